@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import CaptureError, DeviceError
-from .kinds import ArrayKind
+from .array_kinds import ArrayKind
 
 
 class NullArray(ArrayKind):

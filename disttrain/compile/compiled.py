@@ -12,9 +12,9 @@ from typing import Any
 
 from .. import context, tree
 from ..context import SLOW, thread
+from ..core.observers import watched
 from ..core.tensor import Tensor
 from ..core.types.casting import casting
-from ..core.watching import watched
 from ..errors import CaptureError
 from ..trace import warn
 from .arguments import Call, Unknown

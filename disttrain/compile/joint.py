@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ..backends.kinds import ArrayKind
+from ..backends.array_kinds import ArrayKind
 from ..context import thread
 from ..core.algebra import Algebra
 from ..core.backward.autograd import grad

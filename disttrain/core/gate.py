@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from ..backends.kinds import ArrayKind, heaviest
+from ..backends.array_kinds import ArrayKind, heaviest
 from ..backends.null import NullArray
 from ..context import SLOW, thread
 from ..errors import (

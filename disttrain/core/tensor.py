@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from .. import context
-from ..backends.kinds import ArrayKind
+from ..backends.array_kinds import ArrayKind
 from ..backends.null import NullArray
 from ..errors import AutogradError, DeviceError, DTypeError, HostError, ShapeError
 from .classes import class_for, plain_class

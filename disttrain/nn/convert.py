@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..backends.kinds import ArrayKind
+from ..backends.array_kinds import ArrayKind
 from ..core import Tensor, no_grad, sharing, wrap
 from ..core.types import dtypes
 from ..core.types.device import device as device_type

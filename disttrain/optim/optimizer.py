@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
+from ..backends.array_kinds import ArrayKind
 from ..backends.device.array import DeviceArray, Located
-from ..backends.kinds import ArrayKind
 from ..backends.null import NullArray
 from ..context import SLOW, thread
 from ..core import Primitive, Tensor, enable_grad, no_grad, set_grad_enabled, wrap

@@ -15,7 +15,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping
 
-from .place import Place, number
+from .placement import Place, number
 
 ENDS = "by SIGTERM, where mpiexec sends it; mpiexec kills all nodes when it is interrupted"
 _SECONDS = 60.0  # for all nodes to come

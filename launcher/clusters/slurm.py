@@ -15,7 +15,7 @@ import subprocess
 from collections.abc import Mapping
 from types import ModuleType
 
-from .place import Place, Reach, number
+from .placement import Place, Reach, number
 
 ENDS = (
     "by SIGTERM, which every process of the step gets, at the time limit, by scancel and "

@@ -32,8 +32,8 @@ from ..plan.job import Plan, describe, make_plan, reserve_port
 from ..worker.environment import worker_env
 from ..worker.logs import FULL
 from ..worker.main import COMPAT
+from ..worker.processes import held_back, kill_descendants
 from ..worker.program import has_main
-from ..worker.remains import held_back, kill_descendants
 from .events import tell_events
 from .fake import play
 

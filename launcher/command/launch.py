@@ -20,7 +20,7 @@ from ..node.agent import Agent
 from ..node.outcome import Attempt
 from ..plan.job import Plan, reserve_port
 from ..worker import open_files
-from ..worker.remains import held_back
+from ..worker.processes import held_back
 from .forward import Forward, leads_to
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)

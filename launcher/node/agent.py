@@ -24,7 +24,7 @@ from ..plan.generation import Generation
 from ..plan.job import Plan
 from ..plan.restarts import Restarts
 from ..plan.states import FAILED, FINISHED, LEAVING, READY, WORKING
-from ..worker.remains import reap
+from ..worker.processes import reap
 from .orders import Orders
 from .outcome import Attempt, told_of
 from .output import Console, consoles

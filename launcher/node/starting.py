@@ -25,7 +25,7 @@ from ..plan.generation import Generation
 from ..plan.job import Plan
 from ..worker import main
 from ..worker.environment import JOB_FD, worker_env
-from ..worker.remains import held_back
+from ..worker.processes import held_back
 from . import mpi
 from .output import Stream
 

@@ -43,8 +43,8 @@ from ..plan.job import Plan
 from ..worker.environment import worker_env
 from ..worker.main import COMPAT, FAREWELL, format_error
 from ..worker.program import here
-from .ambient import Ambient, Ended, Stage
-from .voices import Voice
+from .output import RankStream
+from .process_state import Ambient, Ended, Stage
 from .watch import Watch, say_aside
 
 _SHOWN = 16  # ranks that are told one by one
@@ -141,7 +141,7 @@ class Job:
             voice.finish()
         return scheduler, fabric
 
-    def _voice(self, which: int, stream: Any) -> Voice:
+    def _voice(self, which: int, stream: Any) -> RankStream:
         plan, name = self.plan, ("stdout.log", "stderr.log")[which - 1]
 
         def path(rank: int) -> str:
@@ -157,7 +157,7 @@ class Job:
             if not streams_of(plan.redirects, r) & which or streams_of(plan.tee, r) & which
         ]
         everything = plan.shown is None and len(kept) == plan.num_ranks
-        return Voice(stream, _calling_rank, plan.num_ranks, None if everything else kept, path)
+        return RankStream(stream, _calling_rank, plan.num_ranks, None if everything else kept, path)
 
     def _set_up(self, scheduler: Scheduler, fabric: Fabric) -> None:
         def look() -> None:

@@ -13,9 +13,9 @@ import numpy as np
 
 from ...errors import DeviceError
 from ...trace import call_site
-from ..kinds import ArrayKind
+from ..array_kinds import ArrayKind
 from .platform import Platform, Stream
-from .waits import waits
+from .synchronization import waits
 
 
 class Located:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy import ndarray
 
-from ...backends.kinds import ArrayKind
+from ...backends.array_kinds import ArrayKind
 from ...context import SLOW, thread
 from ...errors import AutogradError, DeviceError, DTypeError, ShapeError
 from ..algebra import Algebra

@@ -24,9 +24,9 @@ from typing import Any
 
 import numpy as np
 
-from ...backends.device.course import Course, kept
+from ...backends.array_kinds import ArrayKind
+from ...backends.device.backward_streams import Course, kept
 from ...backends.device.platform import sided
-from ...backends.kinds import ArrayKind
 from ...context import elsewhere, thread
 from ...errors import AutogradError
 from ..algebra import Algebra

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from ...backends.array_kinds import ArrayKind
 from ...backends.device.array import DeviceArray
-from ...backends.kinds import ArrayKind
 from ...context import thread
 from ..algebra import Algebra
 from ..node import AccumulateGrad

@@ -8,7 +8,7 @@ import functools
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from ...backends.cuda import offered as cuda_is  # noqa: F401  (now ``device("cuda")`` means it)
+from ...backends.cuda import registration as cuda_is  # noqa: F401  (now ``device("cuda")`` means it)
 from ...backends.device.array import Located
 from ...backends.device.platform import offered, platform, present
 from ...context import thread

@@ -13,7 +13,7 @@ from typing import Any
 from ... import context
 from ...comm.calls.reduce_ops import ReduceOp
 from ...comm.calls.work import Work
-from ...comm.group.placing import together
+from ...comm.group.device_setup import together
 from ...core.tensor import Tensor
 from ...errors import ConfigError
 from ...futures import Future

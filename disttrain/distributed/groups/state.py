@@ -11,7 +11,7 @@ from typing import Any
 
 from ... import context
 from ...comm.group.default_group import SLOT
-from ...comm.group.placing import bind
+from ...comm.group.device_setup import bind
 from ...comm.job.segment import JOB_SLOT, Segment
 from ...comm.job.worker_env import WorkerEnv, read_worker_env
 from ...comm.meeting import roll_call

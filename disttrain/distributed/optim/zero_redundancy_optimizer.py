@@ -15,7 +15,7 @@ from ..collectives import objects
 from ..groups.state import group_or_default
 from ..join import Join, Joinable, JoinHook
 from .functional import FunctionalOptimizer, step_some
-from .lending import Shadow, exchange
+from .join_steps import Shadow, exchange
 from .partition import partition_by_size
 from .sharing import Sharing
 

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from ...backends.kinds import ArrayKind
+from ...backends.array_kinds import ArrayKind
 from ...backends.null import NullArray
 from ...errors import PlacementError
 from ..mesh import DeviceMesh

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from ...backends.array_kinds import ArrayKind
 from ...backends.device.array import DeviceArray
-from ...backends.kinds import ArrayKind
 from ...context import SLOW, thread
 from ...core.gate import Tracer, attach, gate
 from ...core.grad_mode import no_grad

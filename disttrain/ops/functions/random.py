@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy import ndarray
 
-from ...backends.kinds import ArrayKind
+from ...backends.array_kinds import ArrayKind
 from ...backends.null import NullArray
 from ...context import SLOW, thread
 from ...core.classes import values_of

@@ -26,8 +26,8 @@ from ...calls.reduce_ops import ReduceOp
 from ...calls.transport import HostTransport, Swap, Transport
 from ...calls.work import Work
 from .arrival import Arrivals, Entered, Group, Steps, differing
+from .collectives import Moves, native
 from .messages import Mailbox
-from .moves import Moves, native
 from .notices import Notice, Wait
 from .rounds import RADIX
 from .shrinking import shrink

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ....backends.kinds import ArrayKind
+from ....backends.array_kinds import ArrayKind
 from ....core.tensor import Tensor, wrap
 from ....nn.parameter import Parameter
 

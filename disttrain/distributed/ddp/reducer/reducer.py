@@ -30,7 +30,7 @@ from .drift import Drift
 from .dtensor_params import Part, taking_parts
 from .grad_bucket import GradBucket, fill, result_of
 from .graph import below, nodes_of, reached
-from .memory import Housing
+from .memory import BucketMemory
 from .messages import Messages
 from .mixed_precision import LowPrecision, make_cast_store
 from .row_sums import RowSums
@@ -91,7 +91,7 @@ class Reducer(Unused):
         self.by_rows = {i: RowSums(group) for i in by_rows if memory.on_host}
         self.drift = Drift(self.params, messages, on=group.transport.hears and memory.on_host)
         self.stats = Stats(group.size)
-        self.house = Housing(self.params, self.metas, group, memory)
+        self.house = BucketMemory(self.params, self.metas, group, memory)
         self.order = last_first(self.metas)
         self._lay_out(self.order, first=True)
         self.low, self.full_types = low, [p.array.dtype for p in self.params]

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from ....backends.array_kinds import ArrayKind
 from ....backends.device.array import DeviceArray
-from ....backends.kinds import ArrayKind
 from ....backends.null import NullArray
 from ....core.gate import Tracer
 from ....core.tensor import Tensor, wrap

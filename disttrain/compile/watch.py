@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from .code import Codes, preceding
-from .kinds import LIBRARY, OURS, USER, frame_kind, is_outward
+from .kinds import LIBRARY, OURS, USER, frame_kind, is_outward, outward_part
 
 _PURE_MODULES = frozenset(
     "math cmath _operator operator itertools _functools _collections _collections_abc _abc _struct "
@@ -44,16 +44,6 @@ _PURE_TYPES = (
     types.FunctionType, types.MethodType, types.GeneratorType, types.CodeType, type(None),
     memoryview, type({}.keys()), type({}.values()), type({}.items()), np.ndarray, np.generic,
     np.dtype, np.ufunc, BaseException, types.FrameType, types.TracebackType, functools.partial,
-)  # fmt: skip
-
-
-# What parts of this package are called where they are used, and what can be done.
-_PARTS = (
-    ("disttrain.distributed.ddp", "DistributedDataParallel (DDP)",
-     "; compile the module inside of it: DistributedDataParallel(dt.compile(model))"),
-    ("disttrain.distributed.fsdp", "fully_shard (FSDP)", ""),
-    ("disttrain.rpc", "remote calls (RPC)", ""),
-    ("disttrain.distributed", "communication between ranks (disttrain.distributed)", ""),
 )  # fmt: skip
 
 
@@ -135,8 +125,7 @@ class Watch:
 def _used(frame: types.FrameType) -> str:
     """What a part of this package that keeps state of the world is called, and where it is used."""
     part = str(frame.f_globals.get("__name__"))
-    known = (found for found in _PARTS if part.startswith(found[0]))
-    _, what, advice = next(known, (part, part, ""))
+    what, advice = outward_part(part) or (part, "")
     site = _site(frame.f_back or frame)
     return f"it uses {what} at {site}, which a replay would not do again{advice}"
 

@@ -115,6 +115,8 @@ from .groups.state import (
 from .groups.state import process_group_store as _get_process_group_store
 from .recovery import SHRINK_ABORT, SHRINK_DEFAULT, shrink, shrink_group
 
+__outward__ = ("communication between ranks (disttrain.distributed)", "")
+
 default_pg_timeout = timedelta(minutes=30)  # PyTorch's name and value
 
 # PyTorch's names for what goes wrong between ranks.

@@ -31,9 +31,9 @@ from ..plan import binding
 from ..plan.job import Plan, describe, make_plan, reserve_port
 from ..worker.environment import worker_env
 from ..worker.logs import FULL
-from ..worker.main import COMPAT
 from ..worker.processes import held_back, kill_descendants
 from ..worker.program import has_main
+from . import preloads
 from .events import tell_events
 from .fake import play
 
@@ -43,7 +43,9 @@ def run(options: Options) -> int:
     several = options.rendezvous is not None
     with reserve_port("" if several else "127.0.0.1") as holder:
         free = holder.getsockname()[1]
-        plan = make_plan(options, free if several else options.master_port or free)
+        port = free if several else options.master_port or free
+        face = preloads.TORCH if options.as_torch else ""
+        plan = make_plan(options, port, face, preloads.of(options.max_restarts))
         try:
             return _run(options, placed(plan, options))
         except (LaunchError, ConfigError) as error:
@@ -71,7 +73,7 @@ def _run(options: Options, plan: Plan) -> int:
     if options.fake is not None:
         return play(plan, *options.fake, local_size=options.nproc_per_node)
     if options.simulated is not None:
-        run_simulated = importlib.import_module("disttrain_launcher.simulated.job").run
+        run_simulated = importlib.import_module("disttrain_launcher.simulated.command").run
         return int(run_simulated(plan, options.simulated))
     if plan.mpi_hosts:
         return mpi.run_between_hosts(plan)
@@ -145,11 +147,11 @@ def _unseen(num_ranks: int, given: str | None) -> list[str]:
 
 def _cannot_start(plan: Plan) -> str:
     name = plan.program[0]
-    if plan.as_torch:
+    if plan.face:
         try:
-            importlib.import_module(COMPAT)  # once, for all ranks
+            importlib.import_module(plan.face)  # once, for all ranks
         except ImportError as error:
-            return f"--as-torch: {COMPAT} cannot be imported: {error}; is disttrain complete?"
+            return f"--as-torch: {plan.face} cannot be imported: {error}; is disttrain complete?"
     if plan.module or plan.no_python:
         return ""
     if not os.path.exists(name):

@@ -38,22 +38,6 @@ FORKED_TOO_LATE = (
     "or a module that they import); it would work in no rank. Use --start-method spawn, or import "
     "that module in the script"
 )
-# Loaded once for all ranks.
-WARM = (
-    "disttrain.comm.transports.shm.engine",
-    "disttrain.data",
-    "disttrain.distributed",
-    "disttrain.distributed.ddp",
-    "disttrain.optim",
-)
-# What ranks that begin again are likely to use: loaded for all of them, when there may be such.
-WARM_AGAIN = (
-    "disttrain.distributed.checkpoint",
-    "disttrain.distributed.elastic",
-    "disttrain.distributed.fsdp",
-    "disttrain.distributed.planning",
-    "disttrain.metrics",
-)
 
 
 class Agent:
@@ -81,7 +65,7 @@ class Agent:
                 raise LaunchError(FORKED_TOO_LATE)
             collects = gc.isenabled()
             gc.disable()  # what is loaded stays
-            for package in (*WARM, *(WARM_AGAIN if self.plan.max_restarts else ())):
+            for package in self.plan.preloads:
                 importlib.import_module(package)
             if collects:  # or the program of launch() wants none
                 gc.enable()

@@ -33,7 +33,6 @@ class Settings:
     module: bool = False
     no_python: bool = False
     run_path: bool = False
-    as_torch: bool = False
     max_restarts: int = 0
     run_id: str = "none"
     role: str = "default"
@@ -60,6 +59,7 @@ class Options(Settings):
 
     nproc_per_node: int = 1
     _: KW_ONLY
+    as_torch: bool = False
     start_method: str = "fork"
     local_ranks_filter: tuple[int, ...] | None = None
     signals: tuple[int, ...] = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)

@@ -23,6 +23,8 @@ class Plan(Settings):
 
     num_ranks: int
     _: KW_ONLY
+    face: str = ""  # a module whose ``install()`` gives ranks' programs other names to import
+    preloads: tuple[str, ...] = ()  # modules that are loaded once, for all ranks
     spawn: bool = False
     # What no other job has, also when this one is started anew; with several nodes the first one's.
     job: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
@@ -63,7 +65,9 @@ class Plan(Settings):
         return os.path.join(self.rank_dir(generation, rank), "error.json")
 
 
-def make_plan(options: Options, master_port: int) -> Plan:
+def make_plan(
+    options: Options, master_port: int, face: str = "", preloads: tuple[str, ...] = ()
+) -> Plan:
     """Resolve what the options leave open: the port (given here), the job's ids."""
     same = {setting.name: getattr(options, setting.name) for setting in fields(Settings)}
     resolved = same | {"run_id": _run_id(options), "master_port": master_port}
@@ -71,6 +75,8 @@ def make_plan(options: Options, master_port: int) -> Plan:
         **resolved,
         job=_job_id(options),
         num_ranks=options.nproc_per_node,
+        face=face,
+        preloads=preloads,
         spawn=options.start_method == "spawn",
         shown=options.local_ranks_filter,
     )

@@ -7,7 +7,6 @@ real ranks.
 
 from __future__ import annotations
 
-import atexit
 import importlib
 import os
 import runpy
@@ -33,15 +32,15 @@ from disttrain.comm.transports.sim.network import Link
 from disttrain.comm.transports.sim.scheduler import Task
 from disttrain.comm.transports.sim.stacks import standing
 from disttrain.context import current
-from disttrain.errors import ConfigError, Deadlock, PeerFailed
-from disttrain.outputs import UNHEARD, flush, is_heard
+from disttrain.errors import Deadlock, PeerFailed
+from disttrain.outputs import UNHEARD, is_heard
 
 from ..node.report import RankReport, headline
 from ..options.logs import streams_of
 from ..options.simulation import Flags
 from ..plan.job import Plan
 from ..worker.environment import worker_env
-from ..worker.main import COMPAT, FAREWELL, exit_code, format_error
+from ..worker.main import FAREWELL, exit_code, format_error
 from ..worker.program import here
 from .output import RankStream
 from .process_state import Ambient, Ended, Stage
@@ -112,8 +111,8 @@ class Job:
     ) -> None:
         self.plan, self.cluster, self.seed, self.body = plan, cluster, seed, body
         hosts = cluster.network.hosts
-        if plan.as_torch:  # before the ranks' environments, by which their processes find it
-            importlib.import_module(COMPAT).install()
+        if plan.face:  # before the ranks' environments, by which their processes find it
+            importlib.import_module(plan.face).install()
         self.ambients = []
         for rank in range(plan.num_ranks):
             mine = [r for r in range(plan.num_ranks) if hosts[r] == hosts[rank]]
@@ -311,21 +310,3 @@ def run_job(plan: Plan, flags: Flags) -> int:
 def say(text: str) -> None:
     """A line of the launcher's own."""
     sys.stderr.write(f"dtrun: {text}\n")
-
-
-def run(plan: Plan, flags: Flags) -> int:
-    """``dtrun --simulate``: the exit code for the shell, 2 for flags that do not fit."""
-    try:
-        if flags.explore:
-            explore = importlib.import_module(".explore", __package__)
-            code = explore.explore(plan, flags)
-        else:
-            code = run_job(plan, flags)
-    except ConfigError as error:
-        say(str(error))
-        return 2
-    except KeyboardInterrupt:
-        code = 130
-    atexit._run_exitfuncs()
-    flush()
-    os._exit(code)  # threads that the program has started, or that never go on, are left

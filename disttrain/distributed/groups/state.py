@@ -122,6 +122,7 @@ def init_process_group(
     me = context.current()
     if init_method is not None and store is None:
         store, rank, world_size = told_by_url(init_method, rank, world_size, seconds)
+    numbers = me.rank, me.world_size, me.local_rank, me.local_world_size
     state.joining = os.getpid(), threading.get_ident()
     try:
         transport = _transport(me, wanted, init_method, store, rank, world_size, seconds)
@@ -131,6 +132,10 @@ def init_process_group(
         state.pid, state.made_groups = os.getpid(), 1
         if device_id is not None:
             _bind(state.world, device_id)
+    except BaseException:
+        if state.world is None:  # it is none of those ranks then
+            me.rank, me.world_size, me.local_rank, me.local_world_size = numbers
+        raise
     finally:
         state.joining = None
 

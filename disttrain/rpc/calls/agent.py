@@ -44,7 +44,7 @@ from .deadlines import Deadlines
 from .failures import not_initialized, pack_failure, unpack_failure
 from .header import CARRIED, Carrier, Rider, carried_in, read_head, write_head
 from .packing import Packer, arrays_of
-from .report import Report
+from .report import counts
 from .settings import Admission, Settings
 from .workers import WorkerInfo, Workers
 
@@ -71,7 +71,7 @@ class _Local(threading.local):
     depth = 0  # how many calls the running handler is nested in, its own included
 
 
-class Agent(Report):
+class Agent:
     """One worker's calls, from ``init_rpc`` to ``shutdown``.
 
     ``workers``: who there is. ``reducers``: how objects of a type travel, ``{type: reduce}``.
@@ -237,6 +237,26 @@ class Agent(Report):
     def _unsent(self, carries: bytes) -> None:
         if carries and self.carrier is not None:
             self.carrier.unsent(carries)
+
+    # --- answering questions of programs --------------------------------------------------
+
+    def get_worker_info(self, worker: Any = None) -> WorkerInfo:
+        """The worker of that name or number (None: this one)."""
+        return self.me if worker is None else self.workers.find(worker)
+
+    def get_worker_infos(self) -> list[WorkerInfo]:
+        """All workers that this one knows, itself too, by their numbers."""
+        return [self.workers.by_id[number] for number in sorted(self.workers.by_id)]
+
+    def enable_gil_profiling(self, flag: bool) -> None:
+        """Whether ``get_debug_info`` measures how long threads wait for the interpreter."""
+        self.slots["gil_profiling"] = bool(flag)
+
+    def get_debug_info(self) -> dict[str, str]:
+        """Counts of what this worker has under way, as text."""
+        answers_owed = [request.number for request in list(self.handling)]
+        profiling = self.slots.get("gil_profiling", False)
+        return counts(self.settings.threads, len(self.in_flight), answers_owed, profiling)
 
     # --- answers -----------------------------------------------------------------------------
 

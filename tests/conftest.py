@@ -137,7 +137,7 @@ def _skip_without_devices(items):
 
 
 def _of_the_process():
-    """What a test must not leave changed: others would run as another rank, or under other names."""
+    """What a test must not leave changed: others would run as another rank, or in another place."""
     here = context.current()
     return {
         "the directory": Path.cwd(),

@@ -9,7 +9,6 @@ the home directory that the nodes of such clusters share.
 from __future__ import annotations
 
 import socket
-import subprocess
 from collections.abc import Mapping
 
 from .files import load
@@ -94,6 +93,8 @@ def reachable(host: str) -> str:
         pass
     else:
         return host
+    import subprocess  # which a start without Slurm need not load
+
     words = ["sinfo", "--noheader", "--nodes", host, "--format", "%o"]
     try:
         asked = subprocess.run(words, capture_output=True, text=True, timeout=_SECONDS, check=False)

@@ -67,11 +67,9 @@ class Agent:
             gc.disable()  # what is loaded stays
             for package in self.plan.preloads:
                 importlib.import_module(package)
+            gc.freeze()  # what ranks share with us they need not look through, nor copy
             if collects:  # or the program of launch() wants none
                 gc.enable()
-            if self.body is None:
-                gc.collect()
-            gc.freeze()  # what ranks share with us they need not look through, nor copy
         self._listen_for_signals()
         return self._run_alone() if self.orders is None else self._run_together(self.orders)
 

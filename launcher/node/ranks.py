@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import importlib
 import os
 import selectors
 import signal
@@ -24,7 +25,6 @@ from ..plan.policy import HURRY, REAP, Action, Begin, Exit, Policy, Signal
 from ..plan.restarts import Restarts
 from ..worker import main
 from ..worker.processes import kill_descendants
-from . import mpi
 from .black_box import Watching
 from .out_of_memory import Kills
 from .outcome import Attempt, is_echo, outcome, report_of
@@ -72,7 +72,7 @@ class Ranks:
         self.failing: dict[int, float] = {}  # ranks that said they have failed, and since when
         self.suspended = False
         self.judge = inactivity.Judge(n, plan.stopped_timeout)
-        self.shims = mpi.Shims(n) if plan.mpi else None
+        self.shims = importlib.import_module(".mpi", __package__).Shims(n) if plan.mpi else None
         self.kills = Kills()
         self.watching = Watching(plan, generation)
         self._tell = tell

@@ -10,7 +10,6 @@ import argparse
 import ctypes
 import json
 import os
-import subprocess
 import sys
 
 from ..clusters.files import path_of
@@ -58,6 +57,8 @@ def num_ranks(text: str, virtual: bool = False) -> int:
 
 
 def _num_gpus(virtual: bool) -> int:
+    import subprocess  # which a start without GPUs need not load
+
     what = "count-each" if virtual else "count"
     words = [sys.executable, "-I", "-S", path_of("disttrain.gpus"), what]
     try:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import socket
-import uuid
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, field, fields
 
@@ -27,7 +26,7 @@ class Plan(Settings):
     preloads: tuple[str, ...] = ()  # modules that are loaded once, for all ranks
     spawn: bool = False
     # What no other job has, also when this one is started anew; with several nodes the first one's.
-    job: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
+    job: str = field(default_factory=lambda: os.urandom(6).hex())
     shown: tuple[int, ...] | None = None
     stopped_timeout: float = STOPPED_LIMIT
     grace: float = GRACE  # seconds that the others have to end by themselves after a failure
@@ -86,7 +85,9 @@ def _job_id(options: Options) -> str:
     """A new one; or what follows from the name that the job keeps when its environment starts it
     anew, and from the command, since a script of one job may start several after each other."""
     if not options.place.lasting:
-        return uuid.uuid4().hex[:12]
+        return os.urandom(6).hex()
+    import uuid  # which few jobs need
+
     text = "\0".join([options.place.lasting, *options.program])
     return uuid.uuid5(uuid.NAMESPACE_URL, text).hex[:12]
 
@@ -95,7 +96,7 @@ def _run_id(options: Options) -> str:
     """One that is given, or that all nodes have alike, or a new one."""
     if options.run_id != "none" or options.rendezvous is not None:
         return options.run_id
-    return uuid.uuid4().hex[:12]
+    return os.urandom(6).hex()
 
 
 def reserve_port(host: str = "127.0.0.1") -> socket.socket:

@@ -40,7 +40,7 @@ from ..options.logs import streams_of
 from ..options.simulation import Flags
 from ..plan.job import Plan
 from ..worker.environment import worker_env
-from ..worker.main import FAREWELL, format_error
+from ..worker.main import FAREWELL, exit_code, format_error
 from ..worker.program import here
 from .output import RankStream
 from .process_state import Ambient, Ended, Stage
@@ -176,7 +176,7 @@ class Job:
             try:
                 self._script() if self.body is None else self.body(rank)
             except SystemExit as stop:
-                code = _exit_code(stop)
+                code = exit_code(stop)
         except Exception as error:
             self.texts[rank] = format_error(error)
             if self.body is None and not isinstance(error, (Deadlock, PeerFailed)):
@@ -200,15 +200,6 @@ class Job:
 def _calling_rank() -> int | None:
     waiter = current().waiter
     return waiter.rank if isinstance(waiter, SimWaiter) else None
-
-
-def _exit_code(stop: SystemExit) -> int:
-    if stop.code is None:
-        return 0
-    if isinstance(stop.code, int):
-        return stop.code & 0xFF
-    print(stop.code, file=sys.stderr)
-    return 1
 
 
 # --- what came of it -------------------------------------------------------------------------

@@ -104,7 +104,7 @@ def run_rank(
     try:
         body()
     except SystemExit as stop:
-        code = _exit_code(stop)
+        code = exit_code(stop)
     except KeyboardInterrupt as stop:
         code = 128 + signal.SIGINT
         if os.getpid() == me:  # the launcher shows it, unless it has passed on a Ctrl-C
@@ -194,7 +194,8 @@ def _end_within(seconds: float, code: int) -> None:
         threading.Thread(target=end, daemon=True).start()
 
 
-def _exit_code(stop: SystemExit) -> int:
+def exit_code(stop: SystemExit) -> int:
+    """What a program that raised ``stop`` exits with; a text is printed, as Python does."""
     if stop.code is None:
         return 0
     if isinstance(stop.code, int):

@@ -82,18 +82,6 @@ class DeviceArray(ArrayKind):
         return self.data.dtype
 
     @property
-    def size(self) -> int:
-        return self.data.size
-
-    @property
-    def itemsize(self) -> int:
-        return self.data.dtype.itemsize
-
-    @property
-    def nbytes(self) -> int:
-        return self.data.size * self.data.dtype.itemsize
-
-    @property
     def strides(self) -> tuple[int, ...]:
         return self.data.strides
 

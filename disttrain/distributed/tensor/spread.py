@@ -6,7 +6,6 @@ by ``make``, and know no more than this class. ``array`` puts the three together
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any, NoReturn
 
@@ -41,22 +40,6 @@ class Spread(ArrayKind):
         self.writes, self.seen = [0], 0
         self.origin: Any = None
         self.steps: Any = None
-
-    @property
-    def ndim(self) -> int:
-        return len(self.shape)
-
-    @property
-    def size(self) -> int:
-        return math.prod(self.shape)
-
-    @property
-    def itemsize(self) -> int:
-        return self.dtype.itemsize
-
-    @property
-    def nbytes(self) -> int:
-        return self.size * self.itemsize
 
     @property
     def strides(self) -> tuple[int, ...]:

@@ -13,6 +13,8 @@ from ..module import Module
 class _MaxPool(Module):
     """Settings of a maximum over windows; stride defaults to the kernel size."""
 
+    _shown_settings = ("kernel_size", "stride", "padding", "dilation", "ceil_mode")
+
     def __init__(
         self,
         kernel_size: PerDim,
@@ -32,12 +34,6 @@ class _MaxPool(Module):
         sizes = (self.kernel_size, self.stride, self.padding, self.dilation)
         return (*sizes, self.ceil_mode, self.return_indices)
 
-    def extra_repr(self) -> str:
-        return (
-            f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}, "
-            f"dilation={self.dilation}, ceil_mode={self.ceil_mode}"
-        )
-
 
 class MaxPool1d(_MaxPool):
     """The largest value of each window of (N, C, L)."""
@@ -55,6 +51,8 @@ class MaxPool2d(_MaxPool):
 
 class AvgPool1d(Module):
     """The mean of each window of (N, C, L)."""
+
+    _shown_settings = ("kernel_size", "stride", "padding")
 
     def __init__(
         self,
@@ -79,9 +77,6 @@ class AvgPool1d(Module):
             input, self.kernel_size, self.stride, self.padding, self.ceil_mode,
             self.count_include_pad,
         )  # fmt: skip
-
-    def extra_repr(self) -> str:
-        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
 
 
 class AvgPool2d(AvgPool1d):
@@ -113,12 +108,11 @@ class AvgPool2d(AvgPool1d):
 class _Adaptive(Module):
     """Pooling to a wanted output size."""
 
+    _shown_settings = ("output_size",)
+
     def __init__(self, output_size: Any) -> None:
         super().__init__()
         self.output_size = output_size
-
-    def extra_repr(self) -> str:
-        return f"output_size={self.output_size}"
 
 
 class AdaptiveAvgPool1d(_Adaptive):

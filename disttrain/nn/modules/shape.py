@@ -16,6 +16,8 @@ from ..module import Module
 class Flatten(Module):
     """Dimensions ``start_dim`` to ``end_dim`` become one."""
 
+    _shown_settings = ("start_dim", "end_dim")
+
     def __init__(self, start_dim: int = 1, end_dim: int = -1) -> None:
         super().__init__()
         self.start_dim, self.end_dim = start_dim, end_dim
@@ -23,12 +25,11 @@ class Flatten(Module):
     def forward(self, input: Tensor) -> Tensor:
         return input.flatten(self.start_dim, self.end_dim)
 
-    def extra_repr(self) -> str:
-        return f"start_dim={self.start_dim}, end_dim={self.end_dim}"
-
 
 class Unflatten(Module):
     """Dimension ``dim`` becomes several, of ``unflattened_size`` (one may be -1)."""
+
+    _shown_settings = ("dim", "unflattened_size")
 
     def __init__(self, dim: int, unflattened_size: Any) -> None:
         super().__init__()
@@ -42,9 +43,6 @@ class Unflatten(Module):
         except ShapeError as error:
             needed = f"a dimension {self.dim} that {self.unflattened_size} fits"
             raise self._misfit(error, needed, input) from cause(error)
-
-    def extra_repr(self) -> str:
-        return f"dim={self.dim}, unflattened_size={self.unflattened_size}"
 
 
 class Upsample(Module):
@@ -99,6 +97,8 @@ class UpsamplingBilinear2d(Upsample):
 class PixelShuffle(Module):
     """(..., C r², H, W) to (..., C, H r, W r)."""
 
+    _shown_settings = ("upscale_factor",)
+
     def __init__(self, upscale_factor: int) -> None:
         super().__init__()
         self.upscale_factor = upscale_factor
@@ -106,12 +106,11 @@ class PixelShuffle(Module):
     def forward(self, input: Tensor) -> Tensor:
         return F.pixel_shuffle(input, self.upscale_factor)
 
-    def extra_repr(self) -> str:
-        return f"upscale_factor={self.upscale_factor}"
-
 
 class PixelUnshuffle(Module):
     """The inverse of PixelShuffle."""
+
+    _shown_settings = ("downscale_factor",)
 
     def __init__(self, downscale_factor: int) -> None:
         super().__init__()
@@ -120,12 +119,11 @@ class PixelUnshuffle(Module):
     def forward(self, input: Tensor) -> Tensor:
         return F.pixel_unshuffle(input, self.downscale_factor)
 
-    def extra_repr(self) -> str:
-        return f"downscale_factor={self.downscale_factor}"
-
 
 class Unfold(Module):
     """Windows of (N, C, H, W) as columns (N, C KH KW, L)."""
+
+    _shown_settings = ("kernel_size", "dilation", "padding", "stride")
 
     def __init__(
         self,
@@ -143,12 +141,6 @@ class Unfold(Module):
 
     def forward(self, input: Tensor) -> Tensor:
         return F.unfold(input, *self._settings())
-
-    def extra_repr(self) -> str:
-        return (
-            f"kernel_size={self.kernel_size}, dilation={self.dilation}, padding={self.padding}, "
-            f"stride={self.stride}"
-        )
 
 
 class Fold(Unfold):

@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from .... import context
-from ....errors import CollectiveMismatch, CommError, PeerFailed, WaitTimeout
+from ....errors import CollectiveMismatch, PeerFailed, WaitTimeout
 from ...calls.header import Call
 from ...calls.reduce_ops import ReduceOp, make_reducer
-from ...calls.transport import Swap, Transport
+from ...calls.transport import HostTransport, Swap
 from ...calls.work import Work
 from ...job.segment import Failure
 from .exchange import Part
@@ -189,7 +189,7 @@ class SimWork(Work):
         self.end.wait(self, self.timeout if timeout is None else timeout)
 
 
-class SimTransport(Transport):
+class SimTransport(HostTransport):
     """See ``Transport``."""
 
     kind = "sim"
@@ -206,7 +206,6 @@ class SimTransport(Transport):
         super().__init__(rank, len(matcher.ranks), matcher.name, timeout, world)
         self.end, self.matcher = end, matcher
         self._world, self._is_world = world, is_world
-        self._broken = ""
         end.open.append(self)
 
     # -- verbs --------------------------------------------------------------------------------
@@ -361,18 +360,7 @@ class SimTransport(Transport):
         if not self._broken:
             self.matcher.leave(self.rank, self.matcher.last[self.rank])
 
-    def disable(self, why: str) -> None:
-        """Further calls say that the group cannot be used any more, since ``why``."""
-        self._broken = self._broken or why
-
     # -- how they run -------------------------------------------------------------------------
-
-    def _usable(self) -> None:
-        if self._broken:
-            raise CommError(
-                f"group {self.name}: cannot be used any more, since {self._broken}. "
-                "Make a new group, or restart the job."
-            )
 
     def _start(self, part: Part, result: Any) -> SimWork:
         """Bring ``part`` to the next operation."""
@@ -396,6 +384,6 @@ class SimTransport(Transport):
         except CollectiveMismatch:
             raise  # where headers differ, all have raised, and the group goes on
         except BaseException as error:
-            self.disable(f"an operation ended in the middle ({type(error).__name__})")
+            self._break(error)
             raise
         return None

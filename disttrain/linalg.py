@@ -15,9 +15,10 @@ from .ops.functions.linalg import (
 )
 from .ops.functions.outs import fills
 from .ops.names import settle
-from .ops.primitives.linalg import det, inv
+from .ops.primitives import linalg as primitives
 
-det, inv, matrix_norm, matrix_rank = fills(det), fills(inv), fills(matrix_norm), fills(matrix_rank)
+det, inv = fills(primitives.det), fills(primitives.inv)
+matrix_norm, matrix_rank = fills(matrix_norm), fills(matrix_rank)
 norm, solve, svd, vector_norm = fills(norm), fills(solve), fills(svd), fills(vector_norm)
 settle(sys.modules[__name__])
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib
 import os
 import sys
 import warnings
 from types import FrameType
+from typing import Any
 
 _HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _NOT_THE_PROGRAM = (_HERE, contextlib.__file__, functools.__file__)
@@ -31,6 +33,11 @@ def warn(message: str, category: type[Warning] = UserWarning) -> None:
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_NOT_THE_PROGRAM):
         frame, level = frame.f_back, level + 1
     warnings.warn(message, category, stacklevel=level)
+
+
+def logger(name: str) -> Any:
+    """The log of that name. ``logging`` is loaded with the first message, which few jobs have."""
+    return importlib.import_module("logging").getLogger(name)
 
 
 def _describe(frame: FrameType) -> str:

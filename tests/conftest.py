@@ -9,11 +9,12 @@ need."""
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
 
-from disttrain import gpus
+from disttrain import context, gpus
 from support.claims import Claims
 from support.little_garbage import only_what_the_file_makes
 from support.skips import Skips
@@ -133,6 +134,28 @@ def _skip_without_devices(items):
         why = pytest.mark.skip(reason=f"no GPU is visible here ({machine.problem or 'none'})")
         for item in items:
             item.add_marker(why)
+
+
+def _of_the_process():
+    """What a test must not leave changed: others would run as another rank, or in another place."""
+    here = context.current()
+    return {
+        "the directory": Path.cwd(),
+        "the rank": (here.rank, here.world_size),
+        "the environment": {k: v for k, v in os.environ.items() if k != "PYTEST_CURRENT_TEST"},
+        "another library's names": "torch" in sys.modules,
+    }
+
+
+@pytest.fixture(autouse=True)
+def leaves_the_process_alone(request):
+    """Fails a test after which the process is not what it was."""
+    before = _of_the_process()
+    yield
+    after = _of_the_process()
+    changed = [name for name, was in before.items() if after[name] != was]
+    if changed and request.node.get_closest_marker("peer") is None:
+        pytest.fail(f"the test has changed, for all that follow: {', '.join(changed)}")
 
 
 @pytest.fixture

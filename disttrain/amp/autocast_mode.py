@@ -37,7 +37,8 @@ OWN_ON_CPU = frozenset(
     "addmv addr bilinear cosine_similarity dist dot linalg_norm matrix_norm mv norm normalize "
     "pairwise_distance softplus vector_norm".split()
 )
-_LOW_TYPES = (dtypes.float16, dtypes.bfloat16)
+_LOW_TYPES: tuple[dtypes.dtype, ...] = (dtypes.float16, dtypes.bfloat16)
+_BOTH_TYPES = (dtypes.float32, *_LOW_TYPES)
 _DEFAULTS = {"cuda": dtypes.float16, "cpu": dtypes.bfloat16}
 _CHOSEN = "amp.autocast.dtypes"  # the slot of types that a program has set
 
@@ -53,7 +54,7 @@ class Chooser:
         """``args``, those of this kind of device in the type that ``prim`` is to compute in."""
         name = prim.name
         if name in LOWER:
-            wanted, given = self.dtype, (dtypes.float32, *_LOW_TYPES)
+            wanted, given = self.dtype, _BOTH_TYPES
         elif name in self.full:
             wanted, given = dtypes.float32, _LOW_TYPES
         else:
@@ -187,13 +188,14 @@ def get_autocast_dtype(device_type: str) -> dtypes.dtype:
     found = thread.autocast
     if found is not None and found.kind == device_type:
         return found.dtype
-    chosen = current().slot(_CHOSEN, dict)
+    chosen: dict[str, dtypes.dtype] = current().slot(_CHOSEN, dict)
     return chosen.get(device_type) or _DEFAULTS.get(device_type, dtypes.bfloat16)
 
 
 def set_autocast_dtype(device_type: str, dtype: dtypes.dtype) -> None:
     """Set it for the calling rank."""
-    current().slot(_CHOSEN, dict)[device_type] = dtype
+    chosen: dict[str, dtypes.dtype] = current().slot(_CHOSEN, dict)
+    chosen[device_type] = dtype
 
 
 def custom_fwd(

@@ -97,7 +97,8 @@ class DualLevel(Forward):
         if not self.owns(target):
             self._become(target)
         dual: Any = target
-        inner, moved = (value.inner, value.tangent) if self.owns(value) else (value, None)
+        given: Any = value
+        inner, moved = (given.inner, given.tangent) if self.owns(value) else (value, None)
         dual.inner.copy_(inner)
         if dual.tangent is not None:
             dual.tangent.copy_(zeros_like(dual.tangent) if moved is None else moved)
@@ -224,13 +225,14 @@ def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> T
             f"make_dual: the tangent is {tangent.dtype!r}, its tensor {tensor.dtype!r}; they must "
             "be equal: convert it with .to(tensor.dtype)"
         )
+    traced: Any = tensor
     if active.owns(tensor):
-        if tensor.tangent is not None:
+        if traced.tangent is not None:
             raise AutogradError(
                 "make_dual: this tensor is a dual already, with a tangent at the same level; "
                 "unpack it first with unpack_dual"
             )
-        inner, place = tensor.inner, tensor.graph_node()
+        inner, place = traced.inner, tensor.graph_node()
     else:
         inner, place = tensor, tensor.graph_node()
     if active.owns(tangent):
@@ -246,9 +248,10 @@ def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> T
 def unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTensor:
     """The value and the tangent of ``tensor``; it has no tangent where it depends on no dual."""
     active = _active()
+    dual: Any = tensor
     if active is None or not active.owns(tensor):
         return UnpackedDualTensor(tensor, None)
-    return UnpackedDualTensor(tensor.inner.view_as(tensor.inner), tensor.tangent)
+    return UnpackedDualTensor(dual.inner.view_as(dual.inner), dual.tangent)
 
 
 __all__ = [

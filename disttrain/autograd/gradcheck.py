@@ -17,7 +17,8 @@ from ..core.classes import values_of
 from ..core.grad_mode import enable_grad
 from ..core.tensor import Tensor, beside, wrap
 from ..errors import AutogradError
-from ..func import jvp, vmap
+from ..func.jvp import jvp
+from ..func.vmap import vmap
 from ..trace import warn
 
 

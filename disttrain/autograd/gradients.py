@@ -3,19 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Literal, TypeAlias, overload
 
 from ..core.backward import autograd as core
 from ..core.node import GradientEdge
 from ..core.tensor import Tensor
 from ..errors import AutogradError, ShapeError
-from ..func import vmap
+from ..func.vmap import vmap
+
+Tensors: TypeAlias = Tensor | GradientEdge | Sequence[Tensor | GradientEdge]
+GradOutputs: TypeAlias = Tensor | Sequence[Tensor | None] | None
 
 
+@overload
 def grad(
-    outputs: Any,
-    inputs: Any,
-    grad_outputs: Any = None,
+    outputs: Tensors, inputs: Tensors, grad_outputs: GradOutputs = None,
+    retain_graph: bool | None = None, create_graph: bool = False, only_inputs: bool = True,
+    allow_unused: Literal[False] | None = None, is_grads_batched: bool = False,
+    materialize_grads: bool = False,
+) -> tuple[Tensor, ...]: ...  # fmt: skip
+@overload
+def grad(
+    outputs: Tensors, inputs: Tensors, grad_outputs: GradOutputs = None,
+    retain_graph: bool | None = None, create_graph: bool = False, only_inputs: bool = True,
+    allow_unused: bool | None = None, is_grads_batched: bool = False,
+    materialize_grads: bool = False,
+) -> tuple[Tensor | None, ...]: ...  # fmt: skip
+def grad(
+    outputs: Tensors,
+    inputs: Tensors,
+    grad_outputs: GradOutputs = None,
     retain_graph: bool | None = None,
     create_graph: bool = False,
     only_inputs: bool = True,

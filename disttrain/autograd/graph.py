@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -121,7 +122,8 @@ def register_multi_grad_hook(
         else:
             seen[walk] = (grads, left - 1)
 
-    return _Handles([t.register_hook(lambda g, i=i: arrived(i, g)) for i, t in enumerate(tensors)])
+    hooks = [functools.partial(arrived, i) for i in range(len(tensors))]
+    return _Handles([t.register_hook(hook) for hook, t in zip(hooks, tensors, strict=True)])
 
 
 class _Mutable:

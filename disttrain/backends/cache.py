@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-import tempfile
 
 _MAGIC = b"disttrain kernel 1\n"
 _MAX_BYTES = 1 << 24
@@ -62,6 +61,8 @@ def write(folder: str | None, key: str, content: bytes) -> None:
     """Keep ``content`` under ``key``; a full disk or a read-only home is no error."""
     if folder is None:
         return
+    import tempfile  # not at every start: it is loaded where something is kept
+
     try:
         fd, temporary = tempfile.mkstemp(dir=folder, prefix=".new-")
     except OSError:

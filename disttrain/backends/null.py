@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 
 from ..errors import CaptureError, DeviceError
-from .kinds import ArrayKind
+from .array_kinds import ArrayKind
 
 
 class NullArray(ArrayKind):
@@ -21,22 +20,6 @@ class NullArray(ArrayKind):
     def __init__(self, shape: tuple[int, ...], dtype: Any) -> None:
         self.shape = tuple(shape)
         self.dtype = np.dtype(dtype)
-
-    @property
-    def ndim(self) -> int:
-        return len(self.shape)
-
-    @property
-    def size(self) -> int:
-        return math.prod(self.shape)
-
-    @property
-    def itemsize(self) -> int:
-        return self.dtype.itemsize
-
-    @property
-    def nbytes(self) -> int:
-        return self.size * self.itemsize
 
     @property
     def strides(self) -> tuple[int, ...]:
@@ -60,14 +43,10 @@ class NullArray(ArrayKind):
             return tuple(NullArray(s, d) for s, d in result)
         return NullArray(*result)
 
-    def ones(self) -> NullArray:
-        return NullArray(self.shape, self.dtype)
-
-    def zeros(self) -> NullArray:
-        return NullArray(self.shape, self.dtype)
-
     def copy(self, order: str = "K") -> NullArray:
         return NullArray(self.shape, self.dtype)
+
+    ones = zeros = copy
 
     def __repr__(self) -> str:
         return f"NullArray({self.shape}, {self.dtype})"

@@ -11,7 +11,7 @@ from typing import Any
 
 from ..comm.job.blackbox import Box
 from ..errors import CommError
-from ..watch import table, telling
+from ..watch import summary, table
 from ..watch.reading import UNDER_WAY, opened, read_all
 from .runs import Run
 
@@ -61,7 +61,7 @@ class Watcher:
 def _spans(box: Box, running: bool) -> list[dict[str, Any]]:
     """Operations with their times in milliseconds of the wall clock."""
     ranks = read_all(box, _SPANS)
-    end = time.monotonic_ns() if running else telling.latest(ranks)
+    end = time.monotonic_ns() if running else summary.latest(ranks)
     shift = box.wall - box.monotonic
     found = []
     for rank in ranks:

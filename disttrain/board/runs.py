@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import ConfigError
-from ..watch import telling
+from ..watch import summary
 
 METRICS, REPORT = "metrics.jsonl", "report.json"
 _DEEPEST = 4  # folders below the directory that are looked into
@@ -66,7 +66,7 @@ def find_runs(root: str | Path) -> list[Run]:
 
 def _run(root: Path, path: Path, files: list[str]) -> Run | None:
     try:
-        boxes = tuple(telling.find(str(path)))
+        boxes = tuple(summary.find(str(path)))
     except (ConfigError, OSError):
         boxes = ()
     known = [name for name in (METRICS, REPORT) if name in files and _is_plain(path / name)]

@@ -7,7 +7,7 @@ import os
 
 from ..comm.job.blackbox import Box
 from ..errors import ConfigError
-from ..watch import running, telling
+from ..watch import running, summary
 from ..watch.reading import SHOWN, opened
 
 
@@ -23,7 +23,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     for i, box in enumerate(_boxes(options.file)):
-        text = telling.report(box, max(1, options.last), options.rank)
+        text = summary.report(box, max(1, options.last), options.rank)
         print("\n".join([*([""] if i else []), *text]))
         box.close()
     return 0
@@ -35,6 +35,6 @@ def _boxes(name: str) -> list[Box]:
         if len(jobs) == 1:
             return [jobs[0].open_box()]
     try:
-        return [opened(path) for path in telling.find(name)]
+        return [opened(path) for path in summary.find(name)]
     except OSError as error:
         raise ConfigError(f"{name}: cannot be read: {error.strerror}") from None

@@ -25,9 +25,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    package = __package__.rpartition(".")[0]
-    page = importlib.import_module(f"{package}.board.page")
-    server = importlib.import_module(f"{package}.board.server")
+    page = importlib.import_module("disttrain.board.page")
+    server = importlib.import_module("disttrain.board.server")
     page.plotting_library()  # or say that it is missing
     board = server.Board(options.runs)
     if options.export:

@@ -2,3 +2,5 @@
 
 Knows numpy arrays; no tensors. Read ``calls.transport`` first: what a transport is and promises.
 """
+
+__outward__ = ("disttrain.comm", "")

@@ -17,14 +17,14 @@ from typing import Any
 import numpy as np
 
 from .. import context, tree
+from ..backends.array_kinds import ArrayKind
 from ..backends.device.array import DeviceArray
-from ..backends.kinds import ArrayKind
 from ..backends.null import NullArray
 from ..context import thread
 from ..core.gate import Primitive, Tracer
 from ..core.node import AccumulateGrad, Node, next_seq
+from ..core.observers import watched
 from ..core.tensor import Tensor, wrap
-from ..core.watching import watched
 from ..errors import CaptureError
 from ..ops.declare import primitive
 from ..trace import call_site
@@ -247,7 +247,7 @@ class Capture:
             return
         after = following(frame.f_code).get(frame.f_lasti)
         looks = after is not None and after.opname in ("LOAD_ATTR", "LOAD_METHOD")
-        if not looks or after.argval not in _ABOUT:
+        if after is None or not looks or after.argval not in _ABOUT:
             self.on_read(t)
 
     def on_walk(self) -> None:

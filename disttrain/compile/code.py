@@ -29,7 +29,9 @@ class Facts:
 @functools.lru_cache(maxsize=4096)
 def facts(code: CodeType) -> Facts:
     """The facts of ``code`` and of all code inside it."""
-    found, attributes, nested = set(), set(), []
+    found: set[Any] = set()
+    attributes: set[str] = set()
+    nested: list[Any] = []
     imports = set(_imports(code))
     for ins in dis.get_instructions(code):
         if ins.opname in ("LOAD_GLOBAL", "LOAD_NAME", "STORE_GLOBAL", "DELETE_GLOBAL"):

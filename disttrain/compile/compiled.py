@@ -12,9 +12,9 @@ from typing import Any
 
 from .. import context, tree
 from ..context import SLOW, thread
+from ..core.observers import watched
 from ..core.tensor import Tensor
 from ..core.types.casting import casting
-from ..core.watching import watched
 from ..errors import CaptureError
 from ..trace import warn
 from .arguments import Call, Unknown
@@ -61,7 +61,7 @@ class Compiled:
     def __reduce__(self) -> tuple:
         return (Compiled, (self.fn, self.recorded, self.fullgraph))
 
-    def __get__(self, instance: Any, owner: Any = None) -> Any:
+    def __get__(self, instance: Any, owner: object = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)
 
     @property
@@ -87,7 +87,7 @@ class Compiled:
                 return self._eagerly(self.eager[call.key], args, kwargs)
             return self._first(self._new(call), call, args, kwargs)
         given = call.tensors
-        why = None
+        reason = None
         for i, entry in enumerate(entries):
             stale = entry.stale(call)
             if stale is None:
@@ -97,8 +97,8 @@ class Compiled:
                     return entry.run(given)
                 except Afresh:
                     return self.fn(*args, **kwargs)
-            why = why or stale
-        return self._first(why or "", call, args, kwargs)
+            reason = reason or stale
+        return self._first(reason or "", call, args, kwargs)
 
     # --- capturing --------------------------------------------------------------------------
     def _first(self, why: str, call: Call, args: tuple, kwargs: dict) -> Any:
@@ -227,7 +227,7 @@ class _Attempt:
             graph = recorder.graph(leaves)
             self._refuse(recorder.refused)
         if joint is not None and self.refused is None and joint.freed is None:
-            graph = join(graph, joint, recorder)
+            graph = None if graph is None else join(graph, joint, recorder)
             if graph is None:
                 self._refuse("its result's graph reads gradients")
         if self.refused is None and graph is not None:
@@ -396,7 +396,7 @@ _BACKENDS = frozenset(
 )
 
 
-def _compiled(fn: Any, recorded: bool, fullgraph: bool) -> Any:
+def _compiled(fn: Callable, recorded: bool, fullgraph: bool) -> Any:
     if is_module(fn):
         module = original(fn)
         return twin(module, Compiled(Forward(module), recorded, fullgraph))

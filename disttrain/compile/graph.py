@@ -148,6 +148,7 @@ class Graph:
         try:
             return self.program.run(inputs)
         except Afresh as again:
+            assert again.__cause__ is not None
             raise again.__cause__ from None
 
 

@@ -98,8 +98,12 @@ class Guard:
         self._lay_out()
 
     def _lay_out(self) -> None:
-        self.with_keys, self.dicts, self.picks, self.cells = [], [], [], []
-        self.lists, self.readers = [], []
+        self.with_keys: list[Any] = []
+        self.dicts: list[Any] = []
+        self.picks: list[Any] = []
+        self.cells: list[Any] = []
+        self.lists: list[Any] = []
+        self.readers: list[Any] = []
         for h in self.holders:
             self._place(h)
         self.keys = list(chain.from_iterable(self.with_keys))

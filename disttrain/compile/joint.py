@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ..backends.kinds import ArrayKind
+from ..backends.array_kinds import ArrayKind
 from ..context import thread
 from ..core.algebra import Algebra
 from ..core.backward.autograd import grad
@@ -259,7 +259,7 @@ class _Differentiation:
         self.overwritten: str | None = None
         self.arrived: list[Any] = []
         self.ends: dict[Any, tuple[str, Any]] = {}  # (node, index) -> where gradients arrive
-        self.inputs = {}
+        self.inputs: dict[Any, Any] = {}
         for i, t in enumerate(recorder.given):
             if t.graph_node() is not None:
                 self.inputs.setdefault(_place(t._node), i)

@@ -15,7 +15,8 @@ import sysconfig
 import threading
 import types
 import weakref
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -25,6 +26,10 @@ from ..core.node import GraphNode, Output
 from ..core.tensor import Size
 from ..core.types.device import device
 from ..core.types.dtypes import dtype
+
+Fn = TypeVar("Fn", bound=Callable[..., Any])
+# Typed as the function itself: checkers take classes for unhashable arguments otherwise.
+_cached: Callable[[Fn], Fn] = functools.lru_cache(maxsize=4096)  # type: ignore[assignment]
 
 PLAIN = (bool, int, float, complex, str, bytes, type(None))
 
@@ -40,10 +45,6 @@ _CONSTANT = (
 )  # fmt: skip
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-# Parts of the package that keep state of the world; they are watched as a user's program is.
-_OUTWARD = ("data", "distributed", "comm", "serialize", "metrics")
-_OUTWARD_FILES = tuple(_PACKAGE + part for part in _OUTWARD)
-_OUTWARD_NAMES = tuple(f"disttrain.{part}" for part in _OUTWARD)
 _PYTHON = sysconfig.get_paths()["stdlib"] + os.sep
 _SITE = os.path.dirname(os.path.dirname(np.__file__)) + os.sep
 _SUPPORT = ("<frozen", *(_SITE + name + os.sep for name in ("numpy", "ml_dtypes", "llvmlite")))
@@ -52,10 +53,23 @@ OURS, LIBRARY, USER = 0, 1, 2
 
 
 @functools.cache
+def outward_part(module: str) -> tuple[str, str] | None:
+    """What a package that keeps state of the world, and holds ``module``, says of itself: what it
+    is called, and what may be done instead of using it in a graph. Such packages are watched as a
+    user's program is; each says so by ``__outward__``, whose first part is a name."""
+    while module.startswith("disttrain."):
+        said = vars(sys.modules[module]).get("__outward__") if module in sys.modules else None
+        if said is not None:
+            return said
+        module = module.rpartition(".")[0]
+    return None
+
+
+@functools.cache
 def file_kind(filename: str) -> int:
     """Whose code a file holds: this package's, the standard library's (and numpy's), the user's."""
     if filename.startswith(_PACKAGE):
-        return USER if filename.startswith(_OUTWARD_FILES) else OURS
+        return USER if is_outward(filename) else OURS
     python = filename.startswith(_PYTHON) and "site-packages" not in filename
     return LIBRARY if python or filename.startswith(_SUPPORT) else USER
 
@@ -69,7 +83,7 @@ def frame_kind(frame: types.FrameType) -> int:
             return LIBRARY
         return kind
     name = str(frame.f_globals.get("__name__", ""))
-    if name.startswith("disttrain.") and not name.startswith(_OUTWARD_NAMES):
+    if name.startswith("disttrain.") and outward_part(name) is None:
         return OURS
     made = name.startswith("namedtuple_") or filename == "<__array_function__ internals>"
     known = made or name.partition(".")[0] in _LIBRARY_NAMES or beneath(name)
@@ -81,7 +95,7 @@ def is_constant(x: Any) -> bool:
     return _constant_kind(x.__class__)
 
 
-@functools.lru_cache(maxsize=4096)
+@_cached
 def _constant_kind(kind: type) -> bool:
     return kind in PLAIN or (issubclass(kind, _CONSTANT) and (is_library(kind) or is_ours(kind)))
 
@@ -99,12 +113,16 @@ def is_optimizer(x: Any) -> bool:
 def is_ours(kind: type) -> bool:
     """Whether a class is this package's own, and does not look at the world."""
     name = str(kind.__module__)
-    return name.partition(".")[0] == "disttrain" and not name.startswith(_OUTWARD_NAMES)
+    return name.partition(".")[0] == "disttrain" and outward_part(name) is None
 
 
+@functools.cache
 def is_outward(filename: str) -> bool:
     """Whether a file belongs to a part of this package that keeps state of the world."""
-    return filename.startswith(_OUTWARD_FILES)
+    if not filename.startswith(_PACKAGE):
+        return False
+    inside = filename[len(_PACKAGE) :].removesuffix(".py").replace(os.sep, ".")
+    return outward_part(f"disttrain.{inside}") is not None
 
 
 def is_library(kind: type) -> bool:
@@ -122,7 +140,7 @@ _OPEN_BASES = (
 )  # fmt: skip
 
 
-@functools.lru_cache(maxsize=4096)
+@_cached
 def is_open(kind: type) -> bool:
     """Whether objects of a class keep all of their state where Python can see it."""
     return all(
@@ -138,7 +156,7 @@ def _in_c(kind: type) -> bool:
     )
 
 
-@functools.lru_cache(maxsize=4096)
+@_cached
 def slots_of(kind: type) -> tuple[str, ...]:
     """The names of all slots of a class."""
     return tuple(

@@ -28,7 +28,7 @@ class _Run:
     def __init__(self, run: Callable) -> None:
         self.run = run
 
-    def __get__(self, instance: Any, owner: Any = None) -> Any:
+    def __get__(self, instance: Any, owner: object = None) -> Any:
         return self if instance is None else self.run
 
     def __call__(self, module: Any, *args: Any, **kwargs: Any) -> Any:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+from ..core.annotations import DTypeLike
 from ..core.gate import Primitive, finish
 from ..core.node import Node, Output
 
@@ -17,7 +18,7 @@ from ..core.node import Node, Output
 class _Shape:
     """What is left of an edge: the shape and type of what it leads to."""
 
-    def __init__(self, shape: Any, dtype: Any) -> None:
+    def __init__(self, shape: Any, dtype: DTypeLike | None) -> None:
         self.shape, self.dtype = shape, dtype
 
 

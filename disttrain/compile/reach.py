@@ -151,16 +151,16 @@ class Reach:
         for space, names in self._globals.values():
             self._settle(space, "global", names)
         for x, where in self._by_name:
-            names = tuple(name for name, _ in self._named(x))
+            wanted = tuple(name for name, _ in self._named(x))
             if isinstance(x, types.ModuleType):
-                if names:
-                    self.holders.append(Holder(NAMES, vars(x), where, names))
+                if wanted:
+                    self.holders.append(Holder(NAMES, vars(x), where, wanted))
                 continue
             if isinstance(x, Tensor):
-                self._facts(x, where, names)
+                self._facts(x, where, wanted)
                 continue
             if isinstance(x, type) or hasattr(x, "__dict__"):
-                self.holders.append(Holder(OBJECT, vars(x), where, names))
+                self.holders.append(Holder(OBJECT, vars(x), where, wanted))
             taken = tuple(n for n in slots_of(type(x)) if self._wanted(n))
             self._facts(x, where, taken)
 

@@ -15,7 +15,7 @@ def function_parts(f: types.FunctionType) -> tuple:
     return f.__code__, f.__defaults__, f.__kwdefaults__
 
 
-def calls(kind: type) -> tuple:
+def calls(kind: Any) -> tuple:
     return kind.forward, kind.__call__
 
 

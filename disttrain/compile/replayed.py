@@ -39,7 +39,7 @@ class Shared:
 
 def shared(platform: Any, index: int) -> Shared:
     """That of the calling rank, which lives as long as a recording does."""
-    known = current().slot(_SHARED, weakref.WeakValueDictionary)
+    known: Any = current().slot(_SHARED, weakref.WeakValueDictionary)
     key = (id(platform), index)
     found = known.get(key)
     if found is None:

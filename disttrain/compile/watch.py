@@ -20,12 +20,13 @@ import re
 import sys
 import threading
 import types
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from .code import Codes, preceding
-from .kinds import LIBRARY, OURS, USER, frame_kind, is_outward
+from .kinds import LIBRARY, OURS, USER, frame_kind, is_outward, outward_part
 
 _PURE_MODULES = frozenset(
     "math cmath _operator operator itertools _functools _collections _collections_abc _abc _struct "
@@ -37,23 +38,13 @@ _IMPURE = frozenset("open input print breakpoint __import__".split())
 _LOOKUPS = frozenset("getattr setattr hasattr delattr".split())
 _ALL_NAMES = frozenset("vars dir globals locals __reduce_ex__ __reduce__ __getstate__".split())
 _CLOCKS = frozenset("now today utcnow".split())
-_PURE_TYPES = (
+_PURE_TYPES: tuple[type, ...] = (
     str, bytes, bytearray, int, float, complex, tuple, list, dict, set, frozenset, range, slice,
     collections.deque, re.Pattern, re.Match, datetime.date, datetime.time, datetime.timedelta,
     datetime.tzinfo, decimal.Decimal, fractions.Fraction, types.MappingProxyType, property,
     types.FunctionType, types.MethodType, types.GeneratorType, types.CodeType, type(None),
     memoryview, type({}.keys()), type({}.values()), type({}.items()), np.ndarray, np.generic,
     np.dtype, np.ufunc, BaseException, types.FrameType, types.TracebackType, functools.partial,
-)  # fmt: skip
-
-
-# What parts of this package are called where they are used, and what can be done.
-_PARTS = (
-    ("disttrain.distributed.ddp", "DistributedDataParallel (DDP)",
-     "; compile the module inside of it: DistributedDataParallel(dt.compile(model))"),
-    ("disttrain.distributed.fsdp", "fully_shard (FSDP)", ""),
-    ("disttrain.rpc", "remote calls (RPC)", ""),
-    ("disttrain.distributed", "communication between ranks (disttrain.distributed)", ""),
 )  # fmt: skip
 
 
@@ -118,7 +109,7 @@ class Watch:
         elif event == "c_call" and self.refused is None:
             self._called(frame, arg)
 
-    def _called(self, frame: types.FrameType, fn: Any) -> None:
+    def _called(self, frame: types.FrameType, fn: Callable) -> None:
         name, owner = getattr(fn, "__name__", ""), getattr(fn, "__self__", None)
         if owner is builtins and name in _LOOKUPS:
             self.everything |= not _spelled(frame) and not _for_us(frame)
@@ -135,13 +126,12 @@ class Watch:
 def _used(frame: types.FrameType) -> str:
     """What a part of this package that keeps state of the world is called, and where it is used."""
     part = str(frame.f_globals.get("__name__"))
-    known = (found for found in _PARTS if part.startswith(found[0]))
-    _, what, advice = next(known, (part, part, ""))
+    what, advice = outward_part(part) or (part, "")
     site = _site(frame.f_back or frame)
     return f"it uses {what} at {site}, which a replay would not do again{advice}"
 
 
-def _pure(name: str, owner: Any, module: str | None) -> bool:
+def _pure(name: str, owner: object, module: str | None) -> bool:
     """Whether a C function's result depends on its arguments alone, and nothing else notices."""
     if isinstance(owner, types.ModuleType):
         place = owner.__name__

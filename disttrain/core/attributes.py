@@ -9,7 +9,7 @@ from typing import Any
 def own_attributes(t: Any) -> dict[str, Any]:
     """Attributes that the program has given to ``t``, also in slots of its class."""
     own = {k: v for k, v in t.__dict__.items() if not k.startswith("_") and k != "array"}
-    if type(t).__mro__[1] is not object:  # a class of the program's
+    if type(t).__mro__[2] is not object:  # a class of the program's
         own |= {k: getattr(t, k) for k in _slots(type(t)) if hasattr(t, k)}
     return own
 

@@ -6,7 +6,7 @@ import functools
 from typing import Any
 
 from .. import context
-from ..backends.kinds import ArrayKind
+from ..backends.array_kinds import ArrayKind
 
 
 def class_for(array: Any, like: type) -> type:

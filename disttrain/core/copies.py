@@ -57,7 +57,7 @@ def deep(self: Tensor, memo: dict) -> Tensor:
     if memory is not None and memory.first is None:
         memory.first = out
     elif memory is not None:
-        out._st = memory.first.storage_cell()
+        out._st = memory.first.storage_cell()  # type: ignore[union-attr]
         out._gen = out._st.gen
     if self._grad is not None and not self.copied_alone:
         out._grad = copy.deepcopy(self._grad, memo)
@@ -99,4 +99,4 @@ def _on_device(array: DeviceArray, known: dict) -> tuple[Any, _Memory]:
     return memory.copied.reseen(array.shape, array.dtype, at, array.strides), memory
 
 
-Tensor.__deepcopy__ = deep
+Tensor.__deepcopy__ = deep  # type: ignore[method-assign, assignment]

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..context import SLOW, thread
+from ..core.annotations import Operand
 from .algebra import Algebra
 from .gate import Primitive, finish, gate
 from .node import NOTHING, Node, Output, next_seq
@@ -24,7 +25,7 @@ _new = object.__new__
 ndarray = np.ndarray
 
 
-def binary(prim: Primitive, otherwise: Callable = gate) -> Callable[[Any, Any], Any]:
+def binary(prim: Primitive, otherwise: Callable = gate) -> Callable[..., Tensor]:
     """A function of two operands that runs ``prim`` as the gate would. ``otherwise`` stands for
     the gate where the operands are none of the common ones."""
     forward = getattr(prim.forward, "on_wide", prim.forward)
@@ -35,7 +36,7 @@ def binary(prim: Primitive, otherwise: Callable = gate) -> Callable[[Any, Any], 
     quick = "fdFD" if prim.takes is None or "c" in prim.takes else "fd"
     no_params: dict = {}
 
-    def run(a: Any, b: Any, *, out: Any = None) -> Any:
+    def run(a: Operand, b: Operand, *, out: Tensor | None = None) -> Tensor:
         if out is not None:
             return Algebra.into(out, run, (a, b))
         mode = thread.mode
@@ -100,7 +101,7 @@ def binary(prim: Primitive, otherwise: Callable = gate) -> Callable[[Any, Any], 
     return run
 
 
-def unary(prim: Primitive) -> Callable[[Any], Any]:
+def unary(prim: Primitive) -> Callable[..., Tensor]:
     """A function of one operand that runs ``prim`` as the gate would."""
     forward = getattr(prim.forward, "on_wide", prim.forward)
     differentiable = prim.differentiable
@@ -108,7 +109,7 @@ def unary(prim: Primitive) -> Callable[[Any], Any]:
     saves_out = prim.saves_out
     no_params: dict = {}
 
-    def run(a: Any, *, out: Any = None) -> Any:
+    def run(a: Tensor, *, out: Tensor | None = None) -> Tensor:
         if out is not None:
             return Algebra.into(out, run, (a,))
         mode = thread.mode
@@ -171,7 +172,7 @@ def reducer(prim: Primitive, ufunc: np.ufunc | None = None) -> Callable[..., Any
         if few is None or x.size > SHORT or x.itemsize == 2:
             result = forward(x, dims, keepdim)
         else:
-            result = few(x, dims, None, None, keepdim)
+            result = few(x, dims, None, None, keepdim)  # type: ignore[call-arg]
         out = _new(Tensor)
         out.array = result if result.__class__ is ndarray else finish(result)
         if mode:

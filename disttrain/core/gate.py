@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from ..backends.kinds import ArrayKind, heaviest
+from ..backends.array_kinds import ArrayKind, heaviest
 from ..backends.null import NullArray
 from ..context import SLOW, thread
 from ..errors import (
@@ -321,10 +321,10 @@ def attach(prim: Primitive, edges: tuple, bits: int, args: tuple, params: dict, 
                 o._node = Output(node, i)
         if bits & prim.out_bits:
             # Statistics for the rule, where there are any, and not what the program goes on with.
-            keep = prim.nondiff_outputs or range(len(out))
+            kept = prim.nondiff_outputs or range(len(out))
             if prim.kept is not None:
-                keep = prim.kept(out)
-            node.out = tuple(o.alias() if i in keep else None for i, o in enumerate(out))
+                kept = prim.kept(out)
+            node.out = tuple(o.alias() if i in kept else None for i, o in enumerate(out))
         if make is Node and out and out[0].__dict__.get("array").__class__ is not ndarray:
             _by_tensors(node, out[0], args)
     else:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Generator
-from typing import Any
+from typing import Any, Self, TypeVar, overload
 
 from ..context import thread
 from ..trace import warn
+
+Fn = TypeVar("Fn", bound=Callable[..., Any])
 
 
 class _Mode:
@@ -22,7 +24,7 @@ class _Mode:
     def _fresh(self) -> _Mode:
         return type(self)()
 
-    def __enter__(self) -> _Mode:
+    def __enter__(self) -> Self:
         self._before.append({k: getattr(thread, k) for k in self.fields})
         set_state(self.fields)
         return self
@@ -30,7 +32,7 @@ class _Mode:
     def __exit__(self, *exc: object) -> None:
         set_state(self._before.pop())
 
-    def __call__(self, fn: Callable) -> Callable:
+    def __call__(self, fn: Fn) -> Fn:
         if inspect.isclass(fn):
             warn(
                 "Decorating classes is deprecated and will be disabled in future versions: the "
@@ -43,14 +45,14 @@ class _Mode:
             def generator(*args: Any, **kwargs: Any) -> Any:
                 return (yield from _resumed(fn(*args, **kwargs), self._fresh))
 
-            return generator
+            return generator  # type: ignore[return-value]
 
         @functools.wraps(fn)
         def wrapped(*args: Any, **kwargs: Any) -> Any:
             with self._fresh():
                 return fn(*args, **kwargs)
 
-        return wrapped
+        return wrapped  # type: ignore[return-value]
 
 
 def _resumed(it: Generator, mode: Callable[[], _Mode]) -> Generator:
@@ -85,11 +87,15 @@ class no_grad(_Mode):  # noqa: N801
 
     fields = {"grad_enabled": False}
 
+    @overload
+    def __new__(cls, fn: None = None) -> Self: ...
+    @overload
+    def __new__(cls, fn: Fn) -> Fn: ...  # type: ignore[misc]
     def __new__(cls, fn: Callable | None = None) -> Any:
         mode = object.__new__(cls)
         if fn is None:
             return mode
-        mode.__init__()
+        mode.__init__()  # type: ignore[misc]
         return mode(fn)
 
     def __init__(self, fn: Callable | None = None) -> None:
@@ -111,10 +117,14 @@ class inference_mode(_Mode):  # noqa: N801
         self.enabled = bool(mode)
         self.fields = {"grad_enabled": not self.enabled, "inference": self.enabled}
 
+    @overload
+    def __new__(cls, mode: bool = True) -> Self: ...
+    @overload
+    def __new__(cls, mode: Fn) -> Fn: ...  # type: ignore[misc]
     def __new__(cls, mode: bool | Callable = True) -> Any:
         out = object.__new__(cls)
         if callable(mode):
-            out.__init__()
+            out.__init__()  # type: ignore[misc]
             return out(mode)
         return out
 
@@ -134,14 +144,14 @@ class set_grad_enabled(_Mode):  # noqa: N801
     def _fresh(self) -> set_grad_enabled:
         return set_grad_enabled(self.fields["grad_enabled"])
 
-    def __enter__(self) -> set_grad_enabled:
+    def __enter__(self) -> Self:
         set_state(self.fields)
         return self
 
     def __exit__(self, *exc: object) -> None:
         set_state({"grad_enabled": self._at_call})
 
-    def __call__(self, fn: Callable) -> Callable:
+    def __call__(self, fn: Fn) -> Fn:
         set_state({"grad_enabled": self._at_call})
         return super().__call__(fn)
 

@@ -37,7 +37,7 @@ class GraphNode:
     stream: Any = None  # or if that is None in the default one
     shape: Any = ()
     dtype: Any = None
-    shapes: tuple | None = None  # (shape, dtype) per output where there are several
+    shapes: Any = None  # (shape, dtype) per output where there are several
 
     def name(self) -> str:
         return type(self).__name__
@@ -158,7 +158,9 @@ class GradientEdge(NamedTuple):
     output_nr: int = 0
     ownership_token: Any = None
 
-    is_meta = False
+    @property
+    def is_meta(self) -> bool:
+        return False
 
     def graph_node(self) -> Any:
         return self.node if self.node.shapes is None else Output(self.node, self.output_nr)
@@ -210,7 +212,7 @@ class Node(GraphNode):
     out: Any = None
 
     def __init__(
-        self, prim: Any, edges: tuple, saved: tuple, params: dict, shape: tuple, dtype: Any
+        self, prim: Any, edges: tuple, saved: tuple, params: dict, shape: tuple | None, dtype: Any
     ) -> None:
         self.prim = prim
         self.edges = edges

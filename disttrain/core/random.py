@@ -56,7 +56,7 @@ class _Cell:
         seed, *words, has, half = _STATE.unpack(packed)
         self.plant(seed)
         bits = self.rng.bit_generator
-        state = bits.state
+        state: Any = bits.state
         state["state"]["state"] = np.array(words, np.uint64)
         state["has_uint32"], state["uinteger"] = has, half
         bits.state = state
@@ -93,7 +93,8 @@ class _Counter:
     size = _COUNTED.size
 
     def __init__(self, where: device, seed: int | None = None) -> None:
-        self.where, self.recording = where, None
+        self.where = where
+        self.recording: Any = None
         self.plant(fresh_seed() if seed is None else seed)
 
     def plant(self, seed: int) -> None:

@@ -14,7 +14,7 @@ import importlib.util
 import sys
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, SupportsIndex
 
 import numpy as np
 
@@ -155,7 +155,7 @@ def _at(array: np.ndarray, where: str) -> Any:
     return array if there is None else there.take(array)
 
 
-def reduce(self: Tensor, protocol: int) -> tuple:
+def reduce(self: Tensor, protocol: SupportsIndex) -> tuple:
     """How a tensor is pickled."""
     note_read(self)
     own = own_attributes(self)
@@ -191,7 +191,9 @@ def _by_place(carried: Carried) -> tuple:
     if t.array.__class__ is not np.ndarray or not t.nbytes:
         return carried.__reduce__()
     share([t])
-    block, start, size = place_of(t.array)
+    place = place_of(t.array)
+    assert place is not None  # it has just been shared
+    block, start, size = place
     offset = t.array.__array_interface__["data"][0] - block.address - start
     kind = dtypes.of(t.array.dtype).name
     return attach, (block, start, size, offset, kind, t.array.shape, t.array.strides)
@@ -206,7 +208,7 @@ def attach(
 
 def _lend(block: Block) -> tuple:
     """Sending needs sockets, which would make every program start later."""
-    return importlib.import_module("..backends.lending", __package__).lend(block)
+    return importlib.import_module("..backends.descriptor_passing", __package__).lend(block)
 
 
 class _Finder:
@@ -233,8 +235,9 @@ def _teach(reduction: Any) -> None:
     reduction.ForkingPickler.register(Block, _lend)
 
 
-Tensor.__reduce_ex__, Tensor.__copy__ = reduce, shallow
-Tensor._make_subclass = staticmethod(make_subclass)
+Tensor.__reduce_ex__ = reduce  # type: ignore[method-assign, assignment]
+Tensor.__copy__ = shallow  # type: ignore[method-assign, assignment]
+Tensor._make_subclass = staticmethod(make_subclass)  # type: ignore[method-assign, assignment]
 if _REDUCTION in sys.modules:
     _teach(sys.modules[_REDUCTION])
 else:

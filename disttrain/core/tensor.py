@@ -6,20 +6,21 @@ needs it; a tensor without one has never been aliased or written to (version 0).
 
 ``_node`` is the tensor's place in the graph: ``AccumulateGrad`` for a leaf that requires grad, the
 ``Node`` (or one ``Output`` of it) that made it otherwise, None when nothing is recorded.
-Operators are attached in ``ops/methods.py``.
+Operators and methods are attached in ``ops/methods.py``; ``tensor_methods.pyi`` lists them.
 """
 
 from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self, SupportsIndex, overload
 
 import numpy as np
 
 from .. import context
-from ..backends.kinds import ArrayKind
+from ..backends.array_kinds import ArrayKind
 from ..backends.null import NullArray
+from ..core.tensor_methods import TensorMethods
 from ..errors import AutogradError, DeviceError, DTypeError, HostError, ShapeError
 from .classes import class_for, plain_class
 from .hooks import HookHandle
@@ -31,7 +32,7 @@ _new = object.__new__
 ndarray = np.ndarray
 
 
-class Size(tuple):
+class Size(tuple[int, ...]):
     """A shape. A tuple with PyTorch's ``numel`` and spelling."""
 
     __slots__ = ()
@@ -46,6 +47,10 @@ class Size(tuple):
     def __repr__(self) -> str:
         return f"{Size.namespace}.Size({list(self)})"
 
+    @overload
+    def __getitem__(self, key: SupportsIndex) -> int: ...
+    @overload
+    def __getitem__(self, key: slice) -> Size: ...
     def __getitem__(self, key: Any) -> Any:
         got = tuple.__getitem__(self, key)
         return Size(got) if isinstance(key, slice) else got
@@ -67,7 +72,7 @@ class Storage:
     joined = False
 
 
-class Tensor:
+class Tensor(TensorMethods):
     """An n-dimensional array with a place in the autograd graph."""
 
     array: Any
@@ -118,7 +123,9 @@ class Tensor:
     def is_cuda(self) -> bool:
         return self.device.type == "cuda"
 
-    is_cpu = property(lambda self: self.device.type == "cpu")
+    @property
+    def is_cpu(self) -> bool:
+        return self.device.type == "cpu"
 
     @property
     def itemsize(self) -> int:
@@ -155,7 +162,7 @@ class Tensor:
                     self._node = prim(source, **params)._node
                 if self._retains:
                     self.retain_again(before)
-        self._gen = self._st.gen
+        self._gen = self._st.gen  # type: ignore[union-attr]
 
     @property
     def requires_grad(self) -> bool:
@@ -165,7 +172,7 @@ class Tensor:
     def requires_grad(self, value: bool) -> None:
         self.requires_grad_(value)
 
-    def requires_grad_(self, requires_grad: bool = True) -> Tensor:
+    def requires_grad_(self, requires_grad: bool = True) -> Self:
         node = self.graph_node()
         if not requires_grad:
             if node is not None and not isinstance(node, AccumulateGrad):
@@ -421,7 +428,7 @@ def _is_leaf(source: Tensor) -> bool:
 
 def rebuild(kind: type, array: Any, shape: tuple, requires_grad: bool) -> Tensor:
     """A tensor of class ``kind`` over ``array``: a leaf."""
-    out = _new(kind)
+    out: Tensor = _new(kind)
     out.array = array.reshape(shape) if isinstance(array, np.ndarray) else array
     if requires_grad:
         out.requires_grad_()
@@ -442,7 +449,7 @@ def layout(t: Tensor) -> Any:
 
 def wrap(array: Any) -> Tensor:
     """A Tensor over ``array`` (numpy or NullArray), without a copy and without a check."""
-    out = _new(Tensor if array.__class__ is ndarray else class_for(array, Tensor))
+    out: Tensor = _new(Tensor if array.__class__ is ndarray else class_for(array, Tensor))
     out.array = array
     inside = context.thread.inside
     if inside is not None:
@@ -452,7 +459,7 @@ def wrap(array: Any) -> Tensor:
 
 def _over(array: Any) -> Tensor:
     """As ``wrap``, over memory that another Tensor has."""
-    out = _new(Tensor if array.__class__ is ndarray else class_for(array, Tensor))
+    out: Tensor = _new(Tensor if array.__class__ is ndarray else class_for(array, Tensor))
     out.array = array
     return out
 

@@ -7,7 +7,7 @@ has: a shape and a type without data, views and writes, and errors where data wo
 from __future__ import annotations
 
 import weakref
-from typing import Any
+from typing import Any, SupportsIndex
 
 from ..errors import CaptureError
 from .tensor import Size, Tensor, context_recording
@@ -90,8 +90,8 @@ class Tracer(Tensor):
         self.graph_node()
         return self.interp.lift_like(self)
 
-    def take(self, value: Tracer, node: Any) -> None:
-        """Become ``value``, at the place ``node`` of the graph, as an in-place write does it."""
+    def become(self, value: Tracer, node: Any) -> None:
+        """Be ``value``, at the place ``node`` of the graph, as an in-place write does it."""
         for name, part in value.__dict__.items():
             if not name.startswith("_"):
                 self.__dict__[name] = part
@@ -101,7 +101,7 @@ class Tracer(Tensor):
         """Let ``plain``, a Tensor made where this level's function runs, become this value."""
         plain.__class__ = type(self)
         del plain.__dict__["array"]
-        plain.take(self, plain._node)  # type: ignore[attr-defined]
+        plain.become(self, plain._node)  # type: ignore[attr-defined]
         plain.storage_cell().joined = True
 
     def _refresh_node(self) -> None:
@@ -113,13 +113,13 @@ class Tracer(Tensor):
             source.graph_node()
             with context_recording():
                 new = prim(source, **params)
-            self.take(new, new._node)
+            self.become(new, new._node)
         self._gen = self._st.gen  # type: ignore[union-attr]
 
     def _data(self) -> Tensor:
         return self.detach()
 
-    def __reduce_ex__(self, protocol: int) -> Any:
+    def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
         raise CaptureError("a traced value cannot be pickled")
 
 
@@ -134,5 +134,5 @@ def join(t: Tensor) -> None:
             "its values, which this alias of it (by detach(), .data or no_grad()) cannot follow; "
             "make the alias after the write"
         )
-    source.interp.lift(t.alias()).replace(t)
+    source.interp.lift(t.alias()).replace(t)  # type: ignore[union-attr]
     t._gen = -1

@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from ..backends.device.waits import MODES, mode, set_mode
+from ..backends.device.synchronization import MODES, mode, set_mode
 from ..errors import ConfigError, DeviceError
 from ..gpus import Nvml, NvmlError, survey, visible
 from .which import index_of

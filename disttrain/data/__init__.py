@@ -23,6 +23,8 @@ from .sampler import (
     WeightedRandomSampler,
 )
 
+__outward__ = ("disttrain.data", "")
+
 __all__ = [
     "BatchSampler",
     "ChainDataset",

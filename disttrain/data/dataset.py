@@ -13,7 +13,7 @@ import bisect
 import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
@@ -23,6 +23,12 @@ from ..errors import ConfigError, DimError, ShapeError
 from ..trace import warn
 
 T = TypeVar("T", covariant=True)
+
+
+class Indexed(Protocol[T]):
+    """Whatever has samples by number: a list, an array, an object of a class of any kind."""
+
+    def __getitem__(self, index: Any, /) -> T: ...
 
 
 class Dataset(Generic[T]):

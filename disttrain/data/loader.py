@@ -10,7 +10,7 @@ from ..core.random import Generator
 from ..errors import ConfigError, WorkerFailed
 from .checks import Count, check_batches, check_workers
 from .collate import default_collate, default_convert
-from .dataset import IterableDataset, rng_of
+from .dataset import Dataset, Indexed, IterableDataset, rng_of
 from .fetch import Plan, fetcher
 from .pinning import pinning
 from .pool import Answer, Pool
@@ -50,7 +50,7 @@ class DataLoader(Generic[T]):
 
     def __init__(
         self,
-        dataset: Any,
+        dataset: Dataset[T] | Indexed[T],
         batch_size: int | None = 1,
         shuffle: bool | None = None,
         sampler: Sampler | Iterable | None = None,
@@ -119,7 +119,7 @@ class DataLoader(Generic[T]):
             self._promised = len(self.dataset)  # what its iterators will be measured by
         return len(self._requests)
 
-    def __iter__(self) -> Iterator[T]:
+    def __iter__(self) -> Iterator[Any]:
         state, self._resumed = self._resumed, None
         count = Count(self.dataset, self._promised, self.num_workers)
         if state is not None:

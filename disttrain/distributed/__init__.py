@@ -12,7 +12,6 @@ from ..comm.calls.reduce_ops import premul_sum as _make_nccl_premul_sum
 from ..comm.calls.work import Work
 from ..comm.store import FileStore, HashStore, PrefixStore, Store, TCPStore
 from ..comm.store.rendezvous import register_rendezvous_handler, rendezvous
-from ..comm.transports.sim import Simulation, simulate
 from ..errors import (
     CollectiveMismatch,
     CommError,
@@ -115,6 +114,8 @@ from .groups.state import (
 from .groups.state import process_group_store as _get_process_group_store
 from .recovery import SHRINK_ABORT, SHRINK_DEFAULT, shrink, shrink_group
 
+__outward__ = ("communication between ranks (disttrain.distributed)", "")
+
 default_pg_timeout = timedelta(minutes=30)  # PyTorch's name and value
 
 # PyTorch's names for what goes wrong between ranks.
@@ -151,6 +152,8 @@ _NAMES = {  # which of them have the names that are asked for here
     "Joinable": "join",
     "DeviceMesh": "mesh",
     "init_device_mesh": "mesh",
+    "Simulation": ".comm.transports.sim",
+    "simulate": ".comm.transports.sim",
     "record_comm": "debugging",
     "shrink": "recovery",
     "shrink_group": "recovery",

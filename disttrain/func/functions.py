@@ -32,9 +32,12 @@ def push_function(level: Any, cls: Any, args: tuple, kwargs: dict) -> Any:
     before = [0 if t is None else t._version for t in tangents]
     ctx = FunctionCtx()
     dirty: list = []
-    ctx.mark_dirty = lambda *inputs: (  # type: ignore[method-assign]
-        dirty.extend(inputs), FunctionCtx.mark_dirty(ctx, *inputs)
-    )  # fmt: skip
+
+    def mark_dirty(*inputs: Tensor) -> None:
+        dirty.extend(inputs)
+        FunctionCtx.mark_dirty(ctx, *inputs)
+
+    ctx.mark_dirty = mark_dirty  # type: ignore[method-assign]
     result = _forward(cls, ctx, primals, kwargs)
     moved: Any = (None,)
     if any(level.owns(a) and a.tangent is not None for a in args):

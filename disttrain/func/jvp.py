@@ -49,7 +49,7 @@ class Forward(Level):
     def lift(self, value: Tensor) -> DualTracer:
         return self.wrap(value, None)
 
-    def detached(self, tracer: DualTracer) -> DualTracer:
+    def detached(self, tracer: Tracer) -> DualTracer:
         return self.wrap(tracer.inner.detach(), None)
 
     def process(self, prim: Primitive, args: tuple, params: dict) -> Any:
@@ -65,7 +65,7 @@ class Forward(Level):
         """The result of a custom function."""
         return self.wrap(out, tangent)
 
-    def apply_function(self, cls: Any, args: tuple, kwargs: dict) -> Any:
+    def apply_function(self, cls: type, args: tuple, kwargs: dict) -> Any:
         return push_function(self, cls, args, kwargs)
 
     def _wrapped(self, out: Any, tangents: Any) -> Any:
@@ -217,7 +217,7 @@ def _leave(level: Forward, out: Any) -> tuple[Tensor, Tensor]:
     if not isinstance(out, Tensor):
         raise CaptureError(f"jvp: the function returned a {type(out).__name__}; tensors are needed")
     primal = _primal(level, out)
-    tangent = out.tangent if level.owns(out) else None
+    tangent = out.tangent if isinstance(out, DualTracer) and level.owns(out) else None
     if tangent is None:
         tangent = primal * 0 if isinstance(primal, Tracer) else create.zeros_like(primal)
     return primal, tangent

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from .. import context, tree
-from ..core.gate import Tracer
+from ..core.gate import Primitive, Tracer
 from ..core.node import AccumulateGrad, Output
 from ..core.tensor import Tensor
 from ..errors import CaptureError
@@ -63,10 +63,10 @@ class Level:
         """What ``old`` holds of the level below, in the form in which ``new`` holds it; ``new``."""
         return old.inner, new
 
-    def process(self, prim: Any, args: tuple, params: dict) -> Any:
+    def process(self, prim: Primitive, args: tuple, params: dict) -> Any:
         raise NotImplementedError
 
-    def apply_function(self, cls: Any, args: tuple, kwargs: dict) -> Any:
+    def apply_function(self, cls: type, args: tuple, kwargs: dict) -> Any:
         """A custom ``autograd.Function`` with this level's values among its arguments."""
         raise NotImplementedError
 
@@ -111,7 +111,7 @@ def innermost() -> Level | None:
     return None
 
 
-def check(level: Level, prim: Any) -> None:
+def check(level: Level, prim: Primitive) -> None:
     """Refuse what a level cannot do: write to the world outside, or outlive its function."""
     if level.over:
         raise CaptureError(

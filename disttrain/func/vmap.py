@@ -65,7 +65,8 @@ class Batch(Level):
     def lift(self, value: Tensor) -> BatchTracer:
         return self.wrap(value, None)
 
-    def detached(self, tracer: BatchTracer) -> BatchTracer:
+    def detached(self, tracer: Tracer) -> BatchTracer:
+        assert isinstance(tracer, BatchTracer)
         return self.wrap(tracer.inner.detach(), tracer.bdim)
 
     def aligned(self, old: Any, new: Any) -> tuple[Tensor, BatchTracer]:
@@ -86,7 +87,7 @@ class Batch(Level):
         out, out_dims = batch_rule(prim)(inners, dims, params, self.size)
         return self._wrapped(out, out_dims)
 
-    def apply_function(self, cls: Any, args: tuple, kwargs: dict) -> Any:
+    def apply_function(self, cls: type, args: tuple, kwargs: dict) -> Any:
         return batch_function(self, cls, args, kwargs)
 
     def leave(self, out: Tensor, place: int) -> Tensor:
@@ -306,7 +307,10 @@ def _places(out_dims: Any, result: Any) -> list:
 def _leave(level: Batch, out: Any, place: int | None) -> Any:
     if not isinstance(out, Tensor):
         raise ConfigError(f"vmap: the function returned a {type(out).__name__}; tensors are needed")
-    inner, bdim = (out.inner, out.bdim) if level.owns(out) else (out, None)
+    inner: Tensor = out
+    bdim = None
+    if isinstance(out, BatchTracer) and level.owns(out):
+        inner, bdim = out.inner, out.bdim
     if place is None:
         if bdim is not None:
             raise ConfigError("vmap: out_dims is None for a result that depends on the batch")

@@ -5,4 +5,6 @@ from .progress import Progress
 from .steps import step
 from .tensorboard import EventWriter
 
+__outward__ = ("disttrain.metrics", "")
+
 __all__ = ["EventWriter", "JsonLines", "Progress", "read_jsonl", "step"]

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..backends.kinds import ArrayKind
+from ..backends.array_kinds import ArrayKind
 from ..core import Tensor, no_grad, sharing, wrap
+from ..core.annotations import DeviceLike
 from ..core.types import dtypes
 from ..core.types.device import device as device_type
 from ..core.types.device import usable
@@ -17,7 +18,7 @@ from ..errors import ConfigError, DeviceError, DTypeError
 from .parameter import empty, is_lazy, replace_data
 
 
-def _emptied(t: Tensor, device: Any) -> Tensor:
+def _emptied(t: Tensor, device: DeviceLike | None) -> Tensor:
     """New memory without values, that lies as ``t`` does."""
     array = t.array
     if isinstance(array, ArrayKind) and array.places_others:
@@ -87,7 +88,7 @@ class Convert:
 
         return self._apply(convert)
 
-    def to_empty(self, *, device: Any, recurse: bool = True) -> Any:
+    def to_empty(self, *, device: DeviceLike | None, recurse: bool = True) -> Any:
         """Give all parameters and buffers new memory without values on ``device``."""
         return self._apply(lambda t: _emptied(t, device), recurse)
 
@@ -99,7 +100,7 @@ class Convert:
     def share_memory(self) -> Any:
         """Move parameters and buffers to memory that other processes see, too, when the module is
         given to them (by a fork, or as an argument of a process that is started afresh)."""
-        tensors = [*self.parameters(), *self.buffers()]
+        tensors = [*self.parameters(), *self.buffers()]  # type: ignore[attr-defined]
         if any(is_lazy(t) for t in tensors):
             raise DeviceError(
                 f"{type(self).__name__}: Can't share memory on an uninitialized parameter or "
@@ -131,7 +132,7 @@ class Convert:
         """Move all parameters and buffers to the CPU."""
         return self.to("cpu")
 
-    def cuda(self, device: Any = None) -> Any:
+    def cuda(self, device: DeviceLike | None = None) -> Any:
         """Move all parameters and buffers to a GPU (None: the current one)."""
         return self._apply(lambda t: t.cuda(device))
 

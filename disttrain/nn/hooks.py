@@ -16,6 +16,7 @@ import numpy as np
 
 from ..context import thread
 from ..core import Tensor, wrap
+from ..core.gate import Primitive
 from ..core.node import AccumulateGrad, HookDict, HookHandle
 from ..errors import AutogradError, DTypeError
 from ..ops.declare import primitive
@@ -185,7 +186,7 @@ def _forward_hook(module: Any, hook: Hook, args: tuple, kwargs: dict, result: An
 
 
 # The identity on several tensors: one node through which all their gradients pass together.
-_boundary = primitive(
+_boundary: Primitive = primitive(
     "boundary",
     lambda *arrays: tuple(a.view() if isinstance(a, np.ndarray) else a for a in arrays),
     "",

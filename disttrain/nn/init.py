@@ -6,13 +6,13 @@ Sources: Glorot, Bengio, 2010 (xavier); He et al., 2015 (kaiming); Saxe et al., 
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
 from .. import ops
 from ..core import Tensor, no_grad, wrap
 from ..core.classes import values_of
+from ..core.random import Generator
 from ..core.tensor import beside
 from ..errors import ConfigError, ShapeError
 from ..trace import warn
@@ -52,7 +52,9 @@ def _has_values(tensor: Tensor) -> bool:
     return not (is_lazy(tensor) or tensor.is_meta)
 
 
-def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Any = None) -> Tensor:
+def uniform_(
+    tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Generator | None = None
+) -> Tensor:
     """Uniform on [a, b)"""
     if _has_values(tensor):
         with no_grad():
@@ -60,7 +62,9 @@ def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Any = No
     return tensor
 
 
-def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Any = None) -> Tensor:
+def normal_(
+    tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Generator | None = None
+) -> Tensor:
     """Normal with ``mean`` and ``std``"""
     if _has_values(tensor):
         with no_grad():
@@ -70,7 +74,7 @@ def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Any 
 
 def trunc_normal_(
     tensor: Tensor, mean: float = 0.0, std: float = 1.0, a: float = -2.0, b: float = 2.0,
-    generator: Any = None,
+    generator: Generator | None = None,
 ) -> Tensor:  # fmt: skip
     """Normal, drawn again wherever a value falls outside [a, b]"""
     if not a < b:
@@ -175,13 +179,15 @@ def _empty(where: str, tensor: Tensor) -> bool:
     return False
 
 
-def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
+def xavier_uniform_(
+    tensor: Tensor, gain: float = 1.0, generator: Generator | None = None
+) -> Tensor:
     """Uniform with variance 2 gain² / (fan_in + fan_out)"""
     std = gain * math.sqrt(2.0 / sum(_calculate_fan_in_and_fan_out(tensor)))
     return uniform_(tensor, -math.sqrt(3.0) * std, math.sqrt(3.0) * std, generator)
 
 
-def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
+def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Generator | None = None) -> Tensor:
     """Normal with variance 2 gain² / (fan_in + fan_out)"""
     std = gain * math.sqrt(2.0 / sum(_calculate_fan_in_and_fan_out(tensor)))
     return normal_(tensor, 0.0, std, generator)
@@ -189,7 +195,7 @@ def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> 
 
 def kaiming_uniform_(
     tensor: Tensor, a: float = 0, mode: str = "fan_in", nonlinearity: str = "leaky_relu",
-    generator: Any = None,
+    generator: Generator | None = None,
 ) -> Tensor:  # fmt: skip
     """Uniform with variance gain² / fan; ``a``: the slope of a leaky ReLU"""
     if _empty("kaiming_uniform_", tensor):
@@ -200,7 +206,7 @@ def kaiming_uniform_(
 
 def kaiming_normal_(
     tensor: Tensor, a: float = 0, mode: str = "fan_in", nonlinearity: str = "leaky_relu",
-    generator: Any = None,
+    generator: Generator | None = None,
 ) -> Tensor:  # fmt: skip
     """Normal with variance gain² / fan"""
     if _empty("kaiming_normal_", tensor):
@@ -209,7 +215,7 @@ def kaiming_normal_(
     return normal_(tensor, 0.0, std, generator)
 
 
-def orthogonal_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
+def orthogonal_(tensor: Tensor, gain: float = 1.0, generator: Generator | None = None) -> Tensor:
     """A (semi-)orthogonal matrix; dimensions after the first are taken as one"""
     if tensor.ndim < 2:
         raise ShapeError(
@@ -227,7 +233,9 @@ def orthogonal_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Ten
     return _copy(tensor, (gain * q).reshape(tensor.shape))
 
 
-def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any = None) -> Tensor:
+def sparse_(
+    tensor: Tensor, sparsity: float, std: float = 0.01, generator: Generator | None = None
+) -> Tensor:
     """Normal, with a share ``sparsity`` of each column of a 2-d tensor set to zero"""
     if tensor.ndim != 2:
         raise ShapeError(f"sparse_: shape {list(tensor.shape)} given; needed 2 dimensions")

@@ -32,6 +32,7 @@ class Module(Walk, State, Convert):
     training: bool = True
     _hooks: dict[str, Any] | None = None
     _state_hooks: dict[str, Any] | None = None
+    _shown_settings: tuple[str, ...] = ()
 
     # Whether the constructor hands its arguments on to the next class (of a mixin).
     call_super_init: bool = False
@@ -212,8 +213,10 @@ class Module(Walk, State, Convert):
         return type(self).__name__
 
     def extra_repr(self) -> str:
-        """What stands between the brackets of the module's text. To be overridden."""
-        return ""
+        """What stands between the brackets of the module's text: its ``_shown_settings``, of which
+        ``inplace`` only where it is set. To be overridden."""
+        names = [n for n in self._shown_settings if n != "inplace" or self.inplace]
+        return ", ".join([f"{name}={getattr(self, name)!r}" for name in names])
 
     def __repr__(self) -> str:
         extra = self.extra_repr()
@@ -242,7 +245,7 @@ def _no_init(module: Module, what: str) -> str:
     )
 
 
-def _check_name(module: Module, kind: str, name: Any) -> None:
+def _check_name(module: Module, kind: str, name: str) -> None:
     if not isinstance(name, str):
         raise TypeError(
             f"{type(module).__name__}: the name of a {kind} must be a string, {name!r} given"
@@ -254,7 +257,7 @@ def _check_name(module: Module, kind: str, name: Any) -> None:
         )
 
 
-def _new_name(module: Module, kind: str, name: Any, store: str) -> None:
+def _new_name(module: Module, kind: str, name: str, store: str) -> None:
     """Raise unless ``name`` can be registered in ``store``."""
     if store not in module.__dict__:
         raise ModuleError(_no_init(module, f"the {kind} {name!r} was assigned"))

@@ -159,7 +159,8 @@ def pack_padded_sequence(
 def _places(lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The step and the sequence of every packed row, for falling lengths."""
     inside = np.arange(int(lengths[0]))[:, None] < lengths[None, :]
-    return np.nonzero(inside)
+    steps, sequences = np.nonzero(inside)
+    return steps, sequences
 
 
 def pad_packed_sequence(

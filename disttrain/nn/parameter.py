@@ -11,13 +11,14 @@ import numpy as np
 
 from ..backends.null import NullArray
 from ..core import Tensor, no_grad, wrap
+from ..core.annotations import DeviceLike, DTypeLike
 from ..core.classes import class_for
 from ..core.types import dtypes
 from ..core.types.device import CPU, located, usable
 from ..errors import ShapeError, UninitializedError
 
 
-def empty(shape: tuple, dtype: Any = None, device: Any = None) -> Tensor:
+def empty(shape: tuple, dtype: DTypeLike | None = None, device: DeviceLike | None = None) -> Tensor:
     """A new tensor with memory (none on the meta device) and no values yet."""
     kind = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
     where = usable(device)
@@ -88,7 +89,9 @@ class _Uninitialized:
     array: Any
     _node: Any
 
-    def materialize(self, shape: Any, device: Any = None, dtype: Any = None) -> None:
+    def materialize(
+        self, shape: Any, device: DeviceLike | None = None, dtype: DTypeLike | None = None
+    ) -> None:
         """Take a shape and memory; from then on this is an ordinary Parameter or Buffer."""
         shape = (shape,) if isinstance(shape, int) else tuple(shape)
         kept, needs = self.array, self._node is not None
@@ -119,14 +122,22 @@ class UninitializedParameter(_Uninitialized, Parameter):
     _final = Parameter
 
     def __new__(
-        cls, requires_grad: bool = True, device: Any = None, dtype: Any = None
+        cls,
+        requires_grad: bool = True,
+        device: DeviceLike | None = None,
+        dtype: DTypeLike | None = None,
     ) -> UninitializedParameter:
         out = _share(cls, empty((0,), dtype, device))
         if requires_grad:
             out.requires_grad_()
         return out
 
-    def __init__(self, requires_grad: bool = True, device: Any = None, dtype: Any = None) -> None:
+    def __init__(
+        self,
+        requires_grad: bool = True,
+        device: DeviceLike | None = None,
+        dtype: DTypeLike | None = None,
+    ) -> None:
         pass
 
     def __deepcopy__(self, memo: dict) -> UninitializedParameter:
@@ -141,13 +152,23 @@ class UninitializedBuffer(_Uninitialized, Buffer):
     _final = Buffer
 
     def __new__(
-        cls, *, device: Any = None, dtype: Any = None, persistent: bool = True
+        cls,
+        *,
+        device: DeviceLike | None = None,
+        dtype: DTypeLike | None = None,
+        persistent: bool = True,
     ) -> UninitializedBuffer:
         out = _share(cls, empty((0,), dtype, device))
         out.persistent = persistent
         return out
 
-    def __init__(self, *, device: Any = None, dtype: Any = None, persistent: bool = True) -> None:
+    def __init__(
+        self,
+        *,
+        device: DeviceLike | None = None,
+        dtype: DTypeLike | None = None,
+        persistent: bool = True,
+    ) -> None:
         pass
 
     def __deepcopy__(self, memo: dict) -> UninitializedBuffer:
@@ -156,7 +177,7 @@ class UninitializedBuffer(_Uninitialized, Buffer):
         return out
 
 
-def is_lazy(param: Any) -> bool:
+def is_lazy(param: Tensor) -> bool:
     """Does ``param`` still wait for its shape?"""
     return isinstance(param, _Uninitialized)
 

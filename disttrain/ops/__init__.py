@@ -1,5 +1,8 @@
 """The vocabulary: every primitive with all its rules, and the public functions over them."""
 
+import importlib
+
+from ..backends.device.platform import before_first
 from ..core import Algebra, Tensor
 from ..core.types.device import CPU
 from . import api, descriptions, methods, names
@@ -22,6 +25,7 @@ def _sum_to(g, shape):
     return views.reshape(reduce.sum_(g, dims=dims, keepdim=False), shape=tuple(shape))
 
 
+before_first(lambda: importlib.import_module(".device", __name__))
 descriptions.describe(api, Tensor, linalg)
 Algebra.add = elementwise.add
 Algebra.sum_to = _sum_to

@@ -20,19 +20,16 @@ What is derived, not written:
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from ..backends.device.platform import before_first
 from ..core.gate import Primitive
 from ..core.node import AccumulateGrad
 from .promotion import float_args, only, same_type_args
 
 REGISTRY: dict[str, Primitive] = {}
-before_first(lambda: importlib.import_module(".device", __package__))
 
 
 def _register(prim: Primitive) -> Primitive:

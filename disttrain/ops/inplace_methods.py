@@ -95,7 +95,7 @@ def _reshaped(name: str, fn: Callable) -> Callable:
         node, seen = out.graph_node(), self._view is not None or aliased
         if isinstance(self, Tracer):
             self._view = (self.leave_behind(), *out._view[1:])
-            self.take(out, node)
+            self.become(out, node)
             return self
         touched(self)  # a gradient that needs the old shape must not read the new one
         if seen and out._view is not None:

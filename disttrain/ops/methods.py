@@ -9,6 +9,7 @@ import numpy as np
 
 from .. import core
 from ..core import sharing
+from ..core.annotations import Format, Operand
 from ..core.classes import values_of
 from ..core.gate import Tracer
 from ..core.tensor import Tensor, note_read, wrap
@@ -31,7 +32,7 @@ from .printing import text
 
 
 def _reflected(fn: Callable) -> Callable:
-    def run(self: Tensor, other: Any) -> Any:
+    def run(self: Tensor, other: Operand) -> Tensor:
         if not isinstance(other, (int, float, complex, np.generic, np.ndarray, bool)):
             return NotImplemented
         return fn(other, self)
@@ -42,7 +43,7 @@ def _reflected(fn: Callable) -> Callable:
 def _swapped(fn: Callable) -> Callable:
     """A reflected operator where the order does not matter. Sequences repeat themselves."""
 
-    def run(self: Tensor, other: Any) -> Any:
+    def run(self: Tensor, other: Operand) -> Tensor:
         return NotImplemented if isinstance(other, (str, bytes, list, tuple)) else fn(self, other)
 
     return run
@@ -51,7 +52,7 @@ def _swapped(fn: Callable) -> Callable:
 def _operator(fn: Callable) -> Callable:
     """``a <op> b`` for operands that are no numbers gives Python the chance to try the other."""
 
-    def run(self: Tensor, other: Any) -> Any:
+    def run(self: Tensor, other: Operand) -> Tensor:
         if isinstance(other, np.ndarray) and other.ndim:
             other = wrap(other)
         elif not isinstance(other, (Tensor, int, float, complex, np.generic, np.ndarray)):
@@ -155,7 +156,7 @@ def _format(self: Tensor, spec: str) -> str:
     )
 
 
-def _array(self: Tensor, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+def _array(self: Tensor, dtype: np.dtype | None = None, copy: bool | None = None) -> np.ndarray:
     array = self.numpy()
     if dtype is not None and array.dtype != dtype:
         return array.astype(dtype)
@@ -186,8 +187,11 @@ Tensor.__init__ = _old_constructor
 # --- conversion --------------------------------------------------------------------------------
 
 
-def _caster(kind: dtypes.dtype) -> Callable:
-    return lambda self, memory_format=None: to(self, kind, memory_format=memory_format)
+def _caster(kind: dtypes.dtype) -> Callable[..., Tensor]:
+    def run(self: Tensor, memory_format: Format | None = None) -> Tensor:
+        return to(self, kind, memory_format=memory_format)
+
+    return run
 
 
 _CASTS = {"float": "float32", "double": "float64", "half": "float16", "bfloat16": "bfloat16",

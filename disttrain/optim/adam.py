@@ -9,7 +9,7 @@ from ..core import Tensor
 from ..errors import ConfigError
 from . import rules
 from .algorithms import Choice
-from .groups import take
+from .groups import given, take
 from .optimizer import Optimizer, single
 
 
@@ -39,20 +39,7 @@ class Adam(Optimizer):
         fused: bool | None = None,
         decoupled_weight_decay: bool = False,
     ) -> None:
-        defaults = {
-            "lr": lr,
-            "betas": betas,
-            "eps": eps,
-            "weight_decay": weight_decay,
-            "amsgrad": amsgrad,
-            "maximize": maximize,
-            "foreach": foreach,
-            "capturable": capturable,
-            "differentiable": differentiable,
-            "fused": fused,
-            "decoupled_weight_decay": decoupled_weight_decay,
-        }
-        super().__init__(params, defaults)
+        super().__init__(params, given(locals()))
 
     def check(self, values: dict[str, Any]) -> None:
         name, betas = type(self).__name__, values["betas"]
@@ -134,19 +121,7 @@ class NAdam(Optimizer):
         capturable: bool = False,
         differentiable: bool = False,
     ) -> None:
-        defaults = {
-            "lr": lr,
-            "betas": betas,
-            "eps": eps,
-            "weight_decay": weight_decay,
-            "momentum_decay": momentum_decay,
-            "decoupled_weight_decay": decoupled_weight_decay,
-            "maximize": maximize,
-            "foreach": foreach,
-            "capturable": capturable,
-            "differentiable": differentiable,
-        }
-        super().__init__(params, defaults)
+        super().__init__(params, given(locals()))
 
     def choose(self, group: dict[str, Any]) -> Choice:
         hyper = {
@@ -177,18 +152,7 @@ class RAdam(Optimizer):
         capturable: bool = False,
         differentiable: bool = False,
     ) -> None:
-        defaults = {
-            "lr": lr,
-            "betas": betas,
-            "eps": eps,
-            "weight_decay": weight_decay,
-            "maximize": maximize,
-            "foreach": foreach,
-            "capturable": capturable,
-            "decoupled_weight_decay": decoupled_weight_decay,
-            "differentiable": differentiable,
-        }
-        super().__init__(params, defaults)
+        super().__init__(params, given(locals()))
 
     def choose(self, group: dict[str, Any]) -> Choice:
         hyper = {**_of_moments(group), "decoupled": group["decoupled_weight_decay"]}
@@ -211,17 +175,7 @@ class Adamax(Optimizer):
         differentiable: bool = False,
         capturable: bool = False,
     ) -> None:
-        defaults = {
-            "lr": lr,
-            "betas": betas,
-            "eps": eps,
-            "weight_decay": weight_decay,
-            "foreach": foreach,
-            "maximize": maximize,
-            "differentiable": differentiable,
-            "capturable": capturable,
-        }
-        super().__init__(params, defaults)
+        super().__init__(params, given(locals()))
 
     def choose(self, group: dict[str, Any]) -> Choice:
         return rules.adamax, ("exp_avg", "exp_inf", "step"), _of_moments(group)

@@ -11,7 +11,7 @@ from ..backends.device.array import DeviceArray
 from ..core import Primitive, Tensor, wrap
 from ..errors import ConfigError
 from . import rules, sparse_adam
-from .groups import take
+from .groups import given, take
 from .optimizer import Optimizer, single
 
 Choice = tuple[Primitive, tuple[str, ...], dict[str, Any]]
@@ -47,18 +47,7 @@ class SGD(Optimizer):
         differentiable: bool = False,
         fused: bool | None = None,
     ) -> None:
-        defaults = {
-            "lr": lr,
-            "momentum": momentum,
-            "dampening": dampening,
-            "weight_decay": weight_decay,
-            "nesterov": nesterov,
-            "maximize": maximize,
-            "foreach": foreach,
-            "differentiable": differentiable,
-            "fused": fused,
-        }
-        super().__init__(params, defaults)
+        super().__init__(params, given(locals()))
 
     def check(self, values: dict[str, Any]) -> None:
         super().check(values)
@@ -113,18 +102,7 @@ class Adagrad(Optimizer):
         differentiable: bool = False,
         fused: bool | None = None,
     ) -> None:
-        defaults = {
-            "lr": lr,
-            "lr_decay": lr_decay,
-            "eps": eps,
-            "weight_decay": weight_decay,
-            "initial_accumulator_value": initial_accumulator_value,
-            "foreach": foreach,
-            "maximize": maximize,
-            "differentiable": differentiable,
-            "fused": fused,
-        }
-        super().__init__(params, defaults)
+        super().__init__(params, given(locals()))
         for group in self.param_groups:  # before any step, so that processes can share it
             for p in group["params"]:
                 if p.numel() >= 0 and not p.is_meta:  # (asked for its shape, a lazy one refuses)
@@ -169,17 +147,7 @@ class Adadelta(Optimizer):
         maximize: bool = False,
         differentiable: bool = False,
     ) -> None:
-        defaults = {
-            "lr": lr,
-            "rho": rho,
-            "eps": eps,
-            "weight_decay": weight_decay,
-            "maximize": maximize,
-            "capturable": capturable,
-            "foreach": foreach,
-            "differentiable": differentiable,
-        }
-        super().__init__(params, defaults)
+        super().__init__(params, given(locals()))
 
     def choose(self, group: dict[str, Any]) -> Choice:
         hyper = take(group, "lr", "rho", "eps", "weight_decay", "maximize")
@@ -203,19 +171,7 @@ class RMSprop(Optimizer):
         maximize: bool = False,
         differentiable: bool = False,
     ) -> None:
-        defaults = {
-            "lr": lr,
-            "momentum": momentum,
-            "alpha": alpha,
-            "eps": eps,
-            "centered": centered,
-            "weight_decay": weight_decay,
-            "capturable": capturable,
-            "foreach": foreach,
-            "maximize": maximize,
-            "differentiable": differentiable,
-        }
-        super().__init__(params, defaults)
+        super().__init__(params, given(locals()))
 
     def choose(self, group: dict[str, Any]) -> Choice:
         centered, momentum = bool(group["centered"]), group["momentum"] > 0
@@ -241,16 +197,7 @@ class Rprop(Optimizer):
         maximize: bool = False,
         differentiable: bool = False,
     ) -> None:
-        defaults = {
-            "lr": lr,
-            "etas": etas,
-            "step_sizes": step_sizes,
-            "foreach": foreach,
-            "maximize": maximize,
-            "differentiable": differentiable,
-            "capturable": capturable,
-        }
-        super().__init__(params, defaults)
+        super().__init__(params, given(locals()))
 
     def check(self, values: dict[str, Any]) -> None:
         super().check(values)
@@ -291,18 +238,7 @@ class ASGD(Optimizer):
         differentiable: bool = False,
         capturable: bool = False,
     ) -> None:
-        defaults = {
-            "lr": lr,
-            "lambd": lambd,
-            "alpha": alpha,
-            "t0": t0,
-            "weight_decay": weight_decay,
-            "foreach": foreach,
-            "maximize": maximize,
-            "differentiable": differentiable,
-            "capturable": capturable,
-        }
-        super().__init__(params, defaults)
+        super().__init__(params, given(locals()))
 
     def choose(self, group: dict[str, Any]) -> Choice:
         hyper = take(group, "lr", "lambd", "alpha", "t0", "weight_decay", "maximize")

@@ -72,7 +72,7 @@ def differentiable_update(
         target.copy_(view_as_complex(value) if target.is_complex() else value)
 
 
-def _real(t: Any) -> Any:
+def _real(t: Tensor) -> Any:
     """Complex numbers as pairs of reals, which the updates see one by one."""
     return view_as_real(t) if t.is_complex() else t
 

@@ -41,6 +41,12 @@ def take(group: dict[str, Any], *names: str) -> dict[str, Any]:
     return {name: group[name] for name in names}
 
 
+def given(arguments: dict[str, Any]) -> dict[str, Any]:
+    """The hyperparameters among the arguments of an optimizer's constructor (its ``locals()``)."""
+    others = ("self", "params", "__class__")
+    return {name: value for name, value in arguments.items() if name not in others}
+
+
 class Groups:
     """The part of Optimizer that holds groups of parameters with their hyperparameters."""
 

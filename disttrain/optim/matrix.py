@@ -15,7 +15,7 @@ from ..core.types import dtypes
 from ..errors import ConfigError, DTypeError
 from ..ops.declare import primitive
 from .algorithms import Choice
-from .groups import take
+from .groups import given, take
 from .optimizer import Optimizer
 
 
@@ -97,16 +97,7 @@ class Adafactor(Optimizer):
         foreach: bool | None = None,
         maximize: bool = False,
     ) -> None:
-        defaults = {
-            "lr": lr,
-            "beta2_decay": beta2_decay,
-            "eps": eps,
-            "d": d,
-            "weight_decay": weight_decay,
-            "foreach": foreach,
-            "maximize": maximize,
-        }
-        super().__init__(params, defaults)
+        super().__init__(params, given(locals()))
 
     def check(self, values: dict[str, Any]) -> None:
         super().check(values)
@@ -218,17 +209,7 @@ class Muon(Optimizer):
         ns_steps: int = 5,
         adjust_lr_fn: str | None = None,
     ) -> None:
-        defaults = {
-            "lr": lr,
-            "weight_decay": weight_decay,
-            "momentum": momentum,
-            "nesterov": nesterov,
-            "ns_coefficients": ns_coefficients,
-            "eps": eps,
-            "ns_steps": ns_steps,
-            "adjust_lr_fn": adjust_lr_fn,
-        }
-        super().__init__(params, defaults)
+        super().__init__(params, given(locals()))
         for group in self.param_groups:
             for p in group["params"]:
                 if p.ndim != 2:

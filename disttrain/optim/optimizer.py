@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
+from ..backends.array_kinds import ArrayKind
 from ..backends.device.array import DeviceArray, Located
-from ..backends.kinds import ArrayKind
 from ..backends.null import NullArray
 from ..context import SLOW, thread
 from ..core import Primitive, Tensor, enable_grad, no_grad, set_grad_enabled, wrap
@@ -230,12 +230,12 @@ class Optimizer(State):
                 "Tensors of supported devices; one is on the meta device, which has no memory"
             )
 
-    def _update_one(self, p: Tensor, grad: Any, group: dict[str, Any]) -> None:
+    def _update_one(self, p: Tensor, grad: Tensor | None, group: dict[str, Any]) -> None:
         """One parameter with another gradient than its own."""
         rule, names, numbers = self.plan(group)
         rule(p, grad, *self._state_of(p, names, group), **numbers)
 
-    def _update_sparse(self, p: Tensor, grad: Any, group: dict[str, Any]) -> None:
+    def _update_sparse(self, p: Tensor, grad: Tensor | None, group: dict[str, Any]) -> None:
         """One step with a gradient that has few rows. To be defined where that has a meaning."""
         raise DTypeError(
             f"{type(self).__name__} does not support sparse gradients, please consider SparseAdam "

@@ -7,7 +7,7 @@ Tensor, and is filled with the new value. It knows no update rule.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -169,7 +169,7 @@ def per_group(name: str, value: Any, optimizer: Optimizer) -> list[Any]:
     return [_copy(v) for v in values]
 
 
-def function_state(fn: Any) -> dict[str, Any] | None:
+def function_state(fn: Callable) -> dict[str, Any] | None:
     """What can be saved of a function: the attributes of an object with ``__call__``, of a plain
     function nothing."""
     return None if hasattr(fn, "__code__") else dict(fn.__dict__)

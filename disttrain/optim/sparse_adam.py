@@ -12,7 +12,7 @@ from ..backends.device.array import DeviceArray
 from ..core import Tensor
 from ..core.gate import touched
 from ..errors import ConfigError, DTypeError
-from .groups import take
+from .groups import given, take
 from .optimizer import Optimizer
 
 
@@ -58,8 +58,7 @@ class SparseAdam(Optimizer):
         eps: float = 1e-8,
         maximize: bool = False,
     ) -> None:
-        defaults = {"lr": lr, "betas": betas, "eps": eps, "maximize": maximize}
-        super().__init__(params, defaults)
+        super().__init__(params, given(locals()))
         wrong: dict[str, list] = {"sparse": [], "complex": []}
         for k, group in enumerate(self.param_groups):
             for i, p in enumerate(group["params"]):

@@ -31,6 +31,8 @@ from .rref import RRef, remote
 from .rref_part import _rref_context_get_debug_info
 from .rref_protocol import GloballyUniqueId
 
+__outward__ = ("remote calls (RPC)", "")
+
 
 def is_available() -> bool:
     """Whether workers can call each other here: always."""

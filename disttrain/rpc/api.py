@@ -113,7 +113,7 @@ def _get_current_rpc_agent() -> Any:
 
 
 def _all_gather(
-    obj: Any, worker_names: Iterable[str] | None = None, timeout: float = UNSET_RPC_TIMEOUT
+    obj: object, worker_names: Iterable[str] | None = None, timeout: float = UNSET_RPC_TIMEOUT
 ) -> dict[str, Any]:
     """Everybody's ``obj`` by the name of its worker. Every worker of ``worker_names`` (None: all)
     calls it."""

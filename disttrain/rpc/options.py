@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from datetime import timedelta
 from typing import Any
 
 from ..errors import ConfigError
@@ -110,7 +111,7 @@ def ways_of(options: RpcBackendOptions) -> Ways:
     return getattr(options, "ways", Ways())
 
 
-def _seconds(timeout: Any) -> float:
+def _seconds(timeout: timedelta | float | None) -> float:
     if isinstance(timeout, bool) or not isinstance(timeout, (int, float)):
         raise TypeError(
             "RpcBackendOptions: incompatible constructor arguments: "

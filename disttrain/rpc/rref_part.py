@@ -77,7 +77,7 @@ class Part:
         made.put(value)
         return OwnerHandle(self, self._do(self.protocol.new_name), made)
 
-    def create(self, to: Any, fn: Any, args: tuple, kwargs: dict, timeout: float) -> Handle:
+    def create(self, to: Any, fn: Callable, args: tuple, kwargs: dict, timeout: float) -> Handle:
         """Have worker ``to`` run ``fn`` and keep what it returns."""
         owner = self.agent.worker(to)
         if owner.id == self.me.id:
@@ -95,7 +95,7 @@ class Part:
         future.at_once(partial(self._later, partial(self._created, user), False))
         return UserHandle(self, user, owner, future)
 
-    def _create_here(self, fn: Any, args: tuple, kwargs: dict, timeout: float) -> OwnerHandle:
+    def _create_here(self, fn: Callable, args: tuple, kwargs: dict, timeout: float) -> OwnerHandle:
         self._watch()
         name = self._do(self.protocol.new_name)
         value = self._own[name] = Value()

@@ -11,6 +11,8 @@ from .options import (
     set_default_mmap_options,
 )
 
+__outward__ = ("disttrain.serialize", "")
+
 __all__ = [
     "Entry",
     "Header",

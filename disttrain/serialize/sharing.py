@@ -12,10 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import byte_bounds
 
+from ..backends.overlaps import overlapping
 from .layout import C128, KIND_NAMES, KINDS
-
-_EFFORT = 10_000  # how hard numpy may try to prove that two views do not overlap
-_PAIRS = 64  # groups beyond this size are taken as shared without looking at every pair
 
 
 @dataclass(frozen=True)
@@ -39,9 +37,8 @@ class Plan:
 
 def plan(arrays: dict[str, np.ndarray]) -> Plan:
     """What to write for ``arrays`` (little-endian, of types in ``KINDS``)."""
-    groups = [part for group in _groups(arrays) for part in _parts(group, arrays)]
     order = {name: i for i, name in enumerate(arrays)}
-    shared = [sorted(part, key=order.__getitem__) for part in groups if len(part) > 1]
+    shared = [sorted(part, key=order.__getitem__) for part in overlapping(arrays)]
     place = {name: part for part in shared for name in part}
     stored: dict[str, np.ndarray] = {}
     views: dict[str, View] = {}
@@ -54,39 +51,6 @@ def plan(arrays: dict[str, np.ndarray]) -> Plan:
         if array.dtype == KINDS[C128]:
             views[name] = View(name, C128, array.shape, 0, np.empty(array.shape, "V16").strides)
     return Plan(stored, views)
-
-
-def _groups(arrays: dict[str, np.ndarray]) -> list[list[str]]:
-    """Names whose memory ranges touch, in groups of two or more."""
-    ranges = sorted((*byte_bounds(a), n) for n, a in arrays.items() if a.size)
-    groups: list[list[str]] = []
-    reach = -1
-    for low, high, name in ranges:
-        if low < reach:
-            groups[-1].append(name)
-        else:
-            groups.append([name])
-        reach = max(reach, high)
-    return [g for g in groups if len(g) > 1]
-
-
-def _parts(group: list[str], arrays: dict[str, np.ndarray]) -> list[list[str]]:
-    """``group`` split where the ranges touch but no element is shared (columns of a matrix)."""
-    if len(group) > _PAIRS:
-        return [group]
-    parts: list[list[str]] = []
-    for name in group:
-        touching = [p for p in parts if any(_share(arrays[name], arrays[o]) for o in p)]
-        joined = [other for part in touching for other in part]
-        parts = [p for p in parts if p not in touching] + [[*joined, name]]
-    return parts
-
-
-def _share(a: np.ndarray, b: np.ndarray) -> bool:
-    try:
-        return np.shares_memory(a, b, max_work=_EFFORT)
-    except np.exceptions.TooHardError:
-        return True
 
 
 def _store(

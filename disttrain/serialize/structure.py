@@ -27,8 +27,8 @@ from typing import Any
 
 import numpy as np
 
+from ..backends.array_kinds import ArrayKind
 from ..backends.device.array import DeviceArray, Hosted
-from ..backends.kinds import ArrayKind
 from ..core import Size, Tensor
 from ..core.attributes import own_attributes
 from ..core.types import dtypes

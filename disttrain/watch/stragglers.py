@@ -18,9 +18,8 @@ Knows times and counts; no boxes, no processes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from statistics import median
 
 # Who is busy so many times as long as the others (their median) in so many windows in a row is a
 # straggler. Of ranks that are alike the slowest one of a window has 1.0 to 1.25, on a machine with
@@ -275,3 +274,10 @@ def table(totals: Mapping[int, Total]) -> list[str]:
         times = f"{total.slowest} of {windows} windows"
         out.append(f"{rank:>4}   {each:>9}   {ratio:>8}   {part:>5.0%}   {times}")
     return out
+
+
+def median(values: Iterable[float]) -> float:
+    """The middle one, or between the two in the middle. (``statistics`` takes long to load.)"""
+    ordered = sorted(values)
+    half = len(ordered) // 2
+    return ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2

@@ -12,7 +12,7 @@ import importlib
 from collections.abc import Mapping
 
 from . import slurm
-from .place import Place
+from .placement import Place
 
 __all__ = ["NAMES", "Place", "add_flags", "find", "is_known"]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from .place import Place, number
+from .placement import Place, number
 
 ENDS = (
     "by SIGTERM to this process when the pod is to go; the pod is killed "

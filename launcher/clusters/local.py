@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from .place import Place
+from .placement import Place
 
 
 def matches(env: Mapping[str, str]) -> bool:

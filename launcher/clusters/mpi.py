@@ -11,11 +11,10 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Callable, Mapping
 
-from .place import Place, number
+from .placement import Place, number
 
 ENDS = "by SIGTERM, where mpiexec sends it; mpiexec kills all nodes when it is interrupted"
 _SECONDS = 60.0  # for all nodes to come
@@ -79,6 +78,8 @@ def _doubt(size: int, here: int) -> str:
 
 def told_by_mpi() -> Told:
     """Where the first one is, as MPI tells it to all. Raises ``ValueError``."""
+    import subprocess  # which a start without MPI need not load
+
     fds = [int(os.environ["PMI_FD"])] if os.environ.get("PMI_FD", "").isdigit() else []
     words = [sys.executable, "-P", _PROGRAM]  # -P: files beside it are named as packages are
     how = "give --rdzv-endpoint HOST:PORT and --nnodes, or install mpi4py: 'disttrain[mpi]'"

@@ -8,19 +8,17 @@ the home directory that the nodes of such clusters share.
 
 from __future__ import annotations
 
-import importlib.util
-import os
 import socket
-import subprocess
 from collections.abc import Mapping
-from types import ModuleType
 
-from .place import Place, Reach, number
+from .files import load
+from .placement import Place, Reach, number
 
 ENDS = (
     "by SIGTERM, which every process of the step gets, at the time limit, by scancel and "
     "pre-emption; what is left after KillWait (30 s, where nobody has changed it) is killed"
 )
+PARSER = "disttrain.comm.job.slurm"
 _SECONDS = 10.0  # for sinfo to answer
 
 
@@ -53,7 +51,7 @@ def place(env: Mapping[str, str], reach: Reach | None = None) -> Place:
             f"--cluster slurm: srun has not started this process ({', '.join(missing)} not set); "
             "put srun before dtrun: srun dtrun train.py"
         )
-    met = _parser().meeting_place(env)
+    met = load(PARSER).meeting_place(env)
     if met is None:
         raise ValueError("--cluster slurm: SLURM_JOB_ID or SLURM_STEP_ID is no number")
     nodes = number(env, "SLURM_STEP_NUM_NODES") or 1
@@ -95,6 +93,8 @@ def reachable(host: str) -> str:
         pass
     else:
         return host
+    import subprocess  # which a start without Slurm need not load
+
     words = ["sinfo", "--noheader", "--nodes", host, "--format", "%o"]
     try:
         asked = subprocess.run(words, capture_output=True, text=True, timeout=_SECONDS, check=False)
@@ -102,15 +102,3 @@ def reachable(host: str) -> str:
         return host
     lines = asked.stdout.split()
     return lines[0] if lines and not asked.returncode else host
-
-
-def _parser() -> ModuleType:
-    """``disttrain.comm.job.slurm``, without the package around it, which would load numpy."""
-    found = importlib.util.find_spec("disttrain")
-    assert found is not None and found.submodule_search_locations
-    path = os.path.join(found.submodule_search_locations[0], "comm", "job", "slurm.py")
-    spec = importlib.util.spec_from_file_location("disttrain_launcher.clusters._slurm", path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module

@@ -22,7 +22,7 @@ from collections.abc import Mapping
 from disttrain.comm.store.token_file import LEAST_BYTES, read_token_file
 from disttrain.errors import LaunchError
 
-from .place import Place
+from .placement import Place
 
 SIZE = 32
 _MOST_BYTES = 4096

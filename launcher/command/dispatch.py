@@ -6,6 +6,7 @@ errors answer at once, and because numpy's BLAS reads its thread count when it i
 
 from __future__ import annotations
 
+import atexit
 import gc
 import importlib
 import os
@@ -35,5 +36,17 @@ def main(argv: list[str] | None = None) -> int:
             os.environ.setdefault(name, "1")
     gc.disable()  # what is loaded stays: looking through it again and again finds nothing
     front = importlib.import_module("disttrain_launcher.command.front")
+    gc.freeze()
     gc.enable()
-    return int(front.run(options))
+    code = int(front.run(options))
+    if not options.dry_run and options.fake is None and options.simulated is None:
+        _leave(code)
+    return code
+
+
+def _leave(code: int) -> None:
+    """End as Python does, without taking apart what was loaded: no program of a user was here."""
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    os._exit(code)

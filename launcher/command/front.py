@@ -12,28 +12,24 @@ import dataclasses
 import importlib
 import os
 import signal
-import tempfile
 import time
 import traceback
 from typing import Any
 
-from disttrain import gpus
 from disttrain.errors import ConfigError, DisttrainError, LaunchError
 from disttrain.lifetime import adopt_orphans, rename
 
-from ..node import mpi
 from ..node.agent import Agent
 from ..node.outcome import tell
 from ..node.report import say
 from ..options import limits
 from ..options.command_line import Options
-from ..plan import binding
 from ..plan.job import Plan, describe, make_plan, reserve_port
 from ..worker.environment import worker_env
 from ..worker.logs import FULL
-from ..worker.main import COMPAT
-from ..worker.program import has_main
-from ..worker.remains import held_back, kill_descendants
+from ..worker.processes import held_back, kill_descendants
+from ..worker.program import has_main, source
+from . import preloads
 from .events import tell_events
 from .fake import play
 
@@ -43,9 +39,12 @@ def run(options: Options) -> int:
     several = options.rendezvous is not None
     with reserve_port("" if several else "127.0.0.1") as holder:
         free = holder.getsockname()[1]
-        plan = make_plan(options, free if several else options.master_port or free)
+        port = free if several else options.master_port or free
+        face = preloads.TORCH if options.as_torch else ""
+        names = preloads.of(options.max_restarts, _text(options))
+        plan = make_plan(options, port, face, names)
         try:
-            return _run(options, placed(plan, options))
+            return _run(options, _placed(plan, options))
         except (LaunchError, ConfigError) as error:
             say(str(error))
             return 2
@@ -55,7 +54,7 @@ def run(options: Options) -> int:
 
 def _run(options: Options, plan: Plan) -> int:
     if options.mpi:
-        plan = mpi.with_hosts(plan, options.hostfile)
+        plan = _load("node.mpi").with_hosts(plan, options.hostfile)
     if options.dry_run:
         if options.place.cluster != "local":
             print(options.place.describe())
@@ -71,10 +70,9 @@ def _run(options: Options, plan: Plan) -> int:
     if options.fake is not None:
         return play(plan, *options.fake, local_size=options.nproc_per_node)
     if options.simulated is not None:
-        run_simulated = importlib.import_module("disttrain_launcher.simulated.job").run
-        return int(run_simulated(plan, options.simulated))
+        return int(_load("simulated.command").run(plan, options.simulated))
     if plan.mpi_hosts:
-        return mpi.run_between_hosts(plan)
+        return int(_load("node.mpi").run_between_hosts(plan))
     if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:  # nohup: it is to outlive its terminal
         others = tuple(n for n in plan.signals if n != signal.SIGHUP)
         plan = dataclasses.replace(plan, signals=others)
@@ -82,7 +80,7 @@ def _run(options: Options, plan: Plan) -> int:
     kept: Any = None
     token = None
     if options.rendezvous is not None:
-        nodes = importlib.import_module("disttrain_launcher.nodes.starting")
+        nodes = _load("nodes.starting")
         token = nodes.token_for(options)
         plan = dataclasses.replace(plan, token_file=nodes.token_file_for_ranks(options, token))
     with held_back(plan.signals):
@@ -107,49 +105,30 @@ def _run(options: Options, plan: Plan) -> int:
     return code
 
 
-def placed(plan: Plan, options: Options) -> Plan:
-    """The plan with each rank's device and cores, where these are asked for: rank r has the
-    visible device r modulo their number, as a script chooses by LOCAL_RANK."""
+def _load(name: str) -> Any:
+    """A part of the launcher that few jobs need."""
+    return importlib.import_module(f"disttrain_launcher.{name}")
+
+
+def _placed(plan: Plan, options: Options) -> Plan:
+    """The plan with each rank's device and cores, where these are asked for."""
     if options.binding == "none" and not options.virtual_local_rank:
         return plan
-    machine, given = gpus.ask(), os.environ.get("CUDA_VISIBLE_DEVICES")
-    seen = gpus.visible(machine.cards, given, each_alone=options.virtual_local_rank)
-    ranks: list[gpus.Seen | None] = [
-        seen[rank % len(seen)] if seen else None for rank in range(plan.num_ranks)
-    ]
-    if options.virtual_local_rank:
-        if machine.cards and not seen:
-            why = gpus.count(machine, given, True)["why"]
-            raise LaunchError(f"--virtual-local-rank: no device is visible here ({why})")
-        words = [r.word for r in ranks if r] or _unseen(plan.num_ranks, given)
-        plan = dataclasses.replace(plan, devices=tuple(words))
-    if options.binding == "none":
-        return plan
-    buses = [r.card.bus if r else None for r in ranks]
-    host = binding.read_host([b for b in buses if b], os.sched_getaffinity(0))
-    cores = binding.cores_of_ranks(options.binding, host, [b or None for b in buses])
-    return dataclasses.replace(plan, cores=tuple(cores))
+    placed: Plan = _load("command.placement").placed(plan, options)
+    return placed
 
 
-def _unseen(num_ranks: int, given: str | None) -> list[str]:
-    """What ranks are to see alone where nothing is known of devices: as with torchrun, those of the
-    list, or the first ones."""
-    words = [str(rank) for rank in range(num_ranks)] if given is None else given.split(",")
-    if len(words) < num_ranks:
-        raise LaunchError(
-            f"--virtual-local-rank: {num_ranks} ranks, and CUDA_VISIBLE_DEVICES={given} names "
-            f"{len(words)}; name one for each rank, or start fewer"
-        )
-    return words[:num_ranks]
+def _text(options: Options) -> str | None:
+    return None if options.module else source(options.program[0])
 
 
 def _cannot_start(plan: Plan) -> str:
     name = plan.program[0]
-    if plan.as_torch:
+    if plan.face:
         try:
-            importlib.import_module(COMPAT)  # once, for all ranks
+            importlib.import_module(plan.face)  # once, for all ranks
         except ImportError as error:
-            return f"--as-torch: {COMPAT} cannot be imported: {error}; is disttrain complete?"
+            return f"--as-torch: {plan.face} cannot be imported: {error}; is disttrain complete?"
     if plan.module or plan.no_python:
         return ""
     if not os.path.exists(name):
@@ -166,6 +145,8 @@ def _with_log_dir(plan: Plan) -> Plan:
         return plan
     if not plan.writes_files:
         return plan
+    import tempfile  # which few jobs need, and takes milliseconds
+
     try:
         log_dir = tempfile.mkdtemp(prefix="dtrun_")
     except OSError as error:

@@ -20,7 +20,8 @@ from ..node.agent import Agent
 from ..node.outcome import Attempt
 from ..plan.job import Plan, reserve_port
 from ..worker import open_files
-from ..worker.remains import held_back
+from ..worker.processes import held_back
+from . import preloads
 from .forward import Forward, leads_to
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
@@ -59,6 +60,7 @@ def launch(
         log_dir=log_dir,
         signals=SIGNALS,
         master_port=holder.getsockname()[1],
+        preloads=preloads.of(max_restarts),
     )
 
     files = open_files.settle()

@@ -12,7 +12,7 @@ from ..nodes import starting
 from ..options.command_line import Options
 from ..options.rendezvous import Rendezvous
 from ..plan.job import Plan
-from ..worker.remains import held_back
+from ..worker.processes import held_back
 from .launch import run_in_agent
 
 

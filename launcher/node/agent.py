@@ -24,7 +24,7 @@ from ..plan.generation import Generation
 from ..plan.job import Plan
 from ..plan.restarts import Restarts
 from ..plan.states import FAILED, FINISHED, LEAVING, READY, WORKING
-from ..worker.remains import reap
+from ..worker.processes import reap
 from .orders import Orders
 from .outcome import Attempt, told_of
 from .output import Console, consoles
@@ -37,22 +37,6 @@ FORKED_TOO_LATE = (
     "CUDA is initialised in the process that ranks are forked from (by a .pth file, sitecustomize "
     "or a module that they import); it would work in no rank. Use --start-method spawn, or import "
     "that module in the script"
-)
-# Loaded once for all ranks.
-WARM = (
-    "disttrain.comm.transports.shm.engine",
-    "disttrain.data",
-    "disttrain.distributed",
-    "disttrain.distributed.ddp",
-    "disttrain.optim",
-)
-# What ranks that begin again are likely to use: loaded for all of them, when there may be such.
-WARM_AGAIN = (
-    "disttrain.distributed.checkpoint",
-    "disttrain.distributed.elastic",
-    "disttrain.distributed.fsdp",
-    "disttrain.distributed.planning",
-    "disttrain.metrics",
 )
 
 
@@ -81,13 +65,11 @@ class Agent:
                 raise LaunchError(FORKED_TOO_LATE)
             collects = gc.isenabled()
             gc.disable()  # what is loaded stays
-            for package in (*WARM, *(WARM_AGAIN if self.plan.max_restarts else ())):
+            for package in self.plan.preloads:
                 importlib.import_module(package)
+            gc.freeze()  # what ranks share with us they need not look through, nor copy
             if collects:  # or the program of launch() wants none
                 gc.enable()
-            if self.body is None:
-                gc.collect()
-            gc.freeze()  # what ranks share with us they need not look through, nor copy
         self._listen_for_signals()
         return self._run_alone() if self.orders is None else self._run_together(self.orders)
 

@@ -159,12 +159,12 @@ class Shims:
         mpiexec = find_mpiexec()
         assert mpiexec is not None
         name = f"dtrun-{secrets.token_hex(16)}"
-        self._doors = []
+        self._listeners = []
         for rank in range(num_ranks):
-            door = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-            door.bind(f"\0{name}-{rank}")
-            door.listen(1)
-            self._doors.append(door)
+            listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            listener.bind(f"\0{name}-{rank}")
+            listener.listen(1)
+            self._listeners.append(listener)
         self._said = tempfile.TemporaryFile()  # noqa: SIM115
         self._process = subprocess.Popen(
             command(mpiexec, num_ranks, name), stdin=subprocess.DEVNULL,
@@ -183,18 +183,18 @@ class Shims:
         """In a process that the agent has forked: become ``rank`` for MPI, too."""
         die_with_parent(agent)
         _take_over(self._wait_for_shim(rank))
-        for door in self._doors:
-            door.close()
+        for listener in self._listeners:
+            listener.close()
 
     def _wait_for_shim(self, rank: int) -> socket.socket:
-        door, poll = self._doors[rank], select.poll()
-        poll.register(door, select.POLLIN)
+        listener, poll = self._listeners[rank], select.poll()
+        poll.register(listener, select.POLLIN)
         poll.register(self._end, select.POLLIN)
         deadline = time.monotonic() + START
         while True:
             ready = [fd for fd, _ in poll.poll(max(0.0, deadline - time.monotonic()) * 1000)]
-            if door.fileno() in ready:
-                link, _ = door.accept()
+            if listener.fileno() in ready:
+                link, _ = listener.accept()
                 if _is_mine(link):
                     return link
                 link.close()
@@ -213,8 +213,8 @@ class Shims:
 
     def close(self) -> None:
         """The ranks have ended: end mpiexec, and remove what they have left."""
-        for door in self._doors:
-            door.close()
+        for listener in self._listeners:
+            listener.close()
         for number in (signal.SIGTERM, signal.SIGKILL):  # Open MPI's removes its files at the first
             self._process.send_signal(number)
             with contextlib.suppress(subprocess.TimeoutExpired):

@@ -16,8 +16,8 @@ from disttrain.outputs import UNHEARD, is_heard, put
 from ..plan.generation import Generation
 from ..plan.job import Plan
 from ..plan.policy import Exit, Policy, overcome, root_cause
+from .black_box import Watching
 from .report import VANISHED, RankReport, cause_of, elsewhere, headline, say, write_report
-from .watching import Watching
 
 LISTEN = 5.0  # seconds for a slow reader to take the summary
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import importlib
 import os
 import selectors
 import signal
@@ -17,21 +18,20 @@ from collections.abc import Callable, Iterable
 from disttrain.comm.job.segment import Segment
 from disttrain.liveness import sample
 
-from ..plan import stillness
+from ..plan import inactivity
 from ..plan.generation import Generation
 from ..plan.job import Plan
 from ..plan.policy import HURRY, REAP, Action, Begin, Exit, Policy, Signal
 from ..plan.restarts import Restarts
 from ..worker import main
-from ..worker.remains import kill_descendants
-from . import mpi
+from ..worker.processes import kill_descendants
+from .black_box import Watching
 from .out_of_memory import Kills
 from .outcome import Attempt, is_echo, outcome, report_of
 from .output import Console
 from .report import RankReport, cause_of, say
 from .starting import Body, Start
 from .streams import Streams, unwatch
-from .watching import Watching
 
 Tell = Callable[[int, str, str], None]  # rank, cause, traceback
 LISTEN = 30.0  # seconds for a slow reader to take the last outputs of a job
@@ -71,8 +71,8 @@ class Ranks:
         self.lost: set[int] = set()
         self.failing: dict[int, float] = {}  # ranks that said they have failed, and since when
         self.suspended = False
-        self.judge = stillness.Judge(n, plan.stopped_timeout)
-        self.shims = mpi.Shims(n) if plan.mpi else None
+        self.judge = inactivity.Judge(n, plan.stopped_timeout)
+        self.shims = importlib.import_module(".mpi", __package__).Shims(n) if plan.mpi else None
         self.kills = Kills()
         self.watching = Watching(plan, generation)
         self._tell = tell
@@ -80,7 +80,7 @@ class Ranks:
         self._begin = Start(plan, generation, self.segment, box, body, self.shims, selector)
 
     @property
-    def stands(self) -> stillness.Standing:
+    def stands(self) -> inactivity.Standing:
         """What ranks on other nodes are to know of those here."""
         return dataclasses.replace(self.watching.stands, stopped=self.judge.all_stopped)
 
@@ -250,7 +250,7 @@ class Ranks:
         for rank, (state, seconds) in lost.items():
             self.lost.add(rank)
             if not self.segment.slot(rank).error[0]:
-                cause = stillness.cause(self.pids[rank], state, seconds)
+                cause = inactivity.cause(self.pids[rank], state, seconds)
                 self.segment.slot(rank).record_error(cause, "")
             self._perform(self.policy.lost(rank))
 
@@ -281,7 +281,7 @@ class Ranks:
         if number == signal.SIGKILL and not (cause or by_us) and (cause := self.kills.why(pid)):
             self.segment.slot(rank).record_error(cause, "")
         if rank in self.lost:
-            number, code = 0, stillness.CODE
+            number, code = 0, inactivity.CODE
         elif cause and number and rank in self.stopped:
             number, code = 0, 1  # its exception ended it; our signal only cut its farewell short
         if code == 0 and self.segment.slot(rank).state in ("starting", "running"):

@@ -13,6 +13,7 @@ import signal
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from disttrain.comm.job.blackbox import BOX_FD, Box
 from disttrain.comm.job.segment import Segment
@@ -25,8 +26,7 @@ from ..plan.generation import Generation
 from ..plan.job import Plan
 from ..worker import main
 from ..worker.environment import JOB_FD, worker_env
-from ..worker.remains import held_back
-from . import mpi
+from ..worker.processes import held_back
 from .output import Stream
 
 Body = Callable[[int], bytes]  # runs in a rank; what it returns goes to the result pipe
@@ -41,7 +41,7 @@ class Start:
     segment: Segment
     box: Box
     body: Body | None
-    shims: mpi.Shims | None
+    shims: Any  # mpi.Shims, where mpiexec keeps the ranks
     selector: selectors.BaseSelector  # the agent's, which a child lets go of
     leash: Leash = field(default_factory=Leash)
 

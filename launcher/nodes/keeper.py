@@ -21,7 +21,7 @@ from disttrain.errors import LaunchError
 
 from ..node.channel import Channel, Message, Unread
 from ..options.rendezvous import ELECTION, Rendezvous
-from ..plan import membership, stillness
+from ..plan import inactivity, membership
 from ..plan.entries import Damaged
 from ..plan.generation import Generation
 from ..plan.membership import (
@@ -369,15 +369,15 @@ class Keeper:
     def _tell_standings(self, d: Document, nodes: Nodes) -> None:
         """Tell the agent how the ranks of all nodes stand, where that has changed."""
         stand = {
-            i: stillness.Standing(**nodes[i].stands)
+            i: inactivity.Standing(**nodes[i].stands)
             for i in d.members
             if i in nodes and nodes[i].ran == d.number and nodes[i].state == WORKING
         }
-        move = len(stand) < len(d.members) or stillness.moves(
+        move = len(stand) < len(d.members) or inactivity.moves(
             s for i, s in stand.items() if i != self.id
         )
         all_known = len(stand) == len(d.members)
-        known = d.number, move, stillness.awaited(stand.values()) if all_known else -1
+        known = d.number, move, inactivity.awaited(stand.values()) if all_known else -1
         if known != self.elsewhere:
             self.channel.send("elsewhere", number=d.number, move=move, awaited=known[2])
             self.elsewhere = known

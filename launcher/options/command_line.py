@@ -11,7 +11,7 @@ import os
 import signal
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 
 from .. import clusters
 from . import devices, elastic, logs, parsing, rendezvous
@@ -24,16 +24,15 @@ ALIASES = {"shutdown_timeout": "TORCH_ELASTIC_SHUTDOWN_TIMEOUT"}  # other variab
 
 
 @dataclass(frozen=True)
-class Options:
-    """What to start and how. ``program`` is the script or module with its arguments."""
+class Settings:
+    """What the command line says and the plan of a job repeats. ``program`` is the script or module
+    with its arguments."""
 
     program: tuple[str, ...]
-    nproc_per_node: int = 1
+    _: KW_ONLY
     module: bool = False
     no_python: bool = False
     run_path: bool = False
-    as_torch: bool = False
-    start_method: str = "fork"
     max_restarts: int = 0
     run_id: str = "none"
     role: str = "default"
@@ -42,17 +41,28 @@ class Options:
     log_dir: str | None = None
     redirects: str = "0"
     tee: str = "0"
-    local_ranks_filter: tuple[int, ...] | None = None
     duplicates: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())  # filters of stdout, of stderr
     event_log: str = "null"
-    signals: tuple[int, ...] = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
+    signals: tuple[int, ...] = ()
     shutdown_timeout: float = 5.0
     stopped_timeout: float = 2.0
     straggler_report: bool = False
-    min_ranks: int = 0
+    min_ranks: int = 0  # 0: all
     replace_ranks: bool = False
-    on_term: str = "exit"
+    on_term: str = "exit"  # or checkpoint
     mpi: bool = False
+
+
+@dataclass(frozen=True)
+class Options(Settings):
+    """What to start and how."""
+
+    nproc_per_node: int = 1
+    _: KW_ONLY
+    as_torch: bool = False
+    start_method: str = "fork"
+    local_ranks_filter: tuple[int, ...] | None = None
+    signals: tuple[int, ...] = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
     hostfile: str | None = None
     dry_run: bool = False
     binding: str = "none"

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import argparse
 import ctypes
-import importlib.util
 import json
 import os
-import subprocess
 import sys
+
+from ..clusters.files import path_of
 
 _NOT_INITIALIZED = 3  # of CUresult
 BINDINGS = ("none", "node", "socket", "exclusive", "core-complex")
@@ -57,10 +57,10 @@ def num_ranks(text: str, virtual: bool = False) -> int:
 
 
 def _num_gpus(virtual: bool) -> int:
-    found = importlib.util.find_spec("disttrain")  # which is not imported by this
-    assert found is not None and found.submodule_search_locations
-    program = os.path.join(found.submodule_search_locations[0], "gpus.py")
-    words = [sys.executable, "-I", "-S", program, "count-each" if virtual else "count"]
+    import subprocess  # which a start without GPUs need not load
+
+    what = "count-each" if virtual else "count"
+    words = [sys.executable, "-I", "-S", path_of("disttrain.gpus"), what]
     try:
         done = subprocess.run(words, capture_output=True, text=True, timeout=SECONDS, check=True)
         said = json.loads(done.stdout)

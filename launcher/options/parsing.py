@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import difflib
 import importlib
+import os
 import re
 import sys
 from collections.abc import Sequence
@@ -48,12 +49,22 @@ Prefixes of lines are coloured on terminals; NO_COLOR=1 and FORCE_COLOR=1 decide
 SHORTENED = ("--redirects", "--tee")
 
 
+def _formatter(prog: str, **more: Any) -> argparse.HelpFormatter:
+    """As wide as the terminal, without ``shutil``, of which argparse asks that for every flag."""
+    width = os.environ.get("COLUMNS", "")
+    try:
+        columns = int(width) if width.isdigit() else os.get_terminal_size(1).columns
+    except OSError:
+        columns = 0
+    return argparse.RawDescriptionHelpFormatter(prog, width=(columns or 80) - 2, **more)
+
+
 class Parser(argparse.ArgumentParser):
     """Accepts ``--nproc_per_node`` for ``--nproc-per-node``, and says what a mistyped flag may have
     meant."""
 
     def __init__(self, **settings: Any) -> None:
-        super().__init__(formatter_class=argparse.RawDescriptionHelpFormatter, **settings)
+        super().__init__(formatter_class=_formatter, **settings)  # type: ignore[arg-type]
 
     def _get_option_tuples(self, option_string: str) -> list:
         found = super()._get_option_tuples(dashes(option_string))

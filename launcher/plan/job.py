@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import socket
-import uuid
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, fields
 
 from disttrain.liveness import STOPPED_LIMIT
 
-from ..options.command_line import Options
+from ..options.command_line import Options, Settings
 from ..options.logs import streams_of
 from .binding import as_ranges
 from .generation import Generation
@@ -18,39 +17,20 @@ from .policy import GRACE
 
 
 @dataclass(frozen=True)
-class Plan:
+class Plan(Settings):
     """One job on this machine."""
 
-    program: tuple[str, ...]
     num_ranks: int
-    module: bool = False
-    no_python: bool = False
-    run_path: bool = False
-    as_torch: bool = False
+    _: KW_ONLY
+    face: str = ""  # a module whose ``install()`` gives ranks' programs other names to import
+    preloads: tuple[str, ...] = ()  # modules that are loaded once, for all ranks
     spawn: bool = False
-    max_restarts: int = 0
-    run_id: str = "none"
     # What no other job has, also when this one is started anew; with several nodes the first one's.
-    job: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
-    role: str = "default"
-    master_addr: str = "127.0.0.1"
-    master_port: int = 0
-    log_dir: str | None = None
-    redirects: str = "0"
-    tee: str = "0"
+    job: str = field(default_factory=lambda: os.urandom(6).hex())
     shown: tuple[int, ...] | None = None
-    duplicates: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())  # see ``options.logs``
-    event_log: str = "null"
-    signals: tuple[int, ...] = ()
-    shutdown_timeout: float = 5.0
     stopped_timeout: float = STOPPED_LIMIT
-    straggler_report: bool = False
-    min_ranks: int = 0  # 0: all
-    replace_ranks: bool = False
-    on_term: str = "exit"  # or checkpoint
     grace: float = GRACE  # seconds that the others have to end by themselves after a failure
     open_files: tuple[int, int] = (0, 0)  # the limits that ranks are given; 0: the launcher's
-    mpi: bool = False
     cores: tuple[tuple[int, ...], ...] = ()  # of each rank; none: any
     devices: tuple[str, ...] = ()  # what each rank sees alone (CUDA_VISIBLE_DEVICES); none: all
     mpi_hosts: tuple[tuple[str, int], ...] = ()  # (host, ranks), where some are elsewhere
@@ -84,36 +64,20 @@ class Plan:
         return os.path.join(self.rank_dir(generation, rank), "error.json")
 
 
-def make_plan(options: Options, master_port: int) -> Plan:
+def make_plan(
+    options: Options, master_port: int, face: str = "", preloads: tuple[str, ...] = ()
+) -> Plan:
     """Resolve what the options leave open: the port (given here), the job's ids."""
+    same = {setting.name: getattr(options, setting.name) for setting in fields(Settings)}
+    resolved = same | {"run_id": _run_id(options), "master_port": master_port}
     return Plan(
+        **resolved,
         job=_job_id(options),
-        program=options.program,
         num_ranks=options.nproc_per_node,
-        module=options.module,
-        no_python=options.no_python,
-        run_path=options.run_path,
-        as_torch=options.as_torch,
+        face=face,
+        preloads=preloads,
         spawn=options.start_method == "spawn",
-        max_restarts=options.max_restarts,
-        run_id=_run_id(options),
-        role=options.role,
-        master_addr=options.master_addr,
-        master_port=master_port,
-        log_dir=options.log_dir,
-        redirects=options.redirects,
-        tee=options.tee,
         shown=options.local_ranks_filter,
-        duplicates=options.duplicates,
-        event_log=options.event_log,
-        signals=options.signals,
-        shutdown_timeout=options.shutdown_timeout,
-        stopped_timeout=options.stopped_timeout,
-        straggler_report=options.straggler_report,
-        min_ranks=options.min_ranks,
-        replace_ranks=options.replace_ranks,
-        on_term=options.on_term,
-        mpi=options.mpi,
     )
 
 
@@ -121,7 +85,9 @@ def _job_id(options: Options) -> str:
     """A new one; or what follows from the name that the job keeps when its environment starts it
     anew, and from the command, since a script of one job may start several after each other."""
     if not options.place.lasting:
-        return uuid.uuid4().hex[:12]
+        return os.urandom(6).hex()
+    import uuid  # which few jobs need
+
     text = "\0".join([options.place.lasting, *options.program])
     return uuid.uuid5(uuid.NAMESPACE_URL, text).hex[:12]
 
@@ -130,7 +96,7 @@ def _run_id(options: Options) -> str:
     """One that is given, or that all nodes have alike, or a new one."""
     if options.run_id != "none" or options.rendezvous is not None:
         return options.run_id
-    return uuid.uuid4().hex[:12]
+    return os.urandom(6).hex()
 
 
 def reserve_port(host: str = "127.0.0.1") -> socket.socket:

@@ -15,8 +15,8 @@ import signal
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
+from .inactivity import CODE
 from .restarts import Restarts
-from .stillness import CODE
 
 GRACE = 0.3  # for the others to notice a failure and say so
 HURRY = 0.02  # the same where the job begins again, which takes no time to read what others say

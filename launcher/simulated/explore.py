@@ -23,11 +23,9 @@ from disttrain.comm.transports.sim.faults import DELAY, DROP, KILL
 
 from ..options.simulation import Flags, words_of
 from ..plan.job import Plan
-from ..worker.main import COMPAT
 from .job import Job, make_cluster, outcome_of, say, tell_failure
 
 _PATIENCE = 120.0  # real seconds that a trial may take
-_LOADED = "disttrain.distributed"
 _HUNG = Verdict(1, ((-1, "Hung", f"it has not ended within {_PATIENCE:g} s"),))
 NO_TIME = "0"  # what programs compute, where nothing is said: all that can happen, may
 
@@ -35,7 +33,7 @@ NO_TIME = "0"  # what programs compute, where nothing is said: all that can happ
 def explore(plan: Plan, flags: Flags) -> int:
     """Try ``flags.explore`` trials; 0 where none fails, else 1 after telling the simplest one."""
     make_cluster(plan.num_ranks, flags, NO_TIME)  # refuses flags that do not fit
-    for name in (_LOADED, *([COMPAT] if plan.as_torch else [])):
+    for name in (*plan.preloads, *filter(None, [plan.face])):
         importlib.import_module(name)  # once, for all trials
     given = flags
     flags = dataclasses.replace(flags, explore=0, timeline="")
@@ -98,7 +96,7 @@ def _tell(plan: Plan, flags: Flags, trial: Trial, verdict: Verdict) -> int:
 def replay(plan: Plan, flags: Flags, trial: Trial) -> str:
     """The command line that runs ``trial`` again."""
     words = ["dtrun", "--simulate", str(trial.num_ranks)]
-    words += ["--as-torch"] if plan.as_torch else []
+    words += ["--as-torch"] if plan.face else []
     words += words_of(_flags_of(flags, trial))
     words += ["-m"] if plan.module else []
     return shlex.join([*words, *plan.program])

@@ -7,7 +7,6 @@ real ranks.
 
 from __future__ import annotations
 
-import atexit
 import importlib
 import os
 import runpy
@@ -33,18 +32,18 @@ from disttrain.comm.transports.sim.network import Link
 from disttrain.comm.transports.sim.scheduler import Task
 from disttrain.comm.transports.sim.stacks import standing
 from disttrain.context import current
-from disttrain.errors import ConfigError, Deadlock, PeerFailed
-from disttrain.outputs import UNHEARD, flush, is_heard
+from disttrain.errors import Deadlock, PeerFailed
+from disttrain.outputs import UNHEARD, is_heard
 
 from ..node.report import RankReport, headline
 from ..options.logs import streams_of
 from ..options.simulation import Flags
 from ..plan.job import Plan
 from ..worker.environment import worker_env
-from ..worker.main import COMPAT, FAREWELL, format_error
+from ..worker.main import FAREWELL, exit_code, format_error
 from ..worker.program import here
-from .ambient import Ambient, Ended, Stage
-from .voices import Voice
+from .output import RankStream
+from .process_state import Ambient, Ended, Stage
 from .watch import Watch, say_aside
 
 _SHOWN = 16  # ranks that are told one by one
@@ -112,8 +111,8 @@ class Job:
     ) -> None:
         self.plan, self.cluster, self.seed, self.body = plan, cluster, seed, body
         hosts = cluster.network.hosts
-        if plan.as_torch:  # before the ranks' environments, by which their processes find it
-            importlib.import_module(COMPAT).install()
+        if plan.face:  # before the ranks' environments, by which their processes find it
+            importlib.import_module(plan.face).install()
         self.ambients = []
         for rank in range(plan.num_ranks):
             mine = [r for r in range(plan.num_ranks) if hosts[r] == hosts[rank]]
@@ -141,7 +140,7 @@ class Job:
             voice.finish()
         return scheduler, fabric
 
-    def _voice(self, which: int, stream: Any) -> Voice:
+    def _voice(self, which: int, stream: Any) -> RankStream:
         plan, name = self.plan, ("stdout.log", "stderr.log")[which - 1]
 
         def path(rank: int) -> str:
@@ -157,7 +156,7 @@ class Job:
             if not streams_of(plan.redirects, r) & which or streams_of(plan.tee, r) & which
         ]
         everything = plan.shown is None and len(kept) == plan.num_ranks
-        return Voice(stream, _calling_rank, plan.num_ranks, None if everything else kept, path)
+        return RankStream(stream, _calling_rank, plan.num_ranks, None if everything else kept, path)
 
     def _set_up(self, scheduler: Scheduler, fabric: Fabric) -> None:
         def look() -> None:
@@ -177,7 +176,7 @@ class Job:
             try:
                 self._script() if self.body is None else self.body(rank)
             except SystemExit as stop:
-                code = _exit_code(stop)
+                code = exit_code(stop)
         except Exception as error:
             self.texts[rank] = format_error(error)
             if self.body is None and not isinstance(error, (Deadlock, PeerFailed)):
@@ -201,15 +200,6 @@ class Job:
 def _calling_rank() -> int | None:
     waiter = current().waiter
     return waiter.rank if isinstance(waiter, SimWaiter) else None
-
-
-def _exit_code(stop: SystemExit) -> int:
-    if stop.code is None:
-        return 0
-    if isinstance(stop.code, int):
-        return stop.code & 0xFF
-    print(stop.code, file=sys.stderr)
-    return 1
 
 
 # --- what came of it -------------------------------------------------------------------------
@@ -320,21 +310,3 @@ def run_job(plan: Plan, flags: Flags) -> int:
 def say(text: str) -> None:
     """A line of the launcher's own."""
     sys.stderr.write(f"dtrun: {text}\n")
-
-
-def run(plan: Plan, flags: Flags) -> int:
-    """``dtrun --simulate``: the exit code for the shell, 2 for flags that do not fit."""
-    try:
-        if flags.explore:
-            explore = importlib.import_module(".explore", __package__)
-            code = explore.explore(plan, flags)
-        else:
-            code = run_job(plan, flags)
-    except ConfigError as error:
-        say(str(error))
-        return 2
-    except KeyboardInterrupt:
-        code = 130
-    atexit._run_exitfuncs()
-    flush()
-    os._exit(code)  # threads that the program has started, or that never go on, are left

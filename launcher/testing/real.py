@@ -12,7 +12,7 @@ import pytest
 
 from disttrain import context
 
-from ..node.agent import WARM
+from ..command import preloads
 from ..plan.job import Plan
 from . import faults, inside
 from .job import End, Ends, Told, run_job
@@ -21,12 +21,11 @@ from .reports import Outcome, Verdict, combine
 from .stacks import threads_of
 
 _STOPPED = 1.0  # seconds after which a stopped rank is lost
-_DISTRIBUTED = "disttrain.distributed"
 
 
 def warm_up() -> None:
     """Load, once, what the ranks of all tests need."""
-    for package in WARM:
+    for package in preloads.FIRST:
         importlib.import_module(package)
 
 
@@ -71,7 +70,7 @@ def prepare(item: pytest.Item, backend: str | None) -> None:
     runtest: Callable[[], Any] = item.runtest
 
     def in_rank() -> None:
-        dist: Any = None if backend is None else importlib.import_module(_DISTRIBUTED)
+        dist: Any = None if backend is None else importlib.import_module(preloads.DISTRIBUTED)
         if dist is not None:
             dist.init_process_group(backend)
         runtest()

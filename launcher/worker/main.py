@@ -34,7 +34,6 @@ from .environment import JOB_FD, worker_env
 from .logs import write_whole
 from .program import here, run_module, run_script
 
-COMPAT = "disttrain.compat.torch"
 AS_EVER = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGCHLD,
            signal.SIGTSTP, signal.SIGCONT)  # fmt: skip
 FAREWELL = 3.0  # seconds that a failed rank has for its threads and exit handlers
@@ -105,7 +104,7 @@ def run_rank(
     try:
         body()
     except SystemExit as stop:
-        code = _exit_code(stop)
+        code = exit_code(stop)
     except KeyboardInterrupt as stop:
         code = 128 + signal.SIGINT
         if os.getpid() == me:  # the launcher shows it, unless it has passed on a Ctrl-C
@@ -195,7 +194,8 @@ def _end_within(seconds: float, code: int) -> None:
         threading.Thread(target=end, daemon=True).start()
 
 
-def _exit_code(stop: SystemExit) -> int:
+def exit_code(stop: SystemExit) -> int:
+    """What a program that raised ``stop`` exits with; a text is printed, as Python does."""
     if stop.code is None:
         return 0
     if isinstance(stop.code, int):
@@ -256,8 +256,8 @@ def program_body(plan: Plan) -> Callable[[], None]:
         if "numpy.random" in sys.modules:  # forked ranks would all draw the same numbers
             sys.modules["numpy.random"].seed()
         sys.argv = list(plan.program)
-        if plan.as_torch:
-            importlib.import_module(COMPAT).install()
+        if plan.face:
+            importlib.import_module(plan.face).install()
         if plan.module:
             run_module(plan.program[0])
             return

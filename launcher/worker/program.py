@@ -13,16 +13,23 @@ import os
 import pkgutil
 import sys
 import types
-import zipfile
-from importlib.abc import InspectLoader
+import zipimport
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from types import CodeType
 from typing import Any
 
+_LARGE = 1 << 20  # bytes of a script that are looked through
+
 
 def is_archive(path: str) -> bool:
     """Is it a folder, or a zip file, of which Python runs ``__main__.py``?"""
-    return os.path.isdir(path) or zipfile.is_zipfile(path)
+    if os.path.isdir(path):
+        return True
+    try:
+        zipimport.zipimporter(path)
+    except zipimport.ZipImportError:
+        return False
+    return True
 
 
 def has_main(path: str) -> bool:
@@ -37,6 +44,18 @@ def here() -> str:
         return os.getcwd()
     except FileNotFoundError:
         return ""
+
+
+def source(name: str) -> str | None:
+    """The text of a script; None where there is none that can be read twice."""
+    if not os.path.isfile(name):
+        return None
+    try:
+        with open(name, "rb") as file:
+            data = file.read(_LARGE)
+    except OSError:
+        return None
+    return None if b"\0" in data else data.decode(errors="replace")
 
 
 def run_script(name: str, enter: bool = True) -> None:
@@ -106,10 +125,11 @@ def _run(code: CodeType, path: str, loader: Any = None, spec: ModuleSpec | None 
     _Program(code).exec_module(main)
 
 
-class _Program(InspectLoader):
+class _Program(SourceFileLoader):
     """Runs code that is at hand in a module, as an import does."""
 
     def __init__(self, code: CodeType) -> None:
+        super().__init__("__main__", code.co_filename)
         self._code = code
 
     def get_code(self, fullname: str) -> CodeType:

@@ -155,7 +155,7 @@ def train(updates: int, actors: int) -> float:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--updates", type=int, default=600, help="of the policy")
     parser.add_argument("--needed", type=float, default=NEEDED)
     options = parser.parse_args()

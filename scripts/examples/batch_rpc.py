@@ -60,6 +60,7 @@ class Server:
         self.optimizer.zero_grad()
         nn.functional.cross_entropy(self.model(hidden), labels).backward()
         self.optimizer.step()
+        assert hidden.grad is not None
         return dict(zip(order, hidden.grad.chunk(len(order)), strict=True))
 
     def correct(self, hidden: dt.Tensor, labels: dt.Tensor) -> int:
@@ -93,7 +94,7 @@ def train(steps: int, clients: int) -> float:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--steps", type=int, default=600)
     parser.add_argument("--needed", type=float, default=NEEDED)
     options = parser.parse_args()

@@ -97,7 +97,7 @@ def train(mode: str, steps: int, trainers: int) -> float:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--mode", choices=("sync", "async"), default="sync")
     parser.add_argument("--steps", type=int, default=300, help="of every trainer")
     parser.add_argument("--needed", type=float, default=NEEDED)

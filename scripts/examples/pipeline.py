@@ -87,7 +87,7 @@ def train(epochs: int, stages: int) -> float:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--epochs", type=int, default=8)
     parser.add_argument("--needed", type=float, default=NEEDED)
     options = parser.parse_args()

@@ -391,3 +391,8 @@ def test_vmap_refuses_what_it_cannot_mean():
             dt.func.vmap(draw, randomness="same")(p)
     with pytest.raises(errors.CaptureError, match="`data` under vmap"):
         dt.func.vmap(lambda t: t.data * 2)(p)
+
+
+def test_a_batched_tensor_has_the_method_take():
+    x, places = wrap(A), dt.tensor([0, 2])
+    np.testing.assert_array_equal(func.vmap(lambda row: row.take(places))(x).numpy(), A[:, [0, 2]])

@@ -90,13 +90,25 @@ def test_references_are_not_counted():
     assert complaints(check, [p for p in SOURCES if name(p).startswith(PACKAGES)]) == []
 
 
+# One class whose methods share one state: to read it in two files would be harder. 600 at most.
+LONG = {
+    "disttrain/distributed/ddp/module.py": "what programs may ask of the wrapper",
+    "disttrain/distributed/ddp/reducer/reducer.py": "the phases of one backward",
+    "disttrain/rpc/calls/agent.py": "a call from its question to its answer",
+}
+
+
 def test_files_stay_short():
     def check(path):
         lines = len(path.read_text(encoding="utf-8").splitlines())
-        if lines > 500:
-            yield f"{lines} lines; split it (500 at most, 300 is better)"
+        most = 600 if name(path) in LONG else 500
+        if lines > most:
+            yield f"{lines} lines; split it ({most} at most, 300 is better)"
+        if name(path) in LONG and lines <= 500:
+            yield f"{lines} lines: it needs no place in the list of long files"
 
     assert complaints(check) == []
+    assert set(LONG) <= {name(path) for path in SOURCES}
 
 
 def own_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:

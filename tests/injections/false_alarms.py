@@ -33,7 +33,7 @@ from disttrain.errors import PeerFailed
 from disttrain.lifetime import adopt_orphans
 from disttrain_launcher.command.launch import SIGNALS, run_in_agent
 from disttrain_launcher.plan.job import Plan, reserve_port
-from disttrain_launcher.worker.remains import kill_descendants
+from disttrain_launcher.worker.processes import kill_descendants
 from injections.job_faults import quiet
 from injections.job_transports import fork_program
 

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from disttrain.watch.running import jobs
-from disttrain_launcher.worker.remains import descendants
+from disttrain_launcher.worker.processes import descendants
 
 ROOT = Path(__file__).parents[2]
 

@@ -32,7 +32,7 @@ from pathlib import Path
 
 from disttrain.lifetime import adopt_orphans
 from disttrain_launcher.node.mpi import find_mpiexec
-from disttrain_launcher.worker.remains import descendants
+from disttrain_launcher.worker.processes import descendants
 from injections import memory_limit
 from injections.job_kinds import (
     AGAIN,

@@ -30,7 +30,7 @@ from disttrain.comm.transports.sim.scheduler import Scheduler
 from disttrain_launcher.command.launch import SIGNALS, run_in_agent
 from disttrain_launcher.node.mpi import find_mpiexec
 from disttrain_launcher.plan.job import Plan, reserve_port
-from disttrain_launcher.worker.remains import kill_descendants
+from disttrain_launcher.worker.processes import kill_descendants
 from injections.job_kinds import KINDS, NETWORK, SAME, Seen, Trial, take_part
 from support.namespaces import Wire
 

@@ -57,7 +57,7 @@ def test_a_kill_at_any_moment(tmp_path, seed, method):
 
 MISSED = """
 import os, subprocess
-from disttrain_launcher.worker import remains as processes
+from disttrain_launcher.worker import processes
 null = subprocess.DEVNULL
 sleeper = subprocess.Popen(["sleep", "20"], stdout=null, stderr=null)
 look, looks = processes.descendants, []
@@ -68,8 +68,9 @@ print(os.path.exists(f"/proc/{sleeper.pid}"), len(looks))
 
 
 def test_one_look_that_finds_nothing_is_not_believed():
-    """It misses whose parent ends while it reads process after process."""
+    """It misses whose parent ends while it reads process after process. That there is no child at
+    all is the kernel's word, which ends the looking."""
     done = subprocess.run([sys.executable, "-c", MISSED], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     gone, looks = done.stdout.split()
-    assert gone == "False" and int(looks) >= 4
+    assert gone == "False" and int(looks) >= 2

@@ -14,9 +14,9 @@ import pytest
 
 from disttrain.cli import main, top
 from disttrain.errors import ConfigError
-from disttrain.watch import running, telling, trace
+from disttrain.watch import running, summary, trace
 from disttrain.watch.reading import opened, read_all, read_rank
-from disttrain_launcher.node.watching import Watching
+from disttrain_launcher.node.black_box import Watching
 from disttrain_launcher.plan.job import Plan
 from support.dtrun import Job, dtrun, until
 
@@ -178,7 +178,7 @@ def test_a_straggler_is_named_and_the_log_directory_tells_all(tmp_path):
     assert line.startswith("dtrun: rank 1 is a straggler: ") and "times slower" in line
     assert "all_reduce(float32[8], op=SUM) at" in line and "script.py:11" in line
     assert "stragglers:" in ended.err and "SLOWEST IN" in ended.err
-    box = opened(*telling.find(str(tmp_path / "logs")))
+    box = opened(*summary.find(str(tmp_path / "logs")))
     ranks = read_all(box)
     assert [r.words.ended for r in ranks] == [1, 1] and [r.words.step for r in ranks] == [50, 50]
     box.close()

@@ -13,7 +13,7 @@ import pytest
 from support.dtrun import until
 
 ROOT = Path(__file__).parents[2]
-VERBS = ("demo", "test", "lint", "bench", "gpu")
+VERBS = ("demo", "test", "lint", "bench", "gpu", "docs", "release")
 
 
 def bash(script: str, cwd: Path, **env: str) -> subprocess.CompletedProcess:
@@ -188,3 +188,24 @@ def test_busy_processes_end_with_the_command_and_with_their_parent():
     waiting.kill()
     waiting.communicate()
     until(lambda: not any(map(runs, busy)), "the busy ones to end")
+
+
+@pytest.mark.parametrize(
+    ("heading", "untracked", "message"),
+    [("0.1.0", True, "has changes"), ("0.0.9", False, "has no '## [0.1.0] - DATE'")],
+)
+def test_a_release_is_refused(checkout, heading, untracked, message):
+    """Of a tree with changes, and of a version that nothing is said of."""
+    (checkout / "disttrain").mkdir()
+    (checkout / "disttrain" / "__init__.py").write_text('__version__ = "0.1.0"\n')
+    (checkout / "CHANGELOG.md").write_text(f"## [{heading}] - 2026-11-23\n")
+    made = bash(
+        "git init -q . && echo '.venv*' > .gitignore && git add -A && "
+        "git -c user.name=a -c user.email=a@b commit -qm first",
+        checkout,
+    )
+    assert made.returncode == 0, made.stderr
+    if untracked:
+        (checkout / "more").touch()
+    done = bash("scripts/release", checkout)
+    assert done.returncode == 1 and message in done.stderr and not (checkout / "dist").exists()

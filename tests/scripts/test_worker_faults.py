@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from disttrain_launcher.worker.remains import descendants
+from disttrain_launcher.worker.processes import descendants
 from injections import worker_kills
 
 ROOT = Path(__file__).parents[2]

@@ -24,7 +24,7 @@ from pathlib import Path
 from disttrain.lifetime import die_with_parent
 from disttrain_launcher.command import front
 from disttrain_launcher.options.command_line import parse
-from disttrain_launcher.worker.remains import descendants
+from disttrain_launcher.worker.processes import descendants
 from support.namespaces import Wire
 from support.ranks import free_port
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from disttrain.watch import telling
+from disttrain.watch import summary
 from disttrain.watch.reading import UNDER_WAY, Operation
 from disttrain.watch.waiting import COMPUTES, WAITS, Standing
 
 
 def stands(monkeypatch, told):
-    monkeypatch.setattr(telling, "standings", lambda ranks, now: told)
+    monkeypatch.setattr(summary, "standings", lambda ranks, now: told)
     ranks = [SimpleNamespace(rank=r, words=SimpleNamespace(step=7 * (r == 0))) for r in range(40)]
-    return telling.stands(ranks, 0)
+    return summary.stands(ranks, 0)
 
 
 def operation(seq):

@@ -23,12 +23,12 @@ import numpy as np
 from ...errors import DeviceError, ShapeError
 from ..device.code import Code
 from ..device.structs import Operand
-from ..lang.given import for_arguments
 from ..lang.kernel import Kernel
+from ..lang.scalars import for_arguments
 from . import nvrtc
 from .codegen.emit import function, symbol, unit
 from .faults import launch_advice
-from .packing import Layout, Room
+from .packing import Layout, StructMemory
 from .plan import Plan, make_plan, plan_many, with_scalars
 
 _KEPT = 1 << 14  # plans
@@ -90,7 +90,7 @@ class _Launch:
     def __init__(self, handle: Any, grid: int, block: int, shared: int, layout: Layout) -> None:
         self.handle, self.grid, self.block, self.shared = handle, grid, block, shared
         self.layout = layout
-        self.spare: list[Room] = []
+        self.spare: list[StructMemory] = []
 
 
 class _Ready:
@@ -284,7 +284,7 @@ class Launcher:
             try:
                 room = one.spare.pop()
             except IndexError:
-                room = Room(one.layout.size)
+                room = StructMemory(one.layout.size)
             one.layout.write(room, addresses, numbers, base)
             (status,) = launch(
                 one.handle, one.grid, 1, 1, one.block, 1, 1, one.shared, stream, room.address, 0
@@ -296,7 +296,7 @@ class Launcher:
                 raise DeviceError(self._failed(status, ready, one))
         del memory
 
-    def _once_more(self, status: Any, one: _Launch, stream: int, room: Room) -> Any:
+    def _once_more(self, status: Any, one: _Launch, stream: int, room: StructMemory) -> Any:
         """A thread that had no context has one now."""
         if int(status) not in _NO_CONTEXT:
             return status

@@ -18,7 +18,7 @@ _FORMAT |= {"int32": "i", "int64": "q", "float32": "f", "float64": "d", "bool": 
 _LARGEST = float(np.finfo(np.float32).max)
 
 
-class Room:
+class StructMemory:
     """Memory for one struct, and for the driver's pointer to it."""
 
     def __init__(self, size: int) -> None:
@@ -80,7 +80,9 @@ class Layout:
             self.pick = operator.itemgetter(slice(places[0], places[-1] + 1))
         self.pack_into: Callable[..., None] = struct.Struct("".join(words)).pack_into
 
-    def write(self, room: Room, addresses: list[int], numbers: list[Any], scratch: int) -> None:
+    def write(
+        self, room: StructMemory, addresses: list[int], numbers: list[Any], scratch: int
+    ) -> None:
         """Pack the struct into ``room``. ``scratch``: the address of scratch memory."""
         values: list[Any] = [*addresses]
         for array, offset in self.derived:
@@ -95,7 +97,9 @@ class Layout:
         except (OverflowError, struct.error):
             self._write_rounded(room, values, first, numbers)
 
-    def _write_rounded(self, room: Room, values: list[Any], first: int, numbers: list[Any]) -> None:
+    def _write_rounded(
+        self, room: StructMemory, values: list[Any], first: int, numbers: list[Any]
+    ) -> None:
         """Numbers beyond the range of float32 are infinite; integers wrap."""
         kinds = dict(self.integers)
         for k, n in enumerate(numbers):

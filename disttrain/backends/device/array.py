@@ -13,9 +13,9 @@ import numpy as np
 
 from ...errors import DeviceError
 from ...trace import call_site
-from ..kinds import ArrayKind
+from ..array_kinds import ArrayKind
 from .platform import Platform, Stream
-from .waits import waits
+from .synchronization import waits
 
 
 class Located:
@@ -80,18 +80,6 @@ class DeviceArray(ArrayKind):
     @property
     def dtype(self) -> Any:  # type: ignore[override]
         return self.data.dtype
-
-    @property
-    def size(self) -> int:
-        return self.data.size
-
-    @property
-    def itemsize(self) -> int:
-        return self.data.dtype.itemsize
-
-    @property
-    def nbytes(self) -> int:
-        return self.data.size * self.data.dtype.itemsize
 
     @property
     def strides(self) -> tuple[int, ...]:

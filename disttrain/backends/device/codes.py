@@ -7,7 +7,7 @@ from .checks import within
 from .code import Code
 from .columns import COLUMNS, UNCOLUMNS
 from .gathering import ADD_ROWS, GATHER, TAKE
-from .many import fold_many
+from .multi_fold import fold_many
 from .poisson import POISSON
 from .randomness import (
     BERNOULLI,

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from .. import host
-from .kept import kept
+from .cached import kept
 from .objfile import ObjectError
 
 BLOCK = 1 << 18  # bytes that one checksum stands for

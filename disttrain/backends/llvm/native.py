@@ -28,10 +28,10 @@ import numpy as np
 from .. import host
 from ..lang.interpret import storage
 from ..lang.kernel import Kernel
+from .cached import kept
 from .emit import EXTERNAL, Target
 from .immortal import immortal
 from .ir import module
-from .kept import kept
 from .objfile import ObjectError
 from .wrap import (
     DTYPES,

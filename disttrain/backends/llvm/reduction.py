@@ -19,7 +19,7 @@ import platform
 from collections.abc import Callable
 
 from .. import host
-from .kept import kept
+from .cached import kept
 from .objfile import ObjectError
 
 NUM_SLOTS = 3  # of a ring

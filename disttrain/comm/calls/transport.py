@@ -45,7 +45,7 @@ import numpy as np
 from ...context import DEFAULT_TIMEOUT
 from ...errors import CommError
 from .header import Call
-from .reduce_ops import ReduceOp
+from .reduce_ops import ReduceOp, make_reducer
 from .work import Work
 
 Swap = Callable[[np.ndarray], np.ndarray]
@@ -200,3 +200,35 @@ class Transport(ABC):
     def close(self, call: Call | None) -> None:
         """Give everything back. With a call, first meet all ranks (a rank that has made fewer
         calls than the others is found here); without, leave at once."""
+
+
+class HostTransport(Transport):
+    """What transports of arrays on the host share: whether they can still be used, and reducers."""
+
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self._reducers: dict[tuple, Any] = {}
+        self._broken = ""
+
+    def disable(self, why: str) -> None:
+        """Further calls say that the group cannot be used any more, since ``why``."""
+        self._broken = self._broken or why
+
+    def _usable(self) -> None:
+        if self._broken:
+            raise CommError(
+                f"group {self.name}: cannot be used any more, since {self._broken}. "
+                "Make a new group, or restart the job."
+            )
+
+    def _break(self, error: BaseException) -> None:
+        self.disable(f"an operation ended in the middle ({type(error).__name__})")
+
+    def _reducer(self, op: ReduceOp, dtype: np.dtype) -> Any:
+        """One reducer (and its scratch memory) per operator and type."""
+        key = (op, dtype.num)
+        if key not in self._reducers:
+            if len(self._reducers) >= 64:  # scaled sums with ever new factors
+                self._reducers.clear()
+            self._reducers[key] = make_reducer(op, dtype, self.size)
+        return self._reducers[key]

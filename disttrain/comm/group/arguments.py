@@ -14,7 +14,7 @@ import numpy as np
 from ...backends.device.array import Located
 from ...backends.device.platform import platform_of
 from ...errors import CollectiveMismatch, ConfigError, DTypeError, ShapeError
-from .placing import is_device_array
+from .device_setup import is_device_array
 
 
 def flat(verb: str, array: Any, write: bool = False) -> Any:

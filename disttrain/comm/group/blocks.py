@@ -14,8 +14,8 @@ import numpy as np
 from ..calls.header import Call
 from ..calls.reduce_ops import ReduceOp
 from ..calls.work import Work
+from .device_setup import is_device_array
 from .group import ProcessGroup
-from .placing import is_device_array
 
 
 class Blocks:

@@ -34,7 +34,7 @@ from . import arguments as check
 from . import coalesced
 from . import monitored_barrier as monitored
 from . import split as dividing
-from .placing import is_device_array, joined, together
+from .device_setup import is_device_array, joined, together
 
 
 class ProcessGroup:

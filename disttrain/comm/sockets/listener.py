@@ -1,7 +1,7 @@
-"""How two ends of a link find each other: ``Door`` listens, ``call_on`` connects.
+"""How two ends of a link find each other: ``Listener`` listens, ``call_on`` connects.
 
-A door has one thread, on which every conversation (``handshake``) goes on as far as what has come
-allows. Until one is over, its connection is a stranger's: at most ``strangers`` are kept (the
+A listener has one thread, on which every conversation (``handshake``) goes on as far as what has
+come allows. Until one is over, its connection is a stranger's: at most ``strangers`` are kept (the
 oldest goes), each for at most ``seconds``. Refusals are logged, at most one a minute.
 """
 
@@ -73,12 +73,12 @@ class _Stranger:
             raise Refused(f"broke the connection ({error.strerror or error})") from None
 
 
-class Door:
+class Listener:
     """Listens on a free port of ``host``: ``host`` and ``port`` say where, from the start.
 
     ``admit(number, said)`` is asked when the other end has proved itself: what it returns is said
     in answer, and where it raises ``Refused`` the other end is told why. ``take(link)`` is given
-    the link then. Both run on the door's thread, and must not wait.
+    the link then. Both run on the listener's thread, and must not wait.
     """
 
     def __init__(
@@ -231,7 +231,7 @@ def call_on(
     seconds: float = SECONDS,
     timeout: float | None = None,
 ) -> tuple[Link, bytes]:
-    """A link to ``peer``, whose door is at ``host``:``port``, and what it says in answer to
+    """A link to ``peer``, whose listener is at ``host``:``port``, and what it says in answer to
     ``said``. Tries again while a crowd of strangers pushes us out. Raises ``Refused`` after
     ``seconds``. With ``timeout`` that is the limit, for as long as the other host shows that it is
     there: where packets are lost, what takes a moment elsewhere takes seconds.

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import secrets
+import os
 import struct
 
 SIZE = 64
@@ -42,7 +42,7 @@ def job_hash(job_id: str) -> bytes:
 
 def client_hello(job: bytes, epoch: int, role: int = ROLE_STORE) -> bytes:
     """What a client says first; has a fresh nonce."""
-    nonce = secrets.token_bytes(16)
+    nonce = os.urandom(16)
     return _CLIENT.pack(_MAGIC, _VERSION, role, epoch & 0xFFFFFFFF, job, nonce)
 
 
@@ -66,7 +66,7 @@ def objection(hello: bytes, job: bytes, epoch: int, role: int = ROLE_STORE) -> s
 
 def server_hello(key: bytes, hello: bytes) -> bytes:
     """The server's answer: its nonce and its proof."""
-    nonce = secrets.token_bytes(16)
+    nonce = os.urandom(16)
     return _SERVER.pack(_MAGIC, nonce, _proof(key, b"server", hello, nonce))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import os
 import socket
@@ -16,6 +15,7 @@ import numpy as np
 
 from ... import context
 from ...errors import ConfigError, StoreError, StoreRefused, StoreUnreached, WaitTimeout
+from ...trace import logger
 from ..job.worker_env import WorkerEnv, read_worker_env
 from . import FileStore, PrefixStore, Store, TCPStore
 from .base import seconds
@@ -27,7 +27,6 @@ _TAKEN_SECONDS = 0.5  # as long a port may be taken by a store that is being clo
 _PATIENCE = 0.1
 _TELL_SECONDS = 5.0  # after which a rank says that it waits for the store
 _GRACE = 30.0  # ... and gives up, where rank 0 has gone alone: it may come once more
-_log = logging.getLogger("disttrain.store")
 _SCHEMES = ("env", "tcp", "file")
 _HANDLERS = "comm.rendezvous"  # of a rank: the ways to meet that its program has added
 _HOSTED = "comm.stores"  # of a rank: the stores that it hosts, by port
@@ -150,7 +149,7 @@ class _Waiting:
         if waited < self._next:
             return
         if self._next == _TELL_SECONDS:
-            _log.warning("%s waits for %s. %s", self.me, what, self.cause())
+            logger("disttrain.store").warning("%s waits for %s. %s", self.me, what, self.cause())
             self._alone, self._next = who_is_alone(self._port), self._end
             return
         self._next = math.inf

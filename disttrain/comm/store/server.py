@@ -9,7 +9,6 @@ answered when they have been set. Whoever breaks the rules is disconnected.
 from __future__ import annotations
 
 import errno
-import logging
 import os
 import selectors
 import socket
@@ -21,6 +20,7 @@ from collections.abc import Callable
 
 from ... import context
 from ...errors import StoreError
+from ...trace import logger
 from . import hello, ports
 from .table import CHANGES, OK, REFUSED, Limits, Request, Table, decode, encode, too_long
 
@@ -30,8 +30,6 @@ _MAX_UNSENT = 1 << 20  # a client that does not read its answers is not heard an
 _COMPLAIN_EVERY = 60.0
 _NAME_SECONDS = 5.0  # for a forked process to close what it has of an earlier store
 _SERVERS = "store.servers"  # of a rank: those that it hosts
-
-_log = logging.getLogger("disttrain.store")
 
 
 _Servers = weakref.WeakSet["StoreServer"]
@@ -200,7 +198,7 @@ class StoreServer:
             if len(self._complaints) > 1000:
                 self._complaints.clear()
             self._complaints[peer] = now
-            _log.warning(
+            logger("disttrain.store").warning(
                 "store on port %d: refused a connection from %s: it %s", self.port, peer, why
             )
 

@@ -10,7 +10,6 @@ else can ask. Such a store listens on loopback only, whatever name it is given.
 from __future__ import annotations
 
 import os
-import secrets
 import socket
 import struct
 import threading
@@ -93,7 +92,7 @@ class TCPStore(Store):
         self._lock, self._closed = threading.Lock(), False
         if is_master:
             shared = None if token is not None else local_name
-            self._token = token if token is not None else secrets.token_bytes(hello.TOKEN_BYTES)
+            self._token = token if token is not None else os.urandom(hello.TOKEN_BYTES)
             self._server = StoreServer(
                 self._token, self.host, port, job_id=job_id, epoch=epoch, share_token_as=shared
             )

@@ -26,7 +26,6 @@ from ..group.staged import Staged
 from ..job.worker_env import TLS, WorkerEnv
 from ..meeting.meeting import Meeting
 from ..store import Store
-from .sim.scheduler import SimWaiter
 
 ENGINES = {  # backend -> its module in this package
     "shm": "shm.engine",
@@ -279,7 +278,7 @@ def is_part(backend: Backend, whole: Any) -> bool:
 
 
 def _is_simulated() -> bool:
-    return isinstance(context.current().waiter, SimWaiter)
+    return context.current().waiter.simulated
 
 
 def _load(name: str) -> Any:

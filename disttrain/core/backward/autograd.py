@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy import ndarray
 
-from ...backends.kinds import ArrayKind
+from ...backends.array_kinds import ArrayKind
 from ...context import SLOW, thread
 from ...errors import AutogradError, DeviceError, DTypeError, ShapeError
 from ..algebra import Algebra
@@ -80,8 +80,8 @@ def place(where: str, i: int, t: Tensor) -> tuple[Any, int]:
 
 
 def grad(
-    outputs: Tensor | Sequence[Tensor],
-    inputs: Tensor | Sequence[Tensor],
+    outputs: Tensor | GradientEdge | Sequence[Tensor | GradientEdge],
+    inputs: Tensor | GradientEdge | Sequence[Tensor | GradientEdge],
     grad_outputs: Any = None,
     retain_graph: bool | None = None,
     create_graph: bool = False,
@@ -94,8 +94,8 @@ def grad(
     ``allow_unused``: give None for an input that the outputs do not depend on (an error
     otherwise); ``materialize_grads``: give zeros instead.
     """
-    roots = (outputs,) if _one(outputs) else tuple(outputs)
-    wanted = (inputs,) if _one(inputs) else tuple(inputs)
+    roots: tuple[Any, ...] = (outputs,) if _one(outputs) else tuple(outputs)
+    wanted: tuple[Any, ...] = (inputs,) if _one(inputs) else tuple(inputs)
     if allow_unused is False and materialize_grads:
         raise ValueError(
             "grad: allow_unused=False and materialize_grads=True contradict each other: zeros "

@@ -24,9 +24,9 @@ from typing import Any
 
 import numpy as np
 
-from ...backends.device.course import Course, kept
+from ...backends.array_kinds import ArrayKind
+from ...backends.device.backward_streams import Course, kept
 from ...backends.device.platform import sided
-from ...backends.kinds import ArrayKind
 from ...context import elsewhere, thread
 from ...errors import AutogradError
 from ..algebra import Algebra
@@ -84,7 +84,7 @@ class Walk:
         alone = tensors and len(thread.stack) == 1
         self.pull = getattr(thread.stack[0], "pull", None) if alone else None
         order = self._count(roots)
-        self.needed = None if targets is None else _needed(order, targets, through)
+        self.needed: Any = None if targets is None else _needed(order, targets, through)
         if self.needed is not None:
             self._count_only(order)
 

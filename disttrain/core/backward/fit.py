@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from ...backends.array_kinds import ArrayKind
 from ...backends.device.array import DeviceArray
-from ...backends.kinds import ArrayKind
 from ...errors import ShapeError
 from ..algebra import Algebra
 from ..tensor import Tensor, wrap

@@ -82,7 +82,7 @@ def _place_of(result: Any) -> Any:
 class FunctionNode(GraphNode):
     """One recorded run of a Function."""
 
-    function: type  # set by Function.__init_subclass__, which makes a kind of node per Function
+    function: Any  # set by Function.__init_subclass__, which makes a kind of node per Function
     wants_none = True
     freed = False
     places: tuple | None = None  # of results on accelerators
@@ -262,7 +262,7 @@ class Function:
         """Save for backward what the two-part form needs."""
 
     @staticmethod
-    def backward(ctx: FunctionCtx, *grad_outputs: Any) -> Any:
+    def backward(ctx: FunctionCtx, *args: Any, **kwargs: Any) -> Any:
         raise NotImplementedError(
             "autograd.Function: you must implement either the backward or vjp method for your "
             "custom autograd.Function to use it with backward mode AD, as a static method"

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from ...backends.array_kinds import ArrayKind
 from ...backends.device.array import DeviceArray
-from ...backends.kinds import ArrayKind
 from ...context import thread
 from ..algebra import Algebra
 from ..node import AccumulateGrad
@@ -101,6 +101,6 @@ def _owned(g: Tensor, own: bool) -> Tensor:
     array = g.__dict__.get("array")
     if array.__class__ not in (ndarray, DeviceArray):
         return g
-    raw = array if array.__class__ is ndarray else array.data
+    raw: Any = array if array.__class__ is ndarray else array.data
     fits = own and raw.base is None and raw.flags.c_contiguous
     return g if fits else Algebra.clone(g)

@@ -99,7 +99,7 @@ class _InputWalk(Walk):
             super().feed(root, g)
 
     def _results(self, node: Any, g: Any) -> tuple:
-        wanted = super()._wanted(node)
+        wanted: Any = super()._wanted(node)
         others = tuple([e is not None and not w for e, w in zip(node.edges, wanted, strict=True)])
         results = super()._results(node, g)
         if not any(others):

@@ -8,7 +8,7 @@ import functools
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from ...backends.cuda import offered as cuda_is  # noqa: F401  (now ``device("cuda")`` means it)
+from ...backends.cuda import registration as cuda_is  # noqa: F401  (now ``device("cuda")`` means it)
 from ...backends.device.array import Located
 from ...backends.device.platform import offered, platform, present
 from ...context import thread
@@ -27,6 +27,9 @@ class device:  # noqa: N801  (the field's spelling)
     manager it is the default device of new tensors of the calling thread."""
 
     __slots__ = ("index", "type")
+
+    type: str
+    index: int | None
 
     def __init__(self, type: str | int | device, index: int | None = None) -> None:  # noqa: A002
         if isinstance(type, device):

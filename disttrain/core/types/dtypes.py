@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -18,7 +19,11 @@ class dtype:  # noqa: N801  (the field's spelling)
 
     __slots__ = ("is_complex", "is_floating_point", "is_signed", "itemsize", "name", "np", "rank")
 
-    def __init__(self, name: str, np_type: object, kind: str, rank: int) -> None:
+    name: str
+    itemsize: builtins.int
+    rank: builtins.int
+
+    def __init__(self, name: str, np_type: Any, kind: str, rank: builtins.int) -> None:
         self.name = name
         self.np = np.dtype(np_type)
         self.is_floating_point = kind == "f"
@@ -58,7 +63,8 @@ half, float, double = float16, float32, float64  # noqa: A001
 short, int, long = int16, int32, int64  # noqa: A001
 cfloat, cdouble = complex64, complex128
 
-ALL = (bool, uint8, int8, int16, uint16, int32, uint32, int64, uint64, float8_e4m3fn, float8_e5m2)
+ALL: tuple[dtype, ...] = (bool, uint8, int8, int16, uint16, int32, uint32, int64, uint64)
+ALL += (float8_e4m3fn, float8_e5m2)
 ALL += (float16, bfloat16, float32, float64, complex64, complex128)
 BY_NUMPY = {d.np: d for d in ALL}
 BY_NAME = {d.name: d for d in ALL}
@@ -97,7 +103,7 @@ def as_dtype(kind: object) -> dtype:
     if isinstance(kind, type) and kind.__module__ == "builtins" and kind.__name__ in builtin:
         return builtin[kind.__name__]
     try:
-        return of(np.dtype(kind))
+        return of(np.dtype(kind))  # type: ignore[call-overload]
     except TypeError:
         raise DTypeError(
             f"dtype: {kind!r} given; needed one of {', '.join(BY_NAME)} or a numpy dtype"

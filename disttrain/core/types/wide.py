@@ -69,14 +69,15 @@ def add_up(a: np.ndarray, dims: tuple, keepdim: bool) -> np.ndarray:
         long = max(dims, key=a.shape.__getitem__)
         if a.shape[long] > _BLOCK and a.strides[long] != a.itemsize:
             return _in_blocks(a, dims, keepdim, long, wide)
-    return np.add.reduce(a, axis=dims, dtype=wide, keepdims=keepdim)
+    return np.add.reduce(a, axis=dims, dtype=wide, keepdims=keepdim)  # type: ignore[call-overload]
 
 
 def total(a: np.ndarray, dims: tuple, keepdim: bool) -> np.ndarray:
     """``add_up``, rounded to the type of ``a`` if that is a half type."""
     kind = a.dtype
     if kind.kind == "f" and a.size <= SHORT and kind.itemsize > 2:
-        return np.add.reduce(a, dims, None, None, keepdim)  # the commonest, without more ado
+        # the commonest, without more ado
+        return np.add.reduce(a, dims, None, None, keepdim)  # type: ignore[call-overload]
     out = add_up(a, dims, keepdim)
     return out.astype(kind) if is_half(kind) else out
 
@@ -94,7 +95,9 @@ def _in_blocks(a: Any, dims: tuple, keepdim: bool, long: int, wide: np.dtype) ->
     joined = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=long)
     if wide not in _RUNNING:
         return add_up(joined, dims, keepdim)
-    out = np.add.reduce(joined, axis=dims, dtype=_RUNNING[wide], keepdims=keepdim)
+    out = np.add.reduce(  # type: ignore[call-overload]
+        joined, axis=dims, dtype=_RUNNING[wide], keepdims=keepdim
+    )
     return np.asarray(out, wide)
 
 

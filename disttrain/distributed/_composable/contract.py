@@ -28,7 +28,7 @@ def contract(state_cls: type = State) -> Callable[[Callable], Any]:
 
     def decorate(fn: Callable) -> Any:
         @functools.wraps(fn)
-        def wrapper(module: Any, *args: Any, **kwargs: Any) -> Any:
+        def wrapper(module: Module, *args: Any, **kwargs: Any) -> Any:
             roots = _roots(module)
             state, item = state_cls(), RegistryItem()
             for m in roots:

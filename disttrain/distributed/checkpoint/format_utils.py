@@ -14,6 +14,7 @@ from ...errors import ConfigError
 from ...futures import Future
 from ...ops import api
 from ...serialize import load, save
+from .agreement import Together
 from .default_planner import DefaultLoadPlanner, EmptyStateDictLoadPlanner
 from .filesystem import FileSystemReader, FileSystemWriter, read_manifest
 from .hf_storage import HuggingFaceStorageReader
@@ -24,7 +25,6 @@ from .state.pieces import pieces_of
 from .state_dict_loader import read
 from .state_dict_saver import write
 from .storage import StorageReader
-from .together import Together
 
 
 class BroadcastingTorchSaveReader(StorageReader):

@@ -17,6 +17,7 @@ import numpy as np
 from ... import context
 from ...backends.device.memory import memory_of
 from ...core import Size, Tensor, wrap
+from ...core.annotations import DTypeLike
 from .metadata import STATE_DICT_TYPE, ChunkStorageMetadata, MetadataIndex
 from .state.flat import Index, Path
 from .state.pieces import piece, pieces_of
@@ -53,7 +54,9 @@ class StagingOptions:
 class Staged:
     """A copy of the pieces that this rank holds of a sharded tensor."""
 
-    def __init__(self, size: Size, dtype: Any, grad: bool, pieces: dict[Path, Tensor]) -> None:
+    def __init__(
+        self, size: Size, dtype: DTypeLike | None, grad: bool, pieces: dict[Path, Tensor]
+    ) -> None:
         self._size, self.dtype, self.requires_grad = size, dtype, grad
         self._pieces = pieces
 

@@ -16,6 +16,7 @@ from ...core import no_grad
 from ...errors import ConfigError
 from ...trace import warn
 from ..groups.state import group_or_default, is_initialized
+from .agreement import Together
 from .background import wait_for_pending
 from .default_planner import DefaultLoadPlanner, EmptyStateDictLoadPlanner
 from .filesystem import FileSystemReader
@@ -23,7 +24,6 @@ from .metadata import STATE_DICT_TYPE
 from .planner import LoadPlan, LoadPlanner
 from .stateful import is_stateful
 from .storage import StorageReader
-from .together import Together
 
 
 def load(

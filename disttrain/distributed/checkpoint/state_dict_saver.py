@@ -21,6 +21,7 @@ from ...comm.group.group import ProcessGroup
 from ...errors import CommError, ConfigError, PeerFailed
 from ...trace import warn
 from ..groups.state import group_or_default, is_initialized
+from .agreement import Together
 from .api import CheckpointException
 from .background import background, wait_for_pending
 from .default_planner import DefaultSavePlanner
@@ -30,7 +31,6 @@ from .planner import SavePlan, SavePlanner
 from .staging import AsyncStager, KeptStager
 from .stateful import is_stateful
 from .storage import StorageWriter
-from .together import Together
 
 
 class AsyncCheckpointerType(Enum):

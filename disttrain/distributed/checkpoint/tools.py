@@ -19,6 +19,7 @@ from ...errors import ConfigError, DisttrainError, SerializationError
 from ...futures import Future
 from ...serialize import inspect
 from ...serialize.packed import unpack
+from .agreement import Together
 from .default_planner import EmptyStateDictLoadPlanner
 from .files import folder
 from .files.manifest import Manifest, Place
@@ -33,7 +34,6 @@ from .metadata import (
 from .planner import SavePlan
 from .state_dict_loader import read
 from .state_dict_saver import write
-from .together import Together
 
 
 @dataclass

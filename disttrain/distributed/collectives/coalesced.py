@@ -13,6 +13,7 @@ import numpy as np
 
 from ...backends.device.memory import Memory, memory_of
 from ...comm.calls.work import Work
+from ...core.annotations import DeviceLike
 from ...core.tensor import Tensor
 from ...errors import ConfigError
 from ..groups.state import group_or_default
@@ -71,7 +72,7 @@ class CoalescingManager:
 
 @contextlib.contextmanager
 def coalescing_manager(
-    group: Any = None, device: Any = None, async_ops: bool = False
+    group: Any = None, device: DeviceLike | None = None, async_ops: bool = False
 ) -> Iterator[CoalescingManager]:
     """Within it ``all_reduce``, ``all_gather_into_tensor`` and ``reduce_scatter_tensor`` on
     ``group`` only start. They have ended when it is left, or with ``async_ops`` after ``wait()`` of

@@ -51,7 +51,7 @@ def map_tensors(fn: Callable[[Tensor], Any], value: Any) -> Any:
 def cast(value: Any, kind: Any) -> Any:
     """``value`` with its floating Tensors in the numpy type ``kind``."""
 
-    def one(t: Any) -> Any:
+    def one(t: Tensor) -> Any:
         return t.to(dtypes.of(kind)) if _differs(t, kind) else t
 
     return map_tensors(one, value)
@@ -60,7 +60,7 @@ def cast(value: Any, kind: Any) -> Any:
 def moved(value: Any, where: Any) -> Any:
     """``value`` with its Tensors on the device ``where``."""
 
-    def one(t: Any) -> Any:
+    def one(t: Tensor) -> Any:
         return t if t.is_meta or t.device == where else t.to(where)
 
     return map_tensors(one, value)

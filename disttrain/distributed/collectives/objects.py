@@ -21,7 +21,7 @@ _NOTHING = object()
 _SHARED = 1 << 20  # bytes from which on memory of the group is worth its while
 
 
-def _encoded(group: ProcessGroup, obj: Any) -> np.ndarray:
+def _encoded(group: ProcessGroup, obj: object) -> np.ndarray:
     """``obj`` as bytes, in memory from which the group moves them best."""
     parts = take_apart(obj)
     if sum(map(len, parts)) >= _SHARED:
@@ -38,7 +38,7 @@ def _sizes(group: ProcessGroup, mine: np.ndarray) -> list[int]:
     return sizes.tolist()
 
 
-def all_gather(group: ProcessGroup, obj: Any) -> list[Any]:
+def all_gather(group: ProcessGroup, obj: object) -> list[Any]:
     """Every rank's object, by rank."""
     mine = _encoded(group, obj)
     outs = [np.empty(n, np.uint8) for n in _sizes(group, mine)]
@@ -56,7 +56,7 @@ def _decoded(outs: list[np.ndarray], mine: np.ndarray) -> list[Any]:
     return values
 
 
-def gather(group: ProcessGroup, obj: Any, root: int) -> list[Any] | None:
+def gather(group: ProcessGroup, obj: object, root: int) -> list[Any] | None:
     """Every rank's object, by rank, on rank ``root``; None on the others."""
     mine = _encoded(group, obj)
     sizes = _sizes(group, mine)
@@ -76,7 +76,7 @@ def _nobody(group: ProcessGroup, root: int | None, default: Any) -> Any:
     return default
 
 
-def broadcast(group: ProcessGroup, obj: Any, root: int, default: Any = _NOTHING) -> Any:
+def broadcast(group: ProcessGroup, obj: object, root: int, default: Any = _NOTHING) -> Any:
     """The root's object, on every rank. ``default``: for a rank without peers."""
     if group.rank != root and not group.transport.hears:
         return _nobody(group, root, default)
@@ -103,7 +103,7 @@ def scatter(group: ProcessGroup, objs: list[Any] | None, root: int, default: Any
     return decode(mine, give=True)
 
 
-def send(group: ProcessGroup, obj: Any, to: int, tag: int = 0) -> None:
+def send(group: ProcessGroup, obj: object, to: int, tag: int = 0) -> None:
     """Send an object to rank ``to``, which takes it by ``recv``: its length, then its bytes."""
     payload = encode(obj)
     group.send(np.array([payload.size], np.int64), to, tag)

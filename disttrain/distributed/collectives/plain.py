@@ -13,6 +13,7 @@ ranks.
 from __future__ import annotations
 
 import enum
+import importlib
 import re
 import struct
 from array import array
@@ -27,7 +28,6 @@ from ...core.tensor import Tensor, rebuild
 from ...core.types import dtypes
 from ...core.types.device import located, usable
 from ...errors import CommError, DTypeError
-from ...nn.parameter import Buffer, Parameter
 from . import plain_objects as things
 
 MAX_DEPTH = 32
@@ -41,7 +41,7 @@ _ALIGN = 16
 Part = bytes | bytearray | memoryview
 
 
-def encode(obj: Any) -> np.ndarray:
+def encode(obj: object) -> np.ndarray:
     """``obj`` as an array of bytes."""
     return join(take_apart(obj), np.empty)
 
@@ -60,7 +60,7 @@ def decode(data: np.ndarray, give: bool = False) -> Any:
     return value
 
 
-def take_apart(obj: Any) -> list[Part]:
+def take_apart(obj: object) -> list[Part]:
     """The bytes of ``obj`` in parts; large ones lie where they were."""
     writer = _Writer()
     writer.put(obj, "object", 0)
@@ -100,7 +100,7 @@ class _Writer:
     def align(self) -> None:
         self.out += bytes(-(self.before + len(self.out)) % _ALIGN)
 
-    def put(self, obj: Any, where: str, depth: int) -> None:
+    def put(self, obj: object, where: str, depth: int) -> None:
         if depth > MAX_DEPTH:
             raise DTypeError(f"object collective: {where} is nested deeper than {MAX_DEPTH} levels")
         put = _PUT.get(obj.__class__)
@@ -155,7 +155,7 @@ class _Writer:
     def tuple(self, obj: tuple, where: str, depth: int) -> None:
         self.several(b"t", obj, where, depth)
 
-    def set(self, obj: Any, where: str, depth: int) -> None:
+    def set(self, obj: object, where: str, depth: int) -> None:
         self.several(b"S" if obj.__class__ is set else b"Z", _in_order(obj), where, depth)
 
     def dict(self, obj: dict, where: str, depth: int) -> None:
@@ -182,10 +182,10 @@ class _Writer:
             array = array.to_host()
         if not isinstance(array, np.ndarray):
             raise _not_plain(where, type(obj))
-        kind = b"P" if isinstance(obj, Parameter) else b"B" if isinstance(obj, Buffer) else b"X"
+        kind = b"X" if type(obj) is Tensor else _tag(obj)
         self.array(array, where, 0, kind.lower() if obj.requires_grad else kind)
 
-    def thing(self, obj: Any, where: str, depth: int) -> None:
+    def thing(self, obj: object, where: str, depth: int) -> None:
         kind, found = obj.__class__, things.known(obj)
         if found is not None:
             name, inner = found
@@ -336,7 +336,7 @@ class _Reader:
             raise ValueError(f"{name!r} is no device")
         found = self.get(depth + 1)
         there = located(usable(name))
-        if there is None or found.__class__ not in (Tensor, Parameter, Buffer):
+        if there is None or found.__class__ not in map(_tensor_class, "XPB"):
             raise ValueError("a device without a tensor on it")
         array = there.take(found.array)
         return rebuild(found.__class__, array, array.shape, found.requires_grad)
@@ -355,8 +355,23 @@ class _Reader:
         return things.make(kind, self.get(depth + 1), self.get(depth + 1))
 
 
-def _tensors(kind: type, requires_grad: bool) -> Callable[[_Reader, int], Any]:
-    return lambda reader, depth: reader.tensor(depth, kind, requires_grad)
+def _tensors(tag: str, requires_grad: bool) -> Callable[[_Reader, int], Any]:
+    return lambda reader, depth: reader.tensor(depth, _tensor_class(tag), requires_grad)
+
+
+def _tensor_class(tag: str) -> type[Tensor]:
+    """The class that a tag stands for. Layers are loaded where a value is one of theirs."""
+    if tag == "X":
+        return Tensor
+    layers = importlib.import_module("disttrain.nn.parameter")
+    found: type[Tensor] = layers.Parameter if tag == "P" else layers.Buffer
+    return found
+
+
+def _tag(obj: Tensor) -> bytes:
+    """What stands for its class; classes of programs travel as those that they are made of."""
+    found = [tag for tag in "PB" if isinstance(obj, _tensor_class(tag))]
+    return (found or ["X"])[0].encode()
 
 
 _GET: dict[int, Callable[[_Reader, int], Any]] = {
@@ -384,7 +399,7 @@ _GET: dict[int, Callable[[_Reader, int], Any]] = {
         "V": _Reader.on_device,
         "E": _Reader.member,
         "R": _Reader.record,
-        **{tag: _tensors(k, False) for tag, k in zip("XPB", (Tensor, Parameter, Buffer))},
-        **{tag: _tensors(k, True) for tag, k in zip("xpb", (Tensor, Parameter, Buffer))},
+        **{tag: _tensors(tag, False) for tag in "XPB"},
+        **{tag.lower(): _tensors(tag, True) for tag in "XPB"},
     }.items()
 }

@@ -38,7 +38,7 @@ def _defaults(obj: defaultdict) -> list | None:
     return [names[0], dict(obj)] if names else None
 
 
-def _device(name: Any) -> device:
+def _device(name: str) -> device:
     try:
         return device(name)
     except DeviceError as error:  # of a name that no sender has written
@@ -74,7 +74,7 @@ _NAMES = {kind: kind.__name__ for kind in _KNOWN} | {np.dtype: "numpy.dtype"}
 _MAKE = {_NAMES[kind]: make for kind, (_, make) in _KNOWN.items()}
 
 
-def known(obj: Any) -> tuple[str, Any] | None:
+def known(obj: object) -> tuple[str, Any] | None:
     """The name of a known kind and what ``obj`` is made of; None for other kinds."""
     kind = np.dtype if isinstance(obj, np.dtype) else obj.__class__
     if kind not in _KNOWN:
@@ -98,12 +98,12 @@ def is_plain(kind: type) -> bool:
     return not any(hook in vars(c) for c in own for hook in _HOOKS)
 
 
-def held(obj: Any) -> Any:
+def held(obj: object) -> Any:
     """What an object holds as a kind of container, number or text; None where it is none."""
     return next((base(obj) for base in _BASES if isinstance(obj, base)), None)
 
 
-def attributes(obj: Any) -> dict[str, Any]:
+def attributes(obj: object) -> dict[str, Any]:
     """The attributes of an object of a plain class."""
     found = dict(getattr(obj, "__dict__", {}))
     for name in copyreg._slotnames(obj.__class__):  # type: ignore[attr-defined]

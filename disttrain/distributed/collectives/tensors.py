@@ -13,7 +13,8 @@ from typing import Any
 from ... import context
 from ...comm.calls.reduce_ops import ReduceOp
 from ...comm.calls.work import Work
-from ...comm.group.placing import together
+from ...comm.group.device_setup import together
+from ...core.annotations import DeviceLike
 from ...core.tensor import Tensor
 from ...errors import ConfigError
 from ...futures import Future
@@ -235,7 +236,7 @@ def scatter(
 
 def barrier(
     group: ProcessGroup | None = None, async_op: bool = False, device_ids: Any = None,
-    timeout: Any = None,
+    timeout: timedelta | float | None = None,
 ) -> Work | None:  # fmt: skip
     """Wait until every rank has come, at most ``timeout`` (None: the group's)."""
     if _outsider("barrier", group):
@@ -248,8 +249,9 @@ def barrier(
 
 
 def monitored_barrier(
-    group: ProcessGroup | None = None, timeout: Any = None, wait_all_ranks: bool = False
-) -> None:
+    group: ProcessGroup | None = None, timeout: timedelta | float | None = None,
+    wait_all_ranks: bool = False,
+) -> None:  # fmt: skip
     """A barrier whose ``WaitTimeout`` names the ranks that did not come (the first one, with
     ``wait_all_ranks`` all of them). The group can be used afterwards."""
     if not _outsider("monitored_barrier", group):
@@ -387,7 +389,7 @@ def batch_isend_irecv(p2p_op_list: list[P2POp]) -> list[Work]:
 # --- objects -----------------------------------------------------------------------------------
 
 
-def all_gather_object(object_list: list[Any], obj: Any, group: ProcessGroup | None = None) -> None:
+def all_gather_object(object_list: list, obj: object, group: ProcessGroup | None = None) -> None:
     """``object_list[r]`` becomes rank r's ``obj`` (plain data: see ``plain``)."""
     if not _outsider("all_gather_object", group):
         g = group_or_default(group)
@@ -400,7 +402,7 @@ def all_gather_object(object_list: list[Any], obj: Any, group: ProcessGroup | No
 
 
 def gather_object(
-    obj: Any, object_gather_list: list[Any] | None = None, dst: int | None = None,
+    obj: object, object_gather_list: list[Any] | None = None, dst: int | None = None,
     group: ProcessGroup | None = None, group_dst: int | None = None,
 ) -> None:  # fmt: skip
     """As ``all_gather_object``, on rank ``dst`` (None: 0) only."""
@@ -425,7 +427,7 @@ def gather_object(
 
 def broadcast_object_list(
     object_list: list[Any], src: int | None = None, group: ProcessGroup | None = None,
-    device: Any = None, group_src: int | None = None,
+    device: DeviceLike | None = None, group_src: int | None = None,
 ) -> None:  # fmt: skip
     """Every rank's list becomes that of rank ``src`` (None: 0)."""
     if not _outsider("broadcast_object_list", group):
@@ -472,7 +474,7 @@ def scatter_object_list(
 
 def send_object_list(
     object_list: list[Any], dst: int | None = None, group: ProcessGroup | None = None,
-    device: Any = None, group_dst: int | None = None, use_batch: bool = False,
+    device: DeviceLike | None = None, group_dst: int | None = None, use_batch: bool = False,
 ) -> None:  # fmt: skip
     """Send plain data to rank ``dst``. ``use_batch`` chooses between two ways that PyTorch has."""
     if _outsider("send_object_list", group):
@@ -485,7 +487,7 @@ def send_object_list(
 
 def recv_object_list(
     object_list: list[Any], src: int | None = None, group: ProcessGroup | None = None,
-    device: Any = None, group_src: int | None = None, use_batch: bool = False,
+    device: DeviceLike | None = None, group_src: int | None = None, use_batch: bool = False,
 ) -> int:  # fmt: skip
     """Receive what ``send_object_list`` sent (None: from anyone); the source's global rank."""
     if _outsider("recv_object_list", group):

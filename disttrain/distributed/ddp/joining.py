@@ -35,7 +35,7 @@ class Shadow(JoinHook):
 
     def __init__(self, ddp: Any, divide_by_initial_world_size: bool) -> None:
         self.ddp = ddp
-        ddp.reducer.divide_by_initial = divide_by_initial_world_size
+        ddp.reducer.scaling.divide_by_initial = divide_by_initial_world_size
 
     def main_hook(self) -> None:
         ddp = self.ddp
@@ -43,7 +43,7 @@ class Shadow(JoinHook):
         flags = functools.reduce(operator.or_, told)
         reducer = ddp.reducer
         if flags & SYNC:
-            reducer.count_active(told)
+            reducer.scaling.count_active(told)
             reducer.rebuild()
         if flags & BUFFERS:
             ddp._sync_buffers(source(told))
@@ -54,8 +54,9 @@ class Shadow(JoinHook):
     def post_hook(self, is_last_joiner: bool) -> None:
         """All get the model of a rank that has trained to the end."""
         ddp = self.ddp
-        ddp.reducer.divide_by_initial, ddp.reducer.in_join = True, False
-        ddp.reducer.count_active([ACTIVE] * ddp.process_group.size)
+        scaling = ddp.reducer.scaling
+        scaling.divide_by_initial, scaling.in_join = True, False
+        scaling.count_active([ACTIVE] * ddp.process_group.size)
         told = announce(ddp.process_group, ACTIVE if is_last_joiner else 0)
         state = ddp._state(ddp.forward_sync_buffers)
         broadcast_coalesced(ddp.process_group, state, root=source(told))

@@ -9,23 +9,26 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from enum import Enum, auto
 from typing import Any
 
 from ... import context, nn
+from ...core.grad_mode import no_grad
 from ...core.tensor import Tensor
 from ...core.types.dtypes import numpy_type
 from ...errors import AutogradError, ConfigError
 from ..collectives.coalesced import broadcast_coalesced
 from ..collectives.nested import moved
+from ..groups.process_group import ProcessGroup
 from ..groups.state import group_or_default
 from ..invariant.strategy import DEFAULT_COUNT, GlobalDeterminism, VirtualShards, check_mode
-from ..join import Join, Joinable
+from ..join import Join, Joinable, JoinHook
 from . import in_backward
 from .agreement import check_alike
 from .delayed import Delayed
 from .devices import input_device
 from .frozen import Frozen
-from .joining import ACTIVE, BUFFERS, SYNC, announce, source
+from .joining import ACTIVE, BUFFERS, SYNC, Shadow, announce, source
 from .reducer.buckets import ParamMeta, last_first, plan_buckets
 from .reducer.caps import BucketCaps
 from .reducer.dtensor_params import part_of
@@ -35,10 +38,17 @@ from .reducer.reducer import Hook, Reducer, Settings
 from .reducer.row_sums import candidates
 from .reducer.sparse import sparse_tables
 from .reducer.stores import SYNCING
-from .requests import Aside, BufferCommHookLocation
+from .report import logging_data, text
 
 
-class DistributedDataParallel(Aside, nn.Module, Joinable):
+class BufferCommHookLocation(Enum):
+    """When a hook for buffers runs."""
+
+    PRE_FORWARD = auto()
+    POST_FORWARD = auto()
+
+
+class DistributedDataParallel(nn.Module, Joinable):
     """Wrap ``module`` for data-parallel training: one replica per rank of ``process_group``.
 
     At construction all ranks are checked to hold the same parameters (names, shapes, types), and
@@ -89,7 +99,7 @@ class DistributedDataParallel(Aside, nn.Module, Joinable):
         dim: int = 0,
         broadcast_buffers: bool | None = None,
         init_sync: bool = True,
-        process_group: Any = None,
+        process_group: ProcessGroup | None = None,
         bucket_cap_mb: float | None = None,
         find_unused_parameters: bool = False,
         check_reduction: bool = False,
@@ -325,12 +335,12 @@ class DistributedDataParallel(Aside, nn.Module, Joinable):
                 f"DistributedDataParallel.weight: count={count}, loss={loss!r} was given; needed "
                 "is a number of samples that is not negative, and 'mean' or 'sum'"
             )
-        before = self.reducer.weight
-        self.reducer.set_weight((count, count if loss == "mean" else 1.0))
+        before = self.reducer.scaling.weight
+        self.reducer.scaling.set_weight((count, count if loss == "mean" else 1.0))
         try:
             yield
         finally:
-            self.reducer.set_weight(before)
+            self.reducer.scaling.set_weight(before)
 
     def prepare_backward(self) -> None:
         """Let the next backward synchronise, though its forward ran inside ``no_sync()``: for the
@@ -393,9 +403,9 @@ class DistributedDataParallel(Aside, nn.Module, Joinable):
         buffers = self.forward_sync_buffers and self.require_forward_param_sync
         flags = ACTIVE | (SYNC if sync else 0) | (BUFFERS if buffers else 0)
         told = announce(self.process_group, flags)
-        self.reducer.in_join = True
+        self.reducer.scaling.in_join = True
         if sync:
-            self.reducer.count_active(told)
+            self.reducer.scaling.count_active(told)
             self.reducer.rebuild()
         if buffers:
             self._sync_buffers(source(told))
@@ -416,6 +426,88 @@ class DistributedDataParallel(Aside, nn.Module, Joinable):
     def close(self) -> None:
         """Give the module's gradients back their ordinary accumulation."""
         self.reducer.detach()
+
+    # --- uneven inputs --------------------------------------------------------------------------
+
+    def join(
+        self,
+        divide_by_initial_world_size: bool = True,
+        enable: bool = True,
+        throw_on_early_termination: bool = False,
+    ) -> Join:
+        """A block around a loop in which ranks may have different numbers of inputs.
+
+        A rank that has left it takes part with zeros until all have; in the end all have the model
+        of a rank that trained to the end. Gradients are divided by the number of all ranks, or of
+        those that still have input (``divide_by_initial_world_size=False``); ``weight`` gives the
+        exact mean over samples. ``throw_on_early_termination``: all raise ``CommError`` as soon as
+        one rank has no more input.
+        """
+        return Join(
+            [self], enable, throw_on_early_termination,
+            divide_by_initial_world_size=divide_by_initial_world_size,
+        )  # fmt: skip
+
+    def join_hook(self, **kwargs: Any) -> JoinHook:
+        """What a rank without input does."""
+        return Shadow(self, kwargs.get("divide_by_initial_world_size", True))
+
+    @property
+    def join_device(self) -> Any:
+        return self.reducer.params[0].device
+
+    @property
+    def join_process_group(self) -> Any:
+        return self.process_group
+
+    # --- what it costs --------------------------------------------------------------------------
+
+    def _get_ddp_logging_data(self) -> dict[str, Any]:
+        """Settings, sizes and times, under PyTorch's keys."""
+        return logging_data(self)
+
+    def report(self) -> str:
+        """For people: where the time of a step goes, bytes, and which rank the others wait for."""
+        return text(self)
+
+    # --- buffers --------------------------------------------------------------------------------
+
+    def _register_buffer_comm_hook(
+        self, state: Any, hook: Callable[[Any, dict], Any],
+        comm_hook_location: BufferCommHookLocation = BufferCommHookLocation.POST_FORWARD,
+    ) -> None:  # fmt: skip
+        """Let ``hook(state, {name: buffer})`` synchronise the buffers, before or after forward,
+        instead of a broadcast. Futures that it returns are waited for at the end of backward."""
+        if not callable(hook):
+            raise TypeError(f"hook must be callable, got {type(hook).__name__}")
+        self.__dict__["buffer_hook"] = (hook, state, comm_hook_location)
+
+    def _ask_buffer_hook(self, where: BufferCommHookLocation) -> None:
+        hook, state, location = self.__dict__["buffer_hook"]
+        named = dict(self.module.named_buffers())
+        if location is where and named:
+            with no_grad():
+                self.reducer.futures += hook(state, named) or ()
+
+    # --- the reducer ----------------------------------------------------------------------------
+
+    def _remove_autograd_hooks(self) -> None:
+        """Give the module's gradients back their ordinary accumulation."""
+        self.reducer.detach()
+
+    def _check_reducer_finalized(self) -> None:
+        """Raise unless the last backward has ended with its reduction."""
+        if self.reducer.phase:
+            raise AutogradError(
+                "DistributedDataParallel: Expected to have finished reduction in the prior "
+                "iteration: a forward has had no backward yet, or one that broke off"
+            )
+
+    def _update_process_group(self, new_process_group: Any) -> None:
+        """Average over another group from now on. All its ranks call it between two steps; they
+        hold the same parameters."""
+        self.__dict__["process_group"] = new_process_group
+        self.reducer.move(new_process_group)
 
 
 class InvariantDataParallel(DistributedDataParallel):

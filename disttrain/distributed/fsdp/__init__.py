@@ -29,3 +29,5 @@ from .shards.precision import (
     MixedPrecisionPolicy,
     OffloadPolicy,
 )
+
+__outward__ = ("fully_shard (FSDP)", "")

@@ -16,6 +16,7 @@ from ... import nn
 from ...autograd.graph import save_on_cpu
 from ...core.backward.checkpoint import checkpoint
 from ...errors import ConfigError
+from ...nn.module import Module
 from .names import ACTIVATION, clean_tensor_name, replace_prefix
 from .wrap import _Policy, _recursive_wrap, lambda_auto_wrap_policy, wrap_chosen
 
@@ -61,11 +62,11 @@ class ActivationWrapper(nn.Module):
             yield clean_tensor_name(name), param
 
 
-def _shorten(module: Any, state: dict, prefix: str, metadata: Any) -> None:
+def _shorten(module: Module, state: dict, prefix: str, metadata: Any) -> None:
     replace_prefix(state, prefix + _PREFIX, prefix)
 
 
-def _lengthen(module: Any, state: dict, prefix: str, *rest: Any) -> None:
+def _lengthen(module: Module, state: dict, prefix: str, *rest: Any) -> None:
     replace_prefix(state, prefix, prefix + _PREFIX)
 
 

@@ -9,6 +9,7 @@ from ... import context, nn
 from ...comm.group.group import ProcessGroup
 from ...core.types.device import usable
 from ...errors import ConfigError
+from ...nn.module import Module
 from ...nn.parameter import replace_data
 from ..groups.state import group_or_default
 from ..invariant.shards import DEFAULT_COUNT
@@ -31,7 +32,7 @@ _WORLD = "distributed.fsdp"
 
 
 def fully_shard(
-    module: Any,
+    module: Module,
     *,
     mesh: Any = None,
     reshard_after_forward: bool | int | None = None,
@@ -92,7 +93,7 @@ def _check_policies(mp_policy: Any, offload_policy: Any) -> None:
             )
 
 
-def state(module: Any) -> Place | None:
+def state(module: Module) -> Place | None:
     """What ``fully_shard`` has left on ``module``."""
     return module.__dict__.get(SLOT)
 
@@ -100,7 +101,7 @@ def state(module: Any) -> Place | None:
 fully_shard.state = state  # type: ignore[attr-defined]
 
 
-def _reshard(module: Any, *args: Any) -> None:
+def _reshard(module: Module, *args: Any) -> None:
     """State dicts are of the shards."""
     module.reshard()
 

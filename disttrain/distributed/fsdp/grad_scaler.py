@@ -11,6 +11,7 @@ import numpy as np
 
 from ...amp import GradScaler
 from ...comm.calls.reduce_ops import ReduceOp
+from ..groups.process_group import ProcessGroup
 from ..groups.state import group_or_default, is_initialized
 
 
@@ -28,7 +29,7 @@ class ShardedGradScaler(GradScaler):
         growth_factor: float = 2.0,
         growth_interval: int = 2000,
         enabled: bool = True,
-        process_group: Any = None,
+        process_group: ProcessGroup | None = None,
     ) -> None:
         super().__init__(
             device, init_scale, growth_factor, backoff_factor, growth_interval, enabled

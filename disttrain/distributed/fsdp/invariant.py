@@ -14,6 +14,7 @@ import numpy as np
 from ...context import thread
 from ...core.types.dtypes import numpy_type
 from ...errors import ConfigError
+from ...nn.module import Module
 from ..invariant.shards import VirtualShards
 from ..invariant.strategy import ShardRun, common_seed
 from ..invariant.tree_sum import TreeSum
@@ -26,7 +27,7 @@ _WIDE_ENOUGH = 4  # bytes: narrower sums are rounded at every reduction
 class ShardedRun(ShardRun):
     """The invariant mode of the tree of ``units`` below ``module``."""
 
-    def __init__(self, module: Any, units: list[Unit], virtual_shards: int) -> None:
+    def __init__(self, module: Module, units: list[Unit], virtual_shards: int) -> None:
         sharding = units[0].sharding
         groups = [sharding.group, *([sharding.replicas] if sharding.replicas else [])]
         for unit in units:

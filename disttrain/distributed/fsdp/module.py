@@ -12,6 +12,7 @@ from typing import Any
 from ... import nn
 from ...core.types.dtypes import numpy_type
 from ...errors import ConfigError
+from ...nn.module import Module
 from ..collectives.nested import cast, find_tensors, moved
 from ..invariant.shards import VirtualShards
 from .convert import convert
@@ -26,7 +27,7 @@ class Place:
     """What a module of ``fully_shard`` knows: its unit (none where it has no parameters of its
     own), and whether its call begins or ends the calls of the unit's modules."""
 
-    def __init__(self, unit: Unit, module: Any) -> None:
+    def __init__(self, unit: Unit, module: Module) -> None:
         self.unit, self.module = unit, module
         self.root: Root | None = None
         self.call: Any = None
@@ -237,7 +238,7 @@ def _units(where: str, modules: Iterable[Any]) -> list[Unit]:
     return found
 
 
-def prepare(module: Any) -> None:
+def prepare(module: Module) -> None:
     """Make ``module`` the root of the tree of units below it, unless it belongs to one."""
     place = module.__dict__[SLOT]
     if place.root is not None:
@@ -273,7 +274,7 @@ def prepare(module: Any) -> None:
             unit.choices.reshard_after_forward = unit is not place.unit
 
 
-def around(module: Any, run: Callable, args: tuple, kwargs: dict) -> Any:
+def around(module: Module, run: Callable, args: tuple, kwargs: dict) -> Any:
     """``run(*args, **kwargs)`` of ``module`` with its full weights."""
     place = module.__dict__[SLOT]
     if place.root is None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
+from ...nn.module import Module
 from ...sizes import size
 from .module import SLOT
 from .shards.shared_weights import SharedWeights
@@ -59,7 +59,7 @@ class MemoryReport:
         return "\n".join([head, *lines, total])
 
 
-def memory_report(module: Any) -> MemoryReport:
+def memory_report(module: Module) -> MemoryReport:
     """The memory of every unit at or below ``module``, in the order of the tree."""
     found: dict[Unit, str] = {}
     for name, m in module.named_modules():

@@ -281,7 +281,7 @@ def _keep_own_types(root: nn.Module, kinds: Any, ignored: set[nn.Module]) -> Non
 def _cast_around(module: nn.Module) -> None:
     came: list[Any] = []
 
-    def widen(t: Any) -> Any:
+    def widen(t: Tensor) -> Any:
         if t.dtype.is_floating_point and t.dtype is not dtypes.float32:
             came.append(t.dtype)
             return t.to(dtypes.float32)

@@ -19,7 +19,7 @@ from ...errors import ConfigError, DeviceError
 from ...futures import Future
 
 
-def array_of(where: str, t: Any, written: bool = True) -> Any:
+def array_of(where: str, t: Tensor, written: bool = True) -> Any:
     """The raw array of one tensor, on the host or a device; ``written``: the collective writes to
     it."""
     if not isinstance(t, Tensor):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-import importlib
 import os
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -21,6 +20,13 @@ _DEFAULTS = "distributed.default_backends"  # of a rank: those of devices that i
 DEFAULT_BACKENDS = {"cpu": "gloo", "cuda": "nccl", "xpu": "xccl", "mps": "gloo"}
 
 
+class Carried:
+    """How calls reach a backend of the program's own: filled by this package, above everything that
+    such a backend needs."""
+
+    connect: Callable[[Plugin, Any], Any]
+
+
 class Plugin(NamedTuple):
     """A backend of the program's own, as ``register_backend`` was told of it; an engine of
     ``comm.engines``."""
@@ -35,7 +41,7 @@ class Plugin(NamedTuple):
 
     def connect(self, meeting: Any) -> Any:
         """The transport that carries a group's calls to what ``creator_fn`` makes."""
-        return importlib.import_module(".custom_backend", __package__).connect(self, meeting)
+        return Carried.connect(self, meeting)
 
 
 class _Names(type):
@@ -73,7 +79,7 @@ class Backend(str, metaclass=_Names):
     UNDEFINED, GLOO, NCCL, MPI, UCC, XCCL = "undefined", "gloo", "nccl", "mpi", "ucc", "xccl"
     SHM, TCP, SIM, FAKE = "shm", "tcp", "sim", "fake"
 
-    def __new__(cls, name: Any) -> Backend:
+    def __new__(cls, name: str) -> Backend:
         if not isinstance(name, str):
             raise ConfigError(f"Backend: {name!r} given; the name of a backend is needed")
         return super().__new__(cls, name.lower())

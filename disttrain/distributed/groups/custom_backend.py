@@ -23,6 +23,7 @@ from ...comm.calls.transport import Swap, Transport
 from ...comm.calls.work import Done, Work
 from ...comm.meeting.meeting import Meeting
 from ...comm.store import PrefixStore, Store
+from ...core.annotations import DeviceLike
 from ...core.tensor import wrap
 from ...errors import BackendError, CommError
 from . import process_group as options
@@ -98,7 +99,7 @@ class Backend:
             return None
         return Done(result) if work is None else TheirWork(work, lambda: result)
 
-    def all_reduce(self, array: np.ndarray, op: ReduceOp, async_op: bool) -> Any:
+    def all_reduce(self, array: np.ndarray, op: ReduceOp = SUM, async_op: bool = False) -> Any:
         opts = _told(options.AllreduceOptions, async_op, reduceOp=op)
         return self.call("allreduce", array, async_op, [wrap(array)], opts)
 
@@ -137,7 +138,7 @@ class Backend:
         return self.call("reduce_scatter", out, async_op, [wrap(out)], lists, opts)
 
     def reduce_scatter_single(
-        self, out: np.ndarray, array: np.ndarray, op: ReduceOp, async_op: bool
+        self, out: np.ndarray, array: np.ndarray, op: ReduceOp = SUM, async_op: bool = False
     ) -> Any:
         if not self.has("_reduce_scatter_base"):
             rows = _rows(array, [out.shape] * self.size)
@@ -157,9 +158,9 @@ class Backend:
         self,
         out: np.ndarray,
         array: np.ndarray,
-        out_splits: Sequence[int] | None,
-        in_splits: Sequence[int] | None,
-        async_op: bool,
+        out_splits: Sequence[int] | None = None,
+        in_splits: Sequence[int] | None = None,
+        async_op: bool = False,
     ) -> Any:
         if not self.has("alltoall_base"):
             into = _rows(out, _cuts(out, out_splits, self.size))
@@ -204,6 +205,21 @@ class Backend:
             self.theirs.shutdown()
 
 
+def _without_header(verb: str) -> Any:
+    """A transport's verb: that of the ``Backend``, which compares no headers."""
+
+    def method(
+        self: PluggedTransport,
+        call: Call,
+        *given: Any,
+        ragged: bool = False,
+        async_op: bool = False,
+    ) -> Work | None:
+        return getattr(self.of, verb)(*given, async_op=async_op)
+
+    return method
+
+
 class PluggedTransport(Transport):
     """The object as what a group's own ways of moving flat arrays go through."""
 
@@ -232,45 +248,12 @@ class PluggedTransport(Transport):
         self.of = Backend(backend, theirs, len(ranks))
         self.group_type = PluggedGroup
 
-    def barrier(self, call: Call, *, async_op: bool = False) -> Work | None:
-        return self.of.barrier(async_op)
-
-    def broadcast(
-        self, call: Call, array: np.ndarray, root: int, *, async_op: bool = False
-    ) -> Work | None:
-        return self.of.broadcast(array, root, async_op)
-
-    def all_reduce(
-        self, call: Call, array: np.ndarray, op: ReduceOp, *, async_op: bool = False
-    ) -> Work | None:
-        return self.of.all_reduce(array, op, async_op)
-
-    def all_gather(
-        self, call: Call, outs: Sequence[np.ndarray], array: np.ndarray, *, async_op: bool = False
-    ) -> Work | None:
-        return self.of.all_gather(outs, array, async_op)
-
-    def reduce_scatter(
-        self,
-        call: Call,
-        out: np.ndarray,
-        ins: Sequence[np.ndarray],
-        op: ReduceOp,
-        *,
-        async_op: bool = False,
-    ) -> Work | None:
-        return self.of.reduce_scatter(out, ins, op, async_op)
-
-    def all_to_all(
-        self,
-        call: Call,
-        outs: Sequence[np.ndarray],
-        ins: Sequence[np.ndarray],
-        *,
-        ragged: bool = False,
-        async_op: bool = False,
-    ) -> Work | None:
-        return self.of.all_to_all(outs, ins, async_op)
+    barrier = _without_header("barrier")
+    broadcast = _without_header("broadcast")
+    all_reduce = _without_header("all_reduce")
+    all_gather = _without_header("all_gather")
+    reduce_scatter = _without_header("reduce_scatter")
+    all_to_all = _without_header("all_to_all")
 
     def send(self, call: Call, array: np.ndarray, dst: int, tag: int) -> Work:
         return self.of.send(array, dst, tag)
@@ -301,6 +284,26 @@ class PluggedTransport(Transport):
                 self._store.wait(["all left"], min(self.timeout, _LEAVE_SECONDS))
 
 
+def _of_arrays(verb: str) -> Any:
+    """A group's verb on arrays."""
+
+    def method(self: PluggedGroup, *given: Any, async_op: bool = False, **named: Any) -> Any:
+        return getattr(self.transport.of, verb)(*given, async_op=async_op, **named)
+
+    return method
+
+
+def _of_both(verb: str) -> Any:
+    """A verb that groups are given arrays for, objects tensors."""
+
+    def method(self: PluggedGroup, *given: Any, async_op: bool = False, **named: Any) -> Any:
+        if given and given[0].__class__ is np.ndarray:
+            return getattr(self.transport.of, verb)(*given, async_op=async_op, **named)
+        return getattr(self.theirs, verb)(*given, **named)
+
+    return method
+
+
 class PluggedGroup(ProcessGroup):
     """A group on such a transport. Its PyTorch methods and further attributes are the object's."""
 
@@ -315,31 +318,15 @@ class PluggedGroup(ProcessGroup):
             raise AttributeError(name)
         return getattr(self.theirs, name)
 
-    def _get_backend(self, device: Any) -> Any:
+    def _get_backend(self, device: DeviceLike | None) -> Any:
         return self.theirs
 
-    def all_reduce(self, array: Any, op: Any = SUM, *, async_op: bool = False) -> Any:
-        return self.transport.of.all_reduce(array, op, async_op)
-
-    def all_gather(self, outs: Any, array: Any, *, async_op: bool = False) -> Any:
-        return self.transport.of.all_gather(outs, array, async_op)
-
-    def all_gather_single(self, out: Any, array: Any, *, async_op: bool = False) -> Any:
-        return self.transport.of.all_gather_single(out, array, async_op)
-
-    def reduce_scatter_single(
-        self, out: Any, array: Any, op: Any = SUM, *, async_op: bool = False
-    ) -> Any:
-        return self.transport.of.reduce_scatter_single(out, array, op, async_op)
-
-    def all_to_all(self, outs: Any, ins: Any, *, async_op: bool = False) -> Any:
-        return self.transport.of.all_to_all(outs, ins, async_op)
-
-    def all_to_all_single(
-        self, out: Any, array: Any, out_splits: Any = None, in_splits: Any = None,
-        *, async_op: bool = False,
-    ) -> Any:  # fmt: skip
-        return self.transport.of.all_to_all_single(out, array, out_splits, in_splits, async_op)
+    all_reduce = _of_arrays("all_reduce")
+    all_gather = _of_arrays("all_gather")
+    all_gather_single = _of_arrays("all_gather_single")
+    reduce_scatter_single = _of_arrays("reduce_scatter_single")
+    all_to_all = _of_arrays("all_to_all")
+    all_to_all_single = _of_arrays("all_to_all_single")
 
     def isend(self, array: Any, dst: int, tag: int = 0) -> Work:
         return self.transport.of.send(array, dst, tag)
@@ -347,31 +334,19 @@ class PluggedGroup(ProcessGroup):
     def irecv(self, array: Any, src: int | None = None, tag: int = 0) -> Work:
         return self.transport.of.recv(array, src, tag)
 
-    def barrier(self, opts: Any = None, timeout: Any = None, *, async_op: bool = False) -> Any:
+    def barrier(
+        self, opts: Any = None, timeout: timedelta | float | None = None, *, async_op: bool = False
+    ) -> Any:
         work = self.transport.of.barrier(async_op)
         return Done() if work is None else work
 
     # Names that both kinds of callers have: groups are given arrays, objects tensors.
 
-    def broadcast(self, *given: Any, async_op: bool = False, **named: Any) -> Any:
-        return self._of_both("broadcast", async_op, given, named)
-
-    def reduce(self, *given: Any, async_op: bool = False, **named: Any) -> Any:
-        return self._of_both("reduce", async_op, given, named)
-
-    def gather(self, *given: Any, async_op: bool = False, **named: Any) -> Any:
-        return self._of_both("gather", async_op, given, named)
-
-    def scatter(self, *given: Any, async_op: bool = False, **named: Any) -> Any:
-        return self._of_both("scatter", async_op, given, named)
-
-    def reduce_scatter(self, *given: Any, async_op: bool = False, **named: Any) -> Any:
-        return self._of_both("reduce_scatter", async_op, given, named)
-
-    def _of_both(self, verb: str, async_op: bool, given: tuple, named: dict) -> Any:
-        if given and given[0].__class__ is np.ndarray:
-            return getattr(self.transport.of, verb)(*given, async_op=async_op, **named)
-        return getattr(self.theirs, verb)(*given, **named)
+    broadcast = _of_both("broadcast")
+    reduce = _of_both("reduce")
+    gather = _of_both("gather")
+    scatter = _of_both("scatter")
+    reduce_scatter = _of_both("reduce_scatter")
 
     def send(self, tensors: Any, *given: Any, **named: Any) -> Any:  # type: ignore[override]
         if tensors.__class__ is np.ndarray:

@@ -140,7 +140,9 @@ class ProcessGroup(arrays.ProcessGroup):
     def _get_backend_name(self) -> str:
         return self.backend
 
-    def allreduce(self, tensors: Any, op: Any = ReduceOp.SUM, timeout: Any = None) -> Work:
+    def allreduce(
+        self, tensors: Any, op: Any = ReduceOp.SUM, timeout: timedelta | float | None = None
+    ) -> Work:
         opts = op if isinstance(op, Options) else None
         given = _list(tensors)
         reduce = op if opts is None else opts.reduceOp
@@ -153,7 +155,7 @@ class ProcessGroup(arrays.ProcessGroup):
         return _work(work, tensors, opts)
 
     def broadcast(  # type: ignore[override]
-        self, tensors: Any, root: Any = 0, timeout: Any = None,
+        self, tensors: Any, root: Any = 0, timeout: timedelta | float | None = None,
         *, async_op: bool = False,
     ) -> Any:  # fmt: skip
         if _is_raw(tensors):
@@ -169,8 +171,8 @@ class ProcessGroup(arrays.ProcessGroup):
         return _together(works, given, opts, timeout)
 
     def reduce(  # type: ignore[override]
-        self, tensors: Any, root: Any = 0, op: Any = ReduceOp.SUM, timeout: Any = None,
-        *, async_op: bool = False,
+        self, tensors: Any, root: Any = 0, op: Any = ReduceOp.SUM,
+        timeout: timedelta | float | None = None, *, async_op: bool = False,
     ) -> Any:  # fmt: skip
         if _is_raw(tensors):
             return super().reduce(tensors, root, op, async_op=async_op)
@@ -182,7 +184,11 @@ class ProcessGroup(arrays.ProcessGroup):
         return _work(super().reduce(array, root, op, async_op=True), [t], opts, timeout)
 
     def allgather(
-        self, output_tensors: Any, input_tensors: Any, opts: Any = None, timeout: Any = None
+        self,
+        output_tensors: Any,
+        input_tensors: Any,
+        opts: Any = None,
+        timeout: timedelta | float | None = None,
     ) -> Work:
         """``output_tensors``: a list of tensors, or a list of one such list."""
         (t,) = _list(input_tensors)
@@ -202,8 +208,8 @@ class ProcessGroup(arrays.ProcessGroup):
         return _work(self.all_gather_coalesced(outs, ins, async_op=True), output_lists, opts)
 
     def gather(  # type: ignore[override]
-        self, output_tensors: Any, input_tensors: Any, root: Any = 0, timeout: Any = None,
-        *, async_op: bool = False,
+        self, output_tensors: Any, input_tensors: Any, root: Any = 0,
+        timeout: timedelta | float | None = None, *, async_op: bool = False,
     ) -> Any:  # fmt: skip
         if _is_raw(output_tensors):
             return super().gather(output_tensors, input_tensors, root, async_op=async_op)
@@ -215,8 +221,8 @@ class ProcessGroup(arrays.ProcessGroup):
         return _work(work, outs or [], opts, timeout)
 
     def scatter(  # type: ignore[override]
-        self, output_tensors: Any, input_tensors: Any, root: Any = 0, timeout: Any = None,
-        *, async_op: bool = False,
+        self, output_tensors: Any, input_tensors: Any, root: Any = 0,
+        timeout: timedelta | float | None = None, *, async_op: bool = False,
     ) -> Any:  # fmt: skip
         if _is_raw(output_tensors):
             return super().scatter(output_tensors, input_tensors, root, async_op=async_op)
@@ -227,8 +233,8 @@ class ProcessGroup(arrays.ProcessGroup):
         return _work(work, [t], opts, timeout)
 
     def reduce_scatter(  # type: ignore[override]
-        self, output_tensors: Any, input_tensors: Any, op: Any = ReduceOp.SUM, timeout: Any = None,
-        *, async_op: bool = False,
+        self, output_tensors: Any, input_tensors: Any, op: Any = ReduceOp.SUM,
+        timeout: timedelta | float | None = None, *, async_op: bool = False,
     ) -> Any:  # fmt: skip
         if _is_raw(output_tensors):
             return super().reduce_scatter(output_tensors, input_tensors, op, async_op=async_op)
@@ -272,7 +278,7 @@ class ProcessGroup(arrays.ProcessGroup):
         return self.recv(_list(tensors), None, tag)
 
     def barrier(  # type: ignore[override]
-        self, opts: Any = None, timeout: Any = None,
+        self, opts: Any = None, timeout: timedelta | float | None = None,
         *, async_op: bool = False,
     ) -> Work:  # fmt: skip
         """Meets the others before it returns, unless with ``async_op``."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ... import context
-from ...comm.transports.sim import fabric
+from ...comm.transports.sim.fabric import fabric
 from ...optim.state import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 _STEPS = "distributed.steps"  # of a rank: its optimizers in the middle of a step, outermost first

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import threading
 from collections.abc import Callable, Collection
@@ -11,7 +12,7 @@ from typing import Any
 
 from ... import context
 from ...comm.group.default_group import SLOT
-from ...comm.group.placing import bind
+from ...comm.group.device_setup import bind
 from ...comm.job.segment import JOB_SLOT, Segment
 from ...comm.job.worker_env import WorkerEnv, read_worker_env
 from ...comm.meeting import roll_call
@@ -19,13 +20,10 @@ from ...comm.meeting.meeting import Meeting
 from ...comm.store import HashStore, PrefixStore, Store
 from ...comm.store.rendezvous import place_of, say_alone, store_for, told_by_url
 from ...comm.transports import selection
-from ...comm.transports.sim import SimWaiter
-from ...comm.transports.sim import fabric as simulated_cluster
 from ...core.types.device import located, usable
 from ...errors import CommError, ConfigError, GroupError, StoreLost, WaitTimeout
 from .cores import share_cores
 from .process_group import ProcessGroup, group_on
-from .simulated import watch_steps
 
 _WHERE = ("MASTER_ADDR", "MASTER_PORT", "DISTTRAIN_TOKEN_FILE")  # a store is
 _REFUSED_SECONDS = 5.0  # as long a rank that was refused tries to tell the others
@@ -122,6 +120,7 @@ def init_process_group(
     me = context.current()
     if init_method is not None and store is None:
         store, rank, world_size = told_by_url(init_method, rank, world_size, seconds)
+    numbers = me.rank, me.world_size, me.local_rank, me.local_world_size
     state.joining = os.getpid(), threading.get_ident()
     try:
         transport = _transport(me, wanted, init_method, store, rank, world_size, seconds)
@@ -131,6 +130,10 @@ def init_process_group(
         state.pid, state.made_groups = os.getpid(), 1
         if device_id is not None:
             _bind(state.world, device_id)
+    except BaseException:
+        if state.world is None:  # it is none of those ranks then
+            me.rank, me.world_size, me.local_rank, me.local_world_size = numbers
+        raise
     finally:
         state.joining = None
 
@@ -160,8 +163,8 @@ def _transport(
         _tell_others(init_method, store, rank, size, str(error))
         raise
     meeting = Meeting(place.rank, place.world_size, place, seconds)
-    if inherits and simulated_cluster() is not None:
-        watch_steps()
+    if inherits and _is_on_cluster(me):
+        importlib.import_module(f"{__package__}.simulated").watch_steps()
         return selection.connect(backend, meeting)
     if inherits and JOB_SLOT in me.slots:
         meeting.segment = _own(me)
@@ -186,10 +189,17 @@ def _own(me: context.Rank) -> Segment:
     return job
 
 
+def _is_on_cluster(me: context.Rank) -> bool:
+    """Is it a rank of a simulated cluster, whose package is loaded then?"""
+    if not me.waiter.simulated:
+        return False
+    return importlib.import_module("disttrain.comm.transports.sim").fabric() is not None
+
+
 def _place(me: context.Rank, rank: int, size: int, inherits: bool) -> WorkerEnv:
     """What the launcher told this process, which may have been started as rank ``me`` of a job.
     Simulated ranks share one, whose environment is not theirs."""
-    if inherits and isinstance(me.waiter, SimWaiter):
+    if inherits and me.waiter.simulated:
         return WorkerEnv.inside(me.rank, me.world_size)
     if inherits and JOB_SLOT in me.slots:
         rank, size = me.rank, me.world_size
@@ -240,7 +250,7 @@ def _inherits(
     """Whether the arguments ask for no more than the launcher's own group. Simulated ranks have
     met already, however the program says that they shall."""
     plain = store is None and init_method in (None, "", "env://")
-    plain = plain or isinstance(me.waiter, SimWaiter)
+    plain = plain or me.waiter.simulated
     return plain and rank in (-1, me.rank) and world_size in (-1, me.world_size)
 
 
@@ -257,7 +267,7 @@ def seconds_of(timeout: timedelta | float | None) -> float:
 def _meet(backend: selection.Backend, meeting: Meeting, init_method: str | None, store: Any) -> Any:
     """The transport of the default group. A store is only opened where ranks need one to meet."""
     state, place = _state(), meeting.place
-    if simulated_cluster() is not None:
+    if _is_on_cluster(context.current()):
         meeting.at = place_of(init_method, store)
     if store is not None:
         state.store = store
@@ -463,8 +473,8 @@ def default_store() -> Store:
 
 
 def _open_late(world: ProcessGroup) -> Store:
-    waiter = context.current().waiter
-    if isinstance(waiter, SimWaiter):
+    waiter: Any = context.current().waiter
+    if waiter.simulated:
         return waiter.scheduler.slots.setdefault("distributed.store", HashStore())
     if world.size == 1:
         return HashStore()

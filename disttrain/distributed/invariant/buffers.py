@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ...core.grad_mode import no_grad
+from ...nn.module import Module
 from .gradients import wide
 from .shards import VirtualShards
 from .tree_sum import TreeSum
@@ -20,7 +21,7 @@ from .tree_sum import TreeSum
 class ShardedBuffers:
     """The buffers of ``module``, looked up anew each time because programs replace them."""
 
-    def __init__(self, module: Any, shards: VirtualShards, join: Callable) -> None:
+    def __init__(self, module: Module, shards: VirtualShards, join: Callable) -> None:
         """``join(array)`` sums over all ranks, in place."""
         self.module, self.shards, self.join = module, shards, join
         self.start: dict[str, np.ndarray] = {}

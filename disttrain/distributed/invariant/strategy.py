@@ -19,6 +19,7 @@ from ...core.backward.engine import on_finish
 from ...core.random import get_rng_state, initial_seed, manual_seed, set_rng_state
 from ...core.tensor import Tensor
 from ...errors import AutogradError, ConfigError
+from ...nn.module import Module
 from ...trace import warn
 from .buffers import ShardedBuffers
 from .gradients import Bucket, ShardedGradients
@@ -52,7 +53,7 @@ class ShardRun:
     alone; buffers begin as the step began.
     """
 
-    def __init__(self, module: Any, shards: VirtualShards, join: Callable) -> None:
+    def __init__(self, module: Module, shards: VirtualShards, join: Callable) -> None:
         """``join(array)`` sums an array over all ranks, in place and in their order."""
         _pin_threads()
         self.shards = shards
@@ -109,7 +110,7 @@ class GlobalDeterminism(ShardRun):
 
     def __init__(
         self,
-        module: Any,
+        module: Module,
         params: Sequence[Tensor],
         buckets: Sequence[Bucket],
         group: Any,
@@ -119,7 +120,7 @@ class GlobalDeterminism(ShardRun):
         super().__init__(module, shards, group.all_reduce)
         self.gradients = ShardedGradients(params, buckets, group, shards, self.begin)
 
-    def forward(self, module: Any, inputs: tuple, kwargs: dict) -> Any:
+    def forward(self, module: Module, inputs: tuple, kwargs: dict) -> Any:
         """One forward of the current shard."""
         self.enter()
         try:

@@ -19,9 +19,17 @@ from .functional import (
     send,
 )
 
+_PACKAGES = ("remote_module",)
+_NAMES = {"RemoteModule": "remote_module"}
+
 
 def __getattr__(name: str) -> Any:
-    if name in ("RemoteModule", "remote_module"):
-        found = importlib.import_module(f"{__name__}.remote_module")
-        return found if name == "remote_module" else found.RemoteModule
+    if name in _PACKAGES:
+        return importlib.import_module(f".{name}", __name__)
+    if name in _NAMES:
+        return getattr(importlib.import_module(f".{_NAMES[name]}", __name__), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list:
+    return sorted({*globals(), *_PACKAGES, *_NAMES})

@@ -146,7 +146,7 @@ def recv(
 # --- checks ------------------------------------------------------------------------------------
 
 
-def _one(where: str, t: Any) -> Tensor:
+def _one(where: str, t: Tensor) -> Tensor:
     if not isinstance(t, Tensor):
         raise TypeError(f"distributed.nn.{where}: {type(t).__name__} was given; needed is a Tensor")
     return t
@@ -162,7 +162,7 @@ def _list(where: str, name: str, tensors: Any, g: ProcessGroup) -> list[Tensor]:
     return [_one(where, t) for t in tensors]
 
 
-def _into(where: str, t: Any) -> Any:
+def _into(where: str, t: Tensor) -> Any:
     """The memory of an output tensor, a raw array, whose old values are gone."""
     touched(_one(where, t))
     return memory_of(t.array).raw(t.array)

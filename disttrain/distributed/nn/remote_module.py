@@ -7,6 +7,7 @@ import types
 from collections.abc import Callable
 from typing import Any
 
+from ...core.tensor import Tensor
 from ...core.types.device import device as make_device
 from ...errors import ConfigError, ModuleError, RRefError
 from ...futures import Future
@@ -239,7 +240,7 @@ def _remote_forward(
 
 
 def _moved(value: Any, device: str) -> Any:
-    def move(t: Any) -> Any:
+    def move(t: Tensor) -> Any:
         return t.to(device)
 
     return map_tensors(move, value)

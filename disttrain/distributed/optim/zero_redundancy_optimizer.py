@@ -12,10 +12,11 @@ from ...optim import Optimizer
 from ...optim.state import LOAD_POST, LOAD_PRE
 from ...trace import warn
 from ..collectives import objects
+from ..groups.process_group import ProcessGroup
 from ..groups.state import group_or_default
 from ..join import Join, Joinable, JoinHook
 from .functional import FunctionalOptimizer, step_some
-from .lending import Shadow, exchange
+from .join_steps import Shadow, exchange
 from .partition import partition_by_size
 from .sharing import Sharing
 
@@ -39,7 +40,7 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
         self,
         params: Iterable,
         optimizer_class: type[Optimizer],
-        process_group: Any = None,
+        process_group: ProcessGroup | None = None,
         parameters_as_bucket_view: bool = False,
         overlap_with_ddp: bool = False,
         **defaults: Any,

@@ -13,6 +13,7 @@ from enum import Enum
 from typing import Any
 
 from ... import nn
+from ...core.annotations import DeviceLike
 from ...errors import ConfigError
 from .stage import PipelineStage
 from .tracing import mark, trace
@@ -97,14 +98,20 @@ class Pipe:
             )
         return self._modules[stage_idx]
 
-    def build_stage(self, stage_index: int, device: Any = None, group: Any = None) -> PipelineStage:
+    def build_stage(
+        self, stage_index: int, device: DeviceLike | None = None, group: Any = None
+    ) -> PipelineStage:
         """The stage for a schedule."""
         module = self.get_stage_module(stage_index)
         return PipelineStage(module, stage_index, self.num_stages, device, group=group)
 
 
 def build_stage(
-    stage_module: nn.Module, stage_index: int, pipe_info: Any, device: Any = None, group: Any = None
+    stage_module: nn.Module,
+    stage_index: int,
+    pipe_info: Any,
+    device: DeviceLike | None = None,
+    group: Any = None,
 ) -> PipelineStage:
     """A stage of ``stage_module``; ``pipe_info``: the ``Pipe`` that it belongs to."""
     return PipelineStage(stage_module, stage_index, pipe_info.num_stages, device, group=group)

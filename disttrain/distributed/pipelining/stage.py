@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ... import nn, tree
+from ...core.annotations import DeviceLike
 from ...core.backward import autograd
 from ...core.backward.split_walk import Rest, backward_inputs
 from ...core.tensor import Tensor
@@ -48,7 +49,7 @@ class PipelineStage:
         submodule: nn.Module,
         stage_index: int,
         num_stages: int,
-        device: Any = None,
+        device: DeviceLike | None = None,
         input_args: Any = None,
         output_args: Any = None,
         output_grads: Any = None,

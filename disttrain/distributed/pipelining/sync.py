@@ -11,12 +11,13 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from ... import nn
+from ...nn.module import Module
 
 
 class GradSync:
     """Puts gradient communication inside ``module`` off until the last backward."""
 
-    def __init__(self, module: Any) -> None:
+    def __init__(self, module: Module) -> None:
         self.module = module
         self.begin()
 
@@ -61,7 +62,7 @@ class GradSync:
                 _set_all(m, True)
 
 
-def _set_all(module: Any, on: bool) -> None:
+def _set_all(module: Module, on: bool) -> None:
     """Whether the next backward of ``module`` is the one that reduces, and drops the weights."""
     module.set_is_last_backward(on)
     module.set_requires_gradient_sync(on)

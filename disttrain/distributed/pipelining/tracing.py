@@ -20,6 +20,7 @@ import numpy as np
 
 from ... import context, nn, ops, tree
 from ...core.backward.function import FunctionNode
+from ...core.gate import Primitive
 from ...core.grad_mode import no_grad
 from ...core.node import Output
 from ...core.random import fork_rng
@@ -98,7 +99,7 @@ class Recorder:
         self.constants.append(wrap(t.array.copy()))
         return self._know(t, Ref("constant", len(self.constants) - 1))
 
-    def process(self, prim: Any, args: tuple, params: dict, proceed: Callable) -> Any:
+    def process(self, prim: Primitive, args: tuple, params: dict, proceed: Callable) -> Any:
         for a in args:
             node = a.graph_node() if isinstance(a, Tensor) else None
             node = node.node if node.__class__ is Output else node
@@ -201,7 +202,7 @@ class Piece(nn.Module):
         return getattr(owner, name)
 
 
-def _register(root: nn.Module, name: str, t: Any) -> tuple[nn.Module, str]:
+def _register(root: nn.Module, name: str, t: Tensor) -> tuple[nn.Module, str]:
     """Put ``t`` below ``root`` under its dotted name."""
     *path, last = name.split(".")
     owner = root

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from ...backends.array_kinds import ArrayKind
 from ...backends.device.array import DeviceArray
 from ...backends.device.memory import memory_of
-from ...backends.kinds import ArrayKind
 from ...comm.group.group import ProcessGroup
 from ...core.tensor import Tensor
 from ...core.types import dtypes

@@ -17,6 +17,7 @@ from ...core.backward.autograd import backward
 from ...core.node import AccumulateGrad, Output, next_seq
 from ...core.tensor import Tensor
 from ...errors import ConfigError
+from ...nn.module import Module
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,7 @@ class _Recorder:
     spans: list[_Span] = field(default_factory=list)
     handles: list[Any] = field(default_factory=list)
 
-    def watch(self, name: str, module: Any) -> None:
+    def watch(self, name: str, module: Module) -> None:
         running: list[_Span] = []
 
         def before(_: Any, args: tuple) -> None:

@@ -24,6 +24,7 @@ from ...core.tensor import Size, Tensor, wrap
 from ...core.types import dtypes
 from ...core.types.device import at
 from ...errors import PlacementError
+from ...nn.module import Module
 from ...nn.parameter import Parameter
 from ...ops.declare import declare_apart
 from ..mesh import DeviceMesh, current_mesh
@@ -195,7 +196,7 @@ class DTensor(Tensor):
         self.requires_grad_(state["requires_grad"])
         give_attributes(self, state["own"])
 
-    def __repr__(self, **ignored: Any) -> str:
+    def __repr__(self, *, tensor_contents: object = None) -> str:
         prefix = "Parameter containing:\n" if isinstance(self, Parameter) else ""
         node = self.graph_node()
         made = "" if node is None or self.is_leaf else f", grad_fn=<{node.name()}>"
@@ -401,7 +402,7 @@ def _seen(array: Any) -> Any:
     return memory.held(memory.raw(array).view())
 
 
-def _on_mesh(t: Any, mesh: DeviceMesh) -> Any:
+def _on_mesh(t: Tensor, mesh: DeviceMesh) -> Any:
     """``t`` on the kind of device that the mesh is of, as PyTorch brings it there."""
     kind = mesh.device_type
     return t if t.is_meta or kind in ("meta", t.device.type) else t.to(kind)
@@ -419,7 +420,7 @@ def _from_source(array: Any, mesh: DeviceMesh, source: int) -> Any:
 
 
 def distribute_module(
-    module: Any,
+    module: Module,
     device_mesh: DeviceMesh | None = None,
     partition_fn: Callable | None = None,
     input_fn: Callable | None = None,
@@ -451,7 +452,7 @@ def distribute_module(
     return module
 
 
-def _replicate_rest(module: Any, mesh: DeviceMesh) -> None:
+def _replicate_rest(module: Module, mesh: DeviceMesh) -> None:
     whole = [Replicate()] * mesh.ndim
     for name, param in list(module._parameters.items()):
         if param is not None and not isinstance(param, DTensor):

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from ...backends.array_kinds import ArrayKind
 from ...backends.device.memory import memory_of
-from ...backends.kinds import ArrayKind
 from ...backends.null import NullArray
 from ...comm.calls.reduce_ops import ReduceOp
 from ...core.node import AccumulateGrad, Node, Output

@@ -102,7 +102,7 @@ def _candidates(
     return found
 
 
-def _may_cut(layout: Layout, name: Any, size: int, parts: int) -> bool:
+def _may_cut(layout: Layout, name: str, size: int, parts: int) -> bool:
     if layout.reduce is None and any(name not in labels for labels in layout.outs):
         return False
     if layout.even.get(name, 0) % parts:
@@ -112,7 +112,7 @@ def _may_cut(layout: Layout, name: Any, size: int, parts: int) -> bool:
     return summed or not size % parts
 
 
-def _cut_by(layout: Layout, given: tuple, name: Any, split: int | None) -> tuple:
+def _cut_by(layout: Layout, given: tuple, name: str, split: int | None) -> tuple:
     def shard(labels: tuple) -> Placement:
         dim = labels.index(name)
         return Shard(dim) if split is None else _StridedShard(dim, split_factor=split)

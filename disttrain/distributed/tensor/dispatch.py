@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from ... import context
+from ...backends.array_kinds import ArrayKind
 from ...backends.device.memory import common, memory_of
-from ...backends.kinds import ArrayKind
 from ...errors import PlacementError
 from ...ops.layouts import Layout, Rewrite, layout_of
 from ...trace import warn

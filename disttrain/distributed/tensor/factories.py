@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 
 from ...backends.device.memory import memory_of
+from ...core.annotations import DTypeLike
+from ...core.gate import Primitive
 from ...core.random import generator_of
 from ...core.tensor import wrap
 from ...core.types import dtypes
@@ -22,8 +24,8 @@ from .placements import local_shape, normalized
 
 
 def _made(
-    where: str, make: Any, sizes: tuple, dtype: Any, mesh: DeviceMesh | None, placements: Any,
-    requires_grad: bool,
+    where: str, make: Any, sizes: tuple, dtype: DTypeLike | None, mesh: DeviceMesh | None,
+    placements: Any, requires_grad: bool,
 ) -> Any:  # fmt: skip
     shape = as_size(sizes, where, None)
     mesh = mesh or current_mesh()
@@ -52,7 +54,7 @@ def _filled(value: Any) -> Any:
 
 
 def zeros(
-    *size: Any, requires_grad: bool = False, dtype: Any = None, layout: Any = None,
+    *size: Any, requires_grad: bool = False, dtype: DTypeLike | None = None, layout: Any = None,
     device_mesh: DeviceMesh | None = None, placements: Any = None,
 ) -> Any:  # fmt: skip
     """A DTensor of ``size`` full of zeros, replicated unless ``placements`` say otherwise."""
@@ -60,7 +62,7 @@ def zeros(
 
 
 def ones(
-    *size: Any, requires_grad: bool = False, dtype: Any = None, layout: Any = None,
+    *size: Any, requires_grad: bool = False, dtype: DTypeLike | None = None, layout: Any = None,
     device_mesh: DeviceMesh | None = None, placements: Any = None,
 ) -> Any:  # fmt: skip
     """As ``zeros``, full of ones."""
@@ -68,7 +70,7 @@ def ones(
 
 
 def empty(
-    *size: Any, requires_grad: bool = False, dtype: Any = None, layout: Any = None,
+    *size: Any, requires_grad: bool = False, dtype: DTypeLike | None = None, layout: Any = None,
     device_mesh: DeviceMesh | None = None, placements: Any = None,
 ) -> Any:  # fmt: skip
     """As ``zeros``, with no values yet."""
@@ -76,7 +78,7 @@ def empty(
 
 
 def full(
-    size: Any, fill_value: Any, *, requires_grad: bool = False, dtype: Any = None,
+    size: Any, fill_value: Any, *, requires_grad: bool = False, dtype: DTypeLike | None = None,
     layout: Any = None, device_mesh: DeviceMesh | None = None, placements: Any = None,
 ) -> Any:  # fmt: skip
     """As ``zeros``, full of ``fill_value``; without ``dtype`` of the type that a tensor of that
@@ -94,7 +96,7 @@ def _type_of(value: Any) -> Any:
     return dtypes.int64 if isinstance(value, int) else dtypes.get_default_dtype()
 
 
-def _drawn(prim: Any) -> Any:
+def _drawn(prim: Primitive) -> Any:
     def make(array: DistArray) -> DistArray:
         how = {
             "shape": array.shape,
@@ -107,7 +109,7 @@ def _drawn(prim: Any) -> Any:
 
 
 def rand(
-    *size: Any, requires_grad: bool = False, dtype: Any = None, layout: Any = None,
+    *size: Any, requires_grad: bool = False, dtype: DTypeLike | None = None, layout: Any = None,
     device_mesh: DeviceMesh | None = None, placements: Any = None,
 ) -> Any:  # fmt: skip
     """Uniform on [0, 1). Every rank of the mesh calls it."""
@@ -115,7 +117,7 @@ def rand(
 
 
 def randn(
-    *size: Any, requires_grad: bool = False, dtype: Any = None, layout: Any = None,
+    *size: Any, requires_grad: bool = False, dtype: DTypeLike | None = None, layout: Any = None,
     device_mesh: DeviceMesh | None = None, placements: Any = None,
 ) -> Any:  # fmt: skip
     """Normal with mean 0 and variance 1. Every rank of the mesh calls it."""

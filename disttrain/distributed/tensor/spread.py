@@ -6,12 +6,12 @@ by ``make``, and know no more than this class. ``array`` puts the three together
 
 from __future__ import annotations
 
-import math
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 import numpy as np
 
-from ...backends.kinds import ArrayKind
+from ...backends.array_kinds import ArrayKind
 from ...backends.null import NullArray
 from ...errors import PlacementError
 from ..mesh import DeviceMesh
@@ -40,22 +40,6 @@ class Spread(ArrayKind):
         self.writes, self.seen = [0], 0
         self.origin: Any = None
         self.steps: Any = None
-
-    @property
-    def ndim(self) -> int:
-        return len(self.shape)
-
-    @property
-    def size(self) -> int:
-        return math.prod(self.shape)
-
-    @property
-    def itemsize(self) -> int:
-        return self.dtype.itemsize
-
-    @property
-    def nbytes(self) -> int:
-        return self.size * self.itemsize
 
     @property
     def strides(self) -> tuple[int, ...]:
@@ -92,7 +76,7 @@ class Spread(ArrayKind):
         """An array that lies as this one, with other numbers."""
         return self.__class__(local, self.mesh, self.placements, self.shape)
 
-    def each_part(self, fn: Any) -> Spread:
+    def each_part(self, fn: Callable) -> Spread:
         return self.like(fn(self.local))
 
     def copy(self, order: str = "K") -> Spread:

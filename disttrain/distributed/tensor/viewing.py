@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...backends.device.memory import memory_of
+from ...core.gate import Primitive
 from .movement import redistribute
 from .placements import Replicate
 from .spread import Spread
@@ -32,7 +33,7 @@ class Origin(NamedTuple):
 
 
 def note_view(
-    out: Spread, source: Spread, prim: Any, params: dict, part: int | None, moved: bool
+    out: Spread, source: Spread, prim: Primitive, params: dict, part: int | None, moved: bool
 ) -> None:
     """``out`` was made by the view ``prim`` of ``source``."""
     stand = source.stand_in()

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ...backends.device.memory import memory_of
+from ...core.gate import Primitive
 from ...errors import PlacementError
 from ...ops.layouts import Layout, aligned, layout_of
 from .movement import redistribute
@@ -23,7 +24,7 @@ from .viewing import wrote
 REPLICATE = Replicate()
 
 
-def run_write(prim: Any, arrays: list, params: dict) -> Any:
+def run_write(prim: Primitive, arrays: list, params: dict) -> Any:
     """Run ``prim``, which writes to ``arrays[i]`` for its ``mutates``."""
     first = prim.mutates[0]
     target = arrays[first]
@@ -56,7 +57,7 @@ def _put_back(a: Spread, there: Any) -> None:
     wrote(a)
 
 
-def _names(prim: Any, arrays: list, params: dict, target: Spread) -> tuple:
+def _names(prim: Primitive, arrays: list, params: dict, target: Spread) -> tuple:
     """The names of the dimensions of all arguments: the primitive's own, or those of elements that
     lie upon one another."""
     layout = layout_of(prim, arrays, params)

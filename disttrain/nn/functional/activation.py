@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ... import ops
 from ...core import Tensor, no_grad
+from ...core.annotations import DTypeLike
 from ...core.types.casting import computes_in
+from ...core.types.dtypes import as_dtype
 from ...errors import ConfigError, DTypeError, ShapeError
 from ...ops.functions.args import kinds
 from ...ops.primitives.elementwise import logaddexp, stepwise
@@ -242,23 +242,23 @@ def glu(input: Tensor, dim: int = -1) -> Tensor:
 
 
 def softmax(
-    input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None
+    input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: DTypeLike | None = None
 ) -> Tensor:
     """exp(x) / sum exp(x) along ``dim``"""
-    x = input if dtype is None else input.to(dtype)
+    x = input if dtype is None else input.to(as_dtype(dtype))
     return ops.softmax(x, _softmax_dim("softmax", x, dim))
 
 
 def log_softmax(
-    input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None
+    input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: DTypeLike | None = None
 ) -> Tensor:
     """log(softmax(x)) along ``dim``"""
-    x = input if dtype is None else input.to(dtype)
+    x = input if dtype is None else input.to(as_dtype(dtype))
     return ops.log_softmax(x, _softmax_dim("log_softmax", x, dim))
 
 
 def softmin(
-    input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None
+    input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: DTypeLike | None = None
 ) -> Tensor:
     """softmax of -x"""
     return softmax(-input, dim, dtype=dtype)

@@ -6,6 +6,7 @@ from typing import Any
 
 from ... import ops
 from ...core import Tensor
+from ...core.annotations import Dims
 from ...core.types import dtypes
 from ...errors import ConfigError, ShapeError
 from ...ops.functions.args import in_float32, kinds
@@ -43,7 +44,7 @@ def batch_norm(
 
 def layer_norm(
     input: Tensor,
-    normalized_shape: Any,
+    normalized_shape: Dims,
     weight: Tensor | None = None,
     bias: Tensor | None = None,
     eps: float = 1e-5,
@@ -54,13 +55,13 @@ def layer_norm(
 
 
 def rms_norm(
-    input: Tensor, normalized_shape: Any, weight: Tensor | None = None, eps: float | None = None
+    input: Tensor, normalized_shape: Dims, weight: Tensor | None = None, eps: float | None = None
 ) -> Tensor:
     """Divide by the root mean square over the last dimensions (Zhang, Sennrich, 2019)"""
     return ops.rms_norm(input, _tail("rms_norm", input, normalized_shape, weight), weight, eps)
 
 
-def _tail(where: str, input: Tensor, normalized_shape: Any, weight: Any) -> tuple[int, ...]:
+def _tail(where: str, input: Tensor, normalized_shape: Dims, weight: Any) -> tuple[int, ...]:
     if isinstance(normalized_shape, int):
         normalized_shape = (normalized_shape,)
     shape = tuple(normalized_shape)

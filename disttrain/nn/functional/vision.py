@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -120,7 +121,8 @@ def _output_sizes(input: Tensor, size: Any, scale: Any) -> tuple[list[int], list
         scales: list[float | None] = [None] * n
     else:
         scales = list(scale) if isinstance(scale, (tuple, list)) else [float(scale)] * n
-        sizes = [math.floor(s * f) for s, f in zip(input.shape[2:], scales, strict=False)]
+        given = zip(input.shape[2:], scales, strict=False)
+        sizes = [math.floor(s * f) for s, f in given if f is not None]
     if len(sizes) != n or min(sizes, default=1) < 1:
         raise ShapeError(
             f"interpolate: size={size}, scale_factor={scale} given for an input of shape "
@@ -132,7 +134,7 @@ def _output_sizes(input: Tensor, size: Any, scale: Any) -> tuple[list[int], list
 def interpolate(
     input: Tensor,
     size: Any = None,
-    scale_factor: Any = None,
+    scale_factor: float | Sequence[float] | None = None,
     mode: str = "nearest",
     align_corners: bool | None = None,
     recompute_scale_factor: bool | None = None,
@@ -244,8 +246,8 @@ def _area(size: int, out: int) -> np.ndarray:
 
 
 def upsample(
-    input: Tensor, size: Any = None, scale_factor: Any = None, mode: str = "nearest",
-    align_corners: bool | None = None,
+    input: Tensor, size: Any = None, scale_factor: float | Sequence[float] | None = None,
+    mode: str = "nearest", align_corners: bool | None = None,
 ) -> Tensor:  # fmt: skip
     """``interpolate`` under its old name"""
     return interpolate(input, size, scale_factor, mode, align_corners)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ... import ops
 from ...core import Tensor
+from ...core.annotations import DeviceLike, DTypeLike
 from ...errors import ConfigError
 from .. import functional as F
 from ..module import Module
@@ -75,15 +74,14 @@ class Hardsigmoid(_Inplace):
 class LeakyReLU(Module):
     """x where x > 0, else ``negative_slope`` x"""
 
+    _shown_settings = ("negative_slope", "inplace")
+
     def __init__(self, negative_slope: float = 0.01, inplace: bool = False) -> None:
         super().__init__()
         self.negative_slope, self.inplace = negative_slope, inplace
 
     def forward(self, input: Tensor) -> Tensor:
         return F.leaky_relu(input, self.negative_slope, self.inplace)
-
-    def extra_repr(self) -> str:
-        return f"negative_slope={self.negative_slope}" + (", inplace=True" if self.inplace else "")
 
 
 class RReLU(Module):
@@ -105,15 +103,14 @@ class RReLU(Module):
 class ELU(Module):
     """x where x > 0, else alpha (exp(x) - 1)"""
 
+    _shown_settings = ("alpha", "inplace")
+
     def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
         super().__init__()
         self.alpha, self.inplace = alpha, inplace
 
     def forward(self, input: Tensor) -> Tensor:
         return F.elu(input, self.alpha, self.inplace)
-
-    def extra_repr(self) -> str:
-        return f"alpha={self.alpha}" + (", inplace=True" if self.inplace else "")
 
 
 class CELU(ELU):
@@ -126,8 +123,14 @@ class CELU(ELU):
 class PReLU(Module):
     """``LeakyReLU`` with learnt slopes: one, or one per channel."""
 
+    _shown_settings = ("num_parameters",)
+
     def __init__(
-        self, num_parameters: int = 1, init: float = 0.25, device: Any = None, dtype: Any = None
+        self,
+        num_parameters: int = 1,
+        init: float = 0.25,
+        device: DeviceLike | None = None,
+        dtype: DTypeLike | None = None,
     ) -> None:
         super().__init__()
         self.num_parameters, self.init = num_parameters, init
@@ -141,12 +144,11 @@ class PReLU(Module):
     def forward(self, input: Tensor) -> Tensor:
         return F.prelu(input, self.weight)
 
-    def extra_repr(self) -> str:
-        return f"num_parameters={self.num_parameters}"
-
 
 class GELU(Module):
     """x times the normal distribution function of x"""
+
+    _shown_settings = ("approximate",)
 
     def __init__(self, approximate: str = "none") -> None:
         super().__init__()
@@ -156,9 +158,6 @@ class GELU(Module):
 
     def forward(self, input: Tensor) -> Tensor:
         return F.gelu(input, self.approximate)
-
-    def extra_repr(self) -> str:
-        return f"approximate={self.approximate!r}"
 
 
 class Tanh(Module):
@@ -199,6 +198,8 @@ class Tanhshrink(Module):
 class Softplus(Module):
     """log(1 + exp(beta x)) / beta; x itself where beta x > threshold"""
 
+    _shown_settings = ("beta", "threshold")
+
     def __init__(self, beta: float = 1.0, threshold: float = 20.0) -> None:
         super().__init__()
         self.beta, self.threshold = beta, threshold
@@ -206,12 +207,11 @@ class Softplus(Module):
     def forward(self, input: Tensor) -> Tensor:
         return F.softplus(input, self.beta, self.threshold)
 
-    def extra_repr(self) -> str:
-        return f"beta={self.beta}, threshold={self.threshold}"
-
 
 class Hardtanh(Module):
     """x clamped to [min_val, max_val]"""
+
+    _shown_settings = ("min_val", "max_val", "inplace")
 
     def __init__(self, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> None:
         super().__init__()
@@ -222,13 +222,11 @@ class Hardtanh(Module):
     def forward(self, input: Tensor) -> Tensor:
         return F.hardtanh(input, self.min_val, self.max_val, self.inplace)
 
-    def extra_repr(self) -> str:
-        text = f"min_val={self.min_val}, max_val={self.max_val}"
-        return text + (", inplace=True" if self.inplace else "")
-
 
 class Threshold(Module):
     """x where x > threshold, else ``value``"""
+
+    _shown_settings = ("threshold", "value", "inplace")
 
     def __init__(self, threshold: float, value: float, inplace: bool = False) -> None:
         super().__init__()
@@ -236,10 +234,6 @@ class Threshold(Module):
 
     def forward(self, input: Tensor) -> Tensor:
         return F.threshold(input, self.threshold, self.value, self.inplace)
-
-    def extra_repr(self) -> str:
-        text = f"threshold={self.threshold}, value={self.value}"
-        return text + (", inplace=True" if self.inplace else "")
 
 
 class _Shrink(Module):
@@ -268,12 +262,11 @@ class Softshrink(_Shrink):
 class _AlongDim(Module):
     """An activation along one dimension."""
 
+    _shown_settings = ("dim",)
+
     def __init__(self, dim: int | None = None) -> None:
         super().__init__()
         self.dim = dim
-
-    def extra_repr(self) -> str:
-        return f"dim={self.dim}"
 
 
 class Softmax(_AlongDim):
@@ -307,12 +300,11 @@ class Softmax2d(Module):
 class GLU(Module):
     """First half times the sigmoid of the second half, along ``dim``"""
 
+    _shown_settings = ("dim",)
+
     def __init__(self, dim: int = -1) -> None:
         super().__init__()
         self.dim = dim
 
     def forward(self, input: Tensor) -> Tensor:
         return F.glu(input, self.dim)
-
-    def extra_repr(self) -> str:
-        return f"dim={self.dim}"

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ... import ops
 from ...core import Tensor
+from ...core.annotations import DeviceLike, DTypeLike
 from ...core.types import dtypes
 from ...errors import ConfigError, ShapeError
 from .. import functional as F
@@ -34,8 +33,8 @@ class MultiheadAttention(Module):
         kdim: int | None = None,
         vdim: int | None = None,
         batch_first: bool = False,
-        device: Any = None,
-        dtype: Any = None,
+        device: DeviceLike | None = None,
+        dtype: DTypeLike | None = None,
     ) -> None:
         super().__init__()
         if embed_dim < 1 or num_heads < 1 or embed_dim % num_heads:
@@ -138,7 +137,9 @@ class MultiheadAttention(Module):
         n, length, _ = t.shape
         return t.reshape(n, length, self.num_heads, self.head_dim).transpose(1, 2)
 
-    def _mask(self, q: Tensor, k: Tensor, attn_mask: Any, padding: Any) -> Tensor | None:
+    def _mask(
+        self, q: Tensor, k: Tensor, attn_mask: Tensor | None, padding: Tensor | None
+    ) -> Tensor | None:
         """Both masks as one number to add, shaped to broadcast over (N, heads, L, S)."""
         n, _, length, _ = q.shape
         width = k.shape[2]

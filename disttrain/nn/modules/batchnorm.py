@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...core import Tensor, no_grad
+from ...core.annotations import DeviceLike, DTypeLike
 from ...core.types import dtypes
 from ...errors import ShapeError
 from ...trace import warn
@@ -29,8 +30,8 @@ class _Norm(Module):
         momentum: float | None = 0.1,
         affine: bool = True,
         track_running_stats: bool = True,
-        device: Any = None,
-        dtype: Any = None,
+        device: DeviceLike | None = None,
+        dtype: DTypeLike | None = None,
         *,
         bias: bool = True,
     ) -> None:
@@ -47,10 +48,10 @@ class _Norm(Module):
         self.register_buffer("num_batches_tracked", counter)
         self.reset_parameters()
 
-    def _parameter(self, device: Any, dtype: Any) -> Parameter:
+    def _parameter(self, device: DeviceLike | None, dtype: DTypeLike | None) -> Parameter:
         return Parameter(empty((self.num_features,), dtype, device))
 
-    def _statistic(self, device: Any, dtype: Any) -> Tensor:
+    def _statistic(self, device: DeviceLike | None, dtype: DTypeLike | None) -> Tensor:
         return empty((self.num_features,), dtype, device)
 
     def _load_from_state_dict(
@@ -154,8 +155,8 @@ class _InstanceNorm(_Norm):
         momentum: float = 0.1,
         affine: bool = False,
         track_running_stats: bool = False,
-        device: Any = None,
-        dtype: Any = None,
+        device: DeviceLike | None = None,
+        dtype: DTypeLike | None = None,
         *,
         bias: bool = True,
     ) -> None:
@@ -209,10 +210,10 @@ class _LazyNorm(LazyMixin):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(0, *args, **kwargs)  # type: ignore[call-arg]
 
-    def _parameter(self, device: Any, dtype: Any) -> Parameter:
+    def _parameter(self, device: DeviceLike | None, dtype: DTypeLike | None) -> Parameter:
         return UninitializedParameter(device=device, dtype=dtype)
 
-    def _statistic(self, device: Any, dtype: Any) -> Tensor:
+    def _statistic(self, device: DeviceLike | None, dtype: DTypeLike | None) -> Tensor:
         return UninitializedBuffer(device=device, dtype=dtype)
 
     def initialize_parameters(self, input: Tensor) -> None:

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from ...core import Tensor
+from ...core.annotations import DeviceLike, DTypeLike, PerDim
 from ...errors import ConfigError, ShapeError, cause
 from .. import functional as F
 from .. import init
@@ -29,16 +30,16 @@ class _Conv(Module):
         self,
         in_channels: int,
         out_channels: int,
-        kernel_size: Any,
-        stride: Any = 1,
-        padding: Any = 0,
-        dilation: Any = 1,
+        kernel_size: PerDim,
+        stride: PerDim | None = 1,
+        padding: PerDim | str = 0,
+        dilation: PerDim = 1,
         groups: int = 1,
         bias: bool = True,
         padding_mode: str = "zeros",
-        device: Any = None,
-        dtype: Any = None,
-        output_padding: Any = 0,
+        device: DeviceLike | None = None,
+        dtype: DTypeLike | None = None,
+        output_padding: PerDim = 0,
     ) -> None:
         super().__init__()
         name, n = type(self).__name__, self.dims
@@ -46,7 +47,7 @@ class _Conv(Module):
         self.kernel_size = per_dim(kernel_size, n, name, "kernel_size")
         self.stride = per_dim(stride, n, name, "stride")
         named = isinstance(padding, str)
-        self.padding = padding if named else per_dim(padding, n, name, "padding")
+        self.padding: Any = padding if named else per_dim(padding, n, name, "padding")
         self.dilation = per_dim(dilation, n, name, "dilation")
         self.output_padding = per_dim(output_padding, n, name, "output_padding")
         self.padding_mode = padding_mode
@@ -78,7 +79,9 @@ class _Conv(Module):
             first, second = second, first
         return (first, second // self.groups, *self.kernel_size)
 
-    def _make_parameters(self, bias: bool, device: Any, dtype: Any) -> None:
+    def _make_parameters(
+        self, bias: bool, device: DeviceLike | None, dtype: DTypeLike | None
+    ) -> None:
         self.weight = Parameter(empty(self._weight_shape(), dtype, device))
         if bias:
             self.bias = Parameter(empty((self.out_channels,), dtype, device))
@@ -181,16 +184,16 @@ class _ConvTranspose(_Conv):
         self,
         in_channels: int,
         out_channels: int,
-        kernel_size: Any,
-        stride: Any = 1,
-        padding: Any = 0,
-        output_padding: Any = 0,
+        kernel_size: PerDim,
+        stride: PerDim | None = 1,
+        padding: PerDim | str = 0,
+        output_padding: PerDim = 0,
         groups: int = 1,
         bias: bool = True,
-        dilation: Any = 1,
+        dilation: PerDim = 1,
         padding_mode: str = "zeros",
-        device: Any = None,
-        dtype: Any = None,
+        device: DeviceLike | None = None,
+        dtype: DTypeLike | None = None,
     ) -> None:
         super().__init__(
             in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias,
@@ -259,7 +262,7 @@ class _LazyConv(LazyMixin):
     weight: Any
     bias: Any
 
-    def __init__(self, out_channels: int, kernel_size: Any, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, out_channels: int, kernel_size: PerDim, *args: Any, **kwargs: Any) -> None:
         self.__dict__["_wanted_out"] = out_channels
         super().__init__(0, 0, kernel_size, *args, **kwargs)  # type: ignore[call-arg]
 
@@ -267,7 +270,9 @@ class _LazyConv(LazyMixin):
         self.out_channels = self.__dict__.pop("_wanted_out", self.out_channels)
         super()._check(name)  # type: ignore[misc]
 
-    def _make_parameters(self, bias: bool, device: Any, dtype: Any) -> None:
+    def _make_parameters(
+        self, bias: bool, device: DeviceLike | None, dtype: DTypeLike | None
+    ) -> None:
         for name, wanted in (("weight", True), ("bias", bias)):
             made = UninitializedParameter(device=device, dtype=dtype) if wanted else None
             self.register_parameter(name, made)  # type: ignore[attr-defined]

@@ -7,6 +7,7 @@ from typing import Any
 
 from ... import ops
 from ...core import Tensor
+from ...core.annotations import DeviceLike, DTypeLike
 from ...errors import ConfigError, ShapeError, cause
 from .. import functional as F
 from .. import init
@@ -42,8 +43,8 @@ class Linear(Module):
         in_features: int,
         out_features: int,
         bias: bool = True,
-        device: Any = None,
-        dtype: Any = None,
+        device: DeviceLike | None = None,
+        dtype: DTypeLike | None = None,
     ) -> None:
         super().__init__()
         _check_sizes(type(self).__name__, in_features, out_features)
@@ -88,7 +89,11 @@ class LazyLinear(LazyMixin, Linear):
     bias: Any
 
     def __init__(
-        self, out_features: int, bias: bool = True, device: Any = None, dtype: Any = None
+        self,
+        out_features: int,
+        bias: bool = True,
+        device: DeviceLike | None = None,
+        dtype: DTypeLike | None = None,
     ) -> None:
         super().__init__(0, 0, False, device, dtype)
         self.out_features = out_features
@@ -119,8 +124,8 @@ class Bilinear(Module):
         in2_features: int,
         out_features: int,
         bias: bool = True,
-        device: Any = None,
-        dtype: Any = None,
+        device: DeviceLike | None = None,
+        dtype: DTypeLike | None = None,
     ) -> None:
         super().__init__()
         _check_sizes(type(self).__name__, in1_features, in2_features, out_features)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...core import Tensor
+from ...core.annotations import PerDim
 from .. import functional as F
 from ..module import Module
 
@@ -12,12 +13,14 @@ from ..module import Module
 class _MaxPool(Module):
     """Settings of a maximum over windows; stride defaults to the kernel size."""
 
+    _shown_settings = ("kernel_size", "stride", "padding", "dilation", "ceil_mode")
+
     def __init__(
         self,
-        kernel_size: Any,
-        stride: Any = None,
-        padding: Any = 0,
-        dilation: Any = 1,
+        kernel_size: PerDim,
+        stride: PerDim | None = None,
+        padding: PerDim | str = 0,
+        dilation: PerDim = 1,
         return_indices: bool = False,
         ceil_mode: bool = False,
     ) -> None:
@@ -30,12 +33,6 @@ class _MaxPool(Module):
     def _settings(self) -> tuple:
         sizes = (self.kernel_size, self.stride, self.padding, self.dilation)
         return (*sizes, self.ceil_mode, self.return_indices)
-
-    def extra_repr(self) -> str:
-        return (
-            f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}, "
-            f"dilation={self.dilation}, ceil_mode={self.ceil_mode}"
-        )
 
 
 class MaxPool1d(_MaxPool):
@@ -55,11 +52,13 @@ class MaxPool2d(_MaxPool):
 class AvgPool1d(Module):
     """The mean of each window of (N, C, L)."""
 
+    _shown_settings = ("kernel_size", "stride", "padding")
+
     def __init__(
         self,
-        kernel_size: Any,
-        stride: Any = None,
-        padding: Any = 0,
+        kernel_size: PerDim,
+        stride: PerDim | None = None,
+        padding: PerDim | str = 0,
         ceil_mode: bool = False,
         count_include_pad: bool = True,
     ) -> None:
@@ -79,18 +78,15 @@ class AvgPool1d(Module):
             self.count_include_pad,
         )  # fmt: skip
 
-    def extra_repr(self) -> str:
-        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
-
 
 class AvgPool2d(AvgPool1d):
     """The mean of each window of (N, C, H, W)."""
 
     def __init__(
         self,
-        kernel_size: Any,
-        stride: Any = None,
-        padding: Any = 0,
+        kernel_size: PerDim,
+        stride: PerDim | None = None,
+        padding: PerDim | str = 0,
         ceil_mode: bool = False,
         count_include_pad: bool = True,
         divisor_override: int | None = None,
@@ -112,12 +108,11 @@ class AvgPool2d(AvgPool1d):
 class _Adaptive(Module):
     """Pooling to a wanted output size."""
 
+    _shown_settings = ("output_size",)
+
     def __init__(self, output_size: Any) -> None:
         super().__init__()
         self.output_size = output_size
-
-    def extra_repr(self) -> str:
-        return f"output_size={self.output_size}"
 
 
 class AdaptiveAvgPool1d(_Adaptive):

@@ -14,6 +14,7 @@ from typing import Any
 from ... import ops
 from ...context import thread
 from ...core import Tensor
+from ...core.annotations import DeviceLike, DTypeLike
 from ...errors import ConfigError, ShapeError
 from .. import functional as F
 from .. import init
@@ -75,8 +76,8 @@ class _Recurrent(Module):
         dropout: float = 0.0,
         bidirectional: bool = False,
         proj_size: int = 0,
-        device: Any = None,
-        dtype: Any = None,
+        device: DeviceLike | None = None,
+        dtype: DTypeLike | None = None,
     ) -> None:
         super().__init__()
         name = type(self).__name__
@@ -222,7 +223,7 @@ class _Recurrent(Module):
             if self.bias
             else (None, None)
         )
-        w_hr = getattr(self, "weight_hr" + suffix) if self.proj_size else None
+        w_hr: Any = getattr(self, "weight_hr" + suffix) if self.proj_size else None
         plain = functools.partial(_STEPS[self.mode][0], w=w_hh, b=b_hh)
 
         def projected(part: Tensor, state: tuple) -> tuple:
@@ -324,8 +325,8 @@ class _Cell(Module):
         input_size: int,
         hidden_size: int,
         bias: bool = True,
-        device: Any = None,
-        dtype: Any = None,
+        device: DeviceLike | None = None,
+        dtype: DTypeLike | None = None,
     ) -> None:
         super().__init__()
         self.input_size, self.hidden_size, self.bias = input_size, hidden_size, bias
@@ -375,7 +376,7 @@ class RNNCell(_Cell):
 
     def __init__(
         self, input_size: int, hidden_size: int, bias: bool = True, nonlinearity: str = "tanh",
-        device: Any = None, dtype: Any = None,
+        device: DeviceLike | None = None, dtype: DTypeLike | None = None,
     ) -> None:  # fmt: skip
         self.__dict__["mode"] = _nonlinear_mode(nonlinearity)
         super().__init__(input_size, hidden_size, bias, device, dtype)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from ...core import Tensor
+from ...core.annotations import PerDim
 from ...errors import ShapeError, cause
 from .. import functional as F
 from ..functional.common import per_dim
@@ -14,6 +16,8 @@ from ..module import Module
 class Flatten(Module):
     """Dimensions ``start_dim`` to ``end_dim`` become one."""
 
+    _shown_settings = ("start_dim", "end_dim")
+
     def __init__(self, start_dim: int = 1, end_dim: int = -1) -> None:
         super().__init__()
         self.start_dim, self.end_dim = start_dim, end_dim
@@ -21,12 +25,11 @@ class Flatten(Module):
     def forward(self, input: Tensor) -> Tensor:
         return input.flatten(self.start_dim, self.end_dim)
 
-    def extra_repr(self) -> str:
-        return f"start_dim={self.start_dim}, end_dim={self.end_dim}"
-
 
 class Unflatten(Module):
     """Dimension ``dim`` becomes several, of ``unflattened_size`` (one may be -1)."""
+
+    _shown_settings = ("dim", "unflattened_size")
 
     def __init__(self, dim: int, unflattened_size: Any) -> None:
         super().__init__()
@@ -41,9 +44,6 @@ class Unflatten(Module):
             needed = f"a dimension {self.dim} that {self.unflattened_size} fits"
             raise self._misfit(error, needed, input) from cause(error)
 
-    def extra_repr(self) -> str:
-        return f"dim={self.dim}, unflattened_size={self.unflattened_size}"
-
 
 class Upsample(Module):
     """Resizes the spatial dimensions of (N, C, ...); see ``functional.interpolate``."""
@@ -51,7 +51,7 @@ class Upsample(Module):
     def __init__(
         self,
         size: Any = None,
-        scale_factor: Any = None,
+        scale_factor: float | Sequence[float] | None = None,
         mode: str = "nearest",
         align_corners: bool | None = None,
         recompute_scale_factor: bool | None = None,
@@ -62,7 +62,7 @@ class Upsample(Module):
         if isinstance(scale_factor, (tuple, list)):
             self.scale_factor = tuple(float(f) for f in scale_factor)
         elif scale_factor is not None:
-            self.scale_factor = float(scale_factor)
+            self.scale_factor = float(scale_factor)  # type: ignore[arg-type]
         self.recompute_scale_factor = recompute_scale_factor
 
     def forward(self, input: Tensor) -> Tensor:
@@ -79,19 +79,25 @@ class Upsample(Module):
 class UpsamplingNearest2d(Upsample):
     """``Upsample`` by repeating pixels."""
 
-    def __init__(self, size: Any = None, scale_factor: Any = None) -> None:
+    def __init__(
+        self, size: Any = None, scale_factor: float | Sequence[float] | None = None
+    ) -> None:
         super().__init__(size, scale_factor, "nearest")
 
 
 class UpsamplingBilinear2d(Upsample):
     """``Upsample`` bilinearly, corners aligned."""
 
-    def __init__(self, size: Any = None, scale_factor: Any = None) -> None:
+    def __init__(
+        self, size: Any = None, scale_factor: float | Sequence[float] | None = None
+    ) -> None:
         super().__init__(size, scale_factor, "bilinear", True)
 
 
 class PixelShuffle(Module):
     """(..., C r², H, W) to (..., C, H r, W r)."""
+
+    _shown_settings = ("upscale_factor",)
 
     def __init__(self, upscale_factor: int) -> None:
         super().__init__()
@@ -100,12 +106,11 @@ class PixelShuffle(Module):
     def forward(self, input: Tensor) -> Tensor:
         return F.pixel_shuffle(input, self.upscale_factor)
 
-    def extra_repr(self) -> str:
-        return f"upscale_factor={self.upscale_factor}"
-
 
 class PixelUnshuffle(Module):
     """The inverse of PixelShuffle."""
+
+    _shown_settings = ("downscale_factor",)
 
     def __init__(self, downscale_factor: int) -> None:
         super().__init__()
@@ -114,15 +119,18 @@ class PixelUnshuffle(Module):
     def forward(self, input: Tensor) -> Tensor:
         return F.pixel_unshuffle(input, self.downscale_factor)
 
-    def extra_repr(self) -> str:
-        return f"downscale_factor={self.downscale_factor}"
-
 
 class Unfold(Module):
     """Windows of (N, C, H, W) as columns (N, C KH KW, L)."""
 
+    _shown_settings = ("kernel_size", "dilation", "padding", "stride")
+
     def __init__(
-        self, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1
+        self,
+        kernel_size: PerDim,
+        dilation: PerDim = 1,
+        padding: PerDim | str = 0,
+        stride: PerDim | None = 1,
     ) -> None:
         super().__init__()
         self.kernel_size, self.dilation = kernel_size, dilation
@@ -134,19 +142,13 @@ class Unfold(Module):
     def forward(self, input: Tensor) -> Tensor:
         return F.unfold(input, *self._settings())
 
-    def extra_repr(self) -> str:
-        return (
-            f"kernel_size={self.kernel_size}, dilation={self.dilation}, padding={self.padding}, "
-            f"stride={self.stride}"
-        )
-
 
 class Fold(Unfold):
     """The adjoint of Unfold: columns summed into an image of ``output_size``."""
 
     def __init__(
-        self, output_size: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0,
-        stride: Any = 1,
+        self, output_size: Any, kernel_size: PerDim, dilation: PerDim = 1,
+        padding: PerDim | str = 0, stride: PerDim | None = 1,
     ) -> None:  # fmt: skip
         super().__init__(kernel_size, dilation, padding, stride)
         self.output_size = output_size
@@ -166,7 +168,7 @@ class _Pad(Module):
     mode = "constant"
     value = 0.0
 
-    def __init__(self, padding: Any) -> None:
+    def __init__(self, padding: PerDim | str) -> None:
         super().__init__()
         self.padding = per_dim(padding, 2 * self.dims, type(self).__name__, "padding")
 
@@ -197,7 +199,7 @@ class ZeroPad3d(_Pad):
 
 
 class _ConstantPad(_Pad):
-    def __init__(self, padding: Any, value: float) -> None:
+    def __init__(self, padding: PerDim | str, value: float) -> None:
         super().__init__(padding)
         self.value = value
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from ...comm.group.default_group import default_group
 from ...core import Tensor, no_grad
+from ...core.annotations import DeviceLike, DTypeLike
 from ...errors import ShapeError, UninitializedError
 from ...ops.functions.nn.sync_norm import sync_batch_norm
 from ..module import Module
@@ -31,8 +32,8 @@ class SyncBatchNorm(_BatchNorm):
         affine: bool = True,
         track_running_stats: bool = True,
         process_group: Any = None,
-        device: Any = None,
-        dtype: Any = None,
+        device: DeviceLike | None = None,
+        dtype: DTypeLike | None = None,
         *,
         bias: bool = True,
     ) -> None:

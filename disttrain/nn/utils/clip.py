@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from ... import ops
+from ...backends.array_kinds import ArrayKind
 from ...backends.device.array import DeviceArray
-from ...backends.kinds import ArrayKind
 from ...context import thread
 from ...core import Tensor, no_grad, wrap
 from ...core.gate import Tracer

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from ... import ops
+from ...backends.array_kinds import ArrayKind
 from ...backends.device.memory import memory_of
-from ...backends.kinds import ArrayKind
 from ...core import Tensor, no_grad, wrap
 from ...core.types import dtypes
 

@@ -91,7 +91,7 @@ class _Orthogonal(Module):
 
 
 def orthogonal(
-    module: Any,
+    module: Module,
     name: str = "weight",
     orthogonal_map: str | None = None,
     *,
@@ -118,7 +118,7 @@ def orthogonal(
     return register_parametrization(module, name, made, unsafe=True)
 
 
-def _tensor(module: Any, name: str) -> Any:
+def _tensor(module: Module, name: str) -> Any:
     weight = getattr(module, name, None)
     if not isinstance(weight, Tensor):
         raise ConfigError(f"Module '{module}' has no parameter or buffer with name '{name}'")
@@ -147,7 +147,7 @@ class _WeightNorm(Module):
         return norm_except(weight, self.dim), weight
 
 
-def weight_norm(module: Any, name: str = "weight", dim: int | None = 0) -> Any:
+def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Any:
     """Train direction and length of ``name`` apart; a length for every index of ``dim``, or one
     (None). State dicts of the older ``nn.utils.weight_norm`` load. Returns ``module``."""
     register_parametrization(module, name, _WeightNorm(dim), unsafe=True)
@@ -223,7 +223,7 @@ class _SpectralNorm(Module):
 
 
 def spectral_norm(
-    module: Any,
+    module: Module,
     name: str = "weight",
     n_power_iterations: int = 1,
     eps: float = 1e-12,

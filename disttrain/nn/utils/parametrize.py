@@ -15,6 +15,7 @@ from typing import Any
 
 from ...context import thread
 from ...core import Tensor, no_grad
+from ...core.annotations import DTypeLike
 from ...errors import ConfigError, ModuleError, StateDictError
 from ..module import Module
 from ..modules.containers import ModuleDict, ModuleList
@@ -44,7 +45,7 @@ def cached() -> Iterator[None]:
             cache.tensors = {}
 
 
-def _register(module: Module, name: str, tensor: Any) -> None:
+def _register(module: Module, name: str, tensor: Tensor) -> None:
     if isinstance(tensor, Parameter):
         module.register_parameter(name, tensor)
     else:
@@ -55,7 +56,7 @@ def _refuse(text: str) -> ConfigError:
     return ConfigError(f"parametrize: {text}")
 
 
-def _check_result(out: Any, dtype: Any, shape: Any, flag: str) -> None:
+def _check_result(out: Any, dtype: DTypeLike | None, shape: Any, flag: str) -> None:
     """Raise unless ``out`` may stand in the place of a tensor of that type and shape."""
     if not isinstance(out, Tensor):
         raise _refuse(f"A parametrization must return a tensor. Got {type(out).__name__}.")
@@ -230,7 +231,7 @@ def _add_property(module: Module, name: str) -> None:
 
 
 def register_parametrization(
-    module: Any, tensor_name: str, parametrization: Any, *, unsafe: bool = False
+    module: Module, tensor_name: str, parametrization: Any, *, unsafe: bool = False
 ) -> Any:
     """Let ``parametrization`` compute the parameter or buffer ``tensor_name`` of ``module``.
 
@@ -261,7 +262,7 @@ def register_parametrization(
     return module
 
 
-def _check_on_top(module: Any, name: str, parametrization: Any) -> None:
+def _check_on_top(module: Module, name: str, parametrization: Any) -> None:
     before = getattr(module, name)
     after = parametrization(before)
     _check_result(after, before.dtype, before.shape, "the `unsafe`")
@@ -284,7 +285,7 @@ def _check_on_top(module: Any, name: str, parametrization: Any) -> None:
             )
 
 
-def is_parametrized(module: Any, tensor_name: str | None = None) -> bool:
+def is_parametrized(module: Module, tensor_name: str | None = None) -> bool:
     """Whether the tensor (None: any tensor) of the module is computed by parametrizations."""
     parametrizations = module.__dict__.get("_modules", {}).get("parametrizations")
     if not isinstance(parametrizations, ModuleDict):
@@ -292,7 +293,9 @@ def is_parametrized(module: Any, tensor_name: str | None = None) -> bool:
     return len(parametrizations) > 0 if tensor_name is None else tensor_name in parametrizations
 
 
-def remove_parametrizations(module: Any, tensor_name: str, leave_parametrized: bool = True) -> Any:
+def remove_parametrizations(
+    module: Module, tensor_name: str, leave_parametrized: bool = True
+) -> Any:
     """Make ``tensor_name`` a parameter or buffer again: with the value it has, or (with
     ``leave_parametrized=False``) that of its original. Returns ``module``."""
     if not is_parametrized(module, tensor_name):
@@ -320,7 +323,7 @@ def remove_parametrizations(module: Any, tensor_name: str, leave_parametrized: b
     return module
 
 
-def type_before_parametrizations(module: Any) -> type:
+def type_before_parametrizations(module: Module) -> type:
     """The class that the module had before any of its tensors was parametrized."""
     return type(module).__bases__[0] if is_parametrized(module) else type(module)
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from ... import ops
 from ...core import no_grad
+from ...core.annotations import DeviceLike
 from ...core.types import dtypes
 from ...errors import ConfigError
 from ..module import Module
@@ -89,7 +90,7 @@ class AveragedModel(Module):
     def __init__(
         self,
         model: Module,
-        device: Any = None,
+        device: DeviceLike | None = None,
         avg_fn: AvgFn | None = None,
         multi_avg_fn: MultiAvgFn | None = None,
         use_buffers: bool = False,
@@ -144,7 +145,7 @@ class AveragedModel(Module):
             self.multi_avg_fn(mine, theirs, self.n_averaged)
 
 
-def update_bn(loader: Iterable[Any], model: Module, device: Any = None) -> None:
+def update_bn(loader: Iterable[Any], model: Module, device: DeviceLike | None = None) -> None:
     """Compute the running statistics of all batch-norm layers anew, in one pass over ``loader``
     (batches, or lists and tuples whose first element is the batch)."""
     momenta = {m: m.momentum for m in model.modules() if isinstance(m, _BatchNorm)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -14,6 +14,8 @@ from ...core.types.wide import is_half
 from ...errors import DimError, DimKindError, ShapeError
 from ..primitives import elementwise as el
 from ..promotion import refuse
+
+Fn = TypeVar("Fn", bound=Callable[..., Any])
 
 
 def one_dim(dim: int, ndim: int, where: str) -> int:
@@ -89,7 +91,7 @@ def tensor(value: Any, where: str, name: str = "input") -> Tensor:
     return value
 
 
-def in_float32(fn: Callable) -> Callable:
+def in_float32(fn: Fn) -> Fn:
     """Let ``fn``, composed of several operations, compute tensors of half types in float32 and
     round once: what lies between may not fit into a half type, and each rounding would add up."""
 
@@ -108,7 +110,7 @@ def in_float32(fn: Callable) -> Callable:
             _rounded(kind, out)
         )  # fmt: skip
 
-    return run
+    return run  # type: ignore[return-value]
 
 
 _FLOAT32 = np.dtype(np.float32)
@@ -132,7 +134,7 @@ def kinds(where: str, allowed: str, *tensors: Tensor) -> None:
             raise refuse(where, kind)
 
 
-def numpy_names(fn: Callable) -> Callable:
+def numpy_names(fn: Fn) -> Fn:
     """Let ``fn`` also take numpy's ``axis`` for ``dim`` and ``keepdims`` for ``keepdim``."""
 
     @functools.wraps(fn)
@@ -143,4 +145,4 @@ def numpy_names(fn: Callable) -> Callable:
             kwargs["keepdim"] = kwargs.pop("keepdims")
         return fn(*args, **kwargs)
 
-    return run
+    return run  # type: ignore[return-value]

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ...core.annotations import Operand
 from ...core.classes import values_of
 from ...core.tensor import Tensor
 from ...core.types import dtypes
@@ -58,7 +59,7 @@ def allclose(
     return bool(_close("allclose", input, other, rtol, atol, equal_nan).all())
 
 
-def is_tensor(obj: Any) -> bool:
+def is_tensor(obj: object) -> bool:
     return isinstance(obj, Tensor)
 
 
@@ -78,7 +79,7 @@ def numel(input: Tensor) -> int:
     return input.shape.numel()
 
 
-def result_type(a: Any, b: Any) -> dtypes.dtype:
+def result_type(a: Operand, b: Operand) -> dtypes.dtype:
     """The type that an operation on both computes in."""
     return _result_type(a, b)
 

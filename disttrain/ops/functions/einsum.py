@@ -7,7 +7,6 @@ operands are contracted from left to right.
 from __future__ import annotations
 
 import math
-import string
 from typing import Any
 
 from ...core.tensor import Tensor
@@ -17,6 +16,8 @@ from ..primitives.linalg import matmul
 from ..primitives.reduce import sum_
 from ..primitives.views import expand, permute, reshape
 from .args import tensor as as_input
+
+_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 def _fail(equation: str, what: str) -> ShapeError:
@@ -31,7 +32,7 @@ def _split(equation: str, count: int) -> tuple[list[str], str | None]:
         raise _fail(equation, f"{len(terms)} operands are named, {count} given")
     for term in (*terms, output):
         letters = term.replace("...", "")
-        if not set(letters) <= set(string.ascii_letters) or term.count("...") > 1:
+        if not set(letters) <= set(_LETTERS) or term.count("...") > 1:
             raise _fail(equation, f"{term!r}: needed letters, and '...' at most once")
     return terms, output if arrow else None
 
@@ -40,7 +41,7 @@ def _spell_ellipsis(
     equation: str, terms: list[str], output: str | None, ndims: list[int]
 ) -> tuple[list[str], str]:
     """Letters in place of '...' (aligned from behind), and a result in any case."""
-    free = [c for c in string.ascii_letters if c not in equation]
+    free = [c for c in _LETTERS if c not in equation]
     extra = [
         n - len(t.replace("...", "")) if "..." in t else 0
         for t, n in zip(terms, ndims, strict=True)

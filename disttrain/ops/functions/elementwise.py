@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from ...core import Algebra, fast
-from ...core.gate import gate
+from ...core.annotations import Number, Operand, Scalar
+from ...core.gate import Primitive, gate
 from ...core.tensor import Tensor, wrap
 from ...core.types import dtypes
 from ...core.types.wide import is_half
@@ -43,7 +44,7 @@ remainder, fmod, floor_divide = el.remainder, el.fmod, el.floor_divide
 
 
 # --- arithmetic --------------------------------------------------------------------------------
-def _scaled(prim: Any, args: tuple, params: dict) -> Tensor:
+def _scaled(prim: Primitive, args: tuple, params: dict) -> Tensor:
     """The gate for products and quotients: a number beside a tensor of a half type is not rounded
     to that type first (1e-8 and 1e5 are no float16), only the result is."""
     kind = _half_beside_number(*args)
@@ -74,7 +75,7 @@ fast_mul, fast_div = fast.binary(el.mul, _scaled), fast.binary(el.div, _scaled)
 mul = multiply = fast_mul
 
 
-def _power(prim: Any, args: tuple, params: dict) -> Tensor:
+def _power(prim: Primitive, args: tuple, params: dict) -> Tensor:
     """The gate for powers: booleans have none but the first."""
     a, b = args
     if b is True and isinstance(a, Tensor) and a.meta()[1].kind == "b":
@@ -92,7 +93,7 @@ def _power(prim: Any, args: tuple, params: dict) -> Tensor:
 pow = fast.binary(el.pow_, _power)  # noqa: A001
 
 
-def _multiple(where: str, input: Any, other: Any, alpha: Any) -> Any:
+def _multiple(where: str, input: Any, other: Any, alpha: Number) -> Any:
     """``alpha * other``, in the type of the result, which must be able to hold ``alpha``."""
     kind = result_type(input, other)
     whole = alpha.__class__ is int or isinstance(alpha, np.integer)
@@ -118,7 +119,7 @@ def _multiple(where: str, input: Any, other: Any, alpha: Any) -> Any:
 _COMPLEX = (complex, np.complexfloating)
 
 
-def add(input: Any, other: Any, *, alpha: Any = 1, out: Any = None) -> Tensor:
+def add(input: Operand, other: Operand, *, alpha: Number = 1, out: Tensor | None = None) -> Tensor:
     """``input + alpha * other``."""
     if out is not None:
         return Algebra.into(out, add, (input, other), {"alpha": alpha})
@@ -128,11 +129,11 @@ def add(input: Any, other: Any, *, alpha: Any = 1, out: Any = None) -> Tensor:
 
 
 @in_float32
-def _add_multiple(input: Any, other: Any, alpha: Any) -> Tensor:
+def _add_multiple(input: Any, other: Any, alpha: Number) -> Tensor:
     return fast_add(input, _multiple("add", input, other, alpha))
 
 
-def sub(input: Any, other: Any, *, alpha: Any = 1, out: Any = None) -> Tensor:
+def sub(input: Operand, other: Operand, *, alpha: Number = 1, out: Tensor | None = None) -> Tensor:
     """``input - alpha * other``."""
     if out is not None:
         return Algebra.into(out, sub, (input, other), {"alpha": alpha})
@@ -142,7 +143,7 @@ def sub(input: Any, other: Any, *, alpha: Any = 1, out: Any = None) -> Tensor:
 
 
 @in_float32
-def _sub_multiple(input: Any, other: Any, alpha: Any) -> Tensor:
+def _sub_multiple(input: Any, other: Any, alpha: Number) -> Tensor:
     args = no_bool("sub", tuple)((input, other))
     return fast_sub(input, _multiple("sub", *args, alpha))
 
@@ -150,7 +151,7 @@ def _sub_multiple(input: Any, other: Any, alpha: Any) -> Tensor:
 subtract = sub
 
 
-def div(input: Any, other: Any, *, rounding_mode: str | None = None) -> Tensor:
+def div(input: Operand, other: Operand, *, rounding_mode: str | None = None) -> Tensor:
     """``input / other``, rounded towards zero ('trunc') or down ('floor') when asked."""
     if rounding_mode is None:
         return fast_div(input, other)
@@ -165,7 +166,7 @@ divide = true_divide = div
 
 
 # --- of two tensors ----------------------------------------------------------------------------
-def of_tensors(prim: Any) -> Callable[[Tensor, Tensor], Tensor]:
+def of_tensors(prim: Primitive) -> Callable[[Tensor, Tensor], Tensor]:
     """``prim`` for two tensors; numbers are refused, as PyTorch refuses them."""
     name = prim.name
 
@@ -205,7 +206,7 @@ def round(input: Tensor, *, decimals: int = 0) -> Tensor:  # noqa: A001
     return el.round_(input * 10.0**decimals) / 10.0**decimals
 
 
-def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:
+def where(condition: Tensor, input: Operand | None = None, other: Operand | None = None) -> Any:
     """``input`` where ``condition`` holds, else ``other``; with one argument, the indices."""
     if input is None and other is None:
         return nonzero_places(condition)
@@ -223,7 +224,7 @@ def _as_number(x: Any) -> Any:
 _PLAIN = (float, int, type(None))
 
 
-def clamp(input: Tensor, min: Any = None, max: Any = None) -> Tensor:  # noqa: A002
+def clamp(input: Tensor, min: Scalar | None = None, max: Scalar | None = None) -> Tensor:  # noqa: A002
     """Limit to ``[min, max]`` (numbers, or tensors). Where min is above max, the result is max."""
     as_input(input, "clamp")
     if min is None and max is None:
@@ -257,18 +258,18 @@ def clamp(input: Tensor, min: Any = None, max: Any = None) -> Tensor:  # noqa: A
 clip = clamp
 
 
-def clamp_min(input: Tensor, min: Any) -> Tensor:  # noqa: A002
+def clamp_min(input: Tensor, min: Scalar) -> Tensor:  # noqa: A002
     """``clamp`` from below."""
     return clamp(input, min=min)
 
 
-def clamp_max(input: Tensor, max: Any) -> Tensor:  # noqa: A002
+def clamp_max(input: Tensor, max: Scalar) -> Tensor:  # noqa: A002
     """``clamp`` from above."""
     return clamp(input, max=max)
 
 
 @in_float32
-def lerp(input: Tensor, end: Tensor, weight: Any) -> Tensor:
+def lerp(input: Tensor, end: Tensor, weight: Scalar) -> Tensor:
     """``input + weight * (end - input)``, exact at both ends."""
     same_type("lerp", input, as_input(end, "lerp", "end"))
     kinds("lerp", "fVc", input)
@@ -284,7 +285,7 @@ def lerp(input: Tensor, end: Tensor, weight: Any) -> Tensor:
 
 
 @in_float32
-def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Any = 1) -> Tensor:
+def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1) -> Tensor:
     """``input + value * tensor1 * tensor2``."""
     kind = result_type(input, tensor1, tensor2)
     if kind is dtypes.bool:
@@ -294,7 +295,7 @@ def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Any = 1) 
 
 
 @in_float32
-def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Any = 1) -> Tensor:
+def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1) -> Tensor:
     """``input + value * tensor1 / tensor2``; integers are not divided."""
     if not {t.meta()[1].kind for t in (tensor1, tensor2)} & set("fVc"):
         raise DTypeError(
@@ -306,7 +307,7 @@ def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Any = 1) 
     return input + (quotient if value == 1 else quotient * value)
 
 
-def xlogy(input: Any, other: Any) -> Tensor:
+def xlogy(input: Operand, other: Operand) -> Tensor:
     """``input * log(other)``, 0 where ``input`` is 0 and ``other`` is not nan."""
     return el.xlogy(input, other)
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ...backends.device.array import DeviceArray
+from ...core.annotations import Number, Scalar
 from ...core.classes import values_of
 from ...core.constants import constant
 from ...core.gate import Primitive, gate
@@ -140,8 +141,8 @@ def _source(where: str, input: Tensor, index: Tensor, src: Any) -> Any:
 
 @_scattering
 def scatter(
-    input: Tensor, dim: int, index: Tensor, src: Any = None, *, value: Any = None,
-    reduce: str | None = None,
+    input: Tensor, dim: int, index: Tensor, src: Tensor | Number | None = None, *,
+    value: Number | None = None, reduce: str | None = None,
 ) -> Tensor:  # fmt: skip
     """A copy of ``input`` with ``out[index[i][j]][j] = src[i][j]`` for ``dim=0``, and so on.
 
@@ -238,7 +239,7 @@ def index_add(
     return input + (added if alpha == 1 else added * _factor("index_add", alpha, input.dtype))
 
 
-def _factor(where: str, alpha: Any, kind: dtypes.dtype) -> Any:
+def _factor(where: str, alpha: Number, kind: dtypes.dtype) -> Any:
     """``alpha`` as a number of ``kind``; of integers its whole part, as in PyTorch."""
     if kind is dtypes.bool:
         return bool(alpha)
@@ -258,7 +259,7 @@ def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor
     return index_put(input, (_ALL,) * d + (index,), source)
 
 
-def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
+def index_fill(input: Tensor, dim: int, index: Tensor, value: Scalar) -> Tensor:
     """A copy of ``input`` with ``value`` written over the slices that ``index`` names."""
     d, index = _one_dimensional("index_fill", input, dim, index)
     if input.ndim == 0:
@@ -285,7 +286,7 @@ def _bool_mask(where: str, mask: Tensor) -> Tensor:
     return mask
 
 
-def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
+def masked_fill(input: Tensor, mask: Tensor, value: Scalar) -> Tensor:
     """``value`` (a number or a 0-d tensor) where ``mask`` holds, ``input`` elsewhere."""
     mask = _bool_mask("masked_fill", mask)
     if isinstance(value, Tensor) and value.ndim:
@@ -349,8 +350,8 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
 
 
 def searchsorted(
-    sorted_sequence: Tensor, input: Any, *, out_int32: bool = False, right: bool = False,
-    side: str | None = None, sorter: Tensor | None = None,
+    sorted_sequence: Tensor, input: Tensor | Number, *, out_int32: bool = False,
+    right: bool = False, side: str | None = None, sorter: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
     """Where each value would go to keep the last dimension of ``sorted_sequence`` in order."""
     side = side or ("right" if right else "left")
@@ -422,7 +423,7 @@ _search.on_device = _places_on_device
 
 
 def bucketize(
-    input: Any, boundaries: Tensor, *, out_int32: bool = False, right: bool = False
+    input: Tensor | Number, boundaries: Tensor, *, out_int32: bool = False, right: bool = False
 ) -> Tensor:
     """The number of the interval between ``boundaries`` that each value lies in."""
     if boundaries.ndim != 1:
@@ -433,8 +434,9 @@ def bucketize(
 
 
 def repeat_interleave(
-    input: Any, repeats: Any = None, dim: int | None = None, *, output_size: int | None = None
-) -> Tensor:
+    input: Tensor, repeats: Tensor | int | None = None, dim: int | None = None, *,
+    output_size: int | None = None,
+) -> Tensor:  # fmt: skip
     """Each element (or slice along ``dim``) ``repeats`` times in a row."""
     counted = input if repeats is None else repeats
     if isinstance(counted, Tensor) and (counted.ndim > 1 or counted.meta()[1].kind not in "iu"):

@@ -16,9 +16,10 @@ from typing import Any
 
 import numpy as np
 
+from ...backends.array_kinds import ArrayKind
 from ...backends.device.array import DeviceArray
-from ...backends.kinds import ArrayKind
 from ...context import SLOW, thread
+from ...core.annotations import Scalar
 from ...core.gate import Tracer, attach, gate
 from ...core.grad_mode import enable_grad, no_grad
 from ...core.node import Node, Output, next_seq
@@ -329,7 +330,7 @@ def _write_traced(name: str, target: Tensor, value: Tensor, recording: bool, who
     if not thread.grad_enabled:
         with enable_grad():
             value = _placed(value, base)
-    base.take(value, value.graph_node() if recording else node)
+    base.become(value, value.graph_node() if recording else node)
     st = base.storage_cell()
     st.version += 1
     st.gen += 1
@@ -442,7 +443,7 @@ def copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
     return self
 
 
-def fill_(self: Tensor, value: Any) -> Tensor:
+def fill_(self: Tensor, value: Scalar) -> Tensor:
     """Write one value everywhere."""
     if isinstance(value, Tensor):
         if value.ndim:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math as _math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as _np
 
 from ...context import SLOW, thread
 from ...core import Algebra, fast
+from ...core.annotations import Dims, DTypeLike, Number
 from ...core.tensor import Tensor, wrap
 from ...core.types import dtypes
 from ...core.types.casting import computes_in
@@ -134,7 +136,7 @@ def addmm(
 
 
 @in_float32
-def _addmm(input: Tensor, mat1: Tensor, mat2: Tensor, beta: Any, alpha: Any) -> Tensor:
+def _addmm(input: Tensor, mat1: Tensor, mat2: Tensor, beta: Any, alpha: Number) -> Tensor:
     product = mm(mat1, mat2)
     input = expand(input, shape=tuple(product.shape))
     if alpha != 1:
@@ -163,7 +165,7 @@ def dist(input: Tensor, other: Tensor, p: float = 2) -> Tensor:
     return norm(input - other, p)  # type: ignore[operator]
 
 
-def _norm_input(where: str, input: Tensor, dtype: Any) -> Tensor:
+def _norm_input(where: str, input: Tensor, dtype: DTypeLike | None) -> Tensor:
     kinds(where, "fVc", as_input(input, where))
     if dtype is not None:
         kind = dtypes.as_dtype(dtype)
@@ -179,7 +181,11 @@ def _norm_input(where: str, input: Tensor, dtype: Any) -> Tensor:
 @computes_in("full")
 @numpy_names
 def norm(
-    input: Tensor, p: Any = "fro", dim: Any = None, keepdim: bool = False, dtype: Any = None
+    input: Tensor,
+    p: float | str = "fro",
+    dim: Dims | None = None,
+    keepdim: bool = False,
+    dtype: DTypeLike | None = None,
 ) -> Tensor:
     """The vector p-norm over ``dim`` ('fro' and 2: Euclidean; 'nuc': the sum of the singular values
     of matrices)."""
@@ -192,7 +198,12 @@ def norm(
 
 @computes_in("full")
 def vector_norm(
-    x: Tensor, ord: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
+    x: Tensor,
+    ord: float | str = 2,
+    dim: Dims | None = None,
+    keepdim: bool = False,
+    *,
+    dtype: DTypeLike | None = None,
 ) -> Tensor:
     """(sum |x|^ord)^(1/ord) over ``dim`` (None: all); inf: the largest, -inf: the smallest, 0: how
     many are not zero. The gradient at 0 is 0."""
@@ -200,7 +211,7 @@ def vector_norm(
 
 
 @in_float32
-def _vector_norm(x: Tensor, p: float, dim: Any, keepdim: bool) -> Tensor:
+def _vector_norm(x: Tensor, p: float, dim: Dims, keepdim: bool) -> Tensor:
     size = abs(x)
     if p < 0 and not x.shape.numel():
         raise ShapeError(
@@ -221,11 +232,11 @@ def _vector_norm(x: Tensor, p: float, dim: Any, keepdim: bool) -> Tensor:
     return root(sum(size**p, dim, keepdim), p)
 
 
-def _euclidean(size: Tensor, dim: Any, keepdim: bool) -> Tensor:
+def _euclidean(size: Tensor, dim: Dims, keepdim: bool) -> Tensor:
     return root(sum(square(size), dim, keepdim))
 
 
-def _two_dims(where: str, x: Tensor, dim: Any) -> tuple:
+def _two_dims(where: str, x: Tensor, dim: Dims) -> tuple:
     if dim is None and x.ndim == 2:
         return 0, 1
     if dim is None or isinstance(dim, int) or len(dim) != 2:
@@ -241,8 +252,8 @@ def _two_dims(where: str, x: Tensor, dim: Any) -> tuple:
 
 @computes_in("full")
 def matrix_norm(
-    A: Tensor, ord: Any = "fro", dim: Any = (-2, -1), keepdim: bool = False,  # noqa: N803
-    *, dtype: Any = None,
+    A: Tensor, ord: float | str = "fro", dim: Dims = (-2, -1), keepdim: bool = False,  # noqa: N803
+    *, dtype: DTypeLike | None = None,
 ) -> Tensor:  # fmt: skip
     """A norm of matrices over two dimensions: 'fro', 'nuc' (the sum of the singular values), 1 and
     -1 (the largest and smallest sum of a column's sizes), inf and -inf (of a row's), 2 and -2 (the
@@ -259,7 +270,7 @@ def matrix_norm(
 
 
 @in_float32
-def _matrix_norm(x: Tensor, ord: Any, dims: tuple, keepdim: bool) -> Tensor:
+def _matrix_norm(x: Tensor, ord: float | str, dims: tuple, keepdim: bool) -> Tensor:
     if ord == "fro":
         return _euclidean(abs(x), dims, keepdim)
     rest = tuple(d for d in range(x.ndim) if d not in dims)
@@ -280,8 +291,8 @@ def _matrix_norm(x: Tensor, ord: Any, dims: tuple, keepdim: bool) -> Tensor:
 
 @computes_in("full")
 def linalg_norm(
-    A: Tensor, ord: Any = None, dim: Any = None, keepdim: bool = False,  # noqa: N803
-    *, dtype: Any = None,
+    A: Tensor, ord: float | str | None = None, dim: Dims | None = None, keepdim: bool = False,  # noqa: N803
+    *, dtype: DTypeLike | None = None,
 ) -> Tensor:  # fmt: skip
     """``linalg.norm``: of vectors or of matrices, as ``ord`` and ``dim`` say. Without ``ord`` the
     Euclidean norm over ``dim`` (None: all); with it, a matrix (or two dimensions) has the norm of a
@@ -343,7 +354,12 @@ def svd(A: Tensor, full_matrices: bool = True) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def matrix_rank(
-    A: Tensor, tol: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None
+    A: Tensor,
+    tol: float | Tensor | None = None,
+    hermitian: bool = False,
+    *,
+    atol: float | Tensor | None = None,
+    rtol: float | Tensor | None = None,
 ) -> Tensor:
     """How many singular values of A (..., m, n) are larger than max(atol, rtol * the largest), as
     int64. ``rtol`` is max(m, n) times the precision of the type unless it or ``atol`` is given;
@@ -359,7 +375,7 @@ def matrix_rank(
     return sum(values > bound, -1)
 
 
-def multi_dot(tensors: Any, *, out: Tensor | None = None) -> Tensor:
+def multi_dot(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
     """The product of two or more matrices, in the order of multiplications that takes the fewest
     operations (a dynamic program over the chain: Cormen et al., Introduction to Algorithms, 15.2).
     The first and the last may be vectors."""

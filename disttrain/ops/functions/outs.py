@@ -42,7 +42,7 @@ scatter_add stack take take_along_dim vstack""".split()
 _TYPED = frozenset(("sum", "prod", "nansum", "cumsum", "cumprod"))
 
 
-def into(out: Any, fn: Callable, args: tuple, params: dict | None = None) -> Any:
+def into(out: Tensor, fn: Callable, args: tuple, params: dict | None = None) -> Any:
     """``fn(*args, **params)`` written to ``out``, a tensor or a tuple of them; gives ``out``."""
     params = params or {}
     outs = tuple(out) if isinstance(out, (tuple, list)) else (out,)
@@ -117,7 +117,7 @@ def fills(fn: Callable) -> Callable:
     """``fn`` with the argument ``out``."""
 
     @functools.wraps(fn)
-    def run(*args: Any, out: Any = None, **params: Any) -> Any:
+    def run(*args: Any, out: Tensor | None = None, **params: Any) -> Any:
         return fn(*args, **params) if out is None else into(out, fn, args, params)
 
     return run
@@ -128,7 +128,7 @@ def makes(fn: Callable) -> Callable:
     device are taken."""
 
     @functools.wraps(fn)
-    def run(*args: Any, out: Any = None, **params: Any) -> Any:
+    def run(*args: Any, out: Tensor | None = None, **params: Any) -> Any:
         if out is None:
             return fn(*args, **params)
         params["dtype"] = params.get("dtype") or out.dtype

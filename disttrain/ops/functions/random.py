@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 from numpy import ndarray
 
-from ...backends.kinds import ArrayKind
+from ...backends.array_kinds import ArrayKind
 from ...backends.null import NullArray
 from ...context import SLOW, thread
+from ...core.annotations import DeviceLike, Dims, DTypeLike
 from ...core.classes import values_of
-from ...core.gate import Tracer, gate
+from ...core.gate import Primitive, Tracer, gate
 from ...core.random import Generator, default_generator, generator_of
 from ...core.tensor import Tensor, wrap
 from ...core.types import dtypes
@@ -78,8 +79,8 @@ def _source(generator: Generator | None, where: Any) -> Generator:
 
 
 def _new(
-    prim: Any, shape: tuple, dtype: Any, device: Any, requires_grad: bool,
-    generator: Generator | None, **params: Any,
+    prim: Primitive, shape: tuple, dtype: DTypeLike | None, device: DeviceLike | None,
+    requires_grad: bool, generator: Generator | None, **params: Any,
 ) -> Tensor:  # fmt: skip
     kind = (dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)).np
     if any(n < 0 for n in shape):
@@ -93,7 +94,7 @@ def _new(
     return out.requires_grad_() if requires_grad else out
 
 
-def _needs_float(where: str, dtype: Any) -> None:
+def _needs_float(where: str, dtype: DTypeLike | None) -> None:
     if dtype is None:
         return
     kind = dtypes.as_dtype(dtype)
@@ -104,9 +105,10 @@ def _needs_float(where: str, dtype: Any) -> None:
 
 
 def rand(
-    *sizes: Any, size: Any = None, generator: Generator | None = None, out: Any = None,
-    dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
-    pin_memory: bool = False,
+    *sizes: Dims, size: Dims | None = None, generator: Generator | None = None,
+    out: Tensor | None = None,
+    dtype: DTypeLike | None = None, layout: str | None = None, device: DeviceLike | None = None,
+    requires_grad: bool = False, pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
     """Uniform on [0, 1)."""
     _needs_float("rand", dtype)
@@ -116,9 +118,10 @@ def rand(
 
 
 def randn(
-    *sizes: Any, size: Any = None, generator: Generator | None = None, out: Any = None,
-    dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
-    pin_memory: bool = False,
+    *sizes: Dims, size: Dims | None = None, generator: Generator | None = None,
+    out: Tensor | None = None,
+    dtype: DTypeLike | None = None, layout: str | None = None, device: DeviceLike | None = None,
+    requires_grad: bool = False, pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
     """Normal with mean 0 and variance 1."""
     _needs_float("randn", dtype)
@@ -128,9 +131,9 @@ def randn(
 
 
 def randint(
-    *args: Any, low: int | None = None, high: int | None = None, size: Any = None,
-    generator: Generator | None = None, dtype: Any = None, layout: Any = None, device: Any = None,
-    requires_grad: bool = False,
+    *args: Any, low: int | None = None, high: int | None = None, size: Dims | None = None,
+    generator: Generator | None = None, dtype: DTypeLike | None = None, layout: str | None = None,
+    device: DeviceLike | None = None, requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
     """``randint([low,] high, size)``: integers in [low, high); ``low`` is 0 unless given."""
     given = list(args)
@@ -148,8 +151,8 @@ def randint(
 
 
 def _randint(
-    shape: tuple, low: int, high: int, dtype: Any, device: Any, requires_grad: bool,
-    generator: Generator | None,
+    shape: tuple, low: int, high: int, dtype: DTypeLike | None, device: DeviceLike | None,
+    requires_grad: bool, generator: Generator | None,
 ) -> Tensor:  # fmt: skip
     if dtype is not None and dtypes.as_dtype(dtype).is_complex:
         raise refuse("randint", dtypes.as_dtype(dtype).np)
@@ -167,8 +170,10 @@ def _randint(
 
 
 def randperm(
-    n: int, *, generator: Generator | None = None, out: Any = None, dtype: Any = None,
-    layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
+    n: int, *, generator: Generator | None = None, out: Tensor | None = None,
+    dtype: DTypeLike | None = None,
+    layout: str | None = None, device: DeviceLike | None = None, requires_grad: bool = False,
+    pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
     """The numbers from 0 to ``n - 1`` in random order."""
     kind = dtypes.int64 if dtype is None else dtypes.as_dtype(dtype)
@@ -194,7 +199,7 @@ def _like(input: Tensor, options: dict) -> dict:
     }
 
 
-def _drawn_like(input: Tensor, prim: Any, options: dict, **more: Any) -> Tensor:
+def _drawn_like(input: Tensor, prim: Primitive, options: dict, **more: Any) -> Tensor:
     o = _like(input, options)
     params = {"shape": tuple(input.shape), "dtype": dtypes.as_dtype(o["dtype"]).np,
               "generator": _source(o["generator"], input.device), **more}  # fmt: skip
@@ -226,8 +231,10 @@ def randint_like(input: Tensor, *args: Any, **options: Any) -> Tensor:
 
 
 def normal(
-    mean: Any = 0.0, std: Any = 1.0, size: Any = None, *, generator: Generator | None = None,
-    out: Any = None, dtype: Any = None, device: Any = None, requires_grad: bool = False,
+    mean: Tensor | float = 0.0, std: Tensor | float = 1.0, size: Dims | None = None, *,
+    generator: Generator | None = None,
+    out: Tensor | None = None, dtype: DTypeLike | None = None, device: DeviceLike | None = None,
+    requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
     """Normal with ``mean`` and ``std``: numbers with a ``size``, or tensors."""
     if not isinstance(std, Tensor) and std < 0:
@@ -245,7 +252,11 @@ def normal(
 
 
 def bernoulli(
-    input: Tensor, p: float | None = None, *, generator: Generator | None = None, out: Any = None
+    input: Tensor,
+    p: float | None = None,
+    *,
+    generator: Generator | None = None,
+    out: Tensor | None = None,
 ) -> Tensor:
     """1 with the probability that ``input`` says (or ``p``), else 0."""
     probabilities = input if p is None else input.detach() * 0 + float(p)
@@ -264,7 +275,7 @@ def poisson(input: Tensor, generator: Generator | None = None) -> Tensor:
 
 def multinomial(
     input: Tensor, num_samples: int, replacement: bool = False, *,
-    generator: Generator | None = None, out: Any = None,
+    generator: Generator | None = None, out: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
     """``num_samples`` class numbers per row of weights (need not sum to 1): (C) or (N, C)."""
     if input.ndim not in (1, 2) or input.shape[-1] == 0:
@@ -286,7 +297,14 @@ def multinomial(
 
 
 # --- in place ----------------------------------------------------------------------------------
-def _fill(name: str, self: Tensor, prim: Any, generator: Any, then: Any = None, **params: Any):
+def _fill(
+    name: str,
+    self: Tensor,
+    prim: Primitive,
+    generator: Generator | None,
+    then: Any = None,
+    **params: Any,
+):
     """Write fresh draws, changed by ``then``, into ``self``. Nothing happens on the meta device."""
     array = self.__dict__.get("array")
     apart = CPU if array.__class__ is ndarray else self.device
@@ -390,7 +408,9 @@ def _all_values(kind: dtypes.dtype) -> int:
     return (1 << digits) + 1
 
 
-def bernoulli_(self: Tensor, p: Any = 0.5, *, generator: Generator | None = None) -> Tensor:
+def bernoulli_(
+    self: Tensor, p: Tensor | float = 0.5, *, generator: Generator | None = None
+) -> Tensor:
     """Fill with 1 (probability ``p``, a number or a tensor) and 0."""
     kinds("bernoulli_", "biufV", self)
     if isinstance(p, Tensor):

@@ -9,7 +9,9 @@ import numpy as np
 
 from ...context import SLOW, thread
 from ...core import Algebra
+from ...core.annotations import Dims, DTypeLike
 from ...core.fast import reducer
+from ...core.gate import Primitive
 from ...core.grad_mode import no_grad
 from ...core.tensor import Tensor, wrap
 from ...core.types import dtypes
@@ -25,7 +27,7 @@ from .elementwise import isnan, sqrt, square
 from .sort import ValuesIndices
 
 
-def typed(input: Tensor, dtype: Any) -> Tensor:
+def typed(input: Tensor, dtype: DTypeLike | None) -> Tensor:
     """``input`` as ``dtype``, or as it is (None)."""
     if dtype is None:
         return input
@@ -34,8 +36,9 @@ def typed(input: Tensor, dtype: Any) -> Tensor:
 
 
 def sum(  # noqa: A001
-    input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None,
-    axis: Any = None, keepdims: bool = False, out: Any = None,
+    input: Tensor, dim: Dims | None = None, keepdim: bool = False, *,
+    dtype: DTypeLike | None = None,
+    axis: Dims | None = None, keepdims: bool = False, out: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
     """The sum over ``dim`` (None: all). ``axis`` and ``keepdims`` are numpy's names."""
     if out is not None:
@@ -58,7 +61,9 @@ _amax, _amin = reducer(reduce.amax, np.maximum), reducer(reduce.amin, np.minimum
 
 
 @numpy_names
-def nansum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
+def nansum(
+    input: Tensor, dim: Dims | None = None, keepdim: bool = False, *, dtype: DTypeLike | None = None
+) -> Tensor:
     """The sum, nan counted as zero."""
     kinds("nansum", "biufV", as_input(input, "nansum"))
     if dtype is not None and dtypes.as_dtype(dtype).is_complex and input.dtype.is_floating_point:
@@ -69,8 +74,9 @@ def nansum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any 
 
 
 def mean(
-    input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None,
-    axis: Any = None, keepdims: bool = False, out: Any = None,
+    input: Tensor, dim: Dims | None = None, keepdim: bool = False, *,
+    dtype: DTypeLike | None = None,
+    axis: Dims | None = None, keepdims: bool = False, out: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
     """The mean over ``dim`` (None: all). Integer tensors need ``dtype``. ``axis`` and ``keepdims``
     are numpy's names."""
@@ -101,7 +107,7 @@ def _less(unbiased: bool | None, correction: float | None) -> float:
 @numpy_names
 @in_float32
 def var(
-    input: Tensor, dim: Any = None, unbiased: bool | None = None, keepdim: bool = False,
+    input: Tensor, dim: Dims | None = None, unbiased: bool | None = None, keepdim: bool = False,
     *, correction: float | None = None,
 ) -> Tensor:  # fmt: skip
     """The variance over ``dim``; divides by ``n - correction`` (1 unless ``unbiased=False``).
@@ -140,7 +146,7 @@ def _rounding(centred: Tensor, where: tuple, keepdim: bool) -> Tensor:
 @numpy_names
 @in_float32
 def std(
-    input: Tensor, dim: Any = None, unbiased: bool | None = None, keepdim: bool = False,
+    input: Tensor, dim: Dims | None = None, unbiased: bool | None = None, keepdim: bool = False,
     *, correction: float | None = None,
 ) -> Tensor:  # fmt: skip
     """The square root of ``var``."""
@@ -158,9 +164,9 @@ def root(total: Tensor, p: float = 2.0) -> Tensor:
 
 @numpy_names
 def var_mean(
-    input: Tensor, dim: Any = None, unbiased: bool | None = None, keepdim: bool = False,
+    input: Tensor, dim: Dims | None = None, unbiased: bool | None = None, keepdim: bool = False,
     *, correction: float | None = None,
-) -> tuple:  # fmt: skip
+) -> tuple[Tensor, Tensor]:  # fmt: skip
     """``var`` and ``mean`` over ``dim``."""
     if isinstance(dim, bool):
         dim, unbiased = None, dim
@@ -170,9 +176,9 @@ def var_mean(
 
 @numpy_names
 def std_mean(
-    input: Tensor, dim: Any = None, unbiased: bool | None = None, keepdim: bool = False,
+    input: Tensor, dim: Dims | None = None, unbiased: bool | None = None, keepdim: bool = False,
     *, correction: float | None = None,
-) -> tuple:  # fmt: skip
+) -> tuple[Tensor, Tensor]:  # fmt: skip
     """``std`` and ``mean`` over ``dim``."""
     if isinstance(dim, bool):
         dim, unbiased = None, dim
@@ -181,18 +187,18 @@ def std_mean(
 
 
 @numpy_names
-def amax(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
+def amax(input: Tensor, dim: Dims | None = None, keepdim: bool = False) -> Tensor:
     """The largest value over ``dim``; its gradient is shared among equals."""
     return _extreme("amax", _amax, input, dim, keepdim)
 
 
 @numpy_names
-def amin(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
+def amin(input: Tensor, dim: Dims | None = None, keepdim: bool = False) -> Tensor:
     """The smallest value over ``dim``; its gradient is shared among equals."""
     return _extreme("amin", _amin, input, dim, keepdim)
 
 
-def _extreme(where: str, find: Any, input: Tensor, dim: Any, keepdim: bool) -> Tensor:
+def _extreme(where: str, find: Any, input: Tensor, dim: Dims, keepdim: bool) -> Tensor:
     if dim is None and thread.mode != SLOW and isinstance(input, Tensor):
         x = input.array
         if x.__class__ is np.ndarray and x.dtype.kind == "f" and x.size:
@@ -213,7 +219,7 @@ def _not_empty(where: str, input: Tensor, over: tuple) -> None:
 
 
 @numpy_names
-def max(input: Tensor, dim: Any = None, keepdim: bool = False) -> Any:  # noqa: A001
+def max(input: Tensor, dim: Dims | None = None, keepdim: bool = False) -> Any:  # noqa: A001
     """The largest element; along ``dim`` with its indices; or, given two tensors, elementwise."""
     if isinstance(dim, Tensor):
         return el.maximum(input, dim)
@@ -223,7 +229,7 @@ def max(input: Tensor, dim: Any = None, keepdim: bool = False) -> Any:  # noqa: 
 
 
 @numpy_names
-def min(input: Tensor, dim: Any = None, keepdim: bool = False) -> Any:  # noqa: A001
+def min(input: Tensor, dim: Dims | None = None, keepdim: bool = False) -> Any:  # noqa: A001
     """The smallest element; along ``dim`` with its indices; or, given two tensors, elementwise."""
     if isinstance(dim, Tensor):
         return el.minimum(input, dim)
@@ -259,7 +265,7 @@ def argmin(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tens
     return _arg("argmin", reduce.argmin, input, dim, keepdim)
 
 
-def _arg(where: str, prim: Any, input: Tensor, dim: int | None, keepdim: bool) -> Tensor:
+def _arg(where: str, prim: Primitive, input: Tensor, dim: int | None, keepdim: bool) -> Tensor:
     kinds(where, "iufV", as_input(input, where))
     if dim is None or input.ndim == 0:
         if dim is not None:
@@ -275,7 +281,7 @@ def _arg(where: str, prim: Any, input: Tensor, dim: int | None, keepdim: bool) -
 
 @numpy_names
 def prod(
-    input: Tensor, dim: int | None = None, keepdim: bool = False, *, dtype: Any = None
+    input: Tensor, dim: int | None = None, keepdim: bool = False, *, dtype: DTypeLike | None = None
 ) -> Tensor:
     """The product over ``dim`` (None: all)."""
     input = typed(as_input(input, "prod"), dtype)
@@ -289,18 +295,18 @@ def prod(
 
 
 @numpy_names
-def any(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:  # noqa: A001
+def any(input: Tensor, dim: Dims | None = None, keepdim: bool = False) -> Tensor:  # noqa: A001
     """Whether any element is true (non-zero); for uint8 as uint8."""
     return _flags("any", reduce.any_, input, dim, keepdim)
 
 
 @numpy_names
-def all(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:  # noqa: A001
+def all(input: Tensor, dim: Dims | None = None, keepdim: bool = False) -> Tensor:  # noqa: A001
     """Whether all elements are true (non-zero); for uint8 as uint8."""
     return _flags("all", reduce.all_, input, dim, keepdim)
 
 
-def _flags(where: str, prim: Any, input: Tensor, dim: Any, keepdim: bool) -> Tensor:
+def _flags(where: str, prim: Primitive, input: Tensor, dim: Dims, keepdim: bool) -> Tensor:
     ndim = as_input(input, where).ndim
     over = () if dim == () else dims(dim, ndim, where)  # no dimension: element by element
     out = prim(input, dims=over, keepdim=keepdim)
@@ -308,18 +314,20 @@ def _flags(where: str, prim: Any, input: Tensor, dim: Any, keepdim: bool) -> Ten
 
 
 @numpy_names
-def cumsum(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
+def cumsum(input: Tensor, dim: int, *, dtype: DTypeLike | None = None) -> Tensor:
     """Running sums along ``dim``."""
     return _running("cumsum", reduce.cumsum, input, dim, dtype)
 
 
 @numpy_names
-def cumprod(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
+def cumprod(input: Tensor, dim: int, *, dtype: DTypeLike | None = None) -> Tensor:
     """Running products along ``dim``."""
     return _running("cumprod", reduce.cumprod, input, dim, dtype)
 
 
-def _running(where: str, prim: Any, input: Tensor, dim: int, dtype: Any) -> Tensor:
+def _running(
+    where: str, prim: Primitive, input: Tensor, dim: int, dtype: DTypeLike | None
+) -> Tensor:
     if dtype is not None and dtypes.as_dtype(dtype) is dtypes.bool:
         raise refuse(where, dtypes.bool.np)
     input = typed(as_input(input, where), dtype)
@@ -327,7 +335,7 @@ def _running(where: str, prim: Any, input: Tensor, dim: int, dtype: Any) -> Tens
 
 
 @numpy_names
-def logsumexp(input: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
+def logsumexp(input: Tensor, dim: Dims, keepdim: bool = False) -> Tensor:
     """``log(sum(exp(input)))`` without overflow."""
     if dim is None:
         raise ShapeError("logsumexp: dim=None given; an integer or several are needed")
@@ -337,7 +345,7 @@ def logsumexp(input: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
 
 
 @numpy_names
-def count_nonzero(input: Tensor, dim: Any = None) -> Tensor:
+def count_nonzero(input: Tensor, dim: Dims | None = None) -> Tensor:
     """How many elements are not zero."""
     return sum(input != 0, dim)
 

@@ -150,7 +150,7 @@ def _middle(x: Tensor, d: int, keepdim: bool) -> ValuesIndices:
 
 
 def quantile(
-    input: Tensor, q: Any, dim: int | None = None, keepdim: bool = False, *,
+    input: Tensor, q: float | Tensor, dim: int | None = None, keepdim: bool = False, *,
     interpolation: str = "linear",
 ) -> Tensor:  # fmt: skip
     """The value below which the share ``q`` (in [0, 1]; several give a first dimension) of the

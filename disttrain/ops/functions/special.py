@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ...core.annotations import Operand
 from ...core.tensor import Tensor, wrap
 from ...core.types import dtypes
 from ...core.types.casting import computes_in
@@ -166,7 +167,7 @@ def frac(input: Tensor) -> Tensor:
     return input - math.trunc(input)
 
 
-def float_power(input: Any, exponent: Any) -> Tensor:
+def float_power(input: Operand, exponent: Operand) -> Tensor:
     """``pow`` in float64 (complex128)."""
 
     def wide(x: Any) -> Any:

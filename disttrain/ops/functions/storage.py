@@ -11,6 +11,7 @@ import numpy as np
 from ...backends.device.array import DeviceArray
 from ...backends.null import NullArray
 from ...core import sharing
+from ...core.annotations import Dims, Format, Scalar
 from ...core.node import AccumulateGrad
 from ...core.tensor import Tensor, wrap
 from ...core.types import dtypes
@@ -85,7 +86,7 @@ class TypedStorage:
     def __setitem__(self, index: Any, value: Any) -> None:
         self._flat()[index] = value
 
-    def fill_(self, value: Any) -> TypedStorage:
+    def fill_(self, value: Scalar) -> TypedStorage:
         """Set all elements; returns self."""
         self._flat().fill_(value)
         return self
@@ -177,7 +178,7 @@ def _bytes_of(source: Any) -> Any:
     return source.memory
 
 
-def resize_(self: Tensor, *sizes: Any, memory_format: Any = None) -> Tensor:
+def resize_(self: Tensor, *sizes: Dims, memory_format: Format | None = None) -> Tensor:
     """Change the shape in place. The storage stays where it is large enough, and is replaced by a
     larger one, with the same elements in front, where it is not (new elements hold anything)."""
     check_captured(self, "resize_")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from ...context import SLOW, thread
+from ...core.annotations import ArrayLike, Index
 from ...core.fast import viewed
 from ...core.tensor import Tensor, beside, wrap
 from ...core.writes import touched
@@ -105,7 +107,7 @@ def _is_plain(items: tuple) -> bool:
     return True
 
 
-def getitem(self: Tensor, key: Any) -> Tensor:
+def getitem(self: Tensor, key: Index) -> Tensor:
     """``self[key]``."""
     mode = thread.mode
     if mode != SLOW:
@@ -127,7 +129,7 @@ def getitem(self: Tensor, key: Any) -> Tensor:
     return views.getitem(self, index=items)
 
 
-def setitem(self: Tensor, key: Any, value: Any) -> None:
+def setitem(self: Tensor, key: Index, value: ArrayLike) -> None:
     """``self[key] = value``."""
     items, basic = _items(key)
     if basic:
@@ -182,7 +184,7 @@ def _as_tensor(value: Any, like: Tensor) -> Tensor:
     return beside(like, array) if array.ndim else wrap(array)
 
 
-def iterate(self: Tensor) -> Any:
+def iterate(self: Tensor) -> Iterator[Tensor]:
     """The elements along the first dimension, as views."""
     if self.ndim == 0:
         raise TypeError("iteration over a 0-d tensor; use .item() for its value")

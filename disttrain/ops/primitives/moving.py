@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from ...backends.array_kinds import ArrayKind
 from ...backends.device.array import DeviceArray
-from ...backends.kinds import ArrayKind
 from ...core.types.device import CPU, device, located
 from ...errors import DeviceError
 from ..declare import primitive

@@ -12,7 +12,7 @@ from ..calls.agent import Agent
 from .contexts import Contexts, DistAutogradContext
 from .nodes import RecvRpcBackward
 from .packets import KEEP, RECORD
-from .part import Part, plan_of
+from .participant import Part, plan_of
 from .plan import Plan
 from .rider import within
 from .walk import received_below

@@ -16,7 +16,7 @@ from ..calls.agent import Agent
 from ..calls.workers import WorkerInfo
 from .contexts import WORKER_SHIFT, Contexts, contexts_of
 from .packets import Answer, Packet
-from .part import Part, _Slot
+from .participant import Part, _Slot
 from .passes import go_on, look
 from .rider import AutogradRider
 

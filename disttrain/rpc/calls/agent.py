@@ -44,7 +44,7 @@ from .deadlines import Deadlines
 from .failures import not_initialized, pack_failure, unpack_failure
 from .header import CARRIED, Carrier, Rider, carried_in, read_head, write_head
 from .packing import Packer, arrays_of
-from .report import Report
+from .report import counts
 from .settings import Admission, Settings
 from .workers import WorkerInfo, Workers
 
@@ -71,7 +71,7 @@ class _Local(threading.local):
     depth = 0  # how many calls the running handler is nested in, its own included
 
 
-class Agent(Report):
+class Agent:
     """One worker's calls, from ``init_rpc`` to ``shutdown``.
 
     ``workers``: who there is. ``reducers``: how objects of a type travel, ``{type: reduce}``.
@@ -113,7 +113,7 @@ class Agent(Report):
     # --- asking ------------------------------------------------------------------------------
 
     def call(
-        self, to: Any, kind: int, obj: Any, timeout: float = UNSET_TIMEOUT, what: Any = None
+        self, to: Any, kind: int, obj: object, timeout: float = UNSET_TIMEOUT, what: Any = None
     ) -> CallFuture:
         """Ask worker ``to`` (a name, a number or a ``WorkerInfo``) for something of ``kind``.
 
@@ -129,7 +129,7 @@ class Agent(Report):
         return future
 
     def ask(
-        self, to: Any, kind: int, obj: Any, timeout: float = UNSET_TIMEOUT, what: Any = None
+        self, to: Any, kind: int, obj: object, timeout: float = UNSET_TIMEOUT, what: Any = None
     ) -> Any:
         """As ``call(...).wait()``, in less time: this thread unpacks the answer itself."""
         future, message = self._prepare(to, kind, obj, timeout, what)
@@ -148,7 +148,7 @@ class Agent(Report):
         future.answer = None
         return self._open(future, answer)
 
-    def report(self, to: Any, kind: int, obj: Any, timeout: float, what: str) -> CallFuture:
+    def report(self, to: Any, kind: int, obj: object, timeout: float, what: str) -> CallFuture:
         """As ``call``, for what this worker does on its own account: riders do not come along, and
         it is nested in nothing."""
         future, message = self._prepare(to, kind, obj, timeout, what, True)
@@ -156,7 +156,7 @@ class Agent(Report):
         self._deadlines.note(future.deadline)
         return future
 
-    def tell(self, to: Any, kind: int, obj: Any) -> None:
+    def tell(self, to: Any, kind: int, obj: object) -> None:
         """Send what nobody answers. Riders do not come along. Raises as ``call``, and
         ``PeerFailed``."""
         worker = self._find(to)
@@ -177,7 +177,7 @@ class Agent(Report):
         return self.workers.find(to)
 
     def _prepare(
-        self, to: Any, kind: int, obj: Any, timeout: float, what: Any, alone: bool = False
+        self, to: Any, kind: int, obj: object, timeout: float, what: Any, alone: bool = False
     ) -> tuple[CallFuture, Message]:
         worker = self._find(to)
         carried: list[Any] = []
@@ -237,6 +237,26 @@ class Agent(Report):
     def _unsent(self, carries: bytes) -> None:
         if carries and self.carrier is not None:
             self.carrier.unsent(carries)
+
+    # --- answering questions of programs --------------------------------------------------
+
+    def get_worker_info(self, worker: Any = None) -> WorkerInfo:
+        """The worker of that name or number (None: this one)."""
+        return self.me if worker is None else self.workers.find(worker)
+
+    def get_worker_infos(self) -> list[WorkerInfo]:
+        """All workers that this one knows, itself too, by their numbers."""
+        return [self.workers.by_id[number] for number in sorted(self.workers.by_id)]
+
+    def enable_gil_profiling(self, flag: bool) -> None:
+        """Whether ``get_debug_info`` measures how long threads wait for the interpreter."""
+        self.slots["gil_profiling"] = bool(flag)
+
+    def get_debug_info(self) -> dict[str, str]:
+        """Counts of what this worker has under way, as text."""
+        answers_owed = [request.number for request in list(self.handling)]
+        profiling = self.slots.get("gil_profiling", False)
+        return counts(self.settings.threads, len(self.in_flight), answers_owed, profiling)
 
     # --- answers -----------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from ...errors import FutureError
@@ -32,7 +33,7 @@ def _run(caller: WorkerInfo, called: tuple) -> Any:
     return run_function(*called)
 
 
-def run_function(fn: Any, args: tuple, kwargs: dict) -> Any:
+def run_function(fn: Callable, args: tuple, kwargs: dict) -> Any:
     """What ``fn`` returns, as a handler answers it: the Future of a function that is said to be
     asynchronous (``async_execution``), or a value that is not a Future."""
     result = fn(*args, **kwargs)
@@ -48,7 +49,7 @@ def run_function(fn: Any, args: tuple, kwargs: dict) -> Any:
     return result
 
 
-def run_here(agent: Agent, fn: Any, args: tuple) -> Future:
+def run_here(agent: Agent, fn: Callable, args: tuple) -> Future:
     """A Future of what ``fn`` returns, called at once on this thread; it is done. Errors are those
     of a call that this worker makes to itself."""
     done: Future = Future()
@@ -59,7 +60,7 @@ def run_here(agent: Agent, fn: Any, args: tuple) -> Future:
     return done
 
 
-def checked(fn: Any, result: Any) -> Future:
+def checked(fn: Callable, result: Any) -> Future:
     """The Future that ``fn``, which is said to be asynchronous, has returned."""
     if isinstance(result, Future):
         return result

@@ -15,12 +15,11 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import byte_bounds
 
+from ...backends.overlaps import overlapping
 from ...core.tensor import Tensor, wrap
 
 _LENGTH = struct.Struct("<cI")
 _MARK = b"O"  # no pickle begins with it
-_EFFORT: Any = 10_000  # how hard numpy may try to prove that two views do not overlap
-_PAIRS = 64  # groups beyond this size are taken as shared without looking at every pair
 _MOSTLY_GAPS = 4  # a span that is so many times what the tensors have in it is not sent
 
 Place = tuple[int, int, int, tuple[int, ...]]  # a tensor, the one it lies in, where, strides; bytes
@@ -33,9 +32,8 @@ def overlaps(tensors: list[Tensor]) -> bytes:
     if len({id(_owner(array)) for array in arrays}) == len(arrays):
         return b""
     places: list[Place] = []
-    for touching in _touching(arrays):
-        for group in _sharing(touching, arrays):
-            places += _places(group, tensors)
+    for group in overlapping({n: a for n, a in enumerate(arrays) if a.__class__ is np.ndarray}):
+        places += _places(group, tensors)
     if not places:
         return b""
     told = json.dumps(places).encode()
@@ -65,38 +63,6 @@ def _owner(array: Any) -> Any:
     while isinstance(array, np.ndarray) and array.base is not None:
         array = array.base
     return array
-
-
-def _touching(arrays: list[Any]) -> list[list[int]]:
-    """Numbers of arrays whose ranges of memory touch, in groups of two or more."""
-    plain = [n for n, a in enumerate(arrays) if a.__class__ is np.ndarray and a.size]
-    groups: list[list[int]] = []
-    reach = -1
-    for low, high, number in sorted((*byte_bounds(arrays[n]), n) for n in plain):
-        if low >= reach:
-            groups.append([])
-        groups[-1].append(number)
-        reach = max(reach, high)
-    return [sorted(group) for group in groups if len(group) > 1]
-
-
-def _sharing(group: list[int], arrays: list[Any]) -> list[list[int]]:
-    """``group`` split where ranges touch but no element is shared (columns of a matrix)."""
-    if len(group) > _PAIRS:
-        return [group]
-    parts: list[list[int]] = []
-    for n in group:
-        touching = [p for p in parts if any(_share(arrays[n], arrays[o]) for o in p)]
-        joined = [other for part in touching for other in part]
-        parts = [p for p in parts if p not in touching] + [[*joined, n]]
-    return [part for part in parts if len(part) > 1]
-
-
-def _share(a: np.ndarray, b: np.ndarray) -> bool:
-    try:
-        return np.shares_memory(a, b, max_work=_EFFORT)
-    except np.exceptions.TooHardError:
-        return True
 
 
 def _places(group: list[int], tensors: list[Tensor]) -> list[Place]:

@@ -13,7 +13,7 @@ from ...core import Tensor, no_grad
 from ...nn.utils.clip import norm_of
 from .. import RRef
 from ..autograd import get_gradients
-from ..calls.turns import one_at_a_time
+from ..calls.locks import one_at_a_time
 from .owners import plain, settings_of
 
 _LOCK = "rpc.optim.owner_side"

@@ -14,7 +14,7 @@ from standins.cuda_on_host import COMPILER
 from disttrain.backends.cuda import launch as launching
 from disttrain.backends.cuda import nvrtc
 from disttrain.backends.cuda.launch import Launcher
-from disttrain.backends.cuda.packing import Layout, Room
+from disttrain.backends.cuda.packing import Layout, StructMemory
 from disttrain.backends.device import codes
 from disttrain.backends.device import platform as places
 from disttrain.backends.device.structs import Field, Number, Pointer, packed
@@ -235,7 +235,7 @@ def test_structs_are_packed_as_records_are():
     values |= {"flag": 1, "s1": Number(1), "q": Pointer(0, 8)}
     for numbers in ([0.5, -3.0], [1e300, -(1 << 40) - 1], [float("-inf"), np.int64(4)]):
         layout = Layout(fields, values, 2, 2)
-        room = Room(layout.size)
+        room = StructMemory(layout.size)
         layout.write(room, [1000, 2000], numbers, 4096)
         with np.errstate(over="ignore"):
             numbers = [np.float64(numbers[0]), np.int64(numbers[1])]

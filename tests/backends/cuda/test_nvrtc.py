@@ -179,4 +179,4 @@ def test_nothing_of_cuda_is_loaded_before_it_is_asked_for():
     assert "disttrain.backends.program" in names
     assert not [n for n in names if n.split(".")[0] in ("cuda", "cupy", "nccl")]
     cuda = {n for n in names if n.startswith("disttrain.backends.cuda")}
-    assert cuda <= {"disttrain.backends.cuda", "disttrain.backends.cuda.offered"}
+    assert cuda <= {"disttrain.backends.cuda", "disttrain.backends.cuda.registration"}

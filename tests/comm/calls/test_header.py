@@ -84,7 +84,7 @@ def test_calls_are_kept_by_line_and_arguments():
     made = [verb(calls, np.ones(n, F4)) for n in (3, 3, 4)]
     assert made[0] is made[1] and made[0] is not made[2]
     assert "all_reduce(float32[3], op=SUM) at " in made[0].text
-    assert "test_comm_header.py:" in made[0].text
+    assert "test_header.py:" in made[0].text
 
 
 def test_lines_and_shapes_count_in_strict_groups_only():

@@ -1,4 +1,4 @@
-"""Two ends of a link, and strangers at a door."""
+"""Two ends of a link, and strangers at a listener."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import socket
 from queue import SimpleQueue
 
 from disttrain.comm.sockets.handshake import Identity
-from disttrain.comm.sockets.listener import Door, call_on
+from disttrain.comm.sockets.listener import Listener, call_on
 
 TOKEN, OTHER = b"t" * 32, b"o" * 32
 
@@ -16,7 +16,7 @@ def identity(number, tls, token=TOKEN, purpose="tests"):
 
 
 class Host:
-    """Number 0, with a door. ``links``: those that were let in; ``asked``: who was admitted."""
+    """Number 0, with a listener. ``links``: those that were let in; ``asked``: who was admitted."""
 
     def __init__(self, tls, admit=lambda number, said: b"welcome", **limits):
         self.me, self.links, self.asked = identity(0, tls), SimpleQueue(), []
@@ -25,12 +25,12 @@ class Host:
             self.asked.append((number, said))
             return admit(number, said)
 
-        self.door = Door(self.me, "127.0.0.1", asked, self.links.put, **limits)
+        self.listener = Listener(self.me, "127.0.0.1", asked, self.links.put, **limits)
 
     def call(self, tls, number=1, peer=0, said=b"", seconds=2.0, **who):
-        """Connect to the door."""
+        """Connect to the listener."""
         me = identity(number, tls, **who)
-        return call_on(me, peer, self.door.host, self.door.port, said, seconds)
+        return call_on(me, peer, self.listener.host, self.listener.port, said, seconds)
 
     def pair(self, tls, **how):
         """Both ends of a new link: the one that connected, and ours."""
@@ -38,7 +38,7 @@ class Host:
         return there, self.links.get(timeout=10)
 
     def socket(self):
-        sock = socket.create_connection((self.door.host, self.door.port))
+        sock = socket.create_connection((self.listener.host, self.listener.port))
         sock.settimeout(30)
         return sock
 
@@ -46,6 +46,6 @@ class Host:
         return self
 
     def __exit__(self, *exc):
-        self.door.close()
+        self.listener.close()
         while not self.links.empty():
             self.links.get().close()

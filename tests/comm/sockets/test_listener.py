@@ -1,4 +1,4 @@
-"""Strangers and liars at a door are refused within their time, and are told nothing of use."""
+"""Strangers and liars at a listener are refused within their time, and are told nothing of use."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def host(tls):
 
 
 def ends(sock):
-    """What is still said until the door closes the connection."""
+    """What is still said until the listener closes the connection."""
     got = b""
     try:
         while data := sock.recv(65536):
@@ -193,7 +193,7 @@ class TestLiars:
             me = identity(1, True)
             me.number = 2
             with pytest.raises(Refused, match="its certificate is not number 2's"):
-                call_on(me, 0, host.door.host, host.door.port, b"")
+                call_on(me, 0, host.listener.host, host.listener.port, b"")
 
     def test_somebody_else_was_wanted(self, tls):
         with Host(tls) as host:

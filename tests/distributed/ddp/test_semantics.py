@@ -14,7 +14,7 @@ from disttrain import distributed as dist
 from disttrain.core.backward.checkpoint import checkpoint
 from disttrain.core.random import manual_seed
 from disttrain.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
-from disttrain.distributed.ddp.requests import BufferCommHookLocation
+from disttrain.distributed.ddp.module import BufferCommHookLocation
 from disttrain.errors import AutogradError, ConfigError, DTypeError
 
 DDP = dist.DistributedDataParallel

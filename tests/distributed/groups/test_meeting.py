@@ -11,6 +11,7 @@ from dataclasses import replace
 import pytest
 
 import disttrain as dt
+from disttrain import context
 from disttrain import distributed as dist
 from disttrain.comm.job.worker_env import WorkerEnv
 from disttrain.comm.store import connecting, rendezvous
@@ -242,6 +243,8 @@ def test_a_host_that_nobody_knows_is_named(rank):
         dist.init_process_group(
             init_method="tcp://no-such-host.invalid:29411", rank=rank, world_size=2, timeout=30
         )
+    here = context.current()
+    assert (here.rank, here.world_size) == (0, 1)  # it has become none of those ranks
 
 
 def test_port_zero_is_for_the_one_that_hosts():

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from disttrain_launcher.worker.remains import descendants
+from disttrain_launcher.worker.processes import descendants
 from injections.rows.jobs import Experiment, Job, Step
 from injections.rows.row import Row, Seen, Trial
 from injections.rows.step_job import SIZE, Spec

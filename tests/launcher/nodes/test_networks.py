@@ -10,7 +10,7 @@ import time
 import pytest
 
 from disttrain_launcher.plan.membership import TIMED_OUT
-from disttrain_launcher.worker.remains import descendants
+from disttrain_launcher.worker.processes import descendants
 from support import namespaces
 from support.dtrun import until
 from support.namespaces import Wire

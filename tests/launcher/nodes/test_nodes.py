@@ -11,7 +11,7 @@ import time
 import pytest
 
 from disttrain_launcher.plan.membership import REFUSED, TIMED_OUT
-from disttrain_launcher.worker.remains import descendants
+from disttrain_launcher.worker.processes import descendants
 from support.dtrun import until
 from support.nodes import Nodes
 

@@ -11,7 +11,7 @@ from standins import nvml as nvml_standin
 
 from disttrain import gpus
 from disttrain.errors import LaunchError
-from disttrain_launcher.command import front
+from disttrain_launcher.command import placement
 from disttrain_launcher.options import command_line, devices
 from disttrain_launcher.plan.job import make_plan
 from support.dtrun import dtrun
@@ -61,7 +61,7 @@ def test_no_device_is_a_usage_error(tmp_path, monkeypatch, capsys):
     with pytest.raises(
         LaunchError, match=r"--virtual-local-rank: no device is visible here .there"
     ):
-        front.placed(make_plan(chosen, 1), chosen)
+        placement.placed(make_plan(chosen, 1), chosen)
 
 
 @pytest.mark.parametrize(("given", "ranks", "words"), [
@@ -78,9 +78,9 @@ def test_virtual_local_ranks_where_there_are_no_devices(monkeypatch, given, rank
     )
     if words is None:
         with pytest.raises(LaunchError, match="2 ranks, and CUDA_VISIBLE_DEVICES=5 names 1"):
-            front.placed(make_plan(chosen, 1), chosen)
+            placement.placed(make_plan(chosen, 1), chosen)
     else:
-        assert front.placed(make_plan(chosen, 1), chosen).devices == words
+        assert placement.placed(make_plan(chosen, 1), chosen).devices == words
 
 
 def test_auto_means_devices_where_there_are_any(monkeypatch):

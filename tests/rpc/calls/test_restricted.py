@@ -1,5 +1,6 @@
 """What a worker that limits what others may name does not do for them."""
 
+import importlib
 import os
 import pathlib
 import pickle
@@ -11,6 +12,7 @@ import pytest
 import disttrain as dt
 from disttrain import rpc
 from disttrain.errors import UnknownName
+from disttrain.rpc.calls import allowed
 from disttrain.rpc.calls.allowed import check_method
 from disttrain.rpc.calls.packing import Packer
 from disttrain.rpc.proxies import _local_invoke
@@ -121,3 +123,10 @@ def test_no_way_leads_from_a_value_to_the_modules():
             there.to_here()
 
     simulate_workers(2, body, callable_modules=[__name__])
+
+
+def test_what_is_allowed_by_name_is_there():
+    """A list that a move has left behind would refuse what its new place is called."""
+    for module, names in {**allowed.PLAIN, **allowed._OWN}.items():
+        found = importlib.import_module(module)
+        assert [name for name in names if not hasattr(found, name)] == [], module

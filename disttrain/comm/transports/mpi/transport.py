@@ -20,14 +20,14 @@ from typing import Any
 import numpy as np
 
 from .... import context
-from ....errors import CollectiveMismatch, CommError, WaitTimeout
+from ....errors import CollectiveMismatch, WaitTimeout
 from ...calls.header import SIZE, Call, hash64
-from ...calls.reduce_ops import ReduceOp, make_reducer
-from ...calls.transport import Swap, Transport
+from ...calls.reduce_ops import ReduceOp
+from ...calls.transport import HostTransport, Swap, Transport
 from ...calls.work import Work
 from .arrival import Arrivals, Entered, Group, Steps, differing
+from .collectives import Moves, native
 from .messages import Mailbox
-from .moves import Moves, native
 from .notices import Notice, Wait
 from .rounds import RADIX
 from .shrinking import shrink
@@ -36,7 +36,7 @@ from .station import Need
 _PATIENCE = (1.0, 5.0)  # seconds that a rank which leaves (the world) waits for who is elsewhere
 
 
-class MpiTransport(Transport):
+class MpiTransport(HostTransport):
     """One group of ranks over MPI."""
 
     kind = "mpi"
@@ -60,8 +60,6 @@ class MpiTransport(Transport):
         self._radix = radix
         self._mailbox = Mailbox(group)
         self._queue: deque[Task] = deque()
-        self._reducers: dict[tuple, Any] = {}
-        self._broken = ""
         self.station.open.append(self)
 
     @property
@@ -216,10 +214,6 @@ class MpiTransport(Transport):
         if not self._broken:
             self._arrivals.compare_counts()
 
-    def disable(self, why: str) -> None:
-        """Further calls say that the group cannot be used any more, since ``why``."""
-        self._broken = self._broken or why
-
     # -- how they run -------------------------------------------------------------------------
 
     def _all_reduce_small(
@@ -351,25 +345,6 @@ class MpiTransport(Transport):
                 self._break(error)
                 self.station.torn.append((self, need))
             raise
-
-    def _break(self, error: BaseException) -> None:
-        self.disable(f"an operation ended in the middle ({type(error).__name__})")
-
-    def _usable(self) -> None:
-        if self._broken:
-            raise CommError(
-                f"group {self.name}: cannot be used any more, since {self._broken}. "
-                "Make a new group, or restart the job."
-            )
-
-    def _reducer(self, op: ReduceOp, dtype: np.dtype) -> Any:
-        """One reducer (and its scratch memory) per operator and type."""
-        key = (op, dtype.num)
-        if key not in self._reducers:
-            if len(self._reducers) >= 64:  # scaled sums with ever new factors
-                self._reducers.clear()
-            self._reducers[key] = make_reducer(op, dtype, self.size)
-        return self._reducers[key]
 
     def _check_pairs(
         self, at: Entered, outs: Sequence[np.ndarray], ins: Sequence[np.ndarray]

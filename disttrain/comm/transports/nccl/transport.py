@@ -33,7 +33,7 @@ from .agreement import Agreement
 from .communicator import Communicator
 from .connecting import Connections
 from .library import Library
-from .moves import Moves
+from .operations import Moves
 from .own import OwnMail
 from .watch import watch
 from .works import DeviceWork

@@ -14,7 +14,6 @@ import contextlib
 import hmac
 import json
 import os
-import secrets
 import select
 import signal
 import socket
@@ -58,8 +57,8 @@ def share_segment(
 
 def _serve(segment: Segment, store: Any, key: str, missing: set[int], timeout: float) -> None:
     """Give the descriptor to every other rank, each once."""
-    token = secrets.token_bytes(_TOKEN_BYTES)
-    name = f"disttrain-{secrets.token_hex(12)}"
+    token = os.urandom(_TOKEN_BYTES)
+    name = f"disttrain-{os.urandom(12).hex()}"
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
         listener.bind("\0" + name)
         listener.listen(len(missing))

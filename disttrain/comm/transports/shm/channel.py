@@ -258,7 +258,7 @@ class Channel:
         word = self._words[(block + LEFT) // 8] >> CHUNK_BITS
         if self.start <= word <= self.seq + LEAD:
             return word
-        if member != self.me and self.hub.detective.has_vanished(self.ranks[member]):
+        if member != self.me and self.hub.detector.has_vanished(self.ranks[member]):
             return max(self.start, self._words[(block + POSTED) // 8] >> CHUNK_BITS)
         return None
 
@@ -308,7 +308,7 @@ class LastMeeting:
         return self._flags().edges()
 
 
-class CrowdedChannel(Channel):
+class OversubscribedChannel(Channel):
     """A channel of ranks that are more than cores (``oversubscription``): who waits sleeps."""
 
     def __init__(self, hub: Hub, ranks: Sequence[int], me: int, blocks: Sequence[int], *rest: Any):
@@ -345,4 +345,4 @@ class CrowdedChannel(Channel):
 
 def open_channel(hub: Hub, *args: Any) -> Channel:
     """The channel of a group; the arguments are those of ``Channel``."""
-    return (Channel if hub.futex is None else CrowdedChannel)(hub, *args)
+    return (Channel if hub.futex is None else OversubscribedChannel)(hub, *args)

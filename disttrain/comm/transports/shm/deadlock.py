@@ -70,7 +70,7 @@ def ranks_of(verdict: str) -> set[int]:
     return {int(number) for some in lists for number in re.findall(r"\d+", some)}
 
 
-class Detective:
+class DeadlockDetector:
     """Publishes the waits of one rank and judges those of all."""
 
     looks = _LOOKS

@@ -37,7 +37,7 @@ from ...job.threads import others_may_move
 from ...meeting.survivors import as_view, given_up
 from .arena import Arena
 from .bootstrap import Watch
-from .deadlock import Detective, Edge, ranks_of
+from .deadlock import DeadlockDetector, Edge, ranks_of
 from .fences import words_of
 from .oversubscription import Bell, Nap, futex, wait_a_little
 
@@ -153,9 +153,9 @@ class Hub(progress.Progress[Need]):
             kept[number] = Arena(self.buffer, start + reserved, nbytes - reserved)
         self.arena: Arena = kept[number]
         self.start = next_start(last_word)
-        self.detective = Detective(self.words, self.buffer, segment, rank, size, self.start)
-        self.detective.under_way = self._under_way
-        self._relax = self.detective.relax
+        self.detector = DeadlockDetector(self.words, self.buffer, segment, rank, size, self.start)
+        self.detector.under_way = self._under_way
+        self._relax = self.detector.relax
         self.open: list[Any] = []  # the transports of all groups that were not left
         self.left = False  # all its groups are over: nothing more will come
         self.futex: Callable[..., int] | None = None  # see ``oversubscription``
@@ -240,7 +240,7 @@ class Hub(progress.Progress[Need]):
         elif why := given_up(self.view, self.rank):
             self._end_given_up(need, why)
         elif need is not None:
-            self.detective.look(need, self._all_needs)
+            self.detector.look(need, self._all_needs)
 
     def _end_given_up(self, need: Need | None, why: str) -> None:
         """Another rank has given the group up. What it and others did before may be on its way: a
@@ -293,7 +293,7 @@ class Hub(progress.Progress[Need]):
             raise self._failed(failure)
         self.progress()
         if not need():
-            self.detective.join(failure.rank, need, self._all_needs)
+            self.detector.join(failure.rank, need, self._all_needs)
             if failure.is_mismatch and self.rank in ranks_of(failure.cause):
                 raise CollectiveMismatch(failure.cause.partition(": ")[2])
             raise self._failed(failure, need.what())
@@ -301,7 +301,7 @@ class Hub(progress.Progress[Need]):
     def watch_processes(self) -> None:
         """No launcher does it: notice the death of peers, whose pids are in their slots."""
         self._watch = Watch(self.segment, self.rank, self.size)
-        self.detective.has_ended = self._watch.has_ended
+        self.detector.has_ended = self._watch.has_ended
         self.owns_segment = self.watches = True
 
     def give_watch(self) -> Watch | None:
@@ -318,7 +318,7 @@ class Hub(progress.Progress[Need]):
         """
         for transport in tuple(self.open):
             transport.close(None)
-        self.detective.leave(met)
+        self.detector.leave(met)
         self._relax = self._leave_wait
         self.left = True
         self._detach()
@@ -340,7 +340,7 @@ class Hub(progress.Progress[Need]):
     def _leave_wait(self) -> None:
         """A wait is over in groups that were left."""
         self._forget_check()
-        self.detective.relax()
+        self.detector.relax()
 
     def _forget_check(self) -> None:
         """Not while other threads wait in groups that were left: it ends their waits."""
@@ -381,7 +381,7 @@ class Hub(progress.Progress[Need]):
         self.disowned = True
         for transport in self.open:
             transport.disable("it belongs to the process that this one was forked from")
-        self.detective.mute()
+        self.detector.mute()
         self._needs.clear()
         watch, self._watch = self._watch, None
         if watch is not None:

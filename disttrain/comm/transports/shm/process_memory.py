@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import secrets
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -57,7 +56,7 @@ class Reach:
         self._copy: Callable[..., int] | None = _function("process_vm_readv")
         self._on = self._copy is not None and len(blocks) <= MAX_RANKS
         if self._on:
-            self._number = np.array([secrets.randbits(63)], np.uint64)
+            self._number = np.frombuffer(os.urandom(8), np.uint64) >> np.uint64(1)
             at = self._at[hub.rank]
             self._words[at + _PID] = os.getpid()
             self._words[at + _ADDRESS] = address_of(self._number)

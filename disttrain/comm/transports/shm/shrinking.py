@@ -26,7 +26,7 @@ def leave_and_agree(
     without whom in any case."""
     exclude_ranks(hub.view, exclude)
     for rank in range(hub.size):  # so that whoever still waits hears why
-        if hub.detective.has_vanished(rank):
+        if hub.detector.has_vanished(rank):
             hub.segment.publish_failure(rank, GONE)
     hub.given_back += hub.open
     watch, owns = hub.give_watch(), hub.owns_segment

@@ -31,10 +31,10 @@ from typing import Any
 import numpy as np
 
 from .... import context
-from ....errors import CollectiveMismatch, CommError, ConfigError, PeerFailed, WaitTimeout
+from ....errors import CollectiveMismatch, ConfigError, PeerFailed, WaitTimeout
 from ...calls.header import Call, hash64
-from ...calls.reduce_ops import ReduceOp, make_reducer
-from ...calls.transport import Swap, Transport
+from ...calls.reduce_ops import ReduceOp
+from ...calls.transport import HostTransport, Swap
 from ...calls.work import Work
 from ...meeting.survivors import as_view
 from .bootstrap import share_segment
@@ -115,7 +115,7 @@ def connect_by_store(
     return transport
 
 
-class ShmTransport(Transport):
+class ShmTransport(HostTransport):
     """One group of ranks over shared memory."""
 
     kind = "shm"
@@ -129,8 +129,7 @@ class ShmTransport(Transport):
         self._is_world = is_world
         self._staging = Staging(channel)
         self._queue: deque[Task] = deque()
-        self._reducers: dict[tuple, Any] = {}
-        self._broken, self._left_early = "", 0
+        self._left_early = 0
         self._failed: PeerFailed | None = None  # what broke it, where that was a peer's end
         self._words = self.hub.words
         self._whole_bytes = self._staging.half_bytes
@@ -355,10 +354,6 @@ class ShmTransport(Transport):
         if not self._broken:
             self.channel.check_counts(self.channel.seq)
 
-    def disable(self, why: str) -> None:
-        """Further calls say that the group cannot be used any more, since ``why``."""
-        self._broken = self._broken or why
-
     # -- how they run -------------------------------------------------------------------------
 
     def _all_reduce_whole(self, call: Call, array: np.ndarray, op: ReduceOp) -> None:
@@ -397,15 +392,6 @@ class ShmTransport(Transport):
         if self.hub.futex is not None:
             channel.publish(FINISHED, seq)
 
-    def _reducer(self, op: ReduceOp, dtype: np.dtype) -> Any:
-        """One reducer (and its scratch memory) per operator and type."""
-        key = (op, dtype.num)
-        if key not in self._reducers:
-            if len(self._reducers) >= 64:  # scaled sums with ever new factors
-                self._reducers.clear()
-            self._reducers[key] = make_reducer(op, dtype, self.size)
-        return self._reducers[key]
-
     def _enter(
         self, call: Call, parts: Sequence[np.ndarray], async_op: bool, table: Sequence[int] = ()
     ) -> Operation:
@@ -433,11 +419,7 @@ class ShmTransport(Transport):
     def _usable(self) -> None:
         if self._failed is not None:
             raise self._failed.with_traceback(None)
-        if self._broken:
-            raise CommError(
-                f"group {self.name}: cannot be used any more, since {self._broken}. "
-                "Make a new group, or restart the job."
-            )
+        super()._usable()
 
     def _run(self, steps: Steps, async_op: bool, result: Any) -> Work | None:
         if async_op:
@@ -491,7 +473,7 @@ class ShmTransport(Transport):
     def _break(self, error: BaseException) -> None:
         if isinstance(error, PeerFailed) and not self._broken:
             self._failed = error
-        self.disable(f"an operation ended in the middle ({type(error).__name__})")
+        super()._break(error)
 
     def _wait_all(self, field: int, seq: int) -> None:
         self.wait(self.channel.need(field, seq), None)

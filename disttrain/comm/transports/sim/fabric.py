@@ -1,4 +1,4 @@
-"""What the ranks of a simulated cluster share: rooms, messages on their way, the network's time.
+"""What the ranks of a simulated cluster share: matchers, messages on their way, the network's time.
 
 Whatever takes time ends in an event of the scheduler; the rank that it is for is woken. A link
 carries one thing after the other in each direction (full duplex): an operation begins when all of
@@ -22,9 +22,9 @@ from ...calls.header import name_ranks
 from ...job.segment import Failure
 from .exchange import Part, bytes_of, move
 from .faults import DROP, RPC, Calendar, Fault, Struck
+from .matching import Matcher
 from .network import Link, Network, spread
 from .posts import Letter, Posts
-from .rooms import Room
 from .scheduler import Killed, Scheduler, SimWaiter
 from .timeline import Timeline
 
@@ -108,7 +108,7 @@ class Fabric:
         self.failure: Failure | None = None
         self.happened: list[str] = []  # the faults that have struck
         self.unreachable: set[int] = set()  # ranks without a network
-        self._rooms: dict[tuple, Room] = {}
+        self._matchers: dict[tuple, Matcher] = {}
         # (seat, size, place) -> default groups that it has had there; the number of each group
         self._worlds: dict[tuple[int, int, str], int] = {}
         self._numbers: dict[tuple[int, str, int], int] = {}
@@ -117,9 +117,9 @@ class Fabric:
         self._last: dict[tuple[int, int], float] = {}
         # rank -> when the last message of workers to it leaves, and arrives
         self._carried: dict[int, tuple[float, float]] = {}
-        # room -> its operations on their way, in their order: number, parts, since when
-        self._moving: dict[Room, deque[tuple[int, list[Part], float]]] = {}
-        self._leaving: dict[Room, _Leaving] = {}
+        # matcher -> its operations on their way, in their order: number, parts, since when
+        self._moving: dict[Matcher, deque[tuple[int, list[Part], float]]] = {}
+        self._leaving: dict[Matcher, _Leaving] = {}
         self._shrunk = 0
         self._without: set[int] = set()  # ranks that the others have gone on without
         self._slower = dict(cluster.stragglers)
@@ -208,42 +208,42 @@ class Fabric:
 
     # -- groups -------------------------------------------------------------------------------
 
-    def world(self, seat: int, rank: int, size: int | None, at: str = "") -> tuple[Room, int]:
-        """The room of the next default group of ``seat``, which is ``rank`` of ``size`` there, and
-        the group's number. ``at``: groups of some ranks that meet at other places are others."""
+    def world(self, seat: int, rank: int, size: int | None, at: str = "") -> tuple[Matcher, int]:
+        """The matcher of the next default group of ``seat``, which is ``rank`` of ``size`` there,
+        and the group's number. ``at``: groups that meet at other places are others."""
         everyone = self.cluster.num_ranks
         size = everyone if size is None else size
         at = f"of seat {seat}" if size == 1 else "" if size == everyone else at
         nth = self._worlds[seat, size, at] = self._worlds.get((seat, size, at), 0) + 1
         number = self._numbers.setdefault((size, at, nth), len(self._numbers) + 1)
         if size == 1:
-            return Room("world", [rank], self._ready, [seat]), number
-        room = self.room(number, "world", range(size))
-        room.seats[rank] = seat
-        return room, number
+            return Matcher("world", [rank], self._ready, [seat]), number
+        matcher = self.matcher(number, "world", range(size))
+        matcher.seats[rank] = seat
+        return matcher, number
 
-    def room(self, world: int, name: str, ranks: Sequence[int]) -> Room:
-        """The room of a group, the same for all members."""
+    def matcher(self, world: int, name: str, ranks: Sequence[int]) -> Matcher:
+        """The matcher of a group, the same for all members."""
         key = (world, name, *ranks)
-        if key not in self._rooms:
-            self._rooms[key] = Room(name, ranks, self._ready)
-        return self._rooms[key]
+        if key not in self._matchers:
+            self._matchers[key] = Matcher(name, ranks, self._ready)
+        return self._matchers[key]
 
     def survivors(
-        self, room: Room, seat: int, timeout: float, exclude: Collection[int] = ()
+        self, matcher: Matcher, seat: int, timeout: float, exclude: Collection[int] = ()
     ) -> tuple[list[int], int]:
         """The ranks of a default group that live and are not in ``exclude``, once all of them ask,
         and the number of the group that they go on as. Raises ``WaitTimeout`` naming who has
         neither come nor ended, ``CommError`` in one that the others have excluded."""
         if seat in self.unreachable:
             raise CommError("shrink: this rank has no network, and the others go on without it")
-        state = self._leaving.setdefault(room, _Leaving())
+        state = self._leaving.setdefault(matcher, _Leaving())
         state.came.add(seat)
         state.excluded.update(exclude)
 
         def missing() -> list[int]:
             ended = self.scheduler.ended | state.excluded
-            return [s for s in room.seats if s not in state.came and s not in ended]
+            return [s for s in matcher.seats if s not in state.came and s not in ended]
 
         def what() -> str:
             return f"shrink; {name_ranks(missing())} not come"
@@ -252,16 +252,16 @@ class Fabric:
         if not state.number:  # the first one to see it
             self._shrunk += 1
             came = state.came - state.excluded - self.scheduler.ended
-            state.number, state.members = -self._shrunk, sorted(came, key=room.seats.index)
-            self._without.update(set(room.seats) - came)
+            state.number, state.members = -self._shrunk, sorted(came, key=matcher.seats.index)
+            self._without.update(set(matcher.seats) - came)
             self.failure = None
         if seat not in state.members:
             raise CommError("shrink: the others have gone on without this rank")
         return state.members, state.number
 
-    def forget(self, room: Room) -> None:
+    def forget(self, matcher: Matcher) -> None:
         """All members have left."""
-        self._rooms = {key: each for key, each in self._rooms.items() if each is not room}
+        self._matchers = {key: each for key, each in self._matchers.items() if each is not matcher}
 
     def later(self, delay: float, action: Callable[[], Any]) -> None:
         """``action`` happens then, at once without a delay."""
@@ -270,19 +270,19 @@ class Fabric:
         else:
             action()
 
-    def _ready(self, room: Room, number: int, parts: list[Part]) -> None:
+    def _ready(self, matcher: Matcher, number: int, parts: list[Part]) -> None:
         """All have come to an operation: their data is on its way."""
         verb, now = parts[0].call.op, self.scheduler.clock
         nbytes = bytes_of(parts)
-        seconds = self.network.seconds(verb, room.seats, nbytes)
-        start, end = self.ports.take(now, seconds, room.seats)
-        self._moving.setdefault(room, deque()).append((number, parts, start))
-        self.timeline.flew(room.seats, verb, start, end)
-        self.scheduler.later(end - now, partial(self._done, room))
+        seconds = self.network.seconds(verb, matcher.seats, nbytes)
+        start, end = self.ports.take(now, seconds, matcher.seats)
+        self._moving.setdefault(matcher, deque()).append((number, parts, start))
+        self.timeline.flew(matcher.seats, verb, start, end)
+        self.scheduler.later(end - now, partial(self._done, matcher))
 
-    def _done(self, room: Room) -> None:
-        """The next operation of ``room`` ends (of several at one time, the first one)."""
-        _, parts, _ = self._moving[room][0]
+    def _done(self, matcher: Matcher) -> None:
+        """The next operation of ``matcher`` ends (of several at one time, the first one)."""
+        _, parts, _ = self._moving[matcher][0]
         error: BaseException | None = None
         try:
             if parts[0].verb != "close":
@@ -291,13 +291,13 @@ class Fabric:
             error = raised
         for part in parts:
             part.ended(error)
-        self._moving[room].popleft()
-        if not self._moving[room]:
-            del self._moving[room]
+        self._moving[matcher].popleft()
+        if not self._moving[matcher]:
+            del self._moving[matcher]
 
-    def moving_since(self, room: Room, number: int) -> float | None:
+    def moving_since(self, matcher: Matcher, number: int) -> float | None:
         """Since when the data of an operation is on its way; None before that."""
-        return next((since for n, _, since in self._moving.get(room, ()) if n == number), None)
+        return next((since for n, _, since in self._moving.get(matcher, ()) if n == number), None)
 
     # -- messages -----------------------------------------------------------------------------
 

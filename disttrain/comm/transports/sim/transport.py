@@ -1,8 +1,9 @@
 """The transport of a simulated cluster: arrays go from rank to rank inside the process.
 
-Operations are data that members bring to a room (``rooms``); the last one to come starts it, and an
-event of the scheduler ends it for all. So a cluster of hundreds of ranks costs what its arrays
-cost, and time is the network's (``fabric``). Results are bit for bit those of the other transports.
+Operations are data that members bring to a matcher (``matching``); the last one to come starts it,
+and an event of the scheduler ends it for all. So a cluster of hundreds of ranks costs what its
+arrays cost, and time is the network's (``fabric``). Results are bit for bit those of the other
+transports.
 
 As there, what is in flight is noticed whenever its rank comes by: in any call, in any wait.
 """
@@ -15,16 +16,16 @@ from typing import Any
 import numpy as np
 
 from .... import context
-from ....errors import CollectiveMismatch, CommError, PeerFailed, WaitTimeout
+from ....errors import CollectiveMismatch, PeerFailed, WaitTimeout
 from ...calls.header import Call
 from ...calls.reduce_ops import ReduceOp, make_reducer
-from ...calls.transport import Swap, Transport
+from ...calls.transport import HostTransport, Swap
 from ...calls.work import Work
 from ...job.segment import Failure
 from .exchange import Part
 from .fabric import Fabric, required
+from .matching import Matcher
 from .posts import Letter, Request
-from .rooms import Room
 from .scheduler import SimWaiter, until_woken
 
 _END = "comm.sim.end"  # the slot of a rank's context where its end of the fabric is
@@ -44,8 +45,8 @@ def connect(
     me = context.current()
     end = me.slot(_END, lambda: End(required(), me))
     rank = end.rank if rank is None else rank
-    room, world = end.fabric.world(end.rank, rank, size, at)
-    return SimTransport(end, room, rank, world, timeout, is_world=True)
+    matcher, world = end.fabric.world(end.rank, rank, size, at)
+    return SimTransport(end, matcher, rank, world, timeout, is_world=True)
 
 
 class End:
@@ -106,8 +107,8 @@ class End:
     def _number(self, seat: int) -> int:
         """What the default group calls a rank of the cluster."""
         for transport in self.open:
-            if transport._is_world and seat in transport.room.seats:
-                return transport.room.seats.index(seat)
+            if transport._is_world and seat in transport.matcher.seats:
+                return transport.matcher.seats.index(seat)
         return seat
 
     def give_up(self) -> None:
@@ -147,7 +148,7 @@ class End:
         for transport in self.open:
             transport.part()
         for transport in self.open:
-            error = transport.room.counts_differ(transport.rank)
+            error = transport.matcher.counts_differ(transport.rank)
             if error is not None:
                 raise error
 
@@ -155,11 +156,11 @@ class End:
 class SimWork(Work):
     """An operation or a message in flight."""
 
-    __slots__ = ("began", "call", "end", "number", "outcome", "room", "settled", "timeout")
+    __slots__ = ("began", "call", "end", "number", "outcome", "matcher", "settled", "timeout")
 
-    def __init__(self, end: End, room: Room, call: Call, timeout: float) -> None:
+    def __init__(self, end: End, matcher: Matcher, call: Call, timeout: float) -> None:
         super().__init__()
-        self.end, self.room, self.call, self.timeout = end, room, call, timeout
+        self.end, self.matcher, self.call, self.timeout = end, matcher, call, timeout
         self.settled, self.number = False, 0
         self.began: float | None = None  # since when its data was on its way
         self.outcome: tuple[Any, BaseException | None] = (None, None)
@@ -173,12 +174,12 @@ class SimWork(Work):
 
     def moving(self) -> float | None:
         """Since when its data is on its way; None where it is not."""
-        return self.end.fabric.moving_since(self.room, self.number) if self.number else None
+        return self.end.fabric.moving_since(self.matcher, self.number) if self.number else None
 
     def what(self) -> str:
         """The wait for people."""
         if self.number:
-            return self.room.waited_for(self.call.text, self.number)
+            return self.matcher.waited_for(self.call.text, self.number)
         return f"{self.call.text}; no message has come"
 
     def _poll(self) -> None:
@@ -188,18 +189,23 @@ class SimWork(Work):
         self.end.wait(self, self.timeout if timeout is None else timeout)
 
 
-class SimTransport(Transport):
+class SimTransport(HostTransport):
     """See ``Transport``."""
 
     kind = "sim"
 
     def __init__(
-        self, end: End, room: Room, rank: int, world: int, timeout: float, is_world: bool = False
+        self,
+        end: End,
+        matcher: Matcher,
+        rank: int,
+        world: int,
+        timeout: float,
+        is_world: bool = False,
     ) -> None:
-        super().__init__(rank, len(room.ranks), room.name, timeout, world)
-        self.end, self.room = end, room
+        super().__init__(rank, len(matcher.ranks), matcher.name, timeout, world)
+        self.end, self.matcher = end, matcher
         self._world, self._is_world = world, is_world
-        self._broken = ""
         end.open.append(self)
 
     # -- verbs --------------------------------------------------------------------------------
@@ -250,11 +256,11 @@ class SimTransport(Transport):
         self._usable()
         end, fabric = self.end, self.end.fabric
         struck = fabric.call(end.me, "send")
-        src, to = end.rank, self.room.seats[dst]
+        src, to = end.rank, self.matcher.seats[dst]
         refused = fabric.posts.refusal(src, to)
         if refused is not None:
             raise refused
-        work = SimWork(end, self.room, call, self.timeout)
+        work = SimWork(end, self.matcher, call, self.timeout)
         if struck.drop is None:
             letter = Letter(call, array.copy(), src, to, (self._key, tag))
             fabric.post(letter, struck.delay)
@@ -266,8 +272,8 @@ class SimTransport(Transport):
         self._usable()
         end, fabric = self.end, self.end.fabric
         fabric.call(end.me, "recv")
-        work = SimWork(end, self.room, call, self.timeout)
-        seats = self.room.seats
+        work = SimWork(end, self.matcher, call, self.timeout)
+        seats = self.matcher.seats
 
         def ended(source: int | None, error: BaseException | None) -> None:
             work.settle(None if source is None else seats.index(source), error)
@@ -290,26 +296,26 @@ class SimTransport(Transport):
             swap(np.zeros(1, np.int64))
         if members is None:
             return None
-        ranks = [self.room.ranks[i] for i in members]
-        room = self.end.fabric.room(self._world, name, ranks)
-        room.seats = [self.room.seats[i] for i in members]
+        ranks = [self.matcher.ranks[i] for i in members]
+        matcher = self.end.fabric.matcher(self._world, name, ranks)
+        matcher.seats = [self.matcher.seats[i] for i in members]
         me = list(members).index(self.rank)
-        return SimTransport(self.end, room, me, self._world, self.timeout)
+        return SimTransport(self.end, matcher, me, self._world, self.timeout)
 
     # -- leaving ------------------------------------------------------------------------------
 
     def shrink(
         self, timeout: float | None, exclude: Collection[int] = ()
     ) -> tuple[SimTransport, list[int]]:
-        end, fabric, seats = self.end, self.end.fabric, self.room.seats
+        end, fabric, seats = self.end, self.end.fabric, self.matcher.seats
         end.give_up()
         without = {seats[rank] for rank in exclude}
-        members, world = fabric.survivors(self.room, end.rank, timeout or self.timeout, without)
+        members, world = fabric.survivors(self.matcher, end.rank, timeout or self.timeout, without)
         end.given_up = False
-        room = fabric.room(world, "world", range(len(members)))
-        room.seats = list(members)
+        matcher = fabric.matcher(world, "world", range(len(members)))
+        matcher.seats = list(members)
         me = members.index(end.rank)
-        made = SimTransport(end, room, me, world, self.timeout, is_world=True)
+        made = SimTransport(end, matcher, me, world, self.timeout, is_world=True)
         return made, [seats.index(seat) for seat in members]
 
     def close(self, call: Call | None) -> None:
@@ -331,8 +337,8 @@ class SimTransport(Transport):
         try:
             self.end.wait(work, min(_PATIENCE[self._is_world], self.timeout))
         except WaitTimeout:
-            self.room.take_back(self.rank, work.number)
-            self.room.last[self.rank] -= 1
+            self.matcher.take_back(self.rank, work.number)
+            self.matcher.last[self.rank] -= 1
             self.end.pending.remove(work)
             return False
         work.wait()
@@ -343,40 +349,29 @@ class SimTransport(Transport):
         if self in self.end.open:
             self.end.open.remove(self)
         if met:
-            self.room.left[self.rank] = self.room.last[self.rank]
+            self.matcher.left[self.rank] = self.matcher.last[self.rank]
         else:
-            self.room.leave(self.rank, self.room.last[self.rank])
-        if self.room.empty:
-            self.end.fabric.forget(self.room)
+            self.matcher.leave(self.rank, self.matcher.last[self.rank])
+        if self.matcher.empty:
+            self.end.fabric.forget(self.matcher)
 
     def part(self) -> None:
         """At the end of the program: leave without meeting the others."""
         if not self._broken:
-            self.room.leave(self.rank, self.room.last[self.rank])
-
-    def disable(self, why: str) -> None:
-        """Further calls say that the group cannot be used any more, since ``why``."""
-        self._broken = self._broken or why
+            self.matcher.leave(self.rank, self.matcher.last[self.rank])
 
     # -- how they run -------------------------------------------------------------------------
-
-    def _usable(self) -> None:
-        if self._broken:
-            raise CommError(
-                f"group {self.name}: cannot be used any more, since {self._broken}. "
-                "Make a new group, or restart the job."
-            )
 
     def _start(self, part: Part, result: Any) -> SimWork:
         """Bring ``part`` to the next operation."""
         self._usable()
-        end, room = self.end, self.room
+        end, matcher = self.end, self.matcher
         struck = end.fabric.call(end.me, part.call.op)
-        work = SimWork(end, room, part.call, self.timeout)
-        work.number = room.enter(self.rank)
+        work = SimWork(end, matcher, part.call, self.timeout)
+        work.number = matcher.enter(self.rank)
         part.ended = lambda error: work.settle(None if error else result, error)
         if struck.drop is None:
-            end.fabric.later(struck.delay, lambda: room.bring(self.rank, work.number, part))
+            end.fabric.later(struck.delay, lambda: matcher.bring(self.rank, work.number, part))
         return work
 
     def _run(self, part: Part, async_op: bool, result: Any) -> Work | None:
@@ -389,6 +384,6 @@ class SimTransport(Transport):
         except CollectiveMismatch:
             raise  # where headers differ, all have raised, and the group goes on
         except BaseException as error:
-            self.disable(f"an operation ended in the middle ({type(error).__name__})")
+            self._break(error)
             raise
         return None

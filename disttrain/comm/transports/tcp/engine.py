@@ -20,7 +20,7 @@ from ...calls.header import name_ranks
 from ...meeting.meeting import Meeting, check_encryption
 from ...sockets.handshake import Identity, Refused
 from ...sockets.link import Link
-from ...sockets.listener import Door, call_on
+from ...sockets.listener import Listener, call_on
 from ...sockets.pace import LEAST_PATIENCE
 from ...sockets.proof import address_towards, shared_token
 from ..shm.bootstrap import share_segment
@@ -72,9 +72,14 @@ def _link(meeting: Meeting, net: Net, layout: Layout, arena_bytes: int) -> None:
     identity = Identity(me, token, "ranks", tls=net.sealed)
     guests = _Guests(set(far))
     host = _LOOPBACK if where is None else address_towards(where)
-    door = Door(identity, host, guests.admit, guests.take, seconds=LEAST_PATIENCE)
+    listener = Listener(identity, host, guests.admit, guests.take, seconds=LEAST_PATIENCE)
     try:
-        told = {"host": door.host, "port": door.port, "arena": arena_bytes, "tls": net.sealed}
+        told = {
+            "host": listener.host,
+            "port": listener.port,
+            "arena": arena_bytes,
+            "tls": net.sealed,
+        }
         store.set(f"tcp/at/{me}", json.dumps(told))
         found = store.multi_get([f"tcp/at/{r}" for r in range(meeting.size)], meeting.timeout)
         places = [json.loads(bytes(said)) for said in found]
@@ -87,7 +92,7 @@ def _link(meeting: Meeting, net: Net, layout: Layout, arena_bytes: int) -> None:
             net.add(Pipe(rank, link, pulse, net))
         guests.wait_for([r for r in far if r > me], meeting.timeout)
     finally:
-        door.close()
+        listener.close()
     for rank in [r for r in far if r > me]:
         link, pulse = (guests.links[rank, what] for what in _KINDS)
         net.add(Pipe(rank, link, pulse, net))
@@ -110,7 +115,7 @@ def _check_alike(arenas: list[int]) -> None:
 
 
 class _Guests:
-    """Who has called. Filled by the door's thread."""
+    """Who has called. Filled by the listener's thread."""
 
     def __init__(self, wanted: set[int]) -> None:
         self._wanted = wanted

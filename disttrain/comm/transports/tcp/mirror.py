@@ -29,7 +29,7 @@ from ...calls.header import Call
 from ...meeting.survivors import as_view
 from ..shm.arena import ALIGN
 from ..shm.channel import BLOCK_BYTES, FINISHED, LEFT, NONE, NUM_HEADERS, POSTED, WHERE, Channel
-from ..shm.deadlock import RECORD_BYTES, Detective
+from ..shm.deadlock import RECORD_BYTES, DeadlockDetector
 from ..shm.hub import Flags, Hub, Need
 from ..shm.mailbox import (
     ACKS_BYTES,
@@ -81,8 +81,8 @@ class NetHub(Hub):
         mine = layout.host_of[rank]
         self.mates = [r for r in layout.hosts[mine] if r != rank]
         self.far = [r for r in range(size) if layout.host_of[r] != mine]
-        self.detective: Detective = NetDetective(self)
-        net.root, net.why = self.detective.root, self.detective.why
+        self.detector: DeadlockDetector = NetDeadlockDetector(self)
+        net.root, net.why = self.detector.root, self.detector.why
         self.pending.append(net)
         self._rank_context.waiter.interrupts.insert(0, self._look)
 
@@ -162,7 +162,7 @@ class NetHub(Hub):
     def _leave_all(self, met: bool) -> None:
         for transport in tuple(self.open):
             transport.close(None)
-        self.detective.leave(met)
+        self.detector.leave(met)
         self.left = True
         self._detach()
         self.net.sinks.clear()
@@ -202,8 +202,8 @@ class NetHub(Hub):
 
     def watch_processes(self) -> None:
         super().watch_processes()
-        of_mates = self.detective.has_ended
-        self.detective.has_ended = lambda rank: of_mates(rank) or self.net.has_ended(rank)
+        of_mates = self.detector.has_ended
+        self.detector.has_ended = lambda rank: of_mates(rank) or self.net.has_ended(rank)
 
 
 class MirroredChannel(Channel):
@@ -277,7 +277,7 @@ class MirroredChannel(Channel):
                 self.hub.put(pipe, offset, size)
 
 
-class NetDetective(Detective):
+class NetDeadlockDetector(DeadlockDetector):
     """Tells other hosts, too, what this rank waits for."""
 
     looks = LOOKS

@@ -82,7 +82,7 @@ def _record(base: Any, number: int, members: list[int], start: int) -> None:
 
 def _agree(hub: NetHub, timeout: float, exclude: Collection[int]) -> Decision:
     for rank in range(hub.size):  # so that whoever still waits hears why
-        if rank in hub.mates and hub.detective.has_vanished(rank):
+        if rank in hub.mates and hub.detector.has_vanished(rank):
             hub.segment.publish_failure(rank, GONE)
     hub.given_back += hub.open
     watch = hub.give_watch()

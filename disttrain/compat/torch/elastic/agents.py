@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from disttrain_launcher.command import preloads
 from disttrain_launcher.command.launch import SIGNALS, run_in_agent
 from disttrain_launcher.command.launch_nodes import run_together
 from disttrain_launcher.node.outcome import Attempt
@@ -148,6 +149,7 @@ class LocalElasticAgent:
             master_port=spec.master_port or port, log_dir=folder,
             redirects=as_text(logs._redirects), tee=as_text(logs._tee),
             shown=ranks_of(logs._local_ranks_filter), signals=SIGNALS,
+            preloads=preloads.of(spec.max_restarts),
         )  # fmt: skip
 
     def get_event_succeeded(self) -> Event:
@@ -179,7 +181,7 @@ def _where(handler: RendezvousHandler, host: str, port: int) -> tuple[str, int]:
     return (host, port) if info is None else (info.master_addr, info.master_port)
 
 
-def _program(spec: WorkerSpec) -> tuple[tuple[str, ...], dict[str, bool]]:
+def _program(spec: WorkerSpec) -> tuple[tuple[str, ...], dict[str, Any]]:
     """What the launcher runs. Python's own command is run by the launcher's workers, so that
     ``torch`` means the same in them as here."""
     if not isinstance(spec.entrypoint, str):
@@ -188,7 +190,7 @@ def _program(spec: WorkerSpec) -> tuple[tuple[str, ...], dict[str, bool]]:
     if spec.entrypoint == sys.executable and words[:1] == ["-u"]:
         module = words[1:2] == ["-m"]
         return tuple(words[2 if module else 1 :]), {
-            "module": module, "spawn": True, "as_torch": True,
+            "module": module, "spawn": True, "face": preloads.TORCH,
         }  # fmt: skip
     return (spec.entrypoint, *words), {"no_python": True, "spawn": True}
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Any
 
+from ....nn.module import Module
 from . import (
     ddp_zero_hook,
     debugging_hooks,
@@ -26,7 +27,7 @@ class _Kind:
     def __init__(self, hook: Callable, power_rank: int = 0) -> None:
         self.hook, self.power_rank = hook, power_rank
 
-    def __call__(self, model: Any, state: Any = None, **settings: Any) -> None:
+    def __call__(self, model: Module, state: Any = None, **settings: Any) -> None:
         if self.power_rank:
             state = powerSGD_hook.PowerSGDState(
                 state, **{"matrix_approximation_rank": self.power_rank, **settings}
@@ -49,7 +50,9 @@ class DDPCommHookType(Enum):
     NOOP = _Kind(debugging_hooks.noop_hook)
 
 
-def register_ddp_comm_hook(comm_hook_type: DDPCommHookType, model: Any, state: Any = None) -> None:
+def register_ddp_comm_hook(
+    comm_hook_type: DDPCommHookType, model: Module, state: Any = None
+) -> None:
     """Register a hook by its type on a DDP model."""
     comm_hook_type.value(model=model, state=state)
 

@@ -20,12 +20,12 @@ from ...groups.state import group_or_default
 Hook = Callable[[Any, GradBucket], Future]
 
 
-def started(tensor: Any, group: ProcessGroup) -> Any:
+def started(tensor: Tensor, group: ProcessGroup) -> Any:
     """A sum of ``tensor`` over the ranks, under way."""
     return all_reduce(tensor, group=group, async_op=True)
 
 
-def averaged(process_group: ProcessGroup | None, tensor: Any) -> Future[Tensor]:
+def averaged(process_group: ProcessGroup | None, tensor: Tensor) -> Future[Tensor]:
     """``tensor`` divided by the number of ranks, then summed over them, in place."""
     group = group_or_default(process_group)
     with no_grad():

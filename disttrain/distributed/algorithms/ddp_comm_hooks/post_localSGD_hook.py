@@ -9,6 +9,7 @@ from ....core.tensor import Tensor
 from ....futures import Future
 from ...ddp import GradBucket
 from ...groups.new_group import new_subgroups
+from ...groups.process_group import ProcessGroup
 from .debugging_hooks import noop_hook
 from .default_hooks import averaged
 
@@ -30,7 +31,7 @@ class PostLocalSGDState:
 
     def __init__(
         self,
-        process_group: Any,
+        process_group: ProcessGroup | None,
         subgroup: Any,
         start_localSGD_iter: int,  # noqa: N803
         post_local_gradient_allreduce: bool = True,

@@ -26,6 +26,7 @@ from ....futures import Future
 from ....ops.api import matmul, randn, stack
 from ...collectives.tensors import all_reduce
 from ...ddp import GradBucket
+from ...groups.process_group import ProcessGroup
 from ...groups.state import group_or_default
 from .default_hooks import averaged, started
 from .low_rank import Approximation, Family, orthogonalize, plan
@@ -69,7 +70,7 @@ class PowerSGDState:
 
     def __init__(
         self,
-        process_group: Any,
+        process_group: ProcessGroup | None,
         matrix_approximation_rank: int = 1,
         start_powerSGD_iter: int = 1_000,  # noqa: N803
         min_compression_rate: float = 2,

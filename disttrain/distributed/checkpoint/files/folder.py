@@ -57,7 +57,7 @@ def shard_name(save: str, rank: int, world_size: int, number: int | None = None)
     return f"shard-{save}-{rank:05d}-of-{world_size:05d}{more}.safetensors"
 
 
-def check_shard_name(name: Any, where: str) -> str:
+def check_shard_name(name: str, where: str) -> str:
     """``name``, proved to be one that ``shard_name`` makes: no path, no other file."""
     if type(name) is not str or not _SHARD.match(name):
         raise SerializationError(f"{where}: {name!r:.80} is no name of a shard")

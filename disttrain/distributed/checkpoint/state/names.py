@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from ....nn.module import Module
 from ...ddp import DistributedDataParallel
 from ...fsdp.names import clean_tensor_name
 
@@ -15,7 +16,7 @@ from ...fsdp.names import clean_tensor_name
 class Names:
     """The names of ``model``'s state: as its ``state_dict`` has them, and clean."""
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: Module) -> None:
         self._steps = [
             f"{clean_tensor_name(path)}." if path else ""
             for path, m in model.named_modules()
@@ -38,7 +39,7 @@ class Names:
         return name
 
 
-def prefixes(model: Any, submodules: Iterable[Any] | None) -> tuple[str, ...]:
+def prefixes(model: Module, submodules: Iterable[Any] | None) -> tuple[str, ...]:
     """The clean names of ``submodules`` in ``model``, each with a dot."""
     if submodules is None:
         return ()

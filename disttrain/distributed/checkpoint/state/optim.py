@@ -14,6 +14,7 @@ import numpy as np
 from ....core import Tensor, no_grad, wrap
 from ....core.types import dtypes
 from ....errors import StateDictError
+from ....nn.module import Module
 from ....optim import Optimizer
 from ...fsdp.flat import optim_load, optim_save
 from ...fsdp.flat.optim_slots import Slot, slots_of
@@ -21,7 +22,7 @@ from .names import Names
 from .values import like
 
 
-def slots(model: Any, names: Names) -> list[Slot]:
+def slots(model: Module, names: Names) -> list[Slot]:
     """What optimizers train, under clean names."""
     found = slots_of(model)
     for s in found:
@@ -37,7 +38,7 @@ def kind_of(name: str) -> np.dtype:
 # -- out -----------------------------------------------------------------------------------------
 
 
-def save(model: Any, optimizers: Iterable[Any], names: Names, sharded: bool) -> dict[str, Any]:
+def save(model: Module, optimizers: Iterable[Any], names: Names, sharded: bool) -> dict[str, Any]:
     """State and groups of ``optimizers`` together."""
     state: dict[str, Any] = {}
     groups: list[dict[str, Any]] = []
@@ -111,7 +112,7 @@ def nested(flat: dict[str, Any]) -> dict[str, Any]:
 
 
 def load(
-    model: Any, optimizers: Iterable[Any], names: Names, given: dict[str, Any], from_rank0: bool
+    model: Module, optimizers: Iterable[Any], names: Names, given: dict[str, Any], from_rank0: bool
 ) -> None:
     """Let every optimizer take its part of ``given``."""
     found = slots(model, names)

@@ -5,7 +5,7 @@ Knows tensors; no modules and no optimizers.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from ....core import Tensor, no_grad, wrap
 from ...tensor import DTensor, distribute_tensor
 
 
-def map_values(fn: Any, value: Any) -> Any:
+def map_values(fn: Callable, value: Any) -> Any:
     """``fn`` of every tensor in nested dicts, lists and tuples."""
     if isinstance(value, Tensor):
         return fn(value)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ....backends.kinds import ArrayKind
+from ....backends.array_kinds import ArrayKind
 from ....core.tensor import Tensor, wrap
 from ....nn.parameter import Parameter
 
@@ -53,7 +53,7 @@ def is_spread(t: Tensor) -> bool:
     return isinstance(t.array, ArrayKind) and hasattr(t.array, "local")
 
 
-def part_of(t: Any) -> Any:
+def part_of(t: Tensor) -> Any:
     """The part of ``t`` on this rank; ``t`` itself where it is plain."""
     if not is_spread(t):
         return t
@@ -64,7 +64,7 @@ def part_of(t: Any) -> Any:
     return out
 
 
-def taking_parts(param: Any, store: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
+def taking_parts(param: Tensor, store: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
     """``store`` for gradients of the whole."""
     if not isinstance(param, Part):
         return store

@@ -19,7 +19,7 @@ from .side_data import Rows, extra, rows_in
 _ALIGN = 256  # bytes at whose multiples buckets begin
 
 
-class Housing:
+class BucketMemory:
     """The memory of a plan's buckets, with each parameter's view of its slot.
 
     ``slots`` are raw arrays; ``views`` are lent to the program, which may keep one. Both lists keep

@@ -35,7 +35,7 @@ class MixedPrecision:
     buffer_dtype: Any = None
 
 
-def is_floating(t: Any) -> bool:
+def is_floating(t: Tensor) -> bool:
     """Whether mixed precision changes the type of ``t``."""
     return isinstance(t, Tensor) and t.dtype.is_floating_point
 
@@ -92,21 +92,26 @@ def make_cast_store(r: Any, i: int) -> Callable[[Tensor, Any], None]:
     """The ``store`` of a parameter whose gradient travels in another type than it has itself: as
     ``stores.make_store``, but ``.grad`` is no view of the bucket."""
     slots, place = r.house.slots, r.house.place
-    scales = r.scales_of(r.metas[i].dtype)
+    scaling = r.scaling
+    scales = scaling.scales_of(r.metas[i].dtype)
     full = r.full_types[i]
     memory = r.house.memory
 
     def store(leaf: Tensor, g: Any) -> None:
         array = g if isinstance(g, np.ndarray) else memory.raw(getattr(g, "array", g))
         syncing = r.phase == SYNCING or r.begin()
-        if r.phase == VOID or (r.weight is not None and not r.weight[0]):
+        if r.phase == VOID or scaling.is_void:
             array = np.zeros_like(array)
-        if r.weight is not None:
-            r.carry(i, leaf)
+        if scaling.weight is not None:
+            scaling.carry(i, leaf)
         if not syncing:
             r.low.back_later()
-            r.accumulated.add(i)
-            local = array.astype(full) if r.weight is None else array.astype(full) * r.weight[1]
+            scaling.accumulated.add(i)
+            local = (
+                array.astype(full)
+                if scaling.weight is None
+                else array.astype(full) * scaling.weight[1]
+            )
             if leaf._grad is not None:
                 local = memory.raw(leaf._grad.array) + local
             leaf._grad = wrap(memory.held(local))
@@ -117,7 +122,7 @@ def make_cast_store(r: Any, i: int) -> Callable[[Tensor, Any], None]:
         r.fired[i] = 1
         if leaf._grad is not None:  # (old + g * local) * common, as one gradient
             old = memory.raw(leaf._grad.array).astype(full)
-            array = (old / scales.local.astype(full) if r.weight is not None else old) + array
+            array = (old / scales.local.astype(full) if scaling.weight is not None else old) + array
         slots[i][...] = array.astype(full) * scales.fresh.astype(full)
         if r.arrivals is not None:
             r.arrivals.append(i)

@@ -30,15 +30,15 @@ from .drift import Drift
 from .dtensor_params import Part, taking_parts
 from .grad_bucket import GradBucket, fill, result_of
 from .graph import below, nodes_of, reached
-from .memory import Housing
+from .memory import BucketMemory
 from .messages import Messages
 from .mixed_precision import LowPrecision, make_cast_store
 from .row_sums import RowSums
-from .side_data import JOINED, MISSING, WEIGHTED, Row
+from .scaling import Scaling
+from .side_data import JOINED, MISSING, WEIGHTED, DeviceRows, Row
 from .sparse import Tables
 from .stats import Stats
 from .stores import ARMED, IDLE, SYNCING, VOID, make_place, make_store
-from .unused import Unused
 
 Hook = Callable[[Any, GradBucket], Any]
 
@@ -52,7 +52,7 @@ class Settings:
     views: bool = False
 
 
-class Reducer(Unused):
+class Reducer:
     """Averages the gradients of ``params`` over ``group`` during backward."""
 
     def __init__(
@@ -72,11 +72,12 @@ class Reducer(Unused):
         precision, whose gradients are not views of the buckets. ``by_rows``: matrices whose
         gradients may touch few rows. ``sparse``: tables whose gradients are to be sparse."""
         memory = self.memory = memory_of(params[0].array) if params else HOST
-        super().__init__(group.size)
         self.params, self.metas = list(params), list(metas)
         self.group, self.settings, self.static = group, settings, static
         self.sync_wanted, self.messages = sync_wanted, messages
         self.hook: tuple[Hook, Any] | None = None
+        self.scaling = Scaling(self.params, group, memory, messages)
+        self.lent: Any = None  # the walk whose gradients are not those in .grad
         self.nodes = [p._node for p in self.params]
         self.expected: list[int] | None = None  # how often each gradient comes, where static
         self.phase = IDLE
@@ -84,14 +85,13 @@ class Reducer(Unused):
         self.older: list[weakref.ref] = []  # of forwards before it that had no backward yet
         self.arrivals: list[int] | None = []  # until the buckets are rebuilt
         self.steps = 0  # synchronised backwards
-        self.accumulated: set[int] = set()  # with gradients of backwards that were not synced
         self.missing: tuple[int, ...] = ()
         self.used: np.ndarray | None = None  # how many ranks use each parameter, where known
         self.futures: list[Any] = []  # of hooks for buffers: waited for at the end of backward
         self.by_rows = {i: RowSums(group) for i in by_rows if memory.on_host}
         self.drift = Drift(self.params, messages, on=group.transport.hears and memory.on_host)
         self.stats = Stats(group.size)
-        self.house = Housing(self.params, self.metas, group, memory)
+        self.house = BucketMemory(self.params, self.metas, group, memory)
         self.order = last_first(self.metas)
         self._lay_out(self.order, first=True)
         self.low, self.full_types = low, [p.array.dtype for p in self.params]
@@ -101,7 +101,7 @@ class Reducer(Unused):
         ]
         plain = [low is None and memory.on_host and not isinstance(p, Part) for p in self.params]
         self.places = [make_place(self, i) if fits else None for i, fits in enumerate(plain)]
-        self._rescale()
+        self.scaling.rescale()
         self.tables = Tables(self, sparse)
         self.attach()
 
@@ -170,16 +170,16 @@ class Reducer(Unused):
         """Average over ``group`` from now on, in buckets that are found anew."""
         self.group = self.house.group = self.messages.group = group
         self.by_rows = {i: RowSums(group) for i in self.by_rows}
-        self.divisor, self.stats = group.size, Stats(group.size)
+        self.stats = Stats(group.size)
         self.arrivals, self.steps = [], 0
         self._lay_out(self.order, first=True)
-        self._rescale()
+        self.scaling.move(group)
 
     def register_hook(self, state: Any, hook: Hook) -> None:
         """Let ``hook(state, bucket)`` reduce the buckets. Before the first backward."""
         self.hook = (hook, state)
         self._lay_out(self.order, first=True)
-        self._rescale()
+        self.scaling.leave_to_hook()
 
     def set_static(self) -> None:
         """As if made with ``static``. Before the first backward."""
@@ -235,8 +235,7 @@ class Reducer(Unused):
             return True
         lend(self)
         syncing = self._begins()
-        if self.weight is not None or self.total is not None or self.in_join:
-            self._count_weight(syncing)
+        self.scaling.count_weight(syncing)
         self.tables.begin(syncing)
         if not syncing:
             return False
@@ -244,7 +243,7 @@ class Reducer(Unused):
             self._reset()
         on_finish(self.memory.guarded(self.finish))
         self.stats.backward_at = self.stats.now()
-        self.phase = VOID if self.weight is not None and not self.weight[0] else SYNCING
+        self.phase = VOID if self.scaling.is_void else SYNCING
         if self.expected is not None:
             self._fill_unused([i for i, n in enumerate(self.expected) if not n])
         elif self.settings.find_unused and not self.static:
@@ -269,7 +268,7 @@ class Reducer(Unused):
         if self.expected is not None and self.fired[i] >= expected:
             raise self.messages.deviated(i, self.fired[i] + 1, expected)
         slot = self.house.slots[i]
-        more = array * self.scales_of(slot.dtype).fresh
+        more = array * self.scaling.scales_of(slot.dtype).fresh
         np.copyto(slot, slot + more, casting="unsafe")
         self.fired[i] += 1
         if self.fired[i] == expected:
@@ -330,11 +329,11 @@ class Reducer(Unused):
     def _tell(self) -> None:
         """Write what the other ranks must know into the tail of the last bucket."""
         flags = MISSING if self.missing else 0
-        if self.total is not None:
+        if self.scaling.total is not None:
             flags |= WEIGHTED
         rows = self.house.rows
         assert rows is not None
-        rows.write(Row(flags, self.drift.digest(), self.stats.last[3], self.total or 0.0))
+        rows.write(Row(flags, self.drift.digest(), self.stats.last[3], self.scaling.total or 0.0))
         if self.asks_use:
             rows.count(self._idle())
 
@@ -356,13 +355,13 @@ class Reducer(Unused):
         if self.older:  # forwards that this backward was not of
             self.older = [r for r in [*self.older, *self.roots] if not reached([r])]
         if missing:
-            self._over()
+            self.scaling.end()
             raise self.messages.missing_here(missing)
         if self.asks_use:
             self._count_used(self._idle())
         if self.unused:
             self._settle_unused()
-        for i, old in self.carried.items():
+        for i, old in self.scaling.carried.items():
             np.add(self.house.slots[i], old, out=self.house.slots[i])
         if self.low is not None:
             self._raise_precision()
@@ -372,7 +371,7 @@ class Reducer(Unused):
             if own._st is not None:
                 own._st.version += 1
         self.tables.finish()
-        self._over()
+        self.scaling.end()
         self.steps += 1
         self.stats.end()
 
@@ -419,10 +418,12 @@ class Reducer(Unused):
             flags |= row.flags
         if flags & MISSING:
             mine, self.missing, self.phase = self.missing, (), IDLE
-            self._over()
+            self.scaling.end()
             raise self.messages.missing_anywhere(mine)
         if flags & WEIGHTED:
-            self._divide(rows)
+            house = self.house
+            self.phase = IDLE  # also where the next line raises
+            self.scaling.divide(rows, [house.gradients(b) for b in range(len(house.buckets))])
         self.stats.hear([row.waited for row in rows])
         digests = [row.digest for row in rows if not row.flags & JOINED]
         self.drift.compare(digests, self.steps)
@@ -435,6 +436,71 @@ class Reducer(Unused):
             if i not in left_alone:
                 p._grad = wrap(self.memory.held(self.house.slots[i].astype(self.full_types[i])))
 
+    # --- parameters that a backward does not reach ---------------------------------------------
+
+    def is_frozen(self, i: int) -> bool:
+        """Whether parameter ``i`` was frozen after it was wrapped: it takes part with zeros, and
+        keeps the ``.grad`` that it has."""
+        return self.params[i]._node is None
+
+    def _fill_unused(self, indices: Sequence[int]) -> None:
+        """Parameters without gradients here still take part: with zeros, or with what they have."""
+        for i in indices:
+            slot = self.house.slots[i]
+            grad = self.params[i]._grad
+            old = None if grad is None else self.memory.raw(grad.array)
+            if old is None:
+                slot.fill(0)
+            elif self.scaling.total is not None and i not in self.scaling.accumulated:
+                self.kept[i] = self.scaling.carried[i] = old.copy()
+                slot.fill(0)
+            else:
+                self.kept[i] = old.copy()
+                common = self.scaling.scales_of(slot.dtype).common.astype(old.dtype)
+                np.copyto(slot, old * common, casting="unsafe")
+            self.unused.append(i)
+            self.fired[i] = 1
+            self.ready(i)
+
+    def _idle(self) -> list[int]:
+        """The parameters that this rank has not used since the last synchronised backward."""
+        return [i for i in self.unused if i not in self.scaling.accumulated]
+
+    def hear_late(self) -> None:
+        """Before a forward: see what the others have said in earlier steps, as far as it has come
+        from the device."""
+        rows = self.house.rows
+        missing = rows.arrived() if isinstance(rows, DeviceRows) else []
+        if missing:
+            self.phase = IDLE
+            raise self.messages.missing_elsewhere(missing)
+
+    def _count_used(self, idle: Collection[int]) -> None:
+        """Learn what the ranks have used: from the last bucket, or by asking, where hooks reduce
+        the buckets. ``idle``: what this one has not."""
+        if self.hook is None:
+            if not self.memory.on_host and not self.unused:
+                return  # nobody asks, and to know it would be to wait
+            self.used = self.house.rows.counted()  # type: ignore[union-attr]
+        else:
+            self.used = np.ones(len(self.params), np.int32)
+            self.used[list(idle)] = 0
+            self.group.all_reduce(self.used)
+        if not self.settings.find_unused:
+            self.used = self.used.copy()  # for all steps
+
+    def _settle_unused(self) -> None:
+        """Parameters unused here get the average, unless no rank has used them."""
+        house, used = self.house, self.used
+        for i in self.unused:
+            p = self.params[i]
+            if (used is None or used[i]) and not self.is_frozen(i):
+                p._grad = house.views[i]
+                continue
+            self.scaling.carried.pop(i, None)
+            if self.low is None and i in self.kept and p._grad is house.views[i]:
+                house.slots[i][...] = self.kept[i]
+
     # --- for a rank that has no more input --------------------------------------------------------
 
     def shadow(self) -> None:
@@ -443,7 +509,7 @@ class Reducer(Unused):
         own, rows = house.flats, house.rows
         find = self.asks_use
         try:
-            if self.asks_weights:
+            if self.scaling.asks_weights:
                 self.group.all_reduce(np.zeros(1))
             house.flats = [house.take(b, find) for b in range(len(house.buckets))]
             self.works = []

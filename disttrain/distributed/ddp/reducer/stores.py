@@ -24,7 +24,8 @@ def make_store(r: Any, i: int) -> Callable[[Tensor, Any], None]:
     """The ``store`` of parameter ``i``'s accumulator, for reducer ``r``."""
     house = r.house
     views, slots, place = house.views, house.slots, house.place
-    scales = r.scales_of(r.metas[i].dtype)
+    scaling = r.scaling
+    scales = scaling.scales_of(r.metas[i].dtype)
     fresh = scales.fresh
     multiply, add, raw = np.multiply, np.add, house.memory.raw
     keep = make_keep(r, i)
@@ -42,8 +43,8 @@ def make_store(r: Any, i: int) -> Callable[[Tensor, Any], None]:
             return
         r.fired[i] = 1
         old = leaf._grad
-        if old is not None and r.weight is not None:
-            old = r.carry(i, leaf)
+        if old is not None and scaling.weight is not None:
+            old = scaling.carry(i, leaf)
         if old is None:
             if array is not slots[i]:  # else it was computed there
                 r.free(i)
@@ -52,7 +53,7 @@ def make_store(r: Any, i: int) -> Callable[[Tensor, Any], None]:
         else:
             view = r.take_over(i, leaf, old)
             slot = slots[i]
-            add(raw(old.array), array if r.weight is None else array * scales.local, out=slot)
+            add(raw(old.array), array if scaling.weight is None else array * scales.local, out=slot)
             multiply(slot, scales.common, out=slot)
         if view._st is not None:
             view._st.version += 1
@@ -71,15 +72,16 @@ def make_store(r: Any, i: int) -> Callable[[Tensor, Any], None]:
 def make_keep(r: Any, i: int) -> Callable[[Tensor, Any], None]:
     """What ``store`` does in a backward that is not synchronised: the gradient adds up."""
     views, slots = r.house.views, r.house.slots
-    scales, memory = r.scales_of(r.metas[i].dtype), r.house.memory
+    scaling, memory = r.scaling, r.house.memory
+    scales = scaling.scales_of(r.metas[i].dtype)
 
     def keep(leaf: Tensor, array: Any) -> None:
         old = leaf._grad
-        if r.weight is not None:
-            array = array * scales.local if r.weight[0] else np.zeros_like(array)
+        if scaling.weight is not None:
+            array = array * scales.local if scaling.weight[0] else np.zeros_like(array)
             if old is not None:
-                old = r.carry(i, leaf)
-        r.accumulated.add(i)
+                old = scaling.carry(i, leaf)
+        scaling.accumulated.add(i)
         if old is None:
             r.free(i)
             leaf._grad = old = views[i]
@@ -100,7 +102,7 @@ def make_place(r: Any, i: int) -> Callable[[], Any]:
     """Where a rule may compute the gradient of parameter ``i``: its slot, when nothing else will
     come to it in the walk that is running, and nobody is to see it before it is scaled."""
     slots, node = r.house.slots, r.nodes[i]
-    scales = r.scales_of(r.metas[i].dtype)
+    scales = r.scaling.scales_of(r.metas[i].dtype)
 
     def place() -> Any:
         if (

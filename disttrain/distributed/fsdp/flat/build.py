@@ -32,7 +32,7 @@ _ALONE = "distributed.fsdp.alone"
 
 
 def resolve_groups(
-    process_group: Any, device_mesh: Any, strategy: ShardingStrategy, policy: Any,
+    process_group: ProcessGroup | None, device_mesh: Any, strategy: ShardingStrategy, policy: Any,
     wrapped: tuple[nn.Module, Any],
 ) -> Sharding:  # fmt: skip
     """The groups of shards and replicas that the arguments mean. ``wrapped``: the module and its

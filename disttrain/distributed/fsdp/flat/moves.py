@@ -25,7 +25,7 @@ from ..shards.lanes import Line
 from ..shards.members import Choices, Member, Sharding
 from ..shards.places import Places
 from ..shards.weights import in_use, read_only
-from ..shards.window_weights import GIVE_BACK
+from ..shards.window_weights import Window
 from .layout import FlatLayout, views
 from .param import FlatParameter
 
@@ -192,43 +192,19 @@ class FlatWeights:
             m.full.__dict__.pop("array", None)
 
 
-class FlatWindow(FlatWeights):
-    """As ``FlatWeights``, with one copy of the full weights for all ranks of the group: every rank
-    writes its chunk into memory that all see. Before a rank writes, all must have left."""
-
-    shared: Any = None
-    _begun = False
+class FlatWindow(Window, FlatWeights):
+    """As ``FlatWeights``, in a window. Before a rank writes its chunk, all must have left."""
 
     def _open_window(self) -> None:
-        """Make the memory, on all ranks together, when it is first needed."""
         size, layout = self.used.itemsize, self.layout
         self.shared = self.blocks.share(max(layout.padded * size, 1))
         vector = self.shared.bytes[: layout.padded * size].view(self.used)
         at = self.sharding.rank * layout.chunk
-        self._own = vector[at : at + layout.chunk]
+        self._parts = [vector[at : at + layout.chunk]]
         self._fulls = views(read_only(vector), layout)
 
-    def start(self, async_op: bool, line: Line) -> None:
-        """Write this rank's chunk; the others' come when they do."""
-        self.refresh()
-        if self.shared is None:
-            self._open_window()
-        self.shared.wait_closed()
-        np.copyto(self._own, self.local, casting="unsafe")
-        self.shared.announce()
-        self._begun = True
-
-    def finish(self) -> None:
-        self.shared.wait_open()
-        for m, full in zip(self.members, self._fulls, strict=True):
-            m.full.array = full
-
-    def drop(self) -> None:
-        for m in self.members:
-            m.full.__dict__.pop("array", None)
-        if self._begun:
-            self._begun = False
-            self.shared.close(give_back=self.nbytes >= GIVE_BACK)
+    def _own_parts(self) -> list[np.ndarray]:
+        return [self.local]
 
 
 def receive(param: Any, array: Any) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ....nn.module import Module
 from ....trace import warn
 from ..settings import OptimStateKeyType, StateDictType
 from . import optim_load, optim_save
@@ -24,7 +25,7 @@ class OptimizerStates:
 
     @staticmethod
     def optim_state_dict(
-        model: Any, optim: Any, optim_state_dict: dict[str, Any] | None = None, group: Any = None
+        model: Module, optim: Any, optim_state_dict: dict[str, Any] | None = None, group: Any = None
     ) -> dict[str, Any]:
         """The optimizer's state by parameter names, whole or sharded as ``state_dict_type`` of the
         model says. ``optim_state_dict``: take this instead of ``optim.state_dict()``."""
@@ -40,7 +41,7 @@ class OptimizerStates:
 
     @staticmethod
     def optim_state_dict_to_load(
-        model: Any,
+        model: Module,
         optim: Any,
         optim_state_dict: dict[str, Any],
         is_named_optimizer: bool = False,
@@ -60,21 +61,25 @@ class OptimizerStates:
 
     @staticmethod
     def full_optim_state_dict(
-        model: Any, optim: Any, optim_input: Any = None, rank0_only: bool = True, group: Any = None
+        model: Module,
+        optim: Any,
+        optim_input: Any = None,
+        rank0_only: bool = True,
+        group: Any = None,
     ) -> dict[str, Any]:
         """Whole values by parameter names; with ``rank0_only`` an empty dict on other ranks."""
         _deprecated(optim_input)
         return optim_save.save(model, optim, optim_input, group=group, rank0_only=rank0_only)
 
     @staticmethod
-    def sharded_optim_state_dict(model: Any, optim: Any, group: Any = None) -> dict[str, Any]:
+    def sharded_optim_state_dict(model: Module, optim: Any, group: Any = None) -> dict[str, Any]:
         """Sharded tensors by parameter names."""
         return optim_save.save(model, optim, group=group, sharded=True)
 
     @staticmethod
     def shard_full_optim_state_dict(
         full_optim_state_dict: dict[str, Any],
-        model: Any,
+        model: Module,
         optim_input: Any = None,
         optim: Any = None,
     ) -> dict[str, Any]:
@@ -84,7 +89,7 @@ class OptimizerStates:
 
     @staticmethod
     def flatten_sharded_optim_state_dict(
-        sharded_optim_state_dict: dict[str, Any], model: Any, optim: Any = None
+        sharded_optim_state_dict: dict[str, Any], model: Module, optim: Any = None
     ) -> dict[str, Any]:
         """This rank's part of a dict that ``sharded_optim_state_dict`` gave."""
         return optim_load.to_load(model, sharded_optim_state_dict, optim)
@@ -92,7 +97,7 @@ class OptimizerStates:
     @staticmethod
     def scatter_full_optim_state_dict(
         full_optim_state_dict: dict[str, Any] | None,
-        model: Any,
+        model: Module,
         optim_input: Any = None,
         optim: Any = None,
         group: Any = None,
@@ -107,7 +112,7 @@ class OptimizerStates:
     def rekey_optim_state_dict(
         optim_state_dict: dict[str, Any],
         optim_state_key_type: OptimStateKeyType,
-        model: Any,
+        model: Module,
         optim_input: Any = None,
         optim: Any = None,
     ) -> dict[str, Any]:

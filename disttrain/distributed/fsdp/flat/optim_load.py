@@ -15,6 +15,7 @@ from ....backends.device.memory import memory_of
 from ....core import Tensor, wrap
 from ....core.types import dtypes
 from ....errors import ConfigError, StateDictError
+from ....nn.module import Module
 from ...collectives import objects
 from ...groups.state import group_or_default
 from ..names import clean_tensor_name
@@ -27,7 +28,7 @@ _SENT = "sent"
 
 
 def to_load(
-    model: Any,
+    model: Module,
     state_dict: dict[str, Any] | None,
     optim: Any = None,
     optim_input: Any = None,
@@ -98,7 +99,7 @@ class _Source:
     def entries(self) -> list[tuple[Any, str]]:
         return [(n, k) for n, values in self.state.items() for k in values]
 
-    def value(self, name: Any, key: str) -> Any:
+    def value(self, name: str, key: str) -> Any:
         value = self.state[name][key]
         if not self.sends or not (isinstance(value, dict) and _SENT in value):
             return value
@@ -229,7 +230,7 @@ def _numbered_groups(
 def rekey(
     state_dict: dict[str, Any],
     key_type: OptimStateKeyType,
-    model: Any,
+    model: Module,
     optim_input: Any,
     optim: Any,
 ) -> dict[str, Any]:

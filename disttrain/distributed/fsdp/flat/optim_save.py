@@ -13,6 +13,7 @@ import numpy as np
 from ....core import wrap
 from ....core.types import dtypes
 from ....errors import StateDictError
+from ....nn.module import Module
 from ...collectives import objects
 from ...groups.state import group_or_default
 from .optim_slots import Slot, gather_parts, numbered, slots_of, trained
@@ -22,7 +23,7 @@ _CUT = "sharded"
 
 
 def save(
-    model: Any,
+    model: Module,
     optim: Any,
     optim_input: Any = None,
     *,

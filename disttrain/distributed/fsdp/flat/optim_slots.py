@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from ....core import Tensor
+from ....nn.module import Module
 from ..module import SLOT
 from ..names import clean_tensor_name
 from .full_params import gather_vector
@@ -67,7 +68,7 @@ class Slot:
         return whole.reshape(-1)[lo:hi]
 
 
-def slots_of(model: Any) -> list[Slot]:
+def slots_of(model: Module) -> list[Slot]:
     """The slots of ``model``, in the order of its modules; alike on every rank."""
     units: dict[int, tuple[FlatUnit, int]] = {}  # by the object that stands for a member
     for m in model.modules():
@@ -101,7 +102,7 @@ def slots_of(model: Any) -> list[Slot]:
     return out
 
 
-def _members(model: Any) -> Iterable[tuple[str, str, Any]]:
+def _members(model: Module) -> Iterable[tuple[str, str, Any]]:
     """(path, name, parameter or what stands for it) of all modules."""
     flat: dict[Any, tuple[str, ...]] = {}
     for m in model.modules():
@@ -114,7 +115,7 @@ def _members(model: Any) -> Iterable[tuple[str, str, Any]]:
                 yield path, name, module.__dict__.get(name, module._parameters.get(name))
 
 
-def trained(optim: Any, optim_input: Any, model: Any) -> list[list[Any]]:
+def trained(optim: Any, optim_input: Any, model: Module) -> list[list[Any]]:
     """The parameters of every group: of the optimizer, or as one would be given them."""
     if optim is not None:
         return [list(g["params"]) for g in optim.param_groups]

@@ -17,6 +17,7 @@ from ....backends.device.memory import memory_of
 from ....core import no_grad, wrap
 from ....errors import StateDictError
 from ....nn import hooks
+from ....nn.module import Module
 from ....nn.parameter import Parameter
 from ...tensor import DTensor, Replicate, Shard
 from ..names import UNIT, clean_tensor_name, replace_prefix
@@ -56,12 +57,12 @@ def defaults() -> StateDictSettings:
 # -- which kind ----------------------------------------------------------------------------------
 
 
-def _wrappers(module: Any) -> list[Any]:
+def _wrappers(module: Module) -> list[Any]:
     return [m for m in module.modules() if "_settings" in m.__dict__ and "_fsdp" in m.__dict__]
 
 
 def set_type(
-    module: Any,
+    module: Module,
     state_dict_type: StateDictType,
     state_dict_config: StateDictConfig | None = None,
     optim_state_dict_config: OptimStateDictConfig | None = None,
@@ -87,7 +88,7 @@ def set_type(
     return before
 
 
-def get_type(module: Any) -> StateDictSettings:
+def get_type(module: Module) -> StateDictSettings:
     """The settings of the wrappers in ``module``, which must agree."""
     found: StateDictSettings | None = None
     for m in _wrappers(module):
@@ -103,7 +104,7 @@ def get_type(module: Any) -> StateDictSettings:
 
 @contextmanager
 def of_type(
-    module: Any,
+    module: Module,
     state_dict_type: StateDictType,
     state_dict_config: StateDictConfig | None = None,
     optim_state_dict_config: OptimStateDictConfig | None = None,

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ....nn.module import Module
 from ...groups.state import group_or_default
 from ..settings import HYBRID, KEEPS_AFTER_FORWARD
 from .build import split_by_host
@@ -14,12 +15,12 @@ HYBRID_SHARDING_STRATEGIES = list(HYBRID)
 NO_RESHARD_AFTER_FORWARD_STRATEGIES = list(KEEPS_AFTER_FORWARD)
 
 
-def _get_fsdp_states(module: Any) -> list[Any]:
+def _get_fsdp_states(module: Module) -> list[Any]:
     """The wrappers in ``module``."""
     return FullyShardedDataParallel.fsdp_modules(module)
 
 
-def _get_fsdp_handles(module: Any) -> list[Any]:
+def _get_fsdp_handles(module: Module) -> list[Any]:
     """The units that have parameters."""
     return [m._handle for m in _get_fsdp_states(module) if m._handle is not None]
 

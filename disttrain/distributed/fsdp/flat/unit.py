@@ -16,8 +16,10 @@ from ....backends.null import NullArray
 from ....comm.group.blocks import Blocks
 from ....context import thread
 from ....core import wrap
+from ....core.tensor import Tensor
 from ....core.types.dtypes import numpy_type
 from ....errors import AutogradError, ConfigError
+from ....nn.module import Module
 from ....nn.parameter import replace_data
 from ..shards.gradients import Gradients
 from ..shards.members import Choices, Member, Sharding
@@ -32,7 +34,7 @@ PARTS = "over_parts"  # what clipping asks parameters for
 _OWNERS = "distributed.fsdp.owners"
 
 
-def owner_of(param: Any) -> FlatUnit | None:
+def owner_of(param: Tensor) -> FlatUnit | None:
     """The unit that has taken ``param`` on this rank."""
     known: dict[int, tuple] = context.current().slot(_OWNERS, dict)
     found, unit = known.get(id(param), (_nothing, _nothing))
@@ -58,7 +60,7 @@ class FlatUnit(Unit):
 
     def __init__(
         self,
-        module: Any,
+        module: Module,
         members: list[Member],
         sharding: Sharding,
         policy: MixedPrecisionPolicy,

@@ -16,8 +16,10 @@ from .... import nn
 from ....core.types.device import at
 from ....core.types.dtypes import numpy_type
 from ....errors import ConfigError
+from ....nn.module import Module
 from ....trace import warn
 from ...collectives.nested import cast
+from ...groups.process_group import ProcessGroup
 from ..module import SLOT, InParts, Place, around, prepare
 from ..names import UNIT, clean_tensor_name
 from ..settings import (
@@ -66,7 +68,7 @@ class FullyShardedDataParallel(optim_api.OptimizerStates, InParts):
     def __init__(
         self,
         module: nn.Module,
-        process_group: Any = None,
+        process_group: ProcessGroup | None = None,
         sharding_strategy: ShardingStrategy | None = None,
         cpu_offload: CPUOffload | None = None,
         auto_wrap_policy: Any = None,
@@ -393,7 +395,7 @@ class _Handle:
         return self._unit.flat.grad  # type: ignore[union-attr]
 
 
-def prepare_root(module: Any) -> None:
+def prepare_root(module: Module) -> None:
     """Make ``module`` the root of the units inside, unless it belongs to a root already."""
     place = module.__dict__[SLOT]
     if place.root is not None:
@@ -431,7 +433,7 @@ def _cast_buffers(fsdp: Any) -> None:
                 m._buffers[name] = b.to(kind)
 
 
-def _check(module: Any, param_init_fn: Any) -> None:
+def _check(module: Module, param_init_fn: Any) -> None:
     if isinstance(module, (nn.ModuleList, nn.ModuleDict)):
         warn(
             "FSDP will not all-gather parameters for containers that do not implement forward: "

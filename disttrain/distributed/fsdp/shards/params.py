@@ -13,6 +13,7 @@ import numpy as np
 from ....core import wrap
 from ....core.attributes import give_attributes, own_attributes
 from ....core.backward.sink import accumulate
+from ....core.tensor import Tensor
 from ....errors import ConfigError
 from ....nn.parameter import Parameter
 from ...tensor import DTensor
@@ -107,7 +108,7 @@ def make_full(unit: Any, template: Any) -> Any:
     return out
 
 
-def is_sharded(param: Any) -> bool:
+def is_sharded(param: Tensor) -> bool:
     """Whether ``param`` is a shard already."""
     return isinstance(param, ShardedParameter)
 

@@ -19,13 +19,51 @@ from .weights import GatheredWeights, read_only
 GIVE_BACK = 256 << 10  # bytes: to get smaller memory again costs more than to keep it
 
 
-class WindowWeights(GatheredWeights):
-    """As ``GatheredWeights``, with one copy of the full weights for all ranks of the group."""
+class Window:
+    """Weights of which there is one copy for all ranks of the group: every rank writes its part
+    into memory that all see."""
 
     shared: Any = None
-    _parts: list[np.ndarray]
+    _parts: list[np.ndarray]  # of the full weights, this rank's
     _fulls: list[np.ndarray]
     _begun = False
+
+    def _open_window(self) -> None:
+        """Make the memory, on all ranks together, when it is first needed."""
+        raise NotImplementedError
+
+    def _own_parts(self) -> list[np.ndarray]:
+        """What this rank writes."""
+        raise NotImplementedError
+
+    def start(self, async_op: bool, line: Line) -> None:
+        """Write this rank's part; the others' come when they do."""
+        self.refresh()  # type: ignore[attr-defined]
+        if self.shared is None:
+            self._open_window()
+        self.shared.wait_closed()
+        for part, shard in zip(self._parts, self._own_parts(), strict=True):
+            np.copyto(part, shard, casting="unsafe")
+        self.shared.announce()
+        self._begun = True
+
+    def finish(self) -> None:
+        """Wait until all have written, and give the full weights their memory."""
+        self.shared.wait_open()
+        for m, full in zip(self.members, self._fulls, strict=True):  # type: ignore[attr-defined]
+            m.full.array = full_array(m, full)
+
+    def drop(self) -> None:
+        """This rank does not need the full weights any more."""
+        for m in self.members:  # type: ignore[attr-defined]
+            m.full.__dict__.pop("array", None)
+        if self._begun:
+            self._begun = False
+            self.shared.close(give_back=self.nbytes >= GIVE_BACK)  # type: ignore[attr-defined]
+
+
+class WindowWeights(Window, GatheredWeights):
+    """As ``GatheredWeights``, in a window."""
 
     def _open_window(self) -> None:
         """Make the memory, on all ranks together, when it is first needed."""
@@ -42,25 +80,5 @@ class WindowWeights(GatheredWeights):
             self._parts.append(own_part(full, m.layout, rank))
             self._fulls.append(read_only(full))
 
-    def start(self, async_op: bool, line: Line) -> None:
-        """Write this rank's part; the others' come when they do."""
-        self.refresh()
-        if self.shared is None:
-            self._open_window()
-        self.shared.wait_closed()
-        for part, shard in zip(self._parts, self.shards, strict=True):
-            np.copyto(part, shard, casting="unsafe")
-        self.shared.announce()
-        self._begun = True
-
-    def finish(self) -> None:
-        self.shared.wait_open()
-        for m, full in zip(self.members, self._fulls, strict=True):
-            m.full.array = full_array(m, full)
-
-    def drop(self) -> None:
-        for m in self.members:
-            m.full.__dict__.pop("array", None)
-        if self._begun:
-            self._begun = False
-            self.shared.close(give_back=self.nbytes >= GIVE_BACK)
+    def _own_parts(self) -> list[np.ndarray]:
+        return self.shards

@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from ....backends.array_kinds import ArrayKind
 from ....backends.device.array import DeviceArray
-from ....backends.kinds import ArrayKind
 from ....backends.null import NullArray
+from ....core.annotations import DeviceLike, Dims, DTypeLike, Format, Scalar
 from ....core.gate import Tracer
 from ....core.tensor import Tensor, wrap
 from ....core.tensor import layout as layout_of
@@ -29,7 +30,9 @@ from .moving import pin_memory
 from .sparse import no_places
 
 
-def place(array: Any, device: Any, requires_grad: bool, pinned: bool = False) -> Tensor:
+def place(
+    array: Any, device: DeviceLike | None, requires_grad: bool, pinned: bool = False
+) -> Tensor:
     where = usable(device)
     if where is CPU or isinstance(array, DeviceArray):
         out = wrap(array)
@@ -42,7 +45,12 @@ def place(array: Any, device: Any, requires_grad: bool, pinned: bool = False) ->
 
 
 def _filled(
-    make: Any, shape: tuple, dtype: Any, device: Any, requires_grad: bool, pinned: bool = False
+    make: Any,
+    shape: tuple,
+    dtype: DTypeLike | None,
+    device: DeviceLike | None,
+    requires_grad: bool,
+    pinned: bool = False,
 ) -> Tensor:
     """``make(shape, dtype)`` as a tensor; elsewhere, what the array module there has of its name,
     or what ``make.on(xp, shape, dtype)`` gives."""
@@ -79,7 +87,8 @@ class _Full:
 
 
 def zeros(
-    *sizes: Any, size: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
+    *sizes: Dims, size: Dims | None = None, dtype: DTypeLike | None = None,
+    layout: str | None = None, device: DeviceLike | None = None,
     requires_grad: bool = False, pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
     """Zeros of this shape; ``layout`` sparse_coo: a sparse tensor without any place."""
@@ -90,7 +99,8 @@ def zeros(
 
 
 def ones(
-    *sizes: Any, size: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
+    *sizes: Dims, size: Dims | None = None, dtype: DTypeLike | None = None,
+    layout: str | None = None, device: DeviceLike | None = None,
     requires_grad: bool = False, pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
     """Ones of this shape."""
@@ -99,8 +109,9 @@ def ones(
 
 
 def empty(
-    *sizes: Any, size: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
-    requires_grad: bool = False, pin_memory: bool = False, memory_format: Any = None,
+    *sizes: Dims, size: Dims | None = None, dtype: DTypeLike | None = None,
+    layout: str | None = None, device: DeviceLike | None = None,
+    requires_grad: bool = False, pin_memory: bool = False, memory_format: Format | None = None,
 ) -> Tensor:  # fmt: skip
     """Memory of this shape that holds anything."""
     shape = as_size(sizes, "empty", size)
@@ -112,8 +123,8 @@ def empty(
 
 
 def full(
-    size: Any, fill_value: Any, *, dtype: Any = None, layout: Any = None, device: Any = None,
-    requires_grad: bool = False, pin_memory: bool = False,
+    size: Dims, fill_value: Scalar, *, dtype: DTypeLike | None = None, layout: str | None = None,
+    device: DeviceLike | None = None, requires_grad: bool = False, pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
     """This shape filled with one value, whose type decides when ``dtype`` is None."""
     if isinstance(fill_value, Tensor):
@@ -139,8 +150,8 @@ complex_ = (builtins.complex, np.complexfloating)
 
 
 def _like(
-    make: Any, input: Tensor, dtype: Any, device: Any, requires_grad: bool,
-    memory_format: Any = None,
+    make: Any, input: Tensor, dtype: DTypeLike | None, device: DeviceLike | None,
+    requires_grad: bool, memory_format: Format | None = None,
 ) -> Tensor:  # fmt: skip
     """Of the shape of ``input``, and laid out as it is unless ``memory_format`` says how."""
     kind = input.dtype if dtype is None else dtypes.as_dtype(dtype)
@@ -168,29 +179,33 @@ def _beside(input: Tensor, made: Tensor) -> Tensor:
 
 
 def zeros_like(
-    input: Tensor, *, dtype: Any = None, layout: Any = None, device: Any = None,
-    requires_grad: bool = False, memory_format: Any = None,
+    input: Tensor, *, dtype: DTypeLike | None = None, layout: str | None = None,
+    device: DeviceLike | None = None,
+    requires_grad: bool = False, memory_format: Format | None = None,
 ) -> Tensor:  # fmt: skip
     return _like(np.zeros, input, dtype, device, requires_grad, memory_format)
 
 
 def ones_like(
-    input: Tensor, *, dtype: Any = None, layout: Any = None, device: Any = None,
-    requires_grad: bool = False, memory_format: Any = None,
+    input: Tensor, *, dtype: DTypeLike | None = None, layout: str | None = None,
+    device: DeviceLike | None = None,
+    requires_grad: bool = False, memory_format: Format | None = None,
 ) -> Tensor:  # fmt: skip
     return _like(np.ones, input, dtype, device, requires_grad, memory_format)
 
 
 def empty_like(
-    input: Tensor, *, dtype: Any = None, layout: Any = None, device: Any = None,
-    requires_grad: bool = False, memory_format: Any = None,
+    input: Tensor, *, dtype: DTypeLike | None = None, layout: str | None = None,
+    device: DeviceLike | None = None,
+    requires_grad: bool = False, memory_format: Format | None = None,
 ) -> Tensor:  # fmt: skip
     return _like(np.empty, input, dtype, device, requires_grad, memory_format)
 
 
 def full_like(
-    input: Tensor, fill_value: Any, *, dtype: Any = None, device: Any = None,
-    requires_grad: bool = False, memory_format: Any = None,
+    input: Tensor, fill_value: Scalar, *, dtype: DTypeLike | None = None,
+    device: DeviceLike | None = None,
+    requires_grad: bool = False, memory_format: Format | None = None,
 ) -> Tensor:  # fmt: skip
     kind = input.dtype if dtype is None else dtypes.as_dtype(dtype)
     if isinstance(fill_value, Tensor):
@@ -200,8 +215,8 @@ def full_like(
 
 
 def arange(
-    start: Any, end: Any = None, step: Any = 1, *, dtype: Any = None, layout: Any = None,
-    device: Any = None, requires_grad: bool = False,
+    start: Scalar, end: Scalar | None = None, step: Scalar = 1, *, dtype: DTypeLike | None = None,
+    layout: str | None = None, device: DeviceLike | None = None, requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
     """Numbers from ``start`` to before ``end``; integers when all of them are."""
     if end is None:
@@ -236,8 +251,8 @@ def arange(
 
 
 def linspace(
-    start: float, end: float, steps: int, *, dtype: Any = None, device: Any = None,
-    requires_grad: bool = False,
+    start: float, end: float, steps: int, *, dtype: DTypeLike | None = None,
+    device: DeviceLike | None = None, requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
     """``steps`` numbers from ``start`` to ``end``, both included."""
     start, end = (x.item() if isinstance(x, Tensor) else x for x in (start, end))
@@ -248,7 +263,7 @@ def linspace(
     return place(array, device, requires_grad)
 
 
-def _even(start: Any, end: Any, steps: int, device: Any, then: Any) -> Any:
+def _even(start: Any, end: Any, steps: int, device: DeviceLike | None, then: Any) -> Any:
     """``then`` of numbers from ``start`` to ``end``, made where ``device`` is."""
     there = located(usable(device))
     if there is None:
@@ -256,7 +271,7 @@ def _even(start: Any, end: Any, steps: int, device: Any, then: Any) -> Any:
     return there.make(lambda xp: then(xp.linspace(start, end, steps)))
 
 
-def _ends_type(where: str, dtype: Any, *ends: Any) -> dtypes.dtype:
+def _ends_type(where: str, dtype: DTypeLike | None, *ends: Any) -> dtypes.dtype:
     """The type of numbers between ``ends``: floating, or complex where one of them is."""
     kind = _number_type(*ends)
     kind = kind if kind.is_complex else dtypes.get_default_dtype()
@@ -269,8 +284,8 @@ def _ends_type(where: str, dtype: Any, *ends: Any) -> dtypes.dtype:
 
 
 def logspace(
-    start: float, end: float, steps: int, base: float = 10.0, *, dtype: Any = None,
-    device: Any = None, requires_grad: bool = False,
+    start: float, end: float, steps: int, base: float = 10.0, *, dtype: DTypeLike | None = None,
+    device: DeviceLike | None = None, requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
     """``base`` to the power of ``steps`` numbers from ``start`` to ``end``, both included."""
     start, end, base = (x.item() if isinstance(x, Tensor) else x for x in (start, end, base))
@@ -282,8 +297,8 @@ def logspace(
 
 
 def eye(
-    n: int, m: int | None = None, *, dtype: Any = None, device: Any = None,
-    requires_grad: bool = False,
+    n: int, m: int | None = None, *, dtype: DTypeLike | None = None,
+    device: DeviceLike | None = None, requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
     """Ones on the diagonal."""
     columns = n if m is None else m

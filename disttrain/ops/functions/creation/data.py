@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ....core.annotations import ArrayLike, DeviceLike, Dims, DTypeLike
 from ....core.classes import values_of
 from ....core.gate import Tracer
 from ....core.tensor import Size, Tensor, note_read, wrap
@@ -20,8 +21,8 @@ from .moving import to
 
 
 def tensor(
-    data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False,
-    pin_memory: bool = False,
+    data: ArrayLike, *, dtype: DTypeLike | None = None, device: DeviceLike | None = None,
+    requires_grad: bool = False, pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
     """A new tensor with a copy of ``data`` (numbers, nested sequences, arrays, tensors), where
     ``data`` is, or on ``device``.
@@ -37,12 +38,12 @@ def tensor(
     return place(_array_of(data, dtype, copy=True), device, requires_grad, pin_memory)
 
 
-def _apart(data: Tensor, device: Any) -> bool:
+def _apart(data: Tensor, device: DeviceLike | None) -> bool:
     """Whether ``data`` lies on an accelerator, or is to."""
     return not isinstance(data, Tracer) and located(data.device) is not None
 
 
-def _array_of(data: Any, dtype: Any, copy: bool) -> np.ndarray:
+def _array_of(data: ArrayLike, dtype: DTypeLike | None, copy: bool) -> np.ndarray:
     kind = None if dtype is None else dtypes.as_dtype(dtype)
     if isinstance(data, Tensor):
         note_read(data)
@@ -140,7 +141,9 @@ def _first_odd(data: Any) -> str:
     return f"{type(data).__name__} {data!r}"[:80]
 
 
-def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
+def as_tensor(
+    data: ArrayLike, dtype: DTypeLike | None = None, device: DeviceLike | None = None
+) -> Tensor:
     """``data`` as a tensor, sharing memory with arrays and tensors where the type allows."""
     if isinstance(data, Tensor):
         device = chosen(device)
@@ -150,8 +153,8 @@ def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
 
 
 def asarray(
-    obj: Any, *, dtype: Any = None, device: Any = None, copy: bool | None = None,
-    requires_grad: bool = False,
+    obj: object, *, dtype: DTypeLike | None = None, device: DeviceLike | None = None,
+    copy: bool | None = None, requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
     """``obj`` as a tensor: over the same memory where it is a tensor, an array or a buffer (of
     ``dtype``, the default one unless given) and nothing has to change. ``copy``: True, never over
@@ -171,7 +174,7 @@ def asarray(
     return out.requires_grad_() if requires_grad and not out.requires_grad else out
 
 
-def _is_buffer(obj: Any) -> bool:
+def _is_buffer(obj: object) -> bool:
     if isinstance(obj, (Tensor, np.ndarray, np.generic)):
         return False
     try:
@@ -181,7 +184,7 @@ def _is_buffer(obj: Any) -> bool:
     return True
 
 
-def _address(obj: Any) -> int:
+def _address(obj: object) -> int:
     return obj.data_ptr() if isinstance(obj, Tensor) else obj.__array_interface__["data"][0]
 
 
@@ -196,7 +199,7 @@ def from_numpy(array: np.ndarray) -> Tensor:
 
 
 def frombuffer(
-    buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, requires_grad: bool = False
+    buffer: Any, *, dtype: DTypeLike, count: int = -1, offset: int = 0, requires_grad: bool = False
 ) -> Tensor:
     """A tensor over the memory of a bytes-like object."""
     array = np.frombuffer(buffer, dtypes.as_dtype(dtype).np, count, offset)
@@ -204,8 +207,8 @@ def frombuffer(
 
 
 def construct(
-    kind: dtypes.dtype, args: tuple, *, size: Any = None, data: Any = None, device: Any = None,
-    any_type: bool = False,
+    kind: dtypes.dtype, args: tuple, *, size: Dims | None = None, data: Any = None,
+    device: DeviceLike | None = None, any_type: bool = False,
 ) -> Tensor:  # fmt: skip
     """What old programs write: ``T()``, ``T(2, 3)`` and ``T(Size)`` (sizes, holding anything),
     ``T([1, 2])`` and any other sequence (data), ``T(tensor)`` (the same memory; of type ``kind``
@@ -231,7 +234,7 @@ def construct(
     return empty(*args, dtype=kind, device=device) if args else empty(0, dtype=kind, device=device)
 
 
-def _from_sequence(kind: dtypes.dtype, data: Any, device: Any) -> Tensor:
+def _from_sequence(kind: dtypes.dtype, data: Any, device: DeviceLike | None) -> Tensor:
     if not (hasattr(data, "__len__") and hasattr(data, "__getitem__")) or isinstance(data, dict):
         raise TypeError(f"new(): data must be a sequence (got {type(data).__name__})")
     if isinstance(data, (str, bytes)):

@@ -9,6 +9,7 @@ import numpy as np
 from ....backends.device.array import DeviceArray
 from ....backends.device.platform import made, offered, platform
 from ....backends.null import NullArray
+from ....core.annotations import DeviceLike, Format
 from ....core.tensor import Tensor, note_read, wrap
 from ....core.types import dtypes
 from ....core.types.device import CPU, HOST, accelerator, device, usable
@@ -98,7 +99,10 @@ def _sent(self: Tensor, where: device | None, kind: Any, non_blocking: bool) -> 
 
 
 def cuda(
-    self: Tensor, device: Any = None, non_blocking: bool = False, memory_format: Any = None
+    self: Tensor,
+    device: DeviceLike | None = None,
+    non_blocking: bool = False,
+    memory_format: Format | None = None,
 ) -> Tensor:
     """A copy on a CUDA device (None: the current one); self where it is there."""
     where = usable("cuda" if device is None else _of_kind(device, "cuda"))
@@ -114,7 +118,7 @@ def _of_kind(where: Any, kind: str) -> device:
     return found
 
 
-def cpu(self: Tensor, memory_format: Any = None) -> Tensor:
+def cpu(self: Tensor, memory_format: Format | None = None) -> Tensor:
     """A copy on the host; self where it is there."""
     return to(self, CPU) if memory_format is None else to(self, CPU, memory_format=memory_format)
 
@@ -125,7 +129,7 @@ def get_device(self: Tensor) -> int:
     return -1 if index is None else index
 
 
-def record_stream(self: Tensor, stream: Any) -> None:
+def record_stream(self: Tensor, stream: object) -> None:
     """The memory is not given out again before what ``stream`` (of ``dt.cuda``) has at the time
     when it would be is done: for a tensor that another stream than its own works on."""
     array = self.array
@@ -133,7 +137,7 @@ def record_stream(self: Tensor, stream: Any) -> None:
         array.platform.record_use(array.data, stream.line)
 
 
-def pin_memory(self: Tensor, device: Any = None) -> Tensor:
+def pin_memory(self: Tensor, device: DeviceLike | None = None) -> Tensor:
     """A copy in page-locked memory, which an accelerator reads by itself; self where it is there,
     or where there is no accelerator."""
     if self.device.type not in HOST or self.is_meta:
@@ -157,7 +161,7 @@ def _named(where: Any) -> str:
     return (where if isinstance(where, device) else device(where)).type
 
 
-def is_pinned(self: Tensor, device: Any = None) -> bool:
+def is_pinned(self: Tensor, device: DeviceLike | None = None) -> bool:
     """Whether the memory is page-locked."""
     if self.array.__class__ is not np.ndarray:
         return False

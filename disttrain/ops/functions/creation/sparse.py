@@ -16,6 +16,7 @@ import numpy as np
 
 from ....backends.device.array import DeviceArray
 from ....context import SLOW, thread
+from ....core.annotations import DeviceLike, Dims, DTypeLike, Format
 from ....core.tensor import Size, Tensor, wrap
 from ....core.types import dtypes
 from ....core.types.device import CPU, located, usable
@@ -104,9 +105,8 @@ class SparseTensor(Tensor):
         if self._dense is None or self._version == self._seen:
             return
         count, self._seen = self._places.shape[0], self._version
-        known = np.zeros(self._size[:count], bool)
-        known[tuple(self._places)] = True
-        marks = _filled(wrap(self._dense), count) | known
+        marks = _filled(wrap(self._dense), count)
+        marks[tuple(self._places)] = True
         if marks.sum() > self._places.shape[1]:
             self._places = np.stack(np.nonzero(marks)).astype(np.int64)
 
@@ -203,7 +203,7 @@ class SparseTensor(Tensor):
     def to_sparse(self, sparse_dim: int | None = None) -> SparseTensor:
         return self
 
-    def clone(self, *, memory_format: Any = None) -> SparseTensor:
+    def clone(self, *, memory_format: Format | None = None) -> SparseTensor:
         """A copy that is sparse; a dense one where gradients go through it."""
         if self.requires_grad and thread.grad_enabled:
             return Tensor.clone(self)  # type: ignore[attr-defined]
@@ -249,7 +249,7 @@ class SparseTensor(Tensor):
     def _scaled(self, name: str, other: Any) -> tuple | None:
         """Its parts, with the method ``name`` of values applied; None where ``other`` is more than
         a number."""
-        one = isinstance(other, Tensor) and not other.ndim and not other.is_sparse
+        one = isinstance(other, Tensor) and not (other.ndim or other.is_sparse)
         if not (one or isinstance(other, (int, float, complex))) or not self._simple(other):
             return None
         places, numbers, unique = self._parts()
@@ -275,9 +275,9 @@ class SparseTensor(Tensor):
         return _whole.mul(self, other) if parts is None else self._like(parts)
 
     def div(self, other: Any, *, rounding_mode: str | None = None) -> Tensor:
-        parts = None if rounding_mode else self._scaled("div", other)
-        given = {"rounding_mode": rounding_mode}
-        return _whole.div(self, other, **given) if parts is None else self._like(parts)
+        if rounding_mode is None and (parts := self._scaled("div", other)) is not None:
+            return self._like(parts)
+        return _whole.div(self, other, rounding_mode=rounding_mode)
 
     def add(self, other: Any, *, alpha: Any = 1) -> Tensor:
         parts = self._joined(other, alpha)
@@ -287,8 +287,7 @@ class SparseTensor(Tensor):
         return self.add(other, alpha=-alpha)
 
     def _like(self, parts: tuple) -> SparseTensor:
-        places, numbers, unique = parts
-        return _sparse(places, numbers, self._size, unique)
+        return _sparse(*parts[:2], self._size, parts[2])
 
     __mul__ = __rmul__ = mul
     __truediv__, __add__, __sub__ = div, add, sub
@@ -393,10 +392,10 @@ def with_places(dense: Tensor, places: np.ndarray) -> SparseTensor:
 def sparse_coo_tensor(
     indices: Any = None,
     values: Any = None,
-    size: Any = None,
+    size: Dims | None = None,
     *,
-    dtype: Any = None,
-    device: Any = None,
+    dtype: DTypeLike | None = None,
+    device: DeviceLike | None = None,
     requires_grad: bool = False,
     check_invariants: bool | None = None,
     is_coalesced: bool | None = None,
@@ -442,7 +441,9 @@ def sparse_coo_tensor(
     return out.requires_grad_() if requires_grad else out
 
 
-def no_places(size: tuple[int, ...], dtype: Any = None, device: Any = None) -> SparseTensor:
+def no_places(
+    size: tuple[int, ...], dtype: DTypeLike | None = None, device: DeviceLike | None = None
+) -> SparseTensor:
     """Zeros of this shape, as a sparse tensor."""
     kind = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
     places = np.zeros((len(size), 0), np.int64)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ....core.annotations import PerDim
 from ....core.tensor import Tensor
 from ....core.types.casting import computes_in
 from ....errors import ConfigError, ShapeError
@@ -36,7 +37,7 @@ def per_dim(value: Any, n: int, where: str, name: str) -> tuple[int, ...]:
 
 
 def _check(
-    where: str, input: Tensor, weight: Tensor, bias: Any, groups: int, channels: int
+    where: str, input: Tensor, weight: Tensor, bias: Tensor | None, groups: int, channels: int
 ) -> None:
     if weight.ndim != input.ndim:
         raise ShapeError(
@@ -57,8 +58,8 @@ def _check(
 
 
 def _conv_nd(
-    n: int, input: Tensor, weight: Tensor, bias: Any, stride: Any, padding: Any, dilation: Any,
-    groups: int,
+    n: int, input: Tensor, weight: Tensor, bias: Tensor | None, stride: PerDim, padding: PerDim,
+    dilation: PerDim, groups: int,
 ) -> Tensor:  # fmt: skip
     where = f"conv{n}d"
     input = _batched(where, n, input)
@@ -115,8 +116,8 @@ def _named_padding(
 
 
 def conv1d(
-    input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0,
-    dilation: Any = 1, groups: int = 1,
+    input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: PerDim = 1,
+    padding: PerDim = 0, dilation: PerDim = 1, groups: int = 1,
 ) -> Tensor:  # fmt: skip
     """Convolution of (N, C, L) with weights (O, C / groups, K).
 
@@ -126,16 +127,16 @@ def conv1d(
 
 
 def conv2d(
-    input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0,
-    dilation: Any = 1, groups: int = 1,
+    input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: PerDim = 1,
+    padding: PerDim = 0, dilation: PerDim = 1, groups: int = 1,
 ) -> Tensor:  # fmt: skip
     """Convolution of (N, C, H, W) with weights (O, C / groups, KH, KW)."""
     return _conv_nd(2, input, weight, bias, stride, padding, dilation, groups)
 
 
 def conv3d(
-    input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0,
-    dilation: Any = 1, groups: int = 1,
+    input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: PerDim = 1,
+    padding: PerDim = 0, dilation: PerDim = 1, groups: int = 1,
 ) -> Tensor:  # fmt: skip
     """Convolution of (N, C, D, H, W) with weights (O, C / groups, KD, KH, KW)."""
     return _conv_nd(3, input, weight, bias, stride, padding, dilation, groups)
@@ -143,8 +144,8 @@ def conv3d(
 
 @computes_in("lower")
 def _transposed(
-    n: int, input: Tensor, weight: Tensor, bias: Any, stride: Any, padding: Any,
-    output_padding: Any, groups: int, dilation: Any,
+    n: int, input: Tensor, weight: Tensor, bias: Tensor | None, stride: PerDim, padding: PerDim,
+    output_padding: PerDim, groups: int, dilation: PerDim,
 ) -> Tensor:  # fmt: skip
     where = f"conv_transpose{n}d"
     input = _batched(where, n, input)
@@ -181,30 +182,30 @@ def _transposed(
 
 
 def conv_transpose1d(
-    input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0,
-    output_padding: Any = 0, groups: int = 1, dilation: Any = 1,
+    input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: PerDim = 1,
+    padding: PerDim = 0, output_padding: PerDim = 0, groups: int = 1, dilation: PerDim = 1,
 ) -> Tensor:  # fmt: skip
     """The adjoint of ``conv1d``: (N, C, L) with weights (C, O / groups, K)."""
     return _transposed(1, input, weight, bias, stride, padding, output_padding, groups, dilation)
 
 
 def conv_transpose2d(
-    input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0,
-    output_padding: Any = 0, groups: int = 1, dilation: Any = 1,
+    input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: PerDim = 1,
+    padding: PerDim = 0, output_padding: PerDim = 0, groups: int = 1, dilation: PerDim = 1,
 ) -> Tensor:  # fmt: skip
     """The adjoint of ``conv2d``: (N, C, H, W) with weights (C, O / groups, KH, KW)."""
     return _transposed(2, input, weight, bias, stride, padding, output_padding, groups, dilation)
 
 
 def conv_transpose3d(
-    input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0,
-    output_padding: Any = 0, groups: int = 1, dilation: Any = 1,
+    input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: PerDim = 1,
+    padding: PerDim = 0, output_padding: PerDim = 0, groups: int = 1, dilation: PerDim = 1,
 ) -> Tensor:  # fmt: skip
     """The adjoint of ``conv3d``: (N, C, D, H, W) with weights (C, O / groups, KD, KH, KW)."""
     return _transposed(3, input, weight, bias, stride, padding, output_padding, groups, dilation)
 
 
-def _window(where: str, kernel: Any, dilation: Any, padding: Any, stride: Any) -> dict:
+def _window(where: str, kernel: PerDim, dilation: PerDim, padding: PerDim, stride: PerDim) -> dict:
     return {
         "kernel": per_dim(kernel, 2, where, "kernel_size"),
         "dilation": per_dim(dilation, 2, where, "dilation"),
@@ -214,7 +215,11 @@ def _window(where: str, kernel: Any, dilation: Any, padding: Any, stride: Any) -
 
 
 def unfold(
-    input: Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1
+    input: Tensor,
+    kernel_size: PerDim,
+    dilation: PerDim = 1,
+    padding: PerDim = 0,
+    stride: PerDim = 1,
 ) -> Tensor:
     """Windows as columns: (N, C, H, W) to (N, C KH KW, L)."""
     if _batched("unfold", 2, input).ndim == 3:
@@ -233,8 +238,8 @@ def unfold(
 
 
 def fold(
-    input: Tensor, output_size: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0,
-    stride: Any = 1,
+    input: Tensor, output_size: PerDim, kernel_size: PerDim, dilation: PerDim = 1,
+    padding: PerDim = 0, stride: PerDim = 1,
 ) -> Tensor:  # fmt: skip
     """The adjoint of ``unfold``: columns (N, C KH KW, L) summed into (N, C, H, W)."""
     size = per_dim(output_size, 2, "fold", "output_size")

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ....core.annotations import Dims
 from ....core.grad_mode import no_grad
 from ....core.saved import Complete
 from ....core.tensor import Tensor
@@ -24,7 +25,7 @@ from ..args import tensor as as_input
 from ..inplace import copy_
 
 
-def _tail(where: str, input: Tensor, normalized_shape: Any, *affine: Tensor | None) -> tuple:
+def _tail(where: str, input: Tensor, normalized_shape: Dims, *affine: Tensor | None) -> tuple:
     shape = normalized_shape
     shape = (int(shape),) if isinstance(shape, (int, np.integer)) else tuple(shape)
     given = tuple(as_input(input, where).shape)
@@ -63,7 +64,7 @@ def _flat(t: Tensor | None, like: Tensor) -> Tensor | None:
 
 
 def layer_norm(
-    input: Tensor, normalized_shape: Any, weight: Tensor | None = None, bias: Tensor | None = None,
+    input: Tensor, normalized_shape: Dims, weight: Tensor | None = None, bias: Tensor | None = None,
     eps: float = 1e-5,
 ) -> Tensor:  # fmt: skip
     """Normalise over the last dimensions, those of ``normalized_shape`` (Ba et al., 2016)."""
@@ -75,7 +76,7 @@ def layer_norm(
 
 
 def rms_norm(
-    input: Tensor, normalized_shape: Any, weight: Tensor | None = None, eps: float | None = None
+    input: Tensor, normalized_shape: Dims, weight: Tensor | None = None, eps: float | None = None
 ) -> Tensor:
     """Divide by the root mean square over the last dimensions (Zhang, Sennrich, 2019).
 
@@ -175,7 +176,7 @@ def track(running: Tensor, value: Tensor, momentum: float) -> None:
 
 
 def _by_running(
-    input: Tensor, centre: Tensor, variance: Tensor, weight: Any, bias: Any, eps: float
+    input: Tensor, centre: Tensor, variance: Tensor, weight: Any, bias: Tensor | None, eps: float
 ) -> Tensor:
     """One multiplication and one addition per element."""
     scale = rsqrt(variance + eps)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ....core.annotations import PerDim
 from ....core.tensor import Tensor
 from ....core.types import dtypes
 from ....errors import ConfigError, ShapeError
@@ -16,8 +17,8 @@ from .conv import per_dim
 
 # --- what programs call ------------------------------------------------------------------------
 def _sizes(
-    where: str, n: int, input: Tensor, kernel: Any, stride: Any, padding: Any, dilation: Any,
-    ceil_mode: bool,
+    where: str, n: int, input: Tensor, kernel: PerDim, stride: PerDim, padding: PerDim,
+    dilation: PerDim, ceil_mode: bool,
 ) -> tuple[Tensor, tuple, tuple, tuple, tuple]:  # fmt: skip
     """The arguments in full, checked, and the input with a batch."""
     if as_input(input, where).ndim not in (n + 1, n + 2):
@@ -55,7 +56,7 @@ def _sizes(
 
 
 def _max_nd(
-    n: int, input: Tensor, kernel_size: Any, stride: Any, padding: Any, dilation: Any,
+    n: int, input: Tensor, kernel_size: PerDim, stride: PerDim, padding: PerDim, dilation: PerDim,
     ceil_mode: bool, return_indices: bool,
 ) -> Any:  # fmt: skip
     x, kernel, stride, padding, dilation = _sizes(
@@ -73,16 +74,16 @@ def _max_nd(
 
 
 def max_pool1d(
-    input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
-    ceil_mode: bool = False, return_indices: bool = False,
+    input: Tensor, kernel_size: PerDim, stride: PerDim | None = None, padding: PerDim = 0,
+    dilation: PerDim = 1, ceil_mode: bool = False, return_indices: bool = False,
 ) -> Any:  # fmt: skip
     """The largest value of each window of (N, C, L); stride defaults to the kernel size."""
     return _max_nd(1, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
 
 
 def max_pool2d(
-    input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
-    ceil_mode: bool = False, return_indices: bool = False,
+    input: Tensor, kernel_size: PerDim, stride: PerDim | None = None, padding: PerDim = 0,
+    dilation: PerDim = 1, ceil_mode: bool = False, return_indices: bool = False,
 ) -> Any:  # fmt: skip
     """The largest value of each window of (N, C, H, W); stride defaults to the kernel size.
 
@@ -92,15 +93,15 @@ def max_pool2d(
 
 
 def max_pool3d(
-    input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
-    ceil_mode: bool = False, return_indices: bool = False,
+    input: Tensor, kernel_size: PerDim, stride: PerDim | None = None, padding: PerDim = 0,
+    dilation: PerDim = 1, ceil_mode: bool = False, return_indices: bool = False,
 ) -> Any:  # fmt: skip
     """The largest value of each window of (N, C, D, H, W)."""
     return _max_nd(3, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
 
 
 def _avg_nd(
-    n: int, input: Tensor, kernel_size: Any, stride: Any, padding: Any, ceil_mode: bool,
+    n: int, input: Tensor, kernel_size: PerDim, stride: PerDim, padding: PerDim, ceil_mode: bool,
     count_include_pad: bool, divisor_override: int | None,
 ) -> Tensor:  # fmt: skip
     x, kernel, stride, padding, _ = _sizes(
@@ -118,16 +119,16 @@ def _avg_nd(
 
 
 def avg_pool1d(
-    input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False,
-    count_include_pad: bool = True,
+    input: Tensor, kernel_size: PerDim, stride: PerDim | None = None, padding: PerDim = 0,
+    ceil_mode: bool = False, count_include_pad: bool = True,
 ) -> Tensor:  # fmt: skip
     """The mean of each window of (N, C, L)."""
     return _avg_nd(1, input, kernel_size, stride, padding, ceil_mode, count_include_pad, None)
 
 
 def avg_pool2d(
-    input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False,
-    count_include_pad: bool = True, divisor_override: int | None = None,
+    input: Tensor, kernel_size: PerDim, stride: PerDim | None = None, padding: PerDim = 0,
+    ceil_mode: bool = False, count_include_pad: bool = True, divisor_override: int | None = None,
 ) -> Tensor:  # fmt: skip
     """The mean of each window of (N, C, H, W); ``count_include_pad`` counts the padded zeros."""
     return _avg_nd(
@@ -136,8 +137,8 @@ def avg_pool2d(
 
 
 def avg_pool3d(
-    input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False,
-    count_include_pad: bool = True, divisor_override: int | None = None,
+    input: Tensor, kernel_size: PerDim, stride: PerDim | None = None, padding: PerDim = 0,
+    ceil_mode: bool = False, count_include_pad: bool = True, divisor_override: int | None = None,
 ) -> Tensor:  # fmt: skip
     """The mean of each window of (N, C, D, H, W)."""
     return _avg_nd(

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from ....core.annotations import DTypeLike
 from ....core.fast import unary as fast_unary
 from ....core.tensor import Tensor
 from ....core.types import dtypes
@@ -15,7 +14,7 @@ from ..args import one_dim
 from ..args import tensor as as_input
 
 
-def _prepared(where: str, input: Tensor, dim: int, dtype: Any) -> tuple[Tensor, int]:
+def _prepared(where: str, input: Tensor, dim: int, dtype: DTypeLike | None) -> tuple[Tensor, int]:
     as_input(input, where)
     if dtype is not None:
         input = el.cast(input, dtype=dtypes.as_dtype(dtype).np)
@@ -28,7 +27,7 @@ def _prepared(where: str, input: Tensor, dim: int, dtype: Any) -> tuple[Tensor, 
     return input, one_dim(dim, input.ndim, where)
 
 
-def softmax(input: Tensor, dim: int, dtype: Any = None) -> Tensor:
+def softmax(input: Tensor, dim: int, dtype: DTypeLike | None = None) -> Tensor:
     """exp(x) / sum(exp(x)) along ``dim``."""
     input, d = _prepared("softmax", input, dim, dtype)
     if input.ndim == 0:  # (a copy: what is saved for the gradient is not to be written to)
@@ -36,7 +35,7 @@ def softmax(input: Tensor, dim: int, dtype: Any = None) -> Tensor:
     return softmax_(input, dim=d)
 
 
-def log_softmax(input: Tensor, dim: int, dtype: Any = None) -> Tensor:
+def log_softmax(input: Tensor, dim: int, dtype: DTypeLike | None = None) -> Tensor:
     """log(softmax(x)) along ``dim``."""
     input, d = _prepared("log_softmax", input, dim, dtype)
     if input.ndim == 0:
@@ -44,7 +43,7 @@ def log_softmax(input: Tensor, dim: int, dtype: Any = None) -> Tensor:
     return log_softmax_(input, dim=d)
 
 
-def softmin(input: Tensor, dim: int, dtype: Any = None) -> Tensor:
+def softmin(input: Tensor, dim: int, dtype: DTypeLike | None = None) -> Tensor:
     """softmax(-x) along ``dim``."""
     return softmax(el.neg(input), dim, dtype)
 

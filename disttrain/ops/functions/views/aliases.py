@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ....backends.device.array import DeviceArray
+from ....core.annotations import Dims
 from ....core.tensor import Tensor, layout
 from ....errors import DimError, DTypeError, ShapeError
 from ...primitives import aliases as prim
@@ -218,19 +219,19 @@ def _least(where: str, input: Tensor, ndim: int) -> None:
         )
 
 
-def hsplit(input: Tensor, indices_or_sections: Any) -> tuple:
+def hsplit(input: Tensor, indices_or_sections: Dims | Tensor) -> tuple[Tensor, ...]:
     """``tensor_split`` along the second dimension (the first of a vector), in equal parts."""
     _least("hsplit", input, 1)
     return _equal("hsplit", input, indices_or_sections, 0 if input.ndim == 1 else 1)
 
 
-def vsplit(input: Tensor, indices_or_sections: Any) -> tuple:
+def vsplit(input: Tensor, indices_or_sections: Dims | Tensor) -> tuple[Tensor, ...]:
     """``tensor_split`` along the first dimension, in equal parts."""
     _least("vsplit", input, 2)
     return _equal("vsplit", input, indices_or_sections, 0)
 
 
-def dsplit(input: Tensor, indices_or_sections: Any) -> tuple:
+def dsplit(input: Tensor, indices_or_sections: Dims | Tensor) -> tuple[Tensor, ...]:
     """``tensor_split`` along the third dimension, in equal parts."""
     _least("dsplit", input, 3)
     return _equal("dsplit", input, indices_or_sections, 2)
@@ -245,18 +246,18 @@ def _equal(where: str, input: Tensor, parts: Any, dim: int) -> tuple:
     return pieces.tensor_split(input, parts, dim)
 
 
-def split_with_sizes(input: Tensor, split_sizes: Sequence[int], dim: int = 0) -> tuple:
+def split_with_sizes(input: Tensor, split_sizes: Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
     """Pieces of these sizes."""
     return pieces.split(input, list(split_sizes), dim)
 
 
-def unsafe_split(input: Tensor, split_size: int, dim: int = 0) -> tuple:
+def unsafe_split(input: Tensor, split_size: int, dim: int = 0) -> tuple[Tensor, ...]:
     """``split`` whose pieces may be written to; each must then not be used together with the
     rest."""
     return tuple(_apart(t) for t in pieces.split(input, split_size, dim))
 
 
-def unsafe_chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple:
+def unsafe_chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     """``chunk``, as ``unsafe_split``."""
     return tuple(_apart(t) for t in pieces.chunk(input, chunks, dim))
 
@@ -276,17 +277,17 @@ def _at_least(ndim: int, tensors: tuple, grow: Any) -> Any:
     return out[0] if len(out) == 1 else out
 
 
-def atleast_1d(*tensors: Any) -> Any:
+def atleast_1d(*tensors: Tensor) -> Any:
     """0-d tensors as vectors of one element."""
     return _at_least(1, tensors, lambda t: shape.reshape(t, (1,)))
 
 
-def atleast_2d(*tensors: Any) -> Any:
+def atleast_2d(*tensors: Tensor) -> Any:
     """With dimensions of size 1 in front, up to two."""
     return _at_least(2, tensors, lambda t: shape.reshape(t, (1, t.shape.numel())))
 
 
-def atleast_3d(*tensors: Any) -> Any:
+def atleast_3d(*tensors: Tensor) -> Any:
     """With dimensions of size 1 around, up to three: (n) is (1, n, 1), (m, n) is (m, n, 1)."""
     return _at_least(
         3,
@@ -296,7 +297,7 @@ def atleast_3d(*tensors: Any) -> Any:
     )  # fmt: skip
 
 
-def sum_to_size(input: Tensor, *sizes: Any) -> Tensor:
+def sum_to_size(input: Tensor, *sizes: Dims) -> Tensor:
     """Summed over what broadcasting from ``sizes`` would have repeated."""
     want, have = size(sizes, "sum_to_size"), tuple(input.shape)
     lead = len(have) - len(want)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from ....core import Algebra
+from ....core.annotations import Dims
 from ....core.tensor import Tensor
 from ....errors import ShapeError
 from ...primitives import elementwise as el
@@ -80,7 +80,7 @@ def hstack(tensors: Sequence[Tensor]) -> Tensor:
     return cat(parts, 0 if parts[0].ndim == 1 else 1)
 
 
-def repeat(input: Tensor, *sizes: Any) -> Tensor:
+def repeat(input: Tensor, *sizes: Dims) -> Tensor:
     """Copies side by side: ``sizes`` copies along each dimension."""
     times = check.size(sizes, "repeat")
     shape = tuple(input.shape)
@@ -99,7 +99,7 @@ def repeat(input: Tensor, *sizes: Any) -> Tensor:
     return el.copy(out) if alike else out
 
 
-def tile(input: Tensor, *dims: Any) -> Tensor:
+def tile(input: Tensor, *dims: Dims) -> Tensor:
     """Copies side by side: as ``repeat``, but missing numbers are those in front."""
     dims = check.size(dims, "tile")
     return repeat(input, (1,) * (input.ndim - len(dims)) + dims)

@@ -7,6 +7,7 @@ from typing import Any
 
 from numpy import ndarray
 
+from ....core.annotations import Format
 from ....core.tensor import Tensor
 from ....core.types.memory_format import (
     as_format,
@@ -44,7 +45,7 @@ def _unknown(input: Tensor) -> bool:
     return input.is_meta or (input.__class__ is not Tensor and hasattr(input, "interp"))
 
 
-def is_contiguous(input: Tensor, memory_format: Any = None) -> bool:
+def is_contiguous(input: Tensor, memory_format: Format | None = None) -> bool:
     """Whether its memory is dense, in the order of ``memory_format``."""
     order = as_format("is_contiguous", memory_format, contiguous_format).order
     if order is None:
@@ -80,7 +81,7 @@ def copy_in_order(input: Tensor, order: tuple[int, ...] | None) -> Tensor:
     return permute(el.copy(permute(input, dims=order)), dims=inverse(order))
 
 
-def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
+def clone(input: Tensor, *, memory_format: Format | None = None) -> Tensor:
     """A copy with its own memory, recorded; in the order of the input where its memory is dense,
     unless ``memory_format`` says another one."""
     if memory_format is None and _in_order(input):
@@ -93,7 +94,7 @@ def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
     return copy_in_order(input, order)
 
 
-def contiguous(input: Tensor, memory_format: Any = None) -> Tensor:
+def contiguous(input: Tensor, memory_format: Format | None = None) -> Tensor:
     """The tensor itself if its memory is in order, else a copy."""
     if (memory_format is None and _in_order(input)) or is_contiguous(input, memory_format):
         return input
@@ -101,7 +102,7 @@ def contiguous(input: Tensor, memory_format: Any = None) -> Tensor:
     return copy_in_order(input, order_of("contiguous", layout, input.ndim))
 
 
-def in_format(input: Tensor, memory_format: Any, fresh: bool) -> Tensor:
+def in_format(input: Tensor, memory_format: Format, fresh: bool) -> Tensor:
     """What ``to(memory_format=...)`` gives: the tensor itself where it goes by that format, which
     new memory (``fresh``) does only where it is dense in it."""
     layout = as_format("to", memory_format, preserve_format)

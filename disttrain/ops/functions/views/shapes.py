@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from ....context import SLOW, thread
+from ....core.annotations import Dims, DTypeLike
 from ....core.fast import viewed
 from ....core.tensor import Size, Tensor, layout
 from ....core.types import dtypes
@@ -42,7 +42,7 @@ def _seen(input: Tensor, sizes: tuple) -> Tensor | None:
     return None
 
 
-def reshape(input: Tensor, *shape: Any) -> Tensor:
+def reshape(input: Tensor, *shape: Dims) -> Tensor:
     """The same elements in another shape; one size may be -1. Shares memory where possible."""
     out = _seen(input, shape)
     return _reshape("reshape", input, check.size(shape, "reshape")) if out is None else out
@@ -76,7 +76,7 @@ def _check_reshape(where: str, input: Tensor, sizes: tuple) -> None:
         )
 
 
-def view(input: Tensor, *shape: Any) -> Tensor:
+def view(input: Tensor, *shape: Dims) -> Tensor:
     """As ``reshape``, but always sharing memory; a dtype reinterprets the bytes."""
     out = _seen(input, shape)
     if out is not None:
@@ -93,7 +93,7 @@ def view(input: Tensor, *shape: Any) -> Tensor:
     return out
 
 
-def _view_dtype(input: Tensor, dtype: Any) -> Tensor:
+def _view_dtype(input: Tensor, dtype: DTypeLike | None) -> Tensor:
     from_kind = input.dtype
     kind = dtypes.as_dtype(dtype)
     if kind is from_kind:
@@ -150,7 +150,7 @@ def _fill_hole(sizes: Sequence[int], total: int) -> tuple:
     return tuple(total // max(known, 1) if n == -1 else n for n in sizes)
 
 
-def permute(input: Tensor, *dims: Any) -> Tensor:
+def permute(input: Tensor, *dims: Dims) -> Tensor:
     """Reorder the dimensions."""
     order = dims if len(dims) > 1 else check.size(dims, "permute")
     mode = thread.mode
@@ -220,7 +220,7 @@ def t(input: Tensor) -> Tensor:
 _SWAP = {"dims": (1, 0)}
 
 
-def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
+def movedim(input: Tensor, source: Dims, destination: Dims) -> Tensor:
     """Move dimensions to other places, the rest keeping their order."""
     n = input.ndim
     pairs = [(d,) if isinstance(d, (int, np.integer)) else d for d in (source, destination)]
@@ -243,7 +243,7 @@ def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
 moveaxis = movedim
 
 
-def squeeze(input: Tensor, dim: Any = None) -> Tensor:
+def squeeze(input: Tensor, dim: Dims | None = None) -> Tensor:
     """Drop dimensions of size 1 (all, or those named that have size 1)."""
     shape = input.meta()[0]
     drop = () if dim == () else check.dims(dim, len(shape), "squeeze")
@@ -266,7 +266,7 @@ def unsqueeze(input: Tensor, dim: int) -> Tensor:
     return _reshape("unsqueeze", input, (*shape[:d], 1, *shape[d:]))
 
 
-def expand(input: Tensor, *sizes: Any) -> Tensor:
+def expand(input: Tensor, *sizes: Dims) -> Tensor:
     """Repeat dimensions of size 1 without a copy; -1 keeps a size."""
     target = check.size(sizes, "expand")
     mode = thread.mode
@@ -304,12 +304,12 @@ def broadcast_to(input: Tensor, shape: Sequence[int]) -> Tensor:
     return expand(input, shape)
 
 
-def broadcast_shapes(*shapes: Sequence[int]) -> Any:
+def broadcast_shapes(*shapes: Sequence[int]) -> Size:
     """The common shape that all broadcast to."""
     return Size(check.broadcast("broadcast_shapes", *shapes))
 
 
-def broadcast_tensors(*tensors: Tensor) -> tuple:
+def broadcast_tensors(*tensors: Tensor) -> tuple[Tensor, ...]:
     """All tensors expanded to their common shape."""
     if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)):
         tensors = tuple(tensors[0])
@@ -317,7 +317,7 @@ def broadcast_tensors(*tensors: Tensor) -> tuple:
     return tuple(t if tuple(t.shape) == tuple(shape) else expand(t, shape) for t in tensors)
 
 
-def flip(input: Tensor, *dims: Any) -> Tensor:
+def flip(input: Tensor, *dims: Dims) -> Tensor:
     """Reverse the order along dimensions."""
     order = tuple(check.one_dim(d, input.ndim, "flip") for d in check.size(dims, "flip"))
     if len(set(order)) != len(order):
@@ -333,7 +333,7 @@ def flipud(input: Tensor) -> Tensor:
     return flip(input, 0)
 
 
-def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
+def roll(input: Tensor, shifts: Dims, dims: Dims | None = None) -> Tensor:
     """Shift around the end; the flattened tensor when ``dims`` is None."""
     shifts = (shifts,) if isinstance(shifts, int) else tuple(shifts)
     if dims is None:
@@ -398,7 +398,7 @@ def trace(input: Tensor) -> Tensor:
     return diag(input).sum()
 
 
-def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple:
+def meshgrid(*tensors: Tensor, indexing: str = "ij") -> tuple[Tensor, ...]:
     """Coordinates of a grid."""
     if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)):
         tensors = tuple(tensors[0])

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
+from ....core.annotations import Dims
 from ....core.fast import pieces
 from ....core.tensor import Tensor
 from ....core.types import dtypes
@@ -49,7 +49,7 @@ def select(input: Tensor, dim: int, index: int) -> Tensor:
     return views.getitem(input, index=(slice(None),) * d + (int(index),))
 
 
-def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple:
+def split(tensor: Tensor, split_size_or_sections: Dims, dim: int = 0) -> tuple[Tensor, ...]:
     """Pieces of one size (the last may be smaller), or of the sizes given."""
     d, n = _sized("split", tensor, dim)
     if isinstance(split_size_or_sections, (int, np.integer)):
@@ -66,7 +66,7 @@ def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple:
     return pieces(views.split, tensor, {"dim": d, "sizes": tuple(sizes)})
 
 
-def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple:
+def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     """At most ``chunks`` pieces of equal size (the last may be smaller)."""
     if chunks <= 0:
         raise ShapeError(f"chunk: {chunks} chunks wanted; at least one is needed")
@@ -76,7 +76,9 @@ def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple:
     return split(input, max(-(-n // chunks), 1), dim)
 
 
-def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple:
+def tensor_split(
+    input: Tensor, indices_or_sections: Dims | Tensor, dim: int = 0
+) -> tuple[Tensor, ...]:
     """As numpy's ``array_split``."""
     d, n = _sized("tensor_split", input, dim)
     if isinstance(indices_or_sections, int):
@@ -95,7 +97,7 @@ def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple
     return tuple(_slice(input, d, a, b) for a, b in pairwise(ends))
 
 
-def unbind(input: Tensor, dim: int = 0) -> tuple:
+def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     """All elements along ``dim``, as views."""
     d = check.one_dim(dim, input.ndim, "unbind")
     return pieces(views.unbind, input, {"dim": d})

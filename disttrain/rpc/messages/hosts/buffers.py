@@ -21,7 +21,7 @@ MOST = 512 << 20  # bytes that are kept
 _PRIVATE = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
 
 
-class Rooms:
+class ReceiveBuffers:
     """``take`` from any thread; arrays may end on any thread, at any moment."""
 
     def __init__(self, most: int = MOST) -> None:

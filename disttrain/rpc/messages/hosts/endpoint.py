@@ -27,11 +27,11 @@ from ....errors import CommError, DisttrainError
 from ..contract.endpoint import Block, Endpoint, OnLost, OnMessage, is_closed, no_address
 from ..contract.message import Limits, Message
 from . import channels, handshake, small_answers
-from .buffers import Rooms
+from .buffers import ReceiveBuffers
 from .connecting import Caller
 from .frames import Frames
 from .lanes import Incoming, Outgoing, StreamEnded
-from .large_parts import Beside, Wires
+from .large_parts import LargeParts, Wires
 from .peer import Distant
 from .small_answers import IncomingAnswers
 from .threads import Threads
@@ -68,7 +68,7 @@ class RemoteEndpoint(Endpoint):
         self._key = handshake.key(token)
         self._own = certificates.issue(token, handshake.JOB, me) if tls else None
         self._peers: dict[int, Distant] = {}
-        self._rooms = Rooms()
+        self._buffers = ReceiveBuffers()
         self._lock = threading.Lock()
         self._strangers: dict[Any, None] = {}  # gRPC's objects of streams in their handshake
         self._complained = -_COMPLAIN_EVERY
@@ -80,7 +80,7 @@ class RemoteEndpoint(Endpoint):
         sealed = tls if data_tls is None else data_tls
         if tls and not sealed:
             _log.warning("messages of worker %d: large tensors travel without encryption", me)
-        self._beside = Beside(
+        self._large_parts = LargeParts(
             Identity(me, token, "messages", tls=sealed, job=handshake.JOB, own=self._own),
             host, self.limits, self._threads, self._wires, self._hear_answers,
         )  # fmt: skip
@@ -89,7 +89,7 @@ class RemoteEndpoint(Endpoint):
                 host, self._own, self._hear, self._threads, self.limits
             )
         except BaseException:
-            self._beside.close()
+            self._large_parts.close()
             raise
         self._caller = Caller(me, token, self._own, self.limits, self.address, sealed)
 
@@ -130,9 +130,9 @@ class RemoteEndpoint(Endpoint):
             outgoing = known.lanes.get(lane) or self._outgoing(known, lane)
         try:
             if message.answers and frames.only is not None:
-                sent = self._beside.answer(known.wires, outgoing, frames.only)
+                sent = self._large_parts.answer(known.wires, outgoing, frames.only)
             else:
-                sent = bool(frames.beside) and self._beside.send(known.wires, outgoing, frames)
+                sent = bool(frames.beside) and self._large_parts.send(known.wires, outgoing, frames)
             if not sent:
                 outgoing.send(frames, lambda: f"worker {peer}")
         except (StreamEnded, Closed):
@@ -155,17 +155,17 @@ class RemoteEndpoint(Endpoint):
             self._closed = True
             known, self._peers = list(self._peers.values()), {}
         if os.getpid() != self._pid:  # what was inherited belongs to the parent
-            self._beside.close()
+            self._large_parts.close()
             for peer in known:
                 peer.wires.close()
             return
         self._leave(known)
-        self._beside.close()
+        self._large_parts.close()
         self._serving.set()
         self._server.stop(None).wait()
         self._server = None  # its handlers lead back here: what gRPC keeps open goes now
         self._threads.close()
-        self._rooms.close()
+        self._buffers.close()
 
     def _check(self) -> None:
         if self._closed:
@@ -254,8 +254,8 @@ class RemoteEndpoint(Endpoint):
                 self._refuse(call, "whoever asked does not know the workers' token")
             assert who is not None
             heard = self._admit(who, frames, call)
-            door = self._beside
-            what = handshake.Welcome(heard[0].mine, self.limits, door.port, door.sealed)
+            listener = self._large_parts
+            what = handshake.Welcome(heard[0].mine, self.limits, listener.port, listener.sealed)
             yield handshake.welcome(self._key, first, second, what)
         finally:
             guard.cancel()
@@ -301,10 +301,10 @@ class RemoteEndpoint(Endpoint):
         assert peer is not None
 
         def fetch(links: int, parts: list[memoryview]) -> None:
-            self._beside.receive(wires, who.lane, links, parts)
+            self._large_parts.receive(wires, who.lane, links, parts)
 
         wires, where = peer.wires, f"a message of worker {who.worker}"
-        incoming = Incoming(who.lane, frames, fetch, self.limits, where, self._rooms)
+        incoming = Incoming(who.lane, frames, fetch, self.limits, where, self._buffers)
         with peer.lock:
             peer.heard[incoming] = call
         return peer, incoming

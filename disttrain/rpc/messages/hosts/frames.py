@@ -23,7 +23,7 @@ import numpy as np
 from ....comm.calls.header import DTYPES, dtype_code
 from ....errors import CommError
 from ..contract.message import MAX_DIMS, Limits, Message, check_arrays
-from .buffers import Rooms
+from .buffers import ReceiveBuffers
 
 FRAME = 1 << 20
 BESIDE = 256 << 10  # from so many bytes on, arrays and payload go beside
@@ -102,12 +102,12 @@ def _bytes_of(array: np.ndarray) -> memoryview:
 
 
 class Assembler:
-    """Makes messages of the frames of one stream. ``where`` begins its errors. ``rooms`` has
+    """Makes messages of the frames of one stream. ``where`` begins its errors. ``buffers`` has
     memory for their arrays."""
 
-    def __init__(self, limits: Limits, where: str, rooms: Rooms | None = None) -> None:
+    def __init__(self, limits: Limits, where: str, buffers: ReceiveBuffers | None = None) -> None:
         self._limits, self._where = limits, where
-        self._rooms = Rooms() if rooms is None else rooms
+        self._buffers = ReceiveBuffers() if buffers is None else buffers
         self._message: Message | None = None
         self._targets: list[memoryview] = []  # the memory that the rest of the body goes to
         self._next = 0  # the target that is being filled
@@ -182,7 +182,7 @@ class Assembler:
         (arrays_to if payload >= LARGE else self._targets).append(payload_room)
         for dtype, shape in rows:
             try:
-                memory = self._rooms.take(math.prod(shape) * dtype.itemsize)
+                memory = self._buffers.take(math.prod(shape) * dtype.itemsize)
                 array = memory.view(dtype).reshape(shape)
             except (MemoryError, ValueError):
                 raise self._broken(f"an array of shape {shape}, too large for this host") from None

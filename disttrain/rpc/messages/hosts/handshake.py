@@ -3,7 +3,7 @@
     1. client: hello                               (64 bytes, see ``store.hello``)
     2. server: hello and proof                     (64 bytes)
     3. client: proof, seal of the introduction, introduction
-    4. server: welcome, sealed                     (its life, its limits, and its door for links)
+    4. server: welcome, sealed                     (its life, limits and listener for links)
 
 The introduction says who the client is, whom it means to speak to, and where it can be reached. It
 is read after the proof and its seal have been found right. Each of the four is one frame; a client

@@ -16,7 +16,7 @@ from typing import Any
 from .... import context
 from ....errors import CommError
 from ..contract.message import Limits, Message
-from .buffers import Rooms
+from .buffers import ReceiveBuffers
 from .frames import Assembler, Frames
 
 MOST_UNSENT = 32 << 20  # bytes of small messages that wait to be sent; who sends more waits, too
@@ -132,7 +132,7 @@ class Outgoing:
 
 class Incoming:
     """One stream from a peer. ``frames``: gRPC's iterator, read by one thread at a time.
-    ``fetch(links, parts)`` fills what is on so many links beside the stream; ``rooms`` has memory
+    ``fetch(links, parts)`` fills what is on so many links beside the stream; ``buffers`` has memory
     for it."""
 
     def __init__(
@@ -142,10 +142,10 @@ class Incoming:
         fetch: Callable[[int, list[memoryview]], None],
         limits: Limits,
         where: str,
-        rooms: Rooms,
+        buffers: ReceiveBuffers,
     ) -> None:
         self.lane = lane
-        self._frames, self._assembler = frames, Assembler(limits, where, rooms)
+        self._frames, self._assembler = frames, Assembler(limits, where, buffers)
         self._fetch = fetch
         self._over = threading.Lock()
         self._over.acquire()

@@ -20,7 +20,7 @@ from functools import partial
 from .... import context
 from ....comm.sockets.handshake import Identity, Refused
 from ....comm.sockets.link import Closed, Link
-from ....comm.sockets.listener import Door, call_on
+from ....comm.sockets.listener import Listener, call_on
 from ....errors import CommError
 from ..contract.message import Limits
 from . import small_answers
@@ -43,7 +43,7 @@ class Wires:
 
     def __init__(self, number: int) -> None:
         self.number = number
-        self.where: tuple[str, int] | None = None  # its door; None: it has none that we reach
+        self.where: tuple[str, int] | None = None  # its listener; None: it has none that we reach
         self.mine = b""  # tells it which relation our links belong to
         self.there: dict[int, list[Link]] = {}  # to the peer, by stream
         self.here: dict[tuple[int, int], Link] = {}  # from it, by stream and place
@@ -53,7 +53,7 @@ class Wires:
         self.over = False
 
     def lead_to(self, host: str, port: int, mine: bytes) -> None:
-        """The peer has said where its door is."""
+        """The peer has said where its listener is."""
         if not self.mine:
             self.where, self.mine = (host, port), mine
 
@@ -80,7 +80,7 @@ class Wires:
             link.close()
 
 
-class Beside:
+class LargeParts:
     """All links of one worker. ``find(number, life)``: the wires of the peer that has this life."""
 
     def __init__(
@@ -95,11 +95,11 @@ class Beside:
         """``hear(number, link)``: small answers of that peer will come on ``link``."""
         self._me, self._threads, self._find, self._hear = me, threads, find, hear
         self._seconds = limits.handshake_seconds
-        self._door = Door(
+        self._listener = Listener(
             me, host, self._admit, self._take,
             seconds=limits.handshake_seconds, strangers=limits.strangers,
         )  # fmt: skip
-        self.port = self._door.port
+        self.port = self._listener.port
 
     @property
     def sealed(self) -> bool:
@@ -236,7 +236,7 @@ class Beside:
         link.close()
 
     def close(self) -> None:
-        self._door.close()
+        self._listener.close()
 
 
 class _Turn:

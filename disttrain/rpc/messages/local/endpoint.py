@@ -24,7 +24,7 @@ from ..contract.message import Limits, Message, check_arrays
 from . import handshake
 from .blocks import ARENA_BYTES, Lender
 from .link import Closed, Link
-from .listener import Door
+from .listener import Listener
 from .peers import Peer
 from .pool import Pool
 from .process import Process
@@ -64,14 +64,16 @@ class LocalEndpoint(ByPeer):
         self._pid = os.getpid()
         self._closed = False
         self._pool = Pool(f"rpc-{me}", self.limits.threads, self._tick)
-        self._door = Door(self.address, self._identity, self.limits, self._pool, self._admit)
+        self._listener = Listener(
+            self.address, self._identity, self.limits, self._pool, self._admit
+        )
         self._where, self._small = f"worker {me}", self.limits.small()
         self._on_message: OnMessage = _nobody
         self._on_lost: OnLost = _nobody
 
     def serve(self, on_message: OnMessage, on_lost: OnLost) -> None:
         self._on_message, self._on_lost = on_message, on_lost
-        self._door.open()
+        self._listener.open()
         self._pool.start()
 
     # --- connecting ------------------------------------------------------------------------------
@@ -161,7 +163,7 @@ class LocalEndpoint(ByPeer):
         try:
             link = self._link(sock, peer, who, LINGER)
         except (CommError, OSError) as error:
-            self._door.complain(str(error))
+            self._listener.complain(str(error))
             return
         peer.serving = Serving(
             link,
@@ -283,7 +285,7 @@ class LocalEndpoint(ByPeer):
                 link.watch_again(self._pool.rearm, _ONCE)
 
     def _tick(self) -> None:
-        self._door.tick()
+        self._listener.tick()
         for peer in list(self._peers.values()):
             if peer.waiters is not None and peer.asks is not None and peer.lost is None:
                 peer.waiters.look_again()
@@ -357,7 +359,7 @@ class LocalEndpoint(ByPeer):
                 return
             self._closed = True
             peers = list(self._peers.values())
-        self._door.close()
+        self._listener.close()
         for peer in peers:
             peer.lost = peer.lost or PeerFailed(peer.number, "the endpoint was closed here")
             self._end(peer)
@@ -374,7 +376,7 @@ class LocalEndpoint(ByPeer):
         if self._closed:
             return
         self._closed = True
-        self._door.abandon()
+        self._listener.abandon()
         for peer in self._peers.values():
             for link in peer.links():
                 link.sock.close()

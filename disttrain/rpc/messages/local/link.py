@@ -32,7 +32,7 @@ from .frames import (
     encode_small,
     pieces_of,
 )
-from .polling import AT_MOST, Looks
+from .polling import AT_MOST, Polling
 
 SEND_BUFFER = 1 << 20
 MANY = 256  # answers that nobody has read yet take a good part of what a socket holds
@@ -81,7 +81,7 @@ class Link:
         self._most_unread, self._longest, self._noted = MANY, 0, 0.0
         self._holds = sock.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) // 2  # as the peer's
         self.closed = self._given_up = self.over = False
-        self.looks = Looks()
+        self.looks = Polling()
 
     # --- sending ---------------------------------------------------------------------------------
 

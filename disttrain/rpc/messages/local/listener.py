@@ -28,7 +28,7 @@ _log = logging.getLogger("disttrain.messaging")
 Admit = Callable[[socket.socket, Introduction], None]
 
 
-class Door:
+class Listener:
     """Listens at ``address`` from the start; ``open`` begins to let in, by ``admit(sock, who)``."""
 
     def __init__(

@@ -16,7 +16,7 @@ FIRST, LAST = 2048, 16384  # reads until it is tried again: doubled each time th
 _STAYS = 16  # near ones in a row before it is no longer looked as far
 
 
-class Looks:
+class Polling:
     """``allowed``: whether a read looks before it sleeps at all."""
 
     def __init__(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import disttrain.distributed as dist
-from disttrain.comm.group.placing import place
+from disttrain.comm.group.device_setup import place
 from disttrain.comm.transports import sim
 from disttrain.distributed.groups.state import group_or_default
 from support.device_groups import OnDevice

@@ -10,7 +10,14 @@ import numpy as np
 import pytest
 
 from disttrain.comm.job.segment import Segment
-from disttrain.comm.transports.shm.deadlock import _ANY, _WAIT_SHIFT, IDLE, LEFT, WAITING, Detective
+from disttrain.comm.transports.shm.deadlock import (
+    _ANY,
+    _WAIT_SHIFT,
+    IDLE,
+    LEFT,
+    WAITING,
+    DeadlockDetector,
+)
 from disttrain.comm.transports.shm.fences import words_of
 from disttrain.comm.transports.shm.hub import Flags
 
@@ -25,15 +32,17 @@ def segment():
     made.close()
 
 
-def detective(segment, size: int, rank: int = 0) -> Detective:
+def detector(segment, size: int, rank: int = 0) -> DeadlockDetector:
     address = np.frombuffer(segment.buffer, np.uint8).__array_interface__["data"][0]
     for r in range(size):
         segment.slot(r).pid, segment.slot(r).state = os.getpid(), "running"
-    return Detective(words_of(segment.buffer, address), segment.buffer, segment, rank, size, 0)
+    return DeadlockDetector(
+        words_of(segment.buffer, address), segment.buffer, segment, rank, size, 0
+    )
 
 
 def waits_of(rng: random.Random, size: int) -> list:
-    """Records of ranks, as ``Detective._read`` gives them."""
+    """Records of ranks, as ``DeadlockDetector._read`` gives them."""
     records = []
     for _ in range(size):
         state = rng.choice([IDLE, WAITING, WAITING, WAITING, LEFT])
@@ -66,7 +75,7 @@ def by_definition(records: list, word: int) -> set[int]:
 
 
 def test_the_stuck_are_those_of_the_definition(segment):
-    judge, sizes = detective(segment, 8), set()
+    judge, sizes = detector(segment, 8), set()
     judge._words[WORDS_AT] = 3
     for seed in SEEDS:
         rng = random.Random(seed)
@@ -77,14 +86,14 @@ def test_the_stuck_are_those_of_the_definition(segment):
     assert len(sizes) > 5
 
 
-def need(judge: Detective, idxs: list[int], ranks: list[int]) -> Flags:
+def need(judge: DeadlockDetector, idxs: list[int], ranks: list[int]) -> Flags:
     return Flags(judge._words, idxs, ranks, 1, lambda missing: f"rank {missing[:1]} and others")
 
 
 def test_who_waits_for_ranks_that_go_on_reads_no_records(segment, monkeypatch):
     """However many they are: with 256 ranks that came one by one, reading all of everybody's was
     all that the processor did."""
-    judge = detective(segment, 200)
+    judge = detector(segment, 200)
     arrived = need(judge, [WORDS_AT + r for r in range(1, 200)], list(range(1, 200)))
     monkeypatch.setattr(judge, "_read", lambda rank: pytest.fail(f"the record of {rank} was read"))
     judge.look(arrived, lambda: [arrived])  # sets the clock
@@ -95,7 +104,7 @@ def test_who_waits_for_ranks_that_go_on_reads_no_records(segment, monkeypatch):
 
 def test_of_a_wait_for_many_the_ranks_that_wait_are_published(segment):
     """Few flags are, and one of a rank that goes on says nothing."""
-    judge = detective(segment, 200)
+    judge = detector(segment, 200)
     judge._words[judge._at[150] // 8 + 1] = WAITING
     arrived = need(judge, [WORDS_AT + r for r in range(1, 200)], list(range(1, 200)))
     edges = judge._publish([arrived], arrived)

@@ -37,14 +37,14 @@ def test_one_thread_at_a_time_looks_at_the_processes_of_peers():
 
 def test_a_thread_that_waits_does_not_write_over_the_word_that_its_rank_has_left():
     def body(group):
-        detective, group_rank = group.transport.hub.detective, group.rank
+        detector, group_rank = group.transport.hub.detector, group.rank
         group.barrier()
         if group_rank == 0:
             need = SimpleNamespace(
-                edges=lambda: [(1, 0, 1)], what=lambda: detective.leave(True) or ""
+                edges=lambda: [(1, 0, 1)], what=lambda: detector.leave(True) or ""
             )
-            detective._publish([need], need)
-            return detective._read(0)[1]
+            detector._publish([need], need)
+            return detector._read(0)[1]
         return deadlock.LEFT
 
     assert run_group(2, body) == [deadlock.LEFT] * 2

@@ -117,7 +117,7 @@ def test_a_rank_whose_program_has_ended_is_missed_at_once(hosts):
     last = len(hosts) - 1
 
     def body(group):
-        group.transport.hub.detective.looks = 1000
+        group.transport.hub.detector.looks = 1000
         group.all_reduce(np.ones(3))
         if group.rank == last:
             context.current().end()
@@ -136,7 +136,7 @@ def test_who_ends_since_it_misses_another_one_is_not_taken_for_the_first(how):
 
     def body(group):
         hub = group.transport.hub
-        hub.detective.looks = 1000
+        hub.detector.looks = 1000
         group.all_reduce(np.ones(3))
         if group.rank == 3:
             context.current().end()
@@ -144,7 +144,7 @@ def test_who_ends_since_it_misses_another_one_is_not_taken_for_the_first(how):
         if group.rank != 1:
             of_net = hub.net.has_ended
             heard = how == "says so"
-            hub.detective.has_ended = lambda rank: heard and rank == 1 and of_net(rank)
+            hub.detector.has_ended = lambda rank: heard and rank == 1 and of_net(rank)
         with pytest.raises(PeerFailed) as error:
             group.recv(np.ones(3), 3 if group.rank == 1 else 1, 0)
         if group.rank == 1 and how == "says so":

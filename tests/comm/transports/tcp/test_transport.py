@@ -73,7 +73,7 @@ class TestTcpFailures(Failures):
         """Rank 1 finds it long before the others would, and its process ends at once."""
 
         def body(group):
-            group.transport.hub.detective.looks = 4 if group.rank == 1 else 1000
+            group.transport.hub.detector.looks = 4 if group.rank == 1 else 1000
             other = group.new_group(range(group.size))
             (other if group.rank == 1 else group).all_reduce(np.ones(4))
 

@@ -116,7 +116,7 @@ def test_small_and_large_requests_keep_their_order(both):
 
 def test_without_a_way_to_the_door_the_stream_carries_all(pair, caplog):
     a, b = pair
-    b.endpoint._beside.close()
+    b.endpoint._large_parts.close()
     with caplog.at_level(logging.WARNING, "disttrain.messaging"):
         for n in range(2):
             a.endpoint.send(1, Message(1, 0, arrays=[large(n)]))
@@ -240,7 +240,7 @@ class TestSmallAnswers:
 
     def test_without_a_way_to_the_door_they_come_on_the_stream(self, pair):
         a, b = pair
-        a.endpoint._beside.close()
+        a.endpoint._large_parts.close()
         b.endpoint.connect(0, a.endpoint.address)
         b.endpoint.send(0, Message(0, 5, True))
         until(lambda: [m.call for m in a.got] == [5])
@@ -281,7 +281,7 @@ class TestPeersThatLie:
         me = Identity(0, TOKEN, "messages", tls=False, job=handshake.JOB)
         mine = a.endpoint._peers[1].mine if life is None else life
         said = _SAID.pack(handshake.REQUESTS, place, mine)
-        return call_on(me, 1, "127.0.0.1", b.endpoint._beside.port, said)[0]
+        return call_on(me, 1, "127.0.0.1", b.endpoint._large_parts.port, said)[0]
 
     @pytest.mark.parametrize("wrong", [{"life": bytes(16)}, {"place": 2}])
     def test_links_of_no_stream_are_refused(self, pair, wrong):

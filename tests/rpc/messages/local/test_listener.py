@@ -18,7 +18,7 @@ from disttrain.comm.store import HashStore, hello
 from disttrain.errors import CommError, PeerFailed
 from disttrain.rpc.messages.contract.message import Limits, Message
 from disttrain.rpc.messages.local import frames, handshake, pool
-from disttrain.rpc.messages.local import listener as door
+from disttrain.rpc.messages.local import listener as listening
 from disttrain.rpc.messages.local.blocks import Lender
 from disttrain.rpc.messages.local.endpoint import LocalEndpoint
 
@@ -224,13 +224,13 @@ def test_the_silent_and_the_slow_are_cut_off_in_time(hasty):
 
 
 def test_thousands_of_idle_connections_keep_nobody_out(server):
-    door = server.endpoint._door
+    listener = server.endpoint._listener
     crowd = [server.stranger() for _ in range(1500)]
     assert server.works()
-    assert 0 < len(door.strangers) <= server.endpoint.limits.strangers
-    for stranger in list(door.strangers.values()):
+    assert 0 < len(listener.strangers) <= server.endpoint.limits.strangers
+    for stranger in list(listener.strangers.values()):
         stranger.deadline = 0.0  # their time is over
-    context.wait_until(lambda: not door.strangers, lambda: "strangers to go", 30)
+    context.wait_until(lambda: not listener.strangers, lambda: "strangers to go", 30)
     for sock in crowd:
         sock.close()
 
@@ -283,7 +283,7 @@ def test_shared_memory_that_is_none_is_refused(server):
 
 
 def test_another_user_is_refused(server, monkeypatch):
-    monkeypatch.setattr(door, "peer_uid", lambda sock: os.getuid() + 1)
+    monkeypatch.setattr(listening, "peer_uid", lambda sock: os.getuid() + 1)
     assert ended(server.stranger())
     monkeypatch.undo()
     assert server.works()

@@ -6,12 +6,12 @@ import pytest
 
 from disttrain.context import current
 from disttrain.rpc.messages.local.endpoint import LocalEndpoint
-from disttrain.rpc.messages.local.polling import CREDIT, FAR, FIRST, LAST, NEAR, Looks
+from disttrain.rpc.messages.local.polling import CREDIT, FAR, FIRST, LAST, NEAR, Polling
 
 
 def after(waits, each=None):
     """How many looks each read makes before it sleeps, where what it awaits comes after so many."""
-    each = each or Looks()
+    each = each or Polling()
     each.allowed = True
     made = []
     for needed in waits:
@@ -46,7 +46,7 @@ def test_looking_in_vain_is_given_up_and_seldom_tried_again():
 
 
 def test_looking_begins_again_where_it_pays_again():
-    each = Looks()
+    each = Polling()
     after([10_000] * 100_000, each)
     made = after([20] * (LAST + 100), each)
     assert made[-1] == 20
@@ -56,7 +56,7 @@ def test_looking_begins_again_where_it_pays_again():
 
 
 def test_nobody_looks_where_told_not_to():
-    each = Looks()
+    each = Polling()
     assert not each.now()
 
 

@@ -23,7 +23,7 @@ class watched:  # noqa: N801  (used like a function)
     def __enter__(self) -> watched:
         with watched._lock:
             watched._blocks.append(self)
-            Tensor.__getattribute__ = _reading  # type: ignore[method-assign]
+            Tensor.__getattribute__ = _reading  # type: ignore[method-assign, assignment]
         return self
 
     def __exit__(self, *exc: object) -> None:

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from disttrain.liveness import LOOK_EVERY, Sample
-from disttrain_launcher.plan.stillness import CODE, Judge, Standing, awaited, moves
+from disttrain_launcher.plan.inactivity import CODE, Judge, Standing, awaited, moves
 from support.dtrun import Job, until
 
 SLEEPS, RUNS, STOPPED = Sample("S", 1), Sample("R", 1), Sample("T", 1)

@@ -15,13 +15,13 @@ from dataclasses import dataclass
 
 from disttrain.comm.job.blackbox import Box
 from disttrain.errors import ConfigError
-from disttrain.watch import processes, running, stragglers, telling
+from disttrain.watch import processes, running, stragglers, summary
 from disttrain.watch.reading import SHOWN, UNDER_WAY, Follower, Words, read_rank, read_words
 from disttrain.watch.trace import Trace
 
 from ..plan.generation import Generation
+from ..plan.inactivity import Standing, awaited
 from ..plan.job import Plan
-from ..plan.stillness import Standing, awaited
 from ..worker.program import here
 from .report import say
 
@@ -64,7 +64,7 @@ class Watching:
         plan, generation = self.plan, self.generation
         try:
             job = running.this_process(
-                plan.run_id, telling.command(plan.program), self.box.fd,
+                plan.run_id, summary.command(plan.program), self.box.fd,
                 generation=generation.number, node=generation.me, num_nodes=generation.num_nodes,
                 world_size=generation.world_size, first_rank=generation.first_rank,
                 num_ranks=generation.num_ranks, log_dir=os.path.join(here(), plan.log_dir or ""),
@@ -122,7 +122,7 @@ class Watching:
     def tell_where_ranks_stand(self) -> None:
         """As their black boxes say, and how to learn more."""
         ranks = [read_rank(self.box, rank) for rank in self.generation.ranks]
-        for line in telling.stands(ranks, time.monotonic_ns()):
+        for line in summary.stands(ranks, time.monotonic_ns()):
             say(f"  {line}")
         if self._announced:
             job = shlex.quote(self.plan.run_id)
@@ -205,7 +205,7 @@ class Watching:
         seen, moment = read_rank(self.box, rank, SHOWN if failed else 0), round(at * 1e9)
         last = seen.last
         doing = last.shown if last is not None and last.state == UNDER_WAY else ""
-        operations = tuple(telling.summary(seen, moment))
+        operations = tuple(summary.summary(seen, moment))
         wall = time.time_ns() - (time.monotonic_ns() - moment)
         return LastWords(seen.words.step, doing, operations, wall)
 
@@ -224,13 +224,13 @@ class Watching:
 def _box(plan: Plan, generation: Generation) -> tuple[str, Box]:
     """A fresh box, and its path; "" where it has none."""
     about = {
-        "job": plan.run_id[:_LONGEST], "program": telling.command(plan.program),
+        "job": plan.run_id[:_LONGEST], "program": summary.command(plan.program),
         "host": os.uname().nodename, "world_size": generation.world_size,
         "generation": generation.number, "node": generation.me,
     }  # fmt: skip
     if plan.log_dir:
         folder = plan.attempt_dir(generation)
-        path = os.path.join(folder, telling.NAME)
+        path = os.path.join(folder, summary.NAME)
         fd = -1
         try:
             os.makedirs(folder, mode=0o700, exist_ok=True)

@@ -16,7 +16,7 @@ from typing import Any
 from ... import context
 from ...backends.device.platform import Platform, platform_of
 from ..calls.transport import Transport
-from .placed import Placed
+from .device_transport import Placed
 from .staged import Staged
 
 _SLOT = "comm.placing"  # of a rank's context

@@ -6,6 +6,7 @@ the rules and the engine above it need no second code path. Knows no primitive a
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,18 @@ class ArrayKind:
     @property
     def ndim(self) -> int:
         return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def itemsize(self) -> int:
+        return self.dtype.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * self.itemsize
 
     places_others = False  # tensors made like one over such an array lie as it does: ``similar``
 

@@ -29,7 +29,7 @@ from ...errors import AutogradError, CommError
 from ...futures import Future
 from ..calls import kinds
 from ..calls.agent import Agent
-from ..calls.turns import one_at_a_time
+from ..calls.locks import one_at_a_time
 from .contexts import ANSWER, WORKER_SHIFT, DistAutogradContext, Gradient
 from .nodes import RecvRpcBackward, SendRpcBackward
 from .packets import FAST, KEEP, RECORD, Answer, Failure, Packet, failure_of, to_raise

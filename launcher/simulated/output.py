@@ -16,7 +16,7 @@ from disttrain.outputs import UNHEARD, put
 from ..worker.logs import Log
 
 
-class Voice(io.TextIOBase):
+class RankStream(io.TextIOBase):
     """One of the two streams, for all ranks. ``who()``: the calling rank, None for the process
     itself. ``shown``: the ranks whose lines appear (None: all); ``path(rank)``: the file that a
     rank's lines go to, too, or ``""``."""
@@ -99,7 +99,7 @@ class Voice(io.TextIOBase):
 class _Bytes(io.RawIOBase):
     """What a program writes as bytes."""
 
-    def __init__(self, voice: Voice) -> None:
+    def __init__(self, voice: RankStream) -> None:
         self._voice = voice
 
     def writable(self) -> bool:

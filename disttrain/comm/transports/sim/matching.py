@@ -1,6 +1,6 @@
 """Where the members of a simulated group meet: operations in their order, one after the other.
 
-A room knows what each member has brought to each operation, compares the headers when all have
+A matcher knows what each member has brought to each operation, compares the headers when all have
 come, and hands what fits to the fabric, which says how long it takes. Who leaves without meeting
 the others is known by the number of its last operation.
 
@@ -18,16 +18,16 @@ from .exchange import Part, misfit
 _REMEMBERED = 64  # operations whose calling lines are kept
 CLOSE = "close"
 
-Ready = Callable[["Room", int, list[Part]], None]
+Ready = Callable[["Matcher", int, list[Part]], None]
 
 
-class Room:
+class Matcher:
     """One group. ``ranks``: world ranks of the members."""
 
     def __init__(
         self, name: str, ranks: Sequence[int], ready: Ready, seats: Sequence[int] | None = None
     ) -> None:
-        """``ready(room, number, parts)``: all have come to an operation, and their calls fit."""
+        """``ready(matcher, number, parts)``: all have come to an operation, and their calls fit."""
         self.name, self.ranks = name, list(ranks)
         self.seats = list(ranks if seats is None else seats)  # their ranks in the cluster
         n = len(self.ranks)

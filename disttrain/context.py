@@ -139,6 +139,15 @@ class Rank:
         self.at_end: list[Callable[[], None]] = []  # what to look after when its program has ended
         self._lock = threading.RLock()
 
+    @property
+    def numbers(self) -> tuple[int, int, int, int]:
+        """``rank, world_size, local_rank, local_world_size``."""
+        return self.rank, self.world_size, self.local_rank, self.local_world_size
+
+    @numbers.setter
+    def numbers(self, numbers: tuple[int, int, int, int]) -> None:
+        self.rank, self.world_size, self.local_rank, self.local_world_size = numbers
+
     def slot(self, name: str, make: Callable[[], T]) -> T:
         """The object kept under ``name``, made by ``make()`` the first time."""
         try:

@@ -136,15 +136,25 @@ def _skip_without_devices(items):
             item.add_marker(why)
 
 
+# pytest's own; what this process' first endpoint of gRPC sets, as every other would.
+CHANGES = ("PYTEST_CURRENT_TEST", "GRPC_VERBOSITY")
+
+
 def _of_the_process():
     """What a test must not leave changed: others would run as another rank, or in another place."""
     here = context.current()
     return {
         "the directory": Path.cwd(),
         "the rank": (here.rank, here.world_size),
-        "the environment": {k: v for k, v in os.environ.items() if k != "PYTEST_CURRENT_TEST"},
+        "the environment": {k: v for k, v in os.environ.items() if k not in CHANGES},
         "another library's names": "torch" in sys.modules,
     }
+
+
+def _difference(was, is_):
+    if isinstance(was, dict):
+        return ", ".join(sorted(k for k in was.keys() | is_.keys() if was.get(k) != is_.get(k)))
+    return f"{was} -> {is_}"
 
 
 @pytest.fixture(autouse=True)
@@ -153,7 +163,8 @@ def leaves_the_process_alone(request):
     before = _of_the_process()
     yield
     after = _of_the_process()
-    changed = [name for name, was in before.items() if after[name] != was]
+    changed = [f"{name} ({_difference(was, after[name])})"
+               for name, was in before.items() if after[name] != was]  # fmt: skip
     if changed and request.node.get_closest_marker("peer") is None:
         pytest.fail(f"the test has changed, for all that follow: {', '.join(changed)}")
 

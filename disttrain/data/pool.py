@@ -90,10 +90,9 @@ class Pool:
         me = context.current()
         in_main = threading.current_thread() is threading.main_thread()
         self.pid, self.prefetch = os.getpid(), prefetch
-        numbers = (me.rank, me.world_size, me.local_rank, me.local_world_size)
         kind = dtypes.get_default_dtype()
         child = in_main and ctx.get_start_method() != "forkserver"
-        job = Job(plan, num_workers, base_seed, init, self.pid, child, numbers, kind, streams)
+        job = Job(plan, num_workers, base_seed, init, self.pid, child, me.numbers, kind, streams)
         self.workers: list[_Worker] = []
         self.answers: deque[Answer] = deque()
         self.poll = select.poll()

@@ -69,7 +69,7 @@ def _settle(job: Job, worker_id: int) -> None:
     signal.signal(signal.SIGTERM, termination.for_helpers())
     die_with(job.parent, job.is_child)
     me = context.current()
-    me.rank, me.world_size, me.local_rank, me.local_world_size = job.numbers
+    me.numbers = job.numbers
     me.waiter = context.Waiter()  # looks after no peers, and keeps real time
     dtypes.set_default_dtype(job.dtype)
     seed = job.base_seed + worker_id

@@ -145,20 +145,20 @@ _PACKAGES = (
     "tensor",
 )
 _NAMES = {  # which of them have the names that are asked for here
-    "DistributedDataParallel": "ddp",
-    "GradBucket": "ddp",
-    "Join": "join",
-    "JoinHook": "join",
-    "Joinable": "join",
-    "DeviceMesh": "mesh",
-    "init_device_mesh": "mesh",
-    "Simulation": ".comm.transports.sim",
-    "simulate": ".comm.transports.sim",
-    "record_comm": "debugging",
-    "shrink": "recovery",
-    "shrink_group": "recovery",
-    "SHRINK_ABORT": "recovery",
-    "SHRINK_DEFAULT": "recovery",
+    "DistributedDataParallel": ".ddp",
+    "GradBucket": ".ddp",
+    "Join": ".join",
+    "JoinHook": ".join",
+    "Joinable": ".join",
+    "DeviceMesh": ".mesh",
+    "init_device_mesh": ".mesh",
+    "Simulation": "..comm.transports.sim",
+    "simulate": "..comm.transports.sim",
+    "record_comm": ".debugging",
+    "shrink": ".recovery",
+    "shrink_group": ".recovery",
+    "SHRINK_ABORT": ".recovery",
+    "SHRINK_DEFAULT": ".recovery",
 }
 
 
@@ -166,7 +166,7 @@ def __getattr__(name: str) -> Any:
     if name in _PACKAGES:
         return importlib.import_module(f".{name}", __name__)
     if name in _NAMES:
-        found = getattr(importlib.import_module(f".{_NAMES[name]}", __name__), name)
+        found = getattr(importlib.import_module(_NAMES[name], __name__), name)
         globals()[name] = found
         return found
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -11,8 +11,6 @@ from ..comm.store import Store as Store
 from ..comm.store import TCPStore as TCPStore
 from ..comm.store.rendezvous import register_rendezvous_handler as register_rendezvous_handler
 from ..comm.store.rendezvous import rendezvous as rendezvous
-from ..comm.transports.sim import Simulation as Simulation
-from ..comm.transports.sim import simulate as simulate
 from ..errors import CollectiveMismatch as CollectiveMismatch
 from ..errors import CommError as CommError
 from ..errors import Deadlock as Deadlock
@@ -120,6 +118,7 @@ from disttrain.distributed.ddp import GradBucket as GradBucket
 from disttrain.distributed.join import Join as Join
 from disttrain.distributed.join import JoinHook as JoinHook
 from disttrain.distributed.join import Joinable as Joinable
+from disttrain.comm.transports.sim import Simulation as Simulation
 from . import _composable as _composable
 from . import _functional_collectives as _functional_collectives
 from . import algorithms as algorithms
@@ -140,4 +139,5 @@ from . import planning as planning
 from disttrain.distributed.debugging import record_comm as record_comm
 from . import recovery as recovery
 from . import rpc as rpc
+from disttrain.comm.transports.sim import simulate as simulate
 from . import tensor as tensor

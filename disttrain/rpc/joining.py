@@ -51,10 +51,7 @@ def place_of(rank: int, world_size: int | None) -> WorkerEnv:
     if isinstance(me.waiter, SimWaiter):
         size = me.world_size if world_size is None else world_size
         return WorkerEnv.inside(me.rank if rank < 0 else rank, size)
-    place = read_worker_env(None, rank, -1 if world_size is None else world_size)
-    me.rank, me.world_size = place.rank, place.world_size
-    me.local_rank, me.local_world_size = place.local_rank, place.local_world_size
-    return place
+    return read_worker_env(None, rank, -1 if world_size is None else world_size)
 
 
 def open_store(init_method: str, place: WorkerEnv) -> Store:
@@ -77,8 +74,21 @@ def _meet_by_mpi(init_method: str, place: WorkerEnv) -> bool:
 
 
 def meet(name: str, place: WorkerEnv, options: RpcBackendOptions) -> Agent:
-    """Join the other workers; returns when all are there and can be called."""
+    """Join the other workers; returns when all are there and can be called. This process has the
+    place's rank, unless it does not join."""
     WorkerInfo(name, place.rank)
+    me = context.current()
+    if isinstance(me.waiter, SimWaiter):
+        return _met(name, place, options)
+    before, me.numbers = me.numbers, place.numbers
+    try:
+        return _met(name, place, options)
+    except BaseException:
+        me.numbers = before
+        raise
+
+
+def _met(name: str, place: WorkerEnv, options: RpcBackendOptions) -> Agent:
     deadline = context.now() + MEETING_SECONDS
     while True:
         store = None

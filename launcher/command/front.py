@@ -54,7 +54,7 @@ def run(options: Options) -> int:
 
 def _run(options: Options, plan: Plan) -> int:
     if options.mpi:
-        plan = _load("node.mpi").with_hosts(plan, options.hostfile)
+        plan = _load("disttrain_launcher.node.mpi").with_hosts(plan, options.hostfile)
     if options.dry_run:
         if options.place.cluster != "local":
             print(options.place.describe())
@@ -70,9 +70,9 @@ def _run(options: Options, plan: Plan) -> int:
     if options.fake is not None:
         return play(plan, *options.fake, local_size=options.nproc_per_node)
     if options.simulated is not None:
-        return int(_load("simulated.command").run(plan, options.simulated))
+        return int(_load("disttrain_launcher.simulated.command").run(plan, options.simulated))
     if plan.mpi_hosts:
-        return int(_load("node.mpi").run_between_hosts(plan))
+        return int(_load("disttrain_launcher.node.mpi").run_between_hosts(plan))
     if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:  # nohup: it is to outlive its terminal
         others = tuple(n for n in plan.signals if n != signal.SIGHUP)
         plan = dataclasses.replace(plan, signals=others)
@@ -80,7 +80,7 @@ def _run(options: Options, plan: Plan) -> int:
     kept: Any = None
     token = None
     if options.rendezvous is not None:
-        nodes = _load("nodes.starting")
+        nodes = _load("disttrain_launcher.nodes.starting")
         token = nodes.token_for(options)
         plan = dataclasses.replace(plan, token_file=nodes.token_file_for_ranks(options, token))
     with held_back(plan.signals):
@@ -107,14 +107,14 @@ def _run(options: Options, plan: Plan) -> int:
 
 def _load(name: str) -> Any:
     """A part of the launcher that few jobs need."""
-    return importlib.import_module(f"disttrain_launcher.{name}")
+    return importlib.import_module(name)
 
 
 def _placed(plan: Plan, options: Options) -> Plan:
     """The plan with each rank's device and cores, where these are asked for."""
     if options.binding == "none" and not options.virtual_local_rank:
         return plan
-    placed: Plan = _load("command.placement").placed(plan, options)
+    placed: Plan = _load("disttrain_launcher.command.placement").placed(plan, options)
     return placed
 
 

@@ -111,7 +111,7 @@ def _table(package: types.ModuleType, name: str) -> str | None:
         return None
     if found.startswith("disttrain"):
         return found
-    return f"{package.__name__}.{found.lstrip('.')}"
+    return importlib.util.resolve_name(f".{found}" if found[0] != "." else found, package.__name__)
 
 
 def _module(name: str, value: types.ModuleType) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import textwrap
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -131,9 +130,9 @@ dist.destroy_process_group()
 @pytest.mark.timeout(100)
 def test_the_documented_way_to_go_on(tmp_path):
     text = (DOCS / "elastic.md").read_text()
-    block = re.search(r"\n\n((?:    .*\n|\n)*?    last = (?:.*\n)(?:    .*\n)*)", text)
+    block = re.search(r"```python\n(last = .*?)```", text, re.DOTALL)
     assert block, text
-    advice = textwrap.dedent(block[1])
+    advice = block[1]
     folder = tmp_path / "shared"
     folder.mkdir()
     program = ADVISED.replace("{folder!r}", repr(str(folder))).replace("{advice}", advice)

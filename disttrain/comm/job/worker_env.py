@@ -41,6 +41,11 @@ class WorkerEnv:
     token_file: str | None = field(kw_only=True)
     tls: bool = field(kw_only=True)
 
+    @property
+    def numbers(self) -> tuple[int, int, int, int]:
+        """``rank, world_size, local_rank, local_world_size``."""
+        return self.rank, self.world_size, self.local_rank, self.local_world_size
+
     @classmethod
     def inside(cls, rank: int = 0, world_size: int = 1) -> WorkerEnv:
         """The place of a rank that shares a process with all others (a simulation), or has none:

@@ -155,7 +155,7 @@ def checkpoint_modules() -> dict[str, Shim]:
     here, ours = "torch.distributed", "disttrain.distributed.checkpoint"
     sources = {
         "checkpoint": "",
-        "_state_dict_utils": ".state_dict_values",
+        "_state_dict_utils": ".state.values",
         **{
             f"checkpoint.{name}": f".{name}"
             for name in (

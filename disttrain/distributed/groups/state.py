@@ -120,7 +120,7 @@ def init_process_group(
     me = context.current()
     if init_method is not None and store is None:
         store, rank, world_size = told_by_url(init_method, rank, world_size, seconds)
-    numbers = me.rank, me.world_size, me.local_rank, me.local_world_size
+    numbers = me.numbers
     state.joining = os.getpid(), threading.get_ident()
     try:
         transport = _transport(me, wanted, init_method, store, rank, world_size, seconds)
@@ -132,7 +132,7 @@ def init_process_group(
             _bind(state.world, device_id)
     except BaseException:
         if state.world is None:  # it is none of those ranks then
-            me.rank, me.world_size, me.local_rank, me.local_world_size = numbers
+            me.numbers = numbers
         raise
     finally:
         state.joining = None
@@ -169,8 +169,7 @@ def _transport(
     if inherits and JOB_SLOT in me.slots:
         meeting.segment = _own(me)
     else:
-        me.rank, me.world_size = place.rank, place.world_size
-        me.local_rank, me.local_world_size = place.local_rank, place.local_world_size
+        me.numbers = place.numbers
         share_cores(place)
         if place.job_fd is not None and store is None and init_method in (None, "env://"):
             meeting.segment = Segment.attach(place.job_fd)

@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[3]
     ],
 )
 def test_a_plan_is_what_a_rank_takes(ranks: int, strategy: str) -> None:
-    program = str(ROOT / "tests" / "support" / "peak_program.py")
+    program = str(ROOT / "tests" / "support" / "cases" / "peak_program.py")
     words = ["--nproc-per-node", str(ranks), "--no-python", sys.executable, program]
     words += strategy.split()
     path = os.pathsep.join(str(ROOT / part) for part in (".", "scripts"))

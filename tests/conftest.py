@@ -136,8 +136,8 @@ def _skip_without_devices(items):
             item.add_marker(why)
 
 
-# pytest's own; what this process' first endpoint of gRPC sets, as every other would.
-CHANGES = ("PYTEST_CURRENT_TEST", "GRPC_VERBOSITY")
+# pytest's own; what the first endpoint of gRPC and the first handle of cuBLAS set for good.
+CHANGES = ("PYTEST_CURRENT_TEST", "GRPC_VERBOSITY", "CUBLAS_WORKSPACE_CONFIG")
 
 
 def _of_the_process():

@@ -87,6 +87,25 @@ def test_main_stays_for_threads_and_exit_handlers(job_of):
     assert (done.returncode, done.stdout) == (0, "pickled True\n" * 2), done.stderr
 
 
+@pytest.mark.parametrize("transport", ["shm", "tcp"])
+@pytest.mark.parametrize("first", [True, False], ids=["before the group", "after it"])
+def test_exit_handlers_may_call_the_other_ranks(job_of, transport, first):
+    begin, told = f"dist.init_process_group({transport!r})", "atexit.register(tell)"
+    text = f"""
+        import atexit
+        import disttrain as dt
+        import disttrain.distributed as dist
+        def tell():
+            x = dt.ones(2)
+            dist.all_reduce(x)
+            print("sum", x[0].item())
+        {told if first else begin}
+        {begin if first else told}
+    """
+    done = job_of(text, "--nproc-per-node", "2")
+    assert done.returncode == 0 and done.stdout.count("sum 2.0") == 2, done.stdout + done.stderr
+
+
 def test_a_program_may_tell_of_its_errors_itself(job_of):
     done = job_of("""
         import sys

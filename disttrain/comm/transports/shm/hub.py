@@ -33,6 +33,7 @@ from .... import context
 from ....errors import CollectiveMismatch, CommError, GroupRevoked, PeerFailed
 from ....liveness import STOPPED
 from ...job import progress
+from ...job.segment import JOB_SLOT
 from ...job.threads import others_may_move
 from ...meeting.survivors import as_view, given_up
 from .arena import Arena
@@ -171,8 +172,9 @@ class Hub(progress.Progress[Need]):
         hubs: list[Hub] = self._rank_context.slot(HUBS, list)
         hubs.append(self)
         self._rank_context.at_end.append(self.end_program)
-        atexit.unregister(_end_of_process)
-        atexit.register(_end_of_process)
+        if JOB_SLOT not in self._rank_context.slots:  # else our launcher ends it, behind the exit
+            atexit.unregister(_end_of_process)  # handlers, whose errors are lost
+            atexit.register(_end_of_process)
         if self.is_crowded:
             # A rank that spins keeps the processor from the one it waits for: 4 ranks on 2 cores
             # reduce 4 KB in 220 us with 200 spins, in 40 us when they yield at once.

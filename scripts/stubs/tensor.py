@@ -13,7 +13,10 @@ from . import written
 from .names import Names
 from .signatures import Signature, forms, is_in_place, peeled, signature_of
 
-_AUTOMATIC = ("__module__", "__dict__", "__weakref__", "__doc__", "__annotations__")
+_AUTOMATIC = (
+    *("__module__", "__dict__", "__weakref__", "__doc__", "__annotations__", "__annotate_func__"),
+    *("__annotations_cache__", "__firstlineno__", "__static_attributes__"),
+)
 _INHERITED = ("__hash__",)  # Tensor's own, which a class with __eq__ must repeat
 _WITHOUT = ("out", "axis", "keepdims")  # that in-place methods do not take
 

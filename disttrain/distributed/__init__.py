@@ -1,6 +1,20 @@
 """Process groups on Tensors and data-parallel training, under PyTorch's names.
 
 What belongs to one way of training is a package of its own, loaded when it is first asked for.
+
+From above; packages on one row do not know each other:
+
+_composable | algorithms | checkpoint | planning  needs a strategy: hooks, state dicts, plans
+ddp | fsdp | nn | optim | pipelining              the strategies; none knows another
+elastic                                           replicas in memory that outlive ranks
+tensor | invariant | join                         DTensor; the same bits anywhere; uneven inputs
+device_mesh | _functional_collectives |
+    distributed_c10d                              names that programs import
+mesh                                              grids of ranks
+recovery | debugging                              shrink; what groups do, recorded
+collectives                                       verbs on Tensors; several at once; plain data
+groups                                            init, new_group; the groups of this rank
+remote_device | rpc | autograd                    "worker/device"; PyTorch's paths to ``rpc``
 """
 
 import importlib

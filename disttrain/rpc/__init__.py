@@ -1,4 +1,15 @@
-"""Remote procedure calls: functions run by other workers, and references to what stays there."""
+"""Remote procedure calls: functions run by other workers, and references to what stays there.
+
+From above; parts on one row do not know each other:
+
+optim                  one optimizer over parameters that other workers have
+rref | proxies | api   references, methods called through them, calls; PyTorch's names
+membership | joining   how workers meet, come and go
+rref_part | options    a worker's part in keeping values alive; what it may be told
+autograd               backward over workers
+calls                  what workers ask of others: packing, deadlines, failures
+messages               bytes between workers: one host, several, simulated
+"""
 
 from __future__ import annotations
 

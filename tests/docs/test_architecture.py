@@ -1,19 +1,22 @@
-"""docs/architecture.md names files that are there, each question once."""
+"""docs/files.md names files that are there, each question once; a package names what it is made of."""
 
 from __future__ import annotations
 
+import ast
 import re
+import tomllib
+
+import pytest
 
 from support.pages import ROOT
 
-PAGE = (ROOT / "docs" / "architecture.md").read_text()
+PAGE = (ROOT / "docs" / "files.md").read_text()
 PLACES = [ROOT / "disttrain", ROOT]
 _PATH = re.compile(r"[\w./*-]+(?:\.py|/)")
 
 
 def rows() -> list[list[str]]:
-    table = PAGE[PAGE.index("## Where do I look for") : PAGE.index("## What they taught")]
-    cells = [line.strip("| ").split(" | ") for line in table.split("\n") if line.startswith("| ")]
+    cells = [line.strip("| ").split(" | ") for line in PAGE.split("\n") if line.startswith("| ")]
     return [row for row in cells if row[0] != "question"]
 
 
@@ -39,3 +42,21 @@ def test_files_are_there():
 def test_a_question_stands_once():
     questions = [row[0] for row in rows()]
     assert sorted(questions) == sorted(set(questions)) and len(questions) > 100
+
+
+CONTRACTS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+LARGE = {"disttrain.distributed", "disttrain.rpc", "disttrain.comm", "disttrain_launcher"}
+ORDERS = {c["containers"][0]: c["layers"] for c in CONTRACTS
+          if c.get("exhaustive") and c["containers"][0] in LARGE}  # fmt: skip
+
+
+@pytest.mark.parametrize("package", sorted(LARGE))
+def test_a_large_package_says_what_it_is_made_of(package):
+    """Its docstring has the order of its contract."""
+    folder = ROOT / package.replace("disttrain_launcher", "launcher").replace(".", "/")
+    told = ast.get_docstring(ast.parse((folder / "__init__.py").read_text())) or ""
+    names = [n for row in ORDERS[package] for n in re.findall(r"\w+", row)]
+    folders = [n for n in names if (folder / n).is_dir()]
+    tree = told[told.index("From above") :]
+    places = {n: re.search(rf"^[\w| ]*\b{n}\b", tree, re.MULTILINE) for n in folders}
+    assert [n for n, place in places.items() if place is None] == []

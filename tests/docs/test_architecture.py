@@ -44,7 +44,9 @@ def test_a_question_stands_once():
     assert sorted(questions) == sorted(set(questions)) and len(questions) > 100
 
 
-CONTRACTS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+CONTRACTS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"][
+    "contracts"
+]
 LARGE = {"disttrain.distributed", "disttrain.rpc", "disttrain.comm", "disttrain_launcher"}
 ORDERS = {c["containers"][0]: c["layers"] for c in CONTRACTS
           if c.get("exhaustive") and c["containers"][0] in LARGE}  # fmt: skip

@@ -1,4 +1,4 @@
-"""docs/files.md names files that are there, each question once; a package names what it is made of."""
+"""docs/files.md names files that are there, each question once; packages say what they hold."""
 
 from __future__ import annotations
 

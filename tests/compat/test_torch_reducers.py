@@ -10,6 +10,8 @@ from disttrain import distributed as dist
 from disttrain.compat.torch import reducers
 from disttrain.core.random import manual_seed
 
+pytestmark = pytest.mark.simulated
+
 
 def floats(*sizes: int, dtype: type = np.float32) -> list:
     return [core.wrap(np.zeros(n, dtype)) for n in sizes]

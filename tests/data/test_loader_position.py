@@ -253,6 +253,7 @@ def test_a_loader_that_was_not_asked_yet():
     assert rest(other) == expected
 
 
+@pytest.mark.simulated
 def test_numbers_of_ranks_can_be_saved():
     def body():
         dt.distributed.init_process_group()

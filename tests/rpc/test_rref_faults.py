@@ -79,6 +79,7 @@ def flat(limit=10.0):
     return empty(), users, {name: (e.holders, e.made) for name, e in protocol.entries.items()}
 
 
+@pytest.mark.simulated
 def test_a_value_that_takes_too_long_cannot_be_used():
     def body(rank):
         if rank == 0:
@@ -98,6 +99,7 @@ def test_a_value_that_takes_too_long_cannot_be_used():
     assert simulate_workers(2, body, 1) == [(0, True)] * 2
 
 
+@pytest.mark.simulated
 def test_slow_values_are_waited_for():
     def body(rank):
         rref = rpc.remote(f"worker{1 - rank}", slow, (1.0,))
@@ -113,6 +115,7 @@ def test_slow_values_are_waited_for():
     assert simulate_workers(2, body, 2) == [True] * 2
 
 
+@pytest.mark.simulated
 def test_an_rref_outlives_rpc():
     def body(rank):
         theirs = rpc.remote(f"worker{1 - rank}", Thing)
@@ -148,6 +151,7 @@ def test_an_rref_outlives_rpc():
     assert simulate(rank_body, 2, seed=3).results == [0, 0]
 
 
+@pytest.mark.simulated
 @pytest.mark.parametrize("ignore", [True, False])
 def test_leaks_are_told_where_they_are_looked_for(ignore, monkeypatch):
     monkeypatch.setattr(rpc.api, "_delete_all_user_and_unforked_owner_rrefs", lambda: None)
@@ -174,6 +178,7 @@ def batches_to(worker):
     return part_of(current_agent()).protocol._links[worker].seq
 
 
+@pytest.mark.simulated
 def test_what_nobody_waits_for_travels_together_and_soon():
     def body(rank):
         if rank:
@@ -188,6 +193,7 @@ def test_what_nobody_waits_for_travels_together_and_soon():
     assert 1 <= simulate_workers(2, body, 1)[0] < 32
 
 
+@pytest.mark.simulated
 def test_debug_info_counts():
     def body(rank):
         mine = rpc.RRef(Thing())
@@ -207,6 +213,7 @@ def test_debug_info_counts():
     assert simulate_workers(2, body, 5) == [(True, 0)] * 2
 
 
+@pytest.mark.simulated
 def test_handles_may_end_under_the_lock_and_in_the_collector():
     def body(rank):
         if rank == 0:
@@ -234,6 +241,7 @@ def test_handles_may_end_under_the_lock_and_in_the_collector():
     assert simulate_workers(2, body, 6) == [(True, 0)] * 2
 
 
+@pytest.mark.simulated
 def test_news_that_were_refused_are_told_again():
     refused = []
 
@@ -311,6 +319,7 @@ def dies_somewhere(seed, n=3):
     return simulate(rank_body, n, seed=seed).results
 
 
+@pytest.mark.simulated
 @pytest.mark.parametrize("seed", range(8))
 def test_who_dies_leaves_nothing_with_the_others(seed):
     for result in dies_somewhere(seed):
@@ -340,6 +349,7 @@ def test_many_rrefs_leave_both_sides_flat(tmp_path):
     assert run_workers(2, body, tmp_path) == [(True, 0, 0, 0, 0, 0)] * 2
 
 
+@pytest.mark.simulated
 @pytest.mark.parametrize("seed", range(4))
 def test_a_worker_that_joins_again_is_another_one(seed):
     def stays():

@@ -88,6 +88,7 @@ def assert_close(a: list, b: list, within: float = 0.0) -> None:
         np.testing.assert_allclose(x, y, rtol=0, atol=within * np.abs(y).max())
 
 
+@pytest.mark.simulated
 @pytest.mark.parametrize("size", [1, 2, 3, 4])
 def test_allreduce_is_what_ddp_does(size: int) -> None:
     plain = dist.simulate(gradients, size).results
@@ -96,6 +97,7 @@ def test_allreduce_is_what_ddp_does(size: int) -> None:
         assert_close(a, b)
 
 
+@pytest.mark.simulated
 @pytest.mark.parametrize("hook, within", [
     (fp16_compress_hook, 2e-3),
     (bf16_compress_hook, 2e-2),
@@ -112,6 +114,7 @@ def test_compressed_gradients_are_near_the_average(hook, within: float, size: in
     assert any((a != b).any() for a, b in zip(everyone[0], plain[0], strict=True))
 
 
+@pytest.mark.simulated
 @pytest.mark.parametrize("hook", [quantization_pertensor_hook, quantization_perchannel_hook])
 @pytest.mark.parametrize("size", [1, 2, 3])
 def test_8_bit_gradients_are_off_by_half_a_level_at_most(hook, size: int) -> None:
@@ -136,11 +139,13 @@ def test_on_real_processes() -> None:
         assert_close(trained, simulated)
 
 
+@pytest.mark.simulated
 def test_noop_leaves_every_rank_its_own() -> None:
     for rank, ours in enumerate(dist.simulate(gradients, 2, args=(noop_hook,)).results):
         assert_close(ours, alone(rank))
 
 
+@pytest.mark.simulated
 def test_a_wrapper_equals_the_hook_of_its_type() -> None:
     for pair in (
         (fp16_compress_hook, fp16_compress_wrapper(allreduce_hook)),
@@ -150,6 +155,7 @@ def test_a_wrapper_equals_the_hook_of_its_type() -> None:
         assert_close(first[0], second[0])
 
 
+@pytest.mark.simulated
 def test_a_wrapper_shows_its_hook_narrow_gradients() -> None:
     seen: set = set()
 
@@ -163,6 +169,7 @@ def test_a_wrapper_shows_its_hook_narrow_gradients() -> None:
     assert seen == {("disttrain.float16", "disttrain.float16", True)}
 
 
+@pytest.mark.simulated
 def test_large_values_do_not_overflow_on_the_way() -> None:
     """Two gradients of 40000 have a float16 average, though no float16 sum."""
 
@@ -180,6 +187,7 @@ def test_large_values_do_not_overflow_on_the_way() -> None:
     assert dist.simulate(body, 2).results == [40000.0, 40000.0]
 
 
+@pytest.mark.simulated
 def test_every_kind_can_be_registered_by_name() -> None:
     def body() -> list[str]:
         dist.init_process_group()
@@ -200,6 +208,7 @@ def test_every_kind_can_be_registered_by_name() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.simulated
 @pytest.mark.parametrize("reduce_locally", [True, False])
 def test_post_local_sgd_averages_over_few_later(reduce_locally: bool) -> None:
     def body() -> list:
@@ -256,6 +265,7 @@ def nothing() -> None:
     pass
 
 
+@pytest.mark.simulated
 @pytest.mark.parametrize("size", [1, 2, 3])
 @pytest.mark.parametrize("with_step", [hook_with_zero_step, hook_with_zero_step_interleaved])
 @pytest.mark.parametrize("inner", [allreduce_hook, fp16_compress_wrapper(allreduce_hook)])
@@ -273,6 +283,7 @@ def test_zero_steps_in_the_hook_equal_steps_after_backward(inner, with_step, siz
         assert_close(ours, theirs)
 
 
+@pytest.mark.simulated
 def test_schedules_work_where_steps_are_made_in_the_hook() -> None:
     def zero(m):
         o = ZeroRedundancyOptimizer(m.parameters(), dt.optim.SGD, overlap_with_ddp=True, lr=0.1)
@@ -288,6 +299,7 @@ def test_schedules_work_where_steps_are_made_in_the_hook() -> None:
         assert_close(ours, theirs)
 
 
+@pytest.mark.simulated
 def test_memory_of_buckets_that_are_made_anew_is_given_back() -> None:
     made = {}
 
@@ -303,6 +315,7 @@ def test_memory_of_buckets_that_are_made_anew_is_given_back() -> None:
         assert len(shared) == len(set(shared)) == 6 and len(o._by_bucket) > 1
 
 
+@pytest.mark.simulated
 def test_an_optimizer_behind_a_hook_equals_one_after_backward() -> None:
     def behind(m):
         state = _OptimizerHookState(as_functional_optim(dt.optim.Adam, lr=0.05))
@@ -313,6 +326,7 @@ def test_an_optimizer_behind_a_hook_equals_one_after_backward() -> None:
         assert_close(ours, theirs)
 
 
+@pytest.mark.simulated
 def test_only_chosen_parameters_are_stepped() -> None:
     def behind(m):
         first = next(m.parameters())
@@ -325,6 +339,7 @@ def test_only_chosen_parameters_are_stepped() -> None:
         assert [(a != b).any() for a, b in zip(ours, before, strict=True)] == [True] + [False] * 5
 
 
+@pytest.mark.simulated
 def test_what_cannot_step_is_refused() -> None:
     with pytest.raises(ConfigError, match="step_param"):
         _OptimizerHookState(object())
@@ -350,6 +365,7 @@ def test_what_cannot_step_is_refused() -> None:
     assert "overlap_with_ddp=True" in said[0] and "module.0.weight" in said[1]
 
 
+@pytest.mark.simulated
 def test_powersgd_inside_a_half_type_wrapper() -> None:
     def state() -> PowerSGDState:
         return PowerSGDState(None, 4, start_powerSGD_iter=2, min_compression_rate=0.1)
@@ -403,6 +419,7 @@ def with_settings(hook, accumulate: int, uneven: bool, **settings) -> list:
     return out
 
 
+@pytest.mark.simulated
 @pytest.mark.parametrize("accumulate, uneven, settings", [
     (1, False, {"find_unused_parameters": True}),
     (3, False, {}),
@@ -441,6 +458,7 @@ def power_and_zero() -> list:
     return out
 
 
+@pytest.mark.simulated
 @pytest.mark.parametrize("seed", range(6))
 def test_collectives_in_the_model_and_in_hooks_come_in_one_order(seed: int) -> None:
     first, *others = dist.simulate(power_and_zero, 3, seed=seed).results

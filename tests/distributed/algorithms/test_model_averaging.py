@@ -24,6 +24,8 @@ from disttrain.errors import ConfigError
 from disttrain.nn.utils.swa import AveragedModel
 from support.simulated import on_ranks
 
+pytestmark = pytest.mark.simulated
+
 
 def own(rank: int, steps: int) -> float:
     """A parameter that moves by rank + 1 at every step, with nobody averaging."""

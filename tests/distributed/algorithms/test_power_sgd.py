@@ -21,6 +21,8 @@ from disttrain.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import (
 from disttrain.errors import ConfigError, LaunchError
 from support.simulated import on_ranks
 
+pytestmark = pytest.mark.simulated
+
 ROWS, COLS = 12, 10
 
 

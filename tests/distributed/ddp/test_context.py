@@ -13,6 +13,8 @@ from disttrain.core.backward.engine import Walk
 from disttrain.errors import LaunchError, PeerFailed
 from support.simulated import on_ranks
 
+pytestmark = pytest.mark.simulated
+
 DDP = dist.DistributedDataParallel
 
 

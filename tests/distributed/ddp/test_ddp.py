@@ -101,6 +101,7 @@ def test_no_sync_accumulates(ranks: int) -> None:
     assert_equal_to_one_process(launch(lambda: ddp_rank(micro=2), ranks))
 
 
+@pytest.mark.simulated
 def test_gradients_are_views_of_the_buckets_and_survive_zero_grad() -> None:
     def body() -> tuple[bool, list[float]]:
         dist.init_process_group()
@@ -120,6 +121,7 @@ def test_gradients_are_views_of_the_buckets_and_survive_zero_grad() -> None:
         assert shared and seen == [3.0, 3.0, 3.0]
 
 
+@pytest.mark.simulated
 def test_no_sync_around_backward_only_is_refused() -> None:
     def body() -> None:
         dist.init_process_group()
@@ -143,6 +145,7 @@ class Partial(nn.Module):
         return self.idle(self.used(x)) if both else self.used(x)
 
 
+@pytest.mark.simulated
 def test_unused_parameters_are_named_with_the_rank() -> None:
     def body() -> str:
         dist.init_process_group()
@@ -156,6 +159,7 @@ def test_unused_parameters_are_named_with_the_rank() -> None:
         assert "find_unused_parameters=True" in text and "used.weight," not in text
 
 
+@pytest.mark.simulated
 def test_find_unused_parameters() -> None:
     """Used on rank 1 only: both ranks get half of its gradient. Used nowhere: None stays None."""
 
@@ -173,6 +177,7 @@ def test_find_unused_parameters() -> None:
         np.testing.assert_array_equal(grad, np.full(3, 0.5))
 
 
+@pytest.mark.simulated
 def test_buffers_follow_rank_0() -> None:
     def body() -> list[float]:
         dist.init_process_group()
@@ -186,6 +191,7 @@ def test_buffers_follow_rank_0() -> None:
     assert dist.simulate(body, 3).results == [[1.0, 1.0]] * 3
 
 
+@pytest.mark.simulated
 def test_different_models_are_refused_on_every_rank() -> None:
     def body() -> str:
         dist.init_process_group()
@@ -197,6 +203,7 @@ def test_different_models_are_refused_on_every_rank() -> None:
         assert "rank 0 has weight: float32[2, 3], rank 1 has weight: float32[2, 4]" in text
 
 
+@pytest.mark.simulated
 def test_a_model_without_parameters_is_refused() -> None:
     def body() -> None:
         dist.init_process_group()
@@ -224,6 +231,7 @@ def test_one_rank_failing_in_backward_is_the_headline() -> None:
     assert "PeerFailed" in text.split("also rank", 1)[1]
 
 
+@pytest.mark.simulated
 @pytest.mark.parametrize("failing", [(0, 1), (1,)])
 def test_going_on_after_a_backward_that_broke_off_is_refused(failing: tuple) -> None:
     """Else the gradients of one rank's step would be averaged with those of another's next one."""
@@ -261,6 +269,7 @@ class Alternating(nn.Module):
         return self.layers[self.next - 1](x)
 
 
+@pytest.mark.simulated
 def test_what_no_sync_has_accumulated_counts_as_used() -> None:
     """Ranks use 0 and 2 without, then 1 and 3 with synchronisation: all four are averaged."""
 

@@ -36,7 +36,7 @@ def train_and_catch() -> str:
     return report
 
 
-@pytest.mark.parametrize("run", ["shm", "sim"])
+@pytest.mark.parametrize("run", ["shm", pytest.param("sim", marks=pytest.mark.simulated)])
 def test_the_first_parameter_and_the_step_are_named(run: str) -> None:
     if run == "shm":
         results = launch(train_and_catch, 2)
@@ -50,10 +50,12 @@ def test_the_first_parameter_and_the_step_are_named(run: str) -> None:
         assert "1 of 4 parameters differ" in found
 
 
+@pytest.mark.simulated
 def test_replicas_that_stay_alike() -> None:
     assert dist.simulate(lambda: train(None), 2).results == ["", ""]
 
 
+@pytest.mark.simulated
 def test_ranks_that_joined_earlier_compare_the_same_slices_afterwards() -> None:
     def body() -> str:
         dist.init_process_group()
@@ -68,6 +70,7 @@ def test_ranks_that_joined_earlier_compare_the_same_slices_afterwards() -> None:
     assert dist.simulate(body, 2).results == ["", ""]
 
 
+@pytest.mark.simulated
 @pytest.mark.parametrize("deterministic", [None, "global"])
 def test_a_parameter_that_is_unfrozen_later_is_told_and_compared(deterministic: str | None) -> None:
     def body() -> str:

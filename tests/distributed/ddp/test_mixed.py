@@ -12,6 +12,8 @@ from disttrain.core.backward.checkpoint import checkpoint
 from disttrain.core.random import manual_seed
 from disttrain.distributed.ddp.reducer.mixed_precision import MixedPrecision
 
+pytestmark = pytest.mark.simulated
+
 DDP = dist.DistributedDataParallel
 
 

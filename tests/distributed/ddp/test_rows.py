@@ -54,6 +54,7 @@ def body(steps: str, options: dict) -> tuple:
 OPTIONS = [{}, {"bucket_cap_mb": 1e-4}, {"find_unused_parameters": True}, {"static_graph": True}]
 
 
+@pytest.mark.simulated
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 def test_equal_to_the_dense_sum(monkeypatch, options: dict) -> None:
     dense = dist.simulate(lambda: body("ffmff", options), 3).results
@@ -88,6 +89,7 @@ def test_on_real_ranks_and_for_ranks_without_input(monkeypatch) -> None:
     np.testing.assert_array_equal(launch(uneven, 2)[1], want)
 
 
+@pytest.mark.simulated
 def test_shared_with_a_head_it_stays_dense(monkeypatch) -> None:
     monkeypatch.setattr(row_sums, "MIN_BYTES", 0)
 

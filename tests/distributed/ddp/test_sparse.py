@@ -12,6 +12,8 @@ from disttrain import autograd, core, distributed, nn, optim
 from disttrain.distributed.ddp.reducer.sparse import common_rows
 from support.simulated import on_ranks
 
+pytestmark = pytest.mark.simulated
+
 DDP = distributed.DistributedDataParallel
 RANKS, ROWS = 2, 12
 

@@ -103,6 +103,7 @@ def test_a_commit_that_fails_in_the_middle_leaves_the_one_before():
     assert state.commits == 1 and state.values.tolist() == [0, 0]
 
 
+@pytest.mark.simulated
 def test_what_cannot_be_kept_is_refused():
     with pytest.raises(ConfigError, match=r"commit= was given, which is a name of State's own"):
         elastic.State(commit=1)
@@ -164,6 +165,7 @@ def life(number: int, deaths: list[int], steps: int):
         return model.weight.item(), sizes, state.commits
 
 
+@pytest.mark.simulated
 @pytest.mark.parametrize("seed", range(16 * SCHEDULES))
 def test_no_committed_step_is_lost_whoever_ends_where(seed):
     draw = random.Random(seed)
@@ -185,6 +187,7 @@ def test_no_committed_step_is_lost_whoever_ends_where(seed):
         assert sizes[-1] == ended[first][1][-1]
 
 
+@pytest.mark.simulated
 def test_where_the_launcher_would_end_the_job_the_failure_is_raised(monkeypatch):
     monkeypatch.setenv("DISTTRAIN_MIN_RANKS", "3")
 
@@ -204,6 +207,7 @@ def test_where_the_launcher_would_end_the_job_the_failure_is_raised(monkeypatch)
     assert dist.simulate(body, 3, seed=2).results == [1, None, 1]
 
 
+@pytest.mark.simulated
 def test_a_newcomer_that_comes_to_another_function_is_told_so():
     """And the others go on without it."""
 
@@ -240,6 +244,7 @@ def test_a_newcomer_that_comes_to_another_function_is_told_so():
     assert ended == [6, None, 6]
 
 
+@pytest.mark.simulated
 def test_all_ranks_hear_of_a_request_to_end_after_the_same_step():
     def body():
         me = context.current().rank

@@ -30,6 +30,8 @@ from disttrain.errors import AutogradError, ShapeError, StateDictError
 from support.rounding import Sums
 from support.simulated import on_ranks
 
+pytestmark = pytest.mark.simulated
+
 # The longest sum has as many rows; layers, there and back, and steps.
 SUMS = Sums(terms=12, depth=2 * 3)
 

@@ -121,6 +121,7 @@ def check(results: list[dict[str, np.ndarray]]) -> None:
             SUMS.equal(out[name], value, err_msg=name)
 
 
+@pytest.mark.simulated
 @pytest.mark.parametrize("orig", [False, True], ids=["flat", "orig"])
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("ranks", [1, 2, 4])
@@ -133,6 +134,7 @@ def test_equals_one_process(ranks: int, strategy: str, orig: bool) -> None:
     check(dist.simulate(lambda: train_rank(**options), ranks).results)
 
 
+@pytest.mark.simulated
 @pytest.mark.parametrize("orig", [False, True], ids=["flat", "orig"])
 @pytest.mark.parametrize("micro", [2, 4])
 def test_accumulation_without_communication(micro: int, orig: bool) -> None:
@@ -140,6 +142,7 @@ def test_accumulation_without_communication(micro: int, orig: bool) -> None:
     check(dist.simulate(lambda: train_rank(micro, **options), 2).results)
 
 
+@pytest.mark.simulated
 @pytest.mark.parametrize("orig", [False, True], ids=["flat", "orig"])
 @pytest.mark.parametrize("strategy", ["HYBRID_SHARD", "_HYBRID_SHARD_ZERO2"])
 @pytest.mark.parametrize("how", ["mesh", "groups"])
@@ -161,6 +164,7 @@ def test_hybrid_strategies(how: str, strategy: str, orig: bool) -> None:
     check(dist.simulate(body, 4).results)
 
 
+@pytest.mark.simulated
 def test_strategies_mixed_and_wrapped_by_hand() -> None:
     def body() -> dict[str, np.ndarray]:
         dist.init_process_group()
@@ -179,6 +183,7 @@ def test_on_real_processes() -> None:
     check(launch(lambda: train_rank(**options), 2))
 
 
+@pytest.mark.simulated
 @pytest.mark.parametrize("inside", [False, True], ids=["around units", "in units"])
 @pytest.mark.parametrize("impl", list(CheckpointImpl))
 def test_activation_checkpointing(impl: CheckpointImpl, inside: bool) -> None:
@@ -233,6 +238,7 @@ def parts_steps(m: nn.Module, rank: int, size: int, rare: bool) -> None:
         optimizer.step()
 
 
+@pytest.mark.simulated
 @pytest.mark.parametrize("apart", [False, True], ids=["one unit", "units"])
 def test_frozen_scalar_and_unused_parameters(apart: bool) -> None:
     """Parameters that no rank uses keep ``.grad`` None, and weight decay leaves them alone."""
@@ -262,6 +268,7 @@ class Convs(nn.Module):
         return self.net(x)
 
 
+@pytest.mark.simulated
 def test_batch_norm_in_half_types_keeps_its_own() -> None:
     def body() -> None:
         dist.init_process_group()
@@ -285,6 +292,7 @@ def test_batch_norm_in_half_types_keeps_its_own() -> None:
     dist.simulate(body, 2)
 
 
+@pytest.mark.simulated
 @pytest.mark.parametrize("keep", [False, True])
 def test_gradients_in_the_type_of_the_reduction(keep: bool) -> None:
     def body() -> None:
@@ -298,6 +306,7 @@ def test_gradients_in_the_type_of_the_reduction(keep: bool) -> None:
     dist.simulate(body, 2)
 
 
+@pytest.mark.simulated
 def test_more_ranks_than_elements() -> None:
     def body() -> list[float]:
         dist.init_process_group()
@@ -312,6 +321,7 @@ def test_more_ranks_than_elements() -> None:
     assert dist.simulate(body, 4).results == [[2.0]] * 4
 
 
+@pytest.mark.simulated
 def test_a_step_that_broke_off_is_forgotten() -> None:
     class Once(Exception):
         pass
@@ -338,6 +348,7 @@ def test_a_step_that_broke_off_is_forgotten() -> None:
     check(dist.simulate(body, 2).results)
 
 
+@pytest.mark.simulated
 def test_comm_hooks_reduce_instead() -> None:
     def body(strategy: ShardingStrategy) -> dict[str, np.ndarray]:
         dist.init_process_group()
@@ -366,6 +377,7 @@ def test_comm_hooks_reduce_instead() -> None:
         check(dist.simulate(functools.partial(body, strategy), 2).results)
 
 
+@pytest.mark.simulated
 @pytest.mark.parametrize("strategy", ["FULL_SHARD", "NO_SHARD"])
 @pytest.mark.parametrize("hook", ["mean", "fp16", "bf16"])
 def test_comm_hooks_that_come_along(hook: str, strategy: str) -> None:
@@ -399,6 +411,7 @@ def whole_norm(grad: Any) -> float:
     return float(total)
 
 
+@pytest.mark.simulated
 def test_values_come_from_rank_0_or_later() -> None:
     def body(meta: bool) -> dict[str, np.ndarray]:
         dist.init_process_group()
@@ -435,6 +448,7 @@ def test_a_model_is_built_unit_by_unit() -> None:
     assert max(launch(body, 4)) < 0.6  # a quarter, what building one unit takes, and objects
 
 
+@pytest.mark.simulated
 def test_settings_that_cannot_be() -> None:
     def body() -> None:
         dist.init_process_group()

@@ -11,6 +11,8 @@ from disttrain import distributed as dist
 from disttrain.errors import CommError, ConfigError
 from support.simulated import on_ranks
 
+pytestmark = pytest.mark.simulated
+
 N = 4
 
 

@@ -14,6 +14,8 @@ from disttrain.distributed.optim import (
 )
 from disttrain.errors import ConfigError
 
+pytestmark = pytest.mark.simulated
+
 
 def model() -> nn.Module:
     dt.manual_seed(0)

@@ -64,6 +64,7 @@ def in_group(body):
     return run
 
 
+@pytest.mark.simulated
 @pytest.mark.parametrize("views", [False, True])
 @pytest.mark.parametrize("size", [1, 2, 3, 4])
 @pytest.mark.parametrize("name", CLASSES)
@@ -109,6 +110,7 @@ def groups_of(m: nn.Module) -> list[dict]:
     return [{"params": ps[:3], "lr": 0.05}, {"params": ps[3:], "weight_decay": 0.2}]
 
 
+@pytest.mark.simulated
 def test_groups_schedules_and_a_group_added_later() -> None:
     def run(make) -> tuple:
         m, extra = model(), model(1)
@@ -141,6 +143,7 @@ def test_groups_schedules_and_a_group_added_later() -> None:
             assert theirs == settings
 
 
+@pytest.mark.simulated
 @pytest.mark.parametrize("sizes", [(1, 3), (3, 2), (2, 1), (2, 2)])
 def test_state_goes_from_n_ranks_to_m(sizes: tuple[int, int]) -> None:
     """Saved on one world size, loaded on another, or into the local class."""
@@ -178,6 +181,7 @@ def test_state_goes_from_n_ranks_to_m(sizes: tuple[int, int]) -> None:
         assert_same(ours, alone)
 
 
+@pytest.mark.simulated
 def test_state_that_was_not_consolidated_is_refused() -> None:
     @in_group
     def body() -> str:
@@ -193,6 +197,7 @@ def test_state_that_was_not_consolidated_is_refused() -> None:
     assert first == "given" and "consolidate_state_dict(to=1)" in second
 
 
+@pytest.mark.simulated
 @pytest.mark.parametrize("views", [False, True])
 def test_parameters_frozen_and_thawed_on_the_way(views: bool) -> None:
     def run(make) -> list[np.ndarray]:
@@ -214,6 +219,7 @@ def test_parameters_frozen_and_thawed_on_the_way(views: bool) -> None:
         assert_same(ours, alone)
 
 
+@pytest.mark.simulated
 def test_closures_arguments_and_hooks() -> None:
     class Counting(optim.SGD):
         def step(self, closure=None, tally=None):
@@ -246,6 +252,7 @@ def test_closures_arguments_and_hooks() -> None:
         assert_same(ours, values(m))
 
 
+@pytest.mark.simulated
 def test_with_ddp_equals_one_process_on_the_whole_batch() -> None:
     x = np.random.default_rng(3).standard_normal((8, 6))
 
@@ -270,6 +277,7 @@ def test_with_ddp_equals_one_process_on_the_whole_batch() -> None:
             SUMS.equal(a, b)
 
 
+@pytest.mark.simulated
 def test_bucket_views_share_one_piece_of_memory() -> None:
     @in_group
     def body() -> bool:
@@ -299,6 +307,7 @@ def test_wrong_parameters_are_refused(params, error: type, text: str) -> None:
         dist.destroy_process_group()
 
 
+@pytest.mark.simulated
 def test_steps_without_effect_are_said() -> None:
     @in_group
     def body() -> list[str]:
@@ -340,6 +349,7 @@ def uneven(make, size: int, schedule: bool = False) -> list:
     return dist.simulate(body, size).results
 
 
+@pytest.mark.simulated
 @pytest.mark.parametrize("size, schedule", [(2, False), (3, True)])
 def test_uneven_inputs_under_join_equal_the_local_class(size: int, schedule: bool) -> None:
     def zero(m):
@@ -354,6 +364,7 @@ def test_uneven_inputs_under_join_equal_the_local_class(size: int, schedule: boo
         assert_same(ours, wanted[0])
 
 
+@pytest.mark.simulated
 def test_join_of_the_optimizer_alone() -> None:
     @in_group
     def body() -> list[np.ndarray]:

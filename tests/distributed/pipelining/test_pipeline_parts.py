@@ -13,6 +13,8 @@ from disttrain.distributed import simulate
 from disttrain.distributed.pipelining.microbatch import _CustomReducer
 from disttrain.errors import ConfigError
 
+pytestmark = pytest.mark.simulated
+
 
 def tensor(*shape: int) -> core.Tensor:
     return core.wrap(np.arange(float(np.prod(shape))).reshape(shape))

@@ -102,6 +102,7 @@ def assert_equal(results: list, n: int, micro: int, make=layers) -> None:
     np.testing.assert_array_equal(last[2], out)
 
 
+@pytest.mark.simulated
 @pytest.mark.parametrize("name", SCHEDULES)
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4])
 @pytest.mark.parametrize("micro", [1, 4, 5])
@@ -117,6 +118,7 @@ def test_equals_one_process_on_real_ranks(name: str) -> None:
     assert_equal(launch(lambda: train(name, n, 4), 2), n, 4)
 
 
+@pytest.mark.simulated
 @pytest.mark.parametrize("seed", range(4))
 def test_any_interleaving(seed: int) -> None:
     results = dist.simulate(train, 3, seed=seed, args=("InterleavedZeroBubble", 6, 5)).results
@@ -186,6 +188,7 @@ def one_tuple(out):
     return tuple(out) if isinstance(out, list) else out
 
 
+@pytest.mark.simulated
 @pytest.mark.parametrize("name", ["GPipe", "1F1B", "InterleavedZeroBubble"])
 @pytest.mark.parametrize("make", [skipping, frozen_first, frozen_middle])
 @pytest.mark.parametrize("ranks", [3, 4])
@@ -236,12 +239,14 @@ def packing(n: int) -> list[nn.Module]:
     return [Packs(), Unpacks()]
 
 
+@pytest.mark.simulated
 @pytest.mark.parametrize("name", ["GPipe", "InterleavedZeroBubble"])
 def test_whatever_a_tree_may_hold_goes_from_stage_to_stage(name: str) -> None:
     results = dist.simulate(train, 2, args=(name, 2, 3, packing)).results
     assert_equal(results, 2, 3, packing)
 
 
+@pytest.mark.simulated
 def test_keyword_arguments_and_specs() -> None:
     class Scaled(nn.Module):
         def __init__(self) -> None:
@@ -281,6 +286,7 @@ def test_keyword_arguments_and_specs() -> None:
             SUMS.equal(g, p.grad.numpy())
 
 
+@pytest.mark.simulated
 def test_sizes_may_change_from_step_to_step() -> None:
     def body():
         dist.init_process_group()
@@ -298,6 +304,7 @@ def test_sizes_may_change_from_step_to_step() -> None:
     assert dist.simulate(body, 2).results[1] == [(12, 6), (12, 6), (5, 6), (12, 6)]
 
 
+@pytest.mark.simulated
 def test_eval_and_scale() -> None:
     def body():
         dist.init_process_group()
@@ -329,6 +336,7 @@ def test_eval_and_scale() -> None:
             SUMS.equal(a, 3 * b)
 
 
+@pytest.mark.simulated
 def test_a_users_plan() -> None:
     text = "0F0,0F1,0B0,0B1\n1F0,1F1,1B1,1B0\n"
 
@@ -357,6 +365,7 @@ def test_a_users_plan() -> None:
             np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.simulated
 def test_plans_from_files(tmp_path) -> None:
     def body():
         dist.init_process_group()
@@ -394,6 +403,7 @@ class Fails(nn.Module):
         raise FloatingPointError("the second micro-batch is bad")
 
 
+@pytest.mark.simulated
 @pytest.mark.parametrize("when", ["forward", "backward"])
 @pytest.mark.parametrize("name", ["GPipe", "1F1B", "InterleavedZeroBubble"])
 @pytest.mark.parametrize("where", [0, 1, 2])
@@ -426,6 +436,7 @@ def test_an_error_reaches_every_rank_and_the_group_lives_on(when, name, where) -
             assert text.startswith(f"pipeline: rank {where} failed: FloatingPointError")
 
 
+@pytest.mark.simulated
 def test_a_killed_rank_ends_the_others() -> None:
     def body():
         dist.init_process_group()
@@ -441,6 +452,7 @@ def test_a_killed_rank_ends_the_others() -> None:
         dist.simulate(body, 2)
 
 
+@pytest.mark.simulated
 def test_ranks_may_call_from_different_lines_of_a_strict_program() -> None:
     def body():
         dist.init_process_group()
@@ -459,6 +471,7 @@ def test_ranks_may_call_from_different_lines_of_a_strict_program() -> None:
     np.testing.assert_allclose(last, last_layer(first_layer(core.wrap(data()[0]))).detach().numpy())
 
 
+@pytest.mark.simulated
 def test_ranks_with_different_schedules() -> None:
     def body():
         dist.init_process_group()
@@ -472,6 +485,7 @@ def test_ranks_with_different_schedules() -> None:
     dist.simulate(body, 2)
 
 
+@pytest.mark.simulated
 def test_misuse() -> None:
     def body():
         dist.init_process_group()
@@ -497,6 +511,7 @@ def test_misuse() -> None:
     dist.simulate(body, 1)
 
 
+@pytest.mark.simulated
 def test_memory_is_given_back() -> None:
     """1F1B keeps few micro-batches: after a step nothing is kept."""
 

@@ -15,6 +15,8 @@ from disttrain.distributed import pipelining as pp
 from disttrain.errors import CaptureError, ConfigError
 from support.rounding import Sums
 
+pytestmark = pytest.mark.simulated
+
 # The longest sum has as many rows; layers, there and back, and steps.
 SUMS = Sums(terms=24, depth=2 * 4 * 4)
 

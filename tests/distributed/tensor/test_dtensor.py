@@ -20,6 +20,8 @@ from disttrain.distributed.tensor import (
 )
 from support.meshes import numbers, on_mesh, spread
 
+pytestmark = pytest.mark.simulated
+
 KINDS = [Shard(0), Shard(1), Replicate(), Partial()]
 
 

@@ -33,6 +33,7 @@ from support.rounding import Sums
 SUMS = Sums(terms=12, depth=2 * 4 * 3)
 
 
+@pytest.mark.simulated
 @on_mesh(2)
 def test_writes_through_views_reach_their_base_wherever_it_lies(mesh):
     for placements in ([Shard(0)], [Shard(1)], [Replicate()], [Partial()]):
@@ -54,6 +55,7 @@ def test_writes_through_views_reach_their_base_wherever_it_lies(mesh):
             assert dt.allclose(got.full_tensor(), want)
 
 
+@pytest.mark.simulated
 @on_mesh(2)
 def test_gradients_of_writes_through_views(mesh):
     def f(x):
@@ -69,6 +71,7 @@ def test_gradients_of_writes_through_views(mesh):
     assert dt.allclose(x.grad.full_tensor(), one.grad)
 
 
+@pytest.mark.simulated
 @on_mesh(2, 2)
 def test_random_numbers_are_those_of_one_process(mesh):
     dt.manual_seed(3)
@@ -88,6 +91,7 @@ def test_random_numbers_are_those_of_one_process(mesh):
     assert dt.equal(dt.rand(2), after)
 
 
+@pytest.mark.simulated
 @on_mesh(2)
 def test_random_numbers_agree_though_seeds_do_not(mesh):
     dt.manual_seed(mesh.get_rank())
@@ -102,6 +106,7 @@ def test_random_numbers_agree_though_seeds_do_not(mesh):
     assert weight.full_tensor().std() > 0.3
 
 
+@pytest.mark.simulated
 @on_mesh(2)
 def test_factories_and_their_kin(mesh):
     z = dtensor.zeros(4, 3, device_mesh=mesh, placements=[Shard(0)])
@@ -116,6 +121,7 @@ def test_factories_and_their_kin(mesh):
         dtensor.ones(2, device_mesh=mesh, placements=[Partial()])
 
 
+@pytest.mark.simulated
 @on_mesh(2, 2)
 def test_jax_names_for_the_same(mesh):
     whole = numbers(8, 4)
@@ -181,6 +187,7 @@ OPTIMIZERS = {
 }
 
 
+@pytest.mark.simulated
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_a_model_cut_both_ways_trains_as_one(name):
     def model():
@@ -206,6 +213,7 @@ def test_a_model_cut_both_ways_trains_as_one(name):
         SUMS.equal(weights[key], value.numpy())
 
 
+@pytest.mark.simulated
 @on_mesh(2)
 def test_hooks_of_distribute_module(mesh):
     def split(module, inputs, mesh):
@@ -223,6 +231,7 @@ def test_hooks_of_distribute_module(mesh):
     assert layer.weight.placements == (Replicate(),)
 
 
+@pytest.mark.simulated
 @on_mesh(2)
 def test_copies_and_files(mesh):
     layer = distribute_module(nn.Linear(4, 2), mesh)
@@ -238,6 +247,7 @@ def test_copies_and_files(mesh):
     assert dt.equal(back["weight"].full_tensor(), layer.weight.detach().full_tensor())
 
 
+@pytest.mark.simulated
 @on_mesh(2)
 def test_transforms_see_the_whole(mesh):
     whole = numbers(4, 3)
@@ -252,6 +262,7 @@ def test_transforms_see_the_whole(mesh):
     assert dt.allclose(got.full_tensor(), dt.func.jvp(f, (whole,), (whole,))[1])
 
 
+@pytest.mark.simulated
 @on_mesh(2)
 def test_what_looks_at_numbers_looks_at_all_of_them(mesh):
     whole = dt.tensor([[3.0, 0.0, 1.0], [0.0, 2.0, 2.0]])
@@ -263,6 +274,7 @@ def test_what_looks_at_numbers_looks_at_all_of_them(mesh):
     assert dt.equal(x[:, [2, 0]].full_tensor(), whole[:, [2, 0]])
 
 
+@pytest.mark.simulated
 @on_mesh(2)
 def test_an_operation_without_a_rule_says_so_once(mesh):
     from disttrain.ops.declare import declare_apart
@@ -281,6 +293,7 @@ def test_an_operation_without_a_rule_says_so_once(mesh):
         assert len([w for w in said if "swapped has no rule" in str(w.message)]) >= 1
 
 
+@pytest.mark.simulated
 @on_mesh(2)
 def test_the_meta_device(mesh):
     x = distribute_tensor(dt.empty(4, 3, device="meta"), mesh, [Shard(0)])
@@ -288,6 +301,7 @@ def test_the_meta_device(mesh):
     assert tuple(x.to_local().shape) == (2, 3)
 
 
+@pytest.mark.simulated
 def test_a_mesh_of_some_ranks():
     def body():
         dist.init_process_group()
@@ -318,6 +332,7 @@ def test_real_processes_compute_the_same():
             SUMS.equal(got, want.numpy())
 
 
+@pytest.mark.simulated
 @on_mesh(2)
 def test_search_and_checks_in_pieces(mesh):
     edges, values = dt.tensor([1.0, 3.0, 5.0]), dt.tensor([[0.5, 3.0, 9.0], [2.0, 5.0, 1.0]])
@@ -326,6 +341,7 @@ def test_search_and_checks_in_pieces(mesh):
     assert dt.equal(got.full_tensor(), dt.searchsorted(edges, values))
 
 
+@pytest.mark.simulated
 @on_mesh(2)
 def test_one_element_by_its_number(mesh):
     whole = dt.tensor([[3, 4], [5, 6]])

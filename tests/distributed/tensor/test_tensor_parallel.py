@@ -32,6 +32,8 @@ from disttrain.distributed.tensor.parallel import (
 from disttrain.errors import ConfigError, DimError, PlacementError, ShapeError
 from support.rounding import Sums
 
+pytestmark = pytest.mark.simulated
+
 # The longest sum has as many rows; layers, there and back, and steps.
 SUMS = Sums(terms=24, depth=2 * 2 * 6)
 

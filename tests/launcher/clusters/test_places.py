@@ -45,6 +45,7 @@ def job_id(place: Place, *words: str) -> str:
     return make_plan(options, 1).job
 
 
+@pytest.mark.simulated
 def test_a_job_that_is_queued_again_is_the_same_job():
     first, again, other, later = (
         slurm.place(STEP | more, as_named)
@@ -112,6 +113,7 @@ def test_a_pod_answers_from_its_index_and_its_manifest():
     assert place.token_file == "/etc/disttrain/token" and not place.label
 
 
+@pytest.mark.simulated
 def test_a_pod_waits_for_the_name_of_the_first_one():
     """It is not known before that pod has begun."""
     assert parse(["train.py"], POD).rendezvous.name_timeout == 300.0
@@ -137,6 +139,7 @@ def test_what_an_environment_does_not_say_is_named(name, env, said):
     assert f"--cluster {name}" in str(told.value) and said in str(told.value)
 
 
+@pytest.mark.simulated
 @pytest.mark.parametrize(
     "env",
     [STEP | {"SLURM_STEP_NUM_TASKS": "8"}, HYDRA | {"MPI_LOCALNRANKS": "2"}],
@@ -175,6 +178,7 @@ def test_what_would_be_started_says_who_has_answered(capsys, monkeypatch):
     assert "cluster: slurm, node 4 of 5, meeting at n08:15427" in said and "SIGTERM" in said
 
 
+@pytest.mark.simulated
 def test_a_name_that_is_no_cluster_is_refused(capsys):
     with pytest.raises(SystemExit):
         parse(["--cluster", "slrum", "train.py"], {})

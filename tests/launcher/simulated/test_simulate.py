@@ -331,6 +331,7 @@ def test_exploring_finds_a_schedule_that_fails_and_says_how_to_replay_it(tmp_pat
     assert again.code == 1 and "AssertionError: [2, 1]" in again.err
 
 
+@pytest.mark.simulated
 def test_flags_that_do_not_fit_are_told(capsys) -> None:
     with pytest.raises(SystemExit):
         parse(["--seed", "3", "train.py"], {})

@@ -20,6 +20,8 @@ from disttrain.comm.transports.nccl.reductions import Native, native
 from disttrain.distributed.ddp import DistributedDataParallel
 from disttrain.errors import CommError, ConfigError, DeviceError, DTypeError, PeerFailed
 
+pytestmark = pytest.mark.simulated
+
 
 def tasks_on_devices(body):
     """As ``on_devices``, of ranks of which some may fail, and the others end as they like."""

@@ -2,7 +2,7 @@
 
     python scripts/type_table.py            (in an environment with PyTorch; writes the file)
 
-The questions are in ``tests/support/cases/type_cases.py``; ``tests/ops/test_types.py`` puts them to
+The questions are in ``tests/support/cases/type_cases.py``; ``tests/ops/test_promotion.py`` puts them to
 disttrain and needs no PyTorch.
 """
 

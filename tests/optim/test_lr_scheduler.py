@@ -180,22 +180,6 @@ def test_rates_are_those_of_pytorch(name, kind):
             s.step(metric[t]) if "plateau" in name else s.step()
 
 
-def test_one_cycle_rises_to_the_top_and_ends_at_the_bottom():
-    opt = optimizer(momentum=0.9)
-    schedule = ls.OneCycleLR(opt, max_lr=1.0, total_steps=20, pct_start=0.25)
-    rates, momenta = [], []
-    for _ in range(20):
-        rates.append(opt.param_groups[0]["lr"])
-        momenta.append(opt.param_groups[0]["momentum"])
-        opt.step()
-        schedule.step()
-    assert math.isclose(rates[0], 1 / 25) and math.isclose(max(rates), 1.0)
-    assert rates.index(max(rates)) == 4 and math.isclose(rates[-1], 1 / 25 / 1e4)
-    assert math.isclose(momenta[0], 0.95) and math.isclose(momenta[4], 0.85)
-    with pytest.raises(ConfigError, match="Tried to step 21 times"):
-        schedule.step()
-
-
 def test_plateau_waits_for_its_patience():
     opt = optimizer()
     schedule = ls.ReduceLROnPlateau(opt, patience=1, factor=0.5)
@@ -243,57 +227,6 @@ def test_resumed_rates_are_those_of_pytorch(name, last):
             schedule.step()
         results.append(rates)
     np.testing.assert_allclose(*results, rtol=1e-12)
-
-
-def test_a_rate_that_is_a_tensor_stays_the_same_tensor():
-    lr = wrap(np.asarray(0.5, np.float32))
-    opt = optim.SGD([wrap(np.zeros(2, np.float32)).requires_grad_()], lr=lr)
-    schedule = ls.ExponentialLR(opt, 0.5)
-    opt.step()
-    schedule.step()
-    assert opt.param_groups[0]["lr"] is lr and lr.item() == 0.25
-    assert schedule.get_last_lr()[0] is not lr
-    assert opt.param_groups[0]["initial_lr"].item() == schedule.base_lrs[0].item() == 0.5
-
-
-def test_an_epoch_asks_for_the_closed_form_and_is_discouraged():
-    opt = optimizer()
-    schedule = ls.ExponentialLR(opt, 0.5)
-    opt.step()
-    with pytest.warns(UserWarning, match=r"epoch parameter in `scheduler\.step\(\)`"):
-        schedule.step(4)
-    assert opt.param_groups[0]["lr"] == BASE * 0.5**4 and schedule.last_epoch == 4
-
-
-def test_get_lr_outside_of_a_step_is_discouraged():
-    schedule = ls.StepLR(optimizer(), 2)
-    with pytest.warns(UserWarning, match="get_last_lr"):
-        schedule.get_lr()
-
-
-def test_a_scale_function_goes_through_the_state_if_it_is_an_object():
-    class Scale:
-        def __init__(self, value):
-            self.value = value
-
-        def __call__(self, x):
-            return self.value
-
-    opt = optimizer(momentum=0.9)
-    first = ls.CyclicLR(opt, 0.1, 1.0, 4, scale_fn=Scale(0.5))
-    state = first.state_dict()
-    assert state["_scale_fn_custom"] == {"value": 0.5} and "optimizer" not in state
-    second = ls.CyclicLR(optimizer(momentum=0.9), 0.1, 1.0, 4, scale_fn=Scale(1.0))
-    second.load_state_dict(state)
-    assert second.scale_fn(3) == 0.5
-    plain = ls.CyclicLR(optimizer(momentum=0.9), 0.1, 1.0, 4, scale_fn=lambda x: 1.0)
-    assert plain.state_dict()["_scale_fn_custom"] is None
-
-
-def test_a_forgotten_optimizer_step_is_mentioned():
-    schedule = ls.StepLR(optimizer(), 2)
-    with pytest.warns(UserWarning, match=r"before `optimizer\.step"):
-        schedule.step()
 
 
 def test_mistakes_are_named():

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import io
 import math
-import mmap
 import os
-import signal
-import stat
 import threading
 from collections import OrderedDict
 from pathlib import Path
@@ -17,22 +12,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import disttrain as dt
 from disttrain import nn
 from disttrain.core import Size, Tensor, wrap
 from disttrain.core.random import manual_seed
 from disttrain.core.types import dtypes
 from disttrain.core.types.device import device
-from disttrain.errors import ConfigError, SerializationError, WriteError
+from disttrain.errors import ConfigError, SerializationError
 from disttrain.optim import AdamW
 from disttrain.serialize import (
-    get_crc32_options,
-    get_default_mmap_options,
     inspect,
     load,
     save,
-    set_crc32_options,
-    set_default_mmap_options,
 )
 
 
@@ -154,49 +144,6 @@ def test_long_descriptions_go_with_the_data(path):
 
 
 # --- sharing --------------------------------------------------------------------------------------
-
-
-def test_tied_tensors_are_stored_once_and_stay_tied(path):
-    w = tensor(np.ones((64, 64)))
-    save({"embed": w, "head": wrap(w.array), "same": w}, path)
-    assert os.path.getsize(path) < 2 * 64 * 64 * 4
-    assert list(inspect(path).entries) == ["embed"]
-    got = load(path)
-    assert got["embed"] is got["same"] and got["embed"] is not got["head"]
-    got["head"].array[0, 0] = 5
-    assert got["embed"].array[0, 0] == 5
-    assert got["embed"].storage_cell() is got["head"].storage_cell()
-
-
-def test_views_of_a_larger_tensor():
-    w = np.arange(12.0).reshape(3, 4)
-    got = again([wrap(w[1]), wrap(w), wrap(w.T), wrap(w[:, ::2]), w[::-1]])
-    np.testing.assert_array_equal(got[3].array, w[:, ::2])
-    np.testing.assert_array_equal(got[4], w[::-1])
-    got[0].array[2] = 99
-    assert got[1].array[1, 2] == got[2].array[2, 1] == got[3].array[1, 1] == got[4][1, 2] == 99
-
-
-@pytest.mark.parametrize("kind", [dtypes.float64, dtypes.bfloat16, dtypes.complex128], ids=repr)
-def test_overlapping_views_without_a_whole(kind):
-    w = np.arange(21).astype(kind.np)
-    got = again({"odd": tensor([1], dtypes.int8), "a": wrap(w[1:12]), "b": wrap(w[8:20])})
-    np.testing.assert_array_equal(got["b"].array, w[8:20])
-    got["a"].array[7] = 99
-    assert got["b"].array[0] == 99 and got["a"].array.flags.aligned
-
-
-def test_columns_share_nothing(path):
-    w = np.zeros((1000, 1000), np.float32)
-    save({"first": wrap(w[:, 0]), "last": wrap(w[:, -1])}, path)
-    assert os.path.getsize(path) < 10_000
-
-
-def test_expanded_tensors_stay_small(path):
-    one = np.ones(3, np.float32)
-    save([wrap(one), wrap(np.broadcast_to(one, (1000, 3)))], path)
-    assert os.path.getsize(path) < 2000
-    assert load(path)[1].array.sum() == 3000
 
 
 # --- other tools ----------------------------------------------------------------------------------
@@ -328,26 +275,6 @@ def test_errors_of_a_function_that_places_are_its_own():
 # --- files ----------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def umask():
-    before = os.umask(0o027)
-    yield os.umask
-    os.umask(before)
-
-
-def test_mode_and_nothing_left_over(path, umask, monkeypatch):
-    for mask, private, mode in ((0o027, "", 0o640), (0o022, "0", 0o644), (0, "1", 0o600)):
-        path.unlink(missing_ok=True)
-        umask(mask)
-        monkeypatch.setenv("DISTTRAIN_PRIVATE_FILES", private)
-        save({"a": tensor([1])}, path)
-        assert stat.S_IMODE(path.stat().st_mode) == mode
-    path.chmod(0o644)
-    save({"a": tensor([2])}, str(path))
-    assert stat.S_IMODE(path.stat().st_mode) == 0o644
-    assert os.listdir(path.parent) == [path.name]
-
-
 def test_what_is_written_to_a_loaded_tensor_stays_here(path):
     save({"a": tensor([1.0] * 2000)}, path)
     load(path)["a"].array[:] = 7
@@ -360,205 +287,6 @@ def test_a_mapped_file_may_be_replaced_and_removed(path):
     save({"a": tensor([2.0] * 5000)}, path)
     path.unlink()
     assert old["a"].array.sum() == 5000
-
-
-def test_symbolic_links_are_followed(path, tmp_path):
-    link = tmp_path / "latest"
-    link.symlink_to(path)
-    save({"a": tensor([1.0])}, link)
-    assert link.is_symlink() and load(link)["a"].array[0] == load(path)["a"].array[0] == 1
-
-
-def test_devices_and_pipes_are_written_not_replaced(tmp_path):
-    save({"a": tensor([1.0])}, os.devnull)
-    assert not os.path.isfile(os.devnull)
-    read, write = os.pipe()
-    save({"a": tensor([1.0])}, f"/dev/fd/{write}")
-    os.close(write)
-    with open(read, "rb") as f:
-        assert load(f)["a"].array[0] == 1
-
-
-def test_a_folder_that_is_missing(tmp_path):
-    with pytest.raises(WriteError, match="must exist") as info:
-        save({}, tmp_path / "no" / "x")
-    assert info.value.errno == errno.ENOENT and isinstance(info.value, OSError)
-    with pytest.raises(FileNotFoundError):
-        load(tmp_path / "no")
-
-
-def test_a_file_limit_says_needed_and_free_and_keeps_the_old_file(path):
-    """A full disk is told in the same words; a limit on the size of files needs no file system."""
-    save({"a": tensor([1.0])}, path)
-    before = path.read_bytes()
-    pid = os.fork()
-    if pid == 0:
-        code = 1
-        try:
-            import resource
-
-            resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, 1 << 16))
-            save({"a": tensor(np.zeros(1 << 16))}, path)
-        except WriteError as error:
-            code = 0 if "bytes are needed" in str(error) and "are free" in str(error) else 2
-        finally:
-            os._exit(code)
-    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
-    assert path.read_bytes() == before and os.listdir(path.parent) == [path.name]
-
-
-def test_killed_while_saving_leaves_the_old_file_alone(path):
-    save({"a": tensor([1.0])}, path)
-    before = path.read_bytes()
-    for delay in (0.0, 0.002, 0.005, 0.01, 0.02):
-        pid = os.fork()
-        if pid == 0:
-            try:
-                big = tensor(np.zeros(1 << 20))
-                while True:
-                    save({"a": tensor([1.0]), "b": big}, path)
-            finally:
-                os._exit(1)
-        signal.sigtimedwait([], delay)
-        os.kill(pid, signal.SIGKILL)
-        os.waitpid(pid, 0)
-        assert path.read_bytes() == before or load(path)["b"].shape == (1 << 20,)
-
-
-@pytest.fixture(params=["unnamed", "named"])
-def drafts(request, monkeypatch):
-    """With and without a file system that knows files without names."""
-    if request.param == "named":
-        opened = os.open
-
-        def without(path, flags, *rest, **more):
-            if flags & os.O_TMPFILE == os.O_TMPFILE:
-                raise OSError(errno.EOPNOTSUPP, "not here")
-            return opened(path, flags, *rest, **more)
-
-        monkeypatch.setattr(os, "open", without)
-    return request.param
-
-
-def stopped_while_saving(path, monkeypatch):
-    """A process that stands still just before its draft gets the final name."""
-    reader, writer = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-
-        def stop(draft, final):
-            os.write(writer, b"1")
-            signal.pause()
-
-        monkeypatch.setattr(os, "replace", stop)
-        save({"a": tensor([2.0])}, path)
-        os._exit(1)
-    assert os.read(reader, 1) == b"1"
-    os.close(reader), os.close(writer)
-    return pid
-
-
-def test_the_next_save_removes_what_a_killed_one_left(path, drafts, monkeypatch):
-    victim = stopped_while_saving(path, monkeypatch)
-    folder = path.parent
-    (draft,) = os.listdir(folder)
-    own = folder / ".mine.0123456789ab.tmp"
-    own.touch()
-    other = folder / "other.safetensors"
-    save({"a": tensor([1.0])}, other)
-    assert (folder / draft).exists()  # its writer lives
-    os.kill(victim, signal.SIGKILL)
-    os.waitpid(victim, 0)
-    save({"a": tensor([1.0])}, other)
-    assert sorted(os.listdir(folder)) == [own.name, other.name]
-    assert load(other)["a"].array[0] == 1
-
-
-def test_another_hosts_draft_is_removed_when_it_is_old(path):
-    """Its lock may not be seen here."""
-    draft = path.parent / ".x.pt.00000000-0123456789ab.disttrain-draft"
-    draft.touch()
-    save({}, path)
-    assert draft.exists()
-    os.utime(draft, (0, 0))
-    save({}, path)
-    assert not draft.exists()
-
-
-def test_saves_beside_each_other_leave_each_other_alone(path, drafts):
-    """Every process removes strays all the time; none is another's draft."""
-    pids = []
-    for number in range(3):
-        pid = os.fork()
-        if pid == 0:
-            code = 1
-            try:
-                for _ in range(30):
-                    save({"a": tensor([float(number)])}, path.parent / f"{number}")
-                code = 0
-            finally:
-                os._exit(code)
-        pids.append(pid)
-    assert [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in pids] == [0, 0, 0]
-    assert sorted(os.listdir(path.parent)) == ["0", "1", "2"]
-
-
-def test_a_draft_that_is_taken_before_it_is_locked_is_made_anew(path, monkeypatch):
-    lock, taken = fcntl.flock, []
-
-    def late(fd, flags):
-        if not taken:
-            taken.extend(os.listdir(path.parent))
-            os.unlink(path.parent / taken[0])
-        lock(fd, flags)
-
-    def without(*args, **more):
-        if args[1] & os.O_TMPFILE == os.O_TMPFILE:
-            raise OSError(errno.EOPNOTSUPP, "not here")
-        return opened(*args, **more)
-
-    opened = os.open
-    monkeypatch.setattr(os, "open", without)
-    monkeypatch.setattr(fcntl, "flock", late)
-    save({"a": tensor([1.0])}, path)
-    assert taken and os.listdir(path.parent) == [path.name]
-    assert load(path)["a"].array[0] == 1
-
-
-def test_checksums_can_be_left_out(path):
-    values = tensor([1.0, 2.0])
-    assert get_crc32_options()
-    set_crc32_options(False)
-    try:
-        save({"a": values}, path)
-    finally:
-        set_crc32_options(True)
-    data = bytearray(path.read_bytes())
-    data[-1] ^= 1  # nobody notices
-    path.write_bytes(data)
-    assert load(path)["a"].array[0] == 1 and load(path)["a"].array[1] != 2
-    save({"a": values}, path)
-    data = bytearray(path.read_bytes())
-    data[-1] ^= 1
-    path.write_bytes(data)
-    with pytest.raises(SerializationError, match="checksum"):
-        load(path)
-
-
-def test_a_mapping_can_be_shared_with_the_file(path):
-    save({"a": tensor([1.0, 2.0])}, path)
-    assert get_default_mmap_options() == mmap.MAP_PRIVATE
-    load(path, mmap=True)["a"].array[0] = 5
-    with set_default_mmap_options(mmap.MAP_SHARED):
-        load(path)["a"].array[0] = 6  # nobody has asked for a mapping
-        assert load(path)["a"].array[0] == 1
-        load(path, mmap=True)["a"].array[0] = 7
-    assert load(path, mmap=True)["a"].array[0] == 7
-    assert get_default_mmap_options() == mmap.MAP_PRIVATE
-    with pytest.raises(SerializationError, match="checksum"):
-        load(path)  # the data is not what was saved
-    with pytest.raises(ConfigError, match="MAP_SHARED"):
-        set_default_mmap_options(7)
 
 
 def test_a_stream_goes_on_behind_the_file():
@@ -592,18 +320,3 @@ def test_inspect_reads_the_header_alone(path):
     header = inspect(path)
     assert header.entries["w"].shape == (1, 2) and header.entries["w"].code == "F32"
     assert header.start % 64 == 0 and header.num_bytes == 8
-
-
-def test_the_storage_of_a_loaded_tensor_is_its_own(tmp_path):
-    base = dt.arange(6.0)
-    saved = {"a": dt.arange(3.0), "b": dt.arange(4), "base": base, "view": base[2:]}
-    dt.save(saved, tmp_path / "x.pt")
-    found = dt.load(tmp_path / "x.pt")
-    assert [len(found[k].storage()) for k in saved] == [3, 4, 6, 6]
-    assert dt.empty(0).set_(found["a"].storage()).tolist() == [0.0, 1.0, 2.0]
-    assert found["view"].storage_offset() == 2 and found["a"].storage_offset() == 0
-    assert found["base"].untyped_storage() == found["view"].untyped_storage()
-    assert found["a"].untyped_storage() != found["base"].untyped_storage()
-    whole = found["a"].new_empty(0).set_(found["view"].untyped_storage(), 1, (2,), (3,))
-    whole.fill_(7)
-    assert found["base"].tolist() == [0.0, 7.0, 2.0, 3.0, 7.0, 5.0]

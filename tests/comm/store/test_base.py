@@ -2,15 +2,8 @@
 
 from __future__ import annotations
 
-import gc
-import os
 import random
-import socket
-import stat
-import struct
-import threading
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 
 import pytest
 
@@ -20,15 +13,11 @@ from disttrain.comm.store import (
     Limits,
     PrefixStore,
     Store,
-    StoreServer,
     TCPStore,
-    hello,
 )
 from disttrain.comm.store.table import GET, POP, PUSH, SET, Table, decode, encode
 from disttrain.errors import QueueEmptyError, StoreError, WaitTimeout
 from support.ranks import run_ranks
-
-TOKEN = bytes(range(32))
 
 
 @pytest.fixture(params=["hash", "file", "tcp", "prefix"])
@@ -129,260 +118,7 @@ def test_total_size_and_keys_per_request_are_bounded():
 # --- between processes ---------------------------------------------------------------------------
 
 
-def _meet(store):
-    """Every rank says its name and hears the others'."""
-    me = store.add("ranks", 1)
-    store.set(f"name/{me}", str(me))
-    return b"".join(store.multi_get([f"name/{i}" for i in (1, 2, 3)], 10))
-
-
-def test_file_store_between_processes(tmp_path):
-    path = tmp_path / "store"
-
-    def body(rank):
-        with closing(FileStore(path, 3)) as store:
-            said = _meet(store)
-            store.add("done", 1)
-            while store.get("done") != b"3":
-                pass
-            return said
-
-    assert run_ranks(3, body) == [b"123"] * 3
-    assert not path.exists()  # the last one removed it
-
-
-def test_file_store_is_private_and_survives_a_torn_entry(tmp_path):
-    path = tmp_path / "store"
-    FileStore(path).set("a", "1")
-    assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
-    with open(path, "ab") as f:
-        f.write(struct.pack("<I", 500) + b"half an entry of a killed writer")
-    store = FileStore(path)
-    assert store.get("a") == b"1"
-    store.set("b", "2")
-    assert FileStore(path).multi_get(["a", "b"]) == [b"1", b"2"]
-    other = tmp_path / "novel"
-    other.write_text("It was a dark and stormy night")
-    with pytest.raises(StoreError, match="not a store"):
-        FileStore(other).get("a", 0)
-
-
-def test_tcp_store_between_processes_without_a_launcher(tmp_path):
-    """The token goes over a Unix socket of this user; the port is found out through a file."""
-
-    def body(rank):
-        if rank == 0:
-            store = TCPStore("localhost", 0, 3, True, wait_for_workers=False)
-            (tmp_path / "tmp").write_text(str(store.port))
-            os.rename(tmp_path / "tmp", tmp_path / "port")
-        else:
-            while not (tmp_path / "port").exists():
-                pass
-            store = TCPStore("localhost", int((tmp_path / "port").read_text()), 3)
-        said = _meet(store)
-        store.add("left", 1)
-        while rank == 0 and store.get("left") != b"3":
-            pass
-        store.close()
-        return said
-
-    assert run_ranks(3, body) == [b"123"] * 3
-
-
-def test_the_master_waits_for_its_workers():
-    with pytest.raises(WaitTimeout, match="1 of 2 ranks to join"):
-        TCPStore("localhost", 0, 2, is_master=True, timeout=0.05)
-
-
-def test_a_client_waits_for_a_late_master():
-    with socket.socket() as s:
-        s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        s.bind(("127.0.0.1", 0))
-        port = s.getsockname()[1]
-        with pytest.raises(WaitTimeout, match="no store of this user"):
-            TCPStore("localhost", port, timeout=0.05)
-        with ThreadPoolExecutor(1) as pool:
-            late = pool.submit(TCPStore, "localhost", port, timeout=10)
-            with closing(TCPStore("localhost", port, 2, is_master=True, timeout=10)) as master:
-                with closing(late.result()) as client:
-                    client.set("a", "1")
-                assert master.get("a") == b"1"
-
-
-def test_a_port_that_is_taken_is_named():
-    with closing(TCPStore("localhost", 0, 1, is_master=True)) as store:
-        with pytest.raises(StoreError, match=f"{store.port}: Address already in use"):
-            TCPStore("localhost", store.port, 1, is_master=True)
-    with pytest.raises(StoreError, match="port 70000"):
-        TCPStore("localhost", 70000)
-
-
-def test_a_store_that_has_ended_is_told():
-    master = TCPStore("localhost", 0, 1, is_master=True)
-    client = TCPStore("localhost", master.port)
-    master.close()
-    with pytest.raises(StoreError, match="has ended"):
-        client.get("a", 5)
-    client.close()
-
-
 # --- the listener and strangers ------------------------------------------------------------------
-
-
-@pytest.fixture
-def server():
-    made = StoreServer(TOKEN, epoch=3, limits=Limits(handshake_seconds=0.2, strangers=8))
-    made.start()
-    yield made
-    made.close()
-
-
-def connect(server, **settings) -> TCPStore:
-    settings = {"token": TOKEN, "epoch": 3, "timeout": 5, **settings}
-    return TCPStore("127.0.0.1", server.port, **settings)
-
-
-def closed(sock: socket.socket) -> bool:
-    """Did the other side hang up without a word?"""
-    sock.settimeout(5)
-    try:
-        return sock.recv(100) == b""
-    except ConnectionResetError:
-        return True
-
-
-def raw(server) -> socket.socket:
-    return socket.create_connection(("127.0.0.1", server.port))
-
-
-def test_token_epoch_and_job_must_fit(server):
-    with closing(connect(server)) as store:
-        store.set("a", "1")
-    for wrong in ({"token": bytes(32)}, {"epoch": 2}, {"job_id": "another"}):
-        with pytest.raises((WaitTimeout, StoreError)):
-            connect(server, timeout=0.05, **wrong)
-    with closing(connect(server)) as store:
-        assert store.get("a") == b"1"
-    with closing(connect(server, epoch=0)) as store:  # made by a program for itself
-        assert store.get("a") == b"1"
-
-
-def test_it_listens_on_loopback_only(server):
-    assert server.host == "127.0.0.1"
-
-
-def test_a_new_epoch_forgets_the_old_one():
-    server = StoreServer(TOKEN, epoch=1)
-    server.start()
-    with closing(connect(server, epoch=1)) as old:
-        old.set("a", "1")
-        server.close()
-        with pytest.raises(StoreError):
-            old.get("a", 5)
-    server = StoreServer(TOKEN, epoch=1)
-    stop = threading.Event()
-    thread = threading.Thread(target=lambda: [server.poll(0.005) for _ in iter(stop.is_set, True)])
-    thread.start()
-    with closing(connect(server, epoch=1)) as old:
-        old.set("a", "1")
-    stop.set()
-    thread.join()
-    server.reset(2)
-    assert server._table.entries == {}
-    server.close()
-
-
-GARBAGE = [
-    b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n" + b"x" * 64,
-    b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(64),
-    b"SSH-2.0-OpenSSH_9.6\r\n" + b"y" * 64,
-    bytes(64),
-    b"\xff" * 64,
-    b"\x80\x04\x95" + b"cos\nsystem\n(S'true'\ntR." * 4,
-]
-
-
-@pytest.mark.parametrize("garbage", GARBAGE, ids=["http", "tls", "ssh", "zeros", "ones", "pickle"])
-def test_strangers_are_cut_off_without_a_reply(server, garbage):
-    with raw(server) as s:
-        s.sendall(garbage)
-        assert closed(s)
-    with closing(connect(server)) as store:
-        assert store.num_keys() == 1  # that of the store itself
-
-
-def test_silence_and_dripping_bytes_end_with_the_handshake_time(server):
-    with raw(server) as silent, raw(server) as dripping:
-        dripping.sendall(b"d")
-        assert closed(silent) and closed(dripping)
-
-
-def test_a_flood_of_strangers_does_not_keep_friends_out(server):
-    flood = [raw(server) for _ in range(40)]
-    with closing(connect(server)) as store:
-        store.set("a", "1")
-        assert store.get("a") == b"1"
-    assert len(server._strangers) <= 8
-    for s in flood:
-        s.close()
-
-
-def test_a_replayed_handshake_proves_nothing(server):
-    mine = hello.client_hello(hello.job_hash(""), 3)
-    key = hello.derive_key(TOKEN, "store")
-    with raw(server) as s:
-        s.sendall(mine)
-        answer = s.recv(64, socket.MSG_WAITALL)
-        proof = hello.client_proof(key, mine, answer)
-        s.sendall(proof + struct.pack("<I", 5) + encode(7, [])[:5])
-        assert s.recv(4, socket.MSG_WAITALL)
-    with raw(server) as s:
-        s.sendall(mine)
-        s.recv(64, socket.MSG_WAITALL)
-        s.sendall(proof)
-        assert closed(s)
-
-
-def test_the_servers_own_proof_reflected_proves_nothing(server):
-    with raw(server) as s:
-        s.sendall(hello.client_hello(hello.job_hash(""), 3))
-        answer = s.recv(64, socket.MSG_WAITALL)
-        s.sendall(answer[24:56])
-        assert closed(s)
-
-
-def test_a_client_refuses_a_server_that_knows_no_token():
-    with socket.socket() as impostor:
-        impostor.bind(("127.0.0.1", 0))
-        impostor.listen()
-
-        def answer():  # however often it tries: a busy machine may be late
-            while True:
-                peer, _ = impostor.accept()
-                with peer:
-                    mine = peer.recv(64, socket.MSG_WAITALL)
-                    if not mine:
-                        return
-                    peer.sendall(hello.server_hello(bytes(32), mine))
-                    assert closed(peer)
-
-        thread = threading.Thread(target=answer)
-        thread.start()
-        with pytest.raises(WaitTimeout, match="does not know this job's token"):
-            TCPStore("127.0.0.1", impostor.getsockname()[1], token=TOKEN, timeout=0.5)
-        socket.create_connection(impostor.getsockname()).close()
-        thread.join(30)
-        assert not thread.is_alive()
-
-
-def test_announced_gigabytes_and_malformed_requests_end_the_connection(server):
-    for frame in (struct.pack("<I", 1 << 31), struct.pack("<I", 3) + b"abc"):
-        with closing(connect(server)) as store:
-            store._idle[-1][0].send(frame)
-            with pytest.raises(StoreError, match="connection broke"):
-                store.get("a", 5)
-    with closing(connect(server)) as store:
-        assert store.num_keys() == 1  # that of the store itself
 
 
 def test_decoding_arbitrary_bytes_only_ever_refuses():
@@ -433,40 +169,6 @@ def test_a_part_of_somebodys_own_store():
     assert store.multi_get(["x", "z"]) == [b"13", b"4"]
     with pytest.raises(NotImplementedError, match="Own must define the methods"):
         store.add("n", 1)
-
-
-def test_a_file_store_removes_its_file_when_nobody_uses_it(tmp_path):
-    path = tmp_path / "store"
-    first, second = FileStore(path, 2), FileStore(path, 2)
-    first.set("k", "v")
-    del first
-    gc.collect()
-    assert second.get("k") == b"v"
-    del second
-    gc.collect()
-    assert not path.exists()
-
-
-def test_a_file_store_may_be_made_anew_at_any_moment(tmp_path):
-    """Removed by the last user while others come: what these write is never lost."""
-
-    def body(rank):
-        for k in range(60):
-            store = FileStore(tmp_path / "store", 3)
-            store.set(f"{rank}/{k}", b"x")
-            assert store.get(f"{rank}/{k}", 5) == b"x"
-            store.close()
-
-    run_ranks(3, body)
-
-
-@pytest.mark.parametrize("size", [2 << 20, 5 << 20, 40 << 20, 100 << 20])
-def test_a_value_over_the_cap_is_refused_with_its_text_and_the_store_goes_on(server, size):
-    with closing(connect(server)) as store:
-        with pytest.raises(StoreError, match=r"value_bytes|request_bytes"):
-            store.set("large", b"x" * size)
-        store.set("small", "y")
-        assert store.get("small") == b"y" and not store.check(["large"])
 
 
 def test_queues_and_the_list_of_keys(store):

@@ -9,13 +9,11 @@ from disttrain.distributed.pipelining.actions import (
     Action,
     Kind,
     Plan,
-    parse_action,
     plan_from_csv,
     plan_of,
 )
 from disttrain.distributed.pipelining.chart import draw
 from disttrain.distributed.pipelining.check import run_on_paper
-from disttrain.distributed.pipelining.placement import looped, vee
 from disttrain.errors import ConfigError
 
 
@@ -67,29 +65,6 @@ def test_bubble_and_memory_are_those_of_the_papers(ranks: int, micro: int) -> No
     assert vee_plan.length <= 6 * micro + ranks and max(vee_plan.held) <= 2 * ranks
 
 
-def test_messages_take_time() -> None:
-    plan = plans.one_f_one_b(2, 2)
-    assert run_on_paper(plan, message=1.0).length > run_on_paper(plan).length
-
-
-def test_places() -> None:
-    assert looped(2, 4) == (0, 1, 0, 1) and vee(2, 4) == (0, 1, 1, 0)
-    assert vee(3, 6) == (0, 1, 2, 2, 1, 0)
-    with pytest.raises(ConfigError, match="same number of stages"):
-        looped(2, 3)
-
-
-def test_actions_are_text() -> None:
-    for text in ("2F0", "0B13", "1I2", "1W2", "0SEND_F3", "1RECV_F3", "1SEND_B3", "0RECV_B3"):
-        assert str(parse_action(text)) == text
-    assert (Kind.FULL_BACKWARD, Kind.BACKWARD_WEIGHT) == (Kind.B, Kind.W)
-    named = Action.from_str("3I4")
-    assert (named.stage_index, named.computation_type, named.microbatch_index) == named
-    assert parse_action("10SEND_B2") == Action(10, Kind.SEND_B, 2)
-    with pytest.raises(ConfigError, match="'2X0' is no action"):
-        parse_action("2X0")
-
-
 def test_the_chart() -> None:
     lines = draw(run_on_paper(plans.one_f_one_b(2, 2))).splitlines()
     assert lines[1:] == [
@@ -97,26 +72,6 @@ def test_the_chart() -> None:
         "rank 1 | .  F0 B0 -  F1 B1 -  .  .",
     ]
     assert "2 stages on 2 ranks, 2 micro-batches; 9 units" in lines[0]
-
-
-WRONG = {
-    "0F1 is missing": [["0F0", "0B0", "0B1"]],
-    "0F0 stands there 2 times": [["0F0", "0F0", "0B0"]],
-    "needed is B, or I and W": [["0F0", "0I0"]],
-    "has for the backward of micro-batch 0 nothing": [["0F0", "0F1", "0B1"]],
-    "it comes to no end: rank 0 is at 0B0, which needs 0F0": [["0B0", "0F0"]],
-    "rank 1 is at 1F0, which needs 0SEND_F0, 1RECV_F0": [
-        ["0F0", "0B0"],
-        ["1F0", "1B0", "1SEND_B0"],
-    ],
-    "rank 0 is at 0W0, which needs 0I0": [["0F0", "0W0", "0I0"]],
-}
-
-
-@pytest.mark.parametrize("message", WRONG)
-def test_wrong_plans_say_what_is_wrong(message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        run_on_paper(plan_of(WRONG[message]))
 
 
 def test_users_plans() -> None:

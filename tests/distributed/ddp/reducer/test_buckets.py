@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from disttrain.distributed.ddp.reducer.buckets import ALIGN, ParamMeta, last_first, plan_buckets
-from disttrain.distributed.ddp.reducer.caps import MIB, NO_LIMIT, BucketCaps
 
 F32, F64 = np.dtype(np.float32), np.dtype(np.float64)
 
@@ -63,13 +62,3 @@ def test_buckets_follow_the_order_in_which_gradients_come() -> None:
 def test_without_alignment_gradients_follow_each_other() -> None:
     (bucket,) = plan(metas(3, 5), 100, align=1)
     assert [(s.param, s.offset) for s in bucket.slots] == [(1, 0), (0, 5)] and bucket.numel == 8
-
-
-def test_limits_from_what_a_program_says() -> None:
-    plain, given = BucketCaps.create(None), BucketCaps.create(0.5)
-    each = BucketCaps.create(None, [1, 3])
-    assert plain.limits() == [MIB, 25 * MIB] and given.limits() == [MIB // 2]
-    assert each.limits() == [MIB, 3 * MIB] and each.bucket_bytes_cap == 3 * MIB
-    assert plain.compute_bucket_size_limits(False, False) == ([NO_LIMIT], [])
-    assert plain.compute_bucket_size_limits(False, True) == ([MIB, 25 * MIB], [])
-    assert each.compute_bucket_size_limits(True, False) == ([MIB, 3 * MIB], [MIB, 3 * MIB])

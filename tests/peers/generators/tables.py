@@ -3,7 +3,7 @@ scaled, copied, saved, clipped, stepped by optimizers, taken by ``autograd.grad`
 
 from __future__ import annotations
 
-from peers.draw import Draw
+from peers.generators.draw import Draw
 
 START = """\
 import copy, io

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from peers.draw import Draw, smooth
+from peers.generators.draw import Draw, smooth
 
 HOOKS = (
     "{x}.register_hook(lambda g: log.append(('{n}', g if g is None else g.clone())))",

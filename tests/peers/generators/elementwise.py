@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from peers.draw import ALL, Draw, floating, smooth
-from peers.finish import backward, hook
+from peers.generators.draw import ALL, Draw, floating, smooth
+from peers.generators.finish import backward, hook
 
 UNARY = """abs absolute neg negative positive square sign sgn reciprocal sqrt exp expm1 exp2
 log1p sin cos tan tanh sinh cosh asinh atan sigmoid erf erfc relu logical_not isnan isinf

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from peers.draw import Draw
+from peers.generators.draw import Draw
 
 WIDTH = 4
 # What a part makes in __init__, and its line in forward; {i} is its number.

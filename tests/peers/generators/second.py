@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from peers.draw import Draw, floating
-from peers.finish import backward, hook
+from peers.generators.draw import Draw, floating
+from peers.generators.finish import backward, hook
 
 SMOOTH = """sin cos tanh exp sigmoid square neg log1p atan expm1 erf softplus silu gelu
 tanhshrink selu elu logsigmoid mish relu leaky_relu hardtanh abs celu softsign relu6 hardswish

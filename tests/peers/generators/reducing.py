@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from peers.draw import ALL, Draw, floating, smooth
-from peers.finish import backward
+from peers.generators.draw import ALL, Draw, floating, smooth
+from peers.generators.finish import backward
 
 NAMES = """sum mean prod amax amin var std norm logsumexp nansum nanmean all any argmax argmin
 max min median nanmedian softmax log_softmax cumsum cumprod logcumsumexp count_nonzero std_mean

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from peers.draw import Draw
-from peers.finish import backward, hook
+from peers.generators.draw import Draw
+from peers.generators.finish import backward, hook
 
 ACTIVATIONS = """relu relu6 elu selu celu leaky_relu gelu silu mish sigmoid tanh softplus
 softsign hardtanh hardswish hardsigmoid logsigmoid tanhshrink hardshrink softshrink rrelu glu

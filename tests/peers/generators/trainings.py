@@ -7,9 +7,9 @@ memory, and the states of optimizers, schedulers and scalers with their types an
 
 from __future__ import annotations
 
-from peers.between import between
-from peers.draw import Draw
-from peers.models import model
+from peers.generators.between import between
+from peers.generators.draw import Draw
+from peers.generators.models import model
 
 START = """\
 import copy, io

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from peers.draw import Draw, smooth
-from peers.finish import backward
+from peers.generators.draw import Draw, smooth
+from peers.generators.finish import backward
 
 DTYPES = (("float32",), ("float64",), ("float64", "int64"), ("float16", "float32"), ("bfloat16",),
           ("int32", "bool", "uint8"), ("complex64", "float32"))  # fmt: skip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from peers.draw import Draw
+from peers.generators.draw import Draw
 
 ACTIVATIONS = "ReLU() Tanh() Sigmoid() GELU() SiLU() ELU() LeakyReLU(0.1) Softplus() Mish()".split()
 OPTIMIZERS = {

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from peers.draw import Draw, smooth
-from peers.finish import backward, hook
+from peers.generators.draw import Draw, smooth
+from peers.generators.finish import backward, hook
 
 
 def program(d: Draw) -> None:

@@ -1,4 +1,4 @@
-"""Tests lie as the code does: a module has a test file of its name, or mirror.toml says what holds it."""
+"""Tests lie as the code does: a module has a test file of its name, or mirror.toml names others."""
 
 from __future__ import annotations
 

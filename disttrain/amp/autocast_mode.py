@@ -86,10 +86,12 @@ class Chooser:
 
     def lower_state(self, value: Any) -> Any:
         """States of cells, also in a tuple, in the lower type; on the CPU as they are."""
-        if self.kind == "cpu":
-            return value
+        return value if self.kind == "cpu" else self.lower(value)
+
+    def lower(self, value: Any) -> Any:
+        """Tensors, also in a tuple, in the lower type."""
         if isinstance(value, tuple):
-            return tuple(map(self.lower_state, value))
+            return tuple(map(self.lower, value))
         return (
             self._one(value, self.dtype, (dtypes.float32, *_LOW_TYPES))
             if isinstance(value, Tensor)

@@ -19,7 +19,7 @@ from ..comm.store import HashStore, PrefixStore, Store
 from ..comm.store.rendezvous import store_for
 from ..comm.transports import selection
 from ..comm.transports.sim.scheduler import SimWaiter
-from ..errors import CommError, StoreError, WaitTimeout, WorkerError
+from ..errors import CommError, ConfigError, StoreError, WaitTimeout, WorkerError
 from .autograd import install as carry_autograd
 from .calls.agent import Agent
 from .calls.current import SLOT
@@ -54,7 +54,7 @@ def place_of(rank: int, world_size: int | None) -> WorkerEnv:
     return read_worker_env(None, rank, -1 if world_size is None else world_size)
 
 
-def open_store(init_method: str, place: WorkerEnv) -> Store:
+def open_store(init_method: str, place: WorkerEnv, seconds: float = MEETING_SECONDS) -> Store:
     """The store through which the workers meet."""
     waiter = context.current().waiter
     if isinstance(waiter, SimWaiter):
@@ -63,8 +63,8 @@ def open_store(init_method: str, place: WorkerEnv) -> Store:
     if place.world_size == 1:
         return HashStore()
     if _meet_by_mpi(init_method, place):
-        return selection.store_by_mpi("init_rpc", place, MEETING_SECONDS)
-    return store_for(init_method, place, MEETING_SECONDS, wait=False)
+        return selection.store_by_mpi("init_rpc", place, seconds)
+    return store_for(init_method, place, seconds, wait=False)
 
 
 def _meet_by_mpi(init_method: str, place: WorkerEnv) -> bool:
@@ -76,7 +76,11 @@ def _meet_by_mpi(init_method: str, place: WorkerEnv) -> bool:
 def meet(name: str, place: WorkerEnv, options: RpcBackendOptions) -> Agent:
     """Join the other workers; returns when all are there and can be called. This process has the
     place's rank, unless it does not join."""
-    WorkerInfo(name, place.rank)
+    try:
+        WorkerInfo(name, place.rank)
+    except WorkerError as error:
+        _tell_others(options.init_method, place, f"worker of rank {place.rank}: {error}")
+        raise
     me = context.current()
     if isinstance(me.waiter, SimWaiter):
         return _met(name, place, options)
@@ -113,9 +117,7 @@ def join(
 ) -> Agent:
     """As ``meet``, through a store that is there."""
     me = WorkerInfo(name, rank)
-    number = store.add(f"rpc/{world_size}", 1) - 1
-    store.append("rpc/sizes", f"{world_size} ")
-    group = PrefixStore(f"rpc/{world_size}/{number // world_size}", store)
+    group = _arrive(store, world_size)
     agent = begin(group, me, rpc_backend_options)
     try:
         told = _told(agent, rpc_backend_options)
@@ -142,6 +144,29 @@ def join(
     finally:
         _leave(group, rank, world_size)
     return agent
+
+
+def _arrive(store: Store, world_size: int) -> Store:
+    """Where the group meets that this worker is the next one of."""
+    number = store.add(f"rpc/{world_size}", 1) - 1
+    store.append("rpc/sizes", f"{world_size} ")
+    return PrefixStore(f"rpc/{world_size}/{number // world_size}", store)
+
+
+def _tell_others(init_method: str, place: WorkerEnv, why: str) -> None:
+    """The others wait for a worker that cannot come: say so where they meet, if that can be reached
+    soon."""
+    store = None
+    try:
+        store = open_store(init_method, place, _FAREWELL)
+        group = _arrive(store, place.world_size)
+        _refuse(group, why)
+        _leave(group, place.rank, place.world_size)
+    except (CommError, ConfigError):
+        return  # nobody is there: nobody waits
+    finally:
+        if store is not None:
+            store.close()
 
 
 def begin(store: Store, me: WorkerInfo, options: RpcBackendOptions) -> Agent:

@@ -6,6 +6,7 @@ import pytest
 import disttrain as dt
 import disttrain.nn.functional as F
 from disttrain import amp, nn
+from disttrain.tree import leaves
 
 LOW, FULL = dt.bfloat16, dt.float32
 
@@ -40,6 +41,9 @@ LOWER = {
     "LSTMCell": lambda: nn.LSTMCell(3, 3).cuda()(there(2, 3))[0],
     "GRUCell": lambda: nn.GRUCell(3, 3).cuda()(there(2, 3), there(2, 3)),
     "RNNCell": lambda: nn.RNNCell(3, 3).cuda()(there(2, 3), there(2, 3)),
+    "LSTM": lambda: nn.LSTM(3, 3).cuda()(there(4, 2, 3))[1][1],
+    "GRU": lambda: nn.GRU(3, 3).cuda()(there(4, 2, 3), there(1, 2, 3))[0],
+    "RNN": lambda: nn.RNN(3, 3).cuda()(there(4, 2, 3))[1],
     "attention": lambda: F.scaled_dot_product_attention(*[there(2, 3, 4)] * 3),
 }
 
@@ -108,6 +112,36 @@ def test_lower(double, name):
 def test_full(double, name):
     with amp.autocast("cuda", dtype=LOW):
         assert WIDER[name]().dtype is FULL
+
+
+@pytest.mark.parametrize("given", [False, True], ids=["zeros", "states"])
+@pytest.mark.parametrize(
+    ("kind", "lower"),
+    [
+        (nn.LSTM, True), (nn.GRU, False), (nn.RNN, True),
+        (nn.LSTMCell, False), (nn.GRUCell, False), (nn.RNNCell, True),
+    ],
+)  # fmt: skip
+def test_recurrent_layers_on_the_cpu(kind, lower, given):
+    """Of PyTorch's list the LSTM is one operation; the others are products and what follows."""
+    x, states = dt.rand(2, 3), dt.rand(2, 3)
+    if kind in (nn.LSTM, nn.GRU, nn.RNN):
+        x, states = x[None], states[None]
+    states = (states, states) if kind in (nn.LSTM, nn.LSTMCell) else states
+    layer = kind(3, 3)
+    with dt.autocast("cpu", dtype=LOW):
+        made = layer(x, states) if given else layer(x)
+    parts = leaves(made)
+    assert {part.dtype for part in parts} == {LOW if lower else FULL}
+    parts[0].float().sum().backward()
+    assert all(p.grad.dtype is FULL for p in layer.parameters())
+
+
+def test_an_lstm_of_packed_sequences_on_the_cpu_keeps_its_states():
+    data = nn.utils.rnn.pack_padded_sequence(dt.rand(4, 2, 3), dt.tensor([4, 2]))
+    with dt.autocast("cpu", dtype=LOW):
+        out, (h, c) = nn.LSTM(3, 3)(data)
+    assert {t.dtype for t in (out.data, h, c)} == {FULL}
 
 
 def on_cpu(fn, *dtypes):

@@ -140,6 +140,20 @@ def test_names_and_arguments_are_checked_before_anybody_waits():
     assert not rpc._is_current_rpc_agent_set()
 
 
+@pytest.mark.parametrize("odd", [0, 1])
+def test_the_others_hear_of_a_name_that_cannot_be(odd, monkeypatch):
+    monkeypatch.setenv("MASTER_ADDR", "localhost")
+    monkeypatch.setenv("MASTER_PORT", str(free_port()))
+
+    def body(rank):
+        with pytest.raises(CommError, match="Worker name must") as error:
+            rpc.init_rpc("a*" if rank == odd else f"w{rank}", rank=rank, world_size=3)
+        return str(error.value)
+
+    told = run_ranks(3, body)
+    assert all(f"worker of rank {odd}: " in told[r] for r in range(3) if r != odd), told
+
+
 @pytest.mark.simulated
 @pytest.mark.parametrize(
     ("maps", "says"),

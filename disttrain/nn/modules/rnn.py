@@ -160,6 +160,15 @@ class _Recurrent(Module):
                 )
         return states if batched else tuple(s.unsqueeze(1) for s in states)
 
+    def _lowered(self, data: Tensor, states: tuple | None, packed: bool) -> tuple:
+        """Under autocast a layer is one operation in the lower type; on the CPU the LSTM alone is,
+        without projections, of sequences that are not packed."""
+        chooser = thread.autocast
+        one = not packed and self.mode == "LSTM" and not self.proj_size
+        if chooser is None or (chooser.kind == "cpu" and not one):
+            return data, states
+        return chooser.lower(data), chooser.lower(states)
+
     def _run(self, input: Any, states: tuple | None) -> tuple[Any, tuple]:
         if isinstance(input, PackedSequence):
             return self._run_packed(input, states)
@@ -169,6 +178,7 @@ class _Recurrent(Module):
                 f"{self!r}: input of shape {list(input.shape)} given; needed {order}input_size="
                 f"{self.input_size}), or without the batch"
             )
+        input, states = self._lowered(input, states, False)
         batched = input.ndim == 3
         x = input if batched else input.unsqueeze(0 if self.batch_first else 1)
         if self.batch_first:
@@ -190,6 +200,7 @@ class _Recurrent(Module):
                 f"{self!r}: packed data of shape {list(data.shape)} given; needed (all steps, "
                 f"input_size={self.input_size})"
             )
+        data, states = self._lowered(data, states, True)
         start = self._start(data, sizes[0], states, True)
         if states is not None and input.sorted_indices is not None:
             start = tuple(s.index_select(1, input.sorted_indices) for s in start)

@@ -2,8 +2,8 @@
 
     python scripts/type_table.py            (in an environment with PyTorch; writes the file)
 
-The questions are in ``tests/support/cases/type_cases.py``; ``tests/ops/test_types.py`` puts them to
-disttrain and needs no PyTorch.
+The questions are in ``tests/support/cases/type_cases.py``; ``tests/ops/test_promotion.py`` puts
+them to disttrain and needs no PyTorch.
 """
 
 from __future__ import annotations

@@ -1,14 +1,15 @@
 """Which tests run: with --peers (scripts/test --peers) those marked ``peer``, else all others; with
 --clusters (scripts/test --clusters) those marked ``cluster``, which are skipped, and told, without;
 with --part one of the two halves that scripts/test runs at a time. The half "processes" has those
-that start processes or threads, and runs beside busy processes. Tests whose ranks are all simulated
-are not among them: how these take turns is drawn from a seed, whatever else the machine does. Those
-marked ``gpu`` are skipped, and told, where no device is visible. README.md says what else tests
-need."""
+that start processes or threads, and runs beside busy processes. Those marked ``simulated`` are not
+among them: how simulated ranks take turns is drawn from a seed, whatever else the machine does. A
+test with that mark that starts a process fails. Those marked ``gpu`` are skipped, and told, where
+no device is visible. README.md says what else tests need."""
 
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -22,19 +23,6 @@ from support.skips import Skips
 __all__ = ["double", "only_what_the_file_makes"]
 
 PROCESSES = ("comm", "rpc", "launcher", "distributed", "compat", "data")  # the folders of that half
-SIMULATES = {
-    "simulate",
-    "on_ranks",
-    "run_on",
-    "run_tasks",
-    "simulate_workers",
-    "try_kills",
-    "try_all",
-}
-STARTS = {
-    *("launch", "fork_ranks", "run_group", "run_ranks", "run_workers", "group_outcomes"),
-    *("dtrun", "subprocess", "fork"),
-}
 
 
 def pytest_configure(config):
@@ -66,31 +54,10 @@ def pytest_addoption(parser):
     )
 
 
-def only_simulates(item):
-    """Whether the test starts no process: by its parameters, or by the names that it and the
-    functions of its file that it names go by."""
-    parameters = item.callspec.id.split("-") if hasattr(item, "callspec") else []
-    if "sim" in parameters:
-        return True
-    around = vars(item.module)
-    methods = [] if item.cls is None else vars(item.cls).values()
-    names = set()
-    waiting = [part.__code__ for part in (item.function, *methods) if hasattr(part, "__code__")]
-    while waiting:
-        code = waiting.pop()
-        new = set(code.co_names) - names
-        names |= new
-        waiting += [part for part in code.co_consts if hasattr(part, "co_names")]
-        waiting += [around[n].__code__ for n in new if hasattr(around.get(n), "__code__")]
-    if "os" not in names:
-        names.discard("fork")  # of an RRef
-    return bool(names & SIMULATES) and not names & STARTS
-
-
 def starts_processes(item):
     """Whether the test is of the half that starts processes or threads."""
     folder = item.path.relative_to(item.config.rootpath / "tests").parts[0]
-    return folder in PROCESSES and not only_simulates(item)
+    return folder in PROCESSES and item.get_closest_marker("simulated") is None
 
 
 def pytest_ignore_collect(collection_path, config):
@@ -167,6 +134,22 @@ def leaves_the_process_alone(request):
                for name, was in before.items() if after[name] != was]  # fmt: skip
     if changed and request.node.get_closest_marker("peer") is None:
         pytest.fail(f"the test has changed, for all that follow: {', '.join(changed)}")
+
+
+def _start_nothing(*args, **kwargs):
+    pytest.fail("the test is marked `simulated` and starts a process: take the mark away")
+
+
+@pytest.fixture(autouse=True)
+def starts_what_its_mark_says(request):
+    """Fails a test that starts a process although its mark says that its ranks are simulated."""
+    if request.node.get_closest_marker("simulated") is None:
+        yield
+        return
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(os, "fork", _start_nothing)
+        patched.setattr(subprocess.Popen, "__init__", _start_nothing)
+        yield
 
 
 @pytest.fixture

@@ -11,6 +11,8 @@ from disttrain import core
 from disttrain import distributed as dist
 from disttrain.errors import ConfigError, ShapeError
 
+pytestmark = pytest.mark.simulated
+
 
 def on_ranks(body, size: int = 2) -> list:
     def inside():

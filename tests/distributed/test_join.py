@@ -95,6 +95,7 @@ OPTIONS = {
 }
 
 
+@pytest.mark.simulated
 @pytest.mark.parametrize("name", list(OPTIONS))
 def test_joined_ranks_add_zeros(name: str) -> None:
     results = dist.simulate(lambda: uneven(**OPTIONS[name]), 3).results
@@ -108,6 +109,7 @@ def test_on_real_ranks() -> None:
         alike(got, uneven_alone(2))
 
 
+@pytest.mark.simulated
 def test_a_rank_without_any_input() -> None:
     def body() -> list[float]:
         dist.init_process_group()
@@ -124,6 +126,7 @@ def test_a_rank_without_any_input() -> None:
     assert dist.simulate(body, 2).results == [[None, 1.5], [4.0, 1.5]]
 
 
+@pytest.mark.simulated
 def test_buffers_come_from_a_rank_that_has_input() -> None:
     def body() -> float:
         dist.init_process_group()
@@ -139,6 +142,7 @@ def test_buffers_come_from_a_rank_that_has_input() -> None:
     assert dist.simulate(body, 3).results == [3.0] * 3
 
 
+@pytest.mark.simulated
 def test_all_raise_when_one_has_no_more() -> None:
     def body() -> tuple[int, str]:
         dist.init_process_group()
@@ -158,6 +162,7 @@ def test_all_raise_when_one_has_no_more() -> None:
     assert "at least one rank that exhausted inputs" in found[1][1]
 
 
+@pytest.mark.simulated
 def test_disabled_it_does_nothing_and_errors_pass() -> None:
     def body() -> str:
         dist.init_process_group()
@@ -208,6 +213,7 @@ class CounterHook(dist.JoinHook):
         self.counter.ended = is_last_joiner
 
 
+@pytest.mark.simulated
 def test_several_joinables_in_one_block() -> None:
     def body() -> tuple:
         dist.init_process_group()
@@ -222,6 +228,7 @@ def test_several_joinables_in_one_block() -> None:
     assert dist.simulate(body, 3).results == [(6, False, 3.0), (6, False, 3.0), (6, True, 3.0)]
 
 
+@pytest.mark.simulated
 def test_what_join_refuses() -> None:
     def body() -> None:
         dist.init_process_group()
@@ -234,6 +241,7 @@ def test_what_join_refuses() -> None:
     dist.simulate(body, 1)
 
 
+@pytest.mark.simulated
 def test_weights_in_a_join_block_give_the_mean_over_all_samples() -> None:
     def body() -> list[float]:
         dist.init_process_group()

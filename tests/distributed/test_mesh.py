@@ -11,6 +11,8 @@ from disttrain import distributed as dist
 from disttrain.distributed import DeviceMesh, init_device_mesh
 from disttrain.distributed.mesh import current_mesh
 
+pytestmark = pytest.mark.simulated
+
 
 def on(size):
     def decorate(body):

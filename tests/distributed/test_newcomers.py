@@ -15,6 +15,8 @@ from disttrain.comm.meeting import survivors
 from disttrain.errors import CommError, GroupRevoked, PeerFailed
 from support.newcomers import start_anew
 
+pytestmark = pytest.mark.simulated
+
 SCHEDULES = int(os.environ.get("SCHEDULES", "1"))
 LARGE = 70_000
 

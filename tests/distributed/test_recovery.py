@@ -91,6 +91,7 @@ def train(kills: list[tuple[int, int]], size: int) -> tuple:
     return members, weights.tolist()[:1], weights.min().item() == weights.max().item()
 
 
+@pytest.mark.simulated
 @pytest.mark.parametrize("seed", range(40 * SCHEDULES))
 def test_whoever_is_killed_when(seed):
     draw = random.Random(seed)
@@ -111,6 +112,7 @@ def test_whoever_is_killed_when(seed):
         assert set(t.result[0]) >= {t.rank}
 
 
+@pytest.mark.simulated
 def test_without_a_failure_all_go_on_and_memory_comes_back():
     def body():
         dist.init_process_group()
@@ -137,6 +139,7 @@ def test_without_a_failure_all_go_on_and_memory_comes_back():
         assert used[1:] == used[:1] * 5 and x == [3.0] * 3
 
 
+@pytest.mark.simulated
 def test_one_gives_the_group_up_for_all():
     def body():
         dist.init_process_group()
@@ -160,6 +163,7 @@ def hurried(body):
     return body()
 
 
+@pytest.mark.simulated
 def test_threads_that_wait_in_groups_of_before_are_told():
     def body():
         dist.init_process_group()
@@ -184,6 +188,7 @@ def test_threads_that_wait_in_groups_of_before_are_told():
     assert [t.result for t in tasks[:3]] == [[3.0] * 3] * 3, [t.text for t in tasks]
 
 
+@pytest.mark.simulated
 def test_a_thread_that_has_not_looked_before_the_groups_were_left_is_told():
     def body():
         dist.init_process_group()
@@ -201,6 +206,7 @@ def test_a_thread_that_has_not_looked_before_the_groups_were_left_is_told():
     assert [t.result for t in run_tasks(body, 2, 0).tasks] == [False] * 2
 
 
+@pytest.mark.simulated
 def test_who_neither_comes_nor_ends_is_named():
     def body():
         dist.init_process_group()
@@ -386,6 +392,7 @@ def shrink_by_name() -> tuple:
     return dist.is_initialized(), x.tolist()
 
 
+@pytest.mark.simulated
 def test_all_but_some_go_on_simulated():
     told = [t.result for t in run_tasks(lambda: hurried(shrink_by_name), 4, 3).tasks]
     done = (False, [3.0] * 3)
@@ -397,6 +404,7 @@ def test_all_but_some_go_on_in_processes():
     assert launch(shrink_by_name, 4) == [done, ("excluded",), done, done]
 
 
+@pytest.mark.simulated
 def test_what_cannot_be_excluded_is_refused_before_anybody_is_asked():
     def body() -> int:
         dist.init_process_group()

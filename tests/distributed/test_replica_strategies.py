@@ -122,6 +122,7 @@ def assert_like_one(results: list, name: str, pieces: int) -> None:
             ALL.equal(a, b, further)
 
 
+@pytest.mark.simulated
 @pytest.mark.parametrize("size, pieces", [(1, 1), (2, 4), (3, 1), (4, 2)])
 @pytest.mark.parametrize("strategy", STRATEGIES.values(), ids=STRATEGIES)
 @pytest.mark.parametrize("name", MODELS)

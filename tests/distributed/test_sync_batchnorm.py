@@ -90,6 +90,7 @@ def assert_like_one(results: list[dict], dims: int, settings: dict) -> None:
             SUMS.equal(np.concatenate(ours), value)
 
 
+@pytest.mark.simulated
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
 def test_equals_one_process(settings: dict, size: int) -> None:
@@ -97,6 +98,7 @@ def test_equals_one_process(settings: dict, size: int) -> None:
     assert_like_one(results, 4, settings)
 
 
+@pytest.mark.simulated
 @pytest.mark.parametrize("dims", [2, 3])
 def test_of_other_shapes(dims: int) -> None:
     assert_like_one(dist.simulate(on_rank, 3, args=(dims, {})).results, dims, {})
@@ -106,6 +108,7 @@ def test_on_real_processes() -> None:
     assert_like_one(launch(lambda: on_rank(4, {}), 2), 4, {})
 
 
+@pytest.mark.simulated
 def test_second_derivatives() -> None:
     def penalty(norm: nn.Module, x: dt.Tensor) -> np.ndarray:
         x.requires_grad_()
@@ -126,6 +129,7 @@ def test_second_derivatives() -> None:
     SUMS.equal(ours, whole)
 
 
+@pytest.mark.simulated
 @pytest.mark.parametrize("kind", [dt.bfloat16, dt.float32])
 def test_keeps_the_type_and_offsets_cost_no_digits(kind: dt.dtype) -> None:
     x = np.random.default_rng(0).standard_normal((8, 2)) + (1e4 if kind is dt.float32 else 4)
@@ -146,6 +150,7 @@ def test_keeps_the_type_and_offsets_cost_no_digits(kind: dt.dtype) -> None:
     np.testing.assert_allclose(ours, expected, atol=2e-2 if kind is dt.bfloat16 else 2e-3)
 
 
+@pytest.mark.simulated
 def test_within_a_smaller_group() -> None:
     def body() -> np.ndarray:
         dist.init_process_group()
@@ -180,6 +185,7 @@ def test_without_a_group_it_is_a_batch_norm() -> None:
     np.testing.assert_array_equal(ours(x).detach().numpy(), plain(x).detach().numpy())
 
 
+@pytest.mark.simulated
 def test_a_cnn_in_ddp_equals_one_process() -> None:
     def net() -> nn.Module:
         dt.manual_seed(0)
@@ -209,6 +215,7 @@ def test_a_cnn_in_ddp_equals_one_process() -> None:
             SUMS.equal(a, b)
 
 
+@pytest.mark.simulated
 def test_one_value_in_all_is_refused_on_every_rank() -> None:
     def body() -> bool:
         dist.init_process_group()
@@ -223,6 +230,7 @@ def test_one_value_in_all_is_refused_on_every_rank() -> None:
     assert dist.simulate(body, 2).results == [True, True]
 
 
+@pytest.mark.simulated
 def test_wrong_channels_are_refused_before_anything_travels() -> None:
     def body() -> None:
         dist.init_process_group()
@@ -240,6 +248,7 @@ def test_a_lazy_norm_is_converted_when_it_knows_its_channels() -> None:
     assert nn.SyncBatchNorm.convert_sync_batchnorm(net)[0].num_features == 5
 
 
+@pytest.mark.simulated
 def test_a_rank_outside_the_group_normalises_by_itself() -> None:
     def body() -> np.ndarray:
         dist.init_process_group()

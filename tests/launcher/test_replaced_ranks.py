@@ -119,6 +119,7 @@ def test_who_does_not_save_is_killed(tmp_path, second):
     assert ended.code == 143 and job.processes() == []
 
 
+@pytest.mark.simulated
 def test_what_such_jobs_need_is_checked(capsys):
     options = parse(["--replace-ranks", "--max-restarts", "2", "x.py"], {})
     assert (options.min_ranks, options.shutdown_timeout, options.on_term) == (1, 5.0, "exit")

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from peers import (
+from peers.compare import Difference, compare
+from peers.deliberate import deliberate
+from peers.generators import (
     elementwise,
     fitting,
     layers,
@@ -19,9 +21,7 @@ from peers import (
     trainings,
     viewing,
 )
-from peers.compare import Difference, compare
-from peers.deliberate import deliberate
-from peers.draw import Draw
+from peers.generators.draw import Draw
 from peers.program import Lines, Outcome, run, snippet
 from peers.shrink import on_both, shrink
 

@@ -11,7 +11,7 @@ import pytest
 )
 def test_errors_are_of_the_classes_that_programs_catch(path):
     import torch
-    from peers.error_classes import SPACES, misfits
+    from peers.generators.error_classes import SPACES, misfits
 
     import disttrain as dt
 

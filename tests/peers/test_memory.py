@@ -11,7 +11,7 @@ CHUNK = 150
 @pytest.mark.parametrize("first", range(0, 600, CHUNK))
 def test_tensors_share_memory_as_in_pytorch(first):
     import torch
-    from peers.memory import differs
+    from peers.generators.memory import differs
 
     import disttrain
 

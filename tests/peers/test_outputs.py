@@ -9,7 +9,7 @@ import pytest
 @pytest.mark.parametrize("space", ["", "linalg"])
 def test_outputs_are_written_and_refused_alike(space):
     import torch
-    from peers.outputs import SPACES, misfits
+    from peers.generators.outputs import SPACES, misfits
 
     import disttrain as dt
 

@@ -13,8 +13,8 @@ CASES = ("batch_norm", "group_norm", "instance_norm", "layer_norm", "rms_norm", 
 @pytest.mark.parametrize("name", CASES)
 def test_errors_are_at_most_pytorchs(name):
     import torch
-    from peers.rounding import CASES as KNOWN
-    from peers.rounding import errors, worse
+    from peers.generators.rounding import CASES as KNOWN
+    from peers.generators.rounding import errors, worse
 
     import disttrain
 

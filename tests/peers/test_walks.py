@@ -14,7 +14,7 @@ GRAPHS = 600
 @pytest.mark.parametrize("first", range(0, GRAPHS, 100))
 def test_walks_run_what_pytorch_runs(first):
     import torch
-    from peers.walks import Walked
+    from peers.generators.walks import Walked
     from torch.utils.checkpoint import checkpoint as their_checkpoint
 
     import disttrain as dt

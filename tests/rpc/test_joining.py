@@ -86,6 +86,7 @@ def test_a_worker_alone():
         rpc.shutdown()
 
 
+@pytest.mark.simulated
 @pytest.mark.parametrize("seed", range(3))
 def test_two_workers_of_one_name_fail_everywhere(seed):
     def body():
@@ -97,6 +98,7 @@ def test_two_workers_of_one_name_fail_everywhere(seed):
     assert dist.simulate(body, 3, seed=seed).results == [True] * 3
 
 
+@pytest.mark.simulated
 def test_two_workers_of_one_rank_fail_everywhere():
     def body():
         with pytest.raises(RuntimeError, match="id 0 is not unique: two workers came as rank=0"):
@@ -106,6 +108,7 @@ def test_two_workers_of_one_rank_fail_everywhere():
     assert dist.simulate(body, 2).results == [True, True]
 
 
+@pytest.mark.simulated
 def test_world_sizes_that_differ_fail_everywhere():
     def body():
         rank = context.current().rank
@@ -151,6 +154,7 @@ def test_the_others_hear_of_a_name_that_cannot_be(odd, monkeypatch):
     assert all(f"worker of rank {odd}: " in told[r] for r in range(3) if r != odd), told
 
 
+@pytest.mark.simulated
 @pytest.mark.parametrize(
     ("maps", "says"),
     [
@@ -169,6 +173,7 @@ def test_device_maps_that_cannot_be_fail_everywhere(maps, says):
     assert dist.simulate(body, 2).results == [True, True]
 
 
+@pytest.mark.simulated
 def test_device_maps_are_one_to_one():
     with pytest.raises(ValueError, match="only supports 1-to-1"):
         rpc.TensorPipeRpcBackendOptions(device_maps={"a": {0: 1, 1: 1}})
@@ -181,6 +186,7 @@ def test_device_maps_are_one_to_one():
     assert simulate_workers(2, lambda rank: rank, device_maps={"worker0": {"cpu": "cpu"}}) == [0, 1]
 
 
+@pytest.mark.simulated
 @pytest.mark.parametrize("seed", range(6))
 def test_workers_come_and_go(seed):
     def body():
@@ -233,6 +239,7 @@ def test_a_name_is_free_again_when_its_worker_has_died(tmp_path):
     assert (first.value, reborn.value) == (7, 6), (first, reborn)
 
 
+@pytest.mark.simulated
 def test_a_taken_name_is_refused_to_who_comes_later():
     def body():
         rank = context.current().rank

@@ -16,6 +16,8 @@ from support.cases.rpc_programs import draw, perform, value
 from support.cases.rpc_references import REFERENCES, held
 from support.rpc_faults import try_all, try_kills
 
+pytestmark = pytest.mark.simulated
+
 TIMES = int(os.environ.get("SCHEDULES", "1"))
 VERBS = (*REFERENCES, "sync", "async", "then", "threads")
 

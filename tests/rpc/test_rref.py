@@ -134,6 +134,7 @@ def test_every_way_of_passing_an_rref(tmp_path):
     assert run_workers(3, body, tmp_path) == [{(0, 0)}] * 3
 
 
+@pytest.mark.simulated
 @pytest.mark.parametrize("seed", range(6))
 def test_every_way_of_passing_an_rref_simulated(seed):
     def body(rank):
@@ -206,6 +207,7 @@ def run(how, to, fn, *args):
     )
 
 
+@pytest.mark.simulated
 @pytest.mark.parametrize("how", ["sync", "async", "remote"])
 def test_functions_that_answer_later(how):
     def body(rank):
@@ -222,6 +224,7 @@ def test_functions_that_answer_later(how):
     assert simulate_workers(3, body, 2) == [True] * 3
 
 
+@pytest.mark.simulated
 def test_what_goes_wrong_is_told():
     def body(rank):
         other = name(rank + 1)
@@ -286,10 +289,12 @@ def backward(rank):
     return True
 
 
+@pytest.mark.simulated
 def test_backward_from_an_rref():
     assert simulate_workers(3, backward, 7) == [True] * 3
 
 
+@pytest.mark.simulated
 def test_an_rref_shows_which_one_it_is():
     def body(rank):
         mine, theirs = rpc.RRef(rank), rpc.remote(name(rank + 1), add, (rank, 1))

@@ -9,6 +9,8 @@ from disttrain import distributed as dist
 from disttrain.errors import Deadlock, WaitTimeout
 from support.cases.rpc_programs import name, until
 
+pytestmark = pytest.mark.simulated
+
 
 def other() -> str:
     return name(1 - rpc.get_worker_info().id)

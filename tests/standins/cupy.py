@@ -1,7 +1,7 @@
 """What ``CudaPlatform`` asks of CuPy, without a device: the names and arguments of CuPy 14.2
 (``RECORDED``), memory in numpy's arrays, streams whose work is done when a test says so.
 
-``tests/backends/cuda/test_cuda_platform.py`` holds ``RECORDED`` against CuPy where that is
+``tests/backends/cuda/test_platform.py`` holds ``RECORDED`` against CuPy where that is
 installed, and this file against it everywhere.
 """
 

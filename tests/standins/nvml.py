@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import functools
+import os
 import shutil
 import subprocess
 import tempfile
@@ -19,16 +21,23 @@ def needs_compiler() -> None:
         pytest.skip("there is no C compiler (cc)")
 
 
+def _remove(made: str, maker: int) -> None:
+    """Not at the end of a child that a test has forked: others still ask the library."""
+    if os.getpid() == maker:
+        shutil.rmtree(made, ignore_errors=True)
+
+
 @functools.cache
-def folder() -> tempfile.TemporaryDirectory:
-    """A folder with the library, for LD_LIBRARY_PATH; ``.name`` is its path."""
+def folder() -> str:
+    """A folder with the library, for LD_LIBRARY_PATH."""
     needs_compiler()
-    made = tempfile.TemporaryDirectory(prefix="nvml-standin-")
-    command = ["cc", "-shared", "-fPIC", "-o", f"{made.name}/libnvidia-ml.so.1", str(_SOURCE)]
+    made = tempfile.mkdtemp(prefix="nvml-standin-")
+    atexit.register(_remove, made, os.getpid())
+    command = ["cc", "-shared", "-fPIC", "-o", f"{made}/libnvidia-ml.so.1", str(_SOURCE)]
     subprocess.run(command, check=True, timeout=60)
     return made
 
 
 def environment(machine: str) -> dict[str, str]:
     """What makes a child process find the library, and that machine in it."""
-    return {"LD_LIBRARY_PATH": folder().name, "NVML_MACHINE": machine}
+    return {"LD_LIBRARY_PATH": folder(), "NVML_MACHINE": machine}

@@ -1,8 +1,8 @@
 """Mathematical functions on vectors of float32, written out as LLVM instructions.
 
 Each is within 2 ulp over its whole range and gives what C's function gives for nan, inf, zeros and
-denormals (``tests/backends/test_vecmath.py`` measures this). Being instructions, not calls, they
-inline, need no library, and give the same digits on every machine that has fused multiply-add.
+denormals (``tests/backends/llvm/test_vecmath.py`` measures this). Being instructions, not calls,
+they inline, need no library, and give the same digits on every machine that has fused multiply-add.
 The coefficients are minimax fits made for these intervals (Lawson's algorithm, 40-digit reference).
 
 ``e`` is the emitter of ``llvm.py``: ``e.op(text)`` adds an instruction, ``e.f(value)`` is a float32

@@ -12,6 +12,8 @@ from disttrain.comm.meeting.roll_call import meet, refuse
 from disttrain.comm.store import HashStore
 from disttrain.errors import ConfigError, WaitTimeout
 
+pytestmark = pytest.mark.simulated
+
 
 def told(fn, kind=ConfigError):
     """What a rank is told, whether or not it is an error."""

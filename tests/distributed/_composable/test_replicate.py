@@ -73,6 +73,7 @@ def assert_like_one(results: list) -> None:
             SUMS.equal(a, b)
 
 
+@pytest.mark.simulated
 @pytest.mark.parametrize("make", [whole, parts])
 @pytest.mark.parametrize("size", [1, 2, 3])
 def test_equals_one_process(size: int, make) -> None:
@@ -94,6 +95,7 @@ def test_names_type_and_state_dict_stay() -> None:
     assert "replicate" in _get_registry(m) and _get_registry(other) is None
 
 
+@pytest.mark.simulated
 def test_gradients_accumulate_where_they_are_not_synchronised() -> None:
     def body() -> tuple:
         m, rank = replicate(net()), dist.get_rank()
@@ -111,6 +113,7 @@ def test_gradients_accumulate_where_they_are_not_synchronised() -> None:
     np.testing.assert_array_equal(both0, both1)
 
 
+@pytest.mark.simulated
 @pytest.mark.parametrize("early", [True, False])
 def test_hooks_before_and_after_the_first_forward(early: bool) -> None:
     def body() -> float:
@@ -127,6 +130,7 @@ def test_hooks_before_and_after_the_first_forward(early: bool) -> None:
     assert first != second
 
 
+@pytest.mark.simulated
 def test_ignored_and_sharded_parts_are_left_alone() -> None:
     def body() -> tuple:
         m = net()
@@ -141,6 +145,7 @@ def test_ignored_and_sharded_parts_are_left_alone() -> None:
         assert value == rank and names == ["fc1.weight", "fc1.bias"] and sharded
 
 
+@pytest.mark.simulated
 def test_a_forward_that_a_program_has_put_there_is_kept() -> None:
     def body() -> tuple:
         m = net()
@@ -152,6 +157,7 @@ def test_a_forward_that_a_program_has_put_there_is_kept() -> None:
     assert on_ranks(body, 2)[0] == ([2.0] * 6, None)
 
 
+@pytest.mark.simulated
 @pytest.mark.parametrize("call, error, text", [
     (lambda m: replicate(m, device_id=[0]), DeviceError, "int or torch.device"),
     (lambda m: replicate(replicate(m)), AssertionError, "only be applied to a module once"),

@@ -20,6 +20,8 @@ from disttrain.distributed.checkpoint.files import folder
 from disttrain.errors import DisttrainError
 from support.disk_log import Stopped, after_power_cut, watched
 
+pytestmark = pytest.mark.simulated
+
 
 def save(value: float, where: Path, ranks: int = 2) -> None:
     def body() -> None:

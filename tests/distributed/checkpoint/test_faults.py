@@ -67,6 +67,7 @@ def failures(attempt, ranks: int = 2) -> str:
 # --- saving -------------------------------------------------------------------------------------
 
 
+@pytest.mark.simulated
 @pytest.mark.parametrize(
     ("function", "code"),
     [
@@ -108,6 +109,7 @@ def test_a_file_that_may_not_grow(tmp_path):
     assert "File too large" in outcome.value
 
 
+@pytest.mark.simulated
 @pytest.mark.parametrize("function", ["open", "replace", "fsync"])
 def test_a_commit_that_fails_leaves_what_there_was(tmp_path, monkeypatch, function):
     save(tmp_path, 1.0)
@@ -126,6 +128,7 @@ def test_a_commit_that_fails_leaves_what_there_was(tmp_path, monkeypatch, functi
     assert value_in(tmp_path) == 1.0 and len(list(tmp_path.iterdir())) == 3
 
 
+@pytest.mark.simulated
 def test_a_commit_that_is_done_is_not_taken_back(tmp_path, monkeypatch):
     """The error comes after the rename: the new checkpoint stands, and is whole."""
     save(tmp_path, 1.0)
@@ -143,6 +146,7 @@ def test_a_commit_that_is_done_is_not_taken_back(tmp_path, monkeypatch):
     assert value_in(tmp_path) == 2.0
 
 
+@pytest.mark.simulated
 def test_a_value_that_cannot_be_saved_is_named(tmp_path):
     save(tmp_path, 1.0)
 
@@ -170,6 +174,7 @@ class Troubled:
             raise ValueError("not my state")
 
 
+@pytest.mark.simulated
 def test_an_object_that_fails_on_one_rank_fails_all(tmp_path):
     bad = Troubled(gives=False)
     assert "no state here" in failures(lambda: dcp.save({"a": bad}, checkpoint_id=tmp_path))
@@ -181,6 +186,7 @@ def test_an_object_that_fails_on_one_rank_fails_all(tmp_path):
     assert "not my state" in failures(lambda: dcp.load({"a": good}, checkpoint_id=tmp_path))
 
 
+@pytest.mark.simulated
 def test_a_plan_that_cannot_be_sent_fails_all(tmp_path):
     class Odd(dcp.DefaultSavePlanner):
         def create_local_plan(self):
@@ -192,6 +198,7 @@ def test_a_plan_that_cannot_be_sent_fails_all(tmp_path):
     assert "cannot be found again by its name" in said and "rank 1" in said
 
 
+@pytest.mark.simulated
 @pytest.mark.parametrize("victim", [0, 1])
 def test_a_rank_that_dies_in_the_middle(tmp_path, monkeypatch, victim):
     save(tmp_path, 1.0, ranks=3)
@@ -236,6 +243,7 @@ def shard_of(where: Path, rank: int) -> Path:
     return next(where.glob(f"shard-*-{rank:05d}-of-*"))
 
 
+@pytest.mark.simulated
 def test_a_missing_a_short_and_a_foreign_shard(tmp_path):
     save(tmp_path / "a", 1.0)
     save(tmp_path / "b", 2.0)
@@ -253,6 +261,7 @@ def test_a_missing_a_short_and_a_foreign_shard(tmp_path):
     assert value_in(tmp_path / "a") == 1.0
 
 
+@pytest.mark.simulated
 def test_a_checkpoint_of_another_model(tmp_path):
     save(tmp_path)
 
@@ -265,12 +274,14 @@ def test_a_checkpoint_of_another_model(tmp_path):
     assert "Missing key in checkpoint state_dict: v" in text and "Size mismatch" in text
 
 
+@pytest.mark.simulated
 def test_no_checkpoint_and_one_that_did_not_finish(tmp_path):
     assert "does not exist" in failures(lambda: load(tmp_path / "nowhere"))
     (tmp_path / folder.shard_name(folder.new_save(), 0, 1)).write_bytes(b"x")
     assert "did not finish" in failures(lambda: load(tmp_path))
 
 
+@pytest.mark.simulated
 def test_any_flipped_bit_is_found(tmp_path):
     """In any byte of any rank's file or of the manifest: nothing is loaded, and a file is named."""
     save(tmp_path)
@@ -315,6 +326,7 @@ HOSTILE = {
 }
 
 
+@pytest.mark.simulated
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_manifests_are_refused(tmp_path, name):
     """Their own checksum fits: somebody made them."""
@@ -329,6 +341,7 @@ def test_hostile_manifests_are_refused(tmp_path, name):
         tools.values(str(tmp_path))
 
 
+@pytest.mark.simulated
 def test_links_out_of_the_folder_are_not_followed(tmp_path):
     save(tmp_path / "a")
     shard = shard_of(tmp_path / "a", 0)
@@ -338,6 +351,7 @@ def test_links_out_of_the_folder_are_not_followed(tmp_path):
         tools.values(str(tmp_path / "a"))
 
 
+@pytest.mark.simulated
 def test_versions_to_come_are_told_from_damage(tmp_path):
     save(tmp_path)
     path = tmp_path / folder.MANIFEST
@@ -349,6 +363,7 @@ def test_versions_to_come_are_told_from_damage(tmp_path):
         tools.read_manifest(str(tmp_path))
 
 
+@pytest.mark.simulated
 def test_truth_values_are_truth_values(tmp_path):
     dcp.save({"f": dt.tensor([True, False])}, checkpoint_id=tmp_path)
     dcp.save({"f": dt.tensor([3, 1], dtype=dt.uint8)}, checkpoint_id=tmp_path / "u")
@@ -364,6 +379,7 @@ def test_truth_values_are_truth_values(tmp_path):
         tools.values(str(tmp_path / "u"))
 
 
+@pytest.mark.simulated
 def test_ranks_that_see_different_folders_are_told(tmp_path):
     for k in range(2):
         save(tmp_path / str(k), float(k))
@@ -372,6 +388,7 @@ def test_ranks_that_see_different_folders_are_told(tmp_path):
     assert "rank 1 sees another checkpoint" in said
 
 
+@pytest.mark.simulated
 def test_a_folder_that_is_not_shared_is_told(tmp_path):
     def attempt() -> None:
         where = tmp_path / str(dist.get_rank())
@@ -381,6 +398,7 @@ def test_a_folder_that_is_not_shared_is_told(tmp_path):
     assert not list(tmp_path.rglob(folder.MANIFEST))
 
 
+@pytest.mark.simulated
 def test_errors_know_their_kind_on_every_rank(tmp_path):
     def body() -> None:
         dist.init_process_group()

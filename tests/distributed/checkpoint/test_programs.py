@@ -29,6 +29,8 @@ from disttrain.distributed.mesh import init_device_mesh
 from disttrain.distributed.tensor import Shard, distribute_tensor
 from disttrain.errors import LaunchError
 
+pytestmark = pytest.mark.simulated
+
 
 def on_ranks(body: Callable[[], None], world_size: int) -> None:
     """Simulated ranks with a process group."""

@@ -95,6 +95,7 @@ def state(split, blank: bool = False) -> dict:
     return {"model": {"w": mine, "b": plain}, "step": 0 if blank else 17}
 
 
+@pytest.mark.simulated
 @pytest.mark.parametrize("before", SPLITS)
 @pytest.mark.parametrize("after", SPLITS)
 def test_any_ranks_and_split_load_what_any_other_saved(tmp_path, before, after):
@@ -116,6 +117,7 @@ def test_any_ranks_and_split_load_what_any_other_saved(tmp_path, before, after):
             simulate(load, loaded)
 
 
+@pytest.mark.simulated
 def test_statistics_that_drifted_apart_are_those_of_the_first_rank(tmp_path):
     def body() -> list:
         dist.init_process_group()
@@ -253,6 +255,7 @@ def test_types_are_converted_and_meta_tensors_get_memory(tmp_path):
     assert target["a"].tolist() == [1.5, 2.5]
 
 
+@pytest.mark.simulated
 def test_ranks_that_contradict_each_other_are_named(tmp_path):
     def body() -> str:
         dist.init_process_group()
@@ -308,6 +311,7 @@ def test_a_program_brings_its_own_planner_and_writer(tmp_path):
     assert about["foo_a"].properties == TensorProperties(dt.float32)
 
 
+@pytest.mark.simulated
 def test_planners_may_keep_data_of_their_own(tmp_path):
     class Extra(dcp.DefaultSavePlanner):
         def create_local_plan(self):
@@ -404,6 +408,7 @@ PLACES = {
 }  # fmt: skip
 
 
+@pytest.mark.simulated
 @pytest.mark.parametrize("before", PLACES)
 @pytest.mark.parametrize("after", PLACES)
 def test_dtensors_move_between_meshes(tmp_path, before, after):
@@ -427,6 +432,7 @@ def test_dtensors_move_between_meshes(tmp_path, before, after):
         simulate(load, loaded, args=(loaded,))
 
 
+@pytest.mark.simulated
 @pytest.mark.peer
 def test_the_safetensors_library_reads_every_shard(tmp_path):
     import safetensors.numpy as tools

@@ -30,6 +30,8 @@ from disttrain.distributed.tensor import DTensor
 from disttrain.errors import ConfigError
 from support.simulated import on_ranks
 
+pytestmark = pytest.mark.simulated
+
 FULL = StateDictOptions(full_state_dict=True)
 KINDS = ["plain", "ddp", "flat", "orig", "fully_shard"]
 

@@ -28,6 +28,8 @@ from disttrain.distributed.tensor.parallel import (
 )
 from support.simulated import on_ranks
 
+pytestmark = pytest.mark.simulated
+
 FULL = StateDictOptions(full_state_dict=True)
 KINDS = ["ddp", "flat", "orig", "hybrid", "fully_shard", "whole", "tensor"]
 

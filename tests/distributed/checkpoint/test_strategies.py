@@ -23,6 +23,8 @@ from disttrain.distributed.tensor.parallel import (
     parallelize_module,
 )
 
+pytestmark = pytest.mark.simulated
+
 
 class Net(nn.Module):
     """Sizes that no number of ranks divides; a buffer; a parameter without dimensions' worth."""

@@ -19,6 +19,8 @@ from disttrain.distributed.fsdp import FullyShardedDataParallel as FSDP
 from disttrain.distributed.fsdp import MixedPrecision as ShardedPrecision
 from disttrain.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
+pytestmark = pytest.mark.simulated
+
 Pair = namedtuple("Pair", "a b")
 
 

@@ -9,6 +9,8 @@ from disttrain import distributed as dist
 from disttrain import futures
 from disttrain.errors import WaitTimeout
 
+pytestmark = pytest.mark.simulated
+
 N = 3
 
 

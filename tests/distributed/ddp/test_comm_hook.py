@@ -51,7 +51,7 @@ def hooked(cap: float | None = None) -> tuple:
     return out, calls
 
 
-@pytest.mark.parametrize("run", ["shm", "sim"])
+@pytest.mark.parametrize("run", ["shm", pytest.param("sim", marks=pytest.mark.simulated)])
 def test_a_hook_that_averages_equals_none(run: str) -> None:
     results = launch(hooked, 2) if run == "shm" else dist.simulate(hooked, 3).results
     for steps, calls in results:
@@ -62,6 +62,7 @@ def test_a_hook_that_averages_equals_none(run: str) -> None:
         assert calls[0] == (0, True, 26, shapes, shapes)
 
 
+@pytest.mark.simulated
 def test_buckets_are_rebuilt_after_the_first_iteration_and_come_in_order() -> None:
     for _, calls in dist.simulate(lambda: hooked(1e-4), 2).results:
         assert [c[:3] for c in calls[:1]] == [(0, True, 26)]
@@ -69,6 +70,7 @@ def test_buckets_are_rebuilt_after_the_first_iteration_and_come_in_order() -> No
         assert [c[1] for c in calls[1:]].count(True) == 2
 
 
+@pytest.mark.simulated
 def test_nothing_is_divided_and_what_the_future_gives_counts() -> None:
     def hook(state, bucket):
         future = Future()
@@ -85,6 +87,7 @@ def test_nothing_is_divided_and_what_the_future_gives_counts() -> None:
     assert dist.simulate(body, 2).results == [6.0, 7.0]
 
 
+@pytest.mark.simulated
 def test_set_buffer_and_a_callback_that_communicates() -> None:
     """Callbacks run at the end of backward, in bucket order, on all ranks alike."""
 
@@ -111,6 +114,7 @@ def test_set_buffer_and_a_callback_that_communicates() -> None:
             assert got == [2.0 * 2 * 2 * 2] * 2  # 2 samples, doubled, summed twice over 2 ranks
 
 
+@pytest.mark.simulated
 def test_only_one_hook_and_only_a_future() -> None:
     def body() -> None:
         dist.init_process_group()
@@ -126,6 +130,7 @@ def test_only_one_hook_and_only_a_future() -> None:
     dist.simulate(body, 1)
 
 
+@pytest.mark.simulated
 def test_accumulated_gradients_reach_the_hook() -> None:
     def body() -> list:
         dist.init_process_group()
@@ -151,6 +156,7 @@ class Branches(nn.Module):
         return self.a(x) + self.b(x) if both else self.a(x)
 
 
+@pytest.mark.simulated
 def test_a_missing_gradient_leaves_nobody_waiting() -> None:
     """The rank that misses it sends zeros through the hook, and raises."""
 
@@ -169,6 +175,7 @@ def test_a_missing_gradient_leaves_nobody_waiting() -> None:
     assert "on rank 1" in text and "b.weight, b.bias" in text and "b (Linear)" in text
 
 
+@pytest.mark.simulated
 def test_a_future_that_never_comes_ends_at_the_deadline_of_the_group() -> None:
     def body() -> None:
         dist.init_process_group(timeout=timedelta(seconds=5))

@@ -15,6 +15,8 @@ from disttrain import distributed as dist
 from disttrain import nn
 from disttrain.distributed.fsdp import fully_shard
 
+pytestmark = pytest.mark.simulated
+
 STEPS = 4
 LOOKS = {
     "itself": lambda g: g,

@@ -15,6 +15,8 @@ from disttrain.core.random import manual_seed
 from support.plain_ddp import PlainDDP
 from support.rounding import Sums
 
+pytestmark = pytest.mark.simulated
+
 WIDTH = 5
 SUMS = Sums(terms=3 * 4 * 4, depth=2 * 6 * 3)  # rows of ranks and parts; layers, and steps
 

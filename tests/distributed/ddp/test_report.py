@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from disttrain import context, core, nn
 from disttrain import distributed as dist
 from disttrain.distributed.ddp.reducer.stats import Stats
+
+pytestmark = pytest.mark.simulated
 
 DDP = dist.DistributedDataParallel
 

@@ -17,6 +17,8 @@ from disttrain.distributed.algorithms.ddp_comm_hooks.default_hooks import allred
 from disttrain.distributed.ddp.module import BufferCommHookLocation
 from disttrain.errors import AutogradError, ConfigError, DTypeError
 
+pytestmark = pytest.mark.simulated
+
 DDP = dist.DistributedDataParallel
 
 

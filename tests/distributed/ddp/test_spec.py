@@ -139,6 +139,7 @@ CASES = [
 ]
 
 
+@pytest.mark.simulated
 @pytest.mark.parametrize(("kind", "ranks", "micro", "option"), CASES)
 def test_equals_the_specification(kind: str, ranks: int, micro: int, option: str) -> None:
     micro = micro if BATCH // ranks % micro == 0 else 2

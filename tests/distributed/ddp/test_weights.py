@@ -14,6 +14,8 @@ from disttrain.core.random import manual_seed
 from disttrain.errors import AutogradError, ConfigError
 from support.rounding import Sums
 
+pytestmark = pytest.mark.simulated
+
 # The longest sum has as many rows; layers, there and back, and steps.
 SUMS = Sums(terms=30, depth=2 * 2)
 

@@ -14,6 +14,8 @@ from disttrain.distributed.ddp.reducer.mixed_precision import MixedPrecision
 from disttrain.errors import AutogradError, ConfigError, LaunchError
 from support.device_ranks import alone, data, equal, flat, loss_of, net, on_devices, waits_in
 
+pytestmark = pytest.mark.simulated
+
 DDP = dist.DistributedDataParallel
 
 

@@ -21,6 +21,8 @@ from disttrain.distributed.fsdp import (
 from disttrain.distributed.fsdp.grad_scaler import ShardedGradScaler
 from support.device_ranks import alone, data, equal, flat, loss_of, net, on_devices, waits_in
 
+pytestmark = pytest.mark.simulated
+
 
 def adam(params):
     return optim.Adam(params, lr=0.05)

@@ -16,6 +16,8 @@ from disttrain.errors import PackError
 from disttrain.rpc.calls.packing import Packer
 from support.device_ranks import alone, data, equal, flat, loss_of, net, on_devices
 
+pytestmark = pytest.mark.simulated
+
 
 def test_checkpoints_are_taken_from_devices_and_loaded_in_place(double, tmp_path):
     def body():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 import disttrain as dt
 from disttrain import distributed as dist
@@ -18,6 +19,8 @@ from disttrain.distributed.tensor.parallel import (
     parallelize_module,
 )
 from support.device_ranks import data, equal, flat, loss_of, net, on_devices, waits_in
+
+pytestmark = pytest.mark.simulated
 
 
 def cuda(*values):

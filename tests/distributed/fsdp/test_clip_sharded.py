@@ -14,6 +14,8 @@ from disttrain.distributed.fsdp import fully_shard
 from disttrain.nn.utils import clip_grad_norm_, get_total_norm
 from support.rounding import Sums
 
+pytestmark = pytest.mark.simulated
+
 # The longest sum has as many rows; layers, there and back, and steps.
 SUMS = Sums(terms=12, depth=2 * 3 + 1)
 

@@ -17,6 +17,8 @@ from disttrain.distributed.fsdp import (
     fully_shard,
 )
 
+pytestmark = pytest.mark.simulated
+
 LOW = MixedPrecisionPolicy(param_dtype=dtypes.bfloat16)
 
 

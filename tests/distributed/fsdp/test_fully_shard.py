@@ -80,12 +80,14 @@ def assert_equal(results: list[list[np.ndarray]], want: list[np.ndarray]) -> Non
             SUMS.equal(a, b)
 
 
+@pytest.mark.simulated
 @pytest.mark.parametrize("size", [1, 2, 3, 4])
 def test_mlp_equals_one_process(size: int) -> None:
     result = dist.simulate(fsdp_rank, size, args=(mlp, shard_mlp, 1, True))
     assert_equal(result.results, expected(mlp))
 
 
+@pytest.mark.simulated
 @pytest.mark.parametrize("sync", [True, False])
 def test_accumulation_equals_one_process(sync: bool) -> None:
     result = dist.simulate(fsdp_rank, 2, args=(mlp, shard_mlp, 3, sync))
@@ -124,6 +126,7 @@ class Writes(nn.Module):
         return self.inner(x)
 
 
+@pytest.mark.simulated
 def test_a_write_to_a_full_weight_is_refused_with_its_line() -> None:
     def rank() -> str:
         dist.init_process_group()
@@ -139,6 +142,7 @@ def test_a_write_to_a_full_weight_is_refused_with_its_line() -> None:
         assert "in forward" in text
 
 
+@pytest.mark.simulated
 def test_full_weights_exist_once_and_shards_are_parts_of_them() -> None:
     def rank() -> tuple[bool, bool, list[float]]:
         dist.init_process_group()
@@ -159,6 +163,7 @@ def test_full_weights_exist_once_and_shards_are_parts_of_them() -> None:
     assert results[0][2] == results[1][2]
 
 
+@pytest.mark.simulated
 @pytest.mark.parametrize("seed", range(5))
 def test_a_shard_is_not_written_while_others_still_read_it(seed: int) -> None:
     def rank() -> list[float]:
@@ -178,6 +183,7 @@ def test_a_shard_is_not_written_while_others_still_read_it(seed: int) -> None:
         assert seen == [24.0 * i for i in range(5)]
 
 
+@pytest.mark.simulated
 def test_models_that_are_gone_leave_nothing_in_shared_memory() -> None:
     def rank() -> list[int]:
         dist.init_process_group()
@@ -199,6 +205,7 @@ def test_models_that_are_gone_leave_nothing_in_shared_memory() -> None:
     assert dist.simulate(rank, 2).results == [[0, 0, 0]] * 2
 
 
+@pytest.mark.simulated
 @pytest.mark.parametrize("where", ["forward", "backward"])
 def test_an_error_on_one_rank_reaches_the_others(where: str) -> None:
     def rank() -> None:

@@ -20,6 +20,8 @@ from disttrain.distributed.fsdp import FSDPModule, fully_shard
 from disttrain.ops import arange
 from support.rounding import Steps, Sums
 
+pytestmark = pytest.mark.simulated
+
 STEPS, ROWS, VOCAB, TIME = 3, 12, 11, 5
 ONE_STEP = Sums(terms=ROWS * TIME, depth=2 * 12)  # layers, there and back
 ALL = Sums(ONE_STEP.terms, ONE_STEP.depth * STEPS)

@@ -28,6 +28,8 @@ from disttrain.errors import ConfigError, LaunchError, ShapeError
 from disttrain.ops import empty
 from support.rounding import Sums
 
+pytestmark = pytest.mark.simulated
+
 # The longest sum has as many rows; layers, there and back, and steps.
 SUMS = Sums(terms=12, depth=2 * 3 * 3)
 

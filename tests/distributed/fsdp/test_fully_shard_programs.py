@@ -21,6 +21,8 @@ from disttrain.distributed.fsdp import fully_shard
 from disttrain.ops import arange, ones
 from support.rounding import Sums
 
+pytestmark = pytest.mark.simulated
+
 # The longest sum has as many rows; layers, there and back, and steps.
 SUMS = Sums(terms=12, depth=2 * 3 * 4)
 

@@ -14,6 +14,8 @@ from disttrain.distributed.fsdp import MixedPrecision, fully_shard
 from disttrain.distributed.fsdp.grad_scaler import ShardedGradScaler
 from disttrain.errors import AutogradError, ConfigError
 
+pytestmark = pytest.mark.simulated
+
 
 def linear(kind: str) -> nn.Module:
     m = nn.Linear(3, 3, bias=False)

@@ -16,6 +16,8 @@ from disttrain.distributed.mesh import init_device_mesh
 from disttrain.distributed.tensor import Shard, distribute_tensor
 from support.rounding import Sums
 
+pytestmark = pytest.mark.simulated
+
 # The longest sum has as many rows; layers, there and back, and steps.
 SUMS = Sums(terms=5, depth=2 * 2 * 3)
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from disttrain import core, nn
-from disttrain.distributed.fsdp import MixedPrecision, settings
+from disttrain.distributed.fsdp import MixedPrecision
 from disttrain.distributed.fsdp import wrap as wrapping
 from disttrain.errors import ConfigError
 
@@ -174,10 +174,3 @@ def test_units_that_mix_frozen_and_trained_parameters() -> None:
         wrapping.auto_wrap(model, policy, set(), (), {"use_orig_params": False}, Wrapped)
     with pytest.warns(UserWarning, match=r"requires_grad=True:\n\['1.0.bias'\]"):
         wrapping.auto_wrap(model, policy, set(), (), {"use_orig_params": True}, Wrapped)
-
-
-def test_settings_have_pytorchs_defaults() -> None:
-    assert settings.MixedPrecision().cast_root_forward_inputs
-    assert settings.FullOptimStateDictConfig() == settings.FullOptimStateDictConfig(True, False)
-    assert not settings.LocalOptimStateDictConfig().offload_to_cpu
-    assert [s.name for s in settings.ShardingStrategy][:2] == ["FULL_SHARD", "SHARD_GRAD_OP"]

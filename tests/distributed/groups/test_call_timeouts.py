@@ -12,6 +12,8 @@ from disttrain import context
 from disttrain import distributed as dist
 from disttrain.errors import LaunchError, WaitTimeout
 
+pytestmark = pytest.mark.simulated
+
 SHORT = timedelta(seconds=0.5)
 SUM = dist.ReduceOp.SUM
 

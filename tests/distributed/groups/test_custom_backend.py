@@ -256,6 +256,7 @@ def test_under_a_launcher_it_meets_through_the_launchers_store():
     launch(whole, 2)
 
 
+@pytest.mark.simulated
 def test_simulated_ranks_get_the_simulated_network():
     def whole():
         dist.Backend.register_backend("mine", OverStore, devices=["cpu"])

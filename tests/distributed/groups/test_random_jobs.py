@@ -11,6 +11,7 @@ from disttrain_launcher import launch
 from support.cases.programs import draw, follow, spoil
 
 
+@pytest.mark.simulated
 @pytest.mark.parametrize("seed", range(24))
 def test_on_simulated_ranks(seed):
     plan = draw(seed)
@@ -30,6 +31,7 @@ def test_on_real_ranks_with_threads(seed):
     assert sum(launch(lambda: follow(plan), plan.size)) > 0
 
 
+@pytest.mark.simulated
 @pytest.mark.parametrize("seed", range(300, 324))
 def test_a_call_that_one_rank_skips_or_repeats_is_found(seed):
     plan = draw(seed)

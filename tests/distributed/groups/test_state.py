@@ -33,7 +33,7 @@ def simulated(fn, n, seed=0):
     return dist.simulate(fn, n, seed=seed).results
 
 
-@pytest.fixture(params=["shm", "sim"])
+@pytest.fixture(params=["shm", pytest.param("sim", marks=pytest.mark.simulated)])
 def ranks(request):
     """``run(fn, n)``: call ``fn()`` on ``n`` ranks; the results by rank."""
     run = launch if request.param == "shm" else simulated
@@ -92,6 +92,7 @@ def test_every_verb_in_every_round(ranks):
     ranks.run(body, 4)
 
 
+@pytest.mark.simulated
 def test_rounds_under_many_schedules():
     def body():
         for k in (1, 2, 3):
@@ -277,6 +278,7 @@ def test_ranks_meet_again_and_again_without_a_launcher(how, tmp_path, monkeypatc
     assert run_ranks(n, body) == [1] * n
 
 
+@pytest.mark.simulated
 def test_arguments_of_a_simulated_rank_are_those_of_any_program():
     def body():
         me = context.current().rank
@@ -361,6 +363,7 @@ def test_a_broken_end_leaves_no_default_group(ranks):
         raise AssertionError(str(error)) from error
 
 
+@pytest.mark.simulated
 def test_ranks_may_make_different_groups_at_once() -> None:
     def body() -> tuple:
         dist.init_process_group()
@@ -374,6 +377,7 @@ def test_ranks_may_make_different_groups_at_once() -> None:
     assert dist.simulate(body, 4).results == [(1, 0, 1.0), (1, 0, 1.0), (1, 0, 5.0), (1, 0, 5.0)]
 
 
+@pytest.mark.simulated
 def test_groups_whose_members_disagree_are_refused_on_every_rank() -> None:
     def body() -> str:
         dist.init_process_group()
@@ -392,6 +396,7 @@ def test_leaving_without_a_group_is_an_assertion_as_programs_expect() -> None:
         dist.destroy_process_group()
 
 
+@pytest.mark.simulated
 def test_outsiders_may_leave_a_group_but_not_ask_about_it() -> None:
     def body() -> str:
         dist.init_process_group()

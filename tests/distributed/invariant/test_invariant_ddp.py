@@ -57,6 +57,7 @@ def on(ranks, *args, **kwargs):
     return dist.simulate(functools.partial(train, *args, **kwargs), ranks, seed=ranks).results
 
 
+@pytest.mark.simulated
 @pytest.mark.parametrize("name", MODELS)
 def test_weights_are_bitwise_the_same_on_any_number_of_ranks(name):
     (alone,) = on(1, name, STEPS)
@@ -68,12 +69,14 @@ def test_weights_are_bitwise_the_same_on_any_number_of_ranks(name):
             assert bits(state) == bits(alone), (name, ranks)
 
 
+@pytest.mark.simulated
 def test_bucket_sizes_do_not_matter():
     whole = on(2, "gpt", 2)[0]
     for cap in (1e-4, 1e-3):
         assert bits(on(2, "gpt", 2, cap=cap)[1]) == bits(whole)
 
 
+@pytest.mark.simulated
 def test_a_run_goes_on_with_another_number_of_ranks():
     (whole,) = on(1, "cnn", STEPS)
     state = None
@@ -88,6 +91,7 @@ def test_real_ranks_have_the_bits_of_simulated_ones():
         assert bits(state) == bits(alone)
 
 
+@pytest.mark.simulated
 def test_gradients_are_the_mean_over_all_shards():
     """The same mathematics as DDP on the whole batch."""
 
@@ -114,6 +118,7 @@ def test_gradients_are_the_mean_over_all_shards():
             SUMS.equal(a, b)
 
 
+@pytest.mark.simulated
 def test_unused_parameters_keep_none_and_gradients_accumulate():
     def body():
         dist.init_process_group()
@@ -145,6 +150,7 @@ def test_unused_parameters_keep_none_and_gradients_accumulate():
         assert (twice == 2 * once).all() and (once == results[0][0][0]).all()
 
 
+@pytest.mark.simulated
 def test_what_does_not_go_with_it_is_refused():
     def body():
         dist.init_process_group()
@@ -169,6 +175,7 @@ def test_what_does_not_go_with_it_is_refused():
     dist.simulate(body, 3)
 
 
+@pytest.mark.simulated
 def test_a_backward_that_broke_off_is_told():
     def body():
         dist.init_process_group()

@@ -62,6 +62,7 @@ def on(ranks, *args, **kwargs):
     return dist.simulate(functools.partial(train, *args, **kwargs), ranks, seed=ranks).results
 
 
+@pytest.mark.simulated
 @pytest.mark.parametrize("name", MODELS)
 def test_sharded_weights_have_the_bits_of_whole_ones(name):
     (alone,) = on(1, name, STEPS, "ddp")
@@ -70,6 +71,7 @@ def test_sharded_weights_have_the_bits_of_whole_ones(name):
             assert bits(state) == bits(alone), (name, ranks)
 
 
+@pytest.mark.simulated
 def test_replicas_of_shards_have_them_too():
     (alone,) = on(1, "gpt", STEPS, "ddp")
     for shape in ((2, 2), (2, 4), (4, 1)):
@@ -77,6 +79,7 @@ def test_replicas_of_shards_have_them_too():
             assert bits(state) == bits(alone), shape
 
 
+@pytest.mark.simulated
 def test_a_run_goes_on_sharded_otherwise():
     state = on(1, "cnn", 0)[0]
     plans = [(4, "fsdp"), (2, "ddp"), (8, "fsdp")]
@@ -88,6 +91,7 @@ def test_a_run_goes_on_sharded_otherwise():
     assert bits(state) == bits(whole) and state["shards"]["step"] == 3
 
 
+@pytest.mark.simulated
 def test_bfloat16_weights_keep_the_bits_where_sums_are_float32():
     policy = MixedPrecisionPolicy(param_dtype=dt.bfloat16, reduce_dtype=dt.float32)
     (alone,) = on(1, "mlp", 2, policy=policy)
@@ -102,6 +106,7 @@ def test_real_ranks_have_the_bits_of_simulated_ones():
         assert bits(state) == bits(alone)
 
 
+@pytest.mark.simulated
 def test_what_would_depend_on_the_ranks_is_refused():
     def body():
         dist.init_process_group()

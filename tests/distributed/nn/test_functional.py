@@ -52,6 +52,7 @@ def assert_same(ranks: list[tuple], alone: list[tuple]) -> None:
         np.testing.assert_allclose(second, second1, rtol=1e-12, atol=1e-9)
 
 
+@pytest.mark.simulated
 @pytest.mark.parametrize("size", [1, 2, 3, 4])
 @pytest.mark.parametrize("name", CASES)
 def test_equals_one_process_to_second_order(name: str, size: int) -> None:
@@ -63,6 +64,7 @@ def test_on_real_processes(name: str) -> None:
     assert_same(launch(lambda: on_rank(name), 2), in_one(name, 2))
 
 
+@pytest.mark.simulated
 def test_forward_mode_pushes_tangents_through() -> None:
     def body() -> tuple:
         dist.init_process_group()
@@ -78,6 +80,7 @@ def test_forward_mode_pushes_tangents_through() -> None:
         np.testing.assert_allclose(tangent, pushed, atol=1e-12)
 
 
+@pytest.mark.simulated
 def test_outputs_are_filled_and_integers_pass() -> None:
     def body() -> tuple:
         dist.init_process_group()
@@ -95,6 +98,7 @@ def test_outputs_are_filled_and_integers_pass() -> None:
     assert second == ([2.0, 3.0, 12.0, 13.0],) * 2 + ([2, 5], 3, [1.0, 1.0])
 
 
+@pytest.mark.simulated
 def test_roots_are_global_ranks_in_a_smaller_group() -> None:
     def body() -> float:
         dist.init_process_group()
@@ -111,6 +115,7 @@ def test_roots_are_global_ranks_in_a_smaller_group() -> None:
     assert dist.simulate(body, 3).results == [0.0, 0.0, 3.0]
 
 
+@pytest.mark.simulated
 @pytest.mark.parametrize("call, text", [
     (lambda: dnn.all_reduce([1.0]), "list was given"),
     (lambda: dnn.scatter([dt.ones(1)], 0), "2 tensors"),

@@ -14,6 +14,8 @@ from disttrain import distributed as dist
 from disttrain.func import jvp, vjp, vmap
 from support.cases.collective_cases import CASES
 
+pytestmark = pytest.mark.simulated
+
 ROWS = 2  # of a batch
 
 

@@ -14,6 +14,8 @@ from disttrain.distributed.nn.remote_module import (
 from disttrain.distributed.remote_device import _remote_device
 from support.workers import simulate_workers
 
+pytestmark = pytest.mark.simulated
+
 
 class Scale(nn.Module):
     def __init__(self, factor, bias=0.0):

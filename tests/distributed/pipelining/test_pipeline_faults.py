@@ -16,6 +16,8 @@ from disttrain.core.grad_mode import no_grad
 from disttrain.distributed import pipelining as pp
 from disttrain.errors import AutogradError, CollectiveMismatch, ConfigError, PeerFailed
 
+pytestmark = pytest.mark.simulated
+
 
 class Calls(nn.Module):
     """A stage that is a function."""

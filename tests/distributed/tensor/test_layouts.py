@@ -22,6 +22,8 @@ from disttrain.ops.declare import REGISTRY
 from disttrain.ops.layouts import RULES
 from support.meshes import run_on, some_placements, spread
 
+pytestmark = pytest.mark.simulated
+
 SHAPES = [(2,), (3,), (2, 2)]
 STEPWISE = {"heaviside", "igamma", "igammac"}  # have no derivative by their first argument
 

@@ -20,6 +20,8 @@ from disttrain.distributed.tensor.parallel import (
 )
 from support.rounding import Sums
 
+pytestmark = pytest.mark.simulated
+
 # The longest sum has as many rows; layers, there and back, and steps.
 SUMS = Sums(terms=10, depth=2 * 2 * 3)
 

@@ -36,6 +36,8 @@ from disttrain.distributed.tensor.parallel import (
 from disttrain.errors import ConfigError
 from support.rounding import Sums
 
+pytestmark = pytest.mark.simulated
+
 # The longest sum has as many rows; layers, there and back, and steps.
 SUMS = Sums(terms=16, depth=2 * 6 * 3)
 

@@ -21,8 +21,8 @@ from disttrain.backends.lang.kernel import Array
 from ..journal import Job, Skip
 from .places import start
 
-GENERATED = "backends.cuda.test_cuda_meaning"
-WRITTEN = "backends.device.test_device_codes"
+GENERATED = "backends.cuda.codegen.test_meaning"
+WRITTEN = "backends.device.test_codes"
 
 
 def prove(job: Job) -> None:

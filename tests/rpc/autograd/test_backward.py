@@ -53,6 +53,7 @@ def times_kept(name: str, x: Tensor) -> Tensor:
 # --- what it is given -----------------------------------------------------------------------------
 
 
+@pytest.mark.simulated
 def test_wrong_arguments_are_named() -> None:
     def body() -> None:
         with dist_autograd.context() as c:
@@ -76,6 +77,7 @@ def test_wrong_arguments_are_named() -> None:
     on_first(body)
 
 
+@pytest.mark.simulated
 def test_without_calls_it_writes_the_context_and_leaves_grad_alone() -> None:
     def body() -> None:
         x, y = leaf(), leaf()
@@ -89,6 +91,7 @@ def test_without_calls_it_writes_the_context_and_leaves_grad_alone() -> None:
     on_first(body)
 
 
+@pytest.mark.simulated
 def test_roots_that_are_no_scalars_need_gradients() -> None:
     def body() -> None:
         x, g = leaf(), leaf(5.0, 6.0, 7.0).detach()
@@ -103,6 +106,7 @@ def test_roots_that_are_no_scalars_need_gradients() -> None:
 # --- what it does ---------------------------------------------------------------------------------
 
 
+@pytest.mark.simulated
 def test_passes_add_up_and_the_graph_is_kept_only_where_asked() -> None:
     def body() -> None:
         x = leaf()
@@ -119,6 +123,7 @@ def test_passes_add_up_and_the_graph_is_kept_only_where_asked() -> None:
     on_first(body)
 
 
+@pytest.mark.simulated
 def test_the_graph_of_others_is_freed_and_kept_likewise() -> None:
     def body() -> None:
         x = leaf()
@@ -132,6 +137,7 @@ def test_the_graph_of_others_is_freed_and_kept_likewise() -> None:
     on_first(body)
 
 
+@pytest.mark.simulated
 def test_gradients_stay_where_the_leaves_are() -> None:
     def body() -> None:
         call("worker1", keep, "w", 2.0, 3.0, 4.0)
@@ -155,6 +161,7 @@ def shared(x: Tensor) -> list[Tensor]:
     return [y, y, y[1:]]
 
 
+@pytest.mark.simulated
 def test_one_of_several_results_is_used() -> None:
     def body() -> None:
         x = leaf()
@@ -170,6 +177,7 @@ def test_one_of_several_results_is_used() -> None:
     on_first(body)
 
 
+@pytest.mark.simulated
 def test_a_result_that_is_not_used_does_not_stop_it() -> None:
     def body() -> None:
         x, y = leaf(), leaf()
@@ -187,6 +195,7 @@ def test_a_result_that_is_not_used_does_not_stop_it() -> None:
         on_first(body, 3, seed)
 
 
+@pytest.mark.simulated
 def test_fast_mode_says_which_worker_has_unused_results() -> None:
     def body() -> None:
         x = leaf()
@@ -212,6 +221,7 @@ def ping_here(x: Tensor, hops: int) -> Tensor:
     return ping_here(x * 2, hops - 1) + x if hops else x * x
 
 
+@pytest.mark.simulated
 def test_calls_may_go_back_and_forth() -> None:
     def body() -> None:
         x = leaf()
@@ -224,6 +234,7 @@ def test_calls_may_go_back_and_forth() -> None:
         on_first(body, 2, seed)
 
 
+@pytest.mark.simulated
 def test_a_long_chain_of_calls() -> None:
     def body() -> None:
         x = y = leaf()
@@ -246,6 +257,7 @@ def deep_elsewhere(x: Tensor) -> Tensor:
     return call("worker2", deep, call("worker0", mul, deep(x), 2.0))
 
 
+@pytest.mark.simulated
 def test_what_an_answer_leads_to_is_asked_for_where_its_graph_is_large() -> None:
     def body() -> None:
         x = leaf()
@@ -265,6 +277,7 @@ def written(x: Tensor) -> Tensor:
     return x
 
 
+@pytest.mark.simulated
 def test_tensors_may_be_written_to_before_and_after_they_are_sent() -> None:
     def work(f: Any, x: Tensor) -> Tensor:
         y = x * 1
@@ -283,6 +296,7 @@ def test_tensors_may_be_written_to_before_and_after_they_are_sent() -> None:
     on_first(body)
 
 
+@pytest.mark.simulated
 def test_hooks_run_on_tensors_and_nodes_of_all_workers() -> None:
     seen: list[Any] = []
 
@@ -314,6 +328,7 @@ def _hooked(x: Tensor) -> Tensor:
     return HOOKED(x)
 
 
+@pytest.mark.simulated
 def test_hooks_of_leaves_that_look_at_grad_see_the_context() -> None:
     def body() -> None:
         x, found = leaf(), []
@@ -330,6 +345,7 @@ def test_hooks_of_leaves_that_look_at_grad_see_the_context() -> None:
     on_first(body)
 
 
+@pytest.mark.simulated
 def test_sparse_gradients_of_tables_add_up() -> None:
     def body() -> None:
         table = nn.Embedding(10, 3, sparse=True)
@@ -353,6 +369,7 @@ def scaled(parameter: Tensor, x: Tensor) -> Tensor:
     return parameter * x
 
 
+@pytest.mark.simulated
 def test_parameters_and_leaves_are_arguments() -> None:
     def body() -> None:
         w, x = nn.Parameter(leaf().detach().clone()), leaf()
@@ -369,6 +386,7 @@ def checkpointed(name: str, reentrant: bool, x: Tensor) -> Tensor:
     return checkpoint(lambda t: (t * KEPT[name]).sin(), x, use_reentrant=reentrant)
 
 
+@pytest.mark.simulated
 @pytest.mark.parametrize("reentrant", [False, True])
 def test_activations_may_be_recomputed(reentrant: bool) -> None:
     def body() -> None:
@@ -392,6 +410,7 @@ def remote_checkpointed(x: Tensor) -> Tensor:
     return checkpoint(lambda t: call("worker1", times_kept, "w", t), x, use_reentrant=True)
 
 
+@pytest.mark.simulated
 def test_a_call_may_be_made_again_when_activations_are_recomputed() -> None:
     def body() -> None:
         keep("w", 2.0, 3.0, 4.0)
@@ -408,6 +427,7 @@ def compiled_step(x: Tensor) -> Tensor:
     return dt.compile(lambda t: (t * t).sin())(x)
 
 
+@pytest.mark.simulated
 def test_pieces_may_be_compiled() -> None:
     def body() -> None:
         x = leaf()
@@ -424,6 +444,7 @@ def answered_later(x: Tensor) -> Any:
     return rpc.rpc_async("worker2", mul, (x * 2, x)).then(lambda f: f.wait() + x)
 
 
+@pytest.mark.simulated
 @pytest.mark.parametrize("seed", range(3))
 def test_references_and_functions_that_answer_later_are_in_the_graph(seed: int) -> None:
     def body() -> None:
@@ -444,6 +465,7 @@ def cube(x: Tensor) -> Tensor:
     return x * x * x
 
 
+@pytest.mark.simulated
 def test_second_derivatives_go_through_workers() -> None:
     def body() -> None:
         x = leaf()
@@ -490,6 +512,7 @@ def failing_behind(x: Tensor) -> Tensor:
     return call("worker2", failing, x) + 1
 
 
+@pytest.mark.simulated
 @pytest.mark.parametrize("seed", range(8))
 def test_an_error_of_any_worker_is_raised_and_the_context_goes_on(seed: int) -> None:
     def body() -> None:
@@ -510,6 +533,7 @@ def test_an_error_of_any_worker_is_raised_and_the_context_goes_on(seed: int) -> 
     on_first(body, 3, seed)
 
 
+@pytest.mark.simulated
 def test_an_error_of_this_worker_is_raised_as_it_is_where_no_other_had_a_part() -> None:
     def body() -> None:
         with dist_autograd.context() as c:
@@ -525,6 +549,7 @@ def test_an_error_of_this_worker_is_raised_as_it_is_where_no_other_had_a_part() 
     on_first(body)
 
 
+@pytest.mark.simulated
 def test_a_local_backward_goes_on_at_other_workers() -> None:
     def body() -> None:
         keep("w", 2.0, 3.0, 4.0)
@@ -603,6 +628,7 @@ def kept_gradients(context_id: int) -> dict[str, list[float]]:
     return {n: found[x].tolist() for n, x in sorted(KEPT.items()) if x in found}
 
 
+@pytest.mark.simulated
 @pytest.mark.parametrize("seed", range(6))
 def test_no_worker_keeps_gradients_of_a_pass_that_failed_on_another(seed: int) -> None:
     """Those that were done with their part before it failed neither; earlier passes stay."""
@@ -641,6 +667,7 @@ def test_no_worker_keeps_gradients_of_a_pass_that_failed_on_another(seed: int) -
     KEPT.clear()
 
 
+@pytest.mark.simulated
 @pytest.mark.parametrize("seed", range(6))
 def test_leaves_with_hooks_may_be_in_the_contexts_of_several_workers(seed: int) -> None:
     """Both contexts lend their gradients to ``.grad`` for the hooks; none keeps the other's."""

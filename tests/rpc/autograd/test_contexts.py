@@ -55,6 +55,7 @@ def wait_until_gone(context_id: int, workers: list[int]) -> None:
             raise AssertionError(f"worker {w} still has context {context_id}")
 
 
+@pytest.mark.simulated
 def test_an_id_has_its_worker_in_the_upper_bits_and_is_used_once() -> None:
     def body(me: int) -> Any:
         ids = []
@@ -70,6 +71,7 @@ def test_an_id_has_its_worker_in_the_upper_bits_and_is_used_once() -> None:
         assert largest == (me << 48) + (1 << 48) - 1
 
 
+@pytest.mark.simulated
 def test_what_is_not_there_is_an_error_that_says_so() -> None:
     def body() -> None:
         with pytest.raises(AutogradError, match="Could not find autograd context with id: 100"):
@@ -92,6 +94,7 @@ def test_what_is_not_there_is_an_error_that_says_so() -> None:
             pass
 
 
+@pytest.mark.simulated
 def test_a_call_leaves_a_send_and_a_receive_node_on_both_sides() -> None:
     def body() -> None:
         a, b = ones(), ones()
@@ -110,6 +113,7 @@ def test_a_call_leaves_a_send_and_a_receive_node_on_both_sides() -> None:
     on_first(body)
 
 
+@pytest.mark.simulated
 def test_a_call_to_oneself_has_both_pairs_here() -> None:
     def body() -> None:
         with autograd.context() as context_id:
@@ -119,6 +123,7 @@ def test_a_call_to_oneself_has_both_pairs_here() -> None:
     on_first(body)
 
 
+@pytest.mark.simulated
 @pytest.mark.parametrize("requires_grad", [False, True])
 def test_workers_are_known_even_where_nothing_requires_grad(requires_grad: bool) -> None:
     def body() -> None:
@@ -133,6 +138,7 @@ def test_workers_are_known_even_where_nothing_requires_grad(requires_grad: bool)
     on_first(body, 3)
 
 
+@pytest.mark.simulated
 def test_integers_and_tensors_without_grad_have_no_place_in_the_graph() -> None:
     def body() -> None:
         with autograd.context() as context_id:
@@ -147,6 +153,7 @@ def test_integers_and_tensors_without_grad_have_no_place_in_the_graph() -> None:
     on_first(body)
 
 
+@pytest.mark.simulated
 def test_nothing_is_recorded_outside_of_contexts_nor_under_no_grad() -> None:
     def body() -> None:
         x = ones()
@@ -160,6 +167,7 @@ def test_nothing_is_recorded_outside_of_contexts_nor_under_no_grad() -> None:
     on_first(body)
 
 
+@pytest.mark.simulated
 @pytest.mark.parametrize("seed", range(6))
 def test_a_context_is_released_on_workers_that_others_called(seed: int) -> None:
     def body() -> Any:
@@ -174,6 +182,7 @@ def test_a_context_is_released_on_workers_that_others_called(seed: int) -> None:
     assert on_first(body, 3, seed) == none
 
 
+@pytest.mark.simulated
 def test_a_late_call_does_not_begin_a_context_that_is_over() -> None:
     def body() -> None:
         with autograd.context() as context_id:
@@ -190,6 +199,7 @@ def slow_add(a: Tensor, b: Tensor) -> Tensor:
     return rpc.rpc_sync("worker2", add, (a, b))
 
 
+@pytest.mark.simulated
 def test_an_error_in_the_block_releases_it() -> None:
     def body() -> None:
         with pytest.raises(KeyError, match="stop"):
@@ -231,6 +241,7 @@ def test_threads_have_contexts_of_their_own(tmp_path: Any) -> None:
         assert len(found) == len(set(found.values())) == 6
 
 
+@pytest.mark.simulated
 def test_hundreds_of_contexts_leave_nothing() -> None:
     def body() -> Any:
         x = ones()

@@ -11,6 +11,8 @@ from disttrain.nn import functional as F
 from disttrain.rpc import autograd as dist_autograd
 from support.workers import simulate_workers
 
+pytestmark = pytest.mark.simulated
+
 KEPT = {}  # the last worker's: all are in one process here
 ROWS = 6
 ALL = ["worker0", "worker1", "worker2"]

@@ -17,6 +17,8 @@ from support.cases import call_programs as programs
 from support.cases.rpc_programs import name
 from support.rpc_faults import try_kills
 
+pytestmark = pytest.mark.simulated
+
 TIMES = int(os.environ.get("SCHEDULES", "1"))
 
 

@@ -72,6 +72,7 @@ def assert_equal(got: list[list], want: list[list], times: int = 1) -> list[byte
     return bits
 
 
+@pytest.mark.simulated
 @pytest.mark.parametrize("key", range(2, 10))
 def test_gradients_equal_those_of_one_process_bit_by_bit_in_every_schedule(key: int) -> None:
     size = 2 + key % 3
@@ -88,6 +89,7 @@ def test_gradients_equal_those_of_one_process_bit_by_bit_in_every_schedule(key: 
     del programs.PROGRAMS[key]
 
 
+@pytest.mark.simulated
 def test_several_contexts_at_once_do_not_meet() -> None:
     keys = [101, 102, 103]
     wanted = {key: one_process(key, 3) for key in keys}

@@ -15,6 +15,8 @@ from support.cases.rpc_graphs import contexts, draw, drive, prepare
 from support.cases.rpc_references import held
 from support.rpc_faults import try_all, try_kills
 
+pytestmark = pytest.mark.simulated
+
 TIMES = int(os.environ.get("SCHEDULES", "1"))
 TOLERANCE = 1e-12
 

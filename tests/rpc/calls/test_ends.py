@@ -75,6 +75,7 @@ def test_calls_to_a_worker_that_dies_fail_with_its_name_and_the_function(tmp_pat
     assert outcomes[0].ok and outcomes[2].ok, outcomes
 
 
+@pytest.mark.simulated
 def test_a_worker_that_leaves_at_once_is_lost_to_the_others():
     def body():
         rank = context.current().rank
@@ -96,6 +97,7 @@ def test_a_worker_that_leaves_at_once_is_lost_to_the_others():
     assert dt.distributed.simulate(body, 2).results == [True, True]
 
 
+@pytest.mark.simulated
 def test_a_worker_that_is_killed_in_a_call_says_nothing_of_it(caplog):
     def body():
         me = context.current().rank
@@ -111,6 +113,7 @@ def test_a_worker_that_is_killed_in_a_call_says_nothing_of_it(caplog):
     assert "has failed here" not in caplog.text and "could not be handled" not in caplog.text
 
 
+@pytest.mark.simulated
 @pytest.mark.parametrize("seed", range(3))
 def test_a_graceful_shutdown_waits_for_calls_and_for_what_they_call(seed):
     def body():
@@ -131,6 +134,7 @@ def relay(to, left):
     return rpc.rpc_async(to, relay, (to, left - 1)).wait()
 
 
+@pytest.mark.simulated
 def test_a_shutdown_with_a_deadline_says_who_is_missing():
     def body():
         rank = context.current().rank
@@ -146,6 +150,7 @@ def test_a_shutdown_with_a_deadline_says_who_is_missing():
     assert dt.distributed.simulate(body, 2).results == [True, True]
 
 
+@pytest.mark.simulated
 def test_late_answers_are_dropped():
     def body(rank):
         if rank == 0:
@@ -169,6 +174,7 @@ def test_late_answers_are_dropped():
     simulate_workers(2, body)
 
 
+@pytest.mark.simulated
 def test_futures_of_calls_are_futures():
     def body(rank):
         if rank:
@@ -192,6 +198,7 @@ def test_futures_of_calls_are_futures():
     simulate_workers(2, body)
 
 
+@pytest.mark.simulated
 def test_everybody_hears_of_everybody():
     def body(rank):
         first = rpc._all_gather(rank)
@@ -227,6 +234,7 @@ def test_many_calls_from_many_threads_leave_nothing_behind(tmp_path):
     assert run_workers(2, body, tmp_path) == [([], True, 0)] * 2
 
 
+@pytest.mark.simulated
 def test_calls_in_a_profile(tmp_path):
     def body(rank):
         if rank:
@@ -242,6 +250,7 @@ def test_calls_in_a_profile(tmp_path):
     assert simulate_workers(2, body) == [names, None]
 
 
+@pytest.mark.simulated
 def test_a_program_may_meet_its_own_way_at_the_end(monkeypatch):
     """As with PyTorch: ``shutdown`` calls what ``rpc.api._wait_all_workers`` is then. Where that
     raises, RPC is shut down all the same."""

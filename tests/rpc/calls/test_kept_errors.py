@@ -16,6 +16,8 @@ from disttrain.rpc.calls.workers import WorkerInfo
 from disttrain.rpc.rref_part import part_of
 from support.workers import simulate_workers
 
+pytestmark = pytest.mark.simulated
+
 
 class Odd(Exception):
     """Takes what it does not show, and says more than it was given."""

@@ -16,6 +16,8 @@ from disttrain import distributed as dist
 from support.cases.rpc_programs import draw, follow, perform, value
 from support.rpc_faults import try_kills
 
+pytestmark = pytest.mark.simulated
+
 TIMES = int(os.environ.get("SCHEDULES", "1"))
 
 

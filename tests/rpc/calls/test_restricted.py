@@ -18,6 +18,8 @@ from disttrain.rpc.calls.packing import Packer
 from disttrain.rpc.proxies import _local_invoke
 from support.workers import simulate_workers
 
+pytestmark = pytest.mark.simulated
+
 
 class Box:
     """What a program may leave to others."""

@@ -10,6 +10,8 @@ from disttrain.errors import CallRefused, CommError, MessageTooLarge, UnknownNam
 from disttrain.rpc.calls.settings import Admission, Settings
 from support.workers import simulate_workers
 
+pytestmark = pytest.mark.simulated
+
 
 def add(a, b=1):
     return a + b

@@ -12,6 +12,8 @@ from disttrain.errors import CommError, LaunchError, PeerFailed
 from disttrain.rpc.messages.contract.message import Message
 from disttrain.rpc.messages.simulated import Faults, SimulatedEndpoint, network
 
+pytestmark = pytest.mark.simulated
+
 
 def body(fn, limits, shared, faults):
     me = context.current()

@@ -131,6 +131,7 @@ def test_steps_are_those_of_one_process(tmp_path):
     assert on_driver(body, tmp_path)
 
 
+@pytest.mark.simulated
 def test_groups_schedules_clipping_and_state():
     def groups(params):
         return [{"params": params[:3], "lr": 0.2}, {"params": params[3:], "weight_decay": 0.1}]
@@ -189,6 +190,7 @@ def test_groups_schedules_clipping_and_state():
     assert simulated(body)
 
 
+@pytest.mark.simulated
 def test_groups_are_added_and_gradients_of_programs_dropped():
     def body():
         rrefs = remote_params(("worker1", "worker1", "worker2"))
@@ -253,6 +255,7 @@ def test_contexts_of_several_threads_step_in_turn(tmp_path):
     assert on_driver(body, tmp_path)
 
 
+@pytest.mark.simulated
 @pytest.mark.parametrize("seed", range(6))
 def test_two_trainers_in_any_order_of_messages(seed):
     def body():
@@ -282,6 +285,7 @@ def test_two_trainers_in_any_order_of_messages(seed):
     assert simulated(body, seed)
 
 
+@pytest.mark.simulated
 def test_parameters_without_gradients_and_gradients_that_are_not_finite():
     def body():
         rrefs = remote_params(("worker1", "worker2"))
@@ -325,6 +329,7 @@ class OfThread(optim.SGD):
             raise ValueError("too fast")
 
 
+@pytest.mark.simulated
 def test_the_own_step_is_made_by_the_thread_that_asks_for_it():
     def body():
         p = dt.nn.Parameter(dt.ones(2))
@@ -344,6 +349,7 @@ def test_the_own_step_is_made_by_the_thread_that_asks_for_it():
     assert simulated(body)
 
 
+@pytest.mark.simulated
 def test_errors_of_owners_are_told_together():
     def body():
         rrefs = remote_params()

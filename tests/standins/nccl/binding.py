@@ -1,7 +1,7 @@
 """nccl4py's names, as far as ``comm/nccl`` uses them, over ranks that are threads of this process.
 
 ``StandIn(platform)`` has ``core`` and ``raw``; their functions have the parameters of the real
-ones (``test_nccl_signatures.py``). What real calls give to a GPU is pending work on a stream of the
+ones (``test_library.py``). What real calls give to a GPU is pending work on a stream of the
 device double (``cliques``).
 """
 

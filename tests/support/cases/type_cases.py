@@ -2,7 +2,7 @@
 
 ``tables(T)`` runs every operation on every pair of element types and says what came out, one letter
 per type, ``!`` where the operation refused. ``scripts/type_table.py`` asks PyTorch and stores the
-answer (``tests/ops/data/types.json``); ``tests/ops/test_types.py`` asks ours.
+answer (``tests/ops/data/types.json``); ``tests/ops/test_promotion.py`` asks ours.
 """
 
 from __future__ import annotations

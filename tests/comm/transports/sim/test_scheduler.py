@@ -12,6 +12,8 @@ from disttrain.comm.store import HashStore
 from disttrain.comm.transports import sim
 from disttrain.errors import Deadlock, LaunchError, WaitTimeout
 
+pytestmark = pytest.mark.simulated
+
 RANKS = 2
 
 

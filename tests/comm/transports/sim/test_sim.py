@@ -15,6 +15,8 @@ from disttrain.comm.transports import shm, sim
 from disttrain.errors import ConfigError, Deadlock, LaunchError, WaitTimeout
 from support.ranks import Outcome, values
 
+pytestmark = pytest.mark.simulated
+
 
 def world(timeout: float = 20.0) -> ProcessGroup:
     """The group of all simulated ranks."""

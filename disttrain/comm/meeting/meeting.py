@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from ... import context
 from ...context import DEFAULT_TIMEOUT
-from ...errors import ConfigError
+from ...errors import ConfigError, PeerFailed
 from ..calls.header import name_ranks
 from ..job.segment import Segment
 from ..job.worker_env import TLS, WorkerEnv
@@ -115,6 +115,30 @@ class Meeting:
             while self.rank == 0 and parted < self.size and context.now() < deadline:
                 context.sleep(0.01)
                 parted = self._store.add("parted", 0)
+
+    @contextmanager
+    def while_they_come(self) -> Iterator[None]:
+        """Waits in it raise ``PeerFailed``, once, where the program of a rank of this host has
+        ended: it does not come any more."""
+        job = self.job
+        if job is None or job.num_ranks != self.size:
+            yield
+            return
+        slots = {rank: job.slot(rank) for rank in job.here if rank != self.rank}
+
+        def look() -> None:
+            for rank, slot in slots.items():
+                if slot.state == "finished":
+                    slots.clear()  # this once
+                    why = "its program did not come to this init_process_group()"
+                    raise PeerFailed(rank, why, where="init_process_group", ended=True)
+
+        interrupts = context.current().waiter.interrupts
+        interrupts.append(look)
+        try:
+            yield
+        finally:
+            interrupts.remove(look)
 
     def on_segment(self) -> bool:
         """Whether all ranks have a place in the job's segment, and see it."""

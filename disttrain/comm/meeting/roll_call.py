@@ -18,7 +18,7 @@ import time
 from typing import Any
 
 from ... import context
-from ...errors import ConfigError, NetworkError, StoreError, WaitTimeout
+from ...errors import ConfigError, NetworkError, PeerFailed, StoreError, WaitTimeout
 from .meeting import LINGER, host_id
 
 _LEAST = 1.0  # ... where so many have been, but not all ranks: there may be more processes
@@ -152,6 +152,11 @@ class _Meeting:
                 "See why they did not start, or raise timeout= if they need longer"
                 + (f". {hint}" if (hint := getattr(self.store, "only_here", "")) else "")
             ) from error
+        except PeerFailed:  # it may have come, and have ended since
+            if self._add("ended", 0):
+                return self._said()
+            self._withdraw()
+            raise
         except StoreError:
             raise
         except BaseException:

@@ -17,10 +17,12 @@ from typing import Any
 
 import numpy as np
 
+from ... import context
 from ...comm.calls.header import Call
 from ...comm.calls.reduce_ops import ReduceOp
 from ...comm.calls.transport import Swap, Transport
 from ...comm.calls.work import Done, Work
+from ...comm.job.ending import at_end, never_mind
 from ...comm.meeting.meeting import Meeting
 from ...comm.store import PrefixStore, Store
 from ...core.annotations import DeviceLike
@@ -275,6 +277,7 @@ class PluggedTransport(Transport):
         """Rank 0, which may host the store, leaves last: the object of another rank may still read
         there."""
         self.of.end()
+        never_mind(self.end_program, context.current())
         if call is None:
             return
         with contextlib.suppress(CommError):
@@ -282,6 +285,22 @@ class PluggedTransport(Transport):
                 self._store.set("all left", b"1")
             if self.rank == 0:
                 self._store.wait(["all left"], min(self.timeout, _LEAVE_SECONDS))
+
+    def begin(self) -> None:
+        """This rank has met the others, and made its object."""
+        self._store.add("begun", 1)
+        if self.rank == 0:
+            at_end(self.end_program)
+
+    def end_program(self) -> None:
+        """The program of rank 0, which may host the store, ends without having left the group: all
+        the others are to have begun."""
+        with contextlib.suppress(CommError):
+            context.wait_until(
+                lambda: self._store.add("begun", 0) >= self.size,
+                lambda: "all ranks to have begun",
+                min(self.timeout, _LEAVE_SECONDS),
+            )
 
 
 def _of_arrays(verb: str) -> Any:
@@ -386,7 +405,9 @@ def connect(plugin: Any, meeting: Meeting) -> PluggedTransport:
     ranks = list(range(meeting.size)) if meeting.ranks is None else list(meeting.ranks)
     name = meeting.wanted
     store = PrefixStore(name, meeting.store())
-    return PluggedTransport(plugin, name, store, (meeting.rank, ranks), meeting.timeout)
+    made = PluggedTransport(plugin, name, store, (meeting.rank, ranks), meeting.timeout)
+    made.begin()
+    return made
 
 
 def _overrides(found: Any, name: str, base: type) -> bool:

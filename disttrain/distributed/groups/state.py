@@ -280,9 +280,10 @@ def _meet(backend: selection.Backend, meeting: Meeting, init_method: str | None,
         def open_store(made: list[Store] = made) -> Store:
             # The roll is called: nobody waits for the others before that.
             left = max(0.05, deadline - context.now())
-            made.append(store_for(init_method or "env://", place, left, wait=False))
-            made[0].set_timeout(meeting.timeout)
-            return _called(PrefixStore("default", made[0]), meeting)
+            with meeting.while_they_come():
+                made.append(store_for(init_method or "env://", place, left, wait=False))
+                made[0].set_timeout(meeting.timeout)
+                return _called(PrefixStore("default", made[0]), meeting)
 
         found = replace(meeting)
         if init_method not in (None, "", "env://") or not place.by_mpi:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import pickle
+import time
 
 import numpy as np
 import pytest
@@ -281,3 +283,17 @@ def test_names_that_are_taken_and_devices_that_are_not_said():
 
     run_ranks(1, body)
     assert np.array_equal(np.array(selection.parse("gloo").pairs)[:, 1], ["gloo", "gloo"])
+
+
+def begin_late(late):
+    dist.Backend.register_backend("at_the_end", OverStore, devices=["cpu"])
+    if int(os.environ["RANK"]) == late:
+        time.sleep(1)
+    dist.init_process_group("at_the_end")
+    return dist.get_rank()
+
+
+@pytest.mark.parametrize("late", [0, 1, 2])
+def test_a_program_may_end_as_soon_as_its_group_is_there(late):
+    """Rank 0, whose process has the store, is the last to go."""
+    assert launch(lambda: begin_late(late), 3) == [0, 1, 2]

@@ -55,6 +55,24 @@ def test_a_rank_that_ends_without_a_word_is_named(how):
     assert len(told) == 2 and "has ended" in told
 
 
+def begin_without(gone: int, backend: str) -> None:
+    dist.Backend.register_backend(
+        "own", lambda *told: dist.ProcessGroup(*told[1:3]), devices=["cpu"]
+    )
+    if int(os.environ["RANK"]) != gone:
+        dist.init_process_group(backend)
+
+
+@pytest.mark.parametrize("backend", ["tcp", "own"])
+@pytest.mark.parametrize("gone", [0, 1, 2])
+def test_who_waits_for_a_rank_that_has_ended_before_the_group_is_told(backend, gone):
+    """It may be the one that would open the store, or one of those that are to come there."""
+    start = time.monotonic()
+    with pytest.raises(LaunchError, match=f"rank {gone} has ended: its program did not come"):
+        launch(lambda: begin_without(gone, backend), 3)
+    assert time.monotonic() - start < 25  # the deadline is half an hour
+
+
 @pytest.mark.parametrize("how", ["a short deadline", "a message", "a thread beside"])
 def test_nothing_but_its_process_can_free_who_waits_for_a_rank(how):
     """So it is told at once, though a deadline would end the wait, or a thread still computes."""

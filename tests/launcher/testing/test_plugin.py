@@ -7,8 +7,9 @@ import importlib
 import pytest
 
 pytest_plugins = ["pytester"]
+# Pytest runs inside this process, which has the threads of tests that ran before.
 OPTIONS = ("-p", "no:cacheprovider", "--strict-markers", "-Wdefault",
-           "-Wignore:Module already imported")  # fmt: skip
+           "-Wignore:Module already imported", "-Wignore:This process")  # fmt: skip
 
 REAL = """
 import os, signal, sys, time, unittest, warnings

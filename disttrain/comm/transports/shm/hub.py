@@ -18,7 +18,6 @@ Knows segments and words; no operations, no arrays.
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import os
 import sys
@@ -33,7 +32,7 @@ from .... import context
 from ....errors import CollectiveMismatch, CommError, GroupRevoked, PeerFailed
 from ....liveness import STOPPED
 from ...job import progress
-from ...job.segment import JOB_SLOT
+from ...job.ending import at_end, never_mind
 from ...job.threads import others_may_move
 from ...meeting.survivors import as_view, given_up
 from .arena import Arena
@@ -171,10 +170,7 @@ class Hub(progress.Progress[Need]):
         self._rank_context.waiter.interrupts.append(self.check)
         hubs: list[Hub] = self._rank_context.slot(HUBS, list)
         hubs.append(self)
-        self._rank_context.at_end.append(self.end_program)
-        if JOB_SLOT not in self._rank_context.slots:  # else our launcher ends it, behind the exit
-            atexit.unregister(_end_of_process)  # handlers, whose errors are lost
-            atexit.register(_end_of_process)
+        at_end(self.end_program)
         if self.is_crowded:
             # A rank that spins keeps the processor from the one it waits for: 4 ranks on 2 cores
             # reduce 4 KB in 220 us with 200 spins, in 40 us when they yield at once.
@@ -331,8 +327,7 @@ class Hub(progress.Progress[Need]):
         slots, me = self._rank_context.slots, self._rank_context
         self._forget_check()
         for look_after in (self.end_program, self.finish):
-            if look_after in me.at_end:
-                me.at_end.remove(look_after)
+            never_mind(look_after, me)
         if self in slots.get(HUBS, ()):
             slots[HUBS].remove(self)
         watch, self._watch = self._watch, None
@@ -389,11 +384,6 @@ class Hub(progress.Progress[Need]):
         if watch is not None:
             watch.disown()
         self._detach()
-
-
-def _end_of_process() -> None:
-    """Where no launcher has done it."""
-    context.current().end()
 
 
 def _after_fork() -> None:

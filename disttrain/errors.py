@@ -45,14 +45,15 @@ User's fault: one of these. Our fault: ``assert``.
 
 from __future__ import annotations
 
-import os
 from pickle import PicklingError
+
+from . import settings
 
 
 def cause(error: BaseException) -> BaseException | None:
     """What to raise one of our own errors ``from`` that says all that ``error`` did: nothing, so
     that a traceback begins at the program's line. ``DISTTRAIN_FULL_TRACEBACK=1`` shows it, too."""
-    return error if os.environ.get("DISTTRAIN_FULL_TRACEBACK", "0") not in ("", "0") else None
+    return error if settings.FULL_TRACEBACK.flag() else None
 
 
 class DisttrainError(Exception):

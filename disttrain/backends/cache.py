@@ -12,13 +12,15 @@ import hashlib
 import os
 import stat
 
+from .. import settings
+
 _MAGIC = b"disttrain kernel 1\n"
 _MAX_BYTES = 1 << 24
 
 
 def directory() -> str | None:
     """``$XDG_CACHE_HOME/disttrain/kernels``, made where missing; None if it cannot be trusted."""
-    home = os.environ.get("XDG_CACHE_HOME", "")
+    home = settings.CACHES.text()
     if not os.path.isabs(home):
         home = os.path.join(os.path.expanduser("~"), ".cache")
     path = os.path.join(home, "disttrain", "kernels")

@@ -8,7 +8,8 @@ fault and is cleared anew in the next step: a fifth of the time of small models.
 from __future__ import annotations
 
 import ctypes
-import os
+
+from .. import settings
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # of mallopt(3)
 _KEPT = 128 << 20  # free bytes at the end of the heap from which they are handed back
@@ -19,9 +20,8 @@ _CHOICES = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "MALLOC_TOP_PAD_
 def keep() -> bool:
     """Have freed memory kept for the next arrays; whether it now is. What the user chose in the
     environment stays; other C libraries have no such choice."""
-    if any(name in os.environ for name in _CHOICES) or "glibc.malloc" in os.environ.get(
-        "GLIBC_TUNABLES", ""
-    ):
+    env = settings.environment()
+    if any(name in env for name in _CHOICES) or "glibc.malloc" in env.get("GLIBC_TUNABLES", ""):
         return False
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is None:

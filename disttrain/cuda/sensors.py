@@ -4,10 +4,10 @@ is to happen where the host waits for a device without being told to."""
 from __future__ import annotations
 
 import ctypes
-import os
 from collections.abc import Callable
 from typing import Any
 
+from .. import settings
 from ..backends.device.synchronization import MODES, mode, set_mode
 from ..errors import ConfigError, DeviceError
 from ..gpus import Nvml, NvmlError, survey, visible
@@ -22,7 +22,7 @@ class _Rates(ctypes.Structure):  # nvmlUtilization_t
 
 def _asked(what: str, device: Any, question: Callable[[Nvml, Any], int]) -> int:
     index = index_of(device)
-    seen = visible(survey().cards, os.environ.get("CUDA_VISIBLE_DEVICES"))
+    seen = visible(survey().cards, settings.VISIBLE_DEVICES.said())
     try:
         nvml = Nvml()
         if index >= len(seen):

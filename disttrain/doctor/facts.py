@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from .. import gpus
+from .. import gpus, settings
 from .finding import child
 
 # What is asked of foreign libraries: programs that print one line of JSON.
@@ -93,8 +93,8 @@ def gather(root: str = "/") -> Facts:
         hardware=_hardware(Path(root)),
         module=Path(root, "proc/driver/nvidia/version").exists(),
         container=any(Path(root, p).exists() for p in (".dockerenv", "run/.containerenv")),
-        visible=os.environ.get("CUDA_VISIBLE_DEVICES"),
-        before=_before(os.environ.get("LD_LIBRARY_PATH", "")),
+        visible=settings.VISIBLE_DEVICES.said(),
+        before=_before(settings.LIBRARIES.text()),
         packages=packages,
         driver=_answer(_DRIVER),
         cupy=_answer(_CUPY) if cupy else {},

@@ -11,6 +11,7 @@ import fcntl
 import os
 import zlib
 
+from .. import settings
 from ..errors import WriteError
 
 FOREIGN_AGE = 86400.0  # seconds; not all file systems show locks of other hosts
@@ -20,16 +21,12 @@ _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 def file_mode() -> int:
     """The mode of a new file, of which the umask takes away; ``DISTTRAIN_PRIVATE_FILES``: for its
     owner alone."""
-    return 0o600 if _are_private() else 0o666
+    return 0o600 if settings.PRIVATE_FILES.flag() else 0o666
 
 
 def folder_mode() -> int:
     """The same of a new folder."""
-    return 0o700 if _are_private() else 0o777
-
-
-def _are_private() -> bool:
-    return os.environ.get("DISTTRAIN_PRIVATE_FILES", "0") not in ("", "0")
+    return 0o700 if settings.PRIVATE_FILES.flag() else 0o777
 
 
 def host() -> str:

@@ -18,6 +18,7 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
+from .. import settings
 from ..comm.job.blackbox import Box
 from ..errors import CommError, ConfigError
 from .processes import boot_id, place, started_at
@@ -77,7 +78,7 @@ def this_process(job: str, program: str, box_fd: int, **more: Any) -> Job:
 def directories() -> list[str]:
     """Where files of this user's jobs may be; the first is where new ones go."""
     uid = os.getuid()
-    runtime = os.environ.get("XDG_RUNTIME_DIR", "")
+    runtime = settings.RUNTIME.text()
     places = [os.path.join(runtime, "disttrain")] if os.path.isabs(runtime) else []
     places.append(os.path.join(_temporary(), f"disttrain-{uid}"))
     places += [f"/run/user/{uid}/disttrain", f"/tmp/disttrain-{uid}"]
@@ -86,7 +87,7 @@ def directories() -> list[str]:
 
 def _temporary() -> str:
     """The folder that Python's tempfile would take, which takes longer to load."""
-    named = [os.environ.get(name) for name in ("TMPDIR", "TEMP", "TMP")]
+    named = [settings.environment().get(name) for name in ("TMPDIR", "TEMP", "TMP")]
     for folder in (*named, "/tmp", "/var/tmp", "/usr/tmp"):
         if folder and os.path.isdir(folder) and os.access(folder, os.W_OK | os.X_OK):
             return os.path.abspath(folder)

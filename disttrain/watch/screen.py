@@ -16,6 +16,8 @@ import tty
 from collections.abc import Sequence
 from types import TracebackType
 
+from .. import settings
+
 _ENTER = "\x1b[?1049h\x1b[?25l"  # the other screen, no cursor
 _LEAVE = "\x1b[?25h\x1b[?1049l"
 _HOME, _CLEAR_LINE, _CLEAR_BELOW = "\x1b[H", "\x1b[K", "\x1b[J"
@@ -30,7 +32,7 @@ class Screen:
     """Takes the terminal while the block runs."""
 
     def __init__(self, colour: bool | None = None) -> None:
-        self.colour = "NO_COLOR" not in os.environ if colour is None else colour
+        self.colour = settings.NO_COLOR.said() is None if colour is None else colour
         self._in, self._out = sys.stdin.fileno(), sys.stdout.fileno()
         self._ends = False
         self._typed: list[str] = []  # keys that nobody has asked for yet
@@ -114,4 +116,4 @@ class Screen:
 
 def is_terminal() -> bool:
     """Are both ends of this process a terminal that can be drawn on?"""
-    return sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM", "") != "dumb"
+    return sys.stdin.isatty() and sys.stdout.isatty() and settings.TERMINAL.text() != "dumb"

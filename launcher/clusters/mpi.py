@@ -14,6 +14,8 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 
+from disttrain import settings
+
 from .placement import Place, number
 
 ENDS = "by SIGTERM, where mpiexec sends it; mpiexec kills all nodes when it is interrupted"
@@ -80,7 +82,8 @@ def told_by_mpi() -> Told:
     """Where the first one is, as MPI tells it to all. Raises ``ValueError``."""
     import subprocess  # which a start without MPI need not load
 
-    fds = [int(os.environ["PMI_FD"])] if os.environ.get("PMI_FD", "").isdigit() else []
+    told = settings.environment().get("PMI_FD", "")
+    fds = [int(told)] if told.isdigit() else []
     words = [sys.executable, "-P", _PROGRAM]  # -P: files beside it are named as packages are
     how = "give --rdzv-endpoint HOST:PORT and --nnodes, or install mpi4py: 'disttrain[mpi]'"
     try:

@@ -12,6 +12,8 @@ import importlib
 import os
 import sys
 
+from disttrain import settings
+
 from ..options import forwarding
 from ..options.command_line import parse
 
@@ -23,7 +25,7 @@ def main(argv: list[str] | None = None) -> int:
     words = sys.argv[1:] if argv is None else argv
     if words[:1] == ["submit"]:  # a program of that name is ./submit
         return int(importlib.import_module("disttrain_launcher.submit.command").main(words[1:]))
-    starter, value = forwarding.starter(words, os.environ)
+    starter, value = forwarding.starter(words, settings.environment())
     if starter:
         return int(
             importlib.import_module(f"disttrain_launcher.starters.{starter}").main(words, value)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import numpy as np
 
+from ... import settings
 from ...errors import DeviceError, DTypeError
 from .presence import no_device, old_driver
 
@@ -49,7 +49,7 @@ def at_start(error: Any, runtime: Any) -> DeviceError:
         else:
             why = old_driver(driver, runtime.runtimeGetVersion())
     elif status == _NO_DEVICE:
-        why = no_device(0, os.environ.get("CUDA_VISIBLE_DEVICES"))
+        why = no_device(0, settings.VISIBLE_DEVICES.said())
     else:
         return explained(error)
     return DeviceError(f"{ABSENT}: {why}")

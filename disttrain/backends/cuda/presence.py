@@ -10,10 +10,10 @@ from __future__ import annotations
 import ctypes
 import functools
 import importlib.metadata
-import os
 from dataclasses import dataclass
 from importlib.util import find_spec
 
+from ... import settings
 from ...gpus import Machine, survey, visible
 
 _WHEELS = {"cupy-cuda12x": 12, "cupy-cuda13x": 13}
@@ -48,7 +48,7 @@ def look() -> Presence:
     built = built_for()
     if built and machine.cuda // 1000 < built:
         return Presence(0, old_driver(machine.cuda, built * 1000))
-    text = os.environ.get("CUDA_VISIBLE_DEVICES")
+    text = settings.VISIBLE_DEVICES.said()
     count = len(visible(machine.cards, text))
     return Presence(count) if count else Presence(0, no_device(len(machine.cards), text))
 

@@ -32,7 +32,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from ... import context
+from ... import context, settings
 from ...errors import CommError
 from ...steps import SLOT as STEPS_SLOT
 from ...steps import Steps
@@ -74,7 +74,7 @@ _RECORDS = {
 _TEXT = struct.Struct("<IH")
 
 BOX_SLOT = "comm.blackbox"  # the slot of a rank's context where its recorder is
-BOX_FD = "DISTTRAIN_BLACKBOX_FD"  # the descriptor that a rank inherits
+BOX_FD = settings.BLACKBOX_FD.name  # the descriptor that a rank inherits
 
 _now = time.monotonic_ns
 
@@ -324,12 +324,12 @@ def recorder() -> Recorder:
 
 def _make() -> Recorder:
     """A rank that dtrun has started as another program finds its box by the descriptor."""
-    text, me = os.environ.get(BOX_FD, ""), context.current()
+    text, me = settings.BLACKBOX_FD.text(), context.current()
     if not text.isdigit() or type(me.waiter) is not context.Waiter:
         return Recorder()
     try:
         box = Box(os.dup(int(text)))
-        rank = int(os.environ.get("RANK", "-1"))
+        rank = int(settings.RANK.text())
     except (OSError, ValueError, CommError):
         return Recorder()
     if not box.first <= rank < box.first + box.num_ranks:

@@ -5,16 +5,15 @@ Order: torchrun's names (ours too), Open MPI, MPICH, Slurm, MLX, Horovod, else a
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ... import context
+from ... import context, settings
 from ...errors import ConfigError
 from ...trace import warn
 from . import slurm
 
-TLS, TOKEN_FILE = "DISTTRAIN_TLS", "DISTTRAIN_TOKEN_FILE"
+TLS, TOKEN_FILE = settings.TLS.name, settings.TOKEN_FILE.name
 STRICT_SLOT = "comm.strict"  # of a rank: whether its groups are strict where nobody says
 
 
@@ -74,7 +73,7 @@ def read_worker_env(
     Raises ``ConfigError`` where one of the two is known and the other is not; warns when two
     launchers disagree.
     """
-    env = os.environ if env is None else env
+    env = settings.environment(env)
     launched = [(name, place) for name in FAMILIES if (place := _family(name, env))]
     if rank >= 0 or world_size >= 0:
         place, name = _given(rank, world_size, env, launched), "arguments"
@@ -82,44 +81,44 @@ def read_worker_env(
         _check_half_set(env, launched)
         name, place = launched[0] if launched else ("none", (0, 1, 0, 1))
         _warn_of_others(name, place, launched, env)
-    job, launcher = env.get("DISTTRAIN_JOB_FD"), name
+    job, launcher = settings.JOB_FD.said(env), name
     if launched and place[:2] == launched[0][1][:2]:
         launcher = launched[0][0]  # the program gives what it was told
     elif launched:
         job = None  # the program makes a world of its own
     address, port = _meeting_place(env, launcher)
-    generation = env.get("DISTTRAIN_GENERATION", "0")
+    generation = settings.GENERATION
     return WorkerEnv(
         *place,
         master_addr=address,
         master_port=port,
-        job_fd=None if job is None else _number("DISTTRAIN_JOB_FD", job),
+        job_fd=None if job is None else _number(settings.JOB_FD.name, job),
         restart_count=_number(
             "TORCHELASTIC_RESTART_COUNT", env.get("TORCHELASTIC_RESTART_COUNT", "0")
         ),
-        generation=0 if job is None else _number("DISTTRAIN_GENERATION", generation),
+        generation=0 if job is None else _number(generation.name, generation.text(env)),
         family=name,
         token_file=token_file_told(env),
         by_mpi=_by_mpi(env, launcher),
         tls=tls_wanted(env),
-        fake=env.get("DISTTRAIN_FAKE", "0") not in ("", "0"),
+        fake=settings.FAKE.flag(env),
     )
 
 
 def token_file_told(env: Mapping[str, str] | None = None) -> str | None:
     """The file with the job's token, where there is one."""
-    return (os.environ if env is None else env).get(TOKEN_FILE) or None
+    return settings.TOKEN_FILE.said(env) or None
 
 
 def tls_wanted(env: Mapping[str, str]) -> bool:
     """Whether what ranks of different hosts send each other is to be encrypted."""
-    return env.get(TLS, "0") not in ("", "0")
+    return settings.TLS.flag(env)
 
 
 def fixed_order_wanted(env: Mapping[str, str] | None = None) -> bool | None:
     """Whether MPI is to sum in the order of the tree (``DISTTRAIN_FIXED_ORDER``: 1 or 0); None
     where nobody says."""
-    said = (os.environ if env is None else env).get("DISTTRAIN_FIXED_ORDER", "")
+    said = settings.FIXED_ORDER.text(env)
     return None if said == "" else said != "0"
 
 
@@ -138,7 +137,7 @@ def _meeting_place(env: Mapping[str, str], name: str) -> tuple[str, int | None]:
 def _by_mpi(env: Mapping[str, str], name: str) -> bool:
     """Has MPI started this process, and no other place been named where ranks meet? Slurm says it
     of PMIx only; with PMI-2 it looks like MPICH."""
-    if env.get("DISTTRAIN_BY_MPI") == "1":
+    if settings.BY_MPI.text(env) == "1":
         return True
     pmix = name == "Slurm" and "PMIX_RANK" in env
     return "MASTER_PORT" not in env and (pmix or name in ("Open MPI", "MPICH"))
@@ -147,9 +146,8 @@ def _by_mpi(env: Mapping[str, str], name: str) -> bool:
 def strict_wanted(env: Mapping[str, str] | None = None) -> bool:
     """Whether groups are to be strict where nobody says: ``DISTTRAIN_STRICT``, or the rank's slot
     ``STRICT_SLOT`` (a simulation's)."""
-    env = os.environ if env is None else env
     slots = context.current().slots
-    return slots.get(STRICT_SLOT, env.get("DISTTRAIN_STRICT", "0") not in ("", "0"))
+    return slots.get(STRICT_SLOT, settings.STRICT.flag(env))
 
 
 Place = tuple[int, int, int, int]  # rank, world size, local rank, local world size

@@ -13,7 +13,7 @@ from urllib.parse import SplitResult, parse_qs, urlsplit, urlunsplit
 
 import numpy as np
 
-from ... import context
+from ... import context, settings
 from ...errors import ConfigError, StoreError, StoreRefused, StoreUnreached, WaitTimeout
 from ...trace import logger
 from ..job.worker_env import WorkerEnv, read_worker_env
@@ -187,7 +187,7 @@ def place_of(init_method: str | None, store: Any) -> str:
             store = store.underlying_store
         return "/".join([str(getattr(store, "port", getattr(store, "path", ""))), *prefixes])
     if init_method in (None, "", "env://"):
-        return os.environ.get("MASTER_PORT", "")
+        return settings.MASTER_PORT.text()
     parts = urlsplit(init_method)
     return parts.netloc.rpartition(":")[2] if parts.scheme == "tcp" else parts.path
 

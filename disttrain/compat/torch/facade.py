@@ -16,6 +16,7 @@ import disttrain as dt
 from ...backends import blas
 from ...backends.cuda.libraries.cudnn import version as cudnn_version
 from ...backends.device import determinism, precision
+from ...settings import THREADS
 from .attention import Switches
 from .legacy import cuda_classes, set_default_tensor_type
 from .shim import ROOT, Shim
@@ -236,7 +237,7 @@ def backends() -> dict[str, Shim]:
 
 def _num_threads() -> int:
     """Of the matrix products."""
-    return blas.num_threads() or int(os.environ.get("OMP_NUM_THREADS") or os.cpu_count() or 1)
+    return blas.num_threads() or int(THREADS.said() or os.cpu_count() or 1)
 
 
 def _set_num_threads(count: int) -> None:

@@ -11,10 +11,10 @@ import traceback
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
+from ... import settings
+
 P = ParamSpec("P")
 R = TypeVar("R")
-
-FILE = "TORCHELASTIC_ERROR_FILE"  # where the launcher wants it
 
 
 def record(fn: Callable[P, R], error_handler: Any = None) -> Callable[P, R | None]:
@@ -46,7 +46,7 @@ def record(fn: Callable[P, R], error_handler: Any = None) -> Callable[P, R | Non
 def write(error: BaseException) -> None:
     """The file, in the form that torchelastic gives it; nothing without a name for it. That it
     cannot be written hides no error."""
-    path = os.environ.get(FILE)
+    path = settings.ERROR_FILE.said()
     if not path:
         return
     now = time.time_ns()

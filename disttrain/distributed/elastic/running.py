@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import functools
-import os
 from collections.abc import Callable
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from ... import context
+from ... import context, settings
 from ...comm.job.segment import JOB_SLOT
 from ...errors import GroupRevoked, PeerFailed
 from ..groups.state import group_or_default, init_process_group, is_initialized
@@ -16,8 +15,6 @@ from .state import Regroup, State
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-LEAST = "DISTTRAIN_MIN_RANKS"  # with fewer the launcher ends the job, whatever they do
 
 
 def run(function: Callable[Concatenate[Any, P], R]) -> Callable[Concatenate[Any, P], R]:
@@ -73,5 +70,5 @@ def is_newcomer() -> bool:
 
 def _may_go_on() -> bool:
     """With one rank less, does the launcher let the others go on? Without one, nobody is asked."""
-    least = os.environ.get(LEAST, "")
+    least = settings.MIN_RANKS.text()
     return not least.isdigit() or group_or_default().size - 1 >= int(least)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import enum
-import os
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from ... import context
+from ... import context, settings
 from ...comm.transports import selection
 from ...errors import ConfigError
 from ...trace import warn
@@ -164,7 +163,7 @@ def set_debug_level_from_env() -> None:
 
 
 def _from_env() -> DebugLevel:
-    name = os.environ.get("TORCH_DISTRIBUTED_DEBUG", "OFF").upper()
+    name = settings.DEBUG_LEVEL.text().upper()
     try:
         return DebugLevel[name]
     except KeyError:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-from ... import context
+from ... import context, settings
 from ...comm.group.arguments import members as check_members
 from ...comm.meeting.meeting import Meeting
 from ...comm.transports import selection
@@ -205,8 +204,8 @@ def is_backend_available(backend: str) -> bool:
 
 def get_node_local_rank(fallback_rank: int | None = None) -> int:
     """This rank's number on its host: what the launcher says, or ``fallback_rank``."""
-    if "LOCAL_RANK" in os.environ:
-        return int(os.environ["LOCAL_RANK"])
+    if (told := settings.LOCAL_RANK.said()) is not None:
+        return int(told)
     me = context.current()
     if me.world_size > 1 and me.local_world_size > 1:
         return me.local_rank

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
-from ... import context
+from ... import context, settings
 from ...comm.group.default_group import SLOT
 from ...comm.group.device_setup import bind
 from ...comm.job.segment import JOB_SLOT, Segment
@@ -80,7 +80,7 @@ def is_initialized() -> bool:
 
 def is_torchelastic_launched() -> bool:
     """Whether a launcher with torchrun's environment started this process."""
-    return "TORCHELASTIC_RUN_ID" in os.environ
+    return settings.RUN_ID.said() is not None
 
 
 def init_process_group(
@@ -220,7 +220,8 @@ def _tell_others(init_method: str | None, store: Any, rank: int, size: int, prob
         return
     try:
         if store is None:
-            env = {name: os.environ[name] for name in _WHERE if name in os.environ}
+            told = settings.environment()
+            env = {name: told[name] for name in _WHERE if name in told}
             place = read_worker_env(env, 1, 2)  # which rank this is was told wrongly
             if url.startswith("env:"):
                 if place.master_port is None:
@@ -239,7 +240,7 @@ def _tell_others(init_method: str | None, store: Any, rank: int, size: int, prob
 
 def _number_of(name: str, given: int) -> int:
     """What the environment says where the program gives nothing; -1 for what is no number."""
-    said = os.environ.get(name, "")
+    said = settings.environment().get(name, "")
     return given if given >= 0 else int(said) if said.removeprefix("-").isdigit() else -1
 
 

@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 
+from .... import settings
 from ...job import slurm
 
 _LOOK_EVERY = 0.2
@@ -49,7 +50,8 @@ def _watch(done: threading.Event, timeout: float, is_lost: Callable[[], bool]) -
 
 
 def _end(why: str) -> None:
-    who = os.environ.get("PMI_RANK") or os.environ.get("PMIX_RANK") or "?"
+    env = settings.environment()
+    who = env.get("PMI_RANK") or env.get("PMIX_RANK") or "?"
     text = f"rank {who} cannot begin: init_process_group waits in MPI_Init, and {why}\n"
     os.write(2, text.encode())
     unlink_memory()
@@ -60,7 +62,7 @@ def lost() -> Callable[[], bool]:
     """Says whether a rank of this host has ended. Never where that cannot be known: what starts
     the ranks must be the parent of all of them, and say how many there are."""
     parent = os.getppid()
-    count = _ranks_here(_name(parent), os.environ)
+    count = _ranks_here(_name(parent), settings.environment())
     if count is None:
         return lambda: False
     return lambda: os.getppid() == parent and len(_living(parent)) < count

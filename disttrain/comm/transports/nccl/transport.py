@@ -14,7 +14,6 @@ does, and waits for its peers: then a disagreement leaves the group usable.
 from __future__ import annotations
 
 import contextlib
-import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -22,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from .... import context
+from .... import context, settings
 from ....backends.device.platform import Platform
 from ....errors import CollectiveMismatch, CommError, ConfigError, WaitTimeout
 from ...calls.header import Call
@@ -38,7 +37,7 @@ from .own import OwnMail
 from .watch import watch
 from .works import DeviceWork
 
-CHECK, BLOCKING = "DISTTRAIN_NCCL_CHECK", "TORCH_NCCL_BLOCKING_WAIT"
+CHECK = settings.NCCL_CHECK.name
 Issue = Callable[[Any, Communicator], None]
 
 
@@ -66,7 +65,7 @@ class NcclTransport(Transport):
         self._lock = threading.RLock()
         self._agreement: Agreement | None = None
         self._before = _checks_before()
-        self._blocking = os.environ.get(BLOCKING, "0") not in ("", "0")
+        self._blocking = settings.BLOCKING_WAIT.flag()
         self._batch: _Batch | None = None
         self._tokens: dict[int, Any] = {}
         self._own = OwnMail(self)
@@ -446,7 +445,7 @@ class NcclTransport(Transport):
 
 
 def _checks_before() -> bool:
-    said = os.environ.get(CHECK, "beside")
+    said = settings.NCCL_CHECK.text()
     if said not in ("before", "beside"):
         raise ConfigError(
             f"{CHECK}={said!r} was given; needed is 'beside' (headers are compared while devices "

@@ -18,6 +18,7 @@ from disttrain_launcher.command.launch_nodes import run_together
 from disttrain_launcher.node.outcome import Attempt
 from disttrain_launcher.plan.job import Plan, reserve_port
 
+from .... import settings
 from . import several
 from .builtin import LauncherRendezvous
 from .errors import ProcessFailure
@@ -197,7 +198,7 @@ def _program(spec: WorkerSpec) -> tuple[tuple[str, ...], dict[str, Any]]:
 
 def _body(function: Any, args: tuple) -> Callable[[int], bytes]:
     def body(rank: int) -> bytes:
-        given = macros.substitute(list(args), os.environ["LOCAL_RANK"])
+        given = macros.substitute(list(args), settings.environment()["LOCAL_RANK"])
         return pickle.dumps(function(*given), protocol=pickle.HIGHEST_PROTOCOL)
 
     return body

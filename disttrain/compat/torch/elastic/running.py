@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import importlib.metadata as metadata
-import os
 import runpy
 import sys
 from collections.abc import Callable
@@ -18,6 +17,7 @@ from typing import Any
 from disttrain_launcher.options import command_line, devices
 from disttrain_launcher.options.rendezvous import BACKENDS, PORTS
 
+from .... import settings
 from .launching import LaunchConfig, elastic_launch
 from .processes import DefaultLogsSpecs, LogsSpecs, Std
 from .stores import get_free_port
@@ -36,7 +36,7 @@ def get_args_parser() -> argparse.ArgumentParser:
 def parse_args(args: list[str] | None) -> argparse.Namespace:
     """A command line as PyTorch's programs read it: with ``training_script`` and its arguments."""
     made = get_args_parser()
-    command_line.take_defaults(made, os.environ)
+    command_line.take_defaults(made, settings.environment())
     given = made.parse_args(sys.argv[1:] if args is None else args)
     for name, part in _ALIASES.items():
         setattr(given, name, given.program[part])

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import inspect
 import logging
-import os
 from string import Template
 from typing import Any
+
+from .... import settings
 
 
 class macros:
@@ -24,7 +25,7 @@ class macros:
 
 def get_env_variable_or_raise(env_name: str) -> str:
     """Raises ``ValueError`` for a variable that is not set."""
-    value = os.environ.get(env_name)
+    value = settings.environment().get(env_name)
     if value is None:
         raise ValueError(f"Environment variable {env_name} expected, but not set")
     return value
@@ -37,5 +38,5 @@ def get_logger(name: str | None = None) -> logging.Logger:
         assert caller is not None and caller.f_back is not None
         name = caller.f_back.f_globals.get("__name__", "")
     logger = logging.getLogger(name)
-    logger.setLevel(os.environ.get("LOGLEVEL", "WARNING"))
+    logger.setLevel(settings.LOG_LEVEL.text())
     return logger

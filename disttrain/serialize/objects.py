@@ -19,6 +19,7 @@ from typing import Any
 
 from .. import context
 from ..errors import SerializationError
+from .homes import present
 
 _SLOT = "serialize.allowed"
 NEW, MAKE = "new", "make"
@@ -78,16 +79,17 @@ class Known:
             self.allowed[_colon(name or f"{thing.__module__}:{thing.__qualname__}")] = thing
 
     def __contains__(self, name: str) -> bool:
-        return self.trust or name in self.allowed or name in _ALWAYS
+        return self.trust or bool({name, present(name)} & {*self.allowed, *_ALWAYS})
 
     def find(self, name: Any) -> Any:
         """The class or function of that name."""
         if type(name) is not str or name not in self:
             raise ClassRefused(f"{name!r:.120} is not allowed")
-        if name in self.allowed:
-            return self.allowed[name]
+        for known in (name, present(name)):
+            if known in self.allowed:
+                return self.allowed[known]
         try:
-            return _import(name)
+            return _import(present(name))
         except (ImportError, AttributeError, ValueError) as error:
             raise SerializationError(
                 f"it needs {name.replace(':', '.')}, which cannot be imported: {error}"

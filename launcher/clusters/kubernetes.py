@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from disttrain import settings
-
 from .placement import Place, number
 
 ENDS = (
@@ -20,7 +18,7 @@ ENDS = (
 )
 JOIN = 300.0  # seconds for the first pod to begin: before that, its name is not known
 INDEX = "JOB_COMPLETION_INDEX"
-UID = settings.JOB_UID.name  # the Job's, which its pods have when they are started anew, too
+UID = "DISTTRAIN_JOB_UID"  # the Job's, which its pods have when they are started anew, too
 MEETING = ("PET_RDZV_ENDPOINT", "PET_MASTER_ADDR")
 
 
@@ -54,5 +52,5 @@ def place(env: Mapping[str, str]) -> Place:
         name_timeout=JOIN,
         lasting=f"kubernetes-{env[UID]}" if env.get(UID) else "",
         ends=ENDS,
-        token_file=settings.TOKEN_FILE.text(env),
+        token_file=env.get("DISTTRAIN_TOKEN_FILE", ""),
     )

@@ -14,8 +14,6 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 
-from disttrain import settings
-
 from .placement import Place, number
 
 ENDS = "by SIGTERM, where mpiexec sends it; mpiexec kills all nodes when it is interrupted"
@@ -82,8 +80,7 @@ def told_by_mpi() -> Told:
     """Where the first one is, as MPI tells it to all. Raises ``ValueError``."""
     import subprocess  # which a start without MPI need not load
 
-    told = settings.environment().get("PMI_FD", "")
-    fds = [int(told)] if told.isdigit() else []
+    fds = [int(os.environ["PMI_FD"])] if os.environ.get("PMI_FD", "").isdigit() else []
     words = [sys.executable, "-P", _PROGRAM]  # -P: files beside it are named as packages are
     how = "give --rdzv-endpoint HOST:PORT and --nnodes, or install mpi4py: 'disttrain[mpi]'"
     try:

@@ -12,8 +12,6 @@ import importlib
 import os
 import sys
 
-from disttrain import settings
-
 from ..options import forwarding
 from ..options.command_line import parse
 
@@ -25,7 +23,7 @@ def main(argv: list[str] | None = None) -> int:
     words = sys.argv[1:] if argv is None else argv
     if words[:1] == ["submit"]:  # a program of that name is ./submit
         return int(importlib.import_module("disttrain_launcher.submit.command").main(words[1:]))
-    starter, value = forwarding.starter(words, settings.environment())
+    starter, value = forwarding.starter(words, os.environ)
     if starter:
         return int(
             importlib.import_module(f"disttrain_launcher.starters.{starter}").main(words, value)

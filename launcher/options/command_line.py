@@ -7,12 +7,11 @@ the standard library only, so that ``--help`` answers at once.
 from __future__ import annotations
 
 import argparse
+import os
 import signal
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
-
-from disttrain import settings
 
 from .. import clusters
 from . import devices, elastic, logs, parsing, rendezvous
@@ -123,7 +122,7 @@ def parse(argv: Sequence[str], env: Mapping[str, str] | None = None) -> Options:
     p = parser()
     devices.add_flags(p)
     clusters.add_flags(p)
-    given, place = _given(p, argv, settings.environment(env))
+    given, place = _given(p, argv, os.environ if env is None else env)
     program = program_of(given.program)
     given.rdzv_endpoint = given.rdzv_endpoint.strip()
     if given.run_path:
@@ -132,7 +131,7 @@ def parse(argv: Sequence[str], env: Mapping[str, str] | None = None) -> Options:
         p.error("-m with --no-python: the one is a module of Python's, the other an executable")
     if not program:
         p.error("no program given; needed is a script: dtrun --nproc-per-node 4 train.py")
-    program = _interpreted(given, program, settings.environment(env))
+    program = _interpreted(given, program, os.environ if env is None else env)
     meeting = rendezvous.rendezvous_of(p, given)
     simulated = _simulated(p, given)
     return Options(

@@ -15,7 +15,6 @@ import sys
 import threading
 from collections.abc import Sequence
 
-from disttrain import settings
 from disttrain.lifetime import die_with_parent
 
 from ..registry.embedded import EmbeddedRegistry
@@ -56,7 +55,7 @@ class Agent:
         thread that has started it."""
         fd = os.memfd_create("disttrain-token", os.MFD_CLOEXEC)
         os.write(fd, self.token)
-        env = {**settings.environment(), settings.TOKEN_FILE.name: f"fd:{fd}"}
+        env = {**os.environ, "DISTTRAIN_TOKEN_FILE": f"fd:{fd}"}
         if env.get("OMP_NUM_THREADS") == threads:  # Ray's, who knows nothing of ranks
             del env["OMP_NUM_THREADS"]
         me = os.getpid()

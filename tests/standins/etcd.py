@@ -24,7 +24,7 @@ from typing import Any
 from disttrain_launcher.registry.etcd import LINGER
 
 MANNERS = ("well", "silent", "hangs up", "garbage", "no leader")
-SILENCE = 0.6  # seconds for which a silent member says nothing; then it hangs up
+SILENCE = 2.0  # seconds for which a silent member says nothing; then it hangs up
 
 
 class _No(Exception):

@@ -159,7 +159,8 @@ class Rank:
                 return self.slots[name]
 
     def end(self) -> None:
-        """The program of this rank has ended well. Raises what is found wrong now."""
+        """The program of this rank has ended, well or with an error that is known. Raises what is
+        found wrong now."""
         todo, self.at_end = self.at_end, []
         for look_after in todo:
             look_after()

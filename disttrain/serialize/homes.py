@@ -1,4 +1,4 @@
-"""Earlier homes of classes: where the modules are now that files written before name."""
+"""Earlier homes of classes and functions: where the modules are now that files written before name."""
 
 from __future__ import annotations
 
@@ -8,7 +8,23 @@ _LAYERS = (
     *("lazy", "linear", "loss", "normalization", "pooling", "rnn", "shape", "syncnorm"),
     "transformer",
 )
-_NOW = {f"disttrain.nn.{name}": f"disttrain.nn.modules.{name}" for name in _LAYERS}
+# Functions that a layer may hold (an activation) stood beside each other.
+_FUNCTIONS = {
+    "nn": "attention conv embedding loss norm padding pool softmax sync_norm",
+    "creation": "create moving",
+    "views": "aliases join split",
+}
+_NOW = {
+    **{f"disttrain.nn.{name}": f"disttrain.nn.modules.{name}" for name in _LAYERS},
+    **{
+        f"disttrain.ops.functions.{name}": f"disttrain.ops.functions.{folder}.{name}"
+        for folder, names in _FUNCTIONS.items()
+        for name in names.split()
+    },
+    "disttrain.ops.functions.views": "disttrain.ops.functions.views.shapes",
+    "disttrain.comm.reduce_ops": "disttrain.comm.calls.reduce_ops",
+    "disttrain.distributed.fsdp.wrapper": "disttrain.distributed.fsdp.flat.wrapper",
+}
 
 
 def present(name: str) -> str:

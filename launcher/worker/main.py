@@ -152,8 +152,7 @@ def _finish(code: int) -> tuple[int, BaseException | None]:
     try:
         threading._shutdown()  # type: ignore[attr-defined]  # wait for the program's threads
         atexit._run_exitfuncs()  # which may still call the others
-        if not code:
-            context.current().end()
+        context.current().end()
     except BaseException as error:
         traceback.print_exc()
         late, code = error, code or 1

@@ -1,5 +1,7 @@
 """Files that name classes by an earlier home are read as those that name the present one."""
 
+import importlib.util
+
 import pytest
 
 from disttrain import nn
@@ -25,3 +27,8 @@ def test_an_earlier_name_allows_nothing_more():
 
 def test_other_names_stay():
     assert homes.present("user.nn.linear:Linear") == "user.nn.linear:Linear"
+
+
+def test_present_homes_are_there():
+    for now in homes._NOW.values():
+        assert importlib.util.find_spec(now) is not None, now

@@ -11,6 +11,7 @@ the object's own business, and nothing is compared.
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
@@ -295,6 +296,8 @@ class PluggedTransport(Transport):
     def end_program(self) -> None:
         """The program of rank 0, which may host the store, ends without having left the group: all
         the others are to have begun."""
+        if hasattr(sys, "last_type"):  # an error, of which the others are told otherwise
+            return
         with contextlib.suppress(CommError):
             context.wait_until(
                 lambda: self._store.add("begun", 0) >= self.size,

@@ -1,4 +1,4 @@
-"""Earlier homes of classes and functions: where the modules are now that files written before name."""
+"""Earlier homes of classes and functions that files may name, and the modules they are in now."""
 
 from __future__ import annotations
 
@@ -23,7 +23,6 @@ _NOW = {
     },
     "disttrain.ops.functions.views": "disttrain.ops.functions.views.shapes",
     "disttrain.comm.reduce_ops": "disttrain.comm.calls.reduce_ops",
-    "disttrain.distributed.fsdp.wrapper": "disttrain.distributed.fsdp.flat.wrapper",
 }
 
 

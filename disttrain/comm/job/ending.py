@@ -10,8 +10,8 @@ from .segment import JOB_SLOT
 
 
 def at_end(look_after: Callable[[], None]) -> None:
-    """Have it called when the calling rank's program has ended, well or not. What it raises makes an
-    error of the end where our launcher has started the rank; elsewhere it is printed."""
+    """Have it called when the calling rank's program has ended, well or not. What it raises makes
+    an error of the end where our launcher has started the rank; elsewhere it is printed."""
     me = context.current()
     me.at_end.append(look_after)
     if JOB_SLOT not in me.slots:  # else our launcher ends it, behind the exit handlers, whose

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -125,8 +126,11 @@ class Meeting:
             yield
             return
         slots = {rank: job.slot(rank) for rank in job.here if rank != self.rank}
+        mine = threading.get_ident()  # other threads of this rank wait for other things
 
         def look() -> None:
+            if threading.get_ident() != mine:
+                return
             for rank, slot in slots.items():
                 if slot.state == "finished":
                     slots.clear()  # this once

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from disttrain import settings
+from disttrain_launcher.options import environment
 from support.pages import ROOT
+
+DECLARED = settings.TABLE + environment.TABLE
 
 
 def test_the_page_is_the_table():
@@ -11,13 +14,13 @@ def test_the_page_is_the_table():
     rows = [line.strip("| ").split(" | ") for line in page.split("\n") if line.startswith("| `")]
     declared = [
         [f"`{one.name}`", f"`{one.default}`" if one.default else "unset", one.who, one.meaning]
-        for one in settings.TABLE
+        for one in DECLARED
     ]
     assert rows == declared
 
 
 def test_a_name_is_declared_once():
-    names = [one.name for one in settings.TABLE]
+    names = [one.name for one in DECLARED]
     assert len(names) == len(set(names))
 
 

@@ -19,6 +19,7 @@ import secrets
 import tempfile
 from collections.abc import Mapping
 
+from disttrain import settings
 from disttrain.comm.store.token_file import LEAST_BYTES, read_token_file
 from disttrain.errors import LaunchError
 
@@ -35,8 +36,8 @@ def token_of(place: Place, env: Mapping[str, str]) -> bytes | None:
     """
     if place.token_file:
         return _mounted(place.token_file)
-    if env.get("DISTTRAIN_TOKEN_FILE"):
-        return read_token_file(env["DISTTRAIN_TOKEN_FILE"])
+    if named := settings.TOKEN_FILE.text(env):
+        return read_token_file(named)
     if place.label and place.num_nodes > 1:
         return derive(user_key(key_path(env)), place.label)
     return None

@@ -14,6 +14,7 @@ import sys
 
 from ..options import forwarding
 from ..options.command_line import parse
+from ..options.environment import environment
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
@@ -23,7 +24,7 @@ def main(argv: list[str] | None = None) -> int:
     words = sys.argv[1:] if argv is None else argv
     if words[:1] == ["submit"]:  # a program of that name is ./submit
         return int(importlib.import_module("disttrain_launcher.submit.command").main(words[1:]))
-    starter, value = forwarding.starter(words, os.environ)
+    starter, value = forwarding.starter(words, environment())
     if starter:
         return int(
             importlib.import_module(f"disttrain_launcher.starters.{starter}").main(words, value)

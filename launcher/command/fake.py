@@ -9,14 +9,13 @@ import dataclasses
 import os
 import resource
 
+from disttrain import settings
 from disttrain.outputs import put
 
 from ..plan.generation import of_hosts
 from ..plan.job import Plan
 from ..worker.environment import worker_env
 from ..worker.main import format_error, program_body
-
-FAKE = "DISTTRAIN_FAKE"  # read by the worker's environment: there are no peers
 
 
 def play(plan: Plan, rank: int, size: int, local_size: int = 1) -> int:
@@ -26,7 +25,7 @@ def play(plan: Plan, rank: int, size: int, local_size: int = 1) -> int:
     generation = dataclasses.replace(
         of_hosts(size, local, rank), master_addr=plan.master_addr, master_port=plan.master_port
     )
-    os.environ.update(worker_env(plan, generation, rank) | {FAKE: "1"})
+    os.environ.update(worker_env(plan, generation, rank) | {settings.FAKE.name: "1"})
     try:
         program_body(plan)()
     except BrokenPipeError:

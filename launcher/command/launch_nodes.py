@@ -7,6 +7,8 @@ import dataclasses
 import os
 from collections.abc import Callable
 
+from disttrain import settings
+
 from ..node.outcome import Attempt
 from ..nodes import starting
 from ..options.command_line import Options
@@ -21,7 +23,7 @@ def run_together(plan: Plan, body: Callable[[int], bytes] | None, r: Rendezvous)
     The outcome has the ranks of this node."""
     options = Options(plan.program, rendezvous=r)
     token = starting.token_for(options)
-    given = os.environ.get("DISTTRAIN_TOKEN_FILE", "")
+    given = settings.TOKEN_FILE.text()
     token_file = starting.token_file_for_ranks(options, token)
     plan = dataclasses.replace(plan, token_file=token_file)
     try:

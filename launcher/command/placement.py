@@ -6,7 +6,7 @@ from __future__ import annotations
 import dataclasses
 import os
 
-from disttrain import gpus
+from disttrain import gpus, settings
 from disttrain.errors import LaunchError
 
 from ..options.command_line import Options
@@ -16,7 +16,7 @@ from ..plan.job import Plan
 
 def placed(plan: Plan, options: Options) -> Plan:
     """The plan with what is asked for of it."""
-    machine, given = gpus.ask(), os.environ.get("CUDA_VISIBLE_DEVICES")
+    machine, given = gpus.ask(), settings.VISIBLE_DEVICES.said()
     seen = gpus.visible(machine.cards, given, each_alone=options.virtual_local_rank)
     ranks: list[gpus.Seen | None] = [
         seen[rank % len(seen)] if seen else None for rank in range(plan.num_ranks)

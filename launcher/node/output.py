@@ -17,6 +17,9 @@ import termios
 import time
 import tty
 
+from disttrain import settings
+
+from ..options.environment import FORCE_COLOR
 from ..worker.logs import Log, Sieve
 
 _CHUNK = 1 << 16
@@ -245,11 +248,11 @@ def _readable(fd: int) -> bool:
 def is_colored(console: Console | None) -> bool:
     """Are prefixes coloured? On terminals, unless NO_COLOR says no, or FORCE_COLOR yes elsewhere
     (see no-color.org and force-color.org)."""
-    if os.environ.get("NO_COLOR"):
+    if settings.NO_COLOR.said():
         return False
-    if os.environ.get("FORCE_COLOR"):
+    if FORCE_COLOR.text():
         return True
-    return console is not None and os.isatty(console.fd) and os.environ.get("TERM") != "dumb"
+    return console is not None and os.isatty(console.fd) and settings.TERMINAL.said() != "dumb"
 
 
 def colored(prefix: str, rank: int) -> str:

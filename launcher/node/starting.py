@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from disttrain import settings
 from disttrain.comm.job.blackbox import BOX_FD, Box
 from disttrain.comm.job.segment import Segment
 from disttrain.lifetime import Leash, die_with_parent
@@ -110,7 +111,7 @@ class Start:
         for number in (signal.SIGPIPE, signal.SIGXFSZ):  # which Python ignores for itself
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, plan.signals)
-        env = {**os.environ, **worker_env(plan, self.generation, rank)}
+        env = {**settings.environment(), **worker_env(plan, self.generation, rank)}
         for name, fd in ((JOB_FD, segment.fd), (BOX_FD, self.box.fd)):
             os.set_inheritable(fd, True)
             env[name] = str(fd)

@@ -8,6 +8,7 @@ import string
 
 from disttrain.errors import LaunchError
 
+from ..options.environment import LINE_PREFIX
 from ..options.logs import streams_of
 from ..plan.generation import Generation
 from ..plan.job import Plan
@@ -15,7 +16,6 @@ from ..worker.logs import FULL, Log, Sieve
 from .output import Console, Stream
 from .report import say
 
-PREFIX = "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE"
 _SHOWN = 3  # lines that a rank said last
 _NAMES = {1: "stdout", 2: "stderr"}
 
@@ -73,7 +73,7 @@ class Streams:
             "rank": rank,
             "local_rank": self._generation.local_rank(rank),
         }
-        return string.Template(os.environ.get(PREFIX) or "[rank ${rank}] ").safe_substitute(names)
+        return string.Template(LINE_PREFIX.text()).safe_substitute(names)
 
     def _sieve(self, rank: int, which: int) -> Sieve | None:
         words, name = self._plan.duplicates[which - 1], _NAMES[which]

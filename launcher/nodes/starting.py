@@ -17,6 +17,7 @@ import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from disttrain import settings
 from disttrain.comm.job.worker_env import TLS, tls_wanted
 
 from ..clusters.tokens import token_of
@@ -65,16 +66,16 @@ class Kept:
 
 def token_for(options: Options) -> bytes | None:
     """The job's token, from a file that is named or from what the cluster tells."""
-    env = dict(os.environ)
+    env = dict(settings.environment())
     if options.token_file:
-        env["DISTTRAIN_TOKEN_FILE"] = options.token_file
+        env[settings.TOKEN_FILE.name] = options.token_file
     return token_of(options.place, env)
 
 
 def token_file_for_ranks(options: Options, token: bytes | None) -> str:
     """What ranks find as DISTTRAIN_TOKEN_FILE: the file of the user's, or a descriptor that they
     inherit."""
-    given = options.token_file or os.environ.get("DISTTRAIN_TOKEN_FILE", "")
+    given = options.token_file or settings.TOKEN_FILE.text()
     lasting = given and not given.startswith("fd:") and not options.place.token_file
     if token is None or lasting:
         return os.path.abspath(given) if given else ""
@@ -101,7 +102,7 @@ def _not_encrypted(r: Rendezvous, token: bytes | None, env: Mapping[str, str]) -
 
 def start_keeper(plan: Plan, r: Rendezvous, token: bytes | None) -> Kept:
     """Fork the keeper, before anything large is loaded and while signals are held back."""
-    for hint in (*r.hints, *_not_encrypted(r, token, os.environ)):
+    for hint in (*r.hints, *_not_encrypted(r, token, settings.environment())):
         say(hint)
     name = f"{os.uname().nodename}:{os.getpid()}"
     ours, its = pair()
@@ -155,7 +156,7 @@ def _node(plan: Plan, r: Rendezvous, name: str, found: Opened) -> Node:
         "--nnodes": nodes,
         "--max-restarts": str(plan.max_restarts),
         "--on-term": plan.on_term,
-        f"{TLS} (TLS between ranks)": str(int(tls_wanted(os.environ))),
+        f"{TLS} (TLS between ranks)": str(int(tls_wanted(settings.environment()))),
     }
     if r.same_command:
         kind = ["-m"] if plan.module else ["--no-python"] if plan.no_python else []

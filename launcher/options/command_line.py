@@ -7,7 +7,6 @@ the standard library only, so that ``--help`` answers at once.
 from __future__ import annotations
 
 import argparse
-import os
 import signal
 import sys
 from collections.abc import Mapping, Sequence
@@ -15,6 +14,7 @@ from dataclasses import KW_ONLY, dataclass
 
 from .. import clusters
 from . import devices, elastic, logs, parsing, rendezvous
+from .environment import environment
 from .parsing import MORE, Parser, program_of
 from .rendezvous import LOOPBACK, ONE_NODE, Rendezvous
 from .simulation import Flags, add_flags, flags_of
@@ -122,7 +122,7 @@ def parse(argv: Sequence[str], env: Mapping[str, str] | None = None) -> Options:
     p = parser()
     devices.add_flags(p)
     clusters.add_flags(p)
-    given, place = _given(p, argv, os.environ if env is None else env)
+    given, place = _given(p, argv, environment(env))
     program = program_of(given.program)
     given.rdzv_endpoint = given.rdzv_endpoint.strip()
     if given.run_path:
@@ -131,7 +131,7 @@ def parse(argv: Sequence[str], env: Mapping[str, str] | None = None) -> Options:
         p.error("-m with --no-python: the one is a module of Python's, the other an executable")
     if not program:
         p.error("no program given; needed is a script: dtrun --nproc-per-node 4 train.py")
-    program = _interpreted(given, program, os.environ if env is None else env)
+    program = _interpreted(given, program, environment(env))
     meeting = rendezvous.rendezvous_of(p, given)
     simulated = _simulated(p, given)
     return Options(

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from . import completion, limits
+from .environment import COLUMNS
 
 MORE = """\
 examples:
@@ -51,7 +52,7 @@ SHORTENED = ("--redirects", "--tee")
 
 def _formatter(prog: str, **more: Any) -> argparse.HelpFormatter:
     """As wide as the terminal, without ``shutil``, of which argparse asks that for every flag."""
-    width = os.environ.get("COLUMNS", "")
+    width = COLUMNS.text()
     try:
         columns = int(width) if width.isdigit() else os.get_terminal_size(1).columns
     except OSError:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import base64
 import math
-import os
 import secrets
 import time
 from collections.abc import Callable, Mapping
@@ -20,6 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
+from disttrain import settings
 from disttrain.errors import LaunchError
 
 from .access import access_of
@@ -239,7 +239,9 @@ def connect(
 ) -> EtcdRegistry | None:
     """The registry of a job, once etcd has answered. While nobody does, ``waiting(why)`` is called
     after each try; None where that returns False. LaunchError where waiting would not help."""
-    registry = EtcdRegistry(Gateway(access_of(endpoint, conf, os.environ)), job, ttl, patience)
+    registry = EtcdRegistry(
+        Gateway(access_of(endpoint, conf, settings.environment())), job, ttl, patience
+    )
     try:
         while True:
             try:

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from disttrain import settings
 from disttrain.comm.transports.sim import (
     Cluster,
     Fabric,
@@ -120,7 +121,9 @@ class Job:
             env |= {"LOCAL_RANK": str(mine.index(rank)), "LOCAL_WORLD_SIZE": str(len(mine))}
             env |= {"GROUP_RANK": str(hosts[rank]), "GROUP_WORLD_SIZE": str(cluster.num_hosts)}
             seed_text = f"{seed} {rank}"
-            self.ambients.append(Ambient(rank, dict(os.environ) | env, plan.program, seed_text))
+            self.ambients.append(
+                Ambient(rank, dict(settings.environment()) | env, plan.program, seed_text)
+            )
         self.stage = Stage(self.ambients)
         self.stacks: list[str] = []
         self.texts: dict[int, str] = {}  # the tracebacks of ranks that failed

@@ -15,6 +15,7 @@ import sys
 import threading
 from collections.abc import Sequence
 
+from disttrain import settings
 from disttrain.lifetime import die_with_parent
 
 from ..registry.embedded import EmbeddedRegistry
@@ -55,7 +56,7 @@ class Agent:
         thread that has started it."""
         fd = os.memfd_create("disttrain-token", os.MFD_CLOEXEC)
         os.write(fd, self.token)
-        env = {**os.environ, "DISTTRAIN_TOKEN_FILE": f"fd:{fd}"}
+        env = {**settings.environment(), settings.TOKEN_FILE.name: f"fd:{fd}"}
         if env.get("OMP_NUM_THREADS") == threads:  # Ray's, who knows nothing of ranks
             del env["OMP_NUM_THREADS"]
         me = os.getpid()

@@ -11,6 +11,8 @@ from __future__ import annotations
 import base64
 from typing import Any
 
+from disttrain import settings
+
 from ..clusters.kubernetes import UID
 from .job import Job, Kubernetes
 
@@ -112,7 +114,7 @@ def _container(job: Job, kubernetes: Kubernetes) -> Object:
         "PET_NNODES": f"{fewest}:{most}" if most > fewest else f"{most}",
         "PET_RDZV_ENDPOINT": f"{job.name}-0.{job.name}:{kubernetes.port}",
         "PET_RDZV_ID": job.name,
-        "DISTTRAIN_TOKEN_FILE": f"{TOKEN_DIR}/token",
+        settings.TOKEN_FILE.name: f"{TOKEN_DIR}/token",
     }
     needs = {"cpu": job.cpus, "memory": job.memory, GPU: job.gpus}
     amounts = {name: str(amount) for name, amount in needs.items() if amount}

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from disttrain import settings
+
 from ..plan.generation import Generation
 from ..plan.job import Plan
 
-LEAST = "DISTTRAIN_MIN_RANKS"  # with fewer the job ends: who is left need not try to go on
-ON_TERM = "DISTTRAIN_ON_TERM"  # what SIGTERM is to mean, where that is not the end
-GENERATION = "DISTTRAIN_GENERATION"  # its number: who says another one is refused by the store
-JOB_FD = "DISTTRAIN_JOB_FD"  # the descriptor of the job segment, inherited
-JOB_ID = "DISTTRAIN_JOB_ID"  # the same in all generations of a job, and in no other job
+LEAST = settings.MIN_RANKS.name  # with fewer the job ends: who is left need not try to go on
+ON_TERM = settings.ON_TERM.name  # what SIGTERM is to mean, where that is not the end
+GENERATION = settings.GENERATION.name  # its number: who says another one is refused by the store
+JOB_FD = settings.JOB_FD.name  # the descriptor of the job segment, inherited
+JOB_ID = settings.JOB_ID.name  # the same in all generations of a job, and in no other job
 
 
 def worker_env(plan: Plan, generation: Generation, rank: int) -> dict[str, str]:
@@ -40,9 +42,9 @@ def worker_env(plan: Plan, generation: Generation, rank: int) -> dict[str, str]:
     if plan.on_term != "exit":
         values[ON_TERM] = plan.on_term
     if plan.devices:
-        values |= {"LOCAL_RANK": 0, "CUDA_VISIBLE_DEVICES": plan.devices[local_rank]}
+        values |= {"LOCAL_RANK": 0, settings.VISIBLE_DEVICES.name: plan.devices[local_rank]}
     if plan.token_file:
-        values["DISTTRAIN_TOKEN_FILE"] = plan.token_file
+        values[settings.TOKEN_FILE.name] = plan.token_file
     if plan.log_dir:
         values["TORCHELASTIC_ERROR_FILE"] = plan.error_file(generation, rank)
     return {name: str(value) for name, value in values.items()}

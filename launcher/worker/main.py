@@ -18,9 +18,9 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from disttrain import context
+from disttrain import context, settings
 from disttrain.comm.job import termination
-from disttrain.comm.job.blackbox import BOX_FD, STACKS_FD, Box, adopt
+from disttrain.comm.job.blackbox import STACKS_FD, Box, adopt
 from disttrain.comm.job.segment import JOB_SLOT, Segment
 from disttrain.errors import DisttrainError, PeerFailed
 from disttrain.lifetime import die_with_parent
@@ -30,7 +30,7 @@ from disttrain.watch import stacks
 from ..plan.generation import Generation
 from ..plan.job import Plan
 from . import open_files
-from .environment import JOB_FD, worker_env
+from .environment import worker_env
 from .logs import write_whole
 from .program import here, run_module, run_script
 
@@ -54,7 +54,7 @@ def become_rank(
     if plan.on_term == "checkpoint":
         termination.listen()
     os.environ.update(worker_env(plan, generation, rank))
-    os.environ |= {JOB_FD: str(segment.fd), BOX_FD: str(box.fd)}
+    os.environ |= {settings.JOB_FD.name: str(segment.fd), settings.BLACKBOX_FD.name: str(box.fd)}
     me.rank, me.local_rank = rank, generation.local_rank(rank)
     me.world_size, me.local_world_size = generation.world_size, generation.num_ranks
     me.waiter.interrupts.clear()
@@ -275,8 +275,8 @@ def main(argv: list[str]) -> int:
         if isinstance(value, list):
             fields[name] = tuple(value)
     plan = Plan(**fields)
-    segment = Segment.attach(int(os.environ[JOB_FD]))
-    box = Box(int(os.environ[BOX_FD]))
+    segment = Segment.attach(int(settings.JOB_FD.text()))
+    box = Box(int(settings.BLACKBOX_FD.text()))
     for fd in (segment.fd, box.fd):
         os.set_inheritable(fd, False)
     become_rank(plan, generation, segment, box, rank, os.getppid())

@@ -194,6 +194,41 @@ def test_no_listener_on_every_address():
 ACROSS = {"house", "peers", "scripts", "gpu", "distributed/devices"}
 
 
+# Who else than disttrain.settings touches the environment of the process, and why.
+ENVIRON = {
+    "disttrain/backends/cuda/libraries/blas.py": "writes: cuBLAS reads it with its first handle",
+    "disttrain/comm/transports/nccl/connecting.py": "writes for NCCL, and takes it back",
+    "disttrain/distributed/groups/cores.py": "writes: threads for what the rank starts",
+    "disttrain/gpus.py": "is run as a file, with nothing of ours around it",
+    "disttrain/rpc/messages/hosts/channels.py": "writes: gRPC reads it when it is loaded",
+    "disttrain/settings.py": "reads for all",
+    "launcher/clusters/mpi.py": "reads PMI's, before numpy may be loaded",
+    "launcher/clusters/mpi_meeting.py": "is run as a file, under mpiexec",
+    "launcher/command/dispatch.py": "writes: threads for what it starts",
+    "launcher/command/fake.py": "writes: this process becomes a rank",
+    "launcher/node/mpi.py": "writes: this process becomes a rank",
+    "launcher/node/mpi_shim.py": "is run as a file, under mpiexec",
+    "launcher/options/environment.py": "reads, too: options come before numpy may be loaded",
+    "launcher/simulated/process_state.py": "exchanges it, a rank at a time",
+    "launcher/testing/sim.py": "writes: what belongs to an outer job is forgotten",
+    "launcher/worker/main.py": "writes: this process becomes a rank",
+}
+_ENVIRON = {"environ", "environb", "getenv", "getenvb", "putenv", "unsetenv"}
+
+
+def test_the_environment_is_read_in_one_place():
+    """A variable has one declaration; ``settings`` says what it is set to."""
+    touching = set()
+    for path in (p for p in SOURCES if name(p).startswith(PACKAGES)):
+        for node in nodes(path):
+            of_os = isinstance(node, ast.Attribute) and getattr(node.value, "id", "") == "os"
+            taken = isinstance(node, ast.ImportFrom) and node.module == "os"
+            words = {node.attr} if of_os else {a.name for a in node.names} if taken else set()
+            if words & _ENVIRON:
+                touching.add(name(path))
+    assert touching == set(ENVIRON)
+
+
 def test_tests_lie_where_the_code_lies():
     """In the folder, or under the name, of what they test."""
     tests = ROOT / "tests"

@@ -51,9 +51,9 @@ from .plans import Layout, partner
 
 _HEADERS_COME = 0.5  # seconds for the headers of a disagreement that others have found
 
-# Looks at ranks that wait for each other, from the first to the verdict: what one of them has said
-# to another may be on its way for as long as lost packets take to be sent again.
-LOOKS = 30
+# Between the two looks at ranks that wait for each other: looks, of each of them, and seconds. What
+# one has said to another may be on its way for as long as lost packets take to be sent again.
+LOOKS, CALM = 4, 1.5
 NUM_BLOCKS = 4096  # of flags, for so many groups at once: addresses that hold nothing else
 _OFFSET = struct.Struct("<Q")
 
@@ -280,7 +280,7 @@ class MirroredChannel(Channel):
 class NetDeadlockDetector(DeadlockDetector):
     """Tells other hosts, too, what this rank waits for."""
 
-    looks = LOOKS
+    looks, calm = LOOKS, CALM
 
     def __init__(self, hub: NetHub) -> None:
         self._hub: NetHub | None = None

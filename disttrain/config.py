@@ -71,7 +71,7 @@ def to_dict(config: Any) -> dict[str, Any]:
     return {f.name: _plain(getattr(config, f.name)) for f in dataclasses.fields(config)}
 
 
-def dump(config: Any, path: str | Path | None = None) -> str:
+def dump(config: object, path: str | Path | None = None) -> str:
     """``config`` as TOML text, also written to ``path`` when given. ``load`` reads it back."""
     text = "\n".join(_sections(to_dict(config), ())) + "\n"
     if path is not None:
@@ -90,7 +90,7 @@ def describe(kind: type) -> str:
     return "\n".join(f"  {n:<{wide}}  {h:<{wider}}  {d}".rstrip() for n, h, d in rows)
 
 
-def require(condition: bool, name: str, given: Any, needed: str) -> None:
+def require(condition: bool, name: str, given: object, needed: str) -> None:
     """For ``__post_init__``: raise ``ConfigError`` unless ``condition`` holds."""
     if not condition:
         raise ConfigError(f"{name}: {_shown(given)} given; {needed} is needed")
@@ -122,7 +122,7 @@ def parse_overrides(kind: type, words: Sequence[str]) -> dict[str, Any]:
     return found
 
 
-def _next_word(word: str, hint: Any, rest: list[str]) -> str:
+def _next_word(word: str, hint: object, rest: list[str]) -> str:
     """The value that follows a name; a boolean's may be left out."""
     if hint is bool and (not rest or rest[0].lower() not in ("true", "false")):
         return "true"
@@ -205,7 +205,7 @@ def _put(table: dict[str, Any], dotted: str, value: Any, where: _Where) -> None:
 # -- tables into dataclasses -----------------------------------------------------------------------
 
 
-def _build(kind: type[T], table: Any, prefix: str, where: _Where) -> T:
+def _build(kind: type[T], table: dict, prefix: str, where: _Where) -> T:
     if not isinstance(table, dict):
         raise ConfigError(f"{where.at(prefix)}: {prefix}: {_given(table)}; a section is needed")
     fields = {f.name: f for f in dataclasses.fields(kind) if f.init}  # type: ignore[arg-type]
@@ -242,7 +242,7 @@ def _blame(prefix: str, values: dict[str, Any], message: str, where: _Where) -> 
     return where.at(prefix)
 
 
-def _value(value: Any, hint: Any, dotted: str, where: _Where) -> Any:
+def _value(value: object, hint: object, dotted: str, where: _Where) -> Any:
     """``value`` as ``hint`` wants it, or a ``ConfigError``."""
     section = _section_type(hint)
     if section is not None and isinstance(value, dict):
@@ -255,7 +255,7 @@ def _value(value: Any, hint: Any, dotted: str, where: _Where) -> Any:
     return fitted
 
 
-def _section_type(hint: Any) -> type | None:
+def _section_type(hint: object) -> type | None:
     """The dataclass in ``hint`` (itself, or one member of a union)."""
     for member in _members(hint):
         if dataclasses.is_dataclass(member):
@@ -279,7 +279,7 @@ def _fit(value: Any, hint: Any) -> Any:
     return _fit_one(value, hint)
 
 
-def _fit_one(value: Any, hint: Any) -> Any:
+def _fit_one(value: object, hint: type) -> Any:
     if hint is Any:
         return value
     if dataclasses.is_dataclass(hint) or not isinstance(hint, type):
@@ -317,7 +317,7 @@ def _fit_many(value: Any, hint: Any, origin: type) -> Any:
 # -- text of the command line into values ----------------------------------------------------------
 
 
-def _from_text(text: str, hint: Any) -> Any:
+def _from_text(text: str, hint: object) -> Any:
     """The value that ``text`` means for the type ``hint``, or ``_WRONG``."""
     members = _members(hint)
     if len(members) > 1:
@@ -401,11 +401,11 @@ def _unknown(shown: str, key: str, known: list[str], dashes: str) -> str:
     return f"{shown} is no setting; there are: {listed}"
 
 
-def _given(value: Any) -> str:
+def _given(value: object) -> str:
     return f"{_shown(value)} ({type(value).__name__}) given"
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     """A value as in Python, of which a long one is cut short."""
     try:
         text = repr(value)
@@ -414,7 +414,7 @@ def _shown(value: Any) -> str:
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST // 2]} ... {text[-20:]}"
 
 
-def _spell(hint: Any) -> str:
+def _spell(hint: object) -> str:
     """A type as a user reads it."""
     members = _members(hint)
     if len(members) > 1:
@@ -432,7 +432,7 @@ def _spell(hint: Any) -> str:
     return getattr(hint, "__name__", str(hint))
 
 
-def _members(hint: Any) -> list[Any]:
+def _members(hint: object) -> list[Any]:
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
         return list(typing.get_args(hint))
     return [hint]
@@ -478,7 +478,7 @@ def _key(name: str) -> str:
     return name if bare else json.dumps(name, ensure_ascii=False)
 
 
-def _toml(value: Any) -> str:
+def _toml(value: float | list | str) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float) and not math.isfinite(value):

@@ -272,7 +272,7 @@ def attach(rank: Rank):
 
 
 @contextmanager
-def interpreter(interp: Any):
+def interpreter(interp: object):
     """Push an interpreter on this thread's stack while the block runs."""
     thread.stack.append(interp)
     thread.refresh()

@@ -132,7 +132,7 @@ class Future(Generic[T]):
         raise FutureError("Can not pickle torch.futures.Future: wait() for it, and take the result")
 
 
-def _check_callback(name: str, callback: Any) -> None:
+def _check_callback(name: str, callback: Callable[..., Any]) -> None:
     if not callable(callback):
         raise TypeError(
             f"{name}(): incompatible function arguments. {type(callback).__name__} was given; "

@@ -257,7 +257,7 @@ def survey(library: str = "libnvidia-ml.so.1", root: str = "/") -> Machine:
         return from_files(root, str(error))
 
 
-def _or(default: Any, question: Callable[..., Any], *args: Any) -> Any:
+def _or(default: object, question: Callable[..., Any], *args: object) -> Any:
     """The answer to ``question(*args)``, or ``default`` where this device has none."""
     try:
         return question(*args)

@@ -170,7 +170,7 @@ class profile:  # noqa: N801  (PyTorch's name)
     def _timed(self, verb: str, call: Callable) -> Callable:
         own = f"gloo:{_NAMES.get(verb, verb)}"
 
-        def timed(*args: Any, **kwargs: Any) -> Any:
+        def timed(*args: object, **kwargs: object) -> Any:
             name = named_comm.name or own
             since, shapes = perf_counter_ns(), _shapes(verb, args)
             work = call(*args, **kwargs)
@@ -277,7 +277,7 @@ class _Operations:
     def on_read(self, t: Tensor) -> None:
         """Reading costs nothing worth an event."""
 
-    def on_array(self, t: Tensor, frame: Any) -> None:
+    def on_array(self, t: Tensor, frame: object) -> None:
         """As ``on_read``."""
 
     def on_walk(self) -> None:

@@ -53,7 +53,7 @@ class Steps:
         self.add()
 
 
-def stepped(optimizer: Any) -> None:
+def stepped(optimizer: object) -> None:
     """An optimizer of the calling rank has made a step."""
     steps = context.thread.rank.slots.get(SLOT)
     if steps is not None:

@@ -17,7 +17,7 @@ def register(kind: type, flatten: Callable[[Any], list], unflatten: Callable[[li
     _registered[kind] = (flatten, unflatten)
 
 
-def flatten(tree: Any) -> tuple[list, Callable[[list], Any]]:
+def flatten(tree: object) -> tuple[list, Callable[[list], Any]]:
     """The leaves of ``tree`` in order, and a function that rebuilds it from as many leaves."""
     leaves: list[Any] = []
     build = _walk(tree, leaves)
@@ -52,12 +52,12 @@ def _walk(tree: Any, leaves: list) -> Callable[[Any], Any]:
     return next
 
 
-def leaves(tree: Any) -> list:
+def leaves(tree: object) -> list:
     """The leaves of ``tree`` in order."""
     return flatten(tree)[0]
 
 
-def map(fn: Callable, tree: Any, *rest: Any) -> Any:  # noqa: A001  (the field's name for it)
+def map(fn: Callable, tree: dict | tuple | None, *rest: Any) -> Any:  # noqa: A001  (the field's name for it)
     """Apply ``fn`` to the leaves of ``tree`` (and, in step, of trees of the same structure)."""
     values, unflatten = flatten(tree)
     others = [leaves(r) for r in rest]

@@ -77,18 +77,18 @@ class Chooser:
             if dtypes.float32 not in types:
                 given = ()
 
-        def cast(a: Any) -> Any:
+        def cast(a: Tensor | float | tuple | None) -> Any:
             return self._one(a, wanted, given) if isinstance(a, Tensor) else a
 
         args, kwargs = tuple(map(cast, args)), {k: cast(a) for k, a in kwargs.items()}
         with casting(None):
             return fn(*args, **kwargs)
 
-    def lower_state(self, value: Any) -> Any:
+    def lower_state(self, value: object) -> Any:
         """States of cells, also in a tuple, in the lower type; on the CPU as they are."""
         return value if self.kind == "cpu" else self.lower(value)
 
-    def lower(self, value: Any) -> Any:
+    def lower(self, value: object) -> Any:
         """Tensors, also in a tuple, in the lower type."""
         if isinstance(value, tuple):
             return tuple(map(self.lower, value))
@@ -201,7 +201,7 @@ def set_autocast_dtype(device_type: str, dtype: dtypes.dtype) -> None:
 
 
 def custom_fwd(
-    fwd: Callable | None = None, *, device_type: str = "cuda", cast_inputs: Any = None
+    fwd: Callable | None = None, *, device_type: str = "cuda", cast_inputs: object = None
 ) -> Any:
     """For ``Function.forward``: backward is to run as forward did. ``cast_inputs``: a type that
     floating tensors are given in, and inside autocast is off."""

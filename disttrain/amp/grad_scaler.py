@@ -61,7 +61,7 @@ class GradScaler:
         """What losses are multiplied by."""
         return self._scale if self._enabled else 1.0
 
-    def scale(self, outputs: Any) -> Any:
+    def scale(self, outputs: object) -> Any:
         """``outputs`` (a tensor, or lists and tuples of them) times the scale."""
         if not self._enabled:
             return outputs
@@ -71,7 +71,7 @@ class GradScaler:
             return type(outputs)(self.scale(t) for t in outputs)
         raise ValueError("outputs must be a Tensor or an iterable of Tensors")
 
-    def unscale_(self, optimizer: Any) -> None:
+    def unscale_(self, optimizer: object) -> None:
         """Divide the gradients of the optimizer's parameters by the scale, and see whether they are
         finite. Once for each step, before gradients are clipped."""
         if not self._enabled:
@@ -96,7 +96,7 @@ class GradScaler:
                 g.mul_(1.0 / self._scale)
             return all(bool(stack(flags).all()) for flags in finite.values())
 
-    def _values(self, g: Any) -> Any:
+    def _values(self, g: Tensor) -> Any:
         """The numbers of a gradient that are looked at here."""
         return g.to_dense() if getattr(g, "is_sparse", False) else g
 

@@ -127,7 +127,7 @@ def vhp(
 
 
 def hvp(
-    func: Callable, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
+    func: Callable, inputs: object, v: object = None, create_graph: bool = False, strict: bool = False
 ) -> tuple[Any, Any]:
     """(``func(*inputs)``, the Hessian times ``v``) of a scalar function, whose Hessian is
     symmetric: the same as ``vhp``."""
@@ -162,7 +162,7 @@ def _finished(value: Any, create_graph: bool) -> Any:
     return value.detach()
 
 
-def _is_several(value: Any) -> bool:
+def _is_several(value: Tensor | float | tuple) -> bool:
     return isinstance(value, (tuple, list))
 
 
@@ -177,7 +177,7 @@ def _tensors(where: str, what: str, value: Any) -> tuple:
     return values
 
 
-def _outputs(where: str, result: Any) -> tuple[tuple, bool]:
+def _outputs(where: str, result: Tensor | int | tuple) -> tuple[tuple, bool]:
     outs = _tensors(where, "outputs of the user-provided function", result)
     return outs, _is_several(result)
 
@@ -214,7 +214,7 @@ def _one_scalar(where: str, outs: Sequence) -> None:
         )
 
 
-def _directions(where: str, v: Any, like: Sequence, what: str, several: bool) -> tuple:
+def _directions(where: str, v: Tensor | tuple | None, like: Sequence, what: str, several: bool) -> tuple:
     if v is None:
         if len(like) != 1 or like[0].numel() != 1:
             raise AutogradError(
@@ -270,7 +270,7 @@ def _filled(
 
 
 def _second(
-    where: str, func: Callable, inputs: Any, v: Any, create_graph: bool, strict: bool
+    where: str, func: Callable, inputs: Tensor | tuple, v: Tensor | tuple, create_graph: bool, strict: bool
 ) -> tuple:
     """The gradient of a scalar function, to be differentiated again, and the directions."""
     given, outs, form = _prepared(where, func, inputs, create_graph, strict)
@@ -314,7 +314,7 @@ def _rows_at_once(out: Tensor, i: int, given: tuple, create_graph: bool, strict:
 
 
 def _by_columns(
-    func: Callable, inputs: Any, create_graph: bool, strict: bool, vectorize: bool
+    func: Callable, inputs: Tensor | tuple, create_graph: bool, strict: bool, vectorize: bool
 ) -> Any:
     if strict:
         raise AutogradError(

@@ -295,7 +295,7 @@ def gradgradcheck(
     n = len(given)
     where = [i for i, t in enumerate(given) if isinstance(t, Tensor) and t.requires_grad]
 
-    def first_derivatives(*args: Any) -> tuple:
+    def first_derivatives(*args: Tensor) -> tuple:
         args = tuple(
             a if i not in where or a.requires_grad else a.view_as(a).requires_grad_()
             for i, a in enumerate(args)

@@ -60,7 +60,7 @@ class ArrayKind:
         """An array like this one, full of zeros."""
         raise NotImplementedError
 
-    def blank(self, shape: tuple, dtype: Any) -> Any:
+    def blank(self, shape: tuple, dtype: np.dtype) -> Any:
         """Zeros of another shape and type that meet this array in operations."""
         return self.beside(np.zeros(shape, dtype))
 
@@ -83,7 +83,7 @@ class ArrayKind:
         host."""
         return None
 
-    def over_parts(self, values: Any, how: str) -> Any:
+    def over_parts(self, values: object, how: str) -> Any:
         """Numbers that were computed from the part that lies here, as they are for the whole:
         their "sum", "max" or "min" over the parts."""
         return values
@@ -104,11 +104,11 @@ class ArrayKind:
         """The array with all the numbers."""
         return self
 
-    def whole_of(self, t: Any) -> Any:
+    def whole_of(self, t: object) -> Any:
         """``t``, a Tensor over this array, as one over the array with all the numbers; recorded."""
         return t
 
-    def taken_in(self, t: Any) -> Any:
+    def taken_in(self, t: object) -> Any:
         """``t``, a Tensor that is the same everywhere, to be used with this array; recorded."""
         return t
 
@@ -129,7 +129,7 @@ class ArrayKind:
         nobody else has it."""
         return self
 
-    def placed(self, t: Any) -> Any:
+    def placed(self, t: object) -> Any:
         """``as_gradient`` for a Tensor, recorded."""
         return t
 

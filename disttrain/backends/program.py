@@ -59,7 +59,7 @@ class Program:
         self._why_not = why_not
         return why_not
 
-    def _first(self, *args: Any) -> Any:
+    def _first(self, *args: object) -> Any:
         """``fast`` until arrays of the host's come."""
         where = _platform(args)
         if where is not None:
@@ -78,7 +78,7 @@ class Program:
         if self.fast(*args) is None:
             self.slow(*args)
 
-    def slow(self, *args: Any) -> None:
+    def slow(self, *args: object) -> None:
         """Run with arrays of any strides, and broadcasting in a flat kernel."""
         if args[self.at].__class__ is not np.ndarray:
             where = _platform(args)
@@ -206,7 +206,7 @@ def _platform(args: tuple) -> Platform | None:
     return None
 
 
-def _refuse(*args: Any) -> None:
+def _refuse(*args: float | np.ndarray) -> None:
     """``fast`` where there is no generated code."""
 
 

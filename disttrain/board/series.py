@@ -59,7 +59,7 @@ def is_number(value: Any) -> TypeGuard[float]:
         return False
 
 
-def _is_spelled(value: Any) -> bool:
+def _is_spelled(value: object) -> bool:
     return isinstance(value, str) and value in _SPELLED
 
 

@@ -109,7 +109,7 @@ def _show(options: argparse.Namespace) -> int:
     return 0
 
 
-def _print_values(value: Any, name: str) -> None:
+def _print_values(value: dict | float, name: str) -> None:
     if isinstance(value, dict) and value:
         for key, inner in value.items():
             _print_values(inner, f"{name}.{key}" if name else str(key))

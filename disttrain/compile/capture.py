@@ -168,7 +168,7 @@ class Capture:
         self._name(t, var)
         return var
 
-    def _alias(self, t: Tensor, array: Any, known: Tensor | None) -> Var:
+    def _alias(self, t: Tensor, array: np.ndarray, known: Tensor | None) -> Var:
         """The name of a tensor over the memory ``array`` of a known one: that one's, where both are
         the same to the program, or that of a window."""
         if known is None:
@@ -297,7 +297,7 @@ class Capture:
         """Add to the gradient that a leaf has, in place as eagerly."""
         accumulate(grad, more)
 
-    def pull(self, node: Any, g: Any, wanted: tuple | None) -> tuple:
+    def pull(self, node: Node, g: Tensor, wanted: tuple | None) -> tuple:
         """Run the derivative rules of ``node`` on arrays, as one instruction."""
         if node.seq <= self.start:
             self._refuse("it runs backward through a graph that was made outside")
@@ -433,7 +433,7 @@ class Capture:
                 captured.append(t)
                 kept.append(texts[i])
 
-        def new(v: Any) -> Any:
+        def new(v: Var) -> Any:
             return names.get(v, v) if isinstance(v, Var) else v
 
         for v in owners:  # looked up by every run; the one of today need not live on
@@ -466,7 +466,7 @@ def capture(fn: Callable) -> Callable:
     replayed. Raises ``CaptureError`` where a number of a tensor would be frozen into the graph.
     """
 
-    def captured(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
+    def captured(*args: Tensor, **kwargs: Any) -> tuple[Any, Any]:
         leaves = tree.leaves((args, kwargs))
         around = Reach((fn, args, kwargs))
         recorder = Capture([x for x in leaves if isinstance(x, Tensor)], around)

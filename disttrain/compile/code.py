@@ -82,7 +82,7 @@ def _spelled_twice(code: CodeType, found: set) -> set[str]:
     return {name for name in ops if isinstance(name, str)}
 
 
-def _texts(const: Any) -> set[str]:
+def _texts(const: object) -> set[str]:
     if isinstance(const, str):
         return {part for part in const.split(".") if part.isidentifier()}
     if isinstance(const, (tuple, frozenset)):

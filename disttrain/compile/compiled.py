@@ -61,7 +61,7 @@ class Compiled:
     def __reduce__(self) -> tuple:
         return (Compiled, (self.fn, self.recorded, self.fullgraph))
 
-    def __get__(self, instance: Any, owner: object = None) -> Any:
+    def __get__(self, instance: object, owner: object = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)
 
     @property
@@ -127,7 +127,7 @@ class Compiled:
                 self.reasons[-1] += f"; not captured yet: {attempt.refused}"
         return result
 
-    def _give_up(self, key: Any, why: str) -> None:
+    def _give_up(self, key: tuple, why: str) -> None:
         self.reasons[-1] += f"; runs eagerly: {why}"
         self.entries.pop(key, None)
         self.eager[key] = why
@@ -172,7 +172,7 @@ class Compiled:
         return "\n".join([*lines, *(f"  {i}: {r}" for i, r in enumerate(self.reasons))])
 
 
-def _shown(x: Any) -> str:
+def _shown(x: object) -> str:
     text = str(x)
     return text if len(text) < 80 else f"{text[:76]} ..."
 
@@ -243,7 +243,7 @@ class _Attempt:
         return result
 
     def _fits(
-        self, recorder: Capture, result: Any, leaves: list, outside: tuple, states: list,
+        self, recorder: Capture, result: Tensor | list | tuple | None, leaves: list, outside: tuple, states: list,
         streams: list,
     ) -> bool:  # fmt: skip
         """Whether a replay could stand for the run, as far as Python is concerned."""
@@ -312,7 +312,7 @@ def _stream_state(stream: Any) -> Any:
     return repr(getattr(state, "state", None) or stream.get_state())
 
 
-def _unfit(result: Any, leaves: list, before: Reach) -> str | None:
+def _unfit(result: Tensor | list | tuple | None, leaves: list, before: Reach) -> str | None:
     """Why the result cannot be built anew by replays."""
     for leaf in leaves:
         if not isinstance(leaf, Tensor) and not is_constant(leaf) and not before.knows(leaf):
@@ -338,7 +338,7 @@ def compile(  # noqa: A001  (the field's name)
     *,
     fullgraph: bool = False,
     dynamic: bool | None = None,
-    backend: Any = "inductor",
+    backend: str = "inductor",
     mode: str | None = None,
     options: dict[str, Any] | None = None,
     disable: bool = False,

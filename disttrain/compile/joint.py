@@ -219,7 +219,7 @@ def _leaf_name(graph: Graph, leaf: Tensor) -> Var:
     return next(v for v, t in zip(graph.outside(), graph.captured, strict=True) if t is leaf)
 
 
-def _set_shapes(node: Any, shapes: tuple) -> None:
+def _set_shapes(node: Freed | Replayed, shapes: tuple) -> None:
     node.shape, node.dtype = shapes[0]
     node.shapes = shapes if len(shapes) > 1 else None
 
@@ -294,7 +294,7 @@ class _Differentiation:
             return False
         return True
 
-    def _inspect(self, node: Any) -> None:
+    def _inspect(self, node: Node) -> None:
         if node.tensor_hooks or node.retained or node.pre_hooks or node.post_hooks:
             self.why = "hooks are set on gradients inside of it, which a replay would not run"
         elif node.__class__ is not Node and not isinstance(node, TensorNode):
@@ -371,10 +371,10 @@ class _Inner(Walk):
         self.arrived: list[Any] = []
         super().__init__(roots, discard, keep=True, tensors=True, targets=targets)
 
-    def _below(self, node: Any) -> tuple:
+    def _below(self, node: AccumulateGrad | Node) -> tuple:
         return () if node in self.cut else node.edges
 
-    def _push(self, node: Any) -> None:
+    def _push(self, node: AccumulateGrad | Node) -> None:
         if node in self.cut:  # as it arrives: the hooks there are for the real walk to run
             self._capture(node, self.grads.pop(node))
             self.arrived.append(node)
@@ -394,7 +394,7 @@ def _ones(t: Tensor) -> Tensor:
     return wrap(np.ones(*t.meta()))
 
 
-def _place(edge: Any) -> tuple:
+def _place(edge: AccumulateGrad | Node) -> tuple:
     return (edge.node, edge.index) if edge.__class__ is Output else (edge, 0)
 
 

@@ -90,7 +90,7 @@ def frame_kind(frame: types.FrameType) -> int:
     return LIBRARY if known else USER
 
 
-def is_constant(x: Any) -> bool:
+def is_constant(x: object) -> bool:
     """Whether ``x`` never changes, so that its identity says all."""
     return _constant_kind(x.__class__)
 
@@ -100,12 +100,12 @@ def _constant_kind(kind: type) -> bool:
     return kind in PLAIN or (issubclass(kind, _CONSTANT) and (is_library(kind) or is_ours(kind)))
 
 
-def is_module(x: Any) -> bool:
+def is_module(x: object) -> bool:
     """Whether ``x`` has parameters and submodules."""
     return hasattr(type(x), "named_modules") and hasattr(type(x), "named_parameters")
 
 
-def is_optimizer(x: Any) -> bool:
+def is_optimizer(x: object) -> bool:
     """Whether ``x`` updates groups of parameters by planned rules."""
     return hasattr(type(x), "plan") and hasattr(type(x), "add_param_group")
 
@@ -167,7 +167,7 @@ def slots_of(kind: type) -> tuple[str, ...]:
     )
 
 
-def is_operator(name: str, x: Any) -> bool:
+def is_operator(name: str, x: object) -> bool:
     """Methods that syntax calls: they need not be named."""
     if isinstance(x, types.ModuleType):
         return name == "__getattr__"
@@ -200,7 +200,7 @@ def _ordered(x: Any) -> Any:
     return sorted(x, key=repr) if isinstance(x, frozenset) else x
 
 
-def shown(x: Any) -> str:
+def shown(x: float | np.generic | str) -> str:
     """A value in a message."""
     text = repr(x) if isinstance(x, (*PLAIN, tuple)) else f"<{type(x).__name__}>"
     return text if len(text) < 60 else f"{text[:56]} ..."

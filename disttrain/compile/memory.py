@@ -22,7 +22,7 @@ FOREIGN = 0  # memory that another library gave, whose parts have nothing in com
 _HOLDERS = (bytes, bytearray, memoryview)
 
 
-def owner_of(a: Any) -> int:
+def owner_of(a: np.ndarray) -> int:
     """A number that is equal for arrays that may lie in one memory."""
     if a.__class__ is DeviceArray:
         return id(a.memory)
@@ -35,11 +35,11 @@ def owner_of(a: Any) -> int:
         a = base
 
 
-def is_laid_out(a: Any) -> bool:
+def is_laid_out(a: np.ndarray) -> bool:
     return isinstance(a, (ndarray, DeviceArray))
 
 
-def extent(a: Any) -> tuple[int, int]:
+def extent(a: np.ndarray) -> tuple[int, int]:
     """The addresses between which the elements of ``a`` lie."""
     low = high = address_of(a)
     if not a.size:
@@ -49,7 +49,7 @@ def extent(a: Any) -> tuple[int, int]:
     return low, high + a.itemsize
 
 
-def overlap(a: Any, b: Any) -> bool:
+def overlap(a: np.ndarray, b: np.ndarray) -> bool:
     """Whether the bytes of two arrays of one owner lie among each other."""
     if a is b:
         return True
@@ -59,7 +59,7 @@ def overlap(a: Any, b: Any) -> bool:
     return max(low, start) < min(high, end)
 
 
-def coincide(a: Any, b: Any) -> bool:
+def coincide(a: np.ndarray, b: np.ndarray) -> bool:
     """Whether two arrays are the same elements in the same order."""
     return a is b or (
         is_laid_out(a) and is_laid_out(b)
@@ -68,7 +68,7 @@ def coincide(a: Any, b: Any) -> bool:
     )  # fmt: skip
 
 
-def _covers(a: Any, b: Any) -> bool:
+def _covers(a: np.ndarray, b: np.ndarray) -> bool:
     """Whether all bytes of ``b`` lie between the first and the last of ``a``."""
     if not (is_laid_out(a) and is_laid_out(b)):
         return False
@@ -109,7 +109,7 @@ class Memories:
         """``tensor`` lies in ``array``."""
         self.by_owner.setdefault(owner_of(array), []).append((array, tensor))
 
-    def around(self, array: Any) -> Iterator[tuple[Any, Tensor | None]]:
+    def around(self, array: np.ndarray) -> Iterator[tuple[Any, Tensor | None]]:
         """Those that share bytes with ``array``."""
         for known in self.by_owner.get(owner_of(array), ()):
             if overlap(known[0], array):
@@ -133,7 +133,7 @@ class Memories:
 
 # --- windows -------------------------------------------------------------------------------------
 def _window(
-    a: Any, *, offset: int, shape: tuple, strides: tuple, dtype: Any, within: tuple, counted: bool
+    a: np.ndarray, *, offset: int, shape: tuple, strides: tuple, dtype: np.dtype, within: tuple, counted: bool
 ) -> Any:
     if _is_whole(a, offset, shape, strides, dtype, within):
         return a.view()
@@ -143,7 +143,7 @@ def _window(
     return ndarray(shape, dtype, memory, address_of(a) - address_of(memory) + offset, strides)
 
 
-def _is_whole(a: Any, offset: int, shape: tuple, strides: tuple, dtype: Any, within: tuple) -> bool:
+def _is_whole(a: Any, offset: int, shape: tuple, strides: tuple, dtype: np.dtype, within: tuple) -> bool:
     return not offset and shape == a.shape and strides == within and dtype == a.dtype
 
 
@@ -176,7 +176,7 @@ window = primitive(
 window.on_device = _window_there
 
 
-def window_on(array: Any, known: Tensor, t: Tensor) -> dict:
+def window_on(array: np.ndarray, known: Tensor, t: Tensor) -> dict:
     """The parameters by which ``t`` is a window on the memory ``array`` of ``known``."""
     there = layout(t)
     offset = 0 if there is array else address_of(there) - address_of(array)

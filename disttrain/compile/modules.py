@@ -28,7 +28,7 @@ class _Run:
     def __init__(self, run: Callable) -> None:
         self.run = run
 
-    def __get__(self, instance: Any, owner: object = None) -> Any:
+    def __get__(self, instance: object, owner: object = None) -> Any:
         return self if instance is None else self.run
 
     def __call__(self, module: Any, *args: Any, **kwargs: Any) -> Any:
@@ -41,7 +41,7 @@ class Twin:
     _orig_mod: Any
     forward: Any
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
+    def __init_subclass__(cls, **kwargs: object) -> None:
         """No subclass that a program made: its classes are not told."""
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -54,12 +54,12 @@ class Twin:
         return twin, (self._orig_mod, self.forward)
 
 
-def original(module: Any) -> Any:
+def original(module: object) -> Any:
     """The module itself, of which ``module`` may be a twin."""
     return module._orig_mod if isinstance(module, Twin) else module
 
 
-def _class(module: Any, run: Callable) -> type:
+def _class(module: object, run: Callable) -> type:
     kind: Any = type(module)
     own: dict[str, Any] = {
         name: getattr(kind, name) for name in ("__doc__", "__module__", "__qualname__")
@@ -69,7 +69,7 @@ def _class(module: Any, run: Callable) -> type:
     return meta(kind.__name__, (Twin, kind), own)
 
 
-def twin(module: Any, run: Callable) -> Any:
+def twin(module: object, run: Callable) -> Any:
     """A twin of ``module`` whose forward is ``run``."""
     found: Any = object.__new__(_class(module, run))
     object.__setattr__(found, "__dict__", module.__dict__)

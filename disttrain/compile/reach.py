@@ -171,12 +171,12 @@ class Reach:
         gone = frozenset(names).difference(there)
         self.holders.append(Holder(ABSENT, space, f"{where}s", tuple(gone)))
 
-    def _facts(self, x: Any, where: str, names: tuple) -> None:
+    def _facts(self, x: Callable[..., Any] | Tensor, where: str, names: tuple) -> None:
         if names:
             reader = functools.partial(values, x, names)
             self.holders.append(Holder(FACT, x, where, names, reader))
 
-    def _named(self, x: Any) -> list[tuple[str, Any]]:
+    def _named(self, x: object) -> list[tuple[str, Any]]:
         """The attributes of ``x`` itself that the code may look up."""
         if isinstance(x, Tensor):  # without a look at its dict, which would slow it down for ever
             tried = ((n, getattr(x, n, MISSING)) for n in self._strange)
@@ -195,7 +195,7 @@ class Reach:
         if id(x) not in self._seen and not is_constant(x):
             self._todo.append((x, where))
 
-    def _visit(self, x: Any, where: str) -> None:
+    def _visit(self, x: object, where: str) -> None:
         if id(x) in self._seen or is_constant(x):
             return
         self._seen[id(x)] = x
@@ -263,7 +263,7 @@ class Reach:
         self._push(x.keywords, where)
         self._by_name.append((x, where))
 
-    def _memo(self, x: Any, where: str) -> None:
+    def _memo(self, x: functools._lru_cache_wrapper, where: str) -> None:
         """A function whose results are kept: what it reads counts, whether it ran or not."""
         f = x.__wrapped__
         kept = functools.partial(results_kept, x)
@@ -275,7 +275,7 @@ class Reach:
             self._learn(f.__code__, f.__globals__)
         self._push(f, where)
 
-    def _wrapper(self, x: Any, where: str) -> None:
+    def _wrapper(self, x: classmethod | property | staticmethod, where: str) -> None:
         for name in ("__func__", "__wrapped__", "fget", "fset", "func"):
             if getattr(x, name, None) is not None:
                 self._push(getattr(x, name), where)
@@ -289,13 +289,13 @@ class Reach:
         self._push(dict(x), where)
         self.holders.append(Holder(FACT, x, where, reader=lambda: (*x.keys(), *x.values())))
 
-    def _sequence(self, x: Any, where: str) -> None:
+    def _sequence(self, x: collections.deque | list, where: str) -> None:
         self._contents(x, where, SEQUENCE, [(f"{where}[{i}]", v) for i, v in enumerate(x)])
 
     def _set(self, x: set, where: str) -> None:
         self._contents(x, where, FACT, [(where, v) for v in x])
 
-    def _tuple(self, x: Any, where: str) -> None:
+    def _tuple(self, x: tuple, where: str) -> None:
         for i, v in enumerate(x):
             self._push(v, f"{where}[{i}]")
         if type(x) is not tuple:
@@ -348,7 +348,7 @@ class Reach:
     def _stream(self, x: Any, where: str) -> None:
         self.streams.append(x)
 
-    def _nothing(self, x: Any, where: str) -> None:
+    def _nothing(self, x: Generator, where: str) -> None:
         """A generator of our own: what is drawn from it is drawn anew."""
 
     def _module_of_code(self, x: types.ModuleType, where: str) -> None:
@@ -366,7 +366,7 @@ class Reach:
             if not is_ours(base) and is_open(base) and base.__module__ != "builtins":
                 self._by_name.append((base, base.__name__))
 
-    def _object(self, x: Any, where: str) -> None:
+    def _object(self, x: object, where: str) -> None:
         kind = type(x)
         self.objects.append(x)
         if is_module(x):
@@ -383,7 +383,7 @@ class Reach:
             self._by_name.append((x, where))
             self._class(kind, where)
 
-    def _whole(self, x: Any, where: str) -> None:
+    def _whole(self, x: object, where: str) -> None:
         """Every attribute of an object of this package, whose code looks at what it likes."""
         space = getattr(x, "__dict__", {})
         self.holders.append(Holder(OBJECT, space, where, tuple(space)))
@@ -393,7 +393,7 @@ class Reach:
         for name in slots_of(type(x)):
             self._push(getattr(x, name, None), f"{where}.{name}")
 
-    def _network(self, m: Any, where: str) -> None:
+    def _network(self, m: object, where: str) -> None:
         """A module: what its base class keeps, what the code names, and, below classes of this
         package, everything."""
         self.modules.append(m)
@@ -468,7 +468,7 @@ class Reach:
                 found[id(t)] = name
         return found
 
-    def knows(self, x: Any) -> bool:
+    def knows(self, x: dict | list) -> bool:
         """Whether ``x`` was found."""
         return id(x) in self._seen
 

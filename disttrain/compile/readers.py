@@ -54,7 +54,7 @@ def values(x: Any, names: tuple) -> tuple:
     return tuple(getattr(x, name, MISSING) for name in names)
 
 
-def results_kept(x: Any) -> tuple:
+def results_kept(x: object) -> tuple:
     """What an ``lru_cache`` refers to, its results among it, in an order of its own."""
     parts = gc.get_referents(x)
     inside = [v for d in parts if type(d) is dict for v in d.values()]

@@ -65,7 +65,7 @@ class Program:
         self.harmless = next((i for i, e in enumerate(effects) if e), len(self.steps))
         self._drop_early()
 
-    def _slot(self, var: Any) -> int:
+    def _slot(self, var: Var | float | None) -> int:
         if isinstance(var, Var):
             if var in self.slots:
                 return self.slots[var]

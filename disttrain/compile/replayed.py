@@ -185,7 +185,7 @@ class Player:
                 values[program.slots[v]] = self._view(v, values)
         return values
 
-    def _view(self, var: Any, values: list) -> Any:
+    def _view(self, var: Var, values: list) -> Any:
         """A view, made again over what it is a view of."""
         program, chain = self.program, []
         while var in program.viewed:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 
-def own_attributes(t: Any) -> dict[str, Any]:
+def own_attributes(t: object) -> dict[str, Any]:
     """Attributes that the program has given to ``t``, also in slots of its class."""
     own = {k: v for k, v in t.__dict__.items() if not k.startswith("_") and k != "array"}
     if type(t).__mro__[2] is not object:  # a class of the program's
@@ -19,7 +19,7 @@ def _slots(kind: type) -> list[str]:
     return [name for names in found for name in ([names] if isinstance(names, str) else names)]
 
 
-def give_attributes(t: Any, own: dict[str, Any]) -> None:
+def give_attributes(t: object, own: dict[str, Any]) -> None:
     """``t`` gets what ``own_attributes`` found at another."""
     for name, value in own.items():
         setattr(t, name, value)

@@ -9,7 +9,7 @@ from .. import context
 from ..backends.array_kinds import ArrayKind
 
 
-def class_for(array: Any, like: type) -> type:
+def class_for(array: object, like: type) -> type:
     """The class of a Tensor over ``array``: ``like``, or what the kind of array wants for it."""
     kind = array.tensor_class if isinstance(array, ArrayKind) else None
     if kind is None:

@@ -204,7 +204,7 @@ def reducer(prim: Primitive, ufunc: np.ufunc | None = None) -> Callable[..., Any
 ALL_DIMS = [tuple(range(n)) for n in range(65)]  # numpy's limit is 64
 
 
-def viewed(prim: Primitive, source: Any, array: Any, params: dict, mode: int) -> Any:
+def viewed(prim: Primitive, source: Tensor, array: np.ndarray, params: dict, mode: int) -> Any:
     """The tensor over ``array``, a view of the memory of ``source`` that ``prim`` has made, or
     would make, with ``params``; recorded as the gate would. ``mode`` is RECORD or PLAIN."""
     out = _new(Tensor)

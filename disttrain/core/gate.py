@@ -96,7 +96,7 @@ class Primitive:
     def __repr__(self) -> str:
         return f"<primitive {self.name}>"
 
-    def __get__(self, instance: Any, owner: Any) -> Any:
+    def __get__(self, instance: Tensor | None, owner: type) -> Any:
         """As a method, a primitive takes the tensor as its first argument."""
         return self if instance is None else MethodType(self, instance)
 
@@ -108,7 +108,7 @@ class Primitive:
                 return gate(self, args, params)
         return self.compute(args, params)
 
-    def compute(self, arrays: Any, params: dict) -> Any:
+    def compute(self, arrays: list | tuple, params: dict) -> Any:
         """Run on raw arrays (or scalars); an array of another kind than numpy's runs it itself."""
         for a in arrays:
             if a.__class__ is not ndarray and isinstance(a, ArrayKind):
@@ -116,7 +116,7 @@ class Primitive:
         return self.forward(*arrays, **params)
 
 
-def finish(result: Any) -> Any:
+def finish(result: ArrayKind | np.generic | np.ndarray) -> Any:
     """numpy gives scalars for 0-d results; the gate deals in arrays."""
     if result.__class__ is ndarray or isinstance(result, ArrayKind):
         return result
@@ -207,7 +207,7 @@ def _gate_simple(prim: Primitive, a: Tensor, params: dict) -> Any:
     return out
 
 
-def explain(prim: Primitive, args: Any, params: dict, error: Exception) -> Exception:
+def explain(prim: Primitive, args: tuple, params: dict, error: Exception) -> Exception:
     """The error of a forward, with the operation and what it was given."""
     given = ", ".join(
         f"{name}: {describe(a)}" for name, a in zip(prim.args, args, strict=False) if a is not None
@@ -230,11 +230,11 @@ _EXPLAINED = {
 }
 
 
-def _metadata(a: Any) -> Any:
+def _metadata(a: Tensor | None) -> Any:
     return NullArray(*a.meta()) if isinstance(a, Tensor) else a
 
 
-def describe(a: Any) -> str:
+def describe(a: object) -> str:
     """A tensor as dtype and shape, anything else as itself; for messages."""
     if isinstance(a, Tensor):
         shape, kind = a.meta()
@@ -275,7 +275,7 @@ def _share_parts(prim: Primitive, source: Tensor, params: dict, outs: tuple) -> 
         _share(prim, source, params, o, i)
 
 
-def record(prim: Primitive, args: tuple, params: dict, out: Any, level: Any = None) -> None:
+def record(prim: Primitive, args: tuple, params: dict, out: Tensor | tuple, level: object = None) -> None:
     """Make the node of ``out`` if one of ``args`` requires grad at ``level``."""
     edges = []
     bits = 0

@@ -42,13 +42,13 @@ class _Mode:
         elif inspect.isgeneratorfunction(fn):
 
             @functools.wraps(fn)
-            def generator(*args: Any, **kwargs: Any) -> Any:
+            def generator(*args: object, **kwargs: object) -> Any:
                 return (yield from _resumed(fn(*args, **kwargs), self._fresh))
 
             return generator  # type: ignore[return-value]
 
         @functools.wraps(fn)
-        def wrapped(*args: Any, **kwargs: Any) -> Any:
+        def wrapped(*args: object, **kwargs: object) -> Any:
             with self._fresh():
                 return fn(*args, **kwargs)
 

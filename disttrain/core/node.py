@@ -91,7 +91,7 @@ class GraphNode:
             return f". The operation ran at {self.site}"
         return ". (autograd.set_detect_anomaly(True) names the forward line.)"
 
-    def retain(self, tensor: Any, index: int = 0) -> None:
+    def retain(self, tensor: object, index: int = 0) -> None:
         """Keep the gradient of output ``index`` in ``tensor.grad``, after all hooks."""
         if self.tensor_hooks is None:
             self.tensor_hooks = {}
@@ -99,7 +99,7 @@ class GraphNode:
             self.retained = {}
         self.retained[index] = weakref.ref(tensor)
 
-    def forget(self, tensor: Any, index: int = 0) -> None:
+    def forget(self, tensor: object, index: int = 0) -> None:
         """Undo ``retain``."""
         kept = None if self.retained is None else self.retained.get(index)
         if kept is not None and kept() is tensor:
@@ -371,7 +371,7 @@ class Node(GraphNode):
         return _placed(self.out, self)
 
 
-def _placed(saved: Any, place: Any) -> Any:
+def _placed(saved: Any, place: object) -> Any:
     """An alias of a saved result, at its place in the graph."""
     out = saved.alias()
     out._node = place

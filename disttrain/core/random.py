@@ -61,7 +61,7 @@ class _Cell:
         state["has_uint32"], state["uinteger"] = has, half
         bits.state = state
 
-    def draw(self, prim: Any, forward: Callable[..., Any], params: dict) -> Any:
+    def draw(self, prim: object, forward: Callable[..., Any], params: dict) -> Any:
         return forward(**params)
 
 
@@ -168,7 +168,7 @@ class Generator:
             )
         return cell.take()
 
-    def draw(self, prim: Any, forward: Callable[..., Any], params: dict) -> Any:
+    def draw(self, prim: object, forward: Callable[..., Any], params: dict) -> Any:
         """The result of a primitive that draws from this and takes no array: ``forward`` where
         this is the host's."""
         return self._cell.draw(prim, forward, params)

@@ -86,7 +86,7 @@ class PackedNode(Node):
         return node
 
 
-def _unpacked(value: Any) -> Any:
+def _unpacked(value: Packed | float | None) -> Any:
     return value.tensor() if value.__class__ is Packed else value
 
 

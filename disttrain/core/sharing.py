@@ -146,7 +146,7 @@ class Carried:
         return _itself, (array if self.tensor.is_meta else np.ascontiguousarray(array),)
 
 
-def _itself(array: Any) -> Any:
+def _itself(array: object) -> Any:
     return dtypes.known(array) if array.__class__ is np.ndarray else array
 
 
@@ -215,14 +215,14 @@ class _Finder:
     """Finds ``multiprocessing.reduction`` when it is imported, and then tells its pickler how
     tensors go to other processes. (To import it here would make every program start later.)"""
 
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+    def find_spec(self, name: str, path: object = None, target: object = None) -> Any:
         if name != _REDUCTION:
             return None
         sys.meta_path.remove(self)
         spec: Any = importlib.util.find_spec(name)
         load = spec.loader.exec_module
 
-        def exec_module(module: Any) -> None:
+        def exec_module(module: object) -> None:
             load(module)
             _teach(module)
 

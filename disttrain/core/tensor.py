@@ -281,7 +281,7 @@ class Tensor(TensorMethods):
             self._retains = True
             self.retain_again(None)
 
-    def retain_again(self, before: Any) -> None:
+    def retain_again(self, before: Node | None) -> None:
         """``retain_grad`` for the place that the tensor has now; it was at ``before``."""
         if before is not None:
             before.forget(self)
@@ -426,7 +426,7 @@ def _is_leaf(source: Tensor) -> bool:
     return node is None or node.__class__ is AccumulateGrad
 
 
-def rebuild(kind: type, array: Any, shape: tuple, requires_grad: bool) -> Tensor:
+def rebuild(kind: type, array: ArrayKind | np.ndarray, shape: tuple, requires_grad: bool) -> Tensor:
     """A tensor of class ``kind`` over ``array``: a leaf."""
     out: Tensor = _new(kind)
     out.array = array.reshape(shape) if isinstance(array, np.ndarray) else array

@@ -90,7 +90,7 @@ class Tracer(Tensor):
         self.graph_node()
         return self.interp.lift_like(self)
 
-    def become(self, value: Tracer, node: Any) -> None:
+    def become(self, value: Tracer, node: object) -> None:
         """Be ``value``, at the place ``node`` of the graph, as an in-place write does it."""
         for name, part in value.__dict__.items():
             if not name.startswith("_"):

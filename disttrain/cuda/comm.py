@@ -32,7 +32,7 @@ def broadcast_coalesced(
     return tuple([tuple([_on(t, d) for t in tensors]) for d in devices])
 
 
-def reduce_add(inputs: Sequence[Tensor], destination: Any = None) -> Tensor:
+def reduce_add(inputs: Sequence[Tensor], destination: object = None) -> Tensor:
     """The sum of tensors of one shape on several devices, on ``destination`` (None: the current
     one)."""
     if len({tuple(t.shape) for t in inputs}) != 1:
@@ -46,7 +46,7 @@ def reduce_add(inputs: Sequence[Tensor], destination: Any = None) -> Tensor:
 
 
 def reduce_add_coalesced(
-    inputs: Sequence[Sequence[Tensor]], destination: Any = None, buffer_size: int = 10485760
+    inputs: Sequence[Sequence[Tensor]], destination: object = None, buffer_size: int = 10485760
 ) -> tuple[Tensor, ...]:
     """The same for the tensors that each device has."""
     return tuple([reduce_add(together, destination) for together in zip(*inputs, strict=True)])
@@ -84,7 +84,7 @@ def gather(
     return cat([_on(t, where) for t in tensors], dim)
 
 
-def _on(t: Tensor, where: Any) -> Tensor:
+def _on(t: Tensor, where: int) -> Tensor:
     return t.to(f"cuda:{index_of(where)}", non_blocking=True)  # type: ignore[attr-defined]
 
 

@@ -16,7 +16,7 @@ def current_device() -> int:
     return here().current()
 
 
-def set_device(device: Any) -> None:
+def set_device(device: object) -> None:
     """Make this the calling thread's device; a negative number changes nothing."""
     if isinstance(device, int) and device < 0:
         return
@@ -52,17 +52,17 @@ class device_of(device):  # noqa: N801
         super().__init__(obj.device.index if obj.is_cuda else None)
 
 
-def get_device_properties(device: Any = None) -> Any:
+def get_device_properties(device: object = None) -> Any:
     """``name``, ``major``, ``minor``, ``total_memory``, ``multi_processor_count`` ..."""
     return here().properties(index_of(device))
 
 
-def get_device_name(device: Any = None) -> str:
+def get_device_name(device: object = None) -> str:
     """What the maker calls it."""
     return get_device_properties(device).name
 
 
-def get_device_capability(device: Any = None) -> tuple[int, int]:
+def get_device_capability(device: object = None) -> tuple[int, int]:
     """The generation: (9, 0) is Hopper."""
     found = get_device_properties(device)
     return found.major, found.minor
@@ -81,7 +81,7 @@ def get_gencode_flags() -> str:
     return " ".join(f"-gencode compute=compute_{n},code=sm_{n}" for n in names)
 
 
-def can_device_access_peer(device: Any, peer_device: Any) -> bool:
+def can_device_access_peer(device: object, peer_device: object) -> bool:
     """Whether one device reads the other's memory directly."""
     index, other = index_of(device, False), index_of(peer_device, False)
     return here().can_access(index, other)

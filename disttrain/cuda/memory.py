@@ -14,7 +14,7 @@ from .which import here, index_of, started
 _FIELDS = ("current", "peak", "allocated", "freed")
 
 
-def _stats(device: Any) -> dict[str, int]:
+def _stats(device: int | None) -> dict[str, int]:
     return here().memory_stats(index_of(device)) if started() else {}
 
 
@@ -61,7 +61,7 @@ def memory_stats(device: Any = None) -> dict[str, int]:
     return {**names, **{name: found.get(key, 0) for name, key in more.items()}}
 
 
-def memory_stats_as_nested_dict(device: Any = None) -> dict[str, Any]:
+def memory_stats_as_nested_dict(device: object = None) -> dict[str, Any]:
     """The same, as dictionaries in dictionaries."""
     nested: dict[str, Any] = {}
     for name, value in memory_stats(device).items():
@@ -73,7 +73,7 @@ def memory_stats_as_nested_dict(device: Any = None) -> dict[str, Any]:
     return nested
 
 
-def memory_summary(device: Any = None, abbreviated: bool = False) -> str:
+def memory_summary(device: object = None, abbreviated: bool = False) -> str:
     """The same, as a table for people."""
     index = index_of(device)
     stats, free, total = memory_stats(index), *mem_get_info(index)
@@ -112,25 +112,25 @@ def _size(n: int) -> str:
     return f"{n} GiB"
 
 
-def mem_get_info(device: Any = None) -> tuple[int, int]:
+def mem_get_info(device: object = None) -> tuple[int, int]:
     """Bytes of the device that are free, and all that it has, whoever uses them."""
     found = here().memory_stats(index_of(device))
     return found["free"], found["total"]
 
 
-def device_memory_used(device: Any = None) -> int:
+def device_memory_used(device: object = None) -> int:
     """Bytes of the device that are in use, whoever uses them."""
     free, total = mem_get_info(device)
     return total - free
 
 
-def reset_peak_memory_stats(device: Any = None) -> None:
+def reset_peak_memory_stats(device: object = None) -> None:
     """Let the peaks be what is there now."""
     if started():
         here().reset_peak(index_of(device))
 
 
-def reset_max_memory_allocated(device: Any = None) -> None:
+def reset_max_memory_allocated(device: object = None) -> None:
     """As ``reset_peak_memory_stats``."""
     reset_peak_memory_stats(device)
 
@@ -145,7 +145,7 @@ def empty_cache() -> None:
         here().empty_cache()
 
 
-def set_per_process_memory_fraction(fraction: float, device: Any = None) -> None:
+def set_per_process_memory_fraction(fraction: float, device: object = None) -> None:
     """Let this process use at most this part (0 to 1) of the device's memory."""
     if not isinstance(fraction, float):
         raise TypeError("Invalid type for fraction argument, must be `float`")

@@ -16,7 +16,7 @@ from ..core.types.device import device as Device
 from .which import device_count, index_of, is_available
 
 
-def generator(device: Any = None) -> Generator:
+def generator(device: object = None) -> Generator:
     """The calling rank's generator of a device."""
     return device_generator(Device("cuda", index_of(device)))
 
@@ -64,7 +64,7 @@ def initial_seed() -> int:
     return generator().initial_seed()
 
 
-def get_rng_state(device: Any = "cuda") -> Tensor:
+def get_rng_state(device: object = "cuda") -> Tensor:
     """Where a device's generator is: 16 bytes on the host."""
     return generator(device).get_state()
 
@@ -74,7 +74,7 @@ def get_rng_state_all() -> list[Tensor]:
     return [get_rng_state(i) for i in range(device_count())]
 
 
-def set_rng_state(new_state: Tensor, device: Any = "cuda") -> None:
+def set_rng_state(new_state: Tensor, device: object = "cuda") -> None:
     """Put a device's generator to where ``get_rng_state`` found it."""
     generator(device).set_state(new_state)
 

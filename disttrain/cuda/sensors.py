@@ -20,7 +20,7 @@ class _Rates(ctypes.Structure):  # nvmlUtilization_t
     _fields_ = [("gpu", ctypes.c_uint), ("memory", ctypes.c_uint)]
 
 
-def _asked(what: str, device: Any, question: Callable[[Nvml, Any], int]) -> int:
+def _asked(what: str, device: object, question: Callable[[Nvml, Any], int]) -> int:
     index = index_of(device)
     seen = visible(survey().cards, settings.VISIBLE_DEVICES.said())
     try:
@@ -36,23 +36,23 @@ def _asked(what: str, device: Any, question: Callable[[Nvml, Any], int]) -> int:
         ) from None
 
 
-def _rates(nvml: Nvml, handle: Any) -> _Rates:
+def _rates(nvml: Nvml, handle: object) -> _Rates:
     found = _Rates()
     nvml.call("nvmlDeviceGetUtilizationRates", handle, ctypes.byref(found))
     return found
 
 
-def utilization(device: Any = None) -> int:
+def utilization(device: object = None) -> int:
     """Percent of the last moments in which a kernel ran."""
     return _asked("utilization", device, lambda nvml, h: _rates(nvml, h).gpu)
 
 
-def memory_usage(device: Any = None) -> int:
+def memory_usage(device: object = None) -> int:
     """Percent of the last moments in which memory was read or written."""
     return _asked("memory_usage", device, lambda nvml, h: _rates(nvml, h).memory)
 
 
-def temperature(device: Any = None) -> int:
+def temperature(device: object = None) -> int:
     """Degrees Celsius of the chip."""
     sensor = ctypes.c_int(_CORE)
     return _asked(
@@ -60,12 +60,12 @@ def temperature(device: Any = None) -> int:
     )
 
 
-def power_draw(device: Any = None) -> int:
+def power_draw(device: object = None) -> int:
     """Milliwatts."""
     return _asked("power_draw", device, lambda nvml, h: nvml.number("nvmlDeviceGetPowerUsage", h))
 
 
-def clock_rate(device: Any = None) -> int:
+def clock_rate(device: object = None) -> int:
     """Megahertz of the multiprocessors."""
     clock = ctypes.c_int(_SM_CLOCK)
     return _asked(

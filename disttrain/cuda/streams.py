@@ -185,17 +185,17 @@ def set_stream(stream: Stream | None) -> None:
         here().go_on(stream.line)
 
 
-def current_stream(device: Any = None) -> Stream:
+def current_stream(device: object = None) -> Stream:
     """The calling thread's stream on a device."""
     return Stream.over(here().current_stream(index_of(device)))
 
 
-def default_stream(device: Any = None) -> Stream:
+def default_stream(device: object = None) -> Stream:
     """The one that work goes to unless told otherwise."""
     return Stream.over(here().default_stream(index_of(device)))
 
 
-def get_stream_from_external(data_ptr: int, device: Any = None) -> Stream:
+def get_stream_from_external(data_ptr: int, device: object = None) -> Stream:
     """A stream that other code has made, by its number."""
     return ExternalStream(data_ptr, device)
 

@@ -42,7 +42,7 @@ def init() -> None:
     here()
 
 
-def index_of(where: Any, optional: bool = True) -> int:
+def index_of(where: object, optional: bool = True) -> int:
     """The number of the device ``where``: a number, a device, a name; None, or a device without a
     number, is the calling thread's."""
     if isinstance(where, str):

@@ -12,7 +12,7 @@ _METHODS = ("fork", "spawn", "forkserver")
 
 
 def check_workers(
-    num_workers: Any, timeout: float, prefetch_factor: Any, persistent_workers: bool, context: Any
+    num_workers: Any, timeout: float, prefetch_factor: int | None, persistent_workers: bool, context: object
 ) -> None:
     """Refuse arguments about workers that make no sense."""
     if not isinstance(num_workers, int) or num_workers < 0:
@@ -35,7 +35,7 @@ def check_workers(
                     "got num_workers=0; give num_workers, or leave it out")  # fmt: skip
 
 
-def _check_context(context: Any) -> None:
+def _check_context(context: object) -> None:
     if isinstance(context, str) and context not in _METHODS:
         _refuse("multiprocessing_context option should specify a valid start method in "
                 f"{list(_METHODS)}, but got {context!r}")  # fmt: skip
@@ -57,7 +57,7 @@ def _warn_of_many(num_workers: int) -> None:
 
 
 def check_batches(
-    iterable: bool, batch_size: int | None, shuffle: bool | None, sampler: Any, batch_sampler: Any,
+    iterable: bool, batch_size: int | None, shuffle: bool | None, sampler: object, batch_sampler: object,
     drop_last: bool,
 ) -> None:  # fmt: skip
     """Refuse arguments about batches that contradict each other."""

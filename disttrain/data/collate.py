@@ -113,7 +113,7 @@ def _mixed(batch: Sequence, index: int, at: str) -> DTypeError:
     )
 
 
-def _numbers(batch: Sequence, dtype: Any, at: str) -> Tensor:
+def _numbers(batch: Sequence, dtype: type, at: str) -> Tensor:
     try:
         return wrap(np.array(batch, dtype))
     except (TypeError, ValueError, OverflowError):
@@ -174,7 +174,7 @@ def _sequences(batch: Sequence, at: str) -> Any:
         return columns
 
 
-def default_convert(data: Any) -> Any:
+def default_convert(data: object) -> Any:
     """Numpy arrays and scalars in ``data`` as Tensors; containers keep their kind, all else stays.
     What the DataLoader does with samples when it makes no batches."""
     if isinstance(data, (Tensor, str, bytes)):

@@ -34,7 +34,7 @@ class Indexed(Protocol[T]):
 class Dataset(Generic[T]):
     """A map from numbers to samples. Write ``__getitem__`` and ``__len__``."""
 
-    def __getitem__(self, index: Any) -> T:
+    def __getitem__(self, index: int) -> T:
         raise NotImplementedError(f"{type(self).__name__} needs a __getitem__(self, index)")
 
     def __add__(self, other: Dataset) -> ConcatDataset:
@@ -75,7 +75,7 @@ class TensorDataset(Dataset[tuple]):
                 "one or more with the same first size are needed"
             )
 
-    def __getitem__(self, index: Any) -> tuple:
+    def __getitem__(self, index: Tensor | int) -> tuple:
         return tuple(t[index] for t in self.tensors)
 
     def __getbatch__(self, indices: np.ndarray) -> list[Tensor]:
@@ -101,7 +101,7 @@ class StackDataset(Dataset):
             raise ShapeError(f"StackDataset: Size mismatch between datasets: {sizes} samples")
         self._length = sizes[0]
 
-    def __getitem__(self, index: Any) -> Any:
+    def __getitem__(self, index: int) -> Any:
         if isinstance(self.datasets, dict):
             return {k: d[index] for k, d in self.datasets.items()}
         return tuple(d[index] for d in self.datasets)
@@ -174,7 +174,7 @@ class Subset(Dataset):
     def __init__(self, dataset: Any, indices: Sequence[int]) -> None:
         self.dataset, self.indices = dataset, indices
 
-    def __getitem__(self, index: Any) -> Any:
+    def __getitem__(self, index: int | list) -> Any:
         if isinstance(index, list):
             return self.dataset[[self.indices[i] for i in index]]
         return self.dataset[self.indices[index]]
@@ -186,7 +186,7 @@ class Subset(Dataset):
         return len(self.indices)
 
 
-def _offers(dataset: Any, name: str) -> bool:
+def _offers(dataset: object, name: str) -> bool:
     """Does the class have method ``name``, and not below it another ``__getitem__``? A class that
     changes that one means other samples than the ``name`` it inherits would give."""
     for kind in type(dataset).__mro__:
@@ -261,7 +261,7 @@ def _of_fractions(fractions: list[float], total: int) -> list[int]:
     return sizes
 
 
-def rng_of(generator: Any) -> np.random.Generator:
+def rng_of(generator: object) -> np.random.Generator:
     """numpy's generator behind ours, or itself; None: that of the calling rank. Orders are drawn
     on the host: behind one of an accelerator is a new one for each of its draws."""
     if generator is None:

@@ -41,7 +41,7 @@ def fetcher(plan: Plan) -> Callable[[Any], Any]:
     return lambda indices: plan.collate(samples(plan.dataset, indices))
 
 
-def _fast(plan: Plan, getter: Callable[[np.ndarray], Any], indices: Any) -> Any:
+def _fast(plan: Plan, getter: Callable[[np.ndarray], Any], indices: list) -> Any:
     try:
         numbers = np.asarray(indices)
     except HostError:  # they are on an accelerator
@@ -55,7 +55,7 @@ def _stream(plan: Plan, iterator: Iterator) -> Callable[[Any], Any]:
     def one(_: Any) -> Any:
         return plan.collate(next(iterator))
 
-    def batch(_: Any) -> Any:
+    def batch(_: object) -> Any:
         found = list(itertools.islice(iterator, plan.batch_size))
         if not found or (plan.drop_last and len(found) < plan.batch_size):
             raise StopIteration

@@ -121,7 +121,7 @@ class Pool:
 
     # --- requests ---------------------------------------------------------------------------------
 
-    def ask(self, worker_id: int, number: int, what: Any) -> None:
+    def ask(self, worker_id: int, number: int, what: int | list | None) -> None:
         """Ask a worker for batch ``number``; ``what`` is what the sampler gave."""
         self._say(self.workers[worker_id], (TASK, number, what))
         self.workers[worker_id].asked = number

@@ -42,7 +42,7 @@ class Streams:
     own: Any = None
 
     @classmethod
-    def now(cls, own: Any = None) -> Streams:
+    def now(cls, own: object = None) -> Streams:
         """As they are."""
         rank = default_generator.get_state().array
         return cls(rank, random.getstate(), _numpy_state(), _get(own))
@@ -108,7 +108,7 @@ def _get(generator: Any) -> Any:
     return json.dumps(rng_of(generator).bit_generator.state, default=np.ndarray.tolist)
 
 
-def _set(generator: Any, state: Any) -> None:
+def _set(generator: object, state: Any) -> None:
     if isinstance(generator, Generator):
         generator.set_state(wrap(state))
     else:
@@ -169,7 +169,7 @@ class Position:
         """The state of a loader that was never asked for anything."""
         return {**self.state_dict(None, False), "sampler": None, "finished": True}
 
-    def opened(self, requests: Any) -> Iterator:
+    def opened(self, requests: object) -> Iterator:
         """``requests``, with the streams noted when the first is asked for."""
         return itertools.chain.from_iterable(self._open(requests))
 
@@ -200,7 +200,7 @@ class Position:
         return state
 
 
-def resume(state: dict[str, Any], count: Count, own: Any, num_workers: int) -> Position:
+def resume(state: dict[str, Any], count: Count, own: object, num_workers: int) -> Position:
     """The position that ``state`` tells of. What belongs to the worker processes of another rank,
     or to another number of them, is left out: its place in the order is what counts."""
     me = context.current()
@@ -218,7 +218,7 @@ def resume(state: dict[str, Any], count: Count, own: Any, num_workers: int) -> P
     return at
 
 
-def check(state: Any) -> None:
+def check(state: dict) -> None:
     """Refuse what no ``state_dict`` of a loader is."""
     missing = [k for k in _NEEDED if not isinstance(state, dict) or k not in state]
     if missing:
@@ -229,7 +229,7 @@ def check(state: Any) -> None:
         )
 
 
-def set_own(generator: Any, state: dict[str, Any]) -> None:
+def set_own(generator: object, state: dict[str, Any]) -> None:
     """Set a loader's own generator to where it was when ``state`` was taken."""
     if generator is not None and state["own"] is not None:
         _set(generator, _plain(state["own"]))
@@ -266,7 +266,7 @@ def requests_from(source: Any, at: Position, state: dict[str, Any]) -> Iterator:
         now.set()
 
 
-def _keeps_place(source: Any) -> bool:
+def _keeps_place(source: object) -> bool:
     """Has the class ``state_at``, and not below it another ``__iter__``, of another order?"""
     for kind in type(source).__mro__:
         if "state_at" in vars(kind):

@@ -25,11 +25,11 @@ def _numbers(array: np.ndarray) -> Iterator[int]:
         yield from array[start : start + _CHUNK].tolist()
 
 
-def _is_count(value: Any) -> bool:
+def _is_count(value: float | None) -> bool:
     return isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value > 0
 
 
-def _private(generator: Any) -> np.random.Generator:
+def _private(generator: object) -> np.random.Generator:
     """The generator of one pass: the given one, or one seeded by a draw of the rank's, so that
     what is drawn in between (dropout, augmentation) does not change the order."""
     if generator is not None:

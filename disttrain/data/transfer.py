@@ -38,7 +38,7 @@ _FLAGS = socket.MSG_DONTWAIT | socket.MSG_CMSG_CLOEXEC  # recv_fds would not pas
 class _Pickler(pickle.Pickler):
     """Leaves the memory of tensors out of the pickle."""
 
-    def reducer_override(self, obj: Any) -> Any:
+    def reducer_override(self, obj: object) -> Any:
         if obj.__class__ is Tensor and type(obj.array) is np.ndarray:
             return _tensor, (*_raw(obj.array), obj.requires_grad and obj.is_leaf)
         if type(obj) is np.ndarray and obj.dtype.kind == "V" and obj.dtype in dtypes.BY_NUMPY:
@@ -57,7 +57,7 @@ def _array(raw: Any, kind: str, shape: tuple) -> np.ndarray:
     return np.asarray(raw).view(dtypes.BY_NAME[kind].np).reshape(shape)
 
 
-def _tensor(raw: Any, kind: str, shape: tuple, requires_grad: bool) -> Tensor:
+def _tensor(raw: np.ndarray, kind: str, shape: tuple, requires_grad: bool) -> Tensor:
     out = wrap(_array(raw, kind, shape))
     return out.requires_grad_() if requires_grad else out
 

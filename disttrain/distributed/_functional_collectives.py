@@ -24,7 +24,7 @@ from .mesh import DeviceMesh
 _OPS = ("SUM", "AVG", "PRODUCT", "MIN", "MAX", "BAND", "BOR", "BXOR")
 
 
-def _group(given: Any) -> ProcessGroup:
+def _group(given: object) -> ProcessGroup:
     """The process group that was meant."""
     if given is None or isinstance(given, ProcessGroup):
         return group_or_default(given)
@@ -67,7 +67,7 @@ def all_reduce(self: Tensor, reduceOp: Any, group: Any = None, tag: str = "") ->
     return verbs.all_reduce(_group(group), self, _op(reduceOp))
 
 
-def all_gather_tensor(self: Tensor, gather_dim: int, group: Any = None, tag: str = "") -> Tensor:
+def all_gather_tensor(self: Tensor, gather_dim: int, group: ProcessGroup | None = None, tag: str = "") -> Tensor:
     """``self`` of all ranks, one behind the other along ``gather_dim``."""
     g = _group(group)
     out = verbs.AllGatherSingle.on(g, How(), self)
@@ -78,8 +78,8 @@ def all_gather_tensor(self: Tensor, gather_dim: int, group: Any = None, tag: str
 
 
 def reduce_scatter_tensor(
-    self: Any,
-    reduceOp: Any,
+    self: Tensor,
+    reduceOp: str,
     scatter_dim: int,
     group: Any = None,
     tag: str = "",  # noqa: N803
@@ -99,7 +99,7 @@ def all_to_all_single(
     self: Tensor,
     output_split_sizes: Sequence[int] | None,
     input_split_sizes: Sequence[int] | None,
-    group: Any = None,
+    group: ProcessGroup | None = None,
     tag: str = "",
 ) -> Tensor:
     """Rows of ``self`` to all ranks, and rows of all ranks: equal parts, or of the given sizes."""
@@ -112,7 +112,7 @@ def all_to_all_single(
 
 
 def permute_tensor(
-    self: Tensor, src_dst: Sequence[int], group: Any = None, tag: str = ""
+    self: Tensor, src_dst: Sequence[int], group: object = None, tag: str = ""
 ) -> Tensor:
     """What the rank r of the group with ``src_dst[r]`` equal to this rank has as ``self``."""
     g = _group(group)
@@ -129,8 +129,8 @@ def permute_tensor(
 
 def all_reduce_coalesced(
     self: Sequence[Tensor],
-    reduceOp: Any,
-    group: Any = None,
+    reduceOp: str,
+    group: object = None,
     tag: str = "",  # noqa: N803
 ) -> list[Tensor]:
     """``all_reduce`` of each."""
@@ -146,9 +146,9 @@ def all_gather_into_tensor_coalesced(
 
 def reduce_scatter_tensor_coalesced(
     inputs: Sequence[Tensor],
-    reduceOp: Any,  # noqa: N803
+    reduceOp: str,  # noqa: N803
     scatter_dim: Sequence[int],
-    group: Any = None,
+    group: object = None,
     tag: str = "",
 ) -> list[Tensor]:
     """``reduce_scatter_tensor`` of each."""

@@ -38,7 +38,7 @@ def _group_or_default_group(group: Any = None) -> ProcessGroup:
     return _get_default_group() if group is None or group is GroupMember().WORLD else group
 
 
-def _rank_not_in_group(group: Any) -> bool:
+def _rank_not_in_group(group: int | None) -> bool:
     """Whether ``group`` is what outsiders have of a group."""
     return group is not None and group == GroupMember.NON_GROUP_MEMBER
 
@@ -51,7 +51,7 @@ def _get_process_group_name(pg: ProcessGroup) -> str:
     return str(pg.name)
 
 
-def _get_default_timeout(backend: Any = None) -> timedelta:
+def _get_default_timeout(backend: object = None) -> timedelta:
     """How long groups wait where a program does not say."""
     return _PYTORCHS_TIMEOUT
 
@@ -86,7 +86,7 @@ def _store_based_barrier(
     group_name: str,
     rendezvous_count: int,
     timeout: timedelta,
-    logging_interval: Any = None,
+    logging_interval: object = None,
 ) -> None:
     """Wait until ``rendezvous_count`` ranks have called it with this name."""
     part = PrefixStore(f"store_based_barrier_key:{group_name}", store)

@@ -54,7 +54,7 @@ class Joinable(ABC):
         self._join_config = _JoinConfig.construct_disabled_join_config()
 
     @abstractmethod
-    def join_hook(self, **kwargs: Any) -> JoinHook:
+    def join_hook(self, **kwargs: object) -> JoinHook:
         """The hook for this object, from the keyword arguments of ``Join``."""
 
     @property
@@ -102,7 +102,7 @@ class Join:
     def __enter__(self) -> None:
         return None
 
-    def __exit__(self, kind: Any, value: Any, traceback: Any) -> None:
+    def __exit__(self, kind: type | None, value: CommError | ZeroDivisionError | None, traceback: Any) -> None:
         try:
             if self._enable and kind is None:
                 self._shadow()

@@ -249,7 +249,7 @@ class DeviceMesh:
         out._rank, out._root, out._shared = self._rank, self._root, self._shared
         return out
 
-    def _flatten(self, mesh_dim_name: str | None = None, backend_override: Any = None) -> Any:
+    def _flatten(self, mesh_dim_name: str | None = None, backend_override: object = None) -> Any:
         """A mesh of one axis over all ranks of this one. Every rank calls it; the group is made the
         first time. From then on the root mesh has it under its name."""
         names = self.mesh_dim_names
@@ -434,7 +434,7 @@ def init_device_mesh(
     mesh_shape: Sequence[int],
     *,
     mesh_dim_names: Sequence[str] | None = None,
-    backend_override: Any = None,
+    backend_override: object = None,
 ) -> DeviceMesh:
     """A mesh over the first ``prod(mesh_shape)`` ranks, in order; the last axis varies fastest.
 

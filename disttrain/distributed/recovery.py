@@ -42,7 +42,7 @@ def shrink_group(
     ranks_to_exclude: list[int],
     group: ProcessGroup | None = None,
     shrink_flags: int = SHRINK_DEFAULT,
-    pg_options: Any = None,
+    pg_options: object = None,
 ) -> ProcessGroup:
     """A new group of the ranks of ``group`` (None: the default one) without ``ranks_to_exclude``
     (numbers in the group), which takes its place; all others call it, these do not.
@@ -72,7 +72,7 @@ def shrink_group(
     return made
 
 
-def _excluded(ranks: Any, group: ProcessGroup) -> list[int]:
+def _excluded(ranks: list | tuple, group: ProcessGroup) -> list[int]:
     """``ranks_to_exclude``, if they can be that."""
     size, where = len(group.ranks), "shrink_group: ranks_to_exclude"
     if not isinstance(ranks, list) or not all(isinstance(r, int) for r in ranks):

@@ -165,7 +165,7 @@ class Bernoulli(Distribution):
         return {"probs": self.probs, "logits": self.logits}
 
 
-def _only_one(probs: Any, logits: Any) -> Any:
+def _only_one(probs: Tensor | None, logits: Tensor | None) -> Any:
     if (probs is None) == (logits is None):
         raise ValueError("Either `probs` or `logits` must be specified, but not both.")
     return logits if probs is None else probs

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from collections.abc import Iterator
 from typing import Any
 
@@ -149,7 +151,7 @@ def _packages(facts: Facts, devices: bool) -> Iterator[Finding]:
     yield from _bindings(facts, major, newest, lack, install)
 
 
-def _answered(said: dict[str, Any], name: str, devices: bool, install: str, how: Any) -> Finding:
+def _answered(said: dict[str, Any], name: str, devices: bool, install: str, how: Callable[..., Any]) -> Finding:
     wrong = said.get("error")
     if wrong is None or (not devices and "version" in said):
         return ok(_GROUP, name, how(said))

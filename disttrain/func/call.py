@@ -34,7 +34,7 @@ def functional_call(
         return module(*args, **({} if kwargs is None else kwargs))
 
 
-def _one_dict(dicts: Any) -> dict[str, Any]:
+def _one_dict(dicts: dict | int | tuple) -> dict[str, Any]:
     if isinstance(dicts, dict):
         return dicts
     if not isinstance(dicts, (list, tuple)) or not all(isinstance(d, dict) for d in dicts):
@@ -54,7 +54,7 @@ def _one_dict(dicts: Any) -> dict[str, Any]:
 
 @contextmanager
 def replaced(
-    module: Any, given: dict[str, Any], *, tie_weights: bool = True, strict: bool = False
+    module: object, given: dict[str, Any], *, tie_weights: bool = True, strict: bool = False
 ) -> Iterator[None]:
     """``module`` with the tensors of ``given`` in place of its own; afterwards as before."""
     values = _with_tied(module, given) if tie_weights else given
@@ -80,7 +80,7 @@ def _all_tensors(module: Any) -> list[tuple[str, Any]]:
     ]
 
 
-def _with_tied(module: Any, given: dict[str, Any]) -> dict[str, Any]:
+def _with_tied(module: object, given: dict[str, Any]) -> dict[str, Any]:
     """``given`` with every name that shares its tensor with a given one."""
     names: dict[int, list[str]] = {}
     for name, t in _all_tensors(module):
@@ -100,7 +100,7 @@ def _with_tied(module: Any, given: dict[str, Any]) -> dict[str, Any]:
     return out
 
 
-def _check_names(module: Any, values: dict[str, Any]) -> None:
+def _check_names(module: object, values: dict[str, Any]) -> None:
     have = {name for name, _ in _all_tensors(module)}
     problems = []
     for text, wrong in (("Unexpected", values.keys() - have), ("Missing", have - values.keys())):
@@ -114,7 +114,7 @@ def _check_names(module: Any, values: dict[str, Any]) -> None:
         )
 
 
-def _owner(module: Any, name: str) -> Any:
+def _owner(module: object, name: str) -> Any:
     """The submodule in which the tensor of that dotted name is."""
     for step in name.split(".")[:-1]:
         found = getattr(module, step, _MISSING)
@@ -124,7 +124,7 @@ def _owner(module: Any, name: str) -> Any:
     return module
 
 
-def _swap(owner: Any, leaf: str, value: Any) -> Any:
+def _swap(owner: Any, leaf: str, value: object) -> Any:
     """Put ``value`` in the place of a tensor (``_MISSING``: take it away); gives what was there."""
     if value is not _MISSING and value is not None and not isinstance(value, Tensor):
         raise TypeError(f"functional_call: {leaf}: {value} is not an instance of torch.Tensor")

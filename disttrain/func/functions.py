@@ -60,7 +60,7 @@ def push_function(level: Any, cls: Any, args: tuple, kwargs: dict) -> Any:
     return duals if several else duals[0]
 
 
-def _is_recorded(level: Any, args: tuple) -> bool:
+def _is_recorded(level: Level, args: tuple) -> bool:
     """Whether the tape follows any argument inside the level."""
     return any(level.owns(a) and a.graph_node() is not None for a in args)
 
@@ -155,7 +155,7 @@ class _Batch(NamedTuple):
     dims: tuple
     kwargs: dict
 
-    def lift(self, level: Level, value: Any, dim: int | None) -> Any:
+    def lift(self, level: Level, value: Tensor | _Batch, dim: int | None) -> Any:
         return value if dim is None else level.wrap(value, dim)  # type: ignore[attr-defined]
 
 
@@ -244,7 +244,7 @@ class _BatchedInParts(_Batched):
 
 
 def _keep(
-    ctx: Any, batch: _Batch, inner: FunctionCtx, level: Any, outs: tuple, left: tuple
+    ctx: Any, batch: _Batch, inner: FunctionCtx, level: Level, outs: tuple, left: tuple
 ) -> None:
     """Take over what a Function has told its ``inner`` context inside the batch, whose results
     ``outs`` stand for ``left`` outside."""

@@ -43,7 +43,7 @@ def jacrev(
     """
 
     @functools.wraps(func)
-    def wrapped(*args: Any, **kwargs: Any) -> Any:
+    def wrapped(*args: Tensor, **kwargs: object) -> Any:
         picked, of = chosen("jacrev", func, argnums, args, kwargs)
         out, pull, *aux = vjp(of, *picked, has_aux=has_aux)
         outs, unflatten = tree.flatten(out)
@@ -68,7 +68,7 @@ def jacfwd(
     """
 
     @functools.wraps(func)
-    def wrapped(*args: Any, **kwargs: Any) -> Any:
+    def wrapped(*args: Tensor, **kwargs: object) -> Any:
         picked, of = chosen("jacfwd", func, argnums, args, kwargs)
         leaves, rebuild = tree.flatten(picked)
 

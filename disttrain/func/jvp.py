@@ -93,12 +93,12 @@ def push(prim: Primitive, primals: tuple, tangents: tuple, params: dict, out: An
     return _transposed(prim, primals, tangents, params)
 
 
-def _one_field(tangents: tuple, out: Any) -> bool:
+def _one_field(tangents: tuple, out: Tensor) -> bool:
     """Whether the tangents and the result are all real, or all complex (as of abs they are not)."""
     return all(t is None or t.dtype.is_complex == out.dtype.is_complex for t in tangents)
 
 
-def _dense(primal: Any, tangent: Tensor | None) -> Any:
+def _dense(primal: Tensor | int, tangent: Tensor | None) -> Any:
     if tangent is not None or not isinstance(primal, Tensor):
         return primal if tangent is None else tangent
     return primal * 0 if primal.dtype.is_floating_point or primal.dtype.is_complex else primal
@@ -114,7 +114,7 @@ class _NodeView:
         return self.primals[i].meta()[0]
 
 
-def _diagonal(prim: Primitive, primals: tuple, tangents: tuple, params: dict, out: Any) -> Any:
+def _diagonal(prim: Primitive, primals: tuple, tangents: tuple, params: dict, out: Tensor) -> Any:
     """An elementwise primitive: the vjp rule of each argument, applied to its tangent."""
     view = _NodeView(primals, params)
     shape = tuple(out.meta()[0])
@@ -170,7 +170,7 @@ def _highest(values: tuple) -> Any:
     return max(levels, key=lambda i: i.level) if levels else None
 
 
-def _leaf(value: Tensor, level: Any) -> Tensor:
+def _leaf(value: Tensor, level: Level | None) -> Tensor:
     """An alias of ``value`` at ``level`` that the tape follows, connected to what made it."""
     if level is not None and not level.owns(value):
         value = level.lift(value)
@@ -209,7 +209,7 @@ def jvp(
     return (*answer, aux) if has_aux else answer
 
 
-def _primal(level: Forward, x: Any) -> Any:
+def _primal(level: Forward, x: Tensor) -> Any:
     return x.inner if level.owns(x) else x
 
 

@@ -36,7 +36,7 @@ class Level:
     def __str__(self) -> str:
         return f"{self.name} (level {self.level})"
 
-    def owns(self, value: Any) -> bool:
+    def owns(self, value: object) -> bool:
         return isinstance(value, Tracer) and value.interp is self
 
     def lift(self, value: Tensor) -> Tracer:

@@ -23,7 +23,7 @@ from ..ops.primitives.views import reshape
 from .levels import followed, innermost, leave_private
 
 
-def _alias(value: Any) -> Any:
+def _alias(value: Tensor) -> Any:
     """A tensor of the caller's level that stands for ``value`` as an input to differentiate."""
     if not isinstance(value, Tensor):
         raise ConfigError(f"grad: an input is a {type(value).__name__}; tensors are needed")
@@ -36,7 +36,7 @@ def _alias(value: Any) -> Any:
     return out.requires_grad_()
 
 
-def _cut(out: Any) -> Any:
+def _cut(out: Tensor) -> Any:
     """``out`` without its place in the graph of its own level."""
     if not isinstance(out, Tensor) or out.graph_node() is None:
         return out
@@ -66,7 +66,7 @@ def chosen(
     return tuple(args[n] for n in numbers), of
 
 
-def vjp(func: Callable, *primals: Any, has_aux: bool = False) -> tuple:
+def vjp(func: Callable, *primals: object, has_aux: bool = False) -> tuple:
     """(``func(*primals)``, a function from cotangents to the inputs' cotangents)."""
     leaves, rebuild = tree.flatten(primals)
     recording = thread.grad_enabled
@@ -83,7 +83,7 @@ def vjp(func: Callable, *primals: Any, has_aux: bool = False) -> tuple:
     outside = followed(outs, inputs)
     keep = recording and outside
 
-    def pull(*cotangents: Any) -> Any:
+    def pull(*cotangents: Tensor | dict | list) -> Any:
         given = tree.leaves(cotangents[0] if len(cotangents) == 1 else cotangents)
         if len(given) != len(outs):
             raise ConfigError(f"vjp: {len(given)} cotangents given for {len(outs)} results")
@@ -96,7 +96,7 @@ def vjp(func: Callable, *primals: Any, has_aux: bool = False) -> tuple:
     return (answer, pull, aux) if has_aux else (answer, pull)
 
 
-def _output(where: str, out: Any) -> Tensor:
+def _output(where: str, out: Tensor) -> Tensor:
     if not isinstance(out, Tensor):
         raise AutogradError(
             f"{where}: the function returned a {type(out).__name__}; it must return tensors"
@@ -124,7 +124,7 @@ def grad_and_value(
     """As ``grad``, also returning the value: (gradients, value) or (gradients, (value, aux))."""
 
     @functools.wraps(func)
-    def wrapped(*args: Any, **kwargs: Any) -> Any:
+    def wrapped(*args: Tensor | dict, **kwargs: object) -> Any:
         picked, of = chosen("grad", func, argnums, args, kwargs)
         leaves, rebuild = tree.flatten(picked)
         inputs = [_alias(x) for x in leaves]
@@ -164,7 +164,7 @@ def grad(func: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = False
     both = grad_and_value(func, argnums, has_aux)
 
     @functools.wraps(func)
-    def wrapped(*args: Any, **kwargs: Any) -> Any:
+    def wrapped(*args: Tensor | dict, **kwargs: object) -> Any:
         grads, value = both(*args, **kwargs)
         return (grads, value[1]) if has_aux else grads
 

@@ -184,8 +184,8 @@ def per_example(prim: Primitive) -> Callable:
 
 def vmap(
     func: Callable,
-    in_dims: Any = 0,
-    out_dims: Any = 0,
+    in_dims: object = 0,
+    out_dims: object = 0,
     randomness: str = "error",
     *,
     chunk_size: int | None = None,
@@ -199,7 +199,7 @@ def vmap(
         raise ConfigError(f"vmap: randomness={randomness!r}; needed 'error', 'different' or 'same'")
 
     @functools.wraps(func)
-    def batched(*args: Any, **kwargs: Any) -> Any:
+    def batched(*args: Tensor | dict, **kwargs: Any) -> Any:
         leaves, rebuild = tree.flatten(args)
         dims = _spread(in_dims, args, leaves)
         size = _size(leaves, dims)
@@ -226,7 +226,7 @@ def _spread(in_dims: Any, args: tuple, leaves: list) -> list:
     return out
 
 
-def _spread_into(entry: Any, arg: Any, out: list) -> None:
+def _spread_into(entry: dict | int | tuple | None, arg: Tensor | dict | tuple, out: list) -> None:
     if entry is None or isinstance(entry, int):
         below = tree.leaves(arg)
         out.extend(entry if isinstance(leaf, Tensor) else None for leaf in below)

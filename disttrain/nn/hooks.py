@@ -99,13 +99,13 @@ def _store(kind: str) -> str:
     return "_hooks" if kind in CALL_KINDS else "_state_hooks"
 
 
-def run_all(module: Any, kind: str, *args: Any) -> None:
+def run_all(module: object, kind: str, *args: object) -> None:
     """Call every hook of ``kind`` with ``args``."""
     for hook in of(module, kind):
         hook.run(*args)
 
 
-def registered(module: Any, kind: str, name: str, value: Any) -> Any:
+def registered(module: object, kind: str, name: str, value: object) -> Any:
     """What is registered as ``name``, after the hooks that look at registrations."""
     everywhere = thread.rank.slots.get(_EVERYWHERE)
     for hook in () if everywhere is None else [*everywhere.get(kind, {}).values()]:
@@ -162,7 +162,7 @@ def _call(module: Any, args: tuple, kwargs: dict, pending: list[Hook]) -> Any:
     return result
 
 
-def _pre_hook(module: Any, hook: Hook, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
+def _pre_hook(module: object, hook: Hook, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
     if not hook.with_kwargs:
         changed = hook.run(module, args)
         if changed is None:
@@ -179,7 +179,7 @@ def _pre_hook(module: Any, hook: Hook, args: tuple, kwargs: dict) -> tuple[tuple
     )
 
 
-def _forward_hook(module: Any, hook: Hook, args: tuple, kwargs: dict, result: Any) -> Any:
+def _forward_hook(module: object, hook: Hook, args: tuple, kwargs: dict, result: Tensor | list | tuple | None) -> Any:
     if hook.with_kwargs:
         return hook.run(module, args, kwargs, result)
     return hook.run(module, args, result)
@@ -230,7 +230,7 @@ class _BackwardHooks:
         node.register_hook(lambda grads, _: self._after(grads, positions, others))
         return out
 
-    def leave(self, result: Any) -> Any:
+    def leave(self, result: object) -> Any:
         """Pass the outputs through a node whose gradients are ``grad_output``."""
         if not isinstance(result, (Tensor, tuple)):
             warn(
@@ -304,7 +304,7 @@ class _BackwardHooks:
         self.grad_outputs = None
         return tuple(given[i] for i in positions)
 
-    def _checked(self, changed: Any, count: int, what: str, name: str) -> tuple:
+    def _checked(self, changed: tuple, count: int, what: str, name: str) -> tuple:
         out = changed if isinstance(changed, tuple) else (changed,)
         if len(out) != count:
             raise AutogradError(
@@ -334,7 +334,7 @@ def _spread(values: Iterable, positions: list[int], count: int) -> tuple:
 
 
 # --- hooks on the last node of a forward (``register_backward_hook``) ----------------------------
-def _hook_last_node(module: Any, nodes: list[Hook], args: Any, result: Any) -> None:
+def _hook_last_node(module: Any, nodes: list[Hook], args: tuple, result: Tensor | list | tuple) -> None:
     """Let ``nodes`` look at the gradients of the node that made the (first) output."""
     var = result
     while not isinstance(var, Tensor):
@@ -353,7 +353,7 @@ def _hook_last_node(module: Any, nodes: list[Hook], args: Any, result: Any) -> N
         )
 
 
-def _of_node(module: Any, hook: Hook) -> Callable:
+def _of_node(module: object, hook: Hook) -> Callable:
     def run(grad_inputs: tuple, grad_outputs: tuple) -> Any:
         changed = hook.run(module, grad_inputs, grad_outputs)
         if changed is None:
@@ -369,7 +369,7 @@ def _of_node(module: Any, hook: Hook) -> Callable:
     return run
 
 
-def _missing_gradients(args: Any, result: Any, grad_fn: Any) -> str:
+def _missing_gradients(args: tuple, result: Tensor | list | tuple, grad_fn: Any) -> str:
     """Why the last node does not stand for the whole forward; empty where it does."""
     outputs = result if isinstance(result, tuple) else (result,)
     if not all(isinstance(r, Tensor) for r in outputs):

@@ -228,7 +228,7 @@ class Module(Walk, State, Convert):
             return f"{self._get_name()}()"
         return f"{self._get_name()}(\n  " + "\n  ".join(lines + below) + "\n)"
 
-    def _misfit(self, error: ShapeError, needed: str, *given: Any) -> ShapeError:
+    def _misfit(self, error: ShapeError, needed: str, *given: Tensor) -> ShapeError:
         """The error of an operation, told by this module: what it is, was given and needs."""
         shapes = ", ".join(str(list(t.shape)) for t in given if isinstance(t, Tensor))
         return ShapeError(f"{self!r}: input of shape {shapes} given; needed {needed}. ({error})")
@@ -282,7 +282,7 @@ def _prepare(module: Module, name: str, store: str) -> None:
     d["_non_persistent_buffers_set"].discard(name)
 
 
-def _cannot_assign(module: Module, name: str, value: Any, kind: str, needed: str) -> str:
+def _cannot_assign(module: Module, name: str, value: Tensor | int | str, kind: str, needed: str) -> str:
     return (
         f"{type(module).__name__}: cannot assign {type(value).__name__!r} object to {kind} "
         f"{name!r} ({needed} or None required)"

@@ -37,10 +37,10 @@ class PackedSequence(_Packed):
 
     def __new__(
         cls,
-        data: Any,
-        batch_sizes: Any = None,
-        sorted_indices: Any = None,
-        unsorted_indices: Any = None,
+        data: object,
+        batch_sizes: object = None,
+        sorted_indices: object = None,
+        unsorted_indices: object = None,
     ) -> PackedSequence:
         if batch_sizes is None:
             if not isinstance(data, (list, tuple)) or len(data) != 2:
@@ -198,7 +198,7 @@ def pad_packed_sequence(
 
 
 def pad_sequence(
-    sequences: Any,
+    sequences: object,
     batch_first: bool = False,
     padding_value: float = 0.0,
     padding_side: str = "right",

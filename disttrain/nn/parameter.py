@@ -32,7 +32,7 @@ def empty(shape: tuple, dtype: DTypeLike | None = None, device: DeviceLike | Non
     return wrap(there.make(lambda xp: xp.empty(shape, kind.np)))
 
 
-def _share(cls: type, data: Any) -> Any:
+def _share(cls: type, data: Tensor) -> Any:
     """A ``cls`` over the memory of ``data``, outside the graph."""
     if not isinstance(data, Tensor):
         raise TypeError(
@@ -103,7 +103,7 @@ class _Uninitialized:
         if needs:
             self.requires_grad_()  # type: ignore[attr-defined]
 
-    def _unknown(self, *args: Any) -> Any:
+    def _unknown(self, *args: object) -> Any:
         raise UninitializedError(
             "uninitialized parameter: its shape is not known before the lazy module's first "
             "forward; run one batch through the module (a dry run) first"

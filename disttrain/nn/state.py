@@ -85,7 +85,7 @@ class State:
         own.update((k, v) for k, v in self._buffers.items() if v is not None and k not in skip)
         return own
 
-    def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
+    def _save_to_state_dict(self, destination: OrderedDict, prefix: str, keep_vars: bool) -> None:
         for name, value in self._own_state().items():
             keep = keep_vars or is_lazy(value)
             destination[prefix + name] = value if keep else value.detach()
@@ -99,7 +99,7 @@ class State:
             "set_extra_state to have some"
         )
 
-    def set_extra_state(self, state: Any) -> None:
+    def set_extra_state(self, state: object) -> None:
         """Take what ``get_extra_state`` gave. To be overridden together with it."""
         raise StateDictError(
             f"{type(self).__name__}: extra state found, but set_extra_state is not overridden"
@@ -214,7 +214,7 @@ class State:
             )
         return None
 
-    def _assign(self, name: str, param: Any, value: Tensor) -> None:
+    def _assign(self, name: str, param: Tensor, value: Tensor) -> None:
         if isinstance(param, Parameter):
             if not isinstance(value, Parameter):
                 value = Parameter(value, requires_grad=param.requires_grad)
@@ -257,7 +257,7 @@ def consume_prefix(state_dict: dict[str, Any], prefix: str) -> None:
         versions[key[len(prefix) :]] = versions.pop(key)  # type: ignore[index,union-attr]
 
 
-def _load(module: Any, state: Any, prefix: str, metadata: Any, assign: bool, report: tuple) -> None:
+def _load(module: Any, state: OrderedDict, prefix: str, metadata: OrderedDict | None, assign: bool, report: tuple) -> None:
     """Load ``module`` and what is below it from ``state``, whose keys all begin with ``prefix``."""
     missing, unexpected, errors = report
     local = {} if metadata is None else dict(metadata.get(prefix[:-1], {}))
@@ -285,7 +285,7 @@ def _belongs(rest: str, known: set[str], module: State) -> bool:
     return rest in known
 
 
-def _shape(t: Any) -> str:
+def _shape(t: Tensor) -> str:
     return str(t.shape)
 
 

@@ -106,7 +106,7 @@ class Walk:
             module = found
         return module
 
-    def set_submodule(self, target: str, module: Any) -> None:
+    def set_submodule(self, target: str, module: object) -> None:
         """Put ``module`` at a dotted path whose parent exists."""
         path, _, name = target.rpartition(".")
         if not name:

@@ -44,8 +44,8 @@ def primitive(
     args: str,
     *,
     vjp: dict[str, Callable] | Callable | None = None,
-    jvp: Any = None,
-    batch: Any = None,
+    jvp: Callable[..., Any] | str | None = None,
+    batch: Callable[..., Any] | None = None,
     shape: Callable | None = None,
     expr: Callable | None = None,
     multi: bool = False,
@@ -151,12 +151,12 @@ def broadcast(*args: Any) -> tuple[int, ...]:
     return np.broadcast_shapes(*(getattr(a, "shape", ()) for a in args))
 
 
-def type_of(*args: Any) -> np.dtype:
+def type_of(*args: object) -> np.dtype:
     """The numpy type of the first array among ``args``."""
     return next(a.dtype for a in args if hasattr(a, "dtype"))
 
 
-def _set_vjp(prim: Primitive, vjp: Any, reads: dict[str, str] | None) -> None:
+def _set_vjp(prim: Primitive, vjp: Callable[..., Any] | dict, reads: dict[str, str] | None) -> None:
     prim.differentiable = True
     if callable(vjp):
         names = _names(vjp)
@@ -181,7 +181,7 @@ def _set_vjp(prim: Primitive, vjp: Any, reads: dict[str, str] | None) -> None:
     prim.save_bits = [sum(1 << j for j in s) for s in prim.saves]
 
 
-def _no_gradient(g: Any, out: Any, values: Any, node: Any, needs: Any = None) -> None:
+def _no_gradient(g: object, out: object, values: list | tuple, node: object, needs: object = None) -> None:
     """The rule of an argument that has no gradient (an index, a mask)."""
 
 
@@ -207,7 +207,7 @@ def _adapt(prim: Primitive, rule: Callable, names: tuple[str, ...]) -> Callable:
         return lambda g, out, values, node, needs=None: rule(g, out)
     getters = [_getter(n, args) for n in rest]
 
-    def general(g: Any, out: Any, values: Any, node: Any, needs: Any = None) -> Any:
+    def general(g: object, out: object, values: list | tuple, node: object, needs: tuple | None = None) -> Any:
         return rule(g, *[get(out, values, node, needs) for get in getters])
 
     return general

@@ -132,7 +132,7 @@ def _texts() -> dict[str, str]:
     return dict(line.split(": ", 1) for line in lines if line)
 
 
-def describe(*places: Any) -> None:
+def describe(*places: object) -> None:
     """Give the public functions and properties of ``places`` (a module, a class) their texts."""
     for name, text in _texts().items():
         for place in places:

@@ -35,11 +35,11 @@ _UFUNCS = {"exp": np.exp, "log": np.log, "sqrt": np.sqrt, "neg": np.negative,
            "square": np.square}  # fmt: skip
 
 
-def _div(input: Any, other: Any, *, rounding_mode: str | None = None) -> Tensor:
+def _div(input: Tensor, other: Any, *, rounding_mode: str | None = None) -> Tensor:
     return math.div(input, other, rounding_mode=rounding_mode)
 
 
-def _pow(self: Tensor, exponent: Any) -> Tensor:
+def _pow(self: Tensor, exponent: Tensor | complex | float) -> Tensor:
     return math.pow(self, exponent)
 
 
@@ -48,7 +48,7 @@ def _size(self: Tensor) -> Tensor:
     return math.abs(self)
 
 
-def _put_indexed(self: Tensor, indices: Any, values: Any, accumulate: bool = False) -> Tensor:
+def _put_indexed(self: Tensor, indices: tuple, values: Tensor, accumulate: bool = False) -> Tensor:
     return index_put(self, tuple(indices), values, accumulate)
 
 

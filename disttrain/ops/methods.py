@@ -62,11 +62,11 @@ def _operator(fn: Callable) -> Callable:
     return run
 
 
-def _rsub(other: Any, self: Tensor) -> Tensor:
+def _rsub(other: complex | float, self: Tensor) -> Tensor:
     return el.sub(wrap(other) if isinstance(other, np.ndarray) and other.ndim else other, self)
 
 
-def _rdiv(other: Any, self: Tensor) -> Tensor:
+def _rdiv(other: complex | float, self: Tensor) -> Tensor:
     """As PyTorch, by the reciprocal: then no gradient needs the operand or the result."""
     if isinstance(other, np.ndarray) and other.ndim:
         return math.fast_div(wrap(other), self)

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import sys
 import types
 from typing import Any
@@ -20,7 +22,7 @@ def settle(module: Any) -> None:
             thing.__module__, thing.__qualname__ = module.__name__, name
 
 
-def _is_found(thing: Any) -> bool:
+def _is_found(thing: Callable[..., Any] | Primitive) -> bool:
     home = sys.modules.get(thing.__module__)
     return getattr(home, getattr(thing, "__qualname__", ""), None) is thing
 

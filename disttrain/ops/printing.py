@@ -92,7 +92,7 @@ def _float_format(array: np.ndarray, options: dict) -> Callable[[Any], str]:
     else:
         style, dot = (".0f", ".") if whole else (f".{options['precision']}f", "")
 
-    def form(v: Any) -> str:
+    def form(v: np.generic) -> str:
         return format(v, style) + (dot if np.isfinite(v) else "")
 
     few = decide if decide.size <= 1000 else np.concatenate([decide[:500], decide[-500:]])

@@ -20,7 +20,7 @@ from ..errors import DTypeError
 _SCALARS = (bool, int, float, complex)
 
 
-def scalar(value: Any) -> Any:
+def scalar(value: float) -> Any:
     """A Python scalar for a number of any library (numpy scalars included)."""
     if value.__class__ in _SCALARS:
         return value
@@ -58,7 +58,7 @@ def _raise(low: dtypes.dtype, high: dtypes.dtype) -> dtypes.dtype:
     return high
 
 
-def _scalar_type(a: Any) -> dtypes.dtype:
+def _scalar_type(a: float) -> dtypes.dtype:
     if isinstance(a, bool):
         return dtypes.bool
     if isinstance(a, int):
@@ -84,7 +84,7 @@ def convert(args: tuple, kind: dtypes.dtype) -> tuple:
     return tuple(out)
 
 
-def _fit_scalar(value: Any, kind: dtypes.dtype) -> Any:
+def _fit_scalar(value: float, kind: dtypes.dtype) -> Any:
     """Scalars stay Python's (numpy gives them the array's type), except where numpy would not.
     Integers that the type cannot hold wrap around, as those in tensors do."""
     if kind.is_floating_point:
@@ -211,7 +211,7 @@ def same_type_args(args: tuple) -> tuple:
     return convert(args, result_type(*args))
 
 
-def _scalar_or_tensor(a: Any) -> Any:
+def _scalar_or_tensor(a: Tensor | float) -> Any:
     if isinstance(a, Tensor):
         return a
     return wrap(a) if isinstance(a, np.ndarray) and a.ndim else scalar(a)

@@ -94,7 +94,7 @@ class _WithMomentum(LRScheduler):
             self._put_momentum(group, top)
             group["max_momentum"], group["base_momentum"] = top, base
 
-    def _put_momentum(self, group: dict[str, Any], value: Any) -> None:
+    def _put_momentum(self, group: dict[str, Any], value: float) -> None:
         if self.use_beta1:
             group["betas"] = (value, *group["betas"][1:])
         else:
@@ -250,7 +250,7 @@ class OneCycleLR(_WithMomentum):
                 self._put_momentum(group, self._between(*ends, share))
         return out
 
-    def _between(self, start: Any, end: Any, share: float) -> Any:
+    def _between(self, start: float, end: float, share: float) -> Any:
         if self.anneal_strategy == "linear":
             return (end - start) * share + start
         return end + (start - end) / 2.0 * (math.cos(math.pi * share) + 1)

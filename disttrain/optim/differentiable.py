@@ -16,11 +16,11 @@ from ..ops.primitives.aliases import view_as_complex, view_as_real
 from .rules import BEHIND
 
 
-def _larger(a: Any, b: Any) -> Any:
+def _larger(a: Tensor, b: Tensor | float) -> Any:
     return ops.maximum(a, b) if isinstance(b, Tensor) else ops.clamp(a, min=b)
 
 
-def _smaller(a: Any, b: Any) -> Any:
+def _smaller(a: Tensor, b: float) -> Any:
     return ops.minimum(a, b) if isinstance(b, Tensor) else ops.clamp(a, max=b)
 
 
@@ -40,7 +40,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
 
 
 def differentiable_update(
-    prim: Primitive, p: Any, g: Any, state: list[Any], hyper: Mapping[str, Any]
+    prim: Primitive, p: object, g: Any, state: list[Any], hyper: Mapping[str, Any]
 ) -> None:
     """Do to ``p`` and ``state`` (in the order of the rule) what the rule says, recorded.
 

@@ -137,7 +137,7 @@ class Groups:
         group["param_names"] = names
         return [p for _, p in params]
 
-    def _check_param(self, p: Any) -> None:
+    def _check_param(self, p: Tensor) -> None:
         name = type(self).__name__
         if not isinstance(p, Tensor):
             raise TypeError(

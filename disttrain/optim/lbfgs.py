@@ -250,7 +250,7 @@ class _Memory:
         return wrap(raw if self.there is None else self.there.hold(raw))
 
 
-def _raw(array: Any) -> Any:
+def _raw(array: DeviceArray | np.ndarray) -> Any:
     """What numpy's functions take: also of an accelerator, whose module answers them."""
     return array.data if isinstance(array, DeviceArray) else array
 

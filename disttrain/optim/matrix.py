@@ -50,7 +50,7 @@ def _lerp(a: np.ndarray, target: np.ndarray, weight: float) -> np.ndarray:
 
 # --- Adafactor (Shazeer and Stern 2018) ----------------------------------------------------------
 def _adafactor(
-    p: Any, g: Any, row: Any, column: Any, step: Any, *, lr, beta2_decay, eps1, eps2, d,
+    p: Any, g: Any, row: Any, column: Any, step: np.ndarray, *, lr, beta2_decay, eps1, eps2, d,
     weight_decay, maximize,
 ) -> tuple:  # fmt: skip
     """``row`` and ``column`` are those of a matrix; of a vector both are its second moment."""

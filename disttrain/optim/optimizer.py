@@ -45,7 +45,7 @@ def _with_hooks(step: Callable) -> Callable:
     """``step`` with the hooks registered on its optimizer, called once however often inherited."""
 
     @functools.wraps(step)
-    def wrapper(self: Optimizer, *args: Any, **kwargs: Any) -> Any:
+    def wrapper(self: Optimizer, *args: int, **kwargs: object) -> Any:
         self.stepped = True
         everywhere = thread.rank.slots.get(EVERYWHERE)
         if self._stepping:
@@ -106,7 +106,7 @@ class Optimizer(State):
         for group in as_groups(type(self).__name__, params):
             self.add_param_group(group)
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
+    def __init_subclass__(cls, **kwargs: object) -> None:
         super().__init_subclass__(**kwargs)
         if "step" in cls.__dict__:
             cls.step = _with_hooks(cls.step)  # type: ignore[method-assign]
@@ -283,7 +283,7 @@ def _counting_there(value: Tensor, p: Tensor) -> Tensor:
     return wrap(own.here().make(lambda xp: xp.full((), number, value.array.dtype)))
 
 
-def _plain_or_there(value: Any) -> Any:
+def _plain_or_there(value: Tensor | float) -> Any:
     """As ``_plain``; a tensor of an accelerator as its raw array."""
     if isinstance(value, Tensor) and value.array.__class__ is DeviceArray:
         return value.array.data

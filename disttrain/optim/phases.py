@@ -116,12 +116,12 @@ def _undo_first_step(schedulers: list[LRScheduler]) -> None:
             s.last_epoch -= 1
 
 
-def _nested_state(self: Any) -> dict[str, Any]:
+def _nested_state(self: ChainedScheduler | SequentialLR) -> dict[str, Any]:
     state = {k: v for k, v in self.__dict__.items() if k not in ("optimizer", "_schedulers")}
     return {**state, "_schedulers": [s.state_dict() for s in self._schedulers]}
 
 
-def _load_nested_state(self: Any, state_dict: dict[str, Any]) -> None:
+def _load_nested_state(self: ChainedScheduler | SequentialLR, state_dict: dict[str, Any]) -> None:
     self.__dict__.update({k: v for k, v in state_dict.items() if k != "_schedulers"})
     for s, saved in zip(self._schedulers, state_dict["_schedulers"]):
         s.load_state_dict(saved)

@@ -66,7 +66,7 @@ def _rule(
         run(p, g, *state)
         return (p, *state)
 
-    def away(platform: Any, *arrays: Any, **hyper: Any) -> tuple:
+    def away(platform: object, *arrays: object, **hyper: object) -> tuple:
         together(prim, hyper)([arrays])
         return (arrays[0], *arrays[2:])
 
@@ -197,17 +197,17 @@ def _real(a: np.ndarray) -> np.ndarray:
 
 
 # --- the numbers of each update ------------------------------------------------------------------
-def _exact(x: Any) -> Any:
+def _exact(x: Expr | float | np.generic) -> Any:
     """A number that was rounded as the state keeps it, as a float to go on with."""
     return x.item() if isinstance(x, np.generic) else x
 
 
-def _kept(x: Any) -> Any:
+def _kept(x: Expr | float) -> Any:
     """A new number as PyTorch hands it to the state, whatever type that has: in float32."""
     return float(np.float32(x)) if isinstance(x, float) else x
 
 
-def _moments(beta1: Any, beta2: Any, lr: Any, weight_decay: Any, decoupled: bool, maximize: bool):  # noqa: ANN202  (a tuple of numbers)
+def _moments(beta1: float, beta2: float, lr: float, weight_decay: float, decoupled: bool, maximize: bool):  # noqa: ANN202  (a tuple of numbers)
     """sign keep decay one_minus_beta1 beta2 one_minus_beta2"""
     keep = 1.0 - lr * weight_decay if decoupled else 1.0
     decay = 0.0 if decoupled else weight_decay

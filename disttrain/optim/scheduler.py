@@ -56,7 +56,7 @@ class LRScheduler:
         self._last_lr: list[Any] = []
         self._initial_step()
 
-    def _checked(self, optimizer: Any) -> Optimizer:
+    def _checked(self, optimizer: Optimizer | list) -> Optimizer:
         if not isinstance(optimizer, Optimizer):
             raise TypeError(
                 f"{type(self).__name__}: {type(optimizer).__name__} is not an Optimizer; give the "
@@ -157,7 +157,7 @@ def put(group: dict[str, Any], key: str, value: Any) -> None:
         group[key] = value
 
 
-def per_group(name: str, value: Any, optimizer: Optimizer) -> list[Any]:
+def per_group(name: str, value: object, optimizer: Optimizer) -> list[Any]:
     """One value for every group, from one or from a list."""
     groups = len(optimizer.param_groups)
     values = list(value) if isinstance(value, (list, tuple)) else [value] * groups

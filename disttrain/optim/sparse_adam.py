@@ -29,7 +29,7 @@ def cells(t: Any) -> Any:
     return t.detach() if isinstance(t.array, DeviceArray) else t.array
 
 
-def _root(x: Any) -> Any:
+def _root(x: Tensor | np.ndarray) -> Any:
     return np.sqrt(x) if isinstance(x, np.ndarray) else x.sqrt()
 
 
@@ -43,7 +43,7 @@ def _take_off(p: Tensor, at: tuple, change: Any) -> None:
     touched(p)
 
 
-def _empty(g: Any) -> bool:
+def _empty(g: Tensor | np.ndarray) -> bool:
     return not (g.size if isinstance(g, np.ndarray) else g.numel())
 
 
@@ -108,13 +108,13 @@ class SparseAdam(Optimizer):
         _take_off(p, at, size * (m / (_root(v) + group["eps"])))
 
 
-def sgd(p: Tensor, grad: Any, group: dict[str, Any]) -> None:
+def sgd(p: Tensor, grad: object, group: dict[str, Any]) -> None:
     """A step of SGD without momentum and decay, where the gradient has values."""
     at, g = places_and_values(grad, group["maximize"])
     _take_off(p, at, float(group["lr"]) * g)
 
 
-def adagrad(p: Tensor, total: Any, step: Any, grad: Any, group: dict[str, Any]) -> None:
+def adagrad(p: Tensor, total: object, step: Any, grad: object, group: dict[str, Any]) -> None:
     """A step of Adagrad where the gradient has values."""
     if group["weight_decay"] != 0:
         raise DTypeError(

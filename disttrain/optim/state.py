@@ -172,7 +172,7 @@ class State(Groups):
         }
 
 
-def _copied(value: Any, p: Tensor, keep: bool = False, there: bool = True) -> Any:
+def _copied(value: Tensor | float | list, p: Tensor, keep: bool = False, there: bool = True) -> Any:
     """A copy; tensors in it get the type of ``p`` unless they ``keep`` theirs, and lie where it
     does, or on the host unless ``there``."""
     if isinstance(value, (Tensor, np.ndarray)):

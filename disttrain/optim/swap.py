@@ -52,7 +52,7 @@ def _refuse(text: str) -> StateDictError:
     return StateDictError(f"{_NAME} {text}")
 
 
-def _checked(optimizer: Optimizer, given: Any) -> tuple[dict[Any, dict], list[dict[str, Any]]]:
+def _checked(optimizer: Optimizer, given: dict) -> tuple[dict[Any, dict], list[dict[str, Any]]]:
     """The state and the groups of a state dict that fits ``optimizer``."""
     if not optimizer.state:
         raise _refuse("requires initialized optimizer state: make a step first")

@@ -27,9 +27,9 @@ _thread_local_var = threading.local()  # of the ``_wait_all`` that a thread is i
 
 
 def rpc_sync(
-    to: Any,
+    to: WorkerInfo | int | str,
     func: Callable[..., Any],
-    args: Any = None,
+    args: tuple | None = None,
     kwargs: dict[str, Any] | None = None,
     timeout: float = UNSET_RPC_TIMEOUT,
 ) -> Any:
@@ -54,9 +54,9 @@ def rpc_sync(
 
 
 def rpc_async(
-    to: Any,
+    to: WorkerInfo | int | str,
     func: Callable[..., Any],
-    args: Any = None,
+    args: tuple | None = None,
     kwargs: dict[str, Any] | None = None,
     timeout: float = UNSET_RPC_TIMEOUT,
 ) -> Future:
@@ -85,7 +85,7 @@ def _wait_all() -> Iterator[None]:
             del _thread_local_var.future_list
 
 
-def get_worker_info(worker_name: Any = None) -> WorkerInfo:
+def get_worker_info(worker_name: str | None = None) -> WorkerInfo:
     """The worker of that name or number (None: this one)."""
     agent = current_agent()
     return agent.me if worker_name is None else agent.worker(worker_name)

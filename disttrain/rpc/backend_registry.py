@@ -80,7 +80,7 @@ def construct_rpc_backend_options(
     backend: BackendType,
     rpc_timeout: float = DEFAULT_RPC_TIMEOUT_SEC,
     init_method: str = DEFAULT_INIT_METHOD,
-    **kwargs: Any,
+    **kwargs: object,
 ) -> RpcBackendOptions:
     """The options of ``backend``."""
     make = backend.value.construct_rpc_backend_options_handler
@@ -88,7 +88,7 @@ def construct_rpc_backend_options(
     return options
 
 
-def init_backend(backend: BackendType, *args: Any, **kwargs: Any) -> Any:
+def init_backend(backend: BackendType, *args: object, **kwargs: object) -> Any:
     """The agent of ``backend``, which has joined the others."""
     return backend.value.init_backend_handler(*args, **kwargs)
 

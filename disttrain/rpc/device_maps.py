@@ -14,7 +14,7 @@ from ..errors import ConfigError, DeviceError
 DeviceMap = dict[device, device]
 
 
-def to_device(given: Any) -> device:
+def to_device(given: int | str) -> device:
     """A device; a number is one of CUDA's."""
     if isinstance(given, int) and not isinstance(given, bool):
         given = f"cuda:{given}"

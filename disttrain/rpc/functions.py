@@ -27,7 +27,7 @@ def async_execution(fn: F) -> F:
     """
 
     @functools.wraps(fn)
-    def wrapper(*args: Any, **kwargs: Any) -> Any:
+    def wrapper(*args: object, **kwargs: object) -> Any:
         return fn(*args, **kwargs)
 
     setattr(wrapper, ASYNC, fn)

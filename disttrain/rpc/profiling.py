@@ -3,6 +3,8 @@ names: ``rpc_sync#function(caller -> callee)``. An event lasts until the answer 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from time import perf_counter_ns
 from typing import Any
 
@@ -11,7 +13,7 @@ from .calls.agent import Agent
 from .calls.answers import CallFuture
 
 
-def noted(mode: str, func: Any, agent: Agent, future: CallFuture) -> CallFuture:
+def noted(mode: str, func: Callable[..., Any], agent: Agent, future: CallFuture) -> CallFuture:
     """``future``, the answer to a call of ``func`` that was just sent; ``mode``: "sync", "async" or
     "remote"."""
     profiles = open_profiles()

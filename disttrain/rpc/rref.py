@@ -157,9 +157,9 @@ class RRef(Generic[T]):
 
 
 def remote(
-    to: Any,
+    to: WorkerInfo | int | str,
     func: Callable[..., Any],
-    args: Any = None,
+    args: tuple | None = None,
     kwargs: dict[str, Any] | None = None,
     timeout: float = UNSET_RPC_TIMEOUT,
 ) -> RRef:

@@ -77,7 +77,7 @@ class Part:
         made.put(value)
         return OwnerHandle(self, self._do(self.protocol.new_name), made)
 
-    def create(self, to: Any, fn: Callable, args: tuple, kwargs: dict, timeout: float) -> Handle:
+    def create(self, to: WorkerInfo | int | str, fn: Callable, args: tuple, kwargs: dict, timeout: float) -> Handle:
         """Have worker ``to`` run ``fn`` and keep what it returns."""
         owner = self.agent.worker(to)
         if owner.id == self.me.id:
@@ -312,7 +312,7 @@ class Part:
 
     # --- performing --------------------------------------------------------------------------
 
-    def note(self, what: Any) -> None:
+    def note(self, what: User | tuple) -> None:
         """Leave ``what`` for who takes notes next. Neither waits nor locks."""
         self._notes.append(what)
         if not self._rung:

@@ -244,7 +244,7 @@ class Protocol:
         self._sweep(name, entry)
         return entry
 
-    def share(self, name: Name, value: Any, to: int) -> GloballyUniqueId:
+    def share(self, name: Name, value: object, to: int) -> GloballyUniqueId:
         """This worker hands ``value``, which it owns, to worker ``to``."""
         fork = self.new_id()
         if to not in self.lost_workers:

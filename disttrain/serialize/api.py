@@ -313,7 +313,7 @@ class _File:
             raise SerializationError(f"{where}: tensor {name!r:.60} is missing")
         return _dict(load_json(self.raw[name].tobytes(), where), where)
 
-    def _view(self, name: Any, told: Any) -> View:
+    def _view(self, name: str, told: dict | list) -> View:
         """A view, proved to lie within its stored tensor."""
         where = f"{self.where}: view {name!r:.60}"
         told = _dict(told, where)

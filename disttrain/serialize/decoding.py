@@ -75,7 +75,7 @@ class _Decoder:
             self.made[self.number], self.number = made, None
         return made
 
-    def shared(self, number: Any, node: Any, depth: int) -> Any:
+    def shared(self, number: int | str, node: dict | list, depth: int) -> Any:
         self.number = _number(number)
         return self.value(node, depth)
 
@@ -103,24 +103,24 @@ class _Decoder:
             out[key] = self.value(v, depth)
         return out
 
-    def ordered(self, pairs: list, versions: Any = None, *, depth: int) -> OrderedDict:
+    def ordered(self, pairs: list, versions: list | None = None, *, depth: int) -> OrderedDict:
         out = self.filled(OrderedDict(), pairs, depth)
         if versions is not None:
             out._metadata = self.value(versions, depth)  # type: ignore[attr-defined]
         return out
 
-    def defaulting(self, factory: Any, pairs: list, depth: int) -> Any:
+    def defaulting(self, factory: list | str | None, pairs: list, depth: int) -> Any:
         out = self.note(defaultdict(None))
         make = FACTORIES[factory] if type(factory) is str else self.value(factory, depth)
         out.default_factory = make
         return self.filled(out, pairs, depth)
 
-    def queue(self, maxlen: Any, *nodes: Any, depth: int) -> deque:
+    def queue(self, maxlen: int | str, *nodes: int, depth: int) -> deque:
         out = self.note(deque(maxlen=None if maxlen is None else _number(maxlen)))
         out.extend(self.value(n, depth) for n in nodes)
         return out
 
-    def object(self, number: Any, how: Any, cls: Any, args: Any, kwargs: Any, *rest: Any,
+    def object(self, number: int, how: str, cls: int | list, args: list, kwargs: dict, *rest: Any,
                depth: int) -> Any:  # fmt: skip
         kind = self.value(cls, depth)
         obj = begin(how, kind, self.value(args, depth), self.value(kwargs, depth))
@@ -128,26 +128,26 @@ class _Decoder:
         finish(obj, *(self.value(node, depth) for node in rest))
         return obj
 
-    def member(self, cls: Any, name: Any, depth: int) -> Any:
+    def member(self, cls: int | list, name: str, depth: int) -> Any:
         kind = self.value(cls, depth)
         if not (isinstance(kind, type) and issubclass(kind, enum.Enum)):
             raise SerializationError(f"an enumeration is needed, {kind!r:.60} found")
         return kind[_text(name)]
 
-    def method(self, of: Any, name: Any, depth: int) -> Any:
+    def method(self, of: int | list, name: str, depth: int) -> Any:
         obj = self.value(of, depth)
         if not isinstance(getattr(type(obj), _text(name), None), types.FunctionType):
             raise SerializationError(f"{type(obj).__name__} has no method {name!r:.60}")
         return getattr(obj, name)
 
-    def meta(self, number: Any, kind: Any, requires_grad: Any, *shape: Any) -> Tensor:
+    def meta(self, number: int, kind: str, requires_grad: bool, *shape: int) -> Tensor:
         sizes = tuple(map(_number, shape))
         if len(sizes) > 64 or any(not 0 <= n < 1 << 62 for n in sizes):
             raise SerializationError(f"shape {sizes}")
         out = self.made[_number(number)] = wrap(NullArray(sizes, dtypes.BY_NAME[_text(kind)].np))
         return out.requires_grad_() if requires_grad is True else out
 
-    def sparse(self, number: Any, unique: Any, grad: Any, *parts: Any, depth: int) -> Tensor:
+    def sparse(self, number: int, unique: bool, grad: bool, *parts: Any, depth: int) -> Tensor:
         places, values, size = (self.value(part, depth) for part in parts)
         if not (isinstance(places, Tensor) and places.dtype == dtypes.int64
                 and isinstance(values, Tensor) and isinstance(size, tuple)):  # fmt: skip
@@ -158,7 +158,7 @@ class _Decoder:
         self.made[_number(number)] = out
         return out
 
-    def typed(self, number: Any, name: Any, shape: Any, node: Any, depth: int) -> np.ndarray:
+    def typed(self, number: int, name: str, shape: list, node: list, depth: int) -> np.ndarray:
         kind, values = np.dtype(_text(name)), self.value(node, depth)
         if kind.kind == "O" and type(values) is list:
             out = np.empty(len(values), object)
@@ -171,7 +171,7 @@ class _Decoder:
         out = self.made[_number(number)] = out.reshape(tuple(map(_number, shape)))
         return out
 
-    def tensor(self, cls: Any, node: Any, own: Any, depth: int) -> Any:
+    def tensor(self, cls: int | list, node: list, own: dict, depth: int) -> Any:
         kind, plain = self.value(cls, depth), self.value(node, depth)
         if not (isinstance(kind, type) and issubclass(kind, Tensor) and type(plain) is Tensor):
             raise SerializationError(f"a class of tensors is needed, {kind!r:.60} found")
@@ -184,32 +184,32 @@ class _Decoder:
         return made
 
 
-def _number(value: Any) -> int:
+def _number(value: int | str) -> int:
     if type(value) is not int:
         raise SerializationError(f"a number is needed, {value!r:.60} found")
     return value
 
 
-def _text(value: Any) -> str:
+def _text(value: int | str) -> str:
     if type(value) is not str:
         raise SerializationError(f"a text is needed, {value!r:.60} found")
     return value
 
 
-def _bytes(value: Any) -> bytes:
+def _bytes(value: int | str) -> bytes:
     try:
         return base64.b64decode(_text(value), validate=True)
     except binascii.Error as error:
         raise SerializationError(f"bytes: {error}") from None
 
 
-def _float(value: Any) -> float:
+def _float(value: str) -> float:
     if value not in ("nan", "inf", "-inf"):
         raise SerializationError(f"float {value!r:.60}")
     return float(value)
 
 
-def _scalar(code: Any, digits: Any) -> np.generic:
+def _scalar(code: str, digits: str) -> np.generic:
     return np.frombuffer(bytes.fromhex(_text(digits)), KINDS[_text(code)], 1)[0]
 
 

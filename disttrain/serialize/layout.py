@@ -249,17 +249,17 @@ def check_items(text: bytes, where: str, cap: int = ITEM_CAP) -> None:
         )
 
 
-def _metadata(value: Any, where: str) -> dict[str, str]:
+def _metadata(value: dict | int, where: str) -> dict[str, str]:
     if type(value) is dict and all(type(v) is str for v in value.values()):
         return value
     raise SerializationError(f"{where}: {METADATA} must map names to texts")
 
 
-def _is_count(x: Any) -> bool:
+def _is_count(x: float) -> bool:
     return type(x) is int and 0 <= x < 1 << 63
 
 
-def _entry(name: str, value: Any, where: str) -> Entry:
+def _entry(name: str, value: dict | int, where: str) -> Entry:
     if type(value) is dict and len(value) == 3:
         code, shape, offsets = value.get("dtype"), value.get("shape"), value.get("data_offsets")
         if type(offsets) is list and len(offsets) == 2 and type(shape) is list:
@@ -283,7 +283,7 @@ def _bytes_of(code: Any, shape: list) -> int:
     return nbytes
 
 
-def _odd_entry(name: str, value: Any, where: str) -> Entry:
+def _odd_entry(name: str, value: dict | int, where: str) -> Entry:
     """Of a tensor without elements, or one that cannot be."""
     where = f"{where}: tensor {name!r}"
     if type(value) is not dict or set(value) != {"dtype", "shape", "data_offsets"}:

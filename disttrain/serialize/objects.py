@@ -43,7 +43,7 @@ def name_of(thing: Any) -> str:
     return _checked(f"{thing.__module__}:{thing.__qualname__}", thing)
 
 
-def _checked(name: str, thing: Any) -> str:
+def _checked(name: str, thing: object) -> str:
     try:
         found = _import(name)
     except (ImportError, AttributeError, ValueError):
@@ -108,7 +108,7 @@ class Known:
             )
 
 
-def names_in(tree: Any) -> Iterator[str]:
+def names_in(tree: object) -> Iterator[str]:
     """The names of classes and functions in a description."""
     stack = [tree]
     while stack:
@@ -174,7 +174,7 @@ class Parts:
     pairs: list | None = None
 
 
-def take_apart(obj: Any) -> Parts | str:
+def take_apart(obj: object) -> Parts | str:
     """The parts of ``obj``, or a name that finds it. ``SerializationError`` says why it has no
     parts that are data."""
     try:
@@ -197,14 +197,14 @@ def take_apart(obj: Any) -> Parts | str:
     raise SerializationError(_said(obj))
 
 
-def begin(how: Any, cls: Any, args: list, kwargs: dict) -> Any:
+def begin(how: str, cls: Any, args: list, kwargs: dict) -> Any:
     """The object, before it has its state."""
     if not isinstance(cls, type) or how not in (NEW, MAKE):
         raise SerializationError(f"a class is needed, {cls!r:.60} found")
     return cls(*args) if how == MAKE else cls.__new__(cls, *args, **kwargs)
 
 
-def finish(obj: Any, state: Any, items: Any, pairs: Any) -> None:
+def finish(obj: Any, state: dict | tuple | None, items: list | None, pairs: list | None) -> None:
     """Give it its state and contents."""
     if state is not None and hasattr(obj, "__setstate__"):
         obj.__setstate__(state)
@@ -220,7 +220,7 @@ def finish(obj: Any, state: Any, items: Any, pairs: Any) -> None:
         obj[key] = value
 
 
-def _said(obj: Any) -> str:
+def _said(obj: object) -> str:
     """What ``obj`` is, and what to save in its place."""
     article = f"a {type(obj).__qualname__}; it cannot be taken apart into data. "
     if hasattr(obj, "state_dict"):

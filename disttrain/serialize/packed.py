@@ -16,7 +16,7 @@ from .objects import Known
 from .structure import encode
 
 
-def pack(obj: Any) -> bytes:
+def pack(obj: object) -> bytes:
     """``obj`` as bytes. ``SerializationError`` says what of it cannot be saved."""
     encoded = encode(obj)
     if not encoded.arrays:

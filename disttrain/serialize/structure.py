@@ -214,7 +214,7 @@ class _Encoder:
         self.alive.append(obj)
         return name
 
-    def each(self, items: Any, path: tuple, depth: int) -> list:
+    def each(self, items: deque | list | tuple, path: tuple, depth: int) -> list:
         return [self.value(v, (*path, i), depth) for i, v in enumerate(items)]
 
     def pairs(self, items: dict, path: tuple, depth: int) -> list:

@@ -110,7 +110,7 @@ def first_call(
 
 
 def _rows_differ(
-    what: str, call: Call, parts: list[Any], whole: Any, splits: bool, rtol: float | None,
+    what: str, call: Call, parts: list[Any], whole: np.ndarray, splits: bool, rtol: float | None,
     atol: float,
 ) -> Difference | None:  # fmt: skip
     if whole is None or not whole.ndim or any(part is None or not part.ndim for part in parts):

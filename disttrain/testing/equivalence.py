@@ -85,7 +85,7 @@ def assert_equivalent(
             _check(plan, step, [rank[step] for rank in ranks], reference[step], rtol, atol, steps)
 
 
-def mean_square(model: Any, batch: Any) -> Tensor:
+def mean_square(model: Any, batch: Tensor) -> Tensor:
     """The loss where none is given."""
     if isinstance(batch, (tuple, list)):
         output = model(*batch)
@@ -144,7 +144,7 @@ class _Training:
 
 
 def _recorder(name: str, calls: list[Call]) -> Callable:
-    def record(module: Any, args: Any, output: Any) -> None:
+    def record(module: Module, args: tuple, output: Tensor) -> None:
         given = args[0] if args else None
         both = (_array(t) if isinstance(t, Tensor) else None for t in (given, output))
         calls.append(Call(name, type(module).__name__, *both))

@@ -26,7 +26,7 @@ class Plan:
         return self.name
 
 
-def _itself(model: Any) -> Any:
+def _itself(model: object) -> Any:
     return model
 
 

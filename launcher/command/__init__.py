@@ -26,7 +26,7 @@ def main() -> int:
         return int(importlib.import_module("disttrain.outputs").unwritten(error, "dtrun"))
 
 
-def _interrupted(number: int, frame: Any) -> None:
+def _interrupted(number: int, frame: object) -> None:
     os._exit(128 + number)
 
 

@@ -226,7 +226,7 @@ def _forward(signals: tuple[int, ...], agent: int) -> None:
         except ProcessLookupError:
             pass
 
-    def suspend(number: int, frame: Any) -> None:
+    def suspend(number: int, frame: object) -> None:
         """Ctrl-Z reaches only this process: agent and ranks are process groups of their own."""
         forward(number, frame)
         os.kill(os.getpid(), signal.SIGSTOP)

@@ -99,7 +99,7 @@ def _failure(attempt: Attempt, name: str) -> str:
     return f"launch({name}): rank {first.rank} failed: {first.cause}{trace}{others}"
 
 
-def run_in_agent(plan: Plan, body: Callable[[int], bytes] | None, kept: Any = None) -> Attempt:
+def run_in_agent(plan: Plan, body: Callable[[int], bytes] | None, kept: object = None) -> Attempt:
     """Fork an agent, let it run the job, and take its outcome. ``kept``: the keeper of a job on
     several nodes, see ``nodes``."""
     job = Job(plan, body, kept=kept)
@@ -155,7 +155,7 @@ class Job:
         self._data = bytearray()
         self._over = False
 
-    def _given(self, fd: int, stream: Any) -> int:
+    def _given(self, fd: int, stream: object) -> int:
         """Where the agent writes so that it appears at ``stream``."""
         if stream is None or leads_to(stream, fd):
             return fd

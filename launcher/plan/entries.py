@@ -48,7 +48,7 @@ def fields_of(kind: type, data: bytes) -> dict[str, Any]:
     return found
 
 
-def _checked(name: str, value: Any, kind: type | tuple[type, ...]) -> Any:
+def _checked(name: str, value: object, kind: type | tuple[type, ...]) -> Any:
     """``value``, lists of it as tuples."""
     if not isinstance(value, kind):
         raise Damaged(f"its {name!r} is {str(value)[:40]!r}")

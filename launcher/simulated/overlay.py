@@ -27,7 +27,7 @@ class Overlay:
         self.own = own
         self.values: dict[_Place, Any] = {}
 
-    def give(self, module: ModuleType, name: str, value: Any) -> None:
+    def give(self, module: ModuleType, name: str, value: object) -> None:
         """Let the rank find ``value`` there from the beginning."""
         self.values[module, name] = value
 
@@ -116,7 +116,7 @@ def _put(module: ModuleType, name: str, value: Any) -> None:
 
 
 def _is_import(
-    module: ModuleType, name: str, value: Any, frame: FrameType | None, own: Callable[[str], bool]
+    module: ModuleType, name: str, value: object, frame: FrameType | None, own: Callable[[str], bool]
 ) -> bool:
     """Is it a submodule that an import sets, or part of making what all ranks share?"""
     if isinstance(value, ModuleType) and value.__name__ == f"{module.__name__}.{name}":

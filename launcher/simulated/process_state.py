@@ -158,7 +158,7 @@ class Stage:
         self._replace(time, "sleep", self._sleep)
         self.overlays.adopt(list(sys.modules.values()))
 
-    def _replace(self, owner: Any, name: str, new: Callable) -> None:
+    def _replace(self, owner: object, name: str, new: Callable) -> None:
         self._originals.append((owner, name, getattr(owner, name)))
         setattr(owner, name, new)
 
@@ -235,7 +235,7 @@ class Stage:
         else:
             mine.at_exit = [each for each in mine.at_exit if each[0] != fn]
 
-    def _signal(self, number: int, handler: Any) -> Any:
+    def _signal(self, number: int, handler: object) -> Any:
         """A rank's handlers are kept, so that a program may set them; no signal reaches a rank."""
         mine = self._mine()
         if mine is None:

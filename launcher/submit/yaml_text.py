@@ -19,7 +19,7 @@ def documents(objects: list[dict[str, Any]]) -> str:
     return "---\n".join("\n".join(_lines(found)) + "\n" for found in objects)
 
 
-def _lines(value: Any) -> list[str]:
+def _lines(value: object) -> list[str]:
     """The lines of a value, as they stand on their own."""
     if isinstance(value, dict) and value:
         lines = []
@@ -35,7 +35,7 @@ def _lines(value: Any) -> list[str]:
     return [_scalar(value)]
 
 
-def _after(head: str, value: Any, indent: str) -> list[str]:
+def _after(head: str, value: object, indent: str) -> list[str]:
     if isinstance(value, (dict, list)) and value:
         return [head, *(indent + line for line in _lines(value))]
     return [f"{head} {_scalar(value)}"]

@@ -68,7 +68,7 @@ class _Log:
         self.told.append(serialize(config=self.config, report=report))
 
 
-def _no_terminal(*args: Any, **named: Any) -> None:
+def _no_terminal(*args: object, **named: object) -> None:
     raise RuntimeError(
         "breakpoint(): ranks have no terminal to debug in. What they print is shown (with -s at "
         "once), and so are their variables with -l"

@@ -131,7 +131,7 @@ def run_rank(
     return code
 
 
-def _tells_itself(error: BaseException, before: Any) -> bool:
+def _tells_itself(error: BaseException, before: object) -> bool:
     """Has the program its own ``sys.excepthook``, which tells of the error?"""
     hook = sys.excepthook
     module = getattr(hook, "__module__", None) or ""

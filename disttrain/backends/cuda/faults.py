@@ -31,7 +31,7 @@ _ADVICE = {
 }
 
 
-def no_arrays_of(dtype: Any) -> DTypeError:
+def no_arrays_of(dtype: np.dtype) -> DTypeError:
     """Why CuPy made no array of ``dtype``."""
     return DTypeError(
         f"cuda: an array of dtype {np.dtype(dtype).name} was asked for; CuPy has none of it. "

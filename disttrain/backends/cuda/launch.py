@@ -306,7 +306,7 @@ class Launcher:
         )
         return status
 
-    def _failed(self, status: Any, ready: _Ready, one: _Launch) -> str:
+    def _failed(self, status: object, ready: _Ready, one: _Launch) -> str:
         key = next((k for k, r in self.known.items() if r is ready), ())
         shapes = ", ".join(f"{k} {key[i + 2]}" for i, k in enumerate(key) if _is_shape(key, i))
         where = (

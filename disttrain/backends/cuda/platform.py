@@ -107,11 +107,11 @@ class CudaPlatform(Platform):
         return self.transfers.upload(host, index, non_blocking)
 
     def download(
-        self, array: Any, out: np.ndarray | None = None, non_blocking: bool = False
+        self, array: object, out: np.ndarray | None = None, non_blocking: bool = False
     ) -> Any:
         return self.transfers.download(array, out, non_blocking)
 
-    def move(self, array: Any, index: int) -> Any:
+    def move(self, array: object, index: int) -> Any:
         return self.transfers.move(array, index)
 
     def pinned(self, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
@@ -147,7 +147,7 @@ class CudaPlatform(Platform):
         return None if lib is None else Dnn(self.xp, lib)
 
     def convolve(
-        self, kind: str, x: Any, w: Any, y: Any, stride: tuple, padding: tuple, dilation: tuple
+        self, kind: str, x: object, w: object, y: object, stride: tuple, padding: tuple, dilation: tuple
     ) -> bool:
         dnn = self.dnn
         return dnn is not None and dnn.conv(kind, x, w, y, stride, padding, dilation)
@@ -238,7 +238,7 @@ def _forked(platform: CudaPlatform) -> None:
 class _After(CudaPlatform):
     """What is left of a platform in a forked process."""
 
-    def _refuse(self, *args: Any, **kwargs: Any) -> Any:
+    def _refuse(self, *args: object, **kwargs: object) -> Any:
         raise DeviceError(f"cuda: {FORKED}")
 
     current = use = properties = can_access = empty = upload = download = move = _refuse

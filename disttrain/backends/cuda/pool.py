@@ -51,7 +51,7 @@ class Memory:
         self.pools.append(pool)
         return pool
 
-    def drop_pool(self, pool: Any) -> None:
+    def drop_pool(self, pool: object) -> None:
         self.pools.remove(pool)
 
     def malloc(self, size: int) -> Any:

@@ -123,7 +123,7 @@ class waiting:  # noqa: N801  (reads as a word of the statement)
     def __enter__(self) -> None:
         pass
 
-    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+    def __exit__(self, kind: type | None, error: RuntimeError | None, trace: Any) -> None:
         if kind is not None and issubclass(kind, self.cuda.runtime.CUDARuntimeError):
             raise explained(error) from error
 

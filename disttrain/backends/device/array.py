@@ -6,6 +6,8 @@ By default a primitive's own forward runs on the raw arrays, whose module answer
 
 from __future__ import annotations
 
+from disttrain.backends.device.raw import RawArray
+
 from collections.abc import Callable
 from typing import Any
 
@@ -41,7 +43,7 @@ class Located:
         with self:
             return DeviceArray(fn(self.platform.xp), self.platform, self.index)
 
-    def hold(self, raw: Any) -> DeviceArray:
+    def hold(self, raw: RawArray) -> DeviceArray:
         """A raw array of this device, as an array."""
         return DeviceArray(raw, self.platform, self.index)
 
@@ -146,7 +148,7 @@ class DeviceArray(ArrayKind):
             return tuple([self._result(prim, r) for r in result])
         return self._result(prim, result)
 
-    def _result(self, prim: Any, result: Any) -> DeviceArray:
+    def _result(self, prim: Any, result: RawArray) -> DeviceArray:
         if result.__class__ is not self.platform.array_type:
             raise DeviceError(
                 f"{prim.name.strip('_')}: has no form for arrays on {self.platform.kind}: it gave "
@@ -154,7 +156,7 @@ class DeviceArray(ArrayKind):
             )
         return DeviceArray(result, self.platform, self.index)
 
-    def _raw(self, prim: Any, arrays: Any, i: int) -> Any:
+    def _raw(self, prim: Any, arrays: list, i: int) -> Any:
         """What stands for argument ``i``, which is no array of this device."""
         a = arrays[i]
         if isinstance(a, np.ndarray):
@@ -170,7 +172,7 @@ class DeviceArray(ArrayKind):
     def zeros(self) -> DeviceArray:
         return self.here().make(lambda xp: xp.zeros(self.shape, self.dtype))
 
-    def blank(self, shape: tuple, dtype: Any) -> DeviceArray:
+    def blank(self, shape: tuple, dtype: np.dtype) -> DeviceArray:
         return self.here().make(lambda xp: xp.zeros(shape, dtype))
 
     def view(self, dtype: Any) -> DeviceArray:
@@ -250,7 +252,7 @@ class DeviceArray(ArrayKind):
             raws.append(other)
         return raws
 
-    def taken_in(self, t: Any) -> Any:
+    def taken_in(self, t: object) -> Any:
         return t
 
     def owned(self, alone: bool) -> DeviceArray:
@@ -258,7 +260,7 @@ class DeviceArray(ArrayKind):
         own = alone and data.base is None and data.flags.c_contiguous
         return self if own else self.copy("C")
 
-    def placed(self, t: Any) -> Any:
+    def placed(self, t: object) -> Any:
         return t
 
     def shares_with(self, other: Any) -> bool:
@@ -283,7 +285,7 @@ class DeviceArray(ArrayKind):
     __setitem__ = tobytes = _stays
 
 
-def roots_are_one(a: Any, b: Any) -> bool:
+def roots_are_one(a: RawArray, b: RawArray) -> bool:
     """Whether two raw arrays of one device lie in the same piece of memory. (Their bases do not
     tell: CuPy's ``as_strided`` names none.)"""
     return a is b or (a.size > 0 and b.size > 0 and a.data.mem is b.data.mem)
@@ -321,7 +323,7 @@ def _over(array: DeviceArray, raw: Any, to: Located, non_blocking: bool) -> Any:
     return to.platform.upload(host, to.index, non_blocking)
 
 
-def _memory_order(array: Any) -> list[int] | None:
+def _memory_order(array: DeviceArray | np.ndarray) -> list[int] | None:
     """The axes as they follow each other in memory, where the array lies dense but not in the
     usual order; None otherwise."""
     shape, strides = array.shape, array.strides
@@ -336,8 +338,8 @@ def _memory_order(array: Any) -> list[int] | None:
     return order
 
 
-def _mixed(prim: Any, arrays: Any, i: int, first: DeviceArray) -> str:
-    def place(a: Any) -> str:
+def _mixed(prim: Any, arrays: list, i: int, first: DeviceArray) -> str:
+    def place(a: DeviceArray | np.ndarray) -> str:
         kind, index = a.place if isinstance(a, ArrayKind) else ("cpu", None)
         return kind if index is None else f"{kind}:{index}"
 

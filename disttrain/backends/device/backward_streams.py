@@ -28,7 +28,7 @@ class Course:
     def __enter__(self) -> Course:
         return self
 
-    def follow(self, node: Any, g: Any) -> None:
+    def follow(self, node: Any, g: object) -> None:
         """Go where ``node`` is to be run, whose results have the gradients ``g``."""
         array = _on_device(g)
         if array is None or array.platform not in self.devices:
@@ -86,7 +86,7 @@ def _after(platform: Platform, stream: Stream) -> Any:
     return event
 
 
-def _on_device(g: Any) -> DeviceArray | None:
+def _on_device(g: object) -> DeviceArray | None:
     """The array of the first gradient of ``g`` (a Tensor, an array, or several) on a device."""
     for one in g if g.__class__ in (tuple, list) else (g,):
         array = one if one.__class__ is DeviceArray else getattr(one, "__dict__", {}).get("array")

@@ -10,6 +10,10 @@ Whoever works on raw arrays of a device does so inside ``here()``. Knows no Tens
 
 from __future__ import annotations
 
+from disttrain.backends.device.raw import RawArray
+
+from collections.abc import Callable
+
 import weakref
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol
@@ -87,7 +91,7 @@ class Memory:
         """Inside the block, the thread works on this device."""
         return nullcontext()
 
-    def guarded(self, fn: Any) -> Any:
+    def guarded(self, fn: Callable[..., Any]) -> Any:
         """``fn``, run inside ``here()``."""
         return fn
 
@@ -102,10 +106,10 @@ class Memory:
     def empty(self, shape: Any, dtype: Any) -> Any:
         return np.empty(shape, dtype)
 
-    def zeros(self, shape: Any, dtype: Any) -> Any:
+    def zeros(self, shape: int | tuple, dtype: np.dtype) -> Any:
         return np.zeros(shape, dtype)
 
-    def full(self, shape: Any, value: Any, dtype: Any) -> Any:
+    def full(self, shape: tuple, value: int, dtype: np.dtype) -> Any:
         return np.full(shape, value, dtype)
 
     def flat(self, group: Any, numel: int, dtype: Any) -> Any:
@@ -124,10 +128,10 @@ class Memory:
         """The values on the host; waits for them."""
         return raw
 
-    def writeable(self, raw: Any) -> bool:
+    def writeable(self, raw: np.ndarray) -> bool:
         return raw.flags.writeable
 
-    def copy_to(self, target: Any, source: Any) -> None:
+    def copy_to(self, target: np.ndarray, source: np.ndarray) -> None:
         """Write ``source``, a raw array here or on the host, into ``target``, which is here or on
         the host; types may differ. The host does not wait for copies between pinned memory and a
         device."""
@@ -144,7 +148,7 @@ class Memory:
         """The point after all that the thread has given here so far."""
         return DONE
 
-    def in_use(self, raw: Any) -> None:
+    def in_use(self, raw: object) -> None:
         """What the thread was given so far uses ``raw``, which was made in another lane: its memory
         is not given out before that is done."""
 
@@ -190,7 +194,7 @@ class DeviceMemory(Memory):
             return nullcontext()
         return _Using(self.platform, self.index)  # type: ignore[arg-type]
 
-    def guarded(self, fn: Any) -> Any:
+    def guarded(self, fn: Callable[..., Any]) -> Any:
         def inside(*args: Any) -> Any:
             with self.here():
                 return fn(*args)
@@ -208,10 +212,10 @@ class DeviceMemory(Memory):
         with self.here():
             return self.platform.empty(shape, np.dtype(dtype))
 
-    def zeros(self, shape: Any, dtype: Any) -> Any:
+    def zeros(self, shape: int | tuple, dtype: np.dtype) -> Any:
         return self.full(shape, 0, dtype)
 
-    def full(self, shape: Any, value: Any, dtype: Any) -> Any:
+    def full(self, shape: int | tuple, value: int, dtype: np.dtype) -> Any:
         out = self.empty(shape, dtype)
         with self.here():
             out.fill(value)
@@ -225,7 +229,7 @@ class DeviceMemory(Memory):
             return array
         return self.platform.upload(array, self.index, non_blocking=True)  # type: ignore[arg-type]
 
-    def fetch(self, raw: Any) -> Fetched:
+    def fetch(self, raw: RawArray) -> Fetched:
         with self.here():
             out = self.platform.pinned(raw.shape, raw.dtype)
             self.platform.download(raw, out, non_blocking=True)
@@ -234,7 +238,7 @@ class DeviceMemory(Memory):
     def numbers(self, raw: Any) -> np.ndarray:
         return self.platform.download(raw)
 
-    def writeable(self, raw: Any) -> bool:
+    def writeable(self, raw: object) -> bool:
         return True
 
     def copy_to(self, target: Any, source: Any) -> None:
@@ -263,7 +267,7 @@ class DeviceMemory(Memory):
     def mark(self) -> Mark:
         return _EventMark(self.platform, self.index, self._event())  # type: ignore[arg-type]
 
-    def in_use(self, raw: Any) -> None:
+    def in_use(self, raw: object) -> None:
         self.platform.record_use(raw, self.platform.current_stream(self.index))
 
     def settle(self) -> None:
@@ -339,7 +343,7 @@ class _OnItsWay:
         return self.out
 
 
-def memory_of(array: Any) -> Memory:
+def memory_of(array: object) -> Memory:
     """Where what a Tensor holds lies; the host for what has no numbers. Of a spread array: where
     its part lies."""
     array = getattr(array, "local", array)

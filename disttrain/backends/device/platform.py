@@ -7,6 +7,8 @@ has ``shape``, ``dtype``, ``strides``, ``size`` and answers numpy's protocols. K
 
 from __future__ import annotations
 
+from disttrain.backends.device.raw import RawArray
+
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -118,7 +120,7 @@ class Platform(ABC):
         """Make this the calling thread's device."""
 
     @abstractmethod
-    def index_of(self, array: Any) -> int:
+    def index_of(self, array: object) -> int:
         """The device that a raw array lies on."""
 
     @abstractmethod
@@ -139,12 +141,12 @@ class Platform(ABC):
 
     @abstractmethod
     def download(
-        self, array: Any, out: np.ndarray | None = None, non_blocking: bool = False
+        self, array: object, out: np.ndarray | None = None, non_blocking: bool = False
     ) -> Any:
         """The values as numpy's array (``out``, where given)."""
 
     @abstractmethod
-    def move(self, array: Any, index: int) -> Any:
+    def move(self, array: object, index: int) -> Any:
         """The values on another device."""
 
     @abstractmethod
@@ -207,7 +209,7 @@ class Platform(ABC):
         numbers, gathering, attention ..."""
 
     def convolve(
-        self, kind: str, x: Any, w: Any, y: Any, stride: tuple, padding: tuple, dilation: tuple
+        self, kind: str, x: RawArray, w: RawArray, y: RawArray, stride: tuple, padding: tuple, dilation: tuple
     ) -> bool:
         """Write one of the raw arrays of a convolution of x by w to y, given the others, by a
         library: y ("forward"), x ("input_grad") or w ("weight_grad"). The array that is written
@@ -267,7 +269,7 @@ class Platform(ABC):
         wait for it, too."""
 
     @abstractmethod
-    def record_use(self, array: Any, stream: Stream) -> None:
+    def record_use(self, array: object, stream: Stream) -> None:
         """The memory of ``array`` is not given out again before what ``stream`` was given so far is
         done (PyTorch's ``record_stream``)."""
 
@@ -407,6 +409,6 @@ def beneath(module: str) -> bool:
     )
 
 
-def platform_of(array: Any) -> Platform | None:
+def platform_of(array: object) -> Platform | None:
     """The platform whose raw array this is; None for numpy's and all others."""
     return _by_type.get(array.__class__)

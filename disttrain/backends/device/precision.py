@@ -49,7 +49,7 @@ def convolution_setting(name: str) -> Any:
     return context.current().slots.get(f"convolution.{name}", CONVOLUTION[name])
 
 
-def set_convolution(name: str, value: Any) -> None:
+def set_convolution(name: str, value: int) -> None:
     """Set it. Raises ``ConfigError`` for a value of another kind."""
     kind = type(CONVOLUTION[name])
     if isinstance(value, bool) != (kind is bool) or not isinstance(value, int) or value < 0:

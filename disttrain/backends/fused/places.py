@@ -24,7 +24,7 @@ def zeros(like: Any, shape: tuple[int, ...], dtype: Any) -> Any:
     return np.zeros_like(like, dtype=dtype, order="C", shape=shape)
 
 
-def lead(arrays: Any) -> Any:
+def lead(arrays: tuple) -> Any:
     """The first of ``arrays`` that lies on an accelerator, else the first: numbers go along."""
     return next((a for a in arrays if platform_of(a) is not None), arrays[0])
 

@@ -41,7 +41,7 @@ class Expr:
         set_(self, "attr", attr)
         set_(self, "_hash", hash((op, args, attr, type(attr))))
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: str) -> None:
         raise AttributeError("an Expr is immutable")
 
     def __hash__(self) -> int:
@@ -71,34 +71,34 @@ class Expr:
             "Use where(condition, a, b) in place of if"
         )
 
-    def __add__(self, o: Any) -> Expr:
+    def __add__(self, o: Expr | float) -> Expr:
         return _binary("add", self, o)
 
-    def __radd__(self, o: Any) -> Expr:
+    def __radd__(self, o: float) -> Expr:
         return _binary("add", o, self)
 
-    def __sub__(self, o: Any) -> Expr:
+    def __sub__(self, o: Expr | float) -> Expr:
         return _binary("sub", self, o)
 
-    def __rsub__(self, o: Any) -> Expr:
+    def __rsub__(self, o: float) -> Expr:
         return _binary("sub", o, self)
 
-    def __mul__(self, o: Any) -> Expr:
+    def __mul__(self, o: Expr | float) -> Expr:
         return _binary("mul", self, o)
 
-    def __rmul__(self, o: Any) -> Expr:
+    def __rmul__(self, o: float) -> Expr:
         return _binary("mul", o, self)
 
-    def __truediv__(self, o: Any) -> Expr:
+    def __truediv__(self, o: Expr | int) -> Expr:
         return _binary("div", self, o)
 
-    def __rtruediv__(self, o: Any) -> Expr:
+    def __rtruediv__(self, o: float) -> Expr:
         return _binary("div", o, self)
 
-    def __pow__(self, o: Any) -> Expr:
+    def __pow__(self, o: Expr | float) -> Expr:
         return pow(self, o)
 
-    def __rpow__(self, o: Any) -> Expr:
+    def __rpow__(self, o: float) -> Expr:
         return pow(o, self)
 
     def __neg__(self) -> Expr:
@@ -110,22 +110,22 @@ class Expr:
     def __abs__(self) -> Expr:
         return Expr("abs", (self,))
 
-    def __lt__(self, o: Any) -> Expr:
+    def __lt__(self, o: Expr | float) -> Expr:
         return _binary("lt", self, o)
 
-    def __le__(self, o: Any) -> Expr:
+    def __le__(self, o: Expr | int) -> Expr:
         return _binary("le", self, o)
 
-    def __gt__(self, o: Any) -> Expr:
+    def __gt__(self, o: Expr | float) -> Expr:
         return _binary("gt", self, o)
 
-    def __ge__(self, o: Any) -> Expr:
+    def __ge__(self, o: Expr | int) -> Expr:
         return _binary("ge", self, o)
 
-    def __and__(self, o: Any) -> Expr:
+    def __and__(self, o: Expr) -> Expr:
         return _binary("and", self, o)
 
-    def __or__(self, o: Any) -> Expr:
+    def __or__(self, o: Expr) -> Expr:
         return _binary("or", self, o)
 
     def __invert__(self) -> Expr:
@@ -154,17 +154,17 @@ def load(array: str, at: Any) -> Expr:
     return Expr("load", (as_expr(at),), array)
 
 
-def as_expr(value: Any) -> Expr:
+def as_expr(value: Expr | float) -> Expr:
     """``value`` itself if it is an expression, else a constant."""
     return value if isinstance(value, Expr) else const(value)
 
 
-def _binary(op: str, a: Any, b: Any) -> Expr:
+def _binary(op: str, a: Expr | float, b: Expr | float) -> Expr:
     return Expr(op, (as_expr(a), as_expr(b)))
 
 
 def _unary_function(op: str, text: str) -> Callable[[Any], Expr]:
-    def function(a: Any) -> Expr:
+    def function(a: Expr) -> Expr:
         return Expr(op, (as_expr(a),))
 
     function.__name__ = function.__qualname__ = op
@@ -189,7 +189,7 @@ isnan = _unary_function("isnan", "True where ``a`` is nan.")
 abs = _unary_function("abs", "Absolute value.")  # noqa: A001
 
 
-def pow(a: Any, b: Any) -> Expr:  # noqa: A001
+def pow(a: Expr | float, b: Expr | float) -> Expr:  # noqa: A001
     """``a`` to the power of ``b``; small constant powers become products."""
     a = as_expr(a)
     if b == 1:
@@ -217,12 +217,12 @@ def min(a: Any, b: Any) -> Expr:  # noqa: A001
     return _binary("min", a, b)
 
 
-def eq(a: Any, b: Any) -> Expr:
+def eq(a: Expr, b: Expr | float) -> Expr:
     """True where ``a`` equals ``b``."""
     return _binary("eq", a, b)
 
 
-def ne(a: Any, b: Any) -> Expr:
+def ne(a: Expr, b: Expr | int) -> Expr:
     """True where ``a`` differs from ``b``."""
     return _binary("ne", a, b)
 
@@ -232,13 +232,13 @@ def where(condition: Any, a: Any, b: Any) -> Expr:
     return Expr("where", (as_expr(condition), as_expr(a), as_expr(b)))
 
 
-def fma(a: Any, b: Any, c: Any) -> Expr:
+def fma(a: Expr, b: Expr, c: Expr | float) -> Expr:
     """``a * b + c``, rounded once where the processor can (no other expression is contracted). A
     sum over ``fma(a, b, 0)`` adds each product to the sum so, on the host."""
     return Expr("fma", (as_expr(a), as_expr(b), as_expr(c)))
 
 
-def cast(a: Any, dtype: str) -> Expr:
+def cast(a: Expr, dtype: str) -> Expr:
     """``a`` converted to the type of that name."""
     return Expr("cast", (as_expr(a),), str(dtype))
 

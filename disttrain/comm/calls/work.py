@@ -93,7 +93,7 @@ class Work:
         else:
             self._callbacks.append(callback)
 
-    def _end(self, result: Any = None, error: BaseException | None = None) -> None:
+    def _end(self, result: object = None, error: BaseException | None = None) -> None:
         self._result, self._error, self._done = result, error, True
         callbacks, self._callbacks = self._callbacks, []
         for callback in callbacks:

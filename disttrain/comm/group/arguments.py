@@ -5,6 +5,8 @@ Knows arrays and numbers; no groups, no transports.
 
 from __future__ import annotations
 
+from disttrain.backends.device.raw import RawArray
+
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -17,7 +19,7 @@ from ...errors import CollectiveMismatch, ConfigError, DTypeError, ShapeError
 from .device_setup import is_device_array
 
 
-def flat(verb: str, array: Any, write: bool = False) -> Any:
+def flat(verb: str, array: RawArray | np.ndarray, write: bool = False) -> Any:
     """``array`` as one contiguous row: a view if it can be, else a copy."""
     if not isinstance(array, np.ndarray):
         return _flat_on_device(verb, array)
@@ -102,7 +104,7 @@ def _overlapping(
     return found
 
 
-def _span(row: Any) -> tuple[int, int]:
+def _span(row: RawArray | np.ndarray) -> tuple[int, int]:
     """The addresses at which a flat array begins and ends."""
     if row.__class__ is np.ndarray:
         start = row.__array_interface__["data"][0]
@@ -201,7 +203,7 @@ def lists_differ(group: str, table: list[list[int]]) -> bool:
     return several
 
 
-def copy_back(pairs: list[tuple], result: Any) -> Any:
+def copy_back(pairs: list[tuple], result: object) -> Any:
     for array, flat in pairs:
         if array.__class__ is np.ndarray:
             array[...] = flat.reshape(array.shape)

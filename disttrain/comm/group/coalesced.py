@@ -57,7 +57,7 @@ def _by_type(arrays: Sequence[np.ndarray], pairs: bool = False) -> list[list[int
 def _apart(flat: np.ndarray, targets: Sequence[np.ndarray]) -> Any:
     """What copies the parts of ``flat`` to where they belong."""
 
-    def copy(_: Any) -> None:
+    def copy(_: list | np.ndarray) -> None:
         start = 0
         for target in targets:
             count = target.size * target.dtype.itemsize // flat.dtype.itemsize

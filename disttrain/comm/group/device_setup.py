@@ -31,7 +31,7 @@ class _Groups:
         self.lock = threading.Lock()
 
 
-def joined(group: Any, transport: Transport) -> Transport:
+def joined(group: object, transport: Transport) -> Transport:
     """The transport that ``group``, a new one of this rank on ``transport``, is to hold."""
     groups = context.current().slot(_SLOT, _Groups)
     with groups.lock:

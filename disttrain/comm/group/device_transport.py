@@ -7,6 +7,8 @@ platforms; moves nothing itself.
 
 from __future__ import annotations
 
+from disttrain.backends.device.raw import RawArray
+
 import contextlib
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
@@ -61,7 +63,7 @@ class Placed(Transport):
             found.group = self.cpu.group
         return found
 
-    def _of(self, array: Any) -> Transport:
+    def _of(self, array: RawArray | np.ndarray) -> Transport:
         if array.__class__ is np.ndarray:
             return self.cpu
         found = self.devices.get(array.__class__)

@@ -7,6 +7,8 @@ platform and another transport.
 
 from __future__ import annotations
 
+from disttrain.backends.device.raw import RawArray
+
 from collections.abc import Sequence
 from typing import Any
 
@@ -27,10 +29,10 @@ class Staged(Transport):
         super().__init__(cpu.rank, cpu.size, cpu.name, cpu.timeout, cpu.epoch)
         self.cpu, self.platform, self.kind = cpu, platform, cpu.kind
 
-    def _down(self, array: Any) -> np.ndarray:
+    def _down(self, array: RawArray) -> np.ndarray:
         return self.platform.download(array)
 
-    def _up(self, host: np.ndarray, array: Any) -> None:
+    def _up(self, host: np.ndarray, array: RawArray) -> None:
         """The values of ``host`` into ``array``."""
         if host.size:
             index = self.platform.index_of(array)
@@ -40,7 +42,7 @@ class Staged(Transport):
     def _back(self, work: Work | None, pairs: list[tuple[np.ndarray, Any]], result: Any) -> Any:
         """Copy what has come to the devices, when it has."""
 
-        def copy(_: Any) -> Any:
+        def copy(_: np.ndarray | None) -> Any:
             for host, array in pairs:
                 self._up(host, array)
             return result
@@ -104,7 +106,7 @@ class Staged(Transport):
         host = np.empty(array.size, array.dtype)
         work = self.cpu.recv(call, host, src, tag)
 
-        def copy(source: Any) -> Any:
+        def copy(source: int) -> Any:
             self._up(host, array)
             return source
 

@@ -26,7 +26,7 @@ _RECENT = 10.0  # seconds: who comes as late to a meeting that has failed on its
 _GRACE = 30.0  # seconds in which a world that has begun without a rank may come again to meet it
 
 
-def meet(store: Any, rank: int, size: int, timeout: float) -> str:
+def meet(store: object, rank: int, size: int, timeout: float) -> str:
     """Wait until ranks 0 .. size-1 have come; the prefix of the keys of this meeting.
 
     Raises ``ConfigError`` on all ranks when two of them clash, ``WaitTimeout`` with the missing

@@ -72,7 +72,7 @@ class View:
         self.base.close()
 
 
-def as_view(segment: Any) -> View:
+def as_view(segment: Segment | View) -> View:
     """``segment``, as all of its ranks see it before any agreement."""
     if isinstance(segment, View):
         return segment

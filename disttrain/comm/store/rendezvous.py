@@ -178,7 +178,7 @@ def say_alone(init_method: str | None) -> Alone | None:
     return Alone(int(port)) if port.isdigit() and int(port) else None
 
 
-def place_of(init_method: str | None, store: Any) -> str:
+def place_of(init_method: str | None, store: object) -> str:
     """Where ranks meet, spelt alike on all of them: the store's port, or its file."""
     if store is not None:
         prefixes = []
@@ -221,7 +221,7 @@ def told_by_url(url: str, rank: int, size: int, timeout: float) -> tuple[Store |
 
 
 def rendezvous(
-    url: str, rank: int = -1, world_size: int = -1, **kwargs: Any
+    url: str, rank: int = -1, world_size: int = -1, **kwargs: object
 ) -> Iterator[tuple[Store, int, int]]:
     """Where a URL says that ranks meet: (store, rank, world size), as an iterator.
 

@@ -85,7 +85,7 @@ def plugged() -> dict[str, Any]:
     return context.current().slot(_PLUGGED, dict[str, Any])
 
 
-def plug(name: str, engine: Any) -> None:
+def plug(name: str, engine: object) -> None:
     """Let ``backend=name`` (in lower case) choose ``engine``: an object with the names that a
     module has (see above). Raises ``BackendError`` for a name of ``NAMES``."""
     if name in NAMES or name == "undefined" or _NAME.fullmatch(name) is None:
@@ -269,7 +269,7 @@ def choose(wanted: str, meeting: Meeting) -> str:
     return "mpi" if meeting.place.by_mpi and missing("mpi") is None else "tcp"
 
 
-def is_part(backend: Backend, whole: Any) -> bool:
+def is_part(backend: Backend, whole: Transport) -> bool:
     """Whether a group of some ranks of the transport ``whole`` that wants ``backend`` can be split
     off from it."""
     if _is_simulated() or whole.kind == "fake":

@@ -81,7 +81,7 @@ def build() -> dict[str, Shim]:
     return modules
 
 
-def _module(name: str, source: Any, *names: str) -> dict[str, Shim]:
+def _module(name: str, source: object, *names: str) -> dict[str, Shim]:
     """One module with all of ``source``, or only ``names``."""
     return {name: Shim(name).take(source, names or None)}
 
@@ -105,7 +105,7 @@ def _top() -> Shim:
     )  # fmt: skip
 
 
-def _typename(obj: Any) -> str:
+def _typename(obj: object) -> str:
     kind = type(obj)
     return obj.type() if isinstance(obj, dt.Tensor) else f"{kind.__module__}.{kind.__qualname__}"
 

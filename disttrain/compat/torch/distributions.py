@@ -25,14 +25,14 @@ class Distribution:
     def event_shape(self) -> Any:
         return self._event_shape
 
-    def _whole(self, sample_shape: Any) -> tuple[int, ...]:
+    def _whole(self, sample_shape: tuple) -> tuple[int, ...]:
         return (*sample_shape, *self._batch_shape, *self._event_shape)
 
-    def rsample(self, sample_shape: Any = ()) -> Any:
+    def rsample(self, sample_shape: object = ()) -> Any:
         """Draws that gradients of the parameters go through."""
         raise NotImplementedError(f"{type(self).__name__} has no rsample; use sample")
 
-    def sample(self, sample_shape: Any = ()) -> Any:
+    def sample(self, sample_shape: object = ()) -> Any:
         """Draws of shape ``sample_shape`` + ``batch_shape``."""
         with dt.no_grad():
             return self.rsample(sample_shape)

@@ -40,11 +40,11 @@ class _Nothing:
         return _none
 
 
-def _none(*args: Any, **kwargs: Any) -> None:
+def _none(*args: object, **kwargs: object) -> None:
     """For calls that have nothing to do without the device, as in torch."""
 
 
-def _no(*args: Any, **kwargs: Any) -> bool:
+def _no(*args: object, **kwargs: object) -> bool:
     return False
 
 
@@ -266,14 +266,14 @@ def settings() -> dict[str, Any]:
     }
 
 
-def compiler(compile: Any) -> Shim:
+def compiler(compile: object) -> Shim:
     """``torch.compiler``: what programs ask of the compiler, and tell it about their functions.
 
     A program that is captured runs as it is, so it is never "compiling", and there is nothing that
     a function would have to be kept from.
     """
 
-    def as_it_is(fn: Any = None, recursive: bool = True, *, reason: str | None = None) -> Any:
+    def as_it_is(fn: object = None, recursive: bool = True, *, reason: str | None = None) -> Any:
         return (lambda f: f) if fn is None else fn
 
     return Shim("torch.compiler").give(

@@ -50,14 +50,14 @@ def _call(method: str, row: tuple, options: dict) -> Any:
 
 
 def _making(name: str) -> Callable[..., tuple]:
-    def foreach(*lists: Any, **options: Any) -> tuple:
+    def foreach(*lists: Tensor | float | list, **options: object) -> tuple:
         return _applied(f"_foreach_{name}", name, *lists, **options)
 
     return foreach
 
 
 def _writing(name: str) -> Callable[..., None]:
-    def foreach(*lists: Any, **options: Any) -> None:
+    def foreach(*lists: float | list, **options: object) -> None:
         with opened():  # (as in PyTorch)
             _applied(f"_foreach_{name}_", f"{name}_", *lists, **options)
 
@@ -67,7 +67,7 @@ def _writing(name: str) -> Callable[..., None]:
 def _scaled(make: Callable[..., Any]) -> Callable[..., Any]:
     """For ``addcmul`` and ``addcdiv``: ``value``: a number, a list or a tensor of them."""
 
-    def foreach(self: Any, tensor1: Any, tensor2: Any, value: Any = 1, **kw: Any) -> Any:
+    def foreach(self: list, tensor1: list, tensor2: list, value: float | list = 1, **kw: object) -> Any:
         given = kw.get("scalars", value)
         values = given.tolist() if isinstance(given, Tensor) else given
         rows = [_each("_foreach", self, a) for a in (tensor1, tensor2, values)]

@@ -90,7 +90,7 @@ def _bases() -> dict[str, dict[str, Any]]:
 def _ntuple(n: int, name: str = "parse") -> Any:
     """A function that gives ``n`` numbers: those that it is given, or one repeated."""
 
-    def parse(value: Any) -> tuple:
+    def parse(value: int | tuple) -> tuple:
         return tuple(value) if hasattr(value, "__iter__") else (value,) * n
 
     parse.__name__ = name

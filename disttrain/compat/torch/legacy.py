@@ -34,7 +34,7 @@ class _Legacy(type):
     def __call__(cls, *args: Any, **kwargs: Any) -> Tensor:
         return data.construct(cls.kind, args, **kwargs)
 
-    def __instancecheck__(cls, value: Any) -> bool:
+    def __instancecheck__(cls, value: Tensor) -> bool:
         return isinstance(value, Tensor) and value.dtype is cls.kind
 
 
@@ -44,7 +44,7 @@ class _LegacyCuda(_Legacy):
     def __call__(cls, *args: Any, **kwargs: Any) -> Tensor:
         return data.construct(cls.kind, args, **{"device": "cuda", **kwargs})
 
-    def __instancecheck__(cls, value: Any) -> bool:
+    def __instancecheck__(cls, value: Tensor) -> bool:
         return super().__instancecheck__(value) and value.is_cuda
 
 
@@ -61,7 +61,7 @@ class _Variable(type):
     def __call__(cls, data: Tensor, requires_grad: bool = False, volatile: bool = False) -> Tensor:
         return Variable(data, requires_grad and not volatile)
 
-    def __instancecheck__(cls, value: Any) -> bool:
+    def __instancecheck__(cls, value: object) -> bool:
         return isinstance(value, Tensor)
 
 

@@ -66,7 +66,7 @@ class Reducer:
         """A forward comes."""
         self._inner.rebuild()
 
-    def prepare_for_backward(self, output: Any) -> None:
+    def prepare_for_backward(self, output: object) -> None:
         """The backward of ``output`` is averaged."""
         self._inner.prepare(output)
 
@@ -75,7 +75,7 @@ class Reducer:
 
 
 def _broadcast_coalesced(
-    process_group: Any, tensors: Sequence[Any], buffer_size: int, src: int = 0
+    process_group: object, tensors: Sequence[Any], buffer_size: int, src: int = 0
 ) -> None:
     broadcast_coalesced(process_group, tensors, buffer_size, src)
 

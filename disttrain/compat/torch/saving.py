@@ -12,9 +12,9 @@ from .shim import Shim
 
 
 def save(
-    obj: Any,
-    f: Any,
-    pickle_module: Any = None,
+    obj: object,
+    f: object,
+    pickle_module: object = None,
     pickle_protocol: int = 2,
     _use_new_zipfile_serialization: bool = True,
     _disable_byteorder_record: bool = False,
@@ -38,7 +38,7 @@ def load(
     return serialize.load(f, map_location, weights_only=only, mmap=mmap)
 
 
-def is_storage(obj: Any) -> bool:
+def is_storage(obj: object) -> bool:
     """``torch.is_storage``."""
     return isinstance(obj, (UntypedStorage, TypedStorage))
 

@@ -30,16 +30,16 @@ def script(
     return obj
 
 
-def trace(func: Any, example_inputs: Any = None, *args: Any, **kwargs: Any) -> Any:
+def trace(func: object, example_inputs: object = None, *args: object, **kwargs: object) -> Any:
     """``func`` itself, which runs as it is written; with any inputs, not only such as these."""
     return func
 
 
-def _as_it_is(obj: Any = None, *args: Any, **kwargs: Any) -> Any:
+def _as_it_is(obj: object = None, *args: object, **kwargs: object) -> Any:
     return obj
 
 
-def _mark(fn: Any = None, drop: bool = False, **kwargs: Any) -> Any:
+def _mark(fn: object = None, drop: bool = False, **kwargs: object) -> Any:
     """A decorator that changes nothing, with or without arguments of its own."""
     return fn if callable(fn) else lambda f: f
 
@@ -50,7 +50,7 @@ def interface(cls: type) -> type:
     return cls
 
 
-def fork(func: Callable, *args: Any, **kwargs: Any) -> Future:
+def fork(func: Callable, *args: object, **kwargs: object) -> Future:
     """A future of what ``func`` returns; it has run when this returns."""
     out: Future = Future()
     try:
@@ -85,7 +85,7 @@ def jit() -> Shim:
     )
 
 
-def _sum(input: Any, dim: Any = None, dtype: Any = None) -> Any:
+def _sum(input: dt.Tensor, dim: int | None = None, dtype: dt.dtype | None = None) -> Any:
     return dt.sum(input, dtype=dtype) if dim is None else dt.sum(input, dim, dtype=dtype)
 
 

@@ -58,20 +58,20 @@ class Shim(types.ModuleType):
             setattr(self, n, getattr(source, n))
         return self
 
-    def give(self, **values: Any) -> Shim:
+    def give(self, **values: object) -> Shim:
         """Set names."""
         for n, value in values.items():
             setattr(self, n, value)
         return self
 
 
-def public(source: Any) -> list[str]:
+def public(source: object) -> list[str]:
     """What a module offers: its ``__all__``, or else all that is ours and no module."""
     names = getattr(source, "__all__", [n for n in vars(source) if not n.startswith("_")])
     return [n for n in names if _ours(getattr(source, n))]
 
 
-def _ours(value: Any) -> bool:
+def _ours(value: object) -> bool:
     if isinstance(value, types.ModuleType):
         return False
     if isinstance(value, type) and issubclass(value, BaseException):
@@ -79,7 +79,7 @@ def _ours(value: Any) -> bool:
     return str(getattr(value, "__module__", "")).startswith(__name__.partition(".")[0])
 
 
-def lacking(full: str, parent: Any) -> str:
+def lacking(full: str, parent: object) -> str:
     """What to tell somebody who named ``full``, which ``parent`` lacks."""
     last = full.rpartition(".")[2]
     near = difflib.get_close_matches(last, vars(parent), n=3, cutoff=0.75)
@@ -99,7 +99,7 @@ class Finder:
     def __init__(self, runnable: dict[str, str]) -> None:
         self.runnable = runnable
 
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+    def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
         parent, _, _ = name.rpartition(".")
         if name in self.runnable:
             return spec_from_file_location(name, self.runnable[name])

@@ -201,7 +201,7 @@ class _Finder(pickle.Pickler):
         super().__init__(io.BytesIO(), 5, buffer_callback=lambda buffer: False)
         self.tensors: list[Tensor] = []
 
-    def reducer_override(self, obj: Any) -> Any:
+    def reducer_override(self, obj: object) -> Any:
         if isinstance(obj, Tensor):
             self.tensors.append(obj)
             return int, ()
@@ -210,7 +210,7 @@ class _Finder(pickle.Pickler):
         return NotImplemented
 
 
-def _tensors(args: Any) -> list[Tensor]:
+def _tensors(args: tuple) -> list[Tensor]:
     """The tensors in ``args``, modules and other objects; up to what cannot be pickled."""
     finder = _Finder()
     with contextlib.suppress(Exception):  # any class can refuse to be pickled in its own way

@@ -23,7 +23,7 @@ _TOLERANCES = {  # rtol, atol by type; exact for the others
 
 def assert_close(
     actual: Any, expected: Any, *, rtol: float | None = None, atol: float | None = None,
-    equal_nan: bool = False, check_dtype: bool = True, msg: str | None = None, **ignored: Any,
+    equal_nan: bool = False, check_dtype: bool = True, msg: str | None = None, **ignored: object,
 ) -> None:  # fmt: skip
     """Raise AssertionError unless both (or all elements of two sequences) are close."""
     if isinstance(actual, (list, tuple)):

@@ -47,7 +47,7 @@ def backward(
     _drive(walk, roots, cotangents, create_graph)
 
 
-def backward_into(sink: Callable, tensors: Sequence[Tensor], grad_tensors: Any) -> None:
+def backward_into(sink: Callable, tensors: Sequence[Tensor], grad_tensors: list) -> None:
     """As ``backward``, with the gradients of leaves going to ``sink(accumulator, gradient)``."""
     roots = tuple(tensors)
     cotangents = cotangents_for("backward", roots, grad_tensors)
@@ -55,7 +55,7 @@ def backward_into(sink: Callable, tensors: Sequence[Tensor], grad_tensors: Any) 
     _drive(walk, roots, cotangents, False)
 
 
-def _one(value: Any) -> bool:
+def _one(value: object) -> bool:
     return isinstance(value, (Tensor, GradientEdge))
 
 
@@ -117,7 +117,7 @@ def grad(
 
 
 def _result(
-    i: int, t: Tensor, g: Any, allow_unused: bool | None, materialize: bool, create_graph: bool
+    i: int, t: Tensor, g: Tensor | ndarray | None, allow_unused: bool | None, materialize: bool, create_graph: bool
 ) -> Any:
     if g is not None:
         return g if isinstance(g, Tensor) else wrap(g)
@@ -134,7 +134,7 @@ def _result(
 
 
 def _walk(
-    roots: tuple, sink: Any, keep: bool | None, create: bool, tensors: bool, targets: Any
+    roots: tuple, sink: Callable[..., Any], keep: bool | None, create: bool, tensors: bool, targets: set | None
 ) -> Walk:
     return Walk(
         [t.graph_node() for t in roots],
@@ -177,7 +177,7 @@ def cotangents_for(where: str, roots: tuple, given: Any) -> tuple:
     )
 
 
-def _cotangent(where: str, i: int, t: Tensor, g: Any) -> Tensor:
+def _cotangent(where: str, i: int, t: Tensor, g: Tensor | None) -> Tensor:
     if t.graph_node() is None:
         raise AutogradError(
             f"{where}: tensor {i} of shape {list(t.meta()[0])} does not require grad and was made "

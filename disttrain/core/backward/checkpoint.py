@@ -174,7 +174,7 @@ class _Again(Function):
 
 def checkpoint(
     function: Callable[..., Any],
-    *args: Any,
+    *args: Tensor | dict,
     use_reentrant: bool | None = None,
     context_fn: Callable[[], tuple[AbstractContextManager, AbstractContextManager]] | None = None,
     determinism_check: str = "default",
@@ -205,7 +205,7 @@ def checkpoint(
 
 
 def _reentrant(
-    function: Callable, args: tuple, kwargs: dict, preserve: bool, context_fn: Any
+    function: Callable, args: tuple, kwargs: dict, preserve: bool, context_fn: object
 ) -> Any:
     if kwargs or context_fn is not None:
         raise ValueError(
@@ -222,7 +222,7 @@ def _reentrant(
 
 
 def checkpoint_sequential(
-    functions: Any, segments: int, input: Any, use_reentrant: bool | None = None, **options: Any
+    functions: Any, segments: int, input: Tensor, use_reentrant: bool | None = None, **options: Any
 ) -> Any:
     """A Sequential (or list) of functions, checkpointed in ``segments`` pieces; the last one is
     kept, since its backward comes at once."""

@@ -127,7 +127,7 @@ class Walk:
                     pending[e] += 1
         self.pending = pending
 
-    def feed(self, root: Any, g: Any) -> None:
+    def feed(self, root: object, g: ArrayKind | Tensor | np.ndarray) -> None:
         """Give a root its gradient (array, or Tensor in a tensor walk)."""
         node, index = (root.node, root.index) if root.__class__ is Output else (root, 0)
         if self.needed is not None and node not in self.needed:
@@ -137,7 +137,7 @@ class Walk:
         if not self.pending[node]:
             self._arrive(node)
 
-    def reaches(self, node: Any) -> bool:
+    def reaches(self, node: object) -> bool:
         """Whether this walk comes to ``node``."""
         return node in self.pending and (self.needed is None or node in self.needed)
 
@@ -344,13 +344,13 @@ class Walk:
             if not left:
                 self._arrive(target)
 
-    def _arrive(self, node: Any) -> None:
+    def _arrive(self, node: object) -> None:
         """All has come that will come to ``node``, which may be nothing."""
         if node not in self.grads:
             self.silent.add(node)
         self._push(node)
 
-    def _is_lent(self, node: Any, g: Any, r: Any, results: tuple) -> bool:
+    def _is_lent(self, node: Any, g: Tensor | np.ndarray | tuple, r: Any, results: tuple) -> bool:
         """Whether somebody else may have ``r``, one of the ``results`` of ``node`` for ``g``."""
         if not node.makes or node.pre_hooks or node.post_hooks:
             return True
@@ -391,7 +391,7 @@ class Walk:
             self.grads[node] = self._sum(so_far, g)
             self.lent.discard(node)
 
-    def _sum(self, a: Any, b: Any) -> Any:
+    def _sum(self, a: ArrayKind | Tensor | np.ndarray, b: ArrayKind | Tensor | np.ndarray) -> Any:
         """In memory of its own."""
         if self.tensors:
             return Algebra.add(a, b)
@@ -409,7 +409,7 @@ class Walk:
             for i, g in enumerate(slots)
         )
 
-    def _capture(self, node: Any, g: Any) -> None:
+    def _capture(self, node: object, g: Tensor | list | np.ndarray) -> None:
         self.lent.add(node)
         for index in self.captures[node]:
             self.captures[node][index] = g[index] if g.__class__ is list else g
@@ -421,7 +421,7 @@ def _single(results: tuple) -> bool:
     return len(results) == 1 or sum([r is not None for r in results]) == 1
 
 
-def _is_among(r: Any, given: Any) -> bool:
+def _is_among(r: Any, given: object) -> bool:
     """Whether ``r`` is one of the gradients that a node was given. (Views are known as such.)"""
     for g in given if given.__class__ is tuple else (given,):
         if r is g:
@@ -438,7 +438,7 @@ def _is_one(r: Any, g: Any) -> bool:
     return r is not None and (r is g or (isinstance(r, ArrayKind) and r.shares_with(g)))
 
 
-def discard(acc: Any, g: Any, own: bool) -> None:
+def discard(acc: object, g: object, own: bool) -> None:
     """The sink of ``grad()``: what is wanted was captured on the way."""
 
 
@@ -452,7 +452,7 @@ def on_finish(callback: Callable[[], None], broken: Callable[[], None] | None = 
         thread.walk.broken.append(broken)
 
 
-def _zeros_beside(g: Any, tensors: bool) -> Callable[[tuple, Any], Any]:
+def _zeros_beside(g: ArrayKind | Tensor | np.ndarray, tensors: bool) -> Callable[[tuple, Any], Any]:
     """What makes zeros that meet the gradient ``g``."""
     array = g.__dict__.get("array") if tensors else g
     if not isinstance(array, ArrayKind):

@@ -74,7 +74,7 @@ def _only_tensors(where: str, values: tuple) -> tuple:
     return values
 
 
-def _place_of(result: Any) -> Any:
+def _place_of(result: Tensor) -> Any:
     array = result.__dict__.get("array") if isinstance(result, Tensor) else None
     return array.here() if isinstance(array, DeviceArray) else None
 
@@ -171,7 +171,7 @@ class FunctionNode(GraphNode):
             return Algebra.zeros(*meta)
         return g if tensors else wrap(g)
 
-    def _checked(self, i: int, r: Any, tensors: bool) -> Any:
+    def _checked(self, i: int, r: Tensor | None, tensors: bool) -> Any:
         if r is None:
             return None
         if not isinstance(r, Tensor):
@@ -240,7 +240,7 @@ class Function:
     generate_vmap_rule = False
     _backward_cls: type = FunctionNode
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
+    def __init_subclass__(cls, **kwargs: object) -> None:
         super().__init_subclass__(**kwargs)
         cls._backward_cls = type(f"{cls.__name__}Backward", (FunctionNode,), {"function": cls})
 
@@ -278,7 +278,7 @@ class Function:
         )
 
     @staticmethod
-    def vmap(info: Any, in_dims: tuple, *args: Any) -> Any:
+    def vmap(info: object, in_dims: tuple, *args: Tensor) -> Any:
         raise NotImplementedError(
             "autograd.Function: to use it inside vmap, set generate_vmap_rule = True (where "
             "forward and backward consist of tensor operations), or define a static method vmap"
@@ -297,7 +297,7 @@ class Function:
         return cls.vjp
 
     @classmethod
-    def apply(cls, *args: Any, **kwargs: Any) -> Any:
+    def apply(cls, *args: object, **kwargs: object) -> Any:
         """Run forward, recorded as one operation."""
         if cls.setup_context is not Function.setup_context:
             args, kwargs = _with_defaults(cls.forward, args, kwargs), {}
@@ -339,7 +339,7 @@ def run(cls: Any, ctx: FunctionCtx, args: tuple, kwargs: dict) -> Any:
     return outputs if isinstance(result, tuple) else outputs[0]
 
 
-def _among(value: Any, tensors: tuple) -> bool:
+def _among(value: Tensor, tensors: tuple) -> bool:
     return any(value is t for t in tensors)
 
 
@@ -355,7 +355,7 @@ def _check_dirty(cls: type, ctx: FunctionCtx, outputs: tuple, recording: bool) -
             check_inplace(t, cls.__name__)
 
 
-def _own(ctx: FunctionCtx, args: tuple, out: Any) -> Any:
+def _own(ctx: FunctionCtx, args: tuple, out: Tensor | int) -> Any:
     """An output of its own: an input that is returned as it is becomes an alias of itself."""
     if not isinstance(out, Tensor) or _among(out, ctx._dirty):
         return out
@@ -409,7 +409,7 @@ def once_differentiable(fn: Callable) -> Callable:
     derivative through it is an error when it is asked for."""
 
     @functools.wraps(fn)
-    def wrapped(ctx: FunctionCtx, *grads: Any) -> Any:
+    def wrapped(ctx: FunctionCtx, *grads: Tensor) -> Any:
         with no_grad():
             result = fn(ctx, *grads)
         if not thread.grad_enabled or not any(

@@ -4,6 +4,8 @@ says whether gradients travel as Tensors (``walk.tensors``), and whose others ma
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from typing import Any
 
 import numpy as np
@@ -50,7 +52,7 @@ def _retain(walk: Any, tensor: Tensor, g: Any) -> None:
     tensor._grad = kept if tensor._grad is None else Algebra.add(tensor._grad, kept)
 
 
-def _check_result(hook: Any, new: Any, given: Tensor | None) -> None:
+def _check_result(hook: Callable[..., Any], new: Tensor | float, given: Tensor | None) -> None:
     name = getattr(hook, "__name__", type(hook).__name__)
     if given is None:
         raise AutogradError(

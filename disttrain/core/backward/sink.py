@@ -17,7 +17,7 @@ from .hook_calls import run_accumulate_hooks
 ndarray = np.ndarray
 
 
-def accumulate(acc: AccumulateGrad, g: Any, own: bool = False) -> None:
+def accumulate(acc: AccumulateGrad, g: ArrayKind | Tensor | np.ndarray, own: bool = False) -> None:
     """The sink of ``backward()``: write ``g`` into the leaf's ``.grad``, then run its hooks.
     ``own``: its maker says that nobody else has ``g``."""
     leaf = acc.variable

@@ -63,7 +63,7 @@ class _RestWalk(Walk):
             return node.edges
         return tuple([e for e, is_left in zip(node.edges, left, strict=True) if is_left])
 
-    def _wanted(self, node: Any) -> tuple | None:
+    def _wanted(self, node: object) -> tuple | None:
         return self.left.get(node)
 
     def _run(self) -> None:
@@ -114,7 +114,7 @@ class _InputWalk(Walk):
             node.release()
         return results
 
-    def _wanted(self, node: Any) -> tuple | None:
+    def _wanted(self, node: object) -> tuple | None:
         return super()._wanted(node) if _divisible(node) else None
 
 
@@ -125,7 +125,7 @@ def _divisible(node: Any) -> bool:
 
 
 def backward_inputs(
-    outputs: Sequence[Tensor], grad_outputs: Any, inputs: Sequence[Tensor]
+    outputs: Sequence[Tensor], grad_outputs: list | None, inputs: Sequence[Tensor]
 ) -> tuple[tuple[Tensor | None, ...], Rest]:
     """The gradients of ``outputs`` with respect to ``inputs`` (None where one was not used), and
     the rest of the backward."""

@@ -90,7 +90,7 @@ class device:  # noqa: N801  (the field's spelling)
         thread.default_device = thread.outer_devices.pop()
 
 
-def _number(index: Any) -> int:
+def _number(index: int) -> int:
     if not isinstance(index, int) or isinstance(index, bool):
         raise TypeError(
             f"device(): argument 'index' must be int, not {type(index).__name__}; {index!r} given"
@@ -176,7 +176,7 @@ def on(where: device) -> AbstractContextManager[Any]:
     return nullcontext() if there is None else there
 
 
-def chosen(where: Any) -> Any:
+def chosen(where: object) -> Any:
     """``where``, or (None) what the calling thread set as its default; None where it did not."""
     return thread.default_device if where is None else where
 

@@ -36,7 +36,7 @@ channels_last_3d = memory_format("channels_last_3d", (0, 2, 3, 4, 1))
 _ALL = (contiguous_format, preserve_format, channels_last, channels_last_3d)
 
 
-def as_format(where: str, given: Any, default: memory_format) -> memory_format:
+def as_format(where: str, given: memory_format | None, default: memory_format) -> memory_format:
     """``given`` as a format; ``default`` for None."""
     if given is None:
         return default

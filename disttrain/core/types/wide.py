@@ -38,7 +38,7 @@ def running(kind: np.dtype) -> np.dtype:
     return _RUNNING.get(kind) or accumulator(kind)
 
 
-def widened(a: Any) -> Any:
+def widened(a: np.ndarray | None) -> Any:
     """``a`` in float32 if it is of a half type; None stays."""
     return a.astype(_F32) if a is not None and is_half(a.dtype) else a
 
@@ -82,7 +82,7 @@ def total(a: np.ndarray, dims: tuple, keepdim: bool) -> np.ndarray:
     return out.astype(kind) if is_half(kind) else out
 
 
-def _in_blocks(a: Any, dims: tuple, keepdim: bool, long: int, wide: np.dtype) -> Any:
+def _in_blocks(a: np.ndarray, dims: tuple, keepdim: bool, long: int, wide: np.dtype) -> Any:
     n = a.shape[long]
     count = n // _BLOCK
     ahead = (slice(None),) * long
@@ -106,7 +106,7 @@ def count(shape: tuple, dims: tuple) -> int:
     return math.prod(shape[d] for d in dims)
 
 
-def log1p_of(a: Any) -> Any:
+def log1p_of(a: np.ndarray) -> Any:
     """``log1p``; numpy's loses the digits of complex numbers that are small."""
     if a.dtype.kind != "c":
         return np.log1p(a)

@@ -28,7 +28,7 @@ def contract(state_cls: type = State) -> Callable[[Callable], Any]:
 
     def decorate(fn: Callable) -> Any:
         @functools.wraps(fn)
-        def wrapper(module: Module, *args: Any, **kwargs: Any) -> Any:
+        def wrapper(module: Module, *args: int, **kwargs: object) -> Any:
             roots = _roots(module)
             state, item = state_cls(), RegistryItem()
             for m in roots:
@@ -59,7 +59,7 @@ def _roots(given: Module | Sequence[Module]) -> list[Module]:
     return [m for m in given if id(m) not in inside]
 
 
-def _apply(fn: Callable, module: Module, state: Any, item: RegistryItem) -> None:
+def _apply(fn: Callable, module: Module, state: object, item: RegistryItem) -> None:
     states = module.__dict__.setdefault(STATES, {})
     names = module.__dict__.setdefault(NAMES, {})
     if fn in states or fn.__name__ in names:

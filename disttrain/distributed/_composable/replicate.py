@@ -76,7 +76,7 @@ def _left_out(module: Module, ignored: set[Module]) -> set[str]:
 class DDP:
     """The methods that a replicated module has beside its own."""
 
-    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+    def __new__(cls, *args: object, **kwargs: object) -> Any:
         """Code that makes another one of ``type(module)`` gets one of the original class."""
         original = cls.__mro__[2]
         return original.__new__(original, *args, **kwargs)
@@ -106,7 +106,7 @@ class DDP:
         """As that of ``DistributedDataParallel``: the next backward averages gradients."""
         replicate.state(self).ddp(self).prepare_backward()
 
-    def register_comm_hook(self, *args: Any, **kwargs: Any) -> None:
+    def register_comm_hook(self, *args: Callable[..., Any] | None, **kwargs: object) -> None:
         """As that of ``DistributedDataParallel``; before the first backward."""
         state = replicate.state(self)
         if state._ddp is None:
@@ -123,7 +123,7 @@ class DDP:
 
 @contract(state_cls=_ReplicateState)
 def replicate(
-    module: Module, ignored_modules: Iterable[Module] | None = None, **kwargs: Any
+    module: Module, ignored_modules: Iterable[Module] | None = None, **kwargs: object
 ) -> Module:
     """Train ``module`` data-parallel, in place: gradients are averaged as by
     ``DistributedDataParallel``, whose settings ``kwargs`` are, and all names stay.

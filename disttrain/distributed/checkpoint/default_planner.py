@@ -225,7 +225,7 @@ class DefaultSavePlanner(SavePlanner):
         value = self.state_dict[index.fqn]
         return value if pieces_of(value) is None else piece(value, index.fqn, index.offset)
 
-    def transform_object(self, write_item: WriteItem, object: Any) -> Any:
+    def transform_object(self, write_item: WriteItem, object: object) -> Any:
         """What is written for it. For subclasses to change."""
         if write_item.type is WriteItemType.BYTE_IO:
             return io.BytesIO(pack(object))
@@ -275,7 +275,7 @@ def compare(state_dict: dict[str, Any], metadata: Metadata) -> LoadReport:
     return report
 
 
-def read_items(name: str, stored: Any, value: Any) -> list[ReadItem]:
+def read_items(name: str, stored: BytesStorageMetadata | TensorStorageMetadata, value: object) -> list[ReadItem]:
     """The reads that fill what this rank holds of a value."""
     held = pieces_of(value)
     if isinstance(stored, BytesStorageMetadata) or held is None:

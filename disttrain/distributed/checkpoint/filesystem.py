@@ -73,7 +73,7 @@ class FileSystemWriter(StorageWriter):
         self.let_go()
         self.save, self.made = "", False
 
-    def set_up_storage_writer(self, is_coordinator: bool, *args: Any, **kwargs: Any) -> None:
+    def set_up_storage_writer(self, is_coordinator: bool, *args: object, **kwargs: object) -> None:
         self.is_coordinator = is_coordinator
 
     def prepare_local_plan(self, plan: SavePlan) -> SavePlan:
@@ -194,12 +194,12 @@ class FileSystemReader(StorageReader):
             self.path = os.fspath(checkpoint_id)
         self.manifest = None
 
-    def read_metadata(self, *args: Any, **kwargs: Any) -> Metadata:
+    def read_metadata(self, *args: object, **kwargs: object) -> Metadata:
         self.manifest = read_manifest(self.path)
         return self.manifest.metadata
 
     def set_up_storage_reader(
-        self, metadata: Metadata, is_coordinator: bool, *args: Any, **kwargs: Any
+        self, metadata: Metadata, is_coordinator: bool, *args: object, **kwargs: object
     ) -> None:
         pass
 

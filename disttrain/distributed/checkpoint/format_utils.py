@@ -42,12 +42,12 @@ class BroadcastingTorchSaveReader(StorageReader):
         if checkpoint_id is not None:
             self.checkpoint_id = checkpoint_id
 
-    def read_metadata(self, *args: Any, **kwargs: Any) -> Metadata:
+    def read_metadata(self, *args: object, **kwargs: object) -> Metadata:
         """Nothing: the planner makes it of what is asked for."""
         return Metadata({})
 
     def set_up_storage_reader(
-        self, metadata: Metadata, is_coordinator: bool, *args: Any, **kwargs: Any
+        self, metadata: Metadata, is_coordinator: bool, *args: object, **kwargs: object
     ) -> None:
         if self.checkpoint_id is None:
             raise ConfigError("load: no checkpoint_id given; name the file that save has written")

@@ -66,7 +66,7 @@ class HuggingFaceStorageReader(StorageReader):
             self.path = os.fspath(checkpoint_id)
         self.sizes, self.metadata = {}, None
 
-    def read_metadata(self, *args: Any, **kwargs: Any) -> Metadata:
+    def read_metadata(self, *args: object, **kwargs: object) -> Metadata:
         wanted = self._files()
         about: dict[str, Any] = {}
         places: dict[MetadataIndex, Place] = {}
@@ -126,7 +126,7 @@ class HuggingFaceStorageReader(StorageReader):
         return names
 
     def set_up_storage_reader(
-        self, metadata: Metadata, is_coordinator: bool, *args: Any, **kwargs: Any
+        self, metadata: Metadata, is_coordinator: bool, *args: object, **kwargs: object
     ) -> None:
         pass
 

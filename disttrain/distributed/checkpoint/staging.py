@@ -103,7 +103,7 @@ class DefaultStager(_Stager):
         super().__init__()
         self.config = StagingOptions() if config is None else config
 
-    def stage(self, state_dict: STATE_DICT_TYPE, **kwargs: Any) -> Any:
+    def stage(self, state_dict: STATE_DICT_TYPE, **kwargs: object) -> Any:
         """The copy; a future of it where the options say so."""
         if not self.config.use_async_staging:
             return self.copied(state_dict)

@@ -71,7 +71,7 @@ def get_model_state_dict(
 
 
 def set_model_state_dict(
-    model: nn.Module, model_state_dict: Any, *, options: StateDictOptions | None = None
+    model: nn.Module, model_state_dict: dict, *, options: StateDictOptions | None = None
 ) -> Any:
     """Take ``model_state_dict`` (by the names that ``get_model_state_dict`` gives, or
     ``{submodule: its state}``); values may be whole or sharded in any way. Gives the names that
@@ -145,7 +145,7 @@ def _only(state: dict[str, Any], begins: tuple[str, ...], wanted: StateDictOptio
     return out
 
 
-def _by_name(model: nn.Module, state: Any, names: Names) -> dict[str, Any]:
+def _by_name(model: nn.Module, state: dict, names: Names) -> dict[str, Any]:
     if not state or not isinstance(next(iter(state)), nn.Module):
         return {names.clean(k): v for k, v in (state or {}).items()}
     out: dict[str, Any] = {}
@@ -182,7 +182,7 @@ def _plain(metas: dict[str, Any]) -> dict[str, Any]:
 
 def get_optimizer_state_dict(
     model: nn.Module,
-    optimizers: Any,
+    optimizers: object,
     *,
     submodules: Iterable[nn.Module] | None = None,
     options: StateDictOptions | None = None,
@@ -204,7 +204,7 @@ def get_optimizer_state_dict(
 
 def set_optimizer_state_dict(
     model: nn.Module,
-    optimizers: Any,
+    optimizers: list | optim_states.Optimizer | tuple,
     optim_state_dict: dict[str, Any],
     *,
     options: StateDictOptions | None = None,
@@ -219,7 +219,7 @@ def set_optimizer_state_dict(
     optim_states.load(model, several, names, given, wanted.broadcast_from_rank0)
 
 
-def _several(optimizers: Any) -> tuple[Any, ...]:
+def _several(optimizers: object) -> tuple[Any, ...]:
     if isinstance(optimizers, Iterable):
         return tuple(optimizers)
     return (optimizers,)
@@ -230,7 +230,7 @@ def _several(optimizers: Any) -> tuple[Any, ...]:
 
 def get_state_dict(
     model: nn.Module,
-    optimizers: Any,
+    optimizers: optim_states.Optimizer,
     *,
     submodules: Iterable[nn.Module] | None = None,
     options: StateDictOptions | None = None,
@@ -245,9 +245,9 @@ def get_state_dict(
 
 def set_state_dict(
     model: nn.Module,
-    optimizers: Any,
+    optimizers: optim_states.Optimizer,
     *,
-    model_state_dict: Any,
+    model_state_dict: dict,
     optim_state_dict: dict[str, Any],
     options: StateDictOptions | None = None,
 ) -> Any:

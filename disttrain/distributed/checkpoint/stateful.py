@@ -17,7 +17,7 @@ class Stateful(Protocol):
         """Take back what ``state_dict`` gave, now with the values of the checkpoint."""
 
 
-def is_stateful(value: Any) -> bool:
+def is_stateful(value: object) -> bool:
     """``isinstance(value, Stateful)``, which takes longer than saving a small tensor does."""
     return callable(getattr(value, "state_dict", None)) and callable(
         getattr(value, "load_state_dict", None)

@@ -34,7 +34,7 @@ class StorageWriter(abc.ABC):
         """A save begins, under this name (None: the one that the writer was made with)."""
 
     @abc.abstractmethod
-    def set_up_storage_writer(self, is_coordinator: bool, *args: Any, **kwargs: Any) -> None:
+    def set_up_storage_writer(self, is_coordinator: bool, *args: object, **kwargs: object) -> None:
         """Prepare this rank."""
 
     @abc.abstractmethod
@@ -75,12 +75,12 @@ class StorageReader(abc.ABC):
         """A load begins, of the checkpoint of this name (None: the reader's own)."""
 
     @abc.abstractmethod
-    def read_metadata(self, *args: Any, **kwargs: Any) -> Metadata:
+    def read_metadata(self, *args: object, **kwargs: object) -> Metadata:
         """What the checkpoint says of itself."""
 
     @abc.abstractmethod
     def set_up_storage_reader(
-        self, metadata: Metadata, is_coordinator: bool, *args: Any, **kwargs: Any
+        self, metadata: Metadata, is_coordinator: bool, *args: object, **kwargs: object
     ) -> None:
         """Prepare this rank."""
 

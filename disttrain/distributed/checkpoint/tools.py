@@ -269,7 +269,7 @@ def reshard(source: str, target: str, ranks: int) -> Manifest:
     return read_manifest(target)
 
 
-def _cut(value: Any, ranks: int) -> Any:
+def _cut(value: object, ranks: int) -> Any:
     if isinstance(value, Tensor):
         return Cut(value, ranks)
     if isinstance(value, dict):

@@ -48,7 +48,7 @@ def map_tensors(fn: Callable[[Tensor], Any], value: Any) -> Any:
     return value
 
 
-def cast(value: Any, kind: Any) -> Any:
+def cast(value: object, kind: Any) -> Any:
     """``value`` with its floating Tensors in the numpy type ``kind``."""
 
     def one(t: Tensor) -> Any:
@@ -57,7 +57,7 @@ def cast(value: Any, kind: Any) -> Any:
     return map_tensors(one, value)
 
 
-def moved(value: Any, where: Any) -> Any:
+def moved(value: tuple, where: Any) -> Any:
     """``value`` with its Tensors on the device ``where``."""
 
     def one(t: Tensor) -> Any:
@@ -66,7 +66,7 @@ def moved(value: Any, where: Any) -> Any:
     return map_tensors(one, value)
 
 
-def _is_record(value: Any) -> bool:
+def _is_record(value: object) -> bool:
     return dataclasses.is_dataclass(value) and not isinstance(value, type)
 
 
@@ -79,7 +79,7 @@ def _with_entries(value: dict, new: dict) -> Any:
     return out
 
 
-def _with_fields(value: Any, new: dict[str, Any]) -> Any:
+def _with_fields(value: object, new: dict[str, Any]) -> Any:
     changed = {n: v for n, v in new.items() if v is not getattr(value, n)}
     if not changed:
         return value
@@ -89,6 +89,6 @@ def _with_fields(value: Any, new: dict[str, Any]) -> Any:
     return out
 
 
-def _differs(t: Tensor, kind: Any) -> bool:
+def _differs(t: Tensor, kind: object) -> bool:
     have = t.meta()[1]
     return have is not kind and have != kind and have.kind in "fV"

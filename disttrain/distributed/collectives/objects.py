@@ -65,7 +65,7 @@ def gather(group: ProcessGroup, obj: object, root: int) -> list[Any] | None:
     return None if outs is None else _decoded(outs, mine)
 
 
-def _nobody(group: ProcessGroup, root: int | None, default: Any) -> Any:
+def _nobody(group: ProcessGroup, root: int | None, default: object) -> Any:
     """What a rank without peers gets in place of another one's object."""
     if default is _NOTHING:
         who = "another rank" if root is None else f"rank {group.ranks[root]}"

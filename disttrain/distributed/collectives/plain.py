@@ -126,7 +126,7 @@ class _Writer:
     def text(self, obj: str, where: str, depth: int) -> None:
         self.sized(b"s", obj.encode("utf-8", "surrogatepass"))
 
-    def several(self, kind: bytes, values: Any, where: str, depth: int) -> None:
+    def several(self, kind: bytes, values: list | tuple, where: str, depth: int) -> None:
         """The elements of a container; numbers all alike, or texts, at once."""
         self.out += kind + _SIZE.pack(len(values))
         only = set(map(type, values)) if len(values) >= _MANY else set()

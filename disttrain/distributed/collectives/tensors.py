@@ -25,7 +25,7 @@ from ..groups.state import GroupMember, group_or_default
 from . import objects
 
 
-def _outsider(where: str, group: Any) -> bool:
+def _outsider(where: str, group: ProcessGroup | None) -> bool:
     """Whether this rank is not in the group that it gave; it is told, and does nothing."""
     if group is not GroupMember.NON_GROUP_MEMBER:
         return False
@@ -235,7 +235,7 @@ def scatter(
 
 
 def barrier(
-    group: ProcessGroup | None = None, async_op: bool = False, device_ids: Any = None,
+    group: ProcessGroup | None = None, async_op: bool = False, device_ids: object = None,
     timeout: timedelta | float | None = None,
 ) -> Work | None:  # fmt: skip
     """Wait until every rank has come, at most ``timeout`` (None: the group's)."""

@@ -13,7 +13,7 @@ from ..collectives import objects
 from .reducer.buckets import ParamMeta
 
 
-def check_alike(group: Any, metas: Sequence[ParamMeta]) -> None:
+def check_alike(group: objects.ProcessGroup, metas: Sequence[ParamMeta]) -> None:
     """Every rank holds the same parameters, or the same error goes up on every rank."""
     mine = [f"{m.name}: {m.dtype}{list(m.shape)}" for m in metas]
     everyone = objects.all_gather(group, mine)

@@ -14,7 +14,7 @@ from ...errors import ConfigError
 
 
 def input_device(
-    params: Sequence[Tensor], device_ids: Sequence[Any] | None, output_device: Any
+    params: Sequence[Tensor], device_ids: Sequence[Any] | None, output_device: object
 ) -> device | None:
     """The device that inputs are moved to before each forward; None: they stay where they are.
 
@@ -61,5 +61,5 @@ def input_device(
     return found if device_ids else None
 
 
-def _of(given: Any, kind: str) -> device:
+def _of(given: int, kind: str) -> device:
     return device(kind, given) if isinstance(given, int) else device(given)

@@ -84,7 +84,7 @@ class DistributedDataParallel(nn.Module, Joinable):
     """
 
     def __new__(
-        cls, *args: Any, deterministic: str | None = None, **kwargs: Any
+        cls, *args: object, deterministic: str | None = None, **kwargs: object
     ) -> DistributedDataParallel:
         chosen = cls
         if check_mode(deterministic) and cls is DistributedDataParallel:
@@ -146,7 +146,7 @@ class DistributedDataParallel(nn.Module, Joinable):
         group = device_mesh.get_group() if process_group is None and device_mesh else process_group
         self._build(group_or_default(group), first)
 
-    def _build(self, group: Any, first: tuple[bool, ...]) -> None:
+    def _build(self, group: ProcessGroup, first: tuple[bool, ...]) -> None:
         """Make what belongs to this process: the group and the reducer. ``first``: whether rank 0's
         buffers are taken with its parameters; empty for neither."""
         self.__dict__["process_group"] = group
@@ -286,7 +286,7 @@ class DistributedDataParallel(nn.Module, Joinable):
 
     # --- communication hooks --------------------------------------------------------------------
 
-    def register_comm_hook(self, state: Any, hook: Hook) -> None:
+    def register_comm_hook(self, state: object, hook: Hook) -> None:
         """Let ``hook(state, bucket)`` reduce the gradients instead of an average over all ranks.
 
         It gets a ``GradBucket`` whose gradients were not divided by anything, and returns a
@@ -473,7 +473,7 @@ class DistributedDataParallel(nn.Module, Joinable):
     # --- buffers --------------------------------------------------------------------------------
 
     def _register_buffer_comm_hook(
-        self, state: Any, hook: Callable[[Any, dict], Any],
+        self, state: list, hook: Callable[[Any, dict], Any],
         comm_hook_location: BufferCommHookLocation = BufferCommHookLocation.POST_FORWARD,
     ) -> None:  # fmt: skip
         """Let ``hook(state, {name: buffer})`` synchronise the buffers, before or after forward,
@@ -503,7 +503,7 @@ class DistributedDataParallel(nn.Module, Joinable):
                 "iteration: a forward has had no backward yet, or one that broke off"
             )
 
-    def _update_process_group(self, new_process_group: Any) -> None:
+    def _update_process_group(self, new_process_group: ProcessGroup) -> None:
         """Average over another group from now on. All its ranks call it between two steps; they
         hold the same parameters."""
         self.__dict__["process_group"] = new_process_group
@@ -537,7 +537,7 @@ class InvariantDataParallel(DistributedDataParallel):
     def _set_static_graph(self) -> None:
         """Nothing depends on it: what is sent is decided at the end of a step."""
 
-    def register_comm_hook(self, state: Any, hook: Hook) -> None:
+    def register_comm_hook(self, state: object, hook: Hook) -> None:
         raise self._apart(f"the communication hook {hook!r}")
 
     @property

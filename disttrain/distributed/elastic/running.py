@@ -33,7 +33,7 @@ def run(function: Callable[Concatenate[Any, P], R]) -> Callable[Concatenate[Any,
     name = getattr(function, "__qualname__", type(function).__name__)
 
     @functools.wraps(function)
-    def wrapper(state: Any, *args: P.args, **kwargs: P.kwargs) -> R:
+    def wrapper(state: State | int, *args: P.args, **kwargs: P.kwargs) -> R:
         if not isinstance(state, State):
             raise TypeError(
                 f"elastic.run: {name}() was called with "

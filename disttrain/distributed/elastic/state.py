@@ -152,7 +152,7 @@ class State:
 _SHARED = 1 << 60  # more than any number of commits
 
 
-def _is_holder(value: Any) -> bool:
+def _is_holder(value: object) -> bool:
     return hasattr(value, "state_dict") and hasattr(value, "load_state_dict")
 
 
@@ -178,7 +178,7 @@ def _put_back(value: Any, here: Any) -> Any:
     return _copied(value)
 
 
-def _break_off(holder: Any) -> None:
+def _break_off(holder: object) -> None:
     """Let ``holder`` forget the step that it was in."""
     if hasattr(holder, "break_off"):
         holder.break_off()

@@ -11,7 +11,7 @@ from ...comm.job import termination
 from ..groups.state import group_or_default, is_initialized
 
 
-def termination_requested(group: Any = None) -> bool:
+def termination_requested(group: object = None) -> bool:
     """Was the job asked to end? The same on all ranks of ``group`` (None: the default one), each of
     which calls it at the same place of its program, such as after a step: what they save then is of
     one step. One small all_reduce; without a group, what this process was asked.

@@ -53,7 +53,7 @@ class ActivationWrapper(nn.Module):
                 raise
             return getattr(self._checkpoint_wrapped_module, name)
 
-    def __getitem__(self, key: Any) -> Any:
+    def __getitem__(self, key: int) -> Any:
         return self._checkpoint_wrapped_module[key]
 
     def named_parameters(self, *args: Any, **kwargs: Any) -> Iterator[tuple[str, Any]]:
@@ -62,11 +62,11 @@ class ActivationWrapper(nn.Module):
             yield clean_tensor_name(name), param
 
 
-def _shorten(module: Module, state: dict, prefix: str, metadata: Any) -> None:
+def _shorten(module: Module, state: dict, prefix: str, metadata: dict) -> None:
     replace_prefix(state, prefix + _PREFIX, prefix)
 
 
-def _lengthen(module: Module, state: dict, prefix: str, *rest: Any) -> None:
+def _lengthen(module: Module, state: dict, prefix: str, *rest: bool | dict | list) -> None:
     replace_prefix(state, prefix, prefix + _PREFIX)
 
 
@@ -102,7 +102,7 @@ class CheckpointWrapper(ActivationWrapper):
             return self.checkpoint_fn(module, *args, **kwargs)
         names, n = list(kwargs), len(args)
 
-        def by_position(*values: Any) -> Any:
+        def by_position(*values: object) -> Any:
             return module(*values[:n], **dict(zip(names, values[n:], strict=True)))
 
         return self.checkpoint_fn(by_position, *args, *kwargs.values())
@@ -112,7 +112,7 @@ def checkpoint_wrapper(
     module: nn.Module,
     checkpoint_impl: CheckpointImpl = CheckpointImpl.NO_REENTRANT,
     checkpoint_fn: Callable | None = None,
-    **checkpoint_fn_kwargs: Any,
+    **checkpoint_fn_kwargs: object,
 ) -> nn.Module:
     """``module``, recomputed in backward by ``checkpoint_fn(module, *args, **kwargs)`` (None: the
     project's own, in the way that ``checkpoint_impl`` says)."""

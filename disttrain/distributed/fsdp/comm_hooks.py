@@ -40,21 +40,21 @@ class LowPrecisionState(DefaultState):
         self.parameter_type = parameter_type
 
 
-def allreduce_hook(state: DefaultState, grad: Any) -> None:
+def allreduce_hook(state: DefaultState, grad: tensors.Tensor) -> None:
     """The mean over the group, in place."""
     grad.div_(state.gradient_predivide_factor)
     tensors.all_reduce(grad, group=state.process_group)
     grad.div_(state.gradient_postdivide_factor)
 
 
-def reduce_scatter_hook(state: DefaultState, grad: Any, output: Any) -> None:
+def reduce_scatter_hook(state: DefaultState, grad: tensors.Tensor, output: tensors.Tensor) -> None:
     """This rank's part of the mean, into ``output``."""
     grad.div_(state.gradient_predivide_factor)
     tensors.reduce_scatter_single(output, grad, group=state.process_group)
     output.div_(state.gradient_postdivide_factor)
 
 
-def _in_type(kind: Any, state: LowPrecisionState, grad: Any, output: Any) -> None:
+def _in_type(kind: dtypes.dtype, state: LowPrecisionState, grad: tensors.Tensor, output: tensors.Tensor | None) -> None:
     low = grad.to(kind)
     if output is None:
         allreduce_hook(state, low)
@@ -65,12 +65,12 @@ def _in_type(kind: Any, state: LowPrecisionState, grad: Any, output: Any) -> Non
     output.data = part.to(state.parameter_type)
 
 
-def fp16_compress_hook(state: LowPrecisionState, grad: Any, output: Any = None) -> None:
+def fp16_compress_hook(state: LowPrecisionState, grad: tensors.Tensor, output: tensors.Tensor | None = None) -> None:
     """The mean, in float16 on the wire."""
     _in_type(dtypes.float16, state, grad, output)
 
 
-def bf16_compress_hook(state: LowPrecisionState, grad: Any, output: Any = None) -> None:
+def bf16_compress_hook(state: LowPrecisionState, grad: tensors.Tensor, output: tensors.Tensor | None = None) -> None:
     """The mean, in bfloat16 on the wire."""
     _in_type(dtypes.bfloat16, state, grad, output)
 

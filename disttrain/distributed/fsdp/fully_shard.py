@@ -34,7 +34,7 @@ _WORLD = "distributed.fsdp"
 def fully_shard(
     module: Module,
     *,
-    mesh: Any = None,
+    mesh: DeviceMesh | None = None,
     reshard_after_forward: bool | int | None = None,
     shard_placement_fn: Callable[[Any], Any] | None = None,
     mp_policy: MixedPrecisionPolicy | None = None,
@@ -81,7 +81,7 @@ def fully_shard(
     return module
 
 
-def _check_policies(mp_policy: Any, offload_policy: Any) -> None:
+def _check_policies(mp_policy: MixedPrecisionPolicy | None, offload_policy: OffloadPolicy | None) -> None:
     for name, given, kind, example in (
         ("mp_policy", mp_policy, MixedPrecisionPolicy, "(param_dtype=dt.bfloat16)"),
         ("offload_policy", offload_policy, OffloadPolicy, " or a CPUOffloadPolicy()"),
@@ -101,12 +101,12 @@ def state(module: Module) -> Place | None:
 fully_shard.state = state  # type: ignore[attr-defined]
 
 
-def _reshard(module: Module, *args: Any) -> None:
+def _reshard(module: Module, *args: object) -> None:
     """State dicts are of the shards."""
     module.reshard()
 
 
-def sharding_of(mesh: Any, modules: Sequence[Any] = ()) -> Sharding:
+def sharding_of(mesh: DeviceMesh | None, modules: Sequence[Any] = ()) -> Sharding:
     """The groups that ``mesh`` means, for the parameters of ``modules``."""
     if mesh is None:
         group = group_or_default()
@@ -223,7 +223,7 @@ def _shared(path: str, other: str) -> str:
     )
 
 
-def _dim(member: Member, chosen: Any) -> int:
+def _dim(member: Member, chosen: object) -> int:
     if chosen is None:
         return 0
     dim = getattr(chosen, "dim", None)

@@ -39,7 +39,7 @@ class ShardedGradScaler(GradScaler):
     def _values(self, g: Any) -> Any:
         return super()._values(getattr(g, "_local_tensor", g))
 
-    def _divide(self, optimizer: Any) -> bool:
+    def _divide(self, optimizer: object) -> bool:
         finite = super()._divide(optimizer)
         if self.process_group is None and not is_initialized():
             return finite

@@ -178,11 +178,11 @@ class FSDPModule(InParts):
         """Begin to gather these modules' weights when this one's backward begins."""
         self._choose(False, backward_prefetch=_units("set_modules_to_backward_prefetch", modules))
 
-    def set_all_reduce_hook(self, hook: Callable[[Any], None], *, stream: Any = None) -> None:
+    def set_all_reduce_hook(self, hook: Callable[[Any], None], *, stream: object = None) -> None:
         """``hook(reduced)`` for every reduced block of gradients, before it reaches ``.grad``."""
         self._choose(False, all_reduce_hook=hook)
 
-    def set_custom_all_gather(self, comm: Any) -> None:
+    def set_custom_all_gather(self, comm: object) -> None:
         """Gather this unit's weights by ``comm(output, input, group, async_op)``, in memory from
         ``comm.allocate(size, dtype=, device=)``; they are no longer the shards themselves then."""
         self._choose(False, gather_with=comm)
@@ -193,7 +193,7 @@ class FSDPModule(InParts):
             convert(unit)
             unit.turns = Turns(unit.shared())
 
-    def set_custom_reduce_scatter(self, comm: Any) -> None:
+    def set_custom_reduce_scatter(self, comm: object) -> None:
         """Reduce this unit's gradients by ``comm(output, input, group, op, async_op)``."""
         self._choose(False, reduce_with=comm)
 
@@ -218,7 +218,7 @@ class FSDPModule(InParts):
     def set_symm_mem_for_comm(self, backend: str = "NCCL") -> None:
         """What is communicated lies in memory that all ranks see in any case."""
 
-    def set_post_optim_event(self, event: Any) -> None:
+    def set_post_optim_event(self, event: object) -> None:
         """A step has ended when it returns here, so there is no event to wait for."""
 
     def _unit(self) -> Unit:
@@ -326,7 +326,7 @@ def register_fsdp_forward_method(module: nn.Module, method_name: str) -> None:
     method = getattr(type(module), method_name)
 
     @functools.wraps(method)
-    def wrapped(*args: Any, **kwargs: Any) -> Any:
+    def wrapped(*args: object, **kwargs: object) -> Any:
         return around(module, functools.partial(method, module), args, kwargs)
 
     setattr(module, method_name, wrapped)

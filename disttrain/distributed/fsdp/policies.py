@@ -18,7 +18,7 @@ from ...errors import ConfigError
 Chosen = dict[nn.Module, dict[str, Any]]
 
 
-def always_wrap_policy(*args: Any, **kwargs: Any) -> bool:
+def always_wrap_policy(*args: object, **kwargs: object) -> bool:
     """Every submodule is wrapped."""
     return True
 
@@ -41,7 +41,7 @@ def transformer_auto_wrap_policy(
 
 
 def _wrap_module_cls_individually(
-    module: nn.Module, module_classes: Iterable[type], recurse: bool, *args: Any, **kwargs: Any
+    module: nn.Module, module_classes: Iterable[type], recurse: bool, *args: object, **kwargs: object
 ) -> bool:
     """Instances of the given classes are wrapped one by one."""
     return recurse or isinstance(module, tuple(module_classes))

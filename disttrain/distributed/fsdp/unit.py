@@ -131,7 +131,7 @@ class Unit:
         floating = kind.kind in "fV"
         return self.param_type if self.param_type is not None and floating else kind
 
-    def _install(self, m: Member, shard: Any, used: np.dtype) -> None:
+    def _install(self, m: Member, shard: object, used: np.dtype) -> None:
         original = m.sharded
         m.sharded = make_sharded(self, original, shard_array(m, self.sharding, shard), m.layout)
         m.full = make_full(self, full_array(m, NullArray(m.layout.shape, used)))

@@ -62,7 +62,7 @@ def _surroundings() -> _Surroundings:
 
 
 @contextmanager
-def enable_wrap(*, wrapper_cls: Any, **wrapper_kwargs: Any) -> Iterator[None]:
+def enable_wrap(*, wrapper_cls: type, **wrapper_kwargs: Any) -> Iterator[None]:
     """Inside the block ``wrap(module)`` gives ``wrapper_cls(module, **wrapper_kwargs)``."""
     here = _surroundings()
     if here.wrapper_cls is not None:
@@ -86,7 +86,7 @@ def wrap(module: nn.Module, **wrap_overrides: Any) -> nn.Module:
     return _wrap(module, here.wrapper_cls, **{**here.kwargs, **wrap_overrides})
 
 
-def _wrap(module: nn.Module, wrapper_cls: Callable, **kwargs: Any) -> nn.Module:
+def _wrap(module: nn.Module, wrapper_cls: Callable, **kwargs: object) -> nn.Module:
     """``wrapper_cls(module, **kwargs)``; the module's own ``_wrap_overrides`` count more."""
     overrides = module.__dict__.get("_wrap_overrides", {})
     return wrapper_cls(module, **{**kwargs, **overrides})
@@ -138,7 +138,7 @@ def _recursive_wrap(
 
 def auto_wrap(
     root: nn.Module,
-    policy: Any,
+    policy: Callable[..., Any] | CustomPolicy | ModuleWrapPolicy,
     ignored_modules: set[nn.Module],
     ignored_params: Iterable[Tensor],
     kwargs: dict[str, Any],
@@ -261,7 +261,7 @@ def _tell_mixed(name: str, trained: list[str], frozen: list[str], use_orig_param
     )
 
 
-def _keep_own_types(root: nn.Module, kinds: Any, ignored: set[nn.Module]) -> None:
+def _keep_own_types(root: nn.Module, kinds: tuple, ignored: set[nn.Module]) -> None:
     """Let modules of ``kinds`` compute in float32 inside a unit of lower precision: they become
     units without mixed precision, whose floating inputs come in float32 and whose outputs leave in
     the type that came."""
@@ -291,7 +291,7 @@ def _cast_around(module: nn.Module) -> None:
         came.clear()
         return map_tensors(widen, args), map_tensors(widen, kwargs)
 
-    def after(mod: nn.Module, args: tuple, output: Any) -> Any:
+    def after(mod: nn.Module, args: tuple, output: Tensor) -> Any:
         if not came:
             return output
         return cast(output, came[0].np)

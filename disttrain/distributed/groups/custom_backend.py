@@ -214,7 +214,7 @@ def _without_header(verb: str) -> Any:
     def method(
         self: PluggedTransport,
         call: Call,
-        *given: Any,
+        *given: ReduceOp | list | np.ndarray,
         ragged: bool = False,
         async_op: bool = False,
     ) -> Work | None:
@@ -309,7 +309,7 @@ class PluggedTransport(Transport):
 def _of_arrays(verb: str) -> Any:
     """A group's verb on arrays."""
 
-    def method(self: PluggedGroup, *given: Any, async_op: bool = False, **named: Any) -> Any:
+    def method(self: PluggedGroup, *given: ReduceOp | list | np.ndarray | None, async_op: bool = False, **named: object) -> Any:
         return getattr(self.transport.of, verb)(*given, async_op=async_op, **named)
 
     return method
@@ -318,7 +318,7 @@ def _of_arrays(verb: str) -> Any:
 def _of_both(verb: str) -> Any:
     """A verb that groups are given arrays for, objects tensors."""
 
-    def method(self: PluggedGroup, *given: Any, async_op: bool = False, **named: Any) -> Any:
+    def method(self: PluggedGroup, *given: object, async_op: bool = False, **named: object) -> Any:
         if given and given[0].__class__ is np.ndarray:
             return getattr(self.transport.of, verb)(*given, async_op=async_op, **named)
         return getattr(self.theirs, verb)(*given, **named)
@@ -350,14 +350,14 @@ class PluggedGroup(ProcessGroup):
     all_to_all = _of_arrays("all_to_all")
     all_to_all_single = _of_arrays("all_to_all_single")
 
-    def isend(self, array: Any, dst: int, tag: int = 0) -> Work:
+    def isend(self, array: np.ndarray, dst: int, tag: int = 0) -> Work:
         return self.transport.of.send(array, dst, tag)
 
-    def irecv(self, array: Any, src: int | None = None, tag: int = 0) -> Work:
+    def irecv(self, array: np.ndarray, src: int | None = None, tag: int = 0) -> Work:
         return self.transport.of.recv(array, src, tag)
 
     def barrier(
-        self, opts: Any = None, timeout: timedelta | float | None = None, *, async_op: bool = False
+        self, opts: object = None, timeout: timedelta | float | None = None, *, async_op: bool = False
     ) -> Any:
         work = self.transport.of.barrier(async_op)
         return Done() if work is None else work
@@ -391,7 +391,7 @@ def _theirs_first(verb: str) -> Callable[..., Any]:
     """A method on tensors: the object's, else what the group makes of those that it has."""
     usual = getattr(ProcessGroup, verb)
 
-    def method(self: PluggedGroup, *args: Any, **named: Any) -> Any:
+    def method(self: PluggedGroup, *args: list | options.AllreduceOptions, **named: object) -> Any:
         if self.transport.of.has(verb):
             return getattr(self.theirs, verb)(*args, **named)
         return usual(self, *args, **named)
@@ -419,7 +419,7 @@ def _overrides(found: Any, name: str, base: type) -> bool:
     return method is not None and getattr(method, "__func__", None) is not getattr(base, name, None)
 
 
-def _told(kind: type, async_op: bool, **settings: Any) -> Any:
+def _told(kind: type, async_op: bool, **settings: object) -> Any:
     opts = kind()
     opts.asyncOp = async_op
     for name, value in settings.items():

@@ -24,10 +24,10 @@ def new_group(
     ranks: Sequence[int] | None = None,
     timeout: Timeout = None,
     backend: str | None = None,
-    pg_options: Any = None,
+    pg_options: object = None,
     use_local_synchronization: bool = False,
     group_desc: str | None = None,
-    device_id: Any = None,
+    device_id: object = None,
     sort_ranks: bool = True,
     strict: bool | None = None,
 ) -> Any:
@@ -91,7 +91,7 @@ def split_group(
     parent_pg: ProcessGroup | None = None,
     split_ranks: Sequence[Sequence[int]] | None = None,
     timeout: Timeout = None,
-    pg_options: Any = None,
+    pg_options: object = None,
     group_desc: str | None = None,
     backend: str | None = None,
 ) -> ProcessGroup | None:
@@ -128,7 +128,7 @@ def new_subgroups(
     group: ProcessGroup | None = None,
     timeout: Timeout = None,
     backend: str | None = None,
-    pg_options: Any = None,
+    pg_options: object = None,
     group_desc: str | None = None,
 ) -> tuple[Any, list[Any]]:
     """Divide ``group`` (None: all ranks) into groups of ``group_size`` neighbouring ranks (None:
@@ -151,7 +151,7 @@ def new_subgroups_by_enumeration(
     ranks_per_subgroup_list: Sequence[Sequence[int]] | None,
     timeout: Timeout = None,
     backend: str | None = None,
-    pg_options: Any = None,
+    pg_options: object = None,
     group_desc: str | None = None,
 ) -> tuple[Any, list[Any]]:
     """Groups of the ranks of each list, which have none in common: (this rank's or None, all of
@@ -238,7 +238,7 @@ def get_process_group_ranks(group: ProcessGroup | None = None) -> list[int]:
     return list(group_or_default(group).ranks)
 
 
-def get_default_backend_for_device(device: Any) -> str:
+def get_default_backend_for_device(device: str) -> str:
     """The backend that arrays of ``device`` get where a program names none."""
     kind = device.type if isinstance(device, Device) else Device(device).type
     known = default_backends()

@@ -116,7 +116,7 @@ class ProcessGroup(arrays.ProcessGroup):
         self.name = Name(self.name)
         self.name.backend = self.backend
 
-    def _alone(self, *given: Any) -> None:
+    def _alone(self, *given: int) -> None:
         """``given``: rank and size, after a store or not. What a subclass defines stays its own."""
         *_, rank, size = given
         own = {"rank": Count(rank), "size": Count(size), "name": Name("undefined")}
@@ -185,9 +185,9 @@ class ProcessGroup(arrays.ProcessGroup):
 
     def allgather(
         self,
-        output_tensors: Any,
-        input_tensors: Any,
-        opts: Any = None,
+        output_tensors: list,
+        input_tensors: Tensor | list,
+        opts: object = None,
         timeout: timedelta | float | None = None,
     ) -> Work:
         """``output_tensors``: a list of tensors, or a list of one such list."""
@@ -197,12 +197,12 @@ class ProcessGroup(arrays.ProcessGroup):
         work = self.all_gather(rows, array_of("allgather", t, False), async_op=True)
         return _work(work, outs, opts, timeout)
 
-    def _allgather_base(self, output: Tensor, input: Tensor, opts: Any = None) -> Work:
+    def _allgather_base(self, output: Tensor, input: Tensor, opts: AllgatherOptions | None = None) -> Work:
         out = array_of("_allgather_base", output)
         given = array_of("_allgather_base", input, False)
         return _work(self.all_gather_single(out, given, async_op=True), [output], opts)
 
-    def allgather_coalesced(self, output_lists: list, input_list: list, opts: Any = None) -> Work:
+    def allgather_coalesced(self, output_lists: list, input_list: list, opts: object = None) -> Work:
         outs = [arrays_of("allgather_coalesced", row, True) for row in output_lists]
         ins = arrays_of("allgather_coalesced", input_list, False)
         return _work(self.all_gather_coalesced(outs, ins, async_op=True), output_lists, opts)
@@ -221,7 +221,7 @@ class ProcessGroup(arrays.ProcessGroup):
         return _work(work, outs or [], opts, timeout)
 
     def scatter(  # type: ignore[override]
-        self, output_tensors: Any, input_tensors: Any, root: Any = 0,
+        self, output_tensors: Any, input_tensors: list | tuple | None, root: int = 0,
         timeout: timedelta | float | None = None, *, async_op: bool = False,
     ) -> Any:  # fmt: skip
         if _is_raw(output_tensors):
@@ -249,14 +249,14 @@ class ProcessGroup(arrays.ProcessGroup):
         work = self.reduce_scatter_single(out, given, opts.reduceOp, async_op=True)
         return _work(work, [output], opts)
 
-    def alltoall(self, output_tensors: list, input_tensors: list, opts: Any = None) -> Work:
+    def alltoall(self, output_tensors: list, input_tensors: list, opts: AllToAllOptions | None = None) -> Work:
         outs = arrays_of("alltoall", output_tensors, True)
         ins = arrays_of("alltoall", input_tensors, False)
         return _work(self.all_to_all(outs, ins, async_op=True), output_tensors, opts)
 
     def alltoall_base(
         self, output: Tensor, input: Tensor, output_split_sizes: list, input_split_sizes: list,
-        opts: Any = None,
+        opts: AllToAllOptions | None = None,
     ) -> Work:  # fmt: skip
         out, given = array_of("alltoall_base", output), array_of("alltoall_base", input, False)
         splits = output_split_sizes or None, input_split_sizes or None
@@ -278,7 +278,7 @@ class ProcessGroup(arrays.ProcessGroup):
         return self.recv(_list(tensors), None, tag)
 
     def barrier(  # type: ignore[override]
-        self, opts: Any = None, timeout: timedelta | float | None = None,
+        self, opts: BarrierOptions | None = None, timeout: timedelta | float | None = None,
         *, async_op: bool = False,
     ) -> Work:  # fmt: skip
         """Meets the others before it returns, unless with ``async_op``."""
@@ -294,7 +294,7 @@ class ProcessGroup(arrays.ProcessGroup):
         return work
 
 
-def group_on(transport: Transport, *args: Any, **settings: Any) -> ProcessGroup:
+def group_on(transport: Transport, *args: bool | list | str, **settings: object) -> ProcessGroup:
     """A group of the kind that belongs to its transport."""
     return (transport.group_type or ProcessGroup)(transport, *args, **settings)
 
@@ -302,7 +302,7 @@ def group_on(transport: Transport, *args: Any, **settings: Any) -> ProcessGroup:
 _DONE = Done()
 
 
-def _is_raw(given: Any) -> bool:
+def _is_raw(given: object) -> bool:
     """Whether it is an array, of the host or a device, as the groups of ``comm`` take them."""
     return given.__class__ is np.ndarray or platform_of(given) is not None
 
@@ -320,7 +320,7 @@ def _inner(tensors: Any) -> list[Tensor]:
     return list(tensors)
 
 
-def _limit(*given: Any) -> float | None:
+def _limit(*given: object) -> float | None:
     """The seconds that options, or a time itself, give a call; None where it was given none."""
     for each in given:
         timeout = getattr(each, "timeout", each if isinstance(each, (timedelta, float)) else None)
@@ -330,7 +330,7 @@ def _limit(*given: Any) -> float | None:
     return None
 
 
-def _work(work: Work | None, outputs: Sequence[Any], *limits: Any) -> Work:
+def _work(work: Work | None, outputs: Sequence[Any], *limits: object) -> Work:
     """``limits``: options and times, of which one may limit how long it is waited for."""
     limit = _limit(*limits)
     found = handed(work if work is None or limit is None else Within(work, limit), True, *outputs)
@@ -338,7 +338,7 @@ def _work(work: Work | None, outputs: Sequence[Any], *limits: Any) -> Work:
     return found
 
 
-def _together(works: list[Work | None], outputs: list[Tensor], *limits: Any) -> Work:
+def _together(works: list[Work | None], outputs: list[Tensor], *limits: object) -> Work:
     if len(works) != 1:
         raise ConfigError(f"process group: {len(works)} tensors given; one is needed")
     return _work(works[0], outputs, *limits)

@@ -19,12 +19,12 @@ def watch_steps() -> None:
         return
     inside: list[Any] = slots.setdefault(_STEPS, [])
 
-    def begins(optimizer: Any, *_: Any) -> None:
+    def begins(optimizer: object, *_: dict | tuple) -> None:
         if any(optimizer is each for each in inside):  # an exception has ended that step
             inside.clear()
         inside.append(optimizer)
 
-    def ends(optimizer: Any, *_: Any) -> None:
+    def ends(optimizer: Any, *_: dict | tuple) -> None:
         while inside and inside.pop() is not optimizer:
             pass
         if not inside:

@@ -89,10 +89,10 @@ def init_process_group(
     timeout: timedelta | float | None = None,
     world_size: int = -1,
     rank: int = -1,
-    store: Any = None,
+    store: Store | None = None,
     group_name: str = "",
-    pg_options: Any = None,
-    device_id: Any = None,
+    pg_options: object = None,
+    device_id: object = None,
     strict: bool | None = None,
 ) -> None:
     """Join the default group.
@@ -150,7 +150,7 @@ def _transport(
     me: context.Rank,
     backend: selection.Backend,
     init_method: str | None,
-    store: Any,
+    store: Store | None,
     rank: int,
     size: int,
     seconds: float,
@@ -212,7 +212,7 @@ def place_here() -> WorkerEnv:
     return place
 
 
-def _tell_others(init_method: str | None, store: Any, rank: int, size: int, problem: str) -> None:
+def _tell_others(init_method: str | None, store: object, rank: int, size: int, problem: str) -> None:
     """The others wait for a rank that was refused: say so where they meet, if that can be reached
     soon."""
     url, made = init_method or "env://", None
@@ -245,7 +245,7 @@ def _number_of(name: str, given: int) -> int:
 
 
 def _inherits(
-    init_method: str | None, store: Any, rank: int, world_size: int, me: context.Rank
+    init_method: str | None, store: Store | None, rank: int, world_size: int, me: context.Rank
 ) -> bool:
     """Whether the arguments ask for no more than the launcher's own group. Simulated ranks have
     met already, however the program says that they shall."""
@@ -264,7 +264,7 @@ def seconds_of(timeout: timedelta | float | None) -> float:
     return value
 
 
-def _meet(backend: selection.Backend, meeting: Meeting, init_method: str | None, store: Any) -> Any:
+def _meet(backend: selection.Backend, meeting: Meeting, init_method: str | None, store: Store | None) -> Any:
     """The transport of the default group. A store is only opened where ranks need one to meet."""
     state, place = _state(), meeting.place
     if _is_on_cluster(context.current()):
@@ -311,7 +311,7 @@ def _meet(backend: selection.Backend, meeting: Meeting, init_method: str | None,
         return transport
 
 
-def _called(store: Any, meeting: Meeting) -> Store:
+def _called(store: Store, meeting: Meeting) -> Store:
     """The part of ``store`` that belongs to this meeting of all ranks, once they have come."""
     key = roll_call.meet(store, meeting.rank, meeting.size, meeting.timeout)
     return PrefixStore(key, store)
@@ -354,7 +354,7 @@ def replace_world(timeout: float | None, exclude: Collection[int] = ()) -> list[
     return before
 
 
-def _be_in(transport: Any) -> None:
+def _be_in(transport: selection.Transport) -> None:
     """This rank's numbers, and the job it sees, are those of a default group of some of the job's
     ranks."""
     me = context.current()

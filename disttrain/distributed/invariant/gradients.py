@@ -83,7 +83,7 @@ class ShardedGradients:
                 p._node.store = None
 
     def _store(self, i: int) -> Callable[[Tensor, Any], None]:
-        def store(leaf: Tensor, g: Any) -> None:
+        def store(leaf: Tensor, g: np.ndarray) -> None:
             if not self.seen:
                 self.begin()
             array = g.array if isinstance(g, Tensor) else g

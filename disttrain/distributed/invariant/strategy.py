@@ -25,7 +25,7 @@ from .gradients import Bucket, ShardedGradients
 from .shards import DEFAULT_COUNT, VirtualShards
 
 
-def check_mode(mode: Any) -> bool:
+def check_mode(mode: str | None) -> bool:
     """Is ``mode`` the invariant one? It is None or ``"global"``."""
     if mode not in (None, "global"):
         raise ConfigError(

@@ -98,7 +98,7 @@ class _RemoteModule(Module):
         self._install_generated_methods()
         self._check_attribute_picklability()
 
-    def _prepare_init(self, remote_device: str, interface: Any) -> None:
+    def _prepare_init(self, remote_device: str, interface: type | None) -> None:
         if not _is_current_rpc_agent_set():
             raise ModuleError("RemoteModule only works in RPC: call rpc.init_rpc first")
         if interface is not None and not getattr(interface, "__torch_script_interface__", False):
@@ -175,7 +175,7 @@ class _RemoteModule(Module):
     def __getstate__(self) -> Any:
         raise RRefError(f"Cannot pickle {_ONLY_BY_RPC} pickled when using RPC")
 
-    def __setstate__(self, state: Any) -> None:
+    def __setstate__(self, state: object) -> None:
         raise RRefError(f"Cannot unpickle {_ONLY_BY_RPC} unpickled when using RPC")
 
     def __repr__(self) -> str:
@@ -183,7 +183,7 @@ class _RemoteModule(Module):
 
 
 def _refuse(name: str) -> Callable[..., Any]:
-    def refused(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def refused(self: RemoteModule, *args: object, **kwargs: object) -> Any:
         raise ConfigError(f"Method ``{name}`` not supported for RemoteModule")
 
     refused.__name__ = name
@@ -211,7 +211,7 @@ class RemoteModule(_RemoteModule):
 # --- calling it
 
 
-def forward_async(self: _RemoteModule, *args: Any, **kwargs: Any) -> Future:
+def forward_async(self: _RemoteModule, *args: Tensor, **kwargs: object) -> Future:
     """A Future of what the module's ``forward`` returns."""
     sent = (self.module_rref, self.device, self.is_device_map_set, *args)
     return rpc_async(self.module_rref.owner(), _remote_forward, sent, kwargs)
@@ -227,7 +227,7 @@ _GENERATED = (forward_async, forward)
 
 
 def _remote_forward(
-    module_rref: RRef, device: str, is_device_map_set: bool, /, *args: Any, **kwargs: Any
+    module_rref: RRef, device: str, is_device_map_set: bool, /, *args: Tensor, **kwargs: object
 ) -> Any:
     """At the owner. A module on another device gets its tensors there; without a device map they
     come back on the CPU."""
@@ -239,7 +239,7 @@ def _remote_forward(
     return out if is_device_map_set else _moved(out, "cpu")
 
 
-def _moved(value: Any, device: str) -> Any:
+def _moved(value: object, device: str) -> Any:
     def move(t: Tensor) -> Any:
         return t.to(device)
 
@@ -249,7 +249,7 @@ def _moved(value: Any, device: str) -> Any:
 # --- what its worker does
 
 
-def _create_module(module_cls: Any, args: tuple, kwargs: dict, device: str) -> Module:
+def _create_module(module_cls: type, args: tuple, kwargs: dict, device: str) -> Module:
     module = module_cls(*args, **kwargs)
     if not isinstance(module, Module):
         raise ConfigError(
@@ -260,7 +260,7 @@ def _create_module(module_cls: Any, args: tuple, kwargs: dict, device: str) -> M
     return module
 
 
-def _create_module_with_interface(module_cls: Any, args: tuple, kwargs: dict, device: str) -> RRef:
+def _create_module_with_interface(module_cls: type, args: tuple, kwargs: dict, device: str) -> RRef:
     return RRef(_create_module(module_cls, args, kwargs, device))
 
 

@@ -61,7 +61,7 @@ class FunctionalOptimizer:
             group["params"] = []
 
 
-def as_functional_optim(optim_cls: type, *args: Any, **kwargs: Any) -> FunctionalOptimizer:
+def as_functional_optim(optim_cls: type, *args: object, **kwargs: object) -> FunctionalOptimizer:
     """An optimizer of class ``optim_cls`` with hyperparameters, without parameters."""
     if not (isinstance(optim_cls, type) and issubclass(optim_cls, Optimizer)):
         raise ConfigError(

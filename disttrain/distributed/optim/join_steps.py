@@ -30,7 +30,7 @@ class Shadow(JoinHook):
 
 
 def exchange(
-    group: Any, active: bool, owned: Sequence[Sequence[Tensor]], groups: list[dict[str, Any]]
+    group: objects.ProcessGroup, active: bool, owned: Sequence[Sequence[Tensor]], groups: list[dict[str, Any]]
 ) -> dict[Tensor, Tensor] | None:
     """Before a step inside a ``Join`` block, on every rank. On one without input: the gradients of
     the parameters it owns, and in ``groups`` the settings, of the last rank that has some; None on
@@ -56,7 +56,7 @@ def _settings(groups: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{k: v for k, v in g.items() if k != "params" and _is_plain(v)} for g in groups]
 
 
-def _is_plain(value: Any) -> bool:
+def _is_plain(value: float | tuple | None) -> bool:
     if isinstance(value, tuple):
         return all(map(_is_plain, value))
     return isinstance(value, _PLAIN)

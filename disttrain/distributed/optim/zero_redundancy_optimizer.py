@@ -145,7 +145,7 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
 
     # -- uneven inputs ---------------------------------------------------------------------------
 
-    def join_hook(self, **kwargs: Any) -> JoinHook:
+    def join_hook(self, **kwargs: object) -> JoinHook:
         """A rank without input goes on stepping the parameters that it owns, by the gradients and
         the settings of a rank that has some."""
         return Shadow(self)
@@ -261,7 +261,7 @@ def _copy_settings(source: list[dict[str, Any]], into: list[dict[str, Any]]) -> 
         b.update((k, v) for k, v in a.items() if k not in ("params", "param_names"))
 
 
-def _checked(params: Any) -> list:
+def _checked(params: object) -> list:
     name = "ZeroRedundancyOptimizer"
     if isinstance(params, Tensor) or not isinstance(params, Iterable):
         raise TypeError(

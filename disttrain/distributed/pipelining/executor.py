@@ -170,7 +170,7 @@ class Run:
 
     # --- messages -------------------------------------------------------------------------------
 
-    def _talk(self, message: Callable[..., Any], *args: Any) -> Any:
+    def _talk(self, message: Callable[..., Any], *args: object) -> Any:
         """What ``message`` gives. If it fails, so has the pipeline's group; an error of other
         groups, inside a stage, is one of that stage."""
         self.talks = True

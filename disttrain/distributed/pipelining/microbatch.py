@@ -55,11 +55,11 @@ def _wholes(value: Any, spec: Any) -> list[tuple[Any, Any]]:
     )
 
 
-def _default(value: Any) -> Any:
+def _default(value: dict | tuple) -> Any:
     return tree.map(lambda x: TensorChunkSpec(0) if isinstance(x, Tensor) else _Replicate(), value)
 
 
-def _pieces(leaf: Any, spec: Any, chunks: int) -> Sequence[Any]:
+def _pieces(leaf: Tensor | int, spec: TensorChunkSpec | _Replicate | None, chunks: int) -> Sequence[Any]:
     if not isinstance(spec, TensorChunkSpec) or not isinstance(leaf, Tensor):
         return [leaf] * chunks
     dim = spec.split_dim
@@ -80,8 +80,8 @@ def split_args_kwargs_into_chunks(
     args: tuple,
     kwargs: dict[str, Any] | None,
     chunks: int,
-    args_chunk_spec: Any = None,
-    kwargs_chunk_spec: Any = None,
+    args_chunk_spec: tuple | None = None,
+    kwargs_chunk_spec: dict | None = None,
 ) -> tuple[list[tuple], list[dict]]:
     """The arguments of ``chunks`` micro-batches.
 
@@ -100,12 +100,12 @@ def split_args_kwargs_into_chunks(
     return [row[0] for row in rows], [row[1] for row in rows]
 
 
-def split_target(target: Any, chunks: int) -> list[Any]:
+def split_target(target: Tensor, chunks: int) -> list[Any]:
     """``target`` (a tensor, or a tree of them) for each micro-batch."""
     return [row[0] for row in split_args_kwargs_into_chunks((target,), None, chunks)[0]]
 
 
-def merge_chunks(chunks: list[Any], chunk_spec: Any) -> Any:
+def merge_chunks(chunks: list[Any], chunk_spec: _CustomReducer | tuple | None) -> Any:
     """The whole from its ``chunks``: tensors are put together along dimension 0, or as
     ``chunk_spec`` (in the form of a chunk) says; other values must be equal."""
     rows = [tree.leaves(chunk) for chunk in chunks]
@@ -122,7 +122,7 @@ def merge_chunks(chunks: list[Any], chunk_spec: Any) -> Any:
     return tree.flatten(chunks[0])[1](merged)
 
 
-def _merge(values: list[Any], spec: Any) -> Any:
+def _merge(values: list[Any], spec: TensorChunkSpec | _CustomReducer | None) -> Any:
     if isinstance(spec, _CustomReducer):
         total = spec.init_value
         for value in values:

@@ -110,8 +110,8 @@ class _PipelineSchedule:
 
     def step(
         self,
-        *args: Any,
-        target: Any = None,
+        *args: Tensor,
+        target: Tensor | None = None,
         losses: list | None = None,
         return_outputs: bool = True,
         loss_kwargs: dict[str, Any] | None = None,
@@ -128,7 +128,7 @@ class _PipelineSchedule:
         return self._run(train, args, kwargs, target, losses, return_outputs, loss_kwargs)
 
     def eval(
-        self, *args: Any, target: Any = None, losses: list | None = None, **kwargs: Any
+        self, *args: Tensor, target: Tensor | None = None, losses: list | None = None, **kwargs: object
     ) -> Any:
         """One batch, forward only; ``losses`` as for ``step`` where there is a ``target``."""
         return self._run(False, args, kwargs, target, losses, True, None)
@@ -166,7 +166,7 @@ class _PipelineSchedule:
         return Run(plan, self._group, self._stages, self._lines).run(prepare, finish)
 
     def _batch(
-        self, train: bool, args: tuple, kwargs: dict, target: Any, keep_outputs: bool,
+        self, train: bool, args: tuple, kwargs: dict, target: Tensor | None, keep_outputs: bool,
         loss_kwargs: dict[str, Any],
     ) -> Batch:  # fmt: skip
         """The micro-batches of a step."""

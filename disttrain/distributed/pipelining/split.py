@@ -58,7 +58,7 @@ def split_by_cost(costs: Sequence[float], num_stages: int) -> list[range]:
 
 
 def split_layers(
-    layers: Any, num_stages: int, costs: Sequence[float] | None = None
+    layers: list | nn.Sequential, num_stages: int, costs: Sequence[float] | None = None
 ) -> list[nn.Sequential]:
     """An ``nn.Sequential``, or a list of layers, as ``num_stages`` Sequentials of about equal cost
     (``costs``: one per layer; default: numbers of parameters). Names of parameters stay."""
@@ -99,7 +99,7 @@ class Pipe:
         return self._modules[stage_idx]
 
     def build_stage(
-        self, stage_index: int, device: DeviceLike | None = None, group: Any = None
+        self, stage_index: int, device: DeviceLike | None = None, group: object = None
     ) -> PipelineStage:
         """The stage for a schedule."""
         module = self.get_stage_module(stage_index)
@@ -109,7 +109,7 @@ class Pipe:
 def build_stage(
     stage_module: nn.Module,
     stage_index: int,
-    pipe_info: Any,
+    pipe_info: Pipe,
     device: DeviceLike | None = None,
     group: Any = None,
 ) -> PipelineStage:
@@ -127,7 +127,7 @@ def pipeline(
     mb_args: tuple = (),
     mb_kwargs: dict[str, Any] | None = None,
     split_spec: dict[str, SplitPoint] | None = None,
-    split_policy: Any = None,
+    split_policy: object = None,
 ) -> Pipe:
     """Cut ``module`` at the submodules that ``split_spec`` names, or where it calls
     ``pipe_split()``.

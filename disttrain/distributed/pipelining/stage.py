@@ -163,7 +163,7 @@ class PipelineStage:
         return found
 
 
-def handed_on(out: Any) -> tuple:
+def handed_on(out: Tensor | list | tuple) -> tuple:
     """What a stage returned, as the positional arguments of the next."""
     if isinstance(out, tuple) and not hasattr(out, "_fields"):
         return out
@@ -175,14 +175,14 @@ def passed(args: tuple) -> tuple:
     return tree.map(_leaf, args)
 
 
-def _leaf(x: Any) -> Any:
+def _leaf(x: Tensor) -> Any:
     if not isinstance(x, Tensor):
         return x
     t = x.detach()
     return t.requires_grad_() if x.requires_grad else t
 
 
-def _tensors(value: Any) -> list[Tensor]:
+def _tensors(value: tuple) -> list[Tensor]:
     return [t for t in tree.leaves(value) if isinstance(t, Tensor)]
 
 

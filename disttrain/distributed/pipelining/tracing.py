@@ -126,7 +126,7 @@ class Recorder:
                 "micro-batches; write the stages by hand"
             )
 
-    def on_array(self, t: Tensor, frame: Any) -> None:
+    def on_array(self, t: Tensor, frame: object) -> None:
         """Shapes may be looked at."""
 
     def on_walk(self) -> None:
@@ -191,7 +191,7 @@ class Piece(nn.Module):
             return self._build(out)
         return out[0] if len(out) == 1 else tuple(out)
 
-    def _get(self, a: Any, values: dict) -> Any:
+    def _get(self, a: Ref | float | None, values: dict) -> Any:
         if not isinstance(a, Ref):
             return a
         if a.kind == "value":
@@ -248,7 +248,7 @@ def _restore(module: nn.Module, kept: dict[str, np.ndarray]) -> None:
         np.copyto(b.array, kept[name])
 
 
-def _pieces(recorder: Recorder, out: Any) -> list[nn.Module]:
+def _pieces(recorder: Recorder, out: Tensor) -> list[nn.Module]:
     leaves, rebuild = tree.flatten(out)
     ends = [recorder.ref(x) if isinstance(x, Tensor) else x for x in leaves]
     results = [e for e in ends if isinstance(e, Ref)]
@@ -301,7 +301,7 @@ def _compare(module: nn.Module, pieces: list[nn.Module], args: tuple, kwargs: di
             )
 
 
-def _other(x: Any, rng: np.random.Generator) -> Any:
+def _other(x: Tensor, rng: np.random.Generator) -> Any:
     """As ``x``, with other numbers: floating ones drawn, others in another order."""
     if not isinstance(x, Tensor) or not x.array.size:
         return x

@@ -43,7 +43,7 @@ def tag_of(stage: int, backward: bool, micro: int) -> int:
     return _TAGS_AT + (2 * stage + backward) * _MICROS + micro
 
 
-def _raw(array: Any) -> Any:
+def _raw(array: DeviceArray | np.ndarray) -> Any:
     return memory_of(array).raw(array)
 
 
@@ -137,7 +137,7 @@ def highest(group: ProcessGroup, value: int) -> int:
     return int(best[0])
 
 
-def told_by(group: ProcessGroup, value: Any, root: int) -> Any:
+def told_by(group: ProcessGroup, value: list | None, root: int) -> Any:
     """The plain data of ``root``, on every rank."""
     if group.rank != root:
         return objects.recv(group, root, _AGREEING)[0]
@@ -156,7 +156,7 @@ def everyones(group: ProcessGroup, value: Any) -> list:
     return told_by(group, [value, *others], 0)
 
 
-def _form(value: Any, tensors: list[Tensor], plain: list) -> Any:
+def _form(value: object, tensors: list[Tensor], plain: list) -> Any:
     """``value`` as plain data, with numbers in place of its tensors, which go to ``tensors``;
     ``plain`` gets its other values."""
     if isinstance(value, Tensor):
@@ -177,7 +177,7 @@ def _form(value: Any, tensors: list[Tensor], plain: list) -> Any:
     return {"plain": value}
 
 
-def _value(form: Any, tensors: list[Tensor]) -> Any:
+def _value(form: dict | int, tensors: list[Tensor]) -> Any:
     if isinstance(form, int):
         return tensors[form]
     ((kind, parts),) = form.items()

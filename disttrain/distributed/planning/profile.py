@@ -107,7 +107,7 @@ class _Recorder:
         def before(_: Any, args: tuple) -> None:
             running.append(_Span(name, module, _bytes(args), next_seq()))
 
-        def after(_: Any, args: tuple, out: Any) -> None:
+        def after(_: object, args: tuple, out: Tensor) -> None:
             span = running.pop()
             span.last, span.outputs = next_seq(), _bytes(out if isinstance(out, tuple) else (out,))
             self.spans.append(span)

@@ -72,7 +72,7 @@ def needs_of(
     return needs
 
 
-def _profile(subject: Subject, batch: int, kind: Any) -> Profile:
+def _profile(subject: Subject, batch: int, kind: object) -> Profile:
     """The profile of a model that computes in ``kind``; its weights are kept in their own type."""
     with device("meta"):
         model = subject.build()

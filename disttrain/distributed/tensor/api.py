@@ -227,18 +227,18 @@ def local_of(t: Tensor) -> Tensor:
 
 
 # --- the primitives that cross ------------------------------------------------------------------
-def _redistribute_rule(g: Any, back: tuple) -> Any:
+def _redistribute_rule(g: DTensor, back: tuple) -> Any:
     return gate(_redistribute, (g,), {"placements": back, "back": without_partial(g.placements)})
 
 
-def _from_local_forward(a: Any, mesh: Any, placements: tuple, shape: tuple, back: tuple) -> Any:
+def _from_local_forward(a: Any, mesh: DeviceMesh, placements: tuple, shape: tuple, back: tuple) -> Any:
     out = DistArray(a, mesh, placements, shape)
     if out.has_data and not memory_of(a).raw(a).flags.c_contiguous:
         out.steps = _steps_of(a, shape)
     return out
 
 
-def _steps_of(a: Any, shape: tuple) -> tuple:
+def _steps_of(a: np.ndarray, shape: tuple) -> tuple:
     """Strides of the whole whose dimensions lie in the order of those of the part ``a``."""
     out, step = [0] * len(shape), a.itemsize
     for d in sorted(range(len(shape)), key=lambda d: (a.strides[d], -d)):
@@ -247,11 +247,11 @@ def _steps_of(a: Any, shape: tuple) -> tuple:
     return tuple(out)
 
 
-def _from_local_rule(g: Any, back: tuple) -> Any:
+def _from_local_rule(g: DTensor, back: tuple) -> Any:
     return g.redistribute(placements=back).to_local()
 
 
-def _to_local_rule(g: Any, mesh: Any, placements: tuple, shape: tuple) -> Any:
+def _to_local_rule(g: Tensor, mesh: DeviceMesh, placements: tuple, shape: tuple) -> Any:
     back = placements
     return gate(
         _from_local, (g,),
@@ -396,7 +396,7 @@ def distribute_tensor(
     return out.requires_grad_(given.requires_grad)
 
 
-def _seen(array: Any) -> Any:
+def _seen(array: np.ndarray) -> Any:
     """Another view of the same memory."""
     memory = memory_of(array)
     return memory.held(memory.raw(array).view())

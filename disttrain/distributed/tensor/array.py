@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from typing import Any
 
 import numpy as np
@@ -37,7 +39,7 @@ class DistArray(Spread):
     def zeros(self) -> DistArray:
         return self.filled(0)
 
-    def filled(self, value: Any) -> DistArray:
+    def filled(self, value: int) -> DistArray:
         """An array like this one full of ``value``; whole where this one is partial."""
         there = memory_of(self)
 
@@ -84,7 +86,7 @@ class DistArray(Spread):
             return self.local.together(parts[1:])
         return parts if all(isinstance(part, np.ndarray) for part in parts) else None
 
-    def over_parts(self, values: Any, how: str) -> Any:
+    def over_parts(self, values: object, how: str) -> Any:
         for axis, placement in enumerate(self.placements):
             if placement.is_shard() and self.mesh.get_coordinate() is not None:
                 self.mesh.line(axis).all_reduce(values, _REDUCE[how])
@@ -98,7 +100,7 @@ class DistArray(Spread):
     def where(self) -> Any:
         return self.mesh, self.placements
 
-    def drawn(self, prim: Any, params: dict, then: Any = None) -> DistArray:
+    def drawn(self, prim: Any, params: dict, then: Callable[..., Any] | None = None) -> DistArray:
         own = without_partial(self.placements)
         if not self.has_data:
             return self.similar(np.empty, self.shape, params["dtype"], True)
@@ -119,7 +121,7 @@ class DistArray(Spread):
     def whole_of(self, t: Any) -> Any:
         return t.full_tensor()
 
-    def taken_in(self, t: Any) -> Any:
+    def taken_in(self, t: object) -> Any:
         whole = (Replicate(),) * self.mesh.ndim
         return self.tensor_class.from_local(t, self.mesh, whole)
 
@@ -177,7 +179,7 @@ class LeavingNode(KindNode):
     """The node of a plain tensor that was made from a distributed one."""
 
 
-def _fit(r: Tensor, edge: Any) -> Tensor:
+def _fit(r: Tensor, edge: object) -> Tensor:
     """The gradient ``r`` as the kind of tensor that it is of, at ``edge``."""
     array = r.__dict__.get("array")
     if isinstance(array, Spread):
@@ -189,7 +191,7 @@ def _fit(r: Tensor, edge: Any) -> Tensor:
     return r
 
 
-def _is_plain(edge: Any) -> bool:
+def _is_plain(edge: object) -> bool:
     """Whether the tensor at ``edge`` is no distributed one: it came in as the same on all ranks."""
     node = edge.node if isinstance(edge, Output) else edge
     if isinstance(node, AccumulateGrad):

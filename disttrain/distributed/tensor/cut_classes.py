@@ -36,7 +36,7 @@ class _Cut(NamedTuple):
         n = self.logits.mesh.ndim
         return tuple(Shard(0) if i in self.rows else Replicate() for i in range(n))
 
-    def of_rows(self, a: Any) -> np.ndarray:
+    def of_rows(self, a: Spread) -> np.ndarray:
         """This rank's part of something that belongs to rows."""
         return _local(a, self.placed_rows)
 
@@ -55,11 +55,11 @@ class _Cut(NamedTuple):
         return array
 
 
-def _local(a: Any, placements: tuple) -> Any:
+def _local(a: Spread, placements: tuple) -> Any:
     return redistribute(a, placements).local if isinstance(a, Spread) else np.asarray(a)
 
 
-def _cut(a: Any) -> _Cut | None:
+def _cut(a: Spread) -> _Cut | None:
     """How the classes of ``a`` are cut; None where this file has nothing to say."""
     if not isinstance(a, Spread) or not isinstance(a.local, np.ndarray) or a.ndim != 2:
         return None
@@ -84,7 +84,7 @@ class _Targets(NamedTuple):
     column: np.ndarray
 
 
-def _targets(cut: _Cut, target: Any, weight: Any, ignore: int, wide: np.dtype) -> _Targets:
+def _targets(cut: _Cut, target: Spread, weight: np.ndarray | None, ignore: int, wide: np.dtype) -> _Targets:
     t = cut.of_rows(target).astype(np.int64, copy=False)
     fits = (t >= 0) & (t < cut.classes)
     counts = (t != ignore) & fits
@@ -100,7 +100,7 @@ def _wide(kind: np.dtype) -> np.dtype:
     return np.dtype(np.float64 if kind == np.float64 else np.float32)
 
 
-def _loss(arrays: Any, params: dict) -> Any:
+def _loss(arrays: list, params: dict) -> Any:
     """``cross_entropy``: (loss, log-sum-exp per row, weight of the rows that count)."""
     a, target, weight = arrays
     cut = _cut(a)
@@ -147,7 +147,7 @@ def _loss(arrays: Any, params: dict) -> Any:
     return a.make(np.asarray(both[0], a.dtype), everywhere, ()), lses, count
 
 
-def _backward(arrays: Any, params: dict) -> Any:
+def _backward(arrays: list, params: dict) -> Any:
     """``cross_entropy_backward``: the gradient of the logits, cut as they are."""
     scale, a, target, weight, lse = arrays
     cut = _cut(a)

@@ -42,7 +42,7 @@ def state() -> _State:
     return context.current().slot(SLOT, _State)
 
 
-def run_primitive(prim: Any, arrays: Any, params: dict) -> Any:
+def run_primitive(prim: Any, arrays: list, params: dict) -> Any:
     """The result of ``prim`` on ``arrays``, of which one or more are distributed."""
     if prim.kinds:
         return prim.forward(*[fresh(a) if isinstance(a, Spread) else a for a in arrays], **params)
@@ -73,7 +73,7 @@ def run_primitive(prim: Any, arrays: Any, params: dict) -> Any:
     return _perform(prim, arrays, params, run, mesh)
 
 
-def _on_one_mesh(prim: Any, arrays: Any) -> list:
+def _on_one_mesh(prim: Any, arrays: list) -> list:
     """``arrays`` with plain ones, where they are allowed, as replicated ones."""
     first = next(a for a in arrays if isinstance(a, Spread))
     out = []
@@ -94,7 +94,7 @@ def _on_one_mesh(prim: Any, arrays: Any) -> list:
     return out
 
 
-def _mixed(prim: Any, arrays: Any, i: int, first: Spread) -> str:
+def _mixed(prim: Any, arrays: list, i: int, first: Spread) -> str:
     names = prim.args or [f"argument {k}" for k in range(len(arrays))]
     at = next(k for k, a in enumerate(arrays) if isinstance(a, Spread))
     plain = arrays[i]
@@ -109,7 +109,7 @@ def _mixed(prim: Any, arrays: Any, i: int, first: Spread) -> str:
     )
 
 
-def _without_rule(prim: Any, arrays: Any) -> Layout:
+def _without_rule(prim: Any, arrays: list) -> Layout:
     """Everything whole; said once per operation and rank."""
     told = state().told
     spread = [a for a in arrays if isinstance(a, Spread)]

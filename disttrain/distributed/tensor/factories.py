@@ -25,7 +25,7 @@ from .placements import local_shape, normalized
 
 def _made(
     where: str, make: Any, sizes: tuple, dtype: DTypeLike | None, mesh: DeviceMesh | None,
-    placements: Any, requires_grad: bool,
+    placements: list | None, requires_grad: bool,
 ) -> Any:  # fmt: skip
     shape = as_size(sizes, where, None)
     mesh = mesh or current_mesh()
@@ -54,16 +54,16 @@ def _filled(value: Any) -> Any:
 
 
 def zeros(
-    *size: Any, requires_grad: bool = False, dtype: DTypeLike | None = None, layout: Any = None,
-    device_mesh: DeviceMesh | None = None, placements: Any = None,
+    *size: int, requires_grad: bool = False, dtype: DTypeLike | None = None, layout: Any = None,
+    device_mesh: DeviceMesh | None = None, placements: list | None = None,
 ) -> Any:  # fmt: skip
     """A DTensor of ``size`` full of zeros, replicated unless ``placements`` say otherwise."""
     return _made("zeros", _filled(0), size, dtype, device_mesh, placements, requires_grad)
 
 
 def ones(
-    *size: Any, requires_grad: bool = False, dtype: DTypeLike | None = None, layout: Any = None,
-    device_mesh: DeviceMesh | None = None, placements: Any = None,
+    *size: int | tuple, requires_grad: bool = False, dtype: DTypeLike | None = None, layout: object = None,
+    device_mesh: DeviceMesh | None = None, placements: list | None = None,
 ) -> Any:  # fmt: skip
     """As ``zeros``, full of ones."""
     return _made("ones", _filled(1), size, dtype, device_mesh, placements, requires_grad)
@@ -78,7 +78,7 @@ def empty(
 
 
 def full(
-    size: Any, fill_value: Any, *, requires_grad: bool = False, dtype: DTypeLike | None = None,
+    size: tuple, fill_value: int, *, requires_grad: bool = False, dtype: DTypeLike | None = None,
     layout: Any = None, device_mesh: DeviceMesh | None = None, placements: Any = None,
 ) -> Any:  # fmt: skip
     """As ``zeros``, full of ``fill_value``; without ``dtype`` of the type that a tensor of that
@@ -90,7 +90,7 @@ def full(
     )
 
 
-def _type_of(value: Any) -> Any:
+def _type_of(value: int) -> Any:
     if isinstance(value, bool):
         return dtypes.bool
     return dtypes.int64 if isinstance(value, int) else dtypes.get_default_dtype()
@@ -109,16 +109,16 @@ def _drawn(prim: Primitive) -> Any:
 
 
 def rand(
-    *size: Any, requires_grad: bool = False, dtype: DTypeLike | None = None, layout: Any = None,
-    device_mesh: DeviceMesh | None = None, placements: Any = None,
+    *size: int, requires_grad: bool = False, dtype: DTypeLike | None = None, layout: object = None,
+    device_mesh: DeviceMesh | None = None, placements: list | None = None,
 ) -> Any:  # fmt: skip
     """Uniform on [0, 1). Every rank of the mesh calls it."""
     return _made("rand", _drawn(draw_uniform), size, dtype, device_mesh, placements, requires_grad)
 
 
 def randn(
-    *size: Any, requires_grad: bool = False, dtype: DTypeLike | None = None, layout: Any = None,
-    device_mesh: DeviceMesh | None = None, placements: Any = None,
+    *size: int, requires_grad: bool = False, dtype: DTypeLike | None = None, layout: object = None,
+    device_mesh: DeviceMesh | None = None, placements: list | None = None,
 ) -> Any:  # fmt: skip
     """Normal with mean 0 and variance 1. Every rank of the mesh calls it."""
     return _made("randn", _drawn(draw_normal), size, dtype, device_mesh, placements, requires_grad)

@@ -44,7 +44,7 @@ def _is_ours(frame: Any) -> bool:
     return f"{frame.f_globals.get('__name__', '')}.".startswith(_OURS)
 
 
-def _tensors(value: Any) -> Iterator[Any]:
+def _tensors(value: object) -> Iterator[Any]:
     if isinstance(value, Tensor):
         yield value
     elif isinstance(value, Module):

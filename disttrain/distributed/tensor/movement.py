@@ -127,7 +127,7 @@ def redistribute(array: Spread, placements: tuple) -> Any:
     return array.make(memory.held(raw), placements, array.shape)
 
 
-def _perform(step: Step, local: Any, array: Spread, place: tuple[int, ...], memory: Memory) -> Any:
+def _perform(step: Step, local: np.ndarray, array: Spread, place: tuple[int, ...], memory: Memory) -> Any:
     """``local``: a raw array, in ``memory``."""
     have, want = step.source, step.target
     n = array.mesh.ranks.shape[step.axis]
@@ -165,7 +165,7 @@ def _contiguous(a: Any) -> Any:
     return a.copy(order="C")
 
 
-def _gather(group: Any, local: Any, dim: int, whole: int, n: int, memory: Memory) -> Any:
+def _gather(group: Any, local: np.ndarray, dim: int, whole: int, n: int, memory: Memory) -> Any:
     local = local if local.flags.c_contiguous else _contiguous(local)
     shape = (*local.shape[:dim], whole, *local.shape[dim + 1 :])
     if math.prod(shape[:dim]) == 1:  # pieces lie one behind the other
@@ -208,7 +208,7 @@ OPS = {
 }  # fmt: skip
 
 
-def _op(local: Any, have: Any) -> Any:
+def _op(local: Any, have: Partial) -> Any:
     """The operator for ``have`` on numbers of this type; booleans go as small integers."""
     op = OPS[have.reduce_op]
     if have.reduce_op == "avg" and local.dtype.kind not in "fcV":

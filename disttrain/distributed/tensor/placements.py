@@ -102,7 +102,7 @@ def cuts(placements: tuple, dim: int) -> list[int]:
 
 
 def local_span(
-    size: int, mesh_shape: tuple, place: Any, placements: tuple, dim: int
+    size: int, mesh_shape: tuple, place: tuple, placements: tuple, dim: int
 ) -> tuple[int, int]:
     """(length, start) of what the rank at ``place`` holds of a dimension of ``size``."""
     start = 0

@@ -16,7 +16,7 @@ from ...core.random import Generator
 from ..mesh import DeviceMesh
 
 
-def in_step(mesh: DeviceMesh, generator: Any) -> Any:
+def in_step(mesh: DeviceMesh, generator: Generator) -> Any:
     """The generator to draw from: ``generator``, or one at the place of the first rank's."""
     if mesh.get_coordinate() is None or mesh.size() == 1:
         return generator

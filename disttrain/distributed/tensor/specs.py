@@ -22,7 +22,7 @@ class PartitionSpec(tuple):
 
     __slots__ = ()
 
-    def __new__(cls, *dims: Any) -> PartitionSpec:
+    def __new__(cls, *dims: str | tuple | None) -> PartitionSpec:
         return super().__new__(cls, dims)
 
     def __repr__(self) -> str:
@@ -62,7 +62,7 @@ class NamedSharding:
         return tuple(found)
 
 
-def _names(names: Any) -> tuple:
+def _names(names: str | tuple | None) -> tuple:
     if names is None:
         return ()
     return (names,) if isinstance(names, (str, int)) else tuple(names)

@@ -48,7 +48,7 @@ def run_write(prim: Primitive, arrays: list, params: dict) -> Any:
     return tuple(arrays[i] for i in prim.mutates) if prim.multi else target
 
 
-def _put_back(a: Spread, there: Any) -> None:
+def _put_back(a: Spread, there: Spread) -> None:
     if there is not a and a.has_data:
         memory = memory_of(a)
         back = memory.raw(redistribute(there, a.placements).local)
@@ -80,7 +80,7 @@ def _wanted(target: Spread, own: tuple, names: tuple) -> tuple:
     return tuple(want(p) for p in target.placements)
 
 
-def _once(value: Any, target: Spread) -> Any:
+def _once(value: object, target: Spread) -> Any:
     """A number that is written to partial sums: once, and nothing on the other ranks."""
     place = target.mesh.get_coordinate()
     for p, i in zip(target.placements, place or (), strict=False):

@@ -132,7 +132,7 @@ def _check(
         raise ConfigError("embedding_bag: max mode does not support scaling the gradient by freq")
 
 
-def _check_offsets(offsets: Any) -> None:
+def _check_offsets(offsets: Tensor | None) -> None:
     if not isinstance(offsets, Tensor):
         raise ConfigError("embedding_bag: offsets has to be a 1D Tensor where input is 1D")
     if offsets.ndim != 1:

@@ -151,7 +151,7 @@ def nll_loss(
     return ops.nll_loss(input, target, weight, ignore_index, reduction)
 
 
-def _probabilities(x: Any) -> Any:
+def _probabilities(x: np.ndarray) -> Any:
     if x.size and not (np.min(x) >= 0 and np.max(x) <= 1):
         raise ConfigError(
             "binary_cross_entropy: all elements of input should be between 0 and 1; given a "

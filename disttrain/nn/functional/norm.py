@@ -61,7 +61,7 @@ def rms_norm(
     return ops.rms_norm(input, _tail("rms_norm", input, normalized_shape, weight), weight, eps)
 
 
-def _tail(where: str, input: Tensor, normalized_shape: Dims, weight: Any) -> tuple[int, ...]:
+def _tail(where: str, input: Tensor, normalized_shape: Dims, weight: Tensor | None) -> tuple[int, ...]:
     if isinstance(normalized_shape, int):
         normalized_shape = (normalized_shape,)
     shape = tuple(normalized_shape)

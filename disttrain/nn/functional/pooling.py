@@ -20,7 +20,7 @@ avg_pool1d, avg_pool2d, avg_pool3d = ops.avg_pool1d, ops.avg_pool2d, ops.avg_poo
 
 
 # --- adaptive ---------------------------------------------------------------------------------
-def _wanted(where: str, n: int, input: Tensor, output_size: Any) -> tuple[int, ...]:
+def _wanted(where: str, n: int, input: Tensor, output_size: int | tuple) -> tuple[int, ...]:
     need_dims(where, input, (n + 1, n + 2), _LAYOUT[n])
     given = output_size if isinstance(output_size, (tuple, list)) else (output_size,) * n
     if len(given) != n:
@@ -48,7 +48,7 @@ def _along(x: Tensor, matrix: np.ndarray, dim: int) -> Tensor:
     return ops.matmul(x.transpose(dim, -1), weights).transpose(dim, -1)
 
 
-def _adaptive_avg(where: str, n: int, input: Tensor, output_size: Any) -> Tensor:
+def _adaptive_avg(where: str, n: int, input: Tensor, output_size: int | tuple) -> Tensor:
     kinds(where, "fVc", input)
     wanted = _wanted(where, n, input, output_size)
     if all(w == 1 for w in wanted):
@@ -79,7 +79,7 @@ def adaptive_avg_pool3d(input: Tensor, output_size: Any) -> Tensor:
     return _adaptive_avg("adaptive_avg_pool3d", 3, input, output_size)
 
 
-def _adaptive_max(where: str, n: int, input: Tensor, output_size: Any) -> Tensor:
+def _adaptive_max(where: str, n: int, input: Tensor, output_size: int | tuple) -> Tensor:
     kinds(where, "fV", input)
     x, wanted = input, _wanted(where, n, input, output_size)
     if any(out < 0 for out in wanted):

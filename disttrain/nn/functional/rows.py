@@ -61,7 +61,7 @@ class AskedRows:
         holder._grad = listed
 
 
-def sparse_gradient(weight: Any, out: Tensor, input: Any, padding_idx: int | None) -> None:
+def sparse_gradient(weight: object, out: Tensor, input: Any, padding_idx: int | None) -> None:
     """Let the gradient of the leaf ``weight`` be sparse, after ``out`` was looked up in it. On a
     device the host waits for the numbers of rows here, and in backward to see that others are 0."""
     asked = asked_rows(weight)
@@ -70,7 +70,7 @@ def sparse_gradient(weight: Any, out: Tensor, input: Any, padding_idx: int | Non
     rows = (index.to_host() if there else index).reshape(-1)
     kept = slice(None) if padding_idx is None else rows != padding_idx
 
-    def note(g: Any) -> None:
+    def note(g: Tensor) -> None:
         if g is not None:
             values = None if there else g.array.reshape(len(rows), g.shape[-1])[kept].copy()
             asked.note(rows[kept], values)

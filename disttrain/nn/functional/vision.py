@@ -246,7 +246,7 @@ def _area(size: int, out: int) -> np.ndarray:
 
 
 def upsample(
-    input: Tensor, size: Any = None, scale_factor: float | Sequence[float] | None = None,
+    input: Tensor, size: object = None, scale_factor: float | Sequence[float] | None = None,
     mode: str = "nearest", align_corners: bool | None = None,
 ) -> Tensor:  # fmt: skip
     """``interpolate`` under its old name"""

@@ -26,7 +26,7 @@ class _Numbered(Module):
     def _renumber(self, modules: Iterable[Module]) -> None:
         self._modules = OrderedDict((str(i), m) for i, m in enumerate(modules))
 
-    def __getitem__(self, index: Any) -> Any:
+    def __getitem__(self, index: int | slice) -> Any:
         values = list(self._modules.values())
         if isinstance(index, slice):
             return self._part(index)
@@ -201,7 +201,7 @@ class ModuleDict(Module):
             self[key] = module
 
 
-def _describe(value: Any) -> str:
+def _describe(value: Parameter) -> str:
     if isinstance(value, Tensor):
         kind = "Parameter" if isinstance(value, Parameter) else "Tensor"
         size = "x".join(str(d) for d in value.shape)
@@ -223,7 +223,7 @@ class ParameterList(Module):
             return type(self)([self[i] for i in range(*index.indices(len(self)))])
         return getattr(self, str(_position("ParameterList", index, self._size)))
 
-    def __setitem__(self, index: int, value: Any) -> None:
+    def __setitem__(self, index: int, value: object) -> None:
         i = _position("ParameterList", index, self._size)
         if isinstance(value, Tensor) and not isinstance(value, Parameter):
             value = Parameter(value)
@@ -270,7 +270,7 @@ class ParameterDict(Module):
             )
         return getattr(self, key)
 
-    def __setitem__(self, key: str, value: Any) -> None:
+    def __setitem__(self, key: str, value: object) -> None:
         if isinstance(value, Tensor) and not isinstance(value, Parameter):
             value = Parameter(value)
         setattr(self, key, value)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import math
 from typing import Any
 
@@ -200,7 +202,7 @@ class _ConvTranspose(_Conv):
             padding_mode, device, dtype, output_padding,
         )  # fmt: skip
 
-    def _transpose(self, function: Any, input: Tensor, output_size: Any) -> Tensor:
+    def _transpose(self, function: Callable[..., Any], input: Tensor, output_size: object) -> Tensor:
         try:
             extra = self._output_padding(input, output_size)
             return function(

@@ -69,7 +69,7 @@ class SyncBatchNorm(_BatchNorm):
         )
 
     @classmethod
-    def convert_sync_batchnorm(cls, module: Module, process_group: Any = None) -> Module:
+    def convert_sync_batchnorm(cls, module: Module, process_group: object = None) -> Module:
         """``module`` with every batch norm in it replaced by one over ``process_group``, with the
         same parameters and statistics. A batch norm itself gives a new module."""
         out = module
@@ -80,7 +80,7 @@ class SyncBatchNorm(_BatchNorm):
         return out
 
     @classmethod
-    def _like(cls, module: _BatchNorm, process_group: Any) -> SyncBatchNorm:
+    def _like(cls, module: _BatchNorm, process_group: object) -> SyncBatchNorm:
         if any(is_lazy(t) for t in (*module.parameters(), *module.buffers())):
             raise UninitializedError(
                 f"SyncBatchNorm.convert_sync_batchnorm: {module!r} does not know its number of "

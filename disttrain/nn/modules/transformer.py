@@ -20,7 +20,7 @@ from .linear import Linear
 from .normalization import LayerNorm
 
 
-def _activation(given: Any) -> Callable[[Tensor], Tensor]:
+def _activation(given: str) -> Callable[[Tensor], Tensor]:
     if callable(given):
         return given
     known: dict[Any, Callable] = {"relu": F.relu, "gelu": F.gelu}

@@ -268,20 +268,20 @@ def _clip_by_operations(
     return total
 
 
-def _total_norm(*arrays: Any, norm_type: float, strict: bool) -> Any:
+def _total_norm(*arrays: np.ndarray, norm_type: float, strict: bool) -> Any:
     return get_total_norm([wrap(a) for a in arrays], norm_type, strict).array
 
 
-def _total_type(*arrays: Any, norm_type: float, strict: bool) -> tuple:
+def _total_type(*arrays: ArrayKind, norm_type: float, strict: bool) -> tuple:
     return (), type_of_norm(a.dtype for a in arrays)
 
 
-def _clip_scale(total: Any, max_norm: float) -> Any:
+def _clip_scale(total: np.ndarray, max_norm: float) -> Any:
     scale = np.minimum(max_norm / (total.astype(np.float64) + 1e-6), 1.0).astype(total.dtype)
     return np.asarray(scale) if isinstance(scale, np.generic) else scale
 
 
-def _scale_gradient(g: Any, scale: Any) -> Any:
+def _scale_gradient(g: np.ndarray, scale: np.ndarray) -> Any:
     factor = float(scale)
     if not factor >= 1.0:
         np.multiply(g, g.dtype.type(factor), out=g)
@@ -331,7 +331,7 @@ def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
     return ops.cat([p.reshape(-1) for p in parameters])
 
 
-def vector_to_parameters(vec: Any, parameters: Iterable[Tensor]) -> None:
+def vector_to_parameters(vec: object, parameters: Iterable[Tensor]) -> None:
     """Cut ``vec`` into the parameters' shapes and make it their data."""
     params = list(parameters)
     needed = sum(p.numel() for p in params)

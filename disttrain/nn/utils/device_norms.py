@@ -65,7 +65,7 @@ def _of_parts(params: list[Any], p: float) -> Any:
     return ops.norm(_norms(grads, p), p).reshape(1)
 
 
-def _joined(values: Any, p: float, how: str, join: Any) -> Any:
+def _joined(values: Tensor, p: float, how: str, join: Any) -> Any:
     """``values``, norms of parts, over all ranks that have one."""
     if join is None:
         return values
@@ -77,7 +77,7 @@ def _joined(values: Any, p: float, how: str, join: Any) -> Any:
     return values ** (1.0 / p) if how == "sum" and p else values
 
 
-def _norm(part: Any, p: float) -> Any:
+def _norm(part: Tensor, p: float) -> Any:
     if not part.numel():
         start = math.inf if p == -math.inf else 0.0
         return ops.full((), start, dtype=dtypes.float32, device=part.device)

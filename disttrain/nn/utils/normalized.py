@@ -38,7 +38,7 @@ class _Computed:
         self.replace(module)
         self.handle = module.register_forward_pre_hook(self)
 
-    def replace(self, module: Any) -> None:
+    def replace(self, module: object) -> None:
         """Put in the place of the weight what it is computed from."""
         raise NotImplementedError
 
@@ -50,7 +50,7 @@ def _find(module: Any, kind: type, name: str) -> Any:
     return None
 
 
-def _found(module: Any, kind: type, text: str, name: str) -> Any:
+def _found(module: object, kind: type, text: str, name: str) -> Any:
     hook = _find(module, kind, name)
     if hook is None:
         raise ConfigError(f"{text} of '{name}' not found in {module}")
@@ -65,7 +65,7 @@ class WeightNorm(_Computed):
     def __init__(self, name: str, dim: int | None) -> None:
         self.name, self.dim = name, -1 if dim is None else dim
 
-    def compute_weight(self, module: Any) -> Any:
+    def compute_weight(self, module: object) -> Any:
         g, v = getattr(module, self.name + "_g"), getattr(module, self.name + "_v")
         return v * (g / norm_except(v, self.dim))
 
@@ -90,7 +90,7 @@ class WeightNorm(_Computed):
         self.handle.remove()
 
 
-def weight_norm(module: Any, name: str = "weight", dim: int | None = 0) -> Any:
+def weight_norm(module: object, name: str = "weight", dim: int | None = 0) -> Any:
     """As ``parametrizations.weight_norm``, which is to be used instead."""
     warn(
         "`torch.nn.utils.weight_norm` is deprecated in favor of "
@@ -101,7 +101,7 @@ def weight_norm(module: Any, name: str = "weight", dim: int | None = 0) -> Any:
     return module
 
 
-def remove_weight_norm(module: Any, name: str = "weight") -> Any:
+def remove_weight_norm(module: object, name: str = "weight") -> Any:
     """Undo ``weight_norm``."""
     _found(module, WeightNorm, "weight_norm", name).remove(module)
     return module
@@ -123,7 +123,7 @@ class SpectralNorm(_Computed):
         self.name, self.dim, self.eps = name, dim, eps
         self.n_power_iterations = n_power_iterations
 
-    def compute_weight(self, module: Any, do_power_iteration: bool) -> Any:
+    def compute_weight(self, module: object, do_power_iteration: bool) -> Any:
         weight, u, v = (getattr(module, self.name + end) for end in ("_orig", "_u", "_v"))
         matrix = as_matrix(weight, self.dim)
         if do_power_iteration:
@@ -165,7 +165,7 @@ class SpectralNorm(_Computed):
 
 
 def spectral_norm(
-    module: Any,
+    module: object,
     name: str = "weight",
     n_power_iterations: int = 1,
     eps: float = 1e-12,
@@ -178,7 +178,7 @@ def spectral_norm(
     return module
 
 
-def remove_spectral_norm(module: Any, name: str = "weight") -> Any:
+def remove_spectral_norm(module: object, name: str = "weight") -> Any:
     """Undo ``spectral_norm``."""
     _found(module, SpectralNorm, "spectral_norm", name).remove(module)
     return module

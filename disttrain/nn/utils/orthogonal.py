@@ -30,7 +30,7 @@ _PADE = (
 _EXACT = 5.37
 
 
-def _eye(like: Any, n: int) -> Any:
+def _eye(like: ops.Tensor, n: int) -> Any:
     return ops.eye(n, dtype=like.dtype, device=like.device)
 
 

@@ -58,7 +58,7 @@ class _Orthogonal(Module):
             Q = self.base @ Q
         return Q.transpose(-2, -1) if wide else Q
 
-    def right_inverse(self, Q: Any) -> Any:
+    def right_inverse(self, Q: Tensor) -> Any:
         """What gives ``Q`` (or the orthogonal matrix that belongs to it)."""
         if Q.shape != self.shape:
             raise ConfigError(
@@ -78,7 +78,7 @@ class _Orthogonal(Module):
             self.base = tall.clone() if orth.is_orthonormal(tall) else orth.orthonormal(tall)
             return -ops.eye(*Q.shape[-2:], dtype=Q.dtype, device=Q.device).expand(Q.shape).clone()
 
-    def _without_base(self, Q: Any) -> Any:
+    def _without_base(self, Q: Tensor) -> Any:
         if self.orthogonal_map != "householder":
             raise NotImplementedError(
                 "It is not possible to assign to the matrix exponential or the Cayley "
@@ -143,7 +143,7 @@ class _WeightNorm(Module):
     def forward(self, weight_g: Any, weight_v: Any) -> Any:
         return weight_v * (weight_g / norm_except(weight_v, self.dim))
 
-    def right_inverse(self, weight: Any) -> tuple[Any, Any]:
+    def right_inverse(self, weight: Tensor) -> tuple[Any, Any]:
         return norm_except(weight, self.dim), weight
 
 
@@ -152,7 +152,7 @@ def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> An
     (None). State dicts of the older ``nn.utils.weight_norm`` load. Returns ``module``."""
     register_parametrization(module, name, _WeightNorm(dim), unsafe=True)
 
-    def rename(state_dict: Any, prefix: str, *rest: Any) -> None:
+    def rename(state_dict: Any, prefix: str, *rest: bool | dict | list) -> None:
         older = [f"{prefix}{name}_g", f"{prefix}{name}_v"]
         if all(key in state_dict for key in older):
             for i, key in enumerate(older):
@@ -201,7 +201,7 @@ class _SpectralNorm(Module):
                     self.register_buffer(name, F.normalize(start, dim=0, eps=eps))
                 self._power_method(matrix, 15)
 
-    def _power_method(self, matrix: Any, iterations: int) -> None:
+    def _power_method(self, matrix: Tensor, iterations: int) -> None:
         with no_grad():
             adjoint = matrix.t().conj() if matrix.is_complex() else matrix.t()
             for _ in range(iterations):
@@ -218,7 +218,7 @@ class _SpectralNorm(Module):
         sigma = ((u.conj() if u.is_complex() else u) * (matrix @ v)).sum()
         return weight / sigma
 
-    def right_inverse(self, value: Any) -> Any:
+    def right_inverse(self, value: Tensor) -> Any:
         return value  # whatever it is: dividing by the norm again gives the same direction
 
 

@@ -56,7 +56,7 @@ def _refuse(text: str) -> ConfigError:
     return ConfigError(f"parametrize: {text}")
 
 
-def _check_result(out: Any, dtype: DTypeLike | None, shape: Any, flag: str) -> None:
+def _check_result(out: Tensor | int, dtype: DTypeLike | None, shape: Any, flag: str) -> None:
     """Raise unless ``out`` may stand in the place of a tensor of that type and shape."""
     if not isinstance(out, Tensor):
         raise _refuse(f"A parametrization must return a tensor. Got {type(out).__name__}.")
@@ -96,7 +96,7 @@ class ParametrizationList(ModuleList):
         if not unsafe:
             _check_result(self(), dtype, shape, "`unsafe`")
 
-    def _undone(self, value: Any) -> Any:
+    def _undone(self, value: Tensor) -> Any:
         """What the parametrizations would have to begin with to give ``value``, as far as they
         can tell."""
         for module in reversed(list(self)):
@@ -107,7 +107,7 @@ class ParametrizationList(ModuleList):
                     continue
         return value
 
-    def _keep_one(self, original: Any, new: Any) -> None:
+    def _keep_one(self, original: Tensor, new: Tensor) -> None:
         for name, a, b in (
             ("dtype", new.dtype, original.dtype),
             ("device", new.device, original.device),
@@ -120,7 +120,7 @@ class ParametrizationList(ModuleList):
         replace_data(original, new)
         _register(self, "original", original)
 
-    def _keep_several(self, original: Any, new: Sequence[Any]) -> None:
+    def _keep_several(self, original: Parameter, new: Sequence[Any]) -> None:
         for i, t in enumerate(new):
             if not isinstance(t, Tensor):
                 raise _refuse(
@@ -133,7 +133,7 @@ class ParametrizationList(ModuleList):
             one.requires_grad_(original.requires_grad)
             _register(self, f"original{i}", one)
 
-    def right_inverse(self, value: Any) -> None:
+    def right_inverse(self, value: object) -> None:
         """Change the originals so that the tensor becomes ``value``."""
         with no_grad():
             for module in reversed(list(self)):
@@ -168,7 +168,7 @@ class ParametrizationList(ModuleList):
                     )
                 self._write(f"original{i}", t)
 
-    def _write(self, name: str, value: Any) -> None:
+    def _write(self, name: str, value: Tensor) -> None:
         held = getattr(self, name)
         if value.dtype != held.dtype:
             which = "The tensor" if name == "original" else f"Tensor {name[8:]}"
@@ -224,7 +224,7 @@ def _add_property(module: Module, name: str) -> None:
             cache.tensors[key] = parametrization()
         return cache.tensors[key]
 
-    def put(self: Any, value: Any) -> None:
+    def put(self: Any, value: Tensor) -> None:
         self.parametrizations[name].right_inverse(value)
 
     setattr(type(module), name, property(get, put))
@@ -262,7 +262,7 @@ def register_parametrization(
     return module
 
 
-def _check_on_top(module: Module, name: str, parametrization: Any) -> None:
+def _check_on_top(module: Module, name: str, parametrization: Module) -> None:
     before = getattr(module, name)
     after = parametrization(before)
     _check_result(after, before.dtype, before.shape, "the `unsafe`")

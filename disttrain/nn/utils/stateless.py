@@ -12,8 +12,8 @@ from ..module import Module
 def functional_call(
     module: Module,
     parameters_and_buffers: dict[str, Any],
-    args: Any = None,
-    kwargs: Any = None,
+    args: object = None,
+    kwargs: object = None,
     *,
     tie_weights: bool = True,
     strict: bool = False,

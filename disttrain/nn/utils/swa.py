@@ -26,7 +26,7 @@ def get_ema_avg_fn(decay: float = 0.999) -> AvgFn:
     """``fn(average, value, n)``: decay * average + (1 - decay) * value."""
     _check_decay(decay)
 
-    def ema_update(average: Any, value: Any, n: Any) -> Any:
+    def ema_update(average: ops.Tensor, value: ops.Tensor, n: ops.Tensor) -> Any:
         with no_grad():
             return decay * average + (1 - decay) * value
 
@@ -36,7 +36,7 @@ def get_ema_avg_fn(decay: float = 0.999) -> AvgFn:
 def get_swa_avg_fn() -> AvgFn:
     """``fn(average, value, n)``: the mean of n + 1 values, ``average`` being that of n."""
 
-    def swa_update(average: Any, value: Any, n: Any) -> Any:
+    def swa_update(average: ops.Tensor, value: ops.Tensor, n: ops.Tensor) -> Any:
         with no_grad():
             return average + (value - average) / (n + 1)
 
@@ -47,7 +47,7 @@ def get_ema_multi_avg_fn(decay: float = 0.999) -> MultiAvgFn:
     """As ``get_ema_avg_fn`` for lists of tensors, in place."""
     _check_decay(decay)
 
-    def ema_update(averages: Sequence[Any], values: Sequence[Any], n: Any) -> None:
+    def ema_update(averages: Sequence[Any], values: Sequence[Any], n: ops.Tensor) -> None:
         with no_grad():
             for average, value in zip(averages, values, strict=True):
                 average.copy_(_lerp(average, value, 1 - decay))
@@ -58,7 +58,7 @@ def get_ema_multi_avg_fn(decay: float = 0.999) -> MultiAvgFn:
 def get_swa_multi_avg_fn() -> MultiAvgFn:
     """As ``get_swa_avg_fn`` for lists of tensors, in place."""
 
-    def swa_update(averages: Sequence[Any], values: Sequence[Any], n: Any) -> None:
+    def swa_update(averages: Sequence[Any], values: Sequence[Any], n: ops.Tensor) -> None:
         with no_grad():
             for average, value in zip(averages, values, strict=True):
                 average.copy_(_lerp(average, value, 1 / (float(n) + 1)))
@@ -66,7 +66,7 @@ def get_swa_multi_avg_fn() -> MultiAvgFn:
     return swa_update
 
 
-def _lerp(average: Any, value: Any, weight: float) -> Any:
+def _lerp(average: ops.Tensor, value: ops.Tensor, weight: float) -> Any:
     return average + (value - average) * weight
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from disttrain.backends.device.raw import RawArray
+
 import functools
 import math
 from typing import Any
@@ -23,7 +25,7 @@ def _dropout_kernel(dtype: str) -> Kernel:
 
 
 @on_device("masked_scale")
-def _masked_scale(platform: Platform, a: Any, mask: Any, scale: float) -> Any:
+def _masked_scale(platform: Platform, a: RawArray, mask: RawArray, scale: float) -> Any:
     name = NAME_OF[a.dtype]
     if name is None:  # complex numbers
         return platform.xp.where(mask, a * a.dtype.type(scale), a.dtype.type(0))
@@ -32,7 +34,7 @@ def _masked_scale(platform: Platform, a: Any, mask: Any, scale: float) -> Any:
     return out
 
 
-def _as_four(platform: Platform, a: Any, lead: tuple) -> Any:
+def _as_four(platform: Platform, a: RawArray, lead: tuple) -> Any:
     """``a`` (..., m, n) as (B, H, m, n), its leading dimensions broadcast to ``lead``."""
     if a.shape[:-2] != lead:
         a = platform.xp.broadcast_to(a, (*lead, *a.shape[-2:]))
@@ -41,13 +43,13 @@ def _as_four(platform: Platform, a: Any, lead: tuple) -> Any:
     return a.reshape(math.prod(lead[:-1]), lead[-1] if lead else 1, *a.shape[-2:])
 
 
-def _in_rows(platform: Platform, a: Any) -> Any:
+def _in_rows(platform: Platform, a: RawArray) -> Any:
     """``a`` with the numbers of its last dimension side by side, as the kernels read them."""
     dense = not a.size or a.shape[-1] == 1 or a.strides[-1] == a.dtype.itemsize
     return a if dense else platform.xp.ascontiguousarray(a)
 
 
-def _given(platform: Platform, q: Any, k: Any, v: Any, mask: Any) -> tuple:
+def _given(platform: Platform, q: RawArray, k: RawArray, v: RawArray, mask: RawArray | None) -> tuple:
     """(leading dimensions, q, k, v and the mask as the kernels take them)."""
     lead = np.broadcast_shapes(*(a.shape[:-2] for a in (q, k, v, mask) if a is not None))
     given = [_as_four(platform, _in_rows(platform, a), lead) for a in (q, k, v)]
@@ -59,7 +61,7 @@ def _given(platform: Platform, q: Any, k: Any, v: Any, mask: Any) -> tuple:
 
 @on_device("attention")
 def _attention(
-    platform: Platform, q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float
+    platform: Platform, q: RawArray, k: RawArray, v: RawArray, mask: RawArray | None, causal: bool, scale: float
 ) -> tuple:
     """(out, logarithms of the sums of exp per query, which its gradient needs)."""
     lead, given = _given(platform, q, k, v, mask)
@@ -73,7 +75,7 @@ def _attention(
 
 
 def _backward(
-    platform: Platform, g: Any, q: Any, k: Any, v: Any, mask: Any, out: Any, lse: Any,
+    platform: Platform, g: RawArray, q: RawArray, k: RawArray, v: RawArray, mask: RawArray | None, out: RawArray, lse: RawArray,
     causal: bool, scale: float,
 ) -> tuple:  # fmt: skip
     """Gradients of q, k and v, in the common leading dimensions."""

@@ -5,6 +5,8 @@ some samples at a time are unfolded. All sums have a fixed order.
 
 from __future__ import annotations
 
+from disttrain.backends.device.raw import RawArray
+
 import math
 from collections.abc import Iterator
 from typing import Any
@@ -22,20 +24,20 @@ _COLUMNS = 1 << 28  # bytes of columns at a time
 _FEW_GROUPS = 4  # that are multiplied one after the other
 
 
-def _five(x: Any) -> Any:
+def _five(x: RawArray) -> Any:
     """Images (N, C, ...) of one to three dimensions as (N, C, D, H, W)."""
     ones = (1,) * (5 - x.ndim)
     return x.reshape((*x.shape[:2], *ones, *x.shape[2:]))
 
 
-def _parts(x: Any, n: int, rows: int, places: int) -> Iterator[slice]:
+def _parts(x: RawArray, n: int, rows: int, places: int) -> Iterator[slice]:
     """As many of ``n`` samples at a time as memory allows columns of."""
     step = max(1, _COLUMNS // max(rows * places * x.dtype.itemsize, 1))
     for first in range(0, n, step):
         yield slice(first, min(first + step, n))
 
 
-def _unfolded(platform: Platform, x: Any, rows: int, places: int, given: tuple) -> Any:
+def _unfolded(platform: Platform, x: RawArray, rows: int, places: int, given: tuple) -> Any:
     """Columns (N, rows, places) of images (N, C, D, H, W); ``given``: as the codes take it."""
     if given[:3] == given[6:9] == (1, 1, 1) and not any(given[9:12]):
         return x.reshape(len(x), rows, places)
@@ -44,7 +46,7 @@ def _unfolded(platform: Platform, x: Any, rows: int, places: int, given: tuple) 
     return out
 
 
-def _product(platform: Platform, a: Any, b: Any, out: Any, add: bool = False) -> None:
+def _product(platform: Platform, a: RawArray, b: RawArray, out: RawArray, add: bool = False) -> None:
     """``a`` (groups, m, k) by each of ``b`` (N, groups, k, n) into ``out`` (N, groups, m, n)."""
     if len(a) > _FEW_GROUPS:  # one batch, for which the library wants ``a`` as often as ``b``
         platform.matmul(a, b, out, add=add)
@@ -55,7 +57,7 @@ def _product(platform: Platform, a: Any, b: Any, out: Any, add: bool = False) ->
 
 @on_device("conv")
 def _conv(
-    platform: Platform, x: Any, w: Any, b: Any = None, *, stride: tuple, padding: tuple,
+    platform: Platform, x: RawArray, w: RawArray, b: RawArray | None = None, *, stride: tuple, padding: tuple,
     dilation: tuple, groups: int,
 ) -> Any:  # fmt: skip
     kernel, n, channels = w.shape[2:], x.shape[0], w.shape[0]
@@ -80,7 +82,7 @@ def _conv(
 
 @on_device("conv_input_grad")
 def _input_grad(
-    platform: Platform, g: Any, w: Any, *, stride: tuple, padding: tuple, dilation: tuple,
+    platform: Platform, g: RawArray, w: RawArray, *, stride: tuple, padding: tuple, dilation: tuple,
     groups: int, size: tuple,
 ) -> Any:  # fmt: skip
     kernel, out, n, each = w.shape[2:], g.shape[2:], g.shape[0], w.shape[1]
@@ -100,7 +102,7 @@ def _input_grad(
 
 @on_device("conv_weight_grad")
 def _weight_grad(
-    platform: Platform, g: Any, x: Any, *, stride: tuple, padding: tuple, dilation: tuple,
+    platform: Platform, g: RawArray, x: RawArray, *, stride: tuple, padding: tuple, dilation: tuple,
     groups: int, kernel: tuple,
 ) -> Any:  # fmt: skip
     """One product over all places of the samples at hand, added up in float32 or wider."""
@@ -120,7 +122,7 @@ def _weight_grad(
 
 
 def _side_by_side(
-    platform: Platform, x: Any, rows: int, out: tuple, kernel: tuple, stride: tuple,
+    platform: Platform, x: RawArray, rows: int, out: tuple, kernel: tuple, stride: tuple,
     padding: tuple, dilation: tuple,
 ) -> Any:  # fmt: skip
     """Columns (rows, N * places). Where there is a dimension to spare, the samples are it."""
@@ -141,7 +143,7 @@ def _side_by_side(
 
 @on_device("im2col")
 def _unfold(
-    platform: Platform, x: Any, kernel: tuple, stride: tuple, padding: tuple, dilation: tuple
+    platform: Platform, x: RawArray, kernel: tuple, stride: tuple, padding: tuple, dilation: tuple
 ) -> Any:
     out = win.out_sizes(x.shape[2:], kernel, stride, padding, dilation)
     shape = (x.shape[0], x.shape[1] * math.prod(kernel), math.prod(out))
@@ -153,7 +155,7 @@ def _unfold(
 
 @on_device("col2im")
 def _fold(
-    platform: Platform, columns: Any, size: tuple, kernel: tuple, stride: tuple, padding: tuple,
+    platform: Platform, columns: RawArray, size: tuple, kernel: tuple, stride: tuple, padding: tuple,
     dilation: tuple,
 ) -> Any:  # fmt: skip
     out = win.out_sizes(size, kernel, stride, padding, dilation)
@@ -164,7 +166,7 @@ def _fold(
     return whole
 
 
-def _fold_into(platform: Platform, columns: Any, whole: Any, how: tuple) -> None:
+def _fold_into(platform: Platform, columns: RawArray, whole: RawArray, how: tuple) -> None:
     """Write the sum of what lies on each place of ``whole`` (N, C, ...)."""
     if columns.dtype.name in C_STORED:
         platform.run_code(UNCOLUMNS, (columns, _five(whole), *numbers(*how)))

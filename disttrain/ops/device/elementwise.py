@@ -8,6 +8,8 @@ run by the array module's functions, which the primitive's own forward calls. Wh
 
 from __future__ import annotations
 
+from disttrain.backends.device.raw import RawArray
+
 import math
 from collections.abc import Callable
 from typing import Any
@@ -150,7 +152,7 @@ for _name in ("logical_not", "logical_and", "logical_or", "logical_xor"):
 
 
 @on_device("where")
-def _where_on_device(platform: Platform, condition: Any, a: Any, b: Any) -> Any:
+def _where_on_device(platform: Platform, condition: RawArray, a: RawArray | float | np.generic, b: RawArray | float | np.generic) -> Any:
     if not isinstance(condition, platform.array_type):  # a condition of no axes, of the host
         chosen = a if bool(condition) else b
         shape = np.broadcast_shapes(np.shape(a), np.shape(b))
@@ -168,7 +170,7 @@ def _power(platform: Platform, a: Any, b: Any) -> Any:
     return _pow(platform, a, b)
 
 
-def _other_power(platform: Platform, a: Any, b: Any) -> Any:
+def _other_power(platform: Platform, a: Any, b: RawArray | int) -> Any:
     """Integers (negative powers truncate, as in PyTorch; to look at values would be to wait for the
     device) and complex numbers."""
     xp = platform.xp
@@ -190,7 +192,7 @@ def _other_power(platform: Platform, a: Any, b: Any) -> Any:
     return xp.where(b >= 0, xp.power(a, xp.maximum(b, 0)), small).astype(kind)
 
 
-def _kind(a: Any) -> Any:
+def _kind(a: RawArray | float) -> Any:
     return getattr(a, "dtype", a)
 
 
@@ -209,7 +211,7 @@ def _divided(prim: Primitive, whole: Callable, floats: Callable) -> None:
     prim.on_device = wide(forward)
 
 
-def _truncated_rest(a: Any, b: Any) -> Any:
+def _truncated_rest(a: RawArray, b: RawArray) -> Any:
     """What truncated division of integers leaves. (CuPy's fmod goes through float64.)"""
     return a - el._truncated(a, b) * b
 
@@ -237,7 +239,7 @@ _divided(el.truncate_divide, el._truncated, el._truncated)
 _truncated_at_once = el.truncate_divide.on_device
 
 
-def _truncate_divide(platform: Platform, a: Any, b: Any) -> Any:
+def _truncate_divide(platform: Platform, a: RawArray, b: RawArray) -> Any:
     """Quotients of half types are rounded before they are truncated, as on the host."""
     if any(isinstance(x, platform.array_type) and is_half(x.dtype) for x in (a, b)):
         return el.trunc.on_device(platform, el.div.on_device(platform, a, b))  # type: ignore[misc]
@@ -249,22 +251,22 @@ el.truncate_divide.on_device = _truncate_divide
 
 @on_device("round")
 @wide
-def _round(platform: Platform, a: Any) -> Any:
+def _round(platform: Platform, a: RawArray) -> Any:
     return platform.xp.rint(a) if a.dtype.kind == "f" else a.copy()
 
 
 @on_device("clip")
-def _clip(platform: Platform, a: Any, low: Any = None, high: Any = None) -> Any:
+def _clip(platform: Platform, a: RawArray, low: float | None = None, high: float | None = None) -> Any:
     if low is not None:
         a = el.clip_below.on_device(platform, a, low)
     return a if high is None else el.clip_above.on_device(platform, a, high)
 
 
 @on_device("cast")
-def _cast(platform: Platform, a: Any, dtype: np.dtype) -> Any:
+def _cast(platform: Platform, a: RawArray, dtype: np.dtype) -> Any:
     return cast(platform, a, dtype)
 
 
 @on_device("clone")
-def _clone(platform: Platform, a: Any) -> Any:
+def _clone(platform: Platform, a: RawArray) -> Any:
     return a.copy(order="C")

@@ -6,6 +6,8 @@ Indices are not negative. One that is out of range ends the kernel with a messag
 
 from __future__ import annotations
 
+from disttrain.backends.device.raw import RawArray
+
 import math
 from typing import Any
 
@@ -21,7 +23,7 @@ _NONE = -(1 << 63)  # no place
 
 
 @on_device("take")
-def _take(platform: Platform, a: Any, index: Any, dim: int, skip: int | None = None) -> Any:
+def _take(platform: Platform, a: RawArray, index: Any, dim: int, skip: int | None = None) -> Any:
     if not isinstance(index, platform.array_type):
         index = platform.xp.full((), index, INT64)
     ahead, behind = a.shape[:dim], a.shape[dim + 1 :]
@@ -49,7 +51,7 @@ def _spread(
     return xp.ascontiguousarray(xp.moveaxis(out, 0, dim)) if dim else out
 
 
-def inside(platform: Platform, name: str, index: Any, n: int, skip: int = _NONE) -> Any:
+def inside(platform: Platform, name: str, index: RawArray, n: int, skip: int = _NONE) -> Any:
     """``index`` as contiguous int64, each in 0 .. n - 1 or ``skip``; another ends the kernel with a
     message, as it does in reading."""
     index = platform.xp.ascontiguousarray(converted(platform, index, INT64))
@@ -71,7 +73,7 @@ def places(platform: Platform, index: Any, dim: int, shape: tuple) -> Any:
 
 
 @on_device("gather")
-def _gather(platform: Platform, a: Any, index: Any, dim: int) -> Any:
+def _gather(platform: Platform, a: RawArray, index: RawArray, dim: int) -> Any:
     xp, shape = platform.xp, index.shape
     if not a.ndim:
         a, index = a.reshape(1), index.reshape(-1)
@@ -87,7 +89,7 @@ def _gather(platform: Platform, a: Any, index: Any, dim: int) -> Any:
 
 
 @on_device("put_along")
-def _put_along(platform: Platform, g: Any, index: Any, dim: int, shape: tuple) -> Any:
+def _put_along(platform: Platform, g: RawArray, index: RawArray, dim: int, shape: tuple) -> Any:
     if index.ndim and index.shape[dim] == 1:  # no place is written twice
         out = platform.xp.zeros(math.prod(shape), g.dtype)
         out[places(platform, index, dim, shape)] = g.reshape(-1)
@@ -96,7 +98,7 @@ def _put_along(platform: Platform, g: Any, index: Any, dim: int, shape: tuple) -
     return add_rows(platform, g.reshape(-1, 1), at, math.prod(shape)).reshape(shape)
 
 
-def _replaced(platform: Platform, a: Any, at: Any, values: Any) -> Any:
+def _replaced(platform: Platform, a: RawArray, at: RawArray, values: Any) -> Any:
     """A copy of ``a`` with ``values`` (a number, or an array) at the flat places ``at``."""
     out = a.copy(order="C")
     flat = out.reshape(-1)
@@ -112,7 +114,7 @@ def _replaced(platform: Platform, a: Any, at: Any, values: Any) -> Any:
 
 
 @on_device("scatter")
-def _scatter(platform: Platform, a: Any, index: Any, src: Any, dim: int) -> Any:
+def _scatter(platform: Platform, a: RawArray, index: RawArray, src: Any, dim: int) -> Any:
     at = places(platform, index, dim, a.shape) if a.ndim else index.reshape(-1)
     if isinstance(src, platform.array_type):
         src = platform.xp.broadcast_to(src, index.shape)
@@ -120,7 +122,7 @@ def _scatter(platform: Platform, a: Any, index: Any, src: Any, dim: int) -> Any:
 
 
 @on_device("put")
-def _put(platform: Platform, a: Any, index: Any, values: Any, accumulate: bool) -> Any:
+def _put(platform: Platform, a: RawArray, index: RawArray, values: RawArray | float, accumulate: bool) -> Any:
     given = isinstance(values, platform.array_type)
     index = inside(platform, "put", index, a.size)
     if given:
@@ -137,7 +139,7 @@ def _put(platform: Platform, a: Any, index: Any, values: Any, accumulate: bool) 
 # --- other reductions of what falls on one place -----------------------------------------------
 @on_device("scatter_reduce")
 def _scatter_reduce(
-    platform: Platform, a: Any, index: Any, src: Any, dim: int, reduce: str, include_self: bool
+    platform: Platform, a: RawArray, index: RawArray, src: RawArray, dim: int, reduce: str, include_self: bool
 ) -> Any:
     kind = a.dtype
     if is_half(kind):
@@ -162,6 +164,6 @@ def _scatter_reduce(
     return (_turned(out) if turned else out).reshape(a.shape)
 
 
-def _turned(a: Any) -> Any:
+def _turned(a: RawArray) -> Any:
     """Numbers in the opposite order, in the same type."""
     return -a if a.dtype.kind == "f" else ~a

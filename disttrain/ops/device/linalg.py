@@ -3,6 +3,8 @@ values and solutions (by the array module's)."""
 
 from __future__ import annotations
 
+from disttrain.backends.device.raw import RawArray
+
 from typing import Any
 
 from ...backends.device.platform import Platform
@@ -11,12 +13,12 @@ from .table import on_device
 
 
 @on_device("matmul")
-def _matmul(platform: Platform, a: Any, b: Any) -> Any:
+def _matmul(platform: Platform, a: RawArray, b: RawArray) -> Any:
     return platform.matmul(a, b)
 
 
 @on_device("linear")
-def _linear(platform: Platform, x: Any, w: Any, b: Any = None) -> Any:
+def _linear(platform: Platform, x: RawArray, w: Any, b: RawArray | None = None) -> Any:
     """With a bias the product is added to it: one pass over the result less, one rounding."""
     rows = x.reshape(1, -1) if x.ndim == 1 else x
     if b is None:
@@ -28,34 +30,34 @@ def _linear(platform: Platform, x: Any, w: Any, b: Any = None) -> Any:
     return out.reshape((*x.shape[:-1], w.shape[0]))
 
 
-def _refuse_half(a: Any) -> None:
+def _refuse_half(a: RawArray) -> None:
     if is_half(a.dtype) or a.dtype.kind not in "fc":
         raise TypeError(f"arrays of {a.dtype} are not supported by this function; use .float()")
 
 
 @on_device("inv")
-def _inv(platform: Platform, a: Any) -> Any:
+def _inv(platform: Platform, a: RawArray) -> Any:
     _refuse_half(a)
     with platform.checked():
         return platform.xp.linalg.inv(a) if a.size else a.copy()
 
 
 @on_device("det")
-def _det(platform: Platform, a: Any) -> Any:
+def _det(platform: Platform, a: RawArray) -> Any:
     _refuse_half(a)
     xp = platform.xp
     return xp.linalg.det(a).reshape(a.shape[:-2]) if a.size else xp.ones(a.shape[:-2], a.dtype)
 
 
 @on_device("svd")
-def _svd(platform: Platform, a: Any) -> tuple:
+def _svd(platform: Platform, a: RawArray) -> tuple:
     _refuse_half(a)
     with platform.checked():
         return tuple(platform.xp.linalg.svd(a, full_matrices=False))
 
 
 @on_device("svd_square")
-def _svd_square(platform: Platform, a: Any) -> tuple:
+def _svd_square(platform: Platform, a: RawArray) -> tuple:
     _refuse_half(a)
     xp, (m, n) = platform.xp, a.shape[-2:]
     if not a.size:  # any vectors do
@@ -67,7 +69,7 @@ def _svd_square(platform: Platform, a: Any) -> tuple:
 
 
 @on_device("solve")
-def _solve(platform: Platform, a: Any, b: Any) -> Any:
+def _solve(platform: Platform, a: RawArray, b: RawArray) -> Any:
     """Leading dimensions are the same on both sides."""
     _refuse_half(a)
     with platform.checked():

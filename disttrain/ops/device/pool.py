@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from disttrain.backends.device.raw import RawArray
+
 import math
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -16,8 +18,8 @@ from .table import INT64, cast, converted, on_device, through_float32
 
 
 def _padded(
-    platform: Platform, x: Any, kernel: tuple, stride: tuple, padding: tuple, dilation: tuple,
-    out: tuple, value: Any,
+    platform: Platform, x: RawArray, kernel: tuple, stride: tuple, padding: tuple, dilation: tuple,
+    out: tuple, value: float,
 ) -> Any:  # fmt: skip
     """``x`` with ``value`` around it, as far as the windows reach."""
     size = x.shape[2:]
@@ -30,7 +32,7 @@ def _padded(
     return wide
 
 
-def _along(join: Callable, x: Any, axis: int, k: int, s: int, d: int, n: int) -> Any:
+def _along(join: Callable, x: RawArray, axis: int, k: int, s: int, d: int, n: int) -> Any:
     """``join`` over the windows along one axis."""
     ahead = (slice(None),) * axis
     parts = [x[(*ahead, slice(t * d, t * d + (n - 1) * s + 1, s))] for t in range(k)]
@@ -42,13 +44,13 @@ def _along(join: Callable, x: Any, axis: int, k: int, s: int, d: int, n: int) ->
 
 @on_device("max_pool")
 def _max_pool(
-    platform: Platform, a: Any, kernel: tuple, stride: tuple, padding: tuple, dilation: tuple,
+    platform: Platform, a: RawArray, kernel: tuple, stride: tuple, padding: tuple, dilation: tuple,
     ceil_mode: bool,
 ) -> Any:  # fmt: skip
     out = prim.pooled_sizes(a.shape[2:], kernel, stride, padding, dilation, ceil_mode)
     x = _padded(platform, a, kernel, stride, padding, dilation, out, prim._lowest(a.dtype))
 
-    def join(p: Any, q: Any) -> Any:
+    def join(p: RawArray, q: RawArray) -> Any:
         return el.maximum.on_device(platform, p, q)
 
     for i in range(len(kernel)):
@@ -57,7 +59,7 @@ def _max_pool(
 
 
 def _hits(
-    platform: Platform, x: Any, best: Any, kernel: tuple, stride: tuple, dilation: tuple
+    platform: Platform, x: RawArray, best: RawArray, kernel: tuple, stride: tuple, dilation: tuple
 ) -> Iterator[tuple[tuple, Any]]:
     """Each kernel position with its slices and where it holds its window's first largest value."""
     free = platform.xp.ones(best.shape, bool)
@@ -70,7 +72,7 @@ def _hits(
 @on_device("max_pool_spread")
 @through_float32
 def _max_spread(
-    platform: Platform, g: Any, a: Any, best: Any, kernel: tuple, stride: tuple, padding: tuple,
+    platform: Platform, g: RawArray, a: RawArray, best: RawArray, kernel: tuple, stride: tuple, padding: tuple,
     dilation: tuple, ceil_mode: bool,
 ) -> Any:  # fmt: skip
     out = best.shape[2:]
@@ -85,7 +87,7 @@ def _max_spread(
 @on_device("max_pool_pick")
 @through_float32
 def _max_pick(
-    platform: Platform, h: Any, a: Any, best: Any, kernel: tuple, stride: tuple, padding: tuple,
+    platform: Platform, h: RawArray, a: RawArray, best: RawArray, kernel: tuple, stride: tuple, padding: tuple,
     dilation: tuple, ceil_mode: bool,
 ) -> Any:  # fmt: skip
     out = best.shape[2:]
@@ -99,7 +101,7 @@ def _max_pick(
 
 @on_device("max_pool_indices")
 def _max_indices(
-    platform: Platform, a: Any, best: Any, kernel: tuple, stride: tuple, padding: tuple,
+    platform: Platform, a: RawArray, best: RawArray, kernel: tuple, stride: tuple, padding: tuple,
     dilation: tuple, ceil_mode: bool,
 ) -> Any:  # fmt: skip
     xp, size, out = platform.xp, a.shape[2:], best.shape[2:]
@@ -134,7 +136,7 @@ def _counts(
 @on_device("avg_pool")
 @through_float32
 def _avg_pool(
-    platform: Platform, a: Any, kernel: tuple, stride: tuple, padding: tuple, ceil_mode: bool,
+    platform: Platform, a: RawArray, kernel: tuple, stride: tuple, padding: tuple, ceil_mode: bool,
     include: bool, divisor: int | None,
 ) -> Any:  # fmt: skip
     ones = (1,) * len(kernel)
@@ -151,7 +153,7 @@ def _avg_pool(
 @on_device("avg_pool_spread")
 @through_float32
 def _avg_spread(
-    platform: Platform, g: Any, size: tuple, kernel: tuple, stride: tuple, padding: tuple,
+    platform: Platform, g: RawArray, size: tuple, kernel: tuple, stride: tuple, padding: tuple,
     ceil_mode: bool, include: bool, divisor: int | None,
 ) -> Any:  # fmt: skip
     out = g.shape[2:]
@@ -162,7 +164,7 @@ def _avg_spread(
     return x[inside(size, padding)].copy(order="C")
 
 
-def _spread_along(platform: Platform, x: Any, axis: int, k: int, s: int, reach: int) -> Any:
+def _spread_along(platform: Platform, x: RawArray, axis: int, k: int, s: int, reach: int) -> Any:
     """The adjoint of adding windows up along one axis."""
     n, shape = x.shape[axis], list(x.shape)
     shape[axis] = reach

@@ -3,6 +3,8 @@ functions of the generator's seed, of the draw's offset and of their place alone
 
 from __future__ import annotations
 
+from disttrain.backends.device.raw import RawArray
+
 import math
 from typing import Any
 
@@ -26,11 +28,11 @@ def _run(platform: Platform, code: Any, arrays: tuple, generator: Generator, *nu
 
 def _drawn(
     platform: Platform,
-    code: Any,
+    code: codes.Code,
     shape: tuple,
     dtype: np.dtype,
     generator: Generator,
-    *numbers: Any,
+    *numbers: int,
 ) -> Any:
     """What ``code`` draws, in the nearest type that it knows."""
     if dtype.kind == "c":
@@ -75,7 +77,7 @@ def _permutation(platform: Platform, shape: tuple, dtype: np.dtype, generator: G
 
 
 @on_device("bernoulli")
-def _bernoulli(platform: Platform, a: Any, generator: Generator) -> Any:
+def _bernoulli(platform: Platform, a: RawArray, generator: Generator) -> Any:
     """Probabilities outside of [0, 1] end the kernel with a message: to look for them, the host
     would have to wait."""
     p = a if a.dtype in (F32, F64) else cast(platform, a, F32)
@@ -85,7 +87,7 @@ def _bernoulli(platform: Platform, a: Any, generator: Generator) -> Any:
 
 
 @on_device("poisson")
-def _poisson(platform: Platform, a: Any, generator: Generator) -> Any:
+def _poisson(platform: Platform, a: RawArray, generator: Generator) -> Any:
     """Rates below 0 end the kernel with a message, as probabilities do."""
     rates = a if a.dtype in (F32, F64) else cast(platform, a, F32)
     out = platform.empty(a.shape, rates.dtype)
@@ -94,14 +96,14 @@ def _poisson(platform: Platform, a: Any, generator: Generator) -> Any:
 
 
 @on_device("dropout_mask")
-def _dropout_mask(platform: Platform, a: Any, p: float, generator: Generator) -> Any:
+def _dropout_mask(platform: Platform, a: RawArray, p: float, generator: Generator) -> Any:
     out = platform.empty(a.shape, BOOL)
     _run(platform, codes.BERNOULLI_NUMBER, (out,), generator, 1.0 - p)
     return out
 
 
 @on_device("native_dropout")
-def _native_dropout(platform: Platform, a: Any, p: float, generator: Generator) -> tuple:
+def _native_dropout(platform: Platform, a: RawArray, p: float, generator: Generator) -> tuple:
     """One launch; of arrays with gaps or in another order two, with the same mask."""
     scale = 1.0 / (1.0 - p) if p < 1 else 0.0
     if NAME_OF[a.dtype] not in FLOATS or not a.flags.c_contiguous:
@@ -114,7 +116,7 @@ def _native_dropout(platform: Platform, a: Any, p: float, generator: Generator) 
 
 @on_device("multinomial")
 def _multinomial(
-    platform: Platform, a: Any, num_samples: int, replacement: bool, generator: Generator
+    platform: Platform, a: RawArray, num_samples: int, replacement: bool, generator: Generator
 ) -> Any:
     xp = platform.xp
     weights = xp.ascontiguousarray(converted(platform, a, F64).reshape(-1, a.shape[-1]))
@@ -134,14 +136,14 @@ def _multinomial(
     return converted(platform, shaped, INT64)
 
 
-def _arrivals(platform: Platform, weights: Any, generator: Generator) -> Any:
+def _arrivals(platform: Platform, weights: RawArray, generator: Generator) -> Any:
     """When exponential clocks whose rates are the weights ring first; never for rate 0."""
     clocks = _drawn(platform, codes.EXPONENTIAL, weights.shape, F64, generator)
     xp = platform.xp
     return xp.where(weights > 0, clocks / xp.where(weights > 0, weights, 1.0), math.inf)
 
 
-def _with_replacement(platform: Platform, weights: Any, n: int, generator: Generator) -> Any:
+def _with_replacement(platform: Platform, weights: RawArray, n: int, generator: Generator) -> Any:
     """Where uniform draws fall in each row's distribution function."""
     xp = platform.xp
     rows, classes = weights.shape
@@ -155,7 +157,7 @@ def _with_replacement(platform: Platform, weights: Any, n: int, generator: Gener
     return xp.minimum(out, last[:, None])
 
 
-def _without_replacement(platform: Platform, weights: Any, n: int, generator: Generator) -> Any:
+def _without_replacement(platform: Platform, weights: RawArray, n: int, generator: Generator) -> Any:
     if n > int(platform.download((weights > 0).sum(axis=1).min())):
         raise ConfigError(
             f"multinomial: {n} samples without replacement were asked for, more than a row has "

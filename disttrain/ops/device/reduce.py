@@ -8,6 +8,8 @@ numbers, its products and its running sums along an axis have a fixed order, too
 
 from __future__ import annotations
 
+from disttrain.backends.device.raw import RawArray
+
 import functools
 from typing import Any
 
@@ -80,7 +82,7 @@ def _shared(dtype: str, out: str) -> Kernel:
 
 
 def add_up(
-    platform: Platform, a: Any, dims: tuple, keepdim: bool, into: np.dtype, n: float = 1.0
+    platform: Platform, a: RawArray, dims: tuple, keepdim: bool, into: np.dtype, n: float = 1.0
 ) -> Any:
     """The sum of ``a`` over ``dims``, divided by ``n`` (floating types), in the type ``into``."""
     shape = prim.reduced(a.shape, dims, keepdim)
@@ -105,18 +107,18 @@ def add_up(
     return result.reshape(shape)
 
 
-def _launched(platform: Platform, kernel: Kernel, x: Any, n: float, shape: tuple, out: str) -> Any:
+def _launched(platform: Platform, kernel: Kernel, x: RawArray, n: float, shape: tuple, out: str) -> Any:
     result = platform.empty(shape, type_named(out))
     numbers = (n,) if kernel.scalars else ()
     platform.launch(kernel, (x, *numbers, result))
     return result
 
 
-def _sum_all(platform: Platform, x: Any, name: str, out: str, n: float) -> Any:
+def _sum_all(platform: Platform, x: RawArray, name: str, out: str, n: float) -> Any:
     return _launched(platform, _all(name, out), x, n, (), out)
 
 
-def _sum_rows(platform: Platform, x: Any, name: str, out: str, n: float) -> Any:
+def _sum_rows(platform: Platform, x: RawArray, name: str, out: str, n: float) -> Any:
     rows, columns = x.shape
     parts = split_rows(rows, columns)
     if parts > 1:
@@ -127,7 +129,7 @@ def _sum_rows(platform: Platform, x: Any, name: str, out: str, n: float) -> Any:
     return _launched(platform, _rows(name, out), x, n, (rows,), out)
 
 
-def _sum_columns(platform: Platform, x: Any, name: str, out: str, n: float) -> Any:
+def _sum_columns(platform: Platform, x: RawArray, name: str, out: str, n: float) -> Any:
     wide = type_named(_wide_name(name))
     total = platform.xp.zeros(x.shape[-1:], wide)
     platform.launch(_columns(name), (x, total))
@@ -138,7 +140,7 @@ def _sum_columns(platform: Platform, x: Any, name: str, out: str, n: float) -> A
     return converted(platform, total, type_named(out))
 
 
-def _sum_both(platform: Platform, x: Any, name: str, out: str, n: float) -> Any:
+def _sum_both(platform: Platform, x: RawArray, name: str, out: str, n: float) -> Any:
     rows, kept, columns = x.shape
     wide = _wide_name(name)
     x = _sum_rows(platform, x.reshape(rows * kept, columns), name, wide, 1.0)
@@ -149,12 +151,12 @@ _PATTERNS = {"R": _sum_all, "KR": _sum_rows, "RK": _sum_columns, "RKR": _sum_bot
 
 
 @on_device("sum")
-def _sum(platform: Platform, a: Any, dims: tuple, keepdim: bool) -> Any:
+def _sum(platform: Platform, a: RawArray, dims: tuple, keepdim: bool) -> Any:
     return add_up(platform, a, dims, keepdim, prim._summed(a.dtype))
 
 
 @on_device("mean")
-def _mean(platform: Platform, a: Any, dims: tuple, keepdim: bool) -> Any:
+def _mean(platform: Platform, a: RawArray, dims: tuple, keepdim: bool) -> Any:
     return add_up(platform, a, dims, keepdim, a.dtype, count(a.shape, dims))
 
 
@@ -184,7 +186,7 @@ def _place_rows(dtype: str, largest: bool) -> Kernel:
     return Kernel("place", (Array("x", dtype), Array("out", "int64", "row", writes=True)), steps)
 
 
-def _in_rows(a: Any, dims: tuple) -> Any:
+def _in_rows(a: RawArray, dims: tuple) -> Any:
     """``a`` as (what is kept ..., what is reduced)."""
     kept = tuple(d for d in range(a.ndim) if d not in dims)
     shape = tuple(a.shape[d] for d in kept)
@@ -195,7 +197,7 @@ def _in_rows(a: Any, dims: tuple) -> Any:
 
 
 @on_device("logsumexp")
-def _logsumexp(platform: Platform, a: Any, dims: tuple, keepdim: bool) -> Any:
+def _logsumexp(platform: Platform, a: RawArray, dims: tuple, keepdim: bool) -> Any:
     shape = prim.reduced(a.shape, dims, keepdim)
     if a.dtype.kind == "c":
         return _complex_logsumexp(platform, a, dims).reshape(shape)
@@ -207,14 +209,14 @@ def _logsumexp(platform: Platform, a: Any, dims: tuple, keepdim: bool) -> Any:
     return out.reshape(shape)
 
 
-def _complex_logsumexp(platform: Platform, a: Any, dims: tuple) -> Any:
+def _complex_logsumexp(platform: Platform, a: RawArray, dims: tuple) -> Any:
     xp = platform.xp
     top = xp.amax(a.real, axis=dims, keepdims=True)
     top = xp.where(xp.isfinite(top), top, 0)
     return xp.log(xp.exp(a - top).sum(axis=dims, keepdims=True)) + top
 
 
-def place(platform: Platform, a: Any, dim: int | None, keepdim: bool, largest: bool) -> Any:
+def place(platform: Platform, a: RawArray, dim: int | None, keepdim: bool, largest: bool) -> Any:
     """The first place of the largest (or smallest) along ``dim``, or of all (None)."""
     dims = tuple(range(a.ndim)) if dim is None else (dim,) if a.ndim else ()
     shape = prim.reduced(a.shape, dims, keepdim)
@@ -234,12 +236,12 @@ on_device("argmin")(functools.partial(place, largest=False))
 
 # --- by the array module -----------------------------------------------------------------------
 @on_device("amax")
-def _amax(platform: Platform, a: Any, dims: tuple, keepdim: bool) -> Any:
+def _amax(platform: Platform, a: RawArray, dims: tuple, keepdim: bool) -> Any:
     return platform.xp.amax(a, axis=dims, keepdims=keepdim) if dims else a.copy()
 
 
 @on_device("amin")
-def _amin(platform: Platform, a: Any, dims: tuple, keepdim: bool) -> Any:
+def _amin(platform: Platform, a: RawArray, dims: tuple, keepdim: bool) -> Any:
     return platform.xp.amin(a, axis=dims, keepdims=keepdim) if dims else a.copy()
 
 

@@ -3,6 +3,8 @@ so that nothing is copied for them."""
 
 from __future__ import annotations
 
+from disttrain.backends.device.raw import RawArray
+
 import functools
 from collections.abc import Callable
 from typing import Any
@@ -57,12 +59,12 @@ def _rms_norm(platform: Platform, x: Any, weight: Any, eps: float) -> tuple:
     return norms.rms_norm(x, weight, eps)
 
 
-def _share(x: Any) -> float:
+def _share(x: RawArray) -> float:
     return 1.0 / max(x.shape[-1], 1)
 
 
 def _layer_norm_backward(
-    platform: Platform, g: Any, x: Any, mean: Any, rstd: Any, weight: Any
+    platform: Platform, g: RawArray, x: RawArray, mean: RawArray, rstd: RawArray, weight: RawArray | None
 ) -> tuple:
     """(dx,), or (dx, dweight, dbias): one launch for all rows, whose sums have a fixed order."""
     kernel = _layer_kernel(str(NAME_OF[x.dtype]), weight is not None)
@@ -75,7 +77,7 @@ def _layer_norm_backward(
     return dx, *(converted(platform, s, weight.dtype) for s in sums)
 
 
-def _rms_norm_backward(platform: Platform, g: Any, x: Any, rstd: Any, weight: Any) -> tuple:
+def _rms_norm_backward(platform: Platform, g: RawArray, x: RawArray, rstd: RawArray, weight: RawArray) -> tuple:
     """(dx,), or (dx, dweight)."""
     kernel = _rms_kernel(str(NAME_OF[x.dtype]), weight is not None)
     dx = platform.empty(x.shape, x.dtype)
@@ -126,7 +128,7 @@ def _centred_square(dtype: str) -> Kernel:
 
 
 @on_device("batch_norm")
-def _batch_norm(platform: Platform, x: Any, weight: Any, bias: Any, eps: float) -> tuple:
+def _batch_norm(platform: Platform, x: RawArray, weight: RawArray | None, bias: RawArray | None, eps: float) -> tuple:
     """(out, mean, variance), the latter two per channel, by sums in a fixed order."""
     wide, n = _statistics_type(x.dtype), count(x.shape, (0, 2))
     name = str(NAME_OF[x.dtype])
@@ -172,7 +174,7 @@ def _input_kernel(dtype: str, weight: bool) -> Kernel:
 
 
 def _batch_norm_backward(
-    platform: Platform, g: Any, x: Any, centre: Any, variance: Any, weight: Any, eps: float
+    platform: Platform, g: RawArray, x: RawArray, centre: RawArray, variance: RawArray, weight: RawArray | None, eps: float
 ) -> tuple:
     """(dx, dweight, dbias), half types in float32 and rounded once."""
     wide, name, kind = centre.dtype, str(NAME_OF[x.dtype]), x.dtype

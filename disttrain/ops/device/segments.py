@@ -13,6 +13,8 @@ same place, so that the last of a run holds its product (Hillis and Steele 1986)
 
 from __future__ import annotations
 
+from disttrain.backends.device.raw import RawArray
+
 import functools
 from typing import Any
 
@@ -38,7 +40,7 @@ def _step(dtype: str) -> Kernel:
     return elementwise("segment_step", fn, (*at, Array("x", dtype), Array("y", dtype)), dtype)
 
 
-def _scanned(platform: Platform, places: Any, x: Any) -> Any:
+def _scanned(platform: Platform, places: RawArray, x: RawArray) -> Any:
     """Running products of ``x`` within each run of equal ``places``."""
     xp, n, name = platform.xp, x.shape[0], NAME_OF[x.dtype]
     step = 1
@@ -77,14 +79,14 @@ def add_rows(platform: Platform, g: Any, index: Any, size: int) -> Any:
     return out
 
 
-def sorted_places(platform: Platform, index: Any) -> tuple:
+def sorted_places(platform: Platform, index: RawArray) -> tuple:
     """(a stable argsort of ``index``, the index in that order)."""
     index = converted(platform, index, INT64)
     order = platform.xp.argsort(index, kind="stable")
     return order, index[order]
 
 
-def products(platform: Platform, g: Any, index: Any, size: int) -> tuple:
+def products(platform: Platform, g: RawArray, index: RawArray, size: int) -> tuple:
     """(the products by place (size), which places there are); 1 where nothing falls."""
     xp = platform.xp
     order, places = sorted_places(platform, index)
@@ -96,7 +98,7 @@ def products(platform: Platform, g: Any, index: Any, size: int) -> tuple:
     return xp.where(there, x[xp.maximum(last - 1, 0)], xp.full((), 1, x.dtype)), there
 
 
-def winners(platform: Platform, at: Any, size: int) -> Any:
+def winners(platform: Platform, at: RawArray, size: int) -> Any:
     """The largest number is found by atomics on integers, whose order does not matter."""
     xp = platform.xp
     out = xp.full(size, -1, INT64)
@@ -104,7 +106,7 @@ def winners(platform: Platform, at: Any, size: int) -> Any:
     return out
 
 
-def largest(platform: Platform, out: Any, at: Any, values: Any) -> None:
+def largest(platform: Platform, out: RawArray, at: RawArray, values: RawArray) -> None:
     """Floating numbers are compared as integers of the same order, nan above all, so that atomics
     serve and nan stays."""
     xp = platform.xp
@@ -131,6 +133,6 @@ def _ordered(xp: Any, a: Any) -> Any:
     return xp.where(bits < 0, bits ^ np.iinfo(whole).max, bits)
 
 
-def _floats(xp: Any, keys: Any, kind: np.dtype) -> Any:
+def _floats(xp: Any, keys: RawArray, kind: np.dtype) -> Any:
     bits = xp.where(keys < 0, keys ^ np.iinfo(keys.dtype).max, keys)
     return bits.view(kind)

@@ -3,6 +3,8 @@ looked at by the host."""
 
 from __future__ import annotations
 
+from disttrain.backends.device.raw import RawArray
+
 from typing import Any
 
 from ...backends.device.platform import Platform
@@ -13,7 +15,7 @@ from .table import F32, INT64, cast, on_device
 
 
 @on_device("argsort")
-def argsort(platform: Platform, a: Any, dim: int, descending: bool) -> Any:
+def argsort(platform: Platform, a: RawArray, dim: int, descending: bool) -> Any:
     """Equal elements keep their order, in both directions; nan counts as the largest."""
     xp = platform.xp
     if not a.ndim or not a.size:
@@ -28,7 +30,7 @@ def argsort(platform: Platform, a: Any, dim: int, descending: bool) -> Any:
 
 
 @on_device("median_places")
-def _median_places(platform: Platform, a: Any, dim: int) -> Any:
+def _median_places(platform: Platform, a: RawArray, dim: int) -> Any:
     n = a.shape[dim]
     middle = (slice(None),) * dim + (slice((n - 1) // 2, (n - 1) // 2 + 1),)
     places = argsort(platform, a, dim, False)[middle]
@@ -40,6 +42,6 @@ def _median_places(platform: Platform, a: Any, dim: int) -> Any:
 
 
 @on_device("top_places")
-def _top_places(platform: Platform, a: Any, k: int, dim: int, largest: bool) -> Any:
+def _top_places(platform: Platform, a: RawArray, k: int, dim: int, largest: bool) -> Any:
     best = (slice(None),) * dim + (slice(0, k),)
     return platform.xp.ascontiguousarray(argsort(platform, a, dim, largest)[best])

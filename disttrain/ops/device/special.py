@@ -3,6 +3,8 @@ float64 and rounded, as on the host."""
 
 from __future__ import annotations
 
+from disttrain.backends.device.raw import RawArray
+
 import math
 from typing import Any
 
@@ -35,7 +37,7 @@ for _name, _function in {
 
 
 @on_device("polygamma")
-def _polygamma(platform: Platform, a: Any, n: int) -> Any:
+def _polygamma(platform: Platform, a: RawArray, n: int) -> Any:
     if n == 0:
         return _wide(platform, platform.special("digamma"), a)
     zeta, factor = platform.special("zeta"), (-1.0) ** (n + 1) * math.factorial(n)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from disttrain.backends.device.raw import RawArray
+
 import functools
 from collections.abc import Callable
 from typing import Any
@@ -36,7 +38,7 @@ def on_device(*names: str) -> Callable[[Forward], Forward]:
 class _Names(dict):
     """The names of types that the kernel language knows, by type; None for others."""
 
-    def __missing__(self, dtype: Any) -> str | None:
+    def __missing__(self, dtype: np.dtype) -> str | None:
         name = np.dtype(dtype).name
         self[dtype] = name if name in COMPUTE else None
         return self[dtype]
@@ -68,7 +70,7 @@ def converted(platform: Platform, a: Any, dtype: np.dtype) -> Any:
     return a if a.dtype == dtype else cast(platform, a, dtype)
 
 
-def cast(platform: Platform, a: Any, dtype: np.dtype) -> Any:
+def cast(platform: Platform, a: RawArray, dtype: np.dtype) -> Any:
     """A new array of ``dtype`` with the values of ``a``."""
     source, into = NAME_OF[a.dtype], NAME_OF[dtype]
     if source is None or into is None or source == into:
@@ -80,7 +82,7 @@ def cast(platform: Platform, a: Any, dtype: np.dtype) -> Any:
     return out
 
 
-def widened(platform: Platform, *arrays: Any) -> list:
+def widened(platform: Platform, *arrays: RawArray) -> list:
     """``arrays`` with those of half types in float32; None and numbers stay."""
     return [
         cast(platform, a, F32) if isinstance(a, platform.array_type) and is_half(a.dtype) else a
@@ -93,7 +95,7 @@ def through_float32(forward: Forward) -> Forward:
     of no floating type stay."""
 
     @functools.wraps(forward)
-    def go(platform: Platform, *args: Any, **params: Any) -> Any:
+    def go(platform: Platform, *args: Any, **params: object) -> Any:
         kind = next((a.dtype for a in args if isinstance(a, platform.array_type)), None)
         if kind is None or not is_half(kind):
             return forward(platform, *args, **params)

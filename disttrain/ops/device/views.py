@@ -3,6 +3,8 @@ nothing is copied that the host would not copy."""
 
 from __future__ import annotations
 
+from disttrain.backends.device.raw import RawArray
+
 from typing import Any
 
 import numpy as np
@@ -15,24 +17,24 @@ from .segments import add_rows
 from .table import cast, on_device
 
 
-def strided(platform: Platform, a: Any, shape: tuple, strides: tuple) -> Any:
+def strided(platform: Platform, a: RawArray, shape: tuple, strides: tuple) -> Any:
     """A view of ``a`` with these strides, in bytes."""
     return platform.xp.lib.stride_tricks.as_strided(a, shape, strides)
 
 
 # --- the same elements -------------------------------------------------------------------------
 @on_device("expand")
-def _expand(platform: Platform, a: Any, shape: tuple) -> Any:
+def _expand(platform: Platform, a: RawArray, shape: tuple) -> Any:
     return platform.xp.broadcast_to(a, shape)
 
 
 @on_device("diagonal")
-def _diagonal(platform: Platform, a: Any, offset: int, dim1: int, dim2: int) -> Any:
+def _diagonal(platform: Platform, a: RawArray, offset: int, dim1: int, dim2: int) -> Any:
     return a.diagonal(offset, dim1, dim2)
 
 
 @on_device("unfold")
-def _unfold(platform: Platform, a: Any, dim: int, size: int, step: int) -> Any:
+def _unfold(platform: Platform, a: RawArray, dim: int, size: int, step: int) -> Any:
     if not a.ndim:
         return a.reshape(1)[:size]
     count = (a.shape[dim] - size) // step + 1
@@ -44,13 +46,13 @@ def _unfold(platform: Platform, a: Any, dim: int, size: int, step: int) -> Any:
 
 
 @on_device("view_as_real")
-def _view_as_real(platform: Platform, a: Any) -> Any:
+def _view_as_real(platform: Platform, a: RawArray) -> Any:
     part = a.real
     return strided(platform, part, (*a.shape, 2), (*a.strides, part.dtype.itemsize))
 
 
 @on_device("view_as_complex")
-def _view_as_complex(platform: Platform, a: Any) -> Any:
+def _view_as_complex(platform: Platform, a: RawArray) -> Any:
     if a.dtype.kind != "f" or a.dtype.itemsize < 4:
         raise TypeError(f"pairs of float32 or float64 are needed, not {a.dtype}")
     item = a.dtype.itemsize
@@ -60,12 +62,12 @@ def _view_as_complex(platform: Platform, a: Any) -> Any:
 
 
 @on_device("imag")
-def _imag(platform: Platform, a: Any) -> Any:
+def _imag(platform: Platform, a: RawArray) -> Any:
     return a.imag if a.dtype.kind == "c" else platform.xp.zeros(a.shape, a.dtype)
 
 
 # --- strides of a storage ----------------------------------------------------------------------
-def layout_of(platform: Platform, a: Any) -> aliases.Layout:
+def layout_of(platform: Platform, a: RawArray) -> aliases.Layout:
     """How ``a`` lies in the array that owns its memory."""
     owner, item = platform.owner(a), a.dtype.itemsize
     first = platform.address(a) - platform.address(owner)
@@ -73,21 +75,21 @@ def layout_of(platform: Platform, a: Any) -> aliases.Layout:
     return aliases.Layout(first // item, tuple(s // item for s in a.strides), total)
 
 
-def _whole(platform: Platform, a: Any) -> Any:
+def _whole(platform: Platform, a: RawArray) -> Any:
     """All the memory of the owner of ``a``, as a row of elements of its type."""
     owner = platform.owner(a)
     flat = strided(platform, owner, (owner.size,), (owner.dtype.itemsize,))
     return flat if owner.dtype == a.dtype else flat.view(a.dtype)
 
 
-def _placed(platform: Platform, cells: Any, size: tuple, stride: tuple, offset: int) -> Any:
+def _placed(platform: Platform, cells: RawArray, size: tuple, stride: tuple, offset: int) -> Any:
     item = cells.dtype.itemsize
     if 0 in size:
         return platform.empty(size, cells.dtype)
     return strided(platform, cells[offset:], size, tuple(s * item for s in stride))
 
 
-def _cells(platform: Platform, a: Any, layout: aliases.Layout) -> Any:
+def _cells(platform: Platform, a: RawArray, layout: aliases.Layout) -> Any:
     if layout_of(platform, a) == layout:
         return _whole(platform, a)[: layout.total]
     cells = platform.xp.zeros(layout.total, a.dtype)
@@ -97,14 +99,14 @@ def _cells(platform: Platform, a: Any, layout: aliases.Layout) -> Any:
 
 @on_device("as_strided")
 def _as_strided(
-    platform: Platform, a: Any, size: tuple, stride: tuple, offset: int, layout: aliases.Layout
+    platform: Platform, a: RawArray, size: tuple, stride: tuple, offset: int, layout: aliases.Layout
 ) -> Any:
     return _placed(platform, _cells(platform, a, layout), size, stride, offset)
 
 
 @on_device("unstride")
 def _unstride(
-    platform: Platform, g: Any, size: tuple, stride: tuple, offset: int, layout: aliases.Layout,
+    platform: Platform, g: RawArray, size: tuple, stride: tuple, offset: int, layout: aliases.Layout,
     shape: tuple,
 ) -> Any:  # fmt: skip
     """What falls on one cell is added up in a fixed order; cells that several elements share give
@@ -123,7 +125,7 @@ def _unstride(
 
 # --- new memory --------------------------------------------------------------------------------
 @on_device("embed")
-def _embed(platform: Platform, a: Any, index: tuple, shape: tuple) -> Any:
+def _embed(platform: Platform, a: RawArray, index: tuple, shape: tuple) -> Any:
     out = platform.xp.zeros(shape, a.dtype)
     out[index] = a
     return out
@@ -131,7 +133,7 @@ def _embed(platform: Platform, a: Any, index: tuple, shape: tuple) -> Any:
 
 @on_device("diagonal_embed")
 def _diagonal_embed(
-    platform: Platform, a: Any, offset: int, dim1: int, dim2: int, shape: tuple
+    platform: Platform, a: RawArray, offset: int, dim1: int, dim2: int, shape: tuple
 ) -> Any:
     out = platform.xp.zeros(shape, a.dtype)
     out.diagonal(offset, dim1, dim2)[...] = a
@@ -139,7 +141,7 @@ def _diagonal_embed(
 
 
 @on_device("fold_windows")
-def _fold_windows(platform: Platform, g: Any, dim: int, size: int, step: int, shape: tuple) -> Any:
+def _fold_windows(platform: Platform, g: RawArray, dim: int, size: int, step: int, shape: tuple) -> Any:
     """One kernel position after the other: a fixed order."""
     if not shape:
         return g.sum().reshape(())
@@ -152,13 +154,13 @@ def _fold_windows(platform: Platform, g: Any, dim: int, size: int, step: int, sh
 
 
 @on_device("flip")
-def _flip(platform: Platform, a: Any, dims: tuple) -> Any:
+def _flip(platform: Platform, a: RawArray, dims: tuple) -> Any:
     turned = tuple(slice(None, None, -1) if d in dims else slice(None) for d in range(a.ndim))
     return platform.xp.ascontiguousarray(a[turned]) if dims else a.copy()
 
 
 @on_device("roll")
-def _roll(platform: Platform, a: Any, shifts: tuple, dims: tuple) -> Any:
+def _roll(platform: Platform, a: RawArray, shifts: tuple, dims: tuple) -> Any:
     """Dimension by dimension in two parts."""
     for shift, dim in zip(shifts, dims, strict=True):
         n = a.shape[dim]
@@ -172,7 +174,7 @@ def _roll(platform: Platform, a: Any, shifts: tuple, dims: tuple) -> Any:
 
 
 @on_device("tri")
-def _tri(platform: Platform, a: Any, k: int, upper: bool) -> Any:
+def _tri(platform: Platform, a: RawArray, k: int, upper: bool) -> Any:
     rows, columns = a.shape[-2:]
     lower = platform.xp.tri(rows, columns, k - 1 if upper else k, bool)
     if a.dtype.kind == "V" or a.dtype.kind == "f":
@@ -183,7 +185,7 @@ def _tri(platform: Platform, a: Any, k: int, upper: bool) -> Any:
 
 
 @on_device("pad_constant")
-def _pad(platform: Platform, a: Any, widths: tuple, value: Any = 0.0) -> Any:
+def _pad(platform: Platform, a: RawArray, widths: tuple, value: float = 0.0) -> Any:
     shape = tuple(n + lo + hi for n, (lo, hi) in zip(a.shape, widths, strict=True))
     out = platform.xp.full(shape, value, a.dtype)
     out[prim._inside(widths, shape)] = a
@@ -191,5 +193,5 @@ def _pad(platform: Platform, a: Any, widths: tuple, value: Any = 0.0) -> Any:
 
 
 @on_device("cat")
-def _cat(platform: Platform, *arrays: Any, dim: int, sizes: tuple) -> Any:
+def _cat(platform: Platform, *arrays: RawArray, dim: int, sizes: tuple) -> Any:
     return platform.xp.concatenate(arrays, dim)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from disttrain.backends.device.raw import RawArray
+
 from typing import Any
 
 import numpy as np
@@ -31,13 +33,13 @@ def write(platform: Platform, dst: Any, src: Any) -> None:
 
 
 @on_device("assign")
-def _assign(platform: Platform, dst: Any, src: Any) -> Any:
+def _assign(platform: Platform, dst: RawArray, src: RawArray) -> Any:
     write(platform, dst, src)
     return dst
 
 
 @on_device("view_write")
-def _view_write(platform: Platform, base: Any, value: Any, chain: tuple) -> Any:
+def _view_write(platform: Platform, base: RawArray, value: RawArray | int, chain: tuple) -> Any:
     """A copy of ``base`` with ``value`` where ``chain`` leads to. Where a view has become a copy
     (a reshape of other strides), the copy is written back."""
     out = base.copy(order="C")
@@ -54,7 +56,7 @@ def _view_write(platform: Platform, base: Any, value: Any, chain: tuple) -> Any:
     return out
 
 
-def _write_back(platform: Platform, step: Any, params: dict, part: Any, source: Any) -> None:
+def _write_back(platform: Platform, step: object, params: dict, part: Any, source: RawArray) -> None:
     if step is reshape:
         source[...] = part.reshape(source.shape)
     elif step is view_as_complex:

@@ -121,7 +121,7 @@ def _widened(a: Any) -> Any:
     return el.cast(a, dtype=_FLOAT32) if half else a
 
 
-def _rounded(kind: np.dtype, out: Any) -> Any:
+def _rounded(kind: np.dtype, out: Tensor) -> Any:
     there = isinstance(out, Tensor) and out.meta()[1] == _FLOAT32 and kind != _FLOAT32
     return el.cast(out, dtype=kind) if there else out
 

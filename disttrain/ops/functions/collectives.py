@@ -65,7 +65,7 @@ def _copied(group: Any, x: np.ndarray) -> np.ndarray:
     return out
 
 
-def _outs(group: Any, how: How, like: np.ndarray, shapes: Sequence[tuple]) -> list[np.ndarray]:
+def _outs(group: object, how: How, like: np.ndarray, shapes: Sequence[tuple]) -> list[np.ndarray]:
     """The arrays that receive."""
     return how.into or [_empty(group, like, shape) for shape in shapes]
 
@@ -177,14 +177,14 @@ class _Verb:
     def __init__(self, prim: Primitive) -> None:
         self.prim = prim
 
-    def on(self, group: Any, how: How, *xs: Any) -> Any:
+    def on(self, group: Any, how: How, *xs: Tensor | np.ndarray) -> Any:
         """Run it, recorded."""
         for x in xs:
             _note(self.prim.name, x)
         return self.prim(*xs, group=group, how=how)
 
 
-def _note(name: str, x: Any) -> None:
+def _note(name: str, x: Tensor | np.ndarray) -> None:
     while isinstance(x, Tracer):
         x = x.inner
     if isinstance(x, Tensor):
@@ -203,7 +203,7 @@ def _declare(
     def forward(*xs: np.ndarray, group: Any, how: How) -> Any:
         return move(group, how, *xs)
 
-    def rule(g: Any, group: Any, how: How) -> tuple:
+    def rule(g: Tensor | np.ndarray | tuple, group: Any, how: How) -> tuple:
         gs = g if several else (g,)
         grads = adjoint(group, how._replace(into=None), *gs)
         return grads if isinstance(grads, tuple) else (grads,)
@@ -227,14 +227,14 @@ def _declare(
 # What follows are rules for rows that have the batch in front, on every rank.
 
 
-def _alike(prim: Primitive, rows: list, group: Any, how: How, size: int) -> tuple:
+def _alike(prim: Primitive, rows: list, group: object, how: How, size: int) -> tuple:
     """Results have shapes that follow from those of the inputs, whatever dimensions these have."""
     shapes = tuple([(size, *shape) for shape in how.shapes])
     how = how._replace(shapes=shapes, batch=(size, *how.batch))
     return prim(*rows, group=group, how=how), 0
 
 
-def _along_rows(prim: Primitive, rows: list, group: Any, how: How, size: int) -> tuple:
+def _along_rows(prim: Primitive, rows: list, group: object, how: How, size: int) -> tuple:
     """Dimension 0 is cut or joined: the batch goes behind it."""
     (x,) = rows
     shapes = tuple([(shape[0], size, *shape[1:]) for shape in how.shapes])
@@ -243,7 +243,7 @@ def _along_rows(prim: Primitive, rows: list, group: Any, how: How, size: int) ->
     return prim(x, group=group, how=how._replace(shapes=shapes)), 1
 
 
-def _weighed(group: Any, op: ReduceOp, g: Any) -> Any:
+def _weighed(group: Any, op: ReduceOp, g: Tensor | np.ndarray) -> Any:
     """``g`` times what a linear reduction multiplies each rank's values by."""
     if op.factor is not None:
         return g * op.factor

@@ -57,7 +57,7 @@ def _scaled(prim: Primitive, args: tuple, params: dict) -> Tensor:
 _FLOAT32 = np.dtype(np.float32)
 
 
-def _half_beside_number(a: Any, b: Any) -> np.dtype | None:
+def _half_beside_number(a: Tensor, b: Tensor | float) -> np.dtype | None:
     for half, number in ((a, b), (b, a)):
         if isinstance(half, Tensor) and is_half(half.meta()[1]):
             if isinstance(number, Tensor):
@@ -93,7 +93,7 @@ def _power(prim: Primitive, args: tuple, params: dict) -> Tensor:
 pow = fast.binary(el.pow_, _power)  # noqa: A001
 
 
-def _multiple(where: str, input: Any, other: Any, alpha: Number) -> Any:
+def _multiple(where: str, input: Tensor, other: Tensor | complex | float, alpha: Number) -> Any:
     """``alpha * other``, in the type of the result, which must be able to hold ``alpha``."""
     kind = result_type(input, other)
     whole = alpha.__class__ is int or isinstance(alpha, np.integer)
@@ -216,7 +216,7 @@ def where(condition: Tensor, input: Operand | None = None, other: Operand | None
     return el.where(condition, input, other)
 
 
-def _as_number(x: Any) -> Any:
+def _as_number(x: object) -> Any:
     """A tensor of one number as that number, where no gradient is wanted of it."""
     return x.item() if isinstance(x, Tensor) and not x.ndim and not x.requires_grad else x
 

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from disttrain.backends.device.raw import RawArray
+
 import functools
 from collections.abc import Callable
 from typing import Any
@@ -390,7 +392,7 @@ _COMPARED = 1 << 28  # comparisons at a time, on devices
 
 
 def _places_on_device(
-    platform: Any, edges: Any, values: Any, sorter: Any, side: str, kind: np.dtype
+    platform: Any, edges: RawArray, values: RawArray, sorter: object, side: str, kind: np.dtype
 ) -> Any:
     """The same by the array module, whose function takes one sequence of one type."""
     xp = platform.xp

@@ -39,7 +39,7 @@ def visible(t: Any) -> bool:
 _INDICES = (np.dtype(np.int64), np.dtype(np.int32))
 
 
-def integers(where: str, index: Any, types: tuple = _INDICES) -> Tensor:
+def integers(where: str, index: object, types: tuple = _INDICES) -> Tensor:
     """``index`` as a Tensor of integers, of one of ``types``."""
     if not isinstance(index, Tensor):
         array = np.asarray(index)
@@ -77,7 +77,7 @@ def bounded(
     return index if checked is array else wrap(checked)
 
 
-def _within(array: Any, where: str, dim: int, size: int, negative: bool) -> Any:
+def _within(array: np.ndarray, where: str, dim: int, size: int, negative: bool) -> Any:
     if not array.size:
         return array
     low, high = int(array.min()), int(array.max())
@@ -126,7 +126,7 @@ def _arrays_of(item: Any, shape: tuple, dim: int, place: int) -> list:
     return [bounded("index", item, dim, shape[dim], negative=True)]
 
 
-def _covers(item: Any) -> int:
+def _covers(item: object) -> int:
     """How many dimensions an item of an index covers."""
     if item is None:
         return 0
@@ -226,7 +226,7 @@ def _take_merged(a: Tensor, first: int, indices: list[Tensor]) -> Tensor:
     return prim.take(views.reshape(a, shape=merged), flat, dim=first)
 
 
-def _is_mask(item: Any) -> bool:
+def _is_mask(item: object) -> bool:
     if isinstance(item, Tensor):
         shape, kind = item.meta()
         return len(shape) > 0 and kind.kind == "b"
@@ -249,7 +249,7 @@ def masked(a: Tensor, mask: Any) -> Tensor:
     return prim.take(a, _places_of(a, mask), dim=0)
 
 
-def _places_of(a: Tensor, mask: Any) -> Tensor:
+def _places_of(a: Tensor, mask: Tensor | np.ndarray) -> Tensor:
     """Where ``mask`` holds, as one index of all its dimensions, for ``a``."""
     own = mask.__dict__.get("array") if isinstance(mask, Tensor) else mask
     if own.__class__ is DeviceArray:
@@ -307,7 +307,7 @@ def _converts(items: tuple, values: Tensor) -> bool:
     return not given or (values.numel() == 1 and all(map(_is_mask, given)))
 
 
-def index_put(a: Tensor, items: tuple, values: Any, accumulate: bool = False) -> Tensor:
+def index_put(a: Tensor, items: tuple, values: object, accumulate: bool = False) -> Tensor:
     """A copy of ``a`` with ``a[items] = values`` (or ``+=``, counting repeated places)."""
     items = tuple(items)
     if not items:
@@ -333,7 +333,7 @@ def index_put(a: Tensor, items: tuple, values: Any, accumulate: bool = False) ->
     return prim.put(a, places, _fitted(values, places), accumulate=bool(accumulate))
 
 
-def as_values(values: Any, kind: np.dtype) -> Tensor:
+def as_values(values: object, kind: np.dtype) -> Tensor:
     """``values`` (a tensor, or numbers that ``kind`` can hold) in the type ``kind``."""
     if isinstance(values, (int, float, complex)):
         values = fitted("index_put", values, dtypes.of(kind))

@@ -35,7 +35,7 @@ from ..promotion import fitted
 from . import elementwise
 
 
-def records(*args: Any) -> bool:
+def records(*args: object) -> bool:
     """Whether an operation on ``args`` would be recorded now."""
     if thread.grad_enabled:
         for a in args:
@@ -44,7 +44,7 @@ def records(*args: Any) -> bool:
     return False
 
 
-def inplace(name: str, prim: Callable, ufunc: Any = None) -> Callable:
+def inplace(name: str, prim: Callable, ufunc: object = None) -> Callable:
     """The in-place form of an operation: ``f(self, *args, **params)`` returns ``self``."""
 
     def run(self: Tensor, *args: Any, **params: Any) -> Tensor:
@@ -58,7 +58,7 @@ def inplace(name: str, prim: Callable, ufunc: Any = None) -> Callable:
     return run
 
 
-def overwrite(name: str, self: Tensor, compute: Callable, *args: Any, **params: Any) -> Tensor:
+def overwrite(name: str, self: Tensor, compute: Callable, *args: object, **params: object) -> Tensor:
     """Write ``compute(self, *args, **params)`` over ``self``, and give ``self``."""
     recording = records(self, *args, *params.values())
     for a in args:
@@ -213,7 +213,7 @@ def _rank(kind: np.dtype) -> int:
 
 
 # --- memory that is both read and written ------------------------------------------------------
-def check_overlap(name: str, target: Tensor, source: Any) -> None:
+def check_overlap(name: str, target: Tensor, source: object) -> None:
     """Refuse, as PyTorch does, to read what is being written when the two lie shifted."""
     if not isinstance(source, Tensor) or source._st is None or source._st is not target._st:
         return
@@ -233,7 +233,7 @@ def check_overlap(name: str, target: Tensor, source: Any) -> None:
         )
 
 
-def _is_dense(a: Any) -> bool:
+def _is_dense(a: ndarray) -> bool:
     """Whether the elements of ``a`` fill a stretch of memory without holes, in any order."""
     expected = a.itemsize
     for step, n in sorted((s, n) for s, n in zip(a.strides, a.shape, strict=True) if n != 1):
@@ -243,7 +243,7 @@ def _is_dense(a: Any) -> bool:
     return True
 
 
-def _keep_old(target: Tensor, node: Any, since: int) -> None:
+def _keep_old(target: Tensor, node: Node, since: int) -> None:
     """Give the nodes made since then their own copy of what lies in the memory of ``target``."""
     copies: dict[int, Tensor] = {}
     seen = set()
@@ -401,7 +401,7 @@ def move_graph(target: Tensor, value: Tensor, whole: bool = False) -> None:
         target.graph_node()
 
 
-def _attach_write(base: Tensor, old: Any, value: Tensor, chain: tuple) -> None:
+def _attach_write(base: Tensor, old: Node | Output | None, value: Tensor, chain: tuple) -> None:
     """``base`` becomes what it was, with ``value`` written to the place that ``chain`` names."""
     edges = (old, value.graph_node())
     bits = (old is not None) | (edges[1] is not None) << 1

@@ -136,7 +136,7 @@ def addmm(
 
 
 @in_float32
-def _addmm(input: Tensor, mat1: Tensor, mat2: Tensor, beta: Any, alpha: Number) -> Tensor:
+def _addmm(input: Tensor, mat1: Tensor, mat2: Tensor, beta: float, alpha: Number) -> Tensor:
     product = mm(mat1, mat2)
     input = expand(input, shape=tuple(product.shape))
     if alpha != 1:

@@ -95,7 +95,7 @@ def _overlap(a: Tensor, b: Tensor) -> bool:
     return plain and one.size > 0 < two.size and np.may_share_memory(one, two)
 
 
-def _tensors(a: Any) -> list:
+def _tensors(a: object) -> list:
     if isinstance(a, (tuple, list)):
         return [t for t in a if isinstance(t, Tensor)]
     return [a] if isinstance(a, Tensor) else []
@@ -159,7 +159,7 @@ _MAKES = """arange empty eye full linspace logspace ones rand randint randn rand
 _LIKE = """empty_like full_like ones_like rand_like randint_like randn_like zeros_like normal"""
 
 
-def publish(api: Any) -> None:
+def publish(api: object) -> None:
     """Give the functions of the module ``api`` their ``out`` where they have none of their own."""
     for names, how in ((_FILLS, fills), (_MAKES, makes), (_LIKE, fills)):
         for name in names.split():

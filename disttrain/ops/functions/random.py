@@ -6,6 +6,8 @@ composition (``normal(mean, std)`` is ``mean + std * draw``).
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from typing import Any
 
 import numpy as np
@@ -80,7 +82,7 @@ def _source(generator: Generator | None, where: Any) -> Generator:
 
 def _new(
     prim: Primitive, shape: tuple, dtype: DTypeLike | None, device: DeviceLike | None,
-    requires_grad: bool, generator: Generator | None, **params: Any,
+    requires_grad: bool, generator: Generator | None, **params: object,
 ) -> Tensor:  # fmt: skip
     kind = (dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)).np
     if any(n < 0 for n in shape):
@@ -199,21 +201,21 @@ def _like(input: Tensor, options: dict) -> dict:
     }
 
 
-def _drawn_like(input: Tensor, prim: Primitive, options: dict, **more: Any) -> Tensor:
+def _drawn_like(input: Tensor, prim: Primitive, options: dict, **more: object) -> Tensor:
     o = _like(input, options)
     params = {"shape": tuple(input.shape), "dtype": dtypes.as_dtype(o["dtype"]).np,
               "generator": _source(o["generator"], input.device), **more}  # fmt: skip
     return wrap(input.array.drawn(prim, params)).requires_grad_(o["requires_grad"])
 
 
-def rand_like(input: Tensor, **options: Any) -> Tensor:
+def rand_like(input: Tensor, **options: object) -> Tensor:
     """``rand`` in the shape, type and place of ``input``."""
     if _placed(input):
         return _drawn_like(input, draw_uniform, options)
     return rand(*input.shape, **_like(input, options))
 
 
-def randn_like(input: Tensor, **options: Any) -> Tensor:
+def randn_like(input: Tensor, **options: object) -> Tensor:
     """``randn`` in the shape, type and place of ``input``."""
     if _placed(input):
         return _drawn_like(input, draw_normal, options)
@@ -302,8 +304,8 @@ def _fill(
     self: Tensor,
     prim: Primitive,
     generator: Generator | None,
-    then: Any = None,
-    **params: Any,
+    then: Callable[..., Any] | None = None,
+    **params: object,
 ):
     """Write fresh draws, changed by ``then``, into ``self``. Nothing happens on the meta device."""
     array = self.__dict__.get("array")
@@ -443,7 +445,7 @@ def cauchy_(
     return _fill("cauchy_", self, draw_uniform, generator, lambda u: _cauchy(u, median, sigma))
 
 
-def _cauchy(u: Any, median: float, sigma: float) -> Any:
+def _cauchy(u: Tracer | ndarray, median: float, sigma: float) -> Any:
     angle = (u - 0.5) * np.pi
     return el.tan(angle) * sigma + median
 

@@ -50,7 +50,7 @@ def _items(key: Any) -> tuple[tuple, bool]:
     return tuple(out), basic
 
 
-def _is_scalar_index(item: Any) -> bool:
+def _is_scalar_index(item: object) -> bool:
     return (
         isinstance(item, Tensor)
         and not hasattr(item, "interp")

@@ -14,7 +14,7 @@ from .layout import Cut, Layout, Rewrite, aligned, elementwise
 RULES = {**along.RULES, **shape.RULES, **products.RULES, **places.RULES}
 
 
-def layout_of(prim: Any, args: Any, params: dict) -> Any:
+def layout_of(prim: Any, args: list, params: dict) -> Any:
     """What is said of ``prim`` for these arguments: a ``Layout``, a ``Rewrite``, or None."""
     rule = RULES.get(prim.name)
     if rule is not None:

@@ -23,7 +23,7 @@ def _reduction(reduce: str | None, linear: bool = False, even: bool = False) -> 
 def _along(*, linear: tuple = ()) -> Any:
     """The rule of an operation on arrays of one shape along ``dim`` or ``dims``, which stay."""
 
-    def rule(*args: Any, dim: Any = None, dims: tuple = (), **params: Any) -> Layout:
+    def rule(*args: Any, dim: int | None = None, dims: tuple = (), **params: Any) -> Layout:
         over = tuple(dims) if dim is None else (dim,)
         own = names(args[0], *over)
         return Layout((own,) * len(args), (own,), linear=linear)
@@ -41,38 +41,38 @@ def _trailing(count: int, linear: tuple = ()) -> Any:
     return rule
 
 
-def _det(a: Any) -> Layout:
+def _det(a: object) -> Layout:
     lead = names(a)[:-2]
     return Layout(((*lead, None, None),), (lead,))
 
 
-def _svd(a: Any) -> Layout:
+def _svd(a: object) -> Layout:
     lead = names(a)[:-2]
     return Layout(((*lead, None, None),), ((*lead, None, None), (*lead, None), (*lead, None, None)))
 
 
-def _svd_square(a: Any) -> Layout:
+def _svd_square(a: object) -> Layout:
     lead = names(a)[:-2]
     return Layout(((*lead, None, None),), ((*lead, None, None), (*lead, None, None)))
 
 
-def _layer_norm(x: Any, weight: Any, bias: Any, eps: float) -> Layout:
+def _layer_norm(x: Any, weight: object, bias: object, eps: float) -> Layout:
     own = names(x, len(x.shape) - 1)
     last = [None if a is None else (None,) for a in (weight, bias)]
     return Layout((own, *last), (own, own[:-1], own[:-1]))
 
 
-def _rms_norm(x: Any, weight: Any, eps: float) -> Layout:
+def _rms_norm(x: Any, weight: object, eps: float) -> Layout:
     own = names(x, len(x.shape) - 1)
     return Layout((own, None if weight is None else (None,)), (own, own[:-1]))
 
 
-def _batch_norm(x: Any, weight: Any, bias: Any, eps: float) -> Layout:
+def _batch_norm(x: object, weight: object, bias: object, eps: float) -> Layout:
     channels = [None if a is None else (1,) for a in (weight, bias)]
     return Layout(((None, 1, None), *channels), ((None, 1, None), (1,), (1,)))
 
 
-def _polygamma(a: Any, **params: Any) -> Layout:
+def _polygamma(a: Any, **params: object) -> Layout:
     ins, out = aligned((a,))
     return Layout(ins, (out,))
 

@@ -66,7 +66,7 @@ def each(*arguments: int) -> tuple[frozenset[int], ...]:
     return tuple(frozenset([i]) for i in arguments)
 
 
-def shape_of(a: Any) -> tuple | None:
+def shape_of(a: object) -> tuple | None:
     """The shape of an array; None for what is none."""
     if isinstance(a, np.generic):  # a number
         return None
@@ -108,7 +108,7 @@ _FIRST = {"gelu_backward", "gelu_tanh_backward", "silu_backward", "relu_backward
 _TOGETHER = {"add", "sub", "neg", "clone", "conj", "real", "imag"}
 
 
-def elementwise(name: str, args: Any) -> Layout:
+def elementwise(name: str, args: list) -> Layout:
     """The layout of an elementwise primitive."""
     ins, out = aligned(args)
     arrays = [i for i, names_ in enumerate(ins) if names_ is not None]
@@ -126,12 +126,12 @@ def elementwise(name: str, args: Any) -> Layout:
     return Layout(ins, (out,), linear=linear)
 
 
-def _tame(args: Any) -> bool:
+def _tame(args: list) -> bool:
     """Whether numbers among ``args`` are finite."""
     return all(np.isfinite(a) for a in args if shape_of(a) is None)
 
 
-def _zeros_aside(args: Any) -> bool:
+def _zeros_aside(args: list) -> bool:
     """Whether what ``where`` chooses between are arrays, or one array and zero."""
     numbers = [a for a in args[1:] if shape_of(a) is None]
     return len(numbers) < 2 and all(n == 0 for n in numbers)

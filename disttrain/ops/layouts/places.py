@@ -21,7 +21,7 @@ def _take(a: Any, index: Any, dim: int, skip: int | None = None) -> Layout:
     return Layout((own, at), (out,), "sum", linear=each(0), local=_take_local)
 
 
-def _own_places(index: Any, cut: Any) -> tuple:
+def _own_places(index: np.ndarray, cut: Any) -> tuple:
     """(which of ``index`` fall into this piece, where)."""
     here = np.asarray(index - cut.start)
     inside = np.asarray((here >= 0) & (here < cut.length))
@@ -58,7 +58,7 @@ def _together(a: Any, index: Any, dim: int) -> tuple:
     )
 
 
-def _gather(a: Any, index: Any, dim: int) -> Layout:
+def _gather(a: object, index: object, dim: int) -> Layout:
     own = _together(a, index, dim)
     at = tuple("at" if d == dim else n for d, n in enumerate(own))
     mine = tuple("from" if d == dim else n for d, n in enumerate(own))
@@ -76,7 +76,7 @@ def _gather_local(prim: Any, pieces: list, params: dict, cuts: dict) -> Any:
     return np.where(inside, out, out.dtype.type(0))
 
 
-def _put_along(g: Any, index: Any, dim: int, shape: tuple) -> Layout:
+def _put_along(g: object, index: Any, dim: int, shape: tuple) -> Layout:
     own = tuple(
         d if d != dim and n == m else None
         for d, (n, m) in enumerate(zip(shape, index.shape, strict=True))
@@ -85,7 +85,7 @@ def _put_along(g: Any, index: Any, dim: int, shape: tuple) -> Layout:
     return Layout((at, at), (own,), "sum", linear=each(0), shapes={"shape": 0})
 
 
-def _scatter(a: Any, index: Any, src: Any, dim: int, **how: Any) -> Layout:
+def _scatter(a: object, index: Any, src: Any, dim: int, **how: object) -> Layout:
     own = _together(a, index, dim)
     theirs = own if hasattr(src, "shape") else None
     if theirs is not None:
@@ -106,7 +106,7 @@ def _put(a: Any, index: Any, values: Any, accumulate: bool) -> Layout:
 
 # --- losses ------------------------------------------------------------------------------------
 def _cross_entropy(
-    a: Any, target: Any, weight: Any, ignore_index: int, smoothing: float, reduction: str
+    a: object, target: object, weight: object, ignore_index: int, smoothing: float, reduction: str
 ) -> Any:
     if reduction == "mean":
         return Rewrite(_mean_cross_entropy)
@@ -116,7 +116,7 @@ def _cross_entropy(
 
 
 def _mean_cross_entropy(
-    a: Any, target: Any, weight: Any, ignore_index: int, smoothing: float, reduction: str
+    a: object, target: object, weight: object, ignore_index: int, smoothing: float, reduction: str
 ) -> tuple:
     """The sum over what counts: both may be sums of pieces."""
     total, lse, count = cross_entropy_rows(
@@ -126,7 +126,7 @@ def _mean_cross_entropy(
 
 
 def _cross_entropy_backward(
-    scale: Any, a: Any, target: Any, weight: Any, lse: Any, **how: Any
+    scale: object, a: object, target: object, weight: object, lse: object, **how: object
 ) -> Layout:
     rows = ("n", None)
     ins = (
@@ -137,7 +137,7 @@ def _cross_entropy_backward(
 
 
 # --- random ------------------------------------------------------------------------------------
-def _mask(a: Any, p: float, generator: Any) -> Layout:
+def _mask(a: Any, p: float, generator: object) -> Layout:
     ins, out = aligned((a,))
     return Layout(ins, (out,), local=_mask_local)
 
@@ -158,19 +158,19 @@ def _mask_local(prim: Any, pieces: list, params: dict, cuts: dict) -> Any:
     return drawn[at]
 
 
-def _stand_in(a: Any, shape: tuple) -> Any:
+def _stand_in(a: DeviceArray | np.ndarray, shape: tuple) -> Any:
     """An array of another shape where ``a`` lies, of which only that is asked."""
     if isinstance(a, DeviceArray):
         return a.here().make(lambda xp: xp.broadcast_to(xp.zeros((), a.dtype), shape))
     return np.broadcast_to(np.zeros((), a.dtype), shape)
 
 
-def _draw(a: Any, **params: Any) -> Layout:
+def _draw(a: Any, **params: object) -> Layout:
     whole = (None,) * len(a.shape)
     return Layout((whole,), (whole,))
 
 
-def _searchsorted(edges: Any, values: Any, sorter: Any, side: str, kind: Any) -> Layout:
+def _searchsorted(edges: Any, values: Any, sorter: object, side: str, kind: np.dtype) -> Layout:
     """Rows of sequences are for themselves; so are values, beside one sequence for all."""
     one = len(edges.shape) == 1
     own = tuple(range(len(values.shape))) if one else (*range(len(values.shape) - 1), "v")
@@ -178,13 +178,13 @@ def _searchsorted(edges: Any, values: Any, sorter: Any, side: str, kind: Any) ->
     return Layout((rows, own, None if sorter is None else rows), (own,))
 
 
-def _checked(a: Any, **params: Any) -> Layout:
+def _checked(a: Any, **params: object) -> Layout:
     """Each piece is checked where it lies."""
     own = tuple(range(len(a.shape)))
     return Layout((own,), (own,))
 
 
-def _view_write(base: Any, value: Any, chain: tuple) -> Layout:
+def _view_write(base: Any, value: int, chain: tuple) -> Layout:
     """A write to some part of a base."""
     own = (None,) * len(base.shape)
     return Layout((own, (None,) * len(value.shape) if hasattr(value, "shape") else None), (own,))
@@ -195,12 +195,12 @@ def _boundary(*args: Any) -> Layout:
     return Layout(ins, ins)
 
 
-def _whole(*args: Any, **params: Any) -> Layout:
+def _whole(*args: Any, **params: object) -> Layout:
     ins = tuple(None if shape_of(a) is None else (None,) * len(a.shape) for a in args)
     return Layout(ins, ins[:1])
 
 
-def _multinomial(a: Any, **params: Any) -> Layout:
+def _multinomial(a: Any, **params: object) -> Layout:
     whole = (None,) * len(a.shape)
     return Layout((whole,), (whole,))
 

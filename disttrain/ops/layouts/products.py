@@ -23,7 +23,7 @@ class _Shape:
         self.shape = shape
 
 
-def _linear(x: Any, w: Any, b: Any = None) -> Layout:
+def _linear(x: Any, w: object, b: object = None) -> Layout:
     lead = tuple(range(len(x.shape) - 1))
     ins = ((*lead, "k"), ("n", "k"), None if b is None else ("n",))
     linear = each(0, 1) if b is None else together(0, 2) + together(1, 2)
@@ -43,7 +43,7 @@ def _attention(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float) ->
     return Layout(tuple(ins), (named, named if len(kept) > 1 else (None,)))
 
 
-def _conv(x: Any, w: Any, b: Any, groups: int, **how: Any) -> Layout:
+def _conv(x: Any, w: object, b: object, groups: int, **how: object) -> Layout:
     space = (None,) * (len(x.shape) - 2)
     whole = groups > 1
     i, o = (None, None) if whole else ("i", "o")
@@ -52,35 +52,35 @@ def _conv(x: Any, w: Any, b: Any, groups: int, **how: Any) -> Layout:
     return Layout(ins, (("n", o, *space),), "sum", linear=linear, once=frozenset([2]))
 
 
-def _conv_input_grad(g_out: Any, w: Any, groups: int, **how: Any) -> Layout:
+def _conv_input_grad(g_out: object, w: Any, groups: int, **how: object) -> Layout:
     space = (None,) * (len(w.shape) - 2)
     i, o = (None, None) if groups > 1 else ("i", "o")
     return Layout((("n", o, *space), (o, i, *space)), (("n", i, *space),), "sum", linear=each(0, 1))
 
 
-def _conv_weight_grad(g_out: Any, x: Any, groups: int, **how: Any) -> Layout:
+def _conv_weight_grad(g_out: object, x: Any, groups: int, **how: object) -> Layout:
     space = (None,) * (len(x.shape) - 2)
     i, o = (None, None) if groups > 1 else ("i", "o")
     return Layout((("n", o, *space), ("n", i, *space)), ((o, i, *space),), "sum", linear=each(0, 1))
 
 
-def _pool(*args: Any, linear: tuple = (), **how: Any) -> Layout:
+def _pool(*args: Any, linear: tuple = (), **how: object) -> Layout:
     """Samples and channels are for themselves."""
     own = (0, 1, *(None,) * (len(args[0].shape) - 2))
     return Layout((own,) * len(args), (own,), linear=linear)
 
 
-def _linear_pool(*args: Any, **how: Any) -> Layout:
+def _linear_pool(*args: object, **how: object) -> Layout:
     return _pool(*args, linear=each(0), **how)
 
 
-def _samples(x: Any, **how: Any) -> Layout:
+def _samples(x: Any, **how: object) -> Layout:
     """Of several dimensions, the first is one of samples."""
     rest = len(x.shape) - 1
     return Layout(((0, *(None,) * rest),), ((0, None, None),), linear=together(0))
 
 
-def _from_columns(columns: Any, size: tuple, **how: Any) -> Layout:
+def _from_columns(columns: object, size: tuple, **how: object) -> Layout:
     return Layout(((0, None, None),), ((0, None, *(None,) * len(size)),), linear=together(0))
 
 

@@ -62,7 +62,7 @@ def _groups(old: tuple, new: tuple) -> list[tuple[list[int], list[int]]]:
     return found
 
 
-def _permute(a: Any, dims: tuple) -> Layout:
+def _permute(a: object, dims: tuple) -> Layout:
     return Layout((names(a),), (tuple(dims),), linear=_ALL)
 
 
@@ -107,19 +107,19 @@ def _getitem(a: Any, index: tuple) -> Layout | None:
     return Layout((own,), (out,), linear=_ALL)
 
 
-def _embed(a: Any, index: tuple, shape: tuple) -> Layout | None:
+def _embed(a: object, index: tuple, shape: tuple) -> Layout | None:
     if not _basic(index):
         return None
     out, own = _indexed(tuple(shape), index)
     return Layout((own,), (out,), linear=_ALL, shapes={"shape": 0})
 
 
-def _cat(*arrays: Any, dim: int, sizes: tuple) -> Layout:
+def _cat(*arrays: object, dim: int, sizes: tuple) -> Layout:
     own = names(arrays[0], dim)
     return Layout((own,) * len(arrays), (own,), linear=together(*range(len(arrays))))
 
 
-def _split(a: Any, dim: int, sizes: tuple) -> Layout:
+def _split(a: object, dim: int, sizes: tuple) -> Layout:
     own = names(a, dim)
     return Layout((own,), (own,) * len(sizes), linear=_ALL)
 
@@ -129,7 +129,7 @@ def _unbind(a: Any, dim: int) -> Layout:
     return Layout((own,), ((*own[:dim], *own[dim + 1 :]),) * a.shape[dim], linear=_ALL)
 
 
-def _pad(a: Any, widths: tuple, value: Any = 0.0) -> Layout:
+def _pad(a: object, widths: tuple, value: float = 0.0) -> Layout:
     own = names(a, *(d for d, (lo, hi) in enumerate(widths) if lo or hi))
     return Layout((own,), (own,), linear=_ALL if value == 0 else ())
 
@@ -139,27 +139,27 @@ def _diagonal(a: Any, offset: int, dim1: int, dim2: int) -> Layout:
     return Layout((own,), ((*(n for n in own if n is not None), None),), linear=_ALL)
 
 
-def _diagonal_embed(a: Any, offset: int, dim1: int, dim2: int, shape: tuple) -> Layout:
+def _diagonal_embed(a: object, offset: int, dim1: int, dim2: int, shape: tuple) -> Layout:
     out = tuple(None if d in (dim1, dim2) else d for d in range(len(shape)))
     own = (*(n for n in out if n is not None), None)
     return Layout((own,), (out,), linear=_ALL, shapes={"shape": 0})
 
 
-def _unfold(a: Any, dim: int, size: int, step: int) -> Layout:
+def _unfold(a: object, dim: int, size: int, step: int) -> Layout:
     own = names(a, dim)
     return Layout((own,), ((*own, None),), linear=_ALL)
 
 
-def _fold_windows(g: Any, dim: int, size: int, step: int, shape: tuple) -> Layout:
+def _fold_windows(g: object, dim: int, size: int, step: int, shape: tuple) -> Layout:
     out = tuple(None if d == dim else d for d in range(len(shape)))
     return Layout(((*out, None),), (out,), linear=_ALL, shapes={"shape": 0})
 
 
-def _as_real(a: Any) -> Layout:
+def _as_real(a: object) -> Layout:
     return Layout((names(a),), ((*names(a), None),), linear=_ALL)
 
 
-def _as_complex(a: Any) -> Layout:
+def _as_complex(a: object) -> Layout:
     own = names(a)[:-1]
     return Layout(((*own, None),), (own,), linear=_ALL)
 

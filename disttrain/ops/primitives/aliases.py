@@ -11,6 +11,8 @@ with other strides it computes the same elements, in new memory if it must.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,7 +25,7 @@ from .views import batched, matrix_samples, up
 ndarray = np.ndarray
 
 
-def _shape_of(forward: Any) -> Any:
+def _shape_of(forward: Callable[..., Any]) -> Any:
     """The shape rule of a view: what it does to an array of this shape that has no memory."""
 
     def rule(a: Any, **params: Any) -> tuple:
@@ -33,7 +35,7 @@ def _shape_of(forward: Any) -> Any:
 
 
 # --- diagonals ---------------------------------------------------------------------------------
-def _diagonal(a: Any, offset: int, dim1: int, dim2: int) -> Any:
+def _diagonal(a: np.ndarray, offset: int, dim1: int, dim2: int) -> Any:
     out = a.diagonal(offset, dim1, dim2)
     if a.flags.writeable:
         out.flags.writeable = True  # numpy marks diagonals read-only
@@ -53,7 +55,7 @@ diagonal = primitive(
 )  # fmt: skip
 
 
-def _diagonal_embed(a: Any, offset: int, dim1: int, dim2: int, shape: tuple) -> Any:
+def _diagonal_embed(a: np.ndarray, offset: int, dim1: int, dim2: int, shape: tuple) -> Any:
     out = np.zeros(shape, a.dtype)
     _diagonal(out, offset, dim1, dim2)[...] = a
     return out
@@ -76,7 +78,7 @@ diagonal_embed = primitive(
 
 
 # --- windows -----------------------------------------------------------------------------------
-def _unfold(a: Any, dim: int, size: int, step: int) -> Any:
+def _unfold(a: np.ndarray, dim: int, size: int, step: int) -> Any:
     """Windows of ``size`` every ``step`` along ``dim``, as a new last dimension."""
     if not a.ndim:
         return a.reshape(1)[:size]
@@ -87,7 +89,7 @@ def _unfold(a: Any, dim: int, size: int, step: int) -> Any:
     return np.lib.stride_tricks.as_strided(a, shape, strides, writeable=a.flags.writeable)
 
 
-def _fold_windows(g: Any, dim: int, size: int, step: int, shape: tuple) -> Any:
+def _fold_windows(g: np.ndarray, dim: int, size: int, step: int, shape: tuple) -> Any:
     """Add windows up where they came from."""
     if not shape:
         return g.sum().reshape(())
@@ -148,7 +150,7 @@ imag = primitive(
 )  # fmt: skip
 
 
-def _view_as_real(a: Any) -> Any:
+def _view_as_real(a: np.ndarray) -> Any:
     part = _part_type(a.dtype)
     if a.ndim and a.strides[-1] == a.itemsize:
         return a.view(part).reshape(*a.shape, 2)
@@ -157,7 +159,7 @@ def _view_as_real(a: Any) -> Any:
     )
 
 
-def _view_as_complex(a: Any) -> Any:
+def _view_as_complex(a: np.ndarray) -> Any:
     if a.dtype.kind != "f":
         raise TypeError(f"pairs of floating-point numbers are needed, not {a.dtype}")
     if a.strides[-1] != a.itemsize or any(s % (2 * a.itemsize) for s in a.strides[:-1]):
@@ -187,19 +189,19 @@ class Layout(NamedTuple):
     total: int
 
 
-def address_of(a: Any) -> int:
+def address_of(a: np.ndarray) -> int:
     """Where ``a`` begins in its memory."""
     return a.address if isinstance(a, DeviceArray) else a.__array_interface__["data"][0]
 
 
-def storage_of(a: Any) -> Any:
+def storage_of(a: np.ndarray) -> Any:
     """The whole memory that ``a`` lies in, as one dimension of bytes."""
     if isinstance(a, DeviceArray):
         return a.row()
     return owner_of(a).ravel("K").view(np.uint8)
 
 
-def layout_of(a: Any) -> Layout:
+def layout_of(a: np.ndarray) -> Layout:
     """The layout of ``a``."""
     item = a.itemsize
     memory = storage_of(a)
@@ -212,7 +214,7 @@ def _strided(cells: ndarray, size: tuple, stride: tuple, offset: int) -> ndarray
     return np.lib.stride_tricks.as_strided(cells[offset:], size, steps)
 
 
-def _cells(a: Any, layout: Layout) -> ndarray:
+def _cells(a: np.ndarray, layout: Layout) -> ndarray:
     """The storage of ``a`` if it lies as ``layout`` says, else a new one where it does."""
     if layout_of(a) == layout:
         memory = storage_of(a)
@@ -228,11 +230,11 @@ def own_place(region: ndarray, shape: tuple, layout: Layout) -> ndarray:
     return _strided(cells, shape, layout.stride, layout.first)
 
 
-def _as_strided(a: Any, size: tuple, stride: tuple, offset: int, layout: Layout) -> Any:
+def _as_strided(a: np.ndarray, size: tuple, stride: tuple, offset: int, layout: Layout) -> Any:
     return _strided(_cells(a, layout), size, stride, offset)
 
 
-def _unstride(g: Any, size: tuple, stride: tuple, offset: int, layout: Layout, shape: tuple) -> Any:
+def _unstride(g: np.ndarray, size: tuple, stride: tuple, offset: int, layout: Layout, shape: tuple) -> Any:
     cells = np.zeros(layout.total, g.dtype)
     places = _strided(np.arange(layout.total), size, stride, offset)
     np.add.at(cells, places, g)

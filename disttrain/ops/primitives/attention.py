@@ -31,7 +31,7 @@ def _in_blocks(q: Any, k: Any) -> bool:
     return q.shape[-2] * k.shape[-2] >= _LONG
 
 
-def _blocks(q: Any, k: Any, causal: bool) -> Iterator[tuple[slice, slice]]:
+def _blocks(q: np.ndarray, k: np.ndarray, causal: bool) -> Iterator[tuple[slice, slice]]:
     """Which queries to do together, and which keys they see."""
     length, width = q.shape[-2], k.shape[-2]
     step = _BLOCK if _in_blocks(q, k) else max(length, 1)
@@ -58,7 +58,7 @@ class _Mask:
         rows = rows if a.shape[-2] > 1 else slice(None)
         return a[..., rows, columns if a.shape[-1] > 1 else slice(None)]
 
-    def apply(self, scores: Any, rows: slice, columns: slice) -> None:
+    def apply(self, scores: np.ndarray, rows: slice, columns: slice) -> None:
         """Softmax of the masked scores, in place."""
         if self.added is not None:
             scores += self._part(self.added, rows, columns)
@@ -75,7 +75,7 @@ def _lead(*arrays: Any) -> tuple:
     return np.broadcast_shapes(*(a.shape[:-2] for a in arrays if a is not None))
 
 
-def _attention(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float) -> tuple:
+def _attention(q: np.ndarray, k: np.ndarray, v: np.ndarray, mask: np.ndarray | None, causal: bool, scale: float) -> tuple:
     """(out, probabilities), the latter empty where they are not kept."""
     kind = q.dtype
     q, k, v = map(widened, (q, k, v))
@@ -95,7 +95,7 @@ def _attention(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float) ->
     return out.astype(kind, copy=False), kept
 
 
-def _room_for(scores: Any, mask: Any, rows: slice) -> Any:
+def _room_for(scores: np.ndarray, mask: np.ndarray, rows: slice) -> Any:
     """``scores`` in the leading shape that adding ``mask`` gives."""
     lead = np.broadcast_shapes(scores.shape[:-2], mask.shape[:-2])
     if lead == scores.shape[:-2]:
@@ -103,7 +103,7 @@ def _room_for(scores: Any, mask: Any, rows: slice) -> Any:
     return np.broadcast_to(scores, (*lead, *scores.shape[-2:])).copy()
 
 
-def _attention_shape(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float) -> list:
+def _attention_shape(q: Any, k: Any, v: Any, mask: object, causal: bool, scale: float) -> list:
     lead = _lead(q, k, v, mask)
     length, width = q.shape[-2], k.shape[-2]
     wide = np.dtype(np.float64 if q.dtype == np.float64 else np.float32)
@@ -113,20 +113,20 @@ def _attention_shape(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: flo
     return [((*lead, length, v.shape[-1]), q.dtype), (kept, wide)]
 
 
-def _no_kernel(*arrays: Any, **params: Any) -> tuple:
+def _no_kernel(*arrays: object, **params: object) -> tuple:
     raise NotImplementedError("only devices have it")
 
 
 attention_backward = by_kernel("attention_backward", _no_kernel, "g q k v mask out lse")
 
 
-def _kept(out: Any) -> tuple:
+def _kept(out: tuple) -> tuple:
     """The kernels of devices make the scores anew from their sums, and need the result, too."""
     return (0, 1) if out[0].__dict__.get("array").__class__ is DeviceArray else (1,)
 
 
 def _attention_rule(
-    g: Any, q: Any, k: Any, v: Any, mask: Any, out: Any, causal: bool, scale: float, needs: tuple
+    g: tuple, q: object, k: object, v: object, mask: object, out: tuple, causal: bool, scale: float, needs: tuple
 ) -> tuple:
     """By blocks on arrays; on Tensors the same thing composed, so that it can be derived again."""
     g = g[0]
@@ -169,7 +169,7 @@ def _attention_rule(
     return dq, dk, dv, dmask
 
 
-def _collect(total: Any, seen: slice, p: Any, rows: Any, whole: bool) -> None:
+def _collect(total: np.ndarray, seen: slice, p: np.ndarray, rows: np.ndarray, whole: bool) -> None:
     """Add P^T rows to the keys that were seen."""
     if whole:
         np.matmul(p.swapaxes(-1, -2), rows, out=total)
@@ -201,7 +201,7 @@ def probabilities(q: Any, k: Any, mask: Any, causal: bool, scale: float) -> Any:
 
 
 def _pull(
-    g: Any, q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float, needs: tuple
+    g: object, q: object, k: object, v: object, mask: object, causal: bool, scale: float, needs: tuple
 ) -> tuple:
     p = probabilities(q, k, mask, causal, scale)
     ds = softmax_backward(matmul(g, swap(v)), p, dim=_last(p))

@@ -20,14 +20,14 @@ from ...core.types.device import located
 from .views import expand, front, reshape
 
 
-def fronted(x: Any, dim: int | None, size: int) -> Any:
+def fronted(x: Tensor, dim: int | None, size: int) -> Any:
     """``x`` with a batch dimension in front, repeated when it had none."""
     if dim is not None:
         return front(x, dim)
     return expand(reshape(x, shape=(1, *x.shape)), shape=(size, *x.shape))
 
 
-def merge(x: Any, first: int = 0) -> Any:
+def merge(x: Tensor, first: int = 0) -> Any:
     """Dimensions ``first`` and ``first + 1`` as one."""
     shape = tuple(x.shape)
     return reshape(x, shape=(*shape[:first], shape[first] * shape[first + 1], *shape[first + 2 :]))
@@ -49,7 +49,7 @@ def leading(prim_of: Callable[[], Any]) -> Callable:
     return rule
 
 
-def made_beside(t: Any, make: Callable[[Any], Any]) -> Tensor:
+def made_beside(t: Tensor, make: Callable[[Any], Any]) -> Tensor:
     """A Tensor over ``make(array module)``, to be used with ``t``: made where ``t`` lies, so that
     nothing is sent there."""
     there = located(t.device) if isinstance(t, Tensor) else None
@@ -76,14 +76,14 @@ def at_once(g: Any) -> bool:
     return g.__dict__.get("array").__class__ is DeviceArray
 
 
-def plain_on_device(t: Any) -> bool:
+def plain_on_device(t: Tensor) -> bool:
     """Whether ``t`` is an array on a device, and no transform sees what is done to it."""
     if t.__dict__.get("array").__class__ is not DeviceArray:
         return False
     return thread.mode != SLOW or all(i.dynamic for i in thread.stack)
 
 
-def computed(prim: Primitive, args: Any, **params: Any) -> list:
+def computed(prim: Primitive, args: tuple, **params: object) -> list:
     """The results of ``prim`` on the arrays of Tensors."""
     if thread.mode == SLOW:
         return list(prim(*args, **params))

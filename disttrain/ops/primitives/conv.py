@@ -29,7 +29,7 @@ from .views import getitem, permute, reshape
 
 # --- on arrays ---------------------------------------------------------------------------------
 def _conv(
-    x: Any, w: Any, b: Any = None, *, stride: tuple, padding: tuple, dilation: tuple, groups: int
+    x: np.ndarray, w: np.ndarray, b: np.ndarray | None = None, *, stride: tuple, padding: tuple, dilation: tuple, groups: int
 ) -> Any:
     kernel = w.shape[2:]
     out = win.out_sizes(x.shape[2:], kernel, stride, padding, dilation)
@@ -52,7 +52,7 @@ def _conv(
     return y
 
 
-def _depthwise(x: Any, w: Any, y: Any, out: tuple, stride: tuple, dilation: tuple) -> None:
+def _depthwise(x: np.ndarray, w: Any, y: np.ndarray, out: tuple, stride: tuple, dilation: tuple) -> None:
     """One input channel per group: a sum of scaled shifts."""
     n, c = x.shape[:2]
     each = w.shape[0] // c
@@ -71,7 +71,7 @@ def _depthwise(x: Any, w: Any, y: Any, out: tuple, stride: tuple, dilation: tupl
 
 
 def _input_grad(
-    g: Any, w: Any, *, stride: tuple, padding: tuple, dilation: tuple, groups: int, size: tuple
+    g: np.ndarray, w: Any, *, stride: tuple, padding: tuple, dilation: tuple, groups: int, size: tuple
 ) -> Any:
     kernel, out = w.shape[2:], g.shape[2:]
     if groups == 1 or w.shape[1] == 1:
@@ -99,7 +99,7 @@ def _input_grad(
     return np.ascontiguousarray(full[win.inside(size, padding)]) if any(padding) else full
 
 
-def _flipped(w: Any, groups: int) -> Any:
+def _flipped(w: np.ndarray, groups: int) -> Any:
     """The weights of the convolution that is the adjoint at stride 1."""
     channels, each = w.shape[:2]
     w = w.reshape(groups, channels // groups, each, *w.shape[2:])
@@ -108,7 +108,7 @@ def _flipped(w: Any, groups: int) -> Any:
 
 
 def _weight_grad(
-    g: Any, x: Any, *, stride: tuple, padding: tuple, dilation: tuple, groups: int, kernel: tuple
+    g: np.ndarray, x: np.ndarray, *, stride: tuple, padding: tuple, dilation: tuple, groups: int, kernel: tuple
 ) -> Any:
     n, channels = g.shape[:2]
     out = g.shape[2:]
@@ -130,7 +130,7 @@ def _weight_grad(
     return total.reshape(channels, each, *kernel)
 
 
-def _depthwise_grad(g: Any, x: Any, kernel: tuple, stride: tuple, dilation: tuple) -> Any:
+def _depthwise_grad(g: np.ndarray, x: np.ndarray, kernel: tuple, stride: tuple, dilation: tuple) -> Any:
     out = g.shape[2:]
     n, c = x.shape[:2]
     g = g.reshape(n, c, g.shape[1] // c, *out)
@@ -144,7 +144,7 @@ def _depthwise_grad(g: Any, x: Any, kernel: tuple, stride: tuple, dilation: tupl
 
 # --- the primitives ----------------------------------------------------------------------------
 def _conv_shape(
-    x: Any, w: Any, b: Any = None, *, stride: tuple, padding: tuple, dilation: tuple, groups: int
+    x: Any, w: Any, b: object = None, *, stride: tuple, padding: tuple, dilation: tuple, groups: int
 ) -> tuple:
     out = win.out_sizes(x.shape[2:], w.shape[2:], stride, padding, dilation)
     return (x.shape[0], w.shape[0], *out), x.dtype
@@ -301,7 +301,7 @@ conv_weight_grad = primitive(
 
 
 # --- windows as columns ------------------------------------------------------------------------
-def _unfold(x: Any, kernel: tuple, stride: tuple, padding: tuple, dilation: tuple) -> Any:
+def _unfold(x: np.ndarray, kernel: tuple, stride: tuple, padding: tuple, dilation: tuple) -> Any:
     out = win.out_sizes(x.shape[2:], kernel, stride, padding, dilation)
     view = win.windows(win.padded(x, padding), kernel, out, stride, dilation)
     columns = view.reshape(x.shape[0], x.shape[1] * math.prod(kernel), math.prod(out))
@@ -309,7 +309,7 @@ def _unfold(x: Any, kernel: tuple, stride: tuple, padding: tuple, dilation: tupl
 
 
 def _fold(
-    columns: Any, size: tuple, kernel: tuple, stride: tuple, padding: tuple, dilation: tuple
+    columns: np.ndarray, size: tuple, kernel: tuple, stride: tuple, padding: tuple, dilation: tuple
 ) -> Any:
     out = win.out_sizes(size, kernel, stride, padding, dilation)
     n, count = columns.shape[0], math.prod(kernel)

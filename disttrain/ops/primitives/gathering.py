@@ -10,6 +10,8 @@ Indices are valid and not negative here; ``index`` sees to that and has the publ
 
 from __future__ import annotations
 
+from disttrain.backends.device.raw import RawArray
+
 import math
 from typing import Any
 
@@ -145,7 +147,7 @@ def _kept(index: Any, skip: int, like: Any, dim: int) -> Any:
     return cast_like(reshape(ne(index, skip), shape=(*index.shape, *(1,) * behind)), like)
 
 
-def _spread_rule(g: Any, index: Any, dim: int, skip: int | None) -> Any:
+def _spread_rule(g: object, index: object, dim: int, skip: int | None) -> Any:
     out = take(g, index, dim=dim)
     return out if skip is None else out * _kept(index, skip, out, dim)
 
@@ -180,14 +182,14 @@ spread = primitive(
 
 
 # --- one element per place ---------------------------------------------------------------------
-def _cut(a: Any, index: Any, dim: int) -> Any:
+def _cut(a: RawArray | np.ndarray, index: RawArray | np.ndarray, dim: int) -> Any:
     """``a`` cut to the sizes of ``index`` in the dimensions other than ``dim``."""
     if all(i == dim or n == m for i, (n, m) in enumerate(zip(a.shape, index.shape, strict=True))):
         return a
     return a[tuple(slice(None) if i == dim else slice(n) for i, n in enumerate(index.shape))]
 
 
-def _gather(a: Any, index: Any, dim: int) -> Any:
+def _gather(a: np.ndarray, index: np.ndarray, dim: int) -> Any:
     a = _cut(a, index, dim)
     if dim == a.ndim - 1 and a.flags.c_contiguous and a.size:
         rows = a.size // a.shape[-1]
@@ -212,7 +214,7 @@ gather = primitive(
 )  # fmt: skip
 
 
-def _put_along(g: Any, index: Any, dim: int, shape: tuple) -> Any:
+def _put_along(g: np.ndarray, index: np.ndarray, dim: int, shape: tuple) -> Any:
     if index.shape[dim] == 1:  # no place is written twice
         out = np.zeros(shape, g.dtype)
         np.put_along_axis(_cut(out, index, dim), index, g, dim)
@@ -240,7 +242,7 @@ put_along = primitive(
 )  # fmt: skip
 
 
-def _scatter(a: Any, index: Any, src: Any, dim: int) -> Any:
+def _scatter(a: np.ndarray, index: np.ndarray, src: float | np.generic | np.ndarray, dim: int) -> Any:
     out = a.copy()
     np.put_along_axis(_cut(out, index, dim), index, src, dim)
     return out
@@ -283,7 +285,7 @@ def _neutral(reduce: str, kind: np.dtype) -> Any:
 
 
 @through_float32
-def _scatter_reduce(a: Any, index: Any, src: Any, dim: int, reduce: str, include_self: bool) -> Any:
+def _scatter_reduce(a: np.ndarray, index: Any, src: np.ndarray, dim: int, reduce: str, include_self: bool) -> Any:
     out = a.copy()
     at = list(np.indices(index.shape, sparse=True))
     at[dim] = index
@@ -309,7 +311,7 @@ def _scatter_reduce_rule(
 
 
 def _scatter_prod_rule(
-    g: Any, a: Any, index: Any, src: Any, out: Any, dim: int, include_self: bool
+    g: Any, a: Any, index: object, src: Any, out: object, dim: int, include_self: bool
 ) -> tuple:
     """The product of the others: by division where no factor is zero; where one is, that one's."""
     shape = tuple(a.shape)
@@ -354,7 +356,7 @@ scatter_reduce = primitive(
 
 
 # --- any places of the flattened array ---------------------------------------------------------
-def _put(a: Any, index: Any, values: Any, accumulate: bool) -> Any:
+def _put(a: np.ndarray, index: np.ndarray, values: float | np.ndarray, accumulate: bool) -> Any:
     out = np.array(a, order="C", copy=True)
     flat = out.reshape(-1)
     if not accumulate:

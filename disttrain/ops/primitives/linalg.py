@@ -49,7 +49,7 @@ def _rows(a: Any) -> Any:
     return reshape(a, shape=(math.prod(a.shape[:-1]), a.shape[-1]))
 
 
-def _matmul_db(g: Any, a: Any, b_shape: Any) -> Any:
+def _matmul_db(g: object, a: Any, b_shape: Any) -> Any:
     if len(b_shape) == 2 and len(a.shape) > 2:
         # One product over all rows instead of a batch of products and a sum.
         a, g = _rows(a), _rows(g)
@@ -82,7 +82,7 @@ matmul = primitive(
 
 
 @through_float32
-def _linear(x: Any, w: Any, b: Any = None) -> Any:
+def _linear(x: np.ndarray, w: np.ndarray, b: np.ndarray | None = None) -> Any:
     if x.ndim > 2:
         # One product of two matrices: numpy would run a batch of small ones.
         out = np.matmul(x.reshape(math.prod(x.shape[:-1]), x.shape[-1]), w.T)
@@ -94,13 +94,13 @@ def _linear(x: Any, w: Any, b: Any = None) -> Any:
     return out
 
 
-def _linear_shape(x: Any, w: Any, b: Any = None) -> tuple:
+def _linear_shape(x: Any, w: Any, b: object = None) -> tuple:
     if x.shape[-1] != w.shape[1]:
         raise ValueError(f"the input's last size {x.shape[-1]} is not {w.shape[1]}")
     return (*x.shape[:-1], w.shape[0]), type_of(x)
 
 
-def _linear_rule(g: Any, x: Any, w: Any, needs: tuple, w_place: Any) -> tuple:
+def _linear_rule(g: Any, x: Any, w: Any, needs: tuple, w_place: tuple | None) -> tuple:
     """dx = g w, dw = g^T x over all rows, db = sum of g over all rows."""
     dx = None
     if needs[0]:
@@ -196,7 +196,7 @@ det = primitive(
 
 
 # --- singular values ---------------------------------------------------------------------------
-def _svd(a: Any) -> tuple:
+def _svd(a: np.ndarray) -> tuple:
     return tuple(np.linalg.svd(a, full_matrices=False))
 
 
@@ -215,11 +215,11 @@ def _row(s: Any) -> Any:
     return reshape(s, shape=(*tuple(s.shape)[:-1], 1, s.shape[-1]))
 
 
-def _skew(x: Any) -> Any:
+def _skew(x: object) -> Any:
     return x - swap(H(x))
 
 
-def _svd_rule(g: Any, a: Any, out: Any) -> tuple:
+def _svd_rule(g: tuple, a: Any, out: tuple) -> tuple:
     """Of the thin decomposition a = u diag(s) v^H (Townsend, 2016, "Differentiating the singular
     value decomposition"). Where singular values are equal, their vectors have no derivative; what
     they would get counts as 0, so that functions of the values alone stay right."""

@@ -44,7 +44,7 @@ def _wide(kind: np.dtype) -> np.dtype:
 
 
 def _rows_shape(
-    a: Any, target: Any, weight: Any, ignore_index: int, smoothing: float, reduction: str
+    a: Any, target: object, weight: object, ignore_index: int, smoothing: float, reduction: str
 ) -> list:
     n = a.shape[:1]
     wide = _wide(a.dtype)
@@ -53,7 +53,7 @@ def _rows_shape(
 
 
 def _rows_rule(
-    g: Any, a: Any, target: Any, weight: Any, out: Any, ignore_index: int, smoothing: float,
+    g: tuple, a: object, target: object, weight: object, out: tuple, ignore_index: int, smoothing: float,
     reduction: str,
 ) -> tuple:  # fmt: skip
     _, lse, count = out
@@ -120,7 +120,7 @@ def _columns(rows: Any) -> Any:
 
 
 def _backward_rule(
-    g: Any, scale: Any, a: Any, target: Any, weight: Any, lse: Any, ignore_index: int,
+    g: Any, scale: Any, a: Any, target: Any, weight: object, lse: object, ignore_index: int,
     smoothing: float, needs: tuple,
 ) -> tuple:  # fmt: skip
     """The result is linear in ``scale`` and depends on ``a`` through p = softmax(a) alone:

@@ -13,7 +13,7 @@ from ...errors import DeviceError
 from ..declare import primitive
 
 
-def _move(a: Any, to: device, back: device, non_blocking: bool = False) -> Any:
+def _move(a: ArrayKind | np.ndarray, to: device, back: device, non_blocking: bool = False) -> Any:
     if isinstance(a, ArrayKind) and not isinstance(a, DeviceArray):
         return a.each_part(lambda part: _move(part, to, back, non_blocking))
     if not isinstance(a, (DeviceArray, np.ndarray)):

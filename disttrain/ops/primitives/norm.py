@@ -26,7 +26,7 @@ _F32 = np.dtype(np.float32)
 
 
 # --- layer norm and rms norm, over the last dimension of (rows, columns) -----------------------
-def _layer_norm(x: Any, weight: Any, bias: Any, eps: float) -> tuple:
+def _layer_norm(x: np.ndarray, weight: np.ndarray | None, bias: np.ndarray | None, eps: float) -> tuple:
     return fused.layer_norm(dense(x), weight, bias, eps)
 
 
@@ -34,7 +34,7 @@ def _statistics_type(kind: np.dtype) -> np.dtype:
     return np.dtype(np.float64 if kind == np.float64 else np.float32)
 
 
-def _layer_shape(x: Any, weight: Any, bias: Any, eps: float) -> list:
+def _layer_shape(x: Any, weight: object, bias: object, eps: float) -> list:
     rows = (x.shape[:-1], _statistics_type(x.dtype))
     return [(x.shape, x.dtype), rows, rows]
 
@@ -43,7 +43,7 @@ def _mean(x: Any) -> Any:
     return mean(x, dims=(len(x.shape) - 1,), keepdim=True)
 
 
-def _standardised(x: Any, eps: float, centre: bool = True) -> tuple:
+def _standardised(x: object, eps: float, centre: bool = True) -> tuple:
     """x less its mean (unless told not to) over its root mean square, and one over that."""
     centred = x - _mean(x) if centre else x
     rstd = rsqrt(_mean(square(centred)) + eps)
@@ -54,7 +54,7 @@ def _rows_sum(x: Any) -> Any:
     return sum_(x, dims=tuple(range(len(x.shape) - 1)), keepdim=False)
 
 
-def _in_float32(pull: Callable, g: Any, x: Any, weight: Any, *rest: Any) -> tuple:
+def _in_float32(pull: Callable, g: object, x: Any, weight: object, *rest: float) -> tuple:
     """The gradients that ``pull`` composes on Tensors, of half types rounded once."""
     kind = x.meta()[1]
     if not is_half(kind):
@@ -63,7 +63,7 @@ def _in_float32(pull: Callable, g: Any, x: Any, weight: Any, *rest: Any) -> tupl
     return tuple(None if t is None else el.cast(t, dtype=kind) for t in pull(*wide, *rest))
 
 
-def _pull(g: Any, x: Any, weight: Any, eps: float, centre: bool, bias: bool) -> tuple:
+def _pull(g: Any, x: object, weight: Any, eps: float, centre: bool, bias: bool) -> tuple:
     """The gradients of x, weight and bias, composed (differentiable again)."""
     normal, rstd = _standardised(x, eps, centre)
     inner = g if weight is None else g * weight
@@ -80,7 +80,7 @@ layer_norm_backward = by_kernel(
 rms_norm_backward = by_kernel("rms_norm_backward", fused.rms_norm_backward, "g x rstd weight")
 
 
-def _layer_rule(g: Any, x: Any, weight: Any, out: Any, eps: float, needs: tuple) -> tuple:
+def _layer_rule(g: tuple, x: Any, weight: Any, out: tuple, eps: float, needs: tuple) -> tuple:
     """The kernel on arrays; on Tensors the same thing composed, so that it can be derived again."""
     g = g[0]
     _, centre, rstd = out
@@ -98,7 +98,7 @@ def _layer_rule(g: Any, x: Any, weight: Any, out: Any, eps: float, needs: tuple)
     return dx, dweight, dbias
 
 
-def _rms_rule(g: Any, x: Any, weight: Any, out: Any, eps: float, needs: tuple) -> tuple:
+def _rms_rule(g: tuple, x: object, weight: object, out: tuple, eps: float, needs: tuple) -> tuple:
     g = g[0]
     if not isinstance(g, np.ndarray):
         if at_once(g):
@@ -146,7 +146,7 @@ rms_norm_rows = primitive(
 
 
 # --- batch norm, over all but the channels of (N, C, places) -----------------------------------
-def _batch_rule(g: Any, x: Any, weight: Any, out: Any, eps: float, needs: tuple) -> tuple:
+def _batch_rule(g: tuple, x: Any, weight: Any, out: tuple, eps: float, needs: tuple) -> tuple:
     g, (_, centre, variance) = g[0], out
     if not isinstance(g, np.ndarray):
         if at_once(g):
@@ -169,7 +169,7 @@ def _over(x: Any) -> Any:
     return mean(x, dims=(0, 2), keepdim=True)
 
 
-def _batch_pull(g: Any, x: Any, weight: Any, eps: float) -> tuple:
+def _batch_pull(g: object, x: object, weight: object, eps: float) -> tuple:
     """The same, composed (differentiable again)."""
     centred = x - _over(x)
     rstd = rsqrt(_over(square(centred)) + eps)
@@ -189,7 +189,7 @@ def _channels_batch(args: tuple, dims: tuple, params: dict, size: int) -> tuple:
     return (split(out, size, 1), split(centre, size), split(variance, size)), (1, 0, 0)
 
 
-def _channels_shape(x: Any, weight: Any, bias: Any, eps: float) -> list:
+def _channels_shape(x: Any, weight: object, bias: object, eps: float) -> list:
     each = (x.shape[1:2], _statistics_type(x.dtype))
     return [(x.shape, x.dtype), each, each]
 

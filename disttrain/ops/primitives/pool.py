@@ -38,7 +38,7 @@ def pooled_sizes(
 
 
 def _padded(
-    x: Any, kernel: tuple, stride: tuple, padding: tuple, dilation: tuple, out: tuple, value: Any
+    x: np.ndarray, kernel: tuple, stride: tuple, padding: tuple, dilation: tuple, out: tuple, value: float
 ) -> Any:
     """``x`` with ``value`` around it, as far as the windows reach."""
     size = x.shape[2:]
@@ -63,7 +63,7 @@ def _lowest(kind: np.dtype) -> Any:
     return np.iinfo(kind).min if kind.kind in "iu" else -np.inf
 
 
-def _along(ufunc: Any, x: Any, axis: int, k: int, s: int, d: int, n: int) -> Any:
+def _along(ufunc: Callable[..., Any], x: np.ndarray, axis: int, k: int, s: int, d: int, n: int) -> Any:
     """``ufunc`` over the windows along one axis."""
 
     def tap(t: int) -> Any:
@@ -81,7 +81,7 @@ def _along(ufunc: Any, x: Any, axis: int, k: int, s: int, d: int, n: int) -> Any
 
 # --- the largest -------------------------------------------------------------------------------
 def _max_pool(
-    a: Any, kernel: tuple, stride: tuple, padding: tuple, dilation: tuple, ceil_mode: bool
+    a: np.ndarray, kernel: tuple, stride: tuple, padding: tuple, dilation: tuple, ceil_mode: bool
 ) -> Any:
     out = pooled_sizes(a.shape[2:], kernel, stride, padding, dilation, ceil_mode)
     x = _padded(a, kernel, stride, padding, dilation, out, _lowest(a.dtype))
@@ -90,7 +90,7 @@ def _max_pool(
     return x.copy() if np.may_share_memory(x, a) else np.ascontiguousarray(x)
 
 
-def _hits(x: Any, best: Any, kernel: tuple, stride: tuple, dilation: tuple) -> Any:
+def _hits(x: np.ndarray, best: np.ndarray, kernel: tuple, stride: tuple, dilation: tuple) -> Any:
     """Each kernel position with its slices and where it holds its window's first largest value."""
     free = np.ones(best.shape, bool)
     for _, where in taps(kernel, best.shape[2:], stride, dilation):
@@ -102,7 +102,7 @@ def _hits(x: Any, best: Any, kernel: tuple, stride: tuple, dilation: tuple) -> A
 
 @through_float32
 def _max_spread(
-    g: Any, a: Any, best: Any, kernel: tuple, stride: tuple, padding: tuple, dilation: tuple,
+    g: np.ndarray, a: np.ndarray, best: np.ndarray, kernel: tuple, stride: tuple, padding: tuple, dilation: tuple,
     ceil_mode: bool,
 ) -> Any:  # fmt: skip
     out = best.shape[2:]
@@ -120,7 +120,7 @@ def _max_spread(
 
 @through_float32
 def _max_pick(
-    h: Any, a: Any, best: Any, kernel: tuple, stride: tuple, padding: tuple, dilation: tuple,
+    h: np.ndarray, a: np.ndarray, best: np.ndarray, kernel: tuple, stride: tuple, padding: tuple, dilation: tuple,
     ceil_mode: bool,
 ) -> Any:  # fmt: skip
     out = best.shape[2:]
@@ -133,7 +133,7 @@ def _max_pick(
 
 
 def _max_indices(
-    a: Any, best: Any, kernel: tuple, stride: tuple, padding: tuple, dilation: tuple,
+    a: np.ndarray, best: np.ndarray, kernel: tuple, stride: tuple, padding: tuple, dilation: tuple,
     ceil_mode: bool,
 ) -> Any:  # fmt: skip
     size, out = a.shape[2:], best.shape[2:]
@@ -165,7 +165,7 @@ def _folded(prim: Callable) -> Callable:
 
 
 def _max_rule(
-    g: Any, a: Any, out: Any, kernel: tuple, stride: tuple, padding: tuple, dilation: tuple,
+    g: object, a: object, out: object, kernel: tuple, stride: tuple, padding: tuple, dilation: tuple,
     ceil_mode: bool,
 ) -> Any:  # fmt: skip
     return max_pool_spread(
@@ -175,7 +175,7 @@ def _max_rule(
 
 
 def _spread_rule(
-    g: Any, a: Any, best: Any, kernel: tuple, stride: tuple, padding: tuple, dilation: tuple,
+    g: object, a: object, best: object, kernel: tuple, stride: tuple, padding: tuple, dilation: tuple,
     ceil_mode: bool,
 ) -> Any:  # fmt: skip
     return max_pool_pick(
@@ -185,7 +185,7 @@ def _spread_rule(
 
 
 def _pick_rule(
-    g: Any, a: Any, best: Any, kernel: tuple, stride: tuple, padding: tuple, dilation: tuple,
+    g: object, a: object, best: object, kernel: tuple, stride: tuple, padding: tuple, dilation: tuple,
     ceil_mode: bool,
 ) -> Any:  # fmt: skip
     return _max_rule(g, a, best, kernel, stride, padding, dilation, ceil_mode)
@@ -249,7 +249,7 @@ def _counts(
 
 @through_float32
 def _avg_pool(
-    a: Any, kernel: tuple, stride: tuple, padding: tuple, ceil_mode: bool, include: bool,
+    a: np.ndarray, kernel: tuple, stride: tuple, padding: tuple, ceil_mode: bool, include: bool,
     divisor: int | None,
 ) -> Any:  # fmt: skip
     ones = (1,) * len(kernel)
@@ -263,7 +263,7 @@ def _avg_pool(
     return x * scale
 
 
-def _spread_along(x: Any, axis: int, k: int, s: int, reach: int) -> Any:
+def _spread_along(x: np.ndarray, axis: int, k: int, s: int, reach: int) -> Any:
     """The adjoint of ``_along(np.add, ...)``."""
     n = x.shape[axis]
     shape = list(x.shape)
@@ -282,7 +282,7 @@ def _spread_along(x: Any, axis: int, k: int, s: int, reach: int) -> Any:
 
 @through_float32
 def _avg_spread(
-    g: Any, size: tuple, kernel: tuple, stride: tuple, padding: tuple, ceil_mode: bool,
+    g: np.ndarray, size: tuple, kernel: tuple, stride: tuple, padding: tuple, ceil_mode: bool,
     include: bool, divisor: int | None,
 ) -> Any:  # fmt: skip
     out = g.shape[2:]
@@ -294,13 +294,13 @@ def _avg_spread(
 
 
 def _avg_shape(
-    a: Any, kernel: tuple, stride: tuple, padding: tuple, ceil_mode: bool, **rest: Any
+    a: object, kernel: tuple, stride: tuple, padding: tuple, ceil_mode: bool, **rest: object
 ) -> tuple:
     return _max_shape(a, kernel, stride, padding, (1,) * len(kernel), ceil_mode)
 
 
 def _avg_rule(
-    g: Any, a_shape: Any, kernel: tuple, stride: tuple, padding: tuple, ceil_mode: bool,
+    g: object, a_shape: tuple, kernel: tuple, stride: tuple, padding: tuple, ceil_mode: bool,
     include: bool, divisor: int | None,
 ) -> Any:  # fmt: skip
     return avg_pool_spread(
@@ -310,7 +310,7 @@ def _avg_rule(
 
 
 def _avg_spread_rule(
-    g: Any, kernel: tuple, stride: tuple, padding: tuple, ceil_mode: bool, include: bool,
+    g: object, kernel: tuple, stride: tuple, padding: tuple, ceil_mode: bool, include: bool,
     divisor: int | None,
 ) -> Any:  # fmt: skip
     return avg_pool(

@@ -21,7 +21,7 @@ _FUSED_FROM = 4096  # elements from which a kernel beats numpy's passes
 _NATIVE = (np.dtype(np.float32), np.dtype(np.float64))
 
 
-def _floats(draw: Any, shape: tuple, dtype: np.dtype) -> np.ndarray:
+def _floats(draw: Callable[..., Any], shape: tuple, dtype: np.dtype) -> np.ndarray:
     """``draw(shape, type)`` in the nearest type that numpy draws."""
     if dtype in _NATIVE:
         return draw(shape, dtype)
@@ -31,7 +31,7 @@ def _floats(draw: Any, shape: tuple, dtype: np.dtype) -> np.ndarray:
     return draw(shape, np.dtype(np.float32)).astype(dtype)
 
 
-def _shape_rule(shape: tuple, dtype: np.dtype, **rest: Any) -> tuple:
+def _shape_rule(shape: tuple, dtype: np.dtype, **rest: object) -> tuple:
     return shape, dtype
 
 
@@ -67,7 +67,7 @@ def _permutation(shape: tuple, dtype: np.dtype, generator: Generator) -> np.ndar
 class _Source(Primitive):
     """A primitive that draws from its generator alone, which knows where that is done."""
 
-    def compute(self, arrays: Any, params: dict) -> Any:
+    def compute(self, arrays: list | tuple, params: dict) -> Any:
         generator = params["generator"]
         if generator.device is CPU:
             return self.forward(**params)
@@ -85,7 +85,7 @@ draw_integers = _source("randint", _integers)
 draw_permutation = _source("randperm", _permutation)
 
 
-def _bernoulli(a: Any, generator: Generator) -> Any:
+def _bernoulli(a: np.ndarray, generator: Generator) -> Any:
     if a.size and not (a.min() >= 0 and a.max() <= 1):
         raise ConfigError("bernoulli: probabilities must lie in [0, 1]")
     kind = a.dtype if a.dtype in _NATIVE else np.dtype(np.float32)
@@ -98,7 +98,7 @@ draw_bernoulli = primitive(
 draw_bernoulli.elementwise = True
 
 
-def _poisson(a: Any, generator: Generator) -> Any:
+def _poisson(a: np.ndarray, generator: Generator) -> Any:
     return generator.rng.poisson(a.astype(np.float64)).astype(a.dtype)
 
 
@@ -108,7 +108,7 @@ draw_poisson = primitive(
 draw_poisson.elementwise = True
 
 
-def _multinomial(a: Any, num_samples: int, replacement: bool, generator: Generator) -> Any:
+def _multinomial(a: np.ndarray, num_samples: int, replacement: bool, generator: Generator) -> Any:
     weights = a.astype(np.float64).reshape(-1, a.shape[-1])
     total = weights.sum(axis=1)
     if not (np.isfinite(total).all() and (weights >= 0).all() and (total > 0).all()):
@@ -160,7 +160,7 @@ draw_multinomial = primitive(
 
 
 # --- dropout -----------------------------------------------------------------------------------
-def _dropout_mask(a: Any, p: float, generator: Generator) -> Any:
+def _dropout_mask(a: np.ndarray, p: float, generator: Generator) -> Any:
     """True where an element is kept: 32 random bits each, compared with p."""
     n = a.size
     bits = generator.rng.bit_generator.random_raw((n + 1) // 2).view(np.uint32)[:n]
@@ -177,7 +177,7 @@ dropout_mask = primitive(
 dropout_mask.elementwise = True
 
 
-def _masked_scale(a: Any, mask: Any, scale: float) -> Any:
+def _masked_scale(a: np.ndarray, mask: np.ndarray, scale: float) -> Any:
     if a.dtype.kind != "c" and a.size >= _FUSED_FROM and a.shape == mask.shape:
         return fused.dropout(np.ascontiguousarray(a), mask, scale)
     return np.where(mask, a * a.dtype.type(scale), a.dtype.type(0))
@@ -197,7 +197,7 @@ def _native_dropout(a: Any, p: float, generator: Generator) -> tuple:
     return _masked_scale(a, mask, 1.0 / (1.0 - p) if p < 1 else 0.0), mask
 
 
-def _native_dropout_rule(g: Any, out: Any, p: float, needs: tuple) -> tuple:
+def _native_dropout_rule(g: tuple, out: tuple, p: float, needs: tuple) -> tuple:
     return (masked_scale(g[0], out[1], scale=1.0 / (1.0 - p) if p < 1 else 0.0),)
 
 

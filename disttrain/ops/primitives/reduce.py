@@ -3,6 +3,8 @@ dimension numbers."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import math
 from typing import Any
 
@@ -49,7 +51,7 @@ sum_ = primitive(
 )  # fmt: skip
 
 
-def _mean(a: Any, dims: tuple, keepdim: bool) -> Any:
+def _mean(a: np.ndarray, dims: tuple, keepdim: bool) -> Any:
     kind, n = a.dtype, count(a.shape, dims)
     out = add_up(a, dims, keepdim) / n  # numpy's numbers give 0 / 0 as nan: the mean of nothing
     return out if out.dtype is kind else out.astype(kind)
@@ -92,7 +94,7 @@ amin = primitive(
 )  # fmt: skip
 
 
-def _prod_rule(g: Any, a: Any, out: Any, dim: int, keepdim: bool) -> Any:
+def _prod_rule(g: object, a: Any, out: object, dim: int, keepdim: bool) -> Any:
     """The product of the others, by running products from both ends (right also for zeros)."""
     shape = tuple(a.shape)
     n = shape[dim]
@@ -142,7 +144,7 @@ def _running_shape(a: Any, dim: int) -> tuple:
     return a.shape, _summed(a.dtype)
 
 
-def _running_batch(prim: Any) -> Any:
+def _running_batch(prim: Callable[..., Any]) -> Any:
     """A 0-d value has no dimension to run along: nor has it under vmap."""
     many = batched(prim, up("dim"))
 
@@ -167,7 +169,7 @@ cumsum = primitive(
 )  # fmt: skip
 
 
-def _cumprod_rule(g: Any, a: Any, out: Any, dim: int) -> Any:
+def _cumprod_rule(g: Any, a: Any, out: object, dim: int) -> Any:
     if not len(g.shape):
         return g
     if isinstance(a, np.ndarray) and a.all():
@@ -198,7 +200,7 @@ cumprod = primitive(
 
 
 @through_float32
-def _logsumexp(a: Any, dims: tuple, keepdim: bool) -> Any:
+def _logsumexp(a: np.ndarray, dims: tuple, keepdim: bool) -> Any:
     top = (a.real if a.dtype.kind == "c" else a).max(axis=dims, keepdims=True, initial=-np.inf)
     top = np.where(np.isfinite(top), top, 0).astype(a.dtype)
     with np.errstate(divide="ignore"):
@@ -206,7 +208,7 @@ def _logsumexp(a: Any, dims: tuple, keepdim: bool) -> Any:
     return out if keepdim else out.reshape(reduced(a.shape, dims, False))
 
 
-def _logsumexp_rule(g: Any, a: Any, out: Any, dims: tuple, keepdim: bool) -> Any:
+def _logsumexp_rule(g: object, a: Any, out: object, dims: tuple, keepdim: bool) -> Any:
     shape = tuple(a.shape)
     return _spread(g, shape, dims, keepdim) * H(exp(a - _spread(out, shape, dims, keepdim)))
 

@@ -20,7 +20,7 @@ from .elementwise import exp, sigmoid
 from .reduce import sum_
 
 
-def dense(a: Any) -> Any:
+def dense(a: np.ndarray) -> Any:
     """``a`` with its memory in order: kernels take such arrays the short way. (The gradient of a
     sum is one number seen many times.)"""
     return a if a.flags.c_contiguous else a.copy()
@@ -39,7 +39,7 @@ def _over_last(kernel: Callable) -> Callable:
     return forward
 
 
-def _same(a: Any, *rest: Any, dim: int) -> tuple:
+def _same(a: Any, *rest: object, dim: int) -> tuple:
     return a.shape, a.dtype
 
 
@@ -70,7 +70,7 @@ softmax_ = primitive(
 )  # fmt: skip
 
 
-def _total(x: Any, dim: int) -> Any:
+def _total(x: object, dim: int) -> Any:
     return sum_(x, dims=(dim,), keepdim=True)
 
 

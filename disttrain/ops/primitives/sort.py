@@ -11,12 +11,12 @@ from .batching import front
 
 
 # --- places ------------------------------------------------------------------------------------
-def sortable(a: Any) -> Any:
+def sortable(a: np.ndarray) -> Any:
     """``a`` in a type that numpy sorts."""
     return a.astype(np.float32) if a.dtype.kind == "V" else a
 
 
-def _argsort(a: Any, dim: int, descending: bool) -> Any:
+def _argsort(a: np.ndarray, dim: int, descending: bool) -> Any:
     """Equal elements keep their order, in both directions; nan counts as the largest."""
     a = sortable(a)
     if not descending:
@@ -37,7 +37,7 @@ argsort_ = primitive(
 )  # fmt: skip
 
 
-def _median_places(a: Any, dim: int) -> Any:
+def _median_places(a: np.ndarray, dim: int) -> Any:
     """Where the lower median along ``dim`` is, or the first nan; the dimension stays, of size 1."""
     n = a.shape[dim]
     places = np.take(_argsort(a, dim, False), [(n - 1) // 2], axis=dim)
@@ -57,7 +57,7 @@ median_places = primitive(
 )  # fmt: skip
 
 
-def _top_places(a: Any, k: int, dim: int, largest: bool) -> Any:
+def _top_places(a: np.ndarray, k: int, dim: int, largest: bool) -> Any:
     """The places of the ``k`` largest (or smallest) along ``dim``, best first."""
     n = a.shape[dim]
     if 4 * k >= n or n < 64:

@@ -8,6 +8,8 @@ functions (ibid. 6.5), Giles' approximation with Newton steps for erfinv (GPU Co
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import math
 from typing import Any
 
@@ -20,7 +22,7 @@ from .elementwise import cast_like, eq, exp, log, ne, sign, where
 _BERNOULLI = [1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510]
 
 
-def _wide(fn: Any) -> Any:
+def _wide(fn: Callable[..., Any]) -> Any:
     """``fn`` of float64 arrays, for every floating type."""
 
     def run(a: Any, *rest: Any) -> Any:
@@ -45,7 +47,7 @@ def _each(fn: Any, poles: float) -> Any:
     return lambda a: np.asarray(many(a), np.float64)
 
 
-def _digamma(x: Any) -> Any:
+def _digamma(x: np.ndarray) -> Any:
     low = x < 0
     y = np.where(low, 1 - x, x)
     total = np.zeros_like(y)
@@ -62,7 +64,7 @@ def _digamma(x: Any) -> Any:
     return np.where(x == 0, np.copysign(np.inf, -x), out)
 
 
-def _zeta(s: int, x: Any) -> Any:
+def _zeta(s: int, x: np.ndarray) -> Any:
     """Hurwitz' zeta function for integer s > 1, by Euler and Maclaurin."""
     total = np.zeros_like(x)
     for k in range(12):
@@ -76,7 +78,7 @@ def _zeta(s: int, x: Any) -> Any:
     return total
 
 
-def _polygamma(a: Any, n: int) -> Any:
+def _polygamma(a: np.ndarray, n: int) -> Any:
     if n == 0:
         return _wide(_digamma)(a)
     return _wide(lambda x: (-1.0) ** (n + 1) * math.factorial(n) * _zeta(n + 1, x))(a)
@@ -85,7 +87,7 @@ def _polygamma(a: Any, n: int) -> Any:
 _erf, _erfc = _each(math.erf, math.nan), _each(math.erfc, math.nan)
 
 
-def _erfinv(y: Any) -> Any:
+def _erfinv(y: np.ndarray) -> Any:
     w = -np.log((1 - y) * (1 + y))
     near = w - 2.5
     p = np.polyval(
@@ -108,7 +110,7 @@ def _erfinv(y: Any) -> Any:
     return np.where(np.abs(y) > 1, np.nan, x)
 
 
-def _i1(x: Any) -> Any:
+def _i1(x: np.ndarray) -> Any:
     half = np.minimum(np.abs(x), 30.0) / 2
     term, total = half.copy(), half.copy()
     for k in range(1, 80):
@@ -123,7 +125,7 @@ def _i1(x: Any) -> Any:
     return np.copysign(out, x)
 
 
-def _gammas(a: Any, x: Any) -> tuple[Any, Any]:
+def _gammas(a: np.ndarray, x: np.ndarray) -> tuple[Any, Any]:
     """The lower and the upper incomplete gamma function, over the gamma function: each by what
     keeps its digits where it is small."""
     a, x = np.broadcast_arrays(a, x)
@@ -154,7 +156,7 @@ def _gammas(a: Any, x: Any) -> tuple[Any, Any]:
     )
 
 
-def _at_ends(a: Any, x: Any, out: Any, at_zero: float) -> Any:
+def _at_ends(a: np.ndarray, x: np.ndarray, out: np.ndarray, at_zero: float) -> Any:
     """``out`` but for a and x at 0 and infinity; ``at_zero``: the value where x is 0."""
     out = np.where((x == 0) | np.isposinf(a), at_zero, out)
     out = np.where((np.isposinf(x) & ~np.isposinf(a)) | ((a == 0) & (x > 0)), 1.0 - at_zero, out)
@@ -200,7 +202,7 @@ i1 = unary(
 def _no_derivative(name: str, which: str) -> Any:
     """A rule that refuses: a gradient that is silently 0 would be worse."""
 
-    def rule(g: Any) -> Any:
+    def rule(g: np.ndarray) -> Any:
         raise AutogradError(
             f"{name}: the derivative by its {which} argument is not implemented, nor is it in "
             "PyTorch; detach() that argument"
@@ -233,7 +235,7 @@ signbit = unary(
 )  # fmt: skip
 
 
-def _heaviside(a: Any, b: Any) -> Any:
+def _heaviside(a: np.ndarray, b: np.ndarray) -> Any:
     return np.where(np.equal(a, 0), b, np.greater(a, 0)).astype(np.result_type(a, b))
 
 

@@ -5,6 +5,10 @@ A result shares memory with its input where numpy can; the gate notes it.
 
 from __future__ import annotations
 
+from disttrain.backends.device.raw import RawArray
+
+from collections.abc import Callable
+
 import math
 from typing import Any
 
@@ -13,7 +17,7 @@ import numpy as np
 from ..declare import primitive
 
 
-def matrix_samples(**params: Any) -> Any:
+def matrix_samples(**params: object) -> Any:
     """Samples for the tests of all rules: one 3 x 4 matrix and these parameters."""
     return lambda rng: [((rng.normal(size=(3, 4)),), params)]
 
@@ -25,7 +29,7 @@ def front(a: Any, dim: int | None) -> Any:
     return permute(a, dims=(dim, *(i for i in range(len(a.shape)) if i != dim)))
 
 
-def batched(prim_of: Any, shift: Any) -> Any:
+def batched(prim_of: Callable[..., Any], shift: Callable[..., Any]) -> Any:
     """The batch rule of a primitive of one tensor: batch dimension in front, ``shift(params,
     size)`` for what the parameters become."""
 
@@ -86,7 +90,7 @@ def _expand_batch(args: tuple, dims: tuple, params: dict, size: int) -> tuple:
     return expand(aligned, shape=(size, *shape)), 0
 
 
-def _expand(a: Any, shape: tuple) -> Any:
+def _expand(a: np.ndarray, shape: tuple) -> Any:
     """``np.broadcast_to``, at a third of its cost where memory is one block."""
     if a.dtype.kind == "V" or not a.size or not a.flags.c_contiguous:
         return np.broadcast_to(a, shape)
@@ -115,7 +119,7 @@ expand = primitive(
 )  # fmt: skip
 
 
-def _getitem(a: Any, index: tuple) -> Any:
+def _getitem(a: RawArray | np.ndarray, index: tuple) -> Any:
     # A trailing Ellipsis makes numpy give a 0-d view where it would give a scalar.
     return a[index] if Ellipsis in index else a[(*index, Ellipsis)]
 
@@ -132,7 +136,7 @@ getitem = primitive(
 )  # fmt: skip
 
 
-def _embed(a: Any, index: tuple, shape: tuple) -> Any:
+def _embed(a: np.ndarray, index: tuple, shape: tuple) -> Any:
     out = np.zeros(shape, a.dtype)
     out[index] = a
     return out
@@ -191,7 +195,7 @@ pad_constant = primitive(
 )  # fmt: skip
 
 
-def _cat_rule(g: Any, dim: int, sizes: tuple, needs: tuple) -> tuple:
+def _cat_rule(g: object, dim: int, sizes: tuple, needs: tuple) -> tuple:
     grads, start = [], 0
     for size, need in zip(sizes, needs, strict=True):
         index = (slice(None),) * dim + (slice(start, start + size),)
@@ -226,7 +230,7 @@ cat = primitive(
 )  # fmt: skip
 
 
-def _pieces(a: Any, dim: int, sizes: tuple) -> tuple:
+def _pieces(a: RawArray | np.ndarray, dim: int, sizes: tuple) -> tuple:
     ahead, out, start = (slice(None),) * dim, [], 0
     for n in sizes:
         out.append(a[(*ahead, slice(start, start + n))])
@@ -260,7 +264,7 @@ def _unbound(a: Any, dim: int) -> tuple:
     return tuple(a[(*ahead, i, Ellipsis)] for i in range(a.shape[dim]))
 
 
-def _unbind_rule(g: Any, dim: int) -> tuple:
+def _unbind_rule(g: tuple, dim: int) -> tuple:
     shape = tuple(g[0].shape)
     rows = [reshape(x, shape=(*shape[:dim], 1, *shape[dim:])) for x in g]
     return (cat(*rows, dim=dim, sizes=(1,) * len(rows)),)

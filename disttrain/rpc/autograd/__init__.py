@@ -113,6 +113,6 @@ def _get_debug_info() -> dict[str, str]:
     }
 
 
-def _init(worker_id: Any = None) -> bool:
+def _init(worker_id: object = None) -> bool:
     """Whether there is distributed autograd. Contexts begin with the agent, in ``init_rpc``."""
     return True

@@ -63,7 +63,7 @@ class AutogradRider:
         header = Header(context.number, message, 0, path, which, deps, records, over)
         return pack(header), [wrap(t.array) if t._node is not None else t for t in tensors]
 
-    def _path(self, place: Any, answers: bool) -> tuple[int, ...]:
+    def _path(self, place: Current, answers: bool) -> tuple[int, ...]:
         if answers:
             return (*place.path, ANSWER)
         place.calls += 1

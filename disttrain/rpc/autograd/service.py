@@ -127,7 +127,7 @@ def _released(agent: Agent, contexts: Contexts, number: int, peer: int) -> None:
     release(agent, contexts, number, peer)
 
 
-def _on_release(agent: Agent, contexts: Contexts, caller: WorkerInfo, what: Any) -> None:
+def _on_release(agent: Agent, contexts: Contexts, caller: WorkerInfo, what: list | tuple) -> None:
     """A list: contexts that are over. A tuple: contexts that the caller has a part in, of which
     nobody may tell it when they are over."""
     for number in what:

@@ -59,7 +59,7 @@ def lay(tensors: list[Tensor], places: Sequence[Place]) -> set[int]:
     return {number for number, *_ in places}
 
 
-def _owner(array: Any) -> Any:
+def _owner(array: np.ndarray) -> Any:
     while isinstance(array, np.ndarray) and array.base is not None:
         array = array.base
     return array

@@ -92,7 +92,7 @@ class _Pickler(pickle.Pickler):
             return _undress(obj)
         return NotImplemented
 
-    def _carry(self, obj: Any) -> tuple:
+    def _carry(self, obj: object) -> tuple:
         if self.carried is None:
             raise PackError(f"rpc: {type(obj).__name__} travels with calls only; this is none")
         self.carried.append(obj)
@@ -198,7 +198,7 @@ def _take_from(
     laid: Collection[int],
     place: int,
     requires_grad: bool = False,
-    strides: Any = None,
+    strides: tuple | None = None,
     places: Any = None,
 ) -> Tensor:
     t = tensors[place]
@@ -226,7 +226,7 @@ class Packer:
         self.kinds: set[type] = set()
         self.allowed, self.by_value = allowed, by_value
 
-    def pack(self, obj: Any, carried: list | None = None) -> tuple[bytes, list[Tensor]]:
+    def pack(self, obj: object, carried: list | None = None) -> tuple[bytes, list[Tensor]]:
         """``obj`` as bytes and tensors; ``carried`` gets the objects in it that the message is to
         carry. ``PackError`` where it cannot be pickled."""
         if obj.__class__ is Tensor:
@@ -283,7 +283,7 @@ def arrays_of(tensors: list[Tensor]) -> list[np.ndarray]:
     ]
 
 
-def _cannot_pack(error: BaseException, obj: Any) -> PackError:
+def _cannot_pack(error: BaseException, obj: object) -> PackError:
     if isinstance(error, RecursionError):
         return PackError(
             "rpc: cannot pickle a value that is nested deeper than pickle can follow "

@@ -30,12 +30,12 @@ def module_of(name: str) -> str:
     return _MAIN if name == _SPAWNED_MAIN and name not in sys.modules else name
 
 
-def _type_of(value: Any) -> type:
+def _type_of(value: object) -> type:
     """``type`` of one argument: of three it makes classes, which may say that they are others."""
     return type(value)
 
 
-def _no_array(*args: Any) -> Any:
+def _no_array(*args: bytes | str | tuple) -> Any:
     """``numpy.ndarray``, which makes objects of any bytes; arrays are sent as ``_empty`` ones that
     are filled."""
     raise UnknownName(
@@ -43,7 +43,7 @@ def _no_array(*args: Any) -> Any:
     )
 
 
-def _empty(kind: Any, shape: Any, code: Any) -> np.ndarray:
+def _empty(kind: Callable[..., Any], shape: tuple, code: bytes) -> np.ndarray:
     return np.ndarray((0,), np.int8)
 
 

@@ -92,7 +92,7 @@ class Workers:
             f"Cannot get WorkerInfo from name {to}: a name, a number or a WorkerInfo is needed"
         )
 
-    def _unknown(self, what: str, given: Any) -> WorkerInfo:
+    def _unknown(self, what: str, given: int | str) -> WorkerInfo:
         known = ", ".join(f"{w.name} ({w.id})" for w in list(self.by_id.values())[:8])
         raise WorkerError(
             f"name:{self.me.name},rank:{self.me.id} could not find destination {what} {given}; "

@@ -64,7 +64,7 @@ class DistributedOptimizer(Optimizer):
         """A reference to the optimizer of each owner."""
         return list(self._locals.values())
 
-    def _check_param(self, p: Any) -> None:
+    def _check_param(self, p: RRef | Tensor) -> None:
         if not isinstance(p, RRef):
             raise TypeError(
                 f"{_NAME}: a parameter of type {type(p).__name__} was given; needed are RRefs "
@@ -108,7 +108,7 @@ class DistributedOptimizer(Optimizer):
         self._layout = layout
 
     def _together(
-        self, what: str, owners: Iterable[Any], ask: Callable[[Any], Any], last: Any = None
+        self, what: str, owners: Iterable[Any], ask: Callable[[Any], Any], last: object = None
     ) -> dict[Any, Any]:
         """What each owner answers to what ``ask(owner)`` has asked; all at once. Waits for all of
         them, then raises what failed. ``last``: the owner to ask when all others are at work."""
@@ -132,7 +132,7 @@ class DistributedOptimizer(Optimizer):
             raise owners_failed(what, failed, [owner.name for owner in answers])
         return answers
 
-    def _everywhere(self, what: str, method: str, *args: Any) -> dict[Any, Any]:
+    def _everywhere(self, what: str, method: str, *args: float) -> dict[Any, Any]:
         """Call a method of all local optimizers."""
         return self._together(
             f"{_NAME}.{what}",
@@ -173,7 +173,7 @@ class DistributedOptimizer(Optimizer):
         for owner in self._locals:
             self._told(owner, changes[owner])
 
-    def _changes(self, owner: Any) -> dict[int, dict[str, Any]]:
+    def _changes(self, owner: object) -> dict[int, dict[str, Any]]:
         """Settings that differ from those that an owner has: number of its group -> values."""
         out = {}
         for n, k in enumerate(self._layout.parts[owner]):
@@ -182,7 +182,7 @@ class DistributedOptimizer(Optimizer):
                 out[n] = values
         return out
 
-    def _told(self, owner: Any, changes: Mapping[int, dict[str, Any]]) -> None:
+    def _told(self, owner: object, changes: Mapping[int, dict[str, Any]]) -> None:
         for n, values in changes.items():
             self._known[owner][n].update(deepcopy(values))
 
@@ -293,7 +293,7 @@ def _groups(params_rref: Any) -> list[dict[str, Any]]:
     return [{"params": given}]
 
 
-def _check_context(what: str, context_id: Any) -> None:
+def _check_context(what: str, context_id: Callable[..., Any] | int) -> None:
     if callable(context_id):
         raise TypeError(
             f"{_NAME}.{what}: a function was given; needed is the id of a context of distributed "

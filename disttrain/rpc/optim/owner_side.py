@@ -100,7 +100,7 @@ class LocalOptimizer:
 
 
 def new_local_optimizer(
-    optimizer_class: Any, groups: Sequence[dict[str, Any]], args: Any, kwargs: Any
+    optimizer_class: type, groups: Sequence[dict[str, Any]], args: tuple, kwargs: dict
 ) -> tuple[Any, list[dict[str, Any]], dict[str, Any]]:
     """A new one: a reference to it, its settings group by group, its defaults."""
     local = LocalOptimizer(optimizer_class, groups, args, kwargs)
@@ -109,31 +109,31 @@ def new_local_optimizer(
 
 
 def local_optimizer_step(
-    local: Any, context_id: int, changes: Mapping[int, dict[str, Any]] | None = None
+    local: RRef, context_id: int, changes: Mapping[int, dict[str, Any]] | None = None
 ) -> None:
     """One step of what ``local`` refers to."""
     local.local_value().step(context_id, changes or {})
 
 
-def local_optimizer_call(local: Any, method: str, *args: Any) -> Any:
+def local_optimizer_call(local: RRef, method: str, *args: float) -> Any:
     """Any of its other methods."""
     return getattr(local.local_value(), method)(*args)
 
 
-def local_optimizer_add(local: Any, groups: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def local_optimizer_add(local: RRef, groups: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Add groups; their settings."""
     value = local.local_value()
     value.add(groups)
     return value.settings()[-len(groups) :]
 
 
-def local_state(local: Any) -> dict[str, Any]:
+def local_state(local: RRef) -> dict[str, Any]:
     """Its state dict."""
     with _in_turn():
         return local.local_value().optim.state_dict()
 
 
-def load_local_state(local: Any, state: dict[str, Any]) -> None:
+def load_local_state(local: RRef, state: dict[str, Any]) -> None:
     """Load a state dict."""
     with _in_turn():
         local.local_value().optim.load_state_dict(state)

@@ -100,7 +100,7 @@ def plain(settings: Mapping[str, Any], others: tuple[type, ...]) -> dict[str, An
     else an optimizer keeps in its groups is its own."""
     kinds: tuple[type, ...] = (bool, int, float, complex, str, type(None), *others)
 
-    def is_data(value: Any) -> bool:
+    def is_data(value: object) -> bool:
         if isinstance(value, (tuple, list)):
             return all(map(is_data, value))
         return isinstance(value, kinds)
@@ -113,7 +113,7 @@ def changed(now: Mapping[str, Any], known: Mapping[str, Any]) -> dict[str, Any]:
     return {n: v for n, v in now.items() if n not in known or not _same(v, known[n])}
 
 
-def _same(a: Any, b: Any) -> bool:
+def _same(a: object, b: object) -> bool:
     if isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)):
         return type(a) is type(b) and len(a) == len(b) and all(map(_same, a, b))
     if type(a) is not type(b):

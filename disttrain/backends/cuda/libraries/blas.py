@@ -7,6 +7,8 @@ run: cuBLAS promises it for one stream, and with a workspace of its own per hand
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import functools
 import importlib
 import os
@@ -74,7 +76,7 @@ class Blas:
             return out
         return into
 
-    def _side(self, call: Gemm, out: Any, shape: tuple, dtype: Any) -> Side | None:
+    def _side(self, call: Gemm, out: np.ndarray, shape: tuple, dtype: np.dtype) -> Side | None:
         """How ``out`` can be written to as it is; None where it cannot. (Products of half types may
         go to float32.)"""
         wide = dtype.itemsize == 2 and out.dtype == np.float32
@@ -82,14 +84,14 @@ class Blas:
             return None
         return result_side(call, out.shape, out.strides, out.dtype.itemsize)
 
-    def _copied(self, x: Any, wanted: bool, lead: tuple) -> Any:
+    def _copied(self, x: np.ndarray, wanted: bool, lead: tuple) -> Any:
         if not wanted:
             return x
         if x.shape[:-2] != lead and any(n != 1 for n in x.shape[:-2]):
             x = self.xp.broadcast_to(x, (*lead, *x.shape[-2:]))
         return self.xp.ascontiguousarray(x)
 
-    def _other(self, a: Any, b: Any, out: Any, add: bool) -> Any:
+    def _other(self, a: np.ndarray, b: np.ndarray, out: Any, add: bool) -> Any:
         product = self.xp.matmul(a, b)
         if out is None:
             return product
@@ -118,7 +120,7 @@ class Blas:
                 GEMM_DEFAULT,
             )  # fmt: skip
 
-    def _ask(self, name: str, call: Any, *args: Any) -> None:
+    def _ask(self, name: str, call: Callable[..., Any], *args: int) -> None:
         try:
             call(*args)
         except NotImplementedError:  # CuPy's, of every product while a graph is recorded

@@ -35,11 +35,11 @@ class Recorded:
         for name, types in _TYPES.items():
             self.calls[name].argtypes, self.calls[name].restype = types, _I
 
-    def gemm(self, handle: int, *args: Any) -> None:
+    def gemm(self, handle: int, *args: int) -> None:
         """``gemmEx``'s arguments."""
         self._ask("cublasGemmEx", handle, args)
 
-    def gemm_batched(self, handle: int, *args: Any) -> None:
+    def gemm_batched(self, handle: int, *args: int) -> None:
         """``gemmStridedBatchedEx``'s arguments."""
         self._ask("cublasGemmStridedBatchedEx", handle, args)
 
@@ -52,5 +52,5 @@ class Recorded:
         finally:  # the workspace is cuBLAS's own again
             self._call("cublasSetStream_v2", handle, self.cuda.get_current_stream().ptr)
 
-    def _call(self, what: str, *args: Any) -> None:
+    def _call(self, what: str, *args: int) -> None:
         self.cublas.check_status(self.calls[what](*args))

@@ -142,7 +142,7 @@ class Mailbox:
         else:
             self._leaving.append((self._isend(envelope, dst, ENVELOPES), envelope))
 
-    def _isend(self, data: Any, dst: int, tag: int) -> Any:
+    def _isend(self, data: bytearray | np.ndarray, dst: int, tag: int) -> Any:
         return self.group.comm.Isend([data, self.group.MPI.BYTE], dst, tag)
 
     def _sweep(self) -> None:

@@ -172,7 +172,7 @@ class Station(progress.Progress[Need]):
         """``rank`` has said ``data``."""
         self.board.hear(rank, decode(data))
 
-    def tell(self, notice: Notice, ranks: Any = None) -> None:
+    def tell(self, notice: Notice, ranks: list | range | set | None = None) -> None:
         """Tell the others (or ``ranks``)."""
         data = notice.encode()
         with self.lock:
@@ -180,7 +180,7 @@ class Station(progress.Progress[Need]):
                 if rank != self.rank:
                     self._sending.append((self.comm.Isend([data, self.MPI.BYTE], rank, _TAG), data))
 
-    def fail(self, cause: str, traceback: str, ranks: Any = None) -> None:
+    def fail(self, cause: str, traceback: str, ranks: range | None = None) -> None:
         """Tell the others (or ``ranks``) that this rank has failed."""
         text, detail = cause[:TEXT_BYTES], traceback[-_DETAIL_BYTES:]
         self.tell(Notice("failed", text, detail=detail), ranks)

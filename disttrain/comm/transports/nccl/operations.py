@@ -8,6 +8,8 @@ is only moved goes as bytes. Knows the binding and raw arrays; no stream, no pee
 
 from __future__ import annotations
 
+from disttrain.backends.device.raw import RawArray
+
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -35,7 +37,7 @@ class Moves:
         for step in self._before:
             step()
 
-    def issue(self, raw: Any, comm: Any) -> None:
+    def issue(self, raw: object, comm: object) -> None:
         for ask in self.calls:
             ask(raw, comm)
 
@@ -53,7 +55,7 @@ class Moves:
     def broadcast(self, array: Any, root: int) -> None:
         self._broadcast(array, array, root)
 
-    def _broadcast(self, given: Any, array: Any, root: int) -> None:
+    def _broadcast(self, given: RawArray, array: RawArray, root: int) -> None:
         if not array.size:
             return
         at, to, kind = self.library.at(given), self.library.at(array), self.library.dtype(BYTES)
@@ -146,7 +148,7 @@ class Moves:
                 if a.size:
                     self._reduce(a, out if root == self.of.rank else None, root, how)
 
-    def _scatter_alike(self, out: Any, ins: Sequence[Any], how: Native) -> None:
+    def _scatter_alike(self, out: RawArray, ins: Sequence[Any], how: Native) -> None:
         if not out.size:
             return
         given, to = _Row(self, ins), self.library.at(out)
@@ -167,7 +169,7 @@ class Moves:
             ),
         )
 
-    def _fold_pieces(self, out: Any, ins: Sequence[Any], op: ReduceOp) -> None:
+    def _fold_pieces(self, out: RawArray, ins: Sequence[Any], op: ReduceOp) -> None:
         """Everybody's piece goes to whom it belongs to, who folds them."""
         rows = _Row(self, like=out, count=self.of.size)
         self._before.append(rows.make)
@@ -196,7 +198,7 @@ class Moves:
             self.calls.append(lambda raw, comm: ask(raw, comm, kind, code))
             return
 
-        def scaled(raw: Any, comm: Any) -> None:
+        def scaled(raw: object, comm: Any) -> None:
             op, forget = comm.times(how.factor, how.dtype)
             ask(raw, comm, kind, op)
             self._after.append(forget)

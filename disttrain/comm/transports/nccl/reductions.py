@@ -8,6 +8,8 @@ needed, in the order that the CPU's transports have. Knows arrays of any module;
 
 from __future__ import annotations
 
+from disttrain.backends.device.raw import RawArray
+
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -69,7 +71,7 @@ def native(op: ReduceOp, dtype: np.dtype, num_ranks: int, major: int) -> Native 
     return Native(name, _OPS[op.name], None, parts)
 
 
-def fold(rows: Sequence[Any], op: ReduceOp, out: Any) -> None:
+def fold(rows: Sequence[Any], op: ReduceOp, out: RawArray) -> None:
     """Reduce ``rows``, one per rank, into ``out``, neighbours first."""
     join: Callable[..., Any] = ufunc_of(op)
     parts = list(rows)

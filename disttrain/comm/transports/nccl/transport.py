@@ -13,6 +13,8 @@ does, and waits for its peers: then a disagreement leaves the group usable.
 
 from __future__ import annotations
 
+from disttrain.backends.device.raw import RawArray
+
 import contextlib
 import threading
 from collections import deque
@@ -234,7 +236,7 @@ class NcclTransport(Transport):
         moves: Moves,
         comm: Communicator,
         header: Work | None,
-        result: Any,
+        result: RawArray | int | list | None,
         blocking: bool = False,
         alone: bool = False,
     ) -> DeviceWork:
@@ -397,7 +399,7 @@ class NcclTransport(Transport):
             while self._flight:
                 self._flight.popleft().fail(error)
 
-    def register(self, array: Any) -> Callable[[], None]:
+    def register(self, array: RawArray) -> Callable[[], None]:
         """Let NCCL move ``array`` from where it lies, without buffers of its own, on every rank
         that does the same; for memory that is used again and again (buckets, shards). All ranks
         come, the first time. What is given back takes that back; closing the group does, too."""

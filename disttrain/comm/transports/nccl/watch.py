@@ -40,7 +40,7 @@ class Watch:
             self._pid = os.getpid()
         context.start_thread(self._run, "nccl watch")
 
-    def remove(self, transport: Any) -> None:
+    def remove(self, transport: object) -> None:
         """Look no longer after ``transport``; no look at it, or at what it lies on, goes on."""
         with self._lock:
             self._all.discard(transport)

@@ -99,7 +99,7 @@ class DeadlockDetector:
         self.under_way: Callable[[], list] = list  # what operations wait for that nobody waits for
         self._write(IDLE, [], "")
 
-    def look(self, need: Any, waits: Callable[[], list]) -> None:
+    def look(self, need: object, waits: Callable[[], list]) -> None:
         """Called again and again by a waiting rank. ``waits()``: all that it waits for, empty when
         one of its threads may go on. Raises ``CollectiveMismatch`` on a deadlock, ``PeerFailed``
         where it hangs on a process that has ended."""
@@ -258,7 +258,7 @@ class DeadlockDetector:
             return version, IDLE, 0, []
         return version, state, beat, [tuple(raw[k : k + 3]) for k in range(0, 3 * count, 3)]
 
-    def _judge(self, need: Any) -> None:
+    def _judge(self, need: object) -> None:
         records = [self._read(r) for r in range(len(self._at))]
         stuck = self._stuck(records)
         if self._rank not in stuck:

@@ -68,7 +68,7 @@ class FencedWords:
     def __len__(self) -> int:
         return len(self._view)
 
-    def __getitem__(self, where: Any) -> Any:
+    def __getitem__(self, where: int | slice) -> Any:
         if not isinstance(where, slice):
             return self._load(self._place(where))
         self._fence()

@@ -365,7 +365,7 @@ class Hub(progress.Progress[Need]):
         this."""
         self.segment.slot(self.rank).state = "finished"
 
-    def _tell_error(self, error: Any) -> None:
+    def _tell_error(self, error: PeerFailed | ValueError | None) -> None:
         """What this rank's program has ended with, where that was an exception."""
         if isinstance(error, PeerFailed):
             self.segment.publish_failure(error.rank, error.cause, error.traceback)

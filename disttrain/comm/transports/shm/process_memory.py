@@ -148,7 +148,7 @@ def address_of(array: np.ndarray) -> int:
     return array.__array_interface__["data"][0]
 
 
-def put(part: Any, out: np.ndarray) -> None:
+def put(part: Far | np.ndarray, out: np.ndarray) -> None:
     """Copy an array, or one that is far, into ``out``."""
     if type(part) is Far:
         part.read(out)

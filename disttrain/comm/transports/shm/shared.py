@@ -109,7 +109,7 @@ def lend(hub: Any, nbytes: int, size: int) -> int:
     return offset
 
 
-def _let_go(words: Any, index: int, pid: int) -> None:
+def _let_go(words: memoryview, index: int, pid: int) -> None:
     """The last view is gone. In a forked process the memory is the parent's."""
     if os.getpid() == pid:
         try:

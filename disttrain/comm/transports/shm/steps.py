@@ -186,7 +186,7 @@ def _reduce_in_rings(op: Operation, offsets: list[int], array: np.ndarray, reduc
     op.finish()
 
 
-def _soon(words: Any, idxs: Sequence[int], value: int, spins: range) -> bool:
+def _soon(words: memoryview, idxs: Sequence[int], value: int, spins: range) -> bool:
     """Whether all have reached ``value``, now or a moment later."""
     for i in idxs:
         if words[i] < value:

@@ -102,7 +102,7 @@ def connect(
 
 
 def connect_by_store(
-    store: Any,
+    store: object,
     rank: int,
     world_size: int,
     epoch: int = 0,

@@ -166,7 +166,7 @@ class SimWork(Work):
         self.outcome: tuple[Any, BaseException | None] = (None, None)
         end.pending.append(self)
 
-    def settle(self, result: Any, error: BaseException | None) -> None:
+    def settle(self, result: int | list | np.ndarray | None, error: BaseException | None) -> None:
         """It has ended, in an event of the scheduler; its rank has yet to notice."""
         self.outcome, self.settled = (result, error), True
         self.began = self.moving() if self.number else self.end.fabric.scheduler.clock

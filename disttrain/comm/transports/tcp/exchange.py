@@ -11,6 +11,8 @@ Knows plans, arithmetic and frames; which memory ranks expose is in ``transport`
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from collections import deque
 from typing import Any
 
@@ -65,7 +67,7 @@ class Exchange:
 
     # --- going on --------------------------------------------------------------------------------
 
-    def advance(self, send: Any) -> None:
+    def advance(self, send: Callable[..., Any]) -> None:
         """Do what can be done now. ``send(rank, head, data)`` queues a frame."""
         while self._answered < self._sent and self._take_answer():
             pass
@@ -76,7 +78,7 @@ class Exchange:
             self._ask(self._asked[self._sent], send)
             self._sent += 1
 
-    def _ask(self, piece: Piece, send: Any) -> None:
+    def _ask(self, piece: Piece, send: Callable[..., Any]) -> None:
         """Send what this host has of a piece to its owner."""
         count = piece.hi - piece.lo
         size = self._sums.unit_bytes(self._host, count)
@@ -89,7 +91,7 @@ class Exchange:
                 self._lent.append(data)  # until the answer
         send(piece.owner, frames.data(self._key, 2 * piece.index, size), data)
 
-    def _join(self, piece: Piece, send: Any) -> bool:
+    def _join(self, piece: Piece, send: Callable[..., Any]) -> bool:
         """Join a piece that this rank owns; False where some host's units are missing."""
         if self._whole[piece.index] < len(self._layout.hosts) - 1:
             return False

@@ -113,7 +113,7 @@ class NetHub(Hub):
             finally:
                 self.lock.release()
 
-    def _end_wait(self, need: Need | None, failure: Any) -> None:
+    def _end_wait(self, need: Need | None, failure: frames.Failure) -> None:
         with self.lock:  # found just now: this rank may end of it before it looks again
             self.net.tell(failure)
         if failure.is_mismatch and need is not None:
@@ -289,7 +289,7 @@ class NetDeadlockDetector(DeadlockDetector):
         self._hub = hub
         self._sent: tuple[int, int] = (0, 0)
 
-    def look(self, need: Any, waits: Callable[[], list]) -> None:
+    def look(self, need: object, waits: Callable[[], list]) -> None:
         try:
             super().look(need, waits)
         finally:

@@ -66,7 +66,7 @@ def _recorded(job: survivors.View, order: list[int]) -> survivors.View:
     return survivors.View(job.base, members, number, job.base.rounds[survivors.START])
 
 
-def _record(base: Any, number: int, members: list[int], start: int) -> None:
+def _record(base: survivors.Segment, number: int, members: list[int], start: int) -> None:
     """What all members know is decided, in what those of this host share."""
 
     def choose() -> tuple[list[int], int]:

@@ -178,7 +178,7 @@ class _Sink:
 
 
 def reduce_between(
-    op: NetOperation, key: int, exchange: Exchange, views: dict[int, np.ndarray], sizes: Any
+    op: NetOperation, key: int, exchange: Exchange, views: dict[int, np.ndarray], sizes: int
 ) -> Steps:
     """Run ``exchange``, which is ``key`` for others and whose ``views`` of other ranks of this host
     are still missing. ``sizes(rank)``: how many elements those have, 0 where only this rank gets

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import binascii
 import os
 import tempfile
@@ -44,7 +46,7 @@ class C10dRendezvousBackend:
         """The state and its token; None where there is none."""
         return self._decoded(_call(self._store.get, self._key))
 
-    def set_state(self, state: bytes, token: Any = None) -> tuple[bytes, Any, bool] | None:
+    def set_state(self, state: bytes, token: object = None) -> tuple[bytes, Any, bool] | None:
         """Set the state if the last one is ``token``'s (none: if there is none). The state that
         there is now, its token, and whether it was set."""
         wanted = b64encode(state).decode()
@@ -66,7 +68,7 @@ class C10dRendezvousBackend:
             raise RendezvousStateError(f"rendezvous: the state is damaged ({error})") from error
 
 
-def _call(method: Any, *args: Any) -> bytes:
+def _call(method: Callable[..., Any], *args: str) -> bytes:
     try:
         return method(*args)
     except (RuntimeError, OSError) as error:

@@ -82,7 +82,7 @@ def _get_entrypoint_name(entrypoint: Callable[..., Any] | str | None, args: list
 
 def launch_agent(
     config: LaunchConfig, entrypoint: Callable[..., Any] | str | None, args: list[Any],
-    health_check_server: Any = None,
+    health_check_server: object = None,
 ) -> dict[int, Any]:  # fmt: skip
     """As ``elastic_launch(config, entrypoint)(*args)``."""
     run_id = config.run_id or uuid.uuid4().hex

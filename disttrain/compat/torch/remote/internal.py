@@ -39,7 +39,7 @@ class _InternalRPCPickler:
     def _register_reducer(self, obj_class: type, reducer: Any) -> None:
         current_agent().reducers.setdefault(obj_class, reducer)
 
-    def serialize(self, obj: Any) -> tuple[bytes, list[Any]]:
+    def serialize(self, obj: PythonUDF) -> tuple[bytes, list[Any]]:
         """``obj`` as bytes, and the tensors in it."""
         payload, tensors = _packer().pack(obj)
         return bytes(payload), tensors

@@ -51,7 +51,7 @@ class DDPCommHookType(Enum):
 
 
 def register_ddp_comm_hook(
-    comm_hook_type: DDPCommHookType, model: Module, state: Any = None
+    comm_hook_type: DDPCommHookType, model: Module, state: object = None
 ) -> None:
     """Register a hook by its type on a DDP model."""
     comm_hook_type.value(model=model, state=state)

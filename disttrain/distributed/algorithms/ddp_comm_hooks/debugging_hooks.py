@@ -9,7 +9,7 @@ from ....futures import Future
 from ...ddp import GradBucket
 
 
-def noop_hook(_: Any, bucket: GradBucket) -> Future[Tensor]:
+def noop_hook(_: object, bucket: GradBucket) -> Future[Tensor]:
     """Leave every rank its own gradients. To see what communication costs; not to train."""
     future: Future[Tensor] = Future()
     future.set_result(bucket.buffer())

@@ -43,7 +43,7 @@ def allreduce_hook(process_group: ProcessGroup | None, bucket: GradBucket) -> Fu
     return averaged(process_group, bucket.buffer())
 
 
-def _cast_hook(kind: Any, process_group: ProcessGroup | None, bucket: GradBucket) -> Future[Tensor]:
+def _cast_hook(kind: dtypes.dtype, process_group: ProcessGroup | None, bucket: GradBucket) -> Future[Tensor]:
     """Divide and cast in one pass into memory that the group sends from; half the bytes travel.
     Sums are formed in float32 and rounded once."""
     group = group_or_default(process_group)
@@ -74,8 +74,8 @@ def bf16_compress_hook(process_group: ProcessGroup | None, bucket: GradBucket) -
     return _cast_hook(dtypes.bfloat16, process_group, bucket)
 
 
-def _cast_wrapper(kind: Any, hook: Hook, name: str) -> Hook:
-    def wrapped(hook_state: Any, bucket: GradBucket) -> Future[Tensor]:
+def _cast_wrapper(kind: dtypes.dtype, hook: Hook, name: str) -> Hook:
+    def wrapped(hook_state: object, bucket: GradBucket) -> Future[Tensor]:
         wide: Any = bucket.buffer()
         memory = memory_of(wide.array)
         given = memory.raw(wide.array)

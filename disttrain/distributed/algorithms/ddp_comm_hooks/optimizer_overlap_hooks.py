@@ -30,7 +30,7 @@ class _OptimizerHookState:
 def _hook_then_optimizer(hook: Hook, optimizer_state: _OptimizerHookState) -> Hook:
     """``hook``, and then a step of each parameter of its bucket."""
 
-    def hook_then_optimizer_wrapper(hook_state: Any, bucket: GradBucket) -> Future[Tensor]:
+    def hook_then_optimizer_wrapper(hook_state: object, bucket: GradBucket) -> Future[Tensor]:
         future = hook(hook_state, bucket)
 
         def optimizer_step(future: Future) -> Tensor:

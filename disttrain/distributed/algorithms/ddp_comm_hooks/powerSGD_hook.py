@@ -141,7 +141,7 @@ class PowerSGDState:
             )  # fmt: skip
             self.next_stats_report = self.iter + self.compression_stats_logging_frequency
 
-    def recall(self, index: int, values: Any) -> Any:
+    def recall(self, index: int, values: Tensor) -> Any:
         """Add what bucket ``index`` owes to ``values``; where the next error is to be kept (None:
         nowhere)."""
         if not self.use_error_feedback:
@@ -162,7 +162,7 @@ class PowerSGDState:
             self.p_memory_dict.clear()
             self.q_memory_dict.clear()
 
-    def narrow(self, index: int, group: Any, families: Sequence[Family], like: Tensor) -> bool:
+    def narrow(self, index: int, group: ProcessGroup, families: Sequence[Family], like: Tensor) -> bool:
         """Make the memory of all P and all Q of a bucket, unless it has been kept; whether Q is
         to be filled."""
         if self.warm_start and index in self.p_memory_dict:
@@ -187,7 +187,7 @@ def _check_size(what: str, index: int, kept: Tensor, size: int) -> None:
         )
 
 
-def _cut(memory: Any, families: Sequence[Family], side: str) -> list[Any]:
+def _cut(memory: Tensor, families: Sequence[Family], side: str) -> list[Any]:
     """(batch, rows or cols, rank) of each family, in one piece of memory."""
     out, at = [], 0
     for f in families:
@@ -272,7 +272,7 @@ class _Round:
         state.maybe_increase_iter(self.bucket)
         return self.buffer
 
-    def _replace(self, f: Family, place: int, target: Any, near: Any) -> None:
+    def _replace(self, f: Family, place: int, target: Tensor, near: Tensor) -> None:
         """``target`` becomes what is ``near`` it; the difference is kept."""
         if self.error is not None:
             left = self.error[self.ends[place] : self.ends[place + 1]].view(f.rows, f.cols)

@@ -14,6 +14,8 @@ Knows names, bytes and locks; knows nothing of what they mean.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import contextlib
 import fcntl
 import os
@@ -107,7 +109,7 @@ class Shard:
                 return
             os.close(self.fd)  # somebody took it for a leftover before the lock was on it
 
-    def _do(self, work: Any, *args: Any) -> Any:
+    def _do(self, work: Callable[..., Any], *args: int | memoryview) -> Any:
         try:
             return work(*args)
         except OSError as error:

@@ -105,14 +105,14 @@ def _row(place: Place) -> list[Any]:
     return [place.file, place.begin, place.end, place.sums]
 
 
-def _is_paths(data: Any) -> bool:
+def _is_paths(data: dict | list) -> bool:
     return type(data) is dict and all(
         type(n) is str and type(path) is tuple and all(type(k) in (str, int, Index) for k in path)
         for n, path in data.items()
     )
 
 
-def _key(key: Any) -> Any:
+def _key(key: int | str) -> Any:
     return [int(key)] if type(key) is Index else key
 
 
@@ -195,7 +195,7 @@ class _Reader:
             TensorProperties(kind, requires_grad=told_grad), Size(shape), chunks
         )
 
-    def _place(self, name: str, file: Any, begin: Any, end: Any, sums: Any) -> Place:
+    def _place(self, name: str, file: str, begin: int, end: int, sums: str) -> Place:
         if _count(begin) > _count(end) or end > self.files[_text(file)]:
             raise ValueError(f"{name!r:.80}: bytes {begin} to {end} of {file}")
         digits = int(sums, 16) if sums else 0
@@ -214,19 +214,19 @@ class _Reader:
         return unpack(base64.b64decode(self.body["planner"], validate=True), self.where)
 
 
-def _count(value: Any) -> int:
+def _count(value: int) -> int:
     if type(value) is not int or not 0 <= value < 1 << 62:
         raise ValueError(f"a count is needed, {value!r:.60} found")
     return value
 
 
-def _text(value: Any) -> str:
+def _text(value: str) -> str:
     if type(value) is not str:
         raise ValueError(f"a text is needed, {value!r:.60} found")
     return value
 
 
-def _sizes(value: Any) -> tuple[int, ...]:
+def _sizes(value: list) -> tuple[int, ...]:
     if type(value) is not list or len(value) > 64:
         raise ValueError(f"sizes are needed, {value!r:.60} found")
     return tuple(map(_count, value))

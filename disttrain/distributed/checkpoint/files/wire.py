@@ -43,7 +43,7 @@ _ENUMS = {c.__name__: c for c in (planner.LoadItemType, planner.WriteItemType)}
 _PLAIN = {type(None), bool, int, float, str}
 
 
-def dump(value: Any) -> bytes:
+def dump(value: object) -> bytes:
     """``value`` as bytes."""
     return json.dumps(_to_data(value), separators=(",", ":")).encode()
 
@@ -76,7 +76,7 @@ def _to_data(value: Any) -> Any:
     return ["packed", base64.b64encode(pack(value)).decode()]
 
 
-def _from_data(data: Any) -> Any:
+def _from_data(data: int | list | str | None) -> Any:
     """What ``_to_data`` was given."""
     if type(data) is not list:
         return data

@@ -41,7 +41,7 @@ def flatten_state_dict(
     return flat, paths
 
 
-def _leaves(path: Path, value: Any, empty: bool) -> Iterator[tuple[Path, Any]]:
+def _leaves(path: Path, value: object, empty: bool) -> Iterator[tuple[Path, Any]]:
     if isinstance(value, Mapping) and (value or not path or not empty):
         for key, inner in value.items():
             plain = key if type(key) in (str, int) else str(key)
@@ -66,7 +66,7 @@ def paths_of(metadata: Metadata) -> dict[str, Path]:
     return data if isinstance(data, dict) else {}
 
 
-def set_element(root: Any, path: Path, value: Any) -> None:
+def set_element(root: dict, path: Path, value: Any) -> None:
     """Put ``value`` at ``path`` of the nested ``root``; containers that are missing are made."""
     for key, after in pairwise(path):
         found = _get(root, key)

@@ -31,7 +31,7 @@ class Pieces:
     whole: bool
 
 
-def is_tensor(value: Any) -> bool:
+def is_tensor(value: object) -> bool:
     """A tensor, whole or sharded?"""
     return isinstance(value, Tensor) or hasattr(type(value), "__create_chunk_list__")
 

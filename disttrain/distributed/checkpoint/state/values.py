@@ -15,7 +15,7 @@ from ....core import Tensor, no_grad, wrap
 from ...tensor import DTensor, distribute_tensor
 
 
-def map_values(fn: Callable, value: Any) -> Any:
+def map_values(fn: Callable, value: object) -> Any:
     """``fn`` of every tensor in nested dicts, lists and tuples."""
     if isinstance(value, Tensor):
         return fn(value)
@@ -26,7 +26,7 @@ def map_values(fn: Callable, value: Any) -> Any:
     return value
 
 
-def gathered(value: Any) -> Any:
+def gathered(value: Tensor | dict) -> Any:
     """``value`` with every sharded tensor in it whole. Every rank calls it, on alike values."""
     with no_grad():
         return map_values(lambda t: t.full_tensor() if isinstance(t, DTensor) else t, value)
@@ -57,7 +57,7 @@ def from_rank0(value: Any, meta: tuple[tuple[int, ...], Any], group: Any) -> Ten
     return wrap(array)
 
 
-def _gather_state_dict(state_dict: Any, **ignored: Any) -> Any:
+def _gather_state_dict(state_dict: Any, **ignored: object) -> Any:
     """A nested dict with whole tensors: what programs for PyTorch call ``gathered``."""
     return gathered(state_dict)
 

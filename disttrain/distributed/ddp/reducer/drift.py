@@ -65,6 +65,6 @@ class Drift:
             warn(self.report)
 
 
-def raw_bytes(p: Any) -> Any:
+def raw_bytes(p: Tensor) -> Any:
     """The bytes of a parameter, one behind the other."""
     return np.ascontiguousarray(p.array).reshape(-1).view(np.uint8)

@@ -42,7 +42,7 @@ class Part(Parameter):
             whole._grad = wrap(whole.array.like(value.array))
             self._show(whole._grad, value)
 
-    def _show(self, g: Any, part: Tensor) -> Tensor:
+    def _show(self, g: Tensor, part: Tensor) -> Tensor:
         """Note that ``part`` is what this rank has of the gradient ``g``."""
         g.__dict__["_part"] = (part, g.array)
         return part
@@ -70,7 +70,7 @@ def taking_parts(param: Tensor, store: Callable[[Any, Any], None]) -> Callable[[
         return store
     whole = param.whole
 
-    def store_part(leaf: Any, g: Any) -> None:
+    def store_part(leaf: Parameter, g: ArrayKind) -> None:
         array = g.array if isinstance(g, Tensor) else g
         store(param, whole.array.as_gradient(array).local)
 

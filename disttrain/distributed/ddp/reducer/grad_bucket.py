@@ -59,7 +59,7 @@ class GradBucket:
         self._buffer = tensor if tensor.array.ndim == 1 else wrap(flat)
 
 
-def result_of(future: Any, seconds: float, what: str) -> Any:
+def result_of(future: Future, seconds: float, what: str) -> Any:
     """What a hook's ``future`` gives, at most so many ``seconds`` from now; the one tensor of a
     collective's list."""
     answer = future.wait_for(seconds, what) if isinstance(future, Future) else future.wait()
@@ -75,7 +75,7 @@ def fill(flat: Any, tensor: Tensor, where: str) -> None:
         np.copyto(target, source.reshape(-1), casting="unsafe")
 
 
-def check(flat: Any, tensor: Tensor, where: str) -> None:
+def check(flat: np.ndarray, tensor: Tensor, where: str) -> None:
     """``tensor`` can hold the gradients of ``flat``."""
     if not isinstance(tensor, Tensor):
         raise TypeError(f"{where}: a Tensor is needed, {type(tensor).__name__} was given")

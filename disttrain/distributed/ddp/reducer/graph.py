@@ -15,7 +15,7 @@ from ....core.tensor import Tensor
 from ...collectives.nested import find_tensors
 
 
-def nodes_of(outputs: Any) -> list:
+def nodes_of(outputs: object) -> list:
     """The nodes that made the tensors in ``outputs``."""
     if outputs.__class__ is Tensor:
         node = outputs.graph_node()

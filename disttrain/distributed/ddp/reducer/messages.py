@@ -5,6 +5,8 @@ Knows names and groups; no buckets.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from collections.abc import Sequence
 from typing import Any
 
@@ -55,7 +57,7 @@ class Messages:
             "too"
         )
 
-    def retyped(self, i: int, before: Any, now: Any) -> DTypeError:
+    def retyped(self, i: int, before: object, now: object) -> DTypeError:
         return DTypeError(
             f"{self.where}: parameter {self.names[i]!r} was {before} when the module was wrapped "
             f"and is {now} now, but its gradients are averaged as they were then; convert the "
@@ -78,7 +80,7 @@ class Messages:
             "static_graph=False"
         )
 
-    def no_future(self, hook: Any, given: Any) -> TypeError:
+    def no_future(self, hook: Callable[..., Any], given: object) -> TypeError:
         name = getattr(hook, "__name__", str(hook))
         return TypeError(
             f"{self.where}: the communication hook {name} returned a {type(given).__name__}; "

@@ -175,7 +175,7 @@ class Reducer:
         self._lay_out(self.order, first=True)
         self.scaling.move(group)
 
-    def register_hook(self, state: Any, hook: Hook) -> None:
+    def register_hook(self, state: object, hook: Hook) -> None:
         """Let ``hook(state, bucket)`` reduce the buckets. Before the first backward."""
         self.hook = (hook, state)
         self._lay_out(self.order, first=True)
@@ -215,7 +215,7 @@ class Reducer:
         if self.static and self.expected is None:
             self.next = -1  # nothing, before it is known what will come
 
-    def prepare(self, outputs: Any) -> None:
+    def prepare(self, outputs: object) -> None:
         """Called after a forward that wants synchronisation: the next backward fills the
         buckets."""
         nodes, stores = self.nodes, self.stores
@@ -260,7 +260,7 @@ class Reducer:
             raise self.messages.misused()
         return False  # that forward has had no backward; this one is of another
 
-    def again(self, i: int, array: Any) -> None:
+    def again(self, i: int, array: np.ndarray) -> None:
         """Another gradient of one parameter in one backward (re-entrant checkpointing)."""
         if not self.static:
             raise self.messages.twice(i)

@@ -75,7 +75,7 @@ def make_keep(r: Any, i: int) -> Callable[[Tensor, Any], None]:
     scaling, memory = r.scaling, r.house.memory
     scales = scaling.scales_of(r.metas[i].dtype)
 
-    def keep(leaf: Tensor, array: Any) -> None:
+    def keep(leaf: Tensor, array: np.ndarray) -> None:
         old = leaf._grad
         if scaling.weight is not None:
             array = array * scales.local if scaling.weight[0] else np.zeros_like(array)

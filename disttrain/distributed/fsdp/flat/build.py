@@ -32,7 +32,7 @@ _ALONE = "distributed.fsdp.alone"
 
 
 def resolve_groups(
-    process_group: ProcessGroup | None, device_mesh: Any, strategy: ShardingStrategy, policy: Any,
+    process_group: ProcessGroup | None, device_mesh: DeviceMesh | None, strategy: ShardingStrategy, policy: object,
     wrapped: tuple[nn.Module, Any],
 ) -> Sharding:  # fmt: skip
     """The groups of shards and replicas that the arguments mean. ``wrapped``: the module and its
@@ -63,7 +63,7 @@ def resolve_groups(
     return _on(shards, replicas, kind)
 
 
-def _on(group: Any, replicas: Any, kind: str) -> Sharding:
+def _on(group: ProcessGroup, replicas: ProcessGroup | None, kind: str) -> Sharding:
     several = replicas is not None and replicas.size > 1
     return Sharding(group, replicas if several else None, DeviceMesh.from_group(group, kind))
 
@@ -75,7 +75,7 @@ def kind_of(module: nn.Module, device_id: Any) -> str:
     return next((p.device.type for p in module.parameters() if not p.is_meta), "cpu")
 
 
-def _of_mesh(mesh: Any, strategy: ShardingStrategy) -> Sharding:
+def _of_mesh(mesh: DeviceMesh, strategy: ShardingStrategy) -> Sharding:
     if strategy in HYBRID:
         if mesh.ndim != 2:
             raise ConfigError(
@@ -101,7 +101,7 @@ def _of_hosts(kind: str) -> Sharding:
     return _on(shards, replicas, kind)
 
 
-def split_by_host(world: Any, size: int) -> tuple[Any, Any]:
+def split_by_host(world: ProcessGroup, size: int) -> tuple[Any, Any]:
     """(Group of the ranks of this host, of which each has ``size``; group of this place on all
     hosts). Every rank calls it."""
     host, place = divmod(int(world.rank), size)
@@ -132,7 +132,7 @@ def _alone() -> ProcessGroup:
 
 
 def ignored_of(
-    root: nn.Module, ignored_modules: Any, ignored_states: Any, wrapper: type
+    root: nn.Module, ignored_modules: list | None, ignored_states: list | set | None, wrapper: type
 ) -> tuple[set, set]:
     """The modules and parameters to leave alone: those given, what is below them, and those that
     units inside leave alone."""
@@ -244,7 +244,7 @@ def members_of(root: nn.Module, ignored: Iterable[Any], wrapper: type) -> list[M
     return list(known.values())
 
 
-def _name_in(unit: Any, p: Any) -> str:
+def _name_in(unit: Any, p: nn.Parameter) -> str:
     for m in unit.members:
         if m.sharded is p:
             return m.name
@@ -274,7 +274,7 @@ def materialize(
             _reset(m, where)
 
 
-def _move(modules: list[nn.Module], where: Any) -> None:
+def _move(modules: list[nn.Module], where: object) -> None:
     """Parameters and buffers that are on the CPU go to ``where``; the others must be there."""
     for m in modules:
         tensors = [*m._parameters.values(), *m._buffers.values()]
@@ -305,7 +305,7 @@ def _reset(m: Any, where: Any) -> None:
     reset()
 
 
-def sync_states(root: nn.Module, members: list[Member], ignored: set, group: Any) -> None:
+def sync_states(root: nn.Module, members: list[Member], ignored: set, group: ProcessGroup) -> None:
     """Give every rank the first rank's parameters and buffers."""
     buffers = [b for m in root.modules() if m not in ignored for b in m.buffers(recurse=False)]
     tensors = [m.sharded for m in members] + list({id(b): b for b in buffers}.values())

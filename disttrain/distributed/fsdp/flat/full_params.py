@@ -235,14 +235,14 @@ def _write_grads(unit: FlatUnit, latest: list[Any]) -> None:
             _own_grad(w.param)[a:b] = new.reshape(-1)[lo:hi]
 
 
-def _own_grad(p: Any) -> Any:
+def _own_grad(p: Parameter) -> Any:
     if p.grad is None:
         memory = memory_of(p.array)
         p.grad = wrap(memory.held(memory.zeros(p.array.shape, p.array.dtype)))
     return raw_of(p.grad.array)
 
 
-def as_local(value: Any) -> Any:
+def as_local(value: Tensor) -> Any:
     """The raw array of a value of a state dict, whole: of a sharded tensor gathered (a
     collective)."""
     gather = getattr(value, "full_tensor", None)

@@ -32,7 +32,7 @@ from .param import FlatParameter
 _REDUCE = {"sum": ReduceOp.SUM, "max": ReduceOp.MAX, "min": ReduceOp.MIN}
 
 
-def raw_of(array: Any) -> Any:
+def raw_of(array: np.ndarray) -> Any:
     """The raw array of what a Tensor holds."""
     return memory_of(array).raw(array)
 
@@ -297,7 +297,7 @@ class FlatGradients(Gradients):
             if not empty:
                 return
 
-    def _by_hook(self, blocks: Any, out: Any) -> None:
+    def _by_hook(self, blocks: np.ndarray, out: np.ndarray) -> None:
         """Let the program reduce: the vector in, this rank's chunk out."""
         state, run = self.hook  # type: ignore[misc]
         chunk, use = self.layout.chunk, self.places.use
@@ -310,7 +310,7 @@ class FlatGradients(Gradients):
         out[:chunk] = use.raw(result.array)
         out[chunk:] = 1
 
-    def _over_replicas(self, out: Any) -> bool:
+    def _over_replicas(self, out: object) -> bool:
         return True if self.hook is not None else super()._over_replicas(out)
 
     def _store(self, out: Any, known: list[bool] | None) -> None:

@@ -15,7 +15,7 @@ from . import optim_load, optim_save
 from .state import get_type
 
 
-def _deprecated(optim_input: Any) -> None:
+def _deprecated(optim_input: object) -> None:
     if optim_input is not None:
         warn("The `optim_input` argument is deprecated; pass the optimizer itself", FutureWarning)
 
@@ -80,8 +80,8 @@ class OptimizerStates:
     def shard_full_optim_state_dict(
         full_optim_state_dict: dict[str, Any],
         model: Module,
-        optim_input: Any = None,
-        optim: Any = None,
+        optim_input: object = None,
+        optim: object = None,
     ) -> dict[str, Any]:
         """This rank's part of a dict that ``full_optim_state_dict`` gave, which every rank has."""
         _deprecated(optim_input)
@@ -89,7 +89,7 @@ class OptimizerStates:
 
     @staticmethod
     def flatten_sharded_optim_state_dict(
-        sharded_optim_state_dict: dict[str, Any], model: Module, optim: Any = None
+        sharded_optim_state_dict: dict[str, Any], model: Module, optim: object = None
     ) -> dict[str, Any]:
         """This rank's part of a dict that ``sharded_optim_state_dict`` gave."""
         return optim_load.to_load(model, sharded_optim_state_dict, optim)
@@ -113,8 +113,8 @@ class OptimizerStates:
         optim_state_dict: dict[str, Any],
         optim_state_key_type: OptimStateKeyType,
         model: Module,
-        optim_input: Any = None,
-        optim: Any = None,
+        optim_input: object = None,
+        optim: object = None,
     ) -> dict[str, Any]:
         """Names for numbers or numbers for names, of a model without wrappers."""
         _deprecated(optim_input)

@@ -7,6 +7,8 @@ rank alone has the dict, and sends value by value, of which each rank keeps its 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,13 +32,13 @@ _SENT = "sent"
 def to_load(
     model: Module,
     state_dict: dict[str, Any] | None,
-    optim: Any = None,
-    optim_input: Any = None,
+    optim: object = None,
+    optim_input: object = None,
     *,
-    group: Any = None,
+    group: objects.ProcessGroup | None = None,
     from_rank0: bool = False,
     slots: list[Slot] | None = None,
-    fit: Any = None,
+    fit: Callable[..., Any] | None = None,
 ) -> dict[str, Any]:
     """The part of ``state_dict`` that this rank's optimizer takes, with parameters as numbers. A
     collective where values are sharded, or ``from_rank0``. ``slots``: what the model trains, under
@@ -124,7 +126,7 @@ def _outline(given: dict[str, Any]) -> dict[str, Any]:
     return {"state": state, "param_groups": given["param_groups"]}
 
 
-def _own(slot: Slot, value: Any, fit: Any) -> Any:
+def _own(slot: Slot, value: Tensor, fit: Callable[..., Any] | None) -> Any:
     """This rank's part of a value: a vector where it has one element per element."""
     if not isinstance(value, Tensor) or value.ndim == 0 or tuple(value.shape) != slot.shape:
         return value
@@ -195,7 +197,7 @@ def _vector(slots: list[Slot], values: list[Any]) -> Tensor:
     return wrap(w.held(local))
 
 
-def _one_value(slots: list[Slot], key: str, values: Any) -> Any:
+def _one_value(slots: list[Slot], key: str, values: list) -> Any:
     """What all members of a vector share, such as the number of steps."""
     plain = [_number(v) for v in values]
     if any(type(p) is not type(plain[0]) or p != plain[0] for p in plain[1:]):
@@ -208,7 +210,7 @@ def _one_value(slots: list[Slot], key: str, values: Any) -> Any:
     return wrap(first.array.copy("C")) if isinstance(first, Tensor) else first
 
 
-def _number(value: Any) -> Any:
+def _number(value: Tensor) -> Any:
     return value.item() if isinstance(value, Tensor) and value.array.size == 1 else value  # type: ignore[attr-defined]
 
 
@@ -231,8 +233,8 @@ def rekey(
     state_dict: dict[str, Any],
     key_type: OptimStateKeyType,
     model: Module,
-    optim_input: Any,
-    optim: Any,
+    optim_input: object,
+    optim: object,
 ) -> dict[str, Any]:
     """An optimizer's state dict of an unwrapped ``model`` by names or by numbers."""
     if key_type not in (OptimStateKeyType.PARAM_NAME, OptimStateKeyType.PARAM_ID):

@@ -25,7 +25,7 @@ _CUT = "sharded"
 def save(
     model: Module,
     optim: Any,
-    optim_input: Any = None,
+    optim_input: object = None,
     *,
     group: Any = None,
     rank0_only: bool = False,
@@ -65,7 +65,7 @@ def _state_of(slot: Slot, own: dict[str, Any], numbers: dict[int, int]) -> dict[
     return own["state"].get(slot.name, {}) if state is None else state
 
 
-def _exchange(slots: list[Slot], local: dict[str, Any], group: Any) -> list[dict[str, Any]]:
+def _exchange(slots: list[Slot], local: dict[str, Any], group: objects.ProcessGroup | None) -> list[dict[str, Any]]:
     """By global rank: which state every rank has, by slot; values where they are no tensors."""
     if group is None:
         return []
@@ -113,7 +113,7 @@ def _batches(slots: list[Slot]) -> list[list[Slot]]:
 
 
 def _values(
-    batch: list[Slot], local: dict[str, Any], everyone: list[dict], group: Any, sharded: bool,
+    batch: list[Slot], local: dict[str, Any], everyone: list[dict], group: objects.ProcessGroup | None, sharded: bool,
     empty: bool,
 ) -> dict[str, Any]:  # fmt: skip
     """The state of the slots of one unit."""

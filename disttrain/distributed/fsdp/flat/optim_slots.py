@@ -45,7 +45,7 @@ class Slot:
     def name(self) -> str:
         return self.names[0]
 
-    def is_sharded_state(self, value: Any) -> bool:
+    def is_sharded_state(self, value: Tensor) -> bool:
         """Whether a state value has one element per element of the trained object."""
         return (
             self.unit is not None
@@ -54,7 +54,7 @@ class Slot:
             and tuple(value.shape) == tuple(self.param.shape)
         )
 
-    def part(self, value: Any) -> Any:
+    def part(self, value: Tensor) -> Any:
         """This slot's elements in the state value of the trained object, as a vector."""
         flat = raw_of(value.detach().array).reshape(-1)
         if self.param is not self.unit.flat:  # type: ignore[union-attr]

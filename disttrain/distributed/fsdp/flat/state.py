@@ -122,7 +122,7 @@ def of_type(
 # -- out -----------------------------------------------------------------------------------------
 
 
-def save(fsdp: Any, collect: Callable, args: tuple, kwargs: dict) -> Any:
+def save(fsdp: Module, collect: Callable, args: tuple, kwargs: dict) -> Any:
     """``collect(*args, **kwargs)``, the module's own ``state_dict``, with the values asked for."""
     settings, unit = fsdp.__dict__["_settings"], fsdp._unit
     kind = settings.state_dict_type
@@ -165,7 +165,7 @@ def _values(unit: FlatUnit, kind: StateDictType) -> list[Any] | None:
     return [as_sharded(w.held(part), unit.sharding) for part in parts]
 
 
-def as_sharded(whole: Any, sharding: Sharding) -> DTensor:
+def as_sharded(whole: np.ndarray, sharding: Sharding) -> DTensor:
     """This rank's rows of ``whole``, what a Tensor holds, as a sharded tensor; a scalar is there on
     every rank."""
     mesh, memory = sharding.mesh, memory_of(whole)
@@ -182,7 +182,7 @@ def as_sharded(whole: Any, sharding: Sharding) -> DTensor:
     )
 
 
-def _widen_buffers(fsdp: Any, out: Any, prefix: str) -> None:
+def _widen_buffers(fsdp: Module, out: Any, prefix: str) -> None:
     """Buffers in the types that they had before mixed precision."""
     kinds = fsdp.__dict__["_buffer_types"]
     if not kinds:
@@ -229,7 +229,7 @@ def load(fsdp: Any, state: Any, prefix: str, metadata: dict, strict: bool, *repo
         state[local] = w.param
 
 
-def _paths(fsdp: Any, member: Any) -> list[str]:
+def _paths(fsdp: Module, member: Any) -> list[str]:
     places = set(member.places)
     return [
         f"{path}.{name}" if path else name
@@ -251,7 +251,7 @@ def _find(unit: FlatUnit, m: Any, state: Any, inner: str, missing: list) -> Any:
     return value
 
 
-def _take(unit: FlatUnit, i: int, value: Any, key: str, errors: list) -> None:
+def _take(unit: FlatUnit, i: int, value: hooks.Tensor, key: str, errors: list) -> None:
     """Write this rank's part of member ``i``, of which ``value`` is the whole or the part."""
     w = unit.weights[0]
     piece, rank = w.layout.pieces[i], unit.sharding.rank
@@ -282,7 +282,7 @@ def _names(unit: FlatUnit, m: Any) -> list[str]:
     return list(dict.fromkeys(out))
 
 
-def _take_local(unit: FlatUnit, value: Any, key: str, errors: list) -> None:
+def _take_local(unit: FlatUnit, value: hooks.Tensor, key: str, errors: list) -> None:
     w = unit.weights[0]
     array = raw_of(value.detach().array)
     if tuple(array.shape) != w.local.shape:

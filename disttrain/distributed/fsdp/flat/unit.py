@@ -6,6 +6,8 @@ which each rank has a part. The states and moves are those of ``Unit``.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import weakref
 from typing import Any
 
@@ -220,7 +222,7 @@ class FlatUnit(Unit):
         trains = any(m.sharded._node is not None for m in self.members)
         return super().reduce() if trains else []
 
-    def set_hook(self, state: Any, hook: Any) -> None:
+    def set_hook(self, state: object, hook: Callable[..., Any]) -> None:
         """Let the program reduce gradients."""
         self.hook = (state, hook)
         for made, _ in self._gradients.values():

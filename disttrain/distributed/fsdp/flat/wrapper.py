@@ -128,7 +128,7 @@ class FullyShardedDataParallel(optim_api.OptimizerStates, InParts):
 
     def _make_unit(
         self, module: nn.Module, sharding: Sharding, init: Callable | None, sync: bool,
-        device_id: Any,
+        device_id: object,
     ) -> None:  # fmt: skip
         """Shard the parameters that no unit inside has taken."""
         cls = FullyShardedDataParallel
@@ -170,7 +170,7 @@ class FullyShardedDataParallel(optim_api.OptimizerStates, InParts):
                 raise
             return getattr(self._modules[UNIT], name)
 
-    def __getitem__(self, key: Any) -> Any:
+    def __getitem__(self, key: int) -> Any:
         return self.module[key]
 
     def __deepcopy__(self, memo: dict) -> Any:
@@ -223,7 +223,7 @@ class FullyShardedDataParallel(optim_api.OptimizerStates, InParts):
             return TrainingState.SUMMON_FULL_PARAMS
         return TrainingState.IDLE if unit.resting else TrainingState.FORWARD_BACKWARD
 
-    def _assert_state(self, state: Any) -> None:
+    def _assert_state(self, state: TrainingState) -> None:
         states = state if isinstance(state, list) else [state]
         if self.training_state not in states:
             raise ValueError(
@@ -419,7 +419,7 @@ def prepare_root(module: Module) -> None:
         _cast_buffers(m)
 
 
-def _cast_buffers(fsdp: Any) -> None:
+def _cast_buffers(fsdp: FullyShardedDataParallel) -> None:
     kind = fsdp.mixed_precision.buffer_dtype
     if kind is None:
         return
@@ -446,7 +446,7 @@ def _check(module: Module, param_init_fn: Any) -> None:
         )
 
 
-def _for_one(strategy: ShardingStrategy, sharding: Any) -> ShardingStrategy:
+def _for_one(strategy: ShardingStrategy, sharding: Sharding) -> ShardingStrategy:
     """A group of one has nothing to shard."""
     alone = sharding.group.size == 1 and sharding.replicas is None
     if alone and strategy is not ShardingStrategy.NO_SHARD:

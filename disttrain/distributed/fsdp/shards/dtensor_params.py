@@ -28,7 +28,7 @@ def forget_values(member: Member) -> None:
         member.spread = spread.like(NullArray(spread.local.shape, spread.local.dtype))
 
 
-def own_array(member: Member, array: Any) -> Any:
+def own_array(member: Member, array: DistArray) -> Any:
     """This rank's part of an array that lies as ``member`` did: what its unit cuts."""
     return array if member.spread is None else member.spread.as_gradient(array).local
 
@@ -38,7 +38,7 @@ def original_array(member: Member) -> Any:
     return member.sharded.array if member.spread is None else member.spread.local
 
 
-def full_array(member: Member, local: Any) -> Any:
+def full_array(member: Member, local: object) -> Any:
     """The array of the full weight over ``local``, gathered (or a template)."""
     return local if member.spread is None else member.spread.like(local)
 

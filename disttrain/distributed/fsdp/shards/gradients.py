@@ -132,7 +132,7 @@ class Gradients:
     def _mark(self) -> Mark:
         return self.line.reduce.mark()
 
-    def _by_program(self, buffer: Any, out: Any) -> Any:
+    def _by_program(self, buffer: np.ndarray, out: np.ndarray) -> Any:
         """Let the program's own reduce-scatter do it."""
         comm, raw = self.choices.reduce_with, self.places.use.raw
         place = {"dtype": dtypes.of(self.kind), "device": device(str(self.places.use))}

@@ -27,7 +27,7 @@ class Line:
         """Gathers that begin from now on see what the program has written so far."""
         self.gather.follow()
 
-    def keep(self, *arrays: Any) -> None:
+    def keep(self, *arrays: object) -> None:
         """The program was given its last work on ``arrays``, which the gathering line made."""
         if not self.memory.on_host:
             self._read.append((arrays, self.memory.mark()))

@@ -70,7 +70,7 @@ class FullDTensorParameter(FullParameter, DTensor):
     """A full weight that lies on an axis of the mesh beside its unit's."""
 
 
-def make_sharded(unit: Any, original: Any, array: DistArray, layout: ShardLayout) -> Any:
+def make_sharded(unit: object, original: Parameter, array: DistArray, layout: ShardLayout) -> Any:
     """The shard of ``original`` that ``array`` describes; it trains where that does, and keeps the
     attributes that a program gave it."""
     out = _new(ShardedParameter)
@@ -100,7 +100,7 @@ def adopt(unit: Any, found: Any, m: Member) -> None:
         module._parameters[name] = found
 
 
-def make_full(unit: Any, template: Any) -> Any:
+def make_full(unit: object, template: object) -> Any:
     """A full weight of ``unit``: a leaf of the given shape and type, without memory."""
     out = _new(FullDTensorParameter if isinstance(template, DistArray) else FullParameter)
     out._unit = unit

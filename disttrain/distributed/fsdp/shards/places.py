@@ -49,7 +49,7 @@ def device_type_of(modules: Sequence[Any], group: Any) -> str:
     return "cuda" if wanted else "cpu"
 
 
-def places_of(arrays: Sequence[Any], device_type: str, offload: Any = None) -> Places:
+def places_of(arrays: Sequence[Any], device_type: str, offload: object = None) -> Places:
     """For parameters that are ``arrays``, on a mesh of ``device_type``: those on the host, or
     without memory yet, go to the mesh's device."""
     use = common(arrays)

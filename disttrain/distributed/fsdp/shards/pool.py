@@ -48,7 +48,7 @@ class Pool:
         self._owner[id(flat)] = memory, raw
         return flat
 
-    def give(self, flat: Any) -> None:
+    def give(self, flat: object) -> None:
         """Take back what ``take`` gave."""
         memory, raw = self._owner.pop(id(flat))
         if raw.nbytes >= self.capacity:

@@ -28,7 +28,7 @@ from .params import local_array, put_local
 from .places import Places
 
 
-def read_only(full: Any) -> Any:
+def read_only(full: object) -> Any:
     """``full`` as it cannot be written to, nor made so that it can; on a device as it is."""
     if not isinstance(full, np.ndarray):
         return full
@@ -167,7 +167,7 @@ class GatheredWeights(Weights):
     folder: str | None = None  # the shards lie in a file there
     gather_with: Any = None  # the program's own all-gather
 
-    def _by_program(self, own: Any, numel: int, async_op: bool) -> tuple:
+    def _by_program(self, own: np.ndarray, numel: int, async_op: bool) -> tuple:
         comm, raw = self.gather_with, self.places.use.raw
         place = {"dtype": dtypes.of(self.used), "device": device(str(self.places.use))}
         given, out = comm.allocate((own.size,), **place), comm.allocate((numel,), **place)

@@ -99,7 +99,7 @@ def _shared(param: Tensor, mesh: DeviceMesh, placement: Placement) -> DTensor | 
     return None
 
 
-def as_dtensor(x: Any, mesh: DeviceMesh, layout: Placement, where: str, size: int = 0) -> DTensor:
+def as_dtensor(x: Tensor | str, mesh: DeviceMesh, layout: Placement, where: str, size: int = 0) -> DTensor:
     """``x``, or the DTensor whose part it is. ``size``: of the whole along the sharded dimension,
     where that is known (else all parts are taken to be as long as this one)."""
     if isinstance(x, DTensor):
@@ -182,7 +182,7 @@ class _Linear(ParallelStyle):
             x = as_dtensor(given, mesh, layout, name, size)
             return (moved(x, desired, name), *inputs[1:])
 
-        def after(mod: nn.Module, inputs: tuple, out: Any) -> Any:
+        def after(mod: nn.Module, inputs: tuple, out: DTensor) -> Any:
             return _given_out(moved(out, out_layout, name), local)
 
         module.register_forward_pre_hook(before)
@@ -274,7 +274,7 @@ class SequenceParallel(ParallelStyle):
             return (moved(as_dtensor(given, device_mesh, layout, name), layout, name),
                     *inputs[1:])  # fmt: skip
 
-        def after(mod: nn.Module, inputs: tuple, out: Any) -> Any:
+        def after(mod: nn.Module, inputs: tuple, out: DTensor) -> Any:
             return _given_out(out, local)
 
         module.register_forward_pre_hook(before)
@@ -347,7 +347,7 @@ class PrepareModuleOutput(ParallelStyle):
     def _apply(self, module: nn.Module, device_mesh: DeviceMesh) -> nn.Module:
         name = f"PrepareModuleOutput of {type(module).__name__}"
 
-        def after(mod: nn.Module, inputs: tuple, outputs: Any) -> Any:
+        def after(mod: nn.Module, inputs: tuple, outputs: Tensor | tuple) -> Any:
             several = outputs if isinstance(outputs, tuple) else (outputs,)
             found = _prepared(name, "outputs", several, self.output_layouts,
                               self.desired_output_layouts, device_mesh,
@@ -421,7 +421,7 @@ def _prepared(
 
 
 def _one(
-    value: Any, given: Placement | None, wanted: Placement | None, mesh: DeviceMesh, local: bool,
+    value: Tensor | str, given: Placement | None, wanted: Placement | None, mesh: DeviceMesh, local: bool,
     where: str,
 ) -> Any:  # fmt: skip
     if given is None:

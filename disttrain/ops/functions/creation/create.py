@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import builtins
 import math
 from collections.abc import Sequence
@@ -150,7 +152,7 @@ complex_ = (builtins.complex, np.complexfloating)
 
 
 def _like(
-    make: Any, input: Tensor, dtype: DTypeLike | None, device: DeviceLike | None,
+    make: Callable[..., Any] | _Full, input: Tensor, dtype: DTypeLike | None, device: DeviceLike | None,
     requires_grad: bool, memory_format: Format | None = None,
 ) -> Tensor:  # fmt: skip
     """Of the shape of ``input``, and laid out as it is unless ``memory_format`` says how."""
@@ -324,7 +326,7 @@ def complex(real: Tensor, imag: Tensor) -> Tensor:  # noqa: A001
     return view_as_complex(views.cat(*parts, dim=len(shape), sizes=(1, 1)))
 
 
-def new_like(make: Any, input: Tensor, size: Sequence, **options: Any) -> Tensor:
+def new_like(make: object, input: Tensor, size: Sequence, **options: object) -> Tensor:
     """``x.new_zeros(...)`` and its kin: the type and device of ``input`` unless given."""
     wanted = options.pop("requires_grad", False)
     array = None if isinstance(input, Tracer) else layout_of(input)

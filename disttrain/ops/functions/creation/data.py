@@ -133,7 +133,7 @@ def _plain(data: Any) -> Any:
     return data
 
 
-def _first_odd(data: Any) -> str:
+def _first_odd(data: object) -> str:
     if isinstance(data, (list, tuple)):
         for x in data:
             if not isinstance(x, (int, float, bool, complex, np.generic)):

@@ -110,7 +110,7 @@ class SparseTensor(Tensor):
         if marks.sum() > self._places.shape[1]:
             self._places = np.stack(np.nonzero(marks)).astype(np.int64)
 
-    def _hold(self, places: np.ndarray, numbers: Any, unique: bool) -> SparseTensor:
+    def _hold(self, places: np.ndarray, numbers: np.ndarray, unique: bool) -> SparseTensor:
         """Be these ones from now on."""
         self._places, self._numbers, self._unique = places, numbers, unique
         self._dense = self._list = None
@@ -240,13 +240,13 @@ class SparseTensor(Tensor):
         self._hold(*given._parts())
 
     # --- what gives sparse ones, where no gradients go through it -----------------------------
-    def _simple(self, *others: Any) -> bool:
+    def _simple(self, *others: Tensor | float) -> bool:
         """Whether an operation on it and ``others`` is neither recorded nor transformed."""
         wanted = (self, *(t for t in others if isinstance(t, Tensor)))
         recorded = thread.grad_enabled and any(t.requires_grad for t in wanted)
         return thread.mode != SLOW and not recorded
 
-    def _scaled(self, name: str, other: Any) -> tuple | None:
+    def _scaled(self, name: str, other: Tensor | float) -> tuple | None:
         """Its parts, with the method ``name`` of values applied; None where ``other`` is more than
         a number."""
         one = isinstance(other, Tensor) and not (other.ndim or other.is_sparse)
@@ -255,7 +255,7 @@ class SparseTensor(Tensor):
         places, numbers, unique = self._parts()
         return places, getattr(wrap(numbers), name)(other).array, unique
 
-    def _joined(self, other: Any, alpha: Any) -> tuple | None:
+    def _joined(self, other: SparseTensor | float, alpha: float) -> tuple | None:
         """The parts of it and ``alpha`` times another sparse one of its kind; None of others."""
         if not isinstance(other, SparseTensor) or not self._simple(other, alpha):
             return None
@@ -302,7 +302,7 @@ class SparseTensor(Tensor):
             return _whole.div_(self, other, rounding_mode=rounding_mode)
         return self._rescaled("div_", other)
 
-    def _rescaled(self, name: str, other: Any) -> Tensor:
+    def _rescaled(self, name: str, other: Tensor | float) -> Tensor:
         if self._numbers is None or self._scaled(name, other) is None:  # (which has written)
             return getattr(Tensor, name)(self, other)
         touched(self)
@@ -315,7 +315,7 @@ class SparseTensor(Tensor):
     def sub_(self, other: Any, *, alpha: Any = 1) -> Tensor:
         return self.add_(other, alpha=-alpha)
 
-    def copy_(self, src: Any, non_blocking: bool = False) -> Tensor:
+    def copy_(self, src: object, non_blocking: bool = False) -> Tensor:
         """Take on the places and values of ``src``."""
         if not (isinstance(src, SparseTensor) and self._simple(src) and src._size == self._size):
             return _whole.copy_(self, src, non_blocking)
@@ -352,7 +352,7 @@ def _added(numbers: DeviceArray, at: np.ndarray, size: tuple[int, ...], dims: in
     return views.reshape(out, shape=tuple(size)).array
 
 
-def _picked(dense: Any, places: np.ndarray) -> Any:
+def _picked(dense: DeviceArray | np.ndarray, places: np.ndarray) -> Any:
     """The values of ``dense`` at ``places``."""
     if not isinstance(dense, DeviceArray):
         return dense[tuple(places)]
@@ -452,7 +452,7 @@ def no_places(
     return _sparse(places, numbers if there is None else there.take(numbers), size, unique=True)
 
 
-def _hosted(value: Any) -> np.ndarray:
+def _hosted(value: Tensor | list | np.ndarray) -> np.ndarray:
     """Places, on the host."""
     array = _array(value)
     return array.to_host() if isinstance(array, DeviceArray) else array

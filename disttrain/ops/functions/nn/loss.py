@@ -171,7 +171,7 @@ def _safe(where: str, target: Tensor, ignore: int, classes: int) -> tuple[Tensor
     return wrap(safe), wrap(counted)
 
 
-def _within(safe: Any, where: str, ignore: int, classes: int) -> Any:
+def _within(safe: np.ndarray, where: str, ignore: int, classes: int) -> Any:
     if safe.size and (safe.min() < 0 or safe.max() >= classes):
         bad = safe[(safe < 0) | (safe >= classes)][0]
         raise DimError(

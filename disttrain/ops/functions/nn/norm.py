@@ -176,7 +176,7 @@ def track(running: Tensor, value: Tensor, momentum: float) -> None:
 
 
 def _by_running(
-    input: Tensor, centre: Tensor, variance: Tensor, weight: Any, bias: Tensor | None, eps: float
+    input: Tensor, centre: Tensor, variance: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float
 ) -> Tensor:
     """One multiplication and one addition per element."""
     scale = rsqrt(variance + eps)

@@ -75,7 +75,7 @@ def _row(t: Tensor, x: Tensor) -> Tensor:
     return cast_like(reshape(t, shape=(-1, 1)), x)
 
 
-def _at_least_one(total: Any) -> Any:
+def _at_least_one(total: Tensor | int) -> Any:
     return max(total, 1) if isinstance(total, int) else el.maximum(total, 1.0)
 
 

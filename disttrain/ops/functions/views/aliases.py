@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from collections.abc import Sequence
 from typing import Any
 
@@ -269,7 +271,7 @@ def _apart(view: Tensor) -> Tensor:
     return out
 
 
-def _at_least(ndim: int, tensors: tuple, grow: Any) -> Any:
+def _at_least(ndim: int, tensors: tuple, grow: Callable[..., Any]) -> Any:
     if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)):
         tensors = tuple(tensors[0])
         return tuple(t if t.ndim >= ndim else grow(t) for t in tensors)

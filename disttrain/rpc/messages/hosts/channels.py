@@ -52,7 +52,7 @@ def grpc() -> Any:
 
 
 def listen(
-    host: str, own: Certificates | None, hear: Callable, threads: Any, limits: Limits
+    host: str, own: Certificates | None, hear: Callable, threads: object, limits: Limits
 ) -> tuple[Any, str]:
     """A server on a free port of ``host`` and its address. ``hear`` handles every stream on one of
     ``threads``; without certificates (``own``) there is no TLS. Raises ``CommError``."""
@@ -100,7 +100,7 @@ def is_there(channel: Any, seconds: float) -> bool:
     own threads. Waits at most ``seconds`` to be told."""
     told, states = threading.Event(), []
 
-    def tell(state: Any) -> None:
+    def tell(state: object) -> None:
         states.append(state)
         told.set()
 

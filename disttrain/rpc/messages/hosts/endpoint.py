@@ -12,6 +12,8 @@ grpcio is loaded when an endpoint is made.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import logging
 import os
 import threading
@@ -266,7 +268,7 @@ class RemoteEndpoint(Endpoint):
         self._read(*heard)
         heard[1].wait_over()
 
-    def _meet(self, call: Any) -> None:
+    def _meet(self, call: object) -> None:
         """A stranger has come; the oldest of too many goes."""
         with self._lock:
             self._strangers[call] = None
@@ -456,7 +458,7 @@ class RemoteEndpoint(Endpoint):
                 peer.channel = peer.stream = None
 
 
-def _wait_for(ready: Any, deadline: float) -> None:
+def _wait_for(ready: Callable[..., Any], deadline: float) -> None:
     """Look now and then, until the deadline: for ends, which come in their own time."""
     while not ready() and context.now() < deadline:
         context.sleep(0.001)

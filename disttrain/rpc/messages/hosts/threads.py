@@ -49,7 +49,7 @@ class Threads:
                 self._work.remove(body)
             raise
 
-    def submit(self, fn: Callable[..., Any], *args: Any) -> Future:
+    def submit(self, fn: Callable[..., Any], *args: object) -> Future:
         """As an ``Executor`` does: what gRPC asks of its pool of threads."""
         future: Future = Future()
 

@@ -387,7 +387,7 @@ class LocalEndpoint(ByPeer):
             os.close(self._identity.fd)
 
 
-def _nobody(*args: Any) -> None:
+def _nobody(*args: object) -> None:
     """What an endpoint tells before it serves: nobody listens."""
 
 

@@ -448,7 +448,15 @@ class Capture:
             grads=tuple((new(leaf), new(g)) for leaf, g in grads),
             owners={new(c): new(leaf) for c, leaf in owners.items()},
             reads=tuple(self.reads.values()),
+            constants=self._constants(fresh),
         )
+
+    def _constants(self, fresh: set) -> dict[Var, Any]:
+        """Tensors that the program made past the gate, and that nothing outside of it has: their
+        names and numbers."""
+        stay = {id(t) for o in self.around.optimizers for s in o.state.values() for t in s.values()}
+        made = (i for i in self.copies if i not in fresh and id(self.captured[i]) not in stay)
+        return {self.names[Var("c", i)]: self.copies[i] for i in made}
 
 
 def _relation(own: Tensor, t: Tensor) -> str:

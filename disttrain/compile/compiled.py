@@ -10,6 +10,8 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
+import numpy as np
+
 from .. import context, tree
 from ..context import SLOW, thread
 from ..core.observers import watched
@@ -25,7 +27,7 @@ from .graph import Graph
 from .joint import differentiate, join
 from .kinds import is_constant, is_module, same
 from .modules import Forward, original, twin
-from .passes import dead_code
+from .passes import EVERYWHERE, ORDER, optimize
 from .reach import Reach
 from .replay import Afresh
 from .watch import Watch
@@ -238,9 +240,14 @@ class _Attempt:
             given = [name for t in self.call.tensors for name in now.own_names(t)]
             self._refuse(f"it looks at {given[0]} of an argument, a tensor" if given else None)
             if self.refused is None:
-                lean = dead_code(graph)
+                lean = optimize(graph, ORDER if self._on_host(graph) else EVERYWHERE)
                 self.entry = Entry(lean, rebuild, now, self.call, joint, recorder, self.recorded)
         return result
+
+    def _on_host(self, graph: Graph) -> bool:
+        """Whether all that the graph is given are NumPy's arrays."""
+        given = (*self.call.tensors, *graph.captured)
+        return all(t.array.__class__ is np.ndarray for t in given)
 
     def _fits(
         self, recorder: Capture, result: Any, leaves: list, outside: tuple, states: list,

@@ -20,7 +20,7 @@ from ..core.tensor import rebuild
 from ..core.types import dtypes
 from ..core.types.device import device
 from ..errors import DTypeError, SerializationError
-from ..ops.functions.creation.sparse import sparse_coo_tensor
+from ..ops.functions.creation.sparse import SparseTensor, sparse_coo_tensor, to_sparse
 from .layout import KINDS
 from .objects import Known, begin, finish
 from .structure import DEPTH, FACTORIES, WORDS
@@ -176,6 +176,8 @@ class _Decoder:
         if not (isinstance(kind, type) and issubclass(kind, Tensor) and type(plain) is Tensor):
             raise SerializationError(f"a class of tensors is needed, {kind!r:.60} found")
         made = self.classed.get(id(plain))  # what was one Parameter stays one
+        if made is None and kind is SparseTensor:  # whose values were saved as a dense tensor's
+            self.classed[id(plain)] = made = to_sparse(plain)
         if made is None:
             made = rebuild(kind, plain.array, plain.array.shape, plain.requires_grad)
             made._st, made._gen = plain.storage_cell(), plain.storage_cell().gen

@@ -1,6 +1,9 @@
-"""Earlier homes of classes and functions that files may name, and the modules they are in now."""
+"""Earlier homes of classes and functions that files may name, and where they are now: by a table
+of modules, or, of what has a public name, by that name."""
 
 from __future__ import annotations
+
+import importlib
 
 # The layers stood beside ``nn.module`` before they had a package of their own.
 _LAYERS = (
@@ -11,7 +14,7 @@ _LAYERS = (
 # Functions that a layer may hold (an activation) stood beside each other.
 _FUNCTIONS = {
     "nn": "attention conv embedding loss norm padding pool softmax sync_norm",
-    "creation": "create moving",
+    "creation": "create moving sparse",
     "views": "aliases join split",
 }
 _NOW = {
@@ -23,6 +26,10 @@ _NOW = {
     },
     "disttrain.ops.functions.views": "disttrain.ops.functions.views.shapes",
     "disttrain.comm.reduce_ops": "disttrain.comm.calls.reduce_ops",
+    "disttrain.distributed.ddp.caps": "disttrain.distributed.ddp.reducer.caps",
+    "disttrain.distributed.ddp.mixed": "disttrain.distributed.ddp.reducer.mixed_precision",
+    "disttrain.distributed.fsdp.flat": "disttrain.distributed.fsdp.flat.layout",
+    "disttrain.distributed.fsdp.flat_param": "disttrain.distributed.fsdp.flat.param",
 }
 
 
@@ -30,3 +37,39 @@ def present(name: str) -> str:
     """``module:name`` with the module's present home; any other name as it is."""
     module, colon, path = name.partition(":")
     return f"{_NOW.get(module, module)}{colon}{path}"
+
+
+# Where users find what the modules of a package define.
+_OFFERS = {
+    "disttrain.comm": ("disttrain.distributed",),
+    "disttrain.core": ("disttrain", "disttrain.autograd"),
+    "disttrain.data": ("disttrain.data",),
+    "disttrain.distributed": (
+        "disttrain.distributed",
+        "disttrain.distributed.fsdp",
+        "disttrain.rpc",
+    ),
+    "disttrain.nn": ("disttrain.nn", "disttrain.nn.functional"),
+    "disttrain.ops": ("disttrain", "disttrain.nn.functional"),
+    "disttrain.optim": ("disttrain.optim",),
+}
+
+
+def offered(name: str) -> str:
+    """``module:name`` of what has that public name now; any other name as it is."""
+    module, _, path = name.partition(":")
+    package = ".".join(module.split(".")[:2])
+    for place in _OFFERS.get(package, ()):
+        thing = _full_name(place, path)
+        if thing is not None:
+            return thing
+    return name
+
+
+def _full_name(place: str, path: str) -> str | None:
+    """The full name of what ``place`` offers as ``path``, where that is ours and named so."""
+    found = getattr(importlib.import_module(place), path, None)
+    module = str(getattr(found, "__module__", ""))
+    if getattr(found, "__qualname__", None) != path or not module.startswith("disttrain."):
+        return None
+    return f"{module}:{path}"

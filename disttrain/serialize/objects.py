@@ -19,7 +19,7 @@ from typing import Any
 
 from .. import context
 from ..errors import SerializationError
-from .homes import present
+from .homes import offered, present
 
 _SLOT = "serialize.allowed"
 NEW, MAKE = "new", "make"
@@ -64,6 +64,13 @@ def _import(name: str) -> Any:
     return found
 
 
+def _names(name: str) -> Iterator[str]:
+    """What files may call it, and what it is called now; public names are looked up last."""
+    yield name
+    yield present(name)
+    yield offered(name)
+
+
 class Known:
     """The names that a file may use: those of ``classes``, or with ``trust`` any."""
 
@@ -79,18 +86,22 @@ class Known:
             self.allowed[_colon(name or f"{thing.__module__}:{thing.__qualname__}")] = thing
 
     def __contains__(self, name: str) -> bool:
-        return self.trust or bool({name, present(name)} & {*self.allowed, *_ALWAYS})
+        return self.trust or any(n in self.allowed or n in _ALWAYS for n in _names(name))
 
     def find(self, name: Any) -> Any:
         """The class or function of that name."""
         if type(name) is not str or name not in self:
             raise ClassRefused(f"{name!r:.120} is not allowed")
-        for known in (name, present(name)):
+        for known in _names(name):
             if known in self.allowed:
                 return self.allowed[known]
+            if known in _ALWAYS:
+                return _import(known)
         try:
             return _import(present(name))
         except (ImportError, AttributeError, ValueError) as error:
+            if (other := offered(name)) != name:
+                return _import(other)
             raise SerializationError(
                 f"it needs {name.replace(':', '.')}, which cannot be imported: {error}"
             ) from None

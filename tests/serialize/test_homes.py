@@ -4,10 +4,29 @@ import importlib.util
 
 import pytest
 
-from disttrain import nn
+import disttrain as dt
+from disttrain import autograd, distributed, nn, rpc
+from disttrain.distributed import fsdp
+from disttrain.errors import SerializationError
 from disttrain.serialize import homes, objects
 
 LAYERS = [nn.Linear, nn.LSTM, nn.Sequential, nn.GELU, nn.BatchNorm1d, nn.TransformerEncoderLayer]
+
+EARLIER = {
+    "disttrain.comm.sim.cluster:simulate": distributed.simulate,
+    "disttrain.comm.work:Work": distributed.Work,
+    "disttrain.core.checkpoint:checkpoint": autograd.checkpoint,
+    "disttrain.core.device:device": dt.device,
+    "disttrain.core.dtypes:dtype": dt.dtype,
+    "disttrain.core.function:Function": autograd.Function,
+    "disttrain.distributed.backend:Backend": distributed.Backend,
+    "disttrain.distributed.collectives:all_reduce": distributed.all_reduce,
+    "disttrain.distributed.fsdp.precision:MixedPrecisionPolicy": fsdp.MixedPrecisionPolicy,
+    "disttrain.distributed.rpc.rref:RRef": rpc.RRef,
+    "disttrain.distributed.state:GroupMember": distributed.GroupMember,
+    "disttrain.ops.functions.create:tensor": dt.tensor,
+    "disttrain.ops.functions.views:clone": dt.clone,
+}
 
 
 def earlier(cls):
@@ -27,6 +46,22 @@ def test_an_earlier_name_allows_nothing_more():
 
 def test_other_names_stay():
     assert homes.present("user.nn.linear:Linear") == "user.nn.linear:Linear"
+
+
+@pytest.mark.parametrize("name", EARLIER)
+def test_what_has_a_public_name_is_found_by_an_earlier_one(name):
+    thing = objects.Known([], trust=True).find(name)
+    assert thing is EARLIER[name] and objects.Known([thing], trust=False).find(name) is thing
+
+
+def test_a_name_that_tells_of_a_tensor_gives_nothing_else(monkeypatch):
+    monkeypatch.setattr(nn.module, "Parameter", dict)
+    assert objects.Known([], trust=False).find("disttrain.nn.module:Parameter") is nn.Parameter
+
+
+def test_what_is_no_more_is_told():
+    with pytest.raises(SerializationError, match=r"disttrain\.core\.gone\.Thing, which cannot be"):
+        objects.Known([], trust=True).find("disttrain.core.gone:Thing")
 
 
 def test_present_homes_are_there():

@@ -29,9 +29,11 @@ from disttrain.serialize import (
     get_safe_globals,
     get_unsafe_globals_in_checkpoint,
     load,
+    objects,
     safe_globals,
     save,
 )
+from disttrain.serialize.decoding import decode
 from disttrain.serialize.layout import build
 
 
@@ -389,3 +391,12 @@ def test_refused_names_are_not_imported(tmp_path):
         done = subprocess.run([sys.executable, "-c", text], cwd=tmp_path, env=env, check=True,
                               capture_output=True, text=True)  # fmt: skip
     assert done.stdout.splitlines()[1:] == ["False", "True"] and "evil.C" in done.stdout
+
+
+def test_a_sparse_tensor_of_a_file_that_has_it_as_dense_is_read():
+    """As it was saved before sparse tensors had a description of their own."""
+    dense = dt.tensor([[0.0, 2.0], [3.0, 0.0]])
+    kind = ["global", "disttrain.ops.functions.sparse:SparseTensor"]
+    known = objects.Known([], trust=True)
+    found = decode(["subclass", kind, ["tensor", "x"], {}], lambda *_: dense, "here", known)
+    assert found.is_sparse and found.to_dense().tolist() == dense.tolist()

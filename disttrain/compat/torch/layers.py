@@ -70,6 +70,15 @@ class _ModuleFile(Shim):
         hooks.set_everywhere(kind, value.values())
 
 
+# What PyTorch's files import, and programs import from them.
+_IN_ALL = "Buffer Module Parameter UninitializedBuffer UninitializedParameter"
+_ALSO = {
+    "adaptive": "Linear ModuleList Sequential",
+    "loss": "Linear PairwiseDistance",
+    "transformer": "Dropout LayerNorm Linear ModuleList MultiheadAttention",
+}
+
+
 def _bases() -> dict[str, dict[str, Any]]:
     """By file: the base classes and helpers that programs ask for by their private names."""
     layers = dt.nn.modules
@@ -117,11 +126,12 @@ def modules() -> dict[str, Shim]:
     out = {root: Shim(root).take(nn)}
     for name, names in _FILES.items():
         there = [n for n in names.split() if hasattr(nn, n)]
-        shim = out[f"{root}.{name}"] = Shim(f"{root}.{name}").take(nn, there)
+        imported = f"{_IN_ALL} {_ALSO.get(name, '')}".split()
+        shim = out[f"{root}.{name}"] = Shim(f"{root}.{name}").take(nn, imported + there)
         shim.give(__all__=there, **bases.get(name, {}))
     out[f"{root}.module"] = (
         _ModuleFile(f"{root}.module")
-        .take(nn, ["Module"])
+        .take(nn, _IN_ALL.split())
         .take(nn.global_hooks)
         .give(_IncompatibleKeys=state._IncompatibleKeys, _EXTRA_STATE_KEY_SUFFIX=state.EXTRA)
     )

@@ -811,6 +811,32 @@ class Failures:
                 or "destroy_process_group" in text
             ), text
 
+    @pytest.mark.parametrize("verb", ["all_reduce", "all_gather", "broadcast", "barrier"])
+    def test_a_call_that_all_have_made_ends_though_one_of_them_has_failed_since(self, ranks, verb):
+        """A rank that looks late finds what was sent to it before the failure."""
+
+        def body(group):
+            me, n = group.rank, group.size
+            x, outs = np.full(3, me + 1.0), [np.zeros(3) for _ in range(n)]
+            work = {
+                "all_reduce": lambda: group.all_reduce(x, async_op=True),
+                "all_gather": lambda: group.all_gather(outs, x, async_op=True),
+                "broadcast": lambda: group.broadcast(x, n - 1, async_op=True),
+                "barrier": lambda: group.barrier(async_op=True),
+            }[verb]()
+            if me == 1:
+                context.sleep(0.3)
+            work.wait()
+            if me == n - 1:
+                raise ValueError("no such layer")
+            return float((x + sum(outs)).sum())
+
+        *well, failed = ranks.outcomes(4, body)
+        expected = {"all_reduce": [30] * 3, "broadcast": [12] * 3, "barrier": [3, 6, 9]}
+        expected["all_gather"] = [33, 36, 39]
+        assert [o.value for o in well] == expected[verb], [o.traceback for o in well]
+        assert failed.cause() == "ValueError: no such layer"
+
     def test_a_mismatch_leaves_the_group_usable(self, ranks):
         def body(group):
             for _ in range(3):

@@ -26,6 +26,16 @@ def test_files_give_layers_and_bases():
     assert pair(3) == (3, 3) and pair((1, 2)) == (1, 2) and four(0) == (0, 0, 0, 0)
 
 
+def test_files_give_what_pytorchs_files_import():
+    found = layers.modules()
+    for name, file in found.items():
+        if name not in ("torch.nn.modules.lazy", "torch.nn.modules.utils"):
+            assert (file.Module, file.Parameter) == (dt.nn.Module, dt.nn.Parameter), name
+    transformer = found["torch.nn.modules.transformer"]
+    assert transformer.ModuleList is dt.nn.ModuleList
+    assert "ModuleList" not in transformer.__all__
+
+
 def test_each_file_can_be_imported():
     program = (
         "import importlib, sys; from disttrain.compat.torch import install, layers; install(); "

@@ -74,6 +74,7 @@ class DeadlockDetector:
     """Publishes the waits of one rank and judges those of all."""
 
     looks = _LOOKS
+    calm = 0.0  # seconds that the two looks of a verdict are apart at least
 
     def __init__(
         self, words: memoryview, buffer: Any, segment: Any, rank: int, size: int, start: int
@@ -91,6 +92,7 @@ class DeadlockDetector:
         self._next = 0.0
         self._published: tuple = ()
         self._before: dict[int, tuple[int, int]] = {}
+        self._looked = 0.0  # when
         self._final = False
         self._writing = threading.Lock()  # threads of this rank
         self.has_ended: Callable[[int], bool] = lambda rank: False  # is its process gone?
@@ -263,6 +265,7 @@ class DeadlockDetector:
             self._before = {}
             return
         before, self._before = self._before, {r: (records[r][0], records[r][2]) for r in stuck}
+        looked, self._looked = self._looked, context.now()
         if before.keys() != stuck:
             return
         dropped = any(records[r][1] == DROPPED for r in stuck)
@@ -270,8 +273,9 @@ class DeadlockDetector:
         if any(before[r][0] != records[r][0] for r in stuck):
             return  # one of them waits for something else now
         slow = any(b < _ALWAYS and records[r][2] < b + self.looks for r, (_, b) in before.items())
-        if slow or self._beat < before[self._rank][1] + looks:
-            self._before = before  # the same waits, too early to tell: keep the first look
+        early = self._looked < looked + self.calm or self._beat < before[self._rank][1] + looks
+        if slow or early:
+            self._before, self._looked = before, looked  # the same waits: keep the first look
             return
         self._accuse(stuck, need)
 

@@ -256,7 +256,8 @@ class Operation:
 
     def finish(self) -> None:
         """All that was read is good, and this rank reads nothing more. Where a rank has failed, a
-        peer that has broken off may have changed its data meanwhile: then nobody knows."""
+        peer that has broken off may have changed its data meanwhile: then nobody knows. (What is
+        staged stays as it is until all have read it: that is ``end``.)"""
         self.hub.refuse_after_failure()
         self.end()
 

@@ -18,7 +18,7 @@ from typing import Any, cast
 import numpy as np
 
 from ...calls.work import Work
-from .channel import DIRECT, DONE, FILLED, FINISHED, REMOTE, RING, STAGED
+from .channel import DIRECT, DONE, FILLED, FINISHED, NONE, REMOTE, RING, STAGED
 from .chunks import reduce_in_rounds
 from .deadlock import Edge
 from .hub import Need
@@ -45,10 +45,10 @@ def meet(op: Operation) -> Steps:
 
 
 def reduce_small(op: Operation, array: np.ndarray, reduce: Callable) -> Steps:
-    """All members' data is exposed whole: every member reduces all of it."""
+    """All members' data is staged whole: every member reduces all of it."""
     yield from op.arrive()
     reduce(op.exposures(op.channel.where(op.seq), array.size, array.dtype), array)
-    op.finish()
+    op.end()
 
 
 class _Slices:
@@ -217,6 +217,7 @@ class _Sources:
         if longest * dtype.itemsize > SMALL_BYTES:
             op.staging.look(where, op.seq)
         rings = [i for i, (_, mode, _) in enumerate(where) if mode == RING]
+        self.staged = all(mode in (STAGED, NONE) for _, mode, _ in where)
         self.lens, self.starts, self.rings = lens, starts, rings
         self.awaited = [i for i in rings if i != op.me and lens[i]]
         self.of_others = any(n for i, n in enumerate(lens) if i != op.me)
@@ -288,7 +289,7 @@ def pull(
                 yield channel.need(FILLED, seq, c, members=sources.awaited)
             sink((c - 1) * sources.step, sources.parts(c - 1))
             channel.publish(DONE, seq, c)
-    if sources.of_others:
+    if sources.of_others and not sources.staged:
         op.finish()
     else:
         op.end()

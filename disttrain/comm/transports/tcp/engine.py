@@ -83,7 +83,7 @@ def _link(meeting: Meeting, net: Net, layout: Layout, arena_bytes: int) -> None:
         store.set(f"tcp/at/{me}", json.dumps(told))
         found = store.multi_get([f"tcp/at/{r}" for r in range(meeting.size)], meeting.timeout)
         places = [json.loads(bytes(said)) for said in found]
-        check_encryption([place["tls"] for place in places])
+        check_encryption([place.get("tls", False) for place in places])
         _check_alike([place["arena"] for place in places])
         for rank in [r for r in far if r < me]:
             link, pulse = (

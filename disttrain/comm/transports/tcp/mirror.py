@@ -26,6 +26,7 @@ from .... import context
 from ....errors import CollectiveMismatch, CommError
 from ...calls.header import SIZE as FINGERPRINT
 from ...calls.header import Call
+from ...job.segment import Failure
 from ...meeting.survivors import as_view
 from ..shm.arena import ALIGN
 from ..shm.channel import BLOCK_BYTES, FINISHED, LEFT, NONE, NUM_HEADERS, POSTED, WHERE, Channel
@@ -50,10 +51,13 @@ from .pipe import Pipe
 from .plans import Layout, partner
 
 _HEADERS_COME = 0.5  # seconds for the headers of a disagreement that others have found
+# Seconds for what a failed rank of another host had sent before: news of it overtake what comes by
+# way of another rank of this host, and what that one makes of it.
+_RESULTS_COME, _MADE_OF_IT = 1.0, 0.1
 
-# Looks at ranks that wait for each other, from the first to the verdict: what one of them has said
-# to another may be on its way for as long as lost packets take to be sent again.
-LOOKS = 30
+# Between the two looks at ranks that wait for each other: looks, of each of them, and seconds. What
+# one has said to another may be on its way for as long as lost packets take to be sent again.
+LOOKS, CALM = 4, 1.5
 NUM_BLOCKS = 4096  # of flags, for so many groups at once: addresses that hold nothing else
 _OFFSET = struct.Struct("<Q")
 
@@ -75,7 +79,7 @@ class NetHub(Hub):
         start += segment.arena(rank)[0]
         self.arena.spare_blocks = [start + i * BLOCK_BYTES for i in range(NUM_BLOCKS)][::-1]
         self._stays = False
-        self._mismatch_at = 0.0  # when it was first heard that ranks disagree
+        self._failed_at = 0.0  # when it was first heard that a rank has failed
         self.leaving: Any = None  # what is known of who goes on (``shrinking``)
         self.net, self.layout, self.memory = net, layout, memoryview(self.buffer)
         mine = layout.host_of[rank]
@@ -116,11 +120,21 @@ class NetHub(Hub):
     def _end_wait(self, need: Need | None, failure: Any) -> None:
         with self.lock:  # found just now: this rank may end of it before it looks again
             self.net.tell(failure)
-        if failure.is_mismatch and need is not None:
-            self._mismatch_at = self._mismatch_at or context.now()
-            if context.now() - self._mismatch_at < _HEADERS_COME:
-                return  # the headers, from which this rank finds it too, may be on their way
+        if need is not None and self._may_still_come(failure):
+            self.progress()
+            return
         super()._end_wait(need, failure)
+
+    def _may_still_come(self, failure: Failure) -> bool:
+        """Whether what this rank waits for, or the headers of what ranks disagree on, from which it
+        finds that too, may be on their way since before the failure."""
+        self._failed_at = self._failed_at or context.now()
+        waited = context.now() - self._failed_at
+        if failure.is_mismatch:
+            return waited < _HEADERS_COME
+        if failure.rank not in self.far:
+            return False
+        return waited < (_MADE_OF_IT if self.net.all_heard(failure.rank) else _RESULTS_COME)
 
     def _until(self, ready: Callable[[], bool], need: Need, timeout: float | None) -> None:
         if self.left:
@@ -280,7 +294,7 @@ class MirroredChannel(Channel):
 class NetDeadlockDetector(DeadlockDetector):
     """Tells other hosts, too, what this rank waits for."""
 
-    looks = LOOKS
+    looks, calm = LOOKS, CALM
 
     def __init__(self, hub: NetHub) -> None:
         self._hub: NetHub | None = None

@@ -112,8 +112,8 @@ class Net:
 
     def listen_with(self, heard: dict[int, int]) -> None:
         """``heard``: where in the segment each rank of this host, which tells the others there what
-        it hears, has a byte for every rank of the job: whether it has heard of the end of its
-        program."""
+        it hears, has a byte for every rank of the job: whether it has heard all that comes of it
+        before its end, or before its failure."""
         self._heard = heard
 
     def is_alive(self, rank: int) -> bool:
@@ -259,9 +259,8 @@ class Net:
             self.sure.add(rank)
             if index == frames.ENDED:
                 self.segment.slot(rank).state = "finished"
-                if self._heard:
-                    self._memory[self._heard[self.rank] + self.view.members[rank]] = 1
                 self.over.setdefault(rank, context.now())
+            self._have_heard(rank)
 
     def _check_place(self, rank: int, lo: int, hi: int) -> None:
         """A rank writes into its own areas only, here as on its own host."""
@@ -291,6 +290,8 @@ class Net:
         if failure.rank in self.view.members:
             rank = self.view.members.index(failure.rank)
             self._publish(Failure(rank, failure.cause, failure.traceback))
+            if rank == sender:
+                self._have_heard(rank)
             if self.host_of[rank] == self.host_of[sender]:  # there it is known for certain
                 self.sure.add(rank)
 
@@ -314,6 +315,7 @@ class Net:
             self.sure.add(pipe.rank)
         if pipe.said_bye is None:
             self.gone.setdefault(pipe.rank, (context.now(), str(error)))
+        self._have_heard(pipe.rank)
 
     def _forget(self, link: Link) -> None:
         fd = link.fileno()
@@ -328,11 +330,20 @@ class Net:
         when = self.gone[rank][0] if rank in self.gone else self.over.get(rank)
         if when is None or context.now() - when <= GRACE:
             return False
+        return rank in self.gone or self.all_heard(rank)
+
+    def all_heard(self, rank: int) -> bool:
+        """Whether all ranks of this host that are still there have heard what a rank of another
+        host has said before its end: what it told this one's through them is in the segment."""
         number = self.view.members[rank]
-        return rank in self.gone or all(
+        return all(
             self._memory[at + number] or self.segment.slot(mate).state in _OVER
             for mate, at in self._heard.items()
         )
+
+    def _have_heard(self, rank: int) -> None:
+        if self._heard:
+            self._memory[self._heard[self.rank] + self.view.members[rank]] = 1
 
     def look(self) -> None:
         """Called again and again by who waits: give signs of life, and publish what has failed."""

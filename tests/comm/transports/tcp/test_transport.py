@@ -73,13 +73,25 @@ class TestTcpFailures(Failures):
         """Rank 1 finds it long before the others would, and its process ends at once."""
 
         def body(group):
-            group.transport.hub.detector.looks = 4 if group.rank == 1 else 1000
+            detector = group.transport.hub.detector
+            detector.looks, detector.calm = (4, 0.0) if group.rank == 1 else (1000, 0.0)
             other = group.new_group(range(group.size))
             (other if group.rank == 1 else group).all_reduce(np.ones(4))
 
         for outcome in host_outcomes(hosts, body, job=False):
             assert isinstance(outcome.error, CollectiveMismatch), outcome
             assert "do not belong together" in str(outcome.error)
+
+    def test_a_deadlock_is_found_by_ranks_that_seldom_look(self):
+        """On a machine that is too busy for many looks within the deadline."""
+
+        def body(group):
+            group.timeout, group.transport.hub.detector._every = 8.0, 0.5
+            other = group.new_group(range(group.size))
+            (other if group.rank == 1 else group).all_reduce(np.ones(4))
+
+        for outcome in host_outcomes("aab", body):
+            assert isinstance(outcome.error, CollectiveMismatch), outcome
 
 
 @pytest.mark.parametrize("tls", [False, True])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,8 @@ from ...backends.lang.kernel import Array, Kernel, Loop, Store
 from ...backends.program import Program
 from ...core.gate import Primitive, finish
 from ..instruction import Instruction, Var
-from .expressions import expression_of
+from .expressions import evaluate
+from .symbol import Symbol
 
 ndarray = np.ndarray
 _SOON = 1 << 14  # elements from which a kernel is made at the second run; else after some
@@ -33,12 +35,19 @@ class Region:
     """
 
     def __init__(
-        self, members: list[Instruction], inputs: list[Var], outputs: list[Var], metas: dict
+        self,
+        members: Sequence[Instruction],
+        inputs: Sequence[Var],
+        outputs: Sequence[Var],
+        metas: dict,
+        fast: bool = False,
     ) -> None:
+        self.fast = fast
         self.members, self.inputs, self.outputs = members, inputs, outputs
         self.shape = tuple(metas[outputs[0]][0])
         self.kinds = [np.dtype(metas[v][1]) for v in outputs]
         self.full = [tuple(metas[v][0]) == self.shape for v in inputs]
+        self.alike = all(self.full)
         self.metas = metas
         self.program: Program | None = None
         self.left = 1 if int(np.prod(self.shape)) >= _SOON else _RUNS
@@ -50,8 +59,7 @@ class Region:
         self.steps = []
         for ins in self.members:
             given = [(slots[a], None) if isinstance(a, Var) else (None, a) for a in ins.args]
-            (made,) = ins.outputs
-            slots[made] = len(slots)
+            slots.update({made: len(slots) + i for i, made in enumerate(ins.outputs)})
             self.steps.append((ins.prim, given, ins.params))
         self.ends = [slots[v] for v in self.outputs]
 
@@ -77,10 +85,7 @@ class Region:
         if not all(map(_in_rows, arrays, self.full)):
             return self.one_by_one(arrays)
         outs = [np.empty(self.shape, kind) for kind in self.kinds]
-        if all(self.full):
-            if program.fast(*arrays, *outs) is None:
-                return self.one_by_one(arrays)
-        else:
+        if not self.alike or program.fast(*arrays, *outs) is None:
             program.slow(*arrays, *outs)
         return outs if len(outs) > 1 else outs[0]
 
@@ -90,23 +95,32 @@ class Region:
         for prim, given, params in self.steps:
             args = [value if at is None else values[at] for at, value in given]
             result = prim.compute(args, params)
-            values.append(result if result.__class__ is ndarray else finish(result))
+            for r in result if prim.multi else (result,):
+                values.append(r if r.__class__ is ndarray else finish(r))
         found = [values[at] for at in self.ends]
         return found if len(found) > 1 else found[0]
 
     def kernel(self) -> Kernel:
         """The members as one loop over the elements."""
-        values = {v: ex.var(f"x{i}") for i, v in enumerate(self.inputs)}
+        values = {
+            v: Symbol(ex.var(f"x{i}"), *self.metas[v], self.fast) for i, v in enumerate(self.inputs)
+        }
         for ins in self.members:
-            fn = expression_of(ins, self.metas)
-            assert fn is not None
-            args = [values[a] if isinstance(a, Var) else a for a in ins.args]
-            values[ins.outputs[0]] = ex.as_expr(fn(*args, **ins.params))
+            values.update(zip(ins.outputs, evaluate(ins, values), strict=True))
         params = [Array(f"x{i}", self.metas[v][1].name) for i, v in enumerate(self.inputs)]
         outs = [Array(f"y{i}", kind.name, writes=True) for i, kind in enumerate(self.kinds)]
-        stores = [Store(f"y{i}", values[v]) for i, v in enumerate(self.outputs)]
+        stores = [Store(f"y{i}", values[v].expr) for i, v in enumerate(self.outputs)]
         return Kernel("fused", (*params, *outs), (Loop(tuple(stores)),), flat=True)
 
 
 def _in_rows(array: Any, full: bool) -> bool:
-    return array.__class__ is ndarray and (not full or array.flags.c_contiguous)
+    """Whether NumPy's results lie in rows where such an array is given."""
+    if array.__class__ is not ndarray:
+        return False
+    return not full or array.flags.c_contiguous or _is_spread(array)
+
+
+def _is_spread(array: np.ndarray) -> bool:
+    """Whether it is a smaller array in rows, seen several times (the gradient of a sum)."""
+    steps = [s for s in array.strides if s]
+    return 0 in array.strides and steps == sorted(map(abs, steps), reverse=True)

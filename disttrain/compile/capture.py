@@ -29,6 +29,7 @@ from ..errors import CaptureError
 from ..ops.declare import primitive
 from ..trace import call_site
 from .code import following
+from .drawing import Captured
 from .graph import Graph, Read
 from .instruction import Instruction, Var
 from .memory import Memories, coincide, is_laid_out, window, window_on
@@ -467,19 +468,20 @@ def _relation(own: Tensor, t: Tensor) -> str:
 
 
 def capture(fn: Callable) -> Callable:
-    """``capture(fn)(*args)`` runs ``fn`` once and gives (its result, the ``Graph`` of what it did).
+    """``capture(fn)(*args)`` runs ``fn`` once and gives (its result, the ``Graph`` of what it did),
+    a ``Captured`` that can ``show()`` itself.
 
     Tensors among ``args`` (nested ones too) are the graph's inputs; everything else that ``fn``
     touches is kept by reference. Other Python (printing, counters) happens once and is not
     replayed. Raises ``CaptureError`` where a number of a tensor would be frozen into the graph.
     """
 
-    def captured(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
+    def captured(*args: Any, **kwargs: Any) -> Captured:
         leaves = tree.leaves((args, kwargs))
         around = Reach((fn, args, kwargs))
         recorder = Capture([x for x in leaves if isinstance(x, Tensor)], around)
         with watched(), context.interpreter(recorder):
             result = fn(*args, **kwargs)
-        return result, recorder.graph(tree.leaves(result))
+        return Captured(result, recorder.graph(tree.leaves(result)))
 
     return captured

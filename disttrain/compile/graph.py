@@ -133,6 +133,18 @@ class Graph:
         """The graph laid out for running."""
         return Program(self)
 
+    @property
+    def graph(self) -> Graph:
+        """Itself, as backends written for PyTorch ask for it."""
+        return self
+
+    def __call__(self, *inputs: Tensor) -> tuple:
+        return self.run(*inputs)
+
+    def forward(self, *inputs: Tensor) -> tuple:
+        """``run``, as backends written for PyTorch call it."""
+        return self.run(*inputs)
+
     def run(self, *inputs: Tensor) -> tuple:
         """Replay on other inputs of the same shapes: the outputs, and the effects.
 

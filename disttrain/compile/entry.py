@@ -250,8 +250,8 @@ def _made_by(backend: Backend, graph: Graph, inputs: list[Tensor]) -> Callable[.
     made = backend(graph, list(inputs))
     if not callable(made):
         raise CaptureError(
-            f"compile: the backend returned {type(made).__name__}; a function of the graph's inputs "
-            "is needed that gives its outputs (graph.run is one)"
+            f"compile: the backend returned {type(made).__name__}; a function of the graph's "
+            "inputs is needed that gives its outputs (graph.run is one)"
         )
     return made
 

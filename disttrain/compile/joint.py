@@ -408,9 +408,7 @@ def _complaint(node: Node) -> str | None:
     return None
 
 
-def join(
-    graph: Graph, joint: Joint, recorder: Capture, passes: Sequence[Pass]
-) -> Graph | None:
+def join(graph: Graph, joint: Joint, recorder: Capture, passes: Sequence[Pass]) -> Graph | None:
     """The graph, giving also what backward needs, with the sweeps laid out accordingly, as
     ``passes`` leave them. None when backward reads a gradient."""
     names = recorder.names  # what values of the recording are called in the graph

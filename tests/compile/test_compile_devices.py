@@ -283,7 +283,7 @@ def test_a_language_models_step_in_half_precision():
             losses.append(call(*(dt.randint(0, 7, (2, 5), generator=numbers).cuda() for _ in "ab")))
         if mode is not None:
             used = [p for p in players(call) if p.parts]
-            assert not call.eager and [[q.settings.recorded for q in p.parts] for p in used] == [
+            assert not call.eager and [[q.recorded for q in p.parts] for p in used] == [
                 [True, False]
             ]
         return [t.tolist() for t in (*losses, *model.parameters())]

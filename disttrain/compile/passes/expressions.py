@@ -12,6 +12,12 @@ from .symbol import Symbol, Unfit
 _UNFIT = (Unfit, DisttrainError, TypeError, AttributeError, ValueError, NotImplementedError)
 
 
+def named(name: str, meta: tuple, fast: bool) -> Symbol:
+    """An element of an array that a kernel knows by ``name``; ``meta``: its shape and type."""
+    shape, dtype = meta
+    return Symbol(ex.var(name), shape, dtype, fast)
+
+
 def evaluate(ins: Instruction, values: Mapping[Var, Symbol]) -> tuple[Symbol, ...]:
     """The results of ``ins`` on ``values``. Raises ``Unfit`` where it has no expression."""
     found = ins.prim.compute(tuple(values[a] if isinstance(a, Var) else a for a in ins.args),
@@ -27,7 +33,7 @@ def expressions_of(ins: Instruction, metas: dict, fast: bool = False) -> tuple[S
     have no expression, or not these shapes and types."""
     if ins.effect or ins.prim.view or not ins.outputs:
         return None
-    given = {a: Symbol(ex.var(str(a)), *metas[a], fast) for a in ins.args if isinstance(a, Var)}
+    given = {a: named(str(a), metas[a], fast) for a in ins.args if isinstance(a, Var)}
     if not given:
         return None
     try:

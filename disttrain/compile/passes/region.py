@@ -8,13 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from ...backends.lang import expr as ex
 from ...backends.lang.kernel import Array, Kernel, Loop, Store
 from ...backends.program import Program
 from ...core.gate import Primitive, finish
 from ..instruction import Instruction, Var
-from .expressions import evaluate
-from .symbol import Symbol
+from .expressions import evaluate, named
 
 ndarray = np.ndarray
 _SOON = 1 << 14  # elements from which a kernel is made at the second run; else after some
@@ -102,9 +100,8 @@ class Region:
 
     def kernel(self) -> Kernel:
         """The members as one loop over the elements."""
-        values = {
-            v: Symbol(ex.var(f"x{i}"), *self.metas[v], self.fast) for i, v in enumerate(self.inputs)
-        }
+        given = [(v, self.metas[v]) for v in self.inputs]
+        values = {v: named(f"x{i}", meta, self.fast) for i, (v, meta) in enumerate(given)}
         for ins in self.members:
             values.update(zip(ins.outputs, evaluate(ins, values), strict=True))
         params = [Array(f"x{i}", self.metas[v][1].name) for i, v in enumerate(self.inputs)]

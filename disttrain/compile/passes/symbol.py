@@ -66,22 +66,23 @@ class Symbol(ArrayKind):
     def run(self, prim: Any, arrays: Any, params: dict) -> Any:
         """The result of ``prim``; raises ``Unfit`` where no expression has its bits. (What Python's
         numbers become is NumPy's rule: the arrays' type.)"""
-        rule = params.get("rule")
+        rule, name = params.get("rule"), prim.name
         if isinstance(rule, Rule):
             return self._pulled(rule, arrays)
-        if REGISTRY.get(prim.name) is not prim or not all(map(_plain, arrays)):
-            raise Unfit(prim.name)
-        if prim.name == "cast":
+        if REGISTRY.get(name) is not prim or not all(map(_plain, arrays)):
+            raise Unfit(name)
+        if name == "cast":
             return self._cast(np.dtype(params["dtype"]))
         return self._applied(prim, arrays, params)
 
     def _pulled(self, rule: Rule, arrays: Any) -> tuple:
         """The gradients that a rule for elements gives."""
-        if not rule.node.prim.elementwise:
-            raise Unfit(rule.node.prim.name)
+        prim = rule.node.prim
+        if prim is None or not prim.elementwise:
+            raise Unfit(str(prim))
         found = tuple(r for r in rule.run(tuple(arrays)) if r is not None)
         if not all(isinstance(r, Symbol) for r in found):
-            raise Unfit(rule.node.prim.name)
+            raise Unfit(str(prim))
         return found
 
     def _cast(self, kind: np.dtype) -> Symbol:

@@ -62,6 +62,4 @@ def test_several_results_come_out():
     x = dt.randn(9)
     compute, prim = region_of(fn, x)
     prim.forward.__self__.left = 0
-    assert [r.tobytes() for r in compute((x.numpy(),), {})] == [
-        r.numpy().tobytes() for r in fn(x)
-    ]
+    assert [r.tobytes() for r in compute((x.numpy(),), {})] == [r.numpy().tobytes() for r in fn(x)]

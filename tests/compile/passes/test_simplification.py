@@ -27,7 +27,7 @@ GONE = {
     "x - 0": lambda y: y - 0.0,
     "x + -0": lambda y: y + -0.0,
     "x ** 1": lambda y: y**1,
-    "-(-x)": lambda y: -(-y),
+    "-(-x)": lambda y: y.neg().neg(),
     "cast to what it is": lambda y: y.to(dt.float64).to(dt.float32),
 }
 STAY = {

@@ -85,6 +85,7 @@ class Capture:
         self.count = 0
         self.running = self.walked = False
         self.written = Memories()  # what instructions wrote to
+        self.dropped: list[Tensor] | None = None  # leaves that had lost gradients as it began
         self.start = next_seq()
         self.given = inputs
         self.old = {
@@ -270,6 +271,8 @@ class Capture:
 
     def process(self, prim: Primitive, args: tuple, params: dict, proceed: Callable) -> Any:
         """Run ``prim`` and write it down."""
+        if self.dropped is None:
+            self.dropped = [leaf for leaf, g in self.entry if g is not None and leaf._grad is None]
         names = tuple(self.var(a) if isinstance(a, Tensor) else a for a in args)
         if "layout" in params:
             self._check_layout(args[0], prim)
@@ -439,6 +442,8 @@ class Capture:
 
         for v in owners:  # looked up by every run; the one of today need not live on
             captured[new(v).number] = wrap(np.empty(0))
+        changed = [new(leaf) for leaf, _ in grads]
+        gone = {new(self.var(leaf)) for leaf in self.dropped or ()}
         return Graph(
             inputs=self.inputs,
             captured=tuple(captured),
@@ -447,6 +452,7 @@ class Capture:
             outputs=tuple(new(o) for o in outs),
             metas={new(v): meta for v, meta in self.metas.items()},
             grads=tuple((new(leaf), new(g)) for leaf, g in grads),
+            dropped=tuple(leaf for leaf in changed if leaf in gone),
             owners={new(c): new(leaf) for c, leaf in owners.items()},
             reads=tuple(self.reads.values()),
             constants=self._constants(fresh),

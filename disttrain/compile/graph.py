@@ -7,6 +7,7 @@ values and writes to them. Instructions run in order; one that writes to its arg
 
 A tensor from outside that is the ``.grad`` of another (``owners``) is looked up anew by each
 replay. ``grads`` is what the program left in ``.grad``; a replay leaves its own values there.
+What it drops before all else (``dropped``) a replay drops first, so that the memory is free.
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ class Graph:
     outputs: tuple[Any, ...]  # Vars and plain values
     metas: dict[Var, tuple]
     grads: tuple[tuple[Var, Var | None], ...] = ()
+    dropped: tuple[Var, ...] = ()  # whose gradients of before are gone when it begins
     owners: dict[Var, Var] = field(default_factory=dict)
     reads: tuple[Read, ...] = ()
     same: dict[int, str] = field(default_factory=dict)  # per output: what it is to its value

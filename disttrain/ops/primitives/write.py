@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ...backends.fused import copies
 from ...backends.null import NullArray
 from ...errors import CaptureError
 from ...trace import call_site
@@ -55,7 +56,9 @@ def unlock(dst: ndarray) -> None:
 
 
 def _assign(dst: Any, src: Any) -> Any:
-    np.copyto(writeable(dst), src, casting="unsafe")
+    dst = writeable(dst)
+    if not copies.onto(dst, src):
+        np.copyto(dst, src, casting="unsafe")
     return dst
 
 

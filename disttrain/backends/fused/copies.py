@@ -98,14 +98,16 @@ def reshaped(a: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     """``a.reshape(shape)``."""
     if a.size < _LEAST or a.__class__ is not np.ndarray or a.flags.c_contiguous:
         return a.reshape(shape)
-    known = math.prod(shape)
-    sizes = tuple(a.size // -known if n == -1 else n for n in shape) if known < 0 else shape
-    return (a if _has_view(a, sizes) else contiguous(a)).reshape(shape)
+    return (a if has_view(a, shape) else contiguous(a)).reshape(shape)
 
 
-def _has_view(a: np.ndarray, shape: tuple[int, ...]) -> bool:
+def has_view(a: np.ndarray, shape: tuple[int, ...]) -> bool:
     """Whether numpy may reshape without a copy: where axes do not continue each other in memory,
     the new ones have a border, too."""
+    if not a.size:
+        return True
+    known = math.prod(shape)
+    sizes = [a.size // -known if n == -1 else n for n in shape] if known < 0 else shape
     axes = [(n, step) for n, step in zip(a.shape, a.strides) if n != 1]
     ends = accumulate((n for n, _ in axes), operator.mul)
     borders = {
@@ -113,7 +115,7 @@ def _has_view(a: np.ndarray, shape: tuple[int, ...]) -> bool:
         for end, (_, step), (n, behind) in zip(ends, axes, axes[1:])
         if step != behind * n
     }
-    return borders <= set(accumulate(shape, operator.mul))
+    return borders <= set(accumulate(sizes, operator.mul))
 
 
-__all__ = ["contiguous", "fill", "onto", "reshaped"]
+__all__ = ["contiguous", "fill", "has_view", "onto", "reshaped"]

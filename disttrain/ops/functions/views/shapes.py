@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ....backends.fused.copies import has_view
 from ....context import SLOW, thread
 from ....core.annotations import Dims, DTypeLike
 from ....core.fast import viewed
@@ -30,7 +31,7 @@ def _seen(input: Tensor, sizes: tuple) -> Tensor | None:
         if n.__class__ is not int:
             return None
     x = input.array
-    if x.__class__ is not ndarray:
+    if x.__class__ is not ndarray or not (x.flags.c_contiguous or has_view(x, sizes)):
         return None
     try:
         array = x.reshape(sizes)

@@ -9,13 +9,14 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from ... import ops
 from ...context import thread
 from ...core import Tensor
 from ...core.annotations import DeviceLike, DTypeLike
 from ...errors import ConfigError, ShapeError
+from ...ops.primitives.recurrent import recurrent, runs_at_once
 from .. import functional as F
 from .. import init
 from ..module import Module
@@ -54,6 +55,46 @@ _STEPS: dict[str, tuple[Callable, int, int]] = {  # step, gates, tensors of stat
     "LSTM": (_lstm_step, 4, 2),
     "GRU": (_gru_step, 3, 1),
 }
+
+
+class _Step(NamedTuple):
+    """One step of a pass: (input's part, state) -> state."""
+
+    mode: str
+    w: Tensor
+    b: Tensor | None
+    w_hr: Tensor | None
+
+    def __call__(self, part: Tensor, state: tuple) -> tuple:
+        h, *rest = _STEPS[self.mode][0](part, state, self.w, self.b)
+        return (h if self.w_hr is None else ops.linear(h, self.w_hr), *rest)
+
+
+def _one_by_one(
+    x: Tensor, state: tuple, step: _Step, backwards: bool
+) -> tuple[Tensor, tuple]:
+    """A pass over (time, N, gates), by operations of one step each."""
+    steps = list(ops.unbind(x, 0))
+    outs = []
+    for part in reversed(steps) if backwards else steps:
+        state = step(part, state)
+        outs.append(state[0])
+    return ops.stack(outs[::-1] if backwards else outs), state
+
+
+def _at_once(x: Tensor, state: tuple, step: _Step, backwards: bool) -> tuple[Tensor, tuple]:
+    """The same as one operation."""
+
+    def composed(x: Tensor, h: Tensor, c: Tensor | None, w: Tensor, b: Tensor | None) -> tuple:
+        start = (h,) if c is None else (h, c)
+        out, end = _one_by_one(x, start, step._replace(w=w, b=b), backwards)
+        return out, None if c is None else end[1]
+
+    h, c = (*state, None)[:2]
+    how = {"mode": step.mode, "backwards": backwards, "composed": composed}
+    out, end, *_ = recurrent(x, h, c, step.w, step.b, **how)
+    last = out[0 if backwards else -1]
+    return out, (last,) if c is None else (last, end)
 
 
 def _nonlinear_mode(nonlinearity: str) -> str:
@@ -235,24 +276,15 @@ class _Recurrent(Module):
             else (None, None)
         )
         w_hr: Any = getattr(self, "weight_hr" + suffix) if self.proj_size else None
-        plain = functools.partial(_STEPS[self.mode][0], w=w_hh, b=b_hh)
-
-        def projected(part: Tensor, state: tuple) -> tuple:
-            h, *rest = plain(part, state)
-            return (ops.linear(h, w_hr), *rest)
-
-        step = plain if w_hr is None else projected
+        step = _Step(self.mode, w_hh, b_hh, w_hr)
         return functools.partial(ops.linear, weight=w_ih, bias=b_ih), step
 
     @staticmethod
-    def _along(x: Tensor, state: tuple, step: Callable, backwards: bool) -> tuple[Tensor, tuple]:
+    def _along(x: Tensor, state: tuple, step: _Step, backwards: bool) -> tuple[Tensor, tuple]:
         """One pass over (time, N, gates)."""
-        steps = list(ops.unbind(x, 0))
-        outs = []
-        for part in reversed(steps) if backwards else steps:
-            state = step(part, state)
-            outs.append(state[0])
-        return ops.stack(outs[::-1] if backwards else outs), state
+        if step.w_hr is None and runs_at_once(step.mode, x, *state, step.w, step.b):
+            return _at_once(x, state, step, backwards)
+        return _one_by_one(x, state, step, backwards)
 
     @staticmethod
     def _along_packed(

@@ -23,13 +23,16 @@ from ...core.types.wide import add_up
 from ..declare import declare_apart
 from .views import reshape
 
+_LEAST = 1 << 13  # numbers of the input's part from which it gains (measured)
+_LONG = 24  # steps from which it gains in any case
 _KINDS = (np.dtype(np.float32), np.dtype(np.float64))
 
 
 def runs_at_once(mode: str, *tensors: Tensor | None) -> bool:
     """Whether ``recurrent`` takes these (the last is the bias): arrays of the host of one floating
     type, and no transform that would look inside."""
-    if thread.mode == SLOW:
+    x = tensors[0].__dict__.get("array")  # type: ignore[union-attr]
+    if thread.mode == SLOW or x is None or (x.size < _LEAST and x.shape[0] < _LONG):
         return False
     arrays = [None if t is None else t.__dict__.get("array") for t in tensors]
     given = [a for a, t in zip(arrays, tensors) if t is not None]

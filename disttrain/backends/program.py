@@ -99,24 +99,6 @@ class Program:
             built = self._variant(self._access(views, [s[-1] for s in strides]))
             built.general(self._describe(args, views, dims, strides))
 
-    def along(
-        self, args: list, moves: list[int], steps: int
-    ) -> Callable[[int], None]:
-        """``run(k)`` for step ``k`` of ``steps``, with every array so many bytes times ``k`` from
-        where it is in ``args``. For a kernel of arrays, of any strides, that is ``native``."""
-        views = self._views(tuple(args))
-        dims, strides = (_flat_plan if self.kernel.flat else _row_plan)(views, self._lead(views))
-        built = self._variant(self._access(views, [s[-1] for s in strides]))
-        words = self._describe(tuple(args), views, dims, strides)
-        addresses = words[DESC_HEAD : DESC_HEAD + DESC_ARRAY * len(views) : DESC_ARRAY]
-        table = addresses + np.arange(steps)[:, None] * np.array(moves)
-
-        def run(k: int) -> None:
-            addresses[:] = table[k]
-            built.general(words)
-
-        return run
-
     def _full(self, views: list[np.ndarray]) -> list[np.ndarray]:
         return [v for p, v in zip(self.kernel.arrays, views) if p.space == "full"]
 

@@ -90,7 +90,8 @@ def along(x: Tensor, state: tuple, step: Step, backwards: bool) -> tuple[Tensor,
     h, c = state if len(state) == 2 else (*state, None)
     *outs, _ = _recurrence(x, step.w, step.b, h, c, mode=step.mode)
     last = tuple(o[-1] for o in outs)
-    return (ops.flip(outs[0], 0) if backwards else outs[0]), last
+    # (A copy: the program may write to it, and the rule reads what it was.)
+    return (ops.flip(outs[0], 0) if backwards else ops.clone(outs[0])), last
 
 
 def _spelled_out(x: Tensor, state: tuple, step: Step, backwards: bool) -> tuple[Tensor, tuple]:

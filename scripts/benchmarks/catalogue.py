@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks import calls, cases, compiled, restarts, stores, strategies
+from benchmarks import calls, cases, compiled, kernels, restarts, stores, strategies
 
 CASES = {
     f.__name__: f
@@ -10,6 +10,8 @@ CASES = {
         *(cases.dispatch, cases.mlp, cases.cnn, cases.gpt),
         *(compiled.compiled_chain, compiled.compiled_mlp),
         *(compiled.compiled_cnn, compiled.compiled_gpt),
+        *(kernels.copies, kernels.orders, kernels.embedding_backward),
+        *(kernels.recurrent, kernels.save),
         *(strategies.ddp_mlp, strategies.ddp_100mb, strategies.ddp_gpt),
         *(strategies.fsdp_mlp, strategies.fsdp_gpt),
         *(stores.fsdp_memory, stores.checkpoint),
@@ -37,6 +39,15 @@ BARS = {
     "compiled step: MLP 16-16-10, batch 8": (4.0, 6.0),
     "compiled step: CNN 16-32, batch 64 of 28x28": (1.15, 1.3),
     "compiled step: GPT 2 layers x 128, 8 x 64 tokens": (1.25, 1.4),
+    "kernel: transposed copy 1024x1024": (1.0, 1.3),
+    "kernel: cumsum of 1M": (1.0, 1.3),
+    "kernel: cumsum of 1000 rows of 1000": (1.0, 1.3),
+    "kernel: 10 largest of 1000, 1000 rows": (1.0, 1.3),
+    "kernel: sort of 1M": (1.0, 1.3),
+    "kernel: embedding 10000x128, 4096 places, with backward": (1.0, 1.3),
+    "kernel: LSTM 32 steps, 16 x 64 to 128": (1.0, 1.3),
+    "kernel: GRU 32 steps, 16 x 64 to 128": (1.0, 1.3),
+    "kernel: save 64 MB": (1.0, 1.3),
     "step: MLP under DDP, 2 ranks": (4.5, 7.0),
     "step: 100 MB of gradients under DDP, 2 ranks": (3.5, 5.0),
     "step: GPT under DDP, 2 ranks": (1.1, 1.25),

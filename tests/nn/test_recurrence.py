@@ -107,3 +107,16 @@ def test_what_is_no_array_of_the_host_is_spelled_out():
     assert seen == [False]
     value, slope = dt.func.jvp(fn, (x,), (dt.ones_like(x),))
     assert value.shape == slope.shape and not seen[-1]
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
+def test_the_program_may_write_to_the_result(kind):
+    net, x = getattr(nn, kind)(3, 4), dt.randn(T, N, 3)
+    found = []
+    for in_place in (True, False):
+        net.zero_grad()
+        out, _ = net(x)
+        out = out.mul_(2.0) if in_place else out * 2.0
+        out.sum().backward()
+        found.append([p.grad.tolist() for p in net.parameters()])
+    assert found[0] == found[1]

@@ -111,9 +111,7 @@ def has_view(a: np.ndarray, shape: tuple[int, ...]) -> bool:
     axes = [(n, step) for n, step in zip(a.shape, a.strides) if n != 1]
     ends = accumulate((n for n, _ in axes), operator.mul)
     borders = {
-        end
-        for end, (_, step), (n, behind) in zip(ends, axes, axes[1:])
-        if step != behind * n
+        end for end, (_, step), (n, behind) in zip(ends, axes, axes[1:]) if step != behind * n
     }
     return borders <= set(accumulate(sizes, operator.mul))
 

@@ -90,8 +90,10 @@ def along(x: Tensor, state: tuple, step: Step, backwards: bool) -> tuple[Tensor,
     h, c = state if len(state) == 2 else (*state, None)
     *outs, _ = _recurrence(x, step.w, step.b, h, c, mode=step.mode)
     last = tuple(o[-1] for o in outs)
-    # (A copy: the program may write to it, and the rule reads what it was.)
-    return (ops.flip(outs[0], 0) if backwards else ops.clone(outs[0])), last
+    if backwards:
+        return ops.flip(outs[0], 0), last
+    # The rule reads what it was; programs may write to it, but to an LSTM's, as in PyTorch.
+    return (outs[0] if step.mode == "LSTM" else ops.clone(outs[0])), last
 
 
 def _spelled_out(x: Tensor, state: tuple, step: Step, backwards: bool) -> tuple[Tensor, tuple]:

@@ -20,6 +20,7 @@ from .. import args as check
 from .memory_formats import contiguous, stride
 
 ndarray = np.ndarray
+_LARGE = 4096  # elements from which a copy costs more than to ask whether it is needed
 
 
 def _seen(input: Tensor, sizes: tuple) -> Tensor | None:
@@ -31,8 +32,10 @@ def _seen(input: Tensor, sizes: tuple) -> Tensor | None:
         if n.__class__ is not int:
             return None
     x = input.array
-    if x.__class__ is not ndarray or not (x.flags.c_contiguous or has_view(x, sizes)):
+    if x.__class__ is not ndarray:
         return None
+    if x.size > _LARGE and not (x.flags.c_contiguous or has_view(x, sizes)):
+        return None  # (numpy would copy it to find that out)
     try:
         array = x.reshape(sizes)
     except ValueError:

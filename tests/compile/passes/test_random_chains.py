@@ -1,4 +1,4 @@
-"""Drawn programs of elementwise operations, with their gradients: compiled ones give eager's bits."""
+"""Drawn programs of elementwise operations and their gradients: compiled ones give eager's bits."""
 
 from __future__ import annotations
 
@@ -20,15 +20,17 @@ ONE = [
     "{a}.ceil()", "{a}.clamp({m}, {n})", "{a}.clamp(min={m})", "dt.nn.functional.gelu({a})",
     "dt.nn.functional.silu({a})", "{a}.erf()", "{a}.exp()", "{a}.tanh()", "{a} ** 2",
     "{a}.to(dt.float64)", "{a}.to(dt.float32)", "{a}.clone()", "{a} * 1.0", "{a} - 0.0",
-    "{a} + 0.0", "{a}.sum(-1, keepdim=True)", "{a}.T.contiguous().T", "{a}.expand(2, *{a}.shape)[1]",
-    "{a}.add_({n}) if not {a}.requires_grad else {a} * {n}", "{a}.detach() * {n}",
+    "{a} + 0.0", "{a}.sum(-1, keepdim=True)", "{a}.T.contiguous().T",
+    "{a}.expand(2, *{a}.shape)[1]", "{a}.detach() * {n}",
+    "{a}.add_({n}) if not {a}.requires_grad else {a} * {n}",
     "dt.nn.functional.leaky_relu({a}, 0.1)", "{a}.sigmoid()", "{a}.round()", "{a} % 2.0",
 ]  # fmt: skip
 TWO = [
     "{a} + {b}", "{a} - {b}", "{a} * {b}", "{a} / {b}", "dt.maximum({a}, {b})",
     "dt.minimum({a}, {b})", "dt.where({a} > {b}, {a}, {b})", "dt.where({a} == {b}, {a}, 0.5)",
     "({a} <= {b}) * {a}", "{a}.to({b}.dtype) + {b}", "dt.where({a} != {a}, {b}, {a})",
-    "dt.addcmul({a}, {a}, {b})", "dt.lerp({a}, {b}.to({a}.dtype), 0.25)", "{a}.masked_fill({b} > 0, 2.0)",
+    "dt.addcmul({a}, {a}, {b})", "dt.lerp({a}, {b}.to({a}.dtype), 0.25)",
+    "{a}.masked_fill({b} > 0, 2.0)",
 ]  # fmt: skip
 
 

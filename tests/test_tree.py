@@ -35,7 +35,7 @@ def test_map_takes_trees_in_step():
 
 
 def test_trees_of_other_sizes_are_refused():
-    with pytest.raises(ValueError, match="shorter|longer"):
+    with pytest.raises(ValueError, match=r"shorter|longer"):
         tree.map(lambda x, y: x, [1, 2], [1])
     _, build = tree.flatten([1, 2])
     with pytest.raises(ValueError, match="1 leaves given, 2 needed"):

@@ -16,7 +16,8 @@ from disttrain.errors import ConfigError
         ((-1, 0, None, False, None), "num_workers"), ((1.0, 0, None, False, None), "num_workers"),
         ((0, -1, None, False, None), "timeout"), ((1, 0, 0, False, None), "prefetch_factor"),
         ((0, 0, 2, False, None), "prefetch_factor"), ((0, 0, None, True, None), "persistent"),
-        ((0, 0, None, False, "fork"), "multiprocessing_context"), ((1, 0, None, False, "x"), "fork"),
+        ((0, 0, None, False, "fork"), "multiprocessing_context"),
+        ((1, 0, None, False, "x"), "fork"),
     ],
 )  # fmt: skip
 def test_workers_that_make_no_sense(given, told):

@@ -11,6 +11,7 @@ types by numpy.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 from numpy import ndarray
@@ -43,14 +44,9 @@ def _products(count: int, dtype: str) -> Kernel:
     return Kernel(f"products_{count}", (Array("g", dtype), *views, *outs), (Loop(body), *puts))
 
 
-_SUMS = {
-    (n, more): Family(lambda dtype, n=n, more=more: _sum(n, more, dtype))
-    for n in range(1, _TOGETHER + 1)
-    for more in (False, True)
-}
-_PRODUCTS = {
-    n: Family(lambda dtype, n=n: _products(n, dtype)) for n in range(1, _TOGETHER + 1)
-}  # fmt: skip
+_COUNTS = range(1, _TOGETHER + 1)
+_SUMS = {(n, more): Family(partial(_sum, n, more)) for n in _COUNTS for more in (False, True)}
+_PRODUCTS = {n: Family(partial(_products, n)) for n in _COUNTS}
 
 
 def _has_kernel(*arrays: ndarray) -> bool:

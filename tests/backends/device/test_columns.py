@@ -57,3 +57,9 @@ def test_shapes_that_do_not_belong_together_are_refused():
     image, columns = np.zeros((1, 1, 1, 4)), np.zeros((1, 2, 3))
     with pytest.raises(ShapeError, match="do not belong together"):
         COLUMNS.plan([Operand.of(image), Operand.of(columns)])
+
+
+def test_dilation_by_hand():
+    x, out = np.arange(5.0).reshape(1, 1, 1, 1, 5), np.full((1, 2, 3), 9.0)
+    COLUMNS.reference(x, out, *numbers((2,), (3,), (1,), (0,), (2,)))
+    assert out.tolist() == [[[0, 1, 2], [2, 3, 4]]]

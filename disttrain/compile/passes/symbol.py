@@ -39,8 +39,9 @@ class Unfit(Exception):  # noqa: N818  (the answer to a question)
 
 
 def _clip(a: ex.Expr, low: float | None = None, high: float | None = None) -> ex.Expr:
-    cut = a if high is None else ex.where(a > high, high, a)
-    return cut if low is None else ex.where(a < low, low, cut)
+    """As NumPy: where ``low`` is above ``high``, that is the result."""
+    cut = a if low is None else ex.where(a < low, low, a)
+    return cut if high is None else ex.where(cut > high, high, cut)
 
 
 _EXPRESSIONS: dict[str, Callable[..., ex.Expr]] = {

@@ -58,12 +58,12 @@ def _check_reducible(node: Any, have: tuple, want: tuple) -> None:
 
 
 def sum_to_array(g: Any, shape: tuple) -> Any:
-    """Undo broadcasting: sum ``g`` down to ``shape``."""
+    """Undo broadcasting: sum ``g`` down to ``shape``, in one go as ``Algebra.sum_to`` does."""
     lead = g.ndim - len(shape)
-    if lead > 0:
-        g = total(g, tuple(range(lead)), False)
-    axes = tuple(i for i, n in enumerate(shape) if n == 1 and g.shape[i] != 1)
-    return total(g, axes, True) if axes else g
+    axes = tuple(i for i, n in enumerate(shape, lead) if n == 1 and g.shape[i] != 1)
+    if lead <= 0:
+        return total(g, axes, True) if axes else g
+    return np.asarray(total(g, (*range(lead), *axes), False)).reshape(shape)
 
 
 def apart(found: Iterable[Any], kept: Iterable[Any], copy: Callable[[Any], Any]) -> list:

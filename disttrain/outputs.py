@@ -5,13 +5,16 @@ Knows descriptors; no jobs.
 
 from __future__ import annotations
 
+import array
 import contextlib
 import errno
+import fcntl
 import os
 import select
 import signal
 import stat
 import sys
+import termios
 import time
 from collections.abc import Callable
 
@@ -81,6 +84,18 @@ def write_all(fd: int, data: bytes, path: str | os.PathLike) -> None:
             rest = rest[os.write(fd, rest) :]
     except OSError as error:
         raise OSError(error.errno, error.strerror, os.fspath(path)) from None
+
+
+def drain(fd: int, patience: float = 1.0) -> None:
+    """Wait until whoever reads the pipe ``fd`` has taken all that was written, for so many seconds:
+    one who ends a job by another way than the pipe does not look for more."""
+    until, left = time.monotonic() + patience, array.array("i", [0])
+    with contextlib.suppress(OSError):
+        while stat.S_ISFIFO(os.fstat(fd).st_mode) and time.monotonic() < until:
+            fcntl.ioctl(fd, termios.FIONREAD, left)
+            if not left[0] or not is_heard(fd):
+                return
+            time.sleep(0.002)
 
 
 def put(text: str, fd: int = 2, patience: float = 1.0) -> None:

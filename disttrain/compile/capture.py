@@ -29,6 +29,7 @@ from ..errors import CaptureError
 from ..ops.declare import primitive
 from ..trace import call_site
 from .code import following
+from .drawing import Captured
 from .graph import Graph, Read
 from .instruction import Instruction, Var
 from .memory import Memories, coincide, is_laid_out, window, window_on
@@ -84,6 +85,7 @@ class Capture:
         self.count = 0
         self.running = self.walked = False
         self.written = Memories()  # what instructions wrote to
+        self.dropped: list[Tensor] | None = None  # leaves that had lost gradients as it began
         self.start = next_seq()
         self.given = inputs
         self.old = {
@@ -168,7 +170,7 @@ class Capture:
         self._name(t, var)
         return var
 
-    def _alias(self, t: Tensor, array: np.ndarray, known: Tensor | None) -> Var:
+    def _alias(self, t: Tensor, array: Any, known: Tensor | None) -> Var:
         """The name of a tensor over the memory ``array`` of a known one: that one's, where both are
         the same to the program, or that of a window."""
         if known is None:
@@ -269,6 +271,8 @@ class Capture:
 
     def process(self, prim: Primitive, args: tuple, params: dict, proceed: Callable) -> Any:
         """Run ``prim`` and write it down."""
+        if self.dropped is None:
+            self.dropped = [leaf for leaf, g in self.entry if g is not None and leaf._grad is None]
         names = tuple(self.var(a) if isinstance(a, Tensor) else a for a in args)
         if "layout" in params:
             self._check_layout(args[0], prim)
@@ -297,7 +301,7 @@ class Capture:
         """Add to the gradient that a leaf has, in place as eagerly."""
         accumulate(grad, more)
 
-    def pull(self, node: Node, g: Tensor, wanted: tuple | None) -> tuple:
+    def pull(self, node: Any, g: Any, wanted: tuple | None) -> tuple:
         """Run the derivative rules of ``node`` on arrays, as one instruction."""
         if node.seq <= self.start:
             self._refuse("it runs backward through a graph that was made outside")
@@ -433,11 +437,13 @@ class Capture:
                 captured.append(t)
                 kept.append(texts[i])
 
-        def new(v: Var) -> Any:
+        def new(v: Any) -> Any:
             return names.get(v, v) if isinstance(v, Var) else v
 
         for v in owners:  # looked up by every run; the one of today need not live on
             captured[new(v).number] = wrap(np.empty(0))
+        changed = [new(leaf) for leaf, _ in grads]
+        gone = {new(self.var(leaf)) for leaf in self.dropped or ()}
         return Graph(
             inputs=self.inputs,
             captured=tuple(captured),
@@ -446,9 +452,18 @@ class Capture:
             outputs=tuple(new(o) for o in outs),
             metas={new(v): meta for v, meta in self.metas.items()},
             grads=tuple((new(leaf), new(g)) for leaf, g in grads),
+            dropped=tuple(leaf for leaf in changed if leaf in gone),
             owners={new(c): new(leaf) for c, leaf in owners.items()},
             reads=tuple(self.reads.values()),
+            constants=self._constants(fresh),
         )
+
+    def _constants(self, fresh: set) -> dict[Var, Any]:
+        """Tensors that the program made past the gate, and that nothing outside of it has: their
+        names and numbers."""
+        stay = {id(t) for o in self.around.optimizers for s in o.state.values() for t in s.values()}
+        made = (i for i in self.copies if i not in fresh and id(self.captured[i]) not in stay)
+        return {self.names[Var("c", i)]: self.copies[i] for i in made}
 
 
 def _relation(own: Tensor, t: Tensor) -> str:
@@ -459,19 +474,20 @@ def _relation(own: Tensor, t: Tensor) -> str:
 
 
 def capture(fn: Callable) -> Callable:
-    """``capture(fn)(*args)`` runs ``fn`` once and gives (its result, the ``Graph`` of what it did).
+    """``capture(fn)(*args)`` runs ``fn`` once and gives (its result, the ``Graph`` of what it did),
+    a ``Captured`` that can ``show()`` itself.
 
     Tensors among ``args`` (nested ones too) are the graph's inputs; everything else that ``fn``
     touches is kept by reference. Other Python (printing, counters) happens once and is not
     replayed. Raises ``CaptureError`` where a number of a tensor would be frozen into the graph.
     """
 
-    def captured(*args: Tensor, **kwargs: Any) -> tuple[Any, Any]:
+    def captured(*args: Any, **kwargs: Any) -> Captured:
         leaves = tree.leaves((args, kwargs))
         around = Reach((fn, args, kwargs))
         recorder = Capture([x for x in leaves if isinstance(x, Tensor)], around)
         with watched(), context.interpreter(recorder):
             result = fn(*args, **kwargs)
-        return result, recorder.graph(tree.leaves(result))
+        return Captured(result, recorder.graph(tree.leaves(result)))
 
     return captured

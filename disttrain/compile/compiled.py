@@ -10,6 +10,8 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
+import numpy as np
+
 from .. import context, tree
 from ..context import SLOW, thread
 from ..core.observers import watched
@@ -20,18 +22,21 @@ from ..trace import warn
 from .arguments import Call, Unknown
 from .capture import Capture
 from .code import Codes
+from .drawing import text
 from .entry import Entry, environment
 from .graph import Graph
 from .joint import differentiate, join
 from .kinds import is_constant, is_module, same
 from .modules import Forward, original, twin
-from .passes import dead_code
+from .passes import EVERYWHERE, Pass, optimize
 from .reach import Reach
 from .replay import Afresh
+from .settings import Settings, settings_of
 from .watch import Watch
 
 _LIMIT = 32  # captures of one function; one more, and it runs eagerly
 _TRIES = 3  # for a kind of call, while code and state that nobody knew of come to light
+_DEFAULT = Settings()
 _KEPT = 6  # captures of one kind of call, for state that goes to and fro
 
 
@@ -46,9 +51,9 @@ class Compiled:
     Results that require grad have a graph: backward through them replays a captured backward.
     """
 
-    def __init__(self, fn: Callable, recorded: bool = False, fullgraph: bool = False) -> None:
+    def __init__(self, fn: Callable, settings: Settings = _DEFAULT) -> None:
         functools.update_wrapper(self, fn, updated=())
-        self.fn, self.recorded, self.fullgraph = fn, recorded, fullgraph
+        self.fn, self.settings = fn, settings
         self.entries: dict[Any, list[Entry]] = {}
         self.eager: dict[Any, str] = {}  # why, by kind of call
         self.reasons: list[str] = []
@@ -59,7 +64,7 @@ class Compiled:
         self._warned = False
 
     def __reduce__(self) -> tuple:
-        return (Compiled, (self.fn, self.recorded, self.fullgraph))
+        return (Compiled, (self.fn, self.settings))
 
     def __get__(self, instance: object, owner: object = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)
@@ -111,8 +116,8 @@ class Compiled:
             self.reasons.pop()
             return self.fn(*args, **kwargs)
         self._last = call.parts
-        attempt = _Attempt(self.fn, call, args, kwargs, self._codes, self._everything)
-        attempt.recorded = self._name() if self.recorded else None
+        attempt = _Attempt(self, call, args, kwargs)
+        attempt.recorded = self._name() if self.settings.recorded else None
         result = attempt.run()
         self._codes.update(attempt.watch.codes)
         self._everything |= attempt.watch.everything
@@ -141,7 +146,7 @@ class Compiled:
         return self.fn(*args, **kwargs)
 
     def _check_full(self, why: str) -> None:
-        if self.fullgraph:
+        if self.settings.fullgraph:
             raise CaptureError(
                 f"compile: {self._name()} with fullgraph=True would run eagerly: {why}"
             )
@@ -165,11 +170,15 @@ class Compiled:
                 return f"part {i} of the call: {_shown(old)} became {_shown(new)}"
         return "it was called with other arguments"
 
-    def explain(self) -> str:
-        """How often it was captured, and why each time."""
-        count = sum(map(len, self.entries.values()))
-        lines = [f"{self._name()}: {count} captured, {len(self.eager)} eager"]
-        return "\n".join([*lines, *(f"  {i}: {r}" for i, r in enumerate(self.reasons))])
+    def explain(self, *, graph: bool = False) -> str:
+        """How often it was captured, and why each time. ``graph``: each captured graph, too, as it
+        was and after every pass."""
+        entries = [entry for found in self.entries.values() for entry in found]
+        lines = [f"{self._name()}: {len(entries)} captured, {len(self.eager)} eager"]
+        lines += [f"  {i}: {r}" for i, r in enumerate(self.reasons)]
+        if graph:
+            lines += [f"\n{text(*entry.made_of)}" for entry in entries]
+        return "\n".join(lines)
 
 
 def _shown(x: object) -> str:
@@ -197,11 +206,10 @@ def _casts_anew() -> AbstractContextManager[Any]:
 class _Attempt:
     """One eager run with everything watched, and the capture that comes out of it, if one does."""
 
-    def __init__(
-        self, fn: Callable, call: Call, args: tuple, kwargs: dict, codes: Codes, everything: bool
-    ) -> None:
-        self.fn, self.call, self.args, self.kwargs = fn, call, args, kwargs
-        self.before = Reach((fn, args, kwargs), codes, everything=everything)
+    def __init__(self, run: Compiled, call: Call, args: tuple, kwargs: dict) -> None:
+        self.fn, self.call, self.args, self.kwargs = run.fn, call, args, kwargs
+        self.settings = run.settings
+        self.before = Reach((run.fn, args, kwargs), run._codes, everything=run._everything)
         self.watch = Watch()
         self.entry: Entry | None = None
         self.refused: str | None = None
@@ -215,6 +223,7 @@ class _Attempt:
         streams = [_stream_state(s) for s in self.before.streams]
         recorder = Capture(self.call.tensors, self.before, strict=False)
         joint = graph = None
+        passes: tuple[Pass, ...] = ()
         with watched(), _casts_anew(), context.interpreter(recorder):
             with self.watch:
                 result = self.fn(*self.args, **self.kwargs)
@@ -225,9 +234,10 @@ class _Attempt:
                 self.final = why is not None
         if self.refused is None:
             graph = recorder.graph(leaves)
+            passes = self._passes(graph)
             self._refuse(recorder.refused)
         if joint is not None and self.refused is None and joint.freed is None:
-            graph = None if graph is None else join(graph, joint, recorder)
+            graph = None if graph is None else join(graph, joint, recorder, passes)
             if graph is None:
                 self._refuse("its result's graph reads gradients")
         if self.refused is None and graph is not None:
@@ -238,9 +248,21 @@ class _Attempt:
             given = [name for t in self.call.tensors for name in now.own_names(t)]
             self._refuse(f"it looks at {given[0]} of an argument, a tensor" if given else None)
             if self.refused is None:
-                lean = dead_code(graph)
-                self.entry = Entry(lean, rebuild, now, self.call, joint, recorder, self.recorded)
+                self.entry = Entry(
+                    optimize(graph, passes), rebuild, now, self.call, joint, recorder,
+                    self.recorded, self.settings.backend,
+                )  # fmt: skip
+                self.entry.made_of = graph, passes
         return result
+
+    def _passes(self, graph: Graph) -> tuple[Pass, ...]:
+        """Those asked for; where not all that the graph is given are NumPy's arrays, those that
+        know nothing of kernels."""
+        passes = self.settings.passes
+        given = (*self.call.tensors, *graph.captured)
+        if all(t.array.__class__ is np.ndarray for t in given):
+            return passes
+        return tuple(each for each in passes if each in EVERYWHERE)
 
     def _fits(
         self, recorder: Capture, result: Tensor | list | tuple | None, leaves: list, outside: tuple, states: list,
@@ -342,6 +364,7 @@ def compile(  # noqa: A001  (the field's name)
     mode: str | None = None,
     options: dict[str, Any] | None = None,
     disable: bool = False,
+    fast_math: bool = False,
     **ignored: Any,
 ) -> Any:
     """Capture ``fn`` and replay it. Usable as a decorator, of methods too. See ``Compiled``.
@@ -359,45 +382,14 @@ def compile(  # noqa: A001  (the field's name)
     the same names, and a forward that is replayed, as is the backward through its results. The
     module itself (``_orig_mod``) stays as it is.
     """
-    if mode not in _MODES:
-        raise CaptureError(
-            f"compile: Unrecognized mode={mode}, should be one of: "
-            f"{', '.join(m for m in _MODES if m)}"
-        )
-    if mode is not None and options is not None:
-        raise CaptureError(
-            "compile: Either mode or options can be specified, but both can't be specified at the "
-            "same time."
-        )
-    if isinstance(backend, str) and backend not in _BACKENDS:
-        raise CaptureError(
-            f"compile: Invalid backend: {backend!r}; known are {', '.join(sorted(_BACKENDS))}, "
-            "which all capture and replay ('cudagraphs' records CUDA graphs besides)"
-        )
-    recorded = _MODES[mode] or backend == "cudagraphs"
-    recorded |= bool((options or {}).get("triton.cudagraphs"))
+    settings = settings_of(fullgraph, backend, mode, options, fast_math)
     if fn is None:
-        return lambda f: f if disable else _compiled(f, recorded, fullgraph)
-    return fn if disable else _compiled(fn, recorded, fullgraph)
+        return lambda f: f if disable else _compiled(f, settings)
+    return fn if disable else _compiled(fn, settings)
 
 
-# Whether work on devices is recorded as graphs.
-_MODES = {
-    None: False, "default": False, "reduce-overhead": True, "max-autotune": True,
-    "max-autotune-no-cudagraphs": False, "lite": False,
-}  # fmt: skip
-
-
-# PyTorch's names.
-_BACKENDS = frozenset(
-    "inductor eager eager_noexcept eager_debug aot_eager aot_eager_decomp_partition "
-    "aot_eager_default_partitioner pre_dispatch_eager aot_ts ts cudagraphs openxla openxla_eval "
-    "tvm".split()
-)
-
-
-def _compiled(fn: Callable, recorded: bool, fullgraph: bool) -> Any:
+def _compiled(fn: Callable, settings: Settings) -> Any:
     if is_module(fn):
         module = original(fn)
-        return twin(module, Compiled(Forward(module), recorded, fullgraph))
-    return fn if isinstance(fn, Compiled) else Compiled(fn, recorded, fullgraph)
+        return twin(module, Compiled(Forward(module), settings))
+    return Compiled(fn.fn, settings) if isinstance(fn, Compiled) else Compiled(fn, settings)

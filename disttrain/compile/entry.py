@@ -12,6 +12,7 @@ from ..context import thread
 from ..core.node import AccumulateGrad
 from ..core.tensor import Tensor
 from ..core.types.dtypes import get_default_dtype
+from ..errors import CaptureError
 from ..steps import stepped
 from .arguments import Call
 from .capture import Capture
@@ -22,6 +23,7 @@ from .joint import Joint
 from .memory import coincide, overlap, owner_of
 from .reach import Reach
 from .replayed import Player
+from .settings import Backend
 
 
 def environment() -> tuple:
@@ -35,6 +37,7 @@ class Entry:
 
     ``recorder`` knows which gradients were there before, and whether the function itself ran
     backward. ``recorded``: the function's name, where steps on a device are to be CUDA graphs.
+    ``backend``: what runs the graph, where that is the program's own.
     """
 
     def __init__(
@@ -46,8 +49,10 @@ class Entry:
         joint: Joint | None,
         recorder: Capture,
         recorded: str | None = None,
+        backend: Backend | None = None,
     ) -> None:
         self.graph, self.rebuild, self.joint = graph, rebuild, joint
+        self.made_of: tuple[Graph, tuple] = graph, ()  # what was captured, and the passes since
         self.objects = call.objects  # so that their identities are not used again
         self.guard = Guard(around.holders)
         self.optimizers = list(around.optimizers)
@@ -59,6 +64,7 @@ class Entry:
         given = (*call.tensors, *graph.captured)
         if recorded is not None and any(t.array.__class__ is DeviceArray for t in given):
             graph.program.player = Player(graph.program, recorded)
+        self.runs = None if backend is None else _made_by(backend, graph, call.tensors)
 
     def _settle_tensors(self, around: Reach, call: Call) -> None:
         graph = self.graph
@@ -228,12 +234,36 @@ class Entry:
     def run(self, given: list[Tensor]) -> Any:
         """Replay (right after ``stale`` found nothing)."""
         graph = self.graph
-        out = graph.program.run(tuple(given), self.now if self.whole else None)
+        if self.runs is None:
+            out = graph.program.run(tuple(given), self.now if self.whole else None)
+        else:
+            out = _given_by(self.runs, given, len(graph.outputs))
         if self.joint is not None:
             out = self.joint.attach(out, given, graph)
         for optimizer in self.stepping:
             stepped(optimizer)
         return self.rebuild(list(out))
+
+
+def _made_by(backend: Backend, graph: Graph, inputs: list[Tensor]) -> Callable[..., Any]:
+    """What a backend of the program's own makes of a graph."""
+    made = backend(graph, list(inputs))
+    if not callable(made):
+        raise CaptureError(
+            f"compile: the backend returned {type(made).__name__}; a function of the graph's "
+            "inputs is needed that gives its outputs (graph.run is one)"
+        )
+    return made
+
+
+def _given_by(run: Callable[..., Any], given: list[Tensor], count: int) -> tuple:
+    out = run(*given)
+    out = tuple(out) if isinstance(out, (tuple, list)) else (out,)
+    if len(out) != count:
+        raise CaptureError(
+            f"compile: what the backend made gives {len(out)} results; the graph has {count}"
+        )
+    return out
 
 
 def _is_still(given: Tensor, known: Tensor | None, array: Any, cell: Any) -> bool:

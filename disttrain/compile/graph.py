@@ -7,6 +7,7 @@ values and writes to them. Instructions run in order; one that writes to its arg
 
 A tensor from outside that is the ``.grad`` of another (``owners``) is looked up anew by each
 replay. ``grads`` is what the program left in ``.grad``; a replay leaves its own values there.
+What it drops before all else (``dropped``) a replay drops first, so that the memory is free.
 """
 
 from __future__ import annotations
@@ -47,10 +48,12 @@ class Graph:
     outputs: tuple[Any, ...]  # Vars and plain values
     metas: dict[Var, tuple]
     grads: tuple[tuple[Var, Var | None], ...] = ()
+    dropped: tuple[Var, ...] = ()  # whose gradients of before are gone when it begins
     owners: dict[Var, Var] = field(default_factory=dict)
     reads: tuple[Read, ...] = ()
     same: dict[int, str] = field(default_factory=dict)  # per output: what it is to its value
     touched: list[Var] = field(default_factory=list)  # given tensors whose versions rise
+    constants: dict[Var, Any] = field(default_factory=dict)  # made by the program: their numbers
 
     def __str__(self) -> str:
         head = ", ".join(f"{v}: {describe(self.metas[v])}" for v in self.inputs)
@@ -131,6 +134,18 @@ class Graph:
     def program(self) -> Program:
         """The graph laid out for running."""
         return Program(self)
+
+    @property
+    def graph(self) -> Graph:
+        """Itself, as backends written for PyTorch ask for it."""
+        return self
+
+    def __call__(self, *inputs: Tensor) -> tuple:
+        return self.run(*inputs)
+
+    def forward(self, *inputs: Tensor) -> tuple:
+        """``run``, as backends written for PyTorch call it."""
+        return self.run(*inputs)
 
     def run(self, *inputs: Tensor) -> tuple:
         """Replay on other inputs of the same shapes: the outputs, and the effects.

@@ -10,6 +10,7 @@ inputs and the leaves, where the engine goes on as ever.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -29,7 +30,7 @@ from ..errors import AutogradError
 from .capture import Capture
 from .graph import Graph
 from .instruction import Var
-from .passes import dead_code
+from .passes import Pass, dead_code, shortened
 from .sweep import Backward, Sweep
 
 _ALL_SETS = 4  # results up to which every set of them is captured; of more, single ones and all
@@ -407,9 +408,9 @@ def _complaint(node: Node) -> str | None:
     return None
 
 
-def join(graph: Graph, joint: Joint, recorder: Capture) -> Graph | None:
-    """The graph, giving also what backward needs, with the sweeps laid out accordingly. None when
-    backward reads a gradient."""
+def join(graph: Graph, joint: Joint, recorder: Capture, passes: Sequence[Pass]) -> Graph | None:
+    """The graph, giving also what backward needs, with the sweeps laid out accordingly, as
+    ``passes`` leave them. None when backward reads a gradient."""
     names = recorder.names  # what values of the recording are called in the graph
     versioned = {names.get(v, v) for v in recorder.versioned}
     outside = (*graph.inputs, *graph.outside())
@@ -430,6 +431,8 @@ def join(graph: Graph, joint: Joint, recorder: Capture) -> Graph | None:
     joint.held = [i for i, v in enumerate(outside) if v in used]
     joint.saved = tuple(sorted((v for v in used if v in made), key=lambda v: v.number))
     for sweep in joint.sweeps:
+        ends = [e for e in sweep.ends if isinstance(e, Var)]
+        sweep.instructions = shortened(sweep.instructions, graph.metas, ends, passes)
         sweep.graph = Backward(sweep, [*(outside[i] for i in joint.held), *joint.saved])
         unseen = {i for i, k in enumerate(joint.held) if outside[k] not in versioned}
         sweep.graph.reads = [i for i in sweep.graph.reads if i not in unseen]

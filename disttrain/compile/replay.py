@@ -60,6 +60,7 @@ class Program:
         self.writes = [self.slots[v] for v in self.written]
         self.touched = [self.slots[v] for v in graph.touched]
         self.ends = [(o, _ALIASES.get(graph.same.get(i))) for i, o in enumerate(graph.outputs)]
+        self.dropped = [self.slots[leaf] for leaf in graph.dropped]
         self.owned = [(self.slots[c], self.slots[leaf]) for c, leaf in graph.owners.items()]
         effects = (s.prim.random or bool(s.prim.mutates) for s in self.steps)
         self.harmless = next((i for i, e in enumerate(effects) if e), len(self.steps))
@@ -125,6 +126,8 @@ class Program:
             values[at] = grad.array
         for at in self.touched:
             _touch(tensors[at])
+        for at in self.dropped:
+            tensors[at]._grad = None
         if self.player is None:
             self.execute(values)
         else:

@@ -1,9 +1,7 @@
 """Earlier homes of classes and functions that files may name, and where they are now: by a table
-of modules, or, of what has a public name, by that name."""
+of modules, or, of what has a public name, by that name. Knows names alone."""
 
 from __future__ import annotations
-
-import importlib
 
 # The layers stood beside ``nn.module`` before they had a package of their own.
 _LAYERS = (
@@ -55,21 +53,8 @@ _OFFERS = {
 }
 
 
-def offered(name: str) -> str:
-    """``module:name`` of what has that public name now; any other name as it is."""
+def public(name: str) -> list[str]:
+    """What ``module:name`` may be known as to users, whichever module defines it now."""
     module, _, path = name.partition(":")
     package = ".".join(module.split(".")[:2])
-    for place in _OFFERS.get(package, ()):
-        thing = _full_name(place, path)
-        if thing is not None:
-            return thing
-    return name
-
-
-def _full_name(place: str, path: str) -> str | None:
-    """The full name of what ``place`` offers as ``path``, where that is ours and named so."""
-    found = getattr(importlib.import_module(place), path, None)
-    module = str(getattr(found, "__module__", ""))
-    if getattr(found, "__qualname__", None) != path or not module.startswith("disttrain."):
-        return None
-    return f"{module}:{path}"
+    return [f"{place}:{path}" for place in _OFFERS.get(package, ())]

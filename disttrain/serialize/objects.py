@@ -8,6 +8,7 @@ there that a *function* makes it is refused, since a call with arguments of a fi
 
 from __future__ import annotations
 
+import contextlib
 import copyreg
 import enum
 import importlib
@@ -19,7 +20,7 @@ from typing import Any
 
 from .. import context
 from ..errors import SerializationError
-from .homes import offered, present
+from .homes import present, public
 
 _SLOT = "serialize.allowed"
 NEW, MAKE = "new", "make"
@@ -69,6 +70,18 @@ def _names(name: str) -> Iterator[str]:
     yield name
     yield present(name)
     yield offered(name)
+
+
+def offered(name: str) -> str:
+    """``module:name`` of what users find by that name now; any other name as it is."""
+    path = name.partition(":")[2]
+    for place in public(name):
+        with contextlib.suppress(AttributeError):
+            found = _import(place)
+            module = str(getattr(found, "__module__", ""))
+            if getattr(found, "__qualname__", None) == path and module.startswith("disttrain."):
+                return f"{module}:{path}"
+    return name
 
 
 class Known:

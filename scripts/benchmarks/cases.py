@@ -44,16 +44,19 @@ def mlp(T: Any) -> dict[str, float]:
         stepper(T, make_mlp(T), *images(T, 64, 784)), 30, 10)}  # fmt: skip
 
 
-def cnn(T: Any) -> dict[str, float]:
-    """A training step of a small convolutional network on 28 x 28 images, batch 64."""
-    T.manual_seed(0)
+def make_cnn(T: Any) -> Any:
     nn = T.nn
-    model = nn.Sequential(
+    return nn.Sequential(
         nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
         nn.Conv2d(16, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
         nn.Flatten(), nn.Linear(32 * 7 * 7, 10),
     )  # fmt: skip
-    step = stepper(T, model, *images(T, 64, 1, 28, 28))
+
+
+def cnn(T: Any) -> dict[str, float]:
+    """A training step of a small convolutional network on 28 x 28 images, batch 64."""
+    T.manual_seed(0)
+    step = stepper(T, make_cnn(T), *images(T, 64, 1, 28, 28))
     return {"step: CNN 16-32, batch 64 of 28x28": median_time(step, 15, 3)}
 
 

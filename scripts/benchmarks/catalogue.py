@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from benchmarks import calls, cases, restarts, stores, strategies
+from benchmarks import calls, cases, compiled, kernels, restarts, stores, strategies
 
 CASES = {
     f.__name__: f
     for f in (
         *(cases.dispatch, cases.mlp, cases.cnn, cases.gpt),
+        *(compiled.compiled_chain, compiled.compiled_mlp),
+        *(compiled.compiled_cnn, compiled.compiled_gpt),
+        *(kernels.copies, kernels.orders, kernels.embedding_backward),
+        *(kernels.recurrent, kernels.save),
         *(strategies.ddp_mlp, strategies.ddp_100mb, strategies.ddp_gpt),
         *(strategies.fsdp_mlp, strategies.fsdp_gpt),
         *(stores.fsdp_memory, stores.checkpoint),
@@ -30,6 +34,20 @@ WHOLE = {"launch": "launch 4 ranks, one all_reduce, exit"}  # timed from outside
 BARS = {
     "op: add [8]": (1.0, 1.5),
     "step: MLP 784-256-256-10, batch 64": (1.0, 1.3),
+    "compiled: ten elementwise ops on 1M floats": (1.0, 1.2),
+    "compiled step: MLP 784-256-256-10, batch 64": (2.2, 3.0),
+    "compiled step: MLP 16-16-10, batch 8": (4.0, 6.0),
+    "compiled step: CNN 16-32, batch 64 of 28x28": (1.15, 1.3),
+    "compiled step: GPT 2 layers x 128, 8 x 64 tokens": (1.25, 1.4),
+    "kernel: transposed copy 1024x1024": (1.0, 1.3),
+    "kernel: cumsum of 1M": (1.0, 1.3),
+    "kernel: cumsum of 1000 rows of 1000": (1.0, 1.3),
+    "kernel: 10 largest of 1000, 1000 rows": (1.0, 1.3),
+    "kernel: sort of 1M": (1.0, 1.3),
+    "kernel: embedding 10000x128, 4096 places, with backward": (1.0, 1.3),
+    "kernel: LSTM 32 steps, 16 x 64 to 128": (1.0, 1.3),
+    "kernel: GRU 32 steps, 16 x 64 to 128": (1.0, 1.3),
+    "kernel: save 64 MB": (1.0, 1.3),
     "step: MLP under DDP, 2 ranks": (4.5, 7.0),
     "step: 100 MB of gradients under DDP, 2 ranks": (3.5, 5.0),
     "step: GPT under DDP, 2 ranks": (1.1, 1.25),

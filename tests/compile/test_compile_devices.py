@@ -238,8 +238,8 @@ def test_names_of_modes():
     with pytest.raises(RuntimeError, match="Either mode or options"):
         dt.compile(len, mode="default", options={})
     assert dt.compile(len, disable=True) is len
-    assert dt.compile(lambda x: x, options={"triton.cudagraphs": True}).recorded
-    assert dt.compile(lambda x: x, backend="cudagraphs").recorded
+    assert dt.compile(lambda x: x, options={"triton.cudagraphs": True}).settings.recorded
+    assert dt.compile(lambda x: x, backend="cudagraphs").settings.recorded
 
 
 class Tiny(nn.Module):

@@ -86,3 +86,35 @@ def test_a_gradient_that_the_program_uses_must_be_there():
     p.grad = None
     with pytest.raises(CaptureError, match=r"has no \.grad now"):
         graph.run()
+
+
+def test_gradients_that_are_dropped_first_are_gone_before_all_else():
+    """So that their memory is free for the new ones; one that is put back is put back."""
+    p, q = (dt.ones(2, requires_grad=True) for _ in range(2))
+
+    def step(x):
+        kept, p.grad, q.grad = q.grad, None, None
+        (p * x).sum().backward()
+        q.grad = kept
+
+    p.grad, q.grad = dt.zeros(2), dt.zeros(2)
+    graph = capture(step)(dt.ones(2))[1]
+    assert [graph.captured[v.number] is p for v in graph.dropped] == [True]
+    q.grad = own = dt.full((2,), 7.0)
+    graph.run(dt.full((2,), 3.0))
+    assert p.grad.tolist() == [3.0, 3.0] and q.grad is own
+
+
+def test_gradients_that_are_dropped_later_stay_until_the_end():
+    p = dt.ones(2, requires_grad=True)
+
+    def step(x):
+        loss = (p * x).sum()
+        p.grad = None
+        loss.backward()
+
+    p.grad = dt.zeros(2)
+    graph = capture(step)(dt.ones(2))[1]
+    assert graph.dropped == ()
+    graph.run(dt.full((2,), 3.0))
+    assert p.grad.tolist() == [3.0, 3.0]

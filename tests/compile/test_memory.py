@@ -316,7 +316,7 @@ def test_a_module_is_compiled_beside_itself():
     model = nn.Sequential(nn.Linear(3, 3), nn.Dropout(0.5))
     quick, slow = dt.compile(model), dt.compile(model, mode="default", fullgraph=True)
     assert quick is not model and "forward" not in model.__dict__
-    assert quick.forward is not slow.forward and slow.forward.fullgraph
+    assert quick.forward is not slow.forward and slow.forward.settings.fullgraph
     assert dt.compile(quick)._orig_mod is model
     quick.eval()
     assert not model.training and not slow.training and not model[1].training

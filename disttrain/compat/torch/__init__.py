@@ -23,6 +23,7 @@ from ...core.types.memory_format import memory_format
 from ...errors import ConfigError, DeviceError, OutOfMemoryError
 from . import (
     amp,
+    compiling,
     distributions,
     elastic,
     facade,
@@ -199,7 +200,7 @@ def _others() -> dict[str, Shim]:
             log1p=dt.log1p,
         ),
         **_distributions(),
-        "torch.compiler": facade.compiler(dt.compile),
+        **compiling.modules(),
         **distributions.modules(),
         "torch.jit": scripted.jit(),
         "torch.sparse": scripted.sparse(),

@@ -40,11 +40,11 @@ class _Nothing:
         return _none
 
 
-def _none(*args: object, **kwargs: object) -> None:
+def _none(*args: Any, **kwargs: Any) -> None:
     """For calls that have nothing to do without the device, as in torch."""
 
 
-def _no(*args: object, **kwargs: object) -> bool:
+def _no(*args: Any, **kwargs: Any) -> bool:
     return False
 
 
@@ -264,26 +264,3 @@ def settings() -> dict[str, Any]:
         "sparse_coo": "sparse_coo",
         "layout": str,
     }
-
-
-def compiler(compile: object) -> Shim:
-    """``torch.compiler``: what programs ask of the compiler, and tell it about their functions.
-
-    A program that is captured runs as it is, so it is never "compiling", and there is nothing that
-    a function would have to be kept from.
-    """
-
-    def as_it_is(fn: object = None, recursive: bool = True, *, reason: str | None = None) -> Any:
-        return (lambda f: f) if fn is None else fn
-
-    return Shim("torch.compiler").give(
-        compile=compile,
-        is_compiling=lambda: False,
-        is_dynamo_compiling=lambda: False,
-        is_exporting=lambda: False,
-        disable=as_it_is,
-        allow_in_graph=as_it_is,
-        assume_constant_result=as_it_is,
-        cudagraph_mark_step_begin=_none,
-        reset=_none,
-    )

@@ -19,7 +19,7 @@ from ..types.wide import total
 ndarray = np.ndarray
 
 
-def fit_array(node: object, g: ArrayKind | np.generic | np.ndarray, shape: tuple, kind: np.dtype) -> Any:
+def fit_array(node: Any, g: Any, shape: tuple, kind: Any) -> Any:
     if g.__class__ is not ndarray:
         if isinstance(g, ArrayKind):
             if g.shape == shape and g.dtype == kind:
@@ -38,7 +38,7 @@ def _real_if(g: Any, kind: Any) -> Any:
     return g.real if g.dtype.kind == "c" and kind.kind != "c" else g
 
 
-def fit_tensor(node: object, g: Tensor, shape: tuple, kind: np.dtype) -> Any:
+def fit_tensor(node: Any, g: Any, shape: tuple, kind: Any) -> Any:
     have, have_kind = g.meta()
     if have != shape:
         _check_reducible(node, have, shape)
@@ -57,13 +57,13 @@ def _check_reducible(node: Any, have: tuple, want: tuple) -> None:
         )
 
 
-def sum_to_array(g: np.ndarray, shape: tuple) -> Any:
-    """Undo broadcasting: sum ``g`` down to ``shape``."""
+def sum_to_array(g: Any, shape: tuple) -> Any:
+    """Undo broadcasting: sum ``g`` down to ``shape``, in one go as ``Algebra.sum_to`` does."""
     lead = g.ndim - len(shape)
-    if lead > 0:
-        g = total(g, tuple(range(lead)), False)
-    axes = tuple(i for i, n in enumerate(shape) if n == 1 and g.shape[i] != 1)
-    return total(g, axes, True) if axes else g
+    axes = tuple(i for i, n in enumerate(shape, lead) if n == 1 and g.shape[i] != 1)
+    if lead <= 0:
+        return total(g, axes, True) if axes else g
+    return np.asarray(total(g, (*range(lead), *axes), False)).reshape(shape)
 
 
 def apart(found: Iterable[Any], kept: Iterable[Any], copy: Callable[[Any], Any]) -> list:
@@ -77,6 +77,6 @@ def apart(found: Iterable[Any], kept: Iterable[Any], copy: Callable[[Any], Any])
     return out
 
 
-def _raw(value: DeviceArray | np.ndarray) -> Any:
+def _raw(value: Any) -> Any:
     array = value.__dict__.get("array", value) if isinstance(value, Tensor) else value
     return array.data if array.__class__ is DeviceArray else array

@@ -1,7 +1,7 @@
 """RNN, LSTM, GRU and their cells.
 
-The input's part of every step is one matrix product for the whole sequence; the loop over time does
-what depends on the state. Gates stand in PyTorch's order: LSTM i f g o, GRU r z n.
+The input's part of every step is one matrix product for the whole sequence; what depends on the
+state is ``nn/recurrence.py``'s. Gates stand in PyTorch's order: LSTM i f g o, GRU r z n.
 """
 
 from __future__ import annotations
@@ -21,39 +21,7 @@ from .. import init
 from ..module import Module
 from ..packed import PackedSequence
 from ..parameter import Parameter, empty
-
-
-# --- one step: (input part, state, weight_hh, bias_hh) -> new state ----------------------------
-def _tanh_step(x: Tensor, state: tuple, w: Tensor, b: Tensor | None) -> tuple:
-    return (ops.tanh(x + ops.linear(state[0], w, b)),)
-
-
-def _relu_step(x: Tensor, state: tuple, w: Tensor, b: Tensor | None) -> tuple:
-    return (ops.relu(x + ops.linear(state[0], w, b)),)
-
-
-def _lstm_step(x: Tensor, state: tuple, w: Tensor, b: Tensor | None) -> tuple:
-    h, c = state
-    i, f, g, o = ops.chunk(x + ops.linear(h, w, b), 4, -1)
-    c = ops.sigmoid(f) * c + ops.sigmoid(i) * ops.tanh(g)
-    return ops.sigmoid(o) * ops.tanh(c), c
-
-
-def _gru_step(x: Tensor, state: tuple, w: Tensor, b: Tensor | None) -> tuple:
-    (h,) = state
-    x_r, x_z, x_n = ops.chunk(x, 3, -1)
-    h_r, h_z, h_n = ops.chunk(ops.linear(h, w, b), 3, -1)
-    z = ops.sigmoid(x_z + h_z)
-    n = ops.tanh(x_n + ops.sigmoid(x_r + h_r) * h_n)
-    return (n + z * (h - n),)
-
-
-_STEPS: dict[str, tuple[Callable, int, int]] = {  # step, gates, tensors of state
-    "RNN_TANH": (_tanh_step, 1, 1),
-    "RNN_RELU": (_relu_step, 1, 1),
-    "LSTM": (_lstm_step, 4, 2),
-    "GRU": (_gru_step, 3, 1),
-}
+from ..recurrence import STEPS, Step, along
 
 
 def _nonlinear_mode(nonlinearity: str) -> str:
@@ -99,7 +67,7 @@ class _Recurrent(Module):
         self.mode, self.input_size, self.hidden_size = mode, input_size, hidden_size
         self.num_layers, self.bias, self.batch_first = num_layers, bias, batch_first
         self.dropout, self.bidirectional, self.proj_size = float(dropout), bidirectional, proj_size
-        gates = _STEPS[mode][1] * hidden_size
+        gates = STEPS[mode][1] * hidden_size
         for layer, suffix in self._passes():
             state = self._widths[0]
             width = state * self._directions if layer else input_size
@@ -120,7 +88,7 @@ class _Recurrent(Module):
     def _widths(self) -> tuple[int, ...]:
         """The features of each tensor of the state."""
         first = self.proj_size or self.hidden_size
-        return (first, self.hidden_size)[: _STEPS[self.mode][2]]
+        return (first, self.hidden_size)[: STEPS[self.mode][2]]
 
     def _passes(self) -> Iterator[tuple[int, str]]:
         """Every pass over the sequence: its layer and the ending of its parameters' names."""
@@ -184,7 +152,7 @@ class _Recurrent(Module):
         if self.batch_first:
             x = x.transpose(0, 1)
         start = self._start(x, x.shape[1], states, batched)
-        out, final = self._layers(x, start, self._along)
+        out, final = self._layers(x, start, along)
         if self.batch_first:
             out = out.transpose(0, 1)
         if not batched:
@@ -226,7 +194,7 @@ class _Recurrent(Module):
         out = outputs[0] if len(outputs) == 1 else ops.cat(outputs, -1)
         return out, tuple(ops.stack(list(parts)) for parts in zip(*ends, strict=True))
 
-    def _step_of(self, suffix: str) -> tuple[Callable, Callable]:
+    def _step_of(self, suffix: str) -> tuple[Callable, Step]:
         """Of one pass: the input's part of all steps, and one step (input's part, state)."""
         w_ih, w_hh = getattr(self, "weight_ih" + suffix), getattr(self, "weight_hh" + suffix)
         b_ih, b_hh = (
@@ -235,24 +203,8 @@ class _Recurrent(Module):
             else (None, None)
         )
         w_hr: Any = getattr(self, "weight_hr" + suffix) if self.proj_size else None
-        plain = functools.partial(_STEPS[self.mode][0], w=w_hh, b=b_hh)
-
-        def projected(part: Tensor, state: tuple) -> tuple:
-            h, *rest = plain(part, state)
-            return (ops.linear(h, w_hr), *rest)
-
-        step = plain if w_hr is None else projected
+        step = Step(self.mode, w_hh, b_hh, w_hr)
         return functools.partial(ops.linear, weight=w_ih, bias=b_ih), step
-
-    @staticmethod
-    def _along(x: Tensor, state: tuple, step: Callable, backwards: bool) -> tuple[Tensor, tuple]:
-        """One pass over (time, N, gates)."""
-        steps = list(ops.unbind(x, 0))
-        outs = []
-        for part in reversed(steps) if backwards else steps:
-            state = step(part, state)
-            outs.append(state[0])
-        return ops.stack(outs[::-1] if backwards else outs), state
 
     @staticmethod
     def _along_packed(
@@ -341,7 +293,7 @@ class _Cell(Module):
     ) -> None:
         super().__init__()
         self.input_size, self.hidden_size, self.bias = input_size, hidden_size, bias
-        gates = _STEPS[self.mode][1] * hidden_size
+        gates = STEPS[self.mode][1] * hidden_size
         self.weight_ih = Parameter(empty((gates, input_size), dtype, device))
         self.weight_hh = Parameter(empty((gates, hidden_size), dtype, device))
         for name in ("bias_ih", "bias_hh"):
@@ -360,7 +312,7 @@ class _Cell(Module):
                 f"{self!r}: input of shape {list(input.shape)} given; needed "
                 f"(N, {self.input_size}) or ({self.input_size})"
             )
-        step, _, count = _STEPS[self.mode]
+        step, _, count = STEPS[self.mode]
         if states is None:
             shape = (*input.shape[:-1], self.hidden_size)
             states = (ops.zeros(*shape, dtype=input.dtype, device=input.device),) * count

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from ...backends.fused.taps import products, weighted_sum
 from ...core.types.wide import through_float32
 from ..declare import primitive
 from . import windows as win
@@ -56,18 +57,13 @@ def _depthwise(x: np.ndarray, w: Any, y: np.ndarray, out: tuple, stride: tuple, 
     """One input channel per group: a sum of scaled shifts."""
     n, c = x.shape[:2]
     each = w.shape[0] // c
-    y = y.reshape(n, c, each, *out)
     w = w.reshape(c, each, 1, *w.shape[2:])
     spread = (slice(None),) * 3
-    term: Any = None
-    for i, (tap, where) in enumerate(win.taps(w.shape[3:], out, stride, dilation)):
-        scale = w[(*spread, *tap)].reshape(c, each, *(1,) * len(out))
-        shifted = x[(slice(None), slice(None), None, *where)]
-        if i == 0:
-            np.multiply(shifted, scale, out=y)
-        else:
-            term = np.multiply(shifted, scale, out=term)
-            y += term
+    views, scales = [], []
+    for tap, where in win.taps(w.shape[3:], out, stride, dilation):
+        scales.append(w[(*spread, *tap)].reshape(c, each, *(1,) * len(out)))
+        views.append(x[(slice(None), slice(None), None, *where)])
+    weighted_sum(views, scales, y.reshape(n, c, each, *out))
 
 
 def _input_grad(
@@ -135,10 +131,11 @@ def _depthwise_grad(g: np.ndarray, x: np.ndarray, kernel: tuple, stride: tuple, 
     n, c = x.shape[:2]
     g = g.reshape(n, c, g.shape[1] // c, *out)
     dw = np.empty((c, g.shape[2], *kernel), np.result_type(g, x))
-    dims = (0, *range(3, g.ndim))
-    for tap, where in win.taps(kernel, out, stride, dilation):
-        shifted = x[(slice(None), slice(None), None, *where)]
-        dw[(slice(None), slice(None), *tap)] = (g * shifted).sum(axis=dims)
+    dims = (0, *range(3, g.ndim - 1))
+    taps = list(win.taps(kernel, out, stride, dilation))
+    views = [x[(slice(None), slice(None), None, *where)] for _, where in taps]
+    for (tap, _), rows in zip(taps, products(g, views), strict=True):
+        dw[(slice(None), slice(None), *tap)] = rows.sum(axis=dims)
     return dw.reshape(-1, 1, *kernel)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ... import core
+from ...backends.fused import copies
 from ...backends.fused import elementwise as kernels
 from ...backends.lang import expr as ex
 from ...core.types import dtypes
@@ -495,7 +496,7 @@ def cast_like(mask: core.Tensor | np.ndarray, g: core.Tensor | np.ndarray) -> An
 
 
 copy = primitive(
-    "clone", lambda a: np.array(a, order="C", copy=True), "a", vjp={"a": lambda g: g}, jvp="linear",
+    "clone", copies.contiguous, "a", vjp={"a": lambda g: g}, jvp="linear",
     shape=lambda a: (a.shape, a.dtype),
 )  # fmt: skip
 copy.elementwise = True

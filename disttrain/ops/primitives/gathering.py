@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from ...backends.fused import scatter as scatter_kernels
 from ...core.types.wide import is_half, through_float32, widened
 from ..declare import primitive
 from .batching import front, fronted, made_beside
@@ -42,6 +43,9 @@ def add_rows(g: np.ndarray, index: np.ndarray, size: int) -> np.ndarray:
         return np.zeros((size, d), kind)
     if d == 1:
         return add_values(g[:, 0], index, size)[:, None]
+    done = scatter_kernels.add_rows(g, index, size)
+    if done is not None:
+        return done
     if kind.kind == "f" and size <= _SMALL_TABLE and n * size * d <= _ONE_HOT_WORK:
         hot = np.zeros((size, n), kind)
         hot[index, np.arange(n)] = 1

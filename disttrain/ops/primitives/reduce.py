@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ...backends.fused import running as kernels
 from ...core.types.wide import accumulator, add_up, count, running, through_float32, total
 from ..declare import primitive
 from .elementwise import H, cast_like, eq, exp
@@ -134,6 +135,9 @@ def _running(ufunc: Any) -> Any:
     def forward(a: Any, dim: int) -> Any:
         if a.ndim == 0:
             return np.array(a, _summed(a.dtype))
+        done = kernels.accumulate(ufunc, a, dim)
+        if done is not None:
+            return done
         out = ufunc.accumulate(a, dim, dtype=running(a.dtype))
         return out.astype(_summed(a.dtype), copy=False)
 
@@ -159,7 +163,13 @@ def _running_batch(prim: Callable[..., Any]) -> Any:
 def _cumsum_rule(g: Any, dim: int) -> Any:
     if not len(g.shape):
         return g
-    return flip(cumsum(flip(g, dims=(dim,)), dim=dim), dims=(dim,))
+    return _from_the_end(g, dim)
+
+
+def _from_the_end(g: Any, dim: int) -> Any:
+    """Running sums, the last element first."""
+    done = kernels.accumulate(np.add, g, dim, backwards=True)
+    return flip(cumsum(flip(g, dims=(dim,)), dim=dim), dims=(dim,)) if done is None else done
 
 
 cumsum = primitive(
@@ -173,8 +183,7 @@ def _cumprod_rule(g: Any, a: Any, out: object, dim: int) -> Any:
     if not len(g.shape):
         return g
     if isinstance(a, np.ndarray) and a.all():
-        total = flip(cumsum(flip(g * H(out), dims=(dim,)), dim=dim), dims=(dim,))
-        return total / H(a)
+        return _from_the_end(g * H(out), dim) / H(a)
     # Right for zeros too: what stands left of element k, times what g gets from k on without it.
     n = tuple(a.shape)[dim]
     ahead = (slice(None),) * dim

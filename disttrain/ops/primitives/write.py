@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ...backends.fused import copies
 from ...backends.null import NullArray
 from ...errors import CaptureError
 from ...trace import call_site
@@ -32,7 +33,7 @@ def overlaps_itself(a: ndarray) -> bool:
     return 0 not in shape and any(s == 0 and n > 1 for s, n in zip(a.strides, shape, strict=True))
 
 
-def writeable(dst: np.ndarray) -> Any:
+def writeable(dst: Any) -> Any:
     """``dst``, made writeable where numpy refuses only because it is an expanded view. Raises
     ``ValueError`` where two of its elements are one."""
     if dst.__class__ is ndarray and not dst.flags.writeable:
@@ -54,15 +55,17 @@ def unlock(dst: ndarray) -> None:
         ) from None
 
 
-def _assign(dst: np.ndarray, src: np.ndarray) -> Any:
-    np.copyto(writeable(dst), src, casting="unsafe")
+def _assign(dst: Any, src: Any) -> Any:
+    dst = writeable(dst)
+    if not copies.onto(dst, src):
+        np.copyto(dst, src, casting="unsafe")
     return dst
 
 
 assign = primitive("assign", _assign, "dst src", mutates=(0,))
 
 
-def _through(array: object, chain: tuple) -> Any:
+def _through(array: Any, chain: tuple) -> Any:
     for prim, params in chain:
         array = prim(array, **params)
     return array
@@ -76,7 +79,7 @@ _BACK: dict[Any, Callable[[ndarray, ndarray, dict], ndarray]] = {
 }
 
 
-def _put(dst: ndarray, value: int | np.ndarray, chain: tuple) -> None:
+def _put(dst: ndarray, value: Any, chain: tuple) -> None:
     """Write ``value`` to the part of ``dst`` that ``chain`` leads to. No layout is presumed: where
     a view has become a copy (numpy's reshape of other strides), the copy is written back."""
     copies = []
@@ -90,7 +93,7 @@ def _put(dst: ndarray, value: int | np.ndarray, chain: tuple) -> None:
         source[...] = _BACK[prim](part, source, params)
 
 
-def _view_write(base: np.ndarray, value: int | np.ndarray, chain: tuple) -> Any:
+def _view_write(base: Any, value: Any, chain: tuple) -> Any:
     out = np.array(base, order="C")  # (of a numpy number too, as sums of everything are)
     _put(out, value, chain)
     return out

@@ -30,6 +30,7 @@ from typing import Any, NoReturn
 
 from .... import context
 from ....errors import CommError, DisttrainError, PeerFailed
+from ....outputs import drain
 from ...job.segment import JOB_SLOT
 from .notices import NOT_KNOWN
 from .station import SLOT, Station, existing
@@ -177,6 +178,8 @@ def _abort(here: Station, code: int) -> None:
     """End the job, with the code of a rank that has ended its program, if that is why."""
     ended = [code for code in _codes(here) if code > 0]
     here.over = True
+    for fd in (1, 2):
+        drain(fd)
     here.MPI.COMM_WORLD.Abort(ended[0] if ended else code)
 
 

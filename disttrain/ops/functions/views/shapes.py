@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ....backends.fused.copies import has_view
 from ....context import SLOW, thread
 from ....core.annotations import Dims, DTypeLike
 from ....core.fast import viewed
@@ -19,6 +20,7 @@ from .. import args as check
 from .memory_formats import contiguous, stride
 
 ndarray = np.ndarray
+_LARGE = 4096  # elements from which a copy costs more than to ask whether it is needed
 
 
 def _seen(input: Tensor, sizes: tuple) -> Tensor | None:
@@ -32,6 +34,8 @@ def _seen(input: Tensor, sizes: tuple) -> Tensor | None:
     x = input.array
     if x.__class__ is not ndarray:
         return None
+    if x.size > _LARGE and not (x.flags.c_contiguous or has_view(x, sizes)):
+        return None  # (numpy would copy it to find that out)
     try:
         array = x.reshape(sizes)
     except ValueError:

@@ -1,9 +1,9 @@
-"""Passes: functions from Graph to Graph. Each is named and leaves a verified graph."""
+"""Dead code: instructions that nobody needs."""
 
 from __future__ import annotations
 
-from .graph import Graph
-from .instruction import Var
+from ..graph import Graph
+from ..instruction import Var
 
 
 def dead_code(graph: Graph) -> Graph:

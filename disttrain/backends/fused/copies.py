@@ -1,0 +1,119 @@
+"""Copies of arrays whose elements lie in another order.
+
+    contiguous(a) -> a new array in order        fill(out, a) -> whether it has copied
+    onto(out, a) -> the same for any two       reshaped(a, shape) -> a view, else a copy
+
+What would not gain by generated code (a small array, one whose rows are the same on both sides,
+elements of other widths) is left to numpy.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+import operator
+from functools import cache
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+
+_LEAST = 1 << 14  # elements from which it is worth a look (measured)
+_MOST = 4096  # matrices that may be asked for one by one
+_SIDES = {1: 32, 2: 16, 4: 16, 8: 8}  # the least sides of such matrices, by bytes of an element
+
+
+@cache
+def _code() -> Any:
+    """What makes machine code is loaded with the first copy that needs it."""
+    return importlib.import_module("..llvm.transpose", __package__)
+
+
+def _address(a: np.ndarray) -> int:
+    address: int = a.__array_interface__["data"][0]
+    return address
+
+
+def _merged(out: np.ndarray, a: np.ndarray) -> list[tuple[int, int, int]]:
+    """(size, step in ``out``, step in ``a``) of the axes, those joined that both walk alike."""
+    axes: list[tuple[int, int, int]] = []
+    for n, far, step in zip(a.shape, out.strides, a.strides):
+        if n == 1:
+            continue
+        if axes and axes[-1][1:] == (far * n, step * n):
+            axes[-1] = (axes[-1][0] * n, far, step)
+        else:
+            axes.append((n, far, step))
+    return axes
+
+
+def fill(out: np.ndarray, a: Any) -> bool:
+    """Copy ``a`` into ``out``, of the same shape and type, apart in memory and in order along its
+    last axis; False where nothing was done."""
+    item = a.itemsize
+    if a.size < _LEAST or item not in _SIDES or a.dtype.hasobject:
+        return False
+    axes = _merged(out, a)
+    side = _SIDES[item]
+    across = [k for k, (n, _, step) in enumerate(axes) if step == item and n >= side]
+    along = [k for k, (n, far, _) in enumerate(axes) if far == item and n >= side]
+    if len(across) != 1 or len(along) != 1 or across == along:
+        return False
+    p, q = axes[across[0]], axes[along[0]]
+    if p[1] < 0 or q[2] < 0:
+        return False
+    rest = [axis for k, axis in enumerate(axes) if k not in (across[0], along[0])]
+    counts = [n for n, _, _ in rest]
+    turn = _code().turn(item) if math.prod(counts) <= _MOST else None
+    if turn is None:
+        return False
+    to, source = _address(out), _address(a)
+    for places in np.ndindex(*counts):
+        far = sum(k * axis[1] for k, axis in zip(places, rest))
+        step = sum(k * axis[2] for k, axis in zip(places, rest))
+        turn(to + far, source + step, p[0], q[0], p[1], q[2])
+    return True
+
+
+def contiguous(a: np.ndarray) -> np.ndarray:
+    """A new array of the values of ``a``, in order."""
+    if a.__class__ is np.ndarray and a.size >= _LEAST and not a.flags.c_contiguous:
+        out = np.empty(a.shape, a.dtype)
+        if fill(out, a):
+            return out
+    return np.array(a, order="C", copy=True)
+
+
+def onto(out: Any, a: Any) -> bool:
+    """``fill`` for any ``out`` and ``a``."""
+    if out.__class__ is not np.ndarray or a.__class__ is not np.ndarray or a.size < _LEAST:
+        return False
+    same = out.shape == a.shape and out.dtype == a.dtype
+    if not same or out.strides == a.strides or np.may_share_memory(out, a):
+        return False
+    return fill(out, a)
+
+
+def reshaped(a: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """``a.reshape(shape)``."""
+    if a.size < _LEAST or a.__class__ is not np.ndarray or a.flags.c_contiguous:
+        return a.reshape(shape)
+    return (a if has_view(a, shape) else contiguous(a)).reshape(shape)
+
+
+def has_view(a: np.ndarray, shape: tuple[int, ...]) -> bool:
+    """Whether numpy may reshape without a copy: where axes do not continue each other in memory,
+    the new ones have a border, too."""
+    if not a.size:
+        return True
+    known = math.prod(shape)
+    sizes = [a.size // -known if n == -1 else n for n in shape] if known < 0 else shape
+    axes = [(n, step) for n, step in zip(a.shape, a.strides) if n != 1]
+    ends = accumulate((n for n, _ in axes), operator.mul)
+    borders = {
+        end for end, (_, step), (n, behind) in zip(ends, axes, axes[1:]) if step != behind * n
+    }
+    return borders <= set(accumulate(sizes, operator.mul))
+
+
+__all__ = ["contiguous", "fill", "has_view", "onto", "reshaped"]

@@ -1,0 +1,73 @@
+"""Passes: functions from Graph to Graph. Each leaves a verified graph that computes the same bits.
+
+``ORDER`` is the list that a captured program goes through. A pass may drop, merge, replace and fuse
+instructions; what the program writes to, and what becomes of its results, it leaves alone
+(``values`` knows which values those are).
+
+    folding          what is computed from constants alone is computed once
+    simplification   x * 1, -(-x), casts there and back, copies that nobody can tell from the value
+    subexpressions   the same operation on the same values runs once
+    dead_code        what nobody uses is dropped
+    fusion           elementwise operations that feed each other become one generated kernel
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from ..graph import Graph
+from ..instruction import Instruction, Var
+from .dead_code import dead_code
+from .folding import fold_constants
+from .fusion import fuse, fuse_fast, fused
+from .simplification import simplify
+from .subexpressions import merge_subexpressions
+
+Pass = Callable[[Graph], Graph]
+
+EVERYWHERE: tuple[Pass, ...] = (fold_constants, simplify, merge_subexpressions, dead_code)
+ORDER = (*EVERYWHERE, fuse)  # on the host
+FAST = (*EVERYWHERE, fuse_fast)  # there, where last bits may differ
+NONE: tuple[Pass, ...] = (dead_code,)  # for who wants what was captured
+
+
+def stages(graph: Graph, passes: Sequence[Pass]) -> Iterator[tuple[str, Graph]]:
+    """The name of each pass, and the graph after it."""
+    for each in passes:
+        graph = each(graph)
+        yield each.__name__, graph
+
+
+def optimize(graph: Graph, passes: Sequence[Pass] = ORDER) -> Graph:
+    """The graph after ``passes``, one after another."""
+    for _, after in stages(graph, passes):
+        graph = after
+    return graph
+
+
+def shortened(
+    instructions: Sequence[Instruction], metas: dict, results: Iterable[Var], passes: Sequence[Pass]
+) -> list[Instruction]:
+    """Instructions that are no graph of their own (a captured backward), fused where ``passes``
+    fuse."""
+    if fuse in passes or fuse_fast in passes:
+        return fused(instructions, metas, results, fuse_fast in passes)
+    return list(instructions)
+
+
+__all__ = [
+    "EVERYWHERE",
+    "FAST",
+    "NONE",
+    "ORDER",
+    "Pass",
+    "dead_code",
+    "fold_constants",
+    "fuse",
+    "fuse_fast",
+    "merge_subexpressions",
+    "optimize",
+    "shortened",
+    "simplify",
+    "stages",
+]

@@ -1,0 +1,153 @@
+"""Recurrent layers over a sequence, the input's part of whose gates is known for all steps.
+
+``Step`` is one step; ``along`` a pass over all of them. On the host's arrays a pass is one
+operation (``backends/fused/recurrence.py``); elsewhere, and for second derivatives, it is spelled
+out. Gates stand in PyTorch's order: LSTM i f g o, GRU r z n.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .. import ops
+from ..backends.fused import recurrence
+from ..context import thread
+from ..core import Tensor
+from ..core.backward.autograd import grad
+from ..core.grad_mode import enable_grad
+from ..core.tracer import Tracer
+from ..ops.declare import declare_apart
+
+
+# --- one step: (input part, state, weight_hh, bias_hh) -> new state ----------------------------
+def _tanh_step(x: Tensor, state: tuple, w: Tensor, b: Tensor | None) -> tuple:
+    return (ops.tanh(x + ops.linear(state[0], w, b)),)
+
+
+def _relu_step(x: Tensor, state: tuple, w: Tensor, b: Tensor | None) -> tuple:
+    return (ops.relu(x + ops.linear(state[0], w, b)),)
+
+
+def _lstm_step(x: Tensor, state: tuple, w: Tensor, b: Tensor | None) -> tuple:
+    h, c = state
+    i, f, g, o = ops.chunk(x + ops.linear(h, w, b), 4, -1)
+    c = ops.sigmoid(f) * c + ops.sigmoid(i) * ops.tanh(g)
+    return ops.sigmoid(o) * ops.tanh(c), c
+
+
+def _gru_step(x: Tensor, state: tuple, w: Tensor, b: Tensor | None) -> tuple:
+    (h,) = state
+    x_r, x_z, x_n = ops.chunk(x, 3, -1)
+    h_r, h_z, h_n = ops.chunk(ops.linear(h, w, b), 3, -1)
+    z = ops.sigmoid(x_z + h_z)
+    n = ops.tanh(x_n + ops.sigmoid(x_r + h_r) * h_n)
+    return (n + z * (h - n),)
+
+
+STEPS: dict[str, tuple[Callable[..., tuple], int, int]] = {  # step, gates, tensors of state
+    "RNN_TANH": (_tanh_step, 1, 1),
+    "RNN_RELU": (_relu_step, 1, 1),
+    "LSTM": (_lstm_step, 4, 2),
+    "GRU": (_gru_step, 3, 1),
+}
+
+
+class Step:
+    """One step of a layer: (the input's part of the gates, the state) -> the new state. ``w``,
+    ``b``: the state's part; ``projection``: what the first tensor of the state goes through."""
+
+    def __init__(
+        self, mode: str, w: Tensor, b: Tensor | None, projection: Tensor | None = None
+    ) -> None:
+        self.mode, self.w, self.b, self.projection = mode, w, b, projection
+
+    def __call__(self, x: Tensor, state: tuple) -> tuple:
+        new = STEPS[self.mode][0](x, state, self.w, self.b)
+        if self.projection is None:
+            return new
+        return (ops.linear(new[0], self.projection), *new[1:])
+
+    def is_one_operation(self, x: Tensor, state: tuple) -> bool:
+        """Whether a pass over ``x`` is: of float32 or float64 on the host, and no transform's."""
+        given = [t for t in (x, *state, self.w, self.b) if t is not None]
+        if self.projection is not None or thread.autocast is not None:
+            return False
+        if any(isinstance(t, Tracer) or t.array.__class__ is not np.ndarray for t in given):
+            return False
+        return {t.array.dtype.char for t in given} in ({"f"}, {"d"}) and x.array.size > 0
+
+
+def along(x: Tensor, state: tuple, step: Step, backwards: bool) -> tuple[Tensor, tuple]:
+    """A pass over (time, N, gates): the first tensor of the state after each step, and the state
+    after the last one."""
+    if not step.is_one_operation(x, state):
+        return _spelled_out(x, state, step, backwards)
+    if backwards:
+        x = ops.flip(x, 0)
+    h, c = state if len(state) == 2 else (*state, None)
+    *outs, _ = _recurrence(x, step.w, step.b, h, c, mode=step.mode)
+    last = tuple(o[-1] for o in outs)
+    if backwards:
+        return ops.flip(outs[0], 0), last
+    # The rule reads what it was; programs may write to it, but to an LSTM's, as in PyTorch.
+    return (outs[0] if step.mode == "LSTM" else ops.clone(outs[0])), last
+
+
+def _spelled_out(x: Tensor, state: tuple, step: Step, backwards: bool) -> tuple[Tensor, tuple]:
+    steps = list(ops.unbind(x, 0))
+    outs = []
+    for part in reversed(steps) if backwards else steps:
+        state = step(part, state)
+        outs.append(state[0])
+    return ops.stack(outs[::-1] if backwards else outs), state
+
+
+# --- the pass as one operation -------------------------------------------------------------------
+
+
+def _forward(x: Any, w: Any, b: Any, h: Any, c: Any, mode: str) -> tuple:
+    """All values of the state, (time, N, H) each, and what backward needs."""
+    states = (h,) if c is None else (h, c)
+    outs, kept = recurrence.forward(mode, x, states, w, b)
+    return (*outs, kept)
+
+
+def _rule(
+    g: Any, x: Any, w: Any, b: Any, h: Any, c: Any, out: Any, needs: tuple, mode: str
+) -> tuple:
+    states = (h,) if c is None else (h, c)
+    if any(isinstance(each, Tensor) for each in g):
+        return _rule_on_tensors(g[:-1], (x, w, b, *states), needs, mode)
+    dx, dstates, dw, db = recurrence.backward(mode, g[:-1], out[-1], states, w, list(out[:-1]))
+    return dx, dw, db if needs[2] else None, *dstates, *(() if c is not None else (None,))
+
+
+def _rule_on_tensors(gs: tuple, given: tuple, needs: tuple, mode: str) -> tuple:
+    """The same as something that can be differentiated: by way of the steps."""
+    recorded = thread.grad_enabled
+    with enable_grad():
+        values = list(given)
+        if not recorded:
+            values = [t.detach().requires_grad_() if n else t for t, n in zip(given, needs)]
+        x, w, b, *state = values
+        step, new, states = Step(mode, w, b), tuple(state), []
+        for part in ops.unbind(x, 0):
+            new = step(part, new)
+            states.append(new)
+        outs = [ops.stack(list(each)) for each in zip(*states, strict=True)]
+    pairs = [(o, g) for o, g in zip(outs, gs, strict=True) if g is not None]
+    wanted = [v for v, n in zip(values, needs, strict=False) if n]
+    found = iter(
+        grad([o for o, _ in pairs], wanted, [g for _, g in pairs],
+             create_graph=recorded, allow_unused=True)
+    )  # fmt: skip
+    return tuple(next(found) if n else None for n in needs)
+
+
+_recurrence = declare_apart("recurrence", _forward, "x w b h c", _rule)
+_recurrence.multi, _recurrence.kept = True, lambda out: range(len(out))
+
+__all__ = ["STEPS", "Step", "along"]

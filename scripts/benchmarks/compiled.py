@@ -1,0 +1,69 @@
+"""Compiled programs, written once for both libraries: ``T`` is ``disttrain`` or ``torch``.
+
+Each case returns {name of a row: seconds}. The first call, which captures, is not in them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from benchmarks.cases import make_cnn
+from benchmarks.models import gpt_stepper, images, make_mlp, median_time, small_gpt, stepper
+
+
+def _ten(x: Any) -> Any:
+    """Ten operations on elements."""
+    y = (x * 2.0 + 1.0).relu() - x
+    return ((y * y + x) * 0.5 - y).abs() + 1.0
+
+
+def _warm(run: Callable[[], Any]) -> Callable[[], Any]:
+    for _ in range(8):
+        run()
+    return run
+
+
+def compiled_chain(T: Any) -> dict[str, float]:
+    """Ten elementwise operations on a million floats, and their derivatives."""
+    x, w = T.randn(1 << 20), T.randn(1 << 20, requires_grad=True)
+
+    def backward() -> Any:
+        w.grad = None
+        _ten(w).sum().backward()
+
+    one, both = T.compile(_ten), T.compile(backward)
+    return {
+        "op: ten elementwise ops on 1M floats": median_time(lambda: _ten(x), 15, 5),
+        "compiled: ten elementwise ops on 1M floats": median_time(_warm(lambda: one(x)), 15, 5),
+        "op: the same, forward + backward": median_time(backward, 15, 3),
+        "compiled: the same, forward + backward": median_time(_warm(both), 15, 3),
+    }
+
+
+def compiled_mlp(T: Any) -> dict[str, float]:
+    """The training steps of an MLP and of a tiny one."""
+    T.manual_seed(0)
+    tiny = T.nn.Sequential(T.nn.Linear(16, 16), T.nn.ReLU(), T.nn.Linear(16, 10))
+    steps = {
+        "MLP 784-256-256-10, batch 64": stepper(T, make_mlp(T), *images(T, 64, 784)),
+        "MLP 16-16-10, batch 8": stepper(T, tiny, *images(T, 8, 16)),
+    }
+    return {
+        f"compiled step: {name}": median_time(_warm(T.compile(step)), 30, 10)
+        for name, step in steps.items()
+    }
+
+
+def compiled_cnn(T: Any) -> dict[str, float]:
+    """The training step of a small convolutional network."""
+    T.manual_seed(0)
+    step = T.compile(stepper(T, make_cnn(T), *images(T, 64, 1, 28, 28)))
+    return {"compiled step: CNN 16-32, batch 64 of 28x28": median_time(_warm(step), 15, 3)}
+
+
+def compiled_gpt(T: Any) -> dict[str, float]:
+    """The training step of a small GPT."""
+    T.manual_seed(0)
+    step = T.compile(gpt_stepper(T, small_gpt(T)))
+    return {"compiled step: GPT 2 layers x 128, 8 x 64 tokens": median_time(_warm(step), 15, 3)}

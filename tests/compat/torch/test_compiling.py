@@ -1,0 +1,72 @@
+"""``torch.compiler``, ``torch._dynamo`` and ``torch._inductor``, as programs touch them."""
+
+from __future__ import annotations
+
+import pytest
+
+import disttrain as dt
+from disttrain import nn
+from disttrain.compat.torch import compiling
+from disttrain.compat.torch.shim import MissingName
+
+MODULES = compiling.modules()
+
+
+def test_settings_are_kept_and_told_once():
+    config = compiling.Config("torch._dynamo.config", {"cache_size_limit": 8, "verbose": False})
+    with pytest.warns(UserWarning, match=r"torch\._dynamo\.config\.cache_size_limit has no effect"):
+        config.cache_size_limit = 64
+    config.cache_size_limit = 65  # told before; a warning would be an error here
+    assert config.cache_size_limit == 65 and config.save_config() == b""
+    with pytest.warns(UserWarning, match="verbose"), config.patch("verbose", True):
+        assert config.verbose
+    with config.patch({"verbose": True}, cache_size_limit=1):
+        assert config.verbose and config.cache_size_limit == 1
+    assert not config.verbose and config.cache_size_limit == 65
+    with pytest.raises(MissingName):
+        config.no_such_setting
+
+
+def test_a_counting_backend_counts():
+    counter = MODULES["torch._dynamo.testing"].CompileCounter()
+    run = dt.compile(lambda x: (x * 2).sum(), backend=counter)
+    run(dt.ones(3))
+    run(dt.ones(3))
+    run(dt.ones(4))
+    assert (counter.frame_count, counter.op_count, len(counter.graphs)) == (2, 4, 2)
+    counter.clear()
+    assert counter.frame_count == 0
+
+
+def test_explain_tells_of_graphs_and_breaks():
+    explain = MODULES["torch._dynamo"].explain
+    whole = explain(lambda x: x * 2 + 1)(dt.ones(3))
+    assert (whole.graph_count, whole.graph_break_count, whole.op_count) == (1, 0, 1)
+    with pytest.warns(UserWarning, match="runs eagerly"):
+        broken = explain(lambda x: x * 2 if x.sum() > 0 else x, dt.ones(3))
+    assert broken.graph_break_count == 1 and "Graph Count: 0" in str(broken)
+
+
+def test_compiled_modules_are_known_as_such():
+    model = nn.Linear(2, 2)
+    kind = MODULES["torch._dynamo.eval_frame"].OptimizedModule
+    assert isinstance(dt.compile(model), kind) and not isinstance(model, kind)
+
+
+def test_what_has_no_meaning_changes_nothing():
+    dynamo, compiler = MODULES["torch._dynamo"], MODULES["torch.compiler"]
+
+    @dynamo.disable
+    def one(x):
+        return x + 1
+
+    @compiler.disable(recursive=False)
+    def two(x):
+        return one(x) + 1
+
+    x = dt.ones(2)
+    dynamo.mark_dynamic(x, 0)
+    dynamo.reset()
+    with compiler.set_stance("force_eager"):
+        assert dynamo.optimize("eager")(two)(x).tolist() == [3.0, 3.0]
+    assert not compiler.is_compiling() and "inductor" in compiler.list_backends()

@@ -1,0 +1,110 @@
+"""Drawn calls of generated kernels: copies in another order, running sums, rows added by number.
+
+A case is a pair (what to do, arrays). Arrays have any sizes, also none, any order of axes, steps
+and directions; numbers are also nan, inf and equal ones.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from typing import Any
+
+import numpy as np
+
+KINDS = ("float32", "float64", "int64", "int32", "int16", "uint8", "bool", "float16", "complex64")
+_SIZES = (0, 1, 2, 3, 7, 16, 31, 40, 64, 130, 257)
+
+
+def _sizes(draw: random.Random, most: int) -> list[int]:
+    sizes = [draw.choice(_SIZES) for _ in range(draw.randint(1, 4))]
+    while math.prod(sizes) > most:
+        sizes[sizes.index(max(sizes))] //= 2
+    return sizes
+
+
+def numbers(draw: random.Random, shape: Any, kind: str) -> np.ndarray:
+    """Numbers of a type, some of them equal, and of floats some that are no numbers."""
+    rng = np.random.default_rng(draw.getrandbits(32))
+    if kind == "bool":
+        return rng.random(shape) < 0.5
+    if "int" in kind:
+        return rng.integers(0 if kind == "uint8" else -9, 10, shape).astype(kind)
+    a = np.asarray(rng.normal(size=shape) * draw.choice([0.5, 1.0, 3.0]))
+    a = np.round(a, 1) if draw.random() < 0.3 else a
+    if a.size and draw.random() < 0.2:
+        a.flat[rng.integers(0, a.size, 3)] = rng.choice([np.nan, np.inf, -np.inf, 0.0], 3)
+    return a.astype(kind)
+
+
+def _view(T: Any, a: np.ndarray, draw: random.Random) -> Any:
+    """The array as a tensor, its axes in another order and some of them in steps."""
+    t = T.from_numpy(a.copy()).permute(*draw.sample(range(a.ndim), a.ndim))
+    for axis in range(t.ndim):
+        if draw.random() < 0.2:
+            index = [slice(None)] * t.ndim
+            index[axis] = slice(draw.randint(0, 2), None, draw.randint(1, 3))
+            t = t[tuple(index)]
+    return t
+
+
+def copied(T: Any, seed: str) -> list[Any]:
+    """Copies in order, of and into any order, and reshapes that need one."""
+    draw = random.Random(seed)
+    a = numbers(draw, _sizes(draw, 60_000), draw.choice(KINDS))
+    t = _view(T, a, draw)
+    there = T.empty_like(t.transpose(0, -1)).transpose(0, -1)
+    order = draw.sample(range(t.ndim), t.ndim)
+    flat = t.reshape(-1)
+    return [t.contiguous(), there.copy_(t), t.permute(*order).clone(), flat, t.flatten(),
+            t.reshape(*t.shape[:-1], 1, t.shape[-1])]  # fmt: skip
+
+
+def accumulated(T: Any, seed: str) -> list[Any]:
+    """Running sums and products along an axis, with gradients and gradients of those."""
+    draw = random.Random(seed)
+    kind = draw.choice(("float32", "float64", "float64", "int64", "int32", "bool"))
+    t = _view(T, numbers(draw, _sizes(draw, 9000), kind), draw)
+    dim = draw.randrange(-t.ndim, t.ndim)
+    if not t.is_floating_point():
+        return [t.cumsum(dim), t.cumprod(dim)]
+    x = t.detach().requires_grad_()
+    out = x.cumsum(dim)
+    g = T.from_numpy(numbers(random.Random(seed), tuple(out.shape), "float64")).to(x.dtype)
+    weights = g.clone().requires_grad_()
+    (first,) = T.autograd.grad(out, x, weights, create_graph=True)
+    (second,) = T.autograd.grad((first * first).sum(), weights)
+    return [out.detach(), first.detach(), second, t.cumprod(dim)]
+
+
+def scattered(T: Any, seed: str) -> list[Any]:
+    """Rows added to a table by number: gradients of embeddings, index_add, index_select."""
+    draw = random.Random(seed)
+    n, d, size = draw.randint(0, 300), draw.choice((1, 2, 7, 16, 64, 100)), draw.randint(1, 400)
+    kind = draw.choice(("float32", "float64"))
+    rng = np.random.default_rng(draw.getrandbits(32))
+    index = T.from_numpy(rng.integers(0, draw.choice((1, size)), n))
+    g = T.from_numpy(rng.normal(size=(d, n)).astype(kind)).t()
+    table = T.from_numpy(rng.normal(size=(size, d)).astype(kind)).requires_grad_()
+    skip = draw.choice((None, 0))
+    T.nn.functional.embedding(index, table, padding_idx=skip).backward(g)
+    out = [table.grad, T.zeros(size, d, dtype=g.dtype).index_add(0, index, g)]
+    other = table.detach().t().contiguous().requires_grad_()
+    other.index_select(1, index).backward(g.t())
+    return [*out, other.grad]
+
+
+CASES = {"copied": copied, "accumulated": accumulated, "scattered": scattered}
+
+
+def differences(name: str, ours: Any, theirs: Any, seed: str) -> list[str]:
+    """Where the results of a case are not those of the peer."""
+    wrong = []
+    for k, (a, b) in enumerate(zip(*(CASES[name](T, seed) for T in (ours, theirs)), strict=True)):
+        x, y = (np.asarray(t.detach().numpy()) for t in (a, b))
+        far = 0.0 if name == "copied" else 2e-5 if "32" in str(b.dtype) else 1e-10
+        if x.shape != y.shape or x.dtype != y.dtype:
+            wrong.append(f"{seed}: result {k} is {x.dtype}{x.shape}, not {y.dtype}{y.shape}")
+        elif not np.allclose(x, y, far, far * 10, equal_nan=True):
+            wrong.append(f"{seed}: result {k} differs")
+    return wrong

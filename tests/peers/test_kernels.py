@@ -1,0 +1,21 @@
+"""Generated kernels do what PyTorch's do, on drawn arrays."""
+
+from __future__ import annotations
+
+import pytest
+
+pytestmark = pytest.mark.peer
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", ["copied", "accumulated", "scattered"])
+def test_drawn_calls(name):
+    import torch
+    from peers.generators.kernels import CASES, differences
+
+    import disttrain
+
+    assert name in CASES
+    seeds = [f"{name} {seed}" for seed in range(600)]
+    wrong = [w for seed in seeds for w in differences(name, disttrain, torch, seed)]
+    assert not wrong, f"{len(wrong)} differ:\n" + "\n".join(wrong[:20])

@@ -1,0 +1,42 @@
+"""Trees: leaves, structures that are kept, and trees in step."""
+
+from __future__ import annotations
+
+from collections import OrderedDict, namedtuple
+
+import pytest
+
+from disttrain import tree
+
+Pair = namedtuple("Pair", "a b")
+
+
+@pytest.mark.parametrize(
+    "given", [1, None, [], (1, 2), [1, (2, {"x": 3})], Pair(1, [2]), {"b": 1, "a": None}]
+)
+def test_a_tree_comes_back(given):
+    leaves, build = tree.flatten(given)
+    assert None not in leaves
+    back = build(leaves)
+    assert back == given and type(back) is type(given)
+
+
+def test_leaves_stand_in_the_order_of_keys_given():
+    assert tree.leaves({"b": 1, "a": [2, 3], "c": Pair(4, 5)}) == [1, 2, 3, 4, 5]
+
+
+def test_ordered_dicts_stay_ordered():
+    back = tree.map(lambda x: x + 1, OrderedDict(b=1, a=2))
+    assert isinstance(back, OrderedDict) and list(back.items()) == [("b", 2), ("a", 3)]
+
+
+def test_map_takes_trees_in_step():
+    assert tree.map(lambda x, y: x + y, {"a": [1, 2]}, {"a": [10, 20]}) == {"a": [11, 22]}
+
+
+def test_trees_of_other_sizes_are_refused():
+    with pytest.raises(ValueError, match=r"shorter|longer"):
+        tree.map(lambda x, y: x, [1, 2], [1])
+    _, build = tree.flatten([1, 2])
+    with pytest.raises(ValueError, match="1 leaves given, 2 needed"):
+        build([1])

@@ -127,7 +127,11 @@ def vhp(
 
 
 def hvp(
-    func: Callable, inputs: object, v: object = None, create_graph: bool = False, strict: bool = False
+    func: Callable,
+    inputs: object,
+    v: object = None,
+    create_graph: bool = False,
+    strict: bool = False,
 ) -> tuple[Any, Any]:
     """(``func(*inputs)``, the Hessian times ``v``) of a scalar function, whose Hessian is
     symmetric: the same as ``vhp``."""
@@ -214,7 +218,9 @@ def _one_scalar(where: str, outs: Sequence) -> None:
         )
 
 
-def _directions(where: str, v: Tensor | tuple | None, like: Sequence, what: str, several: bool) -> tuple:
+def _directions(
+    where: str, v: Tensor | tuple | None, like: Sequence, what: str, several: bool
+) -> tuple:
     if v is None:
         if len(like) != 1 or like[0].numel() != 1:
             raise AutogradError(
@@ -270,7 +276,12 @@ def _filled(
 
 
 def _second(
-    where: str, func: Callable, inputs: Tensor | tuple, v: Tensor | tuple, create_graph: bool, strict: bool
+    where: str,
+    func: Callable,
+    inputs: Tensor | tuple,
+    v: Tensor | tuple,
+    create_graph: bool,
+    strict: bool,
 ) -> tuple:
     """The gradient of a scalar function, to be differentiated again, and the directions."""
     given, outs, form = _prepared(where, func, inputs, create_graph, strict)

@@ -10,7 +10,6 @@ import argparse
 import json
 import os
 from collections.abc import Sized
-from typing import Any
 
 from .. import sizes
 from ..distributed.checkpoint import format_utils, tools

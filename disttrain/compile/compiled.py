@@ -265,9 +265,14 @@ class _Attempt:
         return tuple(each for each in passes if each in EVERYWHERE)
 
     def _fits(
-        self, recorder: Capture, result: Tensor | list | tuple | None, leaves: list, outside: tuple, states: list,
+        self,
+        recorder: Capture,
+        result: Tensor | list | tuple | None,
+        leaves: list,
+        outside: tuple,
+        states: list,
         streams: list,
-    ) -> bool:  # fmt: skip
+    ) -> bool:
         """Whether a replay could stand for the run, as far as Python is concerned."""
         before, watch = self.before, self.watch
         self._refuse(watch.outward or recorder.refused or watch.refused or recorder.odd_argument())

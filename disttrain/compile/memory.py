@@ -133,7 +133,14 @@ class Memories:
 
 # --- windows -------------------------------------------------------------------------------------
 def _window(
-    a: np.ndarray, *, offset: int, shape: tuple, strides: tuple, dtype: np.dtype, within: tuple, counted: bool
+    a: np.ndarray,
+    *,
+    offset: int,
+    shape: tuple,
+    strides: tuple,
+    dtype: np.dtype,
+    within: tuple,
+    counted: bool,
 ) -> Any:
     if _is_whole(a, offset, shape, strides, dtype, within):
         return a.view()
@@ -143,7 +150,9 @@ def _window(
     return ndarray(shape, dtype, memory, address_of(a) - address_of(memory) + offset, strides)
 
 
-def _is_whole(a: Any, offset: int, shape: tuple, strides: tuple, dtype: np.dtype, within: tuple) -> bool:
+def _is_whole(
+    a: Any, offset: int, shape: tuple, strides: tuple, dtype: np.dtype, within: tuple
+) -> bool:
     return not offset and shape == a.shape and strides == within and dtype == a.dtype
 
 

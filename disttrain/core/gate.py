@@ -275,7 +275,9 @@ def _share_parts(prim: Primitive, source: Tensor, params: dict, outs: tuple) -> 
         _share(prim, source, params, o, i)
 
 
-def record(prim: Primitive, args: tuple, params: dict, out: Tensor | tuple, level: object = None) -> None:
+def record(
+    prim: Primitive, args: tuple, params: dict, out: Tensor | tuple, level: object = None
+) -> None:
     """Make the node of ``out`` if one of ``args`` requires grad at ``level``."""
     edges = []
     bits = 0

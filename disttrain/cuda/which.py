@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ..backends.device.platform import Platform, made, platform, present
 from ..core.types.device import device
 from ..errors import DeviceError

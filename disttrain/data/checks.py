@@ -12,7 +12,11 @@ _METHODS = ("fork", "spawn", "forkserver")
 
 
 def check_workers(
-    num_workers: Any, timeout: float, prefetch_factor: int | None, persistent_workers: bool, context: object
+    num_workers: Any,
+    timeout: float,
+    prefetch_factor: int | None,
+    persistent_workers: bool,
+    context: object,
 ) -> None:
     """Refuse arguments about workers that make no sense."""
     if not isinstance(num_workers, int) or num_workers < 0:
@@ -57,9 +61,13 @@ def _warn_of_many(num_workers: int) -> None:
 
 
 def check_batches(
-    iterable: bool, batch_size: int | None, shuffle: bool | None, sampler: object, batch_sampler: object,
+    iterable: bool,
+    batch_size: int | None,
+    shuffle: bool | None,
+    sampler: object,
+    batch_sampler: object,
     drop_last: bool,
-) -> None:  # fmt: skip
+) -> None:
     """Refuse arguments about batches that contradict each other."""
     if iterable:
         given = {"shuffle": shuffle or None, "sampler": sampler, "batch_sampler": batch_sampler}

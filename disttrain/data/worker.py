@@ -10,7 +10,6 @@ import socket
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -109,7 +108,12 @@ def _serve(job: Job, worker_id: int, sock: socket.socket) -> None:
 
 
 def _answer(
-    sender: Sender, fetch: Callable, number: int, what: int | list | None, iterable: bool, noted: list
+    sender: Sender,
+    fetch: Callable,
+    number: int,
+    what: int | list | None,
+    iterable: bool,
+    noted: list,
 ) -> bool:
     """Send one batch, or why there is none. False at the end of an iterable dataset. Random streams
     that have moved on since they were ``noted`` go along."""

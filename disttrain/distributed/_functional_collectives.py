@@ -67,7 +67,9 @@ def all_reduce(self: Tensor, reduceOp: Any, group: Any = None, tag: str = "") ->
     return verbs.all_reduce(_group(group), self, _op(reduceOp))
 
 
-def all_gather_tensor(self: Tensor, gather_dim: int, group: ProcessGroup | None = None, tag: str = "") -> Tensor:
+def all_gather_tensor(
+    self: Tensor, gather_dim: int, group: ProcessGroup | None = None, tag: str = ""
+) -> Tensor:
     """``self`` of all ranks, one behind the other along ``gather_dim``."""
     g = _group(group)
     out = verbs.AllGatherSingle.on(g, How(), self)

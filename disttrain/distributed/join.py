@@ -102,7 +102,9 @@ class Join:
     def __enter__(self) -> None:
         return None
 
-    def __exit__(self, kind: type | None, value: CommError | ZeroDivisionError | None, traceback: Any) -> None:
+    def __exit__(
+        self, kind: type | None, value: CommError | ZeroDivisionError | None, traceback: Any
+    ) -> None:
         try:
             if self._enable and kind is None:
                 self._shadow()

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from .. import gpus
@@ -151,7 +149,9 @@ def _packages(facts: Facts, devices: bool) -> Iterator[Finding]:
     yield from _bindings(facts, major, newest, lack, install)
 
 
-def _answered(said: dict[str, Any], name: str, devices: bool, install: str, how: Callable[..., Any]) -> Finding:
+def _answered(
+    said: dict[str, Any], name: str, devices: bool, install: str, how: Callable[..., Any]
+) -> Finding:
     wrong = said.get("error")
     if wrong is None or (not devices and "version" in said):
         return ok(_GROUP, name, how(said))

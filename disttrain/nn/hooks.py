@@ -179,7 +179,9 @@ def _pre_hook(module: object, hook: Hook, args: tuple, kwargs: dict) -> tuple[tu
     )
 
 
-def _forward_hook(module: object, hook: Hook, args: tuple, kwargs: dict, result: Tensor | list | tuple | None) -> Any:
+def _forward_hook(
+    module: object, hook: Hook, args: tuple, kwargs: dict, result: Tensor | list | tuple | None
+) -> Any:
     if hook.with_kwargs:
         return hook.run(module, args, kwargs, result)
     return hook.run(module, args, result)
@@ -334,7 +336,9 @@ def _spread(values: Iterable, positions: list[int], count: int) -> tuple:
 
 
 # --- hooks on the last node of a forward (``register_backward_hook``) ----------------------------
-def _hook_last_node(module: Any, nodes: list[Hook], args: tuple, result: Tensor | list | tuple) -> None:
+def _hook_last_node(
+    module: Any, nodes: list[Hook], args: tuple, result: Tensor | list | tuple
+) -> None:
     """Let ``nodes`` look at the gradients of the node that made the (first) output."""
     var = result
     while not isinstance(var, Tensor):

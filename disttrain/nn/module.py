@@ -282,7 +282,9 @@ def _prepare(module: Module, name: str, store: str) -> None:
     d["_non_persistent_buffers_set"].discard(name)
 
 
-def _cannot_assign(module: Module, name: str, value: Tensor | int | str, kind: str, needed: str) -> str:
+def _cannot_assign(
+    module: Module, name: str, value: Tensor | int | str, kind: str, needed: str
+) -> str:
     return (
         f"{type(module).__name__}: cannot assign {type(value).__name__!r} object to {kind} "
         f"{name!r} ({needed} or None required)"

@@ -257,7 +257,14 @@ def consume_prefix(state_dict: dict[str, Any], prefix: str) -> None:
         versions[key[len(prefix) :]] = versions.pop(key)  # type: ignore[index,union-attr]
 
 
-def _load(module: Any, state: OrderedDict, prefix: str, metadata: OrderedDict | None, assign: bool, report: tuple) -> None:
+def _load(
+    module: Any,
+    state: OrderedDict,
+    prefix: str,
+    metadata: OrderedDict | None,
+    assign: bool,
+    report: tuple,
+) -> None:
     """Load ``module`` and what is below it from ``state``, whose keys all begin with ``prefix``."""
     missing, unexpected, errors = report
     local = {} if metadata is None else dict(metadata.get(prefix[:-1], {}))

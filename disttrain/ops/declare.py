@@ -181,7 +181,9 @@ def _set_vjp(prim: Primitive, vjp: Callable[..., Any] | dict, reads: dict[str, s
     prim.save_bits = [sum(1 << j for j in s) for s in prim.saves]
 
 
-def _no_gradient(g: object, out: object, values: list | tuple, node: object, needs: object = None) -> None:
+def _no_gradient(
+    g: object, out: object, values: list | tuple, node: object, needs: object = None
+) -> None:
     """The rule of an argument that has no gradient (an index, a mask)."""
 
 
@@ -207,7 +209,9 @@ def _adapt(prim: Primitive, rule: Callable, names: tuple[str, ...]) -> Callable:
         return lambda g, out, values, node, needs=None: rule(g, out)
     getters = [_getter(n, args) for n in rest]
 
-    def general(g: object, out: object, values: list | tuple, node: object, needs: tuple | None = None) -> Any:
+    def general(
+        g: object, out: object, values: list | tuple, node: object, needs: tuple | None = None
+    ) -> Any:
         return rule(g, *[get(out, values, node, needs) for get in getters])
 
     return general

@@ -3,8 +3,6 @@ declaration and has no text of its own. For ``help()`` and editors."""
 
 from __future__ import annotations
 
-from typing import Any
-
 from ..core.gate import Primitive
 
 _ELEMENTWISE = """

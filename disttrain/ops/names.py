@@ -3,10 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import sys
 import types
+from collections.abc import Callable
 from typing import Any
 
 from ..core import Primitive

@@ -207,7 +207,9 @@ def _kept(x: Expr | float) -> Any:
     return float(np.float32(x)) if isinstance(x, float) else x
 
 
-def _moments(beta1: float, beta2: float, lr: float, weight_decay: float, decoupled: bool, maximize: bool):  # noqa: ANN202  (a tuple of numbers)
+def _moments(
+    beta1: float, beta2: float, lr: float, weight_decay: float, decoupled: bool, maximize: bool
+):  # noqa: ANN202  (a tuple of numbers)
     """sign keep decay one_minus_beta1 beta2 one_minus_beta2"""
     keep = 1.0 - lr * weight_decay if decoupled else 1.0
     decay = 0.0 if decoupled else weight_decay

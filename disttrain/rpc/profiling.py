@@ -4,7 +4,6 @@ names: ``rpc_sync#function(caller -> callee)``. An event lasts until the answer 
 from __future__ import annotations
 
 from collections.abc import Callable
-
 from time import perf_counter_ns
 from typing import Any
 

@@ -77,7 +77,9 @@ class Part:
         made.put(value)
         return OwnerHandle(self, self._do(self.protocol.new_name), made)
 
-    def create(self, to: WorkerInfo | int | str, fn: Callable, args: tuple, kwargs: dict, timeout: float) -> Handle:
+    def create(
+        self, to: WorkerInfo | int | str, fn: Callable, args: tuple, kwargs: dict, timeout: float
+    ) -> Handle:
         """Have worker ``to`` run ``fn`` and keep what it returns."""
         owner = self.agent.worker(to)
         if owner.id == self.me.id:

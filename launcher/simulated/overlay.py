@@ -116,7 +116,11 @@ def _put(module: ModuleType, name: str, value: Any) -> None:
 
 
 def _is_import(
-    module: ModuleType, name: str, value: object, frame: FrameType | None, own: Callable[[str], bool]
+    module: ModuleType,
+    name: str,
+    value: object,
+    frame: FrameType | None,
+    own: Callable[[str], bool],
 ) -> bool:
     """Is it a submodule that an import sets, or part of making what all ranks share?"""
     if isinstance(value, ModuleType) and value.__name__ == f"{module.__name__}.{name}":

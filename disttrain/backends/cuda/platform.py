@@ -147,7 +147,14 @@ class CudaPlatform(Platform):
         return None if lib is None else Dnn(self.xp, lib)
 
     def convolve(
-        self, kind: str, x: object, w: object, y: object, stride: tuple, padding: tuple, dilation: tuple
+        self,
+        kind: str,
+        x: object,
+        w: object,
+        y: object,
+        stride: tuple,
+        padding: tuple,
+        dilation: tuple,
     ) -> bool:
         dnn = self.dnn
         return dnn is not None and dnn.conv(kind, x, w, y, stride, padding, dilation)

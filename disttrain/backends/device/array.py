@@ -6,12 +6,12 @@ By default a primitive's own forward runs on the raw arrays, whose module answer
 
 from __future__ import annotations
 
-from disttrain.backends.device.raw import RawArray
-
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+
+from disttrain.backends.device.raw import RawArray
 
 from ...errors import DeviceError
 from ...trace import call_site

@@ -10,15 +10,14 @@ Whoever works on raw arrays of a device does so inside ``here()``. Knows no Tens
 
 from __future__ import annotations
 
-from disttrain.backends.device.raw import RawArray
-
-from collections.abc import Callable
-
 import weakref
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol
 
 import numpy as np
+
+from disttrain.backends.device.raw import RawArray
 
 from ..null import NullArray
 from .array import DeviceArray

@@ -7,8 +7,6 @@ has ``shape``, ``dtype``, ``strides``, ``size`` and answers numpy's protocols. K
 
 from __future__ import annotations
 
-from disttrain.backends.device.raw import RawArray
-
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -16,6 +14,8 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
+
+from disttrain.backends.device.raw import RawArray
 
 from ...errors import DeviceError
 
@@ -209,7 +209,14 @@ class Platform(ABC):
         numbers, gathering, attention ..."""
 
     def convolve(
-        self, kind: str, x: RawArray, w: RawArray, y: RawArray, stride: tuple, padding: tuple, dilation: tuple
+        self,
+        kind: str,
+        x: RawArray,
+        w: RawArray,
+        y: RawArray,
+        stride: tuple,
+        padding: tuple,
+        dilation: tuple,
     ) -> bool:
         """Write one of the raw arrays of a convolution of x by w to y, given the others, by a
         library: y ("forward"), x ("input_grad") or w ("weight_grad"). The array that is written

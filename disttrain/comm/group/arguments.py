@@ -5,13 +5,13 @@ Knows arrays and numbers; no groups, no transports.
 
 from __future__ import annotations
 
-from disttrain.backends.device.raw import RawArray
-
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
+
+from disttrain.backends.device.raw import RawArray
 
 from ...backends.device.array import Located
 from ...backends.device.platform import platform_of

@@ -7,13 +7,13 @@ platforms; moves nothing itself.
 
 from __future__ import annotations
 
-from disttrain.backends.device.raw import RawArray
-
 import contextlib
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 import numpy as np
+
+from disttrain.backends.device.raw import RawArray
 
 from ...backends.device.platform import Platform, platform_of
 from ...errors import DeviceError

@@ -7,12 +7,12 @@ platform and another transport.
 
 from __future__ import annotations
 
-from disttrain.backends.device.raw import RawArray
-
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+
+from disttrain.backends.device.raw import RawArray
 
 from ...backends.device.array import Located
 from ...backends.device.platform import Platform

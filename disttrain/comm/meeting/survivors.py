@@ -26,7 +26,6 @@ from __future__ import annotations
 
 import fcntl
 from collections.abc import Callable
-from typing import Any
 
 from ... import context
 from ...errors import CommError, WaitTimeout

@@ -67,7 +67,9 @@ def _writing(name: str) -> Callable[..., None]:
 def _scaled(make: Callable[..., Any]) -> Callable[..., Any]:
     """For ``addcmul`` and ``addcdiv``: ``value``: a number, a list or a tensor of them."""
 
-    def foreach(self: list, tensor1: list, tensor2: list, value: float | list = 1, **kw: object) -> Any:
+    def foreach(
+        self: list, tensor1: list, tensor2: list, value: float | list = 1, **kw: object
+    ) -> Any:
         given = kw.get("scalars", value)
         values = given.tolist() if isinstance(given, Tensor) else given
         rows = [_each("_foreach", self, a) for a in (tensor1, tensor2, values)]

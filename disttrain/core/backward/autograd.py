@@ -117,7 +117,12 @@ def grad(
 
 
 def _result(
-    i: int, t: Tensor, g: Tensor | ndarray | None, allow_unused: bool | None, materialize: bool, create_graph: bool
+    i: int,
+    t: Tensor,
+    g: Tensor | ndarray | None,
+    allow_unused: bool | None,
+    materialize: bool,
+    create_graph: bool,
 ) -> Any:
     if g is not None:
         return g if isinstance(g, Tensor) else wrap(g)
@@ -134,7 +139,12 @@ def _result(
 
 
 def _walk(
-    roots: tuple, sink: Callable[..., Any], keep: bool | None, create: bool, tensors: bool, targets: set | None
+    roots: tuple,
+    sink: Callable[..., Any],
+    keep: bool | None,
+    create: bool,
+    tensors: bool,
+    targets: set | None,
 ) -> Walk:
     return Walk(
         [t.graph_node() for t in roots],

@@ -5,7 +5,6 @@ says whether gradients travel as Tensors (``walk.tensors``), and whose others ma
 from __future__ import annotations
 
 from collections.abc import Callable
-
 from typing import Any
 
 import numpy as np

@@ -7,7 +7,6 @@ dense in it. ``preserve_format`` stands for the order that the input has.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from ...errors import ConfigError, ShapeError
 

@@ -275,7 +275,9 @@ def compare(state_dict: dict[str, Any], metadata: Metadata) -> LoadReport:
     return report
 
 
-def read_items(name: str, stored: BytesStorageMetadata | TensorStorageMetadata, value: object) -> list[ReadItem]:
+def read_items(
+    name: str, stored: BytesStorageMetadata | TensorStorageMetadata, value: object
+) -> list[ReadItem]:
     """The reads that fill what this rank holds of a value."""
     held = pieces_of(value)
     if isinstance(stored, BytesStorageMetadata) or held is None:

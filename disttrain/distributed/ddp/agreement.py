@@ -6,7 +6,6 @@ Knows groups; no buckets.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from ...errors import CollectiveMismatch
 from ..collectives import objects

@@ -54,7 +54,12 @@ def reduce_scatter_hook(state: DefaultState, grad: tensors.Tensor, output: tenso
     output.div_(state.gradient_postdivide_factor)
 
 
-def _in_type(kind: dtypes.dtype, state: LowPrecisionState, grad: tensors.Tensor, output: tensors.Tensor | None) -> None:
+def _in_type(
+    kind: dtypes.dtype,
+    state: LowPrecisionState,
+    grad: tensors.Tensor,
+    output: tensors.Tensor | None,
+) -> None:
     low = grad.to(kind)
     if output is None:
         allreduce_hook(state, low)
@@ -65,12 +70,16 @@ def _in_type(kind: dtypes.dtype, state: LowPrecisionState, grad: tensors.Tensor,
     output.data = part.to(state.parameter_type)
 
 
-def fp16_compress_hook(state: LowPrecisionState, grad: tensors.Tensor, output: tensors.Tensor | None = None) -> None:
+def fp16_compress_hook(
+    state: LowPrecisionState, grad: tensors.Tensor, output: tensors.Tensor | None = None
+) -> None:
     """The mean, in float16 on the wire."""
     _in_type(dtypes.float16, state, grad, output)
 
 
-def bf16_compress_hook(state: LowPrecisionState, grad: tensors.Tensor, output: tensors.Tensor | None = None) -> None:
+def bf16_compress_hook(
+    state: LowPrecisionState, grad: tensors.Tensor, output: tensors.Tensor | None = None
+) -> None:
     """The mean, in bfloat16 on the wire."""
     _in_type(dtypes.bfloat16, state, grad, output)
 

@@ -81,7 +81,9 @@ def fully_shard(
     return module
 
 
-def _check_policies(mp_policy: MixedPrecisionPolicy | None, offload_policy: OffloadPolicy | None) -> None:
+def _check_policies(
+    mp_policy: MixedPrecisionPolicy | None, offload_policy: OffloadPolicy | None
+) -> None:
     for name, given, kind, example in (
         ("mp_policy", mp_policy, MixedPrecisionPolicy, "(param_dtype=dt.bfloat16)"),
         ("offload_policy", offload_policy, OffloadPolicy, " or a CPUOffloadPolicy()"),

@@ -41,7 +41,11 @@ def transformer_auto_wrap_policy(
 
 
 def _wrap_module_cls_individually(
-    module: nn.Module, module_classes: Iterable[type], recurse: bool, *args: object, **kwargs: object
+    module: nn.Module,
+    module_classes: Iterable[type],
+    recurse: bool,
+    *args: object,
+    **kwargs: object,
 ) -> bool:
     """Instances of the given classes are wrapped one by one."""
     return recurse or isinstance(module, tuple(module_classes))

@@ -309,7 +309,12 @@ class PluggedTransport(Transport):
 def _of_arrays(verb: str) -> Any:
     """A group's verb on arrays."""
 
-    def method(self: PluggedGroup, *given: ReduceOp | list | np.ndarray | None, async_op: bool = False, **named: object) -> Any:
+    def method(
+        self: PluggedGroup,
+        *given: ReduceOp | list | np.ndarray | None,
+        async_op: bool = False,
+        **named: object,
+    ) -> Any:
         return getattr(self.transport.of, verb)(*given, async_op=async_op, **named)
 
     return method
@@ -357,7 +362,11 @@ class PluggedGroup(ProcessGroup):
         return self.transport.of.recv(array, src, tag)
 
     def barrier(
-        self, opts: object = None, timeout: timedelta | float | None = None, *, async_op: bool = False
+        self,
+        opts: object = None,
+        timeout: timedelta | float | None = None,
+        *,
+        async_op: bool = False,
     ) -> Any:
         work = self.transport.of.barrier(async_op)
         return Done() if work is None else work

@@ -197,12 +197,16 @@ class ProcessGroup(arrays.ProcessGroup):
         work = self.all_gather(rows, array_of("allgather", t, False), async_op=True)
         return _work(work, outs, opts, timeout)
 
-    def _allgather_base(self, output: Tensor, input: Tensor, opts: AllgatherOptions | None = None) -> Work:
+    def _allgather_base(
+        self, output: Tensor, input: Tensor, opts: AllgatherOptions | None = None
+    ) -> Work:
         out = array_of("_allgather_base", output)
         given = array_of("_allgather_base", input, False)
         return _work(self.all_gather_single(out, given, async_op=True), [output], opts)
 
-    def allgather_coalesced(self, output_lists: list, input_list: list, opts: object = None) -> Work:
+    def allgather_coalesced(
+        self, output_lists: list, input_list: list, opts: object = None
+    ) -> Work:
         outs = [arrays_of("allgather_coalesced", row, True) for row in output_lists]
         ins = arrays_of("allgather_coalesced", input_list, False)
         return _work(self.all_gather_coalesced(outs, ins, async_op=True), output_lists, opts)
@@ -249,7 +253,9 @@ class ProcessGroup(arrays.ProcessGroup):
         work = self.reduce_scatter_single(out, given, opts.reduceOp, async_op=True)
         return _work(work, [output], opts)
 
-    def alltoall(self, output_tensors: list, input_tensors: list, opts: AllToAllOptions | None = None) -> Work:
+    def alltoall(
+        self, output_tensors: list, input_tensors: list, opts: AllToAllOptions | None = None
+    ) -> Work:
         outs = arrays_of("alltoall", output_tensors, True)
         ins = arrays_of("alltoall", input_tensors, False)
         return _work(self.all_to_all(outs, ins, async_op=True), output_tensors, opts)

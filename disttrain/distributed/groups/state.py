@@ -212,7 +212,9 @@ def place_here() -> WorkerEnv:
     return place
 
 
-def _tell_others(init_method: str | None, store: object, rank: int, size: int, problem: str) -> None:
+def _tell_others(
+    init_method: str | None, store: object, rank: int, size: int, problem: str
+) -> None:
     """The others wait for a rank that was refused: say so where they meet, if that can be reached
     soon."""
     url, made = init_method or "env://", None
@@ -264,7 +266,9 @@ def seconds_of(timeout: timedelta | float | None) -> float:
     return value
 
 
-def _meet(backend: selection.Backend, meeting: Meeting, init_method: str | None, store: Store | None) -> Any:
+def _meet(
+    backend: selection.Backend, meeting: Meeting, init_method: str | None, store: Store | None
+) -> Any:
     """The transport of the default group. A store is only opened where ranks need one to meet."""
     state, place = _state(), meeting.place
     if _is_on_cluster(context.current()):

@@ -30,7 +30,10 @@ class Shadow(JoinHook):
 
 
 def exchange(
-    group: objects.ProcessGroup, active: bool, owned: Sequence[Sequence[Tensor]], groups: list[dict[str, Any]]
+    group: objects.ProcessGroup,
+    active: bool,
+    owned: Sequence[Sequence[Tensor]],
+    groups: list[dict[str, Any]],
 ) -> dict[Tensor, Tensor] | None:
     """Before a step inside a ``Join`` block, on every rank. On one without input: the gradients of
     the parameters it owns, and in ``groups`` the settings, of the last rank that has some; None on

@@ -59,7 +59,9 @@ def _default(value: dict | tuple) -> Any:
     return tree.map(lambda x: TensorChunkSpec(0) if isinstance(x, Tensor) else _Replicate(), value)
 
 
-def _pieces(leaf: Tensor | int, spec: TensorChunkSpec | _Replicate | None, chunks: int) -> Sequence[Any]:
+def _pieces(
+    leaf: Tensor | int, spec: TensorChunkSpec | _Replicate | None, chunks: int
+) -> Sequence[Any]:
     if not isinstance(spec, TensorChunkSpec) or not isinstance(leaf, Tensor):
         return [leaf] * chunks
     dim = spec.split_dim

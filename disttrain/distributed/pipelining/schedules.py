@@ -128,7 +128,11 @@ class _PipelineSchedule:
         return self._run(train, args, kwargs, target, losses, return_outputs, loss_kwargs)
 
     def eval(
-        self, *args: Tensor, target: Tensor | None = None, losses: list | None = None, **kwargs: object
+        self,
+        *args: Tensor,
+        target: Tensor | None = None,
+        losses: list | None = None,
+        **kwargs: object,
     ) -> Any:
         """One batch, forward only; ``losses`` as for ``step`` where there is a ``target``."""
         return self._run(False, args, kwargs, target, losses, True, None)

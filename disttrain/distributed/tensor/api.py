@@ -231,7 +231,9 @@ def _redistribute_rule(g: DTensor, back: tuple) -> Any:
     return gate(_redistribute, (g,), {"placements": back, "back": without_partial(g.placements)})
 
 
-def _from_local_forward(a: Any, mesh: DeviceMesh, placements: tuple, shape: tuple, back: tuple) -> Any:
+def _from_local_forward(
+    a: Any, mesh: DeviceMesh, placements: tuple, shape: tuple, back: tuple
+) -> Any:
     out = DistArray(a, mesh, placements, shape)
     if out.has_data and not memory_of(a).raw(a).flags.c_contiguous:
         out.steps = _steps_of(a, shape)

@@ -84,7 +84,9 @@ class _Targets(NamedTuple):
     column: np.ndarray
 
 
-def _targets(cut: _Cut, target: Spread, weight: np.ndarray | None, ignore: int, wide: np.dtype) -> _Targets:
+def _targets(
+    cut: _Cut, target: Spread, weight: np.ndarray | None, ignore: int, wide: np.dtype
+) -> _Targets:
     t = cut.of_rows(target).astype(np.int64, copy=False)
     fits = (t >= 0) & (t < cut.classes)
     counts = (t != ignore) & fits

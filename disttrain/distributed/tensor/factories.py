@@ -62,9 +62,13 @@ def zeros(
 
 
 def ones(
-    *size: int | tuple, requires_grad: bool = False, dtype: DTypeLike | None = None, layout: object = None,
-    device_mesh: DeviceMesh | None = None, placements: list | None = None,
-) -> Any:  # fmt: skip
+    *size: int | tuple,
+    requires_grad: bool = False,
+    dtype: DTypeLike | None = None,
+    layout: object = None,
+    device_mesh: DeviceMesh | None = None,
+    placements: list | None = None,
+) -> Any:
     """As ``zeros``, full of ones."""
     return _made("ones", _filled(1), size, dtype, device_mesh, placements, requires_grad)
 

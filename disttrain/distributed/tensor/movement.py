@@ -127,7 +127,9 @@ def redistribute(array: Spread, placements: tuple) -> Any:
     return array.make(memory.held(raw), placements, array.shape)
 
 
-def _perform(step: Step, local: np.ndarray, array: Spread, place: tuple[int, ...], memory: Memory) -> Any:
+def _perform(
+    step: Step, local: np.ndarray, array: Spread, place: tuple[int, ...], memory: Memory
+) -> Any:
     """``local``: a raw array, in ``memory``."""
     have, want = step.source, step.target
     n = array.mesh.ranks.shape[step.axis]

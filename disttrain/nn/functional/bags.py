@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ... import ops
 from ...core import Tensor, no_grad
 from ...errors import ConfigError, ShapeError

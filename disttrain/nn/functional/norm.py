@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ... import ops
 from ...core import Tensor
 from ...core.annotations import Dims
@@ -61,7 +59,9 @@ def rms_norm(
     return ops.rms_norm(input, _tail("rms_norm", input, normalized_shape, weight), weight, eps)
 
 
-def _tail(where: str, input: Tensor, normalized_shape: Dims, weight: Tensor | None) -> tuple[int, ...]:
+def _tail(
+    where: str, input: Tensor, normalized_shape: Dims, weight: Tensor | None
+) -> tuple[int, ...]:
     if isinstance(normalized_shape, int):
         normalized_shape = (normalized_shape,)
     shape = tuple(normalized_shape)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import math
+from collections.abc import Callable
 from typing import Any
 
 from ...core import Tensor
@@ -202,7 +201,9 @@ class _ConvTranspose(_Conv):
             padding_mode, device, dtype, output_padding,
         )  # fmt: skip
 
-    def _transpose(self, function: Callable[..., Any], input: Tensor, output_size: object) -> Tensor:
+    def _transpose(
+        self, function: Callable[..., Any], input: Tensor, output_size: object
+    ) -> Tensor:
         try:
             extra = self._output_padding(input, output_size)
             return function(

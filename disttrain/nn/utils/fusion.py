@@ -64,7 +64,14 @@ def fuse_linear_bn_weights(
 
 
 def _fused(
-    w: Parameter, b: Parameter | None, mean: ops.Tensor, var: ops.Tensor, eps: float, scale: Parameter | None, shift: Parameter | None, shape: list[int]
+    w: Parameter,
+    b: Parameter | None,
+    mean: ops.Tensor,
+    var: ops.Tensor,
+    eps: float,
+    scale: Parameter | None,
+    shift: Parameter | None,
+    shape: list[int],
 ) -> tuple[Parameter, Parameter]:
     with no_grad():
         factor = ops.rsqrt(var + eps)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from disttrain.backends.device.raw import RawArray
-
 import functools
 import math
 from typing import Any
 
 import numpy as np
+
+from disttrain.backends.device.raw import RawArray
 
 from ...backends.device.attention import attention as code
 from ...backends.device.attention import attention_backward as code_backward
@@ -49,7 +49,9 @@ def _in_rows(platform: Platform, a: RawArray) -> Any:
     return a if dense else platform.xp.ascontiguousarray(a)
 
 
-def _given(platform: Platform, q: RawArray, k: RawArray, v: RawArray, mask: RawArray | None) -> tuple:
+def _given(
+    platform: Platform, q: RawArray, k: RawArray, v: RawArray, mask: RawArray | None
+) -> tuple:
     """(leading dimensions, q, k, v and the mask as the kernels take them)."""
     lead = np.broadcast_shapes(*(a.shape[:-2] for a in (q, k, v, mask) if a is not None))
     given = [_as_four(platform, _in_rows(platform, a), lead) for a in (q, k, v)]
@@ -61,7 +63,13 @@ def _given(platform: Platform, q: RawArray, k: RawArray, v: RawArray, mask: RawA
 
 @on_device("attention")
 def _attention(
-    platform: Platform, q: RawArray, k: RawArray, v: RawArray, mask: RawArray | None, causal: bool, scale: float
+    platform: Platform,
+    q: RawArray,
+    k: RawArray,
+    v: RawArray,
+    mask: RawArray | None,
+    causal: bool,
+    scale: float,
 ) -> tuple:
     """(out, logarithms of the sums of exp per query, which its gradient needs)."""
     lead, given = _given(platform, q, k, v, mask)
@@ -75,9 +83,17 @@ def _attention(
 
 
 def _backward(
-    platform: Platform, g: RawArray, q: RawArray, k: RawArray, v: RawArray, mask: RawArray | None, out: RawArray, lse: RawArray,
-    causal: bool, scale: float,
-) -> tuple:  # fmt: skip
+    platform: Platform,
+    g: RawArray,
+    q: RawArray,
+    k: RawArray,
+    v: RawArray,
+    mask: RawArray | None,
+    out: RawArray,
+    lse: RawArray,
+    causal: bool,
+    scale: float,
+) -> tuple:
     """Gradients of q, k and v, in the common leading dimensions."""
     lead, given = _given(platform, q, k, v, mask)
     grads = [platform.empty((*lead, *a.shape[-2:]), a.dtype) for a in (q, k, v)]

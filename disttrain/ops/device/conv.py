@@ -5,11 +5,11 @@ some samples at a time are unfolded. All sums have a fixed order.
 
 from __future__ import annotations
 
-from disttrain.backends.device.raw import RawArray
-
 import math
 from collections.abc import Iterator
 from typing import Any
+
+from disttrain.backends.device.raw import RawArray
 
 from ...backends.device.codes import COLUMNS, UNCOLUMNS
 from ...backends.device.columns import numbers
@@ -46,7 +46,9 @@ def _unfolded(platform: Platform, x: RawArray, rows: int, places: int, given: tu
     return out
 
 
-def _product(platform: Platform, a: RawArray, b: RawArray, out: RawArray, add: bool = False) -> None:
+def _product(
+    platform: Platform, a: RawArray, b: RawArray, out: RawArray, add: bool = False
+) -> None:
     """``a`` (groups, m, k) by each of ``b`` (N, groups, k, n) into ``out`` (N, groups, m, n)."""
     if len(a) > _FEW_GROUPS:  # one batch, for which the library wants ``a`` as often as ``b``
         platform.matmul(a, b, out, add=add)
@@ -57,9 +59,16 @@ def _product(platform: Platform, a: RawArray, b: RawArray, out: RawArray, add: b
 
 @on_device("conv")
 def _conv(
-    platform: Platform, x: RawArray, w: RawArray, b: RawArray | None = None, *, stride: tuple, padding: tuple,
-    dilation: tuple, groups: int,
-) -> Any:  # fmt: skip
+    platform: Platform,
+    x: RawArray,
+    w: RawArray,
+    b: RawArray | None = None,
+    *,
+    stride: tuple,
+    padding: tuple,
+    dilation: tuple,
+    groups: int,
+) -> Any:
     kernel, n, channels = w.shape[2:], x.shape[0], w.shape[0]
     out = win.out_sizes(x.shape[2:], kernel, stride, padding, dilation)
     whole = platform.empty((n, channels, *out), x.dtype)
@@ -155,9 +164,14 @@ def _unfold(
 
 @on_device("col2im")
 def _fold(
-    platform: Platform, columns: RawArray, size: tuple, kernel: tuple, stride: tuple, padding: tuple,
+    platform: Platform,
+    columns: RawArray,
+    size: tuple,
+    kernel: tuple,
+    stride: tuple,
+    padding: tuple,
     dilation: tuple,
-) -> Any:  # fmt: skip
+) -> Any:
     out = win.out_sizes(size, kernel, stride, padding, dilation)
     channels = columns.shape[1] // math.prod(kernel)
     whole = platform.empty((columns.shape[0], channels, *size), columns.dtype)

@@ -8,13 +8,13 @@ run by the array module's functions, which the primitive's own forward calls. Wh
 
 from __future__ import annotations
 
-from disttrain.backends.device.raw import RawArray
-
 import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+
+from disttrain.backends.device.raw import RawArray
 
 from ...backends.device.platform import Platform
 from ...backends.lang import expr as ex
@@ -152,7 +152,12 @@ for _name in ("logical_not", "logical_and", "logical_or", "logical_xor"):
 
 
 @on_device("where")
-def _where_on_device(platform: Platform, condition: RawArray, a: RawArray | float | np.generic, b: RawArray | float | np.generic) -> Any:
+def _where_on_device(
+    platform: Platform,
+    condition: RawArray,
+    a: RawArray | float | np.generic,
+    b: RawArray | float | np.generic,
+) -> Any:
     if not isinstance(condition, platform.array_type):  # a condition of no axes, of the host
         chosen = a if bool(condition) else b
         shape = np.broadcast_shapes(np.shape(a), np.shape(b))
@@ -256,7 +261,9 @@ def _round(platform: Platform, a: RawArray) -> Any:
 
 
 @on_device("clip")
-def _clip(platform: Platform, a: RawArray, low: float | None = None, high: float | None = None) -> Any:
+def _clip(
+    platform: Platform, a: RawArray, low: float | None = None, high: float | None = None
+) -> Any:
     if low is not None:
         a = el.clip_below.on_device(platform, a, low)
     return a if high is None else el.clip_above.on_device(platform, a, high)

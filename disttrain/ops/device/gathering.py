@@ -6,10 +6,10 @@ Indices are not negative. One that is out of range ends the kernel with a messag
 
 from __future__ import annotations
 
-from disttrain.backends.device.raw import RawArray
-
 import math
 from typing import Any
+
+from disttrain.backends.device.raw import RawArray
 
 from ...backends.device.codes import GATHER, TAKE, within
 from ...backends.device.platform import Platform
@@ -122,7 +122,9 @@ def _scatter(platform: Platform, a: RawArray, index: RawArray, src: Any, dim: in
 
 
 @on_device("put")
-def _put(platform: Platform, a: RawArray, index: RawArray, values: RawArray | float, accumulate: bool) -> Any:
+def _put(
+    platform: Platform, a: RawArray, index: RawArray, values: RawArray | float, accumulate: bool
+) -> Any:
     given = isinstance(values, platform.array_type)
     index = inside(platform, "put", index, a.size)
     if given:
@@ -139,7 +141,13 @@ def _put(platform: Platform, a: RawArray, index: RawArray, values: RawArray | fl
 # --- other reductions of what falls on one place -----------------------------------------------
 @on_device("scatter_reduce")
 def _scatter_reduce(
-    platform: Platform, a: RawArray, index: RawArray, src: RawArray, dim: int, reduce: str, include_self: bool
+    platform: Platform,
+    a: RawArray,
+    index: RawArray,
+    src: RawArray,
+    dim: int,
+    reduce: str,
+    include_self: bool,
 ) -> Any:
     kind = a.dtype
     if is_half(kind):

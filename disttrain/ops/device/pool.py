@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from disttrain.backends.device.raw import RawArray
-
 import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
+
+from disttrain.backends.device.raw import RawArray
 
 from ...backends.device.platform import Platform
 from ..primitives import elementwise as el
@@ -72,9 +72,16 @@ def _hits(
 @on_device("max_pool_spread")
 @through_float32
 def _max_spread(
-    platform: Platform, g: RawArray, a: RawArray, best: RawArray, kernel: tuple, stride: tuple, padding: tuple,
-    dilation: tuple, ceil_mode: bool,
-) -> Any:  # fmt: skip
+    platform: Platform,
+    g: RawArray,
+    a: RawArray,
+    best: RawArray,
+    kernel: tuple,
+    stride: tuple,
+    padding: tuple,
+    dilation: tuple,
+    ceil_mode: bool,
+) -> Any:
     out = best.shape[2:]
     x = _padded(platform, a, kernel, stride, padding, dilation, out, prim._lowest(a.dtype))
     full = platform.xp.zeros(x.shape, g.dtype)
@@ -87,9 +94,16 @@ def _max_spread(
 @on_device("max_pool_pick")
 @through_float32
 def _max_pick(
-    platform: Platform, h: RawArray, a: RawArray, best: RawArray, kernel: tuple, stride: tuple, padding: tuple,
-    dilation: tuple, ceil_mode: bool,
-) -> Any:  # fmt: skip
+    platform: Platform,
+    h: RawArray,
+    a: RawArray,
+    best: RawArray,
+    kernel: tuple,
+    stride: tuple,
+    padding: tuple,
+    dilation: tuple,
+    ceil_mode: bool,
+) -> Any:
     out = best.shape[2:]
     x = _padded(platform, a, kernel, stride, padding, dilation, out, prim._lowest(a.dtype))
     h = _padded(platform, h, kernel, stride, padding, dilation, out, 0)

@@ -3,12 +3,12 @@ functions of the generator's seed, of the draw's offset and of their place alone
 
 from __future__ import annotations
 
-from disttrain.backends.device.raw import RawArray
-
 import math
 from typing import Any
 
 import numpy as np
+
+from disttrain.backends.device.raw import RawArray
 
 from ...backends.device import codes
 from ...backends.device.platform import Platform
@@ -157,7 +157,9 @@ def _with_replacement(platform: Platform, weights: RawArray, n: int, generator: 
     return xp.minimum(out, last[:, None])
 
 
-def _without_replacement(platform: Platform, weights: RawArray, n: int, generator: Generator) -> Any:
+def _without_replacement(
+    platform: Platform, weights: RawArray, n: int, generator: Generator
+) -> Any:
     if n > int(platform.download((weights > 0).sum(axis=1).min())):
         raise ConfigError(
             f"multinomial: {n} samples without replacement were asked for, more than a row has "

@@ -8,12 +8,12 @@ numbers, its products and its running sums along an axis have a fixed order, too
 
 from __future__ import annotations
 
-from disttrain.backends.device.raw import RawArray
-
 import functools
 from typing import Any
 
 import numpy as np
+
+from disttrain.backends.device.raw import RawArray
 
 from ...backends.device.platform import Platform
 from ...backends.lang import expr as ex
@@ -107,7 +107,9 @@ def add_up(
     return result.reshape(shape)
 
 
-def _launched(platform: Platform, kernel: Kernel, x: RawArray, n: float, shape: tuple, out: str) -> Any:
+def _launched(
+    platform: Platform, kernel: Kernel, x: RawArray, n: float, shape: tuple, out: str
+) -> Any:
     result = platform.empty(shape, type_named(out))
     numbers = (n,) if kernel.scalars else ()
     platform.launch(kernel, (x, *numbers, result))

@@ -3,11 +3,11 @@ so that nothing is copied for them."""
 
 from __future__ import annotations
 
-from disttrain.backends.device.raw import RawArray
-
 import functools
 from collections.abc import Callable
 from typing import Any
+
+from disttrain.backends.device.raw import RawArray
 
 from ...backends.device.platform import Platform
 from ...backends.fused import norms, softmax
@@ -64,7 +64,12 @@ def _share(x: RawArray) -> float:
 
 
 def _layer_norm_backward(
-    platform: Platform, g: RawArray, x: RawArray, mean: RawArray, rstd: RawArray, weight: RawArray | None
+    platform: Platform,
+    g: RawArray,
+    x: RawArray,
+    mean: RawArray,
+    rstd: RawArray,
+    weight: RawArray | None,
 ) -> tuple:
     """(dx,), or (dx, dweight, dbias): one launch for all rows, whose sums have a fixed order."""
     kernel = _layer_kernel(str(NAME_OF[x.dtype]), weight is not None)
@@ -77,7 +82,9 @@ def _layer_norm_backward(
     return dx, *(converted(platform, s, weight.dtype) for s in sums)
 
 
-def _rms_norm_backward(platform: Platform, g: RawArray, x: RawArray, rstd: RawArray, weight: RawArray) -> tuple:
+def _rms_norm_backward(
+    platform: Platform, g: RawArray, x: RawArray, rstd: RawArray, weight: RawArray
+) -> tuple:
     """(dx,), or (dx, dweight)."""
     kernel = _rms_kernel(str(NAME_OF[x.dtype]), weight is not None)
     dx = platform.empty(x.shape, x.dtype)
@@ -128,7 +135,9 @@ def _centred_square(dtype: str) -> Kernel:
 
 
 @on_device("batch_norm")
-def _batch_norm(platform: Platform, x: RawArray, weight: RawArray | None, bias: RawArray | None, eps: float) -> tuple:
+def _batch_norm(
+    platform: Platform, x: RawArray, weight: RawArray | None, bias: RawArray | None, eps: float
+) -> tuple:
     """(out, mean, variance), the latter two per channel, by sums in a fixed order."""
     wide, n = _statistics_type(x.dtype), count(x.shape, (0, 2))
     name = str(NAME_OF[x.dtype])
@@ -174,7 +183,13 @@ def _input_kernel(dtype: str, weight: bool) -> Kernel:
 
 
 def _batch_norm_backward(
-    platform: Platform, g: RawArray, x: RawArray, centre: RawArray, variance: RawArray, weight: RawArray | None, eps: float
+    platform: Platform,
+    g: RawArray,
+    x: RawArray,
+    centre: RawArray,
+    variance: RawArray,
+    weight: RawArray | None,
+    eps: float,
 ) -> tuple:
     """(dx, dweight, dbias), half types in float32 and rounded once."""
     wide, name, kind = centre.dtype, str(NAME_OF[x.dtype]), x.dtype

@@ -13,12 +13,12 @@ same place, so that the last of a run holds its product (Hillis and Steele 1986)
 
 from __future__ import annotations
 
-from disttrain.backends.device.raw import RawArray
-
 import functools
 from typing import Any
 
 import numpy as np
+
+from disttrain.backends.device.raw import RawArray
 
 from ...backends.device.codes import ADD_ROWS
 from ...backends.device.platform import Platform

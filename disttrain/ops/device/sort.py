@@ -3,9 +3,9 @@ looked at by the host."""
 
 from __future__ import annotations
 
-from disttrain.backends.device.raw import RawArray
-
 from typing import Any
+
+from disttrain.backends.device.raw import RawArray
 
 from ...backends.device.platform import Platform
 from ...core.types.wide import is_half

@@ -3,10 +3,10 @@ float64 and rounded, as on the host."""
 
 from __future__ import annotations
 
-from disttrain.backends.device.raw import RawArray
-
 import math
 from typing import Any
+
+from disttrain.backends.device.raw import RawArray
 
 from ...backends.device.platform import Platform
 from .table import F64, converted, on_device

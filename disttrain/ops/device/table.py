@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from disttrain.backends.device.raw import RawArray
-
 import functools
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+
+from disttrain.backends.device.raw import RawArray
 
 from ...backends.device.platform import Platform
 from ...backends.lang.expr import Expr, var

@@ -3,11 +3,11 @@ nothing is copied that the host would not copy."""
 
 from __future__ import annotations
 
-from disttrain.backends.device.raw import RawArray
-
 from typing import Any
 
 import numpy as np
+
+from disttrain.backends.device.raw import RawArray
 
 from ...backends.device.platform import Platform
 from ..primitives import aliases
@@ -106,9 +106,14 @@ def _as_strided(
 
 @on_device("unstride")
 def _unstride(
-    platform: Platform, g: RawArray, size: tuple, stride: tuple, offset: int, layout: aliases.Layout,
+    platform: Platform,
+    g: RawArray,
+    size: tuple,
+    stride: tuple,
+    offset: int,
+    layout: aliases.Layout,
     shape: tuple,
-) -> Any:  # fmt: skip
+) -> Any:
     """What falls on one cell is added up in a fixed order; cells that several elements share give
     equal parts to them."""
     xp, total = platform.xp, layout.total
@@ -141,7 +146,9 @@ def _diagonal_embed(
 
 
 @on_device("fold_windows")
-def _fold_windows(platform: Platform, g: RawArray, dim: int, size: int, step: int, shape: tuple) -> Any:
+def _fold_windows(
+    platform: Platform, g: RawArray, dim: int, size: int, step: int, shape: tuple
+) -> Any:
     """One kernel position after the other: a fixed order."""
     if not shape:
         return g.sum().reshape(())

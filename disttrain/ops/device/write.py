@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from disttrain.backends.device.raw import RawArray
-
 from typing import Any
 
 import numpy as np
+
+from disttrain.backends.device.raw import RawArray
 
 from ...backends.device.array import roots_are_one
 from ...backends.device.platform import Platform
@@ -56,7 +56,9 @@ def _view_write(platform: Platform, base: RawArray, value: RawArray | int, chain
     return out
 
 
-def _write_back(platform: Platform, step: object, params: dict, part: Any, source: RawArray) -> None:
+def _write_back(
+    platform: Platform, step: object, params: dict, part: Any, source: RawArray
+) -> None:
     if step is reshape:
         source[...] = part.reshape(source.shape)
     elif step is view_as_complex:

@@ -58,7 +58,9 @@ def inplace(name: str, prim: Callable, ufunc: object = None) -> Callable:
     return run
 
 
-def overwrite(name: str, self: Tensor, compute: Callable, *args: object, **params: object) -> Tensor:
+def overwrite(
+    name: str, self: Tensor, compute: Callable, *args: object, **params: object
+) -> Tensor:
     """Write ``compute(self, *args, **params)`` over ``self``, and give ``self``."""
     recording = records(self, *args, *params.values())
     for a in args:

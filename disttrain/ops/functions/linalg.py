@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math as _math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as _np
 

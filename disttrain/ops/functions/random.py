@@ -7,7 +7,6 @@ composition (``normal(mean, std)`` is ``mean + std * draw``).
 from __future__ import annotations
 
 from collections.abc import Callable
-
 from typing import Any
 
 import numpy as np

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import math as _math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -200,7 +199,9 @@ def amin(input: Tensor, dim: Dims | None = None, keepdim: bool = False) -> Tenso
     return _extreme("amin", _amin, input, dim, keepdim)
 
 
-def _extreme(where: str, find: Callable[..., Any], input: Tensor, dim: Dims, keepdim: bool) -> Tensor:
+def _extreme(
+    where: str, find: Callable[..., Any], input: Tensor, dim: Dims, keepdim: bool
+) -> Tensor:
     if dim is None and thread.mode != SLOW and isinstance(input, Tensor):
         x = input.array
         if x.__class__ is np.ndarray and x.dtype.kind == "f" and x.size:
@@ -240,7 +241,9 @@ def min(input: Tensor, dim: Dims | None = None, keepdim: bool = False) -> Any:  
     return _with_indices("min", reduce.argmin, input, dim, keepdim)
 
 
-def _with_indices(where: str, arg: Primitive, input: Tensor, dim: int, keepdim: bool) -> ValuesIndices:
+def _with_indices(
+    where: str, arg: Primitive, input: Tensor, dim: int, keepdim: bool
+) -> ValuesIndices:
     kinds(where, "biufV", as_input(input, where))
     d = one_dim(dim, input.ndim, where)
     if input.ndim == 0:

@@ -121,7 +121,9 @@ def storage(input: Tensor) -> TypedStorage:
     return TypedStorage(input)
 
 
-def _seen(memory: DeviceArray | np.ndarray, kind: np.dtype, size: tuple, stride: tuple, offset: int) -> Any:
+def _seen(
+    memory: DeviceArray | np.ndarray, kind: np.dtype, size: tuple, stride: tuple, offset: int
+) -> Any:
     """An array over ``memory`` (bytes), laid out so (in elements)."""
     if isinstance(memory, DeviceArray):
         check_strided("set_", size, stride, offset, memory.size // kind.itemsize)

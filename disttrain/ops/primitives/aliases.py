@@ -12,7 +12,6 @@ with other strides it computes the same elements, in new memory if it must.
 from __future__ import annotations
 
 from collections.abc import Callable
-
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -234,7 +233,9 @@ def _as_strided(a: np.ndarray, size: tuple, stride: tuple, offset: int, layout: 
     return _strided(_cells(a, layout), size, stride, offset)
 
 
-def _unstride(g: np.ndarray, size: tuple, stride: tuple, offset: int, layout: Layout, shape: tuple) -> Any:
+def _unstride(
+    g: np.ndarray, size: tuple, stride: tuple, offset: int, layout: Layout, shape: tuple
+) -> Any:
     cells = np.zeros(layout.total, g.dtype)
     places = _strided(np.arange(layout.total), size, stride, offset)
     np.add.at(cells, places, g)

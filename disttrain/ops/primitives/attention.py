@@ -75,7 +75,9 @@ def _lead(*arrays: Any) -> tuple:
     return np.broadcast_shapes(*(a.shape[:-2] for a in arrays if a is not None))
 
 
-def _attention(q: np.ndarray, k: np.ndarray, v: np.ndarray, mask: np.ndarray | None, causal: bool, scale: float) -> tuple:
+def _attention(
+    q: np.ndarray, k: np.ndarray, v: np.ndarray, mask: np.ndarray | None, causal: bool, scale: float
+) -> tuple:
     """(out, probabilities), the latter empty where they are not kept."""
     kind = q.dtype
     q, k, v = map(widened, (q, k, v))
@@ -126,7 +128,15 @@ def _kept(out: tuple) -> tuple:
 
 
 def _attention_rule(
-    g: tuple, q: object, k: object, v: object, mask: object, out: tuple, causal: bool, scale: float, needs: tuple
+    g: tuple,
+    q: object,
+    k: object,
+    v: object,
+    mask: object,
+    out: tuple,
+    causal: bool,
+    scale: float,
+    needs: tuple,
 ) -> tuple:
     """By blocks on arrays; on Tensors the same thing composed, so that it can be derived again."""
     g = g[0]
@@ -201,7 +211,14 @@ def probabilities(q: Any, k: Any, mask: Any, causal: bool, scale: float) -> Any:
 
 
 def _pull(
-    g: object, q: object, k: object, v: object, mask: object, causal: bool, scale: float, needs: tuple
+    g: object,
+    q: object,
+    k: object,
+    v: object,
+    mask: object,
+    causal: bool,
+    scale: float,
+    needs: tuple,
 ) -> tuple:
     p = probabilities(q, k, mask, causal, scale)
     ds = softmax_backward(matmul(g, swap(v)), p, dim=_last(p))

@@ -30,7 +30,14 @@ from .views import getitem, permute, reshape
 
 # --- on arrays ---------------------------------------------------------------------------------
 def _conv(
-    x: np.ndarray, w: np.ndarray, b: np.ndarray | None = None, *, stride: tuple, padding: tuple, dilation: tuple, groups: int
+    x: np.ndarray,
+    w: np.ndarray,
+    b: np.ndarray | None = None,
+    *,
+    stride: tuple,
+    padding: tuple,
+    dilation: tuple,
+    groups: int,
 ) -> Any:
     kernel = w.shape[2:]
     out = win.out_sizes(x.shape[2:], kernel, stride, padding, dilation)
@@ -53,7 +60,9 @@ def _conv(
     return y
 
 
-def _depthwise(x: np.ndarray, w: Any, y: np.ndarray, out: tuple, stride: tuple, dilation: tuple) -> None:
+def _depthwise(
+    x: np.ndarray, w: Any, y: np.ndarray, out: tuple, stride: tuple, dilation: tuple
+) -> None:
     """One input channel per group: a sum of scaled shifts."""
     n, c = x.shape[:2]
     each = w.shape[0] // c
@@ -67,7 +76,14 @@ def _depthwise(x: np.ndarray, w: Any, y: np.ndarray, out: tuple, stride: tuple, 
 
 
 def _input_grad(
-    g: np.ndarray, w: Any, *, stride: tuple, padding: tuple, dilation: tuple, groups: int, size: tuple
+    g: np.ndarray,
+    w: Any,
+    *,
+    stride: tuple,
+    padding: tuple,
+    dilation: tuple,
+    groups: int,
+    size: tuple,
 ) -> Any:
     kernel, out = w.shape[2:], g.shape[2:]
     if groups == 1 or w.shape[1] == 1:
@@ -104,7 +120,14 @@ def _flipped(w: np.ndarray, groups: int) -> Any:
 
 
 def _weight_grad(
-    g: np.ndarray, x: np.ndarray, *, stride: tuple, padding: tuple, dilation: tuple, groups: int, kernel: tuple
+    g: np.ndarray,
+    x: np.ndarray,
+    *,
+    stride: tuple,
+    padding: tuple,
+    dilation: tuple,
+    groups: int,
+    kernel: tuple,
 ) -> Any:
     n, channels = g.shape[:2]
     out = g.shape[2:]
@@ -126,7 +149,9 @@ def _weight_grad(
     return total.reshape(channels, each, *kernel)
 
 
-def _depthwise_grad(g: np.ndarray, x: np.ndarray, kernel: tuple, stride: tuple, dilation: tuple) -> Any:
+def _depthwise_grad(
+    g: np.ndarray, x: np.ndarray, kernel: tuple, stride: tuple, dilation: tuple
+) -> Any:
     out = g.shape[2:]
     n, c = x.shape[:2]
     g = g.reshape(n, c, g.shape[1] // c, *out)

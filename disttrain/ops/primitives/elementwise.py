@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import cmath
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -55,7 +54,9 @@ def _real_part(kind: np.dtype) -> np.dtype:
     return np.dtype(f"f{kind.itemsize // 2}") if kind.kind == "c" else kind
 
 
-def _sign_rule(g: core.Tensor | np.ndarray, a: core.Tensor | np.ndarray, out: core.Tensor | np.ndarray) -> Any:
+def _sign_rule(
+    g: core.Tensor | np.ndarray, a: core.Tensor | np.ndarray, out: core.Tensor | np.ndarray
+) -> Any:
     """Zero for real numbers. Complex ones turn on the unit circle: g without its part along out."""
     if _real(g):
         return g * 0
@@ -269,7 +270,12 @@ pow_ = binary(
 )  # fmt: skip
 
 
-def _tie(g: core.Tensor | np.ndarray, a: core.Tensor | np.ndarray, b: core.Tensor | float | np.ndarray, wins: core.Tensor | np.ndarray) -> Any:
+def _tie(
+    g: core.Tensor | np.ndarray,
+    a: core.Tensor | np.ndarray,
+    b: core.Tensor | float | np.ndarray,
+    wins: core.Tensor | np.ndarray,
+) -> Any:
     """The share of ``g`` that goes to the side that wins; half where both are equal."""
     if _plain_numbers(g):
         return g * (wins + (a == b) * 0.5)
@@ -354,7 +360,12 @@ truncate_divide = binary(
 )  # fmt: skip
 
 
-def _angle_rule(g: core.Tensor | np.ndarray, a: core.Tensor | np.ndarray, b: core.Tensor | np.ndarray, part: core.Tensor | np.ndarray) -> Any:
+def _angle_rule(
+    g: core.Tensor | np.ndarray,
+    a: core.Tensor | np.ndarray,
+    b: core.Tensor | np.ndarray,
+    part: core.Tensor | np.ndarray,
+) -> Any:
     """``g part / (a^2 + b^2)``, 0 at the origin."""
     size = a * a + b * b
     return where(size == 0, g * 0, g * part / where(size == 0, 1.0, size))
@@ -458,7 +469,9 @@ def _clip(a: np.ndarray, low: float | None = None, high: float | None = None) ->
     return out.astype(a.dtype) if a.dtype.kind == "V" else out  # numpy widens those
 
 
-def _clip_rule(g: core.Tensor | np.ndarray, a: core.Tensor | np.ndarray, low: float | None, high: float | None) -> Any:
+def _clip_rule(
+    g: core.Tensor | np.ndarray, a: core.Tensor | np.ndarray, low: float | None, high: float | None
+) -> Any:
     inside = (a >= low) if low is not None else None
     if high is not None:
         below = a <= high

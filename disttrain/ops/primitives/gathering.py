@@ -10,12 +10,12 @@ Indices are valid and not negative here; ``index`` sees to that and has the publ
 
 from __future__ import annotations
 
-from disttrain.backends.device.raw import RawArray
-
 import math
 from typing import Any
 
 import numpy as np
+
+from disttrain.backends.device.raw import RawArray
 
 from ...backends.fused import scatter as scatter_kernels
 from ...core.types.wide import is_half, through_float32, widened
@@ -246,7 +246,9 @@ put_along = primitive(
 )  # fmt: skip
 
 
-def _scatter(a: np.ndarray, index: np.ndarray, src: float | np.generic | np.ndarray, dim: int) -> Any:
+def _scatter(
+    a: np.ndarray, index: np.ndarray, src: float | np.generic | np.ndarray, dim: int
+) -> Any:
     out = a.copy()
     np.put_along_axis(_cut(out, index, dim), index, src, dim)
     return out
@@ -289,7 +291,9 @@ def _neutral(reduce: str, kind: np.dtype) -> Any:
 
 
 @through_float32
-def _scatter_reduce(a: np.ndarray, index: Any, src: np.ndarray, dim: int, reduce: str, include_self: bool) -> Any:
+def _scatter_reduce(
+    a: np.ndarray, index: Any, src: np.ndarray, dim: int, reduce: str, include_self: bool
+) -> Any:
     out = a.copy()
     at = list(np.indices(index.shape, sparse=True))
     at[dim] = index

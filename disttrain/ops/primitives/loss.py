@@ -53,9 +53,15 @@ def _rows_shape(
 
 
 def _rows_rule(
-    g: tuple, a: object, target: object, weight: object, out: tuple, ignore_index: int, smoothing: float,
+    g: tuple,
+    a: object,
+    target: object,
+    weight: object,
+    out: tuple,
+    ignore_index: int,
+    smoothing: float,
     reduction: str,
-) -> tuple:  # fmt: skip
+) -> tuple:
     _, lse, count = out
     scale = g[0]
     if reduction == "mean":

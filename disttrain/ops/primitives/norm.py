@@ -26,7 +26,9 @@ _F32 = np.dtype(np.float32)
 
 
 # --- layer norm and rms norm, over the last dimension of (rows, columns) -----------------------
-def _layer_norm(x: np.ndarray, weight: np.ndarray | None, bias: np.ndarray | None, eps: float) -> tuple:
+def _layer_norm(
+    x: np.ndarray, weight: np.ndarray | None, bias: np.ndarray | None, eps: float
+) -> tuple:
     return fused.layer_norm(dense(x), weight, bias, eps)
 
 

@@ -38,7 +38,13 @@ def pooled_sizes(
 
 
 def _padded(
-    x: np.ndarray, kernel: tuple, stride: tuple, padding: tuple, dilation: tuple, out: tuple, value: float
+    x: np.ndarray,
+    kernel: tuple,
+    stride: tuple,
+    padding: tuple,
+    dilation: tuple,
+    out: tuple,
+    value: float,
 ) -> Any:
     """``x`` with ``value`` around it, as far as the windows reach."""
     size = x.shape[2:]
@@ -63,7 +69,9 @@ def _lowest(kind: np.dtype) -> Any:
     return np.iinfo(kind).min if kind.kind in "iu" else -np.inf
 
 
-def _along(ufunc: Callable[..., Any], x: np.ndarray, axis: int, k: int, s: int, d: int, n: int) -> Any:
+def _along(
+    ufunc: Callable[..., Any], x: np.ndarray, axis: int, k: int, s: int, d: int, n: int
+) -> Any:
     """``ufunc`` over the windows along one axis."""
 
     def tap(t: int) -> Any:
@@ -102,9 +110,15 @@ def _hits(x: np.ndarray, best: np.ndarray, kernel: tuple, stride: tuple, dilatio
 
 @through_float32
 def _max_spread(
-    g: np.ndarray, a: np.ndarray, best: np.ndarray, kernel: tuple, stride: tuple, padding: tuple, dilation: tuple,
+    g: np.ndarray,
+    a: np.ndarray,
+    best: np.ndarray,
+    kernel: tuple,
+    stride: tuple,
+    padding: tuple,
+    dilation: tuple,
     ceil_mode: bool,
-) -> Any:  # fmt: skip
+) -> Any:
     out = best.shape[2:]
     x = _padded(a, kernel, stride, padding, dilation, out, _lowest(a.dtype))
     full = np.zeros(x.shape, g.dtype)
@@ -120,9 +134,15 @@ def _max_spread(
 
 @through_float32
 def _max_pick(
-    h: np.ndarray, a: np.ndarray, best: np.ndarray, kernel: tuple, stride: tuple, padding: tuple, dilation: tuple,
+    h: np.ndarray,
+    a: np.ndarray,
+    best: np.ndarray,
+    kernel: tuple,
+    stride: tuple,
+    padding: tuple,
+    dilation: tuple,
     ceil_mode: bool,
-) -> Any:  # fmt: skip
+) -> Any:
     out = best.shape[2:]
     x = _padded(a, kernel, stride, padding, dilation, out, _lowest(a.dtype))
     h = _padded(h, kernel, stride, padding, dilation, out, 0)
@@ -165,9 +185,15 @@ def _folded(prim: Callable) -> Callable:
 
 
 def _max_rule(
-    g: object, a: object, out: object, kernel: tuple, stride: tuple, padding: tuple, dilation: tuple,
+    g: object,
+    a: object,
+    out: object,
+    kernel: tuple,
+    stride: tuple,
+    padding: tuple,
+    dilation: tuple,
     ceil_mode: bool,
-) -> Any:  # fmt: skip
+) -> Any:
     return max_pool_spread(
         g, a, out, kernel=kernel, stride=stride, padding=padding, dilation=dilation,
         ceil_mode=ceil_mode,
@@ -175,9 +201,15 @@ def _max_rule(
 
 
 def _spread_rule(
-    g: object, a: object, best: object, kernel: tuple, stride: tuple, padding: tuple, dilation: tuple,
+    g: object,
+    a: object,
+    best: object,
+    kernel: tuple,
+    stride: tuple,
+    padding: tuple,
+    dilation: tuple,
     ceil_mode: bool,
-) -> Any:  # fmt: skip
+) -> Any:
     return max_pool_pick(
         g, a, best, kernel=kernel, stride=stride, padding=padding, dilation=dilation,
         ceil_mode=ceil_mode,
@@ -185,9 +217,15 @@ def _spread_rule(
 
 
 def _pick_rule(
-    g: object, a: object, best: object, kernel: tuple, stride: tuple, padding: tuple, dilation: tuple,
+    g: object,
+    a: object,
+    best: object,
+    kernel: tuple,
+    stride: tuple,
+    padding: tuple,
+    dilation: tuple,
     ceil_mode: bool,
-) -> Any:  # fmt: skip
+) -> Any:
     return _max_rule(g, a, best, kernel, stride, padding, dilation, ceil_mode)
 
 

@@ -3,9 +3,8 @@ dimension numbers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np

@@ -8,9 +8,8 @@ functions (ibid. 6.5), Giles' approximation with Newton steps for erfinv (GPU Co
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np

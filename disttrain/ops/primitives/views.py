@@ -5,14 +5,13 @@ A result shares memory with its input where numpy can; the gate notes it.
 
 from __future__ import annotations
 
-from disttrain.backends.device.raw import RawArray
-
-from collections.abc import Callable
-
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+
+from disttrain.backends.device.raw import RawArray
 
 from ...backends.fused import copies
 from ..declare import primitive

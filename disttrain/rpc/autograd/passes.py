@@ -37,7 +37,9 @@ def run_pass(
     part.drive()
 
 
-def go_on(agent: Agent, contexts: Contexts, recv: RecvRpcBackward, g: object, tensors: bool) -> None:
+def go_on(
+    agent: Agent, contexts: Contexts, recv: RecvRpcBackward, g: object, tensors: bool
+) -> None:
     """An ordinary backward pass has come to ``recv`` with the gradients ``g``: when it is through,
     let a pass of the context go on from there. (Gradients of this worker's leaves go to ``.grad``,
     those of others to the context.)"""

@@ -129,7 +129,12 @@ class Agent:
         return future
 
     def ask(
-        self, to: WorkerInfo | int | str, kind: int, obj: object, timeout: float = UNSET_TIMEOUT, what: Any = None
+        self,
+        to: WorkerInfo | int | str,
+        kind: int,
+        obj: object,
+        timeout: float = UNSET_TIMEOUT,
+        what: Any = None,
     ) -> Any:
         """As ``call(...).wait()``, in less time: this thread unpacks the answer itself."""
         future, message = self._prepare(to, kind, obj, timeout, what)
@@ -177,7 +182,13 @@ class Agent:
         return self.workers.find(to)
 
     def _prepare(
-        self, to: WorkerInfo | int | str, kind: int, obj: object, timeout: float, what: Any, alone: bool = False
+        self,
+        to: WorkerInfo | int | str,
+        kind: int,
+        obj: object,
+        timeout: float,
+        what: Any,
+        alone: bool = False,
     ) -> tuple[CallFuture, Message]:
         worker = self._find(to)
         carried: list[Any] = []

@@ -7,11 +7,10 @@ run: cuBLAS promises it for one stream, and with a workspace of its own per hand
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import functools
 import importlib
 import os
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np

@@ -117,7 +117,9 @@ class Moves:
                 reduce(parts, own)
         yield self.exchange(at, pieces, [own] * self.size, 1)
 
-    def all_reduce_native(self, at: Entered, array: np.ndarray, op: ReduceOp, types: tuple) -> Steps:
+    def all_reduce_native(
+        self, at: Entered, array: np.ndarray, op: ReduceOp, types: tuple
+    ) -> Steps:
         """MPI's own, in the order that it chooses."""
         if array.size:
             MPI = self.group.MPI

@@ -8,10 +8,10 @@ is only moved goes as bytes. Knows the binding and raw arrays; no stream, no pee
 
 from __future__ import annotations
 
-from disttrain.backends.device.raw import RawArray
-
 from collections.abc import Callable, Sequence
 from typing import Any
+
+from disttrain.backends.device.raw import RawArray
 
 from ...calls.reduce_ops import ReduceOp
 from .library import BYTES

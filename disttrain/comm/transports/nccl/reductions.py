@@ -8,14 +8,14 @@ needed, in the order that the CPU's transports have. Knows arrays of any module;
 
 from __future__ import annotations
 
-from disttrain.backends.device.raw import RawArray
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import ml_dtypes
 import numpy as np
+
+from disttrain.backends.device.raw import RawArray
 
 from ....errors import DTypeError
 from ...calls.reduce_ops import ReduceOp, make_reducer, ufunc_of

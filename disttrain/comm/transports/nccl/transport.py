@@ -13,8 +13,6 @@ does, and waits for its peers: then a disagreement leaves the group usable.
 
 from __future__ import annotations
 
-from disttrain.backends.device.raw import RawArray
-
 import contextlib
 import threading
 from collections import deque
@@ -22,6 +20,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
+
+from disttrain.backends.device.raw import RawArray
 
 from .... import context, settings
 from ....backends.device.platform import Platform

@@ -19,7 +19,6 @@ from __future__ import annotations
 import ctypes
 import os
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 

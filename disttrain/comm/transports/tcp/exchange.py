@@ -11,9 +11,8 @@ Knows plans, arithmetic and frames; which memory ranks expose is in ``transport`
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np

@@ -42,7 +42,7 @@ class Taker(Protocol):
         """Where the ``size`` bytes of a frame belong. Raises ``Garbage``."""
         ...
 
-    def taken(self, rank: int, kind: int, index: int, where: int, words: object) -> None:
+    def taken(self, rank: int, kind: int, index: int, where: int, words: Any) -> None:
         """They are there. ``words``: pairs (place, value). Raises ``Garbage``."""
         ...
 

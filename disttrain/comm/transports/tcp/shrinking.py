@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Collection
-from typing import Any
 
 from .... import context
 from ....errors import CommError

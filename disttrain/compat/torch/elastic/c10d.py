@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import binascii
 import os
 import tempfile
 from base64 import b64decode, b64encode
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, cast
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ....core.tensor import Tensor
 from ....futures import Future
 from ...ddp import GradBucket

@@ -43,7 +43,9 @@ def allreduce_hook(process_group: ProcessGroup | None, bucket: GradBucket) -> Fu
     return averaged(process_group, bucket.buffer())
 
 
-def _cast_hook(kind: dtypes.dtype, process_group: ProcessGroup | None, bucket: GradBucket) -> Future[Tensor]:
+def _cast_hook(
+    kind: dtypes.dtype, process_group: ProcessGroup | None, bucket: GradBucket
+) -> Future[Tensor]:
     """Divide and cast in one pass into memory that the group sends from; half the bytes travel.
     Sums are formed in float32 and rounded once."""
     group = group_or_default(process_group)

@@ -162,7 +162,9 @@ class PowerSGDState:
             self.p_memory_dict.clear()
             self.q_memory_dict.clear()
 
-    def narrow(self, index: int, group: ProcessGroup, families: Sequence[Family], like: Tensor) -> bool:
+    def narrow(
+        self, index: int, group: ProcessGroup, families: Sequence[Family], like: Tensor
+    ) -> bool:
         """Make the memory of all P and all Q of a bucket, unless it has been kept; whether Q is
         to be filled."""
         if self.warm_start and index in self.p_memory_dict:

@@ -14,8 +14,6 @@ Knows names, bytes and locks; knows nothing of what they mean.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import contextlib
 import fcntl
 import os
@@ -23,7 +21,7 @@ import re
 import secrets
 import stat
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 from ....errors import ConfigError, SerializationError

@@ -127,7 +127,9 @@ def load(
         optim.load_state_dict(one)
 
 
-def _own_groups(optim: Optimizer, found: list[Slot], saved: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _own_groups(
+    optim: Optimizer, found: list[Slot], saved: list[dict[str, Any]]
+) -> list[dict[str, Any]]:
     """The optimizer's groups as they are now, with the saved settings of their parameters."""
     name_of: dict[int, list[str]] = {}
     for s in found:

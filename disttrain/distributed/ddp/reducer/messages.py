@@ -5,9 +5,7 @@ Knows names and groups; no buckets.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from .... import nn

@@ -32,9 +32,12 @@ _ALONE = "distributed.fsdp.alone"
 
 
 def resolve_groups(
-    process_group: ProcessGroup | None, device_mesh: DeviceMesh | None, strategy: ShardingStrategy, policy: object,
+    process_group: ProcessGroup | None,
+    device_mesh: DeviceMesh | None,
+    strategy: ShardingStrategy,
+    policy: object,
     wrapped: tuple[nn.Module, Any],
-) -> Sharding:  # fmt: skip
+) -> Sharding:
     """The groups of shards and replicas that the arguments mean. ``wrapped``: the module and its
     ``device_id``."""
     kind = kind_of(*wrapped)

@@ -8,7 +8,6 @@ rank alone has the dict, and sends value by value, of which each rank keeps its 
 from __future__ import annotations
 
 from collections.abc import Callable
-
 from typing import Any, NamedTuple
 
 import numpy as np

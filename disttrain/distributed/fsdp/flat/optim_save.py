@@ -65,7 +65,9 @@ def _state_of(slot: Slot, own: dict[str, Any], numbers: dict[int, int]) -> dict[
     return own["state"].get(slot.name, {}) if state is None else state
 
 
-def _exchange(slots: list[Slot], local: dict[str, Any], group: objects.ProcessGroup | None) -> list[dict[str, Any]]:
+def _exchange(
+    slots: list[Slot], local: dict[str, Any], group: objects.ProcessGroup | None
+) -> list[dict[str, Any]]:
     """By global rank: which state every rank has, by slot; values where they are no tensors."""
     if group is None:
         return []
@@ -113,9 +115,13 @@ def _batches(slots: list[Slot]) -> list[list[Slot]]:
 
 
 def _values(
-    batch: list[Slot], local: dict[str, Any], everyone: list[dict], group: objects.ProcessGroup | None, sharded: bool,
+    batch: list[Slot],
+    local: dict[str, Any],
+    everyone: list[dict],
+    group: objects.ProcessGroup | None,
+    sharded: bool,
     empty: bool,
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     """The state of the slots of one unit."""
     unit = batch[0].unit
     if unit is None:

@@ -6,9 +6,8 @@ which each rank has a part. The states and moves are those of ``Unit``.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np

@@ -99,7 +99,9 @@ def _shared(param: Tensor, mesh: DeviceMesh, placement: Placement) -> DTensor | 
     return None
 
 
-def as_dtensor(x: Tensor | str, mesh: DeviceMesh, layout: Placement, where: str, size: int = 0) -> DTensor:
+def as_dtensor(
+    x: Tensor | str, mesh: DeviceMesh, layout: Placement, where: str, size: int = 0
+) -> DTensor:
     """``x``, or the DTensor whose part it is. ``size``: of the whole along the sharded dimension,
     where that is known (else all parts are taken to be as long as this one)."""
     if isinstance(x, DTensor):
@@ -421,9 +423,13 @@ def _prepared(
 
 
 def _one(
-    value: Tensor | str, given: Placement | None, wanted: Placement | None, mesh: DeviceMesh, local: bool,
+    value: Tensor | str,
+    given: Placement | None,
+    wanted: Placement | None,
+    mesh: DeviceMesh,
+    local: bool,
     where: str,
-) -> Any:  # fmt: skip
+) -> Any:
     if given is None:
         return value
     x = as_dtensor(value, mesh, given, where)

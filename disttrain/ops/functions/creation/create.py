@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import builtins
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -152,9 +150,13 @@ complex_ = (builtins.complex, np.complexfloating)
 
 
 def _like(
-    make: Callable[..., Any] | _Full, input: Tensor, dtype: DTypeLike | None, device: DeviceLike | None,
-    requires_grad: bool, memory_format: Format | None = None,
-) -> Tensor:  # fmt: skip
+    make: Callable[..., Any] | _Full,
+    input: Tensor,
+    dtype: DTypeLike | None,
+    device: DeviceLike | None,
+    requires_grad: bool,
+    memory_format: Format | None = None,
+) -> Tensor:
     """Of the shape of ``input``, and laid out as it is unless ``memory_format`` says how."""
     kind = input.dtype if dtype is None else dtypes.as_dtype(dtype)
     where = input.device if device is None else device

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
@@ -176,7 +175,12 @@ def track(running: Tensor, value: Tensor, momentum: float) -> None:
 
 
 def _by_running(
-    input: Tensor, centre: Tensor, variance: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float
+    input: Tensor,
+    centre: Tensor,
+    variance: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    eps: float,
 ) -> Tensor:
     """One multiplication and one addition per element."""
     scale = rsqrt(variance + eps)

@@ -12,12 +12,10 @@ grpcio is loaded when an endpoint is made.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import logging
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from .... import context

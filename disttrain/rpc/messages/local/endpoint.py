@@ -15,7 +15,6 @@ import socket
 import threading
 import time
 from functools import partial
-from typing import Any
 
 from .... import context
 from ....errors import CommError, PeerFailed

@@ -365,7 +365,7 @@ def compile(  # noqa: A001  (the field's name)
     *,
     fullgraph: bool = False,
     dynamic: bool | None = None,
-    backend: str = "inductor",
+    backend: Any = "inductor",
     mode: str | None = None,
     options: dict[str, Any] | None = None,
     disable: bool = False,

@@ -200,7 +200,7 @@ def _ordered(x: Any) -> Any:
     return sorted(x, key=repr) if isinstance(x, frozenset) else x
 
 
-def shown(x: float | np.generic | str) -> str:
+def shown(x: object) -> str:
     """A value in a message."""
     text = repr(x) if isinstance(x, (*PLAIN, tuple)) else f"<{type(x).__name__}>"
     return text if len(text) < 60 else f"{text[:56]} ..."

@@ -468,7 +468,7 @@ class Reach:
                 found[id(t)] = name
         return found
 
-    def knows(self, x: dict | list) -> bool:
+    def knows(self, x: object) -> bool:
         """Whether ``x`` was found."""
         return id(x) in self._seen
 

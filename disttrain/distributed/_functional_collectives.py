@@ -67,9 +67,7 @@ def all_reduce(self: Tensor, reduceOp: Any, group: Any = None, tag: str = "") ->
     return verbs.all_reduce(_group(group), self, _op(reduceOp))
 
 
-def all_gather_tensor(
-    self: Tensor, gather_dim: int, group: ProcessGroup | None = None, tag: str = ""
-) -> Tensor:
+def all_gather_tensor(self: Tensor, gather_dim: int, group: Any = None, tag: str = "") -> Tensor:
     """``self`` of all ranks, one behind the other along ``gather_dim``."""
     g = _group(group)
     out = verbs.AllGatherSingle.on(g, How(), self)
@@ -101,7 +99,7 @@ def all_to_all_single(
     self: Tensor,
     output_split_sizes: Sequence[int] | None,
     input_split_sizes: Sequence[int] | None,
-    group: ProcessGroup | None = None,
+    group: Any = None,
     tag: str = "",
 ) -> Tensor:
     """Rows of ``self`` to all ranks, and rows of all ranks: equal parts, or of the given sizes."""

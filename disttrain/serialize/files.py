@@ -131,7 +131,7 @@ def _write_all(fd: int, part: Any) -> None:
         view = view[os.write(fd, view) :]
 
 
-def write_stream(f: io.BufferedWriter | io.BytesIO, parts: list[Any]) -> None:
+def write_stream(f: Any, parts: list[Any]) -> None:
     """Write ``parts`` to an open file-like object."""
     for part in parts:
         f.write(bytes(part) if isinstance(f, io.BytesIO) else part)

@@ -105,10 +105,10 @@ class Memory:
     def empty(self, shape: Any, dtype: Any) -> Any:
         return np.empty(shape, dtype)
 
-    def zeros(self, shape: int | tuple, dtype: np.dtype) -> Any:
+    def zeros(self, shape: Any, dtype: Any) -> Any:
         return np.zeros(shape, dtype)
 
-    def full(self, shape: tuple, value: int, dtype: np.dtype) -> Any:
+    def full(self, shape: Any, value: Any, dtype: Any) -> Any:
         return np.full(shape, value, dtype)
 
     def flat(self, group: Any, numel: int, dtype: Any) -> Any:
@@ -211,10 +211,10 @@ class DeviceMemory(Memory):
         with self.here():
             return self.platform.empty(shape, np.dtype(dtype))
 
-    def zeros(self, shape: int | tuple, dtype: np.dtype) -> Any:
+    def zeros(self, shape: Any, dtype: Any) -> Any:
         return self.full(shape, 0, dtype)
 
-    def full(self, shape: int | tuple, value: int, dtype: np.dtype) -> Any:
+    def full(self, shape: Any, value: Any, dtype: Any) -> Any:
         out = self.empty(shape, dtype)
         with self.here():
             out.fill(value)

@@ -174,7 +174,7 @@ class _Again(Function):
 
 def checkpoint(
     function: Callable[..., Any],
-    *args: Tensor | dict,
+    *args: object,
     use_reentrant: bool | None = None,
     context_fn: Callable[[], tuple[AbstractContextManager, AbstractContextManager]] | None = None,
     determinism_check: str = "default",
@@ -222,7 +222,7 @@ def _reentrant(
 
 
 def checkpoint_sequential(
-    functions: Any, segments: int, input: Tensor, use_reentrant: bool | None = None, **options: Any
+    functions: Any, segments: int, input: Any, use_reentrant: bool | None = None, **options: Any
 ) -> Any:
     """A Sequential (or list) of functions, checkpointed in ``segments`` pieces; the last one is
     kept, since its backward comes at once."""

@@ -278,7 +278,7 @@ class Function:
         )
 
     @staticmethod
-    def vmap(info: object, in_dims: tuple, *args: Tensor) -> Any:
+    def vmap(info: object, in_dims: tuple, *args: object) -> Any:
         raise NotImplementedError(
             "autograd.Function: to use it inside vmap, set generate_vmap_rule = True (where "
             "forward and backward consist of tensor operations), or define a static method vmap"

@@ -106,7 +106,7 @@ class DDP:
         """As that of ``DistributedDataParallel``: the next backward averages gradients."""
         replicate.state(self).ddp(self).prepare_backward()
 
-    def register_comm_hook(self, *args: Callable[..., Any] | None, **kwargs: object) -> None:
+    def register_comm_hook(self, *args: Any, **kwargs: object) -> None:
         """As that of ``DistributedDataParallel``; before the first backward."""
         state = replicate.state(self)
         if state._ddp is None:

@@ -57,7 +57,7 @@ def cast(value: object, kind: Any) -> Any:
     return map_tensors(one, value)
 
 
-def moved(value: tuple, where: Any) -> Any:
+def moved(value: object, where: Any) -> Any:
     """``value`` with its Tensors on the device ``where``."""
 
     def one(t: Tensor) -> Any:

@@ -83,7 +83,7 @@ def known(obj: object) -> tuple[str, Any] | None:
     return None if inner is None else (_NAMES[kind], inner)
 
 
-def make_known(name: str, inner: dict | list | str) -> Any:
+def make_known(name: str, inner: object) -> Any:
     """The object of a known kind."""
     if name not in _MAKE:
         raise ValueError(f"no kind {name!r}")

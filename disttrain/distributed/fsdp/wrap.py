@@ -62,7 +62,7 @@ def _surroundings() -> _Surroundings:
 
 
 @contextmanager
-def enable_wrap(*, wrapper_cls: type, **wrapper_kwargs: Any) -> Iterator[None]:
+def enable_wrap(*, wrapper_cls: Any, **wrapper_kwargs: Any) -> Iterator[None]:
     """Inside the block ``wrap(module)`` gives ``wrapper_cls(module, **wrapper_kwargs)``."""
     here = _surroundings()
     if here.wrapper_cls is not None:

@@ -185,8 +185,8 @@ class ProcessGroup(arrays.ProcessGroup):
 
     def allgather(
         self,
-        output_tensors: list,
-        input_tensors: Tensor | list,
+        output_tensors: Any,
+        input_tensors: Any,
         opts: object = None,
         timeout: timedelta | float | None = None,
     ) -> Work:
@@ -225,7 +225,7 @@ class ProcessGroup(arrays.ProcessGroup):
         return _work(work, outs or [], opts, timeout)
 
     def scatter(  # type: ignore[override]
-        self, output_tensors: Any, input_tensors: list | tuple | None, root: int = 0,
+        self, output_tensors: Any, input_tensors: Any, root: Any = 0,
         timeout: timedelta | float | None = None, *, async_op: bool = False,
     ) -> Any:  # fmt: skip
         if _is_raw(output_tensors):

@@ -89,10 +89,10 @@ def init_process_group(
     timeout: timedelta | float | None = None,
     world_size: int = -1,
     rank: int = -1,
-    store: Store | None = None,
+    store: Any = None,
     group_name: str = "",
-    pg_options: object = None,
-    device_id: object = None,
+    pg_options: Any = None,
+    device_id: Any = None,
     strict: bool | None = None,
 ) -> None:
     """Join the default group.
@@ -150,7 +150,7 @@ def _transport(
     me: context.Rank,
     backend: selection.Backend,
     init_method: str | None,
-    store: Store | None,
+    store: Any,
     rank: int,
     size: int,
     seconds: float,
@@ -212,9 +212,7 @@ def place_here() -> WorkerEnv:
     return place
 
 
-def _tell_others(
-    init_method: str | None, store: object, rank: int, size: int, problem: str
-) -> None:
+def _tell_others(init_method: str | None, store: Any, rank: int, size: int, problem: str) -> None:
     """The others wait for a rank that was refused: say so where they meet, if that can be reached
     soon."""
     url, made = init_method or "env://", None
@@ -247,7 +245,7 @@ def _number_of(name: str, given: int) -> int:
 
 
 def _inherits(
-    init_method: str | None, store: Store | None, rank: int, world_size: int, me: context.Rank
+    init_method: str | None, store: Any, rank: int, world_size: int, me: context.Rank
 ) -> bool:
     """Whether the arguments ask for no more than the launcher's own group. Simulated ranks have
     met already, however the program says that they shall."""
@@ -266,9 +264,7 @@ def seconds_of(timeout: timedelta | float | None) -> float:
     return value
 
 
-def _meet(
-    backend: selection.Backend, meeting: Meeting, init_method: str | None, store: Store | None
-) -> Any:
+def _meet(backend: selection.Backend, meeting: Meeting, init_method: str | None, store: Any) -> Any:
     """The transport of the default group. A store is only opened where ranks need one to meet."""
     state, place = _state(), meeting.place
     if _is_on_cluster(context.current()):
@@ -315,7 +311,7 @@ def _meet(
         return transport
 
 
-def _called(store: Store, meeting: Meeting) -> Store:
+def _called(store: Any, meeting: Meeting) -> Store:
     """The part of ``store`` that belongs to this meeting of all ranks, once they have come."""
     key = roll_call.meet(store, meeting.rank, meeting.size, meeting.timeout)
     return PrefixStore(key, store)
@@ -358,7 +354,7 @@ def replace_world(timeout: float | None, exclude: Collection[int] = ()) -> list[
     return before
 
 
-def _be_in(transport: selection.Transport) -> None:
+def _be_in(transport: Any) -> None:
     """This rank's numbers, and the job it sees, are those of a default group of some of the job's
     ranks."""
     me = context.current()

@@ -211,7 +211,7 @@ class RemoteModule(_RemoteModule):
 # --- calling it
 
 
-def forward_async(self: _RemoteModule, *args: Tensor, **kwargs: object) -> Future:
+def forward_async(self: _RemoteModule, *args: object, **kwargs: object) -> Future:
     """A Future of what the module's ``forward`` returns."""
     sent = (self.module_rref, self.device, self.is_device_map_set, *args)
     return rpc_async(self.module_rref.owner(), _remote_forward, sent, kwargs)

@@ -107,7 +107,7 @@ def split_target(target: Tensor, chunks: int) -> list[Any]:
     return [row[0] for row in split_args_kwargs_into_chunks((target,), None, chunks)[0]]
 
 
-def merge_chunks(chunks: list[Any], chunk_spec: _CustomReducer | tuple | None) -> Any:
+def merge_chunks(chunks: list[Any], chunk_spec: Any) -> Any:
     """The whole from its ``chunks``: tensors are put together along dimension 0, or as
     ``chunk_spec`` (in the form of a chunk) says; other values must be equal."""
     rows = [tree.leaves(chunk) for chunk in chunks]

@@ -38,7 +38,7 @@ class DistArray(Spread):
     def zeros(self) -> DistArray:
         return self.filled(0)
 
-    def filled(self, value: int) -> DistArray:
+    def filled(self, value: Any) -> DistArray:
         """An array like this one full of ``value``; whole where this one is partial."""
         there = memory_of(self)
 

@@ -54,20 +54,20 @@ def _filled(value: Any) -> Any:
 
 
 def zeros(
-    *size: int, requires_grad: bool = False, dtype: DTypeLike | None = None, layout: Any = None,
-    device_mesh: DeviceMesh | None = None, placements: list | None = None,
+    *size: Any, requires_grad: bool = False, dtype: DTypeLike | None = None, layout: Any = None,
+    device_mesh: DeviceMesh | None = None, placements: Any = None,
 ) -> Any:  # fmt: skip
     """A DTensor of ``size`` full of zeros, replicated unless ``placements`` say otherwise."""
     return _made("zeros", _filled(0), size, dtype, device_mesh, placements, requires_grad)
 
 
 def ones(
-    *size: int | tuple,
+    *size: Any,
     requires_grad: bool = False,
     dtype: DTypeLike | None = None,
     layout: object = None,
     device_mesh: DeviceMesh | None = None,
-    placements: list | None = None,
+    placements: Any = None,
 ) -> Any:
     """As ``zeros``, full of ones."""
     return _made("ones", _filled(1), size, dtype, device_mesh, placements, requires_grad)
@@ -82,7 +82,7 @@ def empty(
 
 
 def full(
-    size: tuple, fill_value: int, *, requires_grad: bool = False, dtype: DTypeLike | None = None,
+    size: Any, fill_value: Any, *, requires_grad: bool = False, dtype: DTypeLike | None = None,
     layout: Any = None, device_mesh: DeviceMesh | None = None, placements: Any = None,
 ) -> Any:  # fmt: skip
     """As ``zeros``, full of ``fill_value``; without ``dtype`` of the type that a tensor of that
@@ -113,16 +113,16 @@ def _drawn(prim: Primitive) -> Any:
 
 
 def rand(
-    *size: int, requires_grad: bool = False, dtype: DTypeLike | None = None, layout: object = None,
-    device_mesh: DeviceMesh | None = None, placements: list | None = None,
+    *size: Any, requires_grad: bool = False, dtype: DTypeLike | None = None, layout: object = None,
+    device_mesh: DeviceMesh | None = None, placements: Any = None,
 ) -> Any:  # fmt: skip
     """Uniform on [0, 1). Every rank of the mesh calls it."""
     return _made("rand", _drawn(draw_uniform), size, dtype, device_mesh, placements, requires_grad)
 
 
 def randn(
-    *size: int, requires_grad: bool = False, dtype: DTypeLike | None = None, layout: object = None,
-    device_mesh: DeviceMesh | None = None, placements: list | None = None,
+    *size: Any, requires_grad: bool = False, dtype: DTypeLike | None = None, layout: object = None,
+    device_mesh: DeviceMesh | None = None, placements: Any = None,
 ) -> Any:  # fmt: skip
     """Normal with mean 0 and variance 1. Every rank of the mesh calls it."""
     return _made("randn", _drawn(draw_normal), size, dtype, device_mesh, placements, requires_grad)

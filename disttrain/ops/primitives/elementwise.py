@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import cmath
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -54,9 +53,7 @@ def _real_part(kind: np.dtype) -> np.dtype:
     return np.dtype(f"f{kind.itemsize // 2}") if kind.kind == "c" else kind
 
 
-def _sign_rule(
-    g: core.Tensor | np.ndarray, a: core.Tensor | np.ndarray, out: core.Tensor | np.ndarray
-) -> Any:
+def _sign_rule(g: Any, a: Any, out: Any) -> Any:
     """Zero for real numbers. Complex ones turn on the unit circle: g without its part along out."""
     if _real(g):
         return g * 0
@@ -64,7 +61,7 @@ def _sign_rule(
     return (g - out * real(H(out) * g)) / where(size == 0, 1.0, size)
 
 
-def _sign(a: np.generic | np.ndarray) -> Any:
+def _sign(a: Any) -> Any:
     """0 for nan, as for what is neither above nor below zero."""
     if a.dtype.kind == "b":
         return a.copy()
@@ -130,7 +127,7 @@ tanh = unary(
 
 
 @through_float32
-def _sigmoid(a: np.ndarray) -> Any:
+def _sigmoid(a: Any) -> Any:
     """By exp and not tanh: small results keep all their digits."""
     out = np.exp(-a)
     out += 1
@@ -143,7 +140,7 @@ sigmoid = unary(
 )  # fmt: skip
 
 
-def _floating(fused: Callable[..., Any], other: Callable[..., Any]) -> Any:
+def _floating(fused: Any, other: Any) -> Any:
     """``fused`` for the floating types that it knows, ``other`` for the rest."""
     return lambda a: fused(a) if a.dtype.kind in "fV" else other(a)
 
@@ -159,7 +156,7 @@ relu_backward = binary(
 )  # fmt: skip
 
 
-def _first(a: np.ndarray, b: np.ndarray) -> Any:
+def _first(a: Any, b: Any) -> Any:
     shape = np.broadcast_shapes(np.shape(a), np.shape(b))
     return a if np.shape(a) == shape else np.array(np.broadcast_to(a, shape))
 
@@ -214,7 +211,7 @@ div = binary(
 )  # fmt: skip
 
 
-def _number(x: float | np.generic | np.ndarray) -> Any:
+def _number(x: Any) -> Any:
     """The Python number where a constant was kept as a numpy scalar of a narrow type."""
     return x.item() if isinstance(x, np.generic) else x
 
@@ -228,7 +225,7 @@ def _pow_a(g: Any, a: Any, b: Any) -> Any:
     return g * H(b * where(b == 0, a * 0, pow_(a, b - 1)))
 
 
-def _pow_b(g: Any, a: Any, b: core.Tensor | np.ndarray) -> Any:
+def _pow_b(g: Any, a: Any, b: Any) -> Any:
     """0 where a is 0 and the power does not jump there (b not negative); else g a^b log(a). The
     power is made again: so squares, which need it not, need not keep their result."""
     a = _number(a)
@@ -270,19 +267,14 @@ pow_ = binary(
 )  # fmt: skip
 
 
-def _tie(
-    g: core.Tensor | np.ndarray,
-    a: core.Tensor | np.ndarray,
-    b: core.Tensor | float | np.ndarray,
-    wins: core.Tensor | np.ndarray,
-) -> Any:
+def _tie(g: Any, a: Any, b: Any, wins: Any) -> Any:
     """The share of ``g`` that goes to the side that wins; half where both are equal."""
     if _plain_numbers(g):
         return g * (wins + (a == b) * 0.5)
     return g * cast_like(wins, g) + g * 0.5 * cast_like(a == b, g)
 
 
-def _plain_numbers(g: core.Tensor | np.ndarray) -> bool:
+def _plain_numbers(g: Any) -> bool:
     return isinstance(g, np.ndarray) and g.dtype == np.float64
 
 
@@ -310,7 +302,7 @@ clip_above = binary(
 )  # fmt: skip
 
 
-def _whole(name: str, ufunc: Callable[..., Any]) -> Any:
+def _whole(name: str, ufunc: Any) -> Any:
     """``ufunc`` of a division, whose integers must not be divided by zero."""
 
     def forward(a: Any, b: Any) -> Any:
@@ -360,12 +352,7 @@ truncate_divide = binary(
 )  # fmt: skip
 
 
-def _angle_rule(
-    g: core.Tensor | np.ndarray,
-    a: core.Tensor | np.ndarray,
-    b: core.Tensor | np.ndarray,
-    part: core.Tensor | np.ndarray,
-) -> Any:
+def _angle_rule(g: Any, a: Any, b: Any, part: Any) -> Any:
     """``g part / (a^2 + b^2)``, 0 at the origin."""
     size = a * a + b * b
     return where(size == 0, g * 0, g * part / where(size == 0, 1.0, size))
@@ -393,7 +380,7 @@ logaddexp = binary(
 )  # fmt: skip
 
 
-def _xlogy(a: np.ndarray, b: float | np.generic | np.ndarray) -> Any:
+def _xlogy(a: Any, b: Any) -> Any:
     with np.errstate(divide="ignore"):
         return np.where((np.asarray(a) == 0) & ~np.isnan(b), 0, a * np.log(b)).astype(
             np.result_type(a, b), copy=False
@@ -459,19 +446,17 @@ where = primitive(
 where.elementwise = True
 
 
-def _real(g: core.Tensor | np.ndarray) -> bool:
+def _real(g: Any) -> bool:
     kind = g.dtype
     return not kind.is_complex if isinstance(kind, dtypes.dtype) else kind.kind != "c"
 
 
-def _clip(a: np.ndarray, low: float | None = None, high: float | None = None) -> Any:
+def _clip(a: Any, low: Any = None, high: Any = None) -> Any:
     out = np.clip(a, low, high)
     return out.astype(a.dtype) if a.dtype.kind == "V" else out  # numpy widens those
 
 
-def _clip_rule(
-    g: core.Tensor | np.ndarray, a: core.Tensor | np.ndarray, low: float | None, high: float | None
-) -> Any:
+def _clip_rule(g: Any, a: Any, low: Any, high: Any) -> Any:
     inside = (a >= low) if low is not None else None
     if high is not None:
         below = a <= high
@@ -488,7 +473,7 @@ clip.elementwise = True
 # --- types -------------------------------------------------------------------------------------
 
 
-def _cast(a: np.ndarray, dtype: np.dtype) -> Any:
+def _cast(a: Any, dtype: np.dtype) -> Any:
     if a.dtype.kind == "c" and dtype.kind != "c":
         a = a.real
     return a.astype(dtype)
@@ -502,7 +487,7 @@ cast = primitive(
 cast.elementwise = True
 
 
-def cast_like(mask: core.Tensor | np.ndarray, g: core.Tensor | np.ndarray) -> Any:
+def cast_like(mask: Any, g: Any) -> Any:
     """``mask`` in the type of ``g``; both raw, or both Tensors."""
     kind = g.meta()[1] if hasattr(g, "meta") else g.dtype
     return cast(mask, dtype=kind)

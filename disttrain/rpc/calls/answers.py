@@ -101,7 +101,7 @@ class CallFuture(Future):
         else:
             callback(self)
 
-    def set_result(self, result: int) -> None:
+    def set_result(self, result: object) -> None:
         self._refuse_again()
         self._complete(result, None)
 

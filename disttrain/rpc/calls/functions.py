@@ -60,7 +60,7 @@ def run_here(agent: Agent, fn: Callable, args: tuple) -> Future:
     return done
 
 
-def checked(fn: Callable, result: Future | int) -> Future:
+def checked(fn: Callable, result: Any) -> Future:
     """The Future that ``fn``, which is said to be asynchronous, has returned."""
     if isinstance(result, Future):
         return result

@@ -115,7 +115,7 @@ def local_optimizer_step(
     local.local_value().step(context_id, changes or {})
 
 
-def local_optimizer_call(local: RRef, method: str, *args: float) -> Any:
+def local_optimizer_call(local: RRef, method: str, *args: object) -> Any:
     """Any of its other methods."""
     return getattr(local.local_value(), method)(*args)
 

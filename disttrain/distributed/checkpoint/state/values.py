@@ -26,7 +26,7 @@ def map_values(fn: Callable, value: object) -> Any:
     return value
 
 
-def gathered(value: Tensor | dict) -> Any:
+def gathered(value: object) -> Any:
     """``value`` with every sharded tensor in it whole. Every rank calls it, on alike values."""
     with no_grad():
         return map_values(lambda t: t.full_tensor() if isinstance(t, DTensor) else t, value)

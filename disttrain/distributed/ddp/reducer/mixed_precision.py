@@ -83,7 +83,7 @@ class LowPrecision:
         if p._node is not None:
             p._node.dtype = array.dtype
 
-    def cast(self, values: dict | tuple) -> Any:
+    def cast(self, values: Any) -> Any:
         """``values`` (nested as they like) with floating tensors in the type of the parameters."""
         return values if self.kind is None else cast(values, self.kind)
 

@@ -11,8 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from disttrain.backends.device.raw import RawArray
-
 from ...backends.device.array import DeviceArray
 from ...core.annotations import Number, Scalar
 from ...core.classes import values_of
@@ -392,7 +390,7 @@ _COMPARED = 1 << 28  # comparisons at a time, on devices
 
 
 def _places_on_device(
-    platform: Any, edges: RawArray, values: RawArray, sorter: object, side: str, kind: np.dtype
+    platform: Any, edges: Any, values: Any, sorter: Any, side: str, kind: np.dtype
 ) -> Any:
     """The same by the array module, whose function takes one sequence of one type."""
     xp = platform.xp

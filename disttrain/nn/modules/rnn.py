@@ -7,6 +7,7 @@ state is ``nn/recurrence.py``'s. Gates stand in PyTorch's order: LSTM i f g o, G
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -208,24 +209,25 @@ class _Recurrent(Module):
 
     @staticmethod
     def _along_packed(
-        sizes: list[int], x: Tensor, start: tuple, step: Callable, backwards: bool
+        sizes: list[int], x: Tensor, start: tuple, step: Step, backwards: bool
     ) -> tuple[Tensor, tuple]:
-        """One pass over packed steps: forwards the sequences that end leave the state, backwards
-        they enter it."""
-        steps = list(ops.split(x, sizes, 0))
-        order = range(len(sizes))
-        outs: list[Any] = [None] * len(sizes)
+        """One pass over packed steps, as many at a time as have the same sequences: forwards the
+        sequences that end leave the state, backwards they enter it."""
+        runs = [(size, len(list(same))) for size, same in itertools.groupby(sizes)]
+        parts = list(ops.split(x, [size * count for size, count in runs], 0))
+        order = range(len(runs))
+        outs: list[Any] = [None] * len(runs)
         ended: list[tuple] = []
         state = tuple(s[: sizes[-1]] for s in start) if backwards else start
-        for t in reversed(order) if backwards else order:
-            have, need = state[0].shape[0], sizes[t]
+        for k in reversed(order) if backwards else order:
+            have, (need, count) = state[0].shape[0], runs[k]
             if have < need:
                 state = tuple(ops.cat([s, b[have:need]]) for s, b in zip(state, start))
             elif have > need:
                 ended.append(tuple(s[need:] for s in state))
                 state = tuple(s[:need] for s in state)
-            state = step(steps[t], state)
-            outs[t] = state[0]
+            out, state = along(parts[k].reshape(count, need, -1), state, step, backwards)
+            outs[k] = out.reshape(count * need, -1)
         ended.append(state)
         final = tuple(ops.cat(list(parts)) for parts in zip(*reversed(ended)))
         return ops.cat(outs), final

@@ -14,6 +14,8 @@ import numpy as np
 
 from ..graph import Graph
 from ..instruction import Instruction, Var
+from ..pull import Rule
+from .expressions import expressions_of
 from .values import Values
 
 
@@ -23,6 +25,7 @@ def simplify(graph: Graph) -> Graph:
     kept = []
     for ins in graph.instructions:
         ins = ins.renamed(names)
+        names.update(_handed_through(ins, values))
         same = _equal_operand(ins, made, graph.metas)
         dense = same in made and made[same].prim.elementwise
         if same is not None and dense and _may_stand_for(same, ins.outputs[0], values):
@@ -31,6 +34,18 @@ def simplify(graph: Graph) -> Graph:
         made.update(dict.fromkeys(ins.outputs, ins))
         kept.append(ins)
     return graph.with_instructions(kept) if names else graph
+
+
+def _handed_through(ins: Instruction, values: Values) -> dict[Var, Var]:
+    """The gradients that a rule gives on as they came (of sums, of detours that do nothing), by
+    what they came as: eagerly both are one array."""
+    if not isinstance(ins.params.get("rule"), Rule):
+        return {}
+    given = {str(a): a for a in ins.args if isinstance(a, Var)}
+    found = expressions_of(ins, values.metas) or ()
+    pairs = [(o, given.get(str(r.expr.attr))) for o, r in zip(ins.outputs, found, strict=False)
+             if r.expr.op == "var"]  # fmt: skip
+    return {o: a for o, a in pairs if a is not None and _may_stand_for(a, o, values)}
 
 
 def _may_stand_for(operand: Var, result: Var, values: Values) -> bool:

@@ -62,6 +62,16 @@ def test_a_result_is_an_object_of_its_own():
     assert x.tolist() == [1.0] * 3
 
 
+def test_gradients_that_are_handed_through_are_those_that_came():
+    def fn(x, y):
+        return dt.autograd.grad(((x + y) * 2).exp().sum(), (x, y))
+
+    x, y = (dt.ones(3, requires_grad=True) for _ in range(2))
+    lean, graph = simplified(lambda a, b: [g * 3 for g in fn(a, b)], x, y)
+    assert "add_backward" in names(graph) and "add_backward" not in names(lean)
+    assert [o.tolist() for o in lean.run(x, y)] == [o.tolist() for o in graph.run(x, y)]
+
+
 def test_an_operand_that_is_written_to_later_does_not_stand_for_the_result():
     def fn(x):
         y = x + 1

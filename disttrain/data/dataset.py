@@ -120,7 +120,7 @@ class ConcatDataset(Dataset):
     """Datasets one after another. ``cumulative_sizes`` says where each ends."""
 
     def __init__(self, datasets: Iterable[Dataset]) -> None:
-        self.datasets = list(datasets)
+        self.datasets: list[Any] = list(datasets)
         if not self.datasets:
             raise ConfigError("ConcatDataset: no dataset given; one or more are needed")
         if any(isinstance(d, IterableDataset) for d in self.datasets):
@@ -153,7 +153,7 @@ class ChainDataset(IterableDataset):
     """Iterable datasets one after another."""
 
     def __init__(self, datasets: Iterable[Dataset]) -> None:
-        self.datasets = datasets
+        self.datasets: Iterable[Any] = datasets
 
     def __iter__(self) -> Iterator:
         for d in self.datasets:
@@ -165,7 +165,7 @@ class ChainDataset(IterableDataset):
             yield from d
 
     def __len__(self) -> int:
-        return sum(len(d) for d in self.datasets)  # type: ignore[arg-type]
+        return sum(len(d) for d in self.datasets)
 
 
 class Subset(Dataset):
@@ -235,7 +235,7 @@ def random_split(
     to the parts in turn.
     """
     total = len(dataset)
-    sizes = list(lengths)
+    sizes: list[Any] = list(lengths)
     if math.isclose(sum(sizes), 1) and sum(sizes) <= 1:
         sizes = _of_fractions(sizes, total)
     if sum(sizes) != total or any(n < 0 or n != int(n) for n in sizes):

@@ -69,7 +69,8 @@ class DataLoader(Generic[T]):
         pin_memory_device: str = "",
         in_order: bool = True,
     ) -> None:
-        self.dataset, self.num_workers, self.timeout = dataset, num_workers, timeout
+        self.dataset: Any = dataset  # with whatever the program's own class has
+        self.num_workers, self.timeout = num_workers, timeout
         self.pin_memory, self.pin_memory_device = pin_memory, pin_memory_device
         self.worker_init_fn, self.generator = worker_init_fn, generator
         self.prefetch_factor = 2 if num_workers and prefetch_factor is None else prefetch_factor
@@ -264,7 +265,7 @@ class _WorkerIterator(Iterator):
         self.source = loader._requests  # not the loader: it holds this iterator
         self.persistent, self.in_order = loader.persistent_workers, loader.in_order
         self.timeout = loader.timeout or None
-        self.num_workers, self.prefetch = loader.num_workers, loader.prefetch_factor
+        self.num_workers, self.prefetch = loader.num_workers, loader.prefetch_factor or 2
         import multiprocessing  # takes longer to import than all of this package
 
         ctx = loader.multiprocessing_context or "fork"

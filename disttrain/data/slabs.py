@@ -40,12 +40,12 @@ class Shelf:
         for number in np.flatnonzero(states == DEAD):
             self.slabs[number], states[number] = None, FREE
         free = np.flatnonzero(states == FREE).tolist()
-        sizes = {n: memory.size for n in free if (memory := self.slabs[n]) is not None}
-        fitting = [n for n, size in sizes.items() if size >= num_bytes]
+        known = ((n, self.slabs[n]) for n in free)
+        fitting = [(n, slab) for n, slab in known if slab is not None and slab.size >= num_bytes]
         if fitting:
-            number = min(fitting, key=sizes.__getitem__)
-            states[number] = BUSY
-            return number, self.slabs[number], -1
+            least, memory = min(fitting, key=lambda found: found[1].size)
+            states[least] = BUSY
+            return least, memory, -1
         return self._new(num_bytes, free)
 
     def take_back(self, numbers: list[int]) -> None:

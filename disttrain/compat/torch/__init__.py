@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 import os
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import disttrain as dt
@@ -177,12 +178,14 @@ def _distributions() -> dict[str, Shim]:
     return {
         whole: Shim(whole).later(lambda shim: shim.take(dt.distributions)),
         **{
-            f"{whole}.{module}": Shim(f"{whole}.{module}").later(
-                lambda shim, name=name: shim.take(dt.distributions, [name])
-            )
+            f"{whole}.{module}": Shim(f"{whole}.{module}").later(_one_of_them(name))
             for module, name in places.items()
         },
     }
+
+
+def _one_of_them(name: str) -> Callable[[Shim], Shim]:
+    return lambda shim: shim.take(dt.distributions, [name])
 
 
 def _others() -> dict[str, Shim]:

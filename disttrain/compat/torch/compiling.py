@@ -17,6 +17,7 @@ from typing import Any
 import disttrain as dt
 
 from ...compile import Graph
+from ...compile.compiled import compile
 from ...compile.modules import Twin
 from ...errors import CaptureError
 from ...trace import warn
@@ -130,7 +131,7 @@ def explain(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """``explain(fn)(*args)``: call it once, compiled, and tell what became of it."""
 
     def explained(*args: Any, **kwargs: Any) -> ExplainOutput:
-        made = dt.compile(fn)
+        made = compile(fn)
         run = getattr(made, "forward", made)
         made(*args, **kwargs)
         return ExplainOutput(run.graphs, list(run.eager.values()))
@@ -140,7 +141,7 @@ def explain(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 
 def optimize(backend: Any = "inductor", *, nopython: bool = False, **words: Any) -> Any:
     """The decorator that ``compile`` was before it had that name."""
-    return functools.partial(dt.compile, backend=backend, fullgraph=nopython, **words)
+    return functools.partial(compile, backend=backend, fullgraph=nopython, **words)
 
 
 def _as_it_is(fn: Any = None, recursive: bool = True, **_words: Any) -> Any:

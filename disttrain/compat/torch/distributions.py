@@ -8,6 +8,7 @@ from typing import Any
 import disttrain as dt
 
 from ...errors import ConfigError
+from ...nn.functional import softplus
 from .shim import Shim
 
 
@@ -109,10 +110,10 @@ class Bernoulli(Distribution):
             return dt.bernoulli(self.probs.detach().expand(*self._whole(sample_shape)))
 
     def log_prob(self, value: Any) -> Any:
-        return value * self.logits - dt.nn.functional.softplus(self.logits)
+        return value * self.logits - softplus(self.logits)
 
     def entropy(self) -> Any:
-        return dt.nn.functional.softplus(self.logits) - self.logits * self.probs
+        return softplus(self.logits) - self.logits * self.probs
 
 
 class Normal(Distribution):

@@ -10,6 +10,7 @@ import disttrain as dt
 from ...core import Tensor
 from ...core.writes import opened
 from ...errors import ShapeError
+from ...ops.functions.linalg import vector_norm
 
 _UNARY = """abs acos asin atan ceil cos cosh erf erfc exp expm1 floor frac lgamma log log10 log1p
 log2 neg reciprocal round rsqrt sigmoid sign sin sinh sqrt tan tanh trunc""".split()
@@ -82,7 +83,7 @@ def _scaled(make: Callable[..., Any]) -> Callable[..., Any]:
 
 def norms(tensors: Sequence[Tensor], ord: float = 2, dtype: Any = None) -> tuple:
     """The norm of each tensor."""
-    return tuple([dt.linalg.vector_norm(t, ord, dtype=dtype) for t in tensors])
+    return tuple([vector_norm(t, ord, dtype=dtype) for t in tensors])
 
 
 def copy_(self: Sequence[Tensor], src: Sequence[Tensor], non_blocking: bool = False) -> None:

@@ -10,6 +10,7 @@ from typing import Any, Final
 import disttrain as dt
 
 from ...futures import Future
+from ...nn import Module
 from .shim import Shim
 
 
@@ -17,7 +18,7 @@ class ScriptFunction:
     """The type of functions that were compiled from a script: there are none."""
 
 
-class ScriptModule(dt.nn.Module):
+class ScriptModule(Module):
     """The type of modules that were compiled from a script: ``script`` gives none, but a program
     may derive from it."""
 

@@ -43,10 +43,10 @@ class DeviceMesh:
     def __init__(
         self,
         device_type: str,
-        mesh: Any,
+        mesh: object,
         *,
         mesh_dim_names: Sequence[str] | None = None,
-        backend_override: Any = None,
+        backend_override: object = None,
         _init_backend: bool = True,
         _rank: int | None = None,
     ) -> None:
@@ -293,7 +293,7 @@ class DeviceMesh:
     def from_group(
         group: Any,
         device_type: str,
-        mesh: Any = None,
+        mesh: object = None,
         *,
         mesh_dim_names: Sequence[str] | None = None,
     ) -> DeviceMesh:
@@ -366,7 +366,7 @@ class DeviceMesh:
     def __deepcopy__(self, memo: dict) -> DeviceMesh:
         return self  # it names processes and groups, which no copy makes more of
 
-    def __reduce_ex__(self, protocol: Any) -> Any:
+    def __reduce_ex__(self, protocol: object) -> Any:
         state = {"device": self.device_type, "ranks": self.ranks.tolist(),
                  "names": self.mesh_dim_names}  # fmt: skip
         return copyreg.__newobj__, (DeviceMesh,), state  # type: ignore[attr-defined]

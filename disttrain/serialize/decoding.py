@@ -26,7 +26,7 @@ from .objects import Known, begin, finish
 from .structure import DEPTH, FACTORIES, WORDS
 
 
-def decode(tree: Any, give: Callable[..., Any], where: str, known: Known) -> Any:
+def decode(tree: object, give: Callable[..., Any], where: str, known: Known) -> Any:
     """Build what ``structure.encode`` took apart. ``give(kind, name, location)`` returns the named
     tensor or array; ``kind`` is ``"tensor"``, ``"leaf"`` (a tensor that requires grad) or
     ``"array"``, ``location`` is not given for those of the host.

@@ -24,8 +24,8 @@ class ScriptModule(Module):
 
 
 def script(
-    obj: Any, optimize: Any = None, _frames_up: int = 0, _rcb: Any = None,
-    example_inputs: Any = None,
+    obj: object, optimize: object = None, _frames_up: int = 0, _rcb: object = None,
+    example_inputs: object = None,
 ) -> Any:  # fmt: skip
     """``obj`` itself: a function, a class or a module, which runs as it is written."""
     return obj

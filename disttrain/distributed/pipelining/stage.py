@@ -50,13 +50,13 @@ class PipelineStage:
         stage_index: int,
         num_stages: int,
         device: DeviceLike | None = None,
-        input_args: Any = None,
-        output_args: Any = None,
-        output_grads: Any = None,
-        input_grads: Any = None,
+        input_args: object = None,
+        output_args: object = None,
+        output_grads: object = None,
+        input_grads: object = None,
         group: Any = None,
         dw_builder: Callable[[], Callable[..., None]] | None = None,
-        get_mesh: Any = None,
+        get_mesh: object = None,
     ) -> None:
         if not 0 <= stage_index < num_stages:
             raise ConfigError(

@@ -243,7 +243,7 @@ def _reduce_to_shard(
     return out
 
 
-def _split_up(local: Any, want: Any, i: int) -> Any:
+def _split_up(local: object, want: Any, i: int) -> Any:
     """A whole as parts that make it: rank 0's is all, the others' change nothing."""
     if want.reduce_op in ("avg", "max", "min") or i == 0:
         return local

@@ -32,7 +32,7 @@ def gathered(value: object) -> Any:
         return map_values(lambda t: t.full_tensor() if isinstance(t, DTensor) else t, value)
 
 
-def like(value: Tensor, target: Any) -> Tensor:
+def like(value: Tensor, target: object) -> Tensor:
     """``value``, whole on every rank or sharded in any way, as it lies in ``target``."""
     if not isinstance(target, DTensor):
         return gathered(value)
@@ -57,7 +57,7 @@ def from_rank0(value: Any, meta: tuple[tuple[int, ...], Any], group: Any) -> Ten
     return wrap(array)
 
 
-def _gather_state_dict(state_dict: Any, **ignored: object) -> Any:
+def _gather_state_dict(state_dict: object, **ignored: object) -> Any:
     """A nested dict with whole tensors: what programs for PyTorch call ``gathered``."""
     return gathered(state_dict)
 

@@ -62,8 +62,8 @@ class OptimizerStates:
     @staticmethod
     def full_optim_state_dict(
         model: Module,
-        optim: Any,
-        optim_input: Any = None,
+        optim: object,
+        optim_input: object = None,
         rank0_only: bool = True,
         group: Any = None,
     ) -> dict[str, Any]:
@@ -72,7 +72,7 @@ class OptimizerStates:
         return optim_save.save(model, optim, optim_input, group=group, rank0_only=rank0_only)
 
     @staticmethod
-    def sharded_optim_state_dict(model: Module, optim: Any, group: Any = None) -> dict[str, Any]:
+    def sharded_optim_state_dict(model: Module, optim: object, group: Any = None) -> dict[str, Any]:
         """Sharded tensors by parameter names."""
         return optim_save.save(model, optim, group=group, sharded=True)
 
@@ -98,8 +98,8 @@ class OptimizerStates:
     def scatter_full_optim_state_dict(
         full_optim_state_dict: dict[str, Any] | None,
         model: Module,
-        optim_input: Any = None,
-        optim: Any = None,
+        optim_input: object = None,
+        optim: object = None,
         group: Any = None,
     ) -> dict[str, Any]:
         """This rank's part of a dict that rank 0 alone has."""

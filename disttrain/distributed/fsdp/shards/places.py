@@ -29,7 +29,7 @@ class Places:
         """Whether shards are brought to where they are used."""
         return self.use != self.home
 
-    def shards(self, numel: int, kind: Any) -> Any:
+    def shards(self, numel: int, kind: object) -> Any:
         """Zeros at home."""
         if self.apart and self.pinned:
             flat = self.use.pinned(numel, kind)

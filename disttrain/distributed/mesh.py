@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from .. import context
+from ..comm.group.group import ProcessGroup
 from ..core.tensor import Size, Tensor, wrap
 from ..core.types.device import device
 from ..errors import ConfigError
@@ -291,7 +292,7 @@ class DeviceMesh:
 
     @staticmethod
     def from_group(
-        group: Any,
+        group: ProcessGroup | Sequence[ProcessGroup],
         device_type: str,
         mesh: object = None,
         *,
@@ -299,7 +300,7 @@ class DeviceMesh:
     ) -> DeviceMesh:
         """A mesh over groups that exist: one group (an axis), or a list of them, one per axis, with
         the ranks of the grid in ``mesh``. Communicates nothing."""
-        groups = list(group) if isinstance(group, (list, tuple)) else [group]
+        groups = [group] if isinstance(group, ProcessGroup) else list(group)
         if mesh is None:
             if len(groups) > 1:
                 raise ValueError(

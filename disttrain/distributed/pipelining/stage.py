@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ... import nn, tree
+from ...comm.group.group import ProcessGroup
 from ...core.annotations import DeviceLike
 from ...core.backward import autograd
 from ...core.backward.split_walk import Rest, backward_inputs
@@ -54,7 +55,7 @@ class PipelineStage:
         output_args: object = None,
         output_grads: object = None,
         input_grads: object = None,
-        group: Any = None,
+        group: ProcessGroup | None = None,
         dw_builder: Callable[[], Callable[..., None]] | None = None,
         get_mesh: object = None,
     ) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ....backends.device.memory import memory_of
+from ....comm.group.group import ProcessGroup
 from ....core import Tensor, no_grad, wrap
 from ...tensor import DTensor, distribute_tensor
 
@@ -47,7 +48,7 @@ def like(value: Tensor, target: object) -> Tensor:
     )
 
 
-def from_rank0(value: Any, meta: tuple[tuple[int, ...], Any], group: Any) -> Tensor:
+def from_rank0(value: Any, meta: tuple[tuple[int, ...], Any], group: ProcessGroup) -> Tensor:
     """The first rank's ``value`` on every rank; others know its ``meta``, shape and numpy type."""
     array = np.empty(*meta)
     if group.rank == 0:

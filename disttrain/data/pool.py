@@ -96,7 +96,8 @@ class Pool:
         self.workers: list[_Worker] = []
         self.answers: deque[Answer] = deque()
         self.poll = select.poll()
-        me.slot(_SLOT, weakref.WeakSet).add(self)
+        pools: weakref.WeakSet[Pool] = me.slot(_SLOT, weakref.WeakSet)
+        pools.add(self)
         self._end = weakref.finalize(self, _end, self.workers, self.pid)
         try:
             for i in range(num_workers):

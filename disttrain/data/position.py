@@ -84,7 +84,7 @@ def _numpy_state() -> dict[str, Any]:
     """The state of numpy's global stream; the same object as long as nothing is drawn. Asking for
     it takes longer than many a batch, so its words are compared as they lie in memory; they do not
     tell whether half of a pair of normal numbers is kept."""
-    bits: Any = np.random.get_bit_generator()
+    bits: Any = np.random.get_bit_generator()  # type: ignore[attr-defined]
     words = b""
     if isinstance(bits, np.random.MT19937):
         words = ctypes.string_at(bits.ctypes.state_address, _MT_BYTES)
@@ -245,7 +245,7 @@ def state_at(source: Any, count: int) -> dict[str, Any] | None:
 def requests_from(source: Any, at: Position, state: dict[str, Any]) -> Iterator:
     """What is left to be asked for at ``at``. The streams stay as they are, but for the loader's
     own generator, which goes to where it was."""
-    inner = source.sampler if type(source) is BatchSampler else source
+    inner: Any = source.sampler if type(source) is BatchSampler else source
     if state["sampler"] is not None and _keeps_place(inner):
         inner.load_state_dict(state["sampler"])
         return iter(source)

@@ -37,15 +37,15 @@ class Shelf:
         """Room for ``num_bytes``: the slab's number, its memory, and the descriptor to send when
         the slab is new (else -1)."""
         states = self.states[: len(self.slabs)]
-        for number in np.flatnonzero(states == DEAD):
-            self.slabs[number], states[number] = None, FREE
+        for dead in np.flatnonzero(states == DEAD).tolist():
+            self.slabs[dead], states[dead] = None, FREE
         free = np.flatnonzero(states == FREE).tolist()
-        sizes = {n: memory.size for n in free if (memory := self.slabs[n]) is not None}
-        fitting = [n for n, size in sizes.items() if size >= num_bytes]
+        there = [(n, memory) for n in free if (memory := self.slabs[n]) is not None]
+        fitting = [pair for pair in there if pair[1].size >= num_bytes]
         if fitting:
-            number = min(fitting, key=sizes.__getitem__)
+            number, memory = min(fitting, key=lambda pair: pair[1].size)
             states[number] = BUSY
-            return number, self.slabs[number], -1
+            return number, memory, -1
         return self._new(num_bytes, free)
 
     def take_back(self, numbers: list[int]) -> None:

@@ -50,7 +50,7 @@ def _raw(array: np.ndarray) -> tuple:
     raw = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
     if not raw.flags.writeable:
         raw = raw.copy()
-    return pickle.PickleBuffer(raw), dtypes.of(array.dtype).name, array.shape
+    return pickle.PickleBuffer(raw.data), dtypes.of(array.dtype).name, array.shape
 
 
 def _array(raw: Any, kind: str, shape: tuple) -> np.ndarray:
@@ -93,7 +93,8 @@ class Sender:
 
     def value(self, kind: int, number: int, value: Any) -> None:
         """Send ``value`` as the answer to request ``number``."""
-        out, buffers = io.BytesIO(), []
+        out = io.BytesIO()
+        buffers: list[pickle.PickleBuffer] = []
         _Pickler(out, 5, buffer_callback=buffers.append).dump(value)
         raws = [np.frombuffer(b.raw(), np.uint8) for b in buffers]
         raws.append(np.frombuffer(out.getbuffer(), np.uint8))
@@ -130,7 +131,7 @@ class Sender:
                 start = table[i, 1]
                 memory[start : start + raw.size] = raw
         memory[at : at + table.nbytes] = table.reshape(-1).view(np.uint8)
-        _TAIL.pack_into(memory, size - _TAIL.size, at, len(table), together)
+        _TAIL.pack_into(memory.data, size - _TAIL.size, at, len(table), together)
         return slab, size
 
 
@@ -185,7 +186,7 @@ class Receiver:
 
     def _table(self, memory: np.ndarray, size: int) -> tuple[list[list[int]], bool]:
         """Where the parts of a value lie: (slab or -1, offset, bytes) each; are all in one slab?"""
-        at, count, together = _TAIL.unpack_from(memory, size - _TAIL.size)
+        at, count, together = _TAIL.unpack_from(memory.data, size - _TAIL.size)
         table = memory[at : at + count * 24].view(np.int64).reshape(count, 3)
         return table.tolist(), together
 

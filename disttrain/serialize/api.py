@@ -109,7 +109,7 @@ def _stored(name: str, array: np.ndarray, at: int) -> tuple[Entry, np.ndarray]:
     """The entry of a stored array, and its bytes."""
     array = np.ascontiguousarray(array).reshape(array.shape)
     raw = array.reshape(-1).view(np.uint8)
-    shape = array.shape
+    shape: tuple[int, ...] = array.shape
     if array.dtype not in NAMES:  # complex128
         shape, array = (*shape, 2), array.reshape(-1).view(np.float64)
     return Entry(name, NAMES[array.dtype], shape, at, at + raw.size), raw
@@ -291,7 +291,7 @@ class _File:
                 return
             begin += int(wrong[0]) * BLOCK
             end = min(begin + BLOCK, end)
-        elif zlib.crc32(raw) == self.header.sums.get(entry.name, zlib.crc32(raw)):
+        elif zlib.crc32(raw.data) == self.header.sums.get(entry.name, zlib.crc32(raw.data)):
             return
         raise SerializationError(
             f"{at}: the bytes from {begin} up to {end} do not fit their checksum. The file is "

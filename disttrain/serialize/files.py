@@ -160,7 +160,7 @@ class Mapped:
         """Bytes of the file, writable, as an array whose memory they alone are: what is asked of
         it (``Tensor.storage``) ends where they do."""
         found = self._bytes[begin : begin + num_bytes]
-        return np.frombuffer(memoryview(found), np.uint8) if found.size else found
+        return np.frombuffer(found.data, np.uint8) if found.size else found
 
 
 class Stream:
@@ -193,7 +193,7 @@ class Stream:
 
     def _read(self, num_bytes: int) -> np.ndarray:
         out = np.empty(num_bytes, np.uint8)
-        view = memoryview(out)
+        view = out.data
         while view:
             got = self._some(view)
             if not got:

@@ -14,6 +14,7 @@ import gc
 import json
 import math
 import zlib
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -223,8 +224,8 @@ def load_json(text: bytes, where: str, cap: int = ITEM_CAP) -> Any:
     def no_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         out = dict(pairs)
         if len(out) != len(pairs):
-            seen: set[str] = set()
-            twin = next(k for k, _ in pairs if k in seen or seen.add(k))
+            counts = Counter(k for k, _ in pairs)
+            twin = next(k for k, n in counts.items() if n > 1)
             raise SerializationError(f"{where}: the name {twin!r} stands twice")
         return out
 
@@ -261,6 +262,7 @@ def _is_count(x: float) -> bool:
 
 def _entry(name: str, value: dict | int, where: str) -> Entry:
     if type(value) is dict and len(value) == 3:
+        code: Any
         code, shape, offsets = value.get("dtype"), value.get("shape"), value.get("data_offsets")
         if type(offsets) is list and len(offsets) == 2 and type(shape) is list:
             begin, end = offsets

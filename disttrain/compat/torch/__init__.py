@@ -9,6 +9,7 @@ been imported already. What is missing says so by name (see ``shim``).
 
 from __future__ import annotations
 
+import functools
 import math
 import os
 import sys
@@ -169,6 +170,10 @@ def _devices() -> dict[str, Shim]:
     }
 
 
+def _one(name: str, shim: Shim) -> Shim:
+    return shim.take(dt.distributions, [name])
+
+
 def _distributions() -> dict[str, Shim]:
     """Loaded when the first name is asked for; each class is also in a module of its own."""
     whole = "torch.distributions"
@@ -177,9 +182,7 @@ def _distributions() -> dict[str, Shim]:
     return {
         whole: Shim(whole).later(lambda shim: shim.take(dt.distributions)),
         **{
-            f"{whole}.{module}": Shim(f"{whole}.{module}").later(
-                lambda shim, name=name: shim.take(dt.distributions, [name])
-            )
+            f"{whole}.{module}": Shim(f"{whole}.{module}").later(functools.partial(_one, name))
             for module, name in places.items()
         },
     }

@@ -141,7 +141,7 @@ class LocalElasticAgent:
         elif not isinstance(handler, LauncherRendezvous):
             host, port = _where(handler, host, port)
         folder = logs.folder(run_id) if isinstance(logs, DefaultLogsSpecs) else logs.root_log_dir
-        grace = {} if self._shutdown_timeout is None else {
+        grace: dict[str, Any] = {} if self._shutdown_timeout is None else {
             "shutdown_timeout": float(self._shutdown_timeout)
         }  # fmt: skip
         return Plan(
@@ -161,7 +161,7 @@ class LocalElasticAgent:
 
     def _event(self, state: str) -> Event:
         spec = self._spec
-        told = {
+        told: dict[str, Any] = {
             "run_id": spec.rdzv_handler.get_run_id(), "agent_restarts": 0, "role": spec.role,
             "hostname": os.uname().nodename, "entry_point": spec.get_entrypoint_name(),
             "state": state, "max_restarts": spec.max_restarts,
@@ -207,8 +207,8 @@ def _body(function: Any, args: tuple) -> Callable[[int], bytes]:
 def _failures(attempt: Attempt) -> dict[int, ProcessFailure]:
     found = {}
     if attempt.node:  # of another node
-        r = attempt.report
-        found[r["rank"]] = ProcessFailure(r["local_rank"], r["pid"], r["code"], "")
+        far = attempt.report
+        found[far["rank"]] = ProcessFailure(far["local_rank"], far["pid"], far["code"], "")
         return found
     for r in attempt.ranks:
         if r.code:

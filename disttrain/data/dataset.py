@@ -116,6 +116,11 @@ class StackDataset(Dataset):
         return self._length
 
 
+def _length(dataset: Any) -> int:
+    """Of a dataset that has one; others raise ``TypeError``."""
+    return len(dataset)
+
+
 class ConcatDataset(Dataset):
     """Datasets one after another. ``cumulative_sizes`` says where each ends."""
 
@@ -125,7 +130,7 @@ class ConcatDataset(Dataset):
             raise ConfigError("ConcatDataset: no dataset given; one or more are needed")
         if any(isinstance(d, IterableDataset) for d in self.datasets):
             raise ConfigError("ConcatDataset: an IterableDataset given; use ChainDataset for those")
-        self.cumulative_sizes = list(itertools.accumulate(len(d) for d in self.datasets))
+        self.cumulative_sizes = list(itertools.accumulate(map(_length, self.datasets)))
 
     def __len__(self) -> int:
         return self.cumulative_sizes[-1]
@@ -165,7 +170,7 @@ class ChainDataset(IterableDataset):
             yield from d
 
     def __len__(self) -> int:
-        return sum(len(d) for d in self.datasets)
+        return sum(map(_length, self.datasets))
 
 
 class Subset(Dataset):
@@ -235,9 +240,9 @@ def random_split(
     to the parts in turn.
     """
     total = len(dataset)
-    sizes: list[Any] = list(lengths)
+    sizes: list[float] = list(lengths)
     if math.isclose(sum(sizes), 1) and sum(sizes) <= 1:
-        sizes = _of_fractions(sizes, total)
+        sizes = [*_of_fractions(sizes, total)]
     if sum(sizes) != total or any(n < 0 or n != int(n) for n in sizes):
         raise ConfigError(
             f"random_split: lengths {list(lengths)} given for a dataset of {total} samples; "

@@ -92,13 +92,14 @@ class DataLoader(Generic[T]):
         drop_last: bool,
     ) -> None:  # fmt: skip
         """Settle the sampler and the batch sampler."""
+        dataset: Any = self.dataset  # with a length, where it is asked for one
         if batch_sampler is not None:
             batch_size, drop_last = None, False
         if sampler is None and not self._iterable and batch_sampler is None:
             if shuffle:
-                sampler = RandomSampler(self.dataset, generator=self.generator)
+                sampler = RandomSampler(dataset, generator=self.generator)
             else:
-                sampler = SequentialSampler(self.dataset)
+                sampler = SequentialSampler(dataset)
         if batch_size is not None and batch_sampler is None:
             maker = BatchSampler(() if sampler is None else sampler, batch_size, drop_last)
             batch_sampler = None if self._iterable else maker  # made in any case: it checks both
@@ -117,7 +118,8 @@ class DataLoader(Generic[T]):
     def __len__(self) -> int:
         """The number of batches of an epoch."""
         if self._iterable:
-            self._promised = len(self.dataset)  # what its iterators will be measured by
+            dataset: Any = self.dataset
+            self._promised = len(dataset)  # what its iterators will be measured by
         return len(self._requests)
 
     def __iter__(self) -> Iterator[Any]:
@@ -159,7 +161,8 @@ class DataLoader(Generic[T]):
             return Position(Count(self.dataset, None, 0), self.generator, begin, 0).fresh()
         state = self._position.state_dict(self._requests.sampler, self._iterable)
         if self._saves_dataset:
-            state["dataset"] = self.dataset.state_dict()
+            dataset: Any = self.dataset
+            state["dataset"] = dataset.state_dict()
         return state
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -223,7 +226,8 @@ class _LocalIterator(Iterator):
             requests = requests_from(self._source.sampler, at, state)
         self._requests = at.opened(requests)
         if state is not None and "dataset" in state and loader._saves_dataset:
-            loader.dataset.load_state_dict(state["dataset"])
+            dataset: Any = loader.dataset
+            dataset.load_state_dict(state["dataset"])
         self._fetch = fetcher(loader._plan())
         self._pin = pinning(loader.pin_memory, loader.pin_memory_device)
         if state is not None and loader._iterable and "dataset" not in state:
@@ -265,7 +269,8 @@ class _WorkerIterator(Iterator):
         self.source = loader._requests  # not the loader: it holds this iterator
         self.persistent, self.in_order = loader.persistent_workers, loader.in_order
         self.timeout = loader.timeout or None
-        self.num_workers, self.prefetch = loader.num_workers, loader.prefetch_factor or 2
+        assert loader.prefetch_factor is not None  # with workers there is one
+        self.num_workers, self.prefetch = loader.num_workers, loader.prefetch_factor
         import multiprocessing  # takes longer to import than all of this package
 
         ctx = loader.multiprocessing_context or "fork"

@@ -37,15 +37,15 @@ class Shelf:
         """Room for ``num_bytes``: the slab's number, its memory, and the descriptor to send when
         the slab is new (else -1)."""
         states = self.states[: len(self.slabs)]
-        for number in np.flatnonzero(states == DEAD):
-            self.slabs[number], states[number] = None, FREE
+        for dead in np.flatnonzero(states == DEAD).tolist():
+            self.slabs[dead], states[dead] = None, FREE
         free = np.flatnonzero(states == FREE).tolist()
-        known = ((n, self.slabs[n]) for n in free)
-        fitting = [(n, slab) for n, slab in known if slab is not None and slab.size >= num_bytes]
+        there = [(n, memory) for n in free if (memory := self.slabs[n]) is not None]
+        fitting = [pair for pair in there if pair[1].size >= num_bytes]
         if fitting:
-            least, memory = min(fitting, key=lambda found: found[1].size)
-            states[least] = BUSY
-            return least, memory, -1
+            number, memory = min(fitting, key=lambda pair: pair[1].size)
+            states[number] = BUSY
+            return number, memory, -1
         return self._new(num_bytes, free)
 
     def take_back(self, numbers: list[int]) -> None:

@@ -291,7 +291,7 @@ class _File:
                 return
             begin += int(wrong[0]) * BLOCK
             end = min(begin + BLOCK, end)
-        elif (found := zlib.crc32(raw.data)) == self.header.sums.get(entry.name, found):
+        elif zlib.crc32(raw.data) == self.header.sums.get(entry.name, zlib.crc32(raw.data)):
             return
         raise SerializationError(
             f"{at}: the bytes from {begin} up to {end} do not fit their checksum. The file is "

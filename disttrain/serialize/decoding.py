@@ -227,7 +227,7 @@ def _size(values: list) -> Size:
     return Size(values)
 
 
-_BUILD: dict[str, Callable[[_Decoder, list, int], Any]] = {
+_BUILD: dict[str, Callable[[Any, Any, int], Any]] = {  # (decoder, what is said, depth)
     "global": lambda s, r, d: s.known.find(*r),
     "object": lambda s, r, d: s.instance(*r, depth=d),
     "subclass": lambda s, r, d: s.tensor(*r, depth=d),

@@ -262,8 +262,8 @@ def _is_count(x: float) -> bool:
 
 def _entry(name: str, value: dict | int, where: str) -> Entry:
     if type(value) is dict and len(value) == 3:
-        code: Any = value.get("dtype")
-        shape, offsets = value.get("shape"), value.get("data_offsets")
+        code: Any
+        code, shape, offsets = value.get("dtype"), value.get("shape"), value.get("data_offsets")
         if type(offsets) is list and len(offsets) == 2 and type(shape) is list:
             begin, end = offsets
             nbytes = _bytes_of(code, shape)

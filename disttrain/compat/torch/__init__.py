@@ -9,10 +9,10 @@ been imported already. What is missing says so by name (see ``shim``).
 
 from __future__ import annotations
 
+import functools
 import math
 import os
 import sys
-from collections.abc import Callable
 from typing import Any
 
 import disttrain as dt
@@ -170,6 +170,10 @@ def _devices() -> dict[str, Shim]:
     }
 
 
+def _one(name: str, shim: Shim) -> Shim:
+    return shim.take(dt.distributions, [name])
+
+
 def _distributions() -> dict[str, Shim]:
     """Loaded when the first name is asked for; each class is also in a module of its own."""
     whole = "torch.distributions"
@@ -178,14 +182,10 @@ def _distributions() -> dict[str, Shim]:
     return {
         whole: Shim(whole).later(lambda shim: shim.take(dt.distributions)),
         **{
-            f"{whole}.{module}": Shim(f"{whole}.{module}").later(_one_of_them(name))
+            f"{whole}.{module}": Shim(f"{whole}.{module}").later(functools.partial(_one, name))
             for module, name in places.items()
         },
     }
-
-
-def _one_of_them(name: str) -> Callable[[Shim], Shim]:
-    return lambda shim: shim.take(dt.distributions, [name])
 
 
 def _others() -> dict[str, Shim]:

@@ -14,10 +14,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-import disttrain as dt
-
 from ...compile import Graph
-from ...compile.compiled import compile
+from ...compile.compiled import compile as compile_
 from ...compile.modules import Twin
 from ...errors import CaptureError
 from ...trace import warn
@@ -130,8 +128,8 @@ class ExplainOutput:
 def explain(fn: Callable[..., Any], *args: object, **kwargs: object) -> Any:
     """``explain(fn)(*args)``: call it once, compiled, and tell what became of it."""
 
-    def explained(*args: object, **kwargs: object) -> ExplainOutput:
-        made = compile(fn)
+    def explained(*args: Any, **kwargs: Any) -> ExplainOutput:
+        made = compile_(fn)
         run = getattr(made, "forward", made)
         made(*args, **kwargs)
         return ExplainOutput(run.graphs, list(run.eager.values()))
@@ -141,7 +139,7 @@ def explain(fn: Callable[..., Any], *args: object, **kwargs: object) -> Any:
 
 def optimize(backend: object = "inductor", *, nopython: bool = False, **words: Any) -> Any:
     """The decorator that ``compile`` was before it had that name."""
-    return functools.partial(compile, backend=backend, fullgraph=nopython, **words)
+    return functools.partial(compile_, backend=backend, fullgraph=nopython, **words)
 
 
 def _as_it_is(fn: object = None, recursive: bool = True, **_words: object) -> Any:
@@ -186,7 +184,7 @@ def modules() -> dict[str, Shim]:
     )
     return {
         "torch.compiler": Shim("torch.compiler").give(
-            **_TOLD, compile=dt.compile, cudagraph_mark_step_begin=_nothing,
+            **_TOLD, compile=compile_, cudagraph_mark_step_begin=_nothing,
             is_dynamo_compiling=_never, is_exporting=_never, nested_compile_region=_as_it_is,
             set_stance=lambda stance="default", **words: contextlib.nullcontext(),
         ),

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import disttrain as dt
 
 from ...nn import hooks, state
-from ...nn import modules as layers
+from ...nn import modules as modules_of_nn
 from .shim import Shim
 
 _FILES = {
@@ -82,6 +82,7 @@ _ALSO = {
 
 def _bases() -> dict[str, dict[str, Any]]:
     """By file: the base classes and helpers that programs ask for by their private names."""
+    layers: Any = modules_of_nn
     return {
         "batchnorm": {
             "_BatchNorm": layers.batchnorm._BatchNorm,
@@ -135,6 +136,6 @@ def modules() -> dict[str, Shim]:
         .take(nn.global_hooks)
         .give(_IncompatibleKeys=state._IncompatibleKeys, _EXTRA_STATE_KEY_SUFFIX=state.EXTRA)
     )
-    out[f"{root}.lazy"] = Shim(f"{root}.lazy").give(LazyModuleMixin=layers.lazy.LazyMixin)
+    out[f"{root}.lazy"] = Shim(f"{root}.lazy").give(LazyModuleMixin=modules_of_nn.lazy.LazyMixin)
     out[f"{root}.utils"] = _utils()
     return out

@@ -128,10 +128,6 @@ def _top_places(a: Any, k: int, dim: int, largest: bool) -> Any:
     if among is not None:
         best = _top_places(np.take_along_axis(rows, among, -1), k, a.ndim - 1, largest)
         return np.moveaxis(np.take_along_axis(among, best, -1), -1, dim)
-    keys = _keys(a, dim, largest)
-    if keys is not None:
-        keys.partition(k - 1, axis=-1)
-        return _places(np.sort(keys[..., :k], axis=-1), dim)
     a = rows
     if largest:
         found = np.argpartition(a, n - k, axis=-1)[..., n - k :]

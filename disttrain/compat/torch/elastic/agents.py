@@ -22,7 +22,7 @@ from .... import settings
 from . import several
 from .builtin import LauncherRendezvous
 from .errors import ProcessFailure
-from .events import Event, EventMetadataValue, EventSource
+from .events import Event, EventSource
 from .handlers import RendezvousError, RendezvousHandler
 from .processes import DefaultLogsSpecs, LogsSpecs, SignalException, as_text, ranks_of
 from .static import StaticTCPRendezvous
@@ -141,10 +141,11 @@ class LocalElasticAgent:
         elif not isinstance(handler, LauncherRendezvous):
             host, port = _where(handler, host, port)
         folder = logs.folder(run_id) if isinstance(logs, DefaultLogsSpecs) else logs.root_log_dir
-        if self._shutdown_timeout is not None:
-            kind["shutdown_timeout"] = float(self._shutdown_timeout)
+        grace: dict[str, Any] = {} if self._shutdown_timeout is None else {
+            "shutdown_timeout": float(self._shutdown_timeout)
+        }  # fmt: skip
         return Plan(
-            program, spec.local_world_size, **kind, max_restarts=spec.max_restarts,
+            program, spec.local_world_size, **kind, **grace, max_restarts=spec.max_restarts,
             run_id=run_id, role=spec.role, master_addr=spec.master_addr or host,
             master_port=spec.master_port or port, log_dir=folder,
             redirects=as_text(logs._redirects), tee=as_text(logs._tee),
@@ -160,7 +161,7 @@ class LocalElasticAgent:
 
     def _event(self, state: str) -> Event:
         spec = self._spec
-        told: dict[str, EventMetadataValue] = {
+        told: dict[str, Any] = {
             "run_id": spec.rdzv_handler.get_run_id(), "agent_restarts": 0, "role": spec.role,
             "hostname": os.uname().nodename, "entry_point": spec.get_entrypoint_name(),
             "state": state, "max_restarts": spec.max_restarts,
@@ -206,8 +207,8 @@ def _body(function: Any, args: tuple) -> Callable[[int], bytes]:
 def _failures(attempt: Attempt) -> dict[int, ProcessFailure]:
     found = {}
     if attempt.node:  # of another node
-        told = attempt.report
-        found[told["rank"]] = ProcessFailure(told["local_rank"], told["pid"], told["code"], "")
+        far = attempt.report
+        found[far["rank"]] = ProcessFailure(far["local_rank"], far["pid"], far["code"], "")
         return found
     for r in attempt.ranks:
         if r.code:

@@ -263,7 +263,7 @@ def _section_type(hint: object) -> type | None:
     return None
 
 
-def _fit(value: Any, hint: Any) -> Any:
+def _fit(value: object, hint: Any) -> Any:
     members = _members(hint)
     if len(members) > 1:
         if _NONE in members and value == "none":
@@ -296,7 +296,7 @@ def _fit_one(value: object, hint: type) -> Any:
     return value if type(value) is hint or (hint is Path and isinstance(value, Path)) else _WRONG
 
 
-def _fit_many(value: Any, hint: Any, origin: type) -> Any:
+def _fit_many(value: object, hint: object, origin: type) -> Any:
     args = typing.get_args(hint)
     if origin is dict:
         if not isinstance(value, dict):
@@ -342,7 +342,7 @@ def _from_text(text: str, hint: object) -> Any:
     return _fit(_toml_value(text) if origin is dict else text, hint)
 
 
-def _many_from_text(text: str, hint: Any, origin: type) -> Any:
+def _many_from_text(text: str, hint: object, origin: type) -> Any:
     if text.lstrip().startswith("["):
         return _fit(_toml_value(text), hint)
     parts = [p.strip() for p in text.split(",")] if text.strip() else []
@@ -446,7 +446,7 @@ def _has_default(field: dataclasses.Field) -> bool:
 # -- values into TOML ------------------------------------------------------------------------------
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return to_dict(value)
     if isinstance(value, enum.Enum):

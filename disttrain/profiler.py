@@ -183,7 +183,7 @@ class profile:  # noqa: N801  (PyTorch's name)
         return timed
 
     def _making(self, make: Callable) -> Callable:
-        def made(*args: Any, **kwargs: Any) -> Any:
+        def made(*args: object, **kwargs: object) -> Any:
             group = make(*args, **kwargs)
             if group is not None:
                 self._watch(group)

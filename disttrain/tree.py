@@ -57,7 +57,7 @@ def leaves(tree: object) -> list:
     return flatten(tree)[0]
 
 
-def map(fn: Callable, tree: object, *rest: Any) -> Any:  # noqa: A001  (the field's name for it)
+def map(fn: Callable, tree: object, *rest: object) -> Any:  # noqa: A001  (the field's name for it)
     """Apply ``fn`` to the leaves of ``tree`` (and, in step, of trees of the same structure)."""
     values, unflatten = flatten(tree)
     others = [leaves(r) for r in rest]

@@ -162,7 +162,7 @@ class autocast:  # noqa: N801  (the field's spelling)
 
     def __call__(self, func: Callable) -> Callable:
         @functools.wraps(func)
-        def run(*args: Any, **kwargs: Any) -> Any:
+        def run(*args: object, **kwargs: object) -> Any:
             with self:
                 return func(*args, **kwargs)
 
@@ -209,7 +209,7 @@ def custom_fwd(
         return functools.partial(custom_fwd, device_type=device_type, cast_inputs=cast_inputs)
 
     @functools.wraps(fwd)
-    def run(*args: Any, **kwargs: Any) -> Any:
+    def run(*args: Any, **kwargs: object) -> Any:
         inside = is_autocast_enabled(device_type)
         args[0]._fwd_autocast = thread.autocast if inside and cast_inputs is None else None
         if cast_inputs is None or not inside:
@@ -223,7 +223,7 @@ def custom_fwd(
     return run
 
 
-def _as(value: Any, dtype: Any, kind: str) -> Any:
+def _as(value: Any, dtype: object, kind: str) -> Any:
     if isinstance(value, (list, tuple)):
         return type(value)(_as(v, dtype, kind) for v in value)
     if isinstance(value, dict):
@@ -240,7 +240,7 @@ def custom_bwd(bwd: Callable | None = None, *, device_type: str = "cuda") -> Any
         return functools.partial(custom_bwd, device_type=device_type)
 
     @functools.wraps(bwd)
-    def run(ctx: Any, *grads: Any) -> Any:
+    def run(ctx: Any, *grads: object) -> Any:
         with casting(ctx._fwd_autocast):
             return bwd(ctx, *grads)
 

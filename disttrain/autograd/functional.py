@@ -23,7 +23,7 @@ from ..ops.primitives.views import reshape
 
 
 def vjp(
-    func: Callable, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
+    func: Callable, inputs: object, v: Any = None, create_graph: bool = False, strict: bool = False
 ) -> tuple[Any, Any]:
     """(``func(*inputs)``, ``v`` times the Jacobian). ``v`` has the form of the result; None where
     that is a scalar."""
@@ -36,7 +36,7 @@ def vjp(
 
 
 def jvp(
-    func: Callable, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
+    func: Callable, inputs: object, v: Any = None, create_graph: bool = False, strict: bool = False
 ) -> tuple[Any, Any]:
     """(``func(*inputs)``, the Jacobian times ``v``). ``v`` has the form of the inputs; None where
     that is one tensor of one element. By the transpose of the transpose: reverse mode twice."""

@@ -48,7 +48,7 @@ class ArrayKind:
 
     places_others = False  # tensors made like one over such an array lie as it does: ``similar``
 
-    def run(self, prim: Any, arrays: Any, params: dict) -> Any:
+    def run(self, prim: Any, arrays: object, params: dict) -> Any:
         """The result of ``prim`` on ``arrays``, one of which is this one."""
         raise NotImplementedError
 
@@ -68,11 +68,11 @@ class ArrayKind:
         """Another array of the same values."""
         raise NotImplementedError
 
-    def similar(self, make: Any, shape: tuple, dtype: Any, meta: bool) -> Any:
+    def similar(self, make: object, shape: tuple, dtype: object, meta: bool) -> Any:
         """An array of ``shape`` placed as this one, whose parts are ``make(shape, dtype)``."""
         raise NotImplementedError
 
-    def together(self, others: Any) -> list | None:
+    def together(self, others: object) -> list | None:
         """Raw arrays of the parts that lie here of this array and of ``others``, where they lie
         alike, so that what is done element by element can be done on them; None where it cannot.
         Arrays of one element and no kind go along as they are."""
@@ -88,7 +88,7 @@ class ArrayKind:
         their "sum", "max" or "min" over the parts."""
         return values
 
-    def everywhere(self, number: Any) -> Any:
+    def everywhere(self, number: object) -> Any:
         """``number``, which every rank has, as an array of this kind."""
         return number
 
@@ -116,11 +116,11 @@ class ArrayKind:
         """An array that lies as this one, whose part here is ``fn`` of this one's."""
         raise NotImplementedError
 
-    def beside(self, array: Any) -> Any:
+    def beside(self, array: object) -> Any:
         """``array``, known everywhere, as an array that meets this one in operations."""
         return array
 
-    def as_gradient(self, g: Any) -> Any:
+    def as_gradient(self, g: object) -> Any:
         """``g``, the gradient of a leaf that holds this array, as it shall lie in ``.grad``."""
         return g
 
@@ -133,11 +133,11 @@ class ArrayKind:
         """``as_gradient`` for a Tensor, recorded."""
         return t
 
-    def shares_with(self, other: Any) -> bool:
+    def shares_with(self, other: object) -> bool:
         """Whether this, made by a view of ``other``, has its memory."""
         return True
 
-    def add_in_place(self, g: Any) -> None:
+    def add_in_place(self, g: object) -> None:
         """Add ``g``, which lies as ``as_gradient`` made it, to this array."""
         raise NotImplementedError
 

@@ -79,7 +79,7 @@ class Call:
         else:
             self._other(x, parts)
 
-    def _other(self, x: Any, parts: list) -> None:
+    def _other(self, x: object, parts: list) -> None:
         inside = [] if is_constant(x) else tree.leaves(x)
         if inside and not (len(inside) == 1 and inside[0] is x):  # a container of another kind
             parts += (type(x), len(inside), *(x if isinstance(x, dict) else ()))

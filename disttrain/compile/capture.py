@@ -301,7 +301,7 @@ class Capture:
         """Add to the gradient that a leaf has, in place as eagerly."""
         accumulate(grad, more)
 
-    def pull(self, node: Any, g: Any, wanted: tuple | None) -> tuple:
+    def pull(self, node: Any, g: object, wanted: tuple | None) -> tuple:
         """Run the derivative rules of ``node`` on arrays, as one instruction."""
         if node.seq <= self.start:
             self._refuse("it runs backward through a graph that was made outside")
@@ -437,7 +437,7 @@ class Capture:
                 captured.append(t)
                 kept.append(texts[i])
 
-        def new(v: Any) -> Any:
+        def new(v: object) -> Any:
             return names.get(v, v) if isinstance(v, Var) else v
 
         for v in owners:  # looked up by every run; the one of today need not live on
@@ -482,7 +482,7 @@ def capture(fn: Callable) -> Callable:
     replayed. Raises ``CaptureError`` where a number of a tensor would be frozen into the graph.
     """
 
-    def captured(*args: Any, **kwargs: Any) -> Captured:
+    def captured(*args: object, **kwargs: object) -> Captured:
         leaves = tree.leaves((args, kwargs))
         around = Reach((fn, args, kwargs))
         recorder = Capture([x for x in leaves if isinstance(x, Tensor)], around)

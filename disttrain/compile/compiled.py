@@ -318,7 +318,7 @@ def _state(optimizer: Any) -> tuple[dict, list]:
     return kept, [x for g in optimizer.param_groups for x in (*g.keys(), *g.values())]
 
 
-def _kept(optimizer: Any, before: tuple) -> bool:
+def _kept(optimizer: object, before: tuple) -> bool:
     """Whether an optimizer has all that it had (new tensors may have come), and its numbers."""
     now, numbers = _state(optimizer)
     return (
@@ -365,12 +365,12 @@ def compile(  # noqa: A001  (the field's name)
     *,
     fullgraph: bool = False,
     dynamic: bool | None = None,
-    backend: Any = "inductor",
+    backend: object = "inductor",
     mode: str | None = None,
     options: dict[str, Any] | None = None,
     disable: bool = False,
     fast_math: bool = False,
-    **ignored: Any,
+    **ignored: object,
 ) -> Any:
     """Capture ``fn`` and replay it. Usable as a decorator, of methods too. See ``Compiled``.
 

@@ -266,7 +266,7 @@ def _given_by(run: Callable[..., Any], given: list[Tensor], count: int) -> tuple
     return out
 
 
-def _is_still(given: Tensor, known: Tensor | None, array: Any, cell: Any) -> bool:
+def _is_still(given: Tensor, known: Tensor | None, array: Any, cell: object) -> bool:
     """Whether an argument is in the memory where it was, under the same name."""
     if known is not None:
         return given is known

@@ -167,7 +167,7 @@ class Graph:
             raise again.__cause__ from None
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     if isinstance(value, np.ndarray):
         return f"<{describe((value.shape, value.dtype))}>"
     return repr(value)

@@ -75,7 +75,7 @@ class Holder:
                 return self._told(i, a, b)
         return None
 
-    def _told(self, i: int, a: Any, b: Any) -> str:
+    def _told(self, i: int, a: object, b: object) -> str:
         names = self.names
         at = i - (len(self.then) - len(names))
         where = self.where

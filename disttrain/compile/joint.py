@@ -93,7 +93,7 @@ class Freed(GraphNode):
     def release(self) -> None:
         """There is nothing to release."""
 
-    def run(self, g: Any, tensors: bool, wanted: tuple | None = None) -> tuple:
+    def run(self, g: object, tensors: bool, wanted: tuple | None = None) -> tuple:
         raise AutogradError(self.why)
 
     def run_without(self, tensors: bool) -> tuple:
@@ -124,7 +124,7 @@ class Replayed(GraphNode):
         if self.saved:
             self.saved = self.again = None
 
-    def run(self, g: Any, tensors: bool, wanted: tuple | None = None) -> tuple:
+    def run(self, g: object, tensors: bool, wanted: tuple | None = None) -> tuple:
         """The gradients for the edges, of those results that have one."""
         if tensors and thread.grad_enabled:
             return self._recorded(g if g.__class__ is tuple else (g,), wanted)

@@ -196,7 +196,7 @@ def same(a: Any, b: Any) -> bool:
     return isinstance(a, (np.dtype, dtype, device, range, datetime.date)) and bool(a == b)
 
 
-def _ordered(x: Any) -> Any:
+def _ordered(x: object) -> Any:
     return sorted(x, key=repr) if isinstance(x, frozenset) else x
 
 

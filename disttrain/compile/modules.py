@@ -50,7 +50,7 @@ class Twin:
             value = _class(self._orig_mod, self.forward)
         super().__setattr__(name, value)
 
-    def __reduce_ex__(self, protocol: Any) -> tuple:
+    def __reduce_ex__(self, protocol: object) -> tuple:
         return twin, (self._orig_mod, self.forward)
 
 

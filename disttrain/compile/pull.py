@@ -64,7 +64,7 @@ def _own(r: Any, others: tuple) -> Any:
     return r.copy() if any(r is a for a in others) else r
 
 
-def _forward(*arrays: Any, rule: Rule) -> tuple:
+def _forward(*arrays: object, rule: Rule) -> tuple:
     return tuple(r for r in rule.run(arrays) if r is not None)
 
 

@@ -191,7 +191,7 @@ class Reach:
     def _wanted(self, name: str) -> bool:
         return name in self.names or (self.everything and not name.startswith("__"))
 
-    def _push(self, x: Any, where: str) -> None:
+    def _push(self, x: object, where: str) -> None:
         if id(x) not in self._seen and not is_constant(x):
             self._todo.append((x, where))
 
@@ -345,7 +345,7 @@ class Reach:
         self.holders.append(Holder(FACT, x, where, reader=lambda: (x(),)))
         self._push(x(), where)
 
-    def _stream(self, x: Any, where: str) -> None:
+    def _stream(self, x: object, where: str) -> None:
         self.streams.append(x)
 
     def _nothing(self, x: Generator, where: str) -> None:

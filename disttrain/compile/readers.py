@@ -50,7 +50,7 @@ def members(x: set) -> tuple:
     return tuple(sorted(x, key=lambda v: (type(v).__name__, v if isinstance(v, str) else hash(v))))
 
 
-def values(x: Any, names: tuple) -> tuple:
+def values(x: object, names: tuple) -> tuple:
     return tuple(getattr(x, name, MISSING) for name in names)
 
 

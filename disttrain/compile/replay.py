@@ -169,7 +169,7 @@ class _Results:
         self.program, self.tensors, self.values = program, tensors, values
         self.made: dict[Var, Tensor] = {}
 
-    def of(self, var: Any) -> Any:
+    def of(self, var: object) -> Any:
         if not isinstance(var, Var):
             return var
         slot = self.program.slots[var]

@@ -265,11 +265,11 @@ def _home(values: list) -> Any:
     return next((a.here() for a in values if a.__class__ is DeviceArray), None)
 
 
-def _is_there(a: Any, there: Any) -> bool:
+def _is_there(a: object, there: Any) -> bool:
     return a.__class__ is DeviceArray and a.index == there.index and a.platform is there.platform
 
 
-def _raw(a: Any) -> Any:
+def _raw(a: object) -> Any:
     return a.data if a.__class__ is DeviceArray else a
 
 

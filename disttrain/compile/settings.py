@@ -39,7 +39,11 @@ class Settings:
 
 
 def settings_of(
-    fullgraph: bool, backend: Any, mode: str | None, options: dict[str, Any] | None, fast_math: bool
+    fullgraph: bool,
+    backend: object,
+    mode: str | None,
+    options: dict[str, Any] | None,
+    fast_math: bool,
 ) -> Settings:
     """Of the words of a call; ``CaptureError`` for words that have no meaning."""
     if mode not in _MODES:

@@ -68,7 +68,7 @@ class GraphNode:
         found = self.run(grads if self.shapes is not None else grads[0], True)
         return found[0] if len(found) == 1 else found
 
-    def run(self, g: Any, tensors: bool, wanted: tuple | None = None) -> tuple:
+    def run(self, g: object, tensors: bool, wanted: tuple | None = None) -> tuple:
         raise NotImplementedError
 
     def run_without(self, tensors: bool) -> tuple:
@@ -78,7 +78,7 @@ class GraphNode:
     def _sequence_nr(self) -> int:
         return self.seq
 
-    def watch(self, storage: Any, index: int = 0) -> None:
+    def watch(self, storage: object, index: int = 0) -> None:
         """Result ``index`` is about to be shared: writes to it will count in ``storage``."""
 
     def add_tensor_hook(self, hook: Callable, index: int = 0) -> HookHandle:
@@ -187,13 +187,13 @@ class Output:
     def shown(self) -> GraphNode:
         return self.node.shown()
 
-    def watch(self, storage: Any) -> None:
+    def watch(self, storage: object) -> None:
         self.node.watch(storage, self.index)
 
-    def retain(self, tensor: Any) -> None:
+    def retain(self, tensor: object) -> None:
         self.node.retain(tensor, self.index)
 
-    def forget(self, tensor: Any) -> None:
+    def forget(self, tensor: object) -> None:
         self.node.forget(tensor, self.index)
 
     def add_tensor_hook(self, hook: Callable) -> HookHandle:
@@ -287,7 +287,7 @@ class Node(GraphNode):
             f"tensor first{self.made_at()}"
         )
 
-    def run(self, g: Any, tensors: bool, wanted: tuple | None = None) -> tuple:
+    def run(self, g: object, tensors: bool, wanted: tuple | None = None) -> tuple:
         """The gradients for ``edges``, given the gradient ``g`` (a tuple when there are several
         outputs) as raw arrays, or as Tensors when ``tensors``. ``wanted``: for which edges."""
         if tensors:

@@ -61,14 +61,14 @@ class PackedNode(Node):
 
     unpacked: type = Node
 
-    def watch(self, storage: Any, index: int = 0) -> None:
+    def watch(self, storage: object, index: int = 0) -> None:
         """Writes to the result do not matter: what ``unpack`` gives counts."""
 
     def run_without(self, tensors: bool) -> tuple:
         self._unpacked()
         return (None,) * len(self.edges)
 
-    def run(self, g: Any, tensors: bool, wanted: tuple | None = None) -> tuple:
+    def run(self, g: object, tensors: bool, wanted: tuple | None = None) -> tuple:
         return self._unpacked().run(g, tensors, wanted)
 
     def _unpacked(self) -> Node:

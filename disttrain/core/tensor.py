@@ -464,7 +464,7 @@ def _over(array: Any) -> Tensor:
     return out
 
 
-def beside(t: Any, array: Any) -> Tensor:
+def beside(t: object, array: object) -> Tensor:
     """A Tensor over ``array``, made from numbers that every rank knows, to be used with ``t``."""
     given = t.__dict__.get("array") if isinstance(t, Tensor) else None
     if given.__class__ is ndarray or not isinstance(t, Tensor):

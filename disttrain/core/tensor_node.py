@@ -20,7 +20,7 @@ class TensorNode(Node):
     on_host: tuple[int, ...] = ()
     on_device = True
 
-    def run(self, g: Any, tensors: bool, wanted: tuple | None = None) -> tuple:
+    def run(self, g: object, tensors: bool, wanted: tuple | None = None) -> tuple:
         if tensors:
             found = super().run(g, True, wanted)
             return self._sent_back(found) if self.on_host else found

@@ -54,7 +54,7 @@ def reduce_add_coalesced(
 
 def scatter(
     tensor: Tensor, devices: Sequence[Any] | None = None,
-    chunk_sizes: Sequence[int] | None = None, dim: int = 0, streams: Any = None, *,
+    chunk_sizes: Sequence[int] | None = None, dim: int = 0, streams: object = None, *,
     out: Sequence[Tensor] | None = None,
 ) -> tuple[Tensor, ...]:  # fmt: skip
     """Pieces along ``dim``, one on each of ``devices`` (None: all), or into each of ``out``."""
@@ -71,7 +71,11 @@ def scatter(
 
 
 def gather(
-    tensors: Sequence[Tensor], dim: int = 0, destination: Any = None, *, out: Tensor | None = None
+    tensors: Sequence[Tensor],
+    dim: int = 0,
+    destination: object = None,
+    *,
+    out: Tensor | None = None,
 ) -> Tensor:
     """Tensors of several devices, joined along ``dim`` on ``destination`` (None: the current one;
     -1 or "cpu": the host), or in ``out``."""

@@ -87,7 +87,7 @@ def can_device_access_peer(device: object, peer_device: object) -> bool:
     return here().can_access(index, other)
 
 
-def synchronize(device: Any = None) -> None:
+def synchronize(device: object = None) -> None:
     """Wait until all work of a device is done."""
     here().synchronize(index_of(device))
 

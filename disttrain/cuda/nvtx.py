@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from ..context import current
 from .which import started
@@ -44,7 +43,7 @@ def mark(msg: str) -> None:
 
 
 @contextmanager
-def range(msg: str, *args: Any, **kwargs: Any) -> Iterator[None]:  # noqa: A001  (the field's name)
+def range(msg: str, *args: object, **kwargs: object) -> Iterator[None]:  # noqa: A001  (the field's name)
     """The block is a range; ``msg`` may have fields, which the other arguments fill."""
     range_push(msg.format(*args, **kwargs))
     try:

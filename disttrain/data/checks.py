@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import Any, NoReturn
 
 from ..errors import ConfigError
 from ..trace import warn
@@ -12,7 +12,7 @@ _METHODS = ("fork", "spawn", "forkserver")
 
 
 def check_workers(
-    num_workers: Any,
+    num_workers: object,
     timeout: float,
     prefetch_factor: int | None,
     persistent_workers: bool,
@@ -88,7 +88,7 @@ def check_batches(
                 "drop_last")  # fmt: skip
 
 
-def _refuse(what: str) -> None:
+def _refuse(what: str) -> NoReturn:
     raise ConfigError(what if what.startswith("DataLoader") else f"DataLoader: {what}")
 
 

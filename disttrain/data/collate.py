@@ -193,7 +193,7 @@ def default_convert(data: object) -> Any:
     return data
 
 
-def like(data: Any, values: Any) -> Any:
+def like(data: Any, values: object) -> Any:
     """``values`` as a container of the kind of ``data``; as they are where it takes none."""
     try:
         return type(data)(values)

@@ -125,7 +125,7 @@ class ConcatDataset(Dataset):
     """Datasets one after another. ``cumulative_sizes`` says where each ends."""
 
     def __init__(self, datasets: Iterable[Dataset]) -> None:
-        self.datasets = list(datasets)
+        self.datasets: list[Any] = list(datasets)
         if not self.datasets:
             raise ConfigError("ConcatDataset: no dataset given; one or more are needed")
         if any(isinstance(d, IterableDataset) for d in self.datasets):
@@ -158,7 +158,7 @@ class ChainDataset(IterableDataset):
     """Iterable datasets one after another."""
 
     def __init__(self, datasets: Iterable[Dataset]) -> None:
-        self.datasets = datasets
+        self.datasets: Iterable[Any] = datasets
 
     def __iter__(self) -> Iterator:
         for d in self.datasets:

@@ -52,7 +52,7 @@ def _fast(plan: Plan, getter: Callable[[np.ndarray], Any], indices: list) -> Any
 
 
 def _stream(plan: Plan, iterator: Iterator) -> Callable[[Any], Any]:
-    def one(_: Any) -> Any:
+    def one(_: object) -> Any:
         return plan.collate(next(iterator))
 
     def batch(_: object) -> Any:

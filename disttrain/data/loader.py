@@ -69,7 +69,8 @@ class DataLoader(Generic[T]):
         pin_memory_device: str = "",
         in_order: bool = True,
     ) -> None:
-        self.dataset, self.num_workers, self.timeout = dataset, num_workers, timeout
+        self.dataset: Any = dataset  # with whatever the program's own class has
+        self.num_workers, self.timeout = num_workers, timeout
         self.pin_memory, self.pin_memory_device = pin_memory, pin_memory_device
         self.worker_init_fn, self.generator = worker_init_fn, generator
         self.prefetch_factor = 2 if num_workers and prefetch_factor is None else prefetch_factor

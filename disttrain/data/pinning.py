@@ -19,7 +19,7 @@ def pinning(wanted: bool, device: str) -> Callable[[Any], Any] | None:
     return lambda data: pinned(data, device or None)
 
 
-def pinned(data: Any, device: str | None) -> Any:
+def pinned(data: object, device: str | None) -> Any:
     """``data`` with its Tensors there; containers keep their kind, and what has a ``pin_memory``
     of its own is asked."""
     if isinstance(data, Tensor):

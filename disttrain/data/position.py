@@ -47,7 +47,7 @@ class Streams:
         rank = default_generator.get_state().array
         return cls(rank, random.getstate(), _numpy_state(), _get(own))
 
-    def set(self, own: Any = None) -> None:
+    def set(self, own: object = None) -> None:
         """Go back to them; ``own`` where a state of it was noted."""
         default_generator.set_state(wrap(self.rank))
         random.setstate(self.python)
@@ -96,11 +96,11 @@ def _numpy_state() -> dict[str, Any]:
     return state
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     return value.array if isinstance(value, Tensor) else value
 
 
-def _get(generator: Any) -> Any:
+def _get(generator: object) -> Any:
     if isinstance(generator, Generator):
         return generator.get_state().array
     if generator is None:
@@ -116,7 +116,7 @@ def _set(generator: object, state: Any) -> None:
         bits.state = _shaped(json.loads(state), bits.state)
 
 
-def _shaped(value: Any, like: Any) -> Any:
+def _shaped(value: Any, like: object) -> Any:
     if isinstance(like, dict):
         return {k: _shaped(v, like[k]) for k, v in value.items()}
     return np.array(value, like.dtype) if isinstance(like, np.ndarray) else value
@@ -179,7 +179,7 @@ class Position:
         # What gives numbers may be no more than a ``__next__``.
         yield requests if hasattr(requests, "__iter__") else iter(requests.__next__, object())
 
-    def state_dict(self, source: Any, replay: bool) -> dict[str, Any]:
+    def state_dict(self, source: object, replay: bool) -> dict[str, Any]:
         """The position as a dict. ``replay``: workers go through the epoch from its start again."""
         me = context.current()
         fetched = self.before + self.count.fetched

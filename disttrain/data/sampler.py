@@ -122,7 +122,7 @@ class WeightedRandomSampler(Sampler[int]):
 
     def __init__(
         self,
-        weights: Any,
+        weights: object,
         num_samples: int,
         replacement: bool = True,
         generator: Generator | None = None,

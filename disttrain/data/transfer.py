@@ -53,7 +53,7 @@ def _raw(array: np.ndarray) -> tuple:
     return pickle.PickleBuffer(raw.data), dtypes.of(array.dtype).name, array.shape
 
 
-def _array(raw: Any, kind: str, shape: tuple) -> np.ndarray:
+def _array(raw: object, kind: str, shape: tuple) -> np.ndarray:
     return np.asarray(raw).view(dtypes.BY_NAME[kind].np).reshape(shape)
 
 
@@ -91,7 +91,7 @@ class Sender:
         """There is no batch ``number`` and none after it."""
         self._send(END, 0, number, 0)
 
-    def value(self, kind: int, number: int, value: Any) -> None:
+    def value(self, kind: int, number: int, value: object) -> None:
         """Send ``value`` as the answer to request ``number``."""
         out = io.BytesIO()
         buffers: list[pickle.PickleBuffer] = []

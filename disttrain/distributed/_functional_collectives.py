@@ -57,17 +57,17 @@ def wait_tensor(tensor: Tensor) -> Tensor:
     return tensor
 
 
-def broadcast(self: Tensor, src: int, group: Any = None, tag: str = "") -> Tensor:
+def broadcast(self: Tensor, src: int, group: object = None, tag: str = "") -> Tensor:
     """``self`` of rank ``src`` of the group."""
     return verbs.Broadcast.on(_group(group), How(root=src), self)
 
 
-def all_reduce(self: Tensor, reduceOp: Any, group: Any = None, tag: str = "") -> Tensor:  # noqa: N803
+def all_reduce(self: Tensor, reduceOp: Any, group: object = None, tag: str = "") -> Tensor:  # noqa: N803
     """``self`` of all ranks, reduced."""
     return verbs.all_reduce(_group(group), self, _op(reduceOp))
 
 
-def all_gather_tensor(self: Tensor, gather_dim: int, group: Any = None, tag: str = "") -> Tensor:
+def all_gather_tensor(self: Tensor, gather_dim: int, group: object = None, tag: str = "") -> Tensor:
     """``self`` of all ranks, one behind the other along ``gather_dim``."""
     g = _group(group)
     out = verbs.AllGatherSingle.on(g, How(), self)
@@ -81,7 +81,7 @@ def reduce_scatter_tensor(
     self: Tensor,
     reduceOp: str,
     scatter_dim: int,
-    group: Any = None,
+    group: object = None,
     tag: str = "",  # noqa: N803
 ) -> Tensor:
     """This rank's part, along ``scatter_dim``, of ``self`` of all ranks, reduced."""
@@ -99,7 +99,7 @@ def all_to_all_single(
     self: Tensor,
     output_split_sizes: Sequence[int] | None,
     input_split_sizes: Sequence[int] | None,
-    group: Any = None,
+    group: object = None,
     tag: str = "",
 ) -> Tensor:
     """Rows of ``self`` to all ranks, and rows of all ranks: equal parts, or of the given sizes."""
@@ -138,7 +138,7 @@ def all_reduce_coalesced(
 
 
 def all_gather_into_tensor_coalesced(
-    self: Sequence[Tensor], group: Any = None, tag: str = ""
+    self: Sequence[Tensor], group: object = None, tag: str = ""
 ) -> list[Tensor]:
     """``all_gather_tensor`` of each, along dimension 0."""
     return [all_gather_tensor(t, 0, group) for t in self]

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any
 
 from ..comm.calls.work import Work
 from ..comm.store import PrefixStore, Store
@@ -34,7 +33,7 @@ def _get_default_group() -> ProcessGroup:
     return found
 
 
-def _group_or_default_group(group: Any = None) -> ProcessGroup:
+def _group_or_default_group(group: ProcessGroup | None = None) -> ProcessGroup:
     return _get_default_group() if group is None or group is GroupMember().WORLD else group
 
 
@@ -43,7 +42,7 @@ def _rank_not_in_group(group: int | None) -> bool:
     return group is not None and group == GroupMember.NON_GROUP_MEMBER
 
 
-def _get_group_size(group: Any = None) -> int:
+def _get_group_size(group: ProcessGroup | None = None) -> int:
     return int(group_or_default(group).size)
 
 
@@ -56,12 +55,12 @@ def _get_default_timeout(backend: object = None) -> timedelta:
     return _PYTORCHS_TIMEOUT
 
 
-def _set_pg_timeout(timeout: timedelta, group: Any = None) -> None:
+def _set_pg_timeout(timeout: timedelta, group: ProcessGroup | None = None) -> None:
     """How long the waits of ``group`` last from now on."""
     group_or_default(group).set_timeout(timeout)
 
 
-def _get_pg_default_device(group: Any = None) -> Device:
+def _get_pg_default_device(group: ProcessGroup | None = None) -> Device:
     """The device whose arrays a group moves."""
     group_or_default(group)
     return Device("cpu")

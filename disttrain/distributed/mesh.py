@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from .. import context
+from ..comm.group.group import ProcessGroup
 from ..core.tensor import Size, Tensor, wrap
 from ..core.types.device import device
 from ..errors import ConfigError
@@ -43,10 +44,10 @@ class DeviceMesh:
     def __init__(
         self,
         device_type: str,
-        mesh: Any,
+        mesh: object,
         *,
         mesh_dim_names: Sequence[str] | None = None,
-        backend_override: Any = None,
+        backend_override: object = None,
         _init_backend: bool = True,
         _rank: int | None = None,
     ) -> None:
@@ -291,15 +292,15 @@ class DeviceMesh:
 
     @staticmethod
     def from_group(
-        group: Any,
+        group: ProcessGroup | Sequence[ProcessGroup],
         device_type: str,
-        mesh: Any = None,
+        mesh: object = None,
         *,
         mesh_dim_names: Sequence[str] | None = None,
     ) -> DeviceMesh:
         """A mesh over groups that exist: one group (an axis), or a list of them, one per axis, with
         the ranks of the grid in ``mesh``. Communicates nothing."""
-        groups = list(group) if isinstance(group, (list, tuple)) else [group]
+        groups = [group] if isinstance(group, ProcessGroup) else list(group)
         if mesh is None:
             if len(groups) > 1:
                 raise ValueError(
@@ -366,7 +367,7 @@ class DeviceMesh:
     def __deepcopy__(self, memo: dict) -> DeviceMesh:
         return self  # it names processes and groups, which no copy makes more of
 
-    def __reduce_ex__(self, protocol: Any) -> Any:
+    def __reduce_ex__(self, protocol: object) -> Any:
         state = {"device": self.device_type, "ranks": self.ranks.tolist(),
                  "names": self.mesh_dim_names}  # fmt: skip
         return copyreg.__newobj__, (DeviceMesh,), state  # type: ignore[attr-defined]

@@ -15,7 +15,7 @@ class _remote_device:  # noqa: N801  (PyTorch's name)
     """A device of a worker: "<worker>/<device>", "rank:<rank>/<device>", "<worker>" (its CPU), or a
     device here ("cpu", a ``device``)."""
 
-    def __init__(self, remote_device: Any) -> None:
+    def __init__(self, remote_device: object) -> None:
         self._worker_name: str | None = None
         self._rank: int | None = None
         worker: str | None
@@ -72,7 +72,7 @@ def _split(text: str) -> tuple[str | None, Any]:
     return text, "cpu"
 
 
-def _cannot_parse(given: Any) -> ConfigError:
+def _cannot_parse(given: object) -> ConfigError:
     return ConfigError(
         f"Could not parse remote_device: {given}. The valid format is "
         "'<workername>/<device>' or 'rank:<rank>/<device>' or '<device>'"

@@ -15,7 +15,7 @@ _MISSING = object()  # in place of a tensor where there is none
 def functional_call(
     module: Any,
     parameter_and_buffer_dicts: Any,
-    args: Any = None,
+    args: object = None,
     kwargs: Any = None,
     *,
     tie_weights: bool = True,

@@ -93,7 +93,7 @@ def _tangent(level: Any, value: Any) -> Tensor | None:
     return Algebra.zeros(*value.meta())
 
 
-def _dual(level: Any, args: tuple, primals: tuple, given: tuple, out: Any, t: Any,
+def _dual(level: Any, args: tuple, primals: tuple, given: tuple, out: object, t: Any,
           written: bool) -> Any:  # fmt: skip
     """The result ``out`` with its tangent; an argument itself, where it was changed in place."""
     if not isinstance(out, Tensor):
@@ -138,7 +138,7 @@ def batch_function(level: Any, cls: Any, args: tuple, kwargs: dict) -> Any:
     return _wrapped(level, out, 0)
 
 
-def _wrapped(level: Any, out: Any, dims: Any) -> Any:
+def _wrapped(level: Any, out: object, dims: object) -> Any:
     if not isinstance(out, tuple):
         return level.wrap(out, dims) if isinstance(out, Tensor) else out
     dims = dims if isinstance(dims, tuple) else (dims,) * len(out)
@@ -316,7 +316,7 @@ class _Recorded(Function):
         return (None, None, None, None, *(result if isinstance(result, tuple) else (result,)))
 
 
-def _gradient(level: Any, r: Any, dim: int | None) -> Any:
+def _gradient(level: Any, r: object, dim: int | None) -> Any:
     """The gradient of an input: where that is one for the whole batch, the sum over the batch."""
     if r is None:
         return None

@@ -213,7 +213,7 @@ def _primal(level: Forward, x: Tensor) -> Any:
     return x.inner if level.owns(x) else x
 
 
-def _leave(level: Forward, out: Any) -> tuple[Tensor, Tensor]:
+def _leave(level: Forward, out: object) -> tuple[Tensor, Tensor]:
     if not isinstance(out, Tensor):
         raise CaptureError(f"jvp: the function returned a {type(out).__name__}; tensors are needed")
     primal = _primal(level, out)

@@ -94,7 +94,7 @@ class Level:
             thread.refresh()
 
 
-def settle(result: Any) -> Any:
+def settle(result: object) -> Any:
     """``result`` with views brought up to date that an in-place write has changed: to be called
     while the level still runs."""
     for leaf in tree.leaves(result):

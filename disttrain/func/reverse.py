@@ -57,7 +57,7 @@ def chosen(
     """The arguments ``argnums`` of ``args``, and ``func`` as a function of those alone."""
     numbers = _argnums(where, argnums, len(args))
 
-    def of(*values: Any) -> Any:
+    def of(*values: object) -> Any:
         full = list(args)
         for n, value in zip(numbers, values, strict=True):
             full[n] = value

@@ -199,7 +199,7 @@ def vmap(
         raise ConfigError(f"vmap: randomness={randomness!r}; needed 'error', 'different' or 'same'")
 
     @functools.wraps(func)
-    def batched(*args: Tensor | dict, **kwargs: Any) -> Any:
+    def batched(*args: Tensor | dict, **kwargs: object) -> Any:
         leaves, rebuild = tree.flatten(args)
         dims = _spread(in_dims, args, leaves)
         size = _size(leaves, dims)
@@ -261,7 +261,7 @@ def _size(leaves: list, dims: list) -> int:
 
 
 def _run(
-    func: Callable, leaves: list, rebuild: Callable, dims: list, size: int, out_dims: Any,
+    func: Callable, leaves: list, rebuild: Callable, dims: list, size: int, out_dims: object,
     randomness: str, kwargs: dict,
 ) -> Any:  # fmt: skip
     level = Batch(size, randomness)
@@ -304,7 +304,7 @@ def _places(out_dims: Any, result: Any) -> list:
     return out
 
 
-def _leave(level: Batch, out: Any, place: int | None) -> Any:
+def _leave(level: Batch, out: object, place: int | None) -> Any:
     if not isinstance(out, Tensor):
         raise ConfigError(f"vmap: the function returned a {type(out).__name__}; tensors are needed")
     inner: Tensor = out
@@ -326,7 +326,7 @@ def _leave(level: Batch, out: Any, place: int | None) -> Any:
 
 
 def _in_chunks(
-    func: Callable, leaves: list, rebuild: Callable, dims: list, size: int, out_dims: Any,
+    func: Callable, leaves: list, rebuild: Callable, dims: list, size: int, out_dims: object,
     randomness: str, kwargs: dict, chunk: int,
 ) -> Any:  # fmt: skip
     parts = []

@@ -78,7 +78,7 @@ def _cut_half_line(fd: int) -> None:
         os.ftruncate(fd, end)
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     if isinstance(value, dict):
         return {str(k): _plain(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):

@@ -92,7 +92,7 @@ class Convert:
         """Give all parameters and buffers new memory without values on ``device``."""
         return self._apply(lambda t: _emptied(t, device), recurse)
 
-    def type(self, dst_type: Any) -> Any:
+    def type(self, dst_type: object) -> Any:
         """Convert all parameters and buffers, whatever their type, to ``dst_type``."""
         kind = dtypes.as_dtype(dst_type)
         return self._apply(lambda t: t.to(kind))

@@ -116,7 +116,7 @@ def _forward(x: Any, w: Any, b: Any, h: Any, c: Any, mode: str) -> tuple:
 
 
 def _rule(
-    g: Any, x: Any, w: Any, b: Any, h: Any, c: Any, out: Any, needs: tuple, mode: str
+    g: Any, x: object, w: Any, b: object, h: Any, c: Any, out: Any, needs: tuple, mode: str
 ) -> tuple:
     states = (h,) if c is None else (h, c)
     if any(isinstance(each, Tensor) for each in g):

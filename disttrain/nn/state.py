@@ -171,7 +171,9 @@ class State:
                 if key.startswith(prefix) and not _belongs(key[len(prefix) :], known, self):
                     unexpected_keys.append(key)
 
-    def _load_one(self, name: str, key: str, param: Any, value: Any, metadata: dict) -> str | None:
+    def _load_one(
+        self, name: str, key: str, param: Any, value: object, metadata: dict
+    ) -> str | None:
         """Put ``value`` into ``param``; what went wrong, as text."""
         if not isinstance(value, Tensor):
             return (

@@ -146,7 +146,7 @@ def binary(
     return prim
 
 
-def broadcast(*args: Any) -> tuple[int, ...]:
+def broadcast(*args: object) -> tuple[int, ...]:
     """The common shape of arrays and scalars."""
     return np.broadcast_shapes(*(getattr(a, "shape", ()) for a in args))
 

@@ -83,7 +83,7 @@ def resize_as_(self: Tensor, other: Tensor, *, memory_format: Any = None) -> Ten
 def _reshaped(name: str, fn: Callable) -> Callable:
     """``unsqueeze_`` and its kin: the tensor becomes a view of what it was."""
 
-    def run(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    def run(self: Tensor, *args: object, **kwargs: object) -> Tensor:
         check_captured(self, name)
         self.forget_hidden_base()
         if inplace.records(self):

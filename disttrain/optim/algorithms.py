@@ -126,7 +126,7 @@ class Adagrad(Optimizer):
             return _full(value, start)
         return value
 
-    def _update_sparse(self, p: Tensor, grad: Any, group: dict[str, Any]) -> None:
+    def _update_sparse(self, p: Tensor, grad: object, group: dict[str, Any]) -> None:
         total, step = self._state_of(p, ("sum", "step"), group)
         sparse_adam.adagrad(p, total, step, grad, group)
 

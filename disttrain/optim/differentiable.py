@@ -92,7 +92,7 @@ def evaluate(expr: Expr, names: Mapping[str, Any]) -> Any:
     return done[expr]
 
 
-def _where(like: Any, condition: Any, a: Any, b: Any) -> Any:
+def _where(like: Any, condition: object, a: Any, b: Any) -> Any:
     """``a`` or ``b``; numbers get the type of the parameter, as in the kernels."""
     if not isinstance(condition, Tensor):
         return a if condition else b

@@ -57,7 +57,7 @@ def _rule(
 
     last: tuple = ((), None)  # a replayed step asks for the same numbers for every parameter
 
-    def forward(p: Any, g: Any, *state: Any, **hyper: Any) -> tuple:
+    def forward(p: object, g: object, *state: object, **hyper: object) -> tuple:
         nonlocal last
         key, run = tuple(hyper.values()), last[1]
         if key != last[0] or run is None:
@@ -137,7 +137,7 @@ def _given(rule: Rule, hyper: dict[str, Any], state: list[Any]) -> tuple[list[An
 def _plain(rule: Rule, hyper: dict[str, Any]) -> Callable[..., None]:
     programs, values = rule.update.programs, rule.numbers(0, **hyper)
 
-    def run(p: Any, g: Any, *state: Any) -> None:
+    def run(p: Any, g: object, *state: object) -> None:
         kind = p.dtype
         if kind.kind == "c":
             rule.update(*map(_real, (p, g, *state)), *values)
@@ -152,7 +152,7 @@ def _counted(rule: Rule, hyper: dict[str, Any]) -> Callable[..., None]:
     programs = rule.update.programs
     known: dict[int, tuple] = {}
 
-    def run(p: Any, g: Any, *state: Any) -> None:
+    def run(p: Any, g: object, *state: Any) -> None:
         *arrays, step = state
         t = int(step.item()) + 1
         step[...] = t
@@ -172,7 +172,7 @@ def _counted(rule: Rule, hyper: dict[str, Any]) -> Callable[..., None]:
 
 
 def _moving(rule: Rule, hyper: dict[str, Any]) -> Callable[..., None]:
-    def run(p: Any, g: Any, *state: Any) -> None:
+    def run(p: object, g: object, *state: Any) -> None:
         *rest, step = state
         arrays, singles = rest[: -len(rule.moving)], rest[-len(rule.moving) :]
         t = int(step.item()) + 1

@@ -91,7 +91,7 @@ class SparseAdam(Optimizer):
                 )
             self._update_sparse(p, p.grad, group)
 
-    def _update_sparse(self, p: Tensor, grad: Any, group: dict[str, Any]) -> None:
+    def _update_sparse(self, p: Tensor, grad: object, group: dict[str, Any]) -> None:
         state = self.state[p]
         state["step"] = t = int(state.get("step", 0)) + 1
         for name in ("exp_avg", "exp_avg_sq"):

@@ -32,8 +32,8 @@ def _invoke_rpc(
     func_name: str,
     timeout: float,
     /,
-    *args: Any,
-    **kwargs: Any,
+    *args: object,
+    **kwargs: object,
 ) -> Any:
     if rpc_api is not rpc_sync and rpc_api is not rpc_async:
         # What makes an RRef is to say at once that there is no such method.

@@ -152,7 +152,7 @@ class RRef(Generic[T]):
 
     __repr__ = __str__
 
-    def __reduce_ex__(self, protocol: Any) -> Any:
+    def __reduce_ex__(self, protocol: object) -> Any:
         raise RRefError(_NOT_HERE)
 
 

@@ -16,7 +16,7 @@ class Value(Future):
     """A value that this worker owns, or that which keeps it from being made: without the frames of
     who could not make it, nor of who waits, which may have RRefs."""
 
-    def put(self, result: Any, error: BaseException | None = None) -> None:
+    def put(self, result: object, error: BaseException | None = None) -> None:
         """Make it done, unless it is."""
         if not self._done:
             self._complete(result, None if error is None else keep(error))

@@ -71,7 +71,7 @@ class Part:
 
     # --- what programs do --------------------------------------------------------------------
 
-    def own(self, value: Any) -> OwnerHandle:
+    def own(self, value: object) -> OwnerHandle:
         """A handle of a value of this worker's program."""
         made = Value()
         made.put(value)

@@ -55,7 +55,7 @@ _INLINE = 1 << 16  # a longer description goes with the data, where nothing limi
 # --- saving --------------------------------------------------------------------------------------
 
 
-def save(obj: Any, f: Any) -> None:
+def save(obj: object, f: object) -> None:
     """Save ``obj`` to the path or writable binary file ``f`` in the safetensors format.
 
     ``obj`` may be nested dicts, lists, tuples, sets, tensors, numpy arrays and scalars, numbers,
@@ -75,7 +75,7 @@ def save(obj: Any, f: Any) -> None:
         raise ConfigError(f"save: {type(f).__name__} given; a path or a binary file is needed")
 
 
-def _parts(obj: Any) -> list[Any]:
+def _parts(obj: object) -> list[Any]:
     """The file of ``obj``: the header, then the bytes of every stored tensor."""
     encoded = encode(obj)
     what = plan(encoded.arrays)
@@ -119,8 +119,8 @@ def _stored(name: str, array: np.ndarray, at: int) -> tuple[Entry, np.ndarray]:
 
 
 def load(
-    f: Any,
-    map_location: Any = None,
+    f: object,
+    map_location: object = None,
     weights_only: bool = True,
     mmap: bool | None = None,
     verify: bool | None = None,
@@ -399,7 +399,7 @@ class _File:
         )
 
 
-def _dict(value: Any, where: str) -> dict:
+def _dict(value: object, where: str) -> dict:
     if type(value) is not dict:
         raise SerializationError(
             f"{where}: structure: names and values are needed, {value!r:.60} found"

@@ -26,7 +26,7 @@ from .objects import Known, begin, finish
 from .structure import DEPTH, FACTORIES, WORDS
 
 
-def decode(tree: Any, give: Callable[..., Any], where: str, known: Known) -> Any:
+def decode(tree: object, give: Callable[..., Any], where: str, known: Known) -> Any:
     """Build what ``structure.encode`` took apart. ``give(kind, name, location)`` returns the named
     tensor or array; ``kind`` is ``"tensor"``, ``"leaf"`` (a tensor that requires grad) or
     ``"array"``, ``location`` is not given for those of the host.
@@ -51,7 +51,7 @@ class _Decoder:
         self.classed: dict[int, Tensor] = {}  # by id of the plain ones that ``give`` gave
         self.number: int | None = None  # of the container that is made next
 
-    def value(self, node: Any, depth: int) -> Any:
+    def value(self, node: object, depth: int) -> Any:
         if depth > DEPTH + 20:
             raise SerializationError("nested too deeply")
         if type(node) is dict:
@@ -75,17 +75,20 @@ class _Decoder:
             self.made[self.number], self.number = made, None
         return made
 
-    def shared(self, number: int | str, node: dict | list, depth: int) -> Any:
+    def shared(self, number: object, node: object, *, depth: int) -> Any:
         self.number = _number(number)
         return self.value(node, depth)
 
-    def again(self, number: Any) -> Any:
+    def again(self, number: object) -> Any:
         if _number(number) not in self.made:
             raise SerializationError(f"number {number} is used before it is there")
-        return self.made[number]
+        return self.made[_number(number)]
 
     def each(self, nodes: list, depth: int) -> list:
         return [self.value(n, depth) for n in nodes]
+
+    def element(self, node: object, *, depth: int) -> Any:
+        return self.value(node, depth)[()]
 
     def listed(self, nodes: list, depth: int) -> list:
         out = self.note([])
@@ -95,7 +98,7 @@ class _Decoder:
     def pairs(self, nodes: list, depth: int) -> list:
         return [(self.value(k, depth), self.value(v, depth)) for k, v in nodes]
 
-    def filled(self, out: Any, pairs: list, depth: int) -> Any:
+    def filled(self, out: Any, pairs: list, *, depth: int) -> Any:
         """The mapping ``out`` with ``pairs``."""
         self.note(out)
         for k, v in pairs:
@@ -103,51 +106,53 @@ class _Decoder:
             out[key] = self.value(v, depth)
         return out
 
-    def ordered(self, pairs: list, versions: list | None = None, *, depth: int) -> OrderedDict:
-        out = self.filled(OrderedDict(), pairs, depth)
+    def ordered(self, pairs: list, versions: object = None, *, depth: int) -> OrderedDict:
+        out = self.filled(OrderedDict(), pairs, depth=depth)
         if versions is not None:
             out._metadata = self.value(versions, depth)  # type: ignore[attr-defined]
         return out
 
-    def defaulting(self, factory: list | str | None, pairs: list, depth: int) -> Any:
+    def defaulting(self, factory: object, pairs: list, *, depth: int) -> Any:
         out = self.note(defaultdict(None))
         make = FACTORIES[factory] if type(factory) is str else self.value(factory, depth)
         out.default_factory = make
-        return self.filled(out, pairs, depth)
+        return self.filled(out, pairs, depth=depth)
 
-    def queue(self, maxlen: int | str, *nodes: int, depth: int) -> deque:
+    def queue(self, maxlen: object, *nodes: object, depth: int) -> deque:
         out = self.note(deque(maxlen=None if maxlen is None else _number(maxlen)))
         out.extend(self.value(n, depth) for n in nodes)
         return out
 
-    def object(self, number: int, how: str, cls: int | list, args: list, kwargs: dict, *rest: Any,
-               depth: int) -> Any:  # fmt: skip
+    def instance(self, number: object, how: str, cls: object, args: object, kwargs: object,
+                 *rest: object, depth: int) -> Any:  # fmt: skip
         kind = self.value(cls, depth)
         obj = begin(how, kind, self.value(args, depth), self.value(kwargs, depth))
         self.made[_number(number)] = obj
         finish(obj, *(self.value(node, depth) for node in rest))
         return obj
 
-    def member(self, cls: int | list, name: str, depth: int) -> Any:
+    def member(self, cls: object, name: object, *, depth: int) -> Any:
         kind = self.value(cls, depth)
         if not (isinstance(kind, type) and issubclass(kind, enum.Enum)):
             raise SerializationError(f"an enumeration is needed, {kind!r:.60} found")
         return kind[_text(name)]
 
-    def method(self, of: int | list, name: str, depth: int) -> Any:
+    def method(self, of: object, name: object, *, depth: int) -> Any:
         obj = self.value(of, depth)
         if not isinstance(getattr(type(obj), _text(name), None), types.FunctionType):
             raise SerializationError(f"{type(obj).__name__} has no method {name!r:.60}")
-        return getattr(obj, name)
+        return getattr(obj, _text(name))
 
-    def meta(self, number: int, kind: str, requires_grad: bool, *shape: int) -> Tensor:
+    def meta(self, number: object, kind: object, requires_grad: object, *shape: object) -> Tensor:
         sizes = tuple(map(_number, shape))
         if len(sizes) > 64 or any(not 0 <= n < 1 << 62 for n in sizes):
             raise SerializationError(f"shape {sizes}")
         out = self.made[_number(number)] = wrap(NullArray(sizes, dtypes.BY_NAME[_text(kind)].np))
         return out.requires_grad_() if requires_grad is True else out
 
-    def sparse(self, number: int, unique: bool, grad: bool, *parts: Any, depth: int) -> Tensor:
+    def sparse(
+        self, number: object, unique: object, grad: object, *parts: object, depth: int
+    ) -> Tensor:
         places, values, size = (self.value(part, depth) for part in parts)
         if not (isinstance(places, Tensor) and places.dtype == dtypes.int64
                 and isinstance(values, Tensor) and isinstance(size, tuple)):  # fmt: skip
@@ -158,7 +163,8 @@ class _Decoder:
         self.made[_number(number)] = out
         return out
 
-    def typed(self, number: int, name: str, shape: list, node: list, depth: int) -> np.ndarray:
+    def typed(self, number: object, name: object, shape: list, node: object, *,
+              depth: int) -> np.ndarray:  # fmt: skip
         kind, values = np.dtype(_text(name)), self.value(node, depth)
         if kind.kind == "O" and type(values) is list:
             out = np.empty(len(values), object)
@@ -171,7 +177,7 @@ class _Decoder:
         out = self.made[_number(number)] = out.reshape(tuple(map(_number, shape)))
         return out
 
-    def tensor(self, cls: int | list, node: list, own: dict, depth: int) -> Any:
+    def tensor(self, cls: object, node: object, own: object, *, depth: int) -> Any:
         kind, plain = self.value(cls, depth), self.value(node, depth)
         if not (isinstance(kind, type) and issubclass(kind, Tensor) and type(plain) is Tensor):
             raise SerializationError(f"a class of tensors is needed, {kind!r:.60} found")
@@ -186,19 +192,19 @@ class _Decoder:
         return made
 
 
-def _number(value: int | str) -> int:
+def _number(value: object) -> int:
     if type(value) is not int:
         raise SerializationError(f"a number is needed, {value!r:.60} found")
     return value
 
 
-def _text(value: int | str) -> str:
+def _text(value: object) -> str:
     if type(value) is not str:
         raise SerializationError(f"a text is needed, {value!r:.60} found")
     return value
 
 
-def _bytes(value: int | str) -> bytes:
+def _bytes(value: object) -> bytes:
     try:
         return base64.b64decode(_text(value), validate=True)
     except binascii.Error as error:
@@ -223,15 +229,15 @@ def _size(values: list) -> Size:
 
 _BUILD: dict[str, Callable[[Any, Any, int], Any]] = {  # (decoder, what is said, depth)
     "global": lambda s, r, d: s.known.find(*r),
-    "object": lambda s, r, d: s.object(*r, depth=d),
-    "subclass": lambda s, r, d: s.tensor(*r, d),
+    "object": lambda s, r, d: s.instance(*r, depth=d),
+    "subclass": lambda s, r, d: s.tensor(*r, depth=d),
     "meta": lambda s, r, d: s.meta(*r),
     "sparse": lambda s, r, d: s.sparse(*r, depth=d),
-    "enum": lambda s, r, d: s.member(*r, d),
-    "method": lambda s, r, d: s.method(*r, d),
-    "def": lambda s, r, d: s.shared(*r, d),
+    "enum": lambda s, r, d: s.member(*r, depth=d),
+    "method": lambda s, r, d: s.method(*r, depth=d),
+    "def": lambda s, r, d: s.shared(*r, depth=d),
     "ref": lambda s, r, d: s.again(*r),
-    "dict": lambda s, r, d: s.filled({}, *r, d),
+    "dict": lambda s, r, d: s.filled({}, *r, depth=d),
     "OrderedDict": lambda s, r, d: s.ordered(*r, depth=d),
     "list": lambda s, r, d: s.listed(r, d),
     "tuple": lambda s, r, d: tuple(s.each(r, d)),
@@ -243,9 +249,9 @@ _BUILD: dict[str, Callable[[Any, Any, int], Any]] = {  # (decoder, what is said,
     "range": lambda s, r, d: range(*map(_number, r)),
     "slice": lambda s, r, d: slice(*s.each(r, d)),
     "...": lambda s, r, d: ...,
-    "Counter": lambda s, r, d: s.filled(Counter(), *r, d),
+    "Counter": lambda s, r, d: s.filled(Counter(), *r, depth=d),
     "deque": lambda s, r, d: s.queue(*r, depth=d),
-    "defaultdict": lambda s, r, d: s.defaulting(*r, d),
+    "defaultdict": lambda s, r, d: s.defaulting(*r, depth=d),
     "complex": lambda s, r, d: complex(*s.each(r, d)),
     "int": lambda s, r, d: int(_text(*r), 16),
     "float": lambda s, r, d: _float(*r),
@@ -253,6 +259,6 @@ _BUILD: dict[str, Callable[[Any, Any, int], Any]] = {  # (decoder, what is said,
     "device": lambda s, r, d: device(_text(*r)),
     "scalar": lambda s, r, d: _scalar(*r),
     "typed": lambda s, r, d: s.typed(*r, depth=d),
-    "item": lambda s, r, d: s.value(*r, d)[()],
+    "item": lambda s, r, d: s.element(*r, depth=d),
     "path": lambda s, r, d: Path(_text(*r)),
 }

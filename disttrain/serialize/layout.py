@@ -273,7 +273,7 @@ def _entry(name: str, value: dict | int, where: str) -> Entry:
     return _odd_entry(name, value, where)
 
 
-def _bytes_of(code: Any, shape: list) -> int:
+def _bytes_of(code: object, shape: list) -> int:
     """The bytes of a tensor; 0 also where there can be none such."""
     if type(code) is not str or code not in CODES or len(shape) > 64:
         return 0

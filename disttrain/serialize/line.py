@@ -15,7 +15,7 @@ from .objects import Known
 _FIRST = b'{"disttrain.value":'
 
 
-def write(tree: Any) -> bytes:
+def write(tree: object) -> bytes:
     """The line of an encoded value (``structure.encode``) without arrays."""
     text = json.dumps(tree, separators=(",", ":"), allow_nan=False)
     return _FIRST + text.encode() + b"}"

@@ -101,7 +101,7 @@ class Known:
     def __contains__(self, name: str) -> bool:
         return self.trust or any(n in self.allowed or n in _ALWAYS for n in _names(name))
 
-    def find(self, name: Any) -> Any:
+    def find(self, name: object) -> Any:
         """The class or function of that name."""
         if type(name) is not str or name not in self:
             raise ClassRefused(f"{name!r:.120} is not allowed")
@@ -119,7 +119,7 @@ class Known:
                 f"it needs {name.replace(':', '.')}, which cannot be imported: {error}"
             ) from None
 
-    def check(self, tree: Any) -> None:
+    def check(self, tree: object) -> None:
         """Refuse a description that names what is not allowed; all such names in one message."""
         refused = sorted({name for name in names_in(tree) if name not in self})
         if refused:

@@ -113,7 +113,7 @@ class _Encoder:
         except _NotData as error:
             raise SerializationError(f"save: {_show(path)} is {error}") from None
 
-    def container(self, obj: Any, path: tuple, depth: int) -> Any:
+    def container(self, obj: object, path: tuple, depth: int) -> Any:
         """One that may be met again: the same one must then be loaded, not an equal one."""
         number = self.numbers.get(id(obj))
         if number is not None:
@@ -123,12 +123,12 @@ class _Encoder:
         node = _TAKE[type(obj)](self, obj, path, depth + 1)
         return ["def", number, node] if id(obj) in self.shared else node
 
-    def note(self, obj: Any) -> int:
+    def note(self, obj: object) -> int:
         number = self.numbers[id(obj)] = len(self.numbers)
         self.alive.append(obj)
         return number
 
-    def object(self, obj: Any, path: tuple, depth: int) -> Any:
+    def object(self, obj: object, path: tuple, depth: int) -> Any:
         """Anything that is no container and no number: a class, a function, an object."""
         if isinstance(obj, (type, types.FunctionType, types.BuiltinFunctionType)):
             return self.named(obj)
@@ -277,7 +277,7 @@ _TAKE: dict[type, Callable[[_Encoder, Any, tuple, int], Any]] = {
 _MUTABLE = {dict, OrderedDict, list, set, bytearray, Counter, deque, defaultdict}
 
 
-def _of(function: Callable[[Any], Any], obj: Any) -> Any:
+def _of(function: Callable[[Any], Any], obj: object) -> Any:
     """``function(obj)``; its error waits for the place of ``obj`` to be told."""
     try:
         return function(obj)

@@ -40,7 +40,7 @@ class NotEquivalent(AssertionError):
 
 def assert_equivalent(
     model: Module | Callable[[], Module],
-    batch: Any,
+    batch: object,
     plans: Sequence[Plan],
     *,
     loss: Callable[[Any, Any], Tensor] | None = None,
@@ -221,7 +221,7 @@ def _array(tensor: Any) -> np.ndarray | None:
         return np.array(whole.cpu().numpy(), copy=True)
 
 
-def _tensors(tree: Any) -> list[Tensor]:
+def _tensors(tree: object) -> list[Tensor]:
     if isinstance(tree, Tensor):
         return [tree]
     if isinstance(tree, dict):
@@ -229,7 +229,7 @@ def _tensors(tree: Any) -> list[Tensor]:
     return [t for each in tree for t in _tensors(each)] if isinstance(tree, (tuple, list)) else []
 
 
-def _rows(batch: Any) -> int:
+def _rows(batch: object) -> int:
     sizes = {int(t.shape[0]) for t in _tensors(batch) if t.ndim}
     if len(sizes) != 1:
         raise ConfigError(
@@ -239,7 +239,7 @@ def _rows(batch: Any) -> int:
     return sizes.pop()
 
 
-def _part(batch: Any, rank: int, num_ranks: int) -> Any:
+def _part(batch: object, rank: int, num_ranks: int) -> Any:
     if isinstance(batch, Tensor):
         n = batch.shape[0] // num_ranks if batch.ndim else 0
         return batch[rank * n : (rank + 1) * n] if batch.ndim else batch

@@ -220,7 +220,7 @@ def _agent(plan: Plan, reader: int, kept: Any) -> None:
 def _forward(signals: tuple[int, ...], agent: int) -> None:
     """Pass signals on to the agent."""
 
-    def forward(number: int, frame: Any) -> None:
+    def forward(number: int, frame: object) -> None:
         try:
             os.kill(agent, number)
         except ProcessLookupError:

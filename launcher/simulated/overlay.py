@@ -64,7 +64,7 @@ class Overlays:
         if base not in self._classes:
             overlays = self
 
-            def set_attribute(module: Any, name: str, value: Any) -> None:
+            def set_attribute(module: Any, name: str, value: object) -> None:
                 overlays._note(module, name, value, sys._getframe(1))
                 base.__setattr__(module, name, value)
 

@@ -110,7 +110,7 @@ class Ambient:
             stream.flush()
 
 
-def _call(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
+def _call(fn: Callable[..., Any], *args: object, **kwargs: object) -> None:
     try:
         fn(*args, **kwargs)
     except Exception:
@@ -208,7 +208,7 @@ class Stage:
         """``weakref.finalize``: an object belongs to the rank that makes it."""
         init = weakref.finalize.__init__
 
-        def init_for_its_rank(new: weakref.finalize, *args: Any, **kwargs: Any) -> None:
+        def init_for_its_rank(new: weakref.finalize, *args: Any, **kwargs: object) -> None:
             init(new, *args, **kwargs)
             mine = self._mine()
             if mine is not None:

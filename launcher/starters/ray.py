@@ -235,7 +235,7 @@ class Driver:
             return False
         return any(each["Alive"] and each["NodeID"] == node for each in self.ray.nodes())
 
-    def _answered(self, number: int, answer: Any) -> None:
+    def _answered(self, number: int, answer: object) -> None:
         machine = self.machines[number]
         try:
             pieces, code = self.ray.get(answer)

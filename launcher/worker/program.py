@@ -108,7 +108,7 @@ def _enter(folder: str) -> None:
         sys.path[:1] = [folder]
 
 
-def _run(code: CodeType, path: str, loader: Any = None, spec: ModuleSpec | None = None) -> None:
+def _run(code: CodeType, path: str, loader: object = None, spec: ModuleSpec | None = None) -> None:
     """Run it as ``__main__``, which it stays: threads and exit handlers may outlive the code."""
     main = types.ModuleType("__main__")
     vars(main).update(

@@ -51,7 +51,7 @@ class Around(Protocol):
     def stream(self) -> int:
         """The handle of the calling thread's stream."""
 
-    def pointer(self, array: Any) -> int:
+    def pointer(self, array: object) -> int:
         """Where an array's first element is."""
 
     def scratch(self, size: int) -> Any:

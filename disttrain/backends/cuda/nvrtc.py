@@ -151,7 +151,7 @@ def _compile(nvrtc: Any, text: str, options: tuple[str, ...], name: str) -> tupl
         nvrtc.nvrtcDestroyProgram(program)
 
 
-def _text(nvrtc: Any, program: Any, what: str) -> bytes:
+def _text(nvrtc: object, program: object, what: str) -> bytes:
     """What NVRTC writes into memory of a size that it tells."""
     (size,) = _call(nvrtc, f"{what}Size", program)
     out = bytes(size)  # the binding writes into it
@@ -159,7 +159,7 @@ def _text(nvrtc: Any, program: Any, what: str) -> bytes:
     return out
 
 
-def _call(nvrtc: Any, what: str, *args: Any) -> tuple:
+def _call(nvrtc: object, what: str, *args: object) -> tuple:
     try:
         status, *results = getattr(nvrtc, what)(*args)
     except Exception as e:  # the binding's way to say that it finds no library, in several versions

@@ -114,7 +114,7 @@ class CudaPlatform(Platform):
     def move(self, array: object, index: int) -> Any:
         return self.transfers.move(array, index)
 
-    def pinned(self, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+    def pinned(self, shape: tuple[int, ...], dtype: object) -> np.ndarray:
         return self.transfers.pinned(shape, dtype)
 
     def is_pinned(self, host: np.ndarray) -> bool:
@@ -138,7 +138,7 @@ class CudaPlatform(Platform):
     def blas(self) -> Blas:
         return Blas(self.xp)
 
-    def matmul(self, a: Any, b: Any, out: Any = None, add: bool = False) -> Any:
+    def matmul(self, a: object, b: object, out: object = None, add: bool = False) -> Any:
         return self.blas.matmul(a, b, out, add)
 
     @functools.cached_property

@@ -121,7 +121,7 @@ class Memory:
         if isinstance(block, self._block):
             block.uses = {*(block.uses or ()), stream}
 
-    def wait_for(self, raw: Any, streams: set) -> None:
+    def wait_for(self, raw: object, streams: set) -> None:
         """Keep ``raw`` until all that ``streams`` have now is done."""
         if self.recording:
             self.unmarked.append((raw, streams))

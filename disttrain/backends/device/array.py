@@ -115,7 +115,7 @@ class DeviceArray(ArrayKind):
         """The device that it lies on."""
         return Located(self.platform, self.index)
 
-    def like(self, data: Any) -> DeviceArray:
+    def like(self, data: object) -> DeviceArray:
         """``data``, a raw array of the same device, as an array of this kind."""
         return DeviceArray(data, self.platform, self.index)
 
@@ -175,7 +175,7 @@ class DeviceArray(ArrayKind):
     def blank(self, shape: tuple, dtype: np.dtype) -> DeviceArray:
         return self.here().make(lambda xp: xp.zeros(shape, dtype))
 
-    def view(self, dtype: Any) -> DeviceArray:
+    def view(self, dtype: object) -> DeviceArray:
         """The bytes as another type."""
         with self.here():
             return self.like(self.data.view(dtype))
@@ -188,7 +188,7 @@ class DeviceArray(ArrayKind):
         """The values on the host."""
         return self.to_host()
 
-    def fill(self, value: Any) -> None:
+    def fill(self, value: object) -> None:
         """Write one number everywhere."""
         with self.here():
             self.data.fill(value)
@@ -237,7 +237,7 @@ class DeviceArray(ArrayKind):
         """The number of an array of one element."""
         return self.to_host().item()
 
-    def beside(self, array: Any) -> Any:
+    def beside(self, array: object) -> Any:
         return self.here().take(array) if isinstance(array, np.ndarray) else array
 
     def together(self, others: Any) -> list | None:
@@ -263,7 +263,7 @@ class DeviceArray(ArrayKind):
     def placed(self, t: object) -> Any:
         return t
 
-    def shares_with(self, other: Any) -> bool:
+    def shares_with(self, other: object) -> bool:
         if other.__class__ is not DeviceArray:
             return False
         return roots_are_one(self.data, other.data)

@@ -94,24 +94,24 @@ class Memory:
         """``fn``, run inside ``here()``."""
         return fn
 
-    def raw(self, array: Any) -> Any:
+    def raw(self, array: object) -> Any:
         """The raw array of what a Tensor holds; raw ones come back as they are."""
         return array
 
-    def held(self, raw: Any) -> Any:
+    def held(self, raw: object) -> Any:
         """What a Tensor over ``raw`` holds."""
         return raw
 
-    def empty(self, shape: Any, dtype: Any) -> Any:
+    def empty(self, shape: object, dtype: object) -> Any:
         return np.empty(shape, dtype)
 
-    def zeros(self, shape: Any, dtype: Any) -> Any:
+    def zeros(self, shape: object, dtype: object) -> Any:
         return np.zeros(shape, dtype)
 
-    def full(self, shape: Any, value: Any, dtype: Any) -> Any:
+    def full(self, shape: object, value: object, dtype: object) -> Any:
         return np.full(shape, value, dtype)
 
-    def flat(self, group: Any, numel: int, dtype: Any) -> Any:
+    def flat(self, group: Any, numel: int, dtype: object) -> Any:
         """``numel`` elements in memory from which ``group`` moves data best."""
         return group.empty(numel, dtype)
 
@@ -194,16 +194,16 @@ class DeviceMemory(Memory):
         return _Using(self.platform, self.index)  # type: ignore[arg-type]
 
     def guarded(self, fn: Callable[..., Any]) -> Any:
-        def inside(*args: Any) -> Any:
+        def inside(*args: object) -> Any:
             with self.here():
                 return fn(*args)
 
         return inside
 
-    def raw(self, array: Any) -> Any:
+    def raw(self, array: object) -> Any:
         return array.data if array.__class__ is DeviceArray else array
 
-    def held(self, raw: Any) -> Any:
+    def held(self, raw: object) -> Any:
         return DeviceArray(raw, self.platform, self.index)  # type: ignore[arg-type]
 
     def empty(self, shape: Any, dtype: Any) -> Any:
@@ -211,16 +211,16 @@ class DeviceMemory(Memory):
         with self.here():
             return self.platform.empty(shape, np.dtype(dtype))
 
-    def zeros(self, shape: Any, dtype: Any) -> Any:
+    def zeros(self, shape: object, dtype: object) -> Any:
         return self.full(shape, 0, dtype)
 
-    def full(self, shape: Any, value: Any, dtype: Any) -> Any:
+    def full(self, shape: object, value: object, dtype: object) -> Any:
         out = self.empty(shape, dtype)
         with self.here():
             out.fill(value)
         return out
 
-    def flat(self, group: Any, numel: int, dtype: Any) -> Any:
+    def flat(self, group: Any, numel: int, dtype: object) -> Any:
         return self.empty(numel, dtype)
 
     def take(self, array: np.ndarray) -> Any:
@@ -234,7 +234,7 @@ class DeviceMemory(Memory):
             self.platform.download(raw, out, non_blocking=True)
             return _OnItsWay(self._event(), out)
 
-    def numbers(self, raw: Any) -> np.ndarray:
+    def numbers(self, raw: object) -> np.ndarray:
         return self.platform.download(raw)
 
     def writeable(self, raw: object) -> bool:

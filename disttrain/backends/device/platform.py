@@ -131,7 +131,7 @@ class Platform(ABC):
     # -- memory and transfers -----------------------------------------------------------------
 
     @abstractmethod
-    def empty(self, shape: tuple[int, ...], dtype: Any) -> Any:
+    def empty(self, shape: tuple[int, ...], dtype: object) -> Any:
         """A raw array that holds anything."""
 
     @abstractmethod
@@ -150,7 +150,7 @@ class Platform(ABC):
         """The values on another device."""
 
     @abstractmethod
-    def pinned(self, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+    def pinned(self, shape: tuple[int, ...], dtype: object) -> np.ndarray:
         """numpy's array in page-locked memory."""
 
     @abstractmethod
@@ -192,19 +192,19 @@ class Platform(ABC):
     # -- work ---------------------------------------------------------------------------------
 
     @abstractmethod
-    def launch(self, kernel: Any, args: tuple) -> None:
+    def launch(self, kernel: object, args: tuple) -> None:
         """Run a kernel of the kernel language on raw arrays and numbers, as ``Program.slow`` does
         on numpy's. A number may stand for an array that is read element by element, and an array of
         one element for a number, so that the host need not wait for it."""
 
-    def launch_many(self, kernel: Any, sets: Sequence[tuple]) -> None:
+    def launch_many(self, kernel: object, sets: Sequence[tuple]) -> None:
         """Run a flat kernel on many sets of arguments with the same numbers, in as few launches as
         there can be."""
         for args in sets:
             self.launch(kernel, args)
 
     @abstractmethod
-    def run_code(self, code: Any, args: tuple) -> None:
+    def run_code(self, code: object, args: tuple) -> None:
         """Run a kernel that is written for devices (``backends/device/codes.py``): counted random
         numbers, gathering, attention ..."""
 

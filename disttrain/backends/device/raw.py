@@ -94,7 +94,7 @@ class RawArray(Protocol):
     def astype(self, dtype: object, *, copy: bool = True) -> RawArray:
         """The values in another type."""
 
-    def view(self, dtype: Any = None, /) -> RawArray:
+    def view(self, dtype: object = None, /) -> RawArray:
         """The same bytes, read as another type."""
 
     def reshape(self, *shape: object) -> RawArray:
@@ -112,13 +112,13 @@ class RawArray(Protocol):
     def diagonal(self, offset: int = 0, axis1: int = 0, axis2: int = 1) -> RawArray:
         """A view of the diagonals."""
 
-    def ravel(self, order: Any = "C") -> RawArray:
+    def ravel(self, order: object = "C") -> RawArray:
         """The elements in one row; a view where the layout allows it."""
 
     def copy(self, order: object = "C") -> RawArray:
         """The same values in memory of their own."""
 
-    def fill(self, value: Any, /) -> None:
+    def fill(self, value: object, /) -> None:
         """Write one value everywhere."""
 
     def conj(self) -> RawArray:
@@ -127,16 +127,16 @@ class RawArray(Protocol):
     def sum(self, axis: object = None, dtype: object = None, keepdims: bool = False) -> RawArray:
         """Sums along ``axis``."""
 
-    def max(self, axis: Any = None, *, keepdims: bool = False) -> RawArray:
+    def max(self, axis: object = None, *, keepdims: bool = False) -> RawArray:
         """The greatest along ``axis``."""
 
-    def min(self, axis: Any = None, *, keepdims: bool = False) -> RawArray:
+    def min(self, axis: object = None, *, keepdims: bool = False) -> RawArray:
         """The least along ``axis``."""
 
-    def any(self, axis: Any = None) -> RawArray:
+    def any(self, axis: object = None) -> RawArray:
         """Whether one along ``axis`` is true."""
 
-    def all(self, axis: Any = None) -> RawArray:
+    def all(self, axis: object = None) -> RawArray:
         """Whether all along ``axis`` are true."""
 
     def argsort(self, axis: int = -1) -> RawArray:

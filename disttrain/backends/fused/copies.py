@@ -84,7 +84,7 @@ def contiguous(a: np.ndarray) -> np.ndarray:
     return np.array(a, order="C", copy=True)
 
 
-def onto(out: Any, a: Any) -> bool:
+def onto(out: object, a: object) -> bool:
     """``fill`` for any ``out`` and ``a``."""
     if out.__class__ is not np.ndarray or a.__class__ is not np.ndarray or a.size < _LEAST:
         return False

@@ -10,14 +10,14 @@ from numpy import ndarray
 from ..device.platform import platform_of
 
 
-def empty(like: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+def empty(like: object, shape: tuple[int, ...], dtype: Any) -> Any:
     """An array that holds anything, where ``like`` lies."""
     if like.__class__ is ndarray:
         return np.empty(shape, dtype)
     return np.empty_like(like, dtype=dtype, order="C", shape=shape)
 
 
-def zeros(like: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+def zeros(like: object, shape: tuple[int, ...], dtype: Any) -> Any:
     """An array of zeros, where ``like`` lies."""
     if like.__class__ is ndarray:
         return np.zeros(shape, dtype)

@@ -232,11 +232,15 @@ def _lstm_run(program: Any, kept: Any, new: Any, before: Any, ds: Any, gs: Any, 
     program(*kept, new[1], before[1], *ds, *gs, carry[1])
 
 
-def _gru_run(program: Any, kept: Any, new: Any, before: Any, ds: Any, gs: Any, carry: Any) -> None:
+def _gru_run(
+    program: Any, kept: Any, new: object, before: Any, ds: Any, gs: Any, carry: Any
+) -> None:
     program(*kept, before[0], *ds, *gs, carry[0])
 
 
-def _rnn_run(program: Any, kept: Any, new: Any, before: Any, ds: Any, gs: Any, carry: Any) -> None:
+def _rnn_run(
+    program: Any, kept: object, new: Any, before: object, ds: Any, gs: Any, carry: Any
+) -> None:
     program(*new, *ds, *gs)
 
 

@@ -27,7 +27,7 @@ def _code() -> Any:
     return importlib.import_module("..llvm.running", __package__)
 
 
-def accumulate(ufunc: Any, a: Any, axis: int, backwards: bool = False) -> np.ndarray | None:
+def accumulate(ufunc: Any, a: object, axis: int, backwards: bool = False) -> np.ndarray | None:
     """``ufunc.accumulate(a, axis)``, from the end on if ``backwards``; None where it does not gain.
     ``ufunc`` is ``np.add`` or ``np.multiply``."""
     if a.__class__ is not np.ndarray or a.size < _LEAST or a.dtype.name not in _KINDS:

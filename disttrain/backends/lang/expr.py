@@ -34,7 +34,7 @@ class Expr:
     attr: Any
     _hash: int
 
-    def __init__(self, op: str, args: tuple[Expr, ...] = (), attr: Any = None) -> None:
+    def __init__(self, op: str, args: tuple[Expr, ...] = (), attr: object = None) -> None:
         set_ = object.__setattr__
         set_(self, "op", op)
         set_(self, "args", args)

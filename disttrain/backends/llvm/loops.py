@@ -105,7 +105,7 @@ class Turn:
 
 @functools.cache
 def functions(
-    make: Callable[..., str], *given: Any
+    make: Callable[..., str], *given: object
 ) -> Callable[[str, Sequence[Any]], Callable | None]:
     """``find(name, types of the arguments)`` for what the text ``make(*given)`` defines; finds None
     where no code can be made here. Calls run without the GIL."""

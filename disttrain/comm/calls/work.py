@@ -143,7 +143,7 @@ class Done(Work):
 
     __slots__ = ()
 
-    def __init__(self, result: Any = None) -> None:
+    def __init__(self, result: object = None) -> None:
         super().__init__()
         self._end(result)
 

@@ -45,7 +45,7 @@ def _flat_on_device(verb: str, array: Any) -> Any:
         return array.ravel()
 
 
-def _where(array: Any) -> AbstractContextManager[Any]:
+def _where(array: object) -> AbstractContextManager[Any]:
     """Inside the block the device that ``array`` lies on is the current one."""
     platform = platform_of(array)
     return nullcontext() if platform is None else Located(platform, platform.index_of(array))
@@ -123,7 +123,9 @@ def fit(verb: str, what: str, array: np.ndarray, shape: tuple) -> None:
         )
 
 
-def per_rank(verb: str, what: str, arrays: Any, size: int, where: str = "") -> Sequence[np.ndarray]:
+def per_rank(
+    verb: str, what: str, arrays: object, size: int, where: str = ""
+) -> Sequence[np.ndarray]:
     """``arrays``, which is a list with one array per rank."""
     given = type(arrays).__name__
     if isinstance(arrays, (list, tuple)):

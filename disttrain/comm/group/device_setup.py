@@ -39,7 +39,7 @@ def joined(group: object, transport: Transport) -> Transport:
         return _over(group, transport) if groups.placed else transport
 
 
-def is_device_array(array: Any) -> bool:
+def is_device_array(array: object) -> bool:
     """Whether ``array`` lies on a device; from now on this rank's groups can move it."""
     if platform_of(array) is None:
         return False
@@ -49,7 +49,7 @@ def is_device_array(array: Any) -> bool:
     return True
 
 
-def together(group: Any, array: Any) -> AbstractContextManager[None]:
+def together(group: Any, array: object) -> AbstractContextManager[None]:
     """Within it operations of ``group`` on arrays like ``array`` are collected, and started
     together at its end, where it lies on a device."""
     platform = platform_of(array)

@@ -472,7 +472,9 @@ class ProcessGroup:
         self.transport.close(call)
         self._calls.box.end(begun)
 
-    def _back(self, begun: int, work: Work | None, pairs: list[tuple], result: Any) -> Work | None:
+    def _back(
+        self, begun: int, work: Work | None, pairs: list[tuple], result: object
+    ) -> Work | None:
         """Where an output had to be copied to be flat, copy it back when the work has ended."""
         self._calls.ended(begun, work)
         copied = [(a, f) for a, f in pairs if f is not a and not np.may_share_memory(a, f)]

@@ -39,7 +39,7 @@ class Staged(Transport):
             with Located(self.platform, index):
                 array[...] = self.platform.upload(host, index)
 
-    def _back(self, work: Work | None, pairs: list[tuple[np.ndarray, Any]], result: Any) -> Any:
+    def _back(self, work: Work | None, pairs: list[tuple[np.ndarray, Any]], result: object) -> Any:
         """Copy what has come to the devices, when it has."""
 
         def copy(_: np.ndarray | None) -> Any:

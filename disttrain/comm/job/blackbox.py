@@ -88,7 +88,7 @@ class Recorder:
         "words",
     )
 
-    def __init__(self, buffer: Any = None, at: int = 0) -> None:
+    def __init__(self, buffer: object = None, at: int = 0) -> None:
         self.label = 0  # the number of a text that says what the next operations belong to
         self._open(buffer, at)
         self.steps = Steps(self.words, STEP, STEP_AT, SAMPLES)

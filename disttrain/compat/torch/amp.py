@@ -16,7 +16,7 @@ class _Fixed(own.autocast):
     kind = "cuda"
 
     def __init__(
-        self, enabled: bool = True, dtype: Any = None, cache_enabled: bool | None = None
+        self, enabled: bool = True, dtype: object = None, cache_enabled: bool | None = None
     ) -> None:
         super().__init__(self.kind, dtype, enabled, cache_enabled)
 

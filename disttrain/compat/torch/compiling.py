@@ -125,7 +125,7 @@ class ExplainOutput:
         )
 
 
-def explain(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+def explain(fn: Callable[..., Any], *args: object, **kwargs: object) -> Any:
     """``explain(fn)(*args)``: call it once, compiled, and tell what became of it."""
 
     def explained(*args: Any, **kwargs: Any) -> ExplainOutput:
@@ -137,16 +137,16 @@ def explain(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     return explained(*args, **kwargs) if args or kwargs else explained
 
 
-def optimize(backend: Any = "inductor", *, nopython: bool = False, **words: Any) -> Any:
+def optimize(backend: object = "inductor", *, nopython: bool = False, **words: Any) -> Any:
     """The decorator that ``compile`` was before it had that name."""
     return functools.partial(compile_, backend=backend, fullgraph=nopython, **words)
 
 
-def _as_it_is(fn: Any = None, recursive: bool = True, **_words: Any) -> Any:
+def _as_it_is(fn: object = None, recursive: bool = True, **_words: object) -> Any:
     return (lambda f: f) if fn is None else fn
 
 
-def _nothing(*_args: Any, **_words: Any) -> None:
+def _nothing(*_args: object, **_words: object) -> None:
     """What the capture of a program that runs as it is has no use for."""
 
 
@@ -154,7 +154,7 @@ def _never() -> bool:
     return False
 
 
-def list_backends(exclude_tags: Any = ()) -> list[str]:
+def list_backends(exclude_tags: object = ()) -> list[str]:
     """Those that mean something of their own here."""
     return ["cudagraphs", "inductor"]
 

@@ -8,6 +8,7 @@ from typing import Any
 import disttrain as dt
 
 from ...errors import ConfigError
+from ...nn.functional import softplus
 from .shim import Shim
 
 
@@ -51,7 +52,9 @@ def _one_of(name: str, probs: Any, logits: Any) -> Any:
 class Categorical(Distribution):
     """One of the numbers 0 .. K-1, by weights ``probs`` (..., K) or their logarithms."""
 
-    def __init__(self, probs: Any = None, logits: Any = None, validate_args: Any = None) -> None:
+    def __init__(
+        self, probs: object = None, logits: object = None, validate_args: object = None
+    ) -> None:
         given = _one_of("Categorical", probs, logits)
         if given.ndim < 1:
             raise ConfigError("Categorical: the weights must be at least one-dimensional")
@@ -93,7 +96,9 @@ class Categorical(Distribution):
 class Bernoulli(Distribution):
     """1 with probability ``probs``, else 0."""
 
-    def __init__(self, probs: Any = None, logits: Any = None, validate_args: Any = None) -> None:
+    def __init__(
+        self, probs: object = None, logits: object = None, validate_args: object = None
+    ) -> None:
         given = _one_of("Bernoulli", probs, logits)
         if logits is None:
             tiny = dt.finfo(given.dtype).eps
@@ -109,16 +114,16 @@ class Bernoulli(Distribution):
             return dt.bernoulli(self.probs.detach().expand(*self._whole(sample_shape)))
 
     def log_prob(self, value: Any) -> Any:
-        return value * self.logits - dt.nn.functional.softplus(self.logits)
+        return value * self.logits - softplus(self.logits)
 
     def entropy(self) -> Any:
-        return dt.nn.functional.softplus(self.logits) - self.logits * self.probs
+        return softplus(self.logits) - self.logits * self.probs
 
 
 class Normal(Distribution):
     """Gaussian numbers of mean ``loc`` and standard deviation ``scale``."""
 
-    def __init__(self, loc: Any, scale: Any, validate_args: Any = None) -> None:
+    def __init__(self, loc: Any, scale: Any, validate_args: object = None) -> None:
         one, other = (v if isinstance(v, dt.Tensor) else dt.tensor(float(v)) for v in (loc, scale))
         self.loc, self.scale = dt.broadcast_tensors(one, other)
         if validate_args is not False and not bool((self.scale.detach() > 0).all()):

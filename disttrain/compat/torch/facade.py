@@ -40,11 +40,11 @@ class _Nothing:
         return _none
 
 
-def _none(*args: Any, **kwargs: Any) -> None:
+def _none(*args: object, **kwargs: object) -> None:
     """For calls that have nothing to do without the device, as in torch."""
 
 
-def _no(*args: Any, **kwargs: Any) -> bool:
+def _no(*args: object, **kwargs: object) -> bool:
     return False
 
 

@@ -10,6 +10,7 @@ import disttrain as dt
 from ...core import Tensor
 from ...core.writes import opened
 from ...errors import ShapeError
+from ...ops.functions.linalg import vector_norm
 
 _UNARY = """abs acos asin atan ceil cos cosh erf erfc exp expm1 floor frac lgamma log log10 log1p
 log2 neg reciprocal round rsqrt sigmoid sign sin sinh sqrt tan tanh trunc""".split()
@@ -18,7 +19,7 @@ _TERNARY = "addcmul addcdiv".split()
 _MEANT = {"maximum": "clamp_min", "minimum": "clamp_max"}  # of numbers, and in place
 
 
-def _each(where: str, first: Sequence[Tensor], other: Any) -> Sequence:
+def _each(where: str, first: Sequence[Tensor], other: object) -> Sequence:
     """What goes with each tensor of ``first``: of a list its own, else ``other`` itself."""
     if not isinstance(other, (list, tuple)):
         return [other] * len(first)
@@ -30,7 +31,7 @@ def _each(where: str, first: Sequence[Tensor], other: Any) -> Sequence:
     return other
 
 
-def _applied(where: str, method: str, *lists: Any, **options: Any) -> tuple:
+def _applied(where: str, method: str, *lists: object, **options: object) -> tuple:
     """The results of ``method`` of each tensor of the first list."""
     first = next(a for a in lists if isinstance(a, (list, tuple)))
     if not first:
@@ -80,9 +81,9 @@ def _scaled(make: Callable[..., Any]) -> Callable[..., Any]:
     return foreach
 
 
-def norms(tensors: Sequence[Tensor], ord: float = 2, dtype: Any = None) -> tuple:
+def norms(tensors: Sequence[Tensor], ord: float = 2, dtype: object = None) -> tuple:
     """The norm of each tensor."""
-    return tuple([dt.linalg.vector_norm(t, ord, dtype=dtype) for t in tensors])
+    return tuple([vector_norm(t, ord, dtype=dtype) for t in tensors])
 
 
 def copy_(self: Sequence[Tensor], src: Sequence[Tensor], non_blocking: bool = False) -> None:

@@ -60,7 +60,7 @@ def _said(name: str, fn: Callable) -> Callable:
     """``fn``, which warns when a program leaves the way of checkpointing open."""
 
     @functools.wraps(fn)
-    def run(*args: Any, use_reentrant: bool | None = None, **kwargs: Any) -> Any:
+    def run(*args: object, use_reentrant: bool | None = None, **kwargs: object) -> Any:
         if use_reentrant is None:
             warn(
                 f"{name}: the use_reentrant parameter should be passed explicitly; False, which is "

@@ -11,7 +11,7 @@ class DataParallel(Module):
     """Spreads a batch over the devices of one process; there is one device, which gets it all."""
 
     def __init__(
-        self, module: Module, device_ids: Any = None, output_device: Any = None, dim: int = 0
+        self, module: Module, device_ids: object = None, output_device: object = None, dim: int = 0
     ) -> None:
         super().__init__()
         self.module = module

@@ -24,13 +24,13 @@ def save(
 
 
 def load(
-    f: Any,
-    map_location: Any = None,
-    pickle_module: Any = None,
+    f: object,
+    map_location: object = None,
+    pickle_module: object = None,
     *,
     weights_only: bool | None = None,
     mmap: bool | None = None,
-    **pickle_load_args: Any,
+    **pickle_load_args: object,
 ) -> Any:
     """``serialize.load``. Nothing is unpickled; ``weights_only`` says whether the file may name
     any class. Without it, classes must be allowed, unless a ``pickle_module`` is given."""

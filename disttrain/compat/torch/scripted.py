@@ -10,6 +10,7 @@ from typing import Any, Final
 import disttrain as dt
 
 from ...futures import Future
+from ...nn import Module
 from .shim import Shim
 
 
@@ -17,14 +18,14 @@ class ScriptFunction:
     """The type of functions that were compiled from a script: there are none."""
 
 
-class ScriptModule(dt.nn.Module):
+class ScriptModule(Module):
     """The type of modules that were compiled from a script: ``script`` gives none, but a program
     may derive from it."""
 
 
 def script(
-    obj: Any, optimize: Any = None, _frames_up: int = 0, _rcb: Any = None,
-    example_inputs: Any = None,
+    obj: object, optimize: object = None, _frames_up: int = 0, _rcb: object = None,
+    example_inputs: object = None,
 ) -> Any:  # fmt: skip
     """``obj`` itself: a function, a class or a module, which runs as it is written."""
     return obj

@@ -52,7 +52,7 @@ class Shim(types.ModuleType):
         self.__dict__["_fill"] = fill
         return self
 
-    def take(self, source: Any, names: Iterable[str] | None = None) -> Shim:
+    def take(self, source: object, names: Iterable[str] | None = None) -> Shim:
         """Copy names (None: all public ones that are the project's) from a module."""
         for n in public(source) if names is None else names:
             setattr(self, n, getattr(source, n))

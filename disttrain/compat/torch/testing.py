@@ -46,9 +46,9 @@ def assert_close(
 
 
 def make_tensor(
-    *shape: Any, dtype: Any, device: Any = None, low: float | None = None,
+    *shape: object, dtype: object, device: Any = None, low: float | None = None,
     high: float | None = None, requires_grad: bool = False, noncontiguous: bool = False,
-    exclude_zero: bool = False, memory_format: Any = None,
+    exclude_zero: bool = False, memory_format: object = None,
 ) -> Tensor:  # fmt: skip
     """A tensor of random numbers: from [-9, 9] for floating and complex types, from [-9, 9] or what
     the type holds of it for whole numbers; of every second place where ``noncontiguous``."""
@@ -79,5 +79,5 @@ def _between(sizes: tuple, low: float, high: float, kind: Any, device: Any) -> T
     return ops.rand(*sizes, dtype=kind, device=device) * (high - low) + low
 
 
-def _array(value: Any) -> np.ndarray:
+def _array(value: object) -> np.ndarray:
     return value.detach().array if isinstance(value, Tensor) else np.asarray(value)

@@ -110,7 +110,7 @@ class Region:
         return Kernel("fused", (*params, *outs), (Loop(tuple(stores)),), flat=True)
 
 
-def _in_rows(array: Any, full: bool) -> bool:
+def _in_rows(array: object, full: bool) -> bool:
     """Whether NumPy's results lie in rows where such an array is given."""
     if array.__class__ is not ndarray:
         return False

@@ -95,11 +95,11 @@ def _holds(wide: np.dtype, narrow: np.dtype) -> bool:
     return floats[wide.name] > floats[narrow.name]
 
 
-def _is_one(x: Any) -> bool:
+def _is_one(x: object) -> bool:
     return isinstance(x, (int, float)) and not isinstance(x, bool) and x == 1
 
 
-def _is_plain_zero(x: Any) -> bool:
+def _is_plain_zero(x: object) -> bool:
     return isinstance(x, (int, float)) and not isinstance(x, bool) and _sign(x) > 0 and x == 0
 
 
@@ -107,7 +107,7 @@ def _sign(x: float) -> float:
     return math.copysign(1.0, x)
 
 
-def _is_negative_zero(x: Any) -> bool:
+def _is_negative_zero(x: object) -> bool:
     return isinstance(x, float) and x == 0 and _sign(x) < 0
 
 

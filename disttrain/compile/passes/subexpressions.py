@@ -49,7 +49,7 @@ def _key(ins: Instruction) -> Any:
     return None if None in found else (ins.prim, found)
 
 
-def _part(x: Any) -> Any:
+def _part(x: object) -> Any:
     if isinstance(x, Var):
         return x
     if isinstance(x, (tuple, list)):

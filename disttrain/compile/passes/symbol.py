@@ -133,50 +133,50 @@ class Symbol(ArrayKind):
         kind = np.dtype(bool) if test else self.dtype
         return self._like(how(self.expr, value), shape, kind)
 
-    def __add__(self, other: Any) -> Any:
+    def __add__(self, other: object) -> Any:
         return self._with(other, operator.add)
 
-    def __radd__(self, other: Any) -> Any:
+    def __radd__(self, other: object) -> Any:
         return self._with(other, lambda a, b: b + a)
 
-    def __sub__(self, other: Any) -> Any:
+    def __sub__(self, other: object) -> Any:
         return self._with(other, operator.sub)
 
-    def __rsub__(self, other: Any) -> Any:
+    def __rsub__(self, other: object) -> Any:
         return self._with(other, lambda a, b: b - a)
 
-    def __mul__(self, other: Any) -> Any:
+    def __mul__(self, other: object) -> Any:
         return self._with(other, operator.mul)
 
-    def __rmul__(self, other: Any) -> Any:
+    def __rmul__(self, other: object) -> Any:
         return self._with(other, lambda a, b: b * a)
 
-    def __truediv__(self, other: Any) -> Any:
+    def __truediv__(self, other: object) -> Any:
         return self._with(other, operator.truediv)
 
-    def __rtruediv__(self, other: Any) -> Any:
+    def __rtruediv__(self, other: object) -> Any:
         return self._with(other, lambda a, b: b / a)
 
     def __neg__(self) -> Any:
         return self._with(-1, lambda a, _: -a)
 
-    def __lt__(self, other: Any) -> Any:
+    def __lt__(self, other: object) -> Any:
         return self._with(other, operator.lt, test=True)
 
-    def __le__(self, other: Any) -> Any:
+    def __le__(self, other: object) -> Any:
         return self._with(other, operator.le, test=True)
 
-    def __gt__(self, other: Any) -> Any:
+    def __gt__(self, other: object) -> Any:
         return self._with(other, operator.gt, test=True)
 
-    def __ge__(self, other: Any) -> Any:
+    def __ge__(self, other: object) -> Any:
         return self._with(other, operator.ge, test=True)
 
     def __bool__(self) -> bool:
         raise Unfit("a condition in Python")
 
 
-def _plain(x: Any) -> bool:
+def _plain(x: object) -> bool:
     """An element, or a number that has one meaning in each floating type."""
     if x is None or isinstance(x, (Symbol, np.dtype)):
         return True

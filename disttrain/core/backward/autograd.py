@@ -23,7 +23,7 @@ from .sink import accumulate
 
 def backward(
     tensors: Tensor | Sequence[Tensor],
-    grad_tensors: Any = None,
+    grad_tensors: object = None,
     retain_graph: bool | None = None,
     create_graph: bool = False,
     inputs: Any = None,
@@ -82,7 +82,7 @@ def place(where: str, i: int, t: Tensor) -> tuple[Any, int]:
 def grad(
     outputs: Tensor | GradientEdge | Sequence[Tensor | GradientEdge],
     inputs: Tensor | GradientEdge | Sequence[Tensor | GradientEdge],
-    grad_outputs: Any = None,
+    grad_outputs: object = None,
     retain_graph: bool | None = None,
     create_graph: bool = False,
     only_inputs: bool = True,
@@ -176,7 +176,7 @@ def as_tensors(roots: tuple, cotangents: tuple, create_graph: bool) -> bool:
     return any(t.is_meta for t in roots)
 
 
-def cotangents_for(where: str, roots: tuple, given: Any) -> tuple:
+def cotangents_for(where: str, roots: tuple, given: object) -> tuple:
     if given is None:
         given = (None,) * len(roots)
     given = tuple(given) if isinstance(given, (tuple, list)) else (given,)

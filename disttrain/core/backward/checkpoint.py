@@ -181,7 +181,7 @@ def checkpoint(
     debug: bool = False,
     early_stop: bool = True,
     preserve_rng_state: bool = True,
-    **kwargs: Any,
+    **kwargs: object,
 ) -> Any:
     """``function(*args, **kwargs)``, keeping its arguments and not what it saves for backward.
 
@@ -222,7 +222,7 @@ def _reentrant(
 
 
 def checkpoint_sequential(
-    functions: Any, segments: int, input: Any, use_reentrant: bool | None = None, **options: Any
+    functions: Any, segments: int, input: object, use_reentrant: bool | None = None, **options: Any
 ) -> Any:
     """A Sequential (or list) of functions, checkpointed in ``segments`` pieces; the last one is
     kept, since its backward comes at once."""
@@ -241,7 +241,7 @@ def checkpoint_sequential(
 
 
 def _chain(steps: Sequence) -> Callable:
-    def run(x: Any) -> Any:
+    def run(x: object) -> Any:
         for step in steps:
             x = step(x)
         return x

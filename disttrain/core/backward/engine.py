@@ -277,7 +277,7 @@ class Walk:
         elif needed is None or needed[node]:
             self._run_node(node, g)
 
-    def _run_leaf(self, node: AccumulateGrad, g: Any) -> None:
+    def _run_leaf(self, node: AccumulateGrad, g: object) -> None:
         if self.sink is discard:
             return
         if node.pre_hooks:
@@ -289,7 +289,7 @@ class Walk:
         if node.post_hooks:
             run_post_hooks(self, node, (), g)
 
-    def _run_node(self, node: Any, g: Any) -> None:
+    def _run_node(self, node: Any, g: object) -> None:
         if g.__class__ is list:
             g = tuple(g)
         if node.pre_hooks:
@@ -304,7 +304,7 @@ class Walk:
             node.release()
         self._deliver(node, g, results)
 
-    def _filled(self, node: Any, g: Any) -> Any:
+    def _filled(self, node: Any, g: object) -> Any:
         """``g`` with zeros for what has not come; None where nothing has."""
         if g.__class__ is not tuple:
             return g
@@ -313,7 +313,7 @@ class Walk:
             return None
         return self._materialize(node, g) if missing else g
 
-    def _results(self, node: Any, g: Any) -> tuple:
+    def _results(self, node: Any, g: object) -> tuple:
         wanted = self._wanted(node)
         if self.pull is not None and not thread.grad_enabled:
             return self.pull(node, g, wanted)
@@ -350,7 +350,9 @@ class Walk:
             self.silent.add(node)
         self._push(node)
 
-    def _is_lent(self, node: Any, g: Tensor | np.ndarray | tuple, r: Any, results: tuple) -> bool:
+    def _is_lent(
+        self, node: Any, g: Tensor | np.ndarray | tuple, r: object, results: tuple
+    ) -> bool:
         """Whether somebody else may have ``r``, one of the ``results`` of ``node`` for ``g``."""
         if not node.makes or node.pre_hooks or node.post_hooks:
             return True
@@ -421,7 +423,7 @@ def _single(results: tuple) -> bool:
     return len(results) == 1 or sum([r is not None for r in results]) == 1
 
 
-def _is_among(r: Any, given: object) -> bool:
+def _is_among(r: object, given: object) -> bool:
     """Whether ``r`` is one of the gradients that a node was given. (Views are known as such.)"""
     for g in given if given.__class__ is tuple else (given,):
         if r is g:
@@ -431,7 +433,7 @@ def _is_among(r: Any, given: object) -> bool:
     return False
 
 
-def _is_one(r: Any, g: Any) -> bool:
+def _is_one(r: object, g: object) -> bool:
     """Whether two gradients that numpy does not hold are in one array."""
     if isinstance(r, Tensor):
         r, g = r.__dict__.get("array"), g.__dict__.get("array")

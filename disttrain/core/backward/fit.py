@@ -19,7 +19,7 @@ from ..types.wide import total
 ndarray = np.ndarray
 
 
-def fit_array(node: Any, g: Any, shape: tuple, kind: Any) -> Any:
+def fit_array(node: Any, g: Any, shape: tuple, kind: object) -> Any:
     if g.__class__ is not ndarray:
         if isinstance(g, ArrayKind):
             if g.shape == shape and g.dtype == kind:
@@ -38,7 +38,7 @@ def _real_if(g: Any, kind: Any) -> Any:
     return g.real if g.dtype.kind == "c" and kind.kind != "c" else g
 
 
-def fit_tensor(node: Any, g: Any, shape: tuple, kind: Any) -> Any:
+def fit_tensor(node: Any, g: Any, shape: tuple, kind: object) -> Any:
     have, have_kind = g.meta()
     if have != shape:
         _check_reducible(node, have, shape)
@@ -77,6 +77,6 @@ def apart(found: Iterable[Any], kept: Iterable[Any], copy: Callable[[Any], Any])
     return out
 
 
-def _raw(value: Any) -> Any:
+def _raw(value: object) -> Any:
     array = value.__dict__.get("array", value) if isinstance(value, Tensor) else value
     return array.data if array.__class__ is DeviceArray else array

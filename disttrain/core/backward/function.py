@@ -138,7 +138,7 @@ class FunctionNode(GraphNode):
                 f"retain_graph=True the first time{self.made_at()}"
             )
 
-    def run(self, g: Any, tensors: bool, wanted: tuple | None = None) -> tuple:
+    def run(self, g: object, tensors: bool, wanted: tuple | None = None) -> tuple:
         self._check()
         grads = g if isinstance(g, (tuple, list)) else (g,)
         given = [self._cotangent(i, x, tensors) for i, x in enumerate(grads)]
@@ -158,7 +158,7 @@ class FunctionNode(GraphNode):
     def run_without(self, tensors: bool) -> tuple:
         return self.run((None,) * len(self.shapes), tensors)
 
-    def _cotangent(self, i: int, g: Any, tensors: bool) -> Any:
+    def _cotangent(self, i: int, g: object, tensors: bool) -> Any:
         ctx, meta = self.ctx, self.shapes[i]
         if g is None:
             if meta is None or not ctx._materialize:

@@ -72,7 +72,7 @@ def _check_result(hook: Callable[..., Any], new: Tensor | float, given: Tensor |
         )
 
 
-def run_pre_hooks(walk: Any, node: Any, g: Any) -> Any:
+def run_pre_hooks(walk: object, node: Any, g: object) -> Any:
     """What the hooks before ``node`` make of its gradient (a tuple of several outputs')."""
     several = g.__class__ is tuple
     for hook in list(node.pre_hooks.values()):
@@ -84,7 +84,7 @@ def run_pre_hooks(walk: Any, node: Any, g: Any) -> Any:
     return g
 
 
-def run_post_hooks(walk: Any, node: Any, results: tuple, g: Any) -> tuple:
+def run_post_hooks(walk: object, node: Any, results: tuple, g: object) -> tuple:
     """What the hooks after ``node``, which gave ``results`` for ``g``, make of them."""
     for hook in list(node.post_hooks.values()):
         given = _as_tensors(walk, results)
@@ -106,12 +106,12 @@ def run_accumulate_hooks(acc: Any) -> None:
             )
 
 
-def _as_tensors(walk: Any, values: Any) -> tuple:
+def _as_tensors(walk: Any, values: object) -> tuple:
     values = values if isinstance(values, (tuple, list)) else (values,)
     return tuple(v if v is None or walk.tensors else wrap(v) for v in values)
 
 
-def _back(walk: Any, hook: Any, values: Any, given: tuple) -> tuple:
+def _back(walk: Any, hook: Any, values: object, given: tuple) -> tuple:
     values = values if isinstance(values, (tuple, list)) else (values,)
     if len(values) != len(given) and given:
         raise AutogradError(

@@ -92,13 +92,13 @@ class _InputWalk(Walk):
         super().__init__(roots, discard, keep=True, tensors=tensors, targets=targets)
         self.rest = Rest(tensors)
 
-    def feed(self, root: Any, g: Any) -> None:
+    def feed(self, root: object, g: Any) -> None:
         if (root.node if root.__class__ is Output else root) not in self.needed:
             self.rest.parts.append((root, g))
         else:
             super().feed(root, g)
 
-    def _results(self, node: Any, g: Any) -> tuple:
+    def _results(self, node: Any, g: object) -> tuple:
         wanted: Any = super()._wanted(node)
         others = tuple([e is not None and not w for e, w in zip(node.edges, wanted, strict=True)])
         results = super()._results(node, g)

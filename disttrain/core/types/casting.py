@@ -35,7 +35,7 @@ def computes_in(how: str) -> Callable[[Callable], Callable]:
 
     def around(fn: Callable) -> Callable:
         @functools.wraps(fn)
-        def run(*args: Any, **kwargs: Any) -> Any:
+        def run(*args: object, **kwargs: object) -> Any:
             chooser = thread.autocast
             if chooser is None:
                 return fn(*args, **kwargs)

@@ -48,7 +48,7 @@ def through_float32(forward: Callable) -> Callable:
     need is ``forward`` itself, under ``on_wide``."""
 
     @functools.wraps(forward)
-    def run(a: Any, *rest: Any, **params: Any) -> Any:
+    def run(a: Any, *rest: object, **params: object) -> Any:
         kind = a.dtype
         if not is_half(kind):
             return forward(a, *rest, **params)

@@ -50,7 +50,7 @@ SHARED_OUT_FROM = 1 << 20  # bytes; to balance less than that between ranks save
 # --- saving: pure parts ---------------------------------------------------------------------------
 
 
-def write_items(name: str, value: Any) -> list[WriteItem]:
+def write_items(name: str, value: object) -> list[WriteItem]:
     """What this rank would write for a value."""
     held = pieces_of(value)
     if held is None:
@@ -75,7 +75,7 @@ def write_items(name: str, value: Any) -> list[WriteItem]:
     ]  # fmt: skip
 
 
-def _check_tuples(name: str, value: Any) -> None:
+def _check_tuples(name: str, value: object) -> None:
     """Refuse sharded tensors in what is saved as one value: it would be this rank's piece alone."""
     if isinstance(value, (tuple, list)):
         for inner in value:

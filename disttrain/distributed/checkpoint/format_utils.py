@@ -71,7 +71,7 @@ class BroadcastingTorchSaveReader(StorageReader):
         done.set_result(None)
         return done
 
-    def _part(self, found: Any, item: ReadItem, asked: Any) -> Tensor:
+    def _part(self, found: object, item: ReadItem, asked: object) -> Tensor:
         """The part of a tensor of the file that is read."""
         where = f"load: {self.checkpoint_id}: {item.storage_index.fqn!r}"
         if not isinstance(found, Tensor):

@@ -204,7 +204,7 @@ def get_optimizer_state_dict(
 
 def set_optimizer_state_dict(
     model: nn.Module,
-    optimizers: Any,
+    optimizers: object,
     optim_state_dict: dict[str, Any],
     *,
     options: StateDictOptions | None = None,
@@ -230,7 +230,7 @@ def _several(optimizers: object) -> tuple[Any, ...]:
 
 def get_state_dict(
     model: nn.Module,
-    optimizers: Any,
+    optimizers: object,
     *,
     submodules: Iterable[nn.Module] | None = None,
     options: StateDictOptions | None = None,
@@ -245,7 +245,7 @@ def get_state_dict(
 
 def set_state_dict(
     model: nn.Module,
-    optimizers: Any,
+    optimizers: object,
     *,
     model_state_dict: dict,
     optim_state_dict: dict[str, Any],

@@ -13,6 +13,7 @@ import numpy as np
 
 from ...backends.device.memory import Memory, memory_of
 from ...comm.calls.work import Work
+from ...comm.group.group import ProcessGroup
 from ...core.annotations import DeviceLike
 from ...core.tensor import Tensor
 from ...errors import ConfigError
@@ -46,7 +47,7 @@ def broadcast_coalesced(
             _broadcast_batch(group, memory, batch, root)
 
 
-def _broadcast_batch(group: Any, memory: Memory, batch: list[Tensor], root: int) -> None:
+def _broadcast_batch(group: ProcessGroup, memory: Memory, batch: list[Tensor], root: int) -> None:
     arrays = [memory.raw(t.array) for t in batch]
     with memory.here():
         flat = np.concatenate([a.reshape(-1) for a in arrays])
@@ -72,7 +73,7 @@ class CoalescingManager:
 
 @contextlib.contextmanager
 def coalescing_manager(
-    group: Any = None, device: DeviceLike | None = None, async_ops: bool = False
+    group: ProcessGroup | None = None, device: DeviceLike | None = None, async_ops: bool = False
 ) -> Iterator[CoalescingManager]:
     """Within it ``all_reduce``, ``all_gather_into_tensor`` and ``reduce_scatter_tensor`` on
     ``group`` only start. They have ended when it is left, or with ``async_ops`` after ``wait()`` of

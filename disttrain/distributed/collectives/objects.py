@@ -76,7 +76,7 @@ def _nobody(group: ProcessGroup, root: int | None, default: object) -> Any:
     return default
 
 
-def broadcast(group: ProcessGroup, obj: object, root: int, default: Any = _NOTHING) -> Any:
+def broadcast(group: ProcessGroup, obj: object, root: int, default: object = _NOTHING) -> Any:
     """The root's object, on every rank. ``default``: for a rank without peers."""
     if group.rank != root and not group.transport.hears:
         return _nobody(group, root, default)
@@ -89,7 +89,9 @@ def broadcast(group: ProcessGroup, obj: object, root: int, default: Any = _NOTHI
     return obj if group.rank == root else decode(payload, give=True)
 
 
-def scatter(group: ProcessGroup, objs: list[Any] | None, root: int, default: Any = _NOTHING) -> Any:
+def scatter(
+    group: ProcessGroup, objs: list[Any] | None, root: int, default: object = _NOTHING
+) -> Any:
     """``objs[rank]`` of rank ``root``. ``default``: for a rank without peers."""
     if group.rank != root and not group.transport.hears:
         return _nobody(group, root, default)
@@ -111,7 +113,7 @@ def send(group: ProcessGroup, obj: object, to: int, tag: int = 0) -> None:
 
 
 def recv(
-    group: ProcessGroup, source: int | None, tag: int = 0, default: Any = _NOTHING
+    group: ProcessGroup, source: int | None, tag: int = 0, default: object = _NOTHING
 ) -> tuple[Any, int]:
     """The object that rank ``source`` (None: any) sent by ``send``, and that rank. ``default``: for
     a rank without peers."""

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ...backends.device.memory import memory_of
+from ...comm.group.group import ProcessGroup
 from ...core.backward.engine import on_finish
 from ...core.tensor import Tensor, wrap
 
@@ -19,7 +20,7 @@ class Delayed:
     """The gradients of ``params``, one behind the other, reduced when ``trigger`` gets its own."""
 
     def __init__(
-        self, params: Sequence[Tensor], trigger: Tensor, group: Any,
+        self, params: Sequence[Tensor], trigger: Tensor, group: ProcessGroup,
         sync_wanted: Callable[[], bool],
     ) -> None:  # fmt: skip
         self.params, self.group, self.sync_wanted = list(params), group, sync_wanted

@@ -11,13 +11,14 @@ from typing import Any
 
 import numpy as np
 
+from ...comm.group.group import ProcessGroup
 from ..collectives.coalesced import broadcast_coalesced
 from ..join import JoinHook
 
 ACTIVE, SYNC, BUFFERS = 1, 2, 4
 
 
-def announce(group: Any, flags: int) -> list[int]:
+def announce(group: ProcessGroup, flags: int) -> list[int]:
     """Every rank's flags for the iteration that begins; 0 from a rank without input."""
     told = np.zeros(group.size, np.int64)
     told[group.rank] = flags

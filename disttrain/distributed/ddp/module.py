@@ -181,7 +181,7 @@ class DistributedDataParallel(nn.Module, Joinable):
         me = weakref.ref(self)
         return lambda: getattr(me(), "require_backward_grad_sync", True)
 
-    def _start(self, params: list[Tensor], metas: list[ParamMeta], group: Any) -> None:
+    def _start(self, params: list[Tensor], metas: list[ParamMeta], group: ProcessGroup) -> None:
         """Take over what happens to gradients."""
         settings = Settings(
             self.bucket_caps, self.find_unused_parameters, self.gradient_as_bucket_view
@@ -516,7 +516,7 @@ class InvariantDataParallel(DistributedDataParallel):
 
     invariant: GlobalDeterminism
 
-    def _start(self, params: list[Tensor], metas: list[ParamMeta], group: Any) -> None:
+    def _start(self, params: list[Tensor], metas: list[ParamMeta], group: ProcessGroup) -> None:
         for name, given in (("mixed_precision", self.mixed_precision),
                             ("delay_all_reduce_named_params", self._late[0] or None)):  # fmt: skip
             if given is not None:

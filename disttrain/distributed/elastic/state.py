@@ -156,7 +156,7 @@ def _is_holder(value: object) -> bool:
     return hasattr(value, "state_dict") and hasattr(value, "load_state_dict")
 
 
-def _put_back(value: Any, here: Any) -> Any:
+def _put_back(value: Any, here: object) -> Any:
     """A copy of ``value`` for the program, whose own parameters stay the objects that they are."""
     if isinstance(value, Tensor):
         if not (isinstance(here, Tensor) and here.requires_grad and here.is_leaf):

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from ...comm.calls.reduce_ops import ReduceOp
+from ...comm.group.group import ProcessGroup
 from ...comm.job import termination
 from ..groups.state import group_or_default, is_initialized
 
 
-def termination_requested(group: object = None) -> bool:
+def termination_requested(group: ProcessGroup | None = None) -> bool:
     """Was the job asked to end? The same on all ranks of ``group`` (None: the default one), each of
     which calls it at the same place of its program, such as after a step: what they save then is of
     one step. One small all_reduce; without a group, what this process was asked.
@@ -24,7 +23,7 @@ def termination_requested(group: object = None) -> bool:
     return bool(agreed(group, [termination.requested()])[0])
 
 
-def agreed(group: Any, flags: list[bool]) -> list[bool]:
+def agreed(group: ProcessGroup | None, flags: list[bool]) -> list[bool]:
     """Which of ``flags`` any rank has set."""
     if group is None and not is_initialized():
         return flags

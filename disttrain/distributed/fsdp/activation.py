@@ -128,7 +128,7 @@ def apply_activation_checkpointing(
     model: nn.Module,
     checkpoint_wrapper_fn: Callable = checkpoint_wrapper,
     check_fn: Callable[[nn.Module], bool] = lambda module: True,
-    auto_wrap_policy: Any = None,
+    auto_wrap_policy: object = None,
 ) -> None:
     """Wrap, in place, the modules below ``model`` that ``check_fn`` (or an auto-wrap policy, which
     counts more) chooses."""

@@ -35,7 +35,7 @@ class DefaultState:
 class LowPrecisionState(DefaultState):
     """Gradients come back in ``parameter_type``."""
 
-    def __init__(self, process_group: Any, parameter_type: Any = dtypes.float32) -> None:
+    def __init__(self, process_group: object, parameter_type: Any = dtypes.float32) -> None:
         super().__init__(process_group)
         self.parameter_type = parameter_type
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ...comm.group.group import ProcessGroup
 from ...context import thread
 from ...core.types.dtypes import numpy_type
 from ...errors import ConfigError
@@ -77,7 +78,7 @@ class ShardedRun(ShardRun):
         self.sums.clear()
 
 
-def _check(unit: Unit, group: Any) -> None:
+def _check(unit: Unit, group: ProcessGroup) -> None:
     if unit.sharding.group is not group:
         raise ConfigError(
             f"fully_shard: unit {unit.name!r} lies on another group than the root, which "

@@ -302,7 +302,7 @@ def around(module: Module, run: Callable, args: tuple, kwargs: dict) -> Any:
     return out
 
 
-def leave(unit: Unit, call: Any, out: Any) -> Any:
+def leave(unit: Unit, call: Any, out: object) -> Any:
     """The outputs of a call: cast as the policy says, with exits."""
     if unit.policy.output_dtype is not None:
         out = cast(out, numpy_type(unit.policy.output_dtype))

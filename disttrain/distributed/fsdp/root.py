@@ -70,13 +70,13 @@ class Exit(GraphNode):
     def shown(self) -> GraphNode:
         return self.edges[0].shown()
 
-    def watch(self, storage: Any, index: int = 0) -> None:
+    def watch(self, storage: object, index: int = 0) -> None:
         self.edges[0].watch(storage)
 
     def release(self) -> None:
         """It keeps nothing."""
 
-    def run(self, g: Any, tensors: bool, wanted: tuple | None = None) -> tuple:
+    def run(self, g: object, tensors: bool, wanted: tuple | None = None) -> tuple:
         self.call.unit.root.enter(self.call)
         return (g,)
 
@@ -93,7 +93,7 @@ class Marker(GraphNode):
     def release(self) -> None:
         """It keeps nothing."""
 
-    def run(self, g: Any, tensors: bool, wanted: tuple | None = None) -> tuple:
+    def run(self, g: object, tensors: bool, wanted: tuple | None = None) -> tuple:
         self.call.unit.root.leave(self.call)
         return ()
 

@@ -62,7 +62,7 @@ def _surroundings() -> _Surroundings:
 
 
 @contextmanager
-def enable_wrap(*, wrapper_cls: Any, **wrapper_kwargs: Any) -> Iterator[None]:
+def enable_wrap(*, wrapper_cls: Any, **wrapper_kwargs: object) -> Iterator[None]:
     """Inside the block ``wrap(module)`` gives ``wrapper_cls(module, **wrapper_kwargs)``."""
     here = _surroundings()
     if here.wrapper_cls is not None:
@@ -77,7 +77,7 @@ def enable_wrap(*, wrapper_cls: Any, **wrapper_kwargs: Any) -> Iterator[None]:
         here.wrapper_cls, here.kwargs = None, {}
 
 
-def wrap(module: nn.Module, **wrap_overrides: Any) -> nn.Module:
+def wrap(module: nn.Module, **wrap_overrides: object) -> nn.Module:
     """``module`` wrapped as the surrounding ``enable_wrap`` says (arguments given here count more);
     outside of one ``module`` itself."""
     here = _surroundings()
@@ -99,7 +99,7 @@ def _recursive_wrap(
     ignored_modules: set[nn.Module],
     ignored_params: set[Tensor],
     only_wrap_children: bool = False,
-    **kwargs: Any,
+    **kwargs: object,
 ) -> tuple[nn.Module, int]:
     """Ask a function policy from ``module`` down; gives what stands in its place now, and how many
     elements of its parameters belong to units."""

@@ -13,7 +13,7 @@ from .backend import Carried, Plugin
 _CUSTOM = "disttrain.distributed.groups.custom_backend"  # loaded by the first group that has one
 
 
-def _connect(plugin: Plugin, meeting: Any) -> Any:
+def _connect(plugin: Plugin, meeting: object) -> Any:
     return importlib.import_module(_CUSTOM).connect(plugin, meeting)
 
 

@@ -44,7 +44,7 @@ def arrays_of(where: str, tensors: Sequence[Tensor], written: bool) -> list[Any]
     return [array_of(where, t, written) for t in tensors]
 
 
-def handed(work: Work | None, async_op: bool, *outputs: Any) -> Work | None:
+def handed(work: Work | None, async_op: bool, *outputs: object) -> Work | None:
     """What PyTorch returns: a Work when asked for one, else None."""
     if not async_op:
         return None
@@ -53,7 +53,7 @@ def handed(work: Work | None, async_op: bool, *outputs: Any) -> Work | None:
     return work
 
 
-def promised(work: Work | None, async_op: bool, *outputs: Any) -> Future | None:
+def promised(work: Work | None, async_op: bool, *outputs: object) -> Future | None:
     """The same of collectives that give a future."""
     done = handed(work, async_op, *outputs)
     return None if done is None else done.get_future()

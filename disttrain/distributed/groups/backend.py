@@ -38,7 +38,7 @@ class Plugin(NamedTuple):
         """Who adds it sees to what it needs."""
         return None
 
-    def connect(self, meeting: Any) -> Any:
+    def connect(self, meeting: object) -> Any:
         """The transport that carries a group's calls to what ``creator_fn`` makes."""
         return Carried.connect(self, meeting)
 

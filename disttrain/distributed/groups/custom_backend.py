@@ -379,12 +379,12 @@ class PluggedGroup(ProcessGroup):
     scatter = _of_both("scatter")
     reduce_scatter = _of_both("reduce_scatter")
 
-    def send(self, tensors: Any, *given: Any, **named: Any) -> Any:  # type: ignore[override]
+    def send(self, tensors: object, *given: Any, **named: Any) -> Any:  # type: ignore[override]
         if tensors.__class__ is np.ndarray:
             return super().send(tensors, *given, **named)
         return self.theirs.send(tensors, *given, **named)
 
-    def recv(self, tensors: Any, *given: Any, **named: Any) -> Any:  # type: ignore[override]
+    def recv(self, tensors: object, *given: Any, **named: Any) -> Any:  # type: ignore[override]
         if tensors.__class__ is np.ndarray:
             return super().recv(tensors, *given, **named)
         return self.theirs.recv(tensors, *given, **named)
@@ -412,7 +412,7 @@ for _verb in _PYTORCHS:
     setattr(PluggedGroup, _verb, _theirs_first(_verb))
 
 
-def connect(plugin: Any, meeting: Meeting) -> PluggedTransport:
+def connect(plugin: object, meeting: Meeting) -> PluggedTransport:
     """The transport of the meeting's ranks: each makes its object, with a part of their store."""
     ranks = list(range(meeting.size)) if meeting.ranks is None else list(meeting.ranks)
     name = meeting.wanted
@@ -422,7 +422,7 @@ def connect(plugin: Any, meeting: Meeting) -> PluggedTransport:
     return made
 
 
-def _overrides(found: Any, name: str, base: type) -> bool:
+def _overrides(found: object, name: str, base: type) -> bool:
     """Whether an object has a method that is not merely inherited from ``base``."""
     method = getattr(found, name, None)
     return method is not None and getattr(method, "__func__", None) is not getattr(base, name, None)

@@ -24,7 +24,7 @@ def watch_steps() -> None:
             inside.clear()
         inside.append(optimizer)
 
-    def ends(optimizer: Any, *_: dict | tuple) -> None:
+    def ends(optimizer: object, *_: dict | tuple) -> None:
         while inside and inside.pop() is not optimizer:
             pass
         if not inside:

@@ -91,8 +91,8 @@ def init_process_group(
     rank: int = -1,
     store: Any = None,
     group_name: str = "",
-    pg_options: Any = None,
-    device_id: Any = None,
+    pg_options: object = None,
+    device_id: object = None,
     strict: bool | None = None,
 ) -> None:
     """Join the default group.

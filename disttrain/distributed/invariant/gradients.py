@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from ...comm.group.group import ProcessGroup
 from ...core.node import AccumulateGrad
 from ...core.tensor import Tensor, wrap
 from .shards import VirtualShards
@@ -42,7 +43,7 @@ class Bucket(Protocol):
 class _Flight:
     """A bucket's memory, and its reduction while that runs."""
 
-    def __init__(self, group: Any, bucket: Bucket) -> None:
+    def __init__(self, group: ProcessGroup, bucket: Bucket) -> None:
         self.places = [(s.param, s.offset, s.numel) for s in bucket.slots]
         self.flat = group.empty(bucket.numel, wide(bucket.dtype))
         self.flat.fill(0)
@@ -61,7 +62,7 @@ class ShardedGradients:
         self,
         params: Sequence[Tensor],
         buckets: Sequence[Bucket],
-        group: Any,
+        group: ProcessGroup,
         shards: VirtualShards,
         begin: Callable[[], None],
     ) -> None:

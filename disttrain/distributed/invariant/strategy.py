@@ -13,6 +13,7 @@ import numpy as np
 
 from ... import context, settings
 from ...backends import blas
+from ...comm.group.group import ProcessGroup
 from ...context import thread
 from ...core.backward.engine import on_finish
 from ...core.random import get_rng_state, initial_seed, manual_seed, set_rng_state
@@ -112,7 +113,7 @@ class GlobalDeterminism(ShardRun):
         module: Module,
         params: Sequence[Tensor],
         buckets: Sequence[Bucket],
-        group: Any,
+        group: ProcessGroup,
         virtual_shards: int = DEFAULT_COUNT,
     ) -> None:
         shards = VirtualShards(virtual_shards, group.rank, group.size, common_seed([group]))

@@ -152,7 +152,7 @@ def _one(where: str, t: Tensor) -> Tensor:
     return t
 
 
-def _list(where: str, name: str, tensors: Any, g: ProcessGroup) -> list[Tensor]:
+def _list(where: str, name: str, tensors: object, g: ProcessGroup) -> list[Tensor]:
     if not isinstance(tensors, (list, tuple)) or len(tensors) != g.size:
         given = f"{len(tensors)} tensors" if isinstance(tensors, (list, tuple)) else "no list"
         raise ConfigError(

@@ -217,7 +217,7 @@ def forward_async(self: _RemoteModule, *args: object, **kwargs: object) -> Futur
     return rpc_async(self.module_rref.owner(), _remote_forward, sent, kwargs)
 
 
-def forward(self: _RemoteModule, *args: Any, **kwargs: Any) -> Any:
+def forward(self: _RemoteModule, *args: object, **kwargs: object) -> Any:
     """What the module's ``forward`` returns."""
     sent = (self.module_rref, self.device, self.is_device_map_set, *args)
     return rpc_sync(self.module_rref.owner(), _remote_forward, sent, kwargs)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...backends.device.memory import memory_of
+from ...comm.group.group import ProcessGroup
 from ...core.tensor import Tensor, wrap
 from ...core.writes import touched
 from .partition import CHUNK_BYTES, plan_chunks
@@ -19,7 +20,9 @@ class Sharing:
     is copied.
     """
 
-    def __init__(self, group: Any, owned: Sequence[Sequence[Tensor]], views: bool = False) -> None:
+    def __init__(
+        self, group: ProcessGroup, owned: Sequence[Sequence[Tensor]], views: bool = False
+    ) -> None:
         self.group, self.owned = group, [list(params) for params in owned]
         everything = [p for params in self.owned for p in params]
         self.chunks: list[list[tuple[int, int]]] = []

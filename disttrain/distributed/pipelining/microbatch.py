@@ -41,7 +41,7 @@ class _CustomReducer:
         self.init_value, self.reduce_fn = init_value, reduce_fn
 
 
-def _wholes(value: Any, spec: Any) -> list[tuple[Any, Any]]:
+def _wholes(value: object, spec: Any) -> list[tuple[Any, Any]]:
     """(leaf, spec of the leaf) for all leaves of ``value``; ``spec`` may stop at any depth."""
     if spec is None or isinstance(spec, (TensorChunkSpec, _Replicate, _CustomReducer)):
         return [(leaf, spec) for leaf in tree.leaves(value)]
@@ -107,7 +107,7 @@ def split_target(target: Tensor, chunks: int) -> list[Any]:
     return [row[0] for row in split_args_kwargs_into_chunks((target,), None, chunks)[0]]
 
 
-def merge_chunks(chunks: list[Any], chunk_spec: Any) -> Any:
+def merge_chunks(chunks: list[Any], chunk_spec: object) -> Any:
     """The whole from its ``chunks``: tensors are put together along dimension 0, or as
     ``chunk_spec`` (in the form of a chunk) says; other values must be equal."""
     rows = [tree.leaves(chunk) for chunk in chunks]

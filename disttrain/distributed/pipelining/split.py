@@ -13,6 +13,7 @@ from enum import Enum
 from typing import Any
 
 from ... import nn
+from ...comm.group.group import ProcessGroup
 from ...core.annotations import DeviceLike
 from ...errors import ConfigError
 from .stage import PipelineStage
@@ -99,7 +100,7 @@ class Pipe:
         return self._modules[stage_idx]
 
     def build_stage(
-        self, stage_index: int, device: DeviceLike | None = None, group: object = None
+        self, stage_index: int, device: DeviceLike | None = None, group: ProcessGroup | None = None
     ) -> PipelineStage:
         """The stage for a schedule."""
         module = self.get_stage_module(stage_index)
@@ -111,7 +112,7 @@ def build_stage(
     stage_index: int,
     pipe_info: Pipe,
     device: DeviceLike | None = None,
-    group: Any = None,
+    group: ProcessGroup | None = None,
 ) -> PipelineStage:
     """A stage of ``stage_module``; ``pipe_info``: the ``Pipe`` that it belongs to."""
     return PipelineStage(stage_module, stage_index, pipe_info.num_stages, device, group=group)

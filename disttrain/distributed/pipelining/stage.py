@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ... import nn, tree
+from ...comm.group.group import ProcessGroup
 from ...core.annotations import DeviceLike
 from ...core.backward import autograd
 from ...core.backward.split_walk import Rest, backward_inputs
@@ -50,13 +51,13 @@ class PipelineStage:
         stage_index: int,
         num_stages: int,
         device: DeviceLike | None = None,
-        input_args: Any = None,
-        output_args: Any = None,
-        output_grads: Any = None,
-        input_grads: Any = None,
-        group: Any = None,
+        input_args: object = None,
+        output_args: object = None,
+        output_grads: object = None,
+        input_grads: object = None,
+        group: ProcessGroup | None = None,
         dw_builder: Callable[[], Callable[..., None]] | None = None,
-        get_mesh: Any = None,
+        get_mesh: object = None,
     ) -> None:
         if not 0 <= stage_index < num_stages:
             raise ConfigError(

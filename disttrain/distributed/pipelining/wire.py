@@ -55,7 +55,7 @@ class Sender:
         self.form: Any = None
         self.raw: bytes | None = None  # of a form with values in it
 
-    def send(self, value: Any) -> list:
+    def send(self, value: object) -> list:
         """Start to send; the works to wait for."""
         tensors: list[Tensor] = []
         plain: list = []
@@ -147,7 +147,7 @@ def told_by(group: ProcessGroup, value: list | None, root: int) -> Any:
     return value
 
 
-def everyones(group: ProcessGroup, value: Any) -> list:
+def everyones(group: ProcessGroup, value: object) -> list:
     """Every rank's plain data, by rank."""
     if group.rank:
         objects.send(group, value, 0, _AGREEING)

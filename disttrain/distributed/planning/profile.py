@@ -104,7 +104,7 @@ class _Recorder:
     def watch(self, name: str, module: Module) -> None:
         running: list[_Span] = []
 
-        def before(_: Any, args: tuple) -> None:
+        def before(_: object, args: tuple) -> None:
             running.append(_Span(name, module, _bytes(args), next_seq()))
 
         def after(_: object, args: tuple, out: Tensor) -> None:

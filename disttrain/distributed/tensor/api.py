@@ -149,8 +149,8 @@ class DTensor(Tensor):
         placements: Sequence[Placement] | None = None,
         *,
         async_op: bool = False,
-        forward_dtype: Any = None,
-        backward_dtype: Any = None,
+        forward_dtype: object = None,
+        backward_dtype: object = None,
     ) -> DTensor:
         """The same tensor under other ``placements``. Every rank of the mesh calls it.
         Differentiable: the gradient comes back under the placements that this one has."""
@@ -179,7 +179,7 @@ class DTensor(Tensor):
         at = local_offset(a.shape, a.mesh.ranks.shape, place, a.placements)
         return [(at, tuple(a.local.shape))]
 
-    def __reduce_ex__(self, protocol: Any) -> Any:
+    def __reduce_ex__(self, protocol: object) -> Any:
         a = self.array
         state = {
             "local": wrap(a.local), "mesh": a.mesh, "placements": a.placements, "shape": a.shape,
@@ -210,7 +210,7 @@ class DTensor(Tensor):
 DistArray.tensor_class = DTensor
 
 
-def made(local: Any, mesh: DeviceMesh, placements: tuple, shape: tuple) -> DTensor:
+def made(local: object, mesh: DeviceMesh, placements: tuple, shape: tuple) -> DTensor:
     """The DTensor over an array, unchecked."""
     return wrap(DistArray(local, mesh, placements, shape))  # type: ignore[return-value]
 
@@ -276,11 +276,11 @@ _to_local = declare_apart(
 def from_local(
     local: Tensor,
     mesh: DeviceMesh | None,
-    placements: Any,
+    placements: object,
     run_check: bool = False,
     shape: Any = None,
-    stride: Any = None,
-    grad_placements: Any = None,
+    stride: object = None,
+    grad_placements: object = None,
 ) -> Any:
     """See ``DTensor.from_local``."""
     if isinstance(local, DTensor):

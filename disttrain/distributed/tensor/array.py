@@ -38,16 +38,16 @@ class DistArray(Spread):
     def zeros(self) -> DistArray:
         return self.filled(0)
 
-    def filled(self, value: Any) -> DistArray:
+    def filled(self, value: object) -> DistArray:
         """An array like this one full of ``value``; whole where this one is partial."""
         there = memory_of(self)
 
-        def make(shape: tuple, dtype: Any) -> Any:
+        def make(shape: tuple, dtype: object) -> Any:
             return there.held(there.full(shape, value, dtype))
 
         return self.similar(make, self.shape, self.dtype, not self.has_data)
 
-    def similar(self, make: Any, shape: tuple, dtype: Any, meta: bool) -> DistArray:
+    def similar(self, make: Any, shape: tuple, dtype: object, meta: bool) -> DistArray:
         mesh = self.mesh
         own = without_partial(self.placements)
         if tuple(shape) != self.shape:
@@ -129,7 +129,7 @@ class DistArray(Spread):
             array = self.local.beside(array)
         return self.__class__(array, self.mesh, (Replicate(),) * self.mesh.ndim, array.shape)
 
-    def as_gradient(self, g: Any) -> Any:
+    def as_gradient(self, g: object) -> Any:
         """Placed as the leaf, in memory of its own."""
         if not isinstance(g, Spread):
             return g

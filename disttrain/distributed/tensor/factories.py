@@ -43,7 +43,7 @@ def _made(
     return out.requires_grad_() if requires_grad else out
 
 
-def _filled(value: Any) -> Any:
+def _filled(value: object) -> Any:
     def make(array: DistArray) -> DistArray:
         memory = memory_of(array)
         with memory.here():
@@ -54,15 +54,15 @@ def _filled(value: Any) -> Any:
 
 
 def zeros(
-    *size: Any, requires_grad: bool = False, dtype: DTypeLike | None = None, layout: Any = None,
-    device_mesh: DeviceMesh | None = None, placements: Any = None,
+    *size: object, requires_grad: bool = False, dtype: DTypeLike | None = None,
+    layout: object = None, device_mesh: DeviceMesh | None = None, placements: Any = None,
 ) -> Any:  # fmt: skip
     """A DTensor of ``size`` full of zeros, replicated unless ``placements`` say otherwise."""
     return _made("zeros", _filled(0), size, dtype, device_mesh, placements, requires_grad)
 
 
 def ones(
-    *size: Any,
+    *size: object,
     requires_grad: bool = False,
     dtype: DTypeLike | None = None,
     layout: object = None,
@@ -74,16 +74,16 @@ def ones(
 
 
 def empty(
-    *size: Any, requires_grad: bool = False, dtype: DTypeLike | None = None, layout: Any = None,
-    device_mesh: DeviceMesh | None = None, placements: Any = None,
+    *size: object, requires_grad: bool = False, dtype: DTypeLike | None = None,
+    layout: object = None, device_mesh: DeviceMesh | None = None, placements: Any = None,
 ) -> Any:  # fmt: skip
     """As ``zeros``, with no values yet."""
     return _made("empty", lambda a: a, size, dtype, device_mesh, placements, requires_grad)
 
 
 def full(
-    size: Any, fill_value: Any, *, requires_grad: bool = False, dtype: DTypeLike | None = None,
-    layout: Any = None, device_mesh: DeviceMesh | None = None, placements: Any = None,
+    size: object, fill_value: Any, *, requires_grad: bool = False, dtype: DTypeLike | None = None,
+    layout: object = None, device_mesh: DeviceMesh | None = None, placements: Any = None,
 ) -> Any:  # fmt: skip
     """As ``zeros``, full of ``fill_value``; without ``dtype`` of the type that a tensor of that
     number has."""
@@ -113,16 +113,16 @@ def _drawn(prim: Primitive) -> Any:
 
 
 def rand(
-    *size: Any, requires_grad: bool = False, dtype: DTypeLike | None = None, layout: object = None,
-    device_mesh: DeviceMesh | None = None, placements: Any = None,
+    *size: object, requires_grad: bool = False, dtype: DTypeLike | None = None,
+    layout: object = None, device_mesh: DeviceMesh | None = None, placements: Any = None,
 ) -> Any:  # fmt: skip
     """Uniform on [0, 1). Every rank of the mesh calls it."""
     return _made("rand", _drawn(draw_uniform), size, dtype, device_mesh, placements, requires_grad)
 
 
 def randn(
-    *size: Any, requires_grad: bool = False, dtype: DTypeLike | None = None, layout: object = None,
-    device_mesh: DeviceMesh | None = None, placements: Any = None,
+    *size: object, requires_grad: bool = False, dtype: DTypeLike | None = None,
+    layout: object = None, device_mesh: DeviceMesh | None = None, placements: Any = None,
 ) -> Any:  # fmt: skip
     """Normal with mean 0 and variance 1. Every rank of the mesh calls it."""
     return _made("randn", _drawn(draw_normal), size, dtype, device_mesh, placements, requires_grad)

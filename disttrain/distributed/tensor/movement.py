@@ -16,6 +16,7 @@ import numpy as np
 from ...backends.device.memory import Memory, memory_of
 from ...backends.null import NullArray
 from ...comm.calls.reduce_ops import ReduceOp
+from ...comm.group.group import ProcessGroup
 from ...errors import PlacementError
 from .placements import (
     Partial,
@@ -167,7 +168,9 @@ def _contiguous(a: Any) -> Any:
     return a.copy(order="C")
 
 
-def _gather(group: Any, local: np.ndarray, dim: int, whole: int, n: int, memory: Memory) -> Any:
+def _gather(
+    group: ProcessGroup, local: np.ndarray, dim: int, whole: int, n: int, memory: Memory
+) -> Any:
     local = local if local.flags.c_contiguous else _contiguous(local)
     shape = (*local.shape[:dim], whole, *local.shape[dim + 1 :])
     if math.prod(shape[:dim]) == 1:  # pieces lie one behind the other
@@ -187,7 +190,7 @@ def _gather(group: Any, local: np.ndarray, dim: int, whole: int, n: int, memory:
 
 
 def _shard_to_shard(
-    group: Any, local: Any, old: int, new: int, whole: int, n: int, i: int, memory: Memory
+    group: ProcessGroup, local: Any, old: int, new: int, whole: int, n: int, i: int, memory: Memory
 ) -> Any:
     """From pieces of dimension ``old`` (``whole`` long) to pieces of ``new``, by one exchange."""
     ins = []
@@ -220,7 +223,7 @@ def _op(local: Any, have: Partial) -> Any:
     return op
 
 
-def _reduce(group: Any, local: Any, have: Any) -> Any:
+def _reduce(group: ProcessGroup, local: Any, have: Any) -> Any:
     if local.dtype.kind == "b":
         return _reduce(group, local.astype(np.int32), have).astype(bool)
     out = _contiguous(local)
@@ -229,7 +232,7 @@ def _reduce(group: Any, local: Any, have: Any) -> Any:
 
 
 def _reduce_to_shard(
-    group: Any, local: Any, have: Any, dim: int, n: int, i: int, memory: Memory
+    group: ProcessGroup, local: Any, have: Any, dim: int, n: int, i: int, memory: Memory
 ) -> Any:
     if local.dtype.kind == "b":
         wide = local.astype(np.int32)
@@ -243,7 +246,7 @@ def _reduce_to_shard(
     return out
 
 
-def _split_up(local: Any, want: Any, i: int) -> Any:
+def _split_up(local: object, want: Any, i: int) -> Any:
     """A whole as parts that make it: rank 0's is all, the others' change nothing."""
     if want.reduce_op in ("avg", "max", "min") or i == 0:
         return local

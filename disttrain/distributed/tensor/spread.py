@@ -68,11 +68,11 @@ class Spread(ArrayKind):
     def base(self) -> Any:
         return None
 
-    def make(self, local: Any, placements: tuple, shape: tuple) -> Any:
+    def make(self, local: object, placements: tuple, shape: tuple) -> Any:
         """An array on the same mesh."""
         return self.__class__(local, self.mesh, placements, shape)
 
-    def like(self, local: Any) -> Any:
+    def like(self, local: object) -> Any:
         """An array that lies as this one, with other numbers."""
         return self.__class__(local, self.mesh, self.placements, self.shape)
 
@@ -88,7 +88,7 @@ class Spread(ArrayKind):
             self.shape, self.mesh.ranks.shape, self.mesh.get_coordinate(), self.placements
         )
 
-    def shares_with(self, other: Any) -> bool:
+    def shares_with(self, other: object) -> bool:
         return isinstance(other, Spread) and self.writes is other.writes
 
     def __repr__(self) -> str:

@@ -110,7 +110,7 @@ def wrote(a: Spread) -> None:
     a.seen = a.writes[0]
 
 
-def _shares(region: Any, whole: Any) -> bool:
+def _shares(region: Any, whole: object) -> bool:
     if isinstance(region, np.ndarray):
         return np.may_share_memory(region, whole)
     return region.shares_with(whole)

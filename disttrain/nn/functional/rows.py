@@ -33,7 +33,7 @@ class AskedRows:
         self.awaited = False  # whether who stores the gradients elsewhere (DDP) takes them
         self._of: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()  # by walk
 
-    def note(self, rows: np.ndarray, values: Any) -> None:
+    def note(self, rows: np.ndarray, values: object) -> None:
         """The pass that is running on this thread has gradients ``values`` for ``rows``."""
         self._of.setdefault(thread.walk, []).append((rows, values))
 

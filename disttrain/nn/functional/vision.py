@@ -133,7 +133,7 @@ def _output_sizes(input: Tensor, size: Any, scale: Any) -> tuple[list[int], list
 
 def interpolate(
     input: Tensor,
-    size: Any = None,
+    size: int | Sequence[int] | None = None,
     scale_factor: float | Sequence[float] | None = None,
     mode: str = "nearest",
     align_corners: bool | None = None,
@@ -246,7 +246,8 @@ def _area(size: int, out: int) -> np.ndarray:
 
 
 def upsample(
-    input: Tensor, size: object = None, scale_factor: float | Sequence[float] | None = None,
+    input: Tensor, size: int | Sequence[int] | None = None,
+    scale_factor: float | Sequence[float] | None = None,
     mode: str = "nearest", align_corners: bool | None = None,
 ) -> Tensor:  # fmt: skip
     """``interpolate`` under its old name"""

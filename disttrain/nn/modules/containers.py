@@ -148,7 +148,10 @@ class ModuleList(_Numbered):
 class ModuleDict(Module):
     """A dict of modules. Has no forward of its own."""
 
-    def __init__(self, modules: Any = None) -> None:
+    def __init__(
+        self,
+        modules: ModuleDict | Mapping[str, Module] | Iterable[tuple[str, Module]] | None = None,
+    ) -> None:
         super().__init__()
         if modules is not None:
             self.update(modules)
@@ -257,7 +260,7 @@ class ParameterList(Module):
 class ParameterDict(Module):
     """A dict of parameters (tensors become parameters; other values are kept as they are)."""
 
-    def __init__(self, parameters: Any = None) -> None:
+    def __init__(self, parameters: Mapping[str, Any] | Iterable[Any] | None = None) -> None:
         super().__init__()
         self._keys: dict[str, None] = {}
         if parameters is not None:
@@ -297,7 +300,7 @@ class ParameterDict(Module):
     def items(self) -> list[tuple[str, Any]]:
         return [(k, self[k]) for k in self._keys]
 
-    def get(self, key: str, default: Any = None) -> Any:
+    def get(self, key: str, default: object = None) -> Any:
         return self[key] if key in self._keys else default
 
     def pop(self, key: str) -> Any:

@@ -69,7 +69,7 @@ class AvgPool1d(Module):
         self.count_include_pad = count_include_pad
 
     @staticmethod
-    def _size(value: Any) -> Any:
+    def _size(value: object) -> Any:
         return value if isinstance(value, tuple) else (value,)
 
     def forward(self, input: Tensor) -> Tensor:
@@ -95,7 +95,7 @@ class AvgPool2d(AvgPool1d):
         self.divisor_override = divisor_override
 
     @staticmethod
-    def _size(value: Any) -> Any:
+    def _size(value: object) -> Any:
         return value
 
     def forward(self, input: Tensor) -> Tensor:

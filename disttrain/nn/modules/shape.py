@@ -80,7 +80,9 @@ class UpsamplingNearest2d(Upsample):
     """``Upsample`` by repeating pixels."""
 
     def __init__(
-        self, size: Any = None, scale_factor: float | Sequence[float] | None = None
+        self,
+        size: int | Sequence[int] | None = None,
+        scale_factor: float | Sequence[float] | None = None,
     ) -> None:
         super().__init__(size, scale_factor, "nearest")
 
@@ -89,7 +91,9 @@ class UpsamplingBilinear2d(Upsample):
     """``Upsample`` bilinearly, corners aligned."""
 
     def __init__(
-        self, size: Any = None, scale_factor: float | Sequence[float] | None = None
+        self,
+        size: int | Sequence[int] | None = None,
+        scale_factor: float | Sequence[float] | None = None,
     ) -> None:
         super().__init__(size, scale_factor, "bilinear", True)
 

@@ -20,7 +20,7 @@ from .linear import Linear
 from .normalization import LayerNorm
 
 
-def _activation(given: str) -> Callable[[Tensor], Tensor]:
+def _activation(given: str | Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
     if callable(given):
         return given
     known: dict[Any, Callable] = {"relu": F.relu, "gelu": F.gelu}
@@ -42,7 +42,7 @@ class _Layer(Module):
         nhead: int,
         dim_feedforward: int = 2048,
         dropout: float = 0.1,
-        activation: Any = "relu",
+        activation: str | Callable[[Tensor], Tensor] = "relu",
         layer_norm_eps: float = 1e-5,
         batch_first: bool = False,
         norm_first: bool = False,
@@ -187,7 +187,7 @@ class Transformer(Module):
         num_decoder_layers: int = 6,
         dim_feedforward: int = 2048,
         dropout: float = 0.1,
-        activation: Any = "relu",
+        activation: str | Callable[[Tensor], Tensor] = "relu",
         custom_encoder: Module | None = None,
         custom_decoder: Module | None = None,
         layer_norm_eps: float = 1e-5,

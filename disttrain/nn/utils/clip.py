@@ -306,7 +306,7 @@ def _clip_scale_there(platform: Any, total: Any, max_norm: float) -> Any:
     return platform.xp.minimum(wide, 1.0).astype(total.dtype)
 
 
-def _scale_gradient_there(platform: Any, g: Any, scale: Any) -> Any:
+def _scale_gradient_there(platform: Any, g: Any, scale: object) -> Any:
     """(By 1 where nothing is to be cut: to look would be to wait.)"""
     g *= platform.xp.minimum(scale, 1.0).astype(g.dtype)
     return g

@@ -83,7 +83,7 @@ def _fused(
     return Parameter(weight, w.requires_grad), Parameter(bias, b is None or b.requires_grad)
 
 
-def skip_init(module_cls: Any, *args: Any, **kwargs: Any) -> Any:
+def skip_init(module_cls: type[Module], *args: object, **kwargs: Any) -> Any:
     """``module_cls(*args, **kwargs)`` without initial values: its memory holds anything."""
     if not (isinstance(module_cls, type) and issubclass(module_cls, Module)):
         raise DTypeError(f"skip_init: Expected a Module; got {module_cls}")

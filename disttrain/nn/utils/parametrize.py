@@ -56,7 +56,7 @@ def _refuse(text: str) -> ConfigError:
     return ConfigError(f"parametrize: {text}")
 
 
-def _check_result(out: Tensor | int, dtype: DTypeLike | None, shape: Any, flag: str) -> None:
+def _check_result(out: Tensor | int, dtype: DTypeLike | None, shape: object, flag: str) -> None:
     """Raise unless ``out`` may stand in the place of a tensor of that type and shape."""
     if not isinstance(out, Tensor):
         raise _refuse(f"A parametrization must return a tensor. Got {type(out).__name__}.")

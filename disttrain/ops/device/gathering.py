@@ -114,7 +114,7 @@ def _replaced(platform: Platform, a: RawArray, at: RawArray, values: Any) -> Any
 
 
 @on_device("scatter")
-def _scatter(platform: Platform, a: RawArray, index: RawArray, src: Any, dim: int) -> Any:
+def _scatter(platform: Platform, a: RawArray, index: RawArray, src: object, dim: int) -> Any:
     at = places(platform, index, dim, a.shape) if a.ndim else index.reshape(-1)
     if isinstance(src, platform.array_type):
         src = platform.xp.broadcast_to(src, index.shape)

@@ -21,7 +21,9 @@ from .table import BOOL, F32, F64, FLOATS, INT64, NAME_OF, cast, converted, on_d
 _MOST_TABLE = 1 << 22  # elements of a comparison of all samples with all classes
 
 
-def _run(platform: Platform, code: Any, arrays: tuple, generator: Generator, *numbers: Any) -> None:
+def _run(
+    platform: Platform, code: object, arrays: tuple, generator: Generator, *numbers: object
+) -> None:
     base, counted = generator.take()
     platform.run_code(replayed(code) if base else code, (*arrays, *base, *counted, *numbers))
 

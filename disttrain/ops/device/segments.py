@@ -33,7 +33,7 @@ _EXACT = ("int64", "int32", "uint64", "uint32")  # whose sums by atomics are exa
 def _step(dtype: str) -> Kernel:
     """What lies before joins where it is of the same run."""
 
-    def fn(place: Any, before: Any, x: Any, y: Any) -> Any:
+    def fn(place: Any, before: Any, x: object, y: Any) -> Any:
         return ex.where(ex.eq(place, before), x * y, x)
 
     at = (Array("place", "int64"), Array("before", "int64"))

@@ -14,7 +14,7 @@ from .table import F64, converted, on_device
 
 def _by(name: str, function: str) -> None:
     @on_device(name)
-    def forward(platform: Platform, *args: Any) -> Any:
+    def forward(platform: Platform, *args: object) -> Any:
         return _wide(platform, platform.special(function), *args)
 
 

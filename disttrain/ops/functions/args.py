@@ -60,7 +60,7 @@ def dims(dim: Any, ndim: int, where: str) -> tuple[int, ...]:
 _SEQUENCES = (Sequence, np.ndarray)
 
 
-def size(args: tuple, where: str, named: Any = None) -> tuple[int, ...]:
+def size(args: tuple, where: str, named: object = None) -> tuple[int, ...]:
     """``f(2, 3)``, ``f((2, 3))`` and ``f(size=(2, 3))`` alike: a tuple of integers."""
     if named is not None:
         args = (named,)
@@ -81,7 +81,7 @@ def size(args: tuple, where: str, named: Any = None) -> tuple[int, ...]:
     return tuple(out)
 
 
-def tensor(value: Any, where: str, name: str = "input") -> Tensor:
+def tensor(value: object, where: str, name: str = "input") -> Tensor:
     """``value`` if it is a Tensor, else an error."""
     if not isinstance(value, Tensor):
         raise TypeError(
@@ -96,7 +96,7 @@ def in_float32(fn: Fn) -> Fn:
     round once: what lies between may not fit into a half type, and each rounding would add up."""
 
     @functools.wraps(fn)
-    def run(input: Any, *args: Any, **kwargs: Any) -> Any:
+    def run(input: object, *args: object, **kwargs: object) -> Any:
         if not isinstance(input, Tensor) or not is_half(input.meta()[1]):
             return fn(input, *args, **kwargs)
         given = [a for a in (input, *args, *kwargs.values()) if isinstance(a, Tensor)]
@@ -116,7 +116,7 @@ def in_float32(fn: Fn) -> Fn:
 _FLOAT32 = np.dtype(np.float32)
 
 
-def _widened(a: Any) -> Any:
+def _widened(a: object) -> Any:
     half = isinstance(a, Tensor) and is_half(a.meta()[1])
     return el.cast(a, dtype=_FLOAT32) if half else a
 
@@ -138,7 +138,7 @@ def numpy_names(fn: Fn) -> Fn:
     """Let ``fn`` also take numpy's ``axis`` for ``dim`` and ``keepdims`` for ``keepdim``."""
 
     @functools.wraps(fn)
-    def run(*args: Any, **kwargs: Any) -> Any:
+    def run(*args: object, **kwargs: object) -> Any:
         if "axis" in kwargs:
             kwargs["dim"] = kwargs.pop("axis")
         if "keepdims" in kwargs:

@@ -143,7 +143,7 @@ def sub(input: Operand, other: Operand, *, alpha: Number = 1, out: Tensor | None
 
 
 @in_float32
-def _sub_multiple(input: Any, other: Any, alpha: Number) -> Tensor:
+def _sub_multiple(input: object, other: object, alpha: Number) -> Tensor:
     args = no_bool("sub", tuple)((input, other))
     return fast_sub(input, _multiple("sub", *args, alpha))
 

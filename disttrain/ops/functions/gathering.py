@@ -63,7 +63,7 @@ def _along(where: str, input: Tensor, dim: int, index: Tensor) -> tuple[int, Ten
     return d, bounded(where, index, d, shape[d] if shape else 1)
 
 
-def _line(t: Any) -> Any:
+def _line(t: object) -> Any:
     """A tensor without dimensions as one with one element; all else as it is."""
     return views.reshape(t, shape=(1,)) if isinstance(t, Tensor) and not t.ndim else t
 
@@ -74,7 +74,7 @@ def _scattering(fn: Callable) -> Callable:
 
     @functools.wraps(fn)
     def run(
-        input: Tensor, dim: int, index: Tensor, src: Any = None, *args: Any, **more: Any
+        input: Tensor, dim: int, index: Tensor, src: object = None, *args: object, **more: object
     ) -> Any:
         if isinstance(input, Tensor) and isinstance(index, Tensor):
             if not index.shape.numel():
@@ -121,7 +121,7 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Te
     return gather(views.expand(input, shape=sizes[0]), d, views.expand(indices, shape=sizes[1]))
 
 
-def _source(where: str, input: Tensor, index: Tensor, src: Any) -> Any:
+def _source(where: str, input: Tensor, index: Tensor, src: object) -> Any:
     """What is scattered, cut to the shape of ``index``."""
     kind = input.meta()[1]
     if not isinstance(src, Tensor):
@@ -390,7 +390,7 @@ _COMPARED = 1 << 28  # comparisons at a time, on devices
 
 
 def _places_on_device(
-    platform: Any, edges: Any, values: Any, sorter: Any, side: str, kind: np.dtype
+    platform: Any, edges: Any, values: Any, sorter: object, side: str, kind: np.dtype
 ) -> Any:
     """The same by the array module, whose function takes one sequence of one type."""
     xp = platform.xp

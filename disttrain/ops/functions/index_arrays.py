@@ -100,7 +100,7 @@ def _warn_of_bytes() -> None:
     )
 
 
-def _arrays_of(item: Any, shape: tuple, dim: int, place: int) -> list:
+def _arrays_of(item: object, shape: tuple, dim: int, place: int) -> list:
     """The index tensors (one per dimension it covers) that one item of an index stands for."""
     if not isinstance(item, Tensor):
         array = np.asarray([np.asarray(i) for i in item] if isinstance(item, list) else item)

@@ -47,7 +47,7 @@ def records(*args: object) -> bool:
 def inplace(name: str, prim: Callable, ufunc: object = None) -> Callable:
     """The in-place form of an operation: ``f(self, *args, **params)`` returns ``self``."""
 
-    def run(self: Tensor, *args: Any, **params: Any) -> Tensor:
+    def run(self: Tensor, *args: object, **params: object) -> Tensor:
         quick = ufunc is not None and thread.mode != SLOW and not params and len(args) < 2
         if quick and _quick(self, args, ufunc):
             return self

@@ -117,7 +117,7 @@ def fills(fn: Callable) -> Callable:
     """``fn`` with the argument ``out``."""
 
     @functools.wraps(fn)
-    def run(*args: Any, out: Tensor | None = None, **params: Any) -> Any:
+    def run(*args: object, out: Tensor | None = None, **params: object) -> Any:
         return fn(*args, **params) if out is None else into(out, fn, args, params)
 
     return run
@@ -128,7 +128,7 @@ def makes(fn: Callable) -> Callable:
     device are taken."""
 
     @functools.wraps(fn)
-    def run(*args: Any, out: Tensor | None = None, **params: Any) -> Any:
+    def run(*args: object, out: Tensor | None = None, **params: object) -> Any:
         if out is None:
             return fn(*args, **params)
         params["dtype"] = params.get("dtype") or out.dtype

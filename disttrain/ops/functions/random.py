@@ -221,7 +221,7 @@ def randn_like(input: Tensor, **options: object) -> Tensor:
     return randn(*input.shape, **_like(input, options))
 
 
-def randint_like(input: Tensor, *args: Any, **options: Any) -> Tensor:
+def randint_like(input: Tensor, *args: Any, **options: object) -> Tensor:
     """``randint_like(input, [low,] high)``: integers in the shape and type of ``input``."""
     low, high = (0, args[0]) if len(args) == 1 else args
     o = _like(input, options)

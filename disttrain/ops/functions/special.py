@@ -170,7 +170,7 @@ def frac(input: Tensor) -> Tensor:
 def float_power(input: Operand, exponent: Operand) -> Tensor:
     """``pow`` in float64 (complex128)."""
 
-    def wide(x: Any) -> Any:
+    def wide(x: object) -> Any:
         if not isinstance(x, Tensor):
             return x
         return el.cast(x, dtype=np.dtype(np.complex128 if x.dtype.is_complex else np.float64))

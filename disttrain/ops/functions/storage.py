@@ -170,7 +170,7 @@ def set_(
     return self
 
 
-def _bytes_of(source: Any) -> Any:
+def _bytes_of(source: object) -> Any:
     if isinstance(source, Tensor):
         return prim.storage_of(source.array)
     if isinstance(source, TypedStorage):

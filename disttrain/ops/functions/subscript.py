@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
@@ -24,7 +23,7 @@ _BOUNDS = (int, type(None))
 ndarray = np.ndarray
 
 
-def _items(key: Any) -> tuple[tuple, bool]:
+def _items(key: object) -> tuple[tuple, bool]:
     """The index as a tuple, and whether it is basic (a view)."""
     if key.__class__ is list and len(key) < 32 and any(isinstance(i, _NESTED) for i in key):
         warn(
@@ -179,7 +178,7 @@ def _squeezed(value: Tensor, ndim: int) -> Tensor:
     return value if len(shape) == value.ndim else views.reshape(value, shape=shape)
 
 
-def _as_tensor(value: Any, like: Tensor) -> Tensor:
+def _as_tensor(value: object, like: Tensor) -> Tensor:
     array = np.asarray(value, dtype=like.meta()[1])
     return beside(like, array) if array.ndim else wrap(array)
 

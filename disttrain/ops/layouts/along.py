@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...core.annotations import Shaped
 from .layout import Layout, aligned, each, names, together
 
 
 def _reduction(reduce: str | None, linear: bool = False, even: bool = False) -> Any:
     """The rule of a reduction by ``reduce`` over ``dims`` (or ``dim``)."""
 
-    def rule(a: Any, keepdim: bool, dims: tuple | None = None, dim: int | None = None) -> Layout:
+    def rule(a: Shaped, keepdim: bool, dims: tuple | None = None, dim: int | None = None) -> Layout:
         over = dims if dims is not None else (dim,)
         own = names(a) if reduce is not None else names(a, *over)
         out = tuple(None if d in over else n for d, n in enumerate(own) if keepdim or d not in over)
@@ -23,7 +24,7 @@ def _reduction(reduce: str | None, linear: bool = False, even: bool = False) -> 
 def _along(*, linear: tuple = ()) -> Any:
     """The rule of an operation on arrays of one shape along ``dim`` or ``dims``, which stay."""
 
-    def rule(*args: Any, dim: int | None = None, dims: tuple = (), **params: Any) -> Layout:
+    def rule(*args: Shaped, dim: int | None = None, dims: tuple = (), **params: Any) -> Layout:
         over = tuple(dims) if dim is None else (dim,)
         own = names(args[0], *over)
         return Layout((own,) * len(args), (own,), linear=linear)
@@ -34,7 +35,7 @@ def _along(*, linear: tuple = ()) -> Any:
 def _trailing(count: int, linear: tuple = ()) -> Any:
     """The rule of an operation on the last ``count`` dimensions of each argument, which stay."""
 
-    def rule(*args: Any, **params: Any) -> Layout:
+    def rule(*args: Shaped, **params: Any) -> Layout:
         ins = tuple(names(a, *range(len(a.shape) - count, len(a.shape))) for a in args)
         return Layout(ins, (ins[-1],), linear=linear)
 
@@ -56,13 +57,13 @@ def _svd_square(a: object) -> Layout:
     return Layout(((*lead, None, None),), ((*lead, None, None), (*lead, None, None)))
 
 
-def _layer_norm(x: Any, weight: object, bias: object, eps: float) -> Layout:
+def _layer_norm(x: Shaped, weight: object, bias: object, eps: float) -> Layout:
     own = names(x, len(x.shape) - 1)
     last = [None if a is None else (None,) for a in (weight, bias)]
     return Layout((own, *last), (own, own[:-1], own[:-1]))
 
 
-def _rms_norm(x: Any, weight: object, eps: float) -> Layout:
+def _rms_norm(x: Shaped, weight: object, eps: float) -> Layout:
     own = names(x, len(x.shape) - 1)
     return Layout((own, None if weight is None else (None,)), (own, own[:-1]))
 

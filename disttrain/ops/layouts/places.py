@@ -8,12 +8,13 @@ import numpy as np
 
 from ...backends.device.array import DeviceArray
 from ...backends.null import NullArray
+from ...core.annotations import Shaped
 from ..primitives import elementwise as el
 from ..primitives.loss import cross_entropy_rows
 from .layout import Layout, Rewrite, aligned, each, shape_of
 
 
-def _take(a: Any, index: Any, dim: int, skip: int | None = None) -> Layout:
+def _take(a: Shaped, index: Shaped, dim: int, skip: int | None = None) -> Layout:
     """A table cut by rows gives the rows that it has, and zeros for others."""
     at = tuple(f"i{d}" for d in range(len(index.shape)))
     own = tuple(range(len(a.shape)))
@@ -42,7 +43,7 @@ def _take_local(prim: Any, pieces: list, params: dict, cuts: dict) -> Any:
     return np.where(mask, out, out.dtype.type(0))
 
 
-def _spread(g: Any, index: Any, dim: int, shape: tuple, skip: int | None = None) -> Layout:
+def _spread(g: Shaped, index: Shaped, dim: int, shape: tuple, skip: int | None = None) -> Layout:
     at = tuple(f"i{d}" for d in range(len(index.shape)))
     own = tuple(range(len(shape)))
     taken = (*own[:dim], *at, *own[dim + 1 :])
@@ -76,7 +77,7 @@ def _gather_local(prim: Any, pieces: list, params: dict, cuts: dict) -> Any:
     return np.where(inside, out, out.dtype.type(0))
 
 
-def _put_along(g: object, index: Any, dim: int, shape: tuple) -> Layout:
+def _put_along(g: object, index: Shaped, dim: int, shape: tuple) -> Layout:
     own = tuple(
         d if d != dim and n == m else None
         for d, (n, m) in enumerate(zip(shape, index.shape, strict=True))
@@ -85,7 +86,7 @@ def _put_along(g: object, index: Any, dim: int, shape: tuple) -> Layout:
     return Layout((at, at), (own,), "sum", linear=each(0), shapes={"shape": 0})
 
 
-def _scatter(a: object, index: Any, src: Any, dim: int, **how: object) -> Layout:
+def _scatter(a: object, index: Any, src: Shaped, dim: int, **how: object) -> Layout:
     own = _together(a, index, dim)
     theirs = own if hasattr(src, "shape") else None
     if theirs is not None:
@@ -98,7 +99,7 @@ def _scatter(a: object, index: Any, src: Any, dim: int, **how: object) -> Layout
     return Layout((own, own, theirs), (own,))
 
 
-def _put(a: Any, index: Any, values: Any, accumulate: bool) -> Layout:
+def _put(a: Shaped, index: Shaped, values: Shaped, accumulate: bool) -> Layout:
     """Places are of the flattened array, so that must be whole."""
     ins = [None if not hasattr(x, "shape") else (None,) * len(x.shape) for x in (a, index, values)]
     return Layout(tuple(ins), (ins[0],))
@@ -165,12 +166,14 @@ def _stand_in(a: DeviceArray | np.ndarray, shape: tuple) -> Any:
     return np.broadcast_to(np.zeros((), a.dtype), shape)
 
 
-def _draw(a: Any, **params: object) -> Layout:
+def _draw(a: Shaped, **params: object) -> Layout:
     whole = (None,) * len(a.shape)
     return Layout((whole,), (whole,))
 
 
-def _searchsorted(edges: Any, values: Any, sorter: object, side: str, kind: np.dtype) -> Layout:
+def _searchsorted(
+    edges: Shaped, values: Shaped, sorter: object, side: str, kind: np.dtype
+) -> Layout:
     """Rows of sequences are for themselves; so are values, beside one sequence for all."""
     one = len(edges.shape) == 1
     own = tuple(range(len(values.shape))) if one else (*range(len(values.shape) - 1), "v")
@@ -178,29 +181,29 @@ def _searchsorted(edges: Any, values: Any, sorter: object, side: str, kind: np.d
     return Layout((rows, own, None if sorter is None else rows), (own,))
 
 
-def _checked(a: Any, **params: object) -> Layout:
+def _checked(a: Shaped, **params: object) -> Layout:
     """Each piece is checked where it lies."""
     own = tuple(range(len(a.shape)))
     return Layout((own,), (own,))
 
 
-def _view_write(base: Any, value: int, chain: tuple) -> Layout:
+def _view_write(base: Shaped, value: object, chain: tuple) -> Layout:
     """A write to some part of a base."""
     own = (None,) * len(base.shape)
     return Layout((own, (None,) * len(value.shape) if hasattr(value, "shape") else None), (own,))
 
 
-def _boundary(*args: Any) -> Layout:
+def _boundary(*args: Shaped) -> Layout:
     ins = tuple(tuple((i, d) for d in range(len(a.shape))) for i, a in enumerate(args))
     return Layout(ins, ins)
 
 
-def _whole(*args: Any, **params: object) -> Layout:
+def _whole(*args: Shaped, **params: object) -> Layout:
     ins = tuple(None if shape_of(a) is None else (None,) * len(a.shape) for a in args)
     return Layout(ins, ins[:1])
 
 
-def _multinomial(a: Any, **params: object) -> Layout:
+def _multinomial(a: Shaped, **params: object) -> Layout:
     whole = (None,) * len(a.shape)
     return Layout((whole,), (whole,))
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...core.annotations import Shaped
 from ..primitives.attention import attention
 from .layout import Layout, aligned, each, together
 
 
-def _matmul(a: Any, b: Any) -> Layout:
+def _matmul(a: Any, b: Shaped) -> Layout:
     n = max(len(a.shape), len(b.shape)) - 2
     lead, out = aligned([_Shape(x.shape[:-2]) for x in (a, b)], n)
     return Layout(
@@ -23,14 +24,14 @@ class _Shape:
         self.shape = shape
 
 
-def _linear(x: Any, w: object, b: object = None) -> Layout:
+def _linear(x: Shaped, w: object, b: object = None) -> Layout:
     lead = tuple(range(len(x.shape) - 1))
     ins = ((*lead, "k"), ("n", "k"), None if b is None else ("n",))
     linear = each(0, 1) if b is None else together(0, 2) + together(1, 2)
     return Layout(ins, ((*lead, "n"),), "sum", linear=linear, once=frozenset([2]))
 
 
-def _attention(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float) -> Layout:
+def _attention(q: Any, k: Shaped, v: Shaped, mask: Any, causal: bool, scale: float) -> Layout:
     """Heads and batches are for themselves."""
     given = [q, k, v] if mask is None else [q, k, v, mask]
     n = max(len(a.shape) for a in given) - 2
@@ -43,7 +44,7 @@ def _attention(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float) ->
     return Layout(tuple(ins), (named, named if len(kept) > 1 else (None,)))
 
 
-def _conv(x: Any, w: object, b: object, groups: int, **how: object) -> Layout:
+def _conv(x: Shaped, w: object, b: object, groups: int, **how: object) -> Layout:
     space = (None,) * (len(x.shape) - 2)
     whole = groups > 1
     i, o = (None, None) if whole else ("i", "o")
@@ -52,13 +53,13 @@ def _conv(x: Any, w: object, b: object, groups: int, **how: object) -> Layout:
     return Layout(ins, (("n", o, *space),), "sum", linear=linear, once=frozenset([2]))
 
 
-def _conv_input_grad(g_out: object, w: Any, groups: int, **how: object) -> Layout:
+def _conv_input_grad(g_out: object, w: Shaped, groups: int, **how: object) -> Layout:
     space = (None,) * (len(w.shape) - 2)
     i, o = (None, None) if groups > 1 else ("i", "o")
     return Layout((("n", o, *space), (o, i, *space)), (("n", i, *space),), "sum", linear=each(0, 1))
 
 
-def _conv_weight_grad(g_out: object, x: Any, groups: int, **how: object) -> Layout:
+def _conv_weight_grad(g_out: object, x: Shaped, groups: int, **how: object) -> Layout:
     space = (None,) * (len(x.shape) - 2)
     i, o = (None, None) if groups > 1 else ("i", "o")
     return Layout((("n", o, *space), ("n", i, *space)), ((o, i, *space),), "sum", linear=each(0, 1))
@@ -74,7 +75,7 @@ def _linear_pool(*args: object, **how: object) -> Layout:
     return _pool(*args, linear=each(0), **how)
 
 
-def _samples(x: Any, **how: object) -> Layout:
+def _samples(x: Shaped, **how: object) -> Layout:
     """Of several dimensions, the first is one of samples."""
     rest = len(x.shape) - 1
     return Layout(((0, *(None,) * rest),), ((0, None, None),), linear=together(0))

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
+from ...core.annotations import Shaped
 from .layout import Layout, names, together
 
 _ALL = together(0)
 
 
-def _reshape(a: Any, shape: tuple) -> Layout:
+def _reshape(a: Shaped, shape: tuple) -> Layout:
     """Groups of dimensions with equal products go over into each other. A dimension that is alone
     on both sides keeps its name; of others, the first of a group on either side lies in equal
     blocks, as long as the pieces are equal."""
@@ -66,7 +66,7 @@ def _permute(a: object, dims: tuple) -> Layout:
     return Layout((names(a),), (tuple(dims),), linear=_ALL)
 
 
-def _expand(a: Any, shape: tuple) -> Layout:
+def _expand(a: Shaped, shape: tuple) -> Layout:
     lead = len(shape) - len(a.shape)
     own = tuple(d + lead if n == shape[d + lead] else None for d, n in enumerate(a.shape))
     out = tuple(d if d - lead >= 0 and own[d - lead] == d else None for d in range(len(shape)))
@@ -100,7 +100,7 @@ def _basic(index: tuple) -> bool:
     return all(i is None or i is Ellipsis or isinstance(i, (int, slice)) for i in index)
 
 
-def _getitem(a: Any, index: tuple) -> Layout | None:
+def _getitem(a: Shaped, index: tuple) -> Layout | None:
     if not _basic(index):
         return None
     own, out = _indexed(tuple(a.shape), index)
@@ -124,7 +124,7 @@ def _split(a: object, dim: int, sizes: tuple) -> Layout:
     return Layout((own,), (own,) * len(sizes), linear=_ALL)
 
 
-def _unbind(a: Any, dim: int) -> Layout:
+def _unbind(a: Shaped, dim: int) -> Layout:
     own = names(a, dim)
     return Layout((own,), ((*own[:dim], *own[dim + 1 :]),) * a.shape[dim], linear=_ALL)
 
@@ -134,7 +134,7 @@ def _pad(a: object, widths: tuple, value: float = 0.0) -> Layout:
     return Layout((own,), (own,), linear=_ALL if value == 0 else ())
 
 
-def _diagonal(a: Any, offset: int, dim1: int, dim2: int) -> Layout:
+def _diagonal(a: Shaped, offset: int, dim1: int, dim2: int) -> Layout:
     own = names(a, dim1, dim2)
     return Layout((own,), ((*(n for n in own if n is not None), None),), linear=_ALL)
 
@@ -164,7 +164,7 @@ def _as_complex(a: object) -> Layout:
     return Layout(((*own, None),), (own,), linear=_ALL)
 
 
-def _part(a: Any) -> Layout:
+def _part(a: Shaped) -> Layout:
     return Layout((names(a),), (names(a),), linear=_ALL)
 
 

@@ -18,6 +18,7 @@ import numpy as np
 
 from ...backends.device.array import DeviceArray
 from ...backends.memory import owner_of
+from ...core.annotations import Value
 from ..declare import primitive
 from .views import batched, matrix_samples, up
 
@@ -27,7 +28,7 @@ ndarray = np.ndarray
 def _shape_of(forward: Callable[..., Any]) -> Any:
     """The shape rule of a view: what it does to an array of this shape that has no memory."""
 
-    def rule(a: Any, **params: Any) -> tuple:
+    def rule(a: Value, **params: Any) -> tuple:
         return forward(np.broadcast_to(np.zeros((), np.int8), a.shape), **params).shape, a.dtype
 
     return rule

@@ -15,6 +15,7 @@ import numpy as np
 
 from ...backends.device.array import DeviceArray
 from ...backends.fused import softmax as fused
+from ...core.annotations import Shaped, Value
 from ...core.types.wide import widened
 from ..declare import primitive
 from . import elementwise as el
@@ -54,7 +55,7 @@ class _Mask:
             blind = (self.added == -np.inf).all(axis=-1, keepdims=True)
             self.blind = blind if blind.any() else None
 
-    def _part(self, a: Any, rows: slice, columns: slice) -> Any:
+    def _part(self, a: Value, rows: slice, columns: slice) -> Any:
         rows = rows if a.shape[-2] > 1 else slice(None)
         return a[..., rows, columns if a.shape[-1] > 1 else slice(None)]
 
@@ -105,7 +106,9 @@ def _room_for(scores: np.ndarray, mask: np.ndarray, rows: slice) -> Any:
     return np.broadcast_to(scores, (*lead, *scores.shape[-2:])).copy()
 
 
-def _attention_shape(q: Any, k: Any, v: Any, mask: object, causal: bool, scale: float) -> list:
+def _attention_shape(
+    q: Shaped, k: Shaped, v: Shaped, mask: object, causal: bool, scale: float
+) -> list:
     lead = _lead(q, k, v, mask)
     length, width = q.shape[-2], k.shape[-2]
     wide = np.dtype(np.float64 if q.dtype == np.float64 else np.float32)
@@ -187,7 +190,7 @@ def _collect(total: np.ndarray, seen: slice, p: np.ndarray, rows: np.ndarray, wh
         total[..., seen, :] += np.matmul(p.swapaxes(-1, -2), rows)
 
 
-def _last(x: Any) -> int:
+def _last(x: Value) -> int:
     return len(x.shape) - 1
 
 

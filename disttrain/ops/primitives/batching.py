@@ -14,6 +14,7 @@ import numpy as np
 
 from ...backends.device.array import DeviceArray
 from ...context import SLOW, thread
+from ...core.annotations import Value
 from ...core.gate import Primitive
 from ...core.tensor import Tensor, beside, wrap
 from ...core.types.device import located
@@ -33,7 +34,7 @@ def merge(x: Tensor, first: int = 0) -> Any:
     return reshape(x, shape=(*shape[:first], shape[first] * shape[first + 1], *shape[first + 2 :]))
 
 
-def split(x: Any, size: int, dim: int = 0) -> Any:
+def split(x: Value, size: int, dim: int = 0) -> Any:
     """The inverse of ``merge``: ``size`` times the rest of dimension ``dim``."""
     shape = tuple(x.shape)
     rest = shape[dim] // size if size else 0

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from ...backends.fused.taps import products, weighted_sum
+from ...core.annotations import Shaped, Value
 from ...core.types.wide import through_float32
 from ..declare import primitive
 from . import windows as win
@@ -166,14 +167,21 @@ def _depthwise_grad(
 
 # --- the primitives ----------------------------------------------------------------------------
 def _conv_shape(
-    x: Any, w: Any, b: object = None, *, stride: tuple, padding: tuple, dilation: tuple, groups: int
+    x: Shaped,
+    w: Shaped,
+    b: object = None,
+    *,
+    stride: tuple,
+    padding: tuple,
+    dilation: tuple,
+    groups: int,
 ) -> tuple:
     out = win.out_sizes(x.shape[2:], w.shape[2:], stride, padding, dilation)
     return (x.shape[0], w.shape[0], *out), x.dtype
 
 
 def _conv_rule(
-    g: Any, x: Any, w: Any, needs: tuple, stride: tuple, padding: tuple, dilation: tuple,
+    g: Value, x: Value, w: Value, needs: tuple, stride: tuple, padding: tuple, dilation: tuple,
     groups: int,
 ) -> tuple:  # fmt: skip
     how = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
@@ -258,7 +266,7 @@ def _conv_samples(rng: np.random.Generator) -> list:
     ]
 
 
-def _cut(a: Any, shape: tuple) -> Any:
+def _cut(a: Value, shape: tuple) -> Any:
     """The first places of ``a``: a size may have room for more than there were (output_padding)."""
     if tuple(a.shape) == tuple(shape):
         return a
@@ -351,7 +359,9 @@ def _unfold_batch(args: tuple, dims: tuple, params: dict, size: int) -> tuple:
     return split(unfold_columns(merge(front(args[0], dims[0])), **params), size), 0
 
 
-def _unfold_shape(x: Any, kernel: tuple, stride: tuple, padding: tuple, dilation: tuple) -> tuple:
+def _unfold_shape(
+    x: Shaped, kernel: tuple, stride: tuple, padding: tuple, dilation: tuple
+) -> tuple:
     out = win.out_sizes(x.shape[2:], kernel, stride, padding, dilation)
     return (x.shape[0], x.shape[1] * math.prod(kernel), math.prod(out)), x.dtype
 

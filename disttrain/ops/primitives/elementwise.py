@@ -12,6 +12,7 @@ from ... import core
 from ...backends.fused import copies
 from ...backends.fused import elementwise as kernels
 from ...backends.lang import expr as ex
+from ...core.annotations import Value
 from ...core.types import dtypes
 from ...core.types.wide import log1p_of, through_float32
 from ...errors import DTypeError, NumberError
@@ -53,7 +54,7 @@ def _real_part(kind: np.dtype) -> np.dtype:
     return np.dtype(f"f{kind.itemsize // 2}") if kind.kind == "c" else kind
 
 
-def _sign_rule(g: Any, a: Any, out: Any) -> Any:
+def _sign_rule(g: Value, a: Value, out: Value) -> Any:
     """Zero for real numbers. Complex ones turn on the unit circle: g without its part along out."""
     if _real(g):
         return g * 0
@@ -216,7 +217,7 @@ def _number(x: Any) -> Any:
     return x.item() if isinstance(x, np.generic) else x
 
 
-def _pow_a(g: Any, a: Any, b: Any) -> Any:
+def _pow_a(g: Value, a: Any, b: Any) -> Any:
     b = _number(b)
     if not hasattr(b, "dtype"):
         if b == 0:
@@ -225,7 +226,7 @@ def _pow_a(g: Any, a: Any, b: Any) -> Any:
     return g * H(b * where(b == 0, a * 0, pow_(a, b - 1)))
 
 
-def _pow_b(g: Any, a: Any, b: Any) -> Any:
+def _pow_b(g: Value, a: Any, b: Any) -> Any:
     """0 where a is 0 and the power does not jump there (b not negative); else g a^b log(a). The
     power is made again: so squares, which need it not, need not keep their result."""
     a = _number(a)
@@ -246,8 +247,7 @@ def _pow(a: Any, b: Any) -> Any:
     kind = np.result_type(a, b)
     if kind.kind not in "iu":
         if b.__class__ is float and abs(b) == 0.5:
-            root = np.sqrt(a)
-            return root if b > 0 else 1 / root
+            return np.sqrt(a) if b > 0 else 1 / np.sqrt(a)
         return np.power(a, b)
     if not np.any(np.less(b, 0)):
         return np.power(a, b)
@@ -267,14 +267,14 @@ pow_ = binary(
 )  # fmt: skip
 
 
-def _tie(g: Any, a: Any, b: Any, wins: Any) -> Any:
+def _tie(g: Value, a: Any, b: Any, wins: Any) -> Any:
     """The share of ``g`` that goes to the side that wins; half where both are equal."""
     if _plain_numbers(g):
         return g * (wins + (a == b) * 0.5)
     return g * cast_like(wins, g) + g * 0.5 * cast_like(a == b, g)
 
 
-def _plain_numbers(g: Any) -> bool:
+def _plain_numbers(g: Value) -> bool:
     return isinstance(g, np.ndarray) and g.dtype == np.float64
 
 
@@ -352,7 +352,7 @@ truncate_divide = binary(
 )  # fmt: skip
 
 
-def _angle_rule(g: Any, a: Any, b: Any, part: Any) -> Any:
+def _angle_rule(g: Value, a: Value, b: Value, part: Value) -> Any:
     """``g part / (a^2 + b^2)``, 0 at the origin."""
     size = a * a + b * b
     return where(size == 0, g * 0, g * part / where(size == 0, 1.0, size))
@@ -446,7 +446,7 @@ where = primitive(
 where.elementwise = True
 
 
-def _real(g: Any) -> bool:
+def _real(g: Value) -> bool:
     kind = g.dtype
     return not kind.is_complex if isinstance(kind, dtypes.dtype) else kind.kind != "c"
 
@@ -456,7 +456,7 @@ def _clip(a: Any, low: Any = None, high: Any = None) -> Any:
     return out.astype(a.dtype) if a.dtype.kind == "V" else out  # numpy widens those
 
 
-def _clip_rule(g: Any, a: Any, low: Any, high: Any) -> Any:
+def _clip_rule(g: Value, a: Value, low: Any, high: Any) -> Any:
     inside = (a >= low) if low is not None else None
     if high is not None:
         below = a <= high
@@ -487,7 +487,7 @@ cast = primitive(
 cast.elementwise = True
 
 
-def cast_like(mask: Any, g: Any) -> Any:
+def cast_like(mask: Value, g: Value) -> Any:
     """``mask`` in the type of ``g``; both raw, or both Tensors."""
     kind = g.meta()[1] if hasattr(g, "meta") else g.dtype
     return cast(mask, dtype=kind)

@@ -18,6 +18,7 @@ import numpy as np
 from disttrain.backends.device.raw import RawArray
 
 from ...backends.fused import scatter as scatter_kernels
+from ...core.annotations import Shaped, Value
 from ...core.types.wide import is_half, through_float32, widened
 from ..declare import primitive
 from .batching import front, fronted, made_beside
@@ -85,7 +86,7 @@ def add_values(g: np.ndarray, index: np.ndarray, size: int) -> np.ndarray:
 
 
 # --- whole slices by number --------------------------------------------------------------------
-def _take_shape(a: Any, index: Any, dim: int, skip: int | None = None) -> tuple:
+def _take_shape(a: Shaped, index: Shaped, dim: int, skip: int | None = None) -> tuple:
     return (*a.shape[:dim], *index.shape, *a.shape[dim + 1 :]), a.dtype
 
 
@@ -145,7 +146,7 @@ def _spread(g: Any, index: Any, dim: int, shape: tuple, skip: int | None = None)
     return np.ascontiguousarray(np.moveaxis(out, 0, dim)) if dim else out
 
 
-def _kept(index: Any, skip: int, like: Any, dim: int) -> Any:
+def _kept(index: Any, skip: int, like: Value, dim: int) -> Any:
     """1 where an index is not ``skip``, shaped to multiply what was taken along ``dim``."""
     behind = len(like.shape) - dim - len(index.shape)
     return cast_like(reshape(ne(index, skip), shape=(*index.shape, *(1,) * behind)), like)
@@ -304,7 +305,14 @@ def _scatter_reduce(
 
 
 def _scatter_reduce_rule(
-    g: Any, a: Any, index: Any, src: Any, out: Any, dim: int, reduce: str, include_self: bool
+    g: Value,
+    a: Value,
+    index: Value,
+    src: Value,
+    out: Value,
+    dim: int,
+    reduce: str,
+    include_self: bool,
 ) -> tuple:
     shape = tuple(a.shape)
     if reduce == "prod":
@@ -319,7 +327,7 @@ def _scatter_reduce_rule(
 
 
 def _scatter_prod_rule(
-    g: Any, a: Any, index: object, src: Any, out: object, dim: int, include_self: bool
+    g: Value, a: Value, index: object, src: Value, out: object, dim: int, include_self: bool
 ) -> tuple:
     """The product of the others: by division where no factor is zero; where one is, that one's."""
     shape = tuple(a.shape)

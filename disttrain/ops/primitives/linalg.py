@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ...core.annotations import Shaped, Value
 from ...core.types.wide import through_float32
 from ..declare import primitive, type_of
 from ..promotion import only, refuse, same_type
@@ -37,7 +38,7 @@ def swap(a: Any) -> Any:
     return permute(a, dims=(*range(n - 2), n - 1, n - 2))
 
 
-def _matmul_shape(a: Any, b: Any) -> tuple:
+def _matmul_shape(a: Shaped, b: Shaped) -> tuple:
     if a.shape[-1] != b.shape[-2]:
         raise ValueError(f"inner sizes {a.shape[-1]} and {b.shape[-2]} differ")
     lead = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
@@ -94,13 +95,13 @@ def _linear(x: np.ndarray, w: np.ndarray, b: np.ndarray | None = None) -> Any:
     return out
 
 
-def _linear_shape(x: Any, w: Any, b: object = None) -> tuple:
+def _linear_shape(x: Shaped, w: Shaped, b: object = None) -> tuple:
     if x.shape[-1] != w.shape[1]:
         raise ValueError(f"the input's last size {x.shape[-1]} is not {w.shape[1]}")
     return (*x.shape[:-1], w.shape[0]), type_of(x)
 
 
-def _linear_rule(g: Any, x: Any, w: Any, needs: tuple, w_place: tuple | None) -> tuple:
+def _linear_rule(g: Value, x: Any, w: Value, needs: tuple, w_place: tuple | None) -> tuple:
     """dx = g w, dw = g^T x over all rows, db = sum of g over all rows."""
     dx = None
     if needs[0]:
@@ -182,7 +183,7 @@ inv = primitive(
 )  # fmt: skip
 
 
-def _det_rule(g: Any, a: Any, out: Any) -> Any:
+def _det_rule(g: Value, a: Value, out: Value) -> Any:
     scale = reshape(g * H(out), shape=(*tuple(a.shape)[:-2], 1, 1))
     return scale * swap(H(inv(a)))
 
@@ -200,18 +201,18 @@ def _svd(a: np.ndarray) -> tuple:
     return tuple(np.linalg.svd(a, full_matrices=False))
 
 
-def _svd_shape(a: Any) -> list:
+def _svd_shape(a: Shaped) -> list:
     *lead, m, n = a.shape
     k = min(m, n)
     real = np.dtype(f"f{a.dtype.itemsize // 2}") if a.dtype.kind == "c" else a.dtype
     return [((*lead, m, k), a.dtype), ((*lead, k), real), ((*lead, k, n), a.dtype)]
 
 
-def _column(s: Any) -> Any:
+def _column(s: Value) -> Any:
     return reshape(s, shape=(*tuple(s.shape), 1))
 
 
-def _row(s: Any) -> Any:
+def _row(s: Value) -> Any:
     return reshape(s, shape=(*tuple(s.shape)[:-1], 1, s.shape[-1]))
 
 
@@ -219,7 +220,7 @@ def _skew(x: object) -> Any:
     return x - swap(H(x))
 
 
-def _svd_rule(g: tuple, a: Any, out: tuple) -> tuple:
+def _svd_rule(g: tuple, a: Value, out: tuple) -> tuple:
     """Of the thin decomposition a = u diag(s) v^H (Townsend, 2016, "Differentiating the singular
     value decomposition"). Where singular values are equal, their vectors have no derivative; what
     they would get counts as 0, so that functions of the values alone stay right."""
@@ -262,7 +263,7 @@ svd = primitive(
 )  # fmt: skip
 
 
-def _svd_square_shape(a: Any) -> list:
+def _svd_square_shape(a: Shaped) -> list:
     *lead, m, n = a.shape
     return [((*lead, k, k), a.dtype) for k in (m, n)]
 
@@ -276,7 +277,7 @@ svd_square = primitive(
 )  # fmt: skip
 
 
-def _solve_shape(a: Any, b: Any) -> tuple:
+def _solve_shape(a: Shaped, b: Shaped) -> tuple:
     if a.shape[-1] != a.shape[-2] or a.shape[-1] != b.shape[-2]:
         raise ValueError(
             f"a square matrix and as many rows as it has are needed, {list(a.shape)} and "

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ...backends.fused import cross_entropy as fused
+from ...core.annotations import Shaped, Value
 from ...errors import ConfigError
 from ..declare import primitive
 from . import elementwise as el
@@ -44,7 +45,7 @@ def _wide(kind: np.dtype) -> np.dtype:
 
 
 def _rows_shape(
-    a: Any, target: object, weight: object, ignore_index: int, smoothing: float, reduction: str
+    a: Shaped, target: object, weight: object, ignore_index: int, smoothing: float, reduction: str
 ) -> list:
     n = a.shape[:1]
     wide = _wide(a.dtype)
@@ -72,7 +73,7 @@ def _rows_rule(
     return da, None, None
 
 
-def _weights(target: Any, weight: Any, ignore_index: int, like: Any) -> tuple:
+def _weights(target: Value, weight: Any, ignore_index: int, like: Value) -> tuple:
     """Per row: 1 where the target counts, and the weight of its class there."""
     counted = cast_like(ne(target, ignore_index), like)
     if weight is None:
@@ -121,12 +122,12 @@ def _backward(
     return fused.cross_entropy_backward(scale, a, target, lse, weight, ignore_index, smoothing)
 
 
-def _columns(rows: Any) -> Any:
+def _columns(rows: Value) -> Any:
     return reshape(rows, shape=(*rows.shape, 1)) if len(rows.shape) else rows
 
 
 def _backward_rule(
-    g: Any, scale: Any, a: Any, target: Any, weight: object, lse: object, ignore_index: int,
+    g: Value, scale: Any, a: Value, target: Any, weight: object, lse: object, ignore_index: int,
     smoothing: float, needs: tuple,
 ) -> tuple:  # fmt: skip
     """The result is linear in ``scale`` and depends on ``a`` through p = softmax(a) alone:

@@ -13,6 +13,7 @@ import numpy as np
 
 from ...backends.fused import batch_norm as channels
 from ...backends.fused import norms as fused
+from ...core.annotations import Shaped, Value
 from ...core.types.wide import is_half
 from ..declare import primitive
 from . import elementwise as el
@@ -36,7 +37,7 @@ def _statistics_type(kind: np.dtype) -> np.dtype:
     return np.dtype(np.float64 if kind == np.float64 else np.float32)
 
 
-def _layer_shape(x: Any, weight: object, bias: object, eps: float) -> list:
+def _layer_shape(x: Shaped, weight: object, bias: object, eps: float) -> list:
     rows = (x.shape[:-1], _statistics_type(x.dtype))
     return [(x.shape, x.dtype), rows, rows]
 
@@ -65,7 +66,7 @@ def _in_float32(pull: Callable, g: object, x: Any, weight: object, *rest: float)
     return tuple(None if t is None else el.cast(t, dtype=kind) for t in pull(*wide, *rest))
 
 
-def _pull(g: Any, x: object, weight: Any, eps: float, centre: bool, bias: bool) -> tuple:
+def _pull(g: Value, x: object, weight: Value | None, eps: float, centre: bool, bias: bool) -> tuple:
     """The gradients of x, weight and bias, composed (differentiable again)."""
     normal, rstd = _standardised(x, eps, centre)
     inner = g if weight is None else g * weight
@@ -82,7 +83,9 @@ layer_norm_backward = by_kernel(
 rms_norm_backward = by_kernel("rms_norm_backward", fused.rms_norm_backward, "g x rstd weight")
 
 
-def _layer_rule(g: tuple, x: Any, weight: Any, out: tuple, eps: float, needs: tuple) -> tuple:
+def _layer_rule(
+    g: tuple, x: Any, weight: Value | None, out: tuple, eps: float, needs: tuple
+) -> tuple:
     """The kernel on arrays; on Tensors the same thing composed, so that it can be derived again."""
     g = g[0]
     _, centre, rstd = out
@@ -148,7 +151,9 @@ rms_norm_rows = primitive(
 
 
 # --- batch norm, over all but the channels of (N, C, places) -----------------------------------
-def _batch_rule(g: tuple, x: Any, weight: Any, out: tuple, eps: float, needs: tuple) -> tuple:
+def _batch_rule(
+    g: tuple, x: Any, weight: Value | None, out: tuple, eps: float, needs: tuple
+) -> tuple:
     g, (_, centre, variance) = g[0], out
     if not isinstance(g, np.ndarray):
         if at_once(g):
@@ -191,7 +196,7 @@ def _channels_batch(args: tuple, dims: tuple, params: dict, size: int) -> tuple:
     return (split(out, size, 1), split(centre, size), split(variance, size)), (1, 0, 0)
 
 
-def _channels_shape(x: Any, weight: object, bias: object, eps: float) -> list:
+def _channels_shape(x: Shaped, weight: object, bias: object, eps: float) -> list:
     each = (x.shape[1:2], _statistics_type(x.dtype))
     return [(x.shape, x.dtype), each, each]
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ...backends.fused import running as kernels
+from ...core.annotations import Shaped, Value
 from ...core.types.wide import accumulator, add_up, count, running, through_float32, total
 from ..declare import primitive
 from .elementwise import H, cast_like, eq, exp
@@ -39,7 +40,7 @@ def _summed(kind: np.dtype) -> np.dtype:
     return accumulator(kind) if kind.kind in "biu" else kind
 
 
-def _sum_shape(a: Any, dims: tuple, keepdim: bool) -> tuple:
+def _sum_shape(a: Shaped, dims: tuple, keepdim: bool) -> tuple:
     return reduced(a.shape, dims, keepdim), _summed(a.dtype)
 
 
@@ -57,7 +58,7 @@ def _mean(a: np.ndarray, dims: tuple, keepdim: bool) -> Any:
     return out if out.dtype is kind else out.astype(kind)
 
 
-def _mean_rule(g: Any, dims: tuple, keepdim: bool, a_shape: tuple) -> Any:
+def _mean_rule(g: Value, dims: tuple, keepdim: bool, a_shape: tuple) -> Any:
     n = count(a_shape, dims)
     return _spread(g * (1.0 / n if n else math.nan), a_shape, dims, keepdim)
 
@@ -71,14 +72,14 @@ mean = primitive(
 )  # fmt: skip
 
 
-def _extreme_rule(g: Any, a: Any, out: Any, dims: tuple, keepdim: bool) -> Any:
+def _extreme_rule(g: Value, a: Value, out: Value, dims: tuple, keepdim: bool) -> Any:
     """Equal shares to all elements that attain the extreme."""
     shape = tuple(a.shape)
     hit = cast_like(eq(a, _spread(out, shape, dims, keepdim)), g)
     return _spread(g, shape, dims, keepdim) * (hit / sum_(hit, dims=dims, keepdim=True))
 
 
-def _same_type(a: Any, dims: tuple, keepdim: bool) -> tuple:
+def _same_type(a: Value, dims: tuple, keepdim: bool) -> tuple:
     return reduced(a.shape, dims, keepdim), a.dtype
 
 
@@ -143,7 +144,7 @@ def _running(ufunc: Any) -> Any:
     return forward
 
 
-def _running_shape(a: Any, dim: int) -> tuple:
+def _running_shape(a: Shaped, dim: int) -> tuple:
     return a.shape, _summed(a.dtype)
 
 
@@ -159,13 +160,13 @@ def _running_batch(prim: Callable[..., Any]) -> Any:
     return rule
 
 
-def _cumsum_rule(g: Any, dim: int) -> Any:
+def _cumsum_rule(g: Value, dim: int) -> Any:
     if not len(g.shape):
         return g
     return _from_the_end(g, dim)
 
 
-def _from_the_end(g: Any, dim: int) -> Any:
+def _from_the_end(g: Value, dim: int) -> Any:
     """Running sums, the last element first."""
     done = kernels.accumulate(np.add, g, dim, backwards=True)
     return flip(cumsum(flip(g, dims=(dim,)), dim=dim), dims=(dim,)) if done is None else done
@@ -178,7 +179,7 @@ cumsum = primitive(
 )  # fmt: skip
 
 
-def _cumprod_rule(g: Any, a: Any, out: object, dim: int) -> Any:
+def _cumprod_rule(g: Any, a: Value, out: object, dim: int) -> Any:
     if not len(g.shape):
         return g
     if isinstance(a, np.ndarray) and a.all():
@@ -228,7 +229,7 @@ logsumexp = primitive(
 )  # fmt: skip
 
 
-def _flag_shape(a: Any, dims: tuple, keepdim: bool) -> tuple:
+def _flag_shape(a: Shaped, dims: tuple, keepdim: bool) -> tuple:
     return reduced(a.shape, dims, keepdim), np.dtype(bool)
 
 
@@ -244,7 +245,7 @@ all_ = primitive(
 )  # fmt: skip
 
 
-def _arg_shape(a: Any, dim: int, keepdim: bool) -> tuple:
+def _arg_shape(a: Shaped, dim: int, keepdim: bool) -> tuple:
     return reduced(a.shape, (dim,), keepdim), np.dtype(np.int64)
 
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from ...backends.fused import elementwise as fused_elementwise
 from ...backends.fused import softmax as fused_softmax
+from ...core.annotations import Value
 from ..declare import binary, primitive, unary
 from .batching import front, fronted
 from .elementwise import exp, sigmoid
@@ -39,7 +40,7 @@ def _over_last(kernel: Callable) -> Callable:
     return forward
 
 
-def _same(a: Any, *rest: object, dim: int) -> tuple:
+def _same(a: Value, *rest: object, dim: int) -> tuple:
     return a.shape, a.dtype
 
 
@@ -111,7 +112,7 @@ _CUBIC = 0.044715
 _DENSITY = 1 / math.sqrt(2 * math.pi)
 
 
-def _gelu_tanh_second(g: Any, g_out: Any, a: Any) -> Any:
+def _gelu_tanh_second(g: Value, g_out: Value, a: Value) -> Any:
     """The derivative of the derivative of x s(k (x + c x^3)), s the logistic function."""
     square = a * a
     s = sigmoid(a * (_SLOPE + (_SLOPE * _CUBIC) * square))
@@ -120,12 +121,12 @@ def _gelu_tanh_second(g: Any, g_out: Any, a: Any) -> Any:
     return g * g_out * (s * (1 - s)) * inner
 
 
-def _gelu_erf_second(g: Any, g_out: Any, a: Any) -> Any:
+def _gelu_erf_second(g: Value, g_out: Value, a: Value) -> Any:
     square = a * a
     return g * g_out * (exp(square * -0.5) * _DENSITY) * (2 - square)
 
 
-def _silu_second(g: Any, g_out: Any, a: Any) -> Any:
+def _silu_second(g: Value, g_out: Value, a: Value) -> Any:
     s = sigmoid(a)
     return g * g_out * (s * (1 - s)) * (2 + a * (1 - s * 2))
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ...core.annotations import Shaped, Value
 from ..declare import primitive
 from .batching import front
 
@@ -92,7 +93,7 @@ median_places = primitive(
 )  # fmt: skip
 
 
-def _candidates(rows: Any, k: int, largest: bool) -> Any:
+def _candidates(rows: Value, k: int, largest: bool) -> Any:
     """Places along the last axis among which the ``k`` best are, ascending: columns of the rows,
     folded, whose best element is one of the ``k`` best of all columns. (nan is the largest.)"""
     n = rows.shape[-1]
@@ -137,7 +138,7 @@ def _top_places(a: Any, k: int, dim: int, largest: bool) -> Any:
     return np.moveaxis(np.take_along_axis(found, order, -1), -1, dim)
 
 
-def _top_shape(a: Any, k: int, dim: int, largest: bool) -> tuple:
+def _top_shape(a: Shaped, k: int, dim: int, largest: bool) -> tuple:
     return (*a.shape[:dim], k, *a.shape[dim + 1 :]), np.dtype(np.int64)
 
 

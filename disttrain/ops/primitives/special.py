@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from ...core.annotations import Value
 from ...errors import AutogradError
 from ..declare import binary, primitive, unary
 from .elementwise import cast_like, eq, exp, log, ne, sign, where
@@ -24,7 +25,7 @@ _BERNOULLI = [1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617
 def _wide(fn: Callable[..., Any]) -> Any:
     """``fn`` of float64 arrays, for every floating type."""
 
-    def run(a: Any, *rest: Any) -> Any:
+    def run(a: Value, *rest: Value) -> Any:
         if any(x.dtype.kind == "c" for x in (a, *rest) if hasattr(x, "dtype")):
             raise TypeError("not defined for complex numbers")
         others = [np.asarray(r, np.float64) for r in rest]

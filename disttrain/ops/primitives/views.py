@@ -14,6 +14,7 @@ import numpy as np
 from disttrain.backends.device.raw import RawArray
 
 from ...backends.fused import copies
+from ...core.annotations import Shaped, Value
 from ..declare import primitive
 
 
@@ -22,7 +23,7 @@ def matrix_samples(**params: object) -> Any:
     return lambda rng: [((rng.normal(size=(3, 4)),), params)]
 
 
-def front(a: Any, dim: int | None) -> Any:
+def front(a: Value, dim: int | None) -> Any:
     """``a`` with its batch dimension (where it has one) in front."""
     if not dim:
         return a
@@ -53,7 +54,7 @@ def up(*names: str) -> Any:
     return shift
 
 
-def _reshaped(a: Any, shape: tuple) -> tuple:
+def _reshaped(a: Value, shape: tuple) -> tuple:
     if -1 in shape:
         known = math.prod(n for n in shape if n != -1)
         shape = tuple(math.prod(a.shape) // max(known, 1) if n == -1 else n for n in shape)
@@ -124,7 +125,7 @@ def _getitem(a: RawArray | np.ndarray, index: tuple) -> Any:
     return a[index] if Ellipsis in index else a[(*index, Ellipsis)]
 
 
-def _indexed(a: Any, index: tuple) -> tuple:
+def _indexed(a: Value, index: tuple) -> tuple:
     return np.broadcast_to(np.zeros((), np.int8), a.shape)[index].shape, a.dtype
 
 
@@ -204,7 +205,7 @@ def _cat_rule(g: object, dim: int, sizes: tuple, needs: tuple) -> tuple:
     return tuple(grads)
 
 
-def _cat_shape(*arrays: Any, dim: int, sizes: tuple) -> tuple:
+def _cat_shape(*arrays: Shaped, dim: int, sizes: tuple) -> tuple:
     shape = list(arrays[0].shape)
     shape[dim] = sum(sizes)
     return tuple(shape), arrays[0].dtype
@@ -259,7 +260,7 @@ def _piece(params: dict, i: int) -> tuple:
 split.part = _piece
 
 
-def _unbound(a: Any, dim: int) -> tuple:
+def _unbound(a: Value, dim: int) -> tuple:
     ahead = (slice(None),) * dim
     return tuple(a[(*ahead, i, Ellipsis)] for i in range(a.shape[dim]))
 

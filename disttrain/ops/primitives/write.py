@@ -11,6 +11,7 @@ import numpy as np
 
 from ...backends.fused import copies
 from ...backends.null import NullArray
+from ...core.annotations import Value
 from ...errors import CaptureError
 from ...trace import call_site
 from ..declare import primitive
@@ -33,7 +34,7 @@ def overlaps_itself(a: ndarray) -> bool:
     return 0 not in shape and any(s == 0 and n > 1 for s, n in zip(a.strides, shape, strict=True))
 
 
-def writeable(dst: Any) -> Any:
+def writeable(dst: Value) -> Any:
     """``dst``, made writeable where numpy refuses only because it is an expanded view. Raises
     ``ValueError`` where two of its elements are one."""
     if dst.__class__ is ndarray and not dst.flags.writeable:
@@ -65,7 +66,7 @@ def _assign(dst: Any, src: Any) -> Any:
 assign = primitive("assign", _assign, "dst src", mutates=(0,))
 
 
-def _through(array: Any, chain: tuple) -> Any:
+def _through(array: Value, chain: tuple) -> Any:
     for prim, params in chain:
         array = prim(array, **params)
     return array
@@ -79,7 +80,7 @@ _BACK: dict[Any, Callable[[ndarray, ndarray, dict], ndarray]] = {
 }
 
 
-def _put(dst: ndarray, value: Any, chain: tuple) -> None:
+def _put(dst: ndarray, value: Value, chain: tuple) -> None:
     """Write ``value`` to the part of ``dst`` that ``chain`` leads to. No layout is presumed: where
     a view has become a copy (numpy's reshape of other strides), the copy is written back."""
     copies = []
@@ -93,7 +94,7 @@ def _put(dst: ndarray, value: Any, chain: tuple) -> None:
         source[...] = _BACK[prim](part, source, params)
 
 
-def _view_write(base: Any, value: Any, chain: tuple) -> Any:
+def _view_write(base: Value, value: Value, chain: tuple) -> Any:
     out = np.array(base, order="C")  # (of a numpy number too, as sums of everything are)
     _put(out, value, chain)
     return out

@@ -57,7 +57,7 @@ def backward(
         run_pass(agent, contexts, context, fed, flags, tensors)
 
 
-def _check_arguments(context_id: Any, roots: Any) -> None:
+def _check_arguments(context_id: object, roots: object) -> None:
     listed = isinstance(roots, (list, tuple)) and all(isinstance(t, Tensor) for t in roots)
     if isinstance(context_id, int) and listed:
         return

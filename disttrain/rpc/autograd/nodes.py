@@ -74,7 +74,7 @@ class RecvRpcBackward(GraphNode):
     def name(self) -> str:
         return "torch::distributed::autograd::RecvRpcBackward"
 
-    def run(self, g: Any, tensors: bool, wanted: tuple | None = None) -> tuple:
+    def run(self, g: object, tensors: bool, wanted: tuple | None = None) -> tuple:
         ship = getattr(thread.walking, "ship", None)
         if ship is None:  # an ordinary backward
             self.go_on(self, g, tensors)
@@ -88,7 +88,7 @@ class RecvRpcBackward(GraphNode):
             ship(self, None)
         return ()
 
-    def places(self, g: Any) -> list[tuple[Any, Any]]:
+    def places(self, g: object) -> list[tuple[Any, Any]]:
         """The places in the graph that have gradients in ``g``, with them."""
         if g.__class__ is not tuple:
             return [(self, g)]

@@ -177,7 +177,7 @@ class _Line:
         self.early: dict[tuple[Any, int], tuple[int, Any, bool]] = {}
 
     def take(
-        self, walk: FedWalk, target: Any, source: tuple[Any, int], what: tuple[int, Any, bool]
+        self, walk: FedWalk, target: object, source: tuple[Any, int], what: tuple[int, Any, bool]
     ) -> None:
         order, early = self.order, self.early
         if order[self.next] != source:

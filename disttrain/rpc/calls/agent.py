@@ -113,7 +113,12 @@ class Agent:
     # --- asking ------------------------------------------------------------------------------
 
     def call(
-        self, to: Any, kind: int, obj: object, timeout: float = UNSET_TIMEOUT, what: Any = None
+        self,
+        to: object,
+        kind: int,
+        obj: object,
+        timeout: float = UNSET_TIMEOUT,
+        what: object = None,
     ) -> CallFuture:
         """Ask worker ``to`` (a name, a number or a ``WorkerInfo``) for something of ``kind``.
 
@@ -129,7 +134,12 @@ class Agent:
         return future
 
     def ask(
-        self, to: Any, kind: int, obj: object, timeout: float = UNSET_TIMEOUT, what: Any = None
+        self,
+        to: object,
+        kind: int,
+        obj: object,
+        timeout: float = UNSET_TIMEOUT,
+        what: object = None,
     ) -> Any:
         """As ``call(...).wait()``, in less time: this thread unpacks the answer itself."""
         future, message = self._prepare(to, kind, obj, timeout, what)
@@ -148,7 +158,7 @@ class Agent:
         future.answer = None
         return self._open(future, answer)
 
-    def report(self, to: Any, kind: int, obj: object, timeout: float, what: str) -> CallFuture:
+    def report(self, to: object, kind: int, obj: object, timeout: float, what: str) -> CallFuture:
         """As ``call``, for what this worker does on its own account: riders do not come along, and
         it is nested in nothing."""
         future, message = self._prepare(to, kind, obj, timeout, what, True)
@@ -156,7 +166,7 @@ class Agent:
         self._deadlines.note(future.deadline)
         return future
 
-    def tell(self, to: Any, kind: int, obj: object) -> None:
+    def tell(self, to: object, kind: int, obj: object) -> None:
         """Send what nobody answers. Riders do not come along. Raises as ``call``, and
         ``PeerFailed``."""
         worker = self._find(to)
@@ -165,11 +175,11 @@ class Agent:
         self.started = next(self._starts)
         self.endpoint.send(worker.id, message)
 
-    def worker(self, to: Any) -> WorkerInfo:
+    def worker(self, to: object) -> WorkerInfo:
         """The worker that is meant by a name, a number or a ``WorkerInfo``."""
         return self.workers.find(to)
 
-    def _find(self, to: Any) -> WorkerInfo:
+    def _find(self, to: object) -> WorkerInfo:
         if self.closed:
             raise not_initialized()
         if to.__class__ is WorkerInfo and self.workers.by_id.get(to.id) is to:
@@ -177,7 +187,7 @@ class Agent:
         return self.workers.find(to)
 
     def _prepare(
-        self, to: Any, kind: int, obj: object, timeout: float, what: Any, alone: bool = False
+        self, to: object, kind: int, obj: object, timeout: float, what: object, alone: bool = False
     ) -> tuple[CallFuture, Message]:
         worker = self._find(to)
         carried: list[Any] = []
@@ -240,7 +250,7 @@ class Agent:
 
     # --- answering questions of programs --------------------------------------------------
 
-    def get_worker_info(self, worker: Any = None) -> WorkerInfo:
+    def get_worker_info(self, worker: object = None) -> WorkerInfo:
         """The worker of that name or number (None: this one)."""
         return self.me if worker is None else self.workers.find(worker)
 
@@ -433,7 +443,7 @@ class Agent:
         except BaseException as error:
             self._refuse(request, error)
 
-    def _reply(self, request: _Request, answer: Any) -> None:
+    def _reply(self, request: _Request, answer: object) -> None:
         if not request.number:
             self.handling.discard(request)
             return

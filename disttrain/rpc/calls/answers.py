@@ -146,7 +146,7 @@ class _Cause:
             self._future._await(self._future.deadline)
 
 
-def told(what: Any) -> str:
+def told(what: object) -> str:
     """A function for a message."""
     if isinstance(what, str):
         return what

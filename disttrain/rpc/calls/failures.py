@@ -36,7 +36,7 @@ def pack_failure(worker: WorkerInfo, error: BaseException) -> bytes:
     return pickle.dumps((kind.__module__, kind.__qualname__, text, _state(error)))
 
 
-def unpack_failure(payload: Any, packer: Packer) -> Exception:
+def unpack_failure(payload: object, packer: Packer) -> Exception:
     """What ``pack_failure`` was given, to be raised here. ``packer``: knows what may be named."""
     module, name, text, state = packer.unpack(payload, [])
     kind = _find(module, name, packer.allowed is None)

@@ -60,7 +60,7 @@ def run_here(agent: Agent, fn: Callable, args: tuple) -> Future:
     return done
 
 
-def checked(fn: Callable, result: Any) -> Future:
+def checked(fn: Callable, result: object) -> Future:
     """The Future that ``fn``, which is said to be asynchronous, has returned."""
     if isinstance(result, Future):
         return result

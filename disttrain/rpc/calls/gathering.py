@@ -42,7 +42,7 @@ class Gathering:
         agent.when_lost.append(self._lose)
 
     def all_gather(
-        self, value: Any, names: Iterable[str] | None = None, timeout: float = 0.0
+        self, value: object, names: Iterable[str] | None = None, timeout: float = 0.0
     ) -> dict[str, Any]:
         """Everybody's value by name. ``names``: who takes part (None: all workers); each of them
         calls it, in the same order. ``timeout`` 0: no limit."""

@@ -39,7 +39,7 @@ _HERE = __name__
 
 
 def _take(
-    place: int, requires_grad: bool = False, strides: Any = None, places: Any = None
+    place: int, requires_grad: bool = False, strides: object = None, places: object = None
 ) -> Tensor:
     """Stands for a tensor in a pickle; ``_Unpickler`` puts its own function in its place."""
     raise PackError("rpc: a tensor outside of a message; unpack() is for what pack() made")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Any
 
 from ...errors import WorkerError
 
@@ -77,7 +76,7 @@ class Workers:
         """All names, the smallest first."""
         return sorted(self._by_name)
 
-    def find(self, to: Any) -> WorkerInfo:
+    def find(self, to: object) -> WorkerInfo:
         """The worker that is meant by a name, a number or a ``WorkerInfo``. ``WorkerError`` where
         there is none, ``ValueError`` for anything else."""
         if to.__class__ is WorkerInfo:

@@ -97,7 +97,7 @@ class Blas:
         out[...] = out + product if add else product
         return out
 
-    def _run(self, call: Gemm, name: str, a: Any, b: Any, c: Any, add: bool) -> None:
+    def _run(self, call: Gemm, name: str, a: object, b: object, c: Any, add: bool) -> None:
         kind, into = DATA_TYPES[name], DATA_TYPES[c.dtype.name]
         handle = self.xp.cuda.device.get_cublas_handle()
         self._set_math(handle, name)

@@ -17,7 +17,6 @@ ranks, no waiting.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -112,7 +111,7 @@ class FakeTransport(Transport):
         """There is nobody to leave."""
 
 
-def _over(async_op: bool, result: Any) -> Work | None:
+def _over(async_op: bool, result: object) -> Work | None:
     return Done(result) if async_op else None
 
 

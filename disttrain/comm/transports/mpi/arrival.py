@@ -253,7 +253,7 @@ class Arrivals:
             data += payload.tobytes()
         return Posted(self, entered, data, self.remembered())
 
-    def send(self, data: Any, number: int) -> list:
+    def send(self, data: object, number: int) -> list:
         """Start sending a header in round ``number``."""
         comm, byte = self.group.comm, self.group.MPI.BYTE
         return [comm.Isend([data, byte], to, number) for to in self.rounds[number].to]

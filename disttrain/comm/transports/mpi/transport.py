@@ -276,7 +276,7 @@ class MpiTransport(HostTransport):
         call: Call,
         steps: Callable[[Entered], Steps] | None,
         async_op: bool,
-        result: Any,
+        result: object,
         payload: np.ndarray | None = None,
     ) -> Work | None:
         """Meet, then make the steps."""

@@ -160,7 +160,7 @@ class Moves:
             ),
         )
 
-    def _reduce(self, array: Any, out: Any, root: int, how: Native) -> None:
+    def _reduce(self, array: Any, out: object, root: int, how: Native) -> None:
         at, to = self.library.at(array), 0 if out is None else self.library.at(out)
         self._reducing(
             how,

@@ -33,7 +33,7 @@ class OwnMail:
         self._match()
         return work
 
-    def recv(self, call: Call, array: Any) -> DeviceWork:
+    def recv(self, call: Call, array: object) -> DeviceWork:
         """The work ends when the message is in ``array``."""
         work = DeviceWork(self.of, call, self.of.platform.index_of(array), self.of.rank)
         self._wanted.append((array, work))

@@ -103,28 +103,28 @@ class NcclTransport(Transport):
         return None
 
     def broadcast(
-        self, call: Call, array: Any, root: int, *, async_op: bool = False
+        self, call: Call, array: object, root: int, *, async_op: bool = False
     ) -> Work | None:
         moves = Moves(self, (array,))
         moves.broadcast(array, root)
         return self._run(call, moves, async_op, array)
 
     def all_reduce(
-        self, call: Call, array: Any, op: ReduceOp, *, async_op: bool = False
+        self, call: Call, array: object, op: ReduceOp, *, async_op: bool = False
     ) -> Work | None:
         moves = Moves(self, (array,))
         moves.all_reduce(array, op)
         return self._run(call, moves, async_op, array)
 
     def all_gather(
-        self, call: Call, outs: Sequence[Any], array: Any, *, async_op: bool = False
+        self, call: Call, outs: Sequence[Any], array: object, *, async_op: bool = False
     ) -> Work | None:
         moves = Moves(self, (*outs, array))
         moves.all_gather(outs, array)
         return self._run(call, moves, async_op, outs)
 
     def reduce_scatter(
-        self, call: Call, out: Any, ins: Sequence[Any], op: ReduceOp, *, async_op: bool = False
+        self, call: Call, out: object, ins: Sequence[Any], op: ReduceOp, *, async_op: bool = False
     ) -> Work | None:
         moves = Moves(self, (*ins, out))
         moves.reduce_scatter(out, ins, op)
@@ -155,7 +155,7 @@ class NcclTransport(Transport):
         moves.send(array, dst)
         return self._give(call, moves, self._pair(call, moves, dst), header, array, alone=True)
 
-    def recv(self, call: Call, array: Any, src: int | None, tag: int) -> Work:
+    def recv(self, call: Call, array: object, src: int | None, tag: int) -> Work:
         self._usable()
         if src == self.rank or self.size == 1:
             return self._own.recv(call, array)
@@ -187,7 +187,7 @@ class NcclTransport(Transport):
             f"the middle ({type(self.error).__name__}). Make a new group, or restart the job."
         )
 
-    def _run(self, call: Call, moves: Moves, async_op: bool, result: Any) -> Work | None:
+    def _run(self, call: Call, moves: Moves, async_op: bool, result: object) -> Work | None:
         work = self._start(call, moves, result, self._blocking)
         if async_op:
             return work

@@ -31,7 +31,7 @@ class Watch:
         self._looking = threading.RLock()  # held by the thread during each of its looks
         self._pid = 0  # of the process whose thread looks; none in one that was forked from it
 
-    def add(self, transport: Any) -> None:
+    def add(self, transport: object) -> None:
         """Look after ``transport`` until it is removed or gone."""
         with self._lock:
             self._all.add(transport)

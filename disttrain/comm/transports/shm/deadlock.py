@@ -172,7 +172,7 @@ class DeadlockDetector:
             rank = missed
         return rank
 
-    def join(self, accuser: int, need: Any, waits: Callable[[], list]) -> None:
+    def join(self, accuser: int, need: object, waits: Callable[[], list]) -> None:
         """``accuser`` has failed. If it was of a deadlock that holds this rank too, raise that."""
         _, state, beat, _ = self._read(accuser)
         if state == WAITING and beat == _ALWAYS:

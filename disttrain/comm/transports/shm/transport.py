@@ -421,7 +421,7 @@ class ShmTransport(HostTransport):
             raise self._failed.with_traceback(None)
         super()._usable()
 
-    def _run(self, steps: Steps, async_op: bool, result: Any) -> Work | None:
+    def _run(self, steps: Steps, async_op: bool, result: object) -> Work | None:
         if async_op:
             task = Task(self, steps, result)
             with self.hub.lock:

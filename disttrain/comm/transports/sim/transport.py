@@ -374,7 +374,7 @@ class SimTransport(HostTransport):
             end.fabric.later(struck.delay, lambda: matcher.bring(self.rank, work.number, part))
         return work
 
-    def _run(self, part: Part, async_op: bool, result: Any) -> Work | None:
+    def _run(self, part: Part, async_op: bool, result: object) -> Work | None:
         work = self._start(part, result)
         self.end.progress()
         if async_op:

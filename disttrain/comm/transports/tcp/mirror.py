@@ -313,7 +313,7 @@ class NetDeadlockDetector(DeadlockDetector):
         hub = self._hub
         return super().why(rank) if hub is None or rank not in hub.net.gone else hub.net.how(rank)
 
-    def _blame(self, ended: Collection[int], need: Any) -> None:
+    def _blame(self, ended: Collection[int], need: object) -> None:
         try:
             super()._blame(ended, need)
         finally:  # to all: whoever finds this rank gone is to see whom it has missed
@@ -322,7 +322,7 @@ class NetDeadlockDetector(DeadlockDetector):
                 with hub.lock:
                     self._put([p for p in hub.net.pipes.values() if p.open])
 
-    def join(self, accuser: int, need: Any, waits: Callable[[], list]) -> None:
+    def join(self, accuser: int, need: object, waits: Callable[[], list]) -> None:
         try:
             super().join(accuser, need, waits)
         finally:

@@ -187,7 +187,7 @@ def reduce_between(
     dtype = views[op.me].dtype
     touched: dict[Pipe, None] = {}
 
-    def send(rank: int, head: bytes, data: Any) -> None:
+    def send(rank: int, head: bytes, data: object) -> None:
         pipe = net.pipes[channel.ranks[rank]]
         pipe.add(head, data)
         touched[pipe] = None

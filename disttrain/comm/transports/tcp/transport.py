@@ -295,7 +295,7 @@ class TcpTransport(ShmTransport):
             self._sums[key] = Arithmetic(op, dtype, self.layout, step)
         return self._sums[key]
 
-    def _run(self, steps: Steps, async_op: bool, result: Any) -> Work | None:
+    def _run(self, steps: Steps, async_op: bool, result: object) -> Work | None:
         return super()._run(self._until_sent(steps), async_op, result)
 
     def _until_sent(self, steps: Steps) -> Steps:

@@ -98,7 +98,7 @@ class LocalElasticAgent:
     def __init__(
         self, spec: WorkerSpec, logs_specs: LogsSpecs, start_method: str = "spawn",
         exit_barrier_timeout: float = 300, log_line_prefix_template: str | None = None,
-        health_check_server: Any = None, shutdown_timeout: float | None = None,
+        health_check_server: object = None, shutdown_timeout: float | None = None,
     ) -> None:  # fmt: skip
         self._spec, self._logs, self._start_method = spec, logs_specs, start_method
         self._shutdown_timeout = shutdown_timeout

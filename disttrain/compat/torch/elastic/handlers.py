@@ -62,7 +62,7 @@ class RendezvousParameters:
         self.min_nodes, self.max_nodes = min_nodes, max_nodes
         self.local_addr, self.config = local_addr, kwargs
 
-    def get(self, key: str, default: Any = None) -> Any:
+    def get(self, key: str, default: object = None) -> Any:
         return self.config.get(key, default)
 
     def get_as_bool(self, key: str, default: bool | None = None) -> bool | None:

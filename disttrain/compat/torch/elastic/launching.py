@@ -63,7 +63,7 @@ class elastic_launch:
 
     def __init__(
         self, config: LaunchConfig, entrypoint: Callable[..., Any] | str | None,
-        health_check_server: Any = None,
+        health_check_server: object = None,
     ) -> None:  # fmt: skip
         self._config, self._entrypoint = config, entrypoint
 

@@ -66,7 +66,7 @@ def paths_of(metadata: Metadata) -> dict[str, Path]:
     return data if isinstance(data, dict) else {}
 
 
-def set_element(root: dict, path: Path, value: Any) -> None:
+def set_element(root: dict, path: Path, value: object) -> None:
     """Put ``value`` at ``path`` of the nested ``root``; containers that are missing are made."""
     for key, after in pairwise(path):
         found = _get(root, key)

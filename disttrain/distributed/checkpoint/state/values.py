@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ....backends.device.memory import memory_of
+from ....comm.group.group import ProcessGroup
 from ....core import Tensor, no_grad, wrap
 from ...tensor import DTensor, distribute_tensor
 
@@ -32,7 +33,7 @@ def gathered(value: object) -> Any:
         return map_values(lambda t: t.full_tensor() if isinstance(t, DTensor) else t, value)
 
 
-def like(value: Tensor, target: Any) -> Tensor:
+def like(value: Tensor, target: object) -> Tensor:
     """``value``, whole on every rank or sharded in any way, as it lies in ``target``."""
     if not isinstance(target, DTensor):
         return gathered(value)
@@ -47,7 +48,7 @@ def like(value: Tensor, target: Any) -> Tensor:
     )
 
 
-def from_rank0(value: Any, meta: tuple[tuple[int, ...], Any], group: Any) -> Tensor:
+def from_rank0(value: Any, meta: tuple[tuple[int, ...], Any], group: ProcessGroup) -> Tensor:
     """The first rank's ``value`` on every rank; others know its ``meta``, shape and numpy type."""
     array = np.empty(*meta)
     if group.rank == 0:
@@ -57,7 +58,7 @@ def from_rank0(value: Any, meta: tuple[tuple[int, ...], Any], group: Any) -> Ten
     return wrap(array)
 
 
-def _gather_state_dict(state_dict: Any, **ignored: object) -> Any:
+def _gather_state_dict(state_dict: object, **ignored: object) -> Any:
     """A nested dict with whole tensors: what programs for PyTorch call ``gathered``."""
     return gathered(state_dict)
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ....backends.device.memory import Memory, bytes_of, lend
+from ....comm.group.group import ProcessGroup
 from ....core.tensor import Tensor, wrap
 from .buckets import Bucket, ParamMeta
 from .side_data import Rows, extra, rows_in
@@ -27,7 +28,11 @@ class BucketMemory:
     """
 
     def __init__(
-        self, params: Sequence[Tensor], metas: Sequence[ParamMeta], group: Any, memory: Memory
+        self,
+        params: Sequence[Tensor],
+        metas: Sequence[ParamMeta],
+        group: ProcessGroup,
+        memory: Memory,
     ) -> None:
         self.params, self.metas, self.group, self.memory = params, metas, group, memory
         count = len(params)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .... import nn
+from ....comm.group.group import ProcessGroup
 from ....errors import AutogradError, DTypeError
 from ...collectives import objects
 from .buckets import ParamMeta
@@ -37,7 +38,7 @@ def silent_modules(module: nn.Module, missing: Sequence[str], known: Sequence[st
 class Messages:
     """The errors of one wrapper on one rank."""
 
-    def __init__(self, module: nn.Module, metas: Sequence[ParamMeta], group: Any) -> None:
+    def __init__(self, module: nn.Module, metas: Sequence[ParamMeta], group: ProcessGroup) -> None:
         self.module, self.group = module, group
         self.names = [m.name for m in metas]
 

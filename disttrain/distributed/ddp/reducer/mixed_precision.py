@@ -83,7 +83,7 @@ class LowPrecision:
         if p._node is not None:
             p._node.dtype = array.dtype
 
-    def cast(self, values: Any) -> Any:
+    def cast(self, values: object) -> Any:
         """``values`` (nested as they like) with floating tensors in the type of the parameters."""
         return values if self.kind is None else cast(values, self.kind)
 
@@ -97,7 +97,7 @@ def make_cast_store(r: Any, i: int) -> Callable[[Tensor, Any], None]:
     full = r.full_types[i]
     memory = r.house.memory
 
-    def store(leaf: Tensor, g: Any) -> None:
+    def store(leaf: Tensor, g: object) -> None:
         array = g if isinstance(g, np.ndarray) else memory.raw(getattr(g, "array", g))
         syncing = r.phase == SYNCING or r.begin()
         if r.phase == VOID or scaling.is_void:

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from ....backends.device.memory import HOST, memory_of
+from ....comm.group.group import ProcessGroup
 from ....comm.job.blackbox import recorder
 from ....context import thread
 from ....core.backward.engine import on_finish
@@ -59,7 +60,7 @@ class Reducer:
         self,
         params: Sequence[Tensor],
         metas: Sequence[ParamMeta],
-        group: Any,
+        group: ProcessGroup,
         settings: Settings,
         sync_wanted: Callable[[], bool],
         messages: Messages,
@@ -166,7 +167,7 @@ class Reducer:
         self._lay_out(order.tolist())
         return True
 
-    def move(self, group: Any) -> None:
+    def move(self, group: ProcessGroup) -> None:
         """Average over ``group`` from now on, in buckets that are found anew."""
         self.group = self.house.group = self.messages.group = group
         self.by_rows = {i: RowSums(group) for i in self.by_rows}

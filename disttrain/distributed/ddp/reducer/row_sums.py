@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from .... import nn
+from ....comm.group.group import ProcessGroup
 from ....core.tensor import Tensor
 
 MIN_BYTES = 4 << 20  # smaller gradients are not worth a second message
@@ -57,7 +58,7 @@ class RowSums:
     """The sums over ranks of one matrix, step after step. All ranks make the same decisions, since
     they know the same numbers: when rows were not worth it, they are not counted for a while."""
 
-    def __init__(self, group: Any) -> None:
+    def __init__(self, group: ProcessGroup) -> None:
         self.group = group
         self.pause = self.length = 0
         self.sent_rows = 0  # of this rank, in all steps: what was saved can be told from it

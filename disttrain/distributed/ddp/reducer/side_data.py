@@ -79,7 +79,7 @@ class DeviceRows(Rows):
         self.mine = tail[rank : rank + 1]
         self.coming: list[Fetched] = []
 
-    def at(self, tail: Any) -> DeviceRows:
+    def at(self, tail: object) -> DeviceRows:
         found = DeviceRows(tail, self.rank, self.size, self.memory)
         found.coming = self.coming
         return found

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from .... import nn
+from ....comm.group.group import ProcessGroup
 from ....core.backward.engine import on_finish
 from ....core.tensor import Tensor
 from ....nn.functional.rows import asked_rows, only_rows, rows_of
@@ -76,7 +77,7 @@ class Tables:
 _NONE = np.zeros(0, np.int64)
 
 
-def common_rows(group: Any, mine: Sequence[np.ndarray]) -> list[np.ndarray]:
+def common_rows(group: ProcessGroup, mine: Sequence[np.ndarray]) -> list[np.ndarray]:
     """For each table, all rows that some rank has: ``mine`` are this rank's, one array a table.
     Every rank of ``group`` calls it."""
     if group.size == 1 or not mine:

@@ -30,7 +30,7 @@ def make_store(r: Any, i: int) -> Callable[[Tensor, Any], None]:
     multiply, add, raw = np.multiply, np.add, house.memory.raw
     keep = make_keep(r, i)
 
-    def store(leaf: Tensor, g: Any) -> None:
+    def store(leaf: Tensor, g: object) -> None:
         array = g if g.__class__ is ndarray else raw(getattr(g, "array", g))
         if r.phase != SYNCING:
             if not r.begin():

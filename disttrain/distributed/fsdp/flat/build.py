@@ -297,7 +297,7 @@ def _is_meta(m: nn.Module) -> bool:
     return any(t.is_meta for t in tensors)
 
 
-def _reset(m: Any, where: Any) -> None:
+def _reset(m: Any, where: object) -> None:
     m.to_empty(device=where, recurse=False)
     reset = getattr(m, "reset_parameters", None) or getattr(m, "_reset_parameters", None)
     if reset is None:

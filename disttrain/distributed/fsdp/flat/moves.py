@@ -207,7 +207,7 @@ class FlatWindow(Window, FlatWeights):
         return [self.local]
 
 
-def receive(param: Any, array: Any) -> None:
+def receive(param: Any, array: object) -> None:
     """Add a gradient, what a Tensor holds, to ``param.grad``; hooks of the parameter run."""
     node = param._node
     if node is None:
@@ -313,7 +313,7 @@ class FlatGradients(Gradients):
     def _over_replicas(self, out: object) -> bool:
         return True if self.hook is not None else super()._over_replicas(out)
 
-    def _store(self, out: Any, known: list[bool] | None) -> None:
+    def _store(self, out: object, known: list[bool] | None) -> None:
         w, held = self.weights, self.weights.held
         used = self._used(out, self.layout.chunk, known)
         if not any(used):

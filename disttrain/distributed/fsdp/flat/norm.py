@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ....comm.calls.reduce_ops import ReduceOp
+from ....comm.group.group import ProcessGroup
 from ....core import no_grad, wrap
 from ....core.types import dtypes
 from ....nn.utils.clip import clip_grad_norm_, norm_of, type_of_norm
@@ -63,7 +64,7 @@ def power_sum(grads: list[Any], p: float) -> float:
     return float(sum(n**p for n in norms))
 
 
-def over(group: Any, value: float, p: float) -> float:
+def over(group: ProcessGroup, value: float, p: float) -> float:
     """``value`` of all ranks of ``group`` together."""
     both = np.array([value], np.float64)
     group.all_reduce(both, ReduceOp.MAX if math.isinf(p) else ReduceOp.SUM)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ....comm.group.group import ProcessGroup
 from ....nn.module import Module
 from ....trace import warn
 from ..settings import OptimStateKeyType, StateDictType
@@ -25,7 +26,10 @@ class OptimizerStates:
 
     @staticmethod
     def optim_state_dict(
-        model: Module, optim: Any, optim_state_dict: dict[str, Any] | None = None, group: Any = None
+        model: Module,
+        optim: Any,
+        optim_state_dict: dict[str, Any] | None = None,
+        group: ProcessGroup | None = None,
     ) -> dict[str, Any]:
         """The optimizer's state by parameter names, whole or sharded as ``state_dict_type`` of the
         model says. ``optim_state_dict``: take this instead of ``optim.state_dict()``."""
@@ -46,7 +50,7 @@ class OptimizerStates:
         optim_state_dict: dict[str, Any],
         is_named_optimizer: bool = False,
         load_directly: bool = False,
-        group: Any = None,
+        group: ProcessGroup | None = None,
     ) -> dict[str, Any]:
         """What ``optim.load_state_dict`` takes, of a dict that ``optim_state_dict`` gave on any
         number of ranks. ``load_directly``: load it, too."""
@@ -62,17 +66,19 @@ class OptimizerStates:
     @staticmethod
     def full_optim_state_dict(
         model: Module,
-        optim: Any,
-        optim_input: Any = None,
+        optim: object,
+        optim_input: object = None,
         rank0_only: bool = True,
-        group: Any = None,
+        group: ProcessGroup | None = None,
     ) -> dict[str, Any]:
         """Whole values by parameter names; with ``rank0_only`` an empty dict on other ranks."""
         _deprecated(optim_input)
         return optim_save.save(model, optim, optim_input, group=group, rank0_only=rank0_only)
 
     @staticmethod
-    def sharded_optim_state_dict(model: Module, optim: Any, group: Any = None) -> dict[str, Any]:
+    def sharded_optim_state_dict(
+        model: Module, optim: object, group: ProcessGroup | None = None
+    ) -> dict[str, Any]:
         """Sharded tensors by parameter names."""
         return optim_save.save(model, optim, group=group, sharded=True)
 
@@ -98,9 +104,9 @@ class OptimizerStates:
     def scatter_full_optim_state_dict(
         full_optim_state_dict: dict[str, Any] | None,
         model: Module,
-        optim_input: Any = None,
-        optim: Any = None,
-        group: Any = None,
+        optim_input: object = None,
+        optim: object = None,
+        group: ProcessGroup | None = None,
     ) -> dict[str, Any]:
         """This rank's part of a dict that rank 0 alone has."""
         _deprecated(optim_input)

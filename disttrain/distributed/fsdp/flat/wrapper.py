@@ -76,7 +76,7 @@ class FullyShardedDataParallel(optim_api.OptimizerStates, InParts):
         mixed_precision: MixedPrecision | None = None,
         ignored_modules: Any = None,
         param_init_fn: Callable[[Any], None] | None = None,
-        device_id: Any = None,
+        device_id: object = None,
         sync_module_states: bool = False,
         forward_prefetch: bool = False,
         limit_all_gathers: bool = True,
@@ -364,7 +364,7 @@ class FullyShardedDataParallel(optim_api.OptimizerStates, InParts):
         module inside. Every rank of the group calls it."""
         return flat_state.save(self, super().state_dict, args, kwargs)
 
-    def _load_from_state_dict(self, state_dict: Any, prefix: str, *rest: Any) -> None:
+    def _load_from_state_dict(self, state_dict: object, prefix: str, *rest: Any) -> None:
         flat_state.load(self, state_dict, prefix, *rest)
 
     @property
@@ -433,7 +433,7 @@ def _cast_buffers(fsdp: FullyShardedDataParallel) -> None:
                 m._buffers[name] = b.to(kind)
 
 
-def _check(module: Module, param_init_fn: Any) -> None:
+def _check(module: Module, param_init_fn: object) -> None:
     if isinstance(module, (nn.ModuleList, nn.ModuleDict)):
         warn(
             "FSDP will not all-gather parameters for containers that do not implement forward: "

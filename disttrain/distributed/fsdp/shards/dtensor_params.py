@@ -43,7 +43,7 @@ def full_array(member: Member, local: object) -> Any:
     return local if member.spread is None else member.spread.like(local)
 
 
-def shard_array(member: Member, sharding: Sharding, local: Any) -> DistArray:
+def shard_array(member: Member, sharding: Sharding, local: object) -> DistArray:
     """The array of the shard that is ``local``."""
     layout, spread = member.layout, member.spread
     if spread is None:

@@ -57,7 +57,7 @@ class FullParameter(Parameter):
         self._unit.gather_late()
         return self.__dict__["array"]
 
-    def set_array(self, array: Any) -> None:
+    def set_array(self, array: object) -> None:
         """It would be lost when the shards come back."""
         raise ConfigError(
             "the memory of a full weight was to be replaced (parameter.data = ...), which is there "

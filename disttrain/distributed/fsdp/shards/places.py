@@ -11,6 +11,7 @@ from typing import Any
 
 from ....backends.device.memory import HOST, DeviceMemory, Memory, common
 from ....backends.device.platform import present
+from ....comm.group.group import ProcessGroup
 from ....core.types.device import located, usable
 from .precision import CPUOffloadPolicy
 
@@ -29,7 +30,7 @@ class Places:
         """Whether shards are brought to where they are used."""
         return self.use != self.home
 
-    def shards(self, numel: int, kind: Any) -> Any:
+    def shards(self, numel: int, kind: object) -> Any:
         """Zeros at home."""
         if self.apart and self.pinned:
             flat = self.use.pinned(numel, kind)
@@ -38,7 +39,7 @@ class Places:
         return self.home.zeros(numel, kind)
 
 
-def device_type_of(modules: Sequence[Any], group: Any) -> str:
+def device_type_of(modules: Sequence[Any], group: ProcessGroup) -> str:
     """The kind of device that a mesh for ``modules`` is of, where the program gives none: that of
     their parameters; for those on the host, the one whose arrays ``group`` was made for."""
     for m in modules:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ....backends.device.memory import Memory
+from ....comm.group.group import ProcessGroup
 
 BIG = 1 << 20  # bytes from which memory counts for more than waiting
 
@@ -34,7 +35,7 @@ class Pool:
             self._free.clear()
             self._views.clear()
 
-    def take(self, memory: Memory, group: Any, numel: int, kind: np.dtype) -> Any:
+    def take(self, memory: Memory, group: ProcessGroup, numel: int, kind: np.dtype) -> Any:
         """A raw array with any values in it, where ``group`` moves it best."""
         self.reserve(numel * kind.itemsize)
         free = self._free.setdefault(memory, [])

@@ -94,7 +94,7 @@ class Weights:
         self._written()
         return self.shards
 
-    def _write(self, shard: Any, values: Any) -> None:
+    def _write(self, shard: object, values: Any) -> None:
         """Write raw ``values``, wherever they lie, to a shard."""
         self.places.use.copy_to(self.places.home.raw(shard), values)
 

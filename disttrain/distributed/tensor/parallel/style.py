@@ -99,7 +99,9 @@ def _shared(param: Tensor, mesh: DeviceMesh, placement: Placement) -> DTensor | 
     return None
 
 
-def as_dtensor(x: Any, mesh: DeviceMesh, layout: Placement, where: str, size: int = 0) -> DTensor:
+def as_dtensor(
+    x: object, mesh: DeviceMesh, layout: Placement, where: str, size: int = 0
+) -> DTensor:
     """``x``, or the DTensor whose part it is. ``size``: of the whole along the sharded dimension,
     where that is known (else all parts are taken to be as long as this one)."""
     if isinstance(x, DTensor):

@@ -135,7 +135,7 @@ def full(
     return _filled(_Full(value), shape, kind, device, requires_grad, pin_memory)
 
 
-def _number_type(*values: Any) -> dtypes.dtype:
+def _number_type(*values: object) -> dtypes.dtype:
     """The type of new tensors made from these numbers."""
     if any(isinstance(v, complex_) for v in values):
         return dtypes.get_default_dtype().to_complex()
@@ -169,7 +169,7 @@ def _like(
     return out.requires_grad_() if requires_grad else out
 
 
-def _ordered(make: Any, shape: tuple, kind: Any, where: Any, order: tuple | None) -> Tensor:
+def _ordered(make: object, shape: tuple, kind: Any, where: Any, order: tuple | None) -> Tensor:
     """What ``_filled`` makes, in this order of dimensions."""
     if order is None or usable(where) is META:
         return _filled(make, shape, kind, where, False)
@@ -275,7 +275,7 @@ def _even(start: Any, end: Any, steps: int, device: DeviceLike | None, then: Any
     return there.make(lambda xp: then(xp.linspace(start, end, steps)))
 
 
-def _ends_type(where: str, dtype: DTypeLike | None, *ends: Any) -> dtypes.dtype:
+def _ends_type(where: str, dtype: DTypeLike | None, *ends: object) -> dtypes.dtype:
     """The type of numbers between ``ends``: floating, or complex where one of them is."""
     kind = _number_type(*ends)
     kind = kind if kind.is_complex else dtypes.get_default_dtype()
@@ -341,7 +341,7 @@ def new_like(make: object, input: Tensor, size: Sequence, **options: object) -> 
     return out.requires_grad_() if wanted else out
 
 
-def new_beside(make: Any, input: Tensor, *args: Any, **options: Any) -> Tensor:
+def new_beside(make: Any, input: Tensor, *args: object, **options: object) -> Tensor:
     """``make(*args)`` with the type and device of ``input`` unless given, at its level."""
     for name in ("dtype", "device"):
         options[name] = options.get(name) or getattr(input, name)

@@ -101,13 +101,13 @@ def _default_type(is_complex: bool) -> dtypes.dtype:
     return kind.to_complex() if is_complex else kind
 
 
-def _python_type(data: Any, array: np.ndarray) -> dtypes.dtype | None:
+def _python_type(data: object, array: np.ndarray) -> dtypes.dtype | None:
     if isinstance(data, (list, tuple)) and array.size:
         return _type_within(data)
     return _default_type(array.dtype.kind == "c") if array.dtype.char in "dD" else None
 
 
-def _from_python(data: Any) -> np.ndarray:
+def _from_python(data: object) -> np.ndarray:
     if hasattr(data, "__array__") and not isinstance(data, (list, tuple)):
         return np.asarray(data)
     try:
@@ -123,7 +123,7 @@ def _from_python(data: Any) -> np.ndarray:
     return np.zeros(array.shape, np.float64) if array.size == 0 else array
 
 
-def _plain(data: Any) -> Any:
+def _plain(data: object) -> Any:
     """Nested sequences with tensors inside as nested lists."""
     if isinstance(data, Tensor):
         note_read(data)
@@ -207,7 +207,7 @@ def frombuffer(
 
 
 def construct(
-    kind: dtypes.dtype, args: tuple, *, size: Dims | None = None, data: Any = None,
+    kind: dtypes.dtype, args: tuple, *, size: Dims | None = None, data: object = None,
     device: DeviceLike | None = None, any_type: bool = False,
 ) -> Tensor:  # fmt: skip
     """What old programs write: ``T()``, ``T(2, 3)`` and ``T(Size)`` (sizes, holding anything),

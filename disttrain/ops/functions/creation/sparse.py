@@ -224,7 +224,7 @@ class SparseTensor(Tensor):
         """A copy, as a leaf."""
         return out.requires_grad_() if self.requires_grad else out
 
-    def __reduce_ex__(self, protocol: Any) -> tuple:
+    def __reduce_ex__(self, protocol: object) -> tuple:
         places, numbers, unique = self._parts()
         return _rebuilt, (wrap(places), wrap(numbers), self._size, unique, self.requires_grad)
 
@@ -391,7 +391,7 @@ def with_places(dense: Tensor, places: np.ndarray) -> SparseTensor:
 
 def sparse_coo_tensor(
     indices: Any = None,
-    values: Any = None,
+    values: object = None,
     size: Dims | None = None,
     *,
     dtype: DTypeLike | None = None,
@@ -458,7 +458,7 @@ def _hosted(value: Tensor | list | np.ndarray) -> np.ndarray:
     return array.to_host() if isinstance(array, DeviceArray) else array
 
 
-def _array(value: Any) -> np.ndarray:
+def _array(value: object) -> np.ndarray:
     return value.detach().array if isinstance(value, Tensor) else np.asarray(value)
 
 

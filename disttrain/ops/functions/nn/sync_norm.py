@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ....comm.group.group import ProcessGroup
 from ....core.grad_mode import no_grad
 from ....core.tensor import Tensor, beside
 from ....core.types.wide import is_half
@@ -25,7 +26,7 @@ _WIDE = np.dtype(np.float64)
 
 def sync_batch_norm(
     input: Tensor, running_mean: Tensor | None, running_var: Tensor | None, weight: Tensor | None,
-    bias: Tensor | None, group: Any, momentum: float = 0.1, eps: float = 1e-5,
+    bias: Tensor | None, group: ProcessGroup, momentum: float = 0.1, eps: float = 1e-5,
 ) -> Tensor:  # fmt: skip
     """``batch_norm(training=True)`` of ``input`` (N, C, ...) as if the batches of all ranks of
     ``group`` were one. They may differ in size, and be empty on some ranks.
@@ -79,7 +80,9 @@ def _at_least_one(total: Tensor | int) -> Any:
     return max(total, 1) if isinstance(total, int) else el.maximum(total, 1.0)
 
 
-def _joined(group: Any, own: Tensor, apart: Tensor, count: int) -> tuple[Any, Tensor, Tensor]:
+def _joined(
+    group: ProcessGroup, own: Tensor, apart: Tensor, count: int
+) -> tuple[Any, Tensor, Tensor]:
     """Of all ranks' values together: their number per channel, mean and variance, in float64. On a
     device the number is a Tensor, so that the host does not wait for it.
 

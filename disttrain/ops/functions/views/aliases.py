@@ -151,7 +151,7 @@ def check_strided(where: str, sizes: tuple, strides: tuple, offset: int, total: 
         )
 
 
-def _strided(where: str, input: Tensor, sizes: Any, strides: Any, offset: int | None) -> dict:
+def _strided(where: str, input: Tensor, sizes: object, strides: object, offset: int | None) -> dict:
     if input.array.__class__ not in (np.ndarray, DeviceArray):
         raise ShapeError(
             f"{where}: a tensor of shape {list(input.shape)} without data (on the meta device), or "

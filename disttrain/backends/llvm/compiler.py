@@ -20,6 +20,7 @@ def compile_ir(text: str) -> bytes:
     with _lock:
         llvm.initialize_native_target()
         llvm.initialize_native_asmprinter()
+        llvm.initialize_native_asmparser()
         target = llvm.Target.from_default_triple()
         machine = target.create_target_machine(
             cpu=llvm.get_host_cpu_name(),

@@ -52,6 +52,11 @@ def _in_lanes(text: Text, rows: list[str], kind: str) -> list[str]:
     return low + high
 
 
+def transposed(text: Text, rows: list[str], kind: str) -> list[str]:
+    """The columns of a square of registers of ``kind``."""
+    return (_in_lanes if len(rows) in (4, 8) else _interleaved)(text, rows, kind)
+
+
 def _shuffled(text: Text, kind: str, a: str, b: str, order: list[int]) -> str:
     mask = ", ".join(f"i32 {k}" for k in order)
     return text.let(f"shufflevector {kind} {a}, {kind} {b}, <{len(order)} x i32> <{mask}>")
@@ -113,4 +118,4 @@ def turn(item: int) -> Callable | None:
     return functions(_text, item)("turn", (ctypes.c_void_p,) * 2 + (ctypes.c_int64,) * 4)
 
 
-__all__ = ["SIDE", "turn"]
+__all__ = ["SIDE", "transposed", "turn"]

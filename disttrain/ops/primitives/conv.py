@@ -6,9 +6,10 @@ Three primitives, each bilinear, whose derivatives are each other:
     conv_input_grad(g, w; size)   the adjoint in x; also the transposed convolution
     conv_weight_grad(g, x)        the adjoint in w
 
-A convolution unfolds its input into columns, a few samples at a time so that they stay in the
-cache, and multiplies matrices. (Unfolding a whole batch, one product per kernel position and long
-rows without cropping were measured too; they lose nearly everywhere.)
+Where generated code gains, windows are multiplied where they lie (``fused.convolution``). Else a
+convolution unfolds its input into columns, a few samples at a time so that they stay in the cache,
+and multiplies matrices. (Unfolding a whole batch, one product per kernel position and long rows
+without cropping were measured too; they lose nearly everywhere.)
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from ...backends.fused import convolution
 from ...backends.fused.taps import products, weighted_sum
 from ...core.annotations import Shaped, Value
 from ...core.types.wide import through_float32
@@ -44,6 +46,9 @@ def _conv(
     out = win.out_sizes(x.shape[2:], kernel, stride, padding, dilation)
     n, channels = x.shape[0], w.shape[0]
     y = np.empty((n, channels, *out), np.result_type(x, w))
+    how = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
+    if math.prod(kernel) > 1 and convolution.convolve(x, w, b, y, **how):
+        return y
     flat = y.reshape(n, groups, channels // groups, math.prod(out))
     x = win.padded(x, padding)
     bias = None if b is None else b.reshape(groups, channels // groups, 1)
@@ -87,6 +92,10 @@ def _input_grad(
     size: tuple,
 ) -> Any:
     kernel, out = w.shape[2:], g.shape[2:]
+    dx = np.empty((g.shape[0], w.shape[1] * groups, *size), np.result_type(g, w))
+    how = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
+    if math.prod(kernel) > 1 and convolution.input_grad(g, w, dx, **how):
+        return dx
     if groups == 1 or w.shape[1] == 1:
         back = tuple(d * (k - 1) - p for d, k, p in zip(dilation, kernel, padding, strict=True))
         # Unfolding g costs what g has channels, folding back what x has.
@@ -133,6 +142,10 @@ def _weight_grad(
     n, channels = g.shape[:2]
     out = g.shape[2:]
     each = x.shape[1] // groups
+    dw = np.empty((channels, each, *kernel), np.result_type(g, x))
+    how = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
+    if math.prod(kernel) > 1 and convolution.weight_grad(g, x, dw, **how):
+        return dw
     x = win.padded(x, padding)
     if each == 1 and groups > 1:
         return _depthwise_grad(g, x, kernel, stride, dilation)

@@ -1,0 +1,351 @@
+"""Convolutions and their gradients as products with windows that are never laid out.
+
+    convolve(x, w, bias, y, ...)       y = the convolution, of padded or unpadded ``x``
+    input_grad(g, w, dx, ...)          dx = its adjoint in x; also a transposed convolution
+    weight_grad(g, x, dw, ...)         dw = its adjoint in w
+
+Each gives False, with nothing done, where generated code would not gain: few channels, few places,
+other types than float32 and float64. Arrays are (N, C, *spatial); ``groups`` split the channels.
+
+The sums of one result are added in an order that depends on sizes of one sample alone.
+"""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from functools import cache, lru_cache
+from typing import Any
+
+import numpy as np
+from numpy import ndarray
+
+from .copies import fill
+
+_CHUNK = 1 << 18  # floats of padded input at a time: they stay in the second-level cache
+_LEAST = 1 << 18  # multiplications of a sample from which it gains (all of these measured)
+_TERMS = 27  # and terms of a sum
+_TAPS = 48  # and rows of a weight's gradient
+_FULL = 0.6  # and how full tiles are
+_KEPT = 1 << 16  # windows whose places are kept for the next call
+_PLACES = 4096  # of a gradient that are worked on at a time
+
+
+@cache
+def _code() -> Any:
+    """What makes machine code is loaded with the first convolution that needs it."""
+    return importlib.import_module("..llvm.implicit_product", __package__)
+
+
+def _address(a: ndarray) -> int:
+    address: int = a.__array_interface__["data"][0]
+    return address
+
+
+# --- tables of places --------------------------------------------------------------------------
+def _sums(*axes: Sequence[int]) -> ndarray:
+    """All sums of one number of each, in order."""
+    total = np.zeros(1, np.int64)
+    for axis in axes:
+        total = (total[:, None] + np.asarray(axis, np.int64)).ravel()
+    return np.ascontiguousarray(total)
+
+
+def _steps(shape: tuple, size: int) -> list[int]:
+    """Bytes between neighbours along each axis."""
+    return [size * math.prod(shape[k + 1 :]) for k in range(len(shape))]
+
+
+def _windows(
+    shape: tuple, channels: int, kernel: tuple, out: tuple, stride: tuple, dilation: tuple,
+    size: int,
+) -> tuple[ndarray, ndarray]:  # fmt: skip
+    """Where windows of samples (channels, *spatial) begin, and where what they hold is from
+    there."""
+    small = math.prod(out) <= _KEPT
+    make = _places_of_windows if small else _places_of_windows.__wrapped__
+    return make(shape, channels, kernel, out, stride, dilation, size)
+
+
+@lru_cache(32)
+def _places_of_windows(
+    shape: tuple, channels: int, kernel: tuple, out: tuple, stride: tuple, dilation: tuple,
+    size: int,
+) -> tuple[ndarray, ndarray]:  # fmt: skip
+    channel, *steps = _steps(shape, size)
+    places = [[i * s * t for i in range(n)] for n, s, t in zip(out, stride, steps, strict=True)]
+    taps = [[i * d * t for i in range(k)] for k, d, t in zip(kernel, dilation, steps, strict=True)]
+    return _sums(*places), _sums([c * channel for c in range(channels)], *taps)
+
+
+# --- what products are given ---------------------------------------------------------------------
+class _Products:
+    """The generated code for a type and a number of columns: pieces of two registers, and perhaps
+    one of one."""
+
+    def __init__(self, dtype: np.dtype, columns: int) -> None:
+        self.kind, self.columns = dtype.name, columns
+        self.rows, self.lanes = _code().tile(self.kind)
+        self.dtype = dtype
+
+    def gains(self, rows: int, terms: int, groups: int) -> bool:
+        """Whether it pays for matrices (rows, terms) of that many groups. (It does not depend on
+        how many samples there are: the result of each would.)"""
+        work = rows * terms * groups * self.columns
+        if work < _LEAST or _full(self.columns, self.lanes) < 0.7:
+            return False
+        return _full(rows, self.rows) >= _FULL and self.code(2, True) is not None
+
+    def code(self, wide: int, across: bool) -> Any:
+        return _code().product(self.kind, wide, across)
+
+    def pieces(self) -> Iterator[tuple[int, int, int]]:
+        """(first column, how many, registers)."""
+        first = 0
+        while first < self.columns:
+            wide = 2 if self.columns - first > self.lanes else 1
+            count = min(wide * self.lanes, self.columns - first)
+            yield first, count, wide
+            first += count
+
+    def packed(self, columns: ndarray, wide: int) -> ndarray:
+        """``columns`` (..., some) as rows of whole registers."""
+        count = columns.shape[-1]
+        out = np.empty((*columns.shape[:-1], wide * self.lanes), self.dtype)
+        if count < out.shape[-1]:
+            out[..., count:] = 0
+            out[..., :count] = columns
+        elif not fill(out, columns):
+            out[...] = columns
+        return out
+
+
+def _full(count: int, of: int) -> float:
+    """The share of pieces of that size that ``count`` fills."""
+    return count / (-(-count // of) * of) if count else 0.0
+
+
+def _alike(*arrays: ndarray) -> bool:
+    """Whether there is code for their type."""
+    first = arrays[0].dtype
+    return first.char in "fd" and first.isnative and all(a.dtype == first for a in arrays)
+
+
+class _Padded:
+    """Some samples at a time, with zeros around, as addresses in memory that is in order."""
+
+    def __init__(self, x: ndarray, before: tuple, after: tuple) -> None:
+        self.x = x
+        self.shape = tuple(b + n + a for b, n, a in zip(before, x.shape[2:], after, strict=True))
+        self.bytes = x.itemsize * x.shape[1] * math.prod(self.shape)
+        self.channel = x.itemsize * math.prod(self.shape)
+        self.plain = not any(before) and not any(after)
+        self.inside = tuple(
+            slice(b, b + n) for b, n in zip(before, x.shape[2:], strict=True)
+        )  # fmt: skip
+
+    def parts(self) -> Iterator[tuple[int, int, int]]:
+        """(first sample, how many, address of the first)."""
+        n = len(self.x)
+        if self.plain:
+            x = np.ascontiguousarray(self.x)
+            yield 0, n, _address(x)
+            return
+        step = min(n, max(1, _CHUNK * self.x.itemsize // max(self.bytes, 1)))
+        buffer = np.zeros((step, self.x.shape[1], *self.shape), self.x.dtype)
+        for first in range(0, n, step):
+            part = self.x[first : first + step]
+            buffer[(slice(0, len(part)), slice(None), *self.inside)] = part
+            yield first, len(part), _address(buffer)
+
+
+# --- convolutions ------------------------------------------------------------------------------
+def convolve(
+    x: ndarray, w: ndarray, bias: ndarray | None, y: ndarray, *, stride: tuple, padding: tuple,
+    dilation: tuple, groups: int,
+) -> bool:  # fmt: skip
+    """``y`` becomes the convolution of ``x`` (N, C, ...) with ``w`` (O, C / groups, ...)."""
+    if not _alike(x, w, y, *(() if bias is None else (bias,))):
+        return False
+    each, out = w.shape[0] // groups, y.shape[2:]
+    products = _Products(y.dtype, each)
+    places, sums = math.prod(out), math.prod(w.shape[1:])
+    if places < products.rows or sums < _TERMS:
+        return False
+    if not products.gains(places, sums, groups):
+        return False
+    padded = _Padded(x, padding, padding)
+    tables = _windows((x.shape[1], *padded.shape), w.shape[1], w.shape[2:], out, stride, dilation,
+                      x.itemsize)  # fmt: skip
+    weights = w.reshape(groups, each, sums).swapaxes(1, 2)
+    starts = np.zeros(each * groups, y.dtype) if bias is None else bias
+    run = _Run(products, weights, starts.reshape(groups, each), *tables)
+    for first, n, address in padded.parts():
+        run(y[first : first + n], address, n, padded.bytes, w.shape[1] * padded.channel)
+    return True
+
+
+class _Run:
+    """One convolution with its weights laid out, for samples after samples."""
+
+    def __init__(
+        self, products: _Products, weights: ndarray, starts: ndarray, rows: ndarray, terms: ndarray
+    ) -> None:
+        self.rows, self.terms, self.item = rows, terms, products.dtype.itemsize
+        self.pieces = []
+        for group, (each, start) in enumerate(zip(weights, starts, strict=True)):
+            for first, count, wide in products.pieces():
+                begin = np.zeros(wide * products.lanes, products.dtype)
+                begin[:count] = start[first : first + count]
+                b = products.packed(each[..., first : first + count], wide)
+                code = products.code(wide, True)
+                channel = first + group * products.columns
+                self.pieces.append((code, group, channel, count, b, begin))
+
+    def __call__(self, y: ndarray, x: int, n: int, sample: int, group: int) -> None:
+        """``y``, in order, from ``n`` samples at ``x``: bytes of each, and of a group in it."""
+        lane = self.item * math.prod(y.shape[2:])
+        to = _address(y)
+        rows, terms = _address(self.rows), _address(self.terms)
+        for code, which, first, count, b, begin in self.pieces:
+            code(to + first * lane, x + which * group, rows, len(self.rows), terms,
+                 len(self.terms), _address(b), _address(begin), lane, count, n, sample,
+                 y.strides[0])  # fmt: skip
+
+
+# --- gradients ---------------------------------------------------------------------------------
+def _residues(
+    size: int, kernel: int, stride: int, padding: int, dilation: int
+) -> list[tuple[int, int, list[int], list[int]]]:
+    """Places of x alike modulo the stride: (the first, how many, the taps that reach them, from
+    which place of g for the first one)."""
+    found = []
+    for a in range(min(stride, size)):
+        count = -(-(size - a) // stride)
+        taps = [t for t in range(kernel) if (a + padding - t * dilation) % stride == 0]
+        found.append((a, count, taps, [(a + padding - t * dilation) // stride for t in taps]))
+    return found
+
+
+def _room(residues: list, n: int) -> tuple[int, int]:
+    """Places before and behind the ``n`` of g that all of them need."""
+    reached = [(e, count - 1 + e) for _, count, _, ends in residues for e in ends]
+    if not reached:
+        return 0, 0
+    return max(0, -min(e for e, _ in reached)), max(0, max(e for _, e in reached) - (n - 1))
+
+
+def _run_of(numbers: list[int]) -> slice:
+    """Numbers with equal steps between them as a slice."""
+    step = numbers[1] - numbers[0] if len(numbers) > 1 else 1
+    return slice(numbers[0], numbers[-1] + 1, step)
+
+
+def input_grad(
+    g: ndarray, w: ndarray, dx: ndarray, *, stride: tuple, padding: tuple, dilation: tuple,
+    groups: int,
+) -> bool:  # fmt: skip
+    """``dx`` (N, C, ...) becomes the adjoint of ``convolve`` in x at ``g`` (N, O, ...). Places of
+    x that are alike modulo the strides are a convolution of g with some of the weights (W. Shi et
+    al., "Is the deconvolution layer the same as a convolutional layer?", 2016)."""
+    if not _alike(g, w, dx):
+        return False
+    products = _Products(dx.dtype, w.shape[1])
+    axes = [_residues(*each) for each in
+            zip(dx.shape[2:], w.shape[2:], stride, padding, dilation, strict=True)]  # fmt: skip
+    least = math.prod(min((n for _, n, _, _ in axis), default=0) for axis in axes)
+    sums = w.shape[0] // groups * math.prod(w.shape[2:])
+    if least < products.rows or not products.gains(least, sums, groups):
+        return False
+    room = [_room(axis, n) for axis, n in zip(axes, g.shape[2:], strict=True)]
+    padded = _Padded(g, tuple(a for a, _ in room), tuple(b for _, b in room))
+    convolutions = list(_by_residue(w, groups, products, axes, room, padded))
+    for first, n, address in padded.parts():
+        part = dx[first : first + n]
+        for where, counts, run in convolutions:
+            if run is None:
+                part[where] = 0
+                continue
+            whole = part.shape[2:] == counts
+            y = part if whole else np.empty((n, dx.shape[1], *counts), dx.dtype)
+            run(y, address, n, padded.bytes, w.shape[0] // groups * padded.channel)
+            if not whole:
+                part[where] = y
+    return True
+
+
+def _by_residue(
+    w: ndarray, groups: int, products: _Products, axes: list, room: list, padded: _Padded
+) -> Iterator[tuple[tuple, tuple, _Run | None]]:
+    """For places alike modulo the strides: their index, how many, and what computes them."""
+    outer, each = w.shape[0] // groups, w.shape[1]
+    grouped = w.reshape(groups, outer, *w.shape[1:])
+    channel, *steps = _steps((w.shape[0], *padded.shape), w.itemsize)
+    channels = [c * channel for c in range(outer)]
+    starts = np.zeros((groups, each), w.dtype)
+    strides = [len(axis) for axis in axes]
+    for chosen in itertools.product(*axes):
+        spatial = (slice(a, None, s) for (a, *_), s in zip(chosen, strides, strict=True))
+        where, counts = (slice(None), slice(None), *spatial), tuple(n for _, n, _, _ in chosen)
+        if not all(taps for _, _, taps, _ in chosen):
+            yield where, counts, None
+            continue
+        rows = _sums(*([i * t for i in range(n)] for n, t in zip(counts, steps, strict=True)))
+        reach = [
+            [(lo + e) * t for e in ends]
+            for (_, _, _, ends), (lo, _), t in zip(chosen, room, steps, strict=True)
+        ]
+        some = grouped[(..., *(_run_of(taps) for _, _, taps, _ in chosen))]
+        weights = np.moveaxis(some, 2, -1)
+        yield where, counts, _Run(products, weights, starts, rows, _sums(channels, *reach))
+
+
+def weight_grad(
+    g: ndarray, x: ndarray, dw: ndarray, *, stride: tuple, padding: tuple, dilation: tuple,
+    groups: int,
+) -> bool:  # fmt: skip
+    """``dw`` (O, C / groups, ...) becomes the adjoint of ``convolve`` in w at ``g``."""
+    if not _alike(g, x, dw):
+        return False
+    outer, each = dw.shape[0] // groups, dw.shape[1]
+    products = _Products(dw.dtype, outer)
+    sums, places = math.prod(dw.shape[1:]), math.prod(g.shape[2:])
+    if sums < _TAPS or not products.gains(sums, places, groups):
+        return False
+    padded = _Padded(x, padding, padding)
+    terms, taps = _windows((x.shape[1], *padded.shape), each, dw.shape[2:], g.shape[2:], stride,
+                           dilation, x.itemsize)  # fmt: skip
+    rows = np.concatenate([taps, np.repeat(taps[-1:], -len(taps) % products.rows)])
+    totals = [
+        (group, *piece, np.zeros((len(rows), piece[2] * products.lanes), dw.dtype))
+        for group in range(groups)
+        for piece in products.pieces()
+    ]
+    flat = np.moveaxis(g.reshape(len(g), groups, outer, places), 2, -1)
+    for first, count, address in padded.parts():
+        for some, here in _portions(count, places):
+            at = _sums(np.arange(some.start, some.stop) * padded.bytes, terms[here])
+            part = flat[first + some.start : first + some.stop, :, here]
+            for group, column, columns, wide, total in totals:
+                b = products.packed(part[:, group, :, column : column + columns], wide)
+                products.code(wide, False)(
+                    _address(total), address + group * each * padded.channel, _address(rows),
+                    len(rows), _address(at), len(at), _address(b),
+                )  # fmt: skip
+    into = dw.reshape(groups, outer, sums)
+    for group, column, columns, _, total in totals:
+        into[group, column : column + columns] = total[:sums, :columns].T
+    return True
+
+
+def _portions(samples: int, places: int) -> Iterator[tuple[slice, slice]]:
+    """Some samples, or some places of one."""
+    step = max(1, _PLACES // places)
+    for first in range(0, samples, step):
+        for place in range(0, places, _PLACES):
+            yield slice(first, min(first + step, samples)), slice(place, place + _PLACES)
+
+
+__all__ = ["convolve", "input_grad", "weight_grad"]

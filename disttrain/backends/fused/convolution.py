@@ -17,12 +17,12 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 from functools import cache, lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy import ndarray
 
-from .copies import fill
+from .copies import fill, merged
 
 _CHUNK = 1 << 18  # floats of padded input at a time: they stay in the second-level cache
 _LEAST = 1 << 18  # multiplications of a sample from which it gains (all of these measured)
@@ -39,13 +39,18 @@ def _code() -> Any:
     return importlib.import_module("..llvm.implicit_product", __package__)
 
 
+@cache
+def _blocks() -> Any:
+    return importlib.import_module("..llvm.blocks", __package__)
+
+
 def _address(a: ndarray) -> int:
     address: int = a.__array_interface__["data"][0]
     return address
 
 
 # --- tables of places --------------------------------------------------------------------------
-def _sums(*axes: Sequence[int]) -> ndarray:
+def _sums(*axes: Sequence[int] | ndarray) -> ndarray:
     """All sums of one number of each, in order."""
     total = np.zeros(1, np.int64)
     for axis in axes:
@@ -127,10 +132,12 @@ def _full(count: int, of: int) -> float:
     return count / (-(-count // of) * of) if count else 0.0
 
 
-def _alike(*arrays: ndarray) -> bool:
-    """Whether there is code for their type."""
+def _fit(*arrays: ndarray) -> bool:
+    """Whether there is something in them, and code for their type."""
     first = arrays[0].dtype
-    return first.char in "fd" and first.isnative and all(a.dtype == first for a in arrays)
+    if first.char not in "fd" or not first.isnative:
+        return False
+    return all(a.dtype == first and a.size for a in arrays)
 
 
 class _Padded:
@@ -142,9 +149,7 @@ class _Padded:
         self.bytes = x.itemsize * x.shape[1] * math.prod(self.shape)
         self.channel = x.itemsize * math.prod(self.shape)
         self.plain = not any(before) and not any(after)
-        self.inside = tuple(
-            slice(b, b + n) for b, n in zip(before, x.shape[2:], strict=True)
-        )  # fmt: skip
+        self.inside = tuple(slice(b, b + n) for b, n in zip(before, x.shape[2:], strict=True))
 
     def parts(self) -> Iterator[tuple[int, int, int]]:
         """(first sample, how many, address of the first)."""
@@ -157,8 +162,19 @@ class _Padded:
         buffer = np.zeros((step, self.x.shape[1], *self.shape), self.x.dtype)
         for first in range(0, n, step):
             part = self.x[first : first + step]
-            buffer[(slice(0, len(part)), slice(None), *self.inside)] = part
+            self.put(part, buffer[(slice(0, len(part)), slice(None), *self.inside)])
             yield first, len(part), _address(buffer)
+
+    def put(self, part: ndarray, inside: ndarray) -> None:
+        """Copy a part into the buffer."""
+        axes = merged(inside, part) if part.strides[-1] == part.itemsize else []
+        copy = _blocks().copy() if 0 < len(axes) <= 4 and axes[-1][1] == part.itemsize else None
+        if copy is None:
+            inside[...] = part
+            return
+        *outer, (n, _, _) = axes
+        counts, to, source = zip(*[(1, 0, 0)] * (3 - len(outer)), *outer, strict=True)
+        copy(_address(inside), _address(part), *counts, n * part.itemsize, *to, *source)
 
 
 # --- convolutions ------------------------------------------------------------------------------
@@ -167,7 +183,7 @@ def convolve(
     dilation: tuple, groups: int,
 ) -> bool:  # fmt: skip
     """``y`` becomes the convolution of ``x`` (N, C, ...) with ``w`` (O, C / groups, ...)."""
-    if not _alike(x, w, y, *(() if bias is None else (bias,))):
+    if not _fit(x, w, y, *(() if bias is None else (bias,))):
         return False
     each, out = w.shape[0] // groups, y.shape[2:]
     products = _Products(y.dtype, each)
@@ -216,25 +232,29 @@ class _Run:
 
 
 # --- gradients ---------------------------------------------------------------------------------
-def _residues(
-    size: int, kernel: int, stride: int, padding: int, dilation: int
-) -> list[tuple[int, int, list[int], list[int]]]:
-    """Places of x alike modulo the stride: (the first, how many, the taps that reach them, from
-    which place of g for the first one)."""
+class _Residue(NamedTuple):
+    """Places of one axis of x that are alike modulo the stride."""
+
+    first: int
+    places: int
+    taps: list[int]  # of the kernel, that reach them
+    begins: list[int]  # the place of g that the first one meets with each
+
+
+def _residues(size: int, kernel: int, stride: int, padding: int, dilation: int) -> list[_Residue]:
     found = []
     for a in range(min(stride, size)):
-        count = -(-(size - a) // stride)
         taps = [t for t in range(kernel) if (a + padding - t * dilation) % stride == 0]
-        found.append((a, count, taps, [(a + padding - t * dilation) // stride for t in taps]))
+        begins = [(a + padding - t * dilation) // stride for t in taps]
+        found.append(_Residue(a, -(-(size - a) // stride), taps, begins))
     return found
 
 
-def _room(residues: list, n: int) -> tuple[int, int]:
+def _room(residues: list[_Residue], n: int) -> tuple[int, int]:
     """Places before and behind the ``n`` of g that all of them need."""
-    reached = [(e, count - 1 + e) for _, count, _, ends in residues for e in ends]
-    if not reached:
-        return 0, 0
-    return max(0, -min(e for e, _ in reached)), max(0, max(e for _, e in reached) - (n - 1))
+    begins = [b for each in residues for b in each.begins]
+    ends = [b + each.places - 1 for each in residues for b in each.begins]
+    return max(0, -min(begins, default=0)), max(0, max(ends, default=0) - (n - 1))
 
 
 def _run_of(numbers: list[int]) -> slice:
@@ -250,12 +270,12 @@ def input_grad(
     """``dx`` (N, C, ...) becomes the adjoint of ``convolve`` in x at ``g`` (N, O, ...). Places of
     x that are alike modulo the strides are a convolution of g with some of the weights (W. Shi et
     al., "Is the deconvolution layer the same as a convolutional layer?", 2016)."""
-    if not _alike(g, w, dx):
+    if not _fit(g, w, dx):
         return False
     products = _Products(dx.dtype, w.shape[1])
     axes = [_residues(*each) for each in
             zip(dx.shape[2:], w.shape[2:], stride, padding, dilation, strict=True)]  # fmt: skip
-    least = math.prod(min((n for _, n, _, _ in axis), default=0) for axis in axes)
+    least = math.prod(min((each.places for each in axis), default=0) for axis in axes)
     sums = w.shape[0] // groups * math.prod(w.shape[2:])
     if least < products.rows or not products.gains(least, sums, groups):
         return False
@@ -277,7 +297,12 @@ def input_grad(
 
 
 def _by_residue(
-    w: ndarray, groups: int, products: _Products, axes: list, room: list, padded: _Padded
+    w: ndarray,
+    groups: int,
+    products: _Products,
+    axes: list[list[_Residue]],
+    room: list,
+    padded: _Padded,
 ) -> Iterator[tuple[tuple, tuple, _Run | None]]:
     """For places alike modulo the strides: their index, how many, and what computes them."""
     outer, each = w.shape[0] // groups, w.shape[1]
@@ -287,19 +312,20 @@ def _by_residue(
     starts = np.zeros((groups, each), w.dtype)
     strides = [len(axis) for axis in axes]
     for chosen in itertools.product(*axes):
-        spatial = (slice(a, None, s) for (a, *_), s in zip(chosen, strides, strict=True))
-        where, counts = (slice(None), slice(None), *spatial), tuple(n for _, n, _, _ in chosen)
-        if not all(taps for _, _, taps, _ in chosen):
+        spatial = (slice(r.first, None, s) for r, s in zip(chosen, strides, strict=True))
+        where, counts = (slice(None), slice(None), *spatial), tuple(r.places for r in chosen)
+        if not all(r.taps for r in chosen):
             yield where, counts, None
             continue
-        rows = _sums(*([i * t for i in range(n)] for n, t in zip(counts, steps, strict=True)))
+        places = ([i * t for i in range(n)] for n, t in zip(counts, steps, strict=True))
         reach = [
-            [(lo + e) * t for e in ends]
-            for (_, _, _, ends), (lo, _), t in zip(chosen, room, steps, strict=True)
+            [(before + b) * t for b in r.begins]
+            for r, (before, _), t in zip(chosen, room, steps, strict=True)
         ]
-        some = grouped[(..., *(_run_of(taps) for _, _, taps, _ in chosen))]
-        weights = np.moveaxis(some, 2, -1)
-        yield where, counts, _Run(products, weights, starts, rows, _sums(channels, *reach))
+        index: tuple[Any, ...] = (..., *(_run_of(r.taps) for r in chosen))
+        weights = np.moveaxis(grouped[index], 2, -1)
+        run = _Run(products, weights, starts, _sums(*places), _sums(channels, *reach))
+        yield where, counts, run
 
 
 def weight_grad(
@@ -307,7 +333,7 @@ def weight_grad(
     groups: int,
 ) -> bool:  # fmt: skip
     """``dw`` (O, C / groups, ...) becomes the adjoint of ``convolve`` in w at ``g``."""
-    if not _alike(g, x, dw):
+    if not _fit(g, x, dw):
         return False
     outer, each = dw.shape[0] // groups, dw.shape[1]
     products = _Products(dw.dtype, outer)

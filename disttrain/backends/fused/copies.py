@@ -34,7 +34,7 @@ def _address(a: np.ndarray) -> int:
     return address
 
 
-def _merged(out: np.ndarray, a: np.ndarray) -> list[tuple[int, int, int]]:
+def merged(out: np.ndarray, a: np.ndarray) -> list[tuple[int, int, int]]:
     """(size, step in ``out``, step in ``a``) of the axes, those joined that both walk alike."""
     axes: list[tuple[int, int, int]] = []
     for n, far, step in zip(a.shape, out.strides, a.strides):
@@ -53,7 +53,7 @@ def fill(out: np.ndarray, a: Any) -> bool:
     item = a.itemsize
     if a.size < _LEAST or item not in _SIDES or a.dtype.hasobject:
         return False
-    axes = _merged(out, a)
+    axes = merged(out, a)
     side = _SIDES[item]
     across = [k for k, (n, _, step) in enumerate(axes) if step == item and n >= side]
     along = [k for k, (n, far, _) in enumerate(axes) if far == item and n >= side]
@@ -116,4 +116,4 @@ def has_view(a: np.ndarray, shape: tuple[int, ...]) -> bool:
     return borders <= set(accumulate(sizes, operator.mul))
 
 
-__all__ = ["contiguous", "fill", "has_view", "onto", "reshaped"]
+__all__ = ["contiguous", "fill", "has_view", "merged", "onto", "reshaped"]

@@ -1,9 +1,9 @@
 """Code for products of matrices of which one is never laid out: its elements lie where the sum of
 two numbers says, one of the row and one of the column. Windows over an array are such a matrix.
 
-A tile of rows times one or two registers of columns is held in registers, while the terms are added
-in their order. (M. Dukhan, "The Indirect Convolution Algorithm", 2019, for what is read; K. Goto and
-R. van de Geijn, "Anatomy of High-Performance Matrix Multiplication", 2008, for tiles.)
+A tile of rows times one or two registers of columns is held in registers while the terms are added,
+in their order. (What is read: M. Dukhan, "The Indirect Convolution Algorithm", 2019. Tiles: K. Goto
+and R. van de Geijn, "Anatomy of High-Performance Matrix Multiplication", 2008.)
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ def _text(kind: str, wide: int, rows: int, lanes: int, across: bool) -> str:
     if not across:
         with text.function("product", *names):
             with text.loop("0", "%m", rows) as row:
-                tile.add(text, "%x", row, text.at("%y", (row, str(tile.bytes // rows))))
+                places = tile.places(text, "%x", row)
+                tile.add(text, places, text.at("%y", (row, str(tile.bytes // rows))))
         return tile.head() + str(text)
     names += ["ptr %first", "i64 %lane", "i64 %lanes", "i64 %n", "i64 %xn", "i64 %yn"]
     with text.function("product", *names):
@@ -45,8 +46,7 @@ def _text(kind: str, wide: int, rows: int, lanes: int, across: bool) -> str:
             with text.loop("0", "%m", rows) as at:
                 within = text.let(f"icmp slt i64 {at}, {last}")
                 row = text.let(f"select i1 {within}, i64 {at}, i64 {last}")
-                tile.start(text, sums)
-                tile.add(text, x, row, sums)
+                tile.sums(text, x, row, sums)
                 tile.turned(text, sums, text.at(y, (row, str(tile.size))))
     return tile.head() + str(text)
 
@@ -78,29 +78,52 @@ class _Tile:
         place = text.at(base, (str(at * self.width), "1"))
         text.add(f"store {self.vector} {value}, ptr {place}, align {self.size}")
 
-    def start(self, text: Text, sums: str) -> None:
-        """Begin each row with ``%first``."""
-        for c in range(self.wide):
-            value = self.load(text, "%first", c)
-            for r in range(self.rows):
-                self.store(text, value, sums, r * self.wide + c)
-
-    def add(self, text: Text, x: str, row: str, sums: str) -> None:
-        """Add the products to ``sums``, some terms at a time: long sums lose fewer bits so."""
-        table, places = text.at("%rows", (row, "8")), []
+    def places(self, text: Text, x: str, row: str) -> list[str]:
+        """Where the rows are."""
+        table, found = text.at("%rows", (row, "8")), []
         for r in range(self.rows):
             offset = text.let(f"load i64, ptr {text.at(table, (str(r), '8'))}, align 8")
-            places.append(text.let(f"getelementptr i8, ptr {x}, i64 {offset}"))
-        zeros = [(self.vector, "zeroinitializer")] * (self.wide * self.rows)
+            found.append(text.let(f"getelementptr i8, ptr {x}, i64 {offset}"))
+        return found
+
+    def sums(self, text: Text, x: str, row: str, sums: str) -> None:
+        """``%first`` and the products, at ``sums``."""
+        places, name = self.places(text, x, row), text.fresh("sums")
+        first = [self.load(text, "%first", c) for c in range(self.wide)] * self.rows
+        few = text.let(f"icmp sle i64 %k, {_TERMS}")
+        text.add(f"br i1 {few}, label %{name}.few, label %{name}.many")
+        text.start(f"{name}.few")
+        self.store_all(text, self.products(text, "0", "%k", places, first), sums)
+        text.add(f"br label %{name}.end")
+        text.start(f"{name}.many")
+        self.store_all(text, first, sums)
+        self.add(text, places, sums)
+        text.add(f"br label %{name}.end")
+        text.start(f"{name}.end")
+
+    def store_all(self, text: Text, values: list[str], base: str) -> None:
+        """The registers of a tile."""
+        for at, value in enumerate(values):
+            self.store(text, value, base, at)
+
+    def add(self, text: Text, places: list[str], sums: str) -> None:
+        """Add the products to ``sums``, some terms at a time: long sums lose fewer bits so."""
+        zeros = ["zeroinitializer"] * (self.wide * self.rows)
         with text.loop("0", "%k", _TERMS) as first:
             far = text.let(f"add i64 {first}, {_TERMS}")
             near = text.let(f"icmp slt i64 {far}, %k")
             end = text.let(f"select i1 {near}, i64 {far}, i64 %k")
-            with text.loop(first, end, 1, zeros) as turn:
-                turn.new = self.term(text, turn.at, places, turn.values)
-            for at, value in enumerate(turn.values):
+            for at, value in enumerate(self.products(text, first, end, places, zeros)):
                 old = self.load(text, sums, at)
                 self.store(text, text.let(f"fadd {self.vector} {old}, {value}"), sums, at)
+
+    def products(
+        self, text: Text, first: str, end: str, places: list[str], start: list[str]
+    ) -> list[str]:
+        """``start`` and the products of some terms."""
+        with text.loop(first, end, 1, [(self.vector, value) for value in start]) as turn:
+            turn.new = self.term(text, turn.at, places, turn.values)
+        return turn.values
 
     def term(self, text: Text, at: str, places: list[str], sums: list[str]) -> list[str]:
         """``sums`` and the products of one term."""

@@ -242,24 +242,14 @@ def _pow_b(g: Value, a: Any, b: Any) -> Any:
     return where(flat, g * 0, g * H(out * log(where(flat, 1.0, a))))
 
 
-# Powers that are made of products, as PyTorch makes them: of float32 and float64.
-POWERS = {
-    2.0: lambda a: a * a,
-    3.0: lambda a: a * a * a,
-    -1.0: lambda a: 1.0 / a,
-    -2.0: lambda a: 1.0 / (a * a),
-}
-
-
 def _pow(a: Any, b: Any) -> Any:
     """numpy's, and for integers the truncated powers that it refuses."""
     kind = np.result_type(a, b)
     if kind.kind not in "iu":
         if b.__class__ is float and abs(b) == 0.5:
             return np.sqrt(a) if b > 0 else 1 / np.sqrt(a)
-        if b.__class__ in (float, int) and b in POWERS and kind.char in "fd":
-            return POWERS[b](a)
-        return np.power(a, b)
+        small = kind.char in "fd" and b.__class__ in (float, int) and ex.POWERS.get(b)
+        return small(a) if small else np.power(a, b)
     if not np.any(np.less(b, 0)):
         return np.power(a, b)
     if not hasattr(b, "dtype"):

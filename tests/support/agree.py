@@ -37,8 +37,27 @@ def run(make: Callable, compiled: bool, calls: int) -> tuple[list, Any]:
     seen = []
     for i in range(calls):
         result = between(i, step)
-        seen.append((frozen(tree.leaves(result)), frozen(look())))
+        state = look()
+        tensors = [t for t in tree.leaves(state) if isinstance(t, dt.Tensor)]
+        versions = [t._version for t in tensors if t.requires_grad]
+        drawn = dt.default_generator.get_state()
+        seen.append((frozen(tree.leaves(result)), frozen(state), versions, frozen(drawn)))
     return seen, step
+
+
+def difference(make: Callable, calls: int) -> str | None:
+    """Where the compiled step and the eager one part, if they do."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        expected, _ = run(make, False, calls)
+        try:
+            found, step = run(make, True, calls)
+        except Exception as error:
+            return f"compiled raises {type(error).__name__}: {error}"
+    for i, (a, b) in enumerate(zip(expected, found, strict=True)):
+        if a != b:
+            return f"call {i}: eager {a}\ncompiled {b}\n{step.explain()}"
+    return None
 
 
 def check(make: Callable, calls: int = 5, warns: bool | None = None) -> Any:

@@ -230,11 +230,51 @@ def views(i: int, r: random.Random) -> Piece:
     )  # fmt: skip
 
 
+def branches(i: int, r: random.Random) -> Piece:
+    """Python looks at what the step computes: tests, loops, counts; after writes and draws too."""
+    n = _number(r)
+    return r.choice(
+        [
+            ([], [f"if h.sum() > {n}: h = h * 2"], []),
+            ([], [f"if (h > {n}).any(): h = h + dt.randn(3)"], []),
+            ([], ["while h.abs().max() > 1.5: h = h * 0.5"], []),
+            ([], [f"h = h * (1 + int((h > {n}).sum()) % 3)"], []),
+            ([], [f"if not (h.detach().mean() < {n}): h = F.dropout(h, 0.3)"], []),
+            ([], ["h = h + 1 if x[0, 0] > 0 else h.tanh()"], []),
+            ([], [f"h = h * sum(v for v in (h[:2, 0] > {n}).tolist())"], []),
+            ([], [f"h = h + len([v for v in h.sum(0) if v > {n}])"], []),
+            ([f"b{i} = dt.zeros(3); state.append(b{i})"],
+             [f"b{i}.mul_(0.5).add_(h.detach().mean(0))", f"if b{i}.sum() > {n}: b{i}.zero_()",
+              f"h = h + b{i}"], []),
+            ([f"b{i} = dt.zeros(3); state.append(b{i})"],
+             [f"b{i}.add_(h.detach().mean(0))", f"b{i}[1:].neg_()",
+              f"h = h.relu() if b{i}[2] > {n} else h - b{i}"], []),
+            ([f"l{i} = nn.BatchNorm1d(3)",
+              f"leaves += l{i}.parameters(); state.append(l{i}.state_dict())"],
+             [f"h = l{i}(h)", f"if h.max() > {n}: h = h - h.min()"], []),
+            ([f"u{i} = dt.Generator().manual_seed(5)"],
+             [f"if dt.rand(1, generator=u{i}) > 0.5: h = h + dt.randn(3, generator=u{i})"], []),
+            ([], [f"h = h + (h.sum() > {n}).item()"], []),
+            ([f"w{i} = leaf(3)"],
+             [f"h = h * w{i}", f"if h.sum() > {n}: print(end='')"], [f"w{i}.grad = None"]),
+            ([f"k{i} = [0]; state.append(k{i})"], [f"if h.sum() > {n}: k{i}[0] += 1"], []),
+        ]
+    )  # fmt: skip
+
+
 KINDS: dict[Callable, float] = {
     arithmetic: 4, masks: 1, decisions: 0.25, closures: 1, containers: 1.5, objects: 2,
     changes: 1.2, leaves: 2, modules: 2, draws: 1, views: 1.5,
 }  # fmt: skip
 
+PATHS: dict[Callable, float] = {
+    **KINDS, branches: 8, draws: 2, decisions: 0.5, masks: 0.2, containers: 0.5, objects: 0.5,
+}  # fmt: skip
+# Looks at the loss, between the parts of a step.
+_LOOKS = [
+    "if not dt.isfinite(loss): return None", "if loss > 0.5: return loss.detach()",
+    "if loss.detach() > 0.2: leaves[0].grad = None", "if bool((loss < 0.3) & (loss > 0.1)): pass",
+]  # fmt: skip
 _ZERO = ["opt.zero_grad()", "opt.zero_grad(set_to_none=False)"]
 _BACK = ["loss.backward()", "(loss * 2).backward()", "loss.backward(); h.sum().backward()"]
 
@@ -299,13 +339,17 @@ def _sometimes(piece: Piece, r: random.Random) -> Piece:
     return setup, step, [*named, when, *("    " + b for b in done)]
 
 
-def draw(seed: int) -> tuple[list[Piece], dict[str, Any]]:
-    """The pieces and the end of one random step function."""
+def draw(seed: int, weights: dict[Callable, float] = KINDS) -> tuple[list[Piece], dict[str, Any]]:
+    """The pieces and the end of one random step function. ``weights``: ``KINDS``, or ``PATHS`` for
+    functions that look at what they compute."""
     r = random.Random(seed)
     count = r.randint(1, 6)
-    kinds = r.choices(list(KINDS), list(KINDS.values()), k=count)
+    kinds = r.choices(list(weights), list(weights.values()), k=count)
     pieces = [_sometimes(kind(i, r), r) for i, kind in enumerate(kinds)]
     end = ending(r)
+    if weights is PATHS:
+        whole = [k for k, line in enumerate(end["lines"]) if k and not line.startswith(" ")]
+        end["lines"].insert(r.choice([*whole, len(end["lines"])]), r.choice(_LOOKS))
     end["inputs"] = r.choice(["plain", "plain", "shapes", "requires", "no_grad", "scale", "again"])
     end["seed"] = seed
     return pieces, end

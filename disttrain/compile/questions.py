@@ -1,0 +1,187 @@
+"""Questions: numbers that Python reads while a program is captured, and what it saw.
+
+A capture is one path of the program: where Python has read a number of a tensor, the graph asks
+whether it is what it was. Where it is not, another path is taken: the replay ends there, and what
+it has written and drawn until then is put back, as if it had never begun.
+
+This file knows steps and slots (``replay``), and nothing of how paths are found or captured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any
+
+import numpy as np
+
+from ..core.gate import Primitive
+from ..core.tensor import Tensor
+from .instruction import Instruction, Var
+
+MOST_PATHS = 24  # of one kind of call
+MOST_NUMBERS = 4  # captures because one floating-point number is another one each time
+MOST_SAVED = 1 << 24  # bytes that every replay may save, in case that a question is answered anew
+_MOST_READ = 1 << 10  # bytes of an array whose numbers are one question
+_NUMBERS = frozenset({"item", "_truth", "tolist"})  # what gives numbers of a tensor to Python
+_PASSING = frozenset({"note_read", "values_of", "_reading", "on_array", "on_read"})
+
+
+@dataclass(frozen=True)
+class Path:
+    """What is known of the way that a call takes: ``answers`` to the first questions, the last of
+    which is asked at ``site``, of a number of such a ``kind``."""
+
+    answers: tuple[bytes, ...]
+    site: str
+    kind: str
+
+    def leads_to(self, answers: tuple[bytes, ...]) -> bool:
+        """Whether a call of this path may take the one with these answers."""
+        return answers[: len(self.answers)] == self.answers
+
+
+class Otherwise(Exception):  # noqa: N818  (no error: the answer to a question)
+    """A question has another answer than on the path that runs."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.path = path
+
+
+class Paths:
+    """Those of one kind of call."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.by_site: dict[str, int] = {}
+        self.eager: dict[tuple[bytes, ...], str] = {}  # why, by answers
+
+    def eager_since(self, path: Path) -> str | None:
+        """Why calls of this path run eagerly, if they do."""
+        found = (w for known, w in self.eager.items() if path.answers[: len(known)] == known)
+        return next(found, None)
+
+    def more(self, path: Path) -> str | None:
+        """Count a new path; why there are too many, if there are."""
+        self.count += 1
+        times = self.by_site[path.site] = self.by_site.get(path.site, 0) + 1
+        if times > (MOST_NUMBERS if path.kind in "fc" else MOST_PATHS) or self.count > MOST_PATHS:
+            return (
+                f"a number that is read at {path.site} (item(), bool(), an index or a shape that "
+                f"depends on it, or the like) was another one in {times} calls. Use tensor "
+                "operations such as dt.where, or read it outside"
+            )
+        return None
+
+
+class Seen:
+    """What Python saw of an array at ``site``, after the answers ``before``."""
+
+    def __init__(self, array: np.ndarray, before: tuple[bytes, ...], site: str) -> None:
+        self.before, self.now, self.site = before, array.tobytes(), site
+        self.text = str(array.tolist())
+
+    def __repr__(self) -> str:
+        return f"{self.text} at {self.site}"
+
+
+def _compare(a: np.ndarray, *, seen: Seen) -> None:
+    now = a.tobytes()
+    if now != seen.now:
+        raise Otherwise(Path((*seen.before, now), seen.site, a.dtype.kind))
+
+
+# Whether the numbers of ``a`` are those that were ``seen`` when it was captured.
+question = Primitive("question", _compare, ("a",))
+question.checks = True
+
+
+class Questions:
+    """Those of one capture. ``open``: whether any may be asked."""
+
+    def __init__(self) -> None:
+        self.open = False
+        self.asked: dict[Var, int] = {}  # how many instructions there were
+        self.seen: tuple[bytes, ...] = ()
+
+    def allows(self, t: Tensor, frame: FrameType | None) -> bool:
+        """Whether who reads ``t`` (``frame``, or whom it works for) takes its numbers and nothing
+        else: no memory, which numpy could write to."""
+        while frame is not None and frame.f_code.co_name in _PASSING:
+            frame = frame.f_back
+        if not self.open or frame is None or t.array.nbytes > _MOST_READ:
+            return False
+        part, name = frame.f_globals.get("__name__", ""), frame.f_code.co_name
+        if part == "disttrain.ops.methods":
+            return name in _NUMBERS
+        return part.startswith("disttrain.ops.functions.") and t.array.dtype.kind in "iub"
+
+    def ask(self, var: Var, t: Tensor, site: str, instructions: list[Instruction]) -> None:
+        """Put a question at the end of ``instructions``, unless it was asked and nothing was
+        written since."""
+        start = self.asked.get(var)
+        if start is None or any(ins.prim.mutates for ins in instructions[start:]):
+            seen = Seen(t.array, self.seen, site)
+            self.asked[var] = len(instructions)
+            self.seen = (*self.seen, seen.now)
+            instructions.append(Instruction(question, (var,), {"seen": seen}, ()))
+
+
+def answers(instructions: Sequence[Instruction]) -> tuple[bytes, ...]:
+    """What was seen, question by question: the name of a path."""
+    return tuple(ins.params["seen"].now for ins in instructions if ins.prim is question)
+
+
+class Trial:
+    """The steps of a program up to its last question, which may be undone."""
+
+    def __init__(self, program: Any, end: int) -> None:
+        self.steps = program.steps[:end]
+        instructions = program.graph.instructions[:end]
+        targets = {ins.args[i] for ins in instructions for i in ins.prim.mutates}
+        roots = {program.base.get(v, v) for v in targets}
+        self.written = [v for v in program.written if v in roots]
+        self.slots = [program.slots[v] for v in self.written]
+        drawn = {id(g): g for s in self.steps if s.prim.random and (g := s.params["generator"])}
+        self.generators = list(drawn.values())
+
+    @staticmethod
+    def of(program: Any) -> Trial | None:
+        """That of a program; None where it asks nothing."""
+        asks = [i for i, s in enumerate(program.steps) if s.prim is question]
+        return Trial(program, asks[-1] + 1) if asks else None
+
+    def run(self, values: list, do: Callable[[Any, list], None]) -> None:
+        """The steps. What they have written and drawn is put back where one fails, as a question
+        does that is answered anew (``Otherwise``)."""
+        arrays = [values[at] for at in self.slots]
+        saved = [a.copy() for a in arrays]
+        states = [g.get_state() for g in self.generators]
+        try:
+            for step in self.steps:
+                do(step, values)
+        except BaseException:
+            for array, before in zip(arrays, saved, strict=True):
+                array[...] = before
+            for g, state in zip(self.generators, states, strict=True):
+                g.set_state(state)
+            raise
+
+    def why_not(self, tensors: Sequence[Tensor], metas: dict[Var, tuple]) -> str | None:
+        """Why it cannot be undone, if it cannot. ``tensors``: all that are given."""
+        size = sum(_bytes(metas[v]) for v in self.written)
+        where = f"at {self.steps[-1].params['seen'].site}"
+        if self.slots and any(tensors[at].array.__class__ is not np.ndarray for at in self.slots):
+            return f"a number is read {where} after writes to a device's memory"
+        if size > MOST_SAVED:
+            return (
+                f"a number is read {where} after {size >> 20} MB were written to, which every "
+                "replay would have to save; read it before, or outside"
+            )
+        return None
+
+
+def _bytes(meta: tuple) -> int:
+    return int(np.prod(meta[0], dtype=np.int64)) * int(np.dtype(meta[1]).itemsize)

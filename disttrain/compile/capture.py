@@ -99,7 +99,7 @@ class Capture:
         for array in around.arrays:
             self.memories.add(array, None)
         self._enter([t for t, *_ in self.old.values()])
-        self.inputs = tuple(self._define(t) for t in inputs)
+        self.inputs = tuple(self.define(t) for t in inputs)
 
     def __str__(self) -> str:
         return "capture"
@@ -109,7 +109,8 @@ class Capture:
         new = {id(t): t for t in tensors}
         self.entry += [(t, t._grad) for i, t in new.items() if i not in known]
 
-    def _define(self, t: Tensor) -> Var:
+    def define(self, t: Tensor) -> Var:
+        """A name for a value that is made now."""
         var = Var("v", self.count)
         self.count += 1
         self._name(t, var)
@@ -189,7 +190,7 @@ class Capture:
             return root  # (another time it may have to be a window)
         if array.__class__ is DeviceArray and not array.flags.c_contiguous:
             self._refuse("it looks at memory of a device with strides under another name")
-        out = self._define(t)
+        out = self.define(t)
         self.instructions.append(Instruction(window, (root,), how, (out,)))
         return out
 
@@ -212,9 +213,7 @@ class Capture:
             )
             return
         if self._is_made(t) or any(self.written.around(t.array)):
-            if not self.running and self.questions.allows(t, sys._getframe(1)):
-                var = self.find(t) or self.var(t)
-                self.questions.ask(var, t, call_site(3), self.instructions)
+            if not self.running and self.questions.read(self, t, sys._getframe(1)):
                 return
             self._refuse(
                 f"the value of a tensor of shape {list(t.shape)} is read at {call_site(3)} "
@@ -294,7 +293,7 @@ class Capture:
                 self.written.add(args[i].array, args[i])
         else:
             outs = out if isinstance(out, tuple) else (out,)
-            results = tuple(self._define(o) for o in outs)
+            results = tuple(self.define(o) for o in outs)
         self.instructions.append(Instruction(prim, names, params, results))
         return out
 
@@ -325,7 +324,7 @@ class Capture:
         if any(a.__class__ is NullArray for a in arrays):
             return node.run(g, True, wanted)
         found = [None if r is None else wrap(r) for r in rule.run(arrays)]
-        results = tuple(self._define(t) for t in found if t is not None)
+        results = tuple(self.define(t) for t in found if t is not None)
         self.instructions.append(
             Instruction(backward_of(node.prim), names, {"rule": rule}, results)
         )

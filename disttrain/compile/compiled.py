@@ -260,7 +260,9 @@ class _Attempt:
         self.fn, self.call, self.args, self.kwargs = run.fn, call, args, kwargs
         self.settings = run.settings
         self.before = Reach((run.fn, args, kwargs), run._codes, everything=run._everything)
-        self.watch = Watch()
+        self.recorder = Capture(call.tensors, self.before, strict=False)
+        self.recorder.questions.open = self.settings.asks
+        self.watch = Watch(self.recorder.questions.given)
         self.entry: Entry | None = None
         self.refused: str | None = None
         self.recorded: str | None = None  # the name, where a device's steps are to be CUDA graphs
@@ -272,19 +274,19 @@ class _Attempt:
         outside = environment()
         states = [_state(o) for o in self.before.optimizers]
         streams = [_stream_state(s) for s in self.before.streams]
-        recorder = Capture(self.call.tensors, self.before, strict=False)
-        recorder.questions.open = self.settings.asks
+        recorder, places = self.recorder, list[int]()
         joint = graph = None
         passes: tuple[Pass, ...] = ()
         with watched(), _casts_anew(), context.interpreter(recorder):
             with self.watch:
                 result = self.fn(*self.args, **self.kwargs)
             leaves, rebuild = tree.flatten(result)
+            leaves, places = recorder.questions.placed(leaves)
             if self._fits(recorder, result, leaves, outside, states, streams):
                 joint, why = differentiate(recorder, leaves)
                 self._refuse(why)
                 self.final = why is not None
-        self.asked = bool(recorder.questions.asked)
+        self.asked = bool(recorder.questions.seen)
         if self.refused is None:
             graph = ask_early(recorder.graph(leaves))
             passes = self._passes(graph)
@@ -307,7 +309,7 @@ class _Attempt:
                 self._refuse(trial.why_not(given, whole.metas))
             if self.refused is None:
                 self.entry = Entry(
-                    whole, rebuild, now, self.call, joint, recorder,
+                    whole, _with_numbers(rebuild, places), now, self.call, joint, recorder,
                     self.recorded, self.settings.backend,
                 )  # fmt: skip
                 self.entry.made_of = graph, passes
@@ -360,6 +362,19 @@ class _Attempt:
 
     def _refuse(self, why: str | None) -> None:
         self.refused = self.refused or why
+
+
+def _with_numbers(rebuild: Callable[[list], Any], places: list[int]) -> Callable[[list], Any]:
+    """``rebuild``, of leaves that are tensors where the program gives their numbers."""
+    if not places:
+        return rebuild
+
+    def build(leaves: list) -> Any:
+        for i in places:
+            leaves[i] = leaves[i].item()
+        return rebuild(leaves)
+
+    return build
 
 
 def _what(why: str) -> str:

@@ -31,6 +31,7 @@ from .capture import Capture
 from .graph import Graph
 from .instruction import Var
 from .passes import Pass, dead_code, shortened
+from .questions import question
 from .sweep import Backward, Sweep
 
 _ALL_SETS = 4  # results up to which every set of them is captured; of more, single ones and all
@@ -341,7 +342,7 @@ class _Differentiation:
         recorder = self.recorder
         roots = [self.results[i] for i in present]
         starts = [_ones(t) for t in roots]
-        names = tuple(recorder._define(s) for s in starts)
+        names = tuple(recorder.define(s) for s in starts)
         first = len(recorder.instructions)
         targets = {node for node, _ in self.ends}
         before = thread.grad_enabled, recorder.walked
@@ -436,7 +437,8 @@ def join(graph: Graph, joint: Joint, recorder: Capture, passes: Sequence[Pass]) 
         sweep.graph = Backward(sweep, [*(outside[i] for i in joint.held), *joint.saved])
         unseen = {i for i, k in enumerate(joint.held) if outside[k] not in versioned}
         sweep.graph.reads = [i for i in sweep.graph.reads if i not in unseen]
-    lean = dead_code(graph)
+    unasked = [ins for ins in graph.instructions if ins.prim is not question]
+    lean = dead_code(graph.with_instructions(unasked))
     if not any(ins.prim.mutates or ins.prim.random for ins in lean.instructions):
         joint.pure = lean
     count = len(graph.outputs)

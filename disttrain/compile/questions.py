@@ -17,15 +17,19 @@ from typing import Any
 import numpy as np
 
 from ..core.gate import Primitive
-from ..core.tensor import Tensor
+from ..core.tensor import Tensor, wrap
+from ..trace import call_site
 from .instruction import Instruction, Var
+from .numbers import Test, Uses, uses_of
 
 MOST_PATHS = 24  # of one kind of call
 MOST_NUMBERS = 4  # captures because one floating-point number is another one each time
 MOST_SAVED = 1 << 24  # bytes that every replay may save, in case that a question is answered anew
 _MOST_READ = 1 << 10  # bytes of an array whose numbers are one question
 _NUMBERS = frozenset({"item", "_truth", "tolist"})  # what gives numbers of a tensor to Python
-_PASSING = frozenset({"note_read", "values_of", "_reading", "on_array", "on_read"})
+_PASSING = frozenset({"note_read", "values_of", "_reading", "on_array"})
+# What may call the program: its result is that of the program.
+_AROUND = ("disttrain.compile.", "disttrain.core.grad_mode")
 
 
 @dataclass(frozen=True)
@@ -77,25 +81,42 @@ class Paths:
 
 
 class Seen:
-    """What Python saw of an array at ``site``, after the answers ``before``."""
+    """What Python saw of an array at ``site``, after the answers ``before``: its numbers, or what
+    a ``test`` said of its only one."""
 
-    def __init__(self, array: np.ndarray, before: tuple[bytes, ...], site: str) -> None:
-        self.before, self.now, self.site = before, array.tobytes(), site
-        self.text = str(array.tolist())
+    def __init__(
+        self, array: np.ndarray, before: tuple[bytes, ...], site: str, test: Test | None
+    ) -> None:
+        self.before, self.site, self.test = before, site, test
+        self.now = self.of(array)
+        self.text = str(array.tolist()) if test is None else f"{test} is {bool(self.now[0])}"
 
     def __repr__(self) -> str:
         return f"{self.text} at {self.site}"
 
+    def of(self, array: np.ndarray) -> bytes:
+        """What it would be of another array."""
+        return array.tobytes() if self.test is None else bytes([self.test(_number(array))])
+
+
+def _number(array: np.ndarray) -> float:
+    """As ``item()`` gives it."""
+    return float(array.item()) if array.dtype.kind == "V" else array.item()
+
 
 def _compare(a: np.ndarray, *, seen: Seen) -> None:
-    now = a.tobytes()
+    now = seen.of(a)
     if now != seen.now:
-        raise Otherwise(Path((*seen.before, now), seen.site, a.dtype.kind))
+        kind = a.dtype.kind if seen.test is None else "b"
+        raise Otherwise(Path((*seen.before, now), seen.site, kind))
 
 
-# Whether the numbers of ``a`` are those that were ``seen`` when it was captured.
+# Whether Python would see in ``a`` what it saw when it was captured.
 question = Primitive("question", _compare, ("a",))
 question.checks = True
+
+# The value of ``a`` now: a number that the program hands back.
+number = Primitive("number", lambda a: a.copy(), ("a",))
 
 
 class Questions:
@@ -105,28 +126,80 @@ class Questions:
         self.open = False
         self.asked: dict[Var, int] = {}  # how many instructions there were
         self.seen: tuple[bytes, ...] = ()
+        self.numbers: dict[int, tuple[float, Tensor]] = {}  # by id: what may be handed back
+        self._next: Tensor | None = None  # which the number that is being read stands for
 
-    def allows(self, t: Tensor, frame: FrameType | None) -> bool:
-        """Whether who reads ``t`` (``frame``, or whom it works for) takes its numbers and nothing
-        else: no memory, which numpy could write to."""
-        while frame is not None and frame.f_code.co_name in _PASSING:
-            frame = frame.f_back
-        if not self.open or frame is None or t.array.nbytes > _MOST_READ:
+    def read(self, recorder: Any, t: Tensor, frame: FrameType) -> bool:
+        """Python reads ``t`` by ``frame``: note what it sees. False where it may take more than
+        numbers (memory, which numpy could write to), or too many."""
+        through, reader = frame, frame
+        while reader.f_code.co_name in _PASSING and reader.f_back is not None:
+            reader = reader.f_back
+        if not self._allowed(t, reader):
             return False
-        part, name = frame.f_globals.get("__name__", ""), frame.f_code.co_name
+        if through.f_code.co_name != "values_of":  # (it is read by and by)
+            return reader.f_globals["__name__"] == "disttrain.ops.methods"
+        var = recorder.find(t) or recorder.var(t)
+        uses = _uses(reader) if t.array.size == 1 else None
+        if uses is None or (uses.returned and t.array.dtype.kind in "iub"):
+            self._ask(var, t, recorder.instructions)
+            return True
+        for test in uses.tests:
+            self._put(var, t, recorder.instructions, test)
+        if uses.returned:
+            self._next = wrap(t.array.copy())
+            out = recorder.define(self._next)
+            recorder.instructions.append(Instruction(number, (var,), {}, (out,)))
+        return True
+
+    def _allowed(self, t: Tensor, reader: FrameType) -> bool:
+        if not self.open or t.array.nbytes > _MOST_READ:
+            return False
+        part, name = reader.f_globals.get("__name__", ""), reader.f_code.co_name
         if part == "disttrain.ops.methods":
             return name in _NUMBERS
         return part.startswith("disttrain.ops.functions.") and t.array.dtype.kind in "iub"
 
-    def ask(self, var: Var, t: Tensor, site: str, instructions: list[Instruction]) -> None:
-        """Put a question at the end of ``instructions``, unless it was asked and nothing was
-        written since."""
+    def _ask(self, var: Var, t: Tensor, instructions: list[Instruction]) -> None:
+        """For all bits, unless that was asked and nothing was written since."""
         start = self.asked.get(var)
         if start is None or any(ins.prim.mutates for ins in instructions[start:]):
-            seen = Seen(t.array, self.seen, site)
             self.asked[var] = len(instructions)
-            self.seen = (*self.seen, seen.now)
-            instructions.append(Instruction(question, (var,), {"seen": seen}, ()))
+            self._put(var, t, instructions, None)
+
+    def _put(self, var: Var, t: Tensor, instructions: list[Instruction], test: Test | None) -> None:
+        seen = Seen(t.array, self.seen, call_site(), test)
+        self.seen = (*self.seen, seen.now)
+        instructions.append(Instruction(question, (var,), {"seen": seen}, ()))
+
+    def given(self, value: object) -> None:
+        """``value`` is what Python got by the call that reads."""
+        if self._next is not None and type(value) is float:
+            self.numbers[id(value)] = value, self._next
+        self._next = None
+
+    def placed(self, leaves: list) -> tuple[list, list[int]]:
+        """The leaves of the result with tensors for numbers that were read, and where these are."""
+        known = self.numbers
+        places = [i for i, leaf in enumerate(leaves) if type(leaf) is float and id(leaf) in known]
+        whole = list(leaves)
+        for i in places:
+            whole[i] = known[id(leaves[i])][1]
+        return whole, places
+
+
+def _uses(reader: FrameType) -> Uses | None:
+    """What becomes of the number that ``reader`` gives to its caller."""
+    if reader.f_code.co_name != "item":
+        return None
+    caller = reader.f_back
+    if caller is not None and caller.f_globals.get("__name__") == "disttrain.ops.methods":
+        caller = caller.f_back  # (``float(t)``)
+    if caller is None:
+        return None
+    above = caller.f_back
+    whole = above is not None and above.f_globals.get("__name__", "").startswith(_AROUND)
+    return uses_of(caller, whole)
 
 
 def answers(instructions: Sequence[Instruction]) -> tuple[bytes, ...]:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 HEAD = """
+import math
 import random
 import numpy as np
 import disttrain as dt
@@ -274,6 +275,15 @@ PATHS: dict[Callable, float] = {
 _LOOKS = [
     "if not dt.isfinite(loss): return None", "if loss > 0.5: return loss.detach()",
     "if loss.detach() > 0.2: leaves[0].grad = None", "if bool((loss < 0.3) & (loss > 0.1)): pass",
+    "if loss.item() > 0.5: return loss.item()", "if not math.isfinite(loss.item()): return None",
+    "low = loss.item(); loss = loss * 2 if low > 0.4 else loss", "if float(loss) < scale: pass",
+    "low = [loss.item()]; low.append(float(loss)); return low", "low = float(loss) * 0",
+    "low = loss.item(); loss = loss + 1.0 if low > 0.7 or low <= 0.1 else loss; return low, [low]",
+    "for v in (0.3, 0.6):\n            if loss.item() < v: return {'v': v, 'loss': loss.item()}",
+]  # fmt: skip
+_NUMBERS = [
+    "loss.item()", "(loss.item(), h.detach())", "{'loss': float(loss), 'n': 3}", "h.sum().item()",
+    "[h.detach(), float(h.detach().max())]", "[float(loss), [loss.item(), h.detach()[0]], h.argmax().item()]",
 ]  # fmt: skip
 _ZERO = ["opt.zero_grad()", "opt.zero_grad(set_to_none=False)"]
 _BACK = ["loss.backward()", "(loss * 2).backward()", "loss.backward(); h.sum().backward()"]
@@ -350,6 +360,8 @@ def draw(seed: int, weights: dict[Callable, float] = KINDS) -> tuple[list[Piece]
     if weights is PATHS:
         whole = [k for k, line in enumerate(end["lines"]) if k and not line.startswith(" ")]
         end["lines"].insert(r.choice([*whole, len(end["lines"])]), r.choice(_LOOKS))
+        if end["result"] != "gs[0]" and r.random() < 0.5:
+            end["result"] = r.choice(_NUMBERS)
     end["inputs"] = r.choice(["plain", "plain", "shapes", "requires", "no_grad", "scale", "again"])
     end["seed"] = seed
     return pieces, end
@@ -404,6 +416,7 @@ TAIL = """
 
 def finish(out, x, i):
     parts = dt.tree.leaves(out) if not isinstance(out, dict) else list(out.values())
+    parts = [p for p in parts if isinstance(p, dt.Tensor)]
     told = [(p.requires_grad, p.is_leaf, p.grad_fn is None) for p in parts]
     graded = [p for p in parts if p.requires_grad and not p.is_leaf]
     if i % 3 == 1: graded = graded[:1]

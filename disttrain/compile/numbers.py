@@ -50,7 +50,7 @@ _TESTS = (math.isfinite, math.isnan, math.isinf, np.isfinite, np.isnan, np.isinf
 _MOST = 400  # instructions that one number is followed through
 
 
-class Test(NamedTuple):
+class Check(NamedTuple):
     """``how(number, other)``; of the number alone where there is no other."""
 
     how: Callable
@@ -67,7 +67,7 @@ class Test(NamedTuple):
 class Uses(NamedTuple):
     """All that becomes of a number: the tests that it takes, and whether it is handed back."""
 
-    tests: tuple[Test, ...]
+    tests: tuple[Check, ...]
     returned: bool
 
 
@@ -111,7 +111,7 @@ class _Following:
         offsets = sorted(self.places)
         # (a call of Python code stands behind its instruction, in what is cached for it)
         self.at = self.places[offsets[bisect.bisect_right(offsets, frame.f_lasti) - 1]]
-        self.tests: list[Test] = []
+        self.tests: list[Check] = []
         self.returned = False
         self.names: set[str] = set()
         self.todo: list[tuple[int, int, bool]] = []
@@ -171,7 +171,7 @@ class _Following:
         if above >= ins.arg + 2:
             self.todo.append((at + 1, above - ins.arg - 1, packed))
         elif not above and ins.arg == 1 and not packed and self._called(at) in _TESTS:
-            self.tests.append(Test(self._called(at)))
+            self.tests.append(Check(self._called(at)))
         else:
             raise _Lost
 
@@ -213,7 +213,7 @@ class _Following:
         other = self._value(self.listed[at], at == self.at + 1)
         if type(other) not in (int, float):
             return False
-        self.tests.append(Test(_ORDERS[after.value], other))
+        self.tests.append(Check(_ORDERS[after.value], other))
         return True
 
     def _value(self, ins: _Ins, now: bool) -> object:

@@ -20,7 +20,7 @@ from ..core.gate import Primitive
 from ..core.tensor import Tensor, wrap
 from ..trace import call_site
 from .instruction import Instruction, Var
-from .numbers import Test, Uses, uses_of
+from .numbers import Check, Uses, uses_of
 
 MOST_PATHS = 24  # of one kind of call
 MOST_NUMBERS = 4  # captures because one floating-point number is another one each time
@@ -85,7 +85,7 @@ class Seen:
     a ``test`` said of its only one."""
 
     def __init__(
-        self, array: np.ndarray, before: tuple[bytes, ...], site: str, test: Test | None
+        self, array: np.ndarray, before: tuple[bytes, ...], site: str, test: Check | None
     ) -> None:
         self.before, self.site, self.test = before, site, test
         self.now = self.of(array)
@@ -167,7 +167,7 @@ class Questions:
             self.asked[var] = len(instructions)
             self._put(var, t, instructions, None)
 
-    def _put(self, var: Var, t: Tensor, instructions: list[Instruction], test: Test | None) -> None:
+    def _put(self, var: Var, t: Tensor, instructions: list[Instruction], test: Check | None) -> None:
         seen = Seen(t.array, self.seen, call_site(), test)
         self.seen = (*self.seen, seen.now)
         instructions.append(Instruction(question, (var,), {"seen": seen}, ()))

@@ -113,7 +113,7 @@ class _Following:
         self.at = self.places[offsets[bisect.bisect_right(offsets, frame.f_lasti) - 1]]
         self.tests: list[Check] = []
         self.returned = False
-        self.names: set[str] = set()
+        self.names: set[tuple[str, bool]] = set()
         self.todo: list[tuple[int, int, bool]] = []
         stored = (ins.value for ins in self.listed if ins.name in ("STORE_FAST", "DELETE_FAST"))
         self.changed = set(stored)
@@ -211,7 +211,7 @@ class _Following:
         if after.name != "COMPARE_OP" or after.value not in _ORDERS:
             return False
         other = self._value(self.listed[at], at == self.at + 1)
-        if type(other) not in (int, float):
+        if not isinstance(other, (int, float)) or type(other) not in (int, float):
             return False
         self.tests.append(Check(_ORDERS[after.value], other))
         return True

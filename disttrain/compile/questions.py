@@ -167,7 +167,9 @@ class Questions:
             self.asked[var] = len(instructions)
             self._put(var, t, instructions, None)
 
-    def _put(self, var: Var, t: Tensor, instructions: list[Instruction], test: Check | None) -> None:
+    def _put(
+        self, var: Var, t: Tensor, instructions: list[Instruction], test: Check | None
+    ) -> None:
         seen = Seen(t.array, self.seen, call_site(), test)
         self.seen = (*self.seen, seen.now)
         instructions.append(Instruction(question, (var,), {"seen": seen}, ()))

@@ -56,9 +56,7 @@ def as_float(t):
     return [x, (y,)]
 
 
-@pytest.mark.parametrize(
-    "program", [returned, returned_in_parts, returned_from_a_block, as_float]
-)
+@pytest.mark.parametrize("program", [returned, returned_in_parts, returned_from_a_block, as_float])
 def test_numbers_that_are_handed_back_decide_nothing(program):
     FOUND.clear()
     program(Cell())
@@ -159,7 +157,7 @@ def a_chain(t):
 )  # fmt: skip
 def test_other_numbers_may_be_used_for_anything(program):
     FOUND.clear()
-    list(program(Cell()) or ())if program is given_on else program(Cell())
+    list(program(Cell()) or ()) if program is given_on else program(Cell())
     assert FOUND and not any(FOUND)
 
 

@@ -90,7 +90,7 @@ def test_an_error_on_another_path_comes_as_eagerly():
     for count in (4, 5):
         with pytest.raises(ValueError, match=f"after {count}.0 calls"):
             run(dt.full((1,), 3.0), dt.tensor([0]))
-    with pytest.raises(Exception, match="out of range|out of bounds"):
+    with pytest.raises(Exception, match="out of range"):
         run(dt.ones(1), dt.tensor([7]))
     assert seen.item() == 6.0 and run(dt.ones(1), dt.tensor([0])).item() == 1.0
 
@@ -120,7 +120,8 @@ def test_a_training_step_that_reads_its_loss():
             scale = {5: float("inf"), 7: 1e4, 9: float("nan")}.get(i, 1.0)
             return run(x, dt.randn(4, 1, generator=gen) * scale)
 
-        return step, between, lambda: [*model.parameters(), *model.buffers(), optimizer.state_dict()]
+        state = [*model.parameters(), *model.buffers()]
+        return step, between, lambda: [*state, optimizer.state_dict()]
 
     run = check(make, 14, warns=False)
     assert "0 eager" in run.explain()

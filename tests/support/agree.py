@@ -27,9 +27,7 @@ def frozen(value: Any) -> Any:
     return type(value).__name__, repr(value)
 
 
-def run(
-    make: Callable, compiled: bool, calls: int, versions: bool = False
-) -> tuple[list, Any]:
+def run(make: Callable, compiled: bool, calls: int, versions: bool = False) -> tuple[list, Any]:
     """``make()`` gives (step, between, look): call the step, look at all numbers, then let
     ``between(i)`` change what it likes. Returns what was seen, and the compiled step. ``versions``:
     look at how often leaves were written to, too."""

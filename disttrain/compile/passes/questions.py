@@ -6,10 +6,8 @@ after ``optimizer.step()`` is looked at before.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from ..graph import Graph
-from ..instruction import Instruction, Var
+from ..instruction import Instruction
 from ..questions import question
 from .values import Values, inputs_of
 
@@ -36,7 +34,7 @@ def _moved(order: list[Instruction], at: int, last: int, values: Values) -> int:
     start = last
     for i in range(at - 1, last, -1):
         ins = order[i]
-        if not _needed(ins, wanted, values):
+        if not any(o in wanted for o in ins.outputs):
             continue
         if not _may_move(ins, values):
             start = i
@@ -49,10 +47,6 @@ def _moved(order: list[Instruction], at: int, last: int, values: Values) -> int:
     rest = [order[i] for i in range(start + 1, at) if i not in set(movable)]
     order[start + 1 : at + 1] = [*moved, *rest]
     return start + len(moved)
-
-
-def _needed(ins: Instruction, wanted: set[Var], values: Values) -> bool:
-    return any(o in wanted for o in ins.outputs)
 
 
 def _may_move(ins: Instruction, values: Values) -> bool:

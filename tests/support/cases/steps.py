@@ -283,7 +283,8 @@ _LOOKS = [
 ]  # fmt: skip
 _NUMBERS = [
     "loss.item()", "(loss.item(), h.detach())", "{'loss': float(loss), 'n': 3}", "h.sum().item()",
-    "[h.detach(), float(h.detach().max())]", "[float(loss), [loss.item(), h.detach()[0]], h.argmax().item()]",
+    "[h.detach(), float(h.detach().max())]",
+    "[float(loss), [loss.item(), h.detach()[0]], h.argmax().item()]",
 ]  # fmt: skip
 _ZERO = ["opt.zero_grad()", "opt.zero_grad(set_to_none=False)"]
 _BACK = ["loss.backward()", "(loss * 2).backward()", "loss.backward(); h.sum().backward()"]

@@ -228,15 +228,14 @@ class Trial:
         asks = [i for i, s in enumerate(program.steps) if s.prim is question]
         return Trial(program, asks[-1] + 1) if asks else None
 
-    def run(self, values: list, do: Callable[[Any, list], None]) -> None:
+    def run(self, values: list, through: Callable[[list, list], None]) -> None:
         """The steps. What they have written and drawn is put back where one fails, as a question
         does that is answered anew (``Otherwise``)."""
         arrays = [values[at] for at in self.slots]
         saved = [a.copy() for a in arrays]
         states = [g.get_state() for g in self.generators]
         try:
-            for step in self.steps:
-                do(step, values)
+            through(self.steps, values)
         except BaseException:
             for array, before in zip(arrays, saved, strict=True):
                 array[...] = before

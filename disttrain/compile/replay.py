@@ -22,6 +22,7 @@ from .memory import window
 from .questions import Otherwise, Trial
 
 ndarray = np.ndarray
+_PLAIN = {ndarray}
 
 
 class Afresh(Exception):  # noqa: N818  (no error of its own: its cause is)
@@ -32,10 +33,10 @@ class Afresh(Exception):  # noqa: N818  (no error of its own: its cause is)
 class Step:
     """One instruction with slots for names."""
 
-    __slots__ = ("given", "gone", "made", "many", "params", "prim")
+    __slots__ = ("forward", "given", "gone", "made", "many", "params", "prim")
 
     def __init__(self, prim: Primitive, params: dict[str, Any]) -> None:
-        self.prim, self.params = prim, params
+        self.prim, self.params, self.forward = prim, params, prim.forward
         self.given: list[int] = []
         self.made: list[int] = []
         self.gone: tuple[int, ...] = ()
@@ -60,7 +61,10 @@ class Program:
         self.kept = {o for o in graph.outputs if isinstance(o, Var)}
         self.writes = [self.slots[v] for v in self.written]
         self.touched = [self.slots[v] for v in graph.touched]
-        self.ends = [(o, _ALIASES.get(graph.same.get(i))) for i, o in enumerate(graph.outputs)]
+        self.ends = [
+            (self._end(o), _ALIASES.get(graph.same.get(i))) for i, o in enumerate(graph.outputs)
+        ]
+        self.grads = [(self.slots[leaf], self._end(var)) for leaf, var in graph.grads]
         self.dropped = [self.slots[leaf] for leaf in graph.dropped]
         self.owned = [(self.slots[c], self.slots[leaf]) for c, leaf in graph.owners.items()]
         effects = (s.prim.random or bool(s.prim.mutates) for s in self.steps)
@@ -68,6 +72,10 @@ class Program:
         self._drop_early()
         self.trial = Trial.of(self)  # steps that come before all that cannot be undone
         self.rest = self.steps if self.trial is None else self.steps[len(self.trial.steps) :]
+
+    def _end(self, var: Any) -> Any:
+        """A result: the slot of a value, or what it is."""
+        return _Slot(self.slots[var], var) if isinstance(var, Var) else var
 
     def _slot(self, var: Var | float | None) -> int:
         if isinstance(var, Var):
@@ -137,27 +145,43 @@ class Program:
             self.execute(values)
         else:
             values = self.player(values)
-        results = _Results(self, tensors, values)
-        for leaf, var in graph.grads:
-            tensors[self.slots[leaf]]._grad = None if var is None else results.of(var)
-        of = results.of
+        of = _Results(self, tensors, values).of
+        for leaf, end in self.grads:
+            tensors[leaf]._grad = of(end)
         return tuple([of(o) if alias is None else alias(of(o)) for o, alias in self.ends])
 
     def _try(self, trial: Trial, values: list) -> None:
         """The steps up to the last question."""
         try:
-            trial.run(values, self.do)
-        except Otherwise:
+            trial.run(values, self._through)
+        except (Otherwise, Afresh):
             raise
-        except Exception as why:
+        except Exception as why:  # undone
             raise Afresh from why
 
     def execute(self, values: list) -> None:
         """All steps, after those of the trial. Raises Afresh as ``run`` does."""
+        self._through(self.rest, values)
+
+    def _through(self, steps: list[Step], values: list) -> None:
         step = None
         try:
-            for step in self.rest:
-                self.do(step, values)
+            if set(map(type, values[: len(self.given)])) <= _PLAIN:
+                for step in steps:  # so is all that they make: no other kind runs itself
+                    result = step.forward(*[values[i] for i in step.given], **step.params)
+                    made = step.made
+                    if step.many:
+                        for slot, r in zip(made, result, strict=True):
+                            values[slot] = r if r.__class__ is ndarray else finish(r)
+                    elif made:
+                        values[made[0]] = result if result.__class__ is ndarray else finish(result)
+                    for slot in step.gone:
+                        values[slot] = None
+            else:
+                for step in steps:
+                    self.do(step, values)
+        except Otherwise:
+            raise
         except Exception as why:
             if step in self.steps[: self.harmless + 1]:
                 raise Afresh from why
@@ -176,23 +200,35 @@ class Program:
             values[slot] = None
 
 
+class _Slot:
+    """A value that is a result."""
+
+    __slots__ = ("at", "var")
+
+    def __init__(self, at: int, var: Var) -> None:
+        self.at, self.var = at, var
+
+
 class _Results:
     """The tensors that stand for values after one run; each value has one."""
 
     def __init__(self, program: Program, tensors: list, values: list) -> None:
         self.program, self.tensors, self.values = program, tensors, values
-        self.made: dict[Var, Tensor] = {}
+        self.made: dict[int, Tensor] = {}
 
-    def of(self, var: object) -> Any:
-        if not isinstance(var, Var):
-            return var
-        slot = self.program.slots[var]
+    def of(self, end: object) -> Any:
+        """The tensor of a result; what it is, where it is no value."""
+        return self.at(end.at, end.var) if end.__class__ is _Slot else end
+
+    def at(self, slot: int, var: Var) -> Tensor:
+        """The tensor of the value in a slot."""
         if slot < len(self.tensors):
             return self.tensors[slot]
-        found = self.made.get(var)
+        found = self.made.get(slot)
         if found is None:
-            found = self.made[var] = wrap(self.values[slot])
-            self._tie(var, found)
+            found = self.made[slot] = wrap(self.values[slot])
+            if self.program.viewed:
+                self._tie(var, found)
         return found
 
     def _tie(self, var: Var, out: Tensor) -> None:
@@ -204,7 +240,7 @@ class _Results:
         visible = program.slots[var] < len(self.tensors) or var in program.kept
         if not chain or not visible or any(len(ins.args) > 1 for ins, _ in chain):
             return
-        t = self.of(var)
+        t = self.at(program.slots[var], var)
         for ins, part in reversed(chain):
             made = out
             if ins is not chain[0][0]:

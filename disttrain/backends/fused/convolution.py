@@ -15,17 +15,19 @@ from __future__ import annotations
 import importlib
 import itertools
 import math
-from collections.abc import Iterator, Sequence
-from functools import cache, lru_cache
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache, lru_cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy import ndarray
 
+from .. import threads
 from .copies import fill, merged
 
 _CHUNK = 1 << 18  # floats of padded input at a time: they stay in the second-level cache
 _LEAST = 1 << 18  # multiplications of a sample from which it gains (all of these measured)
+_SPREAD = 1 << 23  # multiplications from which threads gain
 _TERMS = 27  # and terms of a sum
 _TAPS = 48  # and rows of a weight's gradient
 _FULL = 0.6  # and how full tiles are
@@ -151,19 +153,20 @@ class _Padded:
         self.plain = not any(before) and not any(after)
         self.inside = tuple(slice(b, b + n) for b, n in zip(before, x.shape[2:], strict=True))
 
-    def parts(self) -> Iterator[tuple[int, int, int]]:
-        """(first sample, how many, address of the first)."""
-        n = len(self.x)
+    def parts(self, some: slice) -> Iterator[tuple[slice, int]]:
+        """Some of ``some`` samples and the address of the first, piece by piece."""
+        n = some.stop - some.start
         if self.plain:
-            x = np.ascontiguousarray(self.x)
-            yield 0, n, _address(x)
+            x = np.ascontiguousarray(self.x[some])
+            yield some, _address(x)
             return
         step = min(n, max(1, _CHUNK * self.x.itemsize // max(self.bytes, 1)))
         buffer = np.zeros((step, self.x.shape[1], *self.shape), self.x.dtype)
-        for first in range(0, n, step):
-            part = self.x[first : first + step]
-            self.put(part, buffer[(slice(0, len(part)), slice(None), *self.inside)])
-            yield first, len(part), _address(buffer)
+        for first in range(some.start, some.stop, step):
+            part = slice(first, min(first + step, some.stop))
+            count = part.stop - part.start
+            self.put(self.x[part], buffer[(slice(0, count), slice(None), *self.inside)])
+            yield part, _address(buffer)
 
     def put(self, part: ndarray, inside: ndarray) -> None:
         """Copy a part into the buffer."""
@@ -198,9 +201,26 @@ def convolve(
     weights = w.reshape(groups, each, sums).swapaxes(1, 2)
     starts = np.zeros(each * groups, y.dtype) if bias is None else bias
     run = _Run(products, weights, starts.reshape(groups, each), *tables)
-    for first, n, address in padded.parts():
-        run(y[first : first + n], address, n, padded.bytes, w.shape[1] * padded.channel)
+    group = w.shape[1] * padded.channel
+
+    def work(part: slice, address: int, parts: int) -> None:
+        run(y[part], address, padded.bytes, group, parts)
+
+    _by_samples(padded, sums * y.size, work)
     return True
+
+
+def _by_samples(padded: _Padded, times: int, work: Callable[[slice, int, int], None]) -> None:
+    """``work(samples, address of the first, threads for it)`` for all samples: some on each thread,
+    or all threads for each of a few. ``times``: how many multiplications it is."""
+    n, count = len(padded.x), threads.count() if times >= _SPREAD else 1
+
+    def some(samples: slice) -> None:
+        for part, address in padded.parts(samples):
+            work(part, address, count if n < count else 1)
+
+    shares = threads.portions(n, 1, count if n >= count else 1)
+    threads.spread([partial(some, share) for share in shares])
 
 
 class _Run:
@@ -210,6 +230,7 @@ class _Run:
         self, products: _Products, weights: ndarray, starts: ndarray, rows: ndarray, terms: ndarray
     ) -> None:
         self.rows, self.terms, self.item = rows, terms, products.dtype.itemsize
+        self.least = products.rows
         self.pieces = []
         for group, (each, start) in enumerate(zip(weights, starts, strict=True)):
             for first, count, wide in products.pieces():
@@ -220,14 +241,20 @@ class _Run:
                 channel = first + group * products.columns
                 self.pieces.append((code, group, channel, count, b, begin))
 
-    def __call__(self, y: ndarray, x: int, n: int, sample: int, group: int) -> None:
-        """``y``, in order, from ``n`` samples at ``x``: bytes of each, and of a group in it."""
+    def __call__(self, y: ndarray, x: int, sample: int, group: int, parts: int) -> None:
+        """``y``, in order, from samples at ``x``: bytes of each, and of a group in it. ``parts``:
+        how many threads."""
+        portions = threads.portions(len(self.rows), self.least, parts)
+        threads.spread([partial(self.some, y, x, sample, group, some) for some in portions])
+
+    def some(self, y: ndarray, x: int, sample: int, group: int, rows: slice) -> None:
+        """Some of the places."""
         lane = self.item * math.prod(y.shape[2:])
-        to = _address(y)
-        rows, terms = _address(self.rows), _address(self.terms)
+        to = _address(y) + rows.start * self.item
+        at, terms = _address(self.rows) + rows.start * 8, _address(self.terms)
         for code, which, first, count, b, begin in self.pieces:
-            code(to + first * lane, x + which * group, rows, len(self.rows), terms,
-                 len(self.terms), _address(b), _address(begin), lane, count, n, sample,
+            code(to + first * lane, x + which * group, at, rows.stop - rows.start, terms,
+                 len(self.terms), _address(b), _address(begin), lane, count, len(y), sample,
                  y.strides[0])  # fmt: skip
 
 
@@ -282,17 +309,21 @@ def input_grad(
     room = [_room(axis, n) for axis, n in zip(axes, g.shape[2:], strict=True)]
     padded = _Padded(g, tuple(a for a, _ in room), tuple(b for _, b in room))
     convolutions = list(_by_residue(w, groups, products, axes, room, padded))
-    for first, n, address in padded.parts():
-        part = dx[first : first + n]
+    group = w.shape[0] // groups * padded.channel
+
+    def work(part: slice, address: int, parts: int) -> None:
         for where, counts, run in convolutions:
+            into = dx[part][where]
             if run is None:
-                part[where] = 0
-                continue
-            whole = part.shape[2:] == counts
-            y = part if whole else np.empty((n, dx.shape[1], *counts), dx.dtype)
-            run(y, address, n, padded.bytes, w.shape[0] // groups * padded.channel)
-            if not whole:
-                part[where] = y
+                into[...] = 0
+            elif counts == dx.shape[2:]:
+                run(into, address, padded.bytes, group, parts)
+            else:
+                y = np.empty((len(into), dx.shape[1], *counts), dx.dtype)
+                run(y, address, padded.bytes, group, parts)
+                into[...] = y
+
+    _by_samples(padded, sums * dx.size, work)
     return True
 
 
@@ -343,35 +374,69 @@ def weight_grad(
     padded = _Padded(x, padding, padding)
     terms, taps = _windows((x.shape[1], *padded.shape), each, dw.shape[2:], g.shape[2:], stride,
                            dilation, x.itemsize)  # fmt: skip
-    rows = np.concatenate([taps, np.repeat(taps[-1:], -len(taps) % products.rows)])
-    totals = [
-        (group, *piece, np.zeros((len(rows), piece[2] * products.lanes), dw.dtype))
-        for group in range(groups)
-        for piece in products.pieces()
-    ]
+    totals = _Sums(products, groups, taps)
     flat = np.moveaxis(g.reshape(len(g), groups, outer, places), 2, -1)
-    for first, count, address in padded.parts():
-        for some, here in _portions(count, places):
-            at = _sums(np.arange(some.start, some.stop) * padded.bytes, terms[here])
-            part = flat[first + some.start : first + some.stop, :, here]
-            for group, column, columns, wide, total in totals:
-                b = products.packed(part[:, group, :, column : column + columns], wide)
-                products.code(wide, False)(
-                    _address(total), address + group * each * padded.channel, _address(rows),
-                    len(rows), _address(at), len(at), _address(b),
-                )  # fmt: skip
-    into = dw.reshape(groups, outer, sums)
-    for group, column, columns, _, total in totals:
-        into[group, column : column + columns] = total[:sums, :columns].T
+    shares = totals.shares(threads.count() if sums * g.size >= _SPREAD else 1)
+    group = each * padded.channel
+    for samples, address in padded.parts(slice(0, len(x))):
+        for some, here in _portions(samples, places):
+            before = np.arange(some.start - samples.start, some.stop - samples.start)
+            at = _sums(before * padded.bytes, terms[here])
+            columns = totals.packed(flat[some, :, here])
+            threads.spread(
+                [partial(totals.add, share, columns, address, group, at) for share in shares]
+            )
+    totals.put(dw.reshape(groups, outer, sums))
     return True
 
 
-def _portions(samples: int, places: int) -> Iterator[tuple[slice, slice]]:
+def _portions(samples: slice, places: int) -> Iterator[tuple[slice, slice]]:
     """Some samples, or some places of one."""
     step = max(1, _PLACES // places)
-    for first in range(0, samples, step):
+    for first in range(samples.start, samples.stop, step):
         for place in range(0, places, _PLACES):
-            yield slice(first, min(first + step, samples)), slice(place, place + _PLACES)
+            yield slice(first, min(first + step, samples.stop)), slice(place, place + _PLACES)
+
+
+class _Sums:
+    """Gradients of weights while they are added up: for each group and piece of its columns, rows
+    of registers."""
+
+    def __init__(self, products: _Products, groups: int, taps: ndarray) -> None:
+        self.products, self.taps = products, len(taps)
+        self.rows = np.concatenate([taps, np.repeat(taps[-1:], -len(taps) % products.rows)])
+        self.pieces = [(group, *piece) for group in range(groups) for piece in products.pieces()]
+        self.totals = [
+            np.zeros((len(self.rows), wide * products.lanes), products.dtype)
+            for _, _, _, wide in self.pieces
+        ]
+
+    def shares(self, parts: int) -> list[slice]:
+        """The rows, as so many parts of whole tiles."""
+        rows = self.products.rows
+        tiles = threads.portions(len(self.rows) // rows, 1, parts)
+        return [slice(some.start * rows, some.stop * rows) for some in tiles]
+
+    def packed(self, g: ndarray) -> list[ndarray]:
+        """What the pieces need of ``g`` (samples, groups, places, columns)."""
+        return [
+            self.products.packed(g[:, group, :, first : first + count], wide)
+            for group, first, count, wide in self.pieces
+        ]
+
+    def add(self, some: slice, columns: list, x: int, group: int, terms: ndarray) -> None:
+        """Add to some of the rows, of samples at ``x``; ``group``: bytes of a group in one."""
+        rows = self.rows[some]
+        for (which, _, _, wide), total, b in zip(self.pieces, self.totals, columns, strict=True):
+            self.products.code(wide, False)(
+                _address(total[some]), x + which * group, _address(rows), len(rows),
+                _address(terms), len(terms), _address(b),
+            )  # fmt: skip
+
+    def put(self, dw: ndarray) -> None:
+        """The sums, in ``dw`` (groups, columns, rows)."""
+        for (group, first, count, _), total in zip(self.pieces, self.totals, strict=True):
+            dw[group, first : first + count] = total[: self.taps, :count].T
 
 
 __all__ = ["convolve", "input_grad", "weight_grad"]

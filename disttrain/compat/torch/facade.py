@@ -13,7 +13,7 @@ from typing import Any
 
 import disttrain as dt
 
-from ...backends import blas
+from ...backends import blas, threads
 from ...backends.cuda.libraries.cudnn import version as cudnn_version
 from ...backends.device import determinism, precision
 from ...settings import THREADS
@@ -241,12 +241,12 @@ def _num_threads() -> int:
 
 
 def _set_num_threads(count: int) -> None:
-    """Of the matrix products; kernels of our own take one."""
+    """Of matrix products and convolutions; other kernels take one."""
     if isinstance(count, bool) or not isinstance(count, int):
         raise RuntimeError(f"set_num_threads expects an int, but got {type(count).__name__}")
     if count < 1:
         raise RuntimeError(f"set_num_threads expects a positive integer, but got {count}")
-    blas.set_num_threads(count)
+    threads.set_count(count)
 
 
 def settings() -> dict[str, Any]:

@@ -8,6 +8,7 @@ import random
 import numpy as np
 import pytest
 
+from disttrain.backends import threads
 from disttrain.backends.fused import convolution
 
 
@@ -106,6 +107,23 @@ def test_a_sample_has_the_same_bits_among_many_and_alone():
         x[4:5], w, None, alone, **_HOW
     )
     assert np.array_equal(y[4:5], alone)
+
+
+@pytest.mark.parametrize("n", [1, 7])
+def test_any_number_of_threads_gives_the_same_bits(monkeypatch, n):
+    monkeypatch.setattr(convolution, "_SPREAD", 1)
+    rng = np.random.default_rng(0)
+    shapes = ((n, 16, 23, 9), (48, 16, 3, 3), (n, 48, 12, 5))
+    x, w, g = (rng.normal(size=shape).astype("f4") for shape in shapes)
+    how, found = {**_HOW, "stride": (2, 2)}, []
+    for count in (1, 2, 3, 5):
+        monkeypatch.setattr(threads, "count", lambda count=count: count)
+        out = y, dw, dx = np.empty_like(g), np.empty_like(w), np.empty_like(x)
+        took = convolution.convolve(x, w, None, y, **how)
+        assert took == convolution.weight_grad(g, x, dw, **how)
+        assert took == convolution.input_grad(g, w, dx, **how)
+        found.append(out if took else ())
+    assert all(np.array_equal(a, b) for out in found for a, b in zip(out, found[0], strict=True))
 
 
 def test_inputs_in_any_order_of_memory():

@@ -99,7 +99,7 @@ class Capture:
         for array in around.arrays:
             self.memories.add(array, None)
         self._enter([t for t, *_ in self.old.values()])
-        self.inputs = tuple(self.define(t) for t in inputs)
+        self.inputs = tuple(self._define(t) for t in inputs)
 
     def __str__(self) -> str:
         return "capture"
@@ -109,8 +109,7 @@ class Capture:
         new = {id(t): t for t in tensors}
         self.entry += [(t, t._grad) for i, t in new.items() if i not in known]
 
-    def define(self, t: Tensor) -> Var:
-        """A name for a value that is made now."""
+    def _define(self, t: Tensor) -> Var:
         var = Var("v", self.count)
         self.count += 1
         self._name(t, var)
@@ -190,7 +189,7 @@ class Capture:
             return root  # (another time it may have to be a window)
         if array.__class__ is DeviceArray and not array.flags.c_contiguous:
             self._refuse("it looks at memory of a device with strides under another name")
-        out = self.define(t)
+        out = self._define(t)
         self.instructions.append(Instruction(window, (root,), how, (out,)))
         return out
 
@@ -293,7 +292,7 @@ class Capture:
                 self.written.add(args[i].array, args[i])
         else:
             outs = out if isinstance(out, tuple) else (out,)
-            results = tuple(self.define(o) for o in outs)
+            results = tuple(self._define(o) for o in outs)
         self.instructions.append(Instruction(prim, names, params, results))
         return out
 
@@ -324,7 +323,7 @@ class Capture:
         if any(a.__class__ is NullArray for a in arrays):
             return node.run(g, True, wanted)
         found = [None if r is None else wrap(r) for r in rule.run(arrays)]
-        results = tuple(self.define(t) for t in found if t is not None)
+        results = tuple(self._define(t) for t in found if t is not None)
         self.instructions.append(
             Instruction(backward_of(node.prim), names, {"rule": rule}, results)
         )

@@ -165,6 +165,8 @@ class Replayed(GraphNode):
             for kind, at in joint.ends
         ]
         for ins in graph.instructions:
+            if ins.prim is question:  # answered, as before
+                continue
             out = ins.prim(*[values.get(a, a) for a in ins.args], **ins.params)
             outs = out if isinstance(out, tuple) else (out,)
             made = [o if isinstance(o, Tensor) else wrap(o) for o in outs]
@@ -342,7 +344,7 @@ class _Differentiation:
         recorder = self.recorder
         roots = [self.results[i] for i in present]
         starts = [_ones(t) for t in roots]
-        names = tuple(recorder.define(s) for s in starts)
+        names = tuple(recorder._define(s) for s in starts)
         first = len(recorder.instructions)
         targets = {node for node, _ in self.ends}
         before = thread.grad_enabled, recorder.walked
@@ -437,8 +439,7 @@ def join(graph: Graph, joint: Joint, recorder: Capture, passes: Sequence[Pass]) 
         sweep.graph = Backward(sweep, [*(outside[i] for i in joint.held), *joint.saved])
         unseen = {i for i, k in enumerate(joint.held) if outside[k] not in versioned}
         sweep.graph.reads = [i for i in sweep.graph.reads if i not in unseen]
-    unasked = [ins for ins in graph.instructions if ins.prim is not question]
-    lean = dead_code(graph.with_instructions(unasked))
+    lean = dead_code(graph)
     if not any(ins.prim.mutates or ins.prim.random for ins in lean.instructions):
         joint.pure = lean
     count = len(graph.outputs)

@@ -148,7 +148,7 @@ class Questions:
             self._put(var, t, recorder.instructions, test)
         if uses.returned:
             self._next = wrap(t.array.copy())
-            out = recorder.define(self._next)
+            out = recorder._define(self._next)
             recorder.instructions.append(Instruction(number, (var,), {}, (out,)))
         return True
 
@@ -249,6 +249,8 @@ class Trial:
         where = f"at {self.steps[-1].params['seen'].site}"
         if self.slots and any(tensors[at].array.__class__ is not np.ndarray for at in self.slots):
             return f"a number is read {where} after writes to a device's memory"
+        if any(step.prim.outward for step in self.steps):
+            return f"a number is read {where} after work with other ranks, which cannot be undone"
         if size > MOST_SAVED:
             return (
                 f"a number is read {where} after {size >> 20} MB were written to, which every "

@@ -278,7 +278,7 @@ class _Attempt:
         joint = graph = None
         passes: tuple[Pass, ...] = ()
         with watched(), _casts_anew(), context.interpreter(recorder):
-            with self.watch:
+            with recorder.questions.called(self.fn), self.watch:
                 result = self.fn(*self.args, **self.kwargs)
             leaves, rebuild = tree.flatten(result)
             leaves, places = recorder.questions.placed(leaves)

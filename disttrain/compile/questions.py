@@ -9,9 +9,11 @@ This file knows steps and slots (``replay``), and nothing of how paths are found
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 import numpy as np
@@ -20,6 +22,7 @@ from ..core.gate import Primitive
 from ..core.tensor import Tensor, wrap
 from ..trace import call_site
 from .instruction import Instruction, Var
+from .modules import Forward
 from .numbers import Check, Uses, uses_of
 
 MOST_PATHS = 24  # of one kind of call
@@ -28,8 +31,8 @@ MOST_SAVED = 1 << 24  # bytes that every replay may save, in case that a questio
 _MOST_READ = 1 << 10  # bytes of an array whose numbers are one question
 _NUMBERS = frozenset({"item", "_truth", "tolist"})  # what gives numbers of a tensor to Python
 _PASSING = frozenset({"note_read", "values_of", "_reading", "on_array"})
-# What may call the program: its result is that of the program.
-_AROUND = ("disttrain.compile.", "disttrain.core.grad_mode")
+# What stands between who runs a program and its own function, and gives back what that gives.
+_BETWEEN = ("disttrain.compile.modules", "disttrain.core.grad_mode")
 
 
 @dataclass(frozen=True)
@@ -128,6 +131,17 @@ class Questions:
         self.seen: tuple[bytes, ...] = ()
         self.numbers: dict[int, tuple[float, Tensor]] = {}  # by id: what may be handed back
         self._next: Tensor | None = None  # which the number that is being read stands for
+        self._codes: set[Any] = set()  # of the function itself
+        self._around: FrameType | None = None  # what has called it
+
+    @contextmanager
+    def called(self, fn: Any) -> Iterator[None]:
+        """The block calls ``fn``, and takes what that gives."""
+        self._codes, self._around = set(_codes(fn)), sys._getframe(2)
+        try:
+            yield
+        finally:
+            self._around = None  # (it would keep all that it has)
 
     def read(self, recorder: Any, t: Tensor, frame: FrameType) -> bool:
         """Python reads ``t`` by ``frame``: note what it sees. False where it may take more than
@@ -140,7 +154,7 @@ class Questions:
         if through.f_code.co_name != "values_of":  # (it is read by and by)
             return reader.f_globals["__name__"] == "disttrain.ops.methods"
         var = recorder.find(t) or recorder.var(t)
-        uses = _uses(reader) if t.array.size == 1 else None
+        uses = self._uses(reader) if t.array.size == 1 else None
         if uses is None or (uses.returned and t.array.dtype.kind in "iub"):
             self._ask(var, t, recorder.instructions)
             return True
@@ -174,6 +188,22 @@ class Questions:
         self.seen = (*self.seen, seen.now)
         instructions.append(Instruction(question, (var,), {"seen": seen}, ()))
 
+    def _uses(self, reader: FrameType) -> Uses | None:
+        """What becomes of the number that ``reader`` gives to its caller."""
+        if reader.f_code.co_name != "item":
+            return None
+        caller = reader.f_back
+        if caller is not None and caller.f_globals.get("__name__") == "disttrain.ops.methods":
+            caller = caller.f_back  # (``float(t)``)
+        return None if caller is None else uses_of(caller, self._is_whole(caller))
+
+    def _is_whole(self, frame: FrameType) -> bool:
+        """Whether what ``frame`` returns is what the captured call gives."""
+        above = frame.f_back
+        while above is not None and above.f_globals.get("__name__") in _BETWEEN:
+            above = above.f_back
+        return frame.f_code in self._codes and above is self._around is not None
+
     def given(self, value: object) -> None:
         """``value`` is what Python got by the call that reads."""
         if self._next is not None and type(value) is float:
@@ -190,18 +220,15 @@ class Questions:
         return whole, places
 
 
-def _uses(reader: FrameType) -> Uses | None:
-    """What becomes of the number that ``reader`` gives to its caller."""
-    if reader.f_code.co_name != "item":
-        return None
-    caller = reader.f_back
-    if caller is not None and caller.f_globals.get("__name__") == "disttrain.ops.methods":
-        caller = caller.f_back  # (``float(t)``)
-    if caller is None:
-        return None
-    above = caller.f_back
-    whole = above is not None and above.f_globals.get("__name__", "").startswith(_AROUND)
-    return uses_of(caller, whole)
+def _codes(fn: Any) -> Iterator[CodeType]:
+    """The code of a function, of what it wraps, and of an object's or a module's own method."""
+    for _ in range(9):
+        fn = type(fn.module).forward if isinstance(fn, Forward) else fn
+        code = getattr(fn, "__code__", None) or getattr(type(fn).__call__, "__code__", None)
+        if code is not None:
+            yield code
+        inside = (getattr(fn, name, None) for name in ("func", "__func__", "__wrapped__"))
+        fn = next((f for f in inside if f is not None), None)
 
 
 def answers(instructions: Sequence[Instruction]) -> tuple[bytes, ...]:

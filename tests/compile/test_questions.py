@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import warnings
 
@@ -228,3 +229,53 @@ def test_a_graph_of_a_path_says_that_a_call_takes_another():
     assert run.graphs[0].run(dt.ones(2))[0].tolist() == [2.0, 2.0]
     with pytest.raises(CaptureError, match="another path"):
         run.graphs[0].run(-dt.ones(2))
+
+
+class Reader(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(2, 2)
+
+    def forward(self, x):
+        return {"sum": self.linear(x).sum().item(), "x": x * 2}
+
+    def plain(self, x):
+        return [x.sum().item()]
+
+
+def wrapped(fn):
+    @functools.wraps(fn)
+    def inner(x):
+        return 1 if fn(x) > 3 else 2
+
+    return inner
+
+
+READER = Reader()
+QUIET = dt.no_grad()(lambda x: x.sum().item())
+TOTAL = dt.compile(lambda t: t.sum().item())
+FUNCTIONS = {
+    "a module": Reader(),
+    "a method": Reader().plain,
+    "a partial method": functools.partial(Reader().plain),
+    "in a mode": QUIET,
+    "a module's forward inside": lambda x: x * 2 if READER(x)["sum"] > 0.1 else x,
+    "compiled inside": lambda x: x * 2 if TOTAL(x) > 3 else x,
+    "in a mode inside": lambda x: x * (QUIET(x) > 3),
+    "wrapped": wrapped(lambda x: x.sum().item()),
+    "reduced": lambda x: functools.reduce(lambda a, b: (b * a).sum().item(), [x, x, x]),
+    "a reduction": functools.partial(functools.reduce, lambda a, b: (b * a).sum().item()),
+    "sorted": lambda x: x * sorted([x, -x], key=dt.sum)[0].sum().item(),
+    "sorted by numbers": lambda x: sorted([x, 3 - x], key=lambda t: t.sum().item())[0] * 2,
+    "an own list": lambda x: [v.item() for v in x],
+    "a number kept": lambda x, kept=[0]: (kept.append(x.sum().item()), kept.pop())[1],
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_numbers_that_come_back_to_the_program_are_no_results(name):
+    def between(i, run):
+        x = dt.full((2,), (1.0, 2.0, 5.0)[i % 3] + i // 6)
+        return run([x, dt.ones(2), dt.ones(2)] if name == "a reduction" else x)
+
+    check(lambda: (FUNCTIONS[name], between, lambda: None), 12)

@@ -40,6 +40,7 @@ _PAIRS = {
     "STORE_FAST_LOAD_FAST": ("STORE_FAST", "LOAD_FAST"),
     "STORE_FAST_STORE_FAST": ("STORE_FAST", "STORE_FAST"),
 }
+_MAKES = frozenset("BUILD_LIST BUILD_MAP BUILD_CONST_KEY_MAP".split())
 _LOOKERS = frozenset("locals vars eval exec _getframe currentframe f_locals".split())
 _GENERATORS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 _ORDERS: dict[Any, Callable] = {
@@ -111,6 +112,9 @@ class _Following:
         offsets = sorted(self.places)
         # (a call of Python code stands behind its instruction, in what is cached for it)
         self.at = self.places[offsets[bisect.bisect_right(offsets, frame.f_lasti) - 1]]
+        code, several = frame.f_code, inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
+        count = code.co_argcount + code.co_kwonlyargcount + (code.co_flags & several).bit_count()
+        self.given = code.co_varnames[:count]
         self.tests: list[Check] = []
         self.returned = False
         self.names: set[tuple[str, bool]] = set()
@@ -157,6 +161,12 @@ class _Following:
             self.todo.append((at + 1, ins.arg - 1 - above, packed))
         elif ins.name == "CALL":
             self._passed(ins, at, above, packed)
+        elif ins.name == "STORE_SUBSCR" and above == 2:
+            self._put_into(self.listed[at - 2], self.listed[at - 1])
+        elif packed and (
+            (ins.name == "STORE_SUBSCR" and above == 1) or (above == 0 and _appends(ins))
+        ):
+            return  # something else is put there, too
         elif above >= _taken(ins):
             self._gone_on(ins, at, above, packed)
         elif ins.name == "RETURN_VALUE" and self.whole:
@@ -172,8 +182,24 @@ class _Following:
             self.todo.append((at + 1, above - ins.arg - 1, packed))
         elif not above and ins.arg == 1 and not packed and self._called(at) in _TESTS:
             self.tests.append(Check(self._called(at)))
+        elif not above and ins.arg == 1 and _appends(self.listed[self._callee(at)]):
+            self._put_into(self.listed[self._callee(at) - 1])
         else:
             raise _Lost
+
+    def _put_into(self, where: _Ins, key: _Ins | None = None) -> None:
+        """The number is put into what ``where`` gives: a list or dict that the function has made
+        for one local name (and nothing else)."""
+        if where.name != "LOAD_FAST" or (key is not None and key.name != "LOAD_CONST"):
+            raise _Lost
+        name = where.value
+        stores = [
+            i for i, ins in enumerate(self.listed) if (ins.name, ins.value) == ("STORE_FAST", name)
+        ]
+        made = all(self.listed[i - 1].name in _MAKES for i in stores)
+        if not made or name in self.given:
+            raise _Lost
+        self._named(name, True)
 
     def _gone_on(self, ins: _Ins, at: int, above: int, packed: bool) -> None:
         """To what comes after an instruction that does not look at the number."""
@@ -233,22 +259,31 @@ class _Following:
     def _global(self, name: str) -> Any:
         return self.frame.f_globals.get(name, self.frame.f_builtins.get(name))
 
-    def _called(self, at: int) -> Any:
-        """What the call ``at``, of one argument, calls, where that has a global name."""
+    def _callee(self, at: int) -> int:
+        """The instruction that gives what the call ``at``, of one argument, calls."""
         height = 1
         j = at - (self.listed[at - 1].name == "PRECALL")
         while height >= 0:
             j -= 1
             if j < 0 or "JUMP" in self.listed[j].name:
-                return None
+                raise _Lost
             height -= self.listed[j].effect
-        if self.listed[j].name in ("LOAD_METHOD", "LOAD_ATTR"):  # (pushes two values)
+        return j
+
+    def _called(self, at: int) -> Any:
+        """What the call ``at``, of one argument, calls, where that has a global name."""
+        j = self._callee(at)
+        if j and self.listed[j].name in ("LOAD_METHOD", "LOAD_ATTR"):  # (pushes two values)
             j -= 1
         found = self._global(self.listed[j].value) if self.listed[j].name == "LOAD_GLOBAL" else None
         after = self.listed[j + 1]
         if after.name not in ("LOAD_METHOD", "LOAD_ATTR"):
             return found
         return getattr(found, after.value, None) if isinstance(found, types.ModuleType) else None
+
+
+def _appends(ins: _Ins) -> bool:
+    return ins.name in ("LOAD_METHOD", "LOAD_ATTR") and ins.value == "append"
 
 
 def _taken(ins: _Ins) -> int:

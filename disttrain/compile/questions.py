@@ -107,6 +107,11 @@ def _number(array: np.ndarray) -> float:
     return float(array.item()) if array.dtype.kind == "V" else array.item()
 
 
+def _is_own(value: object) -> bool:
+    """Whether a number is an object that nobody else has. (Python has small ints once.)"""
+    return type(value) is float or (type(value) is int and not -5 <= value <= 1024)
+
+
 def _compare(a: np.ndarray, *, seen: Seen) -> None:
     now = seen.of(a)
     if now != seen.now:
@@ -129,7 +134,7 @@ class Questions:
         self.open = False
         self.asked: dict[Var, int] = {}  # how many instructions there were
         self.seen: tuple[bytes, ...] = ()
-        self.numbers: dict[int, tuple[float, Tensor]] = {}  # by id: what may be handed back
+        self.numbers: dict[int, tuple[object, Tensor]] = {}  # by id: what may be handed back
         self._next: Tensor | None = None  # which the number that is being read stands for
         self._codes: set[Any] = set()  # of the function itself
         self._around: FrameType | None = None  # what has called it
@@ -154,8 +159,8 @@ class Questions:
         if through.f_code.co_name != "values_of":  # (it is read by and by)
             return reader.f_globals["__name__"] == "disttrain.ops.methods"
         var = recorder.find(t) or recorder.var(t)
-        uses = self._uses(reader) if t.array.size == 1 else None
-        if uses is None or (uses.returned and t.array.dtype.kind in "iub"):
+        uses = self._uses(t, reader) if t.array.size == 1 else None
+        if uses is None or (uses.returned and not _is_own(_number(t.array))):
             self._ask(var, t, recorder.instructions)
             return True
         for test in uses.tests:
@@ -188,13 +193,15 @@ class Questions:
         self.seen = (*self.seen, seen.now)
         instructions.append(Instruction(question, (var,), {"seen": seen}, ()))
 
-    def _uses(self, reader: FrameType) -> Uses | None:
+    def _uses(self, t: Tensor, reader: FrameType) -> Uses | None:
         """What becomes of the number that ``reader`` gives to its caller."""
         if reader.f_code.co_name != "item":
             return None
         caller = reader.f_back
         if caller is not None and caller.f_globals.get("__name__") == "disttrain.ops.methods":
-            caller = caller.f_back  # (``float(t)``)
+            if t.array.dtype.kind in "iub":  # ``float(t)`` makes another number of it
+                return None
+            caller = caller.f_back
         return None if caller is None else uses_of(caller, self._is_whole(caller))
 
     def _is_whole(self, frame: FrameType) -> bool:
@@ -206,14 +213,14 @@ class Questions:
 
     def given(self, value: object) -> None:
         """``value`` is what Python got by the call that reads."""
-        if self._next is not None and type(value) is float:
+        if self._next is not None:
             self.numbers[id(value)] = value, self._next
         self._next = None
 
     def placed(self, leaves: list) -> tuple[list, list[int]]:
         """The leaves of the result with tensors for numbers that were read, and where these are."""
         known = self.numbers
-        places = [i for i, leaf in enumerate(leaves) if type(leaf) is float and id(leaf) in known]
+        places = [i for i, leaf in enumerate(leaves) if id(leaf) in known]
         whole = list(leaves)
         for i in places:
             whole[i] = known[id(leaves[i])][1]

@@ -56,7 +56,30 @@ def as_float(t):
     return [x, (y,)]
 
 
-@pytest.mark.parametrize("program", [returned, returned_in_parts, returned_from_a_block, as_float])
+def put_into_a_table(t):
+    out = {}
+    out["low"] = t.item()
+    out["high"] = 3
+    return out
+
+
+def put_into_a_list(t):
+    out = []
+    out.append(t.item())
+    return {"all": out}
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        returned,
+        returned_in_parts,
+        returned_from_a_block,
+        as_float,
+        put_into_a_table,
+        put_into_a_list,
+    ],
+)
 def test_numbers_that_are_handed_back_decide_nothing(program):
     FOUND.clear()
     program(Cell())
@@ -150,9 +173,34 @@ def a_chain(t):
     return 0 < t.item() < 3
 
 
+def put_into_two_names(t):
+    out = same = []
+    out.append(t.item())
+    return same[0] + 1
+
+
+def put_into_an_argument(t, out=[]):  # noqa: B006
+    out.append(t.item())
+    return out.pop()
+
+
+def put_and_looked_at(t):
+    out = {}
+    out["low"] = t.item()
+    return 1 if out["low"] > 3 else 2
+
+
+def put_and_renamed(t):
+    out = {}
+    same = {"out": out}
+    out["low"] = t.item()
+    return same["out"]["low"] * 2
+
+
 @pytest.mark.parametrize(
     "program",
-    [counted, a_key, a_closure, an_argument, text, kept, a_moving_limit, sorted_by_it,
+    [put_into_two_names, put_into_an_argument, put_and_looked_at, put_and_renamed,
+     counted, a_key, a_closure, an_argument, text, kept, a_moving_limit, sorted_by_it,
      looked_up_by_name, given_on, a_chain, compared_with_a_global],
 )  # fmt: skip
 def test_other_numbers_may_be_used_for_anything(program):

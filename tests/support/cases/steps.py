@@ -275,6 +275,9 @@ PATHS: dict[Callable, float] = {
 _LOOKS = [
     "if not dt.isfinite(loss): return None", "if loss > 0.5: return loss.detach()",
     "if loss.detach() > 0.2: leaves[0].grad = None", "if bool((loss < 0.3) & (loss > 0.1)): pass",
+    "logs = {}; logs['loss'] = loss.item(); logs['n'] = 2; return logs",
+    "logs = []; logs.append(float(loss)); h = h + len(logs); return logs",
+    "logs = []; logs.append(loss.item()); loss = loss + (1 if logs[0] > 0.4 else 0)",
     "if loss.item() > 0.5: return loss.item()", "if not math.isfinite(loss.item()): return None",
     "low = loss.item(); loss = loss * 2 if low > 0.4 else loss", "if float(loss) < scale: pass",
     "low = [loss.item()]; low.append(float(loss)); return low", "low = float(loss) * 0",

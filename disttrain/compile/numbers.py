@@ -182,8 +182,17 @@ class _Following:
             self.todo.append((at + 1, above - ins.arg - 1, packed))
         elif not above and ins.arg == 1 and not packed and self._called(at) in _TESTS:
             self.tests.append(Check(self._called(at)))
-        elif not above and ins.arg == 1 and _appends(self.listed[self._callee(at)]):
-            self._put_into(self.listed[self._callee(at) - 1])
+        elif not above and ins.arg == 1:
+            self._appended(self._callee(at))
+        else:
+            raise _Lost
+
+    def _appended(self, callee: int) -> None:
+        """The number is given to what instruction ``callee`` gives: ``append`` of a list."""
+        if _appends(self.listed[callee]):
+            self._put_into(self.listed[callee - 1])
+        elif _appends(self.listed[callee + 1]):  # (names that are imported, too, have this form)
+            self._put_into(self.listed[callee])
         else:
             raise _Lost
 

@@ -71,7 +71,7 @@ class Graph:
         parts = [str(a) if isinstance(a, Var) else _text(a) for a in ins.args]
         parts += [f"{k}={_text(v)}" for k, v in ins.params.items()]
         call = f"{ins.prim.name}{'!' if ins.prim.mutates else ''}({', '.join(parts)})"
-        if ins.prim.mutates:
+        if not ins.outputs:
             return call
         left = ", ".join(f"{o}: {describe(self.metas[o])}" for o in ins.outputs)
         return f"{left} = {call}"

@@ -62,7 +62,9 @@ class Program:
         self.ends = [(o, _ALIASES.get(graph.same.get(i))) for i, o in enumerate(graph.outputs)]
         self.dropped = [self.slots[leaf] for leaf in graph.dropped]
         self.owned = [(self.slots[c], self.slots[leaf]) for c, leaf in graph.owners.items()]
-        effects = (s.prim.random or bool(s.prim.mutates) for s in self.steps)
+        effects = (
+            s.prim.random or s.prim.outward or bool(s.prim.mutates) for s in self.steps
+        )
         self.harmless = next((i for i, e in enumerate(effects) if e), len(self.steps))
         self._drop_early()
 

@@ -21,7 +21,6 @@ from ..backends.device.array import DeviceArray
 from ..context import thread
 from ..core.effects import Effect
 from ..core.gate import Primitive
-from ..core.grad_mode import no_grad
 from ..core.node import AccumulateGrad
 from ..core.tensor import Tensor, wrap
 from .instruction import Instruction, Var
@@ -100,7 +99,7 @@ class Effects:
                 continue
             if node.accumulate_hooks:
                 self.recorder._refuse(
-                    f"a leaf of shape {list(leaf.shape)} has hooks that run after its gradient "
+                    f"a leaf of shape {list(leaf.shape)} has hooks on its gradient, which run after it "
                     "was set; a replay would not run them"
                 )
             elif node.store is not None and id(leaf) not in self.left and leaf._grad is not before:
@@ -211,16 +210,20 @@ class ReplayedWalk:
 
     def call(self, work: Callable[..., None], *args: object) -> None:
         """Let ``work`` find this as the pass that is running."""
-        around, thread.walk = thread.walk, self
+        around, recording = thread.walk, thread.grad_enabled
+        thread.walk, thread.grad_enabled = self, False
+        if recording:
+            thread.refresh()
         try:
-            with no_grad():
-                work(*args)
+            work(*args)
         except BaseException:
             for callback in self.broken:
                 callback()
             raise
         finally:
-            thread.walk = around
+            thread.walk, thread.grad_enabled = around, recording
+            if recording:
+                thread.refresh()
 
     def finish(self, *olds: object) -> None:
         """Do what is to be done at the end of the pass. ``olds``: gradients that it adds to."""

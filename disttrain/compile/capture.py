@@ -43,9 +43,11 @@ constant = primitive(
 )
 
 # Whoever reads arrays here does not look at numbers, or tells.
-_TRUSTED = ("disttrain.core.", "disttrain.compile.", "disttrain.optim.")
+_TRUSTED = (
+    "disttrain.core.", "disttrain.compile.", "disttrain.optim.", "disttrain.amp.autocast_mode",
+)  # fmt: skip
 # The same, of arrays on devices.
-_OF_DEVICES = ("disttrain.nn.utils.", "disttrain.amp.autocast_mode")
+_OF_DEVICES = ("disttrain.nn.utils.",)
 _ABOUT = frozenset(
     "shape dtype ndim size itemsize nbytes flags strides base place where __class__".split()
 )

@@ -134,7 +134,7 @@ def install() -> None:
         "div_", _div, np.true_divide
     )
     Tensor.abs_ = Tensor.absolute_ = inplace.inplace("abs_", _size, np.absolute)
-    Tensor.pow_ = inplace.inplace("pow_", _pow, np.power)
+    Tensor.pow_ = inplace.inplace("pow_", _pow)
     Tensor.index_put_ = inplace.inplace("index_put_", _put_indexed)
     Tensor.fill_diagonal_ = inplace.inplace("fill_diagonal_", _fill_diagonal)
     Tensor.apply_, Tensor.map_, Tensor.map2_ = apply_, map_, map2_

@@ -44,6 +44,21 @@ def _clip(a: ex.Expr, low: float | None = None, high: float | None = None) -> ex
     return cut if high is None else ex.where(cut > high, high, cut)
 
 
+def _sign(a: ex.Expr) -> ex.Expr:
+    """0 for nan."""
+    return ex.where(a > 0.0, 1.0, ex.where(a < 0.0, -1.0, 0.0))
+
+
+def _power(a: ex.Expr, b: float | ex.Expr) -> ex.Expr:
+    if isinstance(b, ex.Expr):
+        raise Unfit("pow")
+    if b in ex.POWERS:
+        return ex.POWERS[b](a)
+    if abs(b) != 0.5 or type(b) is int:
+        raise Unfit("pow")
+    return ex.sqrt(a) if b > 0 else 1.0 / ex.sqrt(a)
+
+
 _EXPRESSIONS: dict[str, Callable[..., ex.Expr]] = {
     "eq": ex.eq,
     "ne": ex.ne,
@@ -51,9 +66,15 @@ _EXPRESSIONS: dict[str, Callable[..., ex.Expr]] = {
     "clip_below": ex.max,
     "clip_above": ex.min,
     "clone": lambda a: a,
+    "sign": _sign,
+    "sgn": _sign,
+    "pow": _power,
+    "isnan": lambda a: ex.ne(a, a),
+    "isfinite": lambda a: ex.eq(a - a, 0.0),
+    "trunc": lambda a: ex.where(a < 0.0, ex.ceil(a), ex.floor(a)),
     "masked_scale": lambda a, mask, scale: ex.where(mask, a * scale, 0.0),
 }
-_TESTS = frozenset("eq ne lt le gt ge".split())  # whose results are true or false
+_TESTS = frozenset("eq ne lt le gt ge isnan isfinite".split())  # whose results are true or false
 
 
 class Symbol(ArrayKind):

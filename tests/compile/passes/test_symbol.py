@@ -27,6 +27,8 @@ def numbers(kind, seed):
 
 def arguments(name, kind, prim):
     """Arrays that the primitive takes."""
+    if name == "pow":  # of numbers as exponents
+        return [numbers(kind, 0)]
     count = len(prim.args)
     given = [numbers(kind, seed) for seed in range(count)]
     if name == "where":
@@ -37,22 +39,25 @@ def arguments(name, kind, prim):
 
 
 CASES = [
-    (name, kind)
+    (name, kind, power)
     for name in (*sorted(_BY_OWN_EXPRESSION), *_EXPRESSIONS)
     for kind in ("float32", "float64")
     if kind == "float32" or name not in _KERNELS_OF_ONE_TYPE
+    for power in ((2, 2.0, 3, -1.0, -2, 0.5, -0.5) if name == "pow" else (None,))
 ]
 
 
-@pytest.mark.parametrize(("name", "kind"), CASES)
+@pytest.mark.parametrize(("name", "kind", "power"), CASES)
 @np.errstate(all="ignore")
-def test_a_kernel_gives_the_bits_of_the_operation(name, kind):
+def test_a_kernel_gives_the_bits_of_the_operation(name, kind, power):
     prim = REGISTRY[name]
     given, params = arguments(name, kind, prim), EXTRA.get(name, {})
     tensors = [dt.tensor(a) for a in given]
 
+    more = (power,) if name == "pow" else ()
+
     def fn(*xs):
-        return prim(*xs, **params)
+        return prim(*xs, *more, **params)
 
     graph = capture(fn)(*tensors)[1]
     (ins,) = graph.instructions
@@ -60,7 +65,7 @@ def test_a_kernel_gives_the_bits_of_the_operation(name, kind):
         pytest.fail(f"{name} of {kind} has no expression")
     whole = Region([ins], list(graph.inputs), list(ins.outputs), graph.metas)
     whole.left = 0
-    got, expected = whole.run(*given), prim.compute(given, params)
+    got, expected = whole.run(*given), prim.compute([*given, *more], params)
     assert got.dtype == expected.dtype
     assert got.tobytes() == expected.tobytes()
 

@@ -165,9 +165,7 @@ class ReplayedWalk:
     home = None
 
     def __init__(self, real: Any, absent: list[Tensor], refuse: Callable[[str], None]) -> None:
-        self.leaves = {
-            n for n in real.pending if n.__class__ is AccumulateGrad and real.reaches(n)
-        }
+        self.leaves = {n for n in real.pending if n.__class__ is AccumulateGrad and real.reaches(n)}
         self.absent = absent
         self.callbacks: list[Callable[[], None]] = []
         self.broken: list[Callable[[], None]] = []

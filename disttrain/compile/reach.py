@@ -386,7 +386,7 @@ class Reach:
     def _whole(self, x: object, where: str) -> None:
         """Every attribute of an object of this package, whose code looks at what it likes."""
         space = getattr(x, "__dict__", {})
-        moving = getattr(type(x), "effects", ())  # what its effects look at, as it is then
+        moving = getattr(type(x), "__moving__", ())  # what its effects look at, as it is then
         names = tuple(name for name in space if name not in moving)
         self.holders.append(Holder(OBJECT, space, where, names))
         for name in names:

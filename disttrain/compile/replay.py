@@ -66,9 +66,7 @@ class Program:
         self.grads = [(self.slots[leaf], self._end(var)) for leaf, var in graph.grads]
         self.dropped = [self.slots[leaf] for leaf in graph.dropped]
         self.owned = [(self.slots[c], self.slots[leaf]) for c, leaf in graph.owners.items()]
-        effects = (
-            s.prim.random or s.prim.outward or bool(s.prim.mutates) for s in self.steps
-        )
+        effects = (s.prim.random or s.prim.outward or bool(s.prim.mutates) for s in self.steps)
         self.harmless = next((i for i, e in enumerate(effects) if e), len(self.steps))
         self._drop_early()
 

@@ -26,8 +26,9 @@ def test_a_part_that_keeps_state_is_watched(name):
     assert file_kind(module.__file__) == USER
 
 
-@pytest.mark.parametrize("name", ["core.tensor", "nn.module", "ops.methods",
-                                  "optim.optimizer", "distributed.ddp.module"])
+@pytest.mark.parametrize(
+    "name", ["core.tensor", "nn.module", "ops.methods", "optim.optimizer", "distributed.ddp.module"]
+)
 def test_a_part_that_computes_is_not(name):
     module = importlib.import_module(f"disttrain.{name}")
     assert outward_part(module.__name__) is None

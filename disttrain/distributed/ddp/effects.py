@@ -19,6 +19,12 @@ from .reducer.stores import ARMED
 
 __outward__ = ()
 
+# Attributes of a wrapper that effects look at when they are done, and that change.
+MOVING = (
+    "process_group", "reducer", "delayed", "buffer_hook", "bucket_caps", "_end", "_frozen",
+    "_join_config", "require_forward_param_sync",
+)  # fmt: skip
+
 
 def before(ddp: Any, recording: bool, sync: bool) -> None:
     """What ranks do together before a forward. ``recording``: gradients may be wanted; ``sync``:
@@ -58,7 +64,7 @@ class _After(Effect):
         self.ddp, self.sync, self.outputs = ddp, sync, outputs
         self.leaves: tuple[Any, ...] | None = None
 
-    def __call__(self) -> None:
+    def __call__(self, *tensors: Tensor) -> None:
         if self.leaves is None:
             found = below(nodes_of(self.outputs))
             self.leaves = tuple(n for n in self.ddp.reducer.nodes if n in found)
@@ -83,4 +89,4 @@ def _leading_to(leaves: tuple[Any, ...]) -> Tensor:
     return out
 
 
-__all__ = ["after", "before"]
+__all__ = ["MOVING", "after", "before"]

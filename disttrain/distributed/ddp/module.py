@@ -27,7 +27,7 @@ from . import in_backward
 from .agreement import check_alike
 from .delayed import Delayed
 from .devices import input_device
-from .effects import after, before
+from .effects import MOVING, after, before
 from .frozen import Frozen
 from .joining import ACTIVE, BUFFERS, SYNC, Shadow, announce, source
 from .reducer.buckets import ParamMeta, last_first, plan_buckets
@@ -87,11 +87,7 @@ class DistributedDataParallel(nn.Module, Joinable):
     when the ranks hold different ones.
     """
 
-    # What effects look at when they are done, and changes.
-    effects = (
-        "process_group", "reducer", "delayed", "buffer_hook", "bucket_caps", "_end", "_frozen",
-        "_join_config", "require_forward_param_sync",
-    )  # fmt: skip
+    __moving__ = MOVING
 
     def __new__(
         cls, *args: object, deterministic: str | None = None, **kwargs: object

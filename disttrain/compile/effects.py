@@ -84,8 +84,9 @@ class Effects:
         """What others do to tensors that they have not said."""
         grads = {id(leaf._grad) for leaf, _ in self.recorder.entry}
         grads |= {id(grad) for _, grad in self.recorder.entry}
+        cells = {id(w._st) for w in writes}
         for t, version in before:
-            if t._version != version and id(t) not in grads and not any(t is w for w in writes):
+            if t._version != version and id(t) not in grads and id(t._st) not in cells:
                 self.recorder._refuse(
                     f"a tensor of shape {list(t.shape)} is written to by the hooks of a collective"
                 )
@@ -99,8 +100,8 @@ class Effects:
                 continue
             if node.accumulate_hooks:
                 self.recorder._refuse(
-                    f"a leaf of shape {list(leaf.shape)} has hooks on its gradient, which run after it "
-                    "was set; a replay would not run them"
+                    f"a leaf of shape {list(leaf.shape)} has hooks on its gradient, which run when "
+                    "it was set; a replay would not run them"
                 )
             elif node.store is not None and id(leaf) not in self.left and leaf._grad is not before:
                 self.recorder._refuse(

@@ -89,6 +89,30 @@ def test_a_compiled_function_settles_its_effects_and_is_never_run_twice():
     assert log == ["double"]  # the function itself did not run after it
 
 
+def test_an_effect_that_raises_is_not_tried_again():
+    class Failing(Doubling):
+        __module__ = Effect.__module__
+
+        def __call__(self, *tensors):
+            super().__call__()
+            if len([name for name in self.log if name == self.name]) > 3:
+                raise RuntimeError("a peer is gone")
+
+    log: list[str] = []
+    effect = Failing(log)
+
+    def f(x):
+        performed("fail", effect)
+        return x * 2
+
+    run = dt.compile(f)
+    for _ in range(3):
+        run(dt.ones(2))
+    with pytest.raises(RuntimeError, match="a peer is gone"):
+        run(dt.ones(2))
+    assert "0 eager" in run.explain() and log.count("double") == 4
+
+
 def test_a_write_that_an_effect_did_not_tell_is_no_capture():
     effect, outside = Doubling([]), dt.ones(2)
 

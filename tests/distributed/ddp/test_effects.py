@@ -313,6 +313,38 @@ def test_what_surrounds_a_step(options):
         assert equal and " 0 eager" in said, said
 
 
+def scaled() -> list:
+    """Mixed precision with a scaler, whose checks stay outside of the captured part."""
+    dist.init_process_group()
+    seen = []
+    for compiled in (False, True):
+        dt.manual_seed(3)
+        ddp = dist.DistributedDataParallel(mlp())
+        optimizer = optim.SGD(ddp.parameters(), lr=0.1)
+        scaler = dt.amp.GradScaler("cpu", init_scale=256.0, growth_interval=3)
+
+        def part(x, y, scale, ddp=ddp, optimizer=optimizer):
+            optimizer.zero_grad()
+            loss = F.cross_entropy(ddp(x), y)
+            (loss * scale).backward()
+            return loss
+
+        run = dt.compile(part) if compiled else part
+        rng = np.random.default_rng(dist.get_rank())
+        for _ in range(6):
+            run(*batch(mlp, rng), dt.tensor(scaler.get_scale()))
+            scaler.scale(dt.ones(1))
+            scaler.step(optimizer)
+            scaler.update()
+        seen.append([bits(t) for t in (*ddp.parameters(), *ddp.buffers())])
+    return [*seen, run.explain()]
+
+
+def test_a_scaler_around_a_captured_backward():
+    for eager, found, said in launch(scaled, 2):
+        assert eager == found and "0 eager" in said, said
+
+
 def test_simulated_ranks_capture_too():
     for equal, said in dist.simulate(lambda: both_ways(CASES["mlp"]), 2, seed=5).results:
         assert equal and " 0 eager" in said, said

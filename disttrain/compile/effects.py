@@ -160,63 +160,43 @@ class Effects:
 
 
 class ReplayedWalk:
-    """What stores see of a backward pass that is captured, and of each replay of it, where no node
-    is walked. ``absent``: leaves that have no gradient as it begins."""
-
-    home = None
+    """What stores see of a backward pass that is captured, and of its replays, in which no node is
+    walked. Each pass is a ``Turn``. ``absent``: leaves that have no gradient as it begins."""
 
     def __init__(self, real: Any, absent: list[Tensor], refuse: Callable[[str], None]) -> None:
         self.leaves = {n for n in real.pending if n.__class__ is AccumulateGrad and real.reaches(n)}
         self.absent = absent
-        self.callbacks: list[Callable[[], None]] = []
-        self.broken: list[Callable[[], None]] = []
         self.answers: dict[Any, bool] = {}
         self.stored: list[Tensor] = []
         self.olds: list[Tensor] = []
-        self._real: Any = real
-        self._refuse: Callable[[str], None] | None = refuse
+        self.real: Any = real
+        self.refuse: Callable[[str], None] | None = refuse
+        self.now = Turn(self)
 
     def __repr__(self) -> str:
         return f"<backward to {len(self.leaves)} leaves>"
 
     def settle(self) -> None:
         """The capture is over: keep nothing of it."""
-        self._real = self._refuse = None
+        self.real = self.refuse = None
         self.stored, self.olds = [], []
 
-    # --- what stores ask ----------------------------------------------------------------------
-    def reaches(self, node: object) -> bool:
-        """Whether the pass comes to ``node``."""
-        return node in self.leaves if self._real is None else self._real.reaches(node)
-
-    def answer(self, question: Callable[[], bool]) -> bool:
-        """What was answered when the pass was captured."""
-        if question not in self.answers:
-            self.answers[question] = question()
-        return self.answers[question]
-
-    def vary(self, why: str) -> None:
-        """What it leads to may be otherwise in another step."""
-        if self._refuse is not None:
-            self._refuse(why)
-
-    # --- a pass -------------------------------------------------------------------------------
     def begin(self) -> None:
-        """Forget what a pass that broke off has left."""
-        self.callbacks, self.broken = [], []
+        """Another pass."""
+        self.now = Turn(self)
         for leaf in self.absent:
             leaf._grad = None
 
     def call(self, work: Callable[..., None], *args: object) -> None:
-        """Let ``work`` find this as the pass that is running."""
+        """Let ``work`` find the present pass as the one that is running."""
         around, recording = thread.walk, thread.grad_enabled
-        thread.walk, thread.grad_enabled = self, False
+        thread.walk, thread.grad_enabled = self.now, False
         if recording:
             thread.refresh()
         try:
             work(*args)
         except BaseException:
-            for callback in self.broken:
+            for callback in self.now.broken:
                 callback()
             raise
         finally:
@@ -226,10 +206,39 @@ class ReplayedWalk:
 
     def finish(self, *olds: object) -> None:
         """Do what is to be done at the end of the pass. ``olds``: gradients that it adds to."""
-        self.call(self._callbacks)
-        self.callbacks, self.broken = [], []
+        self.call(self.now.end)
+        self.now = Turn(self)
 
-    def _callbacks(self) -> None:
+
+class Turn:
+    """One pass of a walk, with what stores may ask of it."""
+
+    home = None
+
+    def __init__(self, walk: ReplayedWalk) -> None:
+        self.walk = walk
+        self.callbacks: list[Callable[[], None]] = []
+        self.broken: list[Callable[[], None]] = []
+
+    def reaches(self, node: object) -> bool:
+        """Whether the pass comes to ``node``."""
+        real = self.walk.real
+        return node in self.walk.leaves if real is None else real.reaches(node)
+
+    def answer(self, question: Callable[[], bool]) -> bool:
+        """What was answered when the pass was captured."""
+        answers = self.walk.answers
+        if question not in answers:
+            answers[question] = question()
+        return answers[question]
+
+    def vary(self, why: str) -> None:
+        """What it leads to may be otherwise in another step."""
+        if self.walk.refuse is not None:
+            self.walk.refuse(why)
+
+    def end(self) -> None:
+        """Call what was asked for."""
         for callback in self.callbacks:
             callback()
 

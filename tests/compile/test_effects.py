@@ -207,11 +207,14 @@ def test_a_walk_answers_as_when_it_was_captured():
         def reaches(self, node):
             return node == 1
 
-    walk = ReplayedWalk(Real(), [], lambda why: told.append(why))
     told: list[str] = []
+    walk = ReplayedWalk(Real(), [], told.append)
     answers = iter([True, False])
-    assert walk.reaches(1) and walk.answer(answers.__next__)
-    walk.vary("because")
+    assert walk.now.reaches(1) and walk.now.answer(answers.__next__)
+    walk.now.vary("because")
     walk.settle()
-    walk.vary("of nothing")
-    assert told == ["because"] and not walk.reaches(1) and len(walk.answers) == 1
+    walk.now.vary("of nothing")
+    first = walk.now
+    walk.begin()  # who counts by passes sees another one
+    assert told == ["because"] and not walk.now.reaches(1) and walk.now is not first
+    assert len(walk.answers) == 1

@@ -268,6 +268,9 @@ def train(case: tuple, compiled: bool, options: dict) -> tuple:
         elif options.get("amp"):
             with dt.autocast("cpu", dtype=dt.bfloat16):
                 result = run(x, y)
+        elif options.get("weight"):
+            with ddp.weight(1 + (rank + i) % 3):
+                result = run(x, y)
         else:
             result = run(x, y)
         schedule.step()
@@ -305,7 +308,7 @@ def test_what_is_not_captured_is_said_by_name(name):
 
 
 @pytest.mark.parametrize("options", [
-    {"hook": True}, {"skip": True}, {"amp": True}, {"compile": "around"}, {"compile": "inside"},
+    {"hook": True}, {"skip": True}, {"amp": True}, {"weight": True}, {"compile": "around"}, {"compile": "inside"},
 ], ids=str)  # fmt: skip
 def test_what_surrounds_a_step(options):
     name = "added" if "skip" in options else "mlp"
@@ -345,17 +348,40 @@ def test_a_scaler_around_a_captured_backward():
         assert eager == found and "0 eager" in said, said
 
 
+def uneven() -> tuple:
+    """Ranks with different numbers of batches, in a join block."""
+    dist.init_process_group()
+    seen = []
+    for compiled in (False, True):
+        ddp, run = stepper(compiled=compiled)
+        rng = np.random.default_rng(dist.get_rank())
+        with ddp.join():
+            for _ in range(5 + 2 * dist.get_rank()):
+                run(*batch(one_layer, rng))
+        seen.append([bits(p) for p in ddp.parameters()])
+    return *seen, run.explain()
+
+
+def test_a_rank_without_input_takes_part_in_replays():
+    for eager, found, said in launch(uneven, 2):
+        assert eager == found and "0 eager" in said, said
+
+
 def test_simulated_ranks_capture_too():
     for equal, said in dist.simulate(lambda: both_ways(CASES["mlp"]), 2, seed=5).results:
         assert equal and " 0 eager" in said, said
 
 
 # --- faults -------------------------------------------------------------------------------------
-def stepper(kind: Callable = one_layer) -> tuple:
+def stepper(compiled: bool = True) -> tuple:
     dt.manual_seed(0)
-    ddp = dist.DistributedDataParallel(kind())
+    ddp = dist.DistributedDataParallel(one_layer())
     optimizer = optim.SGD(ddp.parameters(), lr=0.1)
-    return ddp, dt.compile(lambda x, y: plain(ddp, optimizer, x, y))
+
+    def step(x, y):
+        return plain(ddp, optimizer, x, y)
+
+    return ddp, dt.compile(step) if compiled else step
 
 
 def one_captures_while_the_other_replays() -> tuple:

@@ -23,15 +23,8 @@ CASES = {
 }
 TWO = (
     *("ddp_mlp", "ddp_100mb", "ddp_gpt", "compiled_ddp"),
-    *(
-        "fsdp_mlp",
-        "fsdp_gpt",
-        "fsdp_memory",
-        "checkpoint",
-        "all_reduce",
-        "memory",
-        "scatter_gather",
-    ),
+    *("fsdp_mlp", "fsdp_gpt", "fsdp_memory", "checkpoint"),
+    *("all_reduce", "memory", "scatter_gather"),
     *("rpc_call", "rpc_tensor", "rpc_echo", "rpc_flight", "rpc_autograd", "rpc_memory"),
 )
 MORE = {"launch": 4, "restart": 4, "all_reduce_4": 4, "all_reduce_8": 8, "all_reduce_16": 16}

@@ -41,7 +41,6 @@ from .reducer.sparse import sparse_tables
 from .reducer.stores import SYNCING
 from .report import logging_data, text
 
-
 __outward__ = ()  # what reaches other ranks is done by effects, and by other files
 
 

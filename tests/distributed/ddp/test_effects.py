@@ -308,7 +308,8 @@ def test_what_is_not_captured_is_said_by_name(name):
 
 
 @pytest.mark.parametrize("options", [
-    {"hook": True}, {"skip": True}, {"amp": True}, {"weight": True}, {"compile": "around"}, {"compile": "inside"},
+    {"hook": True}, {"skip": True}, {"amp": True}, {"weight": True},
+    {"compile": "around"}, {"compile": "inside"},
 ], ids=str)  # fmt: skip
 def test_what_surrounds_a_step(options):
     name = "added" if "skip" in options else "mlp"

@@ -149,7 +149,8 @@ class Replayed(GraphNode):
         if self.again is None or joint.pure is None:
             raise AutogradError(
                 "backward: create_graph=True goes through the results of a compiled function that "
-                "draws random numbers or writes to tensors, so that it cannot be run once more; "
+                "draws random numbers, writes to tensors or reaches other ranks, so that it cannot "
+                "be run once more; "
                 "call the function itself (run.fn, or the module before dt.compile) where second "
                 "derivatives are needed"
             )
@@ -440,7 +441,8 @@ def join(graph: Graph, joint: Joint, recorder: Capture, passes: Sequence[Pass]) 
         unseen = {i for i, k in enumerate(joint.held) if outside[k] not in versioned}
         sweep.graph.reads = [i for i in sweep.graph.reads if i not in unseen]
     lean = dead_code(graph)
-    if not any(ins.prim.mutates or ins.prim.random for ins in lean.instructions):
+    prims = [ins.prim for ins in lean.instructions]
+    if not any(prim.mutates or prim.random or prim.outward for prim in prims):
         joint.pure = lean
     count = len(graph.outputs)
     results = {graph.outputs[i] for i in joint.places}

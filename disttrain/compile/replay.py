@@ -67,11 +67,20 @@ class Program:
         self.grads = [(self.slots[leaf], self._end(var)) for leaf, var in graph.grads]
         self.dropped = [self.slots[leaf] for leaf in graph.dropped]
         self.owned = [(self.slots[c], self.slots[leaf]) for c, leaf in graph.owners.items()]
-        effects = (s.prim.random or bool(s.prim.mutates) for s in self.steps)
-        self.harmless = next((i for i, e in enumerate(effects) if e), len(self.steps))
+        self.harmless = self._harmless()
         self._drop_early()
         self.trial = Trial.of(self)  # steps that come before all that cannot be undone
         self.rest = self.steps if self.trial is None else self.steps[len(self.trial.steps) :]
+
+    def _harmless(self) -> int:
+        """The steps, from the first, whose errors come before any effect: up to the first that has
+        one, which has none where it raises, unless others take part in it."""
+        for i, step in enumerate(self.steps):
+            if step.prim.outward:
+                return i
+            if step.prim.random or step.prim.mutates:
+                return i + 1
+        return len(self.steps)
 
     def _end(self, var: Any) -> Any:
         """A result: the slot of a value, or what it is."""
@@ -183,7 +192,7 @@ class Program:
         except Otherwise:
             raise
         except Exception as why:
-            if step in self.steps[: self.harmless + 1]:
+            if step in self.steps[: self.harmless]:
                 raise Afresh from why
             raise
 

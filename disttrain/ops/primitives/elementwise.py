@@ -361,6 +361,8 @@ truncate_divide = binary(
     "truncate_divide", _whole("div", _truncated), lambda g: g * 0, lambda g: g * 0,
     samples=_both_positive, takes="iufV",
 )  # fmt: skip
+for _division in (remainder, fmod, floor_divide, truncate_divide):
+    _division.checks = True
 
 
 def _angle_rule(g: Value, a: Value, b: Value, part: Value) -> Any:

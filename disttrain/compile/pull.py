@@ -37,12 +37,14 @@ class Rule:
 
     def run(self, arrays: tuple) -> list:
         """The gradients per argument, None where there is none."""
-        ends = len(arrays) - (self.results or 0)
-        g, out = arrays[: self.gradients], arrays[ends:]
-        values = list(arrays[self.gradients : ends])
+        first = self.gradients
+        ends = len(arrays) - self.results if self.results else len(arrays)
+        values = arrays[first:ends]
         prim, node = self.node.prim, self.node
-        one_g: Any = tuple(g) if self.several else g[0]
-        one_out: Any = None if self.results is None else tuple(out) if self.several else out[0]
+        one_g: Any = arrays[:first] if self.several else arrays[0]
+        one_out: Any = None
+        if self.results is not None:
+            one_out = arrays[ends:] if self.several else arrays[ends]
         if prim.vjp_all is not None:
             found = prim.vjp_all(one_g, one_out, values, node, self.needs)
         else:
@@ -50,7 +52,8 @@ class Rule:
                 rule(one_g, one_out, values, node) if need else None
                 for need, rule in zip(self.needs, prim.rules, strict=True)
             ]
-        return [None if r is None else _own(finish(r), arrays[self.gradients :]) for r in found]
+        saved = arrays[first:]
+        return [None if r is None else _own(finish(r), saved) for r in found]
 
 
 def _stub(edge: Any) -> _Shape:
@@ -61,7 +64,10 @@ def _stub(edge: Any) -> _Shape:
 
 def _own(r: Any, others: tuple) -> Any:
     """A gradient that is no saved tensor itself."""
-    return r.copy() if any(r is a for a in others) else r
+    for a in others:
+        if r is a:
+            return r.copy()
+    return r
 
 
 def _forward(*arrays: object, rule: Rule) -> tuple:

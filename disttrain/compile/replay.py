@@ -21,6 +21,7 @@ from .instruction import Instruction, Var, describe
 from .memory import window
 
 ndarray = np.ndarray
+_PLAIN = {ndarray}
 
 
 class Afresh(Exception):  # noqa: N818  (no error of its own: its cause is)
@@ -31,10 +32,10 @@ class Afresh(Exception):  # noqa: N818  (no error of its own: its cause is)
 class Step:
     """One instruction with slots for names."""
 
-    __slots__ = ("given", "gone", "made", "many", "params", "prim")
+    __slots__ = ("forward", "given", "gone", "made", "many", "params", "prim")
 
     def __init__(self, prim: Primitive, params: dict[str, Any]) -> None:
-        self.prim, self.params = prim, params
+        self.prim, self.params, self.forward = prim, params, prim.forward
         self.given: list[int] = []
         self.made: list[int] = []
         self.gone: tuple[int, ...] = ()
@@ -59,12 +60,19 @@ class Program:
         self.kept = {o for o in graph.outputs if isinstance(o, Var)}
         self.writes = [self.slots[v] for v in self.written]
         self.touched = [self.slots[v] for v in graph.touched]
-        self.ends = [(o, _ALIASES.get(graph.same.get(i))) for i, o in enumerate(graph.outputs)]
+        self.ends = [
+            (self._end(o), _ALIASES.get(graph.same.get(i))) for i, o in enumerate(graph.outputs)
+        ]
+        self.grads = [(self.slots[leaf], self._end(var)) for leaf, var in graph.grads]
         self.dropped = [self.slots[leaf] for leaf in graph.dropped]
         self.owned = [(self.slots[c], self.slots[leaf]) for c, leaf in graph.owners.items()]
         effects = (s.prim.random or bool(s.prim.mutates) for s in self.steps)
         self.harmless = next((i for i, e in enumerate(effects) if e), len(self.steps))
         self._drop_early()
+
+    def _end(self, var: Any) -> Any:
+        """A result: the slot of a value, or what it is."""
+        return _Slot(self.slots[var], var) if isinstance(var, Var) else var
 
     def _slot(self, var: Var | float | None) -> int:
         if isinstance(var, Var):
@@ -132,18 +140,29 @@ class Program:
             self.execute(values)
         else:
             values = self.player(values)
-        results = _Results(self, tensors, values)
-        for leaf, var in graph.grads:
-            tensors[self.slots[leaf]]._grad = None if var is None else results.of(var)
-        of = results.of
+        of = _Results(self, tensors, values).of
+        for leaf, end in self.grads:
+            tensors[leaf]._grad = of(end)
         return tuple([of(o) if alias is None else alias(of(o)) for o, alias in self.ends])
 
     def execute(self, values: list) -> None:
         """All steps. Raises Afresh as ``run`` does."""
         step = None
         try:
-            for step in self.steps:
-                self.do(step, values)
+            if set(map(type, values[: len(self.given)])) <= _PLAIN:
+                for step in self.steps:  # so is all that they make: no other kind runs itself
+                    result = step.forward(*[values[i] for i in step.given], **step.params)
+                    made = step.made
+                    if step.many:
+                        for slot, r in zip(made, result, strict=True):
+                            values[slot] = r if r.__class__ is ndarray else finish(r)
+                    elif made:
+                        values[made[0]] = result if result.__class__ is ndarray else finish(result)
+                    for slot in step.gone:
+                        values[slot] = None
+            else:
+                for step in self.steps:
+                    self.do(step, values)
         except Exception as why:
             if step in self.steps[: self.harmless + 1]:
                 raise Afresh from why
@@ -162,23 +181,35 @@ class Program:
             values[slot] = None
 
 
+class _Slot:
+    """A value that is a result."""
+
+    __slots__ = ("at", "var")
+
+    def __init__(self, at: int, var: Var) -> None:
+        self.at, self.var = at, var
+
+
 class _Results:
     """The tensors that stand for values after one run; each value has one."""
 
     def __init__(self, program: Program, tensors: list, values: list) -> None:
         self.program, self.tensors, self.values = program, tensors, values
-        self.made: dict[Var, Tensor] = {}
+        self.made: dict[int, Tensor] = {}
 
-    def of(self, var: object) -> Any:
-        if not isinstance(var, Var):
-            return var
-        slot = self.program.slots[var]
+    def of(self, end: object) -> Any:
+        """The tensor of a result; what it is, where it is no value."""
+        return self.at(end.at, end.var) if end.__class__ is _Slot else end
+
+    def at(self, slot: int, var: Var) -> Tensor:
+        """The tensor of the value in a slot."""
         if slot < len(self.tensors):
             return self.tensors[slot]
-        found = self.made.get(var)
+        found = self.made.get(slot)
         if found is None:
-            found = self.made[var] = wrap(self.values[slot])
-            self._tie(var, found)
+            found = self.made[slot] = wrap(self.values[slot])
+            if self.program.viewed:
+                self._tie(var, found)
         return found
 
     def _tie(self, var: Var, out: Tensor) -> None:
@@ -190,7 +221,7 @@ class _Results:
         visible = program.slots[var] < len(self.tensors) or var in program.kept
         if not chain or not visible or any(len(ins.args) > 1 for ins, _ in chain):
             return
-        t = self.of(var)
+        t = self.at(program.slots[var], var)
         for ins, part in reversed(chain):
             made = out
             if ins is not chain[0][0]:

@@ -11,7 +11,7 @@ CASES = {
         *(compiled.compiled_chain, compiled.compiled_mlp),
         *(compiled.compiled_cnn, compiled.compiled_gpt),
         *(kernels.copies, kernels.orders, kernels.embedding_backward),
-        *(kernels.recurrent, kernels.save),
+        *(kernels.convolutions, kernels.recurrent, kernels.save),
         *(strategies.ddp_mlp, strategies.ddp_100mb, strategies.ddp_gpt),
         *(strategies.fsdp_mlp, strategies.fsdp_gpt),
         *(stores.fsdp_memory, stores.checkpoint),
@@ -45,6 +45,11 @@ BARS = {
     "kernel: 10 largest of 1000, 1000 rows": (1.0, 1.3),
     "kernel: sort of 1M": (1.0, 1.3),
     "kernel: embedding 10000x128, 4096 places, with backward": (1.0, 1.3),
+    **{
+        f"kernel: convolution {name}{more}": (1.0, 1.3)
+        for name in kernels.CONVOLUTIONS
+        for more in ("", ", with backward")
+    },
     "kernel: LSTM 32 steps, 16 x 64 to 128": (1.0, 1.3),
     "kernel: GRU 32 steps, 16 x 64 to 128": (1.0, 1.3),
     "kernel: save 64 MB": (1.0, 1.3),

@@ -54,6 +54,46 @@ def embedding_backward(T: Any) -> dict[str, float]:
     return {"kernel: embedding 10000x128, 4096 places, with backward": median_time(step, 15, 3)}
 
 
+# name: how (the function's name, sizes of input and weight, its arguments)
+CONVOLUTIONS: dict[str, tuple[str, tuple, tuple, dict]] = {
+    "3x3 8x64x56x56": ("conv2d", (8, 64, 56, 56), (64, 64, 3, 3), {"padding": 1}),
+    "3x3 by twos 8x64x56x56": (
+        "conv2d", (8, 64, 56, 56), (128, 64, 3, 3), {"padding": 1, "stride": 2}
+    ),
+    "5x5 8x32x28x28": ("conv2d", (8, 32, 28, 28), (32, 32, 5, 5), {"padding": 2}),
+    "depthwise 3x3 8x128x56x56": (
+        "conv2d", (8, 128, 56, 56), (128, 1, 3, 3), {"padding": 1, "groups": 128}
+    ),
+    "1-d, 3 taps 8x64x1024": ("conv1d", (8, 64, 1024), (64, 64, 3), {"padding": 1}),
+    "3-d 2x16x16x16x16": ("conv3d", (2, 16, 16, 16, 16), (32, 16, 3, 3, 3), {"padding": 1}),
+    "transposed 4x4 8x64x28x28": (
+        "conv_transpose2d", (8, 64, 28, 28), (64, 32, 4, 4), {"padding": 1, "stride": 2}
+    ),
+}  # fmt: skip
+
+
+def convolutions(T: Any) -> dict[str, float]:
+    """Convolutions, and with their gradients in inputs and weights."""
+    found = {}
+    for name, case in CONVOLUTIONS.items():
+        row = f"kernel: convolution {name}"
+        found[row], found[f"{row}, with backward"] = _convolution(T, *case)
+    return found
+
+
+def _convolution(T: Any, name: str, size: tuple, kernel: tuple, how: dict) -> tuple[float, float]:
+    run, x, w = getattr(T.nn.functional, name), T.randn(*size), T.randn(*kernel)
+    g = T.randn(*run(x, w, **how).shape)
+    leaves = x.clone().requires_grad_(), w.clone().requires_grad_()
+
+    def step() -> None:
+        for leaf in leaves:
+            leaf.grad = None
+        run(*leaves, **how).backward(g)
+
+    return median_time(lambda: run(x, w, **how), 9, 2), median_time(step, 9, 1)
+
+
 def _pass(T: Any, net: Any) -> Callable[[], None]:
     x = T.randn(32, 16, 64)
 

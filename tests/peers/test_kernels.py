@@ -8,7 +8,7 @@ pytestmark = pytest.mark.peer
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("name", ["copied", "accumulated", "scattered"])
+@pytest.mark.parametrize("name", ["copied", "accumulated", "scattered", "convolved"])
 def test_drawn_calls(name):
     import torch
     from peers.generators.kernels import CASES, differences

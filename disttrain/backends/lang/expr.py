@@ -24,6 +24,15 @@ TERNARY = "where fma".split()
 COMPARISONS = frozenset("lt le gt ge eq ne and or not isnan".split())
 
 
+# Powers that are products, of numbers, arrays and expressions alike (PyTorch's are these, too).
+POWERS: dict[float, Callable[[Any], Any]] = {
+    2.0: lambda a: a * a,
+    3.0: lambda a: a * a * a,
+    -1.0: lambda a: 1.0 / a,
+    -2.0: lambda a: 1.0 / (a * a),
+}
+
+
 class Expr:
     """One node: ``op`` applied to ``args``; ``attr`` is a name, a constant or a type name."""
 

@@ -19,7 +19,6 @@ import numpy as np
 from ...backends.array_kinds import ArrayKind
 from ...backends.lang import expr as ex
 from ...ops.declare import REGISTRY
-from ...ops.primitives.elementwise import POWERS
 from ..pull import Rule
 
 FLOATS = ("float32", "float64")
@@ -51,11 +50,13 @@ def _sign(a: ex.Expr) -> ex.Expr:
 
 
 def _power(a: ex.Expr, b: float | ex.Expr) -> ex.Expr:
-    if type(b) in (float, int) and b in POWERS:
-        return POWERS[b](a)
-    if type(b) is float and abs(b) == 0.5:
-        return ex.sqrt(a) if b > 0 else 1.0 / ex.sqrt(a)
-    raise Unfit("pow")
+    if isinstance(b, ex.Expr):
+        raise Unfit("pow")
+    if b in ex.POWERS:
+        return ex.POWERS[b](a)
+    if abs(b) != 0.5 or type(b) is int:
+        raise Unfit("pow")
+    return ex.sqrt(a) if b > 0 else 1.0 / ex.sqrt(a)
 
 
 _EXPRESSIONS: dict[str, Callable[..., ex.Expr]] = {

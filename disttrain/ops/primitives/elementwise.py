@@ -64,9 +64,7 @@ def _sign_rule(g: Value, a: Value, out: Value) -> Any:
 
 def _sign(a: Any) -> Any:
     """0 for nan, as for what is neither above nor below zero."""
-    if a.dtype.kind == "b":
-        return a.copy()
-    out = np.sign(a)
+    out = a.copy() if a.dtype.kind == "b" else np.sign(a)
     return np.where(np.isnan(out), 0, out).astype(a.dtype) if a.dtype.kind in "fV" else out
 
 
@@ -242,24 +240,14 @@ def _pow_b(g: Value, a: Any, b: Any) -> Any:
     return where(flat, g * 0, g * H(out * log(where(flat, 1.0, a))))
 
 
-# Powers that are made of products, as PyTorch makes them: of float32 and float64.
-POWERS = {
-    2.0: lambda a: a * a,
-    3.0: lambda a: a * a * a,
-    -1.0: lambda a: 1.0 / a,
-    -2.0: lambda a: 1.0 / (a * a),
-}
-
-
 def _pow(a: Any, b: Any) -> Any:
     """numpy's, and for integers the truncated powers that it refuses."""
     kind = np.result_type(a, b)
     if kind.kind not in "iu":
         if b.__class__ is float and abs(b) == 0.5:
             return np.sqrt(a) if b > 0 else 1 / np.sqrt(a)
-        if b.__class__ in (float, int) and b in POWERS and kind.char in "fd":
-            return POWERS[b](a)
-        return np.power(a, b)
+        known = ex.POWERS.get(b) if kind.char in "fd" and b.__class__ in (float, int) else None
+        return known(a) if known else np.power(a, b)
     if not np.any(np.less(b, 0)):
         return np.power(a, b)
     if not hasattr(b, "dtype"):

@@ -1,4 +1,5 @@
-"""Drawn calls of generated kernels: copies in another order, running sums, rows added by number.
+"""Drawn calls of generated kernels: copies in another order, running sums, rows added by number,
+convolutions.
 
 A case is a pair (what to do, arrays). Arrays have any sizes, also none, any order of axes, steps
 and directions; numbers are also nan, inf and equal ones.
@@ -94,7 +95,42 @@ def scattered(T: Any, seed: str) -> list[Any]:
     return [*out, other.grad]
 
 
-CASES = {"copied": copied, "accumulated": accumulated, "scattered": scattered}
+def convolved(T: Any, seed: str) -> list[Any]:
+    """Convolutions and transposed ones of one to three dimensions, and their gradients."""
+    draw = random.Random(seed)
+    rng = np.random.default_rng(draw.getrandbits(32))
+    dims, groups, kind = draw.choice((1, 2, 2, 3)), draw.choice((1, 1, 2, 4)), draw.choice("fffd")
+    kernel = [draw.choice((1, 2, 3, 3, 5)) for _ in range(dims)]
+    stride, dilation = ([draw.choice((1, 1, 2, 3)) for _ in range(dims)] for _ in range(2))
+    back = draw.random() < 0.3
+    padding = [draw.randint(0, d * (k - 1)) for d, k in zip(dilation, kernel)]
+    extra = [draw.randrange(max(s, d)) for s, d in zip(stride, dilation)]
+    how = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
+    how |= {"output_padding": extra} if back else {}
+    inner, outer = (groups * draw.choice((3, 12, 16, 20, 33)) for _ in range(2))
+    least = [d * (k - 1) + 1 for d, k in zip(dilation, kernel)]
+    most = {1: 120, 2: 24, 3: 10}[dims]
+    size = [draw.randint(n, max(n, most)) for n in least]
+    first, second = (inner, outer // groups) if back else (outer, inner // groups)
+    x, w, b = (
+        T.from_numpy(rng.normal(size=shape).astype(kind)).requires_grad_()
+        for shape in ((draw.randint(1, 3), inner, *size), (first, second, *kernel), (outer,))
+    )
+    name = f"conv{'_transpose' if back else ''}{dims}d"
+    out = getattr(T.nn.functional, name)(x, w, b if draw.random() < 0.7 else None, **how)
+    g = T.from_numpy(rng.normal(size=tuple(out.shape)).astype(kind))
+    out.backward(g)
+    return [out.detach(), x.grad, w.grad]
+
+
+CASES = {
+    "copied": copied, "accumulated": accumulated, "scattered": scattered, "convolved": convolved,
+}  # fmt: skip
+
+
+def _size(y: np.ndarray, name: str) -> float:
+    """What the numbers of long sums lie around."""
+    return float(np.abs(y).max(initial=0)) if name == "convolved" else 0.0
 
 
 def differences(name: str, ours: Any, theirs: Any, seed: str) -> list[str]:
@@ -105,6 +141,6 @@ def differences(name: str, ours: Any, theirs: Any, seed: str) -> list[str]:
         far = 0.0 if name == "copied" else 2e-5 if "32" in str(b.dtype) else 1e-10
         if x.shape != y.shape or x.dtype != y.dtype:
             wrong.append(f"{seed}: result {k} is {x.dtype}{x.shape}, not {y.dtype}{y.shape}")
-        elif not np.allclose(x, y, far, far * 10, equal_nan=True):
+        elif not np.allclose(x, y, far, far * max(10, _size(y, name)), equal_nan=True):
             wrong.append(f"{seed}: result {k} differs")
     return wrong

@@ -283,13 +283,10 @@ maximum = binary(
     expr=lambda a, b: ex.max(a, b), takes=_REAL,
 )  # fmt: skip
 minimum = binary(
-    "minimum",
-    np.minimum,
-    lambda g, a, b: _tie(g, a, b, a < b),
-    lambda g, a, b: _tie(g, a, b, b < a),
-    expr=lambda a, b: ex.min(a, b),
-    takes=_REAL,
-)
+    "minimum", np.minimum,
+    lambda g, a, b: _tie(g, a, b, a < b), lambda g, a, b: _tie(g, a, b, b < a),
+    expr=lambda a, b: ex.min(a, b), takes=_REAL,
+)  # fmt: skip
 # Limits: all of the gradient goes to the input unless it is cut.
 clip_below = binary(
     "clip_below", np.maximum, lambda g, a, b: where(a >= b, g, 0.0),

@@ -23,7 +23,7 @@ import numpy as np
 from numpy import ndarray
 
 from .. import threads
-from .copies import fill, merged
+from .copies import fill
 
 _CHUNK = 1 << 18  # floats of padded input at a time: they stay in the second-level cache
 _LEAST = 1 << 18  # multiplications of a sample from which it gains (all of these measured)
@@ -39,11 +39,6 @@ _PLACES = 4096  # of a gradient that are worked on at a time
 def _code() -> Any:
     """What makes machine code is loaded with the first convolution that needs it."""
     return importlib.import_module("..llvm.implicit_product", __package__)
-
-
-@cache
-def _blocks() -> Any:
-    return importlib.import_module("..llvm.blocks", __package__)
 
 
 def _address(a: ndarray) -> int:
@@ -165,19 +160,10 @@ class _Padded:
         for first in range(some.start, some.stop, step):
             part = slice(first, min(first + step, some.stop))
             count = part.stop - part.start
-            self.put(self.x[part], buffer[(slice(0, count), slice(None), *self.inside)])
+            inside = buffer[(slice(0, count), slice(None), *self.inside)]
+            if not fill(inside, self.x[part]):
+                inside[...] = self.x[part]
             yield part, _address(buffer)
-
-    def put(self, part: ndarray, inside: ndarray) -> None:
-        """Copy a part into the buffer."""
-        axes = merged(inside, part) if part.strides[-1] == part.itemsize else []
-        copy = _blocks().copy() if 0 < len(axes) <= 4 and axes[-1][1] == part.itemsize else None
-        if copy is None:
-            inside[...] = part
-            return
-        *outer, (n, _, _) = axes
-        counts, to, source = zip(*[(1, 0, 0)] * (3 - len(outer)), *outer, strict=True)
-        copy(_address(inside), _address(part), *counts, n * part.itemsize, *to, *source)
 
 
 # --- convolutions ------------------------------------------------------------------------------

@@ -3,8 +3,8 @@
     contiguous(a) -> a new array in order        fill(out, a) -> whether it has copied
     onto(out, a) -> the same for any two       reshaped(a, shape) -> a view, else a copy
 
-What would not gain by generated code (a small array, one whose rows are the same on both sides,
-elements of other widths) is left to numpy.
+What would not gain by generated code (a small array, one whose rows are the same on both sides and
+long, elements of other widths) is left to numpy.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import numpy as np
 
 _LEAST = 1 << 14  # elements from which it is worth a look (measured)
 _MOST = 4096  # matrices that may be asked for one by one
+_ROW = 2048  # bytes of a row up to which own code gains
 _SIDES = {1: 32, 2: 16, 4: 16, 8: 8}  # the least sides of such matrices, by bytes of an element
 
 
@@ -29,12 +30,17 @@ def _code() -> Any:
     return importlib.import_module("..llvm.transpose", __package__)
 
 
+@cache
+def _blocks() -> Any:
+    return importlib.import_module("..llvm.blocks", __package__)
+
+
 def _address(a: np.ndarray) -> int:
     address: int = a.__array_interface__["data"][0]
     return address
 
 
-def merged(out: np.ndarray, a: np.ndarray) -> list[tuple[int, int, int]]:
+def _merged(out: np.ndarray, a: np.ndarray) -> list[tuple[int, int, int]]:
     """(size, step in ``out``, step in ``a``) of the axes, those joined that both walk alike."""
     axes: list[tuple[int, int, int]] = []
     for n, far, step in zip(a.shape, out.strides, a.strides):
@@ -53,7 +59,27 @@ def fill(out: np.ndarray, a: Any) -> bool:
     item = a.itemsize
     if a.size < _LEAST or item not in _SIDES or a.dtype.hasobject:
         return False
-    axes = merged(out, a)
+    axes = _merged(out, a)
+    return _rows(out, a, axes) or _turned(out, a, axes)
+
+
+def _rows(out: np.ndarray, a: np.ndarray, axes: list[tuple[int, int, int]]) -> bool:
+    """Where both have the same short rows in order."""
+    *outer, (n, far, step) = axes
+    size = n * a.itemsize
+    if (far, step) != (a.itemsize,) * 2 or not outer or len(outer) > 3 or size % 4 or size > _ROW:
+        return False
+    copy = _blocks().copy()
+    if copy is None:
+        return False
+    counts, to, source = zip(*[(1, 0, 0)] * (3 - len(outer)), *outer, strict=True)
+    copy(_address(out), _address(a), *counts, size, *to, *source)
+    return True
+
+
+def _turned(out: np.ndarray, a: np.ndarray, axes: list[tuple[int, int, int]]) -> bool:
+    """Where rows of one are columns of the other."""
+    item = a.itemsize
     side = _SIDES[item]
     across = [k for k, (n, _, step) in enumerate(axes) if step == item and n >= side]
     along = [k for k, (n, far, _) in enumerate(axes) if far == item and n >= side]
@@ -116,4 +142,4 @@ def has_view(a: np.ndarray, shape: tuple[int, ...]) -> bool:
     return borders <= set(accumulate(sizes, operator.mul))
 
 
-__all__ = ["contiguous", "fill", "has_view", "merged", "onto", "reshaped"]
+__all__ = ["contiguous", "fill", "has_view", "onto", "reshaped"]

@@ -2,6 +2,7 @@
 
     gelu(x, approximate="none" | "tanh")      gelu_backward(g, x, approximate)
     silu(x)                                   silu_backward(g, x)
+    exp_(x), log(x), tanh(x), logistic(x), softplus(x)
     dropout(x, mask, scale)                   where(mask, x * scale, 0); its own gradient
     erf(x)
     relu(x)
@@ -20,6 +21,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy import ndarray
@@ -167,6 +169,37 @@ _GELU_BACKWARD = {
     "none": fused("gelu_erf_backward", gelu_erf_backward),
     "tanh": fused("gelu_tanh_backward", gelu_tanh_backward),
 }
+
+
+def _single(fused: Callable[..., ndarray], other: Callable[..., Any]) -> Callable[..., Any]:
+    """``fused`` for arrays of float32 and the half types, ``other`` for all else. (NumPy's float64
+    functions are more exact than what there is here.)"""
+
+    def run(a: Any) -> Any:
+        return fused(a) if a.__class__ is ndarray and a.dtype.char in "feE" else other(a)
+
+    return run
+
+
+def _logistic(a: Any) -> Any:
+    """By exp and not tanh: small results keep all their digits."""
+    out = np.exp(-a)
+    out += 1
+    return np.divide(1, out, out=out) if a.ndim else 1 / out
+
+
+def softplus_value(x: Expr) -> Expr:
+    return E.max(x, 0.0) + E.log1p(exp(-E.abs(x)))
+
+
+exp_ = _single(fused("exp", lambda x: exp(x)), np.exp)
+log = _single(fused("log", lambda x: E.log(x)), np.log)
+tanh = _single(fused("tanh", lambda x: E.tanh(x)), np.tanh)
+logistic = _single(fused("sigmoid", lambda x: sigmoid(x)), _logistic)
+softplus = _single(
+    fused("softplus", softplus_value),
+    lambda x: np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x))),
+)
 silu = fused("silu", silu_value)
 silu_backward = fused("silu_backward", silu_gradient)
 erf = fused("erf", lambda x: E.erf(x))

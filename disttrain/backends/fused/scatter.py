@@ -1,8 +1,9 @@
-"""Rows added up by number, by generated code where it gains."""
+"""Rows and numbers added up by place, by generated code where it gains."""
 
 from __future__ import annotations
 
 import importlib
+import math
 from functools import cache
 from typing import Any
 
@@ -34,4 +35,23 @@ def add_rows(g: np.ndarray, index: np.ndarray, size: int) -> np.ndarray | None:
     return out
 
 
-__all__ = ["add_rows"]
+def add_along(g: np.ndarray, index: np.ndarray, dim: int, shape: tuple) -> np.ndarray | None:
+    """``out[index[i, k, j]] += g[i, k, j]`` along ``dim``, in this order and in float64, in a new
+    array of zeros; None where that is better done otherwise, or a number does not lie in it."""
+    if g.size < _LEAST or g.dtype.kind != "f" or not g.dtype.isnative:
+        return None
+    others = [n for i, n in enumerate(shape) if i != dim]
+    run = _code().along(g.dtype.name)
+    if run is None or others != [n for i, n in enumerate(index.shape) if i != dim]:
+        return None
+    size, inner = shape[dim], math.prod(shape[dim + 1 :])
+    g, index = np.ascontiguousarray(g), np.ascontiguousarray(index, np.int64)
+    if index.min() < 0 or index.max() >= size:
+        return None
+    out = np.zeros(shape, np.float64)
+    addresses = (x.__array_interface__["data"][0] for x in (out, g, index))
+    run(*addresses, math.prod(shape[:dim]), index.shape[dim], inner, size)
+    return out.astype(g.dtype, copy=False)
+
+
+__all__ = ["add_along", "add_rows"]

@@ -1,4 +1,5 @@
-"""Code that adds rows to the rows of a table that numbers name, one after the other."""
+"""Code that adds rows to the rows of a table that numbers name, one after the other, or numbers to
+places along an axis."""
 
 from __future__ import annotations
 
@@ -43,4 +44,43 @@ def scatter(kind: str) -> Callable | None:
     return functions(_text, kind)("scatter", (ctypes.c_void_p,) * 3 + (ctypes.c_int64,) * 2)
 
 
-__all__ = ["scatter"]
+def _along_text(kind: str) -> str:
+    """``along(out, a, index, n, d, inner, size)``: out[i, index[i, k, j], j] += a[i, k, j], in
+    float64."""
+    text = Text()
+    name, item = _KINDS[kind]
+    names = ("ptr %out", "ptr %a", "ptr %index", "i64 %n", "i64 %d", "i64 %inner", "i64 %size")
+    with text.function("along", *names):
+        given = text.let("mul i64 %d, %inner")
+        table = text.let("mul i64 %size, %inner")
+        with text.loop("0", "%n", 1) as i:
+            first = text.let(f"mul i64 {i}, {given}")
+            a = text.at("%a", (first, str(item)))
+            index = text.at("%index", (first, "8"))
+            start = text.let(f"mul i64 {i}, {table}")
+            out = text.at("%out", (start, "8"))
+            with text.loop("0", "%d", 1) as k:
+                row = text.let(f"mul i64 {k}, %inner")
+                with text.loop("0", "%inner", 1) as j:
+                    at = text.let(f"add i64 {row}, {j}")
+                    number = text.let(f"load i64, ptr {text.at(index, (at, '8'))}, align 8")
+                    there = text.let(f"mul i64 {number}, %inner")
+                    place = text.at(out, (text.let(f"add i64 {there}, {j}"), "8"))
+                    new = text.let(f"load {name}, ptr {text.at(a, (at, str(item)))}, align {item}")
+                    if kind == "float32":
+                        new = text.let(f"fpext float {new} to double")
+                    old = text.let(f"load double, ptr {place}, align 8")
+                    total = text.let(f"fadd double {old}, {new}")
+                    text.add(f"store double {total}, ptr {place}, align 8")
+    return str(text)
+
+
+@cache
+def along(kind: str) -> Callable | None:
+    """The function for a type; None where code cannot be made."""
+    if kind not in _KINDS:
+        return None
+    return functions(_along_text, kind)("along", (ctypes.c_void_p,) * 3 + (ctypes.c_int64,) * 4)
+
+
+__all__ = ["along", "scatter"]

@@ -2,9 +2,9 @@
 the operations themselves.
 
 An array kind, so that derivative rules spell themselves out on it as they do on arrays. IEEE
-arithmetic, square roots, comparisons and choices are exact everywhere; gelu, silu and erf are such
-kernels already. Exponentials, logarithms and the like are NumPy's in an eager run, whose last bits
-differ: they are refused, unless the program asks for speed in place of bits (``fast``).
+arithmetic, square roots, comparisons and choices are exact everywhere; gelu, silu, exponentials,
+logarithms and their like are such kernels already, of float32. What else is NumPy's in an eager run
+has other last bits: it is refused, unless the program asks for speed in place of bits (``fast``).
 """
 
 from __future__ import annotations
@@ -26,11 +26,12 @@ FLOATS = ("float32", "float64")
 _BY_OWN_EXPRESSION = frozenset(
     "neg abs sqrt rsqrt square reciprocal relu relu_backward floor ceil add sub mul div maximum "
     "minimum lt le gt ge where gelu_tanh gelu_tanh_backward gelu gelu_backward silu silu_backward "
-    "erf".split()
+    "erf exp log tanh sigmoid softplus".split()
 )
-_FAST = frozenset("exp log tanh sigmoid sin cos".split())
+_FAST = frozenset("exp log tanh sigmoid softplus sin cos".split())
 _KERNELS_OF_ONE_TYPE = frozenset(
-    "gelu_tanh gelu_tanh_backward gelu gelu_backward silu silu_backward erf".split()
+    "gelu_tanh gelu_tanh_backward gelu gelu_backward silu silu_backward erf exp log tanh sigmoid "
+    "softplus".split()
 )
 
 

@@ -9,12 +9,14 @@ from ...core.types.casting import computes_in
 from ...core.types.dtypes import as_dtype
 from ...errors import ConfigError, DTypeError, ShapeError
 from ...ops.functions.args import kinds
-from ...ops.primitives.elementwise import logaddexp, stepwise
+from ...ops.primitives.elementwise import stepwise
+from ...ops.primitives.softmax import softplus_
 from ...ops.promotion import same_type
 from ...trace import warn
 from .common import activate, into
 
 _SELU_ALPHA = 1.6732632423543772848170429916717
+_SAME = 20  # from there on, softplus and its slope are x and 1 in float32
 _SELU_SCALE = 1.0507009873554804934193349852946
 
 
@@ -187,7 +189,7 @@ def silu(input: Tensor, inplace: bool = False) -> Tensor:
 
 def mish(input: Tensor, inplace: bool = False) -> Tensor:
     """x tanh(softplus(x))"""
-    return activate("mish", input, lambda x: x * ops.tanh(logaddexp(x, 0.0)), inplace)
+    return activate("mish", input, lambda x: x * ops.tanh(softplus_(x)), inplace)
 
 
 @computes_in("full")
@@ -196,15 +198,18 @@ def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tenso
 
     def smooth(x: Tensor) -> Tensor:
         scaled = x * beta if beta != 1 else x
-        out = logaddexp(scaled, 0.0)
-        return ops.where(scaled > threshold, x, out / beta if beta != 1 else out)
+        out = softplus_(scaled)
+        out = out / beta if beta != 1 else out
+        if threshold >= _SAME and x.meta()[1].char == "f":
+            return out
+        return ops.where(scaled > threshold, x, out)
 
     return activate("softplus", input, smooth)
 
 
 def logsigmoid(input: Tensor) -> Tensor:
     """log(sigmoid(x))"""
-    return activate("logsigmoid", input, lambda x: -logaddexp(-x, 0.0))
+    return activate("logsigmoid", input, lambda x: -softplus_(-x))
 
 
 def sigmoid(input: Tensor) -> Tensor:

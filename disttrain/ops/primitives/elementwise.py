@@ -14,7 +14,7 @@ from ...backends.fused import elementwise as kernels
 from ...backends.lang import expr as ex
 from ...core.annotations import Value
 from ...core.types import dtypes
-from ...core.types.wide import log1p_of, through_float32
+from ...core.types.wide import log1p_of
 from ...errors import DTypeError, NumberError
 from ..declare import binary, broadcast, primitive, type_of, unary
 from ..promotion import convert, fitted, no_bool, result_type, same_type_args, scalar
@@ -70,12 +70,13 @@ def _sign(a: Any) -> Any:
 
 sign = unary("sign", _sign, lambda g: g * 0, takes=_REAL)
 sgn = unary("sgn", _sign, _sign_rule)
-exp = unary("exp", np.exp, lambda g, out: g * H(out), expr=lambda a: ex.exp(a), floating=True)
+exp = unary("exp", kernels.exp_, lambda g, out: g * H(out), expr=lambda a: ex.exp(a), floating=True)
 exp2 = unary("exp2", np.exp2, lambda g, out: g * H(out) * math.log(2.0), floating=True)
 expm1 = unary("expm1", np.expm1, lambda g, out: g * (H(out) + 1), floating=True)
 log = unary(
-    "log", np.log, lambda g, a: g / H(a), expr=lambda a: ex.log(a), floating=True, samples=_positive
-)
+    "log", kernels.log, lambda g, a: g / H(a), expr=lambda a: ex.log(a), floating=True,
+    samples=_positive,
+)  # fmt: skip
 log2 = unary(
     "log2", np.log2, lambda g, a: g / (H(a) * math.log(2.0)), floating=True, samples=_positive
 )
@@ -121,21 +122,14 @@ acosh = unary(
 )  # fmt: skip
 atanh = unary("atanh", np.arctanh, lambda g, a: g / (1 - H(a * a)), floating=True, samples=_unit)
 tanh = unary(
-    "tanh", np.tanh, lambda g, out: g * (1 - H(out * out)), expr=lambda a: ex.tanh(a), floating=True
-)
-
-
-@through_float32
-def _sigmoid(a: Any) -> Any:
-    """By exp and not tanh: small results keep all their digits."""
-    out = np.exp(-a)
-    out += 1
-    return np.divide(1, out, out=out) if a.ndim else 1 / out
+    "tanh", kernels.tanh, lambda g, out: g * (1 - H(out * out)), expr=lambda a: ex.tanh(a),
+    floating=True,
+)  # fmt: skip
 
 
 sigmoid = unary(
-    "sigmoid", _sigmoid, lambda g, out: g * H((1 - out) * out), expr=lambda a: ex.sigmoid(a),
-    floating=True,
+    "sigmoid", kernels.logistic, lambda g, out: g * H((1 - out) * out),
+    expr=lambda a: ex.sigmoid(a), floating=True,
 )  # fmt: skip
 
 

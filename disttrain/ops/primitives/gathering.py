@@ -224,6 +224,9 @@ def _put_along(g: np.ndarray, index: np.ndarray, dim: int, shape: tuple) -> Any:
         out = np.zeros(shape, g.dtype)
         np.put_along_axis(_cut(out, index, dim), index, g, dim)
         return out
+    done = scatter_kernels.add_along(g, index, dim, shape)
+    if done is not None:
+        return done
     steps = [math.prod(shape[i + 1 :]) for i in range(len(shape))]
     at = index * steps[dim]
     for i, (n, step) in enumerate(zip(index.shape, steps, strict=True)):

@@ -1,4 +1,4 @@
-"""Softmax and its logarithm along a dimension; gelu and silu. Kernels do the arithmetic.
+"""Softmax and its logarithm along a dimension; gelu, silu, softplus. Kernels do the arithmetic.
 
 A fused backward is a primitive of its own, with its own derivative, so that gradients of gradients
 are right too.
@@ -106,7 +106,7 @@ log_softmax_backward = primitive(
 )  # fmt: skip
 
 
-# --- gelu, silu --------------------------------------------------------------------------------
+# --- gelu, silu, softplus ----------------------------------------------------------------------
 _SLOPE = 2 * math.sqrt(2 / math.pi)
 _CUBIC = 0.044715
 _DENSITY = 1 / math.sqrt(2 * math.pi)
@@ -161,4 +161,8 @@ silu_backward = binary(
     "silu_backward", _kernel(fused_elementwise.silu_backward),
     lambda g, b: silu_backward(g, b), lambda g, a, b: _silu_second(g, a, b),
     expr=fused_elementwise.silu_gradient,
+)  # fmt: skip
+softplus_ = unary(
+    "softplus", fused_elementwise.softplus, lambda g, a: g * sigmoid(a),
+    expr=fused_elementwise.softplus_value, floating=True, takes="biufV",
 )  # fmt: skip

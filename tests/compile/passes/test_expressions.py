@@ -36,12 +36,12 @@ def test_derivatives_are_expressions_of_what_their_rules_do():
 def test_some_have_none():
     def fn(x):
         kept.fill_(1.0)
-        return x[1:], x.sum(), x.exp(), x.to(dt.float16), dt.rand(3)
+        return x[1:], x.sum(), x.sin(), x.to(dt.float16), dt.rand(3)
 
     kept = dt.zeros(3)
     found, metas = instructions(fn, dt.ones(3))
     fits = {i.prim.name for i in found if expressions_of(i, metas) is not None}
     assert fits == set()
     with pytest.raises(Unfit):
-        evaluate(next(i for i in found if i.prim.name == "exp"),
+        evaluate(next(i for i in found if i.prim.name == "sin"),
                  {a: named(str(a), metas[a], False) for a in metas})  # fmt: skip

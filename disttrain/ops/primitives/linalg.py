@@ -329,3 +329,5 @@ solve = primitive(
         ((rng.normal(size=(2, 3, 3)) + 3 * np.eye(3), rng.normal(size=(2, 3, 1))), {}),
     ],
 )  # fmt: skip
+for _factoring in (inv, svd, svd_square, solve):
+    _factoring.checks = True

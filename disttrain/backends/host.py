@@ -72,3 +72,11 @@ def llvmlite_origin() -> str | None:
     """The folder of llvmlite where it is installed; finding it does not load it."""
     spec = importlib.util.find_spec("llvmlite")
     return os.path.dirname(spec.origin) if spec and spec.origin else None
+
+
+def llvmlite_version() -> str:
+    """What llvmlite says of its version, where it is installed; it is not loaded."""
+    try:
+        return Path(llvmlite_origin() or "", "_version.py").read_text()
+    except OSError:
+        return ""

@@ -10,6 +10,7 @@ program is refused. Reads are noticed at one place, ``Tensor.array`` itself (``w
 
 from __future__ import annotations
 
+import sys
 import types
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -35,6 +36,7 @@ from .graph import Graph, Read
 from .instruction import Instruction, Var
 from .memory import Memories, coincide, is_laid_out, window, window_on
 from .pull import Rule, accumulate, backward_of
+from .questions import Questions
 from .reach import Reach
 
 # A tensor that the program makes from Python numbers (dt.zeros ...): every run starts with a copy.
@@ -71,6 +73,7 @@ class Capture:
         self.instructions: list[Instruction] = []
         self.entry: list[tuple[Tensor, Any]] = []  # tensors with their .grad before the program
         self.reads: dict[int, Read] = {}
+        self.questions = Questions()
         self.copies: dict[int, Any] = {}  # first values of tensors that appeared on the way
         self.names: dict[Var, Var] = {}  # what tensors from outside are called in the graph
         self.versioned: set[Var] = set()  # those whose versions tell of writes to what is used
@@ -205,6 +208,8 @@ class Capture:
             )
             return
         if self._is_made(t) or any(self.written.around(t.array)):
+            if not self.running and self.questions.read(self, t, sys._getframe(1)):
+                return
             self._refuse(
                 f"the value of a tensor of shape {list(t.shape)} is read at {call_site(3)} "
                 "(item(), bool(), numpy(), an index or a shape that depends on it, or the like); a "

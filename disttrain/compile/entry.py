@@ -22,6 +22,7 @@ from .holders import DICT, Guard, Holder
 from .instruction import Var
 from .joint import Joint
 from .memory import coincide, overlap, owner_of
+from .questions import answers
 from .reach import Reach
 from .replayed import Player
 from .settings import Backend
@@ -54,6 +55,7 @@ class Entry:
     ) -> None:
         self.graph, self.rebuild, self.joint = graph, rebuild, joint
         self.made_of: tuple[Graph, tuple] = graph, ()  # what was captured, and the passes since
+        self.answers = answers(graph.instructions)  # of its path, to what Python asks on the way
         self.objects = call.objects  # so that their identities are not used again
         self.guard = Guard(around.holders)
         self.optimizers = list(around.optimizers)

@@ -23,6 +23,7 @@ from ..backends.null import NullArray
 from ..core.tensor import Tensor
 from ..errors import CaptureError
 from .instruction import Instruction, Var, describe
+from .questions import Otherwise
 from .replay import Afresh, Program
 
 
@@ -165,6 +166,11 @@ class Graph:
         except Afresh as again:
             assert again.__cause__ is not None
             raise again.__cause__ from None
+        except Otherwise:
+            raise CaptureError(
+                "graph: a number that the program reads on its way is not what it was, so that "
+                "the program would take another path; capture it again"
+            ) from None
 
 
 def _text(value: object) -> str:

@@ -129,13 +129,13 @@ def _rule_on_tensors(gs: tuple, given: tuple, needs: tuple, mode: str) -> tuple:
     """The same as something that can be differentiated: by way of the steps."""
     recorded = thread.grad_enabled
     with enable_grad():
-        values = list(given)
-        if not recorded:
-            values = [t.detach().requires_grad_() if n else t for t, n in zip(given, needs)]
+        # Names of this pass alone: the state may itself be made of the weights.
+        part = (lambda t: t.view_as(t)) if recorded else (lambda t: t.detach().requires_grad_())
+        values = [part(t) if n else t for t, n in zip(given, needs)]
         x, w, b, *state = values
         step, new, states = Step(mode, w, b), tuple(state), []
-        for part in ops.unbind(x, 0):
-            new = step(part, new)
+        for row in ops.unbind(x, 0):
+            new = step(row, new)
             states.append(new)
         outs = [ops.stack(list(each)) for each in zip(*states, strict=True)]
     pairs = [(o, g) for o, g in zip(outs, gs, strict=True) if g is not None]

@@ -3,13 +3,14 @@
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from disttrain.backends import cache
-from disttrain.backends.llvm import native, objfile
+from disttrain.backends.llvm import cached, native, objfile
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = """
@@ -113,3 +114,25 @@ def test_addresses_of_missing_functions_are_errors():
 def test_the_layout_of_arrays_is_checked():
     assert native._layout_is_known()
     assert np.ones(1).flags.num & 0x501 == 0x501
+
+
+def test_code_of_a_text_is_kept_for_one_processor_and_one_compiler(home, monkeypatch):
+    """Machines of one name that share a home may not be allowed the same instructions."""
+    text = "define void @f() {\n  ret void\n}\n"
+    monkeypatch.setenv("XDG_CACHE_HOME", str(home))
+    here, known, asked = native.host.cpu(), native.host.llvmlite_version(), []
+
+    def keep(cpu, version):
+        cached._compiled_by.cache_clear()
+        monkeypatch.setattr(native.host, "cpu", lambda: cpu)
+        monkeypatch.setattr(native.host, "llvmlite_version", lambda: version)
+        asked.clear()
+        cached.kept(text, lambda: asked.append(1) or text, lambda name: 0)
+        return bool(asked)
+
+    try:
+        assert keep(here, known) and not keep(here, known)
+        assert keep(replace(here, features=here.features - {"avx512f", "avx2"}), known)
+        assert keep(here, "another")
+    finally:
+        cached._compiled_by.cache_clear()

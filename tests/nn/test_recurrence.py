@@ -56,6 +56,21 @@ def test_outputs_gradients_and_second_derivatives(mode, backwards):
 
 
 @pytest.mark.parametrize("mode", STEPS)
+def test_the_state_may_be_made_of_the_same_weights(mode):
+    """Two passes in a row, and one tensor for both parts of an LSTM's state: derivatives that can
+    be differentiated are those that cannot."""
+    found = []
+    for again in (False, True):
+        x, state, w, b = drawn(mode)
+        step, state = Step(mode, w, b), (state[0],) * len(state)
+        first, last = along(x, state, step, False)
+        second, _ = along(x[:2], last, step, False)
+        loss = first.sin().sum() + second.sin().sum()
+        found.append(dt.autograd.grad(loss, (x, w, b, state[0]), create_graph=again))
+    close(*found)
+
+
+@pytest.mark.parametrize("mode", STEPS)
 def test_only_what_is_asked_for_gets_a_gradient(mode):
     x, state, w, b = drawn(mode)
     x, state = x.detach(), tuple(s.detach() for s in state)

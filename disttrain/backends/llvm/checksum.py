@@ -217,7 +217,7 @@ def _compiled() -> Any:
         return None
     text = _text(bits)
     try:
-        places = kept(f"{text}\n{host.cpu().model}", lambda: text, _nothing)
+        places = kept(text, lambda: text, _nothing)
     except (ImportError, ObjectError, RuntimeError):
         return None
     kinds = (ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)

@@ -157,13 +157,8 @@ class _Process:
         here, digest = Path(__file__).parent.parent, hashlib.sha256()
         for name in _SOURCES:
             digest.update((here / name).read_bytes())
-        origin = host.llvmlite_origin()
-        version = Path(origin, "_version.py") if origin else None
-        if version and version.exists():
-            digest.update(version.read_bytes())
-        features = " ".join(sorted(self.cpu.features))
         python = f"{sys.implementation.cache_tag} numpy {np.__version__.split('.')[0]}"
-        return f"{digest.hexdigest()}\n{self.cpu.model}\n{features}\n{python}"
+        return f"{digest.hexdigest()}\n{python}"
 
     def load(self, kernel: Kernel, access: dict[str, str], target: Target) -> dict[str, int]:
         text = f"{kernel}\n{sorted(access.items())}\n{target}\n{self.fingerprint}"

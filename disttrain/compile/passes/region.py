@@ -17,6 +17,7 @@ from .expressions import evaluate, named
 ndarray = np.ndarray
 _SOON = 1 << 14  # elements from which a kernel is made at the second run; else after some
 _RUNS = 6
+_LAYOUTS = 64  # of inputs that are looked at
 
 
 @functools.lru_cache(maxsize=512)
@@ -29,7 +30,8 @@ class Region:
     """``members`` in their order; ``inputs`` and ``outputs``: the values that go in and out.
 
     The first runs are those of the members, one by one: what runs once is not worth a kernel. So
-    are runs on arrays that are not laid out in rows, whose results NumPy lays out like them.
+    are runs on arrays that do not lie in rows, whose results NumPy lays out like them; of each such
+    layout one run shows whether they lie in rows after all (those of a spread gradient do).
     """
 
     def __init__(
@@ -47,6 +49,8 @@ class Region:
         self.full = [tuple(metas[v][0]) == self.shape for v in inputs]
         self.alike = all(self.full)
         self.metas = metas
+        self.strides = [np.empty(self.shape, kind).strides for kind in self.kinds]
+        self.in_rows: dict[tuple, bool] = {}  # by the strides of inputs: whether outputs are
         self.program: Program | None = None
         self.left = 1 if int(np.prod(self.shape)) >= _SOON else _RUNS
         self._lay_out()
@@ -81,11 +85,21 @@ class Region:
                 return self.one_by_one(arrays)
             program = self.program = program_of(self.kernel())
         if not all(map(_in_rows, arrays, self.full)):
-            return self.one_by_one(arrays)
+            layout = _strides_of(arrays)
+            if layout is None or not self.in_rows.get(layout):
+                return self._looked_at(layout, arrays)
         outs = [np.empty(self.shape, kind) for kind in self.kinds]
         if not self.alike or program.fast(*arrays, *outs) is None:
             program.slow(*arrays, *outs)
         return outs if len(outs) > 1 else outs[0]
+
+    def _looked_at(self, layout: tuple | None, arrays: tuple) -> Any:
+        """``one_by_one``, of which is kept how the outputs lie."""
+        found = self.one_by_one(arrays)
+        if layout is not None and len(self.in_rows) < _LAYOUTS:
+            outs = found if len(self.ends) > 1 else [found]
+            self.in_rows[layout] = [r.strides for r in outs] == self.strides
+        return found
 
     def one_by_one(self, arrays: tuple) -> Any:
         """The outputs, by the operations themselves."""
@@ -112,12 +126,11 @@ class Region:
 
 def _in_rows(array: object, full: bool) -> bool:
     """Whether NumPy's results lie in rows where such an array is given."""
-    if array.__class__ is not ndarray:
-        return False
-    return not full or array.flags.c_contiguous or _is_spread(array)
+    return array.__class__ is ndarray and (not full or array.flags.c_contiguous)
 
 
-def _is_spread(array: np.ndarray) -> bool:
-    """Whether it is a smaller array in rows, seen several times (the gradient of a sum)."""
-    steps = [s for s in array.strides if s]
-    return 0 in array.strides and steps == sorted(map(abs, steps), reverse=True)
+def _strides_of(arrays: tuple) -> tuple | None:
+    """How the arrays lie; None where one is not NumPy's."""
+    if any(a.__class__ is not ndarray for a in arrays):
+        return None
+    return tuple(a.strides for a in arrays)

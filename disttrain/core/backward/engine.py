@@ -393,9 +393,11 @@ class Walk:
             self._add_more(node, g)
 
     def _add_more(self, node: Any, g: Any) -> None:
-        """Add ``g``, which fits, to what the one output of ``node`` has received."""
+        """Add ``g``, which fits, to what the one output of ``node`` has received. (In its place,
+        where a new sum would lie alike: sums over it would else add in another order.)"""
         so_far = self.grads[node]
-        if so_far.__class__ is ndarray and so_far.base is None and node not in self.lent:
+        own = so_far.__class__ is ndarray and so_far.base is None and node not in self.lent
+        if own and (so_far.flags.c_contiguous or so_far.strides == g.strides):
             np.add(so_far, g, out=so_far)
         else:
             self.grads[node] = self._sum(so_far, g)

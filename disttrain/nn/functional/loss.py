@@ -12,9 +12,15 @@ from ...core.gate import Primitive, gate
 from ...core.types.casting import computes_in
 from ...errors import AutogradError, ConfigError, ShapeError
 from ...ops.functions.args import in_float32, kinds
-from ...ops.primitives.softmax import softplus_ as softplus
+from ...ops.primitives.elementwise import logaddexp
+from ...ops.primitives.softmax import softplus_
 from ...ops.promotion import refuse, same_type
 from .common import check_reduction, check_same_shape, legacy_reduction, reduce_loss
+
+
+def softplus(x: Tensor) -> Tensor:
+    """log(1 + exp(x)), for all x."""
+    return logaddexp(x, 0.0) if x.meta()[1].kind == "c" else softplus_(x)
 
 
 def _together(where: str, input: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:

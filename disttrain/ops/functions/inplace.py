@@ -205,8 +205,7 @@ def fit_to(name: str, target: Tensor, value: Tensor) -> Tensor:
 def check_writeable(name: str, target: Tensor) -> None:
     """Refuse to write to an expanded tensor, of which several elements are one."""
     array = None if isinstance(target, Tracer) else layout(target)
-    locked = array.__class__ is ndarray and not array.flags.writeable
-    if (locked or isinstance(array, ArrayKind)) and overlaps_itself(array):
+    if isinstance(array, (ndarray, ArrayKind)) and overlaps_itself(array):
         raise ShapeError(f"{name}: {OVERLAP.format(list(array.shape))}")
 
 
@@ -470,9 +469,11 @@ def fill_(self: Tensor, value: Scalar) -> Tensor:
         everywhere = expand(constant, shape=target.meta()[0])
         write("fill_", target, everywhere, recording, whole=True)
         return self
-    if not self.array.flags.writeable:
-        unlock(self.array)
-    self.array.fill(value)
+    array = self.array
+    if not array.flags.writeable:
+        array = array.view()  # the expanded tensor itself stays locked
+        unlock(array)
+    array.fill(value)
     touched(self)
     return self
 

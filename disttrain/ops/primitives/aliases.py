@@ -231,7 +231,23 @@ def own_place(region: ndarray, shape: tuple, layout: Layout) -> ndarray:
 
 
 def _as_strided(a: np.ndarray, size: tuple, stride: tuple, offset: int, layout: Layout) -> Any:
-    return _strided(_cells(a, layout), size, stride, offset)
+    return locked(_strided(_cells(a, layout), size, stride, offset))
+
+
+def locked(a: np.ndarray) -> np.ndarray:
+    """``a``; read-only, as expanded arrays are, where several of its elements are one."""
+    if 0 in a.strides and a.flags.writeable:
+        a = a.view()
+        a.flags.writeable = not overlaps_itself(a)
+    return a
+
+
+def overlaps_itself(a: np.ndarray) -> bool:
+    """Whether ``a`` was expanded, so that several of its elements are one."""
+    shape, strides = a.shape, a.strides
+    if 0 not in strides or 0 in shape:
+        return False
+    return any(s == 0 and n > 1 for s, n in zip(strides, shape, strict=True))
 
 
 def _unstride(

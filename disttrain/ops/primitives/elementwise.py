@@ -277,13 +277,10 @@ maximum = binary(
     expr=lambda a, b: ex.max(a, b), takes=_REAL,
 )  # fmt: skip
 minimum = binary(
-    "minimum",
-    np.minimum,
-    lambda g, a, b: _tie(g, a, b, a < b),
-    lambda g, a, b: _tie(g, a, b, b < a),
-    expr=lambda a, b: ex.min(a, b),
-    takes=_REAL,
-)
+    "minimum", np.minimum,
+    lambda g, a, b: _tie(g, a, b, a < b), lambda g, a, b: _tie(g, a, b, b < a),
+    expr=lambda a, b: ex.min(a, b), takes=_REAL,
+)  # fmt: skip
 # Limits: all of the gradient goes to the input unless it is cut.
 clip_below = binary(
     "clip_below", np.maximum, lambda g, a, b: where(a >= b, g, 0.0),
@@ -343,6 +340,8 @@ truncate_divide = binary(
     "truncate_divide", _whole("div", _truncated), lambda g: g * 0, lambda g: g * 0,
     samples=_both_positive, takes="iufV",
 )  # fmt: skip
+for _division in (remainder, fmod, floor_divide, truncate_divide):
+    _division.checks = True
 
 
 def _angle_rule(g: Value, a: Value, b: Value, part: Value) -> Any:

@@ -109,6 +109,7 @@ cross_entropy_rows = primitive(
     "cross_entropy", _rows, "a target weight", vjp=_rows_rule, multi=True, nondiff_outputs=(1, 2),
     shape=_rows_shape, batch=_rows_batch, samples=_row_samples,
 )  # fmt: skip
+cross_entropy_rows.checks = True
 
 
 def _backward(

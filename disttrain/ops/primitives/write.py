@@ -15,7 +15,7 @@ from ...core.annotations import Value
 from ...errors import CaptureError
 from ...trace import call_site
 from ..declare import primitive
-from .aliases import as_strided, own_place, view_as_complex
+from .aliases import as_strided, overlaps_itself, own_place, view_as_complex
 from .batching import fronted
 from .views import expand, reshape
 
@@ -28,19 +28,14 @@ OVERLAP = (
 )
 
 
-def overlaps_itself(a: ndarray) -> bool:
-    """Whether ``a`` was expanded, so that several of its elements are one."""
-    shape = a.shape
-    return 0 not in shape and any(s == 0 and n > 1 for s, n in zip(a.strides, shape, strict=True))
-
-
 def writeable(dst: Value) -> Any:
     """``dst``, made writeable where numpy refuses only because it is an expanded view. Raises
     ``ValueError`` where two of its elements are one."""
-    if dst.__class__ is ndarray and not dst.flags.writeable:
+    if dst.__class__ is ndarray:
         if overlaps_itself(dst):
             raise ValueError(OVERLAP.format(list(dst.shape)))
-        unlock(dst)
+        if not dst.flags.writeable:
+            unlock(dst)
     return dst
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from disttrain.backends import threads
 from disttrain.backends.fused import convolution
+from disttrain.backends.llvm import implicit_product
 
 
 @pytest.fixture(autouse=True)
@@ -61,7 +62,18 @@ def _close(found, wanted):
     assert np.abs(found - wanted).max(initial=0) <= eps * scale
 
 
-@pytest.mark.parametrize("seed", range(120))
+@pytest.fixture(params=["as wide as can be", "narrow"])
+def registers(request, monkeypatch):
+    """Registers of this processor, and those of older ones."""
+    if request.param == "narrow":
+        monkeypatch.setattr(implicit_product, "tile", lambda kind: (6, 8 if "32" in kind else 4))
+    implicit_product.product.cache_clear()
+    yield
+    implicit_product.product.cache_clear()
+
+
+@pytest.mark.usefixtures("registers")
+@pytest.mark.parametrize("seed", range(80))
 def test_drawn_convolutions_and_their_gradients(seed):
     x, w, g, groups, how = _case(seed)
     n, outer, *out = g.shape

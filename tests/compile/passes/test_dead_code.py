@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 import disttrain as dt
 from disttrain.compile import capture, dead_code
 
@@ -39,3 +41,40 @@ def test_writes_stay_with_what_they_write():
 def test_an_empty_program_stays_one():
     graph = capture(lambda x: x)(dt.ones(2))[1]
     assert dead_code(graph).instructions == ()
+
+
+NOUGHT, NUMBERS = [1, 0], [0, 9]
+REFUSED = {  # what is done, numbers that it takes, numbers that it refuses
+    "//": (lambda i: i // i, [1, 2], NOUGHT),
+    "%": (lambda i: i % i, [1, 2], NOUGHT),
+    "fmod": (lambda i: dt.fmod(i, i), [1, 2], NOUGHT),
+    "div": (lambda i: dt.div(i, i, rounding_mode="trunc"), [1, 2], NOUGHT),
+    "index": (lambda i: dt.ones(2, 2)[i], [0, 1], NUMBERS),
+    "index_select": (lambda i: dt.ones(2, 2).index_select(0, i), [0, 1], NUMBERS),
+    "gather": (lambda i: dt.ones(2, 2).gather(0, i.view(1, 2)), [0, 1], NUMBERS),
+    "scatter": (lambda i: dt.ones(2, 2).scatter(0, i.view(1, 2), 1.0), [0, 1], NUMBERS),
+    "embedding": (lambda i: dt.nn.functional.embedding(i, dt.ones(2, 2)), [0, 1], NUMBERS),
+    "one_hot": (lambda i: dt.nn.functional.one_hot(i, 2), [0, 1], NUMBERS),
+    "cross_entropy": (lambda i: dt.nn.functional.cross_entropy(dt.ones(2, 2), i), [0, 1], NUMBERS),
+    "nll_loss": (lambda i: dt.nn.functional.nll_loss(dt.ones(2, 2), i), [0, 1], NUMBERS),
+    "inv": (lambda i: dt.linalg.inv(i.float().diag()), [1, 2], NOUGHT),
+    "solve": (lambda i: dt.linalg.solve(i.float().diag(), i.float()), [1, 2], NOUGHT),
+    "multinomial": (lambda i: dt.multinomial(i.float(), 1), [1, 2], [1, -1]),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_refused_is_refused_though_nobody_uses_it(name):
+    run, taken, refused = REFUSED[name]
+
+    def fn(i):
+        run(i)
+        return i + 1
+
+    step = dt.compile(fn)
+    for _ in range(2):
+        step(dt.tensor(taken))
+    with pytest.raises(Exception) as eager:
+        fn(dt.tensor(refused))
+    with pytest.raises(type(eager.value)):
+        step(dt.tensor(refused))

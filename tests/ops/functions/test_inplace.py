@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from numpy.lib.stride_tricks import as_strided
 
 import disttrain as dt
 from disttrain.errors import AutogradError, DTypeError, ShapeError
@@ -346,3 +347,25 @@ def test_activations_in_place_train(name):
         results.append((out.detach().numpy(), w.grad.numpy()))
     np.testing.assert_array_equal(results[0][0], results[1][0])
     np.testing.assert_allclose(results[0][1], results[1][1], rtol=1e-12)
+
+
+SEVERAL_IN_ONE = {
+    "expand": lambda: dt.ones(1).expand(6),
+    "as_strided": lambda: dt.ones(1).as_strided((6,), (0,)),
+    "broadcast_to": lambda: dt.from_numpy(np.broadcast_to(np.ones(1, np.float32), (6,))),
+    "numpy": lambda: dt.from_numpy(as_strided(np.ones(1, np.float32), (6,), (0,))),
+}
+
+
+@pytest.mark.parametrize("kind", SEVERAL_IN_ONE)
+def test_elements_that_are_one_are_refused_before_and_after_a_fill(kind):
+    x = SEVERAL_IN_ONE[kind]()
+    writes = [
+        lambda: x.mul_(2), lambda: dt.add(x, 1, out=x), lambda: x.copy_(dt.ones(6)), lambda: x.neg_()
+    ]  # fmt: skip
+    for value in (1.0, 3.0):
+        x.fill_(value)
+        for write in writes:
+            with pytest.raises(ShapeError, match="single memory location"):
+                write()
+        assert x.tolist() == [value] * 6

@@ -15,6 +15,7 @@ from ....core.tensor import Size, Tensor, note_read, wrap
 from ....core.types import dtypes
 from ....core.types.device import chosen, located
 from ....errors import DTypeError, ShapeError
+from ...primitives.aliases import locked
 from ...promotion import fitted
 from .create import empty, place
 from .moving import to
@@ -195,7 +196,7 @@ def from_numpy(array: np.ndarray) -> Tensor:
     dtypes.of(array.dtype)
     if not array.dtype.isnative:
         raise DTypeError("from_numpy: the array's byte order is foreign; use array.astype first")
-    return wrap(dtypes.known(array))
+    return wrap(locked(dtypes.known(array)))
 
 
 def frombuffer(

@@ -15,12 +15,14 @@ from ...primitives import views
 from .. import args as check
 
 
-def _sized(where: str, input: Tensor, dim: int) -> tuple[int, int]:
+def _sized(
+    where: str, input: Tensor, dim: int, error: type[ShapeError | DimError] = ShapeError
+) -> tuple[int, int]:
     """The dimension to cut, and its size."""
     shape = input.meta()[0]
     d = check.one_dim(dim, len(shape), where)
     if not shape:
-        raise ShapeError(f"{where}: a tensor without dimensions given; at least one is needed")
+        raise error(f"{where}: a tensor without dimensions given; at least one is needed")
     return d, shape[d]
 
 
@@ -30,8 +32,7 @@ def _slice(input: Tensor, d: int, start: int, stop: int, step: int = 1) -> Tenso
 
 def narrow(input: Tensor, dim: int, start: int, length: int) -> Tensor:
     """``length`` elements from ``start`` on along ``dim``."""
-    d = check.one_dim(dim, input.ndim, "narrow")
-    n = input.shape[d]
+    d, n = _sized("narrow", input, dim)
     start = int(start) + n if int(start) < 0 else int(start)
     if not (0 <= start and 0 <= length and start + length <= n):
         raise DimError(
@@ -42,8 +43,7 @@ def narrow(input: Tensor, dim: int, start: int, length: int) -> Tensor:
 
 def select(input: Tensor, dim: int, index: int) -> Tensor:
     """Element ``index`` along ``dim``, which disappears."""
-    d = check.one_dim(dim, input.ndim, "select")
-    n = input.shape[d]
+    d, n = _sized("select", input, dim, DimError)
     if not -n <= index < n:
         raise DimError(f"select: index {index} is out of range for dimension {dim} of size {n}")
     return views.getitem(input, index=(slice(None),) * d + (int(index),))
@@ -99,7 +99,7 @@ def tensor_split(
 
 def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     """All elements along ``dim``, as views."""
-    d = check.one_dim(dim, input.ndim, "unbind")
+    d, _ = _sized("unbind", input, dim, DimError)
     return pieces(views.unbind, input, {"dim": d})
 
 

@@ -190,6 +190,13 @@ def in_autocast(ddp, optimizer, x, y):
     return loss
 
 
+def read_norm(ddp, optimizer, x, y):
+    optimizer.zero_grad()
+    F.cross_entropy(ddp(x), y).backward()
+    if nn.utils.clip_grad_norm_(ddp.parameters(), 0.1) < 100.0:
+        optimizer.step()
+
+
 CASES: dict[str, tuple[Callable, Callable, dict]] = {
     "mlp": (mlp, plain, {}),
     "cnn": (Cnn, plain, {}),
@@ -216,15 +223,17 @@ EAGER = {
     "static and unused": (lambda: Two(False), plain, {"static_graph": True}),
     "one result": (lambda: Two(True), one_result, {"find_unused_parameters": True}),
     "two backwards": (one_layer, two_backwards, {}),
+    "read norm": (mlp, read_norm, {}),
 }
 REASONS = {
     "unused": "does not reach", "static and unused": "does not reach",
     "one result": "does not reach", "two backwards": "have backwards of their own",
+    "read norm": "after work with other ranks",
 }  # fmt: skip
 
 
-def bits(t: Any) -> bytes | None:
-    return None if t is None else t.detach().numpy().tobytes()
+def bits(t: Any) -> Any:
+    return t.detach().numpy().tobytes() if isinstance(t, dt.Tensor) else t
 
 
 def hook(state: list, bucket: Any) -> Any:

@@ -10,6 +10,7 @@ program is refused. Reads are noticed at one place, ``Tensor.array`` itself (``w
 
 from __future__ import annotations
 
+import sys
 import types
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -30,10 +31,12 @@ from ..ops.declare import primitive
 from ..trace import call_site
 from .code import following
 from .drawing import Captured
+from .effects import Effects
 from .graph import Graph, Read
 from .instruction import Instruction, Var
 from .memory import Memories, coincide, is_laid_out, window, window_on
-from .pull import Rule, backward_of
+from .pull import Rule, accumulate, backward_of
+from .questions import Questions
 from .reach import Reach
 
 # A tensor that the program makes from Python numbers (dt.zeros ...): every run starts with a copy.
@@ -41,18 +44,12 @@ constant = primitive(
     "constant", lambda *, value: value.copy(), "", shape=lambda *, value: (value.shape, value.dtype)
 )
 
-
-def _accumulate(grad: Any, more: Any) -> Any:
-    return np.add(grad, more, out=grad)
-
-
-# What a leaf does with a gradient that is not its first.
-accumulate = primitive("accumulate", _accumulate, "grad more", mutates=(0,))
-
 # Whoever reads arrays here does not look at numbers, or tells.
-_TRUSTED = ("disttrain.core.", "disttrain.compile.", "disttrain.optim.")
+_TRUSTED = (
+    "disttrain.core.", "disttrain.compile.", "disttrain.optim.", "disttrain.amp.autocast_mode",
+)  # fmt: skip
 # The same, of arrays on devices.
-_OF_DEVICES = ("disttrain.nn.utils.", "disttrain.amp.autocast_mode")
+_OF_DEVICES = ("disttrain.nn.utils.",)
 _ABOUT = frozenset(
     "shape dtype ndim size itemsize nbytes flags strides base place where __class__".split()
 )
@@ -76,6 +73,7 @@ class Capture:
         self.instructions: list[Instruction] = []
         self.entry: list[tuple[Tensor, Any]] = []  # tensors with their .grad before the program
         self.reads: dict[int, Read] = {}
+        self.questions = Questions()
         self.copies: dict[int, Any] = {}  # first values of tensors that appeared on the way
         self.names: dict[Var, Var] = {}  # what tensors from outside are called in the graph
         self.versioned: set[Var] = set()  # those whose versions tell of writes to what is used
@@ -84,6 +82,7 @@ class Capture:
         self.made: list[tuple[Var, Tensor]] = []
         self.count = 0
         self.running = self.walked = False
+        self.effects = Effects(self)
         self.written = Memories()  # what instructions wrote to
         self.dropped: list[Tensor] | None = None  # leaves that had lost gradients as it began
         self.start = next_seq()
@@ -209,6 +208,8 @@ class Capture:
             )
             return
         if self._is_made(t) or any(self.written.around(t.array)):
+            if not self.running and self.questions.read(self, t, sys._getframe(1)):
+                return
             self._refuse(
                 f"the value of a tensor of shape {list(t.shape)} is read at {call_site(3)} "
                 "(item(), bool(), numpy(), an index or a shape that depends on it, or the like); a "
@@ -271,8 +272,7 @@ class Capture:
 
     def process(self, prim: Primitive, args: tuple, params: dict, proceed: Callable) -> Any:
         """Run ``prim`` and write it down."""
-        if self.dropped is None:
-            self.dropped = [leaf for leaf, g in self.entry if g is not None and leaf._grad is None]
+        self._begin()
         names = tuple(self.var(a) if isinstance(a, Tensor) else a for a in args)
         if "layout" in params:
             self._check_layout(args[0], prim)
@@ -290,6 +290,11 @@ class Capture:
             results = tuple(self._define(o) for o in outs)
         self.instructions.append(Instruction(prim, names, params, results))
         return out
+
+    def _begin(self) -> None:
+        """Before an instruction: see what was done before the first."""
+        if self.dropped is None:
+            self.dropped = [leaf for leaf, g in self.entry if g is not None and leaf._grad is None]
 
     def _check_layout(self, t: Tensor, prim: Primitive) -> None:
         """Other calls' arguments, and gradients, may lie elsewhere in larger memory."""
@@ -333,7 +338,9 @@ class Capture:
         touched = tuple(self._touched())
         owners = {}
         for leaf, grad in self.entry:
-            found = self.find(grad) if id(grad) in self.around.gradients else None
+            if id(grad) not in self.around.gradients:
+                continue
+            found = self.effects.first.get(id(grad)) or self.find(grad)
             if found is not None and found.kind == "c":
                 owners[found] = self.var(leaf)
         names = self.around.names_of_tensors()
@@ -352,7 +359,10 @@ class Capture:
     def _touched(self) -> Iterator[Var]:
         """The tensors from before whose versions rose."""
         cells: set[int] = set()
+        left = {id(grad) for grad in self.effects.left.values()}
         for t, _, _, version in self.old.values():
+            if id(t) in left:  # (whoever has left a gradient counts writes to it)
+                continue
             if t._version != version and id(t._st) not in cells:
                 cells.add(id(t._st))
                 yield self.find(t) or self._bring(t)
@@ -385,19 +395,15 @@ class Capture:
                     f"it changes what a tensor of shape {list(t.shape)} from outside is (its "
                     "memory, its place in the graph, or requires_grad); a replay would not"
                 )
-        for leaf, _ in self.entry if self.walked else ():
-            node = leaf._node
-            if type(node) is AccumulateGrad and (node.store is not None or node.accumulate_hooks):
-                self._refuse(
-                    f"a leaf of shape {list(leaf.shape)} has hooks on its gradient (as "
-                    "data parallel training sets them); a replay would not run them"
-                )
+        if self.walked:
+            self.effects.check()
 
     def _grads(self) -> Any:
         """What the program left in ``.grad`` of the leaves, where that is not what it found."""
+        left = self.effects.left
         for leaf, before in list(self.entry):
             grad = leaf._grad
-            if grad is not before:
+            if grad is not left.get(id(leaf), before):
                 yield self.var(leaf), None if grad is None else self.var(grad)
 
     def _fresh(self, results: set) -> set[int]:

@@ -28,7 +28,8 @@ from .graph import Graph
 from .joint import differentiate, join
 from .kinds import is_constant, is_module, same
 from .modules import Forward, original, twin
-from .passes import EVERYWHERE, Pass, optimize
+from .passes import EVERYWHERE, Pass, ask_early, optimize
+from .questions import Otherwise, Path, Paths
 from .reach import Reach
 from .replay import Afresh
 from .settings import Settings, settings_of
@@ -58,10 +59,11 @@ class Compiled:
         self.eager: dict[Any, str] = {}  # why, by kind of call
         self.reasons: list[str] = []
         self._tries: dict[Any, int] = {}
+        self._paths: dict[Any, Paths] = {}  # by kind of call, where Python reads numbers
         self._codes: Codes = {}  # of the program, seen to run
         self._everything = False
         self._last: tuple = ()
-        self._warned = False
+        self._warned = self._too_many = False
 
     def __reduce__(self) -> tuple:
         return (Compiled, (self.fn, self.settings))
@@ -80,7 +82,7 @@ class Compiled:
             or thread.before_write is not None
         ):  # fmt: skip
             return self.fn(*args, **kwargs)  # inside another transform: be part of it
-        if len(self.reasons) > _LIMIT:
+        if self._too_many:
             return self._eagerly(self.reasons[-1], args, kwargs)
         try:
             call = Call(args, kwargs)
@@ -93,23 +95,36 @@ class Compiled:
             return self._first(self._new(call), call, args, kwargs)
         given = call.tensors
         reason = None
+        path: Path | None = None  # what is known of that of the call
         for i, entry in enumerate(entries):
+            if path is not None and not path.leads_to(entry.answers):
+                continue
             stale = entry.stale(call)
             if stale is None:
-                if i:
-                    entries.insert(0, entries.pop(i))
                 try:
-                    return entry.run(given)
+                    result = entry.run(given)
                 except Afresh:
                     return self.fn(*args, **kwargs)
+                except Otherwise as other:
+                    path = other.path
+                    continue
+                if i:
+                    entries.insert(0, entries.pop(i))
+                return result
             reason = reason or stale
+        if path is not None:
+            return self._elsewhere(path, reason, call, args, kwargs)
         return self._first(reason or "", call, args, kwargs)
 
     # --- capturing --------------------------------------------------------------------------
-    def _first(self, why: str, call: Call, args: tuple, kwargs: dict) -> Any:
-        """Run eagerly, and capture on the way if the program allows it."""
+    def _first(
+        self, why: str, call: Call, args: tuple, kwargs: dict, path: Path | None = None
+    ) -> Any:
+        """Run eagerly, and capture on the way if the program allows it. ``path``: what is known of
+        the one that the call takes."""
         self.reasons.append(why)
-        if len(self.reasons) > _LIMIT:
+        if len(self.reasons) - sum(p.count for p in self._paths.values()) > _LIMIT:
+            self._too_many = True
             self.reasons[-1] = f"it was captured {_LIMIT} times, the last because {why}"
             return self._eagerly(self.reasons[-1], args, kwargs)
         if not Watch.possible():
@@ -122,15 +137,50 @@ class Compiled:
         self._codes.update(attempt.watch.codes)
         self._everything |= attempt.watch.everything
         if attempt.entry is not None:
-            self.entries.setdefault(call.key, []).insert(0, attempt.entry)
-            del self.entries[call.key][_KEPT:]
+            self._keep(call.key, attempt.entry)
         else:
-            tries = self._tries[call.key] = self._tries.get(call.key, 0) + 1
-            if attempt.final or tries >= _TRIES:
-                self._give_up(call.key, str(attempt.refused))
-            else:
-                self.reasons[-1] += f"; not captured yet: {attempt.refused}"
+            self._refused(attempt, call.key, path)
         return result
+
+    def _keep(self, key: tuple, entry: Entry) -> None:
+        """One more capture of a kind of call; of each path some are kept."""
+        entries = self.entries.setdefault(key, [])
+        entries.insert(0, entry)
+        alike = [e for e in entries if e.answers == entry.answers]
+        for old in alike[_KEPT:]:
+            entries.remove(old)
+        self._tries.pop(key, None)
+
+    def _refused(self, attempt: _Attempt, key: tuple, path: Path | None) -> None:
+        """There is no capture of this call."""
+        tries = self._tries[key] = self._tries.get(key, 0) + 1
+        done = attempt.final or tries >= _TRIES
+        if done and path is not None:  # others may still be replayed
+            self._paths[key].eager[path.answers] = str(attempt.refused)
+            self.reasons[-1] += f"; that path runs eagerly: {attempt.refused}"
+            self._tries.pop(key)
+            self._warn(f"on one of its paths: {attempt.refused}")
+        elif done and (tries >= _TRIES or not attempt.asked):
+            self._give_up(key, str(attempt.refused))
+        else:
+            self.reasons[-1] += f"; not captured yet: {attempt.refused}"
+
+    def _elsewhere(
+        self, path: Path, reason: str | None, call: Call, args: tuple, kwargs: dict
+    ) -> Any:
+        """A call that takes no path that is captured, or one whose capture does not stand."""
+        paths = self._paths.setdefault(call.key, Paths())
+        why = paths.eager_since(path)
+        if why is not None:
+            return self._eagerly(why, args, kwargs)
+        if reason is None:
+            reason = f"another path since {path.site}"
+            why = paths.more(path)
+            if why is not None:
+                self.reasons.append(reason)
+                self._give_up(call.key, why)
+                return self.fn(*args, **kwargs)
+        return self._first(reason, call, args, kwargs, path)
 
     def _give_up(self, key: tuple, why: str) -> None:
         self.reasons[-1] += f"; runs eagerly: {why}"
@@ -210,30 +260,35 @@ class _Attempt:
         self.fn, self.call, self.args, self.kwargs = run.fn, call, args, kwargs
         self.settings = run.settings
         self.before = Reach((run.fn, args, kwargs), run._codes, everything=run._everything)
-        self.watch = Watch()
+        self.recorder = Capture(call.tensors, self.before, strict=False)
+        self.recorder.questions.open = self.settings.asks
+        self.watch = Watch(self.recorder.questions.given)
         self.entry: Entry | None = None
         self.refused: str | None = None
         self.recorded: str | None = None  # the name, where a device's steps are to be CUDA graphs
         self.final = True  # whether another attempt would end alike
+        self.asked = False  # whether Python read numbers, so that another call may end otherwise
 
     def run(self) -> Any:
         """The result of the run. Sets ``entry``, or ``refused``."""
         outside = environment()
         states = [_state(o) for o in self.before.optimizers]
         streams = [_stream_state(s) for s in self.before.streams]
-        recorder = Capture(self.call.tensors, self.before, strict=False)
+        recorder, places = self.recorder, list[int]()
         joint = graph = None
         passes: tuple[Pass, ...] = ()
         with watched(), _casts_anew(), context.interpreter(recorder):
-            with self.watch:
+            with recorder.questions.called(self.fn), self.watch:
                 result = self.fn(*self.args, **self.kwargs)
             leaves, rebuild = tree.flatten(result)
+            leaves, places = recorder.questions.placed(leaves)
             if self._fits(recorder, result, leaves, outside, states, streams):
                 joint, why = differentiate(recorder, leaves)
                 self._refuse(why)
                 self.final = why is not None
+        self.asked = bool(recorder.questions.seen)
         if self.refused is None:
-            graph = recorder.graph(leaves)
+            graph = ask_early(recorder.graph(leaves))
             passes = self._passes(graph)
             self._refuse(recorder.refused)
         if joint is not None and self.refused is None and joint.freed is None:
@@ -245,11 +300,16 @@ class _Attempt:
             now = Reach(roots, self.watch.codes, expand=False, everything=self.watch.everything)
             self._refuse(None if not now.opaque else f"it looks at {now.opaque[0]}, whose state "
                          "cannot be compared")  # fmt: skip
-            given = [name for t in self.call.tensors for name in now.own_names(t)]
-            self._refuse(f"it looks at {given[0]} of an argument, a tensor" if given else None)
+            names = [name for t in self.call.tensors for name in now.own_names(t)]
+            self._refuse(f"it looks at {names[0]} of an argument, a tensor" if names else None)
+            whole = optimize(graph, passes)
+            trial = whole.program.trial
+            if trial is not None:
+                given = (*self.call.tensors, *whole.captured)
+                self._refuse(trial.why_not(given, whole.metas))
             if self.refused is None:
                 self.entry = Entry(
-                    optimize(graph, passes), rebuild, now, self.call, joint, recorder,
+                    whole, _with_numbers(rebuild, places), now, self.call, joint, recorder,
                     self.recorded, self.settings.backend,
                 )  # fmt: skip
                 self.entry.made_of = graph, passes
@@ -302,6 +362,19 @@ class _Attempt:
 
     def _refuse(self, why: str | None) -> None:
         self.refused = self.refused or why
+
+
+def _with_numbers(rebuild: Callable[[list], Any], places: list[int]) -> Callable[[list], Any]:
+    """``rebuild``, of leaves that are tensors where the program gives their numbers."""
+    if not places:
+        return rebuild
+
+    def build(leaves: list) -> Any:
+        for i in places:
+            leaves[i] = leaves[i].item()
+        return rebuild(leaves)
+
+    return build
 
 
 def _what(why: str) -> str:

@@ -47,7 +47,11 @@ def _count(graph: Graph) -> str:
 
 def effects(ins: Instruction) -> list[str]:
     """What an instruction does besides giving its results."""
-    found = {"writes": ins.prim.mutates, "random": ins.prim.random, "checks": ins.prim.checks}
+    prim = ins.prim
+    found = {
+        "writes": prim.mutates, "random": prim.random, "checks": prim.checks,
+        "outward": prim.outward,
+    }  # fmt: skip
     return [name for name, there in found.items() if there]
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from ..backends.device.array import DeviceArray
 from ..context import thread
+from ..core.effects import Effect
 from ..core.node import AccumulateGrad
 from ..core.tensor import Tensor
 from ..core.types.dtypes import get_default_dtype
@@ -21,6 +22,7 @@ from .holders import DICT, Guard, Holder
 from .instruction import Var
 from .joint import Joint
 from .memory import coincide, overlap, owner_of
+from .questions import answers
 from .reach import Reach
 from .replayed import Player
 from .settings import Backend
@@ -53,6 +55,7 @@ class Entry:
     ) -> None:
         self.graph, self.rebuild, self.joint = graph, rebuild, joint
         self.made_of: tuple[Graph, tuple] = graph, ()  # what was captured, and the passes since
+        self.answers = answers(graph.instructions)  # of its path, to what Python asks on the way
         self.objects = call.objects  # so that their identities are not used again
         self.guard = Guard(around.holders)
         self.optimizers = list(around.optimizers)
@@ -65,6 +68,8 @@ class Entry:
         if recorded is not None and any(t.array.__class__ is DeviceArray for t in given):
             graph.program.player = Player(graph.program, recorded)
         self.runs = None if backend is None else _made_by(backend, graph, call.tensors)
+        done = (ins.params["effect"] for ins in graph.instructions if ins.prim.outward)
+        self.effects = [effect for effect in done if isinstance(effect, Effect)]
 
     def _settle_tensors(self, around: Reach, call: Call) -> None:
         graph = self.graph
@@ -240,6 +245,8 @@ class Entry:
             out = _given_by(self.runs, given, len(graph.outputs))
         if self.joint is not None:
             out = self.joint.attach(out, given, graph)
+        for effect in self.effects:
+            effect.settle(out)
         for optimizer in self.stepping:
             stepped(optimizer)
         return self.rebuild(list(out))

@@ -23,6 +23,7 @@ from ..backends.null import NullArray
 from ..core.tensor import Tensor
 from ..errors import CaptureError
 from .instruction import Instruction, Var, describe
+from .questions import Otherwise
 from .replay import Afresh, Program
 
 
@@ -71,7 +72,7 @@ class Graph:
         parts = [str(a) if isinstance(a, Var) else _text(a) for a in ins.args]
         parts += [f"{k}={_text(v)}" for k, v in ins.params.items()]
         call = f"{ins.prim.name}{'!' if ins.prim.mutates else ''}({', '.join(parts)})"
-        if ins.prim.mutates:
+        if not ins.outputs:
             return call
         left = ", ".join(f"{o}: {describe(self.metas[o])}" for o in ins.outputs)
         return f"{left} = {call}"
@@ -165,6 +166,11 @@ class Graph:
         except Afresh as again:
             assert again.__cause__ is not None
             raise again.__cause__ from None
+        except Otherwise:
+            raise CaptureError(
+                "graph: a number that the program reads on its way is not what it was, so that "
+                "the program would take another path; capture it again"
+            ) from None
 
 
 def _text(value: object) -> str:

@@ -31,7 +31,8 @@ class Instruction:
     @property
     def effect(self) -> bool:
         """Whether it must run even when nobody uses its outputs."""
-        return bool(self.prim.mutates) or self.prim.random or self.prim.checks
+        prim = self.prim
+        return bool(prim.mutates) or prim.random or prim.checks or prim.outward
 
     def renamed(self, names: dict[Var, Var]) -> Instruction:
         """The same with other names for some arguments."""

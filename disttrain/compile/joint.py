@@ -31,6 +31,7 @@ from .capture import Capture
 from .graph import Graph
 from .instruction import Var
 from .passes import Pass, dead_code, shortened
+from .questions import question
 from .sweep import Backward, Sweep
 
 _ALL_SETS = 4  # results up to which every set of them is captured; of more, single ones and all
@@ -148,7 +149,8 @@ class Replayed(GraphNode):
         if self.again is None or joint.pure is None:
             raise AutogradError(
                 "backward: create_graph=True goes through the results of a compiled function that "
-                "draws random numbers or writes to tensors, so that it cannot be run once more; "
+                "draws random numbers, writes to tensors or reaches other ranks, so that it cannot "
+                "be run once more; "
                 "call the function itself (run.fn, or the module before dt.compile) where second "
                 "derivatives are needed"
             )
@@ -164,6 +166,8 @@ class Replayed(GraphNode):
             for kind, at in joint.ends
         ]
         for ins in graph.instructions:
+            if ins.prim is question:  # answered, as before
+                continue
             out = ins.prim(*[values.get(a, a) for a in ins.args], **ins.params)
             outs = out if isinstance(out, tuple) else (out,)
             made = [o if isinstance(o, Tensor) else wrap(o) for o in outs]
@@ -437,7 +441,8 @@ def join(graph: Graph, joint: Joint, recorder: Capture, passes: Sequence[Pass]) 
         unseen = {i for i, k in enumerate(joint.held) if outside[k] not in versioned}
         sweep.graph.reads = [i for i in sweep.graph.reads if i not in unseen]
     lean = dead_code(graph)
-    if not any(ins.prim.mutates or ins.prim.random for ins in lean.instructions):
+    prims = [ins.prim for ins in lean.instructions]
+    if not any(prim.mutates or prim.random or prim.outward for prim in prims):
         joint.pure = lean
     count = len(graph.outputs)
     results = {graph.outputs[i] for i in joint.places}

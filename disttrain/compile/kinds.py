@@ -56,11 +56,12 @@ OURS, LIBRARY, USER = 0, 1, 2
 def outward_part(module: str) -> tuple[str, str] | None:
     """What a package that keeps state of the world, and holds ``module``, says of itself: what it
     is called, and what may be done instead of using it in a graph. Such packages are watched as a
-    user's program is; each says so by ``__outward__``, whose first part is a name."""
+    user's program is; each says so by ``__outward__``, whose first part is a name. (An empty one is
+    that of a module in such a package whose work beyond this rank is all effects.)"""
     while module.startswith("disttrain."):
         said = vars(sys.modules[module]).get("__outward__") if module in sys.modules else None
         if said is not None:
-            return said
+            return said or None
         module = module.rpartition(".")[0]
     return None
 

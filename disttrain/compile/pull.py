@@ -10,9 +10,20 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+import numpy as np
+
 from ..core.annotations import DTypeLike
 from ..core.gate import Primitive, finish
 from ..core.node import Node, Output
+from ..ops.declare import primitive
+
+
+def _accumulate(grad: Any, more: Any) -> Any:
+    return np.add(grad, more, out=grad)
+
+
+# What a leaf does with a gradient that is not its first.
+accumulate = primitive("accumulate", _accumulate, "grad more", mutates=(0,))
 
 
 class _Shape:

@@ -386,10 +386,12 @@ class Reach:
     def _whole(self, x: object, where: str) -> None:
         """Every attribute of an object of this package, whose code looks at what it likes."""
         space = getattr(x, "__dict__", {})
-        self.holders.append(Holder(OBJECT, space, where, tuple(space)))
-        for name, value in space.items():
+        moving = getattr(type(x), "__moving__", ())  # what its effects look at, as it is then
+        names = tuple(name for name in space if name not in moving)
+        self.holders.append(Holder(OBJECT, space, where, names))
+        for name in names:
             if name not in _BOOKKEEPING:
-                self._push(value, f"{where}.{name}")
+                self._push(space[name], f"{where}.{name}")
         for name in slots_of(type(x)):
             self._push(getattr(x, name, None), f"{where}.{name}")
 

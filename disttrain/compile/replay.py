@@ -19,6 +19,7 @@ from ..core.writes import touched
 from ..errors import CaptureError
 from .instruction import Instruction, Var, describe
 from .memory import window
+from .questions import Otherwise, Trial
 
 ndarray = np.ndarray
 _PLAIN = {ndarray}
@@ -66,9 +67,20 @@ class Program:
         self.grads = [(self.slots[leaf], self._end(var)) for leaf, var in graph.grads]
         self.dropped = [self.slots[leaf] for leaf in graph.dropped]
         self.owned = [(self.slots[c], self.slots[leaf]) for c, leaf in graph.owners.items()]
-        effects = (s.prim.random or bool(s.prim.mutates) for s in self.steps)
-        self.harmless = next((i for i, e in enumerate(effects) if e), len(self.steps))
+        self.harmless = self._harmless()
         self._drop_early()
+        self.trial = Trial.of(self)  # steps that come before all that cannot be undone
+        self.rest = self.steps if self.trial is None else self.steps[len(self.trial.steps) :]
+
+    def _harmless(self) -> int:
+        """The steps, from the first, whose errors come before any effect: up to the first that has
+        one, which has none where it raises, unless others take part in it."""
+        for i, step in enumerate(self.steps):
+            if step.prim.outward:
+                return i
+            if step.prim.random or step.prim.mutates:
+                return i + 1
+        return len(self.steps)
 
     def _end(self, var: Any) -> Any:
         """A result: the slot of a value, or what it is."""
@@ -114,7 +126,7 @@ class Program:
     def run(self, inputs: tuple, arrays: list | None = None) -> tuple:
         """The outputs; effects happen on the way, and gradients are set at the end. ``arrays``:
         what ``arrays()`` gave, where that is known to be as at capture. Raises Afresh for an error
-        that came before any effect."""
+        that came before any effect, and Otherwise where the program takes another path."""
         graph = self.graph
         tensors = [*inputs, *graph.captured]
         values = list(self.start)
@@ -132,6 +144,8 @@ class Program:
                 )
             tensors[at] = grad
             values[at] = grad.array
+        if self.trial is not None:
+            self._try(self.trial, values)
         for at in self.touched:
             _touch(tensors[at])
         for at in self.dropped:
@@ -145,12 +159,24 @@ class Program:
             tensors[leaf]._grad = of(end)
         return tuple([of(o) if alias is None else alias(of(o)) for o, alias in self.ends])
 
+    def _try(self, trial: Trial, values: list) -> None:
+        """The steps up to the last question."""
+        try:
+            trial.run(values, self._through)
+        except (Otherwise, Afresh):
+            raise
+        except Exception as why:  # undone
+            raise Afresh from why
+
     def execute(self, values: list) -> None:
-        """All steps. Raises Afresh as ``run`` does."""
+        """All steps, after those of the trial. Raises Afresh as ``run`` does."""
+        self._through(self.rest, values)
+
+    def _through(self, steps: list[Step], values: list) -> None:
         step = None
         try:
             if set(map(type, values[: len(self.given)])) <= _PLAIN:
-                for step in self.steps:  # so is all that they make: no other kind runs itself
+                for step in steps:  # so is all that they make: no other kind runs itself
                     result = step.forward(*[values[i] for i in step.given], **step.params)
                     made = step.made
                     if step.many:
@@ -161,10 +187,12 @@ class Program:
                     for slot in step.gone:
                         values[slot] = None
             else:
-                for step in self.steps:
+                for step in steps:
                     self.do(step, values)
+        except Otherwise:
+            raise
         except Exception as why:
-            if step in self.steps[: self.harmless + 1]:
+            if step in self.steps[: self.harmless]:
                 raise Afresh from why
             raise
 

@@ -37,6 +37,11 @@ class Settings:
     passes: tuple[Pass, ...] = ORDER
     backend: Backend | None = None
 
+    @property
+    def asks(self) -> bool:
+        """Whether numbers that Python reads may part a function into paths."""
+        return not self.fullgraph and self.backend is None and not self.recorded
+
 
 def settings_of(
     fullgraph: bool,

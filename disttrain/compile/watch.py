@@ -25,6 +25,7 @@ from typing import Any
 
 import numpy as np
 
+from ..ops.methods import item
 from .code import Codes, preceding
 from .kinds import LIBRARY, OURS, USER, frame_kind, is_outward, outward_part
 
@@ -47,6 +48,8 @@ _PURE_TYPES: tuple[type, ...] = (
     np.dtype, np.ufunc, BaseException, types.FrameType, types.TracebackType, functools.partial,
 )  # fmt: skip
 
+_ITEM = item.__code__
+
 
 class Watch:
     """Notes what runs while the ``with`` block lasts, on this thread.
@@ -57,7 +60,8 @@ class Watch:
     way.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, on_number: Callable[[object], None]) -> None:
+        self.on_number = on_number  # what Python gets by ``item()``
         self.codes: Codes = {}
         self._kinds: dict[int, tuple[types.CodeType, int]] = {}  # by id of code
         self.refused: str | None = None
@@ -99,6 +103,8 @@ class Watch:
             known = self._kinds[id(code)] = code, frame_kind(frame)
         kind = known[1]
         if kind == OURS:
+            if event == "return" and code is _ITEM:
+                self.on_number(arg)
             return
         if event == "call":
             key = id(code), id(frame.f_globals)

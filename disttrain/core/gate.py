@@ -83,6 +83,7 @@ class Primitive:
         self.kept: Callable | None = None  # results -> numbers of those that its rule reads
         self.random = False
         self.checks = False  # raises for some values, so it runs even where nobody needs its result
+        self.outward = False  # an effect: never dropped, merged, or moved across another
         self.samples: Callable | None = None
         self.takes: str | None = None  # numpy's kinds that it is defined for; None: all
         self.shard: Callable | None = None  # how its dimensions belong together: ``ops.layouts``

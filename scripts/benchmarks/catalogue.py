@@ -12,7 +12,7 @@ CASES = {
         *(compiled.compiled_cnn, compiled.compiled_gpt),
         *(kernels.copies, kernels.orders, kernels.embedding_backward),
         *(kernels.convolutions, kernels.recurrent, kernels.save),
-        *(strategies.ddp_mlp, strategies.ddp_100mb, strategies.ddp_gpt),
+        *(strategies.ddp_mlp, strategies.ddp_100mb, strategies.ddp_gpt, strategies.compiled_ddp),
         *(strategies.fsdp_mlp, strategies.fsdp_gpt),
         *(stores.fsdp_memory, stores.checkpoint),
         *(cases.all_reduce_4, cases.all_reduce_8, cases.all_reduce_16, cases.scatter_gather),
@@ -22,7 +22,8 @@ CASES = {
     )
 }
 TWO = (
-    *("ddp_mlp", "ddp_100mb", "ddp_gpt", "fsdp_mlp", "fsdp_gpt", "fsdp_memory", "checkpoint"),
+    *("ddp_mlp", "ddp_100mb", "ddp_gpt", "compiled_ddp"),
+    *("fsdp_mlp", "fsdp_gpt", "fsdp_memory", "checkpoint"),
     *("all_reduce", "memory", "scatter_gather"),
     *("rpc_call", "rpc_tensor", "rpc_echo", "rpc_flight", "rpc_autograd", "rpc_memory"),
 )

@@ -18,7 +18,8 @@ def _ten(x: Any) -> Any:
     return ((y * y + x) * 0.5 - y).abs() + 1.0
 
 
-def _warm(run: Callable[[], Any]) -> Callable[[], Any]:
+def warm(run: Callable[[], Any]) -> Callable[[], Any]:
+    """``run``, called a few times."""
     for _ in range(8):
         run()
     return run
@@ -35,9 +36,9 @@ def compiled_chain(T: Any) -> dict[str, float]:
     one, both = T.compile(_ten), T.compile(backward)
     return {
         "op: ten elementwise ops on 1M floats": median_time(lambda: _ten(x), 15, 5),
-        "compiled: ten elementwise ops on 1M floats": median_time(_warm(lambda: one(x)), 15, 5),
+        "compiled: ten elementwise ops on 1M floats": median_time(warm(lambda: one(x)), 15, 5),
         "op: the same, forward + backward": median_time(backward, 15, 3),
-        "compiled: the same, forward + backward": median_time(_warm(both), 15, 3),
+        "compiled: the same, forward + backward": median_time(warm(both), 15, 3),
     }
 
 
@@ -50,7 +51,7 @@ def compiled_mlp(T: Any) -> dict[str, float]:
         "MLP 16-16-10, batch 8": stepper(T, tiny, *images(T, 8, 16)),
     }
     return {
-        f"compiled step: {name}": median_time(_warm(T.compile(step)), 30, 10)
+        f"compiled step: {name}": median_time(warm(T.compile(step)), 30, 10)
         for name, step in steps.items()
     }
 
@@ -59,11 +60,11 @@ def compiled_cnn(T: Any) -> dict[str, float]:
     """The training step of a small convolutional network."""
     T.manual_seed(0)
     step = T.compile(stepper(T, make_cnn(T), *images(T, 64, 1, 28, 28)))
-    return {"compiled step: CNN 16-32, batch 64 of 28x28": median_time(_warm(step), 15, 3)}
+    return {"compiled step: CNN 16-32, batch 64 of 28x28": median_time(warm(step), 15, 3)}
 
 
 def compiled_gpt(T: Any) -> dict[str, float]:
     """The training step of a small GPT."""
     T.manual_seed(0)
     step = T.compile(gpt_stepper(T, small_gpt(T)))
-    return {"compiled step: GPT 2 layers x 128, 8 x 64 tokens": median_time(_warm(step), 15, 3)}
+    return {"compiled step: GPT 2 layers x 128, 8 x 64 tokens": median_time(warm(step), 15, 3)}

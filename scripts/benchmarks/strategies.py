@@ -10,6 +10,7 @@ import statistics
 from collections.abc import Callable
 from typing import Any
 
+from benchmarks.compiled import warm
 from benchmarks.models import gpt_stepper, images, make_mlp, median_time, small_gpt, stepper
 
 WIDE, LAYERS = 1024, 25  # 25 matrices of 4 MB: 100 MB of gradients
@@ -57,6 +58,19 @@ def ddp_100mb(T: Any) -> dict[str, float]:
         optimizer.step()
 
     return {"step: 100 MB of gradients under DDP, 2 ranks": median_time(step, 9, 1)}
+
+
+@in_group
+def compiled_ddp(T: Any) -> dict[str, float]:
+    """The steps of the MLP and the small GPT under DDP, compiled."""
+    steps = {
+        "MLP": stepper(T, ddp(T, make_mlp(T)), *images(T, 64, 784)),
+        "GPT": gpt_stepper(T, ddp(T, small_gpt(T))),
+    }
+    return {
+        f"compiled step: {name} under DDP, 2 ranks": median_time(warm(T.compile(step)), 15, 3)
+        for name, step in steps.items()
+    }
 
 
 @in_group

@@ -9,7 +9,7 @@ from disttrain.compile.kinds import OURS, USER, file_kind, is_ours, outward_part
 OUTWARD = {
     "disttrain.comm.store.server": "disttrain.comm",
     "disttrain.data.loader": "disttrain.data",
-    "disttrain.distributed.ddp.module": "DDP",
+    "disttrain.distributed.ddp.delayed": "DDP",
     "disttrain.distributed.ddp.reducer.reducer": "DDP",
     "disttrain.distributed.fsdp.unit": "FSDP",
     "disttrain.distributed.groups.state": "disttrain.distributed",
@@ -26,7 +26,9 @@ def test_a_part_that_keeps_state_is_watched(name):
     assert file_kind(module.__file__) == USER
 
 
-@pytest.mark.parametrize("name", ["core.tensor", "nn.module", "ops.methods", "optim.optimizer"])
+@pytest.mark.parametrize(
+    "name", ["core.tensor", "nn.module", "ops.methods", "optim.optimizer", "distributed.ddp.module"]
+)
 def test_a_part_that_computes_is_not(name):
     module = importlib.import_module(f"disttrain.{name}")
     assert outward_part(module.__name__) is None

@@ -270,8 +270,8 @@ def test_hooks_on_arguments_are_another_kind_of_call():
     hooked.register_post_accumulate_grad_hook(lambda leaf: seen.append(leaf.grad.sum().item()))
     calls(run, plain)
     with pytest.warns(UserWarning, match="runs eagerly"):
-        calls(run, hooked)
-    assert seen == [6.0, 12.0, 18.0]
+        calls(run, hooked, n=5)
+    assert seen == [6.0, 12.0, 18.0, 24.0, 30.0]
 
 
 def test_a_tensor_that_stops_requiring_grad_raises_as_eagerly():
@@ -338,25 +338,33 @@ def test_a_lazy_module_becomes_what_it_is_under_both_names():
 
 
 def _steps_under_ddp() -> tuple:
-    """What a compiled step under DDP says, and the module compiled inside of it."""
+    """What a compiled step under DDP says, one with what is not captured, and the module compiled
+    inside of it."""
     dist.init_process_group()
     model = dist.DistributedDataParallel(nn.Linear(8, 1))
 
     def step(x):
         model(x).sum().backward()
 
-    run = dt.compile(step)
+    def weighted(x):
+        with model.weight(2):
+            step(x)
+
+    run, other = dt.compile(step), dt.compile(weighted)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         calls(run, dt.ones(2, 8))
+        calls(other, dt.ones(2, 8))
     plain = nn.Linear(8, 1)
     inside = dist.DistributedDataParallel(dt.compile(plain))
     for _ in range(3):
         inside(dt.ones(2, 8)).sum().backward()
-    return run.explain(), inside.module.forward.explain(), plain.weight.grad.tolist()
+    said = run.explain(), other.explain(), inside.module.forward.explain()
+    return *said, plain.weight.grad.tolist()
 
 
 def test_a_step_under_ddp_says_so_and_its_module_can_be_compiled():
-    said, inside, grad = launch(_steps_under_ddp, 2)[0]
+    step, said, inside, grad = launch(_steps_under_ddp, 2)[0]
+    assert "0 eager" in step
     assert "DistributedDataParallel (DDP)" in said and "is read at" not in said
     assert "0 eager" in inside and grad == [[6.0] * 8]

@@ -27,9 +27,10 @@ def frozen(value: Any) -> Any:
     return type(value).__name__, repr(value)
 
 
-def run(make: Callable, compiled: bool, calls: int) -> tuple[list, Any]:
+def run(make: Callable, compiled: bool, calls: int, versions: bool = False) -> tuple[list, Any]:
     """``make()`` gives (step, between, look): call the step, look at all numbers, then let
-    ``between(i)`` change what it likes. Returns what was seen, and the compiled step."""
+    ``between(i)`` change what it likes. Returns what was seen, and the compiled step. ``versions``:
+    look at how often leaves were written to, too."""
     dt.manual_seed(7)
     step, between, look = make()
     if compiled:
@@ -37,8 +38,27 @@ def run(make: Callable, compiled: bool, calls: int) -> tuple[list, Any]:
     seen = []
     for i in range(calls):
         result = between(i, step)
-        seen.append((frozen(tree.leaves(result)), frozen(look())))
+        state = look()
+        tensors = [t for t in tree.leaves(state) if isinstance(t, dt.Tensor)]
+        writes = [t._version for t in tensors if t.requires_grad and versions]
+        drawn = dt.default_generator.get_state()
+        seen.append((frozen(tree.leaves(result)), frozen(state), writes, frozen(drawn)))
     return seen, step
+
+
+def difference(make: Callable, calls: int) -> str | None:
+    """Where the compiled step and the eager one part, if they do."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        expected, _ = run(make, False, calls, True)
+        try:
+            found, step = run(make, True, calls, True)
+        except Exception as error:
+            return f"compiled raises {type(error).__name__}: {error}"
+    for i, (a, b) in enumerate(zip(expected, found, strict=True)):
+        if a != b:
+            return f"call {i}: eager {a}\ncompiled {b}\n{step.explain()}"
+    return None
 
 
 def check(make: Callable, calls: int = 5, warns: bool | None = None) -> Any:

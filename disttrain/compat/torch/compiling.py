@@ -17,7 +17,9 @@ from typing import Any
 from ...compile import Graph
 from ...compile.compiled import compile as compile_
 from ...compile.modules import Twin
+from ...compile.questions import question
 from ...errors import CaptureError
+from ...func import control_flow
 from ...trace import warn
 from .shim import Shim
 
@@ -132,7 +134,9 @@ def explain(fn: Callable[..., Any], *args: object, **kwargs: object) -> Any:
         made = compile_(fn)
         run = getattr(made, "forward", made)
         made(*args, **kwargs)
-        return ExplainOutput(run.graphs, list(run.eager.values()))
+        steps = (ins for graph in run.graphs for ins in graph.instructions)
+        asked = [f"a number is read: {s.params['seen']}" for s in steps if s.prim is question]
+        return ExplainOutput(run.graphs, [*run.eager.values(), *asked])
 
     return explained(*args, **kwargs) if args or kwargs else explained
 
@@ -169,6 +173,14 @@ _TOLD = {
 }
 
 
+def _control_flow() -> dict[str, Shim]:
+    """Control flow as functions: in one module together, and in one each (functions first, as
+    attributes, where both have a name)."""
+    whole, names = "torch._higher_order_ops", ("cond", "while_loop", "scan", "map")
+    parts = {f"{whole}.{n}": Shim(f"{whole}.{n}").take(control_flow, [n]) for n in names}
+    return {whole: Shim(whole).take(control_flow, names), **parts}
+
+
 def modules() -> dict[str, Shim]:
     """By name."""
     marks = "mark_dynamic maybe_mark_dynamic mark_static mark_static_address mark_unbacked"
@@ -188,6 +200,7 @@ def modules() -> dict[str, Shim]:
             is_dynamo_compiling=_never, is_exporting=_never, nested_compile_region=_as_it_is,
             set_stance=lambda stance="default", **words: contextlib.nullcontext(),
         ),
+        **_control_flow(),
         "torch._dynamo": dynamo,
         "torch._dynamo.config": Config("torch._dynamo.config", _DYNAMO),
         "torch._dynamo.eval_frame": Shim("torch._dynamo.eval_frame").give(

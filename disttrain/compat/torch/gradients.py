@@ -17,6 +17,8 @@ from ...trace import warn
 from . import legacy
 from .shim import Shim
 
+_FLOW = frozenset({"cond", "map", "scan", "while_loop"})  # which stand elsewhere in PyTorch
+
 
 class _ForwardAd(Shim):
     """``torch.autograd.forward_ad``, where programs look up whether a level is open."""
@@ -52,7 +54,9 @@ def autograd_modules() -> dict[str, Shim]:
         "torch.profiler": Shim("torch.profiler")
         .take(dt.profiler, ["ProfilerActivity", "record_function"])
         .give(profile=dt.profiler.Profiler),
-        "torch.func": Shim("torch.func").take(dt.func),
+        "torch.func": Shim("torch.func").take(
+            dt.func, [n for n in dt.func.__all__ if n not in _FLOW]
+        ),
     }
 
 

@@ -20,6 +20,7 @@ from ..instruction import Instruction, Var
 from .dead_code import dead_code
 from .folding import fold_constants
 from .fusion import fuse, fuse_fast, fused
+from .questions import ask_early
 from .simplification import simplify
 from .subexpressions import merge_subexpressions
 
@@ -61,6 +62,7 @@ __all__ = [
     "NONE",
     "ORDER",
     "Pass",
+    "ask_early",
     "dead_code",
     "fold_constants",
     "fuse",

@@ -141,6 +141,14 @@ class Walk:
         """Whether this walk comes to ``node``."""
         return node in self.pending and (self.needed is None or node in self.needed)
 
+    def answer(self, question: Callable[[], bool]) -> bool:
+        """What ``question`` says now; a replay of this walk says the same."""
+        return question()
+
+    def vary(self, why: str) -> None:
+        """Tell that what this walk leads to may be otherwise in another step, so that no capture
+        can stand for it."""
+
     def mark(self, node: Any) -> None:
         """Run ``node``, which nothing leads to, when all that has a higher ``seq`` is done."""
         self.grads[node] = ()

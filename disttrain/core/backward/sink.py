@@ -24,7 +24,10 @@ def accumulate(acc: AccumulateGrad, g: ArrayKind | Tensor | np.ndarray, own: boo
     if leaf is None or leaf._node is None:  # gone, or frozen since
         return
     if acc.store is not None:
-        acc.store(leaf, g)
+        if _captured():
+            thread.stack[0].effects.store(acc, leaf, g)
+        else:
+            acc.store(leaf, g)
     else:
         with acc.lock:
             store_grad(leaf, g, own)

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
-from ... import context
 from ...comm.calls.reduce_ops import ReduceOp
 from ...comm.calls.work import Work
 from ...comm.group.device_setup import together
@@ -18,43 +17,13 @@ from ...core.annotations import DeviceLike
 from ...core.tensor import Tensor
 from ...errors import ConfigError
 from ...futures import Future
-from ...trace import warn
 from ..groups.arrays import array_of, arrays_of, handed, promised, seconds_of
 from ..groups.process_group import ProcessGroup
-from ..groups.state import GroupMember, group_or_default
+from ..groups.state import group_or_default
 from . import objects
+from .membership import done, outsider, root_in
 
-
-def _outsider(where: str, group: ProcessGroup | None) -> bool:
-    """Whether this rank is not in the group that it gave; it is told, and does nothing."""
-    if group is not GroupMember.NON_GROUP_MEMBER:
-        return False
-    warn(
-        f"Running {where} on global rank {context.current().rank} which does not belong to the "
-        "given group.",
-    )
-    return True
-
-
-def _root(
-    g: ProcessGroup, what: str, rank: int | None, in_group: int | None, default: int | None = None
-) -> int:
-    """The rank in the group of what was given: a rank of the world, or one of the group."""
-    if in_group is not None:
-        if rank is not None:
-            raise ConfigError(
-                f"Can't specify both group_rank and global_rank: {what}={rank} and "
-                f"group_{what}={in_group} were given; give one"
-            )
-        return in_group
-    if rank is None:
-        if default is None:
-            raise ConfigError(
-                f"Must specify global_rank or group_rank: give {what}= (a rank of the world) or "
-                f"group_{what}= (a rank of the group)"
-            )
-        rank = default
-    return g.group_rank(rank)
+__outward__ = ()  # those that wait are effects; what others use of groups is watched
 
 
 def _kept(g: ProcessGroup, work: Work | None, async_op: bool, output: Tensor) -> Work | None:
@@ -75,7 +44,7 @@ def all_reduce(
     async_op: bool = False,
 ) -> Work | None:  # fmt: skip
     """Reduce ``tensor`` over all ranks, in place, in one order (bitwise the same everywhere)."""
-    if _outsider("all_reduce", group):
+    if done(all_reduce, async_op, group, tensor, op):
         return None
     g = group_or_default(group)
     together = g.coalescing is not None
@@ -88,10 +57,10 @@ def reduce(
     group: ProcessGroup | None = None, async_op: bool = False, group_dst: int | None = None,
 ) -> Work | None:  # fmt: skip
     """Reduce into ``tensor`` of rank ``dst``."""
-    if _outsider("reduce", group):
+    if done(reduce, async_op, group, tensor, dst, op, group_dst=group_dst):
         return None
     g = group_or_default(group)
-    root = _root(g, "dst", dst, group_dst)
+    root = root_in(g, "dst", dst, group_dst)
     array = array_of("reduce", tensor, g.rank == root)
     return handed(g.reduce(array, root, op, async_op=async_op), async_op, tensor)
 
@@ -101,10 +70,10 @@ def broadcast(
     async_op: bool = False, group_src: int | None = None,
 ) -> Work | None:  # fmt: skip
     """Copy ``tensor`` of rank ``src`` to all ranks."""
-    if _outsider("broadcast", group):
+    if done(broadcast, async_op, group, tensor, src, group_src=group_src):
         return None
     g = group_or_default(group)
-    root = _root(g, "src", src, group_src)
+    root = root_in(g, "src", src, group_src)
     array = array_of("broadcast", tensor, g.rank != root)
     return handed(g.broadcast(array, root, async_op=async_op), async_op, tensor)
 
@@ -114,7 +83,7 @@ def all_gather(
     async_op: bool = False,
 ) -> Work | None:  # fmt: skip
     """``tensor_list[r]`` becomes rank r's ``tensor``."""
-    if _outsider("all_gather", group):
+    if done(all_gather, async_op, group, tensor_list, tensor):
         return None
     g = group_or_default(group)
     outs = arrays_of("all_gather", tensor_list, True)
@@ -127,7 +96,7 @@ def all_gather_into_tensor(
     async_op: bool = False,
 ) -> Work | None:  # fmt: skip
     """``output_tensor`` becomes all ranks' ``input_tensor`` one behind the other."""
-    if _outsider("all_gather_into_tensor", group):
+    if done(all_gather_into_tensor, async_op, group, output_tensor, input_tensor):
         return None
     g = group_or_default(group)
     out = array_of("all_gather_into_tensor", output_tensor)
@@ -147,7 +116,7 @@ def reduce_scatter(
     group: ProcessGroup | None = None, async_op: bool = False,
 ) -> Work | None:  # fmt: skip
     """``output`` becomes the reduction of all ranks' ``input_list[rank]``."""
-    if _outsider("reduce_scatter", group):
+    if done(reduce_scatter, async_op, group, output, input_list, op):
         return None
     g = group_or_default(group)
     ins = arrays_of("reduce_scatter", input_list, False)
@@ -160,7 +129,7 @@ def reduce_scatter_tensor(
     async_op: bool = False,
 ) -> Work | None:  # fmt: skip
     """``output`` becomes this rank's part of the reduced ``input``."""
-    if _outsider("reduce_scatter_tensor", group):
+    if done(reduce_scatter_tensor, async_op, group, output, input, op):
         return None
     g = group_or_default(group)
     out = array_of("reduce_scatter_tensor", output)
@@ -178,7 +147,7 @@ def all_to_all(
     group: ProcessGroup | None = None, async_op: bool = False,
 ) -> Work | None:  # fmt: skip
     """``output_tensor_list[r]`` becomes rank r's ``input_tensor_list[rank]``."""
-    if _outsider("all_to_all", group):
+    if done(all_to_all, async_op, group, output_tensor_list, input_tensor_list):
         return None
     g = group_or_default(group)
     outs = arrays_of("all_to_all", output_tensor_list, True)
@@ -192,12 +161,13 @@ def all_to_all_single(
     async_op: bool = False,
 ) -> Work | None:  # fmt: skip
     """Exchange pieces along dimension 0, of equal or of the given sizes."""
-    if _outsider("all_to_all_single", group):
+    splits = output_split_sizes, input_split_sizes
+    if done(all_to_all_single, async_op, group, output, input, *splits):
         return None
     g = group_or_default(group)
     work = g.all_to_all_single(
         array_of("all_to_all_single", output), array_of("all_to_all_single", input, False),
-        output_split_sizes, input_split_sizes, async_op=async_op,
+        *splits, async_op=async_op,
     )  # fmt: skip
     return handed(work, async_op, output)
 
@@ -207,10 +177,10 @@ def gather(
     group: ProcessGroup | None = None, async_op: bool = False, group_dst: int | None = None,
 ) -> Work | None:  # fmt: skip
     """``gather_list[r]`` of rank ``dst`` becomes rank r's ``tensor``."""
-    if _outsider("gather", group):
+    if outsider("gather", group):
         return None
     g = group_or_default(group)
-    root = _root(g, "dst", dst, group_dst, 0)
+    root = root_in(g, "dst", dst, group_dst, 0)
     if g.rank == root and gather_list is None:
         raise ConfigError("gather: gather_list is needed on the destination rank")
     outs = arrays_of("gather", gather_list, True) if g.rank == root and gather_list else None
@@ -223,10 +193,10 @@ def scatter(
     group: ProcessGroup | None = None, async_op: bool = False, group_src: int | None = None,
 ) -> Work | None:  # fmt: skip
     """``tensor`` becomes ``scatter_list[rank]`` of rank ``src``."""
-    if _outsider("scatter", group):
+    if outsider("scatter", group):
         return None
     g = group_or_default(group)
-    root = _root(g, "src", src, group_src, 0)
+    root = root_in(g, "src", src, group_src, 0)
     if g.rank == root and scatter_list is None:
         raise ConfigError("scatter: scatter_list is needed on the source rank")
     ins = arrays_of("scatter", scatter_list, False) if g.rank == root and scatter_list else None
@@ -239,7 +209,7 @@ def barrier(
     timeout: timedelta | float | None = None,
 ) -> Work | None:  # fmt: skip
     """Wait until every rank has come, at most ``timeout`` (None: the group's)."""
-    if _outsider("barrier", group):
+    if outsider("barrier", group):
         return None
     g = group_or_default(group)
     if timeout is None:
@@ -254,7 +224,7 @@ def monitored_barrier(
 ) -> None:  # fmt: skip
     """A barrier whose ``WaitTimeout`` names the ranks that did not come (the first one, with
     ``wait_all_ranks`` all of them). The group can be used afterwards."""
-    if not _outsider("monitored_barrier", group):
+    if not outsider("monitored_barrier", group):
         group_or_default(group).monitored_barrier(timeout, wait_all_ranks)
 
 
@@ -263,7 +233,7 @@ def all_reduce_coalesced(
     async_op: bool = False,
 ) -> Future | None:  # fmt: skip
     """``all_reduce`` of several tensors in one operation per type. ``async_op``: gives a future."""
-    if _outsider("all_reduce_coalesced", group):
+    if outsider("all_reduce_coalesced", group):
         return None
     arrays = arrays_of("all_reduce_coalesced", tensors, True)
     work = group_or_default(group).all_reduce_coalesced(arrays, op, async_op=async_op)
@@ -275,7 +245,7 @@ def all_gather_coalesced(
     group: ProcessGroup | None = None, async_op: bool = False,
 ) -> Future | None:  # fmt: skip
     """``output_tensor_lists[r][i]`` becomes rank r's ``input_tensor_list[i]``; else as above."""
-    if _outsider("all_gather_coalesced", group):
+    if outsider("all_gather_coalesced", group):
         return None
     outs = [arrays_of("all_gather_coalesced", row, True) for row in output_tensor_lists]
     arrays = arrays_of("all_gather_coalesced", input_tensor_list, False)
@@ -300,10 +270,10 @@ def send(
     group_dst: int | None = None,
 ) -> None:  # fmt: skip
     """Send to global rank ``dst``."""
-    if _outsider("send", group):
+    if outsider("send", group):
         return
     g = group_or_default(group)
-    to = _root(g, "dst", dst, group_dst)
+    to = root_in(g, "dst", dst, group_dst)
     _other(g, to, "destination")
     g.send(array_of("send", tensor, False), to, tag)
 
@@ -313,10 +283,10 @@ def recv(
     group_src: int | None = None,
 ) -> int:  # fmt: skip
     """Receive from global rank ``src`` (None: from anyone); the source's global rank."""
-    if _outsider("recv", group):
+    if outsider("recv", group):
         return -1
     g = group_or_default(group)
-    source = None if src is None and group_src is None else _root(g, "src", src, group_src)
+    source = None if src is None and group_src is None else root_in(g, "src", src, group_src)
     return g.ranks[g.recv(array_of("recv", tensor), source, tag)]
 
 
@@ -325,10 +295,10 @@ def isend(
     group_dst: int | None = None,
 ) -> Work | None:  # fmt: skip
     """Start to send."""
-    if _outsider("isend", group):
+    if outsider("isend", group):
         return None
     g = group_or_default(group)
-    to = _root(g, "dst", dst, group_dst)
+    to = root_in(g, "dst", dst, group_dst)
     return handed(g.isend(array_of("isend", tensor, False), to, tag), True, tensor)
 
 
@@ -337,10 +307,10 @@ def irecv(
     group_src: int | None = None,
 ) -> Work | None:  # fmt: skip
     """Start to receive."""
-    if _outsider("irecv", group):
+    if outsider("irecv", group):
         return None
     g = group_or_default(group)
-    source = None if src is None and group_src is None else _root(g, "src", src, group_src)
+    source = None if src is None and group_src is None else root_in(g, "src", src, group_src)
     return handed(g.irecv(array_of("irecv", tensor), source, tag), True, tensor)
 
 
@@ -357,7 +327,7 @@ class P2POp:
         array_of("P2POp", tensor, False)
         self.op, self.tensor, self.tag = op, tensor, tag
         self.group = group_or_default(group)
-        self.group_peer = _root(self.group, "peer", peer, group_peer)
+        self.group_peer = root_in(self.group, "peer", peer, group_peer)
         self.peer = peer if group_peer is None else self.group.ranks[group_peer]
 
     def __repr__(self) -> str:
@@ -391,7 +361,7 @@ def batch_isend_irecv(p2p_op_list: list[P2POp]) -> list[Work]:
 
 def all_gather_object(object_list: list, obj: object, group: ProcessGroup | None = None) -> None:
     """``object_list[r]`` becomes rank r's ``obj`` (plain data: see ``plain``)."""
-    if not _outsider("all_gather_object", group):
+    if not outsider("all_gather_object", group):
         g = group_or_default(group)
         if len(object_list) < g.size:
             raise ConfigError(
@@ -406,10 +376,10 @@ def gather_object(
     group: ProcessGroup | None = None, group_dst: int | None = None,
 ) -> None:  # fmt: skip
     """As ``all_gather_object``, on rank ``dst`` (None: 0) only."""
-    if _outsider("gather_object", group):
+    if outsider("gather_object", group):
         return
     g = group_or_default(group)
-    root = _root(g, "dst", dst, group_dst, 0)
+    root = root_in(g, "dst", dst, group_dst, 0)
     if g.rank == root and object_gather_list is None:
         raise ConfigError(
             "Argument ``gather_list`` must be specified on destination rank: gather_object needs "
@@ -430,9 +400,9 @@ def broadcast_object_list(
     device: DeviceLike | None = None, group_src: int | None = None,
 ) -> None:  # fmt: skip
     """Every rank's list becomes that of rank ``src`` (None: 0)."""
-    if not _outsider("broadcast_object_list", group):
+    if not outsider("broadcast_object_list", group):
         g = group_or_default(group)
-        root = _root(g, "src", src, group_src, 0)
+        root = root_in(g, "src", src, group_src, 0)
         mine = list(object_list)
         found = objects.broadcast(g, mine, root, default=mine)
         if g.rank != root:
@@ -454,14 +424,14 @@ def scatter_object_list(
 ) -> None:  # fmt: skip
     """The first element of the output list becomes this rank's element of the list of rank
     ``src`` (None: 0)."""
-    if _outsider("scatter_object_list", group):
+    if outsider("scatter_object_list", group):
         return
     if not isinstance(scatter_object_output_list, list) or not scatter_object_output_list:
         raise ConfigError(
             "Expected argument scatter_object_output_list to be a list of size at least 1."
         )
     g = group_or_default(group)
-    root = _root(g, "src", src, group_src, 0)
+    root = root_in(g, "src", src, group_src, 0)
     given = scatter_object_input_list
     if g.rank == root and (given is None or len(given) != g.size):
         raise ConfigError(
@@ -477,10 +447,10 @@ def send_object_list(
     device: DeviceLike | None = None, group_dst: int | None = None, use_batch: bool = False,
 ) -> None:  # fmt: skip
     """Send plain data to rank ``dst``. ``use_batch`` chooses between two ways that PyTorch has."""
-    if _outsider("send_object_list", group):
+    if outsider("send_object_list", group):
         return
     g = group_or_default(group)
-    to = _root(g, "dst", dst, group_dst)
+    to = root_in(g, "dst", dst, group_dst)
     _other(g, to, "destination")
     objects.send(g, list(object_list), to)
 
@@ -490,10 +460,10 @@ def recv_object_list(
     device: DeviceLike | None = None, group_src: int | None = None, use_batch: bool = False,
 ) -> int:  # fmt: skip
     """Receive what ``send_object_list`` sent (None: from anyone); the source's global rank."""
-    if _outsider("recv_object_list", group):
+    if outsider("recv_object_list", group):
         return -1
     g = group_or_default(group)
-    source = None if src is None and group_src is None else _root(g, "src", src, group_src)
+    source = None if src is None and group_src is None else root_in(g, "src", src, group_src)
     found, at = objects.recv(g, source, default=list(object_list))
     _fill("recv_object_list", object_list, found)
     return g.ranks[at]

@@ -27,6 +27,7 @@ from . import in_backward
 from .agreement import check_alike
 from .delayed import Delayed
 from .devices import input_device
+from .effects import MOVING, after, before
 from .frozen import Frozen
 from .joining import ACTIVE, BUFFERS, SYNC, Shadow, announce, source
 from .reducer.buckets import ParamMeta, last_first, plan_buckets
@@ -39,6 +40,8 @@ from .reducer.row_sums import candidates
 from .reducer.sparse import sparse_tables
 from .reducer.stores import SYNCING
 from .report import logging_data, text
+
+__outward__ = ()  # what reaches other ranks is done by effects, and by other files
 
 
 class BufferCommHookLocation(Enum):
@@ -82,6 +85,8 @@ class DistributedDataParallel(nn.Module, Joinable):
     Raises ``AutogradError`` without trainable parameters, ``CollectiveMismatch`` (on every rank)
     when the ranks hold different ones.
     """
+
+    __moving__ = MOVING
 
     def __new__(
         cls, *args: object, deterministic: str | None = None, **kwargs: object
@@ -354,11 +359,21 @@ class DistributedDataParallel(nn.Module, Joinable):
         if self._inputs_to is not None:
             inputs, kwargs = moved((inputs, kwargs), self._inputs_to)
         recording = context.thread.grad_enabled
+        sync = recording and self.require_backward_grad_sync
+        before(self, recording, sync)
+        if reducer.low is None:
+            outputs = self.module(*inputs, **kwargs)
+        else:
+            outputs = self._forward_low(reducer.low, recording, inputs, kwargs)
+        after(self, sync, outputs)
+        return outputs
+
+    def _before_forward(self, recording: bool, sync: bool) -> None:
+        reducer = self.reducer
         if not reducer.memory.on_host:
             reducer.hear_late()
         if recording and reducer.phase >= SYNCING and reducer.broken_off:
             raise reducer.messages.broken_off(reducer.next, len(reducer.buckets))
-        sync = recording and self.require_backward_grad_sync
         if sync and self._frozen.named:
             self._frozen.look()
         if self._join_config.enable:
@@ -369,19 +384,16 @@ class DistributedDataParallel(nn.Module, Joinable):
             if self.forward_sync_buffers and self.require_forward_param_sync:
                 self._sync_buffers(0)
         reducer.stats.forward_at = reducer.stats.now()
-        if reducer.low is None:
-            outputs = self.module(*inputs, **kwargs)
-        else:
-            outputs = self._forward_low(reducer.low, recording, inputs, kwargs)
+
+    def _after_forward(self, sync: bool, outputs: object) -> None:
         if sync:
-            reducer.prepare(outputs)
+            self.reducer.prepare(outputs)
         if "buffer_hook" in self.__dict__ and self.require_forward_param_sync:
             self._ask_buffer_hook(BufferCommHookLocation.POST_FORWARD)
         if self.delayed is not None:
             self.delayed.clear()
         if self.require_forward_param_sync is not sync:
             self.require_forward_param_sync = sync
-        return outputs
 
     def _forward_low(self, low: LowPrecision, keep: bool, inputs: tuple, kwargs: dict) -> Any:
         """In mixed precision. ``keep``: a backward will need the parameters as they are now."""

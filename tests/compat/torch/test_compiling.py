@@ -42,8 +42,10 @@ def test_explain_tells_of_graphs_and_breaks():
     explain = MODULES["torch._dynamo"].explain
     whole = explain(lambda x: x * 2 + 1)(dt.ones(3))
     assert (whole.graph_count, whole.graph_break_count, whole.op_count) == (1, 0, 1)
+    broken = explain(lambda x: x * 2 if x.sum() > 0 else x, dt.ones(3))
+    assert broken.graph_break_count == 1 and "a number is read: True at" in str(broken)
     with pytest.warns(UserWarning, match="runs eagerly"):
-        broken = explain(lambda x: x * 2 if x.sum() > 0 else x, dt.ones(3))
+        broken = explain(lambda x: x * 2 if x.sum().numpy() > 0 else x, dt.ones(3))
     assert broken.graph_break_count == 1 and "Graph Count: 0" in str(broken)
 
 
@@ -70,3 +72,13 @@ def test_what_has_no_meaning_changes_nothing():
     with compiler.set_stance("force_eager"):
         assert dynamo.optimize("eager")(two)(x).tolist() == [3.0, 3.0]
     assert not compiler.is_compiling() and "inductor" in compiler.list_backends()
+
+
+def test_control_flow_is_where_programs_look_for_it():
+    whole = MODULES["torch._higher_order_ops"]
+    for name in ("cond", "while_loop", "scan", "map"):
+        assert getattr(MODULES[f"torch._higher_order_ops.{name}"], name) is getattr(whole, name)
+    assert whole.cond(dt.ones(1) > 0, lambda a: a + 1, lambda a: a, (dt.ones(2),)).tolist() == [
+        2,
+        2,
+    ]

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 HEAD = """
+import math
 import random
 import numpy as np
 import disttrain as dt
@@ -230,11 +231,64 @@ def views(i: int, r: random.Random) -> Piece:
     )  # fmt: skip
 
 
+def branches(i: int, r: random.Random) -> Piece:
+    """Python looks at what the step computes: tests, loops, counts; after writes and draws too."""
+    n = _number(r)
+    return r.choice(
+        [
+            ([], [f"if h.sum() > {n}: h = h * 2"], []),
+            ([], [f"if (h > {n}).any(): h = h + dt.randn(3)"], []),
+            ([], ["while h.abs().max() > 1.5: h = h * 0.5"], []),
+            ([], [f"h = h * (1 + int((h > {n}).sum()) % 3)"], []),
+            ([], [f"if not (h.detach().mean() < {n}): h = F.dropout(h, 0.3)"], []),
+            ([], ["h = h + 1 if x[0, 0] > 0 else h.tanh()"], []),
+            ([], [f"h = h * sum(v for v in (h[:2, 0] > {n}).tolist())"], []),
+            ([], [f"h = h + len([v for v in h.sum(0) if v > {n}])"], []),
+            ([f"b{i} = dt.zeros(3); state.append(b{i})"],
+             [f"b{i}.mul_(0.5).add_(h.detach().mean(0))", f"if b{i}.sum() > {n}: b{i}.zero_()",
+              f"h = h + b{i}"], []),
+            ([f"b{i} = dt.zeros(3); state.append(b{i})"],
+             [f"b{i}.add_(h.detach().mean(0))", f"b{i}[1:].neg_()",
+              f"h = h.relu() if b{i}[2] > {n} else h - b{i}"], []),
+            ([f"l{i} = nn.BatchNorm1d(3)",
+              f"leaves += l{i}.parameters(); state.append(l{i}.state_dict())"],
+             [f"h = l{i}(h)", f"if h.max() > {n}: h = h - h.min()"], []),
+            ([f"u{i} = dt.Generator().manual_seed(5)"],
+             [f"if dt.rand(1, generator=u{i}) > 0.5: h = h + dt.randn(3, generator=u{i})"], []),
+            ([], [f"h = h + (h.sum() > {n}).item()"], []),
+            ([f"w{i} = leaf(3)"],
+             [f"h = h * w{i}", f"if h.sum() > {n}: print(end='')"], [f"w{i}.grad = None"]),
+            ([f"k{i} = [0]; state.append(k{i})"], [f"if h.sum() > {n}: k{i}[0] += 1"], []),
+        ]
+    )  # fmt: skip
+
+
 KINDS: dict[Callable, float] = {
     arithmetic: 4, masks: 1, decisions: 0.25, closures: 1, containers: 1.5, objects: 2,
     changes: 1.2, leaves: 2, modules: 2, draws: 1, views: 1.5,
 }  # fmt: skip
 
+PATHS: dict[Callable, float] = {
+    **KINDS, branches: 8, draws: 2, decisions: 0.5, masks: 0.2, containers: 0.5, objects: 0.5,
+}  # fmt: skip
+# Looks at the loss, between the parts of a step.
+_LOOKS = [
+    "if not dt.isfinite(loss): return None", "if loss > 0.5: return loss.detach()",
+    "if loss.detach() > 0.2: leaves[0].grad = None", "if bool((loss < 0.3) & (loss > 0.1)): pass",
+    "logs = {}; logs['loss'] = loss.item(); logs['n'] = 2; return logs",
+    "logs = []; logs.append(float(loss)); h = h + len(logs); return logs",
+    "logs = []; logs.append(loss.item()); loss = loss + (1 if logs[0] > 0.4 else 0)",
+    "if loss.item() > 0.5: return loss.item()", "if not math.isfinite(loss.item()): return None",
+    "low = loss.item(); loss = loss * 2 if low > 0.4 else loss", "if float(loss) < scale: pass",
+    "low = [loss.item()]; low.append(float(loss)); return low", "low = float(loss) * 0",
+    "low = loss.item(); loss = loss + 1.0 if low > 0.7 or low <= 0.1 else loss; return low, [low]",
+    "for v in (0.3, 0.6):\n            if loss.item() < v: return {'v': v, 'loss': loss.item()}",
+]  # fmt: skip
+_NUMBERS = [
+    "loss.item()", "(loss.item(), h.detach())", "{'loss': float(loss), 'n': 3}", "h.sum().item()",
+    "[h.detach(), float(h.detach().max())]",
+    "[float(loss), [loss.item(), h.detach()[0]], h.argmax().item()]",
+]  # fmt: skip
 _ZERO = ["opt.zero_grad()", "opt.zero_grad(set_to_none=False)"]
 _BACK = ["loss.backward()", "(loss * 2).backward()", "loss.backward(); h.sum().backward()"]
 
@@ -299,13 +353,19 @@ def _sometimes(piece: Piece, r: random.Random) -> Piece:
     return setup, step, [*named, when, *("    " + b for b in done)]
 
 
-def draw(seed: int) -> tuple[list[Piece], dict[str, Any]]:
-    """The pieces and the end of one random step function."""
+def draw(seed: int, weights: dict[Callable, float] = KINDS) -> tuple[list[Piece], dict[str, Any]]:
+    """The pieces and the end of one random step function. ``weights``: ``KINDS``, or ``PATHS`` for
+    functions that look at what they compute."""
     r = random.Random(seed)
     count = r.randint(1, 6)
-    kinds = r.choices(list(KINDS), list(KINDS.values()), k=count)
+    kinds = r.choices(list(weights), list(weights.values()), k=count)
     pieces = [_sometimes(kind(i, r), r) for i, kind in enumerate(kinds)]
     end = ending(r)
+    if weights is PATHS:
+        whole = [k for k, line in enumerate(end["lines"]) if k and not line.startswith(" ")]
+        end["lines"].insert(r.choice([*whole, len(end["lines"])]), r.choice(_LOOKS))
+        if end["result"] != "gs[0]" and r.random() < 0.5:
+            end["result"] = r.choice(_NUMBERS)
     end["inputs"] = r.choice(["plain", "plain", "shapes", "requires", "no_grad", "scale", "again"])
     end["seed"] = seed
     return pieces, end
@@ -360,6 +420,7 @@ TAIL = """
 
 def finish(out, x, i):
     parts = dt.tree.leaves(out) if not isinstance(out, dict) else list(out.values())
+    parts = [p for p in parts if isinstance(p, dt.Tensor)]
     told = [(p.requires_grad, p.is_leaf, p.grad_fn is None) for p in parts]
     graded = [p for p in parts if p.requires_grad and not p.is_leaf]
     if i % 3 == 1: graded = graded[:1]

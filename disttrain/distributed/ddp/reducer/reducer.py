@@ -255,7 +255,7 @@ class Reducer:
     def _begins(self) -> bool:
         if self.phase == IDLE and not reached(self.older):
             return False
-        if self.sync_wanted():
+        if thread.walk.answer(self.sync_wanted):
             return True
         if reached(self.roots):
             raise self.messages.misused()
@@ -355,12 +355,16 @@ class Reducer:
         self.phase = IDLE
         if self.older:  # forwards that this backward was not of
             self.older = [r for r in [*self.older, *self.roots] if not reached([r])]
+            if any(r() is not None for r in self.older):
+                thread.walk.vary("a forward of DistributedDataParallel has had no backward yet")
         if missing:
             self.scaling.end()
             raise self.messages.missing_here(missing)
         if self.asks_use:
             self._count_used(self._idle())
         if self.unused:
+            thread.walk.vary("DistributedDataParallel has parameters that this backward does not "
+                             "reach: what becomes of them depends on the other ranks")  # fmt: skip
             self._settle_unused()
         for i, old in self.scaling.carried.items():
             np.add(self.house.slots[i], old, out=self.house.slots[i])

@@ -1,0 +1,322 @@
+"""Effects in a capture: collectives and the work of leaves, as instructions that do it again.
+
+What reaches other ranks cannot be computed by a graph. So an instruction keeps the object that did
+the work (``core.effects``), and each replay calls it at the same place, with the arrays of that
+run: buckets, headers, hooks and waits stay whose they were. While it works nothing is recorded or
+watched. It says what it writes to, so the passes know; they neither drop nor move it.
+
+Leaves with a ``store`` of their own are of this kind: each gradient is given to its store as it
+comes, under a ``ReplayedWalk``, and what the stores asked for at the end of the walk is done there.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+from ..backends.device.array import DeviceArray
+from ..context import thread
+from ..core.effects import Effect
+from ..core.gate import Primitive
+from ..core.node import AccumulateGrad
+from ..core.tensor import Tensor, wrap
+from .instruction import Instruction, Var
+
+
+class Recorder(Protocol):
+    """What is needed of a capture."""
+
+    instructions: list[Instruction]
+    entry: list[tuple[Tensor, Any]]
+    old: dict[int, tuple]
+    vars: dict[int, tuple[Var, Any]]
+    written: Any
+    keep: list[Any]
+
+    def var(self, t: Tensor) -> Var: ...
+    def _define(self, t: Tensor) -> Var: ...
+    def _refuse(self, why: str) -> None: ...
+    def _begin(self) -> None: ...
+
+
+class Effects:
+    """Those of one captured run. ``left``: by id of a leaf, the gradient that its store has left;
+    ``first``: by id of a gradient, the name that it had before the work of stores."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self.recorder = recorder
+        self.walks: dict[int, ReplayedWalk] = {}
+        self.left: dict[int, Tensor | None] = {}
+        self.first: dict[int, Var] = {}
+
+    def perform(
+        self, name: str, effect: Effect, tensors: tuple[Tensor, ...], writes: tuple[int, ...]
+    ) -> Any:
+        """Do the work, and write it down."""
+        return self._do(_prim(name, _on_tensors, writes), effect, tensors)
+
+    def _do(self, prim: Primitive, effect: Callable[..., Any], tensors: Sequence[Tensor]) -> Any:
+        recorder = self.recorder
+        recorder._begin()
+        self._check_place(tensors)
+        names = tuple(recorder.var(t) for t in tensors)
+        before = self._versions()
+        with _apart():
+            made = effect(*tensors)
+        for i in prim.mutates:
+            recorder.written.add(tensors[i].array, tensors[i])
+        self._check_written([tensors[i] for i in prim.mutates], before)
+        recorder.instructions.append(Instruction(prim, names, {"effect": effect}, ()))
+        return made
+
+    def _check_place(self, tensors: Sequence[Tensor]) -> None:
+        known = (t for t, *_ in self.recorder.old.values())
+        if any(t.array.__class__ is DeviceArray for t in (*tensors, *known)):
+            self.recorder._refuse("it reaches other ranks with tensors on a device")
+
+    def _versions(self) -> list[tuple[Tensor, int]]:
+        return [(t, t._version) for t, *_ in self.recorder.old.values()]
+
+    def _check_written(self, writes: list[Tensor], before: list[tuple[Tensor, int]]) -> None:
+        """What others do to tensors that they have not said."""
+        grads = {id(leaf._grad) for leaf, _ in self.recorder.entry}
+        grads |= {id(grad) for _, grad in self.recorder.entry}
+        cells = {id(w._st) for w in writes}
+        for t, version in before:
+            if t._version != version and id(t) not in grads and id(t._st) not in cells:
+                self.recorder._refuse(
+                    f"a tensor of shape {list(t.shape)} is written to by the hooks of a collective"
+                )
+
+    # --- leaves -----------------------------------------------------------------------------
+    def check(self) -> None:
+        """At the end of a program that has run backward: what no replay would do for its leaves."""
+        for leaf, before in self.recorder.entry:
+            node = leaf._node
+            if type(node) is not AccumulateGrad:
+                continue
+            if node.accumulate_hooks:
+                self.recorder._refuse(
+                    f"a leaf of shape {list(leaf.shape)} has hooks on its gradient, which run when "
+                    "it was set; a replay would not run them"
+                )
+            elif node.store is not None and id(leaf) not in self.left and leaf._grad is not before:
+                self.recorder._refuse(
+                    f"a leaf of shape {list(leaf.shape)}, which takes gradients in a way of its "
+                    "own, got one past the captured backward"
+                )
+
+    def store(self, acc: AccumulateGrad, leaf: Tensor, g: Tensor) -> None:
+        """Give a leaf its gradient in the way that it has."""
+        walk = self.walks.get(id(thread.walk))
+        if walk is None:
+            walk = self._begin_walk(thread.walk)
+        old = leaf._grad
+        first = next((grad for known, grad in self.recorder.entry if known is leaf), None)
+        if old is not None and old is not first and old is not self.left.get(id(leaf)):
+            self.recorder._refuse(
+                f"the gradient of a leaf of shape {list(leaf.shape)} was replaced by another "
+                "before the backward that adds to it and is averaged over ranks"
+            )
+        self.recorder.var(leaf)
+        walk.stored.append(leaf)
+        given = (g,) if old is None else (g, old)
+        walk.olds += given[1:]
+        writes = tuple(range(1, len(given)))
+        self._do(_prim("store_gradient", _on_arrays, writes), Stored(walk, acc, leaf), given)
+        self.left[id(leaf)] = leaf._grad
+
+    def _begin_walk(self, real: Any) -> ReplayedWalk:
+        absent = [leaf for leaf, _ in self.recorder.entry if leaf._grad is None and _stores(leaf)]
+        walk = self.walks[id(real)] = ReplayedWalk(real, absent, self.recorder._refuse)
+        self.recorder.keep.append(real)
+        self._do(_prim("begin_gradients", _on_arrays, ()), Phase(walk, walk.begin), ())
+        real.callbacks.append(lambda: self._finish_walk(walk))
+        return walk
+
+    def _finish_walk(self, walk: ReplayedWalk) -> None:
+        olds = walk.olds
+        finish = _prim("finish_gradients", _on_arrays, tuple(range(len(olds))))
+        self._do(finish, Phase(walk, walk.finish), olds)
+        leaves = list(dict.fromkeys(walk.stored))
+        if any(leaf._grad is None for leaf in leaves):
+            self.recorder._refuse("gradients are dropped by the hooks of a collective")
+            return
+        self.left.update((id(leaf), leaf._grad) for leaf in leaves)
+        walk.settle()
+        names = tuple(self._rename(leaf._grad) for leaf in leaves)
+        given = Gradients(leaves)
+        self.recorder.instructions.append(Instruction(_gradients, (), {"effect": given}, names))
+
+    def _rename(self, grad: Any) -> Var:
+        """A name for what a gradient is from now on."""
+        known = self.recorder.vars.get(id(grad))
+        if known is not None and known[0].kind == "c":
+            self.first.setdefault(id(grad), known[0])
+        return self.recorder._define(grad)
+
+
+class ReplayedWalk:
+    """What stores see of a backward pass that is captured, and of its replays, in which no node is
+    walked. Each pass is a ``Turn``. ``absent``: leaves that have no gradient as it begins."""
+
+    def __init__(self, real: Any, absent: list[Tensor], refuse: Callable[[str], None]) -> None:
+        self.leaves = {n for n in real.pending if n.__class__ is AccumulateGrad and real.reaches(n)}
+        self.absent = absent
+        self.answers: dict[Any, bool] = {}
+        self.stored: list[Tensor] = []
+        self.olds: list[Tensor] = []
+        self.real: Any = real
+        self.refuse: Callable[[str], None] | None = refuse
+        self.now = Turn(self)
+
+    def __repr__(self) -> str:
+        return f"<backward to {len(self.leaves)} leaves>"
+
+    def settle(self) -> None:
+        """The capture is over: keep nothing of it."""
+        self.real = self.refuse = None
+        self.stored, self.olds = [], []
+
+    def begin(self) -> None:
+        """Another pass."""
+        self.now = Turn(self)
+        for leaf in self.absent:
+            leaf._grad = None
+
+    def call(self, work: Callable[..., None], *args: object) -> None:
+        """Let ``work`` find the present pass as the one that is running."""
+        around, recording = thread.walk, thread.grad_enabled
+        thread.walk, thread.grad_enabled = self.now, False
+        if recording:
+            thread.refresh()
+        try:
+            work(*args)
+        except BaseException:
+            for callback in self.now.broken:
+                callback()
+            raise
+        finally:
+            thread.walk, thread.grad_enabled = around, recording
+            if recording:
+                thread.refresh()
+
+    def finish(self, *olds: object) -> None:
+        """Do what is to be done at the end of the pass. ``olds``: gradients that it adds to."""
+        self.call(self.now.end)
+        self.now = Turn(self)
+
+
+class Turn:
+    """One pass of a walk, with what stores may ask of it."""
+
+    home = None
+
+    def __init__(self, walk: ReplayedWalk) -> None:
+        self.walk = walk
+        self.callbacks: list[Callable[[], None]] = []
+        self.broken: list[Callable[[], None]] = []
+
+    def reaches(self, node: object) -> bool:
+        """Whether the pass comes to ``node``."""
+        real = self.walk.real
+        return node in self.walk.leaves if real is None else real.reaches(node)
+
+    def answer(self, question: Callable[[], bool]) -> bool:
+        """What was answered when the pass was captured."""
+        answers = self.walk.answers
+        if question not in answers:
+            answers[question] = question()
+        return answers[question]
+
+    def vary(self, why: str) -> None:
+        """What it leads to may be otherwise in another step."""
+        if self.walk.refuse is not None:
+            self.walk.refuse(why)
+
+    def end(self) -> None:
+        """Call what was asked for."""
+        for callback in self.callbacks:
+            callback()
+
+
+class Phase:
+    """The beginning of a pass, or its end."""
+
+    def __init__(self, walk: ReplayedWalk, work: Callable[..., None]) -> None:
+        self.walk, self.work = walk, work
+
+    def __call__(self, *olds: object) -> None:
+        self.work(*olds)
+
+    def __repr__(self) -> str:
+        return repr(self.walk)
+
+
+class Stored:
+    """A leaf takes its gradient."""
+
+    def __init__(self, walk: ReplayedWalk, acc: AccumulateGrad, leaf: Tensor) -> None:
+        self.walk, self.acc, self.leaf = walk, acc, leaf
+
+    def __call__(self, g: object, old: object = None) -> None:
+        assert self.acc.store is not None
+        self.walk.call(self.acc.store, self.leaf, g)
+
+    def __repr__(self) -> str:
+        return f"<to a leaf of shape {list(self.leaf.shape)}>"
+
+
+class Gradients:
+    """The gradients that leaves have now."""
+
+    def __init__(self, leaves: list[Tensor]) -> None:
+        self.leaves = leaves
+
+    def __call__(self) -> tuple:
+        return tuple([leaf._grad.array for leaf in self.leaves])  # type: ignore[union-attr]
+
+    def __repr__(self) -> str:
+        return f"<of {len(self.leaves)} leaves>"
+
+
+def _stores(leaf: Tensor) -> bool:
+    return type(leaf._node) is AccumulateGrad and leaf._node.store is not None
+
+
+def _on_arrays(*arrays: object, effect: Callable[..., Any]) -> Any:
+    return effect(*arrays)
+
+
+def _on_tensors(*arrays: Any, effect: Callable[..., Any]) -> Any:
+    return effect(*[wrap(a) for a in arrays])
+
+
+@functools.cache
+def _prim(name: str, forward: Callable[..., Any], writes: tuple[int, ...]) -> Primitive:
+    """What stands in a graph for an effect."""
+    prim = Primitive(name, forward, ())
+    prim.outward, prim.mutates = True, writes
+    return prim
+
+
+_gradients = Primitive("gradients", _on_arrays, ())
+_gradients.outward = _gradients.multi = True
+
+
+@contextmanager
+def _apart() -> Iterator[None]:
+    """Nobody records or watches what runs in the block."""
+    stack, profile = thread.stack, sys.getprofile()
+    sys.setprofile(None)
+    thread.stack = []
+    thread.refresh()
+    try:
+        yield
+    finally:
+        thread.stack = stack
+        thread.refresh()
+        sys.setprofile(profile)

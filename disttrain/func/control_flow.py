@@ -1,0 +1,263 @@
+"""Control flow as functions: ``cond``, ``while_loop``, ``scan``, ``map``.
+
+They run Python's own statements, so gradients are those of the operations that ran; a captured
+function takes them as its paths. Where the examples of a ``vmap`` decide each for itself, both
+branches run, and a loop runs while any example wants to; each example has what it chose.
+
+(The names and meanings are PyTorch's: ``torch.cond`` and ``torch._higher_order_ops``.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from .. import tree
+from ..context import thread
+from ..core.gate import Tracer
+from ..core.tensor import Tensor
+from ..errors import ConfigError, DimError, ShapeError
+from ..ops.functions.elementwise import where
+from ..ops.functions.views.join import stack
+from ..ops.functions.views.shapes import flip, movedim
+from .vmap import BatchTracer
+
+
+def cond(
+    pred: bool | float | Tensor, true_fn: Callable, false_fn: Callable, operands: Sequence = ()
+) -> Any:
+    """``true_fn(*operands)`` where ``pred`` (one element) holds, else ``false_fn(*operands)``.
+
+    Both must give the same structure, shapes and types; operands are tensors, also in tuples, lists
+    and dicts, and are not written to while gradients are recorded.
+    """
+    if isinstance(pred, (bool, int, float)):
+        return (true_fn if pred else false_fn)(*operands)
+    _check_cond(pred, true_fn, false_fn, operands)
+    watched = _Unwritten("cond", operands)
+    plain = _same_for_all(pred)
+    if plain is not None:
+        out = (true_fn if bool(plain) else false_fn)(*operands)
+    else:
+        found = true_fn(*operands), false_fn(*operands)
+        _check_alike("cond: true_fn and false_fn", *found)
+        out = _chosen(pred.reshape(()), *found)  # type: ignore[attr-defined]
+    watched.check()
+    return out
+
+
+def _check_cond(pred: object, true_fn: object, false_fn: object, operands: object) -> None:
+    if not isinstance(pred, Tensor) or pred.numel() != 1:  # type: ignore[attr-defined]
+        given = f"a tensor of shape {list(pred.shape)}" if isinstance(pred, Tensor) else repr(pred)
+        raise ConfigError(
+            f"cond: Expected pred to be bool or single-element tensor, but got {given}"
+        )
+    if not callable(true_fn) or not callable(false_fn):
+        raise ConfigError("cond: Expect both branches to be callable.")
+    inside = tree.leaves(operands)
+    if not isinstance(operands, (tuple, list)) or not all(isinstance(t, Tensor) for t in inside):
+        raise ConfigError(
+            "cond: Expect operands to be a tuple of possibly nested dict/list/tuple that only "
+            f"consists of tensor leaves, but got {operands!r}."
+        )
+
+
+def while_loop(cond_fn: Callable, body_fn: Callable, carried_inputs: Sequence) -> tuple:
+    """``carried = body_fn(*carried)`` while ``cond_fn(*carried)`` (a bool, or a bool tensor without
+    dimensions) holds; what is carried at the end.
+
+    ``carried_inputs``: tensors and ints, also in tuples, lists and dicts. ``body_fn`` gives a tuple
+    of the same structure, shapes and types, and writes to none of them.
+    """
+    if not callable(cond_fn) or not callable(body_fn):
+        raise ConfigError("while_loop: Expect cond_fn and body_fn to be callable.")
+    inside = tree.leaves(carried_inputs)
+    if not isinstance(carried_inputs, (tuple, list)) or not all(
+        isinstance(t, (Tensor, int)) for t in inside
+    ):
+        raise ConfigError(
+            "while_loop: Expect carried_inputs to be a tuple of possibly nested dict/list/tuple "
+            f"that only consists of tensor or int leaves, but got {carried_inputs!r}."
+        )
+    carried = tuple(tree.map(_copy, tuple(carried_inputs)))
+    while True:
+        watched = _Unwritten("while_loop", carried)
+        pred = _checked(cond_fn(*carried))
+        going = _same_for_all(pred)
+        if not (_any(pred) if going is None else bool(going)):
+            return carried
+        found = body_fn(*carried)
+        watched.check()
+        if not isinstance(found, tuple):
+            raise ConfigError(
+                f"while_loop: body_fn should return a tuple but got {type(found).__name__}"
+            )
+        _check_alike("while_loop: carried_inputs and what body_fn returns", carried, found)
+        carried = found if going is not None else _chosen(pred, found, carried)
+
+
+def _checked(pred: Any) -> Any:
+    """What ``cond_fn`` may give."""
+    if isinstance(pred, bool) or (
+        isinstance(pred, Tensor) and not pred.shape and pred.meta()[1].kind == "b"
+    ):
+        return pred
+    raise ConfigError(
+        f"while_loop: cond_fn must return a boolean scalar tensor or a boolean but got {pred!r}"
+    )
+
+
+def scan(
+    combine_fn: Callable, init: Any, xs: Any, *, dim: int = 0, reverse: bool = False
+) -> tuple[Any, Any]:
+    """``carry, y = combine_fn(carry, x)`` for the slices ``x`` of ``xs`` along ``dim``, from
+    ``init`` on: the last carry, and all ``y`` stacked along ``dim``.
+
+    ``init``, ``xs`` and ``y`` are tensors, or tuples, lists and dicts of them; the carry keeps its
+    structure, shapes and types. ``reverse``: from the last slice to the first.
+    """
+    parts, rebuild = tree.flatten(xs)
+    if not parts:
+        return init, []
+    _check_scan(combine_fn, init, parts)
+    if not -parts[0].ndim <= dim < parts[0].ndim:
+        raise DimError(
+            f"scan: dim={dim} given; xs has {parts[0].ndim} dimensions: All xs leaves must at "
+            "least have 'dim' number of dimensions"
+        )
+    dim %= parts[0].ndim
+    count = _length("scan: All xs leaves", parts, dim)
+    carry, outs = init, []
+    for i in reversed(range(count)) if reverse else range(count):
+        x = rebuild([t.select(dim, i) for t in parts])
+        watched = _Unwritten("scan", (carry, x))
+        found = combine_fn(carry, x)
+        watched.check()
+        if not isinstance(found, tuple) or len(found) != 2:
+            raise ConfigError("scan: combine_fn must return (next carry, output)")
+        _check_alike("scan: init and the next carry", carry, found[0])
+        carry = found[0]
+        outs.append(found[1])
+    return carry, tree.map(lambda y: _laid(y, dim, reverse), _stacked(outs))
+
+
+def _check_scan(combine_fn: object, init: object, parts: list) -> None:
+    if not callable(combine_fn):
+        raise ConfigError(f"scan: Combine_fn must be a callable, but got {combine_fn!r}")
+    given = tree.leaves(init)
+    if not given:
+        raise ConfigError("scan: scan() operator requires init leaves.")
+    for name, found in (("init", given), ("xs", parts)):
+        for t in found:
+            if not isinstance(t, Tensor):
+                raise ConfigError(f"scan: All {name} leaves must be a Tensor but got {t!r}")
+
+
+def _laid(y: Any, dim: int, reverse: bool) -> Any:
+    """Stacked outputs with their new dimension at ``dim``, in the order of the slices."""
+    y = flip(y, 0) if reverse else y
+    return movedim(y, 0, dim) if 0 < dim < y.ndim else y
+
+
+def map(f: Callable, xs: Any, *args: Any) -> Any:  # noqa: A001  (the field's name)
+    """``f(x, *args)`` for each slice ``x`` of ``xs`` (a tensor, or a structure of them) along the
+    first dimension, stacked."""
+    parts, rebuild = tree.flatten(xs)
+    if not parts or not all(isinstance(t, Tensor) for t in parts):
+        raise ConfigError(f"map: Mapped xs can only consist of tensors. Got xs {parts!r}.")
+    count = _length("map: Leading dimensions of mapped xs", parts, 0)
+    return _stacked([f(rebuild([t.select(0, i) for t in parts]), *args) for i in range(count)])
+
+
+def _length(what: str, parts: list, dim: int) -> int:
+    """How many slices all of them have."""
+    shapes = [list(t.shape) for t in parts]
+    if any(len(s) <= dim or not s[dim] for s in shapes):
+        raise ShapeError(f"{what} must have dimension {dim}, and it cannot be 0. Got {shapes}.")
+    if len({s[dim] for s in shapes}) > 1:
+        raise ShapeError(f"{what} must be consistent. Got shapes {shapes}.")
+    return shapes[0][dim]
+
+
+def _stacked(outs: list) -> Any:
+    """One structure of stacked tensors, of structures alike."""
+    for other in outs[1:]:
+        _check_alike("what the function returns for two slices", outs[0], other)
+    return tree.map(lambda *ys: stack(ys) if isinstance(ys[0], Tensor) else ys[0], *outs)
+
+
+# --- values ---------------------------------------------------------------------------------------
+def _same_for_all(pred: Any) -> Any:
+    """``pred`` below all transforms; None, where the examples of a vmap have one each."""
+    while isinstance(pred, Tracer):
+        if isinstance(pred, BatchTracer) and pred.bdim is not None:
+            return None
+        pred = pred.inner
+    return pred
+
+
+def _any(pred: Any) -> bool:
+    return bool(pred.plain().any())
+
+
+def _chosen(pred: Any, found: Any, other: Any) -> Any:
+    """``found`` for the examples where ``pred`` holds."""
+
+    def choose(a: Any, b: Any) -> Any:
+        if isinstance(a, Tensor):
+            return where(pred, a, b)
+        if a == b:
+            return a
+        raise ConfigError(
+            f"control flow: {a!r} and {b!r} given; where the examples of a vmap decide each for "
+            "itself, numbers cannot differ; use tensors"
+        )
+
+    return tree.map(choose, found, other)
+
+
+def _copy(t: Any) -> Any:
+    return t.clone() if isinstance(t, Tensor) else t
+
+
+def _check_alike(what: str, one: Any, other: Any) -> None:
+    """Raise unless two structures have tensors of the same shapes and types at the same places."""
+    first, second = (tree.map(_kind, x) for x in (one, other))
+    if tree.leaves(first) != tree.leaves(second) or _shape(one) != _shape(other):
+        raise ShapeError(
+            f"{what} must have the same structure, shapes and types; given {first!r} and {second!r}"
+        )
+
+
+def _kind(t: Any) -> str:
+    if not isinstance(t, Tensor):
+        return type(t).__name__
+    shape, kind = t.meta()
+    return f"{kind}{list(shape)}"
+
+
+def _shape(x: Any) -> Any:
+    """The structure of ``x`` without what is in it."""
+    if isinstance(x, dict):
+        return {k: _shape(v) for k, v in x.items()}
+    if isinstance(x, (tuple, list)):
+        return [type(x), *(_shape(v) for v in x)]
+    return None
+
+
+class _Unwritten:
+    """Tensors that a function may not write to while gradients are recorded."""
+
+    def __init__(self, where_: str, given: Any) -> None:
+        self.where = where_
+        tensors = (t for t in tree.leaves(given) if isinstance(t, Tensor))
+        self.before = [(t, t._version) for t in tensors if not isinstance(t, Tracer)]
+
+    def check(self) -> None:
+        """After the function."""
+        for t, version in self.before:
+            if t._version != version and thread.grad_enabled:
+                raise ConfigError(
+                    f"{self.where}: an input of shape {list(t.shape)} is written to in place by a "
+                    "function; clone it first (with gradients off, it may be written to)"
+                )

@@ -1,0 +1,459 @@
+"""Captured steps under DDP: the bits of eager steps on the same ranks, and the same errors."""
+
+from __future__ import annotations
+
+import os
+import signal
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import disttrain as dt
+import disttrain.nn.functional as F
+from disttrain import distributed as dist
+from disttrain import nn, optim
+from disttrain.errors import CollectiveMismatch, LaunchError, PeerFailed
+from disttrain_launcher import launch
+
+STEPS = 10
+
+
+class Cnn(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.norm, self.out = nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.Linear(144, 5)
+
+    def forward(self, x):
+        return self.out(F.relu(self.norm(self.conv(x))).flatten(1))
+
+
+class Gpt(nn.Module):
+    """One block, with dropout and tied weights."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table, self.norm, self.drop = nn.Embedding(11, 16), nn.LayerNorm(16), nn.Dropout(0.1)
+        self.qkv, self.out = nn.Linear(16, 48), nn.Linear(16, 16)
+        self.head = nn.Linear(16, 11, bias=False)
+        self.head.weight = self.table.weight
+
+    def forward(self, x):
+        h = self.table(x)
+        q, k, v = self.qkv(self.norm(h)).split(16, -1)
+        h = h + self.drop(self.out(F.scaled_dot_product_attention(q, k, v, is_causal=True)))
+        return self.head(h).reshape(-1, 11)
+
+
+class Two(nn.Module):
+    """Two layers; ``both``: whether the second is used."""
+
+    def __init__(self, both: bool) -> None:
+        super().__init__()
+        self.a, self.b, self.both = nn.Linear(20, 5), nn.Linear(20, 5), both
+
+    def forward(self, x):
+        return (self.a(x), self.b(x)) if self.both else self.a(x)
+
+
+def mlp() -> nn.Module:
+    return nn.Sequential(
+        nn.Linear(20, 16), nn.BatchNorm1d(16), nn.GELU(), nn.Linear(16, 8), nn.ReLU(),
+        nn.Linear(8, 5),
+    )  # fmt: skip
+
+
+def one_layer() -> nn.Module:
+    return nn.Linear(20, 5)
+
+
+def batch(make: Callable, rng: np.random.Generator) -> tuple[dt.Tensor, dt.Tensor]:
+    if make is Gpt:
+        return dt.tensor(rng.integers(0, 11, (4, 6))), dt.tensor(rng.integers(0, 11, 24))
+    shape = (8, 1, 8, 8) if make is Cnn else (8, 20)
+    x = rng.standard_normal(shape).astype(np.float32)
+    return dt.tensor(x), dt.tensor(rng.integers(0, 5, 8))
+
+
+# --- steps: (wrapper, optimizer, x, y) -> what it returns ---------------------------------------
+def plain(ddp, optimizer, x, y):
+    optimizer.zero_grad()
+    loss = F.cross_entropy(ddp(x), y)
+    loss.backward()
+    optimizer.step()
+    return loss
+
+
+def dropped_late(ddp, optimizer, x, y):
+    loss = F.cross_entropy(ddp(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    return loss
+
+
+def dropped_last(ddp, optimizer, x, y):
+    loss = F.cross_entropy(ddp(x), y)
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    return loss
+
+
+def zeroed(ddp, optimizer, x, y):
+    optimizer.zero_grad(set_to_none=False)
+    loss = F.cross_entropy(ddp(x), y)
+    loss.backward()
+    optimizer.step()
+    return loss
+
+
+def added(ddp, optimizer, x, y):
+    loss = F.cross_entropy(ddp(x), y)
+    loss.backward()
+    return loss
+
+
+def clipped(ddp, optimizer, x, y):
+    optimizer.zero_grad()
+    loss = F.cross_entropy(ddp(x), y)
+    loss.backward()
+    norm = nn.utils.clip_grad_norm_(ddp.parameters(), 0.1)
+    optimizer.step()
+    return loss, norm
+
+
+def accumulated(ddp, optimizer, x, y):
+    optimizer.zero_grad()
+    with ddp.no_sync():
+        F.cross_entropy(ddp(x), y).backward()
+    half = [p.grad.detach() for p in ddp.parameters()]
+    first = sum((g * g).sum() for g in half)
+    loss = F.cross_entropy(ddp(x * 0.5), y)
+    loss.backward()
+    optimizer.step()
+    return loss, first, sum((g * g).sum() for g in half)
+
+
+def replaced(ddp, optimizer, x, y):
+    optimizer.zero_grad()
+    loss = F.cross_entropy(ddp(x), y)
+    loss.backward()
+    for p in ddp.parameters():
+        p.grad.mul_(0.5)
+        p.grad = p.grad + 0.25 * p.detach()
+    optimizer.step()
+    return loss, sum(p.grad.sum() for p in ddp.parameters())
+
+
+def kept(ddp, optimizer, x, y):
+    plain(ddp, optimizer, x, y)
+    return [p.grad.detach() for p in ddp.parameters()]
+
+
+def both_results(ddp, optimizer, x, y):
+    optimizer.zero_grad()
+    a, b = ddp(x)
+    (F.cross_entropy(a, y) + F.cross_entropy(b, y)).backward()
+    optimizer.step()
+    return a, b
+
+
+def one_result(ddp, optimizer, x, y):
+    optimizer.zero_grad()
+    F.cross_entropy(ddp(x)[0], y).backward()
+    optimizer.step()
+
+
+def two_forwards(ddp, optimizer, x, y):
+    optimizer.zero_grad()
+    (F.cross_entropy(ddp(x), y) + F.cross_entropy(ddp(x * 2), y)).backward()
+    optimizer.step()
+
+
+def two_backwards(ddp, optimizer, x, y):
+    optimizer.zero_grad()
+    first, second = F.cross_entropy(ddp(x), y), F.cross_entropy(ddp(x * 2), y)
+    first.backward()
+    second.backward()
+    optimizer.step()
+
+
+def in_autocast(ddp, optimizer, x, y):
+    optimizer.zero_grad()
+    with dt.autocast("cpu", dtype=dt.bfloat16):
+        loss = F.cross_entropy(ddp(x).float(), y)
+    loss.backward()
+    optimizer.step()
+    return loss
+
+
+CASES: dict[str, tuple[Callable, Callable, dict]] = {
+    "mlp": (mlp, plain, {}),
+    "cnn": (Cnn, plain, {}),
+    "gpt": (Gpt, plain, {}),
+    "many buckets": (mlp, plain, {"bucket_cap_mb": 0.0005}),
+    "views": (mlp, plain, {"gradient_as_bucket_view": True}),
+    "static graph": (mlp, plain, {"static_graph": True}),
+    "all used": (mlp, plain, {"find_unused_parameters": True}),
+    "dropped late": (mlp, dropped_late, {}),
+    "dropped last": (mlp, dropped_last, {}),
+    "zeroed": (mlp, zeroed, {}),
+    "added": (mlp, added, {}),
+    "clipped": (mlp, clipped, {}),
+    "accumulated": (mlp, accumulated, {}),
+    "replaced": (mlp, replaced, {}),
+    "kept": (mlp, kept, {}),
+    "kept views": (mlp, kept, {"gradient_as_bucket_view": True}),
+    "both results": (lambda: Two(True), both_results, {}),
+    "two forwards": (one_layer, two_forwards, {}),
+    "autocast inside": (mlp, in_autocast, {}),
+}
+EAGER = {
+    "unused": (lambda: Two(False), plain, {"find_unused_parameters": True}),
+    "static and unused": (lambda: Two(False), plain, {"static_graph": True}),
+    "one result": (lambda: Two(True), one_result, {"find_unused_parameters": True}),
+    "two backwards": (one_layer, two_backwards, {}),
+}
+REASONS = {
+    "unused": "does not reach", "static and unused": "does not reach",
+    "one result": "does not reach", "two backwards": "has had no backward yet",
+}  # fmt: skip
+
+
+def bits(t: Any) -> bytes | None:
+    return None if t is None else t.detach().numpy().tobytes()
+
+
+def hook(state: list, bucket: Any) -> Any:
+    """A communication hook that counts its calls."""
+    state.append(bucket.index())
+    work = dist.all_reduce(bucket.buffer().div_(dist.get_world_size()), async_op=True)
+    return work.get_future().then(lambda done: done.value()[0])
+
+
+def train(case: tuple, compiled: bool, options: dict) -> tuple:
+    """What ten steps leave, step by step: parameters, buffers, gradients, results."""
+    make, body, given = case
+    rank = dist.get_rank()
+    dt.manual_seed(3)
+    module = make()
+    inner = dt.compile(module) if compiled and options.get("compile") == "inside" else module
+    ddp = dist.DistributedDataParallel(inner, **given)
+    calls: list[int] = []
+    if options.get("hook"):
+        ddp.register_comm_hook(calls, hook)
+    net = dt.compile(ddp) if compiled and options.get("compile") == "around" else ddp
+    optimizer = optim.AdamW(module.parameters(), lr=1e-2)
+    schedule = optim.lr_scheduler.StepLR(optimizer, 3, 0.5)
+    rng = np.random.default_rng(rank)
+    dt.manual_seed(11 + rank)
+
+    def step(x, y):
+        return body(net, optimizer, x, y)
+
+    told: Any = step
+    if compiled:
+        told = {"inside": inner, "around": net}.get(options.get("compile", ""), None)
+        told = dt.compile(step) if told is None else told.forward
+    run = told if compiled and "compile" not in options else step
+    seen, results = [], []
+    for i in range(STEPS):
+        x, y = batch(make, rng)
+        if options.get("skip") and i % 3:
+            with ddp.no_sync():
+                result = run(x, y)
+        elif options.get("amp"):
+            with dt.autocast("cpu", dtype=dt.bfloat16):
+                result = run(x, y)
+        elif options.get("weight"):
+            with ddp.weight(1 + (rank + i) % 3):
+                result = run(x, y)
+        else:
+            result = run(x, y)
+        schedule.step()
+        results.append(dt.tree.leaves(result))
+        tensors = (*module.parameters(), *module.buffers())
+        seen.append([bits(t) for t in tensors] + [bits(t.grad) for t in tensors])
+    ended = [[bits(t) for t in found] for found in results]
+    return (seen, ended, calls), told.explain() if compiled else ""
+
+
+def both_ways(case: tuple, **options: object) -> tuple[bool, str]:
+    """On one rank: whether compiled steps equal eager ones, and what they say."""
+    dist.init_process_group()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        expected, _ = train(case, False, options)
+        found, said = train(case, True, options)
+    dist.destroy_process_group()
+    return expected == found, said
+
+
+ON_THREE = ("mlp", "cnn", "gpt", "accumulated")
+
+
+@pytest.mark.parametrize(("name", "ranks"), [*((n, 2) for n in CASES), *((n, 3) for n in ON_THREE)])
+def test_a_captured_step_has_the_bits_of_an_eager_one(name, ranks):
+    for equal, said in launch(lambda: both_ways(CASES[name]), ranks):
+        assert equal and " 0 eager" in said, said
+
+
+@pytest.mark.parametrize("name", EAGER)
+def test_what_is_not_captured_is_said_by_name(name):
+    for equal, said in launch(lambda: both_ways(EAGER[name]), 2):
+        assert equal and " 1 eager" in said and REASONS[name] in said, said
+
+
+@pytest.mark.parametrize("options", [
+    {"hook": True}, {"skip": True}, {"amp": True}, {"weight": True},
+    {"compile": "around"}, {"compile": "inside"},
+], ids=str)  # fmt: skip
+def test_what_surrounds_a_step(options):
+    name = "added" if "skip" in options else "mlp"
+    for equal, said in launch(lambda: both_ways(CASES[name], **options), 2):
+        assert equal and " 0 eager" in said, said
+
+
+def scaled() -> list:
+    """Mixed precision with a scaler, whose checks stay outside of the captured part."""
+    dist.init_process_group()
+    seen = []
+    for compiled in (False, True):
+        dt.manual_seed(3)
+        ddp = dist.DistributedDataParallel(mlp())
+        optimizer = optim.SGD(ddp.parameters(), lr=0.1)
+        scaler = dt.amp.GradScaler("cpu", init_scale=256.0, growth_interval=3)
+
+        def part(x, y, scale, ddp=ddp, optimizer=optimizer):
+            optimizer.zero_grad()
+            loss = F.cross_entropy(ddp(x), y)
+            (loss * scale).backward()
+            return loss
+
+        run = dt.compile(part) if compiled else part
+        rng = np.random.default_rng(dist.get_rank())
+        for _ in range(6):
+            run(*batch(mlp, rng), dt.tensor(scaler.get_scale()))
+            scaler.scale(dt.ones(1))
+            scaler.step(optimizer)
+            scaler.update()
+        seen.append([bits(t) for t in (*ddp.parameters(), *ddp.buffers())])
+    return [*seen, run.explain()]
+
+
+def test_a_scaler_around_a_captured_backward():
+    for eager, found, said in launch(scaled, 2):
+        assert eager == found and "0 eager" in said, said
+
+
+def uneven() -> tuple:
+    """Ranks with different numbers of batches, in a join block."""
+    dist.init_process_group()
+    seen = []
+    for compiled in (False, True):
+        ddp, run = stepper(compiled=compiled)
+        rng = np.random.default_rng(dist.get_rank())
+        with ddp.join():
+            for _ in range(5 + 2 * dist.get_rank()):
+                run(*batch(one_layer, rng))
+        seen.append([bits(p) for p in ddp.parameters()])
+    return *seen, run.explain()
+
+
+def test_a_rank_without_input_takes_part_in_replays():
+    for eager, found, said in launch(uneven, 2):
+        assert eager == found and "0 eager" in said, said
+
+
+def test_simulated_ranks_capture_too():
+    for equal, said in dist.simulate(lambda: both_ways(CASES["mlp"]), 2, seed=5).results:
+        assert equal and " 0 eager" in said, said
+
+
+# --- faults -------------------------------------------------------------------------------------
+def stepper(compiled: bool = True) -> tuple:
+    dt.manual_seed(0)
+    ddp = dist.DistributedDataParallel(one_layer())
+    optimizer = optim.SGD(ddp.parameters(), lr=0.1)
+
+    def step(x, y):
+        return plain(ddp, optimizer, x, y)
+
+    return ddp, dt.compile(step) if compiled else step
+
+
+def one_captures_while_the_other_replays() -> tuple:
+    """Every rank has shapes of its own, so the ranks capture at different times."""
+    dist.init_process_group()
+    ddp, run = stepper()
+    for i in range(12):
+        n = 4 + (i % 3 if dist.get_rank() else i % 2)
+        run(dt.ones(n, 20), dt.zeros(n, dtype=dt.int64))
+    return [bits(p) for p in ddp.parameters()], run.explain()
+
+
+def test_a_rank_may_capture_while_another_replays():
+    (a, said), (b, other) = launch(one_captures_while_the_other_replays, 2)
+    assert a == b and "0 eager" in said and "0 eager" in other
+    assert said.splitlines()[0].split(": ")[-1] != other.splitlines()[0].split(": ")[-1]
+
+
+def killed_in_a_replay() -> str:
+    dist.init_process_group()
+    _, run = stepper()
+    x, y = dt.ones(4, 20), dt.zeros(4, dtype=dt.int64)
+    for i in range(8):
+        if i == 6 and dist.get_rank():
+            os.kill(os.getpid(), signal.SIGKILL)
+        try:
+            run(x, y)
+        except PeerFailed as failed:
+            return str(failed)
+    return "nothing"
+
+
+def test_a_killed_rank_is_told_to_those_that_replay():
+    with pytest.raises(LaunchError, match="rank 1"):
+        launch(killed_in_a_replay, 2)
+
+
+def another_collective() -> str:
+    """Rank 1 leaves the step for another collective, when both replay."""
+    dist.init_process_group()
+    _, run = stepper()
+    x, y = dt.ones(4, 20), dt.zeros(4, dtype=dt.int64)
+    for _ in range(6):
+        run(x, y)
+    with pytest.raises(CollectiveMismatch) as caught:
+        if dist.get_rank():
+            dist.all_reduce(dt.ones(3))
+        else:
+            run(x, y)
+    return str(caught.value)
+
+
+def test_headers_are_compared_in_replays():
+    said = launch(another_collective, 2)
+    assert all("all_reduce" in text for text in said)
+
+
+def raises_in_the_middle() -> tuple:
+    """A label out of range is found by the replay; then the wrapper says that a backward broke
+    off only where one had begun."""
+    dist.init_process_group()
+    ddp, run = stepper()
+    x, y = dt.ones(4, 20), dt.zeros(4, dtype=dt.int64)
+    for _ in range(4):
+        run(x, y)
+    with pytest.raises(Exception, match="9") as caught:
+        run(x, y + 9)
+    run(x, y)
+    return type(caught.value).__name__, [bits(p) for p in ddp.parameters()]
+
+
+def test_an_error_in_a_replay_leaves_the_wrapper_usable():
+    (name, a), (other, b) = launch(raises_in_the_middle, 2)
+    assert name == other and a == b

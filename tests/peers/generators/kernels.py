@@ -1,5 +1,5 @@
 """Drawn calls of generated kernels: copies in another order, running sums, rows added by number,
-convolutions.
+convolutions, orders, recurrent networks.
 
 A case is a pair (what to do, arrays). Arrays have any sizes, also none, any order of axes, steps
 and directions; numbers are also nan, inf and equal ones.
@@ -123,8 +123,51 @@ def convolved(T: Any, seed: str) -> list[Any]:
     return [out.detach(), x.grad, w.grad]
 
 
+def ordered(T: Any, seed: str) -> list[Any]:
+    """Sorted elements with their places, and the first of them."""
+    draw = random.Random(seed)
+    t = _view(T, numbers(draw, _sizes(draw, 9000), draw.choice(KINDS[:6])), draw)
+    dim, down = draw.randrange(-t.ndim, t.ndim), draw.random() < 0.5
+    n = t.shape[dim]
+    k = min(n, draw.choice((0, 1, 2, n // 64, n // 5, n)))
+    best, places = T.topk(t, k, dim, down)
+    return [*T.sort(t, dim=dim, descending=down, stable=True), best, t.gather(dim, places),
+            T.argsort(t, dim=dim, descending=down, stable=True)]  # fmt: skip
+
+
+def recurrent(T: Any, seed: str) -> list[Any]:
+    """All states of recurrent networks, also packed, with gradients and gradients of those."""
+    draw = random.Random(seed)
+    mode, wide, high = draw.choice(("LSTM", "GRU", "RNN")), draw.randint(1, 5), draw.randint(2, 9)
+    given = {"num_layers": draw.choice((1, 1, 2)), "bias": draw.random() < 0.7,
+             "batch_first": draw.random() < 0.5, "bidirectional": draw.random() < 0.4}  # fmt: skip
+    if mode == "LSTM" and draw.random() < 0.4:
+        given["proj_size"] = draw.randint(1, high - 1)
+    net = getattr(T.nn, mode)(wide, high, **given).double()
+    rng = np.random.default_rng(draw.getrandbits(32))
+    with T.no_grad():
+        for w in net.parameters():
+            w.copy_(T.from_numpy(rng.uniform(-0.5, 0.5, tuple(w.shape))))
+    lengths = rng.integers(1, 6, draw.choice((1, 2, 5)))
+    shape = (len(lengths), 5) if given["batch_first"] else (5, len(lengths))
+    x = T.from_numpy(rng.normal(size=(wide, *shape[::-1]))).permute(2, 1, 0).requires_grad_()
+    fed, packed = x, draw.random() < 0.5
+    if packed:
+        fed = T.nn.utils.rnn.pack_padded_sequence(
+            x, T.from_numpy(lengths), given["batch_first"], enforce_sorted=False
+        )
+    out, state = net(fed)
+    outs = [out.data if packed else out, *(state if isinstance(state, tuple) else (state,))]
+    leaves, again = [x, *net.parameters()], draw.random() < 0.5
+    grads = T.autograd.grad(sum(o.sin().sum() for o in outs), leaves, create_graph=again)
+    if again:
+        grads += T.autograd.grad(sum((g * g).sum() for g in grads), leaves)
+    return [o.detach() for o in (*outs, *grads)]
+
+
 CASES = {
     "copied": copied, "accumulated": accumulated, "scattered": scattered, "convolved": convolved,
+    "ordered": ordered, "recurrent": recurrent,
 }  # fmt: skip
 
 

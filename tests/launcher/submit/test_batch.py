@@ -29,8 +29,10 @@ def test_only_what_is_wanted_is_asked_for():
 def test_everything_that_can_be_asked_for():
     job = replace(JOB, gpus=8, cpus=16, memory="64G", save_time=30)
     found = asked(job, Slurm("1:00:00", "big", "me", "out", ("--exclusive",)))
-    for line in ("gpus-per-node=8", "cpus-per-task=16", "mem=64G", "time=1:00:00",
-                 "partition=big", "account=me", "output=out", "signal=TERM@30", "exclusive"):  # fmt: skip
+    for line in (
+        "gpus-per-node=8", "cpus-per-task=16", "mem=64G", "time=1:00:00", "partition=big",
+        "account=me", "output=out", "signal=TERM@30", "exclusive",
+    ):  # fmt: skip
         assert f"--{line}" in found
 
 
@@ -49,7 +51,7 @@ def test_fewer_nodes_are_enough():
 
 
 def test_it_is_queued_again_as_often_as_wanted():
-    assert '$code == 143 && ${SLURM_RESTART_COUNT:-0} -lt 7' in script(
+    assert "$code == 143 && ${SLURM_RESTART_COUNT:-0} -lt 7" in script(
         replace(JOB, restarts=7), Slurm()
     )
 

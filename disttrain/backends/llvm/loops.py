@@ -18,7 +18,6 @@ import platform
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from .. import host
 from .cached import kept
 from .objfile import ObjectError
 

@@ -361,7 +361,8 @@ SEVERAL_IN_ONE = {
 def test_elements_that_are_one_are_refused_before_and_after_a_fill(kind):
     x = SEVERAL_IN_ONE[kind]()
     writes = [
-        lambda: x.mul_(2), lambda: dt.add(x, 1, out=x), lambda: x.copy_(dt.ones(6)), lambda: x.neg_()
+        lambda: x.mul_(2), lambda: dt.add(x, 1, out=x), lambda: x.copy_(dt.ones(6)),
+        lambda: x.neg_(),
     ]  # fmt: skip
     for value in (1.0, 3.0):
         x.fill_(value)

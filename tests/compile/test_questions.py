@@ -9,9 +9,11 @@ import warnings
 import pytest
 
 import disttrain as dt
+import disttrain.distributed as dist
 from disttrain import nn
 from disttrain.compile import capture
 from disttrain.errors import CaptureError
+from disttrain_launcher import launch
 from support.agree import check, difference
 from support.cases import steps
 
@@ -304,3 +306,32 @@ def test_numbers_that_come_back_to_the_program_are_no_results(name):
     captured = ("a module", "a method", "a partial method", "in a mode", "an integer", "a table")
     run = getattr(run, "forward", run)
     assert name not in captured or ("0 eager" in run.explain() and len(run.graphs) == 1)
+
+
+def _read_under_ddp() -> tuple:
+    """What a step under DDP gives that reads its loss, and what it says."""
+    dist.init_process_group()
+    found = []
+    for compiled in (False, True):
+        dt.manual_seed(0)
+        model = dist.DistributedDataParallel(nn.Linear(4, 1))
+        optimizer = dt.optim.SGD(model.parameters(), lr=0.1)
+
+        def step(x, model=model, optimizer=optimizer):
+            optimizer.zero_grad()
+            loss = model(x).square().mean()
+            loss.backward()
+            if loss.item() < 9:
+                optimizer.step()
+            return loss.item()
+
+        run = dt.compile(step) if compiled else step
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found.append([run(dt.full((2, 4), float(i % 4 + dist.get_rank()))) for i in range(9)])
+    return *found, run.explain()
+
+
+def test_what_other_ranks_have_seen_is_not_undone():
+    for eager, compiled, said in launch(_read_under_ddp, 2):
+        assert eager == compiled and "after work with other ranks" in said

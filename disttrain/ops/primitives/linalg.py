@@ -90,7 +90,7 @@ _WORTH = 1 << 19  # multiplications from which it is
 def _by_rows(x: np.ndarray, w: np.ndarray) -> Any:
     """``x @ w.T``. A BLAS is slow at few rows times a transposed matrix, not at their transpose."""
     few = x.ndim == 2 and len(x) in _FEW and x.size * len(w) >= _WORTH
-    if few and x.dtype.char in "fd" and x.dtype == w.dtype and w.flags.c_contiguous:
+    if few and x.dtype.char == "f" and x.dtype == w.dtype and w.flags.c_contiguous:
         return contiguous(np.matmul(w, x.T).T)
     return np.matmul(x, w.T)
 

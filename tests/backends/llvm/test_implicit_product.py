@@ -27,7 +27,7 @@ def test_rows_are_added_to_what_is_there(kind, wide, k):
     x, rows, terms, a = _tables(rng, kind, 3 * rows_of, k)
     b = rng.normal(size=(k, wide * lanes)).astype(kind)
     y = rng.normal(size=(len(rows), wide * lanes)).astype(kind)
-    wanted = y + a @ b
+    wanted = y + np.einsum("ik,kj", a, b)
     if run is not None:
         run(_at(y), _at(x), _at(rows), len(rows), _at(terms), k, _at(b))
         assert np.allclose(y, wanted, rtol=1e-4, atol=1e-4)
@@ -49,7 +49,7 @@ def test_columns_are_stored_apart_and_no_place_beyond_them(kind, wide, more, k):
         return
     run(_at(y), _at(x), _at(rows), len(rows), _at(terms), k, _at(b), _at(first), y.strides[1],
         columns, 2, 0, y.strides[0])  # fmt: skip
-    wanted = (first + a @ b).T[:columns]
+    wanted = (first + np.einsum("ik,kj", a, b)).T[:columns]
     for part in y:
         assert np.allclose(part[:-1, :-1], wanted, rtol=1e-4, atol=1e-4)
         assert (part[-1] == 7).all()

@@ -190,6 +190,13 @@ def in_autocast(ddp, optimizer, x, y):
     return loss
 
 
+def read_norm(ddp, optimizer, x, y):
+    optimizer.zero_grad()
+    F.cross_entropy(ddp(x), y).backward()
+    if nn.utils.clip_grad_norm_(ddp.parameters(), 0.1) < 100.0:
+        optimizer.step()
+
+
 CASES: dict[str, tuple[Callable, Callable, dict]] = {
     "mlp": (mlp, plain, {}),
     "cnn": (Cnn, plain, {}),
@@ -216,15 +223,17 @@ EAGER = {
     "static and unused": (lambda: Two(False), plain, {"static_graph": True}),
     "one result": (lambda: Two(True), one_result, {"find_unused_parameters": True}),
     "two backwards": (one_layer, two_backwards, {}),
+    "read norm": (mlp, read_norm, {}),
 }
 REASONS = {
     "unused": "does not reach", "static and unused": "does not reach",
-    "one result": "does not reach", "two backwards": "has had no backward yet",
+    "one result": "does not reach", "two backwards": "have backwards of their own",
+    "read norm": "after work with other ranks",
 }  # fmt: skip
 
 
-def bits(t: Any) -> bytes | None:
-    return None if t is None else t.detach().numpy().tobytes()
+def bits(t: Any) -> Any:
+    return t.detach().numpy().tobytes() if isinstance(t, dt.Tensor) else t
 
 
 def hook(state: list, bucket: Any) -> Any:
@@ -346,6 +355,65 @@ def scaled() -> list:
 
 def test_a_scaler_around_a_captured_backward():
     for eager, found, said in launch(scaled, 2):
+        assert eager == found and "0 eager" in said, said
+
+
+def adversaries() -> list:
+    """Two wrappers in one step; a forward of one has no backward."""
+    dist.init_process_group()
+    seen: list = []
+    for compiled in (False, True):
+        dt.manual_seed(0)
+        maker, judge = (dist.DistributedDataParallel(nn.Linear(*n)) for n in ((4, 6), (6, 1)))
+        first, second = (optim.Adam(m.parameters()) for m in (maker, judge))
+
+        def step(z, x, maker=maker, judge=judge, first=first, second=second):
+            second.zero_grad()
+            loss = F.softplus(-judge(x)).mean() + F.softplus(judge(maker(z).detach())).mean()
+            loss.backward()
+            second.step()
+            first.zero_grad()
+            F.softplus(-judge(maker(z))).mean().backward()
+            first.step()
+            return loss
+
+        run = dt.compile(step) if compiled else step
+        rng = np.random.default_rng(dist.get_rank())
+        found = []
+        for _ in range(6):
+            z, x = (dt.tensor(rng.standard_normal((5, n)).astype(np.float32)) for n in (4, 6))
+            params = (*maker.parameters(), *judge.parameters())
+            found.append([bits(run(z, x)), *map(bits, params), *(bits(p.grad) for p in params)])
+        seen.append(found)
+    return [*seen, run.explain()]
+
+
+def frozen_later() -> list:
+    """A layer is frozen between two replays."""
+    dist.init_process_group()
+    seen: list = []
+    for compiled in (False, True):
+        dt.manual_seed(0)
+        ddp = dist.DistributedDataParallel(mlp())
+        optimizer = optim.SGD(ddp.parameters(), lr=0.1)
+
+        def step(x, y, ddp=ddp, optimizer=optimizer):
+            return plain(ddp, optimizer, x, y)
+
+        run = dt.compile(step) if compiled else step
+        rng = np.random.default_rng(dist.get_rank())
+        found = []
+        for i in range(9):
+            if i == 4:
+                ddp.module[0].requires_grad_(False)
+            found.append([bits(run(*batch(mlp, rng))), *map(bits, ddp.parameters())])
+        seen.append(found)
+    return [*seen, run.explain()]
+
+
+@pytest.mark.parametrize("body", [adversaries, frozen_later])
+def test_steps_of_odd_shapes(body):
+    for eager, found, said in launch(body, 2):
         assert eager == found and "0 eager" in said, said
 
 

@@ -253,8 +253,10 @@ class Reducer:
         return True
 
     def _begins(self) -> bool:
-        if self.phase == IDLE and not reached(self.older):
-            return False
+        if self.phase == IDLE:
+            if not reached(self.older):
+                return False
+            thread.walk.vary("two forwards of DistributedDataParallel have backwards of their own")
         if thread.walk.answer(self.sync_wanted):
             return True
         if reached(self.roots):
@@ -355,16 +357,15 @@ class Reducer:
         self.phase = IDLE
         if self.older:  # forwards that this backward was not of
             self.older = [r for r in [*self.older, *self.roots] if not reached([r])]
-            if any(r() is not None for r in self.older):
-                thread.walk.vary("a forward of DistributedDataParallel has had no backward yet")
         if missing:
             self.scaling.end()
             raise self.messages.missing_here(missing)
         if self.asks_use:
             self._count_used(self._idle())
         if self.unused:
-            thread.walk.vary("DistributedDataParallel has parameters that this backward does not "
-                             "reach: what becomes of them depends on the other ranks")  # fmt: skip
+            if not all(map(self.is_frozen, self.unused)):
+                thread.walk.vary("DistributedDataParallel has parameters that this backward does "
+                                 "not reach: other ranks decide over them")  # fmt: skip
             self._settle_unused()
         for i, old in self.scaling.carried.items():
             np.add(self.house.slots[i], old, out=self.house.slots[i])

@@ -277,7 +277,7 @@ class _Following:
             if j < 0 or "JUMP" in self.listed[j].name:
                 raise _Lost
             height -= self.listed[j].effect
-        return j
+        return j - (self.listed[j].name == "PUSH_NULL")  # (newer Pythons push it behind)
 
     def _called(self, at: int) -> Any:
         """What the call ``at``, of one argument, calls, where that has a global name."""

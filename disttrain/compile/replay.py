@@ -176,7 +176,9 @@ class Program:
         step = None
         try:
             if set(map(type, values[: len(self.given)])) <= _PLAIN:
-                for step in steps:  # so is all that they make: no other kind runs itself
+                # So is all that they make: ``do``, without a call around each, and without the look
+                # for kinds that run themselves.
+                for step in steps:
                     result = step.forward(*[values[i] for i in step.given], **step.params)
                     made = step.made
                     if step.many:

@@ -29,6 +29,7 @@ from .joint import differentiate, join
 from .kinds import is_constant, is_module, same
 from .modules import Forward, original, twin
 from .passes import EVERYWHERE, Pass, ask_early, optimize
+from .passes.liveness import told
 from .questions import Otherwise, Path, Paths
 from .reach import Reach
 from .replay import Afresh
@@ -226,6 +227,11 @@ class Compiled:
         entries = [entry for found in self.entries.values() for entry in found]
         lines = [f"{self._name()}: {len(entries)} captured, {len(self.eager)} eager"]
         lines += [f"  {i}: {r}" for i, r in enumerate(self.reasons)]
+        lines += [
+            f"  graph {i}: at its peak it holds {told(entry.graph)} of what it makes; as captured, "
+            f"{told(entry.made_of[0])}"
+            for i, entry in enumerate(entries)
+        ]
         if graph:
             lines += [f"\n{text(*entry.made_of)}" for entry in entries]
         return "\n".join(lines)
@@ -454,7 +460,8 @@ def compile(  # noqa: A001  (the field's name)
     ``options={"triton.cudagraphs": True}``): what runs on a device is recorded as CUDA graphs, so
     that a call is few launches. ``disable``: ``fn`` itself. ``dynamic``, the other backends of
     PyTorch and other options are accepted and have no effect. A mode or a backend of another name
-    is a ``CaptureError``.
+    is a ``CaptureError``. ``options={"activation_memory_budget": 0.5}``: hold at most that share of
+    the memory that the step would hold at its peak, where values can be computed again instead.
 
     Of a Module, the result is its twin: the same parameters, buffers, hooks and attributes, under
     the same names, and a forward that is replayed, as is the backward through its results. The

@@ -39,6 +39,14 @@ def is_laid_out(a: np.ndarray) -> bool:
     return isinstance(a, (ndarray, DeviceArray))
 
 
+def is_whole(a: Any) -> bool:
+    """Whether an array has all of the memory that it lies in, in order."""
+    if a.__class__ is not ndarray or not a.flags.c_contiguous or not a.flags.writeable:
+        return False
+    base = a.base
+    return base is None or (base.__class__ is ndarray and is_whole(base) and base.size == a.size)
+
+
 def extent(a: np.ndarray) -> tuple[int, int]:
     """The addresses between which the elements of ``a`` lie."""
     low = high = address_of(a)

@@ -18,7 +18,7 @@ from ..core.tensor import Storage, Tensor, wrap
 from ..core.writes import touched
 from ..errors import CaptureError
 from .instruction import Instruction, Var, describe
-from .memory import window
+from .memory import is_whole, owner_of, window
 from .questions import Otherwise, Trial
 
 ndarray = np.ndarray
@@ -30,10 +30,14 @@ class Afresh(Exception):  # noqa: N818  (no error of its own: its cause is)
     catch the error, as it does without a capture."""
 
 
+def _nowhere(operands: object) -> None:
+    """Where results cannot go into the memory of operands."""
+
+
 class Step:
     """One instruction with slots for names."""
 
-    __slots__ = ("forward", "given", "gone", "made", "many", "params", "prim")
+    __slots__ = ("forward", "given", "gone", "made", "many", "params", "prim", "write_into")
 
     def __init__(self, prim: Primitive, params: dict[str, Any]) -> None:
         self.prim, self.params, self.forward = prim, params, prim.forward
@@ -41,6 +45,7 @@ class Step:
         self.made: list[int] = []
         self.gone: tuple[int, ...] = ()
         self.many = prim.multi and not prim.mutates
+        self.write_into: Callable[..., None] = getattr(prim, "write_into", _nowhere)
 
 
 class Program:
@@ -69,6 +74,9 @@ class Program:
         self.owned = [(self.slots[c], self.slots[leaf]) for c, leaf in graph.owners.items()]
         self.harmless = self._harmless()
         self._drop_early()
+        self.overwrites = [step for step in self.steps if "over" in step.params]
+        self.unsettled = set(self.overwrites)
+        self.layout: list | None = None  # of what is given, for which they were settled
         self.trial = Trial.of(self)  # steps that come before all that cannot be undone
         self.rest = self.steps if self.trial is None else self.steps[len(self.trial.steps) :]
 
@@ -130,6 +138,7 @@ class Program:
         graph = self.graph
         tensors = [*inputs, *graph.captured]
         values = list(self.start)
+        free = arrays is None  # to lie otherwise than before
         if arrays is None:
             arrays = self.arrays()
             _check(graph.outside(), graph.captured, graph)
@@ -144,6 +153,8 @@ class Program:
                 )
             tensors[at] = grad
             values[at] = grad.array
+        if self.overwrites and (free or self.unsettled):
+            self._look_at_layout(values)
         if self.trial is not None:
             self._try(self.trial, values)
         for at in self.touched:
@@ -175,7 +186,7 @@ class Program:
     def _through(self, steps: list[Step], values: list) -> None:
         step = None
         try:
-            if set(map(type, values[: len(self.given)])) <= _PLAIN:
+            if set(map(type, values[: len(self.given)])) <= _PLAIN and not self.unsettled:
                 # So is all that they make: ``do``, without a call around each, and without the look
                 # for kinds that run themselves.
                 for step in steps:
@@ -186,10 +197,13 @@ class Program:
                             values[slot] = r if r.__class__ is ndarray else finish(r)
                     elif made:
                         values[made[0]] = result if result.__class__ is ndarray else finish(result)
+                    result = r = None  # not held while the next one runs
                     for slot in step.gone:
                         values[slot] = None
             else:
                 for step in steps:
+                    if step in self.unsettled:
+                        self._settle(step, values)
                     self.do(step, values)
         except Otherwise:
             raise
@@ -197,6 +211,25 @@ class Program:
             if step in self.steps[: self.harmless]:
                 raise Afresh from why
             raise
+
+    # --- results in the memory of operands --------------------------------------------------
+    def _look_at_layout(self, values: list) -> None:
+        """Which values share memory depends on how the given arrays lie: where they lie otherwise
+        than in the run that was looked at, nothing is written over."""
+        layout = [getattr(a, "strides", None) for a in values[: len(self.given)]]
+        if self.layout is None:
+            self.layout = layout
+        elif layout != self.layout:
+            for step in self.overwrites:
+                step.write_into(())
+            self.overwrites.clear()
+
+    def _settle(self, step: Step, values: list) -> None:
+        """See which of the operands that end here have memory that no other value lies in."""
+        owners = [owner_of(v) for v in values if v.__class__ is ndarray]
+        ends = [(k, values[step.given[k]]) for k in step.params["over"]]
+        step.write_into([k for k, a in ends if is_whole(a) and owners.count(owner_of(a)) == 1])
+        self.unsettled.discard(step)
 
     def do(self, step: Step, values: list, drop: bool = True) -> None:
         """One step. ``drop``: let go what nobody after it uses."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import CaptureError
-from .passes import FAST, NONE, ORDER, Pass
+from .passes import FAST, NONE, ORDER, Pass, recomputing
 
 # Whether work on devices is recorded as graphs.
 _MODES = {
@@ -71,4 +71,12 @@ def settings_of(
     recorded = _MODES[mode] or backend == "cudagraphs"
     recorded |= bool((options or {}).get("triton.cudagraphs"))
     passes = NONE if own is not None or backend in _PLAIN else FAST if fast_math else ORDER
+    budget = (options or {}).get("activation_memory_budget", 1.0)
+    if not isinstance(budget, (int, float)) or not 0 <= budget <= 1:
+        raise CaptureError(
+            f"compile: activation_memory_budget={budget!r} given; a share between 0 (hold as "
+            "little as possible) and 1 (compute nothing twice) is needed"
+        )
+    if budget < 1 and passes is not NONE:
+        passes = recomputing(budget, passes)
     return Settings(recorded, fullgraph, passes, own)

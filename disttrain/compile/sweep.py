@@ -48,18 +48,24 @@ class Backward:
                     self.constants.append(a)
             made = [slots[o] for o in ins.outputs]
             many = ins.prim.multi and not ins.prim.mutates
-            self.steps.append((ins.prim, given, ins.params, made, many))
+            self.steps.append((ins.prim, given, ins.params, made, many, list[int]()))
         self.blank = [None] * (size - len(names) - len(sweep.starts))
         self.ends = [None if e is None else slots[e] for e in sweep.ends]
+        last = {at: step for step in self.steps for at in (*step[1], *step[3])}
+        for at in {at for step in self.steps for at in step[3]} - {*self.ends}:
+            last[at][-1].append(at)
 
     def run(self, arrays: list, gs: list) -> list:
         """The gradients at the ends."""
         values = [*arrays, *gs, *self.blank, *self.constants]
-        for prim, given, params, made, many in self.steps:
+        for prim, given, params, made, many, gone in self.steps:
             result = prim.compute([values[i] for i in given], params)
             if many:
                 for slot, r in zip(made, result, strict=True):
                     values[slot] = r if r.__class__ is np.ndarray else finish(r)
             elif made:
                 values[made[0]] = result if result.__class__ is np.ndarray else finish(result)
+            result = r = None  # not held while the next one runs
+            for slot in gone:
+                values[slot] = None
         return [None if e is None else values[e] for e in self.ends]

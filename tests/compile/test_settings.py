@@ -7,7 +7,7 @@ import pytest
 
 import disttrain as dt
 from disttrain import nn
-from disttrain.compile.passes import FAST, NONE, ORDER
+from disttrain.compile.passes import FAST, NONE, ORDER, recomputing
 from disttrain.compile.settings import settings_of
 from disttrain.errors import CaptureError
 
@@ -22,6 +22,9 @@ def test_words_and_what_they_mean():
     assert not settings().recorded and settings(mode="reduce-overhead").recorded
     assert settings("cudagraphs").recorded
     assert settings(options={"triton.cudagraphs": True}).recorded
+    budget = {"activation_memory_budget": 0.5}
+    assert settings(options=budget).passes == recomputing(0.5, ORDER)
+    assert settings("eager", options=budget).passes is NONE
 
 
 @pytest.mark.parametrize(
@@ -30,6 +33,8 @@ def test_words_and_what_they_mean():
         ({"mode": "fastest"}, "Unrecognized mode=fastest"),
         ({"backend": "bogus"}, "Invalid backend: 'bogus'.*function of your own"),
         ({"backend": 3}, "Invalid backend: 3"),
+        ({"options": {"activation_memory_budget": 2}}, "budget=2 given; a share between 0 "),
+        ({"options": {"activation_memory_budget": "x"}}, "budget='x' given; a share"),
         ({"mode": "default", "options": {}}, "both can't be specified"),
     ],
 )

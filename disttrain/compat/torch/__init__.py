@@ -97,7 +97,7 @@ def _top() -> Shim:
         .give(**foreach.names())
         .give(
             __version__=VERSION, pi=math.pi, inf=math.inf, nan=math.nan, e=math.e, newaxis=None,
-            compile=dt.compile, load=saving.load, save=saving.save, vmap=dt.func.vmap,
+            compile=compiling.compile, load=saving.load, save=saving.save, vmap=dt.func.vmap,
             cond=dt.func.cond,
             cfloat=dtypes.complex64, **amp.settings(),
             cdouble=dtypes.complex128, typename=_typename, is_storage=saving.is_storage,

@@ -48,15 +48,18 @@ _FUNCTORCH = {
 }  # fmt: skip
 
 
+_BUDGET = "activation_memory_budget"
+
+
 class Config(Shim):
-    """A module of settings without a meaning here."""
+    """A module of settings; all but one have no meaning here."""
 
     def __init__(self, name: str, values: dict[str, Any]) -> None:
         super().__init__(name)
         vars(self).update(values, _told=set())
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if not name.startswith("_") and name not in self._told:
+        if not name.startswith("_") and name not in (*self._told, _BUDGET):
             self._told.add(name)
             warn(f"{self.__name__}.{name} has no effect: disttrain's compiler has no such setting")
         vars(self)[name] = value
@@ -81,6 +84,17 @@ class Config(Shim):
     def save_config(self) -> bytes:
         """Nothing: no setting has an effect."""
         return b""
+
+
+FUNCTORCH = Config("torch._functorch.config", _FUNCTORCH)
+
+
+def compile(model: Any = None, **words: Any) -> Any:  # noqa: A001  (PyTorch's name)
+    """``disttrain.compile`` with the budget of memory that ``torch._functorch.config`` has now."""
+    budget = getattr(FUNCTORCH, _BUDGET)
+    if budget != 1 and words.get("mode") is None:
+        words["options"] = {_BUDGET: budget, **(words.get("options") or {})}
+    return compile_(model, **words)
 
 
 class CompileCounter:
@@ -131,7 +145,7 @@ def explain(fn: Callable[..., Any], *args: object, **kwargs: object) -> Any:
     """``explain(fn)(*args)``: call it once, compiled, and tell what became of it."""
 
     def explained(*args: Any, **kwargs: Any) -> ExplainOutput:
-        made = compile_(fn)
+        made = compile(fn)
         run = getattr(made, "forward", made)
         made(*args, **kwargs)
         steps = (ins for graph in run.graphs for ins in graph.instructions)
@@ -143,7 +157,7 @@ def explain(fn: Callable[..., Any], *args: object, **kwargs: object) -> Any:
 
 def optimize(backend: object = "inductor", *, nopython: bool = False, **words: Any) -> Any:
     """The decorator that ``compile`` was before it had that name."""
-    return functools.partial(compile_, backend=backend, fullgraph=nopython, **words)
+    return functools.partial(compile, backend=backend, fullgraph=nopython, **words)
 
 
 def _as_it_is(fn: object = None, recursive: bool = True, **_words: object) -> Any:
@@ -196,7 +210,7 @@ def modules() -> dict[str, Shim]:
     )
     return {
         "torch.compiler": Shim("torch.compiler").give(
-            **_TOLD, compile=compile_, cudagraph_mark_step_begin=_nothing,
+            **_TOLD, compile=compile, cudagraph_mark_step_begin=_nothing,
             is_dynamo_compiling=_never, is_exporting=_never, nested_compile_region=_as_it_is,
             set_stance=lambda stance="default", **words: contextlib.nullcontext(),
         ),
@@ -212,8 +226,8 @@ def modules() -> dict[str, Shim]:
         "torch._inductor": Shim("torch._inductor"),
         "torch._inductor.config": Config("torch._inductor.config", _INDUCTOR),
         "torch._functorch": Shim("torch._functorch"),
-        "torch._functorch.config": Config("torch._functorch.config", _FUNCTORCH),
+        "torch._functorch.config": FUNCTORCH,
     }  # fmt: skip
 
 
-__all__ = ["CompileCounter", "Config", "ExplainOutput", "explain", "modules"]
+__all__ = ["CompileCounter", "Config", "ExplainOutput", "compile", "explain", "modules"]

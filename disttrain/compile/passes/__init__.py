@@ -8,7 +8,9 @@ instructions; what the program writes to, and what becomes of its results, it le
     simplification   x * 1, -(-x), casts there and back, copies that nobody can tell from the value
     subexpressions   the same operation on the same values runs once
     dead_code        what nobody uses is dropped
+    recomputation    what is cheap is computed again, where a budget of memory asks for it
     fusion           elementwise operations that feed each other become one generated kernel
+    overwriting      results of such kernels go where an operand lay that nobody uses any more
 """
 
 from __future__ import annotations
@@ -20,16 +22,24 @@ from ..instruction import Instruction, Var
 from .dead_code import dead_code
 from .folding import fold_constants
 from .fusion import fuse, fuse_fast, fused
+from .overwriting import overwrite
 from .questions import ask_early
+from .recomputation import Recompute
 from .simplification import simplify
 from .subexpressions import merge_subexpressions
 
 Pass = Callable[[Graph], Graph]
 
 EVERYWHERE: tuple[Pass, ...] = (fold_constants, simplify, merge_subexpressions, dead_code)
-ORDER = (*EVERYWHERE, fuse)  # on the host
-FAST = (*EVERYWHERE, fuse_fast)  # there, where last bits may differ
+ORDER = (*EVERYWHERE, fuse, overwrite)  # on the host
+FAST = (*EVERYWHERE, fuse_fast, overwrite)  # there, where last bits may differ
 NONE: tuple[Pass, ...] = (dead_code,)  # for who wants what was captured
+
+
+def recomputing(budget: float, passes: Sequence[Pass]) -> tuple[Pass, ...]:
+    """``passes``, and that for a budget of memory (``Recompute``) before those that fuse."""
+    first = len(EVERYWHERE)
+    return (*passes[:first], Recompute(budget), *passes[first:])
 
 
 def stages(graph: Graph, passes: Sequence[Pass]) -> Iterator[tuple[str, Graph]]:
@@ -69,6 +79,8 @@ __all__ = [
     "fuse_fast",
     "merge_subexpressions",
     "optimize",
+    "overwrite",
+    "recomputing",
     "shortened",
     "simplify",
     "stages",

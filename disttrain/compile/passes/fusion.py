@@ -67,24 +67,13 @@ class _Fusion:
 
     def run(self) -> list[Instruction]:
         for ins in self.instructions:
-            if self._fits(ins):
+            if is_elementwise(ins, self.metas, self.fast):
                 self._take(ins)
             else:
                 self._end_where(ins)
                 self.done.append(ins)
         self._end_all()
         return self.done
-
-    def _fits(self, ins: Instruction) -> bool:
-        """Whether it is an operation on elements that a kernel can do."""
-        if not ins.outputs:
-            return False
-        shapes = {tuple(self.metas[o][0]) for o in ins.outputs}
-        shape = tuple(self.metas[ins.outputs[0]][0])
-        given = [tuple(self.metas[v][0]) for v in inputs_of(ins)]
-        if len(shapes) != 1 or not shape or 0 in shape or shape not in given:
-            return False
-        return expressions_of(ins, self.metas, self.fast) is not None
 
     def _take(self, ins: Instruction) -> None:
         shape = tuple(self.metas[ins.outputs[0]][0])
@@ -125,6 +114,18 @@ class _Fusion:
             return region.members
         whole = Region(region.members, inputs, outputs, self.metas, self.fast)
         return [Instruction(whole.primitive(), inputs, {}, outputs)]
+
+
+def is_elementwise(ins: Instruction, metas: dict, fast: bool = False) -> bool:
+    """Whether it is an operation on elements that a kernel can do."""
+    if not ins.outputs:
+        return False
+    shapes = {tuple(metas[o][0]) for o in ins.outputs}
+    shape = tuple(metas[ins.outputs[0]][0])
+    given = [tuple(metas[v][0]) for v in inputs_of(ins)]
+    if len(shapes) != 1 or not shape or 0 in shape or shape not in given:
+        return False
+    return expressions_of(ins, metas, fast) is not None
 
 
 def fused(

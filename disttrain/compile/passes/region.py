@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,12 +26,21 @@ def program_of(kernel: Kernel) -> Program:
     return Program(kernel)
 
 
+class Fused(Primitive):
+    """What stands in a graph for the members of ``region``. ``write_into`` is the region's."""
+
+    region: Region
+    write_into: Callable[[Sequence[int]], None]
+
+
 class Region:
     """``members`` in their order; ``inputs`` and ``outputs``: the values that go in and out.
 
     The first runs are those of the members, one by one: what runs once is not worth a kernel. So
     are runs on arrays that do not lie in rows, whose results NumPy lays out like them; of each such
     layout one run shows whether they lie in rows after all (those of a spread gradient do).
+
+    ``into``: for each output the input in whose memory it goes, None for memory of its own.
     """
 
     def __init__(
@@ -51,7 +60,8 @@ class Region:
         self.metas = metas
         self.strides = [np.empty(self.shape, kind).strides for kind in self.kinds]
         self.in_rows: dict[tuple, bool] = {}  # by the strides of inputs: whether outputs are
-        self.program: Program | None = None
+        self.ready: tuple[Program, list[int | None]] | None = None
+        self.into: list[int | None] = [None] * len(outputs)
         self.left = 1 if int(np.prod(self.shape)) >= _SOON else _RUNS
         self._lay_out()
 
@@ -65,33 +75,53 @@ class Region:
             self.steps.append((ins.prim, given, ins.params))
         self.ends = [slots[v] for v in self.outputs]
 
-    def primitive(self) -> Primitive:
+    def primitive(self) -> Fused:
         """What stands in the graph for the members."""
         names = ", ".join(ins.prim.name for ins in self.members)
-        prim = Primitive(f"fused[{names}]", self.run, tuple(f"x{i}" for i in range(len(self.full))))
+        prim = Fused(f"fused[{names}]", self.run, tuple(f"x{i}" for i in range(len(self.full))))
+        prim.region, prim.write_into = self, self.write_into
         prim.kinds = True
         prim.multi = len(self.outputs) > 1
         metas = [(self.shape, kind) for kind in self.kinds]
-        prim.shape = lambda *given: metas if prim.multi else metas[0]
+        prim.shape = lambda *given, over=(): metas if prim.multi else metas[0]
         return prim
 
+    def write_into(self, free: Sequence[int]) -> None:
+        """Let outputs go into the memory of these inputs, as far as they are of one type."""
+        left, into = list(free), list[int | None]()
+        for kind in self.kinds:
+            at = next((k for k in left if self.metas[self.inputs[k]][1] == kind), None)
+            into.append(at)
+            if at is not None:
+                left.remove(at)
+        self.into, self.ready = into, None
+
     # --- running ----------------------------------------------------------------------------
-    def run(self, *arrays: Any) -> Any:
-        """The outputs; bit for bit those of the members."""
-        program = self.program
-        if program is None:
+    def run(self, *arrays: Any, over: tuple = ()) -> Any:
+        """The outputs; bit for bit those of the members. (``over``: the inputs that nobody uses
+        afterwards. Which of them have memory of their own, ``write_into`` is told.)"""
+        ready = self.ready
+        if ready is None:
             self.left -= 1
             if self.left >= 0:
                 return self.one_by_one(arrays)
-            program = self.program = program_of(self.kernel())
+            ready = self.ready = program_of(self.kernel(self.into)), self.into
+        program, into = ready
         if not all(map(_in_rows, arrays, self.full)):
             layout = _strides_of(arrays)
             if layout is None or not self.in_rows.get(layout):
                 return self._looked_at(layout, arrays)
-        outs = [np.empty(self.shape, kind) for kind in self.kinds]
-        if not self.alike or program.fast(*arrays, *outs) is None:
-            program.slow(*arrays, *outs)
-        return outs if len(outs) > 1 else outs[0]
+        new = [
+            np.empty(self.shape, kind)
+            for kind, at in zip(self.kinds, into, strict=True)
+            if at is None
+        ]
+        if not self.alike or program.fast(*arrays, *new) is None:
+            program.slow(*arrays, *new)
+        if len(new) < len(into):
+            rest = iter(new)
+            new = [next(rest) if at is None else arrays[at] for at in into]
+        return new if len(new) > 1 else new[0]
 
     def _looked_at(self, layout: tuple | None, arrays: tuple) -> Any:
         """``one_by_one``, of which is kept how the outputs lie."""
@@ -112,15 +142,24 @@ class Region:
         found = [values[at] for at in self.ends]
         return found if len(found) > 1 else found[0]
 
-    def kernel(self) -> Kernel:
-        """The members as one loop over the elements."""
+    def kernel(self, into: Sequence[int | None] = ()) -> Kernel:
+        """The members as one loop over the elements. ``into``: as above."""
         given = [(v, self.metas[v]) for v in self.inputs]
         values = {v: named(f"x{i}", meta, self.fast) for i, (v, meta) in enumerate(given)}
         for ins in self.members:
             values.update(zip(ins.outputs, evaluate(ins, values), strict=True))
-        params = [Array(f"x{i}", self.metas[v][1].name) for i, v in enumerate(self.inputs)]
-        outs = [Array(f"y{i}", kind.name, writes=True) for i, kind in enumerate(self.kinds)]
-        stores = [Store(f"y{i}", values[v].expr) for i, v in enumerate(self.outputs)]
+        into = into or [None] * len(self.outputs)
+        ends = [f"y{i}" if at is None else f"x{at}" for i, at in enumerate(into)]
+        params = [
+            Array(f"x{i}", self.metas[v][1].name, writes=i in into)
+            for i, v in enumerate(self.inputs)
+        ]
+        outs = [
+            Array(end, kind.name, writes=True)
+            for end, kind, at in zip(ends, self.kinds, into, strict=True)
+            if at is None
+        ]
+        stores = [Store(end, values[v].expr) for end, v in zip(ends, self.outputs, strict=True)]
         return Kernel("fused", (*params, *outs), (Loop(tuple(stores)),), flat=True)
 
 

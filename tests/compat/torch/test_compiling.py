@@ -8,6 +8,7 @@ import disttrain as dt
 from disttrain import nn
 from disttrain.compat.torch import compiling
 from disttrain.compat.torch.shim import MissingName
+from disttrain.compile.passes import ORDER, recomputing
 
 MODULES = compiling.modules()
 
@@ -25,6 +26,15 @@ def test_settings_are_kept_and_told_once():
     assert not config.verbose and config.cache_size_limit == 65
     with pytest.raises(MissingName):
         config.no_such_setting
+
+
+def test_a_budget_of_memory_is_the_compilers():
+    config = MODULES["torch._functorch.config"]
+    with config.patch(activation_memory_budget=0.5):  # has an effect: no warning
+        run = compiling.compile(model=lambda x: x * 2)
+        kept = compiling.compile(run.fn, mode="default")
+    assert config.activation_memory_budget == 1.0
+    assert run.settings.passes == recomputing(0.5, ORDER) != kept.settings.passes == ORDER
 
 
 def test_a_counting_backend_counts():

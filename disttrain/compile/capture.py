@@ -72,6 +72,7 @@ class Capture:
         self.captured: list[Any] = []
         self.instructions: list[Instruction] = []
         self.entry: list[tuple[Tensor, Any]] = []  # tensors with their .grad before the program
+        self.entered: set[int] = set()  # their ids
         self.reads: dict[int, Read] = {}
         self.questions = Questions()
         self.copies: dict[int, Any] = {}  # first values of tensors that appeared on the way
@@ -101,9 +102,9 @@ class Capture:
         return "capture"
 
     def _enter(self, tensors: list[Tensor]) -> None:
-        known = {id(leaf) for leaf, _ in self.entry}
-        new = {id(t): t for t in tensors}
-        self.entry += [(t, t._grad) for i, t in new.items() if i not in known]
+        new = {id(t): t for t in tensors if id(t) not in self.entered}
+        self.entered |= new.keys()
+        self.entry += [(t, t._grad) for t in new.values()]
 
     def _define(self, t: Tensor) -> Var:
         var = Var("v", self.count)

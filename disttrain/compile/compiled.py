@@ -36,7 +36,7 @@ from .replay import Afresh
 from .settings import Settings, settings_of
 from .watch import Watch
 
-_LIMIT = 32  # captures of one function; one more, and it runs eagerly
+_LIMIT = 32  # captures of one function; what has none then runs eagerly
 _TRIES = 3  # for a kind of call, while code and state that nobody knew of come to light
 _DEFAULT = Settings()
 _KEPT = 6  # captures of one kind of call, for state that goes to and fro
@@ -64,7 +64,8 @@ class Compiled:
         self._codes: Codes = {}  # of the program, seen to run
         self._everything = False
         self._last: tuple = ()
-        self._warned = self._too_many = False
+        self._warned = False
+        self._full: str | None = None  # why there are no more captures, once there are too many
 
     def __reduce__(self) -> tuple:
         return (Compiled, (self.fn, self.settings))
@@ -83,8 +84,6 @@ class Compiled:
             or thread.before_write is not None
         ):  # fmt: skip
             return self.fn(*args, **kwargs)  # inside another transform: be part of it
-        if self._too_many:
-            return self._eagerly(self.reasons[-1], args, kwargs)
         try:
             call = Call(args, kwargs)
         except Unknown as why:
@@ -123,11 +122,15 @@ class Compiled:
     ) -> Any:
         """Run eagerly, and capture on the way if the program allows it. ``path``: what is known of
         the one that the call takes."""
-        self.reasons.append(why)
-        if len(self.reasons) - sum(p.count for p in self._paths.values()) > _LIMIT:
-            self._too_many = True
-            self.reasons[-1] = f"it was captured {_LIMIT} times, the last because {why}"
-            return self._eagerly(self.reasons[-1], args, kwargs)
+        if self._full is None:
+            self.reasons.append(why)
+            if len(self.reasons) - sum(p.count for p in self._paths.values()) > _LIMIT:
+                self._full = f"it was captured {_LIMIT} times, the last because {why}"
+                self.reasons[-1] = self._full
+        if self._full is not None:  # captures of other calls, and of other paths, still stand
+            if path is None and self.entries.pop(call.key, None):
+                self.eager[call.key] = self._full
+            return self._eagerly(self._full, args, kwargs)
         if not Watch.possible():
             self.reasons.pop()
             return self.fn(*args, **kwargs)

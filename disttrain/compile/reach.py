@@ -29,7 +29,7 @@ from ..core.node import AccumulateGrad
 from ..core.random import Generator
 from ..core.tensor import Tensor
 from .code import Codes, facts, modules
-from .holders import ABSENT, CELL, DICT, FACT, MISSING, NAMES, OBJECT, SEQUENCE, Holder
+from .holders import ABSENT, CELL, DICT, FACT, NAMES, OBJECT, SEQUENCE, Holder
 from .kinds import (
     OURS,
     USER,
@@ -44,7 +44,7 @@ from .kinds import (
     is_outward,
     slots_of,
 )
-from .readers import ArrayParts, Classes, calls, function_parts, members, results_kept, values
+from .readers import ArrayParts, Classes, Tried, cached, calls, function_parts, members, values
 
 _MOST = 20_000  # objects that one look goes through
 _LARGE = 2000  # entries of one container, which every call would have to compare
@@ -60,7 +60,7 @@ _GROUP_NAMES = ("param_groups", "defaults", "state_dict")
 _HISTORY = frozenset({"_version", "_base", "_is_view", "data_ptr", "grad_fn", "next_functions"})
 _SPACES = frozenset({"globals", "f_globals", "f_locals", "f_builtins"})
 _GETTERS = frozenset({"attrgetter", "methodcaller"})
-_ALWAYS = ("forward", "__call__", "step")
+_ALWAYS = ("forward", "__call__", "step", "__getattr__")
 
 
 class Reach:
@@ -94,7 +94,7 @@ class Reach:
         self.holders: list[Holder] = []
         self._seen: dict[int, Any] = {}
         self._by_name: list[tuple[Any, str]] = []
-        self._strange: list[str] = []
+        self._strange = Tried()
         self._late: list[tuple[Tensor, str]] = []
         self._globals: dict[int, tuple[dict, set[str]]] = {}
         for code, space in list(self.codes.values()):
@@ -128,7 +128,7 @@ class Reach:
 
     def _follow_names(self) -> None:
         """Look up all names known by now, on all that has names."""
-        self._strange = [n for n in self.names if not hasattr(Tensor, n) and n != "array"]
+        self._strange.learn(self.names)
         for space, names in self._globals.values():
             for name in names:
                 if name in space:
@@ -178,11 +178,12 @@ class Reach:
 
     def _named(self, x: object) -> list[tuple[str, Any]]:
         """The attributes of ``x`` itself that the code may look up."""
-        if isinstance(x, Tensor):  # without a look at its dict, which would slow it down for ever
-            tried = ((n, getattr(x, n, MISSING)) for n in self._strange)
-            return [(n, v) for n, v in tried if v is not MISSING]
+        if isinstance(x, Tensor):
+            return self._strange.on(x)
         space = getattr(x, "__dict__", {})
-        found = [(n, v) for n, v in space.items() if self._wanted(n) or is_operator(n, x)]
+        every = self.everything or isinstance(x, type)  # (operators of types need no name)
+        names = list(space) if every else sorted(self.names.intersection(space))
+        found = [(n, space[n]) for n in names if self._wanted(n) or is_operator(n, x)]
         for name in () if isinstance(x, (type, types.ModuleType)) else slots_of(type(x)):
             if self._wanted(name) and hasattr(x, name):
                 found.append((name, getattr(x, name)))
@@ -266,7 +267,7 @@ class Reach:
     def _memo(self, x: functools._lru_cache_wrapper, where: str) -> None:
         """A function whose results are kept: what it reads counts, whether it ran or not."""
         f = x.__wrapped__
-        kept = functools.partial(results_kept, x)
+        kept = functools.partial(cached, x)
         self.holders.append(Holder(FACT, x, where, reader=kept))
         for part in kept():
             if isinstance(part, (Tensor, list, tuple, np.ndarray)):

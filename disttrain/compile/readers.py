@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import gc
 import types
+from itertools import islice
 from typing import Any
 
 import numpy as np
 
+from ..core.tensor import Tensor
 from .holders import MISSING
 
 
@@ -46,6 +48,28 @@ class ArrayParts:
         return self.parts
 
 
+class Tried:
+    """Which attributes beyond a Tensor's own tensors have; each name is tried once on each.
+    (Without a look at their dicts, which would slow them down for ever.)"""
+
+    def __init__(self) -> None:
+        self._names: dict[str, None] = {}
+        self._found: dict[int, tuple[int, list]] = {}  # by id: how many were tried, and what it has
+
+    def learn(self, names: set[str]) -> None:
+        """Add names to those that are tried."""
+        new = sorted(names - self._names.keys() - {"array"})
+        self._names.update((n, None) for n in new if not hasattr(Tensor, n))
+
+    def on(self, t: Tensor) -> list[tuple[str, Any]]:
+        """The attributes of ``t`` under those names."""
+        at, found = self._found.get(id(t), (0, []))
+        new = [(n, getattr(t, n, MISSING)) for n in islice(self._names, at, None)]
+        found += [(n, v) for n, v in new if v is not MISSING]
+        self._found[id(t)] = len(self._names), found
+        return found
+
+
 def members(x: set) -> tuple:
     return tuple(sorted(x, key=lambda v: (type(v).__name__, v if isinstance(v, str) else hash(v))))
 
@@ -54,7 +78,7 @@ def values(x: object, names: tuple) -> tuple:
     return tuple(getattr(x, name, MISSING) for name in names)
 
 
-def results_kept(x: object) -> tuple:
+def cached(x: object) -> tuple:
     """What an ``lru_cache`` refers to, its results among it, in an order of its own."""
     parts = gc.get_referents(x)
     inside = [v for d in parts if type(d) is dict for v in d.values()]

@@ -214,3 +214,26 @@ def test_what_the_garbage_collector_calls_is_not_the_steps_own():
         gc.set_threshold(*before)
         going.clear()
     assert ended and losses == sorted(losses, reverse=True)
+
+
+def test_many_kinds_of_calls_leave_the_first_ones_captured():
+    step = dt.compile(lambda x: x * 2)
+    inputs = [dt.ones(n) for n in range(1, 41)]
+    with pytest.warns(
+        UserWarning, match=r"runs eagerly: it was captured 32 times, the last because"
+    ):
+        for _ in range(2):
+            assert [step(x).tolist() for x in inputs] == [(x * 2).tolist() for x in inputs]
+    assert len(step.graphs) == 32 and len(step.reasons) == 33 and not step.eager
+
+
+def test_of_a_call_whose_state_never_settles_no_capture_is_kept():
+    state = {"scale": 0}
+    step = dt.compile(lambda x: x * state["scale"])
+    other = dt.ones(3)
+    step(other)
+    with pytest.warns(UserWarning, match="captured 32 times"):
+        for i in range(40):
+            state["scale"] = i
+            assert step(dt.ones(2)).tolist() == [i, i]
+    assert len(step.eager) == 1 and len(step.graphs) == 1 and step(other).tolist() == [39.0] * 3

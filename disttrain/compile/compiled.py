@@ -128,7 +128,7 @@ class Compiled:
                 self._full = f"it was captured {_LIMIT} times, the last because {why}"
                 self.reasons[-1] = self._full
         if self._full is not None:  # captures of other calls, and of other paths, still stand
-            if path is None and self.entries.pop(call.key, None):
+            if path is None and self.entries.pop(call.key, []):
                 self.eager[call.key] = self._full
             return self._eagerly(self._full, args, kwargs)
         if not Watch.possible():

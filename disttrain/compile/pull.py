@@ -8,6 +8,7 @@ replay does the same arithmetic at the same cost.
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,8 @@ from ..core.annotations import DTypeLike
 from ..core.gate import Primitive, finish
 from ..core.node import Node, Output
 from ..ops.declare import primitive
+
+ndarray = np.ndarray
 
 
 def _accumulate(grad: Any, more: Any) -> Any:
@@ -38,33 +41,35 @@ class Rule:
 
     def __init__(self, node: Node, gradients: int, results: int | None, needs: tuple) -> None:
         self.gradients, self.results, self.needs = gradients, results, needs
+        self.ends = -results if results else None  # of what it saved, among its arguments
         self.several = node.shapes is not None
         edges = tuple(_stub(e) if need else None for e, need in zip(node.edges, needs, strict=True))
         self.node = Node(node.prim, edges, (), node.params, node.shape, node.dtype)
         self.node.shapes = node.shapes
+        self.found = node.prim.vjp_all or self._one_by_one
 
     def __repr__(self) -> str:
         return "".join("01"[need] for need in self.needs)
 
     def run(self, arrays: tuple) -> list:
         """The gradients per argument, None where there is none."""
-        first = self.gradients
-        ends = len(arrays) - self.results if self.results else len(arrays)
-        values = arrays[first:ends]
-        prim, node = self.node.prim, self.node
-        one_g: Any = arrays[:first] if self.several else arrays[0]
-        one_out: Any = None
-        if self.results is not None:
-            one_out = arrays[ends:] if self.several else arrays[ends]
-        if prim.vjp_all is not None:
-            found = prim.vjp_all(one_g, one_out, values, node, self.needs)
-        else:
-            found = [
-                rule(one_g, one_out, values, node) if need else None
-                for need, rule in zip(self.needs, prim.rules, strict=True)
-            ]
+        first, ends = self.gradients, self.ends
+        one_g, one_out = arrays[0], arrays[-1] if ends else None
+        if self.several:
+            one_g, one_out = arrays[:first], arrays[ends:] if ends else None
+        found = self.found(one_g, one_out, arrays[first:ends], self.node, self.needs)
         saved = arrays[first:]
-        return [None if r is None else _own(finish(r), saved) for r in found]
+        return [r if r is None else _own(r, saved) for r in found]
+
+    def _one_by_one(
+        self, g: object, out: object, values: tuple, node: object, needs: tuple
+    ) -> list:
+        rules = zip(needs, self.node.prim.rules, strict=True)
+        return [rule(g, out, values, node) if need else None for need, rule in rules]
+
+    def forward(self, *arrays: Any) -> tuple:
+        """The gradients that there are."""
+        return tuple([r for r in self.run(arrays) if r is not None])
 
 
 def _stub(edge: Any) -> _Shape:
@@ -74,7 +79,9 @@ def _stub(edge: Any) -> _Shape:
 
 
 def _own(r: Any, others: tuple) -> Any:
-    """A gradient that is no saved tensor itself."""
+    """A gradient as an array that is no saved tensor itself."""
+    if r.__class__ is not ndarray:
+        r = finish(r)
     for a in others:
         if r is a:
             return r.copy()
@@ -82,7 +89,11 @@ def _own(r: Any, others: tuple) -> Any:
 
 
 def _forward(*arrays: object, rule: Rule) -> tuple:
-    return tuple(r for r in rule.run(arrays) if r is not None)
+    return rule.forward(*arrays)
+
+
+def _prepared(params: dict[str, Any]) -> Callable[..., tuple]:
+    return params["rule"].forward
 
 
 @functools.cache
@@ -90,4 +101,5 @@ def backward_of(prim: Primitive) -> Primitive:
     """The primitive whose instructions run the derivative rules of ``prim``."""
     out = Primitive(f"{prim.name.strip('_')}_backward", _forward, ())
     out.multi = True
+    out.prepared = _prepared
     return out

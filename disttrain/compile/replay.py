@@ -23,6 +23,7 @@ from .questions import Otherwise, Trial
 
 ndarray = np.ndarray
 _PLAIN = {ndarray}
+_ENDS = frozenset((type(None), AccumulateGrad))
 
 
 class Afresh(Exception):  # noqa: N818  (no error of its own: its cause is)
@@ -37,10 +38,15 @@ def _nowhere(operands: object) -> None:
 class Step:
     """One instruction with slots for names."""
 
-    __slots__ = ("forward", "given", "gone", "made", "many", "params", "prim", "write_into")
+    __slots__ = (
+        "forward", "given", "gone", "made", "many", "params", "prim", "words", "write_into",
+    )  # fmt: skip
 
     def __init__(self, prim: Primitive, params: dict[str, Any]) -> None:
-        self.prim, self.params, self.forward = prim, params, prim.forward
+        self.prim, self.params = prim, params
+        self.forward, self.words = prim.forward, params  # what is called, and with which words
+        if prim.prepared is not None:
+            self.forward, self.words = prim.prepared(params), {}
         self.given: list[int] = []
         self.made: list[int] = []
         self.gone: tuple[int, ...] = ()
@@ -63,6 +69,7 @@ class Program:
             self._slot(var)
         self.viewed: dict[Var, tuple] = {}  # what made a view, and as which of its outputs
         self.steps = [self._step(ins) for ins in graph.instructions]
+        self.shown = {self.slots[var] for var in self.viewed}
         self.kept = {o for o in graph.outputs if isinstance(o, Var)}
         self.writes = [self.slots[v] for v in self.written]
         self.touched = [self.slots[v] for v in graph.touched]
@@ -158,7 +165,12 @@ class Program:
         if self.trial is not None:
             self._try(self.trial, values)
         for at in self.touched:
-            _touch(tensors[at])
+            t = tensors[at]
+            st, node = t._st, t._node
+            if st is not None and t._view is None and node.__class__ in _ENDS:
+                st.version += 1  # the commonest
+            else:
+                _touch(t)
         for at in self.dropped:
             tensors[at]._grad = None
         if self.player is None:
@@ -190,7 +202,7 @@ class Program:
                 # So is all that they make: ``do``, without a call around each, and without the look
                 # for kinds that run themselves.
                 for step in steps:
-                    result = step.forward(*[values[i] for i in step.given], **step.params)
+                    result = step.forward(*[values[i] for i in step.given], **step.words)
                     made = step.made
                     if step.many:
                         for slot, r in zip(made, result, strict=True):
@@ -271,7 +283,7 @@ class _Results:
         found = self.made.get(slot)
         if found is None:
             found = self.made[slot] = wrap(self.values[slot])
-            if self.program.viewed:
+            if slot in self.program.shown:
                 self._tie(var, found)
         return found
 

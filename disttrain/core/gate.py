@@ -89,6 +89,7 @@ class Primitive:
         self.shard: Callable | None = None  # how its dimensions belong together: ``ops.layouts``
         self.kinds = False  # its forward takes arrays of all kinds as they are
         self.on_device: Any = None  # (platform, *raw arrays, **params): where forward cannot serve
+        self.prepared: Callable | None = None  # (params) -> forward that needs no params any more
         self.together: Any = None  # (params) -> updates of many sets of a device's arrays
         self.node_class: Any = None  # of its nodes, where the tensors' own class of them is wrong
         self.node_kind: Any = None  # the class that its nodes show to programs, once one looked

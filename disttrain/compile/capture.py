@@ -29,15 +29,15 @@ from ..core.tensor import Tensor, wrap
 from ..errors import CaptureError
 from ..ops.declare import primitive
 from ..trace import call_site
-from .code import following
 from .drawing import Captured
 from .effects import Effects
 from .graph import Graph, Read
+from .guards.code import following
+from .guards.reach import Reach
 from .instruction import Instruction, Var
 from .memory import Memories, coincide, is_laid_out, window, window_on
 from .pull import Rule, accumulate, backward_of
 from .questions import Questions
-from .reach import Reach
 
 # A tensor that the program makes from Python numbers (dt.zeros ...): every run starts with a copy.
 constant = primitive(

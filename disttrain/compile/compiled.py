@@ -19,22 +19,22 @@ from ..core.tensor import Tensor
 from ..core.types.casting import casting
 from ..errors import CaptureError
 from ..trace import warn
-from .arguments import Call, Unknown
 from .capture import Capture
-from .code import Codes
 from .drawing import text
 from .entry import Entry, environment
 from .graph import Graph
+from .guards.arguments import Call, Unknown
+from .guards.code import Codes
+from .guards.kinds import is_constant, is_module, same
+from .guards.reach import Reach
+from .guards.watch import Watch
 from .joint import differentiate, join
-from .kinds import is_constant, is_module, same
 from .modules import Forward, original, twin
 from .passes import EVERYWHERE, Pass, ask_early, optimize
 from .passes.liveness import told
 from .questions import Otherwise, Path, Paths
-from .reach import Reach
 from .replay import Afresh
 from .settings import Settings, settings_of
-from .watch import Watch
 
 _LIMIT = 32  # captures of one function; what has none then runs eagerly
 _TRIES = 3  # for a kind of call, while code and state that nobody knew of come to light

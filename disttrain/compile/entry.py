@@ -15,15 +15,15 @@ from ..core.tensor import Tensor
 from ..core.types.dtypes import get_default_dtype
 from ..errors import CaptureError
 from ..steps import stepped
-from .arguments import Call
 from .capture import Capture
 from .graph import Graph
-from .holders import DICT, Guard, Holder
+from .guards.arguments import Call
+from .guards.holders import DICT, Guard, Holder
+from .guards.reach import Reach
 from .instruction import Var
 from .joint import Joint
 from .memory import coincide, overlap, owner_of
 from .questions import answers
-from .reach import Reach
 from .replayed import Player
 from .settings import Backend
 

@@ -645,7 +645,7 @@ def test_gradients_of_inputs_and_of_some_leaves():
 
 def test_what_runs_eagerly_is_said_once_with_its_line():
     run = dt.compile(lambda x: x * x.sum().item())
-    with pytest.warns(UserWarning, match=r"runs eagerly.*test_compile_training\.py:\d+") as seen:
+    with pytest.warns(UserWarning, match=r"runs eagerly.*test_joint\.py:\d+") as seen:
         for i in range(8):
             run(dt.full((2,), float(i)))
             run(dt.full((3,), float(i)))

@@ -4,7 +4,7 @@ import importlib
 
 import pytest
 
-from disttrain.compile.kinds import OURS, USER, file_kind, is_ours, outward_part
+from disttrain.compile.guards.kinds import OURS, USER, file_kind, is_ours, outward_part
 
 OUTWARD = {
     "disttrain.comm.store.server": "disttrain.comm",

@@ -24,10 +24,10 @@ from typing import Any
 
 import numpy as np
 
-from ..context import thread
-from ..core.node import AccumulateGrad
-from ..core.random import Generator
-from ..core.tensor import Tensor
+from ...context import thread
+from ...core.node import AccumulateGrad
+from ...core.random import Generator
+from ...core.tensor import Tensor
 from .code import Codes, facts, modules
 from .holders import ABSENT, CELL, DICT, FACT, NAMES, OBJECT, SEQUENCE, Holder
 from .kinds import (

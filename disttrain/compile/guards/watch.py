@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from ..ops.methods import item
+from ...ops.methods import item
 from .code import Codes, preceding
 from .kinds import LIBRARY, OURS, USER, frame_kind, is_outward, outward_part
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core.tensor import Tensor
+from ...core.tensor import Tensor
 from .holders import MISSING
 
 

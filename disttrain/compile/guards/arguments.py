@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from .. import tree
-from ..context import thread
-from ..core.node import AccumulateGrad
-from ..core.tensor import Tensor
-from ..core.types.dtypes import get_default_dtype
+from ... import tree
+from ...context import thread
+from ...core.node import AccumulateGrad
+from ...core.tensor import Tensor
+from ...core.types.dtypes import get_default_dtype
+from ..memory import owner_of, pattern
 from .kinds import PLAIN, is_constant
-from .memory import owner_of, pattern
 
 _BYTES = 1 << 12  # of a numpy array that is part of a key
 

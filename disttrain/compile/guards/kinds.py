@@ -20,12 +20,12 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ..backends.device.platform import beneath
-from ..core.gate import Primitive
-from ..core.node import GraphNode, Output
-from ..core.tensor import Size
-from ..core.types.device import device
-from ..core.types.dtypes import dtype
+from ...backends.device.platform import beneath
+from ...core.gate import Primitive
+from ...core.node import GraphNode, Output
+from ...core.tensor import Size
+from ...core.types.device import device
+from ...core.types.dtypes import dtype
 
 Fn = TypeVar("Fn", bound=Callable[..., Any])
 # Typed as the function itself: checkers take classes for unhashable arguments otherwise.
@@ -44,7 +44,7 @@ _CONSTANT = (
     type(np.dot), type(threading.Lock()), type(threading.RLock()),
 )  # fmt: skip
 
-_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_PACKAGE = str(pathlib.Path(__file__).parents[2]) + os.sep
 _PYTHON = sysconfig.get_paths()["stdlib"] + os.sep
 _SITE = os.path.dirname(os.path.dirname(np.__file__)) + os.sep
 _SUPPORT = ("<frozen", *(_SITE + name + os.sep for name in ("numpy", "ml_dtypes", "llvmlite")))

@@ -1,0 +1,49 @@
+"""Twins of modules: one object under a second name, with a forward of its own."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import disttrain as dt
+from disttrain import nn
+from disttrain.compile.modules import Forward, Twin, original, twin
+
+
+def make():
+    model = nn.Linear(2, 2)
+    return model, twin(model, lambda x: "replayed")
+
+
+def test_a_twin_shares_all_but_forward():
+    model, other = make()
+    assert isinstance(other, nn.Linear) and isinstance(other, Twin) and other is not model
+    assert other(dt.ones(1, 2)) == "replayed" and model(dt.ones(1, 2)).shape == (1, 2)
+    other.extra = 1
+    model.eval()
+    assert model.extra == 1 and not other.training and other.weight is model.weight
+    assert type(other).__name__ == "Linear" and list(other.state_dict()) == ["weight", "bias"]
+
+
+def test_the_original_is_known():
+    model, other = make()
+    assert original(other) is other._orig_mod is model and original(model) is model
+
+
+def test_a_new_class_of_the_twin_is_the_modules():
+    model, other = make()
+
+    class Louder(nn.Linear):
+        def forward(self, x):
+            return super().forward(x) * 2
+
+    other.__class__ = Louder
+    assert type(model) is Louder and isinstance(other, (Louder, Twin))
+
+
+def test_forwards_are_copied_with_their_module():
+    model = nn.Linear(2, 2)
+    run = Forward(model)
+    other = copy.deepcopy(run)
+    assert other.module is not model and run(dt.ones(1, 2)).shape == (1, 2)
+    assert pickle.loads(pickle.dumps(run)).module.in_features == 2  # noqa: S301

@@ -34,6 +34,8 @@ _UFUNCS = {"exp": np.exp, "log": np.log, "sqrt": np.sqrt, "neg": np.negative,
            "tanh": np.tanh, "sin": np.sin, "cos": np.cos, "floor": np.floor, "ceil": np.ceil,
            "square": np.square}  # fmt: skip
 
+_CLASS: Any = Tensor  # (its stub says what methods it has; here it gets them)
+
 
 def _div(input: Tensor, other: Any, *, rounding_mode: str | None = None) -> Tensor:
     return math.div(input, other, rounding_mode=rounding_mode)
@@ -122,23 +124,23 @@ def install() -> None:
     for name in _SHAPED:
         setattr(Tensor, f"{name}_", _reshaped(f"{name}_", getattr(shape, name, None) or
                                               getattr(api, name)))  # fmt: skip
-    Tensor.as_strided_ = _reshaped("as_strided_", api.as_strided)
+    _CLASS.as_strided_ = _reshaped("as_strided_", api.as_strided)
     for name in ("normal_", "uniform_", "random_", "bernoulli_", "exponential_", "cauchy_",
                  "geometric_", "log_normal_"):  # fmt: skip
         setattr(Tensor, name, getattr(sampling, name))
-    Tensor.copy_, Tensor.fill_, Tensor.zero_ = inplace.copy_, inplace.fill_, inplace.zero_
-    Tensor.add_, Tensor.sub_ = inplace.add_, inplace.sub_
-    Tensor.mul_ = Tensor.multiply_ = inplace.mul_
-    Tensor.subtract_ = inplace.sub_
-    Tensor.div_ = Tensor.divide_ = Tensor.true_divide_ = inplace.inplace(
+    _CLASS.copy_, _CLASS.fill_, _CLASS.zero_ = inplace.copy_, inplace.fill_, inplace.zero_
+    _CLASS.add_, _CLASS.sub_ = inplace.add_, inplace.sub_
+    _CLASS.mul_ = _CLASS.multiply_ = inplace.mul_
+    _CLASS.subtract_ = inplace.sub_
+    _CLASS.div_ = _CLASS.divide_ = _CLASS.true_divide_ = inplace.inplace(
         "div_", _div, np.true_divide
     )
-    Tensor.abs_ = Tensor.absolute_ = inplace.inplace("abs_", _size, np.absolute)
-    Tensor.pow_ = inplace.inplace("pow_", _pow)
-    Tensor.index_put_ = inplace.inplace("index_put_", _put_indexed)
-    Tensor.fill_diagonal_ = inplace.inplace("fill_diagonal_", _fill_diagonal)
-    Tensor.apply_, Tensor.map_, Tensor.map2_ = apply_, map_, map2_
-    Tensor.resize_as_ = resize_as_
+    _CLASS.abs_ = _CLASS.absolute_ = inplace.inplace("abs_", _size, np.absolute)
+    _CLASS.pow_ = inplace.inplace("pow_", _pow)
+    _CLASS.index_put_ = inplace.inplace("index_put_", _put_indexed)
+    _CLASS.fill_diagonal_ = inplace.inplace("fill_diagonal_", _fill_diagonal)
+    _CLASS.apply_, _CLASS.map_, _CLASS.map2_ = apply_, map_, map2_
+    _CLASS.resize_as_ = resize_as_
     _operators()
 
 
@@ -151,11 +153,11 @@ def _fill_diagonal(self: Tensor, fill_value: float, wrap: bool = False) -> Tenso
 
 
 def _operators() -> None:
-    Tensor.__iadd__, Tensor.__isub__ = Tensor.add_, Tensor.sub_
-    Tensor.__imul__, Tensor.__itruediv__ = Tensor.mul_, Tensor.div_
-    Tensor.__ipow__ = Tensor.pow_
-    Tensor.__ifloordiv__, Tensor.__imod__ = Tensor.floor_divide_, Tensor.remainder_
-    Tensor.__iand__, Tensor.__ior__ = Tensor.bitwise_and_, Tensor.bitwise_or_
-    Tensor.__ixor__ = Tensor.bitwise_xor_
-    Tensor.__ilshift__ = Tensor.bitwise_left_shift_
-    Tensor.__irshift__ = Tensor.bitwise_right_shift_
+    _CLASS.__iadd__, _CLASS.__isub__ = Tensor.add_, Tensor.sub_
+    _CLASS.__imul__, _CLASS.__itruediv__ = Tensor.mul_, Tensor.div_
+    _CLASS.__ipow__ = Tensor.pow_
+    _CLASS.__ifloordiv__, _CLASS.__imod__ = Tensor.floor_divide_, Tensor.remainder_
+    _CLASS.__iand__, _CLASS.__ior__ = Tensor.bitwise_and_, Tensor.bitwise_or_
+    _CLASS.__ixor__ = Tensor.bitwise_xor_
+    _CLASS.__ilshift__ = Tensor.bitwise_left_shift_
+    _CLASS.__irshift__ = Tensor.bitwise_right_shift_

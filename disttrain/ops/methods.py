@@ -30,6 +30,8 @@ from .inplace_methods import install
 from .primitives import elementwise as el
 from .printing import text
 
+_CLASS: Any = Tensor  # (its stub says what methods it has; here it gets them)
+
 
 def _reflected(fn: Callable) -> Callable:
     def run(self: Tensor, other: Operand) -> Tensor:
@@ -74,38 +76,38 @@ def _rdiv(other: complex | float, self: Tensor) -> Tensor:
 
 
 # The commonest operators are the fast path itself.
-Tensor.__add__ = math.fast_add
-Tensor.__radd__ = _swapped(math.fast_add)
-Tensor.__mul__ = math.fast_mul
-Tensor.__rmul__ = _swapped(math.fast_mul)
-Tensor.__sub__ = math.fast_sub
-Tensor.__truediv__ = math.fast_div
-Tensor.__neg__ = math.neg
-Tensor.__pos__ = lambda self: self
-Tensor.__abs__ = math.abs
-Tensor.__matmul__ = products.matmul
-Tensor.__rmatmul__ = lambda self, other: products.matmul(from_data.as_tensor(other), self)
-Tensor.__pow__ = math.pow
-Tensor.__rsub__ = _reflected(_rsub)
-Tensor.__rtruediv__ = _reflected(_rdiv)
-Tensor.__rpow__ = _reflected(el.pow_)
-Tensor.__floordiv__ = _operator(el.floor_divide)
-Tensor.__rfloordiv__ = _reflected(el.floor_divide)
-Tensor.__mod__ = _operator(el.remainder)
-Tensor.__rmod__ = _reflected(el.remainder)
-Tensor.__and__ = Tensor.__rand__ = _operator(el.bitwise_and)
-Tensor.__or__ = Tensor.__ror__ = _operator(el.bitwise_or)
-Tensor.__xor__ = Tensor.__rxor__ = _operator(el.bitwise_xor)
-Tensor.__lshift__, Tensor.__rshift__ = _operator(el.left_shift), _operator(el.right_shift)
-Tensor.__rlshift__ = _reflected(el.left_shift)
-Tensor.__rrshift__ = _reflected(el.right_shift)
-Tensor.__invert__ = el.bitwise_not
-Tensor.__lt__, Tensor.__le__ = _operator(math.lt), _operator(math.le)
-Tensor.__gt__, Tensor.__ge__ = _operator(math.gt), _operator(math.ge)
-Tensor.__eq__, Tensor.__ne__ = _operator(math.eq), _operator(math.ne)
-Tensor.__getitem__, Tensor.__setitem__ = indexing.getitem, indexing.setitem
-Tensor.__iter__ = indexing.iterate
-Tensor.__repr__ = text
+_CLASS.__add__ = math.fast_add
+_CLASS.__radd__ = _swapped(math.fast_add)
+_CLASS.__mul__ = math.fast_mul
+_CLASS.__rmul__ = _swapped(math.fast_mul)
+_CLASS.__sub__ = math.fast_sub
+_CLASS.__truediv__ = math.fast_div
+_CLASS.__neg__ = math.neg
+_CLASS.__pos__ = lambda self: self
+_CLASS.__abs__ = math.abs
+_CLASS.__matmul__ = products.matmul
+_CLASS.__rmatmul__ = lambda self, other: products.matmul(from_data.as_tensor(other), self)
+_CLASS.__pow__ = math.pow
+_CLASS.__rsub__ = _reflected(_rsub)
+_CLASS.__rtruediv__ = _reflected(_rdiv)
+_CLASS.__rpow__ = _reflected(el.pow_)
+_CLASS.__floordiv__ = _operator(el.floor_divide)
+_CLASS.__rfloordiv__ = _reflected(el.floor_divide)
+_CLASS.__mod__ = _operator(el.remainder)
+_CLASS.__rmod__ = _reflected(el.remainder)
+_CLASS.__and__ = _CLASS.__rand__ = _operator(el.bitwise_and)
+_CLASS.__or__ = _CLASS.__ror__ = _operator(el.bitwise_or)
+_CLASS.__xor__ = _CLASS.__rxor__ = _operator(el.bitwise_xor)
+_CLASS.__lshift__, _CLASS.__rshift__ = _operator(el.left_shift), _operator(el.right_shift)
+_CLASS.__rlshift__ = _reflected(el.left_shift)
+_CLASS.__rrshift__ = _reflected(el.right_shift)
+_CLASS.__invert__ = el.bitwise_not
+_CLASS.__lt__, _CLASS.__le__ = _operator(math.lt), _operator(math.le)
+_CLASS.__gt__, _CLASS.__ge__ = _operator(math.gt), _operator(math.ge)
+_CLASS.__eq__, _CLASS.__ne__ = _operator(math.eq), _operator(math.ne)
+_CLASS.__getitem__, _CLASS.__setitem__ = indexing.getitem, indexing.setitem
+_CLASS.__iter__ = indexing.iterate
+_CLASS.__repr__ = text
 
 
 def _length(self: Tensor) -> int:
@@ -163,13 +165,13 @@ def _array(self: Tensor, dtype: np.dtype | None = None, copy: bool | None = None
     return array.copy() if copy else array
 
 
-Tensor.__len__, Tensor.__bool__, Tensor.__index__ = _length, _truth, _as_index
-Tensor.__float__ = lambda self: float(item(self))
-Tensor.__int__ = lambda self: int(item(self))
-Tensor.__complex__ = lambda self: complex(item(self))
-Tensor.__format__, Tensor.__array__ = _format, _array
-Tensor.__contains__ = lambda self, value: bool((self == value).any())
-Tensor.item, Tensor.tolist = item, tolist
+_CLASS.__len__, _CLASS.__bool__, _CLASS.__index__ = _length, _truth, _as_index
+_CLASS.__float__ = lambda self: float(item(self))
+_CLASS.__int__ = lambda self: int(item(self))
+_CLASS.__complex__ = lambda self: complex(item(self))
+_CLASS.__format__, _CLASS.__array__ = _format, _array
+_CLASS.__contains__ = lambda self, value: bool((self == value).any())
+_CLASS.item, _CLASS.tolist = item, tolist
 
 
 def _old_constructor(self: Tensor, *args: Any, **kwargs: Any) -> None:
@@ -181,7 +183,7 @@ def _old_constructor(self: Tensor, *args: Any, **kwargs: Any) -> None:
     self.array = from_data.construct(kind, args, **kwargs, any_type=True).array
 
 
-Tensor.__init__ = _old_constructor
+_CLASS.__init__ = _old_constructor
 
 
 # --- conversion --------------------------------------------------------------------------------
@@ -259,33 +261,33 @@ def _write_part(part: Tensor, value: Any) -> None:
     part[...] = value
 
 
-Tensor.to, Tensor.type, Tensor.cuda, Tensor.size = to, type_, moving.cuda, size
-Tensor.cpu, Tensor.get_device = moving.cpu, moving.get_device
-Tensor.pin_memory, Tensor.is_pinned = moving.pin_memory, moving.is_pinned
-Tensor.record_stream = moving.record_stream
-Tensor.type_as = type_as
-Tensor.set_, Tensor.resize_, Tensor.unfold = storage.set_, storage.resize_, aliases.windows
-Tensor.detach_ = detach_
-Tensor.real = property(aliases.real, lambda self, value: _write_part(aliases.real(self), value))
-Tensor.imag = property(aliases.imag, lambda self, value: _write_part(aliases.imag(self), value))
-Tensor.T = property(lambda self: shape.permute(self, *reversed(range(self.ndim))))
-Tensor.mT = property(aliases.matrix_transpose)
-Tensor.H, Tensor.mH = property(aliases.hermitian), property(aliases.adjoint)
-Tensor.backward = lambda self, gradient=None, retain_graph=None, create_graph=False, inputs=None: (
+_CLASS.to, _CLASS.type, _CLASS.cuda, _CLASS.size = to, type_, moving.cuda, size
+_CLASS.cpu, _CLASS.get_device = moving.cpu, moving.get_device
+_CLASS.pin_memory, _CLASS.is_pinned = moving.pin_memory, moving.is_pinned
+_CLASS.record_stream = moving.record_stream
+_CLASS.type_as = type_as
+_CLASS.set_, _CLASS.resize_, _CLASS.unfold = storage.set_, storage.resize_, aliases.windows
+_CLASS.detach_ = detach_
+_CLASS.real = property(aliases.real, lambda self, value: _write_part(aliases.real(self), value))
+_CLASS.imag = property(aliases.imag, lambda self, value: _write_part(aliases.imag(self), value))
+_CLASS.T = property(lambda self: shape.permute(self, *reversed(range(self.ndim))))
+_CLASS.mT = property(aliases.matrix_transpose)
+_CLASS.H, _CLASS.mH = property(aliases.hermitian), property(aliases.adjoint)
+_CLASS.backward = lambda self, gradient=None, retain_graph=None, create_graph=False, inputs=None: (
     core.backward(self, gradient, retain_graph, create_graph, inputs)
 )
-Tensor.dim = Tensor.ndimension = lambda self: self.ndim
-Tensor.numel = Tensor.nelement = lambda self: self.shape.numel()
-Tensor.element_size = lambda self: self.meta()[1].itemsize
-Tensor.is_floating_point = comparing.is_floating_point
-Tensor.is_complex, Tensor.is_nonzero = comparing.is_complex, comparing.is_nonzero
-Tensor.is_inference = lambda self: False
-Tensor.share_memory_, Tensor.is_shared = share_memory_, sharing.is_shared
-Tensor.storage_offset, Tensor.untyped_storage = aliases.storage_offset, aliases.untyped_storage
-Tensor.storage = storage.storage
-Tensor._is_view = lambda self: self._base is not None
-Tensor.new_tensor = lambda self, data, **o: create.new_beside(from_data.tensor, self, data, **o)
-Tensor.new_full = lambda self, size, fill_value, **o: create.new_beside(
+_CLASS.dim = _CLASS.ndimension = lambda self: self.ndim
+_CLASS.numel = _CLASS.nelement = lambda self: self.shape.numel()
+_CLASS.element_size = lambda self: self.meta()[1].itemsize
+_CLASS.is_floating_point = comparing.is_floating_point
+_CLASS.is_complex, _CLASS.is_nonzero = comparing.is_complex, comparing.is_nonzero
+_CLASS.is_inference = lambda self: False
+_CLASS.share_memory_, _CLASS.is_shared = share_memory_, sharing.is_shared
+_CLASS.storage_offset, _CLASS.untyped_storage = aliases.storage_offset, aliases.untyped_storage
+_CLASS.storage = storage.storage
+_CLASS._is_view = lambda self: self._base is not None
+_CLASS.new_tensor = lambda self, data, **o: create.new_beside(from_data.tensor, self, data, **o)
+_CLASS.new_full = lambda self, size, fill_value, **o: create.new_beside(
     create.full, self, size, fill_value, **o
 )
 for _make in (create.zeros, create.ones, create.empty):
@@ -293,7 +295,7 @@ for _make in (create.zeros, create.ones, create.empty):
         Tensor, f"new_{_make.__name__}",
         lambda self, *s, _make=_make, **o: create.new_like(_make, self, s, **o),
     )  # fmt: skip
-Tensor.new = lambda self, *args, **kwargs: from_data.construct(
+_CLASS.new = lambda self, *args, **kwargs: from_data.construct(
     self.dtype, args, **{"device": self.device, **kwargs}
 )
 
@@ -331,9 +333,9 @@ for _name in _LAYOUT.split():
     setattr(Tensor, _name, getattr(memory_formats, _name))
 for _name in (*_OTHERS.split(), *_ALIASES.split()):
     setattr(Tensor, _name, getattr(api, _name))
-Tensor.where = lambda self, condition, other: math.where(condition, self, other)
-Tensor.polygamma = lambda self, n: api.polygamma(n, self)
-Tensor.index_put = lambda self, indices, values, accumulate=False: api.index_put(
+_CLASS.where = lambda self, condition, other: math.where(condition, self, other)
+_CLASS.polygamma = lambda self, n: api.polygamma(n, self)
+_CLASS.index_put = lambda self, indices, values, accumulate=False: api.index_put(
     self, tuple(indices), values, accumulate
 )
 

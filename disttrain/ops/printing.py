@@ -36,7 +36,7 @@ def text(self: Tensor, *, tensor_contents: object = None) -> str:
     prefix = "Parameter containing:\n" if type(self).__name__ == "Parameter" else ""
     level = getattr(self, "interp", None)
     if level is not None and not level.adopts:
-        return f"traced tensor(shape={list(self.shape)}, dtype={self.dtype!r}, {self.interp})"
+        return f"traced tensor(shape={list(self.shape)}, dtype={self.dtype!r}, {level})"
     parts = [_values(self)]
     kind = self.dtype
     usual = (dtypes.get_default_dtype(), dtypes.int64, dtypes.bool)
@@ -67,7 +67,7 @@ def _values(self: Tensor) -> str:
         array = array.astype(np.float32)
     if array.size == 0:
         return "[]"
-    form = {}
+    form: Any = {}
     if array.dtype.kind == "f":
         form = {"float_kind": _float_format(array, options)}
     return np.array2string(

@@ -67,7 +67,7 @@ class Generated:
         run(platform, kernel, tuple(values), out)
         return out
 
-    def _make(self, args: tuple, array: type) -> Any:
+    def _make(self, args: tuple, array: Any) -> Any:
         """(kernel, type of the result), or that another way is to be taken."""
         metas = [NullArray((), a.dtype) if hasattr(a, "dtype") else a for a in args]
         dtype = np.dtype(self.prim.shape(*metas)[1])  # type: ignore[misc]
@@ -125,7 +125,7 @@ def _generate() -> None:
 
 
 _generate()
-_where = Generated(el.where, el.where.expr, _own(el.where))
+_where = Generated(el.where, el.where.expr, _own(el.where))  # type: ignore[arg-type]
 _pow = Generated(el.pow_, el.pow_.expr, lambda platform, *args: _other_power(platform, *args))  # type: ignore[arg-type]
 _powers = {
     p: Generated(el.square, lambda a, p=p: ex.pow(a, p), lambda platform, a: None)  # type: ignore[misc]

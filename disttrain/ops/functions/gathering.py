@@ -239,7 +239,7 @@ def index_add(
     return input + (added if alpha == 1 else added * _factor("index_add", alpha, input.dtype))
 
 
-def _factor(where: str, alpha: Number, kind: dtypes.dtype) -> Any:
+def _factor(where: str, alpha: Any, kind: dtypes.dtype) -> Any:
     """``alpha`` as a number of ``kind``; of integers its whole part, as in PyTorch."""
     if kind is dtypes.bool:
         return bool(alpha)
@@ -365,7 +365,7 @@ def searchsorted(
     return gate(_search, (sorted_sequence, values, sorter), {"side": side, "kind": kind})
 
 
-def _places(edges: Any, values: Any, sorter: Any, side: str, kind: np.dtype) -> Any:
+def _places(edges: Any, values: Any, sorter: Any, side: Any, kind: np.dtype) -> Any:
     if sorter is not None:
         edges = np.take_along_axis(edges, sorter, -1)
     if edges.ndim == 1:

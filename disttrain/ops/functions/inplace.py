@@ -204,7 +204,7 @@ def fit_to(name: str, target: Tensor, value: Tensor) -> Tensor:
 
 def check_writeable(name: str, target: Tensor) -> None:
     """Refuse to write to an expanded tensor, of which several elements are one."""
-    array = None if isinstance(target, Tracer) else layout(target)
+    array: Any = None if isinstance(target, Tracer) else layout(target)
     if isinstance(array, (ndarray, ArrayKind)) and overlaps_itself(array):
         raise ShapeError(f"{name}: {OVERLAP.format(list(array.shape))}")
 
@@ -296,13 +296,14 @@ def _write_traced(name: str, target: Tensor, value: Tensor, recording: bool, who
     if not isinstance(target, Tracer) and not isinstance(value, Tracer):
         write(name, target, value, recording, whole=whole)
         return
-    level = target.interp if isinstance(target, Tracer) else value.interp  # type: ignore[attr-defined]
+    traced: Any = target if isinstance(target, Tracer) else value
+    level = traced.interp
     if level.adopts:
         level.overwrite(target, value)
         return
     if level.joins and not isinstance(target, Tracer):
         if thread.inside.open:  # an operation that may write to captured tensors
-            write(name, target, value.inner, False)  # type: ignore[attr-defined]
+            write(name, target, traced.inner, False)
             return
         if target.__class__ is Tensor:
             _become(level, target)
@@ -493,5 +494,5 @@ def zero_(self: Tensor) -> Tensor:
 
 add_ = inplace("add_", elementwise.add, np.add)
 sub_ = inplace("sub_", elementwise.sub, np.subtract)
-mul_ = inplace("mul_", elementwise.mul, np.multiply)
+mul_ = inplace("mul_", elementwise.fast_mul, np.multiply)
 div_ = inplace("div_", elementwise.div, np.true_divide)

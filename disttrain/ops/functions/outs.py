@@ -90,7 +90,8 @@ def _check(name: str, out: Tensor, result: Tensor, given: list, several: bool) -
 
 
 def _overlap(a: Tensor, b: Tensor) -> bool:
-    one, two = a.__dict__.get("array"), b.__dict__.get("array")
+    one: Any = a.__dict__.get("array")
+    two: Any = b.__dict__.get("array")
     plain = one.__class__ is np.ndarray is two.__class__
     return plain and one.size > 0 < two.size and np.may_share_memory(one, two)
 

@@ -200,7 +200,7 @@ def amin(input: Tensor, dim: Dims | None = None, keepdim: bool = False) -> Tenso
 
 
 def _extreme(
-    where: str, find: Callable[..., Any], input: Tensor, dim: Dims, keepdim: bool
+    where: str, find: Callable[..., Any], input: Tensor, dim: Dims | None, keepdim: bool
 ) -> Tensor:
     if dim is None and thread.mode != SLOW and isinstance(input, Tensor):
         x = input.array
@@ -242,7 +242,7 @@ def min(input: Tensor, dim: Dims | None = None, keepdim: bool = False) -> Any:  
 
 
 def _with_indices(
-    where: str, arg: Primitive, input: Tensor, dim: int, keepdim: bool
+    where: str, arg: Primitive, input: Tensor, dim: Any, keepdim: bool
 ) -> ValuesIndices:
     kinds(where, "biufV", as_input(input, where))
     d = one_dim(dim, input.ndim, where)
@@ -311,7 +311,7 @@ def all(input: Tensor, dim: Dims | None = None, keepdim: bool = False) -> Tensor
     return _flags("all", reduce.all_, input, dim, keepdim)
 
 
-def _flags(where: str, prim: Primitive, input: Tensor, dim: Dims, keepdim: bool) -> Tensor:
+def _flags(where: str, prim: Primitive, input: Tensor, dim: Dims | None, keepdim: bool) -> Tensor:
     ndim = as_input(input, where).ndim
     over = () if dim == () else dims(dim, ndim, where)  # no dimension: element by element
     out = prim(input, dims=over, keepdim=keepdim)

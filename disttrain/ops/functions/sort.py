@@ -167,7 +167,7 @@ def quantile(
         if q.ndim > 1:
             raise ShapeError(f"quantile: q of shape {list(q.shape)} given; needed 0-d or 1-d")
         if q.ndim:
-            how = {"dim": dim, "keepdim": keepdim, "interpolation": interpolation}
+            how: dict[str, Any] = {"dim": dim, "keepdim": keepdim, "interpolation": interpolation}
             return stack([quantile(input, float(share), **how) for share in q.tolist()], 0)
     share = float(q)
     if not 0 <= share <= 1:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -34,7 +35,7 @@ def _items(key: object) -> tuple[tuple, bool]:
         key = tuple(key)
     items = key if isinstance(key, tuple) else (key,)
     basic = True
-    out = []
+    out: list[Any] = []
     for item in items:
         if item.__class__ in _BASIC:
             out.append(_plain_slice(item) if item.__class__ is slice else item)

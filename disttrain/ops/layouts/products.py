@@ -39,6 +39,7 @@ def _attention(q: Any, k: Shaped, v: Shaped, mask: Any, causal: bool, scale: flo
     ins = [(*names_, None, None) for names_ in lead]
     if mask is None:
         ins.append(None)  # type: ignore[arg-type]
+    assert attention.shape is not None
     (_, (kept, _)) = attention.shape(q, k, v, mask, causal, scale)
     named = (*out, None, None)
     return Layout(tuple(ins), (named, named if len(kept) > 1 else (None,)))

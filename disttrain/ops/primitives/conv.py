@@ -22,6 +22,7 @@ import numpy as np
 from ...backends.fused import convolution
 from ...backends.fused.taps import products, weighted_sum
 from ...core.annotations import Shaped, Value
+from ...core.gate import Primitive
 from ...core.types.wide import through_float32
 from ..declare import primitive
 from . import windows as win
@@ -46,7 +47,12 @@ def _conv(
     out = win.out_sizes(x.shape[2:], kernel, stride, padding, dilation)
     n, channels = x.shape[0], w.shape[0]
     y = np.empty((n, channels, *out), np.result_type(x, w))
-    how = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
+    how: dict[str, Any] = {
+        "stride": stride,
+        "padding": padding,
+        "dilation": dilation,
+        "groups": groups,
+    }
     if math.prod(kernel) > 1 and convolution.convolve(x, w, b, y, **how):
         return y
     flat = y.reshape(n, groups, channels // groups, math.prod(out))
@@ -93,7 +99,12 @@ def _input_grad(
 ) -> Any:
     kernel, out = w.shape[2:], g.shape[2:]
     dx = np.empty((g.shape[0], w.shape[1] * groups, *size), np.result_type(g, w))
-    how = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
+    how: dict[str, Any] = {
+        "stride": stride,
+        "padding": padding,
+        "dilation": dilation,
+        "groups": groups,
+    }
     if math.prod(kernel) > 1 and convolution.input_grad(g, w, dx, **how):
         return dx
     if groups == 1 or w.shape[1] == 1:
@@ -143,7 +154,12 @@ def _weight_grad(
     out = g.shape[2:]
     each = x.shape[1] // groups
     dw = np.empty((channels, each, *kernel), np.result_type(g, x))
-    how = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
+    how: dict[str, Any] = {
+        "stride": stride,
+        "padding": padding,
+        "dilation": dilation,
+        "groups": groups,
+    }
     if math.prod(kernel) > 1 and convolution.weight_grad(g, x, dw, **how):
         return dw
     x = win.padded(x, padding)
@@ -174,7 +190,8 @@ def _depthwise_grad(
     taps = list(win.taps(kernel, out, stride, dilation))
     views = [x[(slice(None), slice(None), None, *where)] for _, where in taps]
     for (tap, _), rows in zip(taps, products(g, views), strict=True):
-        dw[(slice(None), slice(None), *tap)] = rows.sum(axis=dims)
+        at: Any = (..., *tap)
+        dw[at] = rows.sum(axis=dims)
     return dw.reshape(-1, 1, *kernel)
 
 
@@ -197,7 +214,12 @@ def _conv_rule(
     g: Value, x: Value, w: Value, needs: tuple, stride: tuple, padding: tuple, dilation: tuple,
     groups: int,
 ) -> tuple:  # fmt: skip
-    how = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
+    how: dict[str, Any] = {
+        "stride": stride,
+        "padding": padding,
+        "dilation": dilation,
+        "groups": groups,
+    }
     dx = dw = db = None
     if needs[0]:
         dx = conv_input_grad(g, H(w), **how, size=tuple(x.shape)[2:])
@@ -303,11 +325,11 @@ def _weight_grad_samples(rng: np.random.Generator) -> list:
     ]
 
 
-conv = primitive(
+conv: Primitive = primitive(
     "conv", through_float32(_conv), "x w b", vjp=_conv_rule, jvp=_conv_jvp, batch=_conv_batch,
     shape=_conv_shape, samples=_conv_samples,
 )  # fmt: skip
-conv_input_grad = primitive(
+conv_input_grad: Primitive = primitive(
     "conv_input_grad", through_float32(_input_grad), "g_out w",
     vjp={
         "g_out": lambda g, w, g_out_shape, stride, padding, dilation, groups: _cut(
@@ -324,7 +346,7 @@ conv_input_grad = primitive(
         (g_out.shape[0], w.shape[1] * groups, *size), g_out.dtype
     ),
 )  # fmt: skip
-conv_weight_grad = primitive(
+conv_weight_grad: Primitive = primitive(
     "conv_weight_grad", through_float32(_weight_grad), "g_out x",
     vjp={
         "g_out": lambda g, x, g_out_shape, stride, padding, dilation, groups: _cut(
@@ -381,7 +403,7 @@ def _unfold_shape(
 
 _WINDOW = {"kernel": (3, 2), "stride": (2, 1), "padding": (1, 0), "dilation": (1, 2)}
 
-unfold_columns = primitive(
+unfold_columns: Primitive = primitive(
     "im2col", _unfold, "x",
     vjp={
         "x": lambda g, x_shape, kernel, stride, padding, dilation: fold_columns(
@@ -392,7 +414,7 @@ unfold_columns = primitive(
     jvp="linear", batch=_unfold_batch, shape=_unfold_shape,
     samples=lambda rng: [((rng.normal(size=(2, 2, 5, 4)),), dict(_WINDOW))],
 )  # fmt: skip
-fold_columns = primitive(
+fold_columns: Primitive = primitive(
     "col2im", _fold, "columns",
     vjp={
         "columns": lambda g, kernel, stride, padding, dilation: unfold_columns(

@@ -14,6 +14,7 @@ import numpy as np
 from ...backends.fused import batch_norm as channels
 from ...backends.fused import norms as fused
 from ...core.annotations import Shaped, Value
+from ...core.gate import Primitive
 from ...core.types.wide import is_half
 from ..declare import primitive
 from . import elementwise as el
@@ -135,18 +136,18 @@ def _layer_samples(rng: np.random.Generator) -> list:
     ]
 
 
-layer_norm_rows = primitive(
+layer_norm_rows: Primitive = primitive(
     "layer_norm", _layer_norm, "x weight bias", vjp=_layer_rule, multi=True,
     nondiff_outputs=(1, 2), shape=_layer_shape, samples=_layer_samples,
-    batch=lambda *a: _norm_batch(*a, layer_norm_rows),
+    batch=lambda a, d, p, n: _norm_batch(a, d, p, n, layer_norm_rows),
 )  # fmt: skip
-rms_norm_rows = primitive(
+rms_norm_rows: Primitive = primitive(
     "rms_norm", fused.rms_norm, "x weight", vjp=_rms_rule, multi=True, nondiff_outputs=(1,),
     shape=lambda x, weight, eps: [
         (x.shape, x.dtype), (x.shape[:-1], _statistics_type(x.dtype))
     ],
     samples=lambda rng: [((rng.normal(size=(3, 5)), rng.normal(size=5)), {"eps": 1e-5})],
-    batch=lambda *a: _norm_batch(*a, rms_norm_rows),
+    batch=lambda a, d, p, n: _norm_batch(a, d, p, n, rms_norm_rows),
 )  # fmt: skip
 
 
@@ -201,7 +202,7 @@ def _channels_shape(x: Shaped, weight: object, bias: object, eps: float) -> list
     return [(x.shape, x.dtype), each, each]
 
 
-batch_norm_channels = primitive(
+batch_norm_channels: Primitive = primitive(
     "batch_norm", channels.batch_norm, "x weight bias", vjp=_batch_rule, multi=True,
     nondiff_outputs=(1, 2), shape=_channels_shape, batch=_channels_batch,
     samples=lambda rng: [

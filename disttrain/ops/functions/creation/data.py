@@ -154,7 +154,7 @@ def as_tensor(
 
 
 def asarray(
-    obj: object, *, dtype: DTypeLike | None = None, device: DeviceLike | None = None,
+    obj: Any, *, dtype: DTypeLike | None = None, device: DeviceLike | None = None,
     copy: bool | None = None, requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
     """``obj`` as a tensor: over the same memory where it is a tensor, an array or a buffer (of
@@ -175,7 +175,7 @@ def asarray(
     return out.requires_grad_() if requires_grad and not out.requires_grad else out
 
 
-def _is_buffer(obj: object) -> bool:
+def _is_buffer(obj: Any) -> bool:
     if isinstance(obj, (Tensor, np.ndarray, np.generic)):
         return False
     try:
@@ -185,7 +185,7 @@ def _is_buffer(obj: object) -> bool:
     return True
 
 
-def _address(obj: object) -> int:
+def _address(obj: Any) -> int:
     return obj.data_ptr() if isinstance(obj, Tensor) else obj.__array_interface__["data"][0]
 
 
@@ -217,7 +217,7 @@ def construct(
     if size is not None or data is not None:
         if args or (size is not None and data is not None):
             raise TypeError("new() received an invalid combination of arguments")
-        args = (Size(size),) if size is not None else (data,)
+        args = (Size((size,) if isinstance(size, int) else size),) if size is not None else (data,)
     first = args[0] if len(args) == 1 else None
     if isinstance(first, Tensor):
         if first.dtype is not kind and not any_type:

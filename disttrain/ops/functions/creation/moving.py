@@ -129,7 +129,7 @@ def get_device(self: Tensor) -> int:
     return -1 if index is None else index
 
 
-def record_stream(self: Tensor, stream: object) -> None:
+def record_stream(self: Tensor, stream: Any) -> None:
     """The memory is not given out again before what ``stream`` (of ``dt.cuda``) has at the time
     when it would be is done: for a tensor that another stream than its own works on."""
     array = self.array

@@ -10,13 +10,14 @@ On a device the values lie there; the places lie on the host, which knows how ma
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from ....backends.device.array import DeviceArray
 from ....context import SLOW, thread
-from ....core.annotations import DeviceLike, Dims, DTypeLike, Format
+from ....core.annotations import DeviceLike, DTypeLike, Format
 from ....core.tensor import Size, Tensor, wrap
 from ....core.types import dtypes
 from ....core.types.device import CPU, located, usable
@@ -198,7 +199,7 @@ class SparseTensor(Tensor):
 
     def to_dense(self) -> Tensor:
         """The dense tensor, in memory of its own."""
-        return Tensor.clone(self)  # type: ignore[attr-defined]
+        return Tensor.clone(self)
 
     def to_sparse(self, sparse_dim: int | None = None) -> SparseTensor:
         return self
@@ -206,7 +207,7 @@ class SparseTensor(Tensor):
     def clone(self, *, memory_format: Format | None = None) -> SparseTensor:
         """A copy that is sparse; a dense one where gradients go through it."""
         if self.requires_grad and thread.grad_enabled:
-            return Tensor.clone(self)  # type: ignore[attr-defined]
+            return Tensor.clone(self)  # type: ignore[return-value]  # (dense)
         places, numbers, unique = self._parts()
         return _sparse(places.copy(), numbers.copy(), self._size, unique)
 
@@ -270,52 +271,59 @@ class SparseTensor(Tensor):
             return at, values, False
         return *_sparse(at, values, self._size, False)._summed(), True
 
-    def mul(self, other: Any) -> Tensor:
-        parts = self._scaled("mul", other)
-        return _whole.mul(self, other) if parts is None else self._like(parts)
+    def mul(self, other: Any, *, out: Tensor | None = None) -> Tensor:
+        parts = self._scaled("mul", other) if out is None else None
+        return _whole.mul(self, other, out=out) if parts is None else self._like(parts)
 
     def div(self, other: Any, *, rounding_mode: str | None = None) -> Tensor:
         if rounding_mode is None and (parts := self._scaled("div", other)) is not None:
             return self._like(parts)
         return _whole.div(self, other, rounding_mode=rounding_mode)
 
-    def add(self, other: Any, *, alpha: Any = 1) -> Tensor:
-        parts = self._joined(other, alpha)
-        return _whole.add(self, other, alpha=alpha) if parts is None else self._like(parts)
+    def add(self, other: Any, *, alpha: Any = 1, out: Tensor | None = None) -> Tensor:
+        parts = self._joined(other, alpha) if out is None else None
+        if parts is None:
+            return _whole.add(self, other, alpha=alpha, out=out)
+        return self._like(parts)
 
-    def sub(self, other: Any, *, alpha: Any = 1) -> Tensor:
-        return self.add(other, alpha=-alpha)
+    def sub(self, other: Any, *, alpha: Any = 1, out: Tensor | None = None) -> Tensor:
+        return self.add(other, alpha=-alpha, out=out)
 
     def _like(self, parts: tuple) -> SparseTensor:
-        return _sparse(*parts[:2], self._size, parts[2])
+        places, numbers, unique = parts
+        return _sparse(places, numbers, self._size, unique)
 
     __mul__ = __rmul__ = mul
     __truediv__, __add__, __sub__ = div, add, sub
-    neg = __neg__ = lambda self: self.mul(-1)
 
-    def mul_(self, other: Any) -> Tensor:
+    def neg(self, *, out: Tensor | None = None) -> Tensor:
+        return self.mul(-1, out=out)
+
+    __neg__ = neg
+
+    def mul_(self, other: Any) -> SparseTensor:
         """Multiply by ``other``, in place; by a number, only the values that are given."""
         return self._rescaled("mul_", other)
 
-    def div_(self, other: Any, *, rounding_mode: str | None = None) -> Tensor:
+    def div_(self, other: Any, *, rounding_mode: str | None = None) -> SparseTensor:
         if rounding_mode is not None:
             return _whole.div_(self, other, rounding_mode=rounding_mode)
         return self._rescaled("div_", other)
 
-    def _rescaled(self, name: str, other: Tensor | float) -> Tensor:
+    def _rescaled(self, name: str, other: Tensor | float) -> SparseTensor:
         if self._numbers is None or self._scaled(name, other) is None:  # (which has written)
             return getattr(Tensor, name)(self, other)
         touched(self)
         return self
 
-    def add_(self, other: Any, *, alpha: Any = 1) -> Tensor:
+    def add_(self, other: Any, *, alpha: Any = 1) -> SparseTensor:
         parts = self._joined(other, alpha)
         return _whole.add_(self, other, alpha=alpha) if parts is None else self._hold(*parts)
 
-    def sub_(self, other: Any, *, alpha: Any = 1) -> Tensor:
+    def sub_(self, other: Any, *, alpha: Any = 1) -> SparseTensor:
         return self.add_(other, alpha=-alpha)
 
-    def copy_(self, src: object, non_blocking: bool = False) -> Tensor:
+    def copy_(self, src: object, non_blocking: bool = False) -> SparseTensor:
         """Take on the places and values of ``src``."""
         if not (isinstance(src, SparseTensor) and self._simple(src) and src._size == self._size):
             return _whole.copy_(self, src, non_blocking)
@@ -325,7 +333,7 @@ class SparseTensor(Tensor):
 
     __imul__, __itruediv__, __iadd__, __isub__ = mul_, div_, add_, sub_
 
-    def zero_(self) -> Tensor:
+    def zero_(self) -> SparseTensor:
         """Take all places away."""
         self._numbers, self._dense = self._given()[:0], None
         self._places, self._unique, self._list = self._places[:, :0], True, None
@@ -361,9 +369,7 @@ def _picked(dense: DeviceArray | np.ndarray, places: np.ndarray) -> Any:
     return prim.take(rows, wrap(dense.beside(_flat(places, size))), dim=0, skip=None).array
 
 
-def _sparse(
-    places: np.ndarray, numbers: np.ndarray, size: tuple[int, ...], unique: bool
-) -> SparseTensor:
+def _sparse(places: np.ndarray, numbers: Any, size: tuple[int, ...], unique: bool) -> SparseTensor:
     out = _new(SparseTensor)
     out._places, out._numbers, out._dense = places, numbers, None
     out._size, out._unique = tuple(size), unique
@@ -390,16 +396,10 @@ def with_places(dense: Tensor, places: np.ndarray) -> SparseTensor:
 
 
 def sparse_coo_tensor(
-    indices: Any = None,
-    values: object = None,
-    size: Dims | None = None,
-    *,
-    dtype: DTypeLike | None = None,
-    device: DeviceLike | None = None,
-    requires_grad: bool = False,
-    check_invariants: bool | None = None,
-    is_coalesced: bool | None = None,
-) -> SparseTensor:
+    indices: Any = None, values: object = None, size: Sequence[int] | None = None, *,
+    dtype: DTypeLike | None = None, device: DeviceLike | None = None, requires_grad: bool = False,
+    check_invariants: bool | None = None, is_coalesced: bool | None = None,
+) -> SparseTensor:  # fmt: skip
     """A tensor with ``values`` (count, ...) at ``indices`` (sparse dimensions, count), zeros
     elsewhere. ``size`` None: as large as the indices need; given alone: zeros. Not
     differentiable by ``values``."""

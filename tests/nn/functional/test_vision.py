@@ -1,0 +1,51 @@
+"""Padding, resizing and shuffling of images."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import disttrain as dt
+
+F = dt.nn.functional
+RNG = np.random.default_rng(0)
+A = RNG.normal(size=(2, 3, 4, 5))
+
+
+@pytest.mark.parametrize(
+    ("mode", "name"),
+    [("reflect", "reflect"), ("replicate", "edge"), ("circular", "wrap"), ("constant", "constant")],
+)
+def test_borders_are_numpys(mode, name):
+    found = F.pad(dt.from_numpy(A), (1, 2, 3, 0), mode=mode).numpy()
+    assert (found == np.pad(A, ((0, 0), (0, 0), (3, 0), (1, 2)), mode=name)).all()
+
+
+def test_negative_borders_cut():
+    assert (F.pad(dt.from_numpy(A), (-1, 0, 0, -2)).numpy() == A[:, :, :2, 1:]).all()
+
+
+def test_nearest_repeats_and_linear_lies_between():
+    x = dt.from_numpy(A)
+    near = F.interpolate(x, scale_factor=2, mode="nearest").numpy()
+    assert (near == A.repeat(2, 2).repeat(2, 3)).all()
+    line = dt.tensor([[[0.0, 1.0, 4.0]]])
+    ends = F.interpolate(line, size=5, mode="linear", align_corners=True)
+    assert ends.tolist() == [[[0.0, 0.5, 1.0, 2.5, 4.0]]]
+    middle = F.interpolate(line, size=6, mode="linear", align_corners=False)
+    np.testing.assert_allclose(middle.numpy()[0, 0], [0, 0.25, 0.75, 1.75, 3.25, 4.0])
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic", "area", "nearest-exact"])
+def test_a_constant_stays_one(mode):
+    out = F.interpolate(dt.full((1, 1, 4, 6), 2.5), size=(7, 3), mode=mode)
+    np.testing.assert_allclose(out.numpy(), np.full((1, 1, 7, 3), 2.5), rtol=1e-6)
+
+
+def test_pixels_move_between_channels_and_places():
+    x = dt.arange(2.0 * 8 * 3 * 3).reshape(2, 8, 3, 3)
+    up = F.pixel_shuffle(x, 2)
+    assert up.shape == (2, 2, 6, 6) and F.pixel_unshuffle(up, 2).tolist() == x.tolist()
+    assert up[0, 0, :2, :2].flatten().tolist() == x[0, :4, 0, 0].tolist()
+    mixed = F.channel_shuffle(x, 2)
+    assert mixed[0, :, 0, 0].tolist() == x[0, [0, 4, 1, 5, 2, 6, 3, 7], 0, 0].tolist()

@@ -1,0 +1,57 @@
+"""Tensors from numbers, sequences, arrays and buffers."""
+
+from __future__ import annotations
+
+import array
+
+import numpy as np
+import pytest
+
+import disttrain as dt
+
+
+@pytest.mark.parametrize(
+    ("data", "kind"),
+    [
+        (1, dt.int64), (1.5, dt.float32), (True, dt.bool), (1j, dt.complex64),
+        ([1, 2.5], dt.float32),
+        ([[True, False]], dt.bool), ([], dt.float32), (np.float64(2), dt.float64),
+        (np.arange(3, dtype=np.int16), dt.int16), ([np.float32(1)], dt.float32),
+        (range(3), dt.int64),
+    ],
+)  # fmt: skip
+def test_types_follow_the_numbers(data, kind):
+    assert dt.tensor(data).dtype is kind
+
+
+def test_a_tensor_is_a_copy_and_as_tensor_is_none():
+    a = np.zeros(3, np.float32)
+    copied, shared = dt.tensor(a), dt.as_tensor(a)
+    a[0] = 5
+    assert copied[0] == 0 and shared[0] == 5 and dt.from_numpy(a)[0] == 5
+    x = dt.ones(2)
+    assert dt.as_tensor(x) is x and dt.as_tensor(x, dtype=dt.float64) is not x
+
+
+def test_asarray_copies_as_told():
+    a = np.ones(3, np.float32)
+    assert dt.asarray(a).data_ptr() == a.ctypes.data
+    assert dt.asarray(a, copy=True).data_ptr() != a.ctypes.data
+    with pytest.raises(ValueError, match="copy=False"):
+        dt.asarray([1.0], copy=False)
+    buffer = array.array("f", [1, 2])
+    assert dt.asarray(buffer, dtype=dt.float32).tolist() == [1.0, 2.0]
+
+
+def test_buffers_with_offset_and_count():
+    raw = bytearray(np.arange(6, dtype=np.int32).tobytes())
+    found = dt.frombuffer(raw, dtype=dt.int32, offset=4, count=3)
+    assert found.tolist() == [1, 2, 3]
+    found[0] = 9
+    assert np.frombuffer(raw, np.int32)[1] == 9
+
+
+def test_uneven_sequences_are_refused():
+    for data in ([[1, 2], [3]], ["a"], [None], object()):
+        with pytest.raises((ValueError, TypeError, RuntimeError)):
+            dt.tensor(data)

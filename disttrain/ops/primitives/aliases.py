@@ -19,6 +19,7 @@ import numpy as np
 from ...backends.device.array import DeviceArray
 from ...backends.memory import owner_of
 from ...core.annotations import Value
+from ...core.gate import Primitive
 from ..declare import primitive
 from .views import batched, matrix_samples, up
 
@@ -42,7 +43,7 @@ def _diagonal(a: np.ndarray, offset: int, dim1: int, dim2: int) -> Any:
     return out
 
 
-diagonal = primitive(
+diagonal: Primitive = primitive(
     "diagonal", _diagonal, "a",
     vjp={
         "a": lambda g, offset, dim1, dim2, a_shape: diagonal_embed(
@@ -61,7 +62,7 @@ def _diagonal_embed(a: np.ndarray, offset: int, dim1: int, dim2: int, shape: tup
     return out
 
 
-diagonal_embed = primitive(
+diagonal_embed: Primitive = primitive(
     "diagonal_embed", _diagonal_embed, "a",
     vjp={
         "a": lambda g, offset, dim1, dim2: diagonal(g, offset=offset, dim1=dim1, dim2=dim2)
@@ -101,7 +102,7 @@ def _fold_windows(g: np.ndarray, dim: int, size: int, step: int, shape: tuple) -
     return out
 
 
-unfold = primitive(
+unfold: Primitive = primitive(
     "unfold", _unfold, "a",
     vjp={
         "a": lambda g, dim, size, step, a_shape: fold_windows(
@@ -112,7 +113,7 @@ unfold = primitive(
     samples=matrix_samples(dim=1, size=2, step=1), batch=batched(lambda: unfold, up("dim")),
 )  # fmt: skip
 
-fold_windows = primitive(
+fold_windows: Primitive = primitive(
     "fold_windows", _fold_windows, "g",
     vjp={"g": lambda g, dim, size, step: unfold(g, dim=dim, size=size, step=step)},
     jvp="linear", shape=lambda g, dim, size, step, shape: (tuple(shape), g.dtype),
@@ -143,7 +144,7 @@ real = primitive(
     shape=lambda a: (a.shape, _part_type(a.dtype)), view=True, jvp="linear",
 )  # fmt: skip
 real.elementwise = True
-imag = primitive(
+imag: Primitive = primitive(
     "imag", lambda a: a.imag, "a", vjp={"a": lambda g: g * 1j},
     shape=lambda a: (a.shape, _part_type(a.dtype)), view=True, jvp="linear",
     samples=_complex_samples, batch=batched(lambda: imag, lambda p, n: {}),
@@ -167,12 +168,12 @@ def _view_as_complex(a: np.ndarray) -> Any:
     return a.view(_complex_type(a.dtype))[..., 0]
 
 
-view_as_real = primitive(
+view_as_real: Primitive = primitive(
     "view_as_real", _view_as_real, "a", vjp={"a": lambda g: view_as_complex(g)},
     jvp="linear", shape=lambda a: ((*a.shape, 2), _part_type(a.dtype)), view=True,
     samples=_complex_samples, batch=batched(lambda: view_as_real, lambda p, n: {}),
 )  # fmt: skip
-view_as_complex = primitive(
+view_as_complex: Primitive = primitive(
     "view_as_complex", _view_as_complex, "a", vjp={"a": lambda g: view_as_real(g)},
     jvp="linear", shape=lambda a: (a.shape[:-1], _complex_type(a.dtype)), view=True,
     samples=lambda rng: [((rng.normal(size=(3, 2)),), {})],
@@ -279,7 +280,7 @@ def _rows(p: dict, n: int) -> dict:
     return {**more, "shape": (n, *p["shape"])} if "shape" in p else more
 
 
-as_strided = primitive(
+as_strided: Primitive = primitive(
     "as_strided", _as_strided, "a",
     vjp={
         "a": lambda g, size, stride, offset, layout, a_shape: unstride(
@@ -290,7 +291,7 @@ as_strided = primitive(
     samples=_strided_samples, batch=batched(lambda: as_strided, _rows),
 )  # fmt: skip
 
-unstride = primitive(
+unstride: Primitive = primitive(
     "unstride", _unstride, "g",
     vjp={
         "g": lambda g, size, stride, offset, layout: as_strided(

@@ -22,6 +22,7 @@ import numpy as np
 from ...backends.fused import convolution
 from ...backends.fused.taps import products, weighted_sum
 from ...core.annotations import Shaped, Value
+from ...core.gate import Primitive
 from ...core.types.wide import through_float32
 from ..declare import primitive
 from . import windows as win
@@ -324,7 +325,7 @@ conv_input_grad = primitive(
         (g_out.shape[0], w.shape[1] * groups, *size), g_out.dtype
     ),
 )  # fmt: skip
-conv_weight_grad = primitive(
+conv_weight_grad: Primitive = primitive(
     "conv_weight_grad", through_float32(_weight_grad), "g_out x",
     vjp={
         "g_out": lambda g, x, g_out_shape, stride, padding, dilation, groups: _cut(
@@ -392,7 +393,7 @@ unfold_columns = primitive(
     jvp="linear", batch=_unfold_batch, shape=_unfold_shape,
     samples=lambda rng: [((rng.normal(size=(2, 2, 5, 4)),), dict(_WINDOW))],
 )  # fmt: skip
-fold_columns = primitive(
+fold_columns: Primitive = primitive(
     "col2im", _fold, "columns",
     vjp={
         "columns": lambda g, kernel, stride, padding, dilation: unfold_columns(

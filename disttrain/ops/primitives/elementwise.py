@@ -13,6 +13,7 @@ from ...backends.fused import copies
 from ...backends.fused import elementwise as kernels
 from ...backends.lang import expr as ex
 from ...core.annotations import Value
+from ...core.gate import Primitive
 from ...core.types import dtypes
 from ...core.types.wide import log1p_of
 from ...errors import DTypeError, NumberError
@@ -42,7 +43,7 @@ def _unit(rng: np.random.Generator) -> list:
 
 # --- one tensor -------------------------------------------------------------------------------
 neg = unary("neg", np.negative, lambda g: -g, expr=lambda a: -a)
-conj = unary("conj", np.conjugate, lambda g: conj(g))
+conj: Primitive = unary("conj", np.conjugate, lambda g: conj(g))
 _REAL, _NUMBER = "biufV", "iufVc"  # kinds of numbers: those in order; all but booleans
 absolute = unary(
     "abs", np.absolute, lambda g, a: g * sgn(a), expr=lambda a: ex.abs(a), takes=_NUMBER
@@ -69,7 +70,7 @@ def _sign(a: Any) -> Any:
 
 
 sign = unary("sign", _sign, lambda g: g * 0, takes=_REAL)
-sgn = unary("sgn", _sign, _sign_rule)
+sgn: Primitive = unary("sgn", _sign, _sign_rule)
 exp = unary("exp", kernels.exp_, lambda g, out: g * H(out), expr=lambda a: ex.exp(a), floating=True)
 exp2 = unary("exp2", np.exp2, lambda g, out: g * H(out) * math.log(2.0), floating=True)
 expm1 = unary("expm1", np.expm1, lambda g, out: g * (H(out) + 1), floating=True)
@@ -108,13 +109,15 @@ reciprocal = unary(
     floating=True, samples=_positive,
 )  # fmt: skip
 sin = unary("sin", np.sin, lambda g, a: g * H(cos(a)), expr=lambda a: ex.sin(a), floating=True)
-cos = unary("cos", np.cos, lambda g, a: -g * H(sin(a)), expr=lambda a: ex.cos(a), floating=True)
+cos: Primitive = unary(
+    "cos", np.cos, lambda g, a: -g * H(sin(a)), expr=lambda a: ex.cos(a), floating=True
+)
 tan = unary("tan", np.tan, lambda g, out: g * (1 + H(out * out)), floating=True, samples=_unit)
 asin = unary("asin", np.arcsin, lambda g, a: g * H(rsqrt(1 - a * a)), floating=True, samples=_unit)
 acos = unary("acos", np.arccos, lambda g, a: -g * H(rsqrt(1 - a * a)), floating=True, samples=_unit)
 atan = unary("atan", np.arctan, lambda g, a: g / (1 + H(a * a)), floating=True)
 sinh = unary("sinh", np.sinh, lambda g, a: g * H(cosh(a)), floating=True)
-cosh = unary("cosh", np.cosh, lambda g, a: g * H(sinh(a)), floating=True)
+cosh: Primitive = unary("cosh", np.cosh, lambda g, a: g * H(sinh(a)), floating=True)
 asinh = unary("asinh", np.arcsinh, lambda g, a: g * H(rsqrt(a * a + 1)), floating=True)
 acosh = unary(
     "acosh", np.arccosh, lambda g, a: g * H(rsqrt(a - 1) * rsqrt(a + 1)), floating=True,
@@ -143,7 +146,7 @@ relu = unary(
     lambda g, out: relu_backward(g, out), expr=lambda a: ex.max(a, 0.0), takes="iufV",
 )  # fmt: skip
 # Where the result is zero the gradient is: one pass instead of a mask and a product.
-relu_backward = binary(
+relu_backward: Primitive = binary(
     "relu_backward", kernels.relu_backward, lambda g, b: relu_backward(g, b), lambda g: g * 0,
     expr=lambda a, b: ex.where(b > 0, a, 0.0),
 )  # fmt: skip
@@ -160,7 +163,7 @@ stepwise = binary(
     "stepwise", _first, lambda g, b: stepwise_backward(g, b), expr=lambda a, b: a,
     samples=lambda rng: [((rng.normal(size=(3, 4)), rng.normal(size=(3, 4))), {})],
 )  # fmt: skip
-stepwise_backward = binary(
+stepwise_backward: Primitive = binary(
     "stepwise_backward", _first, lambda g, b: stepwise_backward(g, b), lambda g: g * 0,
     expr=lambda a, b: a, samples=stepwise.samples,
 )  # fmt: skip
@@ -379,7 +382,7 @@ def _xlogy(a: Any, b: Any) -> Any:
         )
 
 
-xlogy = binary(
+xlogy: Primitive = binary(
     "xlogy", _xlogy,
     lambda g, a, b: g * xlogy((a != 0) | (b > 0), b),
     lambda g, a, b: g * a / b, floating=True, takes="fV", samples=_both_positive,
@@ -420,7 +423,7 @@ def _where_args(args: tuple) -> tuple:
     return (condition, *convert((a, b), kind))
 
 
-where = primitive(
+where: Primitive = primitive(
     "where",
     np.where,
     "condition a b",

@@ -19,6 +19,7 @@ from disttrain.backends.device.raw import RawArray
 
 from ...backends.fused import scatter as scatter_kernels
 from ...core.annotations import Shaped, Value
+from ...core.gate import Primitive
 from ...core.types.wide import is_half, through_float32, widened
 from ..declare import primitive
 from .batching import front, fronted, made_beside
@@ -176,7 +177,7 @@ def _spread_batch(args: tuple, dims: tuple, params: dict, size: int) -> tuple:
     return permute(out, dims=(0, *range(2, dim + 2), 1, *range(dim + 2, len(shape) + 1))), 0
 
 
-spread = primitive(
+spread: Primitive = primitive(
     "spread", _spread, "g index", vjp={"g": _spread_rule}, jvp="multilinear", batch=_spread_batch,
     shape=lambda g, index, dim, shape, skip=None: (tuple(shape), g.dtype),
     samples=lambda rng: [
@@ -240,7 +241,7 @@ def _put_along_batch(args: tuple, dims: tuple, params: dict, size: int) -> tuple
     return put_along(g, index, dim=params["dim"] + 1, shape=(size, *params["shape"])), 0
 
 
-put_along = primitive(
+put_along: Primitive = primitive(
     "put_along", _put_along, "g index", vjp={"g": lambda g, index, dim: gather(g, index, dim=dim)},
     jvp="multilinear", batch=_put_along_batch,
     shape=lambda g, index, dim, shape: (tuple(shape), g.dtype),
@@ -266,7 +267,7 @@ def _scatter_batch(args: tuple, dims: tuple, params: dict, size: int) -> tuple:
     return scatter(a, index, src, dim=params["dim"] + 1), 0
 
 
-scatter = primitive(
+scatter: Primitive = primitive(
     "scatter", _scatter, "a index src",
     vjp={
         "a": lambda g, index, dim: scatter(g, index, 0.0, dim=dim),
@@ -395,7 +396,7 @@ def _put_batch(args: tuple, dims: tuple, params: dict, size: int) -> tuple:
     return put(a, shifted(index, numel, size), values, **params), 0
 
 
-put = primitive(
+put: Primitive = primitive(
     "put", _put, "a index values",
     vjp={
         "a": lambda g, index, accumulate: g if accumulate else put(g, index, 0.0, accumulate=False),

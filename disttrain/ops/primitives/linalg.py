@@ -9,6 +9,7 @@ import numpy as np
 
 from ...backends.fused.copies import contiguous
 from ...core.annotations import Shaped, Value
+from ...core.gate import Primitive
 from ...core.types.wide import through_float32, total
 from ..declare import primitive, type_of
 from ..promotion import only, refuse, same_type
@@ -70,7 +71,7 @@ def _matmul_batch(args: tuple, dims: tuple, params: dict, size: int) -> tuple:
     return matmul(*aligned), 0
 
 
-matmul = primitive(
+matmul: Primitive = primitive(
     "matmul", through_float32(np.matmul), "a b",
     vjp={"a": lambda g, b: matmul(g, swap(H(b))), "b": _matmul_db},
     jvp="multilinear", shape=_matmul_shape, promote=_one_type("matmul"),
@@ -193,7 +194,7 @@ linear = primitive(
 )  # fmt: skip
 
 
-inv = primitive(
+inv: Primitive = primitive(
     "inv", np.linalg.inv, "a", promote=only("inv", "fc"),
     vjp={"a": lambda g, out: -matmul(matmul(swap(H(out)), g), swap(H(out)))},
     shape=lambda a: (a.shape, a.dtype),
@@ -207,7 +208,7 @@ def _det_rule(g: Value, a: Value, out: Value) -> Any:
     return scale * swap(H(inv(a)))
 
 
-det = primitive(
+det: Primitive = primitive(
     "det", np.linalg.det, "a", promote=only("det", "fc"), vjp={"a": _det_rule},
     shape=lambda a: (a.shape[:-2], a.dtype),
     samples=lambda rng: [((rng.normal(size=(3, 3)) + 3 * np.eye(3),), {})],
@@ -274,7 +275,7 @@ def _array_type(s: Any) -> np.dtype:
     return s.dtype if isinstance(s, np.ndarray) else s.meta()[1]
 
 
-svd = primitive(
+svd: Primitive = primitive(
     "svd", _svd, "a", vjp=_svd_rule, multi=True, shape=_svd_shape,
     promote=only("linalg.svd", "fc"),
     samples=lambda rng: [((rng.normal(size=shape),), {}) for shape in ((3, 3), (4, 2), (2, 3))],
@@ -288,7 +289,7 @@ def _svd_square_shape(a: Shaped) -> list:
 
 
 # The square matrices of vectors, of which ``a`` does not determine all: nothing goes back to it.
-svd_square = primitive(
+svd_square: Primitive = primitive(
     "svd_square", lambda a: tuple(np.linalg.svd(a, full_matrices=True)[::2]), "a", multi=True,
     shape=_svd_square_shape, promote=only("linalg.svd", "fc"),
     samples=lambda rng: [((rng.normal(size=shape),), {}) for shape in ((4, 2), (2, 3))],
@@ -316,7 +317,7 @@ def _front_both(args: tuple, dims: tuple, params: dict, size: int) -> tuple:
 
 
 # x with a x = b; both have the same dimensions before the last two.
-solve = primitive(
+solve: Primitive = primitive(
     "solve", lambda a, b: np.linalg.solve(a, b), "a b",
     vjp={
         "a": lambda g, a, out: -matmul(solve(swap(H(a)), g), swap(H(out))),

@@ -8,6 +8,7 @@ import numpy as np
 
 from ...backends.array_kinds import ArrayKind
 from ...backends.device.array import DeviceArray
+from ...core.gate import Primitive
 from ...core.types.device import CPU, device, located
 from ...errors import DeviceError
 from ..declare import primitive
@@ -28,7 +29,7 @@ def _batch(args: tuple, dims: tuple, params: dict, size: int) -> tuple:
     return move(args[0], **params), dims[0]
 
 
-move = primitive(
+move: Primitive = primitive(
     "to_copy", _move, "a",
     vjp={"a": lambda g, to, back, non_blocking=False: move(g, to=back, back=to)},
     jvp="linear", shape=lambda a, to, back, non_blocking=False: (a.shape, a.dtype),

@@ -14,6 +14,7 @@ import numpy as np
 from ...backends.fused import batch_norm as channels
 from ...backends.fused import norms as fused
 from ...core.annotations import Shaped, Value
+from ...core.gate import Primitive
 from ...core.types.wide import is_half
 from ..declare import primitive
 from . import elementwise as el
@@ -135,12 +136,12 @@ def _layer_samples(rng: np.random.Generator) -> list:
     ]
 
 
-layer_norm_rows = primitive(
+layer_norm_rows: Primitive = primitive(
     "layer_norm", _layer_norm, "x weight bias", vjp=_layer_rule, multi=True,
     nondiff_outputs=(1, 2), shape=_layer_shape, samples=_layer_samples,
     batch=lambda *a: _norm_batch(*a, layer_norm_rows),
 )  # fmt: skip
-rms_norm_rows = primitive(
+rms_norm_rows: Primitive = primitive(
     "rms_norm", fused.rms_norm, "x weight", vjp=_rms_rule, multi=True, nondiff_outputs=(1,),
     shape=lambda x, weight, eps: [
         (x.shape, x.dtype), (x.shape[:-1], _statistics_type(x.dtype))

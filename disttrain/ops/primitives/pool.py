@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from ...core.gate import Primitive
 from ...core.types.wide import through_float32
 from ..declare import primitive
 from .batching import fronted, merge, split
@@ -239,24 +240,24 @@ def _pool_samples(rng: np.random.Generator) -> list:
     return [((rng.normal(size=(2, 2, 5, 5)),), dict(how)) for how in (_SQUARE, _GENERAL)]
 
 
-max_pool = primitive(
+max_pool: Primitive = primitive(
     "max_pool", _max_pool, "a", vjp={"a": _max_rule}, shape=_max_shape, samples=_pool_samples,
     own_result=True, batch=_folded(lambda: max_pool),
     jvp=lambda primals, tangents, params: max_pool_pick(
         tangents[0], primals[0], max_pool(primals[0], **params), **params
     ),
 )  # fmt: skip
-max_pool_spread = primitive(
+max_pool_spread: Primitive = primitive(
     "max_pool_spread", _max_spread, "g_out a best",
     vjp={"g_out": _spread_rule, "a": lambda g, a: sign(a) * 0},  # a step of the input: slope zero
     shape=lambda g_out, a, best, **how: (a.shape, g_out.dtype),
     batch=_folded(lambda: max_pool_spread),
 )  # fmt: skip
-max_pool_pick = primitive(
+max_pool_pick: Primitive = primitive(
     "max_pool_pick", _max_pick, "h a best", vjp={"h": _pick_rule},
     shape=lambda h, a, best, **how: (best.shape, h.dtype), batch=_folded(lambda: max_pool_pick),
 )  # fmt: skip
-max_pool_indices = primitive(
+max_pool_indices: Primitive = primitive(
     "max_pool_indices", _max_indices, "a best",
     shape=lambda a, best, **how: (best.shape, np.dtype(np.int64)),
     batch=_folded(lambda: max_pool_indices),
@@ -360,12 +361,12 @@ def _avg_spread_rule(
 _MEAN = {"kernel": (3, 2), "stride": (2, 1), "padding": (1, 0), "ceil_mode": True,
          "include": False, "divisor": None}  # fmt: skip
 
-avg_pool = primitive(
+avg_pool: Primitive = primitive(
     "avg_pool", _avg_pool, "a", vjp={"a": _avg_rule}, jvp="linear", shape=_avg_shape,
     batch=_folded(lambda: avg_pool),
     samples=lambda rng: [((rng.normal(size=(2, 2, 4, 5)),), dict(_MEAN))],
 )  # fmt: skip
-avg_pool_spread = primitive(
+avg_pool_spread: Primitive = primitive(
     "avg_pool_spread", _avg_spread, "g_out", vjp={"g_out": _avg_spread_rule}, jvp="linear",
     shape=lambda g_out, size, **how: ((*g_out.shape[:2], *size), g_out.dtype),
     batch=_folded(lambda: avg_pool_spread),

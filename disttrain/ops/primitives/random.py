@@ -183,7 +183,7 @@ def _masked_scale(a: np.ndarray, mask: np.ndarray, scale: float) -> Any:
     return np.where(mask, a * a.dtype.type(scale), a.dtype.type(0))
 
 
-masked_scale = primitive(
+masked_scale: Primitive = primitive(
     "masked_scale", _masked_scale, "a mask",
     vjp={"a": lambda g, mask, scale: masked_scale(g, mask, scale=scale)},
     shape=lambda a, mask, scale: (a.shape, a.dtype),

@@ -11,6 +11,7 @@ import numpy as np
 
 from ...backends.fused import running as kernels
 from ...core.annotations import Shaped, Value
+from ...core.gate import Primitive
 from ...core.types.wide import accumulator, add_up, count, running, through_float32, total
 from ..declare import primitive
 from .elementwise import H, cast_like, eq, exp
@@ -44,7 +45,7 @@ def _sum_shape(a: Shaped, dims: tuple, keepdim: bool) -> tuple:
     return reduced(a.shape, dims, keepdim), _summed(a.dtype)
 
 
-sum_ = primitive(
+sum_: Primitive = primitive(
     "sum", total, "a",
     vjp={"a": lambda g, dims, keepdim, a_shape: _spread(g, a_shape, dims, keepdim)},
     jvp="linear", shape=_sum_shape, samples=matrix_samples(dims=(1,), keepdim=False),
@@ -63,7 +64,7 @@ def _mean_rule(g: Value, dims: tuple, keepdim: bool, a_shape: tuple) -> Any:
     return _spread(g * (1.0 / n if n else math.nan), a_shape, dims, keepdim)
 
 
-mean = primitive(
+mean: Primitive = primitive(
     "mean", _mean, "a",
     vjp={"a": _mean_rule},
     jvp="linear", shape=lambda a, dims, keepdim: (reduced(a.shape, dims, keepdim), a.dtype),
@@ -83,12 +84,12 @@ def _same_type(a: Value, dims: tuple, keepdim: bool) -> tuple:
     return reduced(a.shape, dims, keepdim), a.dtype
 
 
-amax = primitive(
+amax: Primitive = primitive(
     "amax", lambda a, dims, keepdim: np.maximum.reduce(a, dims, None, None, keepdim), "a",
     vjp={"a": _extreme_rule}, shape=_same_type, samples=matrix_samples(dims=(1,), keepdim=False),
     batch=batched(lambda: amax, up("dims")),
 )  # fmt: skip
-amin = primitive(
+amin: Primitive = primitive(
     "amin", lambda a, dims, keepdim: np.minimum.reduce(a, dims, None, None, keepdim), "a",
     vjp={"a": _extreme_rule}, shape=_same_type, samples=matrix_samples(dims=(1,), keepdim=False),
     batch=batched(lambda: amin, up("dims")),
@@ -114,7 +115,7 @@ def _prod_rule(g: object, a: Any, out: object, dim: int, keepdim: bool) -> Any:
     return _spread(g, shape, (dim,), keepdim) * H(cat(*others, dim=dim, sizes=(1,) * n))
 
 
-prod = primitive(
+prod: Primitive = primitive(
     "prod",
     through_float32(
         lambda a, dim, keepdim: np.multiply.reduce(
@@ -172,7 +173,7 @@ def _from_the_end(g: Value, dim: int) -> Any:
     return flip(cumsum(flip(g, dims=(dim,)), dim=dim), dims=(dim,)) if done is None else done
 
 
-cumsum = primitive(
+cumsum: Primitive = primitive(
     "cumsum", _running(np.add), "a", vjp={"a": _cumsum_rule},
     jvp="linear", shape=_running_shape, samples=matrix_samples(dim=1),
     batch=_running_batch(lambda: cumsum),
@@ -198,7 +199,7 @@ def _cumprod_rule(g: Any, a: Value, out: object, dim: int) -> Any:
     return cat(*parts, dim=dim, sizes=(1,) * n) if n else g
 
 
-cumprod = primitive(
+cumprod: Primitive = primitive(
     "cumprod", _running(np.multiply), "a", vjp={"a": _cumprod_rule}, shape=_running_shape,
     samples=lambda rng: [
         ((rng.uniform(0.5, 2, (3, 4)),), {"dim": 1}),
@@ -222,7 +223,7 @@ def _logsumexp_rule(g: object, a: Any, out: object, dims: tuple, keepdim: bool) 
     return _spread(g, shape, dims, keepdim) * H(exp(a - _spread(out, shape, dims, keepdim)))
 
 
-logsumexp = primitive(
+logsumexp: Primitive = primitive(
     "logsumexp", _logsumexp, "a", vjp={"a": _logsumexp_rule}, shape=_same_type,
     samples=matrix_samples(dims=(1,), keepdim=False),
     batch=batched(lambda: logsumexp, up("dims")),
@@ -233,12 +234,12 @@ def _flag_shape(a: Shaped, dims: tuple, keepdim: bool) -> tuple:
     return reduced(a.shape, dims, keepdim), np.dtype(bool)
 
 
-any_ = primitive(
+any_: Primitive = primitive(
     "any", lambda a, dims, keepdim: a.any(axis=dims, keepdims=keepdim), "a", shape=_flag_shape,
     samples=matrix_samples(dims=(1,), keepdim=False),
     batch=batched(lambda: any_, up("dims")),
 )  # fmt: skip
-all_ = primitive(
+all_: Primitive = primitive(
     "all", lambda a, dims, keepdim: a.all(axis=dims, keepdims=keepdim), "a", shape=_flag_shape,
     samples=matrix_samples(dims=(1,), keepdim=False),
     batch=batched(lambda: all_, up("dims")),
@@ -249,12 +250,12 @@ def _arg_shape(a: Shaped, dim: int, keepdim: bool) -> tuple:
     return reduced(a.shape, (dim,), keepdim), np.dtype(np.int64)
 
 
-argmax = primitive(
+argmax: Primitive = primitive(
     "argmax", lambda a, dim, keepdim: a.argmax(dim, keepdims=keepdim), "a", shape=_arg_shape,
     samples=matrix_samples(dim=1, keepdim=False),
     batch=batched(lambda: argmax, up("dim")),
 )  # fmt: skip
-argmin = primitive(
+argmin: Primitive = primitive(
     "argmin", lambda a, dim, keepdim: a.argmin(dim, keepdims=keepdim), "a", shape=_arg_shape,
     samples=matrix_samples(dim=1, keepdim=False),
     batch=batched(lambda: argmin, up("dim")),

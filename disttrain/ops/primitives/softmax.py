@@ -15,6 +15,7 @@ import numpy as np
 from ...backends.fused import elementwise as fused_elementwise
 from ...backends.fused import softmax as fused_softmax
 from ...core.annotations import Value
+from ...core.gate import Primitive
 from ..declare import binary, primitive, unary
 from .batching import front, fronted
 from .elementwise import exp, sigmoid
@@ -61,7 +62,7 @@ def _gradient_and_result(rng: np.random.Generator) -> list:
     return [((rng.normal(size=(3, 4)), rng.uniform(0.1, 0.9, (3, 4))), {"dim": 1})]
 
 
-softmax_ = primitive(
+softmax_: Primitive = primitive(
     "softmax", _over_last(fused_softmax.softmax), "a",
     vjp={"a": lambda g, out, dim: softmax_backward(g, out, dim=dim)},
     jvp=lambda primals, tangents, params: softmax_backward(
@@ -75,7 +76,7 @@ def _total(x: object, dim: int) -> Any:
     return sum_(x, dims=(dim,), keepdim=True)
 
 
-softmax_backward = primitive(
+softmax_backward: Primitive = primitive(
     "softmax_backward", _over_last(fused_softmax.softmax_backward), "g_out y",
     vjp={
         "g_out": lambda g, y, dim: softmax_backward(g, y, dim=dim),
@@ -86,7 +87,7 @@ softmax_backward = primitive(
     batch=lambda *a: _two_batch(*a, softmax_backward), shape=_same, samples=_gradient_and_result,
 )  # fmt: skip
 
-log_softmax_ = primitive(
+log_softmax_: Primitive = primitive(
     "log_softmax", _over_last(fused_softmax.log_softmax), "a",
     vjp={"a": lambda g, out, dim: log_softmax_backward(g, out, dim=dim)},
     jvp=lambda primals, tangents, params: tangents[0] - _total(
@@ -95,7 +96,7 @@ log_softmax_ = primitive(
     batch=lambda *a: _one_batch(*a, log_softmax_), shape=_same, samples=_matrix,
 )  # fmt: skip
 
-log_softmax_backward = primitive(
+log_softmax_backward: Primitive = primitive(
     "log_softmax_backward", _over_last(fused_softmax.log_softmax_backward), "g_out y",
     vjp={
         "g_out": lambda g, y, dim: g - _total(g * exp(y), dim),
@@ -139,7 +140,7 @@ gelu_tanh = unary(
     "gelu_tanh", _kernel(fused_elementwise.gelu, "tanh"),
     lambda g, a: gelu_tanh_backward(g, a), expr=fused_elementwise.gelu_tanh, floating=True,
 )  # fmt: skip
-gelu_tanh_backward = binary(
+gelu_tanh_backward: Primitive = binary(
     "gelu_tanh_backward", _kernel(fused_elementwise.gelu_backward, "tanh"),
     lambda g, b: gelu_tanh_backward(g, b), lambda g, a, b: _gelu_tanh_second(g, a, b),
     expr=fused_elementwise.gelu_tanh_backward,
@@ -148,7 +149,7 @@ gelu_erf = unary(
     "gelu", _kernel(fused_elementwise.gelu, "none"),
     lambda g, a: gelu_erf_backward(g, a), expr=fused_elementwise.gelu_erf, floating=True,
 )  # fmt: skip
-gelu_erf_backward = binary(
+gelu_erf_backward: Primitive = binary(
     "gelu_backward", _kernel(fused_elementwise.gelu_backward, "none"),
     lambda g, b: gelu_erf_backward(g, b), lambda g, a, b: _gelu_erf_second(g, a, b),
     expr=fused_elementwise.gelu_erf_backward,
@@ -157,7 +158,7 @@ silu_ = unary(
     "silu", _kernel(fused_elementwise.silu), lambda g, a: silu_backward(g, a),
     expr=fused_elementwise.silu_value, floating=True,
 )  # fmt: skip
-silu_backward = binary(
+silu_backward: Primitive = binary(
     "silu_backward", _kernel(fused_elementwise.silu_backward),
     lambda g, b: silu_backward(g, b), lambda g, a, b: _silu_second(g, a, b),
     expr=fused_elementwise.silu_gradient,

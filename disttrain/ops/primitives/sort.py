@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ...core.annotations import Shaped, Value
+from ...core.gate import Primitive
 from ..declare import primitive
 from .batching import front
 
@@ -66,7 +67,7 @@ def _dim_batch(args: tuple, dims: tuple, params: dict, size: int, prim: Any) -> 
     return prim(front(args[0], dims[0]), **{**params, "dim": params["dim"] + 1}), 0
 
 
-argsort_ = primitive(
+argsort_: Primitive = primitive(
     "argsort", _argsort, "a", shape=lambda a, dim, descending: (a.shape, np.dtype(np.int64)),
     batch=lambda *a: _dim_batch(*a, argsort_),
     samples=lambda rng: [((rng.normal(size=(3, 4)),), {"dim": 1, "descending": True})],
@@ -85,7 +86,7 @@ def _median_places(a: Any, dim: int) -> Any:
     return places
 
 
-median_places = primitive(
+median_places: Primitive = primitive(
     "median_places", _median_places, "a",
     shape=lambda a, dim: ((*a.shape[:dim], 1, *a.shape[dim + 1 :]), np.dtype(np.int64)),
     batch=lambda *a: _dim_batch(*a, median_places),
@@ -142,7 +143,7 @@ def _top_shape(a: Shaped, k: int, dim: int, largest: bool) -> tuple:
     return (*a.shape[:dim], k, *a.shape[dim + 1 :]), np.dtype(np.int64)
 
 
-top_places = primitive(
+top_places: Primitive = primitive(
     "top_places", _top_places, "a", shape=_top_shape, batch=lambda *a: _dim_batch(*a, top_places),
     samples=lambda rng: [((rng.normal(size=(3, 4)),), {"k": 2, "dim": 1, "largest": True})],
 )  # fmt: skip

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from ...core.annotations import Value
+from ...core.gate import Primitive
 from ...errors import AutogradError
 from ..declare import binary, primitive, unary
 from .elementwise import cast_like, eq, exp, log, ne, sign, where
@@ -176,7 +177,7 @@ lgamma = unary(
     "lgamma", _wide(_each(math.lgamma, math.inf)), lambda g, a: g * polygamma(a, n=0),
     floating=True, samples=_between(0.5, 4.0),
 )  # fmt: skip
-polygamma = primitive(
+polygamma: Primitive = primitive(
     "polygamma", _polygamma, "a", vjp={"a": lambda g, a, n: g * polygamma(a, n=n + 1)},
     shape=lambda a, n: (a.shape, a.dtype),
     samples=lambda rng: [((rng.uniform(0.5, 4.0, (3, 4)),), {"n": n}) for n in (0, 1, 2)],
@@ -186,13 +187,13 @@ erfc = unary(
     "erfc", _wide(_erfc), lambda g, a: g * (exp(-(a * a)) * (-2 / math.sqrt(math.pi))),
     floating=True,
 )  # fmt: skip
-erfinv = unary(
+erfinv: Primitive = unary(
     "erfinv", _wide(_erfinv),
     lambda g, a: g * (exp(erfinv(a) * erfinv(a)) * (math.sqrt(math.pi) / 2)),
     floating=True, samples=_between(-0.9, 0.9),
 )  # fmt: skip
 i0 = unary("i0", _wide(np.i0), lambda g, a: g * i1(a), floating=True)
-i1 = unary(
+i1: Primitive = unary(
     "i1", _wide(_i1),
     lambda g, a, out: g * (i0(a) - where(a == 0, a * 0 + 0.5, out / where(a == 0, a * 0 + 1, a))),
     floating=True,
@@ -219,7 +220,7 @@ igammac = binary(
     "igammac", _wide(lambda a, x: _gammas(a, x)[1]), _no_derivative("igammac", "first"),
     lambda g, a, b: -g * exp((a - 1) * log(b) - b - lgamma(a)), floating=True, samples=_pair,
 )  # fmt: skip
-copysign = binary(
+copysign: Primitive = binary(
     "copysign", np.copysign, lambda g, a, out: g * sign(a) * copysign(a * 0 + 1, out),
     lambda g: g * 0, floating=True,
 )  # fmt: skip

@@ -15,6 +15,7 @@ from disttrain.backends.device.raw import RawArray
 
 from ...backends.fused import copies
 from ...core.annotations import Shaped, Value
+from ...core.gate import Primitive
 from ..declare import primitive
 
 
@@ -63,7 +64,7 @@ def _reshaped(a: Value, shape: tuple) -> tuple:
     return tuple(shape), a.dtype
 
 
-reshape = primitive(
+reshape: Primitive = primitive(
     "reshape", copies.reshaped, "a",
     vjp={"a": lambda g, a_shape: reshape(g, shape=a_shape)},
     jvp="linear", shape=_reshaped, view=True, samples=matrix_samples(shape=(2, 6)),
@@ -75,7 +76,7 @@ def _inverse(dims: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(sorted(range(len(dims)), key=dims.__getitem__))
 
 
-permute = primitive(
+permute: Primitive = primitive(
     "permute", lambda a, dims: a.transpose(dims), "a",
     vjp={"a": lambda g, dims: permute(g, dims=_inverse(dims))},
     jvp="linear", shape=lambda a, dims: (tuple(a.shape[d] for d in dims), a.dtype), view=True,
@@ -129,7 +130,7 @@ def _indexed(a: Value, index: tuple) -> tuple:
     return np.broadcast_to(np.zeros((), np.int8), a.shape)[index].shape, a.dtype
 
 
-getitem = primitive(
+getitem: Primitive = primitive(
     "getitem", _getitem, "a",
     vjp={"a": lambda g, index, a_shape: embed(g, index=index, shape=a_shape)},
     jvp="linear", shape=_indexed, view=True, samples=matrix_samples(index=(slice(0, 2), 1)),
@@ -143,7 +144,7 @@ def _embed(a: np.ndarray, index: tuple, shape: tuple) -> Any:
     return out
 
 
-embed = primitive(
+embed: Primitive = primitive(
     "embed", _embed, "a", vjp={"a": lambda g, index: getitem(g, index=index)},
     jvp="linear", shape=lambda a, index, shape: (tuple(shape), a.dtype),
     samples=lambda rng: [
@@ -155,14 +156,14 @@ embed = primitive(
     ),
 )  # fmt: skip
 
-flip = primitive(
+flip: Primitive = primitive(
     "flip", lambda a, dims: np.flip(a, dims).copy(), "a",
     vjp={"a": lambda g, dims: flip(g, dims=dims)},
     jvp="linear", shape=lambda a, dims: (a.shape, a.dtype), samples=matrix_samples(dims=(1,)),
     batch=batched(lambda: flip, up("dims")),
 )  # fmt: skip
 
-roll = primitive(
+roll: Primitive = primitive(
     "roll", lambda a, shifts, dims: np.roll(a, shifts, dims), "a",
     vjp={"a": lambda g, shifts, dims: roll(g, shifts=tuple(-s for s in shifts), dims=dims)},
     jvp="linear", shape=lambda a, shifts, dims: (a.shape, a.dtype),
@@ -170,7 +171,7 @@ roll = primitive(
     batch=batched(lambda: roll, up("dims")),
 )  # fmt: skip
 
-tri = primitive(
+tri: Primitive = primitive(
     "tri", lambda a, k, upper: np.triu(a, k) if upper else np.tril(a, k), "a",
     vjp={"a": lambda g, k, upper: tri(g, k=k, upper=upper)},
     jvp="linear", shape=lambda a, k, upper: (a.shape, a.dtype),
@@ -183,7 +184,7 @@ def _inside(widths: tuple, padded: tuple) -> tuple:
     return tuple(slice(lo, n - hi) for (lo, hi), n in zip(widths, padded, strict=True))
 
 
-pad_constant = primitive(
+pad_constant: Primitive = primitive(
     "pad_constant", lambda a, widths, value=0.0: np.pad(a, widths, constant_values=value), "a",
     vjp={"a": lambda g, widths: getitem(g, index=_inside(widths, tuple(g.shape)))},
     jvp=lambda primals, tangents, params: pad_constant(tangents[0], **{**params, "value": 0.0}),
@@ -239,7 +240,7 @@ def _pieces(a: RawArray | np.ndarray, dim: int, sizes: tuple) -> tuple:
     return tuple(out)
 
 
-split = primitive(
+split: Primitive = primitive(
     "split", _pieces, "a",
     vjp=lambda g, dim, sizes: (cat(*g, dim=dim, sizes=sizes),),
     jvp="linear", multi=True, view=True,
@@ -271,7 +272,7 @@ def _unbind_rule(g: tuple, dim: int) -> tuple:
     return (cat(*rows, dim=dim, sizes=(1,) * len(rows)),)
 
 
-unbind = primitive(
+unbind: Primitive = primitive(
     "unbind", _unbound, "a", vjp=_unbind_rule, jvp="linear", multi=True, view=True,
     shape=lambda a, dim: [(a.shape[:dim] + a.shape[dim + 1 :], a.dtype)] * a.shape[dim],
     samples=matrix_samples(dim=1),

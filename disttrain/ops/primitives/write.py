@@ -12,6 +12,7 @@ import numpy as np
 from ...backends.fused import copies
 from ...backends.null import NullArray
 from ...core.annotations import Value
+from ...core.gate import Primitive
 from ...errors import CaptureError
 from ...trace import call_site
 from ..declare import primitive
@@ -124,7 +125,7 @@ def _view_write_batch(args: tuple, dims: tuple, params: dict, size: int) -> tupl
     return view_write(base, value, chain=chain), 0
 
 
-view_write = primitive(
+view_write: Primitive = primitive(
     "view_write", _view_write, "base value",
     vjp={
         "base": lambda g, chain: view_write(g, 0, chain=chain),

@@ -33,7 +33,7 @@ from .views.join import stack
 
 SUM = ReduceOp.SUM
 _LINEAR = ("SUM", "AVG", "PREMUL_SUM")
-_LOCAL = {"PRODUCT": prod, "MIN": amin, "MAX": amax}
+_LOCAL: dict[str, Callable[[Tensor, int], Tensor]] = {"PRODUCT": prod, "MIN": amin, "MAX": amax}
 
 
 class How(NamedTuple):
@@ -250,7 +250,7 @@ def _weighed(group: Any, op: ReduceOp, g: Tensor | np.ndarray) -> Any:
     return g / group.size if op.name == "AVG" else g
 
 
-AllReduce: Primitive = _declare(
+AllReduce: _Verb = _declare(
     "all_reduce", _all_reduce, lambda group, how, g: AllReduce.on(group, how, g), _alike
 )
 Reduce = _declare(
@@ -259,7 +259,7 @@ Reduce = _declare(
     lambda group, how, g: _weighed(group, how.op, Broadcast.on(group, how, g)),
     _alike,
 )
-Broadcast: Primitive = _declare(
+Broadcast: _Verb = _declare(
     "broadcast_from",
     _broadcast,
     lambda group, how, g: Reduce.on(group, how._replace(op=SUM, keep=False), g),
@@ -272,7 +272,7 @@ AllGather = _declare(
     _alike,
     several=True,
 )
-ReduceScatter: Primitive = _declare(
+ReduceScatter: _Verb = _declare(
     "reduce_scatter",
     _reduce_scatter,
     lambda group, how, g: AllGather.on(group, how._replace(op=SUM), _weighed(group, how.op, g)),
@@ -284,7 +284,7 @@ AllGatherSingle = _declare(
     lambda group, how, g: ReduceScatterSingle.on(group, how, g),
     _along_rows,
 )
-ReduceScatterSingle: Primitive = _declare(
+ReduceScatterSingle: _Verb = _declare(
     "reduce_scatter_single",
     _reduce_scatter_single,
     lambda group, how, g: AllGatherSingle.on(
@@ -292,14 +292,14 @@ ReduceScatterSingle: Primitive = _declare(
     ),
     _along_rows,
 )
-AllToAll: Primitive = _declare(
+AllToAll: _Verb = _declare(
     "all_to_all",
     _all_to_all,
     lambda group, how, *gs: AllToAll.on(group, _turned(how, len(gs)), *gs),
     _alike,
     several=True,
 )
-AllToAllSingle: Primitive = _declare(
+AllToAllSingle: _Verb = _declare(
     "all_to_all_single",
     _all_to_all_single,
     lambda group, how, g: AllToAllSingle.on(group, _turned(how, 1), g),
@@ -312,11 +312,11 @@ Gather = _declare(
     _alike,
     several=True,
 )
-Scatter: Primitive = _declare(
+Scatter: _Verb = _declare(
     "scatter_from", _scatter, lambda group, how, g: Gather.on(group, how, g), _alike
 )
 Send = _declare("send", _send, lambda group, how, g: Recv.on(group, how, g), _alike)
-Recv: Primitive = _declare("recv", _recv, lambda group, how, g: Send.on(group, how, g), _alike)
+Recv: _Verb = _declare("recv", _recv, lambda group, how, g: Send.on(group, how, g), _alike)
 
 
 def _turned(how: How, n: int) -> How:

@@ -293,22 +293,23 @@ def _write_traced(name: str, target: Tensor, value: Tensor, recording: bool, who
     """Inside a transform nothing is overwritten: the base becomes a new value, which its views
     find when they are next used."""
     value = _lowered(target, value)
-    if not isinstance(target, Tracer) and not isinstance(value, Tracer):
+    traced = target if isinstance(target, Tracer) else value
+    if not isinstance(traced, Tracer):
         write(name, target, value, recording, whole=whole)
         return
-    level = target.interp if isinstance(target, Tracer) else value.interp  # type: ignore[attr-defined]
+    level = traced.interp
     if level.adopts:
         level.overwrite(target, value)
         return
     if level.joins and not isinstance(target, Tracer):
         if thread.inside.open:  # an operation that may write to captured tensors
-            write(name, target, value.inner, False)  # type: ignore[attr-defined]
+            write(name, target, traced.inner, False)
             return
         if target.__class__ is Tensor:
             _become(level, target)
     if not isinstance(target, Tracer):
         raise CaptureError(
-            f"{name}: a value of {value.interp} cannot be written to a tensor from outside it "  # type: ignore[attr-defined]
+            f"{name}: a value of {level} cannot be written to a tensor from outside it "
             f"(shape {list(target.shape)}); use the out-of-place form, or make the tensor from a "
             "value inside, for example with x.new_zeros or zeros_like"
         )

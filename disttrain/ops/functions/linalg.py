@@ -210,7 +210,7 @@ def vector_norm(
 
 
 @in_float32
-def _vector_norm(x: Tensor, p: float, dim: Dims, keepdim: bool) -> Tensor:
+def _vector_norm(x: Tensor, p: float, dim: Dims | None, keepdim: bool) -> Tensor:
     size = abs(x)
     if p < 0 and not x.shape.numel():
         raise ShapeError(
@@ -231,11 +231,11 @@ def _vector_norm(x: Tensor, p: float, dim: Dims, keepdim: bool) -> Tensor:
     return root(sum(size**p, dim, keepdim), p)
 
 
-def _euclidean(size: Tensor, dim: Dims, keepdim: bool) -> Tensor:
+def _euclidean(size: Tensor, dim: Dims | None, keepdim: bool) -> Tensor:
     return root(sum(square(size), dim, keepdim))
 
 
-def _two_dims(where: str, x: Tensor, dim: Dims) -> tuple:
+def _two_dims(where: str, x: Tensor, dim: Dims | None) -> tuple:
     if dim is None and x.ndim == 2:
         return 0, 1
     if dim is None or isinstance(dim, int) or len(dim) != 2:

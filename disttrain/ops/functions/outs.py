@@ -91,8 +91,9 @@ def _check(name: str, out: Tensor, result: Tensor, given: list, several: bool) -
 
 def _overlap(a: Tensor, b: Tensor) -> bool:
     one, two = a.__dict__.get("array"), b.__dict__.get("array")
-    plain = one.__class__ is np.ndarray is two.__class__
-    return plain and one.size > 0 < two.size and np.may_share_memory(one, two)
+    if one.__class__ is not np.ndarray or two.__class__ is not np.ndarray:
+        return False
+    return one.size > 0 < two.size and np.may_share_memory(one, two)
 
 
 def _tensors(a: object) -> list:

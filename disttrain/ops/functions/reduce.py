@@ -200,7 +200,7 @@ def amin(input: Tensor, dim: Dims | None = None, keepdim: bool = False) -> Tenso
 
 
 def _extreme(
-    where: str, find: Callable[..., Any], input: Tensor, dim: Dims, keepdim: bool
+    where: str, find: Callable[..., Any], input: Tensor, dim: Dims | None, keepdim: bool
 ) -> Tensor:
     if dim is None and thread.mode != SLOW and isinstance(input, Tensor):
         x = input.array
@@ -222,7 +222,7 @@ def _not_empty(where: str, input: Tensor, over: tuple) -> None:
 
 
 @numpy_names
-def max(input: Tensor, dim: Dims | None = None, keepdim: bool = False) -> Any:  # noqa: A001
+def max(input: Tensor, dim: int | Tensor | None = None, keepdim: bool = False) -> Any:  # noqa: A001
     """The largest element; along ``dim`` with its indices; or, given two tensors, elementwise."""
     if isinstance(dim, Tensor):
         return el.maximum(input, dim)
@@ -232,7 +232,7 @@ def max(input: Tensor, dim: Dims | None = None, keepdim: bool = False) -> Any:  
 
 
 @numpy_names
-def min(input: Tensor, dim: Dims | None = None, keepdim: bool = False) -> Any:  # noqa: A001
+def min(input: Tensor, dim: int | Tensor | None = None, keepdim: bool = False) -> Any:  # noqa: A001
     """The smallest element; along ``dim`` with its indices; or, given two tensors, elementwise."""
     if isinstance(dim, Tensor):
         return el.minimum(input, dim)
@@ -311,7 +311,7 @@ def all(input: Tensor, dim: Dims | None = None, keepdim: bool = False) -> Tensor
     return _flags("all", reduce.all_, input, dim, keepdim)
 
 
-def _flags(where: str, prim: Primitive, input: Tensor, dim: Dims, keepdim: bool) -> Tensor:
+def _flags(where: str, prim: Primitive, input: Tensor, dim: Dims | None, keepdim: bool) -> Tensor:
     ndim = as_input(input, where).ndim
     over = () if dim == () else dims(dim, ndim, where)  # no dimension: element by element
     out = prim(input, dims=over, keepdim=keepdim)

@@ -34,7 +34,7 @@ def _items(key: object) -> tuple[tuple, bool]:
         key = tuple(key)
     items = key if isinstance(key, tuple) else (key,)
     basic = True
-    out = []
+    out: list = []
     for item in items:
         if item.__class__ in _BASIC:
             out.append(_plain_slice(item) if item.__class__ is slice else item)

@@ -16,7 +16,7 @@ from ..promotion import only, refuse, same_type
 from .batching import made_beside
 from .elementwise import H, cast_like, eq, where
 from .reduce import sum_
-from .views import batched, expand, front, permute, reshape
+from .views import Batched, expand, front, permute, reshape
 
 
 def _one_type(where: str) -> Any:
@@ -115,7 +115,7 @@ def _linear_shape(x: Shaped, w: Shaped, b: object = None) -> tuple:
     return (*x.shape[:-1], w.shape[0]), type_of(x)
 
 
-def _linear_rule(g: Value, x: Any, w: Value, needs: tuple, w_place: tuple | None) -> tuple:
+def _linear_rule(g: Value, x: Any, w: Any, needs: tuple, w_place: tuple | None) -> tuple:
     """dx = g w, dw = g^T x over all rows, db = sum of g over all rows."""
     if g.__class__ is np.ndarray and g.dtype.char in "fd" and len(g.shape) == 2 and not w_place:
         return (  # the commonest, without a gate around each product
@@ -199,7 +199,7 @@ inv: Primitive = primitive(
     vjp={"a": lambda g, out: -matmul(matmul(swap(H(out)), g), swap(H(out)))},
     shape=lambda a: (a.shape, a.dtype),
     samples=lambda rng: [((rng.normal(size=(3, 3)) + 3 * np.eye(3),), {})],
-    batch=batched(lambda: inv, lambda p, n: {}),
+    batch=Batched(lambda: inv, lambda p, n: {}),
 )  # fmt: skip
 
 
@@ -212,7 +212,7 @@ det: Primitive = primitive(
     "det", np.linalg.det, "a", promote=only("det", "fc"), vjp={"a": _det_rule},
     shape=lambda a: (a.shape[:-2], a.dtype),
     samples=lambda rng: [((rng.normal(size=(3, 3)) + 3 * np.eye(3),), {})],
-    batch=batched(lambda: det, lambda p, n: {}),
+    batch=Batched(lambda: det, lambda p, n: {}),
 )  # fmt: skip
 
 
@@ -253,7 +253,7 @@ def _svd_rule(g: tuple, a: Value, out: tuple) -> tuple:
     )
     size, kind = s.shape[-1], _array_type(s)
     if isinstance(s, np.ndarray):
-        one = np.eye(size, dtype=kind)
+        one: Any = np.eye(size, dtype=kind)
     else:
         one = made_beside(s, lambda xp: xp.eye(size, dtype=kind))
     over = where(eq(s, 0), 0.0, 1.0 / where(eq(s, 0), 1.0, s))
@@ -279,7 +279,7 @@ svd: Primitive = primitive(
     "svd", _svd, "a", vjp=_svd_rule, multi=True, shape=_svd_shape,
     promote=only("linalg.svd", "fc"),
     samples=lambda rng: [((rng.normal(size=shape),), {}) for shape in ((3, 3), (4, 2), (2, 3))],
-    batch=batched(lambda: svd, lambda p, n: {}),
+    batch=Batched(lambda: svd, lambda p, n: {}),
 )  # fmt: skip
 
 
@@ -293,7 +293,7 @@ svd_square: Primitive = primitive(
     "svd_square", lambda a: tuple(np.linalg.svd(a, full_matrices=True)[::2]), "a", multi=True,
     shape=_svd_square_shape, promote=only("linalg.svd", "fc"),
     samples=lambda rng: [((rng.normal(size=shape),), {}) for shape in ((4, 2), (2, 3))],
-    batch=batched(lambda: svd_square, lambda p, n: {}),
+    batch=Batched(lambda: svd_square, lambda p, n: {}),
 )  # fmt: skip
 
 

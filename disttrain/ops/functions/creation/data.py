@@ -4,11 +4,12 @@ names."""
 from __future__ import annotations
 
 import functools
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Protocol, TypeGuard
 
 import numpy as np
 
-from ....core.annotations import ArrayLike, DeviceLike, Dims, DTypeLike
+from ....core.annotations import ArrayLike, DeviceLike, DTypeLike
 from ....core.classes import values_of
 from ....core.gate import Tracer
 from ....core.tensor import Size, Tensor, note_read, wrap
@@ -153,8 +154,14 @@ def as_tensor(
     return place(_array_of(data, dtype, copy=False), device, False)
 
 
+class Buffer(Protocol):
+    """What shows its memory to others: bytes, an ``array.array``, a map of a file."""
+
+    def __buffer__(self, flags: int, /) -> memoryview: ...
+
+
 def asarray(
-    obj: object, *, dtype: DTypeLike | None = None, device: DeviceLike | None = None,
+    obj: ArrayLike | Buffer, *, dtype: DTypeLike | None = None, device: DeviceLike | None = None,
     copy: bool | None = None, requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
     """``obj`` as a tensor: over the same memory where it is a tensor, an array or a buffer (of
@@ -163,19 +170,18 @@ def asarray(
     if _is_buffer(obj):
         kind = dtypes.get_default_dtype() if dtype is None else dtype
         obj = np.frombuffer(obj, dtypes.as_dtype(kind).np)
-    shares = isinstance(obj, (Tensor, np.ndarray))
     out = as_tensor(obj, dtype, device)
-    if copy is False and not (shares and out.data_ptr() == _address(obj)):
+    if copy is False and not _shares(out, obj):
         raise ValueError(
             f"asarray: copy=False given, but {type(obj).__name__} cannot be seen as a tensor of "
             f"{out.dtype!r} on {out.device} without a copy"
         )
-    if copy and shares and out.data_ptr() == _address(obj):
+    if copy and _shares(out, obj):
         out = to(out.detach(), out.device, copy=True)
     return out.requires_grad_() if requires_grad and not out.requires_grad else out
 
 
-def _is_buffer(obj: object) -> bool:
+def _is_buffer(obj: ArrayLike | Buffer) -> TypeGuard[Buffer]:
     if isinstance(obj, (Tensor, np.ndarray, np.generic)):
         return False
     try:
@@ -185,8 +191,11 @@ def _is_buffer(obj: object) -> bool:
     return True
 
 
-def _address(obj: object) -> int:
-    return obj.data_ptr() if isinstance(obj, Tensor) else obj.__array_interface__["data"][0]
+def _shares(out: Tensor, obj: object) -> bool:
+    """Whether ``out`` lies where ``obj`` lies."""
+    if isinstance(obj, Tensor):
+        return out.data_ptr() == obj.data_ptr()
+    return isinstance(obj, np.ndarray) and out.data_ptr() == obj.__array_interface__["data"][0]
 
 
 def from_numpy(array: np.ndarray) -> Tensor:
@@ -208,7 +217,7 @@ def frombuffer(
 
 
 def construct(
-    kind: dtypes.dtype, args: tuple, *, size: Dims | None = None, data: object = None,
+    kind: dtypes.dtype, args: tuple, *, size: Sequence[int] | None = None, data: object = None,
     device: DeviceLike | None = None, any_type: bool = False,
 ) -> Tensor:  # fmt: skip
     """What old programs write: ``T()``, ``T(2, 3)`` and ``T(Size)`` (sizes, holding anything),

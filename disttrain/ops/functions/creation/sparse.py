@@ -10,13 +10,14 @@ On a device the values lie there; the places lie on the host, which knows how ma
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from ....backends.device.array import DeviceArray
 from ....context import SLOW, thread
-from ....core.annotations import DeviceLike, Dims, DTypeLike, Format
+from ....core.annotations import DeviceLike, DTypeLike, Format
 from ....core.tensor import Size, Tensor, wrap
 from ....core.types import dtypes
 from ....core.types.device import CPU, located, usable
@@ -392,7 +393,7 @@ def with_places(dense: Tensor, places: np.ndarray) -> SparseTensor:
 def sparse_coo_tensor(
     indices: Any = None,
     values: object = None,
-    size: Dims | None = None,
+    size: Sequence[int] | None = None,
     *,
     dtype: DTypeLike | None = None,
     device: DeviceLike | None = None,

@@ -17,7 +17,7 @@ from .conv import per_dim
 
 # --- what programs call ------------------------------------------------------------------------
 def _sizes(
-    where: str, n: int, input: Tensor, kernel: PerDim, stride: PerDim, padding: PerDim,
+    where: str, n: int, input: Tensor, kernel: PerDim, stride: PerDim | None, padding: PerDim,
     dilation: PerDim, ceil_mode: bool,
 ) -> tuple[Tensor, tuple, tuple, tuple, tuple]:  # fmt: skip
     """The arguments in full, checked, and the input with a batch."""
@@ -56,8 +56,8 @@ def _sizes(
 
 
 def _max_nd(
-    n: int, input: Tensor, kernel_size: PerDim, stride: PerDim, padding: PerDim, dilation: PerDim,
-    ceil_mode: bool, return_indices: bool,
+    n: int, input: Tensor, kernel_size: PerDim, stride: PerDim | None, padding: PerDim,
+    dilation: PerDim, ceil_mode: bool, return_indices: bool,
 ) -> Any:  # fmt: skip
     x, kernel, stride, padding, dilation = _sizes(
         f"max_pool{n}d", n, input, kernel_size, stride, padding, dilation, ceil_mode
@@ -101,8 +101,8 @@ def max_pool3d(
 
 
 def _avg_nd(
-    n: int, input: Tensor, kernel_size: PerDim, stride: PerDim, padding: PerDim, ceil_mode: bool,
-    count_include_pad: bool, divisor_override: int | None,
+    n: int, input: Tensor, kernel_size: PerDim, stride: PerDim | None, padding: PerDim,
+    ceil_mode: bool, count_include_pad: bool, divisor_override: int | None,
 ) -> Tensor:  # fmt: skip
     x, kernel, stride, padding, _ = _sizes(
         f"avg_pool{n}d", n, input, kernel_size, stride, padding, 1, ceil_mode

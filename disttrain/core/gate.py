@@ -59,41 +59,43 @@ class Primitive:
     expr: scalar expression for kernels; view: the result shares memory with argument 0
     """
 
+    __qualname__: str  # of those that are public: ``ops.names``
+
     def __init__(self, name: str, forward: Callable, args: tuple[str, ...]) -> None:
         self.name, self.forward, self.args = name, forward, args
         self.rules: tuple = ()
         self.vjp_all: Callable | None = None
         self.saves: tuple[tuple[int, ...], ...] = ()
         self.save_bits: list[int] = []
-        self.saves_out = False
-        self.out_bits = 0  # the arguments whose rules read the result
-        self.own_result = False  # the rule's copy of the result is made before a write to it
-        self.differentiable = False
-        self.multi = False
+        self.saves_out: bool = False
+        self.out_bits: int = 0  # the arguments whose rules read the result
+        self.own_result: bool = False  # the rule's copy of the result is made before a write to it
+        self.differentiable: bool = False
+        self.multi: bool = False
         self.jvp: Any = None
         self.batch: Any = None
         self.shape: Callable | None = None
         self.expr: Callable | None = None
-        self.elementwise = False
-        self.view = False
+        self.elementwise: bool = False
+        self.view: bool = False
         self.part: Any = None  # of several views: (params, i) -> (primitive, params) for number i
         self.promote: Callable | None = None
         self.mutates: tuple[int, ...] = ()
         self.nondiff_outputs: tuple[int, ...] = ()
         self.kept: Callable | None = None  # results -> numbers of those that its rule reads
-        self.random = False
-        self.checks = False  # raises for some values, so it runs even where nobody needs its result
-        self.outward = False  # an effect: never dropped, merged, or moved across another
+        self.random: bool = False
+        self.checks: bool = False  # raises for some values: runs even where nobody needs its result
+        self.outward: bool = False  # an effect: never dropped, merged, or moved across another
         self.samples: Callable | None = None
         self.takes: str | None = None  # numpy's kinds that it is defined for; None: all
         self.shard: Callable | None = None  # how its dimensions belong together: ``ops.layouts``
-        self.kinds = False  # its forward takes arrays of all kinds as they are
+        self.kinds: bool = False  # its forward takes arrays of all kinds as they are
         self.on_device: Any = None  # (platform, *raw arrays, **params): where forward cannot serve
         self.prepared: Callable | None = None  # (params) -> forward that needs no params any more
         self.together: Any = None  # (params) -> updates of many sets of a device's arrays
         self.node_class: Any = None  # of its nodes, where the tensors' own class of them is wrong
         self.node_kind: Any = None  # the class that its nodes show to programs, once one looked
-        self.simple = False  # one tensor in, one out, nothing special: the gate's short way
+        self.simple: bool = False  # one tensor in, one out, nothing special: the gate's short way
 
     def __repr__(self) -> str:
         return f"<primitive {self.name}>"

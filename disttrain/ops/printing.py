@@ -36,7 +36,7 @@ def text(self: Tensor, *, tensor_contents: object = None) -> str:
     prefix = "Parameter containing:\n" if type(self).__name__ == "Parameter" else ""
     level = getattr(self, "interp", None)
     if level is not None and not level.adopts:
-        return f"traced tensor(shape={list(self.shape)}, dtype={self.dtype!r}, {self.interp})"
+        return f"traced tensor(shape={list(self.shape)}, dtype={self.dtype!r}, {level})"
     parts = [_values(self)]
     kind = self.dtype
     usual = (dtypes.get_default_dtype(), dtypes.int64, dtypes.bool)
@@ -67,11 +67,10 @@ def _values(self: Tensor) -> str:
         array = array.astype(np.float32)
     if array.size == 0:
         return "[]"
-    form = {}
-    if array.dtype.kind == "f":
-        form = {"float_kind": _float_format(array, options)}
+    form = _float_format(array, options) if array.dtype.kind == "f" else None
     return np.array2string(
-        array, separator=", ", prefix="tensor(", formatter=form or None,
+        array, separator=", ", prefix="tensor(",
+        formatter=None if form is None else {"float_kind": form},
         threshold=options["threshold"], edgeitems=options["edgeitems"],
         max_line_width=options["linewidth"],
     )  # fmt: skip

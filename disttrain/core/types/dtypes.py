@@ -150,7 +150,7 @@ def promote_types(a: dtype, b: dtype) -> dtype:
     return int64
 
 
-def category(kind: dtype) -> int:
+def category(kind: dtype) -> builtins.int:
     """0 bool, 1 integer, 2 floating, 3 complex: what a scalar can change."""
     if kind is bool:
         return 0

@@ -116,7 +116,7 @@ def _normal_kernel(dtype: str, weight: bool, bias: bool) -> Kernel:
     """One pass over x, with numbers per channel."""
     wide = wide_type(dtype)
     names = ["weight"] * weight + ["bias"] * bias
-    params = (
+    params: tuple[Array | Scalar, ...] = (
         Array("x", dtype), Array("centre", wide), Array("variance", wide),
         *(Array(n, dtype) for n in names), Scalar("eps", wide),
     )  # fmt: skip

@@ -17,7 +17,7 @@ from ...core.types.wide import is_half
 from ...errors import ConfigError, DTypeError, NumberError
 from ..primitives import elementwise as el
 from ..primitives.aliases import imag, real
-from ..promotion import fitted, no_bool, refuse, result_type, same_type
+from ..promotion import fitted, no_bool, refuse, result_type, same_type, scalar
 from .args import in_float32, kinds
 from .args import tensor as as_input
 from .creation import create
@@ -72,7 +72,8 @@ def _half_beside_number(a: Tensor, b: Tensor | float) -> np.dtype | None:
 
 fast_add, fast_sub = fast.binary(el.add), fast.binary(el.sub)
 fast_mul, fast_div = fast.binary(el.mul, _scaled), fast.binary(el.div, _scaled)
-mul = multiply = fast_mul
+mul: Callable[..., Tensor] = fast_mul
+multiply = mul
 
 
 def _power(prim: Primitive, args: tuple, params: dict) -> Tensor:
@@ -144,8 +145,8 @@ def sub(input: Operand, other: Operand, *, alpha: Number = 1, out: Tensor | None
 
 @in_float32
 def _sub_multiple(input: object, other: object, alpha: Number) -> Tensor:
-    args = no_bool("sub", tuple)((input, other))
-    return fast_sub(input, _multiple("sub", *args, alpha))
+    a, b = no_bool("sub", tuple)((input, other))
+    return fast_sub(input, _multiple("sub", a, b, alpha))
 
 
 subtract = sub
@@ -236,7 +237,7 @@ def clamp(input: Tensor, min: Scalar | None = None, max: Scalar | None = None) -
             raise TypeError("clamp: min and max must both be tensors or both be numbers")
         if min is not None and max is not None:
             input = el.cast(input, dtype=result_type(input, min, max).np)
-        if min is not None and max is not None and min.requires_grad:
+        if isinstance(min, Tensor) and max is not None and min.requires_grad:
             min = el.where(el.eq(min, max), min.detach(), min)  # noqa: A001  (max counts there)
         out = input if min is None else el.clip_below(input, min)
         kinds("clamp", "biufV" if min is None or max is None else "iufV", out)
@@ -276,9 +277,10 @@ def lerp(input: Tensor, end: Tensor, weight: Scalar) -> Tensor:
     if isinstance(weight, Tensor) and weight.ndim:
         same_type("lerp", input, weight)
     if not isinstance(weight, Tensor):
-        if _math.hypot(weight.real, weight.imag) < 0.5:
-            return input + (end - input) * weight
-        return end - (end - input) * (1 - weight)
+        share = scalar(weight)
+        if _math.hypot(share.real, share.imag) < 0.5:
+            return input + (end - input) * share
+        return end - (end - input) * (1 - share)
     near = el.lt(abs(weight), 0.5)
     gap = end - input
     return el.where(near, input + gap * weight, end - gap * (1 - weight))

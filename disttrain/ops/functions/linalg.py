@@ -274,7 +274,7 @@ def _matrix_norm(x: Tensor, ord: float | str, dims: tuple, keepdim: bool) -> Ten
         return _euclidean(abs(x), dims, keepdim)
     rest = tuple(d for d in range(x.ndim) if d not in dims)
     x = permute(x, dims=(*rest, *dims))
-    if ord in ("nuc", 2, -2):
+    if isinstance(ord, str) or ord in (2, -2):
         values = linalg.svd(x)[1]
         out = sum(values, -1) if ord == "nuc" else (amax if ord == 2 else amin)(values, -1)
     else:

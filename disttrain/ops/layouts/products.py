@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...core.annotations import Shaped
-from ..primitives.attention import attention
+from ..primitives.attention import attention_shape
 from .layout import Layout, aligned, each, together
 
 
@@ -39,7 +39,7 @@ def _attention(q: Any, k: Shaped, v: Shaped, mask: Any, causal: bool, scale: flo
     ins = [(*names_, None, None) for names_ in lead]
     if mask is None:
         ins.append(None)  # type: ignore[arg-type]
-    (_, (kept, _)) = attention.shape(q, k, v, mask, causal, scale)
+    (_, (kept, _)) = attention_shape(q, k, v, mask, causal, scale)
     named = (*out, None, None)
     return Layout(tuple(ins), (named, named if len(kept) > 1 else (None,)))
 

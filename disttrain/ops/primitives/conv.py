@@ -182,9 +182,10 @@ def _depthwise_grad(
     dw = np.empty((c, g.shape[2], *kernel), np.result_type(g, x))
     dims = (0, *range(3, g.ndim - 1))
     taps = list(win.taps(kernel, out, stride, dilation))
-    views = [x[(slice(None), slice(None), None, *where)] for _, where in taps]
+    channels: tuple = (slice(None), slice(None), None)
+    views = [x[channels + where] for _, where in taps]
     for (tap, _), rows in zip(taps, products(g, views), strict=True):
-        dw[(slice(None), slice(None), *tap)] = rows.sum(axis=dims)
+        dw[channels[:2] + tap] = rows.sum(axis=dims)
     return dw.reshape(-1, 1, *kernel)
 
 

@@ -63,7 +63,7 @@ def windows(x: np.ndarray, kernel: tuple, out: tuple, stride: tuple, dilation: t
 
 def taps(
     kernel: tuple, out: tuple, stride: tuple, dilation: tuple
-) -> Iterator[tuple[tuple[int, ...], tuple[slice, ...]]]:
+) -> Iterator[tuple[tuple[int, ...], tuple]]:
     """Each position in the kernel, with the slices of a padded array that it visits."""
     for tap in itertools.product(*map(range, kernel)):
         where = tuple(

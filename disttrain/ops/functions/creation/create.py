@@ -218,6 +218,10 @@ def full_like(
     return _like(_Full(value), input, kind, device, requires_grad, memory_format)
 
 
+def _number(x: Scalar) -> Any:
+    return x.item() if isinstance(x, Tensor) else x
+
+
 def arange(
     start: Scalar, end: Scalar | None = None, step: Scalar = 1, *, dtype: DTypeLike | None = None,
     layout: str | None = None, device: DeviceLike | None = None, requires_grad: bool = False,
@@ -225,32 +229,32 @@ def arange(
     """Numbers from ``start`` to before ``end``; integers when all of them are."""
     if end is None:
         start, end = 0, start
-    start, end, step = (x.item() if isinstance(x, Tensor) else x for x in (start, end, step))
-    if step == 0:
+    first, stop, by = (_number(x) for x in (start, end, step))
+    if by == 0:
         raise ConfigError("arange: step 0 given; it must not be zero")
-    if not (math.isfinite(start) and math.isfinite(end)):
-        raise ConfigError(f"arange: unsupported range: {start} to {end}; both must be finite")
-    if (end - start) * step < 0:
+    if not (math.isfinite(first) and math.isfinite(stop)):
+        raise ConfigError(f"arange: unsupported range: {first} to {stop}; both must be finite")
+    if (stop - first) * by < 0:
         raise ConfigError(
-            f"arange: start={start}, end={end}, step={step} given; the upper bound and the lower "
+            f"arange: start={first}, end={stop}, step={by} given; the upper bound and the lower "
             "bound are inconsistent with the sign of the step"
         )
-    whole = all(isinstance(x, (int, np.integer)) for x in (start, end, step))
+    whole = all(isinstance(x, (int, np.integer)) for x in (first, stop, by))
     kind = dtypes.int64 if whole else dtypes.get_default_dtype()
     kind = kind if dtype is None else dtypes.as_dtype(dtype)
     if kind.np.kind not in "iufV":
         raise refuse("arange", kind.np)
     if kind.np.kind in "iu":
-        start, end, step = int(start), int(end), int(step)
-        if not step:
+        first, stop, by = int(first), int(stop), int(by)
+        if not by:
             raise ConfigError(f"arange: a step below 1 given for {kind!r}; it must not be zero")
-    n = -(-(end - start) // step) if kind.np.kind in "iu" else math.ceil((end - start) / step)
+    n = -(-(stop - first) // by) if kind.np.kind in "iu" else math.ceil((stop - first) / by)
     where, n = usable(device), int(n)
     there = located(where)
     if there is None:
-        array: Any = (start + np.arange(n) * step).astype(kind.np)
+        array: Any = (first + np.arange(n) * by).astype(kind.np)
     else:
-        array = there.make(lambda xp: (start + xp.arange(n) * step).astype(kind.np))
+        array = there.make(lambda xp: (first + xp.arange(n) * by).astype(kind.np))
     return place(array, where, requires_grad)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import Any, Protocol, TypeGuard
+from typing import Any
 
 import numpy as np
 
@@ -154,14 +154,8 @@ def as_tensor(
     return place(_array_of(data, dtype, copy=False), device, False)
 
 
-class Buffer(Protocol):
-    """What shows its memory to others: bytes, an ``array.array``, a map of a file."""
-
-    def __buffer__(self, flags: int, /) -> memoryview: ...
-
-
 def asarray(
-    obj: ArrayLike | Buffer, *, dtype: DTypeLike | None = None, device: DeviceLike | None = None,
+    obj: Any, *, dtype: DTypeLike | None = None, device: DeviceLike | None = None,
     copy: bool | None = None, requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
     """``obj`` as a tensor: over the same memory where it is a tensor, an array or a buffer (of
@@ -181,7 +175,7 @@ def asarray(
     return out.requires_grad_() if requires_grad and not out.requires_grad else out
 
 
-def _is_buffer(obj: ArrayLike | Buffer) -> TypeGuard[Buffer]:
+def _is_buffer(obj: Any) -> bool:
     if isinstance(obj, (Tensor, np.ndarray, np.generic)):
         return False
     try:

@@ -36,30 +36,30 @@ def binary(prim: Primitive, otherwise: Callable = gate) -> Callable[..., Tensor]
     quick = "fdFD" if prim.takes is None or "c" in prim.takes else "fd"
     no_params: dict = {}
 
-    def run(a: Operand, b: Operand, *, out: Tensor | None = None) -> Tensor:
+    def run(input: Operand, other: Operand, *, out: Tensor | None = None) -> Tensor:  # noqa: A002
         if out is not None:
-            return Algebra.into(out, run, (a, b))
+            return Algebra.into(out, run, (input, other))
         mode = thread.mode
-        if mode == SLOW or general or not isinstance(a, Tensor):
-            return otherwise(prim, (a, b), no_params)
-        x = a.array
+        if mode == SLOW or general or not isinstance(input, Tensor):
+            return otherwise(prim, (input, other), no_params)
+        x = input.array
         kind = x.dtype
-        if isinstance(b, Tensor):
-            y = b.array
+        if isinstance(other, Tensor):
+            y = other.array
             if kind is not y.dtype:
-                return otherwise(prim, (a, b), no_params)
-            other = b
-        elif (b.__class__ is float or b.__class__ is int) and kind.char in "fd":
-            y = b
-            other = None
+                return otherwise(prim, (input, other), no_params)
+            second = other
+        elif (other.__class__ is float or other.__class__ is int) and kind.char in "fd":
+            y = other
+            second = None
         else:
-            return otherwise(prim, (a, b), no_params)
+            return otherwise(prim, (input, other), no_params)
         if x.__class__ is not ndarray or kind.char not in quick:
-            return otherwise(prim, (a, b), no_params)
+            return otherwise(prim, (input, other), no_params)
         try:
             result = forward(x, y)
         except (ValueError, TypeError):  # also of arrays of another kind
-            return otherwise(prim, (a, b), no_params)
+            return otherwise(prim, (input, other), no_params)
         if result.__class__ is not ndarray:
             result = finish(result)
         out = _new(Tensor)
@@ -67,27 +67,27 @@ def binary(prim: Primitive, otherwise: Callable = gate) -> Callable[..., Tensor]
         if mode or not differentiable:
             return out
         version_a = version_b = 0
-        st = a._st
+        st = input._st
         if st is not None:
-            if st.gen != a._gen:
-                a._refresh_node()
+            if st.gen != input._gen:
+                input._refresh_node()
             version_a = st.version
-        node_a = a._node
+        node_a = input._node
         node_b = None
-        if other is not None:
-            st = other._st
+        if second is not None:
+            st = second._st
             if st is not None:
-                if st.gen != other._gen:
-                    other._refresh_node()
+                if st.gen != second._gen:
+                    second._refresh_node()
                 version_b = st.version
-            node_b = other._node
+            node_b = second._node
         if node_a is None and node_b is None:
             return out
         keep = rule_b_reads if node_a is None else rule_a_reads if node_b is None else both_read
         out._node = node = _new(Node)
         node.prim = prim
         node.edges = (node_a, node_b)
-        node.saved = (a if keep & 1 else None, b if keep & 2 else None)
+        node.saved = (input if keep & 1 else None, other if keep & 2 else None)
         node.params = no_params
         node.shape = result.shape
         node.dtype = result.dtype
@@ -109,15 +109,15 @@ def unary(prim: Primitive) -> Callable[..., Tensor]:
     saves_out = prim.saves_out
     no_params: dict = {}
 
-    def run(a: Tensor, *, out: Tensor | None = None) -> Tensor:
+    def run(input: Tensor, *, out: Tensor | None = None) -> Tensor:  # noqa: A002
         if out is not None:
-            return Algebra.into(out, run, (a,))
+            return Algebra.into(out, run, (input,))
         mode = thread.mode
-        if mode == SLOW or not isinstance(a, Tensor):
-            return gate(prim, (a,), no_params) if isinstance(a, Tensor) else prim(a)
-        x = a.array
+        if mode == SLOW or not isinstance(input, Tensor):
+            return gate(prim, (input,), no_params) if isinstance(input, Tensor) else prim(input)
+        x = input.array
         if x.__class__ is not ndarray or x.dtype.char not in "fd":
-            return gate(prim, (a,), no_params)
+            return gate(prim, (input,), no_params)
         result = forward(x)
         if result.__class__ is not ndarray:
             result = finish(result)
@@ -126,18 +126,18 @@ def unary(prim: Primitive) -> Callable[..., Tensor]:
         if mode or not differentiable:
             return out
         version = 0
-        st = a._st
+        st = input._st
         if st is not None:
-            if st.gen != a._gen:
-                a._refresh_node()
+            if st.gen != input._gen:
+                input._refresh_node()
             version = st.version
-        node_a = a._node
+        node_a = input._node
         if node_a is None:
             return out
         out._node = node = _new(Node)
         node.prim = prim
         node.edges = (node_a,)
-        node.saved = (a,) if reads else NOTHING
+        node.saved = (input,) if reads else NOTHING
         node.params = no_params
         node.shape = result.shape
         node.dtype = result.dtype

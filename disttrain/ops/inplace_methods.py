@@ -34,6 +34,8 @@ _UFUNCS = {"exp": np.exp, "log": np.log, "sqrt": np.sqrt, "neg": np.negative,
            "tanh": np.tanh, "sin": np.sin, "cos": np.cos, "floor": np.floor, "ceil": np.ceil,
            "square": np.square}  # fmt: skip
 
+_CLASS: Any = Tensor  # (its stub says what methods it has; here it gets them)
+
 
 def _div(input: Tensor, other: Any, *, rounding_mode: str | None = None) -> Tensor:
     return math.div(input, other, rounding_mode=rounding_mode)

@@ -30,6 +30,8 @@ from .inplace_methods import attach, install
 from .primitives import elementwise as el
 from .printing import text
 
+_CLASS: Any = Tensor  # (its stub says what methods it has; here it gets them)
+
 
 def _reflected(fn: Callable) -> Callable:
     def run(self: Tensor, other: Operand) -> Tensor:

@@ -18,7 +18,8 @@ def settle(module: Any) -> None:
     name it has, the name that it has there."""
     for name, thing in vars(module).items():
         if isinstance(thing, (Primitive, types.FunctionType)) and not _is_found(thing):
-            thing.__module__, thing.__qualname__ = module.__name__, name
+            given: Any = thing
+            given.__module__, given.__qualname__ = module.__name__, name
 
 
 def _is_found(thing: Callable[..., Any] | Primitive) -> bool:
@@ -31,6 +32,6 @@ def _reduce(self: object) -> str | tuple:
     return vars(self).get("__qualname__") or object.__reduce_ex__(self, 2)
 
 
-Primitive.__reduce__ = _reduce  # type: ignore[method-assign]
+setattr(Primitive, "__reduce__", _reduce)  # noqa: B010
 outs.publish(api)
 settle(api)

@@ -10,7 +10,8 @@ import disttrain as dt
 from disttrain import nn
 from disttrain.compile import Instruction, Var
 from disttrain.compile.sweep import Backward, Sweep
-from disttrain.ops.declare import REGISTRY, primitive
+from disttrain.core.gate import Primitive
+from disttrain.ops.declare import REGISTRY
 
 
 def laid_out(instructions, ends, names=()):
@@ -38,7 +39,7 @@ def test_what_no_later_step_uses_is_let_go():
         return out
 
     refs = []
-    prim = primitive("look", look, "x", shape=lambda x: (x.shape, x.dtype))
+    prim = Primitive("look", look, ("x",))
     chain = [Instruction(prim, (Var("v", i),), {}, (Var("v", i + 1),)) for i in range(4)]
     laid_out(chain, (Var("v", 4),)).run([], [np.ones(2)])
     assert held == [[], [True], [False, True], [False, False, True]]

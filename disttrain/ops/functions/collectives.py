@@ -253,7 +253,7 @@ def _weighed(group: Any, op: ReduceOp, g: Tensor | np.ndarray) -> Any:
 AllReduce: _Verb = _declare(
     "all_reduce", _all_reduce, lambda group, how, g: AllReduce.on(group, how, g), _alike
 )
-Reduce = _declare(
+Reduce: _Verb = _declare(
     "reduce_to",
     _reduce,
     lambda group, how, g: _weighed(group, how.op, Broadcast.on(group, how, g)),
@@ -265,7 +265,7 @@ Broadcast: _Verb = _declare(
     lambda group, how, g: Reduce.on(group, how._replace(op=SUM, keep=False), g),
     _alike,
 )
-AllGather = _declare(
+AllGather: _Verb = _declare(
     "all_gather",
     _all_gather,
     lambda group, how, *gs: ReduceScatter.on(group, how, *gs),
@@ -278,7 +278,7 @@ ReduceScatter: _Verb = _declare(
     lambda group, how, g: AllGather.on(group, how._replace(op=SUM), _weighed(group, how.op, g)),
     _alike,
 )
-AllGatherSingle = _declare(
+AllGatherSingle: _Verb = _declare(
     "all_gather_single",
     _all_gather_single,
     lambda group, how, g: ReduceScatterSingle.on(group, how, g),
@@ -305,7 +305,7 @@ AllToAllSingle: _Verb = _declare(
     lambda group, how, g: AllToAllSingle.on(group, _turned(how, 1), g),
     _along_rows,
 )
-Gather = _declare(
+Gather: _Verb = _declare(
     "gather_to",
     _gather,
     lambda group, how, *gs: Scatter.on(group, how, *gs),

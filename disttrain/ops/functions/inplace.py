@@ -204,7 +204,7 @@ def fit_to(name: str, target: Tensor, value: Tensor) -> Tensor:
 
 def check_writeable(name: str, target: Tensor) -> None:
     """Refuse to write to an expanded tensor, of which several elements are one."""
-    array = None if isinstance(target, Tracer) else layout(target)
+    array: Any = None if isinstance(target, Tracer) else layout(target)
     if isinstance(array, (ndarray, ArrayKind)) and overlaps_itself(array):
         raise ShapeError(f"{name}: {OVERLAP.format(list(array.shape))}")
 
@@ -494,5 +494,5 @@ def zero_(self: Tensor) -> Tensor:
 
 add_ = inplace("add_", elementwise.add, np.add)
 sub_ = inplace("sub_", elementwise.sub, np.subtract)
-mul_ = inplace("mul_", elementwise.mul, np.multiply)
+mul_ = inplace("mul_", elementwise.fast_mul, np.multiply)
 div_ = inplace("div_", elementwise.div, np.true_divide)

@@ -279,7 +279,7 @@ def _matrix_norm(x: Tensor, ord: float | str, dims: tuple, keepdim: bool) -> Ten
         out = sum(values, -1) if ord == "nuc" else (amax if ord == 2 else amin)(values, -1)
     else:
         sums = sum(abs(x), -2 if ord in (1, -1) else -1)
-        out = (amax if ord > 0 else amin)(sums, -1)
+        out = (amax if float(ord) > 0 else amin)(sums, -1)
     if keepdim:
         shape = list(out.shape)
         for d in sorted(dims):

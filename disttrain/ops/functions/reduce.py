@@ -242,7 +242,7 @@ def min(input: Tensor, dim: int | Tensor | None = None, keepdim: bool = False) -
 
 
 def _with_indices(
-    where: str, arg: Primitive, input: Tensor, dim: int, keepdim: bool
+    where: str, arg: Primitive, input: Tensor, dim: Any, keepdim: bool
 ) -> ValuesIndices:
     kinds(where, "biufV", as_input(input, where))
     d = one_dim(dim, input.ndim, where)

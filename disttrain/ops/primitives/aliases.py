@@ -140,7 +140,7 @@ def _complex_samples(rng: np.random.Generator) -> list:
     return [((rng.normal(size=(3, 4)) + 1j * rng.normal(size=(3, 4)),), {})]
 
 
-real = primitive(
+real: Primitive = primitive(
     "real", lambda a: a.real, "a", vjp={"a": lambda g: g},
     shape=lambda a: (a.shape, _part_type(a.dtype)), view=True, jvp="linear",
 )  # fmt: skip

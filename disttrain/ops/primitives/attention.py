@@ -16,6 +16,7 @@ import numpy as np
 from ...backends.device.array import DeviceArray
 from ...backends.fused import softmax as fused
 from ...core.annotations import Shaped, Value
+from ...core.gate import Primitive
 from ...core.types.wide import widened
 from ..declare import primitive
 from . import elementwise as el
@@ -255,7 +256,7 @@ def _samples(rng: np.random.Generator) -> list:
     ]
 
 
-attention = primitive(
+attention: Primitive = primitive(
     "attention", _attention, "q k v mask", vjp=_attention_rule, multi=True, nondiff_outputs=(1,),
     shape=attention_shape, batch=_attention_batch, samples=_samples,
 )  # fmt: skip

@@ -314,11 +314,11 @@ def _weight_grad_samples(rng: np.random.Generator) -> list:
     ]
 
 
-conv = primitive(
+conv: Primitive = primitive(
     "conv", through_float32(_conv), "x w b", vjp=_conv_rule, jvp=_conv_jvp, batch=_conv_batch,
     shape=_conv_shape, samples=_conv_samples,
 )  # fmt: skip
-conv_input_grad = primitive(
+conv_input_grad: Primitive = primitive(
     "conv_input_grad", through_float32(_input_grad), "g_out w",
     vjp={
         "g_out": lambda g, w, g_out_shape, stride, padding, dilation, groups: _cut(
@@ -392,7 +392,7 @@ def _unfold_shape(
 
 _WINDOW = {"kernel": (3, 2), "stride": (2, 1), "padding": (1, 0), "dilation": (1, 2)}
 
-unfold_columns = primitive(
+unfold_columns: Primitive = primitive(
     "im2col", _unfold, "x",
     vjp={
         "x": lambda g, x_shape, kernel, stride, padding, dilation: fold_columns(

@@ -459,7 +459,7 @@ def _clip_rule(g: Value, a: Value, low: Any, high: Any) -> Any:
     return where(inside, g, 0.0)
 
 
-clip = primitive(
+clip: Primitive = primitive(
     "clip", _clip, "a", vjp={"a": _clip_rule}, shape=lambda a, low, high: (a.shape, a.dtype),
     samples=lambda rng: [((rng.normal(size=(3, 4)),), {"low": -0.5, "high": 0.5})],
 )  # fmt: skip
@@ -474,7 +474,7 @@ def _cast(a: Any, dtype: np.dtype) -> Any:
     return a.astype(dtype)
 
 
-cast = primitive(
+cast: Primitive = primitive(
     "cast", _cast, "a", vjp={"a": lambda g: g}, jvp="linear",
     shape=lambda a, dtype: (a.shape, dtype),
     samples=lambda rng: [((rng.normal(size=(3, 4)),), {"dtype": np.dtype("f8")})],
@@ -488,7 +488,7 @@ def cast_like(mask: Value, g: Value) -> Any:
     return cast(mask, dtype=kind)
 
 
-copy = primitive(
+copy: Primitive = primitive(
     "clone", copies.contiguous, "a", vjp={"a": lambda g: g}, jvp="linear",
     shape=lambda a: (a.shape, a.dtype),
 )  # fmt: skip

@@ -117,7 +117,7 @@ def shifted(index: Any, n: int, size: int) -> Any:
     return index + made_beside(index, lambda xp: xp.arange(size).reshape(shape) * n)
 
 
-take = primitive(
+take: Primitive = primitive(
     "take", lambda a, index, dim, skip=None: a.take(index, axis=dim), "a index",
     vjp={
         "a": lambda g, index, dim, skip, a_shape: spread(
@@ -209,7 +209,7 @@ def _along_batch(args: tuple, dims: tuple, params: dict, size: int) -> tuple:
     return gather(a, index, dim=params["dim"] + 1), 0
 
 
-gather = primitive(
+gather: Primitive = primitive(
     "gather", _gather, "a index",
     vjp={"a": lambda g, index, dim, a_shape: put_along(g, index, dim=dim, shape=tuple(a_shape))},
     jvp="multilinear", batch=_along_batch, shape=lambda a, index, dim: (index.shape, a.dtype),
@@ -368,7 +368,7 @@ def _reduce_samples(rng: np.random.Generator) -> list:
     ]
 
 
-scatter_reduce = primitive(
+scatter_reduce: Primitive = primitive(
     "scatter_reduce", _scatter_reduce, "a index src", vjp=_scatter_reduce_rule,
     batch=_scatter_reduce_batch, shape=lambda a, *rest, **params: (a.shape, a.dtype),
     samples=_reduce_samples,

@@ -183,7 +183,7 @@ def _linear_batch(args: tuple, dims: tuple, params: dict, size: int) -> tuple:
     return out, 0
 
 
-linear = primitive(
+linear: Primitive = primitive(
     "linear", _linear, "x w b", vjp=_linear_rule, jvp=_linear_jvp, shape=_linear_shape,
     promote=_one_type("linear"), reads={"x": "w", "w": "x", "b": ""},
     samples=lambda rng: [
@@ -252,6 +252,7 @@ def _svd_rule(g: tuple, a: Value, out: tuple) -> tuple:
         _skew(matmul(swap(H(v)), gv)) * apart
     )
     size, kind = s.shape[-1], _array_type(s)
+    one: Any
     if isinstance(s, np.ndarray):
         one: Any = np.eye(size, dtype=kind)
     else:

@@ -13,6 +13,7 @@ import numpy as np
 
 from ...backends.fused import cross_entropy as fused
 from ...core.annotations import Shaped, Value
+from ...core.gate import Primitive
 from ...errors import ConfigError
 from ..declare import primitive
 from . import elementwise as el
@@ -105,7 +106,7 @@ def _row_samples(rng: np.random.Generator) -> list:
     return [((a, t, None), mean), ((a, t, rng.uniform(0.5, 2, 4)), none)]
 
 
-cross_entropy_rows = primitive(
+cross_entropy_rows: Primitive = primitive(
     "cross_entropy", _rows, "a target weight", vjp=_rows_rule, multi=True, nondiff_outputs=(1, 2),
     shape=_rows_shape, batch=_rows_batch, samples=_row_samples,
 )  # fmt: skip
@@ -173,7 +174,7 @@ def _backward_batch(args: tuple, dims: tuple, params: dict, size: int) -> tuple:
     return split(out, size), 0
 
 
-cross_entropy_backward = primitive(
+cross_entropy_backward: Primitive = primitive(
     "cross_entropy_backward", _backward, "scale a target weight lse", vjp=_backward_rule,
     shape=lambda scale, a, *rest, **params: (a.shape, a.dtype), batch=_backward_batch,
 )  # fmt: skip

@@ -204,7 +204,7 @@ def _channels_shape(x: Shaped, weight: object, bias: object, eps: float) -> list
     return [(x.shape, x.dtype), each, each]
 
 
-batch_norm_channels = primitive(
+batch_norm_channels: Primitive = primitive(
     "batch_norm", channels.batch_norm, "x weight bias", vjp=_batch_rule, multi=True,
     nondiff_outputs=(1, 2), shape=_channels_shape, batch=_channels_batch,
     samples=lambda rng: [

@@ -92,7 +92,7 @@ def _bernoulli(a: np.ndarray, generator: Generator) -> Any:
     return (generator.rng.random(a.shape, kind) < a).astype(a.dtype)
 
 
-draw_bernoulli = primitive(
+draw_bernoulli: Primitive = primitive(
     "bernoulli", _bernoulli, "a", random=True, shape=lambda a, generator: (a.shape, a.dtype)
 )
 draw_bernoulli.elementwise = True
@@ -102,7 +102,7 @@ def _poisson(a: np.ndarray, generator: Generator) -> Any:
     return generator.rng.poisson(a.astype(np.float64)).astype(a.dtype)
 
 
-draw_poisson = primitive(
+draw_poisson: Primitive = primitive(
     "poisson", _poisson, "a", random=True, shape=lambda a, generator: (a.shape, a.dtype)
 )
 draw_poisson.elementwise = True
@@ -153,7 +153,7 @@ def _multinomial_batch(args: tuple, dims: tuple, params: dict, size: int) -> tup
     return draw_multinomial(front(args[0], dims[0]), **params), 0
 
 
-draw_multinomial = primitive(
+draw_multinomial: Primitive = primitive(
     "multinomial", _multinomial, "a", random=True, batch=_multinomial_batch,
     shape=lambda a, num_samples, **rest: ((*a.shape[:-1], num_samples), np.dtype(np.int64)),
 )  # fmt: skip
@@ -170,7 +170,7 @@ def _dropout_mask(a: np.ndarray, p: float, generator: Generator) -> Any:
     return (bits >= np.uint32(threshold)).reshape(a.shape)
 
 
-dropout_mask = primitive(
+dropout_mask: Primitive = primitive(
     "dropout_mask", _dropout_mask, "a", random=True,
     shape=lambda a, p, generator: (a.shape, np.dtype(bool)),
 )  # fmt: skip
@@ -201,7 +201,7 @@ def _native_dropout_rule(g: tuple, out: tuple, p: float, needs: tuple) -> tuple:
     return (masked_scale(g[0], out[1], scale=1.0 / (1.0 - p) if p < 1 else 0.0),)
 
 
-native_dropout = primitive(
+native_dropout: Primitive = primitive(
     "native_dropout", _native_dropout, "a", vjp=_native_dropout_rule, random=True, multi=True,
     nondiff_outputs=(1,),
     shape=lambda a, p, generator: [(a.shape, a.dtype), (a.shape, np.dtype(bool))],

@@ -115,7 +115,7 @@ def _expand(a: np.ndarray, shape: tuple) -> Any:
     return out
 
 
-expand = primitive(
+expand: Primitive = primitive(
     "expand", _expand, "a",
     vjp={"a": lambda g: g},  # the engine sums over what was broadcast
     jvp="linear", shape=lambda a, shape: (tuple(shape), a.dtype), view=True,
@@ -225,7 +225,7 @@ def _cat_batch(args: tuple, dims: tuple, params: dict, size: int) -> tuple:
     return cat(*parts, dim=params["dim"] + 1, sizes=params["sizes"]), 0
 
 
-cat = primitive(
+cat: Primitive = primitive(
     "cat", lambda *arrays, dim, sizes: np.concatenate(arrays, dim), "", vjp=_cat_rule,
     jvp="linear", shape=_cat_shape,
     samples=lambda rng: [

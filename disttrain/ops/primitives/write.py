@@ -59,7 +59,7 @@ def _assign(dst: Any, src: Any) -> Any:
     return dst
 
 
-assign = primitive("assign", _assign, "dst src", mutates=(0,))
+assign: Primitive = primitive("assign", _assign, "dst src", mutates=(0,))
 
 
 def _through(array: Value, chain: tuple) -> Any:

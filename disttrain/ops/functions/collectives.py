@@ -315,7 +315,7 @@ Gather: _Verb = _declare(
 Scatter: _Verb = _declare(
     "scatter_from", _scatter, lambda group, how, g: Gather.on(group, how, g), _alike
 )
-Send = _declare("send", _send, lambda group, how, g: Recv.on(group, how, g), _alike)
+Send: _Verb = _declare("send", _send, lambda group, how, g: Recv.on(group, how, g), _alike)
 Recv: _Verb = _declare("recv", _recv, lambda group, how, g: Send.on(group, how, g), _alike)
 
 

@@ -71,9 +71,9 @@ def _half_beside_number(a: Tensor, b: Tensor | float) -> np.dtype | None:
 
 
 fast_add, fast_sub = fast.binary(el.add), fast.binary(el.sub)
-fast_mul, fast_div = fast.binary(el.mul, _scaled), fast.binary(el.div, _scaled)
-mul: Callable[..., Tensor] = fast_mul
-multiply = mul
+fast_mul: Callable[..., Tensor] = fast.binary(el.mul, _scaled)
+fast_div: Callable[..., Tensor] = fast.binary(el.div, _scaled)
+mul = multiply = fast_mul
 
 
 def _power(prim: Primitive, args: tuple, params: dict) -> Tensor:

@@ -168,9 +168,9 @@ def quantile(
             raise ShapeError(f"quantile: q of shape {list(q.shape)} given; needed 0-d or 1-d")
         if q.ndim:
             shares = [float(share) for share in q.tolist()]
-            how = interpolation
-            each = [quantile(input, p, dim, keepdim, interpolation=how) for p in shares]
-            return stack(each, 0)
+            return stack(
+                [quantile(input, p, dim, keepdim, interpolation=interpolation) for p in shares], 0
+            )
     share = float(q)
     if not 0 <= share <= 1:
         raise ConfigError(f"quantile: q={q} given; it must lie in [0, 1]")

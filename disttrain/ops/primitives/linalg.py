@@ -254,7 +254,7 @@ def _svd_rule(g: tuple, a: Value, out: tuple) -> tuple:
     size, kind = s.shape[-1], _array_type(s)
     one: Any
     if isinstance(s, np.ndarray):
-        one: Any = np.eye(size, dtype=kind)
+        one = np.eye(size, dtype=kind)
     else:
         one = made_beside(s, lambda xp: xp.eye(size, dtype=kind))
     over = where(eq(s, 0), 0.0, 1.0 / where(eq(s, 0), 1.0, s))

@@ -219,6 +219,7 @@ def full_like(
 
 
 def _number(x: Scalar) -> Any:
+    """A number that may be given as a tensor."""
     return x.item() if isinstance(x, Tensor) else x
 
 
@@ -227,34 +228,33 @@ def arange(
     layout: str | None = None, device: DeviceLike | None = None, requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
     """Numbers from ``start`` to before ``end``; integers when all of them are."""
-    if end is None:
-        start, end = 0, start
-    first, stop, by = (_number(x) for x in (start, end, step))
+    given = (0, start, step) if end is None else (start, end, step)
+    low, high, by = numbers = [_number(x) for x in given]
     if by == 0:
         raise ConfigError("arange: step 0 given; it must not be zero")
-    if not (math.isfinite(first) and math.isfinite(stop)):
-        raise ConfigError(f"arange: unsupported range: {first} to {stop}; both must be finite")
-    if (stop - first) * by < 0:
+    if not (math.isfinite(low) and math.isfinite(high)):
+        raise ConfigError(f"arange: unsupported range: {low} to {high}; both must be finite")
+    if (high - low) * by < 0:
         raise ConfigError(
-            f"arange: start={first}, end={stop}, step={by} given; the upper bound and the lower "
+            f"arange: start={low}, end={high}, step={by} given; the upper bound and the lower "
             "bound are inconsistent with the sign of the step"
         )
-    whole = all(isinstance(x, (int, np.integer)) for x in (first, stop, by))
+    whole = all(isinstance(x, (int, np.integer)) for x in numbers)
     kind = dtypes.int64 if whole else dtypes.get_default_dtype()
     kind = kind if dtype is None else dtypes.as_dtype(dtype)
     if kind.np.kind not in "iufV":
         raise refuse("arange", kind.np)
     if kind.np.kind in "iu":
-        first, stop, by = int(first), int(stop), int(by)
+        low, high, by = map(int, numbers)
         if not by:
             raise ConfigError(f"arange: a step below 1 given for {kind!r}; it must not be zero")
-    n = -(-(stop - first) // by) if kind.np.kind in "iu" else math.ceil((stop - first) / by)
+    n = -(-(high - low) // by) if kind.np.kind in "iu" else math.ceil((high - low) / by)
     where, n = usable(device), int(n)
     there = located(where)
     if there is None:
-        array: Any = (first + np.arange(n) * by).astype(kind.np)
+        array: Any = (low + np.arange(n) * by).astype(kind.np)
     else:
-        array = there.make(lambda xp: (first + xp.arange(n) * by).astype(kind.np))
+        array = there.make(lambda xp: (low + xp.arange(n) * by).astype(kind.np))
     return place(array, where, requires_grad)
 
 

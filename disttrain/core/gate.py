@@ -356,7 +356,7 @@ def _by_tensors(node: Node, out: Tensor, args: tuple) -> None:
     """Let the rules of ``node`` run on Tensors, where ``out`` is of a kind that wants it."""
     if getattr(out.__dict__.get("array"), "rules_on_tensors", False):
         node.__class__ = TensorNode
-        node.stream = out.array.stream  # type: ignore[attr-defined]
+        node.stream = out.array.stream
         node.on_host = tuple(  # type: ignore[attr-defined]
             i for i, e in enumerate(node.edges)
             if e is not None and args[i].__dict__.get("array").__class__ is ndarray

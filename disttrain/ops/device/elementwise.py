@@ -251,8 +251,8 @@ _truncated_at_once = el.truncate_divide.on_device
 def _truncate_divide(platform: Platform, a: RawArray, b: RawArray) -> Any:
     """Quotients of half types are rounded before they are truncated, as on the host."""
     if any(isinstance(x, platform.array_type) and is_half(x.dtype) for x in (a, b)):
-        return el.trunc.on_device(platform, el.div.on_device(platform, a, b))  # type: ignore[misc]
-    return _truncated_at_once(platform, a, b)  # type: ignore[misc]
+        return el.trunc.on_device(platform, el.div.on_device(platform, a, b))
+    return _truncated_at_once(platform, a, b)
 
 
 el.truncate_divide.on_device = _truncate_divide

@@ -470,7 +470,7 @@ def repeat_interleave(
 
 def _repeated(repeats: Tensor, n: int, total: int) -> Tensor:
     """Which of ``n`` places comes at each of ``total``, so that the host waits for nothing."""
-    ends = cumsum(repeats.expand(n), dim=0)  # type: ignore[attr-defined]
+    ends = cumsum(repeats.expand(n), dim=0)
     return searchsorted(ends, made_beside(repeats, lambda xp: xp.arange(total)), right=True)
 
 

@@ -345,14 +345,14 @@ def _placed(new: Tensor, old: Tensor) -> Tensor:
     out = new.alias() if isinstance(new, Tracer) else new._data()
     if isinstance(old, Tracer):
         before, out = old.interp.aligned(old, out)
-        out.inner = _placed(out.inner, before)  # type: ignore[attr-defined]
+        out.inner = _placed(out.inner, before)
     out._node = old.graph_node()
     return out
 
 
 def _lowered(target: Tensor, value: Tensor) -> Tensor:
     """``value`` at the level of ``target``, as far as it is the same for all of a batch."""
-    depth = target.interp.level if isinstance(target, Tracer) else -1  # type: ignore[attr-defined]
+    depth = target.interp.level if isinstance(target, Tracer) else -1
     while isinstance(value, Tracer) and value.interp.level > depth:
         if value.interp.moves(value) or value.graph_node() is not None:
             break

@@ -110,7 +110,7 @@ def _fill(name: str, out: Tensor, result: Tensor) -> None:
                 f"{name}: An output with one or more elements was resized since it had shape "
                 f"{list(out.shape)}, which does not match the required output shape {list(shape)}",
             )
-        out.resize_(*shape)  # type: ignore[attr-defined]
+        out.resize_(*shape)
     gate(assign, (out, fit_to(name, out, result)), {})
 
 

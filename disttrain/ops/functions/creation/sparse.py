@@ -48,7 +48,7 @@ class SparseTensor(Tensor):
     _seen = 0  # the version of the dense array that has no values but at the places
 
     @property
-    def array(self) -> Any:  # type: ignore[override]
+    def array(self) -> Any:
         if self._dense is None:
             if not self._unique:
                 self._list = (self._places, self._given(), self._version)
@@ -261,7 +261,7 @@ class SparseTensor(Tensor):
         (places, numbers, unique), (more, given, distinct) = self._parts(), other._parts()
         if other._size != self._size or len(more) != len(places) or other.dtype != self.dtype:
             return None
-        added = wrap(given) if alpha == 1 else wrap(given) * alpha  # type: ignore[operator]
+        added = wrap(given) if alpha == 1 else wrap(given) * alpha
         counts = places.shape[1], more.shape[1]
         values = views.cat(wrap(numbers), added, dim=0, sizes=counts).array
         at = np.concatenate([places, more], 1)

@@ -49,8 +49,9 @@ def text(self: Tensor, *, tensor_contents: object = None) -> str:
         parts.append(f"size={tuple(self.shape)}")
     if kind not in usual:
         parts.append(f"dtype={kind!r}")
-    if level is not None and self.tangent is not None:  # type: ignore[attr-defined]
-        parts.append(f"tangent={self.tangent}")  # type: ignore[attr-defined]
+    tangent = None if level is None else getattr(self, "tangent", None)
+    if tangent is not None:
+        parts.append(f"tangent={tangent}")
     node = self.graph_node()
     if node is not None:
         own = node.__class__ is AccumulateGrad

@@ -1,0 +1,50 @@
+"""Products and decompositions."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from disttrain.ops.primitives import linalg as la
+
+RNG = np.random.default_rng(0)
+
+
+@pytest.mark.parametrize("rows", [1, 2, 40, 64, 65])
+@pytest.mark.parametrize("lead", [(), (2,)])
+def test_few_rows_take_another_order_and_give_the_same(rows, lead):
+    x = RNG.normal(size=(*lead, rows, 130)).astype(np.float32)
+    w, b = RNG.normal(size=(129, 130)).astype(np.float32), RNG.normal(size=129).astype(np.float32)
+    found = la.linear.forward(x, w, b)
+    np.testing.assert_allclose(found, x.astype("f8") @ w.T.astype("f8") + b, rtol=1e-3, atol=1e-3)
+    assert found.flags.c_contiguous and found.dtype == np.float32
+
+
+def test_half_types_are_multiplied_in_float32_and_rounded_once():
+    a, b = (RNG.normal(size=(8, 8)).astype(np.float16) for _ in range(2))
+    wanted = (a.astype("f4") @ b.astype("f4")).astype(np.float16)
+    assert (la.matmul.forward(a, b) == wanted).all()
+
+
+def test_inverses_determinants_and_solutions_of_stacks():
+    a, b = RNG.normal(size=(3, 4, 4)) + 4 * np.eye(4), RNG.normal(size=(3, 4, 2))
+    np.testing.assert_allclose(
+        la.inv.forward(a) @ a, np.broadcast_to(np.eye(4), a.shape), atol=1e-12
+    )
+    np.testing.assert_allclose(a @ la.solve.forward(a, b), b, atol=1e-12)
+    np.testing.assert_allclose(la.det.forward(a), [np.linalg.det(m) for m in a])
+
+
+@pytest.mark.parametrize("shape", [(4, 2), (2, 4), (3, 3), (2, 5, 3)])
+def test_singular_values_give_the_matrix_back(shape):
+    a = RNG.normal(size=shape)
+    u, s, vh = la.svd.forward(a)
+    np.testing.assert_allclose(u * s[..., None, :] @ vh, a, atol=1e-12)
+    assert (np.diff(s, axis=-1) <= 0).all() and s.shape[-1] == min(shape[-2:])
+    u, vh = la.svd_square.forward(a)
+    assert u.shape[-1] == shape[-2] and vh.shape[-2] == shape[-1]
+
+
+def test_the_shape_rule_refuses_what_does_not_fit():
+    with pytest.raises(ValueError, match="the input's last size 3 is not 4"):
+        la.linear.shape(np.zeros((2, 3)), np.zeros((5, 4)))

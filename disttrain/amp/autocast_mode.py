@@ -230,7 +230,7 @@ def _as(value: Any, dtype: object, kind: str) -> Any:
         return {k: _as(v, dtype, kind) for k, v in value.items()}
     fits = isinstance(value, Tensor) and value.dtype.is_floating_point
     if fits and value.device.type == kind and value.dtype is not dtypes.float64:
-        return value.to(dtype)  # type: ignore[attr-defined]
+        return value.to(dtype)
     return value
 
 

@@ -66,7 +66,7 @@ class GradScaler:
         if not self._enabled:
             return outputs
         if isinstance(outputs, Tensor):
-            return outputs * self._scale  # type: ignore[operator]
+            return outputs * self._scale
         if isinstance(outputs, (list, tuple)):
             return type(outputs)(self.scale(t) for t in outputs)
         raise ValueError("outputs must be a Tensor or an iterable of Tensors")

@@ -38,7 +38,7 @@ class Dual(DualTracer):
     """A value with a tangent. Its numbers may be read: they are those of the primal."""
 
     @property
-    def array(self) -> Any:  # type: ignore[override]
+    def array(self) -> Any:
         return self.inner.array
 
     @property
@@ -134,7 +134,7 @@ class DualLevel(Forward):
             if dual is not None and dual.__class__ is Dual:
                 inner = dual.inner
                 grad = dual._grad
-                dual.__class__ = type(inner)  # type: ignore[assignment]
+                dual.__class__ = type(inner)
                 dual.__dict__.clear()
                 dual.__dict__.update(inner.__dict__)
                 if grad is not None:

@@ -153,7 +153,7 @@ class _Check:
             sides = []
             for step in (self.chosen.eps, -self.chosen.eps):
                 here = np.array(base + unit * step, base.dtype)
-                moved = beside(self.given[i], here).requires_grad_()  # type: ignore[attr-defined]
+                moved = beside(self.given[i], here).requires_grad_()
                 args = [moved if j == i else t for j, t in enumerate(self.given)]
                 sides.append([_parts(_numbers(o)) for o in _outputs(self.func, args)])
             for column, up, down in zip(columns, *sides, strict=True):

@@ -46,6 +46,11 @@ class ArrayKind:
     def nbytes(self) -> int:
         return self.size * self.itemsize
 
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Bytes from one element to the next along each dimension, of kinds that have memory."""
+        raise AttributeError(f"{type(self).__name__} has no strides")
+
     places_others = False  # tensors made like one over such an array lie as it does: ``similar``
 
     def run(self, prim: Any, arrays: object, params: dict) -> Any:

@@ -388,7 +388,7 @@ class _Inner(Walk):
 
     def _count_only(self, order: list) -> None:
         for node in self.cut:
-            self.needed[node] = False  # type: ignore[index]
+            self.needed[node] = False
         super()._count_only([node for node in order if node not in self.cut])
 
 

@@ -5,7 +5,7 @@ For annotations alone: no function looks at them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import EllipsisType
 from typing import Any, Protocol, TypeAlias
 
@@ -29,6 +29,15 @@ ArrayLike: TypeAlias = Tensor | np.ndarray | np.generic | Number | Sequence[Any]
 Index: TypeAlias = (
     int | np.integer | slice | EllipsisType | Tensor | np.ndarray | Sequence[Any] | None
 )
+
+
+# The rules of a primitive. Those that take its arguments and parameters by name are ``Rule``s.
+Rule: TypeAlias = Callable[..., Any]
+ShapeRule: TypeAlias = Callable[..., tuple | list]  # -> (shape, dtype), or a list of them
+Jvp: TypeAlias = Callable[[tuple, tuple, dict], Any]  # (primals, tangents, params) -> tangents
+BatchRule: TypeAlias = Callable[[tuple, tuple, dict, int], tuple]  # -> (out, its batch dimension)
+Promotion: TypeAlias = Callable[[tuple], Any]  # arguments -> arguments of one type
+Samples: TypeAlias = Callable[[np.random.Generator], list]  # -> (args, params), for tests
 
 
 class Shaped(Protocol):

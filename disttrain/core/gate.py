@@ -17,10 +17,10 @@ so transforms compose in any order without a second code path.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from types import MethodType
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -37,6 +37,7 @@ from ..errors import (
     cause,
 )
 from ..trace import call_site
+from .annotations import BatchRule, Jvp, Promotion, Rule, Samples, ShapeRule
 from .node import NOTHING, Node, Output, next_seq
 from .saved import pack_node
 from .tensor import Storage, Tensor, wrap
@@ -46,6 +47,10 @@ from .writes import touched
 
 _new = object.__new__
 ndarray = np.ndarray
+# Of one that gives several views: (params, i) -> (primitive, params) of number i.
+Part: TypeAlias = "Callable[[dict, int], tuple[Primitive, dict]]"
+# Results -> numbers of those that the rule reads.
+Kept: TypeAlias = Callable[[tuple], Sequence[int]]
 
 
 class Primitive:
@@ -59,39 +64,39 @@ class Primitive:
     expr: scalar expression for kernels; view: the result shares memory with argument 0
     """
 
-    def __init__(self, name: str, forward: Callable, args: tuple[str, ...]) -> None:
+    __qualname__: str  # of those that are public: ``ops.names``
+
+    def __init__(self, name: str, forward: Rule, args: tuple[str, ...]) -> None:
         self.name, self.forward, self.args = name, forward, args
         self.rules: tuple = ()
-        self.vjp_all: Callable | None = None
+        self.vjp_all: Rule | None = None
         self.saves: tuple[tuple[int, ...], ...] = ()
         self.save_bits: list[int] = []
         self.saves_out: bool = False
-        self.out_bits = 0  # the arguments whose rules read the result
+        self.out_bits: int = 0  # the arguments whose rules read the result
         self.own_result: bool = False  # the rule's copy of the result is made before a write to it
         self.differentiable: bool = False
         self.multi: bool = False
-        self.jvp: Any = None
-        self.batch: Any = None
-        self.shape: Callable | None = None
-        self.expr: Callable | None = None
+        self.jvp: Jvp | str | None = None
+        self.batch: BatchRule | None = None
+        self.shape: ShapeRule | None = None
+        self.expr: Rule | None = None
         self.elementwise: bool = False
         self.view: bool = False
-        self.part: Any = None  # of several views: (params, i) -> (primitive, params) for number i
-        self.promote: Callable | None = None
+        self.part: Part | None = None
+        self.promote: Promotion | None = None
         self.mutates: tuple[int, ...] = ()
         self.nondiff_outputs: tuple[int, ...] = ()
-        self.kept: Callable | None = None  # results -> numbers of those that its rule reads
+        self.kept: Kept | None = None
         self.random: bool = False
-        self.checks: bool = (
-            False  # raises for some values, so it runs even where nobody needs its result
-        )
+        self.checks: bool = False  # raises for some values: runs even where nobody needs its result
         self.outward: bool = False  # an effect: never dropped, merged, or moved across another
-        self.samples: Callable | None = None
+        self.samples: Samples | None = None
         self.takes: str | None = None  # numpy's kinds that it is defined for; None: all
-        self.shard: Callable | None = None  # how its dimensions belong together: ``ops.layouts``
+        self.shard: Rule | None = None  # how its dimensions belong together: ``ops.layouts``
         self.kinds: bool = False  # its forward takes arrays of all kinds as they are
         self.on_device: Any = None  # (platform, *raw arrays, **params): where forward cannot serve
-        self.prepared: Callable | None = None  # (params) -> forward that needs no params any more
+        self.prepared: Callable[[dict], Rule] | None = None  # params -> forward without any
         self.together: Any = None  # (params) -> updates of many sets of a device's arrays
         self.node_class: Any = None  # of its nodes, where the tensors' own class of them is wrong
         self.node_kind: Any = None  # the class that its nodes show to programs, once one looked
@@ -327,7 +332,7 @@ def attach(prim: Primitive, edges: tuple, bits: int, args: tuple, params: dict, 
                 o._node = Output(node, i)
         if bits & prim.out_bits:
             # Statistics for the rule, where there are any, and not what the program goes on with.
-            kept = prim.nondiff_outputs or range(len(out))
+            kept: Sequence[int] = prim.nondiff_outputs or range(len(out))
             if prim.kept is not None:
                 kept = prim.kept(out)
             node.out = tuple(o.alias() if i in kept else None for i, o in enumerate(out))
@@ -356,7 +361,7 @@ def _by_tensors(node: Node, out: Tensor, args: tuple) -> None:
     """Let the rules of ``node`` run on Tensors, where ``out`` is of a kind that wants it."""
     if getattr(out.__dict__.get("array"), "rules_on_tensors", False):
         node.__class__ = TensorNode
-        node.stream = out.array.stream  # type: ignore[attr-defined]
+        node.stream = out.array.stream
         node.on_host = tuple(  # type: ignore[attr-defined]
             i for i, e in enumerate(node.edges)
             if e is not None and args[i].__dict__.get("array").__class__ is ndarray

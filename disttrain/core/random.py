@@ -259,7 +259,7 @@ class _RankGenerator(Generator):
         self.device = CPU
 
     @property
-    def _cell(self) -> _Cell:  # type: ignore[override]
+    def _cell(self) -> _Cell:
         return context.current().slot("core.random", _first_cell)
 
     def __reduce__(self) -> str:
@@ -273,7 +273,7 @@ class _DeviceGenerator(Generator):
         self.device = where
 
     @property
-    def _cell(self) -> _Counter:  # type: ignore[override]
+    def _cell(self) -> _Counter:
         cells = _device_cells()
         if self.device not in cells:
             cells[self.device] = _Counter(self.device, _device_seed())

@@ -76,7 +76,7 @@ class PackedNode(Node):
         if self.saved is None:
             self.check()
         node = copy.copy(self)
-        node.__class__ = self.unpacked  # type: ignore[assignment]
+        node.__class__ = self.unpacked
         node.saved = tuple([_unpacked(v) for v in self.saved])  # type: ignore[union-attr]
         node.versions = tuple([getattr(v, "_version", 0) for v in node.saved])
         if self.out.__class__ is tuple:

@@ -22,7 +22,7 @@ class Tracer(Tensor):
     _aliases: Any = ()  # weak references to what was detached from this
 
     @property
-    def array(self) -> Any:  # type: ignore[override]
+    def array(self) -> Any:
         if self.interp.over:
             raise CaptureError(
                 f"a value from inside {self.interp} is used after the transform returned; return "

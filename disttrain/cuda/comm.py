@@ -21,7 +21,7 @@ def broadcast(
             f"devices={devices} and out={out}"
         )
     if out is not None:
-        return tuple([o.copy_(tensor) for o in out])  # type: ignore[attr-defined]
+        return tuple([o.copy_(tensor) for o in out])
     return tuple([_on(tensor, d) for d in devices or ()])
 
 
@@ -41,7 +41,7 @@ def reduce_add(inputs: Sequence[Tensor], destination: object = None) -> Tensor:
     where = index_of(destination)
     total = _on(inputs[0], where)
     for t in inputs[1:]:
-        total = total + _on(t, where)  # type: ignore[operator]
+        total = total + _on(t, where)
     return total
 
 
@@ -80,16 +80,16 @@ def gather(
     """Tensors of several devices, joined along ``dim`` on ``destination`` (None: the current one;
     -1 or "cpu": the host), or in ``out``."""
     if out is not None:
-        joined = cat([t.to(out.device) for t in tensors], dim)  # type: ignore[attr-defined]
-        return out.copy_(joined)  # type: ignore[attr-defined]
+        joined = cat([t.to(out.device) for t in tensors], dim)
+        return out.copy_(joined)
     if str(destination) in ("-1", "cpu"):
-        return cat([t.cpu() for t in tensors], dim)  # type: ignore[attr-defined]
+        return cat([t.cpu() for t in tensors], dim)
     where = index_of(destination)
     return cat([_on(t, where) for t in tensors], dim)
 
 
 def _on(t: Tensor, where: int) -> Tensor:
-    return t.to(f"cuda:{index_of(where)}", non_blocking=True)  # type: ignore[attr-defined]
+    return t.to(f"cuda:{index_of(where)}", non_blocking=True)
 
 
 __all__ = [

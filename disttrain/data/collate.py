@@ -143,7 +143,7 @@ def _mappings(batch: Sequence, at: str) -> Any:
             clone = copy.copy(first)
             clone.update(out)
             return clone
-        return type(first)(out)  # type: ignore[call-arg]
+        return type(first)(out)
     except TypeError:  # its constructor wants something else
         return out
 
@@ -169,7 +169,7 @@ def _sequences(batch: Sequence, at: str) -> Any:
     if kind is list:
         return columns
     try:
-        return kind(columns)  # type: ignore[call-arg]
+        return kind(columns)
     except TypeError:  # such as range
         return columns
 

@@ -24,7 +24,7 @@ def pinned(data: object, device: str | None) -> Any:
     of its own is asked."""
     if isinstance(data, Tensor):
         plain = data.device.type == "cpu" and not data.is_sparse
-        return data.pin_memory(device) if plain else data  # type: ignore[attr-defined]
+        return data.pin_memory(device) if plain else data
     if isinstance(data, (str, bytes)):
         return data
     if hasattr(data, "pin_memory"):

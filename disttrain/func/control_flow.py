@@ -41,13 +41,13 @@ def cond(
     else:
         found = true_fn(*operands), false_fn(*operands)
         _check_alike("cond: true_fn and false_fn", *found)
-        out = _chosen(pred.reshape(()), *found)  # type: ignore[attr-defined]
+        out = _chosen(pred.reshape(()), *found)
     watched.check()
     return out
 
 
 def _check_cond(pred: object, true_fn: object, false_fn: object, operands: object) -> None:
-    if not isinstance(pred, Tensor) or pred.numel() != 1:  # type: ignore[attr-defined]
+    if not isinstance(pred, Tensor) or pred.numel() != 1:
         given = f"a tensor of shape {list(pred.shape)}" if isinstance(pred, Tensor) else repr(pred)
         raise ConfigError(
             f"cond: Expected pred to be bool or single-element tensor, but got {given}"

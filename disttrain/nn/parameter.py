@@ -98,7 +98,7 @@ class _Uninitialized:
         where = self.device if device is None else device  # type: ignore[attr-defined]
         kind = dtypes.of(kept.dtype) if dtype is None else dtype
         self._node = None
-        self.__class__ = self._final  # type: ignore[assignment]
+        self.__class__ = self._final
         self.array = empty(shape, kind, where).array
         if needs:
             self.requires_grad_()  # type: ignore[attr-defined]

@@ -20,11 +20,11 @@ What is derived, not written:
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
+from ..core.annotations import BatchRule, Jvp, Promotion, Rule, Samples, ShapeRule
 from ..core.gate import Primitive
 from ..core.node import AccumulateGrad
 from .promotion import float_args, only, same_type_args
@@ -40,24 +40,24 @@ def _register(prim: Primitive) -> Primitive:
 
 def primitive(
     name: str,
-    forward: Callable,
+    forward: Rule,
     args: str,
     *,
-    vjp: dict[str, Callable] | Callable | None = None,
-    jvp: Callable[..., Any] | str | None = None,
-    batch: Callable[..., Any] | None = None,
-    shape: Callable | None = None,
-    expr: Callable | None = None,
+    vjp: dict[str, Rule] | Rule | None = None,
+    jvp: Jvp | Literal["linear", "multilinear"] | None = None,
+    batch: BatchRule | None = None,
+    shape: ShapeRule | None = None,
+    expr: Rule | None = None,
     multi: bool = False,
     view: bool = False,
-    promote: Callable | None = None,
+    promote: Promotion | None = None,
     mutates: tuple[int, ...] = (),
     nondiff_outputs: tuple[int, ...] = (),
     random: bool = False,
-    samples: Callable | None = None,
+    samples: Samples | None = None,
     reads: dict[str, str] | None = None,
     own_result: bool = False,
-    shard: Callable | None = None,
+    shard: Rule | None = None,
     kind: type[Primitive] = Primitive,
 ) -> Primitive:
     """Declare a primitive.
@@ -87,15 +87,15 @@ def primitive(
 
 def unary(
     name: str,
-    forward: Callable,
-    d: Callable | None = None,
+    forward: Rule,
+    d: Rule | None = None,
     *,
-    expr: Callable | None = None,
+    expr: Rule | None = None,
     floating: bool = False,
     out_bool: bool = False,
     takes: str | None = None,
-    promote: Callable | None = None,
-    samples: Callable | None = None,
+    promote: Promotion | None = None,
+    samples: Samples | None = None,
 ) -> Primitive:
     """Declare an elementwise function of one tensor; ``d`` is its vjp rule. ``floating``: integer
     input is converted to the default floating type. ``takes``: numpy's kinds that it is defined
@@ -117,16 +117,16 @@ def unary(
 
 def binary(
     name: str,
-    forward: Callable,
-    da: Callable | None = None,
-    db: Callable | None = None,
+    forward: Rule,
+    da: Rule | None = None,
+    db: Rule | None = None,
     *,
-    expr: Callable | None = None,
+    expr: Rule | None = None,
     floating: bool = False,
     out_bool: bool = False,
     takes: str | None = None,
-    promote: Callable | None = None,
-    samples: Callable | None = None,
+    promote: Promotion | None = None,
+    samples: Samples | None = None,
 ) -> Primitive:
     """Declare an elementwise function of two tensors (or a tensor and a scalar), broadcasting.
     ``takes``: numpy's kinds, of the operands' common type, that it is defined for (None: all)."""
@@ -156,7 +156,7 @@ def type_of(*args: object) -> np.dtype:
     return next(a.dtype for a in args if hasattr(a, "dtype"))
 
 
-def _set_vjp(prim: Primitive, vjp: Callable[..., Any] | dict, reads: dict[str, str] | None) -> None:
+def _set_vjp(prim: Primitive, vjp: Rule | dict[str, Rule], reads: dict[str, str] | None) -> None:
     prim.differentiable = True
     if callable(vjp):
         names = _names(vjp)
@@ -187,12 +187,12 @@ def _no_gradient(
     """The rule of an argument that has no gradient (an index, a mask)."""
 
 
-def _names(rule: Callable) -> tuple[str, ...]:
+def _names(rule: Rule) -> tuple[str, ...]:
     code = rule.__code__
     return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
 
 
-def _adapt(prim: Primitive, rule: Callable, names: tuple[str, ...]) -> Callable:
+def _adapt(prim: Primitive, rule: Rule, names: tuple[str, ...]) -> Rule:
     """Call ``rule`` with what it names. The common forms are spelled out for speed."""
     args = prim.args
     rest = [n for n in names if n != "g"]
@@ -227,7 +227,7 @@ def _place_of(node: Any, i: int) -> Any:
     return edge.place()
 
 
-def _getter(name: str, args: tuple[str, ...]) -> Callable:
+def _getter(name: str, args: tuple[str, ...]) -> Rule:
     if name == "out":
         return lambda out, values, node, needs: out
     if name == "needs":
@@ -245,7 +245,7 @@ def _getter(name: str, args: tuple[str, ...]) -> Callable:
 
 
 def declare_apart(
-    name: str, forward: Callable, args: str, vjp: dict[str, Callable] | Callable,
+    name: str, forward: Rule, args: str, vjp: dict[str, Rule] | Rule,
     node_class: type | None = None,
 ) -> Primitive:  # fmt: skip
     """Declare a primitive that is no part of the vocabulary: its forward takes arrays of all kinds

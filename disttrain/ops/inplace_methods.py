@@ -113,6 +113,12 @@ def _reshaped(name: str, fn: Callable) -> Callable:
 _SHAPED = "squeeze swapaxes swapdims t transpose unsqueeze".split()
 
 
+def attach(**methods: object) -> None:
+    """Give Tensor methods and properties by name. Type checkers find them in the stub."""
+    for name, method in methods.items():
+        setattr(Tensor, name, method)
+
+
 def install() -> None:
     """Give Tensor its in-place methods."""
     for name in _SAME.split():
@@ -124,23 +130,34 @@ def install() -> None:
     for name in _SHAPED:
         setattr(Tensor, f"{name}_", _reshaped(f"{name}_", getattr(shape, name, None) or
                                               getattr(api, name)))  # fmt: skip
-    _CLASS.as_strided_ = _reshaped("as_strided_", api.as_strided)
     for name in ("normal_", "uniform_", "random_", "bernoulli_", "exponential_", "cauchy_",
                  "geometric_", "log_normal_"):  # fmt: skip
         setattr(Tensor, name, getattr(sampling, name))
-    _CLASS.copy_, _CLASS.fill_, _CLASS.zero_ = inplace.copy_, inplace.fill_, inplace.zero_
-    _CLASS.add_, _CLASS.sub_ = inplace.add_, inplace.sub_
-    _CLASS.mul_ = _CLASS.multiply_ = inplace.mul_
-    _CLASS.subtract_ = inplace.sub_
-    _CLASS.div_ = _CLASS.divide_ = _CLASS.true_divide_ = inplace.inplace(
-        "div_", _div, np.true_divide
+    divided = inplace.inplace("div_", _div, np.true_divide)
+    absolute = inplace.inplace("abs_", _size, np.absolute)
+    attach(
+        as_strided_=_reshaped("as_strided_", api.as_strided),
+        copy_=inplace.copy_,
+        fill_=inplace.fill_,
+        zero_=inplace.zero_,
+        add_=inplace.add_,
+        sub_=inplace.sub_,
+        mul_=inplace.mul_,
+        multiply_=inplace.mul_,
+        subtract_=inplace.sub_,
+        div_=divided,
+        divide_=divided,
+        true_divide_=divided,
+        abs_=absolute,
+        absolute_=absolute,
+        pow_=inplace.inplace("pow_", _pow),
+        index_put_=inplace.inplace("index_put_", _put_indexed),
+        fill_diagonal_=inplace.inplace("fill_diagonal_", _fill_diagonal),
+        apply_=apply_,
+        map_=map_,
+        map2_=map2_,
+        resize_as_=resize_as_,
     )
-    _CLASS.abs_ = _CLASS.absolute_ = inplace.inplace("abs_", _size, np.absolute)
-    _CLASS.pow_ = inplace.inplace("pow_", _pow)
-    _CLASS.index_put_ = inplace.inplace("index_put_", _put_indexed)
-    _CLASS.fill_diagonal_ = inplace.inplace("fill_diagonal_", _fill_diagonal)
-    _CLASS.apply_, _CLASS.map_, _CLASS.map2_ = apply_, map_, map2_
-    _CLASS.resize_as_ = resize_as_
     _operators()
 
 
@@ -153,11 +170,17 @@ def _fill_diagonal(self: Tensor, fill_value: float, wrap: bool = False) -> Tenso
 
 
 def _operators() -> None:
-    _CLASS.__iadd__, _CLASS.__isub__ = Tensor.add_, Tensor.sub_
-    _CLASS.__imul__, _CLASS.__itruediv__ = Tensor.mul_, Tensor.div_
-    _CLASS.__ipow__ = Tensor.pow_
-    _CLASS.__ifloordiv__, _CLASS.__imod__ = Tensor.floor_divide_, Tensor.remainder_
-    _CLASS.__iand__, _CLASS.__ior__ = Tensor.bitwise_and_, Tensor.bitwise_or_
-    _CLASS.__ixor__ = Tensor.bitwise_xor_
-    _CLASS.__ilshift__ = Tensor.bitwise_left_shift_
-    _CLASS.__irshift__ = Tensor.bitwise_right_shift_
+    attach(
+        __iadd__=Tensor.add_,
+        __isub__=Tensor.sub_,
+        __imul__=Tensor.mul_,
+        __itruediv__=Tensor.div_,
+        __ipow__=Tensor.pow_,
+        __ifloordiv__=Tensor.floor_divide_,
+        __imod__=Tensor.remainder_,
+        __iand__=Tensor.bitwise_and_,
+        __ior__=Tensor.bitwise_or_,
+        __ixor__=Tensor.bitwise_xor_,
+        __ilshift__=Tensor.bitwise_left_shift_,
+        __irshift__=Tensor.bitwise_right_shift_,
+    )

@@ -26,7 +26,7 @@ from .functions.creation import data as from_data
 from .functions.creation.moving import to
 from .functions.views import aliases, memory_formats
 from .functions.views import shapes as shape
-from .inplace_methods import install
+from .inplace_methods import attach, install
 from .primitives import elementwise as el
 from .printing import text
 
@@ -75,39 +75,50 @@ def _rdiv(other: complex | float, self: Tensor) -> Tensor:
     return math.fast_mul(math.reciprocal(self), other)
 
 
+_and, _or, _xor = map(_operator, (el.bitwise_and, el.bitwise_or, el.bitwise_xor))
 # The commonest operators are the fast path itself.
-_CLASS.__add__ = math.fast_add
-_CLASS.__radd__ = _swapped(math.fast_add)
-_CLASS.__mul__ = math.fast_mul
-_CLASS.__rmul__ = _swapped(math.fast_mul)
-_CLASS.__sub__ = math.fast_sub
-_CLASS.__truediv__ = math.fast_div
-_CLASS.__neg__ = math.neg
-_CLASS.__pos__ = lambda self: self
-_CLASS.__abs__ = math.abs
-_CLASS.__matmul__ = products.matmul
-_CLASS.__rmatmul__ = lambda self, other: products.matmul(from_data.as_tensor(other), self)
-_CLASS.__pow__ = math.pow
-_CLASS.__rsub__ = _reflected(_rsub)
-_CLASS.__rtruediv__ = _reflected(_rdiv)
-_CLASS.__rpow__ = _reflected(el.pow_)
-_CLASS.__floordiv__ = _operator(el.floor_divide)
-_CLASS.__rfloordiv__ = _reflected(el.floor_divide)
-_CLASS.__mod__ = _operator(el.remainder)
-_CLASS.__rmod__ = _reflected(el.remainder)
-_CLASS.__and__ = _CLASS.__rand__ = _operator(el.bitwise_and)
-_CLASS.__or__ = _CLASS.__ror__ = _operator(el.bitwise_or)
-_CLASS.__xor__ = _CLASS.__rxor__ = _operator(el.bitwise_xor)
-_CLASS.__lshift__, _CLASS.__rshift__ = _operator(el.left_shift), _operator(el.right_shift)
-_CLASS.__rlshift__ = _reflected(el.left_shift)
-_CLASS.__rrshift__ = _reflected(el.right_shift)
-_CLASS.__invert__ = el.bitwise_not
-_CLASS.__lt__, _CLASS.__le__ = _operator(math.lt), _operator(math.le)
-_CLASS.__gt__, _CLASS.__ge__ = _operator(math.gt), _operator(math.ge)
-_CLASS.__eq__, _CLASS.__ne__ = _operator(math.eq), _operator(math.ne)
-_CLASS.__getitem__, _CLASS.__setitem__ = indexing.getitem, indexing.setitem
-_CLASS.__iter__ = indexing.iterate
-_CLASS.__repr__ = text
+attach(
+    __add__=math.fast_add,
+    __radd__=_swapped(math.fast_add),
+    __mul__=math.fast_mul,
+    __rmul__=_swapped(math.fast_mul),
+    __sub__=math.fast_sub,
+    __truediv__=math.fast_div,
+    __neg__=math.neg,
+    __pos__=lambda self: self,
+    __abs__=math.abs,
+    __matmul__=products.matmul,
+    __rmatmul__=lambda self, other: products.matmul(from_data.as_tensor(other), self),
+    __pow__=math.pow,
+    __rsub__=_reflected(_rsub),
+    __rtruediv__=_reflected(_rdiv),
+    __rpow__=_reflected(el.pow_),
+    __floordiv__=_operator(el.floor_divide),
+    __rfloordiv__=_reflected(el.floor_divide),
+    __mod__=_operator(el.remainder),
+    __rmod__=_reflected(el.remainder),
+    __and__=_and,
+    __rand__=_and,
+    __or__=_or,
+    __ror__=_or,
+    __xor__=_xor,
+    __rxor__=_xor,
+    __lshift__=_operator(el.left_shift),
+    __rshift__=_operator(el.right_shift),
+    __rlshift__=_reflected(el.left_shift),
+    __rrshift__=_reflected(el.right_shift),
+    __invert__=el.bitwise_not,
+    __lt__=_operator(math.lt),
+    __le__=_operator(math.le),
+    __gt__=_operator(math.gt),
+    __ge__=_operator(math.ge),
+    __eq__=_operator(math.eq),
+    __ne__=_operator(math.ne),
+    __getitem__=indexing.getitem,
+    __setitem__=indexing.setitem,
+    __iter__=indexing.iterate,
+    __repr__=text,
+)
 
 
 def _length(self: Tensor) -> int:
@@ -165,13 +176,19 @@ def _array(self: Tensor, dtype: np.dtype | None = None, copy: bool | None = None
     return array.copy() if copy else array
 
 
-_CLASS.__len__, _CLASS.__bool__, _CLASS.__index__ = _length, _truth, _as_index
-_CLASS.__float__ = lambda self: float(item(self))
-_CLASS.__int__ = lambda self: int(item(self))
-_CLASS.__complex__ = lambda self: complex(item(self))
-_CLASS.__format__, _CLASS.__array__ = _format, _array
-_CLASS.__contains__ = lambda self, value: bool((self == value).any())
-_CLASS.item, _CLASS.tolist = item, tolist
+attach(
+    __len__=_length,
+    __bool__=_truth,
+    __index__=_as_index,
+    __float__=lambda self: float(item(self)),
+    __int__=lambda self: int(item(self)),
+    __complex__=lambda self: complex(item(self)),
+    __format__=_format,
+    __array__=_array,
+    __contains__=lambda self, value: bool((self == value).any()),
+    item=item,
+    tolist=tolist,
+)
 
 
 def _old_constructor(self: Tensor, *args: Any, **kwargs: Any) -> None:
@@ -183,7 +200,7 @@ def _old_constructor(self: Tensor, *args: Any, **kwargs: Any) -> None:
     self.array = from_data.construct(kind, args, **kwargs, any_type=True).array
 
 
-_CLASS.__init__ = _old_constructor
+attach(__init__=_old_constructor)
 
 
 # --- conversion --------------------------------------------------------------------------------
@@ -257,46 +274,71 @@ def detach_(self: Tensor) -> Tensor:
     return self
 
 
+def _dim(self: Tensor) -> int:
+    return self.ndim
+
+
+def _numel(self: Tensor) -> int:
+    return self.shape.numel()
+
+
 def _write_part(part: Tensor, value: Any) -> None:
     part[...] = value
 
 
-_CLASS.to, _CLASS.type, _CLASS.cuda, _CLASS.size = to, type_, moving.cuda, size
-_CLASS.cpu, _CLASS.get_device = moving.cpu, moving.get_device
-_CLASS.pin_memory, _CLASS.is_pinned = moving.pin_memory, moving.is_pinned
-_CLASS.record_stream = moving.record_stream
-_CLASS.type_as = type_as
-_CLASS.set_, _CLASS.resize_, _CLASS.unfold = storage.set_, storage.resize_, aliases.windows
-_CLASS.detach_ = detach_
-_CLASS.real = property(aliases.real, lambda self, value: _write_part(aliases.real(self), value))
-_CLASS.imag = property(aliases.imag, lambda self, value: _write_part(aliases.imag(self), value))
-_CLASS.T = property(lambda self: shape.permute(self, *reversed(range(self.ndim))))
-_CLASS.mT = property(aliases.matrix_transpose)
-_CLASS.H, _CLASS.mH = property(aliases.hermitian), property(aliases.adjoint)
-_CLASS.backward = lambda self, gradient=None, retain_graph=None, create_graph=False, inputs=None: (
-    core.backward(self, gradient, retain_graph, create_graph, inputs)
-)
-_CLASS.dim = _CLASS.ndimension = lambda self: self.ndim
-_CLASS.numel = _CLASS.nelement = lambda self: self.shape.numel()
-_CLASS.element_size = lambda self: self.meta()[1].itemsize
-_CLASS.is_floating_point = comparing.is_floating_point
-_CLASS.is_complex, _CLASS.is_nonzero = comparing.is_complex, comparing.is_nonzero
-_CLASS.is_inference = lambda self: False
-_CLASS.share_memory_, _CLASS.is_shared = share_memory_, sharing.is_shared
-_CLASS.storage_offset, _CLASS.untyped_storage = aliases.storage_offset, aliases.untyped_storage
-_CLASS.storage = storage.storage
-_CLASS._is_view = lambda self: self._base is not None
-_CLASS.new_tensor = lambda self, data, **o: create.new_beside(from_data.tensor, self, data, **o)
-_CLASS.new_full = lambda self, size, fill_value, **o: create.new_beside(
-    create.full, self, size, fill_value, **o
+attach(
+    to=to,
+    type=type_,
+    cuda=moving.cuda,
+    size=size,
+    cpu=moving.cpu,
+    get_device=moving.get_device,
+    pin_memory=moving.pin_memory,
+    is_pinned=moving.is_pinned,
+    record_stream=moving.record_stream,
+    type_as=type_as,
+    set_=storage.set_,
+    resize_=storage.resize_,
+    unfold=aliases.windows,
+    detach_=detach_,
+    real=property(aliases.real, lambda self, value: _write_part(aliases.real(self), value)),
+    imag=property(aliases.imag, lambda self, value: _write_part(aliases.imag(self), value)),
+    T=property(lambda self: shape.permute(self, *reversed(range(self.ndim)))),
+    mT=property(aliases.matrix_transpose),
+    H=property(aliases.hermitian),
+    mH=property(aliases.adjoint),
+    backward=lambda self, gradient=None, retain_graph=None, create_graph=False, inputs=None: (
+        core.backward(self, gradient, retain_graph, create_graph, inputs)
+    ),
+    dim=_dim,
+    ndimension=_dim,
+    numel=_numel,
+    nelement=_numel,
+    element_size=lambda self: self.meta()[1].itemsize,
+    is_floating_point=comparing.is_floating_point,
+    is_complex=comparing.is_complex,
+    is_nonzero=comparing.is_nonzero,
+    is_inference=lambda self: False,
+    share_memory_=share_memory_,
+    is_shared=sharing.is_shared,
+    storage_offset=aliases.storage_offset,
+    untyped_storage=aliases.untyped_storage,
+    storage=storage.storage,
+    _is_view=lambda self: self._base is not None,
+    new_tensor=lambda self, data, **o: create.new_beside(from_data.tensor, self, data, **o),
+    new_full=lambda self, size, fill_value, **o: create.new_beside(
+        create.full, self, size, fill_value, **o
+    ),
 )
 for _make in (create.zeros, create.ones, create.empty):
     setattr(
         Tensor, f"new_{_make.__name__}",
         lambda self, *s, _make=_make, **o: create.new_like(_make, self, s, **o),
     )  # fmt: skip
-_CLASS.new = lambda self, *args, **kwargs: from_data.construct(
-    self.dtype, args, **{"device": self.device, **kwargs}
+attach(
+    new=lambda self, *args, **kwargs: from_data.construct(
+        self.dtype, args, **{"device": self.device, **kwargs}
+    ),
 )
 
 # --- functions of the same name ----------------------------------------------------------------
@@ -333,10 +375,12 @@ for _name in _LAYOUT.split():
     setattr(Tensor, _name, getattr(memory_formats, _name))
 for _name in (*_OTHERS.split(), *_ALIASES.split()):
     setattr(Tensor, _name, getattr(api, _name))
-_CLASS.where = lambda self, condition, other: math.where(condition, self, other)
-_CLASS.polygamma = lambda self, n: api.polygamma(n, self)
-_CLASS.index_put = lambda self, indices, values, accumulate=False: api.index_put(
-    self, tuple(indices), values, accumulate
+attach(
+    where=lambda self, condition, other: math.where(condition, self, other),
+    polygamma=lambda self, n: api.polygamma(n, self),
+    index_put=lambda self, indices, values, accumulate=False: api.index_put(
+        self, tuple(indices), values, accumulate
+    ),
 )
 
 

@@ -27,7 +27,7 @@ def _is_found(thing: Callable[..., Any] | Primitive) -> bool:
     return getattr(home, getattr(thing, "__qualname__", ""), None) is thing
 
 
-def _reduce(self: Primitive) -> Any:
+def _reduce(self: object) -> str | tuple:
     """Public primitives are pickled and copied as what they are: the one of that name."""
     return vars(self).get("__qualname__") or object.__reduce_ex__(self, 2)
 

@@ -49,8 +49,9 @@ def text(self: Tensor, *, tensor_contents: object = None) -> str:
         parts.append(f"size={tuple(self.shape)}")
     if kind not in usual:
         parts.append(f"dtype={kind!r}")
-    if level is not None and self.tangent is not None:  # type: ignore[attr-defined]
-        parts.append(f"tangent={self.tangent}")  # type: ignore[attr-defined]
+    tangent = None if level is None else getattr(self, "tangent", None)
+    if tangent is not None:
+        parts.append(f"tangent={tangent}")
     node = self.graph_node()
     if node is not None:
         own = node.__class__ is AccumulateGrad
@@ -67,11 +68,10 @@ def _values(self: Tensor) -> str:
         array = array.astype(np.float32)
     if array.size == 0:
         return "[]"
-    form: Any = {}
-    if array.dtype.kind == "f":
-        form = {"float_kind": _float_format(array, options)}
+    form = _float_format(array, options) if array.dtype.kind == "f" else None
     return np.array2string(
-        array, separator=", ", prefix="tensor(", formatter=form or None,
+        array, separator=", ", prefix="tensor(",
+        formatter=None if form is None else {"float_kind": form},
         threshold=options["threshold"], edgeitems=options["edgeitems"],
         max_line_width=options["linewidth"],
     )  # fmt: skip

@@ -20,7 +20,7 @@ from ..errors import DTypeError
 _SCALARS = (bool, int, float, complex)
 
 
-def scalar(value: float) -> Any:
+def scalar(value: float | complex | np.generic) -> Any:
     """A Python scalar for a number of any library (numpy scalars included)."""
     if value.__class__ in _SCALARS:
         return value

@@ -183,7 +183,7 @@ def _copied(value: Tensor | float | list, p: Tensor, keep: bool = False, there: 
             out = wrap(np.array(array, kind))
             return moved(out, p.device) if there else out
         where = p.device if there else CPU
-        return wrap(array).to(where, dtypes.of(kind), copy=True)  # type: ignore[attr-defined]
+        return wrap(array).to(where, dtypes.of(kind), copy=True)
     if isinstance(value, dict):
         return {k: _copied(v, p) for k, v in value.items()}
     if isinstance(value, (list, tuple)):

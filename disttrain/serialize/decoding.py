@@ -109,7 +109,7 @@ class _Decoder:
     def ordered(self, pairs: list, versions: object = None, *, depth: int) -> OrderedDict:
         out = self.filled(OrderedDict(), pairs, depth=depth)
         if versions is not None:
-            out._metadata = self.value(versions, depth)  # type: ignore[attr-defined]
+            out._metadata = self.value(versions, depth)
         return out
 
     def defaulting(self, factory: object, pairs: list, *, depth: int) -> Any:

@@ -290,7 +290,7 @@ def _binding(p: argparse.ArgumentParser, given: argparse.Namespace) -> str:
     return given.numa_binding
 
 
-def _at_least(p: argparse.ArgumentParser, flag: str, value: float, low: float):  # type: ignore[no-untyped-def]
+def _at_least(p: argparse.ArgumentParser, flag: str, value: float, low: float):
     if value < low:
         p.error(f"{flag} {value:g}: at least {low:g} is needed")
     return value

@@ -65,17 +65,17 @@ class Parser(argparse.ArgumentParser):
     meant."""
 
     def __init__(self, **settings: Any) -> None:
-        super().__init__(formatter_class=_formatter, **settings)  # type: ignore[arg-type]
+        super().__init__(formatter_class=_formatter, **settings)
 
     def _get_option_tuples(self, option_string: str) -> list:
         found = super()._get_option_tuples(dashes(option_string))
         torchruns = [one for one in found if one[1].startswith(SHORTENED)]
         return torchruns if len(torchruns) == 1 else found
 
-    def _parse_optional(self, arg_string: str):  # type: ignore[no-untyped-def]
+    def _parse_optional(self, arg_string: str):
         return super()._parse_optional(dashes(arg_string))
 
-    def parse_known_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def]
+    def parse_known_args(self, args=None, namespace=None):
         """The program's arguments are its own: here they are not even looked at. (argparse refuses
         ``train.py --a`` where several flags of ours begin so.)"""
         words = list(sys.argv[1:] if args is None else args)
@@ -105,7 +105,7 @@ class Parser(argparse.ArgumentParser):
                     return flag is not None and at == len(word)
         return flag is not None and flag.nargs != 0 and not equals
 
-    def error(self, message: str):  # type: ignore[no-untyped-def]
+    def error(self, message: str):
         super().error(message + self._hint(message))
 
     def _hint(self, message: str) -> str:

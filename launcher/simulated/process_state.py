@@ -145,7 +145,7 @@ class Stage:
 
     def open(self) -> None:
         """From now on ranks come by: what would be the whole process's is the calling rank's."""
-        sys.meta_path.insert(0, _Finder(self))  # type: ignore[arg-type]
+        sys.meta_path.insert(0, _Finder(self))
         self._replace(atexit, "register", self._register)
         self._replace(atexit, "unregister", self._unregister)
         self._replace(weakref.finalize, "__init__", self._finalizer())

@@ -82,7 +82,7 @@ class Agent:
         self.ended.set()
         self.pieces.put((0, b""))  # wakes who waits for output
 
-    def _read(self, which: int, pipe) -> None:  # type: ignore[no-untyped-def]
+    def _read(self, which: int, pipe) -> None:
         while data := os.read(pipe.fileno(), CHUNK):
             self.pieces.put((which, data))
         pipe.close()

@@ -111,7 +111,7 @@ class Outcome:
         report.outcome = "skipped" if self.kind == _XFAILED else self.kind  # type: ignore
         report.longrepr = self.longrepr
         if self.wasxfail is not None:
-            report.wasxfail = self.wasxfail  # type: ignore[attr-defined]
+            report.wasxfail = self.wasxfail
         elif hasattr(report, "wasxfail"):
             del report.wasxfail
 

@@ -66,7 +66,7 @@ def why_unavailable() -> str:
 
 def version() -> tuple[int, int]:
     """NVRTC's version. Raises ``Unavailable`` where there is none."""
-    return tuple(_call(_nvrtc(), "nvrtcVersion"))  # type: ignore[return-value]
+    return tuple(_call(_nvrtc(), "nvrtcVersion"))
 
 
 def architectures() -> list[int]:

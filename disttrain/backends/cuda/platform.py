@@ -187,7 +187,7 @@ class CudaPlatform(Platform):
         return self.streams.default(index)
 
     def on(self, stream: Stream) -> AbstractContextManager[None]:
-        return On(self.cuda, stream)  # type: ignore[return-value]
+        return On(self.cuda, stream)
 
     def go_on(self, stream: Stream) -> None:
         self.runtime.setDevice(stream.index)

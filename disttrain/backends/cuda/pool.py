@@ -196,7 +196,7 @@ def _block_class(cuda: Any, memory: Memory) -> Any:
     """The class of pieces of memory: one that counts itself out when it ends."""
     books = memory.books
 
-    class Block(cuda.UnownedMemory):  # type: ignore[misc]
+    class Block(cuda.UnownedMemory):
         """``uses``: other streams that it must outlast."""
 
         uses: set | None = None

@@ -90,17 +90,17 @@ class CudaEvent(Event):
                 self.raw.synchronize()
 
     def elapsed_time(self, end: Event) -> float:
-        if self.raw is None or end.raw is None:  # type: ignore[attr-defined]
+        if self.raw is None or end.raw is None:
             raise DeviceError(
                 "Event.elapsed_time: Both events must be recorded before calculating elapsed time."
             )
-        if not (self.timing and end.timing):  # type: ignore[attr-defined]
+        if not (self.timing and end.timing):
             raise DeviceError(
                 "Event.elapsed_time: Both events must be created with argument "
                 "'enable_timing=True'."
             )
         with waiting(self.cuda):
-            return self.cuda.get_elapsed_time(self.raw, end.raw)  # type: ignore[attr-defined]
+            return self.cuda.get_elapsed_time(self.raw, end.raw)
 
     def ipc_handle(self) -> bytes:
         """What another process opens this event by."""

@@ -80,7 +80,7 @@ class DeviceArray(ArrayKind):
         return self.data.shape
 
     @property
-    def dtype(self) -> Any:  # type: ignore[override]
+    def dtype(self) -> Any:
         return self.data.dtype
 
     @property

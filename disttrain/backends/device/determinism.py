@@ -37,7 +37,7 @@ def is_deterministic_algorithms_warn_only_enabled() -> bool:
 def set_deterministic_debug_mode(debug_mode: int | str) -> None:
     """The same by number or name: "default" (0), "warn" (1), "error" (2)."""
     if debug_mode in _MODES:
-        debug_mode = _MODES.index(debug_mode)  # type: ignore[arg-type]
+        debug_mode = _MODES.index(debug_mode)
     if not isinstance(debug_mode, int) or not 0 <= debug_mode <= 2:
         raise ConfigError(
             f"set_deterministic_debug_mode: {debug_mode!r} given; needed 0, 1, 2 or one of "

@@ -102,7 +102,7 @@ class Platform(ABC):
     ranks_in_threads = False  # whether ranks that are threads of one process may each have devices
     sided = False  # whether a program has used another stream, or device, than a thread's first one
     xp: Any  # the array module: numpy's names
-    array_type: Any  # a class; instances are known by their protocol alone
+    array_type: type[RawArray]
     packages: tuple[str, ...] = ()  # names of modules (and what is in them) that work beneath
 
     # -- devices ------------------------------------------------------------------------------

@@ -39,7 +39,7 @@ class Placed(Transport):
         self.job, self.between = cpu.job, cpu.between
 
     @property
-    def timeout(self) -> float:  # type: ignore[override]
+    def timeout(self) -> float:
         return self.cpu.timeout
 
     @timeout.setter
@@ -48,7 +48,7 @@ class Placed(Transport):
             each.timeout = seconds
 
     @property
-    def group(self) -> Callable[[], Any]:  # type: ignore[override]
+    def group(self) -> Callable[[], Any]:
         return self.cpu.group
 
     @group.setter

@@ -94,7 +94,7 @@ class StoreServer:
 
     def fileno(self) -> int:
         """Readable when ``poll`` has something to do (apart from ending handshakes that drag)."""
-        return self._selector.fileno()  # type: ignore[attr-defined]
+        return self._selector.fileno()
 
     def poll(self, timeout: float | None = 0.0) -> None:
         """Handle what has come, waiting at most ``timeout`` seconds for it."""

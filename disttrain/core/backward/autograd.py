@@ -237,7 +237,7 @@ def _beside(where: str, i: int, t: Tensor, g: Tensor) -> Tensor:
     if g.device == t.device or g.is_meta:
         return g
     if not g.ndim:
-        return g.to(t.device)  # type: ignore[attr-defined]
+        return g.to(t.device)
     raise DeviceError(
         f"{where}: gradient {i} is on {g.device}, the tensor on {t.device}; Expected all "
         "tensors to be on the same device: move it with .to(tensor.device)"

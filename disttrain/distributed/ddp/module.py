@@ -553,7 +553,7 @@ class InvariantDataParallel(DistributedDataParallel):
         raise self._apart(f"the communication hook {hook!r}")
 
     @property
-    def reducer(self) -> Any:  # type: ignore[override]
+    def reducer(self) -> Any:
         """What ``join()``, ``weight()`` and the reports of ordinary DDP work with."""
         raise self._apart("a method (join, weight, a report or a change of groups)")
 

@@ -154,7 +154,7 @@ class ProcessGroup(arrays.ProcessGroup):
         work = self.all_reduce_coalesced(rows, opts.reduceOp, async_op=True)
         return _work(work, tensors, opts)
 
-    def broadcast(  # type: ignore[override]
+    def broadcast(
         self, tensors: Any, root: Any = 0, timeout: timedelta | float | None = None,
         *, async_op: bool = False,
     ) -> Any:  # fmt: skip
@@ -170,7 +170,7 @@ class ProcessGroup(arrays.ProcessGroup):
         ]
         return _together(works, given, opts, timeout)
 
-    def reduce(  # type: ignore[override]
+    def reduce(
         self, tensors: Any, root: Any = 0, op: Any = ReduceOp.SUM,
         timeout: timedelta | float | None = None, *, async_op: bool = False,
     ) -> Any:  # fmt: skip
@@ -211,7 +211,7 @@ class ProcessGroup(arrays.ProcessGroup):
         ins = arrays_of("allgather_coalesced", input_list, False)
         return _work(self.all_gather_coalesced(outs, ins, async_op=True), output_lists, opts)
 
-    def gather(  # type: ignore[override]
+    def gather(
         self, output_tensors: Any, input_tensors: Any, root: Any = 0,
         timeout: timedelta | float | None = None, *, async_op: bool = False,
     ) -> Any:  # fmt: skip
@@ -224,7 +224,7 @@ class ProcessGroup(arrays.ProcessGroup):
         work = super().gather(array, rows, root, async_op=True)
         return _work(work, outs or [], opts, timeout)
 
-    def scatter(  # type: ignore[override]
+    def scatter(
         self, output_tensors: Any, input_tensors: Any, root: Any = 0,
         timeout: timedelta | float | None = None, *, async_op: bool = False,
     ) -> Any:  # fmt: skip
@@ -236,7 +236,7 @@ class ProcessGroup(arrays.ProcessGroup):
         work = super().scatter(array_of("scatter", t), rows, root, async_op=True)
         return _work(work, [t], opts, timeout)
 
-    def reduce_scatter(  # type: ignore[override]
+    def reduce_scatter(
         self, output_tensors: Any, input_tensors: Any, op: Any = ReduceOp.SUM,
         timeout: timedelta | float | None = None, *, async_op: bool = False,
     ) -> Any:  # fmt: skip
@@ -283,7 +283,7 @@ class ProcessGroup(arrays.ProcessGroup):
     def recv_anysource(self, tensors: Any, tag: int = 0) -> Work:
         return self.recv(_list(tensors), None, tag)
 
-    def barrier(  # type: ignore[override]
+    def barrier(
         self, opts: BarrierOptions | None = None, timeout: timedelta | float | None = None,
         *, async_op: bool = False,
     ) -> Work:  # fmt: skip

@@ -115,7 +115,7 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
 
     # -- steps -----------------------------------------------------------------------------------
 
-    def step(self, closure: Callable[[], Any] | None = None, **kwargs: Any) -> Any:  # type: ignore[override]
+    def step(self, closure: Callable[[], Any] | None = None, **kwargs: Any) -> Any:
         """One step: this rank's parameters by the local optimizer, then everyone's to everyone.
 
         ``closure`` and further arguments go to the local optimizer, whose result is returned."""

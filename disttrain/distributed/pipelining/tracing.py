@@ -209,7 +209,7 @@ def _register(root: nn.Module, name: str, t: Tensor) -> tuple[nn.Module, str]:
     for part in path:
         if part not in owner._modules:
             owner.add_module(part, nn.Module())
-        owner = owner._modules[part]  # type: ignore[assignment]
+        owner = owner._modules[part]
     if isinstance(t, nn.Parameter):
         owner.register_parameter(last, t)
     else:

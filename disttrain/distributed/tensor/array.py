@@ -186,7 +186,7 @@ def _fit(r: Tensor, edge: object) -> Tensor:
     if isinstance(edge, AccumulateGrad) and isinstance(array, np.ndarray):
         leaf = edge.variable
         if leaf is not None and isinstance(leaf.array, Spread):
-            return leaf.array.taken_in(r)  # type: ignore[attr-defined]
+            return leaf.array.taken_in(r)
     return r
 
 

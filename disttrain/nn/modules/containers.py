@@ -33,7 +33,7 @@ class _Numbered(Module):
         return values[_position(type(self).__name__, index, len(values))]
 
     def _part(self, index: slice) -> Module:
-        return type(self)(list(self._modules.values())[index])  # type: ignore[call-arg]
+        return type(self)(list(self._modules.values())[index])
 
     def __setitem__(self, index: int, module: Module) -> None:
         keys = list(self._modules)

@@ -26,7 +26,7 @@ from ...errors import NumberError
 from ..declare import REGISTRY
 from ..primitives import elementwise as el
 from ..primitives import softmax, special
-from .table import FLOATS, NAME_OF, Forward, cast, made_like, number, on_device, run
+from .table import FLOATS, NAME_OF, Expression, Forward, cast, made_like, number, on_device, run
 from .table import through_float32 as wide
 
 _KEPT = (el, softmax, special)  # whose primitives must be declared by now
@@ -38,8 +38,10 @@ class Generated:
     """A primitive as one kernel per types of its arguments; ``other`` for types that the kernel
     language does not compute as PyTorch does."""
 
-    def __init__(self, prim: Primitive, expr: Callable[..., ex.Expr], other: Forward) -> None:
-        self.prim, self.expr, self.other = prim, expr, other
+    def __init__(self, prim: Primitive, other: Forward, expr: Expression | None = None) -> None:
+        expr = expr or prim.expr
+        assert expr is not None and prim.shape is not None, f"{prim.name} has no expression"
+        self.name, self.shape, self.expr, self.other = prim.name, prim.shape, expr, other
         self.known: dict[tuple, Any] = {}
 
     def __call__(self, platform: Platform, *args: Any) -> Any:
@@ -51,8 +53,9 @@ class Generated:
         if found is _OTHER:
             return self.other(platform, *args)
         kernel, dtype = found
-        first, shape = None, ()
-        values = []
+        first = None
+        shape: tuple = ()
+        values: list = []
         for a in args:
             if isinstance(a, array):
                 if first is None or (a.shape != shape and len(a.shape) >= len(shape)):
@@ -67,10 +70,10 @@ class Generated:
         run(platform, kernel, tuple(values), out)
         return out
 
-    def _make(self, args: tuple, array: Any) -> Any:
+    def _make(self, args: tuple, array: type[RawArray]) -> Any:
         """(kernel, type of the result), or that another way is to be taken."""
         metas = [NullArray((), a.dtype) if hasattr(a, "dtype") else a for a in args]
-        dtype = np.dtype(self.prim.shape(*metas)[1])  # type: ignore[misc]
+        dtype = np.dtype(self.shape(*metas)[1])
         names = [NAME_OF[a.dtype] for a in args if isinstance(a, array)]
         floats = [n for n in (*names, NAME_OF[dtype]) if n in FLOATS]
         if None in names or NAME_OF[dtype] is None or not floats or not names:
@@ -85,7 +88,7 @@ class Generated:
         return self._kernel(params, str(NAME_OF[dtype])), dtype
 
     def _kernel(self, params: tuple, out: str) -> Kernel:
-        return elementwise(self.prim.name, self.expr, params, out)
+        return elementwise(self.name, self.expr, params, out)
 
 
 def _own(prim: Primitive) -> Forward:
@@ -98,7 +101,7 @@ def _sign(a: ex.Expr) -> ex.Expr:
 
 
 # Of primitives whose forward on the host is no kernel. The meaning is that of the forward.
-_EXPRESSIONS: dict[str, Callable[..., ex.Expr]] = {
+_EXPRESSIONS: dict[str, Expression] = {
     "eq": ex.eq,
     "ne": ex.ne,
     "isnan": ex.isnan,
@@ -116,21 +119,22 @@ _EXPRESSIONS: dict[str, Callable[..., ex.Expr]] = {
 }
 
 
+def _raised(p: float) -> Expression:
+    return lambda a: ex.pow(a, p)
+
+
 def _generate() -> None:
     """Give every elementwise primitive with an expression its kernels."""
     for name, prim in REGISTRY.items():
         expr = prim.expr or _EXPRESSIONS.get(name)
         if prim.elementwise and expr is not None and name not in ("pow", "where"):
-            prim.on_device = Generated(prim, expr, _own(prim))
+            prim.on_device = Generated(prim, _own(prim), expr)
 
 
 _generate()
-_where = Generated(el.where, el.where.expr, _own(el.where))  # type: ignore[arg-type]
-_pow = Generated(el.pow_, el.pow_.expr, lambda platform, *args: _other_power(platform, *args))  # type: ignore[arg-type]
-_powers = {
-    p: Generated(el.square, lambda a, p=p: ex.pow(a, p), lambda platform, a: None)  # type: ignore[misc]
-    for p in _PLAIN_POWERS
-}
+_where = Generated(el.where, _own(el.where))
+_pow = Generated(el.pow_, lambda platform, *args: _other_power(platform, *args))
+_powers = {p: Generated(el.square, lambda platform, a: None, _raised(p)) for p in _PLAIN_POWERS}
 for _name in (
     "conj exp2 log2 log10 tan asin acos atan sinh cosh asinh acosh atanh bitwise_not atan2 "
     "logaddexp copysign hypot signbit"
@@ -247,8 +251,8 @@ _truncated_at_once = el.truncate_divide.on_device
 def _truncate_divide(platform: Platform, a: RawArray, b: RawArray) -> Any:
     """Quotients of half types are rounded before they are truncated, as on the host."""
     if any(isinstance(x, platform.array_type) and is_half(x.dtype) for x in (a, b)):
-        return el.trunc.on_device(platform, el.div.on_device(platform, a, b))  # type: ignore[misc]
-    return _truncated_at_once(platform, a, b)  # type: ignore[misc]
+        return el.trunc.on_device(platform, el.div.on_device(platform, a, b))
+    return _truncated_at_once(platform, a, b)
 
 
 el.truncate_divide.on_device = _truncate_divide

@@ -33,7 +33,7 @@ from .views.join import stack
 
 SUM = ReduceOp.SUM
 _LINEAR = ("SUM", "AVG", "PREMUL_SUM")
-_LOCAL: dict[str, Callable[..., Tensor]] = {"PRODUCT": prod, "MIN": amin, "MAX": amax}
+_LOCAL: dict[str, Callable[[Tensor, int], Tensor]] = {"PRODUCT": prod, "MIN": amin, "MAX": amax}
 
 
 class How(NamedTuple):

@@ -19,7 +19,7 @@ from .args import tensor as as_input
 def equal(input: Tensor, other: Tensor) -> bool:
     """Whether shapes and all elements are equal."""
     if not input.is_cpu:  # one flag comes to the host, instead of all numbers
-        return tuple(input.shape) == tuple(other.shape) and bool((input == other).all())  # type: ignore[attr-defined]
+        return tuple(input.shape) == tuple(other.shape) and bool((input == other).all())
     return tuple(input.shape) == tuple(other.shape) and bool(
         np.array_equal(values_of(input), values_of(other))
     )

@@ -17,7 +17,7 @@ from ...core.types.wide import is_half
 from ...errors import ConfigError, DTypeError, NumberError
 from ..primitives import elementwise as el
 from ..primitives.aliases import imag, real
-from ..promotion import fitted, no_bool, refuse, result_type, same_type
+from ..promotion import fitted, no_bool, refuse, result_type, same_type, scalar
 from .args import in_float32, kinds
 from .args import tensor as as_input
 from .creation import create
@@ -145,8 +145,8 @@ def sub(input: Operand, other: Operand, *, alpha: Number = 1, out: Tensor | None
 
 @in_float32
 def _sub_multiple(input: object, other: object, alpha: Number) -> Tensor:
-    args = no_bool("sub", tuple)((input, other))
-    return fast_sub(input, _multiple("sub", args[0], args[1], alpha))
+    a, b = no_bool("sub", tuple)((input, other))
+    return fast_sub(input, _multiple("sub", a, b, alpha))
 
 
 subtract = sub
@@ -277,7 +277,7 @@ def lerp(input: Tensor, end: Tensor, weight: Scalar) -> Tensor:
     if isinstance(weight, Tensor) and weight.ndim:
         same_type("lerp", input, weight)
     if not isinstance(weight, Tensor):
-        share: Any = weight
+        share = scalar(weight)
         if _math.hypot(share.real, share.imag) < 0.5:
             return input + (end - input) * share
         return end - (end - input) * (1 - share)

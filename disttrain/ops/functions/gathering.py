@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -38,6 +38,7 @@ from .index_arrays import (
     nonzero_places,
 )
 
+Side: TypeAlias = Literal["left", "right"]
 _ALL = slice(None)
 INT64 = (np.dtype(np.int64),)
 
@@ -239,7 +240,7 @@ def index_add(
     return input + (added if alpha == 1 else added * _factor("index_add", alpha, input.dtype))
 
 
-def _factor(where: str, alpha: Any, kind: dtypes.dtype) -> Any:
+def _factor(where: str, alpha: float, kind: dtypes.dtype) -> Any:
     """``alpha`` as a number of ``kind``; of integers its whole part, as in PyTorch."""
     if kind is dtypes.bool:
         return bool(alpha)
@@ -358,14 +359,12 @@ def searchsorted(
     kinds("searchsorted", "biufV", *(t for t in (sorted_sequence, input) if isinstance(t, Tensor)))
     if isinstance(input, Tensor) and sorted_sequence.dtype is input.dtype:
         kinds("searchsorted", "iufV", input)
-    values = input
-    if not isinstance(values, Tensor):
-        values = beside(sorted_sequence, np.asarray(input))
+    values = input if isinstance(input, Tensor) else beside(sorted_sequence, np.asarray(input))
     kind = np.dtype(np.int32 if out_int32 else np.int64)
     return gate(_search, (sorted_sequence, values, sorter), {"side": side, "kind": kind})
 
 
-def _places(edges: Any, values: Any, sorter: Any, side: Any, kind: np.dtype) -> Any:
+def _places(edges: Any, values: Any, sorter: Any, side: Side, kind: np.dtype) -> Any:
     if sorter is not None:
         edges = np.take_along_axis(edges, sorter, -1)
     if edges.ndim == 1:
@@ -390,7 +389,7 @@ _COMPARED = 1 << 28  # comparisons at a time, on devices
 
 
 def _places_on_device(
-    platform: Any, edges: Any, values: Any, sorter: object, side: str, kind: np.dtype
+    platform: Any, edges: Any, values: Any, sorter: object, side: Side, kind: np.dtype
 ) -> Any:
     """The same by the array module, whose function takes one sequence of one type."""
     xp = platform.xp
@@ -471,7 +470,7 @@ def repeat_interleave(
 
 def _repeated(repeats: Tensor, n: int, total: int) -> Tensor:
     """Which of ``n`` places comes at each of ``total``, so that the host waits for nothing."""
-    ends = cumsum(repeats.expand(n), dim=0)  # type: ignore[attr-defined]
+    ends = cumsum(repeats.expand(n), dim=0)
     return searchsorted(ends, made_beside(repeats, lambda xp: xp.arange(total)), right=True)
 
 

@@ -293,10 +293,10 @@ def _write_traced(name: str, target: Tensor, value: Tensor, recording: bool, who
     """Inside a transform nothing is overwritten: the base becomes a new value, which its views
     find when they are next used."""
     value = _lowered(target, value)
-    if not isinstance(target, Tracer) and not isinstance(value, Tracer):
+    traced = target if isinstance(target, Tracer) else value
+    if not isinstance(traced, Tracer):
         write(name, target, value, recording, whole=whole)
         return
-    traced: Any = target if isinstance(target, Tracer) else value
     level = traced.interp
     if level.adopts:
         level.overwrite(target, value)
@@ -309,7 +309,7 @@ def _write_traced(name: str, target: Tensor, value: Tensor, recording: bool, who
             _become(level, target)
     if not isinstance(target, Tracer):
         raise CaptureError(
-            f"{name}: a value of {value.interp} cannot be written to a tensor from outside it "  # type: ignore[attr-defined]
+            f"{name}: a value of {level} cannot be written to a tensor from outside it "
             f"(shape {list(target.shape)}); use the out-of-place form, or make the tensor from a "
             "value inside, for example with x.new_zeros or zeros_like"
         )
@@ -345,14 +345,14 @@ def _placed(new: Tensor, old: Tensor) -> Tensor:
     out = new.alias() if isinstance(new, Tracer) else new._data()
     if isinstance(old, Tracer):
         before, out = old.interp.aligned(old, out)
-        out.inner = _placed(out.inner, before)  # type: ignore[attr-defined]
+        out.inner = _placed(out.inner, before)
     out._node = old.graph_node()
     return out
 
 
 def _lowered(target: Tensor, value: Tensor) -> Tensor:
     """``value`` at the level of ``target``, as far as it is the same for all of a batch."""
-    depth = target.interp.level if isinstance(target, Tracer) else -1  # type: ignore[attr-defined]
+    depth = target.interp.level if isinstance(target, Tracer) else -1
     while isinstance(value, Tracer) and value.interp.level > depth:
         if value.interp.moves(value) or value.graph_node() is not None:
             break

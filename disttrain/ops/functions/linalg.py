@@ -161,7 +161,7 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 @computes_in("full")
 def dist(input: Tensor, other: Tensor, p: float = 2) -> Tensor:
     """The p-norm of ``input - other``, broadcasting."""
-    return norm(input - other, p)  # type: ignore[operator]
+    return norm(input - other, p)
 
 
 def _norm_input(where: str, input: Tensor, dtype: DTypeLike | None) -> Tensor:
@@ -274,7 +274,7 @@ def _matrix_norm(x: Tensor, ord: float | str, dims: tuple, keepdim: bool) -> Ten
         return _euclidean(abs(x), dims, keepdim)
     rest = tuple(d for d in range(x.ndim) if d not in dims)
     x = permute(x, dims=(*rest, *dims))
-    if ord in ("nuc", 2, -2):
+    if isinstance(ord, str) or ord in (2, -2):
         values = linalg.svd(x)[1]
         out = sum(values, -1) if ord == "nuc" else (amax if ord == 2 else amin)(values, -1)
     else:
@@ -325,7 +325,7 @@ def solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:
         raise ShapeError(f"solve: A of shape {list(A.shape)} given; needed at least 2 dimensions")
     vector = B.ndim == 1 or (B.ndim == A.ndim - 1 and tuple(B.shape) == tuple(A.shape[:-1]))
     if vector:
-        return solve(A, B.unsqueeze(-1), left=left).squeeze(-1)  # type: ignore[attr-defined]
+        return solve(A, B.unsqueeze(-1), left=left).squeeze(-1)
     if not left:
         return linalg.swap(solve(linalg.swap(A), linalg.swap(B)))
     before = broadcast("solve", A.shape[:-2], B.shape[:-2])
@@ -344,7 +344,7 @@ def svd(A: Tensor, full_matrices: bool = True) -> tuple[Tensor, Tensor, Tensor]:
     if not full_matrices or m == n:
         return u, s, vh
     if A.is_meta:
-        square = [zeros_like(A[..., :1, :1]).expand(*A.shape[:-2], k, k) for k in (m, n)]  # type: ignore[attr-defined]
+        square = [zeros_like(A[..., :1, :1]).expand(*A.shape[:-2], k, k) for k in (m, n)]
         return square[0], s, square[1]
     full_u, full_vh = linalg.svd_square(A.detach())
     if m > n:
@@ -368,7 +368,7 @@ def matrix_rank(
     if rtol is None:
         rtol = 0.0 if atol is not None else max(A.shape[-2:]) * dtypes.finfo(A.dtype).eps
     if not values.shape[-1]:
-        return sum(values, -1).to(dtypes.int64)  # type: ignore[attr-defined]
+        return sum(values, -1).to(dtypes.int64)
     bound = amax(values, -1, keepdim=True) * rtol
     bound = bound if atol is None else el.maximum(bound, zeros_like(bound) + atol)
     return sum(values > bound, -1)
@@ -398,7 +398,7 @@ def multi_dot(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor
         product = reshape(product, shape=tuple(kept))
     if out is None:
         return product
-    out.copy_(product)  # type: ignore[attr-defined]
+    out.copy_(product)
     return out
 
 

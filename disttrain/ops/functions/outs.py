@@ -90,10 +90,10 @@ def _check(name: str, out: Tensor, result: Tensor, given: list, several: bool) -
 
 
 def _overlap(a: Tensor, b: Tensor) -> bool:
-    one: Any = a.__dict__.get("array")
-    two: Any = b.__dict__.get("array")
-    plain = one.__class__ is np.ndarray is two.__class__
-    return plain and one.size > 0 < two.size and np.may_share_memory(one, two)
+    one, two = a.__dict__.get("array"), b.__dict__.get("array")
+    if one.__class__ is not np.ndarray or two.__class__ is not np.ndarray:
+        return False
+    return one.size > 0 < two.size and np.may_share_memory(one, two)
 
 
 def _tensors(a: object) -> list:
@@ -110,7 +110,7 @@ def _fill(name: str, out: Tensor, result: Tensor) -> None:
                 f"{name}: An output with one or more elements was resized since it had shape "
                 f"{list(out.shape)}, which does not match the required output shape {list(shape)}",
             )
-        out.resize_(*shape)  # type: ignore[attr-defined]
+        out.resize_(*shape)
     gate(assign, (out, fit_to(name, out, result)), {})
 
 

@@ -222,7 +222,7 @@ def _not_empty(where: str, input: Tensor, over: tuple) -> None:
 
 
 @numpy_names
-def max(input: Tensor, dim: Dims | None = None, keepdim: bool = False) -> Any:  # noqa: A001
+def max(input: Tensor, dim: int | Tensor | None = None, keepdim: bool = False) -> Any:  # noqa: A001
     """The largest element; along ``dim`` with its indices; or, given two tensors, elementwise."""
     if isinstance(dim, Tensor):
         return el.maximum(input, dim)
@@ -232,7 +232,7 @@ def max(input: Tensor, dim: Dims | None = None, keepdim: bool = False) -> Any:  
 
 
 @numpy_names
-def min(input: Tensor, dim: Dims | None = None, keepdim: bool = False) -> Any:  # noqa: A001
+def min(input: Tensor, dim: int | Tensor | None = None, keepdim: bool = False) -> Any:  # noqa: A001
     """The smallest element; along ``dim`` with its indices; or, given two tensors, elementwise."""
     if isinstance(dim, Tensor):
         return el.minimum(input, dim)

@@ -167,8 +167,10 @@ def quantile(
         if q.ndim > 1:
             raise ShapeError(f"quantile: q of shape {list(q.shape)} given; needed 0-d or 1-d")
         if q.ndim:
-            how: dict[str, Any] = {"dim": dim, "keepdim": keepdim, "interpolation": interpolation}
-            return stack([quantile(input, float(share), **how) for share in q.tolist()], 0)
+            shares = [float(share) for share in q.tolist()]
+            return stack(
+                [quantile(input, p, dim, keepdim, interpolation=interpolation) for p in shares], 0
+            )
     share = float(q)
     if not 0 <= share <= 1:
         raise ConfigError(f"quantile: q={q} given; it must lie in [0, 1]")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
@@ -35,7 +34,7 @@ def _items(key: object) -> tuple[tuple, bool]:
         key = tuple(key)
     items = key if isinstance(key, tuple) else (key,)
     basic = True
-    out: list[Any] = []
+    out: list = []
     for item in items:
         if item.__class__ in _BASIC:
             out.append(_plain_slice(item) if item.__class__ is slice else item)

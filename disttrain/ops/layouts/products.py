@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...core.annotations import Shaped
-from ..primitives.attention import attention
+from ..primitives.attention import attention_shape
 from .layout import Layout, aligned, each, together
 
 
@@ -36,11 +36,10 @@ def _attention(q: Any, k: Shaped, v: Shaped, mask: Any, causal: bool, scale: flo
     given = [q, k, v] if mask is None else [q, k, v, mask]
     n = max(len(a.shape) for a in given) - 2
     lead, out = aligned([_Shape(tuple(a.shape)[:-2]) for a in given], n)
-    ins = [(*names_, None, None) for names_ in lead]
+    ins: list[tuple | None] = [(*names_, None, None) for names_ in lead]
     if mask is None:
-        ins.append(None)  # type: ignore[arg-type]
-    assert attention.shape is not None
-    (_, (kept, _)) = attention.shape(q, k, v, mask, causal, scale)
+        ins.append(None)
+    (_, (kept, _)) = attention_shape(q, k, v, mask, causal, scale)
     named = (*out, None, None)
     return Layout(tuple(ins), (named, named if len(kept) > 1 else (None,)))
 

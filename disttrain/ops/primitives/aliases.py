@@ -16,12 +16,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...backends.array_kinds import ArrayKind
 from ...backends.device.array import DeviceArray
 from ...backends.memory import owner_of
 from ...core.annotations import Value
 from ...core.gate import Primitive
 from ..declare import primitive
-from .views import batched, matrix_samples, up
+from .views import Batched, matrix_samples, up
 
 ndarray = np.ndarray
 
@@ -52,7 +53,7 @@ diagonal: Primitive = primitive(
     },
     jvp="linear", shape=_shape_of(_diagonal), view=True,
     samples=matrix_samples(offset=1, dim1=0, dim2=1),
-    batch=batched(lambda: diagonal, up("dim1", "dim2")),
+    batch=Batched(lambda: diagonal, up("dim1", "dim2")),
 )  # fmt: skip
 
 
@@ -71,7 +72,7 @@ diagonal_embed: Primitive = primitive(
     samples=lambda rng: [
         ((rng.normal(size=(3,)), ), {"offset": 1, "dim1": 0, "dim2": 1, "shape": (3, 4)})
     ],
-    batch=batched(
+    batch=Batched(
         lambda: diagonal_embed,
         lambda p, n: {**up("dim1", "dim2")(p, n), "shape": (n, *p["shape"])},
     ),
@@ -110,7 +111,7 @@ unfold: Primitive = primitive(
         )
     },
     jvp="linear", shape=_shape_of(_unfold), view=True,
-    samples=matrix_samples(dim=1, size=2, step=1), batch=batched(lambda: unfold, up("dim")),
+    samples=matrix_samples(dim=1, size=2, step=1), batch=Batched(lambda: unfold, up("dim")),
 )  # fmt: skip
 
 fold_windows: Primitive = primitive(
@@ -120,7 +121,7 @@ fold_windows: Primitive = primitive(
     samples=lambda rng: [
         ((rng.normal(size=(3, 3, 2)),), {"dim": 1, "size": 2, "step": 1, "shape": (3, 4)})
     ],
-    batch=batched(
+    batch=Batched(
         lambda: fold_windows, lambda p, n: {**up("dim")(p, n), "shape": (n, *p["shape"])}
     ),
 )  # fmt: skip
@@ -147,7 +148,7 @@ real.elementwise = True
 imag: Primitive = primitive(
     "imag", lambda a: a.imag, "a", vjp={"a": lambda g: g * 1j},
     shape=lambda a: (a.shape, _part_type(a.dtype)), view=True, jvp="linear",
-    samples=_complex_samples, batch=batched(lambda: imag, lambda p, n: {}),
+    samples=_complex_samples, batch=Batched(lambda: imag, lambda p, n: {}),
 )  # fmt: skip
 
 
@@ -171,13 +172,13 @@ def _view_as_complex(a: np.ndarray) -> Any:
 view_as_real: Primitive = primitive(
     "view_as_real", _view_as_real, "a", vjp={"a": lambda g: view_as_complex(g)},
     jvp="linear", shape=lambda a: ((*a.shape, 2), _part_type(a.dtype)), view=True,
-    samples=_complex_samples, batch=batched(lambda: view_as_real, lambda p, n: {}),
+    samples=_complex_samples, batch=Batched(lambda: view_as_real, lambda p, n: {}),
 )  # fmt: skip
 view_as_complex: Primitive = primitive(
     "view_as_complex", _view_as_complex, "a", vjp={"a": lambda g: view_as_real(g)},
     jvp="linear", shape=lambda a: (a.shape[:-1], _complex_type(a.dtype)), view=True,
     samples=lambda rng: [((rng.normal(size=(3, 2)),), {})],
-    batch=batched(lambda: view_as_complex, lambda p, n: {}),
+    batch=Batched(lambda: view_as_complex, lambda p, n: {}),
 )  # fmt: skip
 
 
@@ -243,7 +244,7 @@ def locked(a: np.ndarray) -> np.ndarray:
     return a
 
 
-def overlaps_itself(a: Any) -> bool:
+def overlaps_itself(a: np.ndarray | ArrayKind) -> bool:
     """Whether ``a`` was expanded, so that several of its elements are one."""
     shape, strides = a.shape, a.strides
     if 0 not in strides or 0 in shape:
@@ -288,7 +289,7 @@ as_strided: Primitive = primitive(
         )
     },
     jvp="linear", shape=lambda a, size, stride, offset, layout: (tuple(size), a.dtype), view=True,
-    samples=_strided_samples, batch=batched(lambda: as_strided, _rows),
+    samples=_strided_samples, batch=Batched(lambda: as_strided, _rows),
 )  # fmt: skip
 
 unstride: Primitive = primitive(
@@ -303,5 +304,5 @@ unstride: Primitive = primitive(
     samples=lambda rng: [
         ((rng.normal(size=(2, 2)),), {**_strided_samples(rng)[0][1], "shape": (3, 4)})
     ],
-    batch=batched(lambda: unstride, _rows),
+    batch=Batched(lambda: unstride, _rows),
 )  # fmt: skip

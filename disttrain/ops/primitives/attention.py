@@ -107,7 +107,7 @@ def _room_for(scores: np.ndarray, mask: np.ndarray, rows: slice) -> Any:
     return np.broadcast_to(scores, (*lead, *scores.shape[-2:])).copy()
 
 
-def _attention_shape(
+def attention_shape(
     q: Shaped, k: Shaped, v: Shaped, mask: object, causal: bool, scale: float
 ) -> list:
     lead = _lead(q, k, v, mask)
@@ -258,6 +258,6 @@ def _samples(rng: np.random.Generator) -> list:
 
 attention: Primitive = primitive(
     "attention", _attention, "q k v mask", vjp=_attention_rule, multi=True, nondiff_outputs=(1,),
-    shape=_attention_shape, batch=_attention_batch, samples=_samples,
+    shape=attention_shape, batch=_attention_batch, samples=_samples,
 )  # fmt: skip
 attention.kept = _kept

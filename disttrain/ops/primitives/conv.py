@@ -15,7 +15,7 @@ without cropping were measured too; they lose nearly everywhere.)
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 
@@ -30,6 +30,15 @@ from .batching import front, fronted, merge, split
 from .elementwise import H
 from .reduce import sum_
 from .views import getitem, permute, reshape
+
+
+class Steps(TypedDict):
+    """How a kernel goes over its input."""
+
+    stride: tuple
+    padding: tuple
+    dilation: tuple
+    groups: int
 
 
 # --- on arrays ---------------------------------------------------------------------------------
@@ -47,12 +56,7 @@ def _conv(
     out = win.out_sizes(x.shape[2:], kernel, stride, padding, dilation)
     n, channels = x.shape[0], w.shape[0]
     y = np.empty((n, channels, *out), np.result_type(x, w))
-    how: dict[str, Any] = {
-        "stride": stride,
-        "padding": padding,
-        "dilation": dilation,
-        "groups": groups,
-    }
+    how: Steps = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
     if math.prod(kernel) > 1 and convolution.convolve(x, w, b, y, **how):
         return y
     flat = y.reshape(n, groups, channels // groups, math.prod(out))
@@ -99,12 +103,7 @@ def _input_grad(
 ) -> Any:
     kernel, out = w.shape[2:], g.shape[2:]
     dx = np.empty((g.shape[0], w.shape[1] * groups, *size), np.result_type(g, w))
-    how: dict[str, Any] = {
-        "stride": stride,
-        "padding": padding,
-        "dilation": dilation,
-        "groups": groups,
-    }
+    how: Steps = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
     if math.prod(kernel) > 1 and convolution.input_grad(g, w, dx, **how):
         return dx
     if groups == 1 or w.shape[1] == 1:
@@ -154,12 +153,7 @@ def _weight_grad(
     out = g.shape[2:]
     each = x.shape[1] // groups
     dw = np.empty((channels, each, *kernel), np.result_type(g, x))
-    how: dict[str, Any] = {
-        "stride": stride,
-        "padding": padding,
-        "dilation": dilation,
-        "groups": groups,
-    }
+    how: Steps = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
     if math.prod(kernel) > 1 and convolution.weight_grad(g, x, dw, **how):
         return dw
     x = win.padded(x, padding)
@@ -188,10 +182,10 @@ def _depthwise_grad(
     dw = np.empty((c, g.shape[2], *kernel), np.result_type(g, x))
     dims = (0, *range(3, g.ndim - 1))
     taps = list(win.taps(kernel, out, stride, dilation))
-    views = [x[(slice(None), slice(None), None, *where)] for _, where in taps]
+    channels: tuple = (slice(None), slice(None), None)
+    views = [x[channels + where] for _, where in taps]
     for (tap, _), rows in zip(taps, products(g, views), strict=True):
-        at: Any = (..., *tap)
-        dw[at] = rows.sum(axis=dims)
+        dw[channels[:2] + tap] = rows.sum(axis=dims)
     return dw.reshape(-1, 1, *kernel)
 
 
@@ -214,12 +208,7 @@ def _conv_rule(
     g: Value, x: Value, w: Value, needs: tuple, stride: tuple, padding: tuple, dilation: tuple,
     groups: int,
 ) -> tuple:  # fmt: skip
-    how: dict[str, Any] = {
-        "stride": stride,
-        "padding": padding,
-        "dilation": dilation,
-        "groups": groups,
-    }
+    how: Steps = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
     dx = dw = db = None
     if needs[0]:
         dx = conv_input_grad(g, H(w), **how, size=tuple(x.shape)[2:])

@@ -16,7 +16,7 @@ from ..promotion import only, refuse, same_type
 from .batching import made_beside
 from .elementwise import H, cast_like, eq, where
 from .reduce import sum_
-from .views import batched, expand, front, permute, reshape
+from .views import Batched, expand, front, permute, reshape
 
 
 def _one_type(where: str) -> Any:
@@ -199,7 +199,7 @@ inv: Primitive = primitive(
     vjp={"a": lambda g, out: -matmul(matmul(swap(H(out)), g), swap(H(out)))},
     shape=lambda a: (a.shape, a.dtype),
     samples=lambda rng: [((rng.normal(size=(3, 3)) + 3 * np.eye(3),), {})],
-    batch=batched(lambda: inv, lambda p, n: {}),
+    batch=Batched(lambda: inv, lambda p, n: {}),
 )  # fmt: skip
 
 
@@ -212,7 +212,7 @@ det: Primitive = primitive(
     "det", np.linalg.det, "a", promote=only("det", "fc"), vjp={"a": _det_rule},
     shape=lambda a: (a.shape[:-2], a.dtype),
     samples=lambda rng: [((rng.normal(size=(3, 3)) + 3 * np.eye(3),), {})],
-    batch=batched(lambda: det, lambda p, n: {}),
+    batch=Batched(lambda: det, lambda p, n: {}),
 )  # fmt: skip
 
 
@@ -280,7 +280,7 @@ svd: Primitive = primitive(
     "svd", _svd, "a", vjp=_svd_rule, multi=True, shape=_svd_shape,
     promote=only("linalg.svd", "fc"),
     samples=lambda rng: [((rng.normal(size=shape),), {}) for shape in ((3, 3), (4, 2), (2, 3))],
-    batch=batched(lambda: svd, lambda p, n: {}),
+    batch=Batched(lambda: svd, lambda p, n: {}),
 )  # fmt: skip
 
 
@@ -294,7 +294,7 @@ svd_square: Primitive = primitive(
     "svd_square", lambda a: tuple(np.linalg.svd(a, full_matrices=True)[::2]), "a", multi=True,
     shape=_svd_square_shape, promote=only("linalg.svd", "fc"),
     samples=lambda rng: [((rng.normal(size=shape),), {}) for shape in ((4, 2), (2, 3))],
-    batch=batched(lambda: svd_square, lambda p, n: {}),
+    batch=Batched(lambda: svd_square, lambda p, n: {}),
 )  # fmt: skip
 
 

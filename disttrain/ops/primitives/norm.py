@@ -113,7 +113,9 @@ def _rms_rule(g: tuple, x: object, weight: object, out: tuple, eps: float, needs
     return fused.rms_norm_backward(dense(g), dense(x), out[1], weight)
 
 
-def _norm_batch(args: tuple, dims: tuple, params: dict, size: int, prim: Any) -> Any:
+def _norm_batch(
+    prim: Primitive, args: tuple, dims: tuple, params: dict, size: int
+) -> tuple[tuple, tuple]:
     x = fronted(args[0], dims[0], size)
     if all(d is None for d in dims[1:]):
         outs = prim(x, *args[1:], **params)
@@ -139,7 +141,7 @@ def _layer_samples(rng: np.random.Generator) -> list:
 layer_norm_rows: Primitive = primitive(
     "layer_norm", _layer_norm, "x weight bias", vjp=_layer_rule, multi=True,
     nondiff_outputs=(1, 2), shape=_layer_shape, samples=_layer_samples,
-    batch=lambda a, d, p, n: _norm_batch(a, d, p, n, layer_norm_rows),
+    batch=lambda *a: _norm_batch(layer_norm_rows, *a),
 )  # fmt: skip
 rms_norm_rows: Primitive = primitive(
     "rms_norm", fused.rms_norm, "x weight", vjp=_rms_rule, multi=True, nondiff_outputs=(1,),
@@ -147,7 +149,7 @@ rms_norm_rows: Primitive = primitive(
         (x.shape, x.dtype), (x.shape[:-1], _statistics_type(x.dtype))
     ],
     samples=lambda rng: [((rng.normal(size=(3, 5)), rng.normal(size=5)), {"eps": 1e-5})],
-    batch=lambda a, d, p, n: _norm_batch(a, d, p, n, rms_norm_rows),
+    batch=lambda *a: _norm_batch(rms_norm_rows, *a),
 )  # fmt: skip
 
 

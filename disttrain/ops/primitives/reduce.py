@@ -15,7 +15,7 @@ from ...core.gate import Primitive
 from ...core.types.wide import accumulator, add_up, count, running, through_float32, total
 from ..declare import primitive
 from .elementwise import H, cast_like, eq, exp
-from .views import batched, cat, expand, flip, getitem, matrix_samples, reshape, up
+from .views import Batched, cat, expand, flip, getitem, matrix_samples, reshape, up
 
 
 def reduced(shape: tuple, dims: tuple, keepdim: bool) -> tuple:
@@ -49,7 +49,7 @@ sum_: Primitive = primitive(
     "sum", total, "a",
     vjp={"a": lambda g, dims, keepdim, a_shape: _spread(g, a_shape, dims, keepdim)},
     jvp="linear", shape=_sum_shape, samples=matrix_samples(dims=(1,), keepdim=False),
-    batch=batched(lambda: sum_, up("dims")),
+    batch=Batched(lambda: sum_, up("dims")),
 )  # fmt: skip
 
 
@@ -69,7 +69,7 @@ mean: Primitive = primitive(
     vjp={"a": _mean_rule},
     jvp="linear", shape=lambda a, dims, keepdim: (reduced(a.shape, dims, keepdim), a.dtype),
     samples=matrix_samples(dims=(0,), keepdim=True),
-    batch=batched(lambda: mean, up("dims")),
+    batch=Batched(lambda: mean, up("dims")),
 )  # fmt: skip
 
 
@@ -84,23 +84,15 @@ def _same_type(a: Value, dims: tuple, keepdim: bool) -> tuple:
     return reduced(a.shape, dims, keepdim), a.dtype
 
 
-def _maximum(a: Any, dims: tuple, keepdim: bool) -> Any:
-    return np.maximum.reduce(a, dims, None, None, keepdim)  # type: ignore[call-overload]
-
-
-def _minimum(a: Any, dims: tuple, keepdim: bool) -> Any:
-    return np.minimum.reduce(a, dims, None, None, keepdim)  # type: ignore[call-overload]
-
-
 amax: Primitive = primitive(
-    "amax", _maximum, "a",
+    "amax", lambda a, dims, keepdim: np.maximum.reduce(a, dims, keepdims=keepdim), "a",
     vjp={"a": _extreme_rule}, shape=_same_type, samples=matrix_samples(dims=(1,), keepdim=False),
-    batch=batched(lambda: amax, up("dims")),
+    batch=Batched(lambda: amax, up("dims")),
 )  # fmt: skip
 amin: Primitive = primitive(
-    "amin", _minimum, "a",
+    "amin", lambda a, dims, keepdim: np.minimum.reduce(a, dims, keepdims=keepdim), "a",
     vjp={"a": _extreme_rule}, shape=_same_type, samples=matrix_samples(dims=(1,), keepdim=False),
-    batch=batched(lambda: amin, up("dims")),
+    batch=Batched(lambda: amin, up("dims")),
 )  # fmt: skip
 
 
@@ -134,7 +126,7 @@ prod: Primitive = primitive(
     vjp={"a": _prod_rule},
     shape=lambda a, dim, keepdim: _sum_shape(a, (dim,), keepdim),
     samples=matrix_samples(dim=1, keepdim=False),
-    batch=batched(lambda: prod, up("dim")),
+    batch=Batched(lambda: prod, up("dim")),
 )
 
 
@@ -159,7 +151,7 @@ def _running_shape(a: Shaped, dim: int) -> tuple:
 
 def _running_batch(prim: Callable[..., Any]) -> Any:
     """A 0-d value has no dimension to run along: nor has it under vmap."""
-    many = batched(prim, up("dim"))
+    many = Batched(prim, up("dim"))
 
     def rule(args: tuple, dims: tuple, params: dict, size: int) -> tuple:
         if len(args[0].shape) == 1:
@@ -234,7 +226,7 @@ def _logsumexp_rule(g: object, a: Any, out: object, dims: tuple, keepdim: bool) 
 logsumexp: Primitive = primitive(
     "logsumexp", _logsumexp, "a", vjp={"a": _logsumexp_rule}, shape=_same_type,
     samples=matrix_samples(dims=(1,), keepdim=False),
-    batch=batched(lambda: logsumexp, up("dims")),
+    batch=Batched(lambda: logsumexp, up("dims")),
 )  # fmt: skip
 
 
@@ -245,12 +237,12 @@ def _flag_shape(a: Shaped, dims: tuple, keepdim: bool) -> tuple:
 any_: Primitive = primitive(
     "any", lambda a, dims, keepdim: a.any(axis=dims, keepdims=keepdim), "a", shape=_flag_shape,
     samples=matrix_samples(dims=(1,), keepdim=False),
-    batch=batched(lambda: any_, up("dims")),
+    batch=Batched(lambda: any_, up("dims")),
 )  # fmt: skip
 all_: Primitive = primitive(
     "all", lambda a, dims, keepdim: a.all(axis=dims, keepdims=keepdim), "a", shape=_flag_shape,
     samples=matrix_samples(dims=(1,), keepdim=False),
-    batch=batched(lambda: all_, up("dims")),
+    batch=Batched(lambda: all_, up("dims")),
 )  # fmt: skip
 
 
@@ -261,10 +253,10 @@ def _arg_shape(a: Shaped, dim: int, keepdim: bool) -> tuple:
 argmax: Primitive = primitive(
     "argmax", lambda a, dim, keepdim: a.argmax(dim, keepdims=keepdim), "a", shape=_arg_shape,
     samples=matrix_samples(dim=1, keepdim=False),
-    batch=batched(lambda: argmax, up("dim")),
+    batch=Batched(lambda: argmax, up("dim")),
 )  # fmt: skip
 argmin: Primitive = primitive(
     "argmin", lambda a, dim, keepdim: a.argmin(dim, keepdims=keepdim), "a", shape=_arg_shape,
     samples=matrix_samples(dim=1, keepdim=False),
-    batch=batched(lambda: argmin, up("dim")),
+    batch=Batched(lambda: argmin, up("dim")),
 )  # fmt: skip

@@ -17,9 +17,10 @@ from ...backends.fused import softmax as fused_softmax
 from ...core.annotations import Value
 from ...core.gate import Primitive
 from ..declare import binary, primitive, unary
-from .batching import front, fronted
+from .batching import fronted
 from .elementwise import exp, sigmoid
 from .reduce import sum_
+from .views import Batched, up
 
 
 def dense(a: np.ndarray) -> Any:
@@ -45,13 +46,12 @@ def _same(a: Value, *rest: object, dim: int) -> tuple:
     return a.shape, a.dtype
 
 
-def _one_batch(args: tuple, dims: tuple, params: dict, size: int, prim: Callable) -> tuple:
-    return prim(front(args[0], dims[0]), dim=params["dim"] + 1), 0
+def _two_batch(prim_of: Callable[[], Primitive]) -> Callable[..., tuple]:
+    def rule(args: tuple, dims: tuple, params: dict, size: int) -> tuple:
+        g, y = (fronted(x, d, size) for x, d in zip(args, dims, strict=True))
+        return prim_of()(g, y, dim=params["dim"] + 1), 0
 
-
-def _two_batch(args: tuple, dims: tuple, params: dict, size: int, prim: Callable) -> tuple:
-    g, y = (fronted(x, d, size) for x, d in zip(args, dims, strict=True))
-    return prim(g, y, dim=params["dim"] + 1), 0
+    return rule
 
 
 def _matrix(rng: np.random.Generator) -> list:
@@ -68,7 +68,7 @@ softmax_: Primitive = primitive(
     jvp=lambda primals, tangents, params: softmax_backward(
         tangents[0], softmax_(primals[0], **params), **params
     ),
-    batch=lambda a, d, p, n: _one_batch(a, d, p, n, softmax_), shape=_same, samples=_matrix,
+    batch=Batched(lambda: softmax_, up("dim")), shape=_same, samples=_matrix,
 )  # fmt: skip
 
 
@@ -84,8 +84,7 @@ softmax_backward: Primitive = primitive(
             g * (g_out - _total(g_out * y, dim)) - g_out * _total(g * y, dim)
         ),
     },
-    batch=lambda a, d, p, n: _two_batch(a, d, p, n, softmax_backward), shape=_same,
-    samples=_gradient_and_result,
+    batch=_two_batch(lambda: softmax_backward), shape=_same, samples=_gradient_and_result,
 )  # fmt: skip
 
 log_softmax_: Primitive = primitive(
@@ -94,7 +93,7 @@ log_softmax_: Primitive = primitive(
     jvp=lambda primals, tangents, params: tangents[0] - _total(
         softmax_(primals[0], **params) * tangents[0], params["dim"]
     ),
-    batch=lambda a, d, p, n: _one_batch(a, d, p, n, log_softmax_), shape=_same, samples=_matrix,
+    batch=Batched(lambda: log_softmax_, up("dim")), shape=_same, samples=_matrix,
 )  # fmt: skip
 
 log_softmax_backward: Primitive = primitive(
@@ -103,7 +102,7 @@ log_softmax_backward: Primitive = primitive(
         "g_out": lambda g, y, dim: g - _total(g * exp(y), dim),
         "y": lambda g, g_out, y, dim: -g * exp(y) * _total(g_out, dim),
     },
-    batch=lambda a, d, p, n: _two_batch(a, d, p, n, log_softmax_backward), shape=_same,
+    batch=_two_batch(lambda: log_softmax_backward), shape=_same,
     samples=_gradient_and_result,
 )  # fmt: skip
 

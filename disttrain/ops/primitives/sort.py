@@ -9,7 +9,7 @@ import numpy as np
 from ...core.annotations import Shaped, Value
 from ...core.gate import Primitive
 from ..declare import primitive
-from .batching import front
+from .views import Batched, up
 
 
 # --- places ------------------------------------------------------------------------------------
@@ -63,13 +63,9 @@ def _argsort(a: Any, dim: int, descending: bool) -> Any:
     return a.shape[dim] - 1 - np.flip(order, dim)
 
 
-def _dim_batch(args: tuple, dims: tuple, params: dict, size: int, prim: Any) -> tuple:
-    return prim(front(args[0], dims[0]), **{**params, "dim": params["dim"] + 1}), 0
-
-
 argsort_: Primitive = primitive(
     "argsort", _argsort, "a", shape=lambda a, dim, descending: (a.shape, np.dtype(np.int64)),
-    batch=lambda a, d, p, n: _dim_batch(a, d, p, n, argsort_),
+    batch=Batched(lambda: argsort_, up("dim")),
     samples=lambda rng: [((rng.normal(size=(3, 4)),), {"dim": 1, "descending": True})],
 )  # fmt: skip
 
@@ -89,7 +85,7 @@ def _median_places(a: Any, dim: int) -> Any:
 median_places: Primitive = primitive(
     "median_places", _median_places, "a",
     shape=lambda a, dim: ((*a.shape[:dim], 1, *a.shape[dim + 1 :]), np.dtype(np.int64)),
-    batch=lambda a, d, p, n: _dim_batch(a, d, p, n, median_places),
+    batch=Batched(lambda: median_places, up("dim")),
     samples=lambda rng: [((rng.normal(size=(3, 4)),), {"dim": 1})],
 )  # fmt: skip
 
@@ -144,7 +140,6 @@ def _top_shape(a: Shaped, k: int, dim: int, largest: bool) -> tuple:
 
 
 top_places: Primitive = primitive(
-    "top_places", _top_places, "a", shape=_top_shape,
-    batch=lambda a, d, p, n: _dim_batch(a, d, p, n, top_places),
+    "top_places", _top_places, "a", shape=_top_shape, batch=Batched(lambda: top_places, up("dim")),
     samples=lambda rng: [((rng.normal(size=(3, 4)),), {"k": 2, "dim": 1, "largest": True})],
 )  # fmt: skip

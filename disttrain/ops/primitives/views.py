@@ -24,6 +24,9 @@ def matrix_samples(**params: object) -> Any:
     return lambda rng: [((rng.normal(size=(3, 4)),), params)]
 
 
+Shift = Callable[[dict, int], dict]  # what parameters become for a batch of this size
+
+
 def front(a: Value, dim: int | None) -> Any:
     """``a`` with its batch dimension (where it has one) in front."""
     if not dim:
@@ -31,19 +34,19 @@ def front(a: Value, dim: int | None) -> Any:
     return permute(a, dims=(dim, *(i for i in range(len(a.shape)) if i != dim)))
 
 
-def batched(prim_of: Callable[..., Any], shift: Callable[..., Any]) -> Any:
+class Batched:
     """The batch rule of a primitive of one tensor: batch dimension in front, ``shift(params,
     size)`` for what the parameters become."""
 
-    def rule(args: tuple, dims: tuple, params: dict, size: int) -> tuple:
-        out = prim_of()(front(args[0], dims[0]), **{**params, **shift(params, size)})
+    def __init__(self, prim_of: Callable[[], Primitive], shift: Shift) -> None:
+        self.prim_of, self.shift = prim_of, shift
+
+    def __call__(self, args: tuple, dims: tuple, params: dict, size: int) -> tuple:
+        out = self.prim_of()(front(args[0], dims[0]), **{**params, **self.shift(params, size)})
         return out, (0,) * len(out) if isinstance(out, tuple) else 0
 
-    rule.shift = shift  # type: ignore[attr-defined]  # (functions take attributes)
-    return rule
 
-
-def up(*names: str) -> Any:
+def up(*names: str) -> Shift:
     """Dimension numbers one higher."""
 
     def shift(params: dict, size: int) -> dict:
@@ -68,7 +71,7 @@ reshape: Primitive = primitive(
     "reshape", copies.reshaped, "a",
     vjp={"a": lambda g, a_shape: reshape(g, shape=a_shape)},
     jvp="linear", shape=_reshaped, view=True, samples=matrix_samples(shape=(2, 6)),
-    batch=batched(lambda: reshape, lambda p, n: {"shape": (n, *p["shape"])}),
+    batch=Batched(lambda: reshape, lambda p, n: {"shape": (n, *p["shape"])}),
 )  # fmt: skip
 
 
@@ -81,7 +84,7 @@ permute: Primitive = primitive(
     vjp={"a": lambda g, dims: permute(g, dims=_inverse(dims))},
     jvp="linear", shape=lambda a, dims: (tuple(a.shape[d] for d in dims), a.dtype), view=True,
     samples=lambda rng: [((rng.normal(size=(2, 3, 4)),), {"dims": (2, 0, 1)})],
-    batch=batched(lambda: permute, lambda p, n: {"dims": (0, *(d + 1 for d in p["dims"]))}),
+    batch=Batched(lambda: permute, lambda p, n: {"dims": (0, *(d + 1 for d in p["dims"]))}),
 )  # fmt: skip
 
 
@@ -134,7 +137,7 @@ getitem: Primitive = primitive(
     "getitem", _getitem, "a",
     vjp={"a": lambda g, index, a_shape: embed(g, index=index, shape=a_shape)},
     jvp="linear", shape=_indexed, view=True, samples=matrix_samples(index=(slice(0, 2), 1)),
-    batch=batched(lambda: getitem, lambda p, n: {"index": (slice(None), *p["index"])}),
+    batch=Batched(lambda: getitem, lambda p, n: {"index": (slice(None), *p["index"])}),
 )  # fmt: skip
 
 
@@ -150,7 +153,7 @@ embed: Primitive = primitive(
     samples=lambda rng: [
         ((rng.normal(size=(2,)),), {"index": (slice(0, 2), 1), "shape": (3, 4)})
     ],
-    batch=batched(
+    batch=Batched(
         lambda: embed,
         lambda p, n: {"index": (slice(None), *p["index"]), "shape": (n, *p["shape"])},
     ),
@@ -160,7 +163,7 @@ flip: Primitive = primitive(
     "flip", lambda a, dims: np.flip(a, dims).copy(), "a",
     vjp={"a": lambda g, dims: flip(g, dims=dims)},
     jvp="linear", shape=lambda a, dims: (a.shape, a.dtype), samples=matrix_samples(dims=(1,)),
-    batch=batched(lambda: flip, up("dims")),
+    batch=Batched(lambda: flip, up("dims")),
 )  # fmt: skip
 
 roll: Primitive = primitive(
@@ -168,7 +171,7 @@ roll: Primitive = primitive(
     vjp={"a": lambda g, shifts, dims: roll(g, shifts=tuple(-s for s in shifts), dims=dims)},
     jvp="linear", shape=lambda a, shifts, dims: (a.shape, a.dtype),
     samples=matrix_samples(shifts=(1,), dims=(1,)),
-    batch=batched(lambda: roll, up("dims")),
+    batch=Batched(lambda: roll, up("dims")),
 )  # fmt: skip
 
 tri: Primitive = primitive(
@@ -176,7 +179,7 @@ tri: Primitive = primitive(
     vjp={"a": lambda g, k, upper: tri(g, k=k, upper=upper)},
     jvp="linear", shape=lambda a, k, upper: (a.shape, a.dtype),
     samples=matrix_samples(k=0, upper=False),
-    batch=batched(lambda: tri, lambda p, n: {}),
+    batch=Batched(lambda: tri, lambda p, n: {}),
 )  # fmt: skip
 
 
@@ -193,7 +196,7 @@ pad_constant: Primitive = primitive(
         a.dtype,
     ),
     samples=matrix_samples(widths=((1, 0), (0, 2))),
-    batch=batched(lambda: pad_constant, lambda p, n: {"widths": ((0, 0), *p["widths"])}),
+    batch=Batched(lambda: pad_constant, lambda p, n: {"widths": ((0, 0), *p["widths"])}),
 )  # fmt: skip
 
 
@@ -248,7 +251,7 @@ split: Primitive = primitive(
         ((*a.shape[:dim], n, *a.shape[dim + 1 :]), a.dtype) for n in sizes
     ],
     samples=matrix_samples(dim=1, sizes=(1, 3)),
-    batch=batched(lambda: split, up("dim")),
+    batch=Batched(lambda: split, up("dim")),
 )  # fmt: skip
 
 
@@ -276,7 +279,7 @@ unbind: Primitive = primitive(
     "unbind", _unbound, "a", vjp=_unbind_rule, jvp="linear", multi=True, view=True,
     shape=lambda a, dim: [(a.shape[:dim] + a.shape[dim + 1 :], a.dtype)] * a.shape[dim],
     samples=matrix_samples(dim=1),
-    batch=batched(lambda: unbind, up("dim")),
+    batch=Batched(lambda: unbind, up("dim")),
 )  # fmt: skip
 unbind.part = lambda params, i: (
     getitem,

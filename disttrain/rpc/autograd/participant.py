@@ -212,7 +212,7 @@ class Part:
         if found is None:
             found = self.context.get(leaf)
             if found is not None and found._node is None:
-                found = found.clone()  # type: ignore[attr-defined]
+                found = found.clone()
         return found
 
     def put(self, leaf: Tensor, grad: Tensor) -> None:

@@ -41,7 +41,7 @@ class CallFuture(Future):
 
     # A future that follows from this one goes on when somebody waits for this one.
     @property
-    def _waits_for(self) -> tuple:  # type: ignore[override]
+    def _waits_for(self) -> tuple:
         return () if self._done else (_Cause(self),)
 
     @_waits_for.setter

@@ -144,7 +144,7 @@ class DistributedOptimizer(Optimizer):
 
     # -- steps -----------------------------------------------------------------------------------
 
-    def step(self, context_id: int) -> None:  # type: ignore[override]
+    def step(self, context_id: int) -> None:
         """One step of every owner, at the same time, by the gradients in a context of distributed
         autograd. Parameters that have none there are not changed; ``.grad`` is not looked at.
 
@@ -232,7 +232,7 @@ class DistributedOptimizer(Optimizer):
         scale = float(max_norm) / (out.item() + 1e-6)
         if not scale >= 1.0:
             self._everywhere("clip_grad_norm_", "scale", context_id, scale)
-        return out  # type: ignore[no-any-return]
+        return out
 
     # -- state -----------------------------------------------------------------------------------
 

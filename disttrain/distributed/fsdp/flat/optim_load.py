@@ -210,7 +210,7 @@ def _one_value(slots: list[Slot], key: str, values: list) -> Any:
 
 
 def _number(value: Tensor) -> Any:
-    return value.item() if isinstance(value, Tensor) and value.array.size == 1 else value  # type: ignore[attr-defined]
+    return value.item() if isinstance(value, Tensor) and value.array.size == 1 else value
 
 
 def _numbered_groups(

@@ -98,7 +98,7 @@ class FlatUnit(Unit):
         names = tuple(m.name for m in self.members)
         w.param = make_flat(w.held(w.local), layout, trains, names, self.use_orig)
         for m in self.members:
-            m.layout = layout.pieces[self.members.index(m)]  # type: ignore[assignment]
+            m.layout = layout.pieces[self.members.index(m)]
             m.full = make_full(self, NullArray(tuple(m.sharded.shape), used))
             if m.sharded.requires_grad:
                 self._train(m)

@@ -218,7 +218,7 @@ def full_like(
     return _like(_Full(value), input, kind, device, requires_grad, memory_format)
 
 
-def _number(x: Any) -> Any:
+def _number(x: Scalar) -> Any:
     """A number that may be given as a tensor."""
     return x.item() if isinstance(x, Tensor) else x
 

@@ -4,11 +4,12 @@ names."""
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from ....core.annotations import ArrayLike, DeviceLike, Dims, DTypeLike
+from ....core.annotations import ArrayLike, DeviceLike, DTypeLike
 from ....core.classes import values_of
 from ....core.gate import Tracer
 from ....core.tensor import Size, Tensor, note_read, wrap
@@ -163,14 +164,13 @@ def asarray(
     if _is_buffer(obj):
         kind = dtypes.get_default_dtype() if dtype is None else dtype
         obj = np.frombuffer(obj, dtypes.as_dtype(kind).np)
-    shares = isinstance(obj, (Tensor, np.ndarray))
     out = as_tensor(obj, dtype, device)
-    if copy is False and not (shares and out.data_ptr() == _address(obj)):
+    if copy is False and not _shares(out, obj):
         raise ValueError(
             f"asarray: copy=False given, but {type(obj).__name__} cannot be seen as a tensor of "
             f"{out.dtype!r} on {out.device} without a copy"
         )
-    if copy and shares and out.data_ptr() == _address(obj):
+    if copy and _shares(out, obj):
         out = to(out.detach(), out.device, copy=True)
     return out.requires_grad_() if requires_grad and not out.requires_grad else out
 
@@ -185,8 +185,11 @@ def _is_buffer(obj: Any) -> bool:
     return True
 
 
-def _address(obj: Any) -> int:
-    return obj.data_ptr() if isinstance(obj, Tensor) else obj.__array_interface__["data"][0]
+def _shares(out: Tensor, obj: object) -> bool:
+    """Whether ``out`` lies where ``obj`` lies."""
+    if isinstance(obj, Tensor):
+        return out.data_ptr() == obj.data_ptr()
+    return isinstance(obj, np.ndarray) and out.data_ptr() == obj.__array_interface__["data"][0]
 
 
 def from_numpy(array: np.ndarray) -> Tensor:
@@ -208,7 +211,7 @@ def frombuffer(
 
 
 def construct(
-    kind: dtypes.dtype, args: tuple, *, size: Dims | None = None, data: object = None,
+    kind: dtypes.dtype, args: tuple, *, size: Sequence[int] | None = None, data: object = None,
     device: DeviceLike | None = None, any_type: bool = False,
 ) -> Tensor:  # fmt: skip
     """What old programs write: ``T()``, ``T(2, 3)`` and ``T(Size)`` (sizes, holding anything),

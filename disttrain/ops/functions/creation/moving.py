@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from ....backends.device.array import DeviceArray
-from ....backends.device.platform import made, offered, platform
+from ....backends.device.platform import Stream, made, offered, platform
 from ....backends.null import NullArray
 from ....core.annotations import DeviceLike, Format
 from ....core.tensor import Tensor, note_read, wrap
@@ -129,7 +129,14 @@ def get_device(self: Tensor) -> int:
     return -1 if index is None else index
 
 
-def record_stream(self: Tensor, stream: Any) -> None:
+class OfDevice(Protocol):
+    """A stream as programs have it (``dt.cuda.Stream``)."""
+
+    @property
+    def line(self) -> Stream: ...
+
+
+def record_stream(self: Tensor, stream: OfDevice) -> None:
     """The memory is not given out again before what ``stream`` (of ``dt.cuda``) has at the time
     when it would be is done: for a tensor that another stream than its own works on."""
     array = self.array

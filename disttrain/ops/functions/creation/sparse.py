@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 
 from ....backends.device.array import DeviceArray
 from ....context import SLOW, thread
-from ....core.annotations import DeviceLike, DTypeLike, Format
+from ....core.annotations import DeviceLike, DTypeLike, Format, Number, Operand
 from ....core.tensor import Size, Tensor, wrap
 from ....core.types import dtypes
 from ....core.types.device import CPU, located, usable
@@ -30,7 +30,7 @@ from ...primitives.reduce import any_
 from .moving import to
 
 _new = object.__new__
-_whole: Any = Tensor  # what it is otherwise, with methods that are attached later
+Values: TypeAlias = np.ndarray | DeviceArray
 
 
 class SparseTensor(Tensor):
@@ -40,15 +40,15 @@ class SparseTensor(Tensor):
     is_sparse = True
     layout = "sparse_coo"
     _places: np.ndarray
-    _numbers: np.ndarray | None  # None: they are those of the dense array, which may have changed
-    _dense: np.ndarray | None
+    _numbers: Values | None  # None: they are those of the dense array, which may have changed
+    _dense: Values | None
     _size: tuple[int, ...]
     _unique: bool
     _list: tuple | None = None  # places and values as they were given, and the version they are of
     _seen = 0  # the version of the dense array that has no values but at the places
 
     @property
-    def array(self) -> Any:  # type: ignore[override]
+    def array(self) -> Any:
         if self._dense is None:
             if not self._unique:
                 self._list = (self._places, self._given(), self._version)
@@ -82,18 +82,17 @@ class SparseTensor(Tensor):
 
     def __deepcopy__(self, memo: dict) -> SparseTensor:
         places, numbers, unique = self._parts()
-        copied = _sparse(places.copy(), numbers.copy(), self._size, unique)
-        out = memo[id(self)] = self._again(copied)
+        out = memo[id(self)] = self._again(self._like(places.copy(), numbers.copy(), unique))
         return out
 
-    def _given(self) -> np.ndarray:
+    def _given(self) -> Values:
         """The values at ``_places``."""
         if self._numbers is not None:
             return self._numbers
         assert self._dense is not None
         return _picked(self._dense, self._places)
 
-    def _parts(self) -> tuple[np.ndarray, np.ndarray, bool]:
+    def _parts(self) -> tuple[np.ndarray, Values, bool]:
         """Places, their values, and whether each place is named once: as they were given, also
         when the dense array is there, which nobody has written to."""
         if self._list is not None and self._list[2] == self._version:
@@ -111,7 +110,7 @@ class SparseTensor(Tensor):
         if marks.sum() > self._places.shape[1]:
             self._places = np.stack(np.nonzero(marks)).astype(np.int64)
 
-    def _hold(self, places: np.ndarray, numbers: np.ndarray, unique: bool) -> SparseTensor:
+    def _hold(self, places: np.ndarray, numbers: Values, unique: bool) -> Self:
         """Be these ones from now on."""
         self._places, self._numbers, self._unique = places, numbers, unique
         self._dense = self._list = None
@@ -125,7 +124,7 @@ class SparseTensor(Tensor):
             return [(self._list[0][0], self._list[1])]
         return [(self._places[0], None)] if self._places.size else []
 
-    def _summed(self) -> tuple[np.ndarray, np.ndarray]:
+    def _summed(self) -> tuple[np.ndarray, Values]:
         """Places that differ, in order, and their values."""
         self._widen()
         places, numbers = self._places, self._given()
@@ -204,10 +203,10 @@ class SparseTensor(Tensor):
     def to_sparse(self, sparse_dim: int | None = None) -> SparseTensor:
         return self
 
-    def clone(self, *, memory_format: Format | None = None) -> SparseTensor:
+    def clone(self, *, memory_format: Format | None = None) -> Tensor:
         """A copy that is sparse; a dense one where gradients go through it."""
         if self.requires_grad and thread.grad_enabled:
-            return Tensor.clone(self)  # type: ignore[return-value]  # (dense)
+            return Tensor.clone(self)
         places, numbers, unique = self._parts()
         return _sparse(places.copy(), numbers.copy(), self._size, unique)
 
@@ -215,8 +214,7 @@ class SparseTensor(Tensor):
         return self._parted() if self.requires_grad else self
 
     def _parted(self) -> SparseTensor:
-        places, numbers, unique = self._parts()
-        return _sparse(places, numbers, self._size, unique)
+        return self._like(*self._parts())
 
     def __copy__(self) -> SparseTensor:
         return self._again(self._parted())
@@ -241,13 +239,13 @@ class SparseTensor(Tensor):
         self._hold(*given._parts())
 
     # --- what gives sparse ones, where no gradients go through it -----------------------------
-    def _simple(self, *others: Tensor | float) -> bool:
+    def _simple(self, *others: Operand) -> bool:
         """Whether an operation on it and ``others`` is neither recorded nor transformed."""
         wanted = (self, *(t for t in others if isinstance(t, Tensor)))
         recorded = thread.grad_enabled and any(t.requires_grad for t in wanted)
         return thread.mode != SLOW and not recorded
 
-    def _scaled(self, name: str, other: Tensor | float) -> tuple | None:
+    def _scaled(self, name: str, other: Operand) -> tuple | None:
         """Its parts, with the method ``name`` of values applied; None where ``other`` is more than
         a number."""
         one = isinstance(other, Tensor) and not (other.ndim or other.is_sparse)
@@ -256,14 +254,14 @@ class SparseTensor(Tensor):
         places, numbers, unique = self._parts()
         return places, getattr(wrap(numbers), name)(other).array, unique
 
-    def _joined(self, other: SparseTensor | float, alpha: float) -> tuple | None:
+    def _joined(self, other: Operand, alpha: Number) -> tuple | None:
         """The parts of it and ``alpha`` times another sparse one of its kind; None of others."""
         if not isinstance(other, SparseTensor) or not self._simple(other, alpha):
             return None
         (places, numbers, unique), (more, given, distinct) = self._parts(), other._parts()
         if other._size != self._size or len(more) != len(places) or other.dtype != self.dtype:
             return None
-        added = wrap(given) if alpha == 1 else wrap(given) * alpha  # type: ignore[operator]
+        added = wrap(given) if alpha == 1 else wrap(given) * alpha
         counts = places.shape[1], more.shape[1]
         values = views.cat(wrap(numbers), added, dim=0, sizes=counts).array
         at = np.concatenate([places, more], 1)
@@ -271,69 +269,65 @@ class SparseTensor(Tensor):
             return at, values, False
         return *_sparse(at, values, self._size, False)._summed(), True
 
-    def mul(self, other: Any, *, out: Tensor | None = None) -> Tensor:
+    def mul(self, other: Operand, *, out: Tensor | None = None) -> Tensor:
         parts = self._scaled("mul", other) if out is None else None
-        return _whole.mul(self, other, out=out) if parts is None else self._like(parts)
+        return Tensor.mul(self, other, out=out) if parts is None else self._like(*parts)
 
-    def div(self, other: Any, *, rounding_mode: str | None = None) -> Tensor:
+    def div(self, other: Operand, *, rounding_mode: str | None = None) -> Tensor:
         if rounding_mode is None and (parts := self._scaled("div", other)) is not None:
-            return self._like(parts)
-        return _whole.div(self, other, rounding_mode=rounding_mode)
+            return self._like(*parts)
+        return Tensor.div(self, other, rounding_mode=rounding_mode)
 
-    def add(self, other: Any, *, alpha: Any = 1, out: Tensor | None = None) -> Tensor:
+    def add(self, other: Operand, *, alpha: Number = 1, out: Tensor | None = None) -> Tensor:
         parts = self._joined(other, alpha) if out is None else None
-        if parts is None:
-            return _whole.add(self, other, alpha=alpha, out=out)
-        return self._like(parts)
+        return self._like(*parts) if parts else Tensor.add(self, other, alpha=alpha, out=out)
 
-    def sub(self, other: Any, *, alpha: Any = 1, out: Tensor | None = None) -> Tensor:
+    def sub(self, other: Operand, *, alpha: Number = 1, out: Tensor | None = None) -> Tensor:
         return self.add(other, alpha=-alpha, out=out)
-
-    def _like(self, parts: tuple) -> SparseTensor:
-        places, numbers, unique = parts
-        return _sparse(places, numbers, self._size, unique)
-
-    __mul__ = __rmul__ = mul
-    __truediv__, __add__, __sub__ = div, add, sub
 
     def neg(self, *, out: Tensor | None = None) -> Tensor:
         return self.mul(-1, out=out)
 
+    def _like(self, places: np.ndarray, numbers: Values, unique: bool) -> SparseTensor:
+        return _sparse(places, numbers, self._size, unique)
+
+    __mul__ = __rmul__ = mul
+    __truediv__, __add__, __sub__ = div, add, sub
     __neg__ = neg
 
-    def mul_(self, other: Any) -> SparseTensor:
+    def mul_(self, other: Operand) -> Self:
         """Multiply by ``other``, in place; by a number, only the values that are given."""
         return self._rescaled("mul_", other)
 
-    def div_(self, other: Any, *, rounding_mode: str | None = None) -> SparseTensor:
+    def div_(self, other: Operand, *, rounding_mode: str | None = None) -> Self:
         if rounding_mode is not None:
-            return _whole.div_(self, other, rounding_mode=rounding_mode)
+            return Tensor.div_(self, other, rounding_mode=rounding_mode)
         return self._rescaled("div_", other)
 
-    def _rescaled(self, name: str, other: Tensor | float) -> SparseTensor:
+    def _rescaled(self, name: str, other: Operand) -> Self:
         if self._numbers is None or self._scaled(name, other) is None:  # (which has written)
             return getattr(Tensor, name)(self, other)
         touched(self)
         return self
 
-    def add_(self, other: Any, *, alpha: Any = 1) -> SparseTensor:
+    def add_(self, other: Operand, *, alpha: Number = 1) -> Self:
         parts = self._joined(other, alpha)
-        return _whole.add_(self, other, alpha=alpha) if parts is None else self._hold(*parts)
+        return Tensor.add_(self, other, alpha=alpha) if parts is None else self._hold(*parts)
 
-    def sub_(self, other: Any, *, alpha: Any = 1) -> SparseTensor:
+    def sub_(self, other: Operand, *, alpha: Number = 1) -> Self:
         return self.add_(other, alpha=-alpha)
 
-    def copy_(self, src: object, non_blocking: bool = False) -> SparseTensor:
+    def copy_(self, src: Tensor, non_blocking: bool = False) -> Self:
         """Take on the places and values of ``src``."""
         if not (isinstance(src, SparseTensor) and self._simple(src) and src._size == self._size):
-            return _whole.copy_(self, src, non_blocking)
+            return Tensor.copy_(self, src, non_blocking)
         values: Any = src._values()
         places, _, unique = src._parts()
         return self._hold(places.copy(), values.to(self.dtype, copy=True).array, unique)
 
     __imul__, __itruediv__, __iadd__, __isub__ = mul_, div_, add_, sub_
 
-    def zero_(self) -> SparseTensor:
+    def zero_(self) -> Self:
         """Take all places away."""
         self._numbers, self._dense = self._given()[:0], None
         self._places, self._unique, self._list = self._places[:, :0], True, None
@@ -369,18 +363,16 @@ def _picked(dense: DeviceArray | np.ndarray, places: np.ndarray) -> Any:
     return prim.take(rows, wrap(dense.beside(_flat(places, size))), dim=0, skip=None).array
 
 
-def _sparse(places: np.ndarray, numbers: Any, size: tuple[int, ...], unique: bool) -> SparseTensor:
+def _sparse(places: np.ndarray, numbers: Values, size: tuple, unique: bool) -> SparseTensor:
     out = _new(SparseTensor)
     out._places, out._numbers, out._dense = places, numbers, None
     out._size, out._unique = tuple(size), unique
     return out
 
 
-def _rebuilt(
-    places: Tensor, numbers: Tensor, size: tuple[int, ...], unique: bool, grad: bool
-) -> SparseTensor:
+def _rebuilt(at: Tensor, numbers: Tensor, size: tuple, unique: bool, grad: bool) -> SparseTensor:
     """One that was pickled."""
-    out = _sparse(places.array, numbers.array, size, unique)
+    out = _sparse(at.array, numbers.array, size, unique)
     return out.requires_grad_() if grad else out
 
 
@@ -396,10 +388,16 @@ def with_places(dense: Tensor, places: np.ndarray) -> SparseTensor:
 
 
 def sparse_coo_tensor(
-    indices: Any = None, values: object = None, size: Sequence[int] | None = None, *,
-    dtype: DTypeLike | None = None, device: DeviceLike | None = None, requires_grad: bool = False,
-    check_invariants: bool | None = None, is_coalesced: bool | None = None,
-) -> SparseTensor:  # fmt: skip
+    indices: Any = None,
+    values: object = None,
+    size: Sequence[int] | None = None,
+    *,
+    dtype: DTypeLike | None = None,
+    device: DeviceLike | None = None,
+    requires_grad: bool = False,
+    check_invariants: bool | None = None,
+    is_coalesced: bool | None = None,
+) -> SparseTensor:
     """A tensor with ``values`` (count, ...) at ``indices`` (sparse dimensions, count), zeros
     elsewhere. ``size`` None: as large as the indices need; given alone: zeros. Not
     differentiable by ``values``."""
@@ -458,7 +456,7 @@ def _hosted(value: Tensor | list | np.ndarray) -> np.ndarray:
     return array.to_host() if isinstance(array, DeviceArray) else array
 
 
-def _array(value: object) -> np.ndarray:
+def _array(value: object) -> Values:
     return value.detach().array if isinstance(value, Tensor) else np.asarray(value)
 
 

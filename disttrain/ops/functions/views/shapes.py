@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -157,7 +156,7 @@ def _fill_hole(sizes: Sequence[int], total: int) -> tuple:
 
 def permute(input: Tensor, *dims: Dims) -> Tensor:
     """Reorder the dimensions."""
-    order: Any = dims if len(dims) > 1 else check.size(dims, "permute")
+    order: tuple = dims if len(dims) > 1 else check.size(dims, "permute")
     mode = thread.mode
     if mode != SLOW:
         x = input.array

@@ -187,3 +187,19 @@ def test_a_table_that_was_asked_for_no_row_has_a_gradient_of_none():
     m = dt.nn.Embedding(4, 3, sparse=True)
     m(dt.tensor([], dtype=dt.int64)).sum().backward()
     assert m.weight.grad.is_sparse and m.weight.grad._nnz() == 0
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        lambda x, out: x.mul(2, out=out),
+        lambda x, out: x.add(x, alpha=3, out=out),
+        lambda x, out: x.sub(x, alpha=2, out=out),
+        lambda x, out: x.neg(out=out),
+    ],
+    ids=["mul", "add", "sub", "neg"],
+)
+def test_results_go_to_the_tensor_that_is_given_for_them(run):
+    out = dt.empty(3, 2)
+    assert run(example(), out) is out
+    assert out.tolist() == run(example().to_dense(), dt.empty(3, 2)).tolist()

@@ -87,6 +87,12 @@ def touched(t: Tensor) -> None:
         st.site = call_site(2)
 
 
+def hides_graph(t: Tensor) -> bool:
+    """Whether ``t`` is a view, made under no_grad, of what is in a graph."""
+    view = t._view
+    return view is not None and view[1] is None and view[0].graph_node() is not None
+
+
 def check_inplace(t: Tensor, name: str) -> None:
     """Refuse to record an in-place operation that autograd cannot get right."""
     node = t.graph_node()

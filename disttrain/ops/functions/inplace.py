@@ -24,7 +24,7 @@ from ...core.gate import Tracer, attach, gate
 from ...core.grad_mode import enable_grad, no_grad
 from ...core.node import Node, Output, next_seq
 from ...core.tensor import Tensor, layout, wrap
-from ...core.writes import check_captured, check_inplace, touched
+from ...core.writes import check_captured, check_inplace, hides_graph, touched
 from ...errors import CaptureError, DTypeError, ShapeError
 from ..primitives import elementwise as el
 from ..primitives.batching import made_beside
@@ -35,13 +35,13 @@ from ..promotion import fitted
 from . import elementwise
 
 
-def records(*args: object) -> bool:
-    """Whether an operation on ``args`` would be recorded now."""
-    if thread.grad_enabled:
-        for a in args:
-            if isinstance(a, Tensor) and a.graph_node() is not None:
-                return True
-    return False
+def records(target: Tensor, *args: object) -> bool:
+    """Whether a write to ``target`` of what ``args`` give would be recorded now, or would have to
+    be: the target shows what is in a graph, though no_grad made it."""
+    if not thread.grad_enabled:
+        return False
+    given = [a for a in (target, *args) if isinstance(a, Tensor)]
+    return hides_graph(target) or any(a.graph_node() is not None for a in given)
 
 
 def inplace(name: str, prim: Callable, ufunc: object = None) -> Callable:
@@ -112,7 +112,7 @@ def _quick(self: Tensor, args: tuple, ufunc: Any) -> bool:
                 return False
         elif (y.__class__ is not float and y.__class__ is not int) or x.dtype.itemsize == 2:
             return False
-    if not thread.mode and self.graph_node() is not None:
+    if not thread.mode and (self.graph_node() is not None or hides_graph(self)):
         return False
     if ufunc is np.negative and not x.flags.forc:
         return False  # numpy 2.4 goes wrong over every fourth element, given ``out``

@@ -105,7 +105,8 @@ class Region:
             self.left -= 1
             if self.left >= 0:
                 return self.one_by_one(arrays)
-            ready = self.ready = program_of(self.kernel(self.into)), self.into
+            into = self.into  # (another thread may settle it meanwhile)
+            ready = self.ready = program_of(self.kernel(into)), into
         program, into = ready
         if not all(map(_in_rows, arrays, self.full)):
             layout = _strides_of(arrays)

@@ -5,24 +5,26 @@
     p.fast(x, out) is None and p.slow(x, out)      # the same, without a Python frame in between
 
 ``fast`` does nothing and returns None unless every array is a contiguous ndarray of the declared
-type and every scalar a Python float. ``slow`` takes the same arguments in any layout, and the raw
-arrays of an accelerator, whose platform then runs the kernel. Machine code is made when the first
-arrays of the host's come.
+type, every scalar a Python float, and the work too little for several threads. ``slow`` takes the
+same arguments in any layout, and the raw arrays of an accelerator, whose platform then runs the
+kernel. Machine code is made when the first arrays of the host's come.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from ..errors import DTypeError, ShapeError
+from . import threads
 from .device.platform import Platform, platform_of
-from .lang.expr import walk
 from .lang.interpret import run, storage
-from .lang.kernel import Array, Kernel, Loop, Put, Reduce, check
+from .lang.kernel import Array, Kernel, check, sees_row
+from .llvm import partition
 from .llvm.ir import default_access
 from .llvm.native import Built, Unavailable, build
 from .llvm.wrap import DESC_ARRAY, DESC_HEAD, MAX_DIMS
@@ -35,7 +37,7 @@ class Program:
         check(kernel)
         self.kernel = kernel
         self.access = default_access(kernel)
-        self.whole = kernel.flat and _needs_one_row(kernel)
+        self.whole = kernel.flat and sees_row(kernel)
         self.variants: dict[str, Built] = {}
         self.at = next(k for k, p in enumerate(kernel.params) if isinstance(p, Array))
         self._why_not: str | None = None if native else "numpy was asked for"
@@ -97,7 +99,8 @@ class Program:
             plan = _flat_plan if self.kernel.flat else _row_plan
             dims, strides = plan(views, self._lead(views))
             built = self._variant(self._access(views, [s[-1] for s in strides]))
-            built.general(self._describe(args, views, dims, strides))
+            parts = partition.parts(self.kernel, self._describe(args, views, dims, strides))
+            threads.spread([partial(built.general, part) for part in parts])
 
     def _full(self, views: list[np.ndarray]) -> list[np.ndarray]:
         return [v for p, v in zip(self.kernel.arrays, views) if p.space == "full"]
@@ -187,14 +190,6 @@ class Program:
             words += [v.__array_interface__["data"][0], steps[-1], *_padded(steps[:-1])]
         assert len(words) == DESC_HEAD + DESC_ARRAY * len(views)
         return np.array([*words, *np.array(scalars, np.float64).view(np.int64)], np.int64)
-
-
-def _needs_one_row(kernel: Kernel) -> bool:
-    """Whether a flat kernel sees its arrays as a whole, not element by element."""
-    statements = [s for step in kernel.steps if isinstance(step, Loop) for s in step.body]
-    once = any(isinstance(step, Put) for step in kernel.steps)
-    folds = once or any(isinstance(s, Reduce) for s in statements)
-    return folds or any(n.op in ("index", "load") for s in statements for n in walk(s.value))
 
 
 def _platform(args: tuple) -> Platform | None:

@@ -2,6 +2,7 @@
 
     count(), set_count(n)      as many as the BLAS of this process takes: one under a launcher that
                                starts several ranks on a machine, else what the machine has
+    tell(listener)             call it with the count, now and whenever that is set
     spread(jobs)               run them all, each once; back when all are done
 
 Jobs write to memory of their own and do not spread work themselves. What they compute may not
@@ -19,15 +20,27 @@ from typing import Any
 
 from . import blas, host
 
+_listeners: list[Callable[[int], None]] = []
+
 
 def count() -> int:
     """Threads that large work takes."""
     return blas.num_threads() or 1
 
 
-def set_count(n: int) -> None:
-    """Let large work take ``n`` from now on, in this process."""
-    blas.set_num_threads(n)
+def set_count(n: int) -> bool:
+    """Let large work take ``n`` from now on, in this process. Returns whether the BLAS could be
+    told; nothing changes otherwise."""
+    told = blas.set_num_threads(n)
+    for listener in _listeners if told else ():
+        listener(n)
+    return told
+
+
+def tell(listener: Callable[[int], None]) -> None:
+    """Call ``listener(count)`` now and whenever the count is set, as long as the process lives."""
+    _listeners.append(listener)
+    listener(count())
 
 
 @cache
@@ -62,4 +75,4 @@ def portions(n: int, least: int = 1, parts: int | None = None) -> list[slice]:
     return [slice(a, b) for a, b in pairwise(ends)]
 
 
-__all__ = ["count", "portions", "set_count", "spread"]
+__all__ = ["count", "portions", "set_count", "spread", "tell"]

@@ -12,13 +12,16 @@ from __future__ import annotations
 import importlib
 import math
 import operator
-from functools import cache
+from functools import cache, partial
 from itertools import accumulate
 from typing import Any
 
 import numpy as np
 
+from .. import threads
+
 _LEAST = 1 << 14  # elements from which it is worth a look (measured)
+_SPLIT = 1 << 20  # elements from which it takes several threads
 _MOST = 4096  # matrices that may be asked for one by one
 _ROW = 2048  # bytes of a row up to which own code gains
 _SIDES = {1: 32, 2: 16, 4: 16, 8: 8}  # the least sides of such matrices, by bytes of an element
@@ -72,8 +75,17 @@ def _rows(out: np.ndarray, a: np.ndarray, axes: list[tuple[int, int, int]]) -> b
     copy = _blocks().copy()
     if copy is None:
         return False
-    counts, to, source = zip(*[(1, 0, 0)] * (3 - len(outer)), *outer, strict=True)
-    copy(_address(out), _address(a), *counts, size, *to, *source)
+    axes = [(1, 0, 0)] * (3 - len(outer)) + outer
+    longest = max(range(3), key=lambda k: axes[k][0])
+    n, far, step = axes[longest]
+
+    def share(part: slice) -> None:
+        mine = [*axes[:longest], (part.stop - part.start, far, step), *axes[longest + 1 :]]
+        counts, to, source = zip(*mine, strict=True)
+        begin = _address(out) + part.start * far, _address(a) + part.start * step
+        copy(*begin, *counts, size, *to, *source)
+
+    threads.spread([partial(share, part) for part in _shares(n, a.size)])
     return True
 
 
@@ -94,11 +106,20 @@ def _turned(out: np.ndarray, a: np.ndarray, axes: list[tuple[int, int, int]]) ->
     if turn is None:
         return False
     to, source = _address(out), _address(a)
-    for places in np.ndindex(*counts):
-        far = sum(k * axis[1] for k, axis in zip(places, rest))
-        step = sum(k * axis[2] for k, axis in zip(places, rest))
-        turn(to + far, source + step, p[0], q[0], p[1], q[2])
+
+    def share(part: slice) -> None:
+        for places in np.ndindex(*counts):
+            far = part.start * p[1] + sum(k * axis[1] for k, axis in zip(places, rest))
+            step = part.start * item + sum(k * axis[2] for k, axis in zip(places, rest))
+            turn(to + far, source + step, part.stop - part.start, q[0], p[1], q[2])
+
+    threads.spread([partial(share, part) for part in _shares(p[0], a.size, side)])
     return True
+
+
+def _shares(n: int, size: int, least: int = 1) -> list[slice]:
+    """An axis of ``n`` in a copy of ``size`` elements, as one part for each thread."""
+    return threads.portions(n, least, None if size >= _SPLIT else 1)
 
 
 def contiguous(a: np.ndarray) -> np.ndarray:

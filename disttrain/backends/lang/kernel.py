@@ -51,6 +51,7 @@ ITEMSIZE = {
     "int64": 8,
     "float64": 8,
 }
+_COSTLY = frozenset("exp log log1p expm1 tanh erf sigmoid sin cos pow".split())
 SPACES = ("full", "row", "col", "one")
 REDUCTIONS = ("sum", "max", "min", "maxnum")
 
@@ -247,6 +248,26 @@ def join(a: str, b: str) -> str:
     return pair[1]
 
 
+def sees_row(kernel: Kernel) -> bool:
+    """Whether a row is seen as a whole by the kernel, not element by element."""
+    statements = [s for step in kernel.steps if isinstance(step, Loop) for s in step.body]
+    once = any(isinstance(step, Put) for step in kernel.steps)
+    folds = once or any(isinstance(s, Reduce) for s in statements)
+    return folds or any(n.op in ("index", "load") for s in statements for n in walk(s.value))
+
+
+def rows_apart(kernel: Kernel) -> bool:
+    """Whether each row is written by itself: none adds to what another one has written."""
+    return not any(a.writes and a.space in ("col", "one") for a in kernel.arrays)
+
+
+def functions(kernel: Kernel) -> int:
+    """How many elementary functions (of exp's price) are computed for an element."""
+    loops = [step for step in kernel.steps if isinstance(step, Loop)]
+    nodes = {node for loop in loops for s in loop.body for node in walk(s.value)}
+    return sum(node.op in _COSTLY for node in nodes)
+
+
 def check(kernel: Kernel) -> None:
     """Assert that ``kernel`` has a meaning: names known before use, spaces used as they may be."""
     arrays = {a.name: a for a in kernel.arrays}
@@ -294,5 +315,8 @@ __all__ = [
     "Types",
     "check",
     "elementwise",
+    "functions",
+    "rows_apart",
+    "sees_row",
     "wide_type",
 ]

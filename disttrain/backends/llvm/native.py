@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import host
+from .. import host, threads
 from ..lang.interpret import storage
 from ..lang.kernel import Kernel
 from .cached import kept
@@ -33,6 +33,7 @@ from .emit import EXTERNAL, Target
 from .immortal import immortal
 from .ir import module
 from .objfile import ObjectError
+from .partition import SPLIT_WORK
 from .wrap import (
     DTYPES,
     FIRST_DTYPE,
@@ -44,6 +45,7 @@ from .wrap import (
     NONE,
     RESTORE,
     SAVE,
+    SPLIT_FROM,
 )
 
 GIL_ELEMENTS = 65536  # runs over more elements than this let other threads run meanwhile
@@ -119,6 +121,7 @@ class _Process:
         self.math_library = ctypes.CDLL("libm.so.6")
         self.target = self._target()
         self.table = immortal(self._table())
+        threads.tell(self._know_threads)
         self.fingerprint = self._fingerprint()
         self.new_function = ctypes.PyDLL(None).PyCFunction_NewEx
         self.new_function.restype = ctypes.py_object
@@ -146,6 +149,9 @@ class _Process:
             table[FUNCTIONS + k] = self._vector_address(name, self.target.vector_bits)
             table[FUNCTIONS + len(EXTERNAL) + k] = _address(self.math_library, name)
         return table
+
+    def _know_threads(self, count: int) -> None:
+        self.table[SPLIT_FROM] = SPLIT_WORK if count > 1 else np.iinfo(np.int64).max
 
     def know_dtype(self, name: str) -> None:
         at = FIRST_DTYPE + DTYPES.index(name)

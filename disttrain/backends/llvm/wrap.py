@@ -6,7 +6,8 @@ to know of the process, so that the code itself holds no address and can be kept
 
 ``fast(arrays and floats...)`` reads the arrays' headers itself. If every array is a plain ndarray
 of the right type, aligned, C-contiguous and of a fitting size, it runs and returns the first array
-that the kernel writes; otherwise it does nothing and returns None. ``general(desc)`` gets an int64
+that the kernel writes; otherwise, and where there is work for several threads, it does nothing and
+returns None. ``general(desc)`` gets an int64
 ndarray:
 
     [elements, row dims, cols, outer, D0..D7,  then per array: address, column stride, S0..S7,
@@ -20,10 +21,10 @@ Long runs release the GIL.
 
 from __future__ import annotations
 
-from ..lang.kernel import ITEMSIZE, Array, Kernel
+from ..lang.kernel import ITEMSIZE, Array, Kernel, functions, rows_apart, sees_row
 
 # Slots of the table. Type descriptors follow, then addresses of functions (``emit.EXTERNAL``).
-NDARRAY, FLOAT, NONE, INCREF, SAVE, RESTORE, GIL_FROM, FIRST_DTYPE = range(8)
+NDARRAY, FLOAT, NONE, INCREF, SAVE, RESTORE, GIL_FROM, SPLIT_FROM, FIRST_DTYPE = range(9)
 DTYPES = (
     "bool int8 uint8 int16 int32 int64 float16 bfloat16 float32 float64".split()
 )  # their order in the table
@@ -63,6 +64,11 @@ done:
   ret i64 %n.next
 }
 """
+
+
+def work(kernel: Kernel) -> int:
+    """What an element costs, as times what it takes to fetch and store it."""
+    return 1 + functions(kernel) // 2
 
 
 def wrappers(kernel: Kernel, signature: list[str]) -> list[str]:
@@ -187,6 +193,9 @@ class _Fast(_Wrapper):
         rows, cols = ("1", total) if self.kernel.flat else self._split(first, total)
         need = {"full": total, "row": rows, "col": cols, "one": "1"}
         checks += [self.op(f"icmp eq i64 {sizes[o]}, {need[p.space]}") for p, o in arrays]
+        if rows_apart(self.kernel) and not (self.kernel.flat and sees_row(self.kernel)):
+            amount = self.op(f"mul i64 {total}, {work(self.kernel)}")
+            checks.append(self.op(f"icmp slt i64 {amount}, {self.slot('i64', SPLIT_FROM)}"))
         fits = self._all(checks)
         self.lines.append(f"  br i1 {fits}, label %some, label %refuse")
         self.label("some")

@@ -241,7 +241,7 @@ def _num_threads() -> int:
 
 
 def _set_num_threads(count: int) -> None:
-    """Of matrix products and convolutions; other kernels take one."""
+    """Of matrix products, convolutions, large elementwise and row kernels, and copies."""
     if isinstance(count, bool) or not isinstance(count, int):
         raise RuntimeError(f"set_num_threads expects an int, but got {type(count).__name__}")
     if count < 1:

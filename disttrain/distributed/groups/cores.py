@@ -11,7 +11,7 @@ import os
 import sys
 from collections.abc import MutableMapping
 
-from ...backends import blas
+from ...backends import blas, threads
 from ...comm.job.worker_env import WorkerEnv
 
 _LEAVE_ALL = ("Open MPI", "MPICH", "Slurm", "Horovod")  # launchers' families
@@ -25,7 +25,7 @@ def share_cores(place: WorkerEnv, env: MutableMapping[str, str] | None = None) -
     if not several or any(env.get(name) for name in blas.VARIABLES):
         return
     env.update(dict.fromkeys(blas.VARIABLES, "1"))
-    before, told = blas.num_threads(), blas.set_num_threads(1)
+    before, told = blas.num_threads(), threads.set_count(1)
     if place.rank == 0 and before != 1:
         how = "BLAS takes one thread in each" if told else "set it: BLAS cannot be told any more"
         sys.stderr.write(

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ... import context, settings
-from ...backends import blas
+from ...backends import blas, threads
 from ...comm.group.group import ProcessGroup
 from ...context import thread
 from ...core.backward.engine import on_finish
@@ -39,7 +39,7 @@ def check_mode(mode: str | None) -> bool:
 def _pin_threads() -> None:
     """The order in which a BLAS sums depends on how many threads it takes, and that on the machine
     and on how many ranks it has: so one, in this process from now on."""
-    if not blas.set_num_threads(1) and settings.environment().get(blas.VARIABLES[0]) != "1":
+    if not threads.set_count(1) and settings.environment().get(blas.VARIABLES[0]) != "1":
         warn(
             "deterministic='global': numpy's BLAS cannot be told how many threads to take, and its "
             "sums may depend on that; start all ranks with OMP_NUM_THREADS=1",

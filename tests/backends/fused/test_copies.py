@@ -43,6 +43,13 @@ def test_drawn_copies(seed):
             assert np.array_equal(there, a)
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_drawn_copies_by_several_threads(seed, monkeypatch):
+    monkeypatch.setattr(copies.threads, "count", lambda: 2 + seed % 3)
+    monkeypatch.setattr(copies, "_SPLIT", 0)
+    test_drawn_copies(2000 + seed)
+
+
 @pytest.mark.parametrize("seed", range(40))
 def test_drawn_reshapes(seed):
     rng = np.random.default_rng(1000 + seed)

@@ -79,7 +79,8 @@ from .ops.printing import set_printoptions
 __version__ = "0.1.0"
 
 _PACKAGES = ("amp", "autograd", "compile", "cuda", "data", "distributed", "distributions", "func",
-             "futures", "linalg", "metrics", "nn", "optim", "profiler", "serialize")  # fmt: skip
+             "futures", "linalg", "metrics", "nn", "optim", "profiler", "serialize",
+             "special")  # fmt: skip
 _ELSEWHERE = {"autocast": ".amp", "launch": "disttrain_launcher", "load": ".serialize",
               "save": ".serialize"}  # fmt: skip
 

@@ -81,3 +81,4 @@ from . import optim as optim
 from . import profiler as profiler
 from disttrain.serialize import save as save
 from . import serialize as serialize
+from . import special as special

@@ -198,11 +198,7 @@ def _others() -> dict[str, Shim]:
         "torch.linalg": Shim("torch.linalg")
         .take(dt.linalg)
         .give(LinAlgError=dt.linalg.LinAlgError),
-        "torch.special": Shim("torch.special").give(
-            expit=dt.sigmoid, logsumexp=dt.logsumexp, erf=dt.erf, xlogy=dt.xlogy,
-            softmax=dt.softmax, log_softmax=dt.log_softmax, exp2=dt.exp2, expm1=dt.expm1,
-            log1p=dt.log1p,
-        ),
+        "torch.special": Shim("torch.special").take(dt.special, dt.special.__all__),
         **_distributions(),
         **compiling.modules(),
         **distributions.modules(),

@@ -130,6 +130,12 @@ def mvlgamma(input: Tensor, p: int) -> Tensor:
 
 
 @in_float32
+@in_float32
+def ndtr(input: Tensor) -> Tensor:
+    """The area under the normal distribution up to ``input``: erfc(-x / sqrt(2)) / 2. Floating."""
+    return erfc(_floating(as_input(input, "special.ndtr")) * -_math.sqrt(0.5)) * 0.5
+
+
 def sinc(input: Tensor) -> Tensor:
     """sin(pi x) / (pi x); 1 at 0."""
     x = _floating(input) * _math.pi

@@ -27,7 +27,7 @@ cond, cross, matrix_power = (
     fills(matrices.cross),
     fills(matrices.matrix_power),
 )
-svdvals, vecdot = fills(matrices.svdvals), fills(matrices.vecdot)
+slogdet, svdvals, vecdot = fills(matrices.slogdet), fills(matrices.svdvals), fills(matrices.vecdot)
 tensorinv, tensorsolve = fills(matrices.tensorinv), fills(matrices.tensorsolve)
 vander = matrices.vander
 settle(sys.modules[__name__])
@@ -45,6 +45,7 @@ __all__ = [
     "matrix_rank",
     "multi_dot",
     "norm",
+    "slogdet",
     "solve",
     "svd",
     "svdvals",

@@ -49,6 +49,15 @@ def _det(platform: Platform, a: RawArray) -> Any:
     return xp.linalg.det(a).reshape(a.shape[:-2]) if a.size else xp.ones(a.shape[:-2], a.dtype)
 
 
+@on_device("slogdet")
+def _slogdet(platform: Platform, a: RawArray) -> tuple:
+    _refuse_half(a)
+    xp, lead = platform.xp, a.shape[:-2]
+    if not a.size:
+        return xp.ones(lead, a.dtype), xp.zeros(lead, a.real.dtype)
+    return tuple(x.reshape(lead) for x in xp.linalg.slogdet(a))
+
+
 @on_device("svd")
 def _svd(platform: Platform, a: RawArray) -> tuple:
     _refuse_half(a)

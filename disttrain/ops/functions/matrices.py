@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -46,6 +47,20 @@ def diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> T
 def svdvals(A: Tensor) -> Tensor:  # noqa: N803
     """The singular values of A (..., m, n), falling: (..., min(m, n)); their type is real."""
     return svd(A, full_matrices=False)[1]
+
+
+class Slogdet(NamedTuple):
+    """A determinant is ``sign * exp(logabsdet)``."""
+
+    sign: Tensor
+    logabsdet: Tensor
+
+
+def slogdet(A: Tensor) -> Slogdet:  # noqa: N803
+    """The sign and the logarithm of the size of the determinant of each matrix of A (..., n, n):
+    0 and -inf for a singular one. Floating or complex; the logarithm is real."""
+    _square("linalg.slogdet", A)
+    return Slogdet(*linalg.slogdet(A))
 
 
 def vecdot(x: Tensor, y: Tensor, *, dim: int = -1) -> Tensor:
@@ -172,6 +187,7 @@ __all__ = [
     "cross",
     "diagonal",
     "matrix_power",
+    "slogdet",
     "svdvals",
     "tensorinv",
     "tensorsolve",

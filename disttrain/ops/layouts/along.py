@@ -47,6 +47,11 @@ def _det(a: object) -> Layout:
     return Layout(((*lead, None, None),), (lead,))
 
 
+def _slogdet(a: object) -> Layout:
+    lead = names(a)[:-2]
+    return Layout(((*lead, None, None),), (lead, lead))
+
+
 def _svd(a: object) -> Layout:
     lead = names(a)[:-2]
     return Layout(((*lead, None, None),), ((*lead, None, None), (*lead, None), (*lead, None, None)))
@@ -104,6 +109,7 @@ RULES = {
     "inv": _trailing(2),
     "solve": _trailing(2, each(1)),
     "det": _det,
+    "slogdet": _slogdet,
     "svd": _svd,
     "svd_square": _svd_square,
     "layer_norm": _layer_norm,

@@ -26,6 +26,7 @@ def _cond(p):
 CASES = {
     **{f"matrix_power {n}": _power(n) for n in (-3, -1, 1, 2, 5)},
     **{f"cond {p}": _cond(p) for p in (None, 2, -2, "fro", "nuc", 1, -1, np.inf, -np.inf)},
+    "slogdet": (lambda A: L.slogdet(A)[1], lambda a: np.linalg.slogdet(a)[1], [(2, 3, 3)]),
     "svdvals": (L.svdvals, lambda a: np.linalg.svd(a, compute_uv=False), [(2, 4, 2)]),
     "vecdot": (L.vecdot, lambda x, y: (x.conj() * y).sum(-1), [(4, 1, 3), (2, 3)]),
     "cross": (L.cross, lambda x, y: np.cross(x, y), [(2, 3), (1, 3)]),
@@ -92,3 +93,15 @@ def test_into_what_is_given():
     out = dt.empty(3, 3, dtype=dt.float64)
     assert L.matrix_power(A, 2, out=out) is out
     np.testing.assert_allclose(out.numpy(), A.numpy() @ A.numpy(), atol=1e-12)
+
+
+def test_the_sign_of_a_determinant():
+    A = drawn(2, 3, 3, kind="c16")
+    given = dt.tensor(A).requires_grad_()
+    found = L.slogdet(given)
+    np.testing.assert_allclose(found.sign.detach().numpy(), np.linalg.slogdet(A)[0], rtol=1e-12)
+    assert dt.autograd.gradcheck(lambda x: tuple(L.slogdet(x)), (given,))
+    assert dt.autograd.gradgradcheck(lambda x: tuple(L.slogdet(x)), (given,))
+    sign, size = L.slogdet(dt.zeros(2, 2))
+    assert (sign.item(), size.item()) == (0.0, -np.inf)
+    assert [x.item() for x in L.slogdet(dt.zeros(0, 0))] == [1.0, 0.0]

@@ -22,6 +22,7 @@ def nn_modules() -> dict[str, Shim]:
     return {
         "torch.nn": Shim("torch.nn").take(nn).give(DataParallel=parallel.DataParallel),
         **_module("torch.nn.functional", nn.functional),
+        **_module("torch.nn.grad", nn.grad),
         **_module("torch.nn.init", nn.init),
         **_module("torch.nn.utils", nn.utils),
         **_module("torch.nn.utils.rnn", nn.utils.rnn),

@@ -13,6 +13,7 @@ from ...ops.functions.nn.conv import (
     fold,
     unfold,
 )
+from .. import grad
 from .activation import (
     celu,
     celu_,
@@ -89,6 +90,11 @@ from .loss import (
     smooth_l1_loss,
     soft_margin_loss,
 )
+from .margins import (
+    multi_margin_loss,
+    multilabel_margin_loss,
+    multilabel_soft_margin_loss,
+)
 from .norm import (
     batch_norm,
     group_norm,
@@ -158,6 +164,7 @@ __all__ = [
     "gaussian_nll_loss",
     "gelu",
     "glu",
+    "grad",
     "group_norm",
     "gumbel_softmax",
     "hardshrink",
@@ -184,6 +191,9 @@ __all__ = [
     "max_pool3d",
     "mish",
     "mse_loss",
+    "multi_margin_loss",
+    "multilabel_margin_loss",
+    "multilabel_soft_margin_loss",
     "nll_loss",
     "normalize",
     "one_hot",

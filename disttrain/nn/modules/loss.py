@@ -231,6 +231,42 @@ class CosineEmbeddingLoss(_MarginLoss):
         )
 
 
+class MultiMarginLoss(_WeightedLoss):
+    """Mean over classes j but the target y of max(0, margin - x[y] + x[j])ᵖ"""
+
+    def __init__(
+        self, p: int = 1, margin: float = 1.0, weight: Tensor | None = None,
+        size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean",
+    ) -> None:  # fmt: skip
+        super().__init__(weight, size_average, reduce, reduction)
+        if p not in (1, 2):
+            raise ConfigError(f"MultiMarginLoss: p={p} given; only p == 1 and p == 2 supported")
+        if weight is not None and weight.dim() != 1:
+            raise ConfigError(
+                f"MultiMarginLoss: weight of shape {list(weight.shape)} given; needed one per class"
+            )
+        self.p, self.margin = p, margin
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        return F.multi_margin_loss(
+            input, target, self.p, self.margin, self.weight, reduction=self.reduction
+        )
+
+
+class MultiLabelMarginLoss(_Loss):
+    """Sum over labels y and other classes j of max(0, 1 - x[y] + x[j]) / C"""
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        return F.multilabel_margin_loss(input, target, reduction=self.reduction)
+
+
+class MultiLabelSoftMarginLoss(_WeightedLoss):
+    """Mean over classes of the binary cross entropy of sigmoid(input)"""
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        return F.multilabel_soft_margin_loss(input, target, self.weight, reduction=self.reduction)
+
+
 class TripletMarginLoss(_Loss):
     """max(0, d(anchor, positive) - d(anchor, negative) + margin)"""
 

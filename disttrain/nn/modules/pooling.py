@@ -49,6 +49,13 @@ class MaxPool2d(_MaxPool):
         return F.max_pool2d(input, *self._settings())
 
 
+class MaxPool3d(_MaxPool):
+    """The largest value of each window of (N, C, D, H, W)."""
+
+    def forward(self, input: Tensor) -> Any:
+        return F.max_pool3d(input, *self._settings())
+
+
 class AvgPool1d(Module):
     """The mean of each window of (N, C, L)."""
 
@@ -100,6 +107,16 @@ class AvgPool2d(AvgPool1d):
 
     def forward(self, input: Tensor) -> Tensor:
         return F.avg_pool2d(
+            input, self.kernel_size, self.stride, self.padding, self.ceil_mode,
+            self.count_include_pad, self.divisor_override,
+        )  # fmt: skip
+
+
+class AvgPool3d(AvgPool2d):
+    """The mean of each window of (N, C, D, H, W)."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.avg_pool3d(
             input, self.kernel_size, self.stride, self.padding, self.ceil_mode,
             self.count_include_pad, self.divisor_override,
         )  # fmt: skip

@@ -98,6 +98,19 @@ class UpsamplingBilinear2d(Upsample):
         super().__init__(size, scale_factor, "bilinear", True)
 
 
+class ChannelShuffle(Module):
+    """Interleaves the channels of ``groups`` groups of (N, C, ...)."""
+
+    _shown_settings = ("groups",)
+
+    def __init__(self, groups: int) -> None:
+        super().__init__()
+        self.groups = groups
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.channel_shuffle(input, self.groups)
+
+
 class PixelShuffle(Module):
     """(..., C r², H, W) to (..., C, H r, W r)."""
 
@@ -241,6 +254,12 @@ class ReflectionPad2d(_Pad):
     dims, mode = 2, "reflect"
 
 
+class ReflectionPad3d(_Pad):
+    """Mirrors the last three dimensions at their ends."""
+
+    dims, mode = 3, "reflect"
+
+
 class ReplicationPad1d(_Pad):
     """Repeats the ends of the last dimension."""
 
@@ -253,6 +272,12 @@ class ReplicationPad2d(_Pad):
     dims, mode = 2, "replicate"
 
 
+class ReplicationPad3d(_Pad):
+    """Repeats the ends of the last three dimensions."""
+
+    dims, mode = 3, "replicate"
+
+
 class CircularPad1d(_Pad):
     """Wraps the last dimension around."""
 
@@ -263,3 +288,9 @@ class CircularPad2d(_Pad):
     """Wraps the last two dimensions around."""
 
     dims, mode = 2, "circular"
+
+
+class CircularPad3d(_Pad):
+    """Wraps the last three dimensions around."""
+
+    dims, mode = 3, "circular"

@@ -18,6 +18,14 @@ CASES = {
     "max 2d": (
         nn.MaxPool2d(2, ceil_mode=True), lambda: F.max_pool2d(PLANE, 2, ceil_mode=True), PLANE,
     ),
+    "max 3d": (
+        nn.MaxPool3d((2, 1, 3), 1, (1, 0, 1)),
+        lambda: F.max_pool3d(SPACE, (2, 1, 3), 1, (1, 0, 1)), SPACE,
+    ),
+    "mean 3d": (
+        nn.AvgPool3d(2, ceil_mode=True, divisor_override=3),
+        lambda: F.avg_pool3d(SPACE, 2, ceil_mode=True, divisor_override=3), SPACE,
+    ),
     "mean 1d": (nn.AvgPool1d(2), lambda: F.avg_pool1d(LINE, 2), LINE),
     "mean 2d": (
         nn.AvgPool2d(3, 1, 1, count_include_pad=False),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import disttrain as dt
@@ -58,3 +59,27 @@ def test_borders_of_a_constant():
     assert nn.ZeroPad1d(1)(X[0]).shape == (4, 4, 8)
     assert nn.ConstantPad3d(1, 0.0)(X[None]).shape == (1, 2, 6, 6, 8)
     assert nn.ZeroPad3d(1)(X[None]).tolist() == nn.ConstantPad3d(1, 0.0)(X[None]).tolist()
+
+
+@pytest.mark.parametrize(
+    "kind, mode",
+    [
+        (nn.ReflectionPad3d, "reflect"),
+        (nn.ReplicationPad3d, "replicate"),
+        (nn.CircularPad3d, "circular"),
+    ],
+)
+def test_padding_of_three_dimensions(kind, mode):
+    x = X[None]
+    padded = kind((1, 2, 0, 1, 1, 0))(x)
+    wanted = {"reflect": "reflect", "replicate": "edge", "circular": "wrap"}[mode]
+    assert (
+        padded.tolist()
+        == np.pad(x.numpy(), ((0, 0), (0, 0), (1, 0), (0, 1), (1, 2)), wanted).tolist()
+    )
+
+
+def test_channels_of_the_groups_are_interleaved():
+    x = dt.arange(12).reshape(1, 6, 2)
+    assert nn.ChannelShuffle(2)(x)[0, :, 0].tolist() == [0, 6, 2, 8, 4, 10]
+    assert repr(nn.ChannelShuffle(2)) == "ChannelShuffle(groups=2)"

@@ -5,7 +5,9 @@ Sources: Glorot, Bengio, 2010 (xavier); He et al., 2015 (kaiming); Saxe et al., 
 
 from __future__ import annotations
 
+import functools
 import math
+from collections.abc import Callable
 
 import numpy as np
 
@@ -250,3 +252,32 @@ def sparse_(
     with no_grad():
         tensor.mul_(keep)
     return tensor
+
+
+def _older_name(fn: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """``fn`` under its name without the underscore, which says that the other is the one to use."""
+    name = fn.__name__[:-1]
+
+    @functools.wraps(fn)
+    def run(*args: object, **kwargs: object) -> Tensor:
+        warn(
+            f"`nn.init.{name}` is now deprecated in favor of `nn.init.{fn.__name__}`.",
+            FutureWarning,
+        )
+        return fn(*args, **kwargs)
+
+    run.__name__ = run.__qualname__ = name
+    return run
+
+
+uniform = _older_name(uniform_)
+normal = _older_name(normal_)
+constant = _older_name(constant_)
+eye = _older_name(eye_)
+dirac = _older_name(dirac_)
+xavier_uniform = _older_name(xavier_uniform_)
+xavier_normal = _older_name(xavier_normal_)
+kaiming_uniform = _older_name(kaiming_uniform_)
+kaiming_normal = _older_name(kaiming_normal_)
+orthogonal = _older_name(orthogonal_)
+sparse = _older_name(sparse_)

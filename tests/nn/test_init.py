@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 
+import disttrain as dt
 from disttrain import core, nn
 from disttrain.errors import ConfigError, ShapeError
 
@@ -128,3 +129,22 @@ def test_other_starts():
     bound = math.sqrt(6 / (64 + 192))
     assert np.abs(values(attention.in_proj_weight)).max() <= bound * (1 + 1e-6)
     assert values(attention.in_proj_bias).tolist() == [0] * 192
+
+
+@pytest.mark.parametrize(
+    "name, args",
+    [
+        ("uniform", (2.0, 3.0)), ("normal", (9.0, 0.1)), ("constant", (4.0,)), ("eye", ()),
+        ("xavier_uniform", ()), ("xavier_normal", (2.0,)), ("kaiming_uniform", ()),
+        ("kaiming_normal", ()), ("orthogonal", ()), ("sparse", (0.5,)),
+    ],
+)  # fmt: skip
+def test_older_names_say_which_is_newer(name, args):
+    results = []
+    dt.manual_seed(3)
+    with pytest.warns(FutureWarning, match=rf"nn.init.{name}` is now deprecated in favor of"):
+        results.append(values(getattr(init, name)(empty(4, 4), *args)))
+    dt.manual_seed(3)
+    results.append(values(getattr(init, name + "_")(empty(4, 4), *args)))
+    assert results[0].tolist() == results[1].tolist() and results[0].any()
+    assert getattr(init, name).__name__ == name

@@ -1,5 +1,6 @@
 """The flat list of public functions: what ``dt.<name>`` and the Tensor methods are taken from."""
 
+from .functions.arrangement import *
 from .functions.comparing import *
 from .functions.creation.create import *
 from .functions.creation.data import *
@@ -18,8 +19,10 @@ from .functions.nn.pool import *
 from .functions.nn.softmax import *
 from .functions.random import *
 from .functions.reduce import *
+from .functions.scans import *
 from .functions.sort import *
 from .functions.special import *
+from .functions.statistics import *
 from .functions.views.aliases import *
 from .functions.views.join import *
 from .functions.views.memory_formats import *

@@ -318,6 +318,8 @@ attach(
     is_floating_point=comparing.is_floating_point,
     is_complex=comparing.is_complex,
     is_nonzero=comparing.is_nonzero,
+    is_same_size=comparing.is_same_size,
+    is_signed=comparing.is_signed,
     is_inference=lambda self: False,
     share_memory_=share_memory_,
     is_shared=sharing.is_shared,
@@ -366,7 +368,9 @@ median bincount kthvalue quantile addbmm addmv addr arccosh arcsinh arctan2 arct
 angle fmax fmin isneginf isposinf isreal logaddexp2 signbit
 bitwise_left_shift bitwise_right_shift conj_physical copysign deg2rad digamma erfc erfinv fix
 float_power frac gcd heaviside hypot i0 igamma igammac index_reduce lcm ldexp lgamma logit mvlgamma
-nextafter put rad2deg renorm sgn sinc dist to_dense to_sparse"""
+nextafter put rad2deg renorm sgn sinc dist to_dense to_sparse msort histc
+unique_consecutive aminmax corrcoef cov cummax cummin diff histogram logcumsumexp mode nanmean
+nanmedian nanquantile"""
 for _name in _MATH.split():
     setattr(Tensor, _name, getattr(api, _name))
 for _name in _SHAPE.split():

@@ -31,6 +31,7 @@ from . import (
     foreach,
     gradients,
     legacy,
+    operations,
     reducers,
     remote,
     saving,
@@ -103,7 +104,7 @@ def _top() -> Shim:
             cdouble=dtypes.complex128, typename=_typename, is_storage=saving.is_storage,
             UntypedStorage=saving.UntypedStorage, TypedStorage=saving.TypedStorage,
             AcceleratorError=DeviceError, OutOfMemoryError=OutOfMemoryError,
-            GradScaler=dt.amp.GradScaler,
+            GradScaler=dt.amp.GradScaler, **operations.names(),
         )
     )  # fmt: skip
 

@@ -75,6 +75,16 @@ def is_nonzero(input: Tensor) -> bool:
     return bool(input)
 
 
+def is_same_size(input: Tensor, other: Tensor) -> bool:
+    """Whether both have one shape."""
+    return tuple(input.shape) == tuple(other.shape)
+
+
+def is_signed(input: Tensor) -> bool:
+    """Whether its type has negative numbers."""
+    return input.dtype.is_signed
+
+
 def numel(input: Tensor) -> int:
     return input.shape.numel()
 
@@ -95,6 +105,8 @@ __all__ = [
     "is_complex",
     "is_floating_point",
     "is_nonzero",
+    "is_same_size",
+    "is_signed",
     "is_tensor",
     "isclose",
     "numel",

@@ -240,18 +240,21 @@ def _picked(input: Tensor, found: np.ndarray, first: np.ndarray, dim: int | None
 
 
 def unique_consecutive(
-    input: Tensor, return_inverse: bool = False, return_counts: bool = False
+    input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
 ) -> Any:
-    """The flattened input with runs of equal elements as one."""
-    flat = values_of(as_input(input, "unique_consecutive")).reshape(-1)
-    starts = np.flatnonzero(np.concatenate(([True], flat[1:] != flat[:-1]))) if flat.size else (
-        np.zeros(0, np.int64)
-    )  # fmt: skip
-    counts = np.diff(np.append(starts, flat.size))
-    out = [_picked(input, flat[starts], starts, None)]
+    """The flattened input (along ``dim``: its slices) with runs of equal elements as one."""
+    array = values_of(as_input(input, "unique_consecutive"))
+    d = None if dim is None else one_dim(dim, input.ndim, "unique_consecutive")
+    rows = array.reshape(-1) if d is None else np.moveaxis(array, d, 0)
+    n = len(rows)
+    changes = (rows[1:] != rows[:-1]).reshape(max(n - 1, 0), -1).any(1) if n > 1 else ()
+    starts = np.flatnonzero(np.append(True, changes)) if n else np.zeros(0, np.int64)
+    counts = np.diff(np.append(starts, n))
+    found = rows[starts] if d is None else np.moveaxis(rows[starts], 0, d)
+    out = [_picked(input, np.ascontiguousarray(found), starts, d)]
     if return_inverse:
         places = np.repeat(np.arange(len(starts)), counts)
-        out.append(beside(input, places.reshape(input.shape)))
+        out.append(beside(input, places.reshape(input.shape) if d is None else places))
     if return_counts:
         out.append(beside(input, counts))
     return out[0] if len(out) == 1 else tuple(out)

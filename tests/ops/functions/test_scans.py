@@ -1,0 +1,82 @@
+"""Running extremes, differences, integrals and covariances: against numpy."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from disttrain.core import wrap
+from disttrain.errors import DTypeError, ShapeError
+from disttrain.ops.functions import scans
+from support.numeric import check_gradients
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(3, 5, 4))
+
+
+@pytest.mark.parametrize("dim", [0, 1, -1])
+@pytest.mark.parametrize("name", ["cummax", "cummin"])
+def test_running_extremes(name, dim):
+    values, places = getattr(scans, name)(wrap(X), dim)
+    want = (np.maximum if name == "cummax" else np.minimum).accumulate(X, dim)
+    np.testing.assert_array_equal(values.array, want)
+    np.testing.assert_array_equal(np.take_along_axis(X, places.array, dim), want)
+    check_gradients(lambda a: getattr(scans, name)(a, dim).values, X)
+
+
+def test_the_last_of_equal_extremes_counts_and_nan_stays():
+    assert scans.cummax(wrap(np.array([1.0, 1.0, 0.0, np.nan, 2.0])), 0).indices.tolist() == [
+        0, 1, 1, 3, 3,
+    ]  # fmt: skip
+    assert scans.cummin(wrap(np.array([1, 1, 2, 0])), 0).indices.tolist() == [0, 1, 1, 3]
+    assert scans.cummax(wrap(np.array(np.nan)), 0).indices.item() == 0
+
+
+def test_logcumsumexp():
+    np.testing.assert_allclose(
+        scans.logcumsumexp(wrap(X), 1).array, np.logaddexp.accumulate(X, 1), rtol=1e-12
+    )
+    check_gradients(lambda a: scans.logcumsumexp(a, 1), X)
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 7])
+def test_diff(n):
+    np.testing.assert_allclose(scans.diff(wrap(X), n, 1).array, np.diff(X, n, 1))
+    joined = scans.diff(wrap(X), prepend=wrap(X), append=wrap(np.array(1.0)))
+    ends = np.concatenate([X, X, np.ones((3, 5, 1))], -1)
+    np.testing.assert_allclose(joined.array, np.diff(ends))
+    with pytest.raises(ShapeError, match="at least one-dimensional"):
+        scans.diff(wrap(np.array(1.0)), n)
+
+
+def test_integrals():
+    x = np.sort(RNG.normal(size=5))
+    want = np.trapezoid(X, x, axis=1)
+    np.testing.assert_allclose(scans.trapezoid(wrap(X), wrap(x), dim=1).array, want)
+    np.testing.assert_allclose(scans.trapz(wrap(X), dx=0.5).array, np.trapezoid(X, dx=0.5))
+    running = scans.cumulative_trapezoid(wrap(X), wrap(x), dim=1).array
+    np.testing.assert_allclose(running[:, -1], want)
+    with pytest.raises(DTypeError, match="bool is not supported"):
+        scans.trapezoid(wrap(np.array([True, False])))
+
+
+@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize("spacing", [0.5, np.array([0.0, 0.5, 2.0, 2.5, 4.0])])
+def test_gradient(order, spacing):
+    want = np.gradient(X, spacing, axis=1, edge_order=order)
+    given = [wrap(spacing)] if isinstance(spacing, np.ndarray) else spacing
+    (got,) = scans.gradient(wrap(X), spacing=given, dim=1, edge_order=order)
+    np.testing.assert_allclose(got.array, want)
+    assert len(scans.gradient(wrap(X))) == 3
+
+
+def test_covariances():
+    rows, counts, shares = X[0], np.array([1, 2, 1, 3]), RNG.random(4)
+    np.testing.assert_allclose(scans.cov(wrap(rows)).array, np.cov(rows))
+    weighted = scans.cov(wrap(rows), fweights=wrap(counts), aweights=wrap(shares))
+    np.testing.assert_allclose(
+        weighted.array, np.cov(rows, fweights=counts, aweights=shares), rtol=1e-12
+    )
+    np.testing.assert_allclose(scans.corrcoef(wrap(rows)).array, np.corrcoef(rows))
+    with pytest.raises(DTypeError, match="integral"):
+        scans.cov(wrap(rows), fweights=wrap(shares))

@@ -78,6 +78,8 @@ def _written(out: dt.Tensor, view: dt.Tensor) -> dt.Tensor:
 @functools.wraps(inclusive_range)
 def _range(*args: Any, out: dt.Tensor | None = None, **kwargs: Any) -> dt.Tensor:
     made = inclusive_range(*args, **kwargs)
+    if out is not None and out.numel() == made.numel():
+        return out.copy_(made.reshape(out.shape))
     return made if out is None else _written(out, made)
 
 

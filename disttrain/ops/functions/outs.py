@@ -38,6 +38,8 @@ _APART = frozenset(
     """cat column_stack dstack gather hstack index_add index_select masked_select row_stack scatter
 scatter_add stack take take_along_dim vstack""".split()
 )
+# Whose ``out`` keeps its shape where it has as many elements as the result.
+_FLAT = frozenset(("arange", "linspace", "logspace"))
 # That compute in the type of ``out``.
 _TYPED = frozenset(("sum", "prod", "nansum", "cumsum", "cumprod"))
 
@@ -103,6 +105,8 @@ def _tensors(a: object) -> list:
 
 
 def _fill(name: str, out: Tensor, result: Tensor) -> None:
+    if name in _FLAT and out.numel() == result.numel():
+        result = result.reshape(out.shape)
     shape = tuple(result.shape)
     if tuple(out.shape) != shape:
         if out.shape.numel():
@@ -154,7 +158,7 @@ sort std subtract take take_along_dim tan topk tril triu true_divide trunc var v
 exp2 expm1 log2 log10 log1p asin acos atan arcsin arccos arctan sinh cosh asinh acosh atanh arcsinh
 arccosh arctanh arctan2 reciprocal column_stack dstack row_stack logcumsumexp cummax cummin aminmax
 kron cross diff fmax fmin logaddexp2 isposinf isneginf signbit vdot ger matrix_power
-nanquantile count_nonzero repeat_interleave isin tensordot angle histc slice_scatter
+nanmedian nanquantile count_nonzero repeat_interleave isin tensordot angle histc slice_scatter
 view_as_real_copy"""
 _MAKES = """arange empty eye full linspace logspace ones rand randint randn randperm zeros"""
 _LIKE = """empty_like full_like ones_like rand_like randint_like randn_like zeros_like normal"""

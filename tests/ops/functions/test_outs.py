@@ -146,3 +146,10 @@ def test_outputs_that_share_memory():
     with pytest.raises(ShapeError, match="one memory location"):
         dt.topk(dt.arange(4), 2, out=(both, both))
     assert dt.mm(a, a, out=a).tolist() == [[2.0, 3.0], [6.0, 11.0]]
+
+
+@pytest.mark.parametrize(("name", "args"), [("arange", (4,)), ("linspace", (0, 3, 4))])
+def test_a_range_keeps_the_shape_of_out_that_has_as_many_elements(name, args):
+    whole = dt.zeros(2, 3)
+    getattr(dt, name)(*args, out=whole[:, 1:])
+    assert whole.tolist() == [[0, 0, 1], [0, 2, 3]]

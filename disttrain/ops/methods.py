@@ -185,6 +185,8 @@ attach(
     __complex__=lambda self: complex(item(self)),
     __format__=_format,
     __array__=_array,
+    __dlpack__=from_data.to_dlpack,
+    __dlpack_device__=lambda self: (1 if self.device.type == "cpu" else 2, self.device.index or 0),
     __contains__=lambda self, value: bool((self == value).any()),
     item=item,
     tolist=tolist,

@@ -125,6 +125,7 @@ def _utils() -> dict[str, Shim]:
         **_module("torch.utils.data._utils.collate", data, "default_collate", "default_convert"),
         "torch.utils.data.sampler": Shim("torch.utils.data.sampler").take(data),
         **_module("torch.utils.data.distributed", data, "DistributedSampler"),
+        **_module("torch.utils.dlpack", dt, "from_dlpack", "to_dlpack"),
         "torch.utils.checkpoint": gradients.checkpoint_module(),
     }
 

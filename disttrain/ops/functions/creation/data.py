@@ -202,6 +202,47 @@ def from_numpy(array: np.ndarray) -> Tensor:
     return wrap(locked(dtypes.known(array)))
 
 
+class _Capsule:
+    """A capsule of DLPack, as the object that numpy asks for one."""
+
+    def __init__(self, capsule: object) -> None:
+        self.capsule = capsule
+
+    def __dlpack__(self, **how: object) -> object:
+        return self.capsule
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return _HOST
+
+
+_HOST = (1, 0)  # kDLCPU, the first
+
+
+def from_dlpack(
+    ext_tensor: Any, *, device: DeviceLike | None = None, copy: bool | None = None
+) -> Tensor:
+    """A tensor over the memory of an object that offers it by DLPack, or of a capsule, on the
+    host (``copy=True``: over a copy of it)."""
+    if isinstance(ext_tensor, Tensor):
+        seen = ext_tensor.detach()
+    else:
+        offers = hasattr(ext_tensor, "__dlpack__")
+        array = np.from_dlpack(ext_tensor if offers else _Capsule(ext_tensor))  # type: ignore[arg-type]
+        seen = from_numpy(array)
+    if device is not None:
+        seen = seen.to(device)
+    return seen.clone() if copy else seen
+
+
+def to_dlpack(tensor: Tensor, **how: Any) -> Any:
+    """A capsule of DLPack over the tensor's memory, on the host. A type that numpy does not have
+    is refused, as is a tensor in a graph: detach it first."""
+    if tensor.requires_grad:
+        raise BufferError("to_dlpack: Can't export tensors that require gradient; use detach()")
+    how.pop("stream", None)
+    return tensor.numpy().__dlpack__(**{"max_version": (1, 0), **how})
+
+
 def frombuffer(
     buffer: Any, *, dtype: DTypeLike, count: int = -1, offset: int = 0, requires_grad: bool = False
 ) -> Tensor:
@@ -249,7 +290,9 @@ def _from_sequence(kind: dtypes.dtype, data: Any, device: DeviceLike | None) -> 
 __all__ = [
     "as_tensor",
     "asarray",
+    "from_dlpack",
     "from_numpy",
     "frombuffer",
     "tensor",
+    "to_dlpack",
 ]

@@ -55,3 +55,16 @@ def test_uneven_sequences_are_refused():
     for data in ([[1, 2], [3]], ["a"], [None], object()):
         with pytest.raises((ValueError, TypeError, RuntimeError)):
             dt.tensor(data)
+
+
+def test_memory_is_shared_by_dlpack_both_ways():
+    array, x = np.arange(3.0), dt.arange(3.0)
+    dt.from_dlpack(array)[0] = 7
+    assert array[0] == 7
+    np.from_dlpack(x)[1] = 5
+    dt.from_dlpack(dt.to_dlpack(x))[2] = 6
+    assert x.tolist() == [0, 5, 6]
+    dt.from_dlpack(x, copy=True).zero_()
+    assert x.tolist() == [0, 5, 6]
+    with pytest.raises(BufferError, match="require gradient"):
+        x.requires_grad_().__dlpack__()

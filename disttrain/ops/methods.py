@@ -169,6 +169,11 @@ def _format(self: Tensor, spec: str) -> str:
     )
 
 
+def _dlpack_device(self: Tensor) -> tuple[int, int]:
+    """DLPack's numbers of the kind of device (1: a host, 2: CUDA) and of the device."""
+    return (1 if self.device.type == "cpu" else 2), self.device.index or 0
+
+
 def _array(self: Tensor, dtype: np.dtype | None = None, copy: bool | None = None) -> np.ndarray:
     array = self.numpy()
     if dtype is not None and array.dtype != dtype:
@@ -186,7 +191,7 @@ attach(
     __format__=_format,
     __array__=_array,
     __dlpack__=from_data.to_dlpack,
-    __dlpack_device__=lambda self: (1 if self.device.type == "cpu" else 2, self.device.index or 0),
+    __dlpack_device__=_dlpack_device,
     __contains__=lambda self, value: bool((self == value).any()),
     item=item,
     tolist=tolist,

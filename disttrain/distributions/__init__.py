@@ -1,7 +1,13 @@
 """Probability distributions: samples, log-probabilities, entropies. PyTorch's names and meaning."""
 
+from . import constraints
 from .discrete import Bernoulli, Categorical
 from .distribution import Distribution
+from .location_scale import Cauchy, Gumbel, Laplace
 from .normal import Normal
+from .positive import Exponential, Uniform
 
-__all__ = ["Bernoulli", "Categorical", "Distribution", "Normal"]
+__all__ = [
+    "Bernoulli", "Categorical", "Cauchy", "Distribution", "Exponential", "Gumbel", "Laplace",
+    "Normal", "Uniform", "constraints",
+]  # fmt: skip

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
 
 from ..core.grad_mode import no_grad
 from ..core.tensor import Size, Tensor
 from ..ops.api import exp, sqrt
+from .constraints import Constraint
 
 
 class Distribution:
@@ -21,6 +22,7 @@ class Distribution:
 
     has_rsample = False
     has_enumerate_support = False
+    arg_constraints: ClassVar[Mapping[str, Constraint]] = {}
     _validate_args = True
 
     def __init__(
@@ -32,6 +34,9 @@ class Distribution:
         self._batch_shape, self._event_shape = Size(batch_shape), Size(event_shape)
         if validate_args is not None:
             self._validate_args = validate_args
+        for name, constraint in self.arg_constraints.items() if self._validate_args else ():
+            value = getattr(self, name)
+            self._check(f"parameter {name}", value, constraint.check(value), repr(constraint))
 
     @staticmethod
     def set_default_validate_args(value: bool) -> None:
@@ -45,6 +50,11 @@ class Distribution:
     @property
     def event_shape(self) -> Size:
         return self._event_shape
+
+    @property
+    def support(self) -> Constraint:
+        """The values that samples can have."""
+        raise NotImplementedError(f"{type(self).__name__}.support")
 
     @property
     def mean(self) -> Tensor:
@@ -79,11 +89,24 @@ class Distribution:
         """In nats, [*batch_shape]."""
         raise NotImplementedError(f"{type(self).__name__}.entropy")
 
+    def expand(self, batch_shape: Sequence[int]) -> Any:
+        """The same distributions, repeated to ``batch_shape``."""
+        raise NotImplementedError(f"{type(self).__name__}.expand")
+
+    def enumerate_support(self, expand: bool = True) -> Tensor:
+        """All values there are, along the first dimension."""
+        raise NotImplementedError(f"{type(self).__name__}.enumerate_support")
+
     def perplexity(self) -> Tensor:
         return exp(self.entropy())
 
     def _extended_shape(self, sample_shape: Sequence[int] = ()) -> Size:
         return Size((*sample_shape, *self._batch_shape, *self._event_shape))
+
+    def _validate_sample(self, value: Tensor) -> None:
+        """Refuse a value outside of the support."""
+        if self._validate_args:
+            self._check("value argument", value, self.support.check(value), repr(self.support))
 
     def _check(self, name: str, value: Tensor, good: Tensor, needed: str) -> None:
         """Refuse a parameter or a value that is not ``good`` everywhere."""

@@ -173,24 +173,6 @@ def _devices() -> dict[str, Shim]:
     }
 
 
-def _one(name: str, shim: Shim) -> Shim:
-    return shim.take(dt.distributions, [name])
-
-
-def _distributions() -> dict[str, Shim]:
-    """Loaded when the first name is asked for; each class is also in a module of its own."""
-    whole = "torch.distributions"
-    places = {"bernoulli": "Bernoulli", "categorical": "Categorical", "normal": "Normal"}
-    places["distribution"] = "Distribution"
-    return {
-        whole: Shim(whole).later(lambda shim: shim.take(dt.distributions)),
-        **{
-            f"{whole}.{module}": Shim(f"{whole}.{module}").later(functools.partial(_one, name))
-            for module, name in places.items()
-        },
-    }
-
-
 def _others() -> dict[str, Shim]:
     seeds = "manual_seed seed initial_seed get_rng_state set_rng_state fork_rng default_generator"
     return {
@@ -201,7 +183,6 @@ def _others() -> dict[str, Shim]:
         .take(dt.linalg)
         .give(LinAlgError=dt.linalg.LinAlgError),
         "torch.special": Shim("torch.special").take(dt.special, dt.special.__all__),
-        **_distributions(),
         **compiling.modules(),
         **distributions.modules(),
         "torch.jit": scripted.jit(),

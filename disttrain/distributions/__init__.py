@@ -3,11 +3,12 @@
 from . import constraints
 from .discrete import Bernoulli, Categorical
 from .distribution import Distribution
+from .independent import Independent
 from .location_scale import Cauchy, Gumbel, Laplace
 from .normal import Normal
 from .positive import Exponential, Uniform
 
 __all__ = [
-    "Bernoulli", "Categorical", "Cauchy", "Distribution", "Exponential", "Gumbel", "Laplace",
-    "Normal", "Uniform", "constraints",
+    "Bernoulli", "Categorical", "Cauchy", "Distribution", "Exponential", "Gumbel", "Independent",
+    "Laplace", "Normal", "Uniform", "constraints",
 ]  # fmt: skip

@@ -20,6 +20,7 @@ from ..ops.api import (
     softmax,
     tensor,
 )
+from .constraints import Constraint, boolean, integer_interval
 from .distribution import Distribution
 
 
@@ -55,6 +56,10 @@ class Categorical(Distribution):
     @property
     def param_shape(self) -> Size:
         return self.probs.shape
+
+    @property
+    def support(self) -> Constraint:
+        return integer_interval(0, self._num_events - 1)
 
     @property
     def mean(self) -> Tensor:
@@ -126,6 +131,10 @@ class Bernoulli(Distribution):
     @property
     def param_shape(self) -> Size:
         return self.probs.shape
+
+    @property
+    def support(self) -> Constraint:
+        return boolean
 
     @property
     def mean(self) -> Tensor:

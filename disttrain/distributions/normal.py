@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
 
 from ..core.grad_mode import no_grad
 from ..core.tensor import Tensor
 from ..ops.api import broadcast_tensors, erf, erfinv, log, normal, randn, tensor
+from .constraints import Constraint, positive, real
 from .distribution import Distribution
 
 
@@ -16,6 +17,7 @@ class Normal(Distribution):
     """Mean ``loc`` and standard deviation ``scale``, which are broadcast against each other."""
 
     has_rsample = True
+    arg_constraints: ClassVar[Mapping[str, Constraint]] = {"loc": real, "scale": positive}
 
     def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
         like = next((t for t in (loc, scale) if isinstance(t, Tensor)), tensor(0.0))
@@ -25,8 +27,10 @@ class Normal(Distribution):
         ]
         self.loc, self.scale = broadcast_tensors(*both)
         super().__init__(self.loc.shape, (), validate_args)
-        self._check("parameter loc", self.loc, self.loc == self.loc, "Real()")
-        self._check("parameter scale", self.scale, self.scale > 0, "GreaterThan(lower_bound=0.0)")
+
+    @property
+    def support(self) -> Constraint:
+        return real
 
     @property
     def mean(self) -> Tensor:

@@ -98,3 +98,9 @@ def test_what_is_refused():
 
 def test_shown():
     assert repr(Categorical(PROBS)) == f"Categorical(probs: {PROBS.size()}, logits: {PROBS.size()})"
+
+
+def test_supports():
+    assert repr(Normal(0.0, 1.0).support) == "Real()"
+    assert repr(Bernoulli(0.5).support) == "Boolean()"
+    assert repr(Categorical(PROBS).support) == "IntegerInterval(lower_bound=0, upper_bound=2)"

@@ -13,8 +13,8 @@ ROOT = "torch.distributions"
 _PLACES = {
     kind.lower(): kind
     for kind in (
-        "Bernoulli", "Categorical", "Cauchy", "Distribution", "Exponential", "Gumbel", "Laplace",
-        "Normal", "Uniform",
+        "Bernoulli", "Categorical", "Cauchy", "Distribution", "Exponential", "Gumbel",
+        "Independent", "Laplace", "Normal", "Uniform",
     )
 }  # fmt: skip
 

@@ -12,7 +12,7 @@ from ..ops.api import atan, broadcast_tensors, exp, expm1, full_like, log, log1p
 from .constraints import Constraint, positive, real
 from .distribution import Distribution
 
-_EULER = 0.57721566490153286060
+EULER = 0.57721566490153286060
 
 
 class LocationScale(Distribution):
@@ -120,7 +120,7 @@ class Gumbel(LocationScale):
 
     @property
     def mean(self) -> Tensor:
-        return self.loc + self.scale * _EULER
+        return self.loc + self.scale * EULER
 
     @property
     def stddev(self) -> Tensor:
@@ -135,7 +135,7 @@ class Gumbel(LocationScale):
         return -z - exp(-z) - log(self.scale)
 
     def entropy(self) -> Tensor:
-        return log(self.scale) + (1 + _EULER)
+        return log(self.scale) + (1 + EULER)
 
     def _quantile(self, p: Tensor) -> Tensor:
         return -log(-log(p))

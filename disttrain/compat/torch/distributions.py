@@ -24,6 +24,7 @@ def modules() -> dict[str, Shim]:
     return {
         ROOT: Shim(ROOT).later(_whole),
         f"{ROOT}.constraints": Shim(f"{ROOT}.constraints").later(_constraints),
+        f"{ROOT}.kl": Shim(f"{ROOT}.kl").later(_kl),
         **{
             f"{ROOT}.{place}": Shim(f"{ROOT}.{place}").later(functools.partial(_one, kind))
             for place, kind in _PLACES.items()
@@ -37,6 +38,10 @@ def _whole(shim: Shim) -> None:
 
 def _constraints(shim: Shim) -> None:
     shim.take(dt.distributions.constraints, dt.distributions.constraints.__all__)
+
+
+def _kl(shim: Shim) -> None:
+    shim.take(dt.distributions, ["kl_divergence", "register_kl"])
 
 
 def _one(kind: str, shim: Shim) -> None:

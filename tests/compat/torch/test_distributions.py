@@ -16,11 +16,12 @@ D = MODULES["torch.distributions"]
 
 def test_modules():
     for place, shim in MODULES.items():
-        if place not in ("torch.distributions", "torch.distributions.constraints"):
+        if place.removeprefix("torch.distributions") not in ("", ".constraints", ".kl"):
             (kind,) = (n for n in dir(D) if n.lower() == place.rpartition(".")[2])
             assert getattr(shim, kind) is getattr(D, kind) is getattr(dt.distributions, kind)
     constraints = MODULES["torch.distributions.constraints"]
     assert constraints.positive is dt.distributions.constraints.positive
+    assert MODULES["torch.distributions.kl"].kl_divergence is D.kl_divergence
     assert constraints.Constraint is dt.distributions.constraints.Constraint
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import inf, isfinite, nan
 from typing import Any, NamedTuple
 
@@ -20,6 +21,7 @@ from ..promotion import refuse, same_type
 from .args import kinds, one_dim
 from .args import tensor as as_input
 from .views.join import stack
+from .views.split import unbind
 
 
 class ValuesIndices(NamedTuple):
@@ -167,7 +169,7 @@ def quantile(
         if q.ndim > 1:
             raise ShapeError(f"quantile: q of shape {list(q.shape)} given; needed 0-d or 1-d")
         if q.ndim:
-            shares = [float(share) for share in q.tolist()]
+            shares = unbind(q) if q.requires_grad else [float(share) for share in q.tolist()]
             return stack(
                 [quantile(input, p, dim, keepdim, interpolation=interpolation) for p in shares], 0
             )
@@ -176,32 +178,37 @@ def quantile(
         raise ConfigError(f"quantile: q={q} given; it must lie in [0, 1]")
     if dim is None:
         ones = (1,) * input.ndim
-        flat = quantile(reshape(input, shape=(-1,)), share, 0, interpolation=interpolation)
+        flat = quantile(reshape(input, shape=(-1,)), q, 0, interpolation=interpolation)
         return reshape(flat, shape=ones) if keepdim else flat
     x, d = _line("quantile", input, dim)
     if not input.shape.numel():
         raise ShapeError(f"quantile: the tensor is empty (shape {list(input.shape)})")
-    out = _quantile(x, share, d, keepdim, _BETWEEN[interpolation])
+    follows = isinstance(q, Tensor) and q.requires_grad and interpolation == "linear"
+    out = _quantile(x, share, d, keepdim, _BETWEEN[interpolation], q if follows else None)
     odd = reduce.any_(el.isnan(x), dims=(d,), keepdim=keepdim)
     out = el.where(odd, nan, out)
     return out if input.ndim else reshape(out, shape=())
 
 
-_BETWEEN = {
-    "linear": lambda part: part, "lower": lambda part: 0.0, "higher": lambda part: 1.0,
-    "midpoint": lambda part: 0.5, "nearest": round,
+_BETWEEN: dict[str, Callable[[float], float]] = {  # how far from the element below, by the place
+    "linear": lambda place: place % 1, "lower": lambda place: 0.0, "higher": lambda place: 1.0,
+    "midpoint": lambda place: 0.5, "nearest": lambda place: round(place) - int(place),
 }  # fmt: skip
 
 
-def _quantile(x: Tensor, share: float, d: int, keepdim: bool, between: Any) -> Tensor:
-    place = share * (x.shape[d] - 1)
+def _quantile(
+    x: Tensor, share: float, d: int, keepdim: bool, between: Callable[[float], float], q: Any
+) -> Tensor:
+    """``q``: ``share`` as a Tensor where gradients follow it. At an element its derivative is 0."""
+    last = x.shape[d] - 1
+    place = share * last
     low = int(place)
     below = _kth(x, low + 1, d, keepdim).values
-    part = 0.0 if place == low else between(place - low)
+    part: Any = 0.0 if place == low else between(place)
     if not part:
-        return below
+        return below if q is None else below + q * 0.0
     above = _kth(x, low + 2, d, keepdim).values
-    return below + (above - below) * part
+    return below + (above - below) * (part if q is None else q * last - low)
 
 
 # --- counting ----------------------------------------------------------------------------------

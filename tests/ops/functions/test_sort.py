@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import disttrain as dt
 from disttrain.core import wrap
 from disttrain.core.types import dtypes
 from disttrain.errors import DTypeError, ShapeError
@@ -121,3 +122,21 @@ def test_bounds_that_are_equal_have_no_gradient():
     x, low, high = (wrap(np.array([v])).requires_grad_() for v in (1.0, 3.0, 3.0))
     x.clamp(low, high).backward(wrap(np.ones(1)))
     assert [t.grad.tolist() for t in (x, low, high)] == [[0.0], [0.0], [0.0]]
+
+
+@pytest.mark.parametrize(("q", "value"), [(0.5, 3.0), (1 / 6, 1.0), (5 / 6, 3.0), (0.4, 2.0)])
+def test_the_nearest_place_of_a_quantile_is_the_even_one_of_two(q, value):
+    x = dt.tensor([3.0, 1.0, 2.0, 7.0], dtype=dt.float64)
+    assert dt.quantile(x, q, interpolation="nearest").item() == value
+
+
+def test_quantiles_follow_their_shares():
+    x = dt.tensor([3.0, 1.0, 2.0, 7.0], dtype=dt.float64).requires_grad_()
+    q = dt.tensor([0.2, 0.5, 1.0], dtype=dt.float64).requires_grad_()
+    out = dt.quantile(x, q)
+    assert dt.allclose(out, dt.tensor([1.6, 2.5, 7.0], dtype=dt.float64))
+    out.sum().backward()
+    assert dt.allclose(q.grad, dt.tensor([3.0, 3.0, 0.0], dtype=dt.float64))
+    assert dt.allclose(x.grad, dt.tensor([0.5, 0.4, 1.1, 1.0], dtype=dt.float64))
+    ends = dt.tensor([1.0, float("inf")])
+    assert dt.quantile(ends, dt.tensor(0.5).requires_grad_()).item() == float("inf")

@@ -2,6 +2,7 @@
 
 from .functions.arrangement import *
 from .functions.comparing import *
+from .functions.contraction import *
 from .functions.creation.create import *
 from .functions.creation.data import *
 from .functions.creation.sparse import *

@@ -377,7 +377,7 @@ bitwise_left_shift bitwise_right_shift conj_physical copysign deg2rad digamma er
 float_power frac gcd heaviside hypot i0 igamma igammac index_reduce lcm ldexp lgamma logit mvlgamma
 nextafter put rad2deg renorm sgn sinc dist to_dense to_sparse msort histc
 unique_consecutive aminmax corrcoef cov cummax cummin diff histogram logcumsumexp mode nanmean
-nanmedian nanquantile"""
+nanmedian nanquantile cross det ger inverse kron logdet matrix_power slogdet vdot"""
 for _name in _MATH.split():
     setattr(Tensor, _name, getattr(api, _name))
 for _name in _SHAPE.split():

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 from ...core.tensor import Tensor
 from ...errors import ConfigError, DimError, ShapeError
@@ -119,7 +120,7 @@ def _summed(a: Tensor, b: Tensor, dims: object) -> tuple[tuple[int, ...], tuple[
                 else f"tensordot: dims={dims} given for tensors of {a.ndim} and {b.ndim} dimensions"
             )
         return tuple(range(a.ndim - dims, a.ndim)), tuple(range(dims))
-    pair = list(dims) if isinstance(dims, (list, tuple)) else [dims]
+    pair: list[Any] = list(dims) if isinstance(dims, (list, tuple)) else [dims]
     if len(pair) == 2 and isinstance(pair[0], int) and isinstance(pair[1], int):
         pair = [[pair[0]], [pair[1]]]
     if len(pair) != 2:

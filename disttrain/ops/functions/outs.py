@@ -25,17 +25,18 @@ from .inplace import check_overlap, fit_to
 
 # Whose results are of one type with ``out``.
 _EXACT = frozenset(
-    """abs addbmm addmm addmv all amax amin any argmax argmin baddbmm bitwise_not bmm bucketize ceil
-clamp clamp_max clamp_min conj_physical cummax cummin det diag dot fix float_power floor frac gather
-heaviside histc index_add index_copy index_select inner inv isneginf isposinf kthvalue lerp
-linalg_norm log_softmax logcumsumexp masked_select matmul matrix_norm max median min mm msort mv
-nan_to_num neg nonzero norm quantile renorm round scatter scatter_add scatter_reduce searchsorted
-sgn sign signbit slice_scatter softmax solve sort svd take take_along_dim topk tril triu trunc
-vector_norm view_as_real_copy where""".split()
+    """abs addbmm addmm addmv all amax amin aminmax any argmax argmin baddbmm bitwise_not bmm bucketize
+ceil clamp clamp_max clamp_min conj_physical cross cummax cummin det diag diff dot fix
+float_power floor frac gather heaviside histc histogram index_add index_copy index_select inner
+inv inverse isin isneginf isposinf kthvalue lerp linalg_norm log_softmax logcumsumexp
+masked_select matmul matrix_norm max median min mm mode msort mv nan_to_num nanmedian
+nanquantile neg nonzero norm polar quantile renorm round scatter scatter_add scatter_reduce
+searchsorted sgn sign signbit slice_scatter slogdet softmax solve sort svd svdvals take
+take_along_dim tensordot topk tril triu trunc vdot vecdot vector_norm view_as_real_copy where""".split()
 )
 # Whose ``out`` shares no memory with what they read, not even all of it.
 _APART = frozenset(
-    """cat column_stack dstack gather hstack index_add index_select masked_select row_stack scatter
+    """cat column_stack cross dstack gather hstack index_add index_select masked_select row_stack scatter
 scatter_add stack take take_along_dim vstack""".split()
 )
 # Whose ``out`` keeps its shape where it has as many elements as the result.
@@ -158,6 +159,7 @@ sort std subtract take take_along_dim tan topk tril triu true_divide trunc var v
 exp2 expm1 log2 log10 log1p asin acos atan arcsin arccos arctan sinh cosh asinh acosh atanh arcsinh
 arccosh arctanh arctan2 reciprocal column_stack dstack row_stack logcumsumexp cummax cummin aminmax
 kron cross diff fmax fmin logaddexp2 isposinf isneginf signbit vdot ger matrix_power
+chain_matmul histogram inverse polar slogdet
 nanmedian nanquantile count_nonzero repeat_interleave isin tensordot angle histc slice_scatter
 view_as_real_copy"""
 _MAKES = """arange empty eye full linspace logspace ones rand randint randn randperm zeros"""

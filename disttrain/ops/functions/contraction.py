@@ -87,6 +87,8 @@ def tensordot(
 
     Raises ``ShapeError`` where two summed dimensions differ in size (1 fits any).
     """
+    if isinstance(dims, int) and dims < 0:
+        raise ConfigError(f"tensordot expects dims >= 0, but got dims={dims}")
     same_type("tensordot", as_input(a, "tensordot", "a"), as_input(b, "tensordot", "b"))
     mine, its = _summed(a, b, dims)
     for i, j in zip(mine, its, strict=True):
@@ -113,11 +115,9 @@ def _summed(a: Tensor, b: Tensor, dims: object) -> tuple[tuple[int, ...], tuple[
     if isinstance(dims, Tensor):
         dims = dims.tolist()
     if isinstance(dims, int):
-        if not 0 <= dims <= min(a.ndim, b.ndim):
+        if not dims <= min(a.ndim, b.ndim):
             raise ConfigError(
-                f"tensordot expects dims >= 0, but got dims={dims}"
-                if dims < 0
-                else f"tensordot: dims={dims} given for tensors of {a.ndim} and {b.ndim} dimensions"
+                f"tensordot: dims={dims} given for tensors of {a.ndim} and {b.ndim} dimensions"
             )
         return tuple(range(a.ndim - dims, a.ndim)), tuple(range(dims))
     pair: list[Any] = list(dims) if isinstance(dims, (list, tuple)) else [dims]

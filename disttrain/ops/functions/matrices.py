@@ -146,7 +146,7 @@ def cond(A: Tensor, p: float | str | None = None) -> Tensor:  # noqa: N803
 def vander(x: Tensor, *, N: int | None = None) -> Tensor:  # noqa: N803
     """The powers 0 to N - 1 (None: as many as elements) of x (..., n), as (..., n, N)."""
     kinds("linalg.vander", "iufVc", as_input(x, "linalg.vander", "x"))
-    size = x.shape[-1] if N is None else N
+    size = (x.shape[-1] if x.ndim else 1) if N is None else N
     if size <= 1:
         raise ShapeError(f"linalg.vander: N must be greater than 1; {size} given")
     first = ones_like(x).unsqueeze(-1)

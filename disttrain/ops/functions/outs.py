@@ -25,22 +25,27 @@ from .inplace import check_overlap, fit_to
 
 # Whose results are of one type with ``out``.
 _EXACT = frozenset(
-    """abs addbmm addmm addmv all amax amin aminmax any argmax argmin baddbmm bitwise_not bmm bucketize
-ceil clamp clamp_max clamp_min conj_physical cross cummax cummin det diag diff dot fix
-float_power floor frac gather heaviside histc histogram index_add index_copy index_select inner
-inv inverse isin isneginf isposinf kthvalue lerp linalg_norm log_softmax logcumsumexp
+    """abs addbmm addmm addmv all amax amin aminmax any argmax argmin baddbmm bitwise_not bmm
+bucketize ceil clamp clamp_max clamp_min conj_physical cross cummax cummin det diag dot fix
+float_power floor frac gather heaviside histc histogram index_add index_copy index_select
+inner inv inverse isin isneginf isposinf kthvalue lerp linalg_norm log_softmax logcumsumexp
 masked_select matmul matrix_norm max median min mm mode msort mv nan_to_num nanmedian
 nanquantile neg nonzero norm polar quantile renorm round scatter scatter_add scatter_reduce
 searchsorted sgn sign signbit slice_scatter slogdet softmax solve sort svd svdvals take
-take_along_dim tensordot topk tril triu trunc vdot vecdot vector_norm view_as_real_copy where""".split()
+take_along_dim tensordot topk tril triu trunc vdot vecdot vector_norm view_as_real_copy
+where""".split()
 )
 # Whose ``out`` shares no memory with what they read, not even all of it.
 _APART = frozenset(
-    """cat column_stack cross dstack gather hstack index_add index_select masked_select row_stack scatter
-scatter_add stack take take_along_dim vstack""".split()
+    """cat column_stack cross dstack gather hstack index_add index_select masked_select row_stack
+scatter scatter_add stack take take_along_dim vstack""".split()
 )
 # Whose ``out`` keeps its shape where it has as many elements as the result.
 _FLAT = frozenset(("arange", "linspace", "logspace"))
+# Whose results may go to one tensor, the last of them staying.
+_SHARED = frozenset(("aminmax", "slogdet"))
+# Whose results are converted to any type.
+_CONVERTED = frozenset(("chain_matmul",))
 # That compute in the type of ``out``.
 _TYPED = frozenset(("sum", "prod", "nansum", "cumsum", "cumprod"))
 
@@ -66,7 +71,7 @@ def into(out: Tensor, fn: Callable, args: tuple, params: dict | None = None) -> 
         results = result if isinstance(result, tuple) else (result,)
         for i, (o, r) in enumerate(zip(outs, results, strict=True)):
             _check(name, o, r, given, len(outs) > 1)
-            if any(_overlap(o, other) for other in outs[:i]):
+            if name not in _SHARED and any(_overlap(o, other) for other in outs[:i]):
                 raise ShapeError(f"{name}: two of the tensors in out= refer to one memory location")
         for o, r in zip(outs, results, strict=True):
             _fill(name, o, r)
@@ -81,6 +86,10 @@ def _check(name: str, out: Tensor, result: Tensor, given: list, several: bool) -
         raise DTypeError(
             f"{name}: Expected out tensor to have dtype {result.dtype!r}, but got {out.dtype!r} "
             "instead; give one of that type, or leave out= away and convert the result"
+        )
+    if name == "nanmean" and out.dtype.is_complex and not result.dtype.is_complex:
+        raise DTypeError(
+            f"nanmean: out of {out.dtype!r} given for a mean of {result.dtype!r}; give a real one"
         )
     for t in given:
         check_overlap(name, out, t)
@@ -116,6 +125,8 @@ def _fill(name: str, out: Tensor, result: Tensor) -> None:
                 f"{list(out.shape)}, which does not match the required output shape {list(shape)}",
             )
         out.resize_(*shape)
+    if name in _CONVERTED:
+        result = result.to(out.dtype)
     gate(assign, (out, fit_to(name, out, result)), {})
 
 

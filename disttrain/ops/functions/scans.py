@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math as _math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -35,10 +36,10 @@ def cummin(input: Tensor, dim: int) -> ValuesIndices:
 
 
 def _running(where: str, beats: Callable[..., Tensor], input: Tensor, dim: int) -> ValuesIndices:
-    kinds(where, "biufV", as_input(input, where))
+    kinds(where, "biufV" if as_input(input, where).ndim else "biufVc", input)
     d = one_dim(dim, input.ndim, where)
     if not input.ndim:
-        return ValuesIndices(el.copy(input), el.isnan(input.detach().float()).long() * 0)
+        return ValuesIndices(el.copy(input), el.isnan(input.detach()).long() * 0)
     n = input.shape[d]
     line = (1,) * d + (n,) + (1,) * (input.ndim - d - 1)
     places = reshape(arange(n, device=input.device), line)
@@ -65,16 +66,30 @@ def _newer(beats: Callable[..., Tensor], left: Tensor, right: Tensor) -> Tensor:
 
 def logcumsumexp(input: Tensor, dim: int) -> Tensor:
     """``log(cumsum(exp(input), dim))`` without overflow."""
-    kinds("logcumsumexp", "fV", as_input(input, "logcumsumexp"))
+    kinds("logcumsumexp", "fVc", as_input(input, "logcumsumexp"))
     d = one_dim(dim, input.ndim, "logcumsumexp")
     if not input.ndim or input.shape[d] < 2:
         return el.copy(input)
     out, n, step = input, input.shape[d], 1
     while step < n:
-        sums = math.logaddexp(narrow(out, d, step, n - step), narrow(out, d, 0, n - step))
+        sums = _log_sum(narrow(out, d, step, n - step), narrow(out, d, 0, n - step))
         out = cat([narrow(out, d, 0, step), sums], d)
         step *= 2
     return out
+
+
+def _log_sum(a: Tensor, b: Tensor) -> Tensor:
+    """``log(exp(a) + exp(b))``: of complex numbers by the one whose exponential is larger."""
+    if not a.dtype.is_complex:
+        return math.logaddexp(a, b)
+    least, most = (el.where(a.real >= b.real, *pair) for pair in ((b, a), (a, b)))
+    same = el.logical_and(el.eq(a.real, b.real), el.logical_not(math.isfinite(a.real)))
+    apart = el.where(same, 0.0, least - most)
+    sums = el.log(el.exp(apart) + 1.0) + most
+    one, two = el.where(same, a, 0.0), el.where(same, b, 0.0)
+    endless = el.where(one.real < 0, one, el.log(el.exp(one) + el.exp(two)))
+    odd = el.logical_or(el.isnan(a), el.isnan(b))
+    return el.where(odd, complex(_math.nan, _math.nan), el.where(same, endless, sums))
 
 
 # --- neighbours --------------------------------------------------------------------------------

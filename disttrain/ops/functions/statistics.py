@@ -228,7 +228,7 @@ def _histogram(
     edges = []
     for i, n in enumerate(bins):
         if isinstance(n, Tensor):
-            edges.append(values_of(n))
+            edges.append(_edges(where, n, points))
             continue
         if n < 1:
             raise ConfigError(f"{where}: bins must be > 0, but got {n} for dimension {i}")
@@ -237,6 +237,17 @@ def _histogram(
     given = None if weight is None else values_of(weight)
     counts, _ = np.histogramdd(array, edges, density=bool(density), weights=given)
     return beside(points, counts.astype(kind)), tuple(beside(points, e.astype(kind)) for e in edges)
+
+
+def _edges(where: str, given: Tensor, points: Tensor) -> np.ndarray:
+    if given.dtype is not points.dtype:
+        raise ConfigError(f"{where}: bins of {given.dtype!r} given for {points.dtype!r}")
+    edges = values_of(given)
+    if given.ndim != 1 or not edges.size:
+        raise ShapeError(f"{where}: bins of shape {list(given.shape)} given; needed a row of edges")
+    if (edges[1:] < edges[:-1]).any():
+        raise ConfigError(f"{where}: bins must increase; {edges.tolist()} given")
+    return edges
 
 
 def _span(where: str, column: np.ndarray, span: Any) -> tuple[float, float]:

@@ -153,3 +153,13 @@ def test_a_range_keeps_the_shape_of_out_that_has_as_many_elements(name, args):
     whole = dt.zeros(2, 3)
     getattr(dt, name)(*args, out=whole[:, 1:])
     assert whole.tolist() == [[0, 0, 1], [0, 2, 3]]
+
+
+def test_what_is_converted_and_what_may_be_written_twice():
+    whole = dt.empty(2, 2, dtype=dt.int64)
+    assert dt.chain_matmul(matrix() / 2, out=whole).tolist() == [[0, 0], [1, 1]]
+    both = dt.empty(())
+    dt.aminmax(matrix(), out=(both, both))
+    assert both.item() == 3
+    with pytest.raises(DTypeError, match="nanmean: out of"):
+        dt.nanmean(matrix(), out=dt.empty((), dtype=dt.complex64))

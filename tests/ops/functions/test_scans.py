@@ -39,6 +39,25 @@ def test_logcumsumexp():
     check_gradients(lambda a: scans.logcumsumexp(a, 1), X)
 
 
+def test_logcumsumexp_of_complex_numbers():
+    z = X + 1j * RNG.normal(size=X.shape) * 3
+    with np.errstate(all="ignore"):
+        want = np.cumsum(np.exp(z), 1)
+    np.testing.assert_allclose(np.exp(scans.logcumsumexp(wrap(z), 1).array), want, rtol=1e-12)
+    large = scans.logcumsumexp(wrap(np.array([1000 + 1j, 1000 + 1j, -1000])), 0).array
+    np.testing.assert_allclose(large, 1000 + np.log([1, 2, 2]) + 1j)
+    ends = wrap(np.array([-np.inf, -np.inf, 1j, np.inf, np.nan]))
+    found = scans.logcumsumexp(ends, 0).array
+    np.testing.assert_array_equal(found.real, [-np.inf, -np.inf, 0, np.inf, np.nan])
+    check_gradients(lambda a: scans.logcumsumexp(a * (1 + 2j), 1).real, X)
+
+
+def test_one_complex_number_is_its_own_extreme():
+    assert scans.cummax(wrap(np.array(1 + 1j)), 0).values.item() == 1 + 1j
+    with pytest.raises(DTypeError, match="complex"):
+        scans.cummin(wrap(np.array([1 + 1j])), 0)
+
+
 @pytest.mark.parametrize("n", [0, 1, 2, 7])
 def test_diff(n):
     np.testing.assert_allclose(scans.diff(wrap(X), n, 1).array, np.diff(X, n, 1))

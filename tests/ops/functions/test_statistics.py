@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from disttrain.core import wrap
-from disttrain.errors import DimError, DTypeError
+from disttrain.errors import ConfigError, DimError, DTypeError, ShapeError
 from disttrain.ops.functions import statistics
 from disttrain.ops.functions.sort import unique_consecutive
 
@@ -67,6 +67,14 @@ def test_histograms(density):
     found = statistics.histogramdd(wrap(points), [3, 4], density=density)
     np.testing.assert_allclose(found.hist.array, np.histogramdd(points, [3, 4], density=density)[0])
     assert [len(e) for e in found.bin_edges] == [4, 5]
+
+
+@pytest.mark.parametrize(
+    "edges", [np.ones((2, 2)), np.array([]), np.array([1.0, 0.0]), np.array([0, 1])]
+)
+def test_edges_of_a_histogram_are_an_increasing_row_of_the_input_s_type(edges):
+    with pytest.raises((ShapeError, ConfigError), match="histogram: bins"):
+        statistics.histogram(wrap(np.ones(3)), wrap(edges))
 
 
 def test_runs_of_equal_slices():

@@ -23,7 +23,7 @@ MEANT = {
     ("*", "expanded"), ("*", "overlaps"), ("*", "transposed"), ("mm", "is input"),
     ("matmul", "is input"), ("addmm", "is input"), ("addmv", "is input"), ("baddbmm", "is input"),
     ("all", "type uint8"), ("any", "type uint8"), ("nansum", "type"), ("std", "type complex64"),
-    ("var", "type complex64"), ("topk", "same twice"),
+    ("var", "type complex64"), ("topk", "same twice"), ("diff", "type"),
 }  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from ....core.gate import Tracer
 from ....core.tensor import Size, Tensor, note_read, wrap
 from ....core.types import dtypes
 from ....core.types.device import chosen, located
-from ....errors import DTypeError, ShapeError
+from ....errors import ConfigError, DTypeError, ShapeError
 from ...primitives.aliases import locked
 from ...promotion import fitted
 from .create import empty, place
@@ -218,6 +218,18 @@ class _Capsule:
 _HOST = (1, 0)  # kDLCPU, the first
 
 
+def _imported(given: Any) -> np.ndarray:
+    if hasattr(given, "__dlpack__"):
+        return np.from_dlpack(given)
+    try:
+        return np.from_dlpack(_Capsule(given))  # type: ignore[arg-type]
+    except ValueError as e:
+        raise ConfigError(
+            f"from_dlpack: {type(given).__name__} given; needed a tensor, an array or a capsule of "
+            "DLPack that nobody has taken yet (each can be taken once)"
+        ) from e
+
+
 def from_dlpack(
     ext_tensor: Any, *, device: DeviceLike | None = None, copy: bool | None = None
 ) -> Tensor:
@@ -226,9 +238,7 @@ def from_dlpack(
     if isinstance(ext_tensor, Tensor):
         seen = ext_tensor.detach()
     else:
-        offers = hasattr(ext_tensor, "__dlpack__")
-        array = np.from_dlpack(ext_tensor if offers else _Capsule(ext_tensor))  # type: ignore[arg-type]
-        seen = from_numpy(array)
+        seen = from_numpy(_imported(ext_tensor))
     if device is not None:
         seen = seen.to(device)
     return seen.clone() if copy else seen

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import disttrain as dt
+from disttrain.errors import ConfigError
 
 
 @pytest.mark.parametrize(
@@ -55,6 +56,14 @@ def test_uneven_sequences_are_refused():
     for data in ([[1, 2], [3]], ["a"], [None], object()):
         with pytest.raises((ValueError, TypeError, RuntimeError)):
             dt.tensor(data)
+
+
+def test_a_capsule_can_be_taken_once():
+    capsule = dt.to_dlpack(dt.ones(2))
+    assert dt.from_dlpack(capsule).tolist() == [1, 1]
+    for taken in (capsule, 3):
+        with pytest.raises(ConfigError, match="each can be taken once"):
+            dt.from_dlpack(taken)
 
 
 def test_memory_is_shared_by_dlpack_both_ways():

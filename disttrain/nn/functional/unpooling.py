@@ -11,7 +11,7 @@ from ... import ops
 from ...core import Tensor
 from ...core.annotations import PerDim
 from ...core.types import dtypes
-from ...errors import ConfigError, DimKindError, DTypeError, ShapeError
+from ...errors import ConfigError, DimError, DimKindError, DTypeError, ShapeError
 from ...ops.functions.args import kinds
 
 
@@ -134,14 +134,11 @@ def _fractional(
     return_indices: bool, samples: Tensor | None,
 ) -> Any:  # fmt: skip
     where = f"fractional_max_pool{n}d"
-    if (output_size is None) == (output_ratio is None):
-        raise ConfigError(
-            f"{where} requires specifying either an output_size or an output_ratio; "
-            f"{output_size} and {output_ratio} given"
-        )
+    if output_size is None and output_ratio is None:
+        raise ConfigError(f"{where} requires specifying either an output_size or an output_ratio")
     kinds(where, "fV", input)
     if input.ndim not in (n + 1, n + 2) or 0 in input.shape[input.ndim - n - 1 :]:
-        raise ShapeError(
+        raise DimError(
             f"{where}: input of shape {list(input.shape)} given; needed (N, C, ...) or (C, ...) "
             f"with {n} dimensions of windows, none of them empty"
         )

@@ -73,8 +73,7 @@ def test_misuse_of_drawn_windows():
     x = dt.ones(1, 1, 4, 4)
     with pytest.raises(ConfigError, match="either an output_size or an output_ratio"):
         F.fractional_max_pool2d(x, 2)
-    with pytest.raises(ConfigError, match="either an output_size or an output_ratio"):
-        F.fractional_max_pool2d(x, 2, 2, (0.5, 0.5))
+    assert F.fractional_max_pool2d(x, 2, 3, (0.5, 0.5)).shape == (1, 1, 3, 3)  # the size counts
     with pytest.raises(ConfigError, match="between 0 and 1"):
         F.fractional_max_pool2d(x, 2, output_ratio=(0.5, 1.5))
     with pytest.raises(ShapeError, match="do not fit"):

@@ -32,6 +32,7 @@ from .modules.activation import (
     Tanhshrink,
     Threshold,
 )
+from .modules.adaptive import AdaptiveLogSoftmaxWithLoss
 from .modules.attention import MultiheadAttention
 from .modules.batchnorm import (
     BatchNorm1d,
@@ -78,6 +79,7 @@ from .modules.loss import (
     CosineEmbeddingLoss,
     CosineSimilarity,
     CrossEntropyLoss,
+    CTCLoss,
     GaussianNLLLoss,
     HingeEmbeddingLoss,
     HuberLoss,
@@ -89,6 +91,7 @@ from .modules.loss import (
     MultiLabelSoftMarginLoss,
     MultiMarginLoss,
     NLLLoss,
+    NLLLoss2d,
     PairwiseDistance,
     PoissonNLLLoss,
     SmoothL1Loss,
@@ -96,13 +99,14 @@ from .modules.loss import (
     TripletMarginLoss,
     TripletMarginWithDistanceLoss,
 )
-from .modules.normalization import GroupNorm, LayerNorm, LocalResponseNorm, RMSNorm
+from .modules.normalization import CrossMapLRN2d, GroupNorm, LayerNorm, LocalResponseNorm, RMSNorm
 from .modules.pooling import (
     AdaptiveAvgPool1d,
     AdaptiveAvgPool2d,
     AdaptiveAvgPool3d,
     AdaptiveMaxPool1d,
     AdaptiveMaxPool2d,
+    AdaptiveMaxPool3d,
     AvgPool1d,
     AvgPool2d,
     AvgPool3d,
@@ -110,7 +114,17 @@ from .modules.pooling import (
     MaxPool2d,
     MaxPool3d,
 )
-from .modules.rnn import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNCell
+from .modules.rnn import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNBase, RNNCell, RNNCellBase
+from .modules.sampling import (
+    FractionalMaxPool2d,
+    FractionalMaxPool3d,
+    LPPool1d,
+    LPPool2d,
+    LPPool3d,
+    MaxUnpool1d,
+    MaxUnpool2d,
+    MaxUnpool3d,
+)
 from .modules.shape import (
     ChannelShuffle,
     CircularPad1d,
@@ -157,8 +171,10 @@ __all__ = [
     "AdaptiveAvgPool1d",
     "AdaptiveAvgPool2d",
     "AdaptiveAvgPool3d",
+    "AdaptiveLogSoftmaxWithLoss",
     "AdaptiveMaxPool1d",
     "AdaptiveMaxPool2d",
+    "AdaptiveMaxPool3d",
     "AlphaDropout",
     "FeatureAlphaDropout",
     "AvgPool1d",
@@ -188,6 +204,8 @@ __all__ = [
     "CosineEmbeddingLoss",
     "CosineSimilarity",
     "CrossEntropyLoss",
+    "CrossMapLRN2d",
+    "CTCLoss",
     "Dropout",
     "Dropout1d",
     "Dropout2d",
@@ -197,6 +215,8 @@ __all__ = [
     "EmbeddingBag",
     "Flatten",
     "Fold",
+    "FractionalMaxPool2d",
+    "FractionalMaxPool3d",
     "functional",
     "GaussianNLLLoss",
     "GELU",
@@ -237,6 +257,9 @@ __all__ = [
     "Linear",
     "LocalResponseNorm",
     "LogSigmoid",
+    "LPPool1d",
+    "LPPool2d",
+    "LPPool3d",
     "LogSoftmax",
     "LSTM",
     "LSTMCell",
@@ -244,6 +267,9 @@ __all__ = [
     "MaxPool1d",
     "MaxPool2d",
     "MaxPool3d",
+    "MaxUnpool1d",
+    "MaxUnpool2d",
+    "MaxUnpool3d",
     "Mish",
     "Module",
     "ModuleDict",
@@ -254,6 +280,7 @@ __all__ = [
     "MultiMarginLoss",
     "MultiheadAttention",
     "NLLLoss",
+    "NLLLoss2d",
     "PairwiseDistance",
     "Parameter",
     "ParameterDict",
@@ -272,7 +299,9 @@ __all__ = [
     "ReplicationPad3d",
     "RMSNorm",
     "RNN",
+    "RNNBase",
     "RNNCell",
+    "RNNCellBase",
     "SELU",
     "Sequential",
     "Sigmoid",

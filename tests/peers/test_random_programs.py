@@ -12,6 +12,7 @@ PROGRAMS = {
     "reducing": 1000,
     "second": 800,
     "layers": 600,
+    "sampling": 400,
     "fitting": 200,
     "trainings": 200,
     "tables": 400,

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
 from ... import ops
 from ...core import Tensor
+from ...core.annotations import PerDim
 from ...core.constants import constant
-from ...errors import ConfigError, ShapeError
+from ...errors import ShapeError
 from ...ops.functions.args import in_float32, kinds
 from .common import need_dims
 
@@ -79,38 +81,96 @@ def adaptive_avg_pool3d(input: Tensor, output_size: Any) -> Tensor:
     return _adaptive_avg("adaptive_avg_pool3d", 3, input, output_size)
 
 
-def _adaptive_max(where: str, n: int, input: Tensor, output_size: int | tuple) -> Tensor:
+def _adaptive_max(
+    where: str, n: int, input: Tensor, output_size: int | tuple, return_indices: bool
+) -> Any:
     kinds(where, "fV", input)
-    x, wanted = input, _wanted(where, n, input, output_size)
+    wanted = _wanted(where, n, input, output_size)
     if any(out < 0 for out in wanted):
         raise ShapeError(f"{where}: output_size={output_size} given; it must not be negative")
-    for dim, out in zip(range(-n, 0), wanted, strict=True):
-        size = x.shape[dim]
-        if out == size:
-            continue
+    if 0 in input.shape[1:]:
+        raise ShapeError(
+            f"{where}: input of shape {list(input.shape)} given; only the batch may be empty"
+        )
+    windows = constant(input, _windows(tuple(input.shape[-n:]), wanted))
+    values, places = largest(input.flatten(-n), windows)
+    shape = tuple(input.shape[:-n]) + wanted
+    values = values.reshape(shape)
+    return (values, places.reshape(shape)) if return_indices else values
+
+
+def _windows(sizes: tuple[int, ...], wanted: tuple[int, ...]) -> np.ndarray:
+    """The places of each region in the flattened input: (regions, places of the longest one)."""
+    n, found = len(sizes), np.zeros((1,) * (2 * len(sizes)), np.int64)
+    for d, (size, out) in enumerate(zip(sizes, wanted, strict=True)):
         low, high = _bounds(size, out)
-        longest = int((high - low).max())
-        # Windows shorter than the longest repeat their last place, which changes no maximum.
+        longest = int((high - low).max(initial=1))
+        # Regions shorter than the longest repeat their last place, which changes no maximum.
         places = np.minimum(low[:, None] + np.arange(longest)[None, :], high[:, None] - 1)
-        windows = x.index_select(dim, constant(x, places.reshape(-1)))
-        split = windows.shape[: windows.ndim + dim] + (out, longest)
-        split = tuple(split) + tuple(windows.shape[windows.ndim + dim + 1 :])
-        x = windows.reshape(split).amax(dim)
-    return x.clone() if x is input else x
+        line = [1] * (2 * n)
+        line[d], line[n + d] = out, longest
+        found = found * size + places.reshape(line)
+    return found.reshape(math.prod(wanted), math.prod(found.shape[n:]))
 
 
-def adaptive_max_pool1d(input: Tensor, output_size: Any, return_indices: bool = False) -> Tensor:
-    """The largest values of ``output_size`` regions of (N, C, L)"""
-    _no_indices("adaptive_max_pool1d", return_indices)
-    return _adaptive_max("adaptive_max_pool1d", 1, input, output_size)
+def largest(flat: Tensor, windows: Tensor) -> tuple[Tensor, Tensor]:
+    """Of ``flat`` (..., places) the largest value in each of ``windows`` (regions, places of
+    one), and where it stands; the first of equal ones."""
+    regions, size = windows.shape
+    lead = tuple(flat.shape[:-1])
+    seen = flat.detach().index_select(-1, windows.reshape(-1)).reshape(*lead, regions, size)
+    best = seen.argmax(-1, keepdim=True)
+    places = windows.expand(*lead, regions, size).gather(-1, best).squeeze(-1)
+    return flat.gather(-1, places), places
 
 
-def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: bool = False) -> Tensor:
+def adaptive_max_pool1d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
+    """The largest values of ``output_size`` regions of (N, C, L); with ``return_indices`` their
+    places, too"""
+    return _adaptive_max("adaptive_max_pool1d", 1, input, output_size, return_indices)
+
+
+def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
     """The largest values of regions of (N, C, H, W); None keeps a dimension's size"""
-    _no_indices("adaptive_max_pool2d", return_indices)
-    return _adaptive_max("adaptive_max_pool2d", 2, input, output_size)
+    return _adaptive_max("adaptive_max_pool2d", 2, input, output_size, return_indices)
 
 
-def _no_indices(where: str, return_indices: bool) -> None:
-    if return_indices:
-        raise ConfigError(f"{where}: return_indices=True is not supported; use max_pool2d")
+def adaptive_max_pool3d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
+    """The largest values of regions of (N, C, D, H, W)"""
+    return _adaptive_max("adaptive_max_pool3d", 3, input, output_size, return_indices)
+
+
+# --- power averages ---------------------------------------------------------------------------
+def _lp(
+    n: int, input: Tensor, norm_type: float, kernel_size: PerDim, stride: PerDim | None,
+    ceil_mode: bool,
+) -> Tensor:  # fmt: skip
+    means = (avg_pool1d, avg_pool2d, avg_pool3d)[n - 1](
+        input.pow(norm_type), kernel_size, stride, 0, ceil_mode
+    )
+    size = kernel_size**n if isinstance(kernel_size, int) else math.prod(kernel_size)
+    return (means.sign() * means.abs().relu() * size).pow(1.0 / norm_type)
+
+
+def lp_pool1d(
+    input: Tensor, norm_type: float, kernel_size: PerDim, stride: PerDim | None = None,
+    ceil_mode: bool = False,
+) -> Tensor:  # fmt: skip
+    """The ``norm_type``-th root of the sum of such powers in each window of (N, C, L)"""
+    return _lp(1, input, norm_type, kernel_size, stride, ceil_mode)
+
+
+def lp_pool2d(
+    input: Tensor, norm_type: float, kernel_size: PerDim, stride: PerDim | None = None,
+    ceil_mode: bool = False,
+) -> Tensor:  # fmt: skip
+    """The ``norm_type``-th root of the sum of such powers in each window of (N, C, H, W)"""
+    return _lp(2, input, norm_type, kernel_size, stride, ceil_mode)
+
+
+def lp_pool3d(
+    input: Tensor, norm_type: float, kernel_size: PerDim, stride: PerDim | None = None,
+    ceil_mode: bool = False,
+) -> Tensor:  # fmt: skip
+    """The ``norm_type``-th root of the sum of such powers in each window of (N, C, D, H, W)"""
+    return _lp(3, input, norm_type, kernel_size, stride, ceil_mode)

@@ -152,5 +152,23 @@ class LocalResponseNorm(Module):
         return f"{self.size}, alpha={self.alpha}, beta={self.beta}, k={self.k}"
 
 
+class CrossMapLRN2d(LocalResponseNorm):
+    """``LocalResponseNorm`` under its older name, over an odd number of channels. (PyTorch's
+    counts the first channel, too, for all that are further away than its window reaches.)"""
+
+    def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1) -> None:
+        super().__init__(size, alpha, beta, k)
+
+    def forward(self, input: Tensor) -> Tensor:
+        if input.ndim != 4:
+            raise ShapeError(
+                f"CrossMapLRN2d: expected input to be 4D; shape {list(input.shape)} given"
+            )
+        side = (self.size - 1) // 2
+        squares = F.pad(input * input, (0, 0, 0, 0, side, side))
+        sums = squares.unfold(1, 2 * side + 1, 1).sum(-1)
+        return input * (sums * (self.alpha / self.size) + self.k).pow(-self.beta)
+
+
 def _as_shape(shape: Any) -> tuple[int, ...]:
     return (int(shape),) if hasattr(shape, "__index__") else tuple(int(s) for s in shape)

@@ -31,7 +31,7 @@ def _nonlinear_mode(nonlinearity: str) -> str:
     return f"RNN_{nonlinearity.upper()}"
 
 
-class _Recurrent(Module):
+class RNNBase(Module):
     """Layers, directions and parameters of a recurrent network over a sequence."""
 
     def __init__(
@@ -241,7 +241,7 @@ class _Recurrent(Module):
         return text
 
 
-class RNN(_Recurrent):
+class RNN(RNNBase):
     """h' = tanh(W_ih x + b_ih + W_hh h + b_hh); forward(input, h0=None) -> output, h_n."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -257,7 +257,7 @@ class RNN(_Recurrent):
         return out, h
 
 
-class GRU(_Recurrent):
+class GRU(RNNBase):
     """Gated recurrent unit (Cho et al., 2014); forward(input, h0=None) -> output, h_n."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -268,7 +268,7 @@ class GRU(_Recurrent):
         return out, h
 
 
-class LSTM(_Recurrent):
+class LSTM(RNNBase):
     """Long short-term memory; forward(input, (h0, c0)=None) -> output, (h_n, c_n)."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -280,8 +280,8 @@ class LSTM(_Recurrent):
         return self._run(input, None if hx is None else tuple(hx))
 
 
-class _Cell(Module):
-    """One step, with its own parameters."""
+class RNNCellBase(Module):
+    """One step, with its own parameters: ``num_chunks`` gates of each."""
 
     mode: str
 
@@ -290,12 +290,13 @@ class _Cell(Module):
         input_size: int,
         hidden_size: int,
         bias: bool = True,
+        num_chunks: int | None = None,
         device: DeviceLike | None = None,
         dtype: DTypeLike | None = None,
     ) -> None:
         super().__init__()
         self.input_size, self.hidden_size, self.bias = input_size, hidden_size, bias
-        gates = STEPS[self.mode][1] * hidden_size
+        gates = (STEPS[self.mode][1] if num_chunks is None else num_chunks) * hidden_size
         self.weight_ih = Parameter(empty((gates, input_size), dtype, device))
         self.weight_hh = Parameter(empty((gates, hidden_size), dtype, device))
         for name in ("bias_ih", "bias_hh"):
@@ -334,7 +335,7 @@ class _Cell(Module):
         return text if self.bias else f"{text}, bias=False"
 
 
-class RNNCell(_Cell):
+class RNNCell(RNNCellBase):
     """One step of RNN: forward(input, h=None) -> h'."""
 
     mode = "RNN_TANH"
@@ -344,14 +345,24 @@ class RNNCell(_Cell):
         device: DeviceLike | None = None, dtype: DTypeLike | None = None,
     ) -> None:  # fmt: skip
         self.__dict__["mode"] = _nonlinear_mode(nonlinearity)
-        super().__init__(input_size, hidden_size, bias, device, dtype)
+        super().__init__(input_size, hidden_size, bias, device=device, dtype=dtype)
         self.nonlinearity = nonlinearity
 
     def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor:
         return self._step(input, None if hx is None else (hx,))[0]
 
 
-class GRUCell(_Cell):
+class _GatedCell(RNNCellBase):
+    """One step of a network with gates."""
+
+    def __init__(
+        self, input_size: int, hidden_size: int, bias: bool = True,
+        device: DeviceLike | None = None, dtype: DTypeLike | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(input_size, hidden_size, bias, device=device, dtype=dtype)
+
+
+class GRUCell(_GatedCell):
     """One step of GRU: forward(input, h=None) -> h'."""
 
     mode = "GRU"
@@ -360,7 +371,7 @@ class GRUCell(_Cell):
         return self._step(input, None if hx is None else (hx,))[0]
 
 
-class LSTMCell(_Cell):
+class LSTMCell(_GatedCell):
     """One step of LSTM: forward(input, (h, c)=None) -> (h', c')."""
 
     mode = "LSTM"

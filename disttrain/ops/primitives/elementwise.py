@@ -33,6 +33,11 @@ def H(x: Any) -> Any:  # noqa: N802  (the adjoint's usual letter)
     return x.conj() if x.dtype.kind == "c" else x
 
 
+def nothing(g: Value) -> Any:
+    """Zeros like ``g``, also where that is infinite or nan."""
+    return cast_like(ne(g, g), g) * 0
+
+
 def _positive(rng: np.random.Generator) -> list:
     return [((rng.uniform(0.5, 2.0, (3, 4)),), {})]
 
@@ -58,7 +63,7 @@ def _real_part(kind: np.dtype) -> np.dtype:
 def _sign_rule(g: Value, a: Value, out: Value) -> Any:
     """Zero for real numbers. Complex ones turn on the unit circle: g without its part along out."""
     if _real(g):
-        return g * 0
+        return nothing(g)
     size = absolute(a)
     return (g - out * real(H(out) * g)) / where(size == 0, 1.0, size)
 
@@ -69,7 +74,7 @@ def _sign(a: Any) -> Any:
     return np.where(np.isnan(out), 0, out).astype(a.dtype) if a.dtype.kind in "fV" else out
 
 
-sign = unary("sign", _sign, lambda g: g * 0, takes=_REAL)
+sign = unary("sign", _sign, nothing, takes=_REAL)
 sgn: Primitive = unary("sgn", _sign, _sign_rule)
 exp = unary("exp", kernels.exp_, lambda g, out: g * H(out), expr=lambda a: ex.exp(a), floating=True)
 exp2 = unary("exp2", np.exp2, lambda g, out: g * H(out) * math.log(2.0), floating=True)
@@ -147,7 +152,7 @@ relu = unary(
 )  # fmt: skip
 # Where the result is zero the gradient is: one pass instead of a mask and a product.
 relu_backward: Primitive = binary(
-    "relu_backward", kernels.relu_backward, lambda g, b: relu_backward(g, b), lambda g: g * 0,
+    "relu_backward", kernels.relu_backward, lambda g, b: relu_backward(g, b), nothing,
     expr=lambda a, b: ex.where(b > 0, a, 0.0),
 )  # fmt: skip
 
@@ -164,7 +169,7 @@ stepwise = binary(
     samples=lambda rng: [((rng.normal(size=(3, 4)), rng.normal(size=(3, 4))), {})],
 )  # fmt: skip
 stepwise_backward: Primitive = binary(
-    "stepwise_backward", _first, lambda g, b: stepwise_backward(g, b), lambda g: g * 0,
+    "stepwise_backward", _first, lambda g, b: stepwise_backward(g, b), nothing,
     expr=lambda a, b: a, samples=stepwise.samples,
 )  # fmt: skip
 
@@ -172,10 +177,10 @@ erf = unary(
     "erf", kernels.erf, lambda g, a: g * (exp(-(a * a)) * _TWO_OVER_SQRT_PI),
     expr=lambda a: ex.erf(a), floating=True,
 )  # fmt: skip
-floor = unary("floor", np.floor, lambda g: g * 0, expr=lambda a: ex.floor(a), takes="iufV")
-ceil = unary("ceil", np.ceil, lambda g: g * 0, expr=lambda a: ex.ceil(a), takes="iufV")
-round_ = unary("round", np.round, lambda g: g * 0, takes="iufV")
-trunc = unary("trunc", np.trunc, lambda g: g * 0, takes="iufV")
+floor = unary("floor", np.floor, nothing, expr=lambda a: ex.floor(a), takes="iufV")
+ceil = unary("ceil", np.ceil, nothing, expr=lambda a: ex.ceil(a), takes="iufV")
+round_ = unary("round", np.round, nothing, takes="iufV")
+trunc = unary("trunc", np.trunc, nothing, takes="iufV")
 isnan = unary("isnan", np.isnan, out_bool=True)
 isinf = unary("isinf", np.isinf, out_bool=True)
 isfinite = unary("isfinite", np.isfinite, out_bool=True)
@@ -216,7 +221,7 @@ def _pow_a(g: Value, a: Any, b: Any) -> Any:
     b = _number(b)
     if not hasattr(b, "dtype"):
         if b == 0:
-            return g * 0
+            return nothing(g)
         return g * H(b * pow_(a, b - 1) if b != 2 else a * 2)
     return g * H(b * where(b == 0, a * 0, pow_(a, b - 1)))
 
@@ -228,13 +233,13 @@ def _pow_b(g: Value, a: Any, b: Any) -> Any:
     out = pow_(a, b)
     if not hasattr(a, "dtype"):
         if a == 0:
-            return where(b >= 0, g * 0, g * -math.inf) if _real(g) else g * 0
+            return where(b >= 0, nothing(g), g * -math.inf) if _real(g) else nothing(g)
         scale = math.log(a) if not isinstance(a, complex) and a > 0 else cmath.log(a)
         return g * H(out * (math.nan if _real(out) and a < 0 else scale))
     flat = a == 0
     if _real(a) and _real(b):
         flat = logical_and(flat, b >= 0)
-    return where(flat, g * 0, g * H(out * log(where(flat, 1.0, a))))
+    return where(flat, nothing(g), g * H(out * log(where(flat, 1.0, a))))
 
 
 def _pow(a: Any, b: Any) -> Any:
@@ -326,7 +331,7 @@ fmod = binary(
     samples=_both_positive, takes="iufV",
 )  # fmt: skip
 floor_divide = binary(
-    "floor_divide", _whole("floor_divide", np.floor_divide), lambda g: g * 0, lambda g: g * 0,
+    "floor_divide", _whole("floor_divide", np.floor_divide), nothing, nothing,
     samples=_both_positive, takes="iufV",
 )  # fmt: skip
 
@@ -340,7 +345,7 @@ def _truncated(a: Any, b: Any) -> Any:
 
 
 truncate_divide = binary(
-    "truncate_divide", _whole("div", _truncated), lambda g: g * 0, lambda g: g * 0,
+    "truncate_divide", _whole("div", _truncated), nothing, nothing,
     samples=_both_positive, takes="iufV",
 )  # fmt: skip
 for _division in (remainder, fmod, floor_divide, truncate_divide):
@@ -350,7 +355,7 @@ for _division in (remainder, fmod, floor_divide, truncate_divide):
 def _angle_rule(g: Value, a: Value, b: Value, part: Value) -> Any:
     """``g part / (a^2 + b^2)``, 0 at the origin."""
     size = a * a + b * b
-    return where(size == 0, g * 0, g * part / where(size == 0, 1.0, size))
+    return where(size == 0, nothing(g), g * part / where(size == 0, 1.0, size))
 
 
 atan2 = binary(

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import disttrain as dt
+from disttrain.errors import ShapeError
 
 F = dt.nn.functional
 RNG = np.random.default_rng(0)
@@ -54,3 +55,32 @@ def test_three_dimensions():
     found = F.adaptive_avg_pool3d(dt.from_numpy(a), 2).numpy()
     wanted = a.reshape(1, 1, 2, 2, 2, 2, 2, 2).mean((3, 5, 7))
     np.testing.assert_allclose(found, wanted)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_places_of_the_largest(n):
+    x = dt.from_numpy(RNG.normal(size=(2, 3, *(5, 6, 4)[:n])))
+    pool = getattr(F, f"adaptive_max_pool{n}d")
+    values, places = pool(x, 3, return_indices=True)
+    assert dt.equal(values, pool(x, 3)) and values.shape == places.shape
+    assert dt.equal(x.flatten(2).gather(2, places.flatten(2)), values.flatten(2))
+
+
+def test_the_first_of_equal_ones_gets_the_gradient():
+    x = dt.ones(1, 1, 4, requires_grad=True)
+    F.adaptive_max_pool1d(x, 2).sum().backward()
+    assert x.grad.tolist() == [[[1, 0, 1, 0]]]
+    with pytest.raises(ShapeError, match="only the batch"):
+        F.adaptive_max_pool1d(dt.ones(1, 1, 0), 2)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_power_averages(n):
+    x = RNG.random((2, 3, *(4,) * n)) + 0.1
+    out = getattr(F, f"lp_pool{n}d")(dt.from_numpy(x), 3.0, 2).numpy()
+    first = (slice(None), slice(None), *(slice(2),) * n)
+    want = (x[first] ** 3).sum(tuple(range(2, 2 + n))) ** (1 / 3)
+    np.testing.assert_allclose(out[(slice(None), slice(None), *(0,) * n)], want)
+    zero = dt.zeros(1, 1, *(2,) * n, requires_grad=True)
+    getattr(F, f"lp_pool{n}d")(zero, 2, 2).sum().backward()
+    assert not zero.grad.any()  # as PyTorch's, where the root has no slope

@@ -38,3 +38,15 @@ def test_groups_divide_the_channels():
 def test_texts_tell_the_settings():
     assert repr(nn.LayerNorm(4)) == "LayerNorm((4,), eps=1e-05, elementwise_affine=True, bias=True)"
     assert repr(nn.GroupNorm(3, 6)) == "GroupNorm(3, 6, eps=1e-05, affine=True, bias=True)"
+
+
+def test_neighbours_across_maps():
+    image = X[None]
+    layer = nn.CrossMapLRN2d(3, alpha=0.3, k=2)
+    near = [image[:, :2].square().sum(1), image[:, :3].square().sum(1)]
+    for c, squares in enumerate(near):
+        want = image[:, c] * (2 + 0.1 * squares).pow(-0.75)
+        assert dt.allclose(layer(image)[:, c], want, atol=1e-6)
+    assert repr(layer) == "CrossMapLRN2d(3, alpha=0.3, beta=0.75, k=2)"
+    with pytest.raises(ValueError, match="4D"):
+        layer(X)

@@ -30,3 +30,10 @@ def test_recurrent_state_carries_on():
         net(x, randn(2, 2, 4))
     with pytest.raises(ShapeError, match="input_size=3"):
         net(randn(6, 2, 5))
+
+
+def test_bases_are_public_and_cells_say_how_many_gates():
+    assert isinstance(nn.GRU(2, 3), nn.RNNBase)
+    assert nn.RNNBase("LSTM", 2, 3).weight_ih_l0.shape == (12, 2)
+    assert nn.RNNCellBase(2, 3, True, 4).weight_hh.shape == (12, 3)
+    assert isinstance(nn.LSTMCell(2, 3, False), nn.RNNCellBase)

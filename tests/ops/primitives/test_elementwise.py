@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import disttrain as dt
 from disttrain.ops.primitives import elementwise as el
 
 ODD = np.array([0.0, -0.0, 1.0, -1.0, 0.5, -2.5, 3.7, 1e-30, -1e30, np.inf, -np.inf, np.nan])
@@ -64,3 +65,10 @@ def test_types_are_cast_as_numpy_does():
     for kind in ("f4", "i8", "?", "c16"):
         found = el.cast.forward(a, dtype=np.dtype(kind))
         assert found.dtype == kind and (found == a.astype(kind)).all()
+
+
+@pytest.mark.parametrize("name", ["sign", "floor", "ceil", "round_", "trunc"])
+def test_what_has_no_slope_gives_zeros_whatever_came(name):
+    a = dt.tensor([0.5, -1.5, 2.0], requires_grad=True)
+    getattr(el, name)(a).backward(dt.tensor([float("nan"), float("inf"), 1.0]))
+    assert a.grad.tolist() == [0, 0, 0]

@@ -35,6 +35,9 @@ from .pipe import Garbage, Pipe
 # Seconds in which somebody may say why a rank's link has ended, or this rank find what they
 # disagree on: so late a process has its turn on a machine that has too much to do.
 GRACE = 0.3
+# In which the other ranks of this host take what came to them of a rank before its end. They may be
+# far from any call, and then take nothing.
+HEARD = 1.0
 _BEAT_EVERY = 0.5
 _FAREWELL = 2.0  # seconds for what was sent last
 _NAP = 0.0002  # seconds that a rank sleeps which waits for others of its host, too ...
@@ -300,10 +303,10 @@ class Net:
     def _lose(self, pipe: Pipe, error: Exception, is_pulse: bool) -> None:
         """A link of ``pipe`` has ended. What it had said before comes first."""
         by_peer = getattr(error, "by_peer", False)
-        if is_pulse and not isinstance(error, Garbage):
+        if pipe.open and not isinstance(error, Garbage):
             with contextlib.suppress(Closed, Garbage):
-                pipe.receive()
-                if by_peer and not pipe.pulse.closed:
+                pipe.receive()  # where sending has failed, nothing has been read yet
+                if is_pulse and by_peer and not pipe.pulse.closed:
                     self._forget(pipe.pulse)
                     pipe.outlive_pulse()
                     return
@@ -324,13 +327,15 @@ class Net:
             self._epoll.unregister(fd)
 
     def has_ended(self, rank: int) -> bool:
-        """Whether the link to a rank has ended without a farewell, and nobody has said why; or its
-        program has, and all that it has ever sent is here: the other ranks of this host, who take
-        some of it, have heard of its end, too (or their own has come)."""
+        """Whether the link to a rank has ended without a farewell, and nobody has said why, or its
+        program has; and all that it has ever sent is here: the other ranks of this host, who take
+        some of it, have heard of its end, too (or their own has come). Of a broken link, those have
+        ``HEARD`` seconds for it."""
         when = self.gone[rank][0] if rank in self.gone else self.over.get(rank)
-        if when is None or context.now() - when <= GRACE:
+        since = 0.0 if when is None else context.now() - when
+        if since <= GRACE:
             return False
-        return rank in self.gone or self.all_heard(rank)
+        return self.all_heard(rank) or (rank in self.gone and since > HEARD)
 
     def all_heard(self, rank: int) -> bool:
         """Whether all ranks of this host that are still there have heard what a rank of another

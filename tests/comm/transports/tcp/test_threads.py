@@ -153,3 +153,32 @@ def test_who_ends_since_it_misses_another_one_is_not_taken_for_the_first(how):
 
     outcomes = host_outcomes("abab", body, job=False)
     assert [o.value for o in outcomes[:3]] == [3] * 3, outcomes
+
+
+def test_what_a_rank_has_said_counts_though_sending_to_it_is_what_fails():
+    with Victim() as victim:
+        net, place = victim.net, victim.own[1].start
+        victim.sock.sendall(frames.put(place, 3) + b"abc")
+        victim.pipe.add(frames.PULSE_FRAME)
+        net.go(victim.pipe)  # stays unread: the end of its socket breaks the connection
+        victim.sock.close()
+        while 1 not in net.gone:
+            victim.pipe.add(frames.PULSE_FRAME)
+            net.go(victim.pipe)
+        assert bytes(net._memory[place : place + 3]) == b"abc"
+
+
+def test_a_rank_has_ended_when_all_of_this_host_have_heard_it_or_had_time_to(monkeypatch):
+    with Victim() as victim:
+        net, heard, now = victim.net, victim.own[0].stop - 3, [100.0]
+        monkeypatch.setattr(context, "now", lambda: now[0])
+        net.listen_with({0: heard, 2: heard})
+        net._memory[heard : heard + 3] = bytes(3)
+        net.gone[1] = (100.0, "it was closed")
+        now[0] += 0.5
+        assert not net.has_ended(1)
+        net._memory[heard + 1] = 1
+        assert net.has_ended(1)
+        net._memory[heard + 1] = 0
+        now[0] += 0.6
+        assert net.has_ended(1)

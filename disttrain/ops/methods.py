@@ -365,8 +365,8 @@ swapdims movedim moveaxis squeeze unsqueeze expand expand_as broadcast_to flip f
 flipud roll tril triu diagonal diag trace"""
 _LAYOUT = "stride clone contiguous is_contiguous"
 _ALIASES = """adjoint as_strided as_strided_scatter diag_embed diagflat diagonal_scatter dsplit
-hsplit narrow_copy positive resolve_conj resolve_neg rot90 select_scatter slice_scatter
-split_with_sizes sum_to_size unsafe_chunk unsafe_split vsplit"""
+hsplit is_conj is_neg narrow_copy positive resolve_conj resolve_neg rot90 select_scatter
+slice_scatter split_with_sizes sum_to_size unsafe_chunk unsafe_split vsplit"""
 _OTHERS = """narrow select split chunk tensor_split unbind repeat tile gather scatter scatter_add
 scatter_reduce index_copy masked_scatter take_along_dim
 index_select index_add index_fill masked_select masked_fill nonzero take argwhere

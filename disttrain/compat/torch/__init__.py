@@ -29,6 +29,7 @@ from . import (
     elastic,
     facade,
     foreach,
+    functional,
     gradients,
     legacy,
     operations,
@@ -104,7 +105,7 @@ def _top() -> Shim:
             cdouble=dtypes.complex128, typename=_typename, is_storage=saving.is_storage,
             UntypedStorage=saving.UntypedStorage, TypedStorage=saving.TypedStorage,
             AcceleratorError=DeviceError, OutOfMemoryError=OutOfMemoryError,
-            GradScaler=dt.amp.GradScaler, **operations.names(),
+            GradScaler=dt.amp.GradScaler, **operations.names(), **functional.names(),
         )
     )  # fmt: skip
 

@@ -42,7 +42,9 @@ def settings() -> dict[str, Any]:
     return {
         "autocast": own.autocast,
         "is_autocast_enabled": own.is_autocast_enabled,
-        "is_autocast_cpu_enabled": lambda: False,
+        "is_autocast_cpu_enabled": lambda: own.is_autocast_enabled("cpu"),
+        "get_autocast_cpu_dtype": lambda: own.get_autocast_dtype("cpu"),
+        "set_autocast_cpu_dtype": lambda dtype: own.set_autocast_dtype("cpu", dtype),
         "is_autocast_available": own.is_autocast_available,
         "get_autocast_dtype": own.get_autocast_dtype,
         "set_autocast_dtype": own.set_autocast_dtype,

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import functools
+import math
 import operator
 from collections.abc import Callable
 from typing import Any
+
+import numpy as np
 
 import disttrain as dt
 
@@ -83,6 +86,62 @@ def _range(*args: Any, out: dt.Tensor | None = None, **kwargs: Any) -> dt.Tensor
     return made if out is None else _written(out, made)
 
 
+class SymInt:
+    """A whole number that is not known yet. Here sizes are numbers: none is ever made."""
+
+
+class SymFloat:
+    """A number that is not known yet: none is ever made."""
+
+
+class SymBool:
+    """An answer that is not known yet: none is ever made."""
+
+
+def _largest(a: float, b: float) -> float:
+    return max(float(a), float(b)) if isinstance(a, float) or isinstance(b, float) else max(a, b)
+
+
+def _smallest(a: float, b: float) -> float:
+    return min(float(a), float(b)) if isinstance(a, float) or isinstance(b, float) else min(a, b)
+
+
+# Of numbers that may be symbolic in PyTorch, and are none here.
+_OF_NUMBERS: dict[str, Callable[..., Any]] = {
+    "sym_int": int, "sym_float": float, "sym_not": operator.not_, "sym_sqrt": math.sqrt,
+    "sym_max": _largest, "sym_min": _smallest, "sym_sum": sum,
+    "sym_ite": lambda condition, then, other: then if condition else other,
+    "SymInt": SymInt, "SymFloat": SymFloat, "SymBool": SymBool,
+}  # fmt: skip
+
+
+def _anomaly(enabled: bool, check_nan: bool = True) -> None:
+    dt.autograd.set_detect_anomaly(enabled, check_nan)
+
+
+def nuclear_norm(input: dt.Tensor, dim: Any = None, keepdim: bool = False) -> dt.Tensor:
+    """The sum of the singular values of a matrix, or of those in two dimensions."""
+    return dt.linalg.matrix_norm(input, "nuc", (-2, -1) if dim is None else dim, keepdim)
+
+
+def frobenius_norm(input: dt.Tensor, dim: Any, keepdim: bool = False) -> dt.Tensor:
+    """The root of the sum of squares over dimensions."""
+    return dt.linalg.vector_norm(input, 2, dim or None, keepdim)
+
+
+def from_file(
+    filename: str, shared: bool | None = None, size: int = 0, *, dtype: Any = None,
+    layout: Any = None, device: Any = None, pin_memory: bool = False,
+) -> dt.Tensor:  # fmt: skip
+    """The first ``size`` elements of a file. ``shared``: what is written to them is written to the
+    file, which is made and lengthened where that is needed."""
+    kind = (dtype or dt.get_default_dtype()).np
+    if shared:
+        with open(filename, "ab") as file:
+            file.truncate(max(file.tell(), size * kind.itemsize))
+    return dt.from_numpy(np.memmap(filename, kind, "r+" if shared else "c", shape=(size,)))
+
+
 def fill(input: dt.Tensor, value: Any) -> dt.Tensor:
     """A tensor like ``input`` with ``value`` everywhere."""
     return input.clone().fill_(value)
@@ -93,4 +152,10 @@ def names() -> dict[str, Any]:
     functions = [f"{name}_" for name in _IN_PLACE.split()] + _METHODS.split()
     found: dict[str, Any] = {n: _method(n) for n in functions if hasattr(dt.Tensor, n)}
     copies = {f"{name}_copy": _copying(name) for name in _COPIES.split()}
-    return {**found, **copies, "range": _range, "fill": fill}
+    others = (nuclear_norm, frobenius_norm, from_file, fill)
+    return {
+        **found, **copies, **_OF_NUMBERS, **{f.__name__: f for f in others}, "range": _range,
+        "set_anomaly_enabled": _anomaly, "is_anomaly_enabled": dt.autograd.is_anomaly_enabled,
+        "is_anomaly_check_nan_enabled": dt.autograd.is_anomaly_check_nan_enabled,
+        "is_distributed": lambda input: False,
+    }  # fmt: skip

@@ -38,3 +38,32 @@ def test_several_copies_and_a_range():
     assert [h.tolist() for h in halves] == [[0, 1], [2, 3]]
     assert NAMES["range"](1, 3).tolist() == [1, 2, 3]
     assert NAMES["fill"](x, 2).tolist() == [2, 2, 2, 2] and x[1] == 1
+
+
+def test_numbers_that_could_be_symbols():
+    assert NAMES["sym_max"](1, 2.0) == 2.0 and isinstance(NAMES["sym_min"](1, 2.0), float)
+    assert NAMES["sym_max"](1, 2) == 2 and NAMES["sym_sum"]([1, 2]) == 3
+    assert NAMES["sym_ite"](False, 1, 2) == 2 and NAMES["sym_int"](2.5) == 2
+    assert not isinstance(3, NAMES["SymInt"])
+
+
+def test_norms_and_flags():
+    x = dt.tensor([[3.0, 0.0], [0.0, -4.0]])
+    assert NAMES["frobenius_norm"](x, (0, 1)).item() == 5
+    assert abs(NAMES["nuclear_norm"](x).item() - 7) < 1e-5
+    assert not NAMES["is_distributed"](x) and not x.is_conj() and not dt.is_neg(x)
+    NAMES["set_anomaly_enabled"](True, False)
+    try:
+        assert NAMES["is_anomaly_enabled"]() and not NAMES["is_anomaly_check_nan_enabled"]()
+    finally:
+        NAMES["set_anomaly_enabled"](False)
+
+
+def test_elements_of_a_file(tmp_path):
+    path = str(tmp_path / "numbers")
+    shared = NAMES["from_file"](path, True, 3, dtype=dt.int32)
+    shared.copy_(dt.tensor([1, 2, 3]))
+    own = NAMES["from_file"](path, size=2, dtype=dt.int32)
+    assert own.tolist() == [1, 2]
+    own.zero_()
+    assert NAMES["from_file"](path, True, 4, dtype=dt.int32).tolist() == [1, 2, 3, 0]

@@ -196,6 +196,8 @@ def from_numpy(array: np.ndarray) -> Tensor:
     """A tensor over the memory of a numpy array."""
     if not isinstance(array, np.ndarray):
         raise TypeError(f"from_numpy: a numpy array is needed, {type(array).__name__} given")
+    if type(array) is not np.ndarray:  # of a file, say
+        array = array.view(np.ndarray)
     dtypes.of(array.dtype)
     if not array.dtype.isnative:
         raise DTypeError("from_numpy: the array's byte order is foreign; use array.astype first")

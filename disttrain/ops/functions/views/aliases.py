@@ -104,6 +104,16 @@ def resolve_conj(input: Tensor) -> Tensor:
     return input
 
 
+def is_conj(input: Tensor) -> bool:
+    """False: conjugation is never put off here."""
+    return False
+
+
+def is_neg(input: Tensor) -> bool:
+    """False: negation is never put off here."""
+    return False
+
+
 def resolve_neg(input: Tensor) -> Tensor:
     """``input`` itself: negation is never put off here."""
     return input
@@ -420,6 +430,8 @@ __all__ = [
     "dsplit",
     "hsplit",
     "imag",
+    "is_conj",
+    "is_neg",
     "narrow_copy",
     "positive",
     "real",

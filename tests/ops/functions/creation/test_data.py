@@ -77,3 +77,10 @@ def test_memory_is_shared_by_dlpack_both_ways():
     assert x.tolist() == [0, 5, 6]
     with pytest.raises(BufferError, match="require gradient"):
         x.requires_grad_().__dlpack__()
+
+
+def test_arrays_of_files_share_their_memory(tmp_path):
+    lies = np.memmap(tmp_path / "a", np.float32, "w+", shape=(3,))
+    x = dt.from_numpy(lies)
+    x.add_(1)
+    assert lies.tolist() == [1, 1, 1] and (x * 2).tolist() == [2, 2, 2]

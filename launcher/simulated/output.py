@@ -16,7 +16,7 @@ from disttrain.outputs import UNHEARD, put
 
 from ..worker.logs import Log
 
-# What ends a line on a terminal. (``str.splitlines`` knows more: form feeds, separators of Unicode.)
+# What ends a line on a terminal. (``str.splitlines`` knows more: form feeds, marks of Unicode.)
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|[\r\n])|[^\r\n]+")
 _EMPTY = ("\n", "\r", "\r\n")
 

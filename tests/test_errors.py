@@ -11,7 +11,9 @@ import pytest
 from disttrain import errors
 from disttrain.errors import PeerFailed
 
-OURS = {n: c for n, c in vars(errors).items() if inspect.isclass(c) and c.__module__ == errors.__name__}
+OURS = {
+    n: c for n, c in vars(errors).items() if inspect.isclass(c) and c.__module__ == errors.__name__
+}
 
 # What programs written for PyTorch, or for plain Python, catch these as.
 CAUGHT_AS = {

@@ -85,7 +85,7 @@ def test_who_hangs_up_or_sends_half_a_ticket_stops_nobody(block, lender):
 
 
 def test_a_lender_that_is_gone_is_told_of():
-    with pytest.raises(DisttrainError, match="cannot be reached .* must live until the tensor"):
+    with pytest.raises(DisttrainError, match=r"cannot be reached .* must live until the tensor"):
         passing.fetch("disttrain-nobody", b"x" * 16, 0, 4096)
 
 

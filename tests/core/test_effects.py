@@ -1,4 +1,4 @@
-"""Effects: done at once without a capture, given to the one that listens, built again for replays."""
+"""Effects: done at once without a capture, else given to it and built again for replays."""
 
 from __future__ import annotations
 

@@ -18,7 +18,6 @@ import numpy as np
 import pytest
 
 import disttrain as dt
-from disttrain.backends import memory
 from disttrain.core import sharing
 from disttrain.errors import AutogradError, DisttrainError
 from support.dtrun import until

@@ -70,7 +70,12 @@ def test_a_user_s_handle_tells_its_part_when_it_ends():
 def test_an_owner_s_handle_keeps_its_value():
     value = Value()
     handle = OwnerHandle("part", "name", value)
-    assert (handle.part, handle.name, handle.value, handle.creation) == ("part", "name", value, None)
+    assert (handle.part, handle.name, handle.value, handle.creation) == (
+        "part",
+        "name",
+        value,
+        None,
+    )
     assert weakref.ref(handle)() is handle
 
 

@@ -126,6 +126,6 @@ def test_errors_of_the_runtime_are_explained_and_others_pass():
         with waiting(cuda):
             raise CUDARuntimeError(700)
     assert isinstance(raised.value.__cause__, CUDARuntimeError)
-    with pytest.raises(RuntimeError, match="^mine$"):
+    with pytest.raises(RuntimeError, match=r"^mine$"):
         with waiting(cuda):
             raise RuntimeError("mine")

@@ -151,7 +151,9 @@ def test_narrow_integers_are_computed_in_32_bits_and_wrap_when_stored(dtype, val
     assert double.dtype == np.int32
     out = np.empty(1, dtype)
     run(elementwise("twice", lambda x: x * 2, (Array("x", dtype),), dtype), (narrow, out))
-    assert double.item() == int(narrow[0]) * 2 and out.item() == np.int64(double.item()).astype(dtype)
+    assert double.item() == int(narrow[0]) * 2 and out.item() == np.int64(double.item()).astype(
+        dtype
+    )
     assert interpret(cast(var("v"), dtype), {"v": np.array([value])}).item() == want
 
 

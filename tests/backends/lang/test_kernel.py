@@ -122,7 +122,7 @@ def test_types_meet_as_numpy_s_weak_numbers_do():
     known = ("bool", "int32", "int64", "float32", "float64")
     for a, b in itertools.product(known, known):
         want = np.promote_types(a, b).name
-        if "float" in want and not ("float64" in (a, b)):
+        if "float" in want and "float64" not in (a, b):
             want = "float32"
         assert join(a, b) == join(b, a) == want, (a, b)
         assert join(a, a) == a

@@ -114,7 +114,11 @@ def test_an_address_in_full():
 def test_what_it_does_not_know_is_refused():
     with pytest.raises(ObjectError, match="relocation of kind 9 is not known"):
         load(object_of(RETURN_7, relocation(1, 9, 2)), lambda name: 1)
-    for code in (b"", b"\x7fELF\x01\x01" + bytes(60), object_of(RETURN_7)[:18] + b"\x03\0" + bytes(44)):
+    for code in (
+        b"",
+        b"\x7fELF\x01\x01" + bytes(60),
+        object_of(RETURN_7)[:18] + b"\x03\0" + bytes(44),
+    ):
         with pytest.raises(ObjectError, match="not an x86-64 ELF object file"):
             load(code, unknown)
 

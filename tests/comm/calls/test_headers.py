@@ -40,7 +40,9 @@ def test_a_line_that_calls_again_gets_the_same_header():
     calls = [verbs.get("all_reduce", X, op=ReduceOp.SUM) for _ in range(3)]
     assert calls[0] is calls[1] is calls[2]
     assert calls[0] is not verbs.get("all_reduce", X, op=ReduceOp.SUM)  # another line
-    assert "test_headers.py" in calls[0].text and "all_reduce(float32[2, 3], op=SUM)" in calls[0].text
+    assert (
+        "test_headers.py" in calls[0].text and "all_reduce(float32[2, 3], op=SUM)" in calls[0].text
+    )
 
 
 def test_other_arguments_are_other_headers():

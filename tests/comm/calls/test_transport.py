@@ -9,6 +9,8 @@ from disttrain.comm.calls.reduce_ops import ReduceOp, premul_sum
 from disttrain.comm.calls.transport import HostTransport, Transport
 from disttrain.errors import CommError
 
+pytestmark = pytest.mark.simulated
+
 
 def of(base):
     """``base`` with verbs that do nothing."""
@@ -38,7 +40,9 @@ def test_it_knows_where_it_is(host):
 
 
 def test_what_a_transport_cannot_do_it_says(host):
-    with pytest.raises(CommError, match="shrink: the bare transport cannot go on .*--max-restarts"):
+    with pytest.raises(
+        CommError, match=r"shrink: the bare transport cannot go on .*--max-restarts"
+    ):
         host.shrink(1.0)
     with host.together():
         pass

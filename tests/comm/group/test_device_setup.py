@@ -14,6 +14,8 @@ from disttrain.comm.group import device_setup
 from disttrain.comm.group.device_transport import Placed
 from disttrain.comm.group.staged import Staged
 
+pytestmark = pytest.mark.simulated
+
 
 class Cpu:
     """What a transport says of itself."""

@@ -13,6 +13,8 @@ from disttrain.comm.group.device_transport import Placed
 from disttrain.comm.transports.shm.engine import connect_alone
 from disttrain.errors import DeviceError
 
+pytestmark = pytest.mark.simulated
+
 
 class Recorder:
     """A transport that notes what it is asked."""

@@ -10,6 +10,8 @@ import pytest
 from disttrain.comm.calls.work import Done, Work
 from disttrain.comm.group.staged import Staged
 
+pytestmark = pytest.mark.simulated
+
 CALL = SimpleNamespace(text="a call")
 
 

@@ -83,7 +83,7 @@ def test_what_is_kept_is_not_released():
 
 
 def test_a_leaf_runs_as_soon_as_its_gradient_is_complete():
-    log, (x, leaf) = [], leaf_of(1.0, 2.0)
+    log, (_, leaf) = [], leaf_of(1.0, 2.0)
     below = Made(log, 1)
     walked(Made(log, 9, [leaf, below]), sink=lambda acc, g, own: log.append(("leaf", g.tolist())))
     assert log == [(9, [1, 1]), ("leaf", [1, 1]), (1, [1, 1])]

@@ -9,7 +9,7 @@ import pytest
 
 import disttrain as dt
 from disttrain.core.types import dtypes
-from disttrain.errors import DeviceError, DTypeError
+from disttrain.errors import DTypeError
 
 
 def test_types_by_every_name():

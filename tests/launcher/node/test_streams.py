@@ -108,7 +108,9 @@ def test_ranks_that_are_not_shown_have_no_console_and_one_that_is_needs_no_prefi
 
 
 def test_a_prefix_in_torchrun_s_words(node, monkeypatch):
-    monkeypatch.setenv("TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE", "<${role_name}${rank}/$local_rank $x>")
+    monkeypatch.setenv(
+        "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE", "<${role_name}${rank}/$local_rank $x>"
+    )
     some = node(counts=(2, 2), me=1, role="w")
     stream = some.open(3)
     assert stream.prefix == b"<w3/1 $x>"
@@ -153,7 +155,7 @@ def test_a_folder_that_cannot_be_written_to_is_an_error(node, monkeypatch):
         raise PermissionError(errno.EACCES, "Permission denied", path)
 
     monkeypatch.setattr(module, "Log", refused)
-    with pytest.raises(LaunchError, match="--log-dir: .*Permission denied.* may be written to"):
+    with pytest.raises(LaunchError, match=r"--log-dir: .*Permission denied.* may be written to"):
         node(redirects="1").open(0)
 
 

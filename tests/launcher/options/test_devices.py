@@ -9,7 +9,6 @@ import sys
 import pytest
 from standins import nvml as nvml_standin
 
-from disttrain import gpus
 from disttrain.errors import LaunchError
 from disttrain_launcher.command import placement
 from disttrain_launcher.options import command_line, devices

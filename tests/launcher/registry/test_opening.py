@@ -79,19 +79,19 @@ def test_a_guest_waits_until_somebody_answers(monkeypatch):
 
 def test_it_waits_no_longer_than_is_said(monkeypatch):
     world = World(monkeypatch, answers=NOBODY)
-    with pytest.raises(CannotOpen, match="nobody has answered in 2 s .nobody answers.") as error:
+    with pytest.raises(CannotOpen, match=r"nobody has answered in 2 s .nobody answers.") as error:
         world.open(place(is_host=False, join_timeout=2.0))
     assert error.value.code == TIMED_OUT and len(world.waits) == 2
 
 
 def test_it_ends_when_the_caller_says_so(monkeypatch):
-    world = World(monkeypatch, answers=NOBODY)
+    World(monkeypatch, answers=NOBODY)
     assert opened(place(is_host=False), b"t", lambda seconds, last: False) is None
 
 
 def test_a_port_that_something_silent_has_is_told_at_the_second_try(monkeypatch):
     world = World(monkeypatch, host=TAKEN, answers=NOBODY)
-    with pytest.raises(CannotOpen, match="127.0.0.1:99: port 99 is taken") as error:
+    with pytest.raises(CannotOpen, match=r"127.0.0.1:99: port 99 is taken") as error:
         world.open(place())
     assert world.tries == ["host", "guest"] * 2 and error.value.code == 2
 
@@ -107,7 +107,7 @@ def test_another_job_s_store_is_told_at_once(monkeypatch):
 
 def test_nodes_of_several_machines_need_a_token(monkeypatch):
     world = World(monkeypatch, loopback=False)
-    with pytest.raises(CannotOpen, match="need a token.*umask 077"):
+    with pytest.raises(CannotOpen, match=r"need a token.*umask 077"):
         world.open(place("node1"), token=None)
     assert world.tries == [] and world.open(place("node1")).hosts
 
@@ -124,7 +124,7 @@ def test_a_name_may_become_known_later(monkeypatch):
     monkeypatch.setattr(opening, "known", known)
     assert world.open(place(name_timeout=5.0)).hosts and len(world.waits) == 2
     answers[:] = [StoreError("the name is not known")] * 99
-    with pytest.raises(CannotOpen, match="the name '127.0.0.1' is not known on this node"):
+    with pytest.raises(CannotOpen, match=r"the name '127.0.0.1' is not known on this node"):
         world.open(place(name_timeout=1.0))
     with pytest.raises(CannotOpen, match="name_timeout=SECONDS"):
         world.open(place())

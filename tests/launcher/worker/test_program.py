@@ -9,8 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from disttrain_launcher.options.command_line import parse
-
 SHOW = """\
 import __main__, json, os, sys
 os.chdir("/")

@@ -39,7 +39,7 @@ def walk_of(roots, sends, into):
     return FedWalk(roots, sends, into, into.post, keep=False, tensors=False, record=False)
 
 
-# --- looking through the graph ---------------------------------------------------------------------
+# --- looking through the graph ---
 
 
 def test_receive_nodes_below_are_found_once():
@@ -61,7 +61,7 @@ def test_a_look_ends_where_there_is_too_much():
     assert received_below([y.graph_node()], set(), 100) == []
 
 
-# --- walking ---------------------------------------------------------------------------------------
+# --- walking ---
 
 
 def test_a_walk_runs_as_far_as_it_is_fed():

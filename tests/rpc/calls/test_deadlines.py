@@ -11,6 +11,8 @@ from disttrain.errors import PeerFailed
 from disttrain.rpc.calls.answers import INFINITE
 from disttrain.rpc.calls.deadlines import Deadlines
 
+pytestmark = pytest.mark.simulated
+
 
 class Clock(context.Waiter):
     """Time passes in ``block`` alone, all that is given to it; ``during`` happens there once."""

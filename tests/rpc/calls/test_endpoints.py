@@ -10,6 +10,8 @@ from disttrain.rpc.calls import endpoints
 from disttrain.rpc.calls.endpoints import Ways, open_endpoint
 from disttrain.rpc.messages.simulated import SimulatedEndpoint
 
+pytestmark = pytest.mark.simulated
+
 
 @pytest.fixture
 def opened(monkeypatch):

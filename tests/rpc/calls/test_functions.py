@@ -20,6 +20,8 @@ from disttrain.rpc.calls.functions import (
 from disttrain.rpc.calls.packing import Packer
 from disttrain.rpc.calls.workers import WorkerInfo
 
+pytestmark = pytest.mark.simulated
+
 
 def later(fn):
     setattr(fn, ASYNC, fn)
@@ -36,7 +38,7 @@ def test_a_function_that_is_asynchronous_answers_by_its_future():
 
 
 def test_a_future_of_any_other_function_cannot_be_an_answer():
-    with pytest.raises(FutureError, match="must be decorated with @rpc.functions.async_execution"):
+    with pytest.raises(FutureError, match=r"must be decorated with @rpc.functions.async_execution"):
         run_function(lambda: Future(), (), {})
 
 

@@ -12,6 +12,8 @@ from disttrain.rpc.calls import kinds
 from disttrain.rpc.calls.gathering import Gathering, answer_all, drain, end_calls, gathering
 from disttrain.rpc.calls.workers import WorkerInfo
 
+pytestmark = pytest.mark.simulated
+
 A, B, C = (WorkerInfo(name, i) for i, name in enumerate("abc"))
 
 
@@ -79,7 +81,9 @@ def test_a_worker_that_is_lost_ends_the_meetings_that_it_has_not_come_to(leader)
     for tell in agent.when_lost:
         tell(B, lost)
     for future in (waits, whole):
-        with pytest.raises(PeerFailed, match="worker 'b' did not come to a meeting of all.*SIGKILL"):
+        with pytest.raises(
+            PeerFailed, match=r"worker 'b' did not come to a meeting of all.*SIGKILL"
+        ):
             future.wait()
     with pytest.raises(PeerFailed, match="SIGKILL"):
         come(agent, A, number=2).wait()  # one that begins later

@@ -9,6 +9,8 @@ from disttrain.rpc.messages import mixed
 from disttrain.rpc.messages.contract.message import Limits, Message
 from disttrain.rpc.messages.mixed import MixedEndpoint, is_between_hosts, open_endpoint
 
+pytestmark = pytest.mark.simulated
+
 
 class Way:
     """A transport that notes what it is asked, and reaches addresses of its kind."""
@@ -52,7 +54,9 @@ def test_a_peer_is_reached_by_the_best_that_both_have():
 
 def test_a_peer_whom_nothing_reaches_is_named():
     end, *_ = both()
-    with pytest.raises(CommError, match="worker 3 is at odd:3, which none of fast:0.far:0 reaches"):
+    with pytest.raises(
+        CommError, match=r"worker 3 is at odd:3, which none of fast:0.far:0 reaches"
+    ):
         end.introduce(3, "odd:3")
     with pytest.raises(CommError, match="worker 3 is not known"):
         end.send(3, Message(0, 1))

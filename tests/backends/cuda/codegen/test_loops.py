@@ -91,7 +91,8 @@ def test_the_members_are_those_that_offsets_read():
     assert axis_fields(Form("rows"), [0, 1]) == []
     narrow = axis_fields(Form("rows", dims=2), [0, 2])
     assert [(f.name, f.kind, f.count) for f in narrow] == [
-        ("size", "u32", 2), ("mul", "u32", 2), ("shift", "u32", 2), ("t0", "i32", 2), ("t2", "i32", 2),
+        ("size", "u32", 2), ("mul", "u32", 2), ("shift", "u32", 2),
+        ("t0", "i32", 2), ("t2", "i32", 2),
     ]  # fmt: skip
     wide = axis_fields(Form("rows", dims=2, wide=True), [1])
     assert [(f.name, f.kind) for f in wide] == [("size", "u64"), ("t1", "i64")]

@@ -103,7 +103,10 @@ def test_a_node_that_is_used_twice_is_computed_once():
         (cast(var("x"), "float16"), "const float v2 = dt_from_float16(dt_to_float16(v1));"),
         (cast(var("x"), "int32"), "const int v2 = (int)v1;"),
         (E.max(var("x"), 0), "const float v2 = dt_max(v1, 0x0.0p+0f);"),
-        (where(var("b"), 1, 2.0), "const float v2 = v1 ? 0x1.0000000000000p+0f : 0x1.0000000000000p+1f;"),
+        (
+            where(var("b"), 1, 2.0),
+            "const float v2 = v1 ? 0x1.0000000000000p+0f : 0x1.0000000000000p+1f;",
+        ),
     ],
     ids=repr,
 )

@@ -55,7 +55,7 @@ def test_what_nccl_lacks_is_folded():
 def test_eight_bits_need_hopper():
     e4, foreign = ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e4m3fnuz
     assert of(ReduceOp.SUM, e4) == Native("FLOAT8E4M3", "SUM")
-    with pytest.raises(DTypeError, match="compute capability 8 was given; .* from 9.0 on"):
+    with pytest.raises(DTypeError, match=r"compute capability 8 was given; .* from 9.0 on"):
         of(ReduceOp.SUM, e4, 8)
     with pytest.raises(DTypeError, match="Convert it to bfloat16"):
         of(ReduceOp.SUM, foreign)

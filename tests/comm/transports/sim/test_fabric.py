@@ -1,4 +1,4 @@
-"""What simulated ranks share: links that are busy, worlds, messages on their way, who has failed."""
+"""What simulated ranks share: busy links, worlds, messages on their way, who has failed."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ from disttrain.comm.transports.sim.faults import parse_fault
 from disttrain.comm.transports.sim.network import Link, Network, spread
 from disttrain.comm.transports.sim.scheduler import Scheduler
 from disttrain.errors import ConfigError
+
+pytestmark = pytest.mark.simulated
 
 LINK = Link(1e-3, 1e6)  # 1 ms, and 1 us a byte
 MB = 1_000_000
@@ -191,5 +193,5 @@ def test_what_waits_for_no_time_happens_at_once() -> None:
 
 def test_outside_of_a_cluster_there_is_none() -> None:
     assert fabric() is None
-    with pytest.raises(ConfigError, match="dtrun --simulate N train.py"):
+    with pytest.raises(ConfigError, match=r"dtrun --simulate N train.py"):
         required()

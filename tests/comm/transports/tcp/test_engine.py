@@ -10,6 +10,8 @@ from disttrain.comm.transports.tcp import engine
 from disttrain.comm.transports.tcp.engine import _check_alike, _Guests
 from disttrain.errors import ConfigError, WaitTimeout
 
+pytestmark = pytest.mark.simulated
+
 
 class Link:
     """One that has said who it is."""

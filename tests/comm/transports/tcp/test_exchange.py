@@ -14,6 +14,8 @@ from disttrain.comm.transports.tcp.exchange import WINDOW, Exchange
 from disttrain.comm.transports.tcp.pipe import Garbage
 from disttrain.comm.transports.tcp.plans import layout_of, owned_pieces, shared_pieces
 
+pytestmark = pytest.mark.simulated
+
 KEY, STEP = 77, 5
 F4 = np.dtype("f4")
 

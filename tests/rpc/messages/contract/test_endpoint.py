@@ -10,6 +10,8 @@ from disttrain.errors import CommError
 from disttrain.rpc.messages.contract.endpoint import ByPeer, is_closed, no_address
 from disttrain.rpc.messages.contract.message import Limits
 
+pytestmark = pytest.mark.simulated
+
 
 class Peers(ByPeer):
     """Notes whom it asks."""

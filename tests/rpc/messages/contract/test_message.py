@@ -8,6 +8,8 @@ import pytest
 from disttrain.errors import ConfigError, DTypeError, MessageTooLarge
 from disttrain.rpc.messages.contract.message import Limits, Message, check_arrays
 
+pytestmark = pytest.mark.simulated
+
 
 def test_a_message_says_its_sizes():
     message = Message(3, 7, True, b"ab", b"xyz", [np.zeros(1)])

@@ -12,6 +12,8 @@ from disttrain.rpc.messages.contract.message import Limits, Message
 from disttrain.rpc.messages.hosts.frames import FRAME, Frames
 from disttrain.rpc.messages.hosts.small_answers import LANE, Answers, IncomingAnswers
 
+pytestmark = pytest.mark.simulated
+
 
 class Pipe:
     """A link whose other end is in this test."""

@@ -1,4 +1,4 @@
-"""Messages as packets on one host: small and large parts, shared or streamed, and what is garbage."""
+"""Messages as packets on one host: parts that are shared or streamed, and what is garbage."""
 
 from __future__ import annotations
 
@@ -167,7 +167,10 @@ def test_limits_hold_before_anything_is_made():
 def test_pieces_that_do_not_fit():
     message = Message(0, 1, payload=b"x" * APART_BYTES)
     packet, pieces = encode(message, lambda part: STREAMED)
-    for piece, text in ((b"\x02", "an empty piece"), (b"\x02" + b"x" * (APART_BYTES + 3), "3 bytes")):
+    for piece, text in (
+        (b"\x02", "an empty piece"),
+        (b"\x02" + b"x" * (APART_BYTES + 3), "3 bytes"),
+    ):
         waits = decode(memoryview(packet), None, LIMITS, 0)
         with pytest.raises(Garbage, match=text):
             waits.add(memoryview(piece))

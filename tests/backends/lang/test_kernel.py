@@ -161,6 +161,7 @@ def test_operands_are_computed_where_they_meet():
     t = types(i="int32", d="float64", f="float32")
     assert t.operands(var("i") < var("d")) == "float64"
     assert t.operands(where(var("d") > 0, var("f"), var("i"))) == "float32"  # not the condition
+    assert t.operands(where(var("d"), var("f"), var("f"))) == "float32"
     assert t.operands(var("i") / var("i")) == "float32"  # an integer quotient is a float
     assert t.operands(const(1) + const(2)) == "int64"
 

@@ -83,7 +83,8 @@ def test_a_strict_group_compares_lines_and_shapes():
     assert header.difference([fingerprint(both[0]), fingerprint(elsewhere)]) == "line"
     flat = [v.get("all_reduce", x, op=ReduceOp.SUM) for v, x in ((strict, X), (other, X.ravel()))]
     assert not fits(*flat)
-    root, line = strict.get("broadcast", X, root=0), other.get("broadcast", X, root=0)
+    root = strict.get("broadcast", X, root=0)
+    line = other.get("broadcast", X, root=0)
     assert fits(root, line), "a root may stand in a branch of its own"
     assert fits(strict.get("barrier"), other.get("barrier"))
     assert not fits(both[0], Verbs(rank=1).get("all_reduce", X, op=ReduceOp.SUM))

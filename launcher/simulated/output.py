@@ -8,12 +8,17 @@ from __future__ import annotations
 
 import io
 import os
+import re
 from collections.abc import Callable, Collection
 from typing import Any, TextIO
 
 from disttrain.outputs import UNHEARD, put
 
 from ..worker.logs import Log
+
+# What ends a line on a terminal. (``str.splitlines`` knows more: form feeds, marks of Unicode.)
+_LINE = re.compile(r"[^\r\n]*(?:\r\n|[\r\n])|[^\r\n]+")
+_EMPTY = ("\n", "\r", "\r\n")
 
 
 class RankStream(io.TextIOBase):
@@ -89,8 +94,8 @@ class RankStream(io.TextIOBase):
         if self._shown is None or rank in self._shown:
             prefix = f"[rank {rank}] " if self._prefixed else ""
             try:
-                for line in lines.splitlines(keepends=True):
-                    self._stream.write(line if line == "\n" else prefix + line)
+                for line in _LINE.findall(lines):
+                    self._stream.write(line if line in _EMPTY else prefix + line)
                 self._stream.flush()
             except BrokenPipeError:  # nobody reads any more: all ranks end as processes would
                 os._exit(UNHEARD)

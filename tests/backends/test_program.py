@@ -395,3 +395,25 @@ def test_kernels_print_and_are_checked():
     assert "s = sum out" in text and "all[] += s" in text and "pick[] = load(t, 'x')" in text
     with pytest.raises(AssertionError, match="used before"):
         check(elementwise("bad", var("nothing"), (Array("a", "float32"),), "float32"))
+
+
+def test_values_of_a_loop_are_computed_before_any_is_written():
+    swap = Kernel(
+        "swap",
+        (Array("a", "float32", writes=True), Array("b", "float32", writes=True)),
+        (Loop((Store("a", var("b")), Store("b", var("a")))),),
+    )
+    a, b = np.float32([[1, 2]]), np.float32([[3, 4]])
+    for got in both(swap, (a, b), (0, 1)):
+        assert [g.tolist() for g in got] == [[[3, 4]], [[1, 2]]]
+
+
+def test_a_row_value_stays_as_it_was_when_its_array_is_written():
+    step = Kernel(
+        "step",
+        (Array("x", "float32", writes=True), Array("r", "float32", "row", True)),
+        (Let("old", var("r")), Put("r", var("r") + 1), Loop((Store("x", var("old")),))),
+    )
+    x, r = np.zeros((2, 2), np.float32), np.float32([3, 5])
+    for got in both(step, (x, r), (0, 1)):
+        assert [g.tolist() for g in got] == [[[3, 3], [5, 5]], [4, 6]]

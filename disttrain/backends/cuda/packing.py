@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import operator
 import struct
 from collections.abc import Callable, Mapping, Sequence
@@ -14,8 +13,6 @@ from ..device.structs import Field, Number, Pointer, Value, record
 
 _FORMAT = {"u64": "Q", "i64": "q", "u32": "I", "i32": "i", "f32": "f", "f64": "d"}
 _FORMAT |= {"int32": "i", "int64": "q", "float32": "f", "float64": "d", "bool": "?"}
-
-_LARGEST = float(np.finfo(np.float32).max)
 
 
 class StructMemory:
@@ -40,6 +37,7 @@ class Layout:
         self.size = max(kind.itemsize, 1)
         self.derived: list[tuple[int, int]] = []
         self.integers: list[tuple[int, str]] = []
+        self.short: set[int] = set()  # numbers that are stored in float32
         constants: list[bytes] = []
         members: list[tuple[str, int]] = []  # which of: address, derived, number, constant
         words, end = ["<"], 0
@@ -67,6 +65,8 @@ class Layout:
                     words.append(_FORMAT[f.kind])
                     if _FORMAT[f.kind] in "QqIi":
                         self.integers.append((v.place, f.kind))
+                    elif _FORMAT[f.kind] == "f":
+                        self.short.add(v.place)
                 else:
                     constant(np.asarray(v).astype(kind[f.name].base).tobytes())
             end = kind.fields[f.name][1] + kind[f.name].itemsize  # type: ignore[index]
@@ -109,8 +109,9 @@ class Layout:
                 n = int(n) & ((1 << bits) - 1)
                 signed = kind[0] != "u" and n >> (bits - 1)
                 values[first + k] = n - (1 << bits) if signed else n
-            elif abs(float(n)) > _LARGEST:
-                values[first + k] = math.copysign(math.inf, n)
+            elif k in self.short:
+                with np.errstate(over="ignore"):
+                    values[first + k] = float(np.float32(n))
         self.pack_into(room.bytes, 0, *self.pick(values))
 
     def _pointer(self, v: Pointer) -> tuple[str, int]:

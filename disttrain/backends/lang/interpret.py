@@ -166,8 +166,14 @@ def run(kernel: Kernel, args: tuple) -> None:
     state = Evaluator(Types(kernel), names, columns)
     for step in kernel.steps:
         body = step.body if isinstance(step, Loop) else (step,)
-        for s, value in [(s, state(s.value)) for s in body]:
+        for s, value in [(s, _kept(state(s.value), kernel, views)) for s in body]:
             _perform(s, value, state, views, kernel)
+
+
+def _kept(value: np.ndarray, kernel: Kernel, views: dict[str, np.ndarray]) -> np.ndarray:
+    """``value`` in memory of its own, where it is that of an array which the kernel writes to."""
+    written = (views[a.name] for a in kernel.arrays if a.writes)
+    return value.copy() if any(np.may_share_memory(value, w) for w in written) else value
 
 
 def _is_full(p: Array | Scalar) -> bool:

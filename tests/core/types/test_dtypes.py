@@ -1,4 +1,4 @@
-"""Devices and element types: names, equality, promotion, defaults, limits, what is refused."""
+"""Element types: names, equality, promotion, defaults, limits, what is refused."""
 
 import itertools
 import pickle
@@ -9,52 +9,7 @@ import pytest
 
 import disttrain as dt
 from disttrain.core.types import dtypes
-from disttrain.core.types.device import get_default_device, set_default_device
-from disttrain.errors import DeviceError, DTypeError
-
-
-def test_devices_by_name():
-    cpu = dt.device("cpu")
-    assert str(cpu) == "cpu" and repr(cpu) == "device(type='cpu')" and cpu == "cpu"
-    second = dt.device("cuda:1")
-    assert (second.type, second.index, str(second)) == ("cuda", 1, "cuda:1")
-    assert second == dt.device("cuda", 1) == dt.device(second)
-    assert hash(second) == hash(dt.device("cuda:1"))
-    assert repr(second) == "device(type='cuda', index=1)" and cpu != 3
-
-
-@pytest.mark.parametrize(
-    ("given", "text"),
-    [
-        ("cpu:x", "a number"),
-        (3.5, "needed a name"),
-        ("foo", "Expected one of"),
-        ("cuda:01", "a number"),
-        (3, "Cannot access accelerator"),
-    ],
-)
-def test_what_is_no_device(given, text):
-    with pytest.raises(DeviceError, match=text):
-        dt.device(given)
-
-
-def test_absent_devices_are_named():
-    with pytest.raises(DeviceError, match="not available here"):
-        dt.ones(1, device="xpu")
-
-
-def test_default_devices():
-    assert get_default_device() == "cpu"
-    with dt.device("meta") as inside:
-        assert inside == "meta" and dt.ones(2).is_meta
-        with dt.device("cpu"):
-            assert dt.ones(2).is_cpu
-        assert get_default_device() == "meta"
-    assert get_default_device() == "cpu"
-    set_default_device("meta")
-    assert dt.zeros(1).device.type == "meta" and not dt.zeros(1).is_cuda
-    set_default_device(None)
-    assert dt.zeros(1).device == "cpu"
+from disttrain.errors import DTypeError
 
 
 def test_types_by_every_name():

@@ -1,4 +1,4 @@
-"""Options completed in shells, hints for mistyped ones, and flags that print and start nothing."""
+"""Options completed in shells, and outputs that are filtered and told by events."""
 
 from __future__ import annotations
 
@@ -62,46 +62,6 @@ def test_zsh_completes(tmp_path):
     assert done.stderr == "" and "_dtrun: function" in done.stdout
     assert "--start-method=[fork ranks from one warm process" in done.stdout
     assert ":(fork forkserver spawn)" in done.stdout.replace("start_method:", ":")
-
-
-@pytest.mark.parametrize(
-    ("word", "meant"),
-    [
-        ("--nproc-per-noed", "--nproc-per-node"),
-        ("--max_restart=", None),
-        ("--dry-runn", "--dry-run"),
-    ],
-)
-def test_a_mistyped_flag_has_a_hint(word, meant, capsys):
-    if meant is None:
-        assert parse([f"{word}2", "x.py"], {}).max_restarts == 2  # an abbreviation
-        return
-    with pytest.raises(SystemExit) as stop:
-        parse([word, "x.py"], {})
-    assert stop.value.code == 2 and f"did you mean {meant}?" in capsys.readouterr().err
-
-
-def test_a_flag_that_is_like_no_other_has_none(capsys):
-    with pytest.raises(SystemExit):
-        parse(["--qqqqqqqqqqq", "x.py"], {})
-    assert "did you mean" not in capsys.readouterr().err
-
-
-def test_help_has_examples_and_exit_codes(capsys):
-    with pytest.raises(SystemExit) as stop:
-        parse(["--help"], {})
-    said = capsys.readouterr().out
-    assert stop.value.code == 0 and "examples:" in said and "exit codes:" in said
-    assert "--nproc-per-node 4 train.py" in said and "report.json" in said
-
-
-def test_limits_are_printed(capsys):
-    with pytest.raises(SystemExit) as stop:
-        parse(["--print-limits"], {})
-    said = capsys.readouterr().out
-    assert stop.value.code == 0
-    for name in ("ulimit -n", "ulimit -u", "pids.max", "ulimit -f", "store: total_bytes"):
-        assert name in said
 
 
 def test_lines_are_duplicated_and_events_are_told(tmp_path):

@@ -9,7 +9,6 @@ import sys
 import pytest
 from standins import nvml as nvml_standin
 
-from disttrain import gpus
 from disttrain.errors import LaunchError
 from disttrain_launcher.command import placement
 from disttrain_launcher.options import command_line, devices
@@ -62,25 +61,6 @@ def test_no_device_is_a_usage_error(tmp_path, monkeypatch, capsys):
         LaunchError, match=r"--virtual-local-rank: no device is visible here .there"
     ):
         placement.placed(make_plan(chosen, 1), chosen)
-
-
-@pytest.mark.parametrize(("given", "ranks", "words"), [
-    (None, 2, ("0", "1")), ("5,3,1", 2, ("5", "3")), ("", 1, ("",)), ("5", 2, None),
-])  # fmt: skip
-def test_virtual_local_ranks_where_there_are_no_devices(monkeypatch, given, ranks, words):
-    """As with torchrun, which asks nobody whether there are any."""
-    monkeypatch.setattr(gpus, "ask", lambda: gpus.Machine("dev"))
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    if given is not None:
-        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", given)
-    chosen = command_line.parse(
-        ["--nproc-per-node", str(ranks), "--virtual-local-rank", "t.py"], {}
-    )
-    if words is None:
-        with pytest.raises(LaunchError, match="2 ranks, and CUDA_VISIBLE_DEVICES=5 names 1"):
-            placement.placed(make_plan(chosen, 1), chosen)
-    else:
-        assert placement.placed(make_plan(chosen, 1), chosen).devices == words
 
 
 def test_auto_means_devices_where_there_are_any(monkeypatch):

@@ -25,7 +25,7 @@ def test_without_flags_nothing_goes_to_files():
 
 @pytest.mark.parametrize(
     ("text", "values"),
-    [("3", [3, 3, 3]), ("0:1,2:3", [1, 0, 3]), ("2,1:0", [2, 0, 2])],
+    [("3", [3, 3, 3]), ("0:1,1:2", [1, 2, 0]), ("0:1,2:3", [1, 0, 3]), ("2,1:0", [2, 0, 2])],
 )
 def test_streams_of_each_rank(text, values):
     assert read("-r", text)["redirects"] == text

@@ -1,13 +1,9 @@
-"""What the launcher decides, by events and times alone; and what its command line means."""
+"""What the launcher decides, by events and times alone."""
 
 from __future__ import annotations
 
 import signal
 
-import pytest
-
-from disttrain_launcher.options.command_line import parse
-from disttrain_launcher.options.logs import streams_of
 from disttrain_launcher.plan.policy import (
     GRACE,
     TERM_GRACE,
@@ -168,68 +164,6 @@ def test_what_the_last_members_have_overcome_is_no_failure():
     assert overcome(raised, members=[0, 1, 2], min_ranks=2) == set()  # nobody went on without it
     assert overcome(raised, members=[0, 2], min_ranks=2) == {1}
     assert overcome(exits, members=[0, 2], min_ranks=0) == set()
-
-
-# --- the command line ----------------------------------------------------------------------------
-
-
-def test_both_spellings_and_the_environment_set_flags():
-    dashes = parse(["--nproc-per-node=2", "--max-restarts", "3", "t.py", "--max-restarts", "9"], {})
-    lines = parse(["--nproc_per_node", "2", "--max_restarts=3", "t.py", "--max-restarts", "9"], {})
-    assert dashes == lines
-    assert dashes.program == ("t.py", "--max-restarts", "9") and dashes.max_restarts == 3
-    env = {"PET_NPROC_PER_NODE": "4", "PET_MASTER_PORT": "1234", "PET_STANDALONE": "1"}
-    assert parse(["t.py"], env).nproc_per_node == 4
-    assert parse(["--nproc-per-node", "3", "t.py"], env).nproc_per_node == 3
-    assert parse(["t.py"], env).master_port == 1234
-    assert parse(["--node-rank", "1", "t.py"], {}).program == ("t.py",)  # alone, it says nothing
-
-
-def test_underscores_in_the_scripts_own_flags_stay():
-    assert parse(["t.py", "--batch_size", "8"], {}).program == ("t.py", "--batch_size", "8")
-
-
-@pytest.mark.parametrize(
-    "argv",
-    [
-        [],
-        ["--nproc-per-node", "2"],
-        ["--max-restarts", "-1", "t.py"],
-        ["--master-port", "70000", "t.py"],
-        ["-r", "7", "t.py"],
-        ["-t", "x:1", "t.py"],
-        ["--local-ranks-filter", "a", "t.py"],
-        ["--signals-to-handle", "SIGNOPE", "t.py"],
-        ["--nnodes", "2", "--node-rank", "2", "t.py"],
-        ["--start-method", "thread", "t.py"],
-        ["--nproc-per-node", "gpu", "t.py"],
-    ],
-)
-def test_bad_values_end_with_code_2(argv, capsys):
-    with pytest.raises(SystemExit) as ended:
-        parse(argv, {})
-    assert ended.value.code == 2
-    assert "dtrun: error:" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("env", [{"PET_NPROC_PER_NODE": "x"}, {"PET_MAX_RESTARTS": "y"}])
-def test_bad_values_from_the_environment_too(env, capsys):
-    with pytest.raises(SystemExit) as ended:
-        parse(["t.py"], env)
-    assert ended.value.code == 2
-
-
-def test_torchruns_other_flags_are_accepted():
-    flags = "--nnodes 1:1 --rdzv-backend c10d --rdzv-endpoint localhost:0 --rdzv-id x --standalone"
-    flags += " --rdzv-conf timeout=5 --monitor-interval 1 --role r --node-rank 0 --local-addr a"
-    flags += " --run-path --start-method forkserver"
-    assert parse([*flags.split(), "t.py"], {}).role == "r"
-    assert parse(["--rdzv-endpoint", "h:29400", "t.py"], {}).master_port == 29400
-
-
-def test_streams_by_rank():
-    assert [streams_of("3", r) for r in (0, 1)] == [3, 3]
-    assert [streams_of("0:1,1:2", r) for r in (0, 1, 2)] == [1, 2, 0]
 
 
 def test_who_saves_has_time_unless_the_node_may_be_lost_for_the_others():

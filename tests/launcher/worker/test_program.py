@@ -9,8 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from disttrain_launcher.options.command_line import parse
-
 SHOW = """\
 import __main__, json, os, sys
 os.chdir("/")
@@ -135,56 +133,6 @@ def job_of(tmp_path):
         )  # fmt: skip
 
     return run
-
-
-@pytest.mark.simulated
-@pytest.mark.parametrize(
-    "words, env, kind",
-    [
-        (["--run-path", "--no-python"], {}, (False, False)),
-        (["--run-path"], {"PET_MODULE": "1"}, (False, False)),
-        (["-m"], {"PYTHON_EXEC": sys.executable}, (True, False)),
-    ],
-)
-def test_kinds_of_programs(words, env, kind):
-    options = parse([*words, "t", "--x"], env)
-    assert (options.module, options.no_python) == kind
-    assert options.program == ("t", "--x")
-
-
-@pytest.mark.simulated
-def test_another_python_is_an_executable():
-    options = parse(["-m", "t", "--x"], {"PYTHON_EXEC": "/other/python"})
-    assert (options.module, options.no_python) == (False, True)
-    assert options.program == ("/other/python", "-u", "-m", "t", "--x")
-
-
-@pytest.mark.simulated
-@pytest.mark.parametrize(
-    "words", [["--node-rank", "1"], ["--node-rank=1", "--standalone", "--master-port=1234"]]
-)
-def test_the_number_of_a_node_means_nothing_to_one_that_is_alone(words):
-    assert parse([*words, "t.py"], {}).rendezvous is None
-
-
-@pytest.mark.simulated
-def test_nodes_of_one_machine_need_no_endpoint():
-    options = parse(["--nnodes", "2", "--rdzv-backend", "c10d", "t.py"], {})
-    assert (options.rendezvous.host, options.rendezvous.port) == ("localhost", 29400)
-
-
-@pytest.mark.simulated
-def test_torchruns_other_variable_of_the_time_to_end():
-    env = {"TORCH_ELASTIC_SHUTDOWN_TIMEOUT": "7"}
-    assert parse(["t.py"], env).shutdown_timeout == 7
-    assert parse(["t.py"], env | {"PET_SHUTDOWN_TIMEOUT": "3"}).shutdown_timeout == 3
-
-
-@pytest.mark.simulated
-def test_dash_m_and_no_python_contradict_each_other(capsys):
-    with pytest.raises(SystemExit):
-        parse(["-m", "--no-python", "t"], {})
-    assert "the other an executable" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])

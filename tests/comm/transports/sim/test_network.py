@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-import numpy as np
 import pytest
 
-from disttrain.comm.group.group import ProcessGroup
-from disttrain.comm.transports import sim
-from disttrain.comm.transports.sim.fabric import Ports
 from disttrain.comm.transports.sim.network import (
     Link,
     Network,
@@ -97,56 +91,6 @@ def test_groups_on_several_hosts_pay_inside_and_between() -> None:
         seconds_on(local, "all_to_all", 4, MB, "direct") + crossed
     )
     assert net.link(0, 3) == local and net.link(3, 4) == remote and net.link(2, 2) == Link()
-
-
-def test_links_carry_one_thing_after_the_other() -> None:
-    net = Network(spread(4, 2), Link(), LINK)
-    ports = Ports(net)
-    assert ports.take(0.0, 2.0, [0, 2]) == (0.0, 2.0)
-    assert ports.take(1.0, 2.0, [1, 3]) == (2.0, 4.0)  # other ranks, the same links of hosts
-    assert ports.take(1.0, 1.0, [0]) == (2.0, 3.0)  # inside a host: the ranks' own links
-    assert ports.take(9.0, 1.0, [2]) == (9.0, 10.0)
-
-
-def test_a_link_carries_both_directions_at_once() -> None:
-    ports = Ports(Network(spread(4, 2), Link(), LINK))
-    assert ports.send(0.0, 2.0, 0, 2) == (0.0, 2.0)
-    assert ports.send(0.0, 2.0, 2, 0) == (0.0, 2.0)  # the other way
-    assert ports.send(0.0, 1.0, 1, 3) == (2.0, 3.0)  # other ranks, the same way between hosts
-    assert ports.send(0.0, 1.0, 3, 2) == (2.0, 3.0)  # inside a host: 3 sends, 2 receives behind 0's
-    assert ports.take(0.0, 1.0, [1, 3]) == (3.0, 4.0)  # when both ways are free
-
-
-def _clock(n: int, body: Callable[[ProcessGroup], None], algorithm: str = "ring") -> float:
-    """How long ``body`` takes on ``n`` ranks, each on a host of its own."""
-
-    def rank() -> None:
-        body(ProcessGroup(sim.connect()))
-
-    cluster = sim.Cluster(n, n, remote=Link(20e-6, 1e9), algorithm=algorithm, compute=0.0)
-    scheduler = sim.run_cluster(rank, cluster)[0]
-    assert [task.error for task in scheduler.tasks] == [None] * n
-    return scheduler.clock
-
-
-@pytest.mark.parametrize("n", [2, 3, 5])
-def test_messages_take_as_long_as_a_collective_of_the_same_bytes(n: int) -> None:
-    """A ring of messages gathers as the ring does."""
-    part = 4 * MB
-
-    def messages(group: ProcessGroup) -> None:
-        data = np.zeros(part, np.int8)
-        for _ in range(n - 1):
-            sent = group.isend(data, (group.rank + 1) % n)
-            group.recv(np.empty_like(data), (group.rank - 1) % n)
-            sent.wait()
-
-    def collective(group: ProcessGroup) -> None:
-        group.all_gather([np.empty(part, np.int8) for _ in range(n)], np.zeros(part, np.int8))
-
-    there = _clock(n, lambda group: None)
-    took = [_clock(n, body) - there for body in (messages, collective)]
-    assert took == pytest.approx([(n - 1) * (20e-6 + part / 1e9)] * 2)
 
 
 def test_what_makes_no_sense_is_refused() -> None:

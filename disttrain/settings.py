@@ -54,6 +54,12 @@ STRICT = Setting(
 PRIVATE_FILES = Setting(
     "DISTTRAIN_PRIVATE_FILES", "0", _PROGRAM, "1: files that are saved are for their owner alone"
 )
+TORCH_FILES = Setting(
+    "DISTTRAIN_TORCH_FILES",
+    "0",
+    _PROGRAM,
+    "1: `torch.save` of the stand-in writes PyTorch's format",
+)
 TOKEN_FILE = Setting(
     "DISTTRAIN_TOKEN_FILE",
     "",

@@ -42,8 +42,10 @@ from .layout import (
     load_json,
     parse,
 )
-from .objects import Known, names_in
+from .objects import Known, names_in, parameter
 from .options import get_crc32_options, get_default_mmap_options
+from .pytorch.reading import Reader, is_archive, is_old
+from .pytorch.writing import archive
 from .sharing import View, plan, unique
 from .structure import encode
 
@@ -55,8 +57,11 @@ _INLINE = 1 << 16  # a longer description goes with the data, where nothing limi
 # --- saving --------------------------------------------------------------------------------------
 
 
-def save(obj: object, f: object) -> None:
-    """Save ``obj`` to the path or writable binary file ``f`` in the safetensors format.
+def save(obj: object, f: object, *, format: str = "safetensors") -> None:  # noqa: A002
+    """Save ``obj`` to the path or writable binary file ``f`` in the safetensors format; with
+    ``format="torch"`` in PyTorch's, which its ``torch.load(f, weights_only=True)`` reads: then
+    ``obj`` may be tensors, parameters, numbers, texts, bytes, shapes, dtypes and devices, and
+    dicts, lists, tuples and sets of these.
 
     ``obj`` may be nested dicts, lists, tuples, sets, tensors, numpy arrays and scalars, numbers,
     texts, bytes, None, shapes, dtypes, devices and paths; and modules, optimizers and other objects
@@ -66,7 +71,9 @@ def save(obj: object, f: object) -> None:
     share it again when loaded. A path is replaced in one step once all is on the disk;
     ``WriteError`` (an ``OSError``) when that fails, with the old file untouched.
     """
-    parts = _parts(obj)
+    if format not in ("safetensors", "torch"):
+        raise ConfigError(f"save: format={format!r} given; needed 'safetensors' or 'torch'")
+    parts = _parts(obj) if format == "safetensors" else archive(obj, parameter())
     if isinstance(f, (str, os.PathLike)):
         write_file(os.fsdecode(f), parts, total(parts))
     elif hasattr(f, "write"):
@@ -126,7 +133,8 @@ def load(
     verify: bool | None = None,
     classes: Sequence[Any] = (),
 ) -> Any:
-    """Load what ``save`` or another safetensors writer wrote to the path or binary file ``f``.
+    """Load what ``save``, another safetensors writer or PyTorch's ``torch.save`` wrote to the path
+    or binary file ``f``.
 
     A path is mapped: tensors are views of the file and cost nothing before they are used; what is
     written to them stays in this process. ``mmap=False`` reads it into memory instead. Checksums
@@ -136,8 +144,11 @@ def load(
     A file with objects names their classes. Those in ``classes`` (and those that
     ``add_safe_globals`` allows) are made; any other is refused by a ``SerializationError`` that
     lists it. ``weights_only=False`` states trust in whoever wrote the file: what it names is
-    imported. Nothing is ever unpickled, either way. Raises ``SerializationError`` before any tensor
-    is handed out when the file is damaged, hostile or of another format.
+    imported. Nothing is ever unpickled, either way: of PyTorch's files the tensors, numbers, texts
+    and containers that its ``weights_only=True`` takes are read from the text of the pickle.
+
+    Raises ``SerializationError`` before any tensor is handed out when the file is damaged, hostile
+    or of another format.
     """
     place, known = _placement(map_location), Known(classes, not weights_only)
     check = not mmap if verify is None else verify
@@ -145,7 +156,7 @@ def load(
         where = f"load: {getattr(f, 'name', type(f).__name__)}"
         if isinstance(f, io.BytesIO) and line.is_line(f.getbuffer()[f.tell() :]):
             return line.read(f.read(), where, known)  # what planners of checkpoints are given
-        return _File(Stream(f, where), where, check).value(place, known)
+        return _value(Stream(f, where), where, check, place, known)
     if not isinstance(f, (str, os.PathLike)):
         raise ConfigError(f"load: {type(f).__name__} given; a path or a binary file is needed")
     where = f"load: {os.fsdecode(f)}"
@@ -153,9 +164,24 @@ def load(
     with open(f, "r+b" if shared else "rb", buffering=0) as file:
         status = os.fstat(file.fileno())
         if mmap is False or not stat.S_ISREG(status.st_mode):
-            return _File(Stream(file, where), where, check).value(place, known)
+            return _value(Stream(file, where), where, check, place, known)
         mapped = Mapped(file.fileno(), status.st_size, shared)
-        return _File(mapped, where, check).value(place, known)
+        return _value(mapped, where, check, place, known)
+
+
+def _value(source: Mapped | Stream, where: str, verify: bool, place: Place, known: Known) -> Any:
+    """The value in a file, of whichever format."""
+    first = bytes(source.piece(0, 16 if source.size is None else min(16, source.size)))
+    try:
+        if is_old(first):
+            return Reader(source.whole(first), where, place, known, verify).old()
+        if is_archive(first):
+            reader = Reader(source.whole(first), where, place, known, verify)
+            if (found := reader.archive()) is not reader:
+                return found
+        return _File(source, where, verify, first).value(place, known)
+    except _CallerFailed as failed:
+        raise failed.error from None
 
 
 def inspect(f: Any) -> Header:
@@ -171,9 +197,10 @@ def get_unsafe_globals_in_checkpoint(f: Any) -> list[str]:
     """The names of classes and functions that the file ``f`` needs and that are not allowed."""
     where = f"get_unsafe_globals_in_checkpoint: {os.fsdecode(f)}"
     with open(f, "rb", buffering=0) as file:
-        size = os.fstat(file.fileno()).st_size
-        tree = _File(Mapped(file.fileno(), size), where, True).tree()
-    known = Known((), False)
+        source, known = Mapped(file.fileno(), os.fstat(file.fileno()).st_size), Known((), False)
+        if is_archive(bytes(source.piece(0, 4))):
+            return Reader(source.whole(b""), where, _as_saved, known, True).names()
+        tree = _File(source, where, True).tree()
     return sorted({n.replace(":", ".") for n in names_in(tree) if n not in known})
 
 
@@ -235,9 +262,14 @@ class _CallerFailed(Exception):
 class _File:
     """One file that is being loaded."""
 
-    def __init__(self, source: Mapped | Stream, where: str, verify: bool) -> None:
+    def __init__(
+        self, source: Mapped | Stream, where: str, verify: bool, first: bytes | None = None
+    ) -> None:
+        """``first``: the first 16 bytes (or all, of a shorter file) where they were read."""
         self.source, self.where, self.verify = source, where, verify
-        first = bytes(source.piece(0, 16 if source.size is None else min(16, source.size)))
+        if first is None:
+            size = source.size
+            first = bytes(source.piece(0, 16 if size is None else min(16, size)))
         length = header_length(first, source.size, where)
         rest = source.piece(len(first), 8 + length - len(first)) if 8 + length > 16 else b""
         raw = (first + bytes(rest))[: 8 + length]
@@ -254,10 +286,7 @@ class _File:
         tree = self.tree()
         if tree is None and _STRUCTURE not in self.header.metadata:
             return {name: self._tensor(place, name, "cpu") for name in self.header.entries}
-        try:
-            return decode(tree, functools.partial(self._give, place), self.where, known)
-        except _CallerFailed as failed:
-            raise failed.error from None
+        return decode(tree, functools.partial(self._give, place), self.where, known)
 
     def tree(self) -> Any:
         """The description of the value; None for a file of another writer. The bytes of all

@@ -162,6 +162,10 @@ class Mapped:
         found = self._bytes[begin : begin + num_bytes]
         return np.frombuffer(found.data, np.uint8) if found.size else found
 
+    def whole(self, first: bytes) -> np.ndarray:
+        """All bytes."""
+        return self._bytes
+
 
 class Stream:
     """A file-like object, read into memory of its own piece by piece.
@@ -190,6 +194,15 @@ class Stream:
             parts.append(self._read(min(num_bytes, _CHUNK)))
             num_bytes -= parts[-1].size
         return np.concatenate(parts) if len(parts) != 1 else parts[0]
+
+    def whole(self, first: bytes) -> np.ndarray:
+        """All bytes. ``first``: those that were read already."""
+        if self.size is not None:
+            return self.piece(0, self.size)
+        parts = [first]
+        while part := self.f.read(_CHUNK):
+            parts.append(part)
+        return np.frombuffer(bytearray(b"".join(parts)), np.uint8)
 
     def _read(self, num_bytes: int) -> np.ndarray:
         out = np.empty(num_bytes, np.uint8)

@@ -36,6 +36,11 @@ class ClassRefused(SerializationError, pickle.UnpicklingError):
     """A file names classes that whoever loads it has not allowed."""
 
 
+def parameter() -> Any:
+    """The class of parameters, which lies above this package."""
+    return _import(_ALWAYS[1])
+
+
 # --- names ---------------------------------------------------------------------------------------
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from ... import serialize
 from ...ops.functions.storage import TypedStorage
 from ...ops.functions.views.aliases import UntypedStorage
+from ...settings import TORCH_FILES
 from .shim import Shim
 
 
@@ -18,9 +19,14 @@ def save(
     pickle_protocol: int = 2,
     _use_new_zipfile_serialization: bool = True,
     _disable_byteorder_record: bool = False,
+    *,
+    format: str | None = None,  # noqa: A002
 ) -> None:
-    """``serialize.save``. Nothing is pickled, so what is said about pickling has no effect."""
-    serialize.save(obj, f)
+    """``serialize.save``. Nothing is pickled, so what is said about pickling has no effect.
+    ``format``: "torch" for a file that PyTorch reads; DISTTRAIN_TORCH_FILES=1 makes that what is
+    meant where nothing is said."""
+    usual = "torch" if TORCH_FILES.flag() else "safetensors"
+    serialize.save(obj, f, format=format or usual)
 
 
 def load(

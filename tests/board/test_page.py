@@ -1,4 +1,4 @@
-"""The page as one text: what stands in it, with and without what it shows, and what it may not do."""
+"""The page as one text: what stands in it, with its data and without, and what it may not do."""
 
 from __future__ import annotations
 

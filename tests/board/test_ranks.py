@@ -24,7 +24,9 @@ def run(tmp_path):
 
 
 def begun(rank, seq, text="all_reduce(x)"):
-    return rank.begin(seq, MARK.pack(10, rank.text(text), rank.group("g", range(2)), -1, 2, 11, 1, 1))
+    return rank.begin(
+        seq, MARK.pack(10, rank.text(text), rank.group("g", range(2)), -1, 2, 11, 1, 1)
+    )
 
 
 def test_spans_are_told_by_the_clock_of_the_wall(run):
@@ -38,7 +40,12 @@ def test_spans_are_told_by_the_clock_of_the_wall(run):
     told = Watcher().look(found)
     done, open_one = told["spans"]
     assert told["live"] and [r["rank"] for r in told["ranks"]] == [0, 1]
-    assert (done["rank"], done["verb"], done["group"], done["state"]) == (0, "all_reduce", "g", "ended")
+    assert (done["rank"], done["verb"], done["group"], done["state"]) == (
+        0,
+        "all_reduce",
+        "g",
+        "ended",
+    )
     assert 3.0 <= done["ms"] < 60_000 and abs(done["begun"] - before) < 60_000
     assert open_one["state"] == "under way" and open_one["ms"] > 0
     assert done["text"] == "all_reduce(x)"
@@ -68,7 +75,10 @@ def test_rates_need_two_looks_that_are_far_enough_apart(run, monkeypatch):
     told = watcher.look(found)["ranks"][0]
     assert told["step"] == 6 and told["steps_per_second"] > 0
     assert watcher._before[found.boxes[0]][1] is first  # too near to begin anew from there
-    watcher._before[found.boxes[0]] = (begin, type(first)(first.at - 10**9, first.ranks, first.usages))
+    watcher._before[found.boxes[0]] = (
+        begin,
+        type(first)(first.at - 10**9, first.ranks, first.usages),
+    )
     watcher.look(found)
     assert watcher._before[found.boxes[0]][1].at > first.at
     watcher._before[found.boxes[0]] = (begin + 1, first)  # of an earlier attempt

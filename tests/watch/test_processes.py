@@ -1,4 +1,4 @@
-"""What the kernel says of processes, held against what Python knows of its own and of its children."""
+"""What the kernel says of processes, held against what Python knows of its own."""
 
 from __future__ import annotations
 

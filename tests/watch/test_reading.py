@@ -1,4 +1,4 @@
-"""A black box read while it is written, cut, damaged, or gone round: what is not whole is left out."""
+"""A black box read while it is written, cut, damaged, or gone round."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The files that tell of running jobs: who finds them, whose they are, what is swept, what is refused."""
+"""The files that tell of running jobs: who finds them, whose they are, what is swept."""
 
 from __future__ import annotations
 
@@ -52,7 +52,9 @@ def test_files_of_agents_that_are_gone_are_swept_those_of_other_places_are_not(f
     for name, other in strangers.items():
         (folder / f"{name}.json").write_text(json.dumps(dataclasses.asdict(other)))
     assert running.jobs() == [job]
-    assert sorted(p.name for p in folder.iterdir()) == sorted([os.path.basename(path), "there.json"])
+    assert sorted(p.name for p in folder.iterdir()) == sorted(
+        [os.path.basename(path), "there.json"]
+    )
 
 
 def test_files_that_tell_of_no_job_are_left_out(folder):
@@ -101,9 +103,9 @@ def test_the_oldest_comes_first_and_is_found_by_name_beginning_or_pid(folder):
 
 
 def test_without_jobs_that_is_said(folder):
-    with pytest.raises(ConfigError, match="^no job of yours runs here$"):
+    with pytest.raises(ConfigError, match=r"^no job of yours runs here$"):
         running.find(None)
-    with pytest.raises(ConfigError, match="^no job 'exp' of yours runs here$"):
+    with pytest.raises(ConfigError, match=r"^no job 'exp' of yours runs here$"):
         running.find("exp")
     job, _ = announced("exp")
     assert running.find(None) == running.find(str(os.getpid())) == running.find("e") == job

@@ -1,4 +1,4 @@
-"""The screen on a pseudo-terminal of the test's: what is drawn, which keys come, how it is given back."""
+"""The screen on a pseudo-terminal of the test: what is drawn, which keys come."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_the_terminal_and_the_handlers_are_given_back_also_after_an_error(termin
     with pytest.raises(ZeroDivisionError), Screen():
         assert not termios.tcgetattr(terminal)[3] & (termios.ECHO | termios.ICANON)
         assert drawn(terminal) == "\x1b[?1049h\x1b[?25l"
-        1 / 0  # noqa: B018
+        1 / 0
     assert drawn(terminal) == "\x1b[?25h\x1b[?1049l"
     assert termios.tcgetattr(terminal) == before
     assert handlers == [

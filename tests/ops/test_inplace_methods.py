@@ -29,6 +29,21 @@ def test_the_result_is_written_back(name):
     assert view.tolist() == x.tolist()[1:]
 
 
+@pytest.mark.parametrize("kind", ["f2", "f4", "f8"])
+@pytest.mark.parametrize("name", [*ONE, "exp", "log", "abs", "add", "sub", "mul", "div"])
+def test_the_bits_are_those_of_the_function_and_of_a_replay(name, kind):
+    a = np.abs(np.random.default_rng(0).standard_normal(257).astype(kind))
+    args = (0.7,) if name in ("add", "sub", "mul", "div") else ()
+    want = getattr(dt.tensor(a), name)(*args).numpy().tobytes()
+
+    def step(x):
+        return getattr(x * 1, f"{name}_")(*args)
+
+    compiled = dt.compile(step)
+    for f in (step, compiled, compiled):
+        assert f(dt.tensor(a)).numpy().tobytes() == want
+
+
 def test_every_method_of_the_table_is_there_with_a_name():
     for name in inplace_methods._SAME.split():
         method = getattr(Tensor, f"{name}_")

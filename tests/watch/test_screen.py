@@ -30,9 +30,13 @@ def terminal(monkeypatch):
     os.close(near)
 
 
-def drawn(far):
-    assert select.select([far], [], [], 20.0)[0]
-    return os.read(far, 1 << 16).decode().replace("\r\r\n", "\r\n")  # the terminal adds a return
+def drawn(far, end):
+    """What was drawn since, up to these characters. It comes in pieces."""
+    text = ""
+    while not text.endswith(end):
+        assert select.select([far], [], [], 20.0)[0], text
+        text += os.read(far, 1 << 16).decode()
+    return text.replace("\r\r\n", "\r\n")  # the terminal adds a return
 
 
 def test_the_terminal_and_the_handlers_are_given_back_also_after_an_error(terminal):
@@ -41,9 +45,9 @@ def test_the_terminal_and_the_handlers_are_given_back_also_after_an_error(termin
     open_ones = len(os.listdir("/proc/self/fd"))
     with pytest.raises(ZeroDivisionError), Screen():
         assert not termios.tcgetattr(terminal)[3] & (termios.ECHO | termios.ICANON)
-        assert drawn(terminal) == "\x1b[?1049h\x1b[?25l"
+        assert drawn(terminal, "\x1b[?25l") == "\x1b[?1049h\x1b[?25l"
         1 / 0
-    assert drawn(terminal) == "\x1b[?25h\x1b[?1049l"
+    assert drawn(terminal, "\x1b[?1049l") == "\x1b[?25h\x1b[?1049l"
     assert termios.tcgetattr(terminal) == before
     assert handlers == [
         signal.getsignal(n) for n in (signal.SIGWINCH, signal.SIGTERM, signal.SIGHUP)
@@ -53,16 +57,16 @@ def test_the_terminal_and_the_handlers_are_given_back_also_after_an_error(termin
 
 def test_what_does_not_fit_is_cut_and_what_would_move_the_cursor_is_not_drawn(terminal):
     with Screen(colour=True) as one:
-        drawn(terminal)
+        drawn(terminal, "\x1b[?25l")
         assert one.size() == (10, 5)
         one.show([(BOLD, "a\x1b[2J"), (REVERSE, "head"), (RED, "x" * 30)])
-        text = drawn(terminal)
+        text = drawn(terminal, "\x1b[J")
         assert text == (
             "\x1b[H\x1b[1ma?[2J\x1b[0m\x1b[K\r\n\x1b[7mhead      \x1b[0m\r\n"
             "\x1b[31mxxxxxxxxxx\x1b[0m\x1b[K\x1b[J"
         )
         one.show([(PLAIN, str(i)) for i in range(9)])
-        text = drawn(terminal)
+        text = drawn(terminal, "4\x1b[K")
         assert text.count("\r\n") == 4 and not text.endswith("\x1b[J")
         assert "4" in text and "5" not in text
 
@@ -70,9 +74,9 @@ def test_what_does_not_fit_is_cut_and_what_would_move_the_cursor_is_not_drawn(te
 def test_without_colour_only_what_is_not_colour_is_styled(terminal, monkeypatch):
     monkeypatch.setenv("NO_COLOR", "1")
     with Screen() as one:
-        drawn(terminal)
+        drawn(terminal, "\x1b[?25l")
         one.show([(RED, "x"), (BOLD, "y")])
-        assert "\x1b[31m" not in (text := drawn(terminal)) and "\x1b[1my" in text
+        assert "\x1b[31m" not in (text := drawn(terminal, "\x1b[J")) and "\x1b[1my" in text
 
 
 def test_keys_come_one_by_one_with_arrows_by_name(terminal):

@@ -81,8 +81,10 @@ class SyncBatchNorm(_BatchNorm):
     ) -> Module:
         if module in known:
             return known[module]
-        is_norm = isinstance(module, _BatchNorm)
-        out = known[module] = cls._like(module, process_group) if is_norm else module
+        out = module
+        if isinstance(module, _BatchNorm):
+            out = cls._like(module, process_group)
+        known[module] = out
         for name, child in module._modules.items():
             if child is not None:
                 out.add_module(name, cls._converted(child, process_group, known))

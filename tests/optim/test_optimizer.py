@@ -177,6 +177,26 @@ def test_hooks_run_once_however_often_step_is_inherited():
     assert seen == [1, 1] and opt.stepped
 
 
+@pytest.mark.parametrize("answer", [((), {}, 1), [(), {}], ((),), 3])
+def test_a_pre_hook_gives_nothing_or_arguments_and_keywords(answer):
+    (p,) = parameters()[:1]
+    opt = optim.SGD([p], lr=0.1)
+    opt.register_step_pre_hook(lambda *args: answer)
+    with pytest.raises(ValueError, match="must return None or a tuple of"):
+        opt.step()
+
+
+def test_a_recorded_step_leaves_out_what_has_no_gradient():
+    p, q = (dt.ones(1, requires_grad=True) for _ in range(2))
+    given, idle = p * 1, q * 1
+    opt = optim.SGD([given, idle], lr=0.5, differentiable=True)
+    given.grad = dt.full((1,), 2.0)
+    opt.step()
+    assert given.tolist() == [0.0] and idle.tolist() == [1.0]
+    (given * 3).sum().backward()
+    assert p.grad.tolist() == [3.0] and q.grad is None
+
+
 def test_after_a_step_that_raised_hooks_run_again():
     (p,) = parameters()[:1]
     opt, seen = optim.SGD([p], lr=0.1), []

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..core.tensor import Tensor
 from ..errors import ShapeError
-from ..ops.api import cat, split
+from ..ops.api import cat, chunk, split
 from .which import device_count, index_of
 
 
@@ -57,16 +57,26 @@ def scatter(
     chunk_sizes: Sequence[int] | None = None, dim: int = 0, streams: object = None, *,
     out: Sequence[Tensor] | None = None,
 ) -> tuple[Tensor, ...]:  # fmt: skip
-    """Pieces along ``dim``, one on each of ``devices`` (None: all), or into each of ``out``."""
+    """Pieces along ``dim``, one on each of ``devices`` (None: all), or into each of ``out``.
+    Without ``chunk_sizes`` all are of one size but the last, and there may be fewer of them."""
     if out is not None:
+        for name, given in (("devices", devices), ("chunk_sizes", chunk_sizes)):
+            if given is not None:
+                raise _beside_out("scatter", name, given)
         sizes = [o.shape[dim] for o in out]
         pieces = split(tensor, sizes, dim)
         return tuple([o.copy_(p) for o, p in zip(out, pieces, strict=True)])
     where = list(range(device_count())) if devices is None else list(devices)
-    if chunk_sizes is None:
-        whole, rest = divmod(tensor.shape[dim], len(where))
-        chunk_sizes = [n for n in (whole + (i < rest) for i in range(len(where))) if n]
-    pieces = split(tensor, list(chunk_sizes), dim)
+    if chunk_sizes is not None and len(chunk_sizes) != len(where):
+        raise RuntimeError(
+            "scatter: Expected devices and chunk_sizes to be of same length, but got "
+            f"len(devices) = {len(where)} and len(chunk_sizes) = {len(chunk_sizes)}"
+        )
+    pieces = (
+        chunk(tensor, len(where), dim)
+        if chunk_sizes is None
+        else split(tensor, list(chunk_sizes), dim)
+    )
     return tuple([_on(p, d) for p, d in zip(pieces, where)])
 
 
@@ -80,12 +90,25 @@ def gather(
     """Tensors of several devices, joined along ``dim`` on ``destination`` (None: the current one;
     -1 or "cpu": the host), or in ``out``."""
     if out is not None:
+        if destination is not None:
+            raise _beside_out("gather", "destination", destination)
         joined = cat([t.to(out.device) for t in tensors], dim)
+        if joined.shape != out.shape:
+            raise ShapeError(
+                f"gather: out of shape {list(out.shape)} given; the joined tensors have "
+                f"{list(joined.shape)}"
+            )
         return out.copy_(joined)
     if str(destination) in ("-1", "cpu"):
         return cat([t.cpu() for t in tensors], dim)
     where = index_of(destination)
     return cat([_on(t, where) for t in tensors], dim)
+
+
+def _beside_out(where: str, name: str, given: object) -> RuntimeError:
+    return RuntimeError(
+        f"{where}: '{name}' must not be specified when 'out' is specified, but got {name}={given}"
+    )
 
 
 def _on(t: Tensor, where: int) -> Tensor:

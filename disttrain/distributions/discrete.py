@@ -93,9 +93,10 @@ class Categorical(Distribution):
 
     def expand(self, batch_shape: Sequence[int]) -> Categorical:
         """The same distributions, repeated to ``batch_shape``."""
-        return Categorical(
-            logits=self.logits.expand(*batch_shape, self._num_events), validate_args=False
-        )
+        shape = (*batch_shape, self._num_events)
+        out = Categorical(logits=self.logits.expand(shape), validate_args=False)
+        out.probs = self.probs.expand(shape)  # what is impossible stays so
+        return out
 
     def enumerate_support(self, expand: bool = True) -> Tensor:
         values = arange(self._num_events, device=self.logits.device).view(
@@ -162,7 +163,9 @@ class Bernoulli(Distribution):
 
     def expand(self, batch_shape: Sequence[int]) -> Bernoulli:
         """The same distributions, repeated to ``batch_shape``."""
-        return Bernoulli(logits=self.logits.expand(batch_shape), validate_args=False)
+        out = Bernoulli(logits=self.logits.expand(batch_shape), validate_args=False)
+        out.probs = self.probs.expand(batch_shape)  # 0 and 1 stay so
+        return out
 
     def enumerate_support(self, expand: bool = True) -> Tensor:
         values = arange(2, dtype=self.probs.dtype, device=self.probs.device).view(

@@ -80,17 +80,3 @@ def test_versions_can_be_raised():
     graph.increment_version(t)
     graph.increment_version([t, t])
     assert t._version == 3
-
-
-@pytest.mark.parametrize("create_graph", [False, True])
-def test_a_batch_of_cotangents(create_graph):
-    x, unused = leaf(1.0, 2.0, 3.0), leaf(1.0)
-    rows, nothing = grad(
-        x**2, (x, unused), dt.eye(3), is_grads_batched=True, allow_unused=True,
-        create_graph=create_graph,
-    )  # fmt: skip
-    assert rows.tolist() == dt.diag(dt.tensor([2.0, 4.0, 6.0])).tolist() and nothing is None
-    if create_graph:
-        assert grad(rows.sum(), x)[0].tolist() == [2.0, 2.0, 2.0]
-    with pytest.raises(AutogradError, match="needs grad_outputs"):
-        grad(x.sum(), x, is_grads_batched=True)

@@ -93,20 +93,6 @@ def test_runs_are_folders_with_metrics_or_what_the_launcher_leaves(folder):
         find_runs(folder / "nothing")
 
 
-def test_metrics_are_read_as_they_grow_and_anew_when_begun_anew(tmp_path):
-    path = tmp_path / "metrics.jsonl"
-    path.write_bytes(b'{"step": 1}\nno json\n[1]\n{"step": 2')
-    (run,) = find_runs(tmp_path)
-    records, at = read_records(run)
-    assert (run.name, records) == (".", [{"step": 1}])
-    with open(path, "ab") as file:
-        file.write(b'0}\n{"st')
-    records, later = read_records(run, at)
-    assert records == [{"step": 20}]
-    path.write_bytes(b'{"step": 5}\n')
-    assert read_records(run, later) == ([{"step": 5}], 12)
-
-
 def test_odd_names_and_records_are_shown_all_the_same(tmp_path):
     names = [b"latin-\xff", b"<script>", b"line\nbreak", b"x" * 250]
     lines = [b'{"step": 1, "\\ud800": 1, "loss": NaN}', b'{"kind": "resume", "step": NaN}',
@@ -141,19 +127,6 @@ def test_resumes_are_told_and_counters_left_out(tmp_path):
     told = server.metrics(run, 0)
     assert (told["resumes"], told["counters"]) == ([19], ["train/samples"])
     assert list(told["curves"]) == ["train/loss"]
-
-
-def test_links_and_hidden_folders_are_no_runs(tmp_path):
-    outside = tmp_path / "outside"
-    outside.mkdir()
-    (outside / "metrics.jsonl").write_text('{"step": 1}\n')
-    inside = tmp_path / "inside"
-    (inside / ".hidden").mkdir(parents=True)
-    (inside / ".hidden" / "metrics.jsonl").write_text("")
-    (inside / "linked").symlink_to(outside)
-    (inside / "own").mkdir()
-    (inside / "own" / "metrics.jsonl").symlink_to(outside / "metrics.jsonl")
-    assert find_runs(inside) == []
 
 
 def test_only_who_knows_the_address_is_answered(folder):

@@ -16,8 +16,6 @@ from disttrain.distributed import checkpoint as dcp
 from disttrain.distributed import simulate
 from disttrain.distributed.checkpoint import format_utils, tools
 from disttrain.distributed.checkpoint.files import folder
-from disttrain.distributed.mesh import init_device_mesh
-from disttrain.distributed.tensor import Shard, distribute_tensor
 
 STATE = {"model": {"w": np.arange(12.0).reshape(6, 2), "b": np.ones(3, np.float32)}}
 
@@ -137,13 +135,6 @@ def test_import_takes_a_file_or_an_index(tmp_path):
     assert ckpt("import", index, tmp_path / "bad") == 2
 
 
-def test_ranks_load_their_parts_of_foreign_files(tmp_path):
-    serialize.save({"a": dt.arange(10)}, tmp_path / "model.safetensors")
-    target = {"a": dt.zeros(10, dtype=dt.int64)}
-    dcp.load(target, storage_reader=dcp.HuggingFaceStorageReader(tmp_path))
-    assert target["a"].tolist() == list(range(10))
-
-
 def test_to_one_file_and_back(saved, tmp_path):
     format_utils.dcp_to_torch_save(saved, tmp_path / "one.pt")
     format_utils.torch_save_to_dcp(tmp_path / "one.pt", tmp_path / "back")
@@ -168,39 +159,6 @@ def test_what_is_no_checkpoint_is_told_plainly(tmp_path, capsys):
     assert ckpt("show", tmp_path) == 2
     assert "dcp_to_torch" in capsys.readouterr().err
     assert ckpt("ls", tmp_path, "--what") == 2
-
-
-def test_files_for_other_libraries_are_written_by_all_ranks(tmp_path):
-    def body() -> None:
-        dist.init_process_group()
-        mesh = init_device_mesh("cpu", (2,))
-        spread = distribute_tensor(dt.arange(7), mesh, [Shard(0)])
-        writer = dcp.HuggingFaceStorageWriter(tmp_path, {"a": 1, "b": 2})
-        dcp.save({"a": spread, "b": dt.ones(3)}, storage_writer=writer)
-
-    simulate(body, 2)
-    names = ["model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"]
-    index = "model.safetensors.index.json"
-    assert sorted(p.name for p in tmp_path.iterdir()) == [*names, index]
-    assert serialize.load(tmp_path / names[0])["a"].tolist() == list(range(7))
-    assert json.loads((tmp_path / index).read_text())["metadata"]["total_size"] == 7 * 8 + 3 * 4
-    target = {"a": dt.zeros(7, dtype=dt.int64), "b": dt.zeros(3)}
-    dcp.load(target, storage_reader=dcp.HuggingFaceStorageReader(tmp_path))
-    assert target["a"].tolist() == list(range(7)) and target["b"].tolist() == [1, 1, 1]
-    with pytest.raises(dcp.CheckpointException, match="tensors alone"):
-        dcp.save({"n": 1}, storage_writer=dcp.HuggingFaceStorageWriter(tmp_path / "no"))
-    with pytest.raises(dcp.CheckpointException, match="names no file for b"):
-        writer = dcp.HuggingFaceStorageWriter(tmp_path / "no", {"a": 1})
-        dcp.save({"a": dt.ones(1), "b": dt.ones(1)}, storage_writer=writer)
-    assert not (tmp_path / "no").exists()
-
-
-def test_the_state_of_an_optimizer_is_loaded_before_there_is_one(tmp_path):
-    dcp.save({"optim": {"state": {"w": {"m": dt.ones(4), "step": 3}}}}, checkpoint_id=tmp_path)
-    reader = dcp.FileSystemReader(tmp_path)
-    got = dcp.load_sharded_optimizer_state_dict({"w": dt.zeros(4)}, "optim", reader)
-    assert got["optim"]["state"]["w"]["step"] == 3
-    assert got["optim"]["state"]["w"]["m"].tolist() == [1.0] * 4
 
 
 @pytest.mark.parametrize("words", [("import", "{}", "out"), ("show", "{}")])

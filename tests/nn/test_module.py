@@ -9,12 +9,9 @@ import numpy as np
 import pytest
 
 from disttrain import core, nn
-from disttrain.core.types import dtypes
 from disttrain.errors import (
     AutogradError,
     ConfigError,
-    DeviceError,
-    DTypeError,
     ModuleError,
     ModuleNameError,
 )
@@ -70,20 +67,6 @@ def test_forward_uses_what_was_registered():
     out = Pair()(tensor(3))
     assert out.tolist() == [6.0, 6.0, 6.0]
     assert Scale()(tensor(3), shift=1.0).tolist() == [3.0, 3.0, 3.0]
-
-
-def test_parameter_is_a_leaf_that_requires_grad_and_shares_memory():
-    data = tensor(3)
-    p = nn.Parameter(data)
-    assert p.requires_grad and p.is_leaf and isinstance(p, core.Tensor)
-    assert p.detach().numpy() is not None
-    assert np.shares_memory(p.detach().numpy(), data.numpy())
-    assert not nn.Parameter(data, requires_grad=False).requires_grad
-    assert repr(p).startswith("Parameter containing:\n")
-    with pytest.raises(TypeError, match="a Tensor is needed"):
-        nn.Parameter([1.0])
-    with pytest.raises(DTypeError):
-        nn.Parameter(core.wrap(np.arange(3)))
 
 
 def test_parameter_replaced_deleted_and_set_to_none():
@@ -179,112 +162,6 @@ def test_names_that_are_taken():
         made = nn.Parameter(tensor(1)) * 2
         made.__class__ = nn.Parameter
         m.register_parameter("x", made)
-
-
-def test_shared_parameters_and_modules_are_seen_once():
-    m = Pair()
-    m.second.weight = m.first.weight
-    assert names(m.named_parameters()) == ["first.weight"]
-    assert names(m.named_parameters(remove_duplicate=False)) == ["first.weight", "second.weight"]
-    m.third = m.first
-    assert names(m.named_modules()) == ["", "first", "second"]
-    assert names(m.named_modules(remove_duplicate=False)) == ["", "first", "second", "third"]
-    assert names(m.named_parameters(prefix="net")) == ["net.first.weight"]
-
-
-def test_lookup_by_path():
-    m = Pair()
-    assert m.get_submodule("") is m
-    assert m.get_submodule("first") is m.first
-    assert m.get_parameter("second.weight") is m.second.weight
-    assert m.get_buffer("first.seen") is m.first.seen
-    for find, path in ((m.get_submodule, "third"), (m.get_parameter, "first.w"),
-                       (m.get_buffer, "first.weight")):  # fmt: skip
-        with pytest.raises(AttributeError, match="it has"):
-            find(path)
-    other = Scale()
-    m.set_submodule("second", other)
-    assert m.second is other
-
-
-def test_modes_and_apply():
-    m = Pair()
-    assert m.training and m.eval() is m
-    assert not m.first.training
-    m.train()
-    assert m.second.training
-    with pytest.raises(ValueError, match="expected to be boolean"):
-        m.train("yes")
-    seen = []
-    assert m.apply(seen.append) is m
-    assert seen == [m.first, m.second, m]
-
-
-def test_requires_grad_and_zero_grad():
-    m = Pair()
-    m(tensor(3)).sum().backward()
-    assert m.first.weight.grad.tolist() == [3.0] * 3
-    m.zero_grad(set_to_none=False)
-    assert m.first.weight.grad.tolist() == [0.0] * 3
-    m.zero_grad()
-    assert m.first.weight.grad is None
-    m.requires_grad_(False)
-    assert not any(p.requires_grad for p in m.parameters())
-
-
-def test_conversion_keeps_parameters_and_converts_gradients():
-    m = Pair()
-    kept = m.first.weight
-    m(tensor(3)).sum().backward()
-    m.register_buffer("count", core.wrap(np.arange(2)))
-    assert m.double() is m
-    assert m.first.weight is kept and kept.dtype is dtypes.float64
-    assert kept.grad.dtype is dtypes.float64
-    assert m.count.dtype is dtypes.int64 and m.first.seen.dtype is dtypes.float64
-    m(tensor(3).double()).sum().backward()
-    assert kept.grad.tolist() == [6.0] * 3
-    for convert, kind in ((m.half, dtypes.float16), (m.bfloat16, dtypes.bfloat16),
-                          (m.float, dtypes.float32)):  # fmt: skip
-        convert()
-        assert kept.dtype is kind
-    assert m.type(dtypes.float64).count.dtype is dtypes.float64
-
-
-def test_to_takes_every_form():
-    m = Scale()
-    assert m.to(dtypes.float64).weight.dtype is dtypes.float64
-    assert m.to(tensor(1)).weight.dtype is dtypes.float32
-    assert m.to("cpu", dtypes.float64).weight.dtype is dtypes.float64
-    assert m.to(device="cpu", dtype=dtypes.float32, non_blocking=True).weight.is_cpu
-    assert m.cpu() is m
-    with pytest.raises(DTypeError, match="floating-point or"):
-        m.to(dtypes.int64)
-    with pytest.raises(TypeError, match="unknown argument 'devise'"):
-        m.to(devise="cpu")
-    with pytest.raises(TypeError, match="needed a device"):
-        m.to(3.5)
-    with pytest.raises(DeviceError):
-        m.to("tpu")
-
-
-def test_meta_and_back():
-    m = Pair().to("meta")
-    assert m.first.weight.is_meta and m.first.weight.requires_grad
-    with pytest.raises(DeviceError, match="to_empty"):
-        m.to("cpu")
-    m.to_empty(device="cpu")
-    assert m.first.weight.is_cpu and tuple(m.first.weight.shape) == (3,)
-    with core.device("meta"):
-        big = nn.Linear(10**6, 10**6)
-    assert big.weight.is_meta and big.bias.is_meta
-    assert nn.Linear(10**6, 10**6, device="meta").weight.is_meta
-
-
-def test_data_assignment_may_change_the_shape_for_later_gradients():
-    m = Scale()
-    nn.parameter.replace_data(m.weight, tensor(5))
-    m(tensor(5)).sum().backward()
-    assert tuple(m.weight.grad.shape) == (5,)
 
 
 def test_text_has_pytorchs_layout():

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 import select
 import signal
-import struct
-import sys
-import termios
 import time
 
 import pytest
 
-from disttrain.cli import main, top
+from disttrain.cli import main
 from disttrain.comm.job.blackbox import MARK, PID, STACKS_FD, Box
 from disttrain.watch import processes, running, table
 from disttrain.watch.waiting import lateness, names, standings
@@ -96,61 +92,6 @@ def _read(fd, until, seconds=20.0):
         assert ready, f"{until!r} is not in {data[-2000:]!r}"
         data += os.read(fd, 1 << 16).decode()
     return data
-
-
-def test_the_screen_obeys_keys_and_gives_the_terminal_back(job, monkeypatch):
-    _, ranks, _ = job
-    _step(ranks, 1)
-    monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.delenv("NO_COLOR", raising=False)
-    pid, fd = os.forkpty()
-    if pid == 0:  # in the terminal
-        code = 70
-        sys.stdin, sys.stdout = os.fdopen(0, closefd=False), os.fdopen(1, "w", closefd=False)
-        try:
-            code = main(["top", "exp", "--delay", "0.1"])
-        finally:
-            os._exit(code)
-    try:
-        shown = _read(fd, "sorted by rank")
-        assert "\x1b[?1049h" in shown and "job exp: train.py --lr 1 on here" in shown
-        os.write(fd, b"l")
-        _read(fd, "sorted by lateness")
-        os.write(fd, b"l")
-        _read(fd, "reversed")
-        os.write(fd, b"h")
-        _read(fd, "LATE   how much later")
-        os.write(fd, b"h")
-        fcntl.ioctl(fd, termios.TIOCSWINSZ, struct.pack("HHHH", 7, 100, 0, 0))
-        _read(fd, "ranks 1 to")
-        os.write(fd, b"\x1b[B")
-        _read(fd, "ranks 2 to")
-        os.write(fd, b"+q")
-        rest = _read(fd, r"\x1b\[\?1049l")
-        assert rest.rindex("\x1b[?25h") > rest.rindex("RANK")
-        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
-    except BaseException:
-        os.kill(pid, signal.SIGKILL)
-        os.waitpid(pid, 0)
-        raise
-    finally:
-        os.close(fd)
-
-
-def test_the_view_ends_with_the_job_and_goes_on_with_its_next_generation(job, capsys):
-    made, ranks, box = job
-    view = top.View(made, "r", 1.0)
-    assert view.look() and view.before is not None
-    again = Box.create(1, {"host": "here"})
-    again.recorder(0)
-    next_one = running.this_process("exp", "train.py", again.fd, generation=2)
-    running.announce(next_one)
-    assert view.look() and len(view.now.ranks) == 1 and view.job.generation == 2
-    running.withdraw(os.path.join(running.directories()[0], f"exp.{os.getpid()}.json"))
-    view.job = running.Job(**{**next_one.__dict__, "start": 1})
-    assert not view.look()
-    again.close()
-    view.box.close()
 
 
 def test_a_rank_that_is_no_python_is_not_asked(job, capsys):

@@ -25,16 +25,25 @@ class _OnCpu(_Fixed):
     kind = "cpu"
 
 
-class _CudaScaler(dt.amp.GradScaler):
+class _Scaler(dt.amp.GradScaler):
     """``torch.cuda.amp.GradScaler``: the device is no argument."""
+
+    kind = "cuda"
 
     def __init__(
         self, init_scale: float = 65536.0, growth_factor: float = 2.0,
         backoff_factor: float = 0.5, growth_interval: int = 2000, enabled: bool = True,
     ) -> None:  # fmt: skip
         super().__init__(
-            "cuda", init_scale, growth_factor, backoff_factor, growth_interval, enabled
+            self.kind, init_scale, growth_factor, backoff_factor, growth_interval, enabled
         )
+
+    def _name(self) -> str:
+        return "GradScaler"
+
+
+class _CpuScaler(_Scaler):
+    kind = "cpu"
 
 
 def settings() -> dict[str, Any]:
@@ -50,6 +59,8 @@ def settings() -> dict[str, Any]:
         "set_autocast_dtype": own.set_autocast_dtype,
         "get_autocast_gpu_dtype": lambda: own.get_autocast_dtype("cuda"),
         "set_autocast_gpu_dtype": lambda dtype: own.set_autocast_dtype("cuda", dtype),
+        "get_autocast_cpu_dtype": lambda: own.get_autocast_dtype("cpu"),
+        "set_autocast_cpu_dtype": lambda dtype: own.set_autocast_dtype("cpu", dtype),
     }
 
 
@@ -60,7 +71,7 @@ def modules() -> dict[str, Shim]:
         "custom_fwd": own.custom_fwd, "custom_bwd": own.custom_bwd,
         "is_autocast_available": own.is_autocast_available,
     }  # fmt: skip
-    cuda = {**names, "autocast": _Fixed, "GradScaler": _CudaScaler}
+    cuda = {**names, "autocast": _Fixed, "GradScaler": _Scaler}
     return {
         "torch.amp": Shim("torch.amp").give(**names),
         "torch.amp.autocast_mode": Shim("torch.amp.autocast_mode").give(**names),
@@ -68,5 +79,5 @@ def modules() -> dict[str, Shim]:
             GradScaler=dt.amp.GradScaler, OptState=dt.amp.OptState
         ),
         "torch.cuda.amp": Shim("torch.cuda.amp").give(**cuda),
-        "torch.cpu.amp": Shim("torch.cpu.amp").give(autocast=_OnCpu, GradScaler=_CudaScaler),
+        "torch.cpu.amp": Shim("torch.cpu.amp").give(autocast=_OnCpu, GradScaler=_CpuScaler),
     }

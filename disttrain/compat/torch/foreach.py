@@ -71,6 +71,10 @@ def _scaled(make: Callable[..., Any]) -> Callable[..., Any]:
     def foreach(
         self: list, tensor1: list, tensor2: list, value: float | list = 1, **kw: object
     ) -> Any:
+        if not self:
+            raise ShapeError(
+                "_foreach: Tensor list must have at least one tensor; an empty one given"
+            )
         given = kw.get("scalars", value)
         values = given.tolist() if isinstance(given, Tensor) else given
         rows = [_each("_foreach", self, a) for a in (tensor1, tensor2, values)]

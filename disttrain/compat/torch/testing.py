@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -23,26 +24,51 @@ _TOLERANCES = {  # rtol, atol by type; exact for the others
 
 def assert_close(
     actual: Any, expected: Any, *, rtol: float | None = None, atol: float | None = None,
-    equal_nan: bool = False, check_dtype: bool = True, msg: str | None = None, **ignored: object,
+    equal_nan: bool = False, check_dtype: bool = True, msg: Any = None, **ignored: object,
 ) -> None:  # fmt: skip
-    """Raise AssertionError unless both (or all elements of two sequences) are close."""
-    if isinstance(actual, (list, tuple)):
+    """Raise AssertionError unless both (or all values of two sequences or mappings) are close.
+    ``msg``: what is said then, or a function of what would be said."""
+    if (rtol is None) != (atol is None):
+        raise ValueError(
+            "Both 'rtol' and 'atol' must be either specified or unspecified, but got "
+            f"rtol={rtol} and atol={atol}"
+        )
+    try:
+        _compare(actual, expected, rtol, atol, equal_nan, check_dtype)
+    except AssertionError as error:
+        if msg is None:
+            raise
+        raise AssertionError(msg(str(error)) if callable(msg) else msg) from None
+
+
+def _compare(
+    actual: Any, expected: Any, rtol: float | None, atol: float | None, equal_nan: bool,
+    check_dtype: bool,
+) -> None:  # fmt: skip
+    if isinstance(actual, Mapping) and isinstance(expected, Mapping):
+        if actual.keys() != expected.keys():
+            raise AssertionError(f"keys differ: {list(actual)} and {list(expected)}")
+        actual, expected = list(actual.values()), [expected[k] for k in actual]
+    if isinstance(actual, (list, tuple)) and isinstance(expected, (list, tuple)):
+        if len(actual) != len(expected):
+            raise AssertionError(f"lengths differ: {len(actual)} and {len(expected)}")
         for a, b in zip(actual, expected, strict=True):
-            assert_close(a, b, rtol=rtol, atol=atol, equal_nan=equal_nan, msg=msg)
+            _compare(a, b, rtol, atol, equal_nan, check_dtype)
         return
     a, b = _array(actual), _array(expected)
     both = isinstance(actual, Tensor) and isinstance(expected, Tensor)
     if both and check_dtype and actual.dtype is not expected.dtype:
-        raise AssertionError(msg or f"dtypes differ: {actual.dtype} and {expected.dtype}")
+        raise AssertionError(f"dtypes differ: {actual.dtype} and {expected.dtype}")
     if a.shape != b.shape:
-        raise AssertionError(msg or f"shapes differ: {list(a.shape)} and {list(b.shape)}")
-    default = _TOLERANCES.get(a.dtype.name, (0.0, 0.0))
-    r = default[0] if rtol is None else rtol
-    t = default[1] if atol is None else atol
-    wide = np.float64 if a.dtype.kind != "c" else np.complex128
-    np.testing.assert_allclose(
-        a.astype(wide), b.astype(wide), rtol=r, atol=t, equal_nan=equal_nan, err_msg=msg or ""
-    )
+        raise AssertionError(f"shapes differ: {list(a.shape)} and {list(b.shape)}")
+    each = [_TOLERANCES.get(x.dtype.name, (0.0, 0.0)) for x in (a, b)]
+    r = max(e[0] for e in each) if rtol is None else rtol  # of two types the wider tolerance
+    t = max(e[1] for e in each) if atol is None else atol
+    if not (r or t) and a.dtype.kind in "iub" and b.dtype.kind in "iub":
+        np.testing.assert_array_equal(a, b)  # float64 cannot tell large ones from each other
+        return
+    wide = np.complex128 if "c" in (a.dtype.kind, b.dtype.kind) else np.float64
+    np.testing.assert_allclose(a.astype(wide), b.astype(wide), rtol=r, atol=t, equal_nan=equal_nan)
 
 
 def make_tensor(
@@ -80,4 +106,4 @@ def _between(sizes: tuple, low: float, high: float, kind: Any, device: Any) -> T
 
 
 def _array(value: object) -> np.ndarray:
-    return value.detach().array if isinstance(value, Tensor) else np.asarray(value)
+    return value.detach().cpu().array if isinstance(value, Tensor) else np.asarray(value)

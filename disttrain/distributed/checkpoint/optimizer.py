@@ -6,6 +6,7 @@ from typing import Any
 
 from ...core import Tensor
 from ...ops import api
+from .background import wait_for_pending
 from .default_planner import DefaultLoadPlanner
 from .metadata import STATE_DICT_TYPE, Metadata, TensorStorageMetadata
 from .planner import LoadPlanner
@@ -22,6 +23,7 @@ def load_sharded_optimizer_state_dict(
 ) -> STATE_DICT_TYPE:
     """What a checkpoint has under ``optimizer_key``. What is of the shape of the parameter that its
     path names lies as that one does in ``model_state_dict``; other tensors are whole."""
+    wait_for_pending()
     state = room_for(storage_reader.read_metadata(), optimizer_key, model_state_dict)
     load(state, storage_reader=storage_reader, planner=planner or DefaultLoadPlanner())
     return state

@@ -78,6 +78,7 @@ def load_state_dict(
 ) -> None:
     """The older form of ``load``; PyTorch has it still, and warns."""
     warn("'load_state_dict' is deprecated; use 'load'", FutureWarning)
+    wait_for_pending()
     storage_reader.reset()
     group = None
     if not no_dist and (process_group is not None or is_initialized()):

@@ -161,9 +161,16 @@ def _compared(name: str, *sides: tuple[Manifest, Files]) -> str:
     x, y = (whole(m, f, name).array for m, f in sides)
     if x.tobytes() == y.tobytes():
         return ""
+    bits = [a.reshape(-1).view(np.uint8).reshape(x.size, -1) for a in (x, y)]
+    count = int((bits[0] != bits[1]).any(1).sum())
+    return f"{count} of {x.size} elements differ, by {_gap(x, y).max():.3g} at most"
+
+
+def _gap(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    if x.dtype.kind in "iu":  # which float64 cannot tell from each other where they are large
+        return np.maximum(x, y).astype(np.uint64) - np.minimum(x, y).astype(np.uint64)
     wide = np.complex128 if x.dtype.kind == "c" else np.float64
-    gap = np.abs(x.astype(wide) - y.astype(wide))
-    return f"{int((gap != 0).sum())} of {x.size} elements differ, by {gap.max():.3g} at most"
+    return np.abs(x.astype(wide) - y.astype(wide))
 
 
 def readable(packed: bytes) -> str:

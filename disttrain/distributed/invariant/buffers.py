@@ -45,13 +45,21 @@ class ShardedBuffers:
         buffers = dict(self.module.named_buffers())
         changed = [n for n in self.sums if self._changed(n, buffers[n].array)]
         for name in self._anywhere(changed) if self.shards.strided or self.shards.last else changed:
-            array = buffers[name].array
-            term = array.astype(wide(array.dtype))
-            if self.shards.strided:
-                self.join(term)
-            self.sums[name].add(self.shards.index, term)
+            sums, now = self.sums[name], self._term(buffers[name].array)
+            if not sums and self.shards.index:  # the shards before have left it as it was
+                before = self._term(self.start[name])
+                for index in range(self.shards.index):
+                    sums.add(index, before)
+            sums.add(self.shards.index, now)
         if self.shards.last:
             self._combine(buffers)
+
+    def _term(self, array: np.ndarray) -> np.ndarray:
+        """What one shard adds, or all that ranks compute at the same time."""
+        term = array.astype(wide(array.dtype))
+        if self.shards.strided:
+            self.join(term)
+        return term
 
     def _changed(self, name: str, array: np.ndarray) -> bool:
         return bool(self.sums[name]) or array.tobytes() != self.start[name].tobytes()

@@ -71,12 +71,23 @@ class SyncBatchNorm(_BatchNorm):
     @classmethod
     def convert_sync_batchnorm(cls, module: Module, process_group: object = None) -> Module:
         """``module`` with every batch norm in it replaced by one over ``process_group``, with the
-        same parameters and statistics. A batch norm itself gives a new module."""
+        same parameters and statistics. A batch norm itself gives a new module; one that stands in
+        several places stays one."""
+        return cls._converted(module, process_group, {})
+
+    @classmethod
+    def _converted(
+        cls, module: Module, process_group: object, known: dict[Module, Module]
+    ) -> Module:
+        if module in known:
+            return known[module]
         out = module
         if isinstance(module, _BatchNorm):
             out = cls._like(module, process_group)
-        for name, child in module.named_children():
-            out.add_module(name, cls.convert_sync_batchnorm(child, process_group))
+        known[module] = out
+        for name, child in module._modules.items():
+            if child is not None:
+                out.add_module(name, cls._converted(child, process_group, known))
         return out
 
     @classmethod

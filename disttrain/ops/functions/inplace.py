@@ -460,8 +460,7 @@ def fill_(self: Tensor, value: Scalar) -> Tensor:
         begin("fill_", self)
     if thread.mode == SLOW or recording or self.array.__class__ is not ndarray:
         if not (thread.mode == SLOW or recording) and self.array.__class__ is DeviceArray:
-            check_writeable("fill_", self)
-            self.array.fill(value)
+            _once(self).array.fill(value)
             touched(self)
             return self
         kind = self.meta()[1]
@@ -482,7 +481,7 @@ def fill_(self: Tensor, value: Scalar) -> Tensor:
 def _once(t: Tensor) -> Tensor:
     """``t``; if it was expanded, the view of it that has each of its elements once."""
     array = None if isinstance(t, Tracer) else layout(t)
-    if array.__class__ is not ndarray or not overlaps_itself(array):
+    if not isinstance(array, (ndarray, DeviceArray)) or not overlaps_itself(array):
         return t
     return getitem(t, index=tuple(slice(0, 1) if s == 0 else slice(None) for s in array.strides))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import errno
-import hashlib
 import itertools
 import json
 import os
@@ -25,7 +24,7 @@ from disttrain.distributed.checkpoint import tools
 from disttrain.distributed.checkpoint.files import folder
 from disttrain.distributed.mesh import init_device_mesh
 from disttrain.distributed.tensor import Shard, distribute_tensor
-from disttrain.errors import ConfigError, DisttrainError, PeerFailed, SerializationError
+from disttrain.errors import ConfigError, DisttrainError, PeerFailed
 from injections import checkpoint_kills
 from support.ranks import fork_ranks
 
@@ -308,39 +307,6 @@ def folder_json(where: Path) -> dict:
     return json.loads((where / folder.MANIFEST).read_text())
 
 
-HOSTILE = {
-    "a path": lambda b: b["tensors"]["w"]["chunks"][0].__setitem__(2, "../x.safetensors"),
-    "a foreign file": lambda b: b["files"].__setitem__("/etc/passwd", 10),
-    "a negative place": lambda b: b["tensors"]["w"]["chunks"][0].__setitem__(3, -1),
-    "a place behind the end": lambda b: b["tensors"]["w"]["chunks"][0].__setitem__(4, 1 << 40),
-    "too large a shape": lambda b: b["tensors"]["w"].__setitem__("shape", [1 << 61, 1 << 61]),
-    "an overlap": lambda b: b["tensors"]["w"]["chunks"][1].__setitem__(0, [0, 0]),
-    "a hole": lambda b: b["tensors"]["w"]["chunks"].pop(),
-    "no type": lambda b: b["tensors"]["w"].__setitem__("dtype", "object"),
-    "no sums": lambda b: b["tensors"]["w"]["chunks"][0].__setitem__(5, ""),
-    "bad sums": lambda b: b["tensors"]["w"]["chunks"][0].__setitem__(5, "zz" * 4),
-    "no list": lambda b: b.__setitem__("tensors", 3),
-    "no save": lambda b: b.pop("save"),
-    "a value twice": lambda b: b["objects"].__setitem__("w", b["objects"]["n"]),
-    "a deep path": lambda b: b["paths"].__setitem__("w", [[[1]]]),
-}
-
-
-@pytest.mark.simulated
-@pytest.mark.parametrize("name", HOSTILE)
-def test_hostile_manifests_are_refused(tmp_path, name):
-    """Their own checksum fits: somebody made them."""
-    save(tmp_path)
-    body = body_of(tmp_path)
-    HOSTILE[name](body)
-    text = json.dumps(body)
-    digest = hashlib.sha256(text.encode()).hexdigest()
-    raw = f'{{"disttrain.checkpoint": 1, "sha256": "{digest}", "body":\n{text}\n}}\n'
-    (tmp_path / folder.MANIFEST).write_text(raw)
-    with pytest.raises(SerializationError):
-        tools.values(str(tmp_path))
-
-
 @pytest.mark.simulated
 def test_links_out_of_the_folder_are_not_followed(tmp_path):
     save(tmp_path / "a")
@@ -349,34 +315,6 @@ def test_links_out_of_the_folder_are_not_followed(tmp_path):
     shard.symlink_to(tmp_path / "elsewhere")
     with pytest.raises((DisttrainError, OSError)):
         tools.values(str(tmp_path / "a"))
-
-
-@pytest.mark.simulated
-def test_versions_to_come_are_told_from_damage(tmp_path):
-    save(tmp_path)
-    path = tmp_path / folder.MANIFEST
-    path.write_text(path.read_text().replace('checkpoint": 1', 'checkpoint": 2'))
-    with pytest.raises(SerializationError, match="newer version"):
-        tools.read_manifest(str(tmp_path))
-    path.write_text("{}")
-    with pytest.raises(SerializationError, match="no manifest"):
-        tools.read_manifest(str(tmp_path))
-
-
-@pytest.mark.simulated
-def test_truth_values_are_truth_values(tmp_path):
-    dcp.save({"f": dt.tensor([True, False])}, checkpoint_id=tmp_path)
-    dcp.save({"f": dt.tensor([3, 1], dtype=dt.uint8)}, checkpoint_id=tmp_path / "u")
-    about = tools.read_manifest(str(tmp_path / "u"))
-    raw = (tmp_path / "u" / folder.MANIFEST).read_text()
-    head, body, tail = raw.split("\n", 2)
-    body = body.replace('"uint8"', '"bool"')
-    digest = hashlib.sha256(body.encode()).hexdigest()
-    head = f'{{"disttrain.checkpoint": 1, "sha256": "{digest}", "body":'
-    (tmp_path / "u" / folder.MANIFEST).write_text("\n".join([head, body, tail]))
-    assert about.world_size == 1
-    with pytest.raises(SerializationError, match="truth value is 3"):
-        tools.values(str(tmp_path / "u"))
 
 
 @pytest.mark.simulated

@@ -15,7 +15,7 @@ from disttrain.core.backward.checkpoint import checkpoint
 from disttrain.core.random import manual_seed
 from disttrain.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 from disttrain.distributed.ddp.module import BufferCommHookLocation
-from disttrain.errors import AutogradError, ConfigError, DTypeError
+from disttrain.errors import AutogradError, DTypeError
 
 pytestmark = pytest.mark.simulated
 
@@ -368,30 +368,6 @@ def test_shared_parameters_are_averaged_once() -> None:
         return grads(m)
 
     assert simulated(body) == [[3.0]] * 2
-
-
-def test_delayed_gradients() -> None:
-    """Averaged when the named one is there, in one go."""
-
-    def body():
-        inner = nn.Sequential(line(), line(2.0), line(3.0))
-        late = [(n, p) for n, p in inner.named_parameters() if n != "0.weight"]
-        m = DDP(inner, delay_all_reduce_named_params=late,
-                param_to_hook_all_reduce=inner[0].weight)  # fmt: skip
-        for _ in range(2):
-            m.zero_grad()
-            m(x()).sum().backward()
-        return grads(m)
-
-    assert simulated(body) == [[9.0, 4.5, 3.0]] * 2
-
-
-def test_delayed_gradients_need_both_arguments() -> None:
-    def body():
-        with pytest.raises(ConfigError, match="need to be set at the same time"):
-            DDP(line(), param_to_hook_all_reduce=line().weight)
-
-    simulated(body, 1)
 
 
 # --- wrappers -------------------------------------------------------------------------------------

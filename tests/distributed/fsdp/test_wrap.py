@@ -48,62 +48,12 @@ def by_size(n: int, **kwargs: object) -> object:
     return functools.partial(wrapping.size_based_auto_wrap_policy, min_num_params=n, **kwargs)
 
 
-def test_size_counts_what_no_unit_below_has_taken() -> None:
-    assert apply(nested(), by_size(40)) == ["2"]
-    assert apply(nested(), by_size(30)) == ["0", "1", "2.0", "2.1"]
-    assert apply(nested(), by_size(10**6)) == []
-
-
-def test_size_neither_wraps_lists_nor_looks_below_attention() -> None:
-    lists = nn.Sequential(nn.ModuleList([nn.Linear(5, 5), nn.Linear(5, 5)]))
-    assert apply(lists, by_size(40)) == []
-    assert apply(nn.Sequential(nn.ModuleList([nn.Linear(10, 10)])), by_size(40)) == ["0.0"]
-    model = nn.Sequential(nn.Linear(10, 10), nn.MultiheadAttention(8, 1))
-    assert apply(model, by_size(40)) == ["0"]
-    leaf = by_size(40, force_leaf_modules={nn.Sequential})
-    assert apply(nn.Sequential(nn.Sequential(nn.Linear(10, 10))), leaf) == []
-
-
 def test_always_wraps_everything_but_what_is_ignored() -> None:
     assert apply(nested(), wrapping.always_wrap_policy) == ["0", "1", "2", "2.0", "2.1"]
     model = nested()
     assert apply(model, wrapping.always_wrap_policy, (model[1], model[2][0])) == ["0", "2", "2.1"]
     model = nested()
     assert apply(model, by_size(40), (model[1], model[2][0])) == []
-
-
-def test_transformer_blocks_by_class_as_function_and_as_object() -> None:
-    kinds = {nn.TransformerEncoderLayer}
-
-    def build() -> nn.Module:
-        return nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 8), 2)
-
-    want = ["layers.0", "layers.1"]
-    one = functools.partial(wrapping.transformer_auto_wrap_policy, transformer_layer_cls=kinds)
-    assert apply(build(), one) == want
-    assert apply(build(), wrapping.ModuleWrapPolicy(kinds)) == want
-    either = functools.partial(
-        wrapping._or_policy,
-        policies=[wrapping.ModuleWrapPolicy(kinds), lambda module, recurse, **_: recurse],
-    )
-    assert apply(build(), either) == want
-    assert "TransformerEncoderLayer" in repr(wrapping.ModuleWrapPolicy(kinds))
-
-
-def test_lambda_and_custom_policies() -> None:
-    model = nested()
-    one = functools.partial(wrapping.lambda_auto_wrap_policy, lambda_fn=lambda m: m is model[2])
-    assert apply(model, one) == ["2"]
-    model = nested()
-    inner, first = model[2], model[0]
-    policy = wrapping.CustomPolicy(
-        lambda m: {"forward_prefetch": True} if m is inner else m is first
-    )
-    assert apply(model, policy, forward_prefetch=False, device_id=None) == ["0", "2"]
-    assert model[2].given == {"forward_prefetch": True, "device_id": None}
-    assert model[0].given == {"forward_prefetch": False, "device_id": None}
-    with pytest.raises(ConfigError, match="should return False/True or a kwarg dict"):
-        apply(nested(), wrapping.CustomPolicy(lambda m: "yes"))
 
 
 @pytest.mark.parametrize("policy", [wrapping.always_wrap_policy,

@@ -3,6 +3,7 @@ memory. What CuPy does otherwise than numpy is said here, function by function."
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable
 from typing import Any
@@ -127,6 +128,8 @@ class Function:
             compute = functools.partial(_unwritten, compute)
         if self.name in table()["inner"]:
             compute = self._inner(compute, bound)
+        elif self.name == "broadcast_to":
+            compute = functools.partial(_unlocked, compute)
         elif self.name in HALF_SUMS and plain[0].dtype == BFLOAT16:
             compute = functools.partial(self._in_float32, plain, named)
         found = work.run(compute, self.name in VIEWS, order)
@@ -183,6 +186,14 @@ class Function:
 def _unwritten(make: Callable[[], np.ndarray]) -> np.ndarray:
     made = make()
     poison(made)
+    return made
+
+
+def _unlocked(make: Callable[[], np.ndarray]) -> np.ndarray:
+    """CuPy's views of repeated elements can be written to, as all of its arrays."""
+    made = make()
+    with contextlib.suppress(ValueError):  # over memory that was locked on purpose
+        made.flags.writeable = True
     return made
 
 

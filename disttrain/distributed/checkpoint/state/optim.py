@@ -98,7 +98,7 @@ def flattened(out: dict[str, Any]) -> dict[str, Any]:
 
 
 def nested(flat: dict[str, Any]) -> dict[str, Any]:
-    """The inverse of ``flattened``; parameters with alike settings make a group."""
+    """The inverse of ``flattened``; each parameter has a group of its own."""
     state: dict[str, Any] = {}
     settings: dict[str, dict[str, Any]] = {}
     for key, value in flat.items():

@@ -5,6 +5,7 @@ Knows tensors; no modules and no optimizers.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -20,10 +21,16 @@ def map_values(fn: Callable, value: object) -> Any:
     """``fn`` of every tensor in nested dicts, lists and tuples."""
     if isinstance(value, Tensor):
         return fn(value)
+    if isinstance(value, dict):
+        out = copy.copy(value)  # of its class, with what it has beside its values
+        for k, v in value.items():
+            out[k] = map_values(fn, v)
+        return out
     if isinstance(value, Mapping):
-        return type(value)((k, map_values(fn, v)) for k, v in value.items())  # type: ignore[call-arg]
-    if isinstance(value, (list, tuple)) and not hasattr(value, "_fields"):
-        return type(value)(map_values(fn, v) for v in value)
+        return type(value)({k: map_values(fn, v) for k, v in value.items()})  # type: ignore[call-arg]
+    if isinstance(value, (list, tuple)):
+        parts = [map_values(fn, v) for v in value]
+        return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
     return value
 
 

@@ -29,7 +29,7 @@ def silent_modules(module: nn.Module, missing: Sequence[str], known: Sequence[st
     found: list[tuple[str, nn.Module]] = []
     for path, part in module.named_modules():
         own = [n for n in known if n.startswith(f"{path}.")] if path else list(known)
-        inside = any(path.startswith(f"{other}.") for other, _ in found)
+        inside = any(not other or path.startswith(f"{other}.") for other, _ in found)
         if own and not inside and lost.issuperset(own):
             found.append((path, part))
     return [f"{path or 'the module itself'} ({type(part).__name__})" for path, part in found]

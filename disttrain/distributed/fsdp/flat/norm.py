@@ -56,21 +56,25 @@ def clip(root: Any, units: list[FlatUnit], max_norm: float, norm_type: float) ->
 
 
 def power_sum(grads: list[Any], p: float) -> float:
-    """What norms of parts are combined from: the largest size, or the sum of p-th powers."""
+    """What norms of parts are combined from: the largest size (the smallest, where ``p`` is
+    -inf), or the sum of p-th powers."""
     with np.errstate(over="ignore"):
         norms = [norm_of(g, p) for g in grads if g.numel()]
     if math.isinf(p):
-        return max(norms, default=0.0)
+        return max(norms, default=0.0) if p > 0 else min(norms, default=math.inf)
     return float(sum(n**p for n in norms))
 
 
 def over(group: ProcessGroup, value: float, p: float) -> float:
     """``value`` of all ranks of ``group`` together."""
     both = np.array([value], np.float64)
-    group.all_reduce(both, ReduceOp.MAX if math.isinf(p) else ReduceOp.SUM)
+    how = ReduceOp.SUM if math.isfinite(p) else ReduceOp.MAX if p > 0 else ReduceOp.MIN
+    group.all_reduce(both, how)
     return float(both[0])
 
 
 def finish(parts: list[float], p: float) -> float:
     """The norm from what parts contribute."""
-    return max(parts) if math.isinf(p) else float(sum(parts) ** (1.0 / p))
+    if math.isinf(p):
+        return max(parts) if p > 0 else min(parts)
+    return float(sum(parts) ** (1.0 / p))

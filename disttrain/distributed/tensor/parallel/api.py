@@ -58,7 +58,7 @@ def parallelize_module(
                 f"{type(module).__name__} has a name like it, skipping this plan entry.",
                 stacklevel=2,
             )
-        for _, sub in found:
+        for sub in dict.fromkeys(sub for _, sub in found):
             parallelize_module(sub, mesh, style, src_data_rank=src_data_rank)
     _check_shared(module)
     return module
@@ -78,14 +78,15 @@ def _check_shared(module: nn.Module) -> None:
 
 
 def matches(module: nn.Module, path: str) -> list[tuple[nn.Module, nn.Module]]:
-    """The submodules whose names fit ``path``, part by part, each with what holds it."""
+    """The submodules whose names fit ``path``, part by part, each with what holds it; one that is
+    held under several names, by any of them."""
     found = [(module, module)]
     for token in path.split(".") if path else ():
         found = [
             (parent, child)
             for _, parent in found
-            for name, child in parent.named_children()
-            if fnmatch(name, token)
+            for name, child in parent._modules.items()
+            if child is not None and fnmatch(name, token)
         ]
     return found
 

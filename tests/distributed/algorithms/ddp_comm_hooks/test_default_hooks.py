@@ -27,12 +27,7 @@ from disttrain.distributed.algorithms.ddp_comm_hooks.default_hooks import (
     fp16_compress_wrapper,
 )
 from disttrain.distributed.algorithms.ddp_comm_hooks.optimizer_overlap_hooks import (
-    _hook_then_optimizer,
     _OptimizerHookState,
-)
-from disttrain.distributed.algorithms.ddp_comm_hooks.post_localSGD_hook import (
-    PostLocalSGDState,
-    post_localSGD_hook,
 )
 from disttrain.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import (
     PowerSGDState,
@@ -208,33 +203,6 @@ def test_every_kind_can_be_registered_by_name() -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.simulated
-@pytest.mark.parametrize("reduce_locally", [True, False])
-def test_post_local_sgd_averages_over_few_later(reduce_locally: bool) -> None:
-    def body() -> list:
-        dist.init_process_group()
-        rank = dist.get_rank()
-        pairs = [dist.new_group([0, 1]), dist.new_group([2, 3])]
-        m = dist.DistributedDataParallel(model())
-        state = PostLocalSGDState(None, pairs[rank // 2], 2, reduce_locally)
-        m.register_comm_hook(state, post_localSGD_hook)
-        out = []
-        for step in range(4):
-            m.zero_grad()
-            (m(batch(rank, step)) ** 2).sum().backward()
-            out.append(arrays(p.grad for p in m.parameters()))
-        dist.destroy_process_group()
-        return out
-
-    for rank, steps in enumerate(dist.simulate(body, 4).results):
-        for step, ours in enumerate(steps):
-            with_whom = range(4) if step < 2 else [rank]
-            if step >= 2 and reduce_locally:
-                with_whom = [rank // 2 * 2, rank // 2 * 2 + 1]
-            parts = [alone(r, step) for r in with_whom]
-            assert_close(ours, [np.mean(ps, axis=0) for ps in zip(*parts, strict=True)], 1e-5)
-
-
 # --- optimizers behind hooks ---------------------------------------------------------------------
 
 
@@ -263,80 +231,6 @@ def plain_adam(m):
 
 def nothing() -> None:
     pass
-
-
-@pytest.mark.simulated
-@pytest.mark.parametrize("size", [1, 2, 3])
-@pytest.mark.parametrize("with_step", [hook_with_zero_step, hook_with_zero_step_interleaved])
-@pytest.mark.parametrize("inner", [allreduce_hook, fp16_compress_wrapper(allreduce_hook)])
-def test_zero_steps_in_the_hook_equal_steps_after_backward(inner, with_step, size: int) -> None:
-    def zero(m):
-        o = ZeroRedundancyOptimizer(m.parameters(), dt.optim.Adam, overlap_with_ddp=True, lr=0.05)
-        m.register_comm_hook(None, with_step(inner, m, o))
-        return nothing
-
-    def after(m):
-        m.register_comm_hook(None, inner)
-        return plain_adam(m)
-
-    for ours, theirs in zip(trained(zero, size), trained(after, size), strict=True):
-        assert_close(ours, theirs)
-
-
-@pytest.mark.simulated
-def test_schedules_work_where_steps_are_made_in_the_hook() -> None:
-    def zero(m):
-        o = ZeroRedundancyOptimizer(m.parameters(), dt.optim.SGD, overlap_with_ddp=True, lr=0.1)
-        m.register_comm_hook(None, hook_with_zero_step(allreduce_hook, m, o))
-        return dt.optim.lr_scheduler.ExponentialLR(o, 0.5).step
-
-    def after(m):
-        o = dt.optim.SGD(m.parameters(), lr=0.1)
-        schedule = dt.optim.lr_scheduler.ExponentialLR(o, 0.5)
-        return lambda: (o.step(), schedule.step())
-
-    for ours, theirs in zip(trained(zero, 2), trained(after, 2), strict=True):
-        assert_close(ours, theirs)
-
-
-@pytest.mark.simulated
-def test_memory_of_buckets_that_are_made_anew_is_given_back() -> None:
-    made = {}
-
-    def zero(m):
-        o = ZeroRedundancyOptimizer(m.parameters(), dt.optim.SGD, overlap_with_ddp=True, lr=0.1)
-        m.register_comm_hook(None, hook_with_zero_step_interleaved(allreduce_hook, m, o))
-        made[dist.get_rank()] = o
-        return nothing
-
-    trained(zero, 2)
-    for o in made.values():
-        shared = [p for s in o._by_bucket.values() for params in s.owned for p in params]
-        assert len(shared) == len(set(shared)) == 6 and len(o._by_bucket) > 1
-
-
-@pytest.mark.simulated
-def test_an_optimizer_behind_a_hook_equals_one_after_backward() -> None:
-    def behind(m):
-        state = _OptimizerHookState(as_functional_optim(dt.optim.Adam, lr=0.05))
-        m.register_comm_hook(None, _hook_then_optimizer(allreduce_hook, state))
-        return nothing
-
-    for ours, theirs in zip(trained(behind, 2), trained(plain_adam, 2), strict=True):
-        assert_close(ours, theirs)
-
-
-@pytest.mark.simulated
-def test_only_chosen_parameters_are_stepped() -> None:
-    def behind(m):
-        first = next(m.parameters())
-        state = _OptimizerHookState(as_functional_optim(dt.optim.SGD, lr=0.05), [first])
-        m.register_comm_hook(None, _hook_then_optimizer(allreduce_hook, state))
-        return nothing
-
-    before = arrays(model().parameters())
-    for ours in trained(behind, 2):
-        assert [(a != b).any() for a, b in zip(ours, before, strict=True)] == [True] + [False] * 5
 
 
 @pytest.mark.simulated

@@ -44,18 +44,6 @@ def test_periods_and_warm_up(period: int, warmup: int) -> None:
         assert [r[step] for r in results] == pytest.approx(here)
 
 
-def test_a_hierarchy_averages_over_larger_groups_more_rarely() -> None:
-    results = on_ranks(lambda: drift(HierarchicalModelAverager({2: 2, 4: 4}, 1), 9), 4)
-    here = [0.0] * 4
-    for step in range(9):
-        here = [v + r + 1 for r, v in enumerate(here)]
-        if step and step % 4 == 0:
-            here = [sum(here) / 4] * 4
-        elif step and step % 2 == 0:
-            here = [sum(here[:2]) / 2] * 2 + [sum(here[2:]) / 2] * 2
-        assert [r[step] for r in results] == pytest.approx(here)
-
-
 def test_an_average_of_models_may_be_averaged_too() -> None:
     """Exponential averages have no gradients; all of their parameters are meant."""
 

@@ -347,43 +347,6 @@ def test_optimizer_states_of_other_keys_and_misfits() -> None:
 
 
 @BOTH
-@pytest.mark.parametrize("norm_type", [1.0, 2.0, 3.5, float("inf")])
-@pytest.mark.parametrize("strategy", ["FULL_SHARD", "NO_SHARD", "mixed"])
-@pytest.mark.parametrize("plain_function", [False, True], ids=["method", "function"])
-def test_clipping_by_the_norm_of_everything(
-    strategy: str, norm_type: float, orig: bool, plain_function: bool
-) -> None:
-    ref = plain()
-    backward(ref)
-    total = nn.utils.clip_grad_norm_(ref.parameters(), 0.01, norm_type)
-    want = {n: p.grad.numpy() for n, p in ref.named_parameters()}
-
-    def body() -> None:
-        if strategy == "mixed":
-            inner = plain()
-            inner[1] = FSDP(inner[1], sharding_strategy=ShardingStrategy.NO_SHARD,
-                            use_orig_params=True)  # fmt: skip
-            m = FSDP(inner, use_orig_params=True, ignored_states=[inner[0][1].weight])
-        else:
-            m = wrapped(orig, sharding_strategy=ShardingStrategy[strategy])
-        backward(m)
-        if strategy == "mixed":
-            dist.all_reduce(m[0][1].weight.grad)
-            m[0][1].weight.grad.div_(2)
-        if plain_function:
-            got = nn.utils.clip_grad_norm_(m.parameters(), 0.01, norm_type)
-        else:
-            got = m.clip_grad_norm_(0.01, norm_type)
-        np.testing.assert_allclose(float(got), float(total), rtol=1e-10)
-        if orig:
-            with FSDP.summon_full_params(m, with_grads=True):
-                for n, p in m.named_parameters():
-                    SUMS.equal(p.grad.numpy(), want[n])
-
-    on_ranks(body, 2)
-
-
-@BOTH
 def test_parameters_can_be_copied(orig: bool) -> None:
     def body() -> None:
         m = wrapped(orig)
@@ -392,14 +355,6 @@ def test_parameters_can_be_copied(orig: bool) -> None:
             assert copied is not p
         with pytest.raises(AssertionError, match="does not support deepcopy"):
             copy.deepcopy(m)
-
-    on_ranks(body, 2)
-
-
-def test_clipping_without_gradients_tells_so() -> None:
-    def body() -> None:
-        with pytest.warns(UserWarning, match="with no gradients -- returning the total norm"):
-            assert float(wrapped(False).clip_grad_norm_(1.0)) == 0.0
 
     on_ranks(body, 2)
 

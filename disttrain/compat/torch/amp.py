@@ -59,8 +59,6 @@ def settings() -> dict[str, Any]:
         "set_autocast_dtype": own.set_autocast_dtype,
         "get_autocast_gpu_dtype": lambda: own.get_autocast_dtype("cuda"),
         "set_autocast_gpu_dtype": lambda dtype: own.set_autocast_dtype("cuda", dtype),
-        "get_autocast_cpu_dtype": lambda: own.get_autocast_dtype("cpu"),
-        "set_autocast_cpu_dtype": lambda dtype: own.set_autocast_dtype("cpu", dtype),
     }
 
 

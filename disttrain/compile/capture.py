@@ -36,7 +36,7 @@ from .guards.code import following
 from .guards.reach import Reach
 from .instruction import Instruction, Var
 from .memory import Memories, coincide, is_laid_out, window, window_on
-from .pull import Rule, accumulate, backward_of
+from .pull import Rule, accumulate, backward_of, over_ranks
 from .questions import Questions
 
 # A tensor that the program makes from Python numbers (dt.zeros ...): every run starts with a copy.
@@ -47,6 +47,7 @@ constant = primitive(
 # Whoever reads arrays here does not look at numbers, or tells.
 _TRUSTED = (
     "disttrain.core.", "disttrain.compile.", "disttrain.optim.", "disttrain.amp.autocast_mode",
+    "disttrain.distributed.tensor.", "disttrain.distributed.fsdp.",
 )  # fmt: skip
 # The same, of arrays on devices.
 _OF_DEVICES = ("disttrain.nn.utils.",)
@@ -277,11 +278,7 @@ class Capture:
         names = tuple(self.var(a) if isinstance(a, Tensor) else a for a in args)
         if "layout" in params:
             self._check_layout(args[0], prim)
-        self.running = True
-        try:
-            out = proceed(prim, args, params)
-        finally:
-            self.running = False
+        out = self.effects.compute(prim, args, params, proceed)
         results: tuple[Var, ...] = ()
         if prim.mutates:
             for i in prim.mutates:
@@ -289,6 +286,7 @@ class Capture:
         else:
             outs = out if isinstance(out, tuple) else (out,)
             results = tuple(self._define(o) for o in outs)
+        prim = over_ranks(prim, args, out)
         self.instructions.append(Instruction(prim, names, params, results))
         return out
 
@@ -396,8 +394,7 @@ class Capture:
                     f"it changes what a tensor of shape {list(t.shape)} from outside is (its "
                     "memory, its place in the graph, or requires_grad); a replay would not"
                 )
-        if self.walked:
-            self.effects.check()
+        self.effects.check(self.walked)
 
     def _grads(self) -> Any:
         """What the program left in ``.grad`` of the leaves, where that is not what it found."""

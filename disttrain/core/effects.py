@@ -21,8 +21,15 @@ class Effect:
     def __call__(self, *tensors: Tensor) -> Any:
         raise NotImplementedError
 
+    def gives(self) -> Sequence[Tensor]:
+        """The tensors that have got their memory by it. What uses them later uses its results."""
+        return ()
+
     def settle(self, results: tuple) -> None:
         """A replay is through, and gives ``results``."""
+
+    def break_off(self) -> None:
+        """A replay has raised, before this or after it."""
 
 
 def performed(
@@ -33,6 +40,23 @@ def performed(
     if recorder is None:
         return effect(*tensors)
     return recorder.perform(name, effect, tuple(tensors), tuple(writes))
+
+
+def at_first(work: Callable[..., Any], *args: object) -> None:
+    """Do what is done in the first call only, so that it is no part of a program."""
+    recorder = _recorder()
+    if recorder is None:
+        work(*args)
+    else:
+        recorder.apart(work, *args)
+
+
+def not_repeated(why: str) -> None:
+    """Tell the capture that runs on this thread, if one does, that no replay can stand for what
+    is done now."""
+    recorder = _recorder()
+    if recorder is not None:
+        recorder.refuse(why)
 
 
 def _recorder() -> Any:
@@ -76,4 +100,4 @@ def repeated(fn: Callable[..., Any], started: bool, *args: Any, **kwargs: Any) -
     return True
 
 
-__all__ = ["Effect", "performed", "repeated"]
+__all__ = ["Effect", "at_first", "not_repeated", "performed", "repeated"]

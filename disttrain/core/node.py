@@ -121,9 +121,11 @@ class GraphNode:
 class AccumulateGrad(GraphNode):
     """The end of the graph at a leaf. ``store``, where set, writes the gradient in its own way;
     ``place`` says where a rule may compute it at once: None, or (an array, a factor, whether
-    the factor is a power of two)."""
+    the factor is a power of two). ``elsewhere``: that store leaves the gradient in ``.grad`` of
+    other tensors, and tells the walk (``gave``)."""
 
     seq = 1 << 62
+    elsewhere = False
     place: Callable[[], Any] | None = None
     store: Callable[[Any, Any], None] | None = None
     accumulate_hooks: HookDict | None = None

@@ -23,6 +23,7 @@ from .groups import state
 from .groups.new_group import divide_world, get_rank, get_world_size
 
 SLOT = "distributed.mesh"
+__outward__ = ()  # what it makes of groups is watched there
 
 
 class _Shared:

@@ -42,6 +42,7 @@ from .kinds import (
     is_optimizer,
     is_ours,
     is_outward,
+    meant,
     slots_of,
 )
 from .readers import ArrayParts, Classes, Tried, cached, calls, function_parts, members, values
@@ -193,6 +194,8 @@ class Reach:
         return name in self.names or (self.everything and not name.startswith("__"))
 
     def _push(self, x: object, where: str) -> None:
+        if isinstance(x, Tensor):
+            x = meant(x)
         if id(x) not in self._seen and not is_constant(x):
             self._todo.append((x, where))
 
@@ -408,11 +411,11 @@ class Reach:
         if inside or self.everything:
             self._whole(m, where)
         else:
-            names = {*_MODULE_OWN}
+            names = (*_MODULE_OWN, *getattr(type(m), "__steering__", ()))
             space = m.__dict__
-            for name in names & space.keys():
+            own = tuple(n for n in names if n in space)
+            for name in own:
                 self._push(space[name], f"{where}.{name}")
-            own = tuple(n for n in _MODULE_OWN if n in space)
             self.holders.append(Holder(NAMES, space, where, own))
             self._by_name.append((m, where))
         for store in _MODULE_STORES:

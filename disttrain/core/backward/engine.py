@@ -149,6 +149,9 @@ class Walk:
         """Tell that what this walk leads to may be otherwise in another step, so that no capture
         can stand for it."""
 
+    def gave(self, leaves: Iterable[Any]) -> None:
+        """Tell that ``.grad`` of ``leaves`` was set or added to by stores of others."""
+
     def mark(self, node: Any) -> None:
         """Run ``node``, which nothing leads to, when all that has a higher ``seq`` is done."""
         self.grads[node] = ()

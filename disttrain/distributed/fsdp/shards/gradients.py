@@ -15,6 +15,7 @@ import numpy as np
 from ....backends.device.memory import Mark, bytes_of, lend
 from ....comm.calls.reduce_ops import ReduceOp, premul_sum
 from ....comm.group.blocks import Blocks
+from ....context import thread
 from ....core import wrap
 from ....core.types import dtypes
 from ....core.types.device import device
@@ -219,12 +220,23 @@ class Gradients:
         out, held = self._home(out), self.places.home.held
         if self._spans is None:
             self._spans = [shard_span(p, rank) for p in self.layout.params]
+        if thread.walk is not None:
+            self._tell(thread.walk, used, known)
         for (lo, hi, shape), member, flag in zip(self._spans, self.members, used, strict=True):
             if flag:
                 shard = out[lo:hi].reshape(shape)
                 kind = member.kind
                 shard = shard if shard.dtype == kind else shard.astype(kind)
                 receive_gradient(member.sharded, held(shard))
+
+    def _tell(self, walk: Any, used: list, known: list[bool] | None) -> None:
+        """Which parameters get a gradient in this backward."""
+        if known is None:
+            walk.vary(
+                "a backward does not reach all parameters of a unit of fully_shard; whether they "
+                "get a gradient depends on the other ranks"
+            )
+        walk.gave([m.sharded for m, flag in zip(self.members, used, strict=True) if flag])
 
     def discard(self) -> None:
         """Forget everything that has not reached ``.grad``. What is under way has its memory until

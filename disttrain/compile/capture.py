@@ -205,8 +205,8 @@ class Capture:
             return
         if isinstance(t.array, ArrayKind):
             self._refuse(
-                f"it uses the part that lies here of a tensor of shape {list(t.shape)} that is "
-                "spread over ranks"
+                f"it uses numbers of a tensor of shape {list(t.shape)} that is spread over ranks, "
+                f"at {call_site(3)}"
             )
             return
         if self._is_made(t) or any(self.written.around(t.array)):

@@ -32,6 +32,7 @@ from .joint import differentiate, join
 from .modules import Forward, original, twin
 from .passes import EVERYWHERE, Pass, ask_early, optimize
 from .passes.liveness import told
+from .pull import OverRanks
 from .questions import Otherwise, Path, Paths
 from .replay import Afresh
 from .settings import Settings, settings_of
@@ -329,7 +330,8 @@ class _Attempt:
         know nothing of kernels."""
         passes = self.settings.passes
         given = (*self.call.tensors, *graph.captured)
-        if all(t.array.__class__ is np.ndarray for t in given):
+        plain = all(t.array.__class__ is np.ndarray for t in given)
+        if plain and not any(isinstance(ins.prim, OverRanks) for ins in graph.instructions):
             return passes
         return tuple(each for each in passes if each in EVERYWHERE)
 

@@ -101,10 +101,10 @@ class Effects:
         self._check_place(tensors)
         names = tuple(recorder.var(t) for t in tensors)
         before = self._versions()
+        for i in prim.mutates:  # (it may take their memory away)
+            recorder.written.add(tensors[i].array, tensors[i])
         with _apart():
             made = effect(*tensors)
-        for i in prim.mutates:
-            recorder.written.add(tensors[i].array, tensors[i])
         self._check_written([tensors[i] for i in prim.mutates], before)
         recorder.instructions.append(Instruction(prim, names, {"effect": effect}, ()))
         return made
@@ -199,7 +199,8 @@ class Effects:
         finish = _prim("finish_gradients", _on_arrays, tuple(range(len(olds))))
         self._do(finish, Phase(walk, walk.finish), olds)
         self._settle_given(walk)
-        leaves = list(dict.fromkeys((*walk.stored, *walk.given)))
+        given = [leaf for leaf, known in walk.given.items() if known]
+        leaves = list(dict.fromkeys((*walk.stored, *given)))
         if any(leaf._grad is None for leaf in leaves):
             self.recorder._refuse("gradients are dropped by the hooks of a collective")
             return
@@ -207,14 +208,19 @@ class Effects:
         walk.settle()
         names = tuple(self._rename(leaf._grad) for leaf in leaves)
         if leaves:
-            given = Gradients(leaves)
-            self.recorder.instructions.append(Instruction(_gradients, (), {"effect": given}, names))
+            effect = {"effect": Gradients(leaves)}
+            self.recorder.instructions.append(Instruction(_gradients, (), effect, names))
 
     def _settle_given(self, walk: ReplayedWalk) -> None:
         """See what stores have left with other tensors than their leaves: gradients that were
         there are written to somewhere between the beginning of the walk and its end."""
         instructions, written = self.recorder.instructions, list[Var]()
-        for leaf in dict.fromkeys(walk.given):
+        if not all(walk.sure.values()):
+            self.recorder._refuse(
+                "a backward does not reach all parameters of a unit; whether they get a gradient "
+                "depends on the other ranks"
+            )
+        for leaf in [leaf for leaf, given in walk.given.items() if given]:
             old = walk.before.get(id(leaf))
             self._check_old(leaf, old)
             if old is None:
@@ -246,7 +252,8 @@ class ReplayedWalk:
         self.absent = absent
         self.answers: dict[Any, bool] = {}
         self.stored: list[Tensor] = []
-        self.given: list[Tensor] = []  # leaves that got theirs by the stores of others
+        self.given: dict[Tensor, bool] = {}  # leaves that got theirs by the stores of others
+        self.sure: dict[Tensor, bool] = {}  # which of them do so whatever other ranks do
         self.olds: list[Tensor] = []
         self.before: dict[int, Tensor | None] = {}  # by id of a leaf: its gradient at first
         self.at = 0  # the instruction that begins it
@@ -260,7 +267,7 @@ class ReplayedWalk:
     def settle(self) -> None:
         """The capture is over: keep nothing of it."""
         self.real = self.refuse = None
-        self.stored, self.given, self.olds, self.before = [], [], [], {}
+        self.stored, self.olds, self.given, self.sure, self.before = [], [], {}, {}, {}
 
     def begin(self, *olds: object) -> None:
         """Another pass."""
@@ -322,10 +329,12 @@ class Turn:
             answers[question] = question()
         return answers[question]
 
-    def gave(self, leaves: Iterable[Tensor]) -> None:
+    def gave(self, leaves: Iterable[tuple[Tensor, bool, bool]]) -> None:
         """What a replay must know of once."""
         if self.walk.real is not None:
-            self.walk.given += leaves
+            for leaf, given, own in leaves:
+                self.walk.given[leaf] = self.walk.given.get(leaf, False) or given
+                self.walk.sure[leaf] = self.walk.sure.get(leaf, False) or own
 
     def vary(self, why: str) -> None:
         """What it leads to may be otherwise in another step."""
@@ -401,6 +410,13 @@ class Gradients:
         return f"<of {len(self.leaves)} leaves>"
 
 
+class Work(Primitive):
+    """What stands in a graph for an effect, whatever kinds of arrays it is given."""
+
+    def compute(self, arrays: list | tuple, params: dict) -> Any:
+        return self.forward(*arrays, **params)
+
+
 def _stores(leaf: Tensor) -> bool:
     return type(leaf._node) is AccumulateGrad and leaf._node.store is not None
 
@@ -421,12 +437,12 @@ def _giving(*arrays: Any, effect: Effect) -> tuple:
 @functools.cache
 def _prim(name: str, forward: Callable[..., Any], writes: tuple[int, ...]) -> Primitive:
     """What stands in a graph for an effect."""
-    prim = Primitive(name, forward, ())
+    prim = Work(name, forward, ())
     prim.outward, prim.mutates, prim.multi = True, writes, forward is _giving
     return prim
 
 
-_gradients = Primitive("gradients", _on_arrays, ())
+_gradients = Work("gradients", _on_arrays, ())
 _gradients.outward = _gradients.multi = True
 
 

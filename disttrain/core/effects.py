@@ -42,8 +42,8 @@ def performed(
     return recorder.perform(name, effect, tuple(tensors), tuple(writes))
 
 
-def at_first(work: Callable[..., Any], *args: object) -> None:
-    """Do what is done in the first call only, so that it is no part of a program."""
+def aside(work: Callable[..., Any], *args: object) -> None:
+    """Do what is no part of a program: it is done in a first call only, or where it is needed."""
     recorder = _recorder()
     if recorder is None:
         work(*args)
@@ -100,4 +100,4 @@ def repeated(fn: Callable[..., Any], started: bool, *args: Any, **kwargs: Any) -
     return True
 
 
-__all__ = ["Effect", "at_first", "not_repeated", "performed", "repeated"]
+__all__ = ["Effect", "aside", "not_repeated", "performed", "repeated"]

@@ -69,6 +69,25 @@ def leave(root: Any, call: Any) -> None:
     performed("fsdp_leave", _Leave(call.effect), fulls, range(len(fulls)))
 
 
+def choose(choices: list[Any], values: dict[str, Any]) -> None:
+    """Units are told what to do from now on."""
+    performed("fsdp_choose", _Choose(choices, values))
+
+
+class _Choose(Effect):
+    def __init__(self, choices: list[Any], values: dict[str, Any]) -> None:
+        self.choices, self.values = choices, values
+
+    def __call__(self, *tensors: Tensor) -> None:
+        for one in self.choices:
+            for name, value in self.values.items():
+                setattr(one, name, value)
+
+    def __repr__(self) -> str:
+        told = ", ".join(f"{name}={value!r}" for name, value in self.values.items())
+        return f"<{told} of {len(self.choices)} units>"
+
+
 class _Begin(Effect):
     """``call``: that of the last run. ``running``: whether it has not ended."""
 
@@ -130,4 +149,4 @@ class _Leave(_Part):
         self.begin.root.leave(self.begin.call)
 
 
-__all__ = ["begin", "broke_off", "end", "enter", "leave"]
+__all__ = ["begin", "broke_off", "choose", "end", "enter", "leave"]

@@ -11,14 +11,14 @@ from typing import Any
 
 from ... import nn
 from ...context import thread
-from ...core.effects import at_first, not_repeated
+from ...core.effects import aside, not_repeated
 from ...core.types.dtypes import numpy_type
 from ...errors import ConfigError
 from ...nn.module import Module
 from ..collectives.nested import cast, find_tensors, moved
 from ..invariant.shards import VirtualShards
 from .convert import convert
-from .effects import begin, broke_off, end
+from .effects import begin, broke_off, choose, end
 from .root import Root, add_exits
 from .shards.shared_weights import Turns
 from .unit import Unit
@@ -58,7 +58,8 @@ class UnshardHandle:
     def wait(self) -> None:
         """Until the full weights are there; the module holds them from then on."""
         if self._unit is not None:
-            self._unit.wait()
+            not_repeated("it waits for full weights")
+            aside(self._unit.wait)
             self._unit.show()
             self._unit = None
 
@@ -89,11 +90,12 @@ class InParts(nn.Module):
         self._choose(recurse, reshard_after_backward=bool(reshard_after_backward))
 
     def _choose(self, recurse: bool, **values: Any) -> None:
+        choices = []
         for module in self.modules() if recurse else (self,):
             place = module.__dict__.get(SLOT)
             if place is not None:
-                for name, value in values.items():
-                    setattr(place.unit.choices, name, value)
+                choices.append(place.unit.choices)
+        choose(choices, values)
 
     def _root(self) -> Root:
         return self.__dict__[SLOT].root
@@ -129,8 +131,8 @@ class FSDPModule(InParts):
         """Gather the unit's full weights; the module holds them until ``reshard()``."""
         not_repeated("it calls unshard()")
         unit = self._unit()
-        unit.hold()
-        unit.unshard(async_op)
+        aside(unit.hold)
+        aside(unit.unshard, async_op)
         handle = UnshardHandle(unit)
         if async_op:
             return handle
@@ -289,7 +291,7 @@ def around(module: Module, run: Callable, args: tuple, kwargs: dict) -> Any:
     """``run(*args, **kwargs)`` of ``module`` with its full weights."""
     place = module.__dict__[SLOT]
     if place.root is None:
-        at_first(prepare, module)
+        aside(prepare, module)
     root, unit = place.root, place.unit
     if root.takes_inputs is not None and root.depth == 0:
         args, kwargs = moved((args, kwargs), root.takes_inputs)

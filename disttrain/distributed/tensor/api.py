@@ -131,8 +131,6 @@ class DTensor(Tensor):
         out = gate(
             _to_local, (self,), {"mesh": spread.mesh, "placements": grads, "shape": spread.shape}
         )
-        if out.array is spread.local and spread.has_data:
-            out.array = _seen(spread.local)
         if out._st is None:  # one memory: writes to either are seen by both
             out._st = st = self.storage_cell()
             out._gen = st.gen
@@ -268,8 +266,12 @@ _redistribute = declare_apart(
 _from_local = declare_apart(
     "from_local", _from_local_forward, "a", {"a": _from_local_rule}, KindNode
 )
+def _to_local_forward(a: Any, mesh: DeviceMesh, placements: tuple, shape: tuple) -> Any:
+    return _seen(a.local) if a.has_data else a.local
+
+
 _to_local = declare_apart(
-    "to_local", lambda a, mesh, placements, shape: a.local, "a", {"a": _to_local_rule}, LeavingNode
+    "to_local", _to_local_forward, "a", {"a": _to_local_rule}, LeavingNode
 )
 
 

@@ -290,6 +290,7 @@ def _scale_gradient(g: np.ndarray, scale: np.ndarray) -> Any:
 
 scale_gradient = primitive("scale_gradient", _scale_gradient, "g scale", mutates=(0,))
 total_norm = primitive("total_norm", _total_norm, "", shape=_total_type)
+total_norm.kinds = True  # each kind's norm is taken in its own way
 clip_scale = primitive(
     "clip_scale",
     _clip_scale,

@@ -63,6 +63,22 @@ def mlp() -> nn.Module:
     )  # fmt: skip
 
 
+class Two(nn.Module):
+    """Two layers with a unit each."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b = fully_shard(nn.Linear(20, 5)), fully_shard(nn.Linear(20, 5))
+
+    def forward(self, x):
+        return self.a(x), self.b(x)
+
+
+def two() -> nn.Module:
+    dt.manual_seed(3)
+    return fully_shard(Two())
+
+
 def sharded(make: Callable = mlp, **options: Any) -> nn.Module:
     """A model with a unit for each part and one for the rest."""
     dt.manual_seed(3)
@@ -261,7 +277,7 @@ def read_norm(model, optimizer, x, y):
 def part_used(model, optimizer, x, y):
     """The last unit's parameters get no gradient."""
     optimizer.zero_grad()
-    model[0](x).square().mean().backward()
+    model(x)[0].square().mean().backward()
     optimizer.step()
 
 
@@ -272,7 +288,7 @@ def gathered_by_hand(model, optimizer, x, y):
 
 BF16 = MixedPrecisionPolicy(param_dtype=dt.bfloat16, reduce_dtype=dt.float32)
 OUT = MixedPrecisionPolicy(param_dtype=dt.bfloat16, output_dtype=dt.float32)
-COLUMNS = {"shard_placement_fn": lambda p: Shard(p.ndim - 1)}
+COLUMNS = {"shard_placement_fn": lambda p: Shard(1) if p.shape == (16, 20) else None}
 
 # name: (model, options of fully_shard, step)
 CASES: dict[str, tuple[Callable, dict, Callable]] = {
@@ -284,7 +300,7 @@ CASES: dict[str, tuple[Callable, dict, Callable]] = {
     "never dropped": (sharded, {"reshard_after_forward": False}, plain),
     "bfloat16": (sharded, {"mp_policy": BF16}, plain),
     "gpt in bfloat16": (sharded, {"make": Gpt, "mp_policy": BF16}, plain),
-    "outputs cast": (sharded, {"mp_policy": OUT}, plain),
+    "outputs cast": (one_unit, {"mp_policy": OUT}, plain),
     "columns": (sharded, COLUMNS, plain),
     "frozen": (frozen, {}, plain),
     "prefetching": (prefetching, {}, plain),
@@ -312,8 +328,8 @@ ON_FOUR: dict[str, tuple[Callable, dict, Callable]] = {
     "replicas, accumulated": (replicated, {}, accumulated),
 }
 EAGER: dict[str, tuple[tuple, str]] = {
-    "unused": ((sharded, {}, part_used), "does not reach"),
-    "read norm": ((sharded, {}, read_norm), "after work with other ranks"),
+    "unused": ((two, {}, part_used), "does not reach"),
+    "read norm": ((sharded, {}, read_norm), "that is spread over ranks"),
     "gathered by hand": ((sharded, {}, gathered_by_hand), "it calls unshard()"),
 }
 
@@ -325,8 +341,8 @@ def bits(t: Any) -> Any:
     return (part.to_local() if hasattr(part, "to_local") else part).numpy().tobytes()
 
 
-def state(model: nn.Module) -> list:
-    params = list(model.parameters())
+def state(model: nn.Module, optimizer: Any) -> list:
+    params = optimizer.param_groups[0]["params"]
     return [bits(t) for t in (*params, *model.buffers(), *(p.grad for p in params))]
 
 
@@ -355,7 +371,7 @@ def train(case: tuple, compiled: bool, options: dict) -> tuple:
             model[0].requires_grad_(False)
         result = run(*batch(model, rng))
         schedule.step()
-        seen.append([bits(t) for t in dt.tree.leaves(result)] + state(model))
+        seen.append([bits(t) for t in dt.tree.leaves(result)] + state(model, optimizer))
     told = run if net is model else net.forward
     return seen, told.explain() if compiled else ""
 

@@ -17,6 +17,7 @@ import numpy as np
 
 from ....backends.device.memory import HOST, bytes_of, lend
 from ....comm.group.blocks import Blocks
+from ....core.effects import aside
 from .dtensor_params import full_array
 from .lanes import Line
 from .layout import ALIGN, BlockLayout, own_part
@@ -153,9 +154,10 @@ class Turns:
 
     def regain(self, wait: bool = True) -> None:
         """Give the shards their memory back; with ``wait`` not before all ranks are through."""
-        held = self._held
-        if held is None:
-            return
+        if self._held is not None:
+            aside(self._give_back, self._held, wait)
+
+    def _give_back(self, held: list[list], wait: bool) -> None:
         if wait:
             for shared in self._counts:
                 shared.wait_closed()

@@ -393,7 +393,7 @@ def test_a_captured_step_has_the_bits_of_an_eager_one(name):
         assert equal and " 0 eager" in said, said
 
 
-@pytest.mark.parametrize("name", ["plain", "gpt in bfloat16", "columns", "accumulated"])
+@pytest.mark.parametrize("name", ["plain", "gpt in bfloat16", "frozen", "accumulated"])
 def test_so_it_has_where_ranks_share_no_memory(name):
     for equal, said in dist.simulate(lambda: both_ways(CASES[name]), 3, seed=5).results:
         assert equal and " 0 eager" in said, said

@@ -54,6 +54,10 @@ class ArrayKind:
 
     places_others = False  # tensors made like one over such an array lie as it does: ``similar``
 
+    def lying(self) -> Any:
+        """The array that it lies in here, where that is numpy's and there now."""
+        return None
+
     @classmethod
     def surroundings(cls) -> Any:
         """What makes, called, a block in which operations on such arrays mean what they do now;

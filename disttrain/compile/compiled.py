@@ -32,7 +32,6 @@ from .joint import differentiate, join
 from .modules import Forward, original, twin
 from .passes import EVERYWHERE, Pass, ask_early, optimize
 from .passes.liveness import told
-from .pull import OverRanks
 from .questions import Otherwise, Path, Paths
 from .replay import Afresh
 from .settings import Settings, settings_of
@@ -326,12 +325,12 @@ class _Attempt:
         return result
 
     def _passes(self, graph: Graph) -> tuple[Pass, ...]:
-        """Those asked for; where not all that the graph is given are NumPy's arrays, those that
-        know nothing of kernels."""
+        """Those asked for; where not all that the graph computes with are NumPy's arrays, those
+        that know nothing of kernels. (What is spread over ranks is left alone by all.)"""
         passes = self.settings.passes
         given = (*self.call.tensors, *graph.captured)
-        plain = all(t.array.__class__ is np.ndarray for t in given)
-        if plain and not any(isinstance(ins.prim, OverRanks) for ins in graph.instructions):
+        arrays = [t.array for t in given]
+        if all(a.__class__ is np.ndarray or getattr(a, "outward", False) for a in arrays):
             return passes
         return tuple(each for each in passes if each in EVERYWHERE)
 

@@ -48,6 +48,10 @@ class OverRanks(Primitive):
         return self.compute(arrays, params)
 
     def compute(self, arrays: list | tuple, params: dict) -> Any:
+        if self.of.together is not None:  # an update of elements
+            parts = arrays[0].together(arrays[1:])
+            if parts is not None and arrays[0].here() is None:
+                return self.of.forward(*parts, **params)
         with self.block():
             return self.of.compute(arrays, params)
 

@@ -49,6 +49,9 @@ class Spread(ArrayKind):
         self.away()
         return self.local
 
+    def lying(self) -> Any:
+        return None if self.away is not None else self.local
+
     @property
     def strides(self) -> tuple[int, ...]:
         """Of the whole, in bytes."""

@@ -25,6 +25,7 @@ from ..context import thread
 from ..core.gate import Primitive, Tracer
 from ..core.node import AccumulateGrad, Node, next_seq
 from ..core.observers import watched
+from ..core.saved import unpacked
 from ..core.tensor import Tensor, wrap
 from ..errors import CaptureError
 from ..ops.declare import primitive
@@ -309,6 +310,7 @@ class Capture:
         """Run the derivative rules of ``node`` on arrays, as one instruction."""
         if node.seq <= self.start:
             self._refuse("it runs backward through a graph that was made outside")
+        node = unpacked(node)
         if node.__class__ is not Node:  # (rules of a device's nodes are operations themselves)
             return node.run(g, True, wanted)
         node.check()

@@ -63,12 +63,13 @@ class Effects:
         self, name: str, effect: Effect, tensors: tuple[Tensor, ...], writes: tuple[int, ...]
     ) -> Any:
         """Do the work, and write it down: inside of a backward, as a part of its walk."""
-        if thread.walk is not None:
+        alone = effect.alone
+        if thread.walk is not None and not alone:
             effect = Within(self._walk(), effect)
-        made = self._do(_prim(name, _on_tensors, writes), effect, tensors)
+        made = self._do(_prim(name, _on_tensors, writes, alone), effect, tensors)
         given = tuple(effect.gives())
         if given:
-            prim = _prim(name, _giving, ())
+            prim = _prim(name, _giving, (), alone)
             names = tuple(self.recorder._define(t) for t in given)
             last = self.recorder.instructions.pop()
             self.recorder.instructions.append(replace(last, prim=prim, outputs=names))
@@ -435,10 +436,13 @@ def _giving(*arrays: Any, effect: Effect) -> tuple:
 
 
 @functools.cache
-def _prim(name: str, forward: Callable[..., Any], writes: tuple[int, ...]) -> Primitive:
-    """What stands in a graph for an effect."""
+def _prim(
+    name: str, forward: Callable[..., Any], writes: tuple[int, ...], alone: bool = False
+) -> Primitive:
+    """What stands in a graph for an effect. ``alone``: that reaches nobody else."""
     prim = Work(name, forward, ())
-    prim.outward, prim.mutates, prim.multi = True, writes, forward is _giving
+    prim.outward, prim.checks = not alone, alone
+    prim.mutates, prim.multi = writes, forward is _giving
     return prim
 
 

@@ -69,7 +69,7 @@ class Entry:
         if recorded is not None and any(t.array.__class__ is DeviceArray for t in given):
             graph.program.player = Player(graph.program, recorded)
         self.runs = None if backend is None else _made_by(backend, graph, call.tensors)
-        done = (ins.params.get("effect") for ins in graph.instructions if ins.prim.outward)
+        done = (ins.params.get("effect") for ins in graph.instructions)
         self.effects = [effect for effect in done if isinstance(effect, Effect)]
 
     def _settle_tensors(self, around: Reach, call: Call) -> None:

@@ -16,7 +16,10 @@ from .tensor import Tensor
 
 class Effect:
     """One piece of such work. Called now, and again by each replay, on tensors over the memory that
-    those lie in which it was given at first."""
+    those lie in which it was given at first. ``alone``: it reaches nobody else, and is no part of
+    the backward pass that is running."""
+
+    alone = False
 
     def __call__(self, *tensors: Tensor) -> Any:
         raise NotImplementedError
@@ -65,6 +68,23 @@ def _recorder() -> Any:
     return getattr(stack[0], "effects", None) if len(stack) == 1 else None
 
 
+class Again(Effect):
+    """Tensors under other names: what is computed of them is computed once more."""
+
+    alone = True
+    now: Sequence[Tensor] = ()
+
+    def __call__(self, *tensors: Tensor) -> None:
+        self.now = tensors
+
+    def gives(self) -> Sequence[Tensor]:
+        now, self.now = self.now, ()
+        return now
+
+    def __repr__(self) -> str:
+        return "<once more>"
+
+
 class Collective(Effect):
     """A call of a function that reaches other ranks. ``build`` makes its arguments of ``leaves``,
     some of which are tensors."""
@@ -100,4 +120,4 @@ def repeated(fn: Callable[..., Any], started: bool, *args: Any, **kwargs: Any) -
     return True
 
 
-__all__ = ["Effect", "aside", "not_repeated", "performed", "repeated"]
+__all__ = ["Again", "Effect", "aside", "not_repeated", "performed", "repeated"]

@@ -39,12 +39,15 @@ def end(root: Any, unit: Any, call: Any) -> None:
         root.end(unit, call)
 
 
-def broke_off(root: Any, unit: Any) -> None:
-    """A call of ``unit`` has raised."""
-    if root.open_effects:
-        root.open_effects.pop()
+def broke_off(root: Any, unit: Any, complete: bool) -> None:
+    """A call of ``unit`` has raised; ``complete``: since the rest of it is not needed."""
+    if not thread.stack or not root.open_effects:
+        root.broke_off(unit)
+        return
+    if not complete:
         not_repeated("a call of a unit of fully_shard raises")
-    root.broke_off(unit)
+    fulls = unit.fulls()
+    performed("fsdp_stop", _Stop(root.open_effects.pop()), fulls, range(len(fulls)))
 
 
 def enter(root: Any, call: Any, tensors: bool) -> None:
@@ -130,6 +133,12 @@ class _End(_Part):
     def __call__(self, *tensors: Tensor) -> None:
         self.begin.running = False
         self.begin.root.end(self.begin.unit, self.begin.call)
+
+
+class _Stop(_Part):
+    def __call__(self, *tensors: Tensor) -> None:
+        self.begin.running = False
+        self.begin.root.broke_off(self.begin.unit)
 
 
 class _Enter(_Part):

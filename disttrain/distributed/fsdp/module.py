@@ -12,6 +12,7 @@ from typing import Any
 from ... import nn
 from ...context import thread
 from ...core.effects import aside, not_repeated
+from ...core.saved import Complete
 from ...core.types.dtypes import numpy_type
 from ...errors import ConfigError
 from ...nn.module import Module
@@ -303,9 +304,9 @@ def around(module: Module, run: Callable, args: tuple, kwargs: dict) -> Any:
         call = unit.open_call = begin(root, unit, recorded)
     try:
         out = run(*args, **kwargs)
-    except BaseException:
+    except BaseException as error:
         if place.opens:
-            broke_off(root, unit)
+            broke_off(root, unit, isinstance(error, Complete))
         raise
     if place.closes:
         call = unit.open_call

@@ -345,7 +345,8 @@ class _Attempt:
     ) -> bool:
         """Whether a replay could stand for the run, as far as Python is concerned."""
         before, watch = self.before, self.watch
-        self._refuse(watch.outward or recorder.refused or watch.refused or recorder.odd_argument())
+        said = recorder.effects.said or watch.outward
+        self._refuse(said or recorder.refused or watch.refused or recorder.odd_argument())
         if before.lost:
             self._refuse("it can reach more state than every call could compare")
         if environment() != outside:

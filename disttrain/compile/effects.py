@@ -26,7 +26,7 @@ from ..core.node import AccumulateGrad
 from ..core.tensor import Tensor, wrap
 from .guards.kinds import meant
 from .instruction import Instruction, Var
-from .pull import spread_kind
+from .pull import add_gradient, place_gradient, spread_kind
 
 
 class Recorder(Protocol):
@@ -58,6 +58,7 @@ class Effects:
         self.walks: dict[int, ReplayedWalk] = {}
         self.left: dict[int, Tensor | None] = {}
         self.first: dict[int, Var] = {}
+        self.said: str | None = None  # what others say cannot be repeated
 
     def perform(
         self, name: str, effect: Effect, tensors: tuple[Tensor, ...], writes: tuple[int, ...]
@@ -94,6 +95,7 @@ class Effects:
 
     def refuse(self, why: str) -> None:
         """Something is done that no replay would do."""
+        self.said = self.said or why
         self.recorder._refuse(why)
 
     def _do(self, prim: Primitive, effect: Callable[..., Any], tensors: Sequence[Tensor]) -> Any:
@@ -169,6 +171,14 @@ class Effects:
         self._do(_prim("store_gradient", _on_arrays, writes), Stored(walk, acc, leaf), given)
         if not acc.elsewhere:
             self.left[id(leaf)] = leaf._grad
+
+    def place(self, leaf: Tensor, g: Tensor) -> None:
+        """Give a leaf its gradient, where one of them is spread over ranks."""
+        placed = place_gradient(g, leaf)
+        if leaf._grad is None:
+            leaf._grad = placed
+        else:
+            add_gradient(leaf._grad, placed)
 
     def _check_old(self, leaf: Tensor, old: Tensor | None) -> None:
         """``leaf`` has the gradient ``old``, to which something is going to be added."""

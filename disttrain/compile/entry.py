@@ -192,7 +192,9 @@ class Entry:
             target = ins.args[0] if ins.prim.mutates else None
             if isinstance(target, Var) and target.kind == "c":
                 owner = of_param.get(id(self.graph.captured[target.number]))
-                if owner is not None and owner[0].plan(owner[1])[0] is getattr(ins.prim, "of", ins.prim):
+                if owner is not None and owner[0].plan(owner[1])[0] is getattr(
+                    ins.prim, "of", ins.prim
+                ):
                     self.updates.append((i, *owner))
         self.stepping = list({id(o): o for _, o, _ in self.updates}.values())
         self.plans = self._plans()

@@ -32,6 +32,23 @@ def _accumulate(grad: Any, more: Any) -> Any:
 accumulate = primitive("accumulate", _accumulate, "grad more", mutates=(0,))
 
 
+def _placed(g: Any, leaf: Any) -> Any:
+    """A gradient of its own that lies as that of ``leaf`` does."""
+    own = leaf.as_gradient(g) if isinstance(leaf, ArrayKind) else g
+    return own.owned(own is not g) if isinstance(own, ArrayKind) else own.copy("C")
+
+
+def _add_placed(grad: Any, more: Any) -> Any:
+    grad.add_in_place(more)
+    return grad
+
+
+place_gradient = Primitive("place_gradient", _placed, ("g", "leaf"))
+add_gradient = Primitive("add_gradient", _add_placed, ("grad", "more"))
+add_gradient.mutates = (0,)
+place_gradient.kinds = add_gradient.kinds = True
+
+
 class OverRanks(Primitive):
     """``of`` on arrays that are spread over ranks: an effect, since it may reach others. ``block``:
     makes what was around it."""

@@ -33,6 +33,7 @@ class GraphNode:
     post_hooks: HookDict | None = None
     site: str | None = None
     seq = 0
+    outward = False  # whether it may reach other ranks
     on_device = False  # whether it runs on an accelerator, as its forward did: in ``stream``,
     stream: Any = None  # or if that is None in the default one
     shape: Any = ()

@@ -16,6 +16,7 @@ import numpy as np
 
 from .. import context
 from ..comm.group.group import ProcessGroup
+from ..core.effects import aside
 from ..core.tensor import Size, Tensor, wrap
 from ..core.types.device import device
 from ..errors import ConfigError
@@ -126,9 +127,13 @@ class DeviceMesh:
     def get_coordinate(self) -> tuple[int, ...] | None:
         """Where this rank lies in the grid; None outside of it."""
         if self._at is None:
-            found = np.argwhere(self.ranks == self.get_rank())
-            self._at = (tuple(found[0].tolist()) if len(found) else None,)
+            aside(self._locate)
+        assert self._at is not None
         return self._at[0]
+
+    def _locate(self) -> None:
+        found = np.argwhere(self.ranks == self.get_rank())
+        self._at = (tuple(found[0].tolist()) if len(found) else None,)
 
     @property
     def memory(self) -> dict:

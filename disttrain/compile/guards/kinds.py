@@ -176,10 +176,10 @@ def is_operator(name: str, x: object) -> bool:
     return special and isinstance(x, type) and isinstance(vars(x)[name], types.FunctionType)
 
 
-def meant(t: Tensor) -> Any:
-    """The tensor that ``t`` stands for in its module, for the time being; itself where it is so."""
-    other = getattr(t, "stands_for", None)
-    return t if other is None else other
+def meant(x: Any) -> Any:
+    """The tensor that ``x``, a tensor, stands for in its module for the time being; else itself."""
+    other = getattr(x, "stands_for", None) if isinstance(x, Tensor) else None
+    return x if other is None else other
 
 
 def same(a: Any, b: Any) -> bool:

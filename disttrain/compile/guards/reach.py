@@ -194,10 +194,8 @@ class Reach:
         return name in self.names or (self.everything and not name.startswith("__"))
 
     def _push(self, x: object, where: str) -> None:
-        if isinstance(x, Tensor):
-            x = meant(x)
         if id(x) not in self._seen and not is_constant(x):
-            self._todo.append((x, where))
+            self._todo.append((meant(x), where))
 
     def _visit(self, x: object, where: str) -> None:
         if id(x) in self._seen or is_constant(x):
@@ -411,8 +409,7 @@ class Reach:
         if inside or self.everything:
             self._whole(m, where)
         else:
-            names = (*_MODULE_OWN, *getattr(type(m), "__steering__", ()))
-            space = m.__dict__
+            names, space = (*_MODULE_OWN, *getattr(type(m), "__steering__", ())), m.__dict__
             own = tuple(n for n in names if n in space)
             for name in own:
                 self._push(space[name], f"{where}.{name}")

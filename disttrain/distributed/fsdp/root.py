@@ -29,7 +29,6 @@ from .shards.shared_weights import SharedWeights, Turns
 from .shards.weights import Converted, GatheredWeights, Weights
 from .unit import State, Unit
 
-
 __outward__ = ()  # what reaches other ranks is done by effects
 
 
@@ -63,7 +62,7 @@ class Call:
 class Exit(GraphNode):
     """The identity at an output of a call: backward that comes here enters the call."""
 
-    makes = True
+    makes = outward = True
 
     def __init__(self, call: Call, before: Any, meta: tuple) -> None:
         self.call, self.edges = call, (before,)

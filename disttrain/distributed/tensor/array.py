@@ -164,6 +164,8 @@ def without_partial(placements: tuple) -> tuple:
 class KindNode(Node):
     """A node whose rules run on Tensors in every walk, so that they are one text for all kinds."""
 
+    outward = True
+
     def run(self, g: Any, tensors: bool, wanted: tuple | None = None) -> tuple:
         with implicit_replication():  # what rules make themselves is the same on every rank
             if not tensors:

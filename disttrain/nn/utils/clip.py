@@ -260,8 +260,11 @@ def _clip_by_operations(
         else:
             total = total_norm(*grads, norm_type=norm_type, strict=strict)
             scale = clip_scale(total, max_norm=max_norm)
+            spread = scale.__dict__.get("array")
+            whole = spread.whole_of(scale) if isinstance(spread, ArrayKind) else scale
             for g in grads:
-                scale_gradient(g, scale)
+                plain = not isinstance(g.__dict__.get("array"), ArrayKind)
+                scale_gradient(g, whole if plain else scale)
             return total
         for g in grads:
             g.mul_(scale)

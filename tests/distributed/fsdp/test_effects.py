@@ -3,8 +3,6 @@ ranks, and the same errors."""
 
 from __future__ import annotations
 
-import os
-import signal
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -18,7 +16,6 @@ from disttrain import distributed as dist
 from disttrain import nn, optim
 from disttrain.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from disttrain.distributed.tensor import Shard, init_device_mesh
-from disttrain.errors import CollectiveMismatch, LaunchError, PeerFailed
 from disttrain_launcher import launch
 
 STEPS = 7

@@ -261,10 +261,10 @@ def _clip_by_operations(
             total = total_norm(*grads, norm_type=norm_type, strict=strict)
             scale = clip_scale(total, max_norm=max_norm)
             spread = scale.__dict__.get("array")
-            whole = spread.whole_of(scale) if isinstance(spread, ArrayKind) else scale
+            if isinstance(spread, ArrayKind):  # for gradients on any mesh
+                scale = spread.whole_of(scale)
             for g in grads:
-                plain = not isinstance(g.__dict__.get("array"), ArrayKind)
-                scale_gradient(g, whole if plain else scale)
+                scale_gradient(g, scale)
             return total
         for g in grads:
             g.mul_(scale)

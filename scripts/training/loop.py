@@ -182,8 +182,8 @@ class Trainer:
         share = batch * (rank + 1) // world - batch * rank // world  # of a step's samples
         report.progress.title(f"epoch {self.epoch + 1}/{self.settings.train.epochs}")
         for batches in self.feed.steps(self.epoch, done):
-            for number, answer in enumerate(self._train_step(batches)):
-                self.tally.add(since * rows + self.feed.place(number), *answer)
+            for number, found in enumerate(self._train_step(batches)):
+                self.tally.add(since * rows + self.feed.place(number), *found)
             self.step, since = self.step + 1, since + 1
             metrics.step(share)
             if self.step % self.settings.log.every == 0:

@@ -1,4 +1,4 @@
-"""One step of training on this rank: forward, backward and update, compiled where that is asked for.
+"""One step of training on this rank: forward, backward, update; compiled where that is asked for.
 
 Knows tensors; no epochs, no records.
 """

@@ -30,8 +30,8 @@ class Spread(ArrayKind):
     """
 
     __slots__ = (
-        "__weakref__", "away", "dtype", "local", "mesh", "origin", "placements", "seen", "shape", "steps",
-        "writes",
+        "__weakref__", "away", "dtype", "local", "mesh", "origin", "placements", "seen", "shape",
+        "steps", "writes",
     )  # fmt: skip
     weight = 10
 

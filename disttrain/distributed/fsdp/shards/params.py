@@ -48,8 +48,11 @@ class FullParameter(Parameter):
 
     @property
     def stands_for(self) -> Any:
-        """The shard in whose place it is where its module is shown whole."""
-        return None if self._member is None else self._member.sharded
+        """The shard in whose place it is where its module is shown whole; None inside of a call,
+        where it is a weight like others."""
+        root = self._unit.root
+        inside = root is not None and root.depth
+        return None if self._member is None or inside else self._member.sharded
 
     def __getattr__(self, name: str) -> Any:
         if name != "array":

@@ -360,7 +360,7 @@ class Capture:
     def _touched(self) -> Iterator[Var]:
         """The tensors from before whose versions rose."""
         cells: set[int] = set()
-        left = {id(grad) for grad in self.effects.left.values()}
+        left = {id(grad) for grad in self.effects.left.values()} | self.effects.counted
         for t, _, _, version in self.old.values():
             if id(t) in left:  # (whoever has left a gradient counts writes to it)
                 continue

@@ -58,6 +58,7 @@ class Effects:
         self.walks: dict[int, ReplayedWalk] = {}
         self.left: dict[int, Tensor | None] = {}
         self.first: dict[int, Var] = {}
+        self.counted: set[int] = set()  # tensors whose writers count them in replays, too
         self.said: str | None = None  # what others say cannot be repeated
 
     def perform(
@@ -65,6 +66,8 @@ class Effects:
     ) -> Any:
         """Do the work, and write it down: inside of a backward, as a part of its walk."""
         alone = effect.alone
+        if effect.counts:
+            self.counted.update(id(tensors[i]) for i in writes)
         if thread.walk is not None and not alone:
             effect = Within(self._walk(), effect)
         made = self._do(_prim(name, _on_tensors, writes, alone), effect, tensors)

@@ -17,9 +17,9 @@ from .tensor import Tensor
 class Effect:
     """One piece of such work. Called now, and again by each replay, on tensors over the memory that
     those lie in which it was given at first. ``alone``: it reaches nobody else, and is no part of
-    the backward pass that is running."""
+    the backward pass that is running. ``counts``: it counts the writes to what it writes to."""
 
-    alone = False
+    alone = counts = False
 
     def __call__(self, *tensors: Tensor) -> Any:
         raise NotImplementedError
@@ -43,6 +43,11 @@ def performed(
     if recorder is None:
         return effect(*tensors)
     return recorder.perform(name, effect, tuple(tensors), tuple(writes))
+
+
+def captured() -> bool:
+    """Whether effects of this thread are repeated by a capture that runs."""
+    return _recorder() is not None
 
 
 def aside(work: Callable[..., Any], *args: object) -> None:
@@ -120,4 +125,4 @@ def repeated(fn: Callable[..., Any], started: bool, *args: Any, **kwargs: Any) -
     return True
 
 
-__all__ = ["Again", "Effect", "aside", "not_repeated", "performed", "repeated"]
+__all__ = ["Again", "Effect", "aside", "captured", "not_repeated", "performed", "repeated"]

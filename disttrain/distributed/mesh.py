@@ -43,6 +43,8 @@ class DeviceMesh:
     ranks that differ from this one along that axis only.
     """
 
+    __moving__ = ("_at", "_memory", "_shared")  # found out or made on the way, once
+
     def __init__(
         self,
         device_type: str,

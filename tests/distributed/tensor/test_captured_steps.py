@@ -187,6 +187,23 @@ def test_what_passes_the_operations_by_is_said_by_name():
         assert equal and "run_check=True" in said and " 1 eager" in said, said
 
 
+def beside_others() -> tuple:
+    """What a mesh remembers of other operations is nothing to a capture."""
+    dist.init_process_group()
+    mesh = init_device_mesh("cpu", (2,))
+    run = dt.compile(lambda x: (DTensor.from_local(x, mesh, [Shard(0)]) * 2).full_tensor().sum())
+    found = []
+    for i in range(6):
+        found.append(float(run(dt.ones(2, 3) * i)))
+        (distribute_tensor(dt.ones(4, i + 1), mesh, [Shard(0)]) + i).full_tensor()
+    return found, run.explain()
+
+
+def test_a_mesh_is_the_same_whatever_else_it_is_used_for():
+    for found, said in launch(beside_others, 2):
+        assert found == [24.0 * i for i in range(6)] and len(said.splitlines()) <= 5, said
+
+
 def rearranged() -> tuple:
     """The argument lies otherwise from one call to the next."""
     dist.init_process_group()

@@ -214,7 +214,9 @@ class GradScaler:
 
     def break_off(self) -> None:
         """Forget what was seen since the last ``update``: the step begins again."""
-        not_repeated("it breaks off a step of a GradScaler")
+        performed("forget_checks", _Work(self._forget, []))
+
+    def _forget(self) -> None:
         self._states.clear()
 
     def get_growth_factor(self) -> float:

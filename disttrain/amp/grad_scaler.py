@@ -6,13 +6,60 @@ from __future__ import annotations
 from enum import Enum
 from typing import Any
 
+import numpy as np
+
 from ..backends.device.platform import offered, present
 from ..core import no_grad
-from ..core.tensor import Tensor
+from ..core.effects import Effect, captured, not_repeated, performed
+from ..core.tensor import Tensor, wrap
 from ..core.types import dtypes
 from ..errors import AutogradError, ConfigError
 from ..ops.api import isfinite, stack
 from ..trace import warn
+
+
+class _Scale(Effect):
+    """The scale of now, as a tensor of one element."""
+
+    alone = True
+
+    def __init__(self, scaler: GradScaler, kind: Any) -> None:
+        self.scaler, self.now = scaler, wrap(np.empty((), kind))
+
+    def __call__(self, *tensors: Tensor) -> Tensor:
+        self.now.array = np.full((), self.scaler._scale, self.now.array.dtype)
+        return self.now
+
+    def gives(self) -> list[Tensor]:
+        return [self.now]
+
+    def __repr__(self) -> str:
+        return "<the scale>"
+
+
+class _Work(Effect):
+    """A method of a scaler, on an optimizer whose ``leaves`` have gradients: what is given are
+    these, and what else is written to."""
+
+    counts = True
+
+    def __init__(self, method: Any, leaves: list[Tensor], *args: Any, **kwargs: Any) -> None:
+        self.method, self.leaves, self.args, self.kwargs = method, leaves, args, kwargs
+
+    def __call__(self, *tensors: Tensor) -> Any:
+        before = []  # (a replay sets gradients at its end)
+        for leaf, grad in zip(self.leaves, tensors, strict=False):
+            if leaf._grad is None or leaf._grad.array is not grad.array:
+                before.append((leaf, leaf._grad))
+                leaf._grad = grad
+        try:
+            return self.method(*self.args, **self.kwargs)
+        finally:
+            for leaf, old in before:
+                leaf._grad = old
+
+    def __repr__(self) -> str:
+        return f"<{self.method.__name__.strip('_')} of {len(self.leaves)} gradients>"
 
 
 class OptState(Enum):
@@ -32,6 +79,11 @@ class GradScaler:
     """
 
     refused: tuple = (dtypes.float16,)  # types of gradients that can have lost digits already
+    __moving__: tuple[str, ...] = (
+        "_good",
+        "_scale",
+        "_states",
+    )  # what effects look at as it is then
 
     def __init__(
         self, device: str = "cuda", init_scale: float = 2.0**16, growth_factor: float = 2.0,
@@ -59,6 +111,7 @@ class GradScaler:
 
     def get_scale(self) -> float:
         """What losses are multiplied by."""
+        not_repeated("it reads the scale of a GradScaler")
         return self._scale if self._enabled else 1.0
 
     def scale(self, outputs: object) -> Any:
@@ -66,7 +119,12 @@ class GradScaler:
         if not self._enabled:
             return outputs
         if isinstance(outputs, Tensor):
-            return outputs * self._scale
+            if not captured():
+                return outputs * self._scale
+            kind = outputs.meta()[1]
+            if kind.name not in ("float32", "float64"):
+                not_repeated(f"it scales a loss of type {kind.name}")
+            return outputs * performed("loss_scale", _Scale(self, kind))
         if isinstance(outputs, (list, tuple)):
             return type(outputs)(self.scale(t) for t in outputs)
         raise ValueError("outputs must be a Tensor or an iterable of Tensors")
@@ -74,8 +132,21 @@ class GradScaler:
     def unscale_(self, optimizer: object) -> None:
         """Divide the gradients of the optimizer's parameters by the scale, and see whether they are
         finite. Once for each step, before gradients are clipped."""
-        if not self._enabled:
-            return
+        if self._enabled:
+            self._perform("unscale_gradients", optimizer, self._unscale, optimizer)
+
+    def _perform(self, name: str, optimizer: Any, method: Any, *args: Any, **kwargs: Any) -> Any:
+        """Call ``method``, which reads numbers and decides by them; replays call it again."""
+        if not captured():
+            return method(*args, **kwargs)
+        params = [p for g in optimizer.param_groups for p in g["params"] if p.grad is not None]
+        states = [optimizer.state[p].values() for p in params if p in optimizer.state]
+        kept = [t for values in states for t in values if isinstance(t, Tensor)]
+        tensors = [*[p.grad for p in params], *params, *kept]
+        effect = _Work(method, params, *args, **kwargs)
+        return performed(name, effect, tensors, range(len(tensors)))
+
+    def _unscale(self, optimizer: object) -> None:
         state, _ = self._states.get(id(optimizer), (OptState.READY, True))
         if state is not OptState.READY:
             done = "has already been called on this optimizer since the last update()"
@@ -106,13 +177,16 @@ class GradScaler:
             return optimizer.step(*args, **kwargs)
         if "closure" in kwargs:
             raise RuntimeError("Closure use is not currently supported if GradScaler is enabled.")
+        return self._perform("scaled_step", optimizer, self._step, optimizer, *args, **kwargs)
+
+    def _step(self, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
         state, finite = self._states.get(id(optimizer), (OptState.READY, True))
         if state is OptState.STEPPED:
             raise AutogradError(
                 f"{self._name()}: step() has already been called since the last update()"
             )
         if state is OptState.READY:
-            self.unscale_(optimizer)
+            self._unscale(optimizer)
             finite = self._states[id(optimizer)][1]
         out = optimizer.step(*args, **kwargs) if finite else None
         self._states[id(optimizer)] = (OptState.STEPPED, finite)
@@ -120,8 +194,12 @@ class GradScaler:
 
     def update(self, new_scale: float | Tensor | None = None) -> None:
         """Choose the scale of the next step."""
-        if not self._enabled:
-            return
+        if self._enabled:
+            if isinstance(new_scale, Tensor):
+                not_repeated("it gives a GradScaler a tensor as its scale")
+            performed("update_scale", _Work(self._update, [], new_scale))
+
+    def _update(self, new_scale: float | Tensor | None) -> None:
         if new_scale is not None:
             self._scale = float(new_scale)
         elif not self._states:
@@ -136,6 +214,9 @@ class GradScaler:
 
     def break_off(self) -> None:
         """Forget what was seen since the last ``update``: the step begins again."""
+        performed("forget_checks", _Work(self._forget, []))
+
+    def _forget(self) -> None:
         self._states.clear()
 
     def get_growth_factor(self) -> float:
@@ -161,6 +242,7 @@ class GradScaler:
 
     def state_dict(self) -> dict[str, Any]:
         """The scale and how it has come about."""
+        not_repeated("it reads the state of a GradScaler")
         if not self._enabled:
             return {}
         return {
@@ -173,6 +255,7 @@ class GradScaler:
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Go on from what ``state_dict`` gave."""
+        not_repeated("it sets the state of a GradScaler")
         if not self._enabled:
             return
         if not state_dict:

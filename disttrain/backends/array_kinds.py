@@ -25,6 +25,7 @@ class ArrayKind:
     tensor_class: Any = None
     weight = 0
     has_data = True
+    outward = False  # operations on such arrays may reach other ranks
     rules_on_tensors = False  # nodes of such results are ``TensorNode``s
     place: tuple[str, int | None] = ("cpu", None)  # kind and number of the device
     shape: tuple[int, ...]
@@ -52,6 +53,16 @@ class ArrayKind:
         raise AttributeError(f"{type(self).__name__} has no strides")
 
     places_others = False  # tensors made like one over such an array lie as it does: ``similar``
+
+    def lying(self) -> Any:
+        """The array that it lies in here, where that is numpy's and there now."""
+        return None
+
+    @classmethod
+    def surroundings(cls) -> Any:
+        """What makes, called, a block in which operations on such arrays mean what they do now;
+        None where nothing around them matters."""
+        return None
 
     def run(self, prim: Any, arrays: object, params: dict) -> Any:
         """The result of ``prim`` on ``arrays``, one of which is this one."""

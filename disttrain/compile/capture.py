@@ -25,6 +25,7 @@ from ..context import thread
 from ..core.gate import Primitive, Tracer
 from ..core.node import AccumulateGrad, Node, next_seq
 from ..core.observers import watched
+from ..core.saved import unpacked
 from ..core.tensor import Tensor, wrap
 from ..errors import CaptureError
 from ..ops.declare import primitive
@@ -36,7 +37,7 @@ from .guards.code import following
 from .guards.reach import Reach
 from .instruction import Instruction, Var
 from .memory import Memories, coincide, is_laid_out, window, window_on
-from .pull import Rule, accumulate, backward_of
+from .pull import Rule, accumulate, backward_of, over_ranks
 from .questions import Questions
 
 # A tensor that the program makes from Python numbers (dt.zeros ...): every run starts with a copy.
@@ -47,6 +48,7 @@ constant = primitive(
 # Whoever reads arrays here does not look at numbers, or tells.
 _TRUSTED = (
     "disttrain.core.", "disttrain.compile.", "disttrain.optim.", "disttrain.amp.autocast_mode",
+    "disttrain.distributed.tensor.", "disttrain.distributed.fsdp.",
 )  # fmt: skip
 # The same, of arrays on devices.
 _OF_DEVICES = ("disttrain.nn.utils.",)
@@ -204,8 +206,8 @@ class Capture:
             return
         if isinstance(t.array, ArrayKind):
             self._refuse(
-                f"it uses the part that lies here of a tensor of shape {list(t.shape)} that is "
-                "spread over ranks"
+                f"it uses numbers of a tensor of shape {list(t.shape)} that is spread over ranks, "
+                f"at {call_site(3)}"
             )
             return
         if self._is_made(t) or any(self.written.around(t.array)):
@@ -277,11 +279,7 @@ class Capture:
         names = tuple(self.var(a) if isinstance(a, Tensor) else a for a in args)
         if "layout" in params:
             self._check_layout(args[0], prim)
-        self.running = True
-        try:
-            out = proceed(prim, args, params)
-        finally:
-            self.running = False
+        out = self.effects.compute(prim, args, params, proceed)
         results: tuple[Var, ...] = ()
         if prim.mutates:
             for i in prim.mutates:
@@ -289,6 +287,7 @@ class Capture:
         else:
             outs = out if isinstance(out, tuple) else (out,)
             results = tuple(self._define(o) for o in outs)
+        prim = over_ranks(prim, args, out)
         self.instructions.append(Instruction(prim, names, params, results))
         return out
 
@@ -311,6 +310,7 @@ class Capture:
         """Run the derivative rules of ``node`` on arrays, as one instruction."""
         if node.seq <= self.start:
             self._refuse("it runs backward through a graph that was made outside")
+        node = unpacked(node)
         if node.__class__ is not Node:  # (rules of a device's nodes are operations themselves)
             return node.run(g, True, wanted)
         node.check()
@@ -360,7 +360,7 @@ class Capture:
     def _touched(self) -> Iterator[Var]:
         """The tensors from before whose versions rose."""
         cells: set[int] = set()
-        left = {id(grad) for grad in self.effects.left.values()}
+        left = {id(grad) for grad in self.effects.left.values()} | self.effects.counted
         for t, _, _, version in self.old.values():
             if id(t) in left:  # (whoever has left a gradient counts writes to it)
                 continue
@@ -396,8 +396,7 @@ class Capture:
                     f"it changes what a tensor of shape {list(t.shape)} from outside is (its "
                     "memory, its place in the graph, or requires_grad); a replay would not"
                 )
-        if self.walked:
-            self.effects.check()
+        self.effects.check(self.walked)
 
     def _grads(self) -> Any:
         """What the program left in ``.grad`` of the leaves, where that is not what it found."""

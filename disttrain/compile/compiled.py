@@ -325,11 +325,12 @@ class _Attempt:
         return result
 
     def _passes(self, graph: Graph) -> tuple[Pass, ...]:
-        """Those asked for; where not all that the graph is given are NumPy's arrays, those that
-        know nothing of kernels."""
+        """Those asked for; where not all that the graph computes with are NumPy's arrays, those
+        that know nothing of kernels. (What is spread over ranks is left alone by all.)"""
         passes = self.settings.passes
         given = (*self.call.tensors, *graph.captured)
-        if all(t.array.__class__ is np.ndarray for t in given):
+        arrays = [t.array for t in given]
+        if all(a.__class__ is np.ndarray or getattr(a, "outward", False) for a in arrays):
             return passes
         return tuple(each for each in passes if each in EVERYWHERE)
 
@@ -344,7 +345,8 @@ class _Attempt:
     ) -> bool:
         """Whether a replay could stand for the run, as far as Python is concerned."""
         before, watch = self.before, self.watch
-        self._refuse(watch.outward or recorder.refused or watch.refused or recorder.odd_argument())
+        said = recorder.effects.said or watch.outward
+        self._refuse(said or recorder.refused or watch.refused or recorder.odd_argument())
         if before.lost:
             self._refuse("it can reach more state than every call could compare")
         if environment() != outside:

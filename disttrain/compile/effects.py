@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, Protocol
 
 from ..backends.device.array import DeviceArray
@@ -23,7 +24,9 @@ from ..core.effects import Effect
 from ..core.gate import Primitive
 from ..core.node import AccumulateGrad
 from ..core.tensor import Tensor, wrap
+from .guards.kinds import meant
 from .instruction import Instruction, Var
+from .pull import add_gradient, place_gradient, spread_kind
 
 
 class Recorder(Protocol):
@@ -35,8 +38,12 @@ class Recorder(Protocol):
     vars: dict[int, tuple[Var, Any]]
     written: Any
     keep: list[Any]
+    captured: list[Any]
+    running: bool
 
     def var(self, t: Tensor) -> Var: ...
+    def find(self, t: Tensor) -> Var | None: ...
+    def _bring(self, t: Tensor) -> Var: ...
     def _define(self, t: Tensor) -> Var: ...
     def _refuse(self, why: str) -> None: ...
     def _begin(self) -> None: ...
@@ -51,12 +58,48 @@ class Effects:
         self.walks: dict[int, ReplayedWalk] = {}
         self.left: dict[int, Tensor | None] = {}
         self.first: dict[int, Var] = {}
+        self.counted: set[int] = set()  # tensors whose writers count them in replays, too
+        self.said: str | None = None  # what others say cannot be repeated
 
     def perform(
         self, name: str, effect: Effect, tensors: tuple[Tensor, ...], writes: tuple[int, ...]
     ) -> Any:
-        """Do the work, and write it down."""
-        return self._do(_prim(name, _on_tensors, writes), effect, tensors)
+        """Do the work, and write it down: inside of a backward, as a part of its walk."""
+        alone = effect.alone
+        if effect.counts:
+            self.counted.update(id(tensors[i]) for i in writes)
+        if thread.walk is not None and not alone:
+            effect = Within(self._walk(), effect)
+        made = self._do(_prim(name, _on_tensors, writes, alone), effect, tensors)
+        given = tuple(effect.gives())
+        if given:
+            prim = _prim(name, _giving, (), alone)
+            names = tuple(self.recorder._define(t) for t in given)
+            last = self.recorder.instructions.pop()
+            self.recorder.instructions.append(replace(last, prim=prim, outputs=names))
+        return made
+
+    def compute(self, prim: Primitive, args: tuple, params: dict, proceed: Callable) -> Any:
+        """Run an operation; what those on arrays that are spread over ranks do is not watched."""
+        recorder = self.recorder
+        recorder.running = True
+        try:
+            if spread_kind(args) is None:
+                return proceed(prim, args, params)
+            with _unwatched():
+                return proceed(prim, args, params)
+        finally:
+            recorder.running = False
+
+    def apart(self, work: Callable[..., Any], *args: object) -> None:
+        """Do what no replay needs to do."""
+        with _apart():
+            work(*args)
+
+    def refuse(self, why: str) -> None:
+        """Something is done that no replay would do."""
+        self.said = self.said or why
+        self.recorder._refuse(why)
 
     def _do(self, prim: Primitive, effect: Callable[..., Any], tensors: Sequence[Tensor]) -> Any:
         recorder = self.recorder
@@ -64,10 +107,10 @@ class Effects:
         self._check_place(tensors)
         names = tuple(recorder.var(t) for t in tensors)
         before = self._versions()
+        for i in prim.mutates:  # (it may take their memory away)
+            recorder.written.add(tensors[i].array, tensors[i])
         with _apart():
             made = effect(*tensors)
-        for i in prim.mutates:
-            recorder.written.add(tensors[i].array, tensors[i])
         self._check_written([tensors[i] for i in prim.mutates], before)
         recorder.instructions.append(Instruction(prim, names, {"effect": effect}, ()))
         return made
@@ -92,9 +135,16 @@ class Effects:
                 )
 
     # --- leaves -----------------------------------------------------------------------------
-    def check(self) -> None:
-        """At the end of a program that has run backward: what no replay would do for its leaves."""
-        for leaf, before in self.recorder.entry:
+    def check(self, walked: bool) -> None:
+        """At the end of a program: what no replay would do for its leaves, where it has ``walked``
+        backward; and weights that are not there in a replay."""
+        for t in self.recorder.captured:
+            if meant(t) is not t:
+                self.recorder._refuse(
+                    f"it uses a whole weight of shape {list(t.shape)} outside of the call of the "
+                    "module that it was sharded with"
+                )
+        for leaf, before in self.recorder.entry if walked else ():
             node = leaf._node
             if type(node) is not AccumulateGrad:
                 continue
@@ -111,29 +161,50 @@ class Effects:
 
     def store(self, acc: AccumulateGrad, leaf: Tensor, g: Tensor) -> None:
         """Give a leaf its gradient in the way that it has."""
-        walk = self.walks.get(id(thread.walk))
-        if walk is None:
-            walk = self._begin_walk(thread.walk)
-        old = leaf._grad
+        walk = self._walk()
+        given: tuple[Tensor, ...] = (g,)
+        if not acc.elsewhere:
+            old = leaf._grad
+            self._check_old(leaf, old)
+            self.recorder.var(leaf)
+            walk.stored.append(leaf)
+            given = (g,) if old is None else (g, old)
+            walk.olds += given[1:]
+        writes = tuple(range(1, len(given)))
+        self._do(_prim("store_gradient", _on_arrays, writes), Stored(walk, acc, leaf), given)
+        if not acc.elsewhere:
+            self.left[id(leaf)] = leaf._grad
+
+    def place(self, leaf: Tensor, g: Tensor) -> None:
+        """Give a leaf its gradient, where one of them is spread over ranks."""
+        placed = place_gradient(g, leaf)
+        if leaf._grad is None:
+            leaf._grad = placed
+        else:
+            add_gradient(leaf._grad, placed)
+
+    def _check_old(self, leaf: Tensor, old: Tensor | None) -> None:
+        """``leaf`` has the gradient ``old``, to which something is going to be added."""
         first = next((grad for known, grad in self.recorder.entry if known is leaf), None)
         if old is not None and old is not first and old is not self.left.get(id(leaf)):
             self.recorder._refuse(
                 f"the gradient of a leaf of shape {list(leaf.shape)} was replaced by another "
                 "before the backward that adds to it and is averaged over ranks"
             )
-        self.recorder.var(leaf)
-        walk.stored.append(leaf)
-        given = (g,) if old is None else (g, old)
-        walk.olds += given[1:]
-        writes = tuple(range(1, len(given)))
-        self._do(_prim("store_gradient", _on_arrays, writes), Stored(walk, acc, leaf), given)
-        self.left[id(leaf)] = leaf._grad
+
+    def _walk(self) -> ReplayedWalk:
+        """What stands for the walk that is running."""
+        known = self.walks.get(id(thread.walk))
+        return self._begin_walk(thread.walk) if known is None else known
 
     def _begin_walk(self, real: Any) -> ReplayedWalk:
-        absent = [leaf for leaf, _ in self.recorder.entry if leaf._grad is None and _stores(leaf)]
+        entry = self.recorder.entry
+        absent = [leaf for leaf, _ in entry if leaf._grad is None and _stores(leaf)]
         walk = self.walks[id(real)] = ReplayedWalk(real, absent, self.recorder._refuse)
+        walk.before = {id(leaf): leaf._grad for leaf, _ in entry}
         self.recorder.keep.append(real)
         self._do(_prim("begin_gradients", _on_arrays, ()), Phase(walk, walk.begin), ())
+        walk.at = len(self.recorder.instructions) - 1
         real.callbacks.append(lambda: self._finish_walk(walk))
         return walk
 
@@ -141,15 +212,42 @@ class Effects:
         olds = walk.olds
         finish = _prim("finish_gradients", _on_arrays, tuple(range(len(olds))))
         self._do(finish, Phase(walk, walk.finish), olds)
-        leaves = list(dict.fromkeys(walk.stored))
+        self._settle_given(walk)
+        given = [leaf for leaf, known in walk.given.items() if known]
+        leaves = list(dict.fromkeys((*walk.stored, *given)))
         if any(leaf._grad is None for leaf in leaves):
             self.recorder._refuse("gradients are dropped by the hooks of a collective")
             return
         self.left.update((id(leaf), leaf._grad) for leaf in leaves)
         walk.settle()
         names = tuple(self._rename(leaf._grad) for leaf in leaves)
-        given = Gradients(leaves)
-        self.recorder.instructions.append(Instruction(_gradients, (), {"effect": given}, names))
+        if leaves:
+            effect = {"effect": Gradients(leaves)}
+            self.recorder.instructions.append(Instruction(_gradients, (), effect, names))
+
+    def _settle_given(self, walk: ReplayedWalk) -> None:
+        """See what stores have left with other tensors than their leaves: gradients that were
+        there are written to somewhere between the beginning of the walk and its end."""
+        instructions, written = self.recorder.instructions, list[Var]()
+        if not all(walk.sure.values()):
+            self.recorder._refuse(
+                "a backward does not reach all parameters of a unit; whether they get a gradient "
+                "depends on the other ranks"
+            )
+        for leaf in [leaf for leaf, given in walk.given.items() if given]:
+            old = walk.before.get(id(leaf))
+            self._check_old(leaf, old)
+            if old is None:
+                walk.absent.append(leaf)
+            elif old.__dict__.get("array") is not None:
+                known = self.recorder.find(old)
+                written.append(known or self.recorder._bring(old))
+                self.recorder.written.add(old.array, old)
+        for at in (walk.at, len(instructions) - 1) if written else ():
+            ins = instructions[at]
+            args = (*ins.args, *written)
+            prim = _prim(ins.prim.name, _on_arrays, tuple(range(len(args))))
+            instructions[at] = replace(ins, prim=prim, args=args)
 
     def _rename(self, grad: Any) -> Var:
         """A name for what a gradient is from now on."""
@@ -168,7 +266,11 @@ class ReplayedWalk:
         self.absent = absent
         self.answers: dict[Any, bool] = {}
         self.stored: list[Tensor] = []
+        self.given: dict[Tensor, bool] = {}  # leaves that got theirs by the stores of others
+        self.sure: dict[Tensor, bool] = {}  # which of them do so whatever other ranks do
         self.olds: list[Tensor] = []
+        self.before: dict[int, Tensor | None] = {}  # by id of a leaf: its gradient at first
+        self.at = 0  # the instruction that begins it
         self.real: Any = real
         self.refuse: Callable[[str], None] | None = refuse
         self.now = Turn(self)
@@ -179,30 +281,39 @@ class ReplayedWalk:
     def settle(self) -> None:
         """The capture is over: keep nothing of it."""
         self.real = self.refuse = None
-        self.stored, self.olds = [], []
+        self.stored, self.olds, self.given, self.sure, self.before = [], [], {}, {}, {}
 
-    def begin(self) -> None:
+    def begin(self, *olds: object) -> None:
         """Another pass."""
         self.now = Turn(self)
         for leaf in self.absent:
             leaf._grad = None
 
-    def call(self, work: Callable[..., None], *args: object) -> None:
-        """Let ``work`` find the present pass as the one that is running."""
+    def call(self, work: Callable[..., Any], *args: object) -> Any:
+        """Let ``work`` find the present pass as the one that is running. Its result."""
         around, recording = thread.walk, thread.grad_enabled
         thread.walk, thread.grad_enabled = self.now, False
         if recording:
             thread.refresh()
         try:
-            work(*args)
+            return work(*args)
         except BaseException:
-            for callback in self.now.broken:
-                callback()
+            self._stop()
             raise
         finally:
             thread.walk, thread.grad_enabled = around, recording
             if recording:
                 thread.refresh()
+
+    def _stop(self) -> None:
+        broken, self.now = self.now.broken, Turn(self)
+        for callback in broken:
+            callback()
+
+    def break_off(self) -> None:
+        """The pass does not come to its end."""
+        if self.now.broken:
+            self.call(self._stop)
 
     def finish(self, *olds: object) -> None:
         """Do what is to be done at the end of the pass. ``olds``: gradients that it adds to."""
@@ -232,6 +343,13 @@ class Turn:
             answers[question] = question()
         return answers[question]
 
+    def gave(self, leaves: Iterable[tuple[Tensor, bool, bool]]) -> None:
+        """What a replay must know of once."""
+        if self.walk.real is not None:
+            for leaf, given, own in leaves:
+                self.walk.given[leaf] = self.walk.given.get(leaf, False) or given
+                self.walk.sure[leaf] = self.walk.sure.get(leaf, False) or own
+
     def vary(self, why: str) -> None:
         """What it leads to may be otherwise in another step."""
         if self.walk.refuse is not None:
@@ -241,6 +359,29 @@ class Turn:
         """Call what was asked for."""
         for callback in self.callbacks:
             callback()
+
+
+class Within(Effect):
+    """An effect inside of a backward pass."""
+
+    def __init__(self, walk: ReplayedWalk, effect: Effect) -> None:
+        self.walk, self.effect = walk, effect
+
+    def __call__(self, *tensors: Tensor) -> Any:
+        return self.walk.call(self.effect, *tensors)
+
+    def gives(self) -> Sequence[Tensor]:
+        return self.effect.gives()
+
+    def settle(self, results: tuple) -> None:
+        self.effect.settle(results)
+
+    def break_off(self) -> None:
+        self.walk.break_off()
+        self.effect.break_off()
+
+    def __repr__(self) -> str:
+        return repr(self.effect)
 
 
 class Phase:
@@ -283,6 +424,13 @@ class Gradients:
         return f"<of {len(self.leaves)} leaves>"
 
 
+class Work(Primitive):
+    """What stands in a graph for an effect, whatever kinds of arrays it is given."""
+
+    def compute(self, arrays: list | tuple, params: dict) -> Any:
+        return self.forward(*arrays, **params)
+
+
 def _stores(leaf: Tensor) -> bool:
     return type(leaf._node) is AccumulateGrad and leaf._node.store is not None
 
@@ -295,28 +443,46 @@ def _on_tensors(*arrays: Any, effect: Callable[..., Any]) -> Any:
     return effect(*[wrap(a) for a in arrays])
 
 
+def _giving(*arrays: Any, effect: Effect) -> tuple:
+    effect(*[wrap(a) for a in arrays])
+    return tuple([t.array for t in effect.gives()])
+
+
 @functools.cache
-def _prim(name: str, forward: Callable[..., Any], writes: tuple[int, ...]) -> Primitive:
-    """What stands in a graph for an effect."""
-    prim = Primitive(name, forward, ())
-    prim.outward, prim.mutates = True, writes
+def _prim(
+    name: str, forward: Callable[..., Any], writes: tuple[int, ...], alone: bool = False
+) -> Primitive:
+    """What stands in a graph for an effect. ``alone``: that reaches nobody else."""
+    prim = Work(name, forward, ())
+    prim.outward, prim.checks = not alone, alone
+    prim.mutates, prim.multi = writes, forward is _giving
     return prim
 
 
-_gradients = Primitive("gradients", _on_arrays, ())
+_gradients = Work("gradients", _on_arrays, ())
 _gradients.outward = _gradients.multi = True
+
+
+@contextmanager
+def _unwatched() -> Iterator[None]:
+    """Nobody watches what Python does in the block."""
+    profile = sys.getprofile()
+    sys.setprofile(None)
+    try:
+        yield
+    finally:
+        sys.setprofile(profile)
 
 
 @contextmanager
 def _apart() -> Iterator[None]:
     """Nobody records or watches what runs in the block."""
-    stack, profile = thread.stack, sys.getprofile()
-    sys.setprofile(None)
+    stack = thread.stack
     thread.stack = []
     thread.refresh()
     try:
-        yield
+        with _unwatched():
+            yield
     finally:
         thread.stack = stack
         thread.refresh()
-        sys.setprofile(profile)

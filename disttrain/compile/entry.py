@@ -23,7 +23,8 @@ from .guards.reach import Reach
 from .instruction import Var
 from .joint import Joint
 from .memory import coincide, overlap, owner_of
-from .questions import answers
+from .questions import Otherwise, answers
+from .replay import Afresh
 from .replayed import Player
 from .settings import Backend
 
@@ -68,7 +69,7 @@ class Entry:
         if recorded is not None and any(t.array.__class__ is DeviceArray for t in given):
             graph.program.player = Player(graph.program, recorded)
         self.runs = None if backend is None else _made_by(backend, graph, call.tensors)
-        done = (ins.params["effect"] for ins in graph.instructions if ins.prim.outward)
+        done = (ins.params.get("effect") for ins in graph.instructions)
         self.effects = [effect for effect in done if isinstance(effect, Effect)]
 
     def _settle_tensors(self, around: Reach, call: Call) -> None:
@@ -191,7 +192,9 @@ class Entry:
             target = ins.args[0] if ins.prim.mutates else None
             if isinstance(target, Var) and target.kind == "c":
                 owner = of_param.get(id(self.graph.captured[target.number]))
-                if owner is not None and owner[0].plan(owner[1])[0] is ins.prim:
+                if owner is not None and owner[0].plan(owner[1])[0] is getattr(
+                    ins.prim, "of", ins.prim
+                ):
                     self.updates.append((i, *owner))
         self.stepping = list({id(o): o for _, o, _ in self.updates}.values())
         self.plans = self._plans()
@@ -239,10 +242,17 @@ class Entry:
     def run(self, given: list[Tensor]) -> Any:
         """Replay (right after ``stale`` found nothing)."""
         graph = self.graph
-        if self.runs is None:
-            out = graph.program.run(tuple(given), self.now if self.whole else None)
-        else:
-            out = _given_by(self.runs, given, len(graph.outputs))
+        try:
+            if self.runs is None:
+                out = graph.program.run(tuple(given), self.now if self.whole else None)
+            else:
+                out = _given_by(self.runs, given, len(graph.outputs))
+        except (Afresh, Otherwise):
+            raise
+        except BaseException:
+            for effect in reversed(self.effects):
+                effect.break_off()
+            raise
         if self.joint is not None:
             out = self.joint.attach(out, given, graph)
         for effect in self.effects:

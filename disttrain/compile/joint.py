@@ -24,6 +24,7 @@ from ..core.backward.engine import Walk, discard
 from ..core.backward.fit import apart
 from ..core.grad_mode import set_state
 from ..core.node import AccumulateGrad, GraphNode, Node, Output, next_seq
+from ..core.saved import PackedNode
 from ..core.tensor import Tensor, wrap
 from ..core.tensor_node import TensorNode
 from ..errors import AutogradError
@@ -35,6 +36,12 @@ from .questions import question
 from .sweep import Backward, Sweep
 
 _ALL_SETS = 4  # results up to which every set of them is captured; of more, single ones and all
+
+
+_AMONG_RANKS = (
+    "work with other ranks (fully_shard, DTensors) is part of its result's graph; compile the "
+    "whole step, or the parts inside"
+)
 
 
 class Joint:
@@ -302,9 +309,20 @@ class _Differentiation:
     def _inspect(self, node: Node) -> None:
         if node.tensor_hooks or node.retained or node.pre_hooks or node.post_hooks:
             self.why = "hooks are set on gradients inside of it, which a replay would not run"
-        elif node.__class__ is not Node and not isinstance(node, TensorNode):
+        elif node.outward and not isinstance(node, Node):
+            self.why = _AMONG_RANKS
+        elif isinstance(node, PackedNode):
+            self.why = (
+                "saved-tensor hooks (a checkpointed block) are part of its result's graph; compile "
+                "the whole step"
+            )
+            found = _complaint(node)
+            self.freed = self.freed or found
+        elif node.__class__ is not Node and not (isinstance(node, TensorNode) or node.outward):
             self.why = f"{node.name()}, a Function of its own, is part of its result's graph"
         else:
+            if node.outward:
+                self.why = _AMONG_RANKS
             found = _complaint(node)
             if found is not None and node.saved is not None:
                 self.overwritten = "it overwrites a value that the gradient of its result needs"

@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
 
+from ..backends.array_kinds import ArrayKind
 from ..core.annotations import DTypeLike
 from ..core.gate import Primitive, finish
 from ..core.node import Node, Output
+from ..core.tensor import Tensor
 from ..ops.declare import primitive
 
 ndarray = np.ndarray
@@ -27,6 +30,66 @@ def _accumulate(grad: Any, more: Any) -> Any:
 
 # What a leaf does with a gradient that is not its first.
 accumulate = primitive("accumulate", _accumulate, "grad more", mutates=(0,))
+
+
+def _placed(g: Any, leaf: Any) -> Any:
+    """A gradient of its own that lies as that of ``leaf`` does."""
+    own = leaf.as_gradient(g) if isinstance(leaf, ArrayKind) else g
+    return own.owned(own is not g) if isinstance(own, ArrayKind) else own.copy("C")
+
+
+def _add_placed(grad: Any, more: Any) -> Any:
+    grad.add_in_place(more)
+    return grad
+
+
+place_gradient = Primitive("place_gradient", _placed, ("g", "leaf"))
+add_gradient = Primitive("add_gradient", _add_placed, ("grad", "more"))
+add_gradient.mutates = (0,)
+place_gradient.kinds = add_gradient.kinds = True
+
+
+class OverRanks(Primitive):
+    """``of`` on arrays that are spread over ranks: an effect, since it may reach others. ``block``:
+    makes what was around it."""
+
+    def __init__(self, of: Primitive, block: Callable[[], AbstractContextManager] | None) -> None:
+        super().__init__(of.name, of.compute, of.args)
+        self.of, self.block = of, block or nullcontext
+        self.multi, self.view, self.mutates = of.multi, of.view, of.mutates
+        self.random, self.checks, self.part = of.random, of.checks, of.part
+        self.outward = True
+        self.forward = self._forward
+
+    def _forward(self, *arrays: Any, **params: Any) -> Any:
+        return self.compute(arrays, params)
+
+    def compute(self, arrays: list | tuple, params: dict) -> Any:
+        if self.of.together is not None:  # an update of elements
+            parts = arrays[0].together(arrays[1:])
+            if parts is not None and arrays[0].here() is None:
+                return self.of.forward(*parts, **params)
+        with self.block():
+            return self.of.compute(arrays, params)
+
+
+_over_ranks = functools.cache(OverRanks)
+
+
+def over_ranks(prim: Primitive, args: tuple, out: object) -> Primitive:
+    """What ``prim`` is as an instruction on ``args`` that gives ``out``."""
+    outs = out if isinstance(out, tuple) else (out,)
+    kind = spread_kind((*args, *outs))
+    return prim if kind is None else _over_ranks(prim, kind.surroundings())
+
+
+def spread_kind(values: tuple) -> type[ArrayKind] | None:
+    """The kind of those tensors among ``values`` that are spread over ranks, if there are any."""
+    for v in values:
+        array = v.__dict__.get("array") if isinstance(v, Tensor) else None
+        if isinstance(array, ArrayKind) and array.outward:
+            return array.__class__
+    return None
 
 
 class _Shape:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ..backends.array_kinds import ArrayKind
 from ..core import no_grad
 from ..core.gate import Primitive, finish
 from ..core.node import AccumulateGrad
@@ -22,7 +23,6 @@ from .memory import is_whole, owner_of, window
 from .questions import Otherwise, Trial
 
 ndarray = np.ndarray
-_PLAIN = {ndarray}
 _ENDS = frozenset((type(None), AccumulateGrad))
 
 
@@ -198,9 +198,13 @@ class Program:
     def _through(self, steps: list[Step], values: list) -> None:
         step = None
         try:
-            if set(map(type, values[: len(self.given)])) <= _PLAIN and not self.unsettled:
-                # So is all that they make: ``do``, without a call around each, and without the look
-                # for kinds that run themselves.
+            if not self.unsettled and all(
+                kind is ndarray or getattr(kind, "outward", False)
+                for kind in set(map(type, values[: len(self.given)]))
+            ):
+                # So is all that they make, or it has instructions of its own (``OverRanks``):
+                # ``do``, without a call around each, and without the look for kinds that run
+                # themselves.
                 for step in steps:
                     result = step.forward(*[values[i] for i in step.given], **step.words)
                     made = step.made
@@ -238,7 +242,8 @@ class Program:
 
     def _settle(self, step: Step, values: list) -> None:
         """See which of the operands that end here have memory that no other value lies in."""
-        owners = [owner_of(v) for v in values if v.__class__ is ndarray]
+        lying = (v.lying() if isinstance(v, ArrayKind) else v for v in values)
+        owners = [owner_of(v) for v in lying if v.__class__ is ndarray]
         ends = [(k, values[step.given[k]]) for k in step.params["over"]]
         step.write_into([k for k, a in ends if is_whole(a) and owners.count(owner_of(a)) == 1])
         self.unsettled.discard(step)

@@ -16,13 +16,23 @@ from .tensor import Tensor
 
 class Effect:
     """One piece of such work. Called now, and again by each replay, on tensors over the memory that
-    those lie in which it was given at first."""
+    those lie in which it was given at first. ``alone``: it reaches nobody else, and is no part of
+    the backward pass that is running. ``counts``: it counts the writes to what it writes to."""
+
+    alone = counts = False
 
     def __call__(self, *tensors: Tensor) -> Any:
         raise NotImplementedError
 
+    def gives(self) -> Sequence[Tensor]:
+        """The tensors that have got their memory by it. What uses them later uses its results."""
+        return ()
+
     def settle(self, results: tuple) -> None:
         """A replay is through, and gives ``results``."""
+
+    def break_off(self) -> None:
+        """A replay has raised, before this or after it."""
 
 
 def performed(
@@ -35,10 +45,49 @@ def performed(
     return recorder.perform(name, effect, tuple(tensors), tuple(writes))
 
 
+def captured() -> bool:
+    """Whether effects of this thread are repeated by a capture that runs."""
+    return _recorder() is not None
+
+
+def aside(work: Callable[..., Any], *args: object) -> None:
+    """Do what is no part of a program: it is done in a first call only, or where it is needed."""
+    recorder = _recorder()
+    if recorder is None:
+        work(*args)
+    else:
+        recorder.apart(work, *args)
+
+
+def not_repeated(why: str) -> None:
+    """Tell the capture that runs on this thread, if one does, that no replay can stand for what
+    is done now."""
+    recorder = _recorder()
+    if recorder is not None:
+        recorder.refuse(why)
+
+
 def _recorder() -> Any:
     """The effects of the capture that runs on this thread, where nothing else is around it."""
     stack = thread.stack
     return getattr(stack[0], "effects", None) if len(stack) == 1 else None
+
+
+class Again(Effect):
+    """Tensors under other names: what is computed of them is computed once more."""
+
+    alone = True
+    now: Sequence[Tensor] = ()
+
+    def __call__(self, *tensors: Tensor) -> None:
+        self.now = tensors
+
+    def gives(self) -> Sequence[Tensor]:
+        now, self.now = self.now, ()
+        return now
+
+    def __repr__(self) -> str:
+        return "<once more>"
 
 
 class Collective(Effect):
@@ -76,4 +125,4 @@ def repeated(fn: Callable[..., Any], started: bool, *args: Any, **kwargs: Any) -
     return True
 
 
-__all__ = ["Effect", "performed", "repeated"]
+__all__ = ["Again", "Effect", "aside", "captured", "not_repeated", "performed", "repeated"]

@@ -33,6 +33,7 @@ class GraphNode:
     post_hooks: HookDict | None = None
     site: str | None = None
     seq = 0
+    outward = False  # whether it may reach other ranks
     on_device = False  # whether it runs on an accelerator, as its forward did: in ``stream``,
     stream: Any = None  # or if that is None in the default one
     shape: Any = ()
@@ -121,9 +122,11 @@ class GraphNode:
 class AccumulateGrad(GraphNode):
     """The end of the graph at a leaf. ``store``, where set, writes the gradient in its own way;
     ``place`` says where a rule may compute it at once: None, or (an array, a factor, whether
-    the factor is a power of two)."""
+    the factor is a power of two). ``elsewhere``: that store leaves the gradient in ``.grad`` of
+    other tensors, and tells the walk (``gave``)."""
 
     seq = 1 << 62
+    elsewhere = False
     place: Callable[[], Any] | None = None
     store: Callable[[Any, Any], None] | None = None
     accumulate_hooks: HookDict | None = None

@@ -86,6 +86,12 @@ class PackedNode(Node):
         return node
 
 
+def unpacked(node: Any) -> Any:
+    """``node`` with what its hooks give, where it is packed, and of the commonest class."""
+    packed = node.__class__ is PackedNode and node.unpacked is Node
+    return node._unpacked() if packed else node
+
+
 def _unpacked(value: Packed | float | None) -> Any:
     return value.tensor() if value.__class__ is Packed else value
 

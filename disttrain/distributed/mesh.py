@@ -16,6 +16,7 @@ import numpy as np
 
 from .. import context
 from ..comm.group.group import ProcessGroup
+from ..core.effects import aside
 from ..core.tensor import Size, Tensor, wrap
 from ..core.types.device import device
 from ..errors import ConfigError
@@ -23,6 +24,7 @@ from .groups import state
 from .groups.new_group import divide_world, get_rank, get_world_size
 
 SLOT = "distributed.mesh"
+__outward__ = ()  # what it makes of groups is watched there
 
 
 class _Shared:
@@ -40,6 +42,8 @@ class DeviceMesh:
     ``mesh["dp"]`` and ``mesh["dp", "tp"]`` are slices; ``mesh.get_group("dp")`` is the group of the
     ranks that differ from this one along that axis only.
     """
+
+    __moving__ = ("_at", "_memory", "_shared")  # found out or made on the way, once
 
     def __init__(
         self,
@@ -125,9 +129,13 @@ class DeviceMesh:
     def get_coordinate(self) -> tuple[int, ...] | None:
         """Where this rank lies in the grid; None outside of it."""
         if self._at is None:
-            found = np.argwhere(self.ranks == self.get_rank())
-            self._at = (tuple(found[0].tolist()) if len(found) else None,)
+            aside(self._locate)
+        assert self._at is not None
         return self._at[0]
+
+    def _locate(self) -> None:
+        found = np.argwhere(self.ranks == self.get_rank())
+        self._at = (tuple(found[0].tolist()) if len(found) else None,)
 
     @property
     def memory(self) -> dict:

@@ -99,6 +99,34 @@ def fsdp_mlp(T: Any) -> dict[str, float]:
 
 
 @in_group
+def compiled_fsdp(T: Any) -> dict[str, float]:
+    """The steps of the MLP and the small GPT under fully_shard, compiled; and in how much of the
+    time of an eager step, measured in turn."""
+    found: dict[str, float] = {}
+    for name in ("MLP", "GPT"):
+        eager, run = (_sharded_step(T, name) for _ in range(2))
+        steps = {"eager": eager, "compiled": warm(T.compile(run))}
+        times: dict[str, list[float]] = {how: [] for how in steps}
+        for _ in range(5):
+            for how, step in steps.items():
+                times[how].append(median_time(step, 5, 2))
+        seconds = {how: statistics.median(values) for how, values in times.items()}
+        found[f"compiled step: {name} under fully_shard, 2 ranks"] = seconds["compiled"]
+        found[f"ratio: compiled {name} under fully_shard to eager"] = (
+            seconds["compiled"] / seconds["eager"]
+        )
+    return found
+
+
+def _sharded_step(T: Any, name: str) -> Callable[[], None]:
+    if name == "MLP":
+        model = make_mlp(T)
+        return stepper(T, sharded(T, model, model[::2]), *images(T, 64, 784))
+    model = small_gpt(T)
+    return gpt_stepper(T, sharded(T, model, model.blocks))
+
+
+@in_group
 def fsdp_gpt(T: Any) -> dict[str, float]:
     """The small GPT's step under fully_shard, a unit per block, batch 8 each; and under DDP."""
     model = small_gpt(T)

@@ -32,17 +32,16 @@ from .optimizing import learning_rate_factor
 from .planning import memory_table
 from .reporting import Reporter
 from .settings import Settings
+from .stepping import Step, answer, make_step
 from .strategies import SHARDED, Wrapped, make_rank_optimizer, wrap
 from .tally import Tally, means
-
-F = dt.nn.functional
 
 # What a checkpoint says of how far the run is, and what a resumed run may do differently.
 _PROGRESS = ("epoch", "step", "train_loss", "test_accuracy")
 _GENERATION = "DISTTRAIN_GENERATION"  # which start of the job this is
 WANTED = "DISTTRAIN_ON_TERM"  # set: the job is to save when it gets SIGTERM
 _MAY_CHANGE = {"schedule", "parallel", "log", "optim.lr", "data.dir", "data.num_workers"} | {
-    "train.epochs", "train.device", "train.save_every"
+    "train.epochs", "train.device", "train.save_every", "train.compile"
 }  # fmt: skip
 
 
@@ -109,6 +108,7 @@ class Trainer:
         self.feed = Feed(settings, self.task, rank, size, self.shards)
         self.copies = self.world_size // size
         self.tally = Tally(size, self.copies)
+        self.compute: Step | None = None  # made when it is first needed
 
     def _factor(self, step: int) -> float:
         return learning_rate_factor(
@@ -182,8 +182,8 @@ class Trainer:
         share = batch * (rank + 1) // world - batch * rank // world  # of a step's samples
         report.progress.title(f"epoch {self.epoch + 1}/{self.settings.train.epochs}")
         for batches in self.feed.steps(self.epoch, done):
-            for number, answer in enumerate(self._train_step(batches)):
-                self.tally.add(since * rows + self.feed.place(number), *answer)
+            for number, found in enumerate(self._train_step(batches)):
+                self.tally.add(since * rows + self.feed.place(number), *found)
             self.step, since = self.step + 1, since + 1
             metrics.step(share)
             if self.step % self.settings.log.every == 0:
@@ -209,37 +209,30 @@ class Trainer:
 
     def _train_step(self, batches: list) -> list[tuple[float, float, int]]:
         """One step of the optimizer; the answers to each batch."""
-        self.optimizer.zero_grad()
-        mean = None if self.feed.even else self.feed.batch_size / self.feed.size
-        found = []
-        for inputs, targets in batches:
-            loss, right, answers = self._answer(inputs, targets)
-            self.wrapped.backward(loss, len(inputs), mean)
-            found.append((loss, right, answers))
-        clip = self.settings.optim.clip_norm
-        if clip is not None:
-            self.wrapped.clip(clip)
-        self.optimizer.step()
+        if self.compute is None:
+            mean = None if self.feed.even else self.feed.batch_size / self.feed.size
+            self.compute = make_step(self.wrapped, self.optimizer, mean, self.settings)
+        batches = [self._placed(*batch) for batch in batches]
+        found = self.compute(batches)
         self.scheduler.step()
-        return [(loss.item(), right.item(), answers) for loss, right, answers in found]
+        return [
+            (loss.item(), right.item(), targets.numel())
+            for (loss, right), (_, targets) in zip(found, batches, strict=True)
+        ]
 
-    def _answer(self, inputs: Any, targets: Any) -> tuple[Any, Any, int]:
-        """The mean loss of a batch, how many answers were right (on the device, which nobody waits
-        for here), and how many there were."""
-        scores = self.net(inputs.to(self.device, non_blocking=True))
-        targets = targets.to(self.device, non_blocking=True)
-        scores, targets = scores.reshape(-1, scores.shape[-1]), targets.reshape(-1)
-        right = (scores.detach().argmax(-1) == targets).sum()
-        return F.cross_entropy(scores, targets), right, targets.shape[0]
+    def _placed(self, inputs: Any, targets: Any) -> tuple[Any, Any]:
+        to = {"device": self.device, "non_blocking": True}
+        return inputs.to(**to), targets.to(**to)
 
     def _test(self) -> np.ndarray:
         self.net.eval()
         tally = Tally(self.wrapped.data_size, self.copies)
         with dt.no_grad():
             for number, (inputs, targets) in self.feed.tests():
-                loss, right, answers = self._answer(inputs, targets)
+                inputs, targets = self._placed(inputs, targets)
+                loss, right = answer(self.net, inputs, targets)
                 if number is not None:
-                    tally.add(number, loss.item(), right.item(), answers)
+                    tally.add(number, loss.item(), right.item(), targets.numel())
         return tally.together(0, self.feed.num_tests)
 
     def _log_train(self, report: Reporter, means: dict[str, float]) -> None:

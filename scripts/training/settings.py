@@ -98,6 +98,7 @@ class Train:
     epochs: int = 20
     device: str = "cpu"  # or cuda: each rank takes its own by LOCAL_RANK
     steps_per_epoch: int | None = None
+    compile: bool = False  # capture the step and replay it; what that cannot do runs as it is
     save_every: int | None = None  # steps between two checkpoints, besides those of epochs' ends
 
     def __post_init__(self) -> None:

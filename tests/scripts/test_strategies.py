@@ -75,6 +75,24 @@ def test_strategies_learn_what_one_process_learns(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("strategy", "ranks", "words"),
+    [
+        ("none", 1, []),
+        ("ddp", 2, []),
+        ("fsdp", 2, ["--parallel.precision=bf16", "--parallel.recompute=true"]),
+        ("hsdp", 4, []),
+        ("2d", 4, []),
+    ],
+)
+def test_compiled_steps_learn_the_same_bits(tmp_path, strategy, ranks, words):
+    """(That a step runs eagerly would be a warning, and so an error here.)"""
+    words = ["--train.epochs=1", "--model.dropout=0.1", "--train.steps_per_epoch=6", *words]
+    _, eager = run(tmp_path / "eager", ranks, strategy, *words)
+    _, compiled = run(tmp_path / "compiled", ranks, strategy, "--train.compile=true", *words)
+    assert compiled == eager
+
+
+@pytest.mark.parametrize(
     ("strategy", "ranks"), [("ddp", 3), ("zero", 3), ("fsdp", 3), ("hsdp", 4), ("2d", 4)]
 )
 def test_ranks_with_other_numbers_of_samples_learn_what_one_process_learns(

@@ -102,4 +102,5 @@ def _meta(t: Tensor) -> tuple:
         graph = "requires grad"
     if array.__class__ is np.ndarray:
         return array.shape, array.dtype, array.strides, t.__class__, graph
-    return array.shape, array.dtype, (array.place, array.strides), t.__class__, graph
+    lies = array.place, array.strides, array.where()
+    return array.shape, array.dtype, lies, t.__class__, graph

@@ -23,7 +23,7 @@ import numpy as np
 from ...backends.device.platform import beneath
 from ...core.gate import Primitive
 from ...core.node import GraphNode, Output
-from ...core.tensor import Size
+from ...core.tensor import Size, Tensor
 from ...core.types.device import device
 from ...core.types.dtypes import dtype
 
@@ -176,11 +176,19 @@ def is_operator(name: str, x: object) -> bool:
     return special and isinstance(x, type) and isinstance(vars(x)[name], types.FunctionType)
 
 
+def meant(x: Any) -> Any:
+    """The tensor that ``x``, a tensor, stands for in its module for the time being; else itself."""
+    other = getattr(x, "stands_for", None) if isinstance(x, Tensor) else None
+    return x if other is None else other
+
+
 def same(a: Any, b: Any) -> bool:
     """Whether two values mean the same to every program: one object, or equal constants of one
     type (1, 1.0 and True differ, so do 0.0 and -0.0; nan is itself)."""
     if a is b:
         return True
+    if isinstance(a, Tensor) and isinstance(b, Tensor):
+        return meant(a) is meant(b)
     kind = type(a)
     if kind is not type(b):
         return False

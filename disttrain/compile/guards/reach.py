@@ -42,6 +42,7 @@ from .kinds import (
     is_optimizer,
     is_ours,
     is_outward,
+    meant,
     slots_of,
 )
 from .readers import ArrayParts, Classes, Tried, cached, calls, function_parts, members, values
@@ -194,7 +195,7 @@ class Reach:
 
     def _push(self, x: object, where: str) -> None:
         if id(x) not in self._seen and not is_constant(x):
-            self._todo.append((x, where))
+            self._todo.append((meant(x), where))
 
     def _visit(self, x: object, where: str) -> None:
         if id(x) in self._seen or is_constant(x):
@@ -408,11 +409,10 @@ class Reach:
         if inside or self.everything:
             self._whole(m, where)
         else:
-            names = {*_MODULE_OWN}
-            space = m.__dict__
-            for name in names & space.keys():
+            names, space = (*_MODULE_OWN, *getattr(type(m), "__steering__", ())), m.__dict__
+            own = tuple(n for n in names if n in space)
+            for name in own:
                 self._push(space[name], f"{where}.{name}")
-            own = tuple(n for n in _MODULE_OWN if n in space)
             self.holders.append(Holder(NAMES, space, where, own))
             self._by_name.append((m, where))
         for store in _MODULE_STORES:

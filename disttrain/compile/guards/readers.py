@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import types
+from collections.abc import Iterable
 from itertools import islice
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 
 from ...core.tensor import Tensor
 from .holders import MISSING
+from .kinds import is_ours
 
 
 def function_parts(f: types.FunctionType) -> tuple:
@@ -64,7 +66,10 @@ class Tried:
     def on(self, t: Tensor) -> list[tuple[str, Any]]:
         """The attributes of ``t`` under those names."""
         at, found = self._found.get(id(t), (0, []))
-        new = [(n, getattr(t, n, MISSING)) for n in islice(self._names, at, None)]
+        names: Iterable[str] = islice(self._names, at, None)
+        if type(t) is not Tensor and is_ours(type(t)):  # what a class of ours has stays as it is
+            names = (n for n in names if not hasattr(type(t), n))
+        new = [(n, getattr(t, n, MISSING)) for n in names]
         found += [(n, v) for n, v in new if v is not MISSING]
         self._found[id(t)] = len(self._names), found
         return found

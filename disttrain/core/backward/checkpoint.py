@@ -19,6 +19,7 @@ from warnings import warn
 from ... import tree
 from ...context import thread
 from ...errors import AutogradError
+from ..effects import Again, Effect, performed
 from ..grad_mode import enable_grad
 from ..random import States
 from ..saved import Complete, Packed, saving
@@ -33,17 +34,73 @@ class CheckpointError(AutogradError):
     """What ran again in backward was not what had run in forward."""
 
 
+class _Streams(Effect):
+    """Where the streams of random numbers are as a call begins."""
+
+    alone = True
+    states: States
+
+    def __call__(self, *tensors: Tensor) -> None:
+        self.states = States()
+
+    def __repr__(self) -> str:
+        return "<random numbers>"
+
+
+class _Restored(_Streams):
+    """The streams go back to where they were ``then``."""
+
+    def __init__(self, then: _Streams) -> None:
+        self.then, self.inside = then, False
+
+    def __call__(self, *tensors: Tensor) -> None:
+        super().__call__()
+        self.inside = True
+        self.then.states.restore()
+
+    def break_off(self) -> None:
+        if self.inside:
+            self.inside = False
+            self.states.restore()
+
+
+class _Left(_Streams):
+    """The streams go on from where they were before ``inside``."""
+
+    def __init__(self, inside: _Restored) -> None:
+        self.inside = inside
+
+    def __call__(self, *tensors: Tensor) -> None:
+        self.inside.break_off()
+
+
+def _streams(preserve: bool) -> _Streams | None:
+    if not preserve:
+        return None
+    effect = _Streams()
+    performed("save_streams", effect)
+    return effect
+
+
 @contextmanager
-def _random_numbers(state: Any) -> Iterator[None]:
-    """The block draws the numbers that follow ``state`` (None: it goes on with today's)."""
-    now = None if state is None else States()
-    if state is not None:
-        state.restore()
+def _random_numbers(then: _Streams | None) -> Iterator[None]:
+    """The block draws the numbers that follow ``then`` (None: it goes on with today's)."""
+    if then is None:
+        yield
+        return
+    inside = _Restored(then)
+    performed("restore_streams", inside)
     try:
         yield
     finally:
-        if now is not None:
-            now.restore()
+        performed("leave_streams", _Left(inside))
+
+
+def _once_more(values: list) -> None:
+    """What is computed of these, kept since forward, is not what was computed then."""
+    tensors = [x for x in values if isinstance(x, Tensor)]
+    if tensors:
+        performed("run_again", Again(), tensors)
 
 
 class _Input:
@@ -68,7 +125,7 @@ class _Frame:
         check: bool,
     ) -> None:  # fmt: skip
         self.function, self.around, self.check = function, around, check
-        self.state = States() if preserve else None
+        self.state = _streams(preserve)
         self.early_stop = thread.checkpoint_early_stop
         self.autocast = thread.autocast
         leaves, self.rebuild = tree.flatten((args, kwargs))
@@ -88,6 +145,7 @@ class _Frame:
 
     def _run_again(self) -> None:
         values = [x.again() if x.__class__ is _Input else x for x in self.inputs]
+        _once_more(values)
         args, kwargs = self.rebuild(values)
         count = 0
 
@@ -130,7 +188,7 @@ class _Again(Function):
     @staticmethod
     def forward(ctx: Any, fn: Callable, preserve: bool, *args: Any) -> Any:
         ctx.fn = fn
-        ctx.rng, ctx.autocast = States() if preserve else None, thread.autocast
+        ctx.rng, ctx.autocast = _streams(preserve), thread.autocast
         ctx.places = [i for i, a in enumerate(args) if isinstance(a, Tensor)]
         ctx.args = [None if isinstance(a, Tensor) else a for a in args]
         ctx.save_for_backward(*[args[i] for i in ctx.places])
@@ -149,6 +207,7 @@ class _Again(Function):
             args[i] = t.detach()
             if t.requires_grad:
                 args[i].requires_grad_()
+        _once_more(args)
         with _random_numbers(ctx.rng), casting(ctx.autocast), enable_grad():
             out = ctx.fn(*args)
         outs = out if isinstance(out, tuple) else (out,)

@@ -149,6 +149,10 @@ class Walk:
         """Tell that what this walk leads to may be otherwise in another step, so that no capture
         can stand for it."""
 
+    def gave(self, leaves: Iterable[tuple[Any, bool, bool]]) -> None:
+        """Tell of leaves whose gradients the stores of others leave: each, whether its ``.grad``
+        was set or added to now, and whether this rank has a part in that."""
+
     def mark(self, node: Any) -> None:
         """Run ``node``, which nothing leads to, when all that has a higher ``seq`` is done."""
         self.grads[node] = ()

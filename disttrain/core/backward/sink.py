@@ -86,6 +86,9 @@ def _store_kind(leaf: Any, g: Any, array: Any, alone: bool) -> bool:
         else:
             thread.stack[0].accumulate(old, g)
         return True
+    if g is not array and _captured():
+        thread.stack[0].effects.place(leaf, g)
+        return True
     own = leaf.array.as_gradient(array) if isinstance(leaf.array, ArrayKind) else array
     old = leaf._grad
     if old is None:

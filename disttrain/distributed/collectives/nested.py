@@ -14,6 +14,8 @@ from typing import Any
 from ...core.tensor import Tensor
 from ...core.types import dtypes
 
+__outward__ = ()
+
 
 def find_tensors(value: Any) -> Iterator[Tensor]:
     """The Tensors in ``value``, in its order."""

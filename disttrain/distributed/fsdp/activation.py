@@ -21,6 +21,7 @@ from .names import ACTIVATION, clean_tensor_name, replace_prefix
 from .wrap import _Policy, _recursive_wrap, lambda_auto_wrap_policy, wrap_chosen
 
 _PREFIX = f"{ACTIVATION}."
+__outward__ = ()
 
 
 class CheckpointImpl(Enum):

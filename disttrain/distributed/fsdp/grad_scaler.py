@@ -14,12 +14,15 @@ from ...comm.calls.reduce_ops import ReduceOp
 from ..groups.process_group import ProcessGroup
 from ..groups.state import group_or_default, is_initialized
 
+__outward__ = ()  # what reaches other ranks is done by effects
+
 
 class ShardedGradScaler(GradScaler):
     """A ``GradScaler`` whose ranks agree: ``unscale_``, and with it ``step``, is a collective of
     ``process_group``. Gradients may be float16, as shards in mixed precision are."""
 
     refused = ()
+    __moving__ = (*GradScaler.__moving__, "process_group")
 
     def __init__(
         self,

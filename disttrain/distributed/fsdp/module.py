@@ -10,22 +10,29 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from ... import nn
+from ...context import thread
+from ...core.effects import aside, not_repeated
+from ...core.saved import Complete
 from ...core.types.dtypes import numpy_type
 from ...errors import ConfigError
 from ...nn.module import Module
 from ..collectives.nested import cast, find_tensors, moved
 from ..invariant.shards import VirtualShards
 from .convert import convert
+from .effects import begin, broke_off, choose, end
 from .root import Root, add_exits
 from .shards.shared_weights import Turns
 from .unit import Unit
 
 SLOT = "_fsdp"
+__outward__ = ()  # what reaches other ranks is done by effects
 
 
 class Place:
     """What a module of ``fully_shard`` knows: its unit (none where it has no parameters of its
     own), and whether its call begins or ends the calls of the unit's modules."""
+
+    __moving__ = ("call", "is_root", "root")
 
     def __init__(self, unit: Unit, module: Module) -> None:
         self.unit, self.module = unit, module
@@ -52,7 +59,8 @@ class UnshardHandle:
     def wait(self) -> None:
         """Until the full weights are there; the module holds them from then on."""
         if self._unit is not None:
-            self._unit.wait()
+            not_repeated("it waits for full weights")
+            aside(self._unit.wait)
             self._unit.show()
             self._unit = None
 
@@ -83,11 +91,12 @@ class InParts(nn.Module):
         self._choose(recurse, reshard_after_backward=bool(reshard_after_backward))
 
     def _choose(self, recurse: bool, **values: Any) -> None:
+        choices = []
         for module in self.modules() if recurse else (self,):
             place = module.__dict__.get(SLOT)
             if place is not None:
-                for name, value in values.items():
-                    setattr(place.unit.choices, name, value)
+                choices.append(place.unit.choices)
+        choose(choices, values)
 
     def _root(self) -> Root:
         return self.__dict__[SLOT].root
@@ -95,6 +104,8 @@ class InParts(nn.Module):
 
 class FSDPModule(InParts):
     """A module whose parameters are shards outside of its forward."""
+
+    __steering__ = (SLOT,)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return around(self, super().__call__, args, kwargs)
@@ -119,9 +130,10 @@ class FSDPModule(InParts):
     # --- weights ------------------------------------------------------------------------------
     def unshard(self, async_op: bool = False) -> UnshardHandle | None:
         """Gather the unit's full weights; the module holds them until ``reshard()``."""
+        not_repeated("it calls unshard()")
         unit = self._unit()
-        unit.hold()
-        unit.unshard(async_op)
+        aside(unit.hold)
+        aside(unit.unshard, async_op)
         handle = UnshardHandle(unit)
         if async_op:
             return handle
@@ -130,10 +142,12 @@ class FSDPModule(InParts):
 
     def reshard(self) -> None:
         """Drop the unit's full weights; the module holds the shards."""
+        not_repeated("it calls reshard()")
         self._unit().reshard()
 
     def reset_iter_state(self) -> None:
         """After an exception in the middle of a step: forget its gradients and drop all weights."""
+        not_repeated("it calls reset_iter_state()")
         prepare(self)
         self._root().reset()
 
@@ -278,7 +292,7 @@ def around(module: Module, run: Callable, args: tuple, kwargs: dict) -> Any:
     """``run(*args, **kwargs)`` of ``module`` with its full weights."""
     place = module.__dict__[SLOT]
     if place.root is None:
-        prepare(module)
+        aside(prepare, module)
     root, unit = place.root, place.unit
     if root.takes_inputs is not None and root.depth == 0:
         args, kwargs = moved((args, kwargs), root.takes_inputs)
@@ -286,17 +300,18 @@ def around(module: Module, run: Callable, args: tuple, kwargs: dict) -> Any:
         args, kwargs = cast((args, kwargs), unit.param_type)
     call = None
     if place.opens:
-        call = unit.open_call = root.begin(unit)
+        recorded = thread.grad_enabled and not (thread.walking is not None and thread.saving)
+        call = unit.open_call = begin(root, unit, recorded)
     try:
         out = run(*args, **kwargs)
-    except BaseException:
+    except BaseException as error:
         if place.opens:
-            root.broke_off(unit)
+            broke_off(root, unit, isinstance(error, Complete))
         raise
     if place.closes:
         call = unit.open_call
         out = leave(unit, call, out)
-        root.end(unit, call)
+        end(root, unit, call)
     elif unit.open_call is not None:
         out = leave(unit, unit.open_call, out)
     return out

@@ -17,15 +17,19 @@ from typing import Any
 
 from ...context import thread
 from ...core.backward.engine import on_finish
+from ...core.effects import not_repeated
 from ...core.gate import Tracer
 from ...core.node import AccumulateGrad, GraphNode, next_seq
 from ...core.types.device import at
 from .convert import convert
+from .effects import enter, leave
 from .shards.lanes import Lanes
 from .shards.pool import Pool
 from .shards.shared_weights import SharedWeights, Turns
 from .shards.weights import Converted, GatheredWeights, Weights
 from .unit import State, Unit
+
+__outward__ = ()  # what reaches other ranks is done by effects
 
 
 class Pass:
@@ -43,9 +47,10 @@ class Pass:
 class Call:
     """One call of a unit's modules: ``start`` and ``end`` number the graph nodes around it."""
 
-    __slots__ = ("end", "entered", "pass_", "start", "unit")
+    __slots__ = ("effect", "end", "entered", "pass_", "start", "unit")
 
     def __init__(self, unit: Unit, pass_: Pass) -> None:
+        self.effect: Any = None  # which began it, where it was captured
         self.unit, self.pass_ = unit, pass_
         self.start, self.end = next_seq(), 0
         self.entered: Any = None  # the walk that has come to it
@@ -57,7 +62,7 @@ class Call:
 class Exit(GraphNode):
     """The identity at an output of a call: backward that comes here enters the call."""
 
-    makes = True
+    makes = outward = True
 
     def __init__(self, call: Call, before: Any, meta: tuple) -> None:
         self.call, self.edges = call, (before,)
@@ -77,7 +82,12 @@ class Exit(GraphNode):
         """It keeps nothing."""
 
     def run(self, g: object, tensors: bool, wanted: tuple | None = None) -> tuple:
-        self.call.unit.root.enter(self.call)
+        call = self.call
+        walk: Any = thread.walking
+        if call.entered is not walk:
+            call.entered = walk
+            enter(call.unit.root, call, tensors)
+            walk.mark(Marker(call))
         return (g,)
 
     def run_without(self, tensors: bool) -> tuple:
@@ -94,7 +104,7 @@ class Marker(GraphNode):
         """It keeps nothing."""
 
     def run(self, g: object, tensors: bool, wanted: tuple | None = None) -> tuple:
-        self.call.unit.root.leave(self.call)
+        leave(self.call.unit.root, self.call)
         return ()
 
 
@@ -114,11 +124,13 @@ class Root:
         self.reducing: list[Any] = []  # gradients on their way
         self.late: set[Unit] = set()
         self.order: list[Unit] = []  # of the last forward's ends, for prefetching
+        self.open_effects: list[Any] = []  # of the calls that a capture is in
 
     # -- forward -------------------------------------------------------------------------------
 
-    def begin(self, unit: Unit) -> Call | None:
-        """A call of ``unit`` begins; its weights are there afterwards."""
+    def begin(self, unit: Unit, recorded: bool) -> Call | None:
+        """A call of ``unit`` begins; its weights are there afterwards. ``recorded``: a backward may
+        come to it."""
         if self.depth == 0 and not self._inside():
             if self.walk is not None:
                 self.reset()  # the last backward broke off
@@ -127,7 +139,7 @@ class Root:
             self._begin_turn()
             self.lanes.follow()
         call = None
-        if thread.grad_enabled and not (thread.walking is not None and thread.saving):
+        if recorded:
             if self.depth == 0:
                 self.pass_ = Pass()
             call = Call(unit, self.pass_ or Pass())
@@ -215,10 +227,6 @@ class Root:
 
     def enter(self, call: Call) -> None:
         """Backward has come to the outputs of ``call``."""
-        walk = thread.walking
-        if call.entered is walk:
-            return
-        call.entered = walk
         if self.walk is not thread.walk:
             self.begin_backward()
         if call.pass_ not in self.passes:
@@ -229,7 +237,6 @@ class Root:
         if unit.choices.unshard_in_backward:
             unit.unshard()
             unit.show()  # an activation checkpoint inside runs forward again
-        walk.mark(Marker(call))
         self._prefetch(call)
 
     def _prefetch(self, call: Call) -> None:
@@ -286,6 +293,7 @@ class Root:
 
     def reduce_all(self) -> None:
         """Reduce what earlier backward passes have left; the weights are dropped."""
+        not_repeated("it calls reduce_gradients()")
         for unit in reversed(self.units):
             self._land()
             self.reducing = unit.reduce()

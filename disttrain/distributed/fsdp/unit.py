@@ -20,6 +20,7 @@ from ...comm.calls.header import hash64
 from ...comm.group.blocks import Blocks
 from ...context import thread
 from ...core import Tensor
+from ...core.effects import not_repeated
 from ...core.types.dtypes import numpy_type
 from ...errors import AutogradError, ConfigError
 from .shards.dtensor_params import (
@@ -42,6 +43,7 @@ from .shards.shared_weights import SharedWeights, Turns, is_plain
 from .shards.weights import GatheredWeights, Weights
 from .shards.window_weights import WindowWeights
 
+__outward__ = ()  # what reaches other ranks is done by effects
 TAKEN = "_fsdp_taken"  # a mark on parameters that were replaced by shards: whose they are
 
 
@@ -55,6 +57,12 @@ class State(Enum):
 
 class Unit:
     """The parameters of ``modules``, sharded over a group."""
+
+    # What effects look at as it is when they are done.
+    __moving__ = (
+        "_current", "_gradients", "held", "index", "kept", "lanes", "members", "name", "open_call",
+        "places", "pool", "root", "sharding", "shown", "state", "turns", "weights",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -135,6 +143,7 @@ class Unit:
         original = m.sharded
         m.sharded = make_sharded(self, original, shard_array(m, self.sharding, shard), m.layout)
         m.full = make_full(self, full_array(m, NullArray(m.layout.shape, used)))
+        m.full._member = m
         if original.requires_grad:
             self._train(m)
         del m.full.array
@@ -146,7 +155,7 @@ class Unit:
     def _train(self, m: Member) -> None:
         """Let the full weight deposit its gradient here."""
         m.full.requires_grad_()
-        m.full._node.store = self._store(m)
+        m.full._node.store, m.full._node.elsewhere = self._store(m), True
 
     def _store(self, m: Member) -> Any:
         raw = self.places.use.raw
@@ -204,6 +213,15 @@ class Unit:
             for w in self.weights:
                 w.finish()
         self.state = State.FULL
+
+    def fulls(self) -> list[Tensor]:
+        """The full weights that are there."""
+        return [m.full for m in self.members if "array" in m.full.__dict__]
+
+    @property
+    def label(self) -> str:
+        """What it is called in texts."""
+        return self.name or self.modules[0]._get_name()
 
     def shared(self) -> list[SharedWeights]:
         """The weights that take turns."""
@@ -288,6 +306,7 @@ class Unit:
                 "is used while it is sharded; use it inside the module's forward, or call "
                 "module.unshard() first"
             )
+        not_repeated("a whole weight is used outside of the call of the module that has it")
         self.lanes.follow()
         self.unshard()
         self.root.gathered_late(self)

@@ -19,6 +19,7 @@ from ...backends.null import NullArray
 from ...core import Algebra, no_grad
 from ...core.attributes import give_attributes, own_attributes
 from ...core.classes import joined
+from ...core.effects import not_repeated
 from ...core.gate import gate
 from ...core.tensor import Size, Tensor, wrap
 from ...core.types import dtypes
@@ -131,8 +132,6 @@ class DTensor(Tensor):
         out = gate(
             _to_local, (self,), {"mesh": spread.mesh, "placements": grads, "shape": spread.shape}
         )
-        if out.array is spread.local and spread.has_data:
-            out.array = _seen(spread.local)
         if out._st is None:  # one memory: writes to either are seen by both
             out._st = st = self.storage_cell()
             out._gen = st.gen
@@ -220,6 +219,7 @@ def local_of(t: Tensor) -> Tensor:
     the graph), any other tensor itself."""
     if not isinstance(t, DTensor):
         return t
+    not_repeated("it takes the part of a DTensor that lies here outside of the graph")
     out = wrap(t.array.local)
     st = out._st = t.storage_cell()
     out._gen = st.gen
@@ -268,9 +268,13 @@ _redistribute = declare_apart(
 _from_local = declare_apart(
     "from_local", _from_local_forward, "a", {"a": _from_local_rule}, KindNode
 )
-_to_local = declare_apart(
-    "to_local", lambda a, mesh, placements, shape: a.local, "a", {"a": _to_local_rule}, LeavingNode
-)
+
+
+def _to_local_forward(a: Any, mesh: DeviceMesh, placements: tuple, shape: tuple) -> Any:
+    return _seen(a.local) if a.has_data else a.local
+
+
+_to_local = declare_apart("to_local", _to_local_forward, "a", {"a": _to_local_rule}, LeavingNode)
 
 
 def from_local(
@@ -313,6 +317,7 @@ def from_local(
 
 def _checked(local: Tensor, mesh: DeviceMesh, placements: tuple, shape: tuple) -> Tensor:
     """``local`` after a comparison over the ranks: the shapes fit, what is replicated is equal."""
+    not_repeated("it calls from_local(run_check=True)")
     place = mesh.get_coordinate()
     if place is None:
         return local
@@ -375,6 +380,7 @@ def distribute_tensor(
             "`distribute_tensor` should be used to distribute leaf tensors! but found non-leaf "
             "tensor! Use DTensor.from_local(t, mesh, [Replicate()]).redistribute(...) to record it"
         )
+    not_repeated("it calls distribute_tensor(); do that outside, or redistribute a DTensor")
     given = tensor
     with no_grad():
         tensor = _on_mesh(tensor, mesh)

@@ -13,7 +13,7 @@ from ...backends.null import NullArray
 from ...comm.calls.reduce_ops import ReduceOp
 from ...core.node import AccumulateGrad, Node, Output
 from ...core.tensor import Tensor, wrap
-from .dispatch import implicit_replication, run_primitive
+from .dispatch import implicit_replication, replicates, run_primitive
 from .movement import redistribute
 from .placements import Partial, Replicate, local_shape
 from .random import in_step
@@ -27,7 +27,11 @@ class DistArray(Spread):
     """A distributed array that answers the gate and the engine."""
 
     __slots__ = ()
-    places_others = True
+    places_others = outward = True
+
+    @classmethod
+    def surroundings(cls) -> Any:
+        return implicit_replication if replicates() else None
 
     def run(self, prim: Any, arrays: Any, params: dict) -> Any:
         return run_primitive(prim, arrays, params)
@@ -159,6 +163,8 @@ def without_partial(placements: tuple) -> tuple:
 
 class KindNode(Node):
     """A node whose rules run on Tensors in every walk, so that they are one text for all kinds."""
+
+    outward = True
 
     def run(self, g: Any, tensors: bool, wanted: tuple | None = None) -> tuple:
         with implicit_replication():  # what rules make themselves is the same on every rank

@@ -203,6 +203,11 @@ def _outside(prim: Any, arrays: list, params: dict, choice: Choice, cls: type, m
     return made if prim.multi else made[0]
 
 
+def replicates() -> bool:
+    """Whether plain Tensors that meet DTensors are taken as replicated ones now."""
+    return state().implicit > 0
+
+
 class implicit_replication:  # noqa: N801  (used like a function)
     """Inside the block, plain Tensors that meet DTensors are taken as replicated ones."""
 

@@ -26,11 +26,12 @@ class Spread(ArrayKind):
     view that had to move data is a copy: ``origin`` says of what, and ``seen`` up to which write.
     ``steps``: strides of the whole, in bytes; None: elements lie in order, here and in the whole.
     They follow from shapes and operations alone, so that all ranks agree on what shares memory.
+    ``away``: brings ``local`` back, where that was taken away for a while.
     """
 
     __slots__ = (
-        "__weakref__", "dtype", "local", "mesh", "origin", "placements", "seen", "shape", "steps",
-        "writes",
+        "__weakref__", "away", "dtype", "local", "mesh", "origin", "placements", "seen", "shape",
+        "steps", "writes",
     )  # fmt: skip
     weight = 10
 
@@ -39,7 +40,17 @@ class Spread(ArrayKind):
         self.shape, self.dtype = tuple(shape), local.dtype
         self.writes, self.seen = [0], 0
         self.origin: Any = None
+        self.away: Callable[[], None] | None = None
         self.steps: Any = None
+
+    def __getattr__(self, name: str) -> Any:
+        if name != "local" or self.away is None:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        self.away()
+        return self.local
+
+    def lying(self) -> Any:
+        return None if self.away is not None else self.local
 
     @property
     def strides(self) -> tuple[int, ...]:

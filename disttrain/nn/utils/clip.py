@@ -260,6 +260,9 @@ def _clip_by_operations(
         else:
             total = total_norm(*grads, norm_type=norm_type, strict=strict)
             scale = clip_scale(total, max_norm=max_norm)
+            spread = scale.__dict__.get("array")
+            if isinstance(spread, ArrayKind):  # for gradients on any mesh
+                scale = spread.whole_of(scale)
             for g in grads:
                 scale_gradient(g, scale)
             return total
@@ -290,6 +293,7 @@ def _scale_gradient(g: np.ndarray, scale: np.ndarray) -> Any:
 
 scale_gradient = primitive("scale_gradient", _scale_gradient, "g scale", mutates=(0,))
 total_norm = primitive("total_norm", _total_norm, "", shape=_total_type)
+total_norm.kinds = True  # each kind's norm is taken in its own way
 clip_scale = primitive(
     "clip_scale",
     _clip_scale,

@@ -11,7 +11,7 @@ OUTWARD = {
     "disttrain.data.loader": "disttrain.data",
     "disttrain.distributed.ddp.delayed": "DDP",
     "disttrain.distributed.ddp.reducer.reducer": "DDP",
-    "disttrain.distributed.fsdp.unit": "FSDP",
+    "disttrain.distributed.fsdp.flat.unit": "FullyShardedDataParallel",
     "disttrain.distributed.groups.state": "disttrain.distributed",
     "disttrain.metrics.jsonl": "disttrain.metrics",
     "disttrain.rpc.calls.agent": "RPC",
@@ -27,8 +27,10 @@ def test_a_part_that_keeps_state_is_watched(name):
 
 
 @pytest.mark.parametrize(
-    "name", ["core.tensor", "nn.module", "ops.methods", "optim.optimizer", "distributed.ddp.module"]
-)
+    "name",
+    ["core.tensor", "nn.module", "ops.methods", "optim.optimizer", "distributed.ddp.module",
+     "distributed.fsdp.unit", "distributed.tensor.array"],
+)  # fmt: skip
 def test_a_part_that_computes_is_not(name):
     module = importlib.import_module(f"disttrain.{name}")
     assert outward_part(module.__name__) is None

@@ -286,7 +286,7 @@ class FlatGradients(Gradients):
             self._flying = (buffer, out, self._reduce(buffer, out), self._mark(), known)
         else:
             self._by_hook(blocks, out)
-            self._flying = (buffer, out, None, DONE, [True] * len(self.members))
+            self._flying = (buffer, out, None, DONE, ([True] * len(self.members), True))
 
     def _clear_padding(self, blocks: Any, empty: int) -> None:
         chunk = self.layout.chunk
@@ -313,7 +313,7 @@ class FlatGradients(Gradients):
     def _over_replicas(self, out: object) -> bool:
         return True if self.hook is not None else super()._over_replicas(out)
 
-    def _store(self, out: object, known: list[bool] | None) -> None:
+    def _store(self, out: object, known: tuple[list[bool], bool]) -> None:
         w, held = self.weights, self.weights.held
         used = self._used(out, self.layout.chunk, known)
         if not any(used):

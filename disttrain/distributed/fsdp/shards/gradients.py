@@ -15,6 +15,7 @@ import numpy as np
 from ....backends.device.memory import Mark, bytes_of, lend
 from ....comm.calls.reduce_ops import ReduceOp, premul_sum
 from ....comm.group.blocks import Blocks
+from ....context import thread
 from ....core import wrap
 from ....core.types import dtypes
 from ....core.types.device import device
@@ -106,9 +107,9 @@ class Gradients:
         out = self._out()
         self._flying = (buffer, out, self._reduce(buffer, out), self._mark(), known)
 
-    def _flag(self, blocks: Any, at: int) -> list[bool] | None:
-        """Say behind the gradients, from ``at`` on, which members have received one. Those, where
-        no rank can know better: all that are trained have."""
+    def _flag(self, blocks: Any, at: int) -> tuple[list[bool], bool]:
+        """Say behind the gradients, from ``at`` on, which members have received one. Those, and
+        whether no rank can know better: all that are trained have."""
         has, self.has = self.has, [False] * len(self.members)
         blocks[:, at : at + len(has)] = 1
         for i, flag in enumerate(has):
@@ -117,7 +118,7 @@ class Gradients:
         whole = all(
             h or not m.sharded.requires_grad for h, m in zip(has, self.members, strict=True)
         )
-        return has if whole else None
+        return has, whole
 
     def _reduce(self, buffer: Any, out: Any) -> Any:
         """Begin to reduce. On a device a line beside the program's does it."""
@@ -197,11 +198,11 @@ class Gradients:
         self.sharding.replicas.all_reduce(out, ReduceOp.AVG if plain else ReduceOp.SUM)  # type: ignore[union-attr]
         return True
 
-    def _used(self, out: Any, at: int, known: list[bool] | None) -> list:
+    def _used(self, out: Any, at: int, known: tuple[list[bool], bool]) -> list:
         """Which members have received a gradient on some rank. Where that is ``known`` here, it is
         not asked for: on a device that would be to wait."""
-        n = len(self.members)
-        return self.places.use.numbers(out[at : at + n]).tolist() if known is None else known
+        n, (has, whole) = len(self.members), known
+        return has if whole else self.places.use.numbers(out[at : at + n]).tolist()
 
     def _home(self, out: Any) -> Any:
         """``out`` where the shards lie."""
@@ -213,18 +214,25 @@ class Gradients:
         places.use.settle()
         return host
 
-    def _store(self, out: Any, known: list[bool] | None) -> None:
+    def _store(self, out: Any, known: tuple[list[bool], bool]) -> None:
         rank, first = self.sharding.rank, self.layout.numel
         used = self._used(out, first, known)
         out, held = self._home(out), self.places.home.held
         if self._spans is None:
             self._spans = [shard_span(p, rank) for p in self.layout.params]
+        if thread.walk is not None:
+            self._tell(thread.walk, used, known[0])
         for (lo, hi, shape), member, flag in zip(self._spans, self.members, used, strict=True):
             if flag:
                 shard = out[lo:hi].reshape(shape)
                 kind = member.kind
                 shard = shard if shard.dtype == kind else shard.astype(kind)
                 receive_gradient(member.sharded, held(shard))
+
+    def _tell(self, walk: Any, used: list, has: list[bool]) -> None:
+        """Which parameters get a gradient in this backward, and which have one of this rank."""
+        flags = zip(self.members, used, has, strict=True)
+        walk.gave([(m.sharded, bool(some), own) for m, some, own in flags if m.sharded._node])
 
     def discard(self) -> None:
         """Forget everything that has not reached ``.grad``. What is under way has its memory until

@@ -32,12 +32,6 @@ class ShardedParameter(Parameter, DTensor):
     _unit: Any
     _layout: ShardLayout
 
-    def __getattr__(self, name: str) -> Any:
-        if name != "array" or "_unit" not in self.__dict__:
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        self._unit.turns.regain()
-        return self.__dict__["array"]
-
     @property
     def shard_layout(self) -> ShardLayout:
         """Which part of the whole it is."""
@@ -50,6 +44,15 @@ class FullParameter(Parameter):
 
     interp = None
     _unit: Any
+    _member: Any = None
+
+    @property
+    def stands_for(self) -> Any:
+        """The shard in whose place it is where its module is shown whole; None inside of a call,
+        where it is a weight like others."""
+        root = self._unit.root
+        inside = root is not None and root.depth
+        return None if self._member is None or inside else self._member.sharded
 
     def __getattr__(self, name: str) -> Any:
         if name != "array":

@@ -3,21 +3,21 @@
 Every rank's rows of a parameter are its part of one array, so the full weights exist once, without
 a copy and without a gather: what is left is taking turns (``Turns``): nobody writes its shard, as
 an optimizer does, before all ranks are through with the weights. A program's reads and writes of a
-shard go through ``ShardedParameter``, which waits where it must.
+shard go through its ``DistArray``, which waits where it must.
 
 Knows arrays and members; when a turn begins and ends is the root's affair.
 """
 
 from __future__ import annotations
 
-import weakref
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from ....backends.device.memory import HOST, bytes_of, lend
-from ....backends.null import NullArray
 from ....comm.group.blocks import Blocks
+from ....core.effects import aside
 from .dtensor_params import full_array
 from .lanes import Line
 from .layout import ALIGN, BlockLayout, own_part
@@ -42,7 +42,6 @@ class SharedWeights(Weights):
         self.fulls: list[np.ndarray] = []
         self._parts: list[tuple] = []  # what ``lend`` wants for each shard
         self._lent: list[Any] = []  # dead when nobody has the shard
-        self._places: list[Any] = []  # how each shard lay when it was last put away
         self.placed = False  # whether the full weights have their memory, which they keep
 
     def _allocate(self) -> None:
@@ -62,14 +61,15 @@ class SharedWeights(Weights):
         pairs = [lend(*part) for part in self._parts]
         self.shards, self._lent = [array for array, _ in pairs], [ref for _, ref in pairs]
 
-    def put_away(self) -> list[tuple]:
-        """Take the shards from their parameters; how they lie there."""
+    def put_away(self, regain: Callable[[], None]) -> list[Any]:
+        """Take the shards from the arrays of their parameters, which these are; who needs one
+        before it is given back calls ``regain``."""
         self.shards = []
-        arrays = [m.sharded.__dict__.pop("array") for m in self.members]
-        places = self._places
-        if not all(map(_lie_alike, arrays, places)) or len(places) != len(arrays):
-            self._places = [a.like(NullArray(a.local.shape, a.dtype)) for a in arrays]
-        return list(zip(self._places, map(weakref.ref, arrays), strict=True))
+        arrays = [m.sharded.array for m in self.members]
+        for array in arrays:
+            array.away = regain
+            del array.local
+        return arrays
 
     @property
     def is_aliased(self) -> bool:
@@ -77,15 +77,11 @@ class SharedWeights(Weights):
         asking for them."""
         return any(ref() is not None for ref in self._lent)
 
-    def give_back(self, places: list[tuple]) -> None:
-        """Let the parameters have their shards, which lie as ``places`` says: the arrays that they
-        were, where somebody else has those."""
-        for i, (m, (place, ref)) in enumerate(zip(self.members, places, strict=True)):
-            array = ref()
-            if array is None:
-                array = place.like(self._shard(i))
+    def give_back(self, arrays: list[Any]) -> None:
+        """Let ``arrays`` have their shards."""
+        for i, array in enumerate(arrays):
+            array.away, array.local = None, self._shard(i)
             self.shards.append(array.local)
-            m.sharded.__dict__.setdefault("array", array)
 
     def _shard(self, i: int) -> np.ndarray:
         whole = self._lent[i]()
@@ -152,21 +148,22 @@ class Turns:
             shared.close()
         if self._held is not None or through or not self._counts:
             return
-        self._held = [w.put_away() for w in self._shared]
+        self._held = [w.put_away(self.regain) for w in self._shared]
         if not failed and any(w.is_aliased for w in self._shared):
             self.regain()
 
     def regain(self, wait: bool = True) -> None:
         """Give the shards their memory back; with ``wait`` not before all ranks are through."""
-        held = self._held
-        if held is None:
-            return
+        if self._held is not None:
+            aside(self._give_back, self._held, wait)
+
+    def _give_back(self, held: list[list], wait: bool) -> None:
         if wait:
             for shared in self._counts:
                 shared.wait_closed()
         self._held = None
-        for w, places in zip(self._shared, held, strict=True):
-            w.give_back(places)
+        for w, arrays in zip(self._shared, held, strict=True):
+            w.give_back(arrays)
 
     def reset(self, reading: bool, through: bool) -> None:
         """A step was broken off, in backward where it was still ``reading``."""
@@ -174,10 +171,6 @@ class Turns:
         self._readers = 0
         if reading:
             self.close(through, failed=True)
-
-
-def _lie_alike(a: Any, b: Any) -> bool:
-    return a.mesh is b.mesh and a.placements is b.placements and a.shape == b.shape
 
 
 def is_plain(member: Member, kind: np.dtype, used: np.dtype) -> bool:

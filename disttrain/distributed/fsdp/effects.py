@@ -1,0 +1,161 @@
+"""What a root does around calls of its units, in forward and in backward, as effects: a captured
+step does it again each time, at the same places.
+
+Knows roots, units and calls by their methods.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...context import thread
+from ...core.effects import Effect, not_repeated, performed
+from ...core.tensor import Tensor
+
+__outward__ = ()
+
+
+def begin(root: Any, unit: Any, recorded: bool) -> Any:
+    """A call of ``unit`` begins; its weights are there afterwards. ``recorded``: a backward may
+    come to it."""
+    if not thread.stack:
+        return root.begin(unit, recorded)
+    effect = _Begin(root, unit, recorded)
+    call = performed("fsdp_begin", effect)
+    if call is not None:
+        call.effect = effect
+    root.open_effects.append(effect)
+    return call
+
+
+def end(root: Any, unit: Any, call: Any) -> None:
+    """A call of ``unit`` has ended."""
+    if thread.stack and root.open_effects:
+        fulls = unit.fulls()
+        effect = _End(root.open_effects.pop())
+        performed("fsdp_end", effect, fulls, range(len(fulls)))
+    else:
+        root.end(unit, call)
+
+
+def broke_off(root: Any, unit: Any, complete: bool) -> None:
+    """A call of ``unit`` has raised; ``complete``: since the rest of it is not needed."""
+    if not thread.stack or not root.open_effects:
+        root.broke_off(unit)
+        return
+    if not complete:
+        not_repeated("a call of a unit of fully_shard raises")
+    fulls = unit.fulls()
+    performed("fsdp_stop", _Stop(root.open_effects.pop()), fulls, range(len(fulls)))
+
+
+def enter(root: Any, call: Any, tensors: bool) -> None:
+    """Backward has come to the outputs of ``call``. ``tensors``: it walks with Tensors."""
+    effect = call.effect
+    if not thread.stack or effect is None:
+        if thread.stack:
+            not_repeated("it runs backward through a graph of fully_shard that was made outside")
+        root.enter(call)
+        return
+    if tensors and thread.grad_enabled:
+        not_repeated("create_graph=True goes through fully_shard")
+    performed("fsdp_enter", _Enter(effect))
+
+
+def leave(root: Any, call: Any) -> None:
+    """All that was recorded since the beginning of ``call`` has run."""
+    if not thread.stack or call.effect is None:
+        root.leave(call)
+        return
+    fulls = call.unit.fulls()
+    performed("fsdp_leave", _Leave(call.effect), fulls, range(len(fulls)))
+
+
+def choose(choices: list[Any], values: dict[str, Any]) -> None:
+    """Units are told what to do from now on."""
+    performed("fsdp_choose", _Choose(choices, values))
+
+
+class _Choose(Effect):
+    def __init__(self, choices: list[Any], values: dict[str, Any]) -> None:
+        self.choices, self.values = choices, values
+
+    def __call__(self, *tensors: Tensor) -> None:
+        for one in self.choices:
+            for name, value in self.values.items():
+                setattr(one, name, value)
+
+    def __repr__(self) -> str:
+        told = ", ".join(f"{name}={value!r}" for name, value in self.values.items())
+        return f"<{told} of {len(self.choices)} units>"
+
+
+class _Begin(Effect):
+    """``call``: that of the last run. ``running``: whether it has not ended."""
+
+    def __init__(self, root: Any, unit: Any, recorded: bool) -> None:
+        self.root, self.unit, self.recorded = root, unit, recorded
+        self.call: Any = None
+        self.running = False
+        self.given: list[Tensor] | None = None
+
+    def __call__(self, *tensors: Tensor) -> Any:
+        self.call = self.root.begin(self.unit, self.recorded)
+        self.running = True
+        if self.given is None:
+            self.given = self.unit.fulls()
+        return self.call
+
+    def gives(self) -> Sequence[Tensor]:
+        return self.given or ()
+
+    def break_off(self) -> None:
+        if self.running:
+            self.running = False
+            self.root.broke_off(self.unit)
+
+    def __repr__(self) -> str:
+        return f"<{self.unit.label}>"
+
+
+class _Part(Effect):
+    """What comes later of a call."""
+
+    def __init__(self, begin: _Begin) -> None:
+        self.begin = begin
+
+    def __repr__(self) -> str:
+        return repr(self.begin)
+
+
+class _End(_Part):
+    def __call__(self, *tensors: Tensor) -> None:
+        self.begin.running = False
+        self.begin.root.end(self.begin.unit, self.begin.call)
+
+
+class _Stop(_Part):
+    def __call__(self, *tensors: Tensor) -> None:
+        self.begin.running = False
+        self.begin.root.broke_off(self.begin.unit)
+
+
+class _Enter(_Part):
+    given: list[Tensor] | None = None
+
+    def __call__(self, *tensors: Tensor) -> None:
+        self.begin.root.enter(self.begin.call)
+        if self.given is None:
+            self.given = self.begin.unit.fulls()
+
+    def gives(self) -> Sequence[Tensor]:
+        return self.given or ()
+
+
+class _Leave(_Part):
+    def __call__(self, *tensors: Tensor) -> None:
+        self.begin.root.leave(self.begin.call)
+
+
+__all__ = ["begin", "broke_off", "choose", "end", "enter", "leave"]

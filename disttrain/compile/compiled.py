@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from .. import context, tree
+from ..backends.device.array import DeviceArray
 from ..context import SLOW, thread
 from ..core.observers import watched
 from ..core.tensor import Tensor
@@ -30,7 +31,7 @@ from .guards.reach import Reach
 from .guards.watch import Watch
 from .joint import differentiate, join
 from .modules import Forward, original, twin
-from .passes import EVERYWHERE, Pass, ask_early, optimize
+from .passes import EVERYWHERE, Pass, ask_early, on_devices, optimize
 from .passes.liveness import told
 from .questions import Otherwise, Path, Paths
 from .replay import Afresh
@@ -325,12 +326,15 @@ class _Attempt:
         return result
 
     def _passes(self, graph: Graph) -> tuple[Pass, ...]:
-        """Those asked for; where not all that the graph is given are NumPy's arrays, those that
-        know nothing of kernels."""
+        """Those asked for; where not all that the graph is given are NumPy's arrays, those of
+        devices, or of arrays that are spread over ranks, which know nothing of kernels."""
         passes = self.settings.passes
         given = (*self.call.tensors, *graph.captured)
-        if all(t.array.__class__ is np.ndarray for t in given):
+        kinds = {t.array.__class__ for t in given}
+        if kinds <= {np.ndarray}:
             return passes
+        if kinds <= {np.ndarray, DeviceArray}:
+            return on_devices(passes, self.recorded is not None)
         return tuple(each for each in passes if each in EVERYWHERE)
 
     def _fits(

@@ -18,7 +18,7 @@ from ..core.tensor import Storage, Tensor, wrap
 from ..core.writes import touched
 from ..errors import CaptureError
 from .instruction import Instruction, Var, describe
-from .memory import is_whole, owner_of, window
+from .memory import is_laid_out, is_whole, owner_of, window
 from .questions import Otherwise, Trial
 
 ndarray = np.ndarray
@@ -238,7 +238,7 @@ class Program:
 
     def _settle(self, step: Step, values: list) -> None:
         """See which of the operands that end here have memory that no other value lies in."""
-        owners = [owner_of(v) for v in values if v.__class__ is ndarray]
+        owners = [owner_of(v) for v in values if is_laid_out(v)]
         ends = [(k, values[step.given[k]]) for k in step.params["over"]]
         step.write_into([k for k, a in ends if is_whole(a) and owners.count(owner_of(a)) == 1])
         self.unsettled.discard(step)

@@ -195,6 +195,8 @@ class Capture:
         if isinstance(t, Tracer) or t.array.__class__ is NullArray:
             return
         if t.array.__class__ is DeviceArray:
+            if not self.running and self.questions.read(self, t, sys._getframe(1)):
+                return
             self._refuse(
                 f"a number of a tensor of shape {list(t.shape)} on {t.device} is read at "
                 f"{call_site(3)} (item(), bool(), cpu(), an index or a shape that depends on it, "

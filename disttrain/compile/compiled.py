@@ -331,10 +331,10 @@ class _Attempt:
         passes = self.settings.passes
         given = (*self.call.tensors, *graph.captured)
         kinds = {t.array.__class__ for t in given}
+        if graph.there and kinds <= {np.ndarray, DeviceArray}:
+            return on_devices(passes, self.recorded is not None)
         if kinds <= {np.ndarray}:
             return passes
-        if kinds <= {np.ndarray, DeviceArray}:
-            return on_devices(passes, self.recorded is not None)
         return tuple(each for each in passes if each in EVERYWHERE)
 
     def _fits(

@@ -382,9 +382,7 @@ class Capture:
         for o in sorted(tensors, key=lambda t: t._node is None):
             own.setdefault(self.var(o), o)
         return {
-            i: relation(own[self.var(o)], o)
-            for i, o in enumerate(outputs)
-            if isinstance(o, Tensor)
+            i: relation(own[self.var(o)], o) for i, o in enumerate(outputs) if isinstance(o, Tensor)
         }
 
     def _check_end(self) -> None:

@@ -60,7 +60,12 @@ def trained(make, kind, wrap=lambda step: step):
         x = x if make is gpt or kind != "bfloat16" else x.bfloat16()
         losses.append(run(x.cuda(), y.cuda()))
     kept = [*losses, *params, *[p.grad for p in params], *model.buffers()]
-    return [t.detach().cpu().view(dt.uint8).numpy().tobytes() if t.ndim else t.item() for t in kept], run
+    return [numbers_of(t) for t in kept], run
+
+
+def numbers_of(t):
+    """The numbers of a tensor, bit for bit."""
+    return t.item() if not t.ndim else t.detach().cpu().view(dt.uint8).numpy().tobytes()
 
 
 def kernels(run):
@@ -77,3 +82,116 @@ def test_a_training_step_has_eagers_bits(make, kind):
         got, run = trained(make, kind, lambda step, o=options: dt.compile(step, options=o))
         assert got == wanted, options
         assert not run.eager and kernels(run), run.explain()
+
+
+def work_of(double, run, *args):
+    """What one more call does on the device: operations but for taking memory, and the peak."""
+    names, begin = [], double.begin
+    double.reset_peak(0)
+    before = double.memory_stats(0)["allocated"]
+    double.begin = lambda name, *a, **k: (names.append(name), begin(name, *a, **k))[1]
+    run(*args)
+    del double.begin
+    return len([n for n in names if n != "empty"]), double.memory_stats(0)[
+        "peak_allocated"
+    ] - before
+
+
+def test_a_step_does_less_and_holds_less(double):
+    def made():
+        dt.manual_seed(0)
+        model = nn.Sequential(nn.Linear(64, 64), nn.SiLU(), nn.Linear(64, 64), nn.GELU()).cuda()
+        optimizer = optim.AdamW(model.parameters())
+
+        def step(x):
+            optimizer.zero_grad()
+            y = model(x)
+            loss = ((y * 2.0 + x).tanh() - y.sigmoid()).square().mean()
+            loss.backward()
+            optimizer.step()
+            return loss
+
+        return step
+
+    x = dt.randn(512, 64).cuda()
+    found = []
+    for run in (made(), dt.compile(made())):
+        for _ in range(4):
+            run(x)
+        found.append(work_of(double, run, x))
+    (eager, peak), (compiled, held) = found
+    assert compiled < 0.7 * eager and held < 0.8 * peak, found
+
+
+# -- questions ---------------------------------------------------------------------------------
+def agrees(make, calls):
+    """That a compiled step gives what the eager one gives, call by call; the compiled one."""
+    found = []
+    for wrap in (lambda step: step, dt.compile):
+        dt.manual_seed(1)
+        step, draw, state = make()
+        run = wrap(step)
+        numbers = dt.Generator().manual_seed(2)
+        results = [run(draw(numbers)) for _ in range(calls)]
+        found.append([numbers_of(r) if isinstance(r, dt.Tensor) else r for r in results])
+        found[-1] += [numbers_of(t) for t in state()]
+    assert found[0] == found[1]
+    return run
+
+
+def test_a_way_is_captured_once_and_taken_again():
+    run = dt.compile(lambda x: x * 2 if x.sum() > 0 else x - 1)
+    found = [run(dt.full((2,), float(v), device="cuda")).tolist()[0] for v in (1, -1, 2, -3, 4)]
+    assert found == [2.0, -2.0, 4.0, -4.0, 8.0]
+    assert len(run.graphs) == 2 and "question(%2, seen=True at" in str(run.graphs[0])
+
+
+def test_a_loss_is_looked_at_before_the_step_and_given_back_as_a_number():
+    def make():
+        model = nn.Linear(3, 3).cuda()
+        optimizer = optim.AdamW(model.parameters(), lr=0.1)
+
+        def step(x):
+            optimizer.zero_grad()
+            loss = (model(x) - x).square().mean()
+            loss.backward()
+            optimizer.step()
+            if not dt.isfinite(loss):
+                return None
+            return loss.item()
+
+        return step, lambda g: dt.randn(4, 3, generator=g).cuda(), lambda: list(model.parameters())
+
+    run = agrees(make, 6)
+    assert not run.eager
+    names = [ins.prim.name for ins in run.graphs[0].instructions]
+    assert names.index("question") < names.index("adam_step")
+
+
+def test_what_came_before_the_question_is_undone():
+    def make():
+        seen, gen = dt.zeros(3, device="cuda"), dt.Generator("cuda").manual_seed(3)
+        norm = nn.BatchNorm1d(3).cuda()
+
+        def step(x):
+            h = norm(x) + dt.rand(3, generator=gen, device="cuda")
+            seen.add_(h.detach().sum(0))
+            if seen.sum() > 14:
+                seen.zero_()
+                return h * dt.rand(3, generator=gen, device="cuda")
+            return h + int(seen.argmax())
+
+        state = lambda: [seen, gen.get_state(), *norm.buffers()]
+        return step, lambda g: dt.randn(4, 3, generator=g).cuda(), state
+
+    run = agrees(make, 20)
+    assert len(run.graphs) > 1 and not run.eager, run.explain()
+
+
+def test_what_leaves_as_memory_runs_eagerly():
+    run = dt.compile(lambda x: x.cpu().numpy().sum() * x)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        assert run(dt.ones(3, device="cuda")).tolist() == [3.0] * 3
+        assert run(dt.full((3,), 2.0, device="cuda")).tolist() == [12.0] * 3
+    assert len(told) == 1 and run.eager

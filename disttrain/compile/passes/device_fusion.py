@@ -63,7 +63,7 @@ def _marked(ins: Instruction, at: int, graph: Graph, alive: Liveness) -> Instruc
         return ins
     inputs = tuple(dict.fromkeys(inputs_of(ins)))
     over = free_operands(inputs, ins, at, graph, alive)
-    if not over or not (fused or is_worth(ins, alive)):
+    if not over or not (fused or ins.prim.name == "clone" or is_worth(ins, alive)):
         return ins
     prim = ins.prim if fused else DeviceRegion([ins], inputs, ins.outputs, graph.metas).primitive()
     return Instruction(prim, inputs, {"over": over}, ins.outputs)

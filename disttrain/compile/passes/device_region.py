@@ -73,7 +73,9 @@ def is_elementwise_there(ins: Instruction, metas: dict, there: set[Var]) -> bool
         return False
     shape, kind = metas[ins.outputs[0]]
     given = [a for a in ins.args if isinstance(a, Var)]
-    if not shape or 0 in shape or len(shape) > MOST_AXES or not given or not there.issuperset(given):
+    if not shape or 0 in shape or len(shape) > MOST_AXES:
+        return False
+    if not given or not there.issuperset(given):
         return False
     values = {v: Element(ex.var("x"), tuple(metas[v][0]), metas[v][1]) for v in given}
     found = element_there(ins, values, Numbers())
@@ -100,7 +102,7 @@ class DeviceRegion:
         self.given = [Array(f"x{i}", str(NAME_OF[metas[v][1]])) for i, v in enumerate(inputs)]
         self.metas = {v: metas[v] for v in inputs}
         self.alone: tuple[int | None, ...] = (None,) * len(outputs)
-        self.into = self.alone
+        self.into: tuple[int | None, ...] = self.alone
         self.left = _RUNS
         self.found: tuple[list[Element], Numbers] | None = None
         self.kernels: dict[tuple, Kernel] = {}
@@ -118,10 +120,12 @@ class DeviceRegion:
 
     def write_into(self, free: Sequence[int]) -> None:
         """Let outputs go into the memory of these inputs, as far as they are alike."""
+        self.found = self.found or self._elements()
         left, into = list(free), list[int | None]()
-        for kind in self.kinds:
-            fit = (k for k in left if self.metas[self.inputs[k]] == (self.shape, kind))
-            at = next(fit, None)
+        for e, kind in zip(self.found[0], self.kinds, strict=True):
+            fit = [k for k in left if self.metas[self.inputs[k]] == (self.shape, kind)]
+            same = [k for k in fit if e.expr == ex.var(f"x{k}")]  # a copy: nothing is to be done
+            at = next(iter(same or fit), None)
             into.append(at)
             if at is not None:
                 left.remove(at)
@@ -145,7 +149,8 @@ class DeviceRegion:
             for e, kind, at in zip(elements, self.kinds, into, strict=True)
         ]
         new = [out for out, at in zip(outs, into, strict=True) if at is None]
-        platform.launch(kernel, (*arrays, *numbers.values, *new))
+        if kernel.steps:
+            platform.launch(kernel, (*arrays, *numbers.values, *new))
         return outs if len(outs) > 1 else outs[0]
 
     def _into(
@@ -194,14 +199,20 @@ class DeviceRegion:
         elements, numbers = self.found or self._elements()
         into = into or self.alone
         ends = [f"y{i}" if at is None else f"x{at}" for i, at in enumerate(into)]
-        given = [Array(p.name, p.dtype, writes=i in into) for i, p in enumerate(self.given)]
+        stores = tuple(
+            Store(end, e.expr)
+            for end, e in zip(ends, elements, strict=True)
+            if e.expr != ex.var(end)
+        )
+        written = {s.array for s in stores}
+        given = [Array(p.name, p.dtype, writes=p.name in written) for p in self.given]
         outs = [
             Array(end, str(NAME_OF[kind]), writes=True)
             for end, kind, at in zip(ends, self.kinds, into, strict=True)
             if at is None
         ]
-        stores = tuple(Store(end, e.expr) for end, e in zip(ends, elements, strict=True))
-        return Kernel("fused", (*given, *numbers.scalars, *outs), (Loop(stores),), flat=True)
+        steps = (Loop(stores),) if stores else ()
+        return Kernel("fused", (*given, *numbers.scalars, *outs), steps, flat=True)
 
 
 def _room(

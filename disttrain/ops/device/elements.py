@@ -99,9 +99,7 @@ def _pow(number: Number, a: Any, b: Any) -> Found:
     return _generated(there.power, (a, b), number)
 
 
-def _clip(
-    number: Number, a: Element, low: float | None = None, high: float | None = None
-) -> Found:
+def _clip(number: Number, a: Element, low: float | None = None, high: float | None = None) -> Found:
     found: Found = a
     if low is None and high is None:  # the array itself
         return None
@@ -114,7 +112,7 @@ def _clip(
 
 def _cast(number: Number, a: Element, dtype: Any) -> Found:
     into = np.dtype(dtype)
-    if NAME_OF[a.dtype] is None or (NAME_OF[into] not in FLOATS and into != bool):
+    if NAME_OF[a.dtype] is None or NAME_OF[into] not in (*FLOATS, "bool"):
         return None
     return Element(_rounded(a.expr, into), a.shape, into, a.like)
 
@@ -125,7 +123,7 @@ def _clone(number: Number, a: Element) -> Found:
 
 def _masked_scale(number: Number, a: Element, mask: Element, scale: float) -> Found:
     name = NAME_OF[a.dtype]
-    if name not in FLOATS or not isinstance(mask, Element) or mask.dtype != bool:
+    if name not in FLOATS or not isinstance(mask, Element) or NAME_OF[mask.dtype] != "bool":
         return None
     kept = a.expr * number(scale, wide_type(str(name)))
     value = _rounded(ex.where(mask.expr, kept, 0.0), a.dtype)

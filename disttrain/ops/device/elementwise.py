@@ -73,7 +73,10 @@ class Generated:
     def _make(self, args: tuple, array: type[RawArray]) -> Any:
         """(kernel, type of the result), or that another way is to be taken."""
         found = self.typed(args, [isinstance(a, array) for a in args])
-        return _OTHER if found is None else (self._kernel(found[0], str(NAME_OF[found[1]])), found[1])
+        if found is None:
+            return _OTHER
+        params, dtype = found
+        return self._kernel(params, str(NAME_OF[dtype])), dtype
 
     def typed(
         self, args: Sequence[Any], there: Sequence[bool]

@@ -6,9 +6,9 @@ import warnings
 
 import numpy as np
 import pytest
-from support.cases.drawn_chains import ONE, difference, draw, draw_layouts
 
 from disttrain.compile.passes import device_region, overwriting
+from support.cases.drawn_chains import ONE, difference, draw, draw_layouts
 
 PARTS, EACH, LAYOUTS = 4, 30, 80
 TYPES = ("f4", "f4", "bfloat16", "bfloat16", "float16", "f8")

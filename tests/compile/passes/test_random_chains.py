@@ -6,12 +6,14 @@ import warnings
 
 import numpy as np
 import pytest
-from support.cases.drawn_chains import difference, draw, draw_layouts
 
 from disttrain.compile.passes import overwriting, region
+from support.cases.drawn_chains import difference, draw, draw_layouts
 
 PARTS, EACH = 6, 40
 LAYOUTS = 120
+
+
 @pytest.mark.parametrize("part", range(PARTS))
 def test_compiled_chains_have_eagers_bits(part, monkeypatch):
     monkeypatch.setattr(region, "_RUNS", part % 3)

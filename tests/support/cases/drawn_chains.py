@@ -148,17 +148,22 @@ def steps(r):
 
 def canonical(r):
     """The numbers, with one nan: the sign and payload of those that operations make are open."""
-    a = r.detach().cpu().numpy().copy()
+    a = np.array(r.detach().cpu().numpy() if isinstance(r, dt.Tensor) else r)
     a[np.isnan(a)] = np.nan
     return a.tobytes()
+
+
+def fn_of(source):
+    """The function that the text defines."""
+    scope = {"dt": dt}
+    exec(compile(source, "<drawn>", "exec"), scope)
+    return scope["fn"]
 
 
 def difference(source, kinds, grads, budget=1.0, device="cpu", calls=CALLS):
     """What is wrong with the compiled function in ``calls``; None: nothing. ``device``: where its
     arguments lie."""
-    scope = {"dt": dt}
-    exec(compile(source, "<drawn>", "exec"), scope)
-    fn = scope["fn"]
+    fn = fn_of(source)
     run = dt.compile(fn, options={"activation_memory_budget": budget})
     for call in range(calls):
         found = []

@@ -10,11 +10,13 @@ from benchmarks.models import make_gpt
 
 import disttrain as dt
 from disttrain import nn, optim
-from disttrain.compile.passes import region
+from disttrain.compile.passes import device_region, overwriting, region
+from support.agree import difference
+from support.cases import steps
 
 pytestmark = pytest.mark.usefixtures("double")
 F = nn.functional
-STEPS = 5
+STEPS, DRAWN = 5, 20
 
 
 def mlp():
@@ -82,6 +84,24 @@ def test_a_training_step_has_eagers_bits(make, kind):
         got, run = trained(make, kind, lambda step, o=options: dt.compile(step, options=o))
         assert got == wanted, options
         assert not run.eager and kernels(run), run.explain()
+
+
+@pytest.fixture
+def on_the_device():
+    """Whatever a program makes lies there; kernels are made at once."""
+    dt.set_default_device("cuda")
+    yield
+    dt.set_default_device(None)
+
+
+@pytest.mark.parametrize("weights", [steps.KINDS, steps.PATHS])
+def test_drawn_steps_are_eager_steps(on_the_device, monkeypatch, weights):
+    monkeypatch.setattr(device_region, "_RUNS", 0)
+    monkeypatch.setattr(overwriting, "_WORTH", 0)
+    for seed in range(DRAWN):
+        source = steps.program(*steps.draw(seed, weights))
+        why = difference(steps.maker(source.replace("Generator()", "Generator('cuda')")), 8)
+        assert why is None, f"seed {seed}\n{source}\n{why}"
 
 
 def work_of(double, run, *args):
@@ -195,3 +215,18 @@ def test_what_leaves_as_memory_runs_eagerly():
         assert run(dt.ones(3, device="cuda")).tolist() == [3.0] * 3
         assert run(dt.full((3,), 2.0, device="cuda")).tolist() == [12.0] * 3
     assert len(told) == 1 and run.eager
+
+
+@pytest.mark.parametrize("fn", [
+    lambda x: x[x > 0].sum(), lambda x: x.masked_select(x > 0).sum(), lambda x: (x > 0).nonzero(),
+    lambda x: dt.where(x > 0)[0], lambda x: x.round().unique(),
+    lambda x: (x[0] > 0).long().bincount(), lambda x: nn.utils.get_total_norm([x], 3.0) * x,
+])  # fmt: skip
+def test_sizes_that_depend_on_numbers_are_noticed(fn):
+    """What a mask holds is not taken for what it always holds."""
+    run = dt.compile(fn)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for i in range(5):
+            x = dt.randn(4, 3, generator=dt.Generator().manual_seed(i)).cuda()
+            assert run(x).tolist() == fn(x).tolist()

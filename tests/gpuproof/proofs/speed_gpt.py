@@ -112,13 +112,12 @@ def _speed(
     if peak is not None:
         each = gpt_flops(size["parameters"], size["layers"], size["width"], size["context"])
         share = {k: 100 * v * each / (peak * 1e12) for k, v in found.items()}
-        job.journal.number(f"share of {peak:.0f} TFLOP/s{words}", 100 * mine * each / (peak * 1e12), "%",
+        own_share = 100 * mine * each / (peak * 1e12)
+        job.journal.number(f"share of {peak:.0f} TFLOP/s{words}", own_share, "%",
                            **({"beside": share} if share else {}))  # fmt: skip
 
 
-def _memory(
-    job: Job, found: dict[str, Any], size: dict[str, int], compiled: bool = False
-) -> None:
+def _memory(job: Job, found: dict[str, Any], size: dict[str, int], compiled: bool = False) -> None:
     """The most that tensors held in two steps, of each library by itself."""
     peaks = {}
     for key, T in found.items():

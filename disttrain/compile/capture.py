@@ -36,7 +36,7 @@ from .graph import Graph, Read
 from .guards.code import following
 from .guards.reach import Reach
 from .instruction import Instruction, Var
-from .memory import Memories, coincide, is_laid_out, window, window_on
+from .memory import Memories, coincide, is_laid_out, relation, window, window_on
 from .pull import Rule, accumulate, backward_of, over_ranks
 from .questions import Questions
 
@@ -197,6 +197,8 @@ class Capture:
         if isinstance(t, Tracer) or t.array.__class__ is NullArray:
             return
         if t.array.__class__ is DeviceArray:
+            if not self.running and self.questions.read(self, t, sys._getframe(1)):
+                return
             self._refuse(
                 f"a number of a tensor of shape {list(t.shape)} on {t.device} is read at "
                 f"{call_site(3)} (item(), bool(), cpu(), an index or a shape that depends on it, "
@@ -355,6 +357,8 @@ class Capture:
         graph = self._settle(fresh, texts, outs, grads, owners)
         graph.same.update(self._same(outputs))
         graph.touched.extend(self.names.get(v, v) for v in touched)
+        there = [v for v, array in self.vars.values() if array.__class__ is DeviceArray]
+        graph.there.update(self.names.get(v, v) for v in there)
         return graph.verify()
 
     def _touched(self) -> Iterator[Var]:
@@ -378,9 +382,7 @@ class Capture:
         for o in sorted(tensors, key=lambda t: t._node is None):
             own.setdefault(self.var(o), o)
         return {
-            i: _relation(own[self.var(o)], o)
-            for i, o in enumerate(outputs)
-            if isinstance(o, Tensor)
+            i: relation(own[self.var(o)], o) for i, o in enumerate(outputs) if isinstance(o, Tensor)
         }
 
     def _check_end(self) -> None:
@@ -470,13 +472,6 @@ class Capture:
         stay = {id(t) for o in self.around.optimizers for s in o.state.values() for t in s.values()}
         made = (i for i in self.copies if i not in fresh and id(self.captured[i]) not in stay)
         return {self.names[Var("c", i)]: self.copies[i] for i in made}
-
-
-def _relation(own: Tensor, t: Tensor) -> str:
-    """What ``t`` is to the tensor that stands for its value."""
-    if t is own:
-        return "self"
-    return "detach" if t._st is not None and t._st is own._st else "data"
 
 
 def capture(fn: Callable) -> Callable:

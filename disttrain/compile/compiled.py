@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from .. import context, tree
+from ..backends.device.array import DeviceArray
 from ..context import SLOW, thread
 from ..core.observers import watched
 from ..core.tensor import Tensor
@@ -30,7 +31,7 @@ from .guards.reach import Reach
 from .guards.watch import Watch
 from .joint import differentiate, join
 from .modules import Forward, original, twin
-from .passes import EVERYWHERE, Pass, ask_early, optimize
+from .passes import EVERYWHERE, Pass, ask_early, on_devices, optimize
 from .passes.liveness import told
 from .questions import Otherwise, Path, Paths
 from .replay import Afresh
@@ -325,12 +326,16 @@ class _Attempt:
         return result
 
     def _passes(self, graph: Graph) -> tuple[Pass, ...]:
-        """Those asked for; where not all that the graph computes with are NumPy's arrays, those
-        that know nothing of kernels. (What is spread over ranks is left alone by all.)"""
+        """Those asked for; where not all that the graph is given are NumPy's arrays, those of
+        devices, or those that know nothing of kernels. (What is spread over ranks is left alone
+        by all.)"""
         passes = self.settings.passes
-        given = (*self.call.tensors, *graph.captured)
-        arrays = [t.array for t in given]
-        if all(a.__class__ is np.ndarray or getattr(a, "outward", False) for a in arrays):
+        given = [t.array for t in (*self.call.tensors, *graph.captured)]
+        own = [a for a in given if not getattr(a, "outward", False)]
+        kinds = {a.__class__ for a in own}
+        if graph.there and kinds <= {np.ndarray, DeviceArray} and len(own) == len(given):
+            return on_devices(passes, self.recorded is not None)
+        if kinds <= {np.ndarray}:
             return passes
         return tuple(each for each in passes if each in EVERYWHERE)
 

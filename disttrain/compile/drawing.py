@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from .graph import Graph
 from .instruction import Instruction, Var, describe
-from .passes import ORDER, Pass, stages
+from .passes import ORDER, THERE, Pass, stages
 
 _COLOURS = {"writes": "#f4cccc", "random": "#fff2cc", "checks": "#fce5cd", "fused": "#d9ead3"}
 
@@ -27,7 +27,7 @@ class Captured(NamedTuple):
             raise ValueError(f"show: format={format!r} given; 'text' or 'dot' is needed")
         if format == "dot":
             return dot(self.graph)
-        return text(self.graph, ORDER if passes else ())
+        return text(self.graph, (THERE if self.graph.there else ORDER) if passes else ())
 
 
 def text(graph: Graph, passes: Sequence[Pass] = ()) -> str:

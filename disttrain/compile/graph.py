@@ -55,6 +55,7 @@ class Graph:
     same: dict[int, str] = field(default_factory=dict)  # per output: what it is to its value
     touched: list[Var] = field(default_factory=list)  # given tensors whose versions rise
     constants: dict[Var, Any] = field(default_factory=dict)  # made by the program: their numbers
+    there: set[Var] = field(default_factory=set)  # values that lie on a device
 
     def __str__(self) -> str:
         head = ", ".join(f"{v}: {describe(self.metas[v])}" for v in self.inputs)

@@ -454,7 +454,7 @@ def join(graph: Graph, joint: Joint, recorder: Capture, passes: Sequence[Pass]) 
     joint.saved = tuple(sorted((v for v in used if v in made), key=lambda v: v.number))
     for sweep in joint.sweeps:
         ends = [e for e in sweep.ends if isinstance(e, Var)]
-        sweep.instructions = shortened(sweep.instructions, graph.metas, ends, passes)
+        sweep.instructions = shortened(sweep.instructions, graph, ends, passes)
         sweep.graph = Backward(sweep, [*(outside[i] for i in joint.held), *joint.saved])
         unseen = {i for i, k in enumerate(joint.held) if outside[k] not in versioned}
         sweep.graph.reads = [i for i in sweep.graph.reads if i not in unseen]

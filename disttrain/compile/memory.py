@@ -35,12 +35,14 @@ def owner_of(a: np.ndarray) -> int:
         a = base
 
 
-def is_laid_out(a: np.ndarray) -> bool:
+def is_laid_out(a: Any) -> bool:
     return isinstance(a, (ndarray, DeviceArray))
 
 
 def is_whole(a: Any) -> bool:
     """Whether an array has all of the memory that it lies in, in order."""
+    if a.__class__ is DeviceArray:
+        return a.flags.c_contiguous and a.root().nbytes == a.nbytes
     if a.__class__ is not ndarray or not a.flags.c_contiguous or not a.flags.writeable:
         return False
     base = a.base
@@ -95,6 +97,14 @@ def pattern(tensors: list[Tensor], owners: list[int]) -> tuple:
                 apart = 0 if t.array is s.array else address_of(t.array) - address_of(s.array)
                 found.append((j, i, t is s, apart, cell, root_of(t) is root_of(s)))
     return tuple(found)
+
+
+def relation(own: Tensor, t: Tensor) -> str:
+    """What ``t`` is to ``own``, a tensor over the same elements: it "self", another whose writes
+    count as writes to it ("detach"), or one whose writes do not ("data")."""
+    if t is own:
+        return "self"
+    return "detach" if t._st is not None and t._st is own._st else "data"
 
 
 def root_of(t: Tensor) -> Tensor:

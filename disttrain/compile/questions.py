@@ -18,10 +18,12 @@ from typing import Any
 
 import numpy as np
 
+from ..backends.device.array import DeviceArray
 from ..core.gate import Primitive
 from ..core.tensor import Tensor, wrap
 from ..trace import call_site
 from .instruction import Instruction, Var
+from .memory import is_laid_out
 from .modules import Forward
 from .numbers import Check, Uses, uses_of
 
@@ -102,6 +104,20 @@ class Seen:
         return array.tobytes() if self.test is None else bytes([self.test(_number(array))])
 
 
+def _on_host(array: Any) -> np.ndarray:
+    """The numbers of an array, for which the host waits where they are on a device."""
+    return array.to_host() if array.__class__ is DeviceArray else array
+
+
+def _put_back(array: Any, before: Any) -> None:
+    """Write what was there to an array of the host's or a device's."""
+    if array.__class__ is DeviceArray:
+        with array.here():
+            array.data[...] = before.data
+    else:
+        array[...] = before
+
+
 def _number(array: np.ndarray) -> float:
     """As ``item()`` gives it."""
     return float(array.item()) if array.dtype.kind == "V" else array.item()
@@ -112,8 +128,8 @@ def _is_own(value: object) -> bool:
     return type(value) is float or (type(value) is int and not -5 <= value <= 1024)
 
 
-def _compare(a: np.ndarray, *, seen: Seen) -> None:
-    now = seen.of(a)
+def _compare(a: Any, *, seen: Seen) -> None:
+    now = seen.of(_on_host(a))
     if now != seen.now:
         kind = a.dtype.kind if seen.test is None else "b"
         raise Otherwise(Path((*seen.before, now), seen.site, kind))
@@ -121,7 +137,7 @@ def _compare(a: np.ndarray, *, seen: Seen) -> None:
 
 # Whether Python would see in ``a`` what it saw when it was captured.
 question = Primitive("question", _compare, ("a",))
-question.checks = True
+question.checks = question.kinds = True
 
 # The value of ``a`` now: a number that the program hands back.
 number = Primitive("number", lambda a: a.copy(), ("a",))
@@ -160,7 +176,7 @@ class Questions:
             return reader.f_globals["__name__"] == "disttrain.ops.methods"
         var = recorder.find(t) or recorder.var(t)
         uses = self._uses(t, reader) if t.array.size == 1 else None
-        if uses is None or (uses.returned and not _is_own(_number(t.array))):
+        if uses is None or (uses.returned and not _is_own(_number(_on_host(t.array)))):
             self._ask(var, t, recorder.instructions)
             return True
         for test in uses.tests:
@@ -177,6 +193,8 @@ class Questions:
         part, name = reader.f_globals.get("__name__", ""), reader.f_code.co_name
         if part == "disttrain.ops.methods":
             return name in _NUMBERS
+        if t.array.__class__ is DeviceArray:
+            return False
         return part.startswith("disttrain.ops.functions.") and t.array.dtype.kind in "iub"
 
     def _ask(self, var: Var, t: Tensor, instructions: list[Instruction]) -> None:
@@ -189,7 +207,7 @@ class Questions:
     def _put(
         self, var: Var, t: Tensor, instructions: list[Instruction], test: Check | None
     ) -> None:
-        seen = Seen(t.array, self.seen, call_site(), test)
+        seen = Seen(_on_host(t.array), self.seen, call_site(), test)
         self.seen = (*self.seen, seen.now)
         instructions.append(Instruction(question, (var,), {"seen": seen}, ()))
 
@@ -272,7 +290,7 @@ class Trial:
             through(self.steps, values)
         except BaseException:
             for array, before in zip(arrays, saved, strict=True):
-                array[...] = before
+                _put_back(array, before)
             for g, state in zip(self.generators, states, strict=True):
                 g.set_state(state)
             raise
@@ -281,8 +299,8 @@ class Trial:
         """Why it cannot be undone, if it cannot. ``tensors``: all that are given."""
         size = sum(_bytes(metas[v]) for v in self.written)
         where = f"at {self.steps[-1].params['seen'].site}"
-        if self.slots and any(tensors[at].array.__class__ is not np.ndarray for at in self.slots):
-            return f"a number is read {where} after writes to a device's memory"
+        if not all(is_laid_out(tensors[at].array) for at in self.slots):
+            return f"a number is read {where} after writes to memory that is spread over ranks"
         if any(step.prim.outward for step in self.steps):
             return f"a number is read {where} after work with other ranks, which cannot be undone"
         if size > MOST_SAVED:

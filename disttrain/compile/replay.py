@@ -19,8 +19,9 @@ from ..core.tensor import Storage, Tensor, wrap
 from ..core.writes import touched
 from ..errors import CaptureError
 from .instruction import Instruction, Var, describe
-from .memory import is_whole, owner_of, window
+from .memory import is_laid_out, is_whole, owner_of, window
 from .questions import Otherwise, Trial
+from .updates import run_together
 
 ndarray = np.ndarray
 _ENDS = frozenset((type(None), AccumulateGrad))
@@ -217,10 +218,12 @@ class Program:
                     for slot in step.gone:
                         values[slot] = None
             else:
-                for step in steps:
+                at = 0
+                while at < len(steps):
+                    step = steps[at]
                     if step in self.unsettled:
                         self._settle(step, values)
-                    self.do(step, values)
+                    at += self._together(steps, at, values)
         except Otherwise:
             raise
         except Exception as why:
@@ -242,11 +245,22 @@ class Program:
 
     def _settle(self, step: Step, values: list) -> None:
         """See which of the operands that end here have memory that no other value lies in."""
-        lying = (v.lying() if isinstance(v, ArrayKind) else v for v in values)
-        owners = [owner_of(v) for v in lying if v.__class__ is ndarray]
+        lying = (
+            v.lying() if isinstance(v, ArrayKind) and not is_laid_out(v) else v for v in values
+        )
+        owners = [owner_of(v) for v in lying if is_laid_out(v)]
         ends = [(k, values[step.given[k]]) for k in step.params["over"]]
         step.write_into([k for k, a in ends if is_whole(a) and owners.count(owner_of(a)) == 1])
         self.unsettled.discard(step)
+
+    def _together(self, steps: list[Step], at: int, values: list) -> int:
+        """One step, or some updates of a device's arrays at once; how many."""
+        done = run_together(steps, at, values)
+        if not done:
+            self.do(steps[at], values)
+        for slot in [slot for step in steps[at : at + done] for slot in step.gone]:
+            values[slot] = None
+        return done or 1
 
     def do(self, step: Step, values: list, drop: bool = True) -> None:
         """One step. ``drop``: let go what nobody after it uses."""

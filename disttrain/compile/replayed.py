@@ -23,6 +23,7 @@ from ..core.recording import Recording
 from ..trace import warn
 from .instruction import Var
 from .parts import DEVICE, FIXED, HOST, Facts, Part, divide
+from .updates import raw_of, run_together
 
 _SHARED = "compile.replayed"  # the slot of what a rank's recordings share, by device
 
@@ -103,7 +104,7 @@ class Player:
 
     # -- a run -----------------------------------------------------------------------------------
     def _run(self, values: list, platform: Any) -> list:
-        now = [_raw(values[i]) for i in self.fixed]
+        now = [raw_of(values[i]) for i in self.fixed]
         if self.parts is None or not all(map(is_, now, self.captured)):
             self.forget()
             self.parts, self.captured = divide(self._facts(), self.places, self._roots()), now
@@ -158,15 +159,10 @@ class Player:
         steps = [self.program.steps[i] for i in part.steps]
         at = 0
         while at < len(steps):
-            step, end = steps[at], at + 1
-            if not _is_update(step, values):
-                self.program.do(step, values, drop=False)
-            else:
-                while end < len(steps) and _alike(steps[end], step, values):
-                    end += 1
-                sets = [[_raw(values[i]) for i in s.given] for s in steps[at:end]]
-                step.prim.together(step.params)(sets)
-            at = end
+            done = run_together(steps, at, values)
+            if not done:
+                self.program.do(steps[at], values, drop=False)
+            at += done or 1
 
     def _out(self, values: list, given: dict) -> list:
         """``values`` with the arguments that were given, and results in memory of their own."""
@@ -269,23 +265,7 @@ def _is_there(a: object, there: Any) -> bool:
     return a.__class__ is DeviceArray and a.index == there.index and a.platform is there.platform
 
 
-def _raw(a: object) -> Any:
-    return a.data if a.__class__ is DeviceArray else a
-
-
 def _blank(a: DeviceArray) -> DeviceArray:
     """Memory for the values of ``a``, laid out alike."""
     with a.here() as there:
         return a.like(there.platform.xp.empty_like(a.data))
-
-
-def _is_update(step: Any, values: list) -> bool:
-    return step.prim.together is not None and values[step.given[0]].__class__ is DeviceArray
-
-
-def _alike(step: Any, first: Any, values: list) -> bool:
-    """Whether an update can go along with ``first``."""
-    return (
-        step.prim is first.prim and step.params == first.params and _is_update(step, values)
-        and values[step.given[0]].place == values[first.given[0]].place
-    )  # fmt: skip

@@ -35,9 +35,7 @@ def values_of(t: Any) -> Any:
     """The array with all numbers of ``t``, for functions that look at them. Of a distributed one
     every rank has to ask."""
     array = t.array
-    if isinstance(array, ArrayKind):
-        return array.whole()
     for interp in context.thread.stack:  # their numbers leave for Python
         if interp.dynamic:
             interp.on_read(t)
-    return array
+    return array.whole() if isinstance(array, ArrayKind) else array

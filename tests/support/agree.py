@@ -16,7 +16,7 @@ def frozen(value: Any) -> Any:
     """A value that later writes do not change, for comparing."""
     if isinstance(value, dt.Tensor):
         grad = None if value.grad is None else frozen(value.grad)
-        array = value.detach().numpy().copy()
+        array = value.detach().cpu().numpy().copy()
         return str(value.dtype), array.shape, array.tobytes(), value.requires_grad, grad
     if isinstance(value, np.ndarray):
         return str(value.dtype), value.shape, value.tobytes()

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from ..graph import Graph
 from ..instruction import Instruction, Var
 from .dead_code import dead_code
+from .device_fusion import fuse_there, fused_there, overwrite_there
 from .folding import fold_constants
 from .fusion import fuse, fuse_fast, fused
 from .overwriting import overwrite
@@ -33,6 +34,7 @@ Pass = Callable[[Graph], Graph]
 EVERYWHERE: tuple[Pass, ...] = (fold_constants, simplify, merge_subexpressions, dead_code)
 ORDER = (*EVERYWHERE, fuse, overwrite)  # on the host
 FAST = (*EVERYWHERE, fuse_fast, overwrite)  # there, where last bits may differ
+THERE = (*EVERYWHERE, fuse_there, overwrite_there)  # where values lie on a device
 NONE: tuple[Pass, ...] = (dead_code,)  # for who wants what was captured
 
 
@@ -56,11 +58,24 @@ def optimize(graph: Graph, passes: Sequence[Pass] = ORDER) -> Graph:
     return graph
 
 
+def on_devices(passes: Sequence[Pass], recorded: bool) -> tuple[Pass, ...]:
+    """What stands for ``passes`` where values lie on a device. ``recorded``: steps become CUDA
+    graphs, whose memory is a plan of their own."""
+    kept = [each for each in passes if each in EVERYWHERE or isinstance(each, Recompute)]
+    if fuse not in passes and fuse_fast not in passes:
+        return tuple(kept)
+    return (*kept, fuse_there) if recorded else (*kept, fuse_there, overwrite_there)
+
+
 def shortened(
-    instructions: Sequence[Instruction], metas: dict, results: Iterable[Var], passes: Sequence[Pass]
-) -> list[Instruction]:
-    """Instructions that are no graph of their own (a captured backward), fused where ``passes``
-    fuse."""
+    instructions: Sequence[Instruction], graph: Graph, results: Iterable[Var],
+    passes: Sequence[Pass],
+) -> list[Instruction]:  # fmt: skip
+    """Instructions that are no graph of their own (a captured backward, of values that ``graph``
+    knows), fused where ``passes`` fuse."""
+    metas = graph.metas
+    if fuse_there in passes:
+        return fused_there(instructions, metas, results, graph.there)
     if fuse in passes or fuse_fast in passes:
         return fused(instructions, metas, results, fuse_fast in passes)
     return list(instructions)
@@ -71,15 +86,19 @@ __all__ = [
     "FAST",
     "NONE",
     "ORDER",
+    "THERE",
     "Pass",
     "ask_early",
     "dead_code",
     "fold_constants",
     "fuse",
     "fuse_fast",
+    "fuse_there",
     "merge_subexpressions",
+    "on_devices",
     "optimize",
     "overwrite",
+    "overwrite_there",
     "recomputing",
     "shortened",
     "simplify",

@@ -40,6 +40,7 @@ def fold_constants(graph: Graph) -> Graph:
         names=tuple(names),
         metas=metas,
         constants=constants,
+        there=graph.there | {new for old, new in renamed.items() if old in graph.there},
         instructions=tuple(kept),
     ).verify()
 

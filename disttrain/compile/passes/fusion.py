@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from ..graph import Graph
 from ..instruction import Instruction, Var
 from .expressions import expressions_of
-from .region import Region
+from .region import Fused, Region
 from .values import inputs_of
 
 MOST = 32  # members of a region
@@ -49,7 +49,7 @@ class _Open:
         self.left.update((o, uses[o]) for o in ins.outputs if o in uses)
 
 
-class _Fusion:
+class Fusion:
     """One walk over instructions, of which ``results`` are wanted in the end."""
 
     def __init__(
@@ -65,9 +65,17 @@ class _Fusion:
         for v in results:
             self.uses[v] = self.uses.get(v, 0) + 1
 
+    def fits(self, ins: Instruction) -> bool:
+        """Whether the instruction may be part of a region."""
+        return is_elementwise(ins, self.metas, self.fast)
+
+    def whole(self, members: list, inputs: tuple, outputs: tuple) -> Fused:
+        """What stands in the graph for the members."""
+        return Region(members, inputs, outputs, self.metas, self.fast).primitive()
+
     def run(self) -> list[Instruction]:
         for ins in self.instructions:
-            if is_elementwise(ins, self.metas, self.fast):
+            if self.fits(ins):
                 self._take(ins)
             else:
                 self._end_where(ins)
@@ -112,8 +120,7 @@ class _Fusion:
         inputs, outputs = tuple(region.read), tuple(region.left)
         if len(region.members) < 2 or not outputs:
             return region.members
-        whole = Region(region.members, inputs, outputs, self.metas, self.fast)
-        return [Instruction(whole.primitive(), inputs, {}, outputs)]
+        return [Instruction(self.whole(region.members, inputs, outputs), inputs, {}, outputs)]
 
 
 def is_elementwise(ins: Instruction, metas: dict, fast: bool = False) -> bool:
@@ -132,7 +139,7 @@ def fused(
     instructions: Sequence[Instruction], metas: dict, results: Iterable[Var], fast: bool = False
 ) -> list[Instruction]:
     """``instructions`` with regions in place of those that feed each other element by element."""
-    return _Fusion(instructions, metas, results, fast).run()
+    return Fusion(instructions, metas, results, fast).run()
 
 
 def fuse(graph: Graph) -> Graph:

@@ -31,15 +31,27 @@ def _marked(ins: Instruction, at: int, graph: Graph, alive: Liveness) -> Instruc
     if not (fused or is_elementwise(ins, graph.metas)):
         return ins
     inputs = tuple(dict.fromkeys(inputs_of(ins)))
-    over = tuple(k for k, v in enumerate(inputs) if _is_free(v, ins, at, graph, alive))
+    over = free_operands(inputs, ins, at, graph, alive)
     if not over:
         return ins
     if fused:
         return Instruction(ins.prim, ins.args, {"over": over}, ins.outputs)
-    if alive.size(ins.outputs[0]) < _WORTH:
+    if not is_worth(ins, alive):
         return ins
     region = Region([ins], inputs, ins.outputs, graph.metas)
     return Instruction(region.primitive(), inputs, {"over": over}, ins.outputs)
+
+
+def free_operands(
+    inputs: tuple[Var, ...], ins: Instruction, at: int, graph: Graph, alive: Liveness
+) -> tuple[int, ...]:
+    """Which of ``inputs`` of instruction ``at`` are of no further use, by their numbers."""
+    return tuple(k for k, v in enumerate(inputs) if _is_free(v, ins, at, graph, alive))
+
+
+def is_worth(ins: Instruction, alive: Liveness) -> bool:
+    """Whether a single operation is worth a kernel that writes over an operand."""
+    return alive.size(ins.outputs[0]) >= _WORTH
 
 
 def _is_free(v: Var, ins: Instruction, at: int, graph: Graph, alive: Liveness) -> bool:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from ..graph import Graph
 from ..instruction import Instruction, Var
+from .device_region import is_elementwise_there
 from .fusion import is_elementwise
 from .liveness import Liveness
 from .values import inputs_of
@@ -109,7 +110,10 @@ def _repeatable(ins: Instruction, alive: Liveness) -> bool:
     """Whether other values of the same numbers may stand for its results."""
     if ins.effect or ins.prim.view or not all(map(alive.values.replaceable, ins.outputs)):
         return False
-    return ins.prim.name in _PRODUCTS | _LIGHT or is_elementwise(ins, alive.graph.metas)
+    graph = alive.graph
+    if ins.prim.name in _PRODUCTS | _LIGHT or is_elementwise(ins, graph.metas):
+        return True
+    return is_elementwise_there(ins, graph.metas, graph.there)
 
 
 def _unwritten(ins: Instruction, since: int, until: int, alive: Liveness) -> bool:
@@ -146,8 +150,9 @@ def _again(graph: Graph, alive: Liveness, chosen: _Choice) -> Graph:
         metas.update((new, metas[o]) for new, o in zip(outputs, ins.outputs, strict=True))
         again.append(replace(ins.renamed(names), outputs=outputs))
         names.update(zip(ins.outputs, outputs, strict=True))
+    there = graph.there | {new for old, new in names.items() if old in graph.there}
     later = [ins.renamed(names) for ins in after]
-    return replace(graph, instructions=(*before, *again, *later), metas=metas)
+    return replace(graph, instructions=(*before, *again, *later), metas=metas, there=there)
 
 
 def _chain(

@@ -29,7 +29,7 @@ def program_of(kernel: Kernel) -> Program:
 class Fused(Primitive):
     """What stands in a graph for the members of ``region``. ``write_into`` is the region's."""
 
-    region: Region
+    region: Any  # Region, or that of a device
     write_into: Callable[[Sequence[int]], None]
 
 

@@ -14,6 +14,7 @@ from ...backends.device.array import DeviceArray
 from ...context import thread
 from ...core import Tensor, no_grad, wrap
 from ...core.gate import Tracer
+from ...core.tensor import note_read
 from ...core.types import dtypes
 from ...core.types.device import HOST
 from ...core.writes import touched
@@ -36,6 +37,7 @@ def norm_of(t: Tensor, p: float) -> float:
     few = t.is_sparse and p >= 0  # zeros elsewhere change nothing
     a = t.coalesce().values().array if few else t.detach().array  # type: ignore[attr-defined]
     if isinstance(a, DeviceArray):
+        note_read(t)
         a = a.to_host()
     if a.dtype.itemsize < 4 or a.dtype.kind == "V":
         a = a.astype(np.float32)

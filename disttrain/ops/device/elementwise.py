@@ -9,7 +9,7 @@ run by the array module's functions, which the primitive's own forward calls. Wh
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -72,20 +72,29 @@ class Generated:
 
     def _make(self, args: tuple, array: type[RawArray]) -> Any:
         """(kernel, type of the result), or that another way is to be taken."""
+        found = self.typed(args, [isinstance(a, array) for a in args])
+        if found is None:
+            return _OTHER
+        params, dtype = found
+        return self._kernel(params, str(NAME_OF[dtype])), dtype
+
+    def typed(
+        self, args: Sequence[Any], there: Sequence[bool]
+    ) -> tuple[tuple[Array | Scalar, ...], np.dtype] | None:
+        """The kernel's parameters for ``args`` (``there``: whether each is an array; of arrays only
+        types are asked), and the type of the result. None where there is no kernel for them."""
         metas = [NullArray((), a.dtype) if hasattr(a, "dtype") else a for a in args]
         dtype = np.dtype(self.shape(*metas)[1])
-        names = [NAME_OF[a.dtype] for a in args if isinstance(a, array)]
+        names = [NAME_OF[a.dtype] for a, is_array in zip(args, there, strict=True) if is_array]
         floats = [n for n in (*names, NAME_OF[dtype]) if n in FLOATS]
         if None in names or NAME_OF[dtype] is None or not floats or not names:
-            return _OTHER
+            return None
         scalars = wide_type("float64" if "float64" in floats else floats[0])
         params = tuple(
-            Array(f"x{i}", str(NAME_OF[a.dtype]))
-            if isinstance(a, array)
-            else Scalar(f"x{i}", scalars)
-            for i, a in enumerate(args)
+            Array(f"x{i}", str(NAME_OF[a.dtype])) if is_array else Scalar(f"x{i}", scalars)
+            for i, (a, is_array) in enumerate(zip(args, there, strict=True))
         )
-        return self._kernel(params, str(NAME_OF[dtype])), dtype
+        return params, dtype
 
     def _kernel(self, params: tuple, out: str) -> Kernel:
         return elementwise(self.name, self.expr, params, out)
@@ -132,8 +141,8 @@ def _generate() -> None:
 
 
 _generate()
-_where = Generated(el.where, _own(el.where))
-_pow = Generated(el.pow_, lambda platform, *args: _other_power(platform, *args))
+chosen = Generated(el.where, _own(el.where))
+power = Generated(el.pow_, lambda platform, *args: _other_power(platform, *args))
 _powers = {p: Generated(el.square, lambda platform, a: None, _raised(p)) for p in _PLAIN_POWERS}
 for _name in (
     "conj exp2 log2 log10 tan asin acos atan sinh cosh asinh acosh atanh bitwise_not atan2 "
@@ -163,20 +172,25 @@ def _where_on_device(
     b: RawArray | float | np.generic,
 ) -> Any:
     if not isinstance(condition, platform.array_type):  # a condition of no axes, of the host
-        chosen = a if bool(condition) else b
+        one = a if bool(condition) else b
         shape = np.broadcast_shapes(np.shape(a), np.shape(b))
-        return platform.xp.broadcast_to(platform.xp.asarray(chosen), shape).copy()
-    return _where(platform, condition, a, b)
+        return platform.xp.broadcast_to(platform.xp.asarray(one), shape).copy()
+    return chosen(platform, condition, a, b)
 
 
 @on_device("pow")
 def _power(platform: Platform, a: Any, b: Any) -> Any:
     """Small constant powers as products and roots, as the host has them."""
     if not isinstance(b, platform.array_type) and not isinstance(b, complex):
-        special = _powers.get(b) if NAME_OF[a.dtype] in FLOATS else None
+        special = plain_power(a.dtype, b)
         if special is not None:
             return special(platform, a)
-    return _pow(platform, a, b)
+    return power(platform, a, b)
+
+
+def plain_power(dtype: np.dtype, b: float) -> Generated | None:
+    """A power of arrays of ``dtype`` that is a product or a root."""
+    return _powers.get(b) if NAME_OF[dtype] in FLOATS else None
 
 
 def _other_power(platform: Platform, a: Any, b: RawArray | int) -> Any:

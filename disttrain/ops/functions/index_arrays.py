@@ -16,7 +16,7 @@ from ...backends.null import NullArray
 from ...context import SLOW, thread
 from ...core.classes import values_of
 from ...core.gate import Primitive, Tracer, gate
-from ...core.tensor import Tensor, beside, wrap
+from ...core.tensor import Tensor, beside, note_read, wrap
 from ...core.types import dtypes
 from ...errors import DeviceError, DimError, DTypeError, ShapeError
 from ...trace import warn
@@ -253,6 +253,8 @@ def _places_of(a: Tensor, mask: Tensor | np.ndarray) -> Tensor:
     """Where ``mask`` holds, as one index of all its dimensions, for ``a``."""
     own = mask.__dict__.get("array") if isinstance(mask, Tensor) else mask
     if own.__class__ is DeviceArray:
+        if isinstance(mask, Tensor):  # how many there are is known to Python
+            note_read(mask)
         return near(a, wrap(own.here().make(lambda xp: xp.flatnonzero(own.data))))
     return beside(a, np.flatnonzero(values_of(mask) if isinstance(mask, Tensor) else mask))
 
@@ -280,6 +282,7 @@ def nonzero_places(t: Tensor) -> tuple:
     """Where ``t`` is not zero: an index per dimension."""
     own = t.__dict__.get("array")
     if own.__class__ is DeviceArray and own.ndim:
+        note_read(t)  # (how many there are)
         with own.here() as there:
             return tuple(wrap(own.like(a)) for a in there.platform.xp.nonzero(own.data))
     return tuple(beside(t, a) for a in np.nonzero(np.atleast_1d(values_of(t))))

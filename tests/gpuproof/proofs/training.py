@@ -46,22 +46,32 @@ OPTIMIZERS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-def train(kind: str, optimizer: str, device: str, narrow: bool = False) -> tuple[list, list]:
-    """The losses and the weights after ``STEPS`` steps from the same weights and data."""
+def train(
+    kind: str,
+    optimizer: str,
+    device: str,
+    narrow: bool = False,
+    wrap: Callable[[Any], Any] = lambda step: step,
+) -> tuple[list, list]:
+    """The losses and the weights after ``STEPS`` steps, as ``wrap`` has them, from the same weights
+    and data."""
     dt.manual_seed(0)
     number = dt.bfloat16 if narrow else dt.float32
     model = MODELS[kind]().to(device, number)
     inputs, targets = (dt.from_numpy(a).to(device) for a in data(kind))
     inputs = inputs.to(number) if inputs.is_floating_point() else inputs
     steps = OPTIMIZERS[optimizer](model.parameters())
-    losses = []
-    for _ in range(STEPS):
+
+    def step(inputs: Any, targets: Any) -> Any:
         steps.zero_grad()
         scores = model(inputs).float()
         loss = F.cross_entropy(scores.reshape(-1, scores.shape[-1]), targets.reshape(-1))
         loss.backward()
         steps.step()
-        losses.append(loss.detach())
+        return loss.detach()
+
+    run = wrap(step)
+    losses = [run(inputs, targets) for _ in range(STEPS)]
     return [loss.item() for loss in losses], [p.detach() for p in model.parameters()]
 
 
@@ -73,6 +83,9 @@ def prove(job: Job) -> None:
             job.case(f"{kind} {optimizer}", lambda k=kind, o=optimizer: compared(k, o))
         job.case(f"{kind} bfloat16", lambda k=kind: compared(k, "sgd", True))
         job.case(f"{kind} twice alike", lambda k=kind: repeated(k))
+        for narrow in (False, True):
+            name = f"{kind} compiled{' bfloat16' if narrow else ''}"
+            job.case(name, lambda k=kind, n=narrow: compiled(k, n))
 
 
 def compared(kind: str, optimizer: str, narrow: bool = False) -> str:
@@ -84,9 +97,31 @@ def compared(kind: str, optimizer: str, narrow: bool = False) -> str:
     return f"losses {there[0]:.4f} to {there[-1]:.4f}; greatest difference {off:.1e}"
 
 
+def alike(first: tuple[list, list], second: tuple[list, list], who: str) -> None:
+    assert first[0] == second[0], f"losses differ between {who}: {first[0]}, {second[0]}"
+    for a, b in zip(first[1], second[1]):
+        assert (a == b).all().item(), f"weights differ between {who}"
+
+
 def repeated(kind: str) -> None:
     """The same bits on each run."""
     first, second = (train(kind, "adamw", "cuda") for _ in range(2))
-    assert first[0] == second[0]
-    for a, b in zip(first[1], second[1]):
-        assert (a == b).all().item(), "weights differ between two runs"
+    alike(first, second, "two runs")
+
+
+def compiled(kind: str, narrow: bool) -> str:
+    """The bits of eager steps, of generated kernels for many operations at once, and of values
+    that are computed again."""
+    eager = train(kind, "adamw", "cuda", narrow)
+    ways: list[dict[str, Any]] = [{}, {"options": {"activation_memory_budget": 0.5}}]
+    runs: list[Any] = []
+    for words in ways:
+
+        def wrap(step: Any, words: dict[str, Any] = words) -> Any:
+            runs.append(dt.compile(step, **words))
+            return runs[-1]
+
+        alike(eager, train(kind, "adamw", "cuda", narrow, wrap), f"eager and compiled {words}")
+    assert not any(run.eager for run in runs), runs[0].explain()
+    fused = sum("fused[" in str(ins.prim.name) for ins in runs[0].graphs[0].instructions)
+    return f"{fused} kernels of several operations"

@@ -9,6 +9,7 @@ instructions; what the program writes to, and what becomes of its results, it le
     subexpressions   the same operation on the same values runs once
     dead_code        what nobody uses is dropped
     recomputation    what is cheap is computed again, where a budget of memory asks for it
+    biases           the bias of a product is an addition of its own, which joins what follows
     fusion           elementwise operations that feed each other become one generated kernel
     overwriting      results of such kernels go where an operand lay that nobody uses any more
 """
@@ -19,6 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from ..graph import Graph
 from ..instruction import Instruction, Var
+from .biases import take_biases
 from .dead_code import dead_code
 from .folding import fold_constants
 from .fusion import fuse, fuse_fast, fused
@@ -31,8 +33,8 @@ from .subexpressions import merge_subexpressions
 Pass = Callable[[Graph], Graph]
 
 EVERYWHERE: tuple[Pass, ...] = (fold_constants, simplify, merge_subexpressions, dead_code)
-ORDER = (*EVERYWHERE, fuse, overwrite)  # on the host
-FAST = (*EVERYWHERE, fuse_fast, overwrite)  # there, where last bits may differ
+ORDER = (*EVERYWHERE, take_biases, fuse, overwrite)  # on the host
+FAST = (*EVERYWHERE, take_biases, fuse_fast, overwrite)  # there, where last bits may differ
 NONE: tuple[Pass, ...] = (dead_code,)  # for who wants what was captured
 
 
@@ -84,4 +86,5 @@ __all__ = [
     "shortened",
     "simplify",
     "stages",
+    "take_biases",
 ]

@@ -12,8 +12,6 @@ from .liveness import Liveness
 from .region import Fused, Region
 from .values import inputs_of
 
-_WORTH = 1 << 15  # bytes from which a kernel of its own is worth it for a single operation
-
 
 def overwrite(graph: Graph) -> Graph:
     """Mark, as ``over``, the operands of elementwise kernels that are of no further use. Single
@@ -36,8 +34,6 @@ def _marked(ins: Instruction, at: int, graph: Graph, alive: Liveness) -> Instruc
         return ins
     if fused:
         return Instruction(ins.prim, ins.args, {"over": over}, ins.outputs)
-    if alive.size(ins.outputs[0]) < _WORTH:
-        return ins
     region = Region([ins], inputs, ins.outputs, graph.metas)
     return Instruction(region.primitive(), inputs, {"over": over}, ins.outputs)
 

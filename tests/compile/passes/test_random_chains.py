@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import disttrain as dt
-from disttrain.compile.passes import overwriting, region
+from disttrain.compile.passes import region
 
 PARTS, EACH, CALLS = 6, 40, 4
 LAYOUTS = 120
@@ -163,7 +163,6 @@ def difference(source, kinds, grads, budget=1.0):
 @pytest.mark.parametrize("part", range(PARTS))
 def test_compiled_chains_have_eagers_bits(part, monkeypatch):
     monkeypatch.setattr(region, "_RUNS", part % 3)
-    monkeypatch.setattr(overwriting, "_WORTH", 0)
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         for seed in range(part * EACH, (part + 1) * EACH):

@@ -8,7 +8,10 @@ instructions; what the program writes to, and what becomes of its results, it le
     simplification   x * 1, -(-x), casts there and back, copies that nobody can tell from the value
     subexpressions   the same operation on the same values runs once
     dead_code        what nobody uses is dropped
-    recomputation    what is cheap is computed again, where a budget of memory asks for it
+    products         gradients of weights first: what layers were given is free after them
+    pools            of what a max pool saw, the places of the largest are kept
+    masks            of what is looked at again for its signs alone, these are kept
+    recomputation    what is cheap is computed again, where memory asks for it
     biases           the bias of a product is an addition of its own, which joins what follows
     fusion           elementwise operations that feed each other become one generated kernel
     overwriting      results of such kernels go where an operand lay that nobody uses any more
@@ -24,7 +27,10 @@ from .biases import take_biases
 from .dead_code import dead_code
 from .folding import fold_constants
 from .fusion import fuse, fuse_fast, fused
+from .masks import keep_signs
 from .overwriting import overwrite
+from .pools import keep_places
+from .products import part_products
 from .questions import ask_early
 from .recomputation import Recompute
 from .simplification import simplify
@@ -33,15 +39,19 @@ from .subexpressions import merge_subexpressions
 Pass = Callable[[Graph], Graph]
 
 EVERYWHERE: tuple[Pass, ...] = (fold_constants, simplify, merge_subexpressions, dead_code)
-ORDER = (*EVERYWHERE, take_biases, fuse, overwrite)  # on the host
-FAST = (*EVERYWHERE, take_biases, fuse_fast, overwrite)  # there, where last bits may differ
+SHARE = 0.7  # of what a program would hold at its peak, where that takes little time
+_LEAN: tuple[Pass, ...] = (part_products, keep_places, keep_signs)
+_FIRST: tuple[Pass, ...] = (*EVERYWHERE, *_LEAN, Recompute(SHARE, light=True), take_biases)
+ORDER: tuple[Pass, ...] = (*_FIRST, fuse, overwrite)  # on the host
+FAST: tuple[Pass, ...] = (*_FIRST, fuse_fast, overwrite)  # there, where last bits may differ
 NONE: tuple[Pass, ...] = (dead_code,)  # for who wants what was captured
 
 
 def recomputing(budget: float, passes: Sequence[Pass]) -> tuple[Pass, ...]:
-    """``passes``, and that for a budget of memory (``Recompute``) before those that fuse."""
-    first = len(EVERYWHERE)
-    return (*passes[:first], Recompute(budget), *passes[first:])
+    """``passes`` for a budget of memory (``Recompute``) of the program's own; 1: nothing is
+    computed twice."""
+    own: list[Pass] = [Recompute(budget)] if budget < 1 else []
+    return tuple(p for each in passes for p in (own if isinstance(each, Recompute) else [each]))
 
 
 def stages(graph: Graph, passes: Sequence[Pass]) -> Iterator[tuple[str, Graph]]:
@@ -79,9 +89,12 @@ __all__ = [
     "fold_constants",
     "fuse",
     "fuse_fast",
+    "keep_places",
+    "keep_signs",
     "merge_subexpressions",
     "optimize",
     "overwrite",
+    "part_products",
     "recomputing",
     "shortened",
     "simplify",

@@ -13,39 +13,41 @@ from typing import NamedTuple
 
 from ..graph import Graph
 from ..instruction import Instruction, Var
-from .fusion import is_elementwise
+from .fusion import is_elementwise, materialized
 from .liveness import Liveness
 from .values import inputs_of
 
 _PRODUCTS = frozenset(("linear", "matmul"))  # whose cost per element is the length of a row
 _LIGHT = frozenset("layer_norm rms_norm group_norm softmax log_softmax clone contiguous".split())
 _LONGEST = 6  # values that are made anew for one
+_LEAST = 1 << 16  # bytes of a value that is not small
 _PER_BYTE = 16  # multiplications of a product that take as long as an element of another operation
 
 
 class Recompute:
     """The pass for a ``budget``: the share of its peak of memory that a program may hold. Values
     are computed again, the cheapest per byte first, until it holds no more, or none is left of
-    which that helps."""
+    which that helps. ``light``: no products, and nothing small."""
 
     __name__ = "recompute"
 
-    def __init__(self, budget: float) -> None:
-        self.budget = budget
+    def __init__(self, budget: float, light: bool = False) -> None:
+        self.budget, self.light = budget, light
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Recompute) and other.budget == self.budget
+        return isinstance(other, Recompute) and vars(other) == vars(self)
 
     def __hash__(self) -> int:
-        return hash(self.budget)
+        return hash((self.budget, self.light))
 
     def __call__(self, graph: Graph) -> Graph:
         alive = Liveness(graph)
         most = self.budget * alive.peak
+        known = materialized(graph) if self.light and alive.peak > _LEAST else None
         for _ in graph.instructions:
-            if alive.peak <= most:
+            if alive.peak <= most or (self.light and known is None):
                 break
-            best = min(_choices(alive), default=None)
+            best = min(_choices(alive, known), default=None)
             if best is None:
                 break
             graph = _again(graph, alive, best)
@@ -63,26 +65,31 @@ class _Choice(NamedTuple):
     again: frozenset[Var]  # it, and what else must be made anew for it
 
 
-def _choices(alive: Liveness) -> Iterator[_Choice]:
-    graph = alive.graph
+def _choices(alive: Liveness, known: set[Var] | None) -> Iterator[_Choice]:
+    """``known``: of which values alone, and by light operations; None: of all."""
+    graph, light = alive.graph, known is not None
     at = alive.profile.index(alive.peak)
     for v in alive.held(at):
         uses = alive.spans[v]
         until = next((i for i in uses if i > at), len(graph.instructions))
-        if at in uses or until == len(graph.instructions):
+        if at in uses or until == len(graph.instructions) or _is_little(v, alive, known):
             continue
-        need = _Need(alive, at, until)
+        need = _Need(alive, at, until, _LIGHT if light else _LIGHT | _PRODUCTS)
         if need.take(v) and alive.size(v) > need.prolonged:
             cost = need.cost / (alive.size(v) - need.prolonged)
             yield _Choice(cost, until, v.number, v, frozenset(need.again))
+
+
+def _is_little(v: Var, alive: Liveness, known: set[Var] | None) -> bool:
+    return known is not None and (alive.size(v) < _LEAST or v not in known)
 
 
 class _Need:
     """What it takes to make a value anew before instruction ``until``, and bytes that are held
     at ``at`` for that alone."""
 
-    def __init__(self, alive: Liveness, at: int, until: int) -> None:
-        self.alive, self.at, self.until = alive, at, until
+    def __init__(self, alive: Liveness, at: int, until: int, names: frozenset[str]) -> None:
+        self.alive, self.at, self.until, self.names = alive, at, until, names
         self.again: set[Var] = set()
         self.prolonged, self.cost = 0, 0.0
 
@@ -92,7 +99,7 @@ class _Need:
         alive = self.alive
         made = alive.spans[v][0]
         ins = alive.graph.instructions[made]
-        if len(self.again) == _LONGEST or not _repeatable(ins, alive):
+        if len(self.again) == _LONGEST or not _repeatable(ins, alive, self.names):
             return False
         if not _unwritten(ins, made, self.until, alive):
             return False
@@ -105,11 +112,12 @@ class _Need:
         return True
 
 
-def _repeatable(ins: Instruction, alive: Liveness) -> bool:
-    """Whether other values of the same numbers may stand for its results."""
+def _repeatable(ins: Instruction, alive: Liveness, names: frozenset[str]) -> bool:
+    """Whether other values of the same numbers may stand for its results. ``names``: of operations
+    that may be done twice, beside those on elements."""
     if ins.effect or ins.prim.view or not all(map(alive.values.replaceable, ins.outputs)):
         return False
-    return ins.prim.name in _PRODUCTS | _LIGHT or is_elementwise(ins, alive.graph.metas)
+    return ins.prim.name in names or is_elementwise(ins, alive.graph.metas)
 
 
 def _unwritten(ins: Instruction, since: int, until: int, alive: Liveness) -> bool:

@@ -7,7 +7,7 @@ import pytest
 import disttrain as dt
 from disttrain import nn
 from disttrain.compile import capture
-from disttrain.compile.passes import ORDER, optimize, recomputing
+from disttrain.compile.passes import EVERYWHERE, ORDER, SHARE, optimize, recomputing
 from disttrain.compile.passes.liveness import Liveness
 from disttrain.compile.passes.recomputation import Recompute
 
@@ -33,7 +33,7 @@ def training(model, x):
 
 def of(budget, fn, *args):
     """The graph before and after, and the most that each holds."""
-    graph = optimize(capture(fn)(*args).graph, ORDER[:-2])
+    graph = optimize(capture(fn)(*args).graph, EVERYWHERE)
     lean = Recompute(budget)(graph)
     return graph, lean, Liveness(lean).peak / Liveness(graph).peak
 
@@ -114,3 +114,31 @@ def test_random_numbers_are_drawn_once():
 def test_passes_with_a_budget_are_equal_by_it():
     assert recomputing(0.5, ORDER) == recomputing(0.5, ORDER) != recomputing(0.6, ORDER)
     assert recomputing(0.5, ORDER)[-2:] == ORDER[-2:]
+
+
+def test_what_is_light_is_computed_again_without_being_asked():
+    step = training(block(), dt.ones(512, 16))
+    step()
+    graph = optimize(capture(step)()[1], EVERYWHERE)
+    lean = Recompute(SHARE, light=True)(graph)
+    assert Liveness(lean).peak < 0.8 * Liveness(graph).peak
+    assert names(lean).count("linear") == names(graph).count("linear")
+    assert names(lean).count("gelu") > names(graph).count("gelu")
+    assert Recompute(SHARE, light=True) in ORDER and Recompute(SHARE) not in ORDER
+    assert not any(isinstance(each, Recompute) for each in recomputing(1.0, ORDER))
+
+
+def test_what_is_small_or_within_a_kernel_is_not_of_use():
+    step = training(block(), dt.ones(8, 16))
+    step()
+    graph = optimize(capture(step)()[1], EVERYWHERE)
+    assert names(Recompute(SHARE, light=True)(graph)) == names(graph)
+    w = dt.randn(1 << 16, requires_grad=True)
+
+    def chain():
+        w.grad = None
+        ((w * 2 + 1).abs() * w).exp().sum().backward()
+
+    chain()
+    graph = optimize(capture(chain)()[1], EVERYWHERE)
+    assert names(Recompute(0.1, light=True)(graph)) == names(graph)

@@ -18,16 +18,18 @@ from .liveness import Liveness
 from .values import inputs_of
 
 _PRODUCTS = frozenset(("linear", "matmul"))  # whose cost per element is the length of a row
+_HEAVY = 8  # what an element of a convolution takes at least, to one of another operation
 _LIGHT = frozenset("layer_norm rms_norm group_norm softmax log_softmax clone contiguous".split())
 _LONGEST = 6  # values that are made anew for one
 _LEAST = 1 << 16  # bytes of a value that is not small
+_LITTLE = 0.05  # of a program's work
 _PER_BYTE = 16  # multiplications of a product that take as long as an element of another operation
 
 
 class Recompute:
     """The pass for a ``budget``: the share of its peak of memory that a program may hold. Values
     are computed again, the cheapest per byte first, until it holds no more, or none is left of
-    which that helps. ``light``: no products, and nothing small."""
+    which that helps. ``light``: no products, nothing small, and little of the program's work."""
 
     __name__ = "recompute"
 
@@ -44,12 +46,14 @@ class Recompute:
         alive = Liveness(graph)
         most = self.budget * alive.peak
         known = materialized(graph) if self.light and alive.peak > _LEAST else None
+        left = _LITTLE * sum(_work(ins, graph.metas) for ins in graph.instructions)
         for _ in graph.instructions:
             if alive.peak <= most or (self.light and known is None):
                 break
             best = min(_choices(alive, known), default=None)
-            if best is None:
+            if best is None or (self.light and best.work > left):
                 break
+            left -= best.work
             graph = _again(graph, alive, best)
             alive = Liveness(graph)
         return graph.verify()
@@ -63,6 +67,7 @@ class _Choice(NamedTuple):
     number: int
     value: Var
     again: frozenset[Var]  # it, and what else must be made anew for it
+    work: float
 
 
 def _choices(alive: Liveness, known: set[Var] | None) -> Iterator[_Choice]:
@@ -77,7 +82,7 @@ def _choices(alive: Liveness, known: set[Var] | None) -> Iterator[_Choice]:
         need = _Need(alive, at, until, _LIGHT if light else _LIGHT | _PRODUCTS)
         if need.take(v) and alive.size(v) > need.prolonged:
             cost = need.cost / (alive.size(v) - need.prolonged)
-            yield _Choice(cost, until, v.number, v, frozenset(need.again))
+            yield _Choice(cost, until, v.number, v, frozenset(need.again), need.cost)
 
 
 def _is_little(v: Var, alive: Liveness, known: set[Var] | None) -> bool:
@@ -139,6 +144,16 @@ def _cost(ins: Instruction, metas: dict) -> float:
         (a, *_) = inputs_of(ins)
         work *= 1 + metas[a][0][-1] / _PER_BYTE
     return work
+
+
+def _work(ins: Instruction, metas: dict) -> float:
+    """``_cost``, of gradients of products and of convolutions too."""
+    elements = sum(prod(metas[o][0]) for o in ins.outputs)
+    first = next(inputs_of(ins), None)
+    if ins.prim.name == "linear_backward" and first is not None:
+        *rows, columns = metas[first][0]
+        return elements * (1 + min(prod(rows), columns) / _PER_BYTE)
+    return elements * _HEAVY if ins.prim.name.startswith("conv") else _cost(ins, metas)
 
 
 def _again(graph: Graph, alive: Liveness, chosen: _Choice) -> Graph:

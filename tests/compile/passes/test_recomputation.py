@@ -12,9 +12,10 @@ from disttrain.compile.passes.liveness import Liveness
 from disttrain.compile.passes.recomputation import Recompute
 
 
-def block():
+def block(width=16):
     dt.manual_seed(0)
-    body = [nn.LayerNorm(16), nn.Linear(16, 64), nn.GELU(), nn.Linear(64, 16)]
+    most = 4 * width
+    body = [nn.LayerNorm(width), nn.Linear(width, most), nn.GELU(), nn.Linear(most, width)]
     return nn.Sequential(*[m for _ in range(4) for m in body])
 
 
@@ -117,7 +118,7 @@ def test_passes_with_a_budget_are_equal_by_it():
 
 
 def test_what_is_light_is_computed_again_without_being_asked():
-    step = training(block(), dt.ones(512, 16))
+    step = training(block(128), dt.ones(256, 128))
     step()
     graph = optimize(capture(step)()[1], EVERYWHERE)
     lean = Recompute(SHARE, light=True)(graph)
@@ -142,3 +143,18 @@ def test_what_is_small_or_within_a_kernel_is_not_of_use():
     chain()
     graph = optimize(capture(chain)()[1], EVERYWHERE)
     assert names(Recompute(0.1, light=True)(graph)) == names(graph)
+
+
+def test_what_is_light_is_kept_where_it_is_much_of_the_work():
+    x = dt.randn(256, 512, requires_grad=True)
+    norm = nn.LayerNorm(512)
+
+    def step():
+        x.grad = None
+        y = nn.functional.gelu(norm(x)) + x
+        (y * y).mean().backward()
+
+    step()
+    graph = optimize(capture(step)()[1], EVERYWHERE)
+    assert names(Recompute(0.3, light=True)(graph)) == names(graph)
+    assert len(names(Recompute(0.3)(graph))) > len(names(graph))

@@ -3,6 +3,7 @@
     p = Program(kernel)
     p(x, out)                        # any strides and floats; results go into the arrays it writes
     p.fast(x, out) is None and p.slow(x, out)      # the same, without a Python frame in between
+    sets_of(kernel, sets, counters)(given, count, scalars)       # one call for many sets of arrays
 
 ``fast`` does nothing and returns None unless every array is a contiguous ndarray of the declared
 type, every scalar a Python float, and the work too little for several threads. ``slow`` takes the
@@ -13,7 +14,8 @@ kernel. Machine code is made when the first arrays of the host's come.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+import struct
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -26,8 +28,9 @@ from .lang.interpret import run, storage
 from .lang.kernel import Array, Kernel, check, sees_row
 from .llvm import partition
 from .llvm.ir import default_access
-from .llvm.native import Built, Unavailable, build
-from .llvm.wrap import DESC_ARRAY, DESC_HEAD, MAX_DIMS
+from .llvm.many import HEAD, fits, given
+from .llvm.native import Built, Unavailable, build, build_many
+from .llvm.wrap import DESC_ARRAY, DESC_HEAD, MAX_DIMS, work
 
 
 class Program:
@@ -190,6 +193,67 @@ class Program:
             words += [v.__array_interface__["data"][0], steps[-1], *_padded(steps[:-1])]
         assert len(words) == DESC_HEAD + DESC_ARRAY * len(views)
         return np.array([*words, *np.array(scalars, np.float64).view(np.int64)], np.int64)
+
+
+class Sets:
+    """A flat kernel that writes to all its arrays but one, for several sets of arrays by one call
+    (``llvm/many.py``): ``Sets(kernel, sets, counters)(given, count, scalars)``.
+
+    ``sets``: the arrays that are written to, in order, contiguous and of their types; ``counters``:
+    a float32 array of one element for each set, or None. ``given``: the array that is read, per
+    set; ``count``: what the counters are to hold. False where nothing was done.
+    """
+
+    def __init__(
+        self, kernel: Kernel, sets: Sequence[Sequence[np.ndarray]], counters: Sequence | None
+    ) -> None:
+        self.many = build_many(kernel, default_access(kernel))
+        self.kept = sets, counters  # their addresses stand in the table
+        self.pack = struct.Struct(f"{HEAD - 1 + len(kernel.scalars)}d").pack_into
+        words = [len(sets), 0, *[0] * len(kernel.scalars)]
+        for arrays, counter in zip(sets, counters or [None] * len(sets), strict=True):
+            places = [_address(a) for a in arrays]
+            places.insert(given(kernel), 0)
+            words += [arrays[0].size, 0 if counter is None else _address(counter), *places]
+        self.words = np.array(words, np.int64)
+
+    def __call__(self, given: Sequence[np.ndarray], count: float, scalars: tuple) -> bool:
+        words = self.words.copy()  # of this call: other threads may be in another one
+        self.pack(words.data, 8, count, *scalars)
+        return self.many(words, *given) is not None
+
+
+def sets_of(
+    kernel: Kernel, sets: Sequence[Sequence[np.ndarray]], counters: Sequence | None
+) -> Sets | None:
+    """``Sets``, where the arrays and this machine are as it takes."""
+    arrays = [a for a in kernel.arrays if a.writes]
+    if not fits(kernel) or any(len(each) != len(arrays) for each in sets):
+        return None
+    for each in sets:
+        if any(not _is_plain(x, p.dtype, each[0].shape) for x, p in zip(each, arrays, strict=True)):
+            return None
+        if each[0].size * work(kernel) >= partition.SPLIT_WORK and threads.count() > 1:
+            return None
+    if counters is not None:
+        places = {_address(c) for c in counters}
+        if len(places) < len(sets) or not all(_is_plain(c, "float32", ()) for c in counters):
+            return None
+    try:
+        return Sets(kernel, sets, counters)
+    except Unavailable:
+        return None
+
+
+def _is_plain(a: np.ndarray, kind: str, shape: tuple) -> bool:
+    flags = a.flags
+    there = a.__class__ is np.ndarray and a.dtype.name == kind and a.shape == shape
+    return there and flags.c_contiguous and flags.aligned and flags.writeable
+
+
+def _address(a: np.ndarray) -> int:
+    address: int = a.__array_interface__["data"][0]
+    return address
 
 
 def _platform(args: tuple) -> Platform | None:

@@ -241,6 +241,7 @@ class Entry:
             if id(group) not in planned:
                 planned[id(group)] = optimizer.plan(group)[2]
             self.graph.instructions[i].params.update(planned[id(group)])
+        self.graph.program.renumbered()
 
     # --- use --------------------------------------------------------------------------------
     def run(self, given: list[Tensor]) -> Any:

@@ -114,6 +114,10 @@ class Rule:
     def __repr__(self) -> str:
         return "".join("01"[need] for need in self.needs)
 
+    def only(self, needs: tuple) -> Rule:
+        """The same for fewer arguments."""
+        return Rule(self.node, self.gradients, -self.ends if self.ends else None, needs)
+
     def run(self, arrays: tuple) -> list:
         """The gradients per argument, None where there is none."""
         first, ends = self.gradients, self.ends

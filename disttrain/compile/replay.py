@@ -13,15 +13,17 @@ import numpy as np
 
 from ..backends.array_kinds import ArrayKind
 from ..core import no_grad
-from ..core.gate import Primitive, finish
+from ..core.gate import finish
 from ..core.node import AccumulateGrad
 from ..core.tensor import Storage, Tensor, wrap
 from ..core.writes import touched
 from ..errors import CaptureError
+from .device_updates import run_together
 from .instruction import Instruction, Var, describe
+from .lowering import lowered
 from .memory import is_laid_out, is_whole, owner_of, window
 from .questions import Otherwise, Trial
-from .updates import run_together
+from .updates import Updates, singly, together
 
 ndarray = np.ndarray
 _ENDS = frozenset((type(None), AccumulateGrad))
@@ -43,10 +45,13 @@ class Step:
         "forward", "given", "gone", "made", "many", "params", "prim", "words", "write_into",
     )  # fmt: skip
 
-    def __init__(self, prim: Primitive, params: dict[str, Any]) -> None:
-        self.prim, self.params = prim, params
+    def __init__(self, ins: Instruction, metas: dict[Var, tuple]) -> None:
+        prim, params = self.prim, self.params = ins.prim, ins.params
         self.forward, self.words = prim.forward, params  # what is called, and with which words
-        if prim.prepared is not None:
+        short = lowered(ins, metas)
+        if short is not None:
+            self.forward, self.words = short, {}
+        elif prim.prepared is not None:
             self.forward, self.words = prim.prepared(params), {}
         self.given: list[int] = []
         self.made: list[int] = []
@@ -86,7 +91,11 @@ class Program:
         self.unsettled = set(self.overwrites)
         self.layout: list | None = None  # of what is given, for which they were settled
         self.trial = Trial.of(self)  # steps that come before all that cannot be undone
-        self.rest = self.steps if self.trial is None else self.steps[len(self.trial.steps) :]
+        self.renumbered()
+
+    def renumbered(self) -> None:
+        """Lay out the steps after those of the trial; anew when updates have other numbers."""
+        self.rest = together(self.steps[0 if self.trial is None else len(self.trial.steps) :])
 
     def _harmless(self) -> int:
         """The steps, from the first, whose errors come before any effect: up to the first that has
@@ -112,7 +121,7 @@ class Program:
         return len(self.start) - 1
 
     def _step(self, ins: Instruction) -> Step:
-        step, base = Step(ins.prim, ins.params), self.base
+        step, base = Step(ins, self.graph.metas), self.base
         step.given = [self._slot(a) for a in ins.args]
         step.made = [self._slot(o) for o in ins.outputs]
         targets = [base.get(ins.args[i], ins.args[i]) for i in ins.prim.mutates]
@@ -196,7 +205,7 @@ class Program:
         """All steps, after those of the trial. Raises Afresh as ``run`` does."""
         self._through(self.rest, values)
 
-    def _through(self, steps: list[Step], values: list) -> None:
+    def _through(self, steps: list[Step | Updates], values: list) -> None:
         step = None
         try:
             if not self.unsettled and all(
@@ -207,7 +216,7 @@ class Program:
                 # ``do``, without a call around each, and without the look for kinds that run
                 # themselves.
                 for step in steps:
-                    result = step.forward(*[values[i] for i in step.given], **step.words)
+                    result: Any = step.forward(*[values[i] for i in step.given], **step.words)
                     made = step.made
                     if step.many:
                         for slot, r in zip(made, result, strict=True):
@@ -218,12 +227,12 @@ class Program:
                     for slot in step.gone:
                         values[slot] = None
             else:
-                at = 0
-                while at < len(steps):
-                    step = steps[at]
+                one, at = list(singly(steps)), 0
+                while at < len(one):
+                    step = one[at]
                     if step in self.unsettled:
                         self._settle(step, values)
-                    at += self._together(steps, at, values)
+                    at += self._together(one, at, values)
         except Otherwise:
             raise
         except Exception as why:

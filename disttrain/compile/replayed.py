@@ -21,9 +21,9 @@ from ..context import current
 from ..core.random import Generator
 from ..core.recording import Recording
 from ..trace import warn
+from .device_updates import raw_of, run_together
 from .instruction import Var
 from .parts import DEVICE, FIXED, HOST, Facts, Part, divide
-from .updates import raw_of, run_together
 
 _SHARED = "compile.replayed"  # the slot of what a rank's recordings share, by device
 

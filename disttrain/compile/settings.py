@@ -71,12 +71,14 @@ def settings_of(
     recorded = _MODES[mode] or backend == "cudagraphs"
     recorded |= bool((options or {}).get("triton.cudagraphs"))
     passes = NONE if own is not None or backend in _PLAIN else FAST if fast_math else ORDER
-    budget = (options or {}).get("activation_memory_budget", 1.0)
+    budget = (options or {}).get("activation_memory_budget")
+    if budget is None:
+        return Settings(recorded, fullgraph, passes, own)
     if not isinstance(budget, (int, float)) or not 0 <= budget <= 1:
         raise CaptureError(
             f"compile: activation_memory_budget={budget!r} given; a share between 0 (hold as "
             "little as possible) and 1 (compute nothing twice) is needed"
         )
-    if budget < 1 and passes is not NONE:
+    if passes is not NONE:
         passes = recomputing(budget, passes)
     return Settings(recorded, fullgraph, passes, own)

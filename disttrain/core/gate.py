@@ -98,6 +98,7 @@ class Primitive:
         self.on_device: Any = None  # (platform, *raw arrays, **params): where forward cannot serve
         self.prepared: Callable[[dict], Rule] | None = None  # params -> forward without any
         self.together: Any = None  # (params) -> updates of many sets of a device's arrays
+        self.grouped: Any = None  # (sets of arrays) -> updates of all of them by one call
         self.node_class: Any = None  # of its nodes, where the tensors' own class of them is wrong
         self.node_kind: Any = None  # the class that its nodes show to programs, once one looked
         self.simple: bool = False  # one tensor in, one out, nothing special: the gate's short way

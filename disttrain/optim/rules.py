@@ -23,6 +23,8 @@ from ..backends.device.platform import platform_of
 from ..backends.fused import updates as fused
 from ..backends.lang.expr import Expr, where
 from ..backends.lang.expr import max as largest
+from ..backends.lang.kernel import COMPUTE
+from ..backends.program import sets_of
 from ..core import Primitive
 from ..ops.declare import primitive
 from .capturable import counted_there, update_there
@@ -74,6 +76,7 @@ def _rule(
     prim.on_device = away
     BEHIND[prim] = rule
     prim.together = functools.partial(together, prim)
+    prim.grouped = functools.partial(grouped, prim)
     return prim
 
 
@@ -83,6 +86,29 @@ def prepared(prim: Primitive, hyper: dict[str, Any]) -> Callable[..., Any]:
     if rule is None:
         return functools.partial(prim.forward, **hyper)
     return (_moving if rule.moving else _counted if rule.counted else _plain)(rule, hyper)
+
+
+def grouped(prim: Primitive, sets: Sequence[Sequence[Any]]) -> Callable[[dict, Any], bool] | None:
+    """``run(hyperparameters, gradients)``: ``prim`` for many parameters by one call; ``sets``:
+    each parameter with its state, numpy's. It gives False, with nothing done, where they do not
+    go together now: counts differ, gradients lie otherwise. None where they never do."""
+    rule = BEHIND.get(prim)
+    if rule is None or rule.moving or any(s[0].dtype != sets[0][0].dtype for s in sets):
+        return None
+    last = -1 if rule.counted else None
+    counters = [s[-1] for s in sets] if rule.counted else None
+    kind = sets[0][0].dtype
+    if kind.name not in COMPUTE:
+        return None
+    whole = sets_of(rule.update.programs[kind].kernel, [s[:last] for s in sets], counters)
+    if whole is None:
+        return None
+
+    def run(hyper: dict, gradients: Any) -> bool:
+        count = 0 if counters is None else counters[0].item()
+        return whole(gradients, count, rule.numbers(int(count) + 1, **hyper))
+
+    return run
 
 
 def together(prim: Primitive, hyper: dict[str, Any]) -> Callable[[Sequence[Sequence[Any]]], None]:

@@ -138,6 +138,9 @@ def main() -> int:
         peer = None
     records = summary(measure(options.cases or list(CASES), options.rounds, peer))
     show(records)
+    kernels = os.environ.get("OPENBLAS_CORETYPE")
+    if kernels:
+        print(f"Our products run by the kernels that OPENBLAS_CORETYPE asks for: {kernels}.")
     machine = {"cpu": platform.processor() or platform.machine(), "cores": os.cpu_count()}
     with open(options.json, "w", encoding="utf-8") as f:
         json.dump({"machine": machine, "rounds": options.rounds, "rows": records}, f, indent=1)

@@ -4,6 +4,7 @@
         -> losses, lse, total, count
     cross_entropy_backward(g, logits, target, lse, weight=None, ignore_index=-100,
                            label_smoothing=0.0) -> dlogits
+    prepared(shape, dtype, ...), prepared_backward(shape, dtype, ...)    the same for many calls
 
 Arrays are float32, float64, float16 or bfloat16 of any layout; the last two are computed in
 float32. Every row is read from memory once: it stays in the cache for the later passes. On an
@@ -13,6 +14,7 @@ the loss nan instead of an error (``ops/device/loss.py`` looks for it there).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -127,10 +129,62 @@ def cross_entropy(
     _CROSS_ENTROPY[weight is not None, smooth][logits.dtype](*args, losses, lse, sums[0], sums[1])
     if platform_of(logits) is not None:
         return losses, lse, sums[0].reshape(()), sums[1].reshape(())
-    total, count = float(sums[0, 0]), float(sums[1, 0])
+    return losses, lse, *_sums(sums[0], sums[1], target, ignore_index, c)
+
+
+def _sums(total: Any, count: Any, target: np.ndarray, ignore_index: int, c: int) -> tuple:
+    total, count = total.item(), count.item()
     if total != total or count != count:
         _check_targets(target, ignore_index, c)
-    return losses, lse, total, count
+    return total, count
+
+
+def prepared(
+    shape: tuple, dtype: np.dtype, ignore_index: int, smoothing: float, reduction: str
+) -> Callable[..., tuple]:
+    """``run(logits, target)`` for the host's logits of that shape and int64 targets: (loss, lse,
+    count) as arrays; ``reduction`` is "mean", "sum" or "none"."""
+    n, c = shape
+    wide = np.dtype(wide_type(dtype.name))
+    program = _CROSS_ENTROPY[False, smoothing != 0.0][dtype]
+    numbers = [float(ignore_index)]
+    numbers += [float(smoothing), 1.0 / max(c, 1)] if smoothing else []
+
+    def run(logits: np.ndarray, target: np.ndarray, weight: None = None) -> tuple:
+        losses, lse = np.empty(n, wide), np.empty(n)
+        total, count = np.zeros(1), np.zeros(1)
+        args = (logits, target, *numbers, losses, lse, total, count)
+        if program.fast(*args) is None:
+            program.slow(*args)
+        summed, counted = _sums(total, count, target, ignore_index, c)
+        if reduction == "none":
+            loss = losses.astype(dtype, copy=False)
+        elif reduction == "sum":
+            loss = np.array(summed, dtype)
+        else:
+            loss = np.array(summed / counted if counted else np.nan, dtype)
+        return loss, lse, np.array(counted, wide)
+
+    return run
+
+
+def prepared_backward(
+    shape: tuple, dtype: np.dtype, ignore_index: int, smoothing: float
+) -> Callable[..., np.ndarray]:
+    """``run(g, logits, target, lse)``, as ``cross_entropy_backward`` of one number ``g``."""
+    c = shape[-1]
+    program = _CROSS_ENTROPY_BACKWARD[False, smoothing != 0.0, False][dtype]
+    numbers = [float(ignore_index)]
+    numbers += [float(smoothing), 1.0 / max(c, 1), float(c)] if smoothing else []
+
+    def run(g: float, logits: np.ndarray, target: np.ndarray, lse: np.ndarray) -> np.ndarray:
+        out = np.empty(shape, dtype)
+        args = (g, logits, target, lse, *numbers, out)
+        if program.fast(*args) is None:
+            program.slow(*args)
+        return out
+
+    return run
 
 
 def _check_targets(target: np.ndarray, ignore_index: int, c: int) -> None:

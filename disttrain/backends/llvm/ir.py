@@ -12,6 +12,8 @@ the whole row, ``s`` any stride. This file only writes text: it does not load LL
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ..lang.expr import Expr, const, walk
 from ..lang.kernel import (
     COMPUTE,
@@ -39,11 +41,14 @@ def default_access(kernel: Kernel) -> dict[str, str]:
     return {a.name: "c" if a.space in ("full", "col") else "b" for a in kernel.arrays}
 
 
-def module(kernel: Kernel, access: dict[str, str], target: Target) -> str:
-    """The whole module as text."""
+Wrap = Callable[[Kernel, list[str]], list[str]]
+
+
+def module(kernel: Kernel, access: dict[str, str], target: Target, wrap: Wrap = wrappers) -> str:
+    """The whole module as text. ``wrap``: what makes the functions that call ``core``."""
     core = Core(kernel, access, target)
     body = core.write()
-    parts = [body, *wrappers(kernel, core.signature()), *sorted(core.e.declarations)]
+    parts = [body, *wrap(kernel, core.signature()), *sorted(core.e.declarations)]
     width = max(256, target.vector_bits)
     attributes = f'"min-legal-vector-width"="{width}" "prefer-vector-width"="{width}" nounwind'
     return "\n".join(parts) + f"\n\nattributes #0 = {{ {attributes} }}\n"

@@ -21,6 +21,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ import numpy as np
 from .. import host, threads
 from ..lang.interpret import storage
 from ..lang.kernel import Kernel
+from . import many, wrap
 from .cached import kept
 from .emit import EXTERNAL, Target
 from .immortal import immortal
@@ -54,6 +56,7 @@ _SOURCES = (
     "llvm/emit.py",
     "lang/kernel.py",
     "llvm/ir.py",
+    "llvm/many.py",
     "llvm/native.py",
     "llvm/vecmath.py",
     "llvm/wrap.py",
@@ -97,6 +100,15 @@ def build(kernel: Kernel, access: dict[str, str], target: Target | None = None) 
         process.function(f"{kernel.name}_{name}", places[name]) for name in ("fast", "general")
     )
     return Built(fast, general)
+
+
+def build_many(kernel: Kernel, access: dict[str, str]) -> Callable[..., Any]:
+    """``many`` of ``kernel`` (see ``many.py``). Raises as ``build``."""
+    process = _process()
+    for p in kernel.arrays:
+        process.know_dtype(p.dtype)
+    places = process.load(kernel, access, process.target, many)
+    return process.function(f"{kernel.name}_many", places["many"])
 
 
 def why_unavailable() -> str:
@@ -166,10 +178,12 @@ class _Process:
         python = f"{sys.implementation.cache_tag} numpy {np.__version__.split('.')[0]}"
         return f"{digest.hexdigest()}\n{python}"
 
-    def load(self, kernel: Kernel, access: dict[str, str], target: Target) -> dict[str, int]:
-        text = f"{kernel}\n{sorted(access.items())}\n{target}\n{self.fingerprint}"
+    def load(
+        self, kernel: Kernel, access: dict[str, str], target: Target, how: ModuleType = wrap
+    ) -> dict[str, int]:
+        text = f"{kernel}\n{sorted(access.items())}\n{target}\n{self.fingerprint}\n{how.__name__}"
         try:
-            return kept(text, lambda: module(kernel, access, target), self.resolve)
+            return kept(text, lambda: module(kernel, access, target, how.wrappers), self.resolve)
         except ImportError as e:
             raise Unavailable(f"llvmlite is not installed ({e}); pip install llvmlite") from None
         except ObjectError as e:

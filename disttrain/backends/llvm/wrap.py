@@ -34,11 +34,11 @@ DESC_HEAD = 4 + MAX_DIMS
 DESC_ARRAY = 2 + MAX_DIMS
 
 # Offsets in PyObject, PyFloatObject and PyArrayObject (64-bit builds of CPython with the GIL).
-_TYPE, _FLOAT_VALUE = 8, 16
-_DATA, _ND, _DIMS, _DESCR, _FLAGS = 16, 24, 32, 56, 64
-_READABLE, _WRITABLE = 0x001 | 0x100, 0x001 | 0x100 | 0x400  # C-contiguous, aligned, writeable
+TYPE, _FLOAT_VALUE = 8, 16
+_DATA, _ND, _DIMS, DESCR, FLAGS = 16, 24, 32, 56, 64
+READABLE, _WRITABLE = 0x001 | 0x100, 0x001 | 0x100 | 0x400  # C-contiguous, aligned, writeable
 
-_SIZE = """
+SIZE = """
 declare i64 @llvm.smax.i64(i64, i64)
 
 define internal i64 @size(ptr %array) #0 {
@@ -73,10 +73,10 @@ def work(kernel: Kernel) -> int:
 
 def wrappers(kernel: Kernel, signature: list[str]) -> list[str]:
     """The text of ``fast`` and ``general`` for a ``core`` of this signature."""
-    return [_SIZE, _Fast(kernel, signature).write(), _General(kernel, signature).write()]
+    return [SIZE, _Fast(kernel, signature).write(), _General(kernel, signature).write()]
 
 
-class _Wrapper:
+class Wrapper:
     """What both have in common: the table, the call under the GIL or without it, the return."""
 
     before = ""  # the block that ``release`` ends
@@ -96,6 +96,13 @@ class _Wrapper:
 
     def slot(self, kind: str, which: int) -> str:
         return self.read(kind, "%table", 8 * which)
+
+    def all(self, checks: list[str]) -> str:
+        """Whether all hold."""
+        every = checks[0]
+        for c in checks[1:]:
+            every = self.op(f"and i1 {every}, {c}")
+        return every
 
     def label(self, name: str) -> None:
         self.lines.append(f"{name}:")
@@ -134,7 +141,7 @@ class _Wrapper:
         return "\n".join(self.lines) + "\n}\n"
 
 
-class _Fast(_Wrapper):
+class _Fast(Wrapper):
     """Checks the arguments in two steps: their types, then, reading array headers, the rest."""
 
     before = "go"
@@ -167,25 +174,19 @@ class _Fast(_Wrapper):
         for i, p in enumerate(self.kernel.params):
             obj = self.read("ptr", "%args", 8 * i)
             want = ndarray if isinstance(p, Array) else real
-            checks.append(self.op(f"icmp eq i64 {self.read('i64', obj, _TYPE)}, {want}"))
+            checks.append(self.op(f"icmp eq i64 {self.read('i64', obj, TYPE)}, {want}"))
             objects.append(obj)
-        self.lines.append(f"  br i1 {self._all(checks)}, label %headers, label %refuse")
+        self.lines.append(f"  br i1 {self.all(checks)}, label %headers, label %refuse")
         return objects
-
-    def _all(self, checks: list[str]) -> str:
-        every = checks[0]
-        for c in checks[1:]:
-            every = self.op(f"and i1 {every}, {c}")
-        return every
 
     def _headers(self, arrays: list[tuple[Array, str]]) -> tuple[str, str, str]:
         """Check types of elements, flags and sizes; returns rows, columns and elements."""
         checks = []
         for p, obj in arrays:
             descr = self.slot("i64", FIRST_DTYPE + DTYPES.index(p.dtype))
-            checks.append(self.op(f"icmp eq i64 {self.read('i64', obj, _DESCR)}, {descr}"))
-            mask = _WRITABLE if p.writes else _READABLE
-            flags = self.op(f"and i32 {self.read('i32', obj, _FLAGS)}, {mask}")
+            checks.append(self.op(f"icmp eq i64 {self.read('i64', obj, DESCR)}, {descr}"))
+            mask = _WRITABLE if p.writes else READABLE
+            flags = self.op(f"and i32 {self.read('i32', obj, FLAGS)}, {mask}")
             checks.append(self.op(f"icmp eq i32 {flags}, {mask}"))
         sizes = {obj: self.op(f"call i64 @size(ptr {obj})") for _, obj in arrays}
         first = next(obj for p, obj in arrays if p.space == "full")
@@ -196,7 +197,7 @@ class _Fast(_Wrapper):
         if rows_apart(self.kernel) and not (self.kernel.flat and sees_row(self.kernel)):
             amount = self.op(f"mul i64 {total}, {work(self.kernel)}")
             checks.append(self.op(f"icmp slt i64 {amount}, {self.slot('i64', SPLIT_FROM)}"))
-        fits = self._all(checks)
+        fits = self.all(checks)
         self.lines.append(f"  br i1 {fits}, label %some, label %refuse")
         self.label("some")
         nothing = self.op(f"icmp eq i64 {total}, 0")
@@ -236,7 +237,7 @@ class _Fast(_Wrapper):
         self.lines.append(f"  call void @core({inside})")
 
 
-class _General(_Wrapper):
+class _General(Wrapper):
     """Rows over several axes: the last row axis goes to ``core``, the others are walked here."""
 
     before = "entry"

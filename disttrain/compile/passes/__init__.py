@@ -8,7 +8,11 @@ instructions; what the program writes to, and what becomes of its results, it le
     simplification   x * 1, -(-x), casts there and back, copies that nobody can tell from the value
     subexpressions   the same operation on the same values runs once
     dead_code        what nobody uses is dropped
-    recomputation    what is cheap is computed again, where a budget of memory asks for it
+    products         gradients of weights first: what layers were given is free after them
+    pools            of what a max pool saw, the places of the largest are kept
+    masks            of what is looked at again for its signs alone, these are kept
+    recomputation    what is cheap is computed again, where memory asks for it
+    biases           the bias of a product is an addition of its own, which joins what follows
     fusion           elementwise operations that feed each other become one generated kernel
     overwriting      results of such kernels go where an operand lay that nobody uses any more
 """
@@ -19,11 +23,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from ..graph import Graph
 from ..instruction import Instruction, Var
+from .biases import take_biases
 from .dead_code import dead_code
 from .device_fusion import fuse_there, fused_there, overwrite_there
 from .folding import fold_constants
 from .fusion import fuse, fuse_fast, fused
+from .masks import keep_signs
 from .overwriting import overwrite
+from .pools import keep_places
+from .products import part_products
 from .questions import ask_early
 from .recomputation import Recompute
 from .simplification import simplify
@@ -32,16 +40,20 @@ from .subexpressions import merge_subexpressions
 Pass = Callable[[Graph], Graph]
 
 EVERYWHERE: tuple[Pass, ...] = (fold_constants, simplify, merge_subexpressions, dead_code)
-ORDER = (*EVERYWHERE, fuse, overwrite)  # on the host
-FAST = (*EVERYWHERE, fuse_fast, overwrite)  # there, where last bits may differ
-THERE = (*EVERYWHERE, fuse_there, overwrite_there)  # where values lie on a device
+SHARE = 0.7  # of what a program would hold at its peak, where that takes little time
+_LEAN: tuple[Pass, ...] = (part_products, keep_places, keep_signs)
+_FIRST: tuple[Pass, ...] = (*EVERYWHERE, *_LEAN, Recompute(SHARE, light=True), take_biases)
+ORDER: tuple[Pass, ...] = (*_FIRST, fuse, overwrite)  # on the host
+FAST: tuple[Pass, ...] = (*_FIRST, fuse_fast, overwrite)  # there, where last bits may differ
+THERE: tuple[Pass, ...] = (*EVERYWHERE, fuse_there, overwrite_there)  # where values lie on a device
 NONE: tuple[Pass, ...] = (dead_code,)  # for who wants what was captured
 
 
 def recomputing(budget: float, passes: Sequence[Pass]) -> tuple[Pass, ...]:
-    """``passes``, and that for a budget of memory (``Recompute``) before those that fuse."""
-    first = len(EVERYWHERE)
-    return (*passes[:first], Recompute(budget), *passes[first:])
+    """``passes`` for a budget of memory (``Recompute``) of the program's own; 1: nothing is
+    computed twice."""
+    own: list[Pass] = [Recompute(budget)] if budget < 1 else []
+    return tuple(p for each in passes for p in (own if isinstance(each, Recompute) else [each]))
 
 
 def stages(graph: Graph, passes: Sequence[Pass]) -> Iterator[tuple[str, Graph]]:
@@ -61,7 +73,7 @@ def optimize(graph: Graph, passes: Sequence[Pass] = ORDER) -> Graph:
 def on_devices(passes: Sequence[Pass], recorded: bool) -> tuple[Pass, ...]:
     """What stands for ``passes`` where values lie on a device. ``recorded``: steps become CUDA
     graphs, whose memory is a plan of their own."""
-    kept = [each for each in passes if each in EVERYWHERE or isinstance(each, Recompute)]
+    kept = [p for p in passes if p in EVERYWHERE or (isinstance(p, Recompute) and not p.light)]
     if fuse not in passes and fuse_fast not in passes:
         return tuple(kept)
     return (*kept, fuse_there) if recorded else (*kept, fuse_there, overwrite_there)
@@ -94,13 +106,17 @@ __all__ = [
     "fuse",
     "fuse_fast",
     "fuse_there",
+    "keep_places",
+    "keep_signs",
     "merge_subexpressions",
     "on_devices",
     "optimize",
     "overwrite",
     "overwrite_there",
+    "part_products",
     "recomputing",
     "shortened",
     "simplify",
     "stages",
+    "take_biases",
 ]

@@ -118,8 +118,8 @@ class Fusion:
 
     def _fused(self, region: _Open) -> list[Instruction]:
         inputs, outputs = tuple(region.read), tuple(region.left)
-        if len(region.members) < 2 or not outputs:
-            return region.members
+        if not outputs or (len(region.members) < 2 and "rule" not in region.members[0].params):
+            return region.members  # (a derivative takes longer to be called than a kernel)
         return [Instruction(self.whole(region.members, inputs, outputs), inputs, {}, outputs)]
 
 
@@ -140,6 +140,12 @@ def fused(
 ) -> list[Instruction]:
     """``instructions`` with regions in place of those that feed each other element by element."""
     return Fusion(instructions, metas, results, fast).run()
+
+
+def materialized(graph: Graph) -> set[Var]:
+    """The values that lie in memory when ``graph`` has been fused."""
+    found = fused(graph.instructions, graph.metas, graph.results())
+    return {v for ins in found for v in (*inputs_of(ins), *ins.outputs)}
 
 
 def fuse(graph: Graph) -> Graph:

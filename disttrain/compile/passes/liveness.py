@@ -11,7 +11,7 @@ from itertools import accumulate
 from math import prod
 
 from ..graph import Graph
-from ..instruction import Var
+from ..instruction import Instruction, Var
 from .values import Values, inputs_of
 
 
@@ -24,6 +24,7 @@ class Liveness:
         self.spans: dict[Var, list[int]] = {}
         given = {*graph.inputs, *graph.outside()}
         for i, ins in enumerate(graph.instructions):
+            self._share(ins)
             for v in dict.fromkeys(map(self.values.root, (*inputs_of(ins), *ins.outputs))):
                 if v not in given:
                     self.spans.setdefault(v, []).append(i)
@@ -31,6 +32,16 @@ class Liveness:
             if v not in given:
                 self.spans[v].append(len(graph.instructions))
         self.profile = list(self._profile())
+
+    def _share(self, ins: Instruction) -> None:
+        """Let results lie where operands did, as far as these may be written over."""
+        metas, roots = self.graph.metas, self.values.roots
+        free = [ins.args[k] for k in ins.params.get("over", ())]
+        for o in ins.outputs if free else ():
+            at = next((v for v in free if metas[v] == metas[o]), None)
+            if at is not None:
+                free.remove(at)
+                roots[o] = self.values.root(at)
 
     def last(self, v: Var) -> int:
         """The number of the last instruction that looks at the memory of ``v``."""

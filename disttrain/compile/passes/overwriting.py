@@ -12,7 +12,7 @@ from .liveness import Liveness
 from .region import Fused, Region
 from .values import inputs_of
 
-_WORTH = 1 << 15  # bytes from which a kernel of its own is worth it for a single operation
+_WORTH = 1 << 15  # bytes from which a launch of its own is worth it for a single operation
 
 
 def overwrite(graph: Graph) -> Graph:
@@ -36,8 +36,6 @@ def _marked(ins: Instruction, at: int, graph: Graph, alive: Liveness) -> Instruc
         return ins
     if fused:
         return Instruction(ins.prim, ins.args, {"over": over}, ins.outputs)
-    if not is_worth(ins, alive):
-        return ins
     region = Region([ins], inputs, ins.outputs, graph.metas)
     return Instruction(region.primitive(), inputs, {"over": over}, ins.outputs)
 

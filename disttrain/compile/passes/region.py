@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,11 @@ ndarray = np.ndarray
 _SOON = 1 << 14  # elements from which a kernel is made at the second run; else after some
 _RUNS = 6
 _LAYOUTS = 64  # of inputs that are looked at
+
+
+# How it is called the short way (None: it cannot be), the kernel, ``into`` as it was made for, and
+# the types of results in new memory.
+_Ready = tuple[Callable[..., Any] | None, Program, list[int | None], list[np.dtype]]
 
 
 @functools.lru_cache(maxsize=512)
@@ -56,11 +62,16 @@ class Region:
         self.shape = tuple(metas[outputs[0]][0])
         self.kinds = [np.dtype(metas[v][1]) for v in outputs]
         self.full = [tuple(metas[v][0]) == self.shape for v in inputs]
-        self.alike = all(self.full)
+        spaces = [_space(tuple(metas[v][0]), self.shape) for v in inputs]
+        # As what rows and columns arrays are seen, where that is not by their last dimension.
+        self.wide = _wide([tuple(metas[v][0]) for v in inputs], spaces, self.shape)
+        self.short = None not in spaces and (self.wide is not None or "tail" not in spaces)
+        self.spaces = [space if space and self.short else "full" for space in spaces]
+        self.spaces = ["col" if space == "tail" else space for space in self.spaces]
         self.metas = metas
         self.strides = [np.empty(self.shape, kind).strides for kind in self.kinds]
         self.in_rows: dict[tuple, bool] = {}  # by the strides of inputs: whether outputs are
-        self.ready: tuple[Program, list[int | None]] | None = None
+        self.ready: _Ready | None = None
         self.into: list[int | None] = [None] * len(outputs)
         self.left = 1 if int(np.prod(self.shape)) >= _SOON else _RUNS
         self._lay_out()
@@ -105,24 +116,46 @@ class Region:
             self.left -= 1
             if self.left >= 0:
                 return self.one_by_one(arrays)
-            into = self.into  # (another thread may settle it meanwhile)
-            ready = self.ready = program_of(self.kernel(into)), into
-        program, into = ready
+            ready = self.ready = self._made_ready()
+        fast, _, into, new = ready
+        made = [np.empty(self.shape, kind) for kind in new] if new else new
+        if self.wide is not None:
+            return self._by_width(ready, arrays, made)
+        if fast is not None:
+            result = fast(*arrays, *made)  # None of arrays that do not lie in rows, and of many
+            if result is not None:
+                return result if len(into) == 1 else _outputs(into, arrays, made)
+        return self._in_order(ready, arrays, made)
+
+    def _made_ready(self) -> _Ready:
+        into = self.into  # (another thread may settle it meanwhile)
+        program = program_of(self.kernel(into))
+        new = [kind for kind, at in zip(self.kinds, into, strict=True) if at is None]
+        return program.fast if self.short and program.native else None, program, into, new
+
+    def _by_width(self, ready: _Ready, arrays: tuple, made: list) -> Any:
+        """``run``, of arrays that are seen as other rows."""
+        if not all(map(_in_rows, arrays, self.full)):
+            return self._looked_at(None, arrays)
+        _, program, into, _ = ready
+        program(*map(self._seen, arrays, self.spaces), *(a.reshape(self.wide) for a in made))
+        found = _outputs(into, arrays, made)
+        return found if len(found) > 1 else found[0]
+
+    def _seen(self, array: ndarray, space: str) -> ndarray:
+        assert self.wide is not None
+        return array if space == "one" else array.reshape(self.wide if space == "full" else -1)
+
+    def _in_order(self, ready: _Ready, arrays: tuple, made: list) -> Any:
+        """``run``, of arrays of any layout."""
+        _, program, into, _ = ready
         if not all(map(_in_rows, arrays, self.full)):
             layout = _strides_of(arrays)
             if layout is None or not self.in_rows.get(layout):
                 return self._looked_at(layout, arrays)
-        new = [
-            np.empty(self.shape, kind)
-            for kind, at in zip(self.kinds, into, strict=True)
-            if at is None
-        ]
-        if not self.alike or program.fast(*arrays, *new) is None:
-            program.slow(*arrays, *new)
-        if len(new) < len(into):
-            rest = iter(new)
-            new = [next(rest) if at is None else arrays[at] for at in into]
-        return new if len(new) > 1 else new[0]
+        program.slow(*arrays, *made)
+        found = _outputs(into, arrays, made)
+        return found if len(found) > 1 else found[0]
 
     def _looked_at(self, layout: tuple | None, arrays: tuple) -> Any:
         """``one_by_one``, of which is kept how the outputs lie."""
@@ -152,8 +185,8 @@ class Region:
         into = into or [None] * len(self.outputs)
         ends = [f"y{i}" if at is None else f"x{at}" for i, at in enumerate(into)]
         params = [
-            Array(f"x{i}", self.metas[v][1].name, writes=i in into)
-            for i, v in enumerate(self.inputs)
+            Array(f"x{i}", self.metas[v][1].name, space, writes=i in into)
+            for i, (v, space) in enumerate(zip(self.inputs, self.spaces, strict=True))
         ]
         outs = [
             Array(end, kind.name, writes=True)
@@ -161,7 +194,45 @@ class Region:
             if at is None
         ]
         stores = [Store(end, values[v].expr) for end, v in zip(ends, self.outputs, strict=True)]
-        return Kernel("fused", (*params, *outs), (Loop(tuple(stores)),), flat=True)
+        flat = set(self.spaces) <= {"full", "one"}
+        return Kernel("fused", (*params, *outs), (Loop(tuple(stores)),), flat=flat)
+
+
+def _outputs(into: Sequence[int | None], arrays: tuple, made: list) -> list:
+    """Results where they were put: in memory of operands, and in new memory."""
+    rest = iter(made)
+    return [next(rest) if at is None else arrays[at] for at in into]
+
+
+def _space(shape: tuple, whole: tuple) -> str | None:
+    """How elements of an operand belong to rows and columns of ``whole``; None where they repeat
+    otherwise."""
+    if shape == whole:
+        return "full"
+    if prod(shape) == 1:
+        return "one"
+    if prod(shape) == shape[-1] == whole[-1]:
+        return "col"
+    lead = (1,) * (len(whole) - len(shape))
+    if (*lead, *shape) == (*whole[:-1], 1):
+        return "row"
+    return "tail" if _tail(shape) == whole[-len(_tail(shape)) :] else None
+
+
+def _tail(shape: tuple) -> tuple:
+    """``shape`` without what it begins with of one place."""
+    first = next((k for k, n in enumerate(shape) if n != 1), len(shape) - 1)
+    return shape[first:]
+
+
+def _wide(shapes: Sequence[tuple], spaces: Sequence[str | None], whole: tuple) -> tuple | None:
+    """(rows, columns) where some operands repeat as their last dimensions do; None where none does,
+    or others repeat otherwise."""
+    counts = {prod(s) for s, space in zip(shapes, spaces, strict=True) if space == "tail"}
+    if len(counts) != 1 or not set(spaces) <= {"full", "one", "tail"}:
+        return None
+    (columns,) = counts
+    return prod(whole) // columns, columns
 
 
 def _in_rows(array: object, full: bool) -> bool:

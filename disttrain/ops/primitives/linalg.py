@@ -88,10 +88,15 @@ _FEW = range(2, 65)  # rows for which the other order is faster, up to twice (me
 _WORTH = 1 << 19  # multiplications from which it is
 
 
-def _by_rows(x: np.ndarray, w: np.ndarray) -> Any:
+def few_rows(shape: tuple, kind: np.dtype, w_shape: tuple, w_kind: np.dtype) -> bool:
+    """Whether matrices of these shapes and types may be multiplied in the other order."""
+    few = len(shape) == 2 and shape[0] in _FEW and math.prod(shape) * w_shape[0] >= _WORTH
+    return few and kind.char == "f" and kind == w_kind
+
+
+def by_rows(x: np.ndarray, w: np.ndarray, b: None = None) -> Any:
     """``x @ w.T``. A BLAS is slow at few rows times a transposed matrix, not at their transpose."""
-    few = x.ndim == 2 and len(x) in _FEW and x.size * len(w) >= _WORTH
-    if few and x.dtype.char == "f" and x.dtype == w.dtype and w.flags.c_contiguous:
+    if few_rows(x.shape, x.dtype, w.shape, w.dtype) and w.flags.c_contiguous:
         return contiguous(np.matmul(w, x.T).T)
     return np.matmul(x, w.T)
 
@@ -100,10 +105,10 @@ def _by_rows(x: np.ndarray, w: np.ndarray) -> Any:
 def _linear(x: np.ndarray, w: np.ndarray, b: np.ndarray | None = None) -> Any:
     if x.ndim > 2:
         # One product of two matrices: numpy would run a batch of small ones.
-        out = _by_rows(x.reshape(math.prod(x.shape[:-1]), x.shape[-1]), w)
+        out = by_rows(x.reshape(math.prod(x.shape[:-1]), x.shape[-1]), w)
         out = out.reshape(*x.shape[:-1], w.shape[0])
     else:
-        out = _by_rows(x, w)
+        out = by_rows(x, w)
     if b is not None:
         out += b
     return out

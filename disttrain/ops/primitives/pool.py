@@ -11,7 +11,7 @@ saved but input and result. Both kinds of window are done one dimension after th
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -48,18 +48,24 @@ def _padded(
     value: float,
 ) -> Any:
     """``x`` with ``value`` around it, as far as the windows reach."""
-    size = x.shape[2:]
-    reach = tuple(
-        max(n + p, (m - 1) * s + d * (k - 1) + 1)
-        for n, m, k, s, p, d in zip(
-            size, out, kernel, stride, _twice(padding), dilation, strict=True
-        )
-    )
+    size, reach = x.shape[2:], _reach(x.shape[2:], out, kernel, stride, padding, dilation)
     if reach == size:
         return x
     wide = np.full((*x.shape[:2], *reach), value, x.dtype)
     wide[inside(size, padding)] = x
     return wide
+
+
+def _reach(
+    size: tuple, out: tuple, kernel: tuple, stride: tuple, padding: tuple, dilation: tuple
+) -> tuple[int, ...]:
+    """How far ``out`` windows reach over an input of ``size`` and what is around it."""
+    return tuple(
+        max(n + p, (m - 1) * s + d * (k - 1) + 1)
+        for n, m, k, s, p, d in zip(
+            size, out, kernel, stride, _twice(padding), dilation, strict=True
+        )
+    )
 
 
 def _twice(padding: tuple) -> tuple:
@@ -123,14 +129,52 @@ def _max_spread(
     out = best.shape[2:]
     x = _padded(a, kernel, stride, padding, dilation, out, _lowest(a.dtype))
     full = np.zeros(x.shape, g.dtype)
+    _spread(full, g, _hits(x, best, kernel, stride, dilation), kernel, stride, dilation)
+    return full[inside(a.shape[2:], padding)]
+
+
+def _spread(
+    full: np.ndarray, g: np.ndarray, hits: Iterable, kernel: tuple, stride: tuple, dilation: tuple
+) -> None:
+    """Add ``g`` at each kernel position where that has the largest value."""
     apart = all(s >= d * (k - 1) + 1 for s, k, d in zip(stride, kernel, dilation, strict=True))
-    for where, hit in _hits(x, best, kernel, stride, dilation):
+    for where, hit in hits:
         region = full[where]
         if apart:
             np.multiply(g, hit, out=region)
         else:
             region += g * hit
-    return full[inside(a.shape[2:], padding)]
+
+
+MOST_TAPS = 255  # kernel positions that a byte can tell apart, and none of them
+
+
+def places(
+    a: np.ndarray, best: np.ndarray, kernel: tuple, stride: tuple, padding: tuple, dilation: tuple,
+    ceil_mode: bool,
+) -> np.ndarray:  # fmt: skip
+    """Per window, which kernel position has its first largest value, as a byte."""
+    x = _padded(a, kernel, stride, padding, dilation, best.shape[2:], _lowest(a.dtype))
+    found = np.full(best.shape, MOST_TAPS, np.uint8)
+    for t, (_, hit) in enumerate(_hits(x, best, kernel, stride, dilation)):
+        np.subtract(found, hit.view(np.uint8) * np.uint8(MOST_TAPS - t), out=found)
+    return found
+
+
+def spread_to(
+    g: np.ndarray, found: np.ndarray, size: tuple, kernel: tuple, stride: tuple, padding: tuple,
+    dilation: tuple, ceil_mode: bool,
+) -> np.ndarray:  # fmt: skip
+    """``max_pool_spread`` by ``places`` in an input of ``size``."""
+    out = found.shape[2:]
+    reach = _reach(size, out, kernel, stride, padding, dilation)
+    full = np.zeros((*g.shape[:2], *reach), g.dtype)
+    hits = (
+        ((Ellipsis, *where), found == t)
+        for t, (_, where) in enumerate(taps(kernel, out, stride, dilation))
+    )
+    _spread(full, g, hits, kernel, stride, dilation)
+    return full[inside(size, padding)]
 
 
 @through_float32

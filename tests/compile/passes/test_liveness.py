@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import disttrain as dt
 from disttrain.compile import Var, capture
+from disttrain.compile.passes import EVERYWHERE, fuse, optimize, overwrite
 from disttrain.compile.passes.liveness import Liveness, told
 
 
@@ -34,3 +35,14 @@ def test_what_is_given_is_nobodys_here_and_results_stay_to_the_end():
     found = alive(fn, dt.ones(4))
     assert len(found.spans) == 2 and {uses[-1] for uses in found.spans.values()} == {2}
     assert found.peak == 32 and told(found.graph) == "0.00 MB"
+
+
+def test_results_that_are_written_over_operands_hold_no_more():
+    def fn(x):
+        return ((x @ x) * 2 + 1) @ x
+
+    graph = capture(fn)(dt.ones(8, 8)).graph
+    lean = optimize(graph, (*EVERYWHERE, fuse, overwrite))
+    assert "over=(0,)" in str(lean)
+    assert Liveness(lean).peak == 2 * 8 * 8 * 4 < Liveness(optimize(graph, (fuse,))).peak + 1
+    assert Liveness(lean).profile[:2] == [256, 256]

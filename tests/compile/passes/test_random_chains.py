@@ -7,7 +7,7 @@ import warnings
 import numpy as np
 import pytest
 
-from disttrain.compile.passes import overwriting, region
+from disttrain.compile.passes import region
 from support.cases.drawn_chains import difference, draw, draw_layouts
 
 PARTS, EACH = 6, 40
@@ -17,7 +17,6 @@ LAYOUTS = 120
 @pytest.mark.parametrize("part", range(PARTS))
 def test_compiled_chains_have_eagers_bits(part, monkeypatch):
     monkeypatch.setattr(region, "_RUNS", part % 3)
-    monkeypatch.setattr(overwriting, "_WORTH", 0)
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         for seed in range(part * EACH, (part + 1) * EACH):

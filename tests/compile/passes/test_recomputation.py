@@ -7,14 +7,15 @@ import pytest
 import disttrain as dt
 from disttrain import nn
 from disttrain.compile import capture
-from disttrain.compile.passes import ORDER, optimize, recomputing
+from disttrain.compile.passes import EVERYWHERE, ORDER, SHARE, optimize, recomputing
 from disttrain.compile.passes.liveness import Liveness
 from disttrain.compile.passes.recomputation import Recompute
 
 
-def block():
+def block(width=16):
     dt.manual_seed(0)
-    body = [nn.LayerNorm(16), nn.Linear(16, 64), nn.GELU(), nn.Linear(64, 16)]
+    most = 4 * width
+    body = [nn.LayerNorm(width), nn.Linear(width, most), nn.GELU(), nn.Linear(most, width)]
     return nn.Sequential(*[m for _ in range(4) for m in body])
 
 
@@ -33,7 +34,7 @@ def training(model, x):
 
 def of(budget, fn, *args):
     """The graph before and after, and the most that each holds."""
-    graph = optimize(capture(fn)(*args).graph, ORDER[:-2])
+    graph = optimize(capture(fn)(*args).graph, EVERYWHERE)
     lean = Recompute(budget)(graph)
     return graph, lean, Liveness(lean).peak / Liveness(graph).peak
 
@@ -114,3 +115,46 @@ def test_random_numbers_are_drawn_once():
 def test_passes_with_a_budget_are_equal_by_it():
     assert recomputing(0.5, ORDER) == recomputing(0.5, ORDER) != recomputing(0.6, ORDER)
     assert recomputing(0.5, ORDER)[-2:] == ORDER[-2:]
+
+
+def test_what_is_light_is_computed_again_without_being_asked():
+    step = training(block(128), dt.ones(256, 128))
+    step()
+    graph = optimize(capture(step)()[1], EVERYWHERE)
+    lean = Recompute(SHARE, light=True)(graph)
+    assert Liveness(lean).peak < 0.8 * Liveness(graph).peak
+    assert names(lean).count("linear") == names(graph).count("linear")
+    assert names(lean).count("gelu") > names(graph).count("gelu")
+    assert Recompute(SHARE, light=True) in ORDER and Recompute(SHARE) not in ORDER
+    assert not any(isinstance(each, Recompute) for each in recomputing(1.0, ORDER))
+
+
+def test_what_is_small_or_within_a_kernel_is_not_of_use():
+    step = training(block(), dt.ones(8, 16))
+    step()
+    graph = optimize(capture(step)()[1], EVERYWHERE)
+    assert names(Recompute(SHARE, light=True)(graph)) == names(graph)
+    w = dt.randn(1 << 16, requires_grad=True)
+
+    def chain():
+        w.grad = None
+        ((w * 2 + 1).abs() * w).exp().sum().backward()
+
+    chain()
+    graph = optimize(capture(chain)()[1], EVERYWHERE)
+    assert names(Recompute(0.1, light=True)(graph)) == names(graph)
+
+
+def test_what_is_light_is_kept_where_it_is_much_of_the_work():
+    x = dt.randn(256, 512, requires_grad=True)
+    norm = nn.LayerNorm(512)
+
+    def step():
+        x.grad = None
+        y = nn.functional.gelu(norm(x)) + x
+        (y * y).mean().backward()
+
+    step()
+    graph = optimize(capture(step)()[1], EVERYWHERE)
+    assert names(Recompute(0.3, light=True)(graph)) == names(graph)
+    assert len(names(Recompute(0.3)(graph))) > len(names(graph))

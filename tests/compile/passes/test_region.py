@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 import disttrain as dt
 from disttrain.compile import capture
@@ -63,3 +64,33 @@ def test_several_results_come_out():
     compute, prim = region_of(fn, x)
     prim.forward.__self__.left = 0
     assert [r.tobytes() for r in compute((x.numpy(),), {})] == [r.numpy().tobytes() for r in fn(x)]
+
+
+@pytest.mark.parametrize("shape", [(7,), (1, 7), (5, 1), (1, 1), (), (1,)], ids=str)
+@pytest.mark.parametrize("ahead", [(), (3,)], ids=str)
+def test_rows_columns_and_numbers_are_called_the_short_way(shape, ahead):
+    x, other = dt.randn(*ahead, 5, 7), dt.randn(*shape)
+
+    def fn(a, b):
+        return (a + b).relu() * 3 - b * a
+
+    compute, prim = region_of(fn, x, other)
+    whole = prim.forward.__self__
+    whole.left = 0
+    assert compute((x.numpy(), other.numpy()), {}).tobytes() == fn(x, other).numpy().tobytes()
+    assert whole.ready is not None and whole.short == (not (ahead and shape == (5, 1)))
+    if whole.ready[0] is not None:
+        assert whole.ready[0](x.numpy(), other.numpy(), np.empty_like(x.numpy())) is not None
+    turned = np.asfortranarray(x.numpy())
+    got = compute((turned, other.numpy()), {})
+    assert np.array_equal(got, fn(x, other).numpy())
+    assert got.strides == fn(dt.from_numpy(turned), other).numpy().strides
+
+
+def test_parts_that_repeat_in_rows_are_computed_too():
+    x, other = dt.randn(3, 5, 7), dt.randn(5, 7)
+    compute, prim = region_of(lambda a, b: (a + b).relu() * 3, x, other)
+    prim.forward.__self__.left = 0
+    for given in (x.numpy(), np.asfortranarray(x.numpy())):
+        got = compute((given, other.numpy()), {})
+        assert np.array_equal(got, ((x + other).relu() * 3).numpy())

@@ -78,3 +78,26 @@ def test_nan_is_the_largest():
         a, kernel=(2,), stride=(2,), padding=(0,), dilation=(1,), ceil_mode=False
     )
     assert np.isnan(best[0, 0, 0]) and best[0, 0, 1] == 3.0
+
+
+@pytest.mark.parametrize("kernel, stride, padding", [(2, 2, 0), (3, 2, 1), (3, 1, 0), (2, 3, 0)])
+def test_gradients_by_places_are_those_by_values(kernel, stride, padding):
+    a = np.random.default_rng(0).integers(-3, 3, (2, 3, 7, 8)).astype(np.float32)
+    a[0, 0, 2, 2:4] = np.nan
+    how = {
+        name: (n, n)
+        for name, n in (
+            ("kernel", kernel),
+            ("stride", stride),
+            ("padding", padding),
+            ("dilation", 1),
+        )
+    }
+    how["ceil_mode"] = False
+    best = pool.max_pool.forward(a, **how)
+    g = np.random.default_rng(1).normal(size=best.shape).astype(np.float32)
+    wanted = pool.max_pool_spread.forward(g, a, best, **how)
+    found = pool.places(a, best, **how)
+    assert found.dtype == np.uint8 and (found[np.isnan(best)] == pool.MOST_TAPS).all()
+    got = pool.spread_to(g, found, (7, 8), **how)
+    assert got.tobytes() == wanted.tobytes() and got.strides == wanted.strides

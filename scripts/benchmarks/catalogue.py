@@ -12,6 +12,8 @@ CASES = {
         *(compiled.compiled_cnn, compiled.compiled_gpt),
         *(kernels.copies, kernels.orders, kernels.embedding_backward),
         *(kernels.convolutions, kernels.recurrent, kernels.save),
+        *(kernels.recurrent_forward, kernels.pools, kernels.norms, kernels.attention),
+        *(kernels.interpolation, kernels.products),
         *(strategies.ddp_mlp, strategies.ddp_100mb, strategies.ddp_gpt, strategies.compiled_ddp),
         *(strategies.fsdp_mlp, strategies.fsdp_gpt),
         *(stores.fsdp_memory, stores.checkpoint),

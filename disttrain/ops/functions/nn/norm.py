@@ -224,7 +224,7 @@ def group_norm(
         raise ShapeError(
             f"group_norm: input of shape {list(input.shape)} given; needed (N, C, ...)"
         )
-    n, c = input.shape[:2]
+    c = input.shape[1]
     if num_groups < 1 or c % num_groups:
         raise ShapeError(
             f"group_norm: {c} channels cannot be split into num_groups={num_groups}; the number of "

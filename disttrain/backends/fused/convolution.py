@@ -237,7 +237,7 @@ class _Run:
                 b = products.packed(each[..., first : first + count], wide)
                 runs = products.runs(wide, along, len(rows))
                 if runs is not None:
-                    self.least = max(self.least, runs.length * runs.count)
+                    self.least = max(self.least, runs.length * runs.times)
                 code = products.code(wide, True, runs)
                 channel = first + group * products.columns
                 self.pieces.append((code, group, channel, count, b, begin))
@@ -415,7 +415,7 @@ class _Sums:
         self.products, self.taps = products, len(taps)
         wide = 1 if products.columns <= products.lanes else 2
         self.runs = products.runs(wide, along, len(taps))
-        self.tile = self.runs.length * self.runs.count if self.runs else products.rows
+        self.tile = self.runs.length * self.runs.times if self.runs else products.rows
         missing = -len(taps) % self.tile
         unit = min(along[0] if self.runs else 1, len(taps))
         self.rows = np.concatenate([taps, np.tile(taps[-unit:], missing // unit)])

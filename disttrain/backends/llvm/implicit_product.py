@@ -3,8 +3,9 @@ two numbers says, one of the row and one of the column. Windows over an array ar
 
 A tile of rows times one or two registers of columns is held in registers while the terms are added,
 in their order. Where rows come in runs, with equal steps between them, the code knows those: one
-address serves a run, and more rows fit. (What is read: M. Dukhan, "The Indirect Convolution Algorithm", 2019. Tiles: K. Goto
-and R. van de Geijn, "Anatomy of High-Performance Matrix Multiplication", 2008.)
+address serves a run, and more rows fit. (What is read: M. Dukhan, "The Indirect Convolution
+Algorithm", 2019. Tiles: K. Goto and R. van de Geijn, "Anatomy of High-Performance Matrix
+Multiplication", 2008.)
 """
 
 from __future__ import annotations
@@ -31,11 +32,11 @@ def tile(kind: str) -> tuple[int, int]:
 
 
 class Runs(NamedTuple):
-    """The rows of a tile: ``count`` runs of ``length``, ``step`` bytes apart within a run."""
+    """The rows of a tile: ``times`` runs of ``length``, ``step`` bytes apart within a run."""
 
     length: int
     step: int
-    count: int
+    times: int
 
 
 _ADDRESSES = 9  # that there are registers for, beside what else a loop needs
@@ -85,7 +86,7 @@ class _Tile:
     def __init__(self, kind: str, wide: int, rows: int, lanes: int, runs: Runs | None) -> None:
         self.name, self.size = _KINDS[kind]
         self.runs = runs or Runs(1, 0, rows)
-        self.wide, self.rows, self.lanes = wide, self.runs.length * self.runs.count, lanes
+        self.wide, self.rows, self.lanes = wide, self.runs.length * self.runs.times, lanes
         self.vector = f"<{lanes} x {self.name}>"
         self.width = lanes * self.size  # bytes of a register
         self.bytes = self.width * wide * self.rows
@@ -169,8 +170,9 @@ class _Tile:
     def row(
         self, text: Text, sums: list[str], columns: list[str], row: str, term: str, far: int
     ) -> list[str]:
-        """``sums`` and the number at ``row`` + ``term`` + ``far`` times ``columns``. Said as instructions,
-        since LLVM would load the numbers of all rows first, and has no registers left then."""
+        """``sums`` and the number at ``row`` + ``term`` + ``far`` times ``columns``. Said as
+        instructions, since LLVM would load the numbers of all rows first, and has no registers left
+        then."""
         wide, letter = self.wide, "s" if self.size == 4 else "d"
         lines = [f"vbroadcasts{letter} {far}(${3 * wide + 1},${3 * wide + 2}), ${wide}"]
         lines += [f"vfmadd231p{letter} ${2 * wide + 1 + c}, ${wide}, ${c}" for c in range(wide)]

@@ -57,7 +57,9 @@ def _adaptive_avg(where: str, n: int, input: Tensor, output_size: int | tuple) -
         return input.mean(tuple(range(-n, 0)), keepdim=True)
     sizes = tuple(input.shape)[-n:]
     even = all(w > 0 and size and size % w == 0 for size, w in zip(sizes, wanted, strict=True))
-    if even and input.meta()[1].kind != "c":  # regions of one size, apart from each other
+    if (
+        even and input.shape[-n - 1] and input.meta()[1].kind != "c"
+    ):  # regions of one size, apart from each other
         return _AVERAGES[n](input, [size // w for size, w in zip(sizes, wanted, strict=True)])
     x = input
     for dim, out in zip(range(-n, 0), wanted, strict=True):

@@ -192,9 +192,7 @@ def _nearest(input: Tensor, sizes: list[int], scales: list, shift: float) -> Ten
         k and np.array_equal(places, np.arange(size).repeat(k))
         for k, size, places in zip(times, input.shape[2:], found)
     )
-    if (
-        even and input.meta()[1].kind in "fV"
-    ):  # every place as often: the adjoint of sums over those
+    if even and input.meta()[1].kind in "fV":  # the adjoint of sums over the places of each
         how = {"kernel": tuple(times), "stride": tuple(times), "padding": (0,) * len(times)}
         return avg_pool_spread(
             input, size=tuple(map(len, found)), ceil_mode=False, include=True, divisor=1, **how

@@ -54,3 +54,14 @@ def test_three_dimensions():
     found = F.adaptive_avg_pool3d(dt.from_numpy(a), 2).numpy()
     wanted = a.reshape(1, 1, 2, 2, 2, 2, 2, 2).mean((3, 5, 7))
     np.testing.assert_allclose(found, wanted)
+
+
+@pytest.mark.parametrize("shape", [(2, 0, 4, 4), (0, 2, 4, 4), (3, 4, 6)])
+def test_means_over_even_regions_of_what_may_be_empty(shape):
+    a = np.random.default_rng(0).normal(size=shape)
+    x = dt.from_numpy(a).requires_grad_()
+    out = F.adaptive_avg_pool2d(x, (2, None))
+    wanted = a.reshape(*shape[:-2], 2, shape[-2] // 2, shape[-1]).mean(-2)
+    assert np.allclose(out.detach().numpy(), wanted)
+    out.sum().backward()
+    assert np.allclose(x.grad.numpy(), 2 / shape[-2])

@@ -5,7 +5,7 @@ which it lies.
     along    w (n, k) has its rows together: registers along both rows, added up at the end
 
 A tile of results is held in registers while the terms of a block are added, in their order; blocks
-are added to what is in y. So the bits of a row do not depend on how many rows there are.
+are added to y. So the bits of a row do not depend on how many rows there are.
 """
 
 from __future__ import annotations
@@ -103,7 +103,14 @@ def _least(text: Text, a: str, b: str) -> str:
     return text.let(f"select i1 {near}, i64 {a}, i64 {b}")
 
 
-_PARAMS = ("ptr %y", "ptr %x", "ptr %w", "i64 %n", "i64 %k", "i64 %ym", "i64 %xm", "i64 %ws")
+_PARAMS = ("ptr %y", "ptr %x", "ptr %w", "i64 %n", "i64 %k", "i64 %ym", "i64 %xm", "i64 %ws",
+           "i64 %old")  # fmt: skip
+
+
+def _is_first(text: Text, begin: str) -> str:
+    """Whether the terms from ``begin`` on are the first, of a product that is not added to y."""
+    terms = text.let(f"or i64 {begin}, %old")
+    return text.let(f"icmp eq i64 {terms}, 0")
 
 
 def _across(kind: str, rows: int, lanes: int, wide: int) -> str:
@@ -111,7 +118,7 @@ def _across(kind: str, rows: int, lanes: int, wide: int) -> str:
     with text.function("product", *_PARAMS):
         with text.loop("0", "%k", _BLOCK["across"]) as begin:
             end = _least(text, text.let(f"add i64 {begin}, {_BLOCK['across']}"), "%k")
-            first = text.let(f"icmp eq i64 {begin}, 0")
+            first = _is_first(text, begin)
             whole = text.let(f"srem i64 %n, {wide * lanes}")
             whole = text.let(f"sub i64 %n, {whole}")
             with text.loop("0", whole, wide * lanes) as column:
@@ -162,7 +169,7 @@ def _along(kind: str, rows: int, lanes: int, wide: int) -> str:
     with text.function("product", *_PARAMS):
         with text.loop("0", "%k", _BLOCK["along"]) as begin:
             end = _least(text, text.let(f"add i64 {begin}, {_BLOCK['along']}"), "%k")
-            first = text.let(f"icmp eq i64 {begin}, 0")
+            first = _is_first(text, begin)
             whole = text.let(f"and i64 %n, -{wide}")
             with text.loop("0", whole, wide) as row:
                 tile.add(text, begin, end, first, row, wide)
@@ -250,8 +257,9 @@ class _Along(_Tile):
 
 @cache
 def product(kind: str, way: str, rows: int) -> Callable | None:
-    """``product(y, x, w, n, k, bytes between rows of y, of x, of w)``: y (rows, n) = x (rows, k)
-    times w, (k, n) ``across`` or the transpose of (n, k) ``along``. Not for k = 0.
+    """``product(y, x, w, n, k, bytes between rows of y, of x, of w, old)``: y (rows, n) = x
+    (rows, k) times w, (k, n) ``across`` or the transpose of (n, k) ``along``; added to y where
+    ``old`` is 1. Not for k = 0.
 
     None where code cannot be made.
     """
@@ -262,7 +270,7 @@ def product(kind: str, way: str, rows: int) -> Callable | None:
         make, wide = _across, min(8, max(1, sums // rows))
     else:
         make, wide = _along, _ROWS
-    kinds = [_POINTER] * 3 + [_NUMBER] * 5
+    kinds = [_POINTER] * 3 + [_NUMBER] * 6
     return functions(make, kind, rows, lanes, wide)("product", kinds)
 
 

@@ -105,8 +105,10 @@ class _Groups:
 
     def given(self, *arrays: np.ndarray) -> list[np.ndarray]:
         """Numbers of each channel of each sample as the kernels take them."""
-        shape = (self.n, self.channels)
-        return [np.ascontiguousarray(np.broadcast_to(a, shape), self.kind) for a in arrays]
+        found = np.empty((len(arrays), self.n, self.channels), self.kind)
+        for row, a in zip(found, arrays, strict=True):
+            row[...] = a
+        return list(found)
 
 
 def _affine(x: np.ndarray, weight: np.ndarray | None, bias: np.ndarray | None) -> np.ndarray:

@@ -4,6 +4,7 @@
     p(x, out)                        # any strides and floats; results go into the arrays it writes
     p.fast(x, out) is None and p.slow(x, out)      # the same, without a Python frame in between
     sets_of(kernel, sets, counters)(given, count, scalars)       # one call for many sets of arrays
+    run = p.steps(first, rest)       # run(0) on arrays, run(k) on those at k - 1 of ``rest``
 
 ``fast`` does nothing and returns None unless every array is a contiguous ndarray of the declared
 type, every scalar a Python float, and the work too little for several threads. ``slow`` takes the
@@ -23,6 +24,7 @@ import numpy as np
 
 from ..errors import DTypeError, ShapeError
 from . import threads
+from .addresses import address
 from .device.platform import Platform, platform_of
 from .lang.interpret import run, storage
 from .lang.kernel import Array, Kernel, check, sees_row
@@ -41,6 +43,7 @@ class Program:
         self.kernel = kernel
         self.access = default_access(kernel)
         self.whole = kernel.flat and sees_row(kernel)
+        self.cost = partition.work(kernel)
         self.variants: dict[str, Built] = {}
         self.at = next(k for k, p in enumerate(kernel.params) if isinstance(p, Array))
         self._why_not: str | None = None if native else "numpy was asked for"
@@ -99,11 +102,42 @@ class Program:
         elif self.whole and not all(v.flags.c_contiguous for v in self._full(views)):
             self._run_on_copies(args, views)
         else:
-            plan = _flat_plan if self.kernel.flat else _row_plan
-            dims, strides = plan(views, self._lead(views))
-            built = self._variant(self._access(views, [s[-1] for s in strides]))
-            parts = partition.parts(self.kernel, self._describe(args, views, dims, strides))
-            threads.spread([partial(built.general, part) for part in parts])
+            general, desc = self._described(args)
+            parts = partition.parts(self.kernel, desc, self.cost)
+            threads.spread([partial(general, part) for part in parts])
+
+    def steps(self, first: tuple, rest: tuple) -> Callable[[int], None]:
+        """One call for each of many steps, in any order, at the price of a call alone. ``rest``:
+        the arrays of later steps have an axis of steps in front. All must live as long as it."""
+
+        def plain(k: int) -> None:
+            self(*(first if k == 0 else [a[k - 1] for a in rest]))
+
+        alike = all(
+            a.__class__ is b.__class__ is np.ndarray
+            and a.shape == b.shape[1:]
+            and a.strides == b.strides[1:]
+            for a, b in zip(first, rest, strict=True)
+        )
+        if not alike or not self.native or not first[0].size:
+            return plain
+        run, desc = self._described(first)
+        if len(partition.parts(self.kernel, desc, self.cost)) > 1:
+            return plain
+        table = np.tile(desc, (1 + len(rest[0]), 1))  # addresses alone differ
+        later = np.arange(len(rest[0]))
+        for k, a in enumerate(rest):
+            table[1:, DESC_HEAD + DESC_ARRAY * k] = address(a) + later * a.strides[0]
+        rows = list(table)
+        return lambda k: run(rows[k])
+
+    def _described(self, args: Sequence[Any]) -> tuple[Callable, np.ndarray]:
+        """The code for arrays of these layouts, and what it is given."""
+        views = self._views(args)
+        plan = _flat_plan if self.kernel.flat else _row_plan
+        dims, strides = plan(views, self._lead(views))
+        built = self._variant(self._access(views, [s[-1] for s in strides]))
+        return built.general, self._describe(args, views, dims, strides)
 
     def _full(self, views: list[np.ndarray]) -> list[np.ndarray]:
         return [v for p, v in zip(self.kernel.arrays, views) if p.space == "full"]
@@ -129,7 +163,7 @@ class Program:
         for a, result in back:
             a[...] = result.reshape(a.shape)
 
-    def _views(self, args: tuple) -> list[np.ndarray]:
+    def _views(self, args: Sequence[Any]) -> list[np.ndarray]:
         """Every array as (row axes..., columns), all of one shape; strides 0 where repeated."""
         kernel = self.kernel
         given = [(p, a) for p, a in zip(kernel.params, args) if isinstance(p, Array)]
@@ -178,7 +212,11 @@ class Program:
         return access
 
     def _describe(
-        self, args: tuple, views: list[np.ndarray], dims: list[int], strides: list[list[int]]
+        self,
+        args: Sequence[Any],
+        views: list[np.ndarray],
+        dims: list[int],
+        strides: list[list[int]],
     ) -> np.ndarray:
         """The description that ``general`` reads (see ``wrap.py``)."""
         scalars = [float(a) for p, a in zip(self.kernel.params, args) if not isinstance(p, Array)]
@@ -190,7 +228,7 @@ class Program:
             )
         words = [math.prod(dims), len(rows), dims[-1], math.prod(rows[:-1]), *_padded(rows)]
         for v, steps in zip(views, strides):
-            words += [v.__array_interface__["data"][0], steps[-1], *_padded(steps[:-1])]
+            words += [address(v), steps[-1], *_padded(steps[:-1])]
         assert len(words) == DESC_HEAD + DESC_ARRAY * len(views)
         return np.array([*words, *np.array(scalars, np.float64).view(np.int64)], np.int64)
 

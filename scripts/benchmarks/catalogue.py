@@ -12,6 +12,8 @@ CASES = {
         *(compiled.compiled_cnn, compiled.compiled_gpt),
         *(kernels.copies, kernels.orders, kernels.embedding_backward),
         *(kernels.convolutions, kernels.recurrent, kernels.save),
+        *(kernels.recurrent_forward, kernels.pools, kernels.norms, kernels.attention),
+        *(kernels.interpolation, kernels.products),
         *(strategies.ddp_mlp, strategies.ddp_100mb, strategies.ddp_gpt, strategies.compiled_ddp),
         *(strategies.fsdp_mlp, strategies.fsdp_gpt, strategies.compiled_fsdp),
         *(stores.fsdp_memory, stores.checkpoint),
@@ -51,6 +53,27 @@ BARS = {
         for name in kernels.CONVOLUTIONS
         for more in ("", ", with backward")
     },
+    **{
+        f"kernel: product of {rows} rows, 1024x1024{more}": (1.0, 1.3)
+        for rows in (1, 4, 8, 16)
+        for more in ("", " transposed")
+    },
+    **{
+        f"kernel: {name}, with backward": (1.0, 1.3)
+        for name in (
+            "max pooling 3x3 by twos 8x64x56x56",
+            "mean pooling 3x3 by twos 8x64x56x56",
+            "adaptive mean pooling to 7x7 8x64x56x56",
+            "group norm, 8 groups 8x64x28x28",
+            "instance norm 8x64x28x28",
+            "masked attention with dropout 4x8x128x64",
+            "nearest interpolation 8x32x28x28 to 56x56",
+            "bilinear interpolation 8x32x28x28 to 56x56",
+        )
+    },
+    "kernel: heads to the front 8x128x8x64": (1.0, 1.3),
+    "kernel: LSTM 50 steps, 16 x 64 to 128, forward": (1.0, 1.3),
+    "step: CNN 16-32, batch 64 of 28x28": (1.0, 1.2),
     "kernel: LSTM 32 steps, 16 x 64 to 128": (1.0, 1.3),
     "kernel: GRU 32 steps, 16 x 64 to 128": (1.0, 1.3),
     "kernel: save 64 MB": (1.0, 1.3),

@@ -64,6 +64,16 @@ CONVOLUTIONS: dict[str, tuple[str, tuple, tuple, dict]] = {
     "depthwise 3x3 8x128x56x56": (
         "conv2d", (8, 128, 56, 56), (128, 1, 3, 3), {"padding": 1, "groups": 128}
     ),
+    "1x1 8x64x28x28": ("conv2d", (8, 64, 28, 28), (128, 64, 1, 1), {}),
+    "dilated 3x3 8x64x28x28": (
+        "conv2d", (8, 64, 28, 28), (64, 64, 3, 3), {"padding": 2, "dilation": 2}
+    ),
+    "3x3 in 4 groups 8x64x28x28": (
+        "conv2d", (8, 64, 28, 28), (64, 16, 3, 3), {"padding": 1, "groups": 4}
+    ),
+    "7x7 by twos of images 8x3x112x112": (
+        "conv2d", (8, 3, 112, 112), (64, 3, 7, 7), {"padding": 3, "stride": 2}
+    ),
     "1-d, 3 taps 8x64x1024": ("conv1d", (8, 64, 1024), (64, 64, 3), {"padding": 1}),
     "3-d 2x16x16x16x16": ("conv3d", (2, 16, 16, 16, 16), (32, 16, 3, 3, 3), {"padding": 1}),
     "transposed 4x4 8x64x28x28": (
@@ -113,6 +123,113 @@ def recurrent(T: Any) -> dict[str, float]:
         )
         for name in ("LSTM", "GRU", "RNN")
     }
+
+
+def recurrent_forward(T: Any) -> dict[str, float]:
+    """50 steps of 16 sequences, 64 features to 128, without gradients."""
+    net, x = T.nn.LSTM(64, 128), T.randn(50, 16, 64)
+
+    def step() -> None:
+        with T.no_grad():
+            net(x)
+
+    return {"kernel: LSTM 50 steps, 16 x 64 to 128, forward": median_time(step, 15, 3)}
+
+
+def _both(T: Any, run: Callable, *given: Any) -> Callable[[], None]:
+    """A call and the gradients of what it is given."""
+    leaves = [a.clone().requires_grad_() for a in given]
+    g = T.randn(*run(*leaves).shape)
+
+    def step() -> None:
+        for leaf in leaves:
+            leaf.grad = None
+        run(*leaves).backward(g)
+
+    return step
+
+
+def pools(T: Any) -> dict[str, float]:
+    """Pooling and its gradients."""
+    F, x = T.nn.functional, T.randn(8, 64, 56, 56)
+    rows = {
+        "max pooling 2x2 8x64x56x56": lambda a: F.max_pool2d(a, 2),
+        "max pooling 3x3 by twos 8x64x56x56": lambda a: F.max_pool2d(a, 3, 2, 1),
+        "mean pooling 2x2 8x64x56x56": lambda a: F.avg_pool2d(a, 2),
+        "mean pooling 3x3 by twos 8x64x56x56": lambda a: F.avg_pool2d(a, 3, 2, 1),
+        "adaptive mean pooling to 7x7 8x64x56x56": lambda a: F.adaptive_avg_pool2d(a, 7),
+    }
+    return {
+        f"kernel: {name}, with backward": median_time(_both(T, run, x), 11, 2)
+        for name, run in rows.items()
+    }
+
+
+def norms(T: Any) -> dict[str, float]:
+    """Normalizations of images and their gradients."""
+    F, x = T.nn.functional, T.randn(8, 64, 28, 28)
+    w, b, rows, v, u = T.randn(64), T.randn(64), T.randn(1024, 512), T.randn(512), T.randn(512)
+    steps = {
+        "group norm, 8 groups 8x64x28x28": _both(
+            T, lambda a, w, b: F.group_norm(a, 8, w, b), x, w, b
+        ),
+        "instance norm 8x64x28x28": _both(
+            T, lambda a, w, b: F.instance_norm(a, weight=w, bias=b), x, w, b
+        ),
+        "batch norm 8x64x28x28": _both(
+            T, lambda a, w, b: F.batch_norm(a, None, None, w, b, True), x, w, b
+        ),
+        "layer norm 1024x512": _both(
+            T, lambda a, w, b: F.layer_norm(a, (512,), w, b), rows, v, u
+        ),
+    }  # fmt: skip
+    return {f"kernel: {n}, with backward": median_time(s, 11, 3) for n, s in steps.items()}
+
+
+def attention(T: Any) -> dict[str, float]:
+    """Attention of 8 heads over 128 places of 64 features, with gradients."""
+    attend = T.nn.functional.scaled_dot_product_attention
+    given = [T.randn(4, 8, 128, 64) for _ in range(3)]
+    mask = T.rand(4, 1, 128, 128) < 0.8
+    rows = {
+        "attention": lambda q, k, v: attend(q, k, v),
+        "causal attention": lambda q, k, v: attend(q, k, v, is_causal=True),
+        "masked attention": lambda q, k, v: attend(q, k, v, mask),
+        "masked attention with dropout": lambda q, k, v: attend(q, k, v, mask, 0.1),
+    }
+    return {
+        f"kernel: {name} 4x8x128x64, with backward": median_time(_both(T, run, *given), 9, 2)
+        for name, run in rows.items()
+    }
+
+
+def interpolation(T: Any) -> dict[str, float]:
+    """Images made larger, and the gradients."""
+    resize, x = T.nn.functional.interpolate, T.randn(8, 32, 28, 28)
+    return {
+        f"kernel: {mode} interpolation 8x32x28x28 to 56x56, with backward": median_time(
+            _both(T, lambda a, mode=mode: resize(a, scale_factor=2, mode=mode), x), 9, 2
+        )
+        for mode in ("nearest", "bilinear", "bicubic")
+    }
+
+
+def products(T: Any) -> dict[str, float]:
+    """Products of few rows, and of half types (beside their own float32)."""
+    w, found = T.randn(1024, 1024), {}
+    for rows in (1, 4, 8, 16):
+        x = T.randn(rows, 1024)
+        name = f"kernel: product of {rows} rows, 1024x1024"
+        found[name] = median_time(lambda x=x: x @ w, 15, 20)
+        found[f"{name} transposed"] = median_time(lambda x=x: x @ w.t(), 15, 20)
+    a, b = T.randn(256, 512), T.randn(512, 512)
+    for kind in (T.float32, T.bfloat16, T.float16):
+        left, right = a.to(kind), b.to(kind)
+        name = str(kind).split(".")[-1]
+        found[f"kernel: product 256x512x512, {name}"] = median_time(
+            lambda left=left, right=right: left @ right, 15, 5
+        )
+    return found
 
 
 def save(T: Any) -> dict[str, float]:

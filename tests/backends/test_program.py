@@ -417,3 +417,25 @@ def test_a_row_value_stays_as_it_was_when_its_array_is_written():
     x, r = np.zeros((2, 2), np.float32), np.float32([3, 5])
     for got in both(step, (x, r), (0, 1)):
         assert [g.tolist() for g in got] == [[[3, 3], [5, 5]], [4, 6]]
+
+
+@pytest.mark.parametrize("native", [True, False])
+def test_one_call_for_each_of_many_steps(native):
+    add = elementwise(
+        "sum2", var("x") + var("y"), (Array("x", "float32"), Array("y", "float32")), "float32"
+    )
+    program = Program(add, native)
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(5, 4, 6)).astype("f4"), rng.normal(size=(5, 4, 12)).astype("f4")
+    alike, turned = y[..., :6], rng.normal(size=(5, 6, 4)).astype("f4").swapaxes(1, 2)
+    one = rng.normal(size=(4, 6)).astype("f4")
+    for others in (alike, turned, alike[:1]):
+        out = np.zeros(others.shape, "f4")
+        for first in (others[0], one):
+            run = program.steps((x[0], first, out[0]), (x[1 : len(out)], others[1:], out[1:]))
+            for k in reversed(range(len(out))):
+                run(k)
+            assert (out[0] == x[0] + first).all()
+            assert (out[1:] == x[1 : len(out)] + others[1:]).all()
+    empty = np.zeros((3, 0), "f4")
+    program.steps((empty[0], empty[0], empty[0]), (empty[1:], empty[1:], empty[1:]))(0)

@@ -5,11 +5,16 @@ from __future__ import annotations
 import pytest
 
 pytestmark = pytest.mark.peer
+_FEW = {"recurrent": 100, "multiplied": 100, "halved": 100, "strided": 300}
 
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(
-    "name", ["copied", "accumulated", "scattered", "convolved", "ordered", "recurrent"]
+    "name",
+    [
+        *("copied", "accumulated", "scattered", "convolved", "ordered", "recurrent"),
+        *("strided", "multiplied", "normalised", "resized", "halved"),
+    ],
 )
 def test_drawn_calls(name):
     import torch
@@ -18,6 +23,6 @@ def test_drawn_calls(name):
     import disttrain
 
     assert name in CASES
-    seeds = [f"{name} {seed}" for seed in range(100 if name == "recurrent" else 600)]
+    seeds = [f"{name} {seed}" for seed in range(_FEW.get(name, 600))]
     wrong = [w for seed in seeds for w in differences(name, disttrain, torch, seed)]
     assert not wrong, f"{len(wrong)} differ:\n" + "\n".join(wrong[:20])

@@ -23,6 +23,7 @@ import numpy as np
 from numpy import ndarray
 
 from .. import threads
+from ..addresses import address as _address
 from .copies import fill
 
 _CHUNK = 1 << 18  # floats of padded input at a time: they stay in the second-level cache
@@ -39,11 +40,6 @@ _PLACES = 4096  # of a gradient that are worked on at a time
 def _code() -> Any:
     """What makes machine code is loaded with the first convolution that needs it."""
     return importlib.import_module("..llvm.implicit_product", __package__)
-
-
-def _address(a: ndarray) -> int:
-    address: int = a.__array_interface__["data"][0]
-    return address
 
 
 # --- tables of places --------------------------------------------------------------------------
@@ -100,8 +96,14 @@ class _Products:
             return False
         return _full(rows, self.rows) >= _FULL and self.code(2, True) is not None
 
-    def code(self, wide: int, across: bool) -> Any:
-        return _code().product(self.kind, wide, across)
+    def code(self, wide: int, across: bool, runs: Any = None) -> Any:
+        return _code().product(self.kind, wide, across, runs)
+
+    def runs(self, wide: int, run: tuple[int, int], rows: int) -> Any:
+        """Rows that come in runs (length, bytes between them) as tiles of one register take them:
+        with two it is not the addresses that take the time."""
+        length, step = run
+        return _code().runs(self.kind, length, step, rows) if wide == 1 and length > 1 else None
 
     def pieces(self) -> Iterator[tuple[int, int, int]]:
         """(first column, how many, registers)."""
@@ -122,6 +124,13 @@ class _Products:
         elif not fill(out, columns):
             out[...] = columns
         return out
+
+
+def _in_runs(n: int, step: int, most: int) -> tuple[int, int]:
+    """``n`` places in a row as runs of one length, not too short and at most so many: (length,
+    bytes between neighbours)."""
+    fit = (k for k in range(min(n, most), 6, -1) if n % k == 0)
+    return next(fit, 1), step
 
 
 def _full(count: int, of: int) -> float:
@@ -186,7 +195,8 @@ def convolve(
                       x.itemsize)  # fmt: skip
     weights = w.reshape(groups, each, sums).swapaxes(1, 2)
     starts = np.zeros(each * groups, y.dtype) if bias is None else bias
-    run = _Run(products, weights, starts.reshape(groups, each), *tables)
+    along = _in_runs(out[-1], stride[-1] * x.itemsize, 2 * products.rows)
+    run = _Run(products, weights, starts.reshape(groups, each), *tables, along)
     group = w.shape[1] * padded.channel
 
     def work(part: slice, address: int, parts: int) -> None:
@@ -213,25 +223,34 @@ class _Run:
     """One convolution with its weights laid out, for samples after samples."""
 
     def __init__(
-        self, products: _Products, weights: ndarray, starts: ndarray, rows: ndarray, terms: ndarray
-    ) -> None:
+        self, products: _Products, weights: ndarray, starts: ndarray, rows: ndarray,
+        terms: ndarray, along: tuple[int, int],
+    ) -> None:  # fmt: skip
+        """``along``: rows in a run, and bytes between them."""
         self.rows, self.terms, self.item = rows, terms, products.dtype.itemsize
-        self.least = products.rows
+        self.unit, self.least = along[0], products.rows
         self.pieces = []
         for group, (each, start) in enumerate(zip(weights, starts, strict=True)):
             for first, count, wide in products.pieces():
                 begin = np.zeros(wide * products.lanes, products.dtype)
                 begin[:count] = start[first : first + count]
                 b = products.packed(each[..., first : first + count], wide)
-                code = products.code(wide, True)
+                runs = products.runs(wide, along, len(rows))
+                if runs is not None:
+                    self.least = max(self.least, runs.length * runs.times)
+                code = products.code(wide, True, runs)
                 channel = first + group * products.columns
                 self.pieces.append((code, group, channel, count, b, begin))
 
     def __call__(self, y: ndarray, x: int, sample: int, group: int, parts: int) -> None:
         """``y``, in order, from samples at ``x``: bytes of each, and of a group in it. ``parts``:
         how many threads."""
-        portions = threads.portions(len(self.rows), self.least, parts)
-        threads.spread([partial(self.some, y, x, sample, group, some) for some in portions])
+        unit = self.unit
+        for_each = threads.portions(len(self.rows) // unit, -(-self.least // unit), parts)
+        threads.spread([
+            partial(self.some, y, x, sample, group, slice(some.start * unit, some.stop * unit))
+            for some in for_each
+        ])  # fmt: skip
 
     def some(self, y: ndarray, x: int, sample: int, group: int, rows: slice) -> None:
         """Some of the places."""
@@ -341,7 +360,8 @@ def _by_residue(
         ]
         index: tuple[Any, ...] = (..., *(_run_of(r.taps) for r in chosen))
         weights = np.moveaxis(grouped[index], 2, -1)
-        run = _Run(products, weights, starts, _sums(*places), _sums(channels, *reach))
+        along = _in_runs(counts[-1], steps[-1], 2 * products.rows)
+        run = _Run(products, weights, starts, _sums(*places), _sums(channels, *reach), along)
         yield where, counts, run
 
 
@@ -360,7 +380,7 @@ def weight_grad(
     padded = _Padded(x, padding, padding)
     terms, taps = _windows((x.shape[1], *padded.shape), each, dw.shape[2:], g.shape[2:], stride,
                            dilation, x.itemsize)  # fmt: skip
-    totals = _Sums(products, groups, taps)
+    totals = _Sums(products, groups, taps, (dw.shape[-1], dilation[-1] * x.itemsize))
     flat = np.moveaxis(g.reshape(len(g), groups, outer, places), 2, -1)
     shares = totals.shares(threads.count() if sums * g.size >= _SPREAD else 1)
     group = each * padded.channel
@@ -388,9 +408,17 @@ class _Sums:
     """Gradients of weights while they are added up: for each group and piece of its columns, rows
     of registers."""
 
-    def __init__(self, products: _Products, groups: int, taps: ndarray) -> None:
+    def __init__(
+        self, products: _Products, groups: int, taps: ndarray, along: tuple[int, int]
+    ) -> None:
+        """``along``: taps in a run, and bytes between them."""
         self.products, self.taps = products, len(taps)
-        self.rows = np.concatenate([taps, np.repeat(taps[-1:], -len(taps) % products.rows)])
+        wide = 1 if products.columns <= products.lanes else 2
+        self.runs = products.runs(wide, along, len(taps))
+        self.tile = self.runs.length * self.runs.times if self.runs else products.rows
+        missing = -len(taps) % self.tile
+        unit = min(along[0] if self.runs else 1, len(taps))
+        self.rows = np.concatenate([taps, np.tile(taps[-unit:], missing // unit)])
         self.pieces = [(group, *piece) for group in range(groups) for piece in products.pieces()]
         self.totals = [
             np.zeros((len(self.rows), wide * products.lanes), products.dtype)
@@ -399,7 +427,7 @@ class _Sums:
 
     def shares(self, parts: int) -> list[slice]:
         """The rows, as so many parts of whole tiles."""
-        rows = self.products.rows
+        rows = self.tile
         tiles = threads.portions(len(self.rows) // rows, 1, parts)
         return [slice(some.start * rows, some.stop * rows) for some in tiles]
 
@@ -414,7 +442,7 @@ class _Sums:
         """Add to some of the rows, of samples at ``x``; ``group``: bytes of a group in one."""
         rows = self.rows[some]
         for (which, _, _, wide), total, b in zip(self.pieces, self.totals, columns, strict=True):
-            self.products.code(wide, False)(
+            self.products.code(wide, False, self.runs)(
                 _address(total[some]), x + which * group, _address(rows), len(rows),
                 _address(terms), len(terms), _address(b),
             )  # fmt: skip

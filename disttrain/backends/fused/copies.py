@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from .. import threads
+from ..addresses import address as _address
 
 _LEAST = 1 << 14  # elements from which it is worth a look (measured)
 _SPLIT = 1 << 20  # elements from which it takes several threads
@@ -36,11 +37,6 @@ def _code() -> Any:
 @cache
 def _blocks() -> Any:
     return importlib.import_module("..llvm.blocks", __package__)
-
-
-def _address(a: np.ndarray) -> int:
-    address: int = a.__array_interface__["data"][0]
-    return address
 
 
 def _merged(out: np.ndarray, a: np.ndarray) -> list[tuple[int, int, int]]:
@@ -76,6 +72,10 @@ def _rows(out: np.ndarray, a: np.ndarray, axes: list[tuple[int, int, int]]) -> b
     if copy is None:
         return False
     axes = [(1, 0, 0)] * (3 - len(outer)) + outer
+    if a.size < _SPLIT:
+        counts, to, source = zip(*axes, strict=True)
+        copy(_address(out), _address(a), *counts, size, *to, *source)
+        return True
     longest = max(range(3), key=lambda k: axes[k][0])
     n, far, step = axes[longest]
 

@@ -23,6 +23,7 @@ from numpy import ndarray
 from ..family import Family
 from ..lang.expr import Expr, max, sigmoid, tanh, where
 from ..lang.kernel import Array, Kernel, Loop, Store
+from . import lstm
 
 Expressions = dict[str, Expr]
 
@@ -30,22 +31,6 @@ Expressions = dict[str, Expr]
 # --- one step, and its gradients -----------------------------------------------------------------
 # Forward: ``x*`` the input's parts, ``s*`` the state's parts, ``h``, ``c`` the state. Backward:
 # ``d*`` are gradients of the new state, ``y*`` its values, ``k*`` what was kept of the step.
-
-
-def _lstm(v: Expressions) -> Expressions:
-    i, f = sigmoid(v["x0"] + v["s0"]), sigmoid(v["x1"] + v["s1"])
-    g, o = tanh(v["x2"] + v["s2"]), sigmoid(v["x3"] + v["s3"])
-    c = f * v["c"] + i * g
-    return {"y0": o * tanh(c), "y1": c, "k0": i, "k1": f, "k2": g, "k3": o}
-
-
-def _lstm_back(v: Expressions) -> Expressions:
-    i, f, g, o, t = v["k0"], v["k1"], v["k2"], v["k3"], tanh(v["y1"])
-    dc = v["d1"] + v["d0"] * o * (1 - t * t)
-    return {
-        "g0": dc * g * i * (1 - i), "g1": dc * v["c"] * f * (1 - f),
-        "g2": dc * i * (1 - g * g), "g3": v["d0"] * t * o * (1 - o), "e1": dc * f,
-    }  # fmt: skip
 
 
 def _gru(v: Expressions) -> Expressions:
@@ -107,16 +92,12 @@ class Mode(NamedTuple):
     states: int
     kept: int
     own: bool
-    step: Family
-    back: Family
+    step: Any  # Families
+    back: Any
 
 
 MODES = {
-    "LSTM": Mode(
-        4, 2, 4, False,
-        _kernel("lstm", "x0 x1 x2 x3 s0 s1 s2 s3 c", _lstm),
-        _kernel("lstm_backward", "k0 k1 k2 k3 y1 c d0 d1", _lstm_back),
-    ),
+    "LSTM": Mode(4, 2, 0, False, None, None),  # by ``lstm.py``
     "GRU": Mode(
         3, 1, 4, True,
         _kernel("gru", "x0 x1 x2 s0 s1 s2 h", _gru),
@@ -152,7 +133,9 @@ def _together(parts: ndarray) -> ndarray:
 def forward(
     mode: str, x: ndarray, states: tuple[ndarray, ...], w: ndarray, b: ndarray | None
 ) -> tuple[list[ndarray], ndarray]:
-    """All states, and what backward needs of each step: (T, kept, N, H)."""
+    """All states, and what backward needs of each step: (T, kept, N, H); an LSTM's gates."""
+    if mode == "LSTM":
+        return lstm.forward(x, states[0], states[1], w, b)
     kind = MODES[mode]
     steps, rows, _ = x.shape
     width = w.shape[1]
@@ -166,13 +149,12 @@ def forward(
     product = np.empty((kind.gates, rows, width), x.dtype)
     program = kind.step[x.dtype]
     state = [np.ascontiguousarray(s) for s in states]
-    extra = {"LSTM": 1, "GRU": 0}.get(mode)
     for t in range(steps):
         np.matmul(state[0], weights, out=product)
         if bias is not None:
             np.add(product, bias, out=product)
         new = [o[t] for o in outs]
-        own = () if extra is None else (state[extra],)
+        own = (state[0],) if mode == "GRU" else ()
         program(*parts[t], *product, *own, *new, *kept[t])
         state = new
     return outs, kept
@@ -188,6 +170,8 @@ def backward(
 ) -> tuple[ndarray, list[ndarray], ndarray, ndarray]:
     """The gradients of x, of the first state, of w and of b (where it has one). ``gs``: those of
     ``outs``; None is zero."""
+    if mode == "LSTM":
+        return lstm.backward(gs, kept, states, w, outs)
     kind = MODES[mode]
     steps, rows, width = outs[0].shape
     dtype = outs[0].dtype
@@ -228,10 +212,6 @@ def _of_state(parts: ndarray, kind: Mode) -> ndarray:
     return parts[..., [*range(kind.gates - 1), kind.gates], :, :]
 
 
-def _lstm_run(program: Any, kept: Any, new: Any, before: Any, ds: Any, gs: Any, carry: Any) -> None:
-    program(*kept, new[1], before[1], *ds, *gs, carry[1])
-
-
 def _gru_run(
     program: Any, kept: Any, new: object, before: Any, ds: Any, gs: Any, carry: Any
 ) -> None:
@@ -244,6 +224,6 @@ def _rnn_run(
     program(*new, *ds, *gs)
 
 
-_BACK = {"LSTM": _lstm_run, "GRU": _gru_run, "RNN_TANH": _rnn_run, "RNN_RELU": _rnn_run}
+_BACK = {"GRU": _gru_run, "RNN_TANH": _rnn_run, "RNN_RELU": _rnn_run}
 
 __all__ = ["MODES", "backward", "forward"]

@@ -2,8 +2,10 @@
 two numbers says, one of the row and one of the column. Windows over an array are such a matrix.
 
 A tile of rows times one or two registers of columns is held in registers while the terms are added,
-in their order. (What is read: M. Dukhan, "The Indirect Convolution Algorithm", 2019. Tiles: K. Goto
-and R. van de Geijn, "Anatomy of High-Performance Matrix Multiplication", 2008.)
+in their order. Where rows come in runs, with equal steps between them, the code knows those: one
+address serves a run, and more rows fit. (What is read: M. Dukhan, "The Indirect Convolution
+Algorithm", 2019. Tiles: K. Goto and R. van de Geijn, "Anatomy of High-Performance Matrix
+Multiplication", 2008.)
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable
 from functools import cache
+from typing import NamedTuple
 
 from .. import host
 from .loops import Text, functions
@@ -28,8 +31,34 @@ def tile(kind: str) -> tuple[int, int]:
     return (14 if bits == 512 else 6), bits // 8 // _KINDS[kind][1]
 
 
-def _text(kind: str, wide: int, rows: int, lanes: int, across: bool) -> str:
-    text, tile = Text(), _Tile(kind, wide, rows, lanes)
+class Runs(NamedTuple):
+    """The rows of a tile: ``times`` runs of ``length``, ``step`` bytes apart within a run."""
+
+    length: int
+    step: int
+    times: int
+
+
+_ADDRESSES = 9  # that there are registers for, beside what else a loop needs
+
+
+def runs(kind: str, length: int, step: int, total: int) -> Runs | None:
+    """How tiles of one register of columns take ``total`` rows that come in runs of ``length``;
+    None where that does not gain."""
+    most = 2 * tile(kind)[0]
+    fit = range(1, min(_ADDRESSES, most // max(length, 1), total // max(length, 1)) + 1)
+    if not fit:
+        return None
+
+    def waste(count: int) -> tuple[int, int]:
+        return -(-total // (length * count)) * length * count, -count
+
+    return Runs(length, step, min(fit, key=waste))
+
+
+def _text(kind: str, wide: int, rows: int, lanes: int, across: bool, runs: Runs | None) -> str:
+    text, tile = Text(), _Tile(kind, wide, rows, lanes, runs)
+    rows = tile.rows
     names = ["ptr %y", "ptr %x", "ptr %rows", "i64 %m", "ptr %terms", "i64 %k", "ptr %b"]
     if not across:
         with text.function("product", *names):
@@ -54,12 +83,13 @@ def _text(kind: str, wide: int, rows: int, lanes: int, across: bool) -> str:
 class _Tile:
     """Some rows times ``wide`` registers of columns."""
 
-    def __init__(self, kind: str, wide: int, rows: int, lanes: int) -> None:
+    def __init__(self, kind: str, wide: int, rows: int, lanes: int, runs: Runs | None) -> None:
         self.name, self.size = _KINDS[kind]
-        self.wide, self.rows, self.lanes = wide, rows, lanes
+        self.runs = runs or Runs(1, 0, rows)
+        self.wide, self.rows, self.lanes = wide, self.runs.length * self.runs.times, lanes
         self.vector = f"<{lanes} x {self.name}>"
         self.width = lanes * self.size  # bytes of a register
-        self.bytes = self.width * wide * rows
+        self.bytes = self.width * wide * self.rows
 
     def head(self) -> str:
         """What the code calls."""
@@ -79,9 +109,9 @@ class _Tile:
         text.add(f"store {self.vector} {value}, ptr {place}, align {self.size}")
 
     def places(self, text: Text, x: str, row: str) -> list[str]:
-        """Where the rows are."""
+        """Where the runs of rows are."""
         table, found = text.at("%rows", (row, "8")), []
-        for r in range(self.rows):
+        for r in range(0, self.rows, self.runs.length):
             offset = text.let(f"load i64, ptr {text.at(table, (str(r), '8'))}, align 8")
             found.append(text.let(f"getelementptr i8, ptr {x}, i64 {offset}"))
         return found
@@ -131,21 +161,23 @@ class _Tile:
         b = text.at("%b", (at, str(self.wide * self.width)))
         columns = [self.load(text, b, c) for c in range(self.wide)]
         made = []
-        for r, place in enumerate(places):
+        for r in range(self.rows):
             old = sums[r * self.wide : (r + 1) * self.wide]
-            made += self.row(text, old, columns, place, offset)
+            which, step = divmod(r, self.runs.length)
+            made += self.row(text, old, columns, places[which], offset, step * self.runs.step)
         return made
 
     def row(
-        self, text: Text, sums: list[str], columns: list[str], row: str, term: str
+        self, text: Text, sums: list[str], columns: list[str], row: str, term: str, far: int
     ) -> list[str]:
-        """``sums`` and the number at ``row`` + ``term`` times ``columns``. Said as instructions,
-        since LLVM would load the numbers of all rows first, and has no registers left then."""
+        """``sums`` and the number at ``row`` + ``term`` + ``far`` times ``columns``. Said as
+        instructions, since LLVM would load the numbers of all rows first, and has no registers left
+        then."""
         wide, letter = self.wide, "s" if self.size == 4 else "d"
-        lines = [f"vbroadcasts{letter} (${3 * wide + 1},${3 * wide + 2}), ${wide}"]
+        lines = [f"vbroadcasts{letter} {far}(${3 * wide + 1},${3 * wide + 2}), ${wide}"]
         lines += [f"vfmadd231p{letter} ${2 * wide + 1 + c}, ${wide}, ${c}" for c in range(wide)]
         if wide == 1 and self.width == 64:  # one instruction does both
-            lines = [f"vfmadd231p{letter} ($4,$5){{1to{self.lanes}}}, $3, $0"]
+            lines = [f"vfmadd231p{letter} {far}($4,$5){{1to{self.lanes}}}, $3, $0"]
         outputs = ["=v"] * wide + ["=&v"]
         inputs = [*map(str, range(wide)), *["v"] * wide, "r", "r"]
         given = [f"{self.vector} {v}" for v in (*sums, *columns)] + [f"ptr {row}", f"i64 {term}"]
@@ -185,10 +217,10 @@ class _Tile:
 
 
 @cache
-def product(kind: str, wide: int, across: bool) -> Callable | None:
+def product(kind: str, wide: int, across: bool, runs: Runs | None = None) -> Callable | None:
     """``product(y, x, rows, m, terms, k, b)``: y[i, :] += sum over t of x[rows[i] + terms[t]]
     b[t, :], with ``wide`` registers of columns; numbers of bytes in ``rows`` and ``terms``, ``m`` a
-    multiple of the tile's rows.
+    multiple of the tile's rows. ``runs``: those of a tile; then ``rows`` holds such runs only.
 
     ``across``: ``product(y, x, rows, m, terms, k, b, first, lane, lanes, n, xn, yn)``, for ``n``
     arrays ``xn`` bytes apart: y[j, i] = first[j] + the sum, for the first ``lanes`` columns j,
@@ -201,7 +233,7 @@ def product(kind: str, wide: int, across: bool) -> Callable | None:
     kinds = [_POINTER, _POINTER, _POINTER, _NUMBER, _POINTER, _NUMBER, _POINTER]
     if across:
         kinds += [_POINTER, *(_NUMBER,) * 5]
-    return functions(_text, kind, wide, *tile(kind), across)("product", kinds)
+    return functions(_text, kind, wide, *tile(kind), across, runs)("product", kinds)
 
 
-__all__ = ["product", "tile"]
+__all__ = ["Runs", "product", "runs", "tile"]

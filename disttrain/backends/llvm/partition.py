@@ -1,6 +1,7 @@
 """Cut the description of a large run of a kernel into parts for several threads.
 
-    for desc in parts(kernel, desc): built.general(desc)         # in any order, at the same time
+    for desc in parts(kernel, desc, work(kernel)):
+        built.general(desc)                    # in any order, at the same time
 
 Rows are shared out, or the elements of a flat kernel; each is computed as it would be in one part,
 so bits do not depend on the number of threads.
@@ -19,10 +20,10 @@ _LINE = 1024  # elements of a flat kernel that stay together
 _TOTAL, _ROW_DIMS, _COLS, _OUTER, _ROWS = range(5)
 
 
-def parts(kernel: Kernel, desc: np.ndarray) -> list[np.ndarray]:
+def parts(kernel: Kernel, desc: np.ndarray, cost: int) -> list[np.ndarray]:
     """``desc`` (see ``wrap.py``) as one part for each thread, or whole where it is small or is one
-    row that the kernel sees as such."""
-    amount = int(desc[_TOTAL]) * work(kernel)
+    row that the kernel sees as such. ``cost``: the kernel's ``work``."""
+    amount = int(desc[_TOTAL]) * cost
     if amount < SPLIT_WORK or not rows_apart(kernel):
         return [desc]
     count = min(threads.count(), 2 * amount // SPLIT_WORK)
@@ -56,4 +57,4 @@ def _part(kernel: Kernel, desc: np.ndarray, axis: int | None, share: slice) -> n
     return desc
 
 
-__all__ = ["SPLIT_WORK", "parts"]
+__all__ = ["SPLIT_WORK", "parts", "work"]

@@ -26,7 +26,7 @@ from .autograd import as_tensors, cotangents_for, place
 from .engine import Walk, discard
 from .sink import accumulate
 
-_SHARING = frozenset({"layer_norm", "rms_norm", "batch_norm"})
+_SHARING = frozenset({"layer_norm", "rms_norm", "batch_norm", "group_norm"})
 
 
 class Rest:

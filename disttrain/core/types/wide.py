@@ -14,6 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from ...backends.fused.casts import SHORT as FEW
+from ...backends.fused.casts import scaled
+
 _F32 = np.dtype(np.float32)
 _INT64 = np.dtype(np.int64)
 _RUNNING = {np.dtype("f4"): np.dtype("f8"), np.dtype("c8"): np.dtype("c16")}
@@ -38,9 +41,16 @@ def running(kind: np.dtype) -> np.dtype:
     return _RUNNING.get(kind) or accumulator(kind)
 
 
+def cast(a: np.ndarray, kind: np.dtype) -> np.ndarray:
+    """``a`` in a half type or from one, in memory of its own, its axes in the same order."""
+    if a.size <= FEW or a.__class__ is not np.ndarray:
+        return a.astype(kind)
+    return scaled(a, 1.0, np.empty_like(a, kind))
+
+
 def widened(a: np.ndarray | None) -> Any:
     """``a`` in float32 if it is of a half type; None stays."""
-    return a.astype(_F32) if a is not None and is_half(a.dtype) else a
+    return cast(a, _F32) if a is not None and is_half(a.dtype) else a
 
 
 def through_float32(forward: Callable) -> Callable:
@@ -52,7 +62,7 @@ def through_float32(forward: Callable) -> Callable:
         kind = a.dtype
         if not is_half(kind):
             return forward(a, *rest, **params)
-        return forward(*(widened(x) for x in (a, *rest)), **params).astype(kind)
+        return cast(forward(*(widened(x) for x in (a, *rest)), **params), kind)
 
     run.on_wide = forward  # type: ignore[attr-defined]
     return run

@@ -20,6 +20,8 @@ _LAYOUT = {1: "(N, C, L) or (C, L)", 2: "(N, C, H, W) or (C, H, W)", 3: "(N, C, 
 max_pool1d, max_pool2d, max_pool3d = ops.max_pool1d, ops.max_pool2d, ops.max_pool3d
 avg_pool1d, avg_pool2d, avg_pool3d = ops.avg_pool1d, ops.avg_pool2d, ops.avg_pool3d
 
+_AVERAGES: dict[int, Any] = {1: avg_pool1d, 2: avg_pool2d, 3: avg_pool3d}
+
 
 # --- adaptive ---------------------------------------------------------------------------------
 def _wanted(where: str, n: int, input: Tensor, output_size: int | tuple) -> tuple[int, ...]:
@@ -55,6 +57,12 @@ def _adaptive_avg(where: str, n: int, input: Tensor, output_size: int | tuple) -
     wanted = _wanted(where, n, input, output_size)
     if all(w == 1 for w in wanted):
         return input.mean(tuple(range(-n, 0)), keepdim=True)
+    sizes = tuple(input.shape)[-n:]
+    even = all(w > 0 and size and size % w == 0 for size, w in zip(sizes, wanted, strict=True))
+    if (
+        even and input.shape[-n - 1] and input.meta()[1].kind != "c"
+    ):  # regions of one size, apart from each other
+        return _AVERAGES[n](input, [size // w for size, w in zip(sizes, wanted, strict=True)])
     x = input
     for dim, out in zip(range(-n, 0), wanted, strict=True):
         size = x.shape[dim]

@@ -14,6 +14,7 @@ from ...core.constants import constant
 from ...core.types import dtypes
 from ...errors import ConfigError, ShapeError
 from ...ops.functions.args import kinds
+from ...ops.primitives.pool import avg_pool_spread
 from .common import need_dims
 from .pooling import along
 
@@ -179,15 +180,26 @@ def interpolate(
 
 
 def _nearest(input: Tensor, sizes: list[int], scales: list, shift: float) -> Tensor:
-    x = input
-    for i, (out, f) in enumerate(zip(sizes, scales, strict=True)):
-        size = x.shape[2 + i]
+    found = []
+    for size, out, f in zip(input.shape[2:], sizes, scales, strict=True):
         if len(sizes) == 2 and not shift and out in (size, 2 * size):
             f = None  # a scale that changes nothing but the size's fraction, as in PyTorch
         step = np.float32(size / out if f is None else 1.0 / f)
         places = ((np.arange(out) + shift) * step).astype(np.float32).astype(np.int64)
-        x = x.index_select(2 + i, constant(x, np.minimum(places, size - 1)))
-    return x
+        found.append(np.minimum(places, size - 1))
+    times = [len(places) // max(size, 1) for size, places in zip(input.shape[2:], found)]
+    even = all(
+        k and np.array_equal(places, np.arange(size).repeat(k))
+        for k, size, places in zip(times, input.shape[2:], found)
+    )
+    if even and input.meta()[1].kind in "fV":  # the adjoint of sums over the places of each
+        how = {"kernel": tuple(times), "stride": tuple(times), "padding": (0,) * len(times)}
+        return avg_pool_spread(
+            input, size=tuple(map(len, found)), ceil_mode=False, include=True, divisor=1, **how
+        )
+    for i, places in enumerate(found):
+        input = input.index_select(2 + i, constant(input, places))
+    return input
 
 
 def _separable(input: Tensor, matrices: list[np.ndarray]) -> Tensor:

@@ -16,6 +16,7 @@ from ...backends.lang.kernel import Array, Kernel, Scalar, elementwise, wide_typ
 from ..primitives.norm import (
     _statistics_type,
     batch_norm_backward,
+    group_norm_backward,
     layer_norm_backward,
     rms_norm_backward,
 )
@@ -205,3 +206,61 @@ def _batch_norm_backward(
 
 
 batch_norm_backward.on_device = _batch_norm_backward
+
+
+# --- group norm: the kernels of layer norm, and one pass with numbers per channel --------------
+@functools.cache
+def _affine_kernel(dtype: str, weight: bool, bias: bool) -> Kernel:
+    names = ["weight"] * weight + ["bias"] * bias
+    params = tuple(Array(name, dtype) for name in ("x", *names))
+    value: ex.Expr = ex.var("x") * ex.var("weight") if weight else ex.var("x")
+    return elementwise("affine", value + ex.var("bias") if bias else value, params, dtype)
+
+
+def _scaled(platform: Platform, x: Any, weight: RawArray | None, bias: RawArray | None) -> Any:
+    if weight is None and bias is None:
+        return x
+    affine = [a[:, None] for a in (weight, bias) if a is not None]
+    out = platform.empty(x.shape, x.dtype)
+    kernel = _affine_kernel(str(NAME_OF[x.dtype]), weight is not None, bias is not None)
+    run(platform, kernel, (x, *affine), out)
+    return out
+
+
+def _in_groups(a: RawArray, groups: int) -> Any:
+    n, c, places = a.shape
+    return a.reshape(n, groups, c // groups * places)
+
+
+@on_device("group_norm")
+def _group_norm(
+    platform: Platform, x: Any, weight: Any, bias: Any, groups: int, eps: float
+) -> tuple:
+    out, mean, rstd = norms.layer_norm(_in_groups(x, groups), None, None, eps)
+    return _scaled(platform, out.reshape(x.shape), weight, bias), mean, rstd
+
+
+@functools.cache
+def _hat_product(dtype: str) -> Kernel:
+    wide = wide_type(dtype)
+    params = (Array("g", dtype), Array("x", dtype), Array("mean", wide), Array("rstd", wide))
+    hat = (ex.var("x") - ex.var("mean")) * ex.var("rstd")
+    return elementwise("group_norm_product", ex.var("g") * hat, params, wide)
+
+
+def _group_norm_backward(
+    platform: Platform, g: Any, x: Any, mean: RawArray, rstd: RawArray, weight: Any, groups: int
+) -> tuple:
+    """(dx, dweight, dbias)."""
+    name, seen = str(NAME_OF[x.dtype]), _in_groups(x, groups)
+    inner = _in_groups(_scaled(platform, g, weight, None), groups)
+    (dx,) = _layer_norm_backward(platform, inner, seen, mean, rstd, None)
+    products = platform.empty(seen.shape, mean.dtype)
+    run(platform, _hat_product(name), (_in_groups(g, groups), seen, mean[..., None],
+                                       rstd[..., None]), products)  # fmt: skip
+    both = products.reshape(x.shape)
+    sums = [add_up(platform, a, (0, 2), False, mean.dtype) for a in (both, g)]
+    return dx.reshape(x.shape), *(converted(platform, s, x.dtype) for s in sums)
+
+
+group_norm_backward.on_device = _group_norm_backward

@@ -78,6 +78,11 @@ def _batch_norm(x: object, weight: object, bias: object, eps: float) -> Layout:
     return Layout(((None, 1, None), *channels), ((None, 1, None), (1,), (1,)))
 
 
+def _group_norm(x: object, weight: object, bias: object, groups: int, eps: float) -> Layout:
+    affine = [None if a is None else (None,) for a in (weight, bias)]
+    return Layout(((0, None, None), *affine), ((0, None, None), (0, None), (0, None)))
+
+
 def _polygamma(a: Any, **params: object) -> Layout:
     ins, out = aligned((a,))
     return Layout(ins, (out,))
@@ -115,5 +120,6 @@ RULES = {
     "layer_norm": _layer_norm,
     "rms_norm": _rms_norm,
     "batch_norm": _batch_norm,
+    "group_norm": _group_norm,
     "polygamma": _polygamma,
 }

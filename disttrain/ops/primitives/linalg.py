@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ...backends.fused import few_rows
 from ...backends.fused.copies import contiguous
 from ...core.annotations import Shaped, Value
 from ...core.gate import Primitive
@@ -71,8 +72,17 @@ def _matmul_batch(args: tuple, dims: tuple, params: dict, size: int) -> tuple:
     return matmul(*aligned), 0
 
 
+def product(a: np.ndarray, b: np.ndarray) -> Any:
+    """``a @ b``."""
+    if len(a) <= few_rows.MOST and b.size >= few_rows.LEAST:
+        out = few_rows.product(a, b)
+        if out is not None:
+            return out
+    return np.matmul(a, b)
+
+
 matmul: Primitive = primitive(
-    "matmul", through_float32(np.matmul), "a b",
+    "matmul", through_float32(product), "a b",
     vjp={"a": lambda g, b: matmul(g, swap(H(b))), "b": _matmul_db},
     jvp="multilinear", shape=_matmul_shape, promote=_one_type("matmul"),
     samples=lambda rng: [
@@ -84,7 +94,7 @@ matmul: Primitive = primitive(
 )  # fmt: skip
 
 
-_FEW = range(2, 65)  # rows for which the other order is faster, up to twice (measured)
+_FEW = range(few_rows.MOST + 1, 65)  # for which the other order is faster, up to twice (measured)
 _WORTH = 1 << 19  # multiplications from which it is
 
 
@@ -98,7 +108,7 @@ def by_rows(x: np.ndarray, w: np.ndarray, b: None = None) -> Any:
     """``x @ w.T``. A BLAS is slow at few rows times a transposed matrix, not at their transpose."""
     if few_rows(x.shape, x.dtype, w.shape, w.dtype) and w.flags.c_contiguous:
         return contiguous(np.matmul(w, x.T).T)
-    return np.matmul(x, w.T)
+    return product(x, w.T)
 
 
 @through_float32
@@ -124,7 +134,7 @@ def _linear_rule(g: Value, x: Any, w: Any, needs: tuple, w_place: tuple | None) 
     """dx = g w, dw = g^T x over all rows, db = sum of g over all rows."""
     if g.__class__ is np.ndarray and g.dtype.char in "fd" and len(g.shape) == 2 and not w_place:
         return (  # the commonest, without a gate around each product
-            np.matmul(g, w) if needs[0] else None,
+            product(g, w) if needs[0] else None,
             np.matmul(g.T, x) if needs[1] else None,
             total(g, (0,), False) if needs[2] else None,
         )

@@ -1,4 +1,5 @@
-"""Primitives of normalisation: layer and rms over rows (fused kernels), batch over channels.
+"""Primitives of normalisation: layer and rms over rows (fused kernels), batch over channels, group
+over groups of them.
 
 A fused backward is a primitive whose own derivative is composed of others, so that gradients of
 gradients are right too.
@@ -12,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ...backends.fused import batch_norm as channels
+from ...backends.fused import group_norm as grouped
 from ...backends.fused import norms as fused
 from ...core.annotations import Shaped, Value
 from ...core.gate import Primitive
@@ -210,4 +212,64 @@ batch_norm_channels: Primitive = primitive(
     samples=lambda rng: [
         ((rng.normal(size=(3, 2, 4)), rng.normal(size=2), rng.normal(size=2)), {"eps": 1e-5})
     ],
+)  # fmt: skip
+
+
+# --- group norm, over the places of groups of channels of (N, C, places) -----------------------
+def _group_rule(
+    g: tuple, x: Any, weight: Value | None, out: tuple, groups: int, eps: float, needs: tuple
+) -> tuple:
+    g, (_, centre, rstd) = g[0], out
+    if isinstance(g, np.ndarray):
+        found: Any = grouped.group_norm_backward(g, x, centre, rstd, weight, groups)
+    elif at_once(g):
+        found = computed(group_norm_backward, (g, x, centre, rstd, weight), groups=groups)
+    else:
+        found = _in_float32(_group_pull, g, x, weight, groups, eps)
+    return tuple(a if needed else None for a, needed in zip(found, needs, strict=True))
+
+
+group_norm_backward = by_kernel(
+    "group_norm_backward", grouped.group_norm_backward, "g x mean rstd weight"
+)
+
+
+def _group_pull(g: Value, x: Value, weight: object, groups: int, eps: float) -> tuple:
+    """The same, composed (differentiable again)."""
+    n, c, places = x.shape
+    rows, shape = (n, groups, c // groups * places), tuple(x.shape)
+    normal, rstd = _standardised(reshape(x, shape=rows), eps)
+    inner = g if weight is None else g * reshape(weight, shape=(-1, 1))
+    inner = reshape(inner, shape=rows)
+    dx = (inner - _mean(inner) - normal * _mean(inner * normal)) * rstd
+    both = g * reshape(normal, shape=shape)
+    return reshape(dx, shape=shape), *(sum_(a, dims=(0, 2), keepdim=False) for a in (both, g))
+
+
+def _groups_batch(args: tuple, dims: tuple, params: dict, size: int) -> tuple:
+    """Every sample of the batch is one more sample, or has channels of its own."""
+    if all(d is None for d in dims[1:]):
+        outs = group_norm_channels(merge(fronted(args[0], dims[0], size)), *args[1:], **params)
+        return tuple(split(a, size) for a in outs), (0, 0, 0)
+    x = fronted(args[0], dims[0], size)
+    x = merge(permute(x, dims=(1, 0, 2, 3)), 1)
+    affine = [None if a is None else merge(fronted(a, d, size)) for a, d in
+              zip(args[1:], dims[1:], strict=True)]  # fmt: skip
+    outs = group_norm_channels(x, *affine, **{**params, "groups": params["groups"] * size})
+    return tuple(split(a, size, 1) for a in outs), (1, 1, 1)
+
+
+def _groups_shape(x: Shaped, weight: object, bias: object, groups: int, eps: float) -> list:
+    each = ((x.shape[0], groups), _statistics_type(x.dtype))
+    return [(x.shape, x.dtype), each, each]
+
+
+def _group_samples(rng: np.random.Generator) -> list:
+    x, w, b = rng.normal(size=(3, 4, 5)), rng.normal(size=4), rng.normal(size=4)
+    return [((x, w, b), {"groups": 2, "eps": 1e-5}), ((x, None, b), {"groups": 4, "eps": 1e-5})]
+
+
+group_norm_channels: Primitive = primitive(
+    "group_norm", grouped.group_norm, "x weight bias", vjp=_group_rule, multi=True,
+    nondiff_outputs=(1, 2), shape=_groups_shape, batch=_groups_batch, samples=_group_samples,
 )  # fmt: skip

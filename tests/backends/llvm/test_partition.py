@@ -117,7 +117,7 @@ def test_what_all_rows_add_to_is_not_shared_out(several):
 def test_the_longest_row_axis_is_cut(several):
     several(4)
     desc = described((3, 90001), 2, [(720008, 8), (1440016, 16)])
-    found = partition.parts(SOFT, desc)
+    found = partition.parts(SOFT, desc, partition.work(SOFT))
     assert [int(p[5]) for p in found] == [22500, 22500, 22500, 22501]
     assert [int(p[4]) for p in found] == [3] * 4
     assert [int(p[DESC_HEAD]) - 1000 for p in found] == [0, 22500 * 8, 45000 * 8, 67500 * 8]
@@ -131,11 +131,11 @@ def test_the_longest_row_axis_is_cut(several):
 def test_small_work_and_one_thread_stay_whole(several):
     small, large = (described((1, 1), n, [(0, 0), (0, 0)]) for n in (N - 1, 4 * N))
     several(1)
-    assert [p is large for p in partition.parts(ADD, large)] == [True]
+    assert [p is large for p in partition.parts(ADD, large, partition.work(ADD))] == [True]
     several(4)
-    assert [p is small for p in partition.parts(ADD, small)] == [True]
-    assert [p is large for p in partition.parts(SOFT, large)] == [True]
-    assert [int(p[2]) for p in partition.parts(ADD, large)] == [N] * 4
+    assert [p is small for p in partition.parts(ADD, small, partition.work(ADD))] == [True]
+    assert [p is large for p in partition.parts(SOFT, large, partition.work(SOFT))] == [True]
+    assert [int(p[2]) for p in partition.parts(ADD, large, partition.work(ADD))] == [N] * 4
 
 
 def test_costly_elements_are_shared_out_sooner(several):
@@ -145,8 +145,8 @@ def test_costly_elements_are_shared_out_sooner(several):
         value = exp(value)
     costly = elementwise("exp4", value, (Array("x", "float32"),), "float32")
     desc = described((1, 1), N // 2, [(0, 0), (0, 0)])
-    assert len(partition.parts(costly, desc)) == 2
-    assert len(partition.parts(ADD, desc)) == 1
+    assert len(partition.parts(costly, desc, partition.work(costly))) == 2
+    assert len(partition.parts(ADD, desc, partition.work(ADD))) == 1
 
 
 def test_threads_run_at_the_same_time(several, monkeypatch):

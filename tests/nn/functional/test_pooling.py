@@ -84,3 +84,14 @@ def test_power_averages(n):
     zero = dt.zeros(1, 1, *(2,) * n, requires_grad=True)
     getattr(F, f"lp_pool{n}d")(zero, 2, 2).sum().backward()
     assert not zero.grad.any()  # as PyTorch's, where the root has no slope
+
+
+@pytest.mark.parametrize("shape", [(2, 0, 4, 4), (0, 2, 4, 4), (3, 4, 6)])
+def test_means_over_even_regions_of_what_may_be_empty(shape):
+    a = np.random.default_rng(0).normal(size=shape)
+    x = dt.from_numpy(a).requires_grad_()
+    out = F.adaptive_avg_pool2d(x, (2, None))
+    wanted = a.reshape(*shape[:-2], 2, shape[-2] // 2, shape[-1]).mean(-2)
+    assert np.allclose(out.detach().numpy(), wanted)
+    out.sum().backward()
+    assert np.allclose(x.grad.numpy(), 2 / shape[-2])

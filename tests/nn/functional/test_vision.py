@@ -49,3 +49,19 @@ def test_pixels_move_between_channels_and_places():
     assert up[0, 0, :2, :2].flatten().tolist() == x[0, :4, 0, 0].tolist()
     mixed = F.channel_shuffle(x, 2)
     assert mixed[0, :, 0, 0].tolist() == x[0, [0, 4, 1, 5, 2, 6, 3, 7], 0, 0].tolist()
+
+
+@pytest.mark.parametrize("kind", ["f4", "f2", "u1"])
+@pytest.mark.parametrize(("size", "out"), [((3, 4), (6, 12)), ((3, 4), (7, 8)), ((2, 5), (2, 5))])
+def test_nearest_places_of_any_share(size, out, kind):
+    a = np.random.default_rng(0).integers(0, 200, (2, 3, *size)).astype(kind)
+    rows, columns = ((np.arange(n) * (s / n)).astype(int) for s, n in zip(size, out, strict=True))
+    found = F.interpolate(dt.from_numpy(a), size=out).numpy()
+    assert found.dtype == a.dtype
+    assert (found == a[:, :, rows][..., columns]).all()
+    if kind == "f4":
+        x, g = dt.from_numpy(a).requires_grad_(), np.arange(2 * 3 * out[0] * out[1], dtype="f4")
+        F.interpolate(x, size=out).backward(dt.from_numpy(g.reshape(2, 3, *out)))
+        wanted = np.zeros(a.shape)
+        np.add.at(wanted, (slice(None), slice(None), rows[:, None], columns), g.reshape(2, 3, *out))
+        assert np.allclose(x.grad.numpy(), wanted)

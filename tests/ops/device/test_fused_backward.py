@@ -32,6 +32,8 @@ CASES = {
         lambda x, w, b: F.batch_norm(x, None, None, w, b, True),
         [(4, 3, 2, 5), (3,), (3,)],
     ),
+    "group_norm": (lambda x, w, b: F.group_norm(x, 2, w, b), [(3, 4, 5), (4,), (4,)]),
+    "plain_group_norm": (lambda x: F.instance_norm(x), [(3, 4, 2, 5)]),
     "plain_batch_norm": (lambda x: F.batch_norm(x, None, None, training=True), [(7, 3)]),
     "attention": (
         lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True),
@@ -93,7 +95,7 @@ def test_few_launches(double, name):
 
 
 @pytest.mark.parametrize("again", [False, True])
-@pytest.mark.parametrize("name", ["batch_norm", "layer_norm", "rms_norm"])
+@pytest.mark.parametrize("name", ["batch_norm", "layer_norm", "rms_norm", "group_norm"])
 def test_half_types_are_rounded_once(double, name, again):
     fn, shapes = CASES[name]
     shapes = [(40 * shapes[0][0], *shapes[0][1:]), *shapes[1:]]

@@ -59,3 +59,5 @@ def test_norms():
     assert layout.ins == ((0, 1, None), (None,), None)
     assert layout.outs == ((0, 1, None), (0, 1), (0, 1))
     assert RULES["batch_norm"](CUBE, None, None, 1e-5).outs == ((None, 1, None), (1,), (1,))
+    grouped = RULES["group_norm"](CUBE, None, None, 1, 1e-5)
+    assert grouped.outs == ((0, None, None), (0, None), (0, None))

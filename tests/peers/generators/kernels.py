@@ -1,5 +1,5 @@
 """Drawn calls of generated kernels: copies in another order, running sums, rows added by number,
-convolutions, orders, recurrent networks.
+convolutions, orders, recurrent networks, products of few rows, normalisations, resizing.
 
 A case is a pair (what to do, arrays). Arrays have any sizes, also none, any order of axes, steps
 and directions; numbers are also nan, inf and equal ones.
@@ -165,15 +165,121 @@ def recurrent(T: Any, seed: str) -> list[Any]:
     return [o.detach() for o in (*outs, *grads)]
 
 
+def strided(T: Any, seed: str) -> list[Any]:
+    """Convolutions of inputs that are empty, padded on one side more or have their channels last,
+    with kernels of one place or shorter than their steps."""
+    draw = random.Random(seed)
+    rng = np.random.default_rng(draw.getrandbits(32))
+    kind, groups = draw.choice(("f", "d")), draw.choice((1, 1, 2, 16))
+    each, outer = draw.choice((1, 4, 16, 20)), groups * draw.choice((1, 4, 16, 32))
+    kernel = draw.choice(((1, 1), (1, 3), (2, 2), (3, 1), (3, 3)))
+    how: dict[str, Any] = {"groups": groups, "dilation": (draw.choice((1, 1, 2)), 1)}
+    if draw.random() < 0.25:
+        how["padding"] = draw.choice(("same", "valid"))
+    else:
+        how["stride"] = draw.choice((1, 2, 3, 4, (1, 4)))
+    size = draw.randint(5, 20), draw.choice((7, 14, 16, 28, 31))
+    batch = draw.choice((0, 1, 2, 5))
+    x, w = (
+        T.from_numpy(rng.normal(size=shape).astype(kind)).requires_grad_()
+        for shape in ((batch, groups * each, *size), (outer, each, *kernel))
+    )
+    seen = T.nn.functional.pad(x, [draw.randint(0, 3) for _ in range(4)])
+    if draw.random() < 0.4:
+        seen = seen.to(memory_format=T.channels_last)
+    out = T.nn.functional.conv2d(seen, w, **how)
+    g = T.from_numpy(rng.normal(size=tuple(out.shape)).astype(kind))
+    out.backward(g.to(memory_format=T.channels_last) if draw.random() < 0.3 else g)
+    return [out.detach(), x.grad, w.grad]
+
+
+def multiplied(T: Any, seed: str) -> list[Any]:
+    """Products of few rows with matrices that lie in any way, and their gradients."""
+    draw = random.Random(seed)
+    rng = np.random.default_rng(draw.getrandbits(32))
+    kind = draw.choice(("f", "f", "d"))
+    m, k, n = draw.randint(1, 20), draw.choice((1, 60, 257, 700)), draw.choice((1, 50, 400, 1030))
+    x = T.from_numpy(rng.normal(size=(k, m) if draw.random() < 0.3 else (m, k)).astype(kind))
+    x = (x if tuple(x.shape) == (m, k) else x.t()).requires_grad_()
+    w = T.from_numpy(rng.normal(size=(n, k)).astype(kind)).requires_grad_()
+    turned = T.from_numpy(rng.normal(size=(k, 2 * n)).astype(kind))[:, n:].requires_grad_()
+    outs = [T.nn.functional.linear(x, w), x @ w.t(), x @ turned, x.reshape(1, m, k) @ turned]
+    sum((o * o).sum() for o in outs).backward()
+    return [*(o.detach() for o in outs), x.grad, w.grad, turned.grad]
+
+
+def normalised(T: Any, seed: str) -> list[Any]:
+    """Normalisations over groups of channels and over single ones, with gradients and gradients of
+    those."""
+    draw = random.Random(seed)
+    rng = np.random.default_rng(draw.getrandbits(32))
+    groups, each = draw.choice((1, 2, 3, 8)), draw.choice((1, 2, 4))
+    spatial = draw.choice(((2,), (30,), (4, 5), (9, 17)))
+    shape = (draw.choice((1, 2, 5)), groups * each, *spatial)
+    given = [T.from_numpy(rng.normal(size=s)) for s in (shape, shape[1:2], shape[1:2])]
+    if len(shape) == 4 and draw.random() < 0.3:
+        given[0] = given[0].to(memory_format=T.channels_last)
+    x, w, b = (a.requires_grad_() for a in given)
+    w = w if draw.random() < 0.7 else None
+    b = b if w is not None and draw.random() < 0.7 else None  # PyTorch's backward needs both so
+    if math.prod(shape[2:]) > 1 and draw.random() < 0.4:
+        out = T.nn.functional.instance_norm(x, weight=w, bias=b, eps=0.1)
+    else:
+        out = T.nn.functional.group_norm(x, groups, w, b, eps=0.1)
+    leaves, again = [a for a in (x, w, b) if a is not None], draw.random() < 0.4
+    g = T.from_numpy(rng.normal(size=shape))
+    grads = T.autograd.grad(out, leaves, g, create_graph=again)
+    if again:
+        grads += T.autograd.grad(sum((a * a).sum() for a in grads), leaves[:1])
+    return [a.detach() for a in (out, *grads)]
+
+
+def resized(T: Any, seed: str) -> list[Any]:
+    """Images resized and pooled to sizes, with gradients."""
+    draw = random.Random(seed)
+    rng = np.random.default_rng(draw.getrandbits(32))
+    dims = draw.choice((1, 2, 2, 3))
+    size = [draw.randint(1, 7) for _ in range(dims)]
+    to = [draw.choice((n, 2 * n, 3 * n, draw.randint(1, 9))) for n in size]
+    kind = draw.choice(("f", "d"))
+    x = T.from_numpy(rng.normal(size=(draw.choice((0, 1, 3)), 2, *size)).astype(kind))
+    x, F = x.requires_grad_(), T.nn.functional
+    mode = draw.choice(("nearest", "nearest", "nearest-exact", "area"))
+    near = F.interpolate(x, size=to, mode=mode)
+    pooled = getattr(F, f"adaptive_avg_pool{dims}d")(x, [draw.randint(1, n) for n in size])
+    sum((o * o * o).sum() for o in (near, pooled)).backward()
+    return [near.detach(), pooled.detach(), x.grad]
+
+
+def halved(T: Any, seed: str) -> list[Any]:
+    """Half types: products and convolutions, in float32 at the end."""
+    draw = random.Random(seed)
+    rng = np.random.default_rng(draw.getrandbits(32))
+    kind = draw.choice((T.float16, T.bfloat16))
+
+    def drawn(*shape: int) -> Any:
+        return T.from_numpy(rng.normal(size=shape).astype("f")).to(kind).requires_grad_()
+
+    m, k, n = draw.randint(1, 40), draw.choice((3, 60, 300)), draw.choice((2, 50, 300))
+    a, w, v = drawn(m, k), drawn(n, k), drawn(k, n)
+    x, f = drawn(2, 8, 9, draw.choice((8, 14))), drawn(16, 8, 3, draw.choice((1, 3)))
+    outs = [T.nn.functional.linear(a, w), a @ v, T.nn.functional.conv2d(x, f, padding=1)]
+    for o in outs:
+        o.backward(T.ones_like(o))
+    return [t.detach().to(T.float32) for t in (*outs, a.grad, w.grad, v.grad, x.grad, f.grad)]
+
+
 CASES = {
     "copied": copied, "accumulated": accumulated, "scattered": scattered, "convolved": convolved,
-    "ordered": ordered, "recurrent": recurrent,
+    "ordered": ordered, "recurrent": recurrent, "strided": strided, "multiplied": multiplied,
+    "normalised": normalised, "resized": resized, "halved": halved,
 }  # fmt: skip
 
 
 def _size(y: np.ndarray, name: str) -> float:
     """What the numbers of long sums lie around."""
-    return float(np.abs(y).max(initial=0)) if name == "convolved" else 0.0
+    sums = ("convolved", "strided", "multiplied", "halved")
+    return float(np.abs(y).max(initial=0)) if name in sums else 0.0
 
 
 def differences(name: str, ours: Any, theirs: Any, seed: str) -> list[str]:
@@ -182,6 +288,7 @@ def differences(name: str, ours: Any, theirs: Any, seed: str) -> list[str]:
     for k, (a, b) in enumerate(zip(*(CASES[name](T, seed) for T in (ours, theirs)), strict=True)):
         x, y = (np.asarray(t.detach().numpy()) for t in (a, b))
         far = 0.0 if name == "copied" else 2e-5 if "32" in str(b.dtype) else 1e-10
+        far = 0.02 if name == "halved" else far  # bfloat16 has 8 bits
         if x.shape != y.shape or x.dtype != y.dtype:
             wrong.append(f"{seed}: result {k} is {x.dtype}{x.shape}, not {y.dtype}{y.shape}")
         elif not np.allclose(x, y, far, far * max(10, _size(y, name)), equal_nan=True):

@@ -16,7 +16,12 @@ from ....core.writes import opened
 from ....errors import ConfigError, DTypeError, ShapeError
 from ...primitives import elementwise as el
 from ...primitives.elementwise import cast_like, rsqrt, square
-from ...primitives.norm import batch_norm_channels, layer_norm_rows, rms_norm_rows
+from ...primitives.norm import (
+    batch_norm_channels,
+    group_norm_channels,
+    layer_norm_rows,
+    rms_norm_rows,
+)
 from ...primitives.reduce import amax, mean, sum_
 from ...primitives.views import reshape
 from ..args import in_float32, kinds, one_dim
@@ -199,6 +204,17 @@ def _scaled(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
     return x if bias is None else x + cast_like(reshape(bias, shape=shape), x)
 
 
+def _in_groups(
+    input: Tensor, weight: Tensor | None, bias: Tensor | None, groups: int, eps: float
+) -> Tensor:
+    """Each sample normalised over groups of its channels."""
+    shape = tuple(input.shape)
+    x = input if len(shape) == 3 else reshape(input, shape=(*shape[:2], math.prod(shape[2:])))
+    affine = _flat(weight, x), _flat(bias, x)
+    out = group_norm_channels(x, *affine, groups=groups, eps=float(eps))[0]
+    return out if x is input else reshape(out, shape=shape)
+
+
 def group_norm(
     input: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None,
     eps: float = 1e-5,
@@ -208,7 +224,7 @@ def group_norm(
         raise ShapeError(
             f"group_norm: input of shape {list(input.shape)} given; needed (N, C, ...)"
         )
-    n, c = input.shape[:2]
+    c = input.shape[1]
     if num_groups < 1 or c % num_groups:
         raise ShapeError(
             f"group_norm: {c} channels cannot be split into num_groups={num_groups}; the number of "
@@ -216,10 +232,7 @@ def group_norm(
         )
     check_types("group_norm", input, weight, bias)
     per_channel("group_norm", c, weight=weight, bias=bias)
-    places = math.prod(input.shape[2:])
-    grouped = reshape(input, shape=(n, num_groups, c // num_groups * places))
-    out = layer_norm_rows(grouped, None, None, eps=float(eps))[0]
-    return _scaled(reshape(out, shape=tuple(input.shape)), weight, bias)
+    return _in_groups(input, weight, bias, num_groups, eps)
 
 
 def instance_norm(
@@ -252,8 +265,7 @@ def instance_norm(
             variance = mean(total * (1.0 / (places - 1)), dims=(0,), keepdim=False)
             track(running_mean, mean(centre, dims=(0, 2), keepdim=False), momentum)
             track(running_var, variance, momentum)
-    out = layer_norm_rows(flat, None, None, eps=float(eps))[0]
-    return _scaled(reshape(out, shape=shape), weight, bias)
+    return _in_groups(input, weight, bias, shape[1], eps)
 
 
 @in_float32

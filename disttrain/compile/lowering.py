@@ -14,7 +14,7 @@ import numpy as np
 
 from ..backends.fused import cross_entropy as losses
 from ..core.types.wide import total
-from ..ops.primitives.linalg import by_rows, few_rows, linear
+from ..ops.primitives.linalg import by_other_order, by_rows, linear, product
 from ..ops.primitives.loss import cross_entropy_rows
 from .instruction import Instruction, Var
 from .pull import Rule
@@ -46,17 +46,17 @@ def _linear(params: dict, given: list) -> Run | None:
     x, w, b = given
     if len(x[0]) != 2 or not _alike(x, w, b):
         return None
-    product = by_rows if few_rows(*x, *w) else _by_transpose
-    return product if b is None else _biased(product)
+    run = by_rows if by_other_order(*x, *w) else _by_transpose
+    return run if b is None else _biased(run)
 
 
 def _by_transpose(x: Any, w: Any, b: None = None) -> Any:
-    return _matmul(x, w.T)
+    return product(x, w.T)
 
 
-def _biased(product: Run) -> Run:
+def _biased(multiplied: Run) -> Run:
     def run(x: Any, w: Any, b: Any) -> Any:
-        out = product(x, w)
+        out = multiplied(x, w)
         out += b
         return out
 
@@ -72,10 +72,10 @@ def _linear_backward(rule: Rule, given: list) -> Run | None:
     if (dw and (saved[0] is None or len(saved[0][0]) != 2)) or (dx and saved[1] is None):
         return None
     if all(rule.needs):
-        return lambda g, x, w, b: (_matmul(g, w), _matmul(g.T, x), total(g, (0,), False))
+        return lambda g, x, w, b: (product(g, w), _matmul(g.T, x), total(g, (0,), False))
 
     def run(g: Any, x: Any, w: Any, b: Any) -> tuple:
-        found = [_matmul(g, w)] if dx else []
+        found = [product(g, w)] if dx else []
         if dw:
             found.append(_matmul(g.T, x))
         if db:

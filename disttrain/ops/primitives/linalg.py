@@ -98,7 +98,7 @@ _FEW = range(few_rows.MOST + 1, 65)  # for which the other order is faster, up t
 _WORTH = 1 << 19  # multiplications from which it is
 
 
-def few_rows(shape: tuple, kind: np.dtype, w_shape: tuple, w_kind: np.dtype) -> bool:
+def by_other_order(shape: tuple, kind: np.dtype, w_shape: tuple, w_kind: np.dtype) -> bool:
     """Whether matrices of these shapes and types may be multiplied in the other order."""
     few = len(shape) == 2 and shape[0] in _FEW and math.prod(shape) * w_shape[0] >= _WORTH
     return few and kind.char == "f" and kind == w_kind
@@ -106,7 +106,7 @@ def few_rows(shape: tuple, kind: np.dtype, w_shape: tuple, w_kind: np.dtype) -> 
 
 def by_rows(x: np.ndarray, w: np.ndarray, b: None = None) -> Any:
     """``x @ w.T``. A BLAS is slow at few rows times a transposed matrix, not at their transpose."""
-    if few_rows(x.shape, x.dtype, w.shape, w.dtype) and w.flags.c_contiguous:
+    if by_other_order(x.shape, x.dtype, w.shape, w.dtype) and w.flags.c_contiguous:
         return contiguous(np.matmul(w, x.T).T)
     return product(x, w.T)
 

@@ -80,7 +80,7 @@ __version__ = "0.1.0"
 
 _PACKAGES = ("amp", "autograd", "compile", "cuda", "data", "distributed", "distributions", "func",
              "futures", "linalg", "metrics", "nn", "optim", "profiler", "serialize",
-             "special")  # fmt: skip
+             "special", "fft")  # fmt: skip
 _ELSEWHERE = {"autocast": ".amp", "launch": "disttrain_launcher", "load": ".serialize",
               "save": ".serialize"}  # fmt: skip
 

@@ -13,13 +13,13 @@ from ...core.gate import Primitive
 from ...core.types.wide import through_float32, total
 from ..declare import primitive, type_of
 from ..promotion import only, refuse, same_type
-from .batching import made_beside
+from .batching import made_like
 from .elementwise import H, cast_like, eq, where
 from .reduce import sum_
 from .views import Batched, expand, front, permute, reshape
 
 
-def _one_type(where: str) -> Any:
+def one_type(where: str) -> Any:
     """The promotion of products of matrices: none. Their operands have one type of numbers."""
 
     def promote(args: tuple) -> tuple:
@@ -74,7 +74,7 @@ def _matmul_batch(args: tuple, dims: tuple, params: dict, size: int) -> tuple:
 matmul: Primitive = primitive(
     "matmul", through_float32(np.matmul), "a b",
     vjp={"a": lambda g, b: matmul(g, swap(H(b))), "b": _matmul_db},
-    jvp="multilinear", shape=_matmul_shape, promote=_one_type("matmul"),
+    jvp="multilinear", shape=_matmul_shape, promote=one_type("matmul"),
     samples=lambda rng: [
         ((rng.normal(size=(3, 4)), rng.normal(size=(4, 2))), {}),
         ((rng.normal(size=(2, 3, 4)), rng.normal(size=(4, 2))), {}),
@@ -185,7 +185,7 @@ def _linear_batch(args: tuple, dims: tuple, params: dict, size: int) -> tuple:
 
 linear: Primitive = primitive(
     "linear", _linear, "x w b", vjp=_linear_rule, jvp=_linear_jvp, shape=_linear_shape,
-    promote=_one_type("linear"), reads={"x": "w", "w": "x", "b": ""},
+    promote=one_type("linear"), reads={"x": "w", "w": "x", "b": ""},
     samples=lambda rng: [
         ((rng.normal(size=(3, 4)), rng.normal(size=(2, 4)), rng.normal(size=(2,))), {}),
         ((rng.normal(size=(2, 3, 4)), rng.normal(size=(2, 4)), None), {}),
@@ -226,7 +226,7 @@ def _slogdet_rule(g: tuple, a: Value, out: tuple) -> tuple:
     2008, "Collected matrix derivative results", 2.2.3)."""
     (turned, grown), sign = g, out[0]
     scale = cast_like(grown, sign)
-    if _array_type(sign).kind == "c":
+    if array_type(sign).kind == "c":
         turn = H(sign) * turned
         scale = scale + (turn - H(turn)) * 0.5
     scale = reshape(scale, shape=(*tuple(a.shape)[:-2], 1, 1))
@@ -253,15 +253,18 @@ def _svd_shape(a: Shaped) -> list:
     return [((*lead, m, k), a.dtype), ((*lead, k), real), ((*lead, k, n), a.dtype)]
 
 
-def _column(s: Value) -> Any:
+def column(s: Value) -> Any:
+    """Vectors as matrices of one column."""
     return reshape(s, shape=(*tuple(s.shape), 1))
 
 
-def _row(s: Value) -> Any:
+def row(s: Value) -> Any:
+    """Vectors as matrices of one row."""
     return reshape(s, shape=(*tuple(s.shape)[:-1], 1, s.shape[-1]))
 
 
-def _skew(x: object) -> Any:
+def skew(x: object) -> Any:
+    """Twice the skew-Hermitian part."""
     return x - swap(H(x))
 
 
@@ -271,33 +274,30 @@ def _svd_rule(g: tuple, a: Value, out: tuple) -> tuple:
     they would get counts as 0, so that functions of the values alone stay right."""
     (gu, gs, gvh), (u, s, vh) = g, out
     uh, v, gv = swap(H(u)), swap(H(vh)), swap(H(gvh))
-    apart = _row(s * s) - _column(s * s)
+    apart = row(s * s) - column(s * s)
     apart = where(eq(apart, 0), 0.0, 1.0 / where(eq(apart, 0), 1.0, apart))
-    inner = _skew(matmul(uh, gu)) * apart * _row(s) + _column(s) * (
-        _skew(matmul(swap(H(v)), gv)) * apart
+    inner = skew(matmul(uh, gu)) * apart * row(s) + column(s) * (
+        skew(matmul(swap(H(v)), gv)) * apart
     )
-    size, kind = s.shape[-1], _array_type(s)
-    one: Any
-    if isinstance(s, np.ndarray):
-        one = np.eye(size, dtype=kind)
-    else:
-        one = made_beside(s, lambda xp: xp.eye(size, dtype=kind))
+    size, kind = s.shape[-1], array_type(s)
+    one = made_like(s, lambda xp: xp.eye(size, dtype=kind))
     over = where(eq(s, 0), 0.0, 1.0 / where(eq(s, 0), 1.0, s))
-    inner = inner + _column(gs) * one
-    if _array_type(u).kind == "c":  # the common phase of a pair of vectors
-        inner = inner + _skew(matmul(uh, gu)) * (_column(over) * one * 0.5)
+    inner = inner + column(gs) * one
+    if array_type(u).kind == "c":  # the common phase of a pair of vectors
+        inner = inner + skew(matmul(uh, gu)) * (column(over) * one * 0.5)
     total = matmul(matmul(u, cast_like(inner, u)), vh)
     m, n = tuple(a.shape)[-2:]
     if m > n:
-        left = gu * cast_like(_row(over), gu)
+        left = gu * cast_like(row(over), gu)
         total = total + matmul(left - matmul(u, matmul(uh, left)), vh)
     if n > m:
-        right = cast_like(_column(over), gvh) * gvh
+        right = cast_like(column(over), gvh) * gvh
         total = total + matmul(u, right - matmul(matmul(right, v), vh))
     return (total,)
 
 
-def _array_type(s: Any) -> np.dtype:
+def array_type(s: Any) -> np.dtype:
+    """The element type of an array or a Tensor, as numpy's."""
     return s.dtype if isinstance(s, np.ndarray) else s.meta()[1]
 
 
@@ -349,7 +349,7 @@ solve: Primitive = primitive(
         "a": lambda g, a, out: -matmul(solve(swap(H(a)), g), swap(H(out))),
         "b": lambda g, a: solve(swap(H(a)), g),
     },
-    shape=_solve_shape, promote=only("linalg.solve", "fc", _one_type("linalg.solve")),
+    shape=_solve_shape, promote=only("linalg.solve", "fc", one_type("linalg.solve")),
     batch=_front_both,
     samples=lambda rng: [
         ((rng.normal(size=(3, 3)) + 3 * np.eye(3), rng.normal(size=(3, 2))), {}),

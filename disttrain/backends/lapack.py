@@ -222,9 +222,11 @@ def ldl(a: np.ndarray, hermitian: bool) -> tuple[np.ndarray, np.ndarray, np.ndar
 def ldl_solved(ld: np.ndarray, pivots: np.ndarray, b: np.ndarray, hermitian: bool) -> np.ndarray:
     """x with ``a x = b``, by the factors of ``ldl``."""
     _of_lapack(ld)
+    if b.dtype != ld.dtype:
+        raise TypeError(f"factors of {ld.dtype} and a right side of {b.dtype} are of different types")
     _needed("ldl_solve")
     n, k = b.shape[-2:]
-    factors, x = by_columns(ld), by_columns(b.astype(ld.dtype))
+    factors, x = by_columns(ld), by_columns(b)
     fn, integer = _routine(_ldl_name(ld.dtype, hermitian) + "trs", ld.dtype)
     swaps = np.ascontiguousarray(pivots.astype(integer))
     info, (count, step) = integer(0), _each(x)

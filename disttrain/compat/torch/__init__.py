@@ -22,6 +22,7 @@ from ...core.tensor import Size
 from ...core.types import dtypes
 from ...core.types.memory_format import memory_format
 from ...errors import ConfigError, DeviceError, OutOfMemoryError
+from ...ops import later
 from . import (
     amp,
     compiling,
@@ -93,6 +94,7 @@ def _top() -> Shim:
     return (
         Shim(ROOT)
         .take(dt)
+        .take(later, later.__all__)
         .give(**legacy.classes())
         .give(**facade.settings())
         .give(**foreach.names())
@@ -182,6 +184,7 @@ def _others() -> dict[str, Shim]:
         "torch.linalg": Shim("torch.linalg")
         .take(dt.linalg)
         .give(LinAlgError=dt.linalg.LinAlgError),
+        "torch.fft": Shim("torch.fft").take(dt.fft),
         "torch.special": Shim("torch.special").take(dt.special, dt.special.__all__),
         **compiling.modules(),
         **distributions.modules(),

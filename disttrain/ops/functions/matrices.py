@@ -44,9 +44,9 @@ def diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> T
     return view_diagonal(A, offset, dim1, dim2)
 
 
-def svdvals(A: Tensor) -> Tensor:  # noqa: N803
+def svdvals(A: Tensor, *, driver: str | None = None) -> Tensor:  # noqa: N803
     """The singular values of A (..., m, n), falling: (..., min(m, n)); their type is real."""
-    return svd(A, full_matrices=False)[1]
+    return svd(A, full_matrices=False, driver=driver)[1]
 
 
 class Slogdet(NamedTuple):

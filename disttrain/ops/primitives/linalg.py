@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from ...backends import lapack
 from ...backends.fused.copies import contiguous
 from ...core.annotations import Shaped, Value
 from ...core.gate import Primitive
 from ...core.types.wide import through_float32, total
 from ..declare import primitive, type_of
 from ..promotion import only, refuse, same_type
+from . import failures
 from .batching import made_like
 from .elementwise import H, cast_like, eq, where
 from .reduce import sum_
@@ -194,8 +197,22 @@ linear: Primitive = primitive(
 )  # fmt: skip
 
 
+def _inv(a: np.ndarray) -> Any:
+    try:
+        return np.linalg.inv(a)
+    except np.linalg.LinAlgError:
+        _no_failure("linalg.inv", a, failures.singular)
+        raise
+
+
+def _no_failure(where: str, a: np.ndarray, said: Callable[[int], str]) -> None:
+    """Raise what LAPACK's number says of singular matrices ``a``, which numpy does not tell."""
+    if a.ndim >= 2 and a.shape[-1] == a.shape[-2] and a.dtype.char in "fdFD":
+        failures.no_failure(where, lapack.lu(a)[2], said)
+
+
 inv: Primitive = primitive(
-    "inv", np.linalg.inv, "a", promote=only("inv", "fc"),
+    "inv", _inv, "a", promote=only("inv", "fc"),
     vjp={"a": lambda g, out: -matmul(matmul(swap(H(out)), g), swap(H(out)))},
     shape=lambda a: (a.shape, a.dtype),
     samples=lambda rng: [((rng.normal(size=(3, 3)) + 3 * np.eye(3),), {})],
@@ -342,9 +359,17 @@ def _front_both(args: tuple, dims: tuple, params: dict, size: int) -> tuple:
     return solve(*moved), 0
 
 
+def _solve(a: np.ndarray, b: np.ndarray) -> Any:
+    try:
+        return np.linalg.solve(a, b)
+    except np.linalg.LinAlgError:
+        _no_failure("linalg.solve", a, failures.unsolvable)
+        raise
+
+
 # x with a x = b; both have the same dimensions before the last two.
 solve: Primitive = primitive(
-    "solve", lambda a, b: np.linalg.solve(a, b), "a b",
+    "solve", _solve, "a b",
     vjp={
         "a": lambda g, a, out: -matmul(solve(swap(H(a)), g), swap(H(out))),
         "b": lambda g, a: solve(swap(H(a)), g),

@@ -11,18 +11,22 @@ from ....core.gate import Primitive
 from ...declare import primitive
 from ...promotion import only
 from ..views import Batched
+from ..failures import indefinite, no_failure
 from .parts import adjoint, halved_diagonal, matmul, square
 from .triangular import solve_triangular
 
 
-def _forward(a: np.ndarray) -> tuple:
+def _forward(a: np.ndarray, check: str) -> tuple:
     """The lower factor of each matrix, of which the lower triangle is read; and the order of the
-    first leading minor that is not positive, or 0."""
+    first leading minor that is not positive, or 0. ``check``: who refuses such a matrix, or ""."""
     info = np.zeros(a.shape[:-2], np.int32)
     try:
         return np.linalg.cholesky(a), info
     except np.linalg.LinAlgError:
-        return _one_by_one(a, info)
+        out = _one_by_one(a, info)
+        if check:
+            no_failure(check, info, indefinite)
+        return out
 
 
 def _one_by_one(a: np.ndarray, info: np.ndarray) -> tuple:
@@ -51,7 +55,7 @@ def _first_minor(a: np.ndarray) -> int:
     return high
 
 
-def _shape(a: Shaped) -> list:
+def _shape(a: Shaped, check: str) -> list:
     square(a)
     return [(a.shape, a.dtype), (a.shape[:-2], np.dtype(np.int32))]
 
@@ -76,7 +80,8 @@ def _positive(rng: np.random.Generator, *lead: int) -> np.ndarray:
 cholesky: Primitive = primitive(
     "cholesky", _forward, "a", vjp=_rule, multi=True, shape=_shape, nondiff_outputs=(1,),
     promote=only("linalg.cholesky", "fc"),
-    samples=lambda rng: [((_positive(rng),), {}), ((_positive(rng, 2),), {})],
+    samples=lambda rng: [((_positive(rng),), {"check": ""}), ((_positive(rng, 2),), {"check": ""})],
     batch=Batched(lambda: cholesky, lambda p, n: {}),
 )  # fmt: skip
 cholesky.kept = lambda out: (0,)
+cholesky.checks = True

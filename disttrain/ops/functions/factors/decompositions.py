@@ -5,10 +5,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ....core.classes import values_of
 from ....core.tensor import Tensor
 from ....errors import ConfigError, ShapeError
-from ...primitives import failures
 from ...primitives import linalg as products
 from ...primitives.factors import cholesky as definite
 from ...primitives.factors import eigen, indefinite
@@ -158,10 +156,8 @@ def ldl_factor_ex(A: Tensor, *, hermitian: bool = False, check_errors: bool = Fa
 
 def _ldl(where: str, A: Tensor, hermitian: bool, check: bool) -> LDLFactorEx:  # noqa: N803
     checks.floating(where, checks.square(where, A))
-    out = LDLFactorEx(*indefinite.ldl_factor(A, hermitian=hermitian))
-    if check:
-        failures.no_failure(where, values_of(out.info), lambda n: f"D[{n},{n}] is zero")
-    return out
+    told = where if check else ""
+    return LDLFactorEx(*indefinite.ldl_factor(A, hermitian=hermitian, check=told))
 
 
 def ldl_factor(A: Tensor, *, hermitian: bool = False) -> LDLFactor:  # noqa: N803

@@ -136,20 +136,22 @@ def cholesky_solve(input: Tensor, input2: Tensor, upper: bool = False) -> Tensor
     checks.floating("cholesky_solve", input2)
     checks.one_type("cholesky_solve", input2, input)
     factor, b = checks.one_batch("cholesky_solve", input2, input)
+    return _definite(factor, b, upper, "")
+
+
+def _definite(factor: Tensor, b: Tensor, upper: bool, check: str) -> Tensor:
+    """The solution by a Cholesky factor; ``check``: who refuses a 0 on its diagonal, or ""."""
     solved = triangular.solve_triangular
     first, second = (adjoint(factor), factor) if upper else (factor, adjoint(factor))
-    return solved(second, solved(first, b, upper=False, unit=False), upper=True, unit=False)
+    half = solved(first, b, upper=False, unit=False, check=check)
+    return solved(second, half, upper=True, unit=False)
 
 
 def cholesky_inverse(input: Tensor, upper: bool = False) -> Tensor:
     """The inverse of A, given its Cholesky factor. ``LinAlgError`` for a 0 on its diagonal."""
     checks.floating("cholesky_inverse", checks.square("cholesky_inverse", input))
-    zero = input.detach().diagonal(0, -2, -1) == 0
-    if zero.numel() and bool(zero.any()):
-        place = int(zero.reshape(-1, zero.shape[-1]).any(0).nonzero()[0]) + 1
-        failures.no_failure("cholesky_inverse", values_of(zero.any(-1) * place), failures.singular)
     one = expand(identity(input, input.shape[-1]), input.shape)
-    return cholesky_solve(one, input, upper)
+    return _definite(input, one, upper, "cholesky_inverse")
 
 
 def ldl_solve(

@@ -12,6 +12,7 @@ from ....core.annotations import Shaped
 from ....core.gate import Primitive
 from ...declare import primitive
 from ...promotion import only
+from ..failures import no_failure
 from ..views import Batched
 from .eigen import symmetric
 from .parts import Fronted, H, square
@@ -19,17 +20,28 @@ from .parts import Fronted, H, square
 _INT32 = np.dtype(np.int32)
 
 
-def _shape(a: Shaped, hermitian: bool) -> list:
+def _forward(a: np.ndarray, hermitian: bool, check: str) -> tuple:
+    """LAPACK's results. ``check``: who refuses a block of zeros of d, or ""."""
+    out = lapack.ldl(a, hermitian)
+    if check:
+        no_failure(check, out[2], lambda n: f"D[{n},{n}] is zero, so that nothing can be solved by it")
+    return out
+
+
+def _shape(a: Shaped, hermitian: bool, check: str) -> list:
     square(a)
     return [(a.shape, a.dtype), (a.shape[:-1], _INT32), (a.shape[:-2], _INT32)]
 
 
 ldl_factor: Primitive = primitive(
-    "ldl_factor", lapack.ldl, "a", multi=True, shape=_shape,
+    "ldl_factor", _forward, "a", multi=True, shape=_shape,
     promote=only("linalg.ldl_factor", "fc"),
-    samples=lambda rng: [((symmetric(rng, *lead),), {"hermitian": False}) for lead in ((), (2,))],
+    samples=lambda rng: [((symmetric(rng, *lead),), {"hermitian": False, "check": ""}) for lead in ((), (2,))],
     batch=Batched(lambda: ldl_factor, lambda p, n: {}),
 )  # fmt: skip
+
+
+ldl_factor.checks = True
 
 
 def _solve_samples(rng: np.random.Generator) -> list:

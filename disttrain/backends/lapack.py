@@ -98,7 +98,9 @@ def trsm(a: np.ndarray, x: np.ndarray, upper: bool, unit: bool) -> None:
     fn, integer = _routine("trsm", a.dtype)
     n, k = x.shape[-2:]
     one = np.ones((), a.dtype)
-    flags = [ctypes.c_char(c) for c in (b"R", b"L" if upper else b"U", b"N", b"U" if unit else b"N")]
+    flags = [
+        ctypes.c_char(c) for c in (b"R", b"L" if upper else b"U", b"N", b"U" if unit else b"N")
+    ]
     sizes = [ctypes.byref(integer(s)) for s in (k, n)]
     rows, columns = ctypes.byref(integer(n)), ctypes.byref(integer(k))
     count, step = _each(x)
@@ -145,7 +147,8 @@ def lu(a: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     lead, (m, n) = a.shape[:-2], a.shape[-2:]
     out = by_columns(a)
     fn, integer = _routine("getrf", a.dtype)
-    pivots, info = np.zeros((*lead, min(m, n)), integer), np.zeros(lead, integer)
+    pivots: Any = np.zeros((*lead, min(m, n)), integer)
+    info: Any = np.zeros(lead, integer)
     if not out.size:
         return by_rows(out), pivots.astype(np.int32), info.astype(np.int32)
     sizes, (count, step) = [ctypes.byref(integer(s)) for s in (m, n, m)], _each(out)
@@ -206,7 +209,8 @@ def ldl(a: np.ndarray, hermitian: bool) -> tuple[np.ndarray, np.ndarray, np.ndar
     n = a.shape[-1]
     out = by_columns(a)
     fn, integer = _routine(_ldl_name(a.dtype, hermitian) + "trf", a.dtype)
-    pivots, info = np.zeros(a.shape[:-1], integer), np.zeros(a.shape[:-2], integer)
+    pivots: Any = np.zeros(a.shape[:-1], integer)
+    info: Any = np.zeros(a.shape[:-2], integer)
     count, step = _each(out)
     length = 64 * max(n, 1)
     work = np.empty(length, a.dtype)
@@ -223,12 +227,14 @@ def ldl_solved(ld: np.ndarray, pivots: np.ndarray, b: np.ndarray, hermitian: boo
     """x with ``a x = b``, by the factors of ``ldl``."""
     _of_lapack(ld)
     if b.dtype != ld.dtype:
-        raise TypeError(f"factors of {ld.dtype} and a right side of {b.dtype} are of different types")
+        raise TypeError(
+            f"factors of {ld.dtype} and a right side of {b.dtype} are of different types"
+        )
     _needed("ldl_solve")
     n, k = b.shape[-2:]
     factors, x = by_columns(ld), by_columns(b)
     fn, integer = _routine(_ldl_name(ld.dtype, hermitian) + "trs", ld.dtype)
-    swaps = np.ascontiguousarray(pivots.astype(integer))
+    swaps: Any = np.ascontiguousarray(pivots.astype(integer))
     info, (count, step) = integer(0), _each(x)
     size, columns = ctypes.byref(integer(n)), ctypes.byref(integer(k))
     for i in range(count):

@@ -22,7 +22,7 @@ from ...core.tensor import Size
 from ...core.types import dtypes
 from ...core.types.memory_format import memory_format
 from ...errors import ConfigError, DeviceError, OutOfMemoryError
-from ...ops import later
+from ...ops.methods import LATER
 from . import (
     amp,
     compiling,
@@ -94,7 +94,7 @@ def _top() -> Shim:
     return (
         Shim(ROOT)
         .take(dt)
-        .take(later, later.__all__)
+        .take(dt, LATER)
         .give(**legacy.classes())
         .give(**facade.settings())
         .give(**foreach.names())

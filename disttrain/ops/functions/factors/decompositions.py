@@ -16,14 +16,48 @@ from ...primitives.factors.parts import adjoint, identity
 from ..views.shapes import expand, tril, triu
 from . import checks
 
-QR = NamedTuple("QR", [("Q", Tensor), ("R", Tensor)])
-CholeskyEx = NamedTuple("CholeskyEx", [("L", Tensor), ("info", Tensor)])
-Eigen = NamedTuple("Eigen", [("eigenvalues", Tensor), ("eigenvectors", Tensor)])
-LU = NamedTuple("LU", [("P", Tensor), ("L", Tensor), ("U", Tensor)])
-LUFactor = NamedTuple("LUFactor", [("LU", Tensor), ("pivots", Tensor)])
-LUFactorEx = NamedTuple("LUFactorEx", [("LU", Tensor), ("pivots", Tensor), ("info", Tensor)])
-LDLFactor = NamedTuple("LDLFactor", [("LD", Tensor), ("pivots", Tensor)])
-LDLFactorEx = NamedTuple("LDLFactorEx", [("LD", Tensor), ("pivots", Tensor), ("info", Tensor)])
+
+class QR(NamedTuple):
+    Q: Tensor
+    R: Tensor
+
+
+class CholeskyEx(NamedTuple):
+    L: Tensor
+    info: Tensor
+
+
+class Eigen(NamedTuple):
+    eigenvalues: Tensor
+    eigenvectors: Tensor
+
+
+class LU(NamedTuple):
+    P: Tensor
+    L: Tensor
+    U: Tensor
+
+
+class LUFactor(NamedTuple):
+    LU: Tensor
+    pivots: Tensor
+
+
+class LUFactorEx(NamedTuple):
+    LU: Tensor
+    pivots: Tensor
+    info: Tensor
+
+
+class LDLFactor(NamedTuple):
+    LD: Tensor
+    pivots: Tensor
+
+
+class LDLFactorEx(NamedTuple):
+    LD: Tensor
+    pivots: Tensor
+    info: Tensor
 
 
 def qr(A: Tensor, mode: str = "reduced") -> QR:  # noqa: N803
@@ -55,7 +89,7 @@ def _cholesky(where: str, A: Tensor, upper: bool, check: bool) -> CholeskyEx:  #
     return CholeskyEx(adjoint(factor) if upper else factor, info)
 
 
-def cholesky(A: Tensor, *, upper: bool = False) -> Tensor:  # noqa: N803
+def linalg_cholesky(A: Tensor, *, upper: bool = False) -> Tensor:  # noqa: N803
     """L with A = L L^H, lower triangular with a positive diagonal (``upper``: U with A = U^H U), of
     symmetric (Hermitian) positive definite matrices, of which one triangle is read.
 
@@ -117,7 +151,7 @@ def lu_factor(A: Tensor, *, pivot: bool = True) -> LUFactor:  # noqa: N803
     return LUFactor(*_factored("torch.linalg.lu_factor", A, pivot, True)[:2])
 
 
-def lu(A: Tensor, *, pivot: bool = True) -> LU:  # noqa: N803
+def linalg_lu(A: Tensor, *, pivot: bool = True) -> LU:  # noqa: N803
     """A = P L U: a permutation, a lower triangle with ones on its diagonal, an upper triangle."""
     return unpacked(*_factored("linalg.lu", A, pivot, False)[:2])
 
@@ -178,9 +212,7 @@ def householder_product(A: Tensor, tau: Tensor) -> Tensor:  # noqa: N803
             f"{where}: input.shape[-2] must be greater than or equal to input.shape[-1]"
         )
     if n < tau.shape[-1] if tau.ndim else True:
-        raise ShapeError(
-            f"{where}: input.shape[-1] must be greater than or equal to tau.shape[-1]"
-        )
+        raise ShapeError(f"{where}: input.shape[-1] must be greater than or equal to tau.shape[-1]")
     checked_factors(where, A, tau)
     start = expand(_ones_on_diagonal(A, m, n), A.shape)
     return reflected(A, tau, start, left=True, transpose=False)

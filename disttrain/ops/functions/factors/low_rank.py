@@ -19,7 +19,7 @@ from ..reduce import mean, sum
 from ..views.join import cat
 from ..views.shapes import broadcast_to
 from . import checks
-from .decompositions import cholesky, eigh, qr
+from .decompositions import eigh, linalg_cholesky, qr
 from .solving import pinv, solve_triangular
 
 
@@ -116,7 +116,7 @@ def _ritz(a: Tensor, b: Tensor | None, basis: Tensor, largest: bool) -> tuple[Te
     if b is None:
         values, turned = eigh(inner)
     else:
-        factor = cholesky(matmul(adjoint(basis), matmul(b, basis)))
+        factor = linalg_cholesky(matmul(adjoint(basis), matmul(b, basis)))
         half = solve_triangular(factor, inner, upper=False)
         whole = adjoint(solve_triangular(factor, adjoint(half), upper=False))
         values, turned = eigh(whole)
@@ -134,7 +134,9 @@ def _iterated(
     for _ in range(steps):
         right = x if b is None else matmul(b, x)
         rest = matmul(a, x) - right * values[..., :width].unsqueeze(-2)
-        size = euclidean(rest, dim=(-2, -1)) / (euclidean(a, dim=(-2, -1)) * euclidean(x, dim=(-2, -1)))
+        size = euclidean(rest, dim=(-2, -1)) / (
+            euclidean(a, dim=(-2, -1)) * euclidean(x, dim=(-2, -1))
+        )
         if bool((size <= tol * 1e-3).all()):
             break
         rest = rest if preconditioner is None else matmul(preconditioner, rest)

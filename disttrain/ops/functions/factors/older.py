@@ -15,19 +15,38 @@ from ..linalg import svd as decomposed_svd
 from ..views.shapes import expand
 from . import checks, solving
 from . import decompositions as made
-from .low_rank import lobpcg, pca_lowrank, svd_lowrank
-from .solving import cholesky_inverse, cholesky_solve, matrix_exp
 
-QR = NamedTuple("QR", [("Q", Tensor), ("R", Tensor)])
-SVD = NamedTuple("SVD", [("U", Tensor), ("S", Tensor), ("V", Tensor)])
-Geqrf = NamedTuple("Geqrf", [("a", Tensor), ("tau", Tensor)])
-Solution = NamedTuple("Solution", [("solution", Tensor), ("cloned_coefficient", Tensor)])
-LU = NamedTuple("LU", [("P", Tensor), ("L", Tensor), ("U", Tensor)])
+
+class QR(NamedTuple):
+    Q: Tensor
+    R: Tensor
+
+
+class SVD(NamedTuple):
+    U: Tensor
+    S: Tensor
+    V: Tensor
+
+
+class Geqrf(NamedTuple):
+    a: Tensor
+    tau: Tensor
+
+
+class Solution(NamedTuple):
+    solution: Tensor
+    cloned_coefficient: Tensor
+
+
+class LU(NamedTuple):
+    P: Tensor
+    L: Tensor
+    U: Tensor
 
 
 def cholesky(input: Tensor, upper: bool = False) -> Tensor:
     """``linalg.cholesky``."""
-    return made.cholesky(input, upper=upper)
+    return made.linalg_cholesky(input, upper=upper)
 
 
 def qr(input: Tensor, some: bool = True) -> QR:
@@ -44,9 +63,7 @@ def svd(input: Tensor, some: bool = True, compute_uv: bool = True) -> SVD:
         return SVD(u, s, adjoint(vh))
     s = decomposed_svd(input, full_matrices=False)[1]
     m, n = input.shape[-2:]
-    u, v = (
-        zeros(*input.shape[:-2], k, k, dtype=input.dtype, device=input.device) for k in (m, n)
-    )
+    u, v = (zeros(*input.shape[:-2], k, k, dtype=input.dtype, device=input.device) for k in (m, n))
     return SVD(u, s, v)
 
 
@@ -152,5 +169,9 @@ def _gone(name: str, instead: str) -> Callable[..., NoReturn]:
     return run
 
 
-eig, lstsq, matrix_rank = _gone("eig", "eig"), _gone("lstsq", "lstsq"), _gone("matrix_rank", "matrix_rank")
+eig, lstsq, matrix_rank = (
+    _gone("eig", "eig"),
+    _gone("lstsq", "lstsq"),
+    _gone("matrix_rank", "matrix_rank"),
+)
 solve, symeig = _gone("solve", "solve"), _gone("symeig", "eigh")

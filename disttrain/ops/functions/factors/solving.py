@@ -32,8 +32,15 @@ from ..views.shapes import expand
 from . import checks
 from .decompositions import lu_factor_ex
 
-InvEx = NamedTuple("InvEx", [("inverse", Tensor), ("info", Tensor)])
-SolveEx = NamedTuple("SolveEx", [("result", Tensor), ("info", Tensor)])
+
+class InvEx(NamedTuple):
+    inverse: Tensor
+    info: Tensor
+
+
+class SolveEx(NamedTuple):
+    result: Tensor
+    info: Tensor
 
 
 class Lstsq(NamedTuple):
@@ -301,4 +308,3 @@ def matrix_exp(A: Tensor) -> Tensor:  # noqa: N803
     if not is_half(checks.matrices("linalg.matrix_exp", A).meta()[1]):
         checks.floating("linalg.matrix_exp", A)
     return _exponential(checks.square("linalg.matrix_exp", A))
-

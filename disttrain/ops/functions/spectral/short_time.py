@@ -23,9 +23,7 @@ def _checked(
     if hop <= 0:
         raise ConfigError(f"{where}: expected hop_length > 0, but got hop_length={hop}")
     if not 0 < length <= n_fft:
-        raise ConfigError(
-            f"{where}: expected 0 < win_length <= n_fft, but got win_length={length}"
-        )
+        raise ConfigError(f"{where}: expected 0 < win_length <= n_fft, but got win_length={length}")
     if window is not None and (window.ndim != 1 or window.shape[0] != length):
         raise ShapeError(
             f"{where}: expected a 1D window tensor of size equal to win_length={length}, but got "
@@ -69,7 +67,9 @@ def stft(
     """
     x = as_input(input, "stft")
     if x.dtype.np.kind not in "fc":
-        raise DTypeError(f"stft: expected a tensor of floating point or complex values; {x.dtype!r}")
+        raise DTypeError(
+            f"stft: expected a tensor of floating point or complex values; {x.dtype!r}"
+        )
     if x.ndim not in (1, 2):
         raise ShapeError(f"stft: expected a 1D or 2D tensor, but got {x.ndim}D tensor")
     either = x.is_complex() or (window is not None and window.is_complex())

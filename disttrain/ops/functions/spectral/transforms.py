@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ....core.annotations import Dims, DeviceLike, DTypeLike
+from ....core.annotations import DeviceLike, Dims, DTypeLike
 from ....core.tensor import Tensor
 from ....core.types import dtypes
 from ....errors import ConfigError, DimError, DTypeError, ShapeError

@@ -24,7 +24,9 @@ def _window(
     if not kind.is_floating_point:
         raise DTypeError(f"{where} expects floating point dtypes, got: {kind!r}")
     if length < 0:
-        raise ConfigError(f"{where} requires non-negative window_length, got window_length={length}")
+        raise ConfigError(
+            f"{where} requires non-negative window_length, got window_length={length}"
+        )
     if length <= 1:
         out = ones(length, dtype=kind, device=device)
     else:

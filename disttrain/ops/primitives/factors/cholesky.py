@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from ....core.annotations import Shaped, Value
+from ....core.annotations import Shaped
 from ....core.gate import Primitive
 from ...declare import primitive
 from ...promotion import only
-from ..views import Batched
 from ..failures import indefinite, no_failure
+from ..views import Batched
 from .parts import adjoint, halved_diagonal, matmul, square
 from .triangular import solve_triangular
 

@@ -24,7 +24,9 @@ def _forward(a: np.ndarray, hermitian: bool, check: str) -> tuple:
     """LAPACK's results. ``check``: who refuses a block of zeros of d, or ""."""
     out = lapack.ldl(a, hermitian)
     if check:
-        no_failure(check, out[2], lambda n: f"D[{n},{n}] is zero, so that nothing can be solved by it")
+        no_failure(
+            check, out[2], lambda n: f"D[{n},{n}] is zero, so that nothing can be solved by it"
+        )
     return out
 
 
@@ -59,8 +61,6 @@ def _right_side(g: Any, ld: Any, pivots: Any, hermitian: bool) -> Any:
     if hermitian:
         return ldl_solve(ld, pivots, g, hermitian=True)
     return H(ldl_solve(ld, pivots, H(g), hermitian=False))
-
-
 
 
 ldl_solve: Primitive = primitive(

@@ -11,10 +11,10 @@ from ....core.annotations import Shaped, Value
 from ....core.gate import Primitive
 from ...declare import primitive
 from ...promotion import only
+from ..failures import flat, no_failure
 from ..gathering import gather
 from ..sort import argsort_
 from ..views import Batched, expand, reshape
-from ..failures import flat, no_failure
 from .parts import adjoint, below, beside, matmul, part, tri
 from .triangular import solve_triangular
 
@@ -53,18 +53,18 @@ def _square_rule(gl: Value, gu: Value, lu: Value) -> Any:
 
 def _rule(g: tuple, a_shape: tuple, out: tuple) -> tuple:
     """What is beside the square part follows from it: u2 = l^-1 a2, or l2 = a2 u^-1."""
-    (g, _, _), (lu, pivots, _) = g, out
+    given, (lu, pivots, _) = g[0], out
     m, n = tuple(a_shape)[-2:]
     k = min(m, n)
     first, later = slice(None, k), slice(k, None)
     lu1 = part(lu, first, first)
-    gl, gu = _lower(part(g, first, first)), _upper(part(g, first, first))
+    gl, gu = _lower(part(given, first, first)), _upper(part(given, first, first))
     rest: Any = None
     if n > m:
-        rest = solve_triangular(adjoint(lu1), part(g, first, later), upper=True, unit=True)
+        rest = solve_triangular(adjoint(lu1), part(given, first, later), upper=True, unit=True)
         gl = gl - _lower(matmul(rest, adjoint(part(lu, first, later))))
     elif m > n:
-        side = adjoint(part(g, later, first))
+        side = adjoint(part(given, later, first))
         rest = adjoint(solve_triangular(lu1, side, upper=True, unit=False))
         gu = gu - _upper(matmul(adjoint(part(lu, later, first)), rest))
     whole = _square_rule(gl, gu, lu1)

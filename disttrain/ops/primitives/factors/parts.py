@@ -92,9 +92,7 @@ class Fronted:
         self.prim_of = prim_of
 
     def __call__(self, args: tuple, dims: tuple, params: dict, size: int) -> tuple:
-        moved = [
-            a if a is None else fronted(a, d, size) for a, d in zip(args, dims, strict=True)
-        ]
+        moved = [a if a is None else fronted(a, d, size) for a, d in zip(args, dims, strict=True)]
         out = self.prim_of()(*moved, **params)
         return out, (0,) * len(out) if isinstance(out, tuple) else 0
 

@@ -18,7 +18,7 @@ from .triangular import solve_triangular
 
 def _forward(a: np.ndarray, mode: str) -> tuple:
     if mode != "r":
-        return tuple(np.linalg.qr(a, mode))
+        return tuple(np.linalg.qr(a, mode))  # type: ignore[call-overload]
     return np.empty((0,), a.dtype), np.linalg.qr(a, "r")
 
 

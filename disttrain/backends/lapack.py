@@ -82,7 +82,7 @@ def _each(a: np.ndarray) -> tuple[int, int]:
 
 # --- triangular systems ------------------------------------------------------------------------
 def solved_triangular(a: np.ndarray, b: np.ndarray, upper: bool, unit: bool) -> np.ndarray:
-    """x with ``a x = b``, of triangular a (..., n, n) and b (..., n, k) of the same batch. The other
+    """x with ``a x = b``, of triangular a (..., n, n) and b (..., n, k) of one batch. The other
     triangle is not read; zeros on the diagonal give infinities."""
     _of_lapack(a)
     if not available():

@@ -30,7 +30,8 @@ def cdist(
 ) -> Tensor:  # fmt: skip
     """The p-norm of every row of ``x1`` (..., P, M) less every row of ``x2`` (..., R, M): (..., P,
     R). Euclidean ones of more than 25 rows are computed by a product of matrices, which is less
-    exact for rows close together, unless ``compute_mode`` says otherwise. The gradient at 0 is 0."""
+    exact for rows close together, unless ``compute_mode`` says otherwise. The gradient at 0 is 0.
+    """
     a, b = as_input(x1, "cdist", "x1"), as_input(x2, "cdist", "x2")
     kinds("cdist", "f", a, b)
     if a.ndim < 2 or b.ndim < 2:

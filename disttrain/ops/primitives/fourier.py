@@ -4,9 +4,9 @@
     rfft(a; dims, norm)               real to the first half of the last one of ``dims``
     irfft(a; dims, size, norm)        back from such a half to ``size`` real numbers
 
-All are linear, so the adjoint of one is another: that in the other direction with the other share of
-the scale (``norm``: "backward", "ortho" or "forward", the direction that divides by the number of
-points). A half of a Hermitian spectrum stands for two elements but at its ends.
+All are linear, so the adjoint of one is another: that in the other direction with the other share
+of the scale (``norm``: "backward", "ortho" or "forward", the direction that divides by the number
+of points). A half of a Hermitian spectrum stands for two elements but at its ends.
 """
 
 from __future__ import annotations
@@ -28,7 +28,13 @@ def _parts_of(kind: np.dtype) -> np.dtype:
     return np.dtype(f"f{kind.itemsize // 2}")
 
 
+def _whole(a: np.ndarray) -> None:
+    if a.dtype.char not in "fdFD":
+        raise TypeError(f"Unsupported dtype {a.dtype}")
+
+
 def _fft(a: np.ndarray, dims: tuple, inverse: bool, norm: str) -> Any:
+    _whole(a)
     return (np.fft.ifftn if inverse else np.fft.fftn)(a, axes=dims, norm=norm)  # type: ignore[arg-type]
 
 
@@ -69,6 +75,7 @@ def _weighted(x: Value, dim: int, size: int, middle: float) -> Any:
 
 
 def _rfft(a: np.ndarray, dims: tuple, norm: str) -> Any:
+    _whole(a)
     return np.fft.rfftn(a, axes=dims, norm=norm)  # type: ignore[arg-type]
 
 
@@ -95,6 +102,7 @@ rfft: Primitive = primitive(
 
 
 def _irfft(a: np.ndarray, dims: tuple, size: int, norm: str) -> Any:
+    _whole(a)
     sizes = [*(a.shape[d] for d in dims[:-1]), size]
     return np.fft.irfftn(a, sizes, dims, norm)  # type: ignore[arg-type]
 

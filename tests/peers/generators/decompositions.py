@@ -1,4 +1,4 @@
-"""Calls of linear algebra and Fourier transforms: values, first and second gradients, vmap, outputs.
+"""Calls of linear algebra and Fourier transforms: values, first and second gradients, vmap.
 
 A case is a text that computes a tensor, or several, from matrices ``a`` and ``b``, and the kinds of
 matrices that it is drawn for. What a decomposition leaves free (signs, phases, the order of
@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-# kind | text. Kinds: s square, well conditioned; p positive definite; h Hermitian; t tall, w wide, r
-# any of t, w, s; v a signal. ``b`` has as many rows as a kind's matrices.
+# kind | text. Kinds: s square, well conditioned; p positive definite; h Hermitian; t tall, w wide,
+# r any of t, w, s; v a signal. ``b`` has as many rows as a kind's matrices.
 CASES = """s|L.inv(a)
 s|L.inv_ex(a).inverse
 s|L.solve(a, b)
@@ -60,7 +60,8 @@ r|L.matrix_norm(a, 'nuc'), L.matrix_norm(a, 2), L.matrix_norm(a, -2), L.matrix_n
 r|L.pinv(a)
 r|L.pinv(a, rtol=0.3)
 r|T.pinverse(a)
-r|L.matrix_rank(a.detach()), L.matrix_rank(a.detach(), atol=1.3), L.matrix_rank(a.detach(), rtol=.45)
+r|L.matrix_rank(a.detach()), L.matrix_rank(a.detach(), atol=1.3)
+r|L.matrix_rank(a.detach(), rtol=0.45)
 t|L.lstsq(a, b).solution
 w|L.lstsq(a, b).solution
 t|L.lstsq(a, b, driver='gels').residuals
@@ -138,8 +139,8 @@ def draw(seed: int, case: str) -> Draw:
     n = one.choice((1, 2, 3, 4, 5)) if kind not in "tw" else one.choice((2, 3))
     kind = one.choice("tws") if kind == "r" else kind
     rows, columns = {"t": (n + 2, n), "w": (n, n + 2), "v": (n + 3, n + 4)}.get(kind, (n, n))
-    return Draw(text, _matrices(rng, kind, lead, rows, columns, dtype),
-                _numbers(rng, (*lead, rows, rows + 1 if kind == "t" else 3), dtype), mode)  # fmt: skip
+    a = _matrices(rng, kind, lead, rows, columns, dtype)
+    return Draw(text, a, _numbers(rng, (*lead, rows, rows + 1 if kind == "t" else 3), dtype), mode)
 
 
 def _numbers(rng: np.random.Generator, shape: tuple, dtype: str) -> np.ndarray:

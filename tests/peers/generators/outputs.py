@@ -25,7 +25,8 @@ MEANT = {
     ("matmul", "is input"), ("addmm", "is input"), ("addmv", "is input"), ("baddbmm", "is input"),
     ("all", "type uint8"), ("any", "type uint8"), ("nansum", "type"), ("std", "type complex64"),
     ("var", "type complex64"), ("topk", "same twice"), ("diff", "type"), ("qr", "same twice"),
-    ("lu", "same twice"), ("geqrf", "same twice"), ("triangular_solve", "same twice"), ("ihfftn", ""),
+    ("lu", "same twice"), ("geqrf", "same twice"), ("triangular_solve", "same twice"),
+    ("ihfftn", ""),
 }  # fmt: skip
 
 

@@ -47,8 +47,8 @@ def one_type(where: str, A: Tensor, B: Tensor) -> None:  # noqa: N803
     """Refuse two tensors of different types."""
     if A.dtype is not B.dtype:
         raise DTypeError(
-            f"{where}: Expected A and B to have the same dtype, but found A of type {A.dtype!r} and "
-            f"B of type {B.dtype!r} instead"
+            f"{where}: Expected A and B to have the same dtype, but found A of type {A.dtype!r} "
+            f"and B of type {B.dtype!r} instead"
         )
 
 

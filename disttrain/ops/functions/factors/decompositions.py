@@ -137,8 +137,8 @@ def _factored(where: str, A: Tensor, pivot: bool, check: bool) -> LUFactorEx:  #
 
 
 def lu_factor_ex(A: Tensor, *, pivot: bool = True, check_errors: bool = False) -> LUFactorEx:  # noqa: N803
-    """``lu_factor``, and for each matrix 0 or the place of the first 0 on U's diagonal, counted from
-    1, as int32; raises for these only if ``check_errors``."""
+    """``lu_factor``, and for each matrix 0 or the place of the first 0 on U's diagonal, counted
+    from 1, as int32; raises for these only if ``check_errors``."""
     return _factored("torch.linalg.lu_factor_ex", A, pivot, check_errors)
 
 
@@ -195,9 +195,9 @@ def _ldl(where: str, A: Tensor, hermitian: bool, check: bool) -> LDLFactorEx:  #
 
 
 def ldl_factor(A: Tensor, *, hermitian: bool = False) -> LDLFactor:  # noqa: N803
-    """Symmetric matrices as L D L^T (``hermitian``: L D L^H), as LAPACK stores it for ``ldl_solve``:
-    L and the blocks of D in one matrix, and the exchanged rows as int32. Of A the lower triangle is
-    read. There is no derivative."""
+    """Symmetric matrices as L D L^T (``hermitian``: L D L^H), as LAPACK stores it for
+    ``ldl_solve``: L and the blocks of D in one matrix, and the exchanged rows as int32. Of A the
+    lower triangle is read. There is no derivative."""
     return LDLFactor(*_ldl("torch.linalg.ldl_factor", A, hermitian, True)[:2])
 
 

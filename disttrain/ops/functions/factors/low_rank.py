@@ -68,7 +68,7 @@ def pca_lowrank(
     return svd_lowrank(A - mean(A, -2, keepdim=True) if center else A, q, niter)
 
 
-# --- eigenvalues by iteration ----------------------------------------------------------------------
+# --- eigenvalues by iteration ------------------------------------------------------------------
 def lobpcg(
     A: Tensor, k: int | None = None, B: Tensor | None = None, X: Tensor | None = None,  # noqa: N803
     n: int | None = None, iK: Tensor | None = None, niter: int | None = None,  # noqa: N803
@@ -76,10 +76,10 @@ def lobpcg(
     tracker: Callable[[Any], None] | None = None, ortho_iparams: dict | None = None,
     ortho_fparams: dict | None = None, ortho_bparams: dict | None = None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """The ``k`` largest (or smallest) eigenvalues and their vectors of A x = lambda B x, of symmetric
-    A and positive definite B (..., m, m), by the locally optimal block preconditioned conjugate
-    gradient method (Knyazev, 2001). ``X``: first vectors (else ``n`` random ones), ``iK``: a
-    preconditioner. The first derivative by A (without B) is that of the exact eigenvectors.
+    """The ``k`` largest (or smallest) eigenvalues and their vectors of A x = lambda B x, of
+    symmetric A and positive definite B (..., m, m), by the locally optimal block
+    preconditioned conjugate gradient method (Knyazev, 2001). ``X``: first vectors (else ``n`` random
+    ones), ``iK``: a preconditioner. The first derivative by A (without B) is that of the exact eigenvectors.
 
     ``method``, ``tracker`` and the parameters of orthogonalization have no effect: bases are
     orthonormalized by QR.
@@ -92,8 +92,8 @@ def lobpcg(
         raise ConfigError(f"lobpcg: method={method!r} given; needed 'basic' or 'ortho'")
     if m < 3 * width:
         raise ShapeError(
-            f"lobpcg: LPBPCG algorithm is not applicable when the number of A rows (={m}) is smaller "
-            f"than 3 x the number of requested eigenpairs (={width})"
+            f"lobpcg: LPBPCG algorithm is not applicable when the number of A rows (={m}) is "
+            f"smaller than 3 x the number of requested eigenpairs (={width})"
         )
     largest = True if largest is None else largest
     tol = tol if tol is not None else dtypes.finfo(A.dtype).eps ** 0.5

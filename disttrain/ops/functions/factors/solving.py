@@ -73,7 +73,8 @@ def solve_triangular(
 def lu_solve(
     LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = True, adjoint: bool = False  # noqa: N803
 ) -> Tensor:  # fmt: skip
-    """X with A X = B (``left=False``: X A = B; ``adjoint``: A^H for A), by ``lu_factor``'s result."""
+    """X with A X = B (``left=False``: X A = B; ``adjoint``: A^H for A), by ``lu_factor``'s
+    result."""
     where = "linalg.lu_solve"
     if pivots.dtype is not dtypes.int32:
         raise DTypeError(f"{where}: pivots should be a Tensor of scalar type torch.int32")
@@ -136,8 +137,8 @@ def solve_ex(A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = Fa
 
 
 def cholesky_solve(input: Tensor, input2: Tensor, upper: bool = False) -> Tensor:
-    """X with A X = ``input``, where ``input2`` is the Cholesky factor L of A = L L^H (``upper``: U of
-    A = U^H U)."""
+    """X with A X = ``input``, where ``input2`` is the Cholesky factor L of A = L L^H (``upper``: U
+    of A = U^H U)."""
     checks.square("cholesky_solve", input2)
     checks.equations("cholesky_solve", input2, input, True)
     checks.floating("cholesky_solve", input2)
@@ -179,7 +180,7 @@ def ldl_solve(
     return indefinite.ldl_solve(factors, swaps, b, hermitian=hermitian)
 
 
-# --- pseudoinverses and ranks ----------------------------------------------------------------------
+# --- pseudoinverses and ranks ------------------------------------------------------------------
 def _bound(A: Tensor, value: float | Tensor | None) -> Tensor | None:  # noqa: N803
     """A limit of singular values as a tensor of their type."""
     if value is None or isinstance(value, Tensor):
@@ -219,7 +220,8 @@ def matrix_rank(
 ) -> Tensor:  # fmt: skip
     """How many singular values of A (..., m, n) are larger than max(atol, rtol * the largest), as
     int64. ``rtol`` is max(m, n) times the precision of the type unless it or ``atol`` is given;
-    ``tol`` is ``atol`` under its older name. ``hermitian``: A is, and its lower triangle is read."""
+    ``tol`` is ``atol`` under its older name. ``hermitian``: A is, and its lower triangle is read.
+    """
     checks.floating("linalg.matrix_rank", checks.matrices("linalg.matrix_rank", A))
     if hermitian:
         checks.square("linalg.eigh", A)
@@ -238,7 +240,7 @@ def matrix_rank(
     return sum(values > bound, -1)
 
 
-# --- least squares ---------------------------------------------------------------------------------
+# --- least squares -----------------------------------------------------------------------------
 _DRIVERS = ("gels", "gelsy", "gelsd", "gelss")
 
 
@@ -297,14 +299,15 @@ def _checked(where: str, A: Tensor, B: Tensor, driver: str | None) -> str:  # no
     return driver or "gelsy"
 
 
-# --- exponentials ----------------------------------------------------------------------------------
+# --- exponentials ------------------------------------------------------------------------------
 @in_float32
 def _exponential(A: Tensor) -> Tensor:  # noqa: N803
     return exponential.matrix_exp(A)
 
 
 def matrix_exp(A: Tensor) -> Tensor:  # noqa: N803
-    """The exponential of square matrices: the sum of A^k / k!. Half types are computed in float32."""
+    """The exponential of square matrices: the sum of A^k / k!. Half types are computed in
+    float32."""
     if not is_half(checks.matrices("linalg.matrix_exp", A).meta()[1]):
         checks.floating("linalg.matrix_exp", A)
     return _exponential(checks.square("linalg.matrix_exp", A))

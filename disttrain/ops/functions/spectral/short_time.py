@@ -125,8 +125,9 @@ def istft(
     rows = n_fft // 2 + 1 if onesided else n_fft
     if x.shape[-2] != rows:
         raise ShapeError(
-            f"istft: expected the frequency dimension (3rd to the last) of the input tensor to match "
-            f"n_fft{' / 2 + 1' if onesided else ''} when onesided={onesided}, but got {x.shape[-2]}"
+            f"istft: expected the frequency dimension (3rd to the last) of the input tensor to "
+            f"match n_fft{' / 2 + 1' if onesided else ''} when onesided={onesided}, but got "
+            f"{x.shape[-2]}"
         )
     hop, wide = _checked("istft", n_fft, hop_length, win_length, window)
     if hop > wide:

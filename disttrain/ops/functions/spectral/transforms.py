@@ -29,7 +29,8 @@ _TYPES = "fdFD"
 def _norm(where: str, norm: str | None) -> str:
     if norm not in (None, *fourier.OTHER):
         raise ConfigError(
-            f'{where}: Invalid normalization mode: "{norm}"; needed "backward", "ortho" or "forward"'
+            f'{where}: Invalid normalization mode: "{norm}"; needed "backward", "ortho" or '
+            '"forward"'
         )
     return norm or "backward"
 

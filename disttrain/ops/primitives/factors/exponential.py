@@ -4,6 +4,7 @@ scaling and squaring method for the matrix exponential revisited")."""
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -28,31 +29,39 @@ _APPROXIMATIONS = {8: (_WIDE, 5.371920351148152), 4: (_NARROW, 3.925724783138660
 def _forward(a: np.ndarray) -> Any:
     if a.dtype.char not in "fdFD":
         raise TypeError(f"array type {a.dtype} is unsupported in linalg")
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        return approximated(np, a, lambda x: x)
+
+
+def approximated(xp: Any, a: Any, read: Callable[[Any], Any]) -> Any:
+    """The exponential with the functions of an array module; ``read`` gives the host a number."""
     if not a.size:
         return a.copy()
     terms, most = _APPROXIMATIONS[a.dtype.itemsize // (2 if a.dtype.kind == "c" else 1)]
-    norm = np.abs(a).sum(-2).max(-1)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        times = np.ceil(np.log2(norm / most))
-    times = np.where(np.isfinite(times), np.clip(times, 0, 1100), 0)[..., None, None]
-    out = _pade(a * np.exp2(-times).astype(a.real.dtype), terms, norm)
-    for k in range(int(times.max())):
-        out = np.where(times > k, out @ out, out)
+    norm = xp.abs(a).sum(-2).max(-1)[..., None, None]
+    good = xp.isfinite(norm)
+    times = xp.ceil(xp.log2(xp.where(good & (norm > most), norm / most, 1)))
+    out = _pade(xp, xp.where(good, a, 0) * xp.exp2(-times).astype(norm.dtype), terms)
+    for k in range(int(read(times.max()))):
+        out = xp.where(times > k, xp.matmul(out, out), out)
+    return xp.where(good, out, math.nan).astype(a.dtype)
+
+
+def _pade(xp: Any, a: Any, terms: tuple) -> Any:
+    one, twice = xp.eye(a.shape[-1], dtype=a.dtype), xp.matmul(a, a)
+    powers = [xp.broadcast_to(one, a.shape), twice]
+    for _ in range(len(terms) // 2 - 2):
+        powers.append(xp.matmul(powers[-1], twice))
+    odd = xp.matmul(a, _weighted(terms[1::2], powers))
+    even = _weighted(terms[::2], powers)
+    return xp.linalg.solve(even - odd, even + odd)
+
+
+def _weighted(weights: tuple, powers: list) -> Any:
+    out = powers[0] * weights[0]
+    for weight, power in zip(weights[1:], powers[1:], strict=True):
+        out = out + power * weight
     return out
-
-
-def _pade(a: np.ndarray, terms: tuple, norm: np.ndarray) -> Any:
-    one = np.eye(a.shape[-1], dtype=a.dtype)
-    powers, square_ = [one], a @ a
-    for _ in range(len(terms) // 2 - 1):
-        powers.append(powers[-1] @ square_ if len(powers) > 1 else square_)
-    odd = a @ sum(b * p for b, p in zip(terms[1::2], powers, strict=True))
-    even = sum(b * p for b, p in zip(terms[::2], powers, strict=True))
-    if np.isfinite(norm).all():
-        return np.linalg.solve(even - odd, even + odd).astype(a.dtype, copy=False)
-    good = np.isfinite(norm)[..., None, None]
-    made = np.linalg.solve(np.where(good, even - odd, one), np.where(good, even + odd, one))
-    return np.where(good, made, math.nan).astype(a.dtype, copy=False)
 
 
 def _rule(g: Value, a: Value) -> Any:

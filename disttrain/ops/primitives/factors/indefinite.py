@@ -38,7 +38,9 @@ def _shape(a: Shaped, hermitian: bool, check: str) -> list:
 ldl_factor: Primitive = primitive(
     "ldl_factor", _forward, "a", multi=True, shape=_shape,
     promote=only("linalg.ldl_factor", "fc"),
-    samples=lambda rng: [((symmetric(rng, *lead),), {"hermitian": False, "check": ""}) for lead in ((), (2,))],
+    samples=lambda rng: [
+        ((symmetric(rng, *lead),), {"hermitian": False, "check": ""}) for lead in ((), (2,))
+    ],
     batch=Batched(lambda: ldl_factor, lambda p, n: {}),
 )  # fmt: skip
 

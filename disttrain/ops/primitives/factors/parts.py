@@ -112,6 +112,6 @@ def phase_free(where_: str, products: Value) -> None:
 
 __all__ = [
     "H", "Fronted", "adjoint", "apart", "array_type", "below", "beside", "column", "complex_type",
-    "halved", "halved_diagonal", "identity", "matmul", "on_diagonal", "part", "phase_free", "real_type",
-    "row", "skew", "square", "swap", "tri",
+    "halved", "halved_diagonal", "identity", "matmul", "on_diagonal", "part", "phase_free",
+    "real_type", "row", "skew", "square", "swap", "tri",
 ]  # fmt: skip

@@ -45,7 +45,8 @@ def _rule(g: tuple, a: Value, out: tuple, mode: str) -> tuple:
     if mode == "r":
         raise AutogradError(
             "linalg.qr: The derivative of linalg.qr depends on Q, which is not computed when "
-            "mode='r'. Please use linalg.qr(A, mode='reduced') if you are going to require gradients"
+            "mode='r'. Please use linalg.qr(A, mode='reduced') if you are going to require "
+            "gradients"
         )
     if mode == "complete" and m > n:
         raise AutogradError(

@@ -4,7 +4,7 @@ under the names from before ``linalg``, transforms of short times, windows, dist
 import sys
 
 from .functions.distances import cdist, pdist
-from .functions.factors import older
+from .functions.factors import low_rank, older, solving
 from .functions.outs import fills
 from .functions.spectral.short_time import istft, stft
 from .functions.spectral.windows import (
@@ -17,12 +17,12 @@ from .functions.spectral.windows import (
 from .names import settle
 
 cholesky, qr, svd = fills(older.cholesky), fills(older.qr), fills(older.svd)
-cholesky_inverse, cholesky_solve = fills(older.cholesky_inverse), fills(older.cholesky_solve)
+cholesky_inverse, cholesky_solve = fills(solving.cholesky_inverse), fills(solving.cholesky_solve)
 geqrf, orgqr, ormqr = fills(older.geqrf), fills(older.orgqr), fills(older.ormqr)
 lu, lu_solve, lu_unpack = fills(older.lu), fills(older.lu_solve), fills(older.lu_unpack)
 triangular_solve, pinverse = fills(older.triangular_solve), older.pinverse
-matrix_exp, lobpcg = older.matrix_exp, older.lobpcg
-svd_lowrank, pca_lowrank = older.svd_lowrank, older.pca_lowrank
+matrix_exp, lobpcg = solving.matrix_exp, low_rank.lobpcg
+svd_lowrank, pca_lowrank = low_rank.svd_lowrank, low_rank.pca_lowrank
 eig, symeig, lstsq = older.eig, older.symeig, older.lstsq
 matrix_rank, solve = older.matrix_rank, older.solve
 settle(sys.modules[__name__])

@@ -4,6 +4,7 @@ form here says so."""
 
 from __future__ import annotations
 
+import math
 from typing import Any, NoReturn
 
 import numpy as np
@@ -91,16 +92,14 @@ def _lu_factor(platform: Platform, a: RawArray, check: str) -> tuple:
 @on_device("row_order")
 def _row_order(platform: Platform, pivots: RawArray, rows: int) -> Any:
     xp, lead = platform.xp, pivots.shape[:-1]
-    flat = pivots.reshape(-1, pivots.shape[-1]) if pivots.size else xp.zeros((1, 0), np.int32)
+    flat = pivots.reshape(math.prod(lead), pivots.shape[-1])
     places = xp.arange(rows)
     out = xp.broadcast_to(places, (flat.shape[0], rows))
     for i in range(flat.shape[-1]):
         other = flat[:, i : i + 1] - 1
         chosen = xp.where(places == i, other, xp.where(places == other, i, places))
         out = xp.take_along_axis(out, chosen, -1)
-    return xp.broadcast_to(out, (*lead, rows)).copy() if not pivots.size else (
-        out.reshape(*lead, rows).astype(np.int64)
-    )  # fmt: skip
+    return out.reshape(*lead, rows).astype(np.int64)
 
 
 @on_device("matrix_exp")

@@ -43,6 +43,6 @@ def flat(number: int) -> str:
     """What LAPACK's number says of factors that will be divided by."""
     return (
         f"U[{number},{number}] is zero and using it on lu_solve would result in a division by "
-        "zero. If you still want to perform the factorization, consider calling linalg.lu(A, pivot) "
-        "or linalg.lu_factor_ex(A, pivot)"
+        "zero. If you still want to perform the factorization, consider calling linalg.lu(A, "
+        "pivot) or linalg.lu_factor_ex(A, pivot)"
     )

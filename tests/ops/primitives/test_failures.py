@@ -15,7 +15,7 @@ def test_zeros_say_nothing():
 
 
 @pytest.mark.parametrize(("said", "text"), [
-    (failures.singular, "diagonal element 2 is zero"), (failures.unsolvable, "input matrix is sing"),
+    (failures.singular, "diagonal element 2 is zero"), (failures.unsolvable, "matrix is singular"),
     (failures.indefinite, "minor of order 2 is not positive"), (failures.flat, r"U\[2,2\] is zero"),
 ])  # fmt: skip
 def test_the_first_failure_is_named(said, text):

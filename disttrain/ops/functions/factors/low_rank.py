@@ -77,9 +77,10 @@ def lobpcg(
     ortho_fparams: dict | None = None, ortho_bparams: dict | None = None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """The ``k`` largest (or smallest) eigenvalues and their vectors of A x = lambda B x, of
-    symmetric A and positive definite B (..., m, m), by the locally optimal block
-    preconditioned conjugate gradient method (Knyazev, 2001). ``X``: first vectors (else ``n`` random
-    ones), ``iK``: a preconditioner. The first derivative by A (without B) is that of the exact eigenvectors.
+    symmetric A and positive definite B (..., m, m), by the locally optimal block preconditioned
+    conjugate gradient method (Knyazev, 2001). ``X``: first vectors (else ``n`` random ones),
+    ``iK``: a preconditioner. The first derivative by A (without B) is that of the exact
+    eigenvectors.
 
     ``method``, ``tracker`` and the parameters of orthogonalization have no effect: bases are
     orthonormalized by QR.

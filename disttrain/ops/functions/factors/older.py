@@ -127,8 +127,9 @@ def lu_unpack(
     where = "torch.lu_unpack"
     if unpack_pivots and LU_pivots.dtype is not dtypes.int32:
         raise DTypeError(
-            f"{where}: LU_pivots is expected to be a contiguous tensor of torch.int32 dtype.\n"
-            "Note: this function is intended to be used with the output produced by linalg.lu_factor"
+            f"{where}: LU_pivots is expected to be a contiguous tensor of torch.int32 "
+            "dtype.\nNote: this function is intended to be used with the output produced by "
+            "linalg.lu_factor"
         )
     m, n = checks.matrices(where, LU_data, "LU_data").shape[-2:]
     if unpack_pivots and tuple(LU_pivots.shape) != (*LU_data.shape[:-2], min(m, n)):

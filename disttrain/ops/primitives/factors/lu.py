@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -74,7 +75,7 @@ def _rule(g: tuple, a_shape: tuple, out: tuple) -> tuple:
 
 
 def _order(pivots: np.ndarray, rows: int) -> Any:
-    flat = pivots.reshape(-1, pivots.shape[-1])
+    flat = pivots.reshape(math.prod(pivots.shape[:-1]), pivots.shape[-1])
     out = np.tile(np.arange(rows), (len(flat), 1))
     each = np.arange(len(flat))
     for i in range(flat.shape[-1]):

@@ -1,4 +1,4 @@
-"""Eigenvalues and eigenvectors: their equations, and derivatives of what does not depend on phases."""
+"""Eigenvalues and eigenvectors: their equations, and derivatives that phases do not change."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 
 from disttrain.core import grad, wrap
 from disttrain.errors import AutogradError, LinAlgError
-from disttrain.ops.primitives.elementwise import abs_, conj
+from disttrain.ops.functions.elementwise import abs, conj
 from disttrain.ops.primitives.factors import eigen
 
 RNG = np.random.default_rng(0)
@@ -21,7 +21,7 @@ def hermitian():
 
 def loss(values, vectors):
     """A real number for which phases do not matter."""
-    return (abs_(values) * wrap(WEIGHTS[0])).sum() + (abs_(vectors) ** 2 * wrap(WEIGHTS)).sum()
+    return (abs(values) * wrap(WEIGHTS[0])).sum() + (abs(vectors) ** 2 * wrap(WEIGHTS)).sum()
 
 
 def slope(call, a, move, h=1e-6):
@@ -76,7 +76,7 @@ def test_equal_eigenvalues_leave_the_gradient_of_values_right():
 
 @pytest.mark.parametrize("run", [lambda x: eigen.eigh(x, upper=False), eigen.eig])
 def test_numbers_that_are_not_finite_are_refused(run):
-    with pytest.raises(LinAlgError, match="non-finite|infs or NaNs"):
+    with pytest.raises(LinAlgError, match=r"non-finite|infs or NaNs"):
         run(wrap(np.full((2, 2), np.nan)))
 
 

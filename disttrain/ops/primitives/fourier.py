@@ -65,13 +65,16 @@ fft: Primitive = primitive(
 def _weighted(x: Value, dim: int, size: int, middle: float) -> Any:
     """``x`` with all but the ends of its half spectrum of ``size`` points times ``middle``."""
     count = x.shape[dim]
-    weights = np.full(count, middle)
-    weights[0] = 1.0
-    if size % 2 == 0 and size // 2 < count:
-        weights[size // 2] = 1.0
-    weights = weights.reshape(-1, *(1,) * (len(x.shape) - dim - 1))
     kind = _parts_of(x.dtype if isinstance(x, np.ndarray) else x.meta()[1])  # type: ignore[attr-defined]
-    return x * made_like(x, lambda xp: xp.asarray(weights.astype(kind)))
+
+    def weights(xp: Any) -> Any:
+        out = xp.full(count, middle, kind)
+        out[:1] = 1
+        if size % 2 == 0:
+            out[size // 2 : size // 2 + 1] = 1
+        return out.reshape(-1, *(1,) * (len(x.shape) - dim - 1))
+
+    return x * made_like(x, weights)
 
 
 def _rfft(a: np.ndarray, dims: tuple, norm: str) -> Any:

@@ -188,7 +188,7 @@ def _bound(A: Tensor, value: float | Tensor | None) -> Tensor | None:  # noqa: N
             raise DTypeError("linalg: atol and rtol must not be complex")
         return value
     kind = real_type(A.meta()[1])
-    return made_beside(A, lambda xp: xp.asarray(value, kind))
+    return made_beside(A, lambda xp: xp.full((), value, kind))
 
 
 def _least(A: Tensor, atol: float | Tensor | None, rtol: float | Tensor | None) -> float:  # noqa: N803

@@ -93,8 +93,8 @@ def _module(name: str, source: object, *names: str) -> dict[str, Shim]:
 def _top() -> Shim:
     return (
         Shim(ROOT)
+        .later(lambda shim: Shim.take(shim, dt, LATER))
         .take(dt)
-        .take(dt, LATER)
         .give(**legacy.classes())
         .give(**facade.settings())
         .give(**foreach.names())

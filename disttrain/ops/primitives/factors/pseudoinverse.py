@@ -22,8 +22,8 @@ def _forward(
         return np.zeros((*a.shape[:-2], a.shape[-1], a.shape[-2]), a.dtype)
     u, s, vh = _parts(a, hermitian)
     size = np.abs(s)
-    bound = size.max(-1, keepdims=True) * (least if rtol is None else _beside(rtol))
-    bound = bound if atol is None else np.maximum(bound, _beside(atol))
+    bound = size.max(-1, keepdims=True) * (least if rtol is None else rtol[..., None])
+    bound = bound if atol is None else np.maximum(bound, atol[..., None])
     kept = size > bound
     inverse = np.where(kept, 1 / np.where(kept, s, 1), 0).astype(a.dtype)
     vectors = np.swapaxes(vh, -1, -2).conj() * inverse[..., None, :]
@@ -35,10 +35,6 @@ def _parts(a: np.ndarray, hermitian: bool) -> tuple:
         return tuple(np.linalg.svd(a, full_matrices=False))
     values, vectors = np.linalg.eigh(a)
     return vectors, values, np.swapaxes(vectors, -1, -2).conj()
-
-
-def _beside(bound: np.ndarray) -> np.ndarray:
-    return np.asarray(bound)[..., None]
 
 
 def _rule(g: Value, a: Value, out: Value) -> Any:

@@ -79,6 +79,7 @@ from . import distributed as distributed
 from . import distributions as distributions
 from disttrain.ops.later import eig as eig
 from . import fft as fft
+from disttrain.ops.later import frobenius_norm as frobenius_norm
 from . import func as func
 from . import futures as futures
 from disttrain.ops.later import geqrf as geqrf
@@ -98,6 +99,8 @@ from disttrain.ops.later import matrix_exp as matrix_exp
 from disttrain.ops.later import matrix_rank as matrix_rank
 from . import metrics as metrics
 from . import nn as nn
+from disttrain.ops.later import norm_except_dim as norm_except_dim
+from disttrain.ops.later import nuclear_norm as nuclear_norm
 from . import optim as optim
 from disttrain.ops.later import orgqr as orgqr
 from disttrain.ops.later import ormqr as ormqr

@@ -25,6 +25,8 @@ matrix_exp, lobpcg = solving.matrix_exp, low_rank.lobpcg
 svd_lowrank, pca_lowrank = low_rank.svd_lowrank, low_rank.pca_lowrank
 eig, symeig, lstsq = older.eig, older.symeig, older.lstsq
 matrix_rank, solve = older.matrix_rank, older.solve
+frobenius_norm, nuclear_norm = fills(older.frobenius_norm), fills(older.nuclear_norm)
+norm_except_dim = older.norm_except_dim
 settle(sys.modules[__name__])
 
 __all__ = [
@@ -35,6 +37,7 @@ __all__ = [
     "cholesky_inverse",
     "cholesky_solve",
     "eig",
+    "frobenius_norm",
     "geqrf",
     "hamming_window",
     "hann_window",
@@ -47,6 +50,8 @@ __all__ = [
     "lu_unpack",
     "matrix_exp",
     "matrix_rank",
+    "norm_except_dim",
+    "nuclear_norm",
     "orgqr",
     "ormqr",
     "pca_lowrank",

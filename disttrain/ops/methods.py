@@ -398,10 +398,10 @@ attach(
 
 # --- what is loaded when it is first asked for ---------------------------------------------------
 LATER = tuple(
-    """bartlett_window blackman_window cdist cholesky cholesky_inverse cholesky_solve eig geqrf
-hamming_window hann_window istft kaiser_window lobpcg lstsq lu lu_solve lu_unpack matrix_exp
-matrix_rank orgqr ormqr pca_lowrank pdist pinverse qr solve stft svd svd_lowrank symeig
-triangular_solve""".split()
+    """bartlett_window blackman_window cdist cholesky cholesky_inverse cholesky_solve eig
+frobenius_norm geqrf hamming_window hann_window istft kaiser_window lobpcg lstsq lu lu_solve
+lu_unpack matrix_exp matrix_rank norm_except_dim nuclear_norm orgqr ormqr pca_lowrank pdist
+pinverse qr solve stft svd svd_lowrank symeig triangular_solve""".split()
 )
 _METHODS_LATER = """cholesky cholesky_inverse cholesky_solve eig geqrf istft lstsq lu lu_solve
 matrix_exp orgqr ormqr pinverse qr solve stft svd symeig triangular_solve"""

@@ -100,6 +100,7 @@ def _top() -> Shim:
         .give(**foreach.names())
         .give(
             __version__=VERSION, pi=math.pi, inf=math.inf, nan=math.nan, e=math.e, newaxis=None,
+            has_lapack=True, has_spectral=True,
             compile=compiling.compile, load=saving.load, save=saving.save, vmap=dt.func.vmap,
             cond=dt.func.cond,
             cfloat=dtypes.complex64, **amp.settings(),

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple, NoReturn
 
+from ....core.annotations import Dims
 from ....core.tensor import Tensor
 from ....core.types import dtypes
 from ....errors import DTypeError, ShapeError
 from ...primitives.factors import qr as factors
 from ...primitives.factors.parts import adjoint
+from ..args import one_dim
 from ..creation.create import zeros
+from ..linalg import matrix_norm, vector_norm
 from ..linalg import svd as decomposed_svd
 from ..views.shapes import expand
 from . import checks, solving
@@ -156,6 +159,31 @@ def triangular_solve(
 def pinverse(input: Tensor, rcond: float = 1e-15) -> Tensor:
     """``linalg.pinv`` with ``rtol=rcond``."""
     return solving.pinv(input, rcond)
+
+
+def frobenius_norm(input: Tensor, dim: Dims, keepdim: bool = False) -> Tensor:
+    """``linalg.vector_norm`` of order 2 over ``dim`` (empty: all)."""
+    several = None if not isinstance(dim, int) and not len(dim) else dim
+    return vector_norm(input, 2, several, keepdim)
+
+
+def nuclear_norm(
+    input: Tensor, dim: Dims | bool = False, keepdim: bool = False
+) -> Tensor:  # fmt: skip
+    """The sum of the singular values over two dimensions (a boolean in the place of ``dim`` is
+    ``keepdim``, over the last two)."""
+    if isinstance(dim, bool):
+        return matrix_norm(input, "nuc", (-2, -1), dim or keepdim)
+    return matrix_norm(input, "nuc", dim, keepdim)
+
+
+def norm_except_dim(v: Tensor, pow: int = 2, dim: int = 0) -> Tensor:
+    """The norm of order ``pow`` over all dimensions but ``dim``, which stay with size 1 (-1: over
+    all, as a number)."""
+    if dim == -1:
+        return vector_norm(v, pow)
+    kept = one_dim(dim, v.ndim, "norm_except_dim")
+    return vector_norm(v, pow, [d for d in range(v.ndim) if d != kept], keepdim=True)
 
 
 def _gone(name: str, instead: str) -> Callable[..., NoReturn]:

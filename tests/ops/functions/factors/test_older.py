@@ -69,6 +69,16 @@ def test_triangular_systems(upper, transpose):
     assert copy.shape == (2, 3, 3)
 
 
+def test_norms():
+    x = drawn(2, 3, 4)
+    near(dt.frobenius_norm(x, (0, 1)), (x**2).sum((0, 1)).sqrt())
+    near(dt.frobenius_norm(x, ()), x.norm())
+    near(dt.nuclear_norm(x), L.svdvals(x).sum(-1))
+    assert dt.nuclear_norm(x, True).shape == (2, 1, 1) and dt.nuclear_norm(x, (0, 2)).shape == (3,)
+    near(dt.norm_except_dim(x, 1, 1), x.abs().sum((0, 2), keepdim=True))
+    near(dt.norm_except_dim(x, dim=-1), x.norm())
+
+
 @pytest.mark.parametrize("name", ["eig", "lstsq", "matrix_rank", "solve", "symeig"])
 def test_what_pytorch_has_removed_says_what_to_use(name):
     with pytest.raises(RuntimeError, match=r"removed\. Please use the `torch\.linalg\."):

@@ -33,7 +33,8 @@ linalg_cholesky linalg_lu linalg_norm log_softmax logcumsumexp lu_factor lu_fact
 matmul matrix_norm max median min mm mode msort mv nan_to_num nanmedian nanquantile neg nonzero
 norm nuclear_norm polar qr quantile renorm round scatter scatter_add scatter_reduce searchsorted
 sgn sign signbit slice_scatter slogdet softmax solve solve_ex sort svd svdvals take take_along_dim
-tensordot topk triangular_solve tril triu trunc vdot vecdot vector_norm view_as_real_copy where""".split()
+tensordot topk triangular_solve tril triu trunc vdot vecdot vector_norm view_as_real_copy
+where""".split()
 )
 # Whose ``out`` shares no memory with what they read, not even all of it.
 _APART = frozenset(

@@ -78,7 +78,7 @@ def into(out: Tensor, fn: Callable, args: tuple, params: dict | None = None) -> 
                 raise ShapeError(f"{name}: two of the tensors in out= refer to one memory location")
         for o, r in zip(outs, results, strict=True):
             _fill(name, o, r)
-    return out
+    return result._make(outs) if hasattr(result, "_make") else out  # with its names
 
 
 def _check(name: str, out: Tensor, result: Tensor, given: list, several: bool) -> None:

@@ -1,4 +1,5 @@
-"""What the numbers mean by which LAPACK tells that it failed, as errors."""
+"""What the numbers mean by which LAPACK tells that it failed, as errors; and losses that have no
+derivative."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ...errors import LinAlgError
+from ...errors import AutogradError, LinAlgError
 
 
 def no_failure(where: str, info: np.ndarray, said: Callable[[int], str]) -> None:
@@ -46,3 +47,16 @@ def flat(number: int) -> str:
         "zero. If you still want to perform the factorization, consider calling linalg.lu(A, "
         "pivot) or linalg.lu_factor_ex(A, pivot)"
     )
+
+
+def phase_free(where: str, products: object) -> None:
+    """Refuse a loss that depends on the phases of complex vectors, which the matrix leaves free:
+    the imaginary part of the diagonal of (vectors' adjoint times their gradient) is then not 0."""
+    if isinstance(products, np.ndarray) and products.dtype.kind == "c":
+        found = np.diagonal(products, 0, -2, -1).imag
+        if not np.allclose(found, 0, rtol=1e-2, atol=1e-2, equal_nan=True):
+            raise AutogradError(
+                f"{where}: The singular vectors or eigenvectors in the complex case are specified "
+                "up to multiplication by e^{i phi}. The specified loss function depends on this "
+                "quantity, so it is ill-defined."
+            )

@@ -13,6 +13,7 @@ from ...backends.fused.copies import contiguous
 from ...core.annotations import Shaped, Value
 from ...core.gate import Primitive
 from ...core.types.wide import through_float32, total
+from ...errors import ShapeError
 from ..declare import primitive, type_of
 from ..promotion import only, refuse, same_type
 from . import failures
@@ -197,7 +198,17 @@ linear: Primitive = primitive(
 )  # fmt: skip
 
 
+def _square(where: str, a: Shaped) -> None:
+    rows, columns = a.shape[-2:]
+    if rows != columns:
+        raise ShapeError(
+            f"{where}: A must be batches of square matrices, but they are {rows} by {columns} "
+            "matrices"
+        )
+
+
 def _inv(a: np.ndarray) -> Any:
+    _square("linalg.inv", a)
     try:
         return np.linalg.inv(a)
     except np.linalg.LinAlgError:
@@ -225,8 +236,13 @@ def _det_rule(g: Value, a: Value, out: Value) -> Any:
     return scale * swap(H(inv(a)))
 
 
+def _det(a: np.ndarray) -> Any:
+    _square("linalg.det", a)
+    return np.linalg.det(a)
+
+
 det: Primitive = primitive(
-    "det", np.linalg.det, "a", promote=only("det", "fc"), vjp={"a": _det_rule},
+    "det", _det, "a", promote=only("det", "fc"), vjp={"a": _det_rule},
     shape=lambda a: (a.shape[:-2], a.dtype),
     samples=lambda rng: [((rng.normal(size=(3, 3)) + 3 * np.eye(3),), {})],
     batch=Batched(lambda: det, lambda p, n: {}),
@@ -291,6 +307,7 @@ def _svd_rule(g: tuple, a: Value, out: tuple) -> tuple:
     they would get counts as 0, so that functions of the values alone stay right."""
     (gu, gs, gvh), (u, s, vh) = g, out
     uh, v, gv = swap(H(u)), swap(H(vh)), swap(H(gvh))
+    failures.phase_free("linalg.svd", matmul(uh, gu) + matmul(swap(H(v)), gv))
     apart = row(s * s) - column(s * s)
     apart = where(eq(apart, 0), 0.0, 1.0 / where(eq(apart, 0), 1.0, apart))
     inner = skew(matmul(uh, gu)) * apart * row(s) + column(s) * (

@@ -33,6 +33,7 @@ def test_matrices_that_fail_are_told(double):
     assert dt.linalg.cholesky_ex(there(stack[:1])).info.item() == 0
 
 
+@pytest.mark.filterwarnings("ignore:A window was not provided")
 @pytest.mark.parametrize("call", [
     lambda a: dt.linalg.qr(a @ a.mT, "r").R.abs(), lambda a: dt.linalg.lu(a[:, :1, :]).U,
     lambda a: dt.linalg.eigvals(a).abs().sum(-1), lambda a: dt.geqrf(a).a,

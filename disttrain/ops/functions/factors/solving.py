@@ -23,6 +23,7 @@ from ...primitives.factors import (
 )
 from ...primitives.factors.parts import adjoint, identity, real_type, swap
 from ..args import in_float32
+from ..args import tensor as as_input
 from ..creation.create import zeros_like
 from ..elementwise import abs, square
 from ..linalg import svd
@@ -205,7 +206,12 @@ def pinv(
     largest) count as 0; ``rtol`` (``rcond`` is its older name) is max(m, n) times the precision of
     the type unless it or ``atol`` is given. ``hermitian``: A is, and its lower triangle is read."""
     rtol = rcond if rtol is None else rtol
-    checks.floating("linalg.pinv", checks.matrices("linalg.pinv", A))
+    if as_input(A, "linalg.pinv", "A").ndim < 2:
+        raise ShapeError(
+            f"linalg.pinv({A.dtype!r}{list(A.shape)}): expected a tensor with 2 or more dimensions "
+            "of float, double, cfloat or cdouble types"
+        )
+    checks.floating("linalg.pinv", A)
     if hermitian:
         checks.square("linalg.pinv", A)
     lead = A.shape[:-2]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ....core.tensor import Tensor
 from ....errors import ConfigError, DTypeError, ShapeError
+from ....trace import warn
 from ...primitives.aliases import fold_windows, unfold
 from ...primitives.elementwise import square
 from ..args import tensor as as_input
@@ -77,6 +78,11 @@ def stft(
         raise ConfigError(
             "stft requires the return_complex parameter be given for real inputs, and will further "
             "require that return_complex=True in a future PyTorch release."
+        )
+    if window is None:
+        warn(
+            "A window was not provided. A rectangular window will be applied, which is known to "
+            "cause spectral leakage. Other windows such as hann_window are recommended"
         )
     if align_to_window is not None and center:
         raise ConfigError("stft align_to_window should only be set when center = false.")

@@ -48,7 +48,10 @@ def _floating(where: str, x: Tensor, to_complex: bool) -> Tensor:
 
 def _real(where: str, x: Tensor) -> Tensor:
     if as_input(x, where).dtype.is_complex:
-        raise DTypeError(f"{where} expects a real input tensor, but got {x.dtype!r}")
+        kind = "real-valued input" if where.endswith(("n", "2")) else "real input"
+        raise DTypeError(
+            f"{where.removeprefix('fft.')} expects a {kind} tensor, but got {x.dtype!r}"
+        )
     return _floating(where, x, False)
 
 

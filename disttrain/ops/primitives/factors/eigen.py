@@ -8,10 +8,12 @@ import numpy as np
 
 from ....core.annotations import Shaped, Value
 from ....core.gate import Primitive
+from ....errors import LinAlgError
 from ...declare import primitive
 from ...promotion import only
 from ..aliases import diagonal, real
 from ..elementwise import H, cast_like
+from ..failures import phase_free
 from ..linalg import solve
 from ..views import Batched
 from .parts import (
@@ -21,7 +23,6 @@ from .parts import (
     complex_type,
     matmul,
     on_diagonal,
-    phase_free,
     real_type,
     row,
     skew,
@@ -31,8 +32,9 @@ from .parts import (
 
 def _hermitian(a: np.ndarray, upper: bool) -> tuple:
     if not np.isfinite(a).all():
-        raise np.linalg.LinAlgError(
-            "The algorithm failed to converge because the input matrix contained non-finite values."
+        raise LinAlgError(
+            "linalg.eigh: The algorithm failed to converge because the input matrix contained "
+            "non-finite values."
         )
     return tuple(np.linalg.eigh(a, "U" if upper else "L"))
 
@@ -73,7 +75,7 @@ eigh: Primitive = primitive(
 
 def _general(a: np.ndarray) -> tuple:
     if not np.isfinite(a).all():
-        raise np.linalg.LinAlgError("input tensor should not contain infs or NaNs.")
+        raise LinAlgError("torch.linalg.eig: input tensor should not contain infs or NaNs.")
     kind = complex_type(a.dtype)
     values, vectors = np.linalg.eig(a)
     return values.astype(kind, copy=False), vectors.astype(kind, copy=False)

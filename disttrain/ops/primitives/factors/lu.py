@@ -76,6 +76,11 @@ def _rule(g: tuple, a_shape: tuple, out: tuple) -> tuple:
 
 def _order(pivots: np.ndarray, rows: int) -> Any:
     flat = pivots.reshape(math.prod(pivots.shape[:-1]), pivots.shape[-1])
+    if flat.size and not (flat.min() > 0 and flat.max() <= rows):
+        raise ValueError(
+            f"pivots must all be at least 1 and at most the number of rows ({rows}). Did you "
+            "properly pass the result of lu_factor?"
+        )
     out = np.tile(np.arange(rows), (len(flat), 1))
     each = np.arange(len(flat))
     for i in range(flat.shape[-1]):
@@ -91,6 +96,9 @@ row_order: Primitive = primitive(
     samples=lambda rng: [((np.array([[3, 3, 3], [2, 2, 4]], np.int32),), {"rows": 4})],
     batch=Batched(lambda: row_order, lambda p, n: {}),
 )  # fmt: skip
+
+
+row_order.checks = True
 
 
 def ordered(x: Value, order: Value) -> Any:

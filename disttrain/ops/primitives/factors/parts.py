@@ -1,5 +1,5 @@
-"""What rules of matrices share: triangles, identities, batch rules of several arguments, checks of
-losses that must not depend on what a factorization leaves free."""
+"""What rules of matrices share: triangles, identities, blocks, batch rules of several
+arguments."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from ....core.annotations import Shaped, Value
-from ....errors import AutogradError
 from ..batching import fronted, made_like
 from ..elementwise import H, cast_like, eq, where
 from ..linalg import array_type, column, matmul, row, skew, swap
@@ -97,21 +96,8 @@ class Fronted:
         return out, (0,) * len(out) if isinstance(out, tuple) else 0
 
 
-def phase_free(where_: str, products: Value) -> None:
-    """Refuse a loss that depends on the phases of complex vectors, which the matrix leaves free:
-    the imaginary part of the diagonal of (vectors' adjoint times their gradient) is then not 0."""
-    if isinstance(products, np.ndarray) and products.dtype.kind == "c":
-        found = np.diagonal(products, 0, -2, -1).imag
-        if not np.allclose(found, 0, rtol=1e-2, atol=1e-2, equal_nan=True):
-            raise AutogradError(
-                f"{where_}: The singular vectors or eigenvectors in the complex case are specified "
-                "up to multiplication by e^{i phi}. The specified loss function depends on this "
-                "quantity, so it is ill-defined."
-            )
-
-
 __all__ = [
     "H", "Fronted", "adjoint", "apart", "array_type", "below", "beside", "column", "complex_type",
-    "halved", "halved_diagonal", "identity", "matmul", "on_diagonal", "part", "phase_free",
+    "halved", "halved_diagonal", "identity", "matmul", "on_diagonal", "part",
     "real_type", "row", "skew", "square", "swap", "tri",
 ]  # fmt: skip

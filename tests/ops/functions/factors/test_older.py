@@ -53,6 +53,8 @@ def test_lu():
     p, lower, upper = dt.lu_unpack(*a.lu(), unpack_data=False)
     near(p, L.lu(a).P)
     assert lower.numel() == upper.numel() == 0
+    with pytest.raises(RuntimeError, match="properly pass the result of lu_factor"):
+        L.lu_solve(a, dt.zeros(2, 3, dtype=dt.int32), b)
     for given, said in (((dt.ones(2, 2), dt.ones(2)), "int32"),
                         ((dt.ones(2, 2), dt.ones(3, dtype=dt.int32)), "do not fit")):  # fmt: skip
         with pytest.raises(RuntimeError, match=said):

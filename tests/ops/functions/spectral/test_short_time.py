@@ -8,6 +8,7 @@ import pytest
 import disttrain as dt
 
 RNG = np.random.default_rng(0)
+pytestmark = pytest.mark.filterwarnings("ignore:A window was not provided")
 
 
 def test_each_part_is_transformed():
@@ -18,6 +19,11 @@ def test_each_part_is_transformed():
     np.testing.assert_allclose(got.numpy(), np.fft.rfft(parts).T, atol=1e-12)
     pairs = dt.stft(dt.tensor(x), 8, 3, return_complex=False)
     assert pairs.shape == (5, 11, 2) and not pairs.is_complex()
+
+
+def test_a_missing_window_is_warned_of():
+    with pytest.warns(UserWarning, match="A window was not provided"):
+        dt.stft(dt.ones(20), 8, return_complex=True)
 
 
 @pytest.mark.parametrize("mode", ["reflect", "constant", "replicate", "circular"])

@@ -7,6 +7,8 @@ import zlib
 import numpy as np
 import pytest
 
+import disttrain.fft
+import disttrain.linalg  # noqa: F401  (these declare primitives of their own)
 from disttrain import func
 from disttrain.core import Tensor, wrap
 from disttrain.ops.declare import REGISTRY

@@ -50,13 +50,23 @@ def available() -> bool:
     return _library() is not None
 
 
-def _routine(name: str, kind: np.dtype) -> tuple[Callable[..., None], type]:
+@functools.cache
+def _routine(name: str, letter: str, count: int) -> tuple[Callable[..., None], type]:
+    """A routine of ``count`` arguments, all addresses, and the type of its integers."""
     found = _library()
     assert found is not None, "LAPACK is not there"
-    full = f"{found.before}{_LETTERS[kind.char]}{name}{found.after}"
-    fn = getattr(found.handle, full)
-    fn.restype = None
+    fn = getattr(found.handle, f"{found.before}{_LETTERS[letter]}{name}{found.after}")
+    fn.restype, fn.argtypes = None, (ctypes.c_void_p,) * count
     return fn, found.integer
+
+
+class _Places(list):
+    """Numbers and letters that a routine reads, kept for as long as their addresses are used."""
+
+    def at(self, value: Any) -> int:
+        """The address of a number of ctypes."""
+        self.append(value)
+        return ctypes.addressof(value)
 
 
 def _of_lapack(a: np.ndarray) -> None:
@@ -95,20 +105,17 @@ def solved_triangular(a: np.ndarray, b: np.ndarray, upper: bool, unit: bool) -> 
 
 def trsm(a: np.ndarray, x: np.ndarray, upper: bool, unit: bool) -> None:
     """In place, of arrays in one piece: BLAS sees x^T a^T = b^T."""
-    fn, integer = _routine("trsm", a.dtype)
+    fn, integer = _routine("trsm", a.dtype.char, 11)
     n, k = x.shape[-2:]
-    one = np.ones((), a.dtype)
-    flags = [
-        ctypes.c_char(c) for c in (b"R", b"L" if upper else b"U", b"N", b"U" if unit else b"N")
-    ]
-    sizes = [ctypes.byref(integer(s)) for s in (k, n)]
-    rows, columns = ctypes.byref(integer(n)), ctypes.byref(integer(k))
-    count, step = _each(x)
-    start, there, wide = a.ctypes.data, x.ctypes.data, _each(a)[1]
+    one, kept = np.ones((), a.dtype), _Places()
+    letters = (b"R", b"L" if upper else b"U", b"N", b"U" if unit else b"N")
+    side, triangle, turned, diagonal = (kept.at(ctypes.c_char(c)) for c in letters)
+    rows, columns = kept.at(integer(n)), kept.at(integer(k))
+    (count, step), wide = _each(x), _each(a)[1]
+    scale, first, second = one.ctypes.data, a.ctypes.data, x.ctypes.data
     for i in range(count):
-        fn(*map(ctypes.byref, flags), *sizes, ctypes.c_void_p(one.ctypes.data),
-           ctypes.c_void_p(start + i * wide), rows,
-           ctypes.c_void_p(there + i * step), columns)  # fmt: skip
+        fn(side, triangle, turned, diagonal, columns, rows, scale, first + i * wide, rows,
+           second + i * step, columns)  # fmt: skip
 
 
 _FEW = 32  # rows that are substituted one by one
@@ -146,18 +153,15 @@ def lu(a: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         return eliminated(np, a)
     lead, (m, n) = a.shape[:-2], a.shape[-2:]
     out = by_columns(a)
-    fn, integer = _routine("getrf", a.dtype)
+    fn, integer = _routine("getrf", a.dtype.char, 6)
     pivots: Any = np.zeros((*lead, min(m, n)), integer)
     info: Any = np.zeros(lead, integer)
-    if not out.size:
-        return by_rows(out), pivots.astype(np.int32), info.astype(np.int32)
-    sizes, (count, step) = [ctypes.byref(integer(s)) for s in (m, n, m)], _each(out)
-    places = (out.ctypes.data, pivots.ctypes.data, info.ctypes.data)
-    width = pivots.itemsize
+    kept, (count, step) = _Places(), _each(out)
+    rows, columns = kept.at(integer(m)), kept.at(integer(n))
+    matrix, swaps, told = out.ctypes.data, pivots.ctypes.data, info.ctypes.data
     for i in range(count):
-        fn(sizes[0], sizes[1], ctypes.c_void_p(places[0] + i * step), sizes[2],
-           ctypes.c_void_p(places[1] + i * width * min(m, n)),
-           ctypes.c_void_p(places[2] + i * width))  # fmt: skip
+        fn(rows, columns, matrix + i * step, rows, swaps + i * pivots.itemsize * min(m, n),
+           told + i * info.itemsize)  # fmt: skip
     return by_rows(out), pivots.astype(np.int32), info.astype(np.int32)
 
 
@@ -208,18 +212,17 @@ def ldl(a: np.ndarray, hermitian: bool) -> tuple[np.ndarray, np.ndarray, np.ndar
     _needed("ldl_factor")
     n = a.shape[-1]
     out = by_columns(a)
-    fn, integer = _routine(_ldl_name(a.dtype, hermitian) + "trf", a.dtype)
+    fn, integer = _routine(_ldl_name(a.dtype, hermitian) + "trf", a.dtype.char, 8)
     pivots: Any = np.zeros(a.shape[:-1], integer)
     info: Any = np.zeros(a.shape[:-2], integer)
-    count, step = _each(out)
-    length = 64 * max(n, 1)
-    work = np.empty(length, a.dtype)
-    size, room = ctypes.byref(integer(n)), ctypes.byref(integer(length))
+    kept, (count, step) = _Places(), _each(out)
+    work = np.empty(64 * max(n, 1), a.dtype)
+    lower, size = kept.at(ctypes.c_char(b"L")), kept.at(integer(n))
+    room, length = work.ctypes.data, kept.at(integer(work.size))
+    matrix, swaps, told = out.ctypes.data, pivots.ctypes.data, info.ctypes.data
     for i in range(count):
-        fn(ctypes.byref(ctypes.c_char(b"L")), size, ctypes.c_void_p(out.ctypes.data + i * step),
-           size, ctypes.c_void_p(pivots.ctypes.data + i * n * pivots.itemsize),
-           ctypes.c_void_p(work.ctypes.data), room,
-           ctypes.c_void_p(info.ctypes.data + i * info.itemsize))  # fmt: skip
+        fn(lower, size, matrix + i * step, size, swaps + i * n * pivots.itemsize, room, length,
+           told + i * info.itemsize)  # fmt: skip
     return by_rows(out), pivots.astype(np.int32), info.astype(np.int32)
 
 
@@ -233,13 +236,13 @@ def ldl_solved(ld: np.ndarray, pivots: np.ndarray, b: np.ndarray, hermitian: boo
     _needed("ldl_solve")
     n, k = b.shape[-2:]
     factors, x = by_columns(ld), by_columns(b)
-    fn, integer = _routine(_ldl_name(ld.dtype, hermitian) + "trs", ld.dtype)
+    fn, integer = _routine(_ldl_name(ld.dtype, hermitian) + "trs", ld.dtype.char, 9)
     swaps: Any = np.ascontiguousarray(pivots.astype(integer))
-    info, (count, step) = integer(0), _each(x)
-    size, columns = ctypes.byref(integer(n)), ctypes.byref(integer(k))
+    kept, (count, step), wide = _Places(), _each(x), _each(factors)[1]
+    lower, size, columns = (kept.at(ctypes.c_char(b"L")), kept.at(integer(n)), kept.at(integer(k)))
+    told = kept.at(integer(0))
+    first, second, places = factors.ctypes.data, x.ctypes.data, swaps.ctypes.data
     for i in range(count):
-        fn(ctypes.byref(ctypes.c_char(b"L")), size, columns,
-           ctypes.c_void_p(factors.ctypes.data + i * _each(factors)[1]), size,
-           ctypes.c_void_p(swaps.ctypes.data + i * n * swaps.itemsize),
-           ctypes.c_void_p(x.ctypes.data + i * step), size, ctypes.byref(info))  # fmt: skip
+        fn(lower, size, columns, first + i * wide, size, places + i * n * swaps.itemsize,
+           second + i * step, size, told)  # fmt: skip
     return by_rows(x)

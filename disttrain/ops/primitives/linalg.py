@@ -231,7 +231,19 @@ inv: Primitive = primitive(
 )  # fmt: skip
 
 
+def _adjugate(a: np.ndarray) -> Any:
+    """The matrix of cofactors, transposed, which singular matrices have, too: by the singular
+    values, each place with the product of the others."""
+    u, s, vh = np.linalg.svd(a)
+    size = s.shape[-1]
+    others = np.where(np.eye(size, dtype=bool), 1, s[..., None, :]).prod(-1)
+    turn = (np.linalg.det(u) * np.linalg.det(vh))[..., None, None]
+    return turn * (swap(vh).conj() * others[..., None, :]) @ swap(u).conj()
+
+
 def _det_rule(g: Value, a: Value, out: Value) -> Any:
+    if isinstance(a, np.ndarray) and bool((out == 0).any()):  # one has no inverse
+        return reshape(g, shape=(*a.shape[:-2], 1, 1)) * swap(H(_adjugate(a)))
     scale = reshape(g * H(out), shape=(*tuple(a.shape)[:-2], 1, 1))
     return scale * swap(H(inv(a)))
 

@@ -62,3 +62,13 @@ def test_matrices_that_are_not_square_are_refused():
     for prim in (la.inv, la.det):
         with pytest.raises(RuntimeError, match="they are 2 by 3 matrices"):
             prim(wrap(np.ones((2, 3))))
+
+
+@pytest.mark.parametrize("kind", ["real", "complex"])
+def test_determinants_of_singular_matrices_have_gradients(kind):
+    a = np.stack([np.diag([0.0, 2.0, 3.0]), np.ones((3, 3)), np.eye(3)])
+    a = a + 0j if kind == "complex" else a
+    x = wrap(a).requires_grad_()
+    (g,) = grad(la.det(x).sum().real, x)
+    np.testing.assert_allclose(g.array[0], np.diag([6.0, 0.0, 0.0]), atol=1e-12)
+    np.testing.assert_allclose(g.array[1:], np.stack([np.zeros((3, 3)), np.eye(3)]), atol=1e-12)

@@ -12,7 +12,7 @@ from .ops.functions.outs import fills
 from .ops.names import settle
 from .ops.primitives import linalg as primitives
 
-det, inv = fills(primitives.det), fills(primitives.inv)
+det, inv = fills(primitives.det), fills(matrices.inv)
 norm, vector_norm = fills(products.linalg_norm), fills(products.vector_norm)
 matrix_norm, matrix_rank = fills(products.matrix_norm), fills(solving.matrix_rank)
 svd, svdvals, solve = fills(products.svd), fills(matrices.svdvals), fills(products.solve)

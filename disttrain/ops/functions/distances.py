@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from ...core.tensor import Tensor, wrap
+from ...core.types.casting import computes_in
 from ...errors import ConfigError, ShapeError
 from ..primitives import elementwise as el
 from ..primitives.linalg import matmul, swap
@@ -24,6 +25,7 @@ _MODES = (
 _MANY = 25  # rows from which products are used, unless told otherwise
 
 
+@computes_in("full")
 def cdist(
     x1: Tensor, x2: Tensor, p: float = 2.0,
     compute_mode: str | None = "use_mm_for_euclid_dist_if_necessary",

@@ -316,6 +316,7 @@ def linalg_norm(
     return vector_norm(A, ord, dim, keepdim, dtype=dtype)
 
 
+@computes_in("full")
 def solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:
     """X with A X = B (``left=False``: X A = B), for square matrices A (..., n, n).
 
@@ -342,6 +343,7 @@ class SVD(NamedTuple):
     Vh: Tensor
 
 
+@computes_in("full")
 def svd(A: Tensor, full_matrices: bool = True, *, driver: str | None = None) -> SVD:  # noqa: N803
     """U, S, Vh with A = U diag(S) Vh, singular values falling. ``driver`` chooses among a GPU's
     algorithms in PyTorch, and is refused here.

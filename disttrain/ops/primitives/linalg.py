@@ -241,7 +241,7 @@ def _adjugate(a: np.ndarray) -> Any:
     return turn * (swap(vh).conj() * others[..., None, :]) @ swap(u).conj()
 
 
-def _det_rule(g: Value, a: Value, out: Value) -> Any:
+def _det_rule(g: Value, a: Value, out: Any) -> Any:
     if isinstance(a, np.ndarray) and bool((out == 0).any()):  # one has no inverse
         return reshape(g, shape=(*a.shape[:-2], 1, 1)) * swap(H(_adjugate(a)))
     scale = reshape(g * H(out), shape=(*tuple(a.shape)[:-2], 1, 1))

@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ....core.tensor import Tensor
+from ....core.types.casting import computes_in
 from ....errors import ConfigError, ShapeError
 from ...primitives import linalg as products
 from ...primitives.factors import cholesky as definite
@@ -60,6 +61,7 @@ class LDLFactorEx(NamedTuple):
     info: Tensor
 
 
+@computes_in("full")
 def qr(A: Tensor, mode: str = "reduced") -> QR:  # noqa: N803
     """A = Q R, Q orthogonal (unitary) and R upper triangular. ``mode``: "reduced" (Q is m by
     min(m, n)), "complete" (Q is square) or "r" (R alone; Q is empty, and there is no derivative).
@@ -76,6 +78,7 @@ def qr(A: Tensor, mode: str = "reduced") -> QR:  # noqa: N803
     return QR(*qr_primitives.qr(A, mode=mode))
 
 
+@computes_in("full")
 def cholesky_ex(A: Tensor, *, upper: bool = False, check_errors: bool = False) -> CholeskyEx:  # noqa: N803
     """``cholesky``, and for each matrix 0 or the order of its first leading minor that is not
     positive definite, as int32; raises for these only if ``check_errors``."""
@@ -89,6 +92,7 @@ def _cholesky(where: str, A: Tensor, upper: bool, check: bool) -> CholeskyEx:  #
     return CholeskyEx(adjoint(factor) if upper else factor, info)
 
 
+@computes_in("full")
 def linalg_cholesky(A: Tensor, *, upper: bool = False) -> Tensor:  # noqa: N803
     """L with A = L L^H, lower triangular with a positive diagonal (``upper``: U with A = U^H U), of
     symmetric (Hermitian) positive definite matrices, of which one triangle is read.
@@ -104,6 +108,7 @@ def _is_upper(letter: str) -> bool:
     return letter.upper() == "U"
 
 
+@computes_in("full")
 def eigh(A: Tensor, UPLO: str = "L") -> Eigen:  # noqa: N803
     """The eigenvalues, rising and real, and the eigenvectors (columns) of symmetric (Hermitian)
     matrices, of which the lower (``UPLO="U"``: the upper) triangle is read."""
@@ -111,11 +116,13 @@ def eigh(A: Tensor, UPLO: str = "L") -> Eigen:  # noqa: N803
     return Eigen(*eigen.eigh(A, upper=_is_upper(UPLO)))
 
 
+@computes_in("full")
 def eigvalsh(A: Tensor, UPLO: str = "L") -> Tensor:  # noqa: N803
     """The eigenvalues of ``eigh``."""
     return eigh(A, UPLO).eigenvalues
 
 
+@computes_in("full")
 def eig(A: Tensor) -> Eigen:  # noqa: N803
     """The eigenvalues, in no order, and the eigenvectors (columns, of length 1) of square matrices;
     both complex."""
@@ -123,6 +130,7 @@ def eig(A: Tensor) -> Eigen:  # noqa: N803
     return Eigen(*eigen.eig(A))
 
 
+@computes_in("full")
 def eigvals(A: Tensor) -> Tensor:  # noqa: N803
     """The eigenvalues of ``eig``."""
     return eig(A).eigenvalues
@@ -201,6 +209,7 @@ def ldl_factor(A: Tensor, *, hermitian: bool = False) -> LDLFactor:  # noqa: N80
     return LDLFactor(*_ldl("torch.linalg.ldl_factor", A, hermitian, True)[:2])
 
 
+@computes_in("full")
 def householder_product(A: Tensor, tau: Tensor) -> Tensor:  # noqa: N803
     """The first n columns of the product of the reflections I - tau_i v_i v_i^H, where v_i is the
     i-th column of A (..., m, n) below the diagonal, with 1 on it and 0 above."""

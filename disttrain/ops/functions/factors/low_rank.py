@@ -9,6 +9,7 @@ from ....context import thread
 from ....core.grad_mode import no_grad
 from ....core.tensor import Tensor
 from ....core.types import dtypes
+from ....core.types.casting import computes_in
 from ....errors import ConfigError, ShapeError
 from ...primitives.factors.parts import adjoint, identity
 from ..args import broadcast
@@ -23,6 +24,7 @@ from .decompositions import eigh, linalg_cholesky, qr
 from .solving import pinv, solve_triangular
 
 
+@computes_in("full")
 def svd_lowrank(
     A: Tensor, q: int | None = 6, niter: int | None = 2, M: Tensor | None = None  # noqa: N803
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
@@ -50,6 +52,7 @@ def _basis(A: Tensor, q: int, niter: int) -> Tensor:  # noqa: N803
     return out
 
 
+@computes_in("full")
 def pca_lowrank(
     A: Tensor, q: int | None = None, center: bool = True, niter: int = 2  # noqa: N803
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
@@ -69,6 +72,7 @@ def pca_lowrank(
 
 
 # --- eigenvalues by iteration ------------------------------------------------------------------
+@computes_in("full")
 def lobpcg(
     A: Tensor, k: int | None = None, B: Tensor | None = None, X: Tensor | None = None,  # noqa: N803
     n: int | None = None, iK: Tensor | None = None, niter: int | None = None,  # noqa: N803

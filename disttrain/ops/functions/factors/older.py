@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, NoReturn
 from ....core.annotations import Dims
 from ....core.tensor import Tensor
 from ....core.types import dtypes
+from ....core.types.casting import computes_in
 from ....errors import DTypeError, ShapeError
 from ...primitives.factors import qr as factors
 from ...primitives.factors.parts import adjoint
@@ -57,6 +58,7 @@ def qr(input: Tensor, some: bool = True) -> QR:
     return QR(*made.qr(input, "reduced" if some else "complete"))
 
 
+@computes_in("full")
 def svd(input: Tensor, some: bool = True, compute_uv: bool = True) -> SVD:
     """U, S and V (not its adjoint, as ``linalg.svd`` has it); ``some=False``: U and V are square;
     ``compute_uv=False``: they are zeros."""
@@ -70,6 +72,7 @@ def svd(input: Tensor, some: bool = True, compute_uv: bool = True) -> SVD:
     return SVD(u, s, v)
 
 
+@computes_in("full")
 def geqrf(input: Tensor) -> Geqrf:
     """R and, below it, the vectors of the reflections whose product is Q; and their factors: what
     ``orgqr`` and ``ormqr`` take. There is no derivative."""
@@ -82,6 +85,7 @@ def orgqr(input: Tensor, input2: Tensor) -> Tensor:
     return made.householder_product(input, input2)
 
 
+@computes_in("full")
 def ormqr(
     input: Tensor, input2: Tensor, input3: Tensor, left: bool = True, transpose: bool = False
 ) -> Tensor:
@@ -111,6 +115,7 @@ def ormqr(
     return made.reflected(input, input2, input3, left, transpose)
 
 
+@computes_in("full")
 def lu(A: Tensor, pivot: bool = True, get_infos: bool = False) -> tuple[Tensor, ...]:  # noqa: N803
     """``linalg.lu_factor_ex``: both factors in one matrix, the exchanged rows and, if asked for,
     LAPACK's numbers."""
@@ -118,6 +123,7 @@ def lu(A: Tensor, pivot: bool = True, get_infos: bool = False) -> tuple[Tensor, 
     return tuple(found) if get_infos else tuple(found[:2])
 
 
+@computes_in("full")
 def lu_solve(b: Tensor, LU_data: Tensor, LU_pivots: Tensor) -> Tensor:  # noqa: N803
     """``linalg.lu_solve``."""
     return solving.lu_solve(LU_data, LU_pivots, b)
@@ -143,6 +149,7 @@ def lu_unpack(
     return LU(p, lower, upper)
 
 
+@computes_in("full")
 def triangular_solve(
     b: Tensor, A: Tensor, upper: bool = True, transpose: bool = False, unitriangular: bool = False  # noqa: N803
 ) -> Solution:  # fmt: skip
@@ -156,6 +163,7 @@ def triangular_solve(
     return Solution(x, expand(a, a.shape).clone())
 
 
+@computes_in("full")
 def pinverse(input: Tensor, rcond: float = 1e-15) -> Tensor:
     """``linalg.pinv`` with ``rtol=rcond``."""
     return solving.pinv(input, rcond)

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from ....core.classes import values_of
 from ....core.tensor import Tensor
 from ....core.types import dtypes
+from ....core.types.casting import computes_in
 from ....core.types.wide import is_half
 from ....errors import ConfigError, DTypeError, ShapeError
 from ...primitives import failures
@@ -107,6 +108,7 @@ def _lu_solved(factors: Tensor, order: Tensor, b: Tensor, turned: bool) -> Tenso
     return lu.unordered(solved(back, inner, upper=True, unit=True), order)
 
 
+@computes_in("full")
 def inv_ex(A: Tensor, *, check_errors: bool = False) -> InvEx:  # noqa: N803
     """``inv``, and for each matrix 0 or the place of the first 0 on the diagonal of its factor U,
     counted from 1, as int32; raises for these only if ``check_errors``."""
@@ -137,6 +139,7 @@ def solve_ex(A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = Fa
     return SolveEx(out.squeeze(-1) if vector else out, info)
 
 
+@computes_in("full")
 def cholesky_solve(input: Tensor, input2: Tensor, upper: bool = False) -> Tensor:
     """X with A X = ``input``, where ``input2`` is the Cholesky factor L of A = L L^H (``upper``: U
     of A = U^H U)."""
@@ -156,6 +159,7 @@ def _definite(factor: Tensor, b: Tensor, upper: bool, check: str) -> Tensor:
     return solved(second, half, upper=True, unit=False)
 
 
+@computes_in("full")
 def cholesky_inverse(input: Tensor, upper: bool = False) -> Tensor:
     """The inverse of A, given its Cholesky factor. ``LinAlgError`` for a 0 on its diagonal."""
     checks.floating("cholesky_inverse", checks.square("cholesky_inverse", input))
@@ -220,6 +224,7 @@ def pinv(
     return pseudoinverse.pinv(A, *bounds, hermitian=hermitian, least=_least(A, atol, rtol))
 
 
+@computes_in("full")
 def matrix_rank(
     A: Tensor, tol: float | Tensor | None = None, hermitian: bool = False, *,  # noqa: N803
     atol: float | Tensor | None = None, rtol: float | Tensor | None = None,
@@ -250,6 +255,7 @@ def matrix_rank(
 _DRIVERS = ("gels", "gelsy", "gelsd", "gelss")
 
 
+@computes_in("full")
 def lstsq(
     input: Tensor, b: Tensor, rcond: float | None = None, *, driver: str | None = None
 ) -> Lstsq:

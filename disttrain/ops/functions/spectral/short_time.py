@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ....core.tensor import Tensor
+from ....core.types.casting import computes_in
 from ....errors import ConfigError, DTypeError, ShapeError
 from ....trace import warn
 from ...primitives.aliases import fold_windows, unfold
@@ -53,6 +54,7 @@ def _surrounded(x: Tensor, extra: int, mode: str) -> Tensor:
     return extended(x, (extra, extra), mode)
 
 
+@computes_in("full")
 def stft(
     input: Tensor, n_fft: int, hop_length: int | None = None, win_length: int | None = None,
     window: Tensor | None = None, center: bool = True, pad_mode: str = "reflect",

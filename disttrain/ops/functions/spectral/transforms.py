@@ -12,6 +12,7 @@ from collections.abc import Callable
 from ....core.annotations import DeviceLike, Dims, DTypeLike
 from ....core.tensor import Tensor
 from ....core.types import dtypes
+from ....core.types.casting import computes_in
 from ....errors import ConfigError, DimError, DTypeError, ShapeError
 from ...primitives import fourier
 from ...primitives.elementwise import cast
@@ -154,36 +155,43 @@ def _one(
     return transform(where, x, None if n is None else [_points(where, n)], [dim], norm, flag)
 
 
+@computes_in("full")
 def fft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
     """The transform along ``dim``. Real or complex to complex."""
     return _one(_complex_transform, "fft", False, n, input, dim, norm)
 
 
+@computes_in("full")
 def ifft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
     """The inverse of ``fft``. Real or complex to complex."""
     return _one(_complex_transform, "ifft", True, n, input, dim, norm)
 
 
+@computes_in("full")
 def rfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
     """The first n // 2 + 1 points of ``fft`` of real numbers; the others are their conjugates."""
     return _one(_halving_transform, "rfft", False, n, input, dim, norm)
 
 
+@computes_in("full")
 def irfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
     """The inverse of ``rfft``: ``n`` real numbers (None: twice the points less two)."""
     return _one(_doubling_transform, "irfft", False, n, input, dim, norm)
 
 
+@computes_in("full")
 def hfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
     """The transform of a Hermitian signal, given by its first half: ``n`` real numbers."""
     return _one(_doubling_transform, "hfft", True, n, input, dim, norm)
 
 
+@computes_in("full")
 def ihfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
     """The inverse of ``hfft``: the first half of a Hermitian signal, of real numbers."""
     return _one(_halving_transform, "ihfft", True, n, input, dim, norm)
 
 
+@computes_in("full")
 def fftn(
     input: Tensor, s: Dims | None = None, dim: Dims | None = None, norm: str | None = None
 ) -> Tensor:
@@ -191,6 +199,7 @@ def fftn(
     return _complex_transform("fft.fftn", as_input(input, "fft.fftn"), s, dim, norm, False)
 
 
+@computes_in("full")
 def ifftn(
     input: Tensor, s: Dims | None = None, dim: Dims | None = None, norm: str | None = None
 ) -> Tensor:
@@ -198,6 +207,7 @@ def ifftn(
     return _complex_transform("fft.ifftn", as_input(input, "fft.ifftn"), s, dim, norm, True)
 
 
+@computes_in("full")
 def rfftn(
     input: Tensor, s: Dims | None = None, dim: Dims | None = None, norm: str | None = None
 ) -> Tensor:
@@ -205,6 +215,7 @@ def rfftn(
     return _halving_transform("fft.rfftn", as_input(input, "fft.rfftn"), s, dim, norm, False)
 
 
+@computes_in("full")
 def irfftn(
     input: Tensor, s: Dims | None = None, dim: Dims | None = None, norm: str | None = None
 ) -> Tensor:
@@ -232,6 +243,7 @@ def _two(where: str, dim: Dims) -> Dims:
     return dim
 
 
+@computes_in("full")
 def fft2(
     input: Tensor, s: Dims | None = None, dim: Dims = (-2, -1), norm: str | None = None
 ) -> Tensor:
@@ -239,6 +251,7 @@ def fft2(
     return fftn(input, s, _two("fft.fft2", dim), norm)
 
 
+@computes_in("full")
 def ifft2(
     input: Tensor, s: Dims | None = None, dim: Dims = (-2, -1), norm: str | None = None
 ) -> Tensor:
@@ -246,6 +259,7 @@ def ifft2(
     return ifftn(input, s, _two("fft.ifft2", dim), norm)
 
 
+@computes_in("full")
 def rfft2(
     input: Tensor, s: Dims | None = None, dim: Dims = (-2, -1), norm: str | None = None
 ) -> Tensor:
@@ -253,6 +267,7 @@ def rfft2(
     return rfftn(input, s, _two("fft.rfft2", dim), norm)
 
 
+@computes_in("full")
 def irfft2(
     input: Tensor, s: Dims | None = None, dim: Dims = (-2, -1), norm: str | None = None
 ) -> Tensor:

@@ -106,6 +106,17 @@ def test_a_replayed_decomposition_refuses_what_the_eager_one_refuses():
         run(-dt.eye(2))
 
 
+@pytest.mark.parametrize("call", [
+    lambda a: L.qr(a).R, L.inv, L.eigvalsh, L.svdvals, lambda a: L.solve(a, a), L.cholesky,
+    lambda a: dt.svd(a).S, dt.inverse, lambda a: dt.fft.rfft(a).real, lambda a: dt.cdist(a, a),
+    lambda a: dt.svd_lowrank(a, 2)[1], lambda a: L.lstsq(a, a).solution,
+])  # fmt: skip
+def test_autocast_computes_them_in_float32(call):
+    a = positive().bfloat16()
+    with dt.autocast("cpu", dt.bfloat16):
+        assert call(a).dtype is dt.float32
+
+
 def test_leading_dimensions_broadcast():
     a, b = checks.one_batch("here", dt.ones(2, 1, 3, 3), dt.ones(4, 3, 1))
     assert a.shape == (2, 4, 3, 3) and b.shape == (2, 4, 3, 1)

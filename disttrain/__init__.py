@@ -74,15 +74,17 @@ from .core.types.memory_format import (
 )
 from .ops.api import *
 from .ops.functions.random import dropout
+from .ops.methods import LATER
 from .ops.printing import set_printoptions
 
 __version__ = "0.1.0"
 
 _PACKAGES = ("amp", "autograd", "compile", "cuda", "data", "distributed", "distributions", "func",
              "futures", "linalg", "metrics", "nn", "optim", "profiler", "serialize",
-             "special")  # fmt: skip
+             "special", "fft")  # fmt: skip
 _ELSEWHERE = {"autocast": ".amp", "launch": "disttrain_launcher", "load": ".serialize",
               "save": ".serialize"}  # fmt: skip
+_ELSEWHERE |= dict.fromkeys(LATER, ".ops.later")
 
 
 def __getattr__(name: str) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from typing import Any
 
@@ -394,5 +395,31 @@ attach(
     ),
 )
 
+
+# --- what is loaded when it is first asked for ---------------------------------------------------
+LATER = tuple(
+    """bartlett_window blackman_window cdist cholesky cholesky_inverse cholesky_solve eig
+frobenius_norm geqrf hamming_window hann_window istft kaiser_window lobpcg lstsq lu lu_solve
+lu_unpack matrix_exp matrix_rank norm_except_dim nuclear_norm orgqr ormqr pca_lowrank pdist
+pinverse qr solve stft svd svd_lowrank symeig triangular_solve""".split()
+)
+_METHODS_LATER = """cholesky cholesky_inverse cholesky_solve eig geqrf istft lstsq lu lu_solve
+matrix_exp orgqr ormqr pinverse qr solve stft svd symeig triangular_solve"""
+
+
+class _Later:
+    """A method that is loaded, and takes this one's place, when it is first asked for."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __get__(self, instance: Tensor | None, owner: type) -> Any:
+        found = getattr(importlib.import_module(".later", __package__), self.name)
+        setattr(Tensor, self.name, found)
+        return getattr(owner if instance is None else instance, self.name)
+
+
+for _name in _METHODS_LATER.split():
+    setattr(Tensor, _name, _Later(_name))
 
 install()

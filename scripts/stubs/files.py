@@ -8,14 +8,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import disttrain
-from disttrain import linalg
-from disttrain.ops import api
+from disttrain import fft, linalg
+from disttrain.ops import api, later
 
 from . import faces, functions, tensor
 
 _HERE = Path(disttrain.__file__).parent
 _ROOTS = (_HERE, Path(importlib.import_module("disttrain_launcher").__file__ or "").parent)
-_FUNCTIONS = (api, linalg)
+_FUNCTIONS = (api, fft, later, linalg)
 
 
 def texts() -> dict[Path, str]:

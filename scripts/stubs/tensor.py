@@ -53,6 +53,7 @@ def _lines(name: str, names: Names) -> list[str]:
 
 
 def _signatures(name: str, names: Names) -> Iterator[Signature]:
+    getattr(Tensor, name)  # what is loaded when it is asked for
     fn = inspect.getattr_static(Tensor, name)
     if isinstance(fn, staticmethod):
         raise TypeError(f"stubs: {name} is static; write it in overloads.txt")

@@ -8,6 +8,8 @@ import zlib
 import numpy as np
 import pytest
 
+import disttrain.fft
+import disttrain.linalg  # noqa: F401  (these declare primitives of their own)
 from disttrain.backends.null import NullArray
 from disttrain.core import wrap
 from disttrain.ops.declare import REGISTRY

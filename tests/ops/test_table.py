@@ -235,10 +235,10 @@ def _null_gradients(prim, typed, nulls, params, places):
 
 # What numpy computes for complex numbers but has no meaning or no rule for them: comparisons order
 # complex numbers by their real part first, batch_norm's variance is of real numbers, the phases of
-# svd's vectors are free.
+# svd's vectors are free, and Hermitian matrices are not drawn here.
 REAL = {
     "amax", "amin", "batch_norm", "cast", "clip", "cross_entropy_backward", "max_pool",
-    "max_pool_pick", "max_pool_spread", "svd",
+    "max_pool_pick", "max_pool_spread", "svd", "cholesky", "eigh",
 }  # fmt: skip
 
 

@@ -22,6 +22,7 @@ from ...core.tensor import Size
 from ...core.types import dtypes
 from ...core.types.memory_format import memory_format
 from ...errors import ConfigError, DeviceError, OutOfMemoryError
+from ...ops.methods import LATER
 from . import (
     amp,
     compiling,
@@ -93,12 +94,14 @@ def _module(name: str, source: object, *names: str) -> dict[str, Shim]:
 def _top() -> Shim:
     return (
         Shim(ROOT)
+        .later(lambda shim: Shim.take(shim, dt, LATER))
         .take(dt)
         .give(**legacy.classes())
         .give(**facade.settings())
         .give(**foreach.names())
         .give(
             __version__=VERSION, pi=math.pi, inf=math.inf, nan=math.nan, e=math.e, newaxis=None,
+            has_lapack=True, has_spectral=True,
             compile=compiling.compile, load=saving.load, save=saving.save, vmap=dt.func.vmap,
             cond=dt.func.cond,
             cfloat=dtypes.complex64, **amp.settings(),
@@ -183,6 +186,7 @@ def _others() -> dict[str, Shim]:
         "torch.linalg": Shim("torch.linalg")
         .take(dt.linalg)
         .give(LinAlgError=dt.linalg.LinAlgError),
+        "torch.fft": Shim("torch.fft").take(dt.fft),
         "torch.special": Shim("torch.special").take(dt.special, dt.special.__all__),
         **compiling.modules(),
         **distributions.modules(),

@@ -14,6 +14,7 @@ from ...core.constants import constant
 from ...core.types import dtypes
 from ...errors import ConfigError, ShapeError
 from ...ops.functions.args import kinds
+from ...ops.functions.nn.padding import SOURCES, extended
 from ...ops.primitives.pool import avg_pool_spread
 from .common import need_dims
 from .pooling import along
@@ -35,8 +36,8 @@ def pad(input: Tensor, pad: Any, mode: str = "constant", value: float | None = N
     if mode == "constant":
         return _pad_constant(input, widths, 0.0 if value is None else value)
     kinds(f"pad(mode={mode!r})", "iufVc", input)
-    if mode not in _SOURCES:
-        raise ConfigError(f"pad: mode={mode!r} given; needed constant, {', '.join(_SOURCES)}")
+    if mode not in SOURCES:
+        raise ConfigError(f"pad: mode={mode!r} given; needed constant, {', '.join(SOURCES)}")
     if not widths or input.ndim - len(widths) // 2 not in (1, 2):
         raise ShapeError(
             f"pad(mode={mode!r}): {list(widths)} given for an input of shape {list(input.shape)}; "
@@ -52,13 +53,7 @@ def pad(input: Tensor, pad: Any, mode: str = "constant", value: float | None = N
     if mode == "circular" and min(widths, default=0) < 0:  # what is cropped is not repeated
         input = _cropped(input, widths)
         widths = tuple(max(w, 0) for w in widths)
-    for i in range(len(widths) // 2):
-        low, high = widths[2 * i], widths[2 * i + 1]
-        if low or high:
-            size = input.shape[-1 - i]
-            places = _SOURCES[mode](np.arange(-low, size + high), size, (low, high))
-            input = input.index_select(input.ndim - 1 - i, constant(input, places))
-    return input if any(widths) else input.clone()
+    return extended(input, widths, mode) if any(widths) else input.clone()
 
 
 def _check_circular(input: Tensor, widths: tuple) -> None:
@@ -90,26 +85,6 @@ def _pad_constant(input: Tensor, widths: tuple, value: float) -> Tensor:
     if min(widths) >= 0:
         return ops.pad(input, widths, "constant", value)
     return ops.pad(_cropped(input, widths), tuple(max(w, 0) for w in widths), "constant", value)
-
-
-def _reflected(places: np.ndarray, size: int, widths: tuple) -> np.ndarray:
-    if max(widths) >= size:
-        raise ShapeError(
-            f"pad: reflection by {widths} given for a dimension of size {size}; padding must be "
-            "smaller than the size"
-        )
-    return (size - 1) - np.abs((size - 1) - np.abs(places))
-
-
-def _wrapped(places: np.ndarray, size: int, widths: tuple) -> np.ndarray:
-    return places % size
-
-
-_SOURCES = {
-    "reflect": _reflected,
-    "replicate": lambda places, size, widths: np.clip(places, 0, size - 1),
-    "circular": _wrapped,
-}
 
 
 def _output_sizes(input: Tensor, size: Any, scale: Any) -> tuple[list[int], list[float | None]]:

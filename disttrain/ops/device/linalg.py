@@ -30,28 +30,29 @@ def _linear(platform: Platform, x: RawArray, w: Any, b: RawArray | None = None) 
     return out.reshape((*x.shape[:-1], w.shape[0]))
 
 
-def _refuse_half(a: RawArray) -> None:
+def refuse_half(a: RawArray) -> None:
+    """``TypeError`` for types that no decomposition takes."""
     if is_half(a.dtype) or a.dtype.kind not in "fc":
         raise TypeError(f"arrays of {a.dtype} are not supported by this function; use .float()")
 
 
 @on_device("inv")
 def _inv(platform: Platform, a: RawArray) -> Any:
-    _refuse_half(a)
+    refuse_half(a)
     with platform.checked():
         return platform.xp.linalg.inv(a) if a.size else a.copy()
 
 
 @on_device("det")
 def _det(platform: Platform, a: RawArray) -> Any:
-    _refuse_half(a)
+    refuse_half(a)
     xp = platform.xp
     return xp.linalg.det(a).reshape(a.shape[:-2]) if a.size else xp.ones(a.shape[:-2], a.dtype)
 
 
 @on_device("slogdet")
 def _slogdet(platform: Platform, a: RawArray) -> tuple:
-    _refuse_half(a)
+    refuse_half(a)
     xp, lead = platform.xp, a.shape[:-2]
     if not a.size:
         return xp.ones(lead, a.dtype), xp.zeros(lead, a.real.dtype)
@@ -60,14 +61,14 @@ def _slogdet(platform: Platform, a: RawArray) -> tuple:
 
 @on_device("svd")
 def _svd(platform: Platform, a: RawArray) -> tuple:
-    _refuse_half(a)
+    refuse_half(a)
     with platform.checked():
         return tuple(platform.xp.linalg.svd(a, full_matrices=False))
 
 
 @on_device("svd_square")
 def _svd_square(platform: Platform, a: RawArray) -> tuple:
-    _refuse_half(a)
+    refuse_half(a)
     xp, (m, n) = platform.xp, a.shape[-2:]
     if not a.size:  # any vectors do
         return tuple(
@@ -80,6 +81,6 @@ def _svd_square(platform: Platform, a: RawArray) -> tuple:
 @on_device("solve")
 def _solve(platform: Platform, a: RawArray, b: RawArray) -> Any:
     """Leading dimensions are the same on both sides."""
-    _refuse_half(a)
+    refuse_half(a)
     with platform.checked():
         return platform.xp.linalg.solve(a, b) if b.size else platform.empty(b.shape, b.dtype)

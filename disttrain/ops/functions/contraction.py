@@ -31,7 +31,7 @@ def det(input: Tensor) -> Tensor:
 
 def inverse(input: Tensor) -> Tensor:
     """The inverse of each matrix of ``input`` (..., n, n); ``LinAlgError`` for a singular one."""
-    return primitives.inv(input)
+    return matrices.inv(input)
 
 
 def matrix_power(input: Tensor, n: int) -> Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math as _math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as _np
 
@@ -315,6 +316,7 @@ def linalg_norm(
     return vector_norm(A, ord, dim, keepdim, dtype=dtype)
 
 
+@computes_in("full")
 def solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:
     """X with A X = B (``left=False``: X A = B), for square matrices A (..., n, n).
 
@@ -333,45 +335,42 @@ def solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:
     return linalg.solve(expand(A, shape=one), expand(B, shape=two))
 
 
-def svd(A: Tensor, full_matrices: bool = True) -> tuple[Tensor, Tensor, Tensor]:
-    """U, S, Vh with A = U diag(S) Vh, singular values falling.
+class SVD(NamedTuple):
+    """A = U diag(S) Vh."""
+
+    U: Tensor
+    S: Tensor
+    Vh: Tensor
+
+
+@computes_in("full")
+def svd(A: Tensor, full_matrices: bool = True, *, driver: str | None = None) -> SVD:  # noqa: N803
+    """U, S, Vh with A = U diag(S) Vh, singular values falling. ``driver`` chooses among a GPU's
+    algorithms in PyTorch, and is refused here.
 
     ``full_matrices``: U and Vh are square; the vectors that A (..., m, n) does not determine
     (beyond the first min(m, n)) take no part in backward.
     """
+    if as_input(A, "linalg.svd", "A").ndim < 2:
+        raise ShapeError(
+            f"linalg.svd: The input tensor A must have at least 2 dimensions; {list(A.shape)} given"
+        )
+    if driver is not None:
+        raise ConfigError(
+            "linalg.svd: keyword argument `driver=` is only supported on CUDA inputs with cuSOLVER "
+            "backend."
+        )
     u, s, vh = linalg.svd(A)
     m, n = A.shape[-2:]
     if not full_matrices or m == n:
-        return u, s, vh
+        return SVD(u, s, vh)
     if A.is_meta:
         square = [zeros_like(A[..., :1, :1]).expand(*A.shape[:-2], k, k) for k in (m, n)]
-        return square[0], s, square[1]
+        return SVD(square[0], s, square[1])
     full_u, full_vh = linalg.svd_square(A.detach())
     if m > n:
-        return cat([u, full_u[..., n:]], -1), s, vh
-    return u, s, cat([vh, full_vh[..., m:, :]], -2)
-
-
-def matrix_rank(
-    A: Tensor,
-    tol: float | Tensor | None = None,
-    hermitian: bool = False,
-    *,
-    atol: float | Tensor | None = None,
-    rtol: float | Tensor | None = None,
-) -> Tensor:
-    """How many singular values of A (..., m, n) are larger than max(atol, rtol * the largest), as
-    int64. ``rtol`` is max(m, n) times the precision of the type unless it or ``atol`` is given;
-    ``tol`` is ``atol`` under its older name."""
-    values = svd(A.detach(), full_matrices=False)[1]
-    atol = tol if atol is None else atol
-    if rtol is None:
-        rtol = 0.0 if atol is not None else max(A.shape[-2:]) * dtypes.finfo(A.dtype).eps
-    if not values.shape[-1]:
-        return sum(values, -1).to(dtypes.int64)
-    bound = amax(values, -1, keepdim=True) * rtol
-    bound = bound if atol is None else el.maximum(bound, zeros_like(bound) + atol)
-    return sum(values > bound, -1)
+        return SVD(cat([u, full_u[..., n:]], -1), s, vh)
+    return SVD(u, s, cat([vh, full_vh[..., m:, :]], -2))
 
 
 def multi_dot(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:

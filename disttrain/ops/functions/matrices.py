@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...core.tensor import Tensor
+from ...core.types.casting import computes_in
 from ...errors import DimError, LinAlgError, ShapeError
 from ..primitives import linalg
 from .args import broadcast, kinds, one_dim
@@ -44,9 +45,16 @@ def diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> T
     return view_diagonal(A, offset, dim1, dim2)
 
 
-def svdvals(A: Tensor) -> Tensor:  # noqa: N803
+@computes_in("full")
+def inv(A: Tensor) -> Tensor:  # noqa: N803
+    """The inverse of each square matrix of A (..., n, n); ``LinAlgError`` for a singular one."""
+    return linalg.inv(A)
+
+
+@computes_in("full")
+def svdvals(A: Tensor, *, driver: str | None = None) -> Tensor:  # noqa: N803
     """The singular values of A (..., m, n), falling: (..., min(m, n)); their type is real."""
-    return svd(A, full_matrices=False)[1]
+    return svd(A, full_matrices=False, driver=driver)[1]
 
 
 class Slogdet(NamedTuple):
@@ -117,6 +125,7 @@ def matrix_power(A: Tensor, n: int) -> Tensor:  # noqa: N803
     return out.clone() if out is A else out  # type: ignore[union-attr,return-value]
 
 
+@computes_in("full")
 def cond(A: Tensor, p: float | str | None = None) -> Tensor:  # noqa: N803
     """The condition number of A (..., m, n) in the norm ``p``: None, 2 and -2 (of singular values),
     or a norm of ``matrix_norm`` for square matrices; inf for a singular one. Real."""
@@ -168,6 +177,7 @@ def tensorinv(A: Tensor, ind: int = 2) -> Tensor:  # noqa: N803
     return reshape(linalg.inv(reshape(A, rows, columns)), *last, *first)
 
 
+@computes_in("full")
 def tensorsolve(A: Tensor, B: Tensor, dims: Sequence[int] | None = None) -> Tensor:  # noqa: N803
     """X with ``tensordot(A, X, X.ndim) == B``; ``dims`` of A are moved to its end before."""
     if dims is not None:
@@ -186,6 +196,7 @@ __all__ = [
     "cond",
     "cross",
     "diagonal",
+    "inv",
     "matrix_power",
     "slogdet",
     "svdvals",

@@ -26,13 +26,14 @@ from .inplace import check_overlap, fit_to
 # Whose results are of one type with ``out``.
 _EXACT = frozenset(
     """abs addbmm addmm addmv all amax amin aminmax any argmax argmin baddbmm bitwise_not bmm
-bucketize ceil clamp clamp_max clamp_min conj_physical cross cummax cummin det diag dot fix
-float_power floor frac gather heaviside histc histogram index_add index_copy index_select
-inner inv inverse isin isneginf isposinf kthvalue lerp linalg_norm log_softmax logcumsumexp
-masked_select matmul matrix_norm max median min mm mode msort mv nan_to_num nanmedian
-nanquantile neg nonzero norm polar quantile renorm round scatter scatter_add scatter_reduce
-searchsorted sgn sign signbit slice_scatter slogdet softmax solve sort svd svdvals take
-take_along_dim tensordot topk tril triu trunc vdot vecdot vector_norm view_as_real_copy
+bucketize ceil cholesky_ex clamp clamp_max clamp_min conj_physical cross cummax cummin det diag dot
+eigh eigvalsh fix float_power floor frac frobenius_norm gather heaviside histc histogram index_add
+index_copy index_select inner inv inv_ex inverse isin isneginf isposinf kthvalue lerp
+linalg_cholesky linalg_lu linalg_norm log_softmax logcumsumexp lu_factor lu_factor_ex masked_select
+matmul matrix_norm max median min mm mode msort mv nan_to_num nanmedian nanquantile neg nonzero
+norm nuclear_norm polar qr quantile renorm round scatter scatter_add scatter_reduce searchsorted
+sgn sign signbit slice_scatter slogdet softmax solve solve_ex sort svd svdvals take take_along_dim
+tensordot topk triangular_solve tril triu trunc vdot vecdot vector_norm view_as_real_copy
 where""".split()
 )
 # Whose ``out`` shares no memory with what they read, not even all of it.
@@ -43,9 +44,11 @@ scatter scatter_add stack take take_along_dim vstack""".split()
 # Whose ``out`` keeps its shape where it has as many elements as the result.
 _FLAT = frozenset(("arange", "linspace", "logspace"))
 # Whose results may go to one tensor, the last of them staying.
-_SHARED = frozenset(("aminmax", "slogdet"))
+_SHARED = frozenset(("aminmax", "lstsq", "slogdet"))
+# Whose results, where they are real, do not go to complex numbers.
+_REAL = frozenset("hfft hfft2 hfftn irfft irfft2 irfftn nanmean".split())
 # Whose results are converted to any type.
-_CONVERTED = frozenset(("chain_matmul",))
+_CONVERTED = frozenset(("chain_matmul", "lu"))
 # That compute in the type of ``out``.
 _TYPED = frozenset(("sum", "prod", "nansum", "cumsum", "cumprod"))
 
@@ -75,7 +78,7 @@ def into(out: Tensor, fn: Callable, args: tuple, params: dict | None = None) -> 
                 raise ShapeError(f"{name}: two of the tensors in out= refer to one memory location")
         for o, r in zip(outs, results, strict=True):
             _fill(name, o, r)
-    return out
+    return result._make(outs) if hasattr(result, "_make") else out  # with its names
 
 
 def _check(name: str, out: Tensor, result: Tensor, given: list, several: bool) -> None:
@@ -87,9 +90,9 @@ def _check(name: str, out: Tensor, result: Tensor, given: list, several: bool) -
             f"{name}: Expected out tensor to have dtype {result.dtype!r}, but got {out.dtype!r} "
             "instead; give one of that type, or leave out= away and convert the result"
         )
-    if name == "nanmean" and out.dtype.is_complex and not result.dtype.is_complex:
+    if name in _REAL and out.dtype.is_complex and not result.dtype.is_complex:
         raise DTypeError(
-            f"nanmean: out of {out.dtype!r} given for a mean of {result.dtype!r}; give a real one"
+            f"{name}: out of {out.dtype!r} given for a result of {result.dtype!r}; give a real one"
         )
     for t in given:
         check_overlap(name, out, t)

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from . import along, places, products, shape
+from . import along, factors, places, products, shape
 from .layout import Cut, Layout, Rewrite, aligned, elementwise
 
-RULES = {**along.RULES, **shape.RULES, **products.RULES, **places.RULES}
+RULES = {**along.RULES, **shape.RULES, **products.RULES, **factors.RULES, **places.RULES}
 
 
 def layout_of(prim: Any, args: list, params: dict) -> Any:

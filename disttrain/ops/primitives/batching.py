@@ -60,6 +60,11 @@ def made_beside(t: Tensor, make: Callable[[Any], Any]) -> Tensor:
     return wrap(there.make(make))
 
 
+def made_like(x: Any, make: Callable[[Any], Any]) -> Any:
+    """``make(array module)`` for operations with ``x``: an array beside arrays, else a Tensor."""
+    return make(np) if isinstance(x, np.ndarray) else made_beside(x, make)
+
+
 def by_kernel(name: str, forward: Callable[..., tuple], args: str) -> Primitive:
     """A fused backward without a rule of its own, for ``at_once``."""
     prim = Primitive(name, forward, tuple(args.split()))

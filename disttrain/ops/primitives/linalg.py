@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from ...backends import lapack
 from ...backends.fused import few_rows
 from ...backends.fused.copies import contiguous
 from ...core.annotations import Shaped, Value
 from ...core.gate import Primitive
 from ...core.types.wide import through_float32, total
+from ...errors import ShapeError
 from ..declare import primitive, type_of
 from ..promotion import only, refuse, same_type
-from .batching import made_beside
+from . import failures
+from .batching import made_like
 from .elementwise import H, cast_like, eq, where
 from .reduce import sum_
 from .views import Batched, expand, front, permute, reshape
 
 
-def _one_type(where: str) -> Any:
+def one_type(where: str) -> Any:
     """The promotion of products of matrices: none. Their operands have one type of numbers."""
 
     def promote(args: tuple) -> tuple:
@@ -84,7 +88,7 @@ def product(a: np.ndarray, b: np.ndarray) -> Any:
 matmul: Primitive = primitive(
     "matmul", through_float32(product), "a b",
     vjp={"a": lambda g, b: matmul(g, swap(H(b))), "b": _matmul_db},
-    jvp="multilinear", shape=_matmul_shape, promote=_one_type("matmul"),
+    jvp="multilinear", shape=_matmul_shape, promote=one_type("matmul"),
     samples=lambda rng: [
         ((rng.normal(size=(3, 4)), rng.normal(size=(4, 2))), {}),
         ((rng.normal(size=(2, 3, 4)), rng.normal(size=(4, 2))), {}),
@@ -200,7 +204,7 @@ def _linear_batch(args: tuple, dims: tuple, params: dict, size: int) -> tuple:
 
 linear: Primitive = primitive(
     "linear", _linear, "x w b", vjp=_linear_rule, jvp=_linear_jvp, shape=_linear_shape,
-    promote=_one_type("linear"), reads={"x": "w", "w": "x", "b": ""},
+    promote=one_type("linear"), reads={"x": "w", "w": "x", "b": ""},
     samples=lambda rng: [
         ((rng.normal(size=(3, 4)), rng.normal(size=(2, 4)), rng.normal(size=(2,))), {}),
         ((rng.normal(size=(2, 3, 4)), rng.normal(size=(2, 4)), None), {}),
@@ -209,8 +213,32 @@ linear: Primitive = primitive(
 )  # fmt: skip
 
 
+def _square(where: str, a: Shaped) -> None:
+    rows, columns = a.shape[-2:]
+    if rows != columns:
+        raise ShapeError(
+            f"{where}: A must be batches of square matrices, but they are {rows} by {columns} "
+            "matrices"
+        )
+
+
+def _inv(a: np.ndarray) -> Any:
+    _square("linalg.inv", a)
+    try:
+        return np.linalg.inv(a)
+    except np.linalg.LinAlgError:
+        _no_failure("linalg.inv", a, failures.singular)
+        raise
+
+
+def _no_failure(where: str, a: np.ndarray, said: Callable[[int], str]) -> None:
+    """Raise what LAPACK's number says of singular matrices ``a``, which numpy does not tell."""
+    if a.ndim >= 2 and a.shape[-1] == a.shape[-2] and a.dtype.char in "fdFD":
+        failures.no_failure(where, lapack.lu(a)[2], said)
+
+
 inv: Primitive = primitive(
-    "inv", np.linalg.inv, "a", promote=only("inv", "fc"),
+    "inv", _inv, "a", promote=only("inv", "fc"),
     vjp={"a": lambda g, out: -matmul(matmul(swap(H(out)), g), swap(H(out)))},
     shape=lambda a: (a.shape, a.dtype),
     samples=lambda rng: [((rng.normal(size=(3, 3)) + 3 * np.eye(3),), {})],
@@ -218,13 +246,30 @@ inv: Primitive = primitive(
 )  # fmt: skip
 
 
-def _det_rule(g: Value, a: Value, out: Value) -> Any:
+def _adjugate(a: np.ndarray) -> Any:
+    """The matrix of cofactors, transposed, which singular matrices have, too: by the singular
+    values, each place with the product of the others."""
+    u, s, vh = np.linalg.svd(a)
+    size = s.shape[-1]
+    others = np.where(np.eye(size, dtype=bool), 1, s[..., None, :]).prod(-1)
+    turn = (np.linalg.det(u) * np.linalg.det(vh))[..., None, None]
+    return turn * (swap(vh).conj() * others[..., None, :]) @ swap(u).conj()
+
+
+def _det_rule(g: Value, a: Value, out: Any) -> Any:
+    if isinstance(a, np.ndarray) and bool((out == 0).any()):  # one has no inverse
+        return reshape(g, shape=(*a.shape[:-2], 1, 1)) * swap(H(_adjugate(a)))
     scale = reshape(g * H(out), shape=(*tuple(a.shape)[:-2], 1, 1))
     return scale * swap(H(inv(a)))
 
 
+def _det(a: np.ndarray) -> Any:
+    _square("linalg.det", a)
+    return np.linalg.det(a)
+
+
 det: Primitive = primitive(
-    "det", np.linalg.det, "a", promote=only("det", "fc"), vjp={"a": _det_rule},
+    "det", _det, "a", promote=only("det", "fc"), vjp={"a": _det_rule},
     shape=lambda a: (a.shape[:-2], a.dtype),
     samples=lambda rng: [((rng.normal(size=(3, 3)) + 3 * np.eye(3),), {})],
     batch=Batched(lambda: det, lambda p, n: {}),
@@ -241,7 +286,7 @@ def _slogdet_rule(g: tuple, a: Value, out: tuple) -> tuple:
     2008, "Collected matrix derivative results", 2.2.3)."""
     (turned, grown), sign = g, out[0]
     scale = cast_like(grown, sign)
-    if _array_type(sign).kind == "c":
+    if array_type(sign).kind == "c":
         turn = H(sign) * turned
         scale = scale + (turn - H(turn)) * 0.5
     scale = reshape(scale, shape=(*tuple(a.shape)[:-2], 1, 1))
@@ -268,15 +313,18 @@ def _svd_shape(a: Shaped) -> list:
     return [((*lead, m, k), a.dtype), ((*lead, k), real), ((*lead, k, n), a.dtype)]
 
 
-def _column(s: Value) -> Any:
+def column(s: Value) -> Any:
+    """Vectors as matrices of one column."""
     return reshape(s, shape=(*tuple(s.shape), 1))
 
 
-def _row(s: Value) -> Any:
+def row(s: Value) -> Any:
+    """Vectors as matrices of one row."""
     return reshape(s, shape=(*tuple(s.shape)[:-1], 1, s.shape[-1]))
 
 
-def _skew(x: object) -> Any:
+def skew(x: object) -> Any:
+    """Twice the skew-Hermitian part."""
     return x - swap(H(x))
 
 
@@ -286,33 +334,31 @@ def _svd_rule(g: tuple, a: Value, out: tuple) -> tuple:
     they would get counts as 0, so that functions of the values alone stay right."""
     (gu, gs, gvh), (u, s, vh) = g, out
     uh, v, gv = swap(H(u)), swap(H(vh)), swap(H(gvh))
-    apart = _row(s * s) - _column(s * s)
+    failures.phase_free("linalg.svd", matmul(uh, gu) + matmul(swap(H(v)), gv))
+    apart = row(s * s) - column(s * s)
     apart = where(eq(apart, 0), 0.0, 1.0 / where(eq(apart, 0), 1.0, apart))
-    inner = _skew(matmul(uh, gu)) * apart * _row(s) + _column(s) * (
-        _skew(matmul(swap(H(v)), gv)) * apart
+    inner = skew(matmul(uh, gu)) * apart * row(s) + column(s) * (
+        skew(matmul(swap(H(v)), gv)) * apart
     )
-    size, kind = s.shape[-1], _array_type(s)
-    one: Any
-    if isinstance(s, np.ndarray):
-        one = np.eye(size, dtype=kind)
-    else:
-        one = made_beside(s, lambda xp: xp.eye(size, dtype=kind))
+    size, kind = s.shape[-1], array_type(s)
+    one = made_like(s, lambda xp: xp.eye(size, dtype=kind))
     over = where(eq(s, 0), 0.0, 1.0 / where(eq(s, 0), 1.0, s))
-    inner = inner + _column(gs) * one
-    if _array_type(u).kind == "c":  # the common phase of a pair of vectors
-        inner = inner + _skew(matmul(uh, gu)) * (_column(over) * one * 0.5)
+    inner = inner + column(gs) * one
+    if array_type(u).kind == "c":  # the common phase of a pair of vectors
+        inner = inner + skew(matmul(uh, gu)) * (column(over) * one * 0.5)
     total = matmul(matmul(u, cast_like(inner, u)), vh)
     m, n = tuple(a.shape)[-2:]
     if m > n:
-        left = gu * cast_like(_row(over), gu)
+        left = gu * cast_like(row(over), gu)
         total = total + matmul(left - matmul(u, matmul(uh, left)), vh)
     if n > m:
-        right = cast_like(_column(over), gvh) * gvh
+        right = cast_like(column(over), gvh) * gvh
         total = total + matmul(u, right - matmul(matmul(right, v), vh))
     return (total,)
 
 
-def _array_type(s: Any) -> np.dtype:
+def array_type(s: Any) -> np.dtype:
+    """The element type of an array or a Tensor, as numpy's."""
     return s.dtype if isinstance(s, np.ndarray) else s.meta()[1]
 
 
@@ -357,14 +403,22 @@ def _front_both(args: tuple, dims: tuple, params: dict, size: int) -> tuple:
     return solve(*moved), 0
 
 
+def _solve(a: np.ndarray, b: np.ndarray) -> Any:
+    try:
+        return np.linalg.solve(a, b)
+    except np.linalg.LinAlgError:
+        _no_failure("linalg.solve", a, failures.unsolvable)
+        raise
+
+
 # x with a x = b; both have the same dimensions before the last two.
 solve: Primitive = primitive(
-    "solve", lambda a, b: np.linalg.solve(a, b), "a b",
+    "solve", _solve, "a b",
     vjp={
         "a": lambda g, a, out: -matmul(solve(swap(H(a)), g), swap(H(out))),
         "b": lambda g, a: solve(swap(H(a)), g),
     },
-    shape=_solve_shape, promote=only("linalg.solve", "fc", _one_type("linalg.solve")),
+    shape=_solve_shape, promote=only("linalg.solve", "fc", one_type("linalg.solve")),
     batch=_front_both,
     samples=lambda rng: [
         ((rng.normal(size=(3, 3)) + 3 * np.eye(3), rng.normal(size=(3, 2))), {}),

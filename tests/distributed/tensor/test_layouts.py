@@ -14,6 +14,8 @@ import numpy as np
 import pytest
 
 import disttrain as dt
+import disttrain.fft
+import disttrain.linalg
 import disttrain.nn
 import disttrain.optim
 from disttrain import core

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from disttrain.core import grad, wrap
+from disttrain.errors import AutogradError
 from disttrain.ops.primitives import linalg as la
 
 RNG = np.random.default_rng(0)
@@ -48,3 +50,25 @@ def test_singular_values_give_the_matrix_back(shape):
 def test_the_shape_rule_refuses_what_does_not_fit():
     with pytest.raises(ValueError, match="the input's last size 3 is not 4"):
         la.linear.shape(np.zeros((2, 3)), np.zeros((5, 4)))
+
+
+def test_a_loss_that_depends_on_phases_is_refused():
+    x = wrap(RNG.normal(size=(3, 3)) + 1j * RNG.normal(size=(3, 3))).requires_grad_()
+    with pytest.raises(AutogradError, match=r"linalg\.svd: .*ill-defined"):
+        grad((la.svd(x)[0] * 1j).sum().real, x)
+
+
+def test_matrices_that_are_not_square_are_refused():
+    for prim in (la.inv, la.det):
+        with pytest.raises(RuntimeError, match="they are 2 by 3 matrices"):
+            prim(wrap(np.ones((2, 3))))
+
+
+@pytest.mark.parametrize("kind", ["real", "complex"])
+def test_determinants_of_singular_matrices_have_gradients(kind):
+    a = np.stack([np.diag([0.0, 2.0, 3.0]), np.ones((3, 3)), np.eye(3)])
+    a = a + 0j if kind == "complex" else a
+    x = wrap(a).requires_grad_()
+    (g,) = grad(la.det(x).sum().real, x)
+    np.testing.assert_allclose(g.array[0], np.diag([6.0, 0.0, 0.0]), atol=1e-12)
+    np.testing.assert_allclose(g.array[1:], np.stack([np.zeros((3, 3)), np.eye(3)]), atol=1e-12)

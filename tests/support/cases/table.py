@@ -14,6 +14,8 @@ import numpy as np
 
 import disttrain.compile
 import disttrain.distributed
+import disttrain.fft
+import disttrain.linalg
 import disttrain.nn
 import disttrain.optim  # noqa: F401  (these declare primitives of their own)
 from disttrain.core import Tensor, wrap
@@ -36,6 +38,7 @@ EXEMPT = (
         for name, prim in REGISTRY.items()
         if not prim.args and not prim.samples and not prim.random and not prim.mutates
     }
+    | {"eig": "has complex vectors of free phases; tested in tests/ops/primitives/factors"}
     | {"window": "sees bytes of captured programs' memory; tested in tests/compile"}
 )
 
@@ -100,15 +103,17 @@ _WHOLE = {"bitwise_not"}
 
 # Arguments that the rules treat as constants (class weights), or whose derivative they refuse.
 CONSTANT = {"cross_entropy": {2}, "cross_entropy_backward": {3, 4}, "igamma": {0}, "igammac": {0},
-            "heaviside": {0, 1}}  # fmt: skip
+            "heaviside": {0, 1}, "ldl_solve": {0}}  # fmt: skip
 
 
 def settle(name: str, args: tuple, params: dict) -> tuple:
     """``args`` with those that belong together made to fit: log-sum-exps follow their scores, the
-    result of a pooling its input."""
+    result of a pooling its input, matrices are symmetric."""
     args = list(args)
     if name == "cross_entropy_backward":
         args[4] = REGISTRY["logsumexp"].compute((args[1],), {"dims": (1,), "keepdim": False})
+    elif name in ("cholesky", "eigh"):  # of symmetric matrices one triangle is read
+        args[0] = (args[0] + np.swapaxes(args[0], -1, -2)) / 2
     elif name.startswith("max_pool_"):
         args[-1] = REGISTRY["max_pool"].compute((args[-2],), params)
     return tuple(args)

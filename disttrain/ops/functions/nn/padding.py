@@ -1,12 +1,16 @@
-"""Padding by a constant, with torch's order of widths."""
+"""Padding by a constant or by what is there, with torch's order of widths."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+import numpy as np
+
+from ....core.constants import constant
 from ....core.tensor import Tensor
 from ....errors import ShapeError
 from ...primitives import views
+from ..gathering import index_select
 
 
 def pad_widths(pad: Sequence[int], ndim: int) -> tuple:
@@ -29,6 +33,38 @@ def pad(
     if any(w < 0 for pair in widths for w in pair):
         raise ShapeError(f"pad: {list(pad)} given; widths cannot be negative; use slices to crop")
     return views.pad_constant(input, widths=widths, value=0.0 if value is None else value)
+
+
+def _reflected(places: np.ndarray, size: int, widths: tuple) -> np.ndarray:
+    if max(widths) >= size:
+        raise ShapeError(
+            f"pad: reflection by {widths} given for a dimension of size {size}; padding must be "
+            "smaller than the size"
+        )
+    return (size - 1) - np.abs((size - 1) - np.abs(places))
+
+
+def _wrapped(places: np.ndarray, size: int, widths: tuple) -> np.ndarray:
+    return places % size
+
+
+# The place that each place of the padded dimension is taken from.
+SOURCES: dict[str, Callable[[np.ndarray, int, tuple], np.ndarray]] = {
+    "reflect": _reflected,
+    "replicate": lambda places, size, widths: np.clip(places, 0, size - 1),
+    "circular": _wrapped,
+}
+
+
+def extended(input: Tensor, widths: Sequence[int], mode: str) -> Tensor:
+    """``input`` with elements of its own around it, as ``mode`` of ``SOURCES`` says."""
+    for i in range(len(widths) // 2):
+        low, high = widths[2 * i], widths[2 * i + 1]
+        if low or high:
+            size = input.shape[-1 - i]
+            places = SOURCES[mode](np.arange(-low, size + high), size, (low, high))
+            input = index_select(input, input.ndim - 1 - i, constant(input, places))
+    return input
 
 
 __all__ = ["pad"]

@@ -1,0 +1,67 @@
+"""Public functions that ``dt`` and Tensor load when one of them is first asked for: decompositions
+under the names from before ``linalg``, transforms of short times, windows, distances."""
+
+import sys
+
+from .functions.distances import cdist, pdist
+from .functions.factors import low_rank, older, solving
+from .functions.outs import fills
+from .functions.spectral.short_time import istft, stft
+from .functions.spectral.windows import (
+    bartlett_window,
+    blackman_window,
+    hamming_window,
+    hann_window,
+    kaiser_window,
+)
+from .names import settle
+
+cholesky, qr, svd = fills(older.cholesky), fills(older.qr), fills(older.svd)
+cholesky_inverse, cholesky_solve = fills(solving.cholesky_inverse), fills(solving.cholesky_solve)
+geqrf, orgqr, ormqr = fills(older.geqrf), fills(older.orgqr), fills(older.ormqr)
+lu, lu_solve, lu_unpack = fills(older.lu), fills(older.lu_solve), fills(older.lu_unpack)
+triangular_solve, pinverse = fills(older.triangular_solve), older.pinverse
+matrix_exp, lobpcg = solving.matrix_exp, low_rank.lobpcg
+svd_lowrank, pca_lowrank = low_rank.svd_lowrank, low_rank.pca_lowrank
+eig, symeig, lstsq = older.eig, older.symeig, older.lstsq
+matrix_rank, solve = older.matrix_rank, older.solve
+frobenius_norm, nuclear_norm = fills(older.frobenius_norm), fills(older.nuclear_norm)
+norm_except_dim = older.norm_except_dim
+settle(sys.modules[__name__])
+
+__all__ = [
+    "bartlett_window",
+    "blackman_window",
+    "cdist",
+    "cholesky",
+    "cholesky_inverse",
+    "cholesky_solve",
+    "eig",
+    "frobenius_norm",
+    "geqrf",
+    "hamming_window",
+    "hann_window",
+    "istft",
+    "kaiser_window",
+    "lobpcg",
+    "lstsq",
+    "lu",
+    "lu_solve",
+    "lu_unpack",
+    "matrix_exp",
+    "matrix_rank",
+    "norm_except_dim",
+    "nuclear_norm",
+    "orgqr",
+    "ormqr",
+    "pca_lowrank",
+    "pdist",
+    "pinverse",
+    "qr",
+    "solve",
+    "stft",
+    "svd",
+    "svd_lowrank",
+    "symeig",
+    "triangular_solve",
+]

@@ -108,7 +108,7 @@ def _log_sum(parts: list[Tensor]) -> Tensor:
     total = (parts[0] - most).exp()
     for part in parts[1:]:
         total = total + (part - most).exp()
-    some = total > 0
+    some = ops.ne(total, 0)  # nan stays nan
     return ops.where(some, ops.where(some, total, 1.0).log() + most, _NEVER)
 
 

@@ -144,7 +144,7 @@ def _at(input: Tensor, places: list[Tensor]) -> Tensor:
         there = within if there is None else ops.logical_and(there, within)
         flat = flat * n + ops.where(within, x.detach(), 0.0).to(dtypes.int64)
     batch, channels = input.shape[:2]
-    line = flat.reshape(batch, 1, -1).expand(batch, channels, -1)
+    line = flat.flatten(1).unsqueeze(1).expand(-1, channels, -1)  # of empty batches, too
     found = input.flatten(2).gather(2, line).reshape(batch, channels, *flat.shape[1:])
     return ops.where(there.unsqueeze(1), found, 0.0)
 

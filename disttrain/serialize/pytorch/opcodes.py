@@ -10,15 +10,30 @@ from __future__ import annotations
 
 import collections
 import pickletools
+import reprlib
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from ...core import Tensor
+from ...core.types.device import device
+from ...core.types.dtypes import dtype
 from ...errors import SerializationError
 
 _MARK = object()
 _NONSENSE = (ValueError, TypeError, LookupError, AttributeError, OverflowError)
 _KEY_PARTS = 256  # of a key of a dict or an element of a set, which are hashed
+_ALIKE = 256  # keys of one hash: more are made to take a dict hours
+_VALUES = 3_000_000  # containers outside of tensors: what bounds the memory that they take
+_TENSOR = 10  # at least as many as a tensor is made from
 _PLAIN = (str, bytes, int, float, complex, bool, type(None))
+_SHORT = reprlib.Repr()
+_SHORT.maxlevel, _SHORT.maxother, _SHORT.maxlong = 2, 60, 60
+
+
+def shown(value: Any) -> str:
+    """A value of a file in a message. What a pickle repeats is shared and may be shown at a length
+    that has no end, so this looks two levels deep."""
+    return _SHORT.repr(value)[:80]
 
 
 class Global:
@@ -66,6 +81,8 @@ class Machine:
         self._finish = finish
         self._stack: list[Any] = []
         self._memo: dict[int, Any] = {}
+        self._keys = Keys()
+        self._left = _VALUES
 
     def load(self, file: Source) -> Any:
         """The value of the pickle that begins at the position of ``file``."""
@@ -79,6 +96,8 @@ class Machine:
                     raise Refused(f"operation {opcode.name} at byte {at} does more than make data")
                 step(self, argument)
         except SerializationError as error:
+            if str(error).startswith(self._where):  # of the archive, which says where
+                raise
             raise type(error)(f"{self._where}: {error}") from None
         except RecursionError:
             raise SerializationError(f"{self._where}: nested too deeply") from None
@@ -93,6 +112,16 @@ class Machine:
 
     def _push(self, value: Any) -> None:
         self._stack.append(value)
+
+    def make(self, container: Any) -> None:
+        """Something that takes far more memory than its text."""
+        self._left -= 1
+        if self._left < 0:
+            raise SerializationError(
+                f"more than {_VALUES} dicts, lists, tuples, sets and objects outside tensors; keep "
+                "long lists of numbers as tensors"
+            )
+        self._push(container)
 
     def _pop(self) -> Any:
         value = self._stack.pop()
@@ -129,7 +158,7 @@ class Machine:
 
     def tuple_of(self, count: int) -> None:
         found = [self._value(self._pop()) for _ in range(count)]
-        self._push(tuple(reversed(found)))
+        self.make(tuple(reversed(found)))
 
     def append(self, values: list[Any]) -> None:
         target = self._stack[-1]
@@ -142,13 +171,13 @@ class Machine:
         if not isinstance(target, dict):
             raise TypeError(f"items for a {type(target).__name__}")
         for key, value in zip(found[::2], found[1::2], strict=True):
-            target[_key(key)] = value
+            target[self._keys.take(key)] = value
 
     def add(self, found: list[Any]) -> None:
         target = self._stack[-1]
         if type(target) is not set:
             raise TypeError(f"elements for a {type(target).__name__}")
-        target.update(map(_key, found))
+        target.update(map(self._keys.take, found))
 
     def refer(self, argument: str) -> None:
         module, _, name = argument.partition(" ")
@@ -165,7 +194,10 @@ class Machine:
         make = getattr(made, name) if isinstance(made, Global) else None
         if make is None or type(args) is not tuple:
             raise Refused(f"a call of {getattr(made, 'name', type(made).__name__)}")
-        self._push(make(*args))
+        found = make(*args)
+        if isinstance(found, Tensor):
+            self._left += _TENSOR
+        self.make(found)
 
     def build(self) -> None:
         """The state of a value. Ordered dicts of a module have an attribute, which says which
@@ -177,30 +209,46 @@ class Machine:
             self._finish(target, state)
 
 
-def _key(found: Any) -> Any:
-    """A key, whose hash is made in a moment: plain, or a small tuple of such."""
-    left, stack = _KEY_PARTS, [found]
-    while stack:
-        part = stack.pop()
-        left -= 1
-        if left < 0:
-            raise ValueError("a key of too many parts")
-        if type(part) is tuple:
-            stack.extend(part)
-        elif not isinstance(part, _PLAIN) and not type(part).__module__.startswith("disttrain."):
-            raise TypeError(f"a key of type {type(part).__name__}")
-    return found
+class Keys:
+    """Proves that keys of dicts and elements of sets are hashed and found in a moment: they are
+    plain, or small tuples of such; and few of those whose hashes a file can choose are alike."""
+
+    def __init__(self) -> None:
+        self._alike: dict[int, set] = {}
+
+    def take(self, found: Any) -> Any:
+        """The key itself."""
+        left, stack = _KEY_PARTS, [found]
+        while stack:
+            part = stack.pop()
+            left -= 1
+            if left < 0:
+                raise ValueError("a key of too many parts")
+            if type(part) is tuple:
+                stack.extend(part)
+            elif not isinstance(part, _PLAIN) and not isinstance(part, (Tensor, dtype, device)):
+                raise TypeError(f"a key of type {type(part).__name__}")
+        if type(found) in (tuple, complex) or (type(found) is int and hash(found) != found):
+            alike = self._alike.setdefault(hash(found), set())
+            alike.add(found)
+            if len(alike) > _ALIKE:
+                raise ValueError("keys that are made to have one hash")
+        return found
 
 
 def set_of(values: Any = ()) -> set:
     """The set of a list, whose elements are hashed."""
     if type(values) is not list and values != ():
         raise TypeError("a set of no list")
-    return set(map(_key, values))
+    return set(map(Keys().take, values))
 
 
 def _constant(value: Callable[[], Any]) -> Callable[[Machine, Any], None]:
     return lambda machine, argument: machine._push(value())
+
+
+def _empty(kind: type) -> Callable[[Machine, Any], None]:
+    return lambda machine, argument: machine.make(kind())
 
 
 _STEPS: dict[str, Callable[[Machine, Any], None]] = {
@@ -211,9 +259,9 @@ _STEPS: dict[str, Callable[[Machine, Any], None]] = {
     ),
     "NONE": _constant(lambda: None), "NEWTRUE": _constant(lambda: True),
     "NEWFALSE": _constant(lambda: False), "EMPTY_TUPLE": _constant(tuple),
-    "EMPTY_LIST": _constant(list), "EMPTY_DICT": _constant(dict), "EMPTY_SET": _constant(set),
+    "EMPTY_LIST": _empty(list), "EMPTY_DICT": _empty(dict), "EMPTY_SET": _empty(set),
     "MARK": _constant(lambda: _MARK),
-    "TUPLE": lambda machine, _: machine._push(tuple(machine._to_mark())),
+    "TUPLE": lambda machine, _: machine.make(tuple(machine._to_mark())),
     "TUPLE1": lambda machine, _: machine.tuple_of(1),
     "TUPLE2": lambda machine, _: machine.tuple_of(2),
     "TUPLE3": lambda machine, _: machine.tuple_of(3),

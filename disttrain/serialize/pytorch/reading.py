@@ -13,10 +13,10 @@ import numpy as np
 from ...core import Size
 from ...core.types import dtypes
 from ...core.types.device import device
-from ...errors import SerializationError
+from ...errors import DeviceError, SerializationError
 from ..objects import ClassRefused, Known, begin, finish, parameter
 from .archive import MAGIC, Archive, Bytes
-from .opcodes import Global, Machine, Refused, Source, set_of
+from .opcodes import Global, Machine, Refused, Source, set_of, shown
 from .storages import Place, Storage, Tensors
 
 OLD_MAGIC = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."
@@ -87,7 +87,7 @@ class Reader:
     def _reference(self, given: Any) -> tuple[str, dtypes.dtype, str, int]:
         """(key, element type, location, elements) of a reference to a storage."""
         if type(given) is not tuple or len(given) < 5 or given[0] != "storage":
-            raise Refused(f"a reference to {given!r:.60}")
+            raise Refused(f"a reference to {shown(given)}")
         _, kind, key, location, count = given[:5]
         if (
             not type(key) is type(location) is str
@@ -95,7 +95,7 @@ class Reader:
             or type(count) is not int
             or count < 0
         ):
-            raise ValueError(f"a reference to a storage: {given!r:.80}")
+            raise ValueError(f"a reference to a storage: {shown(given)}")
         return key, kind, location, count
 
     def _stored(
@@ -137,7 +137,7 @@ class Reader:
             raise SerializationError(f"{self._where}: not a file of PyTorch")
         version, about = plain.load(file), plain.load(file)
         if version != _VERSION or type(about) is not dict:
-            raise SerializationError(f"{self._where}: version {version!r:.40} of the old format")
+            raise SerializationError(f"{self._where}: version {shown(version)} of the old format")
         self._swap = about.get("little_endian") is False
         start, sizes = file.tell(), _Sizes()
         self._machine(sizes, lambda given: sizes.note(self._reference(given))).load(file)
@@ -165,7 +165,7 @@ class Reader:
             size = count * kinds[key].itemsize if type(key) is str and key in kinds else -1
             if len(head) < 8 or size < 0 or at + 8 + size > self._data.size or key in found:
                 raise SerializationError(
-                    f"{self._where}: storage {key!r:.40} is cut short, or belongs to nothing"
+                    f"{self._where}: storage {shown(key)} is cut short, or belongs to nothing"
                 )
             found[key] = at + 8, size
             at += 8 + size
@@ -233,17 +233,22 @@ def _constructors(tensors: Any) -> dict[str, Global]:
 
 def _size(sizes: Any = ()) -> Size:
     if not all(type(n) is int for n in sizes):
-        raise TypeError(f"a size of {sizes!r:.60}")
+        raise TypeError(f"a size of {shown(sizes)}")
     return Size(sizes)
 
 
 def _device(kind: str, index: int | None = None) -> device:
-    return device(kind) if index is None else device(kind, index)
+    if type(kind) is not str or type(index) not in (int, type(None)):
+        raise TypeError(f"a device of {shown((kind, index))}")
+    try:
+        return device(kind) if index is None else device(kind, index)
+    except DeviceError as error:
+        raise ValueError(str(error)) from None
 
 
 def _encoded(text: str, code: str = "latin1") -> bytes:
     if type(text) is not str or code not in ("latin1", "latin-1"):
-        raise ValueError(f"bytes in {code!r:.20}")
+        raise ValueError(f"bytes in {shown(code)}")
     return text.encode("latin1")
 
 

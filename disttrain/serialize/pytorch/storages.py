@@ -14,9 +14,12 @@ from ...core import Tensor, wrap
 from ...core.types import dtypes
 from ...core.types.device import device, located
 from ...errors import SerializationError
+from .opcodes import shown
 
 Place = Callable[[Tensor, str], Any]  # (on the host, where it was saved) -> a device, or a Tensor
 _MOST = 1 << 62
+_DIMENSIONS = 64
+_PUT_OFF: dict[str, Callable[[Any], Any]] = {"conj": np.conjugate, "neg": np.negative}
 
 
 class Storage:
@@ -28,6 +31,14 @@ class Storage:
         self.key, self.kind, self.location = key, kind, location
         self.raw = raw if aligned else raw.copy()
         self.used = False
+        self.done: dict[str, Storage] = {}  # by what was put off
+        self._most: int | None = None
+
+    def truths(self) -> bool:
+        """Whether its bytes are truth values; looked at once."""
+        if self._most is None:
+            self._most = int(self.raw.max(initial=0))
+        return self._most <= 1
 
 
 class Tensors:
@@ -54,12 +65,24 @@ class Tensors:
         """Of any element type. ``metadata``: what of it is put off in PyTorch, and done here."""
         if not isinstance(storage, Storage) or not isinstance(kind, dtypes.dtype):
             raise TypeError("a tensor over no storage")
-        array = _array(storage, kind.np, offset, tuple(size), tuple(stride))
-        out = self._at(storage, array)
-        for name in metadata if type(metadata) is dict else ():
-            if metadata[name]:
-                out = {"conj": lambda t: t.conj(), "neg": lambda t: -t}[name](out)
+        if metadata and (type(metadata) is not dict or not metadata.keys() <= _PUT_OFF.keys()):
+            raise TypeError(f"a tensor of {shown(metadata)}")
+        storage.used = True
+        for name in filter((metadata or {}).get, _PUT_OFF):
+            storage = self._done(storage, kind, name)
+        out = self._at(storage, _array(storage, kind.np, offset, tuple(size), tuple(stride)))
         return out.requires_grad_() if requires_grad is True else out
+
+    def _done(self, storage: Storage, kind: dtypes.dtype, name: str) -> Storage:
+        """What was put off, done once for a storage: a tensor may repeat its elements without
+        end."""
+        if kind is not storage.kind:
+            raise TypeError(f"{name} of a storage of {storage.kind!r} as {kind!r}")
+        if (done := storage.done.get(name)) is None:
+            raw = _PUT_OFF[name](storage.raw.view(kind.np)).view(np.uint8)
+            done = Storage(f"{storage.key} {name}", raw, kind, storage.location)
+            storage.done[name] = done
+        return done
 
     def parameter(self, data: Tensor, requires_grad: bool = True, *rest: Any) -> Tensor:
         """A parameter over a tensor. ``rest``: hooks, and a state that must be empty."""
@@ -70,6 +93,8 @@ class Tensors:
     def meta(self, kind: dtypes.dtype, size: tuple, stride: tuple, requires_grad: bool) -> Tensor:
         """A tensor without data."""
         shape, _ = _numbers(tuple(size)), _numbers(tuple(stride))
+        if len(shape) > _DIMENSIONS:
+            raise SerializationError(f"{len(shape)} dimensions; at most {_DIMENSIONS}")
         out = wrap(NullArray(shape, kind.np))
         return out.requires_grad_() if requires_grad is True else out
 
@@ -109,16 +134,16 @@ class Tensors:
 
 
 def _numbers(given: tuple) -> tuple[int, ...]:
-    if not all(type(n) is int and 0 <= n < _MOST for n in given) or len(given) > 64:
-        raise SerializationError(f"sizes, strides or an offset of {given!r:.80}")
+    if not all(type(n) is int and 0 <= n < _MOST for n in given):
+        raise SerializationError(f"sizes, strides or an offset of {shown(given)}")
     return given
 
 
 def _array(storage: Storage, kind: np.dtype, offset: int, size: tuple, stride: tuple) -> np.ndarray:
     """The elements of a tensor, proved to lie in the storage."""
     _numbers((offset, *size, *stride))
-    if len(size) != len(stride):
-        raise SerializationError(f"sizes {size!r:.80} with strides {stride!r:.80}")
+    if len(size) != len(stride) or len(size) > _DIMENSIONS:
+        raise SerializationError(f"sizes {shown(size)} with strides {shown(stride)}")
     if math.prod(n for n in size if n) >= _MOST:
         raise SerializationError(f"a tensor of sizes {size!r:.80}")
     if 0 in size:
@@ -130,7 +155,7 @@ def _array(storage: Storage, kind: np.dtype, offset: int, size: tuple, stride: t
             f"a tensor of sizes {size!r:.80} reaches to element {last} of storage "
             f"{storage.key!r:.40}, which has {have}"
         )
-    if kind == np.bool_ and storage.raw.max() > 1:
+    if kind == np.bool_ and not storage.truths():
         raise SerializationError(f"storage {storage.key!r:.40}: truth values other than 0 and 1")
     steps = tuple(s * kind.itemsize for s in stride)
     return np.ndarray(size, kind, storage.raw, offset * kind.itemsize, steps)

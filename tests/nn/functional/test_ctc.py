@@ -91,3 +91,10 @@ def test_misuse():
         F.ctc_loss(x, row, [3], [1], reduction="all")
     with pytest.raises(DTypeError, match="integral"):
         F.ctc_loss(x, row, dt.tensor([3.0]), [1])
+
+
+def test_nan_stays_nan():
+    x = dt.zeros(3, 2, 2)
+    x[1, 0] = float("nan")
+    found = F.ctc_loss(x, dt.tensor([[1], [1]]), [3, 3], [1, 1], reduction="none")
+    assert np.isnan(found[0].item()) and np.isfinite(found[1].item())

@@ -84,3 +84,13 @@ def test_misuse():
         F.affine_grid(dt.zeros(1, 2, 2), (1, 1, 2, 2))
     with pytest.raises(ShapeError, match="positive output size"):
         F.affine_grid(dt.zeros(1, 2, 3), (1, 1, 0, 2))
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "nearest", "bicubic"])
+@pytest.mark.parametrize("shape", [(0, 3, 2, 2), (2, 0, 2, 2)])
+def test_empty_batches(mode, shape):
+    x, grid = dt.ones(*shape).requires_grad_(), dt.zeros(shape[0], 4, 1, 2).requires_grad_()
+    out = F.grid_sample(x, grid, mode, align_corners=False)
+    assert out.shape == (*shape[:2], 4, 1)
+    out.sum().backward()
+    assert x.grad.shape == x.shape and grid.grad.shape == grid.shape

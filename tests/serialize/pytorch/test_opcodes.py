@@ -11,6 +11,7 @@ import pickletools
 import pytest
 
 from disttrain.errors import SerializationError
+from disttrain.serialize.pytorch import opcodes
 from disttrain.serialize.pytorch.opcodes import Global, Machine, Refused, set_of
 
 SHARED = [1, 2]
@@ -119,3 +120,20 @@ def test_keys_are_hashed_in_a_moment():
     with pytest.raises(TypeError, match="no list"):
         set_of("ab")
     assert set_of([1, (2, "a")]) == {1, (2, "a")}
+
+
+@pytest.mark.parametrize("kind", [dict, set])
+def test_keys_that_are_made_to_have_one_hash_are_refused(kind):
+    keys = [k * (2**61 - 1) for k in range(2, 1000)]
+    sets = machine({f"{m}.set": Global("set", set_of) for m in ("builtins", "__builtin__")})
+    with pytest.raises(SerializationError, match="one hash"):
+        sets.load(io.BytesIO(pickle.dumps(kind(dict.fromkeys(keys)), 2)))
+    assert len(machine().load(io.BytesIO(pickle.dumps(dict.fromkeys(range(5000)), 2)))) == 5000
+
+
+def test_containers_are_counted(monkeypatch):
+    monkeypatch.setattr(opcodes, "_VALUES", 10)
+    assert machine().load(io.BytesIO(pickle.dumps([[]] * 20, 2))) == [[]] * 20  # is one list
+    for text in (pickle.dumps([[] for _ in range(10)], 2), pickle.dumps([(i,) for i in range(10)])):
+        with pytest.raises(SerializationError, match="more than"):
+            machine().load(io.BytesIO(text))

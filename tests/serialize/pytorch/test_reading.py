@@ -213,3 +213,39 @@ def test_damaged_files_are_refused_or_read_and_do_nothing_else(first):
             continue
         except DeviceError as error:
             assert "map_location" in str(error), (seed, error)
+
+
+def _deep(levels=60):
+    """The text of a tuple that repeats itself: its own text would have 2**levels parts."""
+    return b"N" + b"q\x01h\x01\x86" * levels
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        _deep() + b"Q", b"ctorch\nSize\n" + _deep() + b"\x85R",
+        b"ctorch\ndevice\n" + _deep() + b"\x85R", tensor(offset=_deep()), tensor(size=_deep()),
+        b"c_codecs\nencode\nX\1\0\0\0a" + _deep() + b"\x86R", b"}" + _deep() + b"Ns",
+    ],
+)  # fmt: skip
+def test_messages_about_values_that_repeat_themselves_are_short(text):
+    with pytest.raises(SerializationError) as caught:
+        loaded(archived(text, [("data/0", DATA.tobytes())]))
+    assert len(str(caught.value)) < 1000
+
+
+def test_what_is_no_device_is_refused_as_the_file_is():
+    with pytest.raises(SerializationError, match="device"):
+        loaded(archived(b"ctorch\ndevice\nX\4\0\0\0junk\x85R"))
+
+
+def test_where_stands_once_in_messages():
+    with pytest.raises(SerializationError) as caught:
+        loaded(archived(tensor(key=b"7"), [("data/0", DATA.tobytes())]))
+    assert str(caught.value).count("load:") == 1
+
+
+def test_a_storage_is_no_key():
+    with pytest.raises(SerializationError, match="a key of type"):
+        reference = tensor().partition(b"(")[2].partition(b"Q")[0] + b"Q"
+        loaded(archived(b"}" + reference + b"Ns", [("data/0", DATA.tobytes())]))

@@ -74,3 +74,27 @@ def test_claims_beyond_a_storage(offset, size, stride):
 def test_truth_values_are_0_and_1():
     with pytest.raises(SerializationError, match="truth values"):
         tensors().of_type(storage([2], dtypes.uint8), 0, (1,), (1,), False, None, dtypes.bool)
+
+
+def test_what_was_put_off_is_done_once_for_a_storage():
+    make, one = tensors(), storage()
+    minus = {"neg": True, "conj": False}
+    wide = make.tensor(one, 1, (1 << 40, 2), (0, 1), False, None, minus)
+    assert wide[0].tolist() == [-1, -2] and wide.shape == (1 << 40, 2)
+    assert make.tensor(one, 0, (2,), (1,)).tolist() == [0, 1]
+    both = storage([1 + 2j], dtypes.complex64)
+    found = make.tensor(both, 0, (1,), (1,), False, None, {"conj": True, "neg": True})
+    assert found.tolist() == [-1 + 2j]
+    for metadata in ({"turned": True}, [1]):
+        with pytest.raises(TypeError):
+            make.tensor(one, 0, (1,), (1,), False, None, metadata)
+
+
+def test_tensors_of_up_to_64_dimensions():
+    assert tensors().tensor(storage(), 0, (1,) * 64, (1,) * 64).ndim == 64
+    for make in (
+        lambda: tensors().tensor(storage(), 0, (1,) * 65, (1,) * 65),
+        lambda: tensors().meta(dtypes.float32, (1,) * 65, (1,) * 65, False),
+    ):
+        with pytest.raises(SerializationError):
+            make()

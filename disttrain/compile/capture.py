@@ -44,6 +44,9 @@ constant = primitive(
     "constant", lambda *, value: value.copy(), "", shape=lambda *, value: (value.shape, value.dtype)
 )
 
+# One that it makes of sizes.
+made = Primitive("made", lambda *, make, given: make(*given), ())
+
 # Whoever reads arrays here does not look at numbers, or tells.
 _TRUSTED = (
     "disttrain.core.", "disttrain.compile.", "disttrain.optim.", "disttrain.amp.autocast_mode",
@@ -76,6 +79,7 @@ class Capture:
         self.reads: dict[int, Read] = {}
         self.questions = Questions()
         self.copies: dict[int, Any] = {}  # first values of tensors that appeared on the way
+        self.recipes: dict[int, tuple] = {}  # of those, how some are made of sizes (``shapes``)
         self.names: dict[Var, Var] = {}  # what tensors from outside are called in the graph
         self.versioned: set[Var] = set()  # those whose versions tell of writes to what is used
         self.numpys: set[Var] = set()  # over memory of numpy arrays from outside
@@ -324,6 +328,7 @@ class Capture:
         if any(a.__class__ is NullArray for a in arrays):
             return node.run(g, True, wanted)
         found = [None if r is None else wrap(r) for r in rule.run(arrays)]
+        rule.there = tuple(r is not None for r in found)
         results = tuple(self._define(t) for t in found if t is not None)
         self.instructions.append(
             Instruction(backward_of(node.prim), names, {"rule": rule}, results)
@@ -417,7 +422,7 @@ class Capture:
         stay = {id(t) for o in self.around.optimizers for s in o.state.values() for t in s.values()}
         return {
             i for i in self.copies if Var("c", i) in touched and id(self.captured[i]) not in stay
-        }
+        } | self.recipes.keys()
 
     def _sources(self, views: set) -> set:
         """What the given values are views of."""
@@ -438,7 +443,7 @@ class Capture:
             if i in fresh:
                 names[old] = Var("v", self.count)
                 self.count += 1
-                first.append(Instruction(constant, (), {"value": self.copies[i]}, (names[old],)))
+                first.append(self._made_first(i, names[old]))
             else:
                 names[old] = Var("c", len(captured))
                 captured.append(t)
@@ -464,6 +469,13 @@ class Capture:
             reads=tuple(self.reads.values()),
             constants=self._constants(fresh),
         )
+
+    def _made_first(self, i: int, var: Var) -> Instruction:
+        """What makes a tensor of the program's own, in every run."""
+        if i not in self.recipes:
+            return Instruction(constant, (), {"value": self.copies[i]}, (var,))
+        make, given = self.recipes[i]
+        return Instruction(made, (), {"make": make, "given": given}, (var,))
 
     def _constants(self, fresh: set) -> dict[Var, Any]:
         """Tensors that the program made past the gate, and that nothing outside of it has: their

@@ -21,6 +21,7 @@ from ..errors import CaptureError
 from ..trace import warn
 from .capture import Capture
 from .drawing import text
+from .dynamic import KEPT, Forms
 from .entry import Entry, environment
 from .graph import Graph
 from .guards.arguments import Call, Unknown
@@ -28,18 +29,19 @@ from .guards.code import Codes
 from .guards.kinds import is_constant, is_module, same
 from .guards.reach import Reach
 from .guards.watch import Watch
-from .joint import differentiate, join
+from .joint import Joint, differentiate, join
 from .modules import Forward, original, twin
 from .passes import EVERYWHERE, Pass, ask_early, optimize
 from .passes.liveness import told
 from .questions import Otherwise, Path, Paths
 from .replay import Afresh
 from .settings import Settings, settings_of
+from .shapes import Found, Sizes, generalize
+from .sized import Unlike
 
 _LIMIT = 32  # captures of one function; what has none then runs eagerly
 _TRIES = 3  # for a kind of call, while code and state that nobody knew of come to light
 _DEFAULT = Settings()
-_KEPT = 6  # captures of one kind of call, for state that goes to and fro
 
 
 class Compiled:
@@ -57,6 +59,7 @@ class Compiled:
         functools.update_wrapper(self, fn, updated=())
         self.fn, self.settings = fn, settings
         self.entries: dict[Any, list[Entry]] = {}
+        self.forms = Forms(settings.dynamic, self.entries)
         self.eager: dict[Any, str] = {}  # why, by kind of call
         self.reasons: list[str] = []
         self._tries: dict[Any, int] = {}
@@ -76,7 +79,7 @@ class Compiled:
     @property
     def graphs(self) -> list[Graph]:
         """The captured graphs."""
-        return [entry.graph for entries in self.entries.values() for entry in entries]
+        return [entry.graph for entry in self._captured()]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if (
@@ -92,7 +95,9 @@ class Compiled:
         if entries is None:
             if call.key in self.eager:
                 return self._eagerly(self.eager[call.key], args, kwargs)
-            return self._first(self._new(call), call, args, kwargs)
+            entries = self.forms.more(call, [])
+            if not entries:
+                return self._first(self._new(call), call, args, kwargs)
         given = call.tensors
         reason = None
         path: Path | None = None  # what is known of that of the call
@@ -107,6 +112,8 @@ class Compiled:
                     return self.fn(*args, **kwargs)
                 except Otherwise as other:
                     path = other.path
+                    if path is None:
+                        reason = "memory lies otherwise than at capture"
                     continue
                 if i:
                     entries.insert(0, entries.pop(i))
@@ -114,6 +121,8 @@ class Compiled:
             reason = reason or stale
         if path is not None:
             return self._elsewhere(path, reason, call, args, kwargs)
+        if self.forms.more(call, entries):
+            return self(*args, **kwargs)
         return self._first(reason or "", call, args, kwargs)
 
     # --- capturing --------------------------------------------------------------------------
@@ -136,12 +145,17 @@ class Compiled:
             return self.fn(*args, **kwargs)
         self._last = call.parts
         attempt = _Attempt(self, call, args, kwargs)
+        attempt.sizes = sizes = self.forms.sizes(call)
         attempt.recorded = self._name() if self.settings.recorded else None
         result = attempt.run()
         self._codes.update(attempt.watch.codes)
         self._everything |= attempt.watch.everything
         if attempt.entry is not None:
             self._keep(call.key, attempt.entry)
+            if attempt.found is not None:
+                self.forms.take(call, attempt.entry, attempt.found)
+            elif sizes:
+                self.forms.leave(call, sizes, attempt.unlike)
         else:
             self._refused(attempt, call.key, path)
         return result
@@ -151,7 +165,7 @@ class Compiled:
         entries = self.entries.setdefault(key, [])
         entries.insert(0, entry)
         alike = [e for e in entries if e.answers == entry.answers]
-        for old in alike[_KEPT:]:
+        for old in alike[KEPT:]:
             entries.remove(old)
         self._tries.pop(key, None)
 
@@ -210,6 +224,9 @@ class Compiled:
             self._warned = True
             warn(f"compile: {self._name()} runs eagerly: {why}")
 
+    def _captured(self) -> list[Entry]:
+        return [e for found in self.entries.values() for e in found if isinstance(e, Entry)]
+
     # --- telling ----------------------------------------------------------------------------
     def _name(self) -> str:
         name = getattr(self.fn, "__qualname__", type(self.fn).__name__)
@@ -227,7 +244,7 @@ class Compiled:
     def explain(self, *, graph: bool = False) -> str:
         """How often it was captured, and why each time. ``graph``: each captured graph, too, as it
         was and after every pass."""
-        entries = [entry for found in self.entries.values() for entry in found]
+        entries = self._captured()
         lines = [f"{self._name()}: {len(entries)} captured, {len(self.eager)} eager"]
         lines += [f"  {i}: {r}" for i, r in enumerate(self.reasons)]
         lines += [
@@ -235,6 +252,7 @@ class Compiled:
             f"{told(entry.made_of[0])}"
             for i, entry in enumerate(entries)
         ]
+        lines += self.forms.told()
         if graph:
             lines += [f"\n{text(*entry.made_of)}" for entry in entries]
         return "\n".join(lines)
@@ -275,6 +293,9 @@ class _Attempt:
         self.entry: Entry | None = None
         self.refused: str | None = None
         self.recorded: str | None = None  # the name, where a device's steps are to be CUDA graphs
+        self.sizes: Sizes = ()  # to be taken as symbols
+        self.found: Found | None = None
+        self.unlike = ""  # why they are not
         self.final = True  # whether another attempt would end alike
         self.asked = False  # whether Python read numbers, so that another call may end otherwise
 
@@ -296,6 +317,8 @@ class _Attempt:
                 self._refuse(why)
                 self.final = why is not None
         self.asked = bool(recorder.questions.seen)
+        if self.sizes and self.refused is None:
+            self._generalize(leaves, joint)
         if self.refused is None:
             graph = ask_early(recorder.graph(leaves))
             passes = self._passes(graph)
@@ -323,6 +346,16 @@ class _Attempt:
                 )  # fmt: skip
                 self.entry.made_of = graph, passes
         return result
+
+    def _generalize(self, leaves: list, joint: Joint | None) -> None:
+        """Let the capture hold for other sizes, too, if it can."""
+        try:
+            with _casts_anew():
+                self.found = generalize(
+                    self.recorder, self.fn, self.args, self.kwargs, leaves, joint, self.sizes
+                )
+        except (Unlike, Exception) as why:
+            self.unlike = str(why)
 
     def _passes(self, graph: Graph) -> tuple[Pass, ...]:
         """Those asked for; where not all that the graph is given are NumPy's arrays, those that
@@ -470,7 +503,7 @@ def compile(  # noqa: A001  (the field's name)
     the same names, and a forward that is replayed, as is the backward through its results. The
     module itself (``_orig_mod``) stays as it is.
     """
-    settings = settings_of(fullgraph, backend, mode, options, fast_math)
+    settings = settings_of(fullgraph, backend, mode, options, fast_math, dynamic)
     if fn is None:
         return lambda f: f if disable else _compiled(f, settings)
     return fn if disable else _compiled(fn, settings)

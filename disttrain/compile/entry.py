@@ -236,15 +236,19 @@ class Entry:
             self.graph.instructions[i].params.update(planned[id(group)])
 
     # --- use --------------------------------------------------------------------------------
-    def run(self, given: list[Tensor]) -> Any:
-        """Replay (right after ``stale`` found nothing)."""
-        graph = self.graph
+    def run(
+        self, given: list[Tensor], graph: Graph | None = None, joint: Joint | None = None
+    ) -> Any:
+        """Replay (right after ``stale`` found nothing). ``graph``, ``joint``: as they are for other
+        sizes."""
+        if graph is None:
+            graph, joint = self.graph, self.joint
         if self.runs is None:
             out = graph.program.run(tuple(given), self.now if self.whole else None)
         else:
             out = _given_by(self.runs, given, len(graph.outputs))
-        if self.joint is not None:
-            out = self.joint.attach(out, given, graph)
+        if joint is not None:
+            out = joint.attach(out, given, graph)
         for effect in self.effects:
             effect.settle(out)
         for optimizer in self.stepping:

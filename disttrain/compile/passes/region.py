@@ -63,6 +63,7 @@ class Region:
         self.ready: tuple[Program, list[int | None]] | None = None
         self.into: list[int | None] = [None] * len(outputs)
         self.left = 1 if int(np.prod(self.shape)) >= _SOON else _RUNS
+        self.kernels: dict[tuple, Program] = {}  # by ``into``, of all sizes
         self._lay_out()
 
     def _lay_out(self) -> None:
@@ -74,6 +75,13 @@ class Region:
             slots.update({made: len(slots) + i for i, made in enumerate(ins.outputs)})
             self.steps.append((ins.prim, given, ins.params))
         self.ends = [slots[v] for v in self.outputs]
+
+    def resized(self, members: Sequence[Instruction], metas: dict) -> Region:
+        """The same for other sizes, with the kernels that there are."""
+        out = Region(members, self.inputs, self.outputs, metas, self.fast)
+        out.full, out.alike, out.kernels = self.full, self.alike, self.kernels
+        out.left = 0 if self.kernels else out.left
+        return out
 
     def primitive(self) -> Fused:
         """What stands in the graph for the members."""
@@ -106,7 +114,10 @@ class Region:
             if self.left >= 0:
                 return self.one_by_one(arrays)
             into = self.into  # (another thread may settle it meanwhile)
-            ready = self.ready = program_of(self.kernel(into)), into
+            made = self.kernels.get(tuple(into))
+            if made is None:
+                made = self.kernels[tuple(into)] = program_of(self.kernel(into))
+            ready = self.ready = made, into
         program, into = ready
         if not all(map(_in_rows, arrays, self.full)):
             layout = _strides_of(arrays)

@@ -1,0 +1,480 @@
+"""Symbolic numbers: sizes that a program computes with, as expressions of the sizes it was given.
+
+A ``Symbolic`` stands for an int or a float in one run, in which it has a value. What is computed
+from it is symbolic too; what Python decides by it (a comparison, a truth) becomes a *relation* in
+its ``Scope``, which other sizes have to satisfy as well; and where its value itself is taken
+(``range``, ``int()``, an index, a hash, a text) the relation is that it is this value.
+
+It is no int to C code, whatever ``isinstance`` says: all that takes its value must ask for it.
+Integers are kept as polynomials, so that equal ones have equal texts; sizes that are symbols are
+at least ``LEAST``. Texts are Python; what they compute is what the program has computed.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from .trace import call_site
+
+LEAST = 2  # sizes 0 and 1 decide on broadcasting: they are no symbols
+_SPACE = {"__builtins__": {}, "math": math, "abs": abs, "round": round, "float": float,
+          "inf": math.inf, "nan": math.nan}  # fmt: skip
+Poly = dict[tuple[str, ...], int]
+
+
+class Scope:
+    """What is known of the symbols of one run.
+
+    ``relations``: what must hold of their values, as texts, with the line that needs it.
+    ``sketch(make, given, shape)``: an array of numbers that depend on sizes (``made``).
+    """
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self.values: list[int] = []
+        self.relations: dict[str, str] = {}
+        self.atoms: set[str] = set()  # parts of polynomials that are no symbols
+        self.sketch: Callable[[Callable, tuple, tuple], Any] | None = None
+
+    def symbol(self, value: int) -> Any:
+        """A new symbol, which has this value in the run."""
+        name = f"s{len(self.names)}"
+        self.names.append(name)
+        self.values.append(value)
+        return Symbolic(self, name, value, {(name,): 1})
+
+    def need(self, text: str) -> None:
+        """A relation that holds."""
+        self.relations.setdefault(text, "")
+        if not self.relations[text]:
+            self.relations[text] = call_site()
+
+    def function(self, texts: Iterable[str], together: str = "({},)") -> Callable[..., Any]:
+        """Of values of the symbols: the values of ``texts``."""
+        body = together.format(", ".join(texts)) if together else " and ".join(texts) or "True"
+        return eval(f"lambda {', '.join(self.names)}: {body}", dict(_SPACE))  # noqa: S307
+
+    def holds(self) -> Callable[..., bool]:
+        """Of values of the symbols: whether all relations hold."""
+        least = [f"{name} >= {LEAST}" for name in self.names]
+        return self.function([*least, *(f"({text})" for text in self.relations)], "")
+
+
+class Symbolic:
+    """A number that depends on sizes. ``value``: the one that it has in this run; ``text``: how it
+    is computed from symbols; ``poly``: the same as a polynomial, of integers."""
+
+    __slots__ = ("poly", "scope", "text", "value")
+    __array_ufunc__ = None
+
+    def __init__(self, scope: Scope, text: str, value: float, poly: Poly | None = None) -> None:
+        self.scope, self.text, self.value, self.poly = scope, text, value, poly
+
+    @property
+    def __class__(self) -> Any:  # type: ignore[override]
+        return int if self.poly is not None else float
+
+    # --- where the value itself is taken ----------------------------------------------------
+    def pin(self) -> Any:
+        """The value, which it must have from now on."""
+        self.scope.need(f"{self.text} == {self.value!r}")
+        return self.value
+
+    def __index__(self) -> int:
+        if self.poly is None:
+            raise TypeError("'float' object cannot be interpreted as an integer")
+        return self.pin()
+
+    def __int__(self) -> int:
+        return int(self.pin())
+
+    def __float__(self) -> float:
+        return float(self.pin())
+
+    def __complex__(self) -> complex:
+        return complex(self.pin())
+
+    def __hash__(self) -> int:
+        return hash(self.pin())
+
+    def __str__(self) -> str:
+        return str(self.pin())
+
+    def __repr__(self) -> str:
+        return repr(self.pin())
+
+    def __format__(self, how: str) -> str:
+        return format(self.pin(), how)
+
+    def __array__(self, *args: Any, **kwargs: Any) -> Any:
+        raise TypeError("a size that may change is no array")
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self.pin(), name)
+
+    def __copy__(self) -> Symbolic:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Symbolic:
+        return self
+
+    def __reduce__(self) -> tuple:
+        return _plain, (self.pin(),)
+
+    # --- decisions --------------------------------------------------------------------------
+    def __bool__(self) -> bool:
+        return self != 0
+
+    def __eq__(self, other: object) -> Any:
+        return _decided(self, other, "==", operator.eq)
+
+    def __ne__(self, other: object) -> Any:
+        return _decided(self, other, "!=", operator.ne)
+
+    def __lt__(self, other: object) -> Any:
+        return _decided(self, other, "<", operator.lt)
+
+    def __le__(self, other: object) -> Any:
+        return _decided(self, other, "<=", operator.le)
+
+    def __gt__(self, other: object) -> Any:
+        return _decided(self, other, ">", operator.gt)
+
+    def __ge__(self, other: object) -> Any:
+        return _decided(self, other, ">=", operator.ge)
+
+    # --- arithmetic -------------------------------------------------------------------------
+    def __neg__(self) -> Any:
+        return self._alone("-({})", -self.value, _scaled(self.poly, -1))
+
+    def __pos__(self) -> Any:
+        return self
+
+    def __abs__(self) -> Any:
+        return -self if self < 0 else self
+
+    def __trunc__(self) -> Any:
+        return self._whole("math.trunc({})", math.trunc)
+
+    def __floor__(self) -> Any:
+        return self._whole("math.floor({})", math.floor)
+
+    def __ceil__(self) -> Any:
+        return self._whole("math.ceil({})", math.ceil)
+
+    def __round__(self, digits: int | None = None) -> Any:
+        if digits is not None:
+            return round(self.pin(), digits)
+        return self._whole("round({})", round)
+
+    def _whole(self, form: str, how: Callable[[float], int]) -> Any:
+        """An integer made of this number."""
+        if self.poly is not None:
+            return self
+        return _atom(self.scope, form.format(self.text), how(self.value))
+
+    def _alone(self, form: str, value: float, poly: Poly | None) -> Any:
+        if poly is not None:
+            return _of(self.scope, poly, value)
+        return Symbolic(self.scope, form.format(self.text), value)
+
+    def conjugate(self) -> Any:
+        return self
+
+    @property
+    def real(self) -> Any:
+        return self
+
+    def __divmod__(self, other: object) -> Any:
+        return self // other, self % other
+
+    def __rdivmod__(self, other: object) -> Any:
+        return other // self, other % self
+
+
+def _plain(value: float) -> float:
+    return value
+
+
+# --- polynomials -----------------------------------------------------------------------------------
+def _poly_of(x: Any) -> Poly | None:
+    if type(x) is Symbolic:
+        return x.poly
+    if type(x) is int:
+        return {(): x} if x else {}
+    return None
+
+
+def _scaled(poly: Poly | None, by: int) -> Poly | None:
+    return None if poly is None else {k: v * by for k, v in poly.items() if v * by}
+
+
+def _sum(a: Poly, b: Poly, sign: int = 1) -> Poly:
+    out = dict(a)
+    for k, v in b.items():
+        out[k] = out.get(k, 0) + sign * v
+    return {k: v for k, v in out.items() if v}
+
+
+def _product(a: Poly, b: Poly) -> Poly:
+    out: Poly = {}
+    for k, v in a.items():
+        for j, w in b.items():
+            key = tuple(sorted(k + j))
+            out[key] = out.get(key, 0) + v * w
+    return {k: v for k, v in out.items() if v}
+
+
+def _quotient(a: Poly, b: Poly, atoms: set[str]) -> Poly | None:
+    """The exact one by a single product of symbols, which are not zero."""
+    if len(b) != 1:
+        return None
+    (names, factor) = next(iter(b.items()))
+    if not factor or not atoms.isdisjoint(names):
+        return None
+    out: Poly = {}
+    for k, v in a.items():
+        left = list(k)
+        for name in names:
+            if name not in left:
+                return None
+            left.remove(name)
+        if v % factor:
+            return None
+        out[tuple(left)] = v // factor
+    return out
+
+
+def _text(poly: Poly) -> str:
+    parts = []
+    for names, factor in sorted(poly.items(), key=lambda item: (-len(item[0]), item[0])):
+        shown = "*".join(([] if abs(factor) == 1 and names else [str(abs(factor))]) + list(names))
+        sign = "-" if factor < 0 else "+"
+        parts.append(f" {sign} {shown}" if parts else ("-" if factor < 0 else "") + shown)
+    return "".join(parts) or "0"
+
+
+def _of(scope: Scope, poly: Poly, value: float) -> Any:
+    """The integer that a polynomial is: Python's own where it depends on nothing."""
+    if not poly or (len(poly) == 1 and () in poly):
+        return poly.get((), 0)
+    text = _text(poly)
+    return Symbolic(scope, text if len(poly) == 1 and poly.get(next(iter(poly))) == 1
+                    and len(next(iter(poly))) == 1 else f"({text})", value, poly)  # fmt: skip
+
+
+def _atom(scope: Scope, text: str, value: int) -> Symbolic:
+    """An integer that is no polynomial of others."""
+    scope.atoms.add(text)
+    return Symbolic(scope, text, value, {(text,): 1})
+
+
+# --- operators -------------------------------------------------------------------------------------
+def _operand(x: Any) -> Any:
+    """An operand of an operator: a symbolic or plain number; None for what is none."""
+    if type(x) in (Symbolic, int, float, bool):
+        return int(x) if type(x) is bool else x
+    if type(x).__module__ == "numpy" and getattr(x, "ndim", 1) == 0 and hasattr(x, "item"):
+        number = x.item()
+        return number if type(number) is int else None
+    return None
+
+
+def _value(x: Any) -> Any:
+    return x.value if type(x) is Symbolic else x
+
+
+def _written(x: Any) -> str:
+    if type(x) is Symbolic:
+        return x.text
+    return repr(x) if x >= 0 else f"({x!r})"
+
+
+def _decided(a: Symbolic, other: Any, sign: str, how: Callable[[Any, Any], bool]) -> Any:
+    """What a comparison says, as a relation from now on."""
+    b = _operand(other)
+    if b is None:
+        return NotImplemented
+    answer = how(a.value, _value(b))
+    p, q = a.poly, _poly_of(b)
+    if p is not None and q is not None:
+        difference = _sum(p, q, -1)
+        if _is_certain(difference, sign, a.scope.atoms):
+            return answer
+        a.scope.need(_relation(difference, sign if answer else _OPPOSITE[sign]))
+        return answer
+    text = f"{a.text} {sign} {_written(b)}"
+    a.scope.need(text if answer else f"not ({text})")
+    return answer
+
+
+_OPPOSITE = {"==": "!=", "!=": "==", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
+_TURNED = {"==": "==", "!=": "!=", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
+
+
+def _is_certain(difference: Poly, sign: str, atoms: set[str]) -> bool:
+    """Whether the comparison of a difference with zero has one answer for all sizes."""
+    if not difference or set(difference) == {()}:
+        return True
+    factors = [v for k, v in difference.items() if k]
+    if any(not atoms.isdisjoint(k) for k in difference):
+        return False
+    nearest = sum(v * LEAST ** len(k) for k, v in difference.items())
+    if all(v > 0 for v in factors):  # it is at least that
+        return nearest > 0 or (nearest == 0 and sign in ("<", ">="))
+    if all(v < 0 for v in factors):
+        return nearest < 0 or (nearest == 0 and sign in (">", "<="))
+    return False
+
+
+def _relation(difference: Poly, sign: str) -> str:
+    """``difference sign 0``, with what is negative on the other side."""
+    left = {k: v for k, v in difference.items() if v > 0}
+    right = {k: -v for k, v in difference.items() if v < 0}
+    if not [k for k in left if k]:  # a number alone stands right
+        return f"{_text(right)} {_TURNED[sign]} {_text(left)}"
+    return f"{_text(left)} {sign} {_text(right)}"
+
+
+def _binary(sign: str, how: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    def run(a: Any, b: Any) -> Any:
+        scope = a.scope if type(a) is Symbolic else b.scope
+        p, q = _poly_of(a), _poly_of(b)
+        value = how(_value(a), _value(b))
+        if p is not None and q is not None:
+            if sign in ("+", "-"):
+                return _of(scope, _sum(p, q, 1 if sign == "+" else -1), value)
+            if sign == "*":
+                return _of(scope, _product(p, q), value)
+            exact = _quotient(p, q, scope.atoms) if sign in ("//", "%") else None
+            if exact is not None:
+                return _of(scope, exact, value) if sign == "//" else 0
+            if sign == "**" and type(b) is Symbolic:  # its sign decides on the type
+                return how(a, b.pin())
+            if sign == "**" and type(a) is Symbolic and 0 <= b <= 4:
+                return math.prod([a] * b)
+        text = f"({_written(a)} {sign} {_written(b)})"
+        if type(value) is int:
+            return _atom(scope, text, value)
+        if type(value) is not float:
+            raise TypeError(f"a size that may change gives a {type(value).__name__}")
+        return Symbolic(scope, text, value)
+
+    return run
+
+
+def _attach(name: str, sign: str, how: Callable[[Any, Any], Any]) -> None:
+    run = _binary(sign, how)
+
+    def forth(self: Symbolic, other: Any) -> Any:
+        b = _operand(other)
+        return NotImplemented if b is None else run(self, b)
+
+    def back(self: Symbolic, other: Any) -> Any:
+        b = _operand(other)
+        return NotImplemented if b is None else run(b, self)
+
+    setattr(Symbolic, f"__{name}__", forth)
+    setattr(Symbolic, f"__r{name}__", back)
+
+
+for _name, _sign, _how in (
+    ("add", "+", operator.add), ("sub", "-", operator.sub), ("mul", "*", operator.mul),
+    ("floordiv", "//", operator.floordiv), ("mod", "%", operator.mod),
+    ("truediv", "/", operator.truediv), ("pow", "**", operator.pow),
+    ("lshift", "<<", operator.lshift), ("rshift", ">>", operator.rshift),
+    ("and", "&", operator.and_), ("or", "|", operator.or_), ("xor", "^", operator.xor),
+):  # fmt: skip
+    _attach(_name, _sign, _how)
+
+
+# --- for those who meet them -------------------------------------------------------------------------
+def is_symbolic(x: object) -> bool:
+    """Whether a number, or one in a tuple, list or slice, depends on sizes."""
+    return _first(x) is not None
+
+
+def as_float(x: Any) -> Any:
+    """``float(x)``, symbolic where ``x`` is."""
+    if type(x) is not Symbolic:
+        return float(x)
+    return x if x.poly is None else Symbolic(x.scope, f"float({x.text})", float(x.value))
+
+
+def as_int(x: Any) -> Any:
+    """``int(x)``, symbolic where ``x`` is."""
+    return math.trunc(x) if type(x) is Symbolic else int(x)
+
+
+def hinted(x: Any) -> Any:
+    """``x`` with the values of this run in place of symbolic numbers, inside tuples and slices
+    too."""
+    if type(x) is Symbolic:
+        return x.value
+    if isinstance(x, tuple):
+        return tuple(map(hinted, x))
+    if isinstance(x, list):
+        return list(map(hinted, x))
+    if isinstance(x, slice):
+        return slice(hinted(x.start), hinted(x.stop), hinted(x.step))
+    return x
+
+
+def _first(x: Any) -> Symbolic | None:
+    if type(x) is Symbolic:
+        return x
+    if isinstance(x, (tuple, list)):
+        return next((found for y in x if (found := _first(y)) is not None), None)
+    if isinstance(x, slice):
+        return _first((x.start, x.stop, x.step))
+    return None
+
+
+def made(make: Callable[..., Any], *given: Any, shape: Sequence[int]) -> Any:
+    """``make(*given)``, an array of this shape; where sizes that may change are given, one that is
+    made anew for other sizes."""
+    found = _first((given, tuple(shape)))
+    if found is None:
+        return make(*given)
+    if found.scope.sketch is None:
+        return make(*hinted(given))
+    return found.scope.sketch(make, given, tuple(shape))
+
+
+def broadcast_shapes(shapes: Sequence[Sequence[int]], plain: Callable[..., Any]) -> tuple:
+    """The common shape of ``shapes``; of plain ones by ``plain``."""
+    if _first(list(map(tuple, shapes))) is None:
+        return plain(*shapes)
+    out: list[Any] = []
+    for i in range(max(map(len, shapes))):
+        size: Any = 1
+        for shape in shapes:
+            n = shape[-1 - i] if i < len(shape) else 1
+            if size == 1:
+                size = n
+            elif not (n == 1 or n == size):
+                raise ValueError("shape mismatch: objects cannot be broadcast to a single shape")
+        out.insert(0, size)
+    return tuple(out)
+
+
+def sliced(s: slice, n: Any) -> tuple[Any, Any, int]:
+    """``s.indices(n)`` for positive steps, and the count: (start, count, step)."""
+    step = 1 if s.step is None else s.step
+    start = _bounded(0 if s.start is None else s.start, n)
+    stop = n if s.stop is None else _bounded(s.stop, n)
+    if stop <= start:
+        return start, 0, step
+    return start, (stop - start if step == 1 else -((start - stop) // step)), step
+
+
+def _bounded(at: Any, n: Any) -> Any:
+    if at < 0:
+        at = at + n
+        return 0 if at < 0 else at
+    return n if at > n else at

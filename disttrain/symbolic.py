@@ -113,7 +113,7 @@ class Symbolic:
         raise TypeError("a size that may change is no array")
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
+        if name.startswith("__") or not hasattr(self.value, name):
             raise AttributeError(name)
         return getattr(self.pin(), name)
 
@@ -409,6 +409,11 @@ def as_float(x: Any) -> Any:
 def as_int(x: Any) -> Any:
     """``int(x)``, symbolic where ``x`` is."""
     return math.trunc(x) if type(x) is Symbolic else int(x)
+
+
+def is_finite(x: Any) -> bool:
+    """``math.isfinite(x)``; sizes are."""
+    return (type(x) is Symbolic and x.poly is not None) or math.isfinite(x)
 
 
 def hinted(x: Any) -> Any:

@@ -164,6 +164,7 @@ class SymbolicRun:
             raise Unlike("it makes another tensor of sizes as symbols")
         make, given = sketch.recipe  # type: ignore[misc]
         self.recipes[var.number] = make, annotate(hinted(given), given)
+        sketch.like = self.arrays.get(var, like)
         self._name(sketch, var)
 
     # --- the capture, one by one ------------------------------------------------------------
@@ -205,6 +206,9 @@ class SymbolicRun:
         results = self.result(prim, arrays, params)
         results = results if prim.multi else (results,)
         outs = tuple(self._output(r, v) for r, v in zip(results, ins.outputs, strict=True))
+        if prim.view:
+            for o in outs:
+                o.array.source = arrays[0], prim.name, params
         if prim.elementwise:
             self._keep_order(arrays, outs)
         return outs if prim.multi else outs[0]

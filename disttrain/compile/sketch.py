@@ -45,11 +45,45 @@ class _Flags:
         return self.sketch.run_of.fact(self.sketch, "writeable")
 
 
+def _indexed(a: Any, index: tuple) -> tuple:
+    """The strides of what a basic index takes."""
+    used = sum(i is not None and i is not Ellipsis for i in index)
+    index = index if any(i is Ellipsis for i in index) else (*index, Ellipsis)
+    out, dim, strides = list[Any](), 0, a.strides
+    for item in index:
+        if item is None:
+            out.append(0)
+        elif item is Ellipsis:
+            out += strides[dim : dim + len(strides) - used]
+            dim += len(strides) - used
+        else:
+            if item.__class__ is slice:
+                out.append(strides[dim] * (1 if item.step is None else item.step))
+            dim += 1
+    return tuple(out)
+
+
+def _expanded(a: Any, shape: tuple) -> tuple:
+    lead = len(shape) - len(a.shape)
+    pairs = zip(a.shape, a.strides, shape[lead:], strict=True)
+    return (*(0,) * lead, *(s if n == want else 0 for n, s, want in pairs))
+
+
+# The strides of views.
+_STRIDES: dict[str, Any] = {
+    "permute": lambda a, dims: tuple(a.strides[d] for d in dims),
+    "getitem": _indexed,
+    "expand": _expanded,
+    "split": lambda a, dim, sizes: a.strides,
+    "unbind": lambda a, dim: (*a.strides[:dim], *a.strides[dim + 1 :]),
+}
+
+
 class Sketch(ArrayKind):
     """``like``: the array of the capture that it stands for, where that is known; ``in_order``:
     whether its memory is in order for all sizes; ``recipe``: how it is made of numbers."""
 
-    __slots__ = ("dtype", "in_order", "like", "recipe", "run_of", "shape")
+    __slots__ = ("dtype", "in_order", "like", "recipe", "run_of", "shape", "source")
     as_host = True
 
     def __init__(
@@ -58,12 +92,17 @@ class Sketch(ArrayKind):
         self.run_of, self.shape, self.dtype = run_of, tuple(shape), np.dtype(dtype)
         self.like, self.in_order = like, in_order
         self.recipe: tuple | None = None
+        self.source: tuple[Any, str, dict] | None = None  # what it is a view of, and by what
 
     def __repr__(self) -> str:
         return f"Sketch({self.dtype})"
 
     @property
     def strides(self) -> tuple[Any, ...]:
+        if not self.in_order and self.source is not None:
+            array, name, params = self.source
+            if name in _STRIDES:
+                return _STRIDES[name](array, **params)
         if not self.flags.c_contiguous:
             raise Unlike("it looks at the strides of a value whose sizes may change")
         out, step = list[Any](), self.itemsize

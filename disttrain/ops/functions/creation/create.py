@@ -20,7 +20,7 @@ from ....core.types import dtypes
 from ....core.types.device import CPU, META, located, usable
 from ....core.types.memory_format import contiguous_format, inverse, order_of
 from ....errors import ConfigError, DTypeError, ShapeError
-from ....symbolic import as_int, made
+from ....symbolic import as_int, is_finite, made
 from ...primitives import views
 from ...primitives.aliases import view_as_complex
 from ...promotion import fitted, refuse
@@ -237,7 +237,7 @@ def arange(
     low, high, by = numbers = [_number(x) for x in given]
     if by == 0:
         raise ConfigError("arange: step 0 given; it must not be zero")
-    if not (math.isfinite(low) and math.isfinite(high)):
+    if not (is_finite(low) and is_finite(high)):
         raise ConfigError(f"arange: unsupported range: {low} to {high}; both must be finite")
     if (high - low) * by < 0:
         raise ConfigError(

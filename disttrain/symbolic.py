@@ -17,6 +17,8 @@ import operator
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+import numpy as np
+
 from .trace import call_site
 
 LEAST = 2  # sizes 0 and 1 decide on broadcasting: they are no symbols
@@ -334,6 +336,8 @@ def _is_certain(difference: Poly, sign: str, atoms: set[str]) -> bool:
 
 def _relation(difference: Poly, sign: str) -> str:
     """``difference sign 0``, with what is negative on the other side."""
+    common = math.gcd(*difference.values())
+    difference = {k: v // common for k, v in difference.items()}
     left = {k: v for k, v in difference.items() if v > 0}
     right = {k: -v for k, v in difference.items() if v < 0}
     if not [k for k in left if k]:  # a number alone stands right
@@ -451,10 +455,10 @@ def made(make: Callable[..., Any], *given: Any, shape: Sequence[int]) -> Any:
     return found.scope.sketch(make, given, tuple(shape))
 
 
-def broadcast_shapes(shapes: Sequence[Sequence[int]], plain: Callable[..., Any]) -> tuple:
-    """The common shape of ``shapes``; of plain ones by ``plain``."""
+def common_shape(*shapes: Sequence[int]) -> tuple:
+    """The shape that all broadcast to."""
     if _first(list(map(tuple, shapes))) is None:
-        return plain(*shapes)
+        return np.broadcast_shapes(*shapes)  # type: ignore[arg-type]
     out: list[Any] = []
     for i in range(max(map(len, shapes))):
         size: Any = 1

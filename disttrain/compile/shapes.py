@@ -141,7 +141,7 @@ class SymbolicRun:
             self._bring(array, var)
         name = self.names.get(id(array))
         if name is None or self._root(name) != self._root(var):
-            raise Unlike("it uses another value with sizes as symbols")
+            raise Unlike(f"it uses another value with sizes as symbols ({name}, {var})")
 
     def _is_outside(self, array: Any, var: Var) -> bool:
         known = self.arrays.get(var)
@@ -330,6 +330,7 @@ class SymbolicRun:
         """As of a capture: the gradient that a walk begins with."""
         self._take_windows()
         var = self.starts.pop(0)
+        t.array = Sketch(self, t.array.shape, t.array.dtype, self.arrays.get(var), True)
         self._name(t.array, var)
         return var
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from ..backends.array_kinds import ArrayKind
 from ..core.gate import Primitive
+from ..symbolic import made
 from .sized import Unlike
 
 
@@ -126,9 +127,10 @@ class Sketch(ArrayKind):
         return self.run_of.fact(self, "shares", other)
 
     def ones(self) -> Any:
-        return Sketch(self.run_of, self.shape, self.dtype, in_order=True)
+        return made(np.ones, self.shape, self.dtype, shape=self.shape)
 
-    zeros = ones
+    def zeros(self) -> Any:
+        return made(np.zeros, self.shape, self.dtype, shape=self.shape)
 
     def copy(self, order: str = "K") -> Any:
         raise Unlike("it copies an array past the gate")

@@ -12,7 +12,7 @@ import numpy as np
 from ...core.tensor import Tensor
 from ...core.types.wide import is_half
 from ...errors import DimError, DimKindError, ShapeError
-from ...symbolic import as_int, broadcast_shapes
+from ...symbolic import as_int, common_shape
 from ..primitives import elementwise as el
 from ..promotion import refuse
 
@@ -37,7 +37,7 @@ def one_dim(dim: int, ndim: int, where: str) -> int:
 def broadcast(where: str, *shapes: Sequence[int]) -> tuple[int, ...]:
     """The common shape that all broadcast to."""
     try:
-        return broadcast_shapes([tuple(s) for s in shapes], np.broadcast_shapes)
+        return common_shape(*[tuple(s) for s in shapes])
     except ValueError as error:
         raise ShapeError(f"{where}: {[list(s) for s in shapes]} do not fit: {error}") from None
 

@@ -149,9 +149,10 @@ class General:
 
     def __init__(self, entry: Entry, found: Found, call: Call) -> None:
         self.entry, self.scope, self.sizes = entry, found.scope, found.sizes
-        _rely(entry.graph, self.scope)
-        for sweep in entry.joint.sweeps if entry.joint is not None else ():
-            _rely_on(sweep.instructions, entry.graph.metas, self.scope)
+        self.graph, self.joint = entry.graph, entry.joint
+        _rely_on(self.graph.instructions, self.graph.metas, self.scope)
+        for sweep in self.joint.sweeps if self.joint is not None else ():
+            _rely_on(sweep.instructions, self.graph.metas, self.scope)
         self.holds = self.scope.holds()
         places = {*self.sizes}
         shapes = [t.array.shape for t in call.tensors]
@@ -159,9 +160,9 @@ class General:
             (i, dim, n) for i, shape in enumerate(shapes) for dim, n in enumerate(shape)
             if (i, dim) not in places
         ]  # fmt: skip
-        texts = dict.fromkeys(n.text for n in _all_numbers(entry.graph, entry.joint))
-        self.texts = list(texts)
+        self.texts = list(dict.fromkeys(n.text for n in _all_numbers(self.graph, self.joint)))
         self.values = self.scope.function(self.texts) if self.texts else lambda *_: ()
+        entry.graph, entry.joint = self.made(tuple(self.scope.values))
 
     @property
     def answers(self) -> tuple[bytes, ...]:
@@ -186,13 +187,18 @@ class General:
         except ArithmeticError:
             return None
 
+    def made(self, values: tuple) -> tuple[Graph, Joint | None]:
+        """What is replayed, for these values of the symbols."""
+        found = dict(zip(self.texts, self.values(*values), strict=True))
+        graph = _graph(self.graph, found)
+        return graph, None if self.joint is None else _joint(self.joint, self.graph, found)
+
     def of(self, values: tuple) -> Variant | None:
         """As a capture of these sizes."""
         try:
-            found = dict(zip(self.texts, self.values(*values), strict=True))
+            return Variant(self, *self.made(values))
         except (ArithmeticError, ValueError):
             return None
-        return Variant(self, found)
 
     def told(self) -> list[str]:
         """Which sizes are symbols, and what must hold of them."""
@@ -208,12 +214,10 @@ class General:
 class Variant:
     """A general capture as it is for some sizes: an ``Entry`` of them."""
 
-    def __init__(self, general: General, values: dict) -> None:
+    def __init__(self, general: General, graph: Graph, joint: Joint | None) -> None:
         self.general, self.base = general, general.entry
         self.answers = self.base.answers
-        self.graph = _graph(self.base.graph, values)
-        joint = self.base.joint
-        self.joint = None if joint is None else _joint(joint, self.base.graph, values)
+        self.graph, self.joint = graph, joint
 
     @property
     def made_of(self) -> tuple:
@@ -284,10 +288,6 @@ def _joint(joint: Joint, graph: Graph, values: dict) -> Joint:
 
 
 # --- what passes relied on -----------------------------------------------------------------------------
-def _rely(graph: Graph, scope: Scope) -> None:
-    _rely_on(graph.instructions, graph.metas, scope)
-
-
 def _rely_on(instructions: Any, metas: dict, scope: Scope) -> None:
     """Need the shapes to be equal that are equal in kernels and where they write."""
     for ins in instructions:

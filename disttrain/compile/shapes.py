@@ -286,7 +286,7 @@ class SymbolicRun:
         if then and (ins.prim.name != "reshape" or getattr(other, "in_order", False)):
             sketch.in_order |= ins.prim.name == "reshape"
             return True
-        return not isinstance(other, Sketch) and not isinstance(sketch, Sketch)
+        return not isinstance(other, Sketch)  # of a tensor from outside
 
     # --- backward ---------------------------------------------------------------------------
     def accumulate(self, grad: Tensor, more: Tensor) -> None:
@@ -317,8 +317,11 @@ class SymbolicRun:
     def _gradient(self, edge: Any, gs: tuple, var: Var) -> Tensor:
         """A gradient has the shape of what it is of, or still of what was given."""
         shape, kind = self.recorder.metas[var]
-        shapes = [edge.shape, *(g.array.shape for g in gs if g is not None)]
+        shapes = [g.array.shape for g in gs if g is not None]
+        shapes = [*(() if edge is None else (edge.shape,)), *shapes]
         fits = [s for s in shapes if hinted(tuple(s)) == tuple(shape)]
+        if edge is None and not fits:  # nobody wants it
+            fits = [shape]
         if not fits:
             raise Unlike("a gradient has a shape of its own")
         for other in fits[1:]:

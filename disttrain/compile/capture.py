@@ -41,7 +41,7 @@ from .questions import Questions
 
 # A tensor that the program makes from Python numbers (dt.zeros ...): every run starts with a copy.
 constant = primitive(
-    "constant", lambda *, value: value.copy(), "", shape=lambda *, value: (value.shape, value.dtype)
+    "constant", lambda *, value: value.copy("K"), "", shape=lambda *, value: (value.shape, value.dtype)
 )
 
 # One that it makes of sizes.
@@ -164,7 +164,7 @@ class Capture:
         """Name a tensor from outside, or one that the program made past the gate."""
         var = Var("c", len(self.captured))
         if id(t) not in self.old:
-            self.copies[len(self.captured)] = t.array.copy()
+            self.copies[len(self.captured)] = t.array.copy("K")
             self.memories.add(t.array, t)
         self.captured.append(t)
         self.metas[var] = t.meta()

@@ -22,7 +22,7 @@ from .instruction import Instruction
 from .joint import Joint
 from .passes.region import Fused
 from .shapes import Found, Sizes
-from .sized import numbers, substitute, text_of
+from .sized import is_sized, numbers, substitute, text_of
 from .sweep import Backward, Sweep
 
 MOST = 256  # kinds of calls that general captures are kept ready for
@@ -160,7 +160,12 @@ class General:
             (i, dim, n) for i, shape in enumerate(shapes) for dim, n in enumerate(shape)
             if (i, dim) not in places
         ]  # fmt: skip
-        self.texts = list(dict.fromkeys(n.text for n in _all_numbers(self.graph, self.joint)))
+        joint = self.joint
+        self.metas = _Metas(self.graph.metas)
+        self.whole = _Whole(self.graph)
+        self.pure = None if joint is None or joint.pure is None else _Whole(joint.pure)
+        self.sweeps = [_Sweep(sweep) for sweep in ([] if joint is None else joint.sweeps)]
+        self.texts = list(dict.fromkeys(n.text for n in _all_numbers(self.graph, joint)))
         self.values = self.scope.function(self.texts) if self.texts else lambda *_: ()
         entry.graph, entry.joint = self.made(tuple(self.scope.values))
 
@@ -190,8 +195,17 @@ class General:
     def made(self, values: tuple) -> tuple[Graph, Joint | None]:
         """What is replayed, for these values of the symbols."""
         found = dict(zip(self.texts, self.values(*values), strict=True))
-        graph = _graph(self.graph, found)
-        return graph, None if self.joint is None else _joint(self.joint, self.graph, found)
+        metas = self.metas.made(found)
+        graph = self.whole.made(found, metas)
+        if self.joint is None:
+            return graph, None
+        joint = copy.copy(self.joint)
+        joint.shapes = substitute(joint.shapes, found)
+        joint.pure = None if self.pure is None else self.pure.made(found, metas)
+        given = (*graph.inputs, *graph.outside())
+        names = [*(given[i] for i in joint.held), *joint.saved]
+        joint.sweeps = [sweep.made(found, metas, names) for sweep in self.sweeps]
+        return graph, joint
 
     def of(self, values: tuple) -> Variant | None:
         """As a capture of these sizes."""
@@ -250,14 +264,69 @@ def _all_numbers(graph: Graph, joint: Joint | None) -> Iterator[Any]:
                 yield from numbers((member.args, member.params))
 
 
-def _graph(graph: Graph, values: dict) -> Graph:
-    metas = {v: (substitute(shape, values), kind) for v, (shape, kind) in graph.metas.items()}
-    return replace(
-        graph,
-        metas=metas,
-        instructions=tuple([_instruction(ins, metas, values) for ins in graph.instructions]),
-        outputs=tuple(substitute(graph.outputs, values)),
-    )
+class _Metas:
+    """Shapes and types of values."""
+
+    def __init__(self, metas: dict) -> None:
+        self.metas = metas
+        self.sized = [(v, *meta) for v, meta in metas.items() if is_sized(meta[0])]
+
+    def made(self, values: dict) -> dict:
+        """For other sizes."""
+        changed = {v: (substitute(shape, values), kind) for v, shape, kind in self.sized}
+        return {**self.metas, **changed}
+
+
+class _Part:
+    """Instructions, of which some hold sizes."""
+
+    def __init__(self, instructions: Any) -> None:
+        self.instructions = instructions
+        self.sized = [i for i, ins in enumerate(instructions) if _holds_sizes(ins)]
+
+    def plain(self, values: dict, metas: dict) -> list[Instruction]:
+        """For other sizes."""
+        out = list(self.instructions)
+        for i in self.sized:
+            out[i] = _instruction(out[i], metas, values)
+        return out
+
+
+class _Whole(_Part):
+    """A graph."""
+
+    def __init__(self, graph: Graph) -> None:
+        super().__init__(graph.instructions)
+        self.graph = graph
+
+    def made(self, values: dict, metas: dict) -> Graph:
+        """For other sizes."""
+        return replace(
+            self.graph,
+            metas=metas,
+            instructions=tuple(self.plain(values, metas)),
+            outputs=tuple(substitute(self.graph.outputs, values)),
+        )
+
+
+class _Sweep(_Part):
+    """A captured walk."""
+
+    def __init__(self, sweep: Sweep) -> None:
+        super().__init__(sweep.instructions)
+        self.sweep = sweep
+
+    def made(self, values: dict, metas: dict, names: list) -> Sweep:
+        """For other sizes."""
+        was = self.sweep
+        sweep = Sweep(was.results, self.plain(values, metas), was.starts, was.ends)
+        sweep.graph = Backward(sweep, names)
+        sweep.graph.reads = was.graph.reads
+        return sweep
+
+
+def _holds_sizes(ins: Instruction) -> bool:
+    return isinstance(ins.prim, Fused) or is_sized((ins.args, ins.params))
 
 
 def _instruction(ins: Instruction, metas: dict, values: dict) -> Instruction:
@@ -269,22 +338,6 @@ def _instruction(ins: Instruction, metas: dict, values: dict) -> Instruction:
     if args is ins.args and params is ins.params:
         return ins
     return Instruction(ins.prim, args, params, ins.outputs)
-
-
-def _joint(joint: Joint, graph: Graph, values: dict) -> Joint:
-    out = copy.copy(joint)
-    out.shapes = substitute(joint.shapes, values)
-    out.pure = None if joint.pure is None else _graph(joint.pure, values)
-    metas = {v: (substitute(shape, values), kind) for v, (shape, kind) in graph.metas.items()}
-    outside = (*graph.inputs, *graph.outside())
-    out.sweeps = []
-    for sweep in joint.sweeps:
-        instructions = [_instruction(ins, metas, values) for ins in sweep.instructions]
-        new = Sweep(sweep.results, instructions, sweep.starts, sweep.ends)
-        new.graph = Backward(new, [*(outside[i] for i in joint.held), *joint.saved])
-        new.graph.reads = sweep.graph.reads
-        out.sweeps.append(new)
-    return out
 
 
 # --- what passes relied on -----------------------------------------------------------------------------

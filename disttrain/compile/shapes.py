@@ -140,8 +140,24 @@ class SymbolicRun:
         if id(array) not in self.names and array.recipe is not None:
             self._bring(array, var)
         name = self.names.get(id(array))
-        if name is None or self._root(name) != self._root(var):
+        same = name is not None and self._root(name) == self._root(var)
+        if not same and not self._covers(array, self._root(var)):
             raise Unlike(f"it uses another value with sizes as symbols ({name}, {var})")
+
+    def _covers(self, sketch: Sketch, var: Var) -> bool:
+        """Whether ``sketch`` is all of the memory of a value that it is, in the end, a view of, in
+        the same shape and order."""
+        at = sketch
+        while at.source is not None and at.source[1] in ("reshape", "permute"):
+            at = at.source[0]
+            if not isinstance(at, Sketch) or len(at.shape) == 0:
+                return False
+            if self.names.get(id(at)) == var:
+                return (
+                    len(at.shape) == len(sketch.shape) and at.shape == sketch.shape
+                    and at.strides == sketch.strides
+                )  # fmt: skip
+        return False
 
     def _is_outside(self, array: Any, var: Var) -> bool:
         known = self.arrays.get(var)
@@ -259,7 +275,7 @@ class SymbolicRun:
 
     def fact(self, sketch: Sketch, name: str, *others: Any) -> bool:
         """Whether something is true of how a value lies, for all sizes that are replayed."""
-        arrays = [s.like if isinstance(s, Sketch) else s for s in (sketch, *others)]
+        arrays = [s.like if isinstance(s, Sketch) else self._viewed(s) for s in (sketch, *others)]
         if any(a is None for a in arrays):
             raise Unlike("it looks at how memory lies that no capture knows")
         then = says(name, *arrays)
@@ -273,6 +289,10 @@ class SymbolicRun:
             params = {"name": name, "then": then}
             self.facts.append((len(self.instructions), Instruction(lies, names, params, ())))
         return then
+
+    def _viewed(self, array: Any) -> Any:
+        """The array of the capture that a view was just made of, where that is from outside."""
+        return self.arrays.get(self.instructions[-1].args[0], array)
 
     def _is_plain(self, sketch: Sketch, name: str, others: tuple, then: bool) -> bool:
         """Whether a fact needs no look: views share memory, but a reshaped one that is not in

@@ -14,6 +14,7 @@ from ...core.constants import constant
 from ...core.types import dtypes
 from ...errors import ConfigError, ShapeError
 from ...ops.functions.args import kinds
+from ...symbolic import made
 from .common import need_dims
 from .pooling import along
 
@@ -184,10 +185,15 @@ def _nearest(input: Tensor, sizes: list[int], scales: list, shift: float) -> Ten
         size = x.shape[2 + i]
         if len(sizes) == 2 and not shift and out in (size, 2 * size):
             f = None  # a scale that changes nothing but the size's fraction, as in PyTorch
-        step = np.float32(size / out if f is None else 1.0 / f)
-        places = ((np.arange(out) + shift) * step).astype(np.float32).astype(np.int64)
-        x = x.index_select(2 + i, constant(x, np.minimum(places, size - 1)))
+        places = made(_nearest_places, size, out, f, shift, shape=(out,))
+        x = x.index_select(2 + i, constant(x, places))
     return x
+
+
+def _nearest_places(size: int, out: int, f: float | None, shift: float) -> np.ndarray:
+    step = np.float32(size / out if f is None else 1.0 / f)
+    places = ((np.arange(out) + shift) * step).astype(np.float32).astype(np.int64)
+    return np.minimum(places, size - 1)
 
 
 def _separable(input: Tensor, matrices: list[np.ndarray]) -> Tensor:

@@ -178,8 +178,15 @@ def _ordered(make: object, shape: tuple, kind: Any, where: Any, order: tuple | N
     """What ``_filled`` makes, in this order of dimensions."""
     if order is None or usable(where) is META:
         return _filled(make, shape, kind, where, False)
-    made = _filled(make, tuple(shape[d] for d in order), kind, where, False)
-    return wrap(views.permute.compute([layout_of(made)], {"dims": inverse(order)}))
+    if usable(where) is CPU and not any(n < 0 for n in shape):
+        own = (dtypes.get_default_dtype() if kind is None else dtypes.as_dtype(kind)).np
+        return wrap(made(_made_in_order, make, shape, own, order, shape=shape))
+    first = _filled(make, tuple(shape[d] for d in order), kind, where, False)
+    return wrap(views.permute.compute([layout_of(first)], {"dims": inverse(order)}))
+
+
+def _made_in_order(make: Any, shape: tuple, kind: np.dtype, order: tuple) -> np.ndarray:
+    return make(tuple(shape[d] for d in order), kind).transpose(inverse(order))
 
 
 def _beside(input: Tensor, made: Tensor) -> Tensor:

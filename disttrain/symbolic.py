@@ -75,8 +75,8 @@ class Symbolic:
     def __init__(self, scope: Scope, text: str, value: float, poly: Poly | None = None) -> None:
         self.scope, self.text, self.value, self.poly = scope, text, value, poly
 
-    @property
-    def __class__(self) -> Any:  # type: ignore[override]
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
         return int if self.poly is not None else float
 
     # --- where the value itself is taken ----------------------------------------------------
@@ -192,18 +192,18 @@ class Symbolic:
     def real(self) -> Any:
         return self
 
-    def __divmod__(self, other: object) -> Any:
-        return self // other, self % other
+    def __divmod__(self, other: Any) -> Any:
+        return operator.floordiv(self, other), operator.mod(self, other)
 
-    def __rdivmod__(self, other: object) -> Any:
-        return other // self, other % self
+    def __rdivmod__(self, other: Any) -> Any:
+        return operator.floordiv(other, self), operator.mod(other, self)
 
 
 def _plain(value: float) -> float:
     return value
 
 
-# --- polynomials -----------------------------------------------------------------------------------
+# --- polynomials ----------------------------------------------------------------------------------
 def _poly_of(x: Any) -> Poly | None:
     if type(x) is Symbolic:
         return x.poly
@@ -253,7 +253,7 @@ def _quotient(a: Poly, b: Poly, atoms: set[str]) -> Poly | None:
 
 
 def _text(poly: Poly) -> str:
-    parts = []
+    parts: list[str] = []
     for names, factor in sorted(poly.items(), key=lambda item: (-len(item[0]), item[0])):
         shown = "*".join(([] if abs(factor) == 1 and names else [str(abs(factor))]) + list(names))
         sign = "-" if factor < 0 else "+"
@@ -276,7 +276,7 @@ def _atom(scope: Scope, text: str, value: int) -> Symbolic:
     return Symbolic(scope, text, value, {(text,): 1})
 
 
-# --- operators -------------------------------------------------------------------------------------
+# --- operators ------------------------------------------------------------------------------------
 def _operand(x: Any) -> Any:
     """An operand of an operator: a symbolic or plain number; None for what is none."""
     if type(x) in (Symbolic, int, float, bool):
@@ -397,7 +397,7 @@ for _name, _sign, _how in (
     _attach(_name, _sign, _how)
 
 
-# --- for those who meet them -------------------------------------------------------------------------
+# --- for those who meet them ----------------------------------------------------------------------
 def is_symbolic(x: object) -> bool:
     """Whether a number, or one in a tuple, list or slice, depends on sizes."""
     return _first(x) is not None

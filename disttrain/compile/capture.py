@@ -41,7 +41,10 @@ from .questions import Questions
 
 # A tensor that the program makes from Python numbers (dt.zeros ...): every run starts with a copy.
 constant = primitive(
-    "constant", lambda *, value: value.copy("K"), "", shape=lambda *, value: (value.shape, value.dtype)
+    "constant",
+    lambda *, value: value.copy("K"),
+    "",
+    shape=lambda *, value: (value.shape, value.dtype),
 )
 
 # One that it makes of sizes.

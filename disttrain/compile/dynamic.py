@@ -33,7 +33,7 @@ _DYNAMIC, _WEAK, _STATIC = (
 )  # fmt: skip
 
 
-# --- marks -------------------------------------------------------------------------------------------
+# --- marks ----------------------------------------------------------------------------------------
 def _mark(name: str, t: Tensor, index: Any) -> None:
     if isinstance(index, (list, tuple)):
         for i in index:
@@ -67,7 +67,7 @@ def mark_static(t: Any, index: Any = None) -> None:
         _mark(_STATIC, t, index)
 
 
-# --- forms of calls ------------------------------------------------------------------------------------
+# --- forms of calls -------------------------------------------------------------------------------
 def _laid(shape: tuple, strides: Any, item: int) -> Any:
     """How an array lies, of all sizes: "in order", an order of dimensions, or its strides."""
     if not isinstance(strides, tuple) or len(strides) != len(shape) or 0 in shape:
@@ -143,7 +143,7 @@ def check_marks(call: Call, sizes: Sizes, why: str) -> None:
             )
 
 
-# --- captures for all sizes ----------------------------------------------------------------------------
+# --- captures for all sizes -----------------------------------------------------------------------
 class General:
     """A capture with expressions. ``of(call)``: as it is for the sizes of ``call``."""
 
@@ -340,7 +340,7 @@ def _instruction(ins: Instruction, metas: dict, values: dict) -> Instruction:
     return Instruction(ins.prim, args, params, ins.outputs)
 
 
-# --- what passes relied on -----------------------------------------------------------------------------
+# --- what passes relied on ------------------------------------------------------------------------
 def _rely_on(instructions: Any, metas: dict, scope: Scope) -> None:
     """Need the shapes to be equal that are equal in kernels and where they write."""
     for ins in instructions:
@@ -356,9 +356,7 @@ def _rely_on(instructions: Any, metas: dict, scope: Scope) -> None:
                     scope.need(f"{text_of(a)} == {text_of(b)}")
 
 
-
-
-# --- the calls of one function -------------------------------------------------------------------------
+# --- the calls of one function --------------------------------------------------------------------
 class Forms:
     """Those of one compiled function, whose ``entries`` by key they add to. ``dynamic``: as
     ``compile`` takes it."""

@@ -124,6 +124,7 @@ def _compare(a: np.ndarray, *, seen: Seen) -> None:
 question = Primitive("question", _compare, ("a",))
 question.checks = True
 
+
 def says(name: str, a: Any, *others: Any) -> bool:
     """Whether something is true of how an array lies in memory."""
     if name == "own":

@@ -29,8 +29,8 @@ from .instruction import Instruction, Var
 from .joint import Joint, differentiate
 from .memory import coincide, window
 from .pull import Rule, accumulate, backward_of
-from .sized import Unlike, annotate
 from .questions import lies, says
+from .sized import Unlike, annotate
 from .sketch import Sketch
 
 Sizes = Sequence[tuple[int, int]]  # tensors of a call by number, each with a dimension
@@ -481,11 +481,11 @@ def generalize(
             parts = run.check_results(leaves, found)
             run.check_gradients(grads)
             if joint is not None and joint.freed is None:
-                second, _ = differentiate(run, found)
+                second, _ = differentiate(run, found)  # type: ignore[arg-type]
     run._take_windows()
     if run.at != len(run.expected):
         raise Unlike(f"it ends before {run.expected[run.at].prim.name} with sizes as symbols")
-    shown = None if joint is None else annotate(joint.shapes, tuple(
+    shown: Any = None if joint is None else annotate(joint.shapes, tuple(
         found[at].meta() for at in joint.places))  # fmt: skip
     if joint is not None and joint.freed is None:
         _check_sweeps(joint, second, run)
@@ -507,8 +507,8 @@ def _check_sweeps(joint: Joint, second: Joint | None, run: SymbolicRun) -> None:
     ):
         raise Unlike("gradients arrive otherwise with sizes as symbols")
     for a, b in zip(joint.sweeps, second.sweeps, strict=True):
-        ends = [(x and run._root(x), y and run._root(y)) for x, y in zip(a.ends, b.ends, strict=True)]
+        ends = [
+            (x and run._root(x), y and run._root(y)) for x, y in zip(a.ends, b.ends, strict=True)
+        ]
         if a.results != b.results or any(x != y for x, y in ends):
             raise Unlike("gradients are others with sizes as symbols")
-
-

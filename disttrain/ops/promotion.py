@@ -96,9 +96,9 @@ def _fit_scalar(value: float, kind: dtypes.dtype) -> Any:
         return complex(value)
     if kind is dtypes.bool:
         return bool(value)
-    value = as_int(value)
+    whole = as_int(value)
     low, high = _RANGES[kind]
-    return value if low <= value <= high else _wrapped(value, kind)
+    return whole if low <= whole <= high else _wrapped(whole, kind)
 
 
 _RANGES = {

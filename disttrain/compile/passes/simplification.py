@@ -99,7 +99,7 @@ def _is_one(x: object) -> bool:
     return type(x) in (int, float) and x == 1
 
 
-def _is_plain_zero(x: object) -> bool:
+def _is_plain_zero(x: Any) -> bool:
     return type(x) in (int, float) and _sign(x) > 0 and x == 0
 
 

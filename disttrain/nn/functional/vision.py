@@ -14,7 +14,7 @@ from ...core.constants import constant
 from ...core.types import dtypes
 from ...errors import ConfigError, ShapeError
 from ...ops.functions.args import kinds
-from ...symbolic import made
+from ...symbolic import as_int, made
 from .common import need_dims
 from .pooling import along
 
@@ -129,7 +129,7 @@ def _output_sizes(input: Tensor, size: Any, scale: Any) -> tuple[list[int], list
             f"interpolate: size={size}, scale_factor={scale} given for an input of shape "
             f"{list(input.shape)}; needed {n} positive sizes"
         )
-    return [int(s) for s in sizes], scales
+    return [as_int(s) for s in sizes], scales
 
 
 def interpolate(

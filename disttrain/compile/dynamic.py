@@ -70,7 +70,7 @@ def mark_static(t: Any, index: Any = None) -> None:
 # --- forms of calls -------------------------------------------------------------------------------
 def _laid(shape: tuple, strides: Any, item: int) -> Any:
     """How an array lies, of all sizes: "in order", an order of dimensions, or its strides."""
-    if not isinstance(strides, tuple) or len(strides) != len(shape) or 0 in shape:
+    if 0 in shape:
         return strides
     order = sorted(range(len(shape)), key=lambda d: -strides[d])
     step = item
@@ -89,6 +89,8 @@ def form_of(call: Call) -> tuple | None:
             return None
         if type(part) is tuple and len(part) == 5 and isinstance(part[3], type):
             shape, dtype, strides, kind, graph = part
+            if len(strides) != len(shape) or (shape and type(strides[0]) is not int):
+                return None  # on a device
             parts.append((len(shape), dtype, _laid(shape, strides, dtype.itemsize), kind, graph))
         else:
             parts.append(part)

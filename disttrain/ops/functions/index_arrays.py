@@ -22,6 +22,7 @@ from ...errors import DeviceError, DimError, DTypeError, ShapeError
 from ...trace import warn
 from ..primitives import elementwise as el
 from ..primitives import gathering as prim
+from ...symbolic import is_symbolic, made
 from ..primitives import views
 from ..primitives.moving import moved
 from ..promotion import fitted
@@ -343,7 +344,8 @@ def as_values(values: object, kind: np.dtype) -> Tensor:
     if isinstance(values, (int, float, complex)):
         values = fitted("index_put", values, dtypes.of(kind))
     if not isinstance(values, Tensor):
-        return wrap(np.asarray(values, dtype=kind))
+        return wrap(made(np.asarray, values, kind, shape=()) if is_symbolic(values)
+                    else np.asarray(values, dtype=kind))  # fmt: skip
     return values if values.meta()[1] == kind else el.cast(values, dtype=kind)
 
 

@@ -111,8 +111,8 @@ class Symbolic:
     def __format__(self, how: str) -> str:
         return format(self.pin(), how)
 
-    def __array__(self, *args: Any, **kwargs: Any) -> Any:
-        raise TypeError("a size that may change is no array")
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        return np.asarray(self.pin(), dtype)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") or not hasattr(self.value, name):
@@ -365,8 +365,8 @@ def _binary(sign: str, how: Callable[[Any, Any], Any]) -> Callable[[Any, Any], A
         text = f"({_written(a)} {sign} {_written(b)})"
         if type(value) is int:
             return _atom(scope, text, value)
-        if type(value) is not float:
-            raise TypeError(f"a size that may change gives a {type(value).__name__}")
+        if type(value) is not float:  # a complex one
+            return how(*(x.pin() if type(x) is Symbolic else x for x in (a, b)))
         return Symbolic(scope, text, value)
 
     return run

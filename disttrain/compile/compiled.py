@@ -492,11 +492,14 @@ def compile(  # noqa: A001  (the field's name)
     ``fullgraph``: raise ``CaptureError`` where a call would run eagerly (after the run that showed
     it, whose effects stay).
 
+    ``dynamic``: capture once for all sizes of dimensions, where the program allows it: True from the
+    first call on, None (the default) of dimensions that had two sizes, False of none.
+
     ``mode="reduce-overhead"`` (and ``"max-autotune"``, ``backend="cudagraphs"``, or
     ``options={"triton.cudagraphs": True}``): what runs on a device is recorded as CUDA graphs, so
-    that a call is few launches. ``disable``: ``fn`` itself. ``dynamic``, the other backends of
-    PyTorch and other options are accepted and have no effect. A mode or a backend of another name
-    is a ``CaptureError``. ``options={"activation_memory_budget": 0.5}``: hold at most that share of
+    that a call is few launches. ``disable``: ``fn`` itself. The other backends of PyTorch and other
+    options are accepted and have no effect. A mode or a backend of another name is a
+    ``CaptureError``. ``options={"activation_memory_budget": 0.5}``: hold at most that share of
     the memory that the step would hold at its peak, where values can be computed again instead.
 
     Of a Module, the result is its twin: the same parameters, buffers, hooks and attributes, under

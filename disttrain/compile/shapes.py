@@ -72,6 +72,7 @@ class SymbolicRun:
         self.old = recorder.old
         self.start = next_seq()
         self.walked = False
+        self.unlike: str | None = None  # why it is not the capture, whoever has caught that
         self.given = self._inputs()
 
     def __str__(self) -> str:
@@ -483,6 +484,9 @@ def generalize(
             if joint is not None and joint.freed is None:
                 second, _ = differentiate(run, found)  # type: ignore[arg-type]
     run._take_windows()
+    run.scope.sketch = None
+    if run.unlike is not None:
+        raise Unlike(run.unlike)
     if run.at != len(run.expected):
         raise Unlike(f"it ends before {run.expected[run.at].prim.name} with sizes as symbols")
     shown: Any = None if joint is None else annotate(joint.shapes, tuple(

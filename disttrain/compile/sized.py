@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from ..context import thread
 from ..core.node import Node
 from ..symbolic import Symbolic
 from .pull import Rule
@@ -41,8 +42,13 @@ class SizedFloat(float):
 SIZED = (SizedInt, SizedFloat)
 
 
-class Unlike(BaseException):  # (no program catches it)
+class Unlike(BaseException):  # noqa: N818  (an answer; few programs catch it)
     """The symbolic run is not what was captured, or asks what cannot be told for other sizes."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(why)
+        for interp in thread.stack:  # whoever runs the program learns of it in any case
+            interp.unlike = why
 
 
 def _sized(number: float, text: str) -> Any:

@@ -74,7 +74,7 @@ def test_a_size_that_python_needs_as_a_number_is_captured_for_each(fn, why):
 
 
 def test_a_decision_by_a_size_is_guarded():
-    fn = lambda x: x * 2 if x.shape[0] > 4 else x - 1  # noqa: E731
+    fn = lambda x: x * 2 if x.shape[0] > 4 else x - 1
     count, told = captures(fn, *inputs((6, 3), (7, 3), (9, 3), (3, 3), (2, 3), (12, 3)))
     assert count == 3
     assert "s0 > 4" in told
@@ -172,3 +172,28 @@ def test_memory_that_lies_otherwise_is_another_capture():
         for x in (wide, wide[:, ::2], wide.T):
             expected = x.transpose(0, 1).contiguous().view(-1) * 2
             assert dt.equal(run(x), expected)
+
+
+def test_a_program_that_catches_everything_is_followed_all_the_same():
+    def f(x):
+        try:
+            return x * float((x.T * 2).stride()[0])
+        except:  # noqa: E722
+            return x * 1.0
+
+    count, told = captures(f, *inputs((4, 3), (5, 3), (6, 3)))
+    assert count == 3
+    assert "strides" in told
+
+
+def test_second_derivatives_through_copies_of_views():
+    def f(x):
+        return (x.transpose(0, 1).reshape(-1) ** 3).sum()
+
+    run = dt.compile(f, dynamic=True)
+    for n in (3, 5, 7):
+        x = dt.randn(n, 4, requires_grad=True)
+        (g,) = dt.autograd.grad(run(x), [x], create_graph=True)
+        (h,) = dt.autograd.grad(g.sum(), [x])
+        assert dt.allclose(h, 6 * x)
+    assert len(run.reasons) == 1

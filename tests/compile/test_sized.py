@@ -33,8 +33,8 @@ def test_what_holds_no_size_stays_the_same_object():
 
 @pytest.mark.parametrize(
     ("was", "now"),
-    [(3, 4), ((1, 2), (1,)), ({"a": 1}, {"b": 1}), (1, True), (0.0, -0.0), (np.ones(2), np.zeros(2)),
-     (object(), object())],
+    [(3, 4), ((1, 2), (1,)), ({"a": 1}, {"b": 1}), (1, True), (0.0, -0.0), (object(), object()),
+     (np.ones(2), np.zeros(2))],
 )  # fmt: skip
 def test_what_differs_is_no_capture_of_the_program(was, now):
     with pytest.raises(Unlike):

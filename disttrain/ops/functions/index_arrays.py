@@ -19,10 +19,10 @@ from ...core.gate import Primitive, Tracer, gate
 from ...core.tensor import Tensor, beside, wrap
 from ...core.types import dtypes
 from ...errors import DeviceError, DimError, DTypeError, ShapeError
+from ...symbolic import is_symbolic, made
 from ...trace import warn
 from ..primitives import elementwise as el
 from ..primitives import gathering as prim
-from ...symbolic import is_symbolic, made
 from ..primitives import views
 from ..primitives.moving import moved
 from ..promotion import fitted

@@ -7,7 +7,8 @@ its ``Scope``, which other sizes have to satisfy as well; and where its value it
 
 It is no int to C code, whatever ``isinstance`` says: all that takes its value must ask for it.
 Integers are kept as polynomials, so that equal ones have equal texts; sizes that are symbols are
-at least ``LEAST``. Texts are Python; what they compute is what the program has computed.
+at least ``LEAST``. What an expression computes for other values is what the program has computed,
+operation by operation.
 """
 
 from __future__ import annotations
@@ -19,12 +20,20 @@ from typing import Any
 
 import numpy as np
 
+from .polynomials import (
+    LEAST,
+    Poly,
+    added,
+    is_certain,
+    product,
+    quotient,
+    relation,
+    scaled,
+    text_of,
+)
 from .trace import call_site
 
-LEAST = 2  # sizes 0 and 1 decide on broadcasting: they are no symbols
-_SPACE = {"__builtins__": {}, "math": math, "abs": abs, "round": round, "float": float,
-          "inf": math.inf, "nan": math.nan}  # fmt: skip
-Poly = dict[tuple[str, ...], int]
+Of = Callable[[Sequence[int]], Any]  # of the values of symbols
 
 
 class Scope:
@@ -40,40 +49,60 @@ class Scope:
         self.relations: dict[str, str] = {}
         self.atoms: set[str] = set()  # parts of polynomials that are no symbols
         self.sketch: Callable[[Callable, tuple, tuple], Any] | None = None
+        self._computed: dict[str, Of] = {}  # by the texts of numbers
+        self._tests: dict[str, Of] = {}  # by the texts of relations
 
     def symbol(self, value: int) -> Any:
         """A new symbol, which has this value in the run."""
         name = f"s{len(self.names)}"
         self.names.append(name)
         self.values.append(value)
-        return Symbolic(self, name, value, {(name,): 1})
+        return Symbolic(self, name, value, operator.itemgetter(len(self.names) - 1), {(name,): 1})
 
-    def need(self, text: str) -> None:
+    def note(self, text: str, how: Of) -> None:
+        """How a number is computed."""
+        self._computed.setdefault(text, how)
+
+    def of(self, text: str) -> Of:
+        """How the number with this text is computed."""
+        return self._computed[text]
+
+    def need(self, text: str, test: Of) -> None:
         """A relation that holds."""
-        self.relations.setdefault(text, "")
-        if not self.relations[text]:
-            self.relations[text] = call_site()
+        if text not in self.relations:
+            self.relations[text], self._tests[text] = call_site(), test
 
-    def function(self, texts: Iterable[str], together: str = "({},)") -> Callable[..., Any]:
+    def equal(self, a: str, b: str) -> None:
+        """The relation that two numbers, given by their texts, are equal."""
+        f, g = (self._computed.get(x) or _constant(int(x)) for x in (a, b))
+        self.need(f"{a} == {b}", lambda v: f(v) == g(v))
+
+    def function(self, texts: Iterable[str]) -> Callable[..., tuple]:
         """Of values of the symbols: the values of ``texts``."""
-        body = together.format(", ".join(texts)) if together else " and ".join(texts) or "True"
-        return eval(f"lambda {', '.join(self.names)}: {body}", dict(_SPACE))  # noqa: S307
+        computed = [self._computed[text] for text in texts]
+        return lambda *values: tuple([how(values) for how in computed])
 
-    def holds(self) -> Callable[..., bool]:
-        """Of values of the symbols: whether all relations hold."""
-        least = [f"{name} >= {LEAST}" for name in self.names]
-        return self.function([*least, *(f"({text})" for text in self.relations)], "")
+    def holds(self, *values: int) -> bool:
+        """Whether all relations hold of values of the symbols."""
+        return min(values) >= LEAST and all(test(values) for test in self._tests.values())
+
+
+def _constant(x: Any) -> Of:
+    return lambda values: x
 
 
 class Symbolic:
     """A number that depends on sizes. ``value``: the one that it has in this run; ``text``: how it
     is computed from symbols; ``poly``: the same as a polynomial, of integers."""
 
-    __slots__ = ("poly", "scope", "text", "value")
+    __slots__ = ("of", "poly", "scope", "text", "value")
     __array_ufunc__ = None
 
-    def __init__(self, scope: Scope, text: str, value: float, poly: Poly | None = None) -> None:
-        self.scope, self.text, self.value, self.poly = scope, text, value, poly
+    def __init__(
+        self, scope: Scope, text: str, value: float, of: Of, poly: Poly | None = None
+    ) -> None:
+        self.scope, self.text, self.value, self.of, self.poly = scope, text, value, of, poly
+        scope.note(text, of)
 
     @property  # type: ignore[misc]
     def __class__(self) -> Any:
@@ -82,8 +111,9 @@ class Symbolic:
     # --- where the value itself is taken ----------------------------------------------------
     def pin(self) -> Any:
         """The value, which it must have from now on."""
-        self.scope.need(f"{self.text} == {self.value!r}")
-        return self.value
+        of, value = self.of, self.value
+        self.scope.need(f"{self.text} == {value!r}", lambda v: of(v) == value)
+        return value
 
     def __index__(self) -> int:
         if self.poly is None:
@@ -152,7 +182,10 @@ class Symbolic:
 
     # --- arithmetic -------------------------------------------------------------------------
     def __neg__(self) -> Any:
-        return self._alone("-({})", -self.value, _scaled(self.poly, -1))
+        if self.poly is not None:
+            return _of(self.scope, scaled(self.poly, -1), -self.value)
+        of = self.of
+        return Symbolic(self.scope, f"-({self.text})", -self.value, lambda v: -of(v))
 
     def __pos__(self) -> Any:
         return self
@@ -178,12 +211,8 @@ class Symbolic:
         """An integer made of this number."""
         if self.poly is not None:
             return self
-        return _atom(self.scope, form.format(self.text), how(self.value))
-
-    def _alone(self, form: str, value: float, poly: Poly | None) -> Any:
-        if poly is not None:
-            return _of(self.scope, poly, value)
-        return Symbolic(self.scope, form.format(self.text), value)
+        of = self.of
+        return _atom(self.scope, form.format(self.text), how(self.value), lambda v: how(of(v)))
 
     def conjugate(self) -> Any:
         return self
@@ -212,68 +241,24 @@ def _poly_of(x: Any) -> Poly | None:
     return None
 
 
-def _scaled(poly: Poly | None, by: int) -> Poly | None:
-    return None if poly is None else {k: v * by for k, v in poly.items() if v * by}
-
-
-def _sum(a: Poly, b: Poly, sign: int = 1) -> Poly:
-    out = dict(a)
-    for k, v in b.items():
-        out[k] = out.get(k, 0) + sign * v
-    return {k: v for k, v in out.items() if v}
-
-
-def _product(a: Poly, b: Poly) -> Poly:
-    out: Poly = {}
-    for k, v in a.items():
-        for j, w in b.items():
-            key = tuple(sorted(k + j))
-            out[key] = out.get(key, 0) + v * w
-    return {k: v for k, v in out.items() if v}
-
-
-def _quotient(a: Poly, b: Poly, atoms: set[str]) -> Poly | None:
-    """The exact one by a single product of symbols, which are not zero."""
-    if len(b) != 1:
-        return None
-    (names, factor) = next(iter(b.items()))
-    if not factor or not atoms.isdisjoint(names):
-        return None
-    out: Poly = {}
-    for k, v in a.items():
-        left = list(k)
-        for name in names:
-            if name not in left:
-                return None
-            left.remove(name)
-        if v % factor:
-            return None
-        out[tuple(left)] = v // factor
-    return out
-
-
-def _text(poly: Poly) -> str:
-    parts: list[str] = []
-    for names, factor in sorted(poly.items(), key=lambda item: (-len(item[0]), item[0])):
-        shown = "*".join(([] if abs(factor) == 1 and names else [str(abs(factor))]) + list(names))
-        sign = "-" if factor < 0 else "+"
-        parts.append(f" {sign} {shown}" if parts else ("-" if factor < 0 else "") + shown)
-    return "".join(parts) or "0"
-
-
 def _of(scope: Scope, poly: Poly, value: float) -> Any:
     """The integer that a polynomial is: Python's own where it depends on nothing."""
     if not poly or (len(poly) == 1 and () in poly):
         return poly.get((), 0)
-    text = _text(poly)
-    return Symbolic(scope, text if len(poly) == 1 and poly.get(next(iter(poly))) == 1
-                    and len(next(iter(poly))) == 1 else f"({text})", value, poly)  # fmt: skip
+    text = text_of(poly)
+    alone = list(poly.items()) == [((text,), 1)]
+    terms = [(factor, [scope.of(name) for name in names]) for names, factor in poly.items()]
+
+    def of(values: Sequence[int]) -> int:
+        return sum(math.prod([f(values) for f in parts], start=n) for n, parts in terms)
+
+    return Symbolic(scope, text if alone else f"({text})", value, of, poly)
 
 
-def _atom(scope: Scope, text: str, value: int) -> Symbolic:
+def _atom(scope: Scope, text: str, value: int, of: Of) -> Symbolic:
     """An integer that is no polynomial of others."""
     scope.atoms.add(text)
-    return Symbolic(scope, text, value, {(text,): 1})
+    return Symbolic(scope, text, value, of, {(text,): 1})
 
 
 # --- operators ------------------------------------------------------------------------------------
@@ -291,6 +276,10 @@ def _value(x: Any) -> Any:
     return x.value if type(x) is Symbolic else x
 
 
+def _of_operand(x: Any) -> Of:
+    return x.of if type(x) is Symbolic else _constant(x)
+
+
 def _written(x: Any) -> str:
     if type(x) is Symbolic:
         return x.text
@@ -303,46 +292,24 @@ def _decided(a: Symbolic, other: Any, sign: str, how: Callable[[Any, Any], bool]
     if b is None:
         return NotImplemented
     answer = how(a.value, _value(b))
+    f, g = a.of, _of_operand(b)
+
+    def test(values: Sequence[int]) -> bool:
+        return how(f(values), g(values)) is answer
+
     p, q = a.poly, _poly_of(b)
     if p is not None and q is not None:
-        difference = _sum(p, q, -1)
-        if _is_certain(difference, sign, a.scope.atoms):
+        difference = added(p, q, -1)
+        if is_certain(difference, sign, a.scope.atoms):
             return answer
-        a.scope.need(_relation(difference, sign if answer else _OPPOSITE[sign]))
+        a.scope.need(relation(difference, sign if answer else _OPPOSITE[sign]), test)
         return answer
     text = f"{a.text} {sign} {_written(b)}"
-    a.scope.need(text if answer else f"not ({text})")
+    a.scope.need(text if answer else f"not ({text})", test)
     return answer
 
 
 _OPPOSITE = {"==": "!=", "!=": "==", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
-_TURNED = {"==": "==", "!=": "!=", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
-
-
-def _is_certain(difference: Poly, sign: str, atoms: set[str]) -> bool:
-    """Whether the comparison of a difference with zero has one answer for all sizes."""
-    if not difference or set(difference) == {()}:
-        return True
-    factors = [v for k, v in difference.items() if k]
-    if any(not atoms.isdisjoint(k) for k in difference):
-        return False
-    nearest = sum(v * LEAST ** len(k) for k, v in difference.items())
-    if all(v > 0 for v in factors):  # it is at least that
-        return nearest > 0 or (nearest == 0 and sign in ("<", ">="))
-    if all(v < 0 for v in factors):
-        return nearest < 0 or (nearest == 0 and sign in (">", "<="))
-    return False
-
-
-def _relation(difference: Poly, sign: str) -> str:
-    """``difference sign 0``, with what is negative on the other side."""
-    common = math.gcd(*difference.values())
-    difference = {k: v // common for k, v in difference.items()}
-    left = {k: v for k, v in difference.items() if v > 0}
-    right = {k: -v for k, v in difference.items() if v < 0}
-    if not [k for k in left if k]:  # a number alone stands right
-        return f"{_text(right)} {_TURNED[sign]} {_text(left)}"
-    return f"{_text(left)} {sign} {_text(right)}"
 
 
 def _binary(sign: str, how: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
@@ -352,10 +319,10 @@ def _binary(sign: str, how: Callable[[Any, Any], Any]) -> Callable[[Any, Any], A
         value = how(_value(a), _value(b))
         if p is not None and q is not None:
             if sign in ("+", "-"):
-                return _of(scope, _sum(p, q, 1 if sign == "+" else -1), value)
+                return _of(scope, added(p, q, 1 if sign == "+" else -1), value)
             if sign == "*":
-                return _of(scope, _product(p, q), value)
-            exact = _quotient(p, q, scope.atoms) if sign in ("//", "%") else None
+                return _of(scope, product(p, q), value)
+            exact = quotient(p, q, scope.atoms) if sign in ("//", "%") else None
             if exact is not None:
                 return _of(scope, exact, value) if sign == "//" else 0
             if sign == "**" and type(b) is Symbolic:  # its sign decides on the type
@@ -363,11 +330,16 @@ def _binary(sign: str, how: Callable[[Any, Any], Any]) -> Callable[[Any, Any], A
             if sign == "**" and type(a) is Symbolic and 0 <= b <= 4:
                 return math.prod([a] * b)
         text = f"({_written(a)} {sign} {_written(b)})"
+        f, g = _of_operand(a), _of_operand(b)
+
+        def of(values: Sequence[int]) -> Any:
+            return how(f(values), g(values))
+
         if type(value) is int:
-            return _atom(scope, text, value)
+            return _atom(scope, text, value, of)
         if type(value) is not float:  # a complex one
             return how(*(x.pin() if type(x) is Symbolic else x for x in (a, b)))
-        return Symbolic(scope, text, value)
+        return Symbolic(scope, text, value, of)
 
     return run
 
@@ -407,7 +379,10 @@ def as_float(x: Any) -> Any:
     """``float(x)``, symbolic where ``x`` is."""
     if type(x) is not Symbolic:
         return float(x)
-    return x if x.poly is None else Symbolic(x.scope, f"float({x.text})", float(x.value))
+    if x.poly is None:
+        return x
+    of = x.of
+    return Symbolic(x.scope, f"float({x.text})", float(x.value), lambda v: float(of(v)))
 
 
 def as_int(x: Any) -> Any:

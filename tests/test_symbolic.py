@@ -43,9 +43,8 @@ def test_a_decision_is_a_relation_that_other_sizes_satisfy_or_not(how, other):
     scope, a, _ = two()
     answer = how(a, other)
     assert answer is how(7, other)
-    holds = scope.holds()
     for n in range(2, 12):
-        assert holds(n, 5) is (how(n, other) is answer)
+        assert scope.holds(n, 5) is (how(n, other) is answer)
 
 
 @pytest.mark.parametrize(
@@ -60,9 +59,8 @@ def test_whoever_takes_the_value_itself_pins_it(take):
         take(a)
     except (TypeError, IndexError):
         return  # it is refused, which is as safe
-    holds = scope.holds()
-    assert holds(7, 5)
-    assert not holds(8, 5)
+    assert scope.holds(7, 5)
+    assert not scope.holds(8, 5)
 
 
 def struct_of(n: int) -> bytes:
@@ -100,7 +98,7 @@ def test_shapes_of_symbols_broadcast_and_are_sliced():
         symbolic.common_shape((a,), (b,))
     for s in (slice(1, None), slice(None, -1), slice(None, None, 2), slice(-3, None), slice(2, 99)):
         assert symbolic.sliced(s, a)[1] == len(range(7)[s])
-    assert scope.holds()(7, 5)
+    assert scope.holds(7, 5)
 
 
 def test_a_division_by_what_is_zero_for_other_sizes_is_an_error_there():

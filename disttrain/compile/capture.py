@@ -27,28 +27,16 @@ from ..core.node import AccumulateGrad, Node, next_seq
 from ..core.observers import watched
 from ..core.tensor import Tensor, wrap
 from ..errors import CaptureError
-from ..ops.declare import primitive
 from ..trace import call_site
 from .drawing import Captured
 from .effects import Effects
 from .graph import Graph, Read
 from .guards.code import following
 from .guards.reach import Reach
-from .instruction import Instruction, Var
+from .instruction import Instruction, Var, maker
 from .memory import Memories, coincide, is_laid_out, window, window_on
 from .pull import Rule, accumulate, backward_of
 from .questions import Questions
-
-# A tensor that the program makes from Python numbers (dt.zeros ...): every run starts with a copy.
-constant = primitive(
-    "constant",
-    lambda *, value: value.copy("K"),
-    "",
-    shape=lambda *, value: (value.shape, value.dtype),
-)
-
-# One that it makes of sizes.
-made = Primitive("made", lambda *, make, given: make(*given), ())
 
 # Whoever reads arrays here does not look at numbers, or tells.
 _TRUSTED = (
@@ -446,7 +434,7 @@ class Capture:
             if i in fresh:
                 names[old] = Var("v", self.count)
                 self.count += 1
-                first.append(self._made_first(i, names[old]))
+                first.append(maker(self.copies[i], self.recipes.get(i), names[old]))
             else:
                 names[old] = Var("c", len(captured))
                 captured.append(t)
@@ -472,13 +460,6 @@ class Capture:
             reads=tuple(self.reads.values()),
             constants=self._constants(fresh),
         )
-
-    def _made_first(self, i: int, var: Var) -> Instruction:
-        """What makes a tensor of the program's own, in every run."""
-        if i not in self.recipes:
-            return Instruction(constant, (), {"value": self.copies[i]}, (var,))
-        make, given = self.recipes[i]
-        return Instruction(made, (), {"make": make, "given": given}, (var,))
 
     def _constants(self, fresh: set) -> dict[Var, Any]:
         """Tensors that the program made past the gate, and that nothing outside of it has: their

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import functools
-import random
 import types
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -26,7 +25,7 @@ from .entry import Entry, environment
 from .graph import Graph
 from .guards.arguments import Call, Unknown
 from .guards.code import Codes
-from .guards.kinds import is_constant, is_module, same
+from .guards.kinds import is_module
 from .guards.reach import Reach
 from .guards.watch import Watch
 from .joint import Joint, differentiate, join
@@ -35,6 +34,7 @@ from .passes import EVERYWHERE, Pass, ask_early, optimize
 from .passes.liveness import told
 from .questions import Otherwise, Path, Paths
 from .replay import Afresh
+from .results import has_kept, state_of, stream_state, told_place, unfit, with_numbers
 from .settings import Settings, settings_of
 from .shapes import Found, Sizes, generalize
 from .sized import Unlike
@@ -302,8 +302,8 @@ class _Attempt:
     def run(self) -> Any:
         """The result of the run. Sets ``entry``, or ``refused``."""
         outside = environment()
-        states = [_state(o) for o in self.before.optimizers]
-        streams = [_stream_state(s) for s in self.before.streams]
+        states = [state_of(o) for o in self.before.optimizers]
+        streams = [stream_state(s) for s in self.before.streams]
         recorder, places = self.recorder, list[int]()
         joint = graph = None
         passes: tuple[Pass, ...] = ()
@@ -341,7 +341,7 @@ class _Attempt:
                 self._refuse(trial.why_not(given, whole.metas))
             if self.refused is None:
                 self.entry = Entry(
-                    whole, _with_numbers(rebuild, places), now, self.call, joint, recorder,
+                    whole, with_numbers(rebuild, places), now, self.call, joint, recorder,
                     self.recorded, self.settings.backend,
                 )  # fmt: skip
                 self.entry.made_of = graph, passes
@@ -382,19 +382,19 @@ class _Attempt:
             self._refuse("it can reach more state than every call could compare")
         if environment() != outside:
             self._refuse("it changes a mode (recording, default type), which a replay would not")
-        if streams != [_stream_state(s) for s in before.streams]:
+        if streams != [stream_state(s) for s in before.streams]:
             self._refuse("it draws from a random generator that is not disttrain's")
         if self.refused is None:
-            self._refuse(_unfit(result, leaves, before))
+            self._refuse(unfit(result, leaves, before))
         if self.refused is not None:
             return False
         self.final = False
         for holder in before.holders:
             why = holder.change(holder.read())
             if why is not None:
-                self._refuse(f"it changes {_what(why)}, which a replay would not")
+                self._refuse(f"it changes {told_place(why)}, which a replay would not")
                 return False
-        if not all(map(_kept, before.optimizers, states)):
+        if not all(map(has_kept, before.optimizers, states)):
             self._refuse("it replaces what an optimizer keeps")
         elif not (watch.codes.keys() <= before.codes.keys()) or (
             watch.everything and not before.everything
@@ -404,75 +404,6 @@ class _Attempt:
 
     def _refuse(self, why: str | None) -> None:
         self.refused = self.refused or why
-
-
-def _with_numbers(rebuild: Callable[[list], Any], places: list[int]) -> Callable[[list], Any]:
-    """``rebuild``, of leaves that are tensors where the program gives their numbers."""
-    if not places:
-        return rebuild
-
-    def build(leaves: list) -> Any:
-        for i in places:
-            leaves[i] = leaves[i].item()
-        return rebuild(leaves)
-
-    return build
-
-
-def _what(why: str) -> str:
-    """The place, out of the text of a change."""
-    return why.partition(":")[0].removesuffix(" was replaced").removesuffix(" has other entries")
-
-
-def _state(optimizer: Any) -> tuple[dict, list]:
-    """What an optimizer keeps, by parameter and name, and the numbers of its groups."""
-    kept = {}
-    for k, state in optimizer.state.items():
-        for name, v in state.items() if isinstance(state, dict) else [("", state)]:
-            kept[k, name] = v
-    return kept, [x for g in optimizer.param_groups for x in (*g.keys(), *g.values())]
-
-
-def _kept(optimizer: object, before: tuple) -> bool:
-    """Whether an optimizer has all that it had (new tensors may have come), and its numbers."""
-    now, numbers = _state(optimizer)
-    return (
-        len(numbers) == len(before[1])
-        and all(map(same, numbers, before[1]))
-        and all(k in now and same(now[k], v) for k, v in before[0].items())
-        and all(isinstance(v, Tensor) for k, v in now.items() if k not in before[0])
-    )
-
-
-def _stream_state(stream: Any) -> Any:
-    """Where a foreign random generator is."""
-    if isinstance(stream, random.SystemRandom):
-        return None  # has none; a draw is a call of the operating system, which is noticed
-    if hasattr(stream, "getstate"):
-        return stream.getstate()
-    state = getattr(stream, "bit_generator", stream)
-    return repr(getattr(state, "state", None) or stream.get_state())
-
-
-def _unfit(result: Tensor | list | tuple | None, leaves: list, before: Reach) -> str | None:
-    """Why the result cannot be built anew by replays."""
-    for leaf in leaves:
-        if not isinstance(leaf, Tensor) and not is_constant(leaf) and not before.knows(leaf):
-            return f"it returns a new {type(leaf).__name__}, which a replay would give again"
-    todo = [result]
-    while todo:
-        x = todo.pop()
-        if isinstance(x, dict):
-            if type(x).__name__ not in ("dict", "OrderedDict"):
-                return f"it returns a {type(x).__name__}; return a dict"
-            todo += x.values()
-        elif isinstance(x, (list, tuple)):
-            if type(x) not in (list, tuple) and not hasattr(x, "_fields") and x in leaves:
-                return f"it returns a {type(x).__name__}; return a list or a tuple"
-            todo += x
-        if isinstance(x, (dict, list)) and before.knows(x):
-            return f"it returns a {type(x).__name__} that is kept outside"
-    return None
 
 
 def compile(  # noqa: A001  (the field's name)
@@ -492,8 +423,8 @@ def compile(  # noqa: A001  (the field's name)
     ``fullgraph``: raise ``CaptureError`` where a call would run eagerly (after the run that showed
     it, whose effects stay).
 
-    ``dynamic``: capture once for all sizes of dimensions, where the program allows it: True from the
-    first call on, None (the default) of dimensions that had two sizes, False of none.
+    ``dynamic``: capture once for all sizes of dimensions, where the program allows it: True from
+    the first call on, None (the default) of dimensions that had two sizes, False of none.
 
     ``mode="reduce-overhead"`` (and ``"max-autotune"``, ``backend="cudagraphs"``, or
     ``options={"triton.cudagraphs": True}``): what runs on a device is recorded as CUDA graphs, so

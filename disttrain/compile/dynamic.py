@@ -1,8 +1,8 @@
 """Calls whose sizes change: which dimensions are symbols, and captures as they are for other sizes.
 
 A capture with sizes as symbols (``shapes``) stands for all calls of its *form*: the key of a call
-without those sizes. For each sizes it becomes what a capture of them would be, by putting numbers in
-place of expressions: what was fused stays fused, and nothing is run.
+without those sizes. For given sizes it becomes what a capture of them would be, by putting numbers
+in place of expressions: what was fused stays fused, and nothing is run.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from typing import Any
 
 from ..core.tensor import Tensor
 from ..errors import CaptureError
-from ..symbolic import LEAST, Scope
+from ..polynomials import LEAST
+from ..symbolic import Scope
 from .entry import Entry
 from .graph import Graph
 from .guards.arguments import Call
@@ -139,8 +140,8 @@ def check_marks(call: Call, sizes: Sizes, why: str) -> None:
     for i, dim in sizes:
         if dim in call.tensors[i].__dict__.get(_DYNAMIC, ()):
             raise CaptureError(
-                f"compile: dimension {dim} of argument {i} is marked as dynamic, but the program is "
-                f"only right for the size {call.tensors[i].shape[dim]}: {why}; use "
+                f"compile: dimension {dim} of argument {i} is marked as dynamic, but the program "
+                f"is only right for the size {call.tensors[i].shape[dim]}: {why}; use "
                 "maybe_mark_dynamic, or change the program"
             )
 
@@ -155,7 +156,6 @@ class General:
         _rely_on(self.graph.instructions, self.graph.metas, self.scope)
         for sweep in self.joint.sweeps if self.joint is not None else ():
             _rely_on(sweep.instructions, self.graph.metas, self.scope)
-        self.holds = self.scope.holds()
         places = {*self.sizes}
         shapes = [t.array.shape for t in call.tensors]
         self.static = [
@@ -168,7 +168,7 @@ class General:
         self.pure = None if joint is None or joint.pure is None else _Whole(joint.pure)
         self.sweeps = [_Sweep(sweep) for sweep in ([] if joint is None else joint.sweeps)]
         self.texts = list(dict.fromkeys(n.text for n in _all_numbers(self.graph, joint)))
-        self.values = self.scope.function(self.texts) if self.texts else lambda *_: ()
+        self.values = self.scope.function(self.texts)
         entry.graph, entry.joint = self.made(tuple(self.scope.values))
 
     @property
@@ -190,7 +190,7 @@ class General:
             return None
         values = tuple([tensors[i].array.shape[dim] for i, dim in self.sizes])
         try:
-            return values if self.holds(*values) else None
+            return values if self.scope.holds(*values) else None
         except ArithmeticError:
             return None
 
@@ -355,7 +355,7 @@ def _rely_on(instructions: Any, metas: dict, scope: Scope) -> None:
         for v in alike:
             for a, b in zip(metas[v][0], shape, strict=True):
                 if text_of(a) != text_of(b):
-                    scope.need(f"{text_of(a)} == {text_of(b)}")
+                    scope.equal(text_of(a), text_of(b))
 
 
 # --- the calls of one function --------------------------------------------------------------------

@@ -138,13 +138,13 @@ class Entry:
     def _rehooked(self) -> bool:
         """Whether there are other hooks on gradients than there were."""
         lengths, hooks, stores = self.hooks
-        same = (
-            lengths == [len(n.tensor_hooks or ()) for n in self.marked]
-            if self.hooked
-            else not any([n.tensor_hooks for n in self.marked])
-        )
+        there = [n.tensor_hooks for n in self.marked]
+        if any(there) or self.hooked:
+            there = [len(hooks or ()) for hooks in there]  # type: ignore[misc]
+            if there != lengths:
+                return True
         return not (
-            same and alike([n.accumulate_hooks for n in self.marked], hooks)
+            alike([n.accumulate_hooks for n in self.marked], hooks)
             and alike([n.store for n in self.marked], stores)
         )  # fmt: skip
 

@@ -6,24 +6,7 @@ import pytest
 
 import disttrain as dt
 from disttrain import nn
-
-F = nn.functional
-
-
-def captures(fn, *calls, dynamic=None):
-    """How often a function is captured over calls that give what they give eagerly."""
-    run = dt.compile(fn, dynamic=dynamic)
-    for args in calls:
-        expected = fn(*[a.clone() for a in args])
-        found = run(*args)
-        assert found.array.tobytes() == expected.array.tobytes()
-        assert found.array.strides == expected.array.strides
-    return len(run.reasons), run.explain()
-
-
-def inputs(*sizes):
-    return [(dt.randn(*size),) for size in sizes]
-
+from support.captures import captures, inputs
 
 SIZES = ((4, 6), (5, 6), (3, 9), (7, 11), (2, 8), (6, 6))
 
@@ -57,38 +40,6 @@ def test_writes_in_place_and_views_of_what_is_written():
         return y
 
     assert captures(f, *inputs(*SIZES), dynamic=True)[0] <= 2
-
-
-@pytest.mark.parametrize(
-    ("fn", "why"),
-    [
-        (lambda x: sum(x[i] for i in range(x.shape[0])), "s0 =="),
-        (lambda x: x * {4: 1.0, 5: 2.0}.get(x.shape[0], 3.0), "s0 =="),
-        (lambda x: x * float(len(str(x.shape[0]))), "s0 =="),
-    ],
-)
-def test_a_size_that_python_needs_as_a_number_is_captured_for_each(fn, why):
-    count, told = captures(fn, *inputs((4, 3), (5, 3), (14, 3), (5, 3), (9, 3)))
-    assert count == 4
-    assert why in told
-
-
-def test_a_decision_by_a_size_is_guarded():
-    fn = lambda x: x * 2 if x.shape[0] > 4 else x - 1
-    count, told = captures(fn, *inputs((6, 3), (7, 3), (9, 3), (3, 3), (2, 3), (12, 3)))
-    assert count == 3
-    assert "s0 > 4" in told
-    assert "s0 <= 4" in told
-
-
-def test_a_shape_that_happens_to_be_another_one_is_guarded():
-    table = dt.randn(8, 1)
-
-    def f(x):
-        return x * 2 if tuple(x.shape) == tuple(table.shape) else x + table.sum()
-
-    count, _ = captures(f, *inputs((4, 1), (5, 1), (8, 1), (9, 1), (8, 1)))
-    assert count == 3
 
 
 def test_numbers_that_python_reads_are_no_part_of_it():
@@ -163,27 +114,6 @@ def test_views_given_back_and_numbers_made_of_sizes():
         flat += 1
         assert x.sum().item() == 2 * n
     assert len(run.reasons) == 1
-
-
-def test_memory_that_lies_otherwise_is_another_capture():
-    run = dt.compile(lambda x: x.transpose(0, 1).contiguous().view(-1) * 2, dynamic=True)
-    for n in (3, 5, 1, 4):
-        wide = dt.randn(n, 8)
-        for x in (wide, wide[:, ::2], wide.T):
-            expected = x.transpose(0, 1).contiguous().view(-1) * 2
-            assert dt.equal(run(x), expected)
-
-
-def test_a_program_that_catches_everything_is_followed_all_the_same():
-    def f(x):
-        try:
-            return x * float((x.T * 2).stride()[0])
-        except:  # noqa: E722
-            return x * 1.0
-
-    count, told = captures(f, *inputs((4, 3), (5, 3), (6, 3)))
-    assert count == 3
-    assert "strides" in told
 
 
 def test_second_derivatives_through_copies_of_views():

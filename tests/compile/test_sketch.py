@@ -62,7 +62,7 @@ def test_views_have_the_strides_that_numpy_gives_them(name, params, view):
     of = Sketch(run, seen.shape, array.dtype, seen)
     of.source = s, name, params
     assert tuple(of.strides) == seen.strides
-    assert scope.holds()(5)
+    assert scope.holds(5)
 
 
 def test_it_has_no_numbers():

@@ -202,7 +202,8 @@ def modules() -> dict[str, Shim]:
     dynamo = Shim("torch._dynamo").give(
         **_TOLD, **dict.fromkeys(marks.split(), _nothing), disallow_in_graph=_as_it_is,
         explain=explain, mark_dynamic=mark_dynamic, mark_static=mark_static,
-        maybe_mark_dynamic=maybe_mark_dynamic, forbid_in_graph=_as_it_is, graph_break=_nothing, optimize=optimize,
+        maybe_mark_dynamic=maybe_mark_dynamic, forbid_in_graph=_as_it_is,
+        graph_break=_nothing, optimize=optimize,
         OptimizedModule=Twin, reset_code_caches=_nothing, run=_as_it_is,
     )  # fmt: skip
     faults = dict.fromkeys(

@@ -40,7 +40,7 @@ class Scope:
     """What is known of the symbols of one run.
 
     ``relations``: what must hold of their values, as texts, with the line that needs it.
-    ``sketch(make, given, shape)``: an array of numbers that depend on sizes (``made``).
+    ``sketch(make, given, shape, in_order)``: an array of numbers that depend on sizes (``made``).
     """
 
     def __init__(self) -> None:
@@ -48,7 +48,7 @@ class Scope:
         self.values: list[int] = []
         self.relations: dict[str, str] = {}
         self.atoms: set[str] = set()  # parts of polynomials that are no symbols
-        self.sketch: Callable[[Callable, tuple, tuple], Any] | None = None
+        self.sketch: Callable[[Callable, tuple, tuple, bool], Any] | None = None
         self._computed: dict[str, Of] = {}  # by the texts of numbers
         self._tests: dict[str, Of] = {}  # by the texts of relations
 
@@ -419,15 +419,17 @@ def _first(x: Any) -> Symbolic | None:
     return None
 
 
-def made(make: Callable[..., Any], *given: Any, shape: Sequence[int]) -> Any:
-    """``make(*given)``, an array of this shape; where sizes that may change are given, one that is
-    made anew for other sizes."""
+def made(
+    make: Callable[..., Any], *given: Any, shape: Sequence[int], in_order: bool = True
+) -> Any:
+    """``make(*given)``, an array of this shape, whose memory is ``in_order`` whatever its sizes;
+    where sizes that may change are given, one that is made anew for other sizes."""
     found = _first((given, tuple(shape)))
     if found is None:
         return make(*given)
     if found.scope.sketch is None:
         return make(*hinted(given))
-    return found.scope.sketch(make, given, tuple(shape))
+    return found.scope.sketch(make, given, tuple(shape), in_order)
 
 
 def common_shape(*shapes: Sequence[int]) -> tuple:

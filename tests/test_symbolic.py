@@ -114,7 +114,7 @@ def test_arrays_of_plain_numbers_are_made_at_once():
     assert symbolic.made(np.zeros, (2, 3), shape=(2, 3)).shape == (2, 3)
     scope, a, _ = two()
     assert symbolic.made(np.zeros, (a, 3), shape=(a, 3)).shape == (7, 3)  # no run asks for more
-    scope.sketch = lambda make, given, shape: (make, symbolic.hinted(given), shape)
+    scope.sketch = lambda make, given, shape, _: (make, symbolic.hinted(given), shape)
     make, given, shape = symbolic.made(np.zeros, (a, 3), shape=(a, 3))
     assert make is np.zeros
     assert given == ((7, 3),)

@@ -90,10 +90,12 @@ class SymbolicRun:
         self.keep.append(sketch)
         self.shapes[var] = sketch.shape
 
-    def _made(self, make: Callable[..., Any], given: tuple, shape: tuple) -> Sketch:
+    def _made(
+        self, make: Callable[..., Any], given: tuple, shape: tuple, in_order: bool
+    ) -> Sketch:
         """An array that is made of numbers which depend on sizes."""
         array = make(*hinted(given))
-        sketch = Sketch(self, shape, array.dtype, array, array.flags.c_contiguous)
+        sketch = Sketch(self, shape, array.dtype, array, in_order)
         sketch.recipe = make, given
         self.keep.append(sketch)
         return sketch
@@ -266,7 +268,8 @@ class SymbolicRun:
         if any(a is None for a in arrays):
             raise Unlike("it looks at how memory lies that no capture knows")
         then = says(name, *arrays)
-        if sketch.recipe is not None or self._is_plain(sketch, name, others, then):
+        new = sketch.recipe is not None and name in ("own", "writeable")
+        if new or self._is_plain(sketch, name, others, then):
             return then
         names = tuple(self.names.get(id(s)) for s in (sketch, *others))
         if self.at > self.main or any(n is None for n in names):

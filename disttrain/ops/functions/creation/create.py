@@ -180,7 +180,8 @@ def _ordered(make: object, shape: tuple, kind: Any, where: Any, order: tuple | N
         return _filled(make, shape, kind, where, False)
     if usable(where) is CPU and not any(n < 0 for n in shape):
         own = (dtypes.get_default_dtype() if kind is None else dtypes.as_dtype(kind)).np
-        return wrap(made(_made_in_order, make, shape, own, order, shape=shape))
+        given = make, shape, own, order
+        return wrap(made(_made_in_order, *given, shape=shape, in_order=False))
     first = _filled(make, tuple(shape[d] for d in order), kind, where, False)
     return wrap(views.permute.compute([layout_of(first)], {"dims": inverse(order)}))
 

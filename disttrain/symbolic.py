@@ -419,9 +419,7 @@ def _first(x: Any) -> Symbolic | None:
     return None
 
 
-def made(
-    make: Callable[..., Any], *given: Any, shape: Sequence[int], in_order: bool = True
-) -> Any:
+def made(make: Callable[..., Any], *given: Any, shape: Sequence[int], in_order: bool = True) -> Any:
     """``make(*given)``, an array of this shape, whose memory is ``in_order`` whatever its sizes;
     where sizes that may change are given, one that is made anew for other sizes."""
     found = _first((given, tuple(shape)))

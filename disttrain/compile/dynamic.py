@@ -48,7 +48,7 @@ def _mark(name: str, t: Tensor, index: Any) -> None:
         raise CaptureError(
             f"mark: dimension {index} given; the tensor has {t.ndim} (shape {list(t.shape)})"
         )
-    t.__dict__.setdefault(name, set()).add(index % t.ndim)
+    setattr(t, name, {*getattr(t, name, ()), index % t.ndim})
 
 
 def mark_dynamic(t: Tensor, index: Any, **bounds: object) -> None:
@@ -117,14 +117,14 @@ class Form:
             return []
         chosen = []
         for i, (t, before) in enumerate(zip(call.tensors, self.first, strict=True)):
-            shape, marks = t.array.shape, t.__dict__
-            asked = {*marks.get(_DYNAMIC, ()), *marks.get(_WEAK, ())}
+            shape = t.array.shape
+            asked = {*getattr(t, _DYNAMIC, ()), *getattr(t, _WEAK, ())}
             for dim, (n, m) in enumerate(zip(shape, before, strict=True)):
                 place = (i, dim)
                 if n != m:
                     self.changing.add(place)
                 wanted = dim in asked or dynamic or place in self.changing
-                kept = dim in marks.get(_STATIC, ()) or place in self.fixed
+                kept = dim in getattr(t, _STATIC, ()) or place in self.fixed
                 if wanted and not kept and n >= LEAST:
                     chosen.append(place)
         return chosen
@@ -138,7 +138,7 @@ class Form:
 def check_marks(call: Call, sizes: Sizes, why: str) -> None:
     """Raise for dimensions that were marked as dynamic and cannot be."""
     for i, dim in sizes:
-        if dim in call.tensors[i].__dict__.get(_DYNAMIC, ()):
+        if dim in getattr(call.tensors[i], _DYNAMIC, ()):
             raise CaptureError(
                 f"compile: dimension {dim} of argument {i} is marked as dynamic, but the program "
                 f"is only right for the size {call.tensors[i].shape[dim]}: {why}; use "

@@ -53,8 +53,7 @@ def _put_back(recorder: Capture) -> Iterator[dict[int, Any]]:
         while t._view is not None:
             t = t._view[0]
             tensors[id(t)] = t
-    states = [(t, {name: t.__dict__[name] for name in _STATE if name in t.__dict__})
-              for t in tensors.values()]  # fmt: skip
+    states = [(t, [getattr(t, name) for name in _STATE]) for t in tensors.values()]
     cells = {id(t._st): (t._st, dict(t._st.__dict__)) for t in tensors.values() if t._st}
     steps = thread.rank.slots.pop(SLOT, None)
     for leaf, grad in recorder.entry:
@@ -65,10 +64,9 @@ def _put_back(recorder: Capture) -> Iterator[dict[int, Any]]:
         if steps is not None:
             thread.rank.slots[SLOT] = steps
         for t, state in states:
-            for name in _STATE:
-                if name not in state:
-                    t.__dict__.pop(name, None)
-            t.__dict__.update(state)
+            for name, was in zip(_STATE, state, strict=True):
+                if getattr(t, name) is not was:
+                    setattr(t, name, was)
         for cell, state in cells.values():
             cell.__dict__.clear()
             cell.__dict__.update(state)

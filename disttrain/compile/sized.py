@@ -48,7 +48,8 @@ class Unlike(BaseException):  # noqa: N818  (an answer; few programs catch it)
     def __init__(self, why: str) -> None:
         super().__init__(why)
         for interp in thread.stack:  # whoever runs the program learns of it in any case
-            interp.unlike = why
+            if hasattr(interp, "unlike"):
+                interp.unlike = why
 
 
 def _sized(number: float, text: str) -> Any:

@@ -90,9 +90,7 @@ class SymbolicRun:
         self.keep.append(sketch)
         self.shapes[var] = sketch.shape
 
-    def _made(
-        self, make: Callable[..., Any], given: tuple, shape: tuple, in_order: bool
-    ) -> Sketch:
+    def _made(self, make: Callable[..., Any], given: tuple, shape: tuple, in_order: bool) -> Sketch:
         """An array that is made of numbers which depend on sizes."""
         array = make(*hinted(given))
         sketch = Sketch(self, shape, array.dtype, array, in_order)

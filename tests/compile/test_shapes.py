@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
 import pytest
 
 import disttrain as dt
@@ -127,3 +130,15 @@ def test_second_derivatives_through_copies_of_views():
         (h,) = dt.autograd.grad(g.sum(), [x])
         assert dt.allclose(h, 6 * x)
     assert len(run.reasons) == 1
+
+
+def test_nothing_of_a_call_is_kept():
+    run = dt.compile(lambda x: (x * 2).reshape(-1) + dt.ones(x.numel()), dynamic=True)
+    kept = []
+    for n in (3, 4, 5):
+        x = dt.ones(n, 4)
+        kept += [weakref.ref(x), weakref.ref(run(x))]
+        del x
+    gc.collect()
+    assert len(run.reasons) == 1
+    assert [ref() for ref in kept] == [None] * len(kept)

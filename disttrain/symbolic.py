@@ -84,7 +84,14 @@ class Scope:
 
     def holds(self, *values: int) -> bool:
         """Whether all relations hold of values of the symbols."""
-        return min(values) >= LEAST and all(test(values) for test in self._tests.values())
+        try:
+            return min(values) >= LEAST and all(test(values) for test in self._tests.values())
+        except ERRORS:
+            return False
+
+
+# What expressions raise that have no value for some sizes.
+ERRORS = (ArithmeticError, ValueError)
 
 
 def _constant(x: Any) -> Of:
@@ -96,7 +103,6 @@ class Symbolic:
     is computed from symbols; ``poly``: the same as a polynomial, of integers."""
 
     __slots__ = ("of", "poly", "scope", "text", "value")
-    __array_ufunc__ = None
 
     def __init__(
         self, scope: Scope, text: str, value: float, of: Of, poly: Poly | None = None
@@ -140,6 +146,10 @@ class Symbolic:
 
     def __format__(self, how: str) -> str:
         return format(self.pin(), how)
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *given: Any, **words: Any) -> Any:
+        pinned = [x.pin() if type(x) is Symbolic else x for x in given]
+        return getattr(ufunc, method)(*pinned, **words)
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
         return np.asarray(self.pin(), dtype)
@@ -333,7 +343,10 @@ def _binary(sign: str, how: Callable[[Any, Any], Any]) -> Callable[[Any, Any], A
         f, g = _of_operand(a), _of_operand(b)
 
         def of(values: Sequence[int]) -> Any:
-            return how(f(values), g(values))
+            found = how(f(values), g(values))
+            if type(found) is not type(value):  # a power of what is negative for these sizes
+                raise ArithmeticError(f"{text} is a {type(found).__name__}")
+            return found
 
         if type(value) is int:
             return _atom(scope, text, value, of)

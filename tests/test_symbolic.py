@@ -51,7 +51,8 @@ def test_a_decision_is_a_relation_that_other_sizes_satisfy_or_not(how, other):
     "take",
     [int, float, str, repr, hash, range, list, math.sqrt, "{}".format, np.empty, operator.index,
      lambda n: [0] * n, lambda n: "abc"[n - 6], lambda n: {7: 1}[n], lambda n: n.bit_length(),
-     lambda n: np.zeros(3) * n, lambda n: math.gcd(n, 14), lambda n: struct_of(n)],
+     lambda n: np.zeros(3) * n, lambda n: np.minimum(np.ones(3), n), lambda n: n * np.ones(2),
+     lambda n: np.float32(2) * n, lambda n: np.asarray([n, 1]), lambda n: math.gcd(n, 14), lambda n: struct_of(n)],
 )  # fmt: skip
 def test_whoever_takes_the_value_itself_pins_it(take):
     scope, a, _ = two()
@@ -126,3 +127,17 @@ def test_values_go_through_hinted():
     assert symbolic.hinted([a, (a, slice(0, a)), "x"]) == [7, (7, slice(0, 7)), "x"]
     assert symbolic.is_symbolic((1, slice(a, None)))
     assert not symbolic.is_symbolic((1, slice(2, None)))
+
+
+def test_a_number_that_is_of_another_type_for_other_sizes_is_none_there():
+    scope, a, _ = two()
+    root = (a - 5) ** 0.5
+    run = scope.function([root.text])
+    assert run(9, 2) == (2.0,)
+    with pytest.raises(ArithmeticError):
+        run(4, 2)
+    assert root > 1
+    assert scope.holds(9, 2)
+    assert not scope.holds(4, 2)
+    assert abs((3 - a) ** 0.5) == 2.0  # complex: of this size alone
+    assert not scope.holds(9, 2)

@@ -15,7 +15,7 @@ from typing import Any
 from ..core.tensor import Tensor
 from ..errors import CaptureError
 from ..polynomials import LEAST
-from ..symbolic import Scope
+from ..symbolic import ERRORS, Scope
 from .entry import Entry
 from .graph import Graph
 from .guards.arguments import Call
@@ -189,10 +189,7 @@ class General:
         if any(tensors[i].array.shape[dim] != n for i, dim, n in self.static):
             return None
         values = tuple([tensors[i].array.shape[dim] for i, dim in self.sizes])
-        try:
-            return values if self.scope.holds(*values) else None
-        except ArithmeticError:
-            return None
+        return values if self.scope.holds(*values) else None
 
     def made(self, values: tuple) -> tuple[Graph, Joint | None]:
         """What is replayed, for these values of the symbols."""
@@ -213,7 +210,7 @@ class General:
         """As a capture of these sizes."""
         try:
             return Variant(self, *self.made(values))
-        except (ArithmeticError, ValueError):
+        except ERRORS:
             return None
 
     def told(self) -> list[str]:

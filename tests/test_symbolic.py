@@ -52,7 +52,8 @@ def test_a_decision_is_a_relation_that_other_sizes_satisfy_or_not(how, other):
     [int, float, str, repr, hash, range, list, math.sqrt, "{}".format, np.empty, operator.index,
      lambda n: [0] * n, lambda n: "abc"[n - 6], lambda n: {7: 1}[n], lambda n: n.bit_length(),
      lambda n: np.zeros(3) * n, lambda n: np.minimum(np.ones(3), n), lambda n: n * np.ones(2),
-     lambda n: np.float32(2) * n, lambda n: np.asarray([n, 1]), lambda n: math.gcd(n, 14), lambda n: struct_of(n)],
+     lambda n: np.float32(2) * n, lambda n: np.asarray([n, 1]), lambda n: math.gcd(n, 14),
+     lambda n: struct_of(n)],
 )  # fmt: skip
 def test_whoever_takes_the_value_itself_pins_it(take):
     scope, a, _ = two()

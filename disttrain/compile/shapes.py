@@ -67,9 +67,9 @@ def _put_back(recorder: Capture) -> Iterator[dict[int, Any]]:
             for name, was in zip(_STATE, state, strict=True):
                 if getattr(t, name) is not was:
                     setattr(t, name, was)
-        for cell, state in cells.values():
+        for cell, kept in cells.values():
             cell.__dict__.clear()
-            cell.__dict__.update(state)
+            cell.__dict__.update(kept)
 
 
 def generalize(

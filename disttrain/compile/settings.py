@@ -74,9 +74,11 @@ def settings_of(
     recorded = _MODES[mode] or backend == "cudagraphs"
     recorded |= bool((options or {}).get("triton.cudagraphs"))
     passes = NONE if own is not None or backend in _PLAIN else FAST if fast_math else ORDER
+    if own is not None or recorded:
+        dynamic = False
     budget = (options or {}).get("activation_memory_budget")
     if budget is None:
-        return Settings(recorded, fullgraph, passes, own)
+        return Settings(recorded, fullgraph, passes, own, dynamic)
     if not isinstance(budget, (int, float)) or not 0 <= budget <= 1:
         raise CaptureError(
             f"compile: activation_memory_budget={budget!r} given; a share between 0 (hold as "
@@ -84,6 +86,4 @@ def settings_of(
         )
     if passes is not NONE:
         passes = recomputing(budget, passes)
-    if own is not None or recorded:
-        dynamic = False
     return Settings(recorded, fullgraph, passes, own, dynamic)

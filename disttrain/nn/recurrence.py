@@ -149,7 +149,9 @@ def _shapes(x: Any, w: Any, b: Any, h: Any, c: Any, mode: str) -> list:
     (steps, rows, _), width = x.shape, w.shape[1]
     kind = recurrence.MODES[mode]
     outs = [((steps, rows, width), x.dtype)] * kind.states
-    return [*outs, ((steps, kind.kept, rows, width), x.dtype)]
+    gates = (steps, rows, kind.gates * width)
+    kept = gates if mode == "LSTM" else (steps, kind.kept, rows, width)
+    return [*outs, (kept, x.dtype)]
 
 
 _recurrence = declare_apart("recurrence", _forward, "x w b h c", _rule)

@@ -21,10 +21,11 @@ def flatten(tree: object) -> tuple[list, Callable[[list], Any]]:
     """The leaves of ``tree`` in order, and a function that rebuilds it from as many leaves."""
     leaves: list[Any] = []
     build = _walk(tree, leaves)
+    count = len(leaves)  # (who keeps the function keeps no leaf)
 
     def unflatten(values: list) -> Any:
-        if len(values) != len(leaves):
-            raise ValueError(f"unflatten: {len(values)} leaves given, {len(leaves)} needed")
+        if len(values) != count:
+            raise ValueError(f"unflatten: {len(values)} leaves given, {count} needed")
         return build(iter(values))
 
     return leaves, unflatten

@@ -26,6 +26,7 @@ class ArrayKind:
     weight = 0
     has_data = True
     outward = False  # operations on such arrays may reach other ranks
+    as_host = False  # whether gradients over such arrays are kept as those of the host are
     rules_on_tensors = False  # nodes of such results are ``TensorNode``s
     place: tuple[str, int | None] = ("cpu", None)  # kind and number of the device
     shape: tuple[int, ...]

@@ -28,22 +28,16 @@ from ..core.observers import watched
 from ..core.saved import unpacked
 from ..core.tensor import Tensor, wrap
 from ..errors import CaptureError
-from ..ops.declare import primitive
 from ..trace import call_site
 from .drawing import Captured
 from .effects import Effects
 from .graph import Graph, Read
 from .guards.code import following
 from .guards.reach import Reach
-from .instruction import Instruction, Var
+from .instruction import Instruction, Var, maker
 from .memory import Memories, coincide, is_laid_out, relation, window, window_on
 from .pull import Rule, accumulate, backward_of, over_ranks
 from .questions import Questions
-
-# A tensor that the program makes from Python numbers (dt.zeros ...): every run starts with a copy.
-constant = primitive(
-    "constant", lambda *, value: value.copy(), "", shape=lambda *, value: (value.shape, value.dtype)
-)
 
 # Whoever reads arrays here does not look at numbers, or tells.
 _TRUSTED = (
@@ -78,6 +72,7 @@ class Capture:
         self.reads: dict[int, Read] = {}
         self.questions = Questions()
         self.copies: dict[int, Any] = {}  # first values of tensors that appeared on the way
+        self.recipes: dict[int, tuple] = {}  # of those, how some are made of sizes (``shapes``)
         self.names: dict[Var, Var] = {}  # what tensors from outside are called in the graph
         self.versioned: set[Var] = set()  # those whose versions tell of writes to what is used
         self.numpys: set[Var] = set()  # over memory of numpy arrays from outside
@@ -162,7 +157,7 @@ class Capture:
         """Name a tensor from outside, or one that the program made past the gate."""
         var = Var("c", len(self.captured))
         if id(t) not in self.old:
-            self.copies[len(self.captured)] = t.array.copy()
+            self.copies[len(self.captured)] = t.array.copy("K")
             self.memories.add(t.array, t)
         self.captured.append(t)
         self.metas[var] = t.meta()
@@ -326,6 +321,7 @@ class Capture:
         if any(a.__class__ is NullArray for a in arrays):
             return node.run(g, True, wanted)
         found = [None if r is None else wrap(r) for r in rule.run(arrays)]
+        rule.there = tuple(r is not None for r in found)
         results = tuple(self._define(t) for t in found if t is not None)
         self.instructions.append(
             Instruction(backward_of(node.prim), names, {"rule": rule}, results)
@@ -418,7 +414,7 @@ class Capture:
         stay = {id(t) for o in self.around.optimizers for s in o.state.values() for t in s.values()}
         return {
             i for i in self.copies if Var("c", i) in touched and id(self.captured[i]) not in stay
-        }
+        } | self.recipes.keys()
 
     def _sources(self, views: set) -> set:
         """What the given values are views of."""
@@ -439,7 +435,7 @@ class Capture:
             if i in fresh:
                 names[old] = Var("v", self.count)
                 self.count += 1
-                first.append(Instruction(constant, (), {"value": self.copies[i]}, (names[old],)))
+                first.append(maker(self.copies[i], self.recipes.get(i), names[old]))
             else:
                 names[old] = Var("c", len(captured))
                 captured.append(t)

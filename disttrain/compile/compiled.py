@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import functools
-import random
 import types
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -22,25 +21,28 @@ from ..errors import CaptureError
 from ..trace import warn
 from .capture import Capture
 from .drawing import text
+from .dynamic import KEPT, Forms
 from .entry import Entry, environment
 from .graph import Graph
 from .guards.arguments import Call, Unknown
 from .guards.code import Codes
-from .guards.kinds import is_constant, is_module, same
+from .guards.kinds import is_module
 from .guards.reach import Reach
 from .guards.watch import Watch
-from .joint import differentiate, join
+from .joint import Joint, differentiate, join
 from .modules import Forward, original, twin
 from .passes import EVERYWHERE, Pass, ask_early, on_devices, optimize
 from .passes.liveness import told
 from .questions import Otherwise, Path, Paths
 from .replay import Afresh
+from .results import has_kept, state_of, stream_state, told_place, unfit, with_numbers
 from .settings import Settings, settings_of
+from .shapes import Found, Sizes, generalize
+from .sized import Unlike
 
 _LIMIT = 32  # captures of one function; what has none then runs eagerly
 _TRIES = 3  # for a kind of call, while code and state that nobody knew of come to light
 _DEFAULT = Settings()
-_KEPT = 6  # captures of one kind of call, for state that goes to and fro
 
 
 class Compiled:
@@ -58,6 +60,7 @@ class Compiled:
         functools.update_wrapper(self, fn, updated=())
         self.fn, self.settings = fn, settings
         self.entries: dict[Any, list[Entry]] = {}
+        self.forms = Forms(settings.dynamic, self.entries)
         self.eager: dict[Any, str] = {}  # why, by kind of call
         self.reasons: list[str] = []
         self._tries: dict[Any, int] = {}
@@ -77,7 +80,7 @@ class Compiled:
     @property
     def graphs(self) -> list[Graph]:
         """The captured graphs."""
-        return [entry.graph for entries in self.entries.values() for entry in entries]
+        return [entry.graph for entry in self._captured()]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if (
@@ -93,7 +96,9 @@ class Compiled:
         if entries is None:
             if call.key in self.eager:
                 return self._eagerly(self.eager[call.key], args, kwargs)
-            return self._first(self._new(call), call, args, kwargs)
+            entries = self.forms.more(call, [])
+            if not entries:
+                return self._first(self._new(call), call, args, kwargs)
         given = call.tensors
         reason = None
         path: Path | None = None  # what is known of that of the call
@@ -108,6 +113,8 @@ class Compiled:
                     return self.fn(*args, **kwargs)
                 except Otherwise as other:
                     path = other.path
+                    if path is None:
+                        reason = "memory lies otherwise than at capture"
                     continue
                 if i:
                     entries.insert(0, entries.pop(i))
@@ -115,6 +122,8 @@ class Compiled:
             reason = reason or stale
         if path is not None:
             return self._elsewhere(path, reason, call, args, kwargs)
+        if self.forms.more(call, entries):
+            return self(*args, **kwargs)
         return self._first(reason or "", call, args, kwargs)
 
     # --- capturing --------------------------------------------------------------------------
@@ -137,12 +146,17 @@ class Compiled:
             return self.fn(*args, **kwargs)
         self._last = call.parts
         attempt = _Attempt(self, call, args, kwargs)
+        attempt.sizes = sizes = self.forms.sizes(call)
         attempt.recorded = self._name() if self.settings.recorded else None
         result = attempt.run()
         self._codes.update(attempt.watch.codes)
         self._everything |= attempt.watch.everything
         if attempt.entry is not None:
             self._keep(call.key, attempt.entry)
+            if attempt.found is not None:
+                self.forms.take(call, attempt.entry, attempt.found)
+            elif sizes:
+                self.forms.leave(call, sizes, attempt.unlike)
         else:
             self._refused(attempt, call.key, path)
         return result
@@ -152,7 +166,7 @@ class Compiled:
         entries = self.entries.setdefault(key, [])
         entries.insert(0, entry)
         alike = [e for e in entries if e.answers == entry.answers]
-        for old in alike[_KEPT:]:
+        for old in alike[KEPT:]:
             entries.remove(old)
         self._tries.pop(key, None)
 
@@ -211,6 +225,9 @@ class Compiled:
             self._warned = True
             warn(f"compile: {self._name()} runs eagerly: {why}")
 
+    def _captured(self) -> list[Entry]:
+        return [e for found in self.entries.values() for e in found if isinstance(e, Entry)]
+
     # --- telling ----------------------------------------------------------------------------
     def _name(self) -> str:
         name = getattr(self.fn, "__qualname__", type(self.fn).__name__)
@@ -228,7 +245,7 @@ class Compiled:
     def explain(self, *, graph: bool = False) -> str:
         """How often it was captured, and why each time. ``graph``: each captured graph, too, as it
         was and after every pass."""
-        entries = [entry for found in self.entries.values() for entry in found]
+        entries = self._captured()
         lines = [f"{self._name()}: {len(entries)} captured, {len(self.eager)} eager"]
         lines += [f"  {i}: {r}" for i, r in enumerate(self.reasons)]
         lines += [
@@ -236,6 +253,7 @@ class Compiled:
             f"{told(entry.made_of[0])}"
             for i, entry in enumerate(entries)
         ]
+        lines += self.forms.told()
         if graph:
             lines += [f"\n{text(*entry.made_of)}" for entry in entries]
         return "\n".join(lines)
@@ -276,14 +294,17 @@ class _Attempt:
         self.entry: Entry | None = None
         self.refused: str | None = None
         self.recorded: str | None = None  # the name, where a device's steps are to be CUDA graphs
+        self.sizes: Sizes = ()  # to be taken as symbols
+        self.found: Found | None = None
+        self.unlike = ""  # why they are not
         self.final = True  # whether another attempt would end alike
         self.asked = False  # whether Python read numbers, so that another call may end otherwise
 
     def run(self) -> Any:
         """The result of the run. Sets ``entry``, or ``refused``."""
         outside = environment()
-        states = [_state(o) for o in self.before.optimizers]
-        streams = [_stream_state(s) for s in self.before.streams]
+        states = [state_of(o) for o in self.before.optimizers]
+        streams = [stream_state(s) for s in self.before.streams]
         recorder, places = self.recorder, list[int]()
         joint = graph = None
         passes: tuple[Pass, ...] = ()
@@ -297,6 +318,8 @@ class _Attempt:
                 self._refuse(why)
                 self.final = why is not None
         self.asked = bool(recorder.questions.seen)
+        if self.sizes and self.refused is None:
+            self._generalize(leaves, joint)
         if self.refused is None:
             graph = ask_early(recorder.graph(leaves))
             passes = self._passes(graph)
@@ -319,11 +342,21 @@ class _Attempt:
                 self._refuse(trial.why_not(given, whole.metas))
             if self.refused is None:
                 self.entry = Entry(
-                    whole, _with_numbers(rebuild, places), now, self.call, joint, recorder,
+                    whole, with_numbers(rebuild, places), now, self.call, joint, recorder,
                     self.recorded, self.settings.backend,
                 )  # fmt: skip
                 self.entry.made_of = graph, passes
         return result
+
+    def _generalize(self, leaves: list, joint: Joint | None) -> None:
+        """Let the capture hold for other sizes, too, if it can."""
+        try:
+            with _casts_anew():
+                self.found = generalize(
+                    self.recorder, self.fn, self.args, self.kwargs, leaves, joint, self.sizes
+                )
+        except (Unlike, Exception) as why:
+            self.unlike = str(why)
 
     def _passes(self, graph: Graph) -> tuple[Pass, ...]:
         """Those asked for; where not all that the graph is given are NumPy's arrays, those of
@@ -356,19 +389,19 @@ class _Attempt:
             self._refuse("it can reach more state than every call could compare")
         if environment() != outside:
             self._refuse("it changes a mode (recording, default type), which a replay would not")
-        if streams != [_stream_state(s) for s in before.streams]:
+        if streams != [stream_state(s) for s in before.streams]:
             self._refuse("it draws from a random generator that is not disttrain's")
         if self.refused is None:
-            self._refuse(_unfit(result, leaves, before))
+            self._refuse(unfit(result, leaves, before))
         if self.refused is not None:
             return False
         self.final = False
         for holder in before.holders:
             why = holder.change(holder.read())
             if why is not None:
-                self._refuse(f"it changes {_what(why)}, which a replay would not")
+                self._refuse(f"it changes {told_place(why)}, which a replay would not")
                 return False
-        if not all(map(_kept, before.optimizers, states)):
+        if not all(map(has_kept, before.optimizers, states)):
             self._refuse("it replaces what an optimizer keeps")
         elif not (watch.codes.keys() <= before.codes.keys()) or (
             watch.everything and not before.everything
@@ -378,75 +411,6 @@ class _Attempt:
 
     def _refuse(self, why: str | None) -> None:
         self.refused = self.refused or why
-
-
-def _with_numbers(rebuild: Callable[[list], Any], places: list[int]) -> Callable[[list], Any]:
-    """``rebuild``, of leaves that are tensors where the program gives their numbers."""
-    if not places:
-        return rebuild
-
-    def build(leaves: list) -> Any:
-        for i in places:
-            leaves[i] = leaves[i].item()
-        return rebuild(leaves)
-
-    return build
-
-
-def _what(why: str) -> str:
-    """The place, out of the text of a change."""
-    return why.partition(":")[0].removesuffix(" was replaced").removesuffix(" has other entries")
-
-
-def _state(optimizer: Any) -> tuple[dict, list]:
-    """What an optimizer keeps, by parameter and name, and the numbers of its groups."""
-    kept = {}
-    for k, state in optimizer.state.items():
-        for name, v in state.items() if isinstance(state, dict) else [("", state)]:
-            kept[k, name] = v
-    return kept, [x for g in optimizer.param_groups for x in (*g.keys(), *g.values())]
-
-
-def _kept(optimizer: object, before: tuple) -> bool:
-    """Whether an optimizer has all that it had (new tensors may have come), and its numbers."""
-    now, numbers = _state(optimizer)
-    return (
-        len(numbers) == len(before[1])
-        and all(map(same, numbers, before[1]))
-        and all(k in now and same(now[k], v) for k, v in before[0].items())
-        and all(isinstance(v, Tensor) for k, v in now.items() if k not in before[0])
-    )
-
-
-def _stream_state(stream: Any) -> Any:
-    """Where a foreign random generator is."""
-    if isinstance(stream, random.SystemRandom):
-        return None  # has none; a draw is a call of the operating system, which is noticed
-    if hasattr(stream, "getstate"):
-        return stream.getstate()
-    state = getattr(stream, "bit_generator", stream)
-    return repr(getattr(state, "state", None) or stream.get_state())
-
-
-def _unfit(result: Tensor | list | tuple | None, leaves: list, before: Reach) -> str | None:
-    """Why the result cannot be built anew by replays."""
-    for leaf in leaves:
-        if not isinstance(leaf, Tensor) and not is_constant(leaf) and not before.knows(leaf):
-            return f"it returns a new {type(leaf).__name__}, which a replay would give again"
-    todo = [result]
-    while todo:
-        x = todo.pop()
-        if isinstance(x, dict):
-            if type(x).__name__ not in ("dict", "OrderedDict"):
-                return f"it returns a {type(x).__name__}; return a dict"
-            todo += x.values()
-        elif isinstance(x, (list, tuple)):
-            if type(x) not in (list, tuple) and not hasattr(x, "_fields") and x in leaves:
-                return f"it returns a {type(x).__name__}; return a list or a tuple"
-            todo += x
-        if isinstance(x, (dict, list)) and before.knows(x):
-            return f"it returns a {type(x).__name__} that is kept outside"
-    return None
 
 
 def compile(  # noqa: A001  (the field's name)
@@ -466,18 +430,21 @@ def compile(  # noqa: A001  (the field's name)
     ``fullgraph``: raise ``CaptureError`` where a call would run eagerly (after the run that showed
     it, whose effects stay).
 
+    ``dynamic``: capture once for all sizes of dimensions, where the program allows it: True from
+    the first call on, None (the default) of dimensions that had two sizes, False of none.
+
     ``mode="reduce-overhead"`` (and ``"max-autotune"``, ``backend="cudagraphs"``, or
     ``options={"triton.cudagraphs": True}``): what runs on a device is recorded as CUDA graphs, so
-    that a call is few launches. ``disable``: ``fn`` itself. ``dynamic``, the other backends of
-    PyTorch and other options are accepted and have no effect. A mode or a backend of another name
-    is a ``CaptureError``. ``options={"activation_memory_budget": 0.5}``: hold at most that share of
+    that a call is few launches. ``disable``: ``fn`` itself. The other backends of PyTorch and other
+    options are accepted and have no effect. A mode or a backend of another name is a
+    ``CaptureError``. ``options={"activation_memory_budget": 0.5}``: hold at most that share of
     the memory that the step would hold at its peak, where values can be computed again instead.
 
     Of a Module, the result is its twin: the same parameters, buffers, hooks and attributes, under
     the same names, and a forward that is replayed, as is the backward through its results. The
     module itself (``_orig_mod``) stays as it is.
     """
-    settings = settings_of(fullgraph, backend, mode, options, fast_math)
+    settings = settings_of(fullgraph, backend, mode, options, fast_math, dynamic)
     if fn is None:
         return lambda f: f if disable else _compiled(f, settings)
     return fn if disable else _compiled(fn, settings)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import chain
-from operator import is_
 from typing import Any
 
 from ..backends.device.array import DeviceArray
@@ -19,6 +18,7 @@ from .capture import Capture
 from .graph import Graph
 from .guards.arguments import Call
 from .guards.holders import DICT, Guard, Holder
+from .guards.identity import alike
 from .guards.reach import Reach
 from .instruction import Var
 from .joint import Joint
@@ -125,6 +125,7 @@ class Entry:
         ]
         self.marked = [n for n in self.nodes if type(n) is AccumulateGrad] if self.walked else []
         self.hooks = self._hooks()
+        self.hooked = any(self.hooks[0])
         strides = {recorder.names[v]: s for v, s in recorder.strides.items()}
         self.owned = [
             (self.graph.captured[leaf.number], self.graph.metas[c], strides[c])
@@ -132,10 +133,25 @@ class Entry:
             if leaf.kind == "c"
         ]
 
-    def _hooks(self) -> list:
-        return [
-            x for n in self.marked for x in (len(n.tensor_hooks or ()), n.accumulate_hooks, n.store)
-        ]
+    def _hooks(self) -> tuple[list, list, list]:
+        return (
+            [len(n.tensor_hooks or ()) for n in self.marked],
+            [n.accumulate_hooks for n in self.marked],
+            [n.store for n in self.marked],
+        )
+
+    def _rehooked(self) -> bool:
+        """Whether there are other hooks on gradients than there were."""
+        lengths, hooks, stores = self.hooks
+        there = [n.tensor_hooks for n in self.marked]
+        if any(there) or self.hooked:
+            there = [len(hooks or ()) for hooks in there]  # type: ignore[misc]
+            if there != lengths:
+                return True
+        return not (
+            alike([n.accumulate_hooks for n in self.marked], hooks)
+            and alike([n.store for n in self.marked], stores)
+        )  # fmt: skip
 
     # --- is it still right? -----------------------------------------------------------------
     def stale(self, call: Call) -> str | None:
@@ -150,14 +166,14 @@ class Entry:
                 if any(overlap(array, a) for a in reached[owners[i]]):
                     return f"argument {i} shares memory with what the function reaches by itself"
         self.now = now = [t.array for t in self.outside]
-        if not all(map(is_, now, self.arrays)):
+        if not alike(now, self.arrays):
             return "the memory of a tensor was replaced"
-        if not all(map(is_, [t._node for t in self.outside], self.nodes)):
+        if not alike([t._node for t in self.outside], self.nodes):
             return _regraded(self.outside, self.nodes)
         if self.others:
-            if not all(map(is_, [t.array for t in self.others], self.other_arrays)):
+            if not alike([t.array for t in self.others], self.other_arrays):
                 return "the memory of a tensor was replaced"
-            if not all(map(is_, [t._node for t in self.others], self.other_nodes)):
+            if not alike([t._node for t in self.others], self.other_nodes):
                 return _regraded(self.others, self.other_nodes)
         why = self.guard.stale()
         if why is not None:
@@ -166,7 +182,7 @@ class Entry:
             return "gradients present: other leaves than before have a .grad"
         if self.pinned and any(leaf._grad is not grad for leaf, grad in self.pinned):
             return "gradients: one that has other names was replaced"
-        if self.marked and not all(map(is_, self._hooks(), self.hooks)):
+        if self.marked and self._rehooked():
             return "hooks on gradients were set or removed"
         return self._odd_state()
 
@@ -219,13 +235,13 @@ class Entry:
 
     def _other_numbers(self) -> str | None:
         kept = [x for o in self.optimizers for x in chain(o.state, o.state.values())]
-        if len(kept) != len(self.kept) or not all(map(is_, kept, self.kept)):
+        if not alike(kept, self.kept):
             return "an optimizer's state was replaced"
         why = self.states.stale()
         if why is not None:
             return why
         numbers = self._numbers()
-        if len(numbers) == len(self.numbers) and all(map(is_, numbers, self.numbers)):
+        if alike(numbers, self.numbers):
             return None
         if self._plans() != self.plans:
             return "an optimizer's update rule changed"
@@ -244,9 +260,13 @@ class Entry:
         self.graph.program.renumbered()
 
     # --- use --------------------------------------------------------------------------------
-    def run(self, given: list[Tensor]) -> Any:
-        """Replay (right after ``stale`` found nothing)."""
-        graph = self.graph
+    def run(
+        self, given: list[Tensor], graph: Graph | None = None, joint: Joint | None = None
+    ) -> Any:
+        """Replay (right after ``stale`` found nothing). ``graph``, ``joint``: as they are for other
+        sizes."""
+        if graph is None:
+            graph, joint = self.graph, self.joint
         try:
             if self.runs is None:
                 out = graph.program.run(tuple(given), self.now if self.whole else None)
@@ -258,8 +278,8 @@ class Entry:
             for effect in reversed(self.effects):
                 effect.break_off()
             raise
-        if self.joint is not None:
-            out = self.joint.attach(out, given, graph)
+        if joint is not None:
+            out = joint.attach(out, given, graph)
         for effect in self.effects:
             effect.settle(out)
         for optimizer in self.stepping:

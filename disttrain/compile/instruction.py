@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ..core.gate import Primitive
+from ..ops.declare import primitive
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,24 @@ class Instruction:
         """The same with other names for some arguments."""
         args = tuple(names.get(a, a) if isinstance(a, Var) else a for a in self.args)
         return replace(self, args=args)
+
+
+# A tensor that the program makes from Python numbers (dt.zeros ...): every run starts with a copy.
+constant = primitive(
+    "constant",
+    lambda *, value: value.copy("K"),
+    "",
+    shape=lambda *, value: (value.shape, value.dtype),
+)
+# One that it makes of sizes.
+made = Primitive("made", lambda *, make, given: make(*given), ())
+
+
+def maker(value: Any, recipe: tuple | None, var: Var) -> Instruction:
+    """What makes ``var`` in every run: a copy of ``value``, or what a ``recipe`` makes."""
+    if recipe is None:
+        return Instruction(constant, (), {"value": value}, (var,))
+    return Instruction(made, (), {"make": recipe[0], "given": recipe[1]}, (var,))
 
 
 def describe(meta: tuple) -> str:

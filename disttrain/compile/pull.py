@@ -110,6 +110,7 @@ class Rule:
         self.node = Node(node.prim, edges, (), node.params, node.shape, node.dtype)
         self.node.shapes = node.shapes
         self.found = node.prim.vjp_all or self._one_by_one
+        self.there: tuple[bool, ...] = ()  # which gradients there were at capture
 
     def __repr__(self) -> str:
         return "".join("01"[need] for need in self.needs)

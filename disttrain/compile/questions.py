@@ -52,9 +52,10 @@ class Path:
 
 
 class Otherwise(Exception):  # noqa: N818  (no error: the answer to a question)
-    """A question has another answer than on the path that runs."""
+    """A question has another answer than on the path that runs. (No path: memory lies otherwise
+    than at capture.)"""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path | None) -> None:
         super().__init__(path)
         self.path = path
 
@@ -138,6 +139,25 @@ def _compare(a: Any, *, seen: Seen) -> None:
 # Whether Python would see in ``a`` what it saw when it was captured.
 question = Primitive("question", _compare, ("a",))
 question.checks = question.kinds = True
+
+
+def says(name: str, a: Any, *others: Any) -> bool:
+    """Whether something is true of how an array lies in memory."""
+    if name == "own":
+        return a.base is None
+    if name == "shares":
+        return bool(np.may_share_memory(a, others[0]))
+    return bool(getattr(a.flags, name))
+
+
+def _look(*arrays: Any, name: str, then: bool) -> None:
+    if says(name, *arrays) != then:
+        raise Otherwise(None)
+
+
+# Whether a value lies as it did at capture; where not, the replay is not for sizes like these.
+lies = Primitive("lies", _look, ("a",))
+lies.checks = True
 
 # The value of ``a`` now: a number that the program hands back.
 number = Primitive("number", lambda a: a.copy(), ("a",))
@@ -277,7 +297,7 @@ class Trial:
     @staticmethod
     def of(program: Any) -> Trial | None:
         """That of a program; None where it asks nothing."""
-        asks = [i for i, s in enumerate(program.steps) if s.prim is question]
+        asks = [i for i, s in enumerate(program.steps) if s.prim in (question, lies)]
         return Trial(program, asks[-1] + 1) if asks else None
 
     def run(self, values: list, through: Callable[[list, list], None]) -> None:
@@ -298,7 +318,8 @@ class Trial:
     def why_not(self, tensors: Sequence[Tensor], metas: dict[Var, tuple]) -> str | None:
         """Why it cannot be undone, if it cannot. ``tensors``: all that are given."""
         size = sum(_bytes(metas[v]) for v in self.written)
-        where = f"at {self.steps[-1].params['seen'].site}"
+        seen = self.steps[-1].params.get("seen")
+        where = f"at {seen.site}" if seen is not None else "of how memory lies"
         if not all(is_laid_out(tensors[at].array) for at in self.slots):
             return f"a number is read {where} after writes to memory that is spread over ranks"
         if any(step.prim.outward for step in self.steps):

@@ -71,6 +71,7 @@ class Program:
         self.base: dict[Var, Var] = {}  # view -> what it is a view of
         self.written: dict[Var, None] = {}  # inputs and tensors from outside, also through views
         self.given = (*graph.inputs, *graph.outside())
+        self.outer = frozenset(self.given)
         for var in self.given:
             self._slot(var)
         self.viewed: dict[Var, tuple] = {}  # what made a view, and as which of its outputs
@@ -125,7 +126,7 @@ class Program:
         step.given = [self._slot(a) for a in ins.args]
         step.made = [self._slot(o) for o in ins.outputs]
         targets = [base.get(ins.args[i], ins.args[i]) for i in ins.prim.mutates]
-        self.written.update((t, None) for t in targets if t in self.given)
+        self.written.update((t, None) for t in targets if t in self.outer)
         if ins.prim.view:
             source = ins.args[0]
             base.update(dict.fromkeys(ins.outputs, base.get(source, source)))

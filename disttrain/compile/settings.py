@@ -30,12 +30,14 @@ Backend = Callable[[Any, list], Callable[..., Any]]
 @dataclass(frozen=True)
 class Settings:
     """``recorded``: whether work on devices becomes CUDA graphs. ``passes``: what graphs on the
-    host go through. ``backend``: what makes something to call of a graph, where not a replay."""
+    host go through. ``backend``: what makes something to call of a graph, where not a replay.
+    ``dynamic``: whether sizes are symbols (None: those that change)."""
 
     recorded: bool = False
     fullgraph: bool = False
     passes: tuple[Pass, ...] = ORDER
     backend: Backend | None = None
+    dynamic: bool | None = None
 
     @property
     def asks(self) -> bool:
@@ -49,6 +51,7 @@ def settings_of(
     mode: str | None,
     options: dict[str, Any] | None,
     fast_math: bool,
+    dynamic: bool | None = None,
 ) -> Settings:
     """Of the words of a call; ``CaptureError`` for words that have no meaning."""
     if mode not in _MODES:
@@ -71,9 +74,11 @@ def settings_of(
     recorded = _MODES[mode] or backend == "cudagraphs"
     recorded |= bool((options or {}).get("triton.cudagraphs"))
     passes = NONE if own is not None or backend in _PLAIN else FAST if fast_math else ORDER
+    if own is not None or recorded:
+        dynamic = False
     budget = (options or {}).get("activation_memory_budget")
     if budget is None:
-        return Settings(recorded, fullgraph, passes, own)
+        return Settings(recorded, fullgraph, passes, own, dynamic)
     if not isinstance(budget, (int, float)) or not 0 <= budget <= 1:
         raise CaptureError(
             f"compile: activation_memory_budget={budget!r} given; a share between 0 (hold as "
@@ -81,4 +86,4 @@ def settings_of(
         )
     if passes is not NONE:
         passes = recomputing(budget, passes)
-    return Settings(recorded, fullgraph, passes, own)
+    return Settings(recorded, fullgraph, passes, own, dynamic)

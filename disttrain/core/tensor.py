@@ -467,7 +467,8 @@ def _over(array: Any) -> Tensor:
 def beside(t: object, array: object) -> Tensor:
     """A Tensor over ``array``, made from numbers that every rank knows, to be used with ``t``."""
     given = t.__dict__.get("array") if isinstance(t, Tensor) else None
-    if given.__class__ is ndarray or not isinstance(t, Tensor):
+    host = given.__class__ is ndarray or getattr(given, "as_host", False)
+    if host or not isinstance(t, Tensor):
         return wrap(array)
     if given is None:  # inside a transform
         there = located(t.device)

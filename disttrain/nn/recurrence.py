@@ -10,16 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from .. import ops
 from ..backends.fused import recurrence
 from ..context import thread
 from ..core import Tensor
 from ..core.backward.autograd import grad
 from ..core.grad_mode import enable_grad
-from ..core.tracer import Tracer
 from ..ops.declare import declare_apart
+from ..ops.functions.index_arrays import visible
 
 
 # --- one step: (input part, state, weight_hh, bias_hh) -> new state ----------------------------
@@ -75,7 +73,7 @@ class Step:
         given = [t for t in (x, *state, self.w, self.b) if t is not None]
         if self.projection is not None or thread.autocast is not None:
             return False
-        if any(isinstance(t, Tracer) or t.array.__class__ is not np.ndarray for t in given):
+        if not all(map(visible, given)):
             return False
         return {t.array.dtype.char for t in given} in ({"f"}, {"d"}) and x.array.size > 0
 
@@ -147,7 +145,17 @@ def _rule_on_tensors(gs: tuple, given: tuple, needs: tuple, mode: str) -> tuple:
     return tuple(next(found) if n else None for n in needs)
 
 
+def _shapes(x: Any, w: Any, b: Any, h: Any, c: Any, mode: str) -> list:
+    (steps, rows, _), width = x.shape, w.shape[1]
+    kind = recurrence.MODES[mode]
+    outs = [((steps, rows, width), x.dtype)] * kind.states
+    gates = (steps, rows, kind.gates * width)
+    kept = gates if mode == "LSTM" else (steps, kind.kept, rows, width)
+    return [*outs, (kept, x.dtype)]
+
+
 _recurrence = declare_apart("recurrence", _forward, "x w b h c", _rule)
 _recurrence.multi, _recurrence.kept = True, lambda out: range(len(out))
+_recurrence.shape = _shapes
 
 __all__ = ["STEPS", "Step", "along"]

@@ -27,6 +27,7 @@ import numpy as np
 from ..core.annotations import BatchRule, Jvp, Promotion, Rule, Samples, ShapeRule
 from ..core.gate import Primitive
 from ..core.node import AccumulateGrad
+from ..symbolic import common_shape
 from .promotion import float_args, only, same_type_args
 
 REGISTRY: dict[str, Primitive] = {}
@@ -148,7 +149,7 @@ def binary(
 
 def broadcast(*args: object) -> tuple[int, ...]:
     """The common shape of arrays and scalars."""
-    return np.broadcast_shapes(*(getattr(a, "shape", ()) for a in args))
+    return common_shape(*(getattr(a, "shape", ()) for a in args))
 
 
 def type_of(*args: object) -> np.dtype:

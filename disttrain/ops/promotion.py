@@ -16,6 +16,7 @@ from ..context import thread
 from ..core.tensor import Tensor, wrap
 from ..core.types import dtypes
 from ..errors import DTypeError
+from ..symbolic import as_float, as_int
 
 _SCALARS = (bool, int, float, complex)
 
@@ -90,14 +91,14 @@ def _fit_scalar(value: float, kind: dtypes.dtype) -> Any:
     if kind.is_floating_point:
         if kind.np.kind == "V" or isinstance(value, bool):
             return kind.np.type(value)
-        return float(value)
+        return as_float(value)
     if kind.is_complex:
         return complex(value)
     if kind is dtypes.bool:
         return bool(value)
-    value = int(value)
+    whole = as_int(value)
     low, high = _RANGES[kind]
-    return value if low <= value <= high else _wrapped(value, kind)
+    return whole if low <= whole <= high else _wrapped(whole, kind)
 
 
 _RANGES = {

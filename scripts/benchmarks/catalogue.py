@@ -9,7 +9,7 @@ CASES = {
     for f in (
         *(cases.dispatch, cases.mlp, cases.cnn, cases.gpt),
         *(compiled.compiled_chain, compiled.compiled_mlp),
-        *(compiled.compiled_cnn, compiled.compiled_gpt),
+        *(compiled.compiled_cnn, compiled.compiled_gpt, compiled.compiled_lengths),
         *(kernels.copies, kernels.orders, kernels.embedding_backward),
         *(kernels.convolutions, kernels.recurrent, kernels.save),
         *(kernels.recurrent_forward, kernels.pools, kernels.norms, kernels.attention),
@@ -42,6 +42,8 @@ BARS = {
     "compiled step: MLP 16-16-10, batch 8": (4.0, 6.0),
     "compiled step: CNN 16-32, batch 64 of 28x28": (1.15, 1.3),
     "compiled step: GPT 2 layers x 128, 8 x 64 tokens": (1.25, 1.4),
+    "compiled step: GPT, 100 lengths, each for the first time": (1.0, 2.0),
+    "compiled step: GPT, 100 lengths again": (1.25, 1.4),
     "kernel: transposed copy 1024x1024": (1.0, 1.3),
     "kernel: cumsum of 1M": (1.0, 1.3),
     "kernel: cumsum of 1000 rows of 1000": (1.0, 1.3),

@@ -5,11 +5,20 @@ Each case returns {name of a row: seconds}. The first call, which captures, is n
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
 from benchmarks.cases import make_cnn
-from benchmarks.models import gpt_stepper, images, make_mlp, median_time, small_gpt, stepper
+from benchmarks.models import (
+    gpt_stepper,
+    images,
+    make_gpt,
+    make_mlp,
+    median_time,
+    small_gpt,
+    stepper,
+)
 
 
 def _ten(x: Any) -> Any:
@@ -68,3 +77,32 @@ def compiled_gpt(T: Any) -> dict[str, float]:
     T.manual_seed(0)
     step = T.compile(gpt_stepper(T, small_gpt(T)))
     return {"compiled step: GPT 2 layers x 128, 8 x 64 tokens": median_time(warm(step), 15, 3)}
+
+
+def compiled_lengths(T: Any) -> dict[str, float]:
+    """The training step of a GPT over 100 lengths of sequences (captures included), and again."""
+    T.manual_seed(0)
+    F = T.nn.functional
+    model = make_gpt(T, 65, 128, 4, 2, 128)
+    optimizer = T.optim.AdamW(model.parameters(), lr=1e-3)
+
+    @T.compile
+    def step(x: Any, y: Any) -> Any:
+        loss = F.cross_entropy(model(x).view(-1, 65), y.view(-1))
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        return loss
+
+    batches = [(T.randint(0, 65, (4, n)), T.randint(0, 65, (4, n))) for n in range(20, 120)]
+
+    def turn() -> float:
+        start = time.perf_counter()
+        for x, y in batches:
+            step(x, y)
+        return time.perf_counter() - start
+
+    return {
+        "compiled step: GPT, 100 lengths, each for the first time": turn(),
+        "compiled step: GPT, 100 lengths again": min(turn(), turn()),
+    }

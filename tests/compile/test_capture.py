@@ -217,7 +217,7 @@ def test_what_the_garbage_collector_calls_is_not_the_steps_own():
 
 
 def test_many_kinds_of_calls_leave_the_first_ones_captured():
-    step = dt.compile(lambda x: x * 2)
+    step = dt.compile(lambda x: x * 2, dynamic=False)
     inputs = [dt.ones(n) for n in range(1, 41)]
     with pytest.warns(
         UserWarning, match=r"runs eagerly: it was captured 32 times, the last because"

@@ -16,6 +16,7 @@ from typing import Any
 
 from ...compile import Graph
 from ...compile.compiled import compile as compile_
+from ...compile.dynamic import mark_dynamic, mark_static, maybe_mark_dynamic
 from ...compile.modules import Twin
 from ...compile.questions import question
 from ...errors import CaptureError
@@ -197,10 +198,12 @@ def _control_flow() -> dict[str, Shim]:
 
 def modules() -> dict[str, Shim]:
     """By name."""
-    marks = "mark_dynamic maybe_mark_dynamic mark_static mark_static_address mark_unbacked"
+    marks = "mark_static_address mark_unbacked"
     dynamo = Shim("torch._dynamo").give(
         **_TOLD, **dict.fromkeys(marks.split(), _nothing), disallow_in_graph=_as_it_is,
-        explain=explain, forbid_in_graph=_as_it_is, graph_break=_nothing, optimize=optimize,
+        explain=explain, mark_dynamic=mark_dynamic, mark_static=mark_static,
+        maybe_mark_dynamic=maybe_mark_dynamic, forbid_in_graph=_as_it_is,
+        graph_break=_nothing, optimize=optimize,
         OptimizedModule=Twin, reset_code_caches=_nothing, run=_as_it_is,
     )  # fmt: skip
     faults = dict.fromkeys(

@@ -1,17 +1,22 @@
 """Holders: things whose content can change, and the comparison of many at once.
 
 Content is compared by identity, in a few passes that run in C: a guard is checked at every call.
+So all content is laid out flat: one list of values, from views that stay, and one of keys.
 """
 
 from __future__ import annotations
 
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable
 from itertools import chain
-from operator import is_, itemgetter
+from operator import itemgetter
 from typing import Any
 
+from .identity import alike
 from .kinds import same, shown
 
+# Types whose views show what is there now, whatever subclasses of them make of it.
+_PLAIN = (dict, OrderedDict, defaultdict, list, deque)
 DICT, NAMES, OBJECT, SEQUENCE, CELL, FACT, ABSENT = range(7)
 
 
@@ -99,10 +104,10 @@ class Guard:
 
     def _lay_out(self) -> None:
         self.with_keys: list[Any] = []
-        self.dicts: list[Any] = []
+        self.empty: list[Any] = []
+        self.whole: list[Any] = []  # views of the values of dicts, and sequences
         self.picks: list[Any] = []
         self.cells: list[Any] = []
-        self.lists: list[Any] = []
         self.readers: list[Any] = []
         for h in self.holders:
             self._place(h)
@@ -112,13 +117,15 @@ class Guard:
     def _place(self, h: Holder) -> None:
         """Put a holder where it is compared fastest."""
         kind, thing, names = h.kind, h.thing, h.names
-        if kind == DICT and all(isinstance(k, str) for k in thing):
+        if kind in (DICT, SEQUENCE) and type(thing) in _PLAIN and not thing:
+            self.empty.append(thing)
+        elif kind == DICT and type(thing) in _PLAIN and all(isinstance(k, str) for k in thing):
             self.with_keys.append(thing)
-            self.dicts.append(thing)
+            self.whole.append(thing.values())
         elif kind == OBJECT and not any(v is MISSING for v in h.then):
             self.with_keys.append(thing)
-            if len(names) == len(thing):
-                self.dicts.append(thing)
+            if len(names) == len(thing) and type(thing) is dict:
+                self.whole.append(thing.values())
             elif names:
                 self.picks.append((_picker(names), thing))
         elif kind == NAMES and not any(v is MISSING for v in h.then):
@@ -127,18 +134,16 @@ class Guard:
         elif kind == CELL and h.then[0] is not MISSING:
             self.cells.append(thing)
         elif kind == SEQUENCE:
-            self.lists.append(thing)
+            self.whole.append(thing)
         else:
             self.readers.append(h.read)
 
     def _now(self) -> list:
-        now = [c.cell_contents for c in self.cells]
+        now = list(chain.from_iterable(self.whole))
+        for c in self.cells:
+            now.append(c.cell_contents)
         for pick, thing in self.picks:
             now += pick(thing)
-        for d in self.dicts:
-            now += d.values()
-        for x in self.lists:
-            now += x
         for read in self.readers:
             now += read()
         return now
@@ -149,13 +154,10 @@ class Guard:
             now = self._now()
         except (KeyError, ValueError):  # an attribute or the content of a cell is gone
             return self._changes()
-        then = self.then
-        if (
-            len(now) == len(then)
-            and all(map(is_, now, then))
-            and list(chain.from_iterable(self.with_keys)) == self.keys
-        ):
-            return None
+        if alike(now, self.then) and not any(self.empty):
+            keys = list(chain.from_iterable(self.with_keys))
+            if alike(keys, self.keys) or keys == self.keys:
+                return None
         why = self._changes()
         if why is None:  # other objects of the same meaning
             for h in self.holders:

@@ -8,6 +8,7 @@ from ...core.gate import finish
 from ...core.tensor import wrap
 from ..graph import Graph
 from ..instruction import Instruction, Var
+from ..sized import is_sized
 from .values import Values, inputs_of
 
 _SMALL = 1 << 16  # bytes that a folded value may have, whatever it is made of
@@ -47,6 +48,8 @@ def fold_constants(graph: Graph) -> Graph:
 
 def _foldable(ins: Instruction, constants: dict, values: Values, metas: dict) -> bool:
     given = list(inputs_of(ins))
+    if is_sized((ins.args, ins.params, metas[ins.outputs[0]][0] if ins.outputs else ())):
+        return False
     if ins.effect or ins.prim.view or len(ins.outputs) != 1 or not given:
         return False
     if not all(v in constants for v in given) or not values.replaceable(ins.outputs[0]):

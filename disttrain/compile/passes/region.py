@@ -74,6 +74,7 @@ class Region:
         self.ready: _Ready | None = None
         self.into: list[int | None] = [None] * len(outputs)
         self.left = 1 if int(np.prod(self.shape)) >= _SOON else _RUNS
+        self.kernels: dict[tuple, Program] = {}  # by ``into`` and spaces, of all sizes
         self._lay_out()
 
     def _lay_out(self) -> None:
@@ -85,6 +86,13 @@ class Region:
             slots.update({made: len(slots) + i for i, made in enumerate(ins.outputs)})
             self.steps.append((ins.prim, given, ins.params))
         self.ends = [slots[v] for v in self.outputs]
+
+    def resized(self, members: Sequence[Instruction], metas: dict) -> Region:
+        """The same for other sizes, with the kernels that there are."""
+        out = Region(members, self.inputs, self.outputs, metas, self.fast)
+        out.kernels = self.kernels
+        out.left = 0 if self.kernels else out.left
+        return out
 
     def primitive(self) -> Fused:
         """What stands in the graph for the members."""
@@ -129,7 +137,10 @@ class Region:
 
     def _made_ready(self) -> _Ready:
         into = self.into  # (another thread may settle it meanwhile)
-        program = program_of(self.kernel(into))
+        how = (*into, *self.spaces)
+        program = self.kernels.get(how)
+        if program is None:
+            program = self.kernels[how] = program_of(self.kernel(into))
         new = [kind for kind, at in zip(self.kinds, into, strict=True) if at is None]
         return program.fast if self.short and program.native else None, program, into, new
 

@@ -96,11 +96,11 @@ def _holds(wide: np.dtype, narrow: np.dtype) -> bool:
 
 
 def _is_one(x: object) -> bool:
-    return isinstance(x, (int, float)) and not isinstance(x, bool) and x == 1
+    return type(x) in (int, float) and x == 1
 
 
-def _is_plain_zero(x: object) -> bool:
-    return isinstance(x, (int, float)) and not isinstance(x, bool) and _sign(x) > 0 and x == 0
+def _is_plain_zero(x: Any) -> bool:
+    return type(x) in (int, float) and _sign(x) > 0 and x == 0
 
 
 def _sign(x: float) -> float:
@@ -108,7 +108,7 @@ def _sign(x: float) -> float:
 
 
 def _is_negative_zero(x: object) -> bool:
-    return isinstance(x, float) and x == 0 and _sign(x) < 0
+    return type(x) is float and x == 0 and _sign(x) < 0
 
 
 # By which second operand an operation gives back the first one.

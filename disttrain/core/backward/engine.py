@@ -451,7 +451,9 @@ def _is_one(r: object, g: object) -> bool:
     """Whether two gradients that numpy does not hold are in one array."""
     if isinstance(r, Tensor):
         r, g = r.__dict__.get("array"), g.__dict__.get("array")
-    return r is not None and (r is g or (isinstance(r, ArrayKind) and r.shares_with(g)))
+    if r is None or r is g:
+        return r is not None
+    return isinstance(r, ArrayKind) and not r.as_host and r.shares_with(g)
 
 
 def discard(acc: object, g: object, own: bool) -> None:
@@ -471,7 +473,7 @@ def on_finish(callback: Callable[[], None], broken: Callable[[], None] | None = 
 def _zeros_beside(g: ArrayKind | Tensor | np.ndarray, tensors: bool) -> Callable[[tuple, Any], Any]:
     """What makes zeros that meet the gradient ``g``."""
     array = g.__dict__.get("array") if tensors else g
-    if not isinstance(array, ArrayKind):
+    if not isinstance(array, ArrayKind) or array.as_host:
         return Algebra.zeros if tensors else np.zeros
     if tensors:
         return lambda shape, kind: wrap(array.blank(shape, kind))

@@ -40,7 +40,7 @@ def _real_if(g: Any, kind: Any) -> Any:
 
 def fit_tensor(node: Any, g: Any, shape: tuple, kind: object) -> Any:
     have, have_kind = g.meta()
-    if have != shape:
+    if len(have) != len(shape) or have != shape:
         _check_reducible(node, have, shape)
         g = Algebra.sum_to(g, shape)
     return g if have_kind == kind else Algebra.cast(g, kind)

@@ -42,7 +42,8 @@ def store_grad(leaf: Any, g: Any, own: bool = False) -> None:
     tensors = isinstance(g, Tensor)
     if g.__class__ is not ndarray:
         array = g.__dict__.get("array") if tensors else g
-        if isinstance(array, ArrayKind) and _store_kind(leaf, g, array, own):
+        other = isinstance(array, ArrayKind) and not array.as_host
+        if other and _store_kind(leaf, g, array, own):
             return
     old = leaf._grad
     if old is None:
@@ -105,8 +106,8 @@ def _owned(g: Tensor, own: bool) -> Tensor:
     """``g``, or a copy where others may have its memory: gradients are written to in place. One
     that is traced is left as it is; writes to it go through the graph."""
     array = g.__dict__.get("array")
-    if array.__class__ not in (ndarray, DeviceArray):
+    if array.__class__ not in (ndarray, DeviceArray) and not getattr(array, "as_host", False):
         return g
-    raw: Any = array if array.__class__ is ndarray else array.data
+    raw: Any = array.data if array.__class__ is DeviceArray else array
     fits = own and raw.base is None and raw.flags.c_contiguous
     return g if fits else Algebra.clone(g)

@@ -16,6 +16,7 @@ from ...errors import ConfigError, ShapeError
 from ...ops.functions.args import kinds
 from ...ops.functions.nn.padding import SOURCES, extended
 from ...ops.primitives.pool import avg_pool_spread
+from ...symbolic import as_int
 from .common import need_dims
 from .pooling import along
 
@@ -104,7 +105,7 @@ def _output_sizes(input: Tensor, size: Any, scale: Any) -> tuple[list[int], list
             f"interpolate: size={size}, scale_factor={scale} given for an input of shape "
             f"{list(input.shape)}; needed {n} positive sizes"
         )
-    return [int(s) for s in sizes], scales
+    return [as_int(s) for s in sizes], scales
 
 
 def interpolate(

@@ -12,6 +12,7 @@ import numpy as np
 from ...core.tensor import Tensor
 from ...core.types.wide import is_half
 from ...errors import DimError, DimKindError, ShapeError
+from ...symbolic import as_int, common_shape
 from ..primitives import elementwise as el
 from ..promotion import refuse
 
@@ -36,7 +37,7 @@ def one_dim(dim: int, ndim: int, where: str) -> int:
 def broadcast(where: str, *shapes: Sequence[int]) -> tuple[int, ...]:
     """The common shape that all broadcast to."""
     try:
-        return np.broadcast_shapes(*[tuple(s) for s in shapes])
+        return common_shape(*[tuple(s) for s in shapes])
     except ValueError as error:
         raise ShapeError(f"{where}: {[list(s) for s in shapes]} do not fit: {error}") from None
 
@@ -77,7 +78,7 @@ def size(args: tuple, where: str, named: object = None) -> tuple[int, ...]:
             n = n.item()
         if not isinstance(n, (int, np.integer)) or isinstance(n, bool):
             raise ShapeError(f"{where}: size {args!r} given; integers are needed")
-        out.append(int(n))
+        out.append(as_int(n))
     return tuple(out)
 
 

@@ -19,6 +19,7 @@ from ...core.gate import Primitive, Tracer, gate
 from ...core.tensor import Tensor, beside, note_read, wrap
 from ...core.types import dtypes
 from ...errors import DeviceError, DimError, DTypeError, ShapeError
+from ...symbolic import is_symbolic, made
 from ...trace import warn
 from ..primitives import elementwise as el
 from ..primitives import gathering as prim
@@ -33,7 +34,12 @@ _ALL = slice(None)
 # --- indices -----------------------------------------------------------------------------------
 def visible(t: Any) -> bool:
     """Whether ``t`` holds numbers that can be looked at now."""
-    return not isinstance(t, Tracer) and t.array.__class__ is np.ndarray
+    return not isinstance(t, Tracer) and _on_host(t.__dict__.get("array"))
+
+
+def _on_host(array: Any) -> bool:
+    """Whether an array is numpy's, or stands for one."""
+    return array.__class__ is ndarray or getattr(array, "as_host", False)
 
 
 _INDICES = (np.dtype(np.int64), np.dtype(np.int32))
@@ -197,7 +203,7 @@ def index_get(a: Tensor, items: tuple) -> Tensor:
         return a
     own = a.__dict__.get("array")
     for k, (p, t) in enumerate(arrays):
-        if own.__class__ is not ndarray or t.__dict__.get("array").__class__ is not ndarray:
+        if not (_on_host(own) and _on_host(t.__dict__.get("array"))):
             arrays[k] = p, near(a, t)
     if len(arrays) == 1:
         return prim.take(a, arrays[0][1], dim=arrays[0][0])
@@ -341,7 +347,8 @@ def as_values(values: object, kind: np.dtype) -> Tensor:
     if isinstance(values, (int, float, complex)):
         values = fitted("index_put", values, dtypes.of(kind))
     if not isinstance(values, Tensor):
-        return wrap(np.asarray(values, dtype=kind))
+        return wrap(made(np.asarray, values, kind, shape=()) if is_symbolic(values)
+                    else np.asarray(values, dtype=kind))  # fmt: skip
     return values if values.meta()[1] == kind else el.cast(values, dtype=kind)
 
 

@@ -18,6 +18,7 @@ from ...backends.fused import softmax as fused
 from ...core.annotations import Shaped, Value
 from ...core.gate import Primitive
 from ...core.types.wide import widened
+from ...symbolic import common_shape
 from ..declare import primitive
 from . import elementwise as el
 from .batching import at_once, by_kernel, computed, fronted, made_beside
@@ -74,7 +75,7 @@ class _Mask:
 
 
 def _lead(*arrays: Any) -> tuple:
-    return np.broadcast_shapes(*(a.shape[:-2] for a in arrays if a is not None))
+    return common_shape(*(a.shape[:-2] for a in arrays if a is not None))
 
 
 def _attention(
@@ -101,7 +102,7 @@ def _attention(
 
 def _room_for(scores: np.ndarray, mask: np.ndarray, rows: slice) -> Any:
     """``scores`` in the leading shape that adding ``mask`` gives."""
-    lead = np.broadcast_shapes(scores.shape[:-2], mask.shape[:-2])
+    lead = common_shape(scores.shape[:-2], mask.shape[:-2])
     if lead == scores.shape[:-2]:
         return scores
     return np.broadcast_to(scores, (*lead, *scores.shape[-2:])).copy()

@@ -15,6 +15,7 @@ from ...core.annotations import Shaped, Value
 from ...core.gate import Primitive
 from ...core.types.wide import through_float32, total
 from ...errors import ShapeError
+from ...symbolic import common_shape
 from ..declare import primitive, type_of
 from ..promotion import only, refuse, same_type
 from . import failures
@@ -48,7 +49,7 @@ def swap(a: Any) -> Any:
 def _matmul_shape(a: Shaped, b: Shaped) -> tuple:
     if a.shape[-1] != b.shape[-2]:
         raise ValueError(f"inner sizes {a.shape[-1]} and {b.shape[-2]} differ")
-    lead = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    lead = common_shape(a.shape[:-2], b.shape[:-2])
     return (*lead, a.shape[-2], b.shape[-1]), a.dtype
 
 

@@ -16,6 +16,7 @@ from disttrain.backends.device.raw import RawArray
 from ...backends.fused import copies
 from ...core.annotations import Shaped, Value
 from ...core.gate import Primitive
+from ...symbolic import is_symbolic, sliced
 from ..declare import primitive
 
 
@@ -130,7 +131,27 @@ def _getitem(a: RawArray | np.ndarray, index: tuple) -> Any:
 
 
 def _indexed(a: Value, index: tuple) -> tuple:
+    if is_symbolic((*a.shape, *index)):
+        return _symbolic(a.shape, index), a.dtype
     return np.broadcast_to(np.zeros((), np.int8), a.shape)[index].shape, a.dtype
+
+
+def _symbolic(shape: tuple, index: tuple) -> tuple:
+    """The shape of what a basic index takes, of sizes that may change."""
+    used = sum(i is not None and i is not Ellipsis for i in index)
+    index = index if any(i is Ellipsis for i in index) else (*index, Ellipsis)
+    out, dim = list[Any](), 0
+    for item in index:
+        if item is None:
+            out.append(1)
+        elif item is Ellipsis:
+            out += shape[dim : dim + len(shape) - used]
+            dim += len(shape) - used
+        else:
+            if item.__class__ is slice:
+                out.append(sliced(item, shape[dim])[1])
+            dim += 1
+    return tuple(out)
 
 
 getitem: Primitive = primitive(

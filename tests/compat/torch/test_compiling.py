@@ -84,6 +84,23 @@ def test_what_has_no_meaning_changes_nothing():
     assert not compiler.is_compiling() and "inductor" in compiler.list_backends()
 
 
+def test_marks_say_which_dimensions_are_captured_for_all_sizes():
+    dynamo = MODULES["torch._dynamo"]
+    run = compiling.compile(lambda x: x * 2)
+    x = dt.ones(3, 2)
+    dynamo.mark_dynamic(x, 0)
+    for n in (3, 4, 5):
+        run(x if n == 3 else dt.ones(n, 2))
+    assert len(run.reasons) == 1
+    run = compiling.compile(lambda x: x * 2, dynamic=True)
+    for n in (3, 4, 3):
+        y = dt.ones(n, 2)
+        dynamo.mark_static(y, 0)
+        dynamo.maybe_mark_dynamic(y, 1)
+        run(y)
+    assert len(run.reasons) == 2
+
+
 def test_control_flow_is_where_programs_look_for_it():
     whole = MODULES["torch._higher_order_ops"]
     for name in ("cond", "while_loop", "scan", "map"):

@@ -20,6 +20,7 @@ from ....core.types import dtypes
 from ....core.types.device import CPU, META, located, usable
 from ....core.types.memory_format import contiguous_format, inverse, order_of
 from ....errors import ConfigError, DTypeError, ShapeError
+from ....symbolic import as_int, is_finite, made
 from ...primitives import views
 from ...primitives.aliases import view_as_complex
 from ...promotion import fitted, refuse
@@ -61,7 +62,11 @@ def _filled(
     else:
         if any(n < 0 for n in shape):
             raise ShapeError(f"shape {list(shape)} given; sizes cannot be negative")
-        out = wrap(make(shape, kind.np) if where is CPU else _made(make, where, shape, kind.np))
+        out = wrap(
+            made(make, shape, kind.np, shape=shape)
+            if where is CPU
+            else _made(make, where, shape, kind.np)
+        )
     out = pin_memory(out) if pinned else out
     return out.requires_grad_() if requires_grad else out
 
@@ -173,8 +178,16 @@ def _ordered(make: object, shape: tuple, kind: Any, where: Any, order: tuple | N
     """What ``_filled`` makes, in this order of dimensions."""
     if order is None or usable(where) is META:
         return _filled(make, shape, kind, where, False)
-    made = _filled(make, tuple(shape[d] for d in order), kind, where, False)
-    return wrap(views.permute.compute([layout_of(made)], {"dims": inverse(order)}))
+    if usable(where) is CPU and not any(n < 0 for n in shape):
+        own = (dtypes.get_default_dtype() if kind is None else dtypes.as_dtype(kind)).np
+        given = make, shape, own, order
+        return wrap(made(_made_in_order, *given, shape=shape, in_order=False))
+    first = _filled(make, tuple(shape[d] for d in order), kind, where, False)
+    return wrap(views.permute.compute([layout_of(first)], {"dims": inverse(order)}))
+
+
+def _made_in_order(make: Any, shape: tuple, kind: np.dtype, order: tuple) -> np.ndarray:
+    return make(tuple(shape[d] for d in order), kind).transpose(inverse(order))
 
 
 def _beside(input: Tensor, made: Tensor) -> Tensor:
@@ -232,7 +245,7 @@ def arange(
     low, high, by = numbers = [_number(x) for x in given]
     if by == 0:
         raise ConfigError("arange: step 0 given; it must not be zero")
-    if not (math.isfinite(low) and math.isfinite(high)):
+    if not (is_finite(low) and is_finite(high)):
         raise ConfigError(f"arange: unsupported range: {low} to {high}; both must be finite")
     if (high - low) * by < 0:
         raise ConfigError(
@@ -245,17 +258,21 @@ def arange(
     if kind.np.kind not in "iufV":
         raise refuse("arange", kind.np)
     if kind.np.kind in "iu":
-        low, high, by = map(int, numbers)
+        low, high, by = map(as_int, numbers)
         if not by:
             raise ConfigError(f"arange: a step below 1 given for {kind!r}; it must not be zero")
     n = -(-(high - low) // by) if kind.np.kind in "iu" else math.ceil((high - low) / by)
-    where, n = usable(device), int(n)
+    where, n = usable(device), as_int(n)
     there = located(where)
     if there is None:
-        array: Any = (low + np.arange(n) * by).astype(kind.np)
+        array: Any = made(_steps, low, n, by, kind.np, shape=(n,))
     else:
         array = there.make(lambda xp: (low + xp.arange(n) * by).astype(kind.np))
     return place(array, where, requires_grad)
+
+
+def _steps(low: Any, n: int, by: Any, kind: np.dtype) -> np.ndarray:
+    return (low + np.arange(n) * by).astype(kind)
 
 
 def linspace(

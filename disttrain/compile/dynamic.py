@@ -1,0 +1,437 @@
+"""Calls whose sizes change: which dimensions are symbols, and captures as they are for other sizes.
+
+A capture with sizes as symbols (``shapes``) stands for all calls of its *form*: the key of a call
+without those sizes. For given sizes it becomes what a capture of them would be, by putting numbers
+in place of expressions: what was fused stays fused, and nothing is run.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from ..core.tensor import Tensor
+from ..errors import CaptureError
+from ..polynomials import LEAST
+from ..symbolic import ERRORS, Scope
+from .entry import Entry
+from .graph import Graph
+from .guards.arguments import Call
+from .instruction import Instruction
+from .joint import Joint
+from .passes.region import Fused
+from .shapes import Found, Sizes
+from .sized import is_sized, numbers, substitute, text_of
+from .sweep import Backward, Sweep
+
+MOST = 256  # kinds of calls that general captures are kept ready for
+KEPT = 6  # captures of one kind of call, for state that goes to and fro
+_TRIES = 2  # of symbolic runs of one form
+_DYNAMIC, _WEAK, _STATIC = (
+    "_dynamo_dynamic_indices", "_dynamo_weak_dynamic_indices", "_dynamo_static_indices",
+)  # fmt: skip
+
+
+# --- marks ----------------------------------------------------------------------------------------
+def _mark(name: str, t: Tensor, index: Any) -> None:
+    if isinstance(index, (list, tuple)):
+        for i in index:
+            _mark(name, t, i)
+        return
+    if index is None:
+        for i in range(t.ndim):
+            _mark(name, t, i)
+        return
+    if not -t.ndim <= index < t.ndim:
+        raise CaptureError(
+            f"mark: dimension {index} given; the tensor has {t.ndim} (shape {list(t.shape)})"
+        )
+    setattr(t, name, {*getattr(t, name, ()), index % t.ndim})
+
+
+def mark_dynamic(t: Tensor, index: Any, **bounds: object) -> None:
+    """Let calls with ``t`` be captured for all sizes of dimension ``index``; the call raises
+    ``CaptureError`` where the program decides by it."""
+    _mark(_DYNAMIC, t, index)
+
+
+def maybe_mark_dynamic(t: Tensor, index: Any) -> None:
+    """As ``mark_dynamic``, where the program allows it."""
+    _mark(_WEAK, t, index)
+
+
+def mark_static(t: Any, index: Any = None) -> None:
+    """Let calls with ``t`` be captured for each size of dimension ``index`` (None: of all)."""
+    if isinstance(t, Tensor):
+        _mark(_STATIC, t, index)
+
+
+# --- forms of calls -------------------------------------------------------------------------------
+def _laid(shape: tuple, strides: Any, item: int) -> Any:
+    """How an array lies, of all sizes: "in order", an order of dimensions, or its strides."""
+    if 0 in shape:
+        return strides
+    order = sorted(range(len(shape)), key=lambda d: -strides[d])
+    step = item
+    for d in reversed(order):
+        if strides[d] != step:
+            return strides
+        step *= shape[d]
+    return "in order" if order == sorted(order) else ("order", *order)
+
+
+def form_of(call: Call) -> tuple | None:
+    """The key of a call without sizes; None where these are no symbols."""
+    parts: list[Any] = []
+    for part in call.parts:
+        if type(part) is tuple and part[:1] == ("overlaps",):
+            return None
+        if type(part) is tuple and len(part) == 5 and isinstance(part[3], type):
+            shape, dtype, strides, kind, graph = part
+            if len(strides) != len(shape) or (shape and type(strides[0]) is not int):
+                return None  # on a device
+            parts.append((len(shape), dtype, _laid(shape, strides, dtype.itemsize), kind, graph))
+        else:
+            parts.append(part)
+    return tuple(parts)
+
+
+class Form:
+    """What is known of calls of one form. ``first``: the shapes of the first one; ``changing``:
+    dimensions that had several sizes; ``fixed``: those that no capture takes as symbols, and
+    why."""
+
+    def __init__(self, call: Call) -> None:
+        self.first = [t.array.shape for t in call.tensors]
+        self.changing: set[tuple[int, int]] = set()
+        self.fixed: dict[tuple[int, int], str] = {}
+        self.captures: list[General] = []
+        self.why: str | None = None
+        self.tries = 0
+
+    def sizes(self, call: Call, dynamic: bool | None) -> Sizes:
+        """The dimensions to take as symbols in a capture of ``call``."""
+        if dynamic is False:
+            return []
+        chosen = []
+        for i, (t, before) in enumerate(zip(call.tensors, self.first, strict=True)):
+            shape = t.array.shape
+            asked = {*getattr(t, _DYNAMIC, ()), *getattr(t, _WEAK, ())}
+            for dim, (n, m) in enumerate(zip(shape, before, strict=True)):
+                place = (i, dim)
+                if n != m:
+                    self.changing.add(place)
+                wanted = dim in asked or dynamic or place in self.changing
+                kept = dim in getattr(t, _STATIC, ()) or place in self.fixed
+                if wanted and not kept and n >= LEAST:
+                    chosen.append(place)
+        return chosen
+
+    def fix(self, sizes: Sizes, why: str) -> None:
+        """Take these as numbers from now on."""
+        self.why = why
+        self.fixed.update(dict.fromkeys(sizes, why))
+
+
+def check_marks(call: Call, sizes: Sizes, why: str) -> None:
+    """Raise for dimensions that were marked as dynamic and cannot be."""
+    for i, dim in sizes:
+        if dim in getattr(call.tensors[i], _DYNAMIC, ()):
+            raise CaptureError(
+                f"compile: dimension {dim} of argument {i} is marked as dynamic, but the program "
+                f"is only right for the size {call.tensors[i].shape[dim]}: {why}; use "
+                "maybe_mark_dynamic, or change the program"
+            )
+
+
+# --- captures for all sizes -----------------------------------------------------------------------
+class General:
+    """A capture with expressions. ``of(call)``: as it is for the sizes of ``call``."""
+
+    def __init__(self, entry: Entry, found: Found, call: Call) -> None:
+        self.entry, self.scope, self.sizes = entry, found.scope, found.sizes
+        self.graph, self.joint = entry.graph, entry.joint
+        _rely_on(self.graph.instructions, self.graph.metas, self.scope)
+        for sweep in self.joint.sweeps if self.joint is not None else ():
+            _rely_on(sweep.instructions, self.graph.metas, self.scope)
+        places = {*self.sizes}
+        shapes = [t.array.shape for t in call.tensors]
+        self.static = [
+            (i, dim, n) for i, shape in enumerate(shapes) for dim, n in enumerate(shape)
+            if (i, dim) not in places
+        ]  # fmt: skip
+        joint = self.joint
+        self.metas = _Metas(self.graph.metas)
+        self.whole = _Whole(self.graph)
+        self.pure = None if joint is None or joint.pure is None else _Whole(joint.pure)
+        self.sweeps = [_Sweep(sweep) for sweep in ([] if joint is None else joint.sweeps)]
+        self.texts = list(dict.fromkeys(n.text for n in _all_numbers(self.graph, joint)))
+        self.values = self.scope.function(self.texts)
+        entry.graph, entry.joint = self.made(tuple(self.scope.values))
+
+    @property
+    def answers(self) -> tuple[bytes, ...]:
+        """To what Python asks."""
+        return self.entry.answers
+
+    def pinned(self) -> Iterator[tuple[int, int]]:
+        """The dimensions that may have one size only."""
+        for name, value, place in zip(self.scope.names, self.scope.values, self.sizes, strict=True):
+            if f"{name} == {value}" in self.scope.relations:
+                yield place
+
+    def fits(self, call: Call) -> tuple | None:
+        """The values of the symbols in a call of its form that it stands for, as far as sizes
+        go."""
+        tensors = call.tensors
+        if any(tensors[i].array.shape[dim] != n for i, dim, n in self.static):
+            return None
+        values = tuple([tensors[i].array.shape[dim] for i, dim in self.sizes])
+        return values if self.scope.holds(*values) else None
+
+    def made(self, values: tuple) -> tuple[Graph, Joint | None]:
+        """What is replayed, for these values of the symbols."""
+        found = dict(zip(self.texts, self.values(*values), strict=True))
+        metas = self.metas.made(found)
+        graph = self.whole.made(found, metas)
+        if self.joint is None:
+            return graph, None
+        joint = copy.copy(self.joint)
+        joint.shapes = substitute(joint.shapes, found)
+        joint.pure = None if self.pure is None else self.pure.made(found, metas)
+        given = (*graph.inputs, *graph.outside())
+        names = [*(given[i] for i in joint.held), *joint.saved]
+        joint.sweeps = [sweep.made(found, metas, names) for sweep in self.sweeps]
+        return graph, joint
+
+    def of(self, values: tuple) -> Variant | None:
+        """As a capture of these sizes."""
+        try:
+            return Variant(self, *self.made(values))
+        except ERRORS:
+            return None
+
+    def told(self) -> list[str]:
+        """Which sizes are symbols, and what must hold of them."""
+        symbols = ", ".join(
+            f"{name} is size {dim} of tensor {i}"
+            for name, (i, dim) in zip(self.scope.names, self.sizes, strict=True)
+        )
+        lines = [f"symbols: {symbols} (each at least {LEAST})"]
+        lines += [f"  guarded: {text}  ({site})" for text, site in self.scope.relations.items()]
+        return lines
+
+
+class Variant:
+    """A general capture as it is for some sizes: an ``Entry`` of them."""
+
+    def __init__(self, general: General, graph: Graph, joint: Joint | None) -> None:
+        self.general, self.base = general, general.entry
+        self.answers = self.base.answers
+        self.graph, self.joint = graph, joint
+
+    @property
+    def made_of(self) -> tuple:
+        """Of the capture."""
+        return self.base.made_of
+
+    def stale(self, call: Call) -> str | None:
+        """Why it does not stand for the call."""
+        return self.base.stale(call)
+
+    def run(self, given: list[Tensor]) -> Any:
+        """Replay."""
+        return self.base.run(given, self.graph, self.joint)
+
+
+def _all_numbers(graph: Graph, joint: Joint | None) -> Iterator[Any]:
+    for shape, _ in graph.metas.values():
+        yield from numbers(shape)
+    yield from numbers(graph.outputs)
+    instructions = list(graph.instructions)
+    for sweep in joint.sweeps if joint is not None else ():
+        instructions += sweep.instructions
+    if joint is not None:
+        yield from numbers(joint.shapes)
+        instructions += joint.pure.instructions if joint.pure is not None else ()
+    for ins in instructions:
+        yield from numbers((ins.args, ins.params))
+        if isinstance(ins.prim, Fused):
+            for member in ins.prim.region.members:
+                yield from numbers((member.args, member.params))
+
+
+class _Metas:
+    """Shapes and types of values."""
+
+    def __init__(self, metas: dict) -> None:
+        self.metas = metas
+        self.sized = [(v, *meta) for v, meta in metas.items() if is_sized(meta[0])]
+
+    def made(self, values: dict) -> dict:
+        """For other sizes."""
+        changed = {v: (substitute(shape, values), kind) for v, shape, kind in self.sized}
+        return {**self.metas, **changed}
+
+
+class _Part:
+    """Instructions, of which some hold sizes."""
+
+    def __init__(self, instructions: Any) -> None:
+        self.instructions = instructions
+        self.sized = [i for i, ins in enumerate(instructions) if _holds_sizes(ins)]
+
+    def plain(self, values: dict, metas: dict) -> list[Instruction]:
+        """For other sizes."""
+        out = list(self.instructions)
+        for i in self.sized:
+            out[i] = _instruction(out[i], metas, values)
+        return out
+
+
+class _Whole(_Part):
+    """A graph."""
+
+    def __init__(self, graph: Graph) -> None:
+        super().__init__(graph.instructions)
+        self.graph = graph
+
+    def made(self, values: dict, metas: dict) -> Graph:
+        """For other sizes."""
+        return replace(
+            self.graph,
+            metas=metas,
+            instructions=tuple(self.plain(values, metas)),
+            outputs=tuple(substitute(self.graph.outputs, values)),
+        )
+
+
+class _Sweep(_Part):
+    """A captured walk."""
+
+    def __init__(self, sweep: Sweep) -> None:
+        super().__init__(sweep.instructions)
+        self.sweep = sweep
+
+    def made(self, values: dict, metas: dict, names: list) -> Sweep:
+        """For other sizes."""
+        was = self.sweep
+        sweep = Sweep(was.results, self.plain(values, metas), was.starts, was.ends)
+        sweep.graph = Backward(sweep, names)
+        sweep.graph.reads = was.graph.reads
+        return sweep
+
+
+def _holds_sizes(ins: Instruction) -> bool:
+    return isinstance(ins.prim, Fused) or is_sized((ins.args, ins.params))
+
+
+def _instruction(ins: Instruction, metas: dict, values: dict) -> Instruction:
+    if isinstance(ins.prim, Fused):
+        region = ins.prim.region
+        members = [_instruction(m, metas, values) for m in region.members]
+        return replace(ins, prim=region.resized(members, metas).primitive())
+    args, params = substitute(ins.args, values), substitute(ins.params, values)
+    if args is ins.args and params is ins.params:
+        return ins
+    return Instruction(ins.prim, args, params, ins.outputs)
+
+
+# --- what passes relied on ------------------------------------------------------------------------
+def _rely_on(instructions: Any, metas: dict, scope: Scope) -> None:
+    """Need the shapes to be equal that are equal in kernels and where they write."""
+    for ins in instructions:
+        if not isinstance(ins.prim, Fused):
+            continue
+        region = ins.prim.region
+        shape = metas[region.outputs[0]][0]
+        alike = [o for m in region.members for o in m.outputs]
+        alike += [v for v, full in zip(region.inputs, region.full, strict=True) if full]
+        for v in alike:
+            for a, b in zip(metas[v][0], shape, strict=True):
+                if text_of(a) != text_of(b):
+                    scope.equal(text_of(a), text_of(b))
+
+
+# --- the calls of one function --------------------------------------------------------------------
+class Forms:
+    """Those of one compiled function, whose ``entries`` by key they add to. ``dynamic``: as
+    ``compile`` takes it."""
+
+    def __init__(self, dynamic: bool | None, entries: dict[Any, list]) -> None:
+        self.dynamic, self.entries = dynamic, entries
+        self.forms: dict[tuple, Form] = {}
+        self.ready: list[Any] = []  # keys of calls that only have variants, the oldest first
+
+    def _form(self, call: Call) -> Form | None:
+        if not self.forms or not call.tensors:
+            return None
+        form = form_of(call)
+        return None if form is None else self.forms.get(form)
+
+    def sizes(self, call: Call) -> Sizes:
+        """What to take as symbols in a capture of ``call``."""
+        key = form_of(call) if call.tensors and self.dynamic is not False else None
+        if key is None:
+            return []
+        form = self.forms.setdefault(key, Form(call))
+        return form.sizes(call, self.dynamic)
+
+    def more(self, call: Call, known: list) -> list:
+        """Captures for the call that are not ``known``: general ones as they are for its sizes."""
+        form = self._form(call)
+        found = []
+        for general in form.captures if form is not None else ():
+            if any(e is general.entry or getattr(e, "general", None) is general for e in known):
+                continue
+            values = general.fits(call)
+            variant = None if values is None else general.of(values)
+            if variant is not None:
+                found.append(variant)
+        if found and not known:
+            self.entries[call.key] = found
+            self.ready.append(call.key)
+            if len(self.ready) > MOST:
+                self.entries.pop(self.ready.pop(0), None)
+        elif found:
+            known += found
+        return found
+
+    def take(self, call: Call, entry: Entry, found: Found) -> None:
+        """A capture holds expressions."""
+        form = self.forms[form_of(call)]  # type: ignore[index]
+        general = General(entry, found, call)
+        pinned = list(general.pinned())
+        if pinned:
+            name = general.scope.names[general.sizes.index(pinned[0])]
+            why = next(
+                f"{text} is needed at {site}"
+                for text, site in general.scope.relations.items()
+                if text.startswith(f"{name} == ")
+            )
+            check_marks(call, pinned, why)
+            form.fix(pinned, why)
+        if len(pinned) < len(general.sizes):
+            form.captures = [general, *form.captures[: KEPT - 1]]
+
+    def leave(self, call: Call, sizes: Sizes, why: str) -> None:
+        """No symbolic run follows a capture with these symbols."""
+        check_marks(call, sizes, why)
+        form = self.forms[form_of(call)]  # type: ignore[index]
+        form.why = why
+        form.tries += 1
+        if form.tries == _TRIES:
+            form.fix(sizes, why)
+
+    def told(self) -> list[str]:
+        """Which sizes are symbols, and which cannot be, and why."""
+        lines = []
+        for form in self.forms.values():
+            for general in form.captures:
+                lines += general.told()
+            if form.why is not None and form.fixed:
+                shown = ", ".join(f"size {dim} of tensor {i}" for i, dim in sorted(form.fixed))
+                lines.append(f"captured for each {shown}: {form.why}")
+        return [f"  {line}" for line in lines]

@@ -26,8 +26,8 @@ from ..trace import warn
 # PyTorch's lists, for primitives.
 LOWER = frozenset("matmul linear conv attention".split())
 FULL = frozenset(
-    "acos asin cosh cross_entropy cumprod cumsum erfinv exp expm1 exp2 layer_norm log log10 log1p "
-    "log2 log_softmax logsumexp pow prod reciprocal rms_norm rsqrt sinh softmax sum tan "
+    "acos asin cosh cross_entropy cumprod cumsum erfinv exp expm1 exp2 group_norm layer_norm log "
+    "log10 log1p log2 log_softmax logsumexp pow prod reciprocal rms_norm rsqrt sinh softmax sum tan "
     "total_norm".split()
 )
 FULL_ON_CPU = frozenset("cross_entropy prod".split())

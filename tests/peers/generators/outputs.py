@@ -146,8 +146,8 @@ def misfits(space: str, ours: Any, theirs: Any) -> list[str]:
     out = []
     for name in sorted(set(dir(one)) & set(dir(two)) - set(DRAWN)):
         mine, other = getattr(one, name), getattr(two, name)
-        if name.startswith("_") or not callable(mine) or isinstance(other, type):
-            continue
+        if name.startswith(("_", "set_")) or not callable(mine) or isinstance(other, type):
+            continue  # (what sets something has no output, and would be set for who comes next)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             for call, results in _samples(ours, theirs, mine, other):

@@ -27,8 +27,8 @@ from ..trace import warn
 LOWER = frozenset("matmul linear conv attention".split())
 FULL = frozenset(
     "acos asin cosh cross_entropy cumprod cumsum erfinv exp expm1 exp2 group_norm layer_norm log "
-    "log10 log1p log2 log_softmax logsumexp pow prod reciprocal rms_norm rsqrt sinh softmax sum tan "
-    "total_norm".split()
+    "log10 log1p log2 log_softmax logsumexp pow prod reciprocal rms_norm rsqrt sinh softmax sum "
+    "tan total_norm".split()
 )
 FULL_ON_CPU = frozenset("cross_entropy prod".split())
 # Functions of several operations that the lists of the CPU do not have: they compute in the types

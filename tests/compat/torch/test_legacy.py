@@ -44,6 +44,7 @@ def test_the_default_type_by_a_class_or_its_name(kind):
         legacy.set_default_tensor_type(OLD["DoubleTensor"] if kind == "class" else kind)
         assert dt.get_default_dtype() is dt.float64 and dt.ones(1).is_cpu
     finally:
+        dt.set_default_device(None)
         dt.set_default_dtype(before)
 
 
@@ -56,7 +57,7 @@ def test_the_default_device_comes_with_the_class(double):
         legacy.set_default_tensor_type("torch.cuda.FloatTensor")
         assert dt.ones(1).is_cuda
     finally:
-        dt.set_default_device("cpu")
+        dt.set_default_device(None)
         dt.set_default_dtype(before)
 
 

@@ -64,7 +64,7 @@ KINDS = {**CODES, C128: np.dtype("<c16")}
 KIND_NAMES = {dtype: code for code, dtype in KINDS.items()}
 
 _FOREIGN = (
-    (b"PK\x03\x04", "a zip archive, none of PyTorch's, as numpy.savez writes (.npz)"),
+    (b"PK\x03\x04", "a zip archive, as torch.save (.pt) and numpy.savez (.npz) write"),
     (b"\x80\x02\x8a\x0al\xfc\x9cF\xf9", "a PyTorch file of the old format (pickle)"),
     (b"\x80", "a Python pickle"),
     (b"\x93NUMPY", "a numpy array (.npy)"),

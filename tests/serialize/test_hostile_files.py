@@ -130,7 +130,7 @@ def test_archives_are_named_with_the_way_to_convert_them(tmp_path):
     f = io.BytesIO()
     with zipfile.ZipFile(f, "w") as z:
         z.writestr("a.npy", b"1")
-    refused(tmp_path, f.getvalue(), r"zip archive, none of PyTorch's.*Convert it once")
+    refused(tmp_path, f.getvalue(), r"zip archive, as torch\.save.*Convert it once")
 
 
 @pytest.mark.peer

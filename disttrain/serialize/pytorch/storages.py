@@ -14,7 +14,7 @@ from ...core import Tensor, wrap
 from ...core.types import dtypes
 from ...core.types.device import device, located
 from ...errors import SerializationError
-from .opcodes import shown
+from .opcodes import Refused, shown
 
 Place = Callable[[Tensor, str], Any]  # (on the host, where it was saved) -> a device, or a Tensor
 _MOST = 1 << 62
@@ -86,8 +86,10 @@ class Tensors:
 
     def parameter(self, data: Tensor, requires_grad: bool = True, *rest: Any) -> Tensor:
         """A parameter over a tensor. ``rest``: hooks, and a state that must be empty."""
-        if not isinstance(data, Tensor) or any(rest[1:]):
-            raise TypeError("a parameter over no tensor, or with attributes")
+        if not isinstance(data, Tensor):
+            raise TypeError("a parameter over no tensor")
+        if any(rest[1:]):
+            raise Refused("a parameter with attributes; save its values, and these beside it")
         return self._parameter(data, bool(requires_grad))
 
     def meta(self, kind: dtypes.dtype, size: tuple, stride: tuple, requires_grad: bool) -> Tensor:

@@ -51,7 +51,7 @@ def test_parameters_and_tensors_without_data():
     weight = make.parameter(make.tensor(storage(), 0, (2,), (1,)), False, {})
     assert isinstance(weight, dt.nn.Parameter) and not weight.requires_grad
     assert make.meta(dtypes.float16, (2, 3), (3, 1), False).device.type == "meta"
-    with pytest.raises(TypeError, match="attributes"):
+    with pytest.raises(SerializationError, match="parameter with attributes"):
         make.parameter(weight, True, {}, {"a": 1})
     with pytest.raises(TypeError, match="no storage"):
         make.of_type(None, 0, (1,), (1,), False, None, dtypes.int8)

@@ -27,6 +27,9 @@ from .errors import WaitTimeout
 
 T = TypeVar("T")
 
+# The slot of what a rank's random numbers start from that its program has not seeded.
+SEED_SLOT = "context.seed"
+
 # Values of ``thread.mode``: one read tells the gate whether it may take its fast path.
 RECORD, PLAIN, SLOW = 0, 1, 2
 

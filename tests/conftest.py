@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from disttrain import context, gpus
+from disttrain.core import random
 from support.claims import Claims
 from support.little_garbage import only_what_the_file_makes
 from support.skips import Skips
@@ -134,6 +135,12 @@ def leaves_the_process_alone(request):
                for name, was in before.items() if after[name] != was]  # fmt: skip
     if changed and request.node.get_closest_marker("peer") is None:
         pytest.fail(f"the test has changed, for all that follow: {', '.join(changed)}")
+
+
+@pytest.fixture(autouse=True)
+def starts_from_the_same_numbers():
+    """What a test draws does not depend on the run: a failure can be had again."""
+    random.manual_seed(0)
 
 
 def _start_nothing(*args, **kwargs):

@@ -32,7 +32,6 @@ STEP = 4  # what a draw on an accelerator adds to its offset
 _MASK = (1 << 64) - 1
 RECORDING = "core.random.recording"  # the slot of how many graphs are recorded
 _DEVICE_SEED = "core.random.device_seed"  # the slot of what the rank's devices start from
-_SEED = "core.random.seed"  # the slot of the seed that a process was born with
 
 
 class _Cell:
@@ -284,7 +283,7 @@ class _DeviceGenerator(Generator):
 
 
 def _first_cell() -> _Cell:
-    return _Cell(context.current().slots.get(_SEED))
+    return _Cell(context.current().slots.get(context.SEED_SLOT))
 
 
 def _made_for(where: device) -> _Cell | _Counter:
@@ -305,7 +304,7 @@ def _device_seed() -> int:
 
 
 # numpy's generator takes a while to load, so this process only chooses what it will start from.
-context.current().slots[_SEED] = int.from_bytes(os.urandom(8), "little") >> 11
+context.current().slots[context.SEED_SLOT] = int.from_bytes(os.urandom(8), "little") >> 11
 default_generator = _RankGenerator()
 
 

@@ -4,7 +4,8 @@ Two kinds. In ``simulate`` ranks move data through the shared-memory transport o
 segment: a simulation runs the very code that real ranks run; what is replaced is the waiting
 (``scheduler``). In ``run_cluster`` they have a transport of their own (``transport``), with a model
 of hosts and links and with faults, that carries hundreds of ranks. Either way the same seed gives
-the same schedule, and different seeds try different interleavings. Time is virtual.
+the same schedule, and different seeds try different interleavings; random numbers of a rank start
+from the seed and its number. Time is virtual.
 When nobody can go on and time cannot help, every rank raises ``Deadlock`` at once, with what each
 one waits for (real ranks would wait for their deadline).
 
@@ -13,6 +14,7 @@ Knows ranks and the segment; no arrays, no verbs.
 
 from __future__ import annotations
 
+import random
 import traceback as tracebacks
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -84,7 +86,7 @@ def run_tasks(
         place.slots[JOB_SLOT] = segment
         if strict is not None:
             place.slots[STRICT_SLOT] = strict
-        _add(scheduler, place, lambda: fn(*args), segment.publish_failure)
+        _add(scheduler, seed, place, lambda: fn(*args), segment.publish_failure)
 
     def killed(rank: int) -> None:
         if scheduler.tasks[rank].killed:  # perhaps before its program has begun
@@ -111,19 +113,21 @@ def run_cluster(
     for rank in range(cluster.num_ranks):
         mine = [r for r in range(cluster.num_ranks) if hosts[r] == hosts[rank]]
         place = context.Rank(rank, cluster.num_ranks, mine.index(rank), len(mine))
-        _add(scheduler, place, fn, fabric.fail)
+        _add(scheduler, seed, place, fn, fabric.fail)
     scheduler.run()
     return scheduler, fabric
 
 
 def _add(
     scheduler: Scheduler,
+    seed: int,
     place: context.Rank,
     fn: Callable[[], Any],
     publish: Callable[[int, str, str], None],
 ) -> None:
     """Add the task that runs ``fn`` as the rank of ``place``."""
     rank = place.rank
+    place.slots[context.SEED_SLOT] = random.Random(f"{seed} {rank}").getrandbits(53)
 
     def body() -> Any:
         try:

@@ -11,6 +11,7 @@ from disttrain.comm.job.segment import JOB_SLOT
 from disttrain.comm.transports import shm, sim
 from disttrain.comm.transports.sim.cluster import cause_of, die, first_failed, run_tasks
 from disttrain.comm.transports.sim.scheduler import Killed
+from disttrain.core.random import default_generator
 from disttrain.errors import ConfigError, Deadlock, LaunchError, PeerFailed, WaitTimeout
 
 pytestmark = pytest.mark.simulated
@@ -161,3 +162,12 @@ def test_the_first_error_is_one_that_follows_from_no_other() -> None:
 def test_a_cause_is_one_line() -> None:
     assert cause_of(ValueError("bad")) == "ValueError: bad"
     assert cause_of(Killed("killed (--kill 1@barrier:1)")) == "killed (--kill 1@barrier:1)"
+
+
+def test_random_numbers_start_from_the_seed_and_the_rank() -> None:
+    def drawn() -> int:
+        return default_generator.initial_seed()
+
+    first, again, other = (sim.simulate(drawn, 3, seed=s).results for s in (1, 1, 2))
+    assert first == again
+    assert len({*first, *other}) == 6

@@ -21,7 +21,6 @@ from ..errors import CaptureError
 from ..trace import warn
 from .capture import Capture
 from .drawing import text
-from .dynamic import KEPT, Forms
 from .entry import Entry, environment
 from .graph import Graph
 from .guards.arguments import Call, Unknown
@@ -34,11 +33,12 @@ from .modules import Forward, original, twin
 from .passes import EVERYWHERE, Pass, ask_early, on_devices, optimize
 from .passes.liveness import told
 from .questions import Otherwise, Path, Paths
-from .replay import Afresh
+from .replays.replay import Afresh
 from .results import has_kept, state_of, stream_state, told_place, unfit, with_numbers
 from .settings import Settings, settings_of
-from .shapes import Found, Sizes, generalize
 from .sized import Unlike
+from .sizes.dynamic import KEPT, Forms
+from .sizes.shapes import Found, Sizes, generalize
 
 _LIMIT = 32  # captures of one function; what has none then runs eagerly
 _TRIES = 3  # for a kind of call, while code and state that nobody knew of come to light

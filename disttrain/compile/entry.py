@@ -25,8 +25,8 @@ from .joint import Joint
 from .memory import coincide, overlap, owner_of
 from .passes.region import Fused
 from .questions import Otherwise, answers
-from .replay import Afresh
-from .replayed import Player
+from .replays.replay import Afresh
+from .replays.replayed import Player
 from .settings import Backend
 
 

@@ -24,7 +24,7 @@ from ..core.tensor import Tensor
 from ..errors import CaptureError
 from .instruction import Instruction, Var, describe
 from .questions import Otherwise
-from .replay import Afresh, Program
+from .replays.replay import Afresh, Program
 
 
 class Read:

@@ -16,9 +16,9 @@ from typing import Any
 
 from ...compile import Graph
 from ...compile.compiled import compile as compile_
-from ...compile.dynamic import mark_dynamic, mark_static, maybe_mark_dynamic
 from ...compile.modules import Twin
 from ...compile.questions import question
+from ...compile.sizes.dynamic import mark_dynamic, mark_static, maybe_mark_dynamic
 from ...errors import CaptureError
 from ...func import control_flow
 from ...trace import warn

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import disttrain as dt
-from disttrain.compile.device_updates import raw_of, run_together
+from disttrain.compile.replays.device_updates import raw_of, run_together
 
 pytestmark = pytest.mark.usefixtures("double")
 

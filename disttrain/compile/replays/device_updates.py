@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..backends.device.array import DeviceArray
+from ...backends.device.array import DeviceArray
 
 
 def run_together(steps: Sequence[Any], at: int, values: list) -> int:

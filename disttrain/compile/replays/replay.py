@@ -11,18 +11,18 @@ from typing import Any
 
 import numpy as np
 
-from ..backends.array_kinds import ArrayKind
-from ..core import no_grad
-from ..core.gate import finish
-from ..core.node import AccumulateGrad
-from ..core.tensor import Storage, Tensor, wrap
-from ..core.writes import touched
-from ..errors import CaptureError
+from ...backends.array_kinds import ArrayKind
+from ...core import no_grad
+from ...core.gate import finish
+from ...core.node import AccumulateGrad
+from ...core.tensor import Storage, Tensor, wrap
+from ...core.writes import touched
+from ...errors import CaptureError
+from ..instruction import Instruction, Var, describe
+from ..memory import is_laid_out, is_whole, owner_of, window
+from ..questions import Otherwise, Trial
 from .device_updates import run_together
-from .instruction import Instruction, Var, describe
 from .lowering import lowered
-from .memory import is_laid_out, is_whole, owner_of, window
-from .questions import Otherwise, Trial
 from .updates import Updates, singly, together
 
 ndarray = np.ndarray

@@ -15,14 +15,14 @@ import weakref
 from operator import is_
 from typing import Any
 
-from ..backends.device.array import DeviceArray
-from ..backends.fused.casts import copied
-from ..context import current
-from ..core.random import Generator
-from ..core.recording import Recording
-from ..trace import warn
+from ...backends.device.array import DeviceArray
+from ...backends.fused.casts import copied
+from ...context import current
+from ...core.random import Generator
+from ...core.recording import Recording
+from ...trace import warn
+from ..instruction import Var
 from .device_updates import raw_of, run_together
-from .instruction import Var
 from .parts import DEVICE, FIXED, HOST, Facts, Part, divide
 
 _SHARED = "compile.replayed"  # the slot of what a rank's recordings share, by device

@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from ..backends.fused import cross_entropy as losses
-from ..core.types.wide import total
-from ..ops.primitives.linalg import by_other_order, by_rows, linear, product
-from ..ops.primitives.loss import cross_entropy_rows
-from .instruction import Instruction, Var
-from .pull import Rule
+from ...backends.fused import cross_entropy as losses
+from ...core.types.wide import total
+from ...ops.primitives.linalg import by_other_order, by_rows, linear, product
+from ...ops.primitives.loss import cross_entropy_rows
+from ..instruction import Instruction, Var
+from ..pull import Rule
 
 _matmul = np.matmul
 Run = Callable[..., Any]

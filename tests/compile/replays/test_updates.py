@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import disttrain as dt
-from disttrain.compile.updates import Updates, singly, together
+from disttrain.compile.replays.updates import Updates, singly, together
 from support.agree import difference
 
 SHAPES = [(3,), (4, 5), (1,), (130, 7), (2, 3)]

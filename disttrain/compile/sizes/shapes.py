@@ -12,14 +12,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .. import context, tree
-from ..context import thread
-from ..core.tensor import Tensor
-from ..steps import SLOT
-from ..symbolic import Scope
-from .capture import Capture
-from .joint import Joint, differentiate
-from .sized import Unlike, annotate
+from ... import context, tree
+from ...context import thread
+from ...core.tensor import Tensor
+from ...steps import SLOT
+from ...symbolic import Scope
+from ..capture import Capture
+from ..joint import Joint, differentiate
+from ..sized import Unlike, annotate
 from .symbolic_run import Sizes, SymbolicRun
 
 _STATE = ("_node", "_st", "_gen", "_view", "_former", "_grad", "_retains", "_idle", "array")

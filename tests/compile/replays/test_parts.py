@@ -1,6 +1,6 @@
 """Which steps of a program go into graphs, as data."""
 
-from disttrain.compile.parts import DEVICE, FIXED, HOST, Facts, divide
+from disttrain.compile.replays.parts import DEVICE, FIXED, HOST, Facts, divide
 
 
 def told(steps, host=(), fixed=(), roots=None):

@@ -14,17 +14,17 @@ from typing import Any
 
 import numpy as np
 
-from ..core.gate import Primitive, Tracer
-from ..core.node import AccumulateGrad, Node, next_seq
-from ..core.tensor import Tensor, wrap
-from ..symbolic import Scope, hinted
-from ..trace import call_site
-from .capture import Capture
-from .instruction import Instruction, Var
-from .memory import coincide, window
-from .pull import Rule, accumulate, backward_of
-from .questions import lies, says
-from .sized import Unlike, annotate
+from ...core.gate import Primitive, Tracer
+from ...core.node import AccumulateGrad, Node, next_seq
+from ...core.tensor import Tensor, wrap
+from ...symbolic import Scope, hinted
+from ...trace import call_site
+from ..capture import Capture
+from ..instruction import Instruction, Var
+from ..memory import coincide, window
+from ..pull import Rule, accumulate, backward_of
+from ..questions import lies, says
+from ..sized import Unlike, annotate
 from .sketch import Sketch
 
 Sizes = Sequence[tuple[int, int]]  # tensors of a call by number, each with a dimension

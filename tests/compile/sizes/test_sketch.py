@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from disttrain.compile.sized import Unlike
-from disttrain.compile.sketch import Sketch
+from disttrain.compile.sizes.sketch import Sketch
 from disttrain.symbolic import Scope
 
 

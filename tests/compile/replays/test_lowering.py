@@ -7,7 +7,7 @@ import pytest
 
 import disttrain as dt
 from disttrain.compile import capture
-from disttrain.compile.lowering import lowered
+from disttrain.compile.replays.lowering import lowered
 
 F = dt.nn.functional
 

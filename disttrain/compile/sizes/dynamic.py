@@ -12,19 +12,19 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from ..core.tensor import Tensor
-from ..errors import CaptureError
-from ..polynomials import LEAST
-from ..symbolic import ERRORS, Scope
-from .entry import Entry
-from .graph import Graph
-from .guards.arguments import Call
-from .instruction import Instruction
-from .joint import Joint
-from .passes.region import Fused
+from ...core.tensor import Tensor
+from ...errors import CaptureError
+from ...polynomials import LEAST
+from ...symbolic import ERRORS, Scope
+from ..entry import Entry
+from ..graph import Graph
+from ..guards.arguments import Call
+from ..instruction import Instruction
+from ..joint import Joint
+from ..passes.region import Fused
+from ..sized import is_sized, numbers, substitute, text_of
+from ..sweep import Backward, Sweep
 from .shapes import Found, Sizes
-from .sized import is_sized, numbers, substitute, text_of
-from .sweep import Backward, Sweep
 
 MOST = 256  # kinds of calls that general captures are kept ready for
 KEPT = 6  # captures of one kind of call, for state that goes to and fro

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import disttrain as dt
-from disttrain.compile import dynamic
+from disttrain.compile.sizes import dynamic
 from disttrain.errors import CaptureError
 
 

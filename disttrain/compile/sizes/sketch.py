@@ -10,10 +10,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ..backends.array_kinds import ArrayKind
-from ..core.gate import Primitive
-from ..symbolic import made
-from .sized import Unlike
+from ...backends.array_kinds import ArrayKind
+from ...core.gate import Primitive
+from ...symbolic import made
+from ..sized import Unlike
 
 
 class Facts(Protocol):

@@ -71,6 +71,7 @@ class Effects:
         if thread.walk is not None and not alone:
             effect = Within(self._walk(), effect)
         made = self._do(_prim(name, _on_tensors, writes, alone), effect, tensors)
+        effect.gave = made is not None
         given = tuple(effect.gives())
         if given:
             prim = _prim(name, _giving, (), alone)
@@ -223,7 +224,7 @@ class Effects:
         names = tuple(self._rename(leaf._grad) for leaf in leaves)
         if leaves:
             effect = {"effect": Gradients(leaves)}
-            self.recorder.instructions.append(Instruction(_gradients, (), effect, names))
+            self.recorder.instructions.append(Instruction(gradients_of, (), effect, names))
 
     def _settle_given(self, walk: ReplayedWalk) -> None:
         """See what stores have left with other tensors than their leaves: gradients that were
@@ -459,8 +460,8 @@ def _prim(
     return prim
 
 
-_gradients = Work("gradients", _on_arrays, ())
-_gradients.outward = _gradients.multi = True
+gradients_of = Work("gradients", _on_arrays, ())
+gradients_of.outward = gradients_of.multi = True
 
 
 @contextmanager

@@ -17,9 +17,10 @@ from .tensor import Tensor
 class Effect:
     """One piece of such work. Called now, and again by each replay, on tensors over the memory that
     those lie in which it was given at first. ``alone``: it reaches nobody else, and is no part of
-    the backward pass that is running. ``counts``: it counts the writes to what it writes to."""
+    the backward pass that is running. ``counts``: it counts the writes to what it writes to.
+    ``gave``: its first call gave its caller something."""
 
-    alone = counts = False
+    alone = counts = gave = False
 
     def __call__(self, *tensors: Tensor) -> Any:
         raise NotImplementedError

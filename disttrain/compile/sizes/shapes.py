@@ -37,8 +37,6 @@ def _fits(recorder: Capture) -> None:
     given = recorder.given
     if any(t.array.__class__ is not np.ndarray or type(t) is not Tensor for t in given):
         raise Unlike("arguments are no plain tensors of the host")
-    if any(ins.prim.outward for ins in recorder.instructions):
-        raise Unlike("it works with other ranks")
 
 
 @contextmanager

@@ -26,6 +26,7 @@ from ..pull import Rule, accumulate, backward_of
 from ..questions import lies, says
 from ..sized import Unlike, annotate
 from .sketch import Sketch
+from .symbolic_effects import SymbolicEffects
 
 Sizes = Sequence[tuple[int, int]]  # tensors of a call by number, each with a dimension
 
@@ -53,12 +54,15 @@ class SymbolicRun:
         self.recipes: dict[int, tuple] = {}  # of tensors made on the way, by their number
         self.keep: list[Any] = []
         self.arrays = dict(recorder.vars.values())
+        named_before = recorder.effects.first.items()
+        self.arrays.update((var, recorder.vars[i][1]) for i, var in named_before)
         self.starts = [v for sweep in sweeps for v in sweep.starts]
         self.made: list[tuple[Var, Tensor]] = []
         self.old = recorder.old
         self.start = next_seq()
         self.walked = False
         self.unlike: str | None = None  # why it is not the capture, whoever has caught that
+        self.effects = SymbolicEffects(self)
         self.given = self._inputs()
 
     def __str__(self) -> str:
@@ -171,14 +175,25 @@ class SymbolicRun:
         self._name(sketch, var)
 
     # --- the capture, one by one ------------------------------------------------------------
-    def _next(self, prim: Primitive) -> Instruction:
+    def following(self, fits: Callable[[Primitive], bool], what: str) -> Instruction:
+        """The next instruction, which must be one of those; ``what``: it is called so."""
         self._take_windows()
-        if self.at == len(self.expected) or self.expected[self.at].prim is not prim:
+        if self.at == len(self.expected) or not fits(self.expected[self.at].prim):
             was = self.expected[self.at].prim.name if self.at < len(self.expected) else "nothing"
-            raise Unlike(f"it does {prim.name} at {call_site()} where {was} was captured")
+            raise Unlike(f"it does {what} at {call_site()} where {was} was captured")
         ins = self.expected[self.at]
         self.at += 1
         return ins
+
+    def _next(self, prim: Primitive) -> Instruction:
+        return self.following(lambda known: known is prim, prim.name)
+
+    def sketch(self, var: Var) -> Sketch:
+        """What the capture calls so, where its shape depends on no sizes."""
+        shape, kind = self.recorder.metas[var]
+        sketch = Sketch(self, shape, kind, self.arrays.get(var))
+        self._name(sketch, var)
+        return sketch
 
     def _take_windows(self) -> None:
         while self.at < len(self.expected) and self.expected[self.at].prim is window:
@@ -202,7 +217,7 @@ class SymbolicRun:
     def process(self, prim: Primitive, args: tuple, params: dict, proceed: object) -> Any:
         """Follow one operation; its results have shapes alone."""
         ins = self._next(prim)
-        self._note(ins, args, params)
+        self.note(ins, args, params)
         if prim.mutates:
             return args[prim.mutates[0]]
         arrays = [a.array if isinstance(a, Tensor) else a for a in args]
@@ -216,13 +231,16 @@ class SymbolicRun:
             self._keep_order(arrays, outs)
         return outs if prim.multi else outs[0]
 
-    def _note(self, ins: Instruction, given: Sequence, params: dict) -> None:
+    def note(self, ins: Instruction, given: Sequence, params: dict) -> None:
+        """That an instruction is done with what it was captured with, but for sizes."""
         if len(given) != len(ins.args):
             raise Unlike("an operation has other operands with sizes as symbols")
         args = []
         for now, was in zip(given, ins.args, strict=True):
             if isinstance(now, Tensor):
                 self._check(now, was)
+                args.append(was)
+            elif now is was:
                 args.append(was)
             elif isinstance(was, Var):
                 raise Unlike("a tensor is a number with sizes as symbols")
@@ -313,7 +331,7 @@ class SymbolicRun:
         given = (*gs, *(node.saved or ()), *(outs if node.out is not None else ()))
         rule = Rule(node, len(gs), None if node.out is None else len(outs), needs)
         ins = self._next(backward_of(node.prim))
-        self._note(ins, given, {"rule": rule})
+        self.note(ins, given, {"rule": rule})
         left = iter(ins.outputs)
         there = ins.params["rule"].there
         found = [

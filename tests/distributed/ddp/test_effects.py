@@ -458,7 +458,7 @@ def one_captures_while_the_other_replays() -> tuple:
     dist.init_process_group()
     ddp, run = stepper()
     for i in range(12):
-        n = 4 + (i % 3 if dist.get_rank() else 0)
+        n = 4 + (i // 3 if dist.get_rank() else 0)
         run(dt.ones(n, 20), dt.zeros(n, dtype=dt.int64))
     return [bits(p) for p in ddp.parameters()], run.explain()
 

@@ -36,6 +36,14 @@ from .streams import Streams, unwatch
 Tell = Callable[[int, str, str], None]  # rank, cause, traceback
 LISTEN = 30.0  # seconds for a slow reader to take the last outputs of a job
 LISTEN_FAILED = 0.5  # ... that has failed, and whose end must not wait
+MOST_PATIENT = 8.0  # times as long as on an idle machine
+
+
+def _crowd() -> float:
+    """How many threads there are for each processor: all that they do takes so much longer."""
+    return min(max(os.getloadavg()[0] / (os.cpu_count() or 1), 1.0), MOST_PATIENT)
+
+
 LATER = 0.5  # seconds after ``worker.main.FAREWELL`` that a failed rank is ended from outside
 
 
@@ -130,6 +138,7 @@ class Ranks:
 
     def supersede(self, patient: bool, saving: bool) -> None:
         """Something elsewhere ends this generation."""
+        self.policy.crowd = _crowd()
         self._perform(self.policy.supersede(time.monotonic(), patient, saving))
 
     def fence(self) -> None:
@@ -297,6 +306,7 @@ class Ranks:
                 self._tell(rank, cause_of(event, cause), text)
         self._look_for_newcomers()
         ran, used = now - self.started[rank], self.restarts.used
+        self.policy.crowd = _crowd()
         self._perform(self.policy.exited(event, ran, self.watching.box.operations(rank)))
         if event.failed and not (self.policy.failed or self.policy.superseded):
             self._say_that_others_go_on(rank, cause_of(event, cause), self.restarts.used > used)

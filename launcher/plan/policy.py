@@ -1,8 +1,9 @@
 """What to do when something happens: a pure state machine. ``agent`` performs its actions.
 
 A rank that fails ends the job: the others learn of it through the segment and get ``grace`` seconds
-to report for themselves, then SIGTERM, then SIGKILL. A signal to the launcher is passed on and the
-ranks get ``shutdown_timeout`` seconds; a second one kills at once.
+to report for themselves (longer where many wait for each processor), then SIGTERM, then SIGKILL. A
+signal to the launcher is passed on and the ranks get ``shutdown_timeout`` seconds; a second one
+kills at once.
 
 With ``min_ranks`` a failure ends the job only once fewer ranks are left; the others go on by
 themselves (``shrink``), and what they have overcome is no failure of the job. With ``anew`` (the
@@ -67,6 +68,7 @@ class Policy:
     shutdown_timeout: float = 5.0
     min_ranks: int = 0  # 0: all
     grace: float = GRACE
+    crowd: float = 1.0  # how many threads there are for each processor of the machine
     exits: list[Exit] = field(default_factory=list)
     stopped_by: int = 0  # the signal that ended the job, if one did
     superseded: bool = False  # the job goes on, or ends, without this generation
@@ -87,10 +89,8 @@ class Policy:
         over = self.stopped_by or self.superseded
         if event.failed and self._too_few() and not self._steps and not over:
             self._give_up_those_away()
-            self._steps = [
-                (event.at + self.grace, signal.SIGTERM),
-                (event.at + self.grace + TERM_GRACE, signal.SIGKILL),
-            ]
+            term = event.at + self.grace * self.crowd
+            self._steps = [(term, signal.SIGTERM), (term + TERM_GRACE, signal.SIGKILL)]
         if self.away and len(self.exits) + len(self.away) == self.num_ranks:
             return self._give_up_those_away()  # nobody is left whom they could join
         return []
@@ -159,7 +159,7 @@ class Policy:
             return []
         self.superseded = True
         self._give_up_those_away()
-        term = now + self.grace * patient
+        term = now + self.grace * self.crowd * patient
         kill = now + self.shutdown_timeout if saving else term + TERM_GRACE
         self._steps = [(term, signal.SIGTERM), (kill, signal.SIGKILL)]
         return self.tick(now)

@@ -35,6 +35,15 @@ def test_a_failure_gives_grace_then_terminates_then_kills():
     assert GRACE + TERM_GRACE < 1.0
 
 
+def test_where_many_wait_for_each_processor_the_grace_is_longer():
+    policy = Policy(3, crowd=4.0)
+    policy.exited(Exit(1, 1, at=10.0))
+    assert policy.next_tick == 10.0 + 4 * GRACE
+    policy = Policy(3, crowd=4.0)
+    policy.supersede(10.0, patient=True)
+    assert policy.next_tick == 10.0 + 4 * GRACE
+
+
 def test_later_failures_do_not_prolong_the_grace():
     policy = Policy(3)
     policy.exited(Exit(1, 1, at=10.0))

@@ -30,7 +30,8 @@ def _wide(platform: Platform, function: Any, *args: Any) -> Any:
 
 
 for _name, _function in {
-    "lgamma": "gammaln", "erfc": "erfc", "erfinv": "erfinv", "i0": "i0", "i1": "i1",
+    "lgamma": "gammaln", "erfc": "erfc", "erfinv": "erfinv", "i0": "i0", "i0e": "i0e", "i1": "i1",
+    "i1e": "i1e",
     "igamma": "gammainc", "igammac": "gammaincc",
 }.items():  # fmt: skip
     _by(_name, _function)

@@ -39,8 +39,9 @@ from ..primitives.random import (
     masked_scale,
     native_dropout,
 )
+from ..primitives.sampling import draw_binomial, draw_dirichlet, draw_gamma, draw_von_mises
 from ..primitives.write import writeable
-from ..promotion import refuse
+from ..promotion import refuse, same_type
 from .args import broadcast, kinds
 from .args import size as as_size
 from .args import tensor as as_input
@@ -274,6 +275,31 @@ def poisson(input: Tensor, generator: Generator | None = None) -> Tensor:
     return gate(draw_poisson, (input.detach(),), {"generator": source})
 
 
+def binomial(count: Tensor, prob: Tensor, generator: Generator | None = None) -> Tensor:
+    """How many of ``count`` trials succeed, each with the probability ``prob``."""
+    for name, given in (("count", count), ("prob", prob)):
+        if not as_input(given, "binomial", name).dtype.is_floating_point:
+            raise DTypeError(f"binomial: {name} of {given.dtype!r} given; needed a floating type")
+    same_type("binomial", count, prob)
+    source = _source(generator, count.device)
+    return gate(draw_binomial, (count.detach(), prob.detach()), {"generator": source})
+
+
+def standard_gamma(input: Tensor, generator: Generator | None = None) -> Tensor:
+    """Gamma numbers of the shapes that ``input`` says, which get gradients."""
+    return gate(draw_gamma, (input,), {"generator": _source(generator, input.device)})
+
+
+def standard_dirichlet(input: Tensor, generator: Generator | None = None) -> Tensor:
+    """Points of simplices, of the concentrations in the last dimension, which get gradients."""
+    return gate(draw_dirichlet, (input,), {"generator": _source(generator, input.device)})
+
+
+def standard_von_mises(input: Tensor, generator: Generator | None = None) -> Tensor:
+    """Angles about 0 with the concentrations that ``input`` says."""
+    return gate(draw_von_mises, (input.detach(),), {"generator": _source(generator, input.device)})
+
+
 def multinomial(
     input: Tensor, num_samples: int, replacement: bool = False, *,
     generator: Generator | None = None, out: Tensor | None = None,
@@ -471,6 +497,7 @@ def geometric_(self: Tensor, p: float, *, generator: Generator | None = None) ->
 
 __all__ = [
     "bernoulli",
+    "binomial",
     "multinomial",
     "normal",
     "poisson",

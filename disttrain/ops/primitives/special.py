@@ -65,6 +65,9 @@ def _digamma(x: np.ndarray) -> Any:
     return np.where(x == 0, np.copysign(np.inf, -x), out)
 
 
+digamma_values = _digamma  # of float64 arrays
+
+
 def _zeta(s: int, x: np.ndarray) -> Any:
     """Hurwitz' zeta function for integer s > 1, by Euler and Maclaurin."""
     total = np.zeros_like(x)
@@ -111,19 +114,31 @@ def _erfinv(y: np.ndarray) -> Any:
     return np.where(np.abs(y) > 1, np.nan, x)
 
 
+def _scaled_bessel(order: int) -> Callable[[np.ndarray], Any]:
+    """The modified Bessel function of the first kind over exp(|x|): by its power series, and far
+    from 0 by the asymptotic one (Abramowitz and Stegun, 9.6.10 and 9.7.1)."""
+
+    def run(x: np.ndarray) -> Any:
+        size = np.abs(x)
+        half = np.minimum(size, 30.0) / 2
+        term = half**order
+        total = term.copy()
+        for k in range(1, 80):
+            term = term * half * half / (k * (k + order))
+            total = total + term
+        big = np.maximum(size, 30.0)
+        tail, step = np.ones_like(big), np.ones_like(big)
+        for k in range(1, 12):
+            step = step * -(4.0 * order * order - (2 * k - 1) ** 2) / (k * 8 * big)
+            tail = tail + step
+        out = np.where(size <= 30, total * np.exp(-2 * half), tail / np.sqrt(2 * np.pi * big))
+        return np.where(np.isnan(x), x, np.copysign(out, x) if order else out)
+
+    return run
+
+
 def _i1(x: np.ndarray) -> Any:
-    half = np.minimum(np.abs(x), 30.0) / 2
-    term, total = half.copy(), half.copy()
-    for k in range(1, 80):
-        term = term * half * half / (k * (k + 1))
-        total = total + term
-    big = np.maximum(np.abs(x), 30.0)
-    tail, step = np.ones_like(big), np.ones_like(big)
-    for k in range(1, 12):
-        step = step * -(4.0 - (2 * k - 1) ** 2) / (k * 8 * big)
-        tail = tail + step
-    out = np.where(np.abs(x) <= 30, total, np.exp(big) / np.sqrt(2 * np.pi * big) * tail)
-    return np.copysign(out, x)
+    return _scaled_bessel(1)(x) * np.exp(np.abs(x))
 
 
 def _gammas(a: np.ndarray, x: np.ndarray) -> tuple[Any, Any]:
@@ -173,6 +188,11 @@ def _pair(rng: np.random.Generator) -> list:
     return [((rng.uniform(0.5, 3.0, (3, 4)), rng.uniform(0.5, 3.0, (4,))), {})]
 
 
+def _over(out: Any, a: Any) -> Any:
+    """``out`` / ``a``, and 1/2 where ``a`` is 0."""
+    return where(a == 0, a * 0 + 0.5, out / where(a == 0, a * 0 + 1, a))
+
+
 lgamma = unary(
     "lgamma", _wide(_each(math.lgamma, math.inf)), lambda g, a: g * polygamma(a, n=0),
     floating=True, samples=_between(0.5, 4.0),
@@ -195,8 +215,17 @@ erfinv: Primitive = unary(
 i0 = unary("i0", _wide(np.i0), lambda g, a: g * i1(a), floating=True)
 i1: Primitive = unary(
     "i1", _wide(_i1),
-    lambda g, a, out: g * (i0(a) - where(a == 0, a * 0 + 0.5, out / where(a == 0, a * 0 + 1, a))),
+    lambda g, a, out: g * (i0(a) - _over(out, a)),
     floating=True,
+)  # fmt: skip
+
+
+i0e: Primitive = unary(
+    "i0e", _wide(_scaled_bessel(0)), lambda g, a, out: g * (i1e(a) - sign(a) * out), floating=True,
+)  # fmt: skip
+i1e: Primitive = unary(
+    "i1e", _wide(_scaled_bessel(1)),
+    lambda g, a, out: g * (i0e(a) - sign(a) * out - _over(out, a)), floating=True,
 )  # fmt: skip
 
 

@@ -5,24 +5,43 @@ import sys
 from .ops import api
 from .ops.functions import special as functions
 from .ops.functions.outs import fills
+from .ops.functions.polynomials import POLYNOMIALS
 from .ops.names import settle
+from .ops.primitives import bessel
 from .ops.primitives import special as primitives
 
 digamma = psi = api.digamma
-erf, erfc, erfinv = api.erf, api.erfc, api.erfinv
+erf, erfc, erfcx, erfinv = api.erf, api.erfc, fills(primitives.erfcx), api.erfinv
 exp2, expit, expm1, log1p = api.exp2, api.sigmoid, api.expm1, api.log1p
 gammainc, gammaincc, gammaln = api.igamma, api.igammac, api.lgamma
-i0, i1 = api.i0, fills(primitives.i1)
+i0, i0e, i1, i1e = api.i0, *map(fills, (primitives.i0e, primitives.i1, primitives.i1e))
 log_softmax, logsumexp, softmax = api.log_softmax, api.logsumexp, api.softmax
 logit, multigammaln, polygamma = api.logit, api.mvlgamma, api.polygamma
-ndtr = fills(functions.ndtr)
+ndtr, log_ndtr, ndtri = fills(functions.ndtr), fills(primitives.log_ndtr), fills(primitives.ndtri)
 round, sinc, xlogy = api.round, api.sinc, api.xlogy  # noqa: A001
+entr, xlog1py, zeta = map(fills, (primitives.entr, functions.xlog1py, functions.zeta))
+airy_ai, spherical_bessel_j0 = fills(bessel.airy_ai), fills(bessel.spherical_bessel_j0)
+bessel_j0, bessel_j1 = fills(bessel.bessel_j0), fills(bessel.bessel_j1)
+bessel_y0, bessel_y1 = fills(bessel.bessel_y0), fills(bessel.bessel_y1)
+modified_bessel_i0, modified_bessel_i1 = map(fills, functions.MODIFIED_FIRST_KIND)
+modified_bessel_k0 = fills(bessel.modified_bessel_k0)
+modified_bessel_k1 = fills(bessel.modified_bessel_k1)
+scaled_modified_bessel_k0 = fills(bessel.scaled_modified_bessel_k0)
+scaled_modified_bessel_k1 = fills(bessel.scaled_modified_bessel_k1)
+globals().update({name: fills(fn) for name, fn in POLYNOMIALS.items()})
 settle(sys.modules[__name__])
 
 __all__ = [
+    "airy_ai",
+    "bessel_j0",
+    "bessel_j1",
+    "bessel_y0",
+    "bessel_y1",
     "digamma",
+    "entr",
     "erf",
     "erfc",
+    "erfcx",
     "erfinv",
     "exp2",
     "expit",
@@ -31,17 +50,31 @@ __all__ = [
     "gammaincc",
     "gammaln",
     "i0",
+    "i0e",
     "i1",
+    "i1e",
     "log1p",
+    "log_ndtr",
     "log_softmax",
     "logit",
     "logsumexp",
+    "modified_bessel_i0",
+    "modified_bessel_i1",
+    "modified_bessel_k0",
+    "modified_bessel_k1",
     "multigammaln",
     "ndtr",
+    "ndtri",
     "polygamma",
     "psi",
     "round",
+    "scaled_modified_bessel_k0",
+    "scaled_modified_bessel_k1",
     "sinc",
     "softmax",
+    "spherical_bessel_j0",
+    "xlog1py",
     "xlogy",
+    "zeta",
 ]
+__all__ += POLYNOMIALS

@@ -48,10 +48,11 @@ def _integral(exponent: Curve, factor: Curve, scale: np.ndarray) -> np.ndarray:
     return total
 
 
-def _gamma_moves(a: np.ndarray, x: np.ndarray) -> np.ndarray:
-    """dx/da of gamma numbers x of shape a. Below x by t = x e^-v, above it by t = x + v."""
+def gamma_moves(a: np.ndarray, x: np.ndarray, digamma: Curve = digamma_values) -> np.ndarray:
+    """dx/da of gamma numbers x of shape a. Below x by t = x e^-v, above it by t = x + v. Of arrays
+    of a device too, with their ``digamma``."""
     x = np.maximum(x, _LEAST)
-    mean_log, log_x, root = digamma_values(a), np.log(x), np.sqrt(x)
+    mean_log, log_x, root = digamma(a), np.log(x), np.sqrt(x)
     below = x * _integral(
         lambda v: -a * v - x * np.expm1(-v), lambda v: mean_log - log_x + v,
         1 / (np.maximum(a - x, 0.0) + root + 1e-3 * a),
@@ -63,11 +64,11 @@ def _gamma_moves(a: np.ndarray, x: np.ndarray) -> np.ndarray:
     return np.where((log_x < mean_log) | (x < _NEAR), below, above)
 
 
-def _beta_moves(x: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+def _beta_moves(x: np.ndarray, a: np.ndarray, b: np.ndarray, digamma: Curve) -> np.ndarray:
     """dx/da of beta numbers x of shapes a and b. Below x by t = x e^-v, above it by
     1 - t = (1 - x) e^-v."""
     rest, x = np.maximum(1 - x, _LEAST), np.maximum(x, _LEAST)
-    mean_log, log_x = digamma_values(a) - digamma_values(a + b), np.log(x)
+    mean_log, log_x = digamma(a) - digamma(a + b), np.log(x)
     ratio, other = x / rest, rest / x
     below = x * _integral(
         lambda v: -a * v + (b - 1) * np.log1p(-ratio * np.expm1(-v)),
@@ -90,6 +91,8 @@ def _length(a: np.ndarray, b: np.ndarray, ratio: np.ndarray) -> np.ndarray:
 
 def _typed(fn: Callable[..., np.ndarray], *args: np.ndarray) -> np.ndarray:
     """``fn`` in float64, in the type of the first argument."""
+    if any(x.dtype.kind == "c" for x in args):
+        raise TypeError("not defined for complex numbers")
     with np.errstate(all="ignore"):
         wide = np.broadcast_arrays(*(np.asarray(x, np.float64) for x in args))
         return fn(*wide).astype(args[0].dtype)
@@ -124,8 +127,8 @@ def _moves_by_sample(g: Any, a: Any, b: Any, out: Any) -> Any:
 
 
 standard_gamma_grad: Primitive = binary(
-    "standard_gamma_grad", lambda a, b: _typed(_gamma_moves, a, b), _no_second, _moves_by_sample,
-    promote=same_type_args,
+    "standard_gamma_grad", lambda a, b: _typed(gamma_moves, a, b), _no_second, _moves_by_sample,
+    promote=same_type_args, takes="fV",
     samples=lambda rng: [((rng.uniform(0.5, 4.0, (3, 4)), rng.uniform(0.5, 4.0, (3, 4))), {})],
 )  # fmt: skip
 
@@ -161,9 +164,13 @@ draw_dirichlet: Primitive = primitive(
 )  # fmt: skip
 
 
-def _dirichlet_moves(x: np.ndarray, a: np.ndarray, total: np.ndarray) -> np.ndarray:
+def dirichlet_moves(
+    x: np.ndarray, a: np.ndarray, total: np.ndarray, digamma: Curve = digamma_values
+) -> np.ndarray:
+    """How a number x of a Dirichlet sample moves with its own concentration, where the others
+    shrink alike: by the beta distribution that it has, over the others' share."""
     rest = np.maximum(1 - x, _LEAST)
-    return _beta_moves(x, a, np.maximum(total - a, _LEAST)) / rest
+    return _beta_moves(x, a, np.maximum(total - a, _LEAST), digamma) / rest
 
 
 def _no_second_dirichlet(g: object) -> Any:
@@ -174,14 +181,14 @@ def _no_second_dirichlet(g: object) -> Any:
 
 
 dirichlet_grad: Primitive = primitive(
-    "dirichlet_grad", lambda x, a, total: _typed(_dirichlet_moves, x, a, total), "x a total",
+    "dirichlet_grad", lambda x, a, total: _typed(dirichlet_moves, x, a, total), "x a total",
     vjp={"x": _no_second_dirichlet, "a": _no_second_dirichlet, "total": _no_second_dirichlet},
     shape=lambda x, a, total: (x.shape, x.dtype),
     samples=lambda rng: [
         ((rng.uniform(0.1, 0.9, (3, 4)), rng.uniform(0.5, 2.0, (3, 4)), np.full((3, 4), 4.0)), {})
     ],
 )  # fmt: skip
-dirichlet_grad.elementwise = True
+dirichlet_grad.elementwise, dirichlet_grad.takes = True, "fV"
 
 
 # --- without derivatives -----------------------------------------------------------------------

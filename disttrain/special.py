@@ -28,7 +28,18 @@ modified_bessel_k0 = fills(bessel.modified_bessel_k0)
 modified_bessel_k1 = fills(bessel.modified_bessel_k1)
 scaled_modified_bessel_k0 = fills(bessel.scaled_modified_bessel_k0)
 scaled_modified_bessel_k1 = fills(bessel.scaled_modified_bessel_k1)
-globals().update({name: fills(fn) for name, fn in POLYNOMIALS.items()})
+chebyshev_polynomial_t = fills(POLYNOMIALS["chebyshev_polynomial_t"])
+chebyshev_polynomial_u = fills(POLYNOMIALS["chebyshev_polynomial_u"])
+chebyshev_polynomial_v = fills(POLYNOMIALS["chebyshev_polynomial_v"])
+chebyshev_polynomial_w = fills(POLYNOMIALS["chebyshev_polynomial_w"])
+hermite_polynomial_h = fills(POLYNOMIALS["hermite_polynomial_h"])
+hermite_polynomial_he = fills(POLYNOMIALS["hermite_polynomial_he"])
+laguerre_polynomial_l = fills(POLYNOMIALS["laguerre_polynomial_l"])
+legendre_polynomial_p = fills(POLYNOMIALS["legendre_polynomial_p"])
+shifted_chebyshev_polynomial_t = fills(POLYNOMIALS["shifted_chebyshev_polynomial_t"])
+shifted_chebyshev_polynomial_u = fills(POLYNOMIALS["shifted_chebyshev_polynomial_u"])
+shifted_chebyshev_polynomial_v = fills(POLYNOMIALS["shifted_chebyshev_polynomial_v"])
+shifted_chebyshev_polynomial_w = fills(POLYNOMIALS["shifted_chebyshev_polynomial_w"])
 settle(sys.modules[__name__])
 
 __all__ = [
@@ -37,6 +48,10 @@ __all__ = [
     "bessel_j1",
     "bessel_y0",
     "bessel_y1",
+    "chebyshev_polynomial_t",
+    "chebyshev_polynomial_u",
+    "chebyshev_polynomial_v",
+    "chebyshev_polynomial_w",
     "digamma",
     "entr",
     "erf",
@@ -49,10 +64,14 @@ __all__ = [
     "gammainc",
     "gammaincc",
     "gammaln",
+    "hermite_polynomial_h",
+    "hermite_polynomial_he",
     "i0",
     "i0e",
     "i1",
     "i1e",
+    "laguerre_polynomial_l",
+    "legendre_polynomial_p",
     "log1p",
     "log_ndtr",
     "log_softmax",
@@ -70,6 +89,10 @@ __all__ = [
     "round",
     "scaled_modified_bessel_k0",
     "scaled_modified_bessel_k1",
+    "shifted_chebyshev_polynomial_t",
+    "shifted_chebyshev_polynomial_u",
+    "shifted_chebyshev_polynomial_v",
+    "shifted_chebyshev_polynomial_w",
     "sinc",
     "softmax",
     "spherical_bessel_j0",
@@ -77,4 +100,3 @@ __all__ = [
     "xlogy",
     "zeta",
 ]
-__all__ += POLYNOMIALS

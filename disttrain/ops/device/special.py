@@ -77,4 +77,5 @@ def _gamma_moves(platform: Platform, a: RawArray, b: RawArray) -> Any:
 @on_device("dirichlet_grad")
 def _dirichlet_moves(platform: Platform, x: RawArray, a: RawArray, total: RawArray) -> Any:
     digamma = platform.special("digamma")
-    return _wide(platform, lambda *args: sampling.dirichlet_moves(*args, digamma), x, a, total)
+    moves = sampling.dirichlet_moves
+    return _wide(platform, lambda at, own, all_: moves(at, own, all_, digamma), x, a, total)

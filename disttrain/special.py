@@ -42,6 +42,33 @@ shifted_chebyshev_polynomial_v = fills(POLYNOMIALS["shifted_chebyshev_polynomial
 shifted_chebyshev_polynomial_w = fills(POLYNOMIALS["shifted_chebyshev_polynomial_w"])
 settle(sys.modules[__name__])
 
+_TEXTS = """
+airy_ai: Airy's function Ai, the solution of y'' = x y that falls to 0.
+bessel_j0: The Bessel function of the first kind of order 0.
+bessel_j1: The Bessel function of the first kind of order 1.
+bessel_y0: The Bessel function of the second kind of order 0.
+bessel_y1: The Bessel function of the second kind of order 1.
+entr: -x log(x), 0 at 0, and -inf below it.
+erfcx: exp(x²) erfc(x), the complementary error function without its fall.
+i0e: The modified Bessel function of the first kind of order 0, times exp(-|x|).
+i1: The modified Bessel function of the first kind of order 1.
+i1e: The modified Bessel function of the first kind of order 1, times exp(-|x|).
+log_ndtr: The logarithm of the area under the normal distribution up to x.
+modified_bessel_i0: The modified Bessel function of the first kind of order 0; no derivatives.
+modified_bessel_i1: The modified Bessel function of the first kind of order 1; no derivatives.
+modified_bessel_k0: The modified Bessel function of the second kind of order 0.
+modified_bessel_k1: The modified Bessel function of the second kind of order 1.
+ndtri: Up to where the area under the normal distribution is x.
+scaled_modified_bessel_k0: The modified Bessel function of the second kind of order 0, times exp(x).
+scaled_modified_bessel_k1: The modified Bessel function of the second kind of order 1, times exp(x).
+spherical_bessel_j0: sin(x) / x, the spherical Bessel function of order 0.
+xlog1py: input * log1p(other), 0 where input is 0 and other is not nan.
+zeta: Hurwitz' zeta function, the sum of 1 / (other + k)**input over k from 0 on.
+"""
+for _line in _TEXTS.split("\n")[1:-1]:
+    _name, _, _text = _line.partition(": ")
+    globals()[_name].__doc__ = _text
+
 __all__ = [
     "airy_ai",
     "bessel_j0",

@@ -22,8 +22,10 @@ Factory = Callable[[Any], Transform]
 class ConstraintRegistry:
     """Which factory makes a transform for constraints of which class."""
 
-    def __init__(self) -> None:
+    def __init__(self, text: str | None = None) -> None:
         self._registry: dict[type[Constraint], Factory] = {}
+        if text is not None:
+            self.__doc__ = text
 
     def register(self, constraint: Any, factory: Factory | None = None) -> Any:
         """``factory(constraint)`` makes the transform for constraints of this class (an instance
@@ -49,7 +51,11 @@ class ConstraintRegistry:
         return factory(constraint)
 
 
-biject_to, transform_to = ConstraintRegistry(), ConstraintRegistry()
+biject_to = ConstraintRegistry("A bijection from all real numbers onto what a constraint allows.")
+transform_to = ConstraintRegistry(
+    "A transform from real numbers onto what a constraint allows, which may have several for one "
+    "value and suits optimizers."
+)
 
 
 def _both(*kinds: type[Constraint]) -> Callable[[Factory], Factory]:

@@ -24,7 +24,7 @@ from ..ops.api import (
     where,
     xlogy,
 )
-from ..ops.functions.random import standard_dirichlet, standard_gamma
+from ..ops.functions.sampling import standard_dirichlet, standard_gamma
 from . import constraints
 from .bijections import PowerTransform
 from .distribution import Distribution

@@ -24,7 +24,7 @@ from ..ops.api import (
     where,
     zeros_like,
 )
-from ..ops.functions.random import standard_von_mises
+from ..ops.functions.sampling import standard_von_mises
 from ..ops.primitives.special import i0e, i1e
 from . import constraints
 from .bijections import AbsTransform, AffineTransform, ExpTransform

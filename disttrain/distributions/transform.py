@@ -380,3 +380,4 @@ class ReshapeTransform(Transform):
 
 
 identity_transform = ComposeTransform([])
+identity_transform.__doc__ = "Leaves values as they are."

@@ -39,9 +39,8 @@ from ..primitives.random import (
     masked_scale,
     native_dropout,
 )
-from ..primitives.sampling import draw_binomial, draw_dirichlet, draw_gamma, draw_von_mises
 from ..primitives.write import writeable
-from ..promotion import refuse, same_type
+from ..promotion import refuse
 from .args import broadcast, kinds
 from .args import size as as_size
 from .args import tensor as as_input
@@ -58,7 +57,7 @@ def dropout(
     if not training or p == 0:
         return input
     kinds("dropout", "fV", input)
-    how = {"p": float(p), "generator": _source(generator, input.device)}
+    how = {"p": float(p), "generator": source_of(generator, input.device)}
     if plain_on_device(input):  # one launch makes both the mask and the result
         return gate(native_dropout, (input,), how)[0]
     mask = gate(dropout_mask, (input,), how)
@@ -66,7 +65,7 @@ def dropout(
 
 
 # --- new tensors -------------------------------------------------------------------------------
-def _source(generator: Generator | None, where: Any) -> Generator:
+def source_of(generator: Generator | None, where: Any) -> Generator:
     """What draws numbers on the device ``where``."""
     if generator is None:
         return default_generator if where is CPU else generator_of(where)
@@ -91,7 +90,7 @@ def _new(
     if where is META:
         out = wrap(NullArray(shape, kind))
     else:
-        source = _source(generator, where)
+        source = source_of(generator, where)
         out = gate(prim, (), {"shape": shape, "dtype": kind, "generator": source, **params})
     return out.requires_grad_() if requires_grad else out
 
@@ -204,7 +203,7 @@ def _like(input: Tensor, options: dict) -> dict:
 def _drawn_like(input: Tensor, prim: Primitive, options: dict, **more: object) -> Tensor:
     o = _like(input, options)
     params = {"shape": tuple(input.shape), "dtype": dtypes.as_dtype(o["dtype"]).np,
-              "generator": _source(o["generator"], input.device), **more}  # fmt: skip
+              "generator": source_of(o["generator"], input.device), **more}  # fmt: skip
     return wrap(input.array.drawn(prim, params)).requires_grad_(o["requires_grad"])
 
 
@@ -264,40 +263,15 @@ def bernoulli(
     probabilities = input if p is None else input.detach() * 0 + float(p)
     if not probabilities.dtype.is_floating_point:
         raise DTypeError(f"bernoulli: {input.dtype!r} given; probabilities are floating-point")
-    source = _source(generator, input.device)
+    source = source_of(generator, input.device)
     return gate(draw_bernoulli, (probabilities.detach(),), {"generator": source})
 
 
 def poisson(input: Tensor, generator: Generator | None = None) -> Tensor:
     """Poisson counts with the rates that ``input`` says."""
     kinds("poisson", "fV", as_input(input, "poisson"))
-    source = _source(generator, input.device)
+    source = source_of(generator, input.device)
     return gate(draw_poisson, (input.detach(),), {"generator": source})
-
-
-def binomial(count: Tensor, prob: Tensor, generator: Generator | None = None) -> Tensor:
-    """How many of ``count`` trials succeed, each with the probability ``prob``."""
-    for name, given in (("count", count), ("prob", prob)):
-        if not as_input(given, "binomial", name).dtype.is_floating_point:
-            raise DTypeError(f"binomial: {name} of {given.dtype!r} given; needed a floating type")
-    same_type("binomial", count, prob)
-    source = _source(generator, count.device)
-    return gate(draw_binomial, (count.detach(), prob.detach()), {"generator": source})
-
-
-def standard_gamma(input: Tensor, generator: Generator | None = None) -> Tensor:
-    """Gamma numbers of the shapes that ``input`` says, which get gradients."""
-    return gate(draw_gamma, (input,), {"generator": _source(generator, input.device)})
-
-
-def standard_dirichlet(input: Tensor, generator: Generator | None = None) -> Tensor:
-    """Points of simplices, of the concentrations in the last dimension, which get gradients."""
-    return gate(draw_dirichlet, (input,), {"generator": _source(generator, input.device)})
-
-
-def standard_von_mises(input: Tensor, generator: Generator | None = None) -> Tensor:
-    """Angles about 0 with the concentrations that ``input`` says."""
-    return gate(draw_von_mises, (input.detach(),), {"generator": _source(generator, input.device)})
 
 
 def multinomial(
@@ -319,7 +293,7 @@ def multinomial(
             "replacement; pass replacement=True"
         )
     params = {"num_samples": int(num_samples), "replacement": bool(replacement)}
-    source = _source(generator, input.device)
+    source = source_of(generator, input.device)
     return gate(draw_multinomial, (input.detach(),), {**params, "generator": source})
 
 
@@ -337,7 +311,7 @@ def _fill(
     apart = CPU if array.__class__ is ndarray else self.device
     if apart is not CPU and self.is_meta:
         return self
-    source = _source(generator, apart)
+    source = source_of(generator, apart)
     recording = records(self)
     if recording:
         begin(name, self)
@@ -497,7 +471,6 @@ def geometric_(self: Tensor, p: float, *, generator: Generator | None = None) ->
 
 __all__ = [
     "bernoulli",
-    "binomial",
     "multinomial",
     "normal",
     "poisson",

@@ -114,7 +114,7 @@ def digamma(input: Tensor) -> Tensor:
 def polygamma(n: int, input: Tensor) -> Tensor:
     """The n-th derivative of ``digamma``."""
     if n < 0:
-        raise ConfigError(f"polygamma(n, x): n={n} given; it must not be negative")
+        raise ConfigError(f"polygamma(n, x) does not support negative n. {n} given")
     return sp.polygamma(_floating(input), n=int(n))
 
 

@@ -60,7 +60,7 @@ def _digamma(x: np.ndarray) -> Any:
     for k, b in enumerate(_BERNOULLI, 1):
         series = series - b / (2 * k * y ** (2 * k))
     out = total + series
-    turned = out - np.pi / np.tan(np.pi * x)
+    turned = out - np.pi / np.tan(np.pi * (x - np.round(x)))  # (near a pole x keeps its digits)
     out = np.where(low, np.where(x == np.floor(x), np.nan, turned), out)
     return np.where(x == 0, np.copysign(np.inf, -x), out)
 
@@ -183,7 +183,9 @@ def _scaled_bessel(order: int) -> Callable[[np.ndarray], Any]:
         for k in range(1, 12):
             step = step * -(4.0 * order * order - (2 * k - 1) ** 2) / (k * 8 * big)
             tail = tail + step
-        out = np.where(size <= 30, total * np.exp(-2 * half), tail / np.sqrt(2 * np.pi * big))
+        out = np.where(
+            size <= 30, total * np.exp(-2 * half), tail / (math.sqrt(2 * np.pi) * np.sqrt(big))
+        )
         return np.where(np.isnan(x), x, np.copysign(out, x) if order else out)
 
     return run

@@ -92,7 +92,7 @@ class Primitive:
         self.checks: bool = False  # raises for some values: runs even where nobody needs its result
         self.outward: bool = False  # an effect: never dropped, merged, or moved across another
         self.samples: Samples | None = None
-        self.takes: str | None = None  # numpy's kinds that it is defined for; None: all
+        self.takes: str | None = None  # numpy's kinds or types that it has; None: all
         self.shard: Rule | None = None  # how its dimensions belong together: ``ops.layouts``
         self.kinds: bool = False  # its forward takes arrays of all kinds as they are
         self.on_device: Any = None  # (platform, *raw arrays, **params): where forward cannot serve

@@ -8,7 +8,11 @@ from typing import Any, ClassVar
 from ..core.grad_mode import no_grad
 from ..core.tensor import Size, Tensor
 from ..ops.api import exp, sqrt
-from .constraints import Constraint
+from ..trace import warn
+from .constraints import Constraint, is_dependent
+from .parameters import lazy_property
+
+__all__ = ["Distribution"]
 
 
 class Distribution:
@@ -20,10 +24,10 @@ class Distribution:
     probability is asked for, unless ``validate_args=False``: ``ValueError``.
     """
 
-    has_rsample = False
-    has_enumerate_support = False
-    arg_constraints: ClassVar[Mapping[str, Constraint]] = {}
+    has_rsample: Any = False
+    has_enumerate_support: Any = False
     _validate_args = True
+    _stored: ClassVar[Mapping[str, int]] = {}  # attributes beside parameters -> dimensions of one
 
     def __init__(
         self,
@@ -34,42 +38,54 @@ class Distribution:
         self._batch_shape, self._event_shape = Size(batch_shape), Size(event_shape)
         if validate_args is not None:
             self._validate_args = validate_args
-        for name, constraint in self.arg_constraints.items() if self._validate_args else ():
-            value = getattr(self, name)
-            self._check(f"parameter {name}", value, constraint.check(value), repr(constraint))
+        if self._validate_args:
+            self._check_parameters()
 
     @staticmethod
     def set_default_validate_args(value: bool) -> None:
         """Whether arguments are checked where nothing else is said."""
+        if value not in (True, False):
+            raise ValueError(f"set_default_validate_args({value!r}): needed True or False")
         Distribution._validate_args = value
 
     @property
+    def arg_constraints(self) -> Any:
+        """The set that each parameter is in, by name."""
+        raise NotImplementedError(f"{type(self).__name__}.arg_constraints")
+
+    @property
     def batch_shape(self) -> Size:
+        """How many distributions."""
         return self._batch_shape
 
     @property
     def event_shape(self) -> Size:
+        """The shape of one value."""
         return self._event_shape
 
     @property
-    def support(self) -> Constraint:
+    def support(self) -> Any:
         """The values that samples can have."""
         raise NotImplementedError(f"{type(self).__name__}.support")
 
     @property
     def mean(self) -> Tensor:
+        """The expected value."""
         raise NotImplementedError(f"{type(self).__name__}.mean")
 
     @property
     def mode(self) -> Tensor:
-        raise NotImplementedError(f"{type(self).__name__}.mode")
+        """The likeliest value."""
+        raise NotImplementedError(f"{type(self)} does not implement mode")
 
     @property
     def variance(self) -> Tensor:
+        """The mean square of the distance from the mean."""
         raise NotImplementedError(f"{type(self).__name__}.variance")
 
     @property
     def stddev(self) -> Tensor:
+        """The root of the variance."""
         return sqrt(self.variance)
 
     def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
@@ -81,44 +97,139 @@ class Distribution:
         """Values that the parameters get gradients through."""
         raise NotImplementedError(f"{type(self).__name__}.rsample: has_rsample is False")
 
+    def sample_n(self, n: int) -> Tensor:
+        """``sample((n,))``"""
+        warn("`sample_n(n)` will be deprecated. Use `sample((n,))` instead.", FutureWarning)
+        return self.sample((n,))
+
     def log_prob(self, value: Tensor) -> Tensor:
         """The logarithm of the probability, or its density, at ``value``."""
         raise NotImplementedError(f"{type(self).__name__}.log_prob")
+
+    def cdf(self, value: Tensor) -> Tensor:
+        """The probability of a value not above ``value``."""
+        raise NotImplementedError(f"{type(self).__name__}.cdf")
+
+    def icdf(self, value: Tensor) -> Tensor:
+        """The value that is not exceeded with probability ``value``."""
+        raise NotImplementedError(f"{type(self).__name__}.icdf")
 
     def entropy(self) -> Tensor:
         """In nats, [*batch_shape]."""
         raise NotImplementedError(f"{type(self).__name__}.entropy")
 
-    def expand(self, batch_shape: Sequence[int]) -> Any:
-        """The same distributions, repeated to ``batch_shape``."""
-        raise NotImplementedError(f"{type(self).__name__}.expand")
-
     def enumerate_support(self, expand: bool = True) -> Tensor:
-        """All values there are, along the first dimension."""
+        """All values there are, along the first dimension; ``expand``: of every distribution of the
+        batch."""
         raise NotImplementedError(f"{type(self).__name__}.enumerate_support")
 
     def perplexity(self) -> Tensor:
+        """e to the power of the entropy."""
         return exp(self.entropy())
 
+    def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Any:
+        """The same distributions, repeated to ``batch_shape``. A subclass with an ``__init__`` of
+        its own gives one that it has made as ``_instance``."""
+        new, shape = self._get_checked_instance(Distribution, _instance), Size(batch_shape)
+        self._expand_into(new, shape)
+        Distribution.__init__(new, shape, self._event_shape, validate_args=False)
+        new._validate_args = self._validate_args
+        return new
+
+    def _expand_into(self, new: Distribution, shape: Size) -> None:
+        """Parameters of ``new``: these, repeated."""
+        given = {name: c.event_dim for name, c in self.arg_constraints.items()}
+        given.update(self._stored)
+        for name, dims in given.items():
+            value = vars(self).get(name)
+            if value is not None:
+                own = value.shape[value.dim() - dims :]
+                setattr(new, name, value.expand((*shape, *own)))
+
+    def _get_checked_instance(self, cls: type, _instance: Any = None) -> Any:
+        """``_instance``, or a new one whose ``__init__`` is skipped; NotImplementedError where that
+        is not known to be enough."""
+        home = next(k for k in type(self).__mro__ if "__init__" in vars(k))
+        if _instance is None and home is not cls and home.__module__.split(".")[:-1] != _HERE:
+            raise NotImplementedError(
+                f"Subclass {type(self).__name__} of {cls.__name__} that defines a custom __init__ "
+                "method must also define a custom .expand() method."
+            )
+        return type(self).__new__(type(self)) if _instance is None else _instance
+
     def _extended_shape(self, sample_shape: Sequence[int] = ()) -> Size:
+        """The shape of samples."""
         return Size((*sample_shape, *self._batch_shape, *self._event_shape))
 
-    def _validate_sample(self, value: Tensor) -> None:
-        """Refuse a value outside of the support."""
-        if self._validate_args:
-            self._check("value argument", value, self.support.check(value), repr(self.support))
+    def _constraints(self) -> Mapping[str, Constraint]:
+        try:
+            return self.arg_constraints
+        except NotImplementedError:
+            warn(
+                f"{type(self)} does not define `arg_constraints`. Please set "
+                "`arg_constraints = {}` or initialize the distribution with `validate_args=False` "
+                "to turn off validation."
+            )
+            return {}
 
-    def _check(self, name: str, value: Tensor, good: Tensor, needed: str) -> None:
-        """Refuse a parameter or a value that is not ``good`` everywhere."""
-        if self._validate_args and not bool(good.all()):
+    def _check_parameters(self) -> None:
+        for name, constraint in self._constraints().items():
+            lazy = isinstance(getattr(type(self), name, None), lazy_property)
+            if is_dependent(constraint) or (lazy and name not in vars(self)):
+                continue
+            value = getattr(self, name)
+            if not bool(constraint.check(value).all()):
+                raise ValueError(
+                    f"Expected parameter {name} ({_kind(value)}) of distribution {self!r} to "
+                    f"satisfy the constraint {constraint!r}, but found invalid values:\n{value}"
+                )
+
+    def _validate_sample(self, value: Tensor) -> None:
+        """Refuse a value that is no tensor, of another shape, or outside of the support."""
+        if not self._validate_args:
+            return
+        if not isinstance(value, Tensor):
             raise ValueError(
-                f"Expected {name} (Tensor of shape {tuple(value.shape)}) of distribution "
-                f"{type(self).__name__} to satisfy the constraint {needed}, but found invalid "
-                f"values:\n{value}"
+                f"The value argument to log_prob must be a Tensor, not {type(value).__name__}"
+            )
+        self._validate_shape(value)
+        try:
+            support = self.support
+        except NotImplementedError:
+            warn(
+                f"{type(self)} does not define `support` to enable sample validation. Please "
+                "initialize the distribution with `validate_args=False` to turn off validation."
+            )
+            return
+        if not bool(support.check(value).all()):
+            raise ValueError(
+                f"Expected value argument ({_kind(value)}) to be within the support ({support!r}) "
+                f"of the distribution {self!r}, but found invalid values:\n{value}"
             )
 
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({', '.join(f'{k}: {v}' for k, v in self._shown().items())})"
+    def _validate_shape(self, value: Tensor) -> None:
+        last = len(value.shape) - len(self._event_shape)
+        if tuple(value.shape[last:]) != tuple(self._event_shape) or last < 0:
+            raise ValueError(
+                f"The right-most size of value must match event_shape: {value.shape} vs "
+                f"{self._event_shape}."
+            )
+        wanted = (*self._batch_shape, *self._event_shape)
+        for i, j in zip(reversed(value.shape), reversed(wanted), strict=False):
+            if i != 1 and j != 1 and i != j:
+                raise ValueError(
+                    "Value is not broadcastable with batch_shape+event_shape: "
+                    f"{value.shape} vs {Size(wanted)}."
+                )
 
-    def _shown(self) -> dict[str, Any]:
-        return {}
+    def __repr__(self) -> str:
+        own = {k: vars(self)[k] for k in self.arg_constraints if k in vars(self)}
+        shown = (f"{k}: {v if v.numel() == 1 else v.size()}" for k, v in own.items())
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+
+def _kind(value: Tensor) -> str:
+    return f"{type(value).__name__} of shape {tuple(value.shape)}"
+
+
+_HERE = __name__.split(".")[:-1]

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any, ClassVar
 
-from ..core.tensor import Tensor
-from .constraints import Constraint, independent
+from ..core.tensor import Size, Tensor
+from . import constraints
+from .constraints import Constraint
 from .distribution import Distribution
+from .parameters import sum_rightmost
+
+__all__ = ["Independent"]
 
 
 class Independent(Distribution):
     """``base_distribution`` whose last ``reinterpreted_batch_ndims`` batch dimensions belong to the
     event: log-probabilities and entropies are summed over them. ValueError: it has fewer."""
+
+    arg_constraints: ClassVar[Any] = {}
 
     def __init__(
         self,
@@ -30,18 +37,30 @@ class Independent(Distribution):
         self.reinterpreted_batch_ndims = reinterpreted_batch_ndims
         super().__init__(has[:kept], (*has[kept:], *base_distribution.event_shape), validate_args)
 
+    def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Any:
+        new = self._get_checked_instance(Independent, _instance)
+        inner = self._event_shape[: self.reinterpreted_batch_ndims]
+        new.base_dist = self.base_dist.expand((*batch_shape, *inner))
+        new.reinterpreted_batch_ndims = self.reinterpreted_batch_ndims
+        Distribution.__init__(new, Size(batch_shape), self._event_shape, validate_args=False)
+        new._validate_args = self._validate_args
+        return new
+
     @property
-    def has_rsample(self) -> bool:  # type: ignore[override]
+    def has_rsample(self) -> Any:  # type: ignore[override]
+        """Whether the base has."""
         return self.base_dist.has_rsample
 
     @property
-    def has_enumerate_support(self) -> bool:  # type: ignore[override]
+    def has_enumerate_support(self) -> Any:  # type: ignore[override]
+        """Whether the base has, where nothing is reinterpreted."""
         return self.reinterpreted_batch_ndims == 0 and self.base_dist.has_enumerate_support
 
-    @property
+    @constraints.dependent_property
     def support(self) -> Constraint:
+        """The base's, in every one of the reinterpreted dimensions."""
         base, count = self.base_dist.support, self.reinterpreted_batch_ndims
-        return independent(base, count) if count else base
+        return constraints.independent(base, count) if count else base
 
     @property
     def mean(self) -> Tensor:
@@ -62,16 +81,10 @@ class Independent(Distribution):
         return self.base_dist.rsample(sample_shape)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        return self._summed(self.base_dist.log_prob(value))
+        return sum_rightmost(self.base_dist.log_prob(value), self.reinterpreted_batch_ndims)
 
     def entropy(self) -> Tensor:
-        return self._summed(self.base_dist.entropy())
-
-    def expand(self, batch_shape: Sequence[int]) -> Independent:
-        """The same distributions, repeated to ``batch_shape``."""
-        inner = self._event_shape[: self.reinterpreted_batch_ndims]
-        base = self.base_dist.expand((*batch_shape, *inner))
-        return Independent(base, self.reinterpreted_batch_ndims, validate_args=False)
+        return sum_rightmost(self.base_dist.entropy(), self.reinterpreted_batch_ndims)
 
     def enumerate_support(self, expand: bool = True) -> Tensor:
         if self.reinterpreted_batch_ndims > 0:
@@ -81,10 +94,5 @@ class Independent(Distribution):
             )
         return self.base_dist.enumerate_support(expand)
 
-    def _summed(self, each: Tensor) -> Tensor:
-        for _ in range(self.reinterpreted_batch_ndims):
-            each = each.sum(-1)
-        return each
-
     def __repr__(self) -> str:
-        return f"Independent({self.base_dist}, {self.reinterpreted_batch_ndims})"
+        return f"{type(self).__name__}({self.base_dist}, {self.reinterpreted_batch_ndims})"

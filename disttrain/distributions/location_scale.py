@@ -1,4 +1,4 @@
-"""Continuous distributions that are a standard one moved and stretched."""
+"""Distributions that are one standard shape, moved and stretched, and von Mises' on the circle."""
 
 from __future__ import annotations
 
@@ -6,28 +6,48 @@ import math
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
+from ..core.grad_mode import no_grad
 from ..core.tensor import Tensor
 from ..core.types.dtypes import finfo
-from ..ops.api import atan, broadcast_tensors, exp, expm1, full_like, log, log1p, rand, tan, tensor
-from .constraints import Constraint, positive, real
+from ..ops.api import (
+    as_tensor,
+    atan,
+    cos,
+    exp,
+    expm1,
+    full_like,
+    log,
+    log1p,
+    ones_like,
+    rand,
+    tan,
+    where,
+    zeros_like,
+)
+from ..ops.functions.sampling import standard_von_mises
+from ..ops.primitives.special import i0e, i1e
+from . import constraints
+from .bijections import AbsTransform, AffineTransform, ExpTransform
 from .distribution import Distribution
+from .parameters import broadcast_all, euler_constant, lazy_property
+from .positive import Uniform
+from .transformed import TransformedDistribution
 
-EULER = 0.57721566490153286060
+__all__ = ["Cauchy", "Gumbel", "HalfCauchy", "Laplace", "VonMises"]
+
+_POSITIVE_SCALE = {"loc": constraints.real, "scale": constraints.positive}
 
 
-class LocationScale(Distribution):
-    """``loc`` + ``scale`` * a standard variable; both are broadcast against each other."""
+class Laplace(Distribution):
+    """Density exp(-|value - loc| / scale) / (2 scale)."""
 
+    arg_constraints: ClassVar[Any] = _POSITIVE_SCALE
+    support = constraints.real
     has_rsample = True
-    arg_constraints: ClassVar[dict[str, Constraint]] = {"loc": real, "scale": positive}
 
     def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
-        self.loc, self.scale = together(loc, scale)
+        self.loc, self.scale = broadcast_all(loc, scale)
         super().__init__(self.loc.shape, (), validate_args)
-
-    @property
-    def support(self) -> Constraint:
-        return real
 
     @property
     def mean(self) -> Tensor:
@@ -37,90 +57,145 @@ class LocationScale(Distribution):
     def mode(self) -> Tensor:
         return self.loc
 
-    def expand(self, batch_shape: Sequence[int]) -> Any:
-        """The same distributions, repeated to ``batch_shape``."""
-        shape = tuple(batch_shape)
-        return type(self)(self.loc.expand(shape), self.scale.expand(shape), validate_args=False)
-
-    def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
-        shape = self._extended_shape(sample_shape)
-        return self.loc + self.scale * self._quantile(open_uniform(shape, self.loc))
-
-    def cdf(self, value: Tensor) -> Tensor:
-        """The probability of a value not above ``value``."""
-        self._validate_sample(value)
-        return self._below((value - self.loc) / self.scale)
-
-    def icdf(self, value: Tensor) -> Tensor:
-        """The value that is not exceeded with probability ``value``."""
-        return self.loc + self.scale * self._quantile(value)
-
-    def _quantile(self, p: Tensor) -> Tensor:
-        raise NotImplementedError(f"{type(self).__name__}.icdf")
-
-    def _below(self, z: Tensor) -> Tensor:
-        raise NotImplementedError(f"{type(self).__name__}.cdf")
-
-    def _standard(self, value: Tensor) -> Tensor:
-        self._validate_sample(value)
-        return (value - self.loc) / self.scale
-
-    def _shown(self) -> dict[str, Any]:
-        return {"loc": self.loc, "scale": self.scale}
-
-
-class Laplace(LocationScale):
-    """Density exp(-|value - loc| / scale) / (2 scale)."""
-
     @property
     def variance(self) -> Tensor:
         return 2 * self.scale * self.scale
 
+    @property
+    def stddev(self) -> Tensor:
+        return math.sqrt(2) * self.scale
+
+    def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
+        return self.icdf(open_uniform(self._extended_shape(sample_shape), self.loc))
+
     def log_prob(self, value: Tensor) -> Tensor:
-        return -self._standard(value).abs() - log(2 * self.scale)
+        self._validate_sample(value)
+        return -log(2 * self.scale) - (value - self.loc).abs() / self.scale
+
+    def cdf(self, value: Tensor) -> Tensor:
+        self._validate_sample(value)
+        z = (value - self.loc) / self.scale
+        return 0.5 - 0.5 * z.sign() * expm1(-z.abs())
+
+    def icdf(self, value: Tensor) -> Tensor:
+        middle = value - 0.5
+        return self.loc - self.scale * middle.sign() * log1p(-2 * middle.abs())
 
     def entropy(self) -> Tensor:
         return 1 + log(2 * self.scale)
 
-    def _quantile(self, p: Tensor) -> Tensor:
-        middle = p - 0.5
-        return -middle.sign() * log1p(-2 * middle.abs())
 
-    def _below(self, z: Tensor) -> Tensor:
-        return 0.5 - 0.5 * z.sign() * expm1(-z.abs())
-
-
-class Cauchy(LocationScale):
+class Cauchy(Distribution):
     """The ratio of two independent normal numbers, about the median ``loc``; no mean exists."""
+
+    arg_constraints: ClassVar[Any] = _POSITIVE_SCALE
+    support = constraints.real
+    has_rsample = True
+
+    def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
+        self.loc, self.scale = broadcast_all(loc, scale)
+        super().__init__(self.loc.shape, (), validate_args)
 
     @property
     def mean(self) -> Tensor:
         return full_like(self.loc, math.nan)
 
     @property
+    def mode(self) -> Tensor:
+        return self.loc
+
+    @property
     def variance(self) -> Tensor:
         return full_like(self.loc, math.inf)
 
+    def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
+        return self.icdf(open_uniform(self._extended_shape(sample_shape), self.loc))
+
     def log_prob(self, value: Tensor) -> Tensor:
-        z = self._standard(value)
+        self._validate_sample(value)
+        z = (value - self.loc) / self.scale
         return -math.log(math.pi) - log(self.scale) - log1p(z * z)
+
+    def cdf(self, value: Tensor) -> Tensor:
+        self._validate_sample(value)
+        return atan((value - self.loc) / self.scale) / math.pi + 0.5
+
+    def icdf(self, value: Tensor) -> Tensor:
+        return tan(math.pi * (value - 0.5)) * self.scale + self.loc
 
     def entropy(self) -> Tensor:
         return math.log(4 * math.pi) + log(self.scale)
 
-    def _quantile(self, p: Tensor) -> Tensor:
-        return tan(math.pi * (p - 0.5))
 
-    def _below(self, z: Tensor) -> Tensor:
-        return atan(z) / math.pi + 0.5
+class HalfCauchy(TransformedDistribution):
+    """The absolute value of a Cauchy number about 0 with ``scale``."""
 
+    arg_constraints: ClassVar[Any] = {"scale": constraints.positive}
+    support = constraints.nonnegative
+    has_rsample = True
 
-class Gumbel(LocationScale):
-    """The limit of maxima; ``loc`` is the mode."""
+    def __init__(self, scale: Any, validate_args: bool | None = None) -> None:
+        base = Cauchy(0, scale, validate_args=False)
+        super().__init__(base, AbsTransform(), validate_args=validate_args)
+
+    @property
+    def scale(self) -> Tensor:
+        """The median."""
+        return self.base_dist.scale
 
     @property
     def mean(self) -> Tensor:
-        return self.loc + self.scale * EULER
+        return full_like(self.scale, math.inf)
+
+    @property
+    def mode(self) -> Tensor:
+        return zeros_like(self.scale)
+
+    @property
+    def variance(self) -> Tensor:
+        return self.base_dist.variance
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        self._validate_sample(value)
+        value = as_tensor(value, dtype=self.scale.dtype, device=self.scale.device)
+        return where(value >= 0, self.base_dist.log_prob(value) + math.log(2), -math.inf)
+
+    def cdf(self, value: Tensor) -> Tensor:
+        self._validate_sample(value)
+        return 2 * self.base_dist.cdf(value) - 1
+
+    def icdf(self, value: Tensor) -> Tensor:
+        return self.base_dist.icdf((value + 1) / 2)
+
+    def entropy(self) -> Tensor:
+        return self.base_dist.entropy() - math.log(2)
+
+
+class Gumbel(TransformedDistribution):
+    """The limit of maxima; ``loc`` is the mode."""
+
+    arg_constraints: ClassVar[Any] = _POSITIVE_SCALE
+    support = constraints.real
+
+    def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
+        self.loc, self.scale = broadcast_all(loc, scale)
+        limits = finfo(self.loc.dtype)
+        low = full_like(self.loc, float(limits.tiny))
+        high = full_like(self.loc, 1 - float(limits.eps))
+        turned = AffineTransform(0, -ones_like(self.scale))
+        chain = [
+            ExpTransform().inv, turned, ExpTransform().inv, AffineTransform(self.loc, -self.scale),
+        ]  # fmt: skip
+        base = Uniform(low, high, validate_args=validate_args)
+        super().__init__(base, chain, validate_args=validate_args)
+
+    @property
+    def mean(self) -> Tensor:
+        return self.loc + self.scale * euler_constant
+
+    @property
+    def mode(self) -> Tensor:
+        return self.loc
 
     @property
     def stddev(self) -> Tensor:
@@ -131,27 +206,51 @@ class Gumbel(LocationScale):
         return self.stddev * self.stddev
 
     def log_prob(self, value: Tensor) -> Tensor:
-        z = self._standard(value)
-        return -z - exp(-z) - log(self.scale)
+        self._validate_sample(value)
+        z = (self.loc - value) / self.scale
+        return z - exp(z) - log(self.scale)
 
     def entropy(self) -> Tensor:
-        return log(self.scale) + (1 + EULER)
-
-    def _quantile(self, p: Tensor) -> Tensor:
-        return -log(-log(p))
-
-    def _below(self, z: Tensor) -> Tensor:
-        return exp(-exp(-z))
+        return log(self.scale) + (1 + euler_constant)
 
 
-def together(*given: Any) -> tuple[Tensor, ...]:
-    """Parameters as tensors of one shape; numbers take the first tensor's type and device."""
-    like = next((t for t in given if isinstance(t, Tensor)), tensor(0.0))
-    parts = [
-        t if isinstance(t, Tensor) else tensor(float(t), dtype=like.dtype, device=like.device)
-        for t in given
-    ]
-    return tuple(broadcast_tensors(*parts))
+class VonMises(Distribution):
+    """Angles about ``loc``, with density proportional to exp(concentration cos(value - loc))."""
+
+    arg_constraints: ClassVar[Any] = {
+        "loc": constraints.real,
+        "concentration": constraints.positive,
+    }
+    support = constraints.real
+
+    def __init__(self, loc: Any, concentration: Any, validate_args: bool | None = None) -> None:
+        self.loc, self.concentration = broadcast_all(loc, concentration)
+        super().__init__(self.loc.shape, (), validate_args)
+
+    @property
+    def mean(self) -> Tensor:
+        """Of angles: the direction of the mean vector."""
+        return self.loc
+
+    @property
+    def mode(self) -> Tensor:
+        return self.loc
+
+    @lazy_property
+    def variance(self) -> Tensor:  # type: ignore[override]
+        """Of angles: 1 - the length of the mean vector."""
+        return 1 - i1e(self.concentration) / i0e(self.concentration)
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        self._validate_sample(value)
+        log_i0 = log(i0e(self.concentration)) + self.concentration
+        return self.concentration * cos(value - self.loc) - math.log(2 * math.pi) - log_i0
+
+    def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
+        with no_grad():
+            shape = self._extended_shape(sample_shape)
+            turned = standard_von_mises(self.concentration.expand(shape)) + self.loc
+            return (turned + math.pi) % (2 * math.pi) - math.pi
 
 
 def open_uniform(shape: Sequence[int], like: Tensor) -> Tensor:

@@ -1,36 +1,37 @@
-"""The normal distribution."""
+"""The normal distribution and what follows from it: log-normal, half-normal, logistic-normal."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from ..core.grad_mode import no_grad
 from ..core.tensor import Tensor
-from ..ops.api import broadcast_tensors, erf, erfinv, log, normal, randn, tensor
-from .constraints import Constraint, positive, real
-from .distribution import Distribution
+from ..ops.api import erf, erfinv, exp, expm1, log, normal, randn, where, zeros_like
+from . import constraints
+from .bijections import AbsTransform, ExpTransform
+from .coordinates import StickBreakingTransform
+from .exp_family import ExponentialFamily
+from .parameters import broadcast_all
+from .transformed import TransformedDistribution
+
+__all__ = ["HalfNormal", "LogNormal", "LogisticNormal", "Normal"]
+
+_POSITIVE_SCALE = {"loc": constraints.real, "scale": constraints.positive}
 
 
-class Normal(Distribution):
+class Normal(ExponentialFamily):
     """Mean ``loc`` and standard deviation ``scale``, which are broadcast against each other."""
 
+    arg_constraints: ClassVar[Any] = _POSITIVE_SCALE
+    support = constraints.real
     has_rsample = True
-    arg_constraints: ClassVar[Mapping[str, Constraint]] = {"loc": real, "scale": positive}
+    _mean_carrier_measure = 0
 
     def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
-        like = next((t for t in (loc, scale) if isinstance(t, Tensor)), tensor(0.0))
-        both = [
-            t if isinstance(t, Tensor) else tensor(float(t), dtype=like.dtype, device=like.device)
-            for t in (loc, scale)
-        ]
-        self.loc, self.scale = broadcast_tensors(*both)
+        self.loc, self.scale = broadcast_all(loc, scale)
         super().__init__(self.loc.shape, (), validate_args)
-
-    @property
-    def support(self) -> Constraint:
-        return real
 
     @property
     def mean(self) -> Tensor:
@@ -58,26 +59,129 @@ class Normal(Distribution):
         return self.loc + self.scale * randn(*shape, dtype=self.loc.dtype, device=self.loc.device)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        if isinstance(value, Tensor):
-            self._check("value", value, value == value, "Real()")
+        self._validate_sample(value)
         z = (value - self.loc) / self.scale
         return -0.5 * z * z - log(self.scale) - 0.5 * math.log(2 * math.pi)
 
     def cdf(self, value: Tensor) -> Tensor:
-        """The probability of a value not above ``value``."""
+        self._validate_sample(value)
         return 0.5 * (1 + erf((value - self.loc) / (self.scale * math.sqrt(2))))
 
     def icdf(self, value: Tensor) -> Tensor:
-        """The value that is not exceeded with probability ``value``."""
         return self.loc + self.scale * erfinv(2 * value - 1) * math.sqrt(2)
 
     def entropy(self) -> Tensor:
         return 0.5 + 0.5 * math.log(2 * math.pi) + log(self.scale)
 
-    def expand(self, batch_shape: Sequence[int]) -> Normal:
-        """The same distributions, repeated to ``batch_shape``."""
-        shape = tuple(batch_shape)
-        return Normal(self.loc.expand(shape), self.scale.expand(shape), validate_args=False)
+    @property
+    def _natural_params(self) -> tuple[Tensor, ...]:
+        precision = 1 / (self.scale * self.scale)
+        return self.loc * precision, -0.5 * precision
 
-    def _shown(self) -> dict[str, Any]:
-        return {"loc": self.loc, "scale": self.scale}
+    def _log_normalizer(self, x: Tensor, y: Tensor) -> Tensor:  # type: ignore[override]
+        return -0.25 * x * x / y + 0.5 * log(-math.pi / y)
+
+
+class LogNormal(TransformedDistribution):
+    """Its logarithm is normal with mean ``loc`` and standard deviation ``scale``."""
+
+    arg_constraints: ClassVar[Any] = _POSITIVE_SCALE
+    support = constraints.positive
+    has_rsample = True
+
+    def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
+        base = Normal(loc, scale, validate_args=validate_args)
+        super().__init__(base, ExpTransform(), validate_args=validate_args)
+
+    @property
+    def loc(self) -> Tensor:
+        """The mean of the logarithm."""
+        return self.base_dist.loc
+
+    @property
+    def scale(self) -> Tensor:
+        """The standard deviation of the logarithm."""
+        return self.base_dist.scale
+
+    @property
+    def mean(self) -> Tensor:
+        return exp(self.loc + self.scale**2 / 2)
+
+    @property
+    def mode(self) -> Tensor:
+        return exp(self.loc - self.scale**2)
+
+    @property
+    def variance(self) -> Tensor:
+        square = self.scale**2
+        return expm1(square) * exp(2 * self.loc + square)
+
+    def entropy(self) -> Tensor:
+        return self.base_dist.entropy() + self.loc
+
+
+class HalfNormal(TransformedDistribution):
+    """The absolute value of a normal number about 0 with standard deviation ``scale``."""
+
+    arg_constraints: ClassVar[Any] = {"scale": constraints.positive}
+    support = constraints.nonnegative
+    has_rsample = True
+
+    def __init__(self, scale: Any, validate_args: bool | None = None) -> None:
+        base = Normal(0, scale, validate_args=False)
+        super().__init__(base, AbsTransform(), validate_args=validate_args)
+
+    @property
+    def scale(self) -> Tensor:
+        """The standard deviation before the absolute value."""
+        return self.base_dist.scale
+
+    @property
+    def mean(self) -> Tensor:
+        return self.scale * math.sqrt(2 / math.pi)
+
+    @property
+    def mode(self) -> Tensor:
+        return zeros_like(self.scale)
+
+    @property
+    def variance(self) -> Tensor:
+        return self.scale**2 * (1 - 2 / math.pi)
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        self._validate_sample(value)
+        return where(value >= 0, self.base_dist.log_prob(value) + math.log(2), -math.inf)
+
+    def cdf(self, value: Tensor) -> Tensor:
+        self._validate_sample(value)
+        return 2 * self.base_dist.cdf(value) - 1
+
+    def icdf(self, value: Tensor) -> Tensor:
+        return self.base_dist.icdf((value + 1) / 2)
+
+    def entropy(self) -> Tensor:
+        return self.base_dist.entropy() - math.log(2)
+
+
+class LogisticNormal(TransformedDistribution):
+    """Points of a simplex whose sticks' log-odds are normal: n parameters for n + 1 numbers."""
+
+    arg_constraints: ClassVar[Any] = _POSITIVE_SCALE
+    support = constraints.simplex
+    has_rsample = True
+
+    def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
+        base = Normal(loc, scale, validate_args=validate_args)
+        if not base.batch_shape:
+            base = base.expand([1])
+        super().__init__(base, StickBreakingTransform(), validate_args=validate_args)
+
+    @property
+    def loc(self) -> Tensor:
+        """The means before the transform."""
+        return self.base_dist.base_dist.loc
+
+    @property
+    def scale(self) -> Tensor:
+        """The standard deviations before the transform."""
+        return self.base_dist.base_dist.scale

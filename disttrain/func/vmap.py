@@ -119,7 +119,10 @@ class Batch(Level):
         return self._wrapped(out, dim)
 
 
-_BY_VALUE = ("bernoulli", "poisson", "multinomial")  # draws from the distributions given
+_BY_VALUE = (  # draws from the distributions given
+    "bernoulli", "binomial", "multinomial", "poisson", "standard_dirichlet", "standard_gamma",
+    "standard_von_mises",
+)  # fmt: skip
 
 
 class _Draw:

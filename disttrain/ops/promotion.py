@@ -161,14 +161,16 @@ def refuse(where: str, kind: np.dtype) -> DTypeError:
 
 
 def only(where: str, kinds: str, then: Callable | None = None) -> Callable:
-    """The promotion ``then``, for results whose numpy kind is one of ``kinds``."""
+    """The promotion ``then``, for results whose numpy kind is one of ``kinds`` (or, after spaces,
+    whose type is: "f4 f8")."""
+    exact = frozenset(map(np.dtype, kinds.split())) if " " in kinds else None
 
     def promote(args: tuple) -> tuple:
         args = args if then is None else then(args)
         for a in args:
             if isinstance(a, Tensor):
                 kind = a.meta()[1]
-                if kind.kind not in kinds:
+                if kind.kind not in kinds if exact is None else kind not in exact:
                     raise refuse(where, kind)
                 break
         return args

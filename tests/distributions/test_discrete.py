@@ -117,5 +117,5 @@ def test_numbers_of_categories_have_no_mean():
         c.log_prob(dt.tensor(0.5))
     with pytest.raises(ValueError, match="not both"):
         Bernoulli(0.5, 0.0)
-    with pytest.raises(ValueError, match=r"parameter probs .* Bernoulli .* Interval"):
+    with pytest.raises(ValueError, match=r"parameter probs .* Bernoulli.* Interval"):
         Bernoulli(1.5)

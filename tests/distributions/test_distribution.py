@@ -13,7 +13,7 @@ def test_what_is_refused():
         Categorical()
     with pytest.raises(ValueError, match="at least one-dimensional"):
         Categorical(dt.tensor(0.5))
-    with pytest.raises(ValueError, match=r"parameter probs .* Categorical .* Simplex"):
+    with pytest.raises(ValueError, match=r"parameter probs .* Categorical.* Simplex"):
         Categorical(dt.tensor([-0.1, 1.1]))
     with pytest.raises(ValueError, match="IntegerInterval"):
         Categorical(PROBS).log_prob(dt.tensor([3, 0]))
@@ -23,7 +23,7 @@ def test_what_is_refused():
 
 
 def test_shown():
-    assert repr(Categorical(PROBS)) == f"Categorical(probs: {PROBS.size()}, logits: {PROBS.size()})"
+    assert repr(Categorical(PROBS)) == f"Categorical(probs: {PROBS.size()})"
 
 
 def test_supports():

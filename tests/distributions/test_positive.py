@@ -51,7 +51,7 @@ def test_rsample_gives_gradients_and_expand_repeats():
 def test_what_is_refused():
     with pytest.raises(ValueError, match="parameter rate"):
         Exponential(0.0)
-    with pytest.raises(ValueError, match="Uniform is not defined when low >= high"):
+    with pytest.raises(ValueError, match="parameter low"):
         Uniform(1.0, 1.0)
     with pytest.raises(ValueError, match="value argument"):
         Uniform(0.0, 1.0).log_prob(dt.tensor(2.0))

@@ -7,7 +7,19 @@ import pytest
 
 @pytest.mark.peer
 @pytest.mark.parametrize(
-    "path", ["", "nn.functional", "Tensor", "nn", "nn.init", "linalg", "fft", "nn.utils", "func"]
+    "path",
+    [
+        "",
+        "nn.functional",
+        "Tensor",
+        "nn",
+        "nn.init",
+        "linalg",
+        "fft",
+        "special",
+        "nn.utils",
+        "func",
+    ],
 )
 def test_errors_are_of_the_classes_that_programs_catch(path):
     import torch

@@ -6,7 +6,7 @@ import pytest
 
 
 @pytest.mark.peer
-@pytest.mark.parametrize("space", ["", "linalg", "fft"])
+@pytest.mark.parametrize("space", ["", "linalg", "fft", "special"])
 def test_outputs_are_written_and_refused_alike(space):
     import torch
     from peers.generators.outputs import SPACES, misfits

@@ -15,6 +15,7 @@ from ...backends.device.platform import Platform
 from ...backends.device.replayed import replayed
 from ...core.random import Generator
 from ...errors import ConfigError
+from ..primitives import sampling  # noqa: F401  (declares what is absent here)
 from ..primitives.random import masked_scale
 from .table import BOOL, F32, F64, FLOATS, INT64, NAME_OF, cast, converted, on_device
 
@@ -168,3 +169,8 @@ def _without_replacement(
             "entries above zero; pass replacement=True, or fewer samples"
         )
     return platform.xp.argsort(_arrivals(platform, weights, generator), axis=1)[:, :n]
+
+
+@on_device("standard_gamma", "standard_dirichlet", "binomial", "standard_von_mises")
+def _absent(platform: Platform, *args: object, **params: object) -> Any:
+    raise platform.without("sampler of this distribution; draw on the CPU and move what is drawn")

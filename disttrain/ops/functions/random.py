@@ -57,7 +57,7 @@ def dropout(
     if not training or p == 0:
         return input
     kinds("dropout", "fV", input)
-    how = {"p": float(p), "generator": _source(generator, input.device)}
+    how = {"p": float(p), "generator": source_of(generator, input.device)}
     if plain_on_device(input):  # one launch makes both the mask and the result
         return gate(native_dropout, (input,), how)[0]
     mask = gate(dropout_mask, (input,), how)
@@ -65,7 +65,7 @@ def dropout(
 
 
 # --- new tensors -------------------------------------------------------------------------------
-def _source(generator: Generator | None, where: Any) -> Generator:
+def source_of(generator: Generator | None, where: Any) -> Generator:
     """What draws numbers on the device ``where``."""
     if generator is None:
         return default_generator if where is CPU else generator_of(where)
@@ -90,7 +90,7 @@ def _new(
     if where is META:
         out = wrap(NullArray(shape, kind))
     else:
-        source = _source(generator, where)
+        source = source_of(generator, where)
         out = gate(prim, (), {"shape": shape, "dtype": kind, "generator": source, **params})
     return out.requires_grad_() if requires_grad else out
 
@@ -203,7 +203,7 @@ def _like(input: Tensor, options: dict) -> dict:
 def _drawn_like(input: Tensor, prim: Primitive, options: dict, **more: object) -> Tensor:
     o = _like(input, options)
     params = {"shape": tuple(input.shape), "dtype": dtypes.as_dtype(o["dtype"]).np,
-              "generator": _source(o["generator"], input.device), **more}  # fmt: skip
+              "generator": source_of(o["generator"], input.device), **more}  # fmt: skip
     return wrap(input.array.drawn(prim, params)).requires_grad_(o["requires_grad"])
 
 
@@ -263,14 +263,14 @@ def bernoulli(
     probabilities = input if p is None else input.detach() * 0 + float(p)
     if not probabilities.dtype.is_floating_point:
         raise DTypeError(f"bernoulli: {input.dtype!r} given; probabilities are floating-point")
-    source = _source(generator, input.device)
+    source = source_of(generator, input.device)
     return gate(draw_bernoulli, (probabilities.detach(),), {"generator": source})
 
 
 def poisson(input: Tensor, generator: Generator | None = None) -> Tensor:
     """Poisson counts with the rates that ``input`` says."""
     kinds("poisson", "fV", as_input(input, "poisson"))
-    source = _source(generator, input.device)
+    source = source_of(generator, input.device)
     return gate(draw_poisson, (input.detach(),), {"generator": source})
 
 
@@ -293,7 +293,7 @@ def multinomial(
             "replacement; pass replacement=True"
         )
     params = {"num_samples": int(num_samples), "replacement": bool(replacement)}
-    source = _source(generator, input.device)
+    source = source_of(generator, input.device)
     return gate(draw_multinomial, (input.detach(),), {**params, "generator": source})
 
 
@@ -311,7 +311,7 @@ def _fill(
     apart = CPU if array.__class__ is ndarray else self.device
     if apart is not CPU and self.is_meta:
         return self
-    source = _source(generator, apart)
+    source = source_of(generator, apart)
     recording = records(self)
     if recording:
         begin(name, self)

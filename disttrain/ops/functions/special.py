@@ -114,7 +114,7 @@ def digamma(input: Tensor) -> Tensor:
 def polygamma(n: int, input: Tensor) -> Tensor:
     """The n-th derivative of ``digamma``."""
     if n < 0:
-        raise ConfigError(f"polygamma(n, x): n={n} given; it must not be negative")
+        raise ConfigError(f"polygamma(n, x) does not support negative n. {n} given")
     return sp.polygamma(_floating(input), n=int(n))
 
 
@@ -130,10 +130,42 @@ def mvlgamma(input: Tensor, p: int) -> Tensor:
 
 
 @in_float32
-@in_float32
 def ndtr(input: Tensor) -> Tensor:
     """The area under the normal distribution up to ``input``: erfc(-x / sqrt(2)) / 2. Floating."""
     return erfc(_floating(as_input(input, "special.ndtr")) * -_math.sqrt(0.5)) * 0.5
+
+
+def _two(prim: Any) -> Any:
+    """``prim`` of two tensors, or of one and a number."""
+    name = prim.name
+
+    def run(input: Operand, other: Operand) -> Tensor:
+        if not isinstance(input, Tensor) and not isinstance(other, Tensor):
+            raise TypeError(f"{name}: two numbers given; needed a tensor for input or for other")
+        return prim(input, other)
+
+    run.__name__ = run.__qualname__ = name
+    return run
+
+
+xlog1py, zeta = _two(sp.xlog1py), _two(sp.zeta)
+
+
+def _modified(prim: Any) -> Any:
+    """``prim`` without a derivative and in two types, as PyTorch has it under this name."""
+    name = f"modified_bessel_{prim.name}"
+
+    def run(input: Tensor) -> Tensor:
+        x = _floating(as_input(input, name))
+        if x.meta()[1] not in (np.dtype(np.float32), np.dtype(np.float64)):
+            raise refuse(name, x.meta()[1])
+        return prim(x.detach())
+
+    run.__name__ = run.__qualname__ = name
+    return run
+
+
+MODIFIED_FIRST_KIND = _modified(sp.i0), _modified(sp.i1)
 
 
 def sinc(input: Tensor) -> Tensor:

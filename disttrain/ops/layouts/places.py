@@ -171,6 +171,11 @@ def _draw(a: Shaped, **params: object) -> Layout:
     return Layout((whole,), (whole,))
 
 
+def _draws(*args: Shaped, **params: object) -> Layout:
+    rank = max(len(a.shape) for a in args)
+    return Layout(tuple((None,) * len(a.shape) for a in args), ((None,) * rank,))
+
+
 def _searchsorted(
     edges: Shaped, values: Shaped, sorter: object, side: str, kind: np.dtype
 ) -> Layout:
@@ -221,6 +226,10 @@ RULES = {
     "dropout_mask": _mask,
     "bernoulli": _draw,
     "poisson": _draw,
+    "standard_gamma": _draw,
+    "standard_dirichlet": _draw,
+    "standard_von_mises": _draw,
+    "binomial": _draws,
     "multinomial": _multinomial,
     "searchsorted": _searchsorted,
     "check_index": _checked,

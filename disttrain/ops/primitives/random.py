@@ -99,7 +99,7 @@ draw_bernoulli.elementwise = True
 
 
 def _poisson(a: np.ndarray, generator: Generator) -> Any:
-    return generator.rng.poisson(a.astype(np.float64)).astype(a.dtype)
+    return np.asarray(generator.rng.poisson(a.astype(np.float64))).astype(a.dtype)
 
 
 draw_poisson: Primitive = primitive(

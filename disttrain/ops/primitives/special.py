@@ -23,7 +23,7 @@ from .elementwise import cast_like, eq, exp, log, ne, nothing, sign, where
 _BERNOULLI = [1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510]
 
 
-def _wide(fn: Callable[..., Any]) -> Any:
+def wide(fn: Callable[..., Any]) -> Any:
     """``fn`` of float64 arrays, for every floating type."""
 
     def run(a: Value, *rest: Value) -> Any:
@@ -60,29 +60,32 @@ def _digamma(x: np.ndarray) -> Any:
     for k, b in enumerate(_BERNOULLI, 1):
         series = series - b / (2 * k * y ** (2 * k))
     out = total + series
-    turned = out - np.pi / np.tan(np.pi * x)
+    turned = out - np.pi / np.tan(np.pi * (x - np.round(x)))  # (near a pole x keeps its digits)
     out = np.where(low, np.where(x == np.floor(x), np.nan, turned), out)
     return np.where(x == 0, np.copysign(np.inf, -x), out)
 
 
-def _zeta(s: int, x: np.ndarray) -> Any:
-    """Hurwitz' zeta function for integer s > 1, by Euler and Maclaurin."""
+digamma_values = _digamma  # of float64 arrays
+
+
+def _zeta(s: Any, x: np.ndarray) -> Any:
+    """Hurwitz' zeta function for s > 1 and x > 0, by Euler and Maclaurin."""
     total = np.zeros_like(x)
     for k in range(12):
-        total = total + (x + k) ** -float(s)
+        total = total + (x + k) ** -s
     y = x + 12
-    total = total + y ** (1.0 - s) / (s - 1) + 0.5 * y ** -float(s)
-    rising = float(s)
+    total = total + y ** (1.0 - s) / (s - 1) + 0.5 * y**-s
+    rising = s * 1.0
     for k, b in enumerate(_BERNOULLI, 1):
-        total = total + b * rising / math.factorial(2 * k) * y ** (-float(s) - 2 * k + 1)
+        total = total + b * rising / math.factorial(2 * k) * y ** (-s - 2 * k + 1)
         rising *= (s + 2 * k - 1) * (s + 2 * k)
     return total
 
 
 def _polygamma(a: np.ndarray, n: int) -> Any:
     if n == 0:
-        return _wide(_digamma)(a)
-    return _wide(lambda x: (-1.0) ** (n + 1) * math.factorial(n) * _zeta(n + 1, x))(a)
+        return wide(_digamma)(a)
+    return wide(lambda x: (-1.0) ** (n + 1) * math.factorial(n) * _zeta(n + 1, x))(a)
 
 
 _erf, _erfc = _each(math.erf, math.nan), _each(math.erfc, math.nan)
@@ -111,19 +114,85 @@ def _erfinv(y: np.ndarray) -> Any:
     return np.where(np.abs(y) > 1, np.nan, x)
 
 
+def _erfcx(x: np.ndarray) -> Any:
+    """exp(x²) erfc(x): from 3 on by Laplace's continued fraction (7.1.14)."""
+    far = np.maximum(x, 3.0)
+    tail = far.copy()
+    for k in range(80, 0, -1):
+        tail = far + k / 2 / tail
+    near = np.minimum(x, 3.0)
+    out = np.where(x < 3, np.exp(near * near) * _erfc(near), 1 / (math.sqrt(math.pi) * tail))
+    return np.where(np.isnan(x), x, out)
+
+
+def _log_ndtr(x: np.ndarray) -> Any:
+    root = math.sqrt(0.5)
+    low = np.log(_erfcx(-np.minimum(x, -1.0) * root) / 2) - np.minimum(x, -1.0) ** 2 / 2
+    return np.where(x < -1, low, np.log1p(-_erfc(np.maximum(x, -1.0) * root) / 2))
+
+
+def _ndtri(p: np.ndarray) -> Any:
+    """By Newton's steps on the logarithm, from where the tail begins (26.2.23)."""
+    least = np.minimum(p, 1 - p)
+    wanted = np.log(least)
+    t = np.sqrt(-2 * wanted)
+    z = -(t - (2.515517 + 0.802853 * t + 0.010328 * t * t)
+          / (1 + 1.432788 * t + 0.189269 * t * t + 0.001308 * t**3))  # fmt: skip
+    for _ in range(4):
+        slope = math.sqrt(2 / math.pi) / _erfcx(-z * math.sqrt(0.5))
+        step = (_log_ndtr(z) - wanted) / slope
+        z = z - np.where(np.isfinite(step), step, 0.0)
+    out = np.where(p == 0.5, 0.0, np.where(p < 0.5, z, -z))
+    out = np.where(p == 0, -np.inf, np.where(p == 1, np.inf, out))
+    return np.where((p >= 0) & (p <= 1), out, np.nan)
+
+
+def _hurwitz(s: np.ndarray, q: np.ndarray) -> Any:
+    """The sum of (q + k)**-s: what it is where it is infinite or unknown, too."""
+    s, q = np.broadcast_arrays(s, q)
+    steps = int(np.clip(np.nanmax(-q, initial=0.0), 0, _MOST_STEPS)) + 1
+    known = (s > 1) & ((q > 0) | ((q != np.floor(q)) & (s == np.floor(s)) & (-q < _MOST_STEPS)))
+    order, start = np.where(known, s, 2.0), np.where(known, q, 1.0)
+    total = np.zeros_like(start)
+    for _ in range(steps if (start < 0).any() else 0):
+        below = start < 0
+        total = total + np.where(below, start**-order, 0.0)
+        start = np.where(below, start + 1, start)
+    out = np.where(known, total + _zeta(order, start), np.nan)
+    pole = (s == 1) | ((s > 1) & (q <= 0) & (q == np.floor(q)))
+    return np.where(np.isnan(s) | np.isnan(q), np.nan, np.where(pole, np.inf, out))
+
+
+_MOST_STEPS = 100_000  # how far below 0 Hurwitz' function is summed up
+
+
+def _scaled_bessel(order: int) -> Callable[[np.ndarray], Any]:
+    """The modified Bessel function of the first kind over exp(|x|): by its power series, and far
+    from 0 by the asymptotic one (Abramowitz and Stegun, 9.6.10 and 9.7.1)."""
+
+    def run(x: np.ndarray) -> Any:
+        size = np.abs(x)
+        half = np.minimum(size, 30.0) / 2
+        term = half**order
+        total = term.copy()
+        for k in range(1, 80):
+            term = term * half * half / (k * (k + order))
+            total = total + term
+        big = np.maximum(size, 30.0)
+        tail, step = np.ones_like(big), np.ones_like(big)
+        for k in range(1, 12):
+            step = step * -(4.0 * order * order - (2 * k - 1) ** 2) / (k * 8 * big)
+            tail = tail + step
+        out = np.where(
+            size <= 30, total * np.exp(-2 * half), tail / (math.sqrt(2 * np.pi) * np.sqrt(big))
+        )
+        return np.where(np.isnan(x), x, np.copysign(out, x) if order else out)
+
+    return run
+
+
 def _i1(x: np.ndarray) -> Any:
-    half = np.minimum(np.abs(x), 30.0) / 2
-    term, total = half.copy(), half.copy()
-    for k in range(1, 80):
-        term = term * half * half / (k * (k + 1))
-        total = total + term
-    big = np.maximum(np.abs(x), 30.0)
-    tail, step = np.ones_like(big), np.ones_like(big)
-    for k in range(1, 12):
-        step = step * -(4.0 - (2 * k - 1) ** 2) / (k * 8 * big)
-        tail = tail + step
-    out = np.where(np.abs(x) <= 30, total, np.exp(big) / np.sqrt(2 * np.pi * big) * tail)
-    return np.copysign(out, x)
+    return _scaled_bessel(1)(x) * np.exp(np.abs(x))
 
 
 def _gammas(a: np.ndarray, x: np.ndarray) -> tuple[Any, Any]:
@@ -173,8 +242,13 @@ def _pair(rng: np.random.Generator) -> list:
     return [((rng.uniform(0.5, 3.0, (3, 4)), rng.uniform(0.5, 3.0, (4,))), {})]
 
 
+def _over(out: Any, a: Any) -> Any:
+    """``out`` / ``a``, and 1/2 where ``a`` is 0."""
+    return where(a == 0, a * 0 + 0.5, out / where(a == 0, a * 0 + 1, a))
+
+
 lgamma = unary(
-    "lgamma", _wide(_each(math.lgamma, math.inf)), lambda g, a: g * polygamma(a, n=0),
+    "lgamma", wide(_each(math.lgamma, math.inf)), lambda g, a: g * polygamma(a, n=0),
     floating=True, samples=_between(0.5, 4.0),
 )  # fmt: skip
 polygamma: Primitive = primitive(
@@ -184,19 +258,28 @@ polygamma: Primitive = primitive(
 )  # fmt: skip
 polygamma.elementwise = True
 erfc = unary(
-    "erfc", _wide(_erfc), lambda g, a: g * (exp(-(a * a)) * (-2 / math.sqrt(math.pi))),
+    "erfc", wide(_erfc), lambda g, a: g * (exp(-(a * a)) * (-2 / math.sqrt(math.pi))),
     floating=True,
 )  # fmt: skip
 erfinv: Primitive = unary(
-    "erfinv", _wide(_erfinv),
+    "erfinv", wide(_erfinv),
     lambda g, a: g * (exp(erfinv(a) * erfinv(a)) * (math.sqrt(math.pi) / 2)),
     floating=True, samples=_between(-0.9, 0.9),
 )  # fmt: skip
-i0 = unary("i0", _wide(np.i0), lambda g, a: g * i1(a), floating=True)
+i0 = unary("i0", wide(np.i0), lambda g, a: g * i1(a), floating=True)
 i1: Primitive = unary(
-    "i1", _wide(_i1),
-    lambda g, a, out: g * (i0(a) - where(a == 0, a * 0 + 0.5, out / where(a == 0, a * 0 + 1, a))),
+    "i1", wide(_i1),
+    lambda g, a, out: g * (i0(a) - _over(out, a)),
     floating=True,
+)  # fmt: skip
+
+
+i0e: Primitive = unary(
+    "i0e", wide(_scaled_bessel(0)), lambda g, a, out: g * (i1e(a) - sign(a) * out), floating=True,
+)  # fmt: skip
+i1e: Primitive = unary(
+    "i1e", wide(_scaled_bessel(1)),
+    lambda g, a, out: g * (i0e(a) - sign(a) * out - _over(out, a)), floating=True,
 )  # fmt: skip
 
 
@@ -212,12 +295,51 @@ def _no_derivative(name: str, which: str) -> Any:
     return rule
 
 
+erfcx: Primitive = unary(
+    "erfcx", wide(_erfcx), lambda g, a, out: g * (2 * a * out - 2 / math.sqrt(math.pi)),
+    floating=True, takes="f4 f8",
+)  # fmt: skip
+log_ndtr = unary(
+    "log_ndtr", wide(_log_ndtr),
+    lambda g, a: g * (math.sqrt(2 / math.pi) / erfcx(a * -math.sqrt(0.5))),
+    floating=True, takes="f4 f8",
+)  # fmt: skip
+ndtri = unary(
+    "ndtri", wide(_ndtri), lambda g, out: g * (math.sqrt(2 * math.pi) * exp(out * out / 2)),
+    floating=True, takes="f4 f8", samples=_between(0.1, 0.9),
+)  # fmt: skip
+
+
+def _entr(x: np.ndarray) -> Any:
+    out = np.where(x > 0, -x * np.log(np.where(x > 0, x, 1.0)), np.where(x == 0, 0.0, -np.inf))
+    return np.where(np.isnan(x), x, out)
+
+
+entr = unary(
+    "entr", wide(_entr), lambda g, a: g * where(a >= 0, -log(a) - 1, a * 0 + math.nan),
+    floating=True, takes="fV", samples=_between(0.5, 3.0),
+)  # fmt: skip
+
+
+def _xlog1py(a: np.ndarray, b: np.ndarray) -> Any:
+    return np.where((a == 0) & ~np.isnan(b), 0.0, a * np.log1p(b))
+
+
+xlog1py: Primitive = binary(
+    "xlog1py", wide(_xlog1py), lambda g, a, b: g * xlog1py(cast_like((a != 0) | (b > -1), g), b),
+    lambda g, a, b: g * a / (b + 1), floating=True, takes="fV", samples=_pair,
+)  # fmt: skip
+zeta: Primitive = binary(
+    "zeta", wide(_hurwitz), _no_derivative("zeta", "first"),
+    lambda g, a, b: g * (-a * zeta(a + 1, b)), floating=True, takes="f4 f8",
+    samples=lambda rng: [((rng.uniform(1.5, 4.0, (3, 4)), rng.uniform(0.5, 3.0, (4,))), {})],
+)  # fmt: skip
 igamma = binary(
-    "igamma", _wide(lambda a, x: _gammas(a, x)[0]), _no_derivative("igamma", "first"),
+    "igamma", wide(lambda a, x: _gammas(a, x)[0]), _no_derivative("igamma", "first"),
     lambda g, a, b: g * exp((a - 1) * log(b) - b - lgamma(a)), floating=True, samples=_pair,
 )  # fmt: skip
 igammac = binary(
-    "igammac", _wide(lambda a, x: _gammas(a, x)[1]), _no_derivative("igammac", "first"),
+    "igammac", wide(lambda a, x: _gammas(a, x)[1]), _no_derivative("igammac", "first"),
     lambda g, a, b: -g * exp((a - 1) * log(b) - b - lgamma(a)), floating=True, samples=_pair,
 )  # fmt: skip
 copysign: Primitive = binary(

@@ -15,10 +15,11 @@ D = MODULES["torch.distributions"]
 
 
 def test_modules():
-    for place, shim in MODULES.items():
-        if place.removeprefix("torch.distributions") not in ("", ".constraints", ".kl"):
-            (kind,) = (n for n in dir(D) if n.lower() == place.rpartition(".")[2])
-            assert getattr(shim, kind) is getattr(D, kind) is getattr(dt.distributions, kind)
+    for place, kind in distributions._PLACES.items():
+        shim = MODULES[f"torch.distributions.{place}"]
+        assert getattr(shim, kind) is getattr(D, kind) is getattr(dt.distributions, kind)
+    for place in distributions._MODULES:
+        assert len(dir(MODULES[f"torch.distributions.{place}"])) > 1
     constraints = MODULES["torch.distributions.constraints"]
     assert constraints.positive is dt.distributions.constraints.positive
     assert MODULES["torch.distributions.kl"].kl_divergence is D.kl_divergence

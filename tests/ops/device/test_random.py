@@ -7,6 +7,7 @@ import disttrain.nn.functional as F
 from disttrain import amp, cuda, func
 from disttrain.core import grad
 from disttrain.core.backward.checkpoint import checkpoint
+from disttrain.errors import DeviceError
 
 pytestmark = pytest.mark.usefixtures("double")
 
@@ -71,3 +72,12 @@ def test_vmap_and_autocast(double):
     layer = dt.nn.Dropout(0.5, inplace=True)
     y = x.clone()
     assert layer(y) is y and set(y.reshape(-1).tolist()) == {0.0, 2.0}
+
+
+def test_distributions_without_a_sampler_say_so():
+    shapes = dt.ones(3, device="cuda")
+    for draw in (dt.distributions.Gamma(shapes, 1.0), dt.distributions.Binomial(4, shapes / 2),
+                 dt.distributions.VonMises(shapes, shapes)):  # fmt: skip
+        with pytest.raises(DeviceError, match="draw on the CPU"):
+            draw.sample()
+        assert draw.log_prob(shapes * 0 + 1).is_cuda

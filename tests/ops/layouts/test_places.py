@@ -78,3 +78,9 @@ def test_values_are_cut_beside_one_sequence_and_rows_with_theirs():
     assert rule(np.empty(3), values, None, "left", np.dtype(int)).ins[:2] == ((None,), (0, 1))
     own = rule(np.empty((5, 3)), values, None, "left", np.dtype(int))
     assert (own.ins[:2], own.outs) == (((0, None), (0, "v")), ((0, "v"),))
+
+
+def test_draws_need_their_arguments_whole():
+    layout = RULES["binomial"](TABLE, np.zeros(TABLE.shape[1]), generator=None)
+    assert (layout.ins, layout.outs) == (((None, None), (None,)), ((None, None),))
+    assert RULES["standard_gamma"](TABLE, generator=None).outs == ((None, None),)

@@ -7,7 +7,9 @@ import warnings
 from collections.abc import Iterator
 from typing import Any
 
-SPACES = ("", "nn.functional", "Tensor", "nn", "nn.init", "linalg", "fft", "nn.utils", "func")
+SPACES = (
+    "", "nn.functional", "Tensor", "nn", "nn.init", "linalg", "fft", "special", "nn.utils", "func",
+)  # fmt: skip
 
 # What is given, by the names below.
 CALLS = """f|f v|f f|f k|f m|i|b|c|v|e|s|k|lf|ff|lf k|f t|f big|f z iv|f z i|f v v|f fl|f i|f b|e z

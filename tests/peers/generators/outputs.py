@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-SPACES = ("", "linalg", "fft")
+SPACES = ("", "linalg", "fft", "special")
 CALLS = """f|f f|f k|f z|v|v v|i|i i|b b|b|f3|ff|f z iv|f z ii f|sq|sq sq|i k|f m1|s|v ii1|f f f|f b
 c|fl|k|t|sq sq sq|f3 f3 f3|b f f|v k z|f k1|sq3 sq3 sq3|f ii|v sq v""".replace("\n", "|").split("|")
 TYPES = "float32 float64 float16 int64 int32 uint8 bool complex64".split()

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+import disttrain.ops.primitives.bessel  # noqa: F401  (declares primitives)
 from disttrain.ops.declare import REGISTRY
-from disttrain.ops.primitives.special import _zeta
 
 from .signatures import Unsupported, choose
 from .work import Work
@@ -24,7 +24,24 @@ FORMULAS: dict[str, Callable[..., Any]] = {
     "i1": lambda x: REGISTRY["i1"].forward(x),
     "gammainc": lambda a, x: REGISTRY["igamma"].forward(a, x),
     "gammaincc": lambda a, x: REGISTRY["igammac"].forward(a, x),
-    "zeta": lambda s, x: _zeta(int(s), x),
+    "zeta": lambda s, x: REGISTRY["zeta"].forward(s, x),
+    **{
+        n: lambda *args, n=n: REGISTRY[n].forward(*args)
+        for n in ("entr", "erfcx", "i0e", "i1e", "log_ndtr", "ndtri", "xlog1py")
+    },
+    **{
+        n: lambda x, of=of: REGISTRY[of].forward(x)
+        for n, of in {
+            "j0": "bessel_j0",
+            "j1": "bessel_j1",
+            "y0": "bessel_y0",
+            "y1": "bessel_y1",
+            "k0": "modified_bessel_k0",
+            "k1": "modified_bessel_k1",
+            "k0e": "scaled_modified_bessel_k0",
+            "k1e": "scaled_modified_bessel_k1",
+        }.items()
+    },
 }  # (polygamma takes arrays alone: an order that is a number fails there in ``where``)
 
 

@@ -103,7 +103,8 @@ _WHOLE = {"bitwise_not"}
 
 # Arguments that the rules treat as constants (class weights), or whose derivative they refuse.
 CONSTANT = {"cross_entropy": {2}, "cross_entropy_backward": {3, 4}, "igamma": {0}, "igammac": {0},
-            "heaviside": {0, 1}, "ldl_solve": {0}}  # fmt: skip
+            "heaviside": {0, 1}, "ldl_solve": {0}, "zeta": {0}, "standard_gamma_grad": {0},
+            "dirichlet_grad": {0, 1, 2}}  # fmt: skip
 
 
 def settle(name: str, args: tuple, params: dict) -> tuple:

@@ -66,6 +66,13 @@ def _log_softmax_backward(dtype: str) -> Kernel:
     return Kernel("log_softmax_backward", params, steps)
 
 
+# Those that may be run among others (``lang/rows.py``).
+KERNELS = {
+    "softmax": _softmax,
+    "softmax_backward": _softmax_backward,
+    "log_softmax": _log_softmax,
+    "log_softmax_backward": _log_softmax_backward,
+}
 _SOFTMAX = Family(_softmax)
 _SOFTMAX_BACKWARD = Family(_softmax_backward)
 _LOG_SOFTMAX = Family(_log_softmax)

@@ -168,7 +168,7 @@ def _rms_norm_backward(dtype: str, weight: bool) -> Kernel:
     return Kernel("rms_norm_backward", params, steps)
 
 
-def kernels(name: str, dtype: str, weight: bool, bias: bool) -> Kernel:
+def kernel(name: str, dtype: str, weight: bool, bias: bool) -> Kernel:
     """The kernel that runs on the host under that name; it may be run among others
     (``lang/rows.py``)."""
     if name == "layer_norm":

@@ -145,10 +145,12 @@ class Kernel:
         for p in self.params:
             space = f" {p.space}" if isinstance(p, Array) else ""
             out = " out" if isinstance(p, Array) and p.writes else ""
+            out += f" every {p.every}" if isinstance(p, Array) and p.every else ""
+            out += " cyclic" if isinstance(p, Array) and p.cyclic else ""
             lines.append(f"  {p.name}: {p.dtype}{space}{out}")
         for step in self.steps:
             if isinstance(step, Loop):
-                lines.append("  loop")
+                lines.append(f"  loop x {step.copies}" if step.copies else "  loop")
                 lines += [f"    {_line(s)}" for s in step.body]
             else:
                 lines.append(f"  {_line(step)}")
@@ -293,11 +295,12 @@ def check(kernel: Kernel) -> None:
     for p in kernel.params:
         assert p.dtype in COMPUTE, f"{kernel.name}: {p.name} has no such type: {p.dtype}"
         assert p.name.isidentifier(), f"{kernel.name}: {p.name!r} is no name"
-        parts = isinstance(p, Array) and p.every
-        assert not parts or (p.space == "col" and not kernel.flat), f"{kernel.name}: {p.name}"
-        cyclic = isinstance(p, Array) and p.cyclic
-        assert not cyclic or not (kernel.flat or p.writes), f"{kernel.name}: {p.name}"
-    assert any(a.space == "full" and not a.cyclic for a in kernel.arrays), f"{kernel.name}: no full array"
+    for a in kernel.arrays:
+        assert not a.every or (a.space == "col" and not kernel.flat), f"{kernel.name}: {a.name}"
+        assert not a.cyclic or not (kernel.flat or a.writes), f"{kernel.name}: {a.name}"
+    assert any(a.space == "full" and not a.cyclic for a in kernel.arrays), (
+        f"{kernel.name}: no full array"
+    )
     assert any(a.writes for a in kernel.arrays), f"{kernel.name}: writes nothing"
     if kernel.flat:
         assert all(a.space in ("full", "one") for a in kernel.arrays), f"{kernel.name}: flat"

@@ -7,10 +7,10 @@
     rows.define("y", var("p") + 1)
     kernel = rows.kernel("chain")
 
-A value is no array: its expression stands where it is used. What several loops of a kernel need, and
-what takes long, is kept for the row: in the array where it is wanted, or where another one comes
-later, or else in a line of its own, which each row uses again (``Rows.lines``). Loops keep the order
-in which they add numbers up, so that the bits are those of the kernels by themselves.
+A value is no array: its expression stands where it is used. What several loops of a kernel need,
+and what takes long, is kept for the row: in the array where it is wanted, or where another one
+comes later, or else in a line of its own, which each row uses again (``Rows.lines``). Loops keep
+the order in which they add numbers up, so that the bits are those of the kernels by themselves.
 
 Pure data, as the kernels are.
 """
@@ -134,7 +134,7 @@ class Rows:
         if self.pending:
             self.loop([], 0)
         steps = tuple(self.steps)
-        for line in list(self.lines):
+        for line in self.lines[::-1]:
             room = _room_for(line, steps, self.made)
             if room is not None:
                 steps = tuple(renamed(step, line.name, room) for step in steps)

@@ -61,8 +61,8 @@ def lanes_of(kernel: Kernel) -> int:
 
 
 class Core:
-    """Writes ``core(functions, rows, cols, [array, row stride, column stride]..., scalars...)``. Of a cyclic
-    array, the number of its rows follows."""
+    """Writes ``core(functions, rows, cols, [array, row stride, column stride]..., scalars...)``.
+    Behind the strides of a cyclic array is the number of its rows."""
 
     def __init__(self, kernel: Kernel, access: dict[str, str], target: Target) -> None:
         self.kernel, self.access = kernel, access
@@ -469,4 +469,3 @@ def _identity(op: str, kind: str) -> str:
         bits = 31 if kind == "int32" else 63
         value = 2**bits - 1 if op == "min" else -(2**bits)
     return f"splat ({LL[kind]} {constant(value, kind)})"
-

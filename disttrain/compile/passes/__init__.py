@@ -48,7 +48,12 @@ _LEAN: tuple[Pass, ...] = (part_products, keep_places, keep_signs)
 _FIRST: tuple[Pass, ...] = (*EVERYWHERE, *_LEAN, Recompute(SHARE, light=True), take_biases)
 _ROWS: tuple[Pass, ...] = (take_sums, fuse_rows)
 ORDER: tuple[Pass, ...] = (*_FIRST, *_ROWS, fuse, overwrite)  # on the host
-FAST: tuple[Pass, ...] = (*_FIRST, *_ROWS, fuse_fast, overwrite)  # there, where last bits may differ
+FAST: tuple[Pass, ...] = (
+    *_FIRST,
+    *_ROWS,
+    fuse_fast,
+    overwrite,
+)  # there, where last bits may differ
 THERE: tuple[Pass, ...] = (*EVERYWHERE, fuse_there, overwrite_there)  # where values lie on a device
 NONE: tuple[Pass, ...] = (dead_code,)  # for who wants what was captured
 

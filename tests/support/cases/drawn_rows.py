@@ -38,7 +38,7 @@ def draw(seed, types=("f4", "f4", "f4", "f8", "bfloat16", "f2"), shapes=SHAPES):
     names, lines, grads = ["x", "y"], [f"    C = {shape[-1]}"], rng.random() < 0.8
     for i in range(rng.randint(1, 7)):
         rule = rng.choice(ROWS if rng.random() < 0.5 else ELEMENTS)
-        if ".T" in rule and len(shape) != 2 or "add_(" in rule and grads:
+        if (".T" in rule and len(shape) != 2) or ("add_(" in rule and grads):
             rule = "{a} * {n}"
         a, b = rng.choice(names[-3:]), rng.choice(names)
         lines.append(f"    v{i} = {rule.format(a=a, b=b, n=rng.choice([2, 0.5, -1.5, 0.125]))}")

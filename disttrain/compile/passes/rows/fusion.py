@@ -39,7 +39,7 @@ class _Rows(Open):
             return False
         floats = {k for m in (*self.members, ins) for k in kinds_of(m, self.metas) if k.kind == "f"}
         long, sums = self._told(ins)
-        if len(floats) > 1 or (long or self.long) and (sums or self.sums):
+        if len(floats) > 1 or ((long or self.long) and (sums or self.sums)):
             return False
         return super().wants(ins)
 

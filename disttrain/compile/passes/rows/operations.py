@@ -5,6 +5,7 @@ Whatever runs in a joint kernel is made of these, so that sums are added up in t
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -52,14 +53,14 @@ def operation_of(ins: Instruction, metas: dict) -> RowOperation | None:
     return make(ins, kind.name, len(shape)) if kind.char in "fd" else None
 
 
-def _share(columns: int) -> float:
-    return 1.0 / columns
-
-
 def numbers_of(operation: RowOperation, columns: int) -> dict[str, float]:
     """The numbers of its scalars for rows of so many columns."""
     shares = [s.name for s in operation.kernel.scalars if s.name == "share"]
-    return {**operation.numbers, **dict.fromkeys(shares, _share(columns))}
+    return {**operation.numbers, **dict.fromkeys(shares, 1.0 / columns)}
+
+
+_softmax_kernel = functools.cache(softmax.kernel)
+_norm_kernel = functools.cache(norms.kernel)
 
 
 # --- softmax --------------------------------------------------------------------------------
@@ -67,7 +68,9 @@ def _softmax(name: str) -> Callable[..., RowOperation | None]:
     def make(ins: Instruction, kind: str, axes: int) -> RowOperation | None:
         if ins.params["dim"] != axes - 1:
             return None
-        return RowOperation(softmax.KERNELS[name](kind), {"x": ins.args[0]}, {"out": ins.outputs[0]})
+        return RowOperation(
+            _softmax_kernel(name, kind), {"x": ins.args[0]}, {"out": ins.outputs[0]}
+        )
 
     return make
 
@@ -81,7 +84,7 @@ def _softmax_backward(name: str) -> Callable[..., RowOperation | None]:
         given = {"g": ins.args[0], "y": ins.args[-1]}
         if params["dim"] != axes - 1 or not all(isinstance(v, Var) for v in given.values()):
             return None
-        return RowOperation(softmax.KERNELS[name](kind), given, {"out": ins.outputs[0]})
+        return RowOperation(_softmax_kernel(name, kind), given, {"out": ins.outputs[0]})
 
     return make
 
@@ -91,7 +94,7 @@ def _norm(name: str, rows: tuple[str, ...]) -> Callable[..., RowOperation | None
     def make(ins: Instruction, kind: str, axes: int) -> RowOperation | None:
         given = dict(zip(("x", "weight", "bias"), ins.args, strict=False))
         given = {k: v for k, v in given.items() if v is not None}
-        kernel = norms.kernels(name, kind, "weight" in given, "bias" in given)
+        kernel = _norm_kernel(name, kind, "weight" in given, "bias" in given)
         made = dict(zip(("out", *rows), ins.outputs, strict=True))
         return RowOperation(kernel, given, made, {}, {"eps": float(ins.params["eps"])})
 
@@ -108,7 +111,7 @@ def _norm_backward(name: str, rows: tuple[str, ...]) -> Callable[..., RowOperati
         weight = saved[1] if isinstance(saved[1], Var) else None
         if not rule.needs[0] or len(ins.outputs) != 1 + len(columns):
             return None
-        if weight is None and columns or weight is not None and columns != _COLUMNS[name]:
+        if (weight is None and columns) or (weight is not None and columns != _COLUMNS[name]):
             return None
         given = {"g": ins.args[0], "x": saved[0]}
         given.update(zip(rows, ins.args[-len(rows) :], strict=True))
@@ -116,7 +119,7 @@ def _norm_backward(name: str, rows: tuple[str, ...]) -> Callable[..., RowOperati
             given["weight"] = weight
         if not all(isinstance(v, Var) for v in given.values()):
             return None
-        kernel = norms.kernels(name, kind, weight is not None, False)
+        kernel = _norm_kernel(name, kind, weight is not None, False)
         sums = dict(zip(columns, ins.outputs[1:], strict=True))
         return RowOperation(kernel, given, {"out": ins.outputs[0]}, sums)
 

@@ -3,7 +3,8 @@ after them and sums of what they make, that run as one generated kernel."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from math import lcm, prod
 from typing import Any, NamedTuple
@@ -18,7 +19,7 @@ from ....backends.llvm.partition import SPLIT_WORK
 from ....backends.program import Program
 from ...instruction import Instruction, Var
 from ..expressions import evaluate, named
-from ..region import Region, lies_in_rows, outputs_in, program_of, space_of, strides_of
+from ..region import Region, lies_in_rows, program_of, space_of, strides_of
 from ..values import inputs_of
 from .operations import RowOperation, numbers_of, operation_of
 from .sums import joined, lines_of, summed
@@ -37,14 +38,18 @@ class Sum(NamedTuple):
 
 
 class _Plan(NamedTuple):
-    """A kernel and what it is called with beside the inputs: numbers, results, sums, lines."""
+    """A kernel and what it is called with beside the inputs: numbers, results, sums as they begin,
+    lines."""
 
     program: Program
     numbers: list[float]
     new: list[tuple[tuple, np.dtype]]
-    sums: list[tuple[tuple, np.dtype, float]]
+    starts: list[ndarray]
     lines: list[tuple[tuple, np.dtype]]
-    unit: int  # of rows that one thread must have together; 0: all of them
+    unit: int  # of rows that one thread must have together
+    cut: bool  # whether it is large, and threads are given their rows here
+    all: bool  # whether it reads all inputs
+    found: Callable[[tuple, list, list], Any]  # the outputs: of inputs, results and sums
 
 
 class RowRegion(Region):
@@ -65,7 +70,6 @@ class RowRegion(Region):
         self.rows, self.columns = prod(self.shape[:-1]), self.shape[-1]
         self.sums = self._sums()
         self.plan: _Plan | None = None
-        self.known = False  # whether there is a kernel for other sizes
 
     def alike(self) -> list[Var]:
         firsts = [ins.outputs[0] for ins in self.members if summed(ins, self.metas) is None]
@@ -73,8 +77,8 @@ class RowRegion(Region):
 
     def resized(self, members: Sequence[Instruction], metas: dict) -> RowRegion:
         out = RowRegion(members, self.inputs, self.outputs, metas, self.fast)
-        out.left = 0 if self.plan is not None or self.known else out.left
-        out.known = out.left == 0
+        out.kernels = self.kernels
+        out.left = 0 if self.kernels else out.left
         return out
 
     # --- the kernel -------------------------------------------------------------------------
@@ -96,16 +100,12 @@ class RowRegion(Region):
 
     def kernel(self, into: Sequence[int | None] = ()) -> Kernel:
         """The members as one kernel. Its parameters: inputs, numbers, results, sums, lines."""
-        return self._written(into)[0]
-
-    def _written(self, into: Sequence[int | None]) -> tuple[Kernel, list[float]]:
         ends = {v: f"y{i}" for i, v in enumerate(self.outputs)}
         rows = Rows({_name(v): end for v, end in ends.items() if v not in self.sums})
         names = {v: f"x{i}" for i, v in enumerate(self.inputs)}
         for k in self.used:
             kind = self.metas[self.inputs[k]][1].name
             rows.take(Array(f"x{k}", kind, self.spaces[k], cyclic=self.cyclic[k]))
-        numbers: list[float] = []
         values = {v: named(name, self.metas[v], self.fast) for v, name in names.items()}
         sums = {
             v: Array(ends[v], self.metas[v][1].name, "col", True, s.every)
@@ -116,8 +116,6 @@ class RowRegion(Region):
             operation, added = operation_of(ins, self.metas), summed(ins, self.metas)
             if operation is not None:
                 self._run(rows, operation, names, sums)
-                of = numbers_of(operation, self.columns)
-                numbers += [of[s.name] for s in operation.kernel.scalars]
             elif added is not None:
                 if ins.outputs[0] in sums:
                     rows.add_up(sums[ins.outputs[0]], names[added])
@@ -126,7 +124,16 @@ class RowRegion(Region):
                 for v, symbol in zip(ins.outputs, found, strict=True):
                     rows.define(names[v], symbol.expr, symbol.dtype.name)
             values.update((v, named(_name(v), self.metas[v], self.fast)) for v in ins.outputs)
-        return _over(_ordered(rows.kernel("fused_rows"), set(sums.values())), into), numbers
+        return _over(_ordered(rows.kernel("fused_rows"), set(sums.values())), into)
+
+    def _numbers(self) -> list[float]:
+        """Those of the kernels that are run in it, as they come."""
+        numbers: list[float] = []
+        for operation in [operation_of(ins, self.metas) for ins in self.members]:
+            if operation is not None:
+                of = numbers_of(operation, self.columns)
+                numbers += [of[s.name] for s in operation.kernel.scalars]
+        return numbers
 
     def _run(self, rows: Rows, operation: RowOperation, names: dict, sums: dict) -> None:
         rows.run(
@@ -144,7 +151,11 @@ class RowRegion(Region):
         for i, (v, meta) in enumerate(zip(self.outputs, self.makes, strict=True)):
             fit = (k for k in left if self.metas[self.inputs[k]] == self.metas[v])
             whole = kernel is not None and meta[0] == self.shape and v not in self.sums
-            at = next((k for k in fit if _is_last(kernel, f"x{k}", f"y{i}")), None) if whole else None
+            at = (
+                next((k for k in fit if _is_last(kernel, f"x{k}", f"y{i}")), None)
+                if whole
+                else None
+            )
             into.append(at)
             if at is not None:
                 left.remove(at)
@@ -152,28 +163,49 @@ class RowRegion(Region):
 
     def _planned(self) -> _Plan:
         into = self.into  # (another thread may settle it meanwhile)
-        kernel, numbers = self._written(into)
         columns, everys = self.columns, [s.every for s in self.sums.values()]
-        sums = []
-        for v, s in self.sums.items():
-            shape = (-(-self.rows // s.every), columns) if s.every else (1, columns)
-            sums.append((shape, self.metas[v][1], s.start))
-        lines = [a for a in kernel.arrays if a.name.startswith("line")]
+        starts = [
+            np.full((-(-self.rows // (s.every or self.rows)), columns), s.start, self.metas[v][1])
+            for v, s in self.sums.items()
+        ]
+        how = (*into, *everys, *self.spaces, *self.cyclic)
+        program = self.kernels.get(how)
+        if program is None:
+            program = self.kernels[how] = program_of(self.kernel(into))
+        lines = [a for a in program.kernel.arrays if a.name.startswith("line")]
         new = [
             meta
             for v, meta, at in zip(self.outputs, self.makes, into, strict=True)
             if at is None and v not in self.sums
         ]
-        cycles = [
-            prod(self.metas[v][0]) // columns
-            for v, cyclic in zip(self.inputs, self.cyclic, strict=True)
-            if cyclic
-        ]
-        unit = 0 if 0 in everys else lcm(*everys, *cycles)
+        unit = 0 if 0 in everys else lcm(*everys, *self._cycles())
+        many = self.rows * columns * program.cost >= SPLIT_WORK
+        cut = many and self.short and bool(unit and (starts or lines))
         return _Plan(
-            program_of(kernel), numbers, new, sums,
-            [((columns,), np.dtype(a.dtype)) for a in lines], unit,
+            program, self._numbers(), new, starts, [((columns,), np.dtype(a.dtype)) for a in lines],
+            unit, cut, len(self.used) == len(self.inputs), self._finder(into),
         )  # fmt: skip
+
+    def _cycles(self) -> list[int]:
+        """The rows of operands that begin anew."""
+        found = zip(self.inputs, self.cyclic, strict=True)
+        return [prod(self.metas[v][0]) // self.columns for v, cyclic in found if cyclic]
+
+    def _finder(self, into: Sequence[int | None]) -> Callable[[tuple, list, list], Any]:
+        """What gives the outputs: from inputs that they were written over, new arrays, sums."""
+        places: list[tuple[int, int, Any]] = []
+        counts = [0, 0, 0]
+        for v, at in zip(self.outputs, into, strict=True):
+            which = 2 if v in self.sums else 0 if at is not None else 1
+            join = (joined if self.sums[v].bias else norms.joined) if which == 2 else None
+            places.append((which, counts[which] if at is None else at, join))
+            counts[which] += 1
+
+        def found(*of: Any) -> Any:
+            out = [of[a][k] if join is None else join(of[a][k]) for a, k, join in places]
+            return out if len(out) > 1 else out[0]
+
+        return found
 
     # --- running ----------------------------------------------------------------------------
     def run(self, *arrays: Any, over: tuple = ()) -> Any:
@@ -183,54 +215,47 @@ class RowRegion(Region):
             if self.left >= 0:
                 return self.one_by_one(arrays)
             plan = self.plan = self._planned()
-        lying = all(map(lies_in_rows, arrays, self.full))
-        if not lying or not self._is_fit(plan, arrays):
-            layout = strides_of(arrays)
-            if plan.sums or layout is None or not self.in_rows.get(layout):
-                return self._looked_at(layout, arrays)
-        into, used = self.into, [arrays[k] for k in self.used]
+        if not plan.program.native:  # (numbers of a row are kept for that row alone)
+            return self.one_by_one(arrays)
+        used = arrays if plan.all else [arrays[k] for k in self.used]
         new = [np.empty(shape, kind) for shape, kind in plan.new]
-        sums = [np.full(shape, start, kind) for shape, kind, start in plan.sums]
-        self._call(plan, (used, new, sums))
-        found = self._found(into, arrays, new, sums)
-        return found if len(found) > 1 else found[0]
-
-    def _is_fit(self, plan: _Plan, arrays: tuple) -> bool:
-        """Whether the short way, which alone knows sums, takes the arrays."""
-        if not plan.sums:
-            return True
-        return plan.program.native and all(a.flags.c_contiguous for a in arrays)
-
-    def _found(self, into: Sequence[int | None], arrays: tuple, new: list, sums: list) -> list:
-        plain = [at for v, at in zip(self.outputs, into, strict=True) if v not in self.sums]
-        results = iter(outputs_in(plain, arrays, new))
-        added = iter(zip(self.sums.values(), sums, strict=True))
-        return [
-            _joined(*next(added)) if v in self.sums else next(results) for v in self.outputs
-        ]
-
-    def _call(self, plan: _Plan, given: tuple) -> None:
-        parts = self._parts(plan) if plan.sums or plan.lines else 1
-        if parts > 1:
-            rows = threads.portions(self.rows // plan.unit, 1, parts)
-            ends = [s.stop * plan.unit for s in rows[:-1]] + [self.rows]
-            starts = [0, *ends[:-1]]
-            calls = [
-                partial(_launch, plan, *self._cut(plan, given, slice(a, b)))
-                for a, b in zip(starts, ends, strict=True)
-            ]
-            threads.spread(calls)
+        sums = [start.copy() for start in plan.starts]
+        parts = self._parts(plan) if plan.cut else 1
+        if parts == 1:
+            lines = [np.empty(shape, kind) for shape, kind in plan.lines]
+            # (None of arrays that do not lie in rows, and of many)
+            if plan.program.fast(*used, *plan.numbers, *new, *sums, *lines) is not None:
+                return plan.found(arrays, new, sums)
+        if not self._lies(plan, arrays):
+            return self._looked_at(strides_of(arrays), arrays)
+        if parts == 1:
+            plan.program.slow(*used, *plan.numbers, *new, *sums, *lines)
         else:
-            _launch(plan, *given)
+            self._spread(plan, (used, new, sums), parts)
+        return plan.found(arrays, new, sums)
+
+    def _lies(self, plan: _Plan, arrays: tuple) -> bool:
+        """Whether the arrays lie as the kernel takes them, and as its results do."""
+        if plan.starts:  # the short way alone knows sums
+            return plan.cut and all(map(_is_whole, arrays))
+        if all(map(lies_in_rows, arrays, self.full)):
+            return True
+        layout = strides_of(arrays)
+        return layout is not None and self.in_rows.get(layout, False)
+
+    def _spread(self, plan: _Plan, given: tuple, parts: int) -> None:
+        """The kernel on some of the rows for each thread."""
+        rows = threads.portions(self.rows // plan.unit, 1, parts)
+        ends = [s.stop * plan.unit for s in rows[:-1]] + [self.rows]
+        shares = [slice(a, b) for a, b in zip([0, *ends[:-1]], ends, strict=True)]
+        threads.spread([partial(_launch, plan, *self._cut(given, share)) for share in shares])
 
     def _parts(self, plan: _Plan) -> int:
-        """For how many threads there is work, of a kernel that cannot be cut by itself."""
+        """For how many threads there is work, of a kernel that does not cut itself."""
         amount = self.rows * self.columns * plan.program.cost
-        if amount < SPLIT_WORK or not plan.unit or not self.short:
-            return 1
         return min(threads.count(), 2 * amount // SPLIT_WORK, self.rows // plan.unit)
 
-    def _cut(self, plan: _Plan, given: tuple, rows: slice) -> tuple:
+    def _cut(self, given: tuple, rows: slice) -> tuple:
         """What is given, for some of the rows."""
         arrays, new, sums = given
         cut = []
@@ -265,8 +290,8 @@ def _launch(plan: _Plan, arrays: list, new: list, sums: list) -> None:
         program.slow(*args)
 
 
-def _joined(s: Sum, lines: ndarray) -> ndarray:
-    return joined(lines) if s.bias else norms.joined(lines)
+def _is_whole(a: Any) -> bool:
+    return a.__class__ is ndarray and a.flags.c_contiguous and a.flags.aligned
 
 
 def _name(v: Var) -> str:
@@ -292,11 +317,10 @@ def _over(kernel: Kernel, into: Sequence[int | None]) -> Kernel:
         if at is None:
             continue
         steps = tuple(renamed(step, f"y{i}", f"x{at}") for step in steps)
-        params = [p for p in params if p.name != f"y{i}"]
         params = [
-            Array(p.name, p.dtype, p.space, writes=True) if p.name == f"x{at}" else p
+            replace(p, writes=True) if isinstance(p, Array) and p.name == f"x{at}" else p
             for p in params
-            if isinstance(p, (Array, Scalar))
+            if p.name != f"y{i}"
         ]
     return Kernel(kernel.name, tuple(params), steps)
 

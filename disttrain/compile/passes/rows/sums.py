@@ -38,21 +38,41 @@ def take_sums(graph: Graph) -> Graph:
 def sums_apart(instructions: Sequence[Instruction], metas: dict) -> list[Instruction]:
     """``instructions`` with such sums as operations of their own."""
     made = set(_made(instructions, metas))
+    sums = {ins.args[0]: _added(ins) for ins in instructions if _has_sums(ins, made)}
     done: list[Instruction] = []
     for ins in instructions:
-        done += _apart(ins) if _has_sums(ins, made) else [ins]
+        # (Of what two products are given, each with a bias, the second one adds up itself.)
+        first = _has_sums(ins, made) and sums[ins.args[0]].outputs[0] == ins.outputs[-1]
+        done.append(_rest(ins) if first else ins)
+        done += [sums[v] for v in ins.outputs if v in sums]
     return done
 
 
 def _made(instructions: Iterable[Instruction], metas: dict) -> Iterator[Var]:
-    """What kernels make that can add it up."""
+    """What kernels make that can add it up, and nothing writes to."""
+    written = _written(instructions)
     for ins in instructions:
-        if not ins.outputs or metas[ins.outputs[0]][1].char not in "fd":
+        if (
+            not ins.outputs
+            or ins.outputs[0] in written
+            or metas[ins.outputs[0]][1].char not in "fd"
+        ):
             continue
         shape = metas[ins.outputs[0]][0]
-        if len(shape) > 1 and shape[-1] >= LEAST_COLUMNS:
-            if is_elementwise(ins, metas) or operation_of(ins, metas) is not None:
-                yield ins.outputs[0]
+        fits = is_elementwise(ins, metas) or operation_of(ins, metas) is not None
+        if len(shape) > 1 and shape[-1] >= LEAST_COLUMNS and fits:
+            yield ins.outputs[0]
+
+
+def _written(instructions: Iterable[Instruction]) -> set[Var]:
+    """The values whose memory is written to, by their own name or that of a view."""
+    roots: dict[Var, Var] = {}
+    written: set[Var] = set()
+    for ins in instructions:
+        if ins.prim.view:
+            roots.update((o, roots.get(ins.args[0], ins.args[0])) for o in ins.outputs)
+        written.update(roots.get(ins.args[i], ins.args[i]) for i in ins.prim.mutates)
+    return written
 
 
 def _has_sums(ins: Instruction, made: set[Var]) -> bool:
@@ -63,11 +83,14 @@ def _has_sums(ins: Instruction, made: set[Var]) -> bool:
     return bias and len(ins.outputs) == sum(rule.needs) > 1 and not rule.ends
 
 
-def _apart(ins: Instruction) -> Iterator[Instruction]:
+def _added(ins: Instruction) -> Instruction:
+    return Instruction(column_sums, ins.args[:1], {}, ins.outputs[-1:])
+
+
+def _rest(ins: Instruction) -> Instruction:
     rule = ins.params["rule"]
-    yield Instruction(column_sums, ins.args[:1], {}, ins.outputs[-1:])
     others = {"rule": rule.only((*rule.needs[:-1], False))}
-    yield replace(ins, params=others, outputs=ins.outputs[:-1])
+    return replace(ins, params=others, outputs=ins.outputs[:-1])
 
 
 def summed(ins: Instruction, metas: dict) -> Var | None:

@@ -74,7 +74,9 @@ def test_bits_are_those_of_any_number_of_threads(count, monkeypatch):
             threads.set_count(count)
             run = dt.compile(fn)
             for _ in range(3):
-                assert bits(run(*given(kinds, grads, seed))) == eager, f"seed {seed}\n{source}\n{kinds}"
+                assert bits(run(*given(kinds, grads, seed))) == eager, (
+                    f"seed {seed}\n{source}\n{kinds}"
+                )
     finally:
         threads.set_count(before)
 
@@ -82,15 +84,15 @@ def test_bits_are_those_of_any_number_of_threads(count, monkeypatch):
 def test_sizes_that_change(monkeypatch):
     monkeypatch.setattr(region, "_RUNS", 0)
 
-    def fn(x, w, b, m):
+    def fn(x, w, b, a):
         y = dt.nn.functional.layer_norm(x * 2 + b, (x.shape[-1],), w, b)
-        z = dt.nn.functional.linear(dt.nn.functional.gelu(y) + x, m, b)
+        z = dt.nn.functional.linear(dt.nn.functional.gelu(y) + x, a, b)
         p = (z * 0.5).softmax(-1) * x
-        return [p, *dt.autograd.grad((p * y).sum(), (x, w, b, m))]
+        return [p, *dt.autograd.grad((p * y).sum(), (x, w, b, a))]
 
     run, rng = dt.compile(fn, dynamic=True), np.random.default_rng(0)
-    for rows in (3, 40, 7, 600, 33, 1100, 2, 40):
-        for columns in (8, 21):
-            args = given([((rows, columns), "f4", False), *[((columns,), "f4", False)] * 2,
-                          ((columns, columns), "f4", False)], True, 2 * rng.integers(100))  # fmt: skip
-            assert bits(run(*args)) == bits(fn(*args)), (rows, columns)
+    for n in (3, 40, 7, 600, 33, 1100, 2, 40):
+        for m in (8, 21):
+            shapes = [(n, m), (m,), (m,), (m, m)]
+            args = given([(s, "f4", False) for s in shapes], True, 2 * int(rng.integers(100)))
+            assert bits(run(*args)) == bits(fn(*args)), (n, m)

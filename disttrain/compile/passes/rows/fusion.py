@@ -11,10 +11,10 @@ from collections.abc import Iterable, Sequence
 from ...graph import Graph
 from ...instruction import Instruction, Var
 from ..fusion import Fusion, Open
-from ..region import Fused, space_of
+from ..region import Fused
 from ..values import inputs_of
 from .operations import kinds_of, operation_of
-from .region import SHORT, RowRegion
+from .region import SHORT, RowRegion, spaces_of
 from .sums import summed
 
 
@@ -27,6 +27,7 @@ class _Rows(Open):
         self.metas = metas
         self.later: list[Instruction] = []
         self.totals: set[Var] = set()  # over rows
+        self.spaces: dict[Var, str | None] = {}
         self.on_rows = self.sums = self.long = False
 
     def wants(self, ins: Instruction) -> bool:
@@ -39,11 +40,15 @@ class _Rows(Open):
             return False
         floats = {k for m in (*self.members, ins) for k in kinds_of(m, self.metas) if k.kind == "f"}
         long, sums = self._told(ins)
+        spaces = spaces_of(ins, self.metas, self.shape)
+        if any(self.spaces.get(v, space) != space for v, space in spaces.items()):
+            return False  # (in a square, the same numbers along rows and along columns)
         if len(floats) > 1 or ((long or self.long) and (sums or self.sums)):
             return False
         return super().wants(ins)
 
     def add(self, ins: Instruction, uses: dict[Var, int]) -> None:
+        self.spaces.update(spaces_of(ins, self.metas, self.shape))
         long, sums = self._told(ins)
         operation = operation_of(ins, self.metas)
         self.totals.update(ins.outputs if operation is None and sums else ())
@@ -55,8 +60,8 @@ class _Rows(Open):
     def _told(self, ins: Instruction) -> tuple[bool, bool]:
         """Whether it has operands that repeat in odd ways, and whether it has sums."""
         operation = operation_of(ins, self.metas)
-        shapes = [tuple(self.metas[v][0]) for v in inputs_of(ins) if v not in self.made]
-        long = operation is None and any(space_of(s, self.shape) not in SHORT for s in shapes)
+        spaces = spaces_of(ins, self.metas, self.shape)
+        long = any(space not in SHORT for v, space in spaces.items() if v not in self.made)
         sums = summed(ins, self.metas) is not None or bool(operation and operation.sums)
         return long, sums
 

@@ -273,13 +273,18 @@ def _spaces(members: Sequence[Instruction], metas: dict, shape: tuple) -> dict[V
     """How the elements of what kernels read belong to rows and columns."""
     found: dict[Var, str | None] = {}
     for ins in members:
-        operation = operation_of(ins, metas)
-        if operation is None:
-            found.update((v, space_of(tuple(metas[v][0]), shape)) for v in inputs_of(ins))
-            continue
-        spaces = {a.name: a.space for a in operation.kernel.arrays}
-        found.update((v, spaces[array]) for array, v in operation.given.items())
+        found.update(spaces_of(ins, metas, shape))
     return found
+
+
+def spaces_of(ins: Instruction, metas: dict, shape: tuple) -> dict[Var, str | None]:
+    """How the elements of what ``ins`` reads belong to rows and columns of ``shape``; None: in
+    another way."""
+    operation = operation_of(ins, metas)
+    if operation is None:
+        return {v: space_of(tuple(metas[v][0]), shape) for v in inputs_of(ins)}
+    spaces = {a.name: a.space for a in operation.kernel.arrays}
+    return {v: spaces[array] for array, v in operation.given.items()}
 
 
 def _launch(plan: _Plan, arrays: list, new: list, sums: list) -> None:
@@ -332,4 +337,4 @@ def _is_last(kernel: Kernel | None, read: str, written: str) -> bool:
     return all(read not in reads(step) for step in kernel.steps[first + 1 :])
 
 
-__all__ = ["SHORT", "RowRegion"]
+__all__ = ["SHORT", "RowRegion", "spaces_of"]

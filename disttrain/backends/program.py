@@ -190,6 +190,11 @@ class Program:
     def _view(self, p: Array, a: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
         wanted = {"full": a.shape, "row": shape[:-1], "col": shape[-1:]}.get(p.space)
         fits = a.size == 1 if wanted is None else math.prod(wanted) == a.size
+        if p.every and self.native:
+            raise ShapeError(
+                f"kernel {self.kernel.name}: {p.name} has a line for {p.every} rows each, which "
+                "asks for arrays that are contiguous"
+            )
         if p.writes and p.space == "full":
             fits = a.shape == shape or (a.ndim == 0 and shape == (1,))
         if not fits or (p.writes and not a.flags.writeable):

@@ -8,7 +8,7 @@ CASES = {
     f.__name__: f
     for f in (
         *(cases.dispatch, cases.mlp, cases.cnn, cases.gpt),
-        *(compiled.compiled_chain, compiled.compiled_mlp),
+        *(compiled.compiled_chain, compiled.compiled_rows, compiled.compiled_mlp),
         *(compiled.compiled_cnn, compiled.compiled_gpt, compiled.compiled_lengths),
         *(kernels.copies, kernels.orders, kernels.embedding_backward),
         *(kernels.convolutions, kernels.recurrent, kernels.save),

@@ -51,6 +51,39 @@ def compiled_chain(T: Any) -> dict[str, float]:
     }
 
 
+def _row_programs(T: Any) -> dict[str, Callable[[], Any]]:
+    F, norm = T.nn.functional, T.nn.LayerNorm(512)
+    x, g = T.randn(2048, 512, requires_grad=True), T.randn(2048, 512)
+    scores, mask = T.randn(8, 4, 128, 128, requires_grad=True), T.rand(128, 128) < 0.3
+    gs = T.randn(8, 4, 128, 128)
+
+    def block() -> Any:
+        x.grad = norm.weight.grad = norm.bias.grad = None
+        y = x + F.gelu(norm(x))
+        y.backward(g)
+        return y
+
+    def masked() -> Any:
+        scores.grad = None
+        y = F.softmax((scores * 0.125).masked_fill(mask, float("-inf")), -1)
+        y.backward(gs)
+        return y
+
+    return {
+        "layer norm + gelu + residual 2048x512": block,
+        "softmax with scale and mask 8x4x128x128": masked,
+    }
+
+
+def compiled_rows(T: Any) -> dict[str, float]:
+    """Operations on rows with elementwise ones around them, forward and backward."""
+    found = {}
+    for name, run in _row_programs(T).items():
+        found[f"op: {name}"] = median_time(run, 15, 3)
+        found[f"compiled: {name}"] = median_time(warm(T.compile(run)), 15, 3)
+    return found
+
+
 def compiled_mlp(T: Any) -> dict[str, float]:
     """The training steps of an MLP and of a tiny one."""
     T.manual_seed(0)

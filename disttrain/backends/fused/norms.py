@@ -25,7 +25,7 @@ from ..lang.kernel import Array, Kernel, Let, Loop, Put, Reduce, Scalar, Store, 
 from .places import empty, platform_of, zeros
 
 _X, _G = var("x"), var("g")
-_BLOCK = 512  # rows whose parameter gradients are added up before they join the total
+BLOCK = 512  # rows whose parameter gradients are added up before they join the total
 
 
 def _affine(value: Expr, weight: bool, bias: bool) -> Expr:
@@ -168,6 +168,22 @@ def _rms_norm_backward(dtype: str, weight: bool) -> Kernel:
     return Kernel("rms_norm_backward", params, steps)
 
 
+def kernel(name: str, dtype: str, weight: bool, bias: bool) -> Kernel:
+    """The kernel that runs on the host under that name; it may be run among others
+    (``lang/rows.py``)."""
+    if name == "layer_norm":
+        return _layer_norm(dtype, weight, bias, _on_host)
+    if name == "rms_norm":
+        return _rms_norm(dtype, weight)
+    backward = _layer_norm_backward if name == "layer_norm_backward" else _rms_norm_backward
+    return backward(dtype, weight)
+
+
+def joined(sums: np.ndarray) -> np.ndarray:
+    """The total of sums of ``BLOCK`` rows each (the last but one axis)."""
+    return sums[..., 0, :] if sums.shape[-2] == 1 else sums.sum(axis=-2)
+
+
 def _layer_norms(steps: Callable[..., tuple]) -> dict[tuple[bool, bool], Family]:
     return {
         (w, b): Family(partial(_layer_norm, weight=w, bias=b, steps=steps))
@@ -226,8 +242,7 @@ def layer_norm_backward(
         part = slice(k * block, (k + 1) * block)
         gk, xk, dxk = (a[part] for a in rows)
         program(gk, xk, mean[part], rstd[part], weight, share, dxk, sums[0, k], sums[1, k])
-    total = sums[:, 0] if n == 1 else sums.sum(axis=1)
-    total = total.astype(weight.dtype, copy=False)
+    total = joined(sums).astype(weight.dtype, copy=False)
     return dx, total[0], total[1]
 
 
@@ -257,8 +272,7 @@ def rms_norm_backward(
         part = slice(k * block, (k + 1) * block)
         gk, xk, dxk = (a[part] for a in rows)
         program(gk, xk, rstd[part], weight, share, dxk, sums[k])
-    total = sums[0] if n == 1 else sums.sum(axis=0)
-    return dx, total.astype(weight.dtype, copy=False)
+    return dx, joined(sums).astype(weight.dtype, copy=False)
 
 
 def _blocks(x: np.ndarray) -> tuple[int, int]:
@@ -266,7 +280,7 @@ def _blocks(x: np.ndarray) -> tuple[int, int]:
     rows = math.prod(x.shape[:-1])
     if platform_of(x) is not None:
         return 1, max(rows, 1)
-    return max(-(-rows // _BLOCK), 1), _BLOCK
+    return max(-(-rows // BLOCK), 1), BLOCK
 
 
 def _rows(*arrays: np.ndarray) -> list[np.ndarray]:

@@ -70,6 +70,17 @@ _SOFTMAX = Family(_softmax)
 _SOFTMAX_BACKWARD = Family(_softmax_backward)
 _LOG_SOFTMAX = Family(_log_softmax)
 _LOG_SOFTMAX_BACKWARD = Family(_log_softmax_backward)
+_KERNELS = {
+    "softmax": _softmax,
+    "softmax_backward": _softmax_backward,
+    "log_softmax": _log_softmax,
+    "log_softmax_backward": _log_softmax_backward,
+}
+
+
+def kernel(name: str, dtype: str) -> Kernel:
+    """The kernel of that name; it may be run among others (``lang/rows.py``)."""
+    return _KERNELS[name](dtype)
 
 
 def softmax(x: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:

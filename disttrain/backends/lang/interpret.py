@@ -198,6 +198,10 @@ def _summed(
     if space in ("full", "row") or kernel.flat:
         return np.broadcast_to(value, target.shape)
     full = next(v for p, v in zip(kernel.arrays, views.values()) if p.space == "full")
+    lines = next(p.every for p in kernel.arrays if p.name == name)
+    if lines:
+        rows = np.broadcast_to(value, full.shape).reshape(-1, full.shape[-1])
+        return np.add.reduceat(rows, range(0, len(rows), lines), axis=0)
     value = np.broadcast_to(value, (*full.shape[:-1], *target.shape))
     return value.reshape(-1, *target.shape).sum(0, dtype=np.result_type(value, target))
 

@@ -51,19 +51,23 @@ ITEMSIZE = {
     "int64": 8,
     "float64": 8,
 }
-_COSTLY = frozenset("exp log log1p expm1 tanh erf sigmoid sin cos pow".split())
+COSTLY = frozenset("exp log log1p expm1 tanh erf sigmoid sin cos pow".split())
 SPACES = ("full", "row", "col", "one")
 REDUCTIONS = ("sum", "max", "min", "maxnum")
 
 
 @dataclass(frozen=True, slots=True)
 class Array:
-    """An array parameter. ``writes``: the kernel stores into it."""
+    """An array parameter. ``writes``: the kernel stores into it. ``every``: of a ``col`` array that
+    is added to, the rows that share one line of it; there is one line for all where it is 0.
+    ``cyclic``: a ``full`` array that is read and begins anew where its rows end."""
 
     name: str
     dtype: str
     space: str = "full"
     writes: bool = False
+    every: int = 0
+    cyclic: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +99,11 @@ class Reduce:
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """One pass over the columns."""
+    """One pass over the columns. ``copies``: of the body side by side, which decides the order in
+    which sums are added up; 0: by its length (``copies_of``)."""
 
     body: tuple[Store | Reduce, ...]
+    copies: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,10 +145,12 @@ class Kernel:
         for p in self.params:
             space = f" {p.space}" if isinstance(p, Array) else ""
             out = " out" if isinstance(p, Array) and p.writes else ""
+            out += f" every {p.every}" if isinstance(p, Array) and p.every else ""
+            out += " cyclic" if isinstance(p, Array) and p.cyclic else ""
             lines.append(f"  {p.name}: {p.dtype}{space}{out}")
         for step in self.steps:
             if isinstance(step, Loop):
-                lines.append("  loop")
+                lines.append(f"  loop x {step.copies}" if step.copies else "  loop")
                 lines += [f"    {_line(s)}" for s in step.body]
             else:
                 lines.append(f"  {_line(step)}")
@@ -265,7 +273,18 @@ def functions(kernel: Kernel) -> int:
     """How many elementary functions (of exp's price) are computed for an element."""
     loops = [step for step in kernel.steps if isinstance(step, Loop)]
     nodes = {node for loop in loops for s in loop.body for node in walk(s.value)}
-    return sum(node.op in _COSTLY for node in nodes)
+    return sum(node.op in COSTLY for node in nodes)
+
+
+def copies_of(step: Loop) -> int:
+    """Copies of the body: enough to hide the delay of an addition, few where the body is long."""
+    if step.copies:
+        return step.copies
+    nodes = {n for s in step.body for n in walk(s.value)}
+    weight = sum(12 if n.op in COSTLY else 1 for n in nodes if n.op != "const")
+    if any(isinstance(s, Reduce) for s in step.body):
+        return 4 if weight <= 8 else 2
+    return 2 if weight <= 8 else 1
 
 
 def check(kernel: Kernel) -> None:
@@ -276,7 +295,12 @@ def check(kernel: Kernel) -> None:
     for p in kernel.params:
         assert p.dtype in COMPUTE, f"{kernel.name}: {p.name} has no such type: {p.dtype}"
         assert p.name.isidentifier(), f"{kernel.name}: {p.name!r} is no name"
-    assert any(a.space == "full" for a in kernel.arrays), f"{kernel.name}: no full array"
+    for a in kernel.arrays:
+        assert not a.every or (a.space == "col" and not kernel.flat), f"{kernel.name}: {a.name}"
+        assert not a.cyclic or not (kernel.flat or a.writes), f"{kernel.name}: {a.name}"
+    assert any(a.space == "full" and not a.cyclic for a in kernel.arrays), (
+        f"{kernel.name}: no full array"
+    )
     assert any(a.writes for a in kernel.arrays), f"{kernel.name}: writes nothing"
     if kernel.flat:
         assert all(a.space in ("full", "one") for a in kernel.arrays), f"{kernel.name}: flat"
@@ -304,6 +328,7 @@ def _check_value(kernel: Kernel, value: Expr, known: set[str]) -> None:
 
 
 __all__ = [
+    "COSTLY",
     "Array",
     "Kernel",
     "Let",
@@ -314,6 +339,7 @@ __all__ = [
     "Store",
     "Types",
     "check",
+    "copies_of",
     "elementwise",
     "functions",
     "rows_apart",

@@ -27,12 +27,12 @@ from ..lang.kernel import (
     Reduce,
     Store,
     Types,
+    copies_of,
     resolve,
 )
 from .emit import LL, STORED, Emitter, Target, constant
 from .wrap import wrappers
 
-_COSTLY = {"exp", "log", "tanh", "erf", "sigmoid", "sin", "cos", "pow", "log1p", "expm1"}
 _ZERO = const(0.0)
 
 
@@ -61,7 +61,8 @@ def lanes_of(kernel: Kernel) -> int:
 
 
 class Core:
-    """Writes ``core(functions, rows, cols, [array, row stride, column stride]..., scalars...)``."""
+    """Writes ``core(functions, rows, cols, [array, row stride, column stride]..., scalars...)``.
+    Behind the strides of a cyclic array is the number of its rows."""
 
     def __init__(self, kernel: Kernel, access: dict[str, str], target: Target) -> None:
         self.kernel, self.access = kernel, access
@@ -78,8 +79,9 @@ class Core:
     def signature(self) -> list[str]:
         """The parameters of ``core`` as (type, name) text."""
         out = ["ptr %functions", "i64 %rows", "i64 %cols"]
-        for i in range(len(self.arrays)):
+        for i, a in self.arrays.values():
             out += [f"ptr %a{i}", f"i64 %a{i}.rs", f"i64 %a{i}.cs"]
+            out += [f"i64 %a{i}.n"] if a.cyclic else []
         return out + [f"double %s{i}" for i in range(len(self.kernel.scalars))]
 
     def write(self) -> str:
@@ -90,8 +92,10 @@ class Core:
             "row:",
             "  %r = phi i64 [ 0, %entry ], [ %r.next, %REPLACE ]",
         ]
-        for i in range(len(self.arrays)):
-            e.lines.append(f"  %a{i}.off = mul i64 %r, %a{i}.rs")
+        for i, a in self.arrays.values():
+            line = e.op(f"udiv i64 %r, {a.every}") if a.every else "%r"
+            line = e.op(f"urem i64 %r, %a{i}.n") if a.cyclic else line
+            e.lines.append(f"  %a{i}.off = mul i64 {line}, %a{i}.rs")
             e.lines.append(f"  %a{i}.row = getelementptr i8, ptr %a{i}, i64 %a{i}.off")
         self.block = "row"
         for step in self.kernel.steps:
@@ -253,7 +257,7 @@ class Core:
         self.loops += 1
         e, name = self.e, f"l{self.loops}"
         reduces = [s for s in step.body if isinstance(s, Reduce)]
-        unroll = _unroll(step)
+        unroll = copies_of(step)
         wide = e.lanes * unroll
         self._hoist(step)
         kinds = {s.name: resolve(self.types[s.value]) for s in reduces}
@@ -465,12 +469,3 @@ def _identity(op: str, kind: str) -> str:
         bits = 31 if kind == "int32" else 63
         value = 2**bits - 1 if op == "min" else -(2**bits)
     return f"splat ({LL[kind]} {constant(value, kind)})"
-
-
-def _unroll(step: Loop) -> int:
-    """Copies of the body: enough to hide the delay of an addition, few where the body is long."""
-    nodes = {n for s in step.body for n in walk(s.value)}
-    weight = sum(12 if n.op in _COSTLY else 1 for n in nodes if n.op != "const")
-    if any(isinstance(s, Reduce) for s in step.body):
-        return 4 if weight <= 8 else 2
-    return 2 if weight <= 8 else 1

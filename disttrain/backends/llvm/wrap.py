@@ -32,6 +32,7 @@ FUNCTIONS = FIRST_DTYPE + len(DTYPES)
 MAX_DIMS = 8
 DESC_HEAD = 4 + MAX_DIMS
 DESC_ARRAY = 2 + MAX_DIMS
+_ENDLESS = 2**63 - 1  # rows
 
 # Offsets in PyObject, PyFloatObject and PyArrayObject (64-bit builds of CPython with the GIL).
 TYPE, _FLOAT_VALUE = 8, 16
@@ -84,6 +85,7 @@ class Wrapper:
     def __init__(self, kernel: Kernel, signature: list[str]) -> None:
         self.kernel, self.signature = kernel, signature
         self.lines: list[str] = []
+        self.cycles: dict[str, str] = {}  # of objects, their rows
         self.count = 0
 
     def op(self, text: str) -> str:
@@ -189,11 +191,16 @@ class _Fast(Wrapper):
             flags = self.op(f"and i32 {self.read('i32', obj, FLAGS)}, {mask}")
             checks.append(self.op(f"icmp eq i32 {flags}, {mask}"))
         sizes = {obj: self.op(f"call i64 @size(ptr {obj})") for _, obj in arrays}
-        first = next(obj for p, obj in arrays if p.space == "full")
+        first = next(obj for p, obj in arrays if p.space == "full" and not p.cyclic)
         total = sizes[first]
         rows, cols = ("1", total) if self.kernel.flat else self._split(first, total)
         need = {"full": total, "row": rows, "col": cols, "one": "1"}
-        checks += [self.op(f"icmp eq i64 {sizes[o]}, {need[p.space]}") for p, o in arrays]
+        for p, obj in arrays:
+            if p.cyclic:
+                checks.append(self._turns(obj, sizes[obj], cols, total))
+                continue
+            size = self._lines(p, rows, cols) if p.every else need[p.space]
+            checks.append(self.op(f"icmp eq i64 {sizes[obj]}, {size}"))
         if rows_apart(self.kernel) and not (self.kernel.flat and sees_row(self.kernel)):
             amount = self.op(f"mul i64 {total}, {work(self.kernel)}")
             checks.append(self.op(f"icmp slt i64 {amount}, {self.slot('i64', SPLIT_FROM)}"))
@@ -203,6 +210,21 @@ class _Fast(Wrapper):
         nothing = self.op(f"icmp eq i64 {total}, 0")
         self.lines.append(f"  br i1 {nothing}, label %leave, label %go")
         return rows, cols, total
+
+    def _lines(self, p: Array, rows: str, cols: str) -> str:
+        """The elements of an array with a line for some rows each."""
+        lines = self.op(f"udiv i64 {self.op(f'add i64 {rows}, {p.every - 1}')}, {p.every}")
+        return self.op(f"mul i64 {lines}, {cols}")
+
+    def _turns(self, obj: str, size: str, cols: str, total: str) -> str:
+        """Whether an array is some whole rows, and all of them are whole turns of it."""
+        self.cycles[obj] = self.op(f"udiv i64 {size}, {self._nonzero(cols)}")
+        rest = self.op(f"urem i64 {total}, {self._nonzero(size)}")
+        over = self.op(f"urem i64 {size}, {self._nonzero(cols)}")
+        return self.op(f"icmp eq i64 {self.op(f'or i64 {rest}, {over}')}, 0")
+
+    def _nonzero(self, n: str) -> str:
+        return self.op(f"call i64 @llvm.smax.i64(i64 {n}, i64 1)")
 
     def _split(self, first: str, total: str) -> tuple[str, str]:
         """Rows and columns of the first full array: its last axis is the columns."""
@@ -227,11 +249,12 @@ class _Fast(Wrapper):
                 continue
             size = ITEMSIZE[p.dtype]
             step = "0"
-            if p.space == "full":
+            if p.space == "full" or p.every:
                 step = self.op(f"mul i64 {cols}, {size}")
             elif p.space == "row":
                 step = str(size)
             values += [self.read("ptr", obj, _DATA), step, str(size)]
+            values += [self._nonzero(self.cycles[obj])] if p.cyclic else []
         kinds = [s.split()[0] for s in self.signature]
         inside = ", ".join(f"{k} {v}" for k, v in zip(kinds, values + scalars))
         self.lines.append(f"  call void @core({inside})")
@@ -309,7 +332,7 @@ class _General(Wrapper):
             f"load i64, ptr {self.op(f'getelementptr i64, ptr {dims}, i64 {self.last}')}"
         )
         values = ["%functions", rows, self.cols]
-        for i in range(len(self.kernel.arrays)):
+        for i, array in enumerate(self.kernel.arrays):
             base = self.read("ptr", "%desc", self._start(i))
             here = self.op(f"getelementptr i8, ptr {base}, i64 %off{i}")
             values += [
@@ -317,6 +340,7 @@ class _General(Wrapper):
                 self._stride(i, self.last),
                 self.read("i64", "%desc", self._start(i) + 8),
             ]
+            values += [str(_ENDLESS)] if array.cyclic else []  # (its strides say how it repeats)
         end = self._start(len(self.kernel.arrays))
         values += [
             self.read("double", "%desc", end + 8 * k) for k in range(len(self.kernel.scalars))

@@ -13,6 +13,7 @@ instructions; what the program writes to, and what becomes of its results, it le
     masks            of what is looked at again for its signs alone, these are kept
     recomputation    what is cheap is computed again, where memory asks for it
     biases           the bias of a product is an addition of its own, which joins what follows
+    rows             operations on rows join elementwise ones, and sums what makes their operands
     fusion           elementwise operations that feed each other become one generated kernel
     overwriting      results of such kernels go where an operand lay that nobody uses any more
 """
@@ -34,6 +35,8 @@ from .pools import keep_places
 from .products import part_products
 from .questions import ask_early
 from .recomputation import Recompute
+from .rows.fusion import fuse_rows, fused_rows
+from .rows.sums import sums_apart, take_sums
 from .simplification import simplify
 from .subexpressions import merge_subexpressions
 
@@ -43,8 +46,14 @@ EVERYWHERE: tuple[Pass, ...] = (fold_constants, simplify, merge_subexpressions, 
 SHARE = 0.7  # of what a program would hold at its peak, where that takes little time
 _LEAN: tuple[Pass, ...] = (part_products, keep_places, keep_signs)
 _FIRST: tuple[Pass, ...] = (*EVERYWHERE, *_LEAN, Recompute(SHARE, light=True), take_biases)
-ORDER: tuple[Pass, ...] = (*_FIRST, fuse, overwrite)  # on the host
-FAST: tuple[Pass, ...] = (*_FIRST, fuse_fast, overwrite)  # there, where last bits may differ
+_ROWS: tuple[Pass, ...] = (take_sums, fuse_rows)
+ORDER: tuple[Pass, ...] = (*_FIRST, *_ROWS, fuse, overwrite)  # on the host
+FAST: tuple[Pass, ...] = (
+    *_FIRST,
+    *_ROWS,
+    fuse_fast,
+    overwrite,
+)  # there, where last bits may differ
 THERE: tuple[Pass, ...] = (*EVERYWHERE, fuse_there, overwrite_there)  # where values lie on a device
 NONE: tuple[Pass, ...] = (dead_code,)  # for who wants what was captured
 
@@ -89,7 +98,12 @@ def shortened(
     if fuse_there in passes:
         return fused_there(instructions, metas, results, graph.there)
     if fuse in passes or fuse_fast in passes:
-        return fused(instructions, metas, results, fuse_fast in passes)
+        fast = fuse_fast in passes
+        if take_sums in passes:
+            instructions = sums_apart(instructions, metas)
+        if fuse_rows in passes:
+            instructions = fused_rows(instructions, metas, results, fast)
+        return fused(instructions, metas, results, fast)
     return list(instructions)
 
 
@@ -105,6 +119,7 @@ __all__ = [
     "fold_constants",
     "fuse",
     "fuse_fast",
+    "fuse_rows",
     "fuse_there",
     "keep_places",
     "keep_signs",
@@ -119,4 +134,5 @@ __all__ = [
     "simplify",
     "stages",
     "take_biases",
+    "take_sums",
 ]

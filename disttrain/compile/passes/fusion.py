@@ -8,6 +8,7 @@ that, which nobody can tell: what it reads is not written to in between.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from ..graph import Graph
 from ..instruction import Instruction, Var
@@ -19,15 +20,20 @@ MOST = 32  # members of a region
 _WIDEST = 16  # arrays that go in and out of one
 
 
-class _Open:
-    """A region that still grows."""
+class Open:
+    """A region that still grows. ``late``: what is made of its values, and comes right after it."""
 
     def __init__(self, shape: tuple) -> None:
         self.shape = shape
         self.members: list[Instruction] = []
         self.made: set[Var] = set()
+        self.late: set[Var] = set()
         self.read: dict[Var, None] = {}  # of what others made
         self.left: dict[Var, int] = {}  # uses of what it made that are still to come
+
+    def gives(self, values: Iterable[Var]) -> bool:
+        """Whether some of the values are known when it has run only."""
+        return not (self.made.isdisjoint(values) and self.late.isdisjoint(values))
 
     def wants(self, ins: Instruction) -> bool:
         """Whether the instruction uses what the region uses or makes, and there is room."""
@@ -56,7 +62,7 @@ class Fusion:
         self, instructions: Sequence[Instruction], metas: dict, results: Iterable[Var], fast: bool
     ) -> None:
         self.instructions, self.metas, self.fast = instructions, metas, fast
-        self.open: dict[tuple, _Open] = {}  # by shape
+        self.open: dict[tuple, Any] = {}  # by shape
         self.done: list[Instruction] = []
         self.uses: dict[Var, int] = {}
         for ins in instructions:
@@ -68,6 +74,14 @@ class Fusion:
     def fits(self, ins: Instruction) -> bool:
         """Whether the instruction may be part of a region."""
         return is_elementwise(ins, self.metas, self.fast)
+
+    def shape_of(self, ins: Instruction) -> tuple:
+        """The shape of the region that it may be part of."""
+        return tuple(self.metas[ins.outputs[0]][0])
+
+    def opened(self, shape: tuple) -> Open:
+        """A region that begins."""
+        return Open(shape)
 
     def whole(self, members: list, inputs: tuple, outputs: tuple) -> Fused:
         """What stands in the graph for the members."""
@@ -84,14 +98,16 @@ class Fusion:
         return self.done
 
     def _take(self, ins: Instruction) -> None:
-        shape = tuple(self.metas[ins.outputs[0]][0])
-        for other in [r for r in self.open.values() if r.shape != shape]:
-            if other.made & set(inputs_of(ins)):
+        shape, given = self.shape_of(ins), set(inputs_of(ins))
+        for other in list(self.open.values()):
+            if other.gives(given) and (other.shape != shape or not other.late.isdisjoint(given)):
                 self._end(other)
         region = self.open.get(shape)
         if region is not None and not region.wants(ins):
             self._end(region)
-        self.open.setdefault(shape, _Open(shape)).add(ins, self.uses)
+        if shape not in self.open:
+            self.open[shape] = self.opened(shape)
+        self.open[shape].add(ins, self.uses)
 
     def _end_where(self, ins: Instruction) -> None:
         """End the regions that ``ins`` needs values of; all, where it writes."""
@@ -99,24 +115,24 @@ class Fusion:
             self._end_all()
         given = set(inputs_of(ins))
         for region in list(self.open.values()):
-            if region.made & given:
+            if region.gives(given):
                 self._end(region)
 
     def _end_all(self) -> None:
         for region in list(self.open.values()):
             self._end(region)
 
-    def _end(self, region: _Open) -> None:
+    def _end(self, region: Open) -> None:
         """Put a region where the walk is, after those that it needs."""
         if self.open.get(region.shape) is not region:
             return
         del self.open[region.shape]
         for other in list(self.open.values()):
-            if not other.made.isdisjoint(region.read):
+            if other.gives(region.read):
                 self._end(other)
         self.done += self._fused(region)
 
-    def _fused(self, region: _Open) -> list[Instruction]:
+    def _fused(self, region: Any) -> list[Instruction]:
         inputs, outputs = tuple(region.read), tuple(region.left)
         if not outputs or (len(region.members) < 2 and "rule" not in region.members[0].params):
             return region.members  # (a derivative takes longer to be called than a kernel)

@@ -26,6 +26,11 @@ _LAYOUTS = 64  # of inputs that are looked at
 _Ready = tuple[Callable[..., Any] | None, Program, list[int | None], list[np.dtype]]
 
 
+def runs_before(shape: tuple) -> int:
+    """How often the members run one by one before a kernel is made for arrays of a shape."""
+    return 1 if int(np.prod(shape)) >= _SOON else _RUNS
+
+
 @functools.lru_cache(maxsize=512)
 def program_of(kernel: Kernel) -> Program:
     """The kernel as something to call; equal ones are made once."""
@@ -59,23 +64,29 @@ class Region:
     ) -> None:
         self.fast = fast
         self.members, self.inputs, self.outputs = members, inputs, outputs
-        self.shape = tuple(metas[outputs[0]][0])
+        self.shape = tuple(metas[members[0].outputs[0]][0])
         self.kinds = [np.dtype(metas[v][1]) for v in outputs]
+        self.makes = [(tuple(metas[v][0]), np.dtype(metas[v][1])) for v in outputs]
         self.full = [tuple(metas[v][0]) == self.shape for v in inputs]
-        spaces = [_space(tuple(metas[v][0]), self.shape) for v in inputs]
+        spaces = [space_of(tuple(metas[v][0]), self.shape) for v in inputs]
         # As what rows and columns arrays are seen, where that is not by their last dimension.
         self.wide = _wide([tuple(metas[v][0]) for v in inputs], spaces, self.shape)
         self.short = None not in spaces and (self.wide is not None or "tail" not in spaces)
         self.spaces = [space if space and self.short else "full" for space in spaces]
         self.spaces = ["col" if space == "tail" else space for space in self.spaces]
         self.metas = metas
-        self.strides = [np.empty(self.shape, kind).strides for kind in self.kinds]
+        self.strides = [np.empty(*meta).strides for meta in self.makes]
         self.in_rows: dict[tuple, bool] = {}  # by the strides of inputs: whether outputs are
         self.ready: _Ready | None = None
         self.into: list[int | None] = [None] * len(outputs)
-        self.left = 1 if int(np.prod(self.shape)) >= _SOON else _RUNS
+        self.left = runs_before(self.shape)
         self.kernels: dict[tuple, Program] = {}  # by ``into`` and spaces, of all sizes
         self._lay_out()
+
+    def alike(self) -> list[Var]:
+        """The values that have the region's shape."""
+        made = [o for ins in self.members for o in ins.outputs]
+        return made + [v for v, full in zip(self.inputs, self.full, strict=True) if full]
 
     def _lay_out(self) -> None:
         """Number the members' values, as the steps of a program are."""
@@ -101,7 +112,7 @@ class Region:
         prim.region, prim.write_into = self, self.write_into
         prim.kinds = True
         prim.multi = len(self.outputs) > 1
-        metas = [(self.shape, kind) for kind in self.kinds]
+        metas = self.makes
         prim.shape = lambda *given, over=(): metas if prim.multi else metas[0]
         return prim
 
@@ -132,7 +143,7 @@ class Region:
         if fast is not None:
             result = fast(*arrays, *made)  # None of arrays that do not lie in rows, and of many
             if result is not None:
-                return result if len(into) == 1 else _outputs(into, arrays, made)
+                return result if len(into) == 1 else outputs_in(into, arrays, made)
         return self._in_order(ready, arrays, made)
 
     def _made_ready(self) -> _Ready:
@@ -146,11 +157,11 @@ class Region:
 
     def _by_width(self, ready: _Ready, arrays: tuple, made: list) -> Any:
         """``run``, of arrays that are seen as other rows."""
-        if not all(map(_in_rows, arrays, self.full)):
+        if not all(map(lies_in_rows, arrays, self.full)):
             return self._looked_at(None, arrays)
         _, program, into, _ = ready
         program(*map(self._seen, arrays, self.spaces), *(a.reshape(self.wide) for a in made))
-        found = _outputs(into, arrays, made)
+        found = outputs_in(into, arrays, made)
         return found if len(found) > 1 else found[0]
 
     def _seen(self, array: ndarray, space: str) -> ndarray:
@@ -160,12 +171,12 @@ class Region:
     def _in_order(self, ready: _Ready, arrays: tuple, made: list) -> Any:
         """``run``, of arrays of any layout."""
         _, program, into, _ = ready
-        if not all(map(_in_rows, arrays, self.full)):
-            layout = _strides_of(arrays)
+        if not all(map(lies_in_rows, arrays, self.full)):
+            layout = strides_of(arrays)
             if layout is None or not self.in_rows.get(layout):
                 return self._looked_at(layout, arrays)
         program.slow(*arrays, *made)
-        found = _outputs(into, arrays, made)
+        found = outputs_in(into, arrays, made)
         return found if len(found) > 1 else found[0]
 
     def _looked_at(self, layout: tuple | None, arrays: tuple) -> Any:
@@ -209,13 +220,13 @@ class Region:
         return Kernel("fused", (*params, *outs), (Loop(tuple(stores)),), flat=flat)
 
 
-def _outputs(into: Sequence[int | None], arrays: tuple, made: list) -> list:
+def outputs_in(into: Sequence[int | None], arrays: tuple, made: list) -> list:
     """Results where they were put: in memory of operands, and in new memory."""
     rest = iter(made)
     return [next(rest) if at is None else arrays[at] for at in into]
 
 
-def _space(shape: tuple, whole: tuple) -> str | None:
+def space_of(shape: tuple, whole: tuple) -> str | None:
     """How elements of an operand belong to rows and columns of ``whole``; None where they repeat
     otherwise."""
     if shape == whole:
@@ -246,12 +257,12 @@ def _wide(shapes: Sequence[tuple], spaces: Sequence[str | None], whole: tuple) -
     return prod(whole) // columns, columns
 
 
-def _in_rows(array: object, full: bool) -> bool:
+def lies_in_rows(array: object, full: bool) -> bool:
     """Whether NumPy's results lie in rows where such an array is given."""
     return array.__class__ is ndarray and (not full or array.flags.c_contiguous)
 
 
-def _strides_of(arrays: tuple) -> tuple | None:
+def strides_of(arrays: tuple) -> tuple | None:
     """How the arrays lie; None where one is not NumPy's."""
     if any(a.__class__ is not ndarray for a in arrays):
         return None

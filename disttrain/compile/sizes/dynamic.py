@@ -345,10 +345,8 @@ def _rely_on(instructions: Any, metas: dict, scope: Scope) -> None:
     for ins in instructions:
         if not isinstance(ins.prim, Fused):
             continue
-        region = ins.prim.region
-        shape = metas[region.outputs[0]][0]
-        alike = [o for m in region.members for o in m.outputs]
-        alike += [v for v, full in zip(region.inputs, region.full, strict=True) if full]
+        alike = ins.prim.region.alike()
+        shape = metas[alike[0]][0]
         for v in alike:
             for a, b in zip(metas[v][0], shape, strict=True):
                 if text_of(a) != text_of(b):

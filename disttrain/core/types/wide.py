@@ -21,7 +21,7 @@ _F32 = np.dtype(np.float32)
 _INT64 = np.dtype(np.int64)
 _RUNNING = {np.dtype("f4"): np.dtype("f8"), np.dtype("c8"): np.dtype("c16")}
 SHORT = 2048  # elements up to which sums need no blocks
-_BLOCK = 32  # numbers added one after the other before their sum joins the others
+BLOCK = 32  # numbers added one after the other before their sum joins the others
 
 
 def is_half(kind: np.dtype) -> bool:
@@ -77,7 +77,7 @@ def add_up(a: np.ndarray, dims: tuple, keepdim: bool) -> np.ndarray:
     wide = accumulator(a.dtype)
     if a.size > SHORT and dims and wide.kind in "fc":
         long = max(dims, key=a.shape.__getitem__)
-        if a.shape[long] > _BLOCK and a.strides[long] != a.itemsize:
+        if a.shape[long] > BLOCK and a.strides[long] != a.itemsize:
             return _in_blocks(a, dims, keepdim, long, wide)
     return np.add.reduce(a, axis=dims, dtype=wide, keepdims=keepdim)  # type: ignore[call-overload]
 
@@ -94,15 +94,20 @@ def total(a: np.ndarray, dims: tuple, keepdim: bool) -> np.ndarray:
 
 def _in_blocks(a: np.ndarray, dims: tuple, keepdim: bool, long: int, wide: np.dtype) -> Any:
     n = a.shape[long]
-    count = n // _BLOCK
+    count = n // BLOCK
     ahead = (slice(None),) * long
-    blocks = a[(*ahead, slice(count * _BLOCK))]
-    blocks = blocks.reshape(*a.shape[:long], count, _BLOCK, *a.shape[long + 1 :])
+    blocks = a[(*ahead, slice(count * BLOCK))]
+    blocks = blocks.reshape(*a.shape[:long], count, BLOCK, *a.shape[long + 1 :])
     parts = [np.add.reduce(blocks, axis=long + 1, dtype=wide)]
-    if n % _BLOCK:
-        rest = a[(*ahead, slice(count * _BLOCK, n))]
+    if n % BLOCK:
+        rest = a[(*ahead, slice(count * BLOCK, n))]
         parts.append(np.add.reduce(rest, axis=long, dtype=wide, keepdims=True))
     joined = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=long)
+    return of_blocks(joined, dims, keepdim, wide)
+
+
+def of_blocks(joined: np.ndarray, dims: tuple, keepdim: bool, wide: np.dtype) -> Any:
+    """The sums over ``dims`` in type ``wide`` from those of ``BLOCK`` numbers each."""
     if wide not in _RUNNING:
         return add_up(joined, dims, keepdim)
     out = np.add.reduce(  # type: ignore[call-overload]

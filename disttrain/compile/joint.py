@@ -204,7 +204,7 @@ class Replayed(GraphNode):
         if self.saved is None:
             raise AutogradError(
                 f"backward: {self.name()} was already run and its saved tensors were freed. "
-                "Specify retain_graph=True the first time to backward through the graph a second time"
+                "Specify retain_graph=True the first time to go backward through it a second time"
             )
 
     def _run(self, sweep: Sweep, gs: list) -> list:

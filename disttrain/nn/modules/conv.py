@@ -131,6 +131,12 @@ class _Conv(Module):
         except ShapeError as error:
             raise self._misfit(error, self._needed(), input) from cause(error)
 
+    def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        """With another weight and bias than its own: subclasses of PyTorch's layers call it."""
+        function = getattr(F, f"conv{self.dims}d")
+        x, padding = self._padded(input)
+        return function(x, weight, bias, self.stride, padding, self.dilation, self.groups)
+
     def _needed(self) -> str:
         places = ", ".join("DHW"[3 - self.dims :]) if self.dims > 1 else "L"
         return (

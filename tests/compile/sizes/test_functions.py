@@ -1,4 +1,4 @@
-"""Python's functions of symbolic numbers: expressions inside of a block, their own selves outside."""
+"""Python functions of symbolic numbers: expressions inside a block, their own selves outside."""
 
 from __future__ import annotations
 

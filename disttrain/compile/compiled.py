@@ -135,7 +135,7 @@ class Compiled:
         """Run eagerly, and capture on the way if the program allows it. ``path``: what is known of
         the one that the call takes."""
         tried, self._tried = self._tried, True
-        if stance() is not None and runs_first(tried):
+        if stance() is not None and runs_first(tried, call.key in self._tries):
             return self.fn(*args, **kwargs)
         if self._full is None:
             self.reasons.append(why)

@@ -88,11 +88,11 @@ def _put(stance: str | None) -> str | None:
     return before
 
 
-def runs_first(tried: bool) -> bool:
+def runs_first(tried: bool, begun: bool) -> bool:
     """Whether a function runs eagerly that nothing captured stands for; raises where it may not.
-    ``tried``: it was called before."""
+    ``tried``: it was called before; ``begun``: with such arguments, and is going to be captured."""
     now = stance()
-    if now == NONE_NEW:
+    if now == NONE_NEW and not begun:
         raise CaptureError(
             "compile: nothing captured stands for this call, and the stance is 'fail_on_recompile'"
         )

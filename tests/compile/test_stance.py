@@ -96,3 +96,16 @@ def test_threads_of_a_rank_have_it_in_common(run):
         thread.start()
         thread.join()
     assert captured(run) == 0
+
+
+def test_a_capture_that_takes_another_call_is_no_new_one():
+    model = dt.nn.Linear(2, 2)
+    model.forward = lambda x: x * 2  # code that nobody knows of before it has run
+    model.compile()
+    model(dt.ones(2))
+    run = model._compiled_call_impl
+    assert captured(run) == 0
+    with set_stance("fail_on_recompile"):
+        for _ in range(3):
+            assert model(dt.ones(2)).tolist() == [2, 2]
+    assert captured(run) == 1

@@ -33,7 +33,7 @@ from .polynomials import (
 )
 from .trace import call_site
 
-Of = Callable[[Sequence[int]], Any]  # of the values of symbols
+Of = Callable[[Sequence[Any]], Any]  # of the values of symbols
 
 
 class Scope:
@@ -45,19 +45,21 @@ class Scope:
 
     def __init__(self) -> None:
         self.names: list[str] = []
-        self.values: list[int] = []
+        self.values: list[float] = []
         self.relations: dict[str, str] = {}
         self.atoms: set[str] = set()  # parts of polynomials that are no symbols
         self.sketch: Callable[[Callable, tuple, tuple, bool], Any] | None = None
         self._computed: dict[str, Of] = {}  # by the texts of numbers
         self._tests: dict[str, Of] = {}  # by the texts of relations
 
-    def symbol(self, value: int) -> Any:
-        """A new symbol, which has this value in the run."""
+    def symbol(self, value: float) -> Any:
+        """A new symbol, which has this value in the run: an int, of at least ``LEAST``, or a
+        float."""
         name = f"s{len(self.names)}"
         self.names.append(name)
         self.values.append(value)
-        return Symbolic(self, name, value, operator.itemgetter(len(self.names) - 1), {(name,): 1})
+        poly: Poly | None = {(name,): 1} if type(value) is int else None
+        return Symbolic(self, name, value, operator.itemgetter(len(self.names) - 1), poly)
 
     def note(self, text: str, how: Of) -> None:
         """How a number is computed."""
@@ -82,10 +84,12 @@ class Scope:
         computed = [self._computed[text] for text in texts]
         return lambda *values: tuple([how(values) for how in computed])
 
-    def holds(self, *values: int) -> bool:
+    def holds(self, *values: float) -> bool:
         """Whether all relations hold of values of the symbols."""
+        if any(type(n) is int and n < LEAST for n in values):
+            return False
         try:
-            return min(values) >= LEAST and all(test(values) for test in self._tests.values())
+            return all(test(values) for test in self._tests.values())
         except ERRORS:
             return False
 
@@ -118,7 +122,10 @@ class Symbolic:
     def pin(self) -> Any:
         """The value, which it must have from now on."""
         of, value = self.of, self.value
-        self.scope.need(f"{self.text} == {value!r}", lambda v: of(v) == value)
+        if self.poly is not None:
+            self.scope.need(f"{self.text} == {value!r}", lambda v: of(v) == value)
+        else:  # (-0.0 is 0.0 for nobody but comparisons)
+            self.scope.need(f"{self.text} == {value!r}", lambda v: repr(of(v)) == repr(value))
         return value
 
     def __index__(self) -> int:
@@ -201,7 +208,10 @@ class Symbolic:
         return self
 
     def __abs__(self) -> Any:
-        return -self if self < 0 else self
+        if self.poly is not None:
+            return -self if self < 0 else self
+        of = self.of  # (of -0.0, too)
+        return Symbolic(self.scope, f"abs({self.text})", abs(self.value), lambda v: abs(of(v)))
 
     def __trunc__(self) -> Any:
         return self._whole("math.trunc({})", math.trunc)

@@ -8,11 +8,12 @@ import types
 from typing import Any
 
 from .capture import capture
-from .compiled import Compiled
+from .compiled import Compiled, forward_of
 from .compiled import compile as _compile
 from .graph import Graph
 from .instruction import Instruction, Var
 from .passes import dead_code
+from .stance import set_stance
 
 
 class _Callable(types.ModuleType):
@@ -24,4 +25,13 @@ class _Callable(types.ModuleType):
 
 sys.modules[__name__].__class__ = _Callable
 
-__all__ = ["Compiled", "Graph", "Instruction", "Var", "capture", "dead_code"]
+__all__ = [
+    "Compiled",
+    "Graph",
+    "Instruction",
+    "Var",
+    "capture",
+    "dead_code",
+    "forward_of",
+    "set_stance",
+]

@@ -39,6 +39,7 @@ from .settings import Settings, settings_of
 from .sized import Unlike
 from .sizes.dynamic import KEPT, Forms
 from .sizes.shapes import Found, Sizes, generalize
+from .stance import EAGER, runs_first, stance
 
 _LIMIT = 32  # captures of one function; what has none then runs eagerly
 _TRIES = 3  # for a kind of call, while code and state that nobody knew of come to light
@@ -68,7 +69,7 @@ class Compiled:
         self._codes: Codes = {}  # of the program, seen to run
         self._everything = False
         self._last: tuple = ()
-        self._warned = False
+        self._warned = self._tried = False
         self._full: str | None = None  # why there are no more captures, once there are too many
 
     def __reduce__(self) -> tuple:
@@ -86,6 +87,7 @@ class Compiled:
         if (
             (thread.mode == SLOW and not _only_lightly())
             or thread.before_write is not None
+            or stance() == EAGER
         ):  # fmt: skip
             return self.fn(*args, **kwargs)  # inside another transform: be part of it
         try:
@@ -132,6 +134,9 @@ class Compiled:
     ) -> Any:
         """Run eagerly, and capture on the way if the program allows it. ``path``: what is known of
         the one that the call takes."""
+        tried, self._tried = self._tried, True
+        if stance() is not None and runs_first(tried, call.key in self._tries):
+            return self.fn(*args, **kwargs)
         if self._full is None:
             self.reasons.append(why)
             if len(self.reasons) - sum(p.count for p in self._paths.values()) > _LIMIT:
@@ -448,6 +453,12 @@ def compile(  # noqa: A001  (the field's name)
     if fn is None:
         return lambda f: f if disable else _compiled(f, settings)
     return fn if disable else _compiled(fn, settings)
+
+
+def forward_of(module: Any, *, disable: bool = False, **words: Any) -> Compiled | None:
+    """The forward of ``module``, compiled; None with ``disable``. The words are ``compile``'s."""
+    made = compile(original(module), disable=disable, **words)
+    return None if disable else type(made).forward.run
 
 
 def _compiled(fn: Callable, settings: Settings) -> Any:

@@ -24,7 +24,9 @@ from ..core.effects import Effect
 from ..core.gate import Primitive
 from ..core.node import AccumulateGrad
 from ..core.tensor import Tensor, wrap
+from .guards.holders import FACT, Holder
 from .guards.kinds import meant
+from .guards.readers import Answer
 from .instruction import Instruction, Var
 from .pull import add_gradient, place_gradient, spread_kind
 
@@ -60,6 +62,7 @@ class Effects:
         self.first: dict[int, Var] = {}
         self.counted: set[int] = set()  # tensors whose writers count them in replays, too
         self.said: str | None = None  # what others say cannot be repeated
+        self.told: list[Holder] = []  # what the program was told of its rank
 
     def perform(
         self, name: str, effect: Effect, tensors: tuple[Tensor, ...], writes: tuple[int, ...]
@@ -96,6 +99,13 @@ class Effects:
         """Do what no replay needs to do."""
         with _apart():
             work(*args)
+
+    def rely(self, ask: functools.partial) -> Any:
+        """What ``ask`` tells, which replays look at again."""
+        with _apart():
+            answer = ask()
+            self.told.append(Holder(FACT, ask, f"{ask.func.__name__}()", reader=Answer(ask)))
+        return answer
 
     def refuse(self, why: str) -> None:
         """Something is done that no replay would do."""

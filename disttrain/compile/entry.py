@@ -59,7 +59,7 @@ class Entry:
         self.made_of: tuple[Graph, tuple] = graph, ()  # what was captured, and the passes since
         self.answers = answers(graph.instructions)  # of its path, to what Python asks on the way
         self.objects = call.objects  # so that their identities are not used again
-        self.guard = Guard(around.holders)
+        self.guard = Guard([*around.holders, *recorder.effects.told])
         self.optimizers = list(around.optimizers)
         # Those whose numbers reach the program by the planned update only, and may change.
         self.planned = [o for o in self.optimizers if not around.reads_groups(o)]

@@ -203,8 +203,8 @@ class Replayed(GraphNode):
     def _check(self) -> None:
         if self.saved is None:
             raise AutogradError(
-                f"backward: {self.name()} was already run and its saved tensors were freed; to "
-                "backward through the graph a second time, pass retain_graph=True the first time"
+                f"backward: {self.name()} was already run and its saved tensors were freed. "
+                "Specify retain_graph=True the first time to go backward through it a second time"
             )
 
     def _run(self, sweep: Sweep, gs: list) -> list:

@@ -6,12 +6,15 @@ Who does such work says so here. Knows nothing of captures but that one may list
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from .. import tree
 from ..context import thread
 from .tensor import Tensor
+
+Fn = TypeVar("Fn", bound=Callable[..., Any])
 
 
 class Effect:
@@ -66,6 +69,21 @@ def not_repeated(why: str) -> None:
     recorder = _recorder()
     if recorder is not None:
         recorder.refuse(why)
+
+
+def lasting(fn: Fn) -> Fn:
+    """Let ``fn``, which reaches nobody, tell what a rank is (its number, its groups): captures take
+    what it tells for the program's, and every replay looks whether it would be told the same."""
+
+    @functools.wraps(fn)
+    def told(*args: Any, **kwargs: Any) -> Any:
+        stack = thread.stack
+        recorder = getattr(stack[0], "effects", None) if stack else None
+        if recorder is None:
+            return fn(*args, **kwargs)
+        return recorder.rely(functools.partial(fn, *args, **kwargs))
+
+    return told  # type: ignore[return-value]
 
 
 def _recorder() -> Any:
@@ -126,4 +144,6 @@ def repeated(fn: Callable[..., Any], started: bool, *args: Any, **kwargs: Any) -
     return True
 
 
-__all__ = ["Again", "Effect", "aside", "captured", "not_repeated", "performed", "repeated"]
+__all__ = [
+    "Again", "Effect", "aside", "captured", "lasting", "not_repeated", "performed", "repeated",
+]  # fmt: skip

@@ -266,8 +266,8 @@ class Node(GraphNode):
         """Raise unless the saved tensors are there and unchanged."""
         if self.saved is None:
             raise AutogradError(
-                f"backward: {self.name()} was already run and its saved tensors were freed; to "
-                "backward through the graph a second time, pass retain_graph=True the first time"
+                f"backward: {self.name()} was already run and its saved tensors were freed. "
+                "Specify retain_graph=True the first time to go backward through it a second time"
                 + self.made_at()
             )
         for o in self.out if self.out.__class__ is tuple else (self.out,):

@@ -64,6 +64,11 @@ class PackedNode(Node):
     def watch(self, storage: object, index: int = 0) -> None:
         """Writes to the result do not matter: what ``unpack`` gives counts."""
 
+    def check(self) -> None:
+        """Raise unless what was packed is there."""
+        if self.saved is None:
+            super().check()
+
     def run_without(self, tensors: bool) -> tuple:
         self._unpacked()
         return (None,) * len(self.edges)

@@ -95,6 +95,7 @@ from .groups.new_group import (
     is_gloo_available,
     is_mpi_available,
     is_nccl_available,
+    is_torchelastic_launched,
     is_ucc_available,
     is_xccl_available,
     new_group,
@@ -123,7 +124,6 @@ from .groups.state import (
     init_process_group,
     is_available,
     is_initialized,
-    is_torchelastic_launched,
 )
 from .groups.state import process_group_store as _get_process_group_store
 from .recovery import SHRINK_ABORT, SHRINK_DEFAULT, shrink, shrink_group

@@ -73,6 +73,7 @@ from .groups.new_group import is_backend_available as is_backend_available
 from .groups.new_group import is_gloo_available as is_gloo_available
 from .groups.new_group import is_mpi_available as is_mpi_available
 from .groups.new_group import is_nccl_available as is_nccl_available
+from .groups.new_group import is_torchelastic_launched as is_torchelastic_launched
 from .groups.new_group import is_ucc_available as is_ucc_available
 from .groups.new_group import is_xccl_available as is_xccl_available
 from .groups.new_group import new_group as new_group
@@ -97,7 +98,6 @@ from .groups.state import group as group
 from .groups.state import init_process_group as init_process_group
 from .groups.state import is_available as is_available
 from .groups.state import is_initialized as is_initialized
-from .groups.state import is_torchelastic_launched as is_torchelastic_launched
 from .groups.state import process_group_store as _get_process_group_store
 from .recovery import SHRINK_ABORT as SHRINK_ABORT
 from .recovery import SHRINK_DEFAULT as SHRINK_DEFAULT

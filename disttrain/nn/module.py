@@ -7,6 +7,7 @@ A call costs one attribute read where the module has no hooks. What a module can
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from typing import Any
 
@@ -67,6 +68,34 @@ class Module(Walk, State, Convert):
         if self._hooks is None:
             return self.forward(*args, **kwargs)
         return hooks.call(self, args, kwargs)
+
+    def compile(self, *args: Any, **words: Any) -> None:
+        """From now on calls replay what ``forward`` does, as those of ``dt.compile(self)`` do,
+        which takes the same words. A copy, and what is saved, is not compiled."""
+        package = importlib.import_module("..compile", __package__)
+        self._compiled_call_impl = package.forward_of(self, *args, **words)
+
+    @property
+    def _compiled_call_impl(self) -> Any:
+        """PyTorch's name of what ``compile`` made; None takes it away."""
+        found = self.__dict__.get("forward")
+        return found if hasattr(found, "explain") else None
+
+    @_compiled_call_impl.setter
+    def _compiled_call_impl(self, made: Any) -> None:
+        if made is not None:
+            self.__dict__["forward"] = made
+        elif self._compiled_call_impl is not None:
+            own = self.__dict__.pop("forward").fn.own
+            if own is not None:
+                self.__dict__["forward"] = own
+
+    def __getstate__(self) -> dict:
+        state = self.__dict__.copy()
+        made = self._compiled_call_impl
+        if made is not None:
+            del state["forward"]
+        return state
 
     # --- attributes -------------------------------------------------------------------------
     def __getattr__(self, name: str) -> Any:

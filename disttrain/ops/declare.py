@@ -220,8 +220,7 @@ def _adapt(prim: Primitive, rule: Rule, names: tuple[str, ...]) -> Rule:
 
 def _place_of(node: Any, i: int) -> Any:
     """Where the gradient of argument ``i`` will lie in the end, if that is known and the rule may
-    write it there: (an array, the factor that it is multiplied by, whether that is a power of two),
-    or None."""
+    write it there: (an array, the factor that the whole gradient is multiplied by), or None."""
     edge = node.edges[i]
     if edge.__class__ is not AccumulateGrad or edge.place is None or node.post_hooks:
         return None

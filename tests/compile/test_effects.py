@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 
 import disttrain as dt
+from disttrain import distributed as dist
 from disttrain.compile import capture
 from disttrain.compile.effects import ReplayedWalk
 from disttrain.compile.passes import ORDER, optimize
 from disttrain.core.backward.engine import on_finish
 from disttrain.core.effects import Effect, performed
 from disttrain.errors import CaptureError
+from disttrain_launcher import launch
 
 
 class Doubling(Effect):
@@ -218,3 +220,45 @@ def test_a_walk_answers_as_when_it_was_captured():
     walk.begin()  # who counts by passes sees another one
     assert told == ["because"] and not walk.now.reaches(1) and walk.now is not first
     assert len(walk.answers) == 1
+
+
+def told_of_ranks() -> list[str]:
+    """What captured functions say that ask for ranks and groups, after they were checked."""
+    dist.init_process_group()
+    both = dist.new_group([0, 1])
+    mesh = dist.init_device_mesh("cpu", (2,), mesh_dim_names=("rows",))
+
+    def by_name(x):
+        if dist.is_available() and dist.is_initialized():
+            x = x * dist.get_rank() + dist.get_world_size()
+            dist.all_reduce(x)
+        return x
+
+    def of_group(x):
+        x = x * both.rank() + both.size() + len(dist.get_process_group_ranks(both))
+        if dist.get_rank(both) == 0 and dist.get_backend() == "gloo":
+            x = x + dist.group.WORLD.size()
+        return x + dist.get_global_rank(both, 1) + dist.get_node_local_rank()
+
+    def of_mesh(x):
+        x = x * mesh.get_rank() + mesh.get_local_rank() + mesh.size()
+        return x + mesh.get_local_rank("rows") + dist.get_rank(mesh.get_group())
+
+    said, x = [], dt.arange(3.0)
+    for fn in (by_name, of_group, of_mesh):
+        run = dt.compile(fn)
+        for _ in range(4):
+            assert run(x).tolist() == fn(x).tolist()
+        said.append(run.explain())
+        if fn is by_name:
+            alone = run
+    dist.destroy_process_group()
+    assert alone(x).tolist() == alone(x).tolist() == x.tolist()
+    return [*said, alone.explain()]
+
+
+def test_what_a_rank_is_told_of_itself_is_compared_by_replays():
+    for rank in launch(told_of_ranks, 2):
+        assert all("1 captured, 0 eager" in said for said in rank[:3]), rank
+        assert "2 captured, 0 eager" in rank[3]
+        assert "is_initialized(): True became False" in rank[3]

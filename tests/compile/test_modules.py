@@ -47,3 +47,31 @@ def test_forwards_are_copied_with_their_module():
     other = copy.deepcopy(run)
     assert other.module is not model and run(dt.ones(1, 2)).shape == (1, 2)
     assert pickle.loads(pickle.dumps(run)).module.in_features == 2  # noqa: S301
+
+
+def test_a_module_is_compiled_in_place():
+    model, x = nn.Sequential(nn.Linear(2, 2), nn.ReLU()), dt.ones(1, 2)
+    expected = model(x)
+    assert model._compiled_call_impl is None
+    model.compile(fullgraph=True)
+    for _ in range(3):
+        assert dt.equal(model(x), expected)
+    assert "1 captured, 0 eager" in model._compiled_call_impl.explain()
+    for other in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):  # noqa: S301
+        assert other._compiled_call_impl is None and dt.equal(other(x), expected)
+    again = dt.compile(model)  # a twin of it
+    assert dt.equal(again(x), expected) and list(again.state_dict()) == list(model.state_dict())
+    model._compiled_call_impl = None
+    assert "forward" not in vars(model) and dt.equal(model(x), expected)
+    model.compile(disable=True)
+    assert model._compiled_call_impl is None
+
+
+def test_a_forward_of_one_module_alone_is_compiled_with_it():
+    model, x = nn.Linear(2, 2), dt.ones(1, 2)
+    model.forward = lambda x: x * 2
+    model.compile()
+    assert all(dt.equal(model(x), x * 2) for _ in range(4))
+    assert "1 captured" in model._compiled_call_impl.explain()
+    model._compiled_call_impl = None
+    assert dt.equal(model(x), x * 2)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__outward__ = ()  # a number
+
 
 class Count(int):
     """A number that may be called, too: programs for PyTorch write ``group.rank()``."""

@@ -103,7 +103,7 @@ def _top() -> Shim:
             __version__=VERSION, pi=math.pi, inf=math.inf, nan=math.nan, e=math.e, newaxis=None,
             has_lapack=True, has_spectral=True,
             compile=compiling.compile, load=saving.load, save=saving.save, vmap=dt.func.vmap,
-            cond=dt.func.cond,
+            cond=dt.func.cond, while_loop=dt.func.while_loop, **compiling.checks(),
             cfloat=dtypes.complex64, **amp.settings(),
             cdouble=dtypes.complex128, typename=_typename, is_storage=saving.is_storage,
             UntypedStorage=saving.UntypedStorage, TypedStorage=saving.TypedStorage,

@@ -14,11 +14,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from ... import func
 from ...compile import Graph
 from ...compile.compiled import compile as compile_
 from ...compile.modules import Twin
 from ...compile.questions import question
 from ...compile.sizes.dynamic import mark_dynamic, mark_static, maybe_mark_dynamic
+from ...compile.stance import set_stance
 from ...errors import CaptureError
 from ...func import control_flow
 from ...trace import warn
@@ -196,6 +198,51 @@ def _control_flow() -> dict[str, Shim]:
     return {whole: Shim(whole).take(control_flow, names), **parts}
 
 
+def _check_with(
+    error: type[Exception], cond: object, message: Callable[[], object] | None = None
+) -> None:
+    """Raise ``error`` unless ``cond`` is true."""
+    if not isinstance(cond, bool):
+        raise TypeError(f"cond must be a bool, but got {type(cond)}")
+    if not cond:
+        raise error("Expected cond to be True, but got False" if message is None else message())
+
+
+def _check_is_size(i: int, message: object = None, *, max: int | None = None) -> None:  # noqa: A002
+    """Raise unless ``i`` may be a size, of at most ``max``."""
+    if not (0 <= i and (max is None or i <= max)):
+        raise RuntimeError(f"a size is needed, {i} given" if message is None else message)
+
+
+def _check_tensor_all(
+    cond: Any, message: Callable[[], object] | None = None, error: type[Exception] = RuntimeError
+) -> None:
+    """Raise unless all of ``cond``, a tensor of booleans, is true."""
+    _check_with(error, bool(cond.all()), message)
+
+
+def checks() -> dict[str, Callable[..., None]]:
+    """What programs say of numbers, with which PyTorch's compiler reasons: here they are checked,
+    and captured as any other decision is."""
+    kinds = {"": RuntimeError, "_index": IndexError, "_value": ValueError, "_type": TypeError,
+             "_not_implemented": NotImplementedError}  # fmt: skip
+    return {
+        **{f"_check{end}": functools.partial(_check_with, e) for end, e in kinds.items()},
+        "_check_with": _check_with, "_check_is_size": _check_is_size,
+        "_check_tensor_all": _check_tensor_all,
+    }  # fmt: skip
+
+
+def _functorch() -> dict[str, Shim]:
+    """The package that ``torch.func`` was before."""
+    within = {"functorch.experimental": [], "functorch.experimental.control_flow": ["cond", "map"]}
+    transforms = [n for n in func.__all__ if n not in ("cond", "while_loop", "scan", "map")]
+    return {
+        "functorch": Shim("functorch").take(func, transforms),
+        **{name: Shim(name).take(control_flow, names) for name, names in within.items()},
+    }
+
+
 def modules() -> dict[str, Shim]:
     """By name."""
     marks = "mark_static_address mark_unbacked"
@@ -203,7 +250,7 @@ def modules() -> dict[str, Shim]:
         **_TOLD, **dict.fromkeys(marks.split(), _nothing), disallow_in_graph=_as_it_is,
         explain=explain, mark_dynamic=mark_dynamic, mark_static=mark_static,
         maybe_mark_dynamic=maybe_mark_dynamic, forbid_in_graph=_as_it_is,
-        graph_break=_nothing, optimize=optimize,
+        graph_break=_nothing, optimize=optimize, set_stance=set_stance,
         OptimizedModule=Twin, reset_code_caches=_nothing, run=_as_it_is,
     )  # fmt: skip
     faults = dict.fromkeys(
@@ -215,9 +262,10 @@ def modules() -> dict[str, Shim]:
         "torch.compiler": Shim("torch.compiler").give(
             **_TOLD, compile=compile, cudagraph_mark_step_begin=_nothing,
             is_dynamo_compiling=_never, is_exporting=_never, nested_compile_region=_as_it_is,
-            set_stance=lambda stance="default", **words: contextlib.nullcontext(),
+            set_stance=set_stance, get_default_backend=lambda: "inductor", wrap_numpy=_as_it_is,
         ),
         **_control_flow(),
+        **_functorch(),
         "torch._dynamo": dynamo,
         "torch._dynamo.config": Config("torch._dynamo.config", _DYNAMO),
         "torch._dynamo.eval_frame": Shim("torch._dynamo.eval_frame").give(
@@ -233,4 +281,4 @@ def modules() -> dict[str, Shim]:
     }  # fmt: skip
 
 
-__all__ = ["CompileCounter", "Config", "ExplainOutput", "compile", "explain", "modules"]
+__all__ = ["CompileCounter", "Config", "ExplainOutput", "checks", "compile", "explain", "modules"]

@@ -14,15 +14,15 @@ def _module(name: str, source: object, *names: str) -> dict[str, Shim]:
 
 def nn_modules() -> dict[str, Shim]:
     """``torch.nn`` and what is below it."""
-    nn = dt.nn
+    nn, grad = dt.nn, Shim("torch.nn.grad").take(dt.nn.grad)
     parallel_names = {
         "DistributedDataParallel": dt.distributed.DistributedDataParallel,
         "DataParallel": parallel.DataParallel,
     }
     return {
         "torch.nn": Shim("torch.nn").take(nn).give(DataParallel=parallel.DataParallel),
-        **_module("torch.nn.functional", nn.functional),
-        **_module("torch.nn.grad", nn.grad),
+        "torch.nn.functional": Shim("torch.nn.functional").take(nn.functional).give(grad=grad),
+        "torch.nn.grad": grad,
         **_module("torch.nn.init", nn.init),
         **_module("torch.nn.utils", nn.utils),
         **_module("torch.nn.utils.rnn", nn.utils.rnn),

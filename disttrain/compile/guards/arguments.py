@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -26,14 +27,16 @@ class Call:
 
     ``tensors``: all tensors among the arguments, in order, and ``owners`` of the memory that they
     lie in; ``objects``: what is known by identity.
-    ``parts`` is the key as a flat list, for explanations.
+    ``parts`` is the key as a flat list, for explanations; ``numbers``: plain ints and floats in
+    tuples, lists and dicts of Python's, by their places in it, in the order of ``with_numbers``.
     """
 
-    __slots__ = ("key", "objects", "owners", "parts", "tensors")
+    __slots__ = ("key", "numbers", "objects", "owners", "parts", "tensors")
 
     def __init__(self, args: tuple, kwargs: dict) -> None:
         self.tensors: list[Tensor] = []
         self.objects: list[Any] = []
+        self.numbers: dict[int, float] = {}
         device = thread.rank.slots.get("default_device")
         casts = thread.autocast
         around = thread.mode if casts is None else (thread.grad_enabled, casts.kind, casts.dtype)
@@ -66,9 +69,12 @@ class Call:
         elif kind is dict:
             parts += (kind, len(x))
             for k, v in x.items():
-                self._part(k, parts)
+                self._apart(k, parts)
                 self._part(v, parts)
-        elif kind in (float, complex):
+        elif kind in (int, float):
+            self.numbers[len(parts) + 1] = x
+            parts += (kind, x if kind is int else repr(x))
+        elif kind is complex:
             parts += (kind, repr(x))
         elif kind in PLAIN:
             parts += (kind, x)
@@ -79,15 +85,31 @@ class Call:
         else:
             self._other(x, parts)
 
+    def _apart(self, x: object, parts: list) -> None:
+        """A part whose numbers stay what they are."""
+        numbers, self.numbers = self.numbers, {}
+        self._part(x, parts)
+        self.numbers = numbers
+
     def _other(self, x: object, parts: list) -> None:
         inside = [] if is_constant(x) else tree.leaves(x)
         if inside and not (len(inside) == 1 and inside[0] is x):  # a container of another kind
             parts += (type(x), len(inside), *(x if isinstance(x, dict) else ()))
             for v in inside:
-                self._part(v, parts)
+                self._apart(v, parts)
             return
         self.objects.append(x)
         parts += (type(x), id(x))
+
+
+def with_numbers(x: Any, number: Callable[[float], Any]) -> Any:
+    """``x`` with ``number(n)`` in place of each plain int and float in it."""
+    kind = type(x)
+    if kind in (tuple, list):
+        return kind([with_numbers(v, number) for v in x])
+    if kind is dict:
+        return {k: with_numbers(v, number) for k, v in x.items()}
+    return number(x) if kind in (int, float) else x
 
 
 def _meta(t: Tensor) -> tuple:

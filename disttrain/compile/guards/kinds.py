@@ -176,8 +176,21 @@ def is_operator(name: str, x: object) -> bool:
     return special and isinstance(x, type) and isinstance(vars(x)[name], types.FunctionType)
 
 
+class Replacement:
+    """What is called in place of ``plain``, a function of Python's, for the time being."""
+
+    def __init__(self, plain: Callable[..., Any], run: Callable[..., Any]) -> None:
+        self.plain, self.run = plain, run
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.run(*args, **kwargs)
+
+
 def meant(x: Any) -> Any:
-    """The tensor that ``x``, a tensor, stands for in its module for the time being; else itself."""
+    """What ``x`` stands for for the time being (a tensor in its module, a function of Python's);
+    else itself."""
+    if type(x) is Replacement:
+        return x.plain
     other = getattr(x, "stands_for", None) if isinstance(x, Tensor) else None
     return x if other is None else other
 
@@ -188,6 +201,8 @@ def same(a: Any, b: Any) -> bool:
     if a is b:
         return True
     if isinstance(a, Tensor) and isinstance(b, Tensor):
+        return meant(a) is meant(b)
+    if Replacement in (type(a), type(b)):
         return meant(a) is meant(b)
     kind = type(a)
     if kind is not type(b):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import types
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import Any
 
@@ -48,6 +48,26 @@ class ArrayParts:
         if now != self.parts:
             self.parts = now
         return self.parts
+
+
+class Answer:
+    """What a function tells: the same object as long as it is equal, nothing where it raises."""
+
+    def __init__(self, ask: Callable[[], Any]) -> None:
+        self.ask = ask
+        self.answer = self._read()
+
+    def _read(self) -> Any:
+        try:
+            return self.ask()
+        except Exception:  # what it looked at is gone
+            return MISSING
+
+    def __call__(self) -> tuple:
+        now = self._read()
+        if type(now) is not type(self.answer) or now != self.answer:
+            self.answer = now
+        return (self.answer,)
 
 
 class Tried:

@@ -15,6 +15,7 @@ import decimal
 import fractions
 import functools
 import gc
+import os
 import random
 import re
 import sys
@@ -38,6 +39,7 @@ _PURE_SYS = frozenset("intern getsizeof _getframe exc_info getrecursionlimit is_
 _IMPURE = frozenset("open input print breakpoint __import__".split())
 _LOOKUPS = frozenset("getattr setattr hasattr delattr".split())
 _ALL_NAMES = frozenset("vars dir globals locals __reduce_ex__ __reduce__ __getstate__".split())
+_NUMPY = os.path.dirname(np.__file__) + os.sep
 _CLOCKS = frozenset("now today utcnow".split())
 _PURE_TYPES: tuple[type, ...] = (
     str, bytes, bytearray, int, float, complex, tuple, list, dict, set, frozenset, range, slice,
@@ -118,7 +120,8 @@ class Watch:
     def _called(self, frame: types.FrameType, fn: Callable) -> None:
         name, owner = getattr(fn, "__name__", ""), getattr(fn, "__self__", None)
         if owner is builtins and name in _LOOKUPS:
-            self.everything |= not _spelled(frame) and not _for_us(frame)
+            if not frame.f_code.co_filename.startswith(_NUMPY):  # (it looks at arrays)
+                self.everything |= not _spelled(frame) and not _for_us(frame)
         elif name in _ALL_NAMES:
             self.everything |= not _for_us(frame)
         elif not _pure(name, owner, getattr(fn, "__module__", None)) and not _for_us(frame):

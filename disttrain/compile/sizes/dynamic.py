@@ -25,6 +25,7 @@ from ..passes.region import Fused
 from ..sized import is_sized, numbers, substitute, text_of
 from ..sweep import Backward, Sweep
 from .shapes import Found, Sizes
+from .symbolic_run import NUMBER
 
 MOST = 256  # kinds of calls that general captures are kept ready for
 KEPT = 6  # captures of one kind of call, for state that goes to and fro
@@ -85,10 +86,12 @@ def _laid(shape: tuple, strides: Any, item: int) -> Any:
 def form_of(call: Call) -> tuple | None:
     """The key of a call without sizes; None where these are no symbols."""
     parts: list[Any] = []
-    for part in call.parts:
-        if type(part) is tuple and part[:1] == ("overlaps",):
+    for at, part in enumerate(call.parts):
+        if at in call.numbers:
+            parts.append("number" if _may_vary(call.numbers[at]) else part)
+        elif type(part) is tuple and part[:1] == ("overlaps",):
             return None
-        if type(part) is tuple and len(part) == 5 and isinstance(part[3], type):
+        elif type(part) is tuple and len(part) == 5 and isinstance(part[3], type):
             shape, dtype, strides, kind, graph = part
             if len(strides) != len(shape) or (shape and type(strides[0]) is not int):
                 return None  # on a device
@@ -98,13 +101,29 @@ def form_of(call: Call) -> tuple | None:
     return tuple(parts)
 
 
+def _may_vary(number: float) -> bool:
+    """Whether a plain number may be a symbol, as a size may."""
+    return type(number) is float or number >= LEAST
+
+
+def _number(call: Call, k: int) -> Any:
+    """Of plain number ``k``: what is compared."""
+    return call.parts[[*call.numbers][k]]
+
+
+def _told(place: tuple[int, int]) -> str:
+    i, dim = place
+    return f"plain number {dim} of the call" if i == NUMBER else f"size {dim} of tensor {i}"
+
+
 class Form:
-    """What is known of calls of one form. ``first``: the shapes of the first one; ``changing``:
-    dimensions that had several sizes; ``fixed``: those that no capture takes as symbols, and
-    why."""
+    """What is known of calls of one form. ``first``: the shapes of the first one, and its plain
+    numbers; ``changing``: dimensions that had several sizes; ``fixed``: those that no capture takes
+    as symbols, and why."""
 
     def __init__(self, call: Call) -> None:
         self.first = [t.array.shape for t in call.tensors]
+        self.first_numbers = [_number(call, k) for k in range(len(call.numbers))]
         self.changing: set[tuple[int, int]] = set()
         self.fixed: dict[tuple[int, int], str] = {}
         self.captures: list[General] = []
@@ -127,6 +146,12 @@ class Form:
                 kept = dim in getattr(t, _STATIC, ()) or place in self.fixed
                 if wanted and not kept and n >= LEAST:
                     chosen.append(place)
+        for k, number in enumerate(call.numbers.values()):
+            place = (NUMBER, k)
+            if _number(call, k) != self.first_numbers[k]:
+                self.changing.add(place)
+            if (dynamic or place in self.changing) and place not in self.fixed:
+                chosen += [place] * _may_vary(number)
         return chosen
 
     def fix(self, sizes: Sizes, why: str) -> None:
@@ -138,7 +163,7 @@ class Form:
 def check_marks(call: Call, sizes: Sizes, why: str) -> None:
     """Raise for dimensions that were marked as dynamic and cannot be."""
     for i, dim in sizes:
-        if dim in getattr(call.tensors[i], _DYNAMIC, ()):
+        if i != NUMBER and dim in getattr(call.tensors[i], _DYNAMIC, ()):
             raise CaptureError(
                 f"compile: dimension {dim} of argument {i} is marked as dynamic, but the program "
                 f"is only right for the size {call.tensors[i].shape[dim]}: {why}; use "
@@ -162,6 +187,9 @@ class General:
             (i, dim, n) for i, shape in enumerate(shapes) for dim, n in enumerate(shape)
             if (i, dim) not in places
         ]  # fmt: skip
+        self.static_numbers = [
+            (k, _number(call, k)) for k in range(len(call.numbers)) if (NUMBER, k) not in places
+        ]
         joint = self.joint
         self.metas = _Metas(self.graph.metas)
         self.whole = _Whole(self.graph)
@@ -179,7 +207,7 @@ class General:
     def pinned(self) -> Iterator[tuple[int, int]]:
         """The dimensions that may have one size only."""
         for name, value, place in zip(self.scope.names, self.scope.values, self.sizes, strict=True):
-            if f"{name} == {value}" in self.scope.relations:
+            if f"{name} == {value!r}" in self.scope.relations:
                 yield place
 
     def fits(self, call: Call) -> tuple | None:
@@ -188,7 +216,12 @@ class General:
         tensors = call.tensors
         if any(tensors[i].array.shape[dim] != n for i, dim, n in self.static):
             return None
-        values = tuple([tensors[i].array.shape[dim] for i, dim in self.sizes])
+        if any(_number(call, k) != n for k, n in self.static_numbers):
+            return None
+        numbers = [*call.numbers.values()]
+        values = tuple([
+            numbers[dim] if i == NUMBER else tensors[i].array.shape[dim] for i, dim in self.sizes
+        ])  # fmt: skip
         return values if self.scope.holds(*values) else None
 
     def made(self, values: tuple) -> tuple[Graph, Joint | None]:
@@ -216,10 +249,10 @@ class General:
     def told(self) -> list[str]:
         """Which sizes are symbols, and what must hold of them."""
         symbols = ", ".join(
-            f"{name} is size {dim} of tensor {i}"
-            for name, (i, dim) in zip(self.scope.names, self.sizes, strict=True)
+            f"{name} is {_told(place)}"
+            for name, place in zip(self.scope.names, self.sizes, strict=True)
         )
-        lines = [f"symbols: {symbols} (each at least {LEAST})"]
+        lines = [f"symbols: {symbols} (ints are at least {LEAST})"]
         lines += [f"  guarded: {text}  ({site})" for text, site in self.scope.relations.items()]
         return lines
 
@@ -430,6 +463,6 @@ class Forms:
             for general in form.captures:
                 lines += general.told()
             if form.why is not None and form.fixed:
-                shown = ", ".join(f"size {dim} of tensor {i}" for i, dim in sorted(form.fixed))
+                shown = ", ".join(map(_told, sorted(form.fixed)))
                 lines.append(f"captured for each {shown}: {form.why}")
         return [f"  {line}" for line in lines]

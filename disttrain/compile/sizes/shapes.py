@@ -18,8 +18,10 @@ from ...core.tensor import Tensor
 from ...steps import SLOT
 from ...symbolic import Scope
 from ..capture import Capture
+from ..guards.arguments import with_numbers
 from ..joint import Joint, differentiate
 from ..sized import Unlike, annotate
+from .functions import replaced
 from .symbolic_run import Sizes, SymbolicRun
 
 _STATE = ("_node", "_st", "_gen", "_view", "_former", "_grad", "_retains", "_idle", "array")
@@ -86,14 +88,18 @@ def generalize(
         if isinstance(leaf, Tensor):
             recorder.var(leaf)
     list(recorder._grads())
-    run = SymbolicRun(recorder, joint.sweeps if joint is not None else [], sizes)
+    numbers: list[float] = []
+    with_numbers((args, kwargs), numbers.append)
+    run = SymbolicRun(recorder, joint.sweeps if joint is not None else [], sizes, numbers)
     places = {id(t): s for t, s in zip(recorder.given, run.given, strict=True)}
     args, kwargs = tree.map(
         lambda x: places.get(id(x), x) if isinstance(x, Tensor) else x, (args, kwargs)
     )
+    given = iter(run.numbers.values())
+    args, kwargs = with_numbers((args, kwargs), lambda n: next(given))
     second = None
     with _put_back(recorder) as grads:
-        with context.interpreter(run):
+        with replaced(), context.interpreter(run):
             found = tree.leaves(fn(*args, **kwargs))
             run._take_windows()
             parts = run.check_results(leaves, found)

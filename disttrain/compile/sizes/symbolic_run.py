@@ -28,7 +28,9 @@ from ..sized import Unlike, annotate
 from .sketch import Sketch
 from .symbolic_effects import SymbolicEffects
 
-Sizes = Sequence[tuple[int, int]]  # tensors of a call by number, each with a dimension
+# Tensors of a call by number, each with a dimension; of plain numbers the first is ``NUMBER``.
+Sizes = Sequence[tuple[int, int]]
+NUMBER = -1
 
 
 class SymbolicRun:
@@ -37,7 +39,9 @@ class SymbolicRun:
     dynamic = True
     level = -1
 
-    def __init__(self, recorder: Capture, sweeps: list, sizes: Sizes) -> None:
+    def __init__(
+        self, recorder: Capture, sweeps: list, sizes: Sizes, numbers: Sequence[float] = ()
+    ) -> None:
         self.recorder, self.scope, self.sizes = recorder, Scope(), sizes
         self.scope.sketch = self._made
         self.expected = [*recorder.instructions]
@@ -63,6 +67,7 @@ class SymbolicRun:
         self.walked = False
         self.unlike: str | None = None  # why it is not the capture, whoever has caught that
         self.effects = SymbolicEffects(self)
+        self.numbers = dict(enumerate(numbers))  # in the call, symbols for some
         self.given = self._inputs()
 
     def __str__(self) -> str:
@@ -72,7 +77,8 @@ class SymbolicRun:
     def _inputs(self) -> list[Tensor]:
         shapes = [list(t.array.shape) for t in self.recorder.given]
         for i, dim in self.sizes:
-            shapes[i][dim] = self.scope.symbol(shapes[i][dim])
+            of: Any = self.numbers if i == NUMBER else shapes[i]
+            of[dim] = self.scope.symbol(of[dim])
         found: dict[int, Tensor] = {}
         for t, var, shape in zip(self.recorder.given, self.recorder.inputs, shapes, strict=True):
             if id(t) in found:

@@ -133,9 +133,9 @@ class FunctionNode(GraphNode):
     def _check(self) -> None:
         if self.freed:
             raise AutogradError(
-                f"backward: {self.name()} was already run and its saved tensors were freed; to "
-                "backward through the graph a second time (or to read them after backward), pass "
-                f"retain_graph=True the first time{self.made_at()}"
+                f"backward: {self.name()} was already run and its saved tensors were freed. "
+                "Specify retain_graph=True the first time to backward through the graph a second "
+                f"time (or to read them after backward){self.made_at()}"
             )
 
     def run(self, g: object, tensors: bool, wanted: tuple | None = None) -> tuple:

@@ -10,6 +10,7 @@ from ... import context, settings
 from ...comm.group.arguments import members as check_members
 from ...comm.meeting.meeting import Meeting
 from ...comm.transports import selection
+from ...core.effects import lasting
 from ...core.types.device import device as Device
 from ...errors import CommError, ConfigError
 from .backend import Backend, default_backends
@@ -174,27 +175,32 @@ def new_subgroups_by_enumeration(
     return next((g for g, ranks in zip(groups, lists) if me in ranks), None), groups
 
 
+@lasting
 def get_rank(group: ProcessGroup | None = None) -> int:
     """This rank's number in ``group`` (-1 for an outsider)."""
     return -1 if group is GroupMember.NON_GROUP_MEMBER else int(group_or_default(group).rank)
 
 
+@lasting
 def get_world_size(group: ProcessGroup | None = None) -> int:
     """The number of ranks in ``group``."""
     return -1 if group is GroupMember.NON_GROUP_MEMBER else int(group_or_default(group).size)
 
 
+@lasting
 def get_backend(group: ProcessGroup | None = None) -> str:
     """The backend that the group was made with, as the program named it, in lower case;
     "undefined" where it named none."""
     return Backend(group_or_default(group).backend)
 
 
+@lasting
 def get_backend_config(group: ProcessGroup | None = None) -> str:
     """The backend of each device: "cpu:gloo,cuda:nccl"."""
     return selection.parse(group_or_default(group).backend).config
 
 
+@lasting
 def is_backend_available(backend: str) -> bool:
     """Whether groups can be made with ``backend`` (also "cpu:gloo,cuda:nccl") in this process."""
     if ":" not in backend:
@@ -202,6 +208,7 @@ def is_backend_available(backend: str) -> bool:
     return all(selection.missing(name) is None for _, name in selection.parse(backend).pairs)
 
 
+@lasting
 def get_node_local_rank(fallback_rank: int | None = None) -> int:
     """This rank's number on its host: what the launcher says, or ``fallback_rank``."""
     if (told := settings.LOCAL_RANK.said()) is not None:
@@ -217,6 +224,7 @@ def get_node_local_rank(fallback_rank: int | None = None) -> int:
     )
 
 
+@lasting
 def get_global_rank(group: ProcessGroup, group_rank: int) -> int:
     """The rank in the world of rank ``group_rank`` of ``group``."""
     whole = group_or_default(group)
@@ -225,6 +233,7 @@ def get_global_rank(group: ProcessGroup, group_rank: int) -> int:
     return whole.ranks[group_rank]
 
 
+@lasting
 def get_group_rank(group: ProcessGroup, global_rank: int) -> int:
     """The rank in ``group`` of the world's rank ``global_rank``."""
     whole = group_or_default(group)
@@ -233,11 +242,13 @@ def get_group_rank(group: ProcessGroup, global_rank: int) -> int:
     return whole.ranks.index(global_rank)
 
 
+@lasting
 def get_process_group_ranks(group: ProcessGroup | None = None) -> list[int]:
     """The members' ranks in the world, in the order of their ranks in ``group``."""
     return list(group_or_default(group).ranks)
 
 
+@lasting
 def get_default_backend_for_device(device: str) -> str:
     """The backend that arrays of ``device`` get where a program names none."""
     kind = device.type if isinstance(device, Device) else Device(device).type
@@ -247,26 +258,37 @@ def get_default_backend_for_device(device: str) -> str:
     return known[kind]
 
 
+@lasting
+def is_torchelastic_launched() -> bool:
+    """Whether a launcher with torchrun's environment started this process."""
+    return settings.RUN_ID.said() is not None
+
+
+@lasting
 def is_gloo_available() -> bool:
     """Whether groups with the backend gloo (here: shared memory and sockets) can be made here."""
     return selection.missing("gloo") is None
 
 
+@lasting
 def is_nccl_available() -> bool:
     """Whether groups with the backend NCCL can be made here."""
     return selection.missing("nccl") is None
 
 
+@lasting
 def is_mpi_available() -> bool:
     """Whether groups with the backend MPI can be made here."""
     return selection.missing("mpi") is None
 
 
+@lasting
 def is_ucc_available() -> bool:
     """Whether groups with the backend UCC (there is none here) can be made here."""
     return selection.missing("ucc") is None
 
 
+@lasting
 def is_xccl_available() -> bool:
     """Whether groups with the backend XCCL (there is none here) can be made here."""
     return selection.missing("xccl") is None

@@ -20,6 +20,7 @@ from ...comm.meeting.meeting import Meeting
 from ...comm.store import HashStore, PrefixStore, Store
 from ...comm.store.rendezvous import place_of, say_alone, store_for, told_by_url
 from ...comm.transports import selection
+from ...core.effects import lasting
 from ...core.types.device import located, usable
 from ...errors import CommError, ConfigError, GroupError, StoreLost, WaitTimeout
 from .cores import share_cores
@@ -57,6 +58,7 @@ class GroupMember:
     NON_GROUP_MEMBER: Any = -100  # as in PyTorch
 
     @property
+    @lasting
     def WORLD(self) -> ProcessGroup | None:  # noqa: N802
         return _state().world
 
@@ -68,19 +70,16 @@ def _state() -> _State:
     return context.current().slot(SLOT, _State)
 
 
+@lasting
 def is_available() -> bool:
     """Whether process groups can be made here: always."""
     return True
 
 
+@lasting
 def is_initialized() -> bool:
     """Whether this rank has a default group."""
     return _state().world is not None
-
-
-def is_torchelastic_launched() -> bool:
-    """Whether a launcher with torchrun's environment started this process."""
-    return settings.RUN_ID.said() is not None
 
 
 def init_process_group(

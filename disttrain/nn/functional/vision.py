@@ -28,7 +28,7 @@ def pad(input: Tensor, pad: Any, mode: str = "constant", value: float | None = N
 
     ``mode``: "constant" (with ``value``), "reflect", "replicate" or "circular".
     """
-    widths = tuple(int(p) for p in pad)
+    widths = tuple(as_int(p) for p in pad)
     if len(widths) % 2 or len(widths) > 2 * input.ndim:
         raise ShapeError(
             f"pad: {list(widths)} given for an input of shape {list(input.shape)}; needed pairs "

@@ -57,7 +57,11 @@ class _Conv(Module):
         self.reset_parameters()
 
     def _check(self, name: str) -> None:
-        if self.groups < 1 or self.in_channels % self.groups or self.out_channels % self.groups:
+        if self.groups < 1:
+            raise ConfigError(
+                f"{name}: groups={self.groups} given; groups must be a positive integer"
+            )
+        if self.in_channels % self.groups or self.out_channels % self.groups:
             raise ConfigError(
                 f"{name}: in_channels={self.in_channels} and out_channels={self.out_channels} must "
                 f"be divisible by groups={self.groups}"
@@ -65,12 +69,16 @@ class _Conv(Module):
         if self.padding_mode not in _PADDING_MODES or (
             self.transposed and self.padding_mode != "zeros"
         ):
-            known = "zeros" if self.transposed else ", ".join(_PADDING_MODES)
-            raise ConfigError(f"{name}: padding_mode={self.padding_mode!r} given; needed {known}")
+            known = f"padding_mode must be one of {', '.join(_PADDING_MODES)}"
+            if self.transposed:
+                known = 'Only "zeros" padding mode is supported'
+            raise ConfigError(f"{name}: padding_mode={self.padding_mode!r} given; {known}")
         if isinstance(self.padding, str):
             if self.transposed or self.padding not in ("same", "valid"):
-                raise ConfigError(f"{name}: padding={self.padding!r} given; needed numbers"
-                                  + ("" if self.transposed else ", 'same' or 'valid'"))  # fmt: skip
+                raise ConfigError(
+                    f"{name}: Invalid padding string {self.padding!r} given; needed numbers"
+                    + ("" if self.transposed else ", 'same' or 'valid'")
+                )
             if self.padding == "same" and any(s != 1 for s in self.stride):
                 raise ConfigError(f"{name}: padding='same' needs stride 1, not {self.stride}")
 
@@ -122,6 +130,12 @@ class _Conv(Module):
             )
         except ShapeError as error:
             raise self._misfit(error, self._needed(), input) from cause(error)
+
+    def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        """With another weight and bias than its own: subclasses of PyTorch's layers call it."""
+        function = getattr(F, f"conv{self.dims}d")
+        x, padding = self._padded(input)
+        return function(x, weight, bias, self.stride, padding, self.dilation, self.groups)
 
     def _needed(self) -> str:
         places = ", ".join("DHW"[3 - self.dims :]) if self.dims > 1 else "L"

@@ -20,6 +20,7 @@ from ...core.tensor import Tensor, beside, wrap
 from ...core.types import dtypes
 from ...core.types.wide import is_half
 from ...errors import ConfigError, DimError, DTypeError, ShapeError
+from ...symbolic import made
 from ..primitives import elementwise as el
 from ..primitives import gathering as prim
 from ..primitives import views
@@ -345,7 +346,7 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
     if num_classes == -1:
         num_classes = int(values_of(index).max(initial=-1)) + 1
     index = bounded("one_hot", index, 0, num_classes)
-    classes = constant(index, np.arange(num_classes))
+    classes = constant(index, made(np.arange, num_classes, shape=(num_classes,)))
     hit = el.eq(views.reshape(index, shape=(*index.shape, 1)), classes)
     return el.cast(hit, dtype=np.dtype(np.int64))
 

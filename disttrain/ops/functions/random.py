@@ -24,6 +24,7 @@ from ...core.types import dtypes
 from ...core.types.device import CPU, META, usable
 from ...core.writes import touched
 from ...errors import ConfigError, DeviceError, DTypeError, ShapeError
+from ...symbolic import as_int
 from ..primitives import elementwise as el
 from ..primitives.batching import plain_on_device
 from ..primitives.random import (
@@ -144,10 +145,10 @@ def randint(
         high = given.pop()
     if given and low is None:
         low = given.pop()
-    low = 0 if low is None else int(low)
+    low = 0 if low is None else as_int(low)
     if size is None or high is None or given:
         raise TypeError("randint: needed randint(high, size) or randint(low, high, size)")
-    return _randint(as_size((size,), "randint"), low, int(high), dtype, device, requires_grad,
+    return _randint(as_size((size,), "randint"), low, as_int(high), dtype, device, requires_grad,
                     generator)  # fmt: skip
 
 
@@ -180,7 +181,7 @@ def randperm(
     kind = dtypes.int64 if dtype is None else dtypes.as_dtype(dtype)
     if kind.np.kind not in "iufV":
         raise refuse("randperm", kind.np)
-    out = _new(draw_permutation, (int(n),), kind, device, requires_grad, generator)
+    out = _new(draw_permutation, (as_int(n),), kind, device, requires_grad, generator)
     return to_pinned(out) if pin_memory else out
 
 

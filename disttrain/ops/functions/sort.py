@@ -12,6 +12,7 @@ from ...core.classes import values_of
 from ...core.tensor import Tensor, beside
 from ...core.types.wide import is_half
 from ...errors import ConfigError, DimError, DTypeError, ShapeError
+from ...symbolic import as_int
 from ..primitives import elementwise as el
 from ..primitives import reduce
 from ..primitives.gathering import gather, take
@@ -81,7 +82,7 @@ def topk(
             f"topk: k={k} given for dimension {d} of size {x.shape[d]}; it must lie in "
             f"0..{x.shape[d]}"
         )
-    places = top_places(x, k=int(k), dim=d, largest=bool(largest))
+    places = top_places(x, k=as_int(k), dim=d, largest=bool(largest))
     return _shaped(input, gather(x, places, dim=d), places)
 
 

@@ -67,7 +67,8 @@ def _conv(
         if bias is not None:
             flat += bias
         return y
-    rows = np.ascontiguousarray(w).reshape(groups, channels // groups, -1)
+    rows = np.ascontiguousarray(w)
+    rows = rows.reshape(groups, channels // groups, w.shape[1] * math.prod(kernel))
     for part, columns in win.unfolded(x, kernel, out, stride, dilation, groups):
         region = flat[part]
         np.matmul(rows, columns, out=region)
@@ -120,9 +121,10 @@ def _input_grad(
     full = np.zeros((n, groups, w.shape[1], *shape), np.result_type(g, w))
     count, places = math.prod(kernel), math.prod(out)
     # Rows of the matrix by kernel position, then channel, so that one position's rows are together.
-    rows = w.reshape(groups, -1, w.shape[1], count).transpose(0, 3, 2, 1)
-    rows = np.ascontiguousarray(rows).reshape(groups, count * w.shape[1], -1)
-    flat = g.reshape(n, groups, w.shape[0] // groups, places)
+    each = w.shape[0] // groups
+    rows = w.reshape(groups, each, w.shape[1], count).transpose(0, 3, 2, 1)
+    rows = np.ascontiguousarray(rows).reshape(groups, count * w.shape[1], each)
+    flat = g.reshape(n, groups, each, places)
     for part in win.chunks(n, channels * count * places):
         columns = np.matmul(rows, flat[part])
         columns = columns.reshape(len(columns), groups, count, w.shape[1], *out)

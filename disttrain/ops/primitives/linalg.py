@@ -156,11 +156,9 @@ def _linear_rule(g: Value, x: Any, w: Any, needs: tuple, w_place: tuple | None) 
         if w_place is None or rows.__class__ is not np.ndarray or rows.dtype.char not in "fd":
             dw = matmul(swap(rows), H(inputs))
         else:
-            dw, factor, exact = w_place
-            early = exact and len(rows) < inputs.shape[1]  # the same bits, and fewer products
-            np.matmul((rows * factor).T if early else rows.T, inputs, out=dw)
-            if not early:
-                np.multiply(dw, factor, out=dw)
+            dw, factor = w_place
+            np.matmul(rows.T, inputs, out=dw)
+            np.multiply(dw, factor, out=dw)  # not the smaller rows before: that may overflow later
     if needs[2]:
         summed = g if g.__class__ is not np.ndarray else _rows(g)
         db = sum_(summed, dims=tuple(range(len(summed.shape) - 1)), keepdim=False)

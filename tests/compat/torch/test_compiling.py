@@ -109,3 +109,38 @@ def test_control_flow_is_where_programs_look_for_it():
         2,
         2,
     ]
+
+
+def test_the_package_of_before_has_transforms_and_control_flow():
+    whole, flow = MODULES["functorch"], MODULES["functorch.experimental.control_flow"]
+    assert whole.vmap is dt.func.vmap and "cond" not in dir(whole)
+    assert flow.cond(dt.tensor(True), lambda x: x + 1, lambda x: x, (dt.ones(2),)).tolist() == [
+        2,
+        2,
+    ]
+
+
+def test_checks_raise_what_they_are_named_after():
+    checks = compiling.checks()
+    for end, error in (("", RuntimeError), ("_index", IndexError), ("_value", ValueError)):
+        checks[f"_check{end}"](True)
+        with pytest.raises(error, match="Expected cond to be True"):
+            checks[f"_check{end}"](False)
+    with pytest.raises(RuntimeError, match="rows"):
+        checks["_check"](False, lambda: "rows")
+    with pytest.raises(TypeError, match="cond must be a bool"):
+        checks["_check"](dt.tensor(True))
+    with pytest.raises(RuntimeError, match="a size is needed, 3 given"):
+        checks["_check_is_size"](3, max=2)
+    with pytest.raises(RuntimeError, match="Expected"):
+        checks["_check_tensor_all"](dt.tensor([True, False]))
+
+    @dt.compile(dynamic=True)
+    def run(x):
+        checks["_check"](x.shape[0] > 2)
+        return x * x.shape[0]
+
+    assert run(dt.ones(3)).tolist() == [3] * 3 and run(dt.ones(4)).tolist() == [4] * 4
+    assert len(run.graphs) == 1
+    with pytest.raises(RuntimeError, match="Expected"):
+        run(dt.ones(2))

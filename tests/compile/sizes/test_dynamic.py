@@ -136,3 +136,75 @@ def test_state_that_goes_to_and_fro_keeps_its_captures():
             for n in (4, 5, 6, 7):
                 run(dt.randn(n, 3))
     assert len(run.reasons) <= 4
+
+
+# --- plain numbers among the arguments ----------------------------------------------------------
+NUMBERS: dict[str, tuple] = {
+    "factor": (lambda x, n: x * n, 2),
+    "share": (lambda x, n: (x / n + n) ** 2 - n, 2),
+    "rows": (lambda x, n: x[:n] if n < 3 else x[:-1] * n, 3),
+    "returned": (lambda x, n: x.sum() + (n + 1), 2),
+    "size": (lambda x, n: dt.ones(n) * x[0], 2),
+    "weight": (lambda x, n: dt.nn.functional.leaky_relu(x, n / 100), 2),
+}
+FLOATS = [2.5, 1.0, -0.0, 0.0, float("inf"), float("nan"), 1e-30, -3.0, 2.5]
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+@pytest.mark.parametrize("name", NUMBERS)
+def test_a_plain_number_that_changes_is_a_symbol(name, dynamic):
+    fn, most = NUMBERS[name]
+    run = dt.compile(fn, dynamic=dynamic)
+    x = dt.tensor([1.0, -2.0, 3.0, 0.5])
+    for n in (5, 6, 7, 8, 9, 10, 2, 3, 11, 5):
+        for _ in range(2):
+            assert dt.equal(run(x, n), fn(x, n))
+    assert len(run.graphs) <= most, run.explain()
+    assert "is plain number 0 of the call" in run.explain()
+
+
+@pytest.mark.parametrize("number", [abs, float.is_integer, lambda s: -s, lambda s: s if s else 5.0])
+def test_floats_keep_their_bits_and_what_is_decided_by_them(number):
+    def fn(x, s):
+        return x * number(s), s
+
+    run = dt.compile(fn)
+    x = dt.tensor([1.0, -2.0, 0.0])
+    for s in FLOATS + FLOATS:
+        (found, back), (expected, _) = run(x, s), fn(x, s)
+        assert found.numpy().tobytes() == expected.numpy().tobytes() and repr(back) == repr(s)
+
+
+def test_numbers_and_sizes_change_together_and_what_is_mapped_by_them_does_not():
+    def fn(x, how, *, table):
+        return x * how["scale"] + len(x) * table[how["kind"]]
+
+    run, table = dt.compile(fn), {2: 1.0, 3: 5.0}
+    for size, scale, kind in ((4, 1.5, 2), (5, 2.5, 2), (6, 3.5, 2), (7, 4.5, 3), (8, 5.5, 3)):
+        x = dt.ones(size)
+        how = {"scale": scale, "kind": kind}
+        assert dt.equal(run(x, how, table=table), fn(x, how, table=table))
+    assert len(run.graphs) <= 4, run.explain()
+
+
+def test_a_step_with_scheduled_numbers_is_captured_twice():
+    dt.manual_seed(0)
+    models = [dt.nn.Linear(3, 2) for _ in range(2)]
+    models[1].load_state_dict(models[0].state_dict())
+
+    def step(model, x, rate, index):
+        loss = (model(x) * (index + 1)).square().mean()
+        loss.backward()
+        with dt.no_grad():
+            for p in model.parameters():
+                p -= rate * p.grad
+                p.grad = None
+        return loss
+
+    run = dt.compile(lambda x, rate, index: step(models[1], x, rate, index))
+    for i in range(2, 30):
+        x = dt.randn(4, 3)
+        expected, found = step(models[0], x, 0.1 / i, i), run(x, 0.1 / i, i)
+        assert dt.equal(expected, found)
+    assert len(run.graphs) == 2, run.explain()
+    assert dt.equal(models[0].weight, models[1].weight)

@@ -326,6 +326,37 @@ def test_what_surrounds_a_step(options):
         assert equal and " 0 eager" in said, said
 
 
+def near_the_largest_number() -> tuple:
+    """What eager steps and captured ones leave, where a gradient overflows that its share of the
+    average would not."""
+    dist.init_process_group()
+    rng, found = np.random.default_rng(dist.get_rank()), []
+    x = dt.tensor(rng.uniform(1, 2, (2, 20)).astype(np.float32) * 1e19)
+    for compiled in (False, True):
+        dt.manual_seed(3)
+        module = nn.Sequential(nn.Linear(20, 8), nn.Linear(8, 5))
+        ddp = dist.DistributedDataParallel(module)
+
+        def step(x, ddp=ddp, module=module):
+            module.zero_grad()
+            ((ddp(x) * 1e19).sum()).backward()
+
+        run = dt.compile(step) if compiled else step
+        for _ in range(4):
+            run(x)
+        found.append([bits(p.grad) for p in module.parameters()])
+    infinite = bool(dt.isinf(module[0].weight.grad).any())
+    dist.destroy_process_group()
+    return found[0] == found[1], infinite, run.explain()
+
+
+def test_gradients_are_divided_when_they_are_whole():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for equal, infinite, said in launch(near_the_largest_number, 2):
+            assert equal and infinite and " 0 eager" in said, said
+
+
 def scaled() -> list:
     """Mixed precision with a scaler, whose checks stay outside of the captured part."""
     dist.init_process_group()

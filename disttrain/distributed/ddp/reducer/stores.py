@@ -6,7 +6,6 @@ reducer by its attributes.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -114,7 +113,7 @@ def make_place(r: Any, i: int) -> Callable[[], Any]:
         if walk is None or walk.tensors or walk.pending.get(node) != 1 or node in walk.grads:
             return None
         r.free(i)
-        return slots[i], scales.fresh, scales.exact
+        return slots[i], scales.fresh
 
     return place
 
@@ -126,10 +125,8 @@ class Scales:
 
     def __init__(self, kind: np.dtype, memory: Memory) -> None:
         self.local, self.common, self.fresh = (memory.full((), 1, kind) for _ in range(3))
-        self.exact = True  # whether ``fresh`` is a power of two
 
     def set(self, local: float, common: float) -> None:
         self.local.fill(local)
         self.common.fill(common)
         self.fresh.fill(local * common)
-        self.exact = math.frexp(local * common)[0] == 0.5

@@ -20,7 +20,7 @@ from ....core.types import dtypes
 from ....core.types.device import CPU, META, located, usable
 from ....core.types.memory_format import contiguous_format, inverse, order_of
 from ....errors import ConfigError, DTypeError, ShapeError
-from ....symbolic import as_int, is_finite, made
+from ....symbolic import as_int, is_finite, is_symbolic, made
 from ...primitives import views
 from ...primitives.aliases import view_as_complex
 from ...promotion import fitted, refuse
@@ -127,6 +127,11 @@ def empty(
     return _filled(np.empty, shape, dtype, device, requires_grad, pin_memory)
 
 
+def is_size(number: Any, kind: dtypes.dtype) -> bool:
+    """Whether a number is a size, and all sizes are numbers of a type."""
+    return isinstance(number, int) and kind.np.char in "fdl"
+
+
 def full(
     size: Dims, fill_value: Scalar, *, dtype: DTypeLike | None = None, layout: str | None = None,
     device: DeviceLike | None = None, requires_grad: bool = False, pin_memory: bool = False,
@@ -135,8 +140,11 @@ def full(
     if isinstance(fill_value, Tensor):
         fill_value = fill_value.item()
     kind = _number_type(fill_value) if dtype is None else dtypes.as_dtype(dtype)
-    value = fitted("full", fill_value, kind)
     shape = as_size((size,), "full")
+    if is_symbolic(fill_value) and is_size(fill_value, kind) and usable(device) is CPU:
+        array = made(np.full, shape, fill_value, kind.np, shape=shape)
+        return wrap(array).requires_grad_(requires_grad)
+    value = fitted("full", fill_value, kind)
     return _filled(_Full(value), shape, kind, device, requires_grad, pin_memory)
 
 

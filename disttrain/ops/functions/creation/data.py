@@ -16,9 +16,10 @@ from ....core.tensor import Size, Tensor, note_read, wrap
 from ....core.types import dtypes
 from ....core.types.device import chosen, located
 from ....errors import ConfigError, DTypeError, ShapeError
+from ....symbolic import is_symbolic, made
 from ...primitives.aliases import locked
 from ...promotion import fitted
-from .create import empty, place
+from .create import empty, is_size, place
 from .moving import to
 
 
@@ -37,6 +38,11 @@ def tensor(
         device = chosen(device)
         out = to(data.detach(), data.device if device is None else device, dtype, copy=True)
         return out.requires_grad_() if requires_grad else out
+    if is_symbolic(data) and not isinstance(data, (list, tuple)):
+        kind = dtypes.int64 if dtype is None else dtypes.as_dtype(dtype)
+        if is_size(data, kind):
+            array = made(np.full, (), data, kind.np, shape=())
+            return place(array, device, requires_grad, pin_memory)
     return place(_array_of(data, dtype, copy=True), device, requires_grad, pin_memory)
 
 

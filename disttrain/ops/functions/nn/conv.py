@@ -77,6 +77,7 @@ def _conv_nd(
         input, padding = _named_padding(where, input, weight, padding, stride, dilation)
     else:
         padding = per_dim(padding, n, where, "padding")
+    _check_steps(where, stride, padding, dilation)
     kernel = tuple(weight.shape[2:])
     if min(win.out_sizes(tuple(input.shape[2:]), kernel, stride, padding, dilation)) < 1:
         raise ShapeError(
@@ -92,10 +93,18 @@ def _conv_nd(
 def _batched(where: str, n: int, input: Tensor) -> Tensor:
     if as_input(input, where).ndim not in (n + 1, n + 2):
         raise ShapeError(
-            f"{where}: input of shape {list(input.shape)} given; needed {n + 1} or {n + 2} "
-            f"dimensions: channels and {n} spatial ones, with or without a batch"
+            f"{where}: Expected {n + 1}D (unbatched) or {n + 2}D (batched) input to {where}, but "
+            f"got input of size: {list(input.shape)}; needed channels and {n} spatial dimensions"
         )
     return input
+
+
+def _check_steps(where: str, stride: tuple, padding: tuple, dilation: tuple) -> None:
+    steps = (("stride", stride, 1), ("padding", padding, 0), ("dilation", dilation, 1))
+    for name, given, least in steps:
+        if min(given) < least:
+            kind = "non-positive" if least else "negative"
+            raise ShapeError(f"{where}: {name}={given} given; {kind} {name} is not supported")
 
 
 def _named_padding(
@@ -157,6 +166,7 @@ def _transposed(
     padding = per_dim(padding, n, where, "padding")
     extra = per_dim(output_padding, n, where, "output_padding")
     dilation = per_dim(dilation, n, where, "dilation")
+    _check_steps(where, stride, padding, dilation)
     if any(e >= max(s, d) for e, s, d in zip(extra, stride, dilation, strict=True)):
         raise ConfigError(
             f"{where}: output_padding={extra} given; it must be smaller than stride={stride} or "

@@ -9,6 +9,7 @@ import numpy as np
 from ....core.constants import constant
 from ....core.tensor import Tensor
 from ....errors import ShapeError
+from ....symbolic import as_int
 from ...primitives import views
 from ..gathering import index_select
 
@@ -19,7 +20,7 @@ def pad_widths(pad: Sequence[int], ndim: int) -> tuple:
         raise ShapeError(
             f"pad: {list(pad)} given for {ndim} dimensions; needed pairs, at most {ndim} of them"
         )
-    pairs = [(int(pad[i]), int(pad[i + 1])) for i in range(0, len(pad), 2)]
+    pairs = [(as_int(pad[i]), as_int(pad[i + 1])) for i in range(0, len(pad), 2)]
     return ((0, 0),) * (ndim - len(pairs)) + tuple(reversed(pairs))
 
 

@@ -11,6 +11,7 @@ from ....core.fast import pieces
 from ....core.tensor import Tensor
 from ....core.types import dtypes
 from ....errors import DimError, DTypeError, ShapeError
+from ....symbolic import as_int
 from ...primitives import views
 from .. import args as check
 
@@ -33,7 +34,8 @@ def _slice(input: Tensor, d: int, start: int, stop: int, step: int = 1) -> Tenso
 def narrow(input: Tensor, dim: int, start: int, length: int) -> Tensor:
     """``length`` elements from ``start`` on along ``dim``."""
     d, n = _sized("narrow", input, dim)
-    start = int(start) + n if int(start) < 0 else int(start)
+    start = as_int(start)
+    start = start + n if start < 0 else start
     if not (0 <= start and 0 <= length and start + length <= n):
         raise DimError(
             f"narrow: elements {start} to {start + length} of dimension {dim} wanted; it has {n}"
@@ -53,12 +55,13 @@ def split(tensor: Tensor, split_size_or_sections: Dims, dim: int = 0) -> tuple[T
     """Pieces of one size (the last may be smaller), or of the sizes given."""
     d, n = _sized("split", tensor, dim)
     if isinstance(split_size_or_sections, (int, np.integer)):
-        size = int(split_size_or_sections)
+        size = as_int(split_size_or_sections)
         if size < 0 or (not size and n):
             raise ShapeError(f"split: size {size} given; a positive number is needed")
-        sizes = [min(size, n - i) for i in range(0, n, max(size, 1))] or [0]
+        count = int(-(-n // size)) if n else 0
+        sizes = [size] * (count - 1) + [n - size * (count - 1)] if count else [0]
     else:
-        sizes = [int(s) for s in split_size_or_sections]
+        sizes = [as_int(s) for s in split_size_or_sections]
         if sum(sizes) != n or any(s < 0 for s in sizes):
             raise ShapeError(
                 f"split: sizes {sizes} sum to {sum(sizes)}; dimension {dim} has {n} elements"

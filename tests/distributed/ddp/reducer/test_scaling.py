@@ -40,15 +40,15 @@ def scaling():
 
 def factors(scaling):
     scales = scaling.scales_of(F4)
-    return scales.local.item(), scales.common.item(), scales.fresh.item(), scales.exact
+    return scales.local.item(), scales.common.item(), scales.fresh.item()
 
 
 def test_without_weights_the_mean_is_over_ranks(scaling):
-    assert factors(scaling) == (1.0, 0.25, 0.25, True)
+    assert factors(scaling) == (1.0, 0.25, 0.25)
     scaling.move(types.SimpleNamespace(size=3))
-    assert factors(scaling) == (1.0, pytest.approx(1 / 3), pytest.approx(1 / 3), False)
+    assert factors(scaling) == (1.0, pytest.approx(1 / 3), pytest.approx(1 / 3))
     scaling.leave_to_hook()
-    assert factors(scaling) == (1.0, 1.0, 1.0, True)
+    assert factors(scaling) == (1.0, 1.0, 1.0)
 
 
 def test_in_a_join_block_those_with_input_may_count_alone(scaling):
@@ -61,7 +61,7 @@ def test_in_a_join_block_those_with_input_may_count_alone(scaling):
 
 def test_weights_multiply_and_the_sum_divides_later(scaling):
     scaling.set_weight((6.0, 3.0))
-    assert factors(scaling) == (3.0, 1.0, 3.0, False) and not scaling.is_void
+    assert factors(scaling) == (3.0, 1.0, 3.0) and not scaling.is_void
     scaling.rescale(12.0)  # of all ranks, where it is known before
     assert factors(scaling)[1] == pytest.approx(1 / 12)
     scaling.rescale(0.0)

@@ -152,7 +152,7 @@ def test_errors():
         conv.conv2d(x, ops.create.zeros(4, 6, 3, 3))
     with pytest.raises(ShapeError, match="smaller than the kernel"):
         conv.conv2d(x, ops.create.zeros(4, 3, 7, 3))
-    with pytest.raises(ShapeError, match="3 or 4 dimensions"):
+    with pytest.raises(ShapeError, match=r"Expected 3D .* or 4D .* got input of size"):
         conv.conv2d(ops.create.zeros(3, 5), w)
     with pytest.raises(ShapeError, match="bias"):
         conv.conv2d(x, w, ops.create.zeros(3))
@@ -183,3 +183,40 @@ def test_batches_of_nothing(dims, stride, groups):
         y.sum().backward()
         assert y.shape[:2] == (0, 4) and x.grad.shape == x.shape
         assert not layer.weight.grad.any() and not layer.bias.grad.any()
+
+
+@pytest.mark.parametrize("name", ["Conv", "ConvTranspose"])
+@pytest.mark.parametrize("channels", [(0, 4), (4, 0), (0, 0)])
+def test_layers_of_no_channels(name, channels):
+    with pytest.warns(UserWarning, match="without elements"):
+        layer = getattr(dt.nn, f"{name}2d")(*channels, 3, stride=2)
+    x = dt.ones(2, channels[0], 7, 5, requires_grad=True)
+    out = layer(x)
+    out.sum().backward()
+    assert out.shape[:2] == (2, channels[1])
+    assert bool((out == layer.bias.reshape(-1, 1, 1)).all())
+    assert (x.grad.shape, layer.weight.grad.shape) == (x.shape, layer.weight.shape)
+
+
+@pytest.mark.parametrize("name", ["conv2d", "conv_transpose2d"])
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        ({"stride": -2}, "non-positive stride"),
+        ({"stride": (1, 0)}, "non-positive stride"),
+        ({"padding": -1}, "negative padding"),
+        ({"dilation": 0}, "non-positive dilation"),
+    ],
+)
+def test_steps_that_lead_nowhere_are_named(name, how, said):
+    with pytest.raises(RuntimeError, match=f"{said} is not supported"):
+        getattr(conv, name)(dt.ones(1, 1, 5, 5), dt.ones(1, 1, 3, 3), **how)
+
+
+def test_settings_of_layers_are_checked():
+    with pytest.raises(ValueError, match="groups must be a positive integer"):
+        dt.nn.Conv1d(1, 1, 3, groups=-1)
+    with pytest.raises(ValueError, match="Invalid padding string 'foo'"):
+        dt.nn.Conv2d(1, 1, 3, padding="foo")
+    with pytest.raises(ValueError, match="padding_mode must be one of zeros, reflect"):
+        dt.nn.Conv2d(1, 1, 3, padding_mode="xyz")

@@ -19,17 +19,26 @@ class Forward:
         self.__qualname__ = type(module).__name__
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        own = self.module.__dict__.get("forward")  # one that the program gave to this module alone
+        if own is not None and getattr(own, "__wrapped__", None) is not self:
+            return own(*args, **kwargs)
         return type(self.module).forward(self.module, *args, **kwargs)
 
 
 class _Run:
-    """``forward`` of a twin."""
+    """``forward`` of a twin, before any that the module has for itself: that is what it runs."""
 
     def __init__(self, run: Callable) -> None:
         self.run = run
 
     def __get__(self, instance: object, owner: object = None) -> Any:
         return self if instance is None else self.run
+
+    def __set__(self, instance: Any, value: Any) -> None:
+        instance.__dict__["forward"] = value
+
+    def __delete__(self, instance: Any) -> None:
+        del instance.__dict__["forward"]
 
     def __call__(self, module: Any, *args: Any, **kwargs: Any) -> Any:
         return self.run(*args, **kwargs)

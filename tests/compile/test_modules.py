@@ -47,3 +47,24 @@ def test_forwards_are_copied_with_their_module():
     other = copy.deepcopy(run)
     assert other.module is not model and run(dt.ones(1, 2)).shape == (1, 2)
     assert pickle.loads(pickle.dumps(run)).module.in_features == 2  # noqa: S301
+
+
+def test_a_forward_of_one_module_alone_is_what_its_twin_runs():
+    model = nn.Linear(2, 2)
+    model.forward = lambda x: x * 3.0
+    run = dt.compile(model)
+    for _ in range(3):
+        assert run(dt.ones(2)).tolist() == [3.0, 3.0]
+    assert len(run.forward.graphs) == 1
+    run.forward = lambda x: x * 5.0
+    assert run(dt.ones(2)).tolist() == model(dt.ones(2)).tolist() == [5.0, 5.0]
+    del run.forward
+    assert run(dt.ones(1, 2)).shape == (1, 2)
+
+
+def test_a_module_whose_forward_is_its_own_compiled_one():
+    model = nn.Linear(2, 2)
+    expected = model(dt.ones(1, 2)).tolist()
+    model.forward = dt.compile(model).forward
+    for _ in range(3):
+        assert model(dt.ones(1, 2)).tolist() == expected

@@ -150,7 +150,10 @@ class Compiled:
         attempt = _Attempt(self, call, args, kwargs)
         attempt.sizes = sizes = self.forms.sizes(call)
         attempt.recorded = self._name() if self.settings.recorded else None
-        result = attempt.run()
+        try:
+            result = attempt.run()
+        finally:
+            attempt.recorder.close()
         self._codes.update(attempt.watch.codes)
         self._everything |= attempt.watch.everything
         if attempt.entry is not None:

@@ -147,7 +147,7 @@ class Reach:
                 Holder(FACT, kind, kind.__name__, reader=functools.partial(calls, kind))
             )
         self.holders.append(
-            Holder(FACT, self, "the class of an object", reader=Classes(self.objects))
+            Holder(FACT, self.objects, "the class of an object", reader=Classes(self.objects))
         )
         for space, names in self._globals.values():
             self._settle(space, "global", names)

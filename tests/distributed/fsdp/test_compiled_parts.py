@@ -107,7 +107,11 @@ def test_a_compiled_model_says_that_its_step_is_what_to_compile():
 
 
 @pytest.mark.parametrize(
-    "where, kind", [("whole", "units"), ("whole", "flat"), ("whole", "global"), ("step", "flat")]
+    "where, kind",
+    [
+        *(("whole", kind) for kind in ("units", "flat", "global")),
+        *(("step", kind) for kind in ("flat", "global")),
+    ],
 )
 def test_the_units_of_a_model_that_runs_eagerly_are_compiled(where, kind):
     for equal, (said,) in launch(lambda: both_ways(where, None, kind), 2):

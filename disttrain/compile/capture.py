@@ -98,6 +98,11 @@ class Capture:
     def __str__(self) -> str:
         return "capture"
 
+    def close(self) -> None:
+        """Let go of all values of the run: what refers to it, and it to them, would keep them until
+        the garbage collector comes."""
+        vars(self).clear()
+
     def _enter(self, tensors: list[Tensor]) -> None:
         new = {id(t): t for t in tensors if id(t) not in self.entered}
         self.entered |= new.keys()

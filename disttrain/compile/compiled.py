@@ -33,6 +33,7 @@ from .modules import Forward, original, twin
 from .passes import EVERYWHERE, Pass, ask_early, on_devices, optimize
 from .passes.liveness import told
 from .questions import Otherwise, Path, Paths
+from .regions import Regions, regions_of
 from .replays.replay import Afresh
 from .results import has_kept, state_of, stream_state, told_place, unfit, with_numbers
 from .settings import Settings, settings_of
@@ -71,6 +72,7 @@ class Compiled:
         self._last: tuple = ()
         self._warned = self._tried = False
         self._full: str | None = None  # why there are no more captures, once there are too many
+        self._regions: Regions | None = None  # compiled inside of it, where it runs eagerly
 
     def __reduce__(self) -> tuple:
         return (Compiled, (self.fn, self.settings))
@@ -153,7 +155,10 @@ class Compiled:
         attempt = _Attempt(self, call, args, kwargs)
         attempt.sizes = sizes = self.forms.sizes(call)
         attempt.recorded = self._name() if self.settings.recorded else None
-        result = attempt.run()
+        try:
+            result = attempt.run()
+        finally:
+            attempt.recorder.close()
         self._codes.update(attempt.watch.codes)
         self._everything |= attempt.watch.everything
         if attempt.entry is not None:
@@ -185,9 +190,16 @@ class Compiled:
             self._tries.pop(key)
             self._warn(f"on one of its paths: {attempt.refused}")
         elif done and (tries >= _TRIES or not attempt.asked):
+            self._divide(attempt)
             self._give_up(key, str(attempt.refused))
         else:
             self.reasons[-1] += f"; not captured yet: {attempt.refused}"
+
+    def _divide(self, attempt: _Attempt) -> None:
+        """Let parts of what runs eagerly be compiled, where modules in reach say which."""
+        parts = regions_of(attempt.before.modules)
+        if parts and self._regions is None:
+            self._regions = Regions(parts, lambda part: Compiled(part, self.settings))
 
     def _elsewhere(
         self, path: Path, reason: str | None, call: Call, args: tuple, kwargs: dict
@@ -217,6 +229,8 @@ class Compiled:
         """The function itself, since ``why``."""
         self._check_full(why)
         self._warn(why)
+        if self._regions is not None:
+            return self._regions(self.fn, args, kwargs)
         return self.fn(*args, **kwargs)
 
     def _check_full(self, why: str) -> None:
@@ -228,7 +242,8 @@ class Compiled:
     def _warn(self, why: str) -> None:
         if not self._warned:
             self._warned = True
-            warn(f"compile: {self._name()} runs eagerly: {why}")
+            inside = "" if self._regions is None else _inside(len(self._regions.runs))
+            warn(f"compile: {self._name()} runs eagerly: {why}{inside}")
 
     def _captured(self) -> list[Entry]:
         return [e for found in self.entries.values() for e in found if isinstance(e, Entry)]
@@ -259,6 +274,7 @@ class Compiled:
             for i, entry in enumerate(entries)
         ]
         lines += self.forms.told()
+        lines += self._regions.explain() if self._regions is not None else []
         if graph:
             lines += [f"\n{text(*entry.made_of)}" for entry in entries]
         return "\n".join(lines)
@@ -267,6 +283,10 @@ class Compiled:
 def _shown(x: object) -> str:
     text = str(x)
     return text if len(text) < 80 else f"{text[:76]} ..."
+
+
+def _inside(count: int) -> str:
+    return f" ({count} {'part' if count == 1 else 'parts'} of it compiled)"
 
 
 def _only_lightly() -> bool:

@@ -336,6 +336,7 @@ class Turn:
     """One pass of a walk, with what stores may ask of it."""
 
     home = None
+    pull = None  # what it does is an effect's, which is not recorded
 
     def __init__(self, walk: ReplayedWalk) -> None:
         self.walk = walk

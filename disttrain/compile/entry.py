@@ -7,6 +7,7 @@ from itertools import chain
 from typing import Any
 
 from ..backends.device.array import DeviceArray
+from ..backends.llvm.pointers import Pointers
 from ..context import thread
 from ..core.effects import Effect
 from ..core.node import AccumulateGrad
@@ -20,6 +21,7 @@ from .guards.arguments import Call
 from .guards.holders import DICT, Guard, Holder
 from .guards.identity import alike
 from .guards.reach import Reach
+from .guards.record import Reader, Record, take_attributes, take_holders
 from .instruction import Var
 from .joint import Joint
 from .memory import coincide, overlap, owner_of
@@ -59,7 +61,7 @@ class Entry:
         self.made_of: tuple[Graph, tuple] = graph, ()  # what was captured, and the passes since
         self.answers = answers(graph.instructions)  # of its path, to what Python asks on the way
         self.objects = call.objects  # so that their identities are not used again
-        self.guard = Guard([*around.holders, *recorder.effects.told])
+        self.guard, self.record = Guard([*around.holders, *recorder.effects.told]), Record()
         self.optimizers = list(around.optimizers)
         # Those whose numbers reach the program by the planned update only, and may change.
         self.planned = [o for o in self.optimizers if not around.reads_groups(o)]
@@ -165,6 +167,17 @@ class Entry:
                 array = call.tensors[i].array
                 if any(overlap(array, a) for a in reached[owners[i]]):
                     return f"argument {i} shares memory with what the function reaches by itself"
+        if self.record.holds():
+            self.now = self.arrays
+        else:
+            why = self._changed()
+            if why is not None:
+                return why
+            self.record.take(self._take_down)
+        return self._odd_state()
+
+    def _changed(self) -> str | None:
+        """What has changed of what is compared by identity, if anything has."""
         self.now = now = [t.array for t in self.outside]
         if not alike(now, self.arrays):
             return "the memory of a tensor was replaced"
@@ -184,7 +197,23 @@ class Entry:
             return "gradients: one that has other names was replaced"
         if self.marked and self._rehooked():
             return "hooks on gradients were set or removed"
-        return self._odd_state()
+        return self._other_state() if self.optimizers else None
+
+    def _take_down(self, pointers: Pointers) -> list[Reader]:
+        """Put into a record what ``_changed`` compares, which has found nothing."""
+        readers = take_holders(self.guard.holders, pointers)
+        readers += take_attributes((*self.outside, *self.others), ("array", "_node"), pointers)
+        readers += take_attributes(self.leaves, ("_grad",), pointers, presence=True)
+        readers += take_attributes((leaf for leaf, _ in self.pinned), ("_grad",), pointers)
+        readers += take_attributes(self.marked, ("accumulate_hooks", "store"), pointers)
+        if self.hooked:  # (what is in them may be moved)
+            readers.append(lambda: (self._rehooked(),))
+        else:
+            readers += take_attributes(self.marked, ("tensor_hooks",), pointers, presence=True)
+        if self.optimizers:
+            states = (Holder(DICT, o.state, "state") for o in self.optimizers)
+            readers += take_holders((*self.states.holders, *states), pointers)
+        return readers
 
     def _odd_state(self) -> str | None:
         for leaf, meta, strides in self.owned:
@@ -194,9 +223,7 @@ class Entry:
         for read in self.graph.reads:
             if not read.holds():
                 return "a number that it read was written to"
-        if self.optimizers:
-            return self._other_numbers()
-        return None
+        return self._other_numbers() if self.optimizers else None
 
     # --- optimizers -------------------------------------------------------------------------
     def _settle_updates(self) -> None:
@@ -233,13 +260,13 @@ class Entry:
     def _numbers(self) -> list:
         return [v for o in self.planned for group in o.param_groups for v in group.values()]
 
-    def _other_numbers(self) -> str | None:
+    def _other_state(self) -> str | None:
         kept = [x for o in self.optimizers for x in chain(o.state, o.state.values())]
         if not alike(kept, self.kept):
             return "an optimizer's state was replaced"
-        why = self.states.stale()
-        if why is not None:
-            return why
+        return self.states.stale()
+
+    def _other_numbers(self) -> str | None:
         numbers = self._numbers()
         if alike(numbers, self.numbers):
             return None

@@ -18,22 +18,31 @@ class Forward:
         self.module = self.__wrapped__ = module
         self.__qualname__ = type(module).__name__
         own = vars(module).get("forward")
-        self.own = None if hasattr(own, "explain") else own  # of this module alone
+        self.own = None if hasattr(own, "explain") else own
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if self.own is not None:
-            return self.own(*args, **kwargs)
+        own = self.module.__dict__.get("forward")  # one that the program gave to this module alone
+        if getattr(own, "__wrapped__", None) is self:  # it is what runs this
+            own = self.own
+        if own is not None:
+            return own(*args, **kwargs)
         return type(self.module).forward(self.module, *args, **kwargs)
 
 
 class _Run:
-    """``forward`` of a twin."""
+    """``forward`` of a twin, before any that the module has for itself: that is what it runs."""
 
     def __init__(self, run: Callable) -> None:
         self.run = run
 
     def __get__(self, instance: object, owner: object = None) -> Any:
         return self if instance is None else self.run
+
+    def __set__(self, instance: Any, value: Any) -> None:
+        instance.__dict__["forward"] = value
+
+    def __delete__(self, instance: Any) -> None:
+        del instance.__dict__["forward"]
 
     def __call__(self, module: Any, *args: Any, **kwargs: Any) -> Any:
         return self.run(*args, **kwargs)

@@ -25,10 +25,13 @@ _new = object.__new__
 ndarray = np.ndarray
 
 
-def binary(prim: Primitive, otherwise: Callable = gate) -> Callable[..., Tensor]:
+def binary(
+    prim: Primitive, otherwise: Callable = gate, forward: Callable | None = None
+) -> Callable[..., Tensor]:
     """A function of two operands that runs ``prim`` as the gate would. ``otherwise`` stands for
-    the gate where the operands are none of the common ones."""
-    forward = getattr(prim.forward, "on_wide", prim.forward)
+    the gate where the operands are none of the common ones; ``forward`` for that of ``prim``, with
+    its bits for the operands that the function is called with."""
+    compute: Any = forward or getattr(prim.forward, "on_wide", prim.forward)
     differentiable = prim.differentiable
     rule_a_reads, rule_b_reads = (prim.save_bits + [0, 0])[:2]
     both_read = rule_a_reads | rule_b_reads
@@ -57,7 +60,7 @@ def binary(prim: Primitive, otherwise: Callable = gate) -> Callable[..., Tensor]
         if x.__class__ is not ndarray or kind.char not in quick:
             return otherwise(prim, (input, other), no_params)
         try:
-            result = forward(x, y)
+            result = compute(x, y)
         except (ValueError, TypeError):  # also of arrays of another kind
             return otherwise(prim, (input, other), no_params)
         if result.__class__ is not ndarray:

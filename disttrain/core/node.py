@@ -153,6 +153,18 @@ class AccumulateGrad(GraphNode):
         return f"<AccumulateGrad of shape {list(self.shape)}>"
 
 
+def know_names(kind: type, names: str) -> None:
+    """Let CPython see the names of attributes on one object of ``kind`` before many are made: then
+    they lie side by side in all of them. An object that is given a name that came late gets a dict
+    of its own, which is slower."""
+    first: Any = object.__new__(kind)
+    for name in names.split():
+        object.__setattr__(first, name, None)
+
+
+know_names(AccumulateGrad, "_variable lock shape dtype store accumulate_hooks tensor_hooks")
+
+
 class GradientEdge(NamedTuple):
     """A place in the graph: output ``output_nr`` of ``node``. Stands for the tensor there in
     ``grad`` and ``backward``."""

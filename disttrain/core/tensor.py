@@ -24,7 +24,7 @@ from ..core.tensor_methods import TensorMethods
 from ..errors import AutogradError, DeviceError, DTypeError, HostError, ShapeError
 from .classes import class_for, plain_class
 from .hooks import HookHandle
-from .node import AccumulateGrad, Node, Output
+from .node import AccumulateGrad, Node, Output, know_names
 from .types import dtypes
 from .types.device import CPU, HOST, at, device, located
 
@@ -415,6 +415,9 @@ class Tensor(TensorMethods):
 
     def __hash__(self) -> int:
         return id(self)
+
+
+know_names(Tensor, "array _st _gen _node _grad _view _idle")
 
 
 def _is_leaf(source: Tensor) -> bool:

@@ -13,6 +13,7 @@ from ..backends.null import NullArray
 from ..core import Tensor, no_grad, wrap
 from ..core.annotations import DeviceLike, DTypeLike
 from ..core.classes import class_for
+from ..core.node import know_names
 from ..core.types import dtypes
 from ..core.types.device import CPU, located, usable
 from ..errors import ShapeError, UninitializedError
@@ -62,6 +63,9 @@ class Parameter(Tensor):
 
     def __init__(self, data: Tensor | None = None, requires_grad: bool = True) -> None:
         pass
+
+
+know_names(Parameter, "array _st _gen _node _grad _view _idle")
 
 
 class Buffer(Tensor):

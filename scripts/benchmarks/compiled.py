@@ -5,7 +5,14 @@ Each case returns {name of a row: seconds}. The first call, which captures, is n
 
 from __future__ import annotations
 
+import importlib
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
 import time
+import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
@@ -34,6 +41,16 @@ def warm(run: Callable[[], Any]) -> Callable[[], Any]:
     return run
 
 
+def in_turn(eager: Callable[[], Any], compiled: Callable[[], Any], inner: int) -> dict[str, float]:
+    """Seconds of a call of both, measured in turn, as ``eager`` and ``compiled``."""
+    runs = {"eager": eager, "compiled": warm(compiled)}
+    times: dict[str, list[float]] = {how: [] for how in runs}
+    for _ in range(7):
+        for how, run in runs.items():
+            times[how].append(median_time(run, 5, inner))
+    return {how: statistics.median(found) for how, found in times.items()}
+
+
 def compiled_chain(T: Any) -> dict[str, float]:
     """Ten elementwise operations on a million floats, and their derivatives."""
     x, w = T.randn(1 << 20), T.randn(1 << 20, requires_grad=True)
@@ -43,11 +60,31 @@ def compiled_chain(T: Any) -> dict[str, float]:
         _ten(w).sum().backward()
 
     one, both = T.compile(_ten), T.compile(backward)
+    ahead, back = in_turn(lambda: _ten(x), lambda: one(x), 3), in_turn(backward, both, 3)
     return {
-        "op: ten elementwise ops on 1M floats": median_time(lambda: _ten(x), 15, 5),
-        "compiled: ten elementwise ops on 1M floats": median_time(warm(lambda: one(x)), 15, 5),
-        "op: the same, forward + backward": median_time(backward, 15, 3),
-        "compiled: the same, forward + backward": median_time(warm(both), 15, 3),
+        "op: ten elementwise ops on 1M floats": ahead["eager"],
+        "compiled: ten elementwise ops on 1M floats": ahead["compiled"],
+        "op: the same, forward + backward": back["eager"],
+        "compiled: the same, forward + backward": back["compiled"],
+        "ratio: ten compiled ops to eager ones": ahead["compiled"] / ahead["eager"],
+        "ratio: the same, forward + backward": back["compiled"] / back["eager"],
+    }
+
+
+def compiled_residual(T: Any) -> dict[str, float]:
+    """A layer norm, GELU and a residual on 512 rows of 768, forward and backward."""
+    T.manual_seed(0)
+    F, norm = T.nn.functional, T.nn.LayerNorm(768)
+    x = T.randn(512, 768, requires_grad=True)
+
+    def run() -> Any:
+        x.grad = norm.weight.grad = norm.bias.grad = None
+        (x + F.gelu(norm(x))).sum().backward()
+
+    times = in_turn(run, T.compile(run), 3)
+    return {
+        "compiled: layer norm, GELU, residual, with backward": times["compiled"],
+        "ratio: layer norm, GELU, residual, to eager": times["compiled"] / times["eager"],
     }
 
 
@@ -139,3 +176,86 @@ def compiled_lengths(T: Any) -> dict[str, float]:
         "compiled step: GPT, 100 lengths, each for the first time": turn(),
         "compiled step: GPT, 100 lengths again": min(turn(), turn()),
     }
+
+
+def _memory(step: Callable[[], Any]) -> int:
+    """Bytes that a step holds at its peak, beyond what was there before."""
+    for _ in range(4):
+        step()
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        step()
+        return tracemalloc.get_traced_memory()[1] - before
+    finally:
+        tracemalloc.stop()
+
+
+def compiled_memory(T: Any) -> dict[str, float]:
+    """What steps hold at their peaks, against eager ones. (Ours alone: as numpy counts it.)"""
+    if T.__name__ != "disttrain":
+        return {}
+    T.manual_seed(0)
+    steps = {
+        "MLP": lambda: stepper(T, make_mlp(T), *images(T, 64, 784)),
+        "CNN": lambda: stepper(T, make_cnn(T), *images(T, 64, 1, 28, 28)),
+        "GPT": lambda: gpt_stepper(T, small_gpt(T)),
+    }
+    return {
+        f"ratio: peak of a compiled {name} step to eager": _memory(T.compile(make()))
+        / _memory(make())
+        for name, make in steps.items()
+    }
+
+
+def compiled_guards(T: Any) -> dict[str, float]:
+    """What it costs to ask whether captures of 50 layers with 100 parameters hold. (Ours alone.)"""
+    if T.__name__ != "disttrain":
+        return {}
+    Call = importlib.import_module("disttrain.compile.guards.arguments").Call
+    model = T.nn.Sequential(*(T.nn.Linear(4, 4) for _ in range(50)))
+    optimizer, x = T.optim.AdamW(model.parameters(), lr=1e-3), T.randn(2, 4)
+
+    def forward(x: Any) -> Any:
+        return model(x)
+
+    def step(x: Any) -> None:
+        optimizer.zero_grad()
+        model(x).sum().backward()
+        optimizer.step()
+
+    found = {}
+    for name, run in {"forward": T.compile(forward), "training step": T.compile(step)}.items():
+        warm(lambda run=run: run(x))()
+        ((entry, *_),) = run.entries.values()
+        found[f"guards: {name} of 100 parameters"] = median_time(
+            lambda entry=entry: entry.stale(Call((x,), {})), 50, 100
+        )
+    return found
+
+
+_FIRST = """
+import time
+import disttrain as T
+from benchmarks.models import gpt_stepper, small_gpt
+step = T.compile(gpt_stepper(T, small_gpt(T)))
+start = time.perf_counter()
+step()
+print(time.perf_counter() - start)
+"""
+
+
+def compiled_first(T: Any) -> dict[str, float]:
+    """The first call of a compiled GPT step in a process that has computed nothing: without any
+    compiled kernels, and with those of the process before. (Ours alone.)"""
+    if T.__name__ != "disttrain":
+        return {}
+    found = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for how in ("nothing kept", "kernels kept"):
+            done = subprocess.run(
+                [sys.executable, "-c", _FIRST], env={**os.environ, "XDG_CACHE_HOME": folder},
+                capture_output=True, text=True, check=True,
+            )  # fmt: skip
+            found[f"compiled: first GPT step, {how}"] = float(done.stdout)
+    return found

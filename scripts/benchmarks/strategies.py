@@ -10,7 +10,7 @@ import statistics
 from collections.abc import Callable
 from typing import Any
 
-from benchmarks.compiled import warm
+from benchmarks.compiled import in_turn
 from benchmarks.models import gpt_stepper, images, make_mlp, median_time, small_gpt, stepper
 
 WIDE, LAYERS = 1024, 25  # 25 matrices of 4 MB: 100 MB of gradients
@@ -62,15 +62,18 @@ def ddp_100mb(T: Any) -> dict[str, float]:
 
 @in_group
 def compiled_ddp(T: Any) -> dict[str, float]:
-    """The steps of the MLP and the small GPT under DDP, compiled."""
+    """The steps of the MLP and the small GPT under DDP, compiled; and in how much of the time of an
+    eager step, measured in turn."""
     steps = {
-        "MLP": stepper(T, ddp(T, make_mlp(T)), *images(T, 64, 784)),
-        "GPT": gpt_stepper(T, ddp(T, small_gpt(T))),
+        "MLP": lambda: stepper(T, ddp(T, make_mlp(T)), *images(T, 64, 784)),
+        "GPT": lambda: gpt_stepper(T, ddp(T, small_gpt(T))),
     }
-    return {
-        f"compiled step: {name} under DDP, 2 ranks": median_time(warm(T.compile(step)), 15, 3)
-        for name, step in steps.items()
-    }
+    found: dict[str, float] = {}
+    for name, make in steps.items():
+        times = in_turn(make(), T.compile(make()), 3)
+        found[f"compiled step: {name} under DDP, 2 ranks"] = times["compiled"]
+        found[f"ratio: compiled {name} under DDP to eager"] = times["compiled"] / times["eager"]
+    return found
 
 
 @in_group
@@ -105,15 +108,10 @@ def compiled_fsdp(T: Any) -> dict[str, float]:
     found: dict[str, float] = {}
     for name in ("MLP", "GPT"):
         eager, run = (_sharded_step(T, name) for _ in range(2))
-        steps = {"eager": eager, "compiled": warm(T.compile(run))}
-        times: dict[str, list[float]] = {how: [] for how in steps}
-        for _ in range(5):
-            for how, step in steps.items():
-                times[how].append(median_time(step, 5, 2))
-        seconds = {how: statistics.median(values) for how, values in times.items()}
-        found[f"compiled step: {name} under fully_shard, 2 ranks"] = seconds["compiled"]
+        times = in_turn(eager, T.compile(run), 2)
+        found[f"compiled step: {name} under fully_shard, 2 ranks"] = times["compiled"]
         found[f"ratio: compiled {name} under fully_shard to eager"] = (
-            seconds["compiled"] / seconds["eager"]
+            times["compiled"] / times["eager"]
         )
     return found
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+import gc
 import pickle
 import warnings
+import weakref
 
 import numpy as np
 import pytest
@@ -196,3 +198,27 @@ def test_hooks_on_gradients_are_refused():
     p.register_post_accumulate_grad_hook(lambda leaf: None)
     with pytest.raises(CaptureError, match="hooks on its gradient"):
         capture(lambda: (p * 2).sum().backward())()
+
+
+def test_a_capture_keeps_no_values_of_its_run():
+    w = dt.randn(3, 3).requires_grad_()
+
+    @dt.compile
+    def step(x):
+        w.grad = None
+        loss = ((x @ w).tanh() @ w).exp().sum()
+        loss.backward()
+        return loss
+
+    gc.collect()
+    gc.disable()  # nothing may wait for it
+    try:
+        step(dt.ones(123, 3))
+        first = weakref.ref(w.grad)
+        step(dt.ones(123, 3))
+        step(dt.ones(123, 3))
+        tensors = [t for t in gc.get_objects() if isinstance(t, dt.Tensor)]
+        left = [t for t in tensors if t.array.shape[:1] == (123,) and any(t.array.strides)]
+        assert first() is None and not left and len(step.graphs) == 2
+    finally:
+        gc.enable()

@@ -75,3 +75,24 @@ def test_a_forward_of_one_module_alone_is_compiled_with_it():
     assert "1 captured" in model._compiled_call_impl.explain()
     model._compiled_call_impl = None
     assert dt.equal(model(x), x * 2)
+
+
+def test_a_forward_of_one_module_alone_is_what_its_twin_runs():
+    model = nn.Linear(2, 2)
+    model.forward = lambda x: x * 3.0
+    run = dt.compile(model)
+    for _ in range(3):
+        assert run(dt.ones(2)).tolist() == [3.0, 3.0]
+    assert len(run.forward.graphs) == 1
+    run.forward = lambda x: x * 5.0
+    assert run(dt.ones(2)).tolist() == model(dt.ones(2)).tolist() == [5.0, 5.0]
+    del run.forward
+    assert run(dt.ones(1, 2)).shape == (1, 2)
+
+
+def test_a_module_whose_forward_is_its_own_compiled_one():
+    model = nn.Linear(2, 2)
+    expected = model(dt.ones(1, 2)).tolist()
+    model.forward = dt.compile(model).forward
+    for _ in range(3):
+        assert model(dt.ones(1, 2)).tolist() == expected

@@ -51,7 +51,7 @@ from .wrap import (
 )
 
 GIL_ELEMENTS = 65536  # runs over more elements than this let other threads run meanwhile
-_FASTCALL = 0x0080
+_FASTCALL, _NOARGS = 0x0080, 0x0004
 _SOURCES = (
     "llvm/emit.py",
     "lang/kernel.py",
@@ -84,6 +84,15 @@ class Built:
 
 class Unavailable(Exception):
     """No code can be generated here; the text says why."""
+
+
+def _function(definition: _MethodDef, self: np.ndarray) -> Callable[..., Any]:
+    return _new_function(ctypes.byref(definition), self, None)  # type: ignore[no-any-return]
+
+
+_new_function = ctypes.PyDLL(None).PyCFunction_NewEx
+_new_function.restype = ctypes.py_object
+_new_function.argtypes = (ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)
 
 
 def build(kernel: Kernel, access: dict[str, str], target: Target | None = None) -> Built:
@@ -135,9 +144,6 @@ class _Process:
         self.table = immortal(self._table())
         threads.tell(self._know_threads)
         self.fingerprint = self._fingerprint()
-        self.new_function = ctypes.PyDLL(None).PyCFunction_NewEx
-        self.new_function.restype = ctypes.py_object
-        self.new_function.argtypes = (ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)
 
     def _target(self) -> Target:
         bits = host.vector_bits(self.cpu.features)
@@ -195,9 +201,7 @@ class _Process:
 
     def function(self, name: str, address: int) -> Callable[..., Any]:
         """A built-in function, whose definition CPython reads again when it is given back."""
-        definition = immortal(_MethodDef(name.encode(), address, _FASTCALL, None))
-        made: Callable[..., Any] = self.new_function(ctypes.byref(definition), self.table, None)
-        return made
+        return _function(immortal(_MethodDef(name.encode(), address, _FASTCALL, None)), self.table)
 
     def resolve(self, name: str) -> int:
         """The address of a function of the C library that LLVM decided to call."""
@@ -205,6 +209,22 @@ class _Process:
         if not found:
             raise ObjectError(f"the C library has no function {name}")
         return found
+
+
+@functools.cache
+def definition(name: str, address: int) -> _MethodDef:
+    """That of a built-in function without arguments, for ``built_in``."""
+    return immortal(_MethodDef(name.encode(), address, _NOARGS, None))
+
+
+def built_in(defined: _MethodDef, self: np.ndarray) -> Callable[[], Any]:
+    """A built-in function without arguments, to which ``self`` is given."""
+    return _function(defined, self)
+
+
+def address_in_python(name: str) -> int:
+    """The address of a function of CPython."""
+    return _address(ctypes.pythonapi, name)
 
 
 _making = threading.Lock()
@@ -251,4 +271,12 @@ def _layout_is_known() -> bool:
     return dims == (3, 5) and value == number
 
 
-__all__ = ["Built", "Unavailable", "build", "why_unavailable"]
+__all__ = [
+    "Built",
+    "Unavailable",
+    "address_in_python",
+    "build",
+    "built_in",
+    "definition",
+    "why_unavailable",
+]

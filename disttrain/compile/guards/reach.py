@@ -147,7 +147,7 @@ class Reach:
                 Holder(FACT, kind, kind.__name__, reader=functools.partial(calls, kind))
             )
         self.holders.append(
-            Holder(FACT, self, "the class of an object", reader=Classes(self.objects))
+            Holder(FACT, self.objects, "the class of an object", reader=Classes(self.objects))
         )
         for space, names in self._globals.values():
             self._settle(space, "global", names)
@@ -315,7 +315,10 @@ class Reach:
             self._by_name.append((x, where))
             self._class(type(x), where)
 
-    def _tensor(self, x: Tensor, where: str) -> None:
+    def _tensor(self, x: Any, where: str) -> None:
+        if not getattr(x, "is_there", True):
+            self.opaque.append(f"{where}, a weight that is whole for a while only")
+            return
         self.tensors[id(x)] = x
         self.labels.setdefault(id(x), where)
         self._by_name.append((x, where))

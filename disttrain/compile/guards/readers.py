@@ -24,13 +24,14 @@ def calls(kind: Any) -> tuple:
 
 
 class Classes:
-    """The classes of objects, which can be replaced."""
+    """The classes of objects, and their dicts: both can be replaced."""
 
     def __init__(self, objects: list) -> None:
         self.objects = objects
+        self.with_dicts = [x for x in objects if type(getattr(x, "__dict__", None)) is dict]
 
     def __call__(self) -> tuple:
-        return tuple(map(type, self.objects))
+        return (*map(type, self.objects), *map(vars, self.with_dicts))
 
 
 class ArrayParts:

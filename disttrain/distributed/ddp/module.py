@@ -543,6 +543,10 @@ class InvariantDataParallel(DistributedDataParallel):
         """The virtual shards of this rank, and how far the run is."""
         return self.invariant.shards
 
+    def __regions__(self) -> list[nn.Module]:
+        """What a compiler may compile for itself."""
+        return [self.module]
+
     def __getstate__(self) -> dict[str, Any]:
         return {k: v for k, v in super().__getstate__().items() if k != "invariant"}
 

@@ -110,6 +110,11 @@ class FSDPModule(InParts):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return around(self, super().__call__, args, kwargs)
 
+    def __regions__(self) -> list[Module]:
+        """What a compiler may compile for itself: the module, with no other unit in it."""
+        below = (m for m in self.modules() if m is not self)
+        return [] if any(SLOT in m.__dict__ for m in below) else [self]
+
     def __deepcopy__(self, memo: dict) -> Any:
         raise AssertionError(
             "FSDP does not support deepcopy: shards belong to a group. Copy the module before "

@@ -28,15 +28,18 @@ from .reduce import amax, amin, root, sum, typed
 from .views.join import cat
 
 _fast_matmul = fast.binary(linalg.matmul)
+_small_matmul = fast.binary(linalg.matmul, forward=_np.matmul)  # by fewer numbers than
+_LEAST = linalg.LEAST
 
 
 def matmul(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The matrix product; vectors and batches as in numpy."""
     if out is not None:
         return Algebra.into(out, matmul, (input, other))
-    plain = thread.mode != SLOW and isinstance(input, Tensor) and isinstance(other, Tensor)
-    if plain and input.array.ndim > 1 and other.array.ndim > 1:
-        return _fast_matmul(input, other)
+    if thread.mode != SLOW and isinstance(input, Tensor) and isinstance(other, Tensor):
+        a, b = input.array, other.array
+        if a.ndim > 1 and b.ndim > 1:
+            return (_small_matmul if b.size < _LEAST else _fast_matmul)(input, other)
     n, m = as_input(input, "matmul").ndim, as_input(other, "matmul", "other").ndim
     if n >= 2 and m >= 2:
         return _fast_matmul(input, other)
@@ -51,9 +54,9 @@ def matmul(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor
             f"matmul(a: {_told(input)}, b: {_told(other)}): inner sizes {inner[0]} and {inner[1]} "
             "differ"
         )
-    a = reshape(input, shape=(1, *input.shape)) if n == 1 else input
-    b = reshape(other, shape=(*other.shape, 1)) if m == 1 else other
-    out = linalg.matmul(a, b)
+    rows = reshape(input, shape=(1, *input.shape)) if n == 1 else input
+    cols = reshape(other, shape=(*other.shape, 1)) if m == 1 else other
+    out = linalg.matmul(rows, cols)
     shape = tuple(out.shape)
     if n == 1:
         shape = (*shape[:-2], *shape[-1:])

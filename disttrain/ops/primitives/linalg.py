@@ -77,9 +77,12 @@ def _matmul_batch(args: tuple, dims: tuple, params: dict, size: int) -> tuple:
     return matmul(*aligned), 0
 
 
+LEAST = few_rows.LEAST  # numbers of b, where ``product`` may be another than numpy's
+
+
 def product(a: np.ndarray, b: np.ndarray) -> Any:
     """``a @ b``."""
-    if len(a) <= few_rows.MOST and b.size >= few_rows.LEAST:
+    if len(a) <= few_rows.MOST and b.size >= LEAST:
         out = few_rows.product(a, b)
         if out is not None:
             return out

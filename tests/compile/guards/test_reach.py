@@ -512,14 +512,14 @@ def iterators():
 
 @specimen
 def iterators_of_lists():
-    box = Box(it=iter([1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]))
+    box = Box(it=iter([float(i) for i in range(20)]))
     return (lambda x: x * next(box.it)), lambda i: None
 
 
 @specimen
 def generators():
     def numbers():
-        yield from (1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0)
+        yield from (float(i) for i in range(20))
 
     it = numbers()
 
@@ -532,7 +532,7 @@ def generators():
 
 @specimen
 def data_loader():
-    data = [dt.full((2,), float(i)) for i in range(20)]
+    data = [dt.full((2,), float(i)) for i in range(40)]
     it = iter(dt.data.DataLoader(data, batch_size=2))
     return (lambda x: x * next(it)), lambda i: None
 
@@ -727,8 +727,26 @@ def put_back():
     globals().pop("abs", None)
 
 
+@specimen
+def replaced_dicts_of_objects():
+    box, m = Box(value=1.0), nn.Module()
+    m.scale, m.forward = 1.0, lambda x: x * m.scale
+
+    def change(i):
+        (box if i % 2 else m).__dict__ = {**(box if i % 2 else m).__dict__, "value": i, "scale": i}
+
+    return (lambda x: m(x) + box.value), change
+
+
+@specimen
+def the_order_of_an_ordered_dict():
+    parts = collections.OrderedDict(a=1.0, b=2.0, c=4.0)
+    return (lambda x: x - next(iter(parts.values()))), lambda i: parts.move_to_end("abc"[i % 3])
+
+
+@pytest.mark.parametrize("every", [1, 3])
 @pytest.mark.parametrize("name", SPECIMENS)
-def test_state(name, monkeypatch):
+def test_state(name, every, monkeypatch):
     monkeypatch.setenv("DISTTRAIN_TEST_SCALE", "1")  # put back behind the specimen that changes it
 
     def make():
@@ -742,13 +760,13 @@ def test_state(name, monkeypatch):
         step, change = put_nothing_back()
 
         def between(i, step):
-            if i > 1:
+            if i > 1 and (i - 2) % every == 0:  # (between, calls that nothing comes before)
                 change(i)
             return step(dt.full((2,), i + 0.5))
 
         return step, between, lambda: None
 
-    check(make, 6)
+    check(make, 3 * every + 3)
 
 
 @pytest.mark.parametrize("read", [time.time, time.perf_counter, datetime.datetime.now, os.getpid])

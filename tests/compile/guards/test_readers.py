@@ -31,9 +31,12 @@ def test_functions_and_classes_by_what_can_be_replaced():
     assert readers.function_parts(f) != before
     objects = [dt.nn.ReLU()]
     kinds = readers.Classes(objects)
-    assert kinds() == (dt.nn.ReLU,)
+    assert kinds()[0] is dt.nn.ReLU and kinds()[1] is vars(objects[0])
+    before = kinds()
     objects[0].__class__ = dt.nn.GELU
-    assert kinds() == (dt.nn.GELU,)
+    assert kinds()[0] is dt.nn.GELU
+    objects[0].__dict__ = dict(vars(objects[0]))
+    assert kinds()[1] is not before[1]
 
 
 def test_sets_are_read_in_one_order():

@@ -59,8 +59,8 @@ def build(width: int, layers: int, policy: MixedPrecisionPolicy | None) -> nn.Mo
 
 def rank(policy: MixedPrecisionPolicy | None) -> int:
     dist.init_process_group()
-    small = build(8, 1, policy)  # what is loaded and compiled at first use
-    step(small, optim.AdamW(small.parameters()), 8, Peak())
+    small = build(256, 1, policy)  # what is loaded and compiled at first use
+    step(small, optim.AdamW(small.parameters()), 256, Peak())
     del small
     gc.collect()
     dist.barrier()

@@ -153,7 +153,8 @@ class Finish(_Elements):
             Field("part", "u64"),
             Field("parts", "u32"),
         ]
-        made = self._earlier()
+        self._load_earlier()
+        made: list[str] = []
         before = self.kernel.steps[self.form.step - 1] if self.form.step else None
         if isinstance(before, Loop):
             made += self._fold(before)
@@ -174,8 +175,8 @@ class Finish(_Elements):
         self.say("}")
         return fields
 
-    def _earlier(self) -> list[str]:
-        """Row values of earlier steps, where one of these reads them."""
+    def _load_earlier(self) -> None:
+        """Take row values of earlier steps from memory, where one of these steps reads them."""
         known = set()
         for step in self.kernel.steps[: max(self.form.step - 1, 0)]:
             body = step.body if isinstance(step, Loop) else (step,)
@@ -190,7 +191,6 @@ class Finish(_Elements):
                 kind = self.types.names[name]
                 where = f"(const {C_TYPES[kind]}*)(a.vals + {self.slots[name]} * 8)"
                 self.row[Expr("var", (), name)] = self.fresh(kind, f"*{where}")
-        return []
 
     def _fold(self, loop: Loop) -> list[str]:
         warps, made = THREADS // 32, []

@@ -156,6 +156,11 @@ class FullyShardedDataParallel(optim_api.OptimizerStates, InParts):
 
     # -- what it is ----------------------------------------------------------------------------
 
+    def __regions__(self) -> list[Module]:
+        """What a compiler may compile for itself: the module inside, with no other unit in it."""
+        inner = self.module
+        return [] if any(SLOT in m.__dict__ for m in inner.modules()) else [inner]
+
     @property
     def module(self) -> Any:
         """The module inside (of an activation wrapper, too)."""

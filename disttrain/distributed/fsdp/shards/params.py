@@ -54,6 +54,11 @@ class FullParameter(Parameter):
         inside = root is not None and root.depth
         return None if self._member is None or inside else self._member.sharded
 
+    @property
+    def is_there(self) -> bool:
+        """Whether it has memory."""
+        return "array" in self.__dict__
+
     def __getattr__(self, name: str) -> Any:
         if name != "array":
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 pytestmark = pytest.mark.peer
-_FEW = {"recurrent": 100, "multiplied": 100, "halved": 100, "strided": 300}
+_FEW = {"recurrent": 100, "multiplied": 100, "halved": 100, "strided": 300, "filtered": 100}
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -13,7 +13,7 @@ _FEW = {"recurrent": 100, "multiplied": 100, "halved": 100, "strided": 300}
     "name",
     [
         *("copied", "accumulated", "scattered", "convolved", "ordered", "recurrent"),
-        *("strided", "multiplied", "normalised", "resized", "halved"),
+        *("strided", "multiplied", "normalised", "resized", "halved", "filtered"),
     ],
 )
 def test_drawn_calls(name):

@@ -17,7 +17,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache, lru_cache, partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy import ndarray
@@ -25,6 +25,7 @@ from numpy import ndarray
 from .. import threads
 from ..addresses import address as _address
 from .copies import fill
+from .residues import Residue, residues, room_of, run_of
 
 _CHUNK = 1 << 18  # floats of padded input at a time: they stay in the second-level cache
 _LEAST = 1 << 18  # multiplications of a sample from which it gains (all of these measured)
@@ -264,37 +265,6 @@ class _Run:
 
 
 # --- gradients ---------------------------------------------------------------------------------
-class _Residue(NamedTuple):
-    """Places of one axis of x that are alike modulo the stride."""
-
-    first: int
-    places: int
-    taps: list[int]  # of the kernel, that reach them
-    begins: list[int]  # the place of g that the first one meets with each
-
-
-def _residues(size: int, kernel: int, stride: int, padding: int, dilation: int) -> list[_Residue]:
-    found = []
-    for a in range(min(stride, size)):
-        taps = [t for t in range(kernel) if (a + padding - t * dilation) % stride == 0]
-        begins = [(a + padding - t * dilation) // stride for t in taps]
-        found.append(_Residue(a, -(-(size - a) // stride), taps, begins))
-    return found
-
-
-def _room(residues: list[_Residue], n: int) -> tuple[int, int]:
-    """Places before and behind the ``n`` of g that all of them need."""
-    begins = [b for each in residues for b in each.begins]
-    ends = [b + each.places - 1 for each in residues for b in each.begins]
-    return max(0, -min(begins, default=0)), max(0, max(ends, default=0) - (n - 1))
-
-
-def _run_of(numbers: list[int]) -> slice:
-    """Numbers with equal steps between them as a slice."""
-    step = numbers[1] - numbers[0] if len(numbers) > 1 else 1
-    return slice(numbers[0], numbers[-1] + 1, step)
-
-
 def input_grad(
     g: ndarray, w: ndarray, dx: ndarray, *, stride: tuple, padding: tuple, dilation: tuple,
     groups: int,
@@ -305,13 +275,13 @@ def input_grad(
     if not _fit(g, w, dx):
         return False
     products = _Products(dx.dtype, w.shape[1])
-    axes = [_residues(*each) for each in
+    axes = [residues(*each) for each in
             zip(dx.shape[2:], w.shape[2:], stride, padding, dilation, strict=True)]  # fmt: skip
     least = math.prod(min((each.places for each in axis), default=0) for axis in axes)
     sums = w.shape[0] // groups * math.prod(w.shape[2:])
     if least < products.rows or not products.gains(least, sums, groups):
         return False
-    room = [_room(axis, n) for axis, n in zip(axes, g.shape[2:], strict=True)]
+    room = [room_of(axis, n) for axis, n in zip(axes, g.shape[2:], strict=True)]
     padded = _Padded(g, tuple(a for a, _ in room), tuple(b for _, b in room))
     convolutions = list(_by_residue(w, groups, products, axes, room, padded))
     group = w.shape[0] // groups * padded.channel
@@ -336,7 +306,7 @@ def _by_residue(
     w: ndarray,
     groups: int,
     products: _Products,
-    axes: list[list[_Residue]],
+    axes: list[list[Residue]],
     room: list,
     padded: _Padded,
 ) -> Iterator[tuple[tuple, tuple, _Run | None]]:
@@ -358,7 +328,7 @@ def _by_residue(
             [(before + b) * t for b in r.begins]
             for r, (before, _), t in zip(chosen, room, steps, strict=True)
         ]
-        index: tuple[Any, ...] = (..., *(_run_of(r.taps) for r in chosen))
+        index: tuple[Any, ...] = (..., *(run_of(r.taps) for r in chosen))
         weights = np.moveaxis(grouped[index], 2, -1)
         along = _in_runs(counts[-1], steps[-1], 2 * products.rows)
         run = _Run(products, weights, starts, _sums(*places), _sums(channels, *reach), along)
@@ -450,7 +420,9 @@ class _Sums:
     def put(self, dw: ndarray) -> None:
         """The sums, in ``dw`` (groups, columns, rows)."""
         for (group, first, count, _), total in zip(self.pieces, self.totals, strict=True):
-            dw[group, first : first + count] = total[: self.taps, :count].T
+            into, sums = dw[group, first : first + count], total[: self.taps, :count].T
+            if not fill(into, sums):
+                into[...] = sums
 
 
 __all__ = ["convolve", "input_grad", "weight_grad"]

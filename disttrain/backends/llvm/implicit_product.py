@@ -57,7 +57,7 @@ def runs(kind: str, length: int, step: int, total: int) -> Runs | None:
 
 
 def _text(kind: str, wide: int, rows: int, lanes: int, across: bool, runs: Runs | None) -> str:
-    text, tile = Text(), _Tile(kind, wide, rows, lanes, runs)
+    text, tile = Text(), Tile(kind, wide, rows, lanes, runs)
     rows = tile.rows
     names = ["ptr %y", "ptr %x", "ptr %rows", "i64 %m", "ptr %terms", "i64 %k", "ptr %b"]
     if not across:
@@ -80,7 +80,7 @@ def _text(kind: str, wide: int, rows: int, lanes: int, across: bool, runs: Runs 
     return tile.head() + str(text)
 
 
-class _Tile:
+class Tile:
     """Some rows times ``wide`` registers of columns."""
 
     def __init__(self, kind: str, wide: int, rows: int, lanes: int, runs: Runs | None) -> None:
@@ -236,4 +236,4 @@ def product(kind: str, wide: int, across: bool, runs: Runs | None = None) -> Cal
     return functions(_text, kind, wide, *tile(kind), across, runs)("product", kinds)
 
 
-__all__ = ["Runs", "product", "runs", "tile"]
+__all__ = ["Runs", "Tile", "product", "runs", "tile"]

@@ -63,7 +63,7 @@ class Text:
         self.lines.append("}")
 
     @contextlib.contextmanager
-    def loop(self, first: str, end: str, step: int, carried: Any = ()) -> Iterator[Any]:
+    def loop(self, first: str, end: str, step: int | str, carried: Any = ()) -> Iterator[Any]:
         """A loop while a number from ``first`` on is below ``end``. ``carried``: (type, value
         before the loop) of what each pass hands to the next; then a ``Turn`` is yielded, else the
         number."""

@@ -6,10 +6,12 @@ Three primitives, each bilinear, whose derivatives are each other:
     conv_input_grad(g, w; size)   the adjoint in x; also the transposed convolution
     conv_weight_grad(g, x)        the adjoint in w
 
-Where generated code gains, windows are multiplied where they lie (``fused.convolution``). Else a
-convolution unfolds its input into columns, a few samples at a time so that they stay in the cache,
-and multiplies matrices. (Unfolding a whole batch, one product per kernel position and long rows
-without cropping were measured too; they lose nearly everywhere.)
+Where generated code gains, there are fewer products (``fused.winograd``), or windows are multiplied
+where they lie (``fused.convolution``). What the former finds not to be finite is computed by the
+latter, where it stays in its windows. Else a convolution unfolds its input into columns, a few
+samples at a time so that they stay in the cache, and multiplies matrices. (Unfolding a whole batch,
+one product per kernel position and long rows without cropping were measured too; they lose nearly
+everywhere.)
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from typing import Any, TypedDict
 
 import numpy as np
 
-from ...backends.fused import convolution
+from ...backends.fused import convolution, residues, winograd
 from ...backends.fused.taps import products, weighted_sum
 from ...core.annotations import Shaped, Value
 from ...core.gate import Primitive
@@ -52,10 +54,31 @@ def _conv(
     dilation: tuple,
     groups: int,
 ) -> Any:
+    out = win.out_sizes(x.shape[2:], w.shape[2:], stride, padding, dilation)
+    y = np.empty((x.shape[0], w.shape[0], *out), np.result_type(x, w))
+    how: Steps = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
+    left = winograd.convolve(x, w, b, y, **how)
+    if left is None:
+        return _conv_directly(x, w, b, y, **how)
+    for k in left:
+        _conv_directly(x[k : k + 1], w, b, y[k : k + 1], **how)
+    return y
+
+
+def _conv_directly(
+    x: np.ndarray,
+    w: np.ndarray,
+    b: np.ndarray | None,
+    y: np.ndarray,
+    *,
+    stride: tuple,
+    padding: tuple,
+    dilation: tuple,
+    groups: int,
+) -> np.ndarray:
+    """``y`` as sums of products."""
+    n, channels, *out = y.shape
     kernel = w.shape[2:]
-    out = win.out_sizes(x.shape[2:], kernel, stride, padding, dilation)
-    n, channels = x.shape[0], w.shape[0]
-    y = np.empty((n, channels, *out), np.result_type(x, w))
     how: Steps = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
     if math.prod(kernel) > 1 and convolution.convolve(x, w, b, y, **how):
         return y
@@ -63,13 +86,13 @@ def _conv(
     x = win.padded(x, padding)
     bias = None if b is None else b.reshape(groups, channels // groups, 1)
     if w.shape[1] == 1 and groups > 1:
-        _depthwise(x, w, y, out, stride, dilation)
+        _depthwise(x, w, y, tuple(out), stride, dilation)
         if bias is not None:
             flat += bias
         return y
     rows = np.ascontiguousarray(w)
     rows = rows.reshape(groups, channels // groups, w.shape[1] * math.prod(kernel))
-    for part, columns in win.unfolded(x, kernel, out, stride, dilation, groups):
+    for part, columns in win.unfolded(x, kernel, tuple(out), stride, dilation, groups):
         region = flat[part]
         np.matmul(rows, columns, out=region)
         if bias is not None:
@@ -102,8 +125,28 @@ def _input_grad(
     groups: int,
     size: tuple,
 ) -> Any:
-    kernel, out = w.shape[2:], g.shape[2:]
     dx = np.empty((g.shape[0], w.shape[1] * groups, *size), np.result_type(g, w))
+    how: Steps = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
+    left = residues.input_grad(g, w, dx, **how)
+    if left is None:
+        return _input_grad_directly(g, w, dx, **how)
+    for k in left:
+        dx[k : k + 1] = _input_grad_directly(g[k : k + 1], w, dx[k : k + 1], **how)
+    return dx
+
+
+def _input_grad_directly(
+    g: np.ndarray,
+    w: Any,
+    dx: np.ndarray,
+    *,
+    stride: tuple,
+    padding: tuple,
+    dilation: tuple,
+    groups: int,
+) -> np.ndarray:
+    """As sums of products, perhaps in ``dx``."""
+    kernel, out, size = w.shape[2:], g.shape[2:], dx.shape[2:]
     how: Steps = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
     if math.prod(kernel) > 1 and convolution.input_grad(g, w, dx, **how):
         return dx
@@ -114,8 +157,9 @@ def _input_grad(
         # (A transposed convolution may be asked for more than that: its output_padding.)
         exact = size == tuple(o + b - p for o, b, p in zip(out, back, padding, strict=True))
         if all(s == 1 for s in stride) and min(back) >= 0 and cheaper and exact:
-            return _conv(g, _flipped(w, groups), stride=stride, padding=back, dilation=dilation,
-                         groups=groups)  # fmt: skip
+            w = residues.flipped(w, groups)
+            return _conv_directly(g, w, None, dx, stride=stride, padding=back, dilation=dilation,
+                                  groups=groups)  # fmt: skip
     n, channels = g.shape[0], w.shape[1] * groups
     shape = tuple(s + 2 * p for s, p in zip(size, padding, strict=True))
     full = np.zeros((n, groups, w.shape[1], *shape), np.result_type(g, w))
@@ -133,14 +177,6 @@ def _input_grad(
     return np.ascontiguousarray(full[win.inside(size, padding)]) if any(padding) else full
 
 
-def _flipped(w: np.ndarray, groups: int) -> Any:
-    """The weights of the convolution that is the adjoint at stride 1."""
-    channels, each = w.shape[:2]
-    w = w.reshape(groups, channels // groups, each, *w.shape[2:])
-    w = np.flip(w.swapaxes(1, 2), tuple(range(3, w.ndim)))
-    return np.ascontiguousarray(w).reshape(groups * each, channels // groups, *w.shape[3:])
-
-
 def _weight_grad(
     g: np.ndarray,
     x: np.ndarray,
@@ -156,6 +192,8 @@ def _weight_grad(
     each = x.shape[1] // groups
     dw = np.empty((channels, each, *kernel), np.result_type(g, x))
     how: Steps = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
+    if winograd.weight_grad(g, x, dw, **how):
+        return dw
     if math.prod(kernel) > 1 and convolution.weight_grad(g, x, dw, **how):
         return dw
     x = win.padded(x, padding)

@@ -90,7 +90,7 @@ def unfolded(
     n, c = x.shape[:2]
     places = math.prod(out)
     rows = c // groups * math.prod(kernel)
-    if math.prod(kernel) == 1 and all(s == 1 for s in stride):
+    if math.prod(kernel) == 1 and all(s == 1 for s in stride) and x.shape[2:] == tuple(out):
         yield slice(0, n), x.reshape(n, groups, rows, places)
         return
     view = windows(x, kernel, out, stride, dilation)

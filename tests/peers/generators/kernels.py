@@ -123,6 +123,41 @@ def convolved(T: Any, seed: str) -> list[Any]:
     return [out.detach(), x.grad, w.grad]
 
 
+def filtered(T: Any, seed: str) -> list[Any]:
+    """Convolutions in steps of one, large enough for minimal filtering, of numbers some of which
+    are not finite, with channels in any order, and their gradients."""
+    draw = random.Random(seed)
+    rng = np.random.default_rng(draw.getrandbits(32))
+    dims, groups, kind = (
+        draw.choice((1, 2, 2, 3)),
+        draw.choice((1, 1, 1, 2, 4)),
+        draw.choice("fffd"),
+    )
+    kernel = [draw.choice((1, 2, 3, 3, 3, 4, 5, 7)[: 5 if dims > 2 else 8]) for _ in range(dims)]
+    dilation = [draw.choice((1, 1, 1, 2, 3)) for _ in range(dims)]
+    padding = [draw.randint(0, d * (k - 1) + 1) for d, k in zip(dilation, kernel)]
+    how = {"padding": padding, "dilation": dilation, "groups": groups}
+    back = draw.random() < 0.3
+    how |= {"output_padding": [draw.randrange(d) for d in dilation]} if back else {}
+    inner, outer = (groups * draw.choice((3, 8, 16, 21, 32)) for _ in range(2))
+    most = {1: 2000, 2: 36, 3: 12}[dims]
+    size = [draw.randint(max(n * 2 // 3, d * (k - 1) + 1), n + d * (k - 1))
+            for n, d, k in zip([most] * dims, dilation, kernel)]  # fmt: skip
+    first, second = (inner, outer // groups) if back else (outer, inner // groups)
+    shapes = ((draw.choice((0, 1, 1, 2, 3)), inner, *size), (first, second, *kernel), (outer,))
+    arrays = [rng.normal(size=shape).astype(kind) for shape in shapes]
+    if arrays[0].size and not back and draw.random() < 0.2:
+        places = rng.integers(0, arrays[0].size, draw.randint(1, 3))
+        arrays[0].flat[places] = draw.choice((np.nan, np.inf, -np.inf))
+    x, w, b = (T.from_numpy(a).requires_grad_() for a in arrays)
+    seen = x.to(memory_format=T.channels_last) if dims == 2 and draw.random() < 0.3 else x
+    run = getattr(T.nn.functional, f"conv{'_transpose' if back else ''}{dims}d")
+    out = run(seen, w, b if draw.random() < 0.7 else None, **how)
+    g = T.from_numpy(rng.normal(size=tuple(out.shape)).astype(kind))
+    out.backward(g)
+    return [out.detach(), x.grad, w.grad]
+
+
 def ordered(T: Any, seed: str) -> list[Any]:
     """Sorted elements with their places, and the first of them."""
     draw = random.Random(seed)
@@ -272,14 +307,15 @@ def halved(T: Any, seed: str) -> list[Any]:
 CASES = {
     "copied": copied, "accumulated": accumulated, "scattered": scattered, "convolved": convolved,
     "ordered": ordered, "recurrent": recurrent, "strided": strided, "multiplied": multiplied,
-    "normalised": normalised, "resized": resized, "halved": halved,
+    "normalised": normalised, "resized": resized, "halved": halved, "filtered": filtered,
 }  # fmt: skip
 
 
 def _size(y: np.ndarray, name: str) -> float:
     """What the numbers of long sums lie around."""
-    sums = ("convolved", "strided", "multiplied", "halved")
-    return float(np.abs(y).max(initial=0)) if name in sums else 0.0
+    sums = ("convolved", "strided", "multiplied", "halved", "filtered")
+    there = np.abs(y[np.isfinite(y)]) if name in sums else y[:0]
+    return float(there.max(initial=0)) if name in sums else 0.0
 
 
 def differences(name: str, ours: Any, theirs: Any, seed: str) -> list[str]:

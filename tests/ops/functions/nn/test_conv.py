@@ -110,6 +110,23 @@ def test_transposed_conv_gradients_and_bias():
     check_gradients(lambda x, w, b: conv.conv_transpose2d(x, w, b, **how), x, w, b)
 
 
+def test_transposed_conv_of_single_places_with_room_behind():
+    x, w = RNG.normal(size=(2, 4, 5)), RNG.normal(size=(4, 2, 1))
+    how = {"dilation": 3, "output_padding": 2}
+    check_gradients(lambda x, w: conv.conv_transpose1d(x, w, **how), x, w)
+
+
+def test_what_is_not_finite_stays_in_its_windows():
+    x = RNG.normal(size=(3, 16, 20, 21)).astype("f4")
+    w = RNG.normal(size=(32, 16, 3, 3)).astype("f4")
+    x[1, 5, 9, 9] = np.inf
+    y = conv.conv2d(wrap(x), wrap(w), padding=1).array
+    where = np.zeros(y.shape, bool)
+    where[1, :, 8:11, 8:11] = True
+    assert np.array_equal(np.isfinite(y), ~where)
+    assert np.array_equal(np.isinf(y), where)
+
+
 def test_named_paddings():
     x, w = RNG.normal(size=(1, 2, 5, 6)), RNG.normal(size=(3, 2, 2, 3))
     same = conv.conv2d(wrap(x), wrap(w), padding="same").array

@@ -70,8 +70,8 @@ class Step:
 
     def is_one_operation(self, x: Tensor, state: tuple) -> bool:
         """Whether a pass over ``x`` is: of float32 or float64 on the host, and no transform's."""
-        given = [t for t in (x, *state, self.w, self.b) if t is not None]
-        if self.projection is not None or thread.autocast is not None:
+        given = [t for t in (x, *state, self.w, self.b, self.projection) if t is not None]
+        if thread.autocast is not None or (self.projection is not None and self.mode != "LSTM"):
             return False
         if not all(map(visible, given)):
             return False
@@ -83,13 +83,11 @@ def along(x: Tensor, state: tuple, step: Step, backwards: bool) -> tuple[Tensor,
     after the last one."""
     if not step.is_one_operation(x, state):
         return _spelled_out(x, state, step, backwards)
-    if backwards:
-        x = ops.flip(x, 0)
     h, c = state if len(state) == 2 else (*state, None)
-    *outs, _ = _recurrence(x, step.w, step.b, h, c, mode=step.mode)
-    last = tuple(o[-1] for o in outs)
-    if backwards:
-        return ops.flip(outs[0], 0), last
+    *outs, _ = _recurrence(
+        x, step.w, step.b, h, c, step.projection, mode=step.mode, backwards=backwards
+    )
+    last = tuple(o[0 if backwards else -1] for o in outs)
     # The rule reads what it was; programs may write to it, but to an LSTM's, as in PyTorch.
     return (outs[0] if step.mode == "LSTM" else ops.clone(outs[0])), last
 
@@ -106,36 +104,46 @@ def _spelled_out(x: Tensor, state: tuple, step: Step, backwards: bool) -> tuple[
 # --- the pass as one operation -------------------------------------------------------------------
 
 
-def _forward(x: Any, w: Any, b: Any, h: Any, c: Any, mode: str) -> tuple:
+def _forward(
+    x: Any, w: Any, b: Any, h: Any, c: Any, p: Any, mode: str, backwards: bool
+) -> tuple:
     """All values of the state, (time, N, H) each, and what backward needs."""
     states = (h,) if c is None else (h, c)
-    outs, kept = recurrence.forward(mode, x, states, w, b)
+    outs, kept = recurrence.forward(mode, x, states, w, b, p, backwards)
     return (*outs, kept)
 
 
 def _rule(
-    g: Any, x: object, w: Any, b: object, h: Any, c: Any, out: Any, needs: tuple, mode: str
-) -> tuple:
-    states = (h,) if c is None else (h, c)
+    g: Any, x: object, w: Any, b: object, h: Any, c: Any, p: Any, out: Any, needs: tuple,
+    mode: str, backwards: bool,
+) -> tuple:  # fmt: skip
     if any(isinstance(each, Tensor) for each in g):
-        return _rule_on_tensors(g[:-1], (x, w, b, *states), needs, mode)
-    dx, dstates, dw, db = recurrence.backward(mode, g[:-1], out[-1], states, w, list(out[:-1]))
-    return dx, dw, db if needs[2] else None, *dstates, *(() if c is not None else (None,))
+        return _rule_on_tensors(g[:-1], (x, w, b, h, c, p), needs, mode, backwards)
+    states = (h,) if c is None else (h, c)
+    dx, dstates, dw, db, dp = recurrence.backward(
+        mode, g[:-1], out[-1], states, w, list(out[:-1]), p, backwards
+    )
+    dc = dstates[1] if c is not None else None
+    return dx, dw, db if needs[2] else None, dstates[0], dc, dp
 
 
-def _rule_on_tensors(gs: tuple, given: tuple, needs: tuple, mode: str) -> tuple:
+def _rule_on_tensors(
+    gs: tuple, given: tuple, needs: tuple, mode: str, backwards: bool
+) -> tuple:
     """The same as something that can be differentiated: by way of the steps."""
     recorded = thread.grad_enabled
     with enable_grad():
         # Names of this pass alone: the state may itself be made of the weights.
         part = (lambda t: t.view_as(t)) if recorded else (lambda t: t.detach().requires_grad_())
         values = [part(t) if n else t for t, n in zip(given, needs)]
-        x, w, b, *state = values
-        step, new, states = Step(mode, w, b), tuple(state), []
-        for row in ops.unbind(x, 0):
+        x, w, b, *state, p = values
+        step, new, states = Step(mode, w, b, p), tuple(s for s in state if s is not None), []
+        rows = list(ops.unbind(x, 0))
+        for row in reversed(rows) if backwards else rows:
             new = step(row, new)
             states.append(new)
-        outs = [ops.stack(list(each)) for each in zip(*states, strict=True)]
+        turned = states[::-1] if backwards else states
+        outs = [ops.stack(list(each)) for each in zip(*turned, strict=True)]
     pairs = [(o, g) for o, g in zip(outs, gs, strict=True) if g is not None]
     wanted = [v for v, n in zip(values, needs, strict=False) if n]
     found = iter(
@@ -145,16 +153,16 @@ def _rule_on_tensors(gs: tuple, given: tuple, needs: tuple, mode: str) -> tuple:
     return tuple(next(found) if n else None for n in needs)
 
 
-def _shapes(x: Any, w: Any, b: Any, h: Any, c: Any, mode: str) -> list:
-    (steps, rows, _), width = x.shape, w.shape[1]
-    kind = recurrence.MODES[mode]
-    outs = [((steps, rows, width), x.dtype)] * kind.states
-    gates = (steps, rows, kind.gates * width)
-    kept = gates if mode == "LSTM" else (steps, kind.kept, rows, width)
-    return [*outs, (kept, x.dtype)]
+def _shapes(
+    x: Any, w: Any, b: Any, h: Any, c: Any, p: Any, mode: str, backwards: bool
+) -> list:
+    (steps, rows, gates), states = x.shape, [h] if c is None else [h, c]
+    kept = recurrence.kept_parts(mode, p) * (gates // recurrence.MODES[mode].gates)
+    outs = [((steps, rows, s.shape[1]), x.dtype) for s in states]
+    return [*outs, ((steps, rows, kept), x.dtype)]
 
 
-_recurrence = declare_apart("recurrence", _forward, "x w b h c", _rule)
+_recurrence = declare_apart("recurrence", _forward, "x w b h c p", _rule)
 _recurrence.multi, _recurrence.kept = True, lambda out: range(len(out))
 _recurrence.shape = _shapes
 

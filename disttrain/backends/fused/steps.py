@@ -1,0 +1,168 @@
+"""Steps in which each reads what the one before has made: products with the same matrices, and
+kernels on what those give (see ``llvm/recurrence.py``).
+
+    run(phases, steps, rows, backwards)
+
+By one call of generated code for all steps, on several threads by rows where there is much to do;
+elsewhere step by step.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping, Sequence
+from functools import cache, partial
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy import ndarray
+
+from .. import threads
+from ..addresses import address
+from ..family import Family
+from .copies import contiguous
+
+_SPREAD = 1 << 17  # products of a step from which it takes several threads
+
+
+@cache
+def _code() -> Any:
+    """What makes machine code is loaded with the first recurrence."""
+    return importlib.import_module("..llvm.recurrence", __package__)
+
+
+class Along(NamedTuple):
+    """The part of an array (steps, rows, units) that a step has. ``shift``: of the step that is
+    done so many later, 1 or -1; ``end``: what is there for the one that has none (None:
+    nothing)."""
+
+    a: ndarray
+    shift: int = 0
+    end: ndarray | None = None
+
+    def at(self, k: int, backwards: bool) -> ndarray | None:
+        """The part of the step that is done as number ``k``."""
+        k += self.shift
+        if not 0 <= k < len(self.a):
+            return self.end
+        return self.a[-1 - k if backwards else k]
+
+    def track(self, backwards: bool) -> tuple[int, int, int, int, int]:
+        """What generated code is told of it."""
+        a, shift = self.a, self.shift
+        base, (far, stride, _) = address(a), a.strides
+        if backwards:
+            base, far = base + (len(a) - 1) * far, -far
+        odd = 0 if shift < 0 else len(a) - 1 if shift else -1
+        return base + shift * far, far, stride, odd, 0 if self.end is None else address(self.end)
+
+
+class Phase(NamedTuple):
+    """``groups`` of columns of ``x @ w`` + ``first``, and what is made of them: ``cell`` is given
+    the groups as s0, s1 ... and ``arrays`` by name. ``w``: (terms, groups * units)."""
+
+    x: Along
+    w: ndarray
+    groups: int
+    first: ndarray | None
+    cell: Family
+    arrays: Mapping[str, Along]
+
+    @property
+    def units(self) -> int:
+        return self.w.shape[1] // self.groups
+
+
+def repeated(a: ndarray, count: int) -> ndarray:
+    """The same memory for each of ``count`` steps."""
+    return np.lib.stride_tricks.as_strided(a, (count, *a.shape), (0, *a.strides))
+
+
+def parts(a: ndarray, count: int, name: str) -> dict[str, Along]:
+    """(steps, rows, count * units) as ``count`` arrays called name0, name1 ..."""
+    width = a.shape[-1] // max(count, 1)
+    return {f"{name}{k}": Along(a[..., k * width : (k + 1) * width]) for k in range(count)}
+
+
+def in_rows(a: ndarray) -> ndarray:
+    """``a``, or its copy if its units are not neighbours."""
+    return a if a.strides[-1] == a.itemsize else np.ascontiguousarray(a)
+
+
+def run(phases: Sequence[Phase], steps: int, rows: int, backwards: bool) -> None:
+    """Do the steps, from the last one on if ``backwards``."""
+    kind = phases[0].w.dtype
+    forms, whole = _forms(kind, *((p.cell[kind], p.groups, p.units) for p in phases))
+    if whole is None:
+        _step_by_step(phases, steps, rows, backwards)
+        return
+    tracks: list[int] = []
+    given, alive = [], []
+    for p, form in zip(phases, forms):
+        tracks += p.x.track(backwards)
+        for name in form.names:
+            tracks += p.arrays[name].track(backwards)
+        panels = _panels(p.w, form, form.lanes)
+        first = np.zeros(p.groups * p.units, kind) if p.first is None else p.first
+        firsts = _panels(first[None], form, form.lanes)
+        alive += [panels, firsts]
+        given += [p.units, len(p.w), address(panels), address(firsts)]
+    told = np.array(tracks, np.int64)
+
+    def some(part: slice) -> None:
+        whole(address(told), steps, part.stop - part.start, part.start, *given)
+
+    work = rows * sum(p.w.size for p in phases)
+    several = None if work >= _SPREAD else 1
+    threads.spread([partial(some, part) for part in threads.portions(rows, 1, several)])
+
+
+class _Form(NamedTuple):
+    """How generated code does a phase, and what it is given beside the product."""
+
+    groups: int
+    blocks: int
+    lanes: int
+    names: tuple[str, ...]
+
+
+@cache
+def _forms(kind: np.dtype, *phases: tuple[Any, int, int]) -> tuple[list[_Form], Any]:
+    """For phases (program, groups, units); no code where none can be made."""
+    code = _code() if kind == np.float32 and kind.isnative else None
+    if code is None or not code.lanes():
+        return [], None
+    made = [code.Phase(cell.kernel, n, code.blocks(n, units)) for cell, n, units in phases]
+    forms = [_Form(m.groups, m.blocks, code.lanes(), tuple(a.name for a in m.arrays)) for m in made]
+    return forms, code.sequence(*made)
+
+
+def _panels(w: ndarray, form: _Form, lanes: int) -> ndarray:
+    """(terms, groups * units) as (panels, terms, groups, blocks, lanes), with zeros at the end."""
+    terms, width = len(w), form.blocks * lanes
+    w = w.reshape(terms, form.groups, -1)
+    units = w.shape[2]
+    if units % width:
+        wider = np.zeros((terms, form.groups, -(-units // width) * width), w.dtype)
+        wider[..., :units] = w
+        w = wider
+    return contiguous(w.reshape(terms, form.groups, -1, width).transpose(2, 0, 1, 3))
+
+
+def _step_by_step(phases: Sequence[Phase], steps: int, rows: int, backwards: bool) -> None:
+    made = [np.empty((rows, p.w.shape[1]), p.w.dtype) for p in phases]
+    for k in range(steps):
+        for p, product in zip(phases, made):
+            x = p.x.at(k, backwards)
+            product[...] = 0 if p.first is None else p.first
+            if x is not None:
+                product += x @ p.w
+            sums = {n: a.a[0] for n, a in parts(product[None], p.groups, "s").items()}
+            program = p.cell[p.w.dtype]
+            program(
+                *(sums[a.name] if a.name in sums else p.arrays[a.name].at(k, backwards)
+                  for a in program.kernel.arrays)
+            )  # fmt: skip
+
+
+__all__ = ["Along", "Phase", "in_rows", "parts", "repeated", "run"]

@@ -80,16 +80,15 @@ class Step:
 
 def along(x: Tensor, state: tuple, step: Step, backwards: bool) -> tuple[Tensor, tuple]:
     """A pass over (time, N, gates): the first tensor of the state after each step, and the state
-    after the last one."""
+    after the last one, (1, N, H) each."""
     if not step.is_one_operation(x, state):
         return _spelled_out(x, state, step, backwards)
     h, c = state if len(state) == 2 else (*state, None)
-    *outs, _ = _recurrence(
-        x, step.w, step.b, h, c, step.projection, mode=step.mode, backwards=backwards
-    )
-    last = tuple(o[0 if backwards else -1] for o in outs)
+    given = x, step.w, step.b, h, c, step.projection
+    keep = thread.grad_enabled and any(t is not None and t.requires_grad for t in given)
+    out, *made = _recurrence(*given, mode=step.mode, backwards=backwards, keep=keep)
     # The rule reads what it was; programs may write to it, but to an LSTM's, as in PyTorch.
-    return (outs[0] if step.mode == "LSTM" else ops.clone(outs[0])), last
+    return (out if step.mode == "LSTM" else ops.clone(out)), tuple(made[: len(state)])
 
 
 def _spelled_out(x: Tensor, state: tuple, step: Step, backwards: bool) -> tuple[Tensor, tuple]:
@@ -98,30 +97,35 @@ def _spelled_out(x: Tensor, state: tuple, step: Step, backwards: bool) -> tuple[
     for part in reversed(steps) if backwards else steps:
         state = step(part, state)
         outs.append(state[0])
-    return ops.stack(outs[::-1] if backwards else outs), state
+    return ops.stack(outs[::-1] if backwards else outs), tuple(ops.unsqueeze(s, 0) for s in state)
 
 
 # --- the pass as one operation -------------------------------------------------------------------
 
 
 def _forward(
-    x: Any, w: Any, b: Any, h: Any, c: Any, p: Any, mode: str, backwards: bool
+    x: Any, w: Any, b: Any, h: Any, c: Any, p: Any, mode: str, backwards: bool, keep: bool
 ) -> tuple:
-    """All values of the state, (time, N, H) each, and what backward needs."""
+    """The first tensor of the state after each step, (time, N, H), the state after the last one,
+    (1, N, H) each, and what backward needs."""
     states = (h,) if c is None else (h, c)
-    outs, kept = recurrence.forward(mode, x, states, w, b, p, backwards)
-    return (*outs, kept)
+    outs, kept = recurrence.forward(mode, x, states, w, b, p, backwards, keep)
+    at = slice(0, 1) if backwards else slice(-1, None)
+    return outs[0], *(o[at].copy() for o in outs), *outs[1:], kept
 
 
 def _rule(
     g: Any, x: object, w: Any, b: object, h: Any, c: Any, p: Any, out: Any, needs: tuple,
-    mode: str, backwards: bool,
+    mode: str, backwards: bool, keep: bool,
 ) -> tuple:  # fmt: skip
-    if any(isinstance(each, Tensor) for each in g):
-        return _rule_on_tensors(g[:-1], (x, w, b, h, c, p), needs, mode, backwards)
     states = (h,) if c is None else (h, c)
+    g = g[: 1 + len(states)]
+    if any(isinstance(each, Tensor) for each in g):
+        return _rule_on_tensors(g, (x, w, b, h, c, p), needs, mode, backwards)
+    ends = tuple(None if end is None else end[0] for end in g[1:])
+    outs = [out[0], *out[1 + len(states) : -1]]
     dx, dstates, dw, db, dp = recurrence.backward(
-        mode, g[:-1], out[-1], states, w, list(out[:-1]), p, backwards
+        mode, g[0], ends, out[-1], states, w, outs, p, backwards
     )
     dc = dstates[1] if c is not None else None
     return dx, dw, db if needs[2] else None, dstates[0], dc, dp
@@ -137,13 +141,9 @@ def _rule_on_tensors(
         part = (lambda t: t.view_as(t)) if recorded else (lambda t: t.detach().requires_grad_())
         values = [part(t) if n else t for t, n in zip(given, needs)]
         x, w, b, *state, p = values
-        step, new, states = Step(mode, w, b, p), tuple(s for s in state if s is not None), []
-        rows = list(ops.unbind(x, 0))
-        for row in reversed(rows) if backwards else rows:
-            new = step(row, new)
-            states.append(new)
-        turned = states[::-1] if backwards else states
-        outs = [ops.stack(list(each)) for each in zip(*turned, strict=True)]
+        first = tuple(s for s in state if s is not None)
+        out, last = _spelled_out(x, first, Step(mode, w, b, p), backwards)
+        outs = [out, *last]
     pairs = [(o, g) for o, g in zip(outs, gs, strict=True) if g is not None]
     wanted = [v for v, n in zip(values, needs, strict=False) if n]
     found = iter(
@@ -154,12 +154,13 @@ def _rule_on_tensors(
 
 
 def _shapes(
-    x: Any, w: Any, b: Any, h: Any, c: Any, p: Any, mode: str, backwards: bool
+    x: Any, w: Any, b: Any, h: Any, c: Any, p: Any, mode: str, backwards: bool, keep: bool
 ) -> list:
     (steps, rows, gates), states = x.shape, [h] if c is None else [h, c]
-    kept = recurrence.kept_parts(mode, p) * (gates // recurrence.MODES[mode].gates)
-    outs = [((steps, rows, s.shape[1]), x.dtype) for s in states]
-    return [*outs, ((steps, rows, kept), x.dtype)]
+    kept = keep * recurrence.kept_parts(mode, p) * (gates // recurrence.MODES[mode].gates)
+    outs = [(steps, rows, s.shape[1]) for s in states]
+    shapes = [outs[0], *((1, *o[1:]) for o in outs), *outs[1:], (steps, rows, kept)]
+    return [(shape, x.dtype) for shape in shapes]
 
 
 _recurrence = declare_apart("recurrence", _forward, "x w b h c p", _rule)

@@ -74,12 +74,16 @@ def _added(v: Expressions) -> Expressions:
     return {"y0": v["s0"] + v["gh"]}
 
 
-def _kernel(name: str, given: str, fn: Callable[[Expressions], Expressions]) -> Family:
-    """A kernel on arrays of the names in ``given``, then those that ``fn`` makes."""
+def _kernel(
+    name: str, given: str, fn: Callable[[Expressions], Expressions], kept: bool = True
+) -> Family:
+    """A kernel on arrays of the names in ``given``, then those that ``fn`` makes; without what
+    backward reads unless ``kept``."""
 
     def of(dtype: str) -> Kernel:
         names = given.split()
         made = fn({n: var(n) for n in names})
+        made = {n: value for n, value in made.items() if kept or n[0] != "k"}
         reads = [Array(n, dtype) for n in names if n not in made]
         writes = [Array(n, dtype, writes=True) for n in made]
         loop = Loop(tuple(Store(n, value) for n, value in made.items()))
@@ -90,31 +94,38 @@ def _kernel(name: str, given: str, fn: Callable[[Expressions], Expressions]) -> 
 
 class Mode(NamedTuple):
     """``gates`` of a step, tensors of its state, arrays that backward reads of it, and whether the
-    gradients of the gates' two parts differ."""
+    gradients of the gates' two parts differ. ``alone``: a step that keeps nothing."""
 
     gates: int
     states: int
     kept: int
     apart: bool
     step: Family
+    alone: Family
     back: Family
+
+
+def _steps(
+    name: str, given: str, fn: Callable[[Expressions], Expressions]
+) -> tuple[Family, Family]:
+    return _kernel(name, given, fn), _kernel(f"{name}_alone", given, fn, kept=False)
 
 
 MODES = {
     "LSTM": Mode(
-        4, 2, 4, False, _kernel("lstm", "x0 x1 x2 x3 s0 s1 s2 s3 c", _lstm),
+        4, 2, 4, False, *_steps("lstm", "x0 x1 x2 x3 s0 s1 s2 s3 c", _lstm),
         _kernel("lstm_backward", "s0 gh gc k0 k1 k2 k3 y1 c e", _lstm_back),
     ),
     "GRU": Mode(
-        3, 1, 4, True, _kernel("gru", "x0 x1 x2 s0 s1 s2 h", _gru),
+        3, 1, 4, True, *_steps("gru", "x0 x1 x2 s0 s1 s2 h", _gru),
         _kernel("gru_backward", "s0 gh k0 k1 k2 k3 h e", _gru_back),
     ),
     "RNN_TANH": Mode(
-        1, 1, 0, False, _kernel("rnn_tanh", "x0 s0", _tanh),
+        1, 1, 0, False, *_steps("rnn_tanh", "x0 s0", _tanh),
         _kernel("rnn_tanh_backward", "s0 gh y0", _tanh_back),
     ),
     "RNN_RELU": Mode(
-        1, 1, 0, False, _kernel("rnn_relu", "x0 s0", _relu),
+        1, 1, 0, False, *_steps("rnn_relu", "x0 s0", _relu),
         _kernel("rnn_relu_backward", "s0 gh y0", _relu_back),
     ),
 }  # fmt: skip

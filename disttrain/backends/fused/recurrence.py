@@ -1,7 +1,7 @@
 """Recurrent networks over whole sequences: what depends on the state, step by step.
 
     outs, kept = forward(mode, x, states, w, b)          mode: "LSTM", "GRU", "RNN_TANH", "RNN_RELU"
-    dx, dstates, dw, db, dp = backward(mode, gs, kept, states, w, outs)
+    dx, dstates, dw, db, dp = backward(mode, g, ends, kept, states, w, outs)
 
 ``x``: the input's part of all gates, (T, N, gates * H), in PyTorch's order (LSTM i f g o, GRU r z
 n); ``states``: the tensors of the first state, (N, H) each; ``w`` (gates * H, H) and ``b``
@@ -28,45 +28,60 @@ def kept_parts(mode: str, p: object) -> int:
 
 def forward(
     mode: str, x: ndarray, states: tuple[ndarray, ...], w: ndarray, b: ndarray | None,
-    p: ndarray | None = None, backwards: bool = False,
+    p: ndarray | None = None, backwards: bool = False, keep: bool = True,
 ) -> tuple[list[ndarray], ndarray]:  # fmt: skip
-    """All states, and what backward needs of each step, (T, N, arrays * H)."""
+    """All states, and what backward needs of each step, (T, N, arrays * H): none without
+    ``keep``."""
     kind, dtype, (count, rows, width) = MODES[mode], x.dtype, x.shape
     width //= kind.gates
     outs = [np.empty((count, rows, s.shape[1]), dtype) for s in states]
-    kept = np.empty((count, rows, kept_parts(mode, p) * width), dtype)
+    kept = np.empty((count, rows, kept_parts(mode, p) * width if keep else 0), dtype)
     h, *c = (Along(o, -1, contiguous(s)) for o, s in zip(outs, states, strict=True))
-    left = parts(kept, kept_parts(mode, p), "k")
-    made = left.pop(f"k{kind.kept}") if p is not None else Along(outs[0])
+    left = parts(kept, kept_parts(mode, p), "k") if keep else {}
+    made = Along(outs[0])
+    if p is not None:
+        scratch = Along(repeated(np.empty((rows, width), dtype), count))
+        made = left.pop(f"k{kind.kept}", scratch)
     arrays = {
         **parts(in_rows(x), kind.gates, "x"), **left, "h": h, "c": c[0] if c else h, "y0": made,
         "y1": Along(outs[-1]),
     }  # fmt: skip
-    phases = [Phase(h, contiguous(w.T), kind.gates, b, kind.step, arrays)]
+    phases = [Phase(h, contiguous(w.T), kind.gates, b, kind.step if keep else kind.alone, arrays)]
     if p is not None:
         phases.append(Phase(made, contiguous(p.T), 1, None, COPIED, {"y0": Along(outs[0])}))
     run(phases, count, rows, backwards)
     return outs, kept
 
 
-def _given(g: ndarray | None, like: ndarray) -> Along:
+def _given(g: ndarray | None, end: ndarray | None, last: int, like: ndarray) -> Along:
+    """The gradients of what each step gave, and ``end`` of what the last one did besides."""
     if g is None:
-        return Along(repeated(np.zeros(like.shape[1:], like.dtype), len(like)))
-    return Along(in_rows(g))
+        rows = np.zeros(like.shape[1:], like.dtype)
+        return Along(repeated(rows, len(like)), 0, None if end is None else contiguous(end))
+    g = in_rows(g)
+    if end is None:
+        return Along(g)
+    if g.strides[1] != like.strides[1]:
+        g = contiguous(g)
+    return Along(g, 0, g[last] + end)
 
 
 def backward(
-    mode: str, gs: tuple[ndarray | None, ...], kept: ndarray, states: tuple[ndarray, ...],
-    w: ndarray, outs: list[ndarray], p: ndarray | None = None, backwards: bool = False,
+    mode: str, g: ndarray | None, ends: tuple[ndarray | None, ...], kept: ndarray,
+    states: tuple[ndarray, ...], w: ndarray, outs: list[ndarray], p: ndarray | None = None,
+    backwards: bool = False,
 ) -> tuple[ndarray, list[ndarray], ndarray, ndarray, ndarray | None]:  # fmt: skip
-    """The gradients of x, of the first state, of w, of b and of p (where it has them). ``gs``:
-    those of ``outs``; None is zero."""
+    """The gradients of x, of the first state, of w, of b and of p (where it has them). ``g``: that
+    of the first of ``outs``; ``ends``: those of the state after the last step. None is zero."""
     kind, dtype, (count, rows, width) = MODES[mode], kept.dtype, outs[-1].shape
     first = [contiguous(s) for s in states]
     dx = np.empty((count, rows, kind.gates * width), dtype)
     of_state = np.empty(dx.shape, dtype) if kind.apart else dx
     carry = np.zeros((rows, width), dtype)
-    gh, *gc = (_given(g, o) for g, o in zip(gs, outs, strict=True))
+    last = 0 if backwards else -1
+    gh, *gc = (
+        _given(a, end, last, o) for a, end, o in zip((g, None), ends, outs)
+    )
     arrays = {
         **parts(kept, kept_parts(mode, p), "k"), **parts(dx, kind.gates, "g"),
         **parts(of_state, kind.gates, "q"), "h": Along(outs[0], 1, first[0]), "gh": gh,
@@ -78,13 +93,13 @@ def backward(
         phases = [Phase(behind, w, 1, None, kind.back, arrays)]
     else:
         dh = np.empty(outs[0].shape, dtype)
-        arrays["gh"] = _given(None, outs[-1])
+        arrays["gh"] = _given(None, None, last, outs[-1])
         phases = [
             Phase(behind, w, 1, None, ADDED, {"gh": gh, "y0": Along(dh)}),
             Phase(Along(dh), np.ascontiguousarray(p), 1, None, kind.back, arrays),
         ]
     run(phases, count, rows, not backwards)
-    of_h = of_state[-1 if backwards else 0] @ w
+    of_h = of_state[-1 - last] @ w
     dstates = [of_h, carry] if len(states) == 2 else [of_h + carry if kind.apart else of_h]
     flat = of_state.reshape(count * rows, -1)
     before = [outs[0][1:], first[0][None]] if backwards else [first[0][None], outs[0][:-1]]

@@ -33,28 +33,34 @@ def _code() -> Any:
 
 class Along(NamedTuple):
     """The part of an array (steps, rows, units) that a step has. ``shift``: of the step that is
-    done so many later, 1 or -1; ``end``: what is there for the one that has none (None:
-    nothing)."""
+    done so many later, 1 or -1. ``end``: what the step has that has none so (None: nothing); with
+    no shift, what the first step has, if given."""
 
     a: ndarray
     shift: int = 0
     end: ndarray | None = None
 
+    @property
+    def odd(self) -> int:
+        """The step that has ``end``; -1 is none."""
+        if self.shift > 0:
+            return len(self.a) - 1
+        return 0 if self.shift or self.end is not None else -1
+
     def at(self, k: int, backwards: bool) -> ndarray | None:
         """The part of the step that is done as number ``k``."""
-        k += self.shift
-        if not 0 <= k < len(self.a):
+        if k == self.odd:
             return self.end
+        k += self.shift
         return self.a[-1 - k if backwards else k]
 
     def track(self, backwards: bool) -> tuple[int, int, int, int, int]:
         """What generated code is told of it."""
-        a, shift = self.a, self.shift
+        a, end = self.a, self.end
         base, (far, stride, _) = address(a), a.strides
         if backwards:
             base, far = base + (len(a) - 1) * far, -far
-        odd = 0 if shift < 0 else len(a) - 1 if shift else -1
-        return base + shift * far, far, stride, odd, 0 if self.end is None else address(self.end)
+        return base + self.shift * far, far, stride, self.odd, 0 if end is None else address(end)
 
 
 class Phase(NamedTuple):

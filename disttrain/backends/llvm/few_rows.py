@@ -17,7 +17,7 @@ from functools import cache
 from .. import host
 from .loops import Text, functions
 
-_KINDS = {"float32": ("float", 4), "float64": ("double", 8)}
+KINDS = {"float32": ("float", 4), "float64": ("double", 8)}
 _POINTER, _NUMBER = ctypes.c_void_p, ctypes.c_int64
 _BLOCK = {"across": 256, "along": 1024}  # terms at a time
 _ROWS = 4  # of w that are multiplied together, along
@@ -27,7 +27,7 @@ _ROWS = 4  # of w that are multiplied together, along
 def shape(kind: str) -> tuple[int, int, int]:
     """Elements of a register; the most rows of a tile, and registers of its sums."""
     bits = host.vector_bits(host.cpu().features)
-    return (bits // 8 // _KINDS[kind][1], *((8, 24) if bits == 512 else (6, 12)))
+    return (bits // 8 // KINDS[kind][1], *((8, 24) if bits == 512 else (6, 12)))
 
 
 def most(kind: str, way: str) -> int:
@@ -36,11 +36,11 @@ def most(kind: str, way: str) -> int:
     return rows if way == "across" else min(rows, sums // _ROWS)
 
 
-class _Tile:
+class Tile:
     """Some rows of x times some columns of w."""
 
     def __init__(self, kind: str, rows: int, lanes: int) -> None:
-        self.name, self.size = _KINDS[kind]
+        self.name, self.size = KINDS[kind]
         self.rows, self.lanes = rows, lanes
         self.vector, self.mask = f"<{lanes} x {self.name}>", f"<{lanes} x i1>"
         self.bits = f"v{lanes}f{8 * self.size}"
@@ -129,7 +129,7 @@ def _across(kind: str, rows: int, lanes: int, wide: int) -> str:
     return tile.head() + str(text)
 
 
-class _Across(_Tile):
+class _Across(Tile):
     """Columns of w lie together."""
 
     def add(
@@ -178,7 +178,7 @@ def _along(kind: str, rows: int, lanes: int, wide: int) -> str:
     return tile.head() + str(text)
 
 
-class _Along(_Tile):
+class _Along(Tile):
     """Rows of w lie together."""
 
     def add(self, text: Text, begin: str, end: str, first: str, row: str, wide: int) -> None:
@@ -274,4 +274,4 @@ def product(kind: str, way: str, rows: int) -> Callable | None:
     return functions(make, kind, rows, lanes, wide)("product", kinds)
 
 
-__all__ = ["most", "product", "shape"]
+__all__ = ["KINDS", "Tile", "most", "product", "shape"]

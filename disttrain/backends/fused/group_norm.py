@@ -1,4 +1,4 @@
-"""Normalisation of (N, C, places) over the places of groups of channels, on arrays.
+"""Normalisation of (N, C, ...) over the places of groups of channels, on arrays.
 
     group_norm(x, weight, bias, groups, eps) -> out, mean, rstd
     group_norm_backward(g, x, mean, rstd, weight, groups) -> dx, dweight, dbias
@@ -12,6 +12,7 @@ groups are rows of ``norms.layer_norm``.
 from __future__ import annotations
 
 import importlib
+import math
 from functools import cache, partial
 from typing import Any
 
@@ -114,8 +115,10 @@ class _Groups:
         def some(part: slice) -> None:
             code(*places, part.start, part.stop, *self.sizes, eps, self.share)
 
-        several = None if count * self.each * self.sizes[2] >= _SPLIT else 1
-        threads.spread([partial(some, part) for part in threads.portions(count, 1, several)])
+        if count * self.each * self.sizes[2] < _SPLIT:
+            some(slice(0, count))
+        else:
+            threads.spread([partial(some, part) for part in threads.portions(count)])
 
     def channels_of(self, a: np.ndarray | None, otherwise: float) -> np.ndarray:
         """A parameter in order, which may be missing."""
@@ -153,7 +156,23 @@ def group_norm(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """``x`` normalised, times ``weight`` and plus ``bias`` (each (C,)), the means and one over the
     spreads."""
-    over, x = _Groups(x, groups), np.ascontiguousarray(x)
+    shape = x.shape
+    x = _in_places(x)
+    over = _Groups(x, groups)
+    out, mean, rstd = _normalised(over, x, weight, bias, eps)
+    return out.reshape(shape), mean, rstd
+
+
+def _in_places(a: np.ndarray) -> np.ndarray:
+    """(N, C, ...) in order, as (N, C, places)."""
+    a = np.ascontiguousarray(a)
+    return a if a.ndim == 3 else a.reshape(*a.shape[:2], math.prod(a.shape[2:]))
+
+
+def _normalised(
+    over: _Groups, x: np.ndarray, weight: np.ndarray | None, bias: np.ndarray | None, eps: float
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    groups = over.groups
     if over.code is not None:
         return _forward(over, x, weight, bias, eps)
     seen = x.reshape(over.rows)
@@ -174,10 +193,19 @@ def group_norm_backward(
     groups: int,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # fmt: skip
     """The gradients of ``x``, weight and bias."""
-    over, kind = _Groups(x, groups), x.dtype if weight is None else weight.dtype
+    shape, kind = x.shape, x.dtype if weight is None else weight.dtype
+    g, x = _in_places(g), _in_places(x)
+    dx, *sums = _gradients(_Groups(x, groups), g, x, mean, rstd, weight, kind)
+    return dx.reshape(shape), sums[0], sums[1]
+
+
+def _gradients(
+    over: _Groups, g: np.ndarray, x: np.ndarray, mean: np.ndarray, rstd: np.ndarray,
+    weight: np.ndarray | None, kind: np.dtype,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # fmt: skip
     if over.code is not None and g.dtype == x.dtype:
         dx, *sums = _backward(over, g, x, mean, rstd, weight)
-        return dx, *(a.astype(kind, copy=False) for a in sums)
+        return dx, sums[0].astype(kind, copy=False), sums[1].astype(kind, copy=False)
     if x.shape[2] <= _FEW:
         return _few_backward(g, x, mean, rstd, weight, over, kind)
     centre, rstd = over.spread(mean), over.spread(rstd)
@@ -208,7 +236,6 @@ def _backward(
     over: _Groups, g: np.ndarray, x: np.ndarray, mean: np.ndarray, rstd: np.ndarray,
     weight: np.ndarray | None,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # fmt: skip
-    g, x = np.ascontiguousarray(g), np.ascontiguousarray(x)
     mean, rstd = (np.ascontiguousarray(a, over.kind) for a in (mean, rstd))
     dx, sums = np.empty(x.shape, x.dtype), np.empty((2, over.n, over.channels), over.kind)
     factor = over.channels_of(weight, 1.0)

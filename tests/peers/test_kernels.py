@@ -13,7 +13,7 @@ _FEW = {"recurrent": 100, "multiplied": 100, "halved": 100, "strided": 300}
     "name",
     [
         *("copied", "accumulated", "scattered", "convolved", "ordered", "recurrent"),
-        *("strided", "multiplied", "normalised", "resized", "halved"),
+        *("strided", "multiplied", "normalised", "resized", "pooled", "halved"),
     ],
 )
 def test_drawn_calls(name):

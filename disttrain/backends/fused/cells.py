@@ -1,7 +1,8 @@
 """One step of recurrent networks, and its gradients, as kernels.
 
 Forward: ``x*`` the input's parts of the gates, ``s*`` the state's parts, ``h``, ``c`` the state;
-``y*`` the new state, ``k*`` what backward reads of the step. Backward: ``s0`` the gradient of the
+``y*`` the new state, ``k*`` what backward reads of the step; without ``x*`` the sum of both parts
+is ``s*``. Backward: ``s0`` the gradient of the
 new h from the step behind, ``gh``, ``gc`` those of what the step gave, ``y*`` the new state, ``e``
 what goes on to the step before by another way than the product (it holds what came from the step
 behind); ``g*`` the gradients of the input's parts, ``q*`` of the state's parts where those differ.
@@ -19,9 +20,13 @@ from ..lang.kernel import Array, Kernel, Loop, Store
 Expressions = dict[str, Expr]
 
 
+def _gate(v: Expressions, k: int) -> Expr:
+    return v[f"x{k}"] + v[f"s{k}"] if f"x{k}" in v else v[f"s{k}"]
+
+
 def _lstm(v: Expressions) -> Expressions:
-    i, f, o = (sigmoid(v[f"x{k}"] + v[f"s{k}"]) for k in (0, 1, 3))
-    g = tanh(v["x2"] + v["s2"])
+    i, f, o = (sigmoid(_gate(v, k)) for k in (0, 1, 3))
+    g = tanh(_gate(v, 2))
     c = f * v["c"] + i * g
     return {"y0": o * tanh(c), "y1": c, "k0": i, "k1": f, "k2": g, "k3": o}
 
@@ -37,7 +42,7 @@ def _lstm_back(v: Expressions) -> Expressions:
 
 
 def _gru(v: Expressions) -> Expressions:
-    r, z = sigmoid(v["x0"] + v["s0"]), sigmoid(v["x1"] + v["s1"])
+    r, z = sigmoid(_gate(v, 0)), sigmoid(_gate(v, 1))
     n = tanh(v["x2"] + r * v["s2"])
     return {"y0": n + z * (v["h"] - n), "k0": r, "k1": z, "k2": n, "k3": v["s2"]}
 
@@ -51,7 +56,7 @@ def _gru_back(v: Expressions) -> Expressions:
 
 
 def _tanh(v: Expressions) -> Expressions:
-    return {"y0": tanh(v["x0"] + v["s0"])}
+    return {"y0": tanh(_gate(v, 0))}
 
 
 def _tanh_back(v: Expressions) -> Expressions:
@@ -59,7 +64,7 @@ def _tanh_back(v: Expressions) -> Expressions:
 
 
 def _relu(v: Expressions) -> Expressions:
-    return {"y0": max(v["x0"] + v["s0"], 0.0)}
+    return {"y0": max(_gate(v, 0), 0.0)}
 
 
 def _relu_back(v: Expressions) -> Expressions:
@@ -94,38 +99,44 @@ def _kernel(
 
 class Mode(NamedTuple):
     """``gates`` of a step, tensors of its state, arrays that backward reads of it, and whether the
-    gradients of the gates' two parts differ. ``alone``: a step that keeps nothing."""
+    gradients of the gates' two parts differ. ``steps``: by whether the input's parts come apart,
+    and whether something is kept."""
 
     gates: int
     states: int
     kept: int
     apart: bool
-    step: Family
-    alone: Family
+    steps: dict[tuple[bool, bool], Family]
     back: Family
 
 
 def _steps(
     name: str, given: str, fn: Callable[[Expressions], Expressions]
-) -> tuple[Family, Family]:
-    return _kernel(name, given, fn), _kernel(f"{name}_alone", given, fn, kept=False)
+) -> dict[tuple[bool, bool], Family]:
+    together = " ".join(n for n in given.split() if n[0] != "x")
+    return {
+        (apart, kept): _kernel(f"{name}_{apart:d}{kept:d}", given if apart else together, fn, kept)
+        for apart in (True, False)
+        for kept in (True, False)
+        if apart or name != "gru"
+    }
 
 
 MODES = {
     "LSTM": Mode(
-        4, 2, 4, False, *_steps("lstm", "x0 x1 x2 x3 s0 s1 s2 s3 c", _lstm),
+        4, 2, 4, False, _steps("lstm", "x0 x1 x2 x3 s0 s1 s2 s3 c", _lstm),
         _kernel("lstm_backward", "s0 gh gc k0 k1 k2 k3 y1 c e", _lstm_back),
     ),
     "GRU": Mode(
-        3, 1, 4, True, *_steps("gru", "x0 x1 x2 s0 s1 s2 h", _gru),
+        3, 1, 4, True, _steps("gru", "x0 x1 x2 s0 s1 s2 h", _gru),
         _kernel("gru_backward", "s0 gh k0 k1 k2 k3 h e", _gru_back),
     ),
     "RNN_TANH": Mode(
-        1, 1, 0, False, *_steps("rnn_tanh", "x0 s0", _tanh),
+        1, 1, 0, False, _steps("rnn_tanh", "x0 s0", _tanh),
         _kernel("rnn_tanh_backward", "s0 gh y0", _tanh_back),
     ),
     "RNN_RELU": Mode(
-        1, 1, 0, False, *_steps("rnn_relu", "x0 s0", _relu),
+        1, 1, 0, False, _steps("rnn_relu", "x0 s0", _relu),
         _kernel("rnn_relu_backward", "s0 gh y0", _relu_back),
     ),
 }  # fmt: skip

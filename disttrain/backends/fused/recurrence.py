@@ -17,7 +17,7 @@ import numpy as np
 from numpy import ndarray
 
 from .cells import ADDED, COPIED, MODES
-from .copies import contiguous
+from .copies import contiguous, fill
 from .steps import Along, Phase, in_rows, parts, repeated, run
 
 
@@ -29,11 +29,12 @@ def kept_parts(mode: str, p: object) -> int:
 def forward(
     mode: str, x: ndarray, states: tuple[ndarray, ...], w: ndarray, b: ndarray | None,
     p: ndarray | None = None, backwards: bool = False, keep: bool = True,
+    v: ndarray | None = None,
 ) -> tuple[list[ndarray], ndarray]:  # fmt: skip
     """All states, and what backward needs of each step, (T, N, arrays * H): none without
-    ``keep``."""
-    kind, dtype, (count, rows, width) = MODES[mode], x.dtype, x.shape
-    width //= kind.gates
+    ``keep``. ``v`` (gates * H, I): by what ``x``, (T, N, I) then, is multiplied; not of a GRU."""
+    kind, dtype, (count, rows, _) = MODES[mode], x.dtype, x.shape
+    width = len(w) // kind.gates
     outs = [np.empty((count, rows, s.shape[1]), dtype) for s in states]
     kept = np.empty((count, rows, kept_parts(mode, p) * width if keep else 0), dtype)
     h, *c = (Along(o, -1, contiguous(s)) for o, s in zip(outs, states, strict=True))
@@ -42,15 +43,31 @@ def forward(
     if p is not None:
         scratch = Along(repeated(np.empty((rows, width), dtype), count))
         made = left.pop(f"k{kind.kept}", scratch)
+    x = in_rows(x)
+    given = parts(x, kind.gates, "x") if v is None else {}
     arrays = {
-        **parts(in_rows(x), kind.gates, "x"), **left, "h": h, "c": c[0] if c else h, "y0": made,
+        **given, **left, "h": h, "c": c[0] if c else h, "y0": made,
         "y1": Along(outs[-1]),
     }  # fmt: skip
-    phases = [Phase(h, contiguous(w.T), kind.gates, b, kind.step if keep else kind.alone, arrays)]
+    if v is None:
+        xs, weights = (h,), contiguous(w.T)
+    else:
+        xs, weights = (Along(x), h), _stacked(v, w)
+    step = kind.steps[v is None, keep]
+    phases = [Phase(xs, weights, kind.gates, b, step, arrays)]
     if p is not None:
-        phases.append(Phase(made, contiguous(p.T), 1, None, COPIED, {"y0": Along(outs[0])}))
+        phases.append(Phase((made,), contiguous(p.T), 1, None, COPIED, {"y0": Along(outs[0])}))
     run(phases, count, rows, backwards)
     return outs, kept
+
+
+def _stacked(v: ndarray, w: ndarray) -> ndarray:
+    """The transposes of both, one below the other."""
+    out = np.empty((v.shape[1] + w.shape[1], len(w)), w.dtype)
+    for part, a in ((out[: v.shape[1]], v.T), (out[v.shape[1] :], w.T)):
+        if not fill(part, a):
+            part[...] = a
+    return out
 
 
 def _given(g: ndarray | None, end: ndarray | None, last: int, like: ndarray) -> Along:
@@ -90,13 +107,13 @@ def backward(
     }  # fmt: skip
     behind, w = Along(of_state, -1), np.ascontiguousarray(w)
     if p is None:
-        phases = [Phase(behind, w, 1, None, kind.back, arrays)]
+        phases = [Phase((behind,), w, 1, None, kind.back, arrays)]
     else:
         dh = np.empty(outs[0].shape, dtype)
         arrays["gh"] = _given(None, None, last, outs[-1])
         phases = [
-            Phase(behind, w, 1, None, ADDED, {"gh": gh, "y0": Along(dh)}),
-            Phase(Along(dh), np.ascontiguousarray(p), 1, None, kind.back, arrays),
+            Phase((behind,), w, 1, None, ADDED, {"gh": gh, "y0": Along(dh)}),
+            Phase((Along(dh),), np.ascontiguousarray(p), 1, None, kind.back, arrays),
         ]
     run(phases, count, rows, not backwards)
     of_h = of_state[-1 - last] @ w

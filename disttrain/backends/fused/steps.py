@@ -65,9 +65,10 @@ class Along(NamedTuple):
 
 class Phase(NamedTuple):
     """``groups`` of columns of ``x @ w`` + ``first``, and what is made of them: ``cell`` is given
-    the groups as s0, s1 ... and ``arrays`` by name. ``w``: (terms, groups * units)."""
+    the groups as s0, s1 ... and ``arrays`` by name. ``w``: (terms, groups * units), those of all
+    ``xs`` after each other."""
 
-    x: Along
+    xs: tuple[Along, ...]
     w: ndarray
     groups: int
     first: ndarray | None
@@ -98,21 +99,26 @@ def in_rows(a: ndarray) -> ndarray:
 def run(phases: Sequence[Phase], steps: int, rows: int, backwards: bool) -> None:
     """Do the steps, from the last one on if ``backwards``."""
     kind = phases[0].w.dtype
-    forms, whole = _forms(kind, *((p.cell[kind], p.groups, p.units) for p in phases))
+    forms, whole = _forms(
+        kind, *((p.cell[kind], p.groups, p.units, len(p.xs)) for p in phases)
+    )
     if whole is None:
         _step_by_step(phases, steps, rows, backwards)
         return
     tracks: list[int] = []
     given, alive = [], []
     for p, form in zip(phases, forms):
-        tracks += p.x.track(backwards)
+        for x in p.xs:
+            tracks += x.track(backwards)
         for name in form.names:
             tracks += p.arrays[name].track(backwards)
         panels = _panels(p.w, form, form.lanes)
         first = np.zeros(p.groups * p.units, kind) if p.first is None else p.first
         firsts = _panels(first[None], form, form.lanes)
         alive += [panels, firsts]
-        given += [p.units, len(p.w), address(panels), address(firsts)]
+        terms = [x.a.shape[2] for x in p.xs]
+        assert sum(terms) == len(p.w)
+        given += [p.units, *terms, address(panels), address(firsts)]
     told = np.array(tracks, np.int64)
 
     def some(part: slice) -> None:
@@ -133,12 +139,15 @@ class _Form(NamedTuple):
 
 
 @cache
-def _forms(kind: np.dtype, *phases: tuple[Any, int, int]) -> tuple[list[_Form], Any]:
-    """For phases (program, groups, units); no code where none can be made."""
+def _forms(kind: np.dtype, *phases: tuple[Any, int, int, int]) -> tuple[list[_Form], Any]:
+    """For phases (program, groups, units, inputs); no code where none can be made."""
     code = _code() if kind == np.float32 and kind.isnative else None
     if code is None or not code.lanes():
         return [], None
-    made = [code.Phase(cell.kernel, n, code.blocks(n, units)) for cell, n, units in phases]
+    made = [
+        code.Phase(cell.kernel, n, code.blocks(n, units), inputs)
+        for cell, n, units, inputs in phases
+    ]
     forms = [_Form(m.groups, m.blocks, code.lanes(), tuple(a.name for a in m.arrays)) for m in made]
     return forms, code.sequence(*made)
 
@@ -159,10 +168,13 @@ def _step_by_step(phases: Sequence[Phase], steps: int, rows: int, backwards: boo
     made = [np.empty((rows, p.w.shape[1]), p.w.dtype) for p in phases]
     for k in range(steps):
         for p, product in zip(phases, made):
-            x = p.x.at(k, backwards)
             product[...] = 0 if p.first is None else p.first
-            if x is not None:
-                product += x @ p.w
+            row = 0
+            for x in p.xs:
+                part, w = x.at(k, backwards), p.w[row : row + x.a.shape[2]]
+                row += len(w)
+                if part is not None:
+                    product += part @ w
             sums = {n: a.a[0] for n, a in parts(product[None], p.groups, "s").items()}
             program = p.cell[p.w.dtype]
             program(

@@ -1,8 +1,8 @@
 """Code for the steps of a recurrence, all of them by one call.
 
-A step has phases. A phase is a product of rows with a matrix, and an elementwise kernel that reads
-the product's columns in groups (``s0``, ``s1`` ... : a column of each is one unit) and arrays of
-the step. A tile of rows and of all groups of some units is held in registers while the terms are
+A step has phases. A phase is a product of rows with a matrix (or the sum of several), and an
+elementwise kernel that reads the product's columns in groups (``s0``, ``s1`` ... : a column of each
+is one unit) and arrays of the step. A tile of rows and of all groups of some units is held in registers while the terms are
 added, in their order; then the kernel takes it, before it leaves the cache. So the bits of a row do
 not depend on the other rows. float32.
 
@@ -30,11 +30,13 @@ TRACK = 5  # numbers that say where an array's rows are
 
 
 class Phase(NamedTuple):
-    """``groups`` of the product's columns; a tile has ``blocks`` registers of each."""
+    """``groups`` of the product's columns; a tile has ``blocks`` registers of each. ``inputs``: how
+    many arrays the rows of the product come from, their terms after each other."""
 
     kernel: Kernel
     groups: int
     blocks: int
+    inputs: int = 1
 
     @property
     def arrays(self) -> list[Array]:
@@ -66,6 +68,16 @@ def _rows(wide: int) -> int:
     return max(1, min(12, free // wide))
 
 
+class _Input(NamedTuple):
+    """What a product reads: where rows are, bytes between them, how many terms; bytes of a panel
+    that come before those of its terms."""
+
+    rows: str
+    stride: str
+    terms: str
+    far: str
+
+
 class _Into(Emitter):
     """Instructions of scalar expressions on registers, in ``text``."""
 
@@ -92,27 +104,36 @@ class _Writer:
 
     def write(self, table: str) -> None:
         text, lanes = self.text, self.e.lanes
-        units, terms, groups = self.given("units"), self.given("terms"), self.phase.groups
+        units, groups = self.given("units"), self.phase.groups
         tiles = text.let(f"add i64 %rows, {self.rows - 1}")
         tiles = text.let(f"sdiv i64 {tiles}, {self.rows}")
-        source = text.let(f"load ptr, ptr {text.at(table, (str(self.column), '8'))}")
-        none = text.let(f"icmp eq ptr {source}, null")
-        terms = text.let(f"select i1 {none}, i64 0, i64 {terms}")
-        stride = self.stride(0)
+        inputs, all_terms = [], "0"
+        for k in range(self.phase.inputs):
+            terms = self.given(f"terms{k}.")
+            inputs.append(self.input(table, k, terms, all_terms))
+            all_terms = text.let(f"add i64 {all_terms}, {terms}")
         with text.loop("0", units, self.phase.blocks * lanes) as unit:
             part = text.let(f"mul i64 {unit}, {groups * _SIZE}")
             first = text.at(self.given("first"), (part, "1"))
-            panel = text.at(self.given("w"), (part, self.given("terms")))
+            panel = text.at(self.given("w"), (part, all_terms))
             with text.loop("0", tiles, 1) as tile:
                 begin, end = (self.share(tile, more, tiles) for more in (0, 1))
                 count = text.let(f"sub i64 {end}, {begin}")
-                x = text.at(source, (begin, stride))
-                self.products(count, x, stride, panel, terms, first)
+                self.products(count, begin, inputs, panel, first)
                 with text.loop("0", count, 1) as row:
                     at = text.let(f"add i64 {begin}, {row}")
                     sums = text.at("%sums", (row, str(self.wide * self.width)))
                     with text.loop("0", str(self.phase.blocks), 1) as block:
                         self.cell(table, at, unit, block, sums)
+
+    def input(self, table: str, k: int, terms: str, before: str) -> _Input:
+        """Input ``k`` of the product, with ``before`` terms before its own."""
+        text = self.text
+        rows = text.let(f"load ptr, ptr {text.at(table, (str(self.column + k), '8'))}")
+        none = text.let(f"icmp eq ptr {rows}, null")
+        terms = text.let(f"select i1 {none}, i64 0, i64 {terms}")
+        far = text.let(f"mul i64 {before}, {self.wide * self.width}")
+        return _Input(rows, self.stride(k), terms, far)
 
     def share(self, tile: str, more: int, tiles: str) -> str:
         """Where a tile begins, or the next one: tiles are as even as can be."""
@@ -128,7 +149,7 @@ class _Writer:
     # -- the product -------------------------------------------------------------------------
 
     def products(
-        self, count: str, x: str, stride: str, panel: str, terms: str, first: str
+        self, count: str, begin: str, inputs: list[_Input], panel: str, first: str
     ) -> None:
         """``count`` rows of the tile, at ``%sums``."""
         text, name = self.text, self.text.fresh("rows")
@@ -139,19 +160,26 @@ class _Writer:
             start = [self.load(first, c) for c in range(self.wide)] * n
             for at, value in enumerate(start):
                 self.store(value, at)
-            xs = [text.at(x, (str(r), stride)) for r in range(n)]
-            with text.loop("0", terms, _TERMS) as begin:
-                far = text.let(f"add i64 {begin}, {_TERMS}")
-                near = text.let(f"icmp slt i64 {far}, {terms}")
-                end = text.let(f"select i1 {near}, i64 {far}, i64 {terms}")
-                zeros = [(self.vector, "zeroinitializer")] * (n * self.wide)
-                with text.loop(begin, end, 1, zeros) as turn:
-                    turn.new = self.term(turn.at, xs, panel, turn.values)
-                for at, value in enumerate(turn.values):
-                    old = self.load("%sums", at)
-                    self.store(text.let(f"fadd {self.vector} {old}, {value}"), at)
+            for given in inputs:
+                x, w = text.at(given.rows, (begin, given.stride)), text.at(panel, (given.far, "1"))
+                xs = [text.at(x, (str(r), given.stride)) for r in range(n)]
+                self.add(xs, w, given.terms)
             text.add(f"br label %{name}.end")
         text.start(f"{name}.end")
+
+    def add(self, xs: list[str], w: str, terms: str) -> None:
+        """The products of an input's terms, to ``%sums``."""
+        text = self.text
+        zeros = [(self.vector, "zeroinitializer")] * (len(xs) * self.wide)
+        with text.loop("0", terms, _TERMS) as begin:
+            far = text.let(f"add i64 {begin}, {_TERMS}")
+            near = text.let(f"icmp slt i64 {far}, {terms}")
+            end = text.let(f"select i1 {near}, i64 {far}, i64 {terms}")
+            with text.loop(begin, end, 1, zeros) as turn:
+                turn.new = self.term(turn.at, xs, w, turn.values)
+            for at, value in enumerate(turn.values):
+                old = self.load("%sums", at)
+                self.store(text.let(f"fadd {self.vector} {old}, {value}"), at)
 
     def load(self, base: str, at: int) -> str:
         place = self.text.at(base, (str(at * self.width), "1"))
@@ -215,12 +243,13 @@ class _Writer:
 
     def kernel(self, table: str, row: str, unit: str, sums: str, mask: str | None) -> None:
         phase, far = self.phase, self.text.let(f"mul i64 {unit}, {_SIZE}")
+        arrays = self.column + phase.inputs
         names = {f"s{g}": self.load(sums, g * phase.blocks) for g in range(phase.groups)}
         places = {}
         for k, array in enumerate(phase.arrays):
-            base = self.text.at(table, (str(self.column + 1 + k), "8"))
-            base = self.text.let(f"load ptr, ptr {base}")
-            places[array.name] = self.text.at(base, (row, self.stride(1 + k)), (far, "1"))
+            base = self.text.let(f"load ptr, ptr {self.text.at(table, (str(arrays + k), '8'))}")
+            stride = self.stride(phase.inputs + k)
+            places[array.name] = self.text.at(base, (row, stride), (far, "1"))
         values: dict[Any, str] = {}
         types = Types(phase.kernel)
         (loop,) = phase.kernel.steps
@@ -262,10 +291,11 @@ def _text(lanes: int, *phases: Phase) -> str:
     e, column, writers = _Into(text, lanes), 0, []
     for number, phase in enumerate(phases):
         writers.append(_Writer(text, e, phase, number, column))
-        column += 1 + len(phase.arrays)
+        column += phase.inputs + len(phase.arrays)
     names = ["ptr %tracks", "i64 %steps", "i64 %rows", "i64 %from"]
-    for k in range(len(phases)):
-        names += [f"i64 %units{k}", f"i64 %terms{k}", f"ptr %w{k}", f"ptr %first{k}"]
+    for k, phase in enumerate(phases):
+        names += [f"i64 %units{k}", *(f"i64 %terms{j}.{k}" for j in range(phase.inputs))]
+        names += [f"ptr %w{k}", f"ptr %first{k}"]
     most = max(w.rows * w.wide * w.width for w in writers)
     with text.function("sequence", *names):
         text.add(f"%sums = alloca [{most} x i8], align 64")
@@ -297,7 +327,7 @@ def _places(text: Text, step: str, columns: int) -> None:
 
 @cache
 def sequence(*phases: Phase) -> Callable | None:
-    """``sequence(tracks, steps, rows, from, (units, terms, w, first) of each phase)``: ``rows``
+    """``sequence(tracks, steps, rows, from, (units, terms ..., w, first) of each phase)``: ``rows``
     rows of all steps, the first of which is number ``from``.
 
     ``tracks`` has five numbers for each array: first those of a phase's product, in order along
@@ -312,7 +342,8 @@ def sequence(*phases: Phase) -> Callable | None:
     if not lanes():
         return None
     kinds = [_POINTER, _NUMBER, _NUMBER, _NUMBER]
-    kinds += [_NUMBER, _NUMBER, _POINTER, _POINTER] * len(phases)
+    for phase in phases:
+        kinds += [_NUMBER] * (1 + phase.inputs) + [_POINTER] * 2
     return functions(_text, lanes(), *phases)("sequence", kinds)
 
 

@@ -1,7 +1,6 @@
 """RNN, LSTM, GRU and their cells.
 
-The input's part of every step is one matrix product for the whole sequence; what depends on the
-state is ``nn/recurrence.py``'s. Gates stand in PyTorch's order: LSTM i f g o, GRU r z n.
+What happens along a sequence is ``nn/recurrence.py``'s. Gates stand in PyTorch's order: LSTM i f g o, GRU r z n.
 """
 
 from __future__ import annotations
@@ -191,8 +190,8 @@ class RNNBase(Module):
                 x = outputs[0] if len(outputs) == 1 else ops.cat(outputs, -1)
                 x = F.dropout(x, self.dropout, self.training)
                 outputs = []
-            project, step = self._step_of(suffix)
-            out, end = along(project(x), start[number], step, suffix.endswith("_reverse"))
+            step = self._step_of(suffix)
+            out, end = along(x, start[number], step, suffix.endswith("_reverse"))
             outputs.append(out)
             ends.append(end)
         out = outputs[0] if len(outputs) == 1 else ops.cat(outputs, -1)
@@ -200,8 +199,8 @@ class RNNBase(Module):
             return out, ends[0]
         return out, tuple(ops.cat(list(parts)) for parts in zip(*ends, strict=True))
 
-    def _step_of(self, suffix: str) -> tuple[Callable, Step]:
-        """Of one pass: the input's part of all steps, and one step (input's part, state)."""
+    def _step_of(self, suffix: str) -> Step:
+        """One step of one pass."""
         w_ih, w_hh = getattr(self, "weight_ih" + suffix), getattr(self, "weight_hh" + suffix)
         b_ih, b_hh = (
             (getattr(self, "bias_ih" + suffix), getattr(self, "bias_hh" + suffix))
@@ -211,8 +210,7 @@ class RNNBase(Module):
         if self.bias and self.mode != "GRU":  # whose last gate takes them apart
             b_ih, b_hh = None, b_ih + b_hh
         w_hr: Any = getattr(self, "weight_hr" + suffix) if self.proj_size else None
-        step = Step(self.mode, w_hh, b_hh, w_hr)
-        return functools.partial(ops.linear, weight=w_ih, bias=b_ih), step
+        return Step(self.mode, w_hh, b_hh, w_hr, (w_ih, b_ih))
 
     @staticmethod
     def _along_packed(

@@ -147,6 +147,7 @@ def _rule(
         return _rule_on_tensors(g, (x, w, b, h, c, p, v), needs, mode, backwards)
     ends = tuple(None if end is None else end[0] for end in g[1:])
     outs = [out[0], *out[1 + len(states) : -1]]
+    dx: Any
     dx, dstates, dw, db, dp = recurrence.backward(
         mode, g[0], ends, out[-1], states, w, outs, p, backwards
     )
@@ -158,9 +159,7 @@ def _rule(
     return dx, dw, db if needs[2] else None, dstates[0], dc, dp, dv
 
 
-def _rule_on_tensors(
-    gs: tuple, given: tuple, needs: tuple, mode: str, backwards: bool
-) -> tuple:
+def _rule_on_tensors(gs: tuple, given: tuple, needs: tuple, mode: str, backwards: bool) -> tuple:
     """The same as something that can be differentiated: by way of the steps."""
     recorded = thread.grad_enabled
     with enable_grad():

@@ -106,7 +106,7 @@ class _Groups:
         self.share = 1.0 / max(self.each * x.shape[2], 1)
         self.sizes = self.groups, self.each, x.shape[2]
         own = x.dtype == self.kind and x.dtype.isnative and x.shape[2] >= _LEAST
-        self.code = _code(x.dtype.name) if own and x.size else None
+        self.code: Any = _code(x.dtype.name) if own and x.size else None
 
     def run(self, code: Any, eps: float, *arrays: np.ndarray) -> None:
         """All groups by ``code``, some by each thread where they are large."""

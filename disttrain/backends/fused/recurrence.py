@@ -49,10 +49,8 @@ def forward(
         **given, **left, "h": h, "c": c[0] if c else h, "y0": made,
         "y1": Along(outs[-1]),
     }  # fmt: skip
-    if v is None:
-        xs, weights = (h,), contiguous(w.T)
-    else:
-        xs, weights = (Along(x), h), _stacked(v, w)
+    xs = (h,) if v is None else (Along(x), h)
+    weights = contiguous(w.T) if v is None else _stacked(v, w)
     step = kind.steps[v is None, keep]
     phases = [Phase(xs, weights, kind.gates, b, step, arrays)]
     if p is not None:
@@ -96,9 +94,7 @@ def backward(
     of_state = np.empty(dx.shape, dtype) if kind.apart else dx
     carry = np.zeros((rows, width), dtype)
     last = 0 if backwards else -1
-    gh, *gc = (
-        _given(a, end, last, o) for a, end, o in zip((g, None), ends, outs)
-    )
+    gh, *gc = (_given(a, end, last, o) for a, end, o in zip((g, None), ends, outs))
     arrays = {
         **parts(kept, kept_parts(mode, p), "k"), **parts(dx, kind.gates, "g"),
         **parts(of_state, kind.gates, "q"), "h": Along(outs[0], 1, first[0]), "gh": gh,

@@ -99,9 +99,7 @@ def in_rows(a: ndarray) -> ndarray:
 def run(phases: Sequence[Phase], steps: int, rows: int, backwards: bool) -> None:
     """Do the steps, from the last one on if ``backwards``."""
     kind = phases[0].w.dtype
-    forms, whole = _forms(
-        kind, *((p.cell[kind], p.groups, p.units, len(p.xs)) for p in phases)
-    )
+    forms, whole = _forms(kind, *((p.cell[kind], p.groups, p.units, len(p.xs)) for p in phases))
     if whole is None:
         _step_by_step(phases, steps, rows, backwards)
         return

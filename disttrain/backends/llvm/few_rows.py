@@ -103,14 +103,7 @@ def _least(text: Text, a: str, b: str) -> str:
     return text.let(f"select i1 {near}, i64 {a}, i64 {b}")
 
 
-_PARAMS = ("ptr %y", "ptr %x", "ptr %w", "i64 %n", "i64 %k", "i64 %ym", "i64 %xm", "i64 %ws",
-           "i64 %old")  # fmt: skip
-
-
-def _is_first(text: Text, begin: str) -> str:
-    """Whether the terms from ``begin`` on are the first, of a product that is not added to y."""
-    terms = text.let(f"or i64 {begin}, %old")
-    return text.let(f"icmp eq i64 {terms}, 0")
+_PARAMS = ("ptr %y", "ptr %x", "ptr %w", "i64 %n", "i64 %k", "i64 %ym", "i64 %xm", "i64 %ws")
 
 
 def _across(kind: str, rows: int, lanes: int, wide: int) -> str:
@@ -118,7 +111,7 @@ def _across(kind: str, rows: int, lanes: int, wide: int) -> str:
     with text.function("product", *_PARAMS):
         with text.loop("0", "%k", _BLOCK["across"]) as begin:
             end = _least(text, text.let(f"add i64 {begin}, {_BLOCK['across']}"), "%k")
-            first = _is_first(text, begin)
+            first = text.let(f"icmp eq i64 {begin}, 0")
             whole = text.let(f"srem i64 %n, {wide * lanes}")
             whole = text.let(f"sub i64 %n, {whole}")
             with text.loop("0", whole, wide * lanes) as column:
@@ -169,7 +162,7 @@ def _along(kind: str, rows: int, lanes: int, wide: int) -> str:
     with text.function("product", *_PARAMS):
         with text.loop("0", "%k", _BLOCK["along"]) as begin:
             end = _least(text, text.let(f"add i64 {begin}, {_BLOCK['along']}"), "%k")
-            first = _is_first(text, begin)
+            first = text.let(f"icmp eq i64 {begin}, 0")
             whole = text.let(f"and i64 %n, -{wide}")
             with text.loop("0", whole, wide) as row:
                 tile.add(text, begin, end, first, row, wide)
@@ -257,9 +250,8 @@ class _Along(Tile):
 
 @cache
 def product(kind: str, way: str, rows: int) -> Callable | None:
-    """``product(y, x, w, n, k, bytes between rows of y, of x, of w, old)``: y (rows, n) = x
-    (rows, k) times w, (k, n) ``across`` or the transpose of (n, k) ``along``; added to y where
-    ``old`` is 1. Not for k = 0.
+    """``product(y, x, w, n, k, bytes between rows of y, of x, of w)``: y (rows, n) = x (rows, k)
+    times w, (k, n) ``across`` or the transpose of (n, k) ``along``. Not for k = 0.
 
     None where code cannot be made.
     """
@@ -270,7 +262,7 @@ def product(kind: str, way: str, rows: int) -> Callable | None:
         make, wide = _across, min(8, max(1, sums // rows))
     else:
         make, wide = _along, _ROWS
-    kinds = [_POINTER] * 3 + [_NUMBER] * 6
+    kinds = [_POINTER] * 3 + [_NUMBER] * 5
     return functions(make, kind, rows, lanes, wide)("product", kinds)
 
 

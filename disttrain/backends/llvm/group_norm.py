@@ -132,7 +132,10 @@ def _forward(kind: str, lanes: int) -> str:
             t.put_one(rstd, "%rstds", group)
             centre, first = t.spread(text, mean), _first_channel(text, group)
             with text.loop("0", "%each", 1) as row:
-                channel, far = (text.let(f"add i64 {first}, {row}"), text.let(f"mul i64 {row}, %places"))
+                channel, far = (
+                    text.let(f"add i64 {first}, {row}"),
+                    text.let(f"mul i64 {row}, %places"),
+                )
                 scale = t.number("fmul", rstd, t.one("%weight", channel))
                 scale, shift = t.spread(text, scale), t.spread(text, t.one("%bias", channel))
                 source, to = t.at(x, far), t.at(out, far)
@@ -179,7 +182,10 @@ def _backward(kind: str, lanes: int) -> str:
             slope = t.number("fsub", "-0.0", t.number("fmul", slope, rstd))
             shift, slope = t.spread(text, shift), t.spread(text, slope)
             with text.loop("0", "%each", 1) as row:
-                far, channel = (text.let(f"mul i64 {row}, %places"), text.let(f"add i64 {first}, {row}"))
+                far, channel = (
+                    text.let(f"mul i64 {row}, %places"),
+                    text.let(f"add i64 {first}, {row}"),
+                )
                 scale = t.spread(text, t.number("fmul", rstd, t.one("%weight", channel)))
                 gs, xs, to = (t.at(base, far) for base in (g, x, dx))
 
@@ -193,9 +199,7 @@ def _backward(kind: str, lanes: int) -> str:
     return t.head() + str(text)
 
 
-def _sums(
-    t: _Groups, turn: Any, group: str, first: str, arrays: tuple, known: tuple
-) -> list[str]:
+def _sums(t: _Groups, turn: Any, group: str, first: str, arrays: tuple, known: tuple) -> list[str]:
     """The sums of a channel, put where they belong; ``turn``'s with them, times the weight."""
     text, (centre, rstd) = t.text, known
     far = text.let(f"mul i64 {turn.at}, %places")

@@ -28,7 +28,9 @@ def _text(kind: str, count: int) -> str:
                     row = text.let(f"mul i64 {text.let(f'add i64 {row}, {j}')}, %n2")
                     row = text.let(f"add i64 {row}, {text.let(f'mul i64 {plane}, {windows}')}")
                     begin = ((plane, "%plane"), (i, "%s0"), (j, "%s1"))
-                    bases = [text.at(base, *begin) for base in ("%to", "%x") if first or base != "%x"]
+                    bases = [
+                        text.at(base, *begin) for base in ("%to", "%x") if first or base != "%x"
+                    ]
                     with text.loop("0", "%n2", 1) as k:
                         window = text.let(f"add i64 {row}, {k}")
                         at = [text.at(base, (k, "%s2")) for base in bases]

@@ -2,9 +2,9 @@
 
 A step has phases. A phase is a product of rows with a matrix (or the sum of several), and an
 elementwise kernel that reads the product's columns in groups (``s0``, ``s1`` ... : a column of each
-is one unit) and arrays of the step. A tile of rows and of all groups of some units is held in registers while the terms are
-added, in their order; then the kernel takes it, before it leaves the cache. So the bits of a row do
-not depend on the other rows. float32.
+is one unit) and arrays of the step. A tile of rows and of all groups of some units is held in
+registers while the terms are added, in their order; then the kernel takes it, before it leaves the
+cache. So the bits of a row do not depend on the other rows. float32.
 
 The matrix is given in panels: for each tile's units, term after term, the registers of a tile.
 """
@@ -272,7 +272,9 @@ class _Writer:
         if mask is None:
             return self.text.let(f"load {self.vector}, ptr {place}, align {_SIZE}")
         name = f"@llvm.masked.load.v{self.e.lanes}f32.p0"
-        self.e.declarations.add(f"declare {self.vector} {name}(ptr, i32, {self.e.b}, {self.vector})")
+        self.e.declarations.add(
+            f"declare {self.vector} {name}(ptr, i32, {self.e.b}, {self.vector})"
+        )
         inside = f"ptr {place}, i32 {_SIZE}, {self.e.b} {mask}, {self.vector} zeroinitializer"
         return self.text.let(f"call {self.vector} {name}({inside})")
 

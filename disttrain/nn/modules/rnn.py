@@ -1,6 +1,7 @@
 """RNN, LSTM, GRU and their cells.
 
-What happens along a sequence is ``nn/recurrence.py``'s. Gates stand in PyTorch's order: LSTM i f g o, GRU r z n.
+What happens along a sequence is ``nn/recurrence.py``'s. Gates stand in PyTorch's order: LSTM i f g
+o, GRU r z n.
 """
 
 from __future__ import annotations
@@ -202,11 +203,8 @@ class RNNBase(Module):
     def _step_of(self, suffix: str) -> Step:
         """One step of one pass."""
         w_ih, w_hh = getattr(self, "weight_ih" + suffix), getattr(self, "weight_hh" + suffix)
-        b_ih, b_hh = (
-            (getattr(self, "bias_ih" + suffix), getattr(self, "bias_hh" + suffix))
-            if self.bias
-            else (None, None)
-        )
+        b_ih: Any = getattr(self, "bias_ih" + suffix) if self.bias else None
+        b_hh: Any = getattr(self, "bias_hh" + suffix) if self.bias else None
         if self.bias and self.mode != "GRU":  # whose last gate takes them apart
             b_ih, b_hh = None, b_ih + b_hh
         w_hr: Any = getattr(self, "weight_hr" + suffix) if self.proj_size else None

@@ -151,7 +151,8 @@ def recurrent(T: Any, seed: str) -> list[Any]:
     rng = np.random.default_rng(draw.getrandbits(32))
     with T.no_grad():
         for w in net.parameters():
-            w.copy_(T.from_numpy(rng.uniform(-0.5, 0.5, tuple(w.shape)).astype(kind)))
+            bound = min(0.5, 1.5 / math.sqrt(high))
+            w.copy_(T.from_numpy(rng.uniform(-bound, bound, tuple(w.shape)).astype(kind)))
     lengths = rng.integers(1, 6, draw.choice((1, 2, 5, 8, 19)))
     shape = (len(lengths), 5) if given["batch_first"] else (5, len(lengths))
     numbers = rng.normal(size=(wide, *shape[::-1])).astype(kind)

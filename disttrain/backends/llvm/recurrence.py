@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 
 from .. import host
 from ..lang.expr import walk
-from ..lang.kernel import Array, Kernel, Loop, Store, Types, resolve
-from .emit import Emitter, Target
+from ..lang.kernel import ITEMSIZE, Array, Kernel, Loop, Store, Types, resolve
+from .emit import STORED, Emitter, Target
 from .loops import Text, functions
 
 _POINTER, _NUMBER = ctypes.c_void_p, ctypes.c_int64
@@ -31,12 +31,14 @@ TRACK = 5  # numbers that say where an array's rows are
 
 class Phase(NamedTuple):
     """``groups`` of the product's columns; a tile has ``blocks`` registers of each. ``inputs``: how
-    many arrays the rows of the product come from, their terms after each other."""
+    many arrays the rows of the product come from, their terms after each other. ``pairs``: a term
+    is two numbers of bfloat16 and their products' sum, where there is ``pairs()``."""
 
     kernel: Kernel
     groups: int
     blocks: int
     inputs: int = 1
+    pairs: bool = False
 
     @property
     def arrays(self) -> list[Array]:
@@ -55,6 +57,12 @@ def lanes() -> int:
     features = host.cpu().features
     bits = host.vector_bits(features)
     return bits // 8 // _SIZE if bits > 128 and "fma" in features else 0
+
+
+@cache
+def pairs() -> bool:
+    """Whether this processor multiplies pairs of bfloat16, which it adds up in float32."""
+    return lanes() == 16 and "avx512_bf16" in host.cpu().features
 
 
 def blocks(groups: int, units: int) -> int:
@@ -204,7 +212,8 @@ class _Writer:
         would load the numbers of all rows first, and has no registers left then."""
         wide = self.wide
         lines = [f"vbroadcastss (${3 * wide + 1},${3 * wide + 2},{_SIZE}), ${wide}"]
-        lines += [f"vfmadd231ps ${2 * wide + 1 + c}, ${wide}, ${c}" for c in range(wide)]
+        multiply = "vdpbf16ps" if self.phase.pairs else "vfmadd231ps"
+        lines += [f"{multiply} ${2 * wide + 1 + c}, ${wide}, ${c}" for c in range(wide)]
         where = ",".join(["=v"] * wide + ["=&v", *map(str, range(wide)), *["v"] * wide, "r", "r"])
         given = [f"{self.vector} {v}" for v in (*sums, *columns)] + [f"ptr {x}", f"i64 {at}"]
         made, code = f"{{{', '.join([self.vector] * (wide + 1))}}}", "\\0A".join(lines)
@@ -242,14 +251,13 @@ class _Writer:
         return self.text.let(f"icmp slt {kind} <{numbers}>, {all_of}")
 
     def kernel(self, table: str, row: str, unit: str, sums: str, mask: str | None) -> None:
-        phase, far = self.phase, self.text.let(f"mul i64 {unit}, {_SIZE}")
-        arrays = self.column + phase.inputs
+        phase, arrays = self.phase, self.column + self.phase.inputs
         names = {f"s{g}": self.load(sums, g * phase.blocks) for g in range(phase.groups)}
         places = {}
         for k, array in enumerate(phase.arrays):
             base = self.text.let(f"load ptr, ptr {self.text.at(table, (str(arrays + k), '8'))}")
-            stride = self.stride(phase.inputs + k)
-            places[array.name] = self.text.at(base, (row, stride), (far, "1"))
+            stride, size = self.stride(phase.inputs + k), ITEMSIZE[array.dtype]
+            places[array.name] = self.text.at(base, (row, stride), (unit, str(size)))
         values: dict[Any, str] = {}
         types = Types(phase.kernel)
         (loop,) = phase.kernel.steps
@@ -266,7 +274,8 @@ class _Writer:
             kinds = [resolve(types[a]) for a in node.args]
             values[node] = self.e.node(node, args, kinds, types)
         for s in stores:
-            self.put(values[s.value], places[s.array], mask)
+            dtype = next(a.dtype for a in phase.arrays if a.name == s.array)
+            self.put(values[s.value], places[s.array], mask, dtype)
 
     def fetch(self, place: str, mask: str | None) -> str:
         if mask is None:
@@ -278,13 +287,15 @@ class _Writer:
         inside = f"ptr {place}, i32 {_SIZE}, {self.e.b} {mask}, {self.vector} zeroinitializer"
         return self.text.let(f"call {self.vector} {name}({inside})")
 
-    def put(self, value: str, place: str, mask: str | None) -> None:
+    def put(self, value: str, place: str, mask: str | None, dtype: str) -> None:
+        e, size = self.e, ITEMSIZE[dtype]
+        value, kind = e.narrow(value, dtype), f"<{e.lanes} x {STORED[dtype]}>"
         if mask is None:
-            self.text.add(f"store {self.vector} {value}, ptr {place}, align {_SIZE}")
+            self.text.add(f"store {kind} {value}, ptr {place}, align {size}")
             return
-        name = f"@llvm.masked.store.v{self.e.lanes}f32.p0"
-        self.e.declarations.add(f"declare void {name}({self.vector}, ptr, i32, {self.e.b})")
-        inside = f"{self.vector} {value}, ptr {place}, i32 {_SIZE}, {self.e.b} {mask}"
+        name = f"@llvm.masked.store.v{e.lanes}{'f32' if size == _SIZE else 'i16'}.p0"
+        e.declarations.add(f"declare void {name}({kind}, ptr, i32, {e.b})")
+        inside = f"{kind} {value}, ptr {place}, i32 {size}, {e.b} {mask}"
         self.text.add(f"call void {name}({inside})")
 
 
@@ -349,4 +360,4 @@ def sequence(*phases: Phase) -> Callable | None:
     return functions(_text, lanes(), *phases)("sequence", kinds)
 
 
-__all__ = ["TRACK", "Phase", "blocks", "lanes", "sequence"]
+__all__ = ["TRACK", "Phase", "blocks", "lanes", "pairs", "sequence"]

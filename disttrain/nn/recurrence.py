@@ -191,7 +191,9 @@ def _shapes(
 
 
 _recurrence = declare_apart("recurrence", _forward, "x w b h c p v", _rule)
-_recurrence.multi, _recurrence.kept = True, lambda out: range(len(out))
+# The states after the last step are the program's own: nothing reads them again.
+_recurrence.multi = True
+_recurrence.kept = lambda out: (0, *range(1 + len(out) // 2, len(out)))
 _recurrence.shape = _shapes
 
 __all__ = ["STEPS", "Step", "along"]

@@ -86,6 +86,22 @@ def test_results_that_are_written_to_are_noticed():
         out.sum().backward()
 
 
+@pytest.mark.parametrize("mode", STEPS)
+def test_the_state_after_the_last_step_may_be_written_to(mode):
+    x, state, w, b = drawn(mode)
+    found = []
+    for change in (False, True):
+        out, last = along(x, state, Step(mode, w, b), False)
+        total = out.sum()
+        if change:
+            for each in last:
+                each.mul_(2.0)
+        w.grad = None
+        total.backward()
+        found.append(w.grad.tolist())
+    assert found[0] == found[1]
+
+
 @pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN])
 def test_a_compiled_layer_is_the_layer(kind):
     dt.manual_seed(0)

@@ -1,4 +1,4 @@
-"""Recurrent layers over a sequence, the input's part of whose gates is known for all steps.
+"""Recurrent layers over a sequence.
 
 ``Step`` is one step; ``along`` a pass over all of them. On the host's arrays a pass is one
 operation (``backends/fused/recurrence.py``); elsewhere, and for second derivatives, it is spelled
@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+
+import numpy as np
 
 from .. import ops
 from ..backends.fused import recurrence
@@ -45,6 +47,7 @@ def _gru_step(x: Tensor, state: tuple, w: Tensor, b: Tensor | None) -> tuple:
     return (n + z * (h - n),)
 
 
+_ROWS = 6  # from which products with a step's input are as fast as one for all steps (measured)
 STEPS: dict[str, tuple[Callable[..., tuple], int, int]] = {  # step, gates, tensors of state
     "RNN_TANH": (_tanh_step, 1, 1),
     "RNN_RELU": (_relu_step, 1, 1),
@@ -55,12 +58,19 @@ STEPS: dict[str, tuple[Callable[..., tuple], int, int]] = {  # step, gates, tens
 
 class Step:
     """One step of a layer: (the input's part of the gates, the state) -> the new state. ``w``,
-    ``b``: the state's part; ``projection``: what the first tensor of the state goes through."""
+    ``b``: the state's part; ``projection``: what the first tensor of the state goes through.
+    ``input``: the weight and the bias that make the input's part, where that is not known yet."""
 
     def __init__(
-        self, mode: str, w: Tensor, b: Tensor | None, projection: Tensor | None = None
-    ) -> None:
+        self, mode: str, w: Tensor, b: Tensor | None, projection: Tensor | None = None,
+        input: tuple[Tensor, Tensor | None] | None = None,
+    ) -> None:  # fmt: skip
         self.mode, self.w, self.b, self.projection = mode, w, b, projection
+        self.input = input
+
+    def of_input(self, x: Tensor) -> Tensor:
+        """The input's part of the gates."""
+        return x if self.input is None else ops.linear(x, *self.input)
 
     def __call__(self, x: Tensor, state: tuple) -> tuple:
         new = STEPS[self.mode][0](x, state, self.w, self.b)
@@ -70,28 +80,38 @@ class Step:
 
     def is_one_operation(self, x: Tensor, state: tuple) -> bool:
         """Whether a pass over ``x`` is: of float32 or float64 on the host, and no transform's."""
-        given = [t for t in (x, *state, self.w, self.b) if t is not None]
-        if self.projection is not None or thread.autocast is not None:
+        given = [x, *state, self.w, self.b, self.projection, *(self.input or ())]
+        given = [t for t in given if t is not None]
+        if thread.autocast is not None or (self.projection is not None and self.mode != "LSTM"):
             return False
         if not all(map(visible, given)):
             return False
         return {t.array.dtype.char for t in given} in ({"f"}, {"d"}) and x.array.size > 0
 
+    def takes_input(self, x: Tensor) -> bool:
+        """Whether the product with the input is done step by step, too: where there are rows enough
+        for that, and nothing comes between both products."""
+        if self.input is None or self.input[1] is not None or self.mode == "GRU":
+            return False
+        return x.array.dtype.char == "f" and x.array.shape[1] >= _ROWS
+
 
 def along(x: Tensor, state: tuple, step: Step, backwards: bool) -> tuple[Tensor, tuple]:
-    """A pass over (time, N, gates): the first tensor of the state after each step, and the state
-    after the last one."""
+    """A pass over (time, N, features) or, without ``step.input``, (time, N, gates): the first
+    tensor of the state after each step, and the state after the last one, (1, N, H) each."""
     if not step.is_one_operation(x, state):
-        return _spelled_out(x, state, step, backwards)
-    if backwards:
-        x = ops.flip(x, 0)
+        return _spelled_out(step.of_input(x), state, step, backwards)
+    v = None
+    if step.input is not None and step.takes_input(x):
+        v = step.input[0]
+    else:
+        x = step.of_input(x)
     h, c = state if len(state) == 2 else (*state, None)
-    *outs, _ = _recurrence(x, step.w, step.b, h, c, mode=step.mode)
-    last = tuple(o[-1] for o in outs)
-    if backwards:
-        return ops.flip(outs[0], 0), last
+    given = x, step.w, step.b, h, c, step.projection, v
+    keep = thread.grad_enabled and any(t is not None and t.requires_grad for t in given)
+    out, *made = _recurrence(*given, mode=step.mode, backwards=backwards, keep=keep)
     # The rule reads what it was; programs may write to it, but to an LSTM's, as in PyTorch.
-    return (outs[0] if step.mode == "LSTM" else ops.clone(outs[0])), last
+    return (out if step.mode == "LSTM" else ops.clone(out)), tuple(made[: len(state)])
 
 
 def _spelled_out(x: Tensor, state: tuple, step: Step, backwards: bool) -> tuple[Tensor, tuple]:
@@ -100,42 +120,57 @@ def _spelled_out(x: Tensor, state: tuple, step: Step, backwards: bool) -> tuple[
     for part in reversed(steps) if backwards else steps:
         state = step(part, state)
         outs.append(state[0])
-    return ops.stack(outs[::-1] if backwards else outs), state
+    return ops.stack(outs[::-1] if backwards else outs), tuple(ops.unsqueeze(s, 0) for s in state)
 
 
 # --- the pass as one operation -------------------------------------------------------------------
 
 
-def _forward(x: Any, w: Any, b: Any, h: Any, c: Any, mode: str) -> tuple:
-    """All values of the state, (time, N, H) each, and what backward needs."""
+def _forward(
+    x: Any, w: Any, b: Any, h: Any, c: Any, p: Any, v: Any, mode: str, backwards: bool, keep: bool
+) -> tuple:
+    """The first tensor of the state after each step, (time, N, H), the state after the last one,
+    (1, N, H) each, and what backward needs."""
     states = (h,) if c is None else (h, c)
-    outs, kept = recurrence.forward(mode, x, states, w, b)
-    return (*outs, kept)
+    outs, kept = recurrence.forward(mode, x, states, w, b, p, backwards, keep, v)
+    at = slice(0, 1) if backwards else slice(-1, None)
+    return outs[0], *(o[at].copy() for o in outs), *outs[1:], kept
 
 
 def _rule(
-    g: Any, x: object, w: Any, b: object, h: Any, c: Any, out: Any, needs: tuple, mode: str
-) -> tuple:
+    g: Any, x: Any, w: Any, b: object, h: Any, c: Any, p: Any, v: Any, out: Any, needs: tuple,
+    mode: str, backwards: bool, keep: bool,
+) -> tuple:  # fmt: skip
     states = (h,) if c is None else (h, c)
+    g = g[: 1 + len(states)]
     if any(isinstance(each, Tensor) for each in g):
-        return _rule_on_tensors(g[:-1], (x, w, b, *states), needs, mode)
-    dx, dstates, dw, db = recurrence.backward(mode, g[:-1], out[-1], states, w, list(out[:-1]))
-    return dx, dw, db if needs[2] else None, *dstates, *(() if c is not None else (None,))
+        return _rule_on_tensors(g, (x, w, b, h, c, p, v), needs, mode, backwards)
+    ends = tuple(None if end is None else end[0] for end in g[1:])
+    outs = [out[0], *out[1 + len(states) : -1]]
+    dx: Any
+    dx, dstates, dw, db, dp = recurrence.backward(
+        mode, g[0], ends, out[-1], states, w, outs, p, backwards
+    )
+    dc, dv = dstates[1] if c is not None else None, None
+    if v is not None:
+        flat = dx.reshape(-1, len(v))
+        dx = np.matmul(flat, v).reshape(x.shape) if needs[0] else None
+        dv = np.matmul(flat.T, x.reshape(-1, v.shape[1])) if needs[6] else None
+    return dx, dw, db if needs[2] else None, dstates[0], dc, dp, dv
 
 
-def _rule_on_tensors(gs: tuple, given: tuple, needs: tuple, mode: str) -> tuple:
+def _rule_on_tensors(gs: tuple, given: tuple, needs: tuple, mode: str, backwards: bool) -> tuple:
     """The same as something that can be differentiated: by way of the steps."""
     recorded = thread.grad_enabled
     with enable_grad():
         # Names of this pass alone: the state may itself be made of the weights.
         part = (lambda t: t.view_as(t)) if recorded else (lambda t: t.detach().requires_grad_())
         values = [part(t) if n else t for t, n in zip(given, needs)]
-        x, w, b, *state = values
-        step, new, states = Step(mode, w, b), tuple(state), []
-        for row in ops.unbind(x, 0):
-            new = step(row, new)
-            states.append(new)
-        outs = [ops.stack(list(each)) for each in zip(*states, strict=True)]
+        x, w, b, *state, p, v = values
+        first = tuple(s for s in state if s is not None)
+        x = x if v is None else ops.linear(x, v)
+        out, last = _spelled_out(x, first, Step(mode, w, b, p), backwards)
+        outs = [out, *last]
     pairs = [(o, g) for o, g in zip(outs, gs, strict=True) if g is not None]
     wanted = [v for v, n in zip(values, needs, strict=False) if n]
     found = iter(
@@ -145,17 +180,20 @@ def _rule_on_tensors(gs: tuple, given: tuple, needs: tuple, mode: str) -> tuple:
     return tuple(next(found) if n else None for n in needs)
 
 
-def _shapes(x: Any, w: Any, b: Any, h: Any, c: Any, mode: str) -> list:
-    (steps, rows, _), width = x.shape, w.shape[1]
-    kind = recurrence.MODES[mode]
-    outs = [((steps, rows, width), x.dtype)] * kind.states
-    gates = (steps, rows, kind.gates * width)
-    kept = gates if mode == "LSTM" else (steps, kind.kept, rows, width)
-    return [*outs, (kept, x.dtype)]
+def _shapes(
+    x: Any, w: Any, b: Any, h: Any, c: Any, p: Any, v: Any, mode: str, backwards: bool, keep: bool
+) -> list:
+    (steps, rows, _), states = x.shape, [h] if c is None else [h, c]
+    kept = keep * recurrence.kept_parts(mode, p) * (w.shape[0] // recurrence.MODES[mode].gates)
+    outs = [(steps, rows, s.shape[1]) for s in states]
+    shapes = [outs[0], *((1, *o[1:]) for o in outs), *outs[1:], (steps, rows, kept)]
+    return [(shape, x.dtype) for shape in shapes]
 
 
-_recurrence = declare_apart("recurrence", _forward, "x w b h c", _rule)
-_recurrence.multi, _recurrence.kept = True, lambda out: range(len(out))
+_recurrence = declare_apart("recurrence", _forward, "x w b h c p v", _rule)
+# The states after the last step are the program's own: nothing reads them again.
+_recurrence.multi = True
+_recurrence.kept = lambda out: (0, *range(1 + len(out) // 2, len(out)))
 _recurrence.shape = _shapes
 
 __all__ = ["STEPS", "Step", "along"]

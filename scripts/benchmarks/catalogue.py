@@ -78,7 +78,16 @@ BARS = {
         )
     },
     "kernel: heads to the front 8x128x8x64": (1.0, 1.3),
-    "kernel: LSTM 50 steps, 16 x 64 to 128, forward": (1.0, 1.3),
+    **{
+        f"kernel: {name}, forward": (1.0, 1.3)
+        for name in (
+            *(f"{mode} 50 steps, 16 x 64 to 128" for mode in ("LSTM", "GRU", "RNN")),
+            "LSTM 50 steps, 1 x 64 to 128",
+            "LSTM 50 steps, 16 x 64 to 128 to 32",
+            "LSTM 50 steps, 16 x 64 to 64 twice, both ways",
+        )
+    },
+    "kernel: nearest interpolation 8x32x56x56 to 28x28, with backward": (1.0, 1.3),
     "step: CNN 16-32, batch 64 of 28x28": (1.0, 1.2),
     "kernel: LSTM 32 steps, 16 x 64 to 128": (1.0, 1.3),
     "kernel: GRU 32 steps, 16 x 64 to 128": (1.0, 1.3),

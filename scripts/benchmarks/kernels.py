@@ -126,14 +126,28 @@ def recurrent(T: Any) -> dict[str, float]:
 
 
 def recurrent_forward(T: Any) -> dict[str, float]:
-    """50 steps of 16 sequences, 64 features to 128, without gradients."""
-    net, x = T.nn.LSTM(64, 128), T.randn(50, 16, 64)
+    """50 steps of 64 features to 128, without gradients; and what else an LSTM may be."""
+    nets = {
+        **{
+            f"{name} 50 steps, 16 x 64 to 128": (getattr(T.nn, name)(64, 128), 16)
+            for name in ("LSTM", "GRU", "RNN")
+        },
+        "LSTM 50 steps, 1 x 64 to 128": (T.nn.LSTM(64, 128), 1),
+        "LSTM 50 steps, 16 x 64 to 128 to 32": (T.nn.LSTM(64, 128, proj_size=32), 16),
+        "LSTM 50 steps, 16 x 64 to 64 twice, both ways": (
+            T.nn.LSTM(64, 64, num_layers=2, bidirectional=True), 16
+        ),
+    }  # fmt: skip
+    found = {}
+    for name, (net, count) in nets.items():
+        x = T.randn(50, count, 64)
 
-    def step() -> None:
-        with T.no_grad():
-            net(x)
+        def step(net: Any = net, x: Any = x) -> None:
+            with T.no_grad():
+                net(x)
 
-    return {"kernel: LSTM 50 steps, 16 x 64 to 128, forward": median_time(step, 15, 3)}
+        found[f"kernel: {name}, forward"] = median_time(step, 15, 3)
+    return found
 
 
 def _both(T: Any, run: Callable, *given: Any) -> Callable[[], None]:
@@ -168,10 +182,14 @@ def pools(T: Any) -> dict[str, float]:
 def norms(T: Any) -> dict[str, float]:
     """Normalizations of images and their gradients."""
     F, x = T.nn.functional, T.randn(8, 64, 28, 28)
+    few = T.randn(64, 64, 4, 4)
     w, b, rows, v, u = T.randn(64), T.randn(64), T.randn(1024, 512), T.randn(512), T.randn(512)
     steps = {
         "group norm, 8 groups 8x64x28x28": _both(
             T, lambda a, w, b: F.group_norm(a, 8, w, b), x, w, b
+        ),
+        "group norm, 8 groups 64x64x4x4": _both(
+            T, lambda a, w, b: F.group_norm(a, 8, w, b), few, w, b
         ),
         "instance norm 8x64x28x28": _both(
             T, lambda a, w, b: F.instance_norm(a, weight=w, bias=b), x, w, b
@@ -204,13 +222,18 @@ def attention(T: Any) -> dict[str, float]:
 
 
 def interpolation(T: Any) -> dict[str, float]:
-    """Images made larger, and the gradients."""
+    """Images made larger and smaller, and the gradients."""
     resize, x = T.nn.functional.interpolate, T.randn(8, 32, 28, 28)
+    large = T.randn(8, 32, 56, 56)
+    half = _both(T, lambda a: resize(a, scale_factor=0.5), large)
     return {
-        f"kernel: {mode} interpolation 8x32x28x28 to 56x56, with backward": median_time(
-            _both(T, lambda a, mode=mode: resize(a, scale_factor=2, mode=mode), x), 9, 2
-        )
-        for mode in ("nearest", "bilinear", "bicubic")
+        "kernel: nearest interpolation 8x32x56x56 to 28x28, with backward": median_time(half, 9, 2),
+        **{
+            f"kernel: {mode} interpolation 8x32x28x28 to 56x56, with backward": median_time(
+                _both(T, lambda a, mode=mode: resize(a, scale_factor=2, mode=mode), x), 9, 2
+            )
+            for mode in ("nearest", "bilinear", "bicubic")
+        },
     }
 
 

@@ -64,7 +64,7 @@ def test_the_state_may_be_made_of_the_same_weights(mode):
         x, state, w, b = drawn(mode)
         step, state = Step(mode, w, b), (state[0],) * len(state)
         first, last = along(x, state, step, False)
-        second, _ = along(x[:2], last, step, False)
+        second, _ = along(x[:2], tuple(s[0] for s in last), step, False)
         loss = first.sin().sum() + second.sin().sum()
         found.append(dt.autograd.grad(loss, (x, w, b, state[0]), create_graph=again))
     close(*found)
@@ -84,6 +84,22 @@ def test_results_that_are_written_to_are_noticed():
     out.mul_(2.0)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         out.sum().backward()
+
+
+@pytest.mark.parametrize("mode", STEPS)
+def test_the_state_after_the_last_step_may_be_written_to(mode):
+    x, state, w, b = drawn(mode)
+    found = []
+    for change in (False, True):
+        out, last = along(x, state, Step(mode, w, b), False)
+        total = out.sum()
+        if change:
+            for each in last:
+                each.mul_(2.0)
+        w.grad = None
+        total.backward()
+        found.append(w.grad.tolist())
+    assert found[0] == found[1]
 
 
 @pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN])

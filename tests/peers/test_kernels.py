@@ -13,7 +13,7 @@ _FEW = {"recurrent": 100, "multiplied": 100, "halved": 100, "strided": 300, "fil
     "name",
     [
         *("copied", "accumulated", "scattered", "convolved", "ordered", "recurrent"),
-        *("strided", "multiplied", "normalised", "resized", "halved", "filtered"),
+        *("strided", "multiplied", "normalised", "resized", "pooled", "halved", "filtered"),
     ],
 )
 def test_drawn_calls(name):

@@ -1,7 +1,6 @@
 """Products of a few rows with a matrix, at which a BLAS is slow.
 
     product(x, w) -> x @ w, or None where a BLAS is as good (and for more than MOST rows)
-    into(rows, w) -> f(address of y, of x, old): y = x @ w, y += x @ w where ``old`` is 1
 
 w is read once, in the order in which it lies. The bits of a row do not depend on the other rows,
 nor on how many threads there are.
@@ -10,7 +9,6 @@ nor on how many threads there are.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
 from functools import cache, partial
 from typing import Any
 
@@ -71,26 +69,7 @@ def _run(code: list, y: ndarray, x: ndarray, w: ndarray, step: int) -> None:
     (k, n), to, start, there = w.shape, address(y), address(x), address(w)
     below, beside = y.strides[0], x.strides[0]
     for first, run in code:
-        run(to + first * below, start + first * beside, there, n, k, below, beside, step, 0)
+        run(to + first * below, start + first * beside, there, n, k, below, beside, step)
 
 
-def into(rows: int, w: ndarray) -> Callable[[int, int, int], None] | None:
-    """What multiplies matrices of so many rows, which lie in order, with ``w``; None where there is
-    no such code. Of use where the same is done many times: it costs a call."""
-    (k, n), char = w.shape, w.dtype.char
-    if not 0 < rows <= MOST or char not in _NAMES or not w.flags.c_contiguous or not w.size:
-        return None
-    code, item = _code(_NAMES[char], "across", rows), w.itemsize
-    if code is None:
-        return None
-    there, below, beside = address(w), n * item, k * item
-
-    def multiply(y: int, x: int, old: int) -> None:
-        assert w is not None  # it lives on
-        for first, run in code:
-            run(y + first * below, x + first * beside, there, n, k, below, beside, below, old)
-
-    return multiply
-
-
-__all__ = ["LEAST", "MOST", "into", "product"]
+__all__ = ["LEAST", "MOST", "product"]

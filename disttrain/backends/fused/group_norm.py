@@ -1,19 +1,25 @@
-"""Normalisation of (N, C, places) over the places of groups of channels, on arrays.
+"""Normalisation of (N, C, ...) over the places of groups of channels, on arrays.
 
     group_norm(x, weight, bias, groups, eps) -> out, mean, rstd
     group_norm_backward(g, x, mean, rstd, weight, groups) -> dx, dweight, dbias
 
-``mean`` and ``rstd`` are (N, groups). Sums of the kernels go over a group, or over the places of a
-channel; what is between them, a few numbers per channel, is numpy's. Where channels have a few
-places only, groups are rows of ``norms.layer_norm``.
+``mean`` and ``rstd`` are (N, groups). Code of its own does float32 and float64 where channels have
+enough places. Elsewhere sums of the kernels go over a group, or over the places of a channel; what
+is between them, a few numbers per channel, is numpy's. Where channels have a few places only,
+groups are rows of ``norms.layer_norm``.
 """
 
 from __future__ import annotations
 
+import importlib
+import math
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
 
+from .. import threads
+from ..addresses import address
 from ..family import Family
 from ..lang.expr import fma, rsqrt, var
 from ..lang.expr import max as at_least
@@ -21,6 +27,8 @@ from ..lang.kernel import Array, Kernel, Let, Loop, Put, Reduce, Scalar, Store, 
 from . import norms
 
 _FEW = 16  # places of a channel up to which they are few
+_LEAST = 4  # places of a channel from which own code gains (measured)
+_SPLIT = 1 << 16  # numbers from which it takes several threads
 _X, _G, _CENTRED = var("x"), var("g"), var("x") - var("centre")
 
 
@@ -81,6 +89,12 @@ def _gradient(dtype: str) -> Kernel:
 _STATISTICS, _NORMAL, _SUMS, _GRADIENT = map(Family, (_statistics, _normal, _sums, _gradient))
 
 
+@cache
+def _code(kind: str) -> Any:
+    """What makes machine code is loaded with the first array that needs it."""
+    return importlib.import_module("..llvm.group_norm", __package__).code(kind)
+
+
 class _Groups:
     """Numbers per group and per channel of samples."""
 
@@ -90,6 +104,27 @@ class _Groups:
         self.kind = np.dtype(np.float64 if x.dtype == np.float64 else np.float32)
         self.rows = (self.n, groups, self.each * x.shape[2])
         self.share = 1.0 / max(self.each * x.shape[2], 1)
+        self.sizes = self.groups, self.each, x.shape[2]
+        own = x.dtype == self.kind and x.dtype.isnative and x.shape[2] >= _LEAST
+        self.code: Any = _code(x.dtype.name) if own and x.size else None
+
+    def run(self, code: Any, eps: float, *arrays: np.ndarray) -> None:
+        """All groups by ``code``, some by each thread where they are large."""
+        places, count = [address(a) for a in arrays], self.n * self.groups
+
+        def some(part: slice) -> None:
+            code(*places, part.start, part.stop, *self.sizes, eps, self.share)
+
+        if count * self.each * self.sizes[2] < _SPLIT:
+            some(slice(0, count))
+        else:
+            threads.spread([partial(some, part) for part in threads.portions(count)])
+
+    def channels_of(self, a: np.ndarray | None, otherwise: float) -> np.ndarray:
+        """A parameter in order, which may be missing."""
+        if a is None:
+            return np.full(self.channels, otherwise, self.kind)
+        return np.ascontiguousarray(a, self.kind)
 
     def spread(self, a: np.ndarray) -> np.ndarray:
         """(N, groups) as (N, C)."""
@@ -121,7 +156,25 @@ def group_norm(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """``x`` normalised, times ``weight`` and plus ``bias`` (each (C,)), the means and one over the
     spreads."""
-    over, x = _Groups(x, groups), np.ascontiguousarray(x)
+    shape = x.shape
+    x = _in_places(x)
+    over = _Groups(x, groups)
+    out, mean, rstd = _normalised(over, x, weight, bias, eps)
+    return out.reshape(shape), mean, rstd
+
+
+def _in_places(a: np.ndarray) -> np.ndarray:
+    """(N, C, ...) in order, as (N, C, places)."""
+    a = np.ascontiguousarray(a)
+    return a if a.ndim == 3 else a.reshape(*a.shape[:2], math.prod(a.shape[2:]))
+
+
+def _normalised(
+    over: _Groups, x: np.ndarray, weight: np.ndarray | None, bias: np.ndarray | None, eps: float
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    groups = over.groups
+    if over.code is not None:
+        return _forward(over, x, weight, bias, eps)
     seen = x.reshape(over.rows)
     if x.shape[2] <= _FEW:
         out, mean, rstd = norms.layer_norm(seen, None, None, eps)
@@ -140,7 +193,19 @@ def group_norm_backward(
     groups: int,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # fmt: skip
     """The gradients of ``x``, weight and bias."""
-    over, kind = _Groups(x, groups), x.dtype if weight is None else weight.dtype
+    shape, kind = x.shape, x.dtype if weight is None else weight.dtype
+    g, x = _in_places(g), _in_places(x)
+    dx, *sums = _gradients(_Groups(x, groups), g, x, mean, rstd, weight, kind)
+    return dx.reshape(shape), sums[0], sums[1]
+
+
+def _gradients(
+    over: _Groups, g: np.ndarray, x: np.ndarray, mean: np.ndarray, rstd: np.ndarray,
+    weight: np.ndarray | None, kind: np.dtype,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # fmt: skip
+    if over.code is not None and g.dtype == x.dtype:
+        dx, *sums = _backward(over, g, x, mean, rstd, weight)
+        return dx, sums[0].astype(kind, copy=False), sums[1].astype(kind, copy=False)
     if x.shape[2] <= _FEW:
         return _few_backward(g, x, mean, rstd, weight, over, kind)
     centre, rstd = over.spread(mean), over.spread(rstd)
@@ -155,6 +220,28 @@ def group_norm_backward(
     given = over.given(centre, rstd * factor, slope, shift)
     _GRADIENT[x.dtype](g, x, *given, dx)
     return dx, of_both.sum(0).astype(kind, copy=False), of_g.sum(0).astype(kind, copy=False)
+
+
+def _forward(
+    over: _Groups, x: np.ndarray, weight: np.ndarray | None, bias: np.ndarray | None, eps: float
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    out = np.empty(x.shape, x.dtype)
+    mean, rstd = (np.empty((over.n, over.groups), over.kind) for _ in range(2))
+    given = over.channels_of(weight, 1.0), over.channels_of(bias, 0.0)
+    over.run(over.code[0], float(eps), x, out, mean, rstd, *given)
+    return out, mean, rstd
+
+
+def _backward(
+    over: _Groups, g: np.ndarray, x: np.ndarray, mean: np.ndarray, rstd: np.ndarray,
+    weight: np.ndarray | None,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # fmt: skip
+    mean, rstd = (np.ascontiguousarray(a, over.kind) for a in (mean, rstd))
+    dx, sums = np.empty(x.shape, x.dtype), np.empty((2, over.n, over.channels), over.kind)
+    factor = over.channels_of(weight, 1.0)
+    over.run(over.code[1], 0.0, g, x, mean, rstd, factor, dx, *sums)
+    of_g, of_both = np.add.reduce(sums, axis=1)
+    return dx, of_both, of_g
 
 
 def _few_backward(

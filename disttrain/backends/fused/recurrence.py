@@ -1,229 +1,127 @@
 """Recurrent networks over whole sequences: what depends on the state, step by step.
 
     outs, kept = forward(mode, x, states, w, b)          mode: "LSTM", "GRU", "RNN_TANH", "RNN_RELU"
-    dx, dstates, dw, db = backward(mode, gs, kept, states, w, outs)
+    dx, dstates, dw, db, dp = backward(mode, g, ends, kept, states, w, outs)
 
 ``x``: the input's part of all gates, (T, N, gates * H), in PyTorch's order (LSTM i f g o, GRU r z
 n); ``states``: the tensors of the first state, (N, H) each; ``w`` (gates * H, H) and ``b``
 (gates * H): the state's part. ``outs``: for each tensor of the state its values after all steps,
-(T, N, H). A step is one product per gate and one generated kernel; ``dw`` and ``db`` are one
-product for all steps. float32 and float64.
-
-Gates stand apart, (T, gates, N, H), so that each kernel reads and writes whole rows.
+(T, N, H). ``p`` (P, H): the projection of an LSTM's first tensor; that tensor, and what ``w``
+takes, has P units then. ``backwards``: from the last step on. ``dw``, ``db`` and ``dp`` are one
+product each for all steps. float32 and float64.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
-
 import numpy as np
 from numpy import ndarray
 
-from ..family import Family
-from ..lang.expr import Expr, max, sigmoid, tanh, where
-from ..lang.kernel import Array, Kernel, Loop, Store
-from . import lstm
-
-Expressions = dict[str, Expr]
+from .cells import ADDED, COPIED, MODES
+from .copies import contiguous, fill
+from .steps import Along, Phase, in_rows, parts, repeated, run
 
 
-# --- one step, and its gradients -----------------------------------------------------------------
-# Forward: ``x*`` the input's parts, ``s*`` the state's parts, ``h``, ``c`` the state. Backward:
-# ``d*`` are gradients of the new state, ``y*`` its values, ``k*`` what was kept of the step.
-
-
-def _gru(v: Expressions) -> Expressions:
-    r, z = sigmoid(v["x0"] + v["s0"]), sigmoid(v["x1"] + v["s1"])
-    n = tanh(v["x2"] + r * v["s2"])
-    return {"y0": n + z * (v["h"] - n), "k0": r, "k1": z, "k2": n, "k3": v["s2"]}
-
-
-def _gru_back(v: Expressions) -> Expressions:
-    d, r, z, n = v["d0"], v["k0"], v["k1"], v["k2"]
-    dn = d * (1 - z) * (1 - n * n)
-    dr = dn * v["k3"] * r * (1 - r)
-    return {
-        "g0": dr, "g1": d * (v["h"] - n) * z * (1 - z), "g2": dn, "g3": dn * r, "e0": d * z,
-    }  # fmt: skip
-
-
-def _tanh(v: Expressions) -> Expressions:
-    return {"y0": tanh(v["x0"] + v["s0"])}
-
-
-def _tanh_back(v: Expressions) -> Expressions:
-    return {"g0": v["d0"] * (1 - v["y0"] * v["y0"])}
-
-
-def _relu(v: Expressions) -> Expressions:
-    return {"y0": max(v["x0"] + v["s0"], 0.0)}
-
-
-def _relu_back(v: Expressions) -> Expressions:
-    return {"g0": where(v["y0"] > 0, v["d0"], 0.0)}
-
-
-# --- kernels -------------------------------------------------------------------------------------
-
-
-def _kernel(name: str, given: str, fn: Callable[[Expressions], Expressions]) -> Family:
-    """A kernel on rows: arrays of the names in ``given``, then those that ``fn`` makes."""
-
-    def of(dtype: str) -> Kernel:
-        reads = [Array(n, dtype) for n in given.split()]
-        made = fn({a.name: _var(a.name) for a in reads})
-        writes = [Array(n, dtype, writes=True) for n in made]
-        loop = Loop(tuple(Store(n, value) for n, value in made.items()))
-        return Kernel(name, (*reads, *writes), (loop,), flat=True)
-
-    return Family(of)
-
-
-def _var(name: str) -> Expr:
-    return Expr("var", (), name)
-
-
-class Mode(NamedTuple):
-    """``gates`` of the product with the state; ``kept``: arrays of a step that backward reads;
-    ``own``: whether the last gate's gradient differs between the input's part and the state's."""
-
-    gates: int
-    states: int
-    kept: int
-    own: bool
-    step: Any  # Families
-    back: Any
-
-
-MODES = {
-    "LSTM": Mode(4, 2, 0, False, None, None),  # by ``lstm.py``
-    "GRU": Mode(
-        3, 1, 4, True,
-        _kernel("gru", "x0 x1 x2 s0 s1 s2 h", _gru),
-        _kernel("gru_backward", "k0 k1 k2 k3 h d0", _gru_back),
-    ),
-    "RNN_TANH": Mode(
-        1, 1, 0, False, _kernel("rnn_tanh", "x0 s0", _tanh),
-        _kernel("rnn_tanh_backward", "y0 d0", _tanh_back),
-    ),
-    "RNN_RELU": Mode(
-        1, 1, 0, False, _kernel("rnn_relu", "x0 s0", _relu),
-        _kernel("rnn_relu_backward", "y0 d0", _relu_back),
-    ),
-}  # fmt: skip
-
-
-# --- sequences -----------------------------------------------------------------------------------
-
-
-def _apart(x: ndarray, gates: int) -> ndarray:
-    """(T, N, gates * H) as (T, gates, N, H), in rows."""
-    steps, rows, width = x.shape
-    parted = x.reshape(steps, rows, gates, width // gates).transpose(0, 2, 1, 3)
-    return np.ascontiguousarray(parted)
-
-
-def _together(parts: ndarray) -> ndarray:
-    """The inverse of ``_apart``."""
-    steps, gates, rows, width = parts.shape
-    return np.ascontiguousarray(parts.transpose(0, 2, 1, 3)).reshape(steps, rows, gates * width)
+def kept_parts(mode: str, p: object) -> int:
+    """How many arrays of H units a step leaves to backward."""
+    return MODES[mode].kept + (p is not None)
 
 
 def forward(
-    mode: str, x: ndarray, states: tuple[ndarray, ...], w: ndarray, b: ndarray | None
-) -> tuple[list[ndarray], ndarray]:
-    """All states, and what backward needs of each step: (T, kept, N, H); an LSTM's gates."""
-    if mode == "LSTM":
-        return lstm.forward(x, states[0], states[1], w, b)
-    kind = MODES[mode]
-    steps, rows, _ = x.shape
-    width = w.shape[1]
-    shape = (steps, rows, width)
-    parts = _apart(x, kind.gates)
-    # (Small products with a matrix that is turned take twice as long.)
-    weights = np.ascontiguousarray(w.reshape(kind.gates, width, width).transpose(0, 2, 1))
-    bias = None if b is None else b.reshape(kind.gates, 1, width)
-    outs = [np.empty(shape, x.dtype) for _ in range(kind.states)]
-    kept = np.empty((steps, kind.kept, rows, width), x.dtype)
-    product = np.empty((kind.gates, rows, width), x.dtype)
-    program = kind.step[x.dtype]
-    state = [np.ascontiguousarray(s) for s in states]
-    for t in range(steps):
-        np.matmul(state[0], weights, out=product)
-        if bias is not None:
-            np.add(product, bias, out=product)
-        new = [o[t] for o in outs]
-        own = (state[0],) if mode == "GRU" else ()
-        program(*parts[t], *product, *own, *new, *kept[t])
-        state = new
+    mode: str, x: ndarray, states: tuple[ndarray, ...], w: ndarray, b: ndarray | None,
+    p: ndarray | None = None, backwards: bool = False, keep: bool = True,
+    v: ndarray | None = None,
+) -> tuple[list[ndarray], ndarray]:  # fmt: skip
+    """All states, and what backward needs of each step, (T, N, arrays * H): none without
+    ``keep``. ``v`` (gates * H, I): by what ``x``, (T, N, I) then, is multiplied; not of a GRU."""
+    kind, dtype, (count, rows, _) = MODES[mode], x.dtype, x.shape
+    width = len(w) // kind.gates
+    outs = [np.empty((count, rows, s.shape[1]), dtype) for s in states]
+    kept = np.empty((count, rows, kept_parts(mode, p) * width if keep else 0), dtype)
+    h, *c = (Along(o, -1, contiguous(s)) for o, s in zip(outs, states, strict=True))
+    left = parts(kept, kept_parts(mode, p), "k") if keep else {}
+    made = Along(outs[0])
+    if p is not None:
+        scratch = Along(repeated(np.empty((rows, width), dtype), count))
+        made = left.pop(f"k{kind.kept}", scratch)
+    x = in_rows(x)
+    given = parts(x, kind.gates, "x") if v is None else {}
+    arrays = {
+        **given, **left, "h": h, "c": c[0] if c else h, "y0": made,
+        "y1": Along(outs[-1]),
+    }  # fmt: skip
+    xs = (h,) if v is None else (Along(x), h)
+    weights = contiguous(w.T) if v is None else _stacked(v, w)
+    step = kind.steps[v is None, keep]
+    phases = [Phase(xs, weights, kind.gates, b, step, arrays)]
+    if p is not None:
+        phases.append(Phase((made,), contiguous(p.T), 1, None, COPIED, {"y0": Along(outs[0])}))
+    run(phases, count, rows, backwards)
     return outs, kept
 
 
+def _stacked(v: ndarray, w: ndarray) -> ndarray:
+    """The transposes of both, one below the other."""
+    out = np.empty((v.shape[1] + w.shape[1], len(w)), w.dtype)
+    for part, a in ((out[: v.shape[1]], v.T), (out[v.shape[1] :], w.T)):
+        if not fill(part, a):
+            part[...] = a
+    return out
+
+
+def _given(g: ndarray | None, end: ndarray | None, last: int, like: ndarray) -> Along:
+    """The gradients of what each step gave, and ``end`` of what the last one did besides."""
+    if g is None:
+        rows = np.zeros(like.shape[1:], like.dtype)
+        return Along(repeated(rows, len(like)), 0, None if end is None else contiguous(end))
+    g = in_rows(g)
+    if end is None:
+        return Along(g)
+    if g.strides[1] != like.strides[1]:
+        g = contiguous(g)
+    return Along(g, 0, g[last] + end)
+
+
 def backward(
-    mode: str,
-    gs: tuple[ndarray | None, ...],
-    kept: ndarray,
-    states: tuple[ndarray, ...],
-    w: ndarray,
-    outs: list[ndarray],
-) -> tuple[ndarray, list[ndarray], ndarray, ndarray]:
-    """The gradients of x, of the first state, of w and of b (where it has one). ``gs``: those of
-    ``outs``; None is zero."""
-    if mode == "LSTM":
-        return lstm.backward(gs, kept, states, w, outs)
-    kind = MODES[mode]
-    steps, rows, width = outs[0].shape
-    dtype = outs[0].dtype
-    weights = w.reshape(kind.gates, width, width)
-    parts = np.empty((steps, kind.gates + kind.own, rows, width), dtype)
-    given = [None if g is None else np.ascontiguousarray(g) for g in gs]
-    first = [np.ascontiguousarray(s) for s in states]
-    carry = [np.zeros((rows, width), dtype) for _ in outs]
-    sums = [np.empty((rows, width), dtype) for _ in outs]
-    product = np.empty((kind.gates, rows, width), dtype)
-    program, run = kind.back[dtype], _BACK[mode]
-    for t in reversed(range(steps)):
-        last = [o[t - 1] for o in outs] if t else first
-        for total, passed, g in zip(sums, carry, given, strict=True):
-            if g is None:
-                total[...] = passed
-            else:
-                np.add(passed, g[t], out=total)
-        run(program, kept[t], [o[t] for o in outs], last, sums, parts[t], carry)
-        np.matmul(_of_state(parts[t], kind), weights, out=product)
-        passed = carry[0]
-        if mode == "GRU":
-            np.add.reduce(product, axis=0, out=sums[0])
-            passed += sums[0]
-        else:
-            np.add.reduce(product, axis=0, out=passed)
-    dx = _together(parts[:, : kind.gates])
-    flat = dx if not kind.own else _together(_of_state(parts, kind))
-    flat = flat.reshape(steps * rows, -1)
-    before = np.concatenate([first[0][None], outs[0][:-1]]).reshape(steps * rows, width)
-    return dx, carry, flat.T @ before, np.add.reduce(flat, axis=0)
+    mode: str, g: ndarray | None, ends: tuple[ndarray | None, ...], kept: ndarray,
+    states: tuple[ndarray, ...], w: ndarray, outs: list[ndarray], p: ndarray | None = None,
+    backwards: bool = False,
+) -> tuple[ndarray, list[ndarray], ndarray, ndarray, ndarray | None]:  # fmt: skip
+    """The gradients of x, of the first state, of w, of b and of p (where it has them). ``g``: that
+    of the first of ``outs``; ``ends``: those of the state after the last step. None is zero."""
+    kind, dtype, (count, rows, width) = MODES[mode], kept.dtype, outs[-1].shape
+    first = [contiguous(s) for s in states]
+    dx = np.empty((count, rows, kind.gates * width), dtype)
+    of_state = np.empty(dx.shape, dtype) if kind.apart else dx
+    carry = np.zeros((rows, width), dtype)
+    last = 0 if backwards else -1
+    gh, *gc = (_given(a, end, last, o) for a, end, o in zip((g, None), ends, outs))
+    arrays = {
+        **parts(kept, kept_parts(mode, p), "k"), **parts(dx, kind.gates, "g"),
+        **parts(of_state, kind.gates, "q"), "h": Along(outs[0], 1, first[0]), "gh": gh,
+        "y0": Along(outs[0]), "y1": Along(outs[-1]), "c": Along(outs[-1], 1, first[-1]),
+        "gc": gc[0] if gc else gh, "e": Along(repeated(carry, count)),
+    }  # fmt: skip
+    behind, w = Along(of_state, -1), np.ascontiguousarray(w)
+    if p is None:
+        phases = [Phase((behind,), w, 1, None, kind.back, arrays)]
+    else:
+        dh = np.empty(outs[0].shape, dtype)
+        arrays["gh"] = _given(None, None, last, outs[-1])
+        phases = [
+            Phase((behind,), w, 1, None, ADDED, {"gh": gh, "y0": Along(dh)}),
+            Phase((Along(dh),), np.ascontiguousarray(p), 1, None, kind.back, arrays),
+        ]
+    run(phases, count, rows, not backwards)
+    of_h = of_state[-1 - last] @ w
+    dstates = [of_h, carry] if len(states) == 2 else [of_h + carry if kind.apart else of_h]
+    flat = of_state.reshape(count * rows, -1)
+    before = [outs[0][1:], first[0][None]] if backwards else [first[0][None], outs[0][:-1]]
+    dw = flat.T @ np.concatenate(before).reshape(count * rows, -1)
+    dp = None
+    if p is not None:
+        made = kept[..., kind.kept * width :].reshape(count * rows, width)
+        dp = dh.reshape(count * rows, -1).T @ made
+    return dx, dstates, dw, np.add.reduce(flat, axis=0), dp
 
 
-def _of_state(parts: ndarray, kind: Mode) -> ndarray:
-    """Gradients of the product with the state: a GRU's last gate has one of its own."""
-    if not kind.own:
-        return parts
-    return parts[..., [*range(kind.gates - 1), kind.gates], :, :]
-
-
-def _gru_run(
-    program: Any, kept: Any, new: object, before: Any, ds: Any, gs: Any, carry: Any
-) -> None:
-    program(*kept, before[0], *ds, *gs, carry[0])
-
-
-def _rnn_run(
-    program: Any, kept: object, new: Any, before: object, ds: Any, gs: Any, carry: Any
-) -> None:
-    program(*new, *ds, *gs)
-
-
-_BACK = {"GRU": _gru_run, "RNN_TANH": _rnn_run, "RNN_RELU": _rnn_run}
-
-__all__ = ["MODES", "backward", "forward"]
+__all__ = ["MODES", "backward", "forward", "kept_parts"]

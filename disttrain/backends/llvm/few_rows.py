@@ -17,7 +17,7 @@ from functools import cache
 from .. import host
 from .loops import Text, functions
 
-_KINDS = {"float32": ("float", 4), "float64": ("double", 8)}
+KINDS = {"float32": ("float", 4), "float64": ("double", 8)}
 _POINTER, _NUMBER = ctypes.c_void_p, ctypes.c_int64
 _BLOCK = {"across": 256, "along": 1024}  # terms at a time
 _ROWS = 4  # of w that are multiplied together, along
@@ -27,7 +27,7 @@ _ROWS = 4  # of w that are multiplied together, along
 def shape(kind: str) -> tuple[int, int, int]:
     """Elements of a register; the most rows of a tile, and registers of its sums."""
     bits = host.vector_bits(host.cpu().features)
-    return (bits // 8 // _KINDS[kind][1], *((8, 24) if bits == 512 else (6, 12)))
+    return (bits // 8 // KINDS[kind][1], *((8, 24) if bits == 512 else (6, 12)))
 
 
 def most(kind: str, way: str) -> int:
@@ -36,11 +36,11 @@ def most(kind: str, way: str) -> int:
     return rows if way == "across" else min(rows, sums // _ROWS)
 
 
-class _Tile:
+class Tile:
     """Some rows of x times some columns of w."""
 
     def __init__(self, kind: str, rows: int, lanes: int) -> None:
-        self.name, self.size = _KINDS[kind]
+        self.name, self.size = KINDS[kind]
         self.rows, self.lanes = rows, lanes
         self.vector, self.mask = f"<{lanes} x {self.name}>", f"<{lanes} x i1>"
         self.bits = f"v{lanes}f{8 * self.size}"
@@ -103,14 +103,7 @@ def _least(text: Text, a: str, b: str) -> str:
     return text.let(f"select i1 {near}, i64 {a}, i64 {b}")
 
 
-_PARAMS = ("ptr %y", "ptr %x", "ptr %w", "i64 %n", "i64 %k", "i64 %ym", "i64 %xm", "i64 %ws",
-           "i64 %old")  # fmt: skip
-
-
-def _is_first(text: Text, begin: str) -> str:
-    """Whether the terms from ``begin`` on are the first, of a product that is not added to y."""
-    terms = text.let(f"or i64 {begin}, %old")
-    return text.let(f"icmp eq i64 {terms}, 0")
+_PARAMS = ("ptr %y", "ptr %x", "ptr %w", "i64 %n", "i64 %k", "i64 %ym", "i64 %xm", "i64 %ws")
 
 
 def _across(kind: str, rows: int, lanes: int, wide: int) -> str:
@@ -118,7 +111,7 @@ def _across(kind: str, rows: int, lanes: int, wide: int) -> str:
     with text.function("product", *_PARAMS):
         with text.loop("0", "%k", _BLOCK["across"]) as begin:
             end = _least(text, text.let(f"add i64 {begin}, {_BLOCK['across']}"), "%k")
-            first = _is_first(text, begin)
+            first = text.let(f"icmp eq i64 {begin}, 0")
             whole = text.let(f"srem i64 %n, {wide * lanes}")
             whole = text.let(f"sub i64 %n, {whole}")
             with text.loop("0", whole, wide * lanes) as column:
@@ -129,7 +122,7 @@ def _across(kind: str, rows: int, lanes: int, wide: int) -> str:
     return tile.head() + str(text)
 
 
-class _Across(_Tile):
+class _Across(Tile):
     """Columns of w lie together."""
 
     def add(
@@ -169,7 +162,7 @@ def _along(kind: str, rows: int, lanes: int, wide: int) -> str:
     with text.function("product", *_PARAMS):
         with text.loop("0", "%k", _BLOCK["along"]) as begin:
             end = _least(text, text.let(f"add i64 {begin}, {_BLOCK['along']}"), "%k")
-            first = _is_first(text, begin)
+            first = text.let(f"icmp eq i64 {begin}, 0")
             whole = text.let(f"and i64 %n, -{wide}")
             with text.loop("0", whole, wide) as row:
                 tile.add(text, begin, end, first, row, wide)
@@ -178,7 +171,7 @@ def _along(kind: str, rows: int, lanes: int, wide: int) -> str:
     return tile.head() + str(text)
 
 
-class _Along(_Tile):
+class _Along(Tile):
     """Rows of w lie together."""
 
     def add(self, text: Text, begin: str, end: str, first: str, row: str, wide: int) -> None:
@@ -257,9 +250,8 @@ class _Along(_Tile):
 
 @cache
 def product(kind: str, way: str, rows: int) -> Callable | None:
-    """``product(y, x, w, n, k, bytes between rows of y, of x, of w, old)``: y (rows, n) = x
-    (rows, k) times w, (k, n) ``across`` or the transpose of (n, k) ``along``; added to y where
-    ``old`` is 1. Not for k = 0.
+    """``product(y, x, w, n, k, bytes between rows of y, of x, of w)``: y (rows, n) = x (rows, k)
+    times w, (k, n) ``across`` or the transpose of (n, k) ``along``. Not for k = 0.
 
     None where code cannot be made.
     """
@@ -270,8 +262,8 @@ def product(kind: str, way: str, rows: int) -> Callable | None:
         make, wide = _across, min(8, max(1, sums // rows))
     else:
         make, wide = _along, _ROWS
-    kinds = [_POINTER] * 3 + [_NUMBER] * 6
+    kinds = [_POINTER] * 3 + [_NUMBER] * 5
     return functions(make, kind, rows, lanes, wide)("product", kinds)
 
 
-__all__ = ["most", "product", "shape"]
+__all__ = ["KINDS", "Tile", "most", "product", "shape"]

@@ -21,13 +21,7 @@ _EXP = (
     0.008368780429081988,
     0.001381446674005089,
 )
-_TANH = (
-    -0.33333281941853704,
-    0.133314421947467,
-    -0.05373971484556128,
-    0.020639086567310866,
-    -0.0057049863264528175,
-)
+_TANH = (-0.33332939227424085, 0.13309697986955735, -0.04990423912263377)
 _ERF_SMALL = (
     0.128379165913657,
     -0.37612627135766996,
@@ -103,14 +97,23 @@ def sigmoid(e: Any, x: str) -> str:
 
 
 def tanh(e: Any, x: str) -> str:
-    """An odd polynomial below 0.625, 1 - 2 / (exp(2|x|) + 1) above."""
+    """An odd polynomial below 0.32. Above, t / (t + 2) with t = exp(2|x|) - 1 =
+    2**n * p + (2**n - 1), where p is exp(r) - 1 as ``exp`` has it."""
     size = e.call("fabs", x)
-    grown = exp(e, e.op(f"fadd {e.v} {size}, {size}"))
-    below = e.op(f"fadd {e.v} {grown}, {e.f(1.0)}")
-    big = e.op(f"fsub {e.v} {e.f(1.0)}, {e.op(f'fdiv {e.v} {e.f(2.0)}, {below}')}")
+    a = e.op(f"select {e.b} {e.cmp('ogt', size, e.f(10.0))}, {e.v} {e.f(10.0)}, {e.v} {size}")
+    shifted = e.fma(a, e.f(2 * _LOG2E), e.f(_SHIFTER))
+    n = e.op(f"fsub {e.v} {shifted}, {e.f(_SHIFTER)}")
+    r = e.fma(n, e.f(-_LN2_HIGH), e.op(f"fadd {e.v} {a}, {a}"))
+    r = e.fma(n, e.f(-_LN2_LOW), r)
+    p = e.fma(e.op(f"fmul {e.v} {r}, {r}"), horner(e, r, _EXP), r)
+    # The low bits of ``shifted`` are n; those above them leave with the shift.
+    power = e.op(f"shl {e.vi} {e.as_int(shifted)}, {e.i(23)}")
+    power = e.as_float(e.op(f"add {e.vi} {power}, {e.i(127 << 23)}"))
+    t = e.fma(power, p, e.op(f"fsub {e.v} {power}, {e.f(1.0)}"))
+    big = e.op(f"fdiv {e.v} {t}, {e.op(f'fadd {e.v} {t}, {e.f(2.0)}')}")
     t = e.op(f"fmul {e.v} {x}, {x}")
     small = e.fma(e.op(f"fmul {e.v} {x}, {t}"), horner(e, t, _TANH), x)
-    is_small = e.cmp("olt", size, e.f(0.625))
+    is_small = e.cmp("olt", size, e.f(0.32))
     return e.copysign(e.op(f"select {e.b} {is_small}, {e.v} {small}, {e.v} {big}"), x)
 
 

@@ -173,9 +173,19 @@ def _nearest(input: Tensor, sizes: list[int], scales: list, shift: float) -> Ten
         return avg_pool_spread(
             input, size=tuple(map(len, found)), ceil_mode=False, include=True, divisor=1, **how
         )
+    steps = [_even_steps(places, size) for places, size in zip(found, input.shape[2:])]
+    if input.meta()[1].kind in "fV" and all(step is not None for step in steps):
+        return ops.clone(input[(slice(None), slice(None), *steps)])
     for i, places in enumerate(found):
         input = input.index_select(2 + i, constant(input, places))
     return input
+
+
+def _even_steps(places: np.ndarray, size: int) -> slice | None:
+    """``places`` of ``size`` as a slice, where they are one."""
+    step = int(places[1] - places[0]) if len(places) > 1 else 1
+    found = slice(int(places[0]), int(places[-1]) + 1, max(step, 1))
+    return found if np.array_equal(places, np.arange(size)[found]) else None
 
 
 def _separable(input: Tensor, matrices: list[np.ndarray]) -> Tensor:

@@ -1,7 +1,7 @@
 """RNN, LSTM, GRU and their cells.
 
-The input's part of every step is one matrix product for the whole sequence; what depends on the
-state is ``nn/recurrence.py``'s. Gates stand in PyTorch's order: LSTM i f g o, GRU r z n.
+What happens along a sequence is ``nn/recurrence.py``'s. Gates stand in PyTorch's order: LSTM i f g
+o, GRU r z n.
 """
 
 from __future__ import annotations
@@ -113,21 +113,27 @@ class RNNBase(Module):
     def flatten_parameters(self) -> None:
         """Does nothing: here the parameters of a layer need not lie side by side."""
 
-    def _start(self, x: Tensor, rows: int, states: tuple | None, batched: bool) -> tuple:
-        """The initial state as tensors (layers * directions, N, features)."""
+    def _start(
+        self, x: Tensor, rows: int, states: tuple | None, batched: bool, order: Tensor | None
+    ) -> list[tuple]:
+        """The initial state of every pass, tensors (N, features). ``order``: of the sequences."""
         count = self.num_layers * self._directions
-        shapes = [(count, rows, width) for width in self._widths]
         if states is None:
-            return tuple(ops.zeros(*s, dtype=x.dtype, device=x.device) for s in shapes)
-        for state, shape in zip(states, shapes, strict=True):
-            needed = shape if batched else (shape[0], shape[2])
+            zeros = {n: ops.zeros(rows, n, dtype=x.dtype, device=x.device) for n in self._widths}
+            return [tuple(zeros[n] for n in self._widths)] * count
+        for state, width in zip(states, self._widths, strict=True):
+            needed = (count, rows, width) if batched else (count, width)
             if tuple(state.shape) != needed:
                 raise ShapeError(
                     f"{self!r}: initial state of shape {list(state.shape)} given; needed "
                     f"{list(needed)}: (num_layers * num_directions, "
                     f"{'batch, ' if batched else ''}hidden_size)"
                 )
-        return states if batched else tuple(s.unsqueeze(1) for s in states)
+        if not batched:
+            states = tuple(s.unsqueeze(1) for s in states)
+        if order is not None:
+            states = tuple(s.index_select(1, order) for s in states)
+        return [tuple(s[k] for s in states) for k in range(count)]
 
     def _lowered(self, data: Tensor, states: tuple | None, packed: bool) -> tuple:
         """Under autocast a layer is one operation in the lower type; on the CPU the LSTM alone is,
@@ -152,7 +158,7 @@ class RNNBase(Module):
         x = input if batched else input.unsqueeze(0 if self.batch_first else 1)
         if self.batch_first:
             x = x.transpose(0, 1)
-        start = self._start(x, x.shape[1], states, batched)
+        start = self._start(x, x.shape[1], states, batched, None)
         out, final = self._layers(x, start, along)
         if self.batch_first:
             out = out.transpose(0, 1)
@@ -170,15 +176,13 @@ class RNNBase(Module):
                 f"input_size={self.input_size})"
             )
         data, states = self._lowered(data, states, True)
-        start = self._start(data, sizes[0], states, True)
-        if states is not None and input.sorted_indices is not None:
-            start = tuple(s.index_select(1, input.sorted_indices) for s in start)
+        start = self._start(data, sizes[0], states, True, input.sorted_indices)
         out, final = self._layers(data, start, functools.partial(self._along_packed, sizes))
         if input.unsorted_indices is not None:
             final = tuple(s.index_select(1, input.unsorted_indices) for s in final)
         return PackedSequence(out, *input[1:]), final
 
-    def _layers(self, x: Tensor, start: tuple, along: Callable) -> tuple[Tensor, tuple]:
+    def _layers(self, x: Tensor, start: list[tuple], along: Callable) -> tuple[Tensor, tuple]:
         """All passes over ``x``; ``along`` does one."""
         ends = []
         outputs: list[Tensor] = []
@@ -187,25 +191,24 @@ class RNNBase(Module):
                 x = outputs[0] if len(outputs) == 1 else ops.cat(outputs, -1)
                 x = F.dropout(x, self.dropout, self.training)
                 outputs = []
-            project, step = self._step_of(suffix)
-            state = tuple(s[number] for s in start)
-            out, end = along(project(x), state, step, suffix.endswith("_reverse"))
+            step = self._step_of(suffix)
+            out, end = along(x, start[number], step, suffix.endswith("_reverse"))
             outputs.append(out)
             ends.append(end)
         out = outputs[0] if len(outputs) == 1 else ops.cat(outputs, -1)
-        return out, tuple(ops.stack(list(parts)) for parts in zip(*ends, strict=True))
+        if len(ends) == 1:
+            return out, ends[0]
+        return out, tuple(ops.cat(list(parts)) for parts in zip(*ends, strict=True))
 
-    def _step_of(self, suffix: str) -> tuple[Callable, Step]:
-        """Of one pass: the input's part of all steps, and one step (input's part, state)."""
+    def _step_of(self, suffix: str) -> Step:
+        """One step of one pass."""
         w_ih, w_hh = getattr(self, "weight_ih" + suffix), getattr(self, "weight_hh" + suffix)
-        b_ih, b_hh = (
-            (getattr(self, "bias_ih" + suffix), getattr(self, "bias_hh" + suffix))
-            if self.bias
-            else (None, None)
-        )
+        b_ih: Any = getattr(self, "bias_ih" + suffix) if self.bias else None
+        b_hh: Any = getattr(self, "bias_hh" + suffix) if self.bias else None
+        if self.bias and self.mode != "GRU":  # whose last gate takes them apart
+            b_ih, b_hh = None, b_ih + b_hh
         w_hr: Any = getattr(self, "weight_hr" + suffix) if self.proj_size else None
-        step = Step(self.mode, w_hh, b_hh, w_hr)
-        return functools.partial(ops.linear, weight=w_ih, bias=b_ih), step
+        return Step(self.mode, w_hh, b_hh, w_hr, (w_ih, b_ih))
 
     @staticmethod
     def _along_packed(
@@ -226,11 +229,12 @@ class RNNBase(Module):
             elif have > need:
                 ended.append(tuple(s[need:] for s in state))
                 state = tuple(s[:need] for s in state)
-            out, state = along(parts[k].reshape(count, need, -1), state, step, backwards)
+            out, last = along(parts[k].reshape(count, need, -1), state, step, backwards)
+            state = tuple(s[0] for s in last)
             outs[k] = out.reshape(count * need, -1)
         ended.append(state)
         final = tuple(ops.cat(list(parts)) for parts in zip(*reversed(ended)))
-        return ops.cat(outs), final
+        return ops.cat(outs), tuple(s.unsqueeze(0) for s in final)
 
     def extra_repr(self) -> str:
         text = f"{self.input_size}, {self.hidden_size}"

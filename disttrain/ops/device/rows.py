@@ -4,6 +4,7 @@ so that nothing is copied for them."""
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -227,9 +228,14 @@ def _scaled(platform: Platform, x: Any, weight: RawArray | None, bias: RawArray 
     return out
 
 
+def _in_places(a: RawArray) -> Any:
+    n, c, *places = a.shape
+    return a.reshape(n, c, math.prod(places))
+
+
 def _in_groups(a: RawArray, groups: int) -> Any:
-    n, c, places = a.shape
-    return a.reshape(n, groups, c // groups * places)
+    n, c, *places = a.shape
+    return a.reshape(n, groups, c // groups * math.prod(places))
 
 
 @on_device("group_norm")
@@ -237,7 +243,8 @@ def _group_norm(
     platform: Platform, x: Any, weight: Any, bias: Any, groups: int, eps: float
 ) -> tuple:
     out, mean, rstd = norms.layer_norm(_in_groups(x, groups), None, None, eps)
-    return _scaled(platform, out.reshape(x.shape), weight, bias), mean, rstd
+    out = _scaled(platform, out.reshape(_in_places(x).shape), weight, bias)
+    return out.reshape(x.shape), mean, rstd
 
 
 @functools.cache
@@ -252,13 +259,13 @@ def _group_norm_backward(
     platform: Platform, g: Any, x: Any, mean: RawArray, rstd: RawArray, weight: Any, groups: int
 ) -> tuple:
     """(dx, dweight, dbias)."""
-    name, seen = str(NAME_OF[x.dtype]), _in_groups(x, groups)
+    name, seen, g = str(NAME_OF[x.dtype]), _in_groups(x, groups), _in_places(g)
     inner = _in_groups(_scaled(platform, g, weight, None), groups)
     (dx,) = _layer_norm_backward(platform, inner, seen, mean, rstd, None)
     products = platform.empty(seen.shape, mean.dtype)
     run(platform, _hat_product(name), (_in_groups(g, groups), seen, mean[..., None],
                                        rstd[..., None]), products)  # fmt: skip
-    both = products.reshape(x.shape)
+    both = products.reshape(g.shape)
     sums = [add_up(platform, a, (0, 2), False, mean.dtype) for a in (both, g)]
     return dx.reshape(x.shape), *(converted(platform, s, x.dtype) for s in sums)
 

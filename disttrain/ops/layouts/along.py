@@ -78,9 +78,10 @@ def _batch_norm(x: object, weight: object, bias: object, eps: float) -> Layout:
     return Layout(((None, 1, None), *channels), ((None, 1, None), (1,), (1,)))
 
 
-def _group_norm(x: object, weight: object, bias: object, groups: int, eps: float) -> Layout:
+def _group_norm(x: Shaped, weight: object, bias: object, groups: int, eps: float) -> Layout:
     affine = [None if a is None else (None,) for a in (weight, bias)]
-    return Layout(((0, None, None), *affine), ((0, None, None), (0, None), (0, None)))
+    own = (0, *(None,) * (len(x.shape) - 1))
+    return Layout((own, *affine), (own, (0, None), (0, None)))
 
 
 def _polygamma(a: Any, **params: object) -> Layout:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...backends import lapack
-from ...backends.fused import few_rows
+from ...backends.fused import few_rows, half_product
 from ...backends.fused.copies import contiguous
 from ...core.annotations import Shaped, Value
 from ...core.gate import Primitive
@@ -89,8 +89,16 @@ def product(a: np.ndarray, b: np.ndarray) -> Any:
     return np.matmul(a, b)
 
 
+def _product(a: Any, b: Any) -> Any:
+    out = half_product.product(a, b) if a.dtype.kind == "V" else None
+    return _wide_product(a, b) if out is None else out
+
+
+_wide_product = through_float32(product)
+_product.on_wide = product  # type: ignore[attr-defined]
+
 matmul: Primitive = primitive(
-    "matmul", through_float32(product), "a b",
+    "matmul", _product, "a b",
     vjp={"a": lambda g, b: matmul(g, swap(H(b))), "b": _matmul_db},
     jvp="multilinear", shape=_matmul_shape, promote=one_type("matmul"),
     samples=lambda rng: [
@@ -119,8 +127,17 @@ def by_rows(x: np.ndarray, w: np.ndarray, b: None = None) -> Any:
     return product(x, w.T)
 
 
-@through_float32
 def _linear(x: np.ndarray, w: np.ndarray, b: np.ndarray | None = None) -> Any:
+    if x.ndim > 1 and x.dtype.kind == "V":
+        rows = x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
+        out = half_product.product(rows, w.T, b)
+        if out is not None:
+            return out.reshape(*x.shape[:-1], w.shape[0])
+    return _wide_linear(x, w, b)
+
+
+@through_float32
+def _wide_linear(x: np.ndarray, w: np.ndarray, b: np.ndarray | None = None) -> Any:
     if x.ndim > 2:
         # One product of two matrices: numpy would run a batch of small ones.
         out = by_rows(x.reshape(math.prod(x.shape[:-1]), x.shape[-1]), w)

@@ -7,6 +7,7 @@ gradients are right too.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -215,7 +216,7 @@ batch_norm_channels: Primitive = primitive(
 )  # fmt: skip
 
 
-# --- group norm, over the places of groups of channels of (N, C, places) -----------------------
+# --- group norm, over the places of groups of channels of (N, C, ...) --------------------------
 def _group_rule(
     g: tuple, x: Any, weight: Value | None, out: tuple, groups: int, eps: float, needs: tuple
 ) -> tuple:
@@ -236,14 +237,14 @@ group_norm_backward = by_kernel(
 
 def _group_pull(g: Value, x: Value, weight: object, groups: int, eps: float) -> tuple:
     """The same, composed (differentiable again)."""
-    n, c, places = x.shape
-    rows, shape = (n, groups, c // groups * places), tuple(x.shape)
+    n, c, *places = x.shape
+    rows, shape = (n, groups, c // groups * math.prod(places)), tuple(x.shape)
     normal, rstd = _standardised(reshape(x, shape=rows), eps)
-    inner = g if weight is None else g * reshape(weight, shape=(-1, 1))
+    inner = g if weight is None else g * reshape(weight, shape=(-1, *(1,) * len(places)))
     inner = reshape(inner, shape=rows)
     dx = (inner - _mean(inner) - normal * _mean(inner * normal)) * rstd
-    both = g * reshape(normal, shape=shape)
-    return reshape(dx, shape=shape), *(sum_(a, dims=(0, 2), keepdim=False) for a in (both, g))
+    both, over = g * reshape(normal, shape=shape), (0, *range(2, len(shape)))
+    return reshape(dx, shape=shape), *(sum_(a, dims=over, keepdim=False) for a in (both, g))
 
 
 def _groups_batch(args: tuple, dims: tuple, params: dict, size: int) -> tuple:
@@ -252,7 +253,7 @@ def _groups_batch(args: tuple, dims: tuple, params: dict, size: int) -> tuple:
         outs = group_norm_channels(merge(fronted(args[0], dims[0], size)), *args[1:], **params)
         return tuple(split(a, size) for a in outs), (0, 0, 0)
     x = fronted(args[0], dims[0], size)
-    x = merge(permute(x, dims=(1, 0, 2, 3)), 1)
+    x = merge(permute(x, dims=(1, 0, *range(2, len(x.shape)))), 1)
     affine = [None if a is None else merge(fronted(a, d, size)) for a, d in
               zip(args[1:], dims[1:], strict=True)]  # fmt: skip
     outs = group_norm_channels(x, *affine, **{**params, "groups": params["groups"] * size})
@@ -266,7 +267,11 @@ def _groups_shape(x: Shaped, weight: object, bias: object, groups: int, eps: flo
 
 def _group_samples(rng: np.random.Generator) -> list:
     x, w, b = rng.normal(size=(3, 4, 5)), rng.normal(size=4), rng.normal(size=4)
-    return [((x, w, b), {"groups": 2, "eps": 1e-5}), ((x, None, b), {"groups": 4, "eps": 1e-5})]
+    wider = rng.normal(size=(2, 4, 3, 2))
+    return [
+        ((x, w, b), {"groups": 2, "eps": 1e-5}), ((x, None, b), {"groups": 4, "eps": 1e-5}),
+        ((wider, w, b), {"groups": 2, "eps": 1e-5}),
+    ]  # fmt: skip
 
 
 group_norm_channels: Primitive = primitive(

@@ -11,11 +11,12 @@ saved but input and result. Both kinds of window are done one dimension after th
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from ...backends.fused import largest
 from ...core.gate import Primitive
 from ...core.types.wide import through_float32
 from ..declare import primitive
@@ -129,21 +130,14 @@ def _max_spread(
     out = best.shape[2:]
     x = _padded(a, kernel, stride, padding, dilation, out, _lowest(a.dtype))
     full = np.zeros(x.shape, g.dtype)
-    _spread(full, g, _hits(x, best, kernel, stride, dilation), kernel, stride, dilation)
+    if not largest.add_first(full, g, x, best, kernel, stride, dilation):
+        for where, hit in _hits(x, best, kernel, stride, dilation):
+            _add_where(full[where], g, hit)
     return full[inside(a.shape[2:], padding)]
 
 
-def _spread(
-    full: np.ndarray, g: np.ndarray, hits: Iterable, kernel: tuple, stride: tuple, dilation: tuple
-) -> None:
-    """Add ``g`` at each kernel position where that has the largest value."""
-    apart = all(s >= d * (k - 1) + 1 for s, k, d in zip(stride, kernel, dilation, strict=True))
-    for where, hit in hits:
-        region = full[where]
-        if apart:
-            np.multiply(g, hit, out=region)
-        else:
-            region += g * hit
+def _add_where(region: np.ndarray, g: np.ndarray, hit: np.ndarray) -> None:
+    np.add(region, g, out=region, where=hit)
 
 
 MOST_TAPS = 255  # kernel positions that a byte can tell apart, and none of them
@@ -169,11 +163,9 @@ def spread_to(
     out = found.shape[2:]
     reach = _reach(size, out, kernel, stride, padding, dilation)
     full = np.zeros((*g.shape[:2], *reach), g.dtype)
-    hits = (
-        ((Ellipsis, *where), found == t)
-        for t, (_, where) in enumerate(taps(kernel, out, stride, dilation))
-    )
-    _spread(full, g, hits, kernel, stride, dilation)
+    if not largest.add_known(full, g, found, kernel, stride, dilation):
+        for t, (_, where) in enumerate(taps(kernel, out, stride, dilation)):
+            _add_where(full[(Ellipsis, *where)], g, found == t)
     return full[inside(size, padding)]
 
 
@@ -349,6 +341,8 @@ def _avg_pool(
 def _spread_along(x: np.ndarray, axis: int, k: int, s: int, reach: int) -> Any:
     """The adjoint of ``_along(np.add, ...)``."""
     n = x.shape[axis]
+    if k == s and n * s == reach and axis < x.ndim - 1:  # rows that are written once
+        return np.repeat(x, k, axis)
     shape = list(x.shape)
     shape[axis] = reach
     out = np.zeros(shape, x.dtype)

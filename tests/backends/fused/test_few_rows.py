@@ -7,7 +7,6 @@ import pytest
 
 import disttrain as dt
 from disttrain.backends import threads
-from disttrain.backends.addresses import address
 from disttrain.backends.fused import few_rows
 
 
@@ -73,18 +72,3 @@ def test_operations_take_them_and_are_differentiated():
     out.backward(dt.ones(6, 700))
     assert np.allclose(a.grad.numpy(), np.broadcast_to(w.sum(0, "f8"), x.shape), 1e-4, 1e-3)
     assert np.allclose(b.grad.numpy(), np.broadcast_to(x.sum(0, "f8"), w.shape), 1e-4, 1e-3)
-
-
-def test_the_same_product_many_times():
-    rng = np.random.default_rng(3)
-    for m in (1, 5, 16):
-        x, w = rng.normal(size=(m, 40)).astype("f4"), rng.normal(size=(40, 70)).astype("f4")
-        y = np.ones((m, 70), "f4")
-        run = few_rows.into(m, w)
-        if run is not None:
-            run(address(y), address(x), 1)
-            assert np.allclose(y, 1 + x @ w, 1e-4, 1e-4)
-            run(address(y), address(x), 0)
-            assert np.allclose(y, x @ w, 1e-4, 1e-4)
-    for rows, other in ((17, w), (3, w.T), (3, w.astype(int)), (3, w[:0])):
-        assert few_rows.into(rows, other) is None

@@ -6,7 +6,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from disttrain.backends import threads
 from disttrain.backends.fused import group_norm as fused
+from disttrain.backends.llvm import group_norm as llvm
 
 SHAPES = [((3, 6, 40), 2), ((2, 6, 7), 3), ((4, 8, 1), 4), ((1, 5, 100), 5), ((2, 4, 33), 1)]
 
@@ -57,3 +59,28 @@ def test_a_mean_far_from_zero_costs_no_digits():
     out = fused.group_norm(x, None, None, 1, 0.0)[0]
     wide = x.astype("f8")
     assert np.abs(out - (wide - wide.mean()) / wide.std()).max() < 2e-5
+
+
+def test_threads_registers_and_axes_of_places(monkeypatch):
+    rng = np.random.default_rng(3)
+    x, g, w = (rng.normal(size=s).astype("f4") for s in ((3, 6, 5, 9), (3, 6, 5, 9), (6,)))
+    found = []
+    monkeypatch.setattr(fused, "_SPLIT", 1)
+    for count, shape in ((1, x.shape), (4, x.shape), (1, (3, 6, 45))):
+        monkeypatch.setattr(threads, "count", lambda count=count: count)
+        a, b = x.reshape(shape), g.reshape(shape)
+        out, mean, rstd = fused.group_norm(a, w, w, 3, 1e-5)
+        found.append([out, *fused.group_norm_backward(b, a, mean, rstd, w, 3)])
+        assert out.shape == found[-1][1].shape == shape
+    assert len({b"".join(a.tobytes() for a in each) for each in found}) == 1
+    monkeypatch.setattr(llvm, "shape", lambda kind: (8, 6, 12))  # an older processor's
+    llvm.code.cache_clear()
+    fused._code.cache_clear()
+    try:
+        out, mean, rstd = fused.group_norm(x, w, w, 3, 1e-5)
+        narrow = [out, *fused.group_norm_backward(g, x, mean, rstd, w, 3)]
+    finally:
+        llvm.code.cache_clear()
+        fused._code.cache_clear()
+    for a, b in zip(narrow, found[0], strict=True):
+        np.testing.assert_allclose(a, b, 1e-4, 1e-5)

@@ -59,13 +59,13 @@ def test_gradients_are_those_of_differences(mode):
     x, states, w, b = drawn(mode)
     rng = np.random.default_rng(1)
     outs, kept = forward(mode, x, states, w, b)
-    gs = tuple(rng.normal(size=o.shape) for o in outs)
-    dx, dstates, dw, db = backward(mode, gs, kept, tuple(states), w, outs)
+    g, ends = rng.normal(size=outs[0].shape), tuple(rng.normal(size=s.shape) for s in states)
+    dx, dstates, dw, db, _ = backward(mode, g, ends, kept, tuple(states), w, outs)
 
     def loss():
-        return sum(
-            (g * o).sum() for g, o in zip(gs, forward(mode, x, states, w, b)[0], strict=True)
-        )
+        outs = forward(mode, x, states, w, b)[0]
+        last = sum((end * o[-1]).sum() for end, o in zip(ends, outs, strict=True))
+        return (g * outs[0]).sum() + last
 
     for array, found in zip((x, w, b, *states), (dx, dw, db, *dstates), strict=True):
         for at in rng.integers(0, array.size, 6):
@@ -82,9 +82,9 @@ def test_gradients_are_those_of_differences(mode):
 def test_a_gradient_that_is_missing_is_zero(mode):
     x, states, w, b = drawn(mode)
     outs, kept = forward(mode, x, states, w, b)
-    g = np.ones((T, N, H))
-    first, *rest = backward(mode, (g, *[0 * o for o in outs[1:]]), kept, tuple(states), w, outs)
-    again, *others = backward(mode, (g, *[None for _ in outs[1:]]), kept, tuple(states), w, outs)
+    g, zeros, none = np.ones((T, N, H)), [0 * s for s in states], [None] * len(states)
+    first, *rest = backward(mode, g, zeros, kept, tuple(states), w, outs)
+    again, *others = backward(mode, g, none, kept, tuple(states), w, outs)
     assert first.tobytes() == again.tobytes() and rest[1].tobytes() == others[1].tobytes()
 
 

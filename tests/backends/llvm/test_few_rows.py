@@ -37,11 +37,7 @@ def test_tiles_of_any_size_and_no_place_beyond_them(kind, way, k):
             w = rng.normal(size=(k, n + 2) if way == "across" else (n, k + 2)).astype(kind)
             y = np.full((rows + 1, n + 1), 7, kind)
             steps = (y.strides[0], x.strides[0], w.strides[0])
-            run(_at(y), _at(x), _at(w), n, k, *steps, 0)
-            once = y.copy()
-            run(_at(y), _at(x), _at(w), n, k, *steps, 1)
-            assert np.allclose(y[:-1, :-1], 2 * once[:-1, :-1], 1e-4, 1e-4)
-            y = once
+            run(_at(y), _at(x), _at(w), n, k, *steps)
             wanted = x[:, :k].astype("f8") @ (w[:, :n] if way == "across" else w[:, :k].T)
             close = 3e-5 if kind == "float32" else 1e-12
             assert np.allclose(y[:-1, :-1], wanted, close, close * np.abs(wanted).max())
@@ -58,6 +54,6 @@ def test_a_row_has_the_same_bits_in_any_tile(way):
         run, y = few_rows.product("float32", way, rows), np.zeros((rows, 700), "f4")
         if run is None:
             return
-        run(_at(y), _at(x), _at(w), 700, 700, y.strides[0], x.strides[0], w.strides[0], 0)
+        run(_at(y), _at(x), _at(w), 700, 700, y.strides[0], x.strides[0], w.strides[0])
         found.append(y[0].tobytes())
     assert len(set(found)) == 1

@@ -173,27 +173,41 @@ def ordered(T: Any, seed: str) -> list[Any]:
 def recurrent(T: Any, seed: str) -> list[Any]:
     """All states of recurrent networks, also packed, with gradients and gradients of those."""
     draw = random.Random(seed)
-    mode, wide, high = draw.choice(("LSTM", "GRU", "RNN")), draw.randint(1, 5), draw.randint(2, 9)
+    mode, wide = draw.choice(("LSTM", "GRU", "RNN")), draw.choice((1, 3, 5, 20))
+    high, kind = draw.choice((2, 5, 9, 16, 17, 35)), draw.choice(("f", "f", "d"))
     given = {"num_layers": draw.choice((1, 1, 2)), "bias": draw.random() < 0.7,
              "batch_first": draw.random() < 0.5, "bidirectional": draw.random() < 0.4}  # fmt: skip
     if mode == "LSTM" and draw.random() < 0.4:
         given["proj_size"] = draw.randint(1, high - 1)
-    net = getattr(T.nn, mode)(wide, high, **given).double()
+    if mode == "RNN":
+        given["nonlinearity"] = draw.choice(("tanh", "relu"))
+    net = getattr(T.nn, mode)(wide, high, **given)
+    net = net.double() if kind == "d" else net
     rng = np.random.default_rng(draw.getrandbits(32))
     with T.no_grad():
         for w in net.parameters():
-            w.copy_(T.from_numpy(rng.uniform(-0.5, 0.5, tuple(w.shape))))
-    lengths = rng.integers(1, 6, draw.choice((1, 2, 5)))
+            bound = min(0.5, 1.5 / math.sqrt(high))
+            w.copy_(T.from_numpy(rng.uniform(-bound, bound, tuple(w.shape)).astype(kind)))
+    lengths = rng.integers(1, 6, draw.choice((1, 2, 5, 8, 19)))
     shape = (len(lengths), 5) if given["batch_first"] else (5, len(lengths))
-    x = T.from_numpy(rng.normal(size=(wide, *shape[::-1]))).permute(2, 1, 0).requires_grad_()
-    fed, packed = x, draw.random() < 0.5
+    numbers = rng.normal(size=(wide, *shape[::-1])).astype(kind)
+    x = T.from_numpy(numbers).permute(2, 1, 0).requires_grad_()
+    fed, packed, start = x, draw.random() < 0.5, []
+    if draw.random() < 0.5:
+        passes = given["num_layers"] * (2 if given["bidirectional"] else 1)
+        widths = [given.get("proj_size", high), high][: 2 if mode == "LSTM" else 1]
+        sizes = [(passes, len(lengths), width) for width in widths]
+        start = [T.from_numpy(rng.normal(size=s).astype(kind)).requires_grad_() for s in sizes]
     if packed:
         fed = T.nn.utils.rnn.pack_padded_sequence(
             x, T.from_numpy(lengths), given["batch_first"], enforce_sorted=False
         )
-    out, state = net(fed)
-    outs = [out.data if packed else out, *(state if isinstance(state, tuple) else (state,))]
-    leaves, again = [x, *net.parameters()], draw.random() < 0.5
+    out, state = net(fed, *([tuple(start)] if mode == "LSTM" else start)[: len(start)])
+    if packed:  # sequences of one length may stand in any order
+        out = T.nn.utils.rnn.pad_packed_sequence(out, given["batch_first"])[0]
+    outs = [out, *(state if isinstance(state, tuple) else (state,))]
+    outs = outs[draw.choice((0, 0, 1)) :] if len(outs) > 1 else outs
+    leaves, again = [x, *start, *net.parameters()], kind == "d" and draw.random() < 0.5
     grads = T.autograd.grad(sum(o.sin().sum() for o in outs), leaves, create_graph=again)
     if again:
         grads += T.autograd.grad(sum((g * g).sum() for g in grads), leaves)
@@ -248,10 +262,11 @@ def normalised(T: Any, seed: str) -> list[Any]:
     those."""
     draw = random.Random(seed)
     rng = np.random.default_rng(draw.getrandbits(32))
-    groups, each = draw.choice((1, 2, 3, 8)), draw.choice((1, 2, 4))
-    spatial = draw.choice(((2,), (30,), (4, 5), (9, 17)))
+    groups, each, kind = draw.choice((1, 2, 3, 8)), draw.choice((1, 2, 4)), draw.choice(("f", "d"))
+    spatial = draw.choice(((2,), (5,), (30,), (4, 5), (9, 17)))
     shape = (draw.choice((1, 2, 5)), groups * each, *spatial)
-    given = [T.from_numpy(rng.normal(size=s)) for s in (shape, shape[1:2], shape[1:2])]
+    sizes = (shape, shape[1:2], shape[1:2])
+    given = [T.from_numpy(rng.normal(size=s).astype(kind)) for s in sizes]
     if len(shape) == 4 and draw.random() < 0.3:
         given[0] = given[0].to(memory_format=T.channels_last)
     x, w, b = (a.requires_grad_() for a in given)
@@ -261,8 +276,9 @@ def normalised(T: Any, seed: str) -> list[Any]:
         out = T.nn.functional.instance_norm(x, weight=w, bias=b, eps=0.1)
     else:
         out = T.nn.functional.group_norm(x, groups, w, b, eps=0.1)
-    leaves, again = [a for a in (x, w, b) if a is not None], draw.random() < 0.4
-    g = T.from_numpy(rng.normal(size=shape))
+    leaves = [a for a in (x, w, b) if a is not None]
+    again = kind == "d" and draw.random() < 0.4
+    g = T.from_numpy(rng.normal(size=shape).astype(kind))
     grads = T.autograd.grad(out, leaves, g, create_graph=again)
     if again:
         grads += T.autograd.grad(sum((a * a).sum() for a in grads), leaves[:1])
@@ -275,7 +291,7 @@ def resized(T: Any, seed: str) -> list[Any]:
     rng = np.random.default_rng(draw.getrandbits(32))
     dims = draw.choice((1, 2, 2, 3))
     size = [draw.randint(1, 7) for _ in range(dims)]
-    to = [draw.choice((n, 2 * n, 3 * n, draw.randint(1, 9))) for n in size]
+    to = [draw.choice((n, 2 * n, 3 * n, -(-n // 2), draw.randint(1, 9))) for n in size]
     kind = draw.choice(("f", "d"))
     x = T.from_numpy(rng.normal(size=(draw.choice((0, 1, 3)), 2, *size)).astype(kind))
     x, F = x.requires_grad_(), T.nn.functional
@@ -284,6 +300,30 @@ def resized(T: Any, seed: str) -> list[Any]:
     pooled = getattr(F, f"adaptive_avg_pool{dims}d")(x, [draw.randint(1, n) for n in size])
     sum((o * o * o).sum() for o in (near, pooled)).backward()
     return [near.detach(), pooled.detach(), x.grad]
+
+
+def pooled(T: Any, seed: str) -> list[Any]:
+    """The largest of windows, some of them equal, and where they are, with gradients."""
+    draw = random.Random(seed)
+    rng, dims = np.random.default_rng(draw.getrandbits(32)), draw.choice((1, 2, 2, 3))
+    kernel = [draw.randint(1, 4) for _ in range(dims)]
+    how = {
+        "stride": [draw.randint(1, 4) for _ in range(dims)],
+        "padding": [draw.randint(0, k // 2) for k in kernel],
+        "dilation": [draw.randint(1, 2) for _ in range(dims)],
+        "ceil_mode": draw.random() < 0.3,
+    }
+    shape = (draw.choice((1, 3)), draw.choice((1, 4)), *(draw.randint(9, 14) for _ in range(dims)))
+    a = np.round(rng.normal(size=shape), draw.choice((0, 1, 9))).astype(draw.choice(("f", "d")))
+    x = T.from_numpy(a)
+    if dims == 2 and draw.random() < 0.3:
+        x = x.to(memory_format=T.channels_last)
+    x.requires_grad_()
+    pool = getattr(T.nn.functional, f"max_pool{dims}d")
+    best, places = pool(x, kernel, return_indices=True, **how)
+    g = rng.normal(size=tuple(best.shape)).astype(a.dtype)
+    pool(x, kernel, **how).backward(T.from_numpy(g))
+    return [best.detach(), places, x.grad]
 
 
 def halved(T: Any, seed: str) -> list[Any]:
@@ -307,7 +347,8 @@ def halved(T: Any, seed: str) -> list[Any]:
 CASES = {
     "copied": copied, "accumulated": accumulated, "scattered": scattered, "convolved": convolved,
     "ordered": ordered, "recurrent": recurrent, "strided": strided, "multiplied": multiplied,
-    "normalised": normalised, "resized": resized, "halved": halved, "filtered": filtered,
+    "normalised": normalised, "resized": resized, "pooled": pooled, "halved": halved,
+    "filtered": filtered,
 }  # fmt: skip
 
 

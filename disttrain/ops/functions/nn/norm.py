@@ -208,11 +208,8 @@ def _in_groups(
     input: Tensor, weight: Tensor | None, bias: Tensor | None, groups: int, eps: float
 ) -> Tensor:
     """Each sample normalised over groups of its channels."""
-    shape = tuple(input.shape)
-    x = input if len(shape) == 3 else reshape(input, shape=(*shape[:2], math.prod(shape[2:])))
-    affine = _flat(weight, x), _flat(bias, x)
-    out = group_norm_channels(x, *affine, groups=groups, eps=float(eps))[0]
-    return out if x is input else reshape(out, shape=shape)
+    affine = _flat(weight, input), _flat(bias, input)
+    return group_norm_channels(input, *affine, groups=groups, eps=float(eps))[0]
 
 
 def group_norm(

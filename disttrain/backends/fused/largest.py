@@ -1,0 +1,85 @@
+"""Sums at the places of windows' largest values, by generated code: gradients of max pooling.
+
+    add_first(to, g, x, best, kernel, stride, dilation)     at the first place of x that has it
+    add_known(to, g, found, kernel, stride, dilation)       at the place whose number is known
+
+``to`` and ``x``: (N, C, ...) in order, as far as windows reach; the others (N, C, windows ...).
+Both add window after window, and say whether they have.
+"""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+import math
+from functools import cache, partial
+from typing import Any
+
+import numpy as np
+from numpy import ndarray
+
+from .. import threads
+from ..addresses import address
+
+_SPLIT = 1 << 16  # windows from which it takes several threads
+
+
+@cache
+def _code() -> Any:
+    """What makes machine code is loaded with the first windows."""
+    return importlib.import_module("..llvm.largest", __package__)
+
+
+def add_first(
+    to: ndarray, g: ndarray, x: ndarray, best: ndarray, kernel: tuple, stride: tuple,
+    dilation: tuple,
+) -> bool:  # fmt: skip
+    """``to += g`` at the first place of each window where ``x`` is ``best``."""
+    if x.dtype != to.dtype or best.dtype != to.dtype:
+        return False
+    return _add(0, to, g, np.ascontiguousarray(x), best, kernel, stride, dilation)
+
+
+def add_known(
+    to: ndarray, g: ndarray, found: ndarray, kernel: tuple, stride: tuple, dilation: tuple
+) -> bool:
+    """``to += g`` at place ``found`` (uint8; 255 is none) of each window."""
+    return _add(1, to, g, to, found, kernel, stride, dilation)
+
+
+def _add(
+    which: int, to: ndarray, g: ndarray, x: ndarray, best: ndarray, kernel: tuple, stride: tuple,
+    dilation: tuple,
+) -> bool:  # fmt: skip
+    code = _code()
+    if g.dtype != to.dtype or to.dtype.name not in ("float32", "float64") or not g.size:
+        return False
+    if math.prod(kernel) > code.MOST or not to.dtype.isnative or not to.flags.c_contiguous:
+        return False
+    run = code.code(to.dtype.name, math.prod(kernel))
+    if run is None:
+        return False
+    g, best = np.ascontiguousarray(g), np.ascontiguousarray(best)
+    steps = to.strides[2:]
+    taps = itertools.product(*map(range, kernel))
+    far = [d * step for d, step in zip(dilation, steps, strict=True)]
+    places = np.array([sum(t * f for t, f in zip(tap, far)) for tap in taps], np.int64)
+    empty = 3 - len(kernel)
+    counts = [1] * empty + list(g.shape[2:])
+    moves = [0] * empty + [s * step for s, step in zip(stride, steps)]
+    plane, each = to.strides[1], math.prod(counts)
+    starts = [(address(a), n) for a, n in (
+        (to, plane), (g, each * g.itemsize), (x, plane), (best, each * best.itemsize)
+    )]  # fmt: skip
+
+    def some(part: slice) -> None:
+        begins = [first + part.start * n for first, n in starts]
+        run[which](*begins, address(places), part.stop - part.start, plane, *counts, *moves)
+
+    several = None if g.size >= _SPLIT else 1
+    planes = threads.portions(g.shape[0] * g.shape[1], 1, several)
+    threads.spread([partial(some, part) for part in planes])
+    return True
+
+
+__all__ = ["add_first", "add_known"]

@@ -35,7 +35,13 @@ FULL_ON_CPU = frozenset("cross_entropy prod".split())
 # of their arguments.
 OWN_ON_CPU = frozenset(
     "addmv addr bilinear cosine_similarity dist dot linalg_norm matrix_norm mv norm normalize "
-    "pairwise_distance softplus vector_norm".split()
+    "multilabel_soft_margin_loss pairwise_distance softplus vector_norm".split()
+)
+# And those that only the lists of the CPU have.
+FUNCTIONS_FULL_ON_CPU = frozenset(
+    "adaptive_avg_pool3d adaptive_max_pool3d avg_pool3d fractional_max_pool2d "
+    "fractional_max_pool3d grid_sample max_pool3d nanquantile normalized_images polar quantile "
+    "trace view_as_complex".split()
 )
 _LOW_TYPES: tuple[dtypes.dtype, ...] = (dtypes.float16, dtypes.bfloat16)
 _BOTH_TYPES = (dtypes.float32, *_LOW_TYPES)
@@ -68,7 +74,9 @@ class Chooser:
         if thread.depth != thread.autocast_depth:
             return fn(*args, **kwargs)
         wanted, given = dtypes.float32, _LOW_TYPES
-        if self.kind == "cpu" and fn.__name__ in OWN_ON_CPU:
+        if self.kind == "cpu" and fn.__name__ in OWN_ON_CPU | FUNCTIONS_FULL_ON_CPU:
+            how = "own" if fn.__name__ in OWN_ON_CPU else "full"
+        if how == "own":
             given = ()
         elif how == "lower":
             wanted, given = self.dtype, (dtypes.float32, *_LOW_TYPES)

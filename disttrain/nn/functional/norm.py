@@ -6,6 +6,7 @@ from ... import ops
 from ...core import Tensor
 from ...core.annotations import Dims
 from ...core.types import dtypes
+from ...core.types.casting import computes_in
 from ...errors import ConfigError, ShapeError
 from ...ops.functions.args import in_float32, kinds
 
@@ -105,7 +106,6 @@ def instance_norm(
     )
 
 
-@in_float32
 def local_response_norm(
     input: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0
 ) -> Tensor:
@@ -118,6 +118,18 @@ def local_response_norm(
         kinds("local_response_norm", "fV", input)
     if not input.numel():
         return input
+    normalized = normalized_images if input.ndim > 3 else _by_neighbours
+    return normalized(input, size, alpha, beta, k)
+
+
+@computes_in("own")
+def normalized_images(input: Tensor, size: int, alpha: float, beta: float, k: float) -> Tensor:
+    """``local_response_norm`` of images and volumes, which autocast of the CPU knows."""
+    return _by_neighbours(input, size, alpha, beta, k)
+
+
+@in_float32
+def _by_neighbours(input: Tensor, size: int, alpha: float, beta: float, k: float) -> Tensor:
     n, c = input.shape[:2]
     squares = ops.square(input).reshape(n, c, -1)
     padded = ops.pad(squares, (0, 0, size // 2, (size - 1) // 2))

@@ -11,6 +11,7 @@ from ... import ops
 from ...core import Tensor
 from ...core.annotations import PerDim
 from ...core.constants import constant
+from ...core.types.casting import computes_in
 from ...errors import ShapeError
 from ...ops.functions.args import in_float32, kinds
 from .common import need_dims
@@ -39,6 +40,7 @@ def _bounds(size: int, out: int) -> tuple[np.ndarray, np.ndarray]:
     return i * size // out, -((-(i + 1) * size) // out)
 
 
+@computes_in("own")
 def along(x: Tensor, matrix: np.ndarray, dim: int) -> Tensor:
     """``matrix`` (out x in) applied to dimension ``dim`` (negative) of ``x``."""
     return _along(x, matrix, dim)
@@ -84,6 +86,7 @@ def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
     return _adaptive_avg("adaptive_avg_pool2d", 2, input, output_size)
 
 
+@computes_in("own")
 def adaptive_avg_pool3d(input: Tensor, output_size: Any) -> Tensor:
     """Means over regions of (N, C, D, H, W)"""
     return _adaptive_avg("adaptive_avg_pool3d", 3, input, output_size)
@@ -143,6 +146,7 @@ def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: bool = 
     return _adaptive_max("adaptive_max_pool2d", 2, input, output_size, return_indices)
 
 
+@computes_in("own")
 def adaptive_max_pool3d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
     """The largest values of regions of (N, C, D, H, W)"""
     return _adaptive_max("adaptive_max_pool3d", 3, input, output_size, return_indices)

@@ -113,6 +113,8 @@ def inner(input: Tensor, other: Tensor) -> Tensor:
         raise ShapeError(
             f"inner: shapes {list(a)} and {list(b)} given; the last dimensions must be equal"
         )
+    if len(a) == len(b) == 1:
+        return dot(input, other)
     rows = reshape(input, shape=(_math.prod(a[:-1]), a[-1]))
     columns = reshape(other, shape=(_math.prod(b[:-1]), a[-1]))
     out = linalg.matmul(rows, permute(columns, dims=(1, 0)))

@@ -7,6 +7,7 @@ from typing import Any
 from ....core.annotations import PerDim
 from ....core.tensor import Tensor
 from ....core.types import dtypes
+from ....core.types.casting import computes_in
 from ....errors import ConfigError, ShapeError
 from ...primitives.pool import avg_pool, max_pool, max_pool_indices, pooled_sizes
 from ...primitives.views import reshape
@@ -92,6 +93,7 @@ def max_pool2d(
     return _max_nd(2, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
 
 
+@computes_in("own")
 def max_pool3d(
     input: Tensor, kernel_size: PerDim, stride: PerDim | None = None, padding: PerDim = 0,
     dilation: PerDim = 1, ceil_mode: bool = False, return_indices: bool = False,
@@ -136,6 +138,7 @@ def avg_pool2d(
     )
 
 
+@computes_in("own")
 def avg_pool3d(
     input: Tensor, kernel_size: PerDim, stride: PerDim | None = None, padding: PerDim = 0,
     ceil_mode: bool = False, count_include_pad: bool = True, divisor_override: int | None = None,

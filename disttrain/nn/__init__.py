@@ -1,6 +1,7 @@
 """Layers, losses, containers and initial values, under PyTorch's names."""
 
 from . import functional, global_hooks, grad, init, utils
+from .functional.linear_loss import LinearCrossEntropyOptions
 from .module import Module
 from .modules.activation import (
     CELU,
@@ -85,6 +86,7 @@ from .modules.loss import (
     HuberLoss,
     KLDivLoss,
     L1Loss,
+    LinearCrossEntropyLoss,
     MarginRankingLoss,
     MSELoss,
     MultiLabelMarginLoss,
@@ -165,6 +167,7 @@ from .parameter import (
     Parameter,
     UninitializedBuffer,
     UninitializedParameter,
+    factory_kwargs,
 )
 
 __all__ = [
@@ -255,6 +258,8 @@ __all__ = [
     "LeakyReLU",
     "RReLU",
     "Linear",
+    "LinearCrossEntropyLoss",
+    "LinearCrossEntropyOptions",
     "LocalResponseNorm",
     "LogSigmoid",
     "LPPool1d",
@@ -336,4 +341,5 @@ __all__ = [
     "ZeroPad1d",
     "ZeroPad2d",
     "ZeroPad3d",
+    "factory_kwargs",
 ]

@@ -29,6 +29,9 @@ def nn_modules() -> dict[str, Shim]:
         **_module("torch.nn.utils.clip_grad", nn.utils.clip),
         **_module("torch.nn.utils.parametrize", nn.utils.parametrize),
         **_module("torch.nn.utils.parametrizations", nn.utils.parametrizations),
+        "torch.nn.utils.prune": Shim("torch.nn.utils.prune").give(
+            **{n: v for n, v in vars(nn.utils.prune).items() if not n.startswith("__")}
+        ),
         **_module(
             "torch.nn.parameter", nn, "Parameter", "Buffer", "UninitializedParameter",
             "UninitializedBuffer",

@@ -208,6 +208,22 @@ def upsample(
     return interpolate(input, size, scale_factor, mode, align_corners)
 
 
+def upsample_nearest(
+    input: Tensor, size: int | Sequence[int] | None = None,
+    scale_factor: float | Sequence[float] | None = None,
+) -> Tensor:  # fmt: skip
+    """``interpolate`` to the nearest, under its old name"""
+    return interpolate(input, size, scale_factor, mode="nearest")
+
+
+def upsample_bilinear(
+    input: Tensor, size: int | Sequence[int] | None = None,
+    scale_factor: float | Sequence[float] | None = None,
+) -> Tensor:  # fmt: skip
+    """``interpolate`` between corners that are aligned, under its old name"""
+    return interpolate(input, size, scale_factor, mode="bilinear", align_corners=True)
+
+
 def _places(where: str, input: Tensor, factor: int) -> tuple:
     if input.ndim < 3:
         raise ShapeError(
@@ -260,6 +276,9 @@ def channel_shuffle(input: Tensor, groups: int) -> Tensor:
         raise ShapeError(f"channel_shuffle: {c} channels are not divisible by groups={groups}")
     x = input.reshape(n, groups, c // groups, *rest).transpose(1, 2)
     return _fresh(x.reshape(input.shape))
+
+
+native_channel_shuffle = channel_shuffle
 
 
 def _fresh(x: Tensor) -> Tensor:

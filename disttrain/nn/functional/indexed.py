@@ -1,0 +1,28 @@
+"""Maxima of windows with their places: the functions of pooling that always give both."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ...core import Tensor
+from . import pooling, unpooling
+
+
+def _with_indices(pool: Callable[..., Any]) -> Callable[..., tuple[Tensor, Tensor]]:
+    def run(*args: Any, return_indices: bool = True, **kwargs: Any) -> tuple[Tensor, Tensor]:
+        return pool(*args, **kwargs, return_indices=True)
+
+    run.__name__ = run.__qualname__ = f"{pool.__name__}_with_indices"
+    run.__doc__ = f"``{pool.__name__}``, always with the places of what it gives."
+    return run
+
+
+max_pool1d_with_indices = _with_indices(pooling.max_pool1d)
+max_pool2d_with_indices = _with_indices(pooling.max_pool2d)
+max_pool3d_with_indices = _with_indices(pooling.max_pool3d)
+adaptive_max_pool1d_with_indices = _with_indices(pooling.adaptive_max_pool1d)
+adaptive_max_pool2d_with_indices = _with_indices(pooling.adaptive_max_pool2d)
+adaptive_max_pool3d_with_indices = _with_indices(pooling.adaptive_max_pool3d)
+fractional_max_pool2d_with_indices = _with_indices(unpooling.fractional_max_pool2d)
+fractional_max_pool3d_with_indices = _with_indices(unpooling.fractional_max_pool3d)

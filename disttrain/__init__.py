@@ -10,7 +10,7 @@ imported here; a package is loaded when it is first asked for.
 import importlib
 from typing import Any
 
-from . import core
+from . import context, core
 from .backends.device.precision import matmul_precision as get_float32_matmul_precision
 from .backends.device.precision import set_matmul_precision as set_float32_matmul_precision
 from .core import (
@@ -99,3 +99,6 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list:
     return sorted({*globals(), *_PACKAGES, *_ELSEWHERE})
+
+
+context.provide_packages(__getattr__)

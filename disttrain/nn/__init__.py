@@ -1,6 +1,6 @@
 """Layers, losses, containers and initial values, under PyTorch's names."""
 
-from . import functional, global_hooks, grad, init, utils
+from . import functional, global_hooks, grad, init, parallel, utils
 from .functional.linear_loss import LinearCrossEntropyOptions
 from .module import Module
 from .modules.activation import (
@@ -162,6 +162,7 @@ from .modules.transformer import (
     TransformerEncoder,
     TransformerEncoderLayer,
 )
+from .parallel import DataParallel
 from .parameter import (
     Buffer,
     Parameter,
@@ -342,4 +343,6 @@ __all__ = [
     "ZeroPad2d",
     "ZeroPad3d",
     "factory_kwargs",
+    "DataParallel",
+    "parallel",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import disttrain as dt
 
-from . import layers, parallel, reducers
+from . import layers, reducers
 from .shim import Shim
 
 
@@ -15,12 +15,10 @@ def _module(name: str, source: object, *names: str) -> dict[str, Shim]:
 def nn_modules() -> dict[str, Shim]:
     """``torch.nn`` and what is below it."""
     nn = dt.nn
-    parallel_names = {
-        "DistributedDataParallel": dt.distributed.DistributedDataParallel,
-        "DataParallel": parallel.DataParallel,
-    }
+    parallel = nn.parallel
+    parallel_names = {name: getattr(parallel, name) for name in parallel.__all__}
     return {
-        "torch.nn": Shim("torch.nn").take(nn).give(DataParallel=parallel.DataParallel),
+        "torch.nn": Shim("torch.nn").take(nn),
         **_module("torch.nn.functional", nn.functional),
         **_module("torch.nn.grad", nn.grad),
         **_module("torch.nn.init", nn.init),
@@ -42,8 +40,13 @@ def nn_modules() -> dict[str, Shim]:
         .give(_functional_call=dt.func.functional_call),
         "torch.nn.parallel": Shim("torch.nn.parallel").give(**parallel_names),
         "torch.nn.parallel.scatter_gather": Shim("torch.nn.parallel.scatter_gather").give(
-            _is_namedtuple=lambda obj: isinstance(obj, tuple) and hasattr(obj, "_fields")
+            _is_namedtuple=lambda obj: isinstance(obj, tuple) and hasattr(obj, "_fields"),
+            scatter=parallel.scatter, gather=parallel.gather,
+            scatter_kwargs=parallel.scatter_kwargs,
         ),
+        **_module("torch.nn.parallel.data_parallel", parallel, "DataParallel", "data_parallel"),
+        **_module("torch.nn.parallel.parallel_apply", parallel, "parallel_apply"),
+        **_module("torch.nn.parallel.replicate", parallel, "replicate"),
         "torch.nn.parallel.distributed": Shim("torch.nn.parallel.distributed").give(
             **parallel_names, **reducers.NAMES
         ),

@@ -19,8 +19,8 @@ _RATIO = 2  # by default a part of the logits is this many times as large as the
 @dataclass(frozen=True)
 class LinearCrossEntropyOptions:
     """``linear_cross_entropy`` in parts of ``batch_chunk_size`` rows (None: chosen by
-    ``chunking_method``, "auto" or "aspect_ratio:N": logits of N times the input's size): each part's
-    logits are computed again in backward, and never are all of them there.
+    ``chunking_method``, "auto" or "aspect_ratio:N": logits of N times the input's size): each
+    part's logits are computed again in backward, and never are all of them there.
 
     ``allow_retain_graph`` is always so here; ``acc_policy`` and ``acc_dtype`` are taken and change
     nothing: parts are summed as autograd sums.

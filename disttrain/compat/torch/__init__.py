@@ -25,6 +25,7 @@ from ...errors import ConfigError, DeviceError, OutOfMemoryError
 from ...ops.methods import LATER
 from . import (
     amp,
+    checkpoints,
     compiling,
     distributions,
     elastic,
@@ -130,7 +131,7 @@ def _utils() -> dict[str, Shim]:
         "torch.utils.data.sampler": Shim("torch.utils.data.sampler").take(data),
         **_module("torch.utils.data.distributed", data, "DistributedSampler"),
         **_module("torch.utils.dlpack", dt, "from_dlpack", "to_dlpack"),
-        "torch.utils.checkpoint": gradients.checkpoint_module(),
+        **checkpoints.modules(),
     }
 
 

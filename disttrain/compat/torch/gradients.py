@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
-from typing import Any
-
 import disttrain as dt
 
 from ...autograd import forward_ad
-from ...core import checkpoint_sequential as _checkpoint_sequential
-from ...core.backward.checkpoint import CheckpointError, set_checkpoint_early_stop
-from ...core.backward.checkpoint import checkpoint as _checkpoint
 from ...core.backward.function import FunctionCtx
-from ...trace import warn
 from . import legacy
 from .shim import Shim
 
@@ -58,29 +50,3 @@ def autograd_modules() -> dict[str, Shim]:
             dt.func, [n for n in dt.func.__all__ if n not in _FLOW]
         ),
     }
-
-
-def _said(name: str, fn: Callable) -> Callable:
-    """``fn``, which warns when a program leaves the way of checkpointing open."""
-
-    @functools.wraps(fn)
-    def run(*args: object, use_reentrant: bool | None = None, **kwargs: object) -> Any:
-        if use_reentrant is None:
-            warn(
-                f"{name}: the use_reentrant parameter should be passed explicitly; False, which is "
-                "recommended, is taken here",
-            )
-        return fn(*args, use_reentrant=bool(use_reentrant), **kwargs)
-
-    return run
-
-
-def checkpoint_module() -> Shim:
-    """``torch.utils.checkpoint``."""
-    name = "torch.utils.checkpoint"
-    return Shim(name).give(
-        checkpoint=_said(name, _checkpoint),
-        checkpoint_sequential=_said(f"{name}.checkpoint_sequential", _checkpoint_sequential),
-        set_checkpoint_early_stop=set_checkpoint_early_stop,
-        CheckpointError=CheckpointError,
-    )

@@ -209,6 +209,10 @@ def vector_norm(
 ) -> Tensor:
     """(sum |x|^ord)^(1/ord) over ``dim`` (None: all); inf: the largest, -inf: the smallest, 0: how
     many are not zero. The gradient at 0 is 0."""
+    if isinstance(ord, complex):
+        raise ConfigError("vector_norm: Expected a non-complex scalar as the order of norm")
+    if isinstance(ord, str):
+        raise TypeError(f"vector_norm: ord={ord!r} given; needed a number")
     return _vector_norm(_norm_input("norm", x, dtype), float(ord), dim, keepdim)
 
 

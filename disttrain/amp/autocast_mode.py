@@ -47,6 +47,7 @@ _LOW_TYPES: tuple[dtypes.dtype, ...] = (dtypes.float16, dtypes.bfloat16)
 _BOTH_TYPES = (dtypes.float32, *_LOW_TYPES)
 _DEFAULTS = {"cuda": dtypes.float16, "cpu": dtypes.bfloat16}
 _CHOSEN = "amp.autocast.dtypes"  # the slot of types that a program has set
+_CACHED = "amp.autocast.cached"  # and whether casts of parameters are kept
 
 
 class Chooser:
@@ -134,7 +135,8 @@ class autocast:  # noqa: N801  (the field's spelling)
             raise ValueError(f"Expected `device_type` of type `str`, got: `{type(device_type)}`")
         self.device = device_type
         self.fast_dtype = get_autocast_dtype(device_type) if dtype is None else dtype
-        self._cache_enabled = True if cache_enabled is None else cache_enabled
+        given = is_autocast_cache_enabled() if cache_enabled is None else cache_enabled
+        self._cache_enabled = given
         self._enabled = bool(enabled) and self._usable()
         self._inside: list[casting] = []
 
@@ -206,6 +208,23 @@ def set_autocast_dtype(device_type: str, dtype: dtypes.dtype) -> None:
     """Set it for the calling rank."""
     chosen: dict[str, dtypes.dtype] = current().slot(_CHOSEN, dict)
     chosen[device_type] = dtype
+
+
+def is_autocast_cache_enabled() -> bool:
+    """Whether casts of parameters are kept by blocks that do not say."""
+    return current().slots.get(_CACHED, True)
+
+
+def set_autocast_cache_enabled(enabled: bool) -> None:
+    """Set it for the calling rank."""
+    current().slots[_CACHED] = bool(enabled)
+
+
+def clear_autocast_cache() -> None:
+    """Forget the casts of parameters that are kept."""
+    found = thread.autocast
+    if found is not None and found.cache:
+        found.cache.clear()
 
 
 def custom_fwd(

@@ -44,8 +44,8 @@ def scatter(inputs: Any, target_gpus: Sequence[Any], dim: int = 0) -> Any:
     what is no tensor goes to all. There are fewer parts than devices where a tensor has fewer."""
     devices = [_device(d) for d in target_gpus]
     if isinstance(inputs, Tensor):
-        parts = ops.chunk(inputs, len(devices), dim)
-        return tuple(t.to(d) for t, d in zip(parts, devices, strict=False))
+        pieces = ops.chunk(inputs, len(devices), dim)
+        return tuple(t.to(d) for t, d in zip(pieces, devices, strict=False))
     if isinstance(inputs, tuple) and hasattr(inputs, "_fields"):
         return [type(inputs)(*parts) for parts in zip(*_each(inputs, devices, dim), strict=False)]
     if isinstance(inputs, tuple) and inputs:

@@ -6,6 +6,9 @@ import sys
 from .functions.distances import cdist, pdist
 from .functions.factors import low_rank, older, solving
 from .functions.outs import fills
+from .functions.pieces.exponents import frexp
+from .functions.pieces.inverse import nonzero_static, slice_inverse, unsafe_split_with_sizes
+from .functions.pieces.segments import segment_reduce
 from .functions.spectral.short_time import istft, stft
 from .functions.spectral.windows import (
     bartlett_window,
@@ -30,6 +33,11 @@ norm_except_dim = older.norm_except_dim
 settle(sys.modules[__name__])
 
 __all__ = [
+    "frexp",
+    "nonzero_static",
+    "segment_reduce",
+    "slice_inverse",
+    "unsafe_split_with_sizes",
     "bartlett_window",
     "blackman_window",
     "cdist",

@@ -46,6 +46,7 @@ from . import (
     training,
 )
 from .shim import ROOT, Shim, publish
+from .top import names as top
 
 VERSION = "2.13.0+disttrain"
 _FAKES = "torch.testing._internal.distributed"
@@ -67,6 +68,7 @@ def install() -> None:
             "start the program with python -m disttrain.compat.torch"
         )
     dtypes.dtype.namespace = memory_format.namespace = Size.namespace = ROOT
+    top.attach()
     publish(build(), _RUNNABLE)
     sys.path.insert(1, _ENTRY)
 
@@ -107,9 +109,9 @@ def _top() -> Shim:
             cond=dt.func.cond,
             cfloat=dtypes.complex64, **amp.settings(),
             cdouble=dtypes.complex128, typename=_typename, is_storage=saving.is_storage,
-            UntypedStorage=saving.UntypedStorage, TypedStorage=saving.TypedStorage,
             AcceleratorError=DeviceError, OutOfMemoryError=OutOfMemoryError,
-            GradScaler=dt.amp.GradScaler, **operations.names(), **functional.names(),
+            GradScaler=dt.amp.GradScaler, **operations.names(), **functional.names(), **top.names(),
+            Stream=facade.Stream, Event=facade.Event,
         )
     )  # fmt: skip
 

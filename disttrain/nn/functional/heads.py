@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ... import ops
 from ...core import Tensor
@@ -130,6 +130,7 @@ def multi_head_attention_forward(
         )
     if is_causal and attn_mask is None:
         raise ConfigError("multi_head_attention_forward: is_causal=True needs attn_mask, too")
+    weights: list[Any]
     if use_separate_proj_weight:
         weights = [q_proj_weight, k_proj_weight, v_proj_weight]
     else:

@@ -115,7 +115,7 @@ class PruningContainer(BasePruningMethod):
     """Methods that prune one parameter, one after another."""
 
     def __init__(self, *args: Any) -> None:
-        self._pruning_methods: tuple[BasePruningMethod, ...] = ()
+        self._pruning_methods: tuple[Any, ...] = ()
         if len(args) == 1:
             self._tensor_name = args[0]._tensor_name
         for method in args:
@@ -131,7 +131,7 @@ class PruningContainer(BasePruningMethod):
                 "Can only add pruning methods acting on the parameter named "
                 f"'{own}' to PruningContainer {self}. Found '{method._tensor_name}'"
             )
-        self._pruning_methods += (method,)  # type: ignore[assignment]
+        self._pruning_methods = (*self._pruning_methods, method)
 
     def __len__(self) -> int:
         return len(self._pruning_methods)
@@ -381,9 +381,9 @@ def is_pruned(module: Any) -> bool:
 
 # --- checks -----------------------------------------------------------------------------------
 def _validate_pruning_amount_init(amount: Any) -> None:
-    if not isinstance(amount, numbers.Real):
+    real, whole = isinstance(amount, numbers.Real), isinstance(amount, numbers.Integral)
+    if not real:
         raise TypeError(f"Invalid type for amount: {amount}. Must be int or float.")
-    whole = isinstance(amount, numbers.Integral)
     if amount < 0 or (not whole and amount > 1):
         raise ConfigError(
             f"amount={amount} should either be a float in the range [0, 1] or a non-negative "
@@ -392,7 +392,8 @@ def _validate_pruning_amount_init(amount: Any) -> None:
 
 
 def _validate_pruning_amount(amount: Any, tensor_size: int) -> None:
-    if isinstance(amount, numbers.Integral) and amount > tensor_size:
+    whole = isinstance(amount, numbers.Integral)
+    if whole and amount > tensor_size:
         raise ConfigError(
             f"amount={amount} should be smaller than the number of parameters to "
             f"prune={tensor_size}"

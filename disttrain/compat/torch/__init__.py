@@ -47,6 +47,7 @@ from . import (
 )
 from .shim import ROOT, Shim, publish
 from .top import names as top
+from .top import pipes
 
 VERSION = "2.13.0+disttrain"
 _FAKES = "torch.testing._internal.distributed"
@@ -125,7 +126,7 @@ def _utils() -> dict[str, Shim]:
     data = dt.data
     return {
         "torch.utils": Shim("torch.utils"),
-        "torch.utils.data": Shim("torch.utils.data").take(data),
+        "torch.utils.data": Shim("torch.utils.data").take(data).give(**pipes.names()),
         "torch.utils.data.dataset": Shim("torch.utils.data.dataset").take(data),
         "torch.utils.data.dataloader": Shim("torch.utils.data.dataloader").take(data),
         "torch.utils.data._utils": Shim("torch.utils.data._utils"),
@@ -183,7 +184,9 @@ def _devices() -> dict[str, Shim]:
 def _others() -> dict[str, Shim]:
     seeds = "manual_seed seed initial_seed get_rng_state set_rng_state fork_rng default_generator"
     return {
-        **_module("torch.random", dt, *seeds.split()),
+        "torch.random": Shim("torch.random")
+        .take(dt, seeds.split())
+        .give(thread_safe_generator=lambda: None),
         **_module("torch.futures", dt.futures),
         **saving.modules(),
         "torch.linalg": Shim("torch.linalg")

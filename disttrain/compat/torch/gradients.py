@@ -8,6 +8,7 @@ from ...autograd import forward_ad
 from ...core.backward.function import FunctionCtx
 from . import legacy
 from .shim import Shim
+from .top import spelled
 
 _FLOW = frozenset({"cond", "map", "scan", "while_loop"})  # which stand elsewhere in PyTorch
 
@@ -23,7 +24,9 @@ class _ForwardAd(Shim):
 def autograd_modules() -> dict[str, Shim]:
     """``torch.autograd``, its modules, and ``torch.func``."""
     source = dt.autograd
-    autograd = Shim("torch.autograd").take(source).give(Variable=legacy.variable())
+    autograd = (
+        Shim("torch.autograd").take(source).give(Variable=legacy.variable(), **spelled.autograd())
+    )
     function = (
         Shim("torch.autograd.function")
         .take(source)
@@ -40,7 +43,9 @@ def autograd_modules() -> dict[str, Shim]:
         ),
         "torch.autograd.functional": Shim("torch.autograd.functional").take(source.functional),
         "torch.autograd.forward_ad": _ForwardAd("torch.autograd.forward_ad").take(forward_ad),
-        "torch.autograd.graph": Shim("torch.autograd.graph").take(source.graph),
+        "torch.autograd.graph": Shim("torch.autograd.graph")
+        .take(source.graph)
+        .give(**spelled.graph()),
         "torch.autograd.gradcheck": Shim("torch.autograd.gradcheck").take(source, checks),
         "torch.autograd.profiler": Shim("torch.autograd.profiler").take(dt.profiler),
         "torch.profiler": Shim("torch.profiler")

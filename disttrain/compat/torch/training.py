@@ -6,6 +6,7 @@ import disttrain as dt
 
 from . import layers, reducers
 from .shim import Shim
+from .top import spelled
 
 
 def _module(name: str, source: object, *names: str) -> dict[str, Shim]:
@@ -19,10 +20,12 @@ def nn_modules() -> dict[str, Shim]:
     parallel_names = {name: getattr(parallel, name) for name in parallel.__all__}
     return {
         "torch.nn": Shim("torch.nn").take(nn),
-        **_module("torch.nn.functional", nn.functional),
+        "torch.nn.functional": Shim("torch.nn.functional")
+        .take(nn.functional)
+        .give(grad=nn.grad, **spelled.functional()),
         **_module("torch.nn.grad", nn.grad),
         **_module("torch.nn.init", nn.init),
-        **_module("torch.nn.utils", nn.utils),
+        "torch.nn.utils": Shim("torch.nn.utils").take(nn.utils).give(**spelled.utils()),
         **_module("torch.nn.utils.rnn", nn.utils.rnn),
         **_module("torch.nn.utils.clip_grad", nn.utils.clip),
         **_module("torch.nn.utils.parametrize", nn.utils.parametrize),

@@ -6,7 +6,7 @@ import sys
 from .functions.distances import cdist, pdist
 from .functions.factors import low_rank, older, solving
 from .functions.outs import fills
-from .functions.pieces.exponents import frexp
+from .functions.pieces import exponents
 from .functions.pieces.inverse import nonzero_static, slice_inverse, unsafe_split_with_sizes
 from .functions.pieces.segments import segment_reduce
 from .functions.spectral.short_time import istft, stft
@@ -27,6 +27,7 @@ triangular_solve, pinverse = fills(older.triangular_solve), older.pinverse
 matrix_exp, lobpcg = solving.matrix_exp, low_rank.lobpcg
 svd_lowrank, pca_lowrank = low_rank.svd_lowrank, low_rank.pca_lowrank
 eig, symeig, lstsq = older.eig, older.symeig, older.lstsq
+frexp = fills(exponents.frexp)
 matrix_rank, solve = older.matrix_rank, older.solve
 frobenius_norm, nuclear_norm = fills(older.frobenius_norm), fills(older.nuclear_norm)
 norm_except_dim = older.norm_except_dim

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +11,11 @@ from . import pooling, unpooling
 
 
 def _with_indices(pool: Callable[..., Any]) -> Callable[..., tuple[Tensor, Tensor]]:
+    place = list(inspect.signature(pool).parameters).index("return_indices")
+
     def run(*args: Any, return_indices: bool = True, **kwargs: Any) -> tuple[Tensor, Tensor]:
+        if len(args) > place:
+            return pool(*args[:place], True, *args[place + 1 :], **kwargs)
         return pool(*args, **kwargs, return_indices=True)
 
     run.__name__ = run.__qualname__ = f"{pool.__name__}_with_indices"

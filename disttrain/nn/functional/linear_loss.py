@@ -33,10 +33,10 @@ class LinearCrossEntropyOptions:
     acc_dtype: Any = None
 
     def __post_init__(self) -> None:
-        if self.batch_chunk_size is not None and self.batch_chunk_size < 1:
+        size = self.batch_chunk_size
+        if size is not None and not (isinstance(size, int) and size > 0):
             raise ConfigError(
-                f"LinearCrossEntropyOptions: batch_chunk_size={self.batch_chunk_size} given; "
-                "needed at least 1"
+                f"LinearCrossEntropyOptions: batch_chunk_size={size!r} given; needed at least 1"
             )
 
     def rows(self, features: int, classes: int) -> int:

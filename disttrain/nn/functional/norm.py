@@ -9,6 +9,7 @@ from ...core.types import dtypes
 from ...core.types.casting import computes_in
 from ...errors import ConfigError, ShapeError
 from ...ops.functions.args import in_float32, kinds
+from ...ops.functions.views.memory_formats import following
 
 
 def batch_norm(
@@ -38,7 +39,8 @@ def batch_norm(
             "batch_norm: evaluation needs running_mean and running_var; pass training=True to use "
             "the batch's own statistics"
         )
-    return ops.batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps)
+    out = ops.batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps)
+    return following(out, input)
 
 
 def layer_norm(
@@ -86,7 +88,7 @@ def group_norm(
     eps: float = 1e-5,
 ) -> Tensor:
     """Normalise each sample over groups of channels (Wu, He, 2018)"""
-    return ops.group_norm(input, num_groups, weight, bias, eps)
+    return following(ops.group_norm(input, num_groups, weight, bias, eps), input)
 
 
 def instance_norm(

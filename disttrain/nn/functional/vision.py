@@ -15,6 +15,7 @@ from ...core.types import dtypes
 from ...errors import ConfigError, ShapeError
 from ...ops.functions.args import kinds
 from ...ops.functions.nn.padding import SOURCES, extended
+from ...ops.functions.views.memory_formats import following
 from ...ops.primitives.pool import avg_pool_spread
 from ...symbolic import as_int
 from . import filters
@@ -137,10 +138,11 @@ def interpolate(
     if mode in ("nearest", "nearest-exact"):
         if align_corners is not None:
             raise ConfigError(f"interpolate: align_corners has no meaning for mode={mode!r}")
-        return _nearest(input, sizes, scales, 0.5 if mode == "nearest-exact" else 0.0)
+        shift = 0.5 if mode == "nearest-exact" else 0.0
+        return following(_nearest(input, sizes, scales, shift), input)
     if mode == "area":
         from_mean = [filters.area(s, out) for s, out in zip(input.shape[2:], sizes, strict=True)]
-        return _separable(input, from_mean)
+        return following(_separable(input, from_mean), input)
     if _MODES.get(mode) != input.ndim - 2:
         kind = ShapeError if mode in _MODES else ConfigError
         raise kind(
@@ -154,7 +156,7 @@ def interpolate(
         np.eye(s) if kept and s == out else makes(mode, s, out, f, bool(align_corners))
         for s, out, f in zip(input.shape[2:], sizes, scales, strict=True)
     ]
-    return _separable(input, matrices)
+    return following(_separable(input, matrices), input)
 
 
 def _nearest(input: Tensor, sizes: list[int], scales: list, shift: float) -> Tensor:

@@ -20,6 +20,7 @@ from ...primitives.views import pad_constant, permute, reshape
 from ...promotion import same_type
 from ..args import kinds
 from ..args import tensor as as_input
+from ..views.memory_formats import following
 
 
 def per_dim(value: Any, n: int, where: str, name: str) -> tuple[int, ...]:
@@ -86,6 +87,7 @@ def _conv_nd(
     out = conv(
         input, weight, bias, stride=stride, padding=padding, dilation=dilation, groups=groups
     )
+    out = following(out, input, weight)
     return reshape(out, shape=tuple(out.shape)[1:]) if unbatched else out
 
 
@@ -189,6 +191,7 @@ def _transposed(
     )
     if bias is not None:
         out = out + reshape(bias, shape=(-1, *(1,) * n))
+    out = following(out, input, weight)
     return reshape(out, shape=tuple(out.shape)[1:]) if unbatched else out
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from numpy import ndarray
 
+from ....backends.device.array import DeviceArray
 from ....core.annotations import Format
 from ....core.tensor import Tensor
 from ....core.types.memory_format import (
@@ -23,6 +24,8 @@ from ....core.types.memory_format import (
 from ....errors import ConfigError
 from ...primitives import elementwise as el
 from ...primitives.views import permute
+
+_PLAIN = (ndarray, DeviceArray)
 
 
 def stride(input: Tensor, dim: int | None = None) -> Any:
@@ -110,6 +113,18 @@ def in_format(input: Tensor, memory_format: Format, fresh: bool) -> Tensor:
     if layout is preserve_format or (not fresh and suggest(input) is layout):
         return input
     return contiguous(input, layout) if fresh else clone(input, memory_format=layout)
+
+
+def following(out: Tensor, *givers: Tensor) -> Tensor:
+    """``out`` in channels_last order where one of ``givers`` lies so, else in order."""
+    for like in givers:
+        array = like.__dict__.get("array")
+        if array.__class__ not in _PLAIN or array.flags.c_contiguous:
+            continue
+        layout = suggested(tuple(array.shape), stride(like))
+        if layout.order is not None and len(layout.order) == out.ndim:
+            return contiguous(out, layout)
+    return contiguous(out)
 
 
 def dim_order(input: Tensor, *, ambiguity_check: Any = False) -> tuple[int, ...]:

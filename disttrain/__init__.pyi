@@ -34,7 +34,10 @@ from .core.types.dtypes import dtype as dtype
 from .core.types.dtypes import finfo as finfo
 from .core.types.dtypes import float as float
 from .core.types.dtypes import float8_e4m3fn as float8_e4m3fn
+from .core.types.dtypes import float8_e4m3fnuz as float8_e4m3fnuz
 from .core.types.dtypes import float8_e5m2 as float8_e5m2
+from .core.types.dtypes import float8_e5m2fnuz as float8_e5m2fnuz
+from .core.types.dtypes import float8_e8m0fnu as float8_e8m0fnu
 from .core.types.dtypes import float16 as float16
 from .core.types.dtypes import float32 as float32
 from .core.types.dtypes import float64 as float64

@@ -80,7 +80,7 @@ def functional() -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _converted(kinds: tuple[type, ...]) -> Callable[..., Any]:
+def _converted(kinds: Any) -> Callable[..., Any]:
     def convert(module: Any, memory_format: Any) -> Any:
         for part in module.modules():
             if isinstance(part, kinds):

@@ -157,8 +157,8 @@ _KINDS = {"b": "booleans", "i": "integers", "u": "integers", "f": "floating-poin
 def refuse(where: str, kind: np.dtype) -> DTypeError:
     """The error of an operation that has no meaning for ``kind``."""
     return DTypeError(
-        f"{where}: {dtypes.of(kind)!r} given; it is not defined for {_KINDS[kind.kind]}; convert "
-        "the tensor first, for example with .float()"
+        f"{where}: {dtypes.of(kind)!r} given; it is not implemented for {_KINDS[kind.kind]}; "
+        "convert the tensor first, for example with .float()"
     )
 
 

@@ -211,6 +211,30 @@ def cudnn_convolution_add_relu(
     return (out + z * (1 if alpha is None else alpha)).relu()
 
 
+def cudnn_batch_norm(
+    input: Tensor, weight: Tensor, bias: Tensor | None, running_mean: Tensor | None,
+    running_var: Tensor | None, training: bool, exponential_average_factor: float, epsilon: float,
+) -> tuple[Tensor, ...]:  # fmt: skip
+    """``native_batch_norm``, and bytes that its backward would keep: none."""
+    found = native_batch_norm(
+        input, weight, bias, running_mean, running_var, training, exponential_average_factor,
+        epsilon,
+    )  # fmt: skip
+    return (*found, dt.empty(0, dtype=dt.uint8))
+
+
+def native_norm(
+    input: Tensor, p: Any = 2, dim: Any = None, keepdim: bool = False, dtype: Any = None
+) -> Tensor:
+    """``norm``."""
+    return dt.norm(input, 2 if p is None else p, dim or None, keepdim, dtype=dtype)
+
+
+def dequantize(tensor: Tensor) -> Tensor:
+    """In float32: nothing is quantized here."""
+    return tensor.to(dt.float32)
+
+
 def cudnn_affine_grid_generator(theta: Tensor, N: int, C: int, H: int, W: int) -> Tensor:  # noqa: N803
     """``affine_grid``, with corners aligned."""
     return F.affine_grid(theta, [N, C, H, W], True)
@@ -306,7 +330,8 @@ def names() -> dict[str, Any]:
         batch_norm_update_stats, batch_norm_elemt, batch_norm_gather_stats,
         batch_norm_gather_stats_with_counts, batch_norm_backward_reduce, batch_norm_backward_elemt,
         convolution, cudnn_convolution, cudnn_convolution_transpose, cudnn_convolution_relu,
-        cudnn_convolution_add_relu, cudnn_affine_grid_generator, cudnn_grid_sampler, embedding_bag,
+        cudnn_convolution_add_relu, cudnn_batch_norm, native_norm, dequantize,
+        cudnn_affine_grid_generator, cudnn_grid_sampler, embedding_bag,
         embedding_renorm_, hash_tensor, binomial, _sampler(2), _sampler(3),
     )  # fmt: skip
     found: dict[str, Any] = {f.__name__: f for f in functions}

@@ -20,6 +20,10 @@ def test_norms_give_their_statistics():
     assert dt.equal(out, F.group_norm(x, 2))
     out, mean, rstd = T.native_batch_norm(x, None, None, None, None, True, 0.1, 1e-5)
     assert dt.allclose(T.batch_norm_elemt(x, None, None, mean, rstd, 1e-5), out, atol=1e-5)
+    same = T.cudnn_batch_norm(x, dt.ones(4), None, None, None, True, 0.1, 1e-5)
+    assert len(same) == 4 and dt.allclose(same[0], out, atol=1e-6)
+    assert dt.equal(T.native_norm(x, 1, [2]), dt.norm(x, 1, 2))
+    assert T.dequantize(x.double()).dtype is dt.float32
 
 
 def test_batch_norm_of_several_ranks_is_that_of_one():

@@ -21,7 +21,8 @@ def _absent(kind: str) -> Callable[..., Any]:
 
 _METHODS: dict[str, Any] = {
     "hardshrink": F.hardshrink, "prelu": F.prelu, "hash_tensor": native.hash_tensor,
-    "storage_type": storages.storage_type, "is_distributed": lambda self: False,
+    "storage_type": storages.storage_type, "dequantize": native.dequantize,
+    "is_distributed": lambda self: False,
     **{kind: _absent(kind) for kind in ("ipu", "mtia", "xpu")},
 }  # fmt: skip
 

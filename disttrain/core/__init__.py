@@ -6,7 +6,6 @@ from .backward.autograd import backward, grad
 from .backward.checkpoint import checkpoint, checkpoint_sequential
 from .backward.engine import Walk
 from .backward.function import Function
-from .backward.selective import CheckpointPolicy, create_selective_checkpoint_contexts
 from .backward.sink import accumulate, store_grad
 from .gate import Primitive, Tracer, gate
 from .grad_mode import (
@@ -39,9 +38,7 @@ __all__ = [
     "Walk",
     "accumulate",
     "backward",
-    "CheckpointPolicy",
     "checkpoint",
-    "create_selective_checkpoint_contexts",
     "checkpoint_sequential",
     "detect_anomaly",
     "device",

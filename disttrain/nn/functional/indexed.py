@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...core import Tensor
+from ...core.types.casting import computes_in
 from . import pooling, unpooling
 
 
@@ -25,7 +26,8 @@ def _with_indices(pool: Callable[..., Any]) -> Callable[..., tuple[Tensor, Tenso
 
 max_pool1d_with_indices = _with_indices(pooling.max_pool1d)
 max_pool2d_with_indices = _with_indices(pooling.max_pool2d)
-max_pool3d_with_indices = _with_indices(pooling.max_pool3d)
+# (which autocast of the CPU leaves as it is, other than ``max_pool3d``)
+max_pool3d_with_indices = computes_in("own")(_with_indices(pooling.max_pool3d))
 adaptive_max_pool1d_with_indices = _with_indices(pooling.adaptive_max_pool1d)
 adaptive_max_pool2d_with_indices = _with_indices(pooling.adaptive_max_pool2d)
 adaptive_max_pool3d_with_indices = _with_indices(pooling.adaptive_max_pool3d)

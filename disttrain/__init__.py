@@ -10,7 +10,7 @@ imported here; a package is loaded when it is first asked for.
 import importlib
 from typing import Any
 
-from . import core
+from . import context, core
 from .backends.device.precision import matmul_precision as get_float32_matmul_precision
 from .backends.device.precision import set_matmul_precision as set_float32_matmul_precision
 from .core import (
@@ -44,7 +44,10 @@ from .core.types.dtypes import (
     finfo,
     float,
     float8_e4m3fn,
+    float8_e4m3fnuz,
     float8_e5m2,
+    float8_e5m2fnuz,
+    float8_e8m0fnu,
     float16,
     float32,
     float64,
@@ -99,3 +102,6 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list:
     return sorted({*globals(), *_PACKAGES, *_ELSEWHERE})
+
+
+context.provide_packages(__getattr__)

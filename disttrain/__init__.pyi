@@ -1,5 +1,6 @@
 """Names of disttrain. Made by scripts/stubs; not to be edited."""
 
+from . import context as context
 from . import core as core
 from .backends.device.precision import matmul_precision as _get_float32_matmul_precision
 get_float32_matmul_precision = _get_float32_matmul_precision
@@ -33,7 +34,10 @@ from .core.types.dtypes import dtype as dtype
 from .core.types.dtypes import finfo as finfo
 from .core.types.dtypes import float as float
 from .core.types.dtypes import float8_e4m3fn as float8_e4m3fn
+from .core.types.dtypes import float8_e4m3fnuz as float8_e4m3fnuz
 from .core.types.dtypes import float8_e5m2 as float8_e5m2
+from .core.types.dtypes import float8_e5m2fnuz as float8_e5m2fnuz
+from .core.types.dtypes import float8_e8m0fnu as float8_e8m0fnu
 from .core.types.dtypes import float16 as float16
 from .core.types.dtypes import float32 as float32
 from .core.types.dtypes import float64 as float64
@@ -79,6 +83,7 @@ from . import distributed as distributed
 from . import distributions as distributions
 from disttrain.ops.later import eig as eig
 from . import fft as fft
+from disttrain.ops.later import frexp as frexp
 from disttrain.ops.later import frobenius_norm as frobenius_norm
 from . import func as func
 from . import futures as futures
@@ -99,6 +104,7 @@ from disttrain.ops.later import matrix_exp as matrix_exp
 from disttrain.ops.later import matrix_rank as matrix_rank
 from . import metrics as metrics
 from . import nn as nn
+from disttrain.ops.later import nonzero_static as nonzero_static
 from disttrain.ops.later import norm_except_dim as norm_except_dim
 from disttrain.ops.later import nuclear_norm as nuclear_norm
 from . import optim as optim
@@ -110,7 +116,9 @@ from disttrain.ops.later import pinverse as pinverse
 from . import profiler as profiler
 from disttrain.ops.later import qr as qr
 from disttrain.serialize import save as save
+from disttrain.ops.later import segment_reduce as segment_reduce
 from . import serialize as serialize
+from disttrain.ops.later import slice_inverse as slice_inverse
 from disttrain.ops.later import solve as solve
 from . import special as special
 from disttrain.ops.later import stft as stft
@@ -118,3 +126,4 @@ from disttrain.ops.later import svd as svd
 from disttrain.ops.later import svd_lowrank as svd_lowrank
 from disttrain.ops.later import symeig as symeig
 from disttrain.ops.later import triangular_solve as triangular_solve
+from disttrain.ops.later import unsafe_split_with_sizes as unsafe_split_with_sizes

@@ -216,6 +216,8 @@ class _Thread(threading.local):
             self.mode = RECORD if self.grad_enabled else PLAIN
 
 
+_load: Callable[[str], Any]  # handed over by the front door
+
 thread = _Thread()
 
 
@@ -224,6 +226,17 @@ def at_thread_start(setup: Callable[[], Any]) -> None:
     here. For modules to call while they are imported."""
     _at_start.append(setup)
     setup()
+
+
+def provide_packages(load: Callable[[str], Any]) -> None:
+    """For the front door: how a package is loaded by its name, whatever it is above."""
+    global _load
+    _load = load
+
+
+def package(name: str) -> Any:
+    """A package that the caller may not import, when a program asks the caller for its names."""
+    return _load(name)
 
 
 def elsewhere(fn: Callable[[], T]) -> T:

@@ -35,12 +35,19 @@ FULL_ON_CPU = frozenset("cross_entropy prod".split())
 # of their arguments.
 OWN_ON_CPU = frozenset(
     "addmv addr bilinear cosine_similarity dist dot linalg_norm matrix_norm mv norm normalize "
-    "pairwise_distance softplus vector_norm".split()
+    "multilabel_soft_margin_loss pairwise_distance softplus vector_norm".split()
+)
+# And those that only the lists of the CPU have.
+FUNCTIONS_FULL_ON_CPU = frozenset(
+    "adaptive_avg_pool3d adaptive_max_pool3d avg_pool3d fractional_max_pool2d "
+    "fractional_max_pool3d grid_sample max_pool3d nanquantile normalized_images polar quantile "
+    "trace view_as_complex".split()
 )
 _LOW_TYPES: tuple[dtypes.dtype, ...] = (dtypes.float16, dtypes.bfloat16)
 _BOTH_TYPES = (dtypes.float32, *_LOW_TYPES)
 _DEFAULTS = {"cuda": dtypes.float16, "cpu": dtypes.bfloat16}
 _CHOSEN = "amp.autocast.dtypes"  # the slot of types that a program has set
+_CACHED = "amp.autocast.cached"  # and whether casts of parameters are kept
 
 
 class Chooser:
@@ -68,7 +75,9 @@ class Chooser:
         if thread.depth != thread.autocast_depth:
             return fn(*args, **kwargs)
         wanted, given = dtypes.float32, _LOW_TYPES
-        if self.kind == "cpu" and fn.__name__ in OWN_ON_CPU:
+        if self.kind == "cpu" and fn.__name__ in OWN_ON_CPU | FUNCTIONS_FULL_ON_CPU:
+            how = "own" if fn.__name__ in OWN_ON_CPU else "full"
+        if how == "own":
             given = ()
         elif how == "lower":
             wanted, given = self.dtype, (dtypes.float32, *_LOW_TYPES)
@@ -126,7 +135,8 @@ class autocast:  # noqa: N801  (the field's spelling)
             raise ValueError(f"Expected `device_type` of type `str`, got: `{type(device_type)}`")
         self.device = device_type
         self.fast_dtype = get_autocast_dtype(device_type) if dtype is None else dtype
-        self._cache_enabled = True if cache_enabled is None else cache_enabled
+        given = is_autocast_cache_enabled() if cache_enabled is None else cache_enabled
+        self._cache_enabled = given
         self._enabled = bool(enabled) and self._usable()
         self._inside: list[casting] = []
 
@@ -198,6 +208,23 @@ def set_autocast_dtype(device_type: str, dtype: dtypes.dtype) -> None:
     """Set it for the calling rank."""
     chosen: dict[str, dtypes.dtype] = current().slot(_CHOSEN, dict)
     chosen[device_type] = dtype
+
+
+def is_autocast_cache_enabled() -> bool:
+    """Whether casts of parameters are kept by blocks that do not say."""
+    return current().slots.get(_CACHED, True)
+
+
+def set_autocast_cache_enabled(enabled: bool) -> None:
+    """Set it for the calling rank."""
+    current().slots[_CACHED] = bool(enabled)
+
+
+def clear_autocast_cache() -> None:
+    """Forget the casts of parameters that are kept."""
+    found = thread.autocast
+    if found is not None and found.cache:
+        found.cache.clear()
 
 
 def custom_fwd(

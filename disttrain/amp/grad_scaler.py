@@ -101,7 +101,8 @@ class GradScaler:
         self._enabled, self._scale = bool(enabled), float(init_scale)
         self._growth, self._backoff = growth_factor, backoff_factor
         self._interval, self._good = growth_interval, 0
-        self._states: dict[int, tuple[OptState, bool]] = {}
+        # By id, with what has it: an optimizer that is gone does not lend its number to another.
+        self._states: dict[int, tuple[OptState, bool, object]] = {}
 
     def _name(self) -> str:
         return type(self).__name__
@@ -147,13 +148,16 @@ class GradScaler:
         return performed(name, effect, tensors, range(len(tensors)))
 
     def _unscale(self, optimizer: object) -> None:
-        state, _ = self._states.get(id(optimizer), (OptState.READY, True))
+        state, _, _ = self._state(optimizer)
         if state is not OptState.READY:
             done = "has already been called on this optimizer since the last update()"
             if state is OptState.STEPPED:
                 done = "is being called after step()"
             raise AutogradError(f"{self._name()}: unscale_() {done}.")
-        self._states[id(optimizer)] = (OptState.UNSCALED, self._divide(optimizer))
+        self._states[id(optimizer)] = OptState.UNSCALED, self._divide(optimizer), optimizer
+
+    def _state(self, optimizer: object) -> tuple[OptState, bool, object]:
+        return self._states.get(id(optimizer), (OptState.READY, True, optimizer))
 
     def _divide(self, optimizer: Any) -> bool:
         """Whether all gradients are finite."""
@@ -180,7 +184,7 @@ class GradScaler:
         return self._perform("scaled_step", optimizer, self._step, optimizer, *args, **kwargs)
 
     def _step(self, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
-        state, finite = self._states.get(id(optimizer), (OptState.READY, True))
+        state, finite, _ = self._state(optimizer)
         if state is OptState.STEPPED:
             raise AutogradError(
                 f"{self._name()}: step() has already been called since the last update()"
@@ -189,7 +193,7 @@ class GradScaler:
             self._unscale(optimizer)
             finite = self._states[id(optimizer)][1]
         out = optimizer.step(*args, **kwargs) if finite else None
-        self._states[id(optimizer)] = (OptState.STEPPED, finite)
+        self._states[id(optimizer)] = OptState.STEPPED, finite, optimizer
         return out
 
     def update(self, new_scale: float | Tensor | None = None) -> None:
@@ -204,7 +208,7 @@ class GradScaler:
             self._scale = float(new_scale)
         elif not self._states:
             raise AssertionError("No inf checks were recorded prior to update.")
-        elif not all(finite for _, finite in self._states.values()):
+        elif not all(finite for _, finite, _ in self._states.values()):
             self._scale, self._good = self._scale * self._backoff, 0
         else:
             self._good += 1

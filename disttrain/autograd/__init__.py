@@ -3,6 +3,7 @@
 from ..core.backward.autograd import backward
 from ..core.backward.checkpoint import checkpoint, checkpoint_sequential
 from ..core.backward.function import Function, once_differentiable
+from ..core.backward.selective import CheckpointPolicy, create_selective_checkpoint_contexts
 from ..core.grad_mode import (
     detect_anomaly,
     enable_grad,
@@ -32,7 +33,9 @@ __all__ = [
     "GradcheckError",
     "Variable",
     "backward",
+    "CheckpointPolicy",
     "checkpoint",
+    "create_selective_checkpoint_contexts",
     "checkpoint_sequential",
     "detect_anomaly",
     "enable_grad",

@@ -92,6 +92,7 @@ class Tensor(TensorMethods):
     is_quantized = False
     is_mkldnn = False
     is_nested = False
+    is_ipu = is_maia = is_mps = is_mtia = is_vulkan = is_xla = is_xpu = False
     layout = "strided"
     __array_priority__ = 1000
 
@@ -107,6 +108,10 @@ class Tensor(TensorMethods):
     @property
     def dtype(self) -> dtypes.dtype:
         return dtypes.of(self.array.dtype)
+
+    @property
+    def grad_dtype(self) -> dtypes.dtype:
+        return self.dtype
 
     @property
     def device(self) -> device:

@@ -2,22 +2,31 @@
 
 from .call import functional_call
 from .control_flow import cond, map, scan, while_loop  # noqa: A004
+from .ensembles import replace_all_batch_norm_modules_, stack_module_state
 from .jacobian import hessian, jacfwd, jacrev
-from .jvp import jvp
+from .jvp import jvp, linearize
+from .levels import debug_unwrap, functionalize
+from .rearrange import rearrange
 from .reverse import grad, grad_and_value, value_and_grad, vjp
 from .vmap import vmap
 
 __all__ = [
     "cond",
+    "debug_unwrap",
     "functional_call",
+    "functionalize",
     "grad",
     "grad_and_value",
     "hessian",
     "jacfwd",
     "jacrev",
     "jvp",
+    "linearize",
     "map",
+    "rearrange",
+    "replace_all_batch_norm_modules_",
     "scan",
+    "stack_module_state",
     "value_and_grad",
     "vjp",
     "vmap",

@@ -16,7 +16,7 @@ from ..core.gate import Primitive, Tracer
 from ..core.grad_mode import enable_grad
 from ..core.tensor import Tensor
 from ..core.writes import Inside
-from ..errors import CaptureError, ConfigError, ShapeError
+from ..errors import AutogradError, CaptureError, ConfigError, ShapeError
 from ..ops.functions.creation import create
 from ..ops.primitives.elementwise import conj
 from ..ops.primitives.views import expand, reshape
@@ -221,3 +221,33 @@ def _leave(level: Forward, out: object) -> tuple[Tensor, Tensor]:
     if tangent is None:
         tangent = primal * 0 if isinstance(primal, Tracer) else create.zeros_like(primal)
     return primal, tangent
+
+
+def linearize(func: Callable, *primals: Any) -> tuple[Any, Callable]:
+    """(``func(*primals)``, the function of tangents that gives its derivative there).
+
+    The derivative is taken anew for each tangent: nothing is kept but the primals.
+    """
+    leaves, _ = tree.flatten(primals)
+    for leaf in leaves:
+        if not isinstance(leaf, Tensor):
+            raise AttributeError(
+                f"linearize: the primals must be tensors; {type(leaf).__name__} given"
+            )
+
+    def push_forward(*tangents: Any) -> Any:
+        given = tree.leaves(tangents)
+        if len(given) != len(leaves):
+            raise AutogradError(
+                f"linearize: Expected the tangents to have the same argspec as the primals; "
+                f"{len(given)} given for {len(leaves)}"
+            )
+        for i, (t, p) in enumerate(zip(given, leaves, strict=True)):
+            if t.meta() != p.meta():
+                raise AutogradError(
+                    f"linearize: tangent {i} is {t.dtype!r}{list(t.shape)}; its primal is "
+                    f"{p.dtype!r}{list(p.shape)}"
+                )
+        return jvp(func, primals, tangents)[1]
+
+    return func(*primals), push_forward

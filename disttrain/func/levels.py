@@ -7,6 +7,7 @@ among its arguments. Knows no transform.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -15,7 +16,7 @@ from .. import context, tree
 from ..core.gate import Primitive, Tracer
 from ..core.node import AccumulateGrad, Output
 from ..core.tensor import Tensor
-from ..errors import CaptureError
+from ..errors import AutogradError, CaptureError
 
 _new = object.__new__
 
@@ -165,3 +166,29 @@ def leave_private(inputs: Sequence[Tensor]) -> None:
         node = x.graph_node()
         if node.__class__ is AccumulateGrad:
             node.private = True
+
+
+def debug_unwrap(tensor: Tensor, *, recurse: bool = True) -> Tensor:
+    """What a value inside transforms holds (with ``recurse``, below all of them): to look at it in
+    a debugger, not to compute with."""
+    while isinstance(tensor, Tracer):
+        tensor = tensor.inner
+        if not recurse:
+            break
+    return tensor
+
+
+def functionalize(func: Any, *, remove: str = "mutations") -> Any:
+    """``func`` with the same results. In PyTorch it performs no write in place; here captures see
+    writes as they see results, and nothing needs to be removed."""
+    if remove not in ("mutations", "mutations_and_views"):
+        raise AutogradError(
+            f"functionalize: received invalid argument for remove={remove}. Valid options are: "
+            "'mutations', 'mutations_and_views'"
+        )
+
+    @functools.wraps(func)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        return func(*args, **kwargs)
+
+    return run

@@ -1,6 +1,7 @@
 """Layers, losses, containers and initial values, under PyTorch's names."""
 
-from . import functional, global_hooks, grad, init, utils
+from . import functional, global_hooks, grad, init, parallel, utils
+from .functional.linear_loss import LinearCrossEntropyOptions
 from .module import Module
 from .modules.activation import (
     CELU,
@@ -85,6 +86,7 @@ from .modules.loss import (
     HuberLoss,
     KLDivLoss,
     L1Loss,
+    LinearCrossEntropyLoss,
     MarginRankingLoss,
     MSELoss,
     MultiLabelMarginLoss,
@@ -160,11 +162,13 @@ from .modules.transformer import (
     TransformerEncoder,
     TransformerEncoderLayer,
 )
+from .parallel import DataParallel
 from .parameter import (
     Buffer,
     Parameter,
     UninitializedBuffer,
     UninitializedParameter,
+    factory_kwargs,
 )
 
 __all__ = [
@@ -255,6 +259,8 @@ __all__ = [
     "LeakyReLU",
     "RReLU",
     "Linear",
+    "LinearCrossEntropyLoss",
+    "LinearCrossEntropyOptions",
     "LocalResponseNorm",
     "LogSigmoid",
     "LPPool1d",
@@ -336,4 +342,7 @@ __all__ = [
     "ZeroPad1d",
     "ZeroPad2d",
     "ZeroPad3d",
+    "factory_kwargs",
+    "DataParallel",
+    "parallel",
 ]

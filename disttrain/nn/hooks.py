@@ -95,6 +95,13 @@ def of(module: Any, kind: str) -> list[Hook]:
     return own if everywhere is None else [*everywhere.get(kind, {}).values(), *own]
 
 
+def drop(module: Any, kind: str, run: Callable) -> None:
+    """Take away the hook that calls ``run``."""
+    kept = (module.__dict__.get(_store(kind)) or {}).get(kind, {})
+    for key in [key for key, hook in kept.items() if hook.run is run]:
+        del kept[key]
+
+
 def _store(kind: str) -> str:
     return "_hooks" if kind in CALL_KINDS else "_state_hooks"
 

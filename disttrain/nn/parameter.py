@@ -198,3 +198,20 @@ def replace_data(param: Tensor, value: Tensor) -> None:
     node = param._node
     if node is not None:
         node.shape, node.dtype = param.meta()
+
+
+_OF_FACTORIES = ("device", "dtype", "memory_format")
+
+
+def factory_kwargs(kwargs: dict[str, Any] | None) -> dict[str, Any]:
+    """What functions such as ``empty`` take of a module's ``kwargs`` (and of a dict named
+    ``factory_kwargs`` among them), by name; anything else is a ``TypeError``."""
+    given = dict(kwargs or {})
+    inner = given.pop("factory_kwargs", {})
+    unknown = given.keys() - set(_OF_FACTORIES)
+    if unknown:
+        raise TypeError(f"factory_kwargs: unexpected kwargs {sorted(unknown)}")
+    for name in _OF_FACTORIES:
+        if name in given and name in inner:
+            raise TypeError(f"factory_kwargs: {name} specified twice")
+    return {**inner, **given}

@@ -102,6 +102,7 @@ grad: The gradient that backward has left here, or None.
 grad_fn: The node of the graph that made this tensor; None for leaves.
 is_contiguous: Whether elements lie one behind the other in memory, in the order of a format.
 is_cpu: Whether the elements lie in the host's memory.
+grad_dtype: The type of its gradient.
 is_cuda: Whether the elements lie on a GPU.
 is_meta: Whether there are no elements, only a shape and a type.
 is_inference: Whether it was made in inference mode.

@@ -6,6 +6,9 @@ import sys
 from .functions.distances import cdist, pdist
 from .functions.factors import low_rank, older, solving
 from .functions.outs import fills
+from .functions.pieces import exponents
+from .functions.pieces.inverse import nonzero_static, slice_inverse, unsafe_split_with_sizes
+from .functions.pieces.segments import segment_reduce
 from .functions.spectral.short_time import istft, stft
 from .functions.spectral.windows import (
     bartlett_window,
@@ -24,12 +27,18 @@ triangular_solve, pinverse = fills(older.triangular_solve), older.pinverse
 matrix_exp, lobpcg = solving.matrix_exp, low_rank.lobpcg
 svd_lowrank, pca_lowrank = low_rank.svd_lowrank, low_rank.pca_lowrank
 eig, symeig, lstsq = older.eig, older.symeig, older.lstsq
+frexp = fills(exponents.frexp)
 matrix_rank, solve = older.matrix_rank, older.solve
 frobenius_norm, nuclear_norm = fills(older.frobenius_norm), fills(older.nuclear_norm)
 norm_except_dim = older.norm_except_dim
 settle(sys.modules[__name__])
 
 __all__ = [
+    "frexp",
+    "nonzero_static",
+    "segment_reduce",
+    "slice_inverse",
+    "unsafe_split_with_sizes",
     "bartlett_window",
     "blackman_window",
     "cdist",

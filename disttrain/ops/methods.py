@@ -364,7 +364,7 @@ logsumexp count_nonzero norm matmul mm bmm mv dot inner outer addmm t equal iscl
 _SHAPE = """reshape view view_as reshape_as flatten ravel unflatten permute transpose swapaxes
 swapdims movedim moveaxis squeeze unsqueeze expand expand_as broadcast_to flip fliplr
 flipud roll tril triu diagonal diag trace"""
-_LAYOUT = "stride clone contiguous is_contiguous"
+_LAYOUT = "stride clone contiguous is_contiguous dim_order is_set_to"
 _ALIASES = """adjoint as_strided as_strided_scatter diag_embed diagflat diagonal_scatter dsplit
 hsplit is_conj is_neg narrow_copy positive resolve_conj resolve_neg rot90 select_scatter
 slice_scatter split_with_sizes sum_to_size unsafe_chunk unsafe_split vsplit"""
@@ -396,15 +396,52 @@ attach(
 )
 
 
+def new_empty_strided(
+    self: Tensor, size: Any, stride: Any, *, dtype: Any = None, device: Any = None, **more: Any
+) -> Tensor:
+    """A tensor of this one's type and device, of any values, with these strides (in elements)."""
+    kind, where = dtype or self.dtype, device or self.device
+    return api.empty_strided(size, stride, dtype=kind, device=where, **more)
+
+
+def module_load(self: Tensor, other: Tensor, assign: bool = False) -> Tensor:
+    """What a module that loads ``other`` in this one's place keeps: this one with its values, or,
+    to ``assign``, itself."""
+    return other.detach() if assign else self.copy_(other).detach()
+
+
+def as_subclass(self: Tensor, cls: type) -> Any:
+    """The same memory as a tensor of that class, recorded where this one is."""
+    out = Tensor._make_subclass(cls, self)
+    if self._node is not None:
+        out._node = self._node
+    return out
+
+
+def const_data_ptr(self: Tensor) -> int:
+    """The address of the first element."""
+    return self.data_ptr()
+
+
+attach(
+    new_empty_strided=new_empty_strided,
+    module_load=module_load,
+    as_subclass=as_subclass,
+    const_data_ptr=const_data_ptr,
+)
+
+
 # --- what is loaded when it is first asked for ---------------------------------------------------
 LATER = tuple(
-    """bartlett_window blackman_window cdist cholesky cholesky_inverse cholesky_solve eig
+    """bartlett_window blackman_window cdist cholesky cholesky_inverse cholesky_solve eig frexp
 frobenius_norm geqrf hamming_window hann_window istft kaiser_window lobpcg lstsq lu lu_solve
 lu_unpack matrix_exp matrix_rank norm_except_dim nuclear_norm orgqr ormqr pca_lowrank pdist
-pinverse qr solve stft svd svd_lowrank symeig triangular_solve""".split()
+nonzero_static pinverse qr segment_reduce slice_inverse solve stft svd svd_lowrank symeig
+triangular_solve unsafe_split_with_sizes""".split()
 )
-_METHODS_LATER = """cholesky cholesky_inverse cholesky_solve eig geqrf istft lstsq lu lu_solve
-matrix_exp orgqr ormqr pinverse qr solve stft svd symeig triangular_solve"""
+_METHODS_LATER = """cholesky cholesky_inverse cholesky_solve eig frexp geqrf istft lstsq lu lu_solve
+matrix_exp nonzero_static orgqr ormqr pinverse qr slice_inverse solve stft svd symeig
+triangular_solve unsafe_split_with_sizes"""
 
 
 class _Later:

@@ -110,6 +110,8 @@ _RANGES = {
 
 _LARGEST = {
     dtypes.float8_e4m3fn: 448.0, dtypes.float8_e5m2: 57344.0, dtypes.float16: 65504.0,
+    dtypes.float8_e4m3fnuz: 240.0, dtypes.float8_e5m2fnuz: 57344.0,
+    dtypes.float8_e8m0fnu: 2.0**127,
     dtypes.bfloat16: (2 - 2.0**-7) * 2.0**127, dtypes.float32: (2 - 2.0**-23) * 2.0**127,
     dtypes.float64: (2 - 2.0**-52) * 2.0**1023,
 }  # fmt: skip
@@ -155,8 +157,8 @@ _KINDS = {"b": "booleans", "i": "integers", "u": "integers", "f": "floating-poin
 def refuse(where: str, kind: np.dtype) -> DTypeError:
     """The error of an operation that has no meaning for ``kind``."""
     return DTypeError(
-        f"{where}: {dtypes.of(kind)!r} given; it is not defined for {_KINDS[kind.kind]}; convert "
-        "the tensor first, for example with .float()"
+        f"{where}: {dtypes.of(kind)!r} given; it is not implemented for {_KINDS[kind.kind]}; "
+        "convert the tensor first, for example with .float()"
     )
 
 

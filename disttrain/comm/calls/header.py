@@ -53,7 +53,7 @@ DTYPES = tuple(
         *("bool", "uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64"),
         *("float16", ml_dtypes.bfloat16, "float32", "float64", "complex64", "complex128"),
         *(ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2),
-        *(ml_dtypes.float8_e4m3fnuz, ml_dtypes.float8_e5m2fnuz),
+        *(ml_dtypes.float8_e4m3fnuz, ml_dtypes.float8_e5m2fnuz, ml_dtypes.float8_e8m0fnu),
     )
 )
 # ``dtype.num`` differs between processes for registered types, so a code of our own crosses.

@@ -25,6 +25,7 @@ from ...errors import ConfigError, DeviceError, OutOfMemoryError
 from ...ops.methods import LATER
 from . import (
     amp,
+    checkpoints,
     compiling,
     distributions,
     elastic,
@@ -45,6 +46,8 @@ from . import (
     training,
 )
 from .shim import ROOT, Shim, publish
+from .top import names as top
+from .top import pipes
 
 VERSION = "2.13.0+disttrain"
 _FAKES = "torch.testing._internal.distributed"
@@ -66,6 +69,7 @@ def install() -> None:
             "start the program with python -m disttrain.compat.torch"
         )
     dtypes.dtype.namespace = memory_format.namespace = Size.namespace = ROOT
+    top.attach()
     publish(build(), _RUNNABLE)
     sys.path.insert(1, _ENTRY)
 
@@ -106,9 +110,9 @@ def _top() -> Shim:
             cond=dt.func.cond, while_loop=dt.func.while_loop, **compiling.checks(),
             cfloat=dtypes.complex64, **amp.settings(),
             cdouble=dtypes.complex128, typename=_typename, is_storage=saving.is_storage,
-            UntypedStorage=saving.UntypedStorage, TypedStorage=saving.TypedStorage,
             AcceleratorError=DeviceError, OutOfMemoryError=OutOfMemoryError,
-            GradScaler=dt.amp.GradScaler, **operations.names(), **functional.names(),
+            GradScaler=dt.amp.GradScaler, **operations.names(), **functional.names(), **top.names(),
+            Stream=facade.Stream, Event=facade.Event,
         )
     )  # fmt: skip
 
@@ -122,7 +126,7 @@ def _utils() -> dict[str, Shim]:
     data = dt.data
     return {
         "torch.utils": Shim("torch.utils"),
-        "torch.utils.data": Shim("torch.utils.data").take(data),
+        "torch.utils.data": Shim("torch.utils.data").take(data).give(**pipes.names()),
         "torch.utils.data.dataset": Shim("torch.utils.data.dataset").take(data),
         "torch.utils.data.dataloader": Shim("torch.utils.data.dataloader").take(data),
         "torch.utils.data._utils": Shim("torch.utils.data._utils"),
@@ -130,7 +134,7 @@ def _utils() -> dict[str, Shim]:
         "torch.utils.data.sampler": Shim("torch.utils.data.sampler").take(data),
         **_module("torch.utils.data.distributed", data, "DistributedSampler"),
         **_module("torch.utils.dlpack", dt, "from_dlpack", "to_dlpack"),
-        "torch.utils.checkpoint": gradients.checkpoint_module(),
+        **checkpoints.modules(),
     }
 
 
@@ -180,7 +184,9 @@ def _devices() -> dict[str, Shim]:
 def _others() -> dict[str, Shim]:
     seeds = "manual_seed seed initial_seed get_rng_state set_rng_state fork_rng default_generator"
     return {
-        **_module("torch.random", dt, *seeds.split()),
+        "torch.random": Shim("torch.random")
+        .take(dt, seeds.split())
+        .give(thread_safe_generator=lambda: None),
         **_module("torch.futures", dt.futures),
         **saving.modules(),
         "torch.linalg": Shim("torch.linalg")

@@ -124,11 +124,83 @@ def accelerator() -> Shim:
     return _part("torch.accelerator", "accelerator")
 
 
+class Stream:
+    """``torch.Stream`` of the CPU: what is put on it is done at once. Of a device that has streams,
+    one of that device."""
+
+    def __new__(cls, device: Any = None, *, priority: int = 0) -> Any:
+        kind = dt.device("cpu" if device is None else device)
+        if kind.type not in ("cpu", "meta"):
+            return dt.cuda.Stream(kind, priority)
+        return super().__new__(cls)
+
+    device = property(lambda self: dt.device("cpu"))
+    device_type, device_index, stream_id = "cpu", -1, 0
+
+    def query(self) -> bool:
+        """Whether all is done: it is."""
+        return True
+
+    synchronize = wait_event = wait_stream = _none
+
+    def record_event(self, event: Any = None) -> Any:
+        """An event that has happened."""
+        return Event() if event is None else event
+
+    def __enter__(self) -> Stream:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        pass
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Stream)
+
+    def __hash__(self) -> int:
+        return 0
+
+    def __repr__(self) -> str:
+        return f"{ROOT}.Stream device_type=cpu, device_index=-1, stream_id=0"
+
+
+class Event:
+    """``torch.Event`` of the CPU: it has happened. Of a device that has events, one of that
+    device."""
+
+    def __new__(
+        cls, device: Any = None, *, enable_timing: bool = False, blocking: bool = False,
+        interprocess: bool = False,
+    ) -> Any:  # fmt: skip
+        kind = dt.device("cpu" if device is None else device)
+        if kind.type not in ("cpu", "meta"):
+            return dt.cuda.Event(enable_timing, blocking, interprocess)
+        return super().__new__(cls)
+
+    device = property(lambda self: dt.device("cpu"))
+    event_id = 0
+
+    def query(self) -> bool:
+        """Whether it has happened: it has."""
+        return True
+
+    def elapsed_time(self, end_event: Any) -> float:
+        """Milliseconds until another; nothing is measured."""
+        return 0.0
+
+    record = synchronize = wait = _none
+
+    def __repr__(self) -> str:
+        return f"{ROOT}.Event device_type=cpu, device_index=-1, event_flag=0, event_id=0"
+
+
 def cpu() -> Shim:
     """``torch.cpu``."""
     return Shim("torch.cpu").give(
-        is_available=lambda: True, device_count=lambda: 1, current_device=lambda: "cpu",
-        synchronize=_none,
+        is_available=lambda: True, is_initialized=lambda: True, device_count=lambda: 1,
+        current_device=lambda: "cpu", synchronize=_none, set_device=_none, Stream=Stream,
+        Event=Event, current_stream=lambda device=None: Stream(),
+        stream=lambda stream: contextlib.nullcontext(),
+        StreamContext=lambda stream: contextlib.nullcontext(),
     )  # fmt: skip
 
 

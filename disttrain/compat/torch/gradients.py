@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
-from typing import Any
-
 import disttrain as dt
 
 from ...autograd import forward_ad
-from ...core import checkpoint_sequential as _checkpoint_sequential
-from ...core.backward.checkpoint import CheckpointError, set_checkpoint_early_stop
-from ...core.backward.checkpoint import checkpoint as _checkpoint
 from ...core.backward.function import FunctionCtx
-from ...trace import warn
 from . import legacy
 from .shim import Shim
+from .top import spelled
 
 _FLOW = frozenset({"cond", "map", "scan", "while_loop"})  # which stand elsewhere in PyTorch
 
@@ -31,7 +24,9 @@ class _ForwardAd(Shim):
 def autograd_modules() -> dict[str, Shim]:
     """``torch.autograd``, its modules, and ``torch.func``."""
     source = dt.autograd
-    autograd = Shim("torch.autograd").take(source).give(Variable=legacy.variable())
+    autograd = (
+        Shim("torch.autograd").take(source).give(Variable=legacy.variable(), **spelled.autograd())
+    )
     function = (
         Shim("torch.autograd.function")
         .take(source)
@@ -48,7 +43,9 @@ def autograd_modules() -> dict[str, Shim]:
         ),
         "torch.autograd.functional": Shim("torch.autograd.functional").take(source.functional),
         "torch.autograd.forward_ad": _ForwardAd("torch.autograd.forward_ad").take(forward_ad),
-        "torch.autograd.graph": Shim("torch.autograd.graph").take(source.graph),
+        "torch.autograd.graph": Shim("torch.autograd.graph")
+        .take(source.graph)
+        .give(**spelled.graph()),
         "torch.autograd.gradcheck": Shim("torch.autograd.gradcheck").take(source, checks),
         "torch.autograd.profiler": Shim("torch.autograd.profiler").take(dt.profiler),
         "torch.profiler": Shim("torch.profiler")
@@ -58,29 +55,3 @@ def autograd_modules() -> dict[str, Shim]:
             dt.func, [n for n in dt.func.__all__ if n not in _FLOW]
         ),
     }
-
-
-def _said(name: str, fn: Callable) -> Callable:
-    """``fn``, which warns when a program leaves the way of checkpointing open."""
-
-    @functools.wraps(fn)
-    def run(*args: object, use_reentrant: bool | None = None, **kwargs: object) -> Any:
-        if use_reentrant is None:
-            warn(
-                f"{name}: the use_reentrant parameter should be passed explicitly; False, which is "
-                "recommended, is taken here",
-            )
-        return fn(*args, use_reentrant=bool(use_reentrant), **kwargs)
-
-    return run
-
-
-def checkpoint_module() -> Shim:
-    """``torch.utils.checkpoint``."""
-    name = "torch.utils.checkpoint"
-    return Shim(name).give(
-        checkpoint=_said(name, _checkpoint),
-        checkpoint_sequential=_said(f"{name}.checkpoint_sequential", _checkpoint_sequential),
-        set_checkpoint_early_stop=set_checkpoint_early_stop,
-        CheckpointError=CheckpointError,
-    )

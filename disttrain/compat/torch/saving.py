@@ -10,6 +10,7 @@ from ...ops.functions.storage import TypedStorage
 from ...ops.functions.views.aliases import UntypedStorage
 from ...settings import TORCH_FILES
 from .shim import Shim
+from .top import storages
 
 
 def save(
@@ -55,5 +56,7 @@ def modules() -> dict[str, Shim]:
     get_unsafe_globals_in_checkpoint get_default_mmap_options set_default_mmap_options
     get_crc32_options set_crc32_options""".split()
     shim = Shim("torch.serialization").take(serialize, names).give(save=save, load=load)
-    storage = Shim("torch.storage").give(UntypedStorage=UntypedStorage, TypedStorage=TypedStorage)
+    made = storages.names()
+    both = {name: made[name] for name in ("UntypedStorage", "TypedStorage")}
+    storage = Shim("torch.storage").give(**both)
     return {"torch.serialization": shim, "torch.storage": storage}

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import disttrain as dt
 
-from . import layers, parallel, reducers
+from . import layers, reducers
 from .shim import Shim
+from .top import spelled
 
 
 def _module(name: str, source: object, *names: str) -> dict[str, Shim]:
@@ -15,20 +16,23 @@ def _module(name: str, source: object, *names: str) -> dict[str, Shim]:
 def nn_modules() -> dict[str, Shim]:
     """``torch.nn`` and what is below it."""
     nn, grad = dt.nn, Shim("torch.nn.grad").take(dt.nn.grad)
-    parallel_names = {
-        "DistributedDataParallel": dt.distributed.DistributedDataParallel,
-        "DataParallel": parallel.DataParallel,
-    }
+    parallel = nn.parallel
+    parallel_names = {name: getattr(parallel, name) for name in parallel.__all__}
     return {
-        "torch.nn": Shim("torch.nn").take(nn).give(DataParallel=parallel.DataParallel),
-        "torch.nn.functional": Shim("torch.nn.functional").take(nn.functional).give(grad=grad),
+        "torch.nn": Shim("torch.nn").take(nn),
+        "torch.nn.functional": Shim("torch.nn.functional")
+        .take(nn.functional)
+        .give(grad=grad, **spelled.functional()),
         "torch.nn.grad": grad,
         **_module("torch.nn.init", nn.init),
-        **_module("torch.nn.utils", nn.utils),
+        "torch.nn.utils": Shim("torch.nn.utils").take(nn.utils).give(**spelled.utils()),
         **_module("torch.nn.utils.rnn", nn.utils.rnn),
         **_module("torch.nn.utils.clip_grad", nn.utils.clip),
         **_module("torch.nn.utils.parametrize", nn.utils.parametrize),
         **_module("torch.nn.utils.parametrizations", nn.utils.parametrizations),
+        "torch.nn.utils.prune": Shim("torch.nn.utils.prune").give(
+            **{n: v for n, v in vars(nn.utils.prune).items() if not n.startswith("__")}
+        ),
         **_module(
             "torch.nn.parameter", nn, "Parameter", "Buffer", "UninitializedParameter",
             "UninitializedBuffer",
@@ -39,8 +43,13 @@ def nn_modules() -> dict[str, Shim]:
         .give(_functional_call=dt.func.functional_call),
         "torch.nn.parallel": Shim("torch.nn.parallel").give(**parallel_names),
         "torch.nn.parallel.scatter_gather": Shim("torch.nn.parallel.scatter_gather").give(
-            _is_namedtuple=lambda obj: isinstance(obj, tuple) and hasattr(obj, "_fields")
+            _is_namedtuple=lambda obj: isinstance(obj, tuple) and hasattr(obj, "_fields"),
+            scatter=parallel.scatter, gather=parallel.gather,
+            scatter_kwargs=parallel.scatter_kwargs,
         ),
+        **_module("torch.nn.parallel.data_parallel", parallel, "DataParallel", "data_parallel"),
+        **_module("torch.nn.parallel.parallel_apply", parallel, "parallel_apply"),
+        **_module("torch.nn.parallel.replicate", parallel, "replicate"),
         "torch.nn.parallel.distributed": Shim("torch.nn.parallel.distributed").give(
             **parallel_names, **reducers.NAMES
         ),

@@ -31,7 +31,8 @@ class casting:  # noqa: N801  (reads as a word of the statement)
 
 def computes_in(how: str) -> Callable[[Callable], Callable]:
     """A function composed of several operations of which the chooser is to see one: ``how`` is
-    "lower", "full" or "widest" (of its arguments' types)."""
+    "lower", "full", "widest" (of its arguments' types) or "own" (each its type: what is inside
+    is not seen)."""
 
     def around(fn: Callable) -> Callable:
         @functools.wraps(fn)

@@ -3,10 +3,12 @@
 A thin layer over ``ops``: argument checks, reductions, and what composes from primitives.
 """
 
+from ...ops.functions.distances import pdist
 from ...ops.functions.nn.conv import (
     conv1d,
     conv2d,
     conv3d,
+    conv_tbc,
     conv_transpose1d,
     conv_transpose2d,
     conv_transpose3d,
@@ -63,6 +65,19 @@ from .distance import (
     triplet_margin_with_distance_loss,
 )
 from .grids import affine_grid, grid_sample
+from .heads import (
+    multi_head_attention_forward,
+)
+from .indexed import (
+    adaptive_max_pool1d_with_indices,
+    adaptive_max_pool2d_with_indices,
+    adaptive_max_pool3d_with_indices,
+    fractional_max_pool2d_with_indices,
+    fractional_max_pool3d_with_indices,
+    max_pool1d_with_indices,
+    max_pool2d_with_indices,
+    max_pool3d_with_indices,
+)
 from .linear import (
     alpha_dropout,
     bilinear,
@@ -72,9 +87,13 @@ from .linear import (
     dropout3d,
     embedding,
     feature_alpha_dropout,
+    grouped_mm,
     linear,
     one_hot,
     scaled_dot_product_attention,
+)
+from .linear_loss import (
+    linear_cross_entropy,
 )
 from .loss import (
     binary_cross_entropy,
@@ -132,10 +151,13 @@ from .unpooling import (
 from .vision import (
     channel_shuffle,
     interpolate,
+    native_channel_shuffle,
     pad,
     pixel_shuffle,
     pixel_unshuffle,
     upsample,
+    upsample_bilinear,
+    upsample_nearest,
 )
 
 __all__ = [
@@ -143,8 +165,11 @@ __all__ = [
     "adaptive_avg_pool2d",
     "adaptive_avg_pool3d",
     "adaptive_max_pool1d",
+    "adaptive_max_pool1d_with_indices",
     "adaptive_max_pool2d",
+    "adaptive_max_pool2d_with_indices",
     "adaptive_max_pool3d",
+    "adaptive_max_pool3d_with_indices",
     "affine_grid",
     "alpha_dropout",
     "avg_pool1d",
@@ -160,6 +185,7 @@ __all__ = [
     "conv1d",
     "conv2d",
     "conv3d",
+    "conv_tbc",
     "conv_transpose1d",
     "conv_transpose2d",
     "conv_transpose3d",
@@ -171,20 +197,23 @@ __all__ = [
     "dropout1d",
     "dropout2d",
     "dropout3d",
-    "feature_alpha_dropout",
     "elu",
     "elu_",
     "embedding",
     "embedding_bag",
+    "feature_alpha_dropout",
     "fold",
     "fractional_max_pool2d",
+    "fractional_max_pool2d_with_indices",
     "fractional_max_pool3d",
+    "fractional_max_pool3d_with_indices",
     "gaussian_nll_loss",
     "gelu",
     "glu",
     "grad",
     "grid_sample",
     "group_norm",
+    "grouped_mm",
     "gumbel_softmax",
     "hardshrink",
     "hardsigmoid",
@@ -201,6 +230,7 @@ __all__ = [
     "leaky_relu",
     "leaky_relu_",
     "linear",
+    "linear_cross_entropy",
     "local_response_norm",
     "log_softmax",
     "logsigmoid",
@@ -209,21 +239,27 @@ __all__ = [
     "lp_pool3d",
     "margin_ranking_loss",
     "max_pool1d",
+    "max_pool1d_with_indices",
     "max_pool2d",
+    "max_pool2d_with_indices",
     "max_pool3d",
+    "max_pool3d_with_indices",
     "max_unpool1d",
     "max_unpool2d",
     "max_unpool3d",
     "mish",
     "mse_loss",
+    "multi_head_attention_forward",
     "multi_margin_loss",
     "multilabel_margin_loss",
     "multilabel_soft_margin_loss",
+    "native_channel_shuffle",
     "nll_loss",
     "normalize",
     "one_hot",
     "pad",
     "pairwise_distance",
+    "pdist",
     "pixel_shuffle",
     "pixel_unshuffle",
     "poisson_nll_loss",
@@ -231,9 +267,9 @@ __all__ = [
     "relu",
     "relu6",
     "relu_",
+    "rms_norm",
     "rrelu",
     "rrelu_",
-    "rms_norm",
     "scaled_dot_product_attention",
     "selu",
     "selu_",
@@ -254,4 +290,6 @@ __all__ = [
     "triplet_margin_with_distance_loss",
     "unfold",
     "upsample",
+    "upsample_bilinear",
+    "upsample_nearest",
 ]

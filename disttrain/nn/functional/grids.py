@@ -10,6 +10,7 @@ from typing import Any
 from ... import ops
 from ...core import Tensor
 from ...core.types import dtypes
+from ...core.types.casting import computes_in
 from ...errors import ConfigError, DTypeError, ShapeError
 from ...ops.functions.args import kinds
 
@@ -43,6 +44,7 @@ def _axis(theta: Tensor, n: int, corners: bool) -> Tensor:
     return places if corners else places * ((n - 1) / n)
 
 
+@computes_in("widest")
 def grid_sample(
     input: Tensor, grid: Tensor, mode: str = "bilinear", padding_mode: str = "zeros",
     align_corners: bool | None = None,

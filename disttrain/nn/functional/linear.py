@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any
 
@@ -19,6 +20,37 @@ from .rows import sparse_gradient
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """x Wᵀ + b for (..., in) and weights (out, in)"""
     return ops.linear(input, weight, bias)
+
+
+def grouped_mm(
+    mat_a: Tensor, mat_b: Tensor, *, offs: Tensor | None = None, bias: Tensor | None = None,
+    out_dtype: Any = None,
+) -> Tensor:  # fmt: skip
+    """Products group by group, put together: groups are the first dimension of what has three, and
+    end at ``offs`` in what has two (rows of ``mat_a``, columns of ``mat_b``; the dimension that is
+    summed over where both have two)."""
+    if mat_a.ndim not in (2, 3) or mat_b.ndim not in (2, 3):
+        raise ShapeError(
+            f"grouped_mm: operands of shape {list(mat_a.shape)} and {list(mat_b.shape)} given; "
+            "needed 2 or 3 dimensions each"
+        )
+    if (offs is None) != (mat_a.ndim == mat_b.ndim == 3):
+        raise ConfigError("grouped_mm: offs must be given where an operand has 2 dimensions")
+    if offs is None:
+        out = ops.matmul(mat_a, mat_b)
+    else:
+        products = [
+            ops.matmul(_group(mat_a, i, *ends, dim=mat_b.ndim - 3),
+                       _group(mat_b, i, *ends, dim=2 - mat_a.ndim))
+            for i, ends in enumerate(itertools.pairwise([0, *offs.tolist()]))
+        ]  # fmt: skip
+        out = ops.stack(products) if mat_a.ndim == mat_b.ndim else ops.cat(products, mat_a.ndim - 2)
+    out = out if bias is None else out + bias
+    return out if out_dtype is None else out.to(out_dtype)
+
+
+def _group(mat: Tensor, i: int, start: int, end: int, dim: int) -> Tensor:
+    return mat[i] if mat.ndim == 3 else mat.narrow(dim, start, end - start)
 
 
 @computes_in("widest")

@@ -118,6 +118,7 @@ def _huber(d: Tensor, delta: float) -> Tensor:
     return ops.where(size < delta, d * d * 0.5, size * delta - 0.5 * delta * delta)
 
 
+@computes_in("full")
 def cross_entropy(
     input: Tensor,
     target: Tensor,

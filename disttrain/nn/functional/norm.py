@@ -6,8 +6,10 @@ from ... import ops
 from ...core import Tensor
 from ...core.annotations import Dims
 from ...core.types import dtypes
+from ...core.types.casting import computes_in
 from ...errors import ConfigError, ShapeError
 from ...ops.functions.args import in_float32, kinds
+from ...ops.functions.views.memory_formats import following
 
 
 def batch_norm(
@@ -37,7 +39,8 @@ def batch_norm(
             "batch_norm: evaluation needs running_mean and running_var; pass training=True to use "
             "the batch's own statistics"
         )
-    return ops.batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps)
+    out = ops.batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps)
+    return following(out, input)
 
 
 def layer_norm(
@@ -85,7 +88,7 @@ def group_norm(
     eps: float = 1e-5,
 ) -> Tensor:
     """Normalise each sample over groups of channels (Wu, He, 2018)"""
-    return ops.group_norm(input, num_groups, weight, bias, eps)
+    return following(ops.group_norm(input, num_groups, weight, bias, eps), input)
 
 
 def instance_norm(
@@ -105,7 +108,6 @@ def instance_norm(
     )
 
 
-@in_float32
 def local_response_norm(
     input: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0
 ) -> Tensor:
@@ -118,6 +120,18 @@ def local_response_norm(
         kinds("local_response_norm", "fV", input)
     if not input.numel():
         return input
+    normalized = normalized_images if input.ndim > 3 else _by_neighbours
+    return normalized(input, size, alpha, beta, k)
+
+
+@computes_in("own")
+def normalized_images(input: Tensor, size: int, alpha: float, beta: float, k: float) -> Tensor:
+    """``local_response_norm`` of images and volumes, which autocast of the CPU knows."""
+    return _by_neighbours(input, size, alpha, beta, k)
+
+
+@in_float32
+def _by_neighbours(input: Tensor, size: int, alpha: float, beta: float, k: float) -> Tensor:
     n, c = input.shape[:2]
     squares = ops.square(input).reshape(n, c, -1)
     padded = ops.pad(squares, (0, 0, size // 2, (size - 1) // 2))

@@ -11,8 +11,10 @@ from ... import ops
 from ...core import Tensor
 from ...core.annotations import PerDim
 from ...core.constants import constant
+from ...core.types.casting import computes_in
 from ...errors import ShapeError
 from ...ops.functions.args import in_float32, kinds
+from ...ops.functions.views.memory_formats import following
 from .common import need_dims
 
 _LAYOUT = {1: "(N, C, L) or (C, L)", 2: "(N, C, H, W) or (C, H, W)", 3: "(N, C, D, H, W)"}
@@ -39,6 +41,7 @@ def _bounds(size: int, out: int) -> tuple[np.ndarray, np.ndarray]:
     return i * size // out, -((-(i + 1) * size) // out)
 
 
+@computes_in("own")
 def along(x: Tensor, matrix: np.ndarray, dim: int) -> Tensor:
     """``matrix`` (out x in) applied to dimension ``dim`` (negative) of ``x``."""
     return _along(x, matrix, dim)
@@ -56,7 +59,7 @@ def _adaptive_avg(where: str, n: int, input: Tensor, output_size: int | tuple) -
     kinds(where, "fVc", input)
     wanted = _wanted(where, n, input, output_size)
     if all(w == 1 for w in wanted):
-        return input.mean(tuple(range(-n, 0)), keepdim=True)
+        return following(input.mean(tuple(range(-n, 0)), keepdim=True), input)
     sizes = tuple(input.shape)[-n:]
     even = all(w > 0 and size and size % w == 0 for size, w in zip(sizes, wanted, strict=True))
     if (
@@ -71,7 +74,7 @@ def _adaptive_avg(where: str, n: int, input: Tensor, output_size: int | tuple) -
             places = np.arange(size)[None, :]
             inside = (places >= low[:, None]) & (places < high[:, None])
             x = along(x, inside / (high - low)[:, None], dim)
-    return x.clone() if x is input else x
+    return following(x.clone() if x is input else x, input)
 
 
 def adaptive_avg_pool1d(input: Tensor, output_size: Any) -> Tensor:
@@ -84,6 +87,7 @@ def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
     return _adaptive_avg("adaptive_avg_pool2d", 2, input, output_size)
 
 
+@computes_in("own")
 def adaptive_avg_pool3d(input: Tensor, output_size: Any) -> Tensor:
     """Means over regions of (N, C, D, H, W)"""
     return _adaptive_avg("adaptive_avg_pool3d", 3, input, output_size)
@@ -103,8 +107,8 @@ def _adaptive_max(
     windows = constant(input, _windows(tuple(input.shape[-n:]), wanted))
     values, places = largest(input.flatten(-n), windows)
     shape = tuple(input.shape[:-n]) + wanted
-    values = values.reshape(shape)
-    return (values, places.reshape(shape)) if return_indices else values
+    values = following(values.reshape(shape), input)
+    return (values, following(places.reshape(shape), input)) if return_indices else values
 
 
 def _windows(sizes: tuple[int, ...], wanted: tuple[int, ...]) -> np.ndarray:
@@ -143,6 +147,7 @@ def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: bool = 
     return _adaptive_max("adaptive_max_pool2d", 2, input, output_size, return_indices)
 
 
+@computes_in("own")
 def adaptive_max_pool3d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
     """The largest values of regions of (N, C, D, H, W)"""
     return _adaptive_max("adaptive_max_pool3d", 3, input, output_size, return_indices)

@@ -11,6 +11,7 @@ from ... import ops
 from ...core import Tensor
 from ...core.annotations import PerDim
 from ...core.types import dtypes
+from ...core.types.casting import computes_in
 from ...errors import ConfigError, DimError, DimKindError, DTypeError, ShapeError
 from ...ops.functions.args import kinds
 
@@ -176,6 +177,7 @@ def _drawn_windows(x: Tensor, samples: Tensor, kernel: tuple, wanted: tuple) -> 
     return found.reshape(*x.shape[:2], math.prod(wanted), math.prod(kernel))
 
 
+@computes_in("own")
 def fractional_max_pool2d(
     input: Tensor, kernel_size: PerDim, output_size: Any = None, output_ratio: Any = None,
     return_indices: bool = False, _random_samples: Tensor | None = None,
@@ -186,6 +188,7 @@ def fractional_max_pool2d(
     )
 
 
+@computes_in("own")
 def fractional_max_pool3d(
     input: Tensor, kernel_size: PerDim, output_size: Any = None, output_ratio: Any = None,
     return_indices: bool = False, _random_samples: Tensor | None = None,

@@ -15,8 +15,10 @@ from ...core.types import dtypes
 from ...errors import ConfigError, ShapeError
 from ...ops.functions.args import kinds
 from ...ops.functions.nn.padding import SOURCES, extended
+from ...ops.functions.views.memory_formats import following
 from ...ops.primitives.pool import avg_pool_spread
 from ...symbolic import as_int
+from . import filters
 from .common import need_dims
 from .pooling import along
 
@@ -123,8 +125,11 @@ def interpolate(
     area.
     """
     need_dims("interpolate", input, (3, 4, 5), "(N, C, ...)")
-    if antialias:
-        raise ConfigError("interpolate: antialias=True is not supported")
+    if antialias and not (mode in filters.SMOOTH and input.ndim == 4):
+        raise ConfigError(
+            f"interpolate: antialias=True given with mode={mode!r} and an input of shape "
+            f"{list(input.shape)}; it is for bilinear and bicubic, and images (N, C, H, W)"
+        )
     if mode == "area" or input.meta()[1] != np.uint8:
         kinds(f"interpolate(mode={mode!r})", "fV", input)
     sizes, scales = _output_sizes(input, size, scale_factor)
@@ -133,10 +138,11 @@ def interpolate(
     if mode in ("nearest", "nearest-exact"):
         if align_corners is not None:
             raise ConfigError(f"interpolate: align_corners has no meaning for mode={mode!r}")
-        return _nearest(input, sizes, scales, 0.5 if mode == "nearest-exact" else 0.0)
+        shift = 0.5 if mode == "nearest-exact" else 0.0
+        return following(_nearest(input, sizes, scales, shift), input)
     if mode == "area":
-        from_mean = [_area(s, out) for s, out in zip(input.shape[2:], sizes, strict=True)]
-        return _separable(input, from_mean)
+        from_mean = [filters.area(s, out) for s, out in zip(input.shape[2:], sizes, strict=True)]
+        return following(_separable(input, from_mean), input)
     if _MODES.get(mode) != input.ndim - 2:
         kind = ShapeError if mode in _MODES else ConfigError
         raise kind(
@@ -144,15 +150,13 @@ def interpolate(
             "nearest, nearest-exact, area, or linear for 3, bilinear or bicubic for 4, trilinear "
             "for 5 dimensions"
         )
-    taps = _cubic if mode == "bicubic" else _linear
-    kept = mode != "bicubic" or input.meta()[1] == np.uint8
+    makes = filters.smooth if antialias else filters.sampled
+    kept = antialias or mode != "bicubic" or input.meta()[1] == np.uint8
     matrices = [
-        np.eye(s)
-        if kept and s == out
-        else taps(s, out, _positions(s, out, f, bool(align_corners), mode == "bicubic"))
+        np.eye(s) if kept and s == out else makes(mode, s, out, f, bool(align_corners))
         for s, out, f in zip(input.shape[2:], sizes, scales, strict=True)
     ]
-    return _separable(input, matrices)
+    return following(_separable(input, matrices), input)
 
 
 def _nearest(input: Tensor, sizes: list[int], scales: list, shift: float) -> Tensor:
@@ -197,50 +201,14 @@ def _separable(input: Tensor, matrices: list[np.ndarray]) -> Tensor:
 
 
 def _separable_bytes(input: Tensor, matrices: list[np.ndarray]) -> Tensor:
-    """Rounded to bytes after each dimension, the last one first, as image libraries do."""
-    x = input.to(dtypes.float32)
+    """Rounded to bytes after each dimension, the last one first, as image libraries do; with
+    weights that are whole numbers of a power of 2."""
+    x = input.to(dtypes.float64)
     for i, matrix in enumerate(reversed(matrices)):
-        x = ops.clamp(ops.floor(along(x, matrix, -1 - i) + 0.5), 0, 255)
+        weights, bits = filters.fixed_point(matrix)
+        if matrix.shape[0] != matrix.shape[1] or not np.array_equal(matrix, np.eye(len(matrix))):
+            x = ops.clamp(ops.floor(along(x, weights, -1 - i) / 2.0**bits + 0.5), 0, 255)
     return x.to(dtypes.uint8)
-
-
-def _positions(size: int, out: int, f: float | None, corners: bool, cubic: bool) -> np.ndarray:
-    """Where the centres of ``out`` new places lie among the ``size`` old ones."""
-    i = np.arange(out, dtype=np.float64)
-    if corners:
-        return i * ((size - 1) / (out - 1) if out > 1 else 0.0)
-    places = (i + 0.5) * (size / out if f is None else 1.0 / f) - 0.5
-    return places if cubic else np.maximum(places, 0.0)
-
-
-def _linear(size: int, out: int, places: np.ndarray) -> np.ndarray:
-    low = np.minimum(places.astype(np.int64), size - 1)
-    share = places - low
-    matrix = np.zeros((out, size))
-    rows = np.arange(out)
-    np.add.at(matrix, (rows, low), 1 - share)
-    np.add.at(matrix, (rows, np.minimum(low + 1, size - 1)), share)
-    return matrix
-
-
-def _cubic(size: int, out: int, places: np.ndarray) -> np.ndarray:
-    """Keys' cubic convolution with a = -0.75."""
-    low = np.floor(places).astype(np.int64)
-    matrix = np.zeros((out, size))
-    for tap in (-1, 0, 1, 2):
-        d = np.abs(places - (low + tap))
-        near = (1.25 * d - 2.25) * d * d + 1
-        far = ((-0.75 * d + 3.75) * d - 6.0) * d + 3.0
-        weight = np.where(d <= 1, near, np.where(d < 2, far, 0.0))
-        np.add.at(matrix, (np.arange(out), np.clip(low + tap, 0, size - 1)), weight)
-    return matrix
-
-
-def _area(size: int, out: int) -> np.ndarray:
-    i = np.arange(out)
-    low, high = i * size // out, -((-(i + 1) * size) // out)
-    places = np.arange(size)[None, :]
-    return ((places >= low[:, None]) & (places < high[:, None])) / (high - low)[:, None]
 
 
 def upsample(
@@ -250,6 +218,22 @@ def upsample(
 ) -> Tensor:  # fmt: skip
     """``interpolate`` under its old name"""
     return interpolate(input, size, scale_factor, mode, align_corners)
+
+
+def upsample_nearest(
+    input: Tensor, size: int | Sequence[int] | None = None,
+    scale_factor: float | Sequence[float] | None = None,
+) -> Tensor:  # fmt: skip
+    """``interpolate`` to the nearest, under its old name"""
+    return interpolate(input, size, scale_factor, mode="nearest")
+
+
+def upsample_bilinear(
+    input: Tensor, size: int | Sequence[int] | None = None,
+    scale_factor: float | Sequence[float] | None = None,
+) -> Tensor:  # fmt: skip
+    """``interpolate`` between corners that are aligned, under its old name"""
+    return interpolate(input, size, scale_factor, mode="bilinear", align_corners=True)
 
 
 def _places(where: str, input: Tensor, factor: int) -> tuple:
@@ -304,6 +288,9 @@ def channel_shuffle(input: Tensor, groups: int) -> Tensor:
         raise ShapeError(f"channel_shuffle: {c} channels are not divisible by groups={groups}")
     x = input.reshape(n, groups, c // groups, *rest).transpose(1, 2)
     return _fresh(x.reshape(input.shape))
+
+
+native_channel_shuffle = channel_shuffle
 
 
 def _fresh(x: Tensor) -> Tensor:

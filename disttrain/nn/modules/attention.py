@@ -5,11 +5,9 @@ from __future__ import annotations
 from ... import ops
 from ...core import Tensor
 from ...core.annotations import DeviceLike, DTypeLike
-from ...core.types import dtypes
 from ...errors import ConfigError, ShapeError
-from .. import functional as F
 from .. import init
-from ..functional.linear import attention_weights
+from ..functional import heads
 from ..module import Module
 from ..parameter import Parameter, empty
 from .linear import Linear
@@ -42,12 +40,11 @@ class MultiheadAttention(Module):
                 f"MultiheadAttention: embed_dim={embed_dim} must be divisible by "
                 f"num_heads={num_heads}, both positive"
             )
-        if add_bias_kv or add_zero_attn:
-            raise ConfigError("MultiheadAttention: add_bias_kv and add_zero_attn are not supported")
         self.embed_dim, self.num_heads, self.dropout = embed_dim, num_heads, dropout
         self.kdim = embed_dim if kdim is None else kdim
         self.vdim = embed_dim if vdim is None else vdim
         self.batch_first, self.head_dim = batch_first, embed_dim // num_heads
+        self.add_zero_attn = add_zero_attn
         self._qkv_same_embed_dim = self.kdim == self.vdim == embed_dim
         same = self._qkv_same_embed_dim
         shapes = {
@@ -61,6 +58,10 @@ class MultiheadAttention(Module):
             value = None if shape is None else Parameter(empty(shape, dtype, device))
             self.register_parameter(name, value)
         self.out_proj = Linear(embed_dim, embed_dim, bias, device, dtype)
+        self.bias_k, self.bias_v = (
+            Parameter(empty((1, 1, embed_dim), dtype, device)) if add_bias_kv else None
+            for _ in range(2)
+        )
         self._reset_parameters()
 
     def _reset_parameters(self) -> None:
@@ -70,6 +71,9 @@ class MultiheadAttention(Module):
         if self.in_proj_bias is not None:
             init.zeros_(self.in_proj_bias)
             init.zeros_(self.out_proj.bias)
+        for row in (self.bias_k, self.bias_v):
+            if row is not None:
+                init.xavier_normal_(row)
 
     def forward(
         self,
@@ -89,20 +93,15 @@ class MultiheadAttention(Module):
             q, k, v = (t.unsqueeze(0) for t in (q, k, v))
         elif not self.batch_first:
             q, k, v = (t.transpose(0, 1) for t in (q, k, v))
-        q, k, v = (self._split(t) for t in (q, k, v))
-        mask = self._mask(q, k, attn_mask, key_padding_mask)
-        causal = is_causal and mask is None
-        drop = self.dropout if self.training else 0.0
-        weights = None
-        if need_weights:
-            weights = attention_weights(q, k, mask, causal)
-            out = ops.matmul(F.dropout(weights, drop), v)
+        out, weights = heads.attend(
+            q, k, v, self.num_heads, heads.Extra(self.bias_k, self.bias_v, self.add_zero_attn),
+            heads.Masks(attn_mask, key_padding_mask, is_causal),
+            self.dropout if self.training else 0.0, need_weights,
+        )  # fmt: skip
+        if weights is not None:
             weights = weights.mean(1) if average_attn_weights else weights
             weights = weights if batched else weights.squeeze(0)
-        else:
-            out = F.scaled_dot_product_attention(q, k, v, mask, drop, causal)
-        n, _, length, _ = out.shape
-        out = self.out_proj(out.transpose(1, 2).reshape(n, length, self.embed_dim))
+        out = self.out_proj(out)
         if not batched:
             return out.squeeze(0), weights
         return (out if self.batch_first else out.transpose(0, 1)), weights
@@ -131,43 +130,3 @@ class MultiheadAttention(Module):
         biases = (None,) * 3 if b is None else (b[:e], b[e : 2 * e], b[2 * e :])
         inputs = (query, key, value)
         return tuple(ops.linear(x, w, c) for x, w, c in zip(inputs, weights, biases, strict=True))
-
-    def _split(self, t: Tensor) -> Tensor:
-        """(N, L, E) to (N, heads, L, E / heads)"""
-        n, length, _ = t.shape
-        return t.reshape(n, length, self.num_heads, self.head_dim).transpose(1, 2)
-
-    def _mask(
-        self, q: Tensor, k: Tensor, attn_mask: Tensor | None, padding: Tensor | None
-    ) -> Tensor | None:
-        """Both masks as one number to add, shaped to broadcast over (N, heads, L, S)."""
-        n, _, length, _ = q.shape
-        width = k.shape[2]
-        total = None
-        if attn_mask is not None:
-            shape = tuple(attn_mask.shape)
-            if shape not in ((length, width), (n * self.num_heads, length, width)):
-                raise ShapeError(
-                    f"MultiheadAttention: attn_mask of shape {list(shape)} given; needed "
-                    f"{[length, width]} or {[n * self.num_heads, length, width]}"
-                )
-            total = _additive(attn_mask, q.dtype)
-            if len(shape) == 3:
-                total = total.reshape(n, self.num_heads, length, width)
-        if padding is not None:
-            if tuple(padding.shape) not in ((n, width), (width,)):
-                raise ShapeError(
-                    f"MultiheadAttention: key_padding_mask of shape {list(padding.shape)} given; "
-                    f"needed {[n, width]}"
-                )
-            extra = _additive(padding, q.dtype).reshape(-1, 1, 1, width)
-            total = extra if total is None else total + extra
-        return total
-
-
-def _additive(mask: Tensor, kind: dtypes.dtype) -> Tensor:
-    """A mask of booleans (True: takes no part) as numbers to add."""
-    if mask.dtype is not dtypes.bool:
-        return mask.to(kind)
-    zeros = ops.zeros(*mask.shape, dtype=kind, device=mask.device)
-    return ops.where(mask, float("-inf"), zeros)

@@ -100,6 +100,8 @@ class _Norm(Module):
 class _BatchNorm(_Norm):
     """Normalises each channel over the batch; tracks mean and variance for evaluation."""
 
+    normalizes_batches = True  # how transforms know it, which see no layers
+
     def forward(self, input: Tensor) -> Tensor:
         self._check(input)
         momentum = self._count_batch()

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 from ...core import Tensor
+from ...core.annotations import DeviceLike, DTypeLike
 from ...errors import ConfigError
 from .. import functional as F
 from ..functional.common import legacy_reduction
+from ..functional.linear_loss import LinearCrossEntropyOptions
 from ..module import Module
+from .linear import Linear
 
 
 class _Loss(Module):
@@ -97,6 +101,42 @@ class CrossEntropyLoss(_WeightedLoss):
         return F.cross_entropy(
             input, target, self.weight, ignore_index=self.ignore_index, reduction=self.reduction,
             label_smoothing=self.label_smoothing,
+        )  # fmt: skip
+
+
+class LinearCrossEntropyLoss(_WeightedLoss):
+    """``CrossEntropyLoss`` of the outputs of a linear map, which is a part of it; ``options``: in
+    parts of the batch (``LinearCrossEntropyOptions``)"""
+
+    def __init__(
+        self, in_features: int, num_classes: int, *, out_features: tuple[int, ...] = (),
+        bias: bool = False, device: DeviceLike | None = None, dtype: DTypeLike | None = None,
+        reduction: str = "mean", weight: Tensor | None = None, ignore_index: int | None = None,
+        label_smoothing: float = 0.0, options: LinearCrossEntropyOptions | None = None,
+    ) -> None:  # fmt: skip
+        if weight is not None and tuple(weight.shape) != (num_classes,):
+            raise ConfigError(
+                f"LinearCrossEntropyLoss: weight of shape {list(weight.shape)} given; needed "
+                f"[{num_classes}]"
+            )
+        if not 0 <= label_smoothing <= 1:
+            raise ConfigError(
+                f"LinearCrossEntropyLoss: label_smoothing={label_smoothing} given; needed 0 to 1"
+            )
+        super().__init__(weight, reduction=reduction)
+        self.num_classes, self.out_features = num_classes, tuple(out_features)
+        self.ignore_index, self.label_smoothing = ignore_index, label_smoothing
+        rows = num_classes * math.prod(self.out_features)
+        self.linear = Linear(in_features, rows, bias, device, dtype)
+        self.options = options
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        sizes, bias = (self.num_classes, *self.out_features), self.linear.bias
+        return F.linear_cross_entropy(
+            input, self.linear.weight.reshape(*sizes, self.linear.in_features), target,
+            linear_bias=bias if bias is None else bias.reshape(sizes), weight=self.weight,
+            reduction=self.reduction, ignore_index=self.ignore_index,
+            label_smoothing=self.label_smoothing, options=self.options,
         )  # fmt: skip
 
 

@@ -1,6 +1,6 @@
 """Helpers around gradients, parameters and sequences."""
 
-from . import parametrizations, parametrize, rnn, stateless, swa
+from . import parametrizations, parametrize, prune, rnn, stateless, swa
 from .clip import (
     clip_grad_norm_,
     clip_grad_value_,
@@ -31,6 +31,7 @@ __all__ = [
     "parameters_to_vector",
     "parametrizations",
     "parametrize",
+    "prune",
     "remove_spectral_norm",
     "remove_weight_norm",
     "rnn",

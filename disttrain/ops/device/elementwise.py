@@ -146,7 +146,7 @@ power = Generated(el.pow_, lambda platform, *args: _other_power(platform, *args)
 _powers = {p: Generated(el.square, lambda platform, a: None, _raised(p)) for p in _PLAIN_POWERS}
 for _name in (
     "conj exp2 log2 log10 tan asin acos atan sinh cosh asinh acosh atanh bitwise_not atan2 "
-    "logaddexp copysign hypot signbit"
+    "logaddexp copysign hypot signbit mantissa exponent"
 ).split():
     on_device(_name)(_own(REGISTRY[_name]))
 

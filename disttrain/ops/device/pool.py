@@ -59,14 +59,25 @@ def _max_pool(
 
 
 def _hits(
-    platform: Platform, x: RawArray, best: RawArray, kernel: tuple, stride: tuple, dilation: tuple
-) -> Iterator[tuple[tuple, Any]]:
-    """Each kernel position with its slices and where it holds its window's first largest value."""
-    free = platform.xp.ones(best.shape, bool)
-    for _, where in taps(kernel, best.shape[2:], stride, dilation):
-        hit = (x[(Ellipsis, *where)] == best) & free
+    platform: Platform, a: RawArray, best: RawArray, kernel: tuple, stride: tuple, padding: tuple,
+    dilation: tuple,
+) -> Iterator[tuple[tuple, Any]]:  # fmt: skip
+    """Each kernel position with its slices (of ``a`` and what is around it) and where it holds its
+    window's largest value: the first of equal ones, the last nan. Without a look at the numbers,
+    for which the host would wait."""
+    xp, out, floats = platform.xp, best.shape[2:], a.dtype.kind not in "iu"
+    x = _padded(platform, a, kernel, stride, padding, dilation, out, prim._lowest(a.dtype))
+    real = xp.ones((1, 1, *a.shape[2:]), bool)
+    real = _padded(platform, real, kernel, stride, padding, dilation, out, False)
+    places = [(Ellipsis, *where) for _, where in taps(kernel, out, stride, dilation)]
+    last = xp.full(best.shape, -1, INT64)
+    for t, where in enumerate(places if floats else ()):
+        last = xp.where(x[where] != x[where], t, last)
+    free = xp.ones(best.shape, bool)
+    for t, where in enumerate(places):
+        hit = (x[where] == best) & free & real[where]
         free = free ^ hit
-        yield (Ellipsis, *where), hit
+        yield where, hit | (last == t)
 
 
 @on_device("max_pool_spread")
@@ -82,12 +93,11 @@ def _max_spread(
     dilation: tuple,
     ceil_mode: bool,
 ) -> Any:
-    out = best.shape[2:]
-    x = _padded(platform, a, kernel, stride, padding, dilation, out, prim._lowest(a.dtype))
-    full = platform.xp.zeros(x.shape, g.dtype)
-    for where, hit in _hits(platform, x, best, kernel, stride, dilation):
+    reach = prim._reach(a.shape[2:], best.shape[2:], kernel, stride, padding, dilation)
+    full = platform.xp.zeros((*a.shape[:2], *reach), g.dtype)
+    for where, hit in _hits(platform, a, best, kernel, stride, padding, dilation):
         region = full[where]
-        region += g * hit
+        region += platform.xp.where(hit, g, g.dtype.type(0))
     return full[inside(a.shape[2:], padding)].copy(order="C")
 
 
@@ -105,11 +115,10 @@ def _max_pick(
     ceil_mode: bool,
 ) -> Any:
     out = best.shape[2:]
-    x = _padded(platform, a, kernel, stride, padding, dilation, out, prim._lowest(a.dtype))
     h = _padded(platform, h, kernel, stride, padding, dilation, out, 0)
     total = platform.xp.zeros(best.shape, h.dtype)
-    for where, hit in _hits(platform, x, best, kernel, stride, dilation):
-        total += h[where] * hit
+    for where, hit in _hits(platform, a, best, kernel, stride, padding, dilation):
+        total += platform.xp.where(hit, h[where], h.dtype.type(0))
     return total
 
 
@@ -119,11 +128,10 @@ def _max_indices(
     dilation: tuple, ceil_mode: bool,
 ) -> Any:  # fmt: skip
     xp, size, out = platform.xp, a.shape[2:], best.shape[2:]
-    x = _padded(platform, a, kernel, stride, padding, dilation, out, prim._lowest(a.dtype))
     places = xp.arange(math.prod(size)).reshape(1, 1, *size)
     places = _padded(platform, places, kernel, stride, padding, dilation, out, 0)
     found = xp.zeros(best.shape, INT64)
-    for where, hit in _hits(platform, x, best, kernel, stride, dilation):
+    for where, hit in _hits(platform, a, best, kernel, stride, padding, dilation):
         found = xp.where(hit, places[where], found)
     return found
 

@@ -11,6 +11,7 @@ import numpy as np
 from ...core.annotations import DeviceLike, DTypeLike, Number, Scalar
 from ...core.tensor import Tensor
 from ...core.types import dtypes
+from ...core.types.casting import computes_in
 from ...errors import DTypeError, ShapeError
 from ..primitives import elementwise as el
 from ..promotion import result_type
@@ -162,6 +163,7 @@ def unravel_index(indices: Tensor, shape: int | Sequence[int]) -> tuple[Tensor, 
 
 
 # --- numbers -----------------------------------------------------------------------------------
+@computes_in("own")
 def polar(abs: Tensor, angle: Tensor) -> Tensor:  # noqa: A002
     """The complex numbers of these sizes and angles (in radians)."""
     if as_input(abs, "polar", "abs").dtype is not as_input(angle, "polar", "angle").dtype:

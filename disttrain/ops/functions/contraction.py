@@ -107,6 +107,8 @@ def tensordot(
     rows, columns = (math.prod(t.shape[k] for k in kept) for t, kept in ((a, left), (b, right)))
     x = reshape(permute(a, (*left, *mine)), (rows, size))
     y = reshape(permute(b, (*its, *right)), (size, columns))
+    if not (left or right):
+        return dot(reshape(x, (-1,)), reshape(y, (-1,)))
     return reshape(matmul(x, y), shape)
 
 

@@ -116,6 +116,8 @@ def inner(input: Tensor, other: Tensor) -> Tensor:
         raise ShapeError(
             f"inner: shapes {list(a)} and {list(b)} given; the last dimensions must be equal"
         )
+    if len(a) == len(b) == 1:
+        return dot(input, other)
     rows = reshape(input, shape=(_math.prod(a[:-1]), a[-1]))
     columns = reshape(other, shape=(_math.prod(b[:-1]), a[-1]))
     out = linalg.matmul(rows, permute(columns, dims=(1, 0)))
@@ -210,6 +212,10 @@ def vector_norm(
 ) -> Tensor:
     """(sum |x|^ord)^(1/ord) over ``dim`` (None: all); inf: the largest, -inf: the smallest, 0: how
     many are not zero. The gradient at 0 is 0."""
+    if isinstance(ord, complex):
+        raise ConfigError("vector_norm: Expected a non-complex scalar as the order of norm")
+    if isinstance(ord, str):
+        raise TypeError(f"vector_norm: ord={ord!r} given; needed a number")
     return _vector_norm(_norm_input("norm", x, dtype), float(ord), dim, keepdim)
 
 

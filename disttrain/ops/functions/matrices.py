@@ -71,6 +71,7 @@ def slogdet(A: Tensor) -> Slogdet:  # noqa: N803
     return Slogdet(*linalg.slogdet(A))
 
 
+@computes_in("lower")
 def vecdot(x: Tensor, y: Tensor, *, dim: int = -1) -> Tensor:
     """The sum over ``dim`` of ``conj(x) * y``, broadcasting; one dtype, floating or complex."""
     kinds("linalg.vecdot", "fVc", as_input(x, "linalg.vecdot", "x"))
@@ -163,6 +164,7 @@ def vander(x: Tensor, *, N: int | None = None) -> Tensor:  # noqa: N803
     return cat([first.to(rest.dtype), rest], -1)
 
 
+@computes_in("full")
 def tensorinv(A: Tensor, ind: int = 2) -> Tensor:  # noqa: N803
     """The inverse of A as a map of its last dimensions (from ``ind``) to its first ``ind``."""
     if ind <= 0:

@@ -27,8 +27,8 @@ from .inplace import check_overlap, fit_to
 _EXACT = frozenset(
     """abs addbmm addmm addmv all amax amin aminmax any argmax argmin baddbmm bitwise_not bmm
 bucketize ceil cholesky_ex clamp clamp_max clamp_min conj_physical cross cummax cummin det diag dot
-eigh eigvalsh fix float_power floor frac frobenius_norm gather heaviside histc histogram index_add
-index_copy index_select inner inv inv_ex inverse isin isneginf isposinf kthvalue lerp
+eigh eigvalsh fix float_power floor frac frexp frobenius_norm gather heaviside histc histogram
+index_add index_copy index_select inner inv inv_ex inverse isin isneginf isposinf kthvalue lerp
 linalg_cholesky linalg_lu linalg_norm log_softmax logcumsumexp lu_factor lu_factor_ex masked_select
 matmul matrix_norm max median min mm mode msort mv nan_to_num nanmedian nanquantile neg nonzero
 norm nuclear_norm polar qr quantile renorm round scatter scatter_add scatter_reduce searchsorted

@@ -10,6 +10,7 @@ import numpy as np
 
 from ...core.classes import values_of
 from ...core.tensor import Tensor, beside
+from ...core.types.casting import computes_in
 from ...core.types.wide import is_half
 from ...errors import ConfigError, DimError, DTypeError, ShapeError
 from ...symbolic import as_int
@@ -152,6 +153,7 @@ def _middle(x: Tensor, d: int, keepdim: bool) -> ValuesIndices:
     return _at(x, median_places(x, dim=d), d, keepdim)
 
 
+@computes_in("own")
 def quantile(
     input: Tensor, q: float | Tensor, dim: int | None = None, keepdim: bool = False, *,
     interpolation: str = "linear",

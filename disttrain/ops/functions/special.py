@@ -245,6 +245,7 @@ def _plus(input: Tensor, product: Tensor, beta: float, alpha: float) -> Tensor:
 @computes_in("lower")
 def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
     """beta * input + alpha * (mat @ vec)"""
+    same_type("addmv", input, mat, vec)
     return _plus(input, linalg.mv(mat, vec), beta, alpha)
 
 
@@ -259,6 +260,7 @@ def baddbmm(
     input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1
 ) -> Tensor:
     """beta * input + alpha * (batch1 @ batch2), per matrix of the batch"""
+    same_type("baddbmm", input, batch1, batch2)
     return _plus(input, linalg.bmm(batch1, batch2), beta, alpha)
 
 
@@ -267,6 +269,7 @@ def addbmm(
     input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1
 ) -> Tensor:
     """beta * input + alpha * (the sum of batch1 @ batch2 over the batch)"""
+    same_type("addbmm", input, batch1, batch2)
     return _plus(input, linalg.bmm(batch1, batch2).sum(0), beta, alpha)
 
 

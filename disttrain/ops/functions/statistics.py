@@ -11,6 +11,7 @@ import numpy as np
 from ...core.annotations import Dims, DTypeLike, Scalar
 from ...core.classes import values_of
 from ...core.tensor import Tensor, beside
+from ...core.types.casting import computes_in
 from ...errors import ConfigError, DimError, DTypeError, ShapeError
 from ..primitives import elementwise as el
 from ..promotion import refuse
@@ -134,6 +135,7 @@ def _commonest(row: np.ndarray) -> int:
     return int(np.flatnonzero(same)[-1])
 
 
+@computes_in("own")
 def nanquantile(
     input: Tensor, q: float | Tensor, dim: int | None = None, keepdim: bool = False, *,
     interpolation: str = "linear",

@@ -4,8 +4,9 @@
     max_pool_spread(g, a, out), max_pool_pick(h, a, out)     its derivative, and that one's adjoint
     avg_pool(a), avg_pool_spread(g; size)                    linear, adjoint of each other
 
-A window's largest value is where the input equals the result, at the first such place; nothing is
-saved but input and result. Both kinds of window are done one dimension after the other.
+A window's largest value is where the input equals the result, at the first such place, or where its
+last nan is; nothing is saved but input and result. Both kinds of window are done one dimension
+after the other.
 """
 
 from __future__ import annotations
@@ -106,14 +107,46 @@ def _max_pool(
     return x.copy() if np.may_share_memory(x, a) else np.ascontiguousarray(x)
 
 
-def _hits(x: np.ndarray, best: np.ndarray, kernel: tuple, stride: tuple, dilation: tuple) -> Any:
-    """Each kernel position with its slices and where it holds its window's first largest value."""
+def _hits(
+    a: np.ndarray, best: np.ndarray, kernel: tuple, stride: tuple, padding: tuple, dilation: tuple
+) -> Any:
+    """Each kernel position with its slices (of ``a`` and what is around it) and where it holds its
+    window's largest value: the first of equal ones, the last nan."""
+    size, out, low = a.shape[2:], best.shape[2:], _lowest(a.dtype)
+    x = _padded(a, kernel, stride, padding, dilation, out, low)
     free = np.ones(best.shape, bool)
-    for _, where in taps(kernel, best.shape[2:], stride, dilation):
+    around = x.shape != a.shape and (best == low).any()  # what is around looks like a largest value
+    real = np.ones((1, 1, *size), bool)
+    real = _padded(real, kernel, stride, padding, dilation, out, False) if around else real
+    last = _last_nan(x, best, kernel, stride, dilation)
+    for t, (_, where) in enumerate(taps(kernel, out, stride, dilation)):
         hit = x[(Ellipsis, *where)] == best
         hit &= free
+        if around:
+            hit &= real[(Ellipsis, *where)]
         free ^= hit
+        if last is not None:
+            hit |= last == t
         yield (Ellipsis, *where), hit
+
+
+def _last_nan(
+    x: np.ndarray, best: np.ndarray, kernel: tuple, stride: tuple, dilation: tuple
+) -> Any:
+    """Which kernel position has each window's last nan, or None where there is none at all."""
+    if x.dtype.kind in "iu" or not (best != best).any():
+        return None
+    last = np.full(best.shape, -1, np.int64)
+    for t, (_, where) in enumerate(taps(kernel, best.shape[2:], stride, dilation)):
+        seen = x[(Ellipsis, *where)]
+        last[np.broadcast_to(seen != seen, last.shape)] = t
+    return last
+
+
+def _bits(x: np.ndarray) -> Any:
+    """As integers: their product with ones and zeros selects, where that of an infinity and 0 would
+    be nan, and is as fast."""
+    return x.view(f"i{x.itemsize}")
 
 
 @through_float32
@@ -127,11 +160,12 @@ def _max_spread(
     dilation: tuple,
     ceil_mode: bool,
 ) -> Any:
-    out = best.shape[2:]
-    x = _padded(a, kernel, stride, padding, dilation, out, _lowest(a.dtype))
+    out, low = best.shape[2:], _lowest(a.dtype)
+    x = _padded(a, kernel, stride, padding, dilation, out, low)
     full = np.zeros(x.shape, g.dtype)
-    if not largest.add_first(full, g, x, best, kernel, stride, dilation):
-        for where, hit in _hits(x, best, kernel, stride, dilation):
+    odd = (best != best).any() or (x.shape != a.shape and (best == low).any())
+    if odd or not largest.add_first(full, g, x, best, kernel, stride, dilation):
+        for where, hit in _hits(a, best, kernel, stride, padding, dilation):
             _add_where(full[where], g, hit)
     return full[inside(a.shape[2:], padding)]
 
@@ -148,9 +182,8 @@ def places(
     ceil_mode: bool,
 ) -> np.ndarray:  # fmt: skip
     """Per window, which kernel position has its first largest value, as a byte."""
-    x = _padded(a, kernel, stride, padding, dilation, best.shape[2:], _lowest(a.dtype))
     found = np.full(best.shape, MOST_TAPS, np.uint8)
-    for t, (_, hit) in enumerate(_hits(x, best, kernel, stride, dilation)):
+    for t, (_, hit) in enumerate(_hits(a, best, kernel, stride, padding, dilation)):
         np.subtract(found, hit.view(np.uint8) * np.uint8(MOST_TAPS - t), out=found)
     return found
 
@@ -181,11 +214,10 @@ def _max_pick(
     ceil_mode: bool,
 ) -> Any:
     out = best.shape[2:]
-    x = _padded(a, kernel, stride, padding, dilation, out, _lowest(a.dtype))
     h = _padded(h, kernel, stride, padding, dilation, out, 0)
     total = np.zeros(best.shape, h.dtype)
-    for where, hit in _hits(x, best, kernel, stride, dilation):
-        total += h[where] * hit
+    for where, hit in _hits(a, best, kernel, stride, padding, dilation):
+        total += (_bits(h[where]) * hit).view(h.dtype)
     return total
 
 
@@ -194,12 +226,11 @@ def _max_indices(
     ceil_mode: bool,
 ) -> Any:  # fmt: skip
     size, out = a.shape[2:], best.shape[2:]
-    x = _padded(a, kernel, stride, padding, dilation, out, _lowest(a.dtype))
     places = np.full((1, 1, *size), 0, np.int64)
     places[0, 0] = np.arange(math.prod(size)).reshape(size)
     places = _padded(places, kernel, stride, padding, dilation, out, 0)
     found = np.zeros(best.shape, np.int64)
-    for where, hit in _hits(x, best, kernel, stride, dilation):
+    for where, hit in _hits(a, best, kernel, stride, padding, dilation):
         np.copyto(found, places[where], where=hit)
     return found
 

@@ -18,7 +18,7 @@ from ...core.annotations import Value
 from ...core.gate import Primitive
 from ...errors import AutogradError
 from ..declare import binary, primitive, unary
-from .elementwise import cast_like, eq, exp, log, ne, nothing, sign, where
+from .elementwise import cast_like, eq, exp, exp2, log, ne, nothing, sign, where
 
 _BERNOULLI = [1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510]
 
@@ -247,7 +247,7 @@ def _over(out: Any, a: Any) -> Any:
     return where(a == 0, a * 0 + 0.5, out / where(a == 0, a * 0 + 1, a))
 
 
-lgamma = unary(
+lgamma: Primitive = unary(
     "lgamma", wide(_each(math.lgamma, math.inf)), lambda g, a: g * polygamma(a, n=0),
     floating=True, samples=_between(0.5, 4.0),
 )  # fmt: skip
@@ -257,7 +257,7 @@ polygamma: Primitive = primitive(
     samples=lambda rng: [((rng.uniform(0.5, 4.0, (3, 4)),), {"n": n}) for n in (0, 1, 2)],
 )  # fmt: skip
 polygamma.elementwise = True
-erfc = unary(
+erfc: Primitive = unary(
     "erfc", wide(_erfc), lambda g, a: g * (exp(-(a * a)) * (-2 / math.sqrt(math.pi))),
     floating=True,
 )  # fmt: skip
@@ -266,7 +266,7 @@ erfinv: Primitive = unary(
     lambda g, a: g * (exp(erfinv(a) * erfinv(a)) * (math.sqrt(math.pi) / 2)),
     floating=True, samples=_between(-0.9, 0.9),
 )  # fmt: skip
-i0 = unary("i0", wide(np.i0), lambda g, a: g * i1(a), floating=True)
+i0: Primitive = unary("i0", wide(np.i0), lambda g, a: g * i1(a), floating=True)
 i1: Primitive = unary(
     "i1", wide(_i1),
     lambda g, a, out: g * (i0(a) - _over(out, a)),
@@ -299,12 +299,12 @@ erfcx: Primitive = unary(
     "erfcx", wide(_erfcx), lambda g, a, out: g * (2 * a * out - 2 / math.sqrt(math.pi)),
     floating=True, takes="f4 f8",
 )  # fmt: skip
-log_ndtr = unary(
+log_ndtr: Primitive = unary(
     "log_ndtr", wide(_log_ndtr),
     lambda g, a: g * (math.sqrt(2 / math.pi) / erfcx(a * -math.sqrt(0.5))),
     floating=True, takes="f4 f8",
 )  # fmt: skip
-ndtri = unary(
+ndtri: Primitive = unary(
     "ndtri", wide(_ndtri), lambda g, out: g * (math.sqrt(2 * math.pi) * exp(out * out / 2)),
     floating=True, takes="f4 f8", samples=_between(0.1, 0.9),
 )  # fmt: skip
@@ -315,7 +315,7 @@ def _entr(x: np.ndarray) -> Any:
     return np.where(np.isnan(x), x, out)
 
 
-entr = unary(
+entr: Primitive = unary(
     "entr", wide(_entr), lambda g, a: g * where(a >= 0, -log(a) - 1, a * 0 + math.nan),
     floating=True, takes="fV", samples=_between(0.5, 3.0),
 )  # fmt: skip
@@ -334,11 +334,11 @@ zeta: Primitive = binary(
     lambda g, a, b: g * (-a * zeta(a + 1, b)), floating=True, takes="f4 f8",
     samples=lambda rng: [((rng.uniform(1.5, 4.0, (3, 4)), rng.uniform(0.5, 3.0, (4,))), {})],
 )  # fmt: skip
-igamma = binary(
+igamma: Primitive = binary(
     "igamma", wide(lambda a, x: _gammas(a, x)[0]), _no_derivative("igamma", "first"),
     lambda g, a, b: g * exp((a - 1) * log(b) - b - lgamma(a)), floating=True, samples=_pair,
 )  # fmt: skip
-igammac = binary(
+igammac: Primitive = binary(
     "igammac", wide(lambda a, x: _gammas(a, x)[1]), _no_derivative("igammac", "first"),
     lambda g, a, b: -g * exp((a - 1) * log(b) - b - lgamma(a)), floating=True, samples=_pair,
 )  # fmt: skip
@@ -346,7 +346,7 @@ copysign: Primitive = binary(
     "copysign", np.copysign, lambda g, a, out: g * sign(a) * copysign(a * 0 + 1, out),
     nothing, floating=True,
 )  # fmt: skip
-hypot = binary(
+hypot: Primitive = binary(
     "hypot", np.hypot, lambda g, a, out: g * (a / out), lambda g, b, out: g * (b / out),
     takes="fV", samples=_pair,
 )  # fmt: skip
@@ -358,6 +358,20 @@ signbit = unary(
 )  # fmt: skip
 
 
+def _exponent(a: np.ndarray) -> Any:
+    wide = a.astype(np.float32) if a.dtype.itemsize < 4 else a
+    return np.frexp(wide)[1].astype(np.int32)
+
+
+def _by_exponent(g: Any, a: Any) -> Any:
+    return g / exp2(cast_like(exponent(a), g))
+
+
+exponent: Primitive = unary("exponent", _exponent, takes="fV")
+exponent.shape = lambda a: (a.shape, np.dtype(np.int32))
+mantissa = unary("mantissa", _wide(lambda a: np.frexp(a)[0]), _by_exponent, takes="fV")
+
+
 def _heaviside(a: np.ndarray, b: np.ndarray) -> Any:
     return np.where(np.equal(a, 0), b, np.greater(a, 0)).astype(np.result_type(a, b))
 
@@ -366,7 +380,7 @@ heaviside = binary(
     "heaviside", _heaviside, _no_derivative("heaviside", "first"),
     _no_derivative("heaviside", "second"), samples=_pair, takes="biufV",
 )  # fmt: skip
-nextafter = binary(
+nextafter: Primitive = binary(
     "nextafter", np.nextafter, lambda g, a, b: g * cast_like(ne(a, b), g),
     lambda g, a, b: g * cast_like(eq(a, b), g), samples=_pair, takes="fV",
 )  # fmt: skip
@@ -376,5 +390,5 @@ def _whole(rng: np.random.Generator) -> list:
     return [((rng.integers(1, 30, (3, 4)), rng.integers(1, 30, (4,))), {})]
 
 
-gcd = binary("gcd", np.gcd, samples=_whole, takes="iu")
-lcm = binary("lcm", np.lcm, samples=_whole, takes="iu")
+gcd: Primitive = binary("gcd", np.gcd, samples=_whole, takes="iu")
+lcm: Primitive = binary("lcm", np.lcm, samples=_whole, takes="iu")

@@ -29,7 +29,8 @@ KINDS = {
     "Untyped": dtypes.uint8,
 }  # fmt: skip
 _TYPES = """float64 float32 float16 bfloat16 int64 int32 int16 int8 uint8 uint16 uint32 uint64 bool
-complex64 complex128 float8_e4m3fn float8_e5m2""".split()
+complex64 complex128 float8_e4m3fn float8_e5m2 float8_e4m3fnuz float8_e5m2fnuz
+float8_e8m0fnu""".split()
 _ADVICE = (
     "Only data is read from files of PyTorch: tensors, parameters, numbers, texts, and dicts, "
     "lists, tuples and sets of these; nothing in them is imported or called. Where PyTorch and "

@@ -28,7 +28,8 @@ _ZIP64 = 20  # bytes that a record of 4 GiB and more has there besides
 _FOLDER = "archive"
 _STORAGES = {kind: f"{name}Storage" for name, kind in KINDS.items() if name != "Untyped"}
 _NAMES = {kind.np: kind for kind in (getattr(dtypes, n) for n in
-          "uint16 uint32 uint64 float8_e4m3fn float8_e5m2".split())} | {
+          "uint16 uint32 uint64 float8_e4m3fn float8_e5m2 float8_e4m3fnuz float8_e5m2fnuz "
+          "float8_e8m0fnu".split())} | {
           kind.np: kind for kind in _STORAGES}  # fmt: skip
 Key = tuple[str, int]
 

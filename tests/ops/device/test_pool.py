@@ -78,3 +78,16 @@ def test_a_window_in_the_padding_counts_what_is_inside():
     how = {"kernel": (2,), "stride": (1,), "padding": (1,), "ceil_mode": False, "divisor": None}
     assert on_device("avg_pool", a, include=False, **how)[0].tolist() == [[[1.0, 1.0, 1.0]]]
     assert on_device("avg_pool", a, include=True, **how)[0].tolist() == [[[0.5, 1.0, 0.5]]]
+
+
+@pytest.mark.parametrize("way", WAYS, ids=str)
+def test_nans_infinities_and_what_lies_around(way):
+    a = images(way)
+    a[RNG.random(a.shape) < 0.3] = np.nan
+    a[0] = -np.inf
+    (best,) = on_device("max_pool", a, **way)
+    agree("max_pool", a, **way)
+    g = np.where(RNG.random(best.shape) < 0.3, np.inf, 1.0).astype("f4")
+    agree("max_pool_indices", a, best, **way)
+    agree("max_pool_spread", g, a, best, **way)
+    agree("max_pool_pick", np.where(np.isnan(a), np.inf, a), a, best, **way)

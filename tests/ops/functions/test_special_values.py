@@ -142,3 +142,24 @@ def test_turns_and_diagonals():
         dt.zeros(3).unfold(0, 4, 1)
     with pytest.raises(ShapeError, match="storage has"):
         dt.zeros(3).as_strided((4,), (1,))
+
+
+@pytest.mark.parametrize("name", ["addbmm", "baddbmm", "addmv", "addmm"])
+@pytest.mark.parametrize("wide", [0, 1, 2])
+def test_sums_with_products_are_of_one_type(name, wide):
+    shapes = {
+        "addbmm": ((2, 2), (1, 2, 2), (1, 2, 2)), "baddbmm": ((1, 2, 2),) * 3,
+        "addmv": ((2,), (2, 2), (2,)), "addmm": ((2, 2),) * 3,
+    }  # fmt: skip
+    given = [dt.ones(*shape) for shape in shapes[name]]
+    getattr(dt, name)(*given)
+    given[wide] = given[wide].double()
+    with pytest.raises(RuntimeError, match=name):
+        getattr(dt, name)(*given)
+
+
+def test_norms_have_real_orders():
+    with pytest.raises(RuntimeError, match="non-complex"):
+        dt.linalg.vector_norm(dt.ones(3), 2j)
+    with pytest.raises(TypeError, match="needed a number"):
+        dt.linalg.vector_norm(dt.ones(3), "fro")

@@ -98,6 +98,31 @@ def test_gradients_by_places_are_those_by_values(kernel, stride, padding):
     g = np.random.default_rng(1).normal(size=best.shape).astype(np.float32)
     wanted = pool.max_pool_spread.forward(g, a, best, **how)
     found = pool.places(a, best, **how)
-    assert found.dtype == np.uint8 and (found[np.isnan(best)] == pool.MOST_TAPS).all()
+    assert found.dtype == np.uint8 and (found < kernel**2).all()
     got = pool.spread_to(g, found, (7, 8), **how)
     assert got.tobytes() == wanted.tobytes() and got.strides == wanted.strides
+
+
+@pytest.mark.parametrize(("size", "kernel", "stride", "padding", "dilation", "ceil"), CASES)
+@pytest.mark.parametrize("odd", [np.nan, -np.inf])
+def test_the_last_nan_wins_and_what_lies_around_never_does(
+    size, kernel, stride, padding, dilation, ceil, odd
+):
+    a = RNG.normal(size=(1, 1, *size)).astype(np.float32)
+    a[RNG.random(a.shape) < 0.5] = odd
+    a[..., :3] = odd
+    how = {"kernel": kernel, "stride": stride, "padding": padding}
+    how |= {"dilation": dilation, "ceil_mode": ceil}
+    best = pool.max_pool.forward(a, **how)
+    where = pool.max_pool_indices.forward(a, best, **how)
+    g = np.full(best.shape, np.inf, np.float32)
+    spread = pool.max_pool_spread.forward(g, a, best, **how)
+    for at, places in windows(a, kernel, stride, padding, dilation, best.shape[2:]):
+        values = [a[0, 0][place] for place in places]
+        nans = [i for i, v in enumerate(values) if np.isnan(v)]
+        chosen = places[nans[-1] if nans else int(np.argmax(values))]
+        assert where[0, 0][at] == np.ravel_multi_index(chosen, size)
+        assert spread[0, 0][chosen] == np.inf
+    assert set(np.unique(spread)) <= {0.0, np.inf}
+    assert (spread == np.inf).sum() == len(np.unique(where))
+    assert (pool.max_pool_pick.forward(spread, a, best, **how) == np.inf).all()

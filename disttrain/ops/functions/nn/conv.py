@@ -16,10 +16,11 @@ from ....core.types.casting import computes_in
 from ....errors import ConfigError, ShapeError
 from ...primitives import windows as win
 from ...primitives.conv import conv, conv_input_grad, fold_columns, unfold_columns
-from ...primitives.views import pad_constant, reshape
+from ...primitives.views import pad_constant, permute, reshape
 from ...promotion import same_type
 from ..args import kinds
 from ..args import tensor as as_input
+from ..views.memory_formats import following
 
 
 def per_dim(value: Any, n: int, where: str, name: str) -> tuple[int, ...]:
@@ -87,6 +88,7 @@ def _conv_nd(
     out = conv(
         input, weight, bias, stride=stride, padding=padding, dilation=dilation, groups=groups
     )
+    out = following(out, input, weight)
     return reshape(out, shape=tuple(out.shape)[1:]) if unbatched else out
 
 
@@ -151,6 +153,17 @@ def conv3d(
     return _conv_nd(3, input, weight, bias, stride, padding, dilation, groups)
 
 
+def conv_tbc(input: Tensor, weight: Tensor, bias: Tensor, pad: int = 0) -> Tensor:
+    """Convolution of sequences (L, N, C) with weights (K, C, O), as (L', N, O)."""
+    for name, t, ndim in (("input", input, 3), ("weight", weight, 3), ("bias", bias, 1)):
+        if as_input(t, "conv_tbc", name).ndim != ndim:
+            raise ShapeError(
+                f"conv_tbc: {name} of shape {list(t.shape)} given; needed {ndim} dimensions"
+            )
+    out = conv1d(permute(input, dims=(1, 2, 0)), permute(weight, dims=(2, 1, 0)), bias, 1, pad)
+    return permute(out, dims=(2, 0, 1))
+
+
 @computes_in("lower")
 def _transposed(
     n: int, input: Tensor, weight: Tensor, bias: Tensor | None, stride: PerDim, padding: PerDim,
@@ -188,6 +201,7 @@ def _transposed(
     )
     if bias is not None:
         out = out + reshape(bias, shape=(-1, *(1,) * n))
+    out = following(out, input, weight)
     return reshape(out, shape=tuple(out.shape)[1:]) if unbatched else out
 
 
@@ -271,6 +285,7 @@ __all__ = [
     "conv1d",
     "conv2d",
     "conv3d",
+    "conv_tbc",
     "conv_transpose1d",
     "conv_transpose2d",
     "conv_transpose3d",

@@ -7,11 +7,13 @@ from typing import Any
 from ....core.annotations import PerDim
 from ....core.tensor import Tensor
 from ....core.types import dtypes
+from ....core.types.casting import computes_in
 from ....errors import ConfigError, ShapeError
 from ...primitives.pool import avg_pool, max_pool, max_pool_indices, pooled_sizes
 from ...primitives.views import reshape
 from ..args import kinds
 from ..args import tensor as as_input
+from ..views.memory_formats import following
 from .conv import per_dim
 
 
@@ -67,6 +69,8 @@ def _max_nd(
            "ceil_mode": bool(ceil_mode)}  # fmt: skip
     out = max_pool(x, **how)
     places = max_pool_indices(x.detach(), out.detach(), **how) if return_indices else None
+    out = following(out, x)
+    places = places if places is None else following(places, x)
     if input.ndim == n + 1:
         out = reshape(out, shape=tuple(out.shape)[1:])
         places = places if places is None else reshape(places, shape=tuple(places.shape)[1:])
@@ -92,6 +96,7 @@ def max_pool2d(
     return _max_nd(2, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
 
 
+@computes_in("own")
 def max_pool3d(
     input: Tensor, kernel_size: PerDim, stride: PerDim | None = None, padding: PerDim = 0,
     dilation: PerDim = 1, ceil_mode: bool = False, return_indices: bool = False,
@@ -115,6 +120,7 @@ def _avg_nd(
         x, kernel=kernel, stride=stride, padding=padding, ceil_mode=bool(ceil_mode),
         include=bool(count_include_pad), divisor=divisor_override,
     )  # fmt: skip
+    out = following(out, x)
     return reshape(out, shape=tuple(out.shape)[1:]) if input.ndim == n + 1 else out
 
 
@@ -136,6 +142,7 @@ def avg_pool2d(
     )
 
 
+@computes_in("own")
 def avg_pool3d(
     input: Tensor, kernel_size: PerDim, stride: PerDim | None = None, padding: PerDim = 0,
     ceil_mode: bool = False, count_include_pad: bool = True, divisor_override: int | None = None,

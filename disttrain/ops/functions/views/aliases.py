@@ -13,6 +13,7 @@ import numpy as np
 from ....backends.device.array import DeviceArray
 from ....core.annotations import Dims
 from ....core.tensor import Tensor, layout
+from ....core.types.casting import computes_in
 from ....errors import DimError, DTypeError, ShapeError
 from ...primitives import aliases as prim
 from ...primitives import elementwise as el
@@ -48,6 +49,7 @@ def view_as_real(input: Tensor) -> Tensor:
     return prim.view_as_real(input)
 
 
+@computes_in("own")
 def view_as_complex(input: Tensor) -> Tensor:
     """Parts (..., 2) as complex numbers (...), a view: pairs must be neighbours in memory."""
     if not input.dtype.is_floating_point or input.ndim == 0 or input.shape[-1] != 2:

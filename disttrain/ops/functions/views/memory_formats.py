@@ -7,6 +7,7 @@ from typing import Any
 
 from numpy import ndarray
 
+from ....backends.device.array import DeviceArray
 from ....core.annotations import Format
 from ....core.tensor import Tensor
 from ....core.types.memory_format import (
@@ -20,8 +21,11 @@ from ....core.types.memory_format import (
     preserve_format,
     suggested,
 )
+from ....errors import ConfigError
 from ...primitives import elementwise as el
 from ...primitives.views import permute
+
+_PLAIN = (ndarray, DeviceArray)
 
 
 def stride(input: Tensor, dim: int | None = None) -> Any:
@@ -109,6 +113,41 @@ def in_format(input: Tensor, memory_format: Format, fresh: bool) -> Tensor:
     if layout is preserve_format or (not fresh and suggest(input) is layout):
         return input
     return contiguous(input, layout) if fresh else clone(input, memory_format=layout)
+
+
+def following(out: Tensor, *givers: Tensor) -> Tensor:
+    """``out`` in channels_last order where one of ``givers`` lies so, else in order."""
+    for like in givers:
+        array = like.__dict__.get("array")
+        if array.__class__ not in _PLAIN or array.flags.c_contiguous:
+            continue
+        layout = suggested(tuple(array.shape), stride(like))
+        if layout.order is not None and len(layout.order) == out.ndim:
+            return contiguous(out, layout)
+    return contiguous(out)
+
+
+def dim_order(input: Tensor, *, ambiguity_check: Any = False) -> tuple[int, ...]:
+    """The dimensions in the order in which they lie in memory, the one whose neighbours lie
+    furthest apart first. ``ambiguity_check``: several orders would be right is an error."""
+    shape, steps = tuple(input.shape), stride(input)
+    long = [step for n, step in zip(shape, steps, strict=True) if n != 1]
+    if ambiguity_check and (len({*long}) < len(long) or len(long) < len(shape)):
+        raise ConfigError(
+            f"dim_order: the order of a shape of {list(shape)} with strides {list(steps)} is "
+            "ambiguous"
+        )
+    return tuple(range(len(shape))) if is_contiguous(input) else inferred(shape, steps)
+
+
+def is_set_to(input: Tensor, tensor: Tensor) -> bool:
+    """Whether both refer to the same memory, laid out alike."""
+    return (
+        input.data_ptr() == tensor.data_ptr()
+        and tuple(input.shape) == tuple(tensor.shape)
+        and stride(input) == stride(tensor)
+        and input.dtype is tensor.dtype
+    )
 
 
 __all__ = ["clone"]

@@ -13,6 +13,7 @@ from ....core.annotations import Dims, DTypeLike
 from ....core.fast import viewed
 from ....core.tensor import Size, Tensor, layout
 from ....core.types import dtypes
+from ....core.types.casting import computes_in
 from ....errors import ConfigError, DimError, DTypeError, ShapeError
 from ...primitives import aliases, views
 from ...primitives import elementwise as el
@@ -394,6 +395,7 @@ def diag(input: Tensor, diagonal: int = 0) -> Tensor:
     return aliases.diagonal_embed(input, offset=diagonal, dim1=0, dim2=1, shape=(n, n))
 
 
+@computes_in("own")
 def trace(input: Tensor) -> Tensor:
     """The sum of the diagonal of a matrix."""
     if input.ndim != 2:

@@ -14,6 +14,7 @@ from .functions.spectral.windows import (
     hann_window,
     kaiser_window,
 )
+from .functions.sparse import named
 from .names import settle
 
 cholesky, qr, svd = fills(older.cholesky), fills(older.qr), fills(older.svd)
@@ -27,6 +28,8 @@ eig, symeig, lstsq = older.eig, older.symeig, older.lstsq
 matrix_rank, solve = older.matrix_rank, older.solve
 frobenius_norm, nuclear_norm = fills(older.frobenius_norm), fills(older.nuclear_norm)
 norm_except_dim = older.norm_except_dim
+dsmm = spmm = named.spmm
+hspmm, saddmm, smm, sspaddmm = named.hspmm, named.saddmm, named.smm, named.sspaddmm
 settle(sys.modules[__name__])
 
 __all__ = [
@@ -36,11 +39,13 @@ __all__ = [
     "cholesky",
     "cholesky_inverse",
     "cholesky_solve",
+    "dsmm",
     "eig",
     "frobenius_norm",
     "geqrf",
     "hamming_window",
     "hann_window",
+    "hspmm",
     "istft",
     "kaiser_window",
     "lobpcg",
@@ -58,7 +63,11 @@ __all__ = [
     "pdist",
     "pinverse",
     "qr",
+    "saddmm",
+    "smm",
     "solve",
+    "spmm",
+    "sspaddmm",
     "stft",
     "svd",
     "svd_lowrank",

@@ -20,6 +20,7 @@ import disttrain as dt
 from ...comm.transports import fake
 from ...core.tensor import Size
 from ...core.types import dtypes
+from ...core.types.layout import layout, sparse_coo, sparse_csc, sparse_csr, strided
 from ...core.types.memory_format import memory_format
 from ...errors import ConfigError, DeviceError, OutOfMemoryError
 from ...ops.methods import LATER
@@ -39,6 +40,7 @@ from . import (
     saving,
     scripted,
     sharding,
+    sparse,
     spawn,
     strategies,
     testing,
@@ -65,7 +67,7 @@ def install() -> None:
             f"{getattr(present, '__file__', '?')}); call install() before anything imports it, or "
             "start the program with python -m disttrain.compat.torch"
         )
-    dtypes.dtype.namespace = memory_format.namespace = Size.namespace = ROOT
+    dtypes.dtype.namespace = memory_format.namespace = Size.namespace = layout.namespace = ROOT
     publish(build(), _RUNNABLE)
     sys.path.insert(1, _ENTRY)
 
@@ -101,6 +103,7 @@ def _top() -> Shim:
         .give(**foreach.names())
         .give(
             __version__=VERSION, pi=math.pi, inf=math.inf, nan=math.nan, e=math.e, newaxis=None,
+            strided=strided, sparse_coo=sparse_coo, sparse_csr=sparse_csr, sparse_csc=sparse_csc,
             has_lapack=True, has_spectral=True,
             compile=compiling.compile, load=saving.load, save=saving.save, vmap=dt.func.vmap,
             cond=dt.func.cond,
@@ -191,7 +194,7 @@ def _others() -> dict[str, Shim]:
         **compiling.modules(),
         **distributions.modules(),
         "torch.jit": scripted.jit(),
-        "torch.sparse": scripted.sparse(),
+        "torch.sparse": sparse.module(),
         **_module("torch.testing", testing, "assert_close", "make_tensor"),
         **{inside: Shim(inside) for inside in ("torch.testing._internal", _FAKES)},
         **_module(f"{_FAKES}.fake_pg", fake, "FakeStore"),

@@ -315,7 +315,12 @@ class Reach:
             self._by_name.append((x, where))
             self._class(type(x), where)
 
-    def _tensor(self, x: Tensor, where: str) -> None:
+    def _tensor(self, x: Any, where: str) -> None:
+        if x.composes is not None:  # sparse: its values are the tensor, its places stay
+            names = tuple(sorted(set(vars(x)).difference(x.derived)))
+            self.holders.append(Holder(NAMES, vars(x), where, names))
+            self._push(x._held, where)
+            return
         self.tensors[id(x)] = x
         self.labels.setdefault(id(x), where)
         self._by_name.append((x, where))

@@ -24,6 +24,7 @@ class CompressedTensor(Structured):
     _starts: np.ndarray
     _others: np.ndarray
     _expanded: np.ndarray | None = None
+    derived = ("_expanded",)
 
     @property
     def is_sparse_csr(self) -> bool:  # type: ignore[override]
@@ -32,6 +33,9 @@ class CompressedTensor(Structured):
     # --- places and values ------------------------------------------------------------------
     def _places_shape(self) -> tuple[int, ...]:
         return self._size[:2]
+
+    def places(self) -> tuple[np.ndarray, ...]:
+        return self._starts, self._others
 
     def rows_and_columns(self) -> tuple[np.ndarray, np.ndarray]:
         """The places of the matrix."""

@@ -29,6 +29,9 @@ class SparseTensor(Structured):
     def _places_shape(self) -> tuple[int, ...]:
         return self._size[: len(self._places)]
 
+    def places(self) -> tuple[np.ndarray, ...]:
+        return (self._places,)
+
     def flat(self) -> np.ndarray:
         return flat(self._places, self._size)
 

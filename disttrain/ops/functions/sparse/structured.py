@@ -49,6 +49,7 @@ class Structured(Tensor):
 
     _held: Tensor  # the values
     _size: tuple[int, ...]
+    derived: tuple[str, ...] = ()  # attributes that others determine
     load: Callable  # gives the function that composes operations: set by who knows it
 
     @staticmethod
@@ -115,6 +116,10 @@ class Structured(Tensor):
     def index(self, array: np.ndarray) -> Tensor:
         """Numbers of places as a tensor that the values meet in operations."""
         return beside(self._held, np.ascontiguousarray(array, np.int64))
+
+    def places(self) -> tuple[np.ndarray, ...]:
+        """The arrays of the host that say where the values are."""
+        raise NotImplementedError
 
     def flat(self) -> np.ndarray:
         """Places as numbers of rows of the dense tensor, whose sparse dimensions are one."""

@@ -387,8 +387,8 @@ def _surrounded(prim: Primitive, args: tuple, params: dict) -> Any:
 def _composition(args: tuple) -> Any:
     """What does an operation on ``args`` where one of them is not computed with as an array."""
     for a in args:
-        if isinstance(a, Tensor) and a.composes is not None:
-            return a.composes
+        if isinstance(a, Tensor) and a._composes is not None:
+            return a._composes
     return None
 
 

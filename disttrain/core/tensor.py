@@ -91,7 +91,7 @@ class Tensor(TensorMethods):
     node_class: Any = Node  # of the nodes that make such tensors
     is_sparse = False
     is_sparse_csr = False
-    composes: Any = None  # (primitive, args, params): does operations where no array serves
+    _composes: Any = None  # (primitive, args, params): does operations where no array serves
     is_quantized = False
     is_mkldnn = False
     is_nested = False

@@ -6,6 +6,7 @@ import sys
 from .functions.distances import cdist, pdist
 from .functions.factors import low_rank, older, solving
 from .functions.outs import fills
+from .functions.sparse import named
 from .functions.spectral.short_time import istft, stft
 from .functions.spectral.windows import (
     bartlett_window,
@@ -14,7 +15,6 @@ from .functions.spectral.windows import (
     hann_window,
     kaiser_window,
 )
-from .functions.sparse import named
 from .names import settle
 
 cholesky, qr, svd = fills(older.cholesky), fills(older.qr), fills(older.svd)

@@ -82,5 +82,3 @@ def jit() -> Shim:
         ScriptModule=ScriptModule,
         RecursiveScriptModule=ScriptModule,
     )
-
-

@@ -55,7 +55,7 @@ class Call:
 
     def _tensor(self, t: Any, parts: list) -> None:
         """Of a sparse one its values are the tensor, and its places are known by identity."""
-        if t.composes is not None:
+        if t._composes is not None:
             parts += (type(t), t.layout, tuple(t.shape), t.__dict__.get("_unique"))
             for places in t.places():
                 self._other(places, parts, True)

@@ -19,7 +19,7 @@ from ....core.tensor import layout as layout_of
 from ....core.types import dtypes
 from ....core.types.device import CPU, META, located, usable
 from ....core.types.memory_format import contiguous_format, inverse, order_of
-from ....errors import ConfigError, DTypeError, ShapeError
+from ....errors import ConfigError, DTypeError, LayoutError, ShapeError
 from ....symbolic import as_int, is_finite, made
 from ...primitives import views
 from ...primitives.aliases import view_as_complex
@@ -166,6 +166,10 @@ def _like(
     memory_format: Format | None = None,
 ) -> Tensor:
     """Of the shape of ``input``, and laid out as it is unless ``memory_format`` says how."""
+    if input._composes is not None:
+        raise LayoutError(
+            f"a tensor like one of layout {input.layout!r} that is full: there is none"
+        )
     kind = input.dtype if dtype is None else dtypes.as_dtype(dtype)
     where = input.device if device is None else device
     array = None if isinstance(input, Tracer) else layout_of(input)
@@ -203,7 +207,7 @@ def zeros_like(
     device: DeviceLike | None = None,
     requires_grad: bool = False, memory_format: Format | None = None,
 ) -> Tensor:  # fmt: skip
-    if input.composes is not None or layout not in (None, "strided"):
+    if input._composes is not None or layout not in (None, "strided"):
         kind = input.dtype if dtype is None else dtype
         wanted = input.layout if layout is None else layout
         return zeros(*input.shape, dtype=kind, layout=wanted, device=device or input.device,
@@ -224,7 +228,7 @@ def empty_like(
     device: DeviceLike | None = None,
     requires_grad: bool = False, memory_format: Format | None = None,
 ) -> Tensor:  # fmt: skip
-    if input.composes is not None or layout not in (None, "strided"):
+    if input._composes is not None or layout not in (None, "strided"):
         return zeros_like(
             input, dtype=dtype, layout=layout, device=device, requires_grad=requires_grad
         )

@@ -82,7 +82,8 @@ def _held(values: Any, dtype: Any, device: Any, leaf: bool) -> Tensor:
         values = wrap(array)
     if isinstance(values, Structured):
         raise LayoutError(f"values of layout {values.layout!r} given; needed is a strided tensor")
-    if leaf or not values.requires_grad:
+    traced = "array" not in values.__dict__
+    if leaf or not (values.requires_grad or traced):
         values = values.detach()
     out = to(values, device, dtype) if device is not None or dtype is not None else values
     if leaf:
@@ -280,7 +281,7 @@ def sparse_mask(input: Tensor, mask: Any) -> Any:
 
 # --- what strided tensors say when they are asked for places ------------------------------------
 def _expects(what: str, kind: str) -> Any:
-    def refuse(self: Tensor) -> Any:
+    def refuse(self: Tensor) -> Tensor:
         raise ShapeError(f"{what} expected sparse {kind}tensor layout but got Strided")
 
     refuse.__name__ = refuse.__qualname__ = what
@@ -289,21 +290,38 @@ def _expects(what: str, kind: str) -> Any:
 
 
 def _nnz(self: Tensor) -> int:
+    """Of a sparse tensor, how many places it has; a strided one has none."""
     raise LayoutError("Could not run 'aten::_nnz' with arguments from the 'CPU' backend")
+
+
+def is_coalesced(self: Tensor) -> bool:
+    """Of a sparse tensor, whether every place is known to be named once."""
+    raise ShapeError("is_coalesced expected sparse coordinate tensor layout but got Strided")
+
+
+def sparse_dim(self: Tensor) -> int:
+    """How many dimensions are given by places: none."""
+    return 0
+
+
+def dense_dim(self: Tensor) -> int:
+    """How many dimensions are dense: all."""
+    return self.ndim
 
 
 METHODS = {
     "values": _expects("values", ""),
     "_nnz": _nnz,
-    "sparse_dim": lambda self: 0,
-    "dense_dim": lambda self: self.ndim,
+    "sparse_dim": sparse_dim,
+    "dense_dim": dense_dim,
     "sparse_mask": sparse_mask,
     "to_sparse_coo": to_sparse_coo,
     "to_sparse_csr": to_sparse_csr,
     "to_sparse_csc": to_sparse_csc,
+    "is_coalesced": is_coalesced,
     **{
         name: _expects(name, "coordinate ")
-        for name in ("indices", "_indices", "_values", "is_coalesced", "coalesce")
+        for name in ("indices", "_indices", "_values", "coalesce")
     },
     **{name: _expects(name, "row compressed ") for name in ("crow_indices", "col_indices")},
     **{name: _expects(name, "column compressed ") for name in ("ccol_indices", "row_indices")},

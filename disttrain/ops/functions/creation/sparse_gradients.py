@@ -26,7 +26,7 @@ from ...primitives import elementwise as el
 from ...primitives import gathering as prim
 from ...primitives import views
 from ...primitives.reduce import any_
-from ..sparse.coo import SparseTensor
+from ..sparse.coo import SparseTensor, made
 
 _new = object.__new__
 Values: TypeAlias = np.ndarray | DeviceArray
@@ -196,12 +196,20 @@ class SparseGradient(Tensor):
     def dense_dim(self) -> int:
         return self.ndim - self._places.shape[0]
 
-    def to_dense(self) -> Tensor:
+    def to_dense(self, dtype: Any = None, *, masked_grad: bool | None = None) -> Tensor:
         """The dense tensor, in memory of its own."""
         return Tensor.clone(self)
 
-    def to_sparse(self, sparse_dim: int | None = None) -> SparseGradient:
-        return self
+    def to_sparse(
+        self, sparse_dim: int | None = None, *, layout: Any = None, blocksize: Any = None,
+        dense_dim: int | None = None,
+    ) -> Any:  # fmt: skip
+        return self if layout in (None, "sparse_coo") else self._made().to_sparse(layout=layout)
+
+    def _made(self) -> SparseTensor:
+        """A sparse tensor of its own with these places and values."""
+        places, numbers, unique = self._parts()
+        return made(places, wrap(numbers).clone(), self._size, unique)
 
     def clone(self, *, memory_format: Format | None = None) -> Tensor:
         """A copy that is sparse; a dense one where gradients go through it."""

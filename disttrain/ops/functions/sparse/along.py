@@ -12,9 +12,9 @@ from ....errors import DimError, LayoutError, ShapeError
 from ...primitives import elementwise as el
 from ...primitives import gathering as prim
 from ...primitives.reduce import sum_
-from ...primitives.views import getitem, permute, reshape
+from ...primitives.views import getitem, permute
 from .compressed import CompressedTensor, converted
-from .coo import SparseTensor, flat, joined, made, unflat
+from .coo import SparseTensor, flat, joined, made
 
 
 def total(x: Any, dims: tuple, keepdim: bool) -> Any:
@@ -61,7 +61,9 @@ def turned(x: Any, dims: tuple) -> Any:
             f"permute: dims {list(dims)} given for a tensor with {k} sparse dimensions: they "
             "cannot change places with dense ones"
         )
-    values = permute(x._held, dims=(0, *(d - k + 1 for d in dims[k:]))) if x.dense_dim() else x._held
+    values = (
+        permute(x._held, dims=(0, *(d - k + 1 for d in dims[k:]))) if x.dense_dim() else x._held
+    )
     order = list(dims[:k])
     unique = x._unique and order == list(range(k))
     return made(x._places[order], values, tuple(x._size[d] for d in dims), unique)

@@ -48,7 +48,9 @@ def _joined(a: SparseTensor, b: SparseTensor) -> SparseTensor:
         out._unique = a._unique or b._unique
         return out
     kind = np.result_type(a._held.meta()[1], b._held.meta()[1])
-    values = [t._held if t._held.meta()[1] == kind else el.cast(t._held, dtype=kind) for t in (a, b)]
+    values = [
+        t._held if t._held.meta()[1] == kind else el.cast(t._held, dtype=kind) for t in (a, b)
+    ]
     out = made(np.concatenate([a._places, b._places], 1), joined(values), a._size, False)
     return out.coalesce() if a._unique and b._unique else out
 
@@ -67,12 +69,12 @@ def mul(a: Any, b: Any) -> Any:
     if is_number(b):
         return a.with_values(el.mul(a._held, b))
     if not isinstance(b, Structured):
-        one = a if isinstance(a, CompressedTensor) else a.coalesce()
+        one: Any = a.coalesce() if isinstance(a, SparseTensor) else a
         return one.with_values(el.mul(one._held, picked(b, one)))
     if isinstance(a, CompressedTensor):
         out = _common(converted(a, "sparse_coo"), converted(b, "sparse_coo"))
         return converted(out, a.layout)
-    return _common(a, converted(b, "sparse_coo"))
+    return _common(converted(a, "sparse_coo"), converted(b, "sparse_coo"))
 
 
 def _common(a: SparseTensor, b: SparseTensor) -> SparseTensor:
@@ -86,9 +88,7 @@ def _common(a: SparseTensor, b: SparseTensor) -> SparseTensor:
     if np.array_equal(a._places, b._places):
         return a.with_values(el.mul(a._held, b._held))
     kept, mine, its = np.intersect1d(a.flat(), b.flat(), True, return_indices=True)
-    values = (
-        prim.take(t._held, t.index(at), dim=0, skip=None) for t, at in ((a, mine), (b, its))
-    )
+    values = (prim.take(t._held, t.index(at), dim=0, skip=None) for t, at in ((a, mine), (b, its)))
     places = unflat(kept.astype(np.int64), a._places_shape())
     return made(places, el.mul(*values), a._size, True)
 

@@ -79,9 +79,7 @@ class CompressedTensor(Structured):
         return self._part("row_indices", "sparse_csc", self._others)
 
     def _not_coo(self, what: str) -> NoReturn:
-        raise ShapeError(
-            f"{what} expected sparse coordinate tensor layout but got {named(self)}"
-        )
+        raise ShapeError(f"{what} expected sparse coordinate tensor layout but got {named(self)}")
 
     def indices(self) -> Tensor:
         self._not_coo("indices")

@@ -47,9 +47,7 @@ def spmm(input: Tensor, mat2: Tensor) -> Tensor:
     return linalg.matmul(input, mat2)
 
 
-def addmm(
-    mat: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1
-) -> Tensor:
+def addmm(mat: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """``beta * mat + alpha * mat1 @ mat2`` for a sparse ``mat1``."""
     _matrices("sparse.addmm", mat1, mat2)
     product = linalg.matmul(mat1, mat2)
@@ -84,9 +82,7 @@ def hspmm(mat1: Tensor, mat2: Tensor) -> Tensor:
     return made(kept[None], product[sparse.index(kept)], tuple(product.shape), True)
 
 
-def sspaddmm(
-    input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1
-) -> Tensor:
+def sspaddmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """``beta * input + alpha * mat1 @ mat2`` for sparse ``input`` and ``mat1``: sparse."""
     _need_sparse("sspaddmm", input)
     product = smm(mat1, mat2)
@@ -187,4 +183,3 @@ def spdiags(
     out: SparseTensor = made(places, rows, (n, m), False)
     out._held = rows.reshape(-1)[out.index(np.concatenate(which))]
     return out if layout is None else converted(out.coalesce(), layout)
-

@@ -35,9 +35,7 @@ def matmul(a: Any, b: Any) -> Any:
         return sparse_product(a._held, b, rows, columns, size=a._size[0])
     rows, columns = (b.index(x) for x in b.rows_and_columns())
     turned = permute(a, dims=(1, 0))
-    return permute(
-        sparse_product(b._held, turned, columns, rows, size=b._size[1]), dims=(1, 0)
-    )
+    return permute(sparse_product(b._held, turned, columns, rows, size=b._size[1]), dims=(1, 0))
 
 
 def _fit(a: Any, b: Any) -> None:

@@ -53,7 +53,7 @@ class Structured(Tensor):
     load: Callable  # gives the function that composes operations: set by who knows it
 
     @staticmethod
-    def composes(prim: Any, args: tuple, params: dict) -> Any:
+    def _composes(prim: Any, args: tuple, params: dict) -> Any:
         """See ``table.compose``."""
         return Structured.load()(prim, args, params)
 
@@ -120,6 +120,14 @@ class Structured(Tensor):
     def places(self) -> tuple[np.ndarray, ...]:
         """The arrays of the host that say where the values are."""
         raise NotImplementedError
+
+    def rows_and_columns(self) -> tuple[np.ndarray, np.ndarray]:
+        """The places of a matrix."""
+        raise NotImplementedError
+
+    def names_of_parts(self) -> tuple[str, ...]:
+        """The attributes that make it what it is."""
+        return tuple(sorted(set(vars(self)).difference(self.derived)))
 
     def flat(self) -> np.ndarray:
         """Places as numbers of rows of the dense tensor, whose sparse dimensions are one."""
@@ -240,9 +248,7 @@ class Structured(Tensor):
 
     # --- what it has not --------------------------------------------------------------------
     def numpy(self, *, force: bool = False) -> Any:
-        raise TypeError(
-            "can't convert Sparse layout tensor to numpy. Use Tensor.to_dense() first."
-        )
+        raise TypeError("can't convert Sparse layout tensor to numpy. Use Tensor.to_dense() first.")
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         return self.numpy()

@@ -82,6 +82,7 @@ from . import cuda as cuda
 from . import data as data
 from . import distributed as distributed
 from . import distributions as distributions
+from disttrain.drawing import draw as draw
 from disttrain.ops.later import dsmm as dsmm
 from disttrain.ops.later import eig as eig
 from . import fft as fft

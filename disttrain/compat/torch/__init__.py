@@ -45,6 +45,7 @@ from . import (
     strategies,
     testing,
     training,
+    watching,
 )
 from .shim import ROOT, Shim, publish
 
@@ -133,6 +134,8 @@ def _utils() -> dict[str, Shim]:
         "torch.utils.data.sampler": Shim("torch.utils.data.sampler").take(data),
         **_module("torch.utils.data.distributed", data, "DistributedSampler"),
         **_module("torch.utils.dlpack", dt, "from_dlpack", "to_dlpack"),
+        "torch.utils.tensorboard": watching.tensorboard(),
+        "torch.utils.tensorboard.writer": watching.tensorboard(),
         "torch.utils.checkpoint": gradients.checkpoint_module(),
     }
 

@@ -309,7 +309,23 @@ def dense_dim(self: Tensor) -> int:
     return self.ndim
 
 
+def _has_no(what: str) -> Any:
+    def refuse(self: Tensor, *args: Any) -> Tensor:
+        raise LayoutError(
+            f"Could not run 'aten::{what}' with arguments from the 'CPU' backend: it is for sparse "
+            "tensors"
+        )
+
+    refuse.__name__ = refuse.__qualname__ = what
+    refuse.__doc__ = "Of a sparse tensor alone: its shape, and how many dimensions are sparse."
+    return refuse
+
+
 METHODS = {
+    **{
+        name: _has_no(name)
+        for name in ("resize_as_sparse_", "sparse_resize_", "sparse_resize_and_clear_")
+    },
     "values": _expects("values", ""),
     "_nnz": _nnz,
     "sparse_dim": sparse_dim,

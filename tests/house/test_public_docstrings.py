@@ -13,7 +13,7 @@ from disttrain import Tensor
 
 MODULES = """
 disttrain amp autograd compile cuda data distributed distributions func futures linalg metrics nn
-optim profiler serialize special testing nn.functional nn.init nn.utils optim.lr_scheduler
+optim profiler serialize sparse drawing special testing nn.functional nn.init nn.utils optim.lr_scheduler
 distributed.fsdp
 distributed.rpc distributed.checkpoint distributed.tensor distributed.pipelining distributed.optim
 distributed.elastic distributed.autograd distributed.invariant distributed.planning

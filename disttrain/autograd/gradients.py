@@ -86,7 +86,10 @@ def grad(
 
 def _as_given(inputs: Tensors, found: tuple) -> tuple:
     """Gradients of sparse tensors, which are those of their values, at their places."""
-    given = inputs if isinstance(inputs, (tuple, list)) else (inputs,)
+    one = isinstance(inputs, (Tensor, GradientEdge))
+    given: Sequence = (inputs,) if one else tuple(inputs)  # type: ignore[arg-type]
+    if not any(isinstance(x, Structured) for x in given):
+        return found
     return tuple(
         x.with_values(g) if isinstance(x, Structured) and g is not None else g
         for x, g in zip(given, found, strict=True)

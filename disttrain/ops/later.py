@@ -3,6 +3,7 @@ under the names from before ``linalg``, transforms of short times, windows, dist
 
 import sys
 
+from . import api
 from .functions.distances import cdist, pdist
 from .functions.factors import low_rank, older, solving
 from .functions.outs import fills
@@ -28,8 +29,9 @@ eig, symeig, lstsq = older.eig, older.symeig, older.lstsq
 matrix_rank, solve = older.matrix_rank, older.solve
 frobenius_norm, nuclear_norm = fills(older.frobenius_norm), fills(older.nuclear_norm)
 norm_except_dim = older.norm_except_dim
-dsmm = spmm = named.spmm
-hspmm, saddmm, smm, sspaddmm = named.hspmm, named.saddmm, named.smm, named.sspaddmm
+dsmm = spmm = api.mm
+hspmm, sspaddmm = fills(named.hspmm), fills(named.sspaddmm)
+saddmm, smm = named.saddmm, named.smm
 settle(sys.modules[__name__])
 
 __all__ = [

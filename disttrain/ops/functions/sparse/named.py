@@ -41,12 +41,6 @@ def mm(mat1: Tensor, mat2: Tensor, reduce: str | None = None) -> Tensor:
     return linalg.matmul(mat1, mat2)
 
 
-def spmm(input: Tensor, mat2: Tensor) -> Tensor:
-    """The product of two matrices, as ``mm``."""
-    _matrices("spmm", input, mat2)
-    return linalg.matmul(input, mat2)
-
-
 def addmm(mat: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """``beta * mat + alpha * mat1 @ mat2`` for a sparse ``mat1``."""
     _matrices("sparse.addmm", mat1, mat2)
@@ -61,7 +55,7 @@ saddmm = addmm
 def smm(input: Tensor, mat: Tensor) -> Tensor:
     """A sparse matrix times a dense one, as a sparse one."""
     _need_sparse("smm", input)
-    return _as_sparse(spmm(input, mat), input)
+    return _as_sparse(mm(input, mat), input)
 
 
 def _as_sparse(product: Tensor, like: Any) -> Tensor:
@@ -77,7 +71,7 @@ def hspmm(mat1: Tensor, mat2: Tensor) -> Tensor:
     """A sparse matrix times a dense one, as a tensor of sparse rows."""
     _need_sparse("hspmm", mat1)
     sparse: Any = mat1
-    product = spmm(mat1, mat2)
+    product = mm(mat1, mat2)
     kept = np.unique(sparse.rows_and_columns()[0])
     return made(kept[None], product[sparse.index(kept)], tuple(product.shape), True)
 

@@ -147,3 +147,14 @@ def test_numbers_that_are_not_known_on_the_way_go_to_the_default_type():
     x = dt.sparse_coo_tensor([[0]], np.ones(1), (2,))
     assert x.dtype is dt.float64
     assert dt.sparse_coo_tensor([[0]], [1], (2,)).dtype is dt.int64
+
+
+def test_what_takes_dense_tensors_says_so(tmp_path):
+    x = example()
+    with pytest.raises(LayoutError, match=r"make the sparse tensor of them in forward"):
+        dt.nn.Parameter(x)
+    with pytest.raises(RuntimeError, match="save its values as tensors"):
+        dt.save({"x": x}, tmp_path / "x.pt", format="torch")
+    copied = dt.tensor(x)
+    copied._values().zero_()
+    assert copied.is_sparse and x.sum().item() == 6.0

@@ -68,6 +68,7 @@ from .core.types.dtypes import (
     uint32,
     uint64,
 )
+from .core.types.layout import layout, sparse_coo, sparse_csc, sparse_csr, strided
 from .core.types.memory_format import (
     channels_last,
     channels_last_3d,
@@ -84,9 +85,9 @@ __version__ = "0.1.0"
 
 _PACKAGES = ("amp", "autograd", "compile", "cuda", "data", "distributed", "distributions", "func",
              "futures", "linalg", "metrics", "nn", "optim", "profiler", "serialize",
-             "special", "fft")  # fmt: skip
-_ELSEWHERE = {"autocast": ".amp", "launch": "disttrain_launcher", "load": ".serialize",
-              "save": ".serialize"}  # fmt: skip
+             "sparse", "special", "fft")  # fmt: skip
+_ELSEWHERE = {"autocast": ".amp", "draw": ".drawing", "launch": "disttrain_launcher",
+              "load": ".serialize", "save": ".serialize"}  # fmt: skip
 _ELSEWHERE |= dict.fromkeys(LATER, ".ops.later")
 
 

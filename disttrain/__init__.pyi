@@ -57,6 +57,11 @@ from .core.types.dtypes import uint8 as uint8
 from .core.types.dtypes import uint16 as uint16
 from .core.types.dtypes import uint32 as uint32
 from .core.types.dtypes import uint64 as uint64
+from .core.types.layout import layout as layout
+from .core.types.layout import sparse_coo as sparse_coo
+from .core.types.layout import sparse_csc as sparse_csc
+from .core.types.layout import sparse_csr as sparse_csr
+from .core.types.layout import strided as strided
 from .core.types.memory_format import channels_last as channels_last
 from .core.types.memory_format import channels_last_3d as channels_last_3d
 from .core.types.memory_format import contiguous_format as contiguous_format
@@ -81,6 +86,8 @@ from . import cuda as cuda
 from . import data as data
 from . import distributed as distributed
 from . import distributions as distributions
+from disttrain.drawing import draw as draw
+from disttrain.ops.later import dsmm as dsmm
 from disttrain.ops.later import eig as eig
 from . import fft as fft
 from disttrain.ops.later import frexp as frexp
@@ -90,6 +97,7 @@ from . import futures as futures
 from disttrain.ops.later import geqrf as geqrf
 from disttrain.ops.later import hamming_window as hamming_window
 from disttrain.ops.later import hann_window as hann_window
+from disttrain.ops.later import hspmm as hspmm
 from disttrain.ops.later import istft as istft
 from disttrain.ops.later import kaiser_window as kaiser_window
 from disttrain_launcher import launch as launch
@@ -115,12 +123,17 @@ from disttrain.ops.later import pdist as pdist
 from disttrain.ops.later import pinverse as pinverse
 from . import profiler as profiler
 from disttrain.ops.later import qr as qr
+from disttrain.ops.later import saddmm as saddmm
 from disttrain.serialize import save as save
 from disttrain.ops.later import segment_reduce as segment_reduce
 from . import serialize as serialize
 from disttrain.ops.later import slice_inverse as slice_inverse
+from disttrain.ops.later import smm as smm
 from disttrain.ops.later import solve as solve
+from . import sparse as sparse
 from . import special as special
+from disttrain.ops.later import spmm as spmm
+from disttrain.ops.later import sspaddmm as sspaddmm
 from disttrain.ops.later import stft as stft
 from disttrain.ops.later import svd as svd
 from disttrain.ops.later import svd_lowrank as svd_lowrank

@@ -3,6 +3,7 @@
     DisttrainError
       |- ShapeError (RuntimeError, ValueError)      shapes that do not fit
       |- DTypeError (NotImplementedError, TypeError) element types that do not fit
+      |- LayoutError (NotImplementedError)         operations that sparse tensors do not have
       |- NumberError (RuntimeError, ArithmeticError) numbers with no result: integers over zero
       |- LinAlgError (RuntimeError, ValueError)     a matrix without what was asked for
       |- DeviceError (RuntimeError)                 devices that do not fit, or are absent
@@ -74,6 +75,10 @@ class DimKindError(DimError, TypeError):
 
 class DTypeError(DisttrainError, NotImplementedError, TypeError):
     """Element types that do not fit, or that an operation is not defined for."""
+
+
+class LayoutError(DisttrainError, NotImplementedError):
+    """An operation that tensors of this layout (sparse, strided) do not have."""
 
 
 class NumberError(DisttrainError, RuntimeError, ZeroDivisionError):

@@ -10,6 +10,7 @@ from ..core.node import GradientEdge
 from ..core.tensor import Tensor
 from ..errors import AutogradError, ShapeError
 from ..func.vmap import vmap
+from ..ops.functions.sparse.structured import Structured
 
 Tensors: TypeAlias = Tensor | GradientEdge | Sequence[Tensor | GradientEdge]
 GradOutputs: TypeAlias = Tensor | Sequence[Tensor | None] | None
@@ -48,10 +49,11 @@ def grad(
     and so has each gradient; the graph is walked once (``vmap``).
     """
     if not is_grads_batched:
-        return core.grad(
+        found = core.grad(
             outputs, inputs, grad_outputs, retain_graph, create_graph, only_inputs, allow_unused,
             materialize_grads,
         )  # fmt: skip
+        return _as_given(inputs, found)
     seeds = grad_outputs if isinstance(grad_outputs, (tuple, list)) else (grad_outputs,)
     if any(s is None for s in seeds):
         raise AutogradError(
@@ -80,3 +82,15 @@ def grad(
 
     rows = iter(vmap(one)(*seeds))
     return tuple(None if i in missing else next(rows) for i in range(len(wanted)))
+
+
+def _as_given(inputs: Tensors, found: tuple) -> tuple:
+    """Gradients of sparse tensors, which are those of their values, at their places."""
+    one = isinstance(inputs, (Tensor, GradientEdge))
+    given: Sequence = (inputs,) if one else tuple(inputs)  # type: ignore[arg-type]
+    if not any(isinstance(x, Structured) for x in given):
+        return found
+    return tuple(
+        x.with_values(g) if isinstance(x, Structured) and g is not None else g
+        for x, g in zip(given, found, strict=True)
+    )

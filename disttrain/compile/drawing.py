@@ -62,7 +62,7 @@ def dot(graph: Graph) -> str:
     for var, name in [*((v, "input") for v in graph.inputs),
                       *zip(graph.outside(), graph.names, strict=True)]:  # fmt: skip
         label = f"{var}: {describe(graph.metas[var])}\n{name}"
-        lines.append(f"  {_node(var)} [shape=box, label={_quoted(label)}];")
+        lines.append(f"  {_node(var)} [shape=box, label={quoted(label)}];")
     made = {v: _node(v) for v in (*graph.inputs, *graph.outside())}
     for number, ins in enumerate(graph.instructions):
         lines += _drawn(ins, f"i{number}", graph.metas, made)
@@ -77,7 +77,7 @@ def _drawn(ins: Instruction, name: str, metas: dict, made: dict[Var, str]) -> li
     label = "\n".join([ins.prim.name, *(f"{o}: {describe(metas[o])}" for o in ins.outputs)])
     kinds = ["fused"] if ins.prim.name.startswith("fused[") else effects(ins)
     colour = f', style=filled, fillcolor="{_COLOURS[kinds[0]]}"' if kinds else ""
-    lines = [f"  {name} [label={_quoted(label)}{colour}];"]
+    lines = [f"  {name} [label={quoted(label)}{colour}];"]
     given = dict.fromkeys(a for a in ins.args if isinstance(a, Var))
     return lines + [f"  {made[a]} -> {name};" for a in given]
 
@@ -86,6 +86,7 @@ def _node(var: Var) -> str:
     return f"{'v' if var.kind == 'v' else 'c'}{var.number}"
 
 
-def _quoted(label: str) -> str:
+def quoted(label: str) -> str:
+    """``label`` as a string of graphviz's language."""
     escaped = label.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return f'"{escaped}"'

@@ -38,6 +38,7 @@ from ..errors import (
 )
 from ..trace import call_site
 from .annotations import BatchRule, Jvp, Promotion, Rule, Samples, ShapeRule
+from .composed import Composed
 from .node import NOTHING, Node, Output, next_seq
 from .saved import pack_node
 from .tensor import Storage, Tensor, wrap
@@ -145,6 +146,8 @@ def gate(prim: Primitive, args: tuple, params: dict) -> Any:
         result = prim.compute(arrays, params)
     except DisttrainError:
         raise
+    except Composed:
+        return _composition(args)(prim, args, params)
     except (ValueError, TypeError, IndexError, NotImplementedError) as error:
         raise explain(prim, args, params, error) from cause(error)
     if prim.mutates:
@@ -371,11 +374,22 @@ def _by_tensors(node: Node, out: Tensor, args: tuple) -> None:
 
 def _surrounded(prim: Primitive, args: tuple, params: dict) -> Any:
     """The gate where there is more to do with operations than to run and record them."""
+    composition = _composition(args)
+    if composition is not None:
+        return composition(prim, args, params)
     if thread.autocast is not None:
         args = thread.autocast.cast(prim, args)
     if prim.promote is not None:
         args = prim.promote(args)
     return _slow(prim, args, params)
+
+
+def _composition(args: tuple) -> Any:
+    """What does an operation on ``args`` where one of them is not computed with as an array."""
+    for a in args:
+        if isinstance(a, Tensor) and a._composes is not None:
+            return a._composes
+    return None
 
 
 def _slow(prim: Primitive, args: tuple, params: dict) -> Any:

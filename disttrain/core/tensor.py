@@ -26,6 +26,7 @@ from .classes import class_for, plain_class
 from .hooks import HookHandle
 from .node import AccumulateGrad, Node, Output, know_names
 from .types import dtypes
+from .types import layout as layouts
 from .types.device import CPU, HOST, at, device, located
 
 _new = object.__new__
@@ -89,11 +90,13 @@ class Tensor(TensorMethods):
     copied_alone = False  # by deepcopy: into memory of its own, without its gradient
     node_class: Any = Node  # of the nodes that make such tensors
     is_sparse = False
+    is_sparse_csr = False
+    _composes: Any = None  # (primitive, args, params): does operations where no array serves
     is_quantized = False
     is_mkldnn = False
     is_nested = False
     is_ipu = is_maia = is_mps = is_mtia = is_vulkan = is_xla = is_xpu = False
-    layout = "strided"
+    layout: layouts.layout = layouts.strided
     __array_priority__ = 1000
 
     # --- what it is -------------------------------------------------------------------------
@@ -245,11 +248,15 @@ class Tensor(TensorMethods):
                     f".grad: a gradient on {value.device} given for a tensor on {self.device}; "
                     "move it with .to(tensor.device)"
                 )
-        self._grad = value
+        self._grad = value if value is None else value.as_gradient()
 
     @grad.deleter
     def grad(self) -> None:
         self._grad = None
+
+    def as_gradient(self) -> Tensor:
+        """Itself, as backward may add to it when it is the gradient of a dense tensor."""
+        return self
 
     @property
     def retains_grad(self) -> bool:

@@ -3,8 +3,9 @@
 from .jsonl import JsonLines, read_jsonl
 from .progress import Progress
 from .steps import step
+from .summary_writer import SummaryWriter
 from .tensorboard import EventWriter
 
 __outward__ = ("disttrain.metrics", "")
 
-__all__ = ["EventWriter", "JsonLines", "Progress", "read_jsonl", "step"]
+__all__ = ["EventWriter", "JsonLines", "Progress", "SummaryWriter", "read_jsonl", "step"]

@@ -1,9 +1,8 @@
 """TensorBoard event files, written without TensorFlow, TensorBoard or protobuf.
 
 An event file is a sequence of TFRecords (length, its checksum, data, its checksum), each of which
-holds one ``Event`` message in protobuf's wire format. The few messages that scalars and text
-need are encoded by hand here; field numbers are those of TensorFlow's ``event.proto``,
-``summary.proto`` and ``tensor.proto``.
+holds one ``Event`` message in protobuf's wire format. Field numbers are those of TensorFlow's
+``event.proto``; what is in an event, ``summaries.py`` says.
 """
 
 from __future__ import annotations
@@ -16,10 +15,10 @@ from pathlib import Path
 
 from ..errors import ConfigError
 from ..outputs import write_all
+from . import summaries
 from .crc32c import masked_crc32c
+from .protobuf import double, integer, nested
 
-_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5  # wire types
-_DT_STRING = 7
 _SESSION_START = 1
 
 
@@ -30,16 +29,16 @@ class EventWriter:
     about that step and later ones, because they are computed again.
     """
 
-    def __init__(self, folder: str | Path, purge_step: int | None = None) -> None:
+    def __init__(self, folder: str | Path, purge_step: int | None = None, suffix: str = "") -> None:
         folder = Path(folder)
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            self.path, self._fd = _create(folder)
+            self.path, self._fd = _create(folder, suffix)
         except OSError as error:
             raise ConfigError(f"EventWriter: {folder} cannot be written: {error}") from None
-        self._write(_event(None, _bytes(3, b"brain.Event:2")))
+        self._write(_event(None, nested(3, b"brain.Event:2")))
         if purge_step is not None:
-            start = _bytes(7, _int(1, _SESSION_START))
+            start = nested(7, integer(1, _SESSION_START))
             self._write(_event(purge_step, start))
 
     def scalar(self, tag: str, value: float, step: int) -> None:
@@ -48,18 +47,20 @@ class EventWriter:
 
     def scalars(self, values: dict[str, float], step: int) -> None:
         """Record several numbers of one ``step`` in one event."""
-        summary = b"".join(
-            _bytes(1, _bytes(1, tag.encode()) + _float(2, value)) for tag, value in values.items()
-        )
-        self._write(_event(step, _bytes(5, summary)))
+        self.summary(b"".join(summaries.scalar(tag, value) for tag, value in values.items()), step)
 
     def text(self, tag: str, text: str, step: int = 0) -> None:
         """Record ``text`` (Markdown) of ``tag`` at ``step``."""
-        plugin = _bytes(1, _bytes(1, b"text"))
-        shape = _bytes(2, _bytes(2, _int(1, 1)))
-        tensor = _int(1, _DT_STRING) + shape + _bytes(8, text.encode())
-        value = _bytes(1, f"{tag}/text_summary".encode()) + _bytes(8, tensor) + _bytes(9, plugin)
-        self._write(_event(step, _bytes(5, _bytes(1, value))))
+        self.summary(summaries.text(tag, text), step)
+
+    def summary(self, values: bytes, step: int | None, at: float | None = None) -> None:
+        """Record ``values`` (of ``summaries``) of ``step``; ``at``: seconds since 1970 (None:
+        now)."""
+        self._write(_event(step, nested(5, values), at))
+
+    def graph(self, definition: bytes, at: float | None = None) -> None:
+        """Record a graph, a ``GraphDef`` message."""
+        self._write(_event(None, nested(4, definition), at))
 
     def close(self) -> None:
         """Close the file. Closing twice is fine."""
@@ -80,51 +81,18 @@ class EventWriter:
         write_all(self._fd, whole, str(self.path))
 
 
-def _create(folder: Path) -> tuple[Path, int]:
+def _create(folder: Path, suffix: str) -> tuple[Path, int]:
     """A new file by TensorBoard's naming rule; the last number keeps two of one second apart."""
     stem = f"events.out.tfevents.{int(time.time()):010d}.{socket.gethostname()}.{os.getpid()}"
     number = 0
     while True:
-        path = folder / f"{stem}.{number}"
+        path = folder / f"{stem}.{number}{suffix}"
         try:
             return path, os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o666)
         except FileExistsError:
             number += 1
 
 
-# -- protobuf's wire format ------------------------------------------------------------------------
-
-
-def _event(step: int | None, rest: bytes) -> bytes:
-    wall_time = _key(1, _FIXED64) + struct.pack("<d", time.time())
-    return wall_time + (b"" if step is None else _int(2, step)) + rest
-
-
-def _key(field: int, wire: int) -> bytes:
-    return _varint(field << 3 | wire)
-
-
-def _int(field: int, value: int) -> bytes:
-    return _key(field, _VARINT) + _varint(value & 0xFFFFFFFFFFFFFFFF)
-
-
-def _float(field: int, value: float) -> bytes:
-    try:
-        return _key(field, _FIXED32) + struct.pack("<f", value)
-    except OverflowError:  # too large for a float32
-        return _key(field, _FIXED32) + struct.pack(
-            "<f", float("inf") if value > 0 else -float("inf")
-        )
-
-
-def _bytes(field: int, value: bytes) -> bytes:
-    return _key(field, _BYTES) + _varint(len(value)) + value
-
-
-def _varint(value: int) -> bytes:
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
+def _event(step: int | None, rest: bytes, at: float | None = None) -> bytes:
+    wall_time = double(1, time.time() if at is None else at)
+    return wall_time + (b"" if step is None else integer(2, step)) + rest

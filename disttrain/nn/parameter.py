@@ -16,7 +16,7 @@ from ..core.classes import class_for
 from ..core.node import know_names
 from ..core.types import dtypes
 from ..core.types.device import CPU, located, usable
-from ..errors import ShapeError, UninitializedError
+from ..errors import LayoutError, ShapeError, UninitializedError
 
 
 def empty(shape: tuple, dtype: DTypeLike | None = None, device: DeviceLike | None = None) -> Tensor:
@@ -39,6 +39,11 @@ def _share(cls: type, data: Tensor) -> Any:
         raise TypeError(
             f"{cls.__name__}: {type(data).__name__} given; a Tensor is needed, for example "
             f"nn.{cls.__name__}(dt.tensor(data))"
+        )
+    if data._composes is not None:
+        raise LayoutError(
+            f"{cls.__name__}: a tensor of layout {data.layout!r} given; have its values() be one, "
+            "and make the sparse tensor of them in forward()"
         )
     out: Any = object.__new__(class_for(data.array, cls))
     out.array = data.array

@@ -3,12 +3,14 @@ under the names from before ``linalg``, transforms of short times, windows, dist
 
 import sys
 
+from . import api
 from .functions.distances import cdist, pdist
 from .functions.factors import low_rank, older, solving
 from .functions.outs import fills
 from .functions.pieces import exponents
 from .functions.pieces.inverse import nonzero_static, slice_inverse, unsafe_split_with_sizes
 from .functions.pieces.segments import segment_reduce
+from .functions.sparse import named
 from .functions.spectral.short_time import istft, stft
 from .functions.spectral.windows import (
     bartlett_window,
@@ -31,6 +33,9 @@ frexp = fills(exponents.frexp)
 matrix_rank, solve = older.matrix_rank, older.solve
 frobenius_norm, nuclear_norm = fills(older.frobenius_norm), fills(older.nuclear_norm)
 norm_except_dim = older.norm_except_dim
+dsmm = spmm = api.mm
+hspmm, sspaddmm = fills(named.hspmm), fills(named.sspaddmm)
+saddmm, smm = named.saddmm, named.smm
 settle(sys.modules[__name__])
 
 __all__ = [
@@ -45,11 +50,13 @@ __all__ = [
     "cholesky",
     "cholesky_inverse",
     "cholesky_solve",
+    "dsmm",
     "eig",
     "frobenius_norm",
     "geqrf",
     "hamming_window",
     "hann_window",
+    "hspmm",
     "istft",
     "kaiser_window",
     "lobpcg",
@@ -67,7 +74,11 @@ __all__ = [
     "pdist",
     "pinverse",
     "qr",
+    "saddmm",
+    "smm",
     "solve",
+    "spmm",
+    "sspaddmm",
     "stft",
     "svd",
     "svd_lowrank",

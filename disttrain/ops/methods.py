@@ -22,9 +22,11 @@ from .functions import comparing, storage
 from .functions import elementwise as math
 from .functions import linalg as products
 from .functions import subscript as indexing
-from .functions.creation import create, moving
+from .functions.creation import create, moving, sparse
 from .functions.creation import data as from_data
 from .functions.creation.moving import to
+from .functions.sparse.coo import SparseTensor
+from .functions.sparse.structured import Structured
 from .functions.views import aliases, memory_formats
 from .functions.views import shapes as shape
 from .inplace_methods import attach, install
@@ -234,6 +236,7 @@ def type_(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
         name = _LEGACY.get(self.dtype.name, "Tensor")
         place = self.device.type
         kind = f".{place}" if place not in ("cpu", "meta") else ""
+        kind += "" if self.layout == "strided" else ".sparse"
         return f"{dtypes.dtype.namespace}{kind}.{name}"
     if isinstance(dtype, type) and dtype.__name__ in _LEGACY.values():  # FloatTensor itself
         dtype = dtype.__name__
@@ -437,10 +440,10 @@ LATER = tuple(
 frobenius_norm geqrf hamming_window hann_window istft kaiser_window lobpcg lstsq lu lu_solve
 lu_unpack matrix_exp matrix_rank norm_except_dim nuclear_norm orgqr ormqr pca_lowrank pdist
 nonzero_static pinverse qr segment_reduce slice_inverse solve stft svd svd_lowrank symeig
-triangular_solve unsafe_split_with_sizes""".split()
+triangular_solve unsafe_split_with_sizes dsmm hspmm saddmm smm spmm sspaddmm""".split()
 )
 _METHODS_LATER = """cholesky cholesky_inverse cholesky_solve eig frexp geqrf istft lstsq lu lu_solve
-matrix_exp nonzero_static orgqr ormqr pinverse qr slice_inverse solve stft svd symeig
+matrix_exp nonzero_static orgqr ormqr pinverse qr slice_inverse smm solve sspaddmm stft svd symeig
 triangular_solve unsafe_split_with_sizes"""
 
 
@@ -460,3 +463,22 @@ for _name in _METHODS_LATER.split():
     setattr(Tensor, _name, _Later(_name))
 
 install()
+
+# --- sparse tensors: what stands above their class -----------------------------------------------
+attach(**sparse.METHODS)
+
+
+def _compositions() -> Any:
+    return importlib.import_module(".functions.sparse.table", __package__).compose
+
+
+def _as_gradient(self: SparseTensor) -> Tensor:
+    """Itself, as backward may add to it when it is the gradient of a dense tensor."""
+    if self.requires_grad:
+        return self
+    gradients = importlib.import_module(".functions.creation.sparse_gradients", __package__)
+    return gradients.of_sparse(self)
+
+
+setattr(Structured, "load", staticmethod(_compositions))  # noqa: B010
+setattr(SparseTensor, "as_gradient", _as_gradient)  # noqa: B010

@@ -20,7 +20,12 @@ from ..core.tensor import rebuild
 from ..core.types import dtypes
 from ..core.types.device import device
 from ..errors import DTypeError, SerializationError
-from ..ops.functions.creation.sparse import SparseTensor, sparse_coo_tensor, to_sparse
+from ..ops.functions.creation.sparse import (
+    SparseTensor,
+    sparse_compressed_tensor,
+    sparse_coo_tensor,
+    to_sparse,
+)
 from .layout import KINDS
 from .objects import Known, begin, finish
 from .structure import DEPTH, FACTORIES, WORDS
@@ -163,6 +168,19 @@ class _Decoder:
         self.made[_number(number)] = out
         return out
 
+    def compressed(
+        self, number: object, layout: object, grad: object, *parts: object, depth: int
+    ) -> Tensor:
+        starts, others, values, size = (self.value(part, depth) for part in parts)
+        if not (all(isinstance(t, Tensor) for t in (starts, others, values))
+                and isinstance(size, tuple)):  # fmt: skip
+            raise SerializationError("parts of a compressed matrix are needed")
+        out = self.made[_number(number)] = sparse_compressed_tensor(
+            starts, others, values, size, layout=_text(layout), requires_grad=grad is True,
+            check_invariants=True,
+        )  # fmt: skip
+        return out
+
     def typed(self, number: object, name: object, shape: list, node: object, *,
               depth: int) -> np.ndarray:  # fmt: skip
         kind, values = np.dtype(_text(name)), self.value(node, depth)
@@ -232,6 +250,7 @@ _BUILD: dict[str, Callable[[Any, Any, int], Any]] = {  # (decoder, what is said,
     "object": lambda s, r, d: s.instance(*r, depth=d),
     "subclass": lambda s, r, d: s.tensor(*r, depth=d),
     "meta": lambda s, r, d: s.meta(*r),
+    "compressed": lambda s, r, d: s.compressed(*r, depth=d),
     "sparse": lambda s, r, d: s.sparse(*r, depth=d),
     "enum": lambda s, r, d: s.member(*r, depth=d),
     "method": lambda s, r, d: s.method(*r, depth=d),

@@ -34,7 +34,10 @@ from ..core.attributes import own_attributes
 from ..core.types import dtypes
 from ..core.types.device import device
 from ..errors import SerializationError
-from ..ops.functions.creation.sparse import SparseTensor
+from ..ops.functions.creation.sparse_gradients import SparseGradient
+from ..ops.functions.sparse.compressed import CompressedTensor
+from ..ops.functions.sparse.coo import SparseTensor
+from ..ops.functions.sparse.structured import Structured
 from .layout import KIND_NAMES, METADATA
 from .objects import MAKE, name_of, take_apart
 from .sharing import unique
@@ -132,12 +135,15 @@ class _Encoder:
         """Anything that is no container and no number: a class, a function, an object."""
         if isinstance(obj, (type, types.FunctionType, types.BuiltinFunctionType)):
             return self.named(obj)
-        if isinstance(obj, Tensor) and not obj.is_sparse and not _is_placed(obj):
+        kept = isinstance(obj, (Structured, SparseGradient))
+        if isinstance(obj, Tensor) and not kept and not _is_placed(obj):
             return self.tensor(obj, path, depth)
         if id(obj) in self.numbers:
             return ["ref", self.numbers[id(obj)]]
-        if isinstance(obj, SparseTensor):
+        if isinstance(obj, (SparseTensor, SparseGradient)):
             return self.sparse(obj, path, depth)
+        if isinstance(obj, CompressedTensor):
+            return self.compressed(obj, path, depth)
         if isinstance(obj, enum.Enum):
             return ["enum", self.named(type(obj)), obj.name]
         if isinstance(obj, types.MethodType):
@@ -178,7 +184,14 @@ class _Encoder:
         node = self.plain(obj, path)
         return ["subclass", self.named(type(obj)), node, self.value(own, path, depth)]
 
-    def sparse(self, obj: SparseTensor, path: tuple, depth: int) -> list:
+    def compressed(self, obj: CompressedTensor, path: tuple, depth: int) -> list:
+        """Where the lines of a matrix begin, the other numbers of places, and the values there."""
+        number, flags = self.note(obj), [str.__str__(obj.layout), obj.requires_grad]
+        starts, others = (part for _, part in obj._shown())
+        parts = self.each((starts, others, obj._values(), obj.shape), path, depth)
+        return ["compressed", number, *flags, *parts]
+
+    def sparse(self, obj: SparseTensor | SparseGradient, path: tuple, depth: int) -> list:
         """The places of a sparse tensor and the values there."""
         number, flags = self.note(obj), [obj.is_coalesced(), obj.requires_grad]
         parts = self.each((obj._indices(), obj._values(), obj.shape), path, depth)

@@ -25,7 +25,8 @@ torch.utils.data torch.utils.checkpoint torch.multiprocessing torch.distributed
 torch.distributed.nn.functional torch.distributed.fsdp torch.distributed.rpc
 torch.distributed.autograd torch.distributed.optim torch.distributed.checkpoint
 torch.distributed.device_mesh torch.distributed.tensor torch.distributed.tensor.parallel
-torch.distributed.pipelining torch.distributions torch.amp torch.profiler torch.sparse""".split()
+torch.distributed.pipelining torch.distributions torch.amp torch.profiler torch.sparse
+torch.utils.tensorboard""".split()
 
 
 def public(owner: object) -> list[str]:

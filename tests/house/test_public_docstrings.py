@@ -12,9 +12,9 @@ import pytest
 from disttrain import Tensor
 
 MODULES = """
-disttrain amp autograd compile cuda data distributed distributions func futures linalg metrics nn
-optim profiler serialize special testing nn.functional nn.init nn.utils optim.lr_scheduler
-distributed.fsdp
+disttrain amp autograd compile cuda data distributed distributions drawing func futures linalg
+metrics nn optim profiler serialize sparse special testing nn.functional nn.init nn.utils
+optim.lr_scheduler distributed.fsdp
 distributed.rpc distributed.checkpoint distributed.tensor distributed.pipelining distributed.optim
 distributed.elastic distributed.autograd distributed.invariant distributed.planning
 """.split()

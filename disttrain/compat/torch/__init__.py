@@ -20,6 +20,7 @@ import disttrain as dt
 from ...comm.transports import fake
 from ...core.tensor import Size
 from ...core.types import dtypes
+from ...core.types.layout import layout, sparse_coo, sparse_csc, sparse_csr, strided
 from ...core.types.memory_format import memory_format
 from ...errors import ConfigError, DeviceError, OutOfMemoryError
 from ...ops.methods import LATER
@@ -40,10 +41,12 @@ from . import (
     saving,
     scripted,
     sharding,
+    sparse,
     spawn,
     strategies,
     testing,
     training,
+    watching,
 )
 from .shim import ROOT, Shim, publish
 from .top import names as top
@@ -68,7 +71,7 @@ def install() -> None:
             f"{getattr(present, '__file__', '?')}); call install() before anything imports it, or "
             "start the program with python -m disttrain.compat.torch"
         )
-    dtypes.dtype.namespace = memory_format.namespace = Size.namespace = ROOT
+    dtypes.dtype.namespace = memory_format.namespace = Size.namespace = layout.namespace = ROOT
     top.attach()
     publish(build(), _RUNNABLE)
     sys.path.insert(1, _ENTRY)
@@ -105,6 +108,7 @@ def _top() -> Shim:
         .give(**foreach.names())
         .give(
             __version__=VERSION, pi=math.pi, inf=math.inf, nan=math.nan, e=math.e, newaxis=None,
+            strided=strided, sparse_coo=sparse_coo, sparse_csr=sparse_csr, sparse_csc=sparse_csc,
             has_lapack=True, has_spectral=True,
             compile=compiling.compile, load=saving.load, save=saving.save, vmap=dt.func.vmap,
             cond=dt.func.cond, while_loop=dt.func.while_loop, **compiling.checks(),
@@ -134,6 +138,8 @@ def _utils() -> dict[str, Shim]:
         "torch.utils.data.sampler": Shim("torch.utils.data.sampler").take(data),
         **_module("torch.utils.data.distributed", data, "DistributedSampler"),
         **_module("torch.utils.dlpack", dt, "from_dlpack", "to_dlpack"),
+        "torch.utils.tensorboard": watching.tensorboard(),
+        "torch.utils.tensorboard.writer": watching.tensorboard(),
         **checkpoints.modules(),
     }
 
@@ -197,7 +203,7 @@ def _others() -> dict[str, Shim]:
         **compiling.modules(),
         **distributions.modules(),
         "torch.jit": scripted.jit(),
-        "torch.sparse": scripted.sparse(),
+        "torch.sparse": sparse.module(),
         **_module("torch.testing", testing, "assert_close", "make_tensor"),
         **{inside: Shim(inside) for inside in ("torch.testing._internal", _FAKES)},
         **_module(f"{_FAKES}.fake_pg", fake, "FakeStore"),

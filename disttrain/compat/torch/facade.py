@@ -332,7 +332,4 @@ def settings() -> dict[str, Any]:
         **{name: getattr(determinism, name) for name in _DETERMINISM},
         "set_flush_denormal": _no,
         "set_default_tensor_type": set_default_tensor_type,
-        "strided": "strided",
-        "sparse_coo": "sparse_coo",
-        "layout": str,
     }

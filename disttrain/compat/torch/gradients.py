@@ -49,9 +49,14 @@ def autograd_modules() -> dict[str, Shim]:
         "torch.autograd.gradcheck": Shim("torch.autograd.gradcheck").take(source, checks),
         "torch.autograd.profiler": Shim("torch.autograd.profiler").take(dt.profiler),
         "torch.profiler": Shim("torch.profiler")
-        .take(dt.profiler, ["ProfilerActivity", "record_function"])
+        .take(dt.profiler, [n for n in dt.profiler.__all__ if n not in _OWN_PROFILES])
         .give(profile=dt.profiler.Profiler),
         "torch.func": Shim("torch.func").take(
             dt.func, [n for n in dt.func.__all__ if n not in _FLOW]
         ),
     }
+
+
+_OWN_PROFILES = frozenset(
+    ("Averages", "Event", "Profiler", "named_comm", "open_profiles", "profile")
+)

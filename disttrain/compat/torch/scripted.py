@@ -1,13 +1,11 @@
-"""``torch.jit`` and ``torch.sparse``: names by which programs ask for another way of computing the
-same. Functions and modules run as they are written; sparse products as dense ones."""
+"""``torch.jit``: names by which programs ask for another way of computing the same. Functions and
+modules run as they are written."""
 
 from __future__ import annotations
 
 import builtins
 from collections.abc import Callable
 from typing import Any, Final
-
-import disttrain as dt
 
 from ...futures import Future
 from ...nn import Module
@@ -84,12 +82,3 @@ def jit() -> Shim:
         ScriptModule=ScriptModule,
         RecursiveScriptModule=ScriptModule,
     )
-
-
-def _sum(input: dt.Tensor, dim: int | None = None, dtype: dt.dtype | None = None) -> Any:
-    return dt.sum(input, dtype=dtype) if dim is None else dt.sum(input, dim, dtype=dtype)
-
-
-def sparse() -> Shim:
-    """``torch.sparse``: what is the same for the dense tensor."""
-    return Shim("torch.sparse").give(sum=_sum, mm=dt.mm, addmm=dt.addmm)

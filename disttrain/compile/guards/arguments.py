@@ -43,8 +43,7 @@ class Call:
         parts: list[Any] = [around, thread.inference, get_default_dtype(), device, len(args)]
         for a in args:
             if isinstance(a, Tensor):
-                parts.append(_meta(a))
-                self.tensors.append(a)
+                self._tensor(a, parts)
             else:
                 self._part(a, parts)
         if kwargs:
@@ -57,11 +56,20 @@ class Call:
             parts.append(("overlaps", *pattern(self.tensors, owners)))
         self.key = self.parts = tuple(parts)
 
+    def _tensor(self, t: Any, parts: list) -> None:
+        """Of a sparse one its values are the tensor, and its places are known by identity."""
+        if t._composes is not None:
+            parts += (type(t), t.layout, tuple(t.shape), t.__dict__.get("_unique"))
+            for places in t.places():
+                self._other(places, parts, True)
+            t = t._held
+        parts.append(_meta(t))
+        self.tensors.append(t)
+
     def _part(self, x: Any, parts: list) -> None:
         kind = type(x)
         if isinstance(x, Tensor):
-            parts.append(_meta(x))
-            self.tensors.append(x)
+            self._tensor(x, parts)
         elif kind in (tuple, list):
             parts += (kind, len(x))
             for v in x:
@@ -91,8 +99,8 @@ class Call:
         self._part(x, parts)
         self.numbers = numbers
 
-    def _other(self, x: object, parts: list) -> None:
-        inside = [] if is_constant(x) else tree.leaves(x)
+    def _other(self, x: object, parts: list, whole: bool = False) -> None:
+        inside = [] if whole or is_constant(x) else tree.leaves(x)
         if inside and not (len(inside) == 1 and inside[0] is x):  # a container of another kind
             parts += (type(x), len(inside), *(x if isinstance(x, dict) else ()))
             for v in inside:

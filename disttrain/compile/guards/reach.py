@@ -57,11 +57,10 @@ _BOOKKEEPING = ("_non_persistent_buffers_set", "_state_hooks")
 # What a rank keeps for all optimizers and modules: hooks, and parameters computed from others.
 _EVERYWHERE = ("optim.state.hooks", "nn.hooks", "nn.utils.parametrize")
 _GROUP_NAMES = ("param_groups", "defaults", "state_dict")
-# What tensors went through, which is another thing in every call; and makers of computed names.
+# What tensors went through, another thing in every call; and makers of computed names.
 _HISTORY = frozenset({"_version", "_base", "_is_view", "data_ptr", "grad_fn", "next_functions"})
 _SPACES = frozenset({"globals", "f_globals", "f_locals", "f_builtins"})
-_GETTERS = frozenset({"attrgetter", "methodcaller"})
-_ALWAYS = ("forward", "__call__", "step", "__getattr__")
+_GETTERS, _ALWAYS = {"attrgetter", "methodcaller"}, ("forward", "__call__", "step", "__getattr__")
 
 
 class Reach:
@@ -319,6 +318,9 @@ class Reach:
         if not getattr(x, "is_there", True):
             self.opaque.append(f"{where}, a weight that is whole for a while only")
             return
+        if x._composes is not None:  # sparse: its values are the tensor
+            self.holders.append(Holder(NAMES, vars(x), where, x.names_of_parts()))
+            return self._push(x._held, where)
         self.tensors[id(x)] = x
         self.labels.setdefault(id(x), where)
         self._by_name.append((x, where))
@@ -484,9 +486,7 @@ _VISITORS: tuple[tuple[Any, Callable], ...] = (
     (types.FunctionType, Reach._function),
     (types.MethodType, Reach._bound),
     (functools.partial, Reach._partial),
-    (
-        (staticmethod, classmethod, property, functools.cached_property), Reach._wrapper,
-    ),
+    ((staticmethod, classmethod, property, functools.cached_property), Reach._wrapper),
     (type(functools.lru_cache(len)), Reach._memo),
     (types.ModuleType, Reach._module_of_code),
     (type, Reach._class),

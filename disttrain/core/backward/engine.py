@@ -55,6 +55,7 @@ class Walk:
     """
 
     home: Any = None
+    at: Any = None  # the node that runs, where others look on
     course: Course | None = None  # where work may lie on several streams or devices
 
     def __init__(
@@ -302,6 +303,7 @@ class Walk:
             run_post_hooks(self, node, (), g)
 
     def _run_node(self, node: Any, g: object) -> None:
+        self.at = node
         if g.__class__ is list:
             g = tuple(g)
         if node.pre_hooks:

@@ -18,7 +18,7 @@ from ...context import thread
 from ...core import Tensor
 from ...core.tensor import wrap
 from ...core.types.dtypes import finfo
-from ...ops.functions.creation.sparse import at_rows, of_rows
+from ...ops.functions.creation.sparse_gradients import at_rows, of_rows
 
 _ASKED = "_asked_rows"  # on the table
 Noted = tuple[np.ndarray, Any]  # rows, and their gradients, where these are known

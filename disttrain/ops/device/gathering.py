@@ -15,7 +15,9 @@ from ...backends.device.codes import GATHER, TAKE, within
 from ...backends.device.platform import Platform
 from ...core.types.wide import is_half
 from ..primitives import elementwise as el
+from ..primitives import sparse  # noqa: F401  (declares what is given rules here)
 from ..primitives.gathering import _cut, _neutral
+from ..primitives.reduce import sum_
 from .segments import add_rows, largest, products, winners
 from .table import F32, INT64, cast, converted, on_device
 
@@ -70,6 +72,20 @@ def places(platform: Platform, index: Any, dim: int, shape: tuple) -> Any:
             along = platform.xp.arange(n) * step
             at = at + along.reshape(-1, *(1,) * (len(shape) - 1 - i))
     return at.reshape(-1)
+
+
+@on_device("sparse_product")
+def _sparse_product(
+    platform: Platform, values: RawArray, b: RawArray, rows: Any, cols: Any, size: int
+) -> Any:
+    taken = el.mul.on_device(platform, _take(platform, b, cols, 0), values.reshape(-1, 1))
+    return add_rows(platform, taken, rows, size)
+
+
+@on_device("sampled_product")
+def _sampled_product(platform: Platform, a: RawArray, b: RawArray, rows: Any, cols: Any) -> Any:
+    pairs = _take(platform, a, rows, 0), _take(platform, b, cols, 0)
+    return sum_.on_device(platform, el.mul.on_device(platform, *pairs), dims=(1,), keepdim=False)
 
 
 @on_device("gather")

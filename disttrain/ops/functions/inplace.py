@@ -108,7 +108,7 @@ def _quick(self: Tensor, args: tuple, ufunc: Any) -> bool:
             if y._st is not None and y._st is self._st:
                 return False
             y = y.array
-            if y.ndim > x.ndim:
+            if y.__class__ is not ndarray or y.ndim > x.ndim:
                 return False
         elif (y.__class__ is not float and y.__class__ is not int) or x.dtype.itemsize == 2:
             return False

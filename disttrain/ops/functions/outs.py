@@ -118,6 +118,9 @@ def _tensors(a: object) -> list:
 
 
 def _fill(name: str, out: Tensor, result: Tensor) -> None:
+    if out._composes is not None:  # a sparse one
+        out.copy_(result)
+        return
     if name in _FLAT and out.numel() == result.numel():
         result = result.reshape(out.shape)
     shape = tuple(result.shape)

@@ -369,7 +369,7 @@ def _by_exponent(g: Any, a: Any) -> Any:
 
 exponent: Primitive = unary("exponent", _exponent, takes="fV")
 exponent.shape = lambda a: (a.shape, np.dtype(np.int32))
-mantissa = unary("mantissa", _wide(lambda a: np.frexp(a)[0]), _by_exponent, takes="fV")
+mantissa = unary("mantissa", wide(lambda a: np.frexp(a)[0]), _by_exponent, takes="fV")
 
 
 def _heaviside(a: np.ndarray, b: np.ndarray) -> Any:

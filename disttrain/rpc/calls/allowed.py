@@ -33,7 +33,9 @@ PLAIN = {
     "disttrain.core.sharing": frozenset(("_itself",)),
     "disttrain.core.tensor": frozenset(("Size", "Tensor", "rebuild")),
     "disttrain.nn.parameter": frozenset(("Parameter",)),
-    "disttrain.ops.functions.creation.sparse": frozenset(("_rebuilt",)),
+    "disttrain.ops.functions.creation.sparse_gradients": frozenset(("_rebuilt",)),
+    "disttrain.ops.functions.sparse.compressed": frozenset(("_rebuilt",)),
+    "disttrain.ops.functions.sparse.coo": frozenset(("_rebuilt",)),
     "disttrain.rpc.calls.packing": frozenset(("_dress",)),
 }
 

@@ -28,7 +28,7 @@ from ...backends.device.array import DeviceArray
 from ...core.attributes import give_attributes, own_attributes
 from ...core.tensor import Tensor, note_read, rebuild, wrap
 from ...errors import PackError, UnknownName
-from ...ops.functions.creation.sparse import SparseTensor, with_places
+from ...ops.functions.creation.sparse_gradients import SparseGradient, with_places
 from .overlaps import lay, overlaps, split
 from .restricted import CarefulUnpickler, module_of
 
@@ -85,7 +85,7 @@ class _Pickler(pickle.Pickler):
         if kind in self.kinds:
             return self._carry(obj)
         if isinstance(obj, Tensor) and obj.__class__ is kind:
-            if kind is SparseTensor and obj.requires_grad:  # it has a place in the graph
+            if kind is SparseGradient and obj.requires_grad:  # it has a place in the graph
                 self.tensors.append(obj)
                 places = obj.coalesce()._indices().array  # type: ignore[attr-defined]
                 return _take, (len(self.tensors) - 1, True, None, places)

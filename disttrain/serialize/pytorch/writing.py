@@ -132,6 +132,11 @@ class Writer:
                 stack.extend(reversed([*node.values()] if isinstance(node, dict) else [*node]))
 
     def _on_host(self, tensor: Tensor) -> np.ndarray:
+        if tensor._composes is not None:
+            raise SerializationError(
+                f"save(format='torch'): a tensor of layout {tensor.layout!r}; save its values as "
+                "tensors, or in this package's own format"
+            )
         array = tensor.detach().array
         if isinstance(array, DeviceArray):
             return self._hosted.view(array)

@@ -98,7 +98,7 @@ def test_sparse_tensors_travel_as_they_are(tmp_path):
         y = rpc.rpc_sync(1 - rank, identity, (x,))
         assert y.is_sparse and not y.is_coalesced() and y._nnz() == 3
         assert rpc.rpc_sync(1 - rank, identity, (x.coalesce(),)).is_coalesced()
-        return rpc.rpc_sync(1 - rank, dt.add, (x, x)).tolist()
+        return rpc.rpc_sync(1 - rank, dt.add, (x, x)).to_dense().tolist()
 
     assert run_workers(2, body, tmp_path) == [[6.0, 6.0, 0.0]] * 2
 

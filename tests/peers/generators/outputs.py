@@ -22,6 +22,7 @@ EACH = 3  # calls of one function
 # where the peer writes nothing (ihfftn).
 MEANT = {
     ("*", "expanded"), ("*", "overlaps"), ("*", "transposed"), ("mm", "is input"),
+    ("spmm", "is input"), ("dsmm", "is input"),  # other names of mm
     ("matmul", "is input"), ("addmm", "is input"), ("addmv", "is input"), ("baddbmm", "is input"),
     ("all", "type uint8"), ("any", "type uint8"), ("nansum", "type"), ("std", "type complex64"),
     ("var", "type complex64"), ("topk", "same twice"), ("diff", "type"), ("qr", "same twice"),

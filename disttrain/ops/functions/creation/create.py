@@ -19,7 +19,7 @@ from ....core.tensor import layout as layout_of
 from ....core.types import dtypes
 from ....core.types.device import CPU, META, located, usable
 from ....core.types.memory_format import contiguous_format, inverse, order_of
-from ....errors import ConfigError, DTypeError, ShapeError
+from ....errors import ConfigError, DTypeError, LayoutError, ShapeError
 from ....symbolic import as_int, is_finite, is_symbolic, made
 from ...primitives import views
 from ...primitives.aliases import view_as_complex
@@ -28,7 +28,7 @@ from ..args import broadcast
 from ..args import size as as_size
 from ..views.memory_formats import kept_order
 from .moving import pin_memory
-from .sparse import no_places
+from .sparse import zeros_of_layout
 
 
 def place(
@@ -96,9 +96,10 @@ def zeros(
     layout: str | None = None, device: DeviceLike | None = None,
     requires_grad: bool = False, pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
-    """Zeros of this shape; ``layout`` sparse_coo: a sparse tensor without any place."""
-    if layout == "sparse_coo":
-        return no_places(as_size(sizes, "zeros", size), dtype)
+    """Zeros of this shape; of a sparse ``layout``: a tensor without any place."""
+    if layout not in (None, "strided"):
+        made = zeros_of_layout(layout, as_size(sizes, "zeros", size), dtype, device)
+        return made.requires_grad_() if requires_grad else made
     shape = as_size(sizes, "zeros", size)
     return _filled(np.zeros, shape, dtype, device, requires_grad, pin_memory)
 
@@ -118,8 +119,10 @@ def empty(
     layout: str | None = None, device: DeviceLike | None = None,
     requires_grad: bool = False, pin_memory: bool = False, memory_format: Format | None = None,
 ) -> Tensor:  # fmt: skip
-    """Memory of this shape that holds anything."""
+    """Memory of this shape that holds anything; of a sparse ``layout``: without any place."""
     shape = as_size(sizes, "empty", size)
+    if layout not in (None, "strided"):
+        return zeros(size=shape, dtype=dtype, layout=layout, requires_grad=requires_grad)
     if memory_format not in (None, contiguous_format):
         order = order_of("empty", memory_format, len(shape))
         out = _ordered(np.empty, shape, dtype, device, order)
@@ -171,6 +174,10 @@ def _like(
     memory_format: Format | None = None,
 ) -> Tensor:
     """Of the shape of ``input``, and laid out as it is unless ``memory_format`` says how."""
+    if input._composes is not None:
+        raise LayoutError(
+            f"a tensor like one of layout {input.layout!r} that is full: there is none"
+        )
     kind = input.dtype if dtype is None else dtypes.as_dtype(dtype)
     where = input.device if device is None else device
     array = None if isinstance(input, Tracer) else layout_of(input)
@@ -208,6 +215,11 @@ def zeros_like(
     device: DeviceLike | None = None,
     requires_grad: bool = False, memory_format: Format | None = None,
 ) -> Tensor:  # fmt: skip
+    if input._composes is not None or layout not in (None, "strided"):
+        kind = input.dtype if dtype is None else dtype
+        wanted = input.layout if layout is None else layout
+        return zeros(*input.shape, dtype=kind, layout=wanted, device=device or input.device,
+                     requires_grad=requires_grad)  # fmt: skip
     return _like(np.zeros, input, dtype, device, requires_grad, memory_format)
 
 
@@ -224,6 +236,10 @@ def empty_like(
     device: DeviceLike | None = None,
     requires_grad: bool = False, memory_format: Format | None = None,
 ) -> Tensor:  # fmt: skip
+    if input._composes is not None or layout not in (None, "strided"):
+        return zeros_like(
+            input, dtype=dtype, layout=layout, device=device, requires_grad=requires_grad
+        )
     return _like(np.empty, input, dtype, device, requires_grad, memory_format)
 
 

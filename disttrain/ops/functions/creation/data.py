@@ -33,7 +33,7 @@ def tensor(
     Python floats become the default type, integers int64. ``pin_memory``: in page-locked memory.
     """
     if isinstance(data, Tensor) and (type(data.__dict__.get("array")) is np.ndarray
-                                     or _apart(data, device)):  # fmt: skip
+                                     or data._composes or _apart(data, device)):  # fmt: skip
         note_read(data)
         device = chosen(device)
         out = to(data.detach(), data.device if device is None else device, dtype, copy=True)

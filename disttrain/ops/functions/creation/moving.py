@@ -74,6 +74,8 @@ def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
             return self if where is self.device else _sent(self, where, None, False)
     where, kind, non_blocking, copy, layout = asked(args, kwargs)
     out = self if where is None and kind is None else _sent(self, where, kind, non_blocking)
+    if self._composes is not None:
+        return self.clone() if out is self and copy else out
     if out is self and copy:
         return copy_in_order(self, kept_order("to", self, layout))
     return out if layout is None else in_format(out, layout, out is not self)

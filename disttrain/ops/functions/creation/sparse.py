@@ -1,390 +1,30 @@
-"""Tensors that are given by their few places that are not zero (COO format). Torch's names.
-
-For gradients of tables of which a step touches few rows, and what updates by them. For every
-operation such a tensor is the dense one, which is computed when it is first asked for; no operation
-but those here gives a sparse result. So the gradient of one that requires grad is dense.
-
-On a device the values lie there; the places lie on the host, which knows how many there are.
-"""
+"""Sparse tensors from places and values, and of dense ones. Torch's names."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Self, TypeAlias
+from typing import Any
 
 import numpy as np
 
 from ....backends.device.array import DeviceArray
-from ....context import SLOW, thread
-from ....core.annotations import DeviceLike, DTypeLike, Format, Number, Operand
-from ....core.tensor import Size, Tensor, wrap
+from ....core.annotations import DeviceLike, DTypeLike
+from ....core.tensor import Tensor, wrap
 from ....core.types import dtypes
 from ....core.types.device import CPU, located, usable
-from ....core.writes import touched
-from ....errors import DimError, ShapeError
+from ....core.types.layout import layout as Layout  # noqa: N812
+from ....core.types.layout import sparse_csc, sparse_csr
+from ....errors import DTypeError, LayoutError, ShapeError
 from ...primitives import elementwise as el
 from ...primitives import gathering as prim
 from ...primitives import views
 from ...primitives.reduce import any_
+from ..sparse import checks
+from ..sparse.compressed import CompressedTensor, compressed, converted
+from ..sparse.coo import SparseTensor, flat, made
+from ..sparse.structured import Structured
 from .moving import to
-
-_new = object.__new__
-Values: TypeAlias = np.ndarray | DeviceArray
-
-
-class SparseTensor(Tensor):
-    """Values (count, dense dimensions ...) at places (sparse dimensions, count); a place that is
-    named several times has their sum. Made by ``sparse_coo_tensor`` and ``Tensor.to_sparse``."""
-
-    is_sparse = True
-    layout = "sparse_coo"
-    _places: np.ndarray
-    _numbers: Values | None  # None: they are those of the dense array, which may have changed
-    _dense: Values | None
-    _size: tuple[int, ...]
-    _unique: bool
-    _list: tuple | None = None  # places and values as they were given, and the version they are of
-    _seen = 0  # the version of the dense array that has no values but at the places
-
-    @property
-    def array(self) -> Any:
-        if self._dense is None:
-            if not self._unique:
-                self._list = (self._places, self._given(), self._version)
-            self._sum()
-            places, numbers = self._places, self._numbers
-            assert numbers is not None
-            if isinstance(numbers, DeviceArray):
-                dense = _added(numbers, _flat(places, self._size), self._size, len(places))
-            else:
-                dense = np.zeros(self._size, numbers.dtype)
-                dense[tuple(places)] = numbers
-            self._numbers, self._dense, self._seen = None, dense, self._version
-        return self._dense
-
-    @property
-    def shape(self) -> Size:
-        return Size(self._size)
-
-    @property
-    def ndim(self) -> int:
-        return len(self._size)
-
-    @property
-    def dtype(self) -> dtypes.dtype:
-        return dtypes.of(self.meta()[1])
-
-    def meta(self) -> tuple[tuple[int, ...], np.dtype]:
-        held = self._numbers if self._dense is None else self._dense
-        assert held is not None
-        return self._size, held.dtype
-
-    def __deepcopy__(self, memo: dict) -> SparseTensor:
-        places, numbers, unique = self._parts()
-        out = memo[id(self)] = self._again(self._like(places.copy(), numbers.copy(), unique))
-        return out
-
-    def _given(self) -> Values:
-        """The values at ``_places``."""
-        if self._numbers is not None:
-            return self._numbers
-        assert self._dense is not None
-        return _picked(self._dense, self._places)
-
-    def _parts(self) -> tuple[np.ndarray, Values, bool]:
-        """Places, their values, and whether each place is named once: as they were given, also
-        when the dense array is there, which nobody has written to."""
-        if self._list is not None and self._list[2] == self._version:
-            return *self._list[:2], False
-        self._widen()
-        return self._places, self._given(), self._unique
-
-    def _widen(self) -> None:
-        """Name all places that the dense array, to which others may have written, has values at."""
-        if self._dense is None or self._version == self._seen:
-            return
-        count, self._seen = self._places.shape[0], self._version
-        marks = _filled(wrap(self._dense), count)
-        marks[tuple(self._places)] = True
-        if marks.sum() > self._places.shape[1]:
-            self._places = np.stack(np.nonzero(marks)).astype(np.int64)
-
-    def _hold(self, places: np.ndarray, numbers: Values, unique: bool) -> Self:
-        """Be these ones from now on."""
-        self._places, self._numbers, self._unique = places, numbers, unique
-        self._dense = self._list = None
-        touched(self)
-        return self
-
-    def listed_before(self) -> list[tuple[np.ndarray, Any]]:
-        """Rows of a matrix with their values, as they were before the dense array was asked for
-        (to which something was added since); without values where that is not known."""
-        if self._list is not None:
-            return [(self._list[0][0], self._list[1])]
-        return [(self._places[0], None)] if self._places.size else []
-
-    def _summed(self) -> tuple[np.ndarray, Values]:
-        """Places that differ, in order, and their values."""
-        self._widen()
-        places, numbers = self._places, self._given()
-        if self._unique:
-            return places, numbers
-        shape = self._size[: places.shape[0]]
-        flat = np.ravel_multi_index(tuple(places), shape) if places.size else places.reshape(-1)
-        kept, where = np.unique(flat, return_inverse=True)
-        of = kept.size, *numbers.shape[1:]
-        if isinstance(numbers, DeviceArray):
-            total = _added(numbers, where.reshape(-1), of, 1)
-        else:
-            total = np.zeros(of, numbers.dtype)
-            np.add.at(total, where.reshape(-1), numbers)
-        at = np.unravel_index(kept, shape) if kept.size else [kept] * len(shape)
-        return np.stack([np.asarray(a, np.int64) for a in at]), total
-
-    def _sum(self) -> None:
-        """Name every place once, in order."""
-        self._places, self._numbers = self._summed()
-        self._unique = True
-
-    def coalesce(self) -> SparseTensor:
-        """With every place named once, in order: a copy, or itself where it is so already. (One
-        that gradients go to is made so and returned, which changes no number.)"""
-        if not self._unique and self.requires_grad:
-            self._sum()
-        if self.is_coalesced():
-            return self
-        return _sparse(*self._summed(), self._size, unique=True)
-
-    def is_coalesced(self) -> bool:
-        return self._parts()[2]
-
-    def indices(self) -> Tensor:
-        """The places (sparse dimensions, count) of a coalesced tensor."""
-        self._need_unique("indices")
-        return self._indices()
-
-    def values(self) -> Tensor:
-        """The values (count, ...) of a coalesced tensor."""
-        self._need_unique("values")
-        return self._values()
-
-    def _need_unique(self, what: str) -> None:
-        if not self.is_coalesced():
-            raise ShapeError(
-                f"{what}: Cannot get {what} on an uncoalesced tensor, please call .coalesce() first"
-            )
-
-    def _indices(self) -> Tensor:
-        held = self._numbers if self._dense is None else self._dense
-        places = self._parts()[0]
-        return wrap(held.beside(places) if isinstance(held, DeviceArray) else places)
-
-    def _values(self) -> Tensor:
-        places, numbers, unique = self._parts()
-        if self._dense is not None and self._node is None:  # what is written there, is seen here
-            self._places, self._numbers, self._unique = places, numbers, unique
-            self._dense = self._list = None
-        return wrap(numbers)
-
-    def _nnz(self) -> int:
-        return self._parts()[0].shape[1]
-
-    def sparse_dim(self) -> int:
-        return self._places.shape[0]
-
-    def dense_dim(self) -> int:
-        return self.ndim - self._places.shape[0]
-
-    def to_dense(self) -> Tensor:
-        """The dense tensor, in memory of its own."""
-        return Tensor.clone(self)
-
-    def to_sparse(self, sparse_dim: int | None = None) -> SparseTensor:
-        return self
-
-    def clone(self, *, memory_format: Format | None = None) -> Tensor:
-        """A copy that is sparse; a dense one where gradients go through it."""
-        if self.requires_grad and thread.grad_enabled:
-            return Tensor.clone(self)
-        places, numbers, unique = self._parts()
-        return _sparse(places.copy(), numbers.copy(), self._size, unique)
-
-    def detach(self) -> SparseTensor:
-        return self._parted() if self.requires_grad else self
-
-    def _parted(self) -> SparseTensor:
-        return self._like(*self._parts())
-
-    def __copy__(self) -> SparseTensor:
-        return self._again(self._parted())
-
-    def _again(self, out: SparseTensor) -> SparseTensor:
-        """A copy, as a leaf."""
-        return out.requires_grad_() if self.requires_grad else out
-
-    def __reduce_ex__(self, protocol: object) -> tuple:
-        places, numbers, unique = self._parts()
-        return _rebuilt, (wrap(places), wrap(numbers), self._size, unique, self.requires_grad)
-
-    @property
-    def data(self) -> SparseTensor:
-        """Another one with the same values, without a graph."""
-        return self._parted()
-
-    @data.setter
-    def data(self, value: Tensor) -> None:
-        given = value if isinstance(value, SparseTensor) else to_sparse(value, self.sparse_dim())
-        self._size = given._size
-        self._hold(*given._parts())
-
-    # --- what gives sparse ones, where no gradients go through it -----------------------------
-    def _simple(self, *others: Operand) -> bool:
-        """Whether an operation on it and ``others`` is neither recorded nor transformed."""
-        wanted = (self, *(t for t in others if isinstance(t, Tensor)))
-        recorded = thread.grad_enabled and any(t.requires_grad for t in wanted)
-        return thread.mode != SLOW and not recorded
-
-    def _scaled(self, name: str, other: Operand) -> tuple | None:
-        """Its parts, with the method ``name`` of values applied; None where ``other`` is more than
-        a number."""
-        one = isinstance(other, Tensor) and not (other.ndim or other.is_sparse)
-        if not (one or isinstance(other, (int, float, complex))) or not self._simple(other):
-            return None
-        places, numbers, unique = self._parts()
-        return places, getattr(wrap(numbers), name)(other).array, unique
-
-    def _joined(self, other: Operand, alpha: Number) -> tuple | None:
-        """The parts of it and ``alpha`` times another sparse one of its kind; None of others."""
-        if not isinstance(other, SparseTensor) or not self._simple(other, alpha):
-            return None
-        (places, numbers, unique), (more, given, distinct) = self._parts(), other._parts()
-        if other._size != self._size or len(more) != len(places) or other.dtype != self.dtype:
-            return None
-        added = wrap(given) if alpha == 1 else wrap(given) * alpha
-        counts = places.shape[1], more.shape[1]
-        values = views.cat(wrap(numbers), added, dim=0, sizes=counts).array
-        at = np.concatenate([places, more], 1)
-        if not (unique and distinct):
-            return at, values, False
-        return *_sparse(at, values, self._size, False)._summed(), True
-
-    def mul(self, other: Operand, *, out: Tensor | None = None) -> Tensor:
-        parts = self._scaled("mul", other) if out is None else None
-        return Tensor.mul(self, other, out=out) if parts is None else self._like(*parts)
-
-    def div(self, other: Operand, *, rounding_mode: str | None = None) -> Tensor:
-        if rounding_mode is None and (parts := self._scaled("div", other)) is not None:
-            return self._like(*parts)
-        return Tensor.div(self, other, rounding_mode=rounding_mode)
-
-    def add(self, other: Operand, *, alpha: Number = 1, out: Tensor | None = None) -> Tensor:
-        parts = self._joined(other, alpha) if out is None else None
-        return self._like(*parts) if parts else Tensor.add(self, other, alpha=alpha, out=out)
-
-    def sub(self, other: Operand, *, alpha: Number = 1, out: Tensor | None = None) -> Tensor:
-        return self.add(other, alpha=-alpha, out=out)
-
-    def neg(self, *, out: Tensor | None = None) -> Tensor:
-        return self.mul(-1, out=out)
-
-    def _like(self, places: np.ndarray, numbers: Values, unique: bool) -> SparseTensor:
-        return _sparse(places, numbers, self._size, unique)
-
-    __mul__ = __rmul__ = mul
-    __truediv__, __add__, __sub__ = div, add, sub
-    __neg__ = neg
-
-    def mul_(self, other: Operand) -> Self:
-        """Multiply by ``other``, in place; by a number, only the values that are given."""
-        return self._rescaled("mul_", other)
-
-    def div_(self, other: Operand, *, rounding_mode: str | None = None) -> Self:
-        if rounding_mode is not None:
-            return Tensor.div_(self, other, rounding_mode=rounding_mode)
-        return self._rescaled("div_", other)
-
-    def _rescaled(self, name: str, other: Operand) -> Self:
-        if self._numbers is None or self._scaled(name, other) is None:  # (which has written)
-            return getattr(Tensor, name)(self, other)
-        touched(self)
-        return self
-
-    def add_(self, other: Operand, *, alpha: Number = 1) -> Self:
-        parts = self._joined(other, alpha)
-        return Tensor.add_(self, other, alpha=alpha) if parts is None else self._hold(*parts)
-
-    def sub_(self, other: Operand, *, alpha: Number = 1) -> Self:
-        return self.add_(other, alpha=-alpha)
-
-    def copy_(self, src: Tensor, non_blocking: bool = False) -> Self:
-        """Take on the places and values of ``src``."""
-        if not (isinstance(src, SparseTensor) and self._simple(src) and src._size == self._size):
-            return Tensor.copy_(self, src, non_blocking)
-        values: Any = src._values()
-        places, _, unique = src._parts()
-        return self._hold(places.copy(), values.to(self.dtype, copy=True).array, unique)
-
-    __imul__, __itruediv__, __iadd__, __isub__ = mul_, div_, add_, sub_
-
-    def zero_(self) -> Self:
-        """Take all places away."""
-        self._numbers, self._dense = self._given()[:0], None
-        self._places, self._unique, self._list = self._places[:, :0], True, None
-        touched(self)
-        return self
-
-    @property
-    def device(self) -> Any:
-        return wrap(self._numbers if self._dense is None else self._dense).device
-
-
-def _flat(places: np.ndarray, size: tuple[int, ...]) -> np.ndarray:
-    """Places (sparse dimensions, count) as numbers of rows."""
-    if not places.size:
-        return np.zeros(places.shape[1], np.int64)
-    return np.ravel_multi_index(tuple(places), size[: len(places)]).astype(np.int64)
-
-
-def _added(numbers: DeviceArray, at: np.ndarray, size: tuple[int, ...], dims: int) -> Any:
-    """Zeros of ``size`` on a device, with ``numbers`` added at rows ``at`` of its first dimensions,
-    in a fixed order."""
-    shape = (math.prod(size[:dims]), *size[dims:])
-    out = prim.spread(wrap(numbers), wrap(numbers.beside(at)), dim=0, shape=shape, skip=None)
-    return views.reshape(out, shape=tuple(size)).array
-
-
-def _picked(dense: DeviceArray | np.ndarray, places: np.ndarray) -> Any:
-    """The values of ``dense`` at ``places``."""
-    if not isinstance(dense, DeviceArray):
-        return dense[tuple(places)]
-    size, dims = dense.shape, len(places)
-    rows = views.reshape(wrap(dense), shape=(math.prod(size[:dims]), *size[dims:]))
-    return prim.take(rows, wrap(dense.beside(_flat(places, size))), dim=0, skip=None).array
-
-
-def _sparse(places: np.ndarray, numbers: Values, size: tuple, unique: bool) -> SparseTensor:
-    out = _new(SparseTensor)
-    out._places, out._numbers, out._dense = places, numbers, None
-    out._size, out._unique = tuple(size), unique
-    return out
-
-
-def _rebuilt(at: Tensor, numbers: Tensor, size: tuple, unique: bool, grad: bool) -> SparseTensor:
-    """One that was pickled."""
-    out = _sparse(at.array, numbers.array, size, unique)
-    return out.requires_grad_() if grad else out
-
-
-def with_places(dense: Tensor, places: np.ndarray) -> SparseTensor:
-    """``dense``, of which only ``places`` (in order, each once) are taken to differ from zero: the
-    same memory and the same place in the graph."""
-    out = _new(SparseTensor)
-    out._places, out._numbers, out._dense = places, None, dense.array
-    out._size, out._unique = tuple(dense.array.shape), True
-    if dense._node is not None:
-        out._node = dense._node
-    return out
 
 
 def sparse_coo_tensor(
@@ -394,105 +34,316 @@ def sparse_coo_tensor(
     *,
     dtype: DTypeLike | None = None,
     device: DeviceLike | None = None,
+    pin_memory: bool = False,
     requires_grad: bool = False,
     check_invariants: bool | None = None,
     is_coalesced: bool | None = None,
 ) -> SparseTensor:
     """A tensor with ``values`` (count, ...) at ``indices`` (sparse dimensions, count), zeros
-    elsewhere. ``size`` None: as large as the indices need; given alone: zeros. Not
-    differentiable by ``values``."""
+    elsewhere. ``size`` None: as large as the indices need; given alone: zeros. Differentiable by
+    ``values``; with ``requires_grad`` a leaf. ``is_coalesced``: each place is named once, in
+    order."""
     if indices is None or values is None:
         if size is None or indices is not values:
             raise ShapeError(
                 "sparse_coo_tensor: needed are indices and values, or a size alone, which gives "
                 "zeros"
             )
-        return no_places(tuple(int(n) for n in size), dtype, device)
-    places = _hosted(indices).astype(np.int64)
-    numbers = _array(values)
-    if isinstance(numbers, DeviceArray) or (device is not None and usable(device) is not CPU):
-        held = values.detach() if isinstance(values, Tensor) else wrap(numbers)
-        if numbers.dtype == np.float64 and isinstance(values, (list, tuple)) and dtype is None:
-            dtype = dtypes.get_default_dtype()
-        numbers = to(held, device, dtype).array
-    elif dtype is not None:
-        numbers = numbers.astype(dtypes.as_dtype(dtype).np)
-    elif isinstance(values, (list, tuple)) and numbers.dtype == np.float64:  # as tensor() has it
-        numbers = numbers.astype(dtypes.get_default_dtype().np)
-    if places.ndim != 2 or numbers.ndim < 1 or places.shape[1] != numbers.shape[0]:
+        zeros = no_places(tuple(int(n) for n in size), dtype, device)
+        return zeros.requires_grad_() if requires_grad else zeros
+    places = _numbers(indices, "sparse_coo_tensor").astype(np.int64)
+    if places.ndim != 2:
         raise ShapeError(
-            f"sparse_coo_tensor: indices of shape {list(places.shape)} and values of shape "
-            f"{list(numbers.shape)} given; needed (sparse dimensions, count) and (count, ...)"
+            "sparse_coo_tensor: indices must be sparse_dim x nnz, but got: indices of shape "
+            f"{list(places.shape)}"
         )
+    held = _held(values, dtype, device, requires_grad)
+    counts = tuple(held.shape)
     if size is None:
-        size = (*(places.max(1) + 1 if places.size else [0] * len(places)), *numbers.shape[1:])
+        size = (*(places.max(1) + 1 if places.size else [0] * len(places)), *counts[1:])
     size = tuple(int(n) for n in size)
-    if len(size) != places.shape[0] + numbers.ndim - 1 or size[len(places) :] != numbers.shape[1:]:
-        raise ShapeError(
-            f"sparse_coo_tensor: size {list(size)} given for {places.shape[0]} sparse dimensions "
-            f"and values of shape {list(numbers.shape)}"
-        )
-    bounds = np.asarray(size[: len(places)])[:, None]
-    if places.size and ((places < 0) | (places >= bounds)).any():
-        raise DimError(f"sparse_coo_tensor: an index lies outside of size {list(size)}")
-    out = _sparse(places, numbers, size, unique=bool(is_coalesced))
-    return out.requires_grad_() if requires_grad else out
+    checks.coordinates(places, counts, size)
+    if is_coalesced and checks.wanted(check_invariants):
+        rows = flat(places, size)
+        if (rows[1:] <= rows[:-1]).any():
+            raise ShapeError(
+                "sparse_coo_tensor: cannot set is_coalesced to true if indices correspond to an "
+                "uncoalesced COO tensor"
+            )
+    return made(places, held, size, bool(is_coalesced))
+
+
+def _held(values: Any, dtype: Any, device: Any, leaf: bool) -> Tensor:
+    """Values as a sparse tensor keeps them: in the graph of those given, or as a leaf."""
+    if not isinstance(values, Tensor):
+        array = np.asarray(values)
+        if array.dtype == np.float64 and not isinstance(values, np.ndarray):  # as tensor() has it
+            array = array.astype(dtypes.get_default_dtype().np)
+        values = wrap(array)
+    if isinstance(values, Structured):
+        raise LayoutError(f"values of layout {values.layout!r} given; needed is a strided tensor")
+    traced = "array" not in values.__dict__
+    if leaf or not (values.requires_grad or traced):
+        values = values.detach()
+    out = to(values, device, dtype) if device is not None or dtype is not None else values
+    if leaf:
+        return out.requires_grad_()
+    return out.view_as(out) if out.requires_grad and out.is_leaf else out
+
+
+def _numbers(given: Any, where: str) -> np.ndarray:
+    """Numbers of places, on the host."""
+    host = _hosted(given.detach()) if isinstance(given, Tensor) else np.asarray(given)
+    if host.size and host.dtype.kind not in "iu" and isinstance(given, Tensor):
+        raise DTypeError(f"{where}: indices must be an int64 tensor, {given.dtype!r} given")
+    return host
+
+
+def _hosted(t: Tensor) -> np.ndarray:
+    return t.array.to_host() if isinstance(t.array, DeviceArray) else t.array
 
 
 def no_places(
     size: tuple[int, ...], dtype: DTypeLike | None = None, device: DeviceLike | None = None
 ) -> SparseTensor:
     """Zeros of this shape, as a sparse tensor."""
-    kind = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
     places = np.zeros((len(size), 0), np.int64)
+    return made(places, _nothing(dtype, device), size, True)
+
+
+def _nothing(dtype: Any, device: Any) -> Tensor:
+    kind = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
+    there = None if device is None or usable(device) is CPU else located(usable(device))
     numbers = np.zeros(0, kind.np)
-    there = None if device is None else located(usable(device))
-    return _sparse(places, numbers if there is None else there.take(numbers), size, unique=True)
+    return wrap(numbers if there is None else there.take(numbers))
 
 
-def _hosted(value: Tensor | list | np.ndarray) -> np.ndarray:
-    """Places, on the host."""
-    array = _array(value)
-    return array.to_host() if isinstance(array, DeviceArray) else array
+def zeros_of_layout(
+    layout: str, size: tuple[int, ...], dtype: Any = None, device: Any = None
+) -> Tensor:
+    """Zeros without any place, in one of the sparse layouts."""
+    zeros = no_places(size, dtype, device)
+    return converted(zeros, layout)
 
 
-def _array(value: object) -> Values:
-    return value.detach().array if isinstance(value, Tensor) else np.asarray(value)
+def sparse_compressed_tensor(
+    compressed_indices: Any,
+    plain_indices: Any,
+    values: Any,
+    size: Sequence[int] | None = None,
+    *,
+    dtype: DTypeLike | None = None,
+    layout: Layout | str | None = None,
+    device: DeviceLike | None = None,
+    pin_memory: bool = False,
+    requires_grad: bool = False,
+    check_invariants: bool | None = None,
+) -> CompressedTensor:
+    """A matrix in the layout sparse_csr or sparse_csc: where each row (column) begins, the column
+    (row) of each value, the values (count, ...). Differentiable by ``values``."""
+    if layout not in ("sparse_csr", "sparse_csc"):
+        raise ShapeError(
+            f"sparse_compressed_tensor: layout {layout!r} given; sparse_csr or sparse_csc is needed"
+        )
+    where = sparse_csr if layout == "sparse_csr" else sparse_csc
+    starts, others = (_numbers(x, f"{layout}_tensor") for x in (compressed_indices, plain_indices))
+    held = _held(values, dtype, device, requires_grad)
+    if size is None:
+        lines, across = len(starts) - 1, int(others.max()) + 1 if others.size else 0
+        pair = (lines, across) if layout == "sparse_csr" else (across, lines)
+        size = (*pair, *held.shape[1:])
+    size = tuple(int(n) for n in size)
+    checks.lines(str.__str__(where), starts, others, tuple(held.shape), size)
+    if checks.wanted(check_invariants):
+        checks.numbers(str.__str__(where), starts, others, size)
+    return compressed(where, starts, others, held, size)
 
 
-def to_sparse(input: Tensor, sparse_dim: int | None = None) -> SparseTensor:
+def sparse_csr_tensor(
+    crow_indices: Any,
+    col_indices: Any,
+    values: Any,
+    size: Sequence[int] | None = None,
+    *,
+    dtype: DTypeLike | None = None,
+    device: DeviceLike | None = None,
+    pin_memory: bool = False,
+    requires_grad: bool = False,
+    check_invariants: bool | None = None,
+) -> CompressedTensor:
+    """A matrix whose rows are compressed: see ``sparse_compressed_tensor``."""
+    return sparse_compressed_tensor(
+        crow_indices, col_indices, values, size, dtype=dtype, layout=sparse_csr, device=device,
+        requires_grad=requires_grad, check_invariants=check_invariants,
+    )  # fmt: skip
+
+
+def sparse_csc_tensor(
+    ccol_indices: Any,
+    row_indices: Any,
+    values: Any,
+    size: Sequence[int] | None = None,
+    *,
+    dtype: DTypeLike | None = None,
+    device: DeviceLike | None = None,
+    pin_memory: bool = False,
+    requires_grad: bool = False,
+    check_invariants: bool | None = None,
+) -> CompressedTensor:
+    """A matrix whose columns are compressed: see ``sparse_compressed_tensor``."""
+    return sparse_compressed_tensor(
+        ccol_indices, row_indices, values, size, dtype=dtype, layout=sparse_csc, device=device,
+        requires_grad=requires_grad, check_invariants=check_invariants,
+    )  # fmt: skip
+
+
+# --- dense tensors as sparse ones --------------------------------------------------------------
+def to_sparse(
+    input: Tensor,
+    sparse_dim: int | None = None,
+    *,
+    layout: Layout | str | None = None,
+    blocksize: Sequence[int] | None = None,
+    dense_dim: int | None = None,
+) -> Any:
     """The places of ``input`` that are not zero; of its first ``sparse_dim`` dimensions (None: of
-    all), with the rest as dense values. Not differentiable."""
-    a = _array(input)
-    count = a.ndim if sparse_dim is None else sparse_dim
-    if not 0 < count <= a.ndim:
-        raise ShapeError(f"to_sparse: sparse_dim={sparse_dim} of a tensor with {a.ndim} dimensions")
+    all), with the rest as dense values; or in another ``layout``. Differentiable."""
+    if blocksize is not None:
+        raise LayoutError("to_sparse: layouts of blocks (blocksize) do not exist here")
+    count = input.ndim - (dense_dim or 0) if sparse_dim is None else sparse_dim
+    if not 0 < count <= input.ndim:
+        raise ShapeError(
+            f"to_sparse: sparse_dim={sparse_dim} of a tensor with {input.ndim} dimensions"
+        )
     places = np.stack(np.nonzero(_filled(input.detach(), count))).astype(np.int64)
-    return _sparse(places, _picked(a, places), a.shape, unique=True)
+    coo = _at(input, places)
+    return coo if layout is None else converted(coo, layout)
+
+
+def _at(dense: Tensor, places: np.ndarray) -> SparseTensor:
+    """The values of ``dense`` at ``places``, which are in order, each once."""
+    size = tuple(dense.shape)
+    count = len(places)
+    shape = (math.prod(size[:count]), *size[count:])
+    out = made(places, dense, size, True)
+    rows = views.reshape(dense, shape=shape)
+    out._held = prim.take(rows, out.index(flat(places, size)), dim=0, skip=None)
+    return out
 
 
 def _filled(dense: Tensor, count: int) -> np.ndarray:
     """Where, in its first ``count`` dimensions, ``dense`` is not zero."""
-    filled = el.ne(dense, 0)  # of a device, only the marks come to the host
-    size = dense.shape
-    rows = views.reshape(filled, shape=(*size[:count], math.prod(size[count:])))
+    size = dense.shape  # of a device, only the marks come to the host
+    rows = views.reshape(el.ne(dense, 0), shape=(*size[:count], math.prod(size[count:])))
     return _hosted(any_(rows, dims=(count,), keepdim=False))
 
 
-def at_rows(dense: Any, rows: np.ndarray) -> SparseTensor:
-    """A matrix of which only ``rows`` (in order, each once) are taken to differ from zero."""
-    places, array = rows[None].astype(np.int64), dense.array
-    return _sparse(places, _picked(array, places), array.shape, unique=True)
+def to_dense(
+    input: Tensor, dtype: DTypeLike | None = None, *, masked_grad: bool | None = None
+) -> Tensor:
+    """``input`` itself, which is dense (in type ``dtype``); a sparse tensor as a dense one."""
+    return input if dtype is None else to(input, dtypes.as_dtype(dtype))
 
 
-def of_rows(rows: np.ndarray, values: np.ndarray, size: tuple[int, ...]) -> SparseTensor:
-    """A matrix with ``values`` at ``rows``, which may be named several times."""
-    return _sparse(rows[None].astype(np.int64), values, size, unique=len(rows) < 2)
+def to_sparse_coo(input: Tensor) -> SparseTensor:
+    """The places that are not zero, as coordinates."""
+    return to_sparse(input)
 
 
-def to_dense(input: Tensor) -> Tensor:
-    """``input`` itself, which is dense; a sparse tensor as a dense one."""
-    return input
+def to_sparse_csr(input: Tensor, dense_dim: int | None = None) -> CompressedTensor:
+    """The places that are not zero, rows compressed."""
+    return to_sparse(input, layout=sparse_csr, dense_dim=dense_dim)
 
 
-__all__ = ["sparse_coo_tensor", "to_dense", "to_sparse"]
+def to_sparse_csc(input: Tensor, dense_dim: int | None = None) -> CompressedTensor:
+    """The places that are not zero, columns compressed."""
+    return to_sparse(input, layout=sparse_csc, dense_dim=dense_dim)
+
+
+def sparse_mask(input: Tensor, mask: Any) -> Any:
+    """``input`` at the places of the sparse tensor ``mask``. Differentiable."""
+    if not isinstance(mask, Structured):
+        raise LayoutError(
+            "sparse_mask: Could not run 'aten::sparse_mask': the mask is to be a sparse tensor, "
+            f"one of layout {mask.layout!r} was given"
+        )
+    if tuple(input.shape) != tuple(mask.shape):
+        raise ShapeError(
+            f"sparse_mask: operands have incompatible sizes; self has size {list(input.shape)} but "
+            f"mask has size {list(mask.shape)}"
+        )
+    if isinstance(input, Structured):
+        input = input.to_dense()
+    rest = tuple(input.shape[mask.sparse_dim() :])
+    rows = views.reshape(input, shape=(math.prod(mask._places_shape()), *rest))
+    return mask.with_values(prim.take(rows, mask.index(mask.flat()), dim=0, skip=None))
+
+
+# --- what strided tensors say when they are asked for places ------------------------------------
+def _expects(what: str, kind: str) -> Any:
+    def refuse(self: Tensor) -> Tensor:
+        raise ShapeError(f"{what} expected sparse {kind}tensor layout but got Strided")
+
+    refuse.__name__ = refuse.__qualname__ = what
+    refuse.__doc__ = f"Of a sparse {kind}tensor; a strided one has none."
+    return refuse
+
+
+def _nnz(self: Tensor) -> int:
+    """Of a sparse tensor, how many places it has; a strided one has none."""
+    raise LayoutError("Could not run 'aten::_nnz' with arguments from the 'CPU' backend")
+
+
+def is_coalesced(self: Tensor) -> bool:
+    """Of a sparse tensor, whether every place is known to be named once."""
+    raise ShapeError("is_coalesced expected sparse coordinate tensor layout but got Strided")
+
+
+def sparse_dim(self: Tensor) -> int:
+    """How many dimensions are given by places: none."""
+    return 0
+
+
+def dense_dim(self: Tensor) -> int:
+    """How many dimensions are dense: all."""
+    return self.ndim
+
+
+def _has_no(what: str) -> Any:
+    def refuse(self: Tensor, *args: Any) -> Tensor:
+        raise LayoutError(
+            f"Could not run 'aten::{what}' with arguments from the 'CPU' backend: it is for sparse "
+            "tensors"
+        )
+
+    refuse.__name__ = refuse.__qualname__ = what
+    refuse.__doc__ = "Of a sparse tensor alone: its shape, and how many dimensions are sparse."
+    return refuse
+
+
+METHODS = {
+    **{
+        name: _has_no(name)
+        for name in ("resize_as_sparse_", "sparse_resize_", "sparse_resize_and_clear_")
+    },
+    "values": _expects("values", ""),
+    "_nnz": _nnz,
+    "sparse_dim": sparse_dim,
+    "dense_dim": dense_dim,
+    "sparse_mask": sparse_mask,
+    "to_sparse_coo": to_sparse_coo,
+    "to_sparse_csr": to_sparse_csr,
+    "to_sparse_csc": to_sparse_csc,
+    "is_coalesced": is_coalesced,
+    **{
+        name: _expects(name, "coordinate ")
+        for name in ("indices", "_indices", "_values", "coalesce")
+    },
+    **{name: _expects(name, "row compressed ") for name in ("crow_indices", "col_indices")},
+    **{name: _expects(name, "column compressed ") for name in ("ccol_indices", "row_indices")},
+}
+
+__all__ = [
+    "sparse_compressed_tensor", "sparse_coo_tensor", "sparse_csc_tensor", "sparse_csr_tensor",
+    "to_dense", "to_sparse",
+]  # fmt: skip

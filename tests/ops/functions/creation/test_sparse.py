@@ -1,28 +1,19 @@
-"""Tensors given by their places."""
+"""Sparse tensors from places and values, of dense ones, and what is refused."""
+
+from __future__ import annotations
 
 import copy
 import pickle
 
+import numpy as np
 import pytest
 
 import disttrain as dt
-from disttrain.errors import ShapeError
+from disttrain.errors import LayoutError, ShapeError
 
 
-def example():
-    return dt.sparse_coo_tensor([[2, 0, 2], [1, 0, 1]], [1.0, 2.0, 3.0], (3, 2))
-
-
-def test_places_and_values():
-    x = example()
-    assert x.is_sparse and x.layout == "sparse_coo" and tuple(x.shape) == (3, 2)
-    assert x._nnz() == 3 and not x.is_coalesced()
-    one = x.coalesce()
-    assert one.indices().tolist() == [[0, 2], [0, 1]] and one.values().tolist() == [2.0, 4.0]
-    assert one.coalesce() is one and (x.sparse_dim(), x.dense_dim()) == (2, 0)
-    assert x.to_dense().tolist() == [[2.0, 0.0], [0.0, 0.0], [0.0, 4.0]]
-    with pytest.raises(RuntimeError, match=r"please call \.coalesce\(\) first"):
-        example().values()
+def example(**options):
+    return dt.sparse_coo_tensor([[2, 0, 2], [1, 0, 1]], [1.0, 2.0, 3.0], (3, 2), **options)
 
 
 def test_values_may_have_dimensions_of_their_own():
@@ -33,25 +24,16 @@ def test_values_may_have_dimensions_of_their_own():
     assert dt.zeros(2, 2).to_sparse()._nnz() == 0 and back.to_sparse() is back
 
 
-def test_operations_take_it_for_the_dense_tensor():
-    x = example()
-    assert (x + 1).tolist() == [[3.0, 1.0], [1.0, 1.0], [1.0, 5.0]] and not (x + 1).is_sparse
-    x.mul_(2)
-    assert x.coalesce().values().tolist() == [4.0, 8.0]
-    twin = copy.deepcopy(x)
-    twin.mul_(0)
-    assert x.to_dense().sum().item() == 12.0 and twin.is_sparse
-    dense = dt.ones(2)
-    assert dense.to_dense() is dense and not dense.is_sparse
-
-
 @pytest.mark.parametrize(
     "indices, values, size, text",
     [
         ([0, 1], [1.0, 2.0], None, "indices of shape"),
-        ([[0, 1]], [1.0], None, "indices of shape"),
-        ([[0, 1]], [1.0, 2.0], (2, 2), "size"),
+        ([[0, 1]], [1.0], None, "must have same nnz"),
+        ([[0, 1]], [1.0, 2.0], (2, 2), "number of dimensions"),
+        ([[0, 1]], [[1.0], [2.0]], (2, 2), "incorrect size"),
         ([[0, 2]], [1.0, 2.0], (2,), "outside"),
+        ([[0, -1]], [1.0, 2.0], None, "negative index -1 for dim 0"),
+        (dt.tensor([[0.0, 1.0]]), [1.0, 2.0], None, "must be an int64 tensor"),
     ],
 )
 def test_what_does_not_fit_is_refused(indices, values, size, text):
@@ -62,12 +44,19 @@ def test_what_does_not_fit_is_refused(indices, values, size, text):
 def test_a_sparse_dim_must_be_one_of_the_dimensions():
     with pytest.raises(RuntimeError, match="sparse_dim=3"):
         dt.ones(2, 2).to_sparse(3)
+    with pytest.raises(LayoutError, match="blocks"):
+        dt.ones(2, 2).to_sparse(blocksize=(1, 1))
 
 
 def test_zeros_may_be_sparse():
-    x = dt.zeros(2, 3, layout="sparse_coo")
+    x = dt.zeros(2, 3, layout=dt.sparse_coo)
     assert x.is_sparse and x._nnz() == 0 and x.to_dense().tolist() == [[0.0] * 3] * 2
-    assert x.dtype is dt.float32
+    assert x.dtype is dt.float32 and dt.zeros_like(x).layout == "sparse_coo"
+    y = dt.zeros(2, 3, layout=dt.sparse_csr, dtype=dt.int64)
+    assert y.crow_indices().tolist() == [0, 0, 0] and y.dtype is dt.int64
+    assert (
+        dt.empty(2, layout=dt.sparse_coo).is_sparse and not dt.zeros(2, layout=dt.strided).is_sparse
+    )
 
 
 def test_a_size_alone_gives_zeros():
@@ -77,129 +66,95 @@ def test_a_size_alone_gives_zeros():
         dt.sparse_coo_tensor([[0]], size=(2,))
 
 
-def test_a_sparse_leaf_has_a_dense_gradient():
-    x = dt.sparse_coo_tensor([[1, 1], [0, 0]], [1.0, 2.0], (2, 2), requires_grad=True)
-    assert x.is_leaf and x.requires_grad and x.dtype is dt.float32
-    assert x.coalesce() is x and x.values().tolist() == [3.0]
-    (x * x).sum().backward()
-    assert x.grad.tolist() == [[0.0, 0.0], [6.0, 0.0]]
-    x.to_dense().sum().backward()
-    (x.clone() * 2).sum().backward()
-    assert x.grad.tolist() == [[3.0, 3.0], [9.0, 3.0]]
-    assert not x.detach().requires_grad and x.detach().is_sparse
+def test_values_in_a_graph_stay_there_and_a_leaf_is_one_of_its_own():
+    v = dt.tensor([1.0, 2.0]).requires_grad_()
+    x = dt.sparse_coo_tensor([[0, 1]], v, (3,))
+    assert x.requires_grad and not x.is_leaf and x.grad_fn is not None
+    x.to_dense().pow(2).sum().backward()
+    assert v.grad.tolist() == [2.0, 4.0]
+    leaf = dt.sparse_coo_tensor([[0, 1]], v, (3,), requires_grad=True)
+    assert leaf.is_leaf and leaf.requires_grad
+    (leaf.to_dense() * dt.tensor([3.0, 5.0, 7.0])).sum().backward()
+    assert leaf.grad.is_sparse and leaf.grad._indices().tolist() == [[0, 1]]
+    assert leaf.grad._values().tolist() == [3.0, 5.0] and v.grad.tolist() == [2.0, 4.0]
+    plain = dt.sparse_coo_tensor([[0, 1]], dt.tensor([1.0, 2.0]), (3,))
+    assert not plain.requires_grad and plain.is_leaf
+
+
+def test_gradients_asked_for_directly_have_the_places():
+    x = example(dtype=dt.float64, requires_grad=True)
+    (g,) = dt.autograd.grad((x @ dt.ones(2, 2, dtype=dt.float64)).sum(), x)
+    assert g.is_sparse and g._values().tolist() == [2.0, 2.0, 2.0] and x.grad is None
 
 
 @pytest.mark.parametrize("grad", [False, True])
 @pytest.mark.parametrize(
     "copied", [copy.copy, copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))]
 )
-def test_copies_are_sparse_leaves(copied, grad):
-    x = example().requires_grad_(grad)
+@pytest.mark.parametrize("layout", [dt.sparse_coo, dt.sparse_csr, dt.sparse_csc])
+def test_copies(copied, grad, layout):
+    x = example().to_sparse(layout=layout).detach().requires_grad_(grad)
     twin = copied(x)
-    assert twin.is_sparse and twin.requires_grad is grad and twin.is_leaf
-    assert not twin.is_coalesced() and twin._nnz() == 3
-    assert twin.to_dense().tolist() == x.to_dense().tolist()
-
-
-def test_multiplying_by_a_number_touches_the_few_values():
-    x = example()
-    x.mul_(2)
-    assert not x.is_coalesced() and x._values().tolist() == [2.0, 4.0, 6.0]
-    x.mul_(dt.full((3, 2), 2.0))
-    assert x.to_dense().tolist() == [[8.0, 0.0], [0.0, 0.0], [0.0, 16.0]]
-
-
-def test_clipping_leaves_sparse_gradients_sparse():
-    table = dt.nn.Embedding(5, 2, sparse=True)
-    table(dt.tensor([1, 3, 1])).sum().backward()
-    norm = dt.nn.utils.clip_grad_norm_(table.parameters(), 1.0)
-    assert norm.item() == pytest.approx(10.0**0.5)
-    assert table.weight.grad._nnz() <= 3
-    assert table.weight.grad.to_dense().norm().item() == pytest.approx(1.0, rel=1e-4)
-
-
-def _two():
-    g = dt.sparse_coo_tensor(dt.tensor([[0, 2, 0]]), dt.tensor([[1.0], [3.0], [5.0]]), (4, 1))
-    h = dt.sparse_coo_tensor(dt.tensor([[1, 2]]), dt.tensor([[2.0], [7.0]]), (4, 1))
-    return g, h
-
-
-@pytest.mark.parametrize("dense_before", [False, True])
-@pytest.mark.parametrize(
-    "write, rows, values",
-    [
-        (lambda g, h: g.add_(h), [0, 1, 2], [6.0, 2.0, 10.0]),
-        (lambda g, h: g.sub_(h, alpha=0.5), [0, 1, 2], [6.0, -1.0, -0.5]),
-        (lambda g, h: g.copy_(h), [1, 2], [2.0, 7.0]),
-        (lambda g, h: setattr(g, "data", h), [1, 2], [2.0, 7.0]),
-        (lambda g, h: g.add_(1.0), [0, 1, 2, 3], [7.0, 1.0, 4.0, 1.0]),
-        (lambda g, h: g.__setitem__(3, 4.0), [0, 2, 3], [6.0, 3.0, 4.0]),
-        (lambda g, h: g._values().mul_(2.0), [0, 2], [12.0, 6.0]),
-        (lambda g, h: g.div_(dt.tensor(2.0)), [0, 2], [3.0, 1.5]),
-    ],
-)
-def test_what_is_written_names_its_places(write, rows, values, dense_before):
-    g, h = _two()
-    if dense_before:
-        g.to_dense()
-    write(g, h)
-    one = g.coalesce()
-    assert one.indices().tolist() == [rows]
-    assert one.values().flatten().tolist() == values
-    assert g.to_dense().flatten()[rows].tolist() == values
-
-
-@pytest.mark.parametrize(
-    "compute",
-    [
-        lambda g, h: g * 2.0, lambda g, h: 0.5 * g, lambda g, h: g / dt.tensor(4.0),
-        lambda g, h: -g, lambda g, h: g + h, lambda g, h: g - h, lambda g, h: g.add(h, alpha=3),
-        lambda g, h: g.data,
-    ],
-)  # fmt: skip
-def test_sums_and_multiples_are_sparse(compute):
-    g, h = _two()
-    out = compute(g, h)
-    assert out.is_sparse
-    assert out.to_dense().tolist() == compute(g.to_dense(), h.to_dense()).tolist()
-    assert not (g * dt.ones(4, 1).requires_grad_()).is_sparse  # gradients go through the dense one
-
-
-def test_a_sum_of_coalesced_ones_is_coalesced():
-    g, h = _two()
-    out = g.coalesce() + h.coalesce()
-    assert out.is_coalesced() and out.indices().tolist() == [[0, 1, 2]]
+    assert twin.layout == layout and twin.requires_grad is grad and twin.is_leaf
+    assert twin._nnz() == x._nnz() and twin.to_dense().tolist() == x.to_dense().tolist()
 
 
 @pytest.mark.parametrize("leaf", [False, True])
-def test_it_is_saved_and_loaded_as_it_is(leaf, tmp_path):
-    g, _ = _two()
-    g.requires_grad_(leaf)
-    dt.save({"a": g, "b": [g], "c": g.detach().coalesce()}, tmp_path / "sparse")
+def test_they_are_saved_and_loaded_as_they_are(leaf, tmp_path):
+    x = example().requires_grad_(leaf)
+    dt.save({"a": x, "b": [x], "c": x.detach().to_sparse_csr()}, tmp_path / "sparse")
     found = dt.load(tmp_path / "sparse")
     assert found["a"] is found["b"][0] and found["a"].requires_grad == leaf
-    assert found["a"]._indices().tolist() == [[0, 2, 0]] and not found["a"].is_coalesced()
-    assert found["c"].is_coalesced() and found["c"].values().tolist() == [[6.0], [3.0]]
-    assert found["a"].to_dense().tolist() == g.to_dense().tolist()
+    assert found["a"]._indices().tolist() == [[2, 0, 2], [1, 0, 1]]
+    assert not found["a"].is_coalesced() and found["c"].layout == "sparse_csr"
+    assert found["a"].to_dense().tolist() == found["c"].to_dense().tolist()
 
 
-def test_a_table_that_was_asked_for_no_row_has_a_gradient_of_none():
-    m = dt.nn.Embedding(4, 3, sparse=True)
-    m(dt.tensor([], dtype=dt.int64)).sum().backward()
-    assert m.weight.grad.is_sparse and m.weight.grad._nnz() == 0
+def test_a_buffer_may_be_sparse(tmp_path):
+    net = dt.nn.Linear(2, 3)
+    net.register_buffer("adj", example().coalesce())
+    dt.save(net.state_dict(), tmp_path / "net")
+    net.double().load_state_dict(dt.load(tmp_path / "net"))
+    assert net.adj.is_sparse and net.adj.dtype is dt.float64
+    assert net(net.adj).shape == (3, 3)
+
+
+def test_masks_give_their_places():
+    dense = dt.arange(6.0).reshape(3, 2).requires_grad_()
+    for mask in (example().coalesce(), example().to_sparse_csr()):
+        got = dense.sparse_mask(mask)
+        assert got.layout == mask.layout and got.values().tolist() == [0.0, 5.0]
+    dense.sparse_mask(example().coalesce()).sum().backward()
+    assert dense.grad.tolist() == [[1.0, 0.0], [0.0, 0.0], [0.0, 1.0]]
+    with pytest.raises(LayoutError, match="mask is to be a sparse tensor"):
+        dense.sparse_mask(dt.ones(3, 2))
+    with pytest.raises(ShapeError, match="incompatible sizes"):
+        dense.sparse_mask(dt.eye(3).to_sparse())
 
 
 @pytest.mark.parametrize(
-    "run",
-    [
-        lambda x, out: x.mul(2, out=out),
-        lambda x, out: x.add(x, alpha=3, out=out),
-        lambda x, out: x.sub(x, alpha=2, out=out),
-        lambda x, out: x.neg(out=out),
-    ],
-    ids=["mul", "add", "sub", "neg"],
+    "name", ["values", "indices", "coalesce", "is_coalesced", "crow_indices", "row_indices", "_nnz"]
 )
-def test_results_go_to_the_tensor_that_is_given_for_them(run):
-    out = dt.empty(3, 2)
-    assert run(example(), out) is out
-    assert out.tolist() == run(example().to_dense(), dt.empty(3, 2)).tolist()
+def test_strided_tensors_have_no_places(name):
+    x = dt.ones(2, 2)
+    with pytest.raises(RuntimeError, match=rf"{name} expected sparse|'aten::_nnz'"):
+        getattr(x, name)()
+    assert (x.sparse_dim(), x.dense_dim(), x.layout) == (0, 2, dt.strided)
+
+
+def test_numbers_that_are_not_known_on_the_way_go_to_the_default_type():
+    assert example().dtype is dt.float32
+    x = dt.sparse_coo_tensor([[0]], np.ones(1), (2,))
+    assert x.dtype is dt.float64
+    assert dt.sparse_coo_tensor([[0]], [1], (2,)).dtype is dt.int64
+
+
+def test_what_takes_dense_tensors_says_so(tmp_path):
+    x = example()
+    with pytest.raises(LayoutError, match=r"make the sparse tensor of them in forward"):
+        dt.nn.Parameter(x)
+    with pytest.raises(RuntimeError, match="save its values as tensors"):
+        dt.save({"x": x}, tmp_path / "x.pt", format="torch")
+    copied = dt.tensor(x)
+    copied._values().zero_()
+    assert copied.is_sparse and x.sum().item() == 6.0

@@ -1,0 +1,14 @@
+"""``torch.utils.tensorboard``: what a program writes for TensorBoard."""
+
+from __future__ import annotations
+
+import disttrain as dt
+
+from .shim import Shim
+
+
+def tensorboard() -> Shim:
+    """``torch.utils.tensorboard``, loaded when it is first asked for a name."""
+    return Shim("torch.utils.tensorboard").later(
+        lambda shim: shim.give(SummaryWriter=dt.metrics.SummaryWriter)
+    )

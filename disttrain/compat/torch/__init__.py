@@ -111,7 +111,7 @@ def _top() -> Shim:
             strided=strided, sparse_coo=sparse_coo, sparse_csr=sparse_csr, sparse_csc=sparse_csc,
             has_lapack=True, has_spectral=True,
             compile=compiling.compile, load=saving.load, save=saving.save, vmap=dt.func.vmap,
-            cond=dt.func.cond, while_loop=dt.func.while_loop, **compiling.checks(),
+            cond=dt.func.cond, **compiling.checks(),
             cfloat=dtypes.complex64, **amp.settings(),
             cdouble=dtypes.complex128, typename=_typename, is_storage=saving.is_storage,
             AcceleratorError=DeviceError, OutOfMemoryError=OutOfMemoryError,

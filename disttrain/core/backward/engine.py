@@ -30,7 +30,7 @@ from ...backends.device.platform import sided
 from ...context import elsewhere, thread
 from ...errors import AutogradError
 from ..algebra import Algebra
-from ..node import AccumulateGrad, Output
+from ..node import AccumulateGrad, Node, Output
 from ..tensor import Tensor, wrap
 from .fit import fit_array, fit_tensor
 from .hook_calls import (
@@ -422,8 +422,11 @@ class Walk:
         if node.wants_none:
             return tuple(slots)
         zeros = _zeros_beside(next(g for g in slots if g is not None), self.tensors)
+        unread = node.prim.nondiff_outputs if node.__class__ is Node else ()
         return tuple(
-            zeros(*node.shapes[i]) if g is None and node.shapes[i][1].kind in "fcV" else g
+            zeros(*node.shapes[i])
+            if g is None and i not in unread and node.shapes[i][1].kind in "fcV"
+            else g
             for i, g in enumerate(slots)
         )
 

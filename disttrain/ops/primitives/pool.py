@@ -162,8 +162,11 @@ def _max_spread(
 ) -> Any:
     out, low = best.shape[2:], _lowest(a.dtype)
     x = _padded(a, kernel, stride, padding, dilation, out, low)
-    full = np.zeros(x.shape, g.dtype)
     odd = (best != best).any() or (x.shape != a.shape and (best == low).any())
+    if odd and math.prod(kernel) <= MOST_TAPS:
+        found = places(a, best, kernel, stride, padding, dilation, ceil_mode)
+        return spread_to(g, found, a.shape[2:], kernel, stride, padding, dilation, ceil_mode)
+    full = np.zeros(x.shape, g.dtype)
     if odd or not largest.add_first(full, g, x, best, kernel, stride, dilation):
         for where, hit in _hits(a, best, kernel, stride, padding, dilation):
             _add_where(full[where], g, hit)

@@ -12,6 +12,7 @@ import disttrain.linalg  # noqa: F401  (these declare primitives of their own)
 from disttrain import func
 from disttrain.core import Tensor, wrap
 from disttrain.ops.declare import REGISTRY
+from support.cases.table import CONSTANT
 
 NAMES = sorted(n for n, p in REGISTRY.items() if p.samples and not p.random and not p.mutates)
 SMOOTH = [n for n in NAMES if REGISTRY[n].differentiable]
@@ -30,8 +31,7 @@ def floating(a):
 
 
 # What may not vary: class weights, and what no derivative is known for.
-FIXED = {"cross_entropy": (2,), "cross_entropy_backward": (2,), "igamma": (0,), "igammac": (0,),
-         "heaviside": (0, 1), "ldl_solve": (0,)}  # fmt: skip
+FIXED = {**CONSTANT, "cross_entropy_backward": {2}}
 SYMMETRIC = ("cholesky", "eigh")  # of these matrices one triangle is read
 
 

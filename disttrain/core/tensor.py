@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
-from typing import Any, Self, SupportsIndex, overload
+from typing import Any, Self
 
 import numpy as np
 
@@ -28,33 +28,10 @@ from .node import AccumulateGrad, Node, Output, know_names
 from .types import dtypes
 from .types import layout as layouts
 from .types.device import CPU, HOST, at, device, located
+from .types.size import Size
 
 _new = object.__new__
 ndarray = np.ndarray
-
-
-class Size(tuple[int, ...]):
-    """A shape. A tuple with PyTorch's ``numel`` and spelling."""
-
-    __slots__ = ()
-    namespace = "disttrain"  # how sizes print
-
-    def numel(self) -> int:
-        n = 1
-        for d in self:
-            n *= d
-        return n
-
-    def __repr__(self) -> str:
-        return f"{Size.namespace}.Size({list(self)})"
-
-    @overload
-    def __getitem__(self, key: SupportsIndex) -> int: ...
-    @overload
-    def __getitem__(self, key: slice) -> Size: ...
-    def __getitem__(self, key: Any) -> Any:
-        got = tuple.__getitem__(self, key)
-        return Size(got) if isinstance(key, slice) else got
 
 
 class Storage:
@@ -95,7 +72,6 @@ class Tensor(TensorMethods):
     is_quantized = False
     is_mkldnn = False
     is_nested = False
-    is_ipu = is_maia = is_mps = is_mtia = is_vulkan = is_xla = is_xpu = False
     layout: layouts.layout = layouts.strided
     __array_priority__ = 1000
 

@@ -5,9 +5,10 @@ import numpy as np
 from collections.abc import Callable, Iterator, Sequence
 from disttrain.core.annotations import ArrayLike, DTypeLike, DeviceLike, Dims, Format, Index, Number, Operand, Scalar
 from disttrain.core.random import Generator
-from disttrain.core.tensor import Size, Tensor
+from disttrain.core.tensor import Tensor
 from disttrain.core.types.dtypes import dtype
 from disttrain.core.types.layout import layout
+from disttrain.core.types.size import Size
 from disttrain.ops.functions.creation.moving import OfDevice
 from disttrain.ops.functions.factors.older import Geqrf, QR, SVD, Solution
 from disttrain.ops.functions.matrices import Slogdet

@@ -4,9 +4,10 @@ import numpy as np
 from collections.abc import Sequence
 from disttrain.core.annotations import ArrayLike, DTypeLike, DeviceLike, Dims, Format, Number, Operand, PerDim, Scalar
 from disttrain.core.random import Generator
-from disttrain.core.tensor import Size, Tensor
+from disttrain.core.tensor import Tensor
 from disttrain.core.types.dtypes import dtype
 from disttrain.core.types.layout import layout
+from disttrain.core.types.size import Size
 from disttrain.ops.functions.matrices import Slogdet
 from disttrain.ops.functions.sort import ValuesIndices
 from disttrain.ops.functions.sparse.compressed import CompressedTensor

@@ -6,6 +6,7 @@ import difflib
 import sys
 import types
 from collections.abc import Callable, Iterable
+from importlib.abc import Loader
 from importlib.machinery import ModuleSpec
 from importlib.util import spec_from_file_location
 from typing import Any
@@ -24,6 +25,19 @@ class MissingModule(DisttrainError, ModuleNotFoundError):
     """A program imports a module, or a name from one, that this stand-in lacks."""
 
 
+class _Itself(Loader):
+    """Loads a module that is there already, for whoever finds it by its ``__spec__``."""
+
+    def __init__(self, module: types.ModuleType) -> None:
+        self.module = module
+
+    def create_module(self, spec: ModuleSpec) -> types.ModuleType:
+        return self.module
+
+    def exec_module(self, module: types.ModuleType) -> None:
+        """It has its names."""
+
+
 class Shim(types.ModuleType):
     """A module made of other modules' public names; what it lacks it says plainly."""
 
@@ -31,7 +45,7 @@ class Shim(types.ModuleType):
         super().__init__(name, f"disttrain under the name {name}")
         self.__path__: list[str] = []
         self.__file__ = __file__
-        self.__spec__ = ModuleSpec(name, None, origin=__file__, is_package=True)
+        self.__spec__ = ModuleSpec(name, _Itself(self), origin=__file__, is_package=True)
 
     def __getattr__(self, name: str) -> Any:
         fill = self.__dict__.pop("_fill", None)

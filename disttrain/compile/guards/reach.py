@@ -104,8 +104,7 @@ class Reach:
 
     # --- the walk ---------------------------------------------------------------------------
     def _walk(self, todo: list) -> None:
-        self._todo = todo
-        known = -1
+        self._todo, known = todo, -1
         while self._todo or known != self._knowledge() or self._late:
             if not self._todo and known != self._knowledge():
                 known = self._knowledge()
@@ -304,8 +303,7 @@ class Reach:
 
     def _contents(self, x: Any, where: str, kind: int, parts: list) -> None:
         if len(x) > _LARGE:
-            self.opaque.append(f"{where}, a {type(x).__name__} of {len(x)} entries")
-            return
+            return self.opaque.append(f"{where}, a {type(x).__name__} of {len(x)} entries")
         reader = functools.partial(members, x) if kind == FACT else None
         self.holders.append(Holder(kind, x, where, reader=reader))
         for at, v in parts:
@@ -316,8 +314,7 @@ class Reach:
 
     def _tensor(self, x: Any, where: str) -> None:
         if not getattr(x, "is_there", True):
-            self.opaque.append(f"{where}, a weight that is whole for a while only")
-            return
+            return self.opaque.append(f"{where}, a weight that is whole for a while only")
         if x._composes is not None:  # sparse: its values are the tensor
             self.holders.append(Holder(NAMES, vars(x), where, x.names_of_parts()))
             return self._push(x._held, where)

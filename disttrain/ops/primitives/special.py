@@ -16,6 +16,7 @@ import numpy as np
 
 from ...core.annotations import Value
 from ...core.gate import Primitive
+from ...core.types.wide import through_float32
 from ...errors import AutogradError
 from ..declare import binary, primitive, unary
 from .elementwise import cast_like, eq, exp, exp2, log, ne, nothing, sign, where
@@ -369,7 +370,7 @@ def _by_exponent(g: Any, a: Any) -> Any:
 
 exponent: Primitive = unary("exponent", _exponent, takes="fV")
 exponent.shape = lambda a: (a.shape, np.dtype(np.int32))
-mantissa = unary("mantissa", wide(lambda a: np.frexp(a)[0]), _by_exponent, takes="fV")
+mantissa = unary("mantissa", through_float32(lambda a: np.frexp(a)[0]), _by_exponent, takes="fV")
 
 
 def _heaviside(a: np.ndarray, b: np.ndarray) -> Any:

@@ -24,6 +24,7 @@ _METHODS: dict[str, Any] = {
     "storage_type": storages.storage_type, "dequantize": native.dequantize,
     "is_distributed": lambda self: False,
     **{kind: _absent(kind) for kind in ("ipu", "mtia", "xpu")},
+    **{f"is_{kind}": False for kind in "ipu maia mps mtia vulkan xla xpu".split()},
 }  # fmt: skip
 
 

@@ -1,5 +1,5 @@
-"""Drawn steps of many kinds at once (rows, lengths and numbers that change, DDP, loss scaling, state
-of Python's), compiled against eager, bit by bit."""
+"""Drawn steps of many kinds at once (rows, lengths and numbers that change, DDP, loss scaling,
+state of Python's), compiled against eager, bit by bit."""
 
 from __future__ import annotations
 

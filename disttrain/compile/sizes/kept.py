@@ -1,4 +1,4 @@
-"""What Python keeps, as it was before a symbolic run: that run is a second one, of which nothing may
+"""What Python keeps, as it was before a symbolic run: that is a second run, of which nothing may
 stay.
 
 A program that a capture stands for changes nothing of it, as far as its guards can tell; but it may

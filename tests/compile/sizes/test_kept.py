@@ -1,4 +1,4 @@
-"""A symbolic run leaves nothing in what Python keeps, and stands for no program that keeps sizes."""
+"""A symbolic run leaves nothing in what Python keeps; it stands for no program that keeps sizes."""
 
 from __future__ import annotations
 

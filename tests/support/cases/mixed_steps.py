@@ -27,11 +27,13 @@ BEFORE = [
     "x = x * dist.get_rank() if dist.is_initialized() else x * 2", "x = x - x.mean(0)",
     "x = F.softmax(x * s, -1)", "x = F.layer_norm(x, (WIDTH,)) * s", "x = x[: max(1, len(x) - 1)]",
     "x = x * (2.0 if s > 0.5 else 0.5)", "x = x * (1 if n % 2 else 3)", "x = x * state['gain']",
-    "x = dt.cat([x, x[:1]])", "x = x + math.log1p(s) / n", "x = x.reshape(-1, 2).reshape(-1, WIDTH)",
+    "x = dt.cat([x, x[:1]])", "x = x + math.log1p(s) / n",
+    "x = x.reshape(-1, 2).reshape(-1, WIDTH)",
     "x = x + dt.arange(len(x)).float().unsqueeze(1) / n", "x = x * x.shape[0] ** -0.5",
     "x = x * s ** n", "x = x.clamp(-s, n)", "x = x[:: 2 if n > 4 else 1]", "x = x + bool(n)",
-    "x = x * round(s, 1)", "x = x * int(s * 10)", "state['rows'] = len(x)", "state['n'], state['s'] = n, s", "x = x * tabled(n)",
-    "x = x + tabled(s)", "x = dt.nn.functional.pad(x, (0, 0, 0, n))",
+    "x = x * round(s, 1)", "x = x * int(s * 10)", "state['rows'] = len(x)",
+    "state['n'], state['s'] = n, s", "x = x * tabled(n)", "x = x + tabled(s)",
+    "x = dt.nn.functional.pad(x, (0, 0, 0, n))",
 ]  # fmt: skip
 LOSSES = [
     "F.cross_entropy(out, y[: 1].expand(len(out)))", "(out.softmax(-1) * s).sum()",
@@ -41,7 +43,8 @@ LOSSES = [
 ]  # fmt: skip
 ZEROED = ["opt.zero_grad()", "opt.zero_grad(set_to_none=False)"]
 AFTER = [
-    "nn.utils.clip_grad_norm_(model.parameters(), s)", "nn.utils.clip_grad_value_(model.parameters(), 0.1)",
+    "nn.utils.clip_grad_norm_(model.parameters(), s)",
+    "nn.utils.clip_grad_value_(model.parameters(), 0.1)",
     "[p.grad.mul_(s) for p in model.parameters() if p.grad is not None]",
     "opt.param_groups[0]['weight_decay'] = 0.01 * n",
 ]  # fmt: skip
@@ -158,7 +161,12 @@ def change(what: int, net: Any, state: dict, opt: Any) -> None:
 def ran(drawn: Drawn, seed: int, compiled: bool) -> tuple[list, str]:
     """What calls give and leave behind; what the compiled step says of itself."""
     space: dict[str, Any] = {}
-    around = {**globals(), "__name__": "drawn", "math": math, "tabled": functools.lru_cache(_tabled)}
+    around = {
+        **globals(),
+        "__name__": "drawn",
+        "math": math,
+        "tabled": functools.lru_cache(_tabled),
+    }
     exec(compile(drawn.source, f"<step {seed}>", "exec"), around, space)
     step = space["step"]
     run = dt.compile(step, dynamic=drawn.dynamic) if compiled else step

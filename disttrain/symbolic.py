@@ -41,6 +41,7 @@ class Scope:
 
     ``relations``: what must hold of their values, as texts, with the line that needs it.
     ``sketch(make, given, shape, in_order)``: an array of numbers that depend on sizes (``made``).
+    ``hashed(number)``: told before a number's hash is taken, as what keeps things by it does.
     """
 
     def __init__(self) -> None:
@@ -49,6 +50,7 @@ class Scope:
         self.relations: dict[str, str] = {}
         self.atoms: set[str] = set()  # parts of polynomials that are no symbols
         self.sketch: Callable[[Callable, tuple, tuple, bool], Any] | None = None
+        self.hashed: Callable[[Symbolic], None] | None = None
         self._computed: dict[str, Of] = {}  # by the texts of numbers
         self._tests: dict[str, Of] = {}  # by the texts of relations
 
@@ -143,6 +145,8 @@ class Symbolic:
         return complex(self.pin())
 
     def __hash__(self) -> int:
+        if self.scope.hashed is not None:
+            self.scope.hashed(self)
         return hash(self.pin())
 
     def __str__(self) -> str:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import copy
 import functools
 import types
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -16,9 +14,9 @@ from ..backends.device.array import DeviceArray
 from ..context import SLOW, thread
 from ..core.observers import watched
 from ..core.tensor import Tensor
-from ..core.types.casting import casting
 from ..errors import CaptureError
 from ..trace import warn
+from .around import casts_anew, only_lightly
 from .capture import Capture
 from .drawing import text
 from .entry import Entry, environment
@@ -37,13 +35,13 @@ from .regions import Regions, regions_of
 from .replays.replay import Afresh
 from .results import has_kept, state_of, stream_state, told_place, unfit, with_numbers
 from .settings import Settings, settings_of
-from .sized import Unlike
 from .sizes.dynamic import KEPT, Forms
 from .sizes.shapes import Found, Sizes, generalize
 from .stance import EAGER, runs_first, stance
 
 _LIMIT = 32  # captures of one function; what has none then runs eagerly
 _TRIES = 3  # for a kind of call, while code and state that nobody knew of come to light
+_FAILURES = 8  # of replays of a kind of call, one after the other
 _DEFAULT = Settings()
 
 
@@ -65,6 +63,8 @@ class Compiled:
         self.forms = Forms(settings.dynamic, self.entries)
         self.eager: dict[Any, str] = {}  # why, by kind of call
         self.reasons: list[str] = []
+        self.aside: dict[str, int] = {}  # how many calls ran eagerly for other reasons
+        self._failed: dict[Any, int] = {}  # how many of those since the last replay
         self._tries: dict[Any, int] = {}
         self._paths: dict[Any, Paths] = {}  # by kind of call, where Python reads numbers
         self._codes: Codes = {}  # of the program, seen to run
@@ -87,7 +87,7 @@ class Compiled:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if (
-            (thread.mode == SLOW and not _only_lightly())
+            (thread.mode == SLOW and not only_lightly())
             or thread.before_write is not None
             or stance() == EAGER
         ):  # fmt: skip
@@ -113,8 +113,8 @@ class Compiled:
             if stale is None:
                 try:
                     result = entry.run(given)
-                except Afresh:
-                    return self.fn(*args, **kwargs)
+                except Afresh as why:
+                    return self._again(why, call, args, kwargs)
                 except Otherwise as other:
                     path = other.path
                     if path is None:
@@ -122,6 +122,8 @@ class Compiled:
                     continue
                 if i:
                     entries.insert(0, entries.pop(i))
+                if self._failed:
+                    self._failed.pop(call.key, None)
                 return result
             reason = reason or stale
         if path is not None:
@@ -138,6 +140,7 @@ class Compiled:
         the one that the call takes."""
         tried, self._tried = self._tried, True
         if stance() is not None and runs_first(tried, call.key in self._tries):
+            self._aside(f"by the stance {stance()!r}")
             return self.fn(*args, **kwargs)
         if self._full is None:
             self.reasons.append(why)
@@ -147,9 +150,11 @@ class Compiled:
         if self._full is not None:  # captures of other calls, and of other paths, still stand
             if path is None and self.entries.pop(call.key, []):
                 self.eager[call.key] = self._full
+            self._aside(f"since {_LIMIT} captures are made")
             return self._eagerly(self._full, args, kwargs)
         if not Watch.possible():
             self.reasons.pop()
+            self._aside("while a profile function was set on their thread")
             return self.fn(*args, **kwargs)
         self._last = call.parts
         attempt = _Attempt(self, call, args, kwargs)
@@ -168,6 +173,8 @@ class Compiled:
             elif sizes:
                 self.forms.leave(call, sizes, attempt.unlike)
         else:
+            if attempt.found is not None:  # (it may be one with fixed sizes)
+                self.forms.leave(call, sizes, str(attempt.refused))
             self._refused(attempt, call.key, path)
         return result
 
@@ -233,6 +240,23 @@ class Compiled:
             return self._regions(self.fn, args, kwargs)
         return self.fn(*args, **kwargs)
 
+    def _again(self, why: Afresh, call: Call, args: tuple, kwargs: dict) -> Any:
+        """The function itself after a replay that failed: it raises, too, or catches what failed.
+        Where replays go on failing that it does without, it runs eagerly."""
+        result = self.fn(*args, **kwargs)
+        self._aside("after a replay that failed")
+        failed = self._failed[call.key] = self._failed.get(call.key, 0) + 1
+        if failed == _FAILURES:
+            del self._failed[call.key]
+            cause = why.__cause__
+            self.reasons.append(f"{failed} replays failed one after the other")
+            self._give_up(call.key, f"a replay raised {type(cause).__name__}: {cause}")
+        return result
+
+    def _aside(self, why: str) -> None:
+        """Count a call that ran eagerly, and may be replayed another time."""
+        self.aside[why] = self.aside.get(why, 0) + 1
+
     def _check_full(self, why: str) -> None:
         if self.settings.fullgraph:
             raise CaptureError(
@@ -273,6 +297,7 @@ class Compiled:
             f"{told(entry.made_of[0])}"
             for i, entry in enumerate(entries)
         ]
+        lines += [f"  {count} calls ran eagerly {why}" for why, count in self.aside.items()]
         lines += self.forms.told()
         lines += self._regions.explain() if self._regions is not None else []
         if graph:
@@ -287,23 +312,6 @@ def _shown(x: object) -> str:
 
 def _inside(count: int) -> str:
     return f" ({count} {'part' if count == 1 else 'parts'} of it compiled)"
-
-
-def _only_lightly() -> bool:
-    """Whether all that surrounds operations on this thread is autocast, or a function whose
-    gradient is taken."""
-    around = thread.autocast is not None or thread.inside is not None
-    return around and not (thread.stack or thread.anomaly or thread.saving)
-
-
-def _casts_anew() -> AbstractContextManager[Any]:
-    """Inside, autocast casts parameters again: what it keeps was cast before, outside."""
-    chooser = thread.autocast
-    if chooser is None or chooser.cache is None:
-        return nullcontext()
-    chooser = copy.copy(chooser)
-    chooser.cache = {}
-    return casting(chooser)
 
 
 class _Attempt:
@@ -333,7 +341,7 @@ class _Attempt:
         recorder, places = self.recorder, list[int]()
         joint = graph = None
         passes: tuple[Pass, ...] = ()
-        with watched(), _casts_anew(), context.interpreter(recorder):
+        with watched(), casts_anew(), context.interpreter(recorder):
             with recorder.questions.called(self.fn), self.watch:
                 result = self.fn(*self.args, **self.kwargs)
             leaves, rebuild = tree.flatten(result)
@@ -376,11 +384,14 @@ class _Attempt:
     def _generalize(self, leaves: list, joint: Joint | None) -> None:
         """Let the capture hold for other sizes, too, if it can."""
         try:
-            with _casts_anew():
+            with casts_anew():
                 self.found = generalize(
-                    self.recorder, self.fn, self.args, self.kwargs, leaves, joint, self.sizes
-                )
-        except (Unlike, Exception) as why:
+                    self.recorder, self.fn, self.args, self.kwargs, leaves, joint, self.sizes,
+                    self.before.holders,
+                )  # fmt: skip
+        except KeyboardInterrupt:
+            raise
+        except BaseException as why:  # (a program may raise what it likes where it would not else)
             self.unlike = str(why)
 
     def _passes(self, graph: Graph) -> tuple[Pass, ...]:

@@ -1,5 +1,7 @@
 """Every optimizer in a compiled step: the numbers of the eager one, while its rate changes."""
 
+import sys
+
 import numpy as np
 import pytest
 
@@ -53,3 +55,33 @@ def test_a_compiled_step_follows_its_schedule(kind):
 def test_a_rate_that_is_a_tensor_is_followed_too(kind):
     eager, compiled = (losses(kind, c, dt.tensor(0.02, dtype=dt.float64)) for c in (False, True))
     np.testing.assert_array_equal(compiled, eager)
+
+
+def test_replays_that_go_on_failing_are_told():
+    def at(x, i):
+        try:
+            return x[i].sum()
+        except IndexError:
+            return x.sum() * 0
+
+    run, x = dt.compile(at), dt.arange(4).float()
+    assert [run(x, dt.tensor([i])).item() for i in (1, 2, 9, 3)] == [1, 2, 0, 3]
+    told = run.explain()
+    assert "1 captured, 0 eager" in told
+    assert "1 calls ran eagerly after a replay that failed" in told
+    with pytest.warns(UserWarning, match="runs eagerly: a replay raised"):
+        for _ in range(8):
+            assert run(x, dt.tensor([9])).item() == 0
+    assert "0 captured, 1 eager" in run.explain()
+    assert run(x, dt.tensor([3])).item() == 3
+
+
+def test_calls_under_a_profile_function_are_told():
+    run = dt.compile(lambda x: x * 2)
+    before = sys.getprofile()
+    sys.setprofile(lambda *of: None)
+    try:
+        run(dt.ones(2))
+    finally:
+        sys.setprofile(before)
+    assert "1 calls ran eagerly while a profile function was set" in run.explain()

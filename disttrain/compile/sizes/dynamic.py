@@ -434,6 +434,9 @@ class Forms:
         """A capture holds expressions."""
         form = self.forms[form_of(call)]  # type: ignore[index]
         general = General(entry, found, call)
+        for sizes, why in found.fixed:
+            check_marks(call, sizes, why)
+            form.fix(sizes, why)
         pinned = list(general.pinned())
         if pinned:
             name = general.scope.names[general.sizes.index(pinned[0])]

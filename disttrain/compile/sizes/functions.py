@@ -1,13 +1,15 @@
 """Python's own functions of sizes, which are C code and would take the value of a symbolic number.
 
 While symbolic runs go on, ``len`` and functions of ``math`` are replaced (for all threads, to which
-they do what they always do) by ones that give a symbolic number for one.
+they do what they always do) by ones that give a symbolic number for one. What somebody has put in
+their place stays there: it is a function of Python's, which symbolic numbers go through.
 """
 
 from __future__ import annotations
 
 import builtins
 import math
+import os
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -67,24 +69,36 @@ class replaced:  # noqa: N801  (used like a function)
     def __enter__(self) -> None:
         with replaced._lock:
             replaced._count += 1
-            _put(_OURS)
+            _put(_OURS, _PLAIN)
 
     def __exit__(self, *exc: object) -> None:
         with replaced._lock:
             replaced._count -= 1
             if not replaced._count:
-                _put(_PLAIN)
+                _put(_PLAIN, _OURS)
+
+    @staticmethod
+    def forked() -> None:
+        """In a new process: the threads whose blocks these were are not in it."""
+        replaced._lock, replaced._count = threading.Lock(), 0
+        _put(_PLAIN, _OURS)
 
 
-def _put(functions: dict[tuple[Any, str], Any]) -> None:
+_Functions = dict[tuple[Any, str], Any]
+
+
+def _put(functions: _Functions, instead: _Functions) -> None:
+    """Put functions in the place of those that are theirs, and of no others."""
     for (module, name), function in functions.items():
-        setattr(module, name, function)
+        if getattr(module, name, None) is instead[module, name]:
+            setattr(module, name, function)
 
 
-_OURS: dict[tuple[Any, str], Any] = {
+_OURS: _Functions = {
     (builtins, "len"): Replacement(len, _len),
     **{(math, n): _of_numbers(n) for n in (*_FLOATS, *_INTS) if hasattr(math, n)},
 }
-_PLAIN = {(module, name): getattr(module, name) for module, name in _OURS}
+_PLAIN: _Functions = {where: function.plain for where, function in _OURS.items()}
+os.register_at_fork(after_in_child=replaced.forked)
 
 __all__ = ["replaced"]

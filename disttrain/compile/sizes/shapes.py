@@ -6,7 +6,7 @@ back.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -19,19 +19,23 @@ from ...steps import SLOT
 from ...symbolic import Scope
 from ..capture import Capture
 from ..guards.arguments import with_numbers
+from ..guards.holders import Holder
 from ..joint import Joint, differentiate
 from ..sized import Unlike, annotate
 from .functions import replaced
-from .symbolic_run import Sizes, SymbolicRun
+from .kept import Kept, containers
+from .symbolic_run import Hashed, Sizes, SymbolicRun
 
 _STATE = ("_node", "_st", "_gen", "_view", "_former", "_grad", "_retains", "_idle", "array")
 
 
 class Found(NamedTuple):
-    """A capture for other sizes, too: where its symbols stand, and what must hold of them."""
+    """A capture for other sizes, too: where its symbols stand, and what must hold of them;
+    ``fixed``: sizes that can be no symbols, with the reason."""
 
     scope: Scope
     sizes: Sizes
+    fixed: list[tuple[Sizes, str]]
 
 
 def _fits(recorder: Capture) -> None:
@@ -80,10 +84,35 @@ def generalize(
     leaves: list,
     joint: Joint | None,
     sizes: Sizes,
+    holders: Iterable[Holder] = (),
 ) -> Found:
     """Let a capture, of ``fn(*args, **kwargs)`` with these results, hold expressions of ``sizes``.
-    Raises ``Unlike`` where it cannot; then the capture is as it was."""
+    Raises ``Unlike`` where it cannot; then the capture is as it was. ``holders``: what the program
+    may write to."""
     _fits(recorder)
+    fixed: list[tuple[Sizes, str]] = []
+    while True:
+        try:
+            scope = _followed(recorder, fn, args, kwargs, leaves, joint, sizes, holders)
+            return Found(scope, sizes, fixed)
+        except Hashed as of:
+            fixed.append((of.places, of.why))
+            sizes = [place for place in sizes if place not in of.places]
+            if not sizes or not of.places:
+                raise
+
+
+def _followed(
+    recorder: Capture,
+    fn: Callable[..., Any],
+    args: tuple,
+    kwargs: dict,
+    leaves: list,
+    joint: Joint | None,
+    sizes: Sizes,
+    holders: Iterable[Holder],
+) -> Scope:
+    """One symbolic run."""
     for leaf in leaves:
         if isinstance(leaf, Tensor):
             recorder.var(leaf)
@@ -97,8 +126,8 @@ def generalize(
     )
     given = iter(run.numbers.values())
     args, kwargs = with_numbers((args, kwargs), lambda n: next(given))
-    second = None
-    with _put_back(recorder) as grads:
+    second, kept = None, Kept((*holders, *containers((args, kwargs))))
+    with kept, _put_back(recorder) as grads:
         with replaced(), context.interpreter(run):
             found = tree.leaves(fn(*args, **kwargs))
             run._take_windows()
@@ -107,7 +136,9 @@ def generalize(
             if joint is not None and joint.freed is None:
                 second, _ = differentiate(run, found)  # type: ignore[arg-type]
     run._take_windows()
-    run.scope.sketch = None
+    run.scope.sketch = run.scope.hashed = None
+    if kept.changed is not None:
+        raise Unlike(f"it changes {kept.changed}")
     if run.unlike is not None:
         raise Unlike(run.unlike)
     if run.at != len(run.expected):
@@ -122,7 +153,7 @@ def generalize(
         joint.shapes = shown
         for sweep, again in zip(joint.sweeps, second.sweeps if second else (), strict=False):
             sweep.instructions = again.instructions
-    return Found(run.scope, sizes)
+    return run.scope
 
 
 def _check_sweeps(joint: Joint, second: Joint | None, run: SymbolicRun) -> None:

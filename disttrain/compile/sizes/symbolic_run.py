@@ -9,6 +9,7 @@ decision of Python's (of the program, and of this package beneath it) as a relat
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -17,7 +18,7 @@ import numpy as np
 from ...core.gate import Primitive, Tracer
 from ...core.node import AccumulateGrad, Node, next_seq
 from ...core.tensor import Tensor, wrap
-from ...symbolic import Scope, hinted
+from ...symbolic import Scope, Symbolic, hinted
 from ...trace import call_site
 from ..capture import Capture
 from ..instruction import Instruction, Var
@@ -33,6 +34,14 @@ Sizes = Sequence[tuple[int, int]]
 NUMBER = -1
 
 
+class Hashed(Unlike):
+    """A hash is taken of a number that depends on the sizes at ``places``."""
+
+    def __init__(self, places: Sizes) -> None:
+        self.places, self.why = places, f"something is looked up by it at {call_site()}"
+        super().__init__(self.why)
+
+
 class SymbolicRun:
     """Follows a capture (``recorder``), as an interpreter in its place."""
 
@@ -43,7 +52,7 @@ class SymbolicRun:
         self, recorder: Capture, sweeps: list, sizes: Sizes, numbers: Sequence[float] = ()
     ) -> None:
         self.recorder, self.scope, self.sizes = recorder, Scope(), sizes
-        self.scope.sketch = self._made
+        self.scope.sketch, self.scope.hashed = self._made, self._hashed
         self.expected = [*recorder.instructions]
         for sweep in sweeps:
             self.expected += sweep.instructions
@@ -107,6 +116,12 @@ class SymbolicRun:
         sketch.recipe = make, given
         self.keep.append(sketch)
         return sketch
+
+    def _hashed(self, number: Symbolic) -> None:
+        """Something is looked up, or kept beyond the run, by a number: that must be a plain one."""
+        words = set(re.findall(r"\w+", number.text))
+        found = zip(self.scope.names, self.sizes, strict=True)
+        raise Hashed([place for name, place in found if name in words])
 
     # --- names ------------------------------------------------------------------------------
     def find(self, t: Tensor) -> Var | None:
@@ -296,6 +311,8 @@ class SymbolicRun:
         names = tuple(self.names.get(id(s)) for s in (sketch, *others))
         if self.at > self.main or any(n is None for n in names):
             raise Unlike("it looks at how memory lies in a gradient's graph")
+        if any(ins.prim.outward for ins in self.instructions):  # which no replay could undo
+            raise Unlike("it looks at how memory lies after work with other ranks")
         if (names, name) not in self.known:
             self.known.add((names, name))
             params = {"name": name, "then": then}
@@ -315,8 +332,9 @@ class SymbolicRun:
             return True
         ins = self.instructions[-1]
         other = others[0]
-        if then and (ins.prim.name != "reshape" or getattr(other, "in_order", False)):
-            sketch.in_order |= ins.prim.name == "reshape"
+        in_order = getattr(other, "in_order", False)
+        if then and (ins.prim.name != "reshape" or in_order or _alike(sketch, other)):
+            sketch.in_order |= ins.prim.name == "reshape" and in_order
             return True
         return not isinstance(other, Sketch)  # of a tensor from outside
 
@@ -420,3 +438,17 @@ class SymbolicRun:
             was, kind = recorder.metas[var]
             recorder.metas[var] = annotate(tuple(was), tuple(shape)), kind
         recorder.recipes.update(self.recipes)
+
+
+def _alike(a: Any, b: Any) -> bool:
+    """Whether shapes differ by dimensions of one element alone: such are views of one another,
+    however they lie."""
+    texts = [
+        [
+            n.text if type(n) is Symbolic else str(n)
+            for n in x.shape
+            if type(n) is Symbolic or n != 1
+        ]
+        for x in (a, b)
+    ]
+    return texts[0] == texts[1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import math
+import os
 import threading
 
 import pytest
@@ -79,3 +80,46 @@ def test_programs_that_ask_for_sizes_are_captured_once_for_all(name):
         found = run(x)
         assert dt.equal(found, expected) and found.dtype == expected.dtype
     assert len(run.graphs) == 2, run.explain()
+
+
+def test_what_somebody_has_put_in_their_place_stays_there(monkeypatch):
+    monkeypatch.setattr(math, "sqrt", lambda x: x + 1)
+    patched = math.sqrt
+    run = dt.compile(lambda x, s: x * math.sqrt(s) + len(x), dynamic=True)
+    for rows in (3, 4, 5):
+        assert run(dt.ones(rows), 4.0).tolist() == [5.0 + rows] * rows
+        assert math.sqrt is patched
+    assert len(run.graphs) == 1, run.explain()
+
+
+def test_a_patch_made_inside_stays_until_its_end(monkeypatch):
+    other = PLAIN[0]
+    with replaced():
+        monkeypatch.setattr(math, "log", other)
+    assert math.log is other
+    monkeypatch.undo()  # puts back what was found inside
+    with replaced():
+        pass
+    assert isinstance(math.log, type(PLAIN[1]))
+
+
+def test_a_process_that_is_forked_meanwhile_has_pythons_own():
+    inside, done = threading.Event(), threading.Event()
+
+    def hold():
+        with replaced():
+            inside.set()
+            done.wait()
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    inside.wait()
+    pid = os.fork()
+    if not pid:
+        with replaced():
+            other = builtins.len is not PLAIN[0]
+        os._exit(0 if other and (len, math.sqrt, math.isqrt) == PLAIN else 1)
+    status = os.waitpid(pid, 0)[1]
+    done.set()
+    thread.join()
+    assert status == 0

@@ -73,7 +73,7 @@ def forward_alone(ddp, opt, x, y):
     return F.cross_entropy(ddp(x), y)
 
 
-STEPS = [whole, kept_gradients, two_batches, clipped, measured]
+STEPS = [whole, kept_gradients, two_batches, clipped]
 
 
 def trained(make, step, compiled: bool, lengths: list, dynamic: bool | None) -> list:
@@ -103,7 +103,7 @@ def agree(make, step, lengths: list, most: int, dynamic: bool | None = None) -> 
     compiled = on_ranks(lambda: trained(make, step, True, lengths, dynamic))
     assert [r[:2] for r in compiled] == [r[:2] for r in eager]
     counts = [int(re.search(r"(\d+) captured", told)[1]) for *_, told in compiled]
-    assert max(counts) <= most, compiled[0][2]
+    assert min(counts) >= 1 and max(counts) <= most, compiled[0][2]
     return compiled[0][2]
 
 
@@ -117,6 +117,10 @@ def test_with_symbols_from_the_first_call_on(step) -> None:
     assert "symbols: s0" in agree(mlp, step, LENGTHS, 3, True)
 
 
+def test_what_takes_a_size_as_a_number_is_captured_for_each() -> None:
+    agree(mlp, measured, LENGTHS, 10)
+
+
 def test_activations_of_any_length_are_summed_over_ranks() -> None:
     def summed(ddp, opt, x, y):
         opt.zero_grad()
@@ -128,7 +132,8 @@ def test_activations_of_any_length_are_summed_over_ranks() -> None:
         opt.step()
         return loss
 
-    agree(mlp, summed, LENGTHS[:1] * 2, 4)
+    told = agree(mlp, summed, LENGTHS[:1] * 2, 10)
+    assert "after work with other ranks" in told and "not captured" not in told
 
 
 def test_what_tells_others_a_size_is_captured_for_each() -> None:
@@ -141,4 +146,5 @@ def test_what_tells_others_a_size_is_captured_for_each() -> None:
         opt.step()
         return loss + both.sum()
 
-    assert "tells other ranks a size" in agree(mlp, told, [[4, 6, 12, 8]] * 2, 4)
+    told_of = agree(mlp, told, [[4, 6, 12, 8]] * 2, 4)
+    assert "tells other ranks a size" in told_of or "after work with other ranks" in told_of

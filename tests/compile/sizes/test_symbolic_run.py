@@ -12,7 +12,7 @@ from support.captures import captures, inputs
     ("fn", "why"),
     [
         (lambda x: sum(x[i] for i in range(x.shape[0])), "s0 =="),
-        (lambda x: x * {4: 1.0, 5: 2.0}.get(x.shape[0], 3.0), "s0 =="),
+        (lambda x: x * {4: 1.0, 5: 2.0}.get(x.shape[0], 3.0), "looked up by it"),
         (lambda x: x * float(len(str(x.shape[0]))), "s0 =="),
     ],
 )

@@ -167,9 +167,9 @@ def _as_index(self: Tensor) -> int:
 
 
 def _format(self: Tensor, spec: str) -> str:
-    return (
-        format(item(self), spec) if self.ndim == 0 and not self.is_meta else format(str(self), spec)
-    )
+    traced = not spec and isinstance(self, Tracer)
+    known = self.ndim == 0 and not self.is_meta and not traced
+    return format(item(self), spec) if known else format(str(self), spec)
 
 
 def _dlpack_device(self: Tensor) -> tuple[int, int]:

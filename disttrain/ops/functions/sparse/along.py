@@ -14,7 +14,7 @@ from ...primitives import gathering as prim
 from ...primitives.reduce import sum_
 from ...primitives.views import getitem, permute
 from .compressed import CompressedTensor, converted
-from .coo import SparseTensor, flat, joined, made
+from .coo import SparseTensor, flat, joined, made, meetings
 
 
 def total(x: Any, dims: tuple, keepdim: bool) -> Any:
@@ -103,12 +103,7 @@ def chosen(x: Any, index: Any, dim: int) -> Any:
     if dim >= k:
         return x.with_values(prim.take(x._held, index, dim=dim - k + 1, skip=None))
     x = x.coalesce()
-    order = np.argsort(x._places[dim], kind="stable")
-    starts = np.concatenate([[0], np.cumsum(np.bincount(x._places[dim], minlength=n))])
-    counts = np.diff(starts)[wanted]
-    which = np.repeat(np.arange(len(wanted)), counts)
-    before = np.repeat(np.cumsum(counts) - counts, counts)
-    found = order[starts[wanted[which]] + np.arange(len(which)) - before]
+    which, found = meetings(x._places[dim], wanted, n)
     places = x._places[:, found].copy()
     places[dim] = which
     size = (*x._size[:dim], len(wanted), *x._size[dim + 1 :])

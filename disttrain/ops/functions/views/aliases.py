@@ -5,14 +5,16 @@
 
 from __future__ import annotations
 
+import copy
+import operator
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, SupportsIndex
 
 import numpy as np
 
 from ....backends.device.array import DeviceArray
 from ....core.annotations import Dims
-from ....core.tensor import Tensor, layout
+from ....core.tensor import Tensor, layout, wrap
 from ....core.types.casting import computes_in
 from ....errors import DimError, DTypeError, ShapeError
 from ...primitives import aliases as prim
@@ -206,6 +208,51 @@ class UntypedStorage:
         return self.memory.size
 
     size = __len__ = nbytes
+
+    def _flat(self) -> Tensor:
+        """The bytes as a tensor over the same memory."""
+        return wrap(self.memory)
+
+    def tolist(self) -> list[int]:
+        """The bytes."""
+        return self._flat().tolist()
+
+    def __iter__(self) -> Any:
+        return iter(self.tolist())
+
+    def __getitem__(self, index: Any) -> Any:
+        if not isinstance(index, slice):
+            return self._flat()[self._place(index)].item()
+        part = copy.copy(self)
+        part.memory = self._flat()[index].array
+        return part
+
+    def __setitem__(self, index: Any, value: int) -> None:
+        self._flat()[index if isinstance(index, slice) else self._place(index)] = value
+
+    def _place(self, index: SupportsIndex) -> int:
+        at, n = operator.index(index), self.nbytes()
+        if not -n <= at < n:
+            raise IndexError(f"index {at} out of range for storage of size {n}")
+        return at % n
+
+    def fill_(self, value: int) -> UntypedStorage:
+        """Set all bytes; returns self."""
+        self._flat().fill_(value)
+        return self
+
+    def copy_(self, source: UntypedStorage, non_blocking: bool = False) -> UntypedStorage:
+        """Take the bytes of ``source``, which has as many; returns self."""
+        if source.nbytes() != self.nbytes():
+            raise ShapeError(
+                f"copy_: a storage of {source.nbytes()} bytes given for one of {self.nbytes()}"
+            )
+        self._flat().copy_(source._flat(), non_blocking=non_blocking)
+        return self
+
+    def clone(self) -> UntypedStorage:
+        """A copy, on the same device."""
+        return UntypedStorage(self._flat().clone())
 
     @property
     def _cdata(self) -> int:

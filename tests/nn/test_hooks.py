@@ -304,8 +304,7 @@ def test_hooks_are_seen_and_taken_away_under_pytorchs_names():
     m._forward_hooks[7] = lambda *_: seen.append(5)
     m._backward_hooks.popitem()
     m(dt.ones(1, 2))
-    assert seen == [4, 3, 5] and list(m._forward_hooks) == [7] and "OrderedDict" in repr(
-        m._forward_hooks
-    )
+    assert seen == [4, 3, 5] and list(m._forward_hooks) == [7]
+    assert "OrderedDict" in repr(m._forward_hooks)
     with pytest.raises(KeyError):
         del m._forward_hooks[8]

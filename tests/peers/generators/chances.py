@@ -13,8 +13,8 @@ FAMILIES = (
     ("Kumaraswamy", "PP", "U"), ("InverseGamma", "PP", "P"), ("Pareto", "UU", "P"),
     ("HalfCauchy", "P", "P"), ("FisherSnedecor", "PP", "P"),
 )  # fmt: skip
-MAPS = "ExpTransform() SigmoidTransform() TanhTransform() AffineTransform(0.5,-2.0) SoftplusTransform()"
-ONTO_REALS = ("ExpTransform().inv", "AffineTransform(0.25,0.5)", "PowerTransform(2.0)")
+MAPS = """ExpTransform() SigmoidTransform() TanhTransform() AffineTransform(0.5,-2.0)
+SoftplusTransform()"""
 
 
 def program(d: Draw) -> None:
@@ -45,7 +45,8 @@ def density(d: Draw) -> None:
     out = d.let(f"{of}.log_prob({x})", rough=True)
     if out:
         d.add(f"{out}.sum().backward()", keep_errors=0.3)
-    for which in ("mean", "variance", "stddev", "mode", "entropy()", f"cdf({x})", "support.event_dim"):
+    asked = ("mean", "variance", "stddev", "mode", "entropy()", f"cdf({x})", "support.event_dim")
+    for which in asked:
         if d.chance(0.3) and (name, which) != ("Kumaraswamy", "mode"):  # (nan where it is not)
             d.let(f"{of}.{which}", rough=True, keep_errors=0.3)
 
@@ -59,18 +60,18 @@ def within_vmap(d: Draw) -> None:
     name, given, x = _drawn(d, 3)
     names, text = _function(name, len(given))
     inner = f"lambda {names}, x: {text}"
-    around = d.choice(("{f}", "T.func.grad({f})", "T.func.grad_and_value({f})", "T.func.hessian({f})",
-                       "T.func.jacfwd({f})"))  # fmt: skip
-    call = around.format(f=inner)
+    around = d.choice(("", "grad", "grad_and_value", "hessian", "jacfwd"))
+    call = f"T.func.{around}({inner})" if around else inner
     d.let(f"T.func.vmap({call})({', '.join([*given, x])})", rough=True, keep_errors=0.0)
 
 
 def slopes(d: Draw) -> None:
     name, given, x = _drawn(d, 2)
     names, text = _function(name, len(given))
+    of = f"({x})"
     tangents = ", ".join(f"T.ones_like({g})" for g in given)
     d.let(
-        f"T.func.jvp(lambda {names}: {text.replace('(x)', f'({x})')}, ({', '.join(given)},), "
+        f"T.func.jvp(lambda {names}: {text.replace('(x)', of)}, ({', '.join(given)},), "
         f"({tangents},))",
         rough=True, keep_errors=0.0,
     )  # fmt: skip

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 from peers.generators.draw import Draw
 
-OF_ONE = """-{s}|{s} * {n}|{s} / {p}|{s}.pow(2)|{s}.abs()|{s}.t()|{s}.transpose(0, 1)|{s}.coalesce()
-T.cat([{s}, {s}], {d})|T.stack([{s}, {s}], 0)|{s}.unsqueeze({d})|T.sin({s})|T.relu({s})|{s} + {s}
-{s}.index_select({d}, T.tensor([{i}, 0, {i}]))|T.sparse.softmax({s}.detach().coalesce(), {d})|{s} * {s}|{s}[{i}]
-T.sparse.log_softmax({s}.detach().coalesce(), {d})|{s}.sparse_mask({s}.coalesce())|{s} @ {s}.t()|T.sparse.sum({s}, {d})
-{s}.t() @ {s}|{s}.to(T.float64)|{s}.add({s}, alpha={n})|{s} - {s} * 2|{s}.clone()|{s}.sum({d})
-{s}.narrow({d}, 0, 1)|{s}.to_sparse_csr().to_sparse()|T.sparse.sum({s}, [0, 1])|{s}.detach().sum()
+OF_ONE = """\
+-{s}|{s} * {n}|{s} / {p}|{s}.pow(2)|{s}.abs()|{s}.t()|{s}.transpose(0, 1)
+{s}.coalesce()|T.cat([{s}, {s}], {d})|T.stack([{s}, {s}], 0)|{s}.unsqueeze({d})
+T.sin({s})|T.relu({s})|{s} + {s}|{s}.index_select({d}, T.tensor([{i}, 0, {i}]))
+T.sparse.softmax({s}.detach().coalesce(), {d})|{s} * {s}|{s}[{i}]
+T.sparse.log_softmax({s}.detach().coalesce(), {d})|{s}.sparse_mask({s}.coalesce())
+{s} @ {s}.t()|T.sparse.sum({s}, {d})|{s}.t() @ {s}|{s}.to(T.float64)
+{s}.add({s}, alpha={n})|{s} - {s} * 2|{s}.clone()|{s}.sum({d})|{s}.narrow({d}, 0, 1)
+{s}.to_sparse_csr().to_sparse()|T.sparse.sum({s}, [0, 1])|{s}.detach().sum()
 {s}.mul({n})|{s}.neg().coalesce()""".replace("\n", "|").split("|")
 WITH_DENSE = """{s} @ {b}|T.sparse.mm({s}, {b})|T.sparse.addmm({c}, {s}, {b}, beta={n}, alpha={p})
 T.smm({s}, {b})|T.hspmm({s}, {b})|T.addmm({c}, {s}, {b})|{a} + {s}|{s} * {a}|{a}.sparse_mask({m})

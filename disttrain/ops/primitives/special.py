@@ -256,8 +256,9 @@ def _large_gammas(a: np.ndarray, x: np.ndarray) -> tuple[Any, Any]:
     near = abs(eta) < 0.1
     safe, away = np.where(near, 1.0, eta), np.where(near, 1.0, m)
     close = [np.polynomial.polynomial.polyval(eta, row) for row in _TEMME]
-    far = [1 / away - 1 / safe, safe**-3.0 - away**-3.0 - away**-2.0 - 1 / (12 * away), 0.0]
-    c0, c1, c2 = (np.where(near, p, q) for p, q in zip(close, far, strict=True))
+    c0 = np.where(near, close[0], 1 / away - 1 / safe)
+    after = safe**-3.0 - away**-3.0 - away**-2.0 - 1 / (12 * away)
+    c1, c2 = np.where(near, close[1], after), np.where(near, close[2], 0.0)
     rest = np.exp(-a * eta * eta / 2) / np.sqrt(2 * np.pi * a) * (c0 + (c1 + c2 / a) / a)
     root = eta * np.sqrt(a / 2)
     return _erfc(-root) / 2 - rest, _erfc(root) / 2 + rest

@@ -335,7 +335,7 @@ attach(
     share_memory_=share_memory_,
     is_shared=sharing.is_shared,
     storage_offset=aliases.storage_offset,
-    untyped_storage=aliases.untyped_storage,
+    untyped_storage=storage.untyped_storage,
     storage=storage.storage,
     _is_view=lambda self: self._base is not None,
     new_tensor=lambda self, data, **o: create.new_beside(from_data.tensor, self, data, **o),

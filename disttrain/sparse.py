@@ -12,8 +12,7 @@ from typing import Any
 from .ops.functions.outs import fills
 from .ops.functions.sparse import named
 from .ops.functions.sparse.checks import check_sparse_tensor_invariants
-from .ops.functions.sparse.compressed import CompressedTensor
-from .ops.functions.sparse.coo import SparseTensor
+from .ops.functions.sparse.structured import of_values
 from .ops.names import settle
 
 addmm, mm = named.addmm, named.mm
@@ -29,25 +28,9 @@ def as_sparse_gradcheck(gradcheck: Callable) -> Callable:
     @functools.wraps(gradcheck)
     def check(func: Callable, inputs: Any, **kwargs: Any) -> Any:
         kwargs.pop("masked", None)
-        given = inputs if isinstance(inputs, (tuple, list)) else (inputs,)
-        values = tuple(x._held if _is_sparse(x) else x for x in given)
-
-        def plain(*parts: Any) -> Any:
-            full = [
-                x.with_values(v) if _is_sparse(x) else v for x, v in zip(given, parts, strict=True)
-            ]
-            out = func(*full)
-            outs = out if isinstance(out, (tuple, list)) else (out,)
-            found = tuple(o._held if _is_sparse(o) else o for o in outs)
-            return found if isinstance(out, (tuple, list)) else found[0]
-
-        return gradcheck(plain, values, **kwargs)
+        return gradcheck(*of_values(func, inputs), **kwargs)
 
     return check
-
-
-def _is_sparse(x: object) -> bool:
-    return isinstance(x, (SparseTensor, CompressedTensor))
 
 
 __all__ = [

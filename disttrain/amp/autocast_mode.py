@@ -19,6 +19,7 @@ from ..core.gate import Primitive
 from ..core.tensor import Tensor
 from ..core.types import dtypes
 from ..core.types.casting import casting
+from ..core.types.device import device
 from ..errors import ConfigError
 from ..ops.primitives import elementwise as el
 from ..trace import warn
@@ -133,6 +134,7 @@ class autocast:  # noqa: N801  (the field's spelling)
     ) -> None:  # fmt: skip
         if not isinstance(device_type, str):
             raise ValueError(f"Expected `device_type` of type `str`, got: `{type(device_type)}`")
+        device(device_type)  # (refuses what is no kind of device)
         self.device = device_type
         self.fast_dtype = get_autocast_dtype(device_type) if dtype is None else dtype
         given = is_autocast_cache_enabled() if cache_enabled is None else cache_enabled

@@ -15,6 +15,7 @@ from ..core.tensor import Tensor, wrap
 from ..core.types import dtypes
 from ..errors import AutogradError, ConfigError
 from ..ops.api import isfinite, stack
+from ..ops.functions.sparse.structured import Structured
 from ..trace import warn
 
 
@@ -173,7 +174,9 @@ class GradScaler:
 
     def _values(self, g: Tensor) -> Any:
         """The numbers of a gradient that are looked at here."""
-        return g.to_dense() if getattr(g, "is_sparse", False) else g
+        if not isinstance(g, Structured):
+            return g
+        return g.coalesce().values() if g.is_sparse else g._values()
 
     def step(self, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
         """``optimizer.step()``, unless a gradient is not finite."""

@@ -19,6 +19,7 @@ from ..core.tensor import Tensor, beside, wrap
 from ..errors import AutogradError
 from ..func.jvp import jvp
 from ..func.vmap import vmap
+from ..ops.functions.sparse.structured import of_values
 from ..trace import warn
 
 
@@ -55,8 +56,10 @@ def gradcheck(
     (``check_batched_grad``) and forward mode (``check_forward_ad``,
     ``check_batched_forward_grad``). Outputs are checked one at a time, so that the others'
     gradients are missing, whatever ``check_undefined_grad`` says; ``fast_mode`` and ``masked``
-    change nothing. Raises ``GradcheckError`` naming input, output and element, or returns False.
+    change nothing: derivatives of sparse tensors are those of their values. Raises
+    ``GradcheckError`` naming input, output and element, or returns False.
     """
+    func, inputs = of_values(func, inputs)
     given = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
     chosen = Options(**options)
     checked = [i for i, t in enumerate(given) if isinstance(t, Tensor) and t.requires_grad]
@@ -285,6 +288,7 @@ def gradgradcheck(
     **options: Any,
 ) -> bool:
     """``gradcheck`` of the gradients themselves, for random cotangents (or ``grad_outputs``)."""
+    func, inputs = of_values(func, inputs)
     given = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
     outs = _outputs(func, given)
     rng = np.random.default_rng(0)

@@ -17,8 +17,7 @@ from disttrain.ops.functions.sort import ValuesIndices
 from disttrain.ops.functions.sparse.compressed import CompressedTensor
 from disttrain.ops.functions.sparse.coo import SparseTensor
 from disttrain.ops.functions.statistics import Histogram, MinMax
-from disttrain.ops.functions.storage import TypedStorage
-from disttrain.ops.functions.views.aliases import UntypedStorage
+from disttrain.ops.functions.storage import TypedStorage, UntypedStorage
 from typing import Any, Literal, NoReturn, Self, SupportsIndex, overload
 
 class TensorMethods:

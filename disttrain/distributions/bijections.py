@@ -12,7 +12,7 @@ from ..ops.api import atanh, broadcast_shapes, exp, expm1, full_like, log, log1p
 from . import constraints
 from .constraints import Constraint
 from .distribution import Distribution
-from .parameters import lazy_property, softplus
+from .parameters import all_true, lazy_property, softplus
 from .transform import Transform
 
 
@@ -241,7 +241,7 @@ def _sign(x: float) -> int:
 
 def _equal(a: Any, b: Any) -> bool:
     same = a == b
-    return bool(same.all()) if isinstance(same, Tensor) else bool(same)
+    return all_true(same) if isinstance(same, Tensor) else bool(same)
 
 
 class CumulativeDistributionTransform(Transform):

@@ -13,6 +13,7 @@ from ..linalg import cholesky_ex, eigvalsh
 from ..ops.api import cat as join
 from ..ops.api import full, isclose
 from ..ops.api import stack as pile
+from .parameters import all_true
 
 __all__ = [
     "Constraint", "MixtureSameFamilyConstraint", "boolean", "cat", "corr_cholesky", "dependent",
@@ -245,13 +246,13 @@ class _Symmetric(_Square):
 class _PositiveSemidefinite(_Symmetric):
     def check(self, value: Tensor) -> Tensor:
         good = super().check(value)
-        return good & (eigvalsh(value) >= 0).all(-1) if bool(good.all()) else good
+        return good & (eigvalsh(value) >= 0).all(-1) if all_true(good) else good
 
 
 class _PositiveDefinite(_Symmetric):
     def check(self, value: Tensor) -> Tensor:
         good = super().check(value)
-        return cholesky_ex(value).info == 0 if bool(good.all()) else good
+        return cholesky_ex(value).info == 0 if all_true(good) else good
 
 
 class _IndependentConstraint(Constraint):

@@ -27,6 +27,7 @@ from .constraints import Constraint
 from .distribution import Distribution
 from .exp_family import ExponentialFamily
 from .parameters import (
+    all_true,
     broadcast_all,
     clamp_probs,
     either,
@@ -144,7 +145,7 @@ class Geometric(Coin):
         self, probs: Any = None, logits: Any = None, validate_args: bool | None = None
     ) -> None:
         super().__init__(probs, logits, validate_args)
-        if self._validate_args and probs is not None and not bool((self.probs > 0).all()):
+        if self._validate_args and probs is not None and not all_true(self.probs > 0):
             raise ValueError(
                 f"Expected parameter probs ({type(self.probs).__name__} of shape "
                 f"{tuple(self.probs.shape)}) of distribution {self!r} to be positive but found "
@@ -197,7 +198,7 @@ class ContinuousBernoulli(Coin, ExponentialFamily):
         (given,) = broadcast_all(given)
         checked = self._validate_args if validate_args is None else validate_args
         if name == "probs":
-            if checked and not bool(_COIN["probs"].check(given).all()):
+            if checked and not all_true(_COIN["probs"].check(given)):
                 raise ValueError("The parameter probs has invalid values")
             given = clamp_probs(given)
         super().__init__(**{name: given}, validate_args=validate_args)

@@ -10,7 +10,7 @@ from ..core.tensor import Size, Tensor
 from ..ops.api import exp, sqrt
 from ..trace import warn
 from .constraints import Constraint, is_dependent
-from .parameters import lazy_property
+from .parameters import all_true, lazy_property
 
 __all__ = ["Distribution"]
 
@@ -178,7 +178,7 @@ class Distribution:
             if is_dependent(constraint) or (lazy and name not in vars(self)):
                 continue
             value = getattr(self, name)
-            if not bool(constraint.check(value).all()):
+            if not all_true(constraint.check(value)):
                 raise ValueError(
                     f"Expected parameter {name} ({_kind(value)}) of distribution {self!r} to "
                     f"satisfy the constraint {constraint!r}, but found invalid values:\n{value}"
@@ -201,7 +201,7 @@ class Distribution:
                 "initialize the distribution with `validate_args=False` to turn off validation."
             )
             return
-        if not bool(support.check(value).all()):
+        if not all_true(support.check(value)):
             raise ValueError(
                 f"Expected value argument ({_kind(value)}) to be within the support ({support!r}) "
                 f"of the distribution {self!r}, but found invalid values:\n{value}"

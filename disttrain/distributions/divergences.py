@@ -38,7 +38,7 @@ from .multivariate_normal import (
     mahalanobis,
 )
 from .normal import HalfNormal, Normal
-from .parameters import euler_constant, softplus, sum_rightmost
+from .parameters import all_true, euler_constant, softplus, sum_rightmost
 from .positive import Exponential, Pareto, Uniform
 from .transformed import TransformedDistribution
 
@@ -64,7 +64,7 @@ def _beta(p: Beta, q: Beta) -> Tensor:
 
 @register_kl(Binomial, Binomial)
 def _binomial(p: Binomial, q: Binomial) -> Tensor:
-    if bool((p.total_count < q.total_count).any()):
+    if not all_true(p.total_count >= q.total_count):
         raise NotImplementedError(
             "KL between Binomials where q.total_count > p.total_count is not implemented"
         )

@@ -31,7 +31,7 @@ from .distribution import Distribution
 from .exp_family import ExponentialFamily
 from .gamma import Beta, Chi2
 from .multivariate_normal import Spread, log_diagonal, one_matrix
-from .parameters import broadcast_all
+from .parameters import all_true, broadcast_all
 
 __all__ = ["LKJCholesky", "Wishart"]
 
@@ -66,10 +66,10 @@ class Wishart(Spread, ExponentialFamily):
         batch = broadcast_shapes(tuple(matrix.shape[:-2]), tuple(df.shape))
         self.df, n = df.expand(batch), matrix.shape[-1]
         self._keep(name, matrix, batch)
-        if bool((self.df <= n - 1).any()):
+        if not all_true(self.df > n - 1):
             raise ValueError(f"Value of df={df} expected to be greater than ndim - 1 = {n - 1}.")
         super().__init__(batch, matrix.shape[-2:], validate_args)
-        if bool((self.df < n).any()):
+        if not all_true(self.df >= n):
             warn(
                 "Low df values detected. Singular samples are highly likely to occur for "
                 "ndim - 1 < df < ndim."
@@ -110,7 +110,7 @@ class Wishart(Spread, ExponentialFamily):
         for _ in range(_TRIES):
             with no_grad():
                 good = self.support.check(drawn)
-            if bool(good.all()):
+            if all_true(good):
                 break
             drawn = where(self._wide(good), drawn, self._draw(sample_shape))
         return drawn

@@ -11,6 +11,7 @@ from typing import Any
 
 from ..core.grad_mode import enable_grad
 from ..core.tensor import Tensor
+from ..core.tracer import Tracer
 from ..core.types.dtypes import finfo, get_default_dtype
 from ..ops.api import (
     arange,
@@ -75,6 +76,11 @@ def either(probs: object, logits: object) -> tuple[str, Any]:
     if (probs is None) == (logits is None):
         raise ValueError("Either `probs` or `logits` must be specified, but not both.")
     return ("logits", logits) if probs is None else ("probs", probs)
+
+
+def all_true(valid: Tensor) -> bool:
+    """Whether all are true; inside of a transform, those of the whole batch."""
+    return bool((valid.plain() if isinstance(valid, Tracer) else valid).all())
 
 
 def softplus(x: Tensor) -> Tensor:

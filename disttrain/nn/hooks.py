@@ -9,7 +9,8 @@ module only by ``forward`` and these.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -59,6 +60,51 @@ def add(module: Any, kind: str, hook: Hook, prepend: bool = False) -> HookHandle
         del hooks[key]
         hooks[key] = value
     return handle
+
+
+class Kept(MutableMapping):
+    """The hooks of one kind of a module by their handles' numbers, under the names by which
+    programs look at them and take them away: ``len(m._forward_hooks)``."""
+
+    def __init__(self, module: Any, kind: str) -> None:
+        self._module, self._kind = module, kind
+
+    def _kinds(self) -> dict[str, HookDict]:
+        return self._module.__dict__.get(_store(self._kind)) or {}
+
+    def _found(self) -> HookDict:
+        return self._kinds().get(self._kind) or HookDict()
+
+    def __getitem__(self, key: int) -> Callable:
+        return self._found()[key].run
+
+    def __setitem__(self, key: int, run: Callable) -> None:
+        handle = add(self._module, self._kind, Hook(run))
+        hooks = self._found()
+        hooks[key] = hooks.pop(handle.id)
+
+    def __delitem__(self, key: int) -> None:
+        del self._found()[key]
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(list(self._found()))
+
+    def __len__(self) -> int:
+        return len(self._found())
+
+    def __repr__(self) -> str:
+        return repr(OrderedDict(self))
+
+
+def kept(kind: str) -> Any:
+    """The attribute of modules that has their hooks of one kind; assigned: those instead."""
+
+    def replace(module: Any, given: Mapping) -> None:
+        found, wanted = Kept(module, kind), dict(given)
+        found.clear()
+        found.update(wanted)
+
+    return property(lambda module: Kept(module, kind), replace)
 
 
 def add_everywhere(kind: str, hook: Hook) -> HookHandle:

@@ -34,6 +34,10 @@ class Module(Walk, State, Convert):
     _hooks: dict[str, Any] | None = None
     _state_hooks: dict[str, Any] | None = None
     _shown_settings: tuple[str, ...] = ()
+    # Under PyTorch's names, which programs read and clear.
+    _forward_pre_hooks, _forward_hooks = hooks.kept(hooks.FORWARD_PRE), hooks.kept(hooks.FORWARD)
+    _backward_pre_hooks = hooks.kept(hooks.BACKWARD_PRE)
+    _backward_hooks = hooks.kept(hooks.BACKWARD)
 
     # Whether the constructor hands its arguments on to the next class (of a mixin).
     call_super_init: bool = False

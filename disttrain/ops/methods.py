@@ -167,9 +167,9 @@ def _as_index(self: Tensor) -> int:
 
 
 def _format(self: Tensor, spec: str) -> str:
-    return (
-        format(item(self), spec) if self.ndim == 0 and not self.is_meta else format(str(self), spec)
-    )
+    traced = not spec and isinstance(self, Tracer)
+    known = self.ndim == 0 and not self.is_meta and not traced
+    return format(item(self), spec) if known else format(str(self), spec)
 
 
 def _dlpack_device(self: Tensor) -> tuple[int, int]:
@@ -335,7 +335,7 @@ attach(
     share_memory_=share_memory_,
     is_shared=sharing.is_shared,
     storage_offset=aliases.storage_offset,
-    untyped_storage=aliases.untyped_storage,
+    untyped_storage=storage.untyped_storage,
     storage=storage.storage,
     _is_view=lambda self: self._base is not None,
     new_tensor=lambda self, data, **o: create.new_beside(from_data.tensor, self, data, **o),

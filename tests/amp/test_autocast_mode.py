@@ -156,3 +156,8 @@ def test_scaled_steps(request, device):
     assert scaler.get_scale() == 3.0
     with pytest.raises(ConfigError, match=r"growth_factor=1\.0.*one above 1 and one below"):
         dt.amp.GradScaler(device, growth_factor=1.0)
+
+
+def test_what_is_no_kind_of_device_is_refused():
+    with pytest.raises(RuntimeError, match="'gpu' given; Expected one of cpu, cuda"):
+        dt.autocast("gpu")

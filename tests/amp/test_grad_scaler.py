@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 
 import pytest
 
@@ -107,3 +108,13 @@ def test_its_numbers_can_be_asked_for_set_and_taken_along():
     assert other.get_scale() == 20.0 and scaler.get_scale() == 4.0
     other.update(dt.tensor(3.0))
     assert other.get_scale() == 3.0
+
+
+def test_sparse_gradients_of_huge_parameters_stay_sparse():
+    w = dt.ones(1, requires_grad=True)
+    scaler = GradScaler("cpu", 4.0)
+    opt = dt.optim.SGD([w], lr=1.0)
+    huge = dt.sparse_coo_tensor([[5, 10**12]], [4.0, 8.0], (2 * 10**12,))
+    opt.param_groups[0]["params"] = [SimpleNamespace(grad=huge)]
+    scaler.unscale_(opt)
+    assert huge.coalesce().values().tolist() == [1.0, 2.0]

@@ -51,3 +51,17 @@ def test_triangles():
         p.vec_to_tril_matrix(dt.zeros(5))
     with pytest.raises(ValueError, match="outside"):
         p.tril_matrix_to_vec(m, 3)
+
+
+def test_validity_within_transforms_is_that_of_the_whole_batch():
+    def density(m, x):
+        return dt.distributions.Normal(m, dt.ones_like(m)).log_prob(x)
+
+    m, x = dt.arange(3.0), dt.ones(3)
+    assert dt.equal(dt.func.vmap(density)(m, x), density(m, x))
+    assert dt.func.vmap(dt.func.grad(density))(m, x).tolist() == [1.0, 0.0, -1.0]
+    assert dt.equal(dt.compile(dt.func.vmap(density))(m, x), density(m, x))
+    with pytest.raises(ValueError, match="Expected value argument"):
+        dt.func.vmap(lambda a: dt.distributions.Exponential(a).log_prob(-a))(x)
+    with pytest.raises(ValueError, match="Expected parameter scale"):
+        dt.func.vmap(lambda a: dt.distributions.Normal(a, a))(m)

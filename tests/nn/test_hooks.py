@@ -1,10 +1,12 @@
 """Hooks of modules."""
 
+import copy
 from collections import namedtuple
 
 import numpy as np
 import pytest
 
+import disttrain as dt
 from disttrain import core, nn
 
 
@@ -281,3 +283,28 @@ def test_a_handle_knows_its_hooks():
     assert handle.id in handle.hooks_dict_ref()
     handle.remove()
     assert len(handle.hooks_dict_ref()) == 0
+
+
+def test_hooks_are_seen_and_taken_away_under_pytorchs_names():
+    m = nn.Linear(2, 2)
+    seen = []
+    handle = m.register_forward_hook(lambda *_: seen.append(1))
+    m.register_forward_pre_hook(lambda *_: seen.append(2))
+    m.register_full_backward_hook(lambda *_: seen.append(3))
+    m.register_full_backward_pre_hook(lambda *_: seen.append(4))
+    copied = copy.deepcopy(m)
+    names = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
+    assert [len(getattr(m, name)) for name in names] == [1] * 4
+    assert handle.id in m._forward_hooks and callable(m._forward_hooks[handle.id])
+    m._forward_hooks.clear()
+    handle.remove()
+    m._forward_pre_hooks = {}
+    m(dt.ones(1, 2, requires_grad=True)).sum().backward()
+    assert seen == [4, 3] and not m._forward_hooks and len(copied._forward_hooks) == 1
+    m._forward_hooks[7] = lambda *_: seen.append(5)
+    m._backward_hooks.popitem()
+    m(dt.ones(1, 2))
+    assert seen == [4, 3, 5] and list(m._forward_hooks) == [7]
+    assert "OrderedDict" in repr(m._forward_hooks)
+    with pytest.raises(KeyError):
+        del m._forward_hooks[8]

@@ -157,3 +157,9 @@ def test_methods_are_the_functions_of_their_names():
     assert x.where(x > 0, 0.0).tolist() == [1.0, 0.0]
     assert x.index_put((dt.tensor([0]),), dt.tensor([5.0])).tolist() == [5.0, -1.0]
     assert (x.numel(), x.nelement(), x.dim(), x.ndimension(), x.element_size()) == (2, 2, 1, 1, 4)
+
+
+def test_values_of_transforms_have_a_text():
+    seen = []
+    dt.func.vmap(lambda x: seen.append(f"{x} {x.sum()}") or x)(dt.ones(3))
+    assert len(seen) == 1 and seen[0]

@@ -46,11 +46,14 @@ UNWRITTEN = (
     "Attempted step but _scale is None",
     "is not supported. Use add(dense, sparse)",
     "from the 'SparseCPU' backend",
+    "expand is unsupported for Sparse tensors",
     "nested_tensorlist",  # an assertion of its own, of clip_grad_value_ without gradients
 )
 
 # The same, of gradients: rules that do not know of operands of several types.
 UNWRITTEN_GRADIENTS = (
+    "expected sparse coordinate tensor layout but got Strided",
+    "arguments from the 'CPU' backend",
     "can't be cast to the desired output type",
     "Expected isFloatingType(grad.scalar_type())",
     "on a bool tensor is not supported",

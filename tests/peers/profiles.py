@@ -11,6 +11,7 @@ import torch
 from peers.compare import Difference, compare
 from peers.deliberate import deliberate
 from peers.generators import (
+    chances,
     elementwise,
     fitting,
     layers,
@@ -18,6 +19,7 @@ from peers.generators import (
     reducing,
     sampling,
     second,
+    sparsity,
     tables,
     trainings,
     viewing,
@@ -39,6 +41,8 @@ PROFILES: dict[str, Callable[[Draw], None]] = {
     "fitting": fitting.program,
     "trainings": trainings.program,
     "tables": tables.program,
+    "sparsity": sparsity.program,
+    "chances": chances.program,
 }
 WRITTEN_TO = "has been modified by an inplace operation"
 

@@ -16,6 +16,8 @@ PROGRAMS = {
     "fitting": 200,
     "trainings": 200,
     "tables": 400,
+    "sparsity": 600,
+    "chances": 300,
 }
 CHUNK = 100
 SHOWN = 3

@@ -6,8 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from ... import serialize
-from ...ops.functions.storage import TypedStorage
-from ...ops.functions.views.aliases import UntypedStorage
+from ...ops.functions.storage import TypedStorage, UntypedStorage
 from ...settings import TORCH_FILES
 from .shim import Shim
 from .top import storages

@@ -12,12 +12,17 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from ...backends.fused.casts import SHORT as FEW
 from ...backends.fused.casts import scaled
 
 _F32 = np.dtype(np.float32)
+_EIGHT_BITS: dict[np.dtype, Callable] = {
+    np.dtype(ml_dtypes.float8_e4m3fn): lambda a: np.clip(a, -448.0, 448.0),
+    np.dtype(ml_dtypes.float8_e8m0fnu): np.abs,
+}
 _INT64 = np.dtype(np.int64)
 _RUNNING = {np.dtype("f4"): np.dtype("f8"), np.dtype("c8"): np.dtype("c16")}
 SHORT = 2048  # elements up to which sums need no blocks
@@ -39,6 +44,14 @@ def accumulator(kind: np.dtype) -> np.dtype:
 def running(kind: np.dtype) -> np.dtype:
     """The type that running sums are kept in: their errors add up, so one step wider."""
     return _RUNNING.get(kind) or accumulator(kind)
+
+
+def within(a: Any, kind: np.dtype) -> Any:
+    """``a`` as ``kind`` can hold it: of float8_e4m3fn, which has no infinity, the largest number
+    stands for what is larger; float8_e8m0fnu has no sign."""
+    if kind.itemsize != 1 or kind not in _EIGHT_BITS or np.asarray(a).dtype == kind:
+        return a
+    return _EIGHT_BITS[kind](np.asarray(a).astype(_F32))
 
 
 def cast(a: np.ndarray, kind: np.dtype) -> np.ndarray:

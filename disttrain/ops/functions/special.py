@@ -168,6 +168,7 @@ def _modified(prim: Any) -> Any:
 MODIFIED_FIRST_KIND = _modified(sp.i0), _modified(sp.i1)
 
 
+@in_float32
 def sinc(input: Tensor) -> Tensor:
     """sin(pi x) / (pi x); 1 at 0."""
     x = _floating(input) * _math.pi

@@ -1,10 +1,12 @@
-"""The memory of a tensor as a flat sequence of numbers (the public ``TypedStorage``), and what puts
-a tensor on other memory: ``set_`` and ``resize_``."""
+"""The memory of a tensor as bytes and as a flat sequence of numbers (the public ``UntypedStorage``
+and ``TypedStorage``), and what puts a tensor on other memory: ``set_`` and ``resize_``."""
 
 from __future__ import annotations
 
+import copy
 import math
-from typing import Any
+import operator
+from typing import Any, SupportsIndex
 
 import numpy as np
 
@@ -17,11 +19,88 @@ from ...core.tensor import Tensor, wrap
 from ...core.types import dtypes
 from ...core.types.device import device, located
 from ...core.writes import check_captured, check_inplace
-from ...errors import AutogradError, DTypeError
+from ...errors import AutogradError, DTypeError, ShapeError
 from ..primitives import aliases as prim
 from . import inplace
 from .args import size as as_size
-from .views.aliases import UntypedStorage, check_strided
+from .views.aliases import check_strided
+
+
+class UntypedStorage:
+    """The memory that a tensor lies in, as bytes."""
+
+    def __init__(self, owner: Tensor) -> None:
+        self.memory = prim.storage_of(owner.array)
+
+    def data_ptr(self) -> int:
+        """The address of the first byte."""
+        return prim.address_of(self.memory)
+
+    def nbytes(self) -> int:
+        """How many bytes there are."""
+        return self.memory.size
+
+    size = __len__ = nbytes
+
+    def _flat(self) -> Tensor:
+        """The bytes as a tensor over the same memory."""
+        return wrap(self.memory)
+
+    def tolist(self) -> list[int]:
+        """The bytes."""
+        return self._flat().tolist()
+
+    def __iter__(self) -> Any:
+        return iter(self.tolist())
+
+    def __getitem__(self, index: Any) -> Any:
+        if not isinstance(index, slice):
+            return self._flat()[self._place(index)].item()
+        part = copy.copy(self)
+        part.memory = self._flat()[index].array
+        return part
+
+    def __setitem__(self, index: Any, value: int) -> None:
+        self._flat()[index if isinstance(index, slice) else self._place(index)] = value
+
+    def _place(self, index: SupportsIndex) -> int:
+        at, n = operator.index(index), self.nbytes()
+        if not -n <= at < n:
+            raise IndexError(f"index {at} out of range for storage of size {n}")
+        return at % n
+
+    def fill_(self, value: int) -> UntypedStorage:
+        """Set all bytes; returns self."""
+        self._flat().fill_(value)
+        return self
+
+    def copy_(self, source: UntypedStorage, non_blocking: bool = False) -> UntypedStorage:
+        """Take the bytes of ``source``, which has as many; returns self."""
+        if source.nbytes() != self.nbytes():
+            raise ShapeError(
+                f"copy_: a storage of {source.nbytes()} bytes given for one of {self.nbytes()}"
+            )
+        self._flat().copy_(source._flat(), non_blocking=non_blocking)
+        return self
+
+    def clone(self) -> UntypedStorage:
+        """A copy, on the same device."""
+        return UntypedStorage(self._flat().clone())
+
+    @property
+    def _cdata(self) -> int:
+        return self.data_ptr()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, UntypedStorage) and self.data_ptr() == other.data_ptr()
+
+    def __hash__(self) -> int:
+        return self.data_ptr()
+
+
+def untyped_storage(input: Tensor) -> UntypedStorage:
+    """The memory of ``input``: equal for tensors that share it."""
+    return UntypedStorage(input)
 
 
 class TypedStorage:

@@ -15,7 +15,7 @@ from ...backends.lang import expr as ex
 from ...core.annotations import Value
 from ...core.gate import Primitive
 from ...core.types import dtypes
-from ...core.types.wide import log1p_of
+from ...core.types.wide import log1p_of, within
 from ...errors import DTypeError, NumberError
 from ..declare import binary, broadcast, primitive, type_of, unary
 from ..promotion import convert, fitted, no_bool, result_type, same_type_args, scalar
@@ -476,7 +476,7 @@ clip.elementwise = True
 def _cast(a: Any, dtype: np.dtype) -> Any:
     if a.dtype.kind == "c" and dtype.kind != "c":
         a = a.real
-    return a.astype(dtype)
+    return within(a, dtype).astype(dtype)
 
 
 cast: Primitive = primitive(

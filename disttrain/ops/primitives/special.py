@@ -16,7 +16,6 @@ import numpy as np
 
 from ...core.annotations import Value
 from ...core.gate import Primitive
-from ...core.types.wide import through_float32
 from ...errors import AutogradError
 from ..declare import binary, primitive, unary
 from .elementwise import cast_like, eq, exp, exp2, log, ne, nothing, sign, where
@@ -86,7 +85,18 @@ def _zeta(s: Any, x: np.ndarray) -> Any:
 def _polygamma(a: np.ndarray, n: int) -> Any:
     if n == 0:
         return wide(_digamma)(a)
-    return wide(lambda x: (-1.0) ** (n + 1) * math.factorial(n) * _zeta(n + 1, x))(a)
+    return wide(lambda x: _derived(x, n))(a)
+
+
+def _derived(x: np.ndarray, n: int) -> Any:
+    """The derivative number ``n`` of digamma; below 0 by reflection, that of the cotangent."""
+    sign, low = (-1.0) ** (n + 1), x < 0
+    right = sign * math.factorial(n) * _zeta(n + 1, np.where(low, 1 - x, x))
+    slope = np.polynomial.Polynomial([0.0, 1.0])  # in terms of the cotangent
+    for _ in range(n):
+        slope = slope.deriv() * np.polynomial.Polynomial([-1.0, 0.0, -1.0])
+    turned = -(np.pi ** (n + 1)) * slope(1 / np.tan(np.pi * (x - np.round(x)))) - sign * right
+    return np.where(low, np.where(x == np.floor(x), sign * np.inf, turned), right)
 
 
 _erf, _erfc = _each(math.erf, math.nan), _each(math.erfc, math.nan)
@@ -221,10 +231,37 @@ def _gammas(a: np.ndarray, x: np.ndarray) -> tuple[Any, Any]:
         h = h * d * c
     upper = front * h
     below = x < a + 1
-    return (
-        _at_ends(a, x, np.where(below, lower, 1 - upper), 0.0),
-        _at_ends(a, x, np.where(below, 1 - lower, upper), 1.0),
-    )
+    lower, upper = np.where(below, lower, 1 - upper), np.where(below, 1 - lower, upper)
+    if (a >= _LARGE).any():
+        lower, upper = (
+            np.where(a >= _LARGE, far, near)
+            for far, near in zip(_large_gammas(a, x), (lower, upper), strict=True)
+        )
+    return _at_ends(a, x, lower, 0.0), _at_ends(a, x, upper, 1.0)
+
+
+_LARGE = 1000.0  # from here on the sums of ``_gammas`` are too short
+# Of Temme's expansion, about x = a (SIAM J. Math. Anal. 10, 1979, 757-766).
+_TEMME = (
+    (-1 / 3, 1 / 12, -2 / 135, 1 / 864, 1 / 2835, -139 / 777600, 1 / 25515, -571 / 261273600),
+    (-1 / 540, -1 / 288, 1 / 378, -77 / 77760, 1 / 4860),
+    (25 / 6048, -139 / 51840, 1 / 1296),
+)
+
+
+def _large_gammas(a: np.ndarray, x: np.ndarray) -> tuple[Any, Any]:
+    """The same for a large ``a``, by Temme's uniform expansion."""
+    m = x / a - 1
+    eta = np.copysign(np.sqrt(2 * np.maximum(m - np.log1p(m), 0.0)), m)
+    near = abs(eta) < 0.1
+    safe, away = np.where(near, 1.0, eta), np.where(near, 1.0, m)
+    close = [np.polynomial.polynomial.polyval(eta, row) for row in _TEMME]
+    c0 = np.where(near, close[0], 1 / away - 1 / safe)
+    after = safe**-3.0 - away**-3.0 - away**-2.0 - 1 / (12 * away)
+    c1, c2 = np.where(near, close[1], after), np.where(near, close[2], 0.0)
+    rest = np.exp(-a * eta * eta / 2) / np.sqrt(2 * np.pi * a) * (c0 + (c1 + c2 / a) / a)
+    root = eta * np.sqrt(a / 2)
+    return _erfc(-root) / 2 - rest, _erfc(root) / 2 + rest
 
 
 def _at_ends(a: np.ndarray, x: np.ndarray, out: np.ndarray, at_zero: float) -> Any:
@@ -359,18 +396,18 @@ signbit = unary(
 )  # fmt: skip
 
 
-def _exponent(a: np.ndarray) -> Any:
-    wide = a.astype(np.float32) if a.dtype.itemsize < 4 else a
-    return np.frexp(wide)[1].astype(np.int32)
+def _parted(a: Any) -> Any:
+    """Mantissas and exponents (of device arrays, too)."""
+    return np.frexp(a.astype(np.float32) if a.dtype.itemsize < 4 else a)
 
 
 def _by_exponent(g: Any, a: Any) -> Any:
     return g / exp2(cast_like(exponent(a), g))
 
 
-exponent: Primitive = unary("exponent", _exponent, takes="fV")
+exponent: Primitive = unary("exponent", lambda a: _parted(a)[1].astype(np.int32), takes="fV")
 exponent.shape = lambda a: (a.shape, np.dtype(np.int32))
-mantissa = unary("mantissa", through_float32(lambda a: np.frexp(a)[0]), _by_exponent, takes="fV")
+mantissa = unary("mantissa", lambda a: _parted(a)[0].astype(a.dtype), _by_exponent, takes="fV")
 
 
 def _heaviside(a: np.ndarray, b: np.ndarray) -> Any:

@@ -13,6 +13,7 @@ from ...backends.fused import copies
 from ...backends.null import NullArray
 from ...core.annotations import Value
 from ...core.gate import Primitive
+from ...core.types.wide import within
 from ...errors import CaptureError
 from ...trace import call_site
 from ..declare import primitive
@@ -55,7 +56,7 @@ def unlock(dst: ndarray) -> None:
 def _assign(dst: Any, src: Any) -> Any:
     dst = writeable(dst)
     if not copies.onto(dst, src):
-        np.copyto(dst, src, casting="unsafe")
+        np.copyto(dst, within(src, dst.dtype), casting="unsafe")
     return dst
 
 

@@ -1,9 +1,12 @@
 """Accumulation in a type wide enough: of half types, of long sums, of running ones."""
 
+import math
+
 import ml_dtypes
 import numpy as np
 import pytest
 
+import disttrain as dt
 from disttrain.core.types import wide
 
 RNG = np.random.default_rng(0)
@@ -60,3 +63,16 @@ def test_functions_of_half_types_run_in_float32():
 def test_integers_are_summed_in_64_bits():
     assert wide.total(np.full(300, 200, np.uint8), (0,), False) == 60_000
     assert wide.count((2, 3, 4), (0, 2)) == 8
+
+
+def test_eight_bits_hold_no_infinity_or_no_sign():
+    x = dt.tensor([1.0, -2.3, 500.0, math.nan, math.inf, -math.inf])
+    short, scale = (x.to(kind).float() for kind in (dt.float8_e4m3fn, dt.float8_e8m0fnu))
+    assert short[:3].tolist() == [1.0, -2.25, 448.0] and short[4:].tolist() == [448.0, -448.0]
+    assert bool(short[3].isnan()) and scale[:3].tolist() == [1.0, 2.0, 512.0]
+    assert bool(scale[3:].isnan().all())
+    x = dt.zeros(2, dtype=dt.float8_e4m3fn).copy_(dt.tensor([500.0, -1e9]))
+    assert x.float().tolist() == [448.0, -448.0]
+    assert dt.tensor([1e9], dtype=dt.float8_e4m3fn).float().tolist() == [448.0]
+    cast = dt.compile(lambda x: x.to(dt.float8_e4m3fn).float() * 2)
+    assert cast(dt.tensor([500.0])).tolist() == cast(dt.tensor([600.0])).tolist() == [896.0]

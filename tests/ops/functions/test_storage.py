@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 import disttrain as dt
 
 
@@ -34,3 +36,23 @@ def test_sharing_a_storage_shares_the_tensors():
 def test_meta():
     s = dt.ones(2, 3, device="meta").storage()
     assert len(s) == 6 and s.data_ptr() == 0 and s.untyped() is None and s.nbytes() == 24
+
+
+def test_bytes_are_read_written_and_copied():
+    x = dt.arange(4.0)
+    s = x.untyped_storage()
+    kept = s.clone()
+    assert s[7] == 63 and s[-1] == 64 and s.tolist() == list(s) == kept.tolist()
+    part = s[4:8]
+    part.fill_(0)
+    assert x.tolist() == [0.0, 0.0, 2.0, 3.0] and len(part) == 4
+    s[7] = 63
+    s[6:7] = 128
+    assert x[1].item() == 1.0
+    s.copy_(kept)
+    assert x.tolist() == [0.0, 1.0, 2.0, 3.0] and s == x.untyped_storage() != kept
+    assert dt.empty(0).set_(kept).tolist() == x.tolist()
+    with pytest.raises(IndexError, match="index 16 out of range for storage of size 16"):
+        s[16]
+    with pytest.raises(RuntimeError, match="a storage of 4 bytes given for one of 16"):
+        s.copy_(part)

@@ -64,3 +64,21 @@ def test_whole_numbers():
     assert sp.gcd.forward(a, b).tolist() == [6, 6, 5, 7]
     assert sp.lcm.forward(a, b).tolist() == [36, 36, 0, 7]
     assert sp.signbit.forward(np.array([-0.0, 0.0, -2.0])).tolist() == [True, False, True]
+
+
+def test_incomplete_gamma_functions_of_large_numbers():
+    a = np.array([999.0, 1000.0, 1e4, 1e5, 1e30])
+    lower, upper = sp.igamma.forward(a, a), sp.igammac.forward(a, a)
+    np.testing.assert_allclose(lower, 0.5 + 1 / (3 * np.sqrt(2 * np.pi * a)), atol=1e-6)
+    np.testing.assert_allclose(lower + upper, 1.0, rtol=1e-12)
+    near = sp.igamma.forward(np.array([999.999999, 1000.0]), np.array([950.0, 950.0]))
+    np.testing.assert_allclose(near[0], near[1], rtol=1e-6)
+
+
+@pytest.mark.parametrize("n", [1, 2, 5])
+def test_polygamma_below_zero(n):
+    x = np.array([-0.25, -7.3, -300.6])
+    out = sp.polygamma.forward(x, n=n)
+    step = (-1.0) ** n * math.factorial(n) / x ** (n + 1)  # from one number to the next
+    np.testing.assert_allclose(sp.polygamma.forward(x + 1, n=n), out + step, rtol=1e-8)
+    assert abs(sp.polygamma.forward(np.array([-3.0, 0.0]), n=n)).tolist() == [math.inf] * 2

@@ -18,7 +18,7 @@ im v v v v|iv f|v z k|f big|emb iv|iv emb|m1 f|pos|pos pos|pos pos pos|f i1 fl|h
 f c|c|c c|se v v|q4 q4 q4|f3 f3 sq|f z k|f z z f|f z iv fl|f z iv z|f m1|f z fl|f s|s f
 im k2 k2 z|f fT v""".replace("\n", "|").split("|")
 EACH = 4  # calls of one function
-PARTS = {"": 10, "nn.functional": 3, "linalg": 1, "fft": 1}  # of a space, for tests of their own
+PARTS = {"": 20, "nn.functional": 8, "linalg": 2, "fft": 2}  # of a space, for tests of their own
 KINDS = ("float32", "low", "float64", "mixed", "mixed back")
 LEFT_OUT = {
     "save", "load", "set_default_device", "set_default_dtype", "manual_seed", "seed", "compile",

@@ -7,8 +7,7 @@ from typing import Any
 import disttrain as dt
 
 from ....core.types import dtypes
-from ....ops.functions.storage import TypedStorage
-from ....ops.functions.views.aliases import UntypedStorage
+from ....ops.functions.storage import TypedStorage, UntypedStorage
 
 KINDS = {
     "Float": "float32", "Double": "float64", "Half": "float16", "BFloat16": "bfloat16",

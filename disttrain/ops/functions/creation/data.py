@@ -15,6 +15,7 @@ from ....core.gate import Tracer
 from ....core.tensor import Size, Tensor, note_read, wrap
 from ....core.types import dtypes
 from ....core.types.device import chosen, located
+from ....core.types.wide import within
 from ....errors import ConfigError, DTypeError, ShapeError
 from ....symbolic import is_symbolic, made
 from ...primitives.aliases import locked
@@ -66,7 +67,7 @@ def _array_of(data: ArrayLike, dtype: DTypeLike | None, copy: bool) -> np.ndarra
     np_kind = (dtypes.of(array.dtype) if kind is None else kind).np
     if array.dtype != np_kind and array.dtype.kind == "c" and np_kind.kind != "c":
         raise DTypeError("tensor: complex data given for a real dtype; take .real first")
-    out = dtypes.known(array.astype(np_kind, copy=copy))
+    out = dtypes.known(within(array, np_kind).astype(np_kind, copy=copy))
     return np.array(out, order="C", copy=True) if copy and out is array else out
 
 

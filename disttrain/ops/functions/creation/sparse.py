@@ -22,7 +22,7 @@ from ...primitives import views
 from ...primitives.reduce import any_
 from ..sparse import checks
 from ..sparse.compressed import CompressedTensor, compressed, converted
-from ..sparse.coo import SparseTensor, flat, made
+from ..sparse.coo import SparseTensor, flat, made, meetings
 from ..sparse.structured import Structured
 from .moving import to
 
@@ -273,10 +273,21 @@ def sparse_mask(input: Tensor, mask: Any) -> Any:
             f"mask has size {list(mask.shape)}"
         )
     if isinstance(input, Structured):
-        input = input.to_dense()
+        return _masked(converted(input, "sparse_coo").coalesce(), mask)
     rest = tuple(input.shape[mask.sparse_dim() :])
     rows = views.reshape(input, shape=(math.prod(mask._places_shape()), *rest))
     return mask.with_values(prim.take(rows, mask.index(mask.flat()), dim=0, skip=None))
+
+
+def _masked(input: SparseTensor, mask: Any) -> Any:
+    """The same of a sparse ``input``, whose dense form may be too large."""
+    if input.sparse_dim() != mask.sparse_dim():
+        input = to_sparse(input.to_dense(), mask.sparse_dim())
+    n = math.prod(mask._places_shape())
+    which, found = meetings(input.flat(), mask.flat(), n)
+    values = prim.take(input._held, mask.index(found), dim=0, skip=None)
+    shape = (mask._nnz(), *values.shape[1:])
+    return mask.with_values(prim.spread(values, mask.index(which), dim=0, shape=shape, skip=None))
 
 
 # --- what strided tensors say when they are asked for places ------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -12,9 +11,9 @@ from ....errors import DimError, LayoutError, ShapeError
 from ...primitives import elementwise as el
 from ...primitives import gathering as prim
 from ...primitives.reduce import sum_
-from ...primitives.views import getitem, permute
+from ...primitives.views import getitem, permute, reshape
 from .compressed import CompressedTensor, converted
-from .coo import SparseTensor, flat, joined, made
+from .coo import SparseTensor, flat, joined, made, meetings
 
 
 def total(x: Any, dims: tuple, keepdim: bool) -> Any:
@@ -71,23 +70,26 @@ def turned(x: Any, dims: tuple) -> Any:
 
 def reshaped(x: Any, shape: tuple) -> Any:
     """With dimensions of size 1 more or less; other shapes have no meaning for places."""
-    k = x.sparse_dim()
-    if isinstance(x, SparseTensor) and not x.dense_dim():
-        sizes, at, rows = list(x._size), 0, []
-        for n in shape:
-            while at < k and sizes[at] == 1 != n:
-                at += 1
-            if at < k and sizes[at] == n:
-                rows.append(x._places[at])
-                at += 1
-            elif n == 1:
-                rows.append(np.zeros(x._nnz(), np.int64))
-            else:
-                break
-        fits = len(rows) == len(shape) and all(n == 1 for n in sizes[at:])
-        if fits and math.prod(shape) == math.prod(sizes) and rows:
-            return made(np.stack(rows), x._held, tuple(shape), x._unique)
+    k, dense = x.sparse_dim(), x.dense_dim()
+    least = min(dense, len(shape) - k)  # dense ones stay dense, if there are enough
+    for j in range(len(shape) - max(least, 0), 0, -1) if isinstance(x, SparseTensor) else ():
+        rows = _rows_of(x, shape[:j])
+        if rows and _without_ones(shape[j:]) == _without_ones(x._size[k:]):
+            held = reshape(x._held, shape=(x._nnz(), *shape[j:])) if dense else x._held
+            return made(np.stack(rows), held, tuple(shape), x._unique)
     raise ShapeError("reshape is not implemented for sparse tensors")
+
+
+def _without_ones(sizes: tuple) -> list:
+    return [n for n in sizes if n != 1]
+
+
+def _rows_of(x: Any, shape: tuple) -> list | None:
+    """The places where the sparse dimensions are ``shape``: those of size 1 come and go."""
+    if _without_ones(shape) != _without_ones(x._size[: x.sparse_dim()]):
+        return None
+    kept = iter([p for n, p in zip(x._size, x._places, strict=False) if n != 1])
+    return [np.zeros(x._nnz(), np.int64) if n == 1 else next(kept) for n in shape]
 
 
 def chosen(x: Any, index: Any, dim: int) -> Any:
@@ -103,12 +105,7 @@ def chosen(x: Any, index: Any, dim: int) -> Any:
     if dim >= k:
         return x.with_values(prim.take(x._held, index, dim=dim - k + 1, skip=None))
     x = x.coalesce()
-    order = np.argsort(x._places[dim], kind="stable")
-    starts = np.concatenate([[0], np.cumsum(np.bincount(x._places[dim], minlength=n))])
-    counts = np.diff(starts)[wanted]
-    which = np.repeat(np.arange(len(wanted)), counts)
-    before = np.repeat(np.cumsum(counts) - counts, counts)
-    found = order[starts[wanted[which]] + np.arange(len(which)) - before]
+    which, found = meetings(x._places[dim], wanted, n)
     places = x._places[:, found].copy()
     places[dim] = which
     size = (*x._size[:dim], len(wanted), *x._size[dim + 1 :])

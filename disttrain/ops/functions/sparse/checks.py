@@ -7,6 +7,7 @@ asked to be (``check_invariants``), but for coordinates, whose checks cost littl
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -85,6 +86,8 @@ def coordinates(places: np.ndarray, counts: tuple, size: tuple[int, ...]) -> Non
             f"sparse_coo_tensor: values has incorrect size, expected "
             f"{[nnz, *size[len(places) :]]}, got {list(counts)}"
         )
+    if math.prod(size) >= 2**63:
+        raise ShapeError(f"sparse_coo_tensor: numel: integer multiplication overflow: size={size}")
     for dim, (row, n) in enumerate(zip(places, size, strict=False)):
         if row.size and row.min() < 0:
             raise DimError(f"sparse_coo_tensor: found negative index {row.min()} for dim {dim}")

@@ -184,7 +184,8 @@ def converted(t: Any, wanted: str) -> Any:
     one = t.coalesce() if isinstance(t, SparseTensor) else t
     if one.sparse_dim() != 2:
         raise ShapeError(
-            f"to_{wanted}: expected a tensor with 2 sparse dimensions, but got {one.sparse_dim()}"
+            f"to_{str.__str__(wanted)}: expected a tensor with 2 sparse dimensions, but got "
+            f"{one.sparse_dim()}"
         )
     return _compress(one, wanted)
 

@@ -222,3 +222,20 @@ def unflat(rows: np.ndarray, sizes: tuple[int, ...]) -> np.ndarray:
 def joined(values: list[Tensor]) -> Tensor:
     """The values of several, one after the other."""
     return cat(*values, dim=0, sizes=tuple(v.shape[0] for v in values))
+
+
+def meetings(keys: np.ndarray, wanted: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Every pair of a place in ``wanted`` and one in ``keys`` where equal numbers stand (below
+    ``n``), in order of the first. Where there are few, ``n`` costs no memory."""
+    order = np.argsort(keys, kind="stable")
+    if n <= 8 * (len(keys) + len(wanted)):
+        ends = np.cumsum(np.bincount(keys, minlength=n))
+        counts = np.diff(ends, prepend=0)[wanted]
+        starts = ends[wanted] - counts
+    else:
+        ordered = keys[order]
+        starts = np.searchsorted(ordered, wanted, "left")
+        counts = np.searchsorted(ordered, wanted, "right") - starts
+    which = np.repeat(np.arange(len(wanted)), counts)
+    nth = np.arange(len(which)) - np.repeat(np.cumsum(counts) - counts, counts)
+    return which, order[starts[which] + nth]

@@ -10,6 +10,7 @@ import numpy as np
 from ....core.annotations import DTypeLike
 from ....core.tensor import Tensor
 from ....core.types import dtypes
+from ....core.types.casting import computes_in
 from ....errors import DimError, DTypeError, LayoutError, ShapeError
 from ...primitives import elementwise as el
 from ...primitives import linalg
@@ -41,6 +42,7 @@ def mm(mat1: Tensor, mat2: Tensor, reduce: str | None = None) -> Tensor:
     return linalg.matmul(mat1, mat2)
 
 
+@computes_in("lower")
 def addmm(mat: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """``beta * mat + alpha * mat1 @ mat2`` for a sparse ``mat1``."""
     _matrices("sparse.addmm", mat1, mat2)
@@ -55,25 +57,25 @@ saddmm = addmm
 def smm(input: Tensor, mat: Tensor) -> Tensor:
     """A sparse matrix times a dense one, as a sparse one."""
     _need_sparse("smm", input)
-    return _as_sparse(mm(input, mat), input)
+    kept, product = _rows(input, mat)
+    count, n = product.shape
+    places = np.stack([np.repeat(kept, n), np.tile(np.arange(n), count)])
+    return made(places, product.reshape(count * n), (input.shape[0], n), True)
 
 
-def _as_sparse(product: Tensor, like: Any) -> Tensor:
-    """A product whose rows without values in ``like`` have no places."""
-    rows, _ = like.rows_and_columns()
-    kept, n = np.unique(rows), product.shape[1]
-    places = np.stack([np.repeat(kept, n), np.tile(np.arange(n), len(kept))])
-    values = product[like.index(kept)].reshape(len(kept) * n)
-    return made(places, values, tuple(product.shape), True)
+def _rows(sparse: Any, mat: Tensor) -> tuple[np.ndarray, Tensor]:
+    """The numbers of the rows that have values, and these rows of the product."""
+    rows, columns = sparse.rows_and_columns()
+    kept, at = np.unique(rows, return_inverse=True)
+    some = made(np.stack([at, columns]), sparse._held, (len(kept), sparse.shape[1]), False)
+    return kept, mm(some, mat)
 
 
 def hspmm(mat1: Tensor, mat2: Tensor) -> Tensor:
     """A sparse matrix times a dense one, as a tensor of sparse rows."""
     _need_sparse("hspmm", mat1)
-    sparse: Any = mat1
-    product = mm(mat1, mat2)
-    kept = np.unique(sparse.rows_and_columns()[0])
-    return made(kept[None], product[sparse.index(kept)], tuple(product.shape), True)
+    kept, product = _rows(mat1, mat2)
+    return made(kept[None], product, (mat1.shape[0], product.shape[1]), True)
 
 
 def sspaddmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:

@@ -13,7 +13,7 @@ from ...primitives import gathering as prim
 from ...primitives.sparse import sampled_product, sparse_product
 from ...primitives.views import permute, reshape
 from .compressed import CompressedTensor, converted
-from .coo import SparseTensor, made
+from .coo import SparseTensor, made, meetings
 from .structured import Structured
 
 
@@ -74,16 +74,13 @@ def _sparse(a: Any, b: Any) -> Any:
     if a.ndim != 2 or b.ndim != 2:
         raise LayoutError("matmul: of two sparse tensors only matrices can be multiplied")
     rows, inner = a.rows_and_columns()
-    right = converted(b, "sparse_csr")
-    counts = np.diff(right._starts)[inner]
-    mine = np.repeat(np.arange(len(inner)), counts)
-    before = np.repeat(np.cumsum(counts) - counts, counts)
-    its = right._starts[inner[mine]] + (np.arange(len(mine)) - before)
+    right = converted(b, "sparse_coo").coalesce()
+    mine, its = meetings(right._places[0], inner, b._size[0])
     values = el.mul(
         prim.take(a._held, a.index(mine), dim=0, skip=None),
         prim.take(right._held, a.index(its), dim=0, skip=None),
     )
-    places = np.stack([rows[mine], right._others.astype(np.int64, copy=False)[its]])
+    places = np.stack([rows[mine], right._places[1][its]])
     out = made(places, values, (a._size[0], b._size[1]), False).coalesce()
     both = isinstance(a, CompressedTensor) and isinstance(b, CompressedTensor)
     return converted(out, "sparse_csr") if both else out

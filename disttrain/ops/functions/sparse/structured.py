@@ -227,6 +227,12 @@ class Structured(Tensor):
         return out.requires_grad_() if self.requires_grad else out
 
     # --- in place ---------------------------------------------------------------------------
+    def __setitem__(self, index: object, value: object) -> None:
+        raise TypeError(
+            "Cannot assign to a sparse tensor: its places are fixed; make another one, or write to "
+            "to_dense()"
+        )
+
     def mul_(self, other: Any) -> Self:
         result: Any = self.mul(other)
         self.__dict__.update(result.__dict__)
@@ -342,3 +348,22 @@ def _indented(part: Tensor, before: str) -> str:
 def cast(self: Structured, dtype: np.dtype) -> Structured:
     """With values of another type."""
     return self.with_values(el.cast(self._held, dtype=dtype))
+
+
+def of_values(func: Callable, inputs: Any) -> tuple[Callable, Any]:
+    """``func`` as a function of the values of those ``inputs`` that are sparse, whose results are
+    values, too; and these."""
+    given = inputs if isinstance(inputs, (tuple, list)) else (inputs,)
+    if not any(isinstance(x, Structured) for x in given):
+        return func, inputs
+
+    def plain(*parts: Any) -> Any:
+        pairs = zip(given, parts, strict=True)
+        out = func(*[x.with_values(v) if isinstance(x, Structured) else v for x, v in pairs])
+        return tuple(map(_held, out)) if isinstance(out, (tuple, list)) else _held(out)
+
+    return plain, tuple(map(_held, given))
+
+
+def _held(x: Any) -> Any:
+    return x._held if isinstance(x, Structured) else x

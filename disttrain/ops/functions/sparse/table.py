@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ....context import thread
 from ....core.gate import Primitive
 from ....core.tensor import Tensor
+from ....core.types.casting import casting
 from ....errors import LayoutError, ShapeError
 from ...declare import REGISTRY
 from ...primitives import elementwise as el
@@ -114,4 +116,8 @@ def compose(prim: Primitive, args: tuple, params: dict) -> Any:
         csr = first.layout != "sparse_coo"
         raise _missing(prim.name, "SparseCsrCPU" if csr else "SparseCPU")
     known = {k: v for k, v in params.items() if k != "skip"}
-    return found(*args, **known)
+    chooser = thread.autocast
+    if chooser is None:
+        return found(*args, **known)
+    with casting(None):  # what it is composed of computes in the types of this one operation
+        return found(*chooser.cast(prim, args), **known)

@@ -191,38 +191,6 @@ def storage_offset(input: Tensor) -> int:
     return prim.layout_of(layout(input)).first
 
 
-class UntypedStorage:
-    """The memory that a tensor lies in, as bytes."""
-
-    def __init__(self, owner: Tensor) -> None:
-        self.memory = prim.storage_of(owner.array)
-
-    def data_ptr(self) -> int:
-        """The address of the first byte."""
-        return prim.address_of(self.memory)
-
-    def nbytes(self) -> int:
-        """How many bytes there are."""
-        return self.memory.size
-
-    size = __len__ = nbytes
-
-    @property
-    def _cdata(self) -> int:
-        return self.data_ptr()
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, UntypedStorage) and self.data_ptr() == other.data_ptr()
-
-    def __hash__(self) -> int:
-        return self.data_ptr()
-
-
-def untyped_storage(input: Tensor) -> UntypedStorage:
-    """The memory of ``input``: equal for tensors that share it."""
-    return UntypedStorage(input)
-
-
 # --- pieces ------------------------------------------------------------------------------------
 def _least(where: str, input: Tensor, ndim: int) -> None:
     if input.ndim < ndim:

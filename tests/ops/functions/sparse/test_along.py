@@ -74,3 +74,14 @@ def test_shapes_change_by_ones_only():
     for shape in ((9,), (1, 9)):
         with pytest.raises(ShapeError, match="reshape is not implemented"):
             x.reshape(shape)
+
+
+@pytest.mark.parametrize("dim", [0, 1, 2, -1])
+def test_dimensions_come_before_dense_ones(dim):
+    values = dt.randn(2, 3, requires_grad=True)
+    x = dt.sparse_coo_tensor([[0, 2]], values, (4, 3))
+    out = x.unsqueeze(dim)
+    assert out.dense_dim() == (2 if dim in (2, -1) else 1)
+    assert dt.equal(out.to_dense(), x.to_dense().unsqueeze(dim))
+    out.to_dense().sum().backward()
+    assert values.grad.tolist() == [[1.0] * 3] * 2

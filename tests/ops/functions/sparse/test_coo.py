@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import disttrain as dt
 from disttrain.errors import ShapeError
-from disttrain.ops.functions.sparse.coo import flat, unflat
+from disttrain.ops.functions.sparse.coo import flat, meetings, unflat
 
 
 def example():
@@ -98,3 +99,15 @@ def test_numbers_of_rows():
     rows = flat(places, (3, 2))
     assert rows.tolist() == [5, 0, 5] and unflat(rows, (3, 2)).tolist() == places.tolist()
     assert flat(places[:, :0], (3, 2)).shape == (0,) and unflat(rows, (9,)).tolist() == [[5, 0, 5]]
+
+
+@pytest.mark.parametrize("n", [4, 10**12])
+def test_meetings(n):
+    keys, wanted = np.array([2, 0, 2, 3]), np.array([3, 2, 1, 2])
+    which, found = meetings(keys, wanted, n)
+    assert which.tolist() == [0, 1, 1, 3, 3] and found.tolist() == [3, 0, 2, 0, 2]
+
+
+def test_a_size_beyond_all_numbers_is_refused():
+    with pytest.raises(ShapeError, match="multiplication overflow"):
+        dt.sparse_coo_tensor([[0], [0]], [1.0], (2**62, 2**62))

@@ -55,3 +55,24 @@ def test_batches():
             wrong()
     with pytest.raises(ShapeError, match="dense dimensions"):
         a.to_sparse(2) @ b
+
+
+def test_huge_sizes_cost_nothing():
+    n = 2 * 10**9
+    x = dt.sparse_coo_tensor([[10**9, 7], [3, 1]], [2.0, 5.0], (n, 5))
+    assert (x.t() @ x).to_dense()[3].tolist() == [0, 0, 0, 4, 0]
+    assert dt.smm(x, dt.ones(5, 2))._nnz() == 4 and dt.hspmm(x, dt.ones(5, 2))._nnz() == 2
+    assert x.index_select(0, dt.tensor([7, 10**9, 7])).coalesce().values().tolist() == [5, 2, 5]
+    mask = dt.sparse_coo_tensor([[10**9, 9], [3, 1]], [1.0, 1.0], (n, 5))
+    assert x.sparse_mask(mask).coalesce().values().tolist() == [0, 2]
+
+
+def test_autocast_sees_a_product_as_one_operation():
+    w = dt.randn(3, 2, requires_grad=True)
+    with dt.autocast("cpu", dt.bfloat16):
+        outs = [dt.eye(3).to_sparse() @ w, dt.sparse.mm(dt.eye(3).to_sparse_csr(), w)]
+        outs.append(dt.sparse.addmm(dt.zeros(3, 2), dt.eye(3).to_sparse(), w))
+    for out in outs:
+        assert out.dtype is dt.bfloat16 and dt.equal(out, w.bfloat16())
+    outs[0].sum().backward()
+    assert w.grad.dtype is dt.float32

@@ -62,3 +62,18 @@ def test_types_and_copies(layout):
 def test_a_dtype_is_not_taken_on_the_way_to_dense():
     with pytest.raises(RuntimeError, match="dtype argument"):
         example(dt.sparse_coo).to_dense(dt.float64)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_they_cannot_be_assigned_to(layout):
+    x = example(layout)
+    with pytest.raises(TypeError, match="Cannot assign to a sparse tensor"):
+        x[0] = 1.0
+
+
+def test_derivatives_of_sparse_inputs_are_checked():
+    x = dt.eye(3, dtype=dt.float64).to_sparse().requires_grad_()
+    w = dt.randn(3, 2, dtype=dt.float64, requires_grad=True)
+    assert dt.autograd.gradcheck(lambda s, d: dt.sparse.mm(s, d), (x, w), masked=True)
+    assert dt.autograd.gradcheck(lambda s: s * s, x)
+    assert dt.autograd.gradgradcheck(lambda s, d: dt.sparse.mm(s, d), (x, w))

@@ -23,7 +23,7 @@ _BOOL = np.dtype(bool)
 LEAST = 1 << 16  # bytes of a value that are worth a pass over it
 
 # (Of no region: it would run when the mask is used.)
-not_zero = Primitive("not_zero", lambda y: np.logical_not(np.less_equal(y, 0)), ("y",))
+not_zero = Primitive("not_zero", lambda y: np.not_equal(y, 0), ("y",))
 not_zero.shape = lambda y: (y.shape, _BOOL)
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 pytestmark = pytest.mark.peer
-_FEW = {"recurrent": 100, "multiplied": 100, "halved": 100, "strided": 300, "filtered": 100}
+_FEW = {"recurrent": 100, "multiplied": 100, "halved": 100, "strided": 300, "filtered": 100,
+        "asked": 200}  # fmt: skip
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -14,6 +15,7 @@ _FEW = {"recurrent": 100, "multiplied": 100, "halved": 100, "strided": 300, "fil
     [
         *("copied", "accumulated", "scattered", "convolved", "ordered", "recurrent"),
         *("strided", "multiplied", "normalised", "resized", "pooled", "halved", "filtered"),
+        "asked",
     ],
 )
 def test_drawn_calls(name):

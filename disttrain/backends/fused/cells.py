@@ -68,7 +68,7 @@ def _relu(v: Expressions) -> Expressions:
 
 
 def _relu_back(v: Expressions) -> Expressions:
-    return {"g0": where(v["y0"] > 0, v["s0"] + v["gh"], 0.0)}
+    return {"g0": where(v["y0"] <= 0, 0.0, v["s0"] + v["gh"])}
 
 
 def _copied(v: Expressions) -> Expressions:

@@ -116,7 +116,7 @@ _NORM_SQUARED = Family(_norm_squared)
 def fused(name: str, fn: Callable[..., Expr]) -> Callable[..., np.ndarray]:
     """An array function, computed in one pass, of a function on expressions.
 
-    ``fused("relu_backward", lambda g, y: where(y > 0, g, 0.0))(g, y)``. The arrays have one type
+    ``fused("relu_backward", lambda g, y: where(y <= 0, 0.0, g))(g, y)``. The arrays have one type
     and shapes that broadcast; the result is new, or written into ``out=``.
     """
     names = fn.__code__.co_varnames[: fn.__code__.co_argcount]
@@ -204,7 +204,7 @@ silu = fused("silu", silu_value)
 silu_backward = fused("silu_backward", silu_gradient)
 erf = fused("erf", lambda x: E.erf(x))
 relu = fused("relu", lambda x: E.max(x, 0))
-relu_backward = fused("relu_backward", lambda g, y: where(y > 0, g, 0.0))
+relu_backward = fused("relu_backward", lambda g, y: where(y <= 0, 0.0, g))
 tanh_backward = fused("tanh_backward", lambda g, y: g * (1 - y * y))
 sigmoid_backward = fused("sigmoid_backward", lambda g, y: g * (y - y * y))
 

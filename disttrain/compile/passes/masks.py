@@ -1,6 +1,7 @@
 """Masks: of a value that is looked at again for its signs alone, these are kept in its place.
 
-The derivative of relu asks where its result is above zero: a byte for each element, not four.
+The derivative of relu asks where its result is not zero (or is nan): a byte for each element, not
+four.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ _BOOL = np.dtype(bool)
 LEAST = 1 << 16  # bytes of a value that are worth a pass over it
 
 # (Of no region: it would run when the mask is used.)
-above_zero = Primitive("above_zero", lambda y: np.greater(y, 0), ("y",))
-above_zero.shape = lambda y: (y.shape, _BOOL)
+not_zero = Primitive("not_zero", lambda y: np.not_equal(y, 0), ("y",))
+not_zero.shape = lambda y: (y.shape, _BOOL)
 
 
 def keep_signs(graph: Graph) -> Graph:
@@ -42,7 +43,7 @@ def keep_signs(graph: Graph) -> Graph:
         g, _, y = ins.args
         mask, number = Var("v", number), number + 1
         metas[mask] = metas[y][0], _BOOL
-        after.setdefault(place, []).append(Instruction(above_zero, (y,), {}, (mask,)))
+        after.setdefault(place, []).append(Instruction(not_zero, (y,), {}, (mask,)))
         changed[i] = Instruction(masked_scale, (g, mask), {"scale": 1.0}, ins.outputs)
     if not changed:
         return graph

@@ -31,12 +31,12 @@ def relu_(input: Tensor) -> Tensor:
 
 
 def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
-    """x where x > threshold, else ``value``"""
+    """x where x > threshold (or is nan), else ``value``"""
     kind = input.dtype
     value, threshold = (
         (int(v) if kind.np.kind in "iu" else v) for v in (value, threshold)
     )  # in the type of the input
-    return activate("threshold", input, lambda x: stepwise(ops.where(x > threshold, x, value), x),
+    return activate("threshold", input, lambda x: stepwise(ops.where(x <= threshold, value, x), x),
                     inplace, "iufV")  # fmt: skip
 
 

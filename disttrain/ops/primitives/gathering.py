@@ -51,7 +51,9 @@ def add_rows(g: np.ndarray, index: np.ndarray, size: int) -> np.ndarray:
     if kind.kind == "f" and size <= _SMALL_TABLE and n * size * d <= _ONE_HOT_WORK:
         hot = np.zeros((size, n), kind)
         hot[index, np.arange(n)] = 1
-        return hot @ g
+        out = hot @ g
+        if np.isfinite(out).all():  # what is not would get into all rows
+            return out
     return _add_sorted(g, index, np.zeros((size, d), kind))
 
 

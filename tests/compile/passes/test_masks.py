@@ -46,8 +46,8 @@ def wide(*more):
 def test_less_is_held_and_gradients_have_the_same_bits():
     model, x = wide(), dt.randn(512, 8)
     graph, lean = lean_of(model, x)
-    assert names(lean).count("above_zero") == names(lean).count("masked_scale") == 1
-    assert names(lean).index("above_zero") < names(lean).index("masked_scale") - 1
+    assert names(lean).count("not_zero") == names(lean).count("masked_scale") == 1
+    assert names(lean).index("not_zero") < names(lean).index("masked_scale") - 1
     assert Liveness(lean).peak < Liveness(graph).peak
     odd = dt.from_numpy(np.where(np.arange(512 * 8).reshape(512, 8) % 97, 1.0, np.nan))
     for given in (x, -x, odd.float(), dt.full((512, 8), float("inf"))):
@@ -64,14 +64,14 @@ def test_less_is_held_and_gradients_have_the_same_bits():
     ids=["that is handed on", "that backward needs"],
 )
 def test_a_value_stays(model):
-    assert "above_zero" not in names(lean_of(model, dt.randn(512, 8))[1])
+    assert "not_zero" not in names(lean_of(model, dt.randn(512, 8))[1])
 
 
 def test_what_is_small_stays(monkeypatch):
-    assert "above_zero" not in names(lean_of(wide(), dt.randn(4, 8))[1])
+    assert "not_zero" not in names(lean_of(wide(), dt.randn(4, 8))[1])
     for module in (masks, products):
         monkeypatch.setattr(module, "LEAST", 0)
-    assert "above_zero" in names(lean_of(wide(), dt.randn(4, 8))[1])
+    assert "not_zero" in names(lean_of(wide(), dt.randn(4, 8))[1])
 
 
 def test_what_is_in_a_kernel_anyway_stays():
@@ -83,4 +83,4 @@ def test_what_is_in_a_kernel_anyway_stays():
 
     fn()
     graph = capture(fn)().graph
-    assert "above_zero" not in names(keep_signs(graph))
+    assert "not_zero" not in names(keep_signs(graph))

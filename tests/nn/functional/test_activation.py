@@ -64,3 +64,12 @@ def test_rrelu_draws_a_slope_for_each_element():
     assert nn.RReLU(0.2, 0.4).eval()(x).equal(F.leaky_relu(x, (0.2 + 0.4) / 2))
     with pytest.raises(ConfigError, match="Lower bound"):
         F.rrelu(x, 0.4, 0.2)
+
+
+@pytest.mark.parametrize("fn", [F.relu, lambda x: F.threshold(x, 0.0, 0.0)])
+def test_nan_is_not_hidden(fn):
+    x = dt.tensor([float("nan"), 1.0, 0.0, -1.0], requires_grad=True)
+    y = fn(x)
+    y.sum().backward()
+    assert y.isnan().tolist() == [True, False, False, False]
+    assert x.grad.tolist() == [1.0, 1.0, 0.0, 0.0]

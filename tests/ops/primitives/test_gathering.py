@@ -61,3 +61,12 @@ def test_putting_into_the_whole():
     np.testing.assert_allclose(found.flat[[1, 7]], A.flat[[1, 7]] + 3.0)
     found = ga.put.forward(A, index, values, accumulate=False)
     assert found.flat[7] == 3.0 and found.flat[1] in (1.0, 2.0)
+
+
+@pytest.mark.parametrize("size", [5, 300])
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_rows_that_are_not_finite_stay_in_theirs(size, value):
+    g = np.ones((6, 3), np.float32)
+    g[2] = value
+    out = ga.add_rows(g, np.array([0, 1, 3, 1, 4, 0]), size)
+    assert np.isfinite(out).all(1).tolist() == [k != 3 for k in range(size)]

@@ -49,6 +49,32 @@ def _view(T: Any, a: np.ndarray, draw: random.Random) -> Any:
     return t
 
 
+def _laid(T: Any, a: np.ndarray, draw: random.Random) -> Any:
+    """The same numbers with their axes in another order, within a larger array or backwards in
+    memory."""
+    how = draw.choice(("in order", "turned", "within", "backwards"))
+    if how == "turned":
+        order = draw.sample(range(a.ndim), a.ndim)
+        a = np.ascontiguousarray(a.transpose(order)).transpose(np.argsort(order))
+    elif how == "within":
+        every = np.full([n + 3 for n in a.shape], np.nan, a.dtype)
+        inside = every[tuple(slice(1, 1 + n) for n in a.shape)]
+        inside[...] = a
+        a = inside
+    elif how == "backwards" and T.__name__ != "torch":  # which has no such steps
+        a = np.flip(np.flip(a, -1).copy(), -1)
+    return T.from_numpy(a)
+
+
+def _odd(draw: random.Random, a: np.ndarray) -> np.ndarray:
+    """Some of the numbers, few or most, become nan, infinite, zeros of both signs."""
+    rng = np.random.default_rng(draw.getrandbits(32))
+    values = draw.choice(([np.nan], [np.inf], [-np.inf], [np.nan, np.inf, -np.inf, 0], [0.0, -0.0]))
+    where = rng.random(a.shape) < draw.choice((0.02, 0.3, 0.9))
+    a[where] = rng.choice(values, int(where.sum()))
+    return a
+
+
 def copied(T: Any, seed: str) -> list[Any]:
     """Copies in order, of and into any order, and reshapes that need one."""
     draw = random.Random(seed)
@@ -158,6 +184,35 @@ def filtered(T: Any, seed: str) -> list[Any]:
     return [out.detach(), x.grad, w.grad]
 
 
+def asked(T: Any, seed: str) -> list[Any]:
+    """Convolutions of arrays that lie in any way, of which some have gradients, and gradients of
+    those."""
+    draw = random.Random(seed)
+    rng = np.random.default_rng(draw.getrandbits(32))
+    dims, groups, kind = draw.choice((1, 2, 2)), draw.choice((1, 1, 3)), draw.choice("ffd")
+    kernel = [draw.choice((1, 2, 3, 3, 5)) for _ in range(dims)]
+    stride = [draw.choice((1, 1, 1, 2)) for _ in range(dims)]
+    back = draw.random() < 0.4
+    how = {"stride": stride, "padding": [k // 2 for k in kernel], "groups": groups}
+    c, o = (groups * draw.choice((1, 8, 17, 32)) for _ in range(2))
+    size = [draw.randint(k, {1: 400, 2: 26}[dims]) for k in kernel]
+    first, second = (c, o // groups) if back else (o, c // groups)
+    shapes = ((draw.choice((1, 2, 3)), c, *size), (first, second, *kernel), (o,))
+    needs = draw.choice(((1, 1, 1), (1, 0, 0), (0, 1, 0), (0, 0, 1), (1, 1, 0), (0, 1, 1)))
+    leaves = [
+        _laid(T, rng.normal(size=shape).astype(kind), draw).requires_grad_(bool(need))
+        for shape, need in zip(shapes, needs)
+    ]
+    out = getattr(T.nn.functional, f"conv{'_transpose' if back else ''}{dims}d")(*leaves, **how)
+    g = _laid(T, rng.normal(size=tuple(out.shape)).astype(kind), draw)
+    leaves = [a for a in leaves if a.requires_grad]
+    again = sum(needs[:2]) == 2 and draw.random() < 0.4
+    grads = T.autograd.grad(out, leaves, g, create_graph=again)
+    if again:
+        grads += T.autograd.grad(sum((a * a).sum() for a in grads[:2]), leaves[:2])
+    return [out.detach(), *(a.detach() for a in grads)]
+
+
 def ordered(T: Any, seed: str) -> list[Any]:
     """Sorted elements with their places, and the first of them."""
     draw = random.Random(seed)
@@ -190,8 +245,9 @@ def recurrent(T: Any, seed: str) -> list[Any]:
             w.copy_(T.from_numpy(rng.uniform(-bound, bound, tuple(w.shape)).astype(kind)))
     lengths = rng.integers(1, 6, draw.choice((1, 2, 5, 8, 19)))
     shape = (len(lengths), 5) if given["batch_first"] else (5, len(lengths))
-    numbers = rng.normal(size=(wide, *shape[::-1])).astype(kind)
-    x = T.from_numpy(numbers).permute(2, 1, 0).requires_grad_()
+    a = rng.normal(size=(wide, *shape[::-1])).astype(kind)
+    odd = draw.random() < 0.15
+    x = T.from_numpy(_odd(draw, a) if odd else a).permute(2, 1, 0).requires_grad_()
     fed, packed, start = x, draw.random() < 0.5, []
     if draw.random() < 0.5:
         passes = given["num_layers"] * (2 if given["bidirectional"] else 1)
@@ -207,7 +263,7 @@ def recurrent(T: Any, seed: str) -> list[Any]:
         out = T.nn.utils.rnn.pad_packed_sequence(out, given["batch_first"])[0]
     outs = [out, *(state if isinstance(state, tuple) else (state,))]
     outs = outs[draw.choice((0, 0, 1)) :] if len(outs) > 1 else outs
-    leaves, again = [x, *start, *net.parameters()], kind == "d" and draw.random() < 0.5
+    leaves, again = [x, *start, *net.parameters()], kind == "d" and draw.random() < 0.5 and not odd
     grads = T.autograd.grad(sum(o.sin().sum() for o in outs), leaves, create_graph=again)
     if again:
         grads += T.autograd.grad(sum((g * g).sum() for g in grads), leaves)
@@ -315,14 +371,16 @@ def pooled(T: Any, seed: str) -> list[Any]:
     }
     shape = (draw.choice((1, 3)), draw.choice((1, 4)), *(draw.randint(9, 14) for _ in range(dims)))
     a = np.round(rng.normal(size=shape), draw.choice((0, 1, 9))).astype(draw.choice(("f", "d")))
-    x = T.from_numpy(a)
+    a = _odd(draw, a) if draw.random() < 0.4 else a
+    x = _laid(T, a, draw) if dims < 3 else T.from_numpy(a)
     if dims == 2 and draw.random() < 0.3:
         x = x.to(memory_format=T.channels_last)
     x.requires_grad_()
     pool = getattr(T.nn.functional, f"max_pool{dims}d")
     best, places = pool(x, kernel, return_indices=True, **how)
     g = rng.normal(size=tuple(best.shape)).astype(a.dtype)
-    pool(x, kernel, **how).backward(T.from_numpy(g))
+    g = _odd(draw, g) if draw.random() < 0.2 else g
+    pool(x, kernel, **how).backward(_laid(T, g, draw))
     return [best.detach(), places, x.grad]
 
 
@@ -348,13 +406,13 @@ CASES = {
     "copied": copied, "accumulated": accumulated, "scattered": scattered, "convolved": convolved,
     "ordered": ordered, "recurrent": recurrent, "strided": strided, "multiplied": multiplied,
     "normalised": normalised, "resized": resized, "pooled": pooled, "halved": halved,
-    "filtered": filtered,
+    "filtered": filtered, "asked": asked,
 }  # fmt: skip
 
 
 def _size(y: np.ndarray, name: str) -> float:
     """What the numbers of long sums lie around."""
-    sums = ("convolved", "strided", "multiplied", "halved", "filtered")
+    sums = ("convolved", "strided", "multiplied", "halved", "filtered", "asked")
     there = np.abs(y[np.isfinite(y)]) if name in sums else y[:0]
     return float(there.max(initial=0)) if name in sums else 0.0
 

@@ -67,6 +67,12 @@ def _flat(t: Tensor | None, like: Tensor) -> Tensor | None:
     return t if t.meta()[1] == like.meta()[1] else cast_like(t, like)
 
 
+def _in_rows(input: Tensor, n: int) -> Tensor:
+    """``input`` as a matrix, whose rows are the last ``n`` dimensions."""
+    shape = tuple(input.shape)
+    return reshape(input, shape=(math.prod(shape[:-n]), math.prod(shape[-n:])))
+
+
 def layer_norm(
     input: Tensor, normalized_shape: Dims, weight: Tensor | None = None, bias: Tensor | None = None,
     eps: float = 1e-5,
@@ -74,7 +80,7 @@ def layer_norm(
     """Normalise over the last dimensions, those of ``normalized_shape`` (Ba et al., 2016)."""
     shape = _tail("layer_norm", input, normalized_shape, weight, bias)
     check_types("layer_norm", input, weight, bias)
-    x = input if len(shape) == 1 else reshape(input, shape=(-1, math.prod(shape)))
+    x = input if len(shape) == 1 else _in_rows(input, len(shape))
     out = layer_norm_rows(x, _flat(weight, x), _flat(bias, x), eps=float(eps))[0]
     return out if x is input else reshape(out, shape=tuple(input.shape))
 
@@ -98,7 +104,7 @@ def rms_norm(
     if weight is not None and weight.meta()[1] != kind:
         out = rms_norm(input, normalized_shape, None, eps) * weight
         return el.cast(out, dtype=kind)
-    x = input if len(shape) == 1 else reshape(input, shape=(-1, math.prod(shape)))
+    x = input if len(shape) == 1 else _in_rows(input, len(shape))
     out = rms_norm_rows(x, _flat(weight, x), eps=float(eps))[0]
     return out if x is input else reshape(out, shape=tuple(input.shape))
 

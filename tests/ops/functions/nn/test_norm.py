@@ -210,3 +210,11 @@ def test_gradients_of_an_empty_batch_are_zeros():
         layer(x).sum().backward()
         assert x.grad.shape == (0, 3)
         assert layer.weight.grad.tolist() == layer.bias.grad.tolist() == [0.0] * 3
+
+
+@pytest.mark.parametrize("norm", [dt.nn.functional.layer_norm, dt.nn.functional.rms_norm])
+def test_rows_of_no_places(norm):
+    x = dt.zeros(2, 3, 0, requires_grad=True)
+    out = norm(x, (3, 0))
+    out.sum().backward()
+    assert out.shape == x.grad.shape == (2, 3, 0)

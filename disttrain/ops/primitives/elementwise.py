@@ -150,8 +150,7 @@ relu = unary(
     "relu", _floating(kernels.relu, lambda a: np.maximum(a, 0)),
     lambda g, out: relu_backward(g, out), expr=lambda a: ex.max(a, 0.0), takes="iufV",
 )  # fmt: skip
-# Where the result is zero the gradient is: one pass instead of a mask and a product. (Not where it
-# is nan, as in PyTorch: what is wrong is then not hidden from what comes before.)
+# Where the result is zero the gradient is, but not where it is nan: one pass, and no mask.
 relu_backward: Primitive = binary(
     "relu_backward", kernels.relu_backward, lambda g, b: relu_backward(g, b), nothing,
     expr=lambda a, b: ex.where(b <= 0, 0.0, a),

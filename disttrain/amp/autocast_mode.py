@@ -44,6 +44,7 @@ FUNCTIONS_FULL_ON_CPU = frozenset(
     "fractional_max_pool3d grid_sample max_pool3d nanquantile normalized_images polar quantile "
     "trace view_as_complex".split()
 )
+_ON_CPU = {**dict.fromkeys(FUNCTIONS_FULL_ON_CPU, "full"), **dict.fromkeys(OWN_ON_CPU, "own")}
 _LOW_TYPES: tuple[dtypes.dtype, ...] = (dtypes.float16, dtypes.bfloat16)
 _BOTH_TYPES = (dtypes.float32, *_LOW_TYPES)
 _DEFAULTS = {"cuda": dtypes.float16, "cpu": dtypes.bfloat16}
@@ -76,8 +77,8 @@ class Chooser:
         if thread.depth != thread.autocast_depth:
             return fn(*args, **kwargs)
         wanted, given = dtypes.float32, _LOW_TYPES
-        if self.kind == "cpu" and fn.__name__ in OWN_ON_CPU | FUNCTIONS_FULL_ON_CPU:
-            how = "own" if fn.__name__ in OWN_ON_CPU else "full"
+        if self.kind == "cpu":
+            how = _ON_CPU.get(fn.__name__, how)
         if how == "own":
             given = ()
         elif how == "lower":

@@ -7,9 +7,11 @@ hits both alike. The table goes to standard output, the numbers to a JSON file.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import platform
+import signal
 import statistics
 import subprocess
 import sys
@@ -44,22 +46,50 @@ def run(case: str, library: str, python: str) -> dict[str, float]:
         env["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] = "1"
     env.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed package has its bytecode
     start = time.perf_counter()
-    done = subprocess.run(
-        command(case, library, python), env=env, capture_output=True, text=True, timeout=TIMEOUT
-    )
+    job = subprocess.Popen(
+        command(case, library, python), env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        text=True, start_new_session=True,
+    )  # fmt: skip
+    try:
+        output, errors = job.communicate(timeout=TIMEOUT)
+    except BaseException as error:
+        _end(job)
+        if not isinstance(error, subprocess.TimeoutExpired):
+            raise
+        print(f"{case} with {library} took more than {TIMEOUT:.0f} s", file=sys.stderr)
+        return {}
     seconds = time.perf_counter() - start
-    if done.returncode:
-        print(f"{case} with {library} failed:\n{done.stderr[-2000:]}", file=sys.stderr)
+    if job.returncode:
+        print(f"{case} with {library} failed:\n{errors[-2000:]}", file=sys.stderr)
         return {}
     if case in WHOLE:
         return {WHOLE[case]: seconds}
-    line = next(part for part in done.stdout.splitlines() if "ROWS {" in part)
+    line = next(part for part in output.splitlines() if "ROWS {" in part)
     return json.loads(line[line.index("{") :])
 
 
+def _end(job: subprocess.Popen) -> None:
+    """End a run that has not ended; a launcher gets the time to end its ranks."""
+    job.terminate()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        job.communicate(timeout=10)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(job.pid, signal.SIGKILL)
+    job.communicate()
+
+
 def measure(cases: list[str], rounds: int, peer: str | None) -> dict[str, dict[str, list[float]]]:
-    """Rows by name: the numbers of each library, one per round."""
+    """Rows by name: the numbers of each library, one per round; Ctrl-C ends it with those there."""
     table: dict[str, dict[str, list[float]]] = {}
+    with contextlib.suppress(KeyboardInterrupt):
+        _measure(cases, rounds, peer, table)
+    print("\r" + " " * 40 + "\r", end="", file=sys.stderr)
+    return table
+
+
+def _measure(
+    cases: list[str], rounds: int, peer: str | None, table: dict[str, dict[str, list[float]]]
+) -> None:
     total, done = len(cases) * rounds, 0
     for case in cases:
         for _ in range(rounds):
@@ -70,8 +100,6 @@ def measure(cases: list[str], rounds: int, peer: str | None) -> dict[str, dict[s
                     table.setdefault(row, {}).setdefault(library, []).append(value)
             done += 1
             print(f"\r{done}/{total} {case:<12}", end="", file=sys.stderr, flush=True)
-    print("\r" + " " * 40 + "\r", end="", file=sys.stderr)
-    return table
 
 
 def text(row: str, value: float) -> str:

@@ -12,7 +12,7 @@ _LAYERS = (
 # Functions that a layer may hold (an activation) stood beside each other.
 _FUNCTIONS = {
     "nn": "attention conv embedding loss norm padding pool softmax sync_norm",
-    "creation": "create moving sparse",
+    "creation": "create moving",
     "views": "aliases join split",
 }
 _NOW = {
@@ -22,6 +22,8 @@ _NOW = {
         for folder, names in _FUNCTIONS.items()
         for name in names.split()
     },
+    "disttrain.ops.functions.creation.sparse": "disttrain.ops.functions.sparse.creation",
+    "disttrain.ops.functions.sparse": "disttrain.ops.functions.sparse.creation",
     "disttrain.ops.functions.views": "disttrain.ops.functions.views.shapes",
     "disttrain.comm.reduce_ops": "disttrain.comm.calls.reduce_ops",
     "disttrain.distributed.ddp.caps": "disttrain.distributed.ddp.reducer.caps",

@@ -20,11 +20,10 @@ from ...primitives import elementwise as el
 from ...primitives import gathering as prim
 from ...primitives import views
 from ...primitives.reduce import any_
-from ..sparse import checks
-from ..sparse.compressed import CompressedTensor, compressed, converted
-from ..sparse.coo import SparseTensor, flat, made, meetings
-from ..sparse.structured import Structured
-from .moving import to
+from . import checks
+from .compressed import CompressedTensor, compressed, converted
+from .coo import SparseTensor, flat, made, meetings
+from .structured import Structured
 
 
 def sparse_coo_tensor(
@@ -85,7 +84,7 @@ def _held(values: Any, dtype: Any, device: Any, leaf: bool) -> Tensor:
     traced = "array" not in values.__dict__
     if leaf or not (values.requires_grad or traced):
         values = values.detach()
-    out = to(values, device, dtype) if device is not None or dtype is not None else values
+    out = Tensor.to(values, device, dtype) if device is not None or dtype is not None else values
     if leaf:
         return out.requires_grad_()
     return out.view_as(out) if out.requires_grad and out.is_leaf else out
@@ -242,7 +241,7 @@ def to_dense(
     input: Tensor, dtype: DTypeLike | None = None, *, masked_grad: bool | None = None
 ) -> Tensor:
     """``input`` itself, which is dense (in type ``dtype``); a sparse tensor as a dense one."""
-    return input if dtype is None else to(input, dtypes.as_dtype(dtype))
+    return input if dtype is None else Tensor.to(input, dtypes.as_dtype(dtype))
 
 
 def to_sparse_coo(input: Tensor) -> SparseTensor:

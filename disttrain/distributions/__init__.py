@@ -1,6 +1,6 @@
 """Probability distributions: samples, log-probabilities, entropies. PyTorch's names and meaning."""
 
-from . import constraints, divergences, transforms
+from . import constraints, transforms
 from .constraint_registry import biject_to, transform_to
 from .counts import Binomial, Multinomial, NegativeBinomial, Poisson
 from .discrete import (

@@ -26,11 +26,11 @@ from ..ops.api import (
 )
 from ..ops.functions.sampling import standard_dirichlet, standard_gamma
 from . import constraints
-from .bijections import PowerTransform
 from .distribution import Distribution
 from .exp_family import ExponentialFamily
 from .parameters import broadcast_all
 from .transformed import TransformedDistribution
+from .transforms.bijections import PowerTransform
 
 __all__ = [
     "Beta", "Chi2", "Dirichlet", "FisherSnedecor", "Gamma", "InverseGamma", "StudentT",

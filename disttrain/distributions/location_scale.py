@@ -27,11 +27,11 @@ from ..ops.api import (
 from ..ops.functions.sampling import standard_von_mises
 from ..ops.primitives.special import i0e, i1e
 from . import constraints
-from .bijections import AbsTransform, AffineTransform, ExpTransform
 from .distribution import Distribution
 from .parameters import broadcast_all, euler_constant, lazy_property
 from .positive import Uniform
 from .transformed import TransformedDistribution
+from .transforms.bijections import AbsTransform, AffineTransform, ExpTransform
 
 __all__ = ["Cauchy", "Gumbel", "HalfCauchy", "Laplace", "VonMises"]
 

@@ -10,11 +10,11 @@ from ..core.grad_mode import no_grad
 from ..core.tensor import Tensor
 from ..ops.api import erf, erfinv, exp, expm1, log, normal, randn, where, zeros_like
 from . import constraints
-from .bijections import AbsTransform, ExpTransform
-from .coordinates import StickBreakingTransform
 from .exp_family import ExponentialFamily
 from .parameters import broadcast_all
 from .transformed import TransformedDistribution
+from .transforms.bijections import AbsTransform, ExpTransform
+from .transforms.coordinates import StickBreakingTransform
 
 __all__ = ["HalfNormal", "LogNormal", "LogisticNormal", "Normal"]
 

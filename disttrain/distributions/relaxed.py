@@ -10,11 +10,11 @@ from typing import Any, ClassVar
 from ..core.tensor import Size, Tensor
 from ..ops.api import broadcast_tensors, log, log1p, rand
 from . import constraints
-from .bijections import ExpTransform, SigmoidTransform
 from .discrete import Categorical, Coin
 from .distribution import Distribution
 from .parameters import broadcast_all, clamp_probs, softplus
 from .transformed import TransformedDistribution
+from .transforms.bijections import ExpTransform, SigmoidTransform
 
 __all__ = [
     "ExpRelaxedCategorical", "LogitRelaxedBernoulli", "RelaxedBernoulli",

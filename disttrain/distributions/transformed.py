@@ -12,7 +12,7 @@ from .constraints import Constraint
 from .distribution import Distribution
 from .independent import Independent
 from .parameters import sum_rightmost
-from .transform import ComposeTransform, Transform
+from .transforms.transform import ComposeTransform, Transform
 
 __all__ = ["TransformedDistribution"]
 

@@ -24,6 +24,10 @@ _NOW = {
     },
     "disttrain.ops.functions.creation.sparse": "disttrain.ops.functions.sparse.creation",
     "disttrain.ops.functions.sparse": "disttrain.ops.functions.sparse.creation",
+    **{
+        f"disttrain.distributions.{name}": f"disttrain.distributions.transforms.{name}"
+        for name in ("bijections", "coordinates", "joined", "transform")
+    },
     "disttrain.ops.functions.views": "disttrain.ops.functions.views.shapes",
     "disttrain.comm.reduce_ops": "disttrain.comm.calls.reduce_ops",
     "disttrain.distributed.ddp.caps": "disttrain.distributed.ddp.reducer.caps",

@@ -1,14 +1,14 @@
 """The divergence of Kullback and Leibler between two distributions: which formula is taken. The
-formulas are in ``divergences.py``."""
+formulas are in ``formulas.py``."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-from ..core.tensor import Tensor
-from ..trace import warn
-from .distribution import Distribution
+from ...core.tensor import Tensor
+from ...trace import warn
+from ..distribution import Distribution
 
 __all__ = ["kl_divergence", "register_kl"]
 

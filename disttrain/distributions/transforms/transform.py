@@ -7,11 +7,11 @@ import weakref
 from collections.abc import Sequence
 from typing import Any
 
-from ..core.tensor import Size, Tensor
-from ..ops.api import zeros_like
-from . import constraints
-from .constraints import Constraint
-from .parameters import lazy_property, sum_rightmost
+from ...core.tensor import Size, Tensor
+from ...ops.api import zeros_like
+from .. import constraints
+from ..constraints import Constraint
+from ..parameters import lazy_property, sum_rightmost
 
 
 class Transform:

@@ -6,13 +6,13 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from ..core.tensor import Tensor
-from ..core.types.dtypes import finfo
-from ..ops.api import atanh, broadcast_shapes, exp, expm1, full_like, log, log1p, sigmoid, tanh
-from . import constraints
-from .constraints import Constraint
-from .distribution import Distribution
-from .parameters import all_true, lazy_property, softplus
+from ...core.tensor import Tensor
+from ...core.types.dtypes import finfo
+from ...ops.api import atanh, broadcast_shapes, exp, expm1, full_like, log, log1p, sigmoid, tanh
+from .. import constraints
+from ..constraints import Constraint
+from ..distribution import Distribution
+from ..parameters import all_true, lazy_property, softplus
 from .transform import Transform
 
 

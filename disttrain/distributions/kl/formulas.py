@@ -7,9 +7,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ..core.tensor import Tensor
-from ..linalg import solve_triangular
-from ..ops.api import (
+from ...core.tensor import Tensor
+from ...linalg import solve_triangular
+from ...ops.api import (
     diag_embed,
     digamma,
     erf,
@@ -21,15 +21,14 @@ from ..ops.api import (
     where,
     xlogy,
 )
-from .counts import Binomial, Poisson
-from .discrete import Bernoulli, Categorical, ContinuousBernoulli, Geometric, OneHotCategorical
-from .distribution import Distribution
-from .exp_family import ExponentialFamily, statistics
-from .gamma import Beta, Dirichlet, Gamma
-from .independent import Independent
-from .kl import kl_divergence, register_kl
-from .location_scale import Cauchy, Gumbel, Laplace
-from .multivariate_normal import (
+from ..counts import Binomial, Poisson
+from ..discrete import Bernoulli, Categorical, ContinuousBernoulli, Geometric, OneHotCategorical
+from ..distribution import Distribution
+from ..exp_family import ExponentialFamily, statistics
+from ..gamma import Beta, Dirichlet, Gamma
+from ..independent import Independent
+from ..location_scale import Cauchy, Gumbel, Laplace
+from ..multivariate_normal import (
     LowRankMultivariateNormal,
     MultivariateNormal,
     log_diagonal,
@@ -37,10 +36,11 @@ from .multivariate_normal import (
     low_rank_mahalanobis,
     mahalanobis,
 )
-from .normal import HalfNormal, Normal
-from .parameters import all_true, euler_constant, softplus, sum_rightmost
-from .positive import Exponential, Pareto, Uniform
-from .transformed import TransformedDistribution
+from ..normal import HalfNormal, Normal
+from ..parameters import all_true, euler_constant, softplus, sum_rightmost
+from ..positive import Exponential, Pareto, Uniform
+from ..transformed import TransformedDistribution
+from .dispatch import kl_divergence, register_kl
 
 
 def _weighed(weight: Tensor, difference: Tensor, other: Tensor) -> Tensor:

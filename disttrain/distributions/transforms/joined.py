@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ..core.tensor import Tensor
-from ..ops.api import cat, stack
-from . import constraints
-from .constraints import Constraint
-from .parameters import lazy_property, sum_rightmost
+from ...core.tensor import Tensor
+from ...ops.api import cat, stack
+from .. import constraints
+from ..constraints import Constraint
+from ..parameters import lazy_property, sum_rightmost
 from .transform import Transform
 
 

@@ -8,13 +8,13 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from ..core.tensor import Tensor
-from ..core.types.dtypes import finfo
-from ..linalg import cholesky
-from ..ops.api import arange, cat, diag_embed, exp, eye, log, log1p, ones_like, tanh
-from . import constraints
+from ...core.tensor import Tensor
+from ...core.types.dtypes import finfo
+from ...linalg import cholesky
+from ...ops.api import arange, cat, diag_embed, exp, eye, log, log1p, ones_like, tanh
+from .. import constraints
+from ..parameters import softplus, tril_matrix_to_vec, vec_to_tril_matrix
 from .bijections import clipped_sigmoid
-from .parameters import softplus, tril_matrix_to_vec, vec_to_tril_matrix
 from .transform import Transform, needs_dims
 
 

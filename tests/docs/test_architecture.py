@@ -1,10 +1,11 @@
-"""docs/files.md names files that are there, each question once; packages say what they hold."""
+"""docs/files.md and docs/architecture.md name files that are there; packages say what they hold."""
 
 from __future__ import annotations
 
 import ast
 import re
 import tomllib
+from pathlib import Path
 
 import pytest
 
@@ -37,6 +38,32 @@ def test_files_are_there():
                 lost.append((question, name))
             folders.add(name.rstrip("/") if name.endswith("/") else name.rpartition("/")[0])
     assert not lost
+
+
+ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text()
+DOCS = ROOT / "docs"
+
+
+def test_paths_of_the_picture_are_there():
+    """What has a slash or the name of a file, and links."""
+    said = re.findall(r"`([\w./-]+)`", ARCHITECTURE)
+    paths = [name for name in said if "/" in name or name.endswith(".py")]
+    links = [link for link in re.findall(r"\]\(([^)#]+)", ARCHITECTURE) if "://" not in link]
+    assert [n for n in paths if not any(is_path(place / n) for place in PLACES)] == []
+    assert [link for link in links if not (DOCS / link).exists()] == []
+    assert len(paths) > 20
+
+
+def is_path(path: Path) -> bool:
+    """A file or a folder, also of a module named without its ending."""
+    return path.exists() or path.with_name(f"{path.name}.py").is_file()
+
+
+def test_the_picture_has_every_package():
+    """The order that it draws names all that the contract orders."""
+    drawn = set(re.findall(r"\w+", ARCHITECTURE.partition("```text")[2].partition("```")[0]))
+    order = next(c for c in CONTRACTS if c["name"] == "The import order")
+    assert {n for row in order["layers"] for n in re.findall(r"\w+", row)} - drawn == set()
 
 
 def test_a_question_stands_once():

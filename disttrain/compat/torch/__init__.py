@@ -31,26 +31,19 @@ from . import (
     distributions,
     elastic,
     facade,
-    foreach,
-    functional,
     gradients,
-    legacy,
-    operations,
-    reducers,
     remote,
     saving,
     scripted,
-    sharding,
     sparse,
-    spawn,
-    strategies,
     testing,
-    training,
     watching,
 )
+from .distributed import reducers, sharding, spawn, strategies
+from .nn import training
 from .shim import ROOT, Shim, publish
+from .top import foreach, functional, legacy, operations, pipes
 from .top import names as top
-from .top import pipes
 
 VERSION = "2.13.0+disttrain"
 _FAKES = "torch.testing._internal.distributed"

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...autograd import Variable
-from ...core.backward.function import Function
-from ...core.tensor import Tensor
-from ...core.types import dtypes
-from ...core.types.device import set_default_device
-from ...ops.functions.creation import data
+from ....autograd import Variable
+from ....core.backward.function import Function
+from ....core.tensor import Tensor
+from ....core.types import dtypes
+from ....core.types.device import set_default_device
+from ....ops.functions.creation import data
 
 KINDS = {
     "FloatTensor": dtypes.float32,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import disttrain as dt
-from disttrain.compat.torch.operations import names
+from disttrain.compat.torch.top.operations import names
 
 NAMES = names()
 

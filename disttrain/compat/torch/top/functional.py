@@ -7,10 +7,10 @@ from typing import Any
 
 import disttrain as dt
 
-from ...core import Tensor
-from ...nn import functional as F
-from ...nn.packed import PackedSequence
-from ...nn.recurrence import STEPS
+from ....core import Tensor
+from ....nn import functional as F
+from ....nn.packed import PackedSequence
+from ....nn.recurrence import STEPS
 
 # Of which the arguments are the same.
 _SAME = """adaptive_avg_pool1d bilinear celu celu_ channel_shuffle cosine_similarity hardshrink

@@ -7,7 +7,7 @@ import pytest
 
 from disttrain import core, nn
 from disttrain import distributed as dist
-from disttrain.compat.torch import reducers
+from disttrain.compat.torch.distributed import reducers
 from disttrain.core.random import manual_seed
 
 pytestmark = pytest.mark.simulated

@@ -7,9 +7,9 @@ from typing import Any, ClassVar
 
 import disttrain as dt
 
-from ...nn import hooks, state
-from ...nn import modules as modules_of_nn
-from .shim import Shim
+from ....nn import hooks, state
+from ....nn import modules as modules_of_nn
+from ..shim import Shim
 
 _FILES = {
     "activation": "CELU ELU GELU GLU Hardshrink Hardsigmoid Hardswish Hardtanh LeakyReLU "

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import disttrain as dt
-from disttrain.compat.torch import spawn as mp
+from disttrain.compat.torch.distributed import spawn as mp
 from disttrain.data import DataLoader
 from disttrain.errors import ConfigError
 

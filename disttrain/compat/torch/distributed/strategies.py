@@ -4,8 +4,8 @@ package."""
 
 from __future__ import annotations
 
+from ..shim import Shim
 from .sharding import Function, Same
-from .shim import Shim
 
 _HERE, _OURS = "torch.distributed", "disttrain.distributed"
 _HOOKS = "algorithms.ddp_comm_hooks"

@@ -7,10 +7,10 @@ from typing import Any
 
 import disttrain as dt
 
-from ...core import Tensor
-from ...core.writes import opened
-from ...errors import ShapeError
-from ...ops.functions.linalg import vector_norm
+from ....core import Tensor
+from ....core.writes import opened
+from ....errors import ShapeError
+from ....ops.functions.linalg import vector_norm
 
 _UNARY = """abs acos asin atan ceil cos cosh erf erfc exp expm1 floor frac lgamma log log10 log1p
 log2 neg reciprocal round rsqrt sigmoid sign sin sinh sqrt tan tanh trunc""".split()

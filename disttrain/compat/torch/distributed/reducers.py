@@ -7,15 +7,15 @@ from typing import Any
 
 import disttrain as dt
 
-from ...distributed.collectives.coalesced import broadcast_coalesced
-from ...distributed.ddp.module import BufferCommHookLocation
-from ...distributed.ddp.reducer.buckets import ParamMeta
-from ...distributed.ddp.reducer.caps import DEFAULT_CAP_MB, FIRST_CAP_MB, MIB, BucketCaps
-from ...distributed.ddp.reducer.messages import Messages
-from ...distributed.ddp.reducer.mixed_precision import MixedPrecision
-from ...distributed.ddp.reducer.reducer import Reducer as Inner
-from ...distributed.ddp.reducer.reducer import Settings
-from ...errors import DTypeError
+from ....distributed.collectives.coalesced import broadcast_coalesced
+from ....distributed.ddp.module import BufferCommHookLocation
+from ....distributed.ddp.reducer.buckets import ParamMeta
+from ....distributed.ddp.reducer.caps import DEFAULT_CAP_MB, FIRST_CAP_MB, MIB, BucketCaps
+from ....distributed.ddp.reducer.messages import Messages
+from ....distributed.ddp.reducer.mixed_precision import MixedPrecision
+from ....distributed.ddp.reducer.reducer import Reducer as Inner
+from ....distributed.ddp.reducer.reducer import Settings
+from ....errors import DTypeError
 
 NAMES = {
     "_BucketCapacityConfig": BucketCaps,

@@ -12,7 +12,7 @@ import numpy as np
 
 import disttrain as dt
 
-from ...ops.functions.arrangement import inclusive_range
+from ....ops.functions.arrangement import inclusive_range
 
 _IN_PLACE = """abs acos acosh addmv arccos arccosh arcsin arcsinh arctan arctanh as_strided asin
 asinh atan atanh ceil clamp clamp_max clamp_min clip conj_physical cos cosh deg2rad detach erf erfc

@@ -8,8 +8,8 @@ import types
 
 import pytest
 
-from disttrain.compat.torch import sharding
-from disttrain.compat.torch.sharding import Function, Same
+from disttrain.compat.torch.distributed import sharding
+from disttrain.compat.torch.distributed.sharding import Function, Same
 from disttrain.compat.torch.shim import MissingName
 
 pytestmark = pytest.mark.simulated

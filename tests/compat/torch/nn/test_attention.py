@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from disttrain.compat.torch.attention import SDPBackend, Switches
+from disttrain.compat.torch.nn.attention import SDPBackend, Switches
 
 pytestmark = pytest.mark.simulated
 

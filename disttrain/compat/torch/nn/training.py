@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import disttrain as dt
 
-from . import layers, reducers
-from .shim import Shim
-from .top import spelled
+from ..distributed import reducers
+from ..shim import Shim
+from ..top import spelled
+from . import layers
 
 
 def _module(name: str, source: object, *names: str) -> dict[str, Shim]:

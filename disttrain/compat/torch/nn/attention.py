@@ -8,7 +8,7 @@ import enum
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from .shim import Shim
+from ..shim import Shim
 
 
 class SDPBackend(enum.IntEnum):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import disttrain as dt
-from disttrain.compat.torch import foreach
+from disttrain.compat.torch.top import foreach
 from disttrain.errors import ShapeError
 
 pytestmark = pytest.mark.simulated

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import disttrain as dt
-from disttrain.compat.torch import legacy
+from disttrain.compat.torch.top import legacy
 
 pytestmark = pytest.mark.simulated
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import disttrain as dt
-from disttrain.compat.torch import functional
+from disttrain.compat.torch.top import functional
 
 F = dt.nn.functional
 NAMES = functional.names()

@@ -63,7 +63,7 @@ def factor_of_inverse(precision: Tensor) -> Tensor:
 
 
 def one_matrix(error: type[Exception], **given: Tensor | None) -> tuple[str, Tensor]:
-    """The one of these parameters that is there, with its name. ``error``: there are none or more."""
+    """The one of these parameters that is there, with its name. ``error``: none are, or more."""
     found = [(name, value) for name, value in given.items() if value is not None]
     if len(found) != 1:
         raise error(

@@ -66,6 +66,21 @@ def test_the_picture_has_every_package():
     assert {n for row in order["layers"] for n in re.findall(r"\w+", row)} - drawn == set()
 
 
+PACKAGES = [p for top in ("disttrain", "launcher") for p in (ROOT / top).rglob("__init__.py")]
+_ROW = re.compile(r"^ *([a-z_0-9]+(?:(?: \| |, )[a-z_0-9]+)*) {2,}\S", re.MULTILINE)
+
+
+def test_tables_of_packages_name_what_is_in_them():
+    """The rows of a docstring: names of children, two spaces or more, what they are."""
+    gone = []
+    for path in PACKAGES:
+        told = ast.get_docstring(ast.parse(path.read_text())) or ""
+        children = {p.stem for p in path.parent.iterdir()}
+        rows_of = (re.findall(r"\w+", row) for row in _ROW.findall(told))
+        gone += [f"{path.parent.name}: {n}" for row in rows_of for n in row if n not in children]
+    assert gone == []
+
+
 def test_a_question_stands_once():
     questions = [row[0] for row in rows()]
     assert sorted(questions) == sorted(set(questions)) and len(questions) > 100

@@ -1,18 +1,20 @@
-"""Attention by teams of threads: its text, run by a host compiler, beside the reference."""
+"""Attention on tensor cores: its text, run by a host compiler, beside the reference."""
 
 from __future__ import annotations
+
+import re
 
 import numpy as np
 import pytest
 from standins import cuda_on_host as host
 
-from disttrain.backends.device import attention_text
-from disttrain.backends.device.attention import attention, attention_backward
+from disttrain.backends.device.codes import attention_mma
+from disttrain.backends.device.codes.attention import attention, attention_backward
 
 pytestmark = pytest.mark.skipif(host.COMPILER is None, reason="there is no C++ compiler here")
 WAYS = [(False, False, False), (True, False, False), (False, True, False), (True, True, True)]
-DTYPE, WIDE, NEAR = np.float32, np.float32, 2e-5
-B, H, G, L, S, D, E = 1, 2, 1, 37, 35, 20, 24
+DTYPE, WIDE, NEAR = np.float16, np.float32, 4e-3
+B, H, G, L, S, D, E = 1, 2, 1, 70, 67, 20, 24
 
 
 def _arguments(way: tuple[bool, bool, bool]) -> tuple[list, list]:
@@ -57,15 +59,18 @@ def test_the_text_means_what_the_reference_does(tmp_path):
                 np.testing.assert_allclose(got, want, NEAR, NEAR, err_msg=str(case.plan))
 
 
-def test_teams_of_threads_are_what_runs():
+def test_blocks_of_tiles_are_what_runs():
+    """Each block has so many queries or keys; sums of rows go by teams of threads."""
     launches = [step for case, _ in _cases() for step in case.plan.launches]
-    assert len(launches) == 4 * len(WAYS)
-    assert all(
-        "dt_team<" in step.body and attention_text.HELPERS in step.helpers for step in launches
-    )
-    assert not any("dt_mma" in step.body for step in launches)
+    cores = [step for step in launches if "delta" not in step.name]
+    assert len(cores) == 3 * len(WAYS)
+    assert all("_cores" in step.name and "dt_mma_float16" in step.body for step in cores)
+    rows = attention_mma.ROWS
+    assert {step.grid for step in cores} == {B * H * -(-L // rows), B * G * -(-S // rows)}
 
 
-@pytest.mark.parametrize("kind", attention_text.MASKS)
-def test_masks_change_the_score(kind):
-    assert ("s = " in attention_text.MASKS[kind]) is (kind != "none")
+@pytest.mark.parametrize("kind", ["FORWARD", "QUERIES", "KEYS"])
+def test_names_to_fill_in_are_those_that_are_given(kind):
+    """What ``_put`` fills in itself is gone."""
+    found = set(re.findall(r"\$(\w+)", getattr(attention_mma, kind)))
+    assert found == {"dp", "ep", "dropped", "dtype", "causal", "mask"}

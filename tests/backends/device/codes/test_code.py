@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from disttrain.backends.device.code import (
+from disttrain.backends.device.codes.code import (
     Code,
     Field,
     Operand,

@@ -16,9 +16,9 @@ from functools import partial
 
 import numpy as np
 
-from ...errors import DimError, ShapeError
+from ....errors import DimError, ShapeError
+from ..structs import C_STORED, Value
 from .code import Code, Field, Operand, Pointer, Step, Steps, blocks, expect, filled, itemsize
-from .structs import C_STORED, Value
 
 _WORDS = {1: "unsigned char", 2: "unsigned short", 4: "unsigned", 8: "dt_u64", 16: "uint4"}
 _INDEX = ("int64",)

@@ -13,9 +13,9 @@ import functools
 
 import numpy as np
 
-from ...errors import ConfigError, DimError
+from ....errors import ConfigError, DimError
+from ..structs import Value
 from .code import Code, Field, Number, Operand, Pointer, Step, Steps, blocks, expect, filled
-from .structs import Value
 
 _BODY = """
   const dt_u64 i = (dt_u64)blockIdx.x * 256u + threadIdx.x;

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from disttrain.backends.device import codes
+from disttrain.backends.device.codes import table as codes
 from disttrain.errors import DimError
 
 

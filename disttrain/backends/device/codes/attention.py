@@ -24,7 +24,8 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import ShapeError
+from ....errors import ShapeError
+from ..structs import C_STORED, Value
 from . import attention_mma as mma
 from . import attention_text as teams
 from .code import (
@@ -41,7 +42,6 @@ from .code import (
     itemsize,
 )
 from .randomness import FLOATS, PHILOX, philox
-from .structs import C_STORED, Value
 
 THREADS = 128
 _MOST_SHARED = 96 << 10

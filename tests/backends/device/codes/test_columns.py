@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from disttrain.backends.device.code import Operand
-from disttrain.backends.device.columns import COLUMNS, UNCOLUMNS, numbers
+from disttrain.backends.device.codes.code import Operand
+from disttrain.backends.device.codes.columns import COLUMNS, UNCOLUMNS, numbers
 from disttrain.errors import ShapeError
 
 ONE = numbers((2,), (3,), (1,), (0,), (1,))  # windows of two, of four places

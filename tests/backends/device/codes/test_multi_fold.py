@@ -1,6 +1,6 @@
 """Folds of many arrays at once."""
 
-from disttrain.backends.device import codes
+from disttrain.backends.device.codes import table as codes
 from disttrain.backends.device.structs import Operand, Pointer, record
 
 

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from disttrain.backends.device import codes
-from disttrain.backends.device.randomness import philox
+from disttrain.backends.device.codes import table as codes
+from disttrain.backends.device.codes.randomness import philox
 from support.cases.code_cases import FLOATS
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from disttrain.backends.device import checks
+from disttrain.backends.device.codes import checks
 from disttrain.errors import ConfigError, DimError
 
 

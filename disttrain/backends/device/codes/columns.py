@@ -17,9 +17,9 @@ from functools import partial
 
 import numpy as np
 
-from ...errors import ShapeError
+from ....errors import ShapeError
+from ..structs import C_STORED, Number, Value
 from .code import Code, Field, Operand, Pointer, Step, Steps, blocks, expect, filled, itemsize
-from .structs import C_STORED, Number, Value
 
 _WORDS = {1: "unsigned char", 2: "unsigned short", 4: "unsigned", 8: "dt_u64", 16: "uint4"}
 _NUMBERS = tuple(f"{what}{i}" for what in "komps" for i in range(3))

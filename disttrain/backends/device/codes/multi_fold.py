@@ -14,10 +14,10 @@ import functools
 
 import numpy as np
 
-from ...errors import ShapeError
+from ....errors import ShapeError
+from ..structs import C_STORED, Value
 from .code import Code, Field, Operand, Pointer, Step, Steps, blocks, expect, filled, itemsize
 from .randomness import FLOATS
-from .structs import C_STORED, Value
 
 _MOST = 128  # arrays that one launch takes: its struct stays under 4 KB
 _EACH = 1 << 14  # elements that one block folds, while there are few blocks

@@ -15,8 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...errors import DTypeError, ShapeError
-from .structs import Field, Number, Operand, Pointer, Value, dense, struct
+from ....errors import DTypeError, ShapeError
+from ..structs import Field, Number, Operand, Pointer, Value, dense, struct
 
 
 @dataclass(frozen=True, slots=True)

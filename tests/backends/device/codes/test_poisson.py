@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from disttrain.backends.device.poisson import POISSON
+from disttrain.backends.device.codes.poisson import POISSON
 from disttrain.errors import ConfigError
 
 

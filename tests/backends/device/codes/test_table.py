@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from standins import cuda_on_host as host
 
-from disttrain.backends.device import codes
+from disttrain.backends.device.codes import table as codes
 from disttrain.backends.device.structs import Operand
 from disttrain.errors import DTypeError, ShapeError
 from support.cases.code_cases import code_cases

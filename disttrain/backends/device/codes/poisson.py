@@ -13,11 +13,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from ..structs import C_STORED, Value
 from .checks import RATE
 from .checks import rates as check_rates
 from .code import Code, Field, Number, Operand, Pointer, Step, Steps, blocks, expect, filled
 from .randomness import PHILOX, philox
-from .structs import C_STORED, Value
 
 _BODY = """
   const dt_u64 i = (dt_u64)blockIdx.x * 256u + threadIdx.x;

@@ -19,10 +19,10 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import ShapeError
+from ....errors import ShapeError
+from ..structs import C_STORED, Value
 from .checks import PROBABILITY, probabilities
 from .code import Code, Field, Number, Operand, Pointer, Step, Steps, blocks, expect, filled
-from .structs import C_STORED, Value
 
 FLOATS = ("float32", "float64", "float16", "bfloat16")
 PHILOX = """

@@ -1,4 +1,4 @@
-"""docs/files.md and docs/architecture.md name files that are there; packages say what they hold."""
+"""Pages name files that are there, files.md each question once; packages say what they hold."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from support.pages import ROOT
+from support.pages import PAGES, ROOT
 
 PAGE = (ROOT / "docs" / "files.md").read_text()
 PLACES = [ROOT / "disttrain", ROOT]
@@ -64,6 +64,20 @@ def test_the_picture_has_every_package():
     drawn = set(re.findall(r"\w+", ARCHITECTURE.partition("```text")[2].partition("```")[0]))
     order = next(c for c in CONTRACTS if c["name"] == "The import order")
     assert {n for row in order["layers"] for n in re.findall(r"\w+", row)} - drawn == set()
+
+
+def test_files_with_folders_are_there_wherever_a_page_names_them():
+    """Outside of blocks of code; a path may leave out the folders that it begins with."""
+    files = [
+        p for top in ("disttrain", "launcher", "tests", "scripts") for p in (ROOT / top).rglob("*")
+    ]
+    ends = {p.parts[-n:] for p in files for n in range(2, len(p.relative_to(ROOT).parts) + 1)}
+    gone = []
+    for page in PAGES:
+        prose = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
+        named = re.findall(r"`([\w.-]+(?:/[\w.-]+)*/[\w.-]+\.py)`", prose)
+        gone += [f"{page.name}: {name}" for name in named if tuple(name.split("/")) not in ends]
+    assert gone == []
 
 
 PACKAGES = [p for top in ("disttrain", "launcher") for p in (ROOT / top).rglob("__init__.py")]

@@ -5,6 +5,9 @@
 
 or, first thing in a program, ``disttrain.compat.torch.install()``. Refused when the real torch has
 been imported already. What is missing says so by name (see ``shim``).
+
+``top`` has what is at torch's top level, ``nn`` layers and training, ``distributed`` strategies and
+processes, ``elastic`` the launcher's parts, ``remote`` remote calls; a module each the rest.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ Three primitives, each bilinear, whose derivatives are each other:
     conv_weight_grad(g, x)        the adjoint in w
 
 Where generated code gains, there are fewer products (``fused.winograd``), or windows are multiplied
-where they lie (``fused.convolution``). What the former finds not to be finite is computed by the
+where they lie (``fused.convolution``, and ``fused.depthwise`` for single channels). What the former finds not to be finite is computed by the
 latter, where it stays in its windows. Else a convolution unfolds its input into columns, a few
 samples at a time so that they stay in the cache, and multiplies matrices. (Unfolding a whole batch,
 one product per kernel position and long rows without cropping were measured too; they lose nearly
@@ -21,7 +21,7 @@ from typing import Any, TypedDict
 
 import numpy as np
 
-from ...backends.fused import convolution, residues, winograd
+from ...backends.fused import convolution, depthwise, residues, winograd
 from ...backends.fused.taps import products, weighted_sum
 from ...core.annotations import Shaped, Value
 from ...core.gate import Primitive
@@ -57,6 +57,8 @@ def _conv(
     out = win.out_sizes(x.shape[2:], w.shape[2:], stride, padding, dilation)
     y = np.empty((x.shape[0], w.shape[0], *out), np.result_type(x, w))
     how: Steps = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
+    if w.shape[1] == 1 and groups > 1 and depthwise.convolve(x, w, b, y, **how):
+        return y
     left = winograd.convolve(x, w, b, y, **how)
     if left is None:
         return _conv_directly(x, w, b, y, **how)
@@ -127,6 +129,8 @@ def _input_grad(
 ) -> Any:
     dx = np.empty((g.shape[0], w.shape[1] * groups, *size), np.result_type(g, w))
     how: Steps = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
+    if w.shape[1] == 1 and groups > 1 and depthwise.input_grad(g, w, dx, **how):
+        return dx
     left = residues.input_grad(g, w, dx, **how)
     if left is None:
         return _input_grad_directly(g, w, dx, **how)
@@ -192,6 +196,8 @@ def _weight_grad(
     each = x.shape[1] // groups
     dw = np.empty((channels, each, *kernel), np.result_type(g, x))
     how: Steps = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
+    if each == 1 and groups > 1 and depthwise.weight_grad(g, x, dw, **how):
+        return dw
     if winograd.weight_grad(g, x, dw, **how):
         return dw
     if math.prod(kernel) > 1 and convolution.weight_grad(g, x, dw, **how):

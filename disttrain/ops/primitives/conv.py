@@ -7,11 +7,11 @@ Three primitives, each bilinear, whose derivatives are each other:
     conv_weight_grad(g, x)        the adjoint in w
 
 Where generated code gains, there are fewer products (``fused.winograd``), or windows are multiplied
-where they lie (``fused.convolution``, and ``fused.depthwise`` for single channels). What the former finds not to be finite is computed by the
-latter, where it stays in its windows. Else a convolution unfolds its input into columns, a few
-samples at a time so that they stay in the cache, and multiplies matrices. (Unfolding a whole batch,
-one product per kernel position and long rows without cropping were measured too; they lose nearly
-everywhere.)
+where they lie (``fused.convolution``, and ``fused.depthwise`` for single channels). What the former
+finds not to be finite is computed by the latter, where it stays in its windows. Else a convolution
+unfolds its input into columns, a few samples at a time so that they stay in the cache, and
+multiplies matrices. (Unfolding a whole batch, one product per kernel position and long rows without
+cropping were measured too; they lose nearly everywhere.)
 """
 
 from __future__ import annotations

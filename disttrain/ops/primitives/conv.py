@@ -34,6 +34,9 @@ from .reduce import sum_
 from .views import getitem, permute, reshape
 
 
+_FEW_PLACES = 64  # of a gradient, in which a matrix of weights is not turned (measured)
+
+
 class Steps(TypedDict):
     """How a kernel goes over its input."""
 
@@ -168,14 +171,19 @@ def _input_grad_directly(
     shape = tuple(s + 2 * p for s, p in zip(size, padding, strict=True))
     full = np.zeros((n, groups, w.shape[1], *shape), np.result_type(g, w))
     count, places = math.prod(kernel), math.prod(out)
-    # Rows of the matrix by kernel position, then channel, so that one position's rows are together.
     each = w.shape[0] // groups
-    rows = w.reshape(groups, each, w.shape[1], count).transpose(0, 3, 2, 1)
-    rows = np.ascontiguousarray(rows).reshape(groups, count * w.shape[1], each)
     flat = g.reshape(n, groups, each, places)
+    if places <= _FEW_PLACES:  # the matrix as it is: to turn it takes longer than the sums
+        rows = w.reshape(groups, each, w.shape[1] * count).swapaxes(1, 2)
+        split = (groups, w.shape[1], count, *out)
+    else:  # its rows by kernel position, then channel, so that one position's rows are together
+        rows = w.reshape(groups, each, w.shape[1], count).transpose(0, 3, 2, 1)
+        rows = np.ascontiguousarray(rows).reshape(groups, count * w.shape[1], each)
+        split = (groups, count, w.shape[1], *out)
     for part in win.chunks(n, channels * count * places):
         columns = np.matmul(rows, flat[part])
-        columns = columns.reshape(len(columns), groups, count, w.shape[1], *out)
+        columns = columns.reshape(len(columns), *split)
+        columns = columns.swapaxes(2, 3) if places <= _FEW_PLACES else columns
         win.fold_into(full[part], columns, kernel, out, stride, dilation)
     full = full.reshape(n, channels, *shape)
     return np.ascontiguousarray(full[win.inside(size, padding)]) if any(padding) else full

@@ -68,8 +68,15 @@ def test_nearest_places_of_any_share(size, out, kind):
         assert np.allclose(x.grad.numpy(), wanted)
 
 
-@pytest.mark.parametrize(("mode", "shape"), [("bilinear", (2, 3, 8, 6)), ("area", (2, 3, 9, 6)),
-                                             ("linear", (2, 3, 8)), ("trilinear", (1, 2, 4, 6, 8))])  # fmt: skip
+@pytest.mark.parametrize(
+    ("mode", "shape"),
+    [
+        ("bilinear", (2, 3, 8, 6)),
+        ("area", (2, 3, 9, 6)),
+        ("linear", (2, 3, 8)),
+        ("trilinear", (1, 2, 4, 6, 8)),
+    ],
+)
 def test_means_of_neighbours_are_what_the_matrices_say(mode, shape, monkeypatch):
     x = dt.randn(*shape, dtype=dt.float64, requires_grad=True)
     size = tuple(n // (3 if n == 9 else 2) for n in shape[2:])

@@ -33,7 +33,6 @@ from .elementwise import H
 from .reduce import sum_
 from .views import getitem, permute, reshape
 
-
 _FEW_PLACES = 64  # of a gradient, in which a matrix of weights is not turned (measured)
 
 

@@ -71,10 +71,19 @@ argsort_: Primitive = primitive(
 )  # fmt: skip
 
 
+def _place_of(a: Any, k: int, dim: int) -> Any:
+    """What ``_argsort`` has at ``k``; the dimension stays, of size 1."""
+    a = sortable(a)
+    keys = _keys(a, dim, False)
+    if keys is None:
+        return np.take(_argsort(a, dim, False), [k], axis=dim)
+    keys.partition(k, axis=-1)
+    return _places(keys[..., k : k + 1], dim)
+
+
 def _median_places(a: Any, dim: int) -> Any:
     """Where the lower median along ``dim`` is, or the first nan; the dimension stays, of size 1."""
-    n = a.shape[dim]
-    places = np.take(_argsort(a, dim, False), [(n - 1) // 2], axis=dim)
+    places = _place_of(a, (a.shape[dim] - 1) // 2, dim)
     if a.dtype.kind in "fV":
         odd = np.isnan(a)
         if odd.any():

@@ -142,8 +142,9 @@ class _Plan(NamedTuple):
 class _Telling:
     """Numbers and tables, in bytes, for elements of a type."""
 
-    def __init__(self, kind: np.dtype) -> None:
-        self.item, self.lanes = kind.itemsize, _code().lanes(kind.name)
+    def __init__(self, kind: np.dtype, width: int) -> None:
+        """``width``: of the rows of sums."""
+        self.item, self.lanes = kind.itemsize, _code().lanes(kind.name, width)
         self.alive: list[ndarray] = []
 
     def table(self, numbers: Sequence[int]) -> int:
@@ -189,7 +190,8 @@ def _sums(
 ) -> _Plan | None:  # fmt: skip
     """Of the convolution from planes of ``size`` to ``out``, or of its adjoint from ``out`` to
     ``size``."""
-    axes, t = list(zip(size, out, kernel, stride, padding, dilation)), _Telling(kind)
+    axes = list(zip(size, out, kernel, stride, padding, dilation))
+    t = _Telling(kind, -(-size[2] // stride[2]) if backward else out[2])
     if backward:
         source, result, sources, results = out, size, each, 1
         inward, outward, passes = _adjoint(axes, each, t.lanes)
@@ -198,7 +200,7 @@ def _sums(
         inward, outward, passes = _forward(axes, t.lanes)
     begin = sources * inward.size + t.behind(inward)
     total = begin + outward.size + t.behind(outward) if outward.kinds[2] > 1 else begin
-    run = _code().sums(kind.name, min(inward.kinds[2], 3), min(outward.kinds[2], 3))
+    run = _code().sums(kind.name, t.lanes, min(inward.kinds[2], 3), min(outward.kinds[2], 3))
     if run is None or total * t.item > _MOST:
         return None
     entries = []
@@ -284,11 +286,11 @@ def _gradient(
     kind: np.dtype, size: tuple, out: tuple, kernel: tuple, stride: tuple, padding: tuple,
     dilation: tuple, channels: int, each: int, samples: int,
 ) -> _Plan | None:  # fmt: skip
-    axes, t = list(zip(size, out, kernel, stride, padding, dilation)), _Telling(kind)
+    axes, t = list(zip(size, out, kernel, stride, padding, dilation)), _Telling(kind, out[2])
     inward, taps, places = _Buffer(_padded(axes), t.lanes), _met(axes), math.prod(out)
     begin = inward.size + t.behind(inward)
     total = begin + each * len(taps) * t.lanes
-    run = _code().gradient(kind.name, min(inward.kinds[2], 3))
+    run = _code().gradient(kind.name, t.lanes, min(inward.kinds[2], 3))
     if run is None or total * t.item > _MOST:
         return None
     counts = (math.prod(size), places, begin, inward.room[2])

@@ -40,9 +40,10 @@ GRADIENT = (
 
 
 @cache
-def lanes(kind: str) -> int:
-    """Elements of a register."""
-    return host.vector_bits(host.cpu().features) // 8 // _KINDS[kind][1]
+def lanes(kind: str, width: int) -> int:
+    """Elements of the registers for rows of ``width``: of half the size where they fit into it."""
+    whole = host.vector_bits(host.cpu().features) // 8 // _KINDS[kind][1]
+    return whole // 2 if width <= whole // 2 and whole >= 8 else whole
 
 
 class _Writer:
@@ -423,27 +424,27 @@ def _gradient_text(kind: str, lanes: int, inward: int) -> str:
     return str(writer)
 
 
-def _found(make: Callable[..., str], name: str, kind: str, *how: int) -> Callable | None:
+def _found(make: Callable[..., str], name: str, *how: object) -> Callable | None:
     if "fma" not in host.cpu().features:
         return None
     types = [*(_POINTER,) * 5, _NUMBER, _NUMBER]
-    return functions(make, kind, lanes(kind), *how)(name, types)
+    return functions(make, *how)(name, types)
 
 
 @cache
-def sums(kind: str, inward: int, outward: int) -> Callable | None:
+def sums(kind: str, lanes: int, inward: int, outward: int) -> Callable | None:
     """``sums(to, x, w, plan, buffer, first, end)``: the planes from number ``first`` to ``end``.
     ``plan``: the numbers of ``PLAN``, whose ``pass_table`` has those of ``PASS`` for each pass.
     ``inward``, ``outward``: what columns of ``x`` and of ``to`` are alike modulo (3: any number).
     None where code cannot be made."""
-    return _found(_sums_text, "sums", kind, inward, outward)
+    return _found(_sums_text, "sums", kind, lanes, inward, outward)
 
 
 @cache
-def gradient(kind: str, inward: int) -> Callable | None:
+def gradient(kind: str, lanes: int, inward: int) -> Callable | None:
     """``gradient(dw, x, g, plan, buffer, first, end)``: adds for these channels. ``plan``: the
     numbers of ``GRADIENT``."""
-    return _found(_gradient_text, "gradient", kind, inward)
+    return _found(_gradient_text, "gradient", kind, lanes, inward)
 
 
 __all__ = [

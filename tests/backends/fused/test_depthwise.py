@@ -18,7 +18,7 @@ def registers(request, monkeypatch):
     """Registers of this processor, and those of older ones."""
     made = (depthwise._sums, depthwise._gradient, code.sums, code.gradient)
     if request.param == "narrow":
-        monkeypatch.setattr(code, "lanes", lambda kind: 8 if "32" in kind else 4)
+        monkeypatch.setattr(code, "lanes", lambda kind, width: 8 if "32" in kind else 4)
     for each in made:
         each.cache_clear()
     yield

@@ -40,7 +40,7 @@ _PLACES = 4096  # of a gradient that are worked on at a time
 @cache
 def _code() -> Any:
     """What makes machine code is loaded with the first convolution that needs it."""
-    return importlib.import_module("..llvm.implicit_product", __package__)
+    return importlib.import_module("..llvm.kernels.implicit_product", __package__)
 
 
 # --- tables of places --------------------------------------------------------------------------

@@ -37,7 +37,7 @@ _LINE = 64  # bytes of a line of the cache
 @cache
 def _code() -> Any:
     """What makes machine code is loaded with the first convolution of single channels."""
-    return importlib.import_module("..llvm.depthwise", __package__)
+    return importlib.import_module("..llvm.kernels.depthwise", __package__)
 
 
 # --- places ------------------------------------------------------------------------------------

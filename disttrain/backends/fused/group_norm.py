@@ -92,7 +92,7 @@ _STATISTICS, _NORMAL, _SUMS, _GRADIENT = map(Family, (_statistics, _normal, _sum
 @cache
 def _code(kind: str) -> Any:
     """What makes machine code is loaded with the first array that needs it."""
-    return importlib.import_module("..llvm.group_norm", __package__).code(kind)
+    return importlib.import_module("..llvm.kernels.group_norm", __package__).code(kind)
 
 
 class _Groups:

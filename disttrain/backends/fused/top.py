@@ -27,7 +27,7 @@ def _code(kind: np.dtype, largest: bool) -> Any:
     """The code for a type, loaded with the first array of it; None where there is none."""
     if kind.char not in "fdilq" or not kind.isnative:
         return None
-    return importlib.import_module("..llvm.top", __package__).code(kind.name, largest)
+    return importlib.import_module("..llvm.kernels.top", __package__).code(kind.name, largest)
 
 
 def top(a: Any, k: int, axis: int, largest: bool) -> ndarray | None:

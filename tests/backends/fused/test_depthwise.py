@@ -10,7 +10,7 @@ import pytest
 
 from disttrain.backends import threads
 from disttrain.backends.fused import depthwise
-from disttrain.backends.llvm import depthwise as code
+from disttrain.backends.llvm.kernels import depthwise as code
 
 
 @pytest.fixture(params=["as wide as can be", "narrow"])

@@ -6,7 +6,7 @@ import ctypes
 from collections.abc import Callable
 from functools import cache
 
-from .loops import Text, functions
+from ..loops import Text, functions
 
 _KINDS = {"float32": ("float", 4), "float64": ("double", 8)}
 _POINTER, _NUMBER = ctypes.c_void_p, ctypes.c_int64

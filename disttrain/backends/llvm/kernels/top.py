@@ -11,8 +11,8 @@ import ctypes
 from collections.abc import Callable
 from functools import cache
 
-from .. import host
-from .loops import Text, functions
+from ... import host
+from ..loops import Text, functions
 
 _KINDS = {"float32": ("float", 32), "float64": ("double", 64), "int32": ("", 32), "int64": ("", 64)}
 _POINTER, _NUMBER = ctypes.c_void_p, ctypes.c_int64

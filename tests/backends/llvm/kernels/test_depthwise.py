@@ -7,7 +7,7 @@ import pytest
 
 from disttrain.backends.addresses import address
 from disttrain.backends.fused import depthwise as plans
-from disttrain.backends.llvm import depthwise
+from disttrain.backends.llvm.kernels import depthwise
 
 
 def _plan(kind, size, out, kernel, stride):

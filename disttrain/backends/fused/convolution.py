@@ -17,7 +17,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache, lru_cache, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy import ndarray
@@ -25,7 +25,7 @@ from numpy import ndarray
 from .. import threads
 from ..addresses import address as _address
 from .copies import fill
-from .residues import Residue, residues, room_of, run_of
+from .residues import residues, room_of, run_of
 
 _CHUNK = 1 << 18  # floats of padded input at a time: they stay in the second-level cache
 _LEAST = 1 << 18  # multiplications of a sample from which it gains (all of these measured)
@@ -40,7 +40,7 @@ _PLACES = 4096  # of a gradient that are worked on at a time
 @cache
 def _code() -> Any:
     """What makes machine code is loaded with the first convolution that needs it."""
-    return importlib.import_module("..llvm.implicit_product", __package__)
+    return importlib.import_module("..llvm.kernels.implicit_product", __package__)
 
 
 # --- tables of places --------------------------------------------------------------------------
@@ -275,26 +275,32 @@ def input_grad(
     if not _fit(g, w, dx):
         return False
     products = _Products(dx.dtype, w.shape[1])
-    axes = [residues(*each) for each in
-            zip(dx.shape[2:], w.shape[2:], stride, padding, dilation, strict=True)]  # fmt: skip
-    least = math.prod(min((each.places for each in axis), default=0) for axis in axes)
-    sums = w.shape[0] // groups * math.prod(w.shape[2:])
-    if least < products.rows or not products.gains(least, sums, groups):
+    outer = w.shape[0] // groups
+    found = _residues(dx.shape[2:], g.shape[1:], w.shape[2:], stride, padding, dilation, outer,
+                      w.itemsize)  # fmt: skip
+    sums = outer * math.prod(w.shape[2:])
+    if found.least < products.rows or not products.gains(found.least, sums, groups):
         return False
-    room = [room_of(axis, n) for axis, n in zip(axes, g.shape[2:], strict=True)]
-    padded = _Padded(g, tuple(a for a, _ in room), tuple(b for _, b in room))
-    convolutions = list(_by_residue(w, groups, products, axes, room, padded))
-    group = w.shape[0] // groups * padded.channel
+    padded = _Padded(g, *found.room)
+    grouped = w.reshape(groups, outer, *w.shape[1:])
+    starts = np.zeros((groups, w.shape[1]), w.dtype)
+    runs = [
+        _Run(products, np.moveaxis(grouped[each.index], 2, -1), starts, *each.tables,
+             _in_runs(each.counts[-1], w.itemsize, 2 * products.rows))
+        if each.tables else None
+        for each in found.parts
+    ]  # fmt: skip
+    group = outer * padded.channel
 
     def work(part: slice, address: int, parts: int) -> None:
-        for where, counts, run in convolutions:
-            into = dx[part][where]
+        for each, run in zip(found.parts, runs, strict=True):
+            into = dx[part][each.where]
             if run is None:
                 into[...] = 0
-            elif counts == dx.shape[2:]:
+            elif each.counts == dx.shape[2:]:
                 run(into, address, padded.bytes, group, parts)
             else:
-                y = np.empty((len(into), dx.shape[1], *counts), dx.dtype)
+                y = np.empty((len(into), dx.shape[1], *each.counts), dx.dtype)
                 run(y, address, padded.bytes, group, parts)
                 into[...] = y
 
@@ -302,37 +308,52 @@ def input_grad(
     return True
 
 
-def _by_residue(
-    w: ndarray,
-    groups: int,
-    products: _Products,
-    axes: list[list[Residue]],
-    room: list,
-    padded: _Padded,
-) -> Iterator[tuple[tuple, tuple, _Run | None]]:
-    """For places alike modulo the strides: their index, how many, and what computes them."""
-    outer, each = w.shape[0] // groups, w.shape[1]
-    grouped = w.reshape(groups, outer, *w.shape[1:])
-    channel, *steps = _steps((w.shape[0], *padded.shape), w.itemsize)
+class _Part(NamedTuple):
+    """Places of x that are alike modulo the strides: their index, how many, the index of the
+    weights that reach them, and the tables of what those meet (None: nothing)."""
+
+    where: Any
+    counts: tuple[int, ...]
+    index: Any
+    tables: tuple[ndarray, ndarray] | None
+
+
+class _Parts(NamedTuple):
+    """All of them, the least places of one, and the room around g before and behind."""
+
+    parts: list[_Part]
+    least: int
+    room: tuple[tuple[int, ...], tuple[int, ...]]
+
+
+@lru_cache(32)
+def _residues(
+    size: tuple, g: tuple, kernel: tuple, stride: tuple, padding: tuple, dilation: tuple,
+    outer: int, item: int,
+) -> _Parts:  # fmt: skip
+    """Those of a gradient of that ``size``, from samples of ``g`` (channels, ...)."""
+    axes = [residues(*each) for each in zip(size, kernel, stride, padding, dilation, strict=True)]
+    least = math.prod(min((each.places for each in axis), default=0) for axis in axes)
+    room = [room_of(axis, n) for axis, n in zip(axes, g[1:], strict=True)]
+    padded = tuple(b + n + a for (b, a), n in zip(room, g[1:], strict=True))
+    channel, *steps = _steps((g[0], *padded), item)
     channels = [c * channel for c in range(outer)]
-    starts = np.zeros((groups, each), w.dtype)
-    strides = [len(axis) for axis in axes]
+    strides, parts = [len(axis) for axis in axes], []
     for chosen in itertools.product(*axes):
         spatial = (slice(r.first, None, s) for r, s in zip(chosen, strides, strict=True))
         where, counts = (slice(None), slice(None), *spatial), tuple(r.places for r in chosen)
-        if not all(r.taps for r in chosen):
-            yield where, counts, None
-            continue
-        places = ([i * t for i in range(n)] for n, t in zip(counts, steps, strict=True))
-        reach = [
-            [(before + b) * t for b in r.begins]
-            for r, (before, _), t in zip(chosen, room, steps, strict=True)
-        ]
-        index: tuple[Any, ...] = (..., *(run_of(r.taps) for r in chosen))
-        weights = np.moveaxis(grouped[index], 2, -1)
-        along = _in_runs(counts[-1], steps[-1], 2 * products.rows)
-        run = _Run(products, weights, starts, _sums(*places), _sums(channels, *reach), along)
-        yield where, counts, run
+        index: tuple[Any, ...] = (..., *(run_of(r.taps) if r.taps else 0 for r in chosen))
+        tables = None
+        if all(r.taps for r in chosen):
+            places = ([i * t for i in range(n)] for n, t in zip(counts, steps, strict=True))
+            reach = [
+                [(before + b) * t for b in r.begins]
+                for r, (before, _), t in zip(chosen, room, steps, strict=True)
+            ]
+            tables = _sums(*places), _sums(channels, *reach)
+        parts.append(_Part(where, counts, index, tables))
+    before, behind = zip(*room, strict=True)
+    return _Parts(parts, least, (before, behind))
 
 
 def weight_grad(

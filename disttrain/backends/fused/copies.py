@@ -31,12 +31,12 @@ _SIDES = {1: 32, 2: 16, 4: 16, 8: 8}  # the least sides of such matrices, by byt
 @cache
 def _code() -> Any:
     """What makes machine code is loaded with the first copy that needs it."""
-    return importlib.import_module("..llvm.transpose", __package__)
+    return importlib.import_module("..llvm.kernels.transpose", __package__)
 
 
 @cache
 def _blocks() -> Any:
-    return importlib.import_module("..llvm.blocks", __package__)
+    return importlib.import_module("..llvm.kernels.blocks", __package__)
 
 
 def _merged(out: np.ndarray, a: np.ndarray) -> list[tuple[int, int, int]]:

@@ -28,7 +28,7 @@ _NAMES = {"f": "float32", "d": "float64"}
 @cache
 def _code(kind: str, way: str, rows: int) -> list[tuple[int, Any]] | None:
     """What computes so many rows, as (first row, code); loaded with the first product."""
-    code = importlib.import_module("..llvm.few_rows", __package__)
+    code = importlib.import_module("..llvm.kernels.few_rows", __package__)
     parts = threads.portions(rows, 1, -(-rows // code.most(kind, way)))
     found = [(part.start, code.product(kind, way, part.stop - part.start)) for part in parts]
     return None if None in (run for _, run in found) else found

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import importlib
 import math
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -92,39 +92,39 @@ _STATISTICS, _NORMAL, _SUMS, _GRADIENT = map(Family, (_statistics, _normal, _sum
 @cache
 def _code(kind: str) -> Any:
     """What makes machine code is loaded with the first array that needs it."""
-    return importlib.import_module("..llvm.group_norm", __package__).code(kind)
+    return importlib.import_module("..llvm.kernels.group_norm", __package__).code(kind)
 
 
 class _Groups:
     """Numbers per group and per channel of samples."""
 
-    def __init__(self, x: np.ndarray, groups: int) -> None:
-        self.n, self.channels = x.shape[:2]
+    def __init__(self, shape: tuple, dtype: np.dtype, groups: int) -> None:
+        self.n, self.channels, places = shape
         self.groups, self.each = groups, self.channels // groups
-        self.kind = np.dtype(np.float64 if x.dtype == np.float64 else np.float32)
-        self.rows = (self.n, groups, self.each * x.shape[2])
-        self.share = 1.0 / max(self.each * x.shape[2], 1)
-        self.sizes = self.groups, self.each, x.shape[2]
-        own = x.dtype == self.kind and x.dtype.isnative and x.shape[2] >= _LEAST
-        self.code: Any = _code(x.dtype.name) if own and x.size else None
+        self.kind = np.dtype(np.float64 if dtype == np.float64 else np.float32)
+        self.rows = (self.n, groups, self.each * places)
+        self.share = 1.0 / max(self.each * places, 1)
+        self.sizes = self.groups, self.each, places
+        own = dtype == self.kind and dtype.isnative and places >= _LEAST
+        self.code: Any = _code(dtype.name) if own and 0 not in shape else None
 
     def run(self, code: Any, eps: float, *arrays: np.ndarray) -> None:
         """All groups by ``code``, some by each thread where they are large."""
         places, count = [address(a) for a in arrays], self.n * self.groups
-
-        def some(part: slice) -> None:
-            code(*places, part.start, part.stop, *self.sizes, eps, self.share)
-
         if count * self.each * self.sizes[2] < _SPLIT:
-            some(slice(0, count))
-        else:
-            threads.spread([partial(some, part) for part in threads.portions(count)])
+            code(*places, 0, count, *self.sizes, eps, self.share)
+            return
+        threads.spread([
+            partial(code, *places, part.start, part.stop, *self.sizes, eps, self.share)
+            for part in threads.portions(count)
+        ])  # fmt: skip
 
     def channels_of(self, a: np.ndarray | None, otherwise: float) -> np.ndarray:
         """A parameter in order, which may be missing."""
         if a is None:
             return np.full(self.channels, otherwise, self.kind)
-        return np.ascontiguousarray(a, self.kind)
+        plain = a.dtype == self.kind and a.flags.c_contiguous
+        return a if plain else np.ascontiguousarray(a, self.kind)
 
     def spread(self, a: np.ndarray) -> np.ndarray:
         """(N, groups) as (N, C)."""
@@ -146,6 +146,9 @@ class _Groups:
         return list(found)
 
 
+_groups = lru_cache(64)(_Groups)
+
+
 def _affine(x: np.ndarray, weight: np.ndarray | None, bias: np.ndarray | None) -> np.ndarray:
     out = x if weight is None else x * weight[:, None]
     return out if bias is None else out + bias[:, None]
@@ -158,14 +161,14 @@ def group_norm(
     spreads."""
     shape = x.shape
     x = _in_places(x)
-    over = _Groups(x, groups)
+    over = _groups(x.shape, x.dtype, groups)
     out, mean, rstd = _normalised(over, x, weight, bias, eps)
     return out.reshape(shape), mean, rstd
 
 
 def _in_places(a: np.ndarray) -> np.ndarray:
     """(N, C, ...) in order, as (N, C, places)."""
-    a = np.ascontiguousarray(a)
+    a = a if a.flags.c_contiguous else np.ascontiguousarray(a)
     return a if a.ndim == 3 else a.reshape(*a.shape[:2], math.prod(a.shape[2:]))
 
 
@@ -195,7 +198,7 @@ def group_norm_backward(
     """The gradients of ``x``, weight and bias."""
     shape, kind = x.shape, x.dtype if weight is None else weight.dtype
     g, x = _in_places(g), _in_places(x)
-    dx, *sums = _gradients(_Groups(x, groups), g, x, mean, rstd, weight, kind)
+    dx, *sums = _gradients(_groups(x.shape, x.dtype, groups), g, x, mean, rstd, weight, kind)
     return dx.reshape(shape), sums[0], sums[1]
 
 

@@ -28,12 +28,12 @@ _SPREAD = 1 << 22  # products from which it takes several threads
 @cache
 def _code() -> Any:
     """What makes machine code is loaded with the first product."""
-    return importlib.import_module("..llvm.recurrence", __package__)
+    return importlib.import_module("..llvm.kernels.recurrence", __package__)
 
 
 @cache
 def _panels(way: str) -> Any:
-    return importlib.import_module("..llvm.pairs", __package__).panels(way)
+    return importlib.import_module("..llvm.kernels.pairs", __package__).panels(way)
 
 
 def _laid_out(w: ndarray) -> ndarray:

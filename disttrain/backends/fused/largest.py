@@ -27,7 +27,7 @@ _SPLIT = 1 << 16  # windows from which it takes several threads
 @cache
 def _code() -> Any:
     """What makes machine code is loaded with the first windows."""
-    return importlib.import_module("..llvm.largest", __package__)
+    return importlib.import_module("..llvm.kernels.largest", __package__)
 
 
 def add_first(

@@ -13,7 +13,7 @@ from numpy import ndarray
 
 from . import winograd
 
-_LONG = 5  # weights from which it gains for longer steps (measured): residues of two do not
+_LONG = 9  # weights from which it gains for longer steps (measured): residues of four do not
 
 
 class Residue(NamedTuple):

@@ -24,7 +24,7 @@ _MOST = 4096  # matrices that may be asked for one by one
 @cache
 def _code() -> Any:
     """What makes machine code is loaded with the first array that needs it."""
-    return importlib.import_module("..llvm.running", __package__)
+    return importlib.import_module("..llvm.kernels.running", __package__)
 
 
 def accumulate(ufunc: Any, a: object, axis: int, backwards: bool = False) -> np.ndarray | None:

@@ -15,7 +15,7 @@ _LEAST = 4096  # elements from which it gains (measured)
 @cache
 def _code() -> Any:
     """What makes machine code is loaded with the first rows that need it."""
-    return importlib.import_module("..llvm.scatter", __package__)
+    return importlib.import_module("..llvm.kernels.scatter", __package__)
 
 
 def add_rows(g: np.ndarray, index: np.ndarray, size: int) -> np.ndarray | None:

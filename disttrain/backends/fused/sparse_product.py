@@ -15,7 +15,7 @@ _LEAST = 4096  # multiplications from which code gains (measured)
 @cache
 def _code() -> Any:
     """What makes machine code is loaded with the first product that needs it."""
-    return importlib.import_module("..llvm.sparse_product", __package__)
+    return importlib.import_module("..llvm.kernels.sparse_product", __package__)
 
 
 def product(

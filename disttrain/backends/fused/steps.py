@@ -1,5 +1,5 @@
 """Steps in which each reads what the one before has made: products with the same matrices, and
-kernels on what those give (see ``llvm/recurrence.py``).
+kernels on what those give (see ``llvm/kernels/recurrence.py``).
 
     run(phases, steps, rows, backwards)
 
@@ -28,7 +28,7 @@ _SPREAD = 1 << 17  # products of a step from which it takes several threads
 @cache
 def _code() -> Any:
     """What makes machine code is loaded with the first recurrence."""
-    return importlib.import_module("..llvm.recurrence", __package__)
+    return importlib.import_module("..llvm.kernels.recurrence", __package__)
 
 
 class Along(NamedTuple):

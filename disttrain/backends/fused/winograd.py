@@ -41,7 +41,7 @@ _PLANES = (192, 384, 768, 1536, 3072, 6144, 12288)  # room for the tiles of a ch
 @cache
 def _code() -> Any:
     """What makes machine code is loaded with the first convolution that needs it."""
-    return importlib.import_module("..llvm.winograd", __package__)
+    return importlib.import_module("..llvm.kernels.winograd", __package__)
 
 
 # --- weights -----------------------------------------------------------------------------------

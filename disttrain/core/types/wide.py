@@ -17,6 +17,7 @@ import numpy as np
 
 from ...backends.fused.casts import SHORT as FEW
 from ...backends.fused.casts import scaled
+from ...backends.fused.sums import of_rows
 
 _F32 = np.dtype(np.float32)
 _EIGHT_BITS: dict[np.dtype, Callable] = {
@@ -89,10 +90,27 @@ def add_up(a: np.ndarray, dims: tuple, keepdim: bool) -> np.ndarray:
     """
     wide = accumulator(a.dtype)
     if a.size > SHORT and dims and wide.kind in "fc":
+        found = _of_last(a, dims, keepdim) if wide is a.dtype else None
+        if found is not None:
+            return found
         long = max(dims, key=a.shape.__getitem__)
         if a.shape[long] > BLOCK and a.strides[long] != a.itemsize:
             return _in_blocks(a, dims, keepdim, long, wide)
     return np.add.reduce(a, axis=dims, dtype=wide, keepdims=keepdim)  # type: ignore[call-overload]
+
+
+def _of_last(a: np.ndarray, dims: tuple, keepdim: bool) -> np.ndarray | None:
+    """The sum over ``dims`` where generated code does the last of these."""
+    first = a.ndim
+    while first - 1 in dims:
+        first -= 1
+    sums = of_rows(a, math.prod(a.shape[first:]))
+    if sums is None:
+        return None
+    ones = (1,) * (a.ndim - first if keepdim else 0)
+    sums = sums.reshape((*a.shape[:first], *ones))
+    rest = tuple(d for d in dims if d < first)
+    return add_up(sums, rest, keepdim) if rest else sums
 
 
 def total(a: np.ndarray, dims: tuple, keepdim: bool) -> np.ndarray:

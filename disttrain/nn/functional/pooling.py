@@ -22,7 +22,8 @@ _LAYOUT = {1: "(N, C, L) or (C, L)", 2: "(N, C, H, W) or (C, H, W)", 3: "(N, C, 
 max_pool1d, max_pool2d, max_pool3d = ops.max_pool1d, ops.max_pool2d, ops.max_pool3d
 avg_pool1d, avg_pool2d, avg_pool3d = ops.avg_pool1d, ops.avg_pool2d, ops.avg_pool3d
 
-_AVERAGES: dict[int, Any] = {1: avg_pool1d, 2: avg_pool2d, 3: avg_pool3d}
+_MAXIMA: dict[int, Any] = {1: max_pool1d, 2: max_pool2d, 3: max_pool3d}
+MEANS: dict[int, Any] = {1: avg_pool1d, 2: avg_pool2d, 3: avg_pool3d}
 
 
 # --- adaptive ---------------------------------------------------------------------------------
@@ -55,17 +56,21 @@ def _along(x: Tensor, matrix: np.ndarray, dim: int) -> Tensor:
     return ops.matmul(x.transpose(dim, -1), weights).transpose(dim, -1)
 
 
+def _even(input: Tensor, wanted: tuple[int, ...]) -> list[int]:
+    """The size of the regions where that is one and they are apart from each other, else none."""
+    sizes = tuple(input.shape)[-len(wanted) :]
+    even = all(w > 0 and size and size % w == 0 for size, w in zip(sizes, wanted, strict=True))
+    return [size // w for size, w in zip(sizes, wanted, strict=True)] if even else []
+
+
 def _adaptive_avg(where: str, n: int, input: Tensor, output_size: int | tuple) -> Tensor:
     kinds(where, "fVc", input)
     wanted = _wanted(where, n, input, output_size)
     if all(w == 1 for w in wanted):
         return following(input.mean(tuple(range(-n, 0)), keepdim=True), input)
-    sizes = tuple(input.shape)[-n:]
-    even = all(w > 0 and size and size % w == 0 for size, w in zip(sizes, wanted, strict=True))
-    if (
-        even and input.shape[-n - 1] and input.meta()[1].kind != "c"
-    ):  # regions of one size, apart from each other
-        return _AVERAGES[n](input, [size // w for size, w in zip(sizes, wanted, strict=True)])
+    even = _even(input, wanted)
+    if even and input.shape[-n - 1] and input.meta()[1].kind != "c":
+        return MEANS[n](input, even)
     x = input
     for dim, out in zip(range(-n, 0), wanted, strict=True):
         size = x.shape[dim]
@@ -104,6 +109,9 @@ def _adaptive_max(
         raise ShapeError(
             f"{where}: input of shape {list(input.shape)} given; only the batch may be empty"
         )
+    even = _even(input, wanted)
+    if even:
+        return _MAXIMA[n](input, even, return_indices=return_indices)
     windows = constant(input, _windows(tuple(input.shape[-n:]), wanted))
     values, places = largest(input.flatten(-n), windows)
     shape = tuple(input.shape[:-n]) + wanted

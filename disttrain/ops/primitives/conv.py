@@ -7,11 +7,11 @@ Three primitives, each bilinear, whose derivatives are each other:
     conv_weight_grad(g, x)        the adjoint in w
 
 Where generated code gains, there are fewer products (``fused.winograd``), or windows are multiplied
-where they lie (``fused.convolution``). What the former finds not to be finite is computed by the
-latter, where it stays in its windows. Else a convolution unfolds its input into columns, a few
-samples at a time so that they stay in the cache, and multiplies matrices. (Unfolding a whole batch,
-one product per kernel position and long rows without cropping were measured too; they lose nearly
-everywhere.)
+where they lie (``fused.convolution``, and ``fused.depthwise`` for single channels). What the former
+finds not to be finite is computed by the latter, where it stays in its windows. Else a convolution
+unfolds its input into columns, a few samples at a time so that they stay in the cache, and
+multiplies matrices. (Unfolding a whole batch, one product per kernel position and long rows without
+cropping were measured too; they lose nearly everywhere.)
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any, TypedDict
 
 import numpy as np
 
-from ...backends.fused import convolution, residues, winograd
+from ...backends.fused import convolution, depthwise, residues, winograd
 from ...backends.fused.taps import products, weighted_sum
 from ...core.annotations import Shaped, Value
 from ...core.gate import Primitive
@@ -32,6 +32,8 @@ from .batching import front, fronted, merge, split
 from .elementwise import H
 from .reduce import sum_
 from .views import getitem, permute, reshape
+
+_FEW_PLACES = 64  # of a gradient, in which a matrix of weights is not turned (measured)
 
 
 class Steps(TypedDict):
@@ -57,6 +59,8 @@ def _conv(
     out = win.out_sizes(x.shape[2:], w.shape[2:], stride, padding, dilation)
     y = np.empty((x.shape[0], w.shape[0], *out), np.result_type(x, w))
     how: Steps = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
+    if w.shape[1] == 1 and groups > 1 and depthwise.convolve(x, w, b, y, **how):
+        return y
     left = winograd.convolve(x, w, b, y, **how)
     if left is None:
         return _conv_directly(x, w, b, y, **how)
@@ -127,6 +131,8 @@ def _input_grad(
 ) -> Any:
     dx = np.empty((g.shape[0], w.shape[1] * groups, *size), np.result_type(g, w))
     how: Steps = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
+    if w.shape[1] == 1 and groups > 1 and depthwise.input_grad(g, w, dx, **how):
+        return dx
     left = residues.input_grad(g, w, dx, **how)
     if left is None:
         return _input_grad_directly(g, w, dx, **how)
@@ -164,14 +170,19 @@ def _input_grad_directly(
     shape = tuple(s + 2 * p for s, p in zip(size, padding, strict=True))
     full = np.zeros((n, groups, w.shape[1], *shape), np.result_type(g, w))
     count, places = math.prod(kernel), math.prod(out)
-    # Rows of the matrix by kernel position, then channel, so that one position's rows are together.
     each = w.shape[0] // groups
-    rows = w.reshape(groups, each, w.shape[1], count).transpose(0, 3, 2, 1)
-    rows = np.ascontiguousarray(rows).reshape(groups, count * w.shape[1], each)
     flat = g.reshape(n, groups, each, places)
+    if places <= _FEW_PLACES:  # the matrix as it is: to turn it takes longer than the sums
+        rows = w.reshape(groups, each, w.shape[1] * count).swapaxes(1, 2)
+        split = (groups, w.shape[1], count, *out)
+    else:  # its rows by kernel position, then channel, so that one position's rows are together
+        rows = w.reshape(groups, each, w.shape[1], count).transpose(0, 3, 2, 1)
+        rows = np.ascontiguousarray(rows).reshape(groups, count * w.shape[1], each)
+        split = (groups, count, w.shape[1], *out)
     for part in win.chunks(n, channels * count * places):
         columns = np.matmul(rows, flat[part])
-        columns = columns.reshape(len(columns), groups, count, w.shape[1], *out)
+        columns = columns.reshape(len(columns), *split)
+        columns = columns.swapaxes(2, 3) if places <= _FEW_PLACES else columns
         win.fold_into(full[part], columns, kernel, out, stride, dilation)
     full = full.reshape(n, channels, *shape)
     return np.ascontiguousarray(full[win.inside(size, padding)]) if any(padding) else full
@@ -192,6 +203,8 @@ def _weight_grad(
     each = x.shape[1] // groups
     dw = np.empty((channels, each, *kernel), np.result_type(g, x))
     how: Steps = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
+    if each == 1 and groups > 1 and depthwise.weight_grad(g, x, dw, **how):
+        return dw
     if winograd.weight_grad(g, x, dw, **how):
         return dw
     if math.prod(kernel) > 1 and convolution.weight_grad(g, x, dw, **how):

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -335,6 +336,7 @@ max_pool_indices: Primitive = primitive(
 
 
 # --- the mean ----------------------------------------------------------------------------------
+@lru_cache(64)
 def _counts(
     size: tuple, out: tuple, kernel: tuple, stride: tuple, padding: tuple, include: bool,
     divisor: int | None, kind: np.dtype,
@@ -353,7 +355,9 @@ def _counts(
     scale = 1.0 / total
     if (scale == scale.flat[0]).all():
         return kind.type(scale.flat[0])
-    return scale.astype(kind)
+    scale = scale.astype(kind)
+    scale.flags.writeable = False  # the next call is given it, too
+    return scale
 
 
 @through_float32

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ...backends.fused.top import top
 from ...core.annotations import Shaped, Value
 from ...core.gate import Primitive
 from ..declare import primitive
@@ -70,10 +71,19 @@ argsort_: Primitive = primitive(
 )  # fmt: skip
 
 
+def _place_of(a: Any, k: int, dim: int) -> Any:
+    """What ``_argsort`` has at ``k``; the dimension stays, of size 1."""
+    a = sortable(a)
+    keys = _keys(a, dim, False)
+    if keys is None:
+        return np.take(_argsort(a, dim, False), [k], axis=dim)
+    keys.partition(k, axis=-1)
+    return _places(keys[..., k : k + 1], dim)
+
+
 def _median_places(a: Any, dim: int) -> Any:
     """Where the lower median along ``dim`` is, or the first nan; the dimension stays, of size 1."""
-    n = a.shape[dim]
-    places = np.take(_argsort(a, dim, False), [(n - 1) // 2], axis=dim)
+    places = _place_of(a, (a.shape[dim] - 1) // 2, dim)
     if a.dtype.kind in "fV":
         odd = np.isnan(a)
         if odd.any():
@@ -117,6 +127,9 @@ def _top_columns(heads: Any, k: int, largest: bool) -> Any:
 def _top_places(a: Any, k: int, dim: int, largest: bool) -> Any:
     """The places of the ``k`` largest (or smallest) along ``dim``, best first."""
     n = a.shape[dim]
+    found = top(sortable(a), k, dim, largest)
+    if found is not None:
+        return found
     if 4 * k >= n or n < 64 or k == 0:
         return np.take(_argsort(a, dim, largest), range(k), axis=dim)
     a = sortable(a)

@@ -10,7 +10,7 @@ import pytest
 
 from disttrain.backends import threads
 from disttrain.backends.fused import convolution
-from disttrain.backends.llvm import implicit_product
+from disttrain.backends.llvm.kernels import implicit_product
 
 
 @pytest.fixture(autouse=True)

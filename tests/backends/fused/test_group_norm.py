@@ -8,7 +8,7 @@ import pytest
 
 from disttrain.backends import threads
 from disttrain.backends.fused import group_norm as fused
-from disttrain.backends.llvm import group_norm as llvm
+from disttrain.backends.llvm.kernels import group_norm as llvm
 
 SHAPES = [((3, 6, 40), 2), ((2, 6, 7), 3), ((4, 8, 1), 4), ((1, 5, 100), 5), ((2, 4, 33), 1)]
 

@@ -77,6 +77,17 @@ def test_threads_and_layouts_change_nothing(monkeypatch):
 def test_what_has_no_code_is_left():
     a = np.zeros((1, 1, 4), np.float16)
     assert not add_first(a, a, a, a, (1,), (1,), (1,))
-    wide = np.zeros((1, 1, 40))
-    assert not add_first(wide, wide[..., :1], wide, wide[..., :1], (40,), (1,), (1,))
+    wide = np.zeros((1, 1, 5000))
+    assert not add_first(wide, wide[..., :1], wide, wide[..., :1], (5000,), (1,), (1,))
     assert not add_known(wide, wide[..., :0], wide[..., :0].astype(np.uint8), (2,), (1,), (1,))
+
+
+@pytest.mark.parametrize("count", [32, 33, 100])
+def test_windows_with_many_places(count):
+    x = np.random.default_rng(count).integers(0, 9, (2, 3, 2 * count)).astype("f4")
+    best = x.reshape(2, 3, 2, count).max(-1)
+    to, g = np.zeros_like(x), np.ones_like(best)
+    if add_first(to, g, x, best, (count,), (count,), (1,)):
+        first = x.reshape(2, 3, 2, count).argmax(-1)
+        assert np.array_equal(to.reshape(2, 3, 2, count).argmax(-1), first)
+        assert to.sum() == g.size

@@ -9,7 +9,7 @@ from disttrain.backends import threads
 from disttrain.backends.fused import steps
 from disttrain.backends.fused.cells import COPIED, MODES
 from disttrain.backends.fused.steps import Along, Phase, parts, repeated, run
-from disttrain.backends.llvm import recurrence
+from disttrain.backends.llvm.kernels import recurrence
 
 
 @pytest.fixture(params=["as wide as can be", "narrow"])

@@ -9,8 +9,8 @@ import pytest
 
 from disttrain.backends import threads
 from disttrain.backends.fused import winograd
-from disttrain.backends.llvm import implicit_product
-from disttrain.backends.llvm import winograd as code
+from disttrain.backends.llvm.kernels import implicit_product
+from disttrain.backends.llvm.kernels import winograd as code
 from disttrain.ops.primitives import windows as win
 
 

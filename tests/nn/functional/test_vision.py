@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import disttrain as dt
+from disttrain.nn.functional import vision
 
 F = dt.nn.functional
 RNG = np.random.default_rng(0)
@@ -65,3 +66,24 @@ def test_nearest_places_of_any_share(size, out, kind):
         wanted = np.zeros(a.shape)
         np.add.at(wanted, (slice(None), slice(None), rows[:, None], columns), g.reshape(2, 3, *out))
         assert np.allclose(x.grad.numpy(), wanted)
+
+
+@pytest.mark.parametrize(
+    ("mode", "shape"),
+    [
+        ("bilinear", (2, 3, 8, 6)),
+        ("area", (2, 3, 9, 6)),
+        ("linear", (2, 3, 8)),
+        ("trilinear", (1, 2, 4, 6, 8)),
+    ],
+)
+def test_means_of_neighbours_are_what_the_matrices_say(mode, shape, monkeypatch):
+    x = dt.randn(*shape, dtype=dt.float64, requires_grad=True)
+    size = tuple(n // (3 if n == 9 else 2) for n in shape[2:])
+    found = F.interpolate(x, size, mode=mode)
+    g = dt.randn(*found.shape, dtype=dt.float64)
+    (dx,) = dt.autograd.grad(found, x, g)
+    monkeypatch.setattr(vision, "_of_means", lambda matrix: 0)
+    plain = F.interpolate(x, size, mode=mode)
+    assert np.allclose(found.detach().numpy(), plain.detach().numpy())
+    assert np.allclose(dx.numpy(), dt.autograd.grad(plain, x, g)[0].numpy())

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from .. import host
+from ... import host
+from ..loops import Text, functions
 from .few_rows import KINDS, Tile, shape
-from .loops import Text, functions
 
 _POINTER, _NUMBER = ctypes.c_void_p, ctypes.c_int64
 _SUMS = 4

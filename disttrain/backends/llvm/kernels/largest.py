@@ -6,11 +6,12 @@ import ctypes
 from collections.abc import Callable
 from functools import cache
 
-from .loops import Text, functions
+from ..loops import Text, functions
 
 _KINDS = {"float32": ("float", 4), "float64": ("double", 8)}
 _POINTER, _NUMBER = ctypes.c_void_p, ctypes.c_int64
-MOST = 32  # places of a window
+MOST = 4096  # places of a window
+_APART = 32  # up to which each has code of its own
 NONE = 255  # of a byte that says which place it is: none of them
 
 
@@ -46,6 +47,15 @@ def _first(text: Text, name: str, size: int, count: int, x: str, window: str) ->
     """The first place of a window that has the largest value; -1 where none has."""
     best = text.let(f"load {name}, ptr {text.at('%best', (window, str(size)))}, align {size}")
     place = "-1"
+    if count > _APART:
+        with text.loop("0", str(count), 1, [("i64", place)]) as turn:
+            last = text.let(f"sub i64 {count - 1}, {turn.at}")
+            far = text.let(f"load i64, ptr {text.at('%places', (last, '8'))}")
+            where = text.let(f"getelementptr i8, ptr {x}, i64 {far}")
+            value = text.let(f"load {name}, ptr {where}, align {size}")
+            hit = text.let(f"fcmp oeq {name} {value}, {best}")
+            turn.new = [text.let(f"select i1 {hit}, i64 {far}, i64 {turn.values[0]}")]
+        return turn.values[0]
     for t in reversed(range(count)):
         far = text.let(f"load i64, ptr {text.at('%places', (str(t), '8'))}")
         where = text.let(f"getelementptr i8, ptr {x}, i64 {far}")

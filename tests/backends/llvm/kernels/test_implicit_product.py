@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from disttrain.backends.llvm.implicit_product import product, tile
+from disttrain.backends.llvm.kernels.implicit_product import product, tile
 
 
 def _at(a):

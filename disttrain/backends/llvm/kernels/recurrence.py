@@ -16,11 +16,11 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, NamedTuple
 
-from .. import host
-from ..lang.expr import walk
-from ..lang.kernel import ITEMSIZE, Array, Kernel, Loop, Store, Types, resolve
-from .emit import STORED, Emitter, Target
-from .loops import Text, functions
+from ... import host
+from ...lang.expr import walk
+from ...lang.kernel import ITEMSIZE, Array, Kernel, Loop, Store, Types, resolve
+from ..emit import STORED, Emitter, Target
+from ..loops import Text, functions
 
 _POINTER, _NUMBER = ctypes.c_void_p, ctypes.c_int64
 _TERMS = 512  # added up in registers at a time: long sums lose fewer bits so

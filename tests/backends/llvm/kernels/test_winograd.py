@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from disttrain.backends.llvm import implicit_product, winograd
-from disttrain.backends.llvm.winograd_tiles import Shape
+from disttrain.backends.llvm.kernels import implicit_product, winograd
+from disttrain.backends.llvm.kernels.winograd_tiles import Shape
 
 
 @pytest.mark.parametrize("count", [1, 3, 8, 13, 14, 15, 16, 20, 33, 64, 100])

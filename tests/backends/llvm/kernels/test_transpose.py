@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from disttrain.backends.llvm.transpose import turn
+from disttrain.backends.llvm.kernels.transpose import turn
 
 
 @pytest.mark.parametrize("item", [1, 2, 4, 8])

@@ -11,7 +11,7 @@ import ctypes
 from collections.abc import Callable
 from functools import cache
 
-from .loops import Text, functions
+from ..loops import Text, functions
 
 _KINDS = {"float32": ("float", 4), "float64": ("double", 8), "int64": ("i64", 8)}
 _STEPS = {"add": "add", "multiply": "mul"}

@@ -10,7 +10,7 @@ import ctypes
 from collections.abc import Callable
 from functools import cache
 
-from .loops import Text, functions
+from ..loops import Text, functions
 
 _TILE = 128  # elements of a tile's side
 SIDE = {1: 16, 2: 8, 4: 8, 8: 4}  # of the squares that are turned in registers, by bytes

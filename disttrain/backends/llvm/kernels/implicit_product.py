@@ -15,8 +15,8 @@ from collections.abc import Callable
 from functools import cache
 from typing import NamedTuple
 
-from .. import host
-from .loops import Text, functions
+from ... import host
+from ..loops import Text, functions
 from .transpose import transposed
 
 _KINDS = {"float32": ("float", 4), "float64": ("double", 8)}

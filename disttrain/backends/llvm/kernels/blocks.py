@@ -6,7 +6,7 @@ import ctypes
 from collections.abc import Callable
 from functools import cache
 
-from .loops import Text, functions
+from ..loops import Text, functions
 
 
 def _text() -> str:

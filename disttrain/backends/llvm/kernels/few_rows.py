@@ -14,8 +14,8 @@ import ctypes
 from collections.abc import Callable
 from functools import cache
 
-from .. import host
-from .loops import Text, functions
+from ... import host
+from ..loops import Text, functions
 
 KINDS = {"float32": ("float", 4), "float64": ("double", 8)}
 _POINTER, _NUMBER = ctypes.c_void_p, ctypes.c_int64

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from disttrain.backends.llvm.scatter import along, scatter
+from disttrain.backends.llvm.kernels.scatter import along, scatter
 
 
 @pytest.mark.parametrize(("kind", "dtype"), [("f", np.float32), ("d", np.float64)])

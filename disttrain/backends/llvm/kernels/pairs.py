@@ -10,7 +10,7 @@ import ctypes
 from collections.abc import Callable
 from functools import cache
 
-from .loops import Text, functions
+from ..loops import Text, functions
 
 _LANES, WIDE = 16, 64
 _POINTER, _NUMBER = ctypes.c_void_p, ctypes.c_int64

@@ -15,9 +15,9 @@ import ctypes
 from collections.abc import Callable, Sequence
 from functools import cache
 
+from ..loops import Text, functions
 from . import implicit_product
 from .implicit_product import Tile
-from .loops import Text, functions
 from .winograd_tiles import UNIT, Code, Shape, gradients, inputs, outputs
 
 WIDE = 2  # registers of tiles, or of channels, at a time

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from disttrain.backends.llvm.blocks import copy
+from disttrain.backends.llvm.kernels.blocks import copy
 
 
 @pytest.mark.parametrize("row", [1, 3, 4, 15, 16, 17, 31, 50])

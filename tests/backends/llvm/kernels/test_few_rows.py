@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from disttrain.backends.llvm import few_rows
+from disttrain.backends.llvm.kernels import few_rows
 
 
 def _at(a):

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from .loops import Text
+from ..loops import Text
 from .transpose import transposed
 
 UNIT = ("x", "h", "w", "y", "rows", "columns")

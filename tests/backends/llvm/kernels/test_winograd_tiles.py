@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from disttrain.backends.llvm.winograd_tiles import Code, Shape
+from disttrain.backends.llvm.kernels.winograd_tiles import Code, Shape
 
 
 class _Numbers(Code):

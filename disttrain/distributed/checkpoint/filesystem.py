@@ -173,7 +173,7 @@ class FileSystemWriter(StorageWriter):
 
 
 def read_manifest(path: str) -> manifest.Manifest:
-    """What the manifest of the checkpoint in the folder ``path`` says (PyTorch's: ``.metadata``)."""
+    """What the manifest of the checkpoint in the folder ``path`` says, or ``.metadata``."""
     name, raw = folder.read_manifest(path)
     read = manifest.read if name == folder.MANIFEST else pytorch.read
     return read(raw, os.path.join(path, name))

@@ -76,7 +76,7 @@ def test_padded_sequences():
         (lambda: nn.Unflatten(1, (2, 2)), lambda: randn(2, 6), ["Unflatten(dim=1", "[2, 6]"]),
         (lambda: nn.Upsample(scale_factor=2, mode="bilinear"), lambda: randn(1, 2, 3),
          ["mode='bilinear'", "[1, 2, 3]"]),
-        (lambda: nn.ReflectionPad2d(3), lambda: randn(1, 1, 3, 3), ["less than the corresponding input"]),
+        (lambda: nn.ReflectionPad2d(3), lambda: randn(1, 1, 3, 3), ["less than the corresp"]),
     ],
 )  # fmt: skip
 def test_wrong_input_is_explained(make, given, words):

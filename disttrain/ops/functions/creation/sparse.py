@@ -129,6 +129,13 @@ def zeros_of_layout(
     return converted(zeros, layout)
 
 
+def no_blocks(like: Any, dtype: DTypeLike | None, device: DeviceLike | None) -> CompressedTensor:
+    """Zeros of the layout, the shape and the blocks of ``like``, without any block."""
+    starts, others = like.places()
+    held = to(like._values().narrow(like._batch, 0, 0).clone(), device, dtype)
+    return parts(like.layout, np.zeros_like(starts), others[..., :0], held, like._size, like._block)
+
+
 def sparse_compressed_tensor(
     compressed_indices: Any,
     plain_indices: Any,

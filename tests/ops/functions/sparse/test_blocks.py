@@ -135,6 +135,9 @@ def test_conversions_between_layouts():
     assert dt.equal(wide.to_dense(), dt.ones(4, 6, 2))
     zero = dt.zeros(4, 6).to_sparse_bsr((2, 3))
     assert (zero._nnz(), zero.to_dense().count_nonzero().item()) == (0, 0)
+    like = dt.zeros_like(wide, dtype=dt.float64)
+    assert (like.layout, like.shape, like._nnz()) == (wide.layout, wide.shape, 0)
+    assert like.to_dense().dtype is dt.float64
     kept = dt.sparse_coo_tensor([[0], [1]], [0.0], (4, 6)).to_sparse_bsr((2, 3))
     assert kept._nnz() == 1  # a place, though its value is 0
 

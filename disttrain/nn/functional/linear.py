@@ -13,6 +13,7 @@ from ...core.types.casting import computes_in
 from ...errors import ConfigError, DTypeError, ShapeError
 from ...ops.functions.args import in_float32
 from ...ops.promotion import same_type
+from ...trace import warn
 from .common import into, need_dims
 from .rows import sparse_gradient
 
@@ -183,14 +184,33 @@ def dropout2d(
     input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
 ) -> Tensor:
     """Zero whole channels of (N, C, H, W); 3-d input is taken as (N, C, L)"""
+    if input.ndim == 3:
+        warn(
+            "dropout2d: Received a 3D input to dropout2d and assuming that channel-wise 1D dropout "
+            "behavior is desired - input is interpreted as shape (N, C, L), where C is the channel "
+            "dim; use dropout1d for that"
+        )
+    _warn_of_dims("dropout2d", input, (3, 4))
     return _channel_dropout("dropout2d", input, p, training, inplace)
 
 
 def dropout3d(
     input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
 ) -> Tensor:
-    """Zero whole channels of (N, C, D, H, W)"""
+    """Zero whole channels of (N, C, D, H, W) or (C, D, H, W)"""
+    _warn_of_dims("dropout3d", input, (4, 5))
+    if input.ndim != 5:
+        return _channel_dropout("dropout3d", input.unsqueeze(0), p, training, inplace).squeeze(0)
     return _channel_dropout("dropout3d", input, p, training, inplace)
+
+
+def _warn_of_dims(where: str, input: Tensor, known: tuple[int, ...]) -> None:
+    if input.ndim not in known:
+        warn(
+            f"{where}: Received a {input.ndim}-D input to {where}, which is deprecated and will "
+            f"result in an error in a future release; give one of {known[0]} or {known[1]} "
+            "dimensions"
+        )
 
 
 def alpha_dropout(

@@ -161,7 +161,8 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool 
     return into(input, lambda x: ops.dropout(x, p, True), inplace)
 
 
-def _channel_dropout(where: str, input: Tensor, p: float, training: bool, inplace: bool) -> Tensor:
+def channel_dropout(where: str, input: Tensor, p: float, training: bool, inplace: bool) -> Tensor:
+    """Zero whole channels, of which the first two dimensions are the numbers."""
     _check_p(where, p)
     if not training or p == 0:
         return input
@@ -177,7 +178,7 @@ def dropout1d(
     need_dims("dropout1d", input, (2, 3), "(N, C, L) or (C, L)")
     if input.ndim == 2:
         return dropout1d(input.unsqueeze(0), p, training, inplace).squeeze(0)
-    return _channel_dropout("dropout1d", input, p, training, inplace)
+    return channel_dropout("dropout1d", input, p, training, inplace)
 
 
 def dropout2d(
@@ -191,7 +192,7 @@ def dropout2d(
             "dim; use dropout1d for that"
         )
     _warn_of_dims("dropout2d", input, (3, 4))
-    return _channel_dropout("dropout2d", input, p, training, inplace)
+    return channel_dropout("dropout2d", input, p, training, inplace)
 
 
 def dropout3d(
@@ -200,8 +201,8 @@ def dropout3d(
     """Zero whole channels of (N, C, D, H, W) or (C, D, H, W)"""
     _warn_of_dims("dropout3d", input, (4, 5))
     if input.ndim != 5:
-        return _channel_dropout("dropout3d", input.unsqueeze(0), p, training, inplace).squeeze(0)
-    return _channel_dropout("dropout3d", input, p, training, inplace)
+        return channel_dropout("dropout3d", input.unsqueeze(0), p, training, inplace).squeeze(0)
+    return channel_dropout("dropout3d", input, p, training, inplace)
 
 
 def _warn_of_dims(where: str, input: Tensor, known: tuple[int, ...]) -> None:

@@ -1,5 +1,4 @@
-"""Results and gradients lie in memory in the order in which PyTorch's do, of images in channels_last
-order; where they do not, that is listed."""
+"""Results and gradients of images in channels_last order lie in memory as PyTorch's do."""
 
 from __future__ import annotations
 
@@ -51,7 +50,7 @@ def cases(T: Any, F: Any) -> dict[str, Any]:
         "a chain": lambda x: ((x * 2 + 1).relu() - x).sigmoid(),
         "relu of a square": lambda x: (x * x).relu(),
         "permuted": lambda x: F.relu(x.permute(0, 2, 3, 1)),
-        "batch norm": lambda x: F.batch_norm(x, zeros, one, one, zeros, training=True),
+        "batch norm": lambda x: F.batch_norm(x, zeros + 0, one + 0, one, zeros, training=True),
         "batch norm, evaluation": lambda x: F.batch_norm(x, zeros, one, training=False),
         "group norm": lambda x: F.group_norm(x, 3),
         "layer norm": lambda x: F.layer_norm(x, (3, 4, 5)),

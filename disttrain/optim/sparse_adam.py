@@ -112,8 +112,9 @@ class SparseAdam(Optimizer):
 def sgd(p: Tensor, grad: object, group: dict[str, Any]) -> None:
     """A step of SGD without momentum and decay, where the gradient has values."""
     if isinstance(p, Structured):
+        gradient: Any = grad
         rate: Any = float(group["lr"])
-        p.add_(grad, alpha=rate if group["maximize"] else -rate)  # type: ignore[attr-defined]
+        p.add_(gradient, alpha=rate if group["maximize"] else -rate)
         return
     at, g = places_and_values(grad, group["maximize"])
     _take_off(p, at, float(group["lr"]) * g)

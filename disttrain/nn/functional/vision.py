@@ -13,7 +13,7 @@ from ...core import Tensor
 from ...core.constants import constant
 from ...core.types import dtypes
 from ...errors import ConfigError, ShapeError
-from ...ops.functions.args import kinds
+from ...ops.functions.args import in_float32, kinds
 from ...ops.functions.nn.padding import SOURCES, extended
 from ...ops.functions.views.memory_formats import following
 from ...ops.primitives.pool import avg_pool_spread
@@ -195,6 +195,7 @@ def _even_steps(places: np.ndarray, size: int) -> slice | None:
     return found if np.array_equal(places, np.arange(size)[found]) else None
 
 
+@in_float32
 def _separable(input: Tensor, matrices: list[np.ndarray]) -> Tensor:
     if input.meta()[1] == np.uint8:
         return _separable_bytes(input, matrices)

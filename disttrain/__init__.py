@@ -68,7 +68,15 @@ from .core.types.dtypes import (
     uint32,
     uint64,
 )
-from .core.types.layout import layout, sparse_coo, sparse_csc, sparse_csr, strided
+from .core.types.layout import (
+    layout,
+    sparse_bsc,
+    sparse_bsr,
+    sparse_coo,
+    sparse_csc,
+    sparse_csr,
+    strided,
+)
 from .core.types.memory_format import (
     channels_last,
     channels_last_3d,

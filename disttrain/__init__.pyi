@@ -58,6 +58,8 @@ from .core.types.dtypes import uint16 as uint16
 from .core.types.dtypes import uint32 as uint32
 from .core.types.dtypes import uint64 as uint64
 from .core.types.layout import layout as layout
+from .core.types.layout import sparse_bsc as sparse_bsc
+from .core.types.layout import sparse_bsr as sparse_bsr
 from .core.types.layout import sparse_coo as sparse_coo
 from .core.types.layout import sparse_csc as sparse_csc
 from .core.types.layout import sparse_csr as sparse_csr

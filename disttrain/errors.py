@@ -7,6 +7,7 @@
       |- NumberError (RuntimeError, ArithmeticError) numbers with no result: integers over zero
       |- LinAlgError (RuntimeError, ValueError)     a matrix without what was asked for
       |- DeviceError (RuntimeError)                 devices that do not fit, or are absent
+      |    |- MetaError (NotImplementedError)       values of what is on the meta device
       |    |- OutOfMemoryError                      a device has no room for an array
       |    `- HostError (TypeError)                 one used as numbers of the host
       |- PlacementError (RuntimeError)              sharded tensors that do not fit
@@ -91,6 +92,10 @@ class LinAlgError(DisttrainError, RuntimeError, ValueError):
 
 class DeviceError(DisttrainError, RuntimeError):
     """Tensors on devices that do not fit, or a device that this machine lacks."""
+
+
+class MetaError(DeviceError, NotImplementedError):
+    """The values of a tensor on the meta device, which has none, are asked for."""
 
 
 class OutOfMemoryError(DeviceError):

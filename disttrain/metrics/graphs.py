@@ -17,7 +17,12 @@ def definition(graph: Graph) -> bytes:
     for node in graph.nodes:
         sources = [graph.nodes[i].name for i in node.sources]
         nodes.append(_node(node.name, node.kind, sources, node.shapes, node.details))
-    return b"".join(nodes) + nested(4, integer(1, _PRODUCER))
+    return b"".join(nodes) + versions()
+
+
+def versions() -> bytes:
+    """What a message ends with: the version of the format."""
+    return nested(4, integer(1, _PRODUCER))
 
 
 def _node(

@@ -15,7 +15,7 @@ from typing import Any, Self
 import numpy as np
 
 from ..drawing import traced
-from . import graphs, pictures, projector, summaries
+from . import graphs, onnx_graph, pictures, projector, summaries
 from .pictures import numbers
 from .tensorboard import EventWriter
 
@@ -215,6 +215,10 @@ class SummaryWriter:
         if verbose:
             print(graph.text())
         self._get_file_writer().graph(graphs.definition(graph))
+
+    def add_onnx_graph(self, prototxt: str | Path) -> None:
+        """The operations of the ONNX file ``prototxt``."""
+        self._get_file_writer().graph(onnx_graph.definition(prototxt))
 
     def add_embedding(
         self, mat: Any, metadata: Sequence | None = None, label_img: Any = None,

@@ -12,6 +12,7 @@ import socket
 import struct
 import time
 from pathlib import Path
+from typing import Any
 
 from ..errors import ConfigError
 from ..outputs import write_all
@@ -75,10 +76,104 @@ class EventWriter:
         self.close()
 
     def _write(self, data: bytes) -> None:
-        length = struct.pack("<Q", len(data))
-        head = length + struct.pack("<I", masked_crc32c(length))
-        whole = head + data + struct.pack("<I", masked_crc32c(data))
-        write_all(self._fd, whole, str(self.path))
+        write_all(self._fd, _record(data), str(self.path))
+
+
+class RecordWriter:
+    """Writes TFRecords to ``writer``, a file that takes bytes."""
+
+    def __init__(self, writer: Any) -> None:
+        self._writer = writer
+
+    def write(self, data: bytes) -> None:
+        """Write ``data`` as a record."""
+        self._writer.write(_record(data))
+
+    def flush(self) -> None:
+        """Flush the file."""
+        self._writer.flush()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._writer.close()
+
+    @property
+    def closed(self) -> bool:
+        """Whether the file is closed."""
+        closed: bool = self._writer.closed
+        return closed
+
+
+class FileWriter:
+    """Writes messages of TensorBoard's own classes (``SerializeToString()``), or their bytes, into
+    an event file of the folder ``log_dir``. ``max_queue`` and ``flush_secs`` have nothing to wait
+    for."""
+
+    def __init__(
+        self,
+        log_dir: str | Path,
+        max_queue: int = 10,
+        flush_secs: float = 120,
+        filename_suffix: str = "",
+    ) -> None:
+        self.log_dir, self._suffix = str(log_dir), filename_suffix
+        self.event_writer = EventWriter(self.log_dir, suffix=filename_suffix)
+
+    def get_logdir(self) -> str:
+        """The folder."""
+        return self.log_dir
+
+    def add_event(self, event: Any, step: Any = None, walltime: float | None = None) -> None:
+        """Write an ``Event``, whose time is set, and its step where one is given."""
+        event.wall_time = time.time() if walltime is None else walltime
+        if step is not None:
+            event.step = int(step)
+        self.event_writer._write(_bytes_of(event))
+
+    def add_summary(self, summary: Any, global_step: Any = None, walltime: Any = None) -> None:
+        """Write a ``Summary``."""
+        step = None if global_step is None else int(global_step)
+        self.event_writer.summary(_bytes_of(summary), step, walltime)
+
+    def add_graph(self, graph_profile: Any, walltime: float | None = None) -> None:
+        """Write a ``GraphDef``, the first of a pair; the second are the statistics of a step."""
+        self.event_writer.graph(_bytes_of(graph_profile[0]), walltime)
+        told = nested(1, b"step1") + nested(2, _bytes_of(graph_profile[1]))
+        self.event_writer._write(_event(None, nested(8, told), walltime))
+
+    def add_onnx_graph(self, graph: Any, walltime: float | None = None) -> None:
+        """Write a ``GraphDef``."""
+        self.event_writer.graph(_bytes_of(graph), walltime)
+
+    def flush(self) -> None:
+        """Every event is on disk already."""
+
+    def close(self) -> None:
+        """Close the file."""
+        self.event_writer.close()
+
+    def reopen(self) -> None:
+        """Go on in another file of the folder."""
+        self.close()
+        self.event_writer = EventWriter(self.log_dir, suffix=self._suffix)
+
+
+def _bytes_of(message: Any) -> bytes:
+    if isinstance(message, bytes):
+        return message
+    if not hasattr(message, "SerializeToString"):
+        raise TypeError(
+            f"FileWriter: a {type(message).__name__} given; a protobuf message or its bytes are "
+            "needed"
+        )
+    out: bytes = message.SerializeToString()
+    return out
+
+
+def _record(data: bytes) -> bytes:
+    length = struct.pack("<Q", len(data))
+    head = length + struct.pack("<I", masked_crc32c(length))
+    return head + data + struct.pack("<I", masked_crc32c(data))
 
 
 def _create(folder: Path, suffix: str) -> tuple[Path, int]:

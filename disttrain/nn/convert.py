@@ -14,7 +14,7 @@ from ..core.annotations import DeviceLike
 from ..core.types import dtypes
 from ..core.types.device import device as device_type
 from ..core.types.device import usable
-from ..errors import ConfigError, DeviceError, DTypeError
+from ..errors import ConfigError, DeviceError, DTypeError, MetaError
 from .parameter import empty, is_lazy, replace_data
 
 
@@ -75,10 +75,11 @@ class Convert:
 
         def convert(t: Tensor) -> Tensor:
             if t.is_meta and where is not None and where.type != "meta":
-                raise DeviceError(
-                    f"{type(self).__name__}.to: a parameter of shape {list(t.shape)} is on the "
-                    "meta device and has no values to move; use "
-                    f"to_empty(device={str(where)!r}) and then initialise or load it"
+                raise MetaError(
+                    f"{type(self).__name__}.to: Cannot copy out of meta tensor; no data! Please "
+                    "use torch.nn.Module.to_empty() instead of torch.nn.Module.to() when moving "
+                    f"module from meta to a different device. (to_empty(device={str(where)!r}), "
+                    "and then initialise or load it)"
                 )
             wanted = kind if kind is not None and _inexact(t) else None
             if where is not None and where != t.device:

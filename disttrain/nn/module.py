@@ -281,7 +281,7 @@ def _no_init(module: Module, what: str) -> str:
 def _check_name(module: Module, kind: str, name: str) -> None:
     if not isinstance(name, str):
         raise TypeError(
-            f"{type(module).__name__}: the name of a {kind} must be a string, {name!r} given"
+            f"{type(module).__name__}: {kind} name should be a string. Got {type(name).__name__}"
         )
     if not name or "." in name:
         raise ModuleNameError(

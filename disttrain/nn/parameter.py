@@ -12,11 +12,12 @@ import numpy as np
 from ..backends.null import NullArray
 from ..core import Tensor, no_grad, wrap
 from ..core.annotations import DeviceLike, DTypeLike
-from ..core.classes import class_for
+from ..core.classes import class_for, joined
 from ..core.node import know_names
 from ..core.types import dtypes
 from ..core.types.device import CPU, located, usable
 from ..errors import LayoutError, ShapeError, UninitializedError
+from ..ops.functions.sparse.structured import Structured
 
 
 def empty(shape: tuple, dtype: DTypeLike | None = None, device: DeviceLike | None = None) -> Tensor:
@@ -40,11 +41,11 @@ def _share(cls: type, data: Tensor) -> Any:
             f"{cls.__name__}: {type(data).__name__} given; a Tensor is needed, for example "
             f"nn.{cls.__name__}(dt.tensor(data))"
         )
+    if isinstance(data, Structured):  # its places and values, without a graph
+        kind: Any = data._plain_class()
+        return object.__new__(joined(cls, kind)).over(data)
     if data._composes is not None:
-        raise LayoutError(
-            f"{cls.__name__}: a tensor of layout {data.layout!r} given; have its values() be one, "
-            "and make the sparse tensor of them in forward()"
-        )
+        raise LayoutError(f"{cls.__name__}: a tensor of layout {data.layout!r} given")
     out: Any = object.__new__(class_for(data.array, cls))
     out.array = data.array
     st = out._st = data.storage_cell()

@@ -116,8 +116,8 @@ class State:
         """
         if not isinstance(state_dict, Mapping):
             raise TypeError(
-                f"{type(self).__name__}.load_state_dict: a dict is needed, "
-                f"{type(state_dict).__name__} given"
+                f"{type(self).__name__}.load_state_dict: Expected state_dict to be dict-like, got "
+                f"{type(state_dict)}."
             )
         missing: list[str] = []
         unexpected: list[str] = []

@@ -15,6 +15,7 @@ from .. import core
 from ..context import thread
 from ..core.tensor import Tensor, wrap
 from ..core.types import dtypes
+from ..core.types.wide import is_half
 from ..errors import DTypeError
 from ..symbolic import as_float, as_int
 
@@ -156,8 +157,13 @@ _KINDS = {"b": "booleans", "i": "integers", "u": "integers", "f": "floating-poin
 
 def refuse(where: str, kind: np.dtype) -> DTypeError:
     """The error of an operation that has no meaning for ``kind``."""
+    of_what = (
+        "Low precision dtypes not supported"
+        if is_half(kind)
+        else (f"it is not implemented for {_KINDS[kind.kind]}")
+    )
     return DTypeError(
-        f"{where}: {dtypes.of(kind)!r} given; it is not implemented for {_KINDS[kind.kind]}; "
+        f"{where}: {dtypes.of(kind)!r} given; {of_what}; "
         "convert the tensor first, for example with .float()"
     )
 
@@ -202,8 +208,9 @@ def same_type(where: str, *tensors: Tensor | None) -> None:
     if len(kinds) > 1 and (thread.autocast is None or any(k.kind not in "fV" for k in kinds)):
         given = " and ".join(repr(t.dtype) for t in tensors if t is not None)
         raise DTypeError(
-            f"{where}: all tensors must have the same dtype, but {given} were given; "
-            "convert them to one type first, for example with .to(other.dtype)"
+            f"{where}: all tensors must have the same dtype; expected the first one and the others "
+            f"to have the same dtype, but got: {given}; convert them to one type first, for "
+            "example with .to(other.dtype)"
         )
 
 

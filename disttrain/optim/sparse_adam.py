@@ -12,6 +12,7 @@ from ..backends.device.array import DeviceArray
 from ..core import Tensor
 from ..core.gate import touched
 from ..errors import ConfigError, DTypeError
+from ..ops.functions.sparse.structured import Structured
 from .groups import given, take
 from .optimizer import Optimizer
 
@@ -110,6 +111,11 @@ class SparseAdam(Optimizer):
 
 def sgd(p: Tensor, grad: object, group: dict[str, Any]) -> None:
     """A step of SGD without momentum and decay, where the gradient has values."""
+    if isinstance(p, Structured):
+        gradient: Any = grad
+        rate: Any = float(group["lr"])
+        p.add_(gradient, alpha=rate if group["maximize"] else -rate)
+        return
     at, g = places_and_values(grad, group["maximize"])
     _take_off(p, at, float(group["lr"]) * g)
 

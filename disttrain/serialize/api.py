@@ -156,7 +156,7 @@ def load(
         where = f"load: {getattr(f, 'name', type(f).__name__)}"
         if isinstance(f, io.BytesIO) and line.is_line(f.getbuffer()[f.tell() :]):
             return line.read(f.read(), where, known)  # what planners of checkpoints are given
-        return _value(Stream(f, where), where, check, place, known)
+        return _value(Stream(f, where, False), where, check, place, known)
     if not isinstance(f, (str, os.PathLike)):
         raise ConfigError(f"load: {type(f).__name__} given; a path or a binary file is needed")
     where = f"load: {os.fsdecode(f)}"
@@ -274,7 +274,8 @@ class _File:
         rest = source.piece(len(first), 8 + length - len(first)) if 8 + length > 16 else b""
         raw = (first + bytes(rest))[: 8 + length]
         known = None if source.size is None else source.size - len(raw)
-        self.header = parse(raw, known, where)
+        alone = not isinstance(source, Stream) or source.alone
+        self.header = parse(raw, known, where, alone)
         self.raw: dict[str, np.ndarray] = {}
         self.made: dict[tuple[str, str], Any] = {}
         self.views: dict[str, View] = {}

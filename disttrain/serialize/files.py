@@ -173,8 +173,9 @@ class Stream:
     ``size`` is how many bytes there are from the present position on, None when that is unknown.
     """
 
-    def __init__(self, f: Any, where: str) -> None:
-        self.f, self.where = f, where
+    def __init__(self, f: Any, where: str, alone: bool = True) -> None:
+        """``alone``: nothing else may follow in the file."""
+        self.f, self.where, self.alone = f, where, alone
         self.start = self.at = 0
         self.size: int | None = None
         if getattr(f, "seekable", lambda: False)():

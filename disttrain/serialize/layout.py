@@ -169,10 +169,11 @@ def header_length(first: bytes, size: int | None, where: str) -> int:
     return length
 
 
-def parse(raw: bytes, num_bytes: int | None, where: str) -> Header:
-    """Check ``raw`` (length and header) and ``num_bytes`` of data behind it (None: not known)."""
+def parse(raw: bytes, num_bytes: int | None, where: str, alone: bool = True) -> Header:
+    """Check ``raw`` (length and header) and ``num_bytes`` of data behind it (None: not known).
+    ``alone``: nothing else may follow."""
     with _no_collections():
-        return _parse(raw, num_bytes, where)
+        return _parse(raw, num_bytes, where, alone)
 
 
 @contextmanager
@@ -188,7 +189,7 @@ def _no_collections() -> Iterator[None]:
             gc.enable()
 
 
-def _parse(raw: bytes, num_bytes: int | None, where: str) -> Header:
+def _parse(raw: bytes, num_bytes: int | None, where: str, alone: bool) -> Header:
     table = _table(raw[8:], where)
     metadata = _metadata(table.pop(METADATA, {}), where)
     ours = any(key.startswith("disttrain") for key in metadata)
@@ -196,7 +197,7 @@ def _parse(raw: bytes, num_bytes: int | None, where: str) -> Header:
         check_header_sum(raw, where)
     entries = {name: _entry(name, value, where) for name, value in table.items()}
     ordered = sorted(entries.values(), key=lambda e: (e.begin, e.end))
-    _check_cover(ordered, num_bytes, where)
+    _check_cover(ordered, num_bytes, where, alone or not ours)
     sums: dict[str, int] = {}
     blocks: dict[str, list[int]] = {}
     if ours and SUMS in metadata:
@@ -314,8 +315,8 @@ def _odd_entry(name: str, value: dict | int, where: str) -> Entry:
     return Entry(name, code, tuple(shape), begin, end)
 
 
-def _check_cover(ordered: list[Entry], num_bytes: int | None, where: str) -> None:
-    """The tensors must cover the data exactly: no hole, no overlap, nothing behind."""
+def _check_cover(ordered: list[Entry], num_bytes: int | None, where: str, alone: bool) -> None:
+    """The tensors must cover the data exactly: no hole, no overlap, nothing behind (``alone``)."""
     at = 0
     for e in ordered:
         if e.begin != at:
@@ -324,7 +325,7 @@ def _check_cover(ordered: list[Entry], num_bytes: int | None, where: str) -> Non
                 f"{where}: tensor {e.name!r}: offset {e.begin}: {what}; {at} is needed"
             )
         at = e.end
-    if num_bytes is not None and at != num_bytes:
+    if num_bytes is not None and (at > num_bytes or (alone and at != num_bytes)):
         last = f" (the last is {ordered[-1].name!r})" if ordered else ""
         short = "the file is cut short" if at > num_bytes else "something else follows"
         raise SerializationError(

@@ -8,8 +8,9 @@ import struct
 import pytest
 
 from disttrain.errors import ConfigError
-from disttrain.metrics import EventWriter
+from disttrain.metrics import EventWriter, FileWriter, RecordWriter, summaries
 from disttrain.metrics.crc32c import crc32c, masked_crc32c
+from disttrain.metrics.protobuf import double, integer, nested
 
 
 # RFC 3720, appendix B.4, and the check value of the CRC catalogue.
@@ -120,3 +121,48 @@ def test_unwritable_folder_is_named(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match="file"):
         EventWriter(tmp_path / "file")
+
+
+class Message:
+    """Stands for one of TensorBoard's own."""
+
+    def __init__(self, body: bytes) -> None:
+        self.body = body
+
+    def SerializeToString(self) -> bytes:  # noqa: N802  (protobuf's name)
+        if hasattr(self, "wall_time"):
+            return double(1, self.wall_time) + integer(2, self.step) + self.body
+        return self.body
+
+
+def test_messages_of_tensorboard_are_written(tmp_path):
+    writer = FileWriter(tmp_path, filename_suffix=".x")
+    assert writer.get_logdir() == str(tmp_path)
+    writer.add_summary(Message(summaries.scalar("a", 1.5)), 3)
+    writer.add_event(Message(nested(5, summaries.scalar("b", 2.5))), step=4, walltime=5.0)
+    writer.add_graph((Message(b"graph"), Message(b"steps")))
+    writer.add_onnx_graph(Message(b"onnx"))
+    writer.flush()
+    writer.reopen()
+    writer.add_summary(summaries.scalar("c", 1.0))
+    with pytest.raises(TypeError, match="a protobuf message"):
+        writer.add_summary("text")
+    writer.close()
+    first, second = sorted(tmp_path.iterdir())
+    found = [message(r) for r in records(first)]
+    assert [m.get(2, [None])[0] for m in found[1:3]] == [3, 4]
+    assert found[2][1] == [struct.pack("<d", 5.0)] or found[2][1] == [5.0]
+    assert [m[4][0] for m in (found[3], found[5])] == [b"graph", b"onnx"]
+    assert len(records(second)) == 2
+
+
+def test_records_go_to_any_file(tmp_path):
+    path = tmp_path / "r"
+    writer = RecordWriter(path.open("wb"))
+    writer.write(b"one")
+    writer.write(b"")
+    writer.flush()
+    assert not writer.closed
+    writer.close()
+    assert writer.closed
+    assert records(path) == [b"one", b""]

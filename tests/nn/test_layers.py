@@ -76,7 +76,7 @@ def test_padded_sequences():
         (lambda: nn.Unflatten(1, (2, 2)), lambda: randn(2, 6), ["Unflatten(dim=1", "[2, 6]"]),
         (lambda: nn.Upsample(scale_factor=2, mode="bilinear"), lambda: randn(1, 2, 3),
          ["mode='bilinear'", "[1, 2, 3]"]),
-        (lambda: nn.ReflectionPad2d(3), lambda: randn(1, 1, 3, 3), ["smaller than the size"]),
+        (lambda: nn.ReflectionPad2d(3), lambda: randn(1, 1, 3, 3), ["less than the corresp"]),
     ],
 )  # fmt: skip
 def test_wrong_input_is_explained(make, given, words):
@@ -134,3 +134,38 @@ def test_a_small_network_learns():
     net.eval()
     accuracy = (net(core.wrap(x)).argmax(1).numpy() == labels).mean()
     assert accuracy > 0.9
+
+
+def test_sequences_are_repeated_and_joined():
+    a, b = nn.Linear(2, 2), nn.ReLU()
+    n = nn.Sequential(a, b)
+    assert list(2 * n) == list(n * 2) == [a, b, a, b]
+    n *= 2
+    n += nn.Sequential(b)
+    assert [*n] == [a, b, a, b, b]
+    for times in (0, 1.5):
+        with pytest.raises((ConfigError, TypeError)):
+            n * times
+
+
+def test_a_dict_of_parameters_is_a_dict():
+    one, two = nn.Parameter(randn(2)), nn.Parameter(randn(3))
+    d = nn.ParameterDict({"b": one, "a": two})
+    assert list(reversed(d)) == list(d)[::-1]
+    assert d.setdefault("c") is None
+    assert d.popitem() == ("c", None)
+    other = nn.ParameterDict({"b": two})
+    assert (d | other)["b"] is two
+    assert d["b"] is one
+    d |= other
+    assert d["b"] is two
+    copied = d.copy()
+    d.clear()
+    assert not len(d)
+    assert len(copied) == 2
+    assert dict(d.fromkeys("xy", one).items()) == {"x": one, "y": one}
+
+
+def test_a_group_of_one_value_is_refused():
+    with pytest.raises(ValueError, match="Expected more than 1 value per channel"):
+        nn.GroupNorm(4, 4)(randn(1, 4, 1))

@@ -152,7 +152,7 @@ def test_names_that_are_taken():
         m.register_parameter("size", nn.Parameter(tensor(1)))
     with pytest.raises(ModuleNameError, match="'forward' already exists"):
         m.add_module("forward", Scale())
-    with pytest.raises(TypeError, match="must be a string"):
+    with pytest.raises(TypeError, match="name should be a string"):
         m.add_module(3, Scale())
     with pytest.raises(TypeError, match=r"nn\.Module or None required"):
         m.add_module("x", 3)

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import disttrain as dt
 from disttrain import nn
 from disttrain.core import Size, Tensor, wrap
 from disttrain.core.random import manual_seed
@@ -320,3 +321,19 @@ def test_inspect_reads_the_header_alone(path):
     header = inspect(path)
     assert header.entries["w"].shape == (1, 2) and header.entries["w"].code == "F32"
     assert header.start % 64 == 0 and header.num_bytes == 8
+
+
+def test_values_one_behind_the_other_in_an_open_file(tmp_path):
+    values = [dt.arange(5.0), {"a": [1, "x"]}, dt.ones(2, 3), 7]
+    with (tmp_path / "f").open("w+b") as file:
+        file.write(b"before")
+        for value in values:
+            dt.save(value, file)
+            file.write(b"between")
+        file.seek(6)
+        for value in values:
+            found = dt.load(file)
+            assert found == value if not isinstance(value, dt.Tensor) else dt.equal(found, value)
+            assert file.read(7) == b"between"
+    with pytest.raises(SerializationError):
+        dt.load(tmp_path / "f")

@@ -125,11 +125,14 @@ def fused(name: str, fn: Callable[..., Expr]) -> Callable[..., np.ndarray]:
     )
 
     def of_one(x: np.ndarray, *, out: np.ndarray | None = None) -> np.ndarray:
+        there = out is None and x.__class__ is ndarray
         if out is None:
-            there = x.__class__ is ndarray
             out = np.empty(x.shape, x.dtype) if there else empty(x, x.shape, x.dtype)
         program = family[x.dtype]
-        program.fast(x, out) is None and program.slow(x, out)
+        if program.fast(x, out) is None:
+            if there and (order := order_of(x)) is not None:
+                return of_one(x.transpose(order)).transpose(np.argsort(order))
+            program.slow(x, out)
         return out
 
     def of_several(*arrays: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
@@ -144,6 +147,10 @@ def fused(name: str, fn: Callable[..., Expr]) -> Callable[..., np.ndarray]:
             alike = all(a.shape == shape for a in arrays[1:])
             if alike and program.fast(*arrays, out) is not None:
                 return out
+            if alike and (order := _order_of_all(arrays)) is not None:
+                turned = np.empty([shape[d] for d in order], first.dtype)
+                program(*(a.transpose(order) for a in arrays), turned)
+                return turned.transpose(np.argsort(order))
             shape = _common_shape(name, arrays)
             out = out if out.shape == shape else np.empty(shape, first.dtype)
         program(*arrays, out)
@@ -152,6 +159,22 @@ def fused(name: str, fn: Callable[..., Expr]) -> Callable[..., np.ndarray]:
     run = of_one if len(names) == 1 else of_several
     run.__name__ = run.__qualname__ = name
     return run
+
+
+def order_of(a: np.ndarray) -> tuple[int, ...] | None:
+    """The order of dimensions in which memory without gaps lies; None for C order and others."""
+    if a.flags.c_contiguous:
+        return None
+    order = tuple(sorted(range(a.ndim), key=lambda d: -a.strides[d]))
+    return order if a.transpose(order).flags.c_contiguous else None
+
+
+def _order_of_all(arrays: Sequence[np.ndarray]) -> tuple[int, ...] | None:
+    """That of the first that has one; its memory is that of the result."""
+    for a in arrays:
+        if a.__class__ is ndarray and (order := order_of(a)) is not None:
+            return order
+    return None
 
 
 def _common_shape(name: str, arrays: Sequence[np.ndarray]) -> tuple[int, ...]:
@@ -234,6 +257,9 @@ def dropout(
     x: np.ndarray, mask: np.ndarray, scale: float, out: np.ndarray | None = None
 ) -> np.ndarray:
     """x * scale where ``mask`` (bool) holds, else 0. Applied to a gradient it is the gradient."""
+    if out is None and x.__class__ is ndarray and (order := order_of(x)) is not None:
+        turned = dropout(x.transpose(order), mask.transpose(order), scale)
+        return turned.transpose(np.argsort(order))
     out = empty(x, x.shape, x.dtype) if out is None else out
     _DROPOUT[x.dtype](x, mask, float(scale), out)
     return out

@@ -23,7 +23,15 @@ import disttrain as dt
 from ...comm.transports import fake
 from ...core.tensor import Size
 from ...core.types import dtypes
-from ...core.types.layout import layout, sparse_coo, sparse_csc, sparse_csr, strided
+from ...core.types.layout import (
+    layout,
+    sparse_bsc,
+    sparse_bsr,
+    sparse_coo,
+    sparse_csc,
+    sparse_csr,
+    strided,
+)
 from ...core.types.memory_format import memory_format
 from ...errors import ConfigError, DeviceError, OutOfMemoryError
 from ...ops.methods import LATER
@@ -105,6 +113,7 @@ def _top() -> Shim:
         .give(
             __version__=VERSION, pi=math.pi, inf=math.inf, nan=math.nan, e=math.e, newaxis=None,
             strided=strided, sparse_coo=sparse_coo, sparse_csr=sparse_csr, sparse_csc=sparse_csc,
+            sparse_bsr=sparse_bsr, sparse_bsc=sparse_bsc,
             has_lapack=True, has_spectral=True,
             compile=compiling.compile, load=saving.load, save=saving.save, vmap=dt.func.vmap,
             cond=dt.func.cond, **compiling.checks(),

@@ -79,10 +79,19 @@ class Shim(types.ModuleType):
         return self
 
 
-def public(source: object) -> list[str]:
-    """What a module offers: its ``__all__``, or else all that is ours and no module."""
-    names = getattr(source, "__all__", [n for n in vars(source) if not n.startswith("_")])
+def public(source: object, late: bool = False) -> list[str]:
+    """What a module offers: its ``__all__``, or else all that is ours and no module. ``late``: also
+    what it loads when it is first asked for, and errors, so far as no other module has them."""
+    found = dir(source) if late else vars(source)
+    names = getattr(source, "__all__", [n for n in found if not n.startswith("_")])
+    if late:
+        return [n for n in names if _ours(getattr(source, n)) or _own_error(getattr(source, n))]
     return [n for n in names if _ours(getattr(source, n))]
+
+
+def _own_error(value: object) -> bool:
+    found = isinstance(value, type) and issubclass(value, BaseException)
+    return found and value.__module__.startswith("disttrain.distributed.")
 
 
 def _ours(value: object) -> bool:

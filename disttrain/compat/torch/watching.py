@@ -10,5 +10,9 @@ from .shim import Shim
 def tensorboard() -> Shim:
     """``torch.utils.tensorboard``, loaded when it is first asked for a name."""
     return Shim("torch.utils.tensorboard").later(
-        lambda shim: shim.give(SummaryWriter=dt.metrics.SummaryWriter)
+        lambda shim: shim.give(
+            SummaryWriter=dt.metrics.SummaryWriter,
+            FileWriter=dt.metrics.FileWriter,
+            RecordWriter=dt.metrics.RecordWriter,
+        )
     )

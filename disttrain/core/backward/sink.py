@@ -50,8 +50,9 @@ def store_grad(leaf: Any, g: Any, own: bool = False) -> None:
         if tensors:
             leaf._grad = _owned(g, own)
         else:
-            fits = own and g.base is None and g.flags.c_contiguous
-            leaf._grad = wrap(g if fits else g.copy())
+            like = leaf.array
+            fits = own and g.base is None and g.strides == like.strides
+            leaf._grad = wrap(g if fits else _laid_out(g, like, own))
     elif tensors:
         if _captured():
             thread.stack[0].accumulate(old, g)
@@ -64,6 +65,17 @@ def store_grad(leaf: Any, g: Any, own: bool = False) -> None:
             leaf._grad = wrap(old.array + g)
         if old._st is not None:
             old._st.version += 1
+
+
+def _laid_out(g: np.ndarray, like: Any, own: bool) -> np.ndarray:
+    """``g`` in the order in which ``like`` lies, where its memory has no gaps, else in C order: in
+    memory of its own."""
+    if like.__class__ is ndarray and not like.flags.c_contiguous and g.shape == like.shape:
+        order = sorted(range(like.ndim), key=lambda d: -like.strides[d])
+        if like.transpose(order).flags.c_contiguous:
+            back = sorted(range(like.ndim), key=order.__getitem__)
+            return g.transpose(order).copy().transpose(back)
+    return g if own and g.base is None and g.flags.c_contiguous else g.copy()
 
 
 def _captured() -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class layout(str):  # noqa: N801  (the field's spelling)
-    """``strided``, ``sparse_coo``, ``sparse_csr`` or ``sparse_csc``: a word, which prints with the
+    """``strided``, ``sparse_coo``, ``sparse_csr`` and their like: a word, which prints with the
     name of the package."""
 
     __slots__ = ()
@@ -21,3 +21,4 @@ class layout(str):  # noqa: N801  (the field's spelling)
 
 strided, sparse_coo = layout("strided"), layout("sparse_coo")
 sparse_csr, sparse_csc = layout("sparse_csr"), layout("sparse_csc")
+sparse_bsr, sparse_bsc = layout("sparse_bsr"), layout("sparse_bsc")

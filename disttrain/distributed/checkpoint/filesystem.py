@@ -14,7 +14,7 @@ from typing import Any
 
 from ...errors import ConfigError, SerializationError
 from ...futures import Future
-from .files import folder, manifest, reading
+from .files import folder, manifest, pytorch, reading
 from .files.folder import Shard
 from .files.shards import Part, write_shard
 from .metadata import STATE_DICT_TYPE, Metadata, MetadataIndex, StorageMeta
@@ -173,13 +173,15 @@ class FileSystemWriter(StorageWriter):
 
 
 def read_manifest(path: str) -> manifest.Manifest:
-    """What the manifest of the checkpoint in the folder ``path`` says."""
-    where = os.path.join(path, folder.MANIFEST)
-    return manifest.read(folder.read_manifest(path), where)
+    """What the manifest of the checkpoint in the folder ``path`` says, or ``.metadata``."""
+    name, raw = folder.read_manifest(path)
+    read = manifest.read if name == folder.MANIFEST else pytorch.read
+    return read(raw, os.path.join(path, name))
 
 
 class FileSystemReader(StorageReader):
-    """Reads the checkpoint in the folder ``path``. ``verify=False`` compares no checksums."""
+    """Reads the checkpoint in the folder ``path``, also one that PyTorch has written.
+    ``verify=False`` compares no checksums."""
 
     def __init__(self, path: str | os.PathLike, verify: bool = True, **options: Any) -> None:
         self.path, self.verify = os.fspath(path), verify
@@ -219,7 +221,7 @@ class FileSystemReader(StorageReader):
 
     def read_data(self, plan: LoadPlan, planner: LoadPlanner) -> Future[None]:
         assert self.manifest is not None
-        with reading.Files(self.path, self.manifest.files, self.verify) as files:
+        with pytorch.opened(self.path, self.manifest, self.verify) as files:
             reading.follow(plan, planner, self.manifest.metadata, files)
         done: Future[None] = Future()
         done.set_result(None)

@@ -23,6 +23,7 @@ from .agreement import Together
 from .default_planner import EmptyStateDictLoadPlanner
 from .files import folder
 from .files.manifest import Manifest, Place
+from .files.pytorch import opened
 from .files.reading import Files
 from .filesystem import FileSystemReader, FileSystemWriter, read_manifest
 from .metadata import (
@@ -54,7 +55,7 @@ def find(path: str) -> list[str]:
     found = []
     for depth, at in _walk(path, 2):
         names = os.listdir(at)
-        if folder.MANIFEST in names or (depth and folder.leftovers(at, ())):
+        if {folder.MANIFEST, folder.METADATA} & {*names} or (depth and folder.leftovers(at, ())):
             found.append(at)
     return sorted(found)
 
@@ -104,15 +105,15 @@ def verify(path: str) -> tuple[Manifest, list[str]]:
     about = read_manifest(path)
     wrong: list[str] = []
     places: dict[MetadataIndex, Place] = about.metadata.storage_data
-    for name in about.files:
+    for name in () if about.archives else about.files:
         try:
             inspect(os.path.join(path, name))
         except (DisttrainError, OSError) as error:
             wrong.append(str(error))
-    with Files(path, about.files, True) as files:
+    with opened(path, about, True) as files:
         for index, place in places.items():
             try:
-                files.whole(place, index.fqn)
+                files.check(place, index.fqn)
             except (DisttrainError, OSError) as error:
                 wrong.append(str(error))
     return about, list(dict.fromkeys(wrong))
@@ -137,7 +138,7 @@ def diff(first: str, second: str, ignore: tuple[str, ...] = ()) -> Difference:
     names_a, names_b = ({n for n in m.metadata.state_dict_metadata if not n.startswith(ignore)}
                         for m in (a, b))  # fmt: skip
     out = Difference(sorted(names_a - names_b), sorted(names_b - names_a))
-    with Files(first, a.files, True) as of_a, Files(second, b.files, True) as of_b:
+    with opened(first, a, True) as of_a, opened(second, b, True) as of_b:
         for name in sorted(names_a & names_b):
             said = _compared(name, (a, of_a), (b, of_b))
             out.equal += not said
@@ -294,8 +295,8 @@ def _apart(source: str, target: str) -> None:
 def remove(path: str) -> None:
     """Remove a checkpoint: first it is none any more, then its files go; the folder, too, if
     nothing else is in it."""
-    names = list(read_manifest(path).files)
-    for name in (folder.MANIFEST, *names):
+    about = read_manifest(path)
+    for name in (folder.METADATA if about.archives else folder.MANIFEST, *about.files):
         os.unlink(os.path.join(path, name))
     folder.collect(path, folder.leftovers(path, ()))
     if not os.listdir(path):

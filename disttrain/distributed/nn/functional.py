@@ -17,12 +17,14 @@ import numpy as np
 
 from ...backends.device.memory import memory_of
 from ...comm.calls.reduce_ops import ReduceOp
+from ...core.backward.function import Function as Function  # PyTorch's module has it
 from ...core.tensor import Tensor, wrap
 from ...core.writes import touched
 from ...errors import ConfigError, ShapeError
 from ...ops.functions import collectives as verbs
 from ...ops.functions.collectives import How
 from ..groups.process_group import ProcessGroup
+from ..groups.state import group as group  # this, too
 from ..groups.state import group_or_default
 
 Group = ProcessGroup | None

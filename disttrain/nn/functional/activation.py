@@ -9,6 +9,7 @@ from ...core.types.casting import computes_in
 from ...core.types.dtypes import as_dtype
 from ...errors import ConfigError, DTypeError, ShapeError
 from ...ops.functions.args import kinds
+from ...ops.functions.outs import fills
 from ...ops.primitives.elementwise import stepwise
 from ...ops.primitives.softmax import softplus_
 from ...ops.promotion import same_type
@@ -192,6 +193,7 @@ def mish(input: Tensor, inplace: bool = False) -> Tensor:
     return activate("mish", input, lambda x: x * ops.tanh(softplus_(x)), inplace)
 
 
+@fills
 @computes_in("full")
 def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
     """log(1 + exp(beta x)) / beta; x itself where beta x > threshold"""
@@ -207,6 +209,7 @@ def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tenso
     return activate("softplus", input, smooth)
 
 
+@fills
 def logsigmoid(input: Tensor) -> Tensor:
     """log(sigmoid(x))"""
     return activate("logsigmoid", input, lambda x: -softplus_(-x))

@@ -75,8 +75,8 @@ def check_same_shape(where: str, input: Tensor, target: Tensor) -> None:
     if input.shape != target.shape:
         warn(
             f"{where}: the target has shape {list(target.shape)}, the input {list(input.shape)}; "
-            "they are broadcast, which will likely lead to incorrect results. "
-            "Give both the same shape.",
+            "they are broadcast, which will likely lead to incorrect results. Please ensure they "
+            "have the same size.",
         )
 
 

@@ -50,7 +50,7 @@ def attend(
         out = ops.matmul(dropout(weights, drop), v)
     else:
         out = scaled_dot_product_attention(q, k, v, mask, drop, causal)
-    return out.transpose(1, 2).reshape(out.shape[0], length, -1), weights
+    return out.transpose(1, 2).reshape(out.shape[0], length, out.shape[1] * out.shape[3]), weights
 
 
 def _longer(t: Tensor, row: Tensor | None, zeros: bool) -> Tensor:

@@ -13,6 +13,7 @@ from ...core.types.casting import computes_in
 from ...errors import ConfigError, DTypeError, ShapeError
 from ...ops.functions.args import in_float32
 from ...ops.promotion import same_type
+from ...trace import warn
 from .common import into, need_dims
 from .rows import sparse_gradient
 
@@ -160,7 +161,8 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool 
     return into(input, lambda x: ops.dropout(x, p, True), inplace)
 
 
-def _channel_dropout(where: str, input: Tensor, p: float, training: bool, inplace: bool) -> Tensor:
+def channel_dropout(where: str, input: Tensor, p: float, training: bool, inplace: bool) -> Tensor:
+    """Zero whole channels, of which the first two dimensions are the numbers."""
     _check_p(where, p)
     if not training or p == 0:
         return input
@@ -176,21 +178,40 @@ def dropout1d(
     need_dims("dropout1d", input, (2, 3), "(N, C, L) or (C, L)")
     if input.ndim == 2:
         return dropout1d(input.unsqueeze(0), p, training, inplace).squeeze(0)
-    return _channel_dropout("dropout1d", input, p, training, inplace)
+    return channel_dropout("dropout1d", input, p, training, inplace)
 
 
 def dropout2d(
     input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
 ) -> Tensor:
     """Zero whole channels of (N, C, H, W); 3-d input is taken as (N, C, L)"""
-    return _channel_dropout("dropout2d", input, p, training, inplace)
+    if input.ndim == 3:
+        warn(
+            "dropout2d: Received a 3D input to dropout2d and assuming that channel-wise 1D dropout "
+            "behavior is desired - input is interpreted as shape (N, C, L), where C is the channel "
+            "dim; use dropout1d for that"
+        )
+    _warn_of_dims("dropout2d", input, (3, 4))
+    return channel_dropout("dropout2d", input, p, training, inplace)
 
 
 def dropout3d(
     input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
 ) -> Tensor:
-    """Zero whole channels of (N, C, D, H, W)"""
-    return _channel_dropout("dropout3d", input, p, training, inplace)
+    """Zero whole channels of (N, C, D, H, W) or (C, D, H, W)"""
+    _warn_of_dims("dropout3d", input, (4, 5))
+    if input.ndim != 5:
+        return channel_dropout("dropout3d", input.unsqueeze(0), p, training, inplace).squeeze(0)
+    return channel_dropout("dropout3d", input, p, training, inplace)
+
+
+def _warn_of_dims(where: str, input: Tensor, known: tuple[int, ...]) -> None:
+    if input.ndim not in known:
+        warn(
+            f"{where}: Received a {input.ndim}-D input to {where}, which is deprecated and will "
+            f"result in an error in a future release; give one of {known[0]} or {known[1]} "
+            "dimensions"
+        )
 
 
 def alpha_dropout(

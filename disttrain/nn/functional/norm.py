@@ -88,6 +88,12 @@ def group_norm(
     eps: float = 1e-5,
 ) -> Tensor:
     """Normalise each sample over groups of channels (Wu, He, 2018)"""
+    size = input.shape
+    if len(size) > 1 and size[0] * size[1] == num_groups and all(n == 1 for n in size[2:]):
+        raise ConfigError(
+            "group_norm: Expected more than 1 value per channel when training, got input size "
+            f"{list(size)} in {num_groups} groups"
+        )
     return following(ops.group_norm(input, num_groups, weight, bias, eps), input)
 
 

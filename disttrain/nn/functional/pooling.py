@@ -170,7 +170,7 @@ def _lp(
         input.pow(norm_type), kernel_size, stride, 0, ceil_mode
     )
     size = kernel_size**n if isinstance(kernel_size, int) else math.prod(kernel_size)
-    return (means.sign() * means.abs().relu() * size).pow(1.0 / norm_type)
+    return following((means.sign() * means.abs().relu() * size).pow(1.0 / norm_type), input)
 
 
 def lp_pool1d(

@@ -13,7 +13,7 @@ from ...core import Tensor
 from ...core.constants import constant
 from ...core.types import dtypes
 from ...errors import ConfigError, ShapeError
-from ...ops.functions.args import kinds
+from ...ops.functions.args import in_float32, kinds
 from ...ops.functions.nn.padding import SOURCES, extended
 from ...ops.functions.views.memory_formats import following
 from ...ops.primitives.pool import avg_pool_spread
@@ -37,7 +37,7 @@ def pad(input: Tensor, pad: Any, mode: str = "constant", value: float | None = N
             f"(before, after), at most {input.ndim} of them"
         )
     if mode == "constant":
-        return _pad_constant(input, widths, 0.0 if value is None else value)
+        return following(_pad_constant(input, widths, 0.0 if value is None else value), input)
     kinds(f"pad(mode={mode!r})", "iufVc", input)
     if mode not in SOURCES:
         raise ConfigError(f"pad: mode={mode!r} given; needed constant, {', '.join(SOURCES)}")
@@ -56,7 +56,10 @@ def pad(input: Tensor, pad: Any, mode: str = "constant", value: float | None = N
     if mode == "circular" and min(widths, default=0) < 0:  # what is cropped is not repeated
         input = _cropped(input, widths)
         widths = tuple(max(w, 0) for w in widths)
-    return extended(input, widths, mode) if any(widths) else input.clone()
+    if not any(widths):
+        return input.clone()
+    out = extended(input, widths, mode)
+    return out if mode == "circular" else following(out, input)
 
 
 def _check_circular(input: Tensor, widths: tuple) -> None:
@@ -192,6 +195,7 @@ def _even_steps(places: np.ndarray, size: int) -> slice | None:
     return found if np.array_equal(places, np.arange(size)[found]) else None
 
 
+@in_float32
 def _separable(input: Tensor, matrices: list[np.ndarray]) -> Tensor:
     if input.meta()[1] == np.uint8:
         return _separable_bytes(input, matrices)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, Self
 
 from ...core import Tensor
-from ...errors import DimError, ModuleNameError
+from ...errors import ConfigError, DimError, ModuleNameError
 from ..module import Module, _indent
 from ..parameter import Parameter
 
@@ -112,6 +112,27 @@ class Sequential(_Numbered):
 
     def __add__(self, other: Sequential) -> Sequential:
         return Sequential(*self, *other)
+
+    def __iadd__(self, other: Sequential) -> Self:
+        for module in list(other):
+            self.append(module)
+        return self
+
+    def __mul__(self, times: int) -> Sequential:
+        return Sequential(*list(self) * _times(times))
+
+    __rmul__ = __mul__
+
+    def __imul__(self, times: int) -> Self:
+        return self.__iadd__(Sequential(*list(self) * (_times(times) - 1)))
+
+
+def _times(given: int) -> int:
+    if not isinstance(given, int):
+        raise TypeError(f"Sequential: a module times {type(given).__name__}; needed a whole number")
+    if given <= 0:
+        raise ConfigError(f"Sequential: {given} times a module; needed 1 or more")
+    return given
 
 
 class ModuleList(_Numbered):
@@ -288,14 +309,55 @@ class ParameterDict(Module):
     def __iter__(self) -> Iterator[str]:
         return iter(self._keys)
 
+    def __reversed__(self) -> Iterator[str]:
+        return reversed(list(self._keys))
+
     def __contains__(self, key: object) -> bool:
         return key in self._keys
+
+    def __or__(self, other: ParameterDict) -> ParameterDict:
+        out = self.copy()
+        out.update(other)
+        return out
+
+    def __ror__(self, other: ParameterDict) -> ParameterDict:
+        out = ParameterDict(other)
+        out.update(self)
+        return out
+
+    def __ior__(self, other: ParameterDict) -> Self:
+        self.update(other)
+        return self
 
     def keys(self) -> Any:
         return self._keys.keys()
 
     def values(self) -> list[Any]:
         return [self[k] for k in self._keys]
+
+    def copy(self) -> ParameterDict:
+        """Another one, of the same parameters."""
+        return ParameterDict(OrderedDict(self.items()))
+
+    def setdefault(self, key: str, default: object = None) -> Any:
+        """The entry ``key``, made of ``default`` where there is none."""
+        if key not in self._keys:
+            self[key] = default
+        return self[key]
+
+    def clear(self) -> None:
+        """Take all entries out."""
+        for key in list(self._keys):
+            del self[key]
+
+    def popitem(self) -> tuple[str, Any]:
+        """Take the last entry out: its key and value."""
+        key = next(reversed(self))
+        return key, self.pop(key)
+
+    def fromkeys(self, keys: Iterable[str], default: object = None) -> ParameterDict:
+        """One with ``default`` under each key."""
+        return ParameterDict((k, default) for k in keys)
 
     def items(self) -> list[tuple[str, Any]]:
         return [(k, self[k]) for k in self._keys]

@@ -27,7 +27,7 @@ from ..recurrence import STEPS, Step, along
 
 def _nonlinear_mode(nonlinearity: str) -> str:
     if nonlinearity not in ("tanh", "relu"):
-        raise ConfigError(f"RNN: nonlinearity={nonlinearity!r} given; needed 'tanh' or 'relu'")
+        raise ConfigError(f"RNN: Unknown nonlinearity {nonlinearity!r}; needed 'tanh' or 'relu'")
     return f"RNN_{nonlinearity.upper()}"
 
 

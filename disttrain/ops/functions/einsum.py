@@ -27,6 +27,8 @@ def _fail(equation: str, what: str) -> ShapeError:
 def _split(equation: str, count: int) -> tuple[list[str], str | None]:
     """The letters of each operand, and of the result where they are given."""
     inputs, arrow, output = equation.replace(" ", "").partition("->")
+    if not count:
+        raise _fail(equation, "einsum(): must provide at least one operand")
     terms = inputs.split(",")
     if len(terms) != count:
         raise _fail(equation, f"{len(terms)} operands are named, {count} given")

@@ -193,7 +193,7 @@ def fit_to(name: str, target: Tensor, value: Tensor) -> Tensor:
         value = expand(value, shape=shape)
     check_writeable(name, target)
     if have_kind != kind:
-        if _rank(have_kind) > _rank(kind):
+        if rank(have_kind) > rank(kind):
             raise DTypeError(
                 f"{name}: result type {value.dtype!r} can't be cast to the desired output type "
                 f"{target.dtype!r}; use the out-of-place form, or convert the tensor first"
@@ -209,7 +209,8 @@ def check_writeable(name: str, target: Tensor) -> None:
         raise ShapeError(f"{name}: {OVERLAP.format(list(array.shape))}")
 
 
-def _rank(kind: np.dtype) -> int:
+def rank(kind: np.dtype) -> int:
+    """Truth values, whole, real, complex numbers: what may be cast to what is not below it."""
     return {"b": 0, "i": 1, "u": 1, "f": 2, "V": 2, "c": 3}[kind.kind]
 
 

@@ -20,7 +20,7 @@ from ..primitives import elementwise as el
 from ..primitives import linalg
 from ..primitives.views import expand, permute, reshape
 from ..promotion import fitted, refuse, same_type
-from .args import broadcast, in_float32, kinds, numpy_names, one_dim
+from .args import broadcast, dims, in_float32, kinds, numpy_names, one_dim
 from .args import tensor as as_input
 from .creation.create import zeros_like
 from .elementwise import abs, square
@@ -72,8 +72,8 @@ def _told(t: Tensor) -> str:
 def _exactly(where: str, t: Tensor, ndim: int, name: str) -> None:
     if t.ndim != ndim:
         raise ShapeError(
-            f"{where}: {name} has shape {list(t.shape)}; {ndim} dimensions are needed (matmul "
-            "takes any number)"
+            f"{where}: {name} has shape {list(t.shape)}; {ndim}D tensors expected (matmul takes "
+            "any number of dimensions)"
         )
 
 
@@ -104,6 +104,16 @@ def dot(input: Tensor, tensor: Tensor) -> Tensor:
     """The sum of products of two vectors."""
     _exactly("dot", input, 1, "input")
     _exactly("dot", tensor, 1, "tensor")
+    if input.dtype is not tensor.dtype and thread.autocast is None:
+        raise DTypeError(
+            "dot : expected both vectors to have same dtype, but found "
+            f"{input.dtype!r} and {tensor.dtype!r}"
+        )
+    if input.shape != tensor.shape:
+        raise ShapeError(
+            f"dot: inconsistent tensor size, expected shapes {list(input.shape)} and "
+            f"{list(tensor.shape)} to have the same number of elements"
+        )
     return matmul(input, tensor)
 
 
@@ -222,11 +232,13 @@ def vector_norm(
 @in_float32
 def _vector_norm(x: Tensor, p: float, dim: Dims | None, keepdim: bool) -> Tensor:
     size = abs(x)
-    if p < 0 and not x.shape.numel():
-        raise ShapeError(
-            f"norm: order {p} given for a shape of {list(x.shape)}; an empty tensor has no norm of "
-            "negative order"
-        )
+    if p < 0 or p == _math.inf:
+        gone = [d for d in dims(dim, x.ndim, "norm") if x.shape[d] == 0]
+        if gone or not (x.shape.numel() or dim is not None):
+            raise ShapeError(
+                f"linalg.vector_norm cannot compute the {p} norm on the dimension "
+                f"{gone or 'of no elements'} of a shape of {list(x.shape)}, which has no elements"
+            )
     if p == 2.0:
         return _euclidean(size, dim, keepdim)
     if p == _math.inf:
@@ -246,16 +258,21 @@ def _euclidean(size: Tensor, dim: Dims | None, keepdim: bool) -> Tensor:
 
 
 def _two_dims(where: str, x: Tensor, dim: Dims | None) -> tuple:
+    if x.ndim < 2:
+        raise ShapeError(
+            f"linalg.{where}: The input tensor A must have at least 2 dimensions, one of shape "
+            f"{list(x.shape)} given"
+        )
     if dim is None and x.ndim == 2:
         return 0, 1
     if dim is None or isinstance(dim, int) or len(dim) != 2:
         raise ShapeError(
-            f"{where}: dim={dim} given for a shape of {list(x.shape)}; a norm of matrices needs "
-            "the two dimensions of the matrix"
+            f"linalg.{where}: dim must be a 2-tuple, the dimensions of the matrices; {dim} given "
+            f"for a shape of {list(x.shape)}"
         )
     first, second = (one_dim(d, x.ndim, where) for d in dim)
     if first == second:
-        raise DimError(f"{where}: dim={tuple(dim)} names a dimension twice")
+        raise DimError(f"{where}: dim={tuple(dim)}: dims must be different")
     return first, second
 
 
@@ -268,9 +285,12 @@ def matrix_norm(
     -1 (the largest and smallest sum of a column's sizes), inf and -inf (of a row's), 2 and -2 (the
     largest and smallest singular value)."""
     dims = _two_dims("matrix_norm", A, dim)
+    if isinstance(ord, complex):
+        raise ConfigError("matrix_norm: Expected a non-complex scalar as the order of norm")
     if ord not in ("fro", "nuc", 1, -1, 2, -2, _math.inf, -_math.inf):
         raise ConfigError(
-            f"matrix_norm: ord={ord!r} given; needed 'fro', 'nuc', 1, -1, 2, -2, inf or -inf"
+            f"linalg.matrix_norm: Order {ord} not supported; needed 'fro', 'nuc', 1, -1, 2, -2, "
+            "inf or -inf"
         )
     x = _norm_input("matrix_norm", A, dtype)
     if ord in (2, -2, "nuc") and is_half(x.meta()[1]):
@@ -391,11 +411,13 @@ def multi_dot(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor
         raise ShapeError(f"multi_dot(): expected at least 2 tensors but got {len(chain)}")
     first, last = chain[0].ndim == 1, chain[-1].ndim == 1
     for k, t in enumerate(chain):
-        if t.ndim != 2 and not (t.ndim == 1 and k in (0, len(chain) - 1)):
+        which = {0: "the first tensor", len(chain) - 1: "the last tensor"}.get(k)
+        if t.ndim != 2 and not (t.ndim == 1 and which):
+            needed = "1D or 2D" if which else "2D"
             raise ShapeError(
-                f"multi_dot(): tensor {k} must be 2D{' or 1D' if k in (0, len(chain) - 1) else ''} "
-                f"but got {t.ndim}D"
+                f"multi_dot(): {which or f'tensor {k}'} must be {needed} but got {t.ndim}D"
             )
+    same_type("multi_dot(): all tensors must have be the same dtype", *chain)
     if first:
         chain[0] = reshape(chain[0], shape=(1, chain[0].shape[0]))
     if last:

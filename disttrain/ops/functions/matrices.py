@@ -13,7 +13,7 @@ import numpy as np
 
 from ...core.tensor import Tensor
 from ...core.types.casting import computes_in
-from ...errors import DimError, LinAlgError, ShapeError
+from ...errors import ConfigError, DimError, LinAlgError, ShapeError
 from ..primitives import linalg
 from .args import broadcast, kinds, one_dim
 from .args import tensor as as_input
@@ -142,6 +142,11 @@ def cond(A: Tensor, p: float | str | None = None) -> Tensor:  # noqa: N803
             return sum(values, -1)
         most, least = amax(values, -1), amin(values, -1)
         return least / most if p == -2 else most / least
+    if p not in ("fro", "nuc", 1, -1, math.inf, -math.inf):
+        raise ConfigError(
+            f"linalg.cond got an invalid norm type: {p}; needed 'fro', 'nuc', 1, -1, 2, -2, inf or "
+            "-inf"
+        )
     _square("linalg.cond", A)
     if not A.shape.numel():
         return sum(abs(A), (-2, -1))

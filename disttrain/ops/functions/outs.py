@@ -21,7 +21,7 @@ from ...core.types import dtypes
 from ...errors import AutogradError, DTypeError, ShapeError
 from ...trace import warn
 from ..primitives.write import assign
-from .inplace import check_overlap, fit_to
+from .inplace import check_overlap, fit_to, rank
 
 # Whose results are of one type with ``out``.
 _EXACT = frozenset(
@@ -52,6 +52,11 @@ _CONVERTED = frozenset(("chain_matmul", "lu"))
 # That compute in the type of ``out``.
 _TYPED = frozenset(("sum", "prod", "nansum", "cumsum", "cumprod"))
 
+_NAMES = {
+    "float32": "float", "float64": "double", "float16": "half", "int64": "long int",
+    "int32": "int", "int16": "short int", "int8": "signed char", "uint8": "unsigned char",
+}  # fmt: skip
+
 
 def into(out: Tensor, fn: Callable, args: tuple, params: dict | None = None) -> Any:
     """``fn(*args, **params)`` written to ``out``, a tensor or a tuple of them; gives ``out``."""
@@ -74,6 +79,7 @@ def into(out: Tensor, fn: Callable, args: tuple, params: dict | None = None) -> 
         results = result if isinstance(result, tuple) else (result,)
         for i, (o, r) in enumerate(zip(outs, results, strict=True)):
             _check(name, o, r, given, len(outs) > 1)
+            _castable(name, getattr(result, "_fields", ["result"] * len(outs))[i], o, r)
             if name not in _SHARED and any(_overlap(o, other) for other in outs[:i]):
                 raise ShapeError(f"{name}: two of the tensors in out= refer to one memory location")
         for o, r in zip(outs, results, strict=True):
@@ -87,8 +93,9 @@ def _check(name: str, out: Tensor, result: Tensor, given: list, several: bool) -
     free = free or (name in ("max", "min") and not several)  # of everything
     if name in _EXACT and not same and not free:
         raise DTypeError(
-            f"{name}: Expected out tensor to have dtype {result.dtype!r}, but got {out.dtype!r} "
-            "instead; give one of that type, or leave out= away and convert the result"
+            f"{name}: Expected out tensor to have dtype {_named(result.dtype)}, but got "
+            f"{_named(out.dtype)} instead; give one of that type, or leave out= away and convert "
+            "the result"
         )
     if name in _REAL and out.dtype.is_complex and not result.dtype.is_complex:
         raise DTypeError(
@@ -102,6 +109,26 @@ def _check(name: str, out: Tensor, result: Tensor, given: list, several: bool) -
                 f"{list(t.shape)}) and the written-to tensor refer to a single memory location. "
                 "Please clone() the tensor before performing the operation."
             )
+
+
+def _castable(name: str, part: str, out: Tensor, result: Tensor) -> None:
+    if name not in _CONVERTED and rank(result.meta()[1]) > rank(out.meta()[1]):
+        raise DTypeError(
+            f"{name}: result type {result.dtype!r} can't be cast to the desired output type "
+            f"{out.dtype!r}: Expected {part} to be safely castable from {_titled(result.dtype)} "
+            f"dtype, but got {part} with dtype {_titled(out.dtype)}"
+        )
+
+
+def _named(kind: dtypes.dtype) -> str:
+    """A type as PyTorch's messages name it."""
+    return _NAMES.get(kind.name, kind.name)
+
+
+def _titled(kind: dtypes.dtype) -> str:
+    """The same at the beginning of a word."""
+    name = _NAMES.get(kind.name, kind.name).partition(" ")[0]
+    return name[:1].upper() + name[1:]
 
 
 def _overlap(a: Tensor, b: Tensor) -> bool:

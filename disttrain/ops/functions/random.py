@@ -26,7 +26,7 @@ from ...core.writes import touched
 from ...errors import ConfigError, DeviceError, DTypeError, ShapeError
 from ...symbolic import as_int
 from ..primitives import elementwise as el
-from ..primitives.batching import plain_on_device
+from ..primitives.batching import made_beside, plain_on_device
 from ..primitives.random import (
     draw_bernoulli,
     draw_exponential,
@@ -249,8 +249,18 @@ def normal(
         dtype, device = dtype or like.dtype, device or like.device
     else:
         raise TypeError("normal: size is needed where mean and std are numbers")
-    out = _new(draw_normal, shape, dtype, device, False, generator) * std + mean
+    spread, centre = (v.detach() if isinstance(v, Tensor) else v for v in (std, mean))
+    drawn = _new(draw_normal, shape, dtype, device, False, generator) * spread + centre
+    out = _unmoved(drawn, mean, std)
     return out.requires_grad_() if requires_grad else out
+
+
+def _unmoved(drawn: Tensor, *given: Tensor | float) -> Tensor:
+    """``drawn`` in the graph of what it was drawn by, which gets a gradient of 0, as in PyTorch."""
+    for x in given:
+        if isinstance(x, Tensor) and (thread.mode == SLOW or x.requires_grad):
+            drawn = el.where(made_beside(drawn, lambda xp: xp.zeros((), bool)), x, drawn)
+    return drawn
 
 
 def bernoulli(
@@ -265,14 +275,15 @@ def bernoulli(
     if not probabilities.dtype.is_floating_point:
         raise DTypeError(f"bernoulli: {input.dtype!r} given; probabilities are floating-point")
     source = source_of(generator, input.device)
-    return gate(draw_bernoulli, (probabilities.detach(),), {"generator": source})
+    drawn = gate(draw_bernoulli, (probabilities.detach(),), {"generator": source})
+    return _unmoved(drawn, input)
 
 
 def poisson(input: Tensor, generator: Generator | None = None) -> Tensor:
     """Poisson counts with the rates that ``input`` says."""
     kinds("poisson", "fV", as_input(input, "poisson"))
     source = source_of(generator, input.device)
-    return gate(draw_poisson, (input.detach(),), {"generator": source})
+    return _unmoved(gate(draw_poisson, (input.detach(),), {"generator": source}), input)
 
 
 def multinomial(

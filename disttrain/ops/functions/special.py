@@ -3,7 +3,9 @@ of other functions. Torch's names."""
 
 from __future__ import annotations
 
+import functools
 import math as _math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,7 @@ from ...core.tensor import Tensor, wrap
 from ...core.types import dtypes
 from ...core.types.casting import computes_in
 from ...errors import ConfigError, DTypeError, ShapeError
+from ...trace import warn
 from ..primitives import aliases, views
 from ..primitives import elementwise as el
 from ..primitives import gathering as put_prims
@@ -235,6 +238,39 @@ def logical_of(where: str, input: Tensor, other: Tensor) -> None:
 
 
 # --- products added to something ---------------------------------------------------------------
+def _older(fn: Callable) -> Callable:
+    """``fn`` also in its older order: (beta, input, alpha, ...), as a method (input, beta, alpha,
+    ...), with ``alpha`` left away where it is 1."""
+
+    @functools.wraps(fn)
+    def run(*args: Any, **params: Any) -> Any:
+        if len(args) < 4 or all(isinstance(a, Tensor) for a in args):
+            return fn(*args, **params)
+        name = fn.__name__
+        warn(
+            f"This overload of {name} is deprecated (of its method, This overload of {name}_ is "
+            f"deprecated); use {name}(..., beta=..., alpha=...)"
+        )
+        numbers = [a for a in args if not isinstance(a, Tensor)]
+        tensors = [a for a in args if isinstance(a, Tensor)]
+        return fn(*tensors, **dict(zip(("beta", "alpha"), numbers, strict=False)), **params)
+
+    return run
+
+
+def _factors(where: str, kind: dtypes.dtype, **factors: Any) -> None:
+    """Refuse numbers that a result of ``kind`` cannot be multiplied by."""
+    whole = not (kind.is_floating_point or kind.is_complex)
+    for name, value in factors.items():
+        if isinstance(value, bool) and kind is not dtypes.bool:
+            raise DTypeError(f"{where}: Boolean {name} only supported for Boolean results.")
+        if isinstance(value, float) and whole:
+            raise DTypeError(
+                f"{where}: For integral input tensors, argument {name} must not be a floating "
+                f"point number. ({value} given)"
+            )
+
+
 def _plus(input: Tensor, product: Tensor, beta: float, alpha: float) -> Tensor:
     product = product if alpha == 1 else product * alpha
     if beta == 0:
@@ -243,6 +279,7 @@ def _plus(input: Tensor, product: Tensor, beta: float, alpha: float) -> Tensor:
     return (input if beta == 1 else input * beta) + product
 
 
+@_older
 @computes_in("lower")
 def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
     """beta * input + alpha * (mat @ vec)"""
@@ -250,21 +287,25 @@ def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: float = 1, alpha: fl
     return _plus(input, linalg.mv(mat, vec), beta, alpha)
 
 
+@_older
 @computes_in("lower")
 def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
     """beta * input + alpha * outer(vec1, vec2)"""
+    _factors("addr", result_type(result_type(vec1, vec2), input), beta=beta, alpha=alpha)
     return _plus(input, linalg.outer(vec1, vec2), beta, alpha)
 
 
+@_older
 @computes_in("lower")
 def baddbmm(
     input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1
 ) -> Tensor:
     """beta * input + alpha * (batch1 @ batch2), per matrix of the batch"""
-    same_type("baddbmm", input, batch1, batch2)
+    same_type("baddbmm: Input dtypes must be the same", input, batch1, batch2)
     return _plus(input, linalg.bmm(batch1, batch2), beta, alpha)
 
 
+@_older
 @computes_in("lower")
 def addbmm(
     input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1

@@ -10,7 +10,7 @@ from ...backends.array_kinds import ArrayKind
 from ...backends.device.array import DeviceArray
 from ...core.gate import Primitive
 from ...core.types.device import CPU, device, located
-from ...errors import DeviceError
+from ...errors import MetaError
 from ..declare import primitive
 
 
@@ -45,7 +45,7 @@ def moved(t: Any, to: device, non_blocking: bool = False) -> Any:
     if back == to:
         return t
     if back.type == "meta":
-        raise DeviceError(
+        raise MetaError(
             f"to('{to}'): Cannot copy out of meta tensor; no data! A tensor of shape "
             f"{list(t.shape)} on the meta device has no data to copy; use empty_like(t, "
             f"device='{to}') or Module.to_empty(device='{to}') and load values"

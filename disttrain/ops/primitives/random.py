@@ -179,7 +179,12 @@ dropout_mask.elementwise = True
 
 def _masked_scale(a: np.ndarray, mask: np.ndarray, scale: float) -> Any:
     if a.dtype.kind != "c" and a.size >= _FUSED_FROM and a.shape == mask.shape:
-        return fused.dropout(np.ascontiguousarray(a), mask, scale)
+        gapless = a.flags.c_contiguous or fused.order_of(a) is not None
+        return fused.dropout(a if gapless else np.ascontiguousarray(a), mask, scale)
+    if isinstance(a, np.ndarray) and not a.flags.c_contiguous:  # keeps the order of ``a``
+        out = np.asarray(a * a.dtype.type(scale))
+        np.copyto(out, 0, where=~mask)
+        return out
     return np.where(mask, a * a.dtype.type(scale), a.dtype.type(0))
 
 

@@ -133,7 +133,14 @@ def _silu_second(g: Value, g_out: Value, a: Value) -> Any:
 
 
 def _kernel(fn: Callable, *options: str) -> Callable:
-    return lambda *arrays: fn(*map(dense, arrays), *options)
+    return lambda *arrays: fn(*map(_gapless, arrays), *options)
+
+
+def _gapless(a: Any) -> Any:
+    """``a`` where its memory has no gaps, in whichever order; else a copy."""
+    if a.__class__ is np.ndarray and fused_elementwise.order_of(a) is not None:
+        return a
+    return dense(a)
 
 
 gelu_tanh = unary(

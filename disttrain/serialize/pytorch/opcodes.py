@@ -51,6 +51,10 @@ class Refused(SerializationError):
     """A pickle asks for more than data."""
 
 
+class ByIdentity:
+    """A value that is equal to itself alone, and is hashed in a moment."""
+
+
 class Source(Protocol):
     """Where a pickle is read from."""
 
@@ -209,6 +213,9 @@ class Machine:
             self._finish(target, state)
 
 
+_HASHED = (Tensor, dtype, device, ByIdentity)
+
+
 class Keys:
     """Proves that keys of dicts and elements of sets are hashed and found in a moment: they are
     plain, or small tuples of such; and few of those whose hashes a file can choose are alike."""
@@ -226,7 +233,7 @@ class Keys:
                 raise ValueError("a key of too many parts")
             if type(part) is tuple:
                 stack.extend(part)
-            elif not isinstance(part, _PLAIN) and not isinstance(part, (Tensor, dtype, device)):
+            elif not isinstance(part, _PLAIN) and not isinstance(part, _HASHED):
                 raise TypeError(f"a key of type {type(part).__name__}")
         if type(found) in (tuple, complex) or (type(found) is int and hash(found) != found):
             alike = self._alike.setdefault(hash(found), set())

@@ -28,7 +28,7 @@ KINDS = {
     "ComplexFloat": dtypes.complex64, "ComplexDouble": dtypes.complex128,
     "Untyped": dtypes.uint8,
 }  # fmt: skip
-_TYPES = """float64 float32 float16 bfloat16 int64 int32 int16 int8 uint8 uint16 uint32 uint64 bool
+TYPES = """float64 float32 float16 bfloat16 int64 int32 int16 int8 uint8 uint16 uint32 uint64 bool
 complex64 complex128 float8_e4m3fn float8_e5m2 float8_e4m3fnuz float8_e5m2fnuz
 float8_e8m0fnu""".split()
 _ADVICE = (
@@ -220,11 +220,11 @@ def _constructors(tensors: Any) -> dict[str, Global]:
     made: dict[str, Callable[..., Any]] = {
         **{f"torch._utils.{name}": make for name, make in rebuilt.items()},
         "torch.nn.parameter.Parameter": tensors.parameter,
-        "torch.Size": _size, "torch.device": _device, "_codecs.encode": _encoded,
+        "torch.Size": size_of, "torch.device": _device, "_codecs.encode": _encoded,
         "collections.OrderedDict": _ordered, "collections.Counter": _counter,
         "builtins.set": set_of, "builtins.complex": _complex, "builtins.bytearray": _bytearray,
     }  # fmt: skip
-    values: dict[str, Any] = {f"torch.{name}": getattr(dtypes, name) for name in _TYPES}
+    values: dict[str, Any] = {f"torch.{name}": getattr(dtypes, name) for name in TYPES}
     for name, kind in KINDS.items():
         for module in ("torch", "torch.storage", "torch.cuda"):
             values[f"{module}.{name}Storage"] = kind
@@ -232,7 +232,8 @@ def _constructors(tensors: Any) -> dict[str, Global]:
     return found | {name: Global(name, value=value) for name, value in values.items()}
 
 
-def _size(sizes: Any = ()) -> Size:
+def size_of(sizes: Any = ()) -> Size:
+    """What a file gives as a size."""
     if not all(type(n) is int for n in sizes):
         raise TypeError(f"a size of {shown(sizes)}")
     return Size(sizes)

@@ -123,3 +123,21 @@ def test_a_gradient_on_a_device_stays_there_and_is_its_leaf_s_own(double):
     assert x.grad.device == "cuda:0" and not x.grad.array.shares_with(g.array)
     store_grad(x, g.array)
     assert x.grad.tolist() == [2, 4] and g.tolist() == [1, 2]
+
+
+def test_a_gradient_lies_in_the_order_of_its_leaf():
+    x = dt.randn(2, 3, 4, 5)
+    for make in (
+        lambda: x.to(memory_format=dt.channels_last), lambda: x.permute(3, 1, 0, 2).clone(), x.clone
+    ):  # fmt: skip
+        leaf = make().requires_grad_()
+        for fn in (dt.exp, dt.relu, lambda t: t.sum(), lambda t: t[:, :1] * 2):
+            leaf.grad = None
+            fn(leaf).sum().backward()
+            assert leaf.grad.stride() == leaf.stride()
+            first = leaf.grad.clone()
+            fn(leaf).sum().backward()
+            assert dt.equal(leaf.grad, 2 * first)
+    part = dt.zeros(4, 6)[:, ::2].requires_grad_()  # with gaps: in C order
+    part.sum().backward()
+    assert part.grad.is_contiguous()

@@ -61,3 +61,13 @@ def test_attention_is_softmax_of_products():
     weights = np.exp(scores) / np.exp(scores).sum(-1, keepdims=True)
     found = F.scaled_dot_product_attention(*map(dt.from_numpy, (q, k, v)), is_causal=True)
     np.testing.assert_allclose(found.numpy(), weights @ v)
+
+
+def test_channels_of_what_has_no_batch():
+    dt.manual_seed(0)
+    out = F.dropout3d(dt.ones(50, 2, 3, 2))
+    assert set(out.reshape(50, -1).mean(1).tolist()) == {0.0, 2.0}
+    with pytest.warns(UserWarning, match="6-D input to dropout3d"):
+        F.dropout3d(dt.ones(1, 2, 2, 2, 2, 2))
+    with pytest.warns(UserWarning, match="3D input to dropout2d"):
+        F.dropout2d(dt.ones(2, 2, 2))

@@ -210,3 +210,19 @@ def test_forked_processes_start_where_their_parent_was(tmp_path):
 
 def test_launched_ranks_start_from_seeds_of_their_own():
     assert len(set(launch(lambda: dt.rand(1).item(), 3))) == 3
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [lambda p: dt.normal(p, p), lambda p: dt.normal(0.0, p), dt.bernoulli, dt.poisson],
+    ids=["mean and std", "std", "bernoulli", "poisson"],
+)
+def test_what_numbers_are_drawn_by_gets_a_gradient_of_zero(draw):
+    p = dt.tensor([0.5, 0.25], requires_grad=True)
+    dt.manual_seed(3)
+    out = draw(p)
+    dt.manual_seed(3)
+    assert out.tolist() == draw(p.detach()).tolist()
+    out.sum().backward()
+    assert p.grad.tolist() == [0.0, 0.0]
+    assert dt.func.jvp(draw, (p.detach(),), (dt.ones(2),))[1].tolist() == [0.0, 0.0]

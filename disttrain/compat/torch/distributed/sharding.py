@@ -39,7 +39,7 @@ class Same(Shim):
 
     def __getattr__(self, name: str) -> Any:
         if name == "__all__":  # from ... import *
-            return public(importlib.import_module(self._sources[0]))
+            return dir(self)
         if name.startswith("__"):
             return super().__getattr__(name)
         source = self._source(name)
@@ -49,7 +49,8 @@ class Same(Shim):
             raise MissingName(lacking(f"{self.__name__}.{name}", source)) from error
 
     def __dir__(self) -> list[str]:
-        return public(importlib.import_module(self._sources[0]))
+        found = [public(importlib.import_module(path), True) for path in self._sources]
+        return list(dict.fromkeys(name for names in found for name in names))
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name.startswith("__"):

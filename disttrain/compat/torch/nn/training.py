@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import disttrain as dt
 
+from ....nn.utils import fusion
 from ..distributed import reducers
 from ..shim import Shim
 from ..top import spelled
 from . import layers
+
+_FUSED = (
+    "fuse_conv_bn_eval", "fuse_conv_bn_weights", "fuse_linear_bn_eval", "fuse_linear_bn_weights",
+)  # fmt: skip
 
 
 def _module(name: str, source: object, *names: str) -> dict[str, Shim]:
@@ -29,6 +34,7 @@ def nn_modules() -> dict[str, Shim]:
         "torch.nn.utils": Shim("torch.nn.utils").take(nn.utils).give(**spelled.utils()),
         **_module("torch.nn.utils.rnn", nn.utils.rnn),
         **_module("torch.nn.utils.clip_grad", nn.utils.clip),
+        **_module("torch.nn.utils.fusion", fusion, *_FUSED),
         **_module("torch.nn.utils.parametrize", nn.utils.parametrize),
         **_module("torch.nn.utils.parametrizations", nn.utils.parametrizations),
         "torch.nn.utils.prune": Shim("torch.nn.utils.prune").give(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
 from typing import Any
 
 from .... import rpc
@@ -24,3 +26,24 @@ def _get_debug_info() -> dict[str, Any]:
         **current_agent().get_debug_info(),
         **autograd._get_debug_info(),
     }
+
+
+class AllGatherStates:
+    """What a worker keeps of one gathering of objects from all."""
+
+    def __init__(self) -> None:
+        self.gathered_objects: dict[str, Any] = {}
+        self.proceed_signal = threading.Event()
+
+
+def method_factory(method_name: str, docstring: str | None) -> Callable[..., Any]:
+    """A method of ``RRef`` that calls the one of its base with that name."""
+
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return getattr(super(PyRRef, self), method_name)(*args, **kwargs)
+
+    method.__doc__ = docstring
+    return method
+
+
+new_method = method_factory("confirmed_by_owner", "Whether the owner knows of this reference.")

@@ -9,6 +9,7 @@ import disttrain as dt
 
 from ....core import Tensor
 from ....nn import functional as F
+from ....nn.functional.linear import channel_dropout
 from ....nn.packed import PackedSequence
 from ....nn.recurrence import STEPS
 
@@ -51,10 +52,14 @@ def _loss(name: str) -> Callable[..., Tensor]:
     return run
 
 
+def _of_channels(input: Tensor, p: float, training: bool, inplace: bool) -> Tensor:
+    return channel_dropout("feature_dropout", input, p, training, inplace)
+
+
 def _dropout(name: str, inplace: bool) -> Callable[..., Tensor]:
     drop = {"dropout": F.dropout, "alpha_dropout": F.alpha_dropout,
             "feature_alpha_dropout": F.feature_alpha_dropout,
-            "feature_dropout": F.dropout2d}[name]  # fmt: skip
+            "feature_dropout": _of_channels}[name]  # fmt: skip
 
     def run(input: Tensor, p: float, train: bool) -> Tensor:
         return drop(input, p, train, inplace)

@@ -18,11 +18,12 @@ _IN_PLACE = """abs acos acosh addmv arccos arccosh arcsin arcsinh arctan arctanh
 asinh atan atanh ceil clamp clamp_max clamp_min clip conj_physical cos cosh deg2rad detach erf erfc
 exp exp2 expm1 fill fix floor frac gcd i0 index_put lcm ldexp log log10 log1p log2 logit nan_to_num
 neg negative rad2deg reciprocal relu resize_as round rsqrt sigmoid sin sinc sinh sqrt square tan
-tanh trunc xlogy zero"""
+tanh trunc xlogy zero resize_as_sparse"""
 _METHODS = "get_device is_inference"
 # A copy of what the function of the name without _copy shows.
 _COPIES = """alias as_strided detach diagonal expand permute select slice split split_with_sizes
-squeeze t transpose unbind unfold unsqueeze view view_as_complex"""
+squeeze t transpose unbind unfold unsqueeze view view_as_complex indices values crow_indices
+col_indices ccol_indices row_indices"""
 
 
 def _method(name: str) -> Callable[..., Any]:
@@ -155,6 +156,7 @@ def names() -> dict[str, Any]:
     others = (nuclear_norm, frobenius_norm, from_file, fill)
     return {
         **found, **copies, **_OF_NUMBERS, **{f.__name__: f for f in others}, "range": _range,
+        "hsmm": dt.hspmm,
         "set_anomaly_enabled": _anomaly, "is_anomaly_enabled": dt.autograd.is_anomaly_enabled,
         "is_anomaly_check_nan_enabled": dt.autograd.is_anomaly_check_nan_enabled,
         "is_distributed": lambda input: False,

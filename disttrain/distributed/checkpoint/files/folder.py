@@ -35,10 +35,11 @@ from ....serialize.disk import (
     sync_folder,
     write_error,
 )
-from ....serialize.layout import CONVERT_LINE
 
 MANIFEST = "manifest.json"
+METADATA = ".metadata"  # what PyTorch has in its place
 MANIFEST_CAP = 1 << 30  # bytes that are read at most
+_READING = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _SHARD = re.compile(r"shard-([0-9a-f]{8})[0-9a-f]{16}-\d{5}-of-\d{5}(-\d+)?\.safetensors\Z")
 _DRAFT = re.compile(r"\.manifest-([0-9a-f]{8})[0-9a-f]{16}\.draft\Z")
 
@@ -210,30 +211,31 @@ def _collect_one(path: str, name: str, dry: bool) -> int | None:
 # --- reading --------------------------------------------------------------------------------------
 
 
-def read_manifest(folder: str) -> bytes:
-    """The bytes of the manifest. ``ConfigError`` where there is no checkpoint."""
-    path = os.path.join(folder, MANIFEST)
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except (FileNotFoundError, NotADirectoryError):
-        raise ConfigError(_nothing_there(folder)) from None
+def read_manifest(folder: str) -> tuple[str, bytes]:
+    """The name and the bytes of the manifest, or of what PyTorch has in its place. ``ConfigError``
+    where there is no checkpoint."""
+    for name in (MANIFEST, METADATA):
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            return name, _read(os.path.join(folder, name))
+    raise ConfigError(_nothing_there(folder))
+
+
+def _read(path: str) -> bytes:
+    fd = os.open(path, _READING)
     with os.fdopen(fd, "rb") as f:
-        size = os.fstat(fd).st_size
-        if size > MANIFEST_CAP:
-            raise SerializationError(f"{path}: {size} bytes; at most {MANIFEST_CAP} are read")
+        status = os.fstat(fd)
+        if status.st_size > MANIFEST_CAP or not stat.S_ISREG(status.st_mode):
+            raise SerializationError(
+                f"{path}: {status.st_size} bytes; at most {MANIFEST_CAP} are read, of a plain file"
+            )
         return f.read()
 
 
 def of_pytorch(folder: str) -> str:
     """What a folder is that PyTorch's distributed checkpoints have written; "" for others."""
-    if not os.path.exists(os.path.join(folder, ".metadata")):
+    if not os.path.exists(os.path.join(folder, METADATA)):
         return ""
-    return (
-        "it was written by PyTorch, whose .metadata is a pickle. Nothing is unpickled here, since "
-        "that can run code; convert it once where PyTorch and safetensors are installed: python -m "
-        f"torch.distributed.checkpoint.format_utils dcp_to_torch {folder} model.pt && "
-        f"{CONVERT_LINE}"
-    )
+    return "it is a checkpoint of PyTorch's; read it by FileSystemReader (checkpoint_id=...)"
 
 
 def _nothing_there(folder: str) -> str:
@@ -242,8 +244,6 @@ def _nothing_there(folder: str) -> str:
         return f"checkpoint: {folder}: {what}; name the folder that a save wrote"
     if leftovers(folder, ()):
         why = "it holds shards of a save that did not finish, and none that did"
-    elif of_pytorch(folder):
-        why = of_pytorch(folder)
     else:
         why = "there is none"
     return f"checkpoint: {folder} has no {MANIFEST}: {why}"
@@ -253,7 +253,7 @@ def open_shard(folder: str, name: str) -> int:
     """A descriptor of a shard, for reading."""
     path = os.path.join(folder, name)
     try:
-        return os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        return os.open(path, _READING)
     except FileNotFoundError:
         raise SerializationError(
             f"{path} is missing, and the manifest names it. Load a copy of the checkpoint that is "

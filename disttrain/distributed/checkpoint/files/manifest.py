@@ -55,12 +55,14 @@ class Place:
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a manifest says beside the ``Metadata``: the save, its ranks, the size of each file."""
+    """What a manifest says beside the ``Metadata``: the save, its ranks, the size of each file.
+    ``archives``: PyTorch has written it, each value as an archive, and the files may be larger."""
 
     save: str
     world_size: int
     files: dict[str, int]
     metadata: Metadata
+    archives: bool = False
 
 
 # --- writing --------------------------------------------------------------------------------------
@@ -164,7 +166,7 @@ class _Reader:
     def manifest(self) -> Manifest:
         body = self.body
         for name, size in body["files"].items():
-            self.files[check_shard_name(name, self.where)] = _count(size)
+            self.files[check_shard_name(name, self.where)] = count(size)
         about: dict[str, Any] = {}
         for name, told in body["tensors"].items():
             about[name] = self._tensor(name, told)
@@ -174,14 +176,14 @@ class _Reader:
             self.places[MetadataIndex(name)] = self._place(name, *row)
             about[name] = BytesStorageMetadata()
         data = Metadata(about, self._planner_data(), self.places, None, str(VERSION))
-        return Manifest(_text(body["save"]), _count(body["world_size"]), self.files, data)
+        return Manifest(text(body["save"]), count(body["world_size"]), self.files, data)
 
     def _tensor(self, name: str, told: dict[str, Any]) -> TensorStorageMetadata:
-        kind = dtypes.BY_NAME[_text(told["dtype"])]
-        shape = _sizes(told["shape"])
+        kind = dtypes.BY_NAME[text(told["dtype"])]
+        shape = sizes(told["shape"])
         chunks = []
         for at, size, *row in told["chunks"]:
-            box = (_sizes(at), _sizes(size))
+            box = (sizes(at), sizes(size))
             place = self._place(name, *row)
             if place.end - place.begin != math.prod(box[1]) * kind.itemsize:
                 raise ValueError(f"{name!r:.80}: bytes {place.begin} to {place.end} for {box[1]}")
@@ -196,7 +198,7 @@ class _Reader:
         )
 
     def _place(self, name: str, file: str, begin: int, end: int, sums: str) -> Place:
-        if _count(begin) > _count(end) or end > self.files[_text(file)]:
+        if count(begin) > count(end) or end > self.files[text(file)]:
             raise ValueError(f"{name!r:.80}: bytes {begin} to {end} of {file}")
         digits = int(sums, 16) if sums else 0
         if digits < 0 or len(sums) != 8 * -(-(end - begin) // BLOCK):
@@ -206,7 +208,7 @@ class _Reader:
     def _planner_data(self) -> Any:
         if "paths" in self.body:
             return {
-                name: tuple(Index(_count(*k)) if type(k) is list else k for k in path)
+                name: tuple(Index(count(*k)) if type(k) is list else k for k in path)
                 for name, path in self.body["paths"].items()
             }
         if "planner" not in self.body:
@@ -214,19 +216,22 @@ class _Reader:
         return unpack(base64.b64decode(self.body["planner"], validate=True), self.where)
 
 
-def _count(value: int) -> int:
+def count(value: int) -> int:
+    """``value``, proved to be a count."""
     if type(value) is not int or not 0 <= value < 1 << 62:
         raise ValueError(f"a count is needed, {value!r:.60} found")
     return value
 
 
-def _text(value: str) -> str:
+def text(value: str) -> str:
+    """``value``, proved to be a text."""
     if type(value) is not str:
         raise ValueError(f"a text is needed, {value!r:.60} found")
     return value
 
 
-def _sizes(value: list) -> tuple[int, ...]:
-    if type(value) is not list or len(value) > 64:
+def sizes(value: list | Size) -> tuple[int, ...]:
+    """``value`` as sizes, proved to be counts."""
+    if type(value) not in (list, Size) or len(value) > 64:
         raise ValueError(f"sizes are needed, {value!r:.60} found")
-    return tuple(map(_count, value))
+    return tuple(map(count, value))

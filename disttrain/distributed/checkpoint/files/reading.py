@@ -48,7 +48,7 @@ class Files:
         if name not in self._open:
             fd = self._open[name] = open_shard(self.path, name)
             size = os.fstat(fd).st_size
-            if size != self.sizes[name]:
+            if not self._fits(size, self.sizes[name]):
                 raise SerializationError(
                     f"{os.path.join(self.path, name)}: {size} bytes, and the manifest says "
                     f"{self.sizes[name]}: it is cut short or another file. Load a copy that is "
@@ -57,6 +57,10 @@ class Files:
             if self.verify and sums:
                 self._check_header(fd, name, size)
         return self._open[name]
+
+    def _fits(self, size: int, told: int) -> bool:
+        """Whether a file has the bytes that were told."""
+        return size == told
 
     def _check_header(self, fd: int, name: str, size: int) -> None:
         """Nothing of it is needed; but who loads a damaged file is to know."""
@@ -67,8 +71,12 @@ class Files:
     def whole(self, place: Place, name: str) -> bytes:
         """All bytes of a value."""
         out = np.empty(place.end - place.begin, np.uint8)
-        self._blocks(out, place, name, 0, -(-out.size // BLOCK))
+        self._blocks(out, place, name, 0, self._num_blocks(out.size))
         return out.tobytes()
+
+    def check(self, place: Place, name: str) -> None:
+        """Read all bytes of a value, and compare their checksums."""
+        self.whole(place, name)
 
     def fill(
         self, target: Tensor, place: Place, name: str, kind: np.dtype, shape: tuple, box: Box
@@ -84,13 +92,23 @@ class Files:
             memory.copy_to(array, host.array)
             touched(target)
             return
+        self._into(array, place, name, kind, shape, box)
+        touched(target)
+
+    def _into(
+        self, array: np.ndarray, place: Place, name: str, kind: np.dtype, shape: tuple, box: Box
+    ) -> None:
+        """Fill an array of the host."""
         plain = array.dtype == kind and array.flags.c_contiguous
         if plain and tuple(box[1]) == tuple(shape) and kind != np.bool_:
             raw = array.reshape(-1).view(np.uint8)
-            self._blocks(raw, place, name, 0, -(-raw.size // BLOCK))
+            self._blocks(raw, place, name, 0, self._num_blocks(raw.size))
         else:
             self._box(array, place, name, kind, shape, box)
-        touched(target)
+
+    @staticmethod
+    def _num_blocks(num_bytes: int) -> int:
+        return -(-num_bytes // BLOCK)
 
     def _box(
         self, array: np.ndarray, place: Place, name: str, kind: np.dtype, shape: tuple, box: Box

@@ -26,7 +26,7 @@ from ...primitives.aliases import view_as_complex
 from ...promotion import fitted, refuse
 from ..args import broadcast
 from ..args import size as as_size
-from ..sparse.creation import zeros_of_layout
+from ..sparse.creation import BLOCKS, no_blocks, zeros_of_layout
 from ..views.memory_formats import kept_order
 from .moving import pin_memory
 
@@ -218,6 +218,9 @@ def zeros_like(
     if input._composes is not None or layout not in (None, "strided"):
         kind = input.dtype if dtype is None else dtype
         wanted = input.layout if layout is None else layout
+        if wanted == input.layout and wanted in BLOCKS:
+            empty = no_blocks(input, kind, device or input.device)
+            return empty.requires_grad_() if requires_grad else empty
         return zeros(*input.shape, dtype=kind, layout=wanted, device=device or input.device,
                      requires_grad=requires_grad)  # fmt: skip
     return _like(np.zeros, input, dtype, device, requires_grad, memory_format)

@@ -186,11 +186,11 @@ def ldl_solve(
 
 
 # --- pseudoinverses and ranks ------------------------------------------------------------------
-def _bound(A: Tensor, value: float | Tensor | None) -> Tensor | None:  # noqa: N803
+def _bound(A: Tensor, value: float | Tensor | None, name: str) -> Tensor | None:  # noqa: N803
     """A limit of singular values as a tensor of their type."""
     if value is None or isinstance(value, Tensor):
         if isinstance(value, Tensor) and value.is_complex():
-            raise DTypeError("linalg: atol and rtol must not be complex")
+            raise DTypeError(f"linalg: {name} tensor of complex type is not supported")
         return value
     kind = real_type(A.meta()[1])
     return made_beside(A, lambda xp: xp.full((), value, kind))
@@ -209,7 +209,7 @@ def pinv(
     """The pseudoinverse of A (..., m, n). Singular values that are at most max(atol, rtol times the
     largest) count as 0; ``rtol`` (``rcond`` is its older name) is max(m, n) times the precision of
     the type unless it or ``atol`` is given. ``hermitian``: A is, and its lower triangle is read."""
-    rtol = rcond if rtol is None else rtol
+    name, rtol = ("rcond", rcond) if rtol is None else ("rtol", rtol)
     if as_input(A, "linalg.pinv", "A").ndim < 2:
         raise ShapeError(
             f"linalg.pinv({A.dtype!r}{list(A.shape)}): expected a tensor with 2 or more dimensions "
@@ -220,7 +220,7 @@ def pinv(
         checks.square("linalg.pinv", A)
     lead = A.shape[:-2]
     bounds = [b if b is None or not lead else expand(b, lead)
-              for b in (_bound(A, atol), _bound(A, rtol))]  # fmt: skip
+              for b in (_bound(A, atol, "atol"), _bound(A, rtol, name))]  # fmt: skip
     return pseudoinverse.pinv(A, *bounds, hermitian=hermitian, least=_least(A, atol, rtol))
 
 
@@ -242,10 +242,10 @@ def matrix_rank(
     atol = tol if atol is None else atol
     if not values.shape[-1]:
         return sum(values, -1).to(dtypes.int64)
-    share = _bound(A, rtol)
+    share = _bound(A, rtol, "rtol")
     least = _least(A, atol, rtol) if share is None else share.unsqueeze(-1)
     bound = amax(values, -1, keepdim=True) * least
-    more = _bound(A, atol)
+    more = _bound(A, atol, "atol")
     if more is not None:
         bound = maximum(bound, zeros_like(bound) + more.unsqueeze(-1))
     return sum(values > bound, -1)

@@ -49,13 +49,13 @@ def _check_target(where: str, input: Tensor, target: Tensor, weight: Tensor | No
     if tuple(target.shape) != needed:
         raise ShapeError(
             f"{where}: target of shape {list(target.shape)} given for an input of shape "
-            f"{list(shape)}; needed {list(needed)}: the input's without its class dimension"
+            f"{list(shape)}. Expected: needed {list(needed)}, the input's batch_size and places"
         )
     classes = shape[1] if len(shape) > 1 else shape[0]
     if weight is not None and tuple(weight.shape) != (classes,):
         raise ShapeError(
-            f"{where}: weight of shape {list(weight.shape)} given; needed one per class, "
-            f"[{classes}]"
+            f"{where}: weight tensor should be defined either for all {classes} classes or no "
+            f"classes, but got one of shape {list(weight.shape)}"
         )
 
 

@@ -39,8 +39,8 @@ def pad(
 def _reflected(places: np.ndarray, size: int, widths: tuple) -> np.ndarray:
     if max(widths) >= size:
         raise ShapeError(
-            f"pad: reflection by {widths} given for a dimension of size {size}; padding must be "
-            "smaller than the size"
+            "pad: Padding size should be less than the corresponding input dimension, but got: "
+            f"reflection by {widths} of a dimension of size {size}"
         )
     return (size - 1) - np.abs((size - 1) - np.abs(places))
 

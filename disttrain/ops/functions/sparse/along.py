@@ -12,6 +12,7 @@ from ...primitives import elementwise as el
 from ...primitives import gathering as prim
 from ...primitives.reduce import sum_
 from ...primitives.views import getitem, permute, reshape
+from .blocks import BlockTensor
 from .compressed import CompressedTensor, converted
 from .coo import SparseTensor, flat, joined, made, meetings
 
@@ -26,7 +27,7 @@ def total(x: Any, dims: tuple, keepdim: bool) -> Any:
             raise ShapeError(
                 "reduction operations on CSR tensors with keepdim=False is unsupported"
             )
-        return converted(total(converted(x, "sparse_coo"), dims, True), x.layout)
+        return x.like(total(converted(x, "sparse_coo"), dims, True))
     k = x.sparse_dim()
     inside = tuple(d - k + 1 for d in dims if d >= k)
     values = sum_(x._held, dims=inside, keepdim=keepdim) if inside else x._held
@@ -50,6 +51,14 @@ def turned(x: Any, dims: tuple) -> Any:
     dims = tuple(d % x.ndim for d in dims)
     if dims == tuple(range(x.ndim)):
         return x.with_values(x._held)
+    if isinstance(x, BlockTensor):
+        lead = x._batch
+        if dims != (*range(lead), lead + 1, lead, *range(lead + 2, x.ndim)):
+            raise ShapeError(
+                f"transpose(): can only transpose dimensions of the same type (Batch, Sparse, "
+                f"Dense), got dims {list(dims)}"
+            )
+        return x.turned()
     if isinstance(x, CompressedTensor):
         if dims[:2] != (1, 0) or x.dense_dim():
             raise LayoutError(f"permute: dims {list(dims)} of a compressed tensor")
@@ -120,6 +129,8 @@ def chosen(x: Any, index: Any, dim: int) -> Any:
 
 def part(x: Any, index: tuple) -> Any:
     """``x[...]`` by numbers, slices and None."""
+    if isinstance(x, BlockTensor) and len(index) <= x._batch and all(_whole(i) for i in index):
+        return x.chosen(index)
     x = converted(x, "sparse_coo").coalesce()
     k = x.sparse_dim()
     given = [i for i in index if i is not None]
@@ -144,6 +155,10 @@ def part(x: Any, index: tuple) -> Any:
     if not rows:  # a dense part: of one place, or of none
         return sum_(values, dims=(0,), keepdim=False)
     return made(np.stack(rows)[:, keep], values, (*size, *values.shape[1:]), True)
+
+
+def _whole(i: object) -> bool:
+    return isinstance(i, (int, np.integer)) and not isinstance(i, bool)
 
 
 def together(tensors: tuple, dim: int) -> Any:

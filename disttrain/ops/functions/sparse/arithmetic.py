@@ -11,6 +11,7 @@ from ....errors import ShapeError
 from ...primitives import elementwise as el
 from ...primitives import gathering as prim
 from ...primitives.views import reshape
+from .blocks import BlockTensor
 from .compressed import CompressedTensor, converted
 from .coo import SparseTensor, flat, joined, made, unflat
 from .structured import Structured
@@ -33,7 +34,7 @@ def add(a: Any, b: Any) -> Any:
     if not isinstance(a, Structured):
         return el.add(a, b.to_dense())
     if isinstance(a, CompressedTensor) and isinstance(b, CompressedTensor):
-        return converted(_joined(converted(a, "sparse_coo"), converted(b, "sparse_coo")), a.layout)
+        return a.like(_joined(converted(a, "sparse_coo"), converted(b, "sparse_coo")))
     return _joined(converted(a, "sparse_coo"), converted(b, "sparse_coo"))
 
 
@@ -70,10 +71,13 @@ def mul(a: Any, b: Any) -> Any:
         return a.with_values(el.mul(a._held, b))
     if not isinstance(b, Structured):
         one: Any = a.coalesce() if isinstance(a, SparseTensor) else a
+        if isinstance(a, BlockTensor):
+            each = a.as_coordinates()
+            numbers = reshape(picked(b, each), shape=tuple(a._held.shape))
+            return a.with_values(el.mul(a._held, numbers))
         return one.with_values(el.mul(one._held, picked(b, one)))
     if isinstance(a, CompressedTensor):
-        out = _common(converted(a, "sparse_coo"), converted(b, "sparse_coo"))
-        return converted(out, a.layout)
+        return a.like(_common(converted(a, "sparse_coo"), converted(b, "sparse_coo")))
     return _common(converted(a, "sparse_coo"), converted(b, "sparse_coo"))
 
 

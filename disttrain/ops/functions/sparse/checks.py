@@ -98,49 +98,83 @@ def coordinates(places: np.ndarray, counts: tuple, size: tuple[int, ...]) -> Non
             )
 
 
-def lines(layout: str, starts: np.ndarray, others: np.ndarray, counts: tuple, size: tuple) -> None:
-    """Of CSR and CSC: shapes."""
+def parts(layout: str, starts: np.ndarray, others: np.ndarray, counts: tuple) -> tuple[int, int]:
+    """Of compressed layouts: that parts belong together. The block that a value is."""
     names = _names(layout)
     for name, array in zip(names, (starts, others), strict=True):
-        if array.ndim != 1:
+        if array.ndim < 1:
             raise ShapeError(
-                f"{layout}_tensor: {name} must have dimensionality 1, but got {array.ndim}"
+                f"{layout}_tensor: {name} must have dimensionality >= 1, but got {array.ndim}"
             )
         if array.dtype not in (np.int32, np.int64):
             raise ShapeError(
                 f"{layout}_tensor: {name} and {names[1]} must be an int32 or int64 type, but got "
                 f"{array.dtype}"
             )
-    if len(size) != 1 + len(counts):
+    batch, inner = starts.ndim - 1, 2 if layout in ("sparse_bsr", "sparse_bsc") else 0
+    if others.ndim != starts.ndim or len(counts) < batch + 1 + inner:
+        raise ShapeError(
+            f"{layout}_tensor: {names[0]}, {names[1]} and values must have dimensionality "
+            f"{batch + 1}, {batch + 1} and {batch + 1 + inner} or more, but got {starts.ndim}, "
+            f"{others.ndim} and {len(counts)}"
+        )
+    if not starts.shape[:-1] == others.shape[:-1] == counts[:batch]:
+        raise ShapeError(
+            f"{layout}_tensor: all batch dimensions must be equal, but got {starts.shape[:-1]} of "
+            f"{names[0]}, {others.shape[:-1]} of {names[1]} and {counts[:batch]} of values"
+        )
+    block = counts[batch + 1 : batch + 3] if inner else (1, 1)
+    if min(block) < 1:
+        raise ShapeError(f"{layout}_tensor: blocks of {block} given; they must not be empty")
+    return block[0], block[1]
+
+
+def lines(
+    layout: str, starts: np.ndarray, others: np.ndarray, counts: tuple, size: tuple,
+    block: tuple[int, int],
+) -> None:  # fmt: skip
+    """Of compressed layouts: that parts fit the size."""
+    names, batch = _names(layout), starts.ndim - 1
+    inner = 2 if layout in ("sparse_bsr", "sparse_bsc") else 0
+    dense = len(counts) - batch - 1 - inner
+    if len(size) != batch + 2 + dense:
         raise ShapeError(
             f"{layout}_tensor: tensor dimensionality must be sum of batch, base, and dense "
-            f"dimensionalities (=0 + 2 + {len(counts) - 1}) but got {len(size)}"
+            f"dimensionalities (={batch} + 2 + {dense}) but got {len(size)}"
         )
-    if counts[0] != len(others) or tuple(size[2:]) != tuple(counts[1:]):
+    rest = counts[batch + 1 + inner :]
+    fits = tuple(size[batch + 2 :]) == tuple(rest) and tuple(size[:batch]) == starts.shape[:-1]
+    if counts[batch] != others.shape[-1] or not fits:
         raise ShapeError(
-            f"{layout}_tensor: number of elements in {names[1]} ({len(others)}) and shape of "
+            f"{layout}_tensor: number of elements in {names[1]} ({others.shape[-1]}) and shape of "
             f"values {list(counts)} do not fit size {list(size)}"
         )
-    count = size[0 if layout == "sparse_csr" else 1]
-    if len(starts) != count + 1:
+    matrix = size[batch : batch + 2]
+    if any(n % b for n, b in zip(matrix, block, strict=True)):
+        raise ShapeError(
+            f"{layout}_tensor: tensor sparse size {matrix} must be divisible by blocks of {block}"
+        )
+    first = 0 if layout in ("sparse_csr", "sparse_bsr") else 1
+    count = matrix[first] // block[first]
+    if starts.shape[-1] != count + 1:
         raise ShapeError(
             f"{layout}_tensor: {names[0]}.shape[-1] must be equal to the number of compressed "
-            f"lines plus one (={count + 1}), but got {len(starts)}"
+            f"lines plus one (={count + 1}), but got {starts.shape[-1]}"
         )
 
 
 def _names(layout: str) -> tuple[str, str]:
     return (
         ("crow_indices", "col_indices")
-        if layout == "sparse_csr"
+        if layout in ("sparse_csr", "sparse_bsr")
         else ("ccol_indices", "row_indices")
     )
 
 
 def numbers(layout: str, starts: np.ndarray, others: np.ndarray, size: tuple) -> None:
-    """Of CSR and CSC: the numbers themselves."""
+    """Of a compressed matrix: the numbers themselves. ``size``: in blocks."""
     first, second = _names(layout)
-    across = size[1 if layout == "sparse_csr" else 0]
+    across = size[1 if layout in ("sparse_csr", "sparse_bsr") else 0]
     steps = np.diff(starts)
     inside = bool((others >= 0).all() and (others < across).all())
     tests = {

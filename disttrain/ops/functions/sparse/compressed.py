@@ -15,6 +15,7 @@ from .coo import SparseTensor, made
 from .structured import Structured
 
 _new = object.__new__
+_BY_ROWS = ("sparse_csr", "sparse_bsr")
 
 
 class CompressedTensor(Structured):
@@ -54,9 +55,9 @@ class CompressedTensor(Structured):
         """The values (count, ...), in the graph."""
         return self._held
 
-    def _part(self, name: str, wanted: str, array: np.ndarray) -> Tensor:
-        if self.layout != wanted:
-            line = "row" if wanted == "sparse_csr" else "column"
+    def _part(self, name: str, by_rows: bool, array: np.ndarray) -> Tensor:
+        if (self.layout in _BY_ROWS) != by_rows:
+            line = "row" if by_rows else "column"
             raise ShapeError(
                 f"{name} expected sparse {line} compressed tensor layout but got {named(self)}"
             )
@@ -64,19 +65,19 @@ class CompressedTensor(Structured):
 
     def crow_indices(self) -> Tensor:
         """Where each row begins (rows + 1)."""
-        return self._part("crow_indices", "sparse_csr", self._starts)
+        return self._part("crow_indices", True, self._starts)
 
     def col_indices(self) -> Tensor:
         """The column of every value."""
-        return self._part("col_indices", "sparse_csr", self._others)
+        return self._part("col_indices", True, self._others)
 
     def ccol_indices(self) -> Tensor:
         """Where each column begins (columns + 1)."""
-        return self._part("ccol_indices", "sparse_csc", self._starts)
+        return self._part("ccol_indices", False, self._starts)
 
     def row_indices(self) -> Tensor:
         """The row of every value."""
-        return self._part("row_indices", "sparse_csc", self._others)
+        return self._part("row_indices", False, self._others)
 
     def _not_coo(self, what: str) -> NoReturn:
         raise ShapeError(f"{what} expected sparse coordinate tensor layout but got {named(self)}")
@@ -93,7 +94,7 @@ class CompressedTensor(Structured):
         self._not_coo("is_coalesced")
 
     def _shown(self) -> list[tuple[str, Tensor]]:
-        names = ("crow", "col") if self.layout == "sparse_csr" else ("ccol", "row")
+        names = ("crow", "col") if self.layout in _BY_ROWS else ("ccol", "row")
         arrays = self._starts, self._others
         return [(f"{n}_indices", wrap(a)) for n, a in zip(names, arrays, strict=True)]
 
@@ -120,6 +121,17 @@ class CompressedTensor(Structured):
     def to_sparse_csc(self, dense_dim: int | None = None) -> Any:
         """Columns compressed."""
         return converted(self, sparse_csc)
+
+    def _converted(self, wanted: Any, blocksize: Any = None) -> Any:
+        return converted(self, wanted)
+
+    def like(self, coo: SparseTensor) -> Any:
+        """``coo`` in this layout."""
+        return converted(coo, self.layout)
+
+    def as_coordinates(self) -> SparseTensor:
+        """The same by both numbers of each place."""
+        return self.to_sparse_coo()
 
     def turned(self) -> Self:
         """The transpose, over the same values: of compressed rows, compressed columns."""
@@ -172,6 +184,8 @@ def converted(t: Any, wanted: str) -> Any:
     """``t`` in the layout ``wanted``: sparse_coo, sparse_csr or sparse_csc."""
     if t.layout == wanted:
         return t
+    if isinstance(t, CompressedTensor) and type(t) is not CompressedTensor:
+        return t._converted(wanted)
     if wanted == "sparse_coo":
         rows, columns = t.rows_and_columns()
         if t.layout == "sparse_csr":

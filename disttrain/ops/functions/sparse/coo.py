@@ -123,10 +123,17 @@ class SparseTensor(Structured):
 
     # --- in place ---------------------------------------------------------------------------
     def _become(self, other: SparseTensor) -> Self:
+        leaf, grad = self.requires_grad and self.is_leaf, self._held.grad
         self.__dict__.update(other.__dict__)
+        if leaf and not other.requires_grad:  # a parameter that an optimizer writes to
+            self._held = self._held.detach().requires_grad_()
+            self._held.grad = grad if grad is None or grad.shape == self._held.shape else None
         return self
 
     def add_(self, other: Any, *, alpha: Any = 1) -> Self:
+        if isinstance(other, SparseTensor) and np.array_equal(self._places, other._places):
+            self._held.add_(other._held, alpha=alpha)
+            return self
         result: Any = self.add(other, alpha=alpha)
         return self._become(result)
 

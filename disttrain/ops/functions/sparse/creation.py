@@ -14,16 +14,19 @@ from ....core.tensor import Tensor, wrap
 from ....core.types import dtypes
 from ....core.types.device import CPU, located, usable
 from ....core.types.layout import layout as Layout  # noqa: N812
-from ....core.types.layout import sparse_csc, sparse_csr
+from ....core.types.layout import sparse_bsc, sparse_bsr, sparse_csc, sparse_csr
 from ....errors import DTypeError, LayoutError, ShapeError
 from ...primitives import elementwise as el
 from ...primitives import gathering as prim
 from ...primitives import views
 from ...primitives.reduce import any_
 from . import checks
-from .compressed import CompressedTensor, compressed, converted
+from .blocks import BLOCKS, ROWS, in_blocks, of_coordinates, parts
+from .compressed import CompressedTensor, converted
 from .coo import SparseTensor, flat, made, meetings
 from .structured import Structured
+
+_COMPRESSED = {str.__str__(k): k for k in (sparse_csr, sparse_csc, sparse_bsr, sparse_bsc)}
 
 
 def sparse_coo_tensor(
@@ -125,6 +128,13 @@ def zeros_of_layout(
     return converted(zeros, layout)
 
 
+def no_blocks(like: Any, dtype: DTypeLike | None, device: DeviceLike | None) -> CompressedTensor:
+    """Zeros of the layout, the shape and the blocks of ``like``, without any block."""
+    starts, others = like.places()
+    held = Tensor.to(like._values().narrow(like._batch, 0, 0).clone(), device, dtype)
+    return parts(like.layout, np.zeros_like(starts), others[..., :0], held, like._size, like._block)
+
+
 def sparse_compressed_tensor(
     compressed_indices: Any,
     plain_indices: Any,
@@ -138,24 +148,33 @@ def sparse_compressed_tensor(
     requires_grad: bool = False,
     check_invariants: bool | None = None,
 ) -> CompressedTensor:
-    """A matrix in the layout sparse_csr or sparse_csc: where each row (column) begins, the column
-    (row) of each value, the values (count, ...). Differentiable by ``values``."""
-    if layout not in ("sparse_csr", "sparse_csc"):
+    """A matrix in the layout sparse_csr, sparse_csc, sparse_bsr or sparse_bsc: where each row
+    (column) of numbers or of blocks begins, the column (row) of each, the values (count, ...) or
+    (count, rows of a block, columns of a block, ...); or a batch of such, with dimensions of the
+    batch in front of all. Differentiable by ``values``."""
+    if layout not in _COMPRESSED:
         raise ShapeError(
-            f"sparse_compressed_tensor: layout {layout!r} given; sparse_csr or sparse_csc is needed"
+            f"sparse_compressed_tensor: layout {layout!r} given; needed is sparse_csr, sparse_csc, "
+            "sparse_bsr or sparse_bsc"
         )
-    where = sparse_csr if layout == "sparse_csr" else sparse_csc
-    starts, others = (_numbers(x, f"{layout}_tensor") for x in (compressed_indices, plain_indices))
+    where = _COMPRESSED[str.__str__(layout)]
+    name = str.__str__(where)
+    starts, others = (_numbers(x, f"{name}_tensor") for x in (compressed_indices, plain_indices))
     held = _held(values, dtype, device, requires_grad)
+    block = checks.parts(name, starts, others, tuple(held.shape))
+    batch, inner = starts.ndim - 1, 2 if name in BLOCKS else 0
     if size is None:
-        lines, across = len(starts) - 1, int(others.max()) + 1 if others.size else 0
-        pair = (lines, across) if layout == "sparse_csr" else (across, lines)
-        size = (*pair, *held.shape[1:])
+        lines, across = starts.shape[-1] - 1, int(others.max()) + 1 if others.size else 0
+        pair = (lines, across) if name in ROWS else (across, lines)
+        high, wide = (n * b for n, b in zip(pair, block, strict=True))
+        size = (*starts.shape[:-1], high, wide, *held.shape[batch + 1 + inner :])
     size = tuple(int(n) for n in size)
-    checks.lines(str.__str__(where), starts, others, tuple(held.shape), size)
+    checks.lines(name, starts, others, tuple(held.shape), size, block)
     if checks.wanted(check_invariants):
-        checks.numbers(str.__str__(where), starts, others, size)
-    return compressed(where, starts, others, held, size)
+        grid = tuple(n // b for n, b in zip(size[batch : batch + 2], block, strict=True))
+        for at in np.ndindex(starts.shape[:-1]):
+            checks.numbers(name, starts[at], others[at], grid)
+    return parts(where, starts, others, held, size, block)
 
 
 def sparse_csr_tensor(
@@ -196,6 +215,44 @@ def sparse_csc_tensor(
     )  # fmt: skip
 
 
+def sparse_bsr_tensor(
+    crow_indices: Any,
+    col_indices: Any,
+    values: Any,
+    size: Sequence[int] | None = None,
+    *,
+    dtype: DTypeLike | None = None,
+    device: DeviceLike | None = None,
+    pin_memory: bool = False,
+    requires_grad: bool = False,
+    check_invariants: bool | None = None,
+) -> CompressedTensor:
+    """Blocks of a matrix, their rows compressed: see ``sparse_compressed_tensor``."""
+    return sparse_compressed_tensor(
+        crow_indices, col_indices, values, size, dtype=dtype, layout=sparse_bsr, device=device,
+        requires_grad=requires_grad, check_invariants=check_invariants,
+    )  # fmt: skip
+
+
+def sparse_bsc_tensor(
+    ccol_indices: Any,
+    row_indices: Any,
+    values: Any,
+    size: Sequence[int] | None = None,
+    *,
+    dtype: DTypeLike | None = None,
+    device: DeviceLike | None = None,
+    pin_memory: bool = False,
+    requires_grad: bool = False,
+    check_invariants: bool | None = None,
+) -> CompressedTensor:
+    """Blocks of a matrix, their columns compressed: see ``sparse_compressed_tensor``."""
+    return sparse_compressed_tensor(
+        ccol_indices, row_indices, values, size, dtype=dtype, layout=sparse_bsc, device=device,
+        requires_grad=requires_grad, check_invariants=check_invariants,
+    )  # fmt: skip
+
+
 # --- dense tensors as sparse ones --------------------------------------------------------------
 def to_sparse(
     input: Tensor,
@@ -207,8 +264,13 @@ def to_sparse(
 ) -> Any:
     """The places of ``input`` that are not zero; of its first ``sparse_dim`` dimensions (None: of
     all), with the rest as dense values; or in another ``layout``. Differentiable."""
+    if layout in _COMPRESSED and sparse_dim is None:
+        return in_blocks(input, layout, blocksize, dense_dim or 0)
     if blocksize is not None:
-        raise LayoutError("to_sparse: layouts of blocks (blocksize) do not exist here")
+        raise ShapeError(
+            f"to_sparse: conversion to {layout or 'sparse_coo'} with blocksize argument given is "
+            "not supported"
+        )
     count = input.ndim - (dense_dim or 0) if sparse_dim is None else sparse_dim
     if not 0 < count <= input.ndim:
         raise ShapeError(
@@ -257,6 +319,33 @@ def to_sparse_csr(input: Tensor, dense_dim: int | None = None) -> CompressedTens
 def to_sparse_csc(input: Tensor, dense_dim: int | None = None) -> CompressedTensor:
     """The places that are not zero, columns compressed."""
     return to_sparse(input, layout=sparse_csc, dense_dim=dense_dim)
+
+
+def to_sparse_bsr(
+    input: Tensor, blocksize: Sequence[int], dense_dim: int | None = None
+) -> CompressedTensor:
+    """The blocks that are not zero (of a sparse one: that have a place), their rows compressed."""
+    return _blocked(input, sparse_bsr, blocksize, dense_dim)
+
+
+def to_sparse_bsc(
+    input: Tensor, blocksize: Sequence[int], dense_dim: int | None = None
+) -> CompressedTensor:
+    """The blocks that are not zero (of a sparse one: that have a place), columns compressed."""
+    return _blocked(input, sparse_bsc, blocksize, dense_dim)
+
+
+def _blocked(input: Any, wanted: Layout, blocksize: Any, dense_dim: int | None) -> CompressedTensor:
+    if isinstance(input, int):
+        raise TypeError("blocksize must be two numbers")
+    if isinstance(input, CompressedTensor):
+        if type(input) is not CompressedTensor:
+            found: CompressedTensor = input._converted(wanted, blocksize)
+            return found
+        input = input.as_coordinates()
+    if isinstance(input, SparseTensor):
+        return of_coordinates(input.coalesce(), wanted, blocksize)
+    return in_blocks(input, wanted, blocksize, dense_dim or 0)
 
 
 def sparse_mask(input: Tensor, mask: Any) -> Any:
@@ -344,6 +433,8 @@ METHODS = {
     "to_sparse_coo": to_sparse_coo,
     "to_sparse_csr": to_sparse_csr,
     "to_sparse_csc": to_sparse_csc,
+    "to_sparse_bsr": to_sparse_bsr,
+    "to_sparse_bsc": to_sparse_bsc,
     "is_coalesced": is_coalesced,
     **{
         name: _expects(name, "coordinate ")
@@ -354,6 +445,6 @@ METHODS = {
 }
 
 __all__ = [
-    "sparse_compressed_tensor", "sparse_coo_tensor", "sparse_csc_tensor", "sparse_csr_tensor",
-    "to_dense", "to_sparse",
+    "sparse_bsc_tensor", "sparse_bsr_tensor", "sparse_compressed_tensor", "sparse_coo_tensor",
+    "sparse_csc_tensor", "sparse_csr_tensor", "to_dense", "to_sparse",
 ]  # fmt: skip

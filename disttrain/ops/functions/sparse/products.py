@@ -12,6 +12,7 @@ from ...primitives import elementwise as el
 from ...primitives import gathering as prim
 from ...primitives.sparse import sampled_product, sparse_product
 from ...primitives.views import permute, reshape
+from .blocks import BlockTensor
 from .compressed import CompressedTensor, converted
 from .coo import SparseTensor, made, meetings
 from .structured import Structured
@@ -20,6 +21,10 @@ from .structured import Structured
 def matmul(a: Any, b: Any) -> Any:
     """``a @ b``: dense where one of them is, sparse of two sparse ones."""
     _fit(a, b)
+    if isinstance(a, BlockTensor) or isinstance(b, BlockTensor):
+        out = matmul(_plain(a), _plain(b))
+        one = a if isinstance(a, BlockTensor) else b
+        return one.like(out) if isinstance(out, SparseTensor) else out
     if isinstance(a, Structured) and isinstance(b, Structured):
         return _sparse(a, b)
     if a.ndim == 3 and isinstance(a, SparseTensor):
@@ -36,6 +41,11 @@ def matmul(a: Any, b: Any) -> Any:
     rows, columns = (b.index(x) for x in b.rows_and_columns())
     turned = permute(a, dims=(1, 0))
     return permute(sparse_product(b._held, turned, columns, rows, size=b._size[1]), dims=(1, 0))
+
+
+def _plain(x: Any) -> Any:
+    """``x`` by coordinates, where it is in blocks or a batch."""
+    return x.as_coordinates() if isinstance(x, BlockTensor) else x
 
 
 def _fit(a: Any, b: Any) -> None:

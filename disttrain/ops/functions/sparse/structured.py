@@ -108,10 +108,15 @@ class Structured(Tensor):
 
     def with_values(self, values: Tensor) -> Self:
         """One with ``values`` (count, ...) at the same places."""
-        out = _new(type(self))
+        out = _new(self._plain_class())
         out.__dict__.update(self.__dict__)
         out._held, out._size = values, self._places_shape() + tuple(values.shape[1:])
         return out
+
+    def _plain_class(self) -> type[Self]:
+        """What the class of a parameter is for all others."""
+        found: type[Self] = type(self).__dict__.get("joined_from", (None, type(self)))[1]
+        return found
 
     def index(self, array: np.ndarray) -> Tensor:
         """Numbers of places as a tensor that the values meet in operations."""
@@ -167,6 +172,10 @@ class Structured(Tensor):
         return self._held.retains_grad
 
     @property
+    def _grad(self) -> Tensor | None:  # type: ignore[override]
+        return self.grad
+
+    @property
     def grad(self) -> Tensor | None:
         """The gradient: values at the same places."""
         found = self._held.grad
@@ -199,9 +208,14 @@ class Structured(Tensor):
 
     @data.setter
     def data(self, value: Tensor) -> None:
-        if type(value) is not type(self):
+        if not isinstance(value, self._plain_class()):
             raise LayoutError(f"data: a tensor of layout {value.layout} for one of {self.layout}")
         self._take_on(value, self.requires_grad)
+
+    def over(self, other: Self) -> Self:
+        """Itself, over the places and values of ``other``, without a graph."""
+        self._take_on(other, False)
+        return self
 
     def _take_on(self, other: Any, leaf: bool) -> None:
         """Be ``other`` from now on."""
@@ -224,6 +238,7 @@ class Structured(Tensor):
 
     def __copy__(self) -> Self:
         out = self.with_values(self._held.detach().clone())
+        out.__class__ = type(self)  # a parameter's copy is one
         return out.requires_grad_() if self.requires_grad else out
 
     # --- in place ---------------------------------------------------------------------------
@@ -326,7 +341,8 @@ class Structured(Tensor):
         if node is not None:
             rest += ", requires_grad=True" if self.is_leaf else f", grad_fn=<{node.name()}>"
         lines = ",\n       ".join([*parts, rest])
-        return f"tensor({lines})"
+        name = "" if type(self) is self._plain_class() else f"{type(self).__name__} containing:\n"
+        return f"{name}tensor({lines})"
 
     __str__ = __repr__
 
@@ -342,7 +358,8 @@ def _indented(part: Tensor, before: str) -> str:
     if not part.numel():
         head = f"tensor([], size={tuple(part.shape)}"
     lines = (head if head == shown else f"{head})").split("\n")
-    return ("\n" + " " * len(before)).join(lines)
+    rest = [" " * len(before) + line if line.strip() else "" for line in lines[1:]]
+    return "\n".join([lines[0], *rest])
 
 
 def cast(self: Structured, dtype: np.dtype) -> Structured:

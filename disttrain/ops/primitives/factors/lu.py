@@ -78,8 +78,9 @@ def _order(pivots: np.ndarray, rows: int) -> Any:
     flat = pivots.reshape(math.prod(pivots.shape[:-1]), pivots.shape[-1])
     if flat.size and not (flat.min() > 0 and flat.max() <= rows):
         raise ValueError(
-            f"pivots must all be at least 1 and at most the number of rows ({rows}). Did you "
-            "properly pass the result of lu_factor?"
+            "pivots given to lu_solve must all be greater or equal to 1 and smaller or equal to "
+            f"LU.size(-2) ({rows}); those given to lu_unpack lie between 1 and LU.size(-2). Did "
+            "you properly pass the result of lu_factor?"
         )
     out = np.tile(np.arange(rows), (len(flat), 1))
     each = np.arange(len(flat))

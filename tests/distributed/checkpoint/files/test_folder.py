@@ -58,7 +58,7 @@ def test_a_shard_never_writes_into_a_file_that_is_there(tmp_path):
 
 def test_a_manifest_changes_in_one_step(tmp_path, monkeypatch):
     folder.commit(str(tmp_path), folder.new_save(), b"one")
-    assert folder.read_manifest(str(tmp_path)) == b"one"
+    assert folder.read_manifest(str(tmp_path)) == (MANIFEST, b"one")
 
     def fails(*names):
         assert (tmp_path / MANIFEST).read_bytes() == b"one"  # until the very end
@@ -70,7 +70,7 @@ def test_a_manifest_changes_in_one_step(tmp_path, monkeypatch):
             folder.commit(str(tmp_path), folder.new_save(), b"two")
     assert [p.name for p in tmp_path.iterdir()] == [MANIFEST]
     folder.commit(str(tmp_path), folder.new_save(), b"two")
-    assert folder.read_manifest(str(tmp_path)) == b"two"
+    assert folder.read_manifest(str(tmp_path)) == (MANIFEST, b"two")
 
 
 def test_only_files_of_saves_are_left_over(tmp_path):
@@ -123,11 +123,13 @@ def test_where_there_is_no_checkpoint_that_is_told(tmp_path, monkeypatch):
     (tmp_path / "torch" / ".metadata").write_text("")
     for name, why in (
         ("nothing", "it does not exist"), ("file", "it is no folder"), ("empty", "there is none"),
-        ("begun", "a save that did not finish"), ("torch", "Nothing is unpickled here"),
+        ("begun", "a save that did not finish"),
     ):  # fmt: skip
         with pytest.raises(ConfigError, match=why):
             folder.read_manifest(str(tmp_path / name))
     assert folder.of_pytorch(str(tmp_path / "empty")) == ""
+    assert "read it by FileSystemReader" in folder.of_pytorch(str(tmp_path / "torch"))
+    assert folder.read_manifest(str(tmp_path / "torch")) == (folder.METADATA, b"")
     (tmp_path / "empty" / MANIFEST).write_text("xx")
     monkeypatch.setattr(folder, "MANIFEST_CAP", 1)
     with pytest.raises(SerializationError, match="2 bytes; at most 1 are read"):

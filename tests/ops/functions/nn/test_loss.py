@@ -110,7 +110,7 @@ def test_errors(fn):
         fn(_t(X), _t([0, 1, 2, 3, 4]))
     with pytest.raises(ShapeError, match=r"target of shape \[4\]"):
         fn(_t(X), _t(T[:4]))
-    with pytest.raises(ShapeError, match="one per class"):
+    with pytest.raises(ShapeError, match="for all 4 classes or no classes"):
         fn(_t(X), _t(T), _t(W[:3]))
     with pytest.raises(ConfigError, match="reduction"):
         fn(_t(X), _t(T), reduction="average")

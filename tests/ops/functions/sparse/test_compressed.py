@@ -66,7 +66,7 @@ def test_writes():
         ([0, 1, 3], [2, 2, 0], (2, 3), "are sorted and distinct"),
         ([0, 3], [0, 1, 2], (2, 3), "must be equal to the number"),
         ([0, 1, 3], [2, 0], (2, 3), "number of elements in col_indices"),
-        ([[0, 1, 3]], [2, 0, 2], (2, 3), "must have dimensionality 1"),
+        ([[0, 1, 3]], [2, 0, 2], (2, 3), "must have dimensionality 2, 2 and 2"),
         ([0, 1, 3], [2, 0, 2], (2, 3, 4), "tensor dimensionality"),
     ],
 )
@@ -76,8 +76,8 @@ def test_what_is_wrong_is_said(starts, others, size, text):
 
 
 def test_other_layouts_are_refused():
-    with pytest.raises(RuntimeError, match="sparse_csr or sparse_csc"):
-        dt.sparse_compressed_tensor([0], [], [], layout="sparse_bsr")
+    with pytest.raises(RuntimeError, match="needed is sparse_csr"):
+        dt.sparse_compressed_tensor([0], [], [], layout="sparse_coo")
     with pytest.raises(LayoutError):
         csr().to_sparse(layout="sparse_bsr")
     with pytest.raises(ShapeError, match="2 sparse dimensions"):

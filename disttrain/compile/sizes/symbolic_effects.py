@@ -16,9 +16,10 @@ from ...core.gate import Primitive
 from ...core.node import AccumulateGrad
 from ...core.tensor import Tensor, wrap
 from ...symbolic import Symbolic
-from ..effects import Gradients, Stored, Work, gradients_of
+from ..effects import Gradients, Stored, gradients_of
 from ..instruction import Instruction, Var
 from ..sized import Unlike
+from ..work import Work
 from .sketch import Sketch
 
 

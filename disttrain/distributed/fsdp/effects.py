@@ -92,10 +92,12 @@ class _Choose(Effect):
 
 
 class _Begin(Effect):
-    """``call``: that of the last run. ``running``: whether it has not ended."""
+    """``call``: that of the last run. ``running``: whether it has not ended. ``first``: whether it
+    begins a forward of the root, which drops what was gathered before."""
 
     def __init__(self, root: Any, unit: Any, recorded: bool) -> None:
         self.root, self.unit, self.recorded = root, unit, recorded
+        self.first = root.depth == 0
         self.call: Any = None
         self.running = False
         self.given: list[Tensor] | None = None
@@ -110,10 +112,26 @@ class _Begin(Effect):
     def gives(self) -> Sequence[Tensor]:
         return self.given or ()
 
+    def parts(self) -> tuple[Effect, Effect] | None:
+        return None if self.first or not self.unit.gathers else (_Ahead(self.unit), self)
+
     def break_off(self) -> None:
         if self.running:
             self.running = False
             self.root.broke_off(self.unit)
+
+    def __repr__(self) -> str:
+        return f"<{self.unit.label}>"
+
+
+class _Ahead(Effect):
+    """The weights of ``unit`` are going to be needed."""
+
+    def __init__(self, unit: Any) -> None:
+        self.unit = unit
+
+    def __call__(self, *tensors: Tensor) -> None:
+        self.unit.unshard(async_op=True)
 
     def __repr__(self) -> str:
         return f"<{self.unit.label}>"
@@ -130,6 +148,11 @@ class _Part(Effect):
 
 
 class _End(_Part):
+    @property
+    def quiet(self) -> bool:  # type: ignore[override]
+        """Whether it drops what this rank alone has."""
+        return self.begin.unit.gathers
+
     def __call__(self, *tensors: Tensor) -> None:
         self.begin.running = False
         self.begin.root.end(self.begin.unit, self.begin.call)

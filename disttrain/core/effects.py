@@ -45,6 +45,15 @@ class Effect:
         Ranks that do them one by one meet it. None: they stay apart."""
         return None
 
+    def rehearse(self, arrays: Sequence[Any]) -> Any:
+        """What a first call gives its caller, where nothing is done and reached: the program runs
+        once more without numbers. What ``gives`` would give has these ``arrays``. (A plain effect
+        that gives something cannot.)"""
+        return NotImplemented
+
+    def forget(self) -> None:
+        """Undo ``rehearse``, of all the last one first."""
+
     def settle(self, results: tuple) -> None:
         """A replay is through, and gives ``results``."""
 

@@ -213,7 +213,7 @@ class SymbolicRun:
         return ins
 
     def _next(self, prim: Primitive) -> Instruction:
-        return self.following(lambda known: known is prim, prim.name)
+        return self.following(lambda known: getattr(known, "of", known) is prim, prim.name)
 
     def sketch(self, var: Var) -> Sketch:
         """What the capture calls so, where its shape depends on no sizes."""
@@ -260,7 +260,7 @@ class SymbolicRun:
         fixed = self.instructions[-1] is ins and not any(map(_varies, arrays))
         for o in outs:
             o.array.fixed = fixed
-        if prim in _IN_ORDER and outs[0].array.dtype.char in "fd":
+        if prim in _IN_ORDER and outs[0].array.dtype.char in "efd":
             outs[0].array.in_order = True
         return outs if prim.multi else outs[0]
 
@@ -318,7 +318,11 @@ class SymbolicRun:
             raise Unlike("it looks at how memory lies that no capture knows")
         then = says(name, *arrays)
         new = sketch.recipe is not None and name in ("own", "writeable")
-        if new or not any(map(_varies, (sketch, *others))) or self._is_plain(sketch, name, others, then):
+        if (
+            new
+            or not any(map(_varies, (sketch, *others)))
+            or self._is_plain(sketch, name, others, then)
+        ):
             return then
         names = tuple(self.names.get(id(s)) for s in (sketch, *others))
         if self.at > self.main or any(n is None for n in names):

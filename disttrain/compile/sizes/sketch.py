@@ -131,7 +131,7 @@ class Sketch(ArrayKind):
         self, run_of: Facts, shape: tuple, dtype: Any, like: Any = None, in_order: bool = False
     ) -> None:
         self.run_of, self.shape, self.dtype = run_of, tuple(shape), np.dtype(dtype)
-        self.like, self.in_order, self.fixed = like, in_order, False
+        self.like, self.in_order, self.fixed = like, in_order or not shape, False
         self.recipe: tuple | None = None
         self.source: tuple[Any, str, dict] | None = None  # what it is a view of, and by what
 

@@ -333,11 +333,20 @@ class ReplayedWalk:
         self.now = Turn(self)
 
 
+class _OneEach:
+    """How many gradients nodes get."""
+
+    def get(self, node: object) -> int:
+        return 1
+
+
 class Turn:
     """One pass of a walk, with what stores may ask of it."""
 
     home = None
     pull = None  # what it does is an effect's, which is not recorded
+    tensors, grads = False, ()  # gradients are arrays, and come one by one
+    pending = _OneEach()
 
     def __init__(self, walk: ReplayedWalk) -> None:
         self.walk = walk
@@ -421,6 +430,17 @@ class Stored:
     def __call__(self, g: object, old: object = None) -> None:
         assert self.acc.store is not None
         self.walk.call(self.acc.store, self.leaf, g)
+
+    def place(self) -> Any:
+        """Where the gradient may be computed: an array and a factor, if there is such a place."""
+        return self.walk.call(self._place)
+
+    def _place(self) -> Any:
+        around, thread.walking = thread.walking, thread.walk
+        try:
+            return None if self.acc.place is None else self.acc.place()
+        finally:
+            thread.walking = around
 
     def __repr__(self) -> str:
         return f"<to a leaf of shape {list(self.leaf.shape)}>"

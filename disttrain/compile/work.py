@@ -12,7 +12,10 @@ from ..core.tensor import wrap
 
 
 class Work(Primitive):
-    """What stands in a graph for an effect, whatever kinds of arrays it is given."""
+    """What stands in a graph for an effect, whatever kinds of arrays it is given. ``keeps``: what it
+    is given may be in use when it has returned."""
+
+    keeps = True
 
     def compute(self, arrays: list | tuple, params: dict) -> Any:
         return self.forward(*arrays, **params)

@@ -17,6 +17,7 @@ instructions; what the program writes to, and what becomes of its results, it le
     fusion           elementwise operations that feed each other become one generated kernel
     coalescing       small collectives that come one behind the other go in one message
     scheduling       work with other ranks begins early, and is waited for late
+    placing          gradients of weights are computed where their leaves take them
     overwriting      results of such kernels go where an operand lay that nobody uses any more
 """
 
@@ -34,6 +35,7 @@ from .folding import fold_constants
 from .fusion import fuse, fuse_fast, fused
 from .masks import keep_signs
 from .overwriting import overwrite
+from .placing import place_products
 from .pools import keep_places
 from .products import part_products
 from .questions import ask_early
@@ -51,7 +53,7 @@ SHARE = 0.7  # of what a program would hold at its peak, where that takes little
 _LEAN: tuple[Pass, ...] = (part_products, keep_places, keep_signs)
 _FIRST: tuple[Pass, ...] = (*EVERYWHERE, *_LEAN, Recompute(SHARE, light=True), take_biases)
 _ROWS: tuple[Pass, ...] = (take_sums, fuse_rows)
-_LAST: tuple[Pass, ...] = (coalesce, schedule, overwrite)
+_LAST: tuple[Pass, ...] = (coalesce, schedule, place_products, overwrite)
 ORDER: tuple[Pass, ...] = (*_FIRST, *_ROWS, fuse, *_LAST)  # on the host
 FAST: tuple[Pass, ...] = (*_FIRST, *_ROWS, fuse_fast, *_LAST)  # where last bits may differ
 THERE: tuple[Pass, ...] = (*EVERYWHERE, fuse_there, overwrite_there)  # where values lie on a device
@@ -130,6 +132,7 @@ __all__ = [
     "overwrite",
     "overwrite_there",
     "part_products",
+    "place_products",
     "recomputing",
     "schedule",
     "shortened",

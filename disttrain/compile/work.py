@@ -12,8 +12,8 @@ from ..core.tensor import wrap
 
 
 class Work(Primitive):
-    """What stands in a graph for an effect, whatever kinds of arrays it is given. ``keeps``: what it
-    is given may be in use when it has returned."""
+    """What stands in a graph for an effect, whatever kinds of arrays it is given. ``keeps``: what
+    it is given may be in use when it has returned."""
 
     keeps = True
 

@@ -18,7 +18,7 @@ from ..errors import CaptureError
 from ..trace import warn
 from .around import casts_anew, only_lightly
 from .capture import Capture
-from .drawing import text
+from .drawing import text, told
 from .entry import Entry, environment
 from .graph import Graph
 from .guards.arguments import Call, Unknown
@@ -29,7 +29,6 @@ from .guards.watch import Watch
 from .joint import Joint, differentiate, join
 from .modules import Forward, original, twin
 from .passes import EVERYWHERE, Pass, ask_early, on_devices, optimize
-from .passes.liveness import told
 from .questions import Otherwise, Path, Paths
 from .regions import Regions, regions_of
 from .replays.replay import Afresh
@@ -293,9 +292,9 @@ class Compiled:
         lines = [f"{self._name()}: {len(entries)} captured, {len(self.eager)} eager"]
         lines += [f"  {i}: {r}" for i, r in enumerate(self.reasons)]
         lines += [
-            f"  graph {i}: at its peak it holds {told(entry.graph)} of what it makes; as captured, "
-            f"{told(entry.made_of[0])}"
+            f"  graph {i}: {line}"
             for i, entry in enumerate(entries)
+            for line in told(entry.graph, entry.made_of[0])
         ]
         lines += [f"  {count} calls ran eagerly {why}" for why, count in self.aside.items()]
         lines += self.forms.told()

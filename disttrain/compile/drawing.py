@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from .graph import Graph
 from .instruction import Instruction, Var, describe
-from .passes import ORDER, THERE, Pass, stages
+from .passes import ORDER, THERE, Pass, liveness, scheduling, stages
 
 _COLOURS = {"writes": "#f4cccc", "random": "#fff2cc", "checks": "#fce5cd", "fused": "#d9ead3"}
 
@@ -43,6 +43,12 @@ def text(graph: Graph, passes: Sequence[Pass] = ()) -> str:
 
 def _count(graph: Graph) -> str:
     return f"{len(graph.instructions)} instructions"
+
+
+def told(graph: Graph, captured: Graph) -> list[str]:
+    """What became of a ``captured`` program, in words: its memory, and its work with others."""
+    peaks = f"{liveness.told(graph)} of what it makes; as captured, {liveness.told(captured)}"
+    return [f"at its peak it holds {peaks}", *scheduling.told(graph)]
 
 
 def effects(ins: Instruction) -> list[str]:

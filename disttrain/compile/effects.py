@@ -23,12 +23,13 @@ from ..context import thread
 from ..core.effects import Effect
 from ..core.gate import Primitive
 from ..core.node import AccumulateGrad
-from ..core.tensor import Tensor, wrap
+from ..core.tensor import Tensor
 from .guards.holders import FACT, Holder
 from .guards.kinds import meant
 from .guards.readers import Answer
 from .instruction import Instruction, Var
 from .pull import add_gradient, place_gradient, spread_kind
+from .work import Work, giving, on_arrays, on_tensors, work_of
 
 
 class Recorder(Protocol):
@@ -73,11 +74,11 @@ class Effects:
             self.counted.update(id(tensors[i]) for i in writes)
         if thread.walk is not None and not alone:
             effect = Within(self._walk(), effect)
-        made = self._do(_prim(name, _on_tensors, writes, alone), effect, tensors)
+        made = self._do(work_of(name, on_tensors, writes, alone), effect, tensors)
         effect.gave = made is not None
         given = tuple(effect.gives())
         if given:
-            prim = _prim(name, _giving, (), alone)
+            prim = work_of(name, giving, (), alone)
             names = tuple(self.recorder._define(t) for t in given)
             last = self.recorder.instructions.pop()
             self.recorder.instructions.append(replace(last, prim=prim, outputs=names))
@@ -182,7 +183,7 @@ class Effects:
             given = (g,) if old is None else (g, old)
             walk.olds += given[1:]
         writes = tuple(range(1, len(given)))
-        self._do(_prim("store_gradient", _on_arrays, writes), Stored(walk, acc, leaf), given)
+        self._do(work_of("store_gradient", on_arrays, writes), Stored(walk, acc, leaf), given)
         if not acc.elsewhere:
             self.left[id(leaf)] = leaf._grad
 
@@ -214,14 +215,14 @@ class Effects:
         walk = self.walks[id(real)] = ReplayedWalk(real, absent, self.recorder._refuse)
         walk.before = {id(leaf): leaf._grad for leaf, _ in entry}
         self.recorder.keep.append(real)
-        self._do(_prim("begin_gradients", _on_arrays, ()), Phase(walk, walk.begin), ())
+        self._do(work_of("begin_gradients", on_arrays, ()), Phase(walk, walk.begin), ())
         walk.at = len(self.recorder.instructions) - 1
         real.callbacks.append(lambda: self._finish_walk(walk))
         return walk
 
     def _finish_walk(self, walk: ReplayedWalk) -> None:
         olds = walk.olds
-        finish = _prim("finish_gradients", _on_arrays, tuple(range(len(olds))))
+        finish = work_of("finish_gradients", on_arrays, tuple(range(len(olds))))
         self._do(finish, Phase(walk, walk.finish), olds)
         self._settle_given(walk)
         given = [leaf for leaf, known in walk.given.items() if known]
@@ -257,7 +258,7 @@ class Effects:
         for at in (walk.at, len(instructions) - 1) if written else ():
             ins = instructions[at]
             args = (*ins.args, *written)
-            prim = _prim(ins.prim.name, _on_arrays, tuple(range(len(args))))
+            prim = work_of(ins.prim.name, on_arrays, tuple(range(len(args))))
             instructions[at] = replace(ins, prim=prim, args=args)
 
     def _rename(self, grad: Any) -> Var:
@@ -332,11 +333,20 @@ class ReplayedWalk:
         self.now = Turn(self)
 
 
+class _OneEach:
+    """How many gradients nodes get."""
+
+    def get(self, node: object) -> int:
+        return 1
+
+
 class Turn:
     """One pass of a walk, with what stores may ask of it."""
 
     home = None
     pull = None  # what it does is an effect's, which is not recorded
+    tensors, grads = False, ()  # gradients are arrays, and come one by one
+    pending = _OneEach()
 
     def __init__(self, walk: ReplayedWalk) -> None:
         self.walk = walk
@@ -410,7 +420,9 @@ class Phase:
 
 
 class Stored:
-    """A leaf takes its gradient."""
+    """A leaf takes its gradient, ``early``: as soon as it is there."""
+
+    early = True
 
     def __init__(self, walk: ReplayedWalk, acc: AccumulateGrad, leaf: Tensor) -> None:
         self.walk, self.acc, self.leaf = walk, acc, leaf
@@ -418,6 +430,17 @@ class Stored:
     def __call__(self, g: object, old: object = None) -> None:
         assert self.acc.store is not None
         self.walk.call(self.acc.store, self.leaf, g)
+
+    def place(self) -> Any:
+        """Where the gradient may be computed: an array and a factor, if there is such a place."""
+        return self.walk.call(self._place)
+
+    def _place(self) -> Any:
+        around, thread.walking = thread.walking, thread.walk
+        try:
+            return None if self.acc.place is None else self.acc.place()
+        finally:
+            thread.walking = around
 
     def __repr__(self) -> str:
         return f"<to a leaf of shape {list(self.leaf.shape)}>"
@@ -436,42 +459,11 @@ class Gradients:
         return f"<of {len(self.leaves)} leaves>"
 
 
-class Work(Primitive):
-    """What stands in a graph for an effect, whatever kinds of arrays it is given."""
-
-    def compute(self, arrays: list | tuple, params: dict) -> Any:
-        return self.forward(*arrays, **params)
-
-
 def _stores(leaf: Tensor) -> bool:
     return type(leaf._node) is AccumulateGrad and leaf._node.store is not None
 
 
-def _on_arrays(*arrays: object, effect: Callable[..., Any]) -> Any:
-    return effect(*arrays)
-
-
-def _on_tensors(*arrays: Any, effect: Callable[..., Any]) -> Any:
-    return effect(*[wrap(a) for a in arrays])
-
-
-def _giving(*arrays: Any, effect: Effect) -> tuple:
-    effect(*[wrap(a) for a in arrays])
-    return tuple([t.array for t in effect.gives()])
-
-
-@functools.cache
-def _prim(
-    name: str, forward: Callable[..., Any], writes: tuple[int, ...], alone: bool = False
-) -> Primitive:
-    """What stands in a graph for an effect. ``alone``: that reaches nobody else."""
-    prim = Work(name, forward, ())
-    prim.outward, prim.checks = not alone, alone
-    prim.mutates, prim.multi = writes, forward is _giving
-    return prim
-
-
-gradients_of = Work("gradients", _on_arrays, ())
+gradients_of = Work("gradients", on_arrays, ())
 gradients_of.outward = gradients_of.multi = True
 
 

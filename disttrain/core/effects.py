@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from .. import tree
 from ..context import thread
+from ..errors import DisttrainError
 from .tensor import Tensor
 
 Fn = TypeVar("Fn", bound=Callable[..., Any])
@@ -21,9 +23,10 @@ class Effect:
     """One piece of such work. Called now, and again by each replay, on tensors over the memory that
     those lie in which it was given at first. ``alone``: it reaches nobody else, and is no part of
     the backward pass that is running. ``counts``: it counts the writes to what it writes to.
-    ``gave``: its first call gave its caller something."""
+    ``gave``: its first call gave its caller something. ``quiet``: nobody waits for it, and it waits
+    for nobody."""
 
-    alone = counts = gave = False
+    alone = counts = gave = quiet = False
 
     def __call__(self, *tensors: Tensor) -> Any:
         raise NotImplementedError
@@ -31,6 +34,25 @@ class Effect:
     def gives(self) -> Sequence[Tensor]:
         """The tensors that have got their memory by it. What uses them later uses its results."""
         return ()
+
+    def parts(self) -> tuple[Effect, Effect] | None:
+        """What begins it, and what waits for its end: two effects on its tensors, which belong to
+        it in between. Ranks that do it in one piece meet both. None: it is one piece."""
+        return None
+
+    def joined(self, others: Sequence[Effect]) -> Effect | None:
+        """It and ``others``, which come right behind it, in one: an effect on the tensors of all.
+        Ranks that do them one by one meet it. None: they stay apart."""
+        return None
+
+    def rehearse(self, arrays: Sequence[Any]) -> Any:
+        """What a first call gives its caller, where nothing is done and reached: the program runs
+        once more without numbers. What ``gives`` would give has these ``arrays``. (A plain effect
+        that gives something cannot.)"""
+        return NotImplemented
+
+    def forget(self) -> None:
+        """Undo ``rehearse``, of all the last one first."""
 
     def settle(self, results: tuple) -> None:
         """A replay is through, and gives ``results``."""
@@ -121,14 +143,104 @@ class Collective(Effect):
             leaves[i] = None
 
     def __call__(self, *tensors: Tensor) -> Any:
+        args, kwargs = self.given(tensors)
+        return self.fn(*args, **kwargs)
+
+    def given(self, tensors: Sequence[Any]) -> tuple[tuple, dict]:
+        """The arguments, with these for tensors."""
         leaves = list(self.leaves)
         for i, t in zip(self.places, tensors, strict=True):
             leaves[i] = t
-        args, kwargs = self.build(leaves)
-        return self.fn(*args, **kwargs)
+        return self.build(leaves)
+
+    def parts(self) -> tuple[Effect, Effect]:
+        begin = _Started(self)
+        return begin, _Awaited(begin)
+
+    def joined(self, others: Sequence[Effect]) -> Effect | None:
+        """Where the function is done with the first of its arguments ``each`` in turn."""
+        each = _EACH.get(self.fn)
+        return _Joined(self, each) if each is not None and all(map(self._fits, others)) else None
+
+    def _fits(self, other: Effect) -> bool:
+        """Whether both have one tensor, their first argument, and the same arguments besides."""
+        if not isinstance(other, Collective) or other.fn is not self.fn:
+            return False
+        if not self.places == other.places == [0] or len(self.leaves) != len(other.leaves):
+            return False
+        return all(
+            a is b or (type(a) is type(b) and a == b)
+            for a, b in zip(self.leaves, other.leaves, strict=True)
+        )
 
     def __repr__(self) -> str:
         return f"<{self.fn.__name__}>"
+
+
+class _Started(Effect):
+    """The beginning of a collective. ``work``: what is to be waited for."""
+
+    work: Any = None
+
+    def __init__(self, of: Collective) -> None:
+        self.of = of
+
+    def __call__(self, *tensors: Tensor) -> None:
+        args, kwargs = self.of.given(tensors)
+        self.work = self.of.fn(*args, **kwargs, async_op=True)
+
+    def end(self) -> Any:
+        """Take what is to be waited for."""
+        work, self.work = self.work, None
+        return work
+
+    def break_off(self) -> None:
+        """Others wait for this rank's part; what they are told of its end they are told."""
+        work = self.end()
+        if work is not None:
+            with suppress(DisttrainError):
+                work.wait()
+
+    def __repr__(self) -> str:
+        return repr(self.of)
+
+
+class _Awaited(Effect):
+    def __init__(self, begin: _Started) -> None:
+        self.begin = begin
+
+    def __call__(self, *tensors: Tensor) -> None:
+        self.begin.end().wait()
+
+    def __repr__(self) -> str:
+        return repr(self.begin)
+
+
+class _Joined(Effect):
+    """Several collectives in one, done by ``each`` on their tensors."""
+
+    def __init__(self, first: Collective, each: Callable[..., Any]) -> None:
+        self.first, self.each = first, each
+
+    def __call__(self, *tensors: Tensor) -> None:
+        args, kwargs = self.first.given((list(tensors),))
+        self.each(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return repr(self.first)
+
+
+_EACH: dict[Callable[..., Any], Callable[..., Any]] = {}
+
+
+def done_each_by(each: Callable[..., Any]) -> Callable[[Fn], Fn]:
+    """Of a collective on one tensor: ``each`` does it on a list of tensors, in its place."""
+
+    def known(fn: Fn) -> Fn:
+        _EACH[fn] = each
+        return fn
+
+    return known
 
 
 def repeated(fn: Callable[..., Any], started: bool, *args: Any, **kwargs: Any) -> bool:
@@ -145,5 +257,6 @@ def repeated(fn: Callable[..., Any], started: bool, *args: Any, **kwargs: Any) -
 
 
 __all__ = [
-    "Again", "Effect", "aside", "captured", "lasting", "not_repeated", "performed", "repeated",
+    "Again", "Effect", "aside", "captured", "done_each_by", "lasting", "not_repeated", "performed",
+    "repeated",
 ]  # fmt: skip

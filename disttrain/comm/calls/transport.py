@@ -103,6 +103,14 @@ class Transport(ABC):
     ) -> Work | None:
         """Reduce in place: every rank gets the result."""
 
+    def all_reduce_each(
+        self, calls: Sequence[Call], arrays: Sequence[np.ndarray], op: ReduceOp
+    ) -> int:
+        """Reduce the first of ``arrays`` in place, or all of them at once where every rank calls it
+        so; how many it was. Peers may do them one by one."""
+        self.all_reduce(calls[0], arrays[0], op)
+        return 1
+
     @abstractmethod
     def all_gather(
         self, call: Call, outs: Sequence[np.ndarray], array: np.ndarray, *, async_op: bool = False

@@ -352,6 +352,22 @@ class ProcessGroup:
             return self._together(works, async_op)
         return self._together(coalesced.all_reduce(verb, arrays, op), async_op)
 
+    def all_reduce_each(self, arrays: Sequence[np.ndarray], op: ReduceOp = ReduceOp.SUM) -> None:
+        """``all_reduce`` of ``arrays`` of one type, one after the other, with the same bits; in one
+        message where all ranks call it so and the transport can. Others may call them one by one.
+        """
+        flats = [check.flat("all_reduce", a, write=True) for a in arrays]
+        calls = [self._calls.get("all_reduce", a, op=op, begins=False)[0] for a in arrays]
+        done = 0
+        if all(np.may_share_memory(a, f) for a, f in zip(arrays, flats, strict=True)):
+            begun = self._calls.begin(calls[0])
+            done = self.transport.all_reduce_each(calls, flats, op)
+            self._calls.box.end(begun)
+        for call in calls[1:done]:
+            self._calls.box.end(self._calls.begin(call))
+        for array in arrays[done:]:
+            ProcessGroup.all_reduce(self, array, op)
+
     def all_gather_coalesced(
         self,
         outs: Sequence[Sequence[np.ndarray]],

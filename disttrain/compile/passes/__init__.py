@@ -15,6 +15,9 @@ instructions; what the program writes to, and what becomes of its results, it le
     biases           the bias of a product is an addition of its own, which joins what follows
     rows             operations on rows join elementwise ones, and sums what makes their operands
     fusion           elementwise operations that feed each other become one generated kernel
+    coalescing       small collectives that come one behind the other go in one message
+    scheduling       work with other ranks begins early, and is waited for late
+    placing          gradients of weights are computed where their leaves take them
     overwriting      results of such kernels go where an operand lay that nobody uses any more
 """
 
@@ -25,18 +28,21 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from ..graph import Graph
 from ..instruction import Instruction, Var
 from .biases import take_biases
+from .coalescing import coalesce
 from .dead_code import dead_code
 from .device_fusion import fuse_there, fused_there, overwrite_there
 from .folding import fold_constants
 from .fusion import fuse, fuse_fast, fused
 from .masks import keep_signs
 from .overwriting import overwrite
+from .placing import place_products
 from .pools import keep_places
 from .products import part_products
 from .questions import ask_early
 from .recomputation import Recompute
 from .rows.fusion import fuse_rows, fused_rows
 from .rows.sums import sums_apart, take_sums
+from .scheduling import schedule
 from .simplification import simplify
 from .subexpressions import merge_subexpressions
 
@@ -47,13 +53,9 @@ SHARE = 0.7  # of what a program would hold at its peak, where that takes little
 _LEAN: tuple[Pass, ...] = (part_products, keep_places, keep_signs)
 _FIRST: tuple[Pass, ...] = (*EVERYWHERE, *_LEAN, Recompute(SHARE, light=True), take_biases)
 _ROWS: tuple[Pass, ...] = (take_sums, fuse_rows)
-ORDER: tuple[Pass, ...] = (*_FIRST, *_ROWS, fuse, overwrite)  # on the host
-FAST: tuple[Pass, ...] = (
-    *_FIRST,
-    *_ROWS,
-    fuse_fast,
-    overwrite,
-)  # there, where last bits may differ
+_LAST: tuple[Pass, ...] = (coalesce, schedule, place_products, overwrite)
+ORDER: tuple[Pass, ...] = (*_FIRST, *_ROWS, fuse, *_LAST)  # on the host
+FAST: tuple[Pass, ...] = (*_FIRST, *_ROWS, fuse_fast, *_LAST)  # where last bits may differ
 THERE: tuple[Pass, ...] = (*EVERYWHERE, fuse_there, overwrite_there)  # where values lie on a device
 NONE: tuple[Pass, ...] = (dead_code,)  # for who wants what was captured
 
@@ -115,6 +117,7 @@ __all__ = [
     "THERE",
     "Pass",
     "ask_early",
+    "coalesce",
     "dead_code",
     "fold_constants",
     "fuse",
@@ -129,7 +132,9 @@ __all__ = [
     "overwrite",
     "overwrite_there",
     "part_products",
+    "place_products",
     "recomputing",
+    "schedule",
     "shortened",
     "simplify",
     "stages",

@@ -60,4 +60,5 @@ def _is_free(v: Var, ins: Instruction, at: int, graph: Graph, alive: Liveness) -
         return False
     if not any(graph.metas[v] == graph.metas[o] for o in ins.outputs):
         return False
-    return not any(graph.instructions[i].prim.outward for i in spans)
+    seen = [graph.instructions[i].prim for i in spans]
+    return not any(prim.outward and getattr(prim, "keeps", True) for prim in seen)

@@ -24,6 +24,7 @@ from ..joint import Joint, differentiate
 from ..sized import Unlike, annotate
 from .functions import replaced
 from .kept import Kept, containers
+from .symbolic_effects import SymbolicEffects
 from .symbolic_run import Hashed, Sizes, SymbolicRun
 
 _STATE = ("_node", "_st", "_gen", "_view", "_former", "_grad", "_retains", "_idle", "array")
@@ -74,6 +75,15 @@ def _put_back(recorder: Capture) -> Iterator[dict[int, Any]]:
         for cell, kept in cells.values():
             cell.__dict__.clear()
             cell.__dict__.update(kept)
+
+
+@contextmanager
+def ending(effects: SymbolicEffects) -> Iterator[None]:
+    """What effects are asked for in the block is undone after it."""
+    try:
+        yield
+    finally:
+        effects.end()
 
 
 def generalize(
@@ -128,7 +138,7 @@ def _followed(
     args, kwargs = with_numbers((args, kwargs), lambda n: next(given))
     second, kept = None, Kept((*holders, *containers((args, kwargs))))
     with kept, _put_back(recorder) as grads:
-        with replaced(), context.interpreter(run):
+        with ending(run.effects), replaced(), context.interpreter(run):
             found = tree.leaves(fn(*args, **kwargs))
             run._take_windows()
             parts = run.check_results(leaves, found)

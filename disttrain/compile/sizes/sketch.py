@@ -6,6 +6,7 @@ lets every replay look whether it is so.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -31,7 +32,10 @@ class _Flags:
 
     @property
     def c_contiguous(self) -> bool:
-        return self.sketch.in_order or self.sketch.run_of.fact(self.sketch, "c_contiguous")
+        sketch = self.sketch
+        if sketch.in_order or not knows_strides(sketch):
+            return sketch.in_order or sketch.run_of.fact(sketch, "c_contiguous")
+        return _in_order(sketch.shape, sketch.strides, sketch.itemsize)
 
     @property
     def f_contiguous(self) -> bool:
@@ -80,18 +84,54 @@ _STRIDES: dict[str, Any] = {
 }
 
 
+def knows_strides(a: Any) -> bool:
+    """Whether the strides of ``a`` follow from its sizes."""
+    if not isinstance(a, Sketch) or a.in_order:
+        return True
+    return a.source is not None and a.source[1] in _STRIDES and knows_strides(a.source[0])
+
+
+def _in_order(shape: Sequence, strides: Sequence, step: Any) -> bool:
+    for n, found in zip(reversed(shape), reversed(strides), strict=True):
+        if n != 1:
+            if found != step:
+                return False
+            step = step * n
+    return True
+
+
+def is_view(shape: Sequence, strides: Sequence, other: Sequence) -> bool:
+    """Whether memory that lies so can be seen in an ``other`` shape without a copy: whether the
+    dimensions that become others lie one behind the other."""
+    old = [(n, step) for n, step in zip(shape, strides, strict=True) if n != 1]
+    new = [n for n in other if n != 1]
+    i = j = 0
+    while i < len(old) and j < len(new):
+        first, a, b = i, old[i][0], new[j]
+        i, j = i + 1, j + 1
+        while a != b:
+            if b < a:
+                b, j = b * new[j], j + 1
+            else:
+                a, i = a * old[i][0], i + 1
+        if any(old[k][1] != old[k + 1][0] * old[k + 1][1] for k in range(first, i - 1)):
+            return False
+    return True
+
+
 class Sketch(ArrayKind):
     """``like``: the array of the capture that it stands for, where that is known; ``in_order``:
-    whether its memory is in order for all sizes; ``recipe``: how it is made of numbers."""
+    whether its memory is in order for all sizes; ``fixed``: whether it depends on no sizes, so that
+    it lies as it did; ``recipe``: how it is made of numbers."""
 
-    __slots__ = ("dtype", "in_order", "like", "recipe", "run_of", "shape", "source")
+    __slots__ = ("dtype", "fixed", "in_order", "like", "recipe", "run_of", "shape", "source")
     as_host = True
 
     def __init__(
         self, run_of: Facts, shape: tuple, dtype: Any, like: Any = None, in_order: bool = False
     ) -> None:
         self.run_of, self.shape, self.dtype = run_of, tuple(shape), np.dtype(dtype)
-        self.like, self.in_order = like, in_order
+        self.like, self.in_order, self.fixed = like, in_order or not shape, False
         self.recipe: tuple | None = None
         self.source: tuple[Any, str, dict] | None = None  # what it is a view of, and by what
 

@@ -16,14 +16,17 @@ from ...core.gate import Primitive
 from ...core.node import AccumulateGrad
 from ...core.tensor import Tensor, wrap
 from ...symbolic import Symbolic
-from ..effects import Gradients, Stored, Work, gradients_of
+from ..effects import Gradients, Stored, gradients_of
 from ..instruction import Instruction, Var
 from ..sized import Unlike
+from ..work import Work
 from .sketch import Sketch
 
 
 class Follower(Protocol):
     """What is needed of a symbolic run."""
+
+    unlike: str | None
 
     def following(self, fits: Callable[[Primitive], bool], what: str) -> Instruction: ...
     def note(self, ins: Instruction, given: Sequence, params: dict) -> None: ...
@@ -37,18 +40,29 @@ class SymbolicEffects:
         self.run = run
         self.walks: dict[int, list[Tensor]] = {}  # by id of a walk, gradients that it adds to
         self.keep: list[Any] = []
+        self.rehearsed: list[Effect] = []
 
     def perform(
         self, name: str, effect: Effect, tensors: tuple[Tensor, ...], writes: tuple[int, ...]
-    ) -> None:
+    ) -> Any:
         """Follow one that is no gradient's."""
         if any(isinstance(leaf, Symbolic) for leaf in _parts(effect)):
             raise Unlike(f"{name} tells other ranks a size")
         if thread.walk is not None and not effect.alone:
             self._walk()
         ins = self._follow(name, tensors)
+        self.rehearsed.append(effect)
+        result = effect.rehearse([self.run.sketch(var) for var in ins.outputs])
+        if result is not NotImplemented:
+            return result
         if ins.outputs or ins.params["effect"].gave:
             raise Unlike(f"{name} gives what it has from other ranks")
+        return None
+
+    def end(self) -> None:
+        """The run is over."""
+        while self.rehearsed:
+            self.rehearsed.pop().forget()
 
     def store(self, acc: AccumulateGrad, leaf: Tensor, g: Tensor) -> None:
         """A leaf takes its gradient in the way that it has."""
@@ -70,7 +84,7 @@ class SymbolicEffects:
 
     def refuse(self, why: str) -> None:
         """Something is done that no replay would do."""
-        raise Unlike(why)
+        raise Unlike(self.run.unlike or why)
 
     def _follow(self, name: str, tensors: Sequence[Tensor]) -> Instruction:
         ins = self.run.following(lambda p: isinstance(p, Work) and p.name == name, name)

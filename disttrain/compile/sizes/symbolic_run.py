@@ -18,6 +18,9 @@ import numpy as np
 from ...core.gate import Primitive, Tracer
 from ...core.node import AccumulateGrad, Node, next_seq
 from ...core.tensor import Tensor, wrap
+from ...ops.primitives.attention import attention
+from ...ops.primitives.elementwise import copy
+from ...ops.primitives.linalg import linear
 from ...symbolic import Scope, Symbolic, hinted
 from ...trace import call_site
 from ..capture import Capture
@@ -26,8 +29,11 @@ from ..memory import coincide, window
 from ..pull import Rule, accumulate, backward_of
 from ..questions import lies, says
 from ..sized import Unlike, annotate
-from .sketch import Sketch
+from .sketch import Sketch, is_view, knows_strides
 from .symbolic_effects import SymbolicEffects
+
+# Operations whose (first) results are in order, however operands lie.
+_IN_ORDER = (attention, copy, linear)
 
 # Tensors of a call by number, each with a dimension; of plain numbers the first is ``NUMBER``.
 Sizes = Sequence[tuple[int, int]]
@@ -207,12 +213,13 @@ class SymbolicRun:
         return ins
 
     def _next(self, prim: Primitive) -> Instruction:
-        return self.following(lambda known: known is prim, prim.name)
+        return self.following(lambda known: getattr(known, "of", known) is prim, prim.name)
 
     def sketch(self, var: Var) -> Sketch:
         """What the capture calls so, where its shape depends on no sizes."""
         shape, kind = self.recorder.metas[var]
         sketch = Sketch(self, shape, kind, self.arrays.get(var))
+        sketch.fixed = True
         self._name(sketch, var)
         return sketch
 
@@ -250,6 +257,11 @@ class SymbolicRun:
                 o.array.source = arrays[0], prim.name, params
         if prim.elementwise:
             self._keep_order(arrays, outs)
+        fixed = self.instructions[-1] is ins and not any(map(_varies, arrays))
+        for o in outs:
+            o.array.fixed = fixed
+        if prim in _IN_ORDER and outs[0].array.dtype.char in "efd":
+            outs[0].array.in_order = True
         return outs if prim.multi else outs[0]
 
     def note(self, ins: Instruction, given: Sequence, params: dict) -> None:
@@ -306,7 +318,11 @@ class SymbolicRun:
             raise Unlike("it looks at how memory lies that no capture knows")
         then = says(name, *arrays)
         new = sketch.recipe is not None and name in ("own", "writeable")
-        if new or self._is_plain(sketch, name, others, then):
+        if (
+            new
+            or not any(map(_varies, (sketch, *others)))
+            or self._is_plain(sketch, name, others, then)
+        ):
             return then
         names = tuple(self.names.get(id(s)) for s in (sketch, *others))
         if self.at > self.main or any(n is None for n in names):
@@ -333,6 +349,10 @@ class SymbolicRun:
         ins = self.instructions[-1]
         other = others[0]
         in_order = getattr(other, "in_order", False)
+        if ins.prim.name == "reshape" and not in_order and knows_strides(other):
+            seen = is_view(other.shape, other.strides, sketch.shape)
+            sketch.in_order |= not seen
+            return seen == then
         if then and (ins.prim.name != "reshape" or in_order or _alike(sketch, other)):
             sketch.in_order |= ins.prim.name == "reshape" and in_order
             return True
@@ -438,6 +458,11 @@ class SymbolicRun:
             was, kind = recorder.metas[var]
             recorder.metas[var] = annotate(tuple(was), tuple(shape)), kind
         recorder.recipes.update(self.recipes)
+
+
+def _varies(array: Any) -> bool:
+    """Whether how an operand lies may depend on sizes."""
+    return isinstance(array, Sketch) and not array.fixed
 
 
 def _alike(a: Any, b: Any) -> bool:

@@ -14,6 +14,7 @@ from ...comm.calls.reduce_ops import ReduceOp
 from ...comm.calls.work import Work
 from ...comm.group.device_setup import together
 from ...core.annotations import DeviceLike
+from ...core.effects import done_each_by
 from ...core.tensor import Tensor
 from ...errors import ConfigError
 from ...futures import Future
@@ -39,6 +40,13 @@ def supports_complex(reduceOp: ReduceOp) -> bool:  # noqa: N803
     return reduceOp.name in ("SUM", "AVG", "PREMUL_SUM")
 
 
+def _all_reduce_each(tensors: list[Tensor], op: ReduceOp, group: ProcessGroup | None) -> None:
+    """``all_reduce`` of each, in this order."""
+    arrays = [array_of("all_reduce", t) for t in tensors]
+    group_or_default(group).all_reduce_each(arrays, op)
+
+
+@done_each_by(_all_reduce_each)
 def all_reduce(
     tensor: Tensor, op: ReduceOp = ReduceOp.SUM, group: ProcessGroup | None = None,
     async_op: bool = False,

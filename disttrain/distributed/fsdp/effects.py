@@ -91,11 +91,40 @@ class _Choose(Effect):
         return f"<{told} of {len(self.choices)} units>"
 
 
+class Shown:
+    """What a unit shows of its weights, while a program runs without numbers."""
+
+    def __init__(self, unit: Any) -> None:
+        self.unit, self.was, self.open_call = unit, unit.shown, unit.open_call
+        self.arrays = [m.full.__dict__.get("array") for m in unit.members]
+
+    def give(self, arrays: Sequence[Any]) -> bool:
+        """Let the full weights have ``arrays``, or what they have; whether they can."""
+        fulls = [m.full for m in self.unit.members]
+        if arrays and (len(arrays) < len(fulls) or any(m.spread for m in self.unit.members)):
+            return False
+        for full, array in zip(fulls, arrays, strict=False):
+            full.array = array
+        self.unit.show()
+        return True
+
+    def put_back(self) -> None:
+        """As it was before."""
+        for m, array in zip(self.unit.members, self.arrays, strict=True):
+            m.full.__dict__.pop("array", None)
+            if array is not None:
+                m.full.array = array
+        self.unit.open_call = self.open_call
+        self.unit.show() if self.was else self.unit.hide()
+
+
 class _Begin(Effect):
-    """``call``: that of the last run. ``running``: whether it has not ended."""
+    """``call``: that of the last run. ``running``: whether it has not ended. ``first``: whether it
+    begins a forward of the root, which drops what was gathered before."""
 
     def __init__(self, root: Any, unit: Any, recorded: bool) -> None:
         self.root, self.unit, self.recorded = root, unit, recorded
+        self.first = root.depth == 0
         self.call: Any = None
         self.running = False
         self.given: list[Tensor] | None = None
@@ -110,10 +139,38 @@ class _Begin(Effect):
     def gives(self) -> Sequence[Tensor]:
         return self.given or ()
 
+    def rehearse(self, arrays: Sequence[Any]) -> Any:
+        self.shown = Shown(self.unit)
+        if not self.shown.give(arrays):
+            return NotImplemented
+        self.call = self.root.rehearse(self.unit, self.recorded)
+        return self.call
+
+    def forget(self) -> None:
+        self.shown.put_back()
+        if self in self.root.open_effects:  # it has been broken off
+            self.root.open_effects.remove(self)
+
+    def parts(self) -> tuple[Effect, Effect] | None:
+        return None if self.first or not self.unit.gathers else (_Ahead(self.unit), self)
+
     def break_off(self) -> None:
         if self.running:
             self.running = False
             self.root.broke_off(self.unit)
+
+    def __repr__(self) -> str:
+        return f"<{self.unit.label}>"
+
+
+class _Ahead(Effect):
+    """The weights of ``unit`` are going to be needed."""
+
+    def __init__(self, unit: Any) -> None:
+        self.unit = unit
+
+    def __call__(self, *tensors: Tensor) -> None:
+        self.unit.unshard(async_op=True)
 
     def __repr__(self) -> str:
         return f"<{self.unit.label}>"
@@ -130,9 +187,19 @@ class _Part(Effect):
 
 
 class _End(_Part):
+    @property
+    def quiet(self) -> bool:  # type: ignore[override]
+        """Whether it drops what this rank alone has."""
+        return self.begin.unit.gathers
+
     def __call__(self, *tensors: Tensor) -> None:
         self.begin.running = False
         self.begin.root.end(self.begin.unit, self.begin.call)
+
+    def rehearse(self, arrays: Sequence[Any]) -> None:
+        unit = self.begin.unit
+        if unit.choices.reshard_after_forward or self.begin.call is None:
+            unit.hide()
 
 
 class _Stop(_Part):
@@ -149,6 +216,13 @@ class _Enter(_Part):
         if self.given is None:
             self.given = self.begin.unit.fulls()
 
+    def rehearse(self, arrays: Sequence[Any]) -> Any:
+        self.shown = Shown(self.begin.unit)
+        return None if self.shown.give(arrays) else NotImplemented
+
+    def forget(self) -> None:
+        self.shown.put_back()
+
     def gives(self) -> Sequence[Tensor]:
         return self.given or ()
 
@@ -156,6 +230,9 @@ class _Enter(_Part):
 class _Leave(_Part):
     def __call__(self, *tensors: Tensor) -> None:
         self.begin.root.leave(self.begin.call)
+
+    def rehearse(self, arrays: Sequence[Any]) -> None:
+        self.begin.unit.hide()
 
 
 __all__ = ["begin", "broke_off", "choose", "end", "enter", "leave"]

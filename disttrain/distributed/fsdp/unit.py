@@ -233,6 +233,11 @@ class Unit:
         return len(self.shared()) < len(self.weights)
 
     @property
+    def gathers(self) -> bool:
+        """Whether none of its full weights are the shards themselves, and there are peers."""
+        return bool(self.weights) and not self.shared() and self.sharding.world > 1
+
+    @property
     def trains(self) -> bool:
         """Whether its backward reduces gradients."""
         return any(m.sharded._node is not None for m in self.members) or not self.members

@@ -145,6 +145,41 @@ class Conformance:
 
         ranks.run(world, body)
 
+    def test_all_reduce_each(self, ranks, world):
+        """Together where all call it so; a rank that does them one by one meets it."""
+
+        def body(group):
+            for i, (dtype, n) in enumerate(itertools.product(DTYPES, (*SMALL, 5000))):
+                kinds = [data(r, 3 * n + 1, dtype) for r in range(world)]
+                cuts = [slice(0, n), slice(n, 3 * n), slice(3 * n, 3 * n + 1)]
+                for op in ops_of(dtype):
+                    parts = [kinds[group.rank][cut].copy() for cut in cuts]
+                    if i % 3 and group.rank == i % world:
+                        for part in parts:
+                            group.all_reduce(part, op)
+                    else:
+                        group.all_reduce_each(parts, op)
+                    for part, cut in zip(parts, cuts, strict=True):
+                        same(part, reduced([whole[cut] for whole in kinds], op), dtype, n, op)
+            group.close()
+
+        ranks.run(world, body)
+
+    def test_all_reduce_each_is_compared_one_by_one(self, ranks, world):
+        def body(group):
+            a, b = np.ones(3), np.ones(4)
+            group.all_reduce_each([a, b])
+            with pytest.raises(CollectiveMismatch):
+                if group.rank:
+                    group.all_reduce(a)
+                    group.all_reduce(np.ones(5))
+                else:
+                    group.all_reduce_each([a, b])
+            group.all_reduce_each([a, b])
+
+        if world > 1:
+            ranks.run(world, body)
+
     @pytest.mark.parametrize("kind", KINDS)
     def test_all_reduce_large(self, ranks, world, kind):
         def body(group):

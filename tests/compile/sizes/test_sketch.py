@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from disttrain.compile.sized import Unlike
-from disttrain.compile.sizes.sketch import Sketch
+from disttrain.compile.sizes.sketch import Sketch, is_view, knows_strides
 from disttrain.symbolic import Scope
 
 
@@ -69,3 +69,26 @@ def test_it_has_no_numbers():
     _, _, s = sketch(np.zeros((5, 3), np.float32), True)
     with pytest.raises(Unlike):
         s.copy()
+
+
+@pytest.mark.parametrize(
+    "other", [(4, 6, 2, 4), (24, 8), (4, 48), (2, 2, 6, 8), (4, 6, 8), (192,), (4, 3, 2, 8)]
+)
+@pytest.mark.parametrize("index", [..., (slice(None), slice(0, 3)), (..., slice(2, 6)), (0,)])
+def test_views_are_those_that_numpy_can_give(other, index):
+    a = np.zeros((4, 6, 8), np.float32)[index]
+    if a.size != np.prod(other):
+        other = (*a.shape[:-1], 2, a.shape[-1] // 2)
+    assert is_view(a.shape, a.strides, other) == np.shares_memory(a.reshape(other), a)
+
+
+def test_strides_follow_from_sizes_where_it_is_known_what_is_seen():
+    *_, known = sketch(np.zeros((4, 6)), True)
+    *_, unknown = sketch(np.zeros((4, 6)), False)
+    assert knows_strides(np.zeros(3)) and knows_strides(known) and not knows_strides(unknown)
+    *_, seen = sketch(np.zeros((6, 4)), False)
+    for source in (known, unknown):
+        seen.source = source, "permute", {"dims": (1, 0)}
+        assert knows_strides(seen) == (source is known)
+    seen.source = known, "reshape", {}
+    assert not knows_strides(seen)

@@ -11,6 +11,7 @@ import disttrain as dt
 import disttrain.nn.functional as F
 from disttrain import distributed as dist
 from disttrain import nn, optim
+from disttrain.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from support.cases.training_steps import clipped, plain, zeroed
 from support.simulated import on_ranks
 
@@ -33,6 +34,21 @@ def two_batches(ddp, opt, x, y):
     return loss
 
 
+def changed_in_place(ddp, opt, x, y):
+    """Gradients are written to, whole and in part, under their own names and others."""
+    opt.zero_grad()
+    loss = F.cross_entropy(ddp(x), y)
+    loss.backward()
+    nn.utils.clip_grad_value_(ddp.parameters(), 0.02)
+    for p in ddp.parameters():
+        p.grad.mul_(0.5)
+        p.grad.data.add_(p.detach(), alpha=0.01)
+        p.grad[0].zero_()
+        p.grad.view(-1)[-1:] = 0.25
+    opt.step()
+    return loss
+
+
 def measured(ddp, opt, x, y):
     """The mean loss over all rows of all ranks."""
     opt.zero_grad()
@@ -49,7 +65,7 @@ def forward_alone(ddp, opt, x, y):
     return F.cross_entropy(ddp(x), y)
 
 
-STEPS = [plain, zeroed, two_batches, clipped]
+STEPS = [plain, zeroed, two_batches, clipped, changed_in_place]
 
 
 def trained(make, step, compiled: bool, lengths: list, dynamic: bool | None) -> list:
@@ -108,8 +124,88 @@ def test_activations_of_any_length_are_summed_over_ranks() -> None:
         opt.step()
         return loss
 
-    told = agree(mlp, summed, LENGTHS[:1] * 2, 10)
-    assert "after work with other ranks" in told and "not captured" not in told
+    told = agree(mlp, summed, LENGTHS[:1] * 2, 3)
+    assert "symbols: s0" in told and "not captured" not in told
+
+
+class Gpt(nn.Module):
+    """Parts of a product, seen as heads; a copy in order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table, self.norm = nn.Embedding(11, 16), nn.LayerNorm(16)
+        self.qkv, self.out, self.head = nn.Linear(16, 48), nn.Linear(16, 16), nn.Linear(16, 11)
+
+    def forward(self, x):
+        h = self.table(x)
+        shape = (*x.shape, 4, 4)
+        q, k, v = (t.view(shape).transpose(1, 2) for t in self.qkv(self.norm(h)).split(16, -1))
+        seen = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        h = h + self.out(seen.transpose(1, 2).contiguous().view(h.shape))
+        return self.head(h).view(-1, 11)
+
+
+def whole_weights(model):
+    return dist.DistributedDataParallel(model)
+
+
+def in_units(model):
+    for part in model.children():
+        fully_shard(part)
+    return fully_shard(model)
+
+
+def in_units_of_another_type(model):
+    policy = MixedPrecisionPolicy(param_dtype=dt.float16)
+    for part in (model.qkv, model.out):
+        fully_shard(part, mp_policy=policy)
+    return fully_shard(model)
+
+
+def on_sequences(strategy, compiled: bool) -> list:
+    """Losses and shards of a GPT's steps on sequences of many lengths, other ones on each rank."""
+    dt.manual_seed(3)
+    model = strategy(Gpt())
+    opt = optim.AdamW(model.parameters(), lr=1e-2)
+
+    def step(x, y):
+        opt.zero_grad()
+        loss = F.cross_entropy(model(x), y.view(-1))
+        loss.backward()
+        opt.step()
+        return loss
+
+    run = dt.compile(step) if compiled else step
+    rank, found = dist.get_rank(), []
+    rng = np.random.default_rng(rank)
+    for n in range(12):
+        x, y = (dt.tensor(rng.integers(0, 11, (2, 5 + 3 * n % 14 + rank))) for _ in range(2))
+        found.append(run(x, y).item())
+    own = [getattr(p, "to_local", lambda p=p: p)() for p in model.parameters()]
+    return [found, [t.detach().numpy().tobytes() for t in own], run.explain() if compiled else ""]
+
+
+@pytest.mark.parametrize("strategy", [whole_weights, in_units, in_units_of_another_type])
+def test_sequences_of_many_lengths_take_three_captures(strategy) -> None:
+    eager = on_ranks(lambda: on_sequences(strategy, False))
+    compiled = on_ranks(lambda: on_sequences(strategy, True))
+    assert [r[:2] for r in compiled] == [r[:2] for r in eager]
+    for *_, told in compiled:
+        assert int(re.search(r"(\d+) captured", told)[1]) <= 3 and " 0 eager" in told, told
+
+
+def test_units_show_what_they_showed_when_a_program_was_run_without_numbers() -> None:
+    def body() -> tuple:
+        model = in_units(Gpt())
+        run, rng = dt.compile(lambda x: model(x).sum()), np.random.default_rng(0)
+        for n in (3, 4, 5):
+            with dt.no_grad():
+                run(dt.tensor(rng.integers(0, 11, (2, n))))
+        names = [name for name, p in model.named_parameters() if hasattr(p, "to_local")]
+        return len(names), len(list(model.parameters())), run.explain()
+
+    for sharded, all_of_them, said in on_ranks(body):
+        assert sharded == all_of_them and "symbols" in said
 
 
 def test_what_tells_others_a_size_is_captured_for_each() -> None:

@@ -200,19 +200,21 @@ class Operation:
         table: Sequence[int] = (),
         copy: bool = False,
         ring: bool = False,
+        mark: int = 0,
     ) -> None:
         """Expose ``parts`` (as if concatenated) and post the header.
 
         ``table``: sizes that the others need to see, for ragged operations. ``copy``: a copy, since
         this rank will write to them before the others have read them. ``ring``: rather in a ring
-        than far away, if all are in rings; the header then says both.
+        than far away, if all are in rings; the header then says both. ``mark``: what the others are
+        to see of staged data.
         """
         self.staging, self.channel = staging, staging.channel
         self.hub, self.me = staging.hub, staging.channel.me
         staging.sweep()
         self.block = 0
         self.offset, self.mode = self._expose(parts, async_op, copy)
-        sizes = 0
+        sizes = mark
         if ring and self.mode == REMOTE:
             self.offset, self.mode, sizes = staging.use_ring(), RING, self.offset
         if len(table):

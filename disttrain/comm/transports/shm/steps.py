@@ -51,6 +51,24 @@ def reduce_small(op: Operation, array: np.ndarray, reduce: Callable) -> Steps:
     op.end()
 
 
+def reduce_each(
+    op: Operation, arrays: Sequence[np.ndarray], reduce: Callable, mark: int, done: list[int]
+) -> Steps:
+    """As ``reduce_small`` of all ``arrays``, which are staged one behind the other, where every
+    member has marked its header so; else of the first alone. ``done`` gets how many it was."""
+    yield from op.arrive()
+    where = op.channel.where(op.seq)
+    count = len(arrays) if all(sizes == mark for _, _, sizes in where) else 1
+    flat = np.concatenate(arrays[:count])
+    reduce(op.exposures(where, flat.size, flat.dtype), flat)
+    op.end()
+    start = 0
+    for array in arrays[:count]:
+        array[...] = flat[start : start + array.size]
+        start += array.size
+    done.append(count)
+
+
 class _Slices:
     """How an array is divided: into chunks of ``step`` elements, those into a slice per member."""
 

@@ -53,7 +53,7 @@ from .channel import (
 )
 from .hub import CHUNK_BITS, Hub, Need, next_start
 from .mailbox import Mailbox
-from .operation import Operation, Staging, Steps
+from .operation import SMALL_BYTES, Operation, Staging, Steps
 from .process_memory import Reach, put
 from .shared import Shared, lend
 from .short_arrays import Whole
@@ -65,6 +65,7 @@ from .steps import (
     meet,
     pull,
     ragged_layout,
+    reduce_each,
     reduce_large,
     reduce_small,
     reduce_to,
@@ -189,6 +190,20 @@ class ShmTransport(HostTransport):
         (self._usable if async_op else self._ready_for_sync)()
         operation = Operation(self._staging, call, (array,), async_op, ring=not async_op)
         return self._run(reduce_large(operation, array, reduce), async_op, array)
+
+    def all_reduce_each(
+        self, calls: Sequence[Call], arrays: Sequence[np.ndarray], op: ReduceOp
+    ) -> int:
+        small = sum([a.nbytes for a in arrays]) <= SMALL_BYTES
+        if not small or not all(a.size for a in arrays):
+            return super().all_reduce_each(calls, arrays, op)
+        self._ready_for_sync()
+        mark = hash64("".join([call.tail.hex() for call in calls])) | 1
+        operation = Operation(self._staging, calls[0], arrays, False, mark=mark)
+        alike = list[int]()
+        reduce = self._reducer(op, arrays[0].dtype)
+        self._run(reduce_each(operation, arrays, reduce, mark, alike), False, None)
+        return alike[0]
 
     def all_gather(
         self, call: Call, outs: Sequence[np.ndarray], array: np.ndarray, *, async_op: bool = False

@@ -101,6 +101,12 @@ class TcpTransport(ShmTransport):
             return self._run(reduce_small(entered, array, reduce), async_op, array)
         return self._all_reduce_large(call, array, op, async_op)
 
+    def all_reduce_each(
+        self, calls: Sequence[Call], arrays: Sequence[np.ndarray], op: ReduceOp
+    ) -> int:
+        self.all_reduce(calls[0], arrays[0], op)
+        return 1
+
     def _all_reduce_large(
         self, call: Call, array: np.ndarray, op: ReduceOp, async_op: bool
     ) -> Work | None:

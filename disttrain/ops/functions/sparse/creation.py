@@ -131,7 +131,8 @@ def zeros_of_layout(
 def no_blocks(like: Any, dtype: DTypeLike | None, device: DeviceLike | None) -> CompressedTensor:
     """Zeros of the layout, the shape and the blocks of ``like``, without any block."""
     starts, others = like.places()
-    held = Tensor.to(like._values().narrow(like._batch, 0, 0).clone(), device, dtype)
+    held = like._values().narrow(like._batch, 0, 0).clone()
+    held = Tensor.to(held, device, None if dtype is None else dtypes.as_dtype(dtype))
     return parts(like.layout, np.zeros_like(starts), others[..., :0], held, like._size, like._block)
 
 

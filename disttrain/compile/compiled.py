@@ -39,7 +39,6 @@ from .sizes.dynamic import KEPT, Forms
 from .sizes.shapes import Found, Sizes, generalize
 from .stance import EAGER, runs_first, stance
 
-_LIMIT = 32  # captures of one function; what has none then runs eagerly
 _TRIES = 3  # for a kind of call, while code and state that nobody knew of come to light
 _FAILURES = 8  # of replays of a kind of call, one after the other
 _DEFAULT = Settings()
@@ -138,19 +137,19 @@ class Compiled:
     ) -> Any:
         """Run eagerly, and capture on the way if the program allows it. ``path``: what is known of
         the one that the call takes."""
-        tried, self._tried = self._tried, True
+        tried, self._tried, limit = self._tried, True, self.settings.limit
         if stance() is not None and runs_first(tried, call.key in self._tries):
             self._aside(f"by the stance {stance()!r}")
             return self.fn(*args, **kwargs)
         if self._full is None:
             self.reasons.append(why)
-            if len(self.reasons) - sum(p.count for p in self._paths.values()) > _LIMIT:
-                self._full = f"it was captured {_LIMIT} times, the last because {why}"
+            if len(self.reasons) - sum(p.count for p in self._paths.values()) > limit:
+                self._full = f"it was captured {limit} times, the last because {why}"
                 self.reasons[-1] = self._full
         if self._full is not None:  # captures of other calls, and of other paths, still stand
             if path is None and self.entries.pop(call.key, []):
                 self.eager[call.key] = self._full
-            self._aside(f"since {_LIMIT} captures are made")
+            self._aside(f"since {limit} captures are made")
             return self._eagerly(self._full, args, kwargs)
         if not Watch.possible():
             self.reasons.pop()
@@ -459,7 +458,9 @@ def compile(  # noqa: A001  (the field's name)
     options: dict[str, Any] | None = None,
     disable: bool = False,
     fast_math: bool = False,
-    **ignored: object,
+    name: str | None = None,
+    recompile_limit: int | None = None,
+    isolate_recompiles: bool = False,
 ) -> Any:
     """Capture ``fn`` and replay it. Usable as a decorator, of methods too. See ``Compiled``.
 
@@ -471,16 +472,17 @@ def compile(  # noqa: A001  (the field's name)
 
     ``mode="reduce-overhead"`` (and ``"max-autotune"``, ``backend="cudagraphs"``, or
     ``options={"triton.cudagraphs": True}``): what runs on a device is recorded as CUDA graphs, so
-    that a call is few launches. ``disable``: ``fn`` itself. The other backends of PyTorch and other
-    options are accepted and have no effect. A mode or a backend of another name is a
-    ``CaptureError``. ``options={"activation_memory_budget": 0.5}``: hold at most that share of
-    the memory that the step would hold at its peak, where values can be computed again instead.
+    that a call is few launches. ``disable``: ``fn`` itself. Other options and backends of PyTorch's
+    are accepted, without effect; other names are a ``CaptureError``. ``recompile_limit``: of
+    captures (32), which are never shared (``isolate_recompiles``) nor called ``name``.
+    ``options={"activation_memory_budget": 0.5}``: hold at most that share of the memory that the
+    step would hold at its peak, where values can be computed again instead.
 
     Of a Module, the result is its twin: the same parameters, buffers, hooks and attributes, under
     the same names, and a forward that is replayed, as is the backward through its results. The
     module itself (``_orig_mod``) stays as it is.
     """
-    settings = settings_of(fullgraph, backend, mode, options, fast_math, dynamic)
+    settings = settings_of(fullgraph, backend, mode, options, fast_math, dynamic, recompile_limit)
     if fn is None:
         return lambda f: f if disable else _compiled(f, settings)
     return fn if disable else _compiled(fn, settings)

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+
 from benchmarks.cases import make_cnn
 from benchmarks.models import (
     gpt_stepper,

@@ -23,7 +23,7 @@ from .entry import Entry, environment
 from .graph import Graph
 from .guards.arguments import Call, Unknown
 from .guards.code import Codes
-from .guards.kinds import is_module
+from .guards.kinds import is_module, shortly
 from .guards.reach import Reach
 from .guards.watch import Watch
 from .joint import Joint, differentiate, join
@@ -36,6 +36,7 @@ from .replays.replay import Afresh
 from .results import has_kept, state_of, stream_state, told_place, unfit, with_numbers
 from .settings import Settings, settings_of
 from .sizes.dynamic import KEPT, Forms
+from .sizes.identities import asked_at
 from .sizes.shapes import Found, Sizes, generalize
 from .stance import EAGER, runs_first, stance
 
@@ -282,7 +283,7 @@ class Compiled:
             return "first call"
         for i, (old, new) in enumerate(zip(self._last, call.parts, strict=False)):
             if old != new:
-                return f"part {i} of the call: {_shown(old)} became {_shown(new)}"
+                return f"part {i} of the call: {shortly(old)} became {shortly(new)}"
         return "it was called with other arguments"
 
     def explain(self, *, graph: bool = False) -> str:
@@ -302,11 +303,6 @@ class Compiled:
         if graph:
             lines += [f"\n{text(*entry.made_of)}" for entry in entries]
         return "\n".join(lines)
-
-
-def _shown(x: object) -> str:
-    text = str(x)
-    return text if len(text) < 80 else f"{text[:76]} ..."
 
 
 def _inside(count: int) -> str:
@@ -382,6 +378,10 @@ class _Attempt:
 
     def _generalize(self, leaves: list, joint: Joint | None) -> None:
         """Let the capture hold for other sizes, too, if it can."""
+        site = asked_at(self.watch.codes.values())
+        if site is not None:
+            self.unlike = f"it asks at {site} whether two things are one, which may be numbers"
+            return
         try:
             with casts_anew():
                 self.found = generalize(

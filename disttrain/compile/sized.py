@@ -18,6 +18,7 @@ import numpy as np
 from ..context import thread
 from ..core.node import Node
 from ..symbolic import Symbolic
+from .originals import original_code
 from .pull import Rule
 
 
@@ -102,7 +103,9 @@ def _equal(a: Any, b: Any) -> bool:
         same = a.shape == b.shape and a.dtype == b.dtype
         return same and a.tobytes() == b.tobytes()
     if isinstance(a, FunctionType):
-        return a.__code__ is b.__code__ and not a.__closure__ and a.__defaults__ is b.__defaults__
+        if original_code(a.__code__) is not original_code(b.__code__):
+            return False
+        return not a.__closure__ and a.__defaults__ is b.__defaults__
     if isinstance(a, (int, float, complex, str, bytes, np.generic, np.dtype, type(Ellipsis))):
         return repr(a) == repr(b)
     return False

@@ -419,7 +419,15 @@ def as_int(x: Any) -> Any:
 
 def is_finite(x: Any) -> bool:
     """``math.isfinite(x)``; sizes are."""
-    return (type(x) is Symbolic and x.poly is not None) or math.isfinite(x)
+    if type(x) is not Symbolic:
+        return math.isfinite(x)
+    if x.poly is None:
+        of, answer = x.of, math.isfinite(x.value)
+        text = f"math.isfinite({x.text})"
+        test = lambda v: math.isfinite(of(v)) is answer  # noqa: E731
+        x.scope.need(text if answer else f"not {text}", test)
+        return answer
+    return True
 
 
 def hinted(x: Any) -> Any:

@@ -172,6 +172,9 @@ class Compiled:
                 self.forms.take(call, attempt.entry, attempt.found)
             elif sizes:
                 self.forms.leave(call, sizes, attempt.unlike)
+            why = self.forms.again(call)
+            if why is not None:
+                warn(f"compile: {self._name()}: {why}; {limit} captures are made at most")
         else:
             if attempt.found is not None:  # (it may be one with fixed sizes)
                 self.forms.leave(call, sizes, str(attempt.refused))
@@ -266,7 +269,7 @@ class Compiled:
     def _warn(self, why: str) -> None:
         if not self._warned:
             self._warned = True
-            inside = "" if self._regions is None else _inside(len(self._regions.runs))
+            inside = "" if self._regions is None else self._regions.count()
             warn(f"compile: {self._name()} runs eagerly: {why}{inside}")
 
     def _captured(self) -> list[Entry]:
@@ -303,10 +306,6 @@ class Compiled:
         if graph:
             lines += [f"\n{text(*entry.made_of)}" for entry in entries]
         return "\n".join(lines)
-
-
-def _inside(count: int) -> str:
-    return f" ({count} {'part' if count == 1 else 'parts'} of it compiled)"
 
 
 class _Attempt:

@@ -18,6 +18,7 @@ import numpy as np
 from ..context import thread
 from ..core.node import Node
 from ..symbolic import Symbolic
+from ..trace import call_site
 from .originals import original_code
 from .pull import Rule
 
@@ -47,10 +48,12 @@ class Unlike(BaseException):  # noqa: N818  (an answer; few programs catch it)
     """The symbolic run is not what was captured, or asks what cannot be told for other sizes."""
 
     def __init__(self, why: str) -> None:
+        runs: list[Any] = [interp for interp in thread.stack if hasattr(interp, "unlike")]
+        if runs and " at " not in why:
+            why = f"{why}, at {call_site()}"
         super().__init__(why)
-        for interp in thread.stack:  # whoever runs the program learns of it in any case
-            if hasattr(interp, "unlike"):
-                interp.unlike = why
+        for run in runs:  # whoever runs the program learns of it in any case
+            run.unlike = why
 
 
 def _sized(number: float, text: str) -> Any:

@@ -90,7 +90,6 @@ class Reach:
         self.gradients: dict[int, Tensor] = {}  # by id: those that are nothing but a ``.grad``
         self.arrays: list[np.ndarray] = []
         self.streams: list[Any] = []
-        self.functions: set[types.CodeType] = set()
         self.opaque: list[str] = []
         self.holders: list[Holder] = []
         self._seen: dict[int, Any] = {}
@@ -210,17 +209,15 @@ class Reach:
     def _function(self, f: types.FunctionType, where: str) -> None:
         if hasattr(f, "__wrapped__"):  # what stands around a function refers to it
             self._push(f.__wrapped__, where)
-        code = original_code(f.__code__)
-        kind = file_kind(code.co_filename)
+        kind = file_kind((code := original_code(f.__code__)).co_filename)
         if (id(code), id(f.__globals__)) not in self.codes:
             if not self.expand or kind != USER or is_outward(code.co_filename):
                 return
             self._learn(code, f.__globals__)
         elif kind == OURS:
             return
-        self.functions.add(code)
-        name = where or f.__name__
-        self.holders.append(Holder(FACT, f, name, reader=functools.partial(function_parts, f)))
+        name, parts = where or f.__name__, functools.partial(function_parts, f)
+        self.holders.append(Holder(FACT, f, name, reader=parts))
         self._push(f.__defaults__ or (), f"{name}.__defaults__")
         self._push(f.__kwdefaults__ or (), f"{name}.__kwdefaults__")
         self._by_name.append((f, name))

@@ -8,6 +8,7 @@ in place of expressions: what was fused stays fused, and nothing is run.
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -29,6 +30,8 @@ from .symbolic_run import NUMBER
 
 MOST = 256  # kinds of calls that general captures are kept ready for
 KEPT = 6  # captures of one kind of call, for state that goes to and fro
+_OFTEN = 4  # sizes of one form, each with a capture: that is told
+_EQUAL = re.compile(r"[^%]* == [-.e\d]+$")
 _TRIES = 2  # of symbolic runs of one form
 _DYNAMIC, _WEAK, _STATIC = (
     "_dynamo_dynamic_indices", "_dynamo_weak_dynamic_indices", "_dynamo_static_indices",
@@ -129,6 +132,7 @@ class Form:
         self.captures: list[General] = []
         self.why: str | None = None
         self.tries = 0
+        self.captured: set[tuple] = set()  # of which sizes
 
     def sizes(self, call: Call, dynamic: bool | None) -> Sizes:
         """The dimensions to take as symbols in a capture of ``call``."""
@@ -209,6 +213,11 @@ class General:
         for name, value, place in zip(self.scope.names, self.scope.values, self.sizes, strict=True):
             if f"{name} == {value!r}" in self.scope.relations:
                 yield place
+
+    def decided(self) -> str:
+        """What it needs of sizes, with the line: that some are numbers before all else."""
+        needs = sorted(self.scope.relations.items(), key=lambda n: not _EQUAL.search(n[0]))
+        return next((f"{text} is needed at {site}" for text, site in needs), "")
 
     def fits(self, call: Call) -> tuple | None:
         """The values of the symbols in a call of its form that it stands for, as far as sizes
@@ -458,6 +467,21 @@ class Forms:
         form.tries += 1
         if form.tries == _TRIES:
             form.fix(sizes, why)
+
+    def again(self, call: Call) -> str | None:
+        """Count the sizes of a call that was captured; at the fourth, why each of them is."""
+        form = self._form(call)
+        if form is None or self.dynamic is False:
+            return None
+        sizes = (*(t.array.shape for t in call.tensors), *call.numbers.values())
+        if sizes in form.captured:
+            return None
+        form.captured.add(sizes)
+        if len(form.captured) != _OFTEN:
+            return None
+        shown = ", ".join(map(_told, sorted(form.changing)))
+        why = form.why or next((g.decided() for g in form.captures), "")
+        return f"it is captured anew for each {shown}{why and ': '}{why}"
 
     def told(self) -> list[str]:
         """Which sizes are symbols, and which cannot be, and why."""

@@ -1,9 +1,9 @@
 """Python's own functions of sizes, which are C code and would take the value of a symbolic number.
 
-While a symbolic run goes on, the functions of the program that is run have other code: the same, but
-that it calls ``len``, ``int``, ``float``, ``type`` and functions of ``math`` by ones that give a
-symbolic number for one, and do what they always do with all else. Nothing outside of the program is
-touched, and other threads that run its functions meanwhile cannot tell. What somebody has put in
+While a symbolic run goes on, the functions of the program that is run have other code: the same,
+but that it calls ``len``, ``int``, ``float``, ``type`` and functions of ``math`` by ones that give
+a symbolic number for one, and do what they always do with all else. Nothing outside of the program
+is touched, and other threads that run its functions meanwhile cannot tell. What somebody has put in
 the place of such a function stays there: it is a function of Python's, which symbolic numbers go
 through.
 """
@@ -106,7 +106,9 @@ _CALLED: dict[int, Any] = {
 def rewritten(code: types.CodeType, space: dict) -> types.CodeType:
     """``code``, run on the globals ``space``, with calls of those functions in place of Python's;
     itself where it has none."""
-    constants = [rewritten(c, space) if isinstance(c, types.CodeType) else c for c in code.co_consts]
+    constants = [
+        rewritten(c, space) if isinstance(c, types.CodeType) else c for c in code.co_consts
+    ]
     text = bytearray(code.co_code)
     listed = [ins for ins in dis.get_instructions(code) if ins.opname != "CACHE"]
     ends = [*(ins.offset for ins in listed[1:]), len(text)]
@@ -183,7 +185,9 @@ class replaced:  # noqa: N801  (used like a function)
 
 
 def _put_back(f: types.FunctionType, code: types.CodeType, count: int) -> None:
-    if f.__code__ is not code and original_code(f.__code__) is code:  # (else somebody has replaced it)
+    if (
+        f.__code__ is not code and original_code(f.__code__) is code
+    ):  # (else somebody has replaced it)
         f.__code__ = code
 
 

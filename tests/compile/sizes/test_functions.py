@@ -179,3 +179,43 @@ def test_nothing_of_pythons_is_touched_and_other_threads_may_call_the_program_me
     done.set()
     thread.join()
     assert status == 0 and sample(9, [1, 2]) == found[0]
+
+
+F = dt.nn.functional
+LENGTHS = {
+    "linspace": lambda x: x + dt.linspace(0, x.shape[0], x.shape[0])[:, None],
+    "logspace": lambda x: x + dt.logspace(0, 1, len(x), 2.0, dtype=dt.float64)[:, None],
+    "arange of floats": lambda x: x + dt.arange(0.0, x.shape[0] * 1.0, 1.0)[:, None],
+    "int": lambda x: x[: int(x.shape[0] * 0.75)] / float(x.shape[0]),
+    "bilinear": lambda x: F.interpolate(
+        x[None, None], size=(x.shape[0] // 2 + 1, 6), mode="bilinear"
+    ),
+    "bicubic": lambda x: F.interpolate(x[None, None], scale_factor=(1.5, 1), mode="bicubic"),
+    "area": lambda x: F.interpolate(x[None, None], size=(x.shape[0] - 1, 2), mode="area"),
+    "antialias": lambda x: F.interpolate(
+        x[None, None], size=(x.shape[0] - 1, 2), mode="bilinear", antialias=True
+    ),
+    "linear": lambda x: F.interpolate(
+        x.T[None], size=x.shape[0] * 2 - 1, mode="linear", align_corners=True
+    ),
+    "twice": lambda x: F.interpolate(x[None, None], scale_factor=2),
+    "twice by size": lambda x: F.interpolate(
+        x[None, None], size=(x.shape[0] * 2, 8), mode="nearest-exact"
+    ),
+    "adaptive": lambda x: F.adaptive_avg_pool1d(x.T[None], 2),
+    "adaptive, itself": lambda x: F.adaptive_avg_pool2d(x[None], (None, 3)),
+}
+
+
+@pytest.mark.parametrize("name", LENGTHS)
+def test_a_hundred_lengths_take_three_captures_at_most(name):
+    run = dt.compile(LENGTHS[name])
+    for size in range(20, 120):
+        found = []
+        for fn in (LENGTHS[name], run):
+            x = (dt.arange(4.0 * size).reshape(size, 4) / size).requires_grad_()
+            y = fn(x)
+            y.float().square().sum().backward()
+            found.append((y.detach().numpy().tobytes(), x.grad.numpy().tobytes()))
+        assert found[0] == found[1], size
+    assert len(run.reasons) <= 3, run.explain()

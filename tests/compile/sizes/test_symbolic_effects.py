@@ -117,10 +117,12 @@ def test_with_symbols_from_the_first_call_on(step) -> None:
     assert "symbols: s0" in agree(mlp, step, LENGTHS, 3, True)
 
 
+@pytest.mark.filterwarnings("ignore:.*captured anew for each")
 def test_what_takes_a_size_as_a_number_is_captured_for_each() -> None:
     agree(mlp, measured, LENGTHS, 10)
 
 
+@pytest.mark.filterwarnings("ignore:.*captured anew for each")
 def test_activations_of_any_length_are_summed_over_ranks() -> None:
     def summed(ddp, opt, x, y):
         opt.zero_grad()
@@ -136,6 +138,7 @@ def test_activations_of_any_length_are_summed_over_ranks() -> None:
     assert "after work with other ranks" in told and "not captured" not in told
 
 
+@pytest.mark.filterwarnings("ignore:.*captured anew for each")
 def test_what_tells_others_a_size_is_captured_for_each() -> None:
     def told(ddp, opt, x, y):
         opt.zero_grad()

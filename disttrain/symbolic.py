@@ -86,6 +86,10 @@ class Scope:
         computed = [self._computed[text] for text in texts]
         return lambda *values: tuple([how(values) for how in computed])
 
+    def tests_of(self, wanted: Callable[[str], bool]) -> list[Of]:
+        """What says of values of the symbols whether relations hold, of those ``wanted``."""
+        return [test for text, test in self._tests.items() if wanted(text)]
+
     def holds(self, *values: float) -> bool:
         """Whether all relations hold of values of the symbols."""
         if any(type(n) is int and n < LEAST for n in values):

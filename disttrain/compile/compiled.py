@@ -97,9 +97,9 @@ class Compiled:
         except Unknown as why:
             return self._eagerly(str(why), args, kwargs)
         entries = self.entries.get(call.key)
-        if entries is None:
-            if call.key in self.eager:
-                return self._eagerly(self.eager[call.key], args, kwargs)
+        if entries is None and call.key in self.eager:
+            return self._eagerly(self.eager[call.key], args, kwargs)
+        if entries is None and (entries := self.forms.opened(call)) is None:
             entries = self.forms.more(call, [])
             if not entries:
                 return self._first(self._new(call), call, args, kwargs)
@@ -172,9 +172,7 @@ class Compiled:
                 self.forms.take(call, attempt.entry, attempt.found)
             elif sizes:
                 self.forms.leave(call, sizes, attempt.unlike)
-            why = self.forms.again(call)
-            if why is not None:
-                warn(f"compile: {self._name()}: {why}; {limit} captures are made at most")
+            self.forms.again(call, self._name(), limit)
         else:
             if attempt.found is not None:  # (it may be one with fixed sizes)
                 self.forms.leave(call, sizes, str(attempt.refused))

@@ -142,7 +142,9 @@ def interpolate(
         shift = 0.5 if mode == "nearest-exact" else 0.0
         return following(_nearest(input, sizes, scales, shift), input)
     if mode == "area":
-        given = [(filters.area, s, out) for s, out in zip(input.shape[2:], sizes, strict=True)]
+        given: list[tuple] = [
+            (filters.area, s, out) for s, out in zip(input.shape[2:], sizes, strict=True)
+        ]
         return following(_separable(input, given, sizes), input)
     if _MODES.get(mode) != input.ndim - 2:
         kind = ShapeError if mode in _MODES else ConfigError

@@ -14,8 +14,8 @@ ASKS = ["n is 3", "3 is not n", "n is m", "n.a is m.b", "n.shape[0] is 4", "n(2,
         "len(n) is 4", "operator.is_(n, m)", "n is m.b.c"]  # fmt: skip
 DOES_NOT = ["x is None", "x is not None", "n is SENTINEL", "SENTINEL is n", "type(n) is int",
             "int is type(n)", "type(n) is type(m)", "n.__class__ is m.__class__",
-            "n.k is dt.float32", "n.shape[0] is None", "n(2, 3) is None", "None is n(3)", "n is True", "n is 'a'",
-            "n == m"]  # fmt: skip
+            "n.k is dt.float32", "n.shape[0] is None", "n(2, 3) is None", "None is n(3)",
+            "n is True", "n is 'a'", "n == m"]  # fmt: skip
 
 
 def made(text):

@@ -423,15 +423,12 @@ def as_int(x: Any) -> Any:
 
 def is_finite(x: Any) -> bool:
     """``math.isfinite(x)``; sizes are."""
-    if type(x) is not Symbolic:
-        return math.isfinite(x)
-    if x.poly is None:
-        of, answer = x.of, math.isfinite(x.value)
-        text = f"math.isfinite({x.text})"
-        test = lambda v: math.isfinite(of(v)) is answer  # noqa: E731
-        x.scope.need(text if answer else f"not {text}", test)
-        return answer
-    return True
+    if type(x) is not Symbolic or x.poly is not None:
+        return type(x) is Symbolic or math.isfinite(x)
+    of, answer = x.of, math.isfinite(x.value)
+    text = f"math.isfinite({x.text})"
+    x.scope.need(text if answer else f"not {text}", lambda v: math.isfinite(of(v)) is answer)
+    return answer
 
 
 def hinted(x: Any) -> Any:

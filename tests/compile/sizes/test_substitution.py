@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import disttrain as dt
-from disttrain.compile.sizes.substitution import Metas, all_numbers
 from disttrain.compile.sized import is_sized
+from disttrain.compile.sizes.substitution import Metas, all_numbers
 
 
 def general(fn, *shapes):
@@ -36,7 +36,7 @@ def test_walks_back_get_numbers():
     weight = dt.ones(4, requires_grad=True)
     capture = general(lambda x: (x * weight * x.shape[0]).sum(0), (3, 4))
     _, joint = capture.made((6, 4))
-    assert joint is not None and joint.shapes != capture.joint.shapes or joint.sweeps
+    assert (joint is not None and joint.shapes != capture.joint.shapes) or joint.sweeps
     assert not any(is_sized((ins.args, ins.params)) for s in joint.sweeps for ins in s.instructions)
 
 

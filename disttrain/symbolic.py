@@ -86,6 +86,10 @@ class Scope:
         computed = [self._computed[text] for text in texts]
         return lambda *values: tuple([how(values) for how in computed])
 
+    def tests_of(self, wanted: Callable[[str], bool]) -> list[Of]:
+        """What says of values of the symbols whether relations hold, of those ``wanted``."""
+        return [test for text, test in self._tests.items() if wanted(text)]
+
     def holds(self, *values: float) -> bool:
         """Whether all relations hold of values of the symbols."""
         if any(type(n) is int and n < LEAST for n in values):
@@ -419,7 +423,12 @@ def as_int(x: Any) -> Any:
 
 def is_finite(x: Any) -> bool:
     """``math.isfinite(x)``; sizes are."""
-    return (type(x) is Symbolic and x.poly is not None) or math.isfinite(x)
+    if type(x) is not Symbolic or x.poly is not None:
+        return type(x) is Symbolic or math.isfinite(x)
+    of, answer = x.of, math.isfinite(x.value)
+    text = f"math.isfinite({x.text})"
+    x.scope.need(text if answer else f"not {text}", lambda v: math.isfinite(of(v)) is answer)
+    return answer
 
 
 def hinted(x: Any) -> Any:

@@ -23,7 +23,7 @@ from .entry import Entry, environment
 from .graph import Graph
 from .guards.arguments import Call, Unknown
 from .guards.code import Codes
-from .guards.kinds import is_module
+from .guards.kinds import is_module, shortly
 from .guards.reach import Reach
 from .guards.watch import Watch
 from .joint import Joint, differentiate, join
@@ -35,10 +35,10 @@ from .replays.replay import Afresh
 from .results import has_kept, state_of, stream_state, told_place, unfit, with_numbers
 from .settings import Settings, settings_of
 from .sizes.dynamic import KEPT, Forms
+from .sizes.identities import asked_at
 from .sizes.shapes import Found, Sizes, generalize
 from .stance import EAGER, runs_first, stance
 
-_LIMIT = 32  # captures of one function; what has none then runs eagerly
 _TRIES = 3  # for a kind of call, while code and state that nobody knew of come to light
 _FAILURES = 8  # of replays of a kind of call, one after the other
 _DEFAULT = Settings()
@@ -96,9 +96,9 @@ class Compiled:
         except Unknown as why:
             return self._eagerly(str(why), args, kwargs)
         entries = self.entries.get(call.key)
-        if entries is None:
-            if call.key in self.eager:
-                return self._eagerly(self.eager[call.key], args, kwargs)
+        if entries is None and call.key in self.eager:
+            return self._eagerly(self.eager[call.key], args, kwargs)
+        if entries is None and (entries := self.forms.opened(call)) is None:
             entries = self.forms.more(call, [])
             if not entries:
                 return self._first(self._new(call), call, args, kwargs)
@@ -137,19 +137,19 @@ class Compiled:
     ) -> Any:
         """Run eagerly, and capture on the way if the program allows it. ``path``: what is known of
         the one that the call takes."""
-        tried, self._tried = self._tried, True
+        tried, self._tried, limit = self._tried, True, self.settings.limit
         if stance() is not None and runs_first(tried, call.key in self._tries):
             self._aside(f"by the stance {stance()!r}")
             return self.fn(*args, **kwargs)
         if self._full is None:
             self.reasons.append(why)
-            if len(self.reasons) - sum(p.count for p in self._paths.values()) > _LIMIT:
-                self._full = f"it was captured {_LIMIT} times, the last because {why}"
+            if len(self.reasons) - sum(p.count for p in self._paths.values()) > limit:
+                self._full = f"it was captured {limit} times, the last because {why}"
                 self.reasons[-1] = self._full
         if self._full is not None:  # captures of other calls, and of other paths, still stand
             if path is None and self.entries.pop(call.key, []):
                 self.eager[call.key] = self._full
-            self._aside(f"since {_LIMIT} captures are made")
+            self._aside(f"since {limit} captures are made")
             return self._eagerly(self._full, args, kwargs)
         if not Watch.possible():
             self.reasons.pop()
@@ -171,6 +171,7 @@ class Compiled:
                 self.forms.take(call, attempt.entry, attempt.found)
             elif sizes:
                 self.forms.leave(call, sizes, attempt.unlike)
+            self.forms.again(call, self._name(), limit)
         else:
             if attempt.found is not None:  # (it may be one with fixed sizes)
                 self.forms.leave(call, sizes, str(attempt.refused))
@@ -265,7 +266,7 @@ class Compiled:
     def _warn(self, why: str) -> None:
         if not self._warned:
             self._warned = True
-            inside = "" if self._regions is None else _inside(len(self._regions.runs))
+            inside = "" if self._regions is None else self._regions.count()
             warn(f"compile: {self._name()} runs eagerly: {why}{inside}")
 
     def _captured(self) -> list[Entry]:
@@ -282,7 +283,7 @@ class Compiled:
             return "first call"
         for i, (old, new) in enumerate(zip(self._last, call.parts, strict=False)):
             if old != new:
-                return f"part {i} of the call: {_shown(old)} became {_shown(new)}"
+                return f"part {i} of the call: {shortly(old)} became {shortly(new)}"
         return "it was called with other arguments"
 
     def explain(self, *, graph: bool = False) -> str:
@@ -302,15 +303,6 @@ class Compiled:
         if graph:
             lines += [f"\n{text(*entry.made_of)}" for entry in entries]
         return "\n".join(lines)
-
-
-def _shown(x: object) -> str:
-    text = str(x)
-    return text if len(text) < 80 else f"{text[:76]} ..."
-
-
-def _inside(count: int) -> str:
-    return f" ({count} {'part' if count == 1 else 'parts'} of it compiled)"
 
 
 class _Attempt:
@@ -382,6 +374,10 @@ class _Attempt:
 
     def _generalize(self, leaves: list, joint: Joint | None) -> None:
         """Let the capture hold for other sizes, too, if it can."""
+        site = asked_at(self.watch.codes.values())
+        if site is not None:
+            self.unlike = f"it asks at {site} whether two things are one, which may be numbers"
+            return
         try:
             with casts_anew():
                 self.found = generalize(
@@ -458,7 +454,9 @@ def compile(  # noqa: A001  (the field's name)
     options: dict[str, Any] | None = None,
     disable: bool = False,
     fast_math: bool = False,
-    **ignored: object,
+    name: str | None = None,
+    recompile_limit: int | None = None,
+    isolate_recompiles: bool = False,
 ) -> Any:
     """Capture ``fn`` and replay it. Usable as a decorator, of methods too. See ``Compiled``.
 
@@ -470,16 +468,17 @@ def compile(  # noqa: A001  (the field's name)
 
     ``mode="reduce-overhead"`` (and ``"max-autotune"``, ``backend="cudagraphs"``, or
     ``options={"triton.cudagraphs": True}``): what runs on a device is recorded as CUDA graphs, so
-    that a call is few launches. ``disable``: ``fn`` itself. The other backends of PyTorch and other
-    options are accepted and have no effect. A mode or a backend of another name is a
-    ``CaptureError``. ``options={"activation_memory_budget": 0.5}``: hold at most that share of
-    the memory that the step would hold at its peak, where values can be computed again instead.
+    that a call is few launches. ``disable``: ``fn`` itself. Other options and backends of PyTorch's
+    are accepted, without effect; other names are a ``CaptureError``. ``recompile_limit``: of
+    captures (32), which are never shared (``isolate_recompiles``) nor called ``name``.
+    ``options={"activation_memory_budget": 0.5}``: hold at most that share of the memory that the
+    step would hold at its peak, where values can be computed again instead.
 
     Of a Module, the result is its twin: the same parameters, buffers, hooks and attributes, under
     the same names, and a forward that is replayed, as is the backward through its results. The
     module itself (``_orig_mod``) stays as it is.
     """
-    settings = settings_of(fullgraph, backend, mode, options, fast_math, dynamic)
+    settings = settings_of(fullgraph, backend, mode, options, fast_math, dynamic, recompile_limit)
     if fn is None:
         return lambda f: f if disable else _compiled(f, settings)
     return fn if disable else _compiled(fn, settings)

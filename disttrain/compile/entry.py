@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import Any
 
@@ -288,15 +288,19 @@ class Entry:
 
     # --- use --------------------------------------------------------------------------------
     def run(
-        self, given: list[Tensor], graph: Graph | None = None, joint: Joint | None = None
+        self,
+        given: list[Tensor],
+        graph: Graph | None = None,
+        joint: Joint | None = None,
+        numbers: Sequence[float] = (),
     ) -> Any:
         """Replay (right after ``stale`` found nothing). ``graph``, ``joint``: as they are for other
-        sizes."""
+        sizes; ``numbers``: those that the graph has none for (``Program.numbered``)."""
         if graph is None:
             graph, joint = self.graph, self.joint
         try:
             if self.runs is None:
-                out = graph.program.run(tuple(given), self.now if self.whole else None)
+                out = graph.program.run(tuple(given), self.now if self.whole else None, numbers)
             else:
                 out = _given_by(self.runs, given, len(graph.outputs))
         except (Afresh, Otherwise):

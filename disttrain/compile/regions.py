@@ -40,6 +40,11 @@ class Regions:
             for space, _ in taken:
                 space.pop("forward", None)
 
+    def count(self) -> str:
+        """How many there are, in words."""
+        count = len(self.runs)
+        return f" ({count} {'part' if count == 1 else 'parts'} of it compiled)"
+
     def explain(self) -> list[str]:
         """What became of each part."""
         lines = [line for _, run in self.runs for line in run.explain().splitlines()]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from ..errors import CaptureError
+from .options import BUDGET, GRAPHS, checked
 from .passes import FAST, NONE, ORDER, Pass, recomputing
 
 # Whether work on devices is recorded as graphs.
@@ -24,20 +26,24 @@ _BACKENDS = _PLAIN | frozenset(
     "inductor aot_ts ts cudagraphs openxla openxla_eval tvm llvm cuda".split()
 )
 
+_OWN_OPTIONS = frozenset(("inductor", "llvm", "cudagraphs", "cuda"))  # which read options
+
 Backend = Callable[[Any, list], Callable[..., Any]]
+CAPTURES = 32  # of one function; what has none then runs eagerly
 
 
 @dataclass(frozen=True)
 class Settings:
     """``recorded``: whether work on devices becomes CUDA graphs. ``passes``: what graphs on the
     host go through. ``backend``: what makes something to call of a graph, where not a replay.
-    ``dynamic``: whether sizes are symbols (None: those that change)."""
+    ``dynamic``: whether sizes are symbols (None: those that change). ``limit``: of captures."""
 
     recorded: bool = False
     fullgraph: bool = False
     passes: tuple[Pass, ...] = ORDER
     backend: Backend | None = None
     dynamic: bool | None = None
+    limit: int = CAPTURES
 
     @property
     def asks(self) -> bool:
@@ -52,8 +58,29 @@ def settings_of(
     options: dict[str, Any] | None,
     fast_math: bool,
     dynamic: bool | None = None,
+    limit: int | None = None,
 ) -> Settings:
     """Of the words of a call; ``CaptureError`` for words that have no meaning."""
+    _check_words(backend, mode, options)
+    own: Backend | None = None
+    if not isinstance(backend, str) and callable(backend):
+        own, words = backend, _words_of(mode, options)
+        own = functools.partial(own, **words) if words else own
+        options = None
+    if options is not None and own is None:
+        options = checked(options) if backend in _OWN_OPTIONS else {}
+    recorded = _MODES[mode] or backend == "cudagraphs" or bool((options or {}).get(GRAPHS))
+    passes = NONE if own is not None or backend in _PLAIN else FAST if fast_math else ORDER
+    if own is not None or recorded:
+        dynamic = False
+    budget = _budget(options or {})
+    if budget is not None and passes is not NONE:
+        passes = recomputing(budget, passes)
+    most = CAPTURES if limit is None else limit
+    return Settings(recorded, fullgraph, passes, own, dynamic, most)
+
+
+def _check_words(backend: object, mode: str | None, options: object) -> None:
     if mode not in _MODES:
         raise CaptureError(
             f"compile: Unrecognized mode={mode}, should be one of: "
@@ -64,26 +91,29 @@ def settings_of(
             "compile: Either mode or options can be specified, but both can't be specified at the "
             "same time."
         )
-    own = backend if not isinstance(backend, str) and callable(backend) else None
-    if own is None and backend not in _BACKENDS:
+    if options is not None and not isinstance(options, dict):
+        raise CaptureError(
+            f"compile: options={options!r} given; a dict of names and values is needed"
+        )
+    if not (backend in _BACKENDS if isinstance(backend, str) else callable(backend)):
         raise CaptureError(
             f"compile: Invalid backend: {backend!r}; known are {', '.join(sorted(_BACKENDS))}, "
             "which all capture and replay ('cudagraphs' records CUDA graphs besides), and a "
             "function of your own: (graph, example inputs) -> callable"
         )
-    recorded = _MODES[mode] or backend == "cudagraphs"
-    recorded |= bool((options or {}).get("triton.cudagraphs"))
-    passes = NONE if own is not None or backend in _PLAIN else FAST if fast_math else ORDER
-    if own is not None or recorded:
-        dynamic = False
-    budget = (options or {}).get("activation_memory_budget")
-    if budget is None:
-        return Settings(recorded, fullgraph, passes, own, dynamic)
-    if not isinstance(budget, (int, float)) or not 0 <= budget <= 1:
-        raise CaptureError(
-            f"compile: activation_memory_budget={budget!r} given; a share between 0 (hold as "
-            "little as possible) and 1 (compute nothing twice) is needed"
-        )
-    if passes is not NONE:
-        passes = recomputing(budget, passes)
-    return Settings(recorded, fullgraph, passes, own, dynamic)
+
+
+def _words_of(mode: str | None, options: dict[str, Any] | None) -> dict[str, Any]:
+    """What a backend of the program's own is told besides the graph."""
+    found: dict[str, Any] = {} if mode in (None, "default") else {"mode": mode}
+    return {**found, "options": options} if options else found
+
+
+def _budget(options: dict[str, Any]) -> float | None:
+    budget = options.get(BUDGET)
+    if budget is None or (isinstance(budget, (int, float)) and 0 <= budget <= 1):
+        return budget
+    raise CaptureError(
+        f"compile: activation_memory_budget={budget!r} given; a share between 0 (hold as "
+        "little as possible) and 1 (compute nothing twice) is needed"
+    )

@@ -18,6 +18,8 @@ import numpy as np
 from ..context import thread
 from ..core.node import Node
 from ..symbolic import Symbolic
+from ..trace import call_site
+from .originals import original_code
 from .pull import Rule
 
 
@@ -46,10 +48,12 @@ class Unlike(BaseException):  # noqa: N818  (an answer; few programs catch it)
     """The symbolic run is not what was captured, or asks what cannot be told for other sizes."""
 
     def __init__(self, why: str) -> None:
+        runs: list[Any] = [interp for interp in thread.stack if hasattr(interp, "unlike")]
+        if runs and " at " not in why:
+            why = f"{why}, at {call_site()}"
         super().__init__(why)
-        for interp in thread.stack:  # whoever runs the program learns of it in any case
-            if hasattr(interp, "unlike"):
-                interp.unlike = why
+        for run in runs:  # whoever runs the program learns of it in any case
+            run.unlike = why
 
 
 def _sized(number: float, text: str) -> Any:
@@ -102,7 +106,9 @@ def _equal(a: Any, b: Any) -> bool:
         same = a.shape == b.shape and a.dtype == b.dtype
         return same and a.tobytes() == b.tobytes()
     if isinstance(a, FunctionType):
-        return a.__code__ is b.__code__ and not a.__closure__ and a.__defaults__ is b.__defaults__
+        if original_code(a.__code__) is not original_code(b.__code__):
+            return False
+        return not a.__closure__ and a.__defaults__ is b.__defaults__
     if isinstance(a, (int, float, complex, str, bytes, np.generic, np.dtype, type(Ellipsis))):
         return repr(a) == repr(b)
     return False

@@ -62,12 +62,13 @@ def _check_cond(pred: object, true_fn: object, false_fn: object, operands: objec
         )
 
 
-def while_loop(cond_fn: Callable, body_fn: Callable, carried_inputs: Sequence) -> tuple:
+def while_loop(cond_fn: Callable, body_fn: Callable, carried_inputs: Sequence) -> Any:
     """``carried = body_fn(*carried)`` while ``cond_fn(*carried)`` (a bool, or a bool tensor without
     dimensions) holds; what is carried at the end.
 
-    ``carried_inputs``: tensors and ints, also in tuples, lists and dicts. ``body_fn`` gives a tuple
-    of the same structure, shapes and types, and writes to none of them.
+    ``carried_inputs``: tensors and ints, also in tuples, lists and dicts. ``body_fn`` gives as many
+    of the same shapes and types, in a structure of its own (a lone one, too), which the result has;
+    it writes to none of them.
     """
     if not callable(cond_fn) or not callable(body_fn):
         raise ConfigError("while_loop: Expect cond_fn and body_fn to be callable.")
@@ -79,21 +80,20 @@ def while_loop(cond_fn: Callable, body_fn: Callable, carried_inputs: Sequence) -
             "while_loop: Expect carried_inputs to be a tuple of possibly nested dict/list/tuple "
             f"that only consists of tensor or int leaves, but got {carried_inputs!r}."
         )
-    carried = tuple(tree.map(_copy, tuple(carried_inputs)))
+    carried = result = tuple(tree.map(_copy, tuple(carried_inputs)))
+    _, rebuild = tree.flatten(carried)
     while True:
         watched = _Unwritten("while_loop", carried)
         pred = _checked(cond_fn(*carried))
         going = _same_for_all(pred)
         if not (_any(pred) if going is None else bool(going)):
-            return carried
-        found = body_fn(*carried)
+            return result
+        found, whole = tree.flatten(body_fn(*carried))
         watched.check()
-        if not isinstance(found, tuple):
-            raise ConfigError(
-                f"while_loop: body_fn should return a tuple but got {type(found).__name__}"
-            )
-        _check_alike("while_loop: carried_inputs and what body_fn returns", carried, found)
-        carried = found if going is not None else _chosen(pred, found, carried)
+        before = tree.leaves(carried)
+        _check_alike("while_loop: carried_inputs and what body_fn returns", before, found)
+        found = found if going is not None else _chosen(pred, found, before)
+        carried, result = rebuild(found), whole(found)
 
 
 def _checked(pred: Any) -> Any:
@@ -116,6 +116,8 @@ def scan(
     ``init``, ``xs`` and ``y`` are tensors, or tuples, lists and dicts of them; the carry keeps its
     structure, shapes and types. ``reverse``: from the last slice to the first.
     """
+    if not isinstance(reverse, bool):
+        raise ConfigError(f"scan: Reverse must be a bool, but got {type(reverse)}")
     parts, rebuild = tree.flatten(xs)
     if not parts:
         return init, []
@@ -133,7 +135,7 @@ def scan(
         watched = _Unwritten("scan", (carry, x))
         found = combine_fn(carry, x)
         watched.check()
-        if not isinstance(found, tuple) or len(found) != 2:
+        if not isinstance(found, (tuple, list)) or len(found) != 2:
             raise ConfigError("scan: combine_fn must return (next carry, output)")
         _check_alike("scan: init and the next carry", carry, found[0])
         carry = found[0]

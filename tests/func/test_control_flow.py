@@ -48,6 +48,30 @@ def test_while_loop_carries():
     assert same is not X and same.tolist() == X.tolist()
 
 
+@pytest.mark.parametrize(
+    ("body", "out"),
+    [
+        (lambda i: i + 1, lambda i: i), (lambda i: [i + 1], lambda i: [i]),
+        (lambda i: {"i": i + 1}, lambda i: {"i": i}), (lambda i: ((i + 1,),), lambda i: ((i,),)),
+    ],
+)  # fmt: skip
+def test_a_loop_gives_what_its_body_gives(body, out):
+    loop = lambda x: func.while_loop(lambda i: i < 3, body, (x,))
+    assert loop(0) == out(3)
+    assert loop(5) == (5,)  # (a body that never runs has told nothing)
+    run = dt.compile(loop)
+    for start in (0, 1, 0):
+        found = run(dt.tensor(float(start)))
+        assert found == loop(dt.tensor(float(start))) == out(3.0)
+    both = func.vmap(lambda x: dt.func.while_loop(lambda i: i < 3, lambda i: i + 1, (x,)))
+    assert both(dt.tensor([0.0, 2.0, 7.5])).tolist() == [3.0, 3.0, 7.5]
+
+
+def test_a_scan_may_give_a_list():
+    carry, outs = func.scan(lambda c, v: [c + v, c], dt.zeros(()), X)
+    assert carry.item() == 6 and outs.tolist() == [0.0, 1.0, 3.0]
+
+
 def test_scan_stacks_along_its_dimension():
     def add(carry, v):
         return carry + v, carry * v
@@ -124,8 +148,10 @@ def test_what_does_not_fit_is_refused():
         func.while_loop(lambda a: a.sum() < 9, lambda a: (a.sum(),), (X,))
     with pytest.raises(ConfigError, match="boolean scalar"):
         func.while_loop(lambda a: a, lambda a: (a + 1,), (X,))
-    with pytest.raises(ConfigError, match="should return a tuple"):
-        func.while_loop(lambda a: a.sum() < 9, lambda a: a + 1, (X,))
+    with pytest.raises(ShapeError, match=r"given \['float32\[3\]'\] and \['float32\[3\]', 'int'\]"):
+        func.while_loop(lambda a: a.sum() < 9, lambda a: (a + 1, 3), (X,))
+    with pytest.raises(ConfigError, match="Reverse must be a bool"):
+        func.scan(lambda c, v: (c, v), X, X, reverse=1)
     with pytest.raises(ConfigError, match="init leaves must be a Tensor"):
         func.scan(lambda c, v: (c, v), 1.0, X)
     with pytest.raises(ShapeError, match="next carry"):

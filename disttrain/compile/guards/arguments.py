@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -55,6 +55,13 @@ class Call:
         if len(owners) > 1 and len(set(owners)) < len(owners):
             parts.append(("overlaps", *pattern(self.tensors, owners)))
         self.key = self.parts = tuple(parts)
+
+    def without(self, numbers: Iterable[int]) -> tuple:
+        """The key for all values of these plain numbers, which are known by their order."""
+        parts, places = list(self.parts), list(self.numbers)
+        for k in numbers:
+            parts[places[k]] = None
+        return tuple(parts)
 
     def _tensor(self, t: Any, parts: list) -> None:
         """Of a sparse one its values are the tensor, and its places are known by identity."""

@@ -26,6 +26,7 @@ from ...core.node import GraphNode, Output
 from ...core.tensor import Size, Tensor
 from ...core.types.device import device
 from ...core.types.dtypes import dtype
+from ..originals import original_code
 
 Fn = TypeVar("Fn", bound=Callable[..., Any])
 # Typed as the function itself: checkers take classes for unhashable arguments otherwise.
@@ -176,21 +177,11 @@ def is_operator(name: str, x: object) -> bool:
     return special and isinstance(x, type) and isinstance(vars(x)[name], types.FunctionType)
 
 
-class Replacement:
-    """What is called in place of ``plain``, a function of Python's, for the time being."""
-
-    def __init__(self, plain: Callable[..., Any], run: Callable[..., Any]) -> None:
-        self.plain, self.run = plain, run
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self.run(*args, **kwargs)
-
-
 def meant(x: Any) -> Any:
-    """What ``x`` stands for for the time being (a tensor in its module, a function of Python's);
-    else itself."""
-    if type(x) is Replacement:
-        return x.plain
+    """What ``x`` stands for for the time being (a tensor in its module, code of a function); else
+    itself."""
+    if type(x) is types.CodeType:
+        return original_code(x)
     other = getattr(x, "stands_for", None) if isinstance(x, Tensor) else None
     return x if other is None else other
 
@@ -202,11 +193,11 @@ def same(a: Any, b: Any) -> bool:
         return True
     if isinstance(a, Tensor) and isinstance(b, Tensor):
         return meant(a) is meant(b)
-    if Replacement in (type(a), type(b)):
-        return meant(a) is meant(b)
     kind = type(a)
     if kind is not type(b):
         return False
+    if kind is types.CodeType:
+        return meant(a) is meant(b)
     if kind in (float, complex):
         return repr(a) == repr(b)
     if kind in PLAIN:
@@ -228,3 +219,9 @@ def shown(x: object) -> str:
     """A value in a message."""
     text = repr(x) if isinstance(x, (*PLAIN, tuple)) else f"<{type(x).__name__}>"
     return text if len(text) < 60 else f"{text[:56]} ..."
+
+
+def shortly(x: object) -> str:
+    """The text of anything, or its beginning."""
+    text = str(x)
+    return text if len(text) < 80 else f"{text[:76]} ..."

@@ -28,6 +28,7 @@ from ...context import thread
 from ...core.node import AccumulateGrad
 from ...core.random import Generator
 from ...core.tensor import Tensor
+from ..originals import original_code
 from .code import Codes, facts, modules
 from .holders import ABSENT, CELL, DICT, FACT, NAMES, OBJECT, SEQUENCE, Holder
 from .kinds import (
@@ -89,7 +90,6 @@ class Reach:
         self.gradients: dict[int, Tensor] = {}  # by id: those that are nothing but a ``.grad``
         self.arrays: list[np.ndarray] = []
         self.streams: list[Any] = []
-        self.functions: set[types.CodeType] = set()
         self.opaque: list[str] = []
         self.holders: list[Holder] = []
         self._seen: dict[int, Any] = {}
@@ -209,20 +209,19 @@ class Reach:
     def _function(self, f: types.FunctionType, where: str) -> None:
         if hasattr(f, "__wrapped__"):  # what stands around a function refers to it
             self._push(f.__wrapped__, where)
-        kind = file_kind(f.__code__.co_filename)
-        if (id(f.__code__), id(f.__globals__)) not in self.codes:
-            if not self.expand or kind != USER or is_outward(f.__code__.co_filename):
+        kind = file_kind((code := original_code(f.__code__)).co_filename)
+        if (id(code), id(f.__globals__)) not in self.codes:
+            if not self.expand or kind != USER or is_outward(code.co_filename):
                 return
-            self._learn(f.__code__, f.__globals__)
+            self._learn(code, f.__globals__)
         elif kind == OURS:
             return
-        self.functions.add(f.__code__)
-        name = where or f.__name__
-        self.holders.append(Holder(FACT, f, name, reader=functools.partial(function_parts, f)))
+        name, parts = where or f.__name__, functools.partial(function_parts, f)
+        self.holders.append(Holder(FACT, f, name, reader=parts))
         self._push(f.__defaults__ or (), f"{name}.__defaults__")
         self._push(f.__kwdefaults__ or (), f"{name}.__kwdefaults__")
         self._by_name.append((f, name))
-        for free, cell in zip(f.__code__.co_freevars, f.__closure__ or (), strict=True):
+        for free, cell in zip(code.co_freevars, f.__closure__ or (), strict=True):
             if id(cell) not in self._seen:
                 self._seen[id(cell)] = cell
                 self.holders.append(Holder(CELL, cell, free))
@@ -272,7 +271,7 @@ class Reach:
             if isinstance(part, (Tensor, list, tuple, np.ndarray)):
                 self._push(part, where)
         if isinstance(f, types.FunctionType) and file_kind(f.__code__.co_filename) == USER:
-            self._learn(f.__code__, f.__globals__)
+            self._learn(original_code(f.__code__), f.__globals__)
         self._push(f, where)
 
     def _wrapper(self, x: classmethod | property | staticmethod, where: str) -> None:

@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 
 from ...ops.methods import item
+from ..originals import original_code
 from .code import Codes, preceding
 from .kinds import LIBRARY, OURS, USER, frame_kind, is_outward, outward_part
 
@@ -109,6 +110,7 @@ class Watch:
                 self.on_number(arg)
             return
         if event == "call":
+            code = original_code(code)
             key = id(code), id(frame.f_globals)
             if key not in self.codes and not _for_us(frame):
                 self.codes[key] = code, frame.f_globals

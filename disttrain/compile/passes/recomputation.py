@@ -20,7 +20,9 @@ from .values import inputs_of
 
 _PRODUCTS = frozenset(("linear", "matmul"))  # whose cost per element is the length of a row
 _HEAVY = 8  # what an element of a convolution takes at least, to one of another operation
-_LIGHT = frozenset("layer_norm rms_norm group_norm softmax log_softmax clone contiguous".split())
+_LIGHT = frozenset(
+    "layer_norm rms_norm group_norm softmax log_softmax clone contiguous take".split()
+)
 _LONGEST = 6  # values that are made anew for one
 _LEAST = 1 << 16  # bytes of a value that is not small
 _LITTLE = 0.05  # of a program's work

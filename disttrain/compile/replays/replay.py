@@ -6,7 +6,7 @@ This file knows graphs by their parts only, and nothing of how they are captured
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from ...errors import CaptureError
 from ..instruction import Instruction, Var, describe
 from ..memory import is_laid_out, is_whole, owner_of, window
 from ..questions import Otherwise, Trial
+from ..sized import SIZED
 from .device_updates import run_together
 from .lowering import lowered
 from .updates import Updates, singly, together
@@ -68,6 +69,7 @@ class Program:
         self.player: Callable[[list], list] | None = None  # runs the steps, where not ``execute``
         self.slots: dict[Var, int] = {}
         self.start: list[Any] = []
+        self.numbered: list[tuple[int, str]] = []  # slots of numbers that a run is given
         self.base: dict[Var, Var] = {}  # view -> what it is a view of
         self.written: dict[Var, None] = {}  # inputs and tensors from outside, also through views
         self.given = (*graph.inputs, *graph.outside())
@@ -109,7 +111,9 @@ class Program:
         return len(self.steps)
 
     def _end(self, var: Any) -> Any:
-        """A result: the slot of a value, or what it is."""
+        """A result: the slot of a value or of a number, or what it is."""
+        if type(var) in SIZED:
+            return _Number(self._slot(var))
         return _Slot(self.slots[var], var) if isinstance(var, Var) else var
 
     def _slot(self, var: Var | float | None) -> int:
@@ -118,6 +122,8 @@ class Program:
                 return self.slots[var]
             self.slots[var] = len(self.start)
             var = None
+        elif type(var) in SIZED:
+            self.numbered.append((len(self.start), var.text))  # type: ignore[union-attr]
         self.start.append(var)
         return len(self.start) - 1
 
@@ -149,13 +155,18 @@ class Program:
         """The memory of the tensors from outside today."""
         return [t.array for t in self.graph.captured]
 
-    def run(self, inputs: tuple, arrays: list | None = None) -> tuple:
+    def run(
+        self, inputs: tuple, arrays: list | None = None, numbers: Sequence[float] = ()
+    ) -> tuple:
         """The outputs; effects happen on the way, and gradients are set at the end. ``arrays``:
-        what ``arrays()`` gave, where that is known to be as at capture. Raises Afresh for an error
+        what ``arrays()`` gave, where that is known to be as at capture; ``numbers``: those that it
+        has none for (``numbered``). Raises Afresh for an error
         that came before any effect, and Otherwise where the program takes another path."""
         graph = self.graph
         tensors = [*inputs, *graph.captured]
         values = list(self.start)
+        for (at, _), number in zip(self.numbered, numbers, strict=True):
+            values[at] = number
         free = arrays is None  # to lie otherwise than before
         if arrays is None:
             arrays = self.arrays()
@@ -294,6 +305,15 @@ class _Slot:
         self.at, self.var = at, var
 
 
+class _Number:
+    """A number that is a result."""
+
+    __slots__ = ("at",)
+
+    def __init__(self, at: int) -> None:
+        self.at = at
+
+
 class _Results:
     """The tensors that stand for values after one run; each value has one."""
 
@@ -301,9 +321,11 @@ class _Results:
         self.program, self.tensors, self.values = program, tensors, values
         self.made: dict[int, Tensor] = {}
 
-    def of(self, end: object) -> Any:
+    def of(self, end: Any) -> Any:
         """The tensor of a result; what it is, where it is no value."""
-        return self.at(end.at, end.var) if end.__class__ is _Slot else end
+        if end.__class__ is _Slot:
+            return self.at(end.at, end.var)
+        return self.values[end.at] if end.__class__ is _Number else end
 
     def at(self, slot: int, var: Var) -> Tensor:
         """The tensor of the value in a slot."""

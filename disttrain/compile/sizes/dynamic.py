@@ -8,27 +8,30 @@ in place of expressions: what was fused stays fused, and nothing is run.
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 from ...core.tensor import Tensor
 from ...errors import CaptureError
 from ...polynomials import LEAST
 from ...symbolic import ERRORS, Scope
+from ...trace import warn
 from ..entry import Entry
 from ..graph import Graph
 from ..guards.arguments import Call
-from ..instruction import Instruction
 from ..joint import Joint
 from ..passes.region import Fused
-from ..sized import is_sized, numbers, substitute, text_of
-from ..sweep import Backward, Sweep
+from ..sized import substitute, text_of
+from .numbered import Open, Opened, free_numbers
 from .shapes import Found, Sizes
+from .substitution import Metas, Walked, Whole, all_numbers
 from .symbolic_run import NUMBER
 
 MOST = 256  # kinds of calls that general captures are kept ready for
 KEPT = 6  # captures of one kind of call, for state that goes to and fro
+_OFTEN = 4  # sizes of one form, each with a capture: that is told
+_EQUAL = re.compile(r"[^%]* == [-.e\d]+$")
 _TRIES = 2  # of symbolic runs of one form
 _DYNAMIC, _WEAK, _STATIC = (
     "_dynamo_dynamic_indices", "_dynamo_weak_dynamic_indices", "_dynamo_static_indices",
@@ -129,6 +132,7 @@ class Form:
         self.captures: list[General] = []
         self.why: str | None = None
         self.tries = 0
+        self.captured: set[tuple] = set()  # of which sizes
 
     def sizes(self, call: Call, dynamic: bool | None) -> Sizes:
         """The dimensions to take as symbols in a capture of ``call``."""
@@ -153,6 +157,11 @@ class Form:
             if (dynamic or place in self.changing) and place not in self.fixed:
                 chosen += [place] * _may_vary(number)
         return chosen
+
+    def free(self) -> set[int]:
+        """Plain numbers that calls may give to all captures."""
+        found = [{*general.free.values()} for general in self.captures]
+        return set.intersection(*found) if found else set()
 
     def fix(self, sizes: Sizes, why: str) -> None:
         """Take these as numbers from now on."""
@@ -191,12 +200,15 @@ class General:
             (k, _number(call, k)) for k in range(len(call.numbers)) if (NUMBER, k) not in places
         ]
         joint = self.joint
-        self.metas = _Metas(self.graph.metas)
-        self.whole = _Whole(self.graph)
-        self.pure = None if joint is None or joint.pure is None else _Whole(joint.pure)
-        self.sweeps = [_Sweep(sweep) for sweep in ([] if joint is None else joint.sweeps)]
-        self.texts = list(dict.fromkeys(n.text for n in _all_numbers(self.graph, joint)))
+        self.metas = Metas(self.graph.metas)
+        self.whole = Whole(self.graph)
+        self.pure = None if joint is None or joint.pure is None else Whole(joint.pure)
+        self.sweeps = [Walked(sweep) for sweep in ([] if joint is None else joint.sweeps)]
+        self.texts = list(dict.fromkeys(n.text for n in all_numbers(self.graph, joint)))
         self.values = self.scope.function(self.texts)
+        named = zip(self.scope.names, self.sizes, strict=True)
+        symbols = {name: k for name, (i, k) in named if i == NUMBER}
+        self.free, self.operands = free_numbers(self.graph, joint, symbols)
         entry.graph, entry.joint = self.made(tuple(self.scope.values))
 
     @property
@@ -209,6 +221,11 @@ class General:
         for name, value, place in zip(self.scope.names, self.scope.values, self.sizes, strict=True):
             if f"{name} == {value!r}" in self.scope.relations:
                 yield place
+
+    def decided(self) -> str:
+        """What it needs of sizes, with the line: that some are numbers before all else."""
+        needs = sorted(self.scope.relations.items(), key=lambda n: not _EQUAL.search(n[0]))
+        return next((f"{text} is needed at {site}" for text, site in needs), "")
 
     def fits(self, call: Call) -> tuple | None:
         """The values of the symbols in a call of its form that it stands for, as far as sizes
@@ -224,9 +241,10 @@ class General:
         ])  # fmt: skip
         return values if self.scope.holds(*values) else None
 
-    def made(self, values: tuple) -> tuple[Graph, Joint | None]:
-        """What is replayed, for these values of the symbols."""
+    def made(self, values: tuple, given: bool = False) -> tuple[Graph, Joint | None]:
+        """What is replayed, for these values of the symbols; ``given``: but for free ones."""
         found = dict(zip(self.texts, self.values(*values), strict=True))
+        found.update(self.operands if given else {})
         metas = self.metas.made(found)
         graph = self.whole.made(found, metas)
         if self.joint is None:
@@ -234,8 +252,8 @@ class General:
         joint = copy.copy(self.joint)
         joint.shapes = substitute(joint.shapes, found)
         joint.pure = None if self.pure is None else self.pure.made(found, metas)
-        given = (*graph.inputs, *graph.outside())
-        names = [*(given[i] for i in joint.held), *joint.saved]
+        whole = (*graph.inputs, *graph.outside())
+        names = [*(whole[i] for i in joint.held), *joint.saved]
         joint.sweeps = [sweep.made(found, metas, names) for sweep in self.sweeps]
         return graph, joint
 
@@ -245,6 +263,16 @@ class General:
             return Variant(self, *self.made(values))
         except ERRORS:
             return None
+
+    def opened(self, call: Call) -> Open | None:
+        """As a capture of the sizes of ``call``, for all numbers that are free."""
+        values = self.fits(call)
+        try:
+            if values is not None:
+                return Open(self.entry, self.scope, values, self.free, *self.made(values, True))
+        except ERRORS:
+            pass
+        return None
 
     def told(self) -> list[str]:
         """Which sizes are symbols, and what must hold of them."""
@@ -279,99 +307,6 @@ class Variant:
         return self.base.run(given, self.graph, self.joint)
 
 
-def _all_numbers(graph: Graph, joint: Joint | None) -> Iterator[Any]:
-    for shape, _ in graph.metas.values():
-        yield from numbers(shape)
-    yield from numbers(graph.outputs)
-    instructions = list(graph.instructions)
-    for sweep in joint.sweeps if joint is not None else ():
-        instructions += sweep.instructions
-    if joint is not None:
-        yield from numbers(joint.shapes)
-        instructions += joint.pure.instructions if joint.pure is not None else ()
-    for ins in instructions:
-        yield from numbers((ins.args, ins.params))
-        if isinstance(ins.prim, Fused):
-            for member in ins.prim.region.members:
-                yield from numbers((member.args, member.params))
-
-
-class _Metas:
-    """Shapes and types of values."""
-
-    def __init__(self, metas: dict) -> None:
-        self.metas = metas
-        self.sized = [(v, *meta) for v, meta in metas.items() if is_sized(meta[0])]
-
-    def made(self, values: dict) -> dict:
-        """For other sizes."""
-        changed = {v: (substitute(shape, values), kind) for v, shape, kind in self.sized}
-        return {**self.metas, **changed}
-
-
-class _Part:
-    """Instructions, of which some hold sizes."""
-
-    def __init__(self, instructions: Any) -> None:
-        self.instructions = instructions
-        self.sized = [i for i, ins in enumerate(instructions) if _holds_sizes(ins)]
-
-    def plain(self, values: dict, metas: dict) -> list[Instruction]:
-        """For other sizes."""
-        out = list(self.instructions)
-        for i in self.sized:
-            out[i] = _instruction(out[i], metas, values)
-        return out
-
-
-class _Whole(_Part):
-    """A graph."""
-
-    def __init__(self, graph: Graph) -> None:
-        super().__init__(graph.instructions)
-        self.graph = graph
-
-    def made(self, values: dict, metas: dict) -> Graph:
-        """For other sizes."""
-        return replace(
-            self.graph,
-            metas=metas,
-            instructions=tuple(self.plain(values, metas)),
-            outputs=tuple(substitute(self.graph.outputs, values)),
-        )
-
-
-class _Sweep(_Part):
-    """A captured walk."""
-
-    def __init__(self, sweep: Sweep) -> None:
-        super().__init__(sweep.instructions)
-        self.sweep = sweep
-
-    def made(self, values: dict, metas: dict, names: list) -> Sweep:
-        """For other sizes."""
-        was = self.sweep
-        sweep = Sweep(was.results, self.plain(values, metas), was.starts, was.ends)
-        sweep.graph = Backward(sweep, names)
-        sweep.graph.reads = was.graph.reads
-        return sweep
-
-
-def _holds_sizes(ins: Instruction) -> bool:
-    return isinstance(ins.prim, Fused) or is_sized((ins.args, ins.params))
-
-
-def _instruction(ins: Instruction, metas: dict, values: dict) -> Instruction:
-    if isinstance(ins.prim, Fused):
-        region = ins.prim.region
-        members = [_instruction(m, metas, values) for m in region.members]
-        return replace(ins, prim=region.resized(members, metas).primitive())
-    args, params = substitute(ins.args, values), substitute(ins.params, values)
-    if args is ins.args and params is ins.params:
-        return ins
-    return Instruction(ins.prim, args, params, ins.outputs)
-
-
 # --- what passes relied on ------------------------------------------------------------------------
 def _rely_on(instructions: Any, metas: dict, scope: Scope) -> None:
     """Need the shapes to be equal that are equal in kernels and where they write."""
@@ -395,6 +330,8 @@ class Forms:
         self.dynamic, self.entries = dynamic, entries
         self.forms: dict[tuple, Form] = {}
         self.ready: list[Any] = []  # keys of calls that only have variants, the oldest first
+        self.free: set[int] = set()  # plain numbers that calls give, of the form captured last
+        self.open: dict[tuple, list[Open]] = {}  # by the key of a call without those
 
     def _form(self, call: Call) -> Form | None:
         if not self.forms or not call.tensors:
@@ -410,8 +347,31 @@ class Forms:
         form = self.forms.setdefault(key, Form(call))
         return form.sizes(call, self.dynamic)
 
+    def opened(self, call: Call) -> Opened | None:
+        """Captures that are given the numbers of the call, where they are its only difference to
+        one that was; None where there are none."""
+        if not self.free or len(call.numbers) <= max(self.free):
+            return None
+        numbers = [*call.numbers.values()]
+        if not all(_may_vary(numbers[k]) for k in self.free):
+            return None
+        key = call.without(self.free)
+        known = self.open.get(key)
+        if known is None:
+            form = self._form(call)
+            if form is None or {*self.free} != form.free():
+                return None
+            made = [general.opened(call) for general in form.captures]
+            known = self.open[key] = [each for each in made if each is not None]
+            if len(self.open) > MOST:
+                self.open.pop(next(iter(self.open)), None)
+        found = Opened(one for each in known if (one := each.of(call)) is not None)
+        return found or None
+
     def more(self, call: Call, known: list) -> list:
         """Captures for the call that are not ``known``: general ones as they are for its sizes."""
+        if type(known) is Opened:
+            return []
         form = self._form(call)
         found = []
         for general in form.captures if form is not None else ():
@@ -449,6 +409,7 @@ class Forms:
             form.fix(pinned, why)
         if len(pinned) < len(general.sizes):
             form.captures = [general, *form.captures[: KEPT - 1]]
+            self.free, self.open = form.free(), {}
 
     def leave(self, call: Call, sizes: Sizes, why: str) -> None:
         """No symbolic run follows a capture with these symbols."""
@@ -458,6 +419,21 @@ class Forms:
         form.tries += 1
         if form.tries == _TRIES:
             form.fix(sizes, why)
+
+    def again(self, call: Call, name: str, most: int) -> None:
+        """Count the sizes of a call that was captured; at the fourth, warn why each of them is."""
+        form = self._form(call)
+        sizes = (*(t.array.shape for t in call.tensors), *call.numbers.values())
+        if form is None or self.dynamic is False or sizes in form.captured:
+            return
+        form.captured.add(sizes)
+        why = form.why or next((g.decided() for g in form.captures), "")
+        if len(form.captured) == _OFTEN and why:
+            shown = ", ".join(map(_told, sorted(form.changing)))
+            warn(
+                f"compile: {name}: it is captured anew for each {shown}: {why}; {most} captures "
+                "are made at most"
+            )
 
     def told(self) -> list[str]:
         """Which sizes are symbols, and which cannot be, and why."""

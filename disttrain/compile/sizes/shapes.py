@@ -136,9 +136,10 @@ def _followed(
     )
     given = iter(run.numbers.values())
     args, kwargs = with_numbers((args, kwargs), lambda n: next(given))
+    holders = [*holders]
     second, kept = None, Kept((*holders, *containers((args, kwargs))))
     with kept, _put_back(recorder) as grads:
-        with ending(run.effects), replaced(), context.interpreter(run):
+        with ending(run.effects), replaced(holders), context.interpreter(run):
             found = tree.leaves(fn(*args, **kwargs))
             run._take_windows()
             parts = run.check_results(leaves, found)

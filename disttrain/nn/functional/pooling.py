@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,9 @@ from ...core.types.casting import computes_in
 from ...errors import ShapeError
 from ...ops.functions.args import in_float32, kinds
 from ...ops.functions.views.memory_formats import following
+from ...symbolic import as_int, made
 from .common import need_dims
+from .filters import area
 
 _LAYOUT = {1: "(N, C, L) or (C, L)", 2: "(N, C, H, W) or (C, H, W)", 3: "(N, C, D, H, W)"}
 
@@ -33,7 +36,7 @@ def _wanted(where: str, n: int, input: Tensor, output_size: int | tuple) -> tupl
     if len(given) != n:
         raise ShapeError(f"{where}: output_size={output_size} given; needed one number or {n}")
     sizes = input.shape[-n:]
-    return tuple(int(s) if g is None else int(g) for g, s in zip(given, sizes, strict=True))
+    return tuple(as_int(s) if g is None else as_int(g) for g, s in zip(given, sizes, strict=True))
 
 
 def _bounds(size: int, out: int) -> tuple[np.ndarray, np.ndarray]:
@@ -43,14 +46,20 @@ def _bounds(size: int, out: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 @computes_in("own")
-def along(x: Tensor, matrix: np.ndarray, dim: int) -> Tensor:
-    """``matrix`` (out x in) applied to dimension ``dim`` (negative) of ``x``."""
-    return _along(x, matrix, dim)
+def along(x: Tensor, make: Callable[..., np.ndarray], *given: Any, out: int, dim: int) -> Tensor:
+    """The matrix (``out`` x in) that ``make(*given)`` gives, applied to dimension ``dim``
+    (negative) of ``x``."""
+    return _along(x, make, given, out, dim)
+
+
+def _weights(make: Callable[..., np.ndarray], given: tuple, kind: np.dtype) -> np.ndarray:
+    return np.ascontiguousarray(make(*given).T.astype(kind))
 
 
 @in_float32
-def _along(x: Tensor, matrix: np.ndarray, dim: int) -> Tensor:
-    weights = constant(x, np.ascontiguousarray(matrix.T.astype(x.meta()[1])))
+def _along(x: Tensor, make: Callable[..., np.ndarray], given: tuple, out: int, dim: int) -> Tensor:
+    shape = (x.shape[dim], out)
+    weights = constant(x, made(_weights, make, given, x.meta()[1], shape=shape))
     if dim == -1:
         return ops.matmul(x, weights)
     return ops.matmul(x.transpose(dim, -1), weights).transpose(dim, -1)
@@ -75,10 +84,7 @@ def _adaptive_avg(where: str, n: int, input: Tensor, output_size: int | tuple) -
     for dim, out in zip(range(-n, 0), wanted, strict=True):
         size = x.shape[dim]
         if out != size:
-            low, high = _bounds(size, out)
-            places = np.arange(size)[None, :]
-            inside = (places >= low[:, None]) & (places < high[:, None])
-            x = along(x, inside / (high - low)[:, None], dim)
+            x = along(x, area, size, out, out=out, dim=dim)
     return following(x.clone() if x is input else x, input)
 
 

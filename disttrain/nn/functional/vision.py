@@ -17,11 +17,12 @@ from ...ops.functions.args import in_float32, kinds
 from ...ops.functions.nn.padding import SOURCES, extended
 from ...ops.functions.views.memory_formats import following
 from ...ops.primitives.pool import avg_pool_spread
-from ...symbolic import as_int
+from ...symbolic import as_int, hinted
 from . import filters
 from .common import need_dims
 from .pooling import MEANS, along
 
+_EXACT = 1 << 22  # sizes whose places float32 can tell apart
 _MODES = {"linear": 1, "bilinear": 2, "trilinear": 3, "bicubic": 2}
 
 
@@ -144,8 +145,11 @@ def interpolate(
         shift = 0.5 if mode == "nearest-exact" else 0.0
         return following(_nearest(input, sizes, scales, shift), input)
     if mode == "area":
-        from_mean = [filters.area(s, out) for s, out in zip(input.shape[2:], sizes, strict=True)]
-        return following(_separable(input, from_mean), input)
+        given: list[tuple] = [
+            (filters.area, s, out) for s, out in zip(input.shape[2:], sizes, strict=True)
+        ]
+        counts = [_mean_of(s, out) for s, out in zip(input.shape[2:], sizes, strict=True)]
+        return following(_separable(input, given, sizes, counts), input)
     if _MODES.get(mode) != input.ndim - 2:
         kind = ShapeError if mode in _MODES else ConfigError
         raise kind(
@@ -155,14 +159,48 @@ def interpolate(
         )
     makes = filters.smooth if antialias else filters.sampled
     kept = antialias or mode != "bicubic" or input.meta()[1] == np.uint8
-    matrices = [
-        np.eye(s) if kept and s == out else makes(mode, s, out, f, bool(align_corners))
+    given = [
+        (_resizing, kept, makes, mode, s, out, f, bool(align_corners))
         for s, out, f in zip(input.shape[2:], sizes, scales, strict=True)
     ]
-    return following(_separable(input, matrices), input)
+    counts = []
+    if kept and not (antialias or align_corners):  # a half lies between two elements
+        shapes = zip(input.shape[2:], sizes, scales, strict=True)
+        counts = [_mean_of(s, out, f, 2) for s, out, f in shapes]
+    return following(_separable(input, given, sizes, counts), input)
+
+
+def _resizing(
+    kept: bool, makes: Any, mode: str, size: int, out: int, f: float | None, corners: bool
+) -> np.ndarray:
+    """The matrix that resizes a dimension; ``kept``: where that changes nothing, it stays."""
+    return np.eye(size) if kept and size == out else makes(mode, size, out, f, corners)
+
+
+def _doubled(input: Tensor, sizes: list[int], scales: list) -> list[int] | None:
+    """How many new places each old one has, where these are powers of 2, so that no rounding
+    decides."""
+    times = []
+    for size, out, f in zip(input.shape[2:], sizes, scales, strict=True):
+        k = hinted(out) // max(hinted(size), 1)
+        if not k or k & (k - 1) or out != k * size or f not in (None, k) or size >= _EXACT:
+            return None
+        times.append(k)
+    return times
+
+
+def _repeated(input: Tensor, times: list[int], sizes: list[int]) -> Tensor:
+    """The adjoint of sums over the places of each."""
+    how = {"kernel": tuple(times), "stride": tuple(times), "padding": (0,) * len(times)}
+    return avg_pool_spread(
+        input, size=tuple(sizes), ceil_mode=False, include=True, divisor=1, **how
+    )
 
 
 def _nearest(input: Tensor, sizes: list[int], scales: list, shift: float) -> Tensor:
+    times = _doubled(input, sizes, scales) if input.meta()[1].kind in "fV" else None
+    if times is not None:
+        return _repeated(input, times, sizes)
     found = []
     for size, out, f in zip(input.shape[2:], sizes, scales, strict=True):
         if len(sizes) == 2 and not shift and out in (size, 2 * size):
@@ -175,11 +213,8 @@ def _nearest(input: Tensor, sizes: list[int], scales: list, shift: float) -> Ten
         k and np.array_equal(places, np.arange(size).repeat(k))
         for k, size, places in zip(times, input.shape[2:], found)
     )
-    if even and input.meta()[1].kind in "fV":  # the adjoint of sums over the places of each
-        how = {"kernel": tuple(times), "stride": tuple(times), "padding": (0,) * len(times)}
-        return avg_pool_spread(
-            input, size=tuple(map(len, found)), ceil_mode=False, include=True, divisor=1, **how
-        )
+    if even and input.meta()[1].kind in "fV":
+        return _repeated(input, times, sizes)
     steps = [_even_steps(places, size) for places, size in zip(found, input.shape[2:])]
     if input.meta()[1].kind in "fV" and all(step is not None for step in steps):
         return ops.clone(input[(slice(None), slice(None), *steps)])
@@ -196,25 +231,26 @@ def _even_steps(places: np.ndarray, size: int) -> slice | None:
 
 
 @in_float32
-def _separable(input: Tensor, matrices: list[np.ndarray]) -> Tensor:
+def _separable(
+    input: Tensor, given: list[tuple], sizes: list[int], counts: Sequence[int] = ()
+) -> Tensor:
+    """Each dimension resized by the matrix that a function makes of numbers; ``counts``: where all
+    new elements are means of so many neighbours each."""
     if input.meta()[1] == np.uint8:
-        return _separable_bytes(input, matrices)
-    sizes = [_of_means(matrix) for matrix in matrices]
-    if all(sizes) and input.meta()[1].kind in "fV" and 0 not in input.shape:
-        return MEANS[len(sizes)](input, sizes)
-    for i, matrix in enumerate(matrices):
-        input = along(input, matrix, i - len(matrices))
+        return _separable_bytes(input, [make(*numbers) for make, *numbers in given])
+    if counts and all(counts) and 0 not in input.shape:
+        return MEANS[len(counts)](input, counts)
+    for i, ((make, *numbers), out) in enumerate(zip(given, sizes, strict=True)):
+        input = along(input, make, *numbers, out=out, dim=i - len(given))
     return input
 
 
-def _of_means(matrix: np.ndarray) -> int:
-    """Of how many neighbours each new element is the mean, where it is that and no other has part
-    in it; else 0."""
-    out, size = matrix.shape
-    count = size // out
-    if count * out != size or matrix[0, 0] != 1 / count:
+def _mean_of(size: int, out: int, f: float | None = None, most: int | None = None) -> int:
+    """Of how many neighbours, ``most`` or less, each of ``out`` elements is the mean; 0: none."""
+    count = hinted(size) // max(hinted(out), 1)
+    if not count or size != count * out or (most is not None and count > most):
         return 0
-    return count if np.array_equal(matrix, np.eye(out).repeat(count, 1) / count) else 0
+    return count if f is None or f * count == 1 else 0
 
 
 def _separable_bytes(input: Tensor, matrices: list[np.ndarray]) -> Tensor:
@@ -224,7 +260,8 @@ def _separable_bytes(input: Tensor, matrices: list[np.ndarray]) -> Tensor:
     for i, matrix in enumerate(reversed(matrices)):
         weights, bits = filters.fixed_point(matrix)
         if matrix.shape[0] != matrix.shape[1] or not np.array_equal(matrix, np.eye(len(matrix))):
-            x = ops.clamp(ops.floor(along(x, weights, -1 - i) / 2.0**bits + 0.5), 0, 255)
+            x = along(x, np.asarray, weights, out=len(weights), dim=-1 - i)
+            x = ops.clamp(ops.floor(x / 2.0**bits + 0.5), 0, 255)
     return x.to(dtypes.uint8)
 
 

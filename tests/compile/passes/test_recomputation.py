@@ -158,3 +158,23 @@ def test_what_is_light_is_kept_where_it_is_much_of_the_work():
     graph = optimize(capture(step)()[1], EVERYWHERE)
     assert names(Recompute(0.3, light=True)(graph)) == names(graph)
     assert len(names(Recompute(0.3)(graph))) > len(names(graph))
+
+
+def test_rows_of_an_embedding_are_taken_again_at_little_cost():
+    table = nn.Embedding(50, 64)
+    lines = dt.arange(400) % 50
+    deep = nn.Sequential(nn.LayerNorm(64), nn.Linear(64, 256), nn.GELU(), nn.Linear(256, 64))
+
+    def step():
+        table.zero_grad()
+        deep.zero_grad()
+        x = table(lines)
+        loss = (x + deep(x)).square().sum()
+        loss.backward()
+        return loss
+
+    step()
+    graph = optimize(capture(step)()[1], EVERYWHERE)
+    lean = Recompute(SHARE, light=True)(graph)
+    assert names(lean).count("take") > names(graph).count("take") == 1
+    assert Liveness(lean).peak < Liveness(graph).peak

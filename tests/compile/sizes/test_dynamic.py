@@ -163,6 +163,7 @@ def test_a_plain_number_that_changes_is_a_symbol(name, dynamic):
     assert "is plain number 0 of the call" in run.explain()
 
 
+@pytest.mark.filterwarnings("ignore:.*captured anew for each")
 @pytest.mark.parametrize("number", [abs, float.is_integer, lambda s: -s, lambda s: s if s else 5.0])
 def test_floats_keep_their_bits_and_what_is_decided_by_them(number):
     def fn(x, s):

@@ -68,6 +68,7 @@ class State:
     last: tuple = ()
 
 
+@pytest.mark.filterwarnings("ignore:.*captured anew for each")
 @pytest.mark.parametrize("dynamic", [None, True])
 def test_a_program_that_keeps_sizes_keeps_numbers(dynamic):
     state, counts = State(), [0]
@@ -85,6 +86,7 @@ def test_a_program_that_keeps_sizes_keeps_numbers(dynamic):
     assert "it changes" in run.explain()
 
 
+@pytest.mark.filterwarnings("ignore:.*captured anew for each")
 def test_a_program_that_writes_sizes_into_an_argument_is_captured_for_each():
     def f(x, state, line):
         state["rows"], line[0] = len(x), x.shape[0]
@@ -98,6 +100,7 @@ def test_a_program_that_writes_sizes_into_an_argument_is_captured_for_each():
     assert "it changes an argument" in run.explain()
 
 
+@pytest.mark.filterwarnings("ignore:.*captured anew for each")
 @pytest.mark.parametrize("typed", [False, True])
 def test_caches_hold_no_symbols(typed):
     asked = []

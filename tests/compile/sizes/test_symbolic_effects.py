@@ -109,10 +109,12 @@ def test_with_symbols_from_the_first_call_on(step) -> None:
     assert "symbols: s0" in agree(mlp, step, LENGTHS, 3, True)
 
 
+@pytest.mark.filterwarnings("ignore:.*captured anew for each")
 def test_what_takes_a_size_as_a_number_is_captured_for_each() -> None:
     agree(mlp, measured, LENGTHS, 10)
 
 
+@pytest.mark.filterwarnings("ignore:.*captured anew for each")
 def test_activations_of_any_length_are_summed_over_ranks() -> None:
     def summed(ddp, opt, x, y):
         opt.zero_grad()
@@ -208,6 +210,7 @@ def test_units_show_what_they_showed_when_a_program_was_run_without_numbers() ->
         assert sharded == all_of_them and "symbols" in said
 
 
+@pytest.mark.filterwarnings("ignore:.*captured anew for each")
 def test_what_tells_others_a_size_is_captured_for_each() -> None:
     def told(ddp, opt, x, y):
         opt.zero_grad()

@@ -17,9 +17,17 @@ from support.captures import captures, inputs
     ],
 )
 def test_a_size_that_python_needs_as_a_number_is_captured_for_each(fn, why):
-    count, told = captures(fn, *inputs((4, 3), (5, 3), (14, 3), (5, 3), (9, 3)))
-    assert count == 4
+    with pytest.warns(UserWarning, match=f"anew for each size 0 of tensor 0: .*{why}") as said:
+        count, told = captures(fn, *inputs((4, 3), (5, 3), (14, 3), (5, 3), (9, 3), (8, 3), (4, 3)))
+    assert count == 5 and len(said) == 1
+    assert f"test_symbolic_run.py:{fn.__code__.co_firstlineno} in" in str(said[0].message)
     assert why in told
+
+
+def test_sizes_that_are_told_to_be_numbers_are_not_warned_of():
+    run = dt.compile(lambda x: sum(x[i] for i in range(len(x))), dynamic=False)
+    for size in (3, 4, 5, 6, 7):
+        assert run(dt.ones(size)).item() == size
 
 
 def test_a_decision_by_a_size_is_guarded():

@@ -311,16 +311,24 @@ def linspace(
     kind = _ends_type("linspace", dtype, start, end)
     if steps < 0:
         raise ConfigError(f"linspace: steps={steps} given; it must not be negative")
-    array = _even(start, end, int(steps), device, lambda x: x.astype(kind.np))
+    array = _even(start, end, as_int(steps), device, kind.np)
     return place(array, device, requires_grad)
 
 
-def _even(start: Any, end: Any, steps: int, device: DeviceLike | None, then: Any) -> Any:
-    """``then`` of numbers from ``start`` to ``end``, made where ``device`` is."""
+def _even(
+    start: Any, end: Any, steps: int, device: DeviceLike | None, kind: np.dtype, base: Any = None
+) -> Any:
+    """Numbers from ``start`` to ``end``, or ``base`` to the power of those, made where ``device``
+    is."""
     there = located(usable(device))
     if there is None:
-        return then(np.linspace(start, end, steps))
-    return there.make(lambda xp: then(xp.linspace(start, end, steps)))
+        return made(_even_numbers, np, start, end, steps, kind, base, shape=(steps,))
+    return there.make(lambda xp: _even_numbers(xp, start, end, steps, kind, base))
+
+
+def _even_numbers(xp: Any, start: Any, end: Any, steps: int, kind: np.dtype, base: Any) -> Any:
+    found = xp.linspace(start, end, steps)
+    return (found if base is None else base**found).astype(kind)
 
 
 def _ends_type(where: str, dtype: DTypeLike | None, *ends: object) -> dtypes.dtype:
@@ -344,7 +352,7 @@ def logspace(
     kind = _ends_type("logspace", dtype, start, end)
     if steps < 0:
         raise ConfigError(f"logspace: steps={steps} given; it must not be negative")
-    array = _even(start, end, int(steps), device, lambda x: (base**x).astype(kind.np))
+    array = _even(start, end, as_int(steps), device, kind.np, base)
     return place(array, device, requires_grad)
 
 

@@ -14,6 +14,7 @@ from ....core.annotations import PerDim
 from ....core.tensor import Tensor
 from ....core.types.casting import computes_in
 from ....errors import ConfigError, ShapeError
+from ....symbolic import as_int
 from ...primitives import windows as win
 from ...primitives.conv import conv, conv_input_grad, fold_columns, unfold_columns
 from ...primitives.views import pad_constant, permute, reshape
@@ -26,8 +27,8 @@ from ..views.memory_formats import following
 def per_dim(value: Any, n: int, where: str, name: str) -> tuple[int, ...]:
     """``value`` for each of ``n`` spatial dimensions: one number for all, or ``n`` of them."""
     if isinstance(value, (int, np.integer)):
-        return (int(value),) * n
-    value = tuple(int(v) for v in value)
+        return (as_int(value),) * n
+    value = tuple(as_int(v) for v in value)
     if len(value) == 1:
         value = value * n
     if len(value) != n:

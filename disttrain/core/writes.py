@@ -71,7 +71,7 @@ def check_captured(t: Tensor, name: str) -> None:
         return
     raise CaptureError(
         f"{name}: inside {inside.name}, a captured tensor of shape {list(t.shape)} would be "
-        "changed in place; a transformed function may write to its arguments and to what it makes "
+        "changed in place (it would mutate a captured Tensor); a transformed function may write to its arguments and to what it makes "
         "itself: pass the tensor as an argument, write to a .clone(), or use the out-of-place form"
     )
 

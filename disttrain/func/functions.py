@@ -6,6 +6,7 @@ from __future__ import annotations
 import copy
 from typing import Any, NamedTuple
 
+from .. import tree
 from ..context import thread
 from ..core.algebra import Algebra
 from ..core.backward.function import Function, FunctionCtx, run
@@ -13,6 +14,7 @@ from ..core.gate import Tracer
 from ..core.grad_mode import enable_grad, no_grad
 from ..core.tensor import Tensor
 from ..errors import AutogradError, CaptureError
+from . import batch_dims
 from .levels import Level
 
 
@@ -119,32 +121,49 @@ def batch_function(level: Any, cls: Any, args: tuple, kwargs: dict) -> Any:
     own = cls.vmap is not Function.vmap
     if own and cls.generate_vmap_rule:
         raise AutogradError(
-            f"{cls.__name__}: defines vmap and sets generate_vmap_rule=True; keep one of the two"
+            f"{cls.__name__}: has both generate_vmap_rule=True and a static method vmap; keep one "
+            "of the two"
         )
     if _is_recorded(level, args):
         return run(_Recorded, FunctionCtx(), (batch_function, level, cls, kwargs, *args), {})
+    if own:
+        return _by_own_rule(level, cls, args)
     inners = tuple([a.inner if level.owns(a) else a for a in args])
     dims = tuple([a.bdim if level.owns(a) else None for a in args])
-    if own:
-        with level.below():
-            out, out_dims = cls.vmap(VmapInfo(level.size, level.randomness), dims, *inners)
-        return _wrapped(level, out, out_dims)
     if not cls.generate_vmap_rule:
         return cls.vmap(None, dims, *args)
     batched = _Batched if cls.setup_context is Function.setup_context else _BatchedInParts
     batch = _Batch(type(level), cls, level.size, level.randomness, dims, kwargs)
     with level.below():
         out = batched.apply(batch, *inners)
-    return _wrapped(level, out, 0)
+    return tree.map(lambda o: _wrapped(level, o, 0), out)
 
 
-def _wrapped(level: Any, out: object, dims: object) -> Any:
-    if not isinstance(out, tuple):
-        return level.wrap(out, dims) if isinstance(out, Tensor) else out
-    dims = dims if isinstance(dims, tuple) else (dims,) * len(out)
-    return tuple(
-        level.wrap(o, d) if isinstance(o, Tensor) else o for o, d in zip(out, dims, strict=True)
-    )
+def _by_own_rule(level: Any, cls: Any, args: tuple) -> Any:
+    """By the ``vmap`` of the Function, which gets containers among its arguments as they are."""
+    inners = tree.map(lambda a: a.inner if level.owns(a) else a, args)
+    dims = tree.map(lambda a: a.bdim if level.owns(a) else None, args)
+    with level.below():
+        result = cls.vmap(VmapInfo(level.size, level.randomness), dims, *inners)
+    if not isinstance(result, tuple) or len(result) != 2:
+        raise AutogradError(
+            f"{cls.__name__}.vmap: Expected the vmap staticmethod to have two returns, (output, "
+            f"out_dims); it returned {tree.structure(result)}"
+        )
+    out, out_dims = result
+    places = batch_dims.matched(out_dims, out)
+    if places is None:
+        raise AutogradError(
+            f"{cls.__name__}.vmap: returned an incompatible (output, out_dims): out_dims must have "
+            f"the structure of the output, {tree.structure(out)}, or be one for all; it is "
+            f"{out_dims!r}"
+        )
+    outs, rebuild = tree.flatten(out, with_none=True)
+    return rebuild([_wrapped(level, o, d) for o, d in zip(outs, places, strict=True)])
+
+
+def _wrapped(level: Any, out: object, dim: int | None) -> Any:
+    return level.wrap(out, dim) if isinstance(out, Tensor) else out
 
 
 class _Batch(NamedTuple):

@@ -16,14 +16,16 @@ from ..core.gate import Primitive, Tracer
 from ..core.grad_mode import enable_grad
 from ..core.tensor import Tensor
 from ..core.writes import Inside
-from ..errors import AutogradError, CaptureError, ConfigError, ShapeError
+from ..errors import AutogradError, ShapeError
 from ..ops.functions.creation import create
 from ..ops.primitives.elementwise import conj
 from ..ops.primitives.views import expand, reshape
 from .functions import push_function
 from .levels import Level, check, followed, leave_private, settle
+from .reverse import output_leaves, split_aux
 
 _new = object.__new__
+_JVP = "jvp(f, primals, tangents)"
 
 
 class DualTracer(Tracer):
@@ -184,38 +186,67 @@ def jvp(
     func: Callable, primals: tuple, tangents: tuple, *, strict: bool = False, has_aux: bool = False
 ) -> tuple:
     """(``func(*primals)``, its derivative in the direction ``tangents``)."""
-    if not isinstance(primals, tuple) or not isinstance(tangents, tuple):
-        raise ConfigError("jvp: primals and tangents must be tuples, one entry per argument")
-    leaves, rebuild = tree.flatten(primals)
-    given = tree.leaves(tangents)
-    if len(leaves) != len(given):
-        raise ConfigError(f"jvp: {len(given)} tangents given for {len(leaves)} primals")
-    for i, (p, t) in enumerate(zip(leaves, given, strict=True)):
-        if tuple(p.shape) != tuple(t.shape):
-            raise ShapeError(
-                f"jvp: tangent {i} has shape {list(t.shape)}, its primal {list(p.shape)}"
-            )
+    leaves, rebuild, given = _given(primals, tangents)
     level = Forward()
     with level.running(), Inside("jvp", leaves).running():
         inputs = [level.wrap(p, t) for p, t in zip(leaves, given, strict=True)]
         result = settle(func(*rebuild(inputs)))
     aux = None
     if has_aux:
-        result, aux = result
+        result, aux = split_aux(_JVP, result)
         aux = tree.map(lambda x: _primal(level, x), aux)
-    outs, unflatten = tree.flatten(result)
+    outs, unflatten = output_leaves(_JVP, result)
+    if strict:
+        _check_dependent(level, outs)
     pairs = [_leave(level, o) for o in outs]
     answer = (unflatten([p for p, _ in pairs]), unflatten([t for _, t in pairs]))
     return (*answer, aux) if has_aux else answer
+
+
+def _given(primals: Any, tangents: Any) -> tuple[list, Callable, list]:
+    """The leaves of the primals, how these are put together, and the leaves of the tangents."""
+    if not isinstance(primals, tuple):
+        raise AutogradError(
+            f"{_JVP}: Expected primals to be a tuple, one entry per argument of f; got "
+            f"{type(primals).__name__}"
+        )
+    if tree.structure(primals) != tree.structure(tangents):
+        raise AutogradError(
+            f"{_JVP}: Expected primals and tangents to have the same python structure. Got primals "
+            f"with structure {tree.structure(primals)} and tangents with structure "
+            f"{tree.structure(tangents)}"
+        )
+    leaves, rebuild = tree.flatten(primals)
+    given = tree.leaves(tangents)
+    if not leaves:
+        raise AutogradError(f"{_JVP}: Expected at least one Tensor among the primals")
+    for i, (p, t) in enumerate(zip(leaves, given, strict=True)):
+        for name, x in (("primals", p), ("tangents", t)):
+            if not isinstance(x, Tensor):
+                raise AutogradError(
+                    f"{_JVP}: {name} must only contain Tensors, got unsupported type {type(x)}"
+                )
+        if tuple(p.shape) != tuple(t.shape):
+            raise ShapeError(
+                f"{_JVP}: tangent {i} has shape {list(t.shape)}, its primal {list(p.shape)}"
+            )
+    return leaves, rebuild, given
+
+
+def _check_dependent(level: Forward, outs: list) -> None:
+    for i, out in enumerate(outs):
+        if not level.owns(out) or out.tangent is None:
+            raise AutogradError(
+                f"{_JVP}: output {i} of f is independent of the inputs. This is not allowed when "
+                "strict=True"
+            )
 
 
 def _primal(level: Forward, x: Tensor) -> Any:
     return x.inner if level.owns(x) else x
 
 
-def _leave(level: Forward, out: object) -> tuple[Tensor, Tensor]:
-    if not isinstance(out, Tensor):
-        raise CaptureError(f"jvp: the function returned a {type(out).__name__}; tensors are needed")
+def _leave(level: Forward, out: Tensor) -> tuple[Tensor, Tensor]:
     primal = _primal(level, out)
     tangent = out.tangent if isinstance(out, DualTracer) and level.owns(out) else None
     if tangent is None:

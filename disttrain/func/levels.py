@@ -67,6 +67,10 @@ class Level:
     def process(self, prim: Primitive, args: tuple, params: dict) -> Any:
         raise NotImplementedError
 
+    def check_draw(self, name: str, by: tuple, target: Tensor | None = None) -> None:
+        """Refuse random numbers that depend on the values ``by``, or are written over ``target``,
+        where this level cannot give them."""
+
     def apply_function(self, cls: type, args: tuple, kwargs: dict) -> Any:
         """A custom ``autograd.Function`` with this level's values among its arguments."""
         raise NotImplementedError

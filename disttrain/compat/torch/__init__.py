@@ -36,6 +36,7 @@ from . import (
     gradients,
     legacy,
     operations,
+    pytree,
     reducers,
     remote,
     saving,
@@ -46,6 +47,7 @@ from . import (
     strategies,
     testing,
     training,
+    transforms,
     watching,
 )
 from .shim import ROOT, Shim, publish
@@ -141,6 +143,7 @@ def _utils() -> dict[str, Shim]:
         "torch.utils.tensorboard": watching.tensorboard(),
         "torch.utils.tensorboard.writer": watching.tensorboard(),
         **checkpoints.modules(),
+        **pytree.modules(),
     }
 
 
@@ -201,6 +204,7 @@ def _others() -> dict[str, Shim]:
         "torch.fft": Shim("torch.fft").take(dt.fft),
         "torch.special": Shim("torch.special").take(dt.special, dt.special.__all__),
         **compiling.modules(),
+        **transforms.modules(),
         **distributions.modules(),
         "torch.jit": scripted.jit(),
         "torch.sparse": sparse.module(),

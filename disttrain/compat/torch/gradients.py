@@ -1,4 +1,4 @@
-"""``torch.autograd`` and what is below it, ``torch.func``, ``torch.utils.checkpoint``."""
+"""``torch.autograd`` and what is below it."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ from . import legacy
 from .shim import Shim
 from .top import spelled
 
-_FLOW = frozenset({"cond", "map", "scan", "while_loop"})  # which stand elsewhere in PyTorch
-
 
 class _ForwardAd(Shim):
     """``torch.autograd.forward_ad``, where programs look up whether a level is open."""
@@ -22,7 +20,7 @@ class _ForwardAd(Shim):
 
 
 def autograd_modules() -> dict[str, Shim]:
-    """``torch.autograd``, its modules, and ``torch.func``."""
+    """``torch.autograd`` and its modules."""
     source = dt.autograd
     autograd = (
         Shim("torch.autograd").take(source).give(Variable=legacy.variable(), **spelled.autograd())
@@ -51,9 +49,6 @@ def autograd_modules() -> dict[str, Shim]:
         "torch.profiler": Shim("torch.profiler")
         .take(dt.profiler, [n for n in dt.profiler.__all__ if n not in _OWN_PROFILES])
         .give(profile=dt.profiler.Profiler),
-        "torch.func": Shim("torch.func").take(
-            dt.func, [n for n in dt.func.__all__ if n not in _FLOW]
-        ),
     }
 
 

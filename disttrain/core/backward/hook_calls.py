@@ -13,6 +13,7 @@ from ...backends.device.array import DeviceArray
 from ...errors import AnomalyError, AutogradError
 from ..algebra import Algebra
 from ..tensor import Tensor, wrap
+from ..tracer import Tracer
 
 ndarray = np.ndarray
 
@@ -127,6 +128,7 @@ def _back(walk: Any, hook: Any, values: object, given: tuple) -> tuple:
 def check_nan(node: Any, results: tuple) -> None:
     """Anomaly detection: raise when ``node`` gave a gradient with nan."""
     for i, r in enumerate(results):
+        r = r.plain() if isinstance(r, Tracer) else r
         array = r.array if isinstance(r, Tensor) else r
         if array.__class__ is not ndarray:
             array = array.whole() if array.__class__ is DeviceArray else None

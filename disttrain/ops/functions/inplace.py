@@ -309,15 +309,17 @@ def _write_traced(name: str, target: Tensor, value: Tensor, recording: bool, who
             _become(level, target)
     if not isinstance(target, Tracer):
         raise CaptureError(
-            f"{name}: a value of {level} cannot be written to a tensor from outside it "
-            f"(shape {list(target.shape)}); use the out-of-place form, or make the tensor from a "
-            "value inside, for example with x.new_zeros or zeros_like"
+            f"{name}: a value of {level} cannot be written to a tensor from outside it (shape "
+            f"{list(target.shape)}) by an inplace operation: there exists a Tensor `other` in "
+            "extra_args that has more elements than `self`; use the out-of-place form, or make the "
+            "tensor from a value inside, for example with x.new_zeros or zeros_like"
         )
     own = isinstance(value, Tracer) and value.interp is target.interp
     if not own and isinstance(value, Tracer) and value.interp.level > target.interp.level:
         raise CaptureError(
-            f"{name}: a value of {value.interp} cannot be written to a tensor from outside it; use "
-            "the out-of-place form"
+            f"{name}: there exists a Tensor `other` in extra_args that has more elements than "
+            f"`self`: an inplace write of a value of {value.interp} to a tensor from outside it; "
+            "use the out-of-place form"
         )
     value = value if own else target.interp.lift(value)
     base, chain = _chain(target)

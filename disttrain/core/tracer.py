@@ -110,7 +110,7 @@ class Tracer(Tensor):
         plain.become(self, plain._node)  # type: ignore[attr-defined]
         plain.storage_cell().joined = True
 
-    def _refresh_node(self) -> None:
+    def _refresh_node(self, anew: bool = False) -> None:
         """What this is a view of was written to: view it again."""
         if self._view is not None:
             source, prim, part, params = self._view

@@ -13,8 +13,8 @@ from ..ops.functions.creation import create
 from ..ops.functions.views.join import stack
 from ..ops.functions.views.split import select
 from ..ops.primitives.views import permute, reshape
-from .jvp import jvp
-from .reverse import chosen, vjp
+from .jvp import pushed
+from .reverse import chosen, pulled
 from .vmap import vmap
 
 
@@ -62,7 +62,7 @@ def jacrev(
     def wrapped(*args: Tensor, **kwargs: object) -> Any:
         picked, of = chosen("jacrev", func, argnums, args, kwargs)
         _check_real("jacrev", "inputs", tree.leaves(picked))
-        out, pull, *aux = vjp(of, *picked, has_aux=has_aux)
+        out, pull, *aux = pulled(of, picked, has_aux, tree.leaves((args, kwargs)))
         outs, unflatten = tree.flatten(out)
         _check_real("jacrev", "outputs", outs)
         answers = []
@@ -101,7 +101,10 @@ def jacfwd(
         _check_real("jacfwd", "inputs", leaves)
 
         def along(*directions: Tensor) -> Any:
-            value, *moved = jvp(of, picked, rebuild(list(directions)), has_aux=has_aux)
+            value, *moved = pushed(
+                of, picked, rebuild(list(directions)), has_aux=has_aux,
+                own=tree.leaves((args, kwargs)),
+            )  # fmt: skip
             _check_real("jacfwd", "outputs", tree.leaves(value))
             return tuple(moved)
 

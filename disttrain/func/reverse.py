@@ -105,8 +105,11 @@ def chosen(
     """The arguments ``argnums`` of ``args``, and ``func`` as a function of those alone."""
     numbers = _argnums(where, argnums, len(args))
 
+    rest, rebuild = tree.flatten(args)
+    rest = [_unfollowed(x) for x in rest]
+
     def of(*values: object) -> Any:
-        full = list(args)
+        full = list(rebuild(rest))
         for n, value in zip(numbers, values, strict=True):
             full[n] = value
         return func(*full, **kwargs)
@@ -114,13 +117,25 @@ def chosen(
     return tuple(args[n] for n in numbers), of
 
 
+def _unfollowed(value: Any) -> Any:
+    """An argument that is not differentiated: one over the same memory, which may be written to
+    and has then a place in the graph that the caller's has not."""
+    plain = isinstance(value, Tensor) and value.__class__ is Tensor
+    return value.detach() if plain and value.graph_node() is None else value
+
+
 def vjp(func: Callable, *primals: object, has_aux: bool = False) -> tuple:
     """(``func(*primals)``, a function from cotangents to the inputs' cotangents)."""
+    return pulled(func, primals, has_aux)
+
+
+def pulled(func: Callable, primals: tuple, has_aux: bool, own: Sequence = ()) -> tuple:
+    """``vjp`` of a function that may also write to the tensors ``own``."""
     leaves, rebuild = tree.flatten(primals)
     recording = thread.grad_enabled
     with enable_grad():  # (what is pulled back later may be recorded, when this is not)
         inputs = [_alias(x) for x in leaves]
-        with Inside("vjp", inputs).running():
+        with Inside("vjp", (*inputs, *own)).running():
             result = func(*rebuild(inputs))
     aux = None
     leave_private(inputs)

@@ -23,7 +23,7 @@ from ..ops.primitives.views import expand, permute, reshape
 from ..trace import warn
 from . import batch_dims
 from .functions import batch_function
-from .levels import Level, check, settle
+from .levels import Level, check, is_written, renew, settle
 
 _new = object.__new__
 FALLBACK_WARNINGS = "func.vmap.fallback_warnings"  # the rank's slot: whether they are given
@@ -267,7 +267,7 @@ def _run(
         inputs = [x if d is None else level.wrap(x, d) for x, d in zip(leaves, dims, strict=True)]
         result = settle(func(*rebuild(inputs), **kwargs))
         for x, tracer, d in zip(leaves, inputs, dims, strict=True):
-            if d is not None and _is_written(tracer, x):
+            if d is not None and is_written(tracer, x):
                 _write_back(level, x, tracer, d)
         settle(result)
     outs, unflatten = tree.flatten(result, with_none=True)
@@ -275,20 +275,11 @@ def _run(
     return unflatten([_leave(level, o, d, func) for o, d in zip(outs, places, strict=True)])
 
 
-def _is_written(tracer: BatchTracer, given: Tensor) -> bool:
-    """Whether an input was changed in place: its value inside is no more the one that was given."""
-    tracer.graph_node()
-    return tracer.inner is not given
-
-
 def _write_back(level: Batch, given: Tensor, tracer: BatchTracer, dim: int) -> None:
     """Write over an argument what was written over its examples, which are parts of it again: so
     that results which are, or are views of, what was written share its memory."""
     inplace.copy_(given, _leave(level, tracer, dim))
-    tracer.become(level.wrap(given, dim), tracer._node)
-    cell = tracer.storage_cell()
-    cell.gen += 1
-    tracer._gen = cell.gen
+    renew(tracer, level.wrap(given, dim))
 
 
 def _leave(level: Batch, out: object, place: int | None, func: object = None) -> Any:

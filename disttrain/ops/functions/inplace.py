@@ -302,7 +302,7 @@ def _write_traced(name: str, target: Tensor, value: Tensor, recording: bool, who
         level.overwrite(target, value)
         return
     if level.joins and not isinstance(target, Tracer):
-        if thread.inside.open:  # an operation that may write to captured tensors
+        if thread.inside.open:  # (it may write to captured tensors)
             write(name, target, traced.inner, False)
             return
         if target.__class__ is Tensor:
@@ -318,8 +318,7 @@ def _write_traced(name: str, target: Tensor, value: Tensor, recording: bool, who
     if not own and isinstance(value, Tracer) and value.interp.level > target.interp.level:
         raise CaptureError(
             f"{name}: there exists a Tensor `other` in extra_args that has more elements than "
-            f"`self`: an inplace write of a value of {value.interp} to a tensor from outside it; "
-            "use the out-of-place form"
+            f"`self`: a value of {value.interp} is written inplace to a tensor from outside it"
         )
     value = value if own else target.interp.lift(value)
     base, chain = _chain(target)
@@ -366,7 +365,9 @@ def _become(level: Any, target: Tensor) -> None:
     """Let ``target``, which the function inside ``level`` has made, be a value of that level."""
     if target._view is not None and not isinstance(target._view[0], Tracer):
         _become(level, target._view[0])
-    level.lift(target.alias()).replace(target)
+    before = target.alias()
+    level.joined.append((target.storage_cell(), before, target))
+    level.lift(before).replace(target)
 
 
 def _chain(target: Tensor) -> tuple[Any, tuple]:

@@ -105,11 +105,8 @@ def chosen(
     """The arguments ``argnums`` of ``args``, and ``func`` as a function of those alone."""
     numbers = _argnums(where, argnums, len(args))
 
-    rest, rebuild = tree.flatten(args)
-    rest = [_unfollowed(x) for x in rest]
-
     def of(*values: object) -> Any:
-        full = list(rebuild(rest))
+        full = list(tree.map(_unfollowed, args))
         for n, value in zip(numbers, values, strict=True):
             full[n] = value
         return func(*full, **kwargs)

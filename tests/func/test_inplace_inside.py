@@ -180,3 +180,14 @@ def test_other_arguments_may_be_written_to_and_stay_out_of_the_graph(jacobian):
     assert not y.requires_grad and type(y) is dt.Tensor
     func.grad(lambda a, b: b.copy_(a).sum())(x, y)
     assert y.tolist() == [1.0, 2.0] and not y.requires_grad
+
+
+def test_every_column_of_a_jacobian_has_the_arguments_anew():
+    def f(x, y, z):
+        x[:2] = y
+        return dt.stack([(x**2).sum(), (z**3).sum()])
+
+    x, y, z = dt.ones(3), dt.tensor([1.0, 2.0]), dt.tensor([3.0, 4.0])
+    by_y, by_z = func.jacfwd(f, argnums=(1, 2))(x, y, z)
+    assert by_y.tolist() == [[2.0, 4.0], [0.0, 0.0]] and by_z.tolist() == [[0.0, 0.0], [27.0, 48.0]]
+    assert x.tolist() == [1.0, 2.0, 1.0]

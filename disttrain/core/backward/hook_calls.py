@@ -97,7 +97,7 @@ def run_post_hooks(walk: object, node: Any, results: tuple, g: object) -> tuple:
 
 def run_accumulate_hooks(acc: Any) -> None:
     """The hooks for when the gradient of a leaf is there, also where none has come."""
-    leaf = acc.variable
+    leaf = acc.leaf
     if leaf is None or leaf._node is None or not acc.accumulate_hooks:
         return
     for hook in list(acc.accumulate_hooks.values()):

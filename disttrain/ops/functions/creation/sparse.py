@@ -70,7 +70,8 @@ def sparse_coo_tensor(
                 "sparse_coo_tensor: cannot set is_coalesced to true if indices correspond to an "
                 "uncoalesced COO tensor"
             )
-    return made(places, held, size, bool(is_coalesced))
+    out = made(places, held, size, bool(is_coalesced))
+    return out.requires_grad_() if requires_grad else out
 
 
 def _held(values: Any, dtype: Any, device: Any, leaf: bool) -> Tensor:
@@ -156,7 +157,8 @@ def sparse_compressed_tensor(
     checks.lines(str.__str__(where), starts, others, tuple(held.shape), size)
     if checks.wanted(check_invariants):
         checks.numbers(str.__str__(where), starts, others, size)
-    return compressed(where, starts, others, held, size)
+    out = compressed(where, starts, others, held, size)
+    return out.requires_grad_() if requires_grad else out
 
 
 def sparse_csr_tensor(

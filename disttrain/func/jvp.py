@@ -30,9 +30,13 @@ _JVP = "jvp(f, primals, tangents)"
 
 
 class DualTracer(Tracer):
-    """A value ``inner`` with its ``tangent`` (None: zero)."""
+    """A value ``inner`` with its ``tangent`` (None: zero). Its numbers may be read, to decide by."""
 
     tangent: Tensor | None
+
+    @property
+    def array(self) -> Any:
+        return super().array if self.interp.over else self.inner.array
 
     def meta(self) -> tuple:
         return self.inner.meta()

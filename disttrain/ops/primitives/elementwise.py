@@ -76,6 +76,8 @@ def _sign(a: Any) -> Any:
 
 sign = unary("sign", _sign, nothing, takes=_REAL)
 sgn: Primitive = unary("sgn", _sign, _sign_rule)
+# Not the conjugate of the vjp, as of holomorphic functions: its derivative is its own adjoint.
+sgn.jvp = lambda primals, tangents, params: _sign_rule(tangents[0], primals[0], sgn(primals[0]))
 exp = unary("exp", kernels.exp_, lambda g, out: g * H(out), expr=lambda a: ex.exp(a), floating=True)
 exp2 = unary("exp2", np.exp2, lambda g, out: g * H(out) * math.log(2.0), floating=True)
 expm1 = unary("expm1", np.expm1, lambda g, out: g * (H(out) + 1), floating=True)

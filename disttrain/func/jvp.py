@@ -11,6 +11,7 @@ from typing import Any
 
 from .. import tree
 from ..context import thread
+from ..core.algebra import Algebra
 from ..core.backward.autograd import grad
 from ..core.gate import Primitive, Tracer
 from ..core.grad_mode import enable_grad
@@ -30,7 +31,7 @@ _JVP = "jvp(f, primals, tangents)"
 
 
 class DualTracer(Tracer):
-    """A value ``inner`` with its ``tangent`` (None: zero). Its numbers may be read, to decide by."""
+    """A value ``inner`` with its ``tangent`` (None: zero). Its numbers may be read."""
 
     tangent: Tensor | None
 
@@ -125,7 +126,8 @@ def _one_field(tangents: tuple, out: Tensor) -> bool:
 def _dense(primal: Tensor | int, tangent: Tensor | None) -> Any:
     if tangent is not None or not isinstance(primal, Tensor):
         return primal if tangent is None else tangent
-    return primal * 0 if primal.dtype.is_floating_point or primal.dtype.is_complex else primal
+    moves = primal.dtype.is_floating_point or primal.dtype.is_complex
+    return Algebra.zeros_like(primal) if moves else primal
 
 
 class _NodeView:
@@ -172,7 +174,7 @@ def transposed(
         live = [o for o in outs if o.requires_grad]
         if not live:
             return lambda tangents: None
-        seeds = [(o.detach() * 0).requires_grad_() for o in live]
+        seeds = [Algebra.zeros_like(o).requires_grad_() for o in live]
         leave_private((*wanted, *seeds))
         rows = grad(live, wanted, seeds, create_graph=True, allow_unused=True)
     places = [next((i for i, x in enumerate(live) if x is o), None) for o in outs]
@@ -310,4 +312,5 @@ def left(primal: Tensor, tangent: Tensor | None) -> Tensor:
     """The tangent of a result: zeros where it depends on nothing that moves."""
     if tangent is not None:
         return tangent
-    return primal * 0 if isinstance(primal, Tracer) else create.zeros_like(primal)
+    traced = isinstance(primal, Tracer)
+    return Algebra.zeros_like(primal) if traced else create.zeros_like(primal)

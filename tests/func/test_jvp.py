@@ -55,9 +55,9 @@ def test_the_sign_of_complex_numbers_turns():
 
 @pytest.mark.parametrize("wrong", [None, (), 1, [1.0]])
 def test_results_must_be_tensors(wrong):
-    with pytest.raises(RuntimeError, match="non-empty output|only tensors"):
+    with pytest.raises(RuntimeError, match=r"non-empty output|only tensors"):
         jvp(lambda x: wrong, (X,), (V,))
-    with pytest.raises(RuntimeError, match="non-empty output|only tensors"):
+    with pytest.raises(RuntimeError, match=r"non-empty output|only tensors"):
         vjp(lambda x: wrong, X)
 
 

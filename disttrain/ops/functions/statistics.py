@@ -21,7 +21,7 @@ from .args import tensor as as_input
 from .elementwise import clamp
 from .gathering import gather
 from .reduce import amax, amin, nansum, sum
-from .sort import ValuesIndices, argsort, quantile
+from .sort import ValuesIndices, argsort, or_shared_nan, quantile
 from .views.join import stack
 from .views.shapes import movedim, reshape
 from .views.split import narrow, select, unbind
@@ -98,7 +98,8 @@ def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False) -> A
 def _shared(flat: Tensor, value: Tensor) -> Tensor:
     """``value``, which is among ``flat``, with a gradient that all equal elements share."""
     odd = el.logical_and(el.isnan(value), el.isnan(flat))
-    return amax(el.where(el.logical_or(el.eq(flat, value), odd), flat, -inf), (0,))
+    found = amax(el.where(el.logical_or(el.eq(flat, value), odd), flat, -inf), (0,))
+    return or_shared_nan(flat, found)
 
 
 def _middle_places(x: Tensor, d: int) -> Tensor:

@@ -96,3 +96,10 @@ def test_modes_of_examples_are_those_of_each(dim, keepdim):
     wanted = x.mode(1 if dim == 0 else -1, keepdim)
     assert np.array_equal(values.numpy(), wanted[0].numpy(), equal_nan=True)
     assert places.tolist() == wanted[1].tolist()
+
+
+@pytest.mark.parametrize("find", [dt.min, dt.max, dt.median, dt.nanmedian])
+def test_nan_share_the_gradient_of_a_nan(find):
+    x = dt.tensor([float("nan")] * 4, requires_grad=True)
+    find(x).backward()
+    assert x.grad.tolist() == [0.25] * 4

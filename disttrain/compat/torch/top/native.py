@@ -323,7 +323,7 @@ def binomial(count: Tensor, prob: Tensor, generator: Any = None) -> Tensor:
     total = dt.zeros_like(counts)
     for trial in range(most):  # sums of trials, so that they are the generator's own numbers
         drawn = dt.rand(counts.shape, generator=generator, device=counts.device)
-        total += (drawn.to(counts.dtype) < chances).to(counts.dtype) * (counts > trial)
+        total = total + (drawn.to(counts.dtype) < chances).to(counts.dtype) * (counts > trial)
     return total
 
 

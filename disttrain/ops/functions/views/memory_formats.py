@@ -57,7 +57,7 @@ def is_contiguous(input: Tensor, memory_format: Format | None = None) -> bool:
     if order is None:
         if isinstance(input, Tracer) and not input.is_meta:
             shape = tuple(input.shape)
-            return is_dense(shape, stride(input), tuple(range(len(shape))))
+            return 0 in shape or is_dense(shape, stride(input), tuple(range(len(shape))))
         return True if _unknown(input) else input.array.flags.c_contiguous
     if len(order) != input.ndim or _unknown(input):
         return False

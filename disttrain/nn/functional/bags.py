@@ -41,17 +41,8 @@ def embedding_bag(
     numbers, kept = input.reshape(-1), None
     bags, count = _bags(input, offsets, include_last_offset)
     factors = None if per_sample_weights is None else per_sample_weights.reshape(-1)
-    if factors is not None and factors.dtype is not weight.dtype:
-        raise DTypeError(
-            "embedding_bag: expected per_sample_weights to have the same type as weight, "
-            f"{weight.dtype!r}; {factors.dtype!r} given"
-        )
+    _check_table(weight, factors, padding_idx)
     if padding_idx is not None:
-        if not -len(weight) <= padding_idx < len(weight):
-            raise PaddingError(
-                "embedding_bag: padding_idx must be within the number of embeddings, "
-                f"{len(weight)}; {padding_idx} given"
-            )
         padding_idx %= weight.shape[0]
         kept = numbers != padding_idx
         if numbers.is_cpu:  # on a device the host would wait for how many there are
@@ -114,6 +105,19 @@ def _largest(rows: Tensor, bags: Tensor, count: int, kept: Tensor | None) -> Ten
         empty = first == n
         first = first.masked_fill(empty, 0)
     return rows.gather(0, first).masked_fill(empty, 0)
+
+
+def _check_table(weight: Tensor, factors: Tensor | None, padding_idx: int | None) -> None:
+    if factors is not None and factors.dtype is not weight.dtype:
+        raise DTypeError(
+            "embedding_bag: expected per_sample_weights to have the same type as weight, "
+            f"{weight.dtype!r}; {factors.dtype!r} given"
+        )
+    if padding_idx is not None and not -len(weight) <= padding_idx < len(weight):
+        raise PaddingError(
+            "embedding_bag: padding_idx must be within the number of embeddings, "
+            f"{len(weight)}; {padding_idx} given"
+        )
 
 
 def _check(

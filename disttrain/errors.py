@@ -21,6 +21,8 @@
       |- ConfigError (RuntimeError, ValueError)     a wrong setting, key or argument of a component
       |    |- MissingSetting (KeyError)             a setting that must be there and is not
       |    |- GroupError (AssertionError)           a process group that is not there
+      |    |- PaddingError (AssertionError)         a padding index outside of its table
+      |    |- ModeError (NotImplementedError)       settings that do not go together
       |    `- BackendError                          a backend that cannot be used
       |- SerializationError (RuntimeError, ValueError) a file that is not what it should be
       |    `- WriteError (OSError)                  a file that could not be written
@@ -146,6 +148,14 @@ class ConfigError(DisttrainError, RuntimeError, ValueError):
 
 class GroupError(ConfigError, AssertionError):
     """A process group was to be left that is not there."""
+
+
+class PaddingError(ConfigError, AssertionError):
+    """A padding index that is none of the rows of a table."""
+
+
+class ModeError(ConfigError, NotImplementedError):
+    """A setting that an operation does not have together with another one."""
 
 
 class BackendError(ConfigError):

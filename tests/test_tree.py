@@ -40,3 +40,14 @@ def test_trees_of_other_sizes_are_refused():
     _, build = tree.flatten([1, 2])
     with pytest.raises(ValueError, match="1 leaves given, 2 needed"):
         build([1])
+
+
+def test_none_may_be_a_leaf():
+    leaves, build = tree.flatten((1, None, [None]), with_none=True)
+    assert leaves == [1, None, None] and build([1, 2, 3]) == (1, 2, [3])
+
+
+def test_structures_are_equal_where_forms_are():
+    assert tree.structure((1, [2], {"a": Pair(3, None)})) == "(*, [*], {'a': Pair(*, None)})"
+    assert tree.structure((1,)) == tree.structure((2,)) != tree.structure([1])
+    assert tree.structure({"a": 1, "b": 2}) != tree.structure({"b": 1, "a": 2})

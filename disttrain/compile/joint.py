@@ -297,7 +297,7 @@ class _Differentiation:
         if place in self.inputs:
             self.ends.setdefault(place, ("input", self.inputs[place]))
         elif isinstance(node, AccumulateGrad):
-            leaf = node.variable
+            leaf = node.leaf
             if leaf is not None and id(leaf) in self.recorder.old:
                 self.ends.setdefault(place, ("leaf", leaf))
         elif node.seq <= self.recorder.start:

@@ -12,6 +12,7 @@ class Algebra:
     sum_to: Callable
     cast: Callable
     zeros: Callable
+    zeros_like: Callable  # at the level of a transform that a tensor is of
     ones_like: Callable
     clone: Callable
     to_host: Callable

@@ -138,8 +138,16 @@ class AccumulateGrad(GraphNode):
         self.shape, self.dtype = variable.meta()
 
     @property
-    def variable(self) -> Any:
+    def leaf(self) -> Any:
+        """The tensor that gets the gradient."""
         return self._variable()
+
+    @property
+    def variable(self) -> Any:
+        """The leaf, or the sparse tensor whose values it is."""
+        leaf = self._variable()
+        whole = None if leaf is None else leaf.__dict__.get("_held_by")
+        return leaf if whole is None else whole()
 
     def name(self) -> str:
         return "torch::autograd::AccumulateGrad"  # as PyTorch prints it

@@ -131,7 +131,7 @@ class Tensor(TensorMethods):
             self._refresh_node()
         return self._node
 
-    def _refresh_node(self) -> None:
+    def _refresh_node(self, anew: bool = False) -> None:
         before = self._node
         if self._view is not None and self._view[1] is not None:
             source, prim, part, params = self._view
@@ -141,7 +141,8 @@ class Tensor(TensorMethods):
             if part is not None:
                 prim, params = prim.part(params, part)
             source.graph_node()
-            if not (before.__class__ is AccumulateGrad and _is_leaf(source)):
+            leaf = before.__class__ is AccumulateGrad and _is_leaf(source)
+            if not leaf and (anew or not _follows(before, source)):
                 with context_recording():
                     self._node = prim(source, **params)._node
                 if self._retains:
@@ -431,6 +432,12 @@ def note_read(t: Tensor) -> None:
     for interp in context.thread.stack:
         if interp.dynamic:
             interp.on_read(t)
+
+
+def _follows(node: Any, source: Tensor) -> bool:
+    """Whether a view with this node has its place by the one that ``source`` still has."""
+    edges: tuple = getattr(getattr(node, "node", node), "edges", ())
+    return bool(edges) and edges[0] is not None and edges[0] is source._node
 
 
 def layout(t: Tensor) -> Any:

@@ -29,9 +29,10 @@ class Tracer(Tensor):
                 "it from the transformed function instead of keeping it elsewhere"
             )
         raise CaptureError(
-            f"a value inside {self.interp} was used as numbers (numpy, item(), if, int() ...), "
-            "which the transform cannot follow; use tensor operations such as dt.where, or move "
-            "that part out of the transformed function"
+            f"a value inside {self.interp} was used as numbers (numpy, int(), .item() on a Tensor, "
+            "data-dependent control flow such as if and while, a result whose shape depends on "
+            "values), which the transform cannot follow; use tensor operations such as dt.where, "
+            "or move that part out of the transformed function"
         )
 
     @property
@@ -69,6 +70,11 @@ class Tracer(Tensor):
             value = value.inner
         return value
 
+    def steps(self) -> tuple:
+        """Bytes between neighbours in each dimension, as the function sees the value."""
+        inner = self.inner
+        return inner.steps() if isinstance(inner, Tracer) else inner.array.strides
+
     def detach(self) -> Tensor:
         self.graph_node()
         out = self.interp.detached(self)
@@ -104,7 +110,7 @@ class Tracer(Tensor):
         plain.become(self, plain._node)  # type: ignore[attr-defined]
         plain.storage_cell().joined = True
 
-    def _refresh_node(self) -> None:
+    def _refresh_node(self, anew: bool = False) -> None:
         """What this is a view of was written to: view it again."""
         if self._view is not None:
             source, prim, part, params = self._view

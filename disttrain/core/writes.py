@@ -71,8 +71,9 @@ def check_captured(t: Tensor, name: str) -> None:
         return
     raise CaptureError(
         f"{name}: inside {inside.name}, a captured tensor of shape {list(t.shape)} would be "
-        "changed in place; a transformed function may write to its arguments and to what it makes "
-        "itself: pass the tensor as an argument, write to a .clone(), or use the out-of-place form"
+        "changed in place (it would mutate a captured Tensor); a transformed function may write to "
+        "its arguments and to what it makes itself: pass the tensor as an argument, write to a "
+        ".clone(), or use the out-of-place form"
     )
 
 
@@ -122,5 +123,4 @@ def check_inplace(t: Tensor, name: str) -> None:
                 "changed in place; do it under no_grad(), or on a .clone() of the leaf"
             )
     if t._view is not None and getattr(node, "tensor_hooks", None) is not None:
-        t._gen = -1  # hooks belong to the value that is overwritten: go on from a node without any
-        t.graph_node()
+        t._refresh_node(anew=True)  # hooks belong to the value that is overwritten: leave them

@@ -4,8 +4,9 @@ from .call import functional_call
 from .control_flow import cond, map, scan, while_loop  # noqa: A004
 from .ensembles import replace_all_batch_norm_modules_, stack_module_state
 from .jacobian import hessian, jacfwd, jacrev
-from .jvp import jvp, linearize
+from .jvp import jvp
 from .levels import debug_unwrap, functionalize
+from .linearize import linearize
 from .rearrange import rearrange
 from .reverse import grad, grad_and_value, value_and_grad, vjp
 from .vmap import vmap

@@ -6,6 +6,7 @@ from __future__ import annotations
 import copy
 from typing import Any, NamedTuple
 
+from .. import tree
 from ..context import thread
 from ..core.algebra import Algebra
 from ..core.backward.function import Function, FunctionCtx, run
@@ -13,6 +14,7 @@ from ..core.gate import Tracer
 from ..core.grad_mode import enable_grad, no_grad
 from ..core.tensor import Tensor
 from ..errors import AutogradError, CaptureError
+from . import batch_dims
 from .levels import Level
 
 
@@ -28,6 +30,8 @@ def push_function(level: Any, cls: Any, args: tuple, kwargs: dict) -> Any:
     if thread.grad_enabled and _is_recorded(level, args):
         return run(_Recorded, FunctionCtx(), (push_function, level, cls, kwargs, *args), {})
     primals = tuple([a.inner if level.owns(a) else a for a in args])
+    if level.deferred:
+        return _push_later(level, cls, args, primals, kwargs)
     tangents = tuple([_tangent(level, a) for a in args])
     before = [0 if t is None else t._version for t in tangents]
     ctx = FunctionCtx()
@@ -39,23 +43,55 @@ def push_function(level: Any, cls: Any, args: tuple, kwargs: dict) -> Any:
 
     ctx.mark_dirty = mark_dirty  # type: ignore[method-assign]
     result = _forward(cls, ctx, primals, kwargs)
-    moved: Any = (None,)
-    if any(level.owns(a) and a.tangent is not None for a in args):
-        ctx._pushing = True
-        moved = cls.jvp(ctx, *tangents)
-        ctx._pushing = False
     several = isinstance(result, tuple)
     outs = result if several else (result,)
-    moved = moved if isinstance(moved, tuple) else (moved,) * (1 if len(outs) == 1 else 0)
-    moved = moved or (None,) * len(outs)
-    if len(moved) != len(outs):
-        raise AutogradError(
-            f"{cls.__name__}.jvp returned {len(moved)} tangents for {len(outs)} results; one for "
-            "each is needed (None where there is none)"
-        )
+    moved = (None,) * len(outs)
+    if any(level.owns(a) and a.tangent is not None for a in args):
+        moved = _moved(cls, ctx, tangents, len(outs))
     duals = tuple(
         _dual(level, args, primals, (tangents, before), o, t, any(o is d for d in dirty))
         for o, t in zip(outs, moved, strict=True)
+    )
+    return duals if several else duals[0]
+
+
+def _moved(cls: Any, ctx: FunctionCtx, tangents: tuple, count: int) -> tuple:
+    """What ``cls.jvp`` says: a tangent for each of ``count`` results."""
+    ctx._pushing = True
+    moved = cls.jvp(ctx, *tangents)
+    ctx._pushing = False
+    moved = moved if isinstance(moved, tuple) else (moved,) * (1 if count == 1 else 0)
+    moved = moved or (None,) * count
+    if len(moved) != count:
+        raise AutogradError(
+            f"{cls.__name__}.jvp returned {len(moved)} tangents for {count} results; one for "
+            "each is needed (None where there is none)"
+        )
+    return moved
+
+
+def _push_later(level: Any, cls: Any, args: tuple, primals: tuple, kwargs: dict) -> Any:
+    """As ``push_function``, for a level whose tangents are not there yet."""
+    ctx = FunctionCtx()
+    result = _forward(cls, ctx, primals, kwargs)
+    if ctx._dirty:
+        raise CaptureError(
+            f"{cls.__name__}.apply: changes its inputs in place, which {level} cannot follow; "
+            "return new tensors, or use jvp"
+        )
+    several = isinstance(result, tuple)
+    outs = result if several else (result,)
+
+    def rule(given: tuple) -> tuple:
+        pairs = zip(given, primals, strict=True)
+        return _moved(cls, ctx, tuple([_or_zeros(t, p) for t, p in pairs]), len(outs))
+
+    tangents = tuple([a.tangent if level.owns(a) else None for a in args])
+    parts = (None,) * len(outs)
+    if any(t is not None for t in tangents):
+        parts = level.later(rule, tangents, outs)
+    duals = tuple(
+        level.result(o, p) if isinstance(o, Tensor) else o for o, p in zip(outs, parts, strict=True)
     )
     return duals if several else duals[0]
 
@@ -86,8 +122,12 @@ def _forward(cls: Any, ctx: FunctionCtx, primals: tuple, kwargs: dict) -> Any:
 
 def _tangent(level: Any, value: Any) -> Tensor | None:
     """What ``jvp`` gets for an argument: zeros where a tensor has no tangent."""
-    if level.owns(value) and value.tangent is not None:
-        return value.tangent
+    return _or_zeros(value.tangent if level.owns(value) else None, value)
+
+
+def _or_zeros(tangent: Tensor | None, value: Any) -> Tensor | None:
+    if tangent is not None:
+        return tangent
     if not isinstance(value, Tensor) or value.meta()[1].kind not in "fcV":
         return None
     return Algebra.zeros(*value.meta())
@@ -119,32 +159,49 @@ def batch_function(level: Any, cls: Any, args: tuple, kwargs: dict) -> Any:
     own = cls.vmap is not Function.vmap
     if own and cls.generate_vmap_rule:
         raise AutogradError(
-            f"{cls.__name__}: defines vmap and sets generate_vmap_rule=True; keep one of the two"
+            f"{cls.__name__}: has both generate_vmap_rule=True and a static method vmap; keep one "
+            "of the two"
         )
     if _is_recorded(level, args):
         return run(_Recorded, FunctionCtx(), (batch_function, level, cls, kwargs, *args), {})
+    if own:
+        return _by_own_rule(level, cls, args)
     inners = tuple([a.inner if level.owns(a) else a for a in args])
     dims = tuple([a.bdim if level.owns(a) else None for a in args])
-    if own:
-        with level.below():
-            out, out_dims = cls.vmap(VmapInfo(level.size, level.randomness), dims, *inners)
-        return _wrapped(level, out, out_dims)
     if not cls.generate_vmap_rule:
         return cls.vmap(None, dims, *args)
     batched = _Batched if cls.setup_context is Function.setup_context else _BatchedInParts
     batch = _Batch(type(level), cls, level.size, level.randomness, dims, kwargs)
     with level.below():
         out = batched.apply(batch, *inners)
-    return _wrapped(level, out, 0)
+    return tree.map(lambda o: _wrapped(level, o, 0), out)
 
 
-def _wrapped(level: Any, out: object, dims: object) -> Any:
-    if not isinstance(out, tuple):
-        return level.wrap(out, dims) if isinstance(out, Tensor) else out
-    dims = dims if isinstance(dims, tuple) else (dims,) * len(out)
-    return tuple(
-        level.wrap(o, d) if isinstance(o, Tensor) else o for o, d in zip(out, dims, strict=True)
-    )
+def _by_own_rule(level: Any, cls: Any, args: tuple) -> Any:
+    """By the ``vmap`` of the Function, which gets containers among its arguments as they are."""
+    inners = tree.map(lambda a: a.inner if level.owns(a) else a, args)
+    dims = tree.map(lambda a: a.bdim if level.owns(a) else None, args)
+    with level.below():
+        result = cls.vmap(VmapInfo(level.size, level.randomness), dims, *inners)
+    if not isinstance(result, tuple) or len(result) != 2:
+        raise AutogradError(
+            f"{cls.__name__}.vmap: Expected the vmap staticmethod to have two returns, (output, "
+            f"out_dims); it returned {tree.structure(result)}"
+        )
+    out, out_dims = result
+    places = batch_dims.matched(out_dims, out)
+    if places is None:
+        raise AutogradError(
+            f"{cls.__name__}.vmap: returned an incompatible (output, out_dims): out_dims must have "
+            f"the structure of the output, {tree.structure(out)}, or be one for all; it is "
+            f"{out_dims!r}"
+        )
+    outs, rebuild = tree.flatten(out, with_none=True)
+    return rebuild([_wrapped(level, o, d) for o, d in zip(outs, places, strict=True)])
+
+
+def _wrapped(level: Any, out: object, dim: int | None) -> Any:
+    return level.wrap(out, dim) if isinstance(out, Tensor) else out
 
 
 class _Batch(NamedTuple):

@@ -6,30 +6,38 @@ The rule of a primitive is its own, the vjp's where the Jacobian is diagonal, or
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from .. import tree
 from ..context import thread
+from ..core.algebra import Algebra
 from ..core.backward.autograd import grad
 from ..core.gate import Primitive, Tracer
 from ..core.grad_mode import enable_grad
 from ..core.tensor import Tensor
-from ..core.writes import Inside
-from ..errors import AutogradError, CaptureError, ConfigError, ShapeError
+from ..core.writes import Inside, memory
+from ..errors import AutogradError, ShapeError
+from ..ops.functions import inplace
 from ..ops.functions.creation import create
 from ..ops.primitives.elementwise import conj
 from ..ops.primitives.views import expand, reshape
 from .functions import push_function
-from .levels import Level, check, followed, leave_private, settle
+from .levels import Level, check, followed, is_written, leave_private, renew, settle
+from .reverse import output_leaves, split_aux
 
 _new = object.__new__
+_JVP = "jvp(f, primals, tangents)"
 
 
 class DualTracer(Tracer):
-    """A value ``inner`` with its ``tangent`` (None: zero)."""
+    """A value ``inner`` with its ``tangent`` (None: zero). Its numbers may be read."""
 
     tangent: Tensor | None
+
+    @property
+    def array(self) -> Any:
+        return super().array if self.interp.over else self.inner.array
 
     def meta(self) -> tuple:
         return self.inner.meta()
@@ -40,6 +48,7 @@ class Forward(Level):
 
     name = "jvp"
     joins = True
+    deferred = False  # whether its tangents are to be moved along later
 
     def wrap(self, inner: Tensor, tangent: Tensor | None) -> DualTracer:
         out = _new(DualTracer)
@@ -59,7 +68,13 @@ class Forward(Level):
         out = prim(*primals, **params)
         if all(t is None for t in tangents) or not prim.differentiable:
             return self._wrapped(out, None)
-        return self._wrapped(out, push(prim, primals, tangents, params, out))
+        return self._wrapped(out, self.moved(prim, primals, tangents, params, out))
+
+    def moved(
+        self, prim: Primitive, primals: tuple, tangents: tuple, params: dict, out: Any
+    ) -> Any:
+        """The tangent of ``prim``'s result."""
+        return push(prim, primals, tangents, params, out)
 
     def result(self, out: Tensor, tangent: Tensor | None) -> Tensor:
         """The result of a custom function."""
@@ -75,8 +90,12 @@ class Forward(Level):
         return self.wrap(out, tangents)
 
 
-def push(prim: Primitive, primals: tuple, tangents: tuple, params: dict, out: Any) -> Any:
-    """The tangent of ``prim``'s result."""
+def push(
+    prim: Primitive, primals: tuple, tangents: tuple, params: dict, out: Any,
+    kept: dict | None = None,
+) -> Any:  # fmt: skip
+    """The tangent of ``prim``'s result. ``kept``: the same one for each time that the same values
+    are moved along, where a transposed rule is kept."""
     if prim.jvp == "linear":
         return prim(*[_dense(p, t) for p, t in zip(primals, tangents, strict=True)], **params)
     if prim.jvp == "multilinear":
@@ -90,7 +109,13 @@ def push(prim: Primitive, primals: tuple, tangents: tuple, params: dict, out: An
         return prim.jvp(primals, tangents, params)
     if prim.elementwise and prim.rules and _one_field(tangents, out):
         return _diagonal(prim, primals, tangents, params, out)
-    return _transposed(prim, primals, tangents, params)
+    moving = tuple([t is not None for t in tangents])
+    rule = None if kept is None else kept.get(moving)
+    if rule is None:
+        rule = transposed(prim, primals, moving, params)
+    if kept is not None:
+        kept[moving] = rule
+    return rule(tangents)
 
 
 def _one_field(tangents: tuple, out: Tensor) -> bool:
@@ -101,7 +126,8 @@ def _one_field(tangents: tuple, out: Tensor) -> bool:
 def _dense(primal: Tensor | int, tangent: Tensor | None) -> Any:
     if tangent is not None or not isinstance(primal, Tensor):
         return primal if tangent is None else tangent
-    return primal * 0 if primal.dtype.is_floating_point or primal.dtype.is_complex else primal
+    moves = primal.dtype.is_floating_point or primal.dtype.is_complex
+    return Algebra.zeros_like(primal) if moves else primal
 
 
 class _NodeView:
@@ -133,35 +159,41 @@ def _diagonal(prim: Primitive, primals: tuple, tangents: tuple, params: dict, ou
     return total
 
 
-def _transposed(prim: Primitive, primals: tuple, tangents: tuple, params: dict) -> Any:
-    """d/dg <vjp(g), tangent>: the transpose of the vjp."""
+def transposed(
+    prim: Primitive, primals: tuple, moving: tuple, params: dict
+) -> Callable[[tuple], Any]:
+    """The function of tangents (there where ``moving`` says) d/dg <vjp(g), tangents>: the transpose
+    of the vjp at ``primals``."""
     level = _highest(primals)
-    create = thread.grad_enabled and followed((*primals, *tangents), ())
     with enable_grad():
-        leaves = [
-            p if t is None else _leaf(p, level) for p, t in zip(primals, tangents, strict=True)
-        ]
-        wanted = [x for x, t in zip(leaves, tangents, strict=True) if t is not None]
-        given = [t for t in tangents if t is not None]
+        leaves = [_leaf(p, level) if m else p for p, m in zip(primals, moving, strict=True)]
+        wanted = [x for x, m in zip(leaves, moving, strict=True) if m]
         result = prim(*leaves, **params)
-        outs = result if isinstance(result, tuple) else (result,)
+        several = isinstance(result, tuple)
+        outs = result if several else (result,)
         live = [o for o in outs if o.requires_grad]
         if not live:
-            return None
-        seeds = [(o.detach() * 0).requires_grad_() for o in live]
+            return lambda tangents: None
+        seeds = [Algebra.zeros_like(o).requires_grad_() for o in live]
         leave_private((*wanted, *seeds))
         rows = grad(live, wanted, seeds, create_graph=True, allow_unused=True)
-        used = [
-            (r, t) for r, t in zip(rows, given, strict=True) if r is not None and r.requires_grad
-        ]
+    places = [next((i for i, x in enumerate(live) if x is o), None) for o in outs]
+
+    def run(tangents: tuple) -> Any:
+        given = [t for t in tangents if t is not None]
+        pairs = zip(rows, given, strict=True)
+        used = [(r, t) for r, t in pairs if r is not None and r.requires_grad]
         if not used:
             return None
-        moved = grad(
-            [r for r, _ in used], seeds, [t for _, t in used], create_graph=create,
-            materialize_grads=True,
-        )  # fmt: skip
-    by_id = {id(o): m for o, m in zip(live, moved, strict=True)}
-    return tuple(by_id.get(id(o)) for o in outs) if isinstance(result, tuple) else moved[0]
+        create = thread.grad_enabled and followed((*primals, *tangents), ())
+        with enable_grad():
+            moved = grad(
+                [r for r, _ in used], seeds, [t for _, t in used], create_graph=create,
+                retain_graph=True, materialize_grads=True,
+            )  # fmt: skip
+        return tuple(None if i is None else moved[i] for i in places) if several else moved[0]
+
+    return run
 
 
 def _highest(values: tuple) -> Any:
@@ -184,70 +216,101 @@ def jvp(
     func: Callable, primals: tuple, tangents: tuple, *, strict: bool = False, has_aux: bool = False
 ) -> tuple:
     """(``func(*primals)``, its derivative in the direction ``tangents``)."""
-    if not isinstance(primals, tuple) or not isinstance(tangents, tuple):
-        raise ConfigError("jvp: primals and tangents must be tuples, one entry per argument")
-    leaves, rebuild = tree.flatten(primals)
-    given = tree.leaves(tangents)
-    if len(leaves) != len(given):
-        raise ConfigError(f"jvp: {len(given)} tangents given for {len(leaves)} primals")
-    for i, (p, t) in enumerate(zip(leaves, given, strict=True)):
-        if tuple(p.shape) != tuple(t.shape):
-            raise ShapeError(
-                f"jvp: tangent {i} has shape {list(t.shape)}, its primal {list(p.shape)}"
-            )
+    return pushed(func, primals, tangents, strict=strict, has_aux=has_aux)
+
+
+def pushed(
+    func: Callable, primals: tuple, tangents: tuple, *, strict: bool = False,
+    has_aux: bool = False, own: Sequence = (),
+) -> tuple:  # fmt: skip
+    """``jvp`` of a function that may also write to the tensors ``own``."""
+    leaves, rebuild, given = _given(primals, tangents)
     level = Forward()
-    with level.running(), Inside("jvp", leaves).running():
+    with level.running():
         inputs = [level.wrap(p, t) for p, t in zip(leaves, given, strict=True)]
-        result = settle(func(*rebuild(inputs)))
+        with Inside("jvp", (*leaves, *own)).running():
+            result = settle(func(*rebuild(inputs)))
+        write_back(level, leaves, inputs, own)
+        settle(result)
     aux = None
     if has_aux:
-        result, aux = result
+        result, aux = split_aux(_JVP, result)
         aux = tree.map(lambda x: _primal(level, x), aux)
-    outs, unflatten = tree.flatten(result)
+    outs, unflatten = output_leaves(_JVP, result)
+    if strict:
+        _check_dependent(level, outs)
     pairs = [_leave(level, o) for o in outs]
     answer = (unflatten([p for p, _ in pairs]), unflatten([t for _, t in pairs]))
     return (*answer, aux) if has_aux else answer
+
+
+def write_back(level: Forward, leaves: list, inputs: list, own: Sequence = ()) -> None:
+    """Write over arguments what was written over the values that stood for them: over ``leaves``,
+    and over those of ``own`` that became values by it."""
+    for p, tracer in zip(leaves, inputs, strict=True):
+        if is_written(tracer, p):
+            inplace.copy_(p, tracer.inner)
+            renew(tracer, level.wrap(p, tracer.tangent))
+    cells = {memory(t) for t in own if isinstance(t, Tensor)}
+    for cell, before, value in level.joined:
+        if cell in cells:
+            cell.joined = False
+            value.graph_node()
+            inplace.copy_(before, value.inner)
+
+
+def _given(primals: Any, tangents: Any) -> tuple[list, Callable, list]:
+    """The leaves of the primals, how these are put together, and the leaves of the tangents."""
+    if not isinstance(primals, tuple):
+        raise AutogradError(
+            f"{_JVP}: Expected primals to be a tuple, one entry per argument of f; got "
+            f"{type(primals).__name__}"
+        )
+    if tree.structure(primals) != tree.structure(tangents):
+        raise AutogradError(
+            f"{_JVP}: Expected primals and tangents to have the same python structure. Got primals "
+            f"with structure {tree.structure(primals)} and tangents with structure "
+            f"{tree.structure(tangents)}"
+        )
+    leaves, rebuild = tree.flatten(primals)
+    given = tree.leaves(tangents)
+    if not leaves:
+        raise AutogradError(f"{_JVP}: Expected at least one Tensor among the primals")
+    for i, (p, t) in enumerate(zip(leaves, given, strict=True)):
+        for name, x in (("primals", p), ("tangents", t)):
+            if not isinstance(x, Tensor):
+                raise AutogradError(
+                    f"{_JVP}: {name} must only contain Tensors, got unsupported type {type(x)}"
+                )
+        if tuple(p.shape) != tuple(t.shape):
+            raise ShapeError(
+                f"{_JVP}: tangent {i} has shape {list(t.shape)}, its primal {list(p.shape)}"
+            )
+    return leaves, rebuild, given
+
+
+def _check_dependent(level: Forward, outs: list) -> None:
+    for i, out in enumerate(outs):
+        if not level.owns(out) or out.tangent is None:
+            raise AutogradError(
+                f"{_JVP}: output {i} of f is independent of the inputs. This is not allowed when "
+                "strict=True"
+            )
 
 
 def _primal(level: Forward, x: Tensor) -> Any:
     return x.inner if level.owns(x) else x
 
 
-def _leave(level: Forward, out: object) -> tuple[Tensor, Tensor]:
-    if not isinstance(out, Tensor):
-        raise CaptureError(f"jvp: the function returned a {type(out).__name__}; tensors are needed")
+def _leave(level: Forward, out: Tensor) -> tuple[Tensor, Tensor]:
     primal = _primal(level, out)
     tangent = out.tangent if isinstance(out, DualTracer) and level.owns(out) else None
-    if tangent is None:
-        tangent = primal * 0 if isinstance(primal, Tracer) else create.zeros_like(primal)
-    return primal, tangent
+    return primal, left(primal, tangent)
 
 
-def linearize(func: Callable, *primals: Any) -> tuple[Any, Callable]:
-    """(``func(*primals)``, the function of tangents that gives its derivative there).
-
-    The derivative is taken anew for each tangent: nothing is kept but the primals.
-    """
-    leaves, _ = tree.flatten(primals)
-    for leaf in leaves:
-        if not isinstance(leaf, Tensor):
-            raise AttributeError(
-                f"linearize: the primals must be tensors; {type(leaf).__name__} given"
-            )
-
-    def push_forward(*tangents: Any) -> Any:
-        given = tree.leaves(tangents)
-        if len(given) != len(leaves):
-            raise AutogradError(
-                f"linearize: Expected the tangents to have the same argspec as the primals; "
-                f"{len(given)} given for {len(leaves)}"
-            )
-        for i, (t, p) in enumerate(zip(given, leaves, strict=True)):
-            if t.meta() != p.meta():
-                raise AutogradError(
-                    f"linearize: tangent {i} is {t.dtype!r}{list(t.shape)}; its primal is "
-                    f"{p.dtype!r}{list(p.shape)}"
-                )
-        return jvp(func, primals, tangents)[1]
-
-    return func(*primals), push_forward
+def left(primal: Tensor, tangent: Tensor | None) -> Tensor:
+    """The tangent of a result: zeros where it depends on nothing that moves."""
+    if tangent is not None:
+        return tangent
+    traced = isinstance(primal, Tracer)
+    return Algebra.zeros_like(primal) if traced else create.zeros_like(primal)

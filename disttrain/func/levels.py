@@ -33,6 +33,7 @@ class Level:
 
     def __init__(self) -> None:
         self.level = len(context.thread.stack)
+        self.joined: list = []  # (its memory, what it was, the value it is): by writes
 
     def __str__(self) -> str:
         return f"{self.name} (level {self.level})"
@@ -67,6 +68,10 @@ class Level:
     def process(self, prim: Primitive, args: tuple, params: dict) -> Any:
         raise NotImplementedError
 
+    def check_draw(self, name: str, by: tuple, target: Tensor | None = None) -> None:
+        """Refuse random numbers that depend on the values ``by``, or are written over ``target``,
+        where this level cannot give them."""
+
     def apply_function(self, cls: type, args: tuple, kwargs: dict) -> Any:
         """A custom ``autograd.Function`` with this level's values among its arguments."""
         raise NotImplementedError
@@ -93,6 +98,20 @@ def settle(result: object) -> Any:
         if isinstance(leaf, Tracer):
             leaf.graph_node()
     return result
+
+
+def is_written(tracer: Tracer, given: Tensor) -> bool:
+    """Whether an input was changed in place: its value inside is no more the one that was given."""
+    tracer.graph_node()
+    return tracer.inner is not given
+
+
+def renew(tracer: Tracer, value: Tracer) -> None:
+    """Let ``tracer``, and the views of it, be parts of what ``value`` holds."""
+    tracer.become(value, tracer._node)
+    cell = tracer.storage_cell()
+    cell.gen += 1
+    tracer._gen = cell.gen
 
 
 def innermost() -> Level | None:

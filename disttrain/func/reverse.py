@@ -22,6 +22,8 @@ from ..ops.functions.creation import create
 from ..ops.primitives.views import reshape
 from .levels import followed, innermost, leave_private
 
+_VJP, _GRAD = "vjp(f, *primals)", "grad_and_value(f)(*args)"
+
 
 def _alias(value: Tensor) -> Any:
     """A tensor of the caller's level that stands for ``value`` as an input to differentiate."""
@@ -43,12 +45,58 @@ def _cut(out: Tensor) -> Any:
     return out.alias() if isinstance(out, Tracer) else out.detach()
 
 
-def _argnums(where: str, argnums: int | Sequence[int], count: int) -> tuple[int, ...]:
-    numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+def _argnums(where: str, argnums: Any, count: int) -> tuple[int, ...]:
+    if not _is_number(argnums) and not isinstance(argnums, tuple):
+        raise AutogradError(
+            f"{where}: argnums must be int or Tuple[int, ...], got: {type(argnums)}"
+        )
+    numbers = argnums if isinstance(argnums, tuple) else (argnums,)
+    if not numbers:
+        raise AutogradError(f"{where}: argnums must be non-empty, got argnums=()")
     for n in numbers:
+        if not _is_number(n):
+            raise AutogradError(f"{where}: each of argnums must be int, got {n!r} in {argnums!r}")
         if not -count <= n < count:
-            raise ConfigError(f"{where}: argnums={argnums} given for {count} arguments")
-    return tuple(n % count for n in numbers)
+            raise AutogradError(f"{where}: Got argnum={n}, but only {count} positional inputs")
+    places = tuple([n % count for n in numbers])
+    if len(set(places)) < len(places):
+        raise AutogradError(f"{where}: argnums elements must be unique, got argnums={argnums!r}")
+    return places
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def split_aux(where: str, result: Any) -> tuple:
+    """(output, aux) of a function with ``has_aux``; ``where`` is the transform as it is called."""
+    if not isinstance(result, tuple) or len(result) != 2:
+        raise AutogradError(
+            f"{where}: output of function f should be a tuple: (output, aux) if has_aux is True"
+        )
+    for leaf in tree.leaves(result[1], with_none=True):
+        if not isinstance(leaf, Tensor):
+            raise AutogradError(
+                f"{where}: aux: Expected tensors, got unsupported type {type(leaf).__name__}"
+            )
+    return result
+
+
+def output_leaves(where: str, result: Any) -> tuple[list, Callable]:
+    """The leaves of what a function returned, which must be tensors; how they are put together."""
+    outs, unflatten = tree.flatten(result)
+    if not outs:
+        raise AutogradError(
+            f"{where}: Expected f to be a function that has non-empty output (got output = "
+            f"{result!r})"
+        )
+    for out in outs:
+        if not isinstance(out, Tensor):
+            raise AutogradError(
+                f"{where}: expected f(*primals) to return only tensors, got unsupported type "
+                f"{type(out).__name__}"
+            )
+    return outs, unflatten
 
 
 def chosen(
@@ -58,7 +106,7 @@ def chosen(
     numbers = _argnums(where, argnums, len(args))
 
     def of(*values: object) -> Any:
-        full = list(args)
+        full = list(tree.map(_unfollowed, args))
         for n, value in zip(numbers, values, strict=True):
             full[n] = value
         return func(*full, **kwargs)
@@ -66,27 +114,44 @@ def chosen(
     return tuple(args[n] for n in numbers), of
 
 
+def _unfollowed(value: Any) -> Any:
+    """An argument that is not differentiated: one over the same memory, which may be written to
+    and has then a place in the graph that the caller's has not."""
+    plain = isinstance(value, Tensor) and value.__class__ is Tensor
+    return value.detach() if plain and value.graph_node() is None else value
+
+
 def vjp(func: Callable, *primals: object, has_aux: bool = False) -> tuple:
     """(``func(*primals)``, a function from cotangents to the inputs' cotangents)."""
+    return pulled(func, primals, has_aux)
+
+
+def pulled(func: Callable, primals: tuple, has_aux: bool, own: Sequence = ()) -> tuple:
+    """``vjp`` of a function that may also write to the tensors ``own``."""
     leaves, rebuild = tree.flatten(primals)
     recording = thread.grad_enabled
     with enable_grad():  # (what is pulled back later may be recorded, when this is not)
         inputs = [_alias(x) for x in leaves]
-        with Inside("vjp", inputs).running():
+        with Inside("vjp", (*inputs, *own)).running():
             result = func(*rebuild(inputs))
     aux = None
     leave_private(inputs)
     if has_aux:
-        result, aux = result
-    outs, unflatten = tree.flatten(result)
-    outs = [_output("vjp", o) for o in outs]
+        result, aux = split_aux(_VJP, result)
+    outs, unflatten = output_leaves(_VJP, result)
+    form = tree.structure(result)
     outside = followed(outs, inputs)
     keep = recording and outside
 
     def pull(*cotangents: Tensor | dict | list) -> Any:
-        given = tree.leaves(cotangents[0] if len(cotangents) == 1 else cotangents)
-        if len(given) != len(outs):
-            raise ConfigError(f"vjp: {len(given)} cotangents given for {len(outs)} results")
+        whole = cotangents[0] if len(cotangents) == 1 else cotangents
+        if tree.structure(whole) != form:
+            raise AutogradError(
+                "vjp: Expected pytree structure of cotangents to be the same as pytree structure "
+                f"of outputs to the function. cotangents: {tree.structure(whole)}, primal output: "
+                f"{form}"
+            )
+        given = tree.leaves(whole)
         create = thread.grad_enabled and (outside or followed(given, ()))
         pairs = [(o, g) for o, g in zip(outs, given, strict=True) if o.requires_grad]
         return rebuild(_pull(pairs, inputs, create))
@@ -94,14 +159,6 @@ def vjp(func: Callable, *primals: object, has_aux: bool = False) -> tuple:
     answer = unflatten(outs if keep else [_cut(o) for o in outs])
     aux = aux if keep else tree.map(_cut, aux)
     return (answer, pull, aux) if has_aux else (answer, pull)
-
-
-def _output(where: str, out: Tensor) -> Tensor:
-    if not isinstance(out, Tensor):
-        raise AutogradError(
-            f"{where}: the function returned a {type(out).__name__}; it must return tensors"
-        )
-    return out
 
 
 def _pull(pairs: list, inputs: list, create: bool) -> list:
@@ -135,12 +192,8 @@ def grad_and_value(
         leave_private(inputs)
         aux = None
         if has_aux:
-            value, aux = value
-        if not isinstance(value, Tensor) or value.shape.numel() != 1 or value.ndim:
-            what = list(value.shape) if isinstance(value, Tensor) else type(value).__name__
-            raise AutogradError(
-                f"grad: the function must return a scalar tensor; it returned {what}"
-            )
+            value, aux = split_aux(_GRAD, value)
+        _check_scalar(value)
         keep = recording and followed([value], inputs)
         rows = _scalar_rows(value, inputs, keep)
         if not keep:
@@ -150,6 +203,16 @@ def grad_and_value(
         return grads, (value, aux) if has_aux else value
 
     return wrapped
+
+
+def _check_scalar(value: Any) -> None:
+    if not isinstance(value, Tensor):
+        raise AutogradError(f"{_GRAD}: Expected f(*args) to return a tensor, got {type(value)}")
+    if value.ndim:
+        raise AutogradError(
+            f"{_GRAD}: Expected f(*args) to return a scalar tensor, got tensor with {value.ndim} "
+            f"dims, of shape {list(value.shape)}; vjp and jacrev take other functions"
+        )
 
 
 def _scalar_rows(value: Tensor, inputs: list, create: bool) -> list:

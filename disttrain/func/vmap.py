@@ -11,19 +11,22 @@ from collections.abc import Callable
 from typing import Any
 
 from .. import tree
+from ..context import thread
 from ..core.gate import Primitive, Tracer, gate
 from ..core.random import States
 from ..core.tensor import Tensor
-from ..errors import CaptureError, ConfigError, ShapeError
+from ..errors import CaptureError, ConfigError, DimError
 from ..ops.functions import inplace
 from ..ops.functions.views import join, split
 from ..ops.primitives.batching import front, fronted
 from ..ops.primitives.views import expand, permute, reshape
 from ..trace import warn
+from . import batch_dims
 from .functions import batch_function
-from .levels import Level, check, settle
+from .levels import Level, check, is_written, renew, settle
 
 _new = object.__new__
+FALLBACK_WARNINGS = "func.vmap.fallback_warnings"  # the rank's slot: whether they are given
 
 
 class BatchTracer(Tracer):
@@ -36,6 +39,10 @@ class BatchTracer(Tracer):
         if self.bdim is not None:
             shape = shape[: self.bdim] + shape[self.bdim + 1 :]
         return tuple(shape), kind
+
+    def steps(self) -> tuple:
+        steps = super().steps()
+        return steps if self.bdim is None else steps[: self.bdim] + steps[self.bdim + 1 :]
 
     def _data(self) -> Tensor:
         raise CaptureError(
@@ -100,23 +107,50 @@ class Batch(Level):
             return tuple(self.wrap(o, d) for o, d in zip(out, dims, strict=True))
         return self.wrap(out, dims)
 
+    def check_draw(self, name: str, by: tuple, target: Tensor | None = None) -> None:
+        """Refuse a draw that depends on the values ``by``, or is written over ``target``, where
+        the examples could not get what they are to get: the same, or each its own."""
+        self._check_same(name, [_batch_of(self, v) for v in by])
+        if target is None or self.randomness != "different":
+            return
+        if all(_batch_of(self, v) is None for v in (target, *by)):
+            raise CaptureError(
+                f"{name}: Vmap does not support different inplace randomness on an unbatched "
+                f"tensor, one from outside the batch (shape {list(target.shape)}); use the "
+                "out-of-place form"
+            )
+
+    def _check_same(self, name: str, dims: Any) -> None:
+        if self.randomness == "same" and any(d is not None for d in dims):
+            raise CaptureError(
+                f"{name}: Vmap does not currently support same randomness with a batched tensor "
+                "input: what is drawn depends on the values, which differ; use 'different'"
+            )
+
     def _random(self, prim: Primitive, inners: tuple, dims: tuple, params: dict) -> Any:
         if self.randomness == "error":
             raise CaptureError(
-                f"{prim.name}: random numbers inside vmap; say whether every example gets its own "
+                f"{prim.name}: called random operation while in randomness error mode: random "
+                "numbers inside vmap; say whether every example gets its own "
                 "(randomness='different') or all the same (randomness='same')"
             )
-        if self.randomness == "same" and prim.name in _BY_VALUE and set(dims) != {None}:
-            raise CaptureError(
-                f"{prim.name}: Vmap does not currently support same randomness with a batched "
-                "tensor input: what is drawn depends on the values, which differ; use 'different'"
-            )
+        if prim.name in _BY_VALUE:
+            self._check_same(prim.name, dims)
         run: Any = _Draw(prim, self.randomness == "same")
         with self.below():
             if run.same and all(d is None for d in dims):
                 return self._wrapped(run(*inners, **params), None)
             out, dim = per_example(run)(inners, dims, params, self.size)
         return self._wrapped(out, dim)
+
+
+def _batch_of(level: Batch, value: Any) -> int | None:
+    """Where ``value``, of this level or a higher one, has the batch; None: nowhere."""
+    while isinstance(value, Tracer):
+        if isinstance(value, BatchTracer) and level.owns(value):
+            return value.bdim
+        value = value.inner
+    return None
 
 
 _BY_VALUE = (  # draws from the distributions given
@@ -144,7 +178,8 @@ def batch_rule(prim: Primitive) -> Callable:
         return prim.batch
     if prim.elementwise:
         return functools.partial(_elementwise, prim)
-    warn(f"vmap: {prim.name} has no batch rule and runs once per example")
+    if thread.rank.slots.get(FALLBACK_WARNINGS, True):
+        warn(f"vmap: {prim.name} has no batch rule and runs once per example")
     return per_example(prim)
 
 
@@ -194,18 +229,26 @@ def vmap(
     chunk_size: int | None = None,
 ) -> Callable:
     """``func`` over a batch: ``in_dims`` says which dimension of each argument is the batch (None:
-    none; a tree of them for nested arguments), ``out_dims`` where it goes in the results.
+    none; a tree of them for nested arguments), ``out_dims`` where it goes in the results (None: the
+    result is one for all examples, and need not be a tensor).
 
     ``randomness``: 'error', 'different' (each example draws its own numbers) or 'same'.
     """
     if randomness not in ("error", "different", "same"):
-        raise ConfigError(f"vmap: randomness={randomness!r}; needed 'error', 'different' or 'same'")
+        raise ConfigError(
+            "vmap: Only allowed values for randomness are 'error', 'different', or 'same'. Got "
+            f"{randomness!r}"
+        )
+    if chunk_size is not None and chunk_size <= 0:
+        raise ConfigError(f"vmap: chunk_size should be None or greater than 0. (got {chunk_size})")
 
     @functools.wraps(func)
     def batched(*args: Tensor | dict, **kwargs: object) -> Any:
-        leaves, rebuild = tree.flatten(args)
-        dims = _spread(in_dims, args, leaves)
-        size = _size(leaves, dims)
+        entries = batch_dims.spread_in(in_dims, args)
+        batch_dims.check_out_dims(out_dims)
+        leaves, rebuild = tree.flatten(args, with_none=True)
+        dims = batch_dims.checked(leaves, entries)
+        size = batch_dims.size_of(leaves, dims)
         if chunk_size is None or chunk_size >= size:
             return _run(func, leaves, rebuild, dims, size, out_dims, randomness, kwargs)
         return _in_chunks(
@@ -213,54 +256,6 @@ def vmap(
         )
 
     return batched
-
-
-def _spread(in_dims: Any, args: tuple, leaves: list) -> list:
-    """One entry of ``in_dims`` per leaf: an entry stands for everything below it."""
-    if in_dims is None or isinstance(in_dims, int):
-        return [in_dims if isinstance(leaf, Tensor) else None for leaf in leaves]
-    if len(in_dims) != len(args):
-        raise ConfigError(
-            f"vmap: in_dims has {len(in_dims)} entries for {len(args)} arguments; give one for each"
-        )
-    out: list = []
-    for entry, arg in zip(in_dims, args, strict=True):
-        _spread_into(entry, arg, out)
-    return out
-
-
-def _spread_into(entry: dict | int | tuple | None, arg: Tensor | dict | tuple, out: list) -> None:
-    if entry is None or isinstance(entry, int):
-        below = tree.leaves(arg)
-        out.extend(entry if isinstance(leaf, Tensor) else None for leaf in below)
-        return
-    pairs = (
-        [(entry[k], arg[k]) for k in arg]
-        if isinstance(arg, dict)
-        else list(zip(entry, arg, strict=True))
-    )
-    for sub_entry, sub_arg in pairs:
-        _spread_into(sub_entry, sub_arg, out)
-
-
-def _size(leaves: list, dims: list) -> int:
-    found: dict[int, int] = {}
-    for i, (leaf, d) in enumerate(zip(leaves, dims, strict=True)):
-        if d is None:
-            continue
-        if leaf.ndim == 0 or not -leaf.ndim <= d < leaf.ndim:
-            raise ShapeError(
-                f"vmap: argument leaf {i} of shape {list(leaf.shape)} has no dimension {d} to map "
-                "over"
-            )
-        dims[i] = d % leaf.ndim
-        found[i] = leaf.shape[dims[i]]
-    if not found:
-        raise ConfigError("vmap: no argument is mapped over; at least one in_dims must be a number")
-    if len(set(found.values())) > 1:
-        sizes = ", ".join(f"leaf {i}: {n}" for i, n in found.items())
-        raise ShapeError(f"vmap: the mapped dimensions have different sizes ({sizes})")
-    return next(iter(found.values()))
 
 
 def _run(
@@ -271,61 +266,56 @@ def _run(
     with level.running():
         inputs = [x if d is None else level.wrap(x, d) for x, d in zip(leaves, dims, strict=True)]
         result = settle(func(*rebuild(inputs), **kwargs))
-        written = [
-            (x, tracer, d)
-            for x, tracer, d in zip(leaves, inputs, dims, strict=True)
-            if d is not None and _is_written(tracer, x)
-        ]
-    for x, tracer, d in written:
-        inplace.copy_(x, _leave(level, tracer, d))
-    outs, unflatten = tree.flatten(result)
-    places = _places(out_dims, result)
-    return unflatten([_leave(level, o, d) for o, d in zip(outs, places, strict=True)])
+        for x, tracer, d in zip(leaves, inputs, dims, strict=True):
+            if d is not None and is_written(tracer, x):
+                _write_back(level, x, tracer, d)
+        settle(result)
+    outs, unflatten = tree.flatten(result, with_none=True)
+    places = batch_dims.spread_out(out_dims, result)
+    return unflatten([_leave(level, o, d, func) for o, d in zip(outs, places, strict=True)])
 
 
-def _is_written(tracer: BatchTracer, given: Tensor) -> bool:
-    """Whether an input was changed in place: its value inside is no more the one that was given."""
-    tracer.graph_node()
-    return tracer.inner is not given
+def _write_back(level: Batch, given: Tensor, tracer: BatchTracer, dim: int) -> None:
+    """Write over an argument what was written over its examples, which are parts of it again: so
+    that results which are, or are views of, what was written share its memory."""
+    inplace.copy_(given, _leave(level, tracer, dim))
+    renew(tracer, level.wrap(given, dim))
 
 
-def _places(out_dims: Any, result: Any) -> list:
-    """One entry of ``out_dims`` per leaf of ``result``."""
-    if out_dims is None or isinstance(out_dims, int):
-        return [out_dims] * len(tree.leaves(result))
-    if not isinstance(result, (tuple, list)) and len(out_dims) == 1:
-        result = (result,)
-    out: list = []
-    try:
-        if len(out_dims) != len(result):
-            raise ValueError("other structure")
-        _spread_into(out_dims, result, out)
-    except (TypeError, ValueError, KeyError):
-        raise ConfigError(
-            f"vmap: out_dims={out_dims!r} does not have the structure of the function's result"
-        ) from None
-    return out
-
-
-def _leave(level: Batch, out: object, place: int | None) -> Any:
-    if not isinstance(out, Tensor):
-        raise ConfigError(f"vmap: the function returned a {type(out).__name__}; tensors are needed")
-    inner: Tensor = out
+def _leave(level: Batch, out: object, place: int | None, func: object = None) -> Any:
+    """``out`` as it is outside, with the batch as dimension ``place``."""
+    inner: Any = out
     bdim = None
     if isinstance(out, BatchTracer) and level.owns(out):
         inner, bdim = out.inner, out.bdim
     if place is None:
         if bdim is not None:
-            raise ConfigError("vmap: out_dims is None for a result that depends on the batch")
+            raise ConfigError(
+                f"vmap: `{_name(func)}` can not return a BatchedTensor when out_dim is None: the "
+                "result depends on the batch; say by out_dims where its dimension goes"
+            )
         return inner
+    if not isinstance(out, Tensor):
+        raise ConfigError(
+            f"vmap: `{_name(func)}` must only return Tensors, got type {type(out)}. Did you mean "
+            "to set out_dims= to None for output?"
+        )
     if bdim is None:
         shape = tuple(inner.meta()[0])
         inner, bdim = expand(reshape(inner, shape=(1, *shape)), shape=(level.size, *shape)), 0
     n = len(inner.meta()[0])
-    target = place % n
+    if not -n <= place < n:
+        raise DimError(
+            f"vmap: Dimension out of range (expected to be in range of [{-n}, {n - 1}], but got "
+            f"out_dims={place})"
+        )
     order = [i for i in range(n) if i != bdim]
-    order.insert(target, bdim)
+    order.insert(place % n, bdim)
     return inner if order == list(range(n)) else permute(inner, dims=tuple(order))
+
+
+def _name(func: object) -> str:
+    return getattr(func, "__name__", type(func).__name__)
 
 
 def _in_chunks(
@@ -343,9 +333,9 @@ def _in_chunks(
             for x, d in zip(leaves, dims, strict=True)
         ]
         parts.append(_run(func, piece, rebuild, dims, n, out_dims, randomness, kwargs))
-    columns = [tree.leaves(p) for p in parts]
-    unflatten = tree.flatten(parts[0])[1]
-    places = _places(out_dims, parts[0])
+    columns = [tree.leaves(p, with_none=True) for p in parts]
+    unflatten = tree.flatten(parts[0], with_none=True)[1]
+    places = batch_dims.spread_out(out_dims, parts[0])
     return unflatten(
         [
             c[0] if place is None else join.cat(list(c), place)

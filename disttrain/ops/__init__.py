@@ -25,13 +25,20 @@ def _sum_to(g, shape):
     return views.reshape(reduce.sum_(g, dims=dims, keepdim=False), shape=tuple(shape))
 
 
+def _zeros_like(t):
+    """Zeros at the level of a transform that ``t`` is of, also where ``t`` is inf or nan."""
+    zeros = t.detach() * 0
+    return elementwise.where(elementwise.eq(zeros, zeros), zeros, 0)
+
+
 before_first(lambda: importlib.import_module(".device", __name__))
 descriptions.describe(api, Tensor, linalg)
 Algebra.add = elementwise.add
 Algebra.sum_to = _sum_to
 Algebra.cast = lambda g, kind: elementwise.cast(g, dtype=kind)
 Algebra.zeros = lambda shape, kind: create.zeros(*shape, dtype=kind, device=CPU)
-Algebra.ones_like = lambda t: t.detach() * 0 + 1
+Algebra.zeros_like = _zeros_like
+Algebra.ones_like = lambda t: _zeros_like(t) + 1
 Algebra.clone = elementwise.copy
 Algebra.to_host = lambda t: moved(t, CPU)
 Algebra.move_graph = inplace.move_graph

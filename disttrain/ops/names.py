@@ -20,6 +20,8 @@ def settle(module: Any) -> None:
         if isinstance(thing, (Primitive, types.FunctionType)) and not _is_found(thing):
             given: Any = thing
             given.__module__, given.__qualname__ = module.__name__, name
+            own = getattr(thing, "__name__", name)
+            given.__name__ = own if getattr(module, own, None) is thing else name
 
 
 def _is_found(thing: Callable[..., Any] | Primitive) -> bool:

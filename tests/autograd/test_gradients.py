@@ -72,3 +72,12 @@ def test_a_batch_of_another_shape_is_refused(seed):
     x = leaf(1.0, 2.0)
     with pytest.raises(ShapeError, match=r"expected to match the shape of its output, \[2\]"):
         grad(x * x, x, seed, is_grads_batched=True)
+
+
+def test_an_edge_is_an_output_with_a_gradient_of_its_own():
+    x = dt.tensor([1.0, 2.0], requires_grad=True)
+    middle = x.sin().sum()
+    edge, out = dt.autograd.graph.get_gradient_edge(middle), middle.exp()
+    (of_edge,) = dt.autograd.grad(out, (edge,), retain_graph=True)
+    (by_edge,) = dt.autograd.grad(edge, (x,), grad_outputs=(of_edge,), retain_graph=True)
+    assert by_edge.tolist() == dt.autograd.grad(out, x)[0].tolist()

@@ -176,3 +176,15 @@ def test_views_of_a_leaf_that_nobody_holds_cannot_be_written_to(write):
     view = dt.ones(10, requires_grad=True).narrow(0, 0, 10)
     with pytest.raises(AutogradError, match="leaf"):
         getattr(view, write)()
+
+
+def test_an_alias_that_turns_a_leaf_moves_no_view_of_the_same_memory():
+    x = dt.tensor([1.5], requires_grad=True)
+    view = x.view(1)
+    result, node = view**2, view.grad_fn
+    parts = x.unbind()
+    later = parts[0] * 3
+    view.detach().requires_grad_()
+    assert view.grad_fn is node
+    assert dt.autograd.grad(result, view)[0].tolist() == [3.0]
+    assert dt.autograd.grad(later, parts[0])[0].item() == 3.0

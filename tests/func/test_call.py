@@ -98,12 +98,12 @@ def test_chunks_are_the_whole(chunk):
 
 def test_vmap_refusals():
     x = wrap(A)
-    with pytest.raises(errors.ConfigError, match="entries"):
+    with pytest.raises(errors.ConfigError, match="one entry for each"):
         func.vmap(lambda a, b: a, in_dims=(0,))(x, x)
-    with pytest.raises(errors.ShapeError, match="different sizes"):
+    with pytest.raises(errors.ShapeError, match="have the same size in the mapped"):
         func.vmap(lambda a, b: a, in_dims=(0, 1))(x, x)
     with pytest.raises(errors.ConfigError, match="at least one"):
-        func.vmap(lambda a: a, in_dims=None)(x)
+        func.vmap(lambda a: a, in_dims=(None,))(x)
     with pytest.raises(errors.ShapeError, match="no dimension 2"):
         func.vmap(lambda a: a, in_dims=2)(x)
     with pytest.raises(errors.ConfigError, match="depends on the batch"):

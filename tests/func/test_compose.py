@@ -7,6 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
+import disttrain as dt
 from disttrain import func, ops
 from disttrain.core import wrap
 
@@ -180,3 +181,14 @@ def test_results_are_free_of_the_graph():
         func.vmap(func.grad(f))(wrap(XS)),
     ):
         assert not result.requires_grad
+
+
+def test_values_that_are_not_finite_have_the_gradients_of_others():
+    rows = dt.tensor([[1.0, float("inf")], [float("nan"), 2.0]])
+    assert func.vmap(func.grad(lambda r: (r * 3).sum()))(rows).tolist() == [[3.0, 3.0]] * 2
+    x, v = rows[0], dt.tensor([1.0, 2.0])
+    along = func.jvp(lambda r: dt.stack([r[0], r[1], x[1]]), (x,), (v,))[1]
+    assert along.tolist() == [1.0, 2.0, 0.0]
+    found = func.vmap(lambda r: func.jvp(lambda a: (a, r.sum()), (x,), (v,))[1])(rows)
+    assert found[1].tolist() == [0.0, 0.0]
+    assert func.jvp(lambda r: dt.cat([r, x]).cumsum(0)[:1], (x,), (v,))[1].tolist() == [1.0]

@@ -7,7 +7,8 @@ import pytest
 import disttrain as dt
 from support.cases.vmap_draws import DRAWS, MODES, run
 
-BY_VALUE = {"bernoulli", "bernoulli, number", "poisson", "multinomial", "multinomial again"}
+BY_VALUE = {"bernoulli", "bernoulli, number", "poisson", "multinomial", "multinomial again",
+            "normal, mean", "normal, std", "normal, both", "bernoulli_, tensor"}  # fmt: skip
 INPLACE = {name for name in DRAWS if name.split(",")[0].endswith("_")} | {"made inside"}
 
 

@@ -155,3 +155,39 @@ def test_a_write_without_gradients_stays_where_it_is_in_graphs_outside(transform
     columns = dt.stack([plain(x[:, i]) for i in range(2)], 1)
     singles = dt.stack([dt.stack([plain(v) for v in row]) for row in x])
     assert any(dt.allclose(got, want) for want in (rows, columns, singles, plain(x)))
+
+
+def test_what_was_written_and_the_results_are_one_memory():
+    x = dt.arange(6.0).reshape(2, 3)
+    whole, part = func.vmap(lambda r: (r.mul_(2), r[1:]), in_dims=1)(x)
+    assert x.tolist() == [[0.0, 2.0, 4.0], [6.0, 8.0, 10.0]]
+    x.add_(1)
+    assert whole.tolist() == x.T.tolist() and part.tolist() == x[1:].T.tolist()
+
+
+def test_jvp_writes_to_its_primals():
+    x = dt.tensor([1.0, 2.0])
+    (value, view), _ = func.jvp(lambda a: (a.mul_(3).sum(), a[:1]), (x,), (dt.ones(2),))
+    assert x.tolist() == [3.0, 6.0] and value.item() == 9.0
+    x.zero_()
+    assert view.tolist() == [0.0]
+
+
+@pytest.mark.parametrize("jacobian", [func.jacrev, func.jacfwd])
+def test_other_arguments_may_be_written_to_and_stay_out_of_the_graph(jacobian):
+    x, y = dt.tensor([1.0, 2.0]), dt.zeros(2)
+    assert jacobian(lambda a, b: b.copy_(a) * a)(x, y).tolist() == [[2.0, 0.0], [0.0, 4.0]]
+    assert not y.requires_grad and type(y) is dt.Tensor
+    func.grad(lambda a, b: b.copy_(a).sum())(x, y)
+    assert y.tolist() == [1.0, 2.0] and not y.requires_grad
+
+
+def test_every_column_of_a_jacobian_has_the_arguments_anew():
+    def f(x, y, z):
+        x[:2] = y
+        return dt.stack([(x**2).sum(), (z**3).sum()])
+
+    x, y, z = dt.ones(3), dt.tensor([1.0, 2.0]), dt.tensor([3.0, 4.0])
+    by_y, by_z = func.jacfwd(f, argnums=(1, 2))(x, y, z)
+    assert by_y.tolist() == [[2.0, 4.0], [0.0, 0.0]] and by_z.tolist() == [[0.0, 0.0], [27.0, 48.0]]
+    assert x.tolist() == [1.0, 2.0, 1.0]

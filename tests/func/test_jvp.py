@@ -36,3 +36,47 @@ def test_directions_are_as_the_arguments():
     for tangents in ((dt.ones(3),), (V, V), V):
         with pytest.raises((ValueError, RuntimeError, TypeError)):
             jvp(dt.sin, (X,), tangents)
+
+
+def test_numbers_of_primals_may_decide():
+    def f(x):
+        return x * 2 if x.sum() > 0 else x * float(x[0])
+
+    assert jvp(f, (X,), (V,))[1].tolist() == (2 * V).tolist()
+    assert jvp(f, (-X,), (V,))[1].tolist() == (-V).tolist()
+
+
+def test_the_sign_of_complex_numbers_turns():
+    z, v = dt.tensor([3.0 + 4.0j]), dt.tensor([1.0j])
+    step = 1e-3
+    wanted = (dt.sgn(z + v * step) - dt.sgn(z - v * step)) / (2 * step)
+    assert dt.allclose(jvp(dt.sgn, (z,), (v,))[1], wanted, atol=1e-3)
+
+
+@pytest.mark.parametrize("wrong", [None, (), 1, [1.0]])
+def test_results_must_be_tensors(wrong):
+    with pytest.raises(RuntimeError, match=r"non-empty output|only tensors"):
+        jvp(lambda x: wrong, (X,), (V,))
+    with pytest.raises(RuntimeError, match=r"non-empty output|only tensors"):
+        vjp(lambda x: wrong, X)
+
+
+@pytest.mark.parametrize(
+    ("primals", "tangents", "match"),
+    [
+        (X, (V,), "be a tuple"),
+        ((X,), [V], "same python structure"),
+        ((X, X), (V,), "same python structure"),
+        ((1.0,), (V,), "only contain Tensors"),
+        ((), (), "at least one Tensor"),
+    ],
+)
+def test_primals_and_tangents_go_together(primals, tangents, match):
+    with pytest.raises(RuntimeError, match=match):
+        jvp(lambda *a: a[0], primals, tangents)
+
+
+def test_strict_wants_results_that_move():
+    jvp(lambda x: (x, X), (X,), (V,))
+    with pytest.raises(RuntimeError, match="strict"):
+        jvp(lambda x: (x, X), (X,), (V,), strict=True)

@@ -52,3 +52,37 @@ def test_of_gradients():
 def test_results_that_are_no_number_are_refused():
     with pytest.raises((ValueError, RuntimeError), match=r"scalar|shape"):
         grad(lambda x: x * 2)(X)
+
+
+@pytest.mark.parametrize(
+    ("argnums", "match"),
+    [
+        (2, "only 2 positional inputs"),
+        (-3, "only 2 positional inputs"),
+        ((), "must be non-empty"),
+        ([0], "int or Tuple"),
+        (("0",), "must be int"),
+        ((0, -2), "must be unique"),
+    ],
+)
+def test_numbers_of_arguments_are_checked(argnums, match):
+    with pytest.raises(RuntimeError, match=match):
+        grad(dt.mul, argnums=argnums)(dt.tensor(1.0), dt.tensor(2.0))
+
+
+@pytest.mark.parametrize("wrong", [lambda t: [t, t], lambda t: (t, t, t)])
+def test_aux_comes_in_a_pair(wrong):
+    for run in (lambda: grad(wrong, has_aux=True)(dt.tensor(1.0)),
+                lambda: vjp(wrong, dt.tensor(1.0), has_aux=True)):  # fmt: skip
+        with pytest.raises(RuntimeError, match="output of function f should be a tuple"):
+            run()
+    with pytest.raises(RuntimeError, match="Expected tensors, got unsupported type"):
+        grad(lambda t: (t, 1), has_aux=True)(dt.tensor(1.0))
+
+
+def test_cotangents_have_the_form_of_the_results():
+    _, pull = vjp(lambda x: (x, [x * 2]), dt.tensor(1.0))
+    one = dt.tensor(1.0)
+    assert pull((one, [one]))[0].item() == 3.0
+    with pytest.raises(RuntimeError, match="Expected pytree structure"):
+        pull((one, one))

@@ -137,7 +137,7 @@ def test_jvp(name):
     rng = np.random.default_rng(1)
     for args, params in samples(name):
         places = floating(prim, args)
-        if not places:
+        if not places or not smooth_outputs(prim, call(prim, [tensor(a) for a in args], params)):
             continue
         chosen = [places, *([i] for i in places)] if len(places) > 1 else [places]
         for wanted in chosen:

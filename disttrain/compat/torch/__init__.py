@@ -43,11 +43,13 @@ from . import (
     elastic,
     facade,
     gradients,
+    pytree,
     remote,
     saving,
     scripted,
     sparse,
     testing,
+    transforms,
     watching,
 )
 from .distributed import reducers, sharding, spawn, strategies
@@ -146,6 +148,7 @@ def _utils() -> dict[str, Shim]:
         "torch.utils.tensorboard": watching.tensorboard(),
         "torch.utils.tensorboard.writer": watching.tensorboard(),
         **checkpoints.modules(),
+        **pytree.modules(),
     }
 
 
@@ -206,6 +209,7 @@ def _others() -> dict[str, Shim]:
         "torch.fft": Shim("torch.fft").take(dt.fft),
         "torch.special": Shim("torch.special").take(dt.special, dt.special.__all__),
         **compiling.modules(),
+        **transforms.modules(),
         **distributions.modules(),
         "torch.jit": scripted.jit(),
         "torch.sparse": sparse.module(),

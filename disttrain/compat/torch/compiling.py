@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from ... import func
 from ...compile import Graph
 from ...compile.compiled import compile as compile_
 from ...compile.modules import Twin
@@ -233,16 +232,6 @@ def checks() -> dict[str, Callable[..., None]]:
     }  # fmt: skip
 
 
-def _functorch() -> dict[str, Shim]:
-    """The package that ``torch.func`` was before."""
-    within = {"functorch.experimental": [], "functorch.experimental.control_flow": ["cond", "map"]}
-    transforms = [n for n in func.__all__ if n not in ("cond", "while_loop", "scan", "map")]
-    return {
-        "functorch": Shim("functorch").take(func, transforms),
-        **{name: Shim(name).take(control_flow, names) for name, names in within.items()},
-    }
-
-
 def modules() -> dict[str, Shim]:
     """By name."""
     marks = "mark_static_address mark_unbacked"
@@ -265,7 +254,6 @@ def modules() -> dict[str, Shim]:
             set_stance=set_stance, get_default_backend=lambda: "inductor", wrap_numpy=_as_it_is,
         ),
         **_control_flow(),
-        **_functorch(),
         "torch._dynamo": dynamo,
         "torch._dynamo.config": Config("torch._dynamo.config", _DYNAMO),
         "torch._dynamo.eval_frame": Shim("torch._dynamo.eval_frame").give(

@@ -291,7 +291,7 @@ def backends() -> dict[str, Shim]:
     """``torch.backends.*``: settings that programs assign to; and ``torch.nn.attention``."""
     attention = Switches()
     return {
-        "torch.nn.attention": attention.module(),
+        **attention.modules(),
         "torch.backends": Shim("torch.backends"),
         "torch.backends.cuda": Shim("torch.backends.cuda").give(
             is_built=lambda: dt.cuda.is_available(), **attention.functions()

@@ -1,4 +1,4 @@
-"""``torch.autograd`` and what is below it, ``torch.func``, ``torch.utils.checkpoint``."""
+"""``torch.autograd`` and what is below it."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from ...autograd import forward_ad
 from ...core.backward.function import FunctionCtx
 from .shim import Shim
 from .top import legacy, spelled
-
-_FLOW = frozenset({"cond", "map", "scan", "while_loop"})  # which stand elsewhere in PyTorch
 
 
 class _ForwardAd(Shim):
@@ -21,7 +19,7 @@ class _ForwardAd(Shim):
 
 
 def autograd_modules() -> dict[str, Shim]:
-    """``torch.autograd``, its modules, and ``torch.func``."""
+    """``torch.autograd`` and its modules."""
     source = dt.autograd
     autograd = (
         Shim("torch.autograd").take(source).give(Variable=legacy.variable(), **spelled.autograd())
@@ -50,9 +48,6 @@ def autograd_modules() -> dict[str, Shim]:
         "torch.profiler": Shim("torch.profiler")
         .take(dt.profiler, [n for n in dt.profiler.__all__ if n not in _OWN_PROFILES])
         .give(profile=dt.profiler.Profiler),
-        "torch.func": Shim("torch.func").take(
-            dt.func, [n for n in dt.func.__all__ if n not in _FLOW]
-        ),
     }
 
 

@@ -13,6 +13,7 @@ from ...backends.device.array import DeviceArray
 from ...errors import AnomalyError, AutogradError
 from ..algebra import Algebra
 from ..tensor import Tensor, wrap
+from ..tracer import Tracer
 
 ndarray = np.ndarray
 
@@ -96,7 +97,7 @@ def run_post_hooks(walk: object, node: Any, results: tuple, g: object) -> tuple:
 
 def run_accumulate_hooks(acc: Any) -> None:
     """The hooks for when the gradient of a leaf is there, also where none has come."""
-    leaf = acc.variable
+    leaf = acc.leaf
     if leaf is None or leaf._node is None or not acc.accumulate_hooks:
         return
     for hook in list(acc.accumulate_hooks.values()):
@@ -127,6 +128,7 @@ def _back(walk: Any, hook: Any, values: object, given: tuple) -> tuple:
 def check_nan(node: Any, results: tuple) -> None:
     """Anomaly detection: raise when ``node`` gave a gradient with nan."""
     for i, r in enumerate(results):
+        r = r.plain() if isinstance(r, Tracer) else r
         array = r.array if isinstance(r, Tensor) else r
         if array.__class__ is not ndarray:
             array = array.whole() if array.__class__ is DeviceArray else None

@@ -20,7 +20,7 @@ ndarray = np.ndarray
 def accumulate(acc: AccumulateGrad, g: ArrayKind | Tensor | np.ndarray, own: bool = False) -> None:
     """The sink of ``backward()``: write ``g`` into the leaf's ``.grad``, then run its hooks.
     ``own``: its maker says that nobody else has ``g``."""
-    leaf = acc.variable
+    leaf = acc.leaf
     if leaf is None or leaf._node is None:  # gone, or frozen since
         return
     if acc.store is not None:

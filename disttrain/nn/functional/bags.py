@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ... import ops
 from ...core import Tensor, no_grad
-from ...errors import ConfigError, ShapeError
+from ...errors import ConfigError, DimError, DTypeError, ModeError, PaddingError, ShapeError
 from ...trace import warn
 from .linear import embedding
 
@@ -41,6 +41,7 @@ def embedding_bag(
     numbers, kept = input.reshape(-1), None
     bags, count = _bags(input, offsets, include_last_offset)
     factors = None if per_sample_weights is None else per_sample_weights.reshape(-1)
+    _check_table(weight, factors, padding_idx)
     if padding_idx is not None:
         padding_idx %= weight.shape[0]
         kept = numbers != padding_idx
@@ -48,7 +49,14 @@ def embedding_bag(
             places = kept.nonzero().reshape(-1)
             numbers, bags, kept = numbers[places], bags[places], None
             factors = None if factors is None else factors[places]
-    rows = embedding(numbers, weight, padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse)
+    try:
+        rows = embedding(
+            numbers, weight, padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse
+        )
+    except DimError as error:
+        raise DimError(
+            f"embedding_bag: Expected idx >= 0 && idx < num_embeddings: {error}"
+        ) from None
     if mode == "max":
         return _largest(rows, bags, count, kept)
     if factors is not None:
@@ -99,6 +107,19 @@ def _largest(rows: Tensor, bags: Tensor, count: int, kept: Tensor | None) -> Ten
     return rows.gather(0, first).masked_fill(empty, 0)
 
 
+def _check_table(weight: Tensor, factors: Tensor | None, padding_idx: int | None) -> None:
+    if factors is not None and factors.dtype is not weight.dtype:
+        raise DTypeError(
+            "embedding_bag: expected per_sample_weights to have the same type as weight, "
+            f"{weight.dtype!r}; {factors.dtype!r} given"
+        )
+    if padding_idx is not None and not -len(weight) <= padding_idx < len(weight):
+        raise PaddingError(
+            "embedding_bag: padding_idx must be within the number of embeddings, "
+            f"{len(weight)}; {padding_idx} given"
+        )
+
+
 def _check(
     input: Tensor, offsets: Tensor | None, mode: str, factors: Tensor | None, by_freq: bool
 ) -> None:
@@ -119,10 +140,10 @@ def _check(
     if factors is not None and tuple(factors.shape) != tuple(input.shape):
         raise ShapeError(
             f"embedding_bag: per_sample_weights of shape {list(factors.shape)} given; needed is "
-            f"the shape of input, {list(input.shape)}"
+            f"the same shape as the input, {list(input.shape)}"
         )
     if factors is not None and mode != "sum":
-        raise ConfigError(
+        raise ModeError(
             "embedding_bag: per_sample_weights is only supported for mode='sum' "
             f"(got mode={mode!r})"
         )

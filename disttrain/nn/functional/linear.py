@@ -10,7 +10,7 @@ from ... import ops
 from ...core import Tensor, no_grad
 from ...core.backward.function import Function
 from ...core.types.casting import computes_in
-from ...errors import ConfigError, DTypeError, ShapeError
+from ...errors import ConfigError, DTypeError, PaddingError, ShapeError
 from ...ops.functions.args import in_float32
 from ...ops.promotion import same_type
 from ...trace import warn
@@ -103,8 +103,8 @@ def embedding(
     rows = weight.shape[0]
     if padding_idx is not None:
         if not -rows <= padding_idx < rows:
-            raise ConfigError(
-                f"embedding: padding_idx={padding_idx} given; it must lie within the {rows} rows"
+            raise PaddingError(
+                f"embedding: Padding_idx must be within num_embeddings={rows}; {padding_idx} given"
             )
         padding_idx %= rows
     if max_norm is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...core import Tensor, no_grad
 from ...core.annotations import DeviceLike, DTypeLike
-from ...errors import ConfigError, DTypeError, ShapeError, cause
+from ...errors import DTypeError, PaddingError, ShapeError, cause
 from .. import functional as F
 from .. import init
 from ..module import Module
@@ -35,9 +35,9 @@ class Embedding(Module):
         super().__init__()
         if padding_idx is not None:
             if not -num_embeddings <= padding_idx < num_embeddings:
-                raise ConfigError(
-                    f"Embedding: padding_idx={padding_idx} given; it must lie within "
-                    f"num_embeddings={num_embeddings}"
+                raise PaddingError(
+                    "Embedding: padding_idx must be within num_embeddings="
+                    f"{num_embeddings}; {padding_idx} given"
                 )
             padding_idx %= num_embeddings
         self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim

@@ -303,22 +303,23 @@ def _write_traced(name: str, target: Tensor, value: Tensor, recording: bool, who
         level.overwrite(target, value)
         return
     if level.joins and not isinstance(target, Tracer):
-        if thread.inside.open:  # an operation that may write to captured tensors
+        if thread.inside.open:  # (it may write to captured tensors)
             write(name, target, traced.inner, False)
             return
         if target.__class__ is Tensor:
             _become(level, target)
     if not isinstance(target, Tracer):
         raise CaptureError(
-            f"{name}: a value of {level} cannot be written to a tensor from outside it "
-            f"(shape {list(target.shape)}); use the out-of-place form, or make the tensor from a "
-            "value inside, for example with x.new_zeros or zeros_like"
+            f"{name}: a value of {level} cannot be written to a tensor from outside it (shape "
+            f"{list(target.shape)}) by an inplace operation: there exists a Tensor `other` in "
+            "extra_args that has more elements than `self`; use the out-of-place form, or make the "
+            "tensor from a value inside, for example with x.new_zeros or zeros_like"
         )
     own = isinstance(value, Tracer) and value.interp is target.interp
     if not own and isinstance(value, Tracer) and value.interp.level > target.interp.level:
         raise CaptureError(
-            f"{name}: a value of {value.interp} cannot be written to a tensor from outside it; use "
-            "the out-of-place form"
+            f"{name}: there exists a Tensor `other` in extra_args that has more elements than "
+            f"`self`: a value of {value.interp} is written inplace to a tensor from outside it"
         )
     value = value if own else target.interp.lift(value)
     base, chain = _chain(target)
@@ -365,7 +366,9 @@ def _become(level: Any, target: Tensor) -> None:
     """Let ``target``, which the function inside ``level`` has made, be a value of that level."""
     if target._view is not None and not isinstance(target._view[0], Tracer):
         _become(level, target._view[0])
-    level.lift(target.alias()).replace(target)
+    before = target.alias()
+    level.joined.append((target.storage_cell(), before, target))
+    level.lift(before).replace(target)
 
 
 def _chain(target: Tensor) -> tuple[Any, tuple]:

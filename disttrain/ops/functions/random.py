@@ -22,7 +22,7 @@ from ...core.random import Generator, default_generator, generator_of
 from ...core.tensor import Tensor, wrap
 from ...core.types import dtypes
 from ...core.types.device import CPU, META, usable
-from ...core.writes import touched
+from ...core.writes import check_captured, touched
 from ...errors import ConfigError, DeviceError, DTypeError, ShapeError
 from ...symbolic import as_int
 from ..primitives import elementwise as el
@@ -232,6 +232,13 @@ def randint_like(input: Tensor, *args: Any, **options: object) -> Tensor:
                     o["requires_grad"], o["generator"])  # fmt: skip
 
 
+def check_draw(name: str, *by: object, target: Tensor | None = None) -> None:
+    """Ask the transforms whether they take a draw that depends on ``by``, or fills ``target``."""
+    for interp in thread.stack:
+        if not interp.dynamic:
+            interp.check_draw(name, by, target)
+
+
 def normal(
     mean: Tensor | float = 0.0, std: Tensor | float = 1.0, size: Dims | None = None, *,
     generator: Generator | None = None,
@@ -249,6 +256,7 @@ def normal(
         dtype, device = dtype or like.dtype, device or like.device
     else:
         raise TypeError("normal: size is needed where mean and std are numbers")
+    check_draw("normal", mean, std)
     spread, centre = (v.detach() if isinstance(v, Tensor) else v for v in (std, mean))
     drawn = _new(draw_normal, shape, dtype, device, False, generator) * spread + centre
     out = _unmoved(drawn, mean, std)
@@ -316,13 +324,18 @@ def _fill(
     prim: Primitive,
     generator: Generator | None,
     then: Callable[..., Any] | None = None,
+    by: tuple = (),
     **params: object,
 ):
-    """Write fresh draws, changed by ``then``, into ``self``. Nothing happens on the meta device."""
+    """Write fresh draws, changed by ``then`` (which goes by the values ``by``), into ``self``.
+    Nothing happens on the meta device."""
     array = self.__dict__.get("array")
     apart = CPU if array.__class__ is ndarray else self.device
     if apart is not CPU and self.is_meta:
         return self
+    if thread.mode == SLOW:
+        check_captured(self, name)
+        check_draw(name, *by, target=self)
     source = source_of(generator, apart)
     recording = records(self)
     if recording:
@@ -435,7 +448,7 @@ def bernoulli_(
         p = p.detach() if self.is_cuda or isinstance(p, Tracer) else values_of(p)
     elif not 0 <= p <= 1:
         raise ConfigError(f"bernoulli_: p={p} given; a probability lies in [0, 1]")
-    return _fill("bernoulli_", self, draw_uniform, generator, lambda x: x < p)
+    return _fill("bernoulli_", self, draw_uniform, generator, lambda x: x < p, (p,))
 
 
 def exponential_(self: Tensor, lambd: float = 1.0, *, generator: Generator | None = None) -> Tensor:

@@ -25,7 +25,7 @@ from ..promotion import refuse
 from .args import dims, in_float32, kinds, numpy_names, one_dim
 from .args import tensor as as_input
 from .elementwise import isnan, sqrt, square
-from .sort import ValuesIndices
+from .sort import ValuesIndices, or_shared_nan
 
 
 def typed(input: Tensor, dtype: DTypeLike | None) -> Tensor:
@@ -227,7 +227,7 @@ def max(input: Tensor, dim: int | Tensor | None = None, keepdim: bool = False) -
     if isinstance(dim, Tensor):
         return el.maximum(input, dim)
     if dim is None:
-        return _extreme("max", _amax, input, None, False)
+        return or_shared_nan(input, _extreme("max", _amax, input, None, False))
     return _with_indices("max", reduce.argmax, input, dim, keepdim)
 
 
@@ -237,7 +237,7 @@ def min(input: Tensor, dim: int | Tensor | None = None, keepdim: bool = False) -
     if isinstance(dim, Tensor):
         return el.minimum(input, dim)
     if dim is None:
-        return _extreme("min", _amin, input, None, False)
+        return or_shared_nan(input, _extreme("min", _amin, input, None, False))
     return _with_indices("min", reduce.argmin, input, dim, keepdim)
 
 

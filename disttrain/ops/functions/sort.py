@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...context import SLOW, thread
 from ...core.classes import values_of
 from ...core.tensor import Tensor, beside
 from ...core.types.casting import computes_in
@@ -133,7 +134,21 @@ def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
 def _shared(flat: Tensor, value: Tensor) -> Tensor:
     """``value``, which is among ``flat``, with a gradient that all equal elements share."""
     equal = el.logical_or(el.eq(flat, value), el.ne(flat, flat))
-    return reduce.amax(el.where(equal, flat, -inf), dims=(0,), keepdim=False)
+    found = reduce.amax(el.where(equal, flat, -inf), dims=(0,), keepdim=False)
+    return or_shared_nan(flat, found)
+
+
+def or_shared_nan(input: Tensor, found: Tensor) -> Tensor:
+    """``found``, the one of all elements of ``input``; where that is nan and recorded, with a
+    gradient that all nan share, as in PyTorch."""
+    if thread.mode == SLOW or not found.requires_grad:
+        return found
+    array = found.array
+    if array.__class__ is not np.ndarray or array.dtype.kind != "f" or array == array:
+        return found
+    odd, over = el.ne(input, input), tuple(range(input.ndim))
+    total = reduce.sum_(el.where(odd, input, 0.0), dims=over, keepdim=False)
+    return el.div(total, float(np.count_nonzero(odd.array)))
 
 
 def _of_nothing(flat: Tensor) -> Tensor:

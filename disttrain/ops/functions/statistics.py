@@ -11,6 +11,7 @@ import numpy as np
 from ...core.annotations import Dims, DTypeLike, Scalar
 from ...core.classes import values_of
 from ...core.tensor import Tensor, beside
+from ...core.tracer import Tracer
 from ...core.types.casting import computes_in
 from ...errors import ConfigError, DimError, DTypeError, ShapeError
 from ..primitives import elementwise as el
@@ -20,9 +21,9 @@ from .args import tensor as as_input
 from .elementwise import clamp
 from .gathering import gather
 from .reduce import amax, amin, nansum, sum
-from .sort import ValuesIndices, argsort, quantile
+from .sort import ValuesIndices, argsort, or_shared_nan, quantile
 from .views.join import stack
-from .views.shapes import reshape
+from .views.shapes import movedim, reshape
 from .views.split import narrow, select, unbind
 
 
@@ -97,7 +98,8 @@ def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False) -> A
 def _shared(flat: Tensor, value: Tensor) -> Tensor:
     """``value``, which is among ``flat``, with a gradient that all equal elements share."""
     odd = el.logical_and(el.isnan(value), el.isnan(flat))
-    return amax(el.where(el.logical_or(el.eq(flat, value), odd), flat, -inf), (0,))
+    found = amax(el.where(el.logical_or(el.eq(flat, value), odd), flat, -inf), (0,))
+    return or_shared_nan(flat, found)
 
 
 def _middle_places(x: Tensor, d: int) -> Tensor:
@@ -118,6 +120,12 @@ def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> ValuesIndices:
         return ValuesIndices(el.copy(input), beside(input, np.zeros((), np.int64)))
     if not input.shape[d]:
         raise DimError(f"mode: Expected reduction dim {d} to have non-zero size.")
+    if isinstance(input, Tracer):
+        found = _commonest_places(movedim(input.detach(), d, -1)).unsqueeze(d)
+        values = gather(input, d, found)
+        if keepdim:
+            return ValuesIndices(values, found)
+        return ValuesIndices(select(values, d, 0), select(found, d, 0))
     array = values_of(input)
     rows = np.moveaxis(array, d, -1).astype(np.float32 if array.dtype.kind == "V" else array.dtype)
     places = np.apply_along_axis(_commonest, -1, rows) if rows.size else np.zeros(rows.shape[:-1])
@@ -126,6 +134,20 @@ def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> ValuesIndices:
     if keepdim:
         return ValuesIndices(values, found)
     return ValuesIndices(select(values, d, 0), select(found, d, 0))
+
+
+def _commonest_places(rows: Any) -> Tensor:
+    """``_commonest`` of each of ``rows``, without their numbers: by how many are equal to each
+    element, and how many are less."""
+    n = rows.shape[-1]
+    where = el.where
+    each, other = rows.unsqueeze(-1), rows.unsqueeze(-2)
+    counts = (each == other).sum(-1).clamp(min=1)
+    rank = where(rows == rows, (other < each).sum(-1), n)  # nan is equal to none, and comes last
+    score = where(counts == counts.amax(-1, keepdim=True), rank, n + 1)
+    last = score == score.amin(-1, keepdim=True)
+    places = beside(rows, np.arange(n, dtype=np.int64))
+    return where(last, places, -1).amax(-1)
 
 
 def _commonest(row: np.ndarray) -> int:

@@ -68,14 +68,14 @@ def _sign_rule(g: Value, a: Value, out: Value) -> Any:
     return (g - out * real(H(out) * g)) / where(size == 0, 1.0, size)
 
 
-def _sign(a: Any) -> Any:
-    """0 for nan, as for what is neither above nor below zero."""
+def _sign(a: Any) -> Any:  # 0 for nan, as for what is neither above nor below zero
     out = a.copy() if a.dtype.kind == "b" else np.sign(a)
     return np.where(np.isnan(out), 0, out).astype(a.dtype) if a.dtype.kind in "fV" else out
 
 
 sign = unary("sign", _sign, nothing, takes=_REAL)
 sgn: Primitive = unary("sgn", _sign, _sign_rule)
+sgn.jvp = lambda a, t, params: _sign_rule(t[0], a[0], sgn(a[0]))  # (its own adjoint)
 exp = unary("exp", kernels.exp_, lambda g, out: g * H(out), expr=lambda a: ex.exp(a), floating=True)
 exp2 = unary("exp2", np.exp2, lambda g, out: g * H(out) * math.log(2.0), floating=True)
 expm1 = unary("expm1", np.expm1, lambda g, out: g * (H(out) + 1), floating=True)

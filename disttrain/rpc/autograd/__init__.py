@@ -57,8 +57,16 @@ class context:
 
 def get_gradients(context_id: int) -> dict[Tensor, Tensor]:
     """The gradients that this worker's leaves have in the context, by leaf. The dict is a copy, the
-    gradients are the context's own."""
-    return current_contexts().find(context_id).all()
+    gradients are the context's own. Those of a sparse leaf are sparse."""
+    found = current_contexts().find(context_id).all()
+    return dict(_as_made(leaf, grad) for leaf, grad in found.items())
+
+
+def _as_made(leaf: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
+    """A leaf that is the values of a sparse tensor as that tensor, and its gradient as one."""
+    whole = leaf.__dict__.get("_held_by")
+    whole = None if whole is None else whole()
+    return (leaf, grad) if whole is None else (whole, whole.with_values(grad))
 
 
 def _new_context() -> DistAutogradContext:

@@ -182,7 +182,7 @@ class Part:
                 self._tell(peer, self._packet(peer))
 
     def _sink(self, acc: AccumulateGrad, g: Any, own: bool) -> None:
-        leaf = acc.variable
+        leaf = acc.leaf
         if leaf is None or leaf._node is None:
             return
         if acc.store is not None:  # it asks for the walk's home

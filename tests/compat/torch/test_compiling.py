@@ -111,15 +111,6 @@ def test_control_flow_is_where_programs_look_for_it():
     ]
 
 
-def test_the_package_of_before_has_transforms_and_control_flow():
-    whole, flow = MODULES["functorch"], MODULES["functorch.experimental.control_flow"]
-    assert whole.vmap is dt.func.vmap and "cond" not in dir(whole)
-    assert flow.cond(dt.tensor(True), lambda x: x + 1, lambda x: x, (dt.ones(2),)).tolist() == [
-        2,
-        2,
-    ]
-
-
 def test_checks_raise_what_they_are_named_after():
     checks = compiling.checks()
     for end, error in (("", RuntimeError), ("_index", IndexError), ("_value", ValueError)):

@@ -76,7 +76,7 @@ def test_the_module_and_its_sparse_gradient():
         ([[[1]]], {}, "1D or 2D Tensor, but got Tensor of dimension 3"),
         ([[1]], {"mode": "min"}, "mode has to be one of sum, mean or max"),
         ([[1]], {"per_sample_weights": dt.ones(1, 1)}, "only supported for mode='sum'"),
-        ([[1]], {"mode": "sum", "per_sample_weights": dt.ones(1)}, "shape of input"),
+        ([[1]], {"mode": "sum", "per_sample_weights": dt.ones(1)}, "same shape as the input"),
         ([[1]], {"mode": "max", "scale_grad_by_freq": True}, "max mode"),
     ],
 )

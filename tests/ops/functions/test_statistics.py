@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import disttrain as dt
 from disttrain.core import wrap
 from disttrain.errors import ConfigError, DimError, DTypeError, ShapeError
+from disttrain.func import vmap
 from disttrain.ops.functions import statistics
 from disttrain.ops.functions.sort import unique_consecutive
 
@@ -82,3 +84,22 @@ def test_runs_of_equal_slices():
     rows, inverse, counts = unique_consecutive(x, True, True, 0)
     assert rows.tolist() == [[1, 1], [0, 2]]
     assert (inverse.tolist(), counts.tolist()) == ([0, 0, 1], [2, 1])
+
+
+@pytest.mark.parametrize("dim", [0, -1])
+@pytest.mark.parametrize("keepdim", [False, True])
+def test_modes_of_examples_are_those_of_each(dim, keepdim):
+    x = dt.tensor(
+        [[[2.0, 1.0, 2.0], [float("nan"), 0.0, 1.0]], [[1.0, 1.0, 0.0], [float("nan")] * 3]]
+    )
+    values, places = vmap(lambda a: a.mode(dim, keepdim))(x)
+    wanted = x.mode(1 if dim == 0 else -1, keepdim)
+    assert np.array_equal(values.numpy(), wanted[0].numpy(), equal_nan=True)
+    assert places.tolist() == wanted[1].tolist()
+
+
+@pytest.mark.parametrize("find", [dt.min, dt.max, dt.median, dt.nanmedian])
+def test_nan_share_the_gradient_of_a_nan(find):
+    x = dt.tensor([float("nan")] * 4, requires_grad=True)
+    find(x).backward()
+    assert x.grad.tolist() == [0.25] * 4

@@ -92,6 +92,24 @@ def test_without_calls_it_writes_the_context_and_leaves_grad_alone() -> None:
 
 
 @pytest.mark.simulated
+def test_a_sparse_leaf_has_a_sparse_gradient_under_its_own_name() -> None:
+    def body() -> None:
+        x = dt.sparse_coo_tensor([[0, 1], [2, 0]], [3.0, 4.0], (2, 3), requires_grad=True)
+        with dist_autograd.context() as c:
+            total = call("worker1", mul, x.to_dense(), dt.ones(2, 3)).sum()
+            dist_autograd.backward(c, [total])
+            (grad,) = dist_autograd.get_gradients(c).values()
+            assert dist_autograd.get_gradients(c)[x] is not None and grad.is_sparse
+            assert grad.to_dense().tolist() == [[0.0, 0.0, 1.0], [1.0, 0.0, 0.0]]
+        node = x.to_dense().sum().grad_fn
+        while node.next_functions:
+            node = node.next_functions[0][0]
+        assert node.variable is x
+
+    on_first(body)
+
+
+@pytest.mark.simulated
 def test_roots_that_are_no_scalars_need_gradients() -> None:
     def body() -> None:
         x, g = leaf(), leaf(5.0, 6.0, 7.0).detach()

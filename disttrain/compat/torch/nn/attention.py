@@ -8,10 +8,13 @@ import enum
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import disttrain as dt
+
+from ....core import Tensor
 from ..shim import Shim
 
 
-class SDPBackend(enum.IntEnum):
+class SDPBackend(enum.Enum):
     """Ways of computing attention, by PyTorch's names and numbers."""
 
     ERROR = -1
@@ -20,6 +23,22 @@ class SDPBackend(enum.IntEnum):
     EFFICIENT_ATTENTION = 2
     CUDNN_ATTENTION = 3
     OVERRIDEABLE = 4
+
+    def __int__(self) -> int:
+        return self.value
+
+    __index__ = __int__
+
+
+def causal_upper_left(*size: int) -> Tensor:
+    """The mask (queries, keys) by which query ``i`` sees the keys up to ``i``. (PyTorch's is a
+    tensor of a class of its own.)"""
+    return dt.ones(*size, dtype=dt.bool).tril()
+
+
+def causal_lower_right(*size: int) -> Tensor:
+    """The same mask, by which the last query sees all keys."""
+    return dt.ones(*size, dtype=dt.bool).tril(size[-1] - size[-2])
 
 
 _NAMES = {
@@ -63,6 +82,11 @@ class Switches:
         finally:
             self.allowed = before
 
-    def module(self) -> Shim:
-        """``torch.nn.attention``."""
-        return Shim("torch.nn.attention").give(SDPBackend=SDPBackend, sdpa_kernel=self.sdpa_kernel)
+    def modules(self) -> dict[str, Shim]:
+        """``torch.nn.attention`` and what is below it."""
+        whole, bias = "torch.nn.attention", "torch.nn.attention.bias"
+        top = Shim(whole).give(SDPBackend=SDPBackend, sdpa_kernel=self.sdpa_kernel)
+        below = Shim(bias).give(
+            causal_upper_left=causal_upper_left, causal_lower_right=causal_lower_right
+        )
+        return {whole: top, bias: below}

@@ -11,8 +11,10 @@ import numpy as np
 import disttrain as dt
 
 from ....core import Tensor, no_grad
+from ....core.tracer import Tracer
 from ....nn import functional as F
 from ....nn.functional.linear import _shorten
+from ....ops.functions.random import check_draw
 
 _CONVOLUTIONS = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
 _TRANSPOSED = {1: F.conv_transpose1d, 2: F.conv_transpose2d, 3: F.conv_transpose3d}
@@ -315,11 +317,13 @@ def binomial(count: Tensor, prob: Tensor, generator: Any = None) -> Tensor:
     if not (count.is_floating_point() and prob.is_floating_point()):
         raise RuntimeError("binomial only supports floating-point dtypes for count and prob")
     counts, chances = dt.broadcast_tensors(count.detach(), prob.detach())
-    most = int(counts.max()) if counts.numel() else 0
+    check_draw("binomial", counts, chances)
+    every = counts.plain() if isinstance(counts, Tracer) else counts  # of all examples of a batch
+    most = int(every.max()) if every.numel() else 0
     total = dt.zeros_like(counts)
     for trial in range(most):  # sums of trials, so that they are the generator's own numbers
         drawn = dt.rand(counts.shape, generator=generator, device=counts.device)
-        total += (drawn.to(counts.dtype) < chances).to(counts.dtype) * (counts > trial)
+        total = total + (drawn.to(counts.dtype) < chances).to(counts.dtype) * (counts > trial)
     return total
 
 

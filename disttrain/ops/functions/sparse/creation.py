@@ -72,7 +72,8 @@ def sparse_coo_tensor(
                 "sparse_coo_tensor: cannot set is_coalesced to true if indices correspond to an "
                 "uncoalesced COO tensor"
             )
-    return made(places, held, size, bool(is_coalesced))
+    out = made(places, held, size, bool(is_coalesced))
+    return out.requires_grad_() if requires_grad else out
 
 
 def _held(values: Any, dtype: Any, device: Any, leaf: bool) -> Tensor:
@@ -175,7 +176,8 @@ def sparse_compressed_tensor(
         grid = tuple(n // b for n, b in zip(size[batch : batch + 2], block, strict=True))
         for at in np.ndindex(starts.shape[:-1]):
             checks.numbers(name, starts[at], others[at], grid)
-    return parts(where, starts, others, held, size, block)
+    out = parts(where, starts, others, held, size, block)
+    return out.requires_grad_() if requires_grad else out
 
 
 def sparse_csr_tensor(

@@ -7,6 +7,7 @@ Such a tensor has no array. What stands for one tells the gate to compose the op
 from __future__ import annotations
 
 import math
+import weakref
 from collections.abc import Callable
 from typing import Any, Self
 
@@ -162,6 +163,7 @@ class Structured(Tensor):
 
     def requires_grad_(self, requires_grad: bool = True) -> Self:
         self._held.requires_grad_(requires_grad)
+        self._held.__dict__["_held_by"] = weakref.ref(self)
         return self
 
     def retain_grad(self) -> None:

@@ -9,6 +9,7 @@ from numpy import ndarray
 
 from ....backends.device.array import DeviceArray
 from ....core.annotations import Format
+from ....core.gate import Tracer
 from ....core.tensor import Tensor
 from ....core.types.memory_format import (
     as_format,
@@ -30,10 +31,11 @@ _PLAIN = (ndarray, DeviceArray)
 
 def stride(input: Tensor, dim: int | None = None) -> Any:
     """Steps between neighbours, in elements."""
-    item = input.array.itemsize
-    steps = tuple(s // item for s in input.array.strides)
-    if not input.array.size:  # numpy's mean nothing then
-        sizes = [max(n, 1) for n in input.array.shape]
+    found = input.steps() if isinstance(input, Tracer) else input.array.strides
+    item = input.itemsize
+    steps = tuple(s // item for s in found)
+    if 0 in input.shape:  # numpy's mean nothing then
+        sizes = [max(n, 1) for n in input.shape]
         steps = tuple(math.prod(sizes[i + 1 :]) for i in range(len(sizes)))
     return steps if dim is None else steps[dim]
 
@@ -53,10 +55,17 @@ def is_contiguous(input: Tensor, memory_format: Format | None = None) -> bool:
     """Whether its memory is dense, in the order of ``memory_format``."""
     order = as_format("is_contiguous", memory_format, contiguous_format).order
     if order is None:
+        if isinstance(input, Tracer) and not input.is_meta:
+            shape = tuple(input.shape)
+            return 0 in shape or is_dense(shape, stride(input), tuple(range(len(shape))))
         return True if _unknown(input) else input.array.flags.c_contiguous
     if len(order) != input.ndim or _unknown(input):
         return False
     return is_dense(tuple(input.shape), stride(input), order)
+
+
+def _seems_plain(input: Tensor) -> bool:
+    return _unknown(input) or is_contiguous(input)
 
 
 def suggest(input: Tensor) -> memory_format:
@@ -71,7 +80,7 @@ def kept_order(where: str, input: Tensor, given: Any) -> tuple[int, ...] | None:
     if given is None and _in_order(input):
         return None
     layout = as_format(where, given, preserve_format)
-    if layout is contiguous_format or (layout is preserve_format and is_contiguous(input)):
+    if layout is contiguous_format or (layout is preserve_format and _seems_plain(input)):
         return None
     if layout is preserve_format:
         return inferred(tuple(input.shape), stride(input))

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from disttrain.compat.torch.nn.attention import SDPBackend, Switches
+from disttrain.compat.torch.nn.attention import (
+    SDPBackend,
+    Switches,
+    causal_lower_right,
+    causal_upper_left,
+)
 
 pytestmark = pytest.mark.simulated
 
@@ -47,4 +52,10 @@ def test_numbers_are_pytorchs_and_programs_do_not_share_switches():
     one, two = Switches(), Switches()
     one.allow(SDPBackend.MATH, False)
     assert SDPBackend.MATH in two.allowed
-    assert one.module().SDPBackend is SDPBackend
+    assert one.modules()["torch.nn.attention"].SDPBackend is SDPBackend
+
+
+def test_masks_of_causal_attention():
+    assert causal_upper_left(2, 3).tolist() == [[True, False, False], [True, True, False]]
+    assert causal_lower_right(2, 3).tolist() == [[True, True, False], [True, True, True]]
+    assert not isinstance(SDPBackend.MATH, int) and int(SDPBackend.FLASH_ATTENTION) == 1

@@ -204,6 +204,9 @@ def _others() -> dict[str, Shim]:
         **distributions.modules(),
         "torch.jit": scripted.jit(),
         "torch.sparse": sparse.module(),
+        "torch.quasirandom": Shim("torch.quasirandom").later(
+            lambda shim: shim.take(dt.quasirandom)
+        ),
         **_module("torch.testing", testing, "assert_close", "make_tensor"),
         **{inside: Shim(inside) for inside in ("torch.testing._internal", _FAKES)},
         **_module(f"{_FAKES}.fake_pg", fake, "FakeStore"),

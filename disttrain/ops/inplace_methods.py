@@ -15,8 +15,7 @@ from ..core.tensor import Tensor, wrap
 from ..core.writes import check_captured, check_inplace, touched
 from . import api
 from .functions import elementwise as math
-from .functions import inplace, special
-from .functions import random as sampling
+from .functions import inplace, sampling, special
 from .functions.index_arrays import index_put
 from .functions.views import shapes as shape
 
@@ -57,7 +56,11 @@ def _put_indexed(self: Tensor, indices: tuple, values: Tensor, accumulate: bool 
 def _applied(self: Tensor, fn: Callable, *others: Tensor) -> Tensor:
     sides = [shape.broadcast_to(o.detach(), self.shape).array for o in others]
     rows = zip(self.array.ravel().tolist(), *(s.ravel().tolist() for s in sides), strict=True)
-    values = np.array([fn(*row) for row in rows], self.array.dtype)
+    found = [fn(*row) for row in rows]
+    for value in found:
+        if not isinstance(value, (int, float, complex, np.generic, Tensor)):
+            raise TypeError(f"apply_: a number is needed, {type(value).__name__} returned")
+    values = np.array(found, self.array.dtype)
     return wrap(values.reshape(self.array.shape))
 
 

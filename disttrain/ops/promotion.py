@@ -202,8 +202,8 @@ def same_type(where: str, *tensors: Tensor | None) -> None:
     if len(kinds) > 1 and (thread.autocast is None or any(k.kind not in "fV" for k in kinds)):
         given = " and ".join(repr(t.dtype) for t in tensors if t is not None)
         raise DTypeError(
-            f"{where}: all tensors must have the same dtype, but {given} were given; "
-            "convert them to one type first, for example with .to(other.dtype)"
+            f"{where}: all tensors must have the same dtype, but {given} were given "
+            f"({', '.join(t.dtype.title for t in tensors if t is not None)}); convert them to one type first, for example with .to(other.dtype)"
         )
 
 

@@ -23,14 +23,14 @@ from .elementwise import sub
 from .gathering import index_select
 from .reduce import cumprod
 from .views.aliases import as_strided, atleast_2d, atleast_3d
-from .views.join import cat, stack, vstack
+from .views.join import cat, sequence, stack, vstack
 from .views.shapes import meshgrid, permute, reshape, unsqueeze
 
 
 # --- side by side ------------------------------------------------------------------------------
 def column_stack(tensors: Sequence[Tensor]) -> Tensor:
     """Join tensors as columns: those with fewer than two dimensions are one column."""
-    tensors = tuple(tensors)
+    tensors = tuple(sequence("column_stack", tensors))
     if not tensors:
         raise ShapeError("column_stack: expects a non-empty TensorList")
     return cat([reshape(t, (t.numel(), 1)) if t.ndim < 2 else t for t in tensors], 1)
@@ -38,7 +38,7 @@ def column_stack(tensors: Sequence[Tensor]) -> Tensor:
 
 def dstack(tensors: Sequence[Tensor]) -> Tensor:
     """Join tensors along the third dimension, which those with fewer get."""
-    tensors = tuple(tensors)
+    tensors = tuple(sequence("dstack", tensors))
     if not tensors:
         raise ShapeError("dstack: expects a non-empty TensorList")
     return cat([atleast_3d(t) for t in tensors], 2)
@@ -57,7 +57,7 @@ def block_diag(*tensors: Tensor) -> Tensor:
     for i, t in enumerate(tensors):
         if t.ndim > 2:
             raise ShapeError(
-                "block_diag: Input tensors must have 2 or fewer dimensions. Input "
+                "torch.block_diag: Input tensors must have 2 or fewer dimensions. Input "
                 f"{i} has {t.ndim} dimensions"
             )
         rows.append(atleast_2d(t).to(kind))

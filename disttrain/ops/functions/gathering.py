@@ -112,8 +112,8 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Te
         return take(input, views.reshape(indices, shape=(-1,)))
     if input.ndim != indices.ndim:
         raise ShapeError(
-            f"take_along_dim: indices of shape {list(indices.shape)} for an input of shape "
-            f"{list(input.shape)}; both need the same number of dimensions"
+            "take_along_dim: input and indices should have the same number of dimensions, but "
+            f"shapes {list(input.shape)} and {list(indices.shape)} were given"
         )
     d = one_dim(dim, input.ndim, "take_along_dim")
     ones = (tuple(1 if i == d else n for i, n in enumerate(t.shape)) for t in (input, indices))
@@ -251,6 +251,8 @@ def _factor(where: str, alpha: float, kind: dtypes.dtype) -> Any:
 
 def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
     """A copy of ``input`` with slice i of ``source`` written over slice index[i]."""
+    if isinstance(input, Tensor) and not input.ndim:
+        return views.reshape(index_copy(_line(input), dim, index, _line(source)), shape=())
     d, index = _one_dimensional("index_copy", input, dim, index)
     same_type("index_copy", input, as_input(source, "index_copy", "source"))
     need = (*input.shape[:d], index.shape[0], *input.shape[d + 1 :]) if input.ndim else ()
@@ -264,6 +266,11 @@ def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor
 def index_fill(input: Tensor, dim: int, index: Tensor, value: Scalar) -> Tensor:
     """A copy of ``input`` with ``value`` written over the slices that ``index`` names."""
     d, index = _one_dimensional("index_fill", input, dim, index)
+    if isinstance(value, complex) and not input.dtype.is_complex:
+        raise DTypeError(
+            f"index_fill: {value} given for a tensor of {input.dtype!r}: Converting complex Scalar "
+            "to non-complex type is not supported"
+        )
     if input.ndim == 0:
         line = index_fill(views.reshape(input, shape=(1,)), 0, index, value)
         return views.reshape(line, shape=())
@@ -284,7 +291,10 @@ def take(input: Tensor, index: Tensor) -> Tensor:
 def _bool_mask(where: str, mask: Tensor) -> Tensor:
     as_input(mask, where, "mask")
     if mask.meta()[1].kind != "b":
-        raise DTypeError(f"{where}: a mask of {mask.dtype!r} given; masks are boolean: use .bool()")
+        raise DTypeError(
+            f"{where}: expected BoolTensor for mask, but a mask of {mask.dtype!r} was given; "
+            f"{where} only supports boolean masks: use .bool()"
+        )
     return mask
 
 

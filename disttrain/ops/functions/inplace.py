@@ -65,6 +65,8 @@ def overwrite(
     recording = records(self, *args, *params.values())
     for a in args:
         check_overlap(name, self, a)
+        if name in _APART:
+            _check_apart(name, self, a)
     node = self.graph_node()
     try:
         if recording:
@@ -195,8 +197,8 @@ def fit_to(name: str, target: Tensor, value: Tensor) -> Tensor:
     if have_kind != kind:
         if _rank(have_kind) > _rank(kind):
             raise DTypeError(
-                f"{name}: result type {value.dtype!r} can't be cast to the desired output type "
-                f"{target.dtype!r}; use the out-of-place form, or convert the tensor first"
+                f"{name}: result type {value.dtype.title} can't be cast to the desired output "
+                f"type {target.dtype.title}; use the out-of-place form, or convert the tensor first"
             )
         value = el.cast(value, dtype=kind)
     return value
@@ -232,6 +234,28 @@ def check_overlap(name: str, target: Tensor, source: object) -> None:
             f"{list(b.shape)}) and the written-to tensor (shape {list(a.shape)}) refer to a single "
             "memory location. Please clone() the tensor before performing the operation."
         )
+
+
+# Whose arguments lie elsewhere, all of them.
+_APART = frozenset("index_add_ index_copy_ index_fill_ index_put_ index_reduce_ put_ scatter_ "
+                   "scatter_add_ scatter_reduce_".split())  # fmt: skip
+
+
+def _check_apart(name: str, target: Tensor, source: object) -> None:
+    if isinstance(source, (tuple, list)):
+        for one in source:
+            _check_apart(name, target, one)
+    if not isinstance(source, Tensor) or isinstance(target, Tracer):
+        return
+    a, b = (t.__dict__.get("array") for t in (target, source))
+    if a.__class__ is b.__class__ is ndarray and a.size and b.size and np.may_share_memory(a, b):
+        raise ShapeError(f"{name}: {SHARED.format(list(b.shape))}")
+
+
+SHARED = (
+    "unsupported operation: some elements of the input tensor (shape {}) and the written-to tensor "
+    "refer to a single memory location. Please clone() the tensor before performing the operation."
+)
 
 
 def _is_dense(a: ndarray) -> bool:

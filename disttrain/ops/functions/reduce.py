@@ -17,6 +17,7 @@ from ...core.grad_mode import no_grad
 from ...core.tensor import Tensor, wrap
 from ...core.types import dtypes
 from ...errors import DimError, DTypeError, ShapeError
+from ...trace import warn
 from ..primitives import elementwise as el
 from ..primitives import reduce
 from ..primitives.gathering import gather
@@ -127,6 +128,11 @@ def var(
     if total.meta()[1].itemsize < 8:
         total = total - _rounding(centred, where, keepdim)
     free = n - _less(unbiased, correction)
+    if free <= 0:
+        warn(
+            f"var: degrees of freedom is <= 0: {n} elements, correction {n - free} (input of shape "
+            f"{list(input.shape)}, dim={dim}); the result is nan or inf"
+        )
     return total / (free if free > 0 else 0.0)
 
 

@@ -290,11 +290,12 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
 def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:  # noqa: A002
     """How many elements lie in each of ``bins`` equal intervals of [min, max]; of the input's own
     range when both are equal."""
-    kinds("histc", "fV", as_input(input, "histc"))
+    as_input(input, "histc")
     if bins < 1:
         raise ConfigError(f"histc: bins={bins} given; at least one is needed")
     if min > max:
-        raise ConfigError(f"histc: min={min}, max={max} given; min must not be above max")
+        raise ConfigError(f"histc: min={min}, max={max} given; max must be larger than min")
+    kinds("histc", "fV", input)
     array = values_of(input)
     low, high = float(min), float(max)
     if low == high and array.size:

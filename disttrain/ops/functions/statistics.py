@@ -49,7 +49,8 @@ class Histogramdd(NamedTuple):
 
 def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False) -> MinMax:
     """The smallest and the largest element (along ``dim``; None: of all)."""
-    over = () if dim is None else (one_dim(dim, as_input(input, "aminmax").ndim, "aminmax"),)
+    kinds("aminmax", "biufV", as_input(input, "aminmax"))
+    over = () if dim is None else (one_dim(dim, input.ndim, "aminmax"),)
     where: Any = over or None
     if not input.ndim:
         return MinMax(el.copy(input), el.copy(input))
@@ -213,7 +214,7 @@ def histogramdd(
         raise ShapeError(f"histogramdd: {len(each)} bins given for points of {n} coordinates")
     one = weight if weight is None else reshape(weight, (-1,))
     return Histogramdd(
-        *_histogram("histogramdd", reshape(input, (-1, n)), each, range, one, density)
+        *_histogram("histogramdd", reshape(input, (input.shape[:-1].numel(), n)), each, range, one, density)
     )
 
 

@@ -306,8 +306,8 @@ def _whole(name: str, ufunc: Any) -> Any:
     def forward(a: Any, b: Any) -> Any:
         if np.result_type(a, b).kind in "iu" and not np.all(b):
             raise NumberError(
-                f"{name}: integers are divided by zero; use floating-point tensors, or make sure "
-                "that no divisor is 0"
+                f"{name}: ZeroDivisionError: integers are divided by zero; use floating-point "
+                "tensors, or make sure that no divisor is 0"
             )
         return ufunc(a, b)
 
@@ -368,9 +368,15 @@ atan2 = binary(
 def _logaddexp(a: Any, b: Any) -> Any:
     if np.result_type(a, b).kind != "c":
         return np.logaddexp(a, b)
+    a, b = np.broadcast_arrays(a, b)
     ahead = np.greater_equal(np.real(a), np.real(b))
     high, low = np.where(ahead, a, b), np.where(ahead, b, a)
-    return high + np.log1p(np.exp(low - high))
+    out = np.asarray(high + np.log1p(np.exp(low - high)))
+    same = (high.real == low.real) & np.isinf(high.real)
+    if np.any(same):
+        out[same] = np.where(high.real < 0, low, np.log(np.exp(a) + np.exp(b)))[same]
+    out[np.isnan(a) | np.isnan(b)] = complex(math.nan, math.nan)
+    return out.astype(np.result_type(a, b), copy=False)
 
 
 # From the inputs: a result that was written to afterwards is of no consequence.
@@ -475,7 +481,7 @@ clip.elementwise = True
 
 def _cast(a: Any, dtype: np.dtype) -> Any:
     if a.dtype.kind == "c" and dtype.kind != "c":
-        a = a.real
+        a = a.real if dtype.kind != "b" else a != 0
     return within(a, dtype).astype(dtype)
 
 

@@ -54,8 +54,8 @@ def _check_target(where: str, input: Tensor, target: Tensor, weight: Tensor | No
     classes = shape[1] if len(shape) > 1 else shape[0]
     if weight is not None and tuple(weight.shape) != (classes,):
         raise ShapeError(
-            f"{where}: weight of shape {list(weight.shape)} given; needed one per class, "
-            f"[{classes}]"
+            f"{where}: weight tensor should be defined either for all {classes} classes or no "
+            f"classes, but got weight tensor of shape: {list(weight.shape)}; needed [{classes}]"
         )
 
 

@@ -86,16 +86,11 @@ def copy_in_order(input: Tensor, order: tuple[int, ...] | None) -> Tensor:
 
 
 def clone(input: Tensor, *, memory_format: Format | None = None) -> Tensor:
-    """A copy with its own memory, recorded; in the order of the input where its memory is dense,
-    unless ``memory_format`` says another one."""
+    """A copy with its own memory, recorded; in the order of the input unless ``memory_format`` says
+    another one."""
     if memory_format is None and _in_order(input):
         return el.copy(input)
-    order = kept_order("clone", input, memory_format)
-    if order is not None and memory_format in (None, preserve_format):
-        steps = stride(input)
-        if not is_dense(tuple(input.shape), steps, order):
-            order = suggested(tuple(input.shape), steps).order
-    return copy_in_order(input, order)
+    return copy_in_order(input, kept_order("clone", input, memory_format))
 
 
 def contiguous(input: Tensor, memory_format: Format | None = None) -> Tensor:

@@ -15,6 +15,7 @@ from ...core.types.casting import computes_in
 from ...errors import ShapeError
 from ...ops.functions.args import in_float32, kinds
 from ...ops.functions.views.memory_formats import following
+from ...ops.primitives.linalg import local_product
 from .common import need_dims
 
 _LAYOUT = {1: "(N, C, L) or (C, L)", 2: "(N, C, H, W) or (C, H, W)", 3: "(N, C, D, H, W)"}
@@ -43,7 +44,8 @@ def _bounds(size: int, out: int) -> tuple[np.ndarray, np.ndarray]:
 
 @computes_in("own")
 def along(x: Tensor, matrix: np.ndarray, dim: int) -> Tensor:
-    """``matrix`` (out x in) applied to dimension ``dim`` (negative) of ``x``."""
+    """``matrix`` (out x in) applied to dimension ``dim`` (negative) of ``x``: what is not finite
+    is spread only over the places that it is a part of."""
     return _along(x, matrix, dim)
 
 
@@ -51,8 +53,8 @@ def along(x: Tensor, matrix: np.ndarray, dim: int) -> Tensor:
 def _along(x: Tensor, matrix: np.ndarray, dim: int) -> Tensor:
     weights = constant(x, np.ascontiguousarray(matrix.T.astype(x.meta()[1])))
     if dim == -1:
-        return ops.matmul(x, weights)
-    return ops.matmul(x.transpose(dim, -1), weights).transpose(dim, -1)
+        return local_product(x, weights)
+    return local_product(x.transpose(dim, -1), weights).transpose(dim, -1)
 
 
 def _adaptive_avg(where: str, n: int, input: Tensor, output_size: int | tuple) -> Tensor:

@@ -140,8 +140,8 @@ def _fractional(
     kinds(where, "fV", input)
     if input.ndim not in (n + 1, n + 2) or 0 in input.shape[input.ndim - n - 1 :]:
         raise DimError(
-            f"{where}: input of shape {list(input.shape)} given; needed (N, C, ...) or (C, ...) "
-            f"with {n} dimensions of windows, none of them empty"
+            f"{where}: Expected input with non-zero size for non-batch dimensions, (N, C, ...) or "
+            f"(C, ...) with {n} dimensions of windows; shape {list(input.shape)} given"
         )
     kernel = _each(where, n, kernel_size)
     wanted = _fractional_size(where, n, input, kernel, output_size, output_ratio)

@@ -166,11 +166,7 @@ def unravel_index(indices: Tensor, shape: int | Sequence[int]) -> tuple[Tensor, 
 @computes_in("own")
 def polar(abs: Tensor, angle: Tensor) -> Tensor:  # noqa: A002
     """The complex numbers of these sizes and angles (in radians)."""
-    if as_input(abs, "polar", "abs").dtype is not as_input(angle, "polar", "angle").dtype:
-        raise DTypeError(
-            f"polar: Expected object of scalar type {abs.dtype!r} but got scalar type "
-            f"{angle.dtype!r} for second argument"
-        )
+    parts_of_one_type("polar", as_input(abs, "polar", "abs"), as_input(angle, "polar", "angle"))
     return complex(abs * el.cos(angle), abs * el.sin(angle))
 
 

@@ -231,7 +231,7 @@ def clamp(input: Tensor, min: Scalar | None = None, max: Scalar | None = None) -
     """Limit to ``[min, max]`` (numbers, or tensors). Where min is above max, the result is max."""
     as_input(input, "clamp")
     if min is None and max is None:
-        raise ConfigError("clamp: At least one of 'min' or 'max' must not be None")
+        raise ConfigError("clamp: At least one of 'min' or 'max' must not be None; give at least one")
     if isinstance(min, Tensor) != isinstance(max, Tensor) and min is not None and max is not None:
         min, max = (_as_number(x) for x in (min, max))  # noqa: A001
     if isinstance(min, Tensor) or isinstance(max, Tensor):

@@ -1,7 +1,6 @@
 """Random tensors: samplers and dropout. What is drawn into tensors is in ``sampling``.
 
-The primitives are in ``draws``. Draws are not differentiable in their parameters, except by
-composition (``normal(mean, std)`` is ``mean + std * draw``).
+The primitives are in ``draws``. Draws are not differentiable in their parameters.
 """
 
 from __future__ import annotations
@@ -262,9 +261,12 @@ def normal(
     out: Tensor | None = None, dtype: DTypeLike | None = None, device: DeviceLike | None = None,
     requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
-    """Normal with ``mean`` and ``std``: numbers with a ``size``, or tensors."""
-    if not isinstance(std, Tensor) and std < 0:
-        raise ConfigError(f"normal expects std >= 0.0, but found std {std}")
+    """Normal with ``mean`` and ``std``: numbers with a ``size``, or tensors, whose gradients are
+    zeros, as in PyTorch (``Normal(mean, std).rsample()`` follows them)."""
+    if isinstance(std, Tensor):
+        _no_negative(std)
+    elif std < 0:
+        raise ConfigError(f"normal expects std >= 0.0, but found std {std}; it must not be negative")
     like = mean if isinstance(mean, Tensor) else std
     if size is not None:
         shape = as_size((size,), "normal")
@@ -273,8 +275,23 @@ def normal(
         dtype, device = dtype or like.dtype, device or like.device
     else:
         raise TypeError("normal: size is needed where mean and std are numbers")
-    out = _new(draw_normal, shape, dtype, device, False, generator) * std + mean
+    centre, spread = (v.detach() if isinstance(v, Tensor) else v for v in (mean, std))
+    out = _new(draw_normal, shape, dtype, device, False, generator) * spread + centre
+    for given in (mean, std):
+        if isinstance(given, Tensor) and given.requires_grad:
+            out = _unmoved_by(out, given)
     return out.requires_grad_() if requires_grad else out
+
+
+def _no_negative(std: Tensor) -> None:
+    array = std.__dict__.get("array")
+    if array.__class__ is np.ndarray and array.size and not array.min() >= 0:
+        raise ConfigError("normal expects all elements of std >= 0.0")
+
+
+def _unmoved_by(out: Tensor, given: Tensor) -> Tensor:
+    """``out``, as a function of ``given`` whose derivative is 0."""
+    return el.where(wrap(np.zeros((), np.bool_)), given, out)
 
 
 def bernoulli(

@@ -102,7 +102,7 @@ def normal_(
 ) -> Tensor:
     """Fill with normal draws."""
     if std < 0:
-        raise ConfigError(f"normal_ expects std >= 0.0, but found std {std}")
+        raise ConfigError(f"normal_ expects std >= 0.0, but found std {std}; it must not be negative")
     kinds("normal_", "fVc", self)
     plain = mean == 0 and std == 1
     return _fill("normal_", self, draw_normal, generator, None if plain else _affine(std, mean))

@@ -108,7 +108,16 @@ def _edge(input: Tensor, part: Tensor | None, d: int) -> Tensor | None:
             "diff expects prepend or append to be the same dimension as input, but shapes "
             f"{list(part.shape)} and {list(input.shape)} were given"
         )
-    if part is None or part.ndim:
+    if part is None:
+        return None
+    if part.ndim:
+        for i, (n, m) in enumerate(zip(part.shape, input.shape, strict=True)):
+            if n != m and i != d:
+                raise ShapeError(
+                    "diff expects the shape of tensor to prepend or append to match that of input "
+                    f"except along the differencing dimension; input.size({i}) = {m}, but got "
+                    f"tensor.size({i}) = {n}"
+                )
         return part
     return expand(part, (*input.shape[:d], 1, *input.shape[d + 1 :]))
 

@@ -123,17 +123,22 @@ def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
         if flat.shape[0] == 0:
             return _of_nothing(flat)
         middle = _middle(flat, 0, False).values
-        return _shared(flat, middle.detach()) if input.requires_grad else middle
+        return shared(flat, middle.detach()) if input.requires_grad else middle
     if x.shape[d] == 0:
         return _no_median(input)
     out = _middle(x, d, keepdim)
     return out if input.ndim else _shaped(input, *out)
 
 
-def _shared(flat: Tensor, value: Tensor) -> Tensor:
+def shared(flat: Tensor, value: Tensor) -> Tensor:
     """``value``, which is among ``flat``, with a gradient that all equal elements share."""
-    equal = el.logical_or(el.eq(flat, value), el.ne(flat, flat))
-    return reduce.amax(el.where(equal, flat, -inf), dims=(0,), keepdim=False)
+    odd = el.logical_and(el.isnan(value), el.isnan(flat))
+    equal = el.logical_or(el.eq(flat, value), odd)
+    most, least = (
+        extreme(el.where(equal, flat, other), dims=(0,), keepdim=False)
+        for extreme, other in ((reduce.amax, -inf), (reduce.amin, inf))
+    )
+    return el.where(el.lt(value, 0), least, most)  # none is infinite as what the others are taken for
 
 
 def _of_nothing(flat: Tensor) -> Tensor:
@@ -189,7 +194,10 @@ def quantile(
     follows = isinstance(q, Tensor) and q.requires_grad and interpolation == "linear"
     out = _quantile(x, share, d, keepdim, _BETWEEN[interpolation], q if follows else None)
     odd = reduce.any_(el.isnan(x), dims=(d,), keepdim=keepdim)
-    out = el.where(odd, nan, out)
+    if x.requires_grad:  # it goes to what makes the result nan: the last one in order
+        out = el.where(odd, _kth(x, x.shape[d], d, keepdim).values, out)
+    else:
+        out = el.where(odd, nan, out)
     return out if input.ndim else reshape(out, shape=())
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import inf
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,7 +19,7 @@ from .args import tensor as as_input
 from .elementwise import clamp
 from .gathering import gather
 from .reduce import amax, amin, nansum, sum
-from .sort import ValuesIndices, argsort, quantile
+from .sort import ValuesIndices, argsort, quantile, shared
 from .views.join import stack
 from .views.shapes import reshape
 from .views.split import narrow, select, unbind
@@ -84,7 +83,7 @@ def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False) -> A
         places = _middle_places(flat, 0)
         value = reshape(gather(flat, 0, places), ())
         if dim is None:
-            return _shared(flat, value.detach()) if input.requires_grad else value
+            return shared(flat, value.detach()) if input.requires_grad else value
         return ValuesIndices(value, reshape(places, ()))
     if not input.shape[d]:
         raise DimError(f"nanmedian: Expected reduction dim {d} to have non-zero size.")
@@ -93,12 +92,6 @@ def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False) -> A
     if keepdim:
         return ValuesIndices(values, places)
     return ValuesIndices(select(values, d, 0), select(places, d, 0))
-
-
-def _shared(flat: Tensor, value: Tensor) -> Tensor:
-    """``value``, which is among ``flat``, with a gradient that all equal elements share."""
-    odd = el.logical_and(el.isnan(value), el.isnan(flat))
-    return amax(el.where(el.logical_or(el.eq(flat, value), odd), flat, -inf), (0,))
 
 
 def _middle_places(x: Tensor, d: int) -> Tensor:

@@ -268,25 +268,20 @@ pow_ = binary(
 )  # fmt: skip
 
 
-def _tie(g: Value, a: Any, b: Any, wins: Any) -> Any:
-    """The share of ``g`` that goes to the side that wins; half where both are equal."""
-    if _plain_numbers(g):
-        return g * (wins + (a == b) * 0.5)
-    return g * cast_like(wins, g) + g * 0.5 * cast_like(a == b, g)
-
-
-def _plain_numbers(g: Value) -> bool:
-    return isinstance(g, np.ndarray) and g.dtype == np.float64
+def _tie(g: Value, a: Any, b: Any, loses: Any) -> Any:
+    """The share of ``g`` that goes to a side: nothing where it loses, half where both are equal,
+    else all (where one is nan, both get it)."""
+    return where(loses, 0.0, where(a == b, g * 0.5, g))
 
 
 maximum = binary(
     "maximum", np.maximum,
-    lambda g, a, b: _tie(g, a, b, a > b), lambda g, a, b: _tie(g, a, b, b > a),
+    lambda g, a, b: _tie(g, a, b, a < b), lambda g, a, b: _tie(g, a, b, b < a),
     expr=lambda a, b: ex.max(a, b), takes=_REAL,
 )  # fmt: skip
 minimum = binary(
     "minimum", np.minimum,
-    lambda g, a, b: _tie(g, a, b, a < b), lambda g, a, b: _tie(g, a, b, b < a),
+    lambda g, a, b: _tie(g, a, b, a > b), lambda g, a, b: _tie(g, a, b, b > a),
     expr=lambda a, b: ex.min(a, b), takes=_REAL,
 )  # fmt: skip
 # Limits: all of the gradient goes to the input unless it is cut.
@@ -368,6 +363,7 @@ atan2 = binary(
 def _logaddexp(a: Any, b: Any) -> Any:
     if np.result_type(a, b).kind != "c":
         return np.logaddexp(a, b)
+    kind = np.result_type(a, b)
     a, b = np.broadcast_arrays(a, b)
     ahead = np.greater_equal(np.real(a), np.real(b))
     high, low = np.where(ahead, a, b), np.where(ahead, b, a)
@@ -376,7 +372,7 @@ def _logaddexp(a: Any, b: Any) -> Any:
     if np.any(same):
         out[same] = np.where(high.real < 0, low, np.log(np.exp(a) + np.exp(b)))[same]
     out[np.isnan(a) | np.isnan(b)] = complex(math.nan, math.nan)
-    return out.astype(np.result_type(a, b), copy=False)
+    return out.astype(kind, copy=False)
 
 
 # From the inputs: a result that was written to afterwards is of no consequence.

@@ -236,6 +236,8 @@ def empty_like(
     device: DeviceLike | None = None,
     requires_grad: bool = False, memory_format: Format | None = None,
 ) -> Tensor:  # fmt: skip
+    if input._composes is not None and memory_format is not None:
+        raise ConfigError("empty_like: memory_format given; it is for dense tensors")
     if input._composes is not None or layout not in (None, "strided"):
         return zeros_like(
             input, dtype=dtype, layout=layout, device=device, requires_grad=requires_grad
@@ -361,13 +363,24 @@ def _eye(shape: tuple, kind: np.dtype) -> np.ndarray:
 _eye.on = lambda xp, shape, kind: xp.eye(*shape, dtype=kind)  # type: ignore[attr-defined]
 
 
+def parts_of_one_type(where: str, one: Tensor, two: Tensor) -> None:
+    """Refuse what complex numbers are not made of."""
+    names = one.dtype.title, two.dtype.title
+    if not {one.dtype, two.dtype} <= {dtypes.float32, dtypes.float64}:
+        raise DTypeError(
+            f"{where}: Expected both inputs to be Half, Float or Double tensors but got {names[0]} "
+            f"and {names[1]} (of Half there are no complex numbers here)"
+        )
+    if one.dtype is not two.dtype:
+        raise DTypeError(
+            f"{where}: Expected object of scalar type {names[0]} but got scalar type {names[1]} "
+            "for second argument"
+        )
+
+
 def complex(real: Tensor, imag: Tensor) -> Tensor:  # noqa: A001
     """A complex tensor from the real and the imaginary part, both float32 or both float64."""
-    if real.dtype is not imag.dtype or real.dtype not in (dtypes.float32, dtypes.float64):
-        raise DTypeError(
-            f"complex: {real.dtype!r} and {imag.dtype!r} given; needed two floating-point tensors "
-            "of one type, float32 or float64"
-        )
+    parts_of_one_type("complex", real, imag)
     shape = broadcast("complex", real.shape, imag.shape)
     parts = [views.reshape(views.expand(t, shape=shape), shape=(*shape, 1)) for t in (real, imag)]
     return view_as_complex(views.cat(*parts, dim=len(shape), sizes=(1, 1)))

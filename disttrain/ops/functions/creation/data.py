@@ -86,7 +86,7 @@ def _real_part(data: object, array: np.ndarray, kind: np.dtype) -> np.ndarray:
             "tensor: complex numbers given for a real dtype, must be real numbers; take .real first"
         )
     warn("Casting complex values to real discards the imaginary part")
-    return array.real
+    return array.real.copy()
 
 
 def _no_overflow(data: object) -> None:
@@ -176,10 +176,11 @@ def _large(array: np.ndarray) -> np.ndarray:
 
 
 def _plain(data: object) -> Any:
-    """Nested sequences with tensors inside as nested lists."""
+    """Nested sequences with tensors inside as nested lists; those of one element are numbers."""
     if isinstance(data, Tensor):
         note_read(data)
-        return values_of(data)[()]
+        values = values_of(data)
+        return values.reshape(())[()] if values.size == 1 else values
     if isinstance(data, (list, tuple, range)):
         return [_plain(x) for x in data]
     return data

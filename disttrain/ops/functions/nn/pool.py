@@ -35,8 +35,11 @@ def _sizes(
     dilation = per_dim(dilation, n, where, "dilation")
     if 0 in input.shape[1:] or (input.ndim == n + 1 and 0 in input.shape):
         raise ShapeError(
-            f"{where}: input of shape {list(input.shape)} given; only the batch may be empty"
+            f"{where}: Expected {n + 1}D or {n + 2}D (batch mode) tensor with optional 0 dim batch "
+            f"size for input, but got {list(input.shape)}: only the batch may be empty"
         )
+    if min(stride) < 1:
+        raise ConfigError(f"{where}: stride={stride} given: stride should not be zero")
     if min(kernel) < 1 or min(stride) < 1 or min(dilation) < 1:
         raise ConfigError(
             f"{where}: kernel_size={kernel}, stride={stride}, dilation={dilation} given; needed at "

@@ -223,8 +223,8 @@ def dsplit(input: Tensor, indices_or_sections: Dims | Tensor) -> tuple[Tensor, .
 def _equal(where: str, input: Tensor, parts: Any, dim: int) -> tuple:
     if isinstance(parts, (int, np.integer)) and (parts < 1 or input.shape[dim] % parts):
         raise ShapeError(
-            f"{where}: dimension {dim} of size {input.shape[dim]} cannot be split into {parts} "
-            "equal parts"
+            f"torch.{where} attempted to split along dimension {dim}, but the size of the "
+            f"dimension {input.shape[dim]} is not divisible by the split_size {parts}!"
         )
     return pieces.tensor_split(input, parts, dim)
 

@@ -17,7 +17,7 @@ from ..primitives import elementwise as el
 from ..promotion import result_type
 from .args import size as as_size
 from .args import tensor as as_input
-from .creation.create import arange, complex, empty, full
+from .creation.create import arange, complex, empty, full, parts_of_one_type
 from .creation.data import tensor
 from .elementwise import sub
 from .gathering import index_select

@@ -357,6 +357,7 @@ SEVERAL_IN_ONE = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:from_numpy. The given NumPy array is not writable")
 @pytest.mark.parametrize("kind", SEVERAL_IN_ONE)
 def test_elements_that_are_one_are_refused_before_and_after_a_fill(kind):
     x = SEVERAL_IN_ONE[kind]()

@@ -369,12 +369,12 @@ def parts_of_one_type(where: str, one: Tensor, two: Tensor) -> None:
     if not {one.dtype, two.dtype} <= {dtypes.float32, dtypes.float64}:
         raise DTypeError(
             f"{where}: Expected both inputs to be Half, Float or Double tensors but got {names[0]} "
-            f"and {names[1]} (of Half there are no complex numbers here)"
+            f"and {names[1]}; needed two floating-point tensors of one type, float32 or float64"
         )
     if one.dtype is not two.dtype:
         raise DTypeError(
             f"{where}: Expected object of scalar type {names[0]} but got scalar type {names[1]} "
-            "for second argument"
+            "for second argument; needed two floating-point tensors of one type"
         )
 
 

@@ -12,11 +12,13 @@ import numpy as np
 
 from ..core.gate import Tracer
 from ..core.tensor import Tensor, wrap
+from ..core.types.memory_format import preserve_format
 from ..core.writes import check_captured, check_inplace, touched
 from . import api
 from .functions import elementwise as math
 from .functions import inplace, sampling, special
 from .functions.index_arrays import index_put
+from .functions.views import memory_formats
 from .functions.views import shapes as shape
 
 _SAME = """acos acosh addbmm addcdiv addcmul addmm addmv addr arccos arccosh arcsin
@@ -80,8 +82,11 @@ def map2_(self: Tensor, x: Tensor, y: Tensor, fn: Callable) -> Tensor:
 
 
 def resize_as_(self: Tensor, other: Tensor, *, memory_format: Any = None) -> Tensor:
-    """``resize_`` to the shape of ``other``."""
-    return self.resize_(*other.shape)
+    """``resize_`` to the shape of ``other``, in the order of ``memory_format``, or in that of
+    ``other`` (``preserve_format``)."""
+    if memory_format is preserve_format:
+        memory_format = memory_formats.suggest(other)
+    return self.resize_(*other.shape, memory_format=memory_format)
 
 
 # --- another shape -----------------------------------------------------------------------------

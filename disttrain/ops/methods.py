@@ -142,12 +142,6 @@ def _python_number(self: Tensor, kind: Any) -> Any:
     return kind(value)
 
 
-def _array_wrap(self: Tensor, array: Any, *context: object) -> Tensor:
-    """What numpy's functions of a tensor give is one, too; booleans as uint8, as in PyTorch."""
-    array = np.asarray(array)
-    return from_data.from_numpy(array.astype(np.uint8) if array.dtype.kind == "b" else array)
-
-
 def item(self: Tensor) -> Any:
     """The value of a tensor with one element, as a Python number."""
     array = self.array
@@ -209,8 +203,8 @@ attach(
     __float__=lambda self: _python_number(self, float),
     __int__=lambda self: _python_number(self, int),
     __complex__=lambda self: _python_number(self, complex),
-    __reversed__=lambda self: api.flip(self, 0) if self.ndim else self,
-    __array_wrap__=_array_wrap,
+    __reversed__=shape.reverse,
+    __array_wrap__=from_data.array_wrap,
     __format__=_format,
     __array__=_array,
     __dlpack__=from_data.to_dlpack,

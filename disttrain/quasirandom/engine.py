@@ -1,5 +1,5 @@
-"""Sobol's sequence: points in Gray code's order (Antonov and Saleev, 1979), also scrambled by random
-lower triangular matrices and a digital shift (Matousek, 1998).
+"""Sobol's sequence: points in Gray code's order (Antonov and Saleev, 1979), also scrambled by
+random lower triangular matrices and a digital shift (Matousek, 1998).
 
 Of one seed the scrambled points are PyTorch's: bits of the Mersenne twister that the seed begins.
 """
@@ -50,6 +50,7 @@ class SobolEngine:
             raise DTypeError(f'"_sobol_engine_draw" not implemented for {kind!r}')
         if n < 0:
             raise ShapeError(f"SobolEngine.draw: n={n} given; it must not be negative")
+        self._check_end(n)
         first = self.num_generated == 0 and n > 0
         points = self._advance(n - 1 if first else n)
         points = points.astype(kind.np) * kind.np.type(2.0**-BITS)
@@ -82,18 +83,28 @@ class SobolEngine:
 
     def fast_forward(self, n: int) -> SobolEngine:
         """Pass over ``n`` points; returns self."""
-        self._advance(n - 1 if self.num_generated == 0 and n else n)
         self.num_generated += n
+        if self.num_generated:
+            self._check_end()
+            self._last = self._point(self.num_generated - 1)
         return self
+
+    def _point(self, number: int) -> np.ndarray:
+        """A point, by the Gray code of its number."""
+        code = number ^ (number >> 1)
+        used = [k for k in range(BITS) if code >> k & 1]
+        return self._start ^ np.bitwise_xor.reduce(self._directions[:, used], axis=1)
+
+    def _check_end(self, more: int = 0) -> None:
+        if self.num_generated + more > 1 << BITS:
+            raise ConfigError(
+                f"SobolEngine: {self.num_generated} points drawn, {more} more wanted; there are "
+                f"2^{BITS}: reset() begins again"
+            )
 
     def _advance(self, n: int) -> np.ndarray:
         """The next ``n`` points as whole numbers, and on to the last of them."""
         at = max(self.num_generated - 1, 0) + np.arange(n)
-        if n and at[-1] + 1 >= 1 << BITS:
-            raise ConfigError(
-                f"SobolEngine: {self.num_generated} points drawn, {n} more wanted; there are "
-                f"2^{BITS}: reset() begins again"
-            )
         lowest = ~at & (at + 1)  # the rightmost bit that is zero
         places = np.log2(lowest).astype(np.int64)
         steps = self._directions.T[places]

@@ -78,7 +78,7 @@ def test_outputs_are_scaled_in_their_containers():
 def test_what_cannot_be_done_is_refused():
     scaler, opt = GradScaler("cpu"), dt.optim.SGD([weight([1.0, 1.0])], lr=1.0)
     for early in (scaler.step, scaler.unscale_, lambda _: scaler.update()):
-        with pytest.raises(AssertionError, match="did not use scaler.scale"):
+        with pytest.raises(AssertionError, match="Attempted"):
             early(opt)
     scaler.scale(dt.ones(()))
     with pytest.raises(ValueError, match="unscale FP16 gradients"):

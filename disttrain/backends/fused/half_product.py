@@ -3,9 +3,9 @@ float32.
 
     product(x, w, b) -> x @ w + b in bfloat16, rounded once; None where it is better done otherwise
 
-The bits of a row do not depend on the other rows, nor on how many there are (what is done for ``w``
-is done for any number of rows, though for one or two of them it is slower), nor on threads. The processor
-takes numbers below 2**-126 as zero.
+The bits of a row do not depend on the other rows, nor on how many there are (what is done for
+``w`` is done for any number of rows, though it is slower for one or two), nor on threads. The
+processor takes numbers below 2**-126 as zero.
 """
 
 from __future__ import annotations

@@ -147,7 +147,9 @@ def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
 
 
 def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
-    """x where |x| > lambd, else 0"""
+    """x where |x| > lambd, else 0; ``lambd`` is a number of the type of x"""
+    kind = input.meta()[1]
+    lambd = float(kind.type(lambd)) if kind.kind in "fV" else lambd
 
     def shrunk(x: Tensor) -> Tensor:
         return stepwise(ops.where(x.abs() <= lambd, 0.0, x), x)
@@ -184,7 +186,8 @@ def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     if alpha == 0:
         raise ConfigError("celu: alpha must not be 0")
     return activate(
-        "celu", input,
+        "celu",
+        input,
         lambda x: ops.where(x <= 0, _negative_expm1(ops.where(x <= 0, x, 0.0) / alpha) * alpha, x),
         inplace,
     )

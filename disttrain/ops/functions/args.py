@@ -65,7 +65,7 @@ def size(args: tuple, where: str, named: object = None) -> tuple[int, ...]:
     """``f(2, 3)``, ``f((2, 3))`` and ``f(size=(2, 3))`` alike: a tuple of integers."""
     if named is not None:
         args = (named,)
-    one = args[0] if len(args) == 1 else 0
+    one: Any = args[0] if len(args) == 1 else 0
     if one.__class__ is not int and isinstance(one, _SEQUENCES) and getattr(one, "ndim", 1):
         args = tuple(args[0])
     for n in args:

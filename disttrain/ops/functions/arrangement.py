@@ -152,6 +152,15 @@ def unravel_index(indices: Tensor, shape: int | Sequence[int]) -> tuple[Tensor, 
     kind = as_input(indices, "unravel_index", "indices").dtype
     if kind.is_floating_point or kind.is_complex or kind is dtypes.bool:
         raise DTypeError(f"unravel_index: expected 'indices' to be integer, but got {kind!r}")
+    if not isinstance(shape, (int, np.integer, Sequence)):
+        raise TypeError(
+            "unravel_index: expected 'shape' to be int or sequence of ints, but got "
+            f"{type(shape).__name__}"
+        )
+    if not isinstance(shape, (int, np.integer)) and any(isinstance(n, float) for n in shape):
+        raise TypeError(
+            f"unravel_index: expected 'shape' sequence to only contain ints, but got {shape}"
+        )
     sizes = as_size((shape,), "unravel_index")
     if any(n < 0 for n in sizes):
         raise ShapeError(f"unravel_index: 'shape' cannot have negative values, but got {sizes}")

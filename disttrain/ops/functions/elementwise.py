@@ -231,7 +231,9 @@ def clamp(input: Tensor, min: Scalar | None = None, max: Scalar | None = None) -
     """Limit to ``[min, max]`` (numbers, or tensors). Where min is above max, the result is max."""
     as_input(input, "clamp")
     if min is None and max is None:
-        raise ConfigError("clamp: At least one of 'min' or 'max' must not be None; give at least one")
+        raise ConfigError(
+            "clamp: At least one of 'min' or 'max' must not be None; give at least one"
+        )
     if isinstance(min, Tensor) != isinstance(max, Tensor) and min is not None and max is not None:
         min, max = (_as_number(x) for x in (min, max))  # noqa: A001
     if isinstance(min, Tensor) or isinstance(max, Tensor):
@@ -298,7 +300,7 @@ def _older_form(fn: Callable[..., Tensor]) -> Callable[..., Tensor]:
                 f"This overload of {fn.__name__} is deprecated: {fn.__name__}(Tensor input, Number "
                 "value, Tensor tensor1, Tensor tensor2); pass value= by name"
             )
-            more["value"], *args = args
+            more["value"], args = args[0], args[1:]
         return fn(input, *args, **more)
 
     return run

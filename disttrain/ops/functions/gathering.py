@@ -17,7 +17,6 @@ from ...core.classes import values_of
 from ...core.constants import constant
 from ...core.gate import Primitive, gate
 from ...core.tensor import Tensor, beside, wrap
-from ...core.types import dtypes
 from ...core.types.wide import is_half
 from ...errors import ConfigError, DimError, DTypeError, ShapeError
 from ...symbolic import made
@@ -26,7 +25,7 @@ from ..primitives import gathering as prim
 from ..primitives import views
 from ..primitives.batching import made_beside
 from ..primitives.reduce import cumsum
-from ..promotion import fitted, refuse, same_type
+from ..promotion import factor, refuse, same_type
 from .args import broadcast, kinds, one_dim
 from .args import tensor as as_input
 from .index_arrays import (
@@ -238,15 +237,7 @@ def index_add(
             f"index_add: source of shape {list(source.shape)} given; needed {list(need)}"
         )
     added = prim.spread(source, index, dim=d, shape=shape)
-    return input + (added if alpha == 1 else added * _factor("index_add", alpha, input.dtype))
-
-
-def _factor(where: str, alpha: float, kind: dtypes.dtype) -> Any:
-    """``alpha`` as a number of ``kind``; of integers its whole part, as in PyTorch."""
-    if kind is dtypes.bool:
-        return bool(alpha)
-    whole = not (kind.is_floating_point or kind.is_complex)
-    return fitted(where, int(alpha) if whole else alpha, kind)
+    return input + (added if alpha == 1 else added * factor("index_add", alpha, input.dtype))
 
 
 def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
@@ -268,8 +259,7 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value: Scalar) -> Tensor:
     d, index = _one_dimensional("index_fill", input, dim, index)
     if isinstance(value, complex) and not input.dtype.is_complex:
         raise DTypeError(
-            f"index_fill: {value} given for a tensor of {input.dtype!r}: Converting complex Scalar "
-            "to non-complex type is not supported"
+            f"index_fill: {value}: Converting complex Scalar to non-complex type is not supported"
         )
     if input.ndim == 0:
         line = index_fill(views.reshape(input, shape=(1,)), 0, index, value)
@@ -291,10 +281,8 @@ def take(input: Tensor, index: Tensor) -> Tensor:
 def _bool_mask(where: str, mask: Tensor) -> Tensor:
     as_input(mask, where, "mask")
     if mask.meta()[1].kind != "b":
-        raise DTypeError(
-            f"{where}: expected BoolTensor for mask, but a mask of {mask.dtype!r} was given; "
-            f"{where} only supports boolean masks: use .bool()"
-        )
+        given = f"{where}: expected BoolTensor for mask, but a mask of {mask.dtype!r} was given"
+        raise DTypeError(f"{given}; {where} only supports boolean masks: use .bool()")
     return mask
 
 

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy import ndarray
 
 from ...backends.array_kinds import ArrayKind
 from ...backends.device.array import DeviceArray
@@ -30,7 +31,7 @@ from ..primitives import elementwise as el
 from ..primitives.batching import made_beside
 from ..primitives.moving import moved
 from ..primitives.views import expand, getitem
-from ..primitives.write import OVERLAP, assign, ndarray, overlaps_itself, unlock, view_write
+from ..primitives.write import OVERLAP, assign, check_apart, overlaps_itself, unlock, view_write
 from ..promotion import fitted
 from . import elementwise
 
@@ -65,8 +66,7 @@ def overwrite(
     recording = records(self, *args, *params.values())
     for a in args:
         check_overlap(name, self, a)
-        if name in _APART:
-            _check_apart(name, self, a)
+        check_apart(name, self, a)
     node = self.graph_node()
     try:
         if recording:
@@ -234,28 +234,6 @@ def check_overlap(name: str, target: Tensor, source: object) -> None:
             f"{list(b.shape)}) and the written-to tensor (shape {list(a.shape)}) refer to a single "
             "memory location. Please clone() the tensor before performing the operation."
         )
-
-
-# Whose arguments lie elsewhere, all of them.
-_APART = frozenset("index_add_ index_copy_ index_fill_ index_put_ index_reduce_ put_ scatter_ "
-                   "scatter_add_ scatter_reduce_".split())  # fmt: skip
-
-
-def _check_apart(name: str, target: Tensor, source: object) -> None:
-    if isinstance(source, (tuple, list)):
-        for one in source:
-            _check_apart(name, target, one)
-    if not isinstance(source, Tensor) or isinstance(target, Tracer):
-        return
-    a, b = (t.__dict__.get("array") for t in (target, source))
-    if a.__class__ is b.__class__ is ndarray and a.size and b.size and np.may_share_memory(a, b):
-        raise ShapeError(f"{name}: {SHARED.format(list(b.shape))}")
-
-
-SHARED = (
-    "unsupported operation: some elements of the input tensor (shape {}) and the written-to tensor "
-    "refer to a single memory location. Please clone() the tensor before performing the operation."
-)
 
 
 def _is_dense(a: ndarray) -> bool:

@@ -20,8 +20,8 @@ from ...core.tensor import Tensor
 from ...core.types import dtypes
 from ...errors import AutogradError, DTypeError, ShapeError
 from ...trace import warn
-from ..primitives.write import assign
-from .inplace import SHARED, check_overlap, fit_to
+from ..primitives.write import SHARED, assign
+from .inplace import check_overlap, fit_to
 
 # Whose results are of one type with ``out``.
 _EXACT = frozenset(
@@ -92,7 +92,8 @@ def into(out: Tensor, fn: Callable, args: tuple, params: dict | None = None) -> 
 
 def _check(name: str, out: Tensor, result: Tensor, given: list, several: bool) -> None:
     same = out.dtype is result.dtype or (name in ("all", "any") and out.dtype is dtypes.uint8)
-    free = name.startswith("clamp") and len(given) > 1  # by tensors: types are promoted
+    free = name == "abs" and out.dtype is result.dtype.to_complex() and given[0].is_complex()
+    free = free or (name.startswith("clamp") and len(given) > 1)  # by tensors: types are promoted
     free = free or (name in ("max", "min") and not several)  # of everything
     if name in _BOOLEAN and not same:
         raise DTypeError(

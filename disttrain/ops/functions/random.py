@@ -250,9 +250,7 @@ def randint_like(input: Tensor, *args: Any, **options: object) -> Tensor:
     if placed(input):
         return _drawn_like(input, draw_integers, options, low=int(low), high=int(high))
     how = o["dtype"], o["device"], o["requires_grad"], o["generator"]
-    return _in_order(
-        input, options, lambda shape: _randint(shape, int(low), int(high), *how)
-    )
+    return _in_order(input, options, lambda shape: _randint(shape, int(low), int(high), *how))
 
 
 def normal(
@@ -266,7 +264,9 @@ def normal(
     if isinstance(std, Tensor):
         _no_negative(std)
     elif std < 0:
-        raise ConfigError(f"normal expects std >= 0.0, but found std {std}; it must not be negative")
+        raise ConfigError(
+            f"normal expects std >= 0.0, but found std {std}; it must not be negative"
+        )
     like = mean if isinstance(mean, Tensor) else std
     if size is not None:
         shape = as_size((size,), "normal")

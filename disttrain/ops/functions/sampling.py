@@ -102,7 +102,9 @@ def normal_(
 ) -> Tensor:
     """Fill with normal draws."""
     if std < 0:
-        raise ConfigError(f"normal_ expects std >= 0.0, but found std {std}; it must not be negative")
+        raise ConfigError(
+            f"normal_ expects std >= 0.0, but found std {std}; it must not be negative"
+        )
     kinds("normal_", "fVc", self)
     plain = mean == 0 and std == 1
     return _fill("normal_", self, draw_normal, generator, None if plain else _affine(std, mean))
@@ -171,7 +173,9 @@ def _check_drawn(kind: dtypes.dtype, low: int, high: int) -> None:
         info = dtypes.finfo(kind)
         least, most = max(int(info.min), -(1 << 63)), min(int(info.max), (1 << 63) - 1)
     else:
-        least, most = (0, 1) if kind is dtypes.bool else (np.iinfo(kind.np).min, np.iinfo(kind.np).max)
+        least, most = (
+            (0, 1) if kind is dtypes.bool else (np.iinfo(kind.np).min, np.iinfo(kind.np).max)
+        )
     for name, value in ends:
         if not least <= value <= most:
             raise ConfigError(f"random_: {name} is out of bounds for {kind!r}: {value} given")

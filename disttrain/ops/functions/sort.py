@@ -138,7 +138,9 @@ def shared(flat: Tensor, value: Tensor) -> Tensor:
         extreme(el.where(equal, flat, other), dims=(0,), keepdim=False)
         for extreme, other in ((reduce.amax, -inf), (reduce.amin, inf))
     )
-    return el.where(el.lt(value, 0), least, most)  # none is infinite as what the others are taken for
+    return el.where(
+        el.lt(value, 0), least, most
+    )  # none is infinite as what the others are taken for
 
 
 def _of_nothing(flat: Tensor) -> Tensor:

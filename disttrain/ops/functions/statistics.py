@@ -207,7 +207,9 @@ def histogramdd(
         raise ShapeError(f"histogramdd: {len(each)} bins given for points of {n} coordinates")
     one = weight if weight is None else reshape(weight, (-1,))
     return Histogramdd(
-        *_histogram("histogramdd", reshape(input, (input.shape[:-1].numel(), n)), each, range, one, density)
+        *_histogram(
+            "histogramdd", reshape(input, (input.shape[:-1].numel(), n)), each, range, one, density
+        )
     )
 
 

@@ -269,8 +269,7 @@ pow_ = binary(
 
 
 def _tie(g: Value, a: Any, b: Any, loses: Any) -> Any:
-    """The share of ``g`` that goes to a side: nothing where it loses, half where both are equal,
-    else all (where one is nan, both get it)."""
+    """What a side gets: nothing where it loses, half where both are equal, else all."""
     return where(loses, 0.0, where(a == b, g * 0.5, g))
 
 
@@ -368,8 +367,7 @@ def _logaddexp(a: Any, b: Any) -> Any:
     ahead = np.greater_equal(np.real(a), np.real(b))
     high, low = np.where(ahead, a, b), np.where(ahead, b, a)
     out = np.asarray(high + np.log1p(np.exp(low - high)))
-    same = (high.real == low.real) & np.isinf(high.real)
-    if np.any(same):
+    if np.any(same := (high.real == low.real) & np.isinf(high.real)):
         out[same] = np.where(high.real < 0, low, np.log(np.exp(a) + np.exp(b)))[same]
     out[np.isnan(a) | np.isnan(b)] = complex(math.nan, math.nan)
     return out.astype(kind, copy=False)

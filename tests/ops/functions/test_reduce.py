@@ -69,3 +69,25 @@ def test_what_has_no_extreme_is_refused():
     for call in (lambda: dt.ones(0).max(), lambda: dt.ones(0, 3).argmax(0), lambda: X.sum(3)):
         with pytest.raises((RuntimeError, IndexError, ValueError)):
             call()
+
+
+def test_the_gradient_of_an_extreme_goes_to_what_is_nan():
+    for name in ("max", "min", "median"):
+        x = dt.tensor([1.0, math.nan, 2.0, math.nan], requires_grad=True)
+        getattr(dt, name)(x).backward()
+        assert x.grad.tolist() == [0.0, 0.5, 0.0, 0.5]
+    x = dt.tensor([1.0, math.nan, 2.0], requires_grad=True)
+    dt.quantile(x, 0.5).backward()
+    assert x.grad.tolist() == [0.0, 1.0, 0.0]
+
+
+def test_the_gradient_of_a_median_that_is_infinite():
+    for least in (-math.inf, math.inf):
+        x = dt.tensor([least, least, math.nan, 0.0], requires_grad=True)
+        dt.nanmedian(x).backward()
+        assert x.grad.tolist() == [0.5, 0.5, 0.0, 0.0]
+
+
+def test_sums_in_another_type_go_to_an_output_of_that_type():
+    with pytest.raises(RuntimeError, match="Expected out tensor to have dtype"):
+        dt.sum(dt.ones(2), 0, dtype=dt.float64, out=dt.empty(()))

@@ -11,6 +11,7 @@ import numpy as np
 
 from ....backends.array_kinds import ArrayKind
 from ....backends.device.array import DeviceArray
+from ....backends.device.determinism import fills_now
 from ....backends.null import NullArray
 from ....core.annotations import DeviceLike, Dims, DTypeLike, Format, Scalar
 from ....core.gate import Tracer
@@ -91,6 +92,22 @@ class _Full:
         return xp.full(shape, self.value, kind)
 
 
+def _unset(shape: tuple, kind: np.dtype) -> np.ndarray:
+    """Memory that holds anything; where all is to be deterministic, nan or the largest number."""
+    return np.full(shape, _marker(kind), kind) if fills_now() else np.empty(shape, kind)
+
+
+def _marker(kind: np.dtype) -> Any:
+    if kind.kind == "b":
+        return True
+    return np.iinfo(kind).max if kind.kind in "iu" else math.nan
+
+
+_unset.on = lambda xp, shape, kind: (  # type: ignore[attr-defined]
+    xp.full(shape, _marker(kind), kind) if fills_now() else xp.empty(shape, kind)
+)
+
+
 def zeros(
     *sizes: Dims, size: Dims | None = None, dtype: DTypeLike | None = None,
     layout: str | None = None, device: DeviceLike | None = None,
@@ -125,9 +142,9 @@ def empty(
         return zeros(size=shape, dtype=dtype, layout=layout, requires_grad=requires_grad)
     if memory_format not in (None, contiguous_format):
         order = order_of("empty", memory_format, len(shape))
-        out = _ordered(np.empty, shape, dtype, device, order)
+        out = _ordered(_unset, shape, dtype, device, order)
         return out.requires_grad_() if requires_grad else out
-    return _filled(np.empty, shape, dtype, device, requires_grad, pin_memory)
+    return _filled(_unset, shape, dtype, device, requires_grad, pin_memory)
 
 
 def is_size(number: Any, kind: dtypes.dtype) -> bool:
@@ -242,7 +259,7 @@ def empty_like(
         return zeros_like(
             input, dtype=dtype, layout=layout, device=device, requires_grad=requires_grad
         )
-    return _like(np.empty, input, dtype, device, requires_grad, memory_format)
+    return _like(_unset, input, dtype, device, requires_grad, memory_format)
 
 
 def full_like(

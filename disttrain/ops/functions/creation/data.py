@@ -345,6 +345,12 @@ def to_dlpack(tensor: Tensor, **how: Any) -> Any:
     return capsule
 
 
+def array_wrap(self: Tensor, array: Any, *context: object) -> Tensor:
+    """What numpy's functions of a tensor give is one, too; booleans as uint8, as in PyTorch."""
+    array = np.asarray(array)
+    return from_numpy(array.astype(np.uint8) if array.dtype.kind == "b" else array)
+
+
 def frombuffer(
     buffer: Any, *, dtype: DTypeLike, count: int = -1, offset: int = 0, requires_grad: bool = False
 ) -> Tensor:
@@ -407,6 +413,10 @@ def construct(
         if first.dtype is not kind and not any_type:
             raise TypeError(f"new(): expected a tensor of {kind!r}, {first.dtype!r} given")
         return first.detach()
+    if hasattr(first, "untyped"):  # a storage
+        if first.dtype is not kind:
+            raise DTypeError(f"new(): expected a storage of {kind!r}, {first.dtype!r} given")
+        return first._flat()
     if isinstance(first, Size):
         return empty(*first, dtype=kind, device=device)
     if first is not None and not isinstance(first, (int, np.integer, Tensor)):

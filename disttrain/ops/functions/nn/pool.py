@@ -39,7 +39,9 @@ def _sizes(
             f"size for input, but got {list(input.shape)}: only the batch may be empty"
         )
     if min(stride) < 1:
-        raise ConfigError(f"{where}: stride={stride} given: stride should not be zero, but at least 1")
+        raise ConfigError(
+            f"{where}: stride={stride} given: stride should not be zero, but at least 1"
+        )
     if min(kernel) < 1 or min(stride) < 1 or min(dilation) < 1:
         raise ConfigError(
             f"{where}: kernel_size={kernel}, stride={stride}, dilation={dilation} given; needed at "

@@ -224,7 +224,8 @@ def _equal(where: str, input: Tensor, parts: Any, dim: int) -> tuple:
     if isinstance(parts, (int, np.integer)) and (parts < 1 or input.shape[dim] % parts):
         raise ShapeError(
             f"torch.{where} attempted to split along dimension {dim}, but the size of the "
-            f"dimension {input.shape[dim]} is not divisible by the split_size {parts}: parts are equal"
+            f"dimension {input.shape[dim]} is not divisible by the split_size {parts}: parts are "
+            "equal"
         )
     return pieces.tensor_split(input, parts, dim)
 

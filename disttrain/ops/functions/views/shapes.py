@@ -329,8 +329,15 @@ def flip(input: Tensor, *args: Dims, dims: Dims | None = None) -> Tensor:
     wanted = check.size(args, "flip", (dims,) if isinstance(dims, int) else dims)
     order = tuple(check.one_dim(d, input.ndim, "flip") for d in wanted)
     if len(set(order)) != len(order):
-        raise DimError(f"flip: dims={list(order)}: a dim appears multiple times in the list of dims")
+        raise DimError(
+            f"flip: dims={list(order)}: a dim appears multiple times in the list of dims"
+        )
     return views.flip(input, dims=order if input.ndim else ())
+
+
+def reverse(input: Tensor) -> Tensor:
+    """The last slice along the first dimension first."""
+    return flip(input, 0) if input.ndim else input
 
 
 def fliplr(input: Tensor) -> Tensor:

@@ -14,6 +14,7 @@ from ..core.gate import Tracer
 from ..core.tensor import Tensor, wrap
 from ..core.types.memory_format import preserve_format
 from ..core.writes import check_captured, check_inplace, touched
+from ..errors import DTypeError
 from . import api
 from .functions import elementwise as math
 from .functions import inplace, sampling, special
@@ -47,7 +48,9 @@ def _pow(self: Tensor, exponent: Tensor | complex | float) -> Tensor:
 
 
 def _size(self: Tensor) -> Tensor:
-    shape.check.kinds("abs_", "iufV", self)  # that of a complex number is real
+    if self.dtype.is_complex:
+        raise DTypeError("abs_: In-place abs is not supported for complex tensors.")
+    shape.check.kinds("abs_", "iufV", self)
     return math.abs(self)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import nan
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -205,6 +206,8 @@ def histogramdd(
     each = [bins] * n if isinstance(bins, int) else list(bins)
     if len(each) != n:
         raise ShapeError(f"histogramdd: {len(each)} bins given for points of {n} coordinates")
+    if not n:  # points without coordinates lie nowhere
+        return Histogramdd(input.new_full((), nan if density else 0.0), ())
     one = weight if weight is None else reshape(weight, (-1,))
     return Histogramdd(
         *_histogram(

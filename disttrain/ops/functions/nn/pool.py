@@ -74,8 +74,8 @@ def _max_nd(
            "ceil_mode": bool(ceil_mode)}  # fmt: skip
     out = max_pool(x, **how)
     places = max_pool_indices(x.detach(), out.detach(), **how) if return_indices else None
-    out = following(out, x)
-    places = places if places is None else following(places, x)
+    out = following(out, input)
+    places = places if places is None else following(places, input)
     if input.ndim == n + 1:
         out = reshape(out, shape=tuple(out.shape)[1:])
         places = places if places is None else reshape(places, shape=tuple(places.shape)[1:])
@@ -125,7 +125,7 @@ def _avg_nd(
         x, kernel=kernel, stride=stride, padding=padding, ceil_mode=bool(ceil_mode),
         include=bool(count_include_pad), divisor=divisor_override,
     )  # fmt: skip
-    out = following(out, x)
+    out = following(out, input)
     return reshape(out, shape=tuple(out.shape)[1:]) if input.ndim == n + 1 else out
 
 

@@ -111,12 +111,17 @@ def in_format(input: Tensor, memory_format: Format, fresh: bool) -> Tensor:
 
 
 def following(out: Tensor, *givers: Tensor) -> Tensor:
-    """``out`` in channels_last order where one of ``givers`` lies so, else in order."""
+    """``out`` in channels_last order where one of ``givers`` (which may lack the batch) lies so,
+    else in order."""
     for like in givers:
         array = like.__dict__.get("array")
         if array.__class__ not in _PLAIN or array.flags.c_contiguous:
             continue
-        layout = suggested(tuple(array.shape), stride(like))
+        shape, steps = tuple(array.shape), stride(like)
+        if len(shape) == out.ndim - 1:
+            most = max((n * s for n, s in zip(shape, steps, strict=True)), default=1)
+            shape, steps = (1, *shape), (most, *steps)
+        layout = suggested(shape, steps)
         if layout.order is not None and len(layout.order) == out.ndim:
             return contiguous(out, layout)
     return contiguous(out)

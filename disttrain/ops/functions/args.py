@@ -66,7 +66,7 @@ def size(args: tuple, where: str, named: object = None) -> tuple[int, ...]:
     if named is not None:
         args = (named,)
     one: Any = args[0] if len(args) == 1 else 0
-    if one.__class__ is not int and isinstance(one, _SEQUENCES) and getattr(one, "ndim", 1):
+    if one.__class__ is not int and isinstance(one, _SEQUENCES) and getattr(one, "ndim", True):
         args = tuple(args[0])
     for n in args:
         if n.__class__ is not int:

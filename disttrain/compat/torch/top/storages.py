@@ -42,7 +42,7 @@ class _Kind(type):
     ) -> TypedStorage:
         """A storage with a copy of the elements of a bytes-like object, in this ``byte_order``
         ("native", "little", "big")."""
-        order = {"native": "=", "little": "<", "big": ">"}.get(byte_order)
+        order: Any = {"native": "=", "little": "<", "big": ">"}.get(byte_order)
         if order is None:
             raise ValueError(f"invalid byte_order {byte_order!r}: native, little or big")
         kind = np.dtype(np.uint8) if cls.dtype is dtypes.bool else cls.dtype.np

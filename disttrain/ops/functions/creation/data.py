@@ -408,7 +408,7 @@ def construct(
         if args or (size is not None and data is not None):
             raise TypeError("new() received an invalid combination of arguments")
         args = (Size((size,) if isinstance(size, int) else size),) if size is not None else (data,)
-    first = args[0] if len(args) == 1 else None
+    first: Any = args[0] if len(args) == 1 else None
     if isinstance(first, Tensor):
         if first.dtype is not kind and not any_type:
             raise TypeError(f"new(): expected a tensor of {kind!r}, {first.dtype!r} given")

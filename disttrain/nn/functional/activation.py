@@ -119,17 +119,12 @@ def hardtanh(
     return activate("hardtanh", input, cut, inplace, "iufV")
 
 
-def _slope(x: Tensor) -> tuple[Tensor, Tensor]:
-    """Whether x lies in (-3, 3), and there (x + 3) / 6."""
-    inside = ops.logical_and(x > -3, x < 3)
-    return inside, (ops.where(inside, x, 0.0) + 3) / 6
-
-
 def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
     """clamp(x + 3, 0, 6) / 6"""
 
     def bent(x: Tensor) -> Tensor:
-        inside, slope = _slope(x)
+        inside = ops.logical_and(x > -3, x < 3)
+        slope = (ops.where(inside, x, 0.0) + 3) / 6
         return stepwise(ops.where(inside, slope, hardtanh(x.detach() + 3, 0.0, 6.0) / 6), x)
 
     return activate("hardsigmoid", input, bent, inplace)
@@ -139,9 +134,9 @@ def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
     """x hardsigmoid(x)"""
 
     def bent(x: Tensor) -> Tensor:
-        inside, slope = _slope(x)
-        inner = ops.where(inside, x, 0.0) * slope
-        return ops.where(inside, inner, ops.where(x <= -3, x * 0.0, x))
+        y = x + 3
+        share = ops.where(y < 6, ops.where(y <= 0, 0.0, y), 6.0)  # (all, where it is nan)
+        return x * (stepwise(share, x) / 6)
 
     return activate("hardswish", input, bent, inplace)
 

@@ -270,7 +270,7 @@ pow_ = binary(
 
 def _tie(g: Value, a: Any, b: Any, loses: Any) -> Any:
     """What a side gets: nothing where it loses, half where both are equal, else all."""
-    return where(loses, 0.0, where(a == b, g * 0.5, g))
+    return g * cast_like(logical_not(loses), g) - g * 0.5 * cast_like(a == b, g)
 
 
 maximum = binary(

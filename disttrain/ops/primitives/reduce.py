@@ -77,7 +77,10 @@ def _extreme_rule(g: Value, a: Value, out: Value, dims: tuple, keepdim: bool) ->
     """Equal shares to all elements that attain the extreme; to those that are nan, where it is."""
     shape = tuple(a.shape)
     top = _spread(out, shape, dims, keepdim)
-    hit = cast_like(logical_or(eq(a, top), logical_and(ne(a, a), ne(top, top))), g)
+    hit = eq(a, top)
+    if out.__class__ is not np.ndarray or np.isnan(out).any():
+        hit = logical_or(hit, logical_and(ne(a, a), ne(top, top)))
+    hit = cast_like(hit, g)
     return _spread(g, shape, dims, keepdim) * (hit / sum_(hit, dims=dims, keepdim=True))
 
 

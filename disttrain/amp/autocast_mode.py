@@ -20,7 +20,6 @@ from ..core.tensor import Tensor
 from ..core.types import dtypes
 from ..core.types.casting import casting
 from ..core.types.device import device
-from ..errors import ConfigError
 from ..ops.primitives import elementwise as el
 from ..trace import warn
 
@@ -151,11 +150,14 @@ class autocast:  # noqa: N801  (the field's spelling)
                 "autocast has no effect",
             )
             return False
-        if self.fast_dtype not in (*_LOW_TYPES, dtypes.float32):
-            raise ConfigError(
-                f"autocast: dtype={self.fast_dtype} given; supported are float16 and bfloat16"
-            )
-        return self.fast_dtype is not dtypes.float32
+        if self.fast_dtype in _LOW_TYPES:
+            return True
+        kind = self.device.upper()
+        warn(
+            f"In {kind} autocast, but the target dtype is not supported. Disabling autocast.\n"
+            f"{kind} autocast only supports float16 and bfloat16; {self.fast_dtype} given"
+        )
+        return False
 
     def __enter__(self) -> autocast:
         outer = thread.autocast

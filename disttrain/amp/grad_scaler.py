@@ -3,6 +3,7 @@ finite is skipped. Micikevicius et al., Mixed Precision Training, ICLR 2018."""
 
 from __future__ import annotations
 
+import inspect
 from enum import Enum
 from typing import Any
 
@@ -14,7 +15,7 @@ from ..core.effects import Effect, captured, not_repeated, performed
 from ..core.tensor import Tensor, wrap
 from ..core.types import dtypes
 from ..errors import AutogradError, ConfigError
-from ..ops.api import isfinite, stack
+from ..ops.api import isfinite, stack, tensor
 from ..ops.functions.sparse.structured import Structured
 from ..trace import warn
 
@@ -81,6 +82,7 @@ class GradScaler:
 
     refused: tuple = (dtypes.float16,)  # types of gradients that can have lost digits already
     __moving__: tuple[str, ...] = (
+        "_begun",
         "_good",
         "_scale",
         "_states",
@@ -102,6 +104,7 @@ class GradScaler:
         self._enabled, self._scale = bool(enabled), float(init_scale)
         self._growth, self._backoff = growth_factor, backoff_factor
         self._interval, self._good = growth_interval, 0
+        self._begun = False  # whether anything has been scaled
         # By id, with what has it: an optimizer that is gone does not lend its number to another.
         self._states: dict[int, tuple[OptState, bool, object]] = {}
 
@@ -120,6 +123,7 @@ class GradScaler:
         """``outputs`` (a tensor, or lists and tuples of them) times the scale."""
         if not self._enabled:
             return outputs
+        self._begun = True
         if isinstance(outputs, Tensor):
             if not captured():
                 return outputs * self._scale
@@ -135,7 +139,15 @@ class GradScaler:
         """Divide the gradients of the optimizer's parameters by the scale, and see whether they are
         finite. Once for each step, before gradients are clipped."""
         if self._enabled:
+            self._need_scale("unscale_")
             self._perform("unscale_gradients", optimizer, self._unscale, optimizer)
+
+    def _need_scale(self, where: str) -> None:
+        if not self._begun:
+            raise AssertionError(
+                f"{self._name()}: Attempted {where} but nothing was scaled. This may indicate your "
+                "script did not use scaler.scale(loss or outputs) earlier in the iteration."
+            )
 
     def _perform(self, name: str, optimizer: Any, method: Any, *args: Any, **kwargs: Any) -> Any:
         """Call ``method``, which reads numbers and decides by them; replays call it again."""
@@ -184,6 +196,7 @@ class GradScaler:
             return optimizer.step(*args, **kwargs)
         if "closure" in kwargs:
             raise RuntimeError("Closure use is not currently supported if GradScaler is enabled.")
+        self._need_scale("step")
         return self._perform("scaled_step", optimizer, self._step, optimizer, *args, **kwargs)
 
     def _step(self, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
@@ -192,6 +205,10 @@ class GradScaler:
             raise AutogradError(
                 f"{self._name()}: step() has already been called since the last update()"
             )
+        if getattr(optimizer, "_step_supports_amp_scaling", False):
+            out, finite = self._step_scaled(optimizer, state, *args, **kwargs)
+            self._states[id(optimizer)] = OptState.STEPPED, finite, optimizer
+            return out
         if state is OptState.READY:
             self._unscale(optimizer)
             finite = self._states[id(optimizer)][1]
@@ -199,9 +216,37 @@ class GradScaler:
         self._states[id(optimizer)] = OptState.STEPPED, finite, optimizer
         return out
 
+    def _step_scaled(
+        self, optimizer: Any, state: OptState, *args: Any, **kwargs: Any
+    ) -> tuple[Any, bool]:
+        """The step of an optimizer that says it handles scaled gradients: it gets the scaler as an
+        argument, or else ``grad_scale`` and ``found_inf`` for as long as it takes."""
+        finite = self._state(optimizer)[1] if state is OptState.UNSCALED else self._look(optimizer)
+        if "grad_scaler" in inspect.signature(optimizer.step).parameters:
+            warn(
+                "GradScaler is going to stop passing itself as a keyword argument to the passed "
+                "optimizer; read self.grad_scale and self.found_inf instead",
+                FutureWarning,
+            )
+            return optimizer.step(*args, grad_scaler=self, **kwargs), finite
+        scaled = state is OptState.READY
+        optimizer.grad_scale = tensor(self._scale) if scaled else None
+        optimizer.found_inf = tensor(0.0 if finite else 1.0)
+        try:
+            return optimizer.step(*args, **kwargs), finite
+        finally:
+            del optimizer.grad_scale, optimizer.found_inf
+
+    def _look(self, optimizer: Any) -> bool:
+        """Whether all gradients are finite, which stay as they are."""
+        grads = [p.grad for g in optimizer.param_groups for p in g["params"] if p.grad is not None]
+        with no_grad():
+            return all(bool(isfinite(self._values(g)).all()) for g in grads)
+
     def update(self, new_scale: float | Tensor | None = None) -> None:
         """Choose the scale of the next step."""
         if self._enabled:
+            self._need_scale("update")
             if isinstance(new_scale, Tensor):
                 not_repeated("it gives a GradScaler a tensor as its scale")
             performed("update_scale", _Work(self._update, [], new_scale))

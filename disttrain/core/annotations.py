@@ -37,7 +37,7 @@ ShapeRule: TypeAlias = Callable[..., tuple | list]  # -> (shape, dtype), or a li
 Jvp: TypeAlias = Callable[[tuple, tuple, dict], Any]  # (primals, tangents, params) -> tangents
 BatchRule: TypeAlias = Callable[[tuple, tuple, dict, int], tuple]  # -> (out, its batch dimension)
 Promotion: TypeAlias = Callable[[tuple], Any]  # arguments -> arguments of one type
-Samples: TypeAlias = Callable[[np.random.Generator], list]  # -> (args, params), for tests
+Samples: TypeAlias = "Callable[[np.random.Generator], list]"  # -> (args, params), for tests
 
 
 class Shaped(Protocol):

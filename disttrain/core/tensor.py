@@ -175,8 +175,8 @@ class Tensor(TensorMethods):
             kind = self.dtype
             if not (kind.is_floating_point or kind.is_complex):
                 raise DTypeError(
-                    "requires_grad: only Tensors of floating point and complex dtype can require "
-                    f"gradients; this one is {kind!r} of shape {list(self.shape)}; convert it with "
+                    "Only Tensors of floating point and complex dtype can require gradients: "
+                    f"this one is {kind!r} of shape {list(self.shape)}; convert it with "
                     ".float() first"
                 )
             self._node = AccumulateGrad(self)

@@ -12,12 +12,14 @@ import numpy as np
 
 from ..core.gate import Tracer
 from ..core.tensor import Tensor, wrap
+from ..core.types.memory_format import preserve_format
 from ..core.writes import check_captured, check_inplace, touched
+from ..errors import DTypeError
 from . import api
 from .functions import elementwise as math
-from .functions import inplace, special
-from .functions import random as sampling
+from .functions import inplace, sampling, special
 from .functions.index_arrays import index_put
+from .functions.views import memory_formats
 from .functions.views import shapes as shape
 
 _SAME = """acos acosh addbmm addcdiv addcmul addmm addmv addr arccos arccosh arcsin
@@ -46,7 +48,9 @@ def _pow(self: Tensor, exponent: Tensor | complex | float) -> Tensor:
 
 
 def _size(self: Tensor) -> Tensor:
-    shape.check.kinds("abs_", "iufV", self)  # that of a complex number is real
+    if self.dtype.is_complex:
+        raise DTypeError("abs_: In-place abs is not supported for complex tensors.")
+    shape.check.kinds("abs_", "iufV", self)
     return math.abs(self)
 
 
@@ -57,7 +61,11 @@ def _put_indexed(self: Tensor, indices: tuple, values: Tensor, accumulate: bool 
 def _applied(self: Tensor, fn: Callable, *others: Tensor) -> Tensor:
     sides = [shape.broadcast_to(o.detach(), self.shape).array for o in others]
     rows = zip(self.array.ravel().tolist(), *(s.ravel().tolist() for s in sides), strict=True)
-    values = np.array([fn(*row) for row in rows], self.array.dtype)
+    found = [fn(*row) for row in rows]
+    for value in found:
+        if not isinstance(value, (int, float, complex, np.generic, Tensor)):
+            raise TypeError(f"apply_: a number is needed, {type(value).__name__} returned")
+    values = np.array(found, self.array.dtype)
     return wrap(values.reshape(self.array.shape))
 
 
@@ -77,8 +85,11 @@ def map2_(self: Tensor, x: Tensor, y: Tensor, fn: Callable) -> Tensor:
 
 
 def resize_as_(self: Tensor, other: Tensor, *, memory_format: Any = None) -> Tensor:
-    """``resize_`` to the shape of ``other``."""
-    return self.resize_(*other.shape)
+    """``resize_`` to the shape of ``other``, in the order of ``memory_format``, or in that of
+    ``other`` (``preserve_format``)."""
+    if memory_format is preserve_format:
+        memory_format = memory_formats.suggest(other)
+    return self.resize_(*other.shape, memory_format=memory_format)
 
 
 # --- another shape -----------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from ..core.gate import Tracer
 from ..core.tensor import Tensor, note_read, wrap
 from ..core.types import dtypes
 from ..core.writes import check_captured
-from ..errors import AutogradError, ShapeError
+from ..errors import AutogradError, DTypeError, ShapeError
 from . import api
 from .functions import comparing, storage
 from .functions import elementwise as math
@@ -131,6 +131,18 @@ def _length(self: Tensor) -> int:
     return self.meta()[0][0]
 
 
+def _python_number(self: Tensor, kind: Any) -> Any:
+    value = item(self)
+    if value.__class__ is complex and kind is not complex:
+        if value.imag:
+            raise DTypeError(
+                f"{kind.__name__}: value {value!r} cannot be converted to type {kind.__name__} "
+                "without overflow; take .real first"
+            )
+        value = value.real
+    return kind(value)
+
+
 def item(self: Tensor) -> Any:
     """The value of a tensor with one element, as a Python number."""
     array = self.array
@@ -189,9 +201,11 @@ attach(
     __len__=_length,
     __bool__=_truth,
     __index__=_as_index,
-    __float__=lambda self: float(item(self)),
-    __int__=lambda self: int(item(self)),
-    __complex__=lambda self: complex(item(self)),
+    __float__=lambda self: _python_number(self, float),
+    __int__=lambda self: _python_number(self, int),
+    __complex__=lambda self: _python_number(self, complex),
+    __reversed__=shape.reverse,
+    __array_wrap__=from_data.array_wrap,
     __format__=_format,
     __array__=_array,
     __dlpack__=from_data.to_dlpack,

@@ -150,6 +150,14 @@ def fitted(where: str, value: Any, kind: dtypes.dtype) -> Any:
     return value
 
 
+def factor(where: str, alpha: float, kind: dtypes.dtype) -> Any:
+    """``alpha`` as a number of ``kind``; of integers its whole part, as in PyTorch."""
+    if kind is dtypes.bool:
+        return bool(alpha)
+    whole = not (kind.is_floating_point or kind.is_complex)
+    return fitted(where, int(alpha) if whole else alpha, kind)
+
+
 # --- which types an operation takes -------------------------------------------------------------
 _KINDS = {"b": "booleans", "i": "integers", "u": "integers", "f": "floating-point numbers",
           "V": "floating-point numbers", "c": "complex numbers"}  # fmt: skip
@@ -207,10 +215,11 @@ def same_type(where: str, *tensors: Tensor | None) -> None:
     kinds = {t.meta()[1] for t in tensors if t is not None}
     if len(kinds) > 1 and (thread.autocast is None or any(k.kind not in "fV" for k in kinds)):
         given = " and ".join(repr(t.dtype) for t in tensors if t is not None)
+        titles = ", ".join(t.dtype.title for t in tensors if t is not None)
         raise DTypeError(
             f"{where}: all tensors must have the same dtype; expected the first one and the others "
-            f"to have the same dtype, but got: {given}; convert them to one type first, for "
-            "example with .to(other.dtype)"
+            f"to have the same dtype, but got: {given} ({titles}); convert them to one type first, "
+            "for example with .to(other.dtype)"
         )
 
 

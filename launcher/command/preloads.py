@@ -1,4 +1,5 @@
-"""Packages of disttrain that are loaded for ranks, by name: once, before ranks are forked.
+"""Packages (ours, and what they load late) that are loaded for ranks, by name: once, before ranks
+are forked.
 
 What runs jobs knows no tensors and gets these names with its plan. This is the one place of the
 launcher that says them, since whoever starts a program knows what it will need. It is a guess: what
@@ -13,7 +14,7 @@ import sys
 
 DISTRIBUTED = "disttrain.distributed"
 TORCH = "disttrain.compat.torch"  # the face of ``--as-torch``
-ALWAYS = ("disttrain.comm.transports.shm.engine", DISTRIBUTED)
+ALWAYS = ("disttrain.comm.transports.shm.engine", DISTRIBUTED, "numpy.random")
 # Packages, and words by which a program names what they have.
 NAMED = {
     "disttrain.nn": r"nn",

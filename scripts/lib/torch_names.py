@@ -26,7 +26,7 @@ torch.distributed.nn.functional torch.distributed.fsdp torch.distributed.rpc
 torch.distributed.autograd torch.distributed.optim torch.distributed.checkpoint
 torch.distributed.device_mesh torch.distributed.tensor torch.distributed.tensor.parallel
 torch.distributed.pipelining torch.distributions torch.amp torch.profiler torch.sparse
-torch.utils.tensorboard""".split()
+torch.quasirandom torch.utils.tensorboard""".split()
 
 
 def public(owner: object) -> list[str]:

@@ -115,8 +115,11 @@ def test_custom_functions(double):
 def test_without_a_device_nothing_happens():
     with pytest.warns(UserWarning, match="no such device here"), dt.autocast("cuda"):
         assert (dt.ones(2, 2) @ dt.ones(2, 2)).dtype is F32
-    with dt.autocast("cuda", enabled=False), dt.autocast("cpu", F32):
+    with dt.autocast("cuda", enabled=False):
         pass
+    for kind in (F32, dt.float64):
+        with pytest.warns(UserWarning, match="Disabling autocast"), dt.autocast("cpu", kind):
+            assert not dt.amp.is_autocast_enabled("cpu")
     with pytest.raises(ValueError, match="device_type"):
         dt.autocast(3)
     with pytest.warns(UserWarning, match="no effect"):

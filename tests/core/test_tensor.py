@@ -38,7 +38,7 @@ def test_requires_grad_of_leaves():
     assert t.requires_grad_() is t
     t.requires_grad = False
     assert not t.requires_grad
-    with pytest.raises(DTypeError, match="only Tensors of floating point and complex"):
+    with pytest.raises(DTypeError, match="Only Tensors of floating point and complex"):
         dt.ones(2, dtype=dt.int64).requires_grad_()
     with pytest.raises(AutogradError, match=r"only a leaf.*AddBackward0"):
         (leaf(1.0) + 1).requires_grad = False

@@ -3,7 +3,7 @@
 Every operation here gives the same bits on each run whether it is on or off, on devices, too
 (docs/cuda.md), with one exception: convolutions by cuDNN where a program has set
 ``backends.cudnn.deterministic`` to False. With the setting on, those are exact on each run, too, so
-that nothing is refused and nothing is warned of.
+that nothing is refused and nothing is warned of. New memory that holds anything is filled then.
 """
 
 from __future__ import annotations
@@ -12,11 +12,28 @@ from ... import context
 from ...errors import ConfigError
 
 _SLOT = "deterministic_algorithms"
+_FILLS = "deterministic_algorithms.fill"  # the slot of whether new memory is filled then
 _MODES = ("default", "warn", "error")
 
 
 def _mode() -> int:
     return context.current().slots.get(_SLOT, 0)
+
+
+def fills_uninitialized_memory() -> bool:
+    """Whether memory that holds anything is filled when the setting is on; True at first."""
+    return context.current().slots.get(_FILLS, True)
+
+
+def fill_uninitialized_memory(wanted: bool) -> None:
+    """Set it for the calling rank."""
+    context.current().slots[_FILLS] = bool(wanted)
+
+
+def fills_now() -> bool:
+    """Whether ``empty`` and its kin give nan, or the largest integer."""
+    slots = context.current().slots
+    return slots.get(_SLOT, 0) > 0 and slots.get(_FILLS, True)
 
 
 def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:

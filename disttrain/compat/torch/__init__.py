@@ -13,6 +13,7 @@ processes, ``elastic`` the launcher's parts, ``remote`` remote calls; a module e
 from __future__ import annotations
 
 import functools
+import importlib
 import math
 import os
 import sys
@@ -99,6 +100,10 @@ def build() -> dict[str, Shim]:
     return modules
 
 
+def _quasirandom(shim: Shim) -> None:
+    shim.take(importlib.import_module("disttrain.quasirandom"))
+
+
 def _module(name: str, source: object, *names: str) -> dict[str, Shim]:
     """One module with all of ``source``, or only ``names``."""
     return {name: Shim(name).take(source, names or None)}
@@ -137,6 +142,7 @@ def _utils() -> dict[str, Shim]:
     data = dt.data
     return {
         "torch.utils": Shim("torch.utils"),
+        "torch.utils.deterministic": facade.deterministic(),
         "torch.utils.data": Shim("torch.utils.data").take(data).give(**pipes.names()),
         "torch.utils.data.dataset": Shim("torch.utils.data.dataset").take(data),
         "torch.utils.data.dataloader": Shim("torch.utils.data.dataloader").take(data),
@@ -213,6 +219,7 @@ def _others() -> dict[str, Shim]:
         **distributions.modules(),
         "torch.jit": scripted.jit(),
         "torch.sparse": sparse.module(),
+        "torch.quasirandom": Shim("torch.quasirandom").later(_quasirandom),
         **_module("torch.testing", testing, "assert_close", "make_tensor"),
         **{inside: Shim(inside) for inside in ("torch.testing._internal", _FAKES)},
         **_module(f"{_FAKES}.fake_pg", fake, "FakeStore"),

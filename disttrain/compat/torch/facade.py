@@ -321,6 +321,12 @@ def _set_num_threads(count: int) -> None:
     threads.set_count(count)
 
 
+def deterministic() -> Shim:
+    """``torch.utils.deterministic``."""
+    live = determinism.fills_uninitialized_memory, determinism.fill_uninitialized_memory
+    return _Live("torch.utils.deterministic", {"fill_uninitialized_memory": live})
+
+
 def settings() -> dict[str, Any]:
     """Functions of the top level that set or tell what has one answer here."""
     return {

@@ -38,6 +38,11 @@ class dtype:  # noqa: N801  (the field's spelling)
     def __reduce__(self) -> str:
         return self.name
 
+    @property
+    def title(self) -> str:
+        """What PyTorch's errors call it."""
+        return _TITLES.get(self.name, self.name)
+
     def to_complex(self) -> dtype:
         return complex128 if self.itemsize == 8 else complex64
 
@@ -70,6 +75,11 @@ cfloat, cdouble = complex64, complex128
 ALL: tuple[dtype, ...] = (bool, uint8, int8, int16, uint16, int32, uint32, int64, uint64)
 ALL += (float8_e4m3fn, float8_e5m2, float8_e4m3fnuz, float8_e5m2fnuz, float8_e8m0fnu)
 ALL += (float16, bfloat16, float32, float64, complex64, complex128)
+_TITLES = {
+    "bool": "Bool", "uint8": "Byte", "int8": "Char", "int16": "Short", "int32": "Int",
+    "int64": "Long", "float16": "Half", "bfloat16": "BFloat16", "float32": "Float",
+    "float64": "Double", "complex64": "ComplexFloat", "complex128": "ComplexDouble",
+}  # fmt: skip
 BY_NUMPY = {d.np: d for d in ALL}
 BY_NAME = {d.name: d for d in ALL}
 

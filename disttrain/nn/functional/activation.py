@@ -122,16 +122,30 @@ def hardtanh(
 
 def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
     """clamp(x + 3, 0, 6) / 6"""
-    return activate("hardsigmoid", input, lambda x: hardtanh(x + 3, 0.0, 6.0) / 6, inplace)
+
+    def bent(x: Tensor) -> Tensor:
+        inside = ops.logical_and(x > -3, x < 3)
+        slope = (ops.where(inside, x, 0.0) + 3) / 6
+        return stepwise(ops.where(inside, slope, hardtanh(x.detach() + 3, 0.0, 6.0) / 6), x)
+
+    return activate("hardsigmoid", input, bent, inplace)
 
 
 def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
     """x hardsigmoid(x)"""
-    return activate("hardswish", input, lambda x: x * hardsigmoid(x), inplace)
+
+    def bent(x: Tensor) -> Tensor:
+        y = x + 3
+        share = ops.where(y < 6, ops.where(y <= 0, 0.0, y), 6.0)  # (all, where it is nan)
+        return x * (stepwise(share, x) / 6)
+
+    return activate("hardswish", input, bent, inplace)
 
 
 def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
-    """x where |x| > lambd, else 0"""
+    """x where |x| > lambd, else 0; ``lambd`` is a number of the type of x"""
+    kind = input.meta()[1]
+    lambd = float(kind.type(lambd)) if kind.kind in "fV" else lambd
 
     def shrunk(x: Tensor) -> Tensor:
         return stepwise(ops.where(x.abs() <= lambd, 0.0, x), x)
@@ -147,14 +161,14 @@ def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
 
 
 def _negative_expm1(x: Tensor) -> Tensor:
-    """exp(x) - 1 where x <= 0, with no overflow elsewhere."""
-    return ops.expm1(ops.where(x > 0, 0.0, x))
+    """exp(x) - 1 where x <= 0, and 0 elsewhere: no overflow, and no nan in gradients."""
+    return ops.expm1(ops.where(x <= 0, x, 0.0))
 
 
 def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """x where x > 0, else alpha (exp(x) - 1)"""
     return activate(
-        "elu", input, lambda x: ops.where(x > 0, x, _negative_expm1(x) * alpha), inplace
+        "elu", input, lambda x: ops.where(x <= 0, _negative_expm1(x) * alpha, x), inplace
     )
 
 
@@ -168,7 +182,10 @@ def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     if alpha == 0:
         raise ConfigError("celu: alpha must not be 0")
     return activate(
-        "celu", input, lambda x: ops.where(x > 0, x, _negative_expm1(x / alpha) * alpha), inplace
+        "celu",
+        input,
+        lambda x: ops.where(x <= 0, _negative_expm1(ops.where(x <= 0, x, 0.0) / alpha) * alpha, x),
+        inplace,
     )
 
 

@@ -129,7 +129,9 @@ def multi_head_attention_forward(
             f"given; needed {embed_dim_to_check} elements, a multiple of num_heads"
         )
     if is_causal and attn_mask is None:
-        raise ConfigError("multi_head_attention_forward: is_causal=True needs attn_mask, too")
+        raise ConfigError(
+            "multi_head_attention_forward: Need attn_mask if specifying the is_causal hint"
+        )
     weights: list[Any]
     if use_separate_proj_weight:
         weights = [q_proj_weight, k_proj_weight, v_proj_weight]

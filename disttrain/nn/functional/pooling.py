@@ -16,6 +16,7 @@ from ...core.types.casting import computes_in
 from ...errors import ShapeError
 from ...ops.functions.args import in_float32, kinds
 from ...ops.functions.views.memory_formats import following
+from ...ops.primitives.linalg import local_product
 from ...symbolic import as_int, made
 from .common import need_dims
 from .filters import area
@@ -48,7 +49,7 @@ def _bounds(size: int, out: int) -> tuple[np.ndarray, np.ndarray]:
 @computes_in("own")
 def along(x: Tensor, make: Callable[..., np.ndarray], *given: Any, out: int, dim: int) -> Tensor:
     """The matrix (``out`` x in) that ``make(*given)`` gives, applied to dimension ``dim``
-    (negative) of ``x``."""
+    (negative) of ``x``: what is not finite is spread only over the places that it is a part of."""
     return _along(x, make, given, out, dim)
 
 
@@ -61,8 +62,8 @@ def _along(x: Tensor, make: Callable[..., np.ndarray], given: tuple, out: int, d
     shape = (x.shape[dim], out)
     weights = constant(x, made(_weights, make, given, x.meta()[1], shape=shape))
     if dim == -1:
-        return ops.matmul(x, weights)
-    return ops.matmul(x.transpose(dim, -1), weights).transpose(dim, -1)
+        return local_product(x, weights)
+    return local_product(x.transpose(dim, -1), weights).transpose(dim, -1)
 
 
 def _even(input: Tensor, wanted: tuple[int, ...]) -> list[int]:

@@ -16,11 +16,17 @@ from ...errors import ConfigError, DimError, DimKindError, DTypeError, ShapeErro
 from ...ops.functions.args import kinds
 
 
-def _each(where: str, n: int, value: PerDim) -> tuple[int, ...]:
+def _each(where: str, n: int, value: PerDim, name: str = "kernel_size") -> tuple[int, ...]:
     given = (value,) * n if isinstance(value, int) else tuple(value)
     if len(given) != n:
-        raise ShapeError(f"{where}: {value} given; needed one number or {n}")
+        raise ShapeError(
+            f"{where}: {name} must either be a single int or {n} of them (needed one number or "
+            f"{n}); {value} given"
+        )
     return given
+
+
+_NAMES = ("time", "height", "width")
 
 
 # --- unpooling --------------------------------------------------------------------------------
@@ -121,11 +127,13 @@ def _fractional_size(
                 f"one); {ratio} given"
             )
         size = tuple(int(s * r) for s, r in zip(input.shape[-n:], ratios, strict=True))
-    wanted = _each(where, n, size)
-    for have, k, out in zip(input.shape[-n:], kernel, wanted, strict=True):
+    wanted = _each(where, n, size, "output_size")
+    each = zip(_NAMES[-n:], input.shape[-n:], kernel, wanted, strict=True)
+    for name, have, k, out in each:
         if out < 0 or out + k - 1 > have:
             raise ShapeError(
-                f"{where}: {out} windows of {k} places do not fit into a dimension of size {have}"
+                f"{where}: pool {name} {k} too large relative to input {name} {have}: {out} "
+                "windows do not fit"
             )
     return wanted
 
@@ -140,8 +148,8 @@ def _fractional(
     kinds(where, "fV", input)
     if input.ndim not in (n + 1, n + 2) or 0 in input.shape[input.ndim - n - 1 :]:
         raise DimError(
-            f"{where}: input of shape {list(input.shape)} given; needed (N, C, ...) or (C, ...) "
-            f"with {n} dimensions of windows, none of them empty"
+            f"{where}: Expected input with non-zero size for non-batch dimensions, (N, C, ...) or "
+            f"(C, ...) with {n} dimensions of windows; shape {list(input.shape)} given"
         )
     kernel = _each(where, n, kernel_size)
     wanted = _fractional_size(where, n, input, kernel, output_size, output_ratio)

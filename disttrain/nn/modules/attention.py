@@ -87,6 +87,11 @@ class MultiheadAttention(Module):
         is_causal: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
         self._check(query, key, value)
+        if is_causal and attn_mask is None:
+            raise ConfigError(
+                "MultiheadAttention: Need attn_mask if specifying the is_causal hint: "
+                "Transformer.generate_square_subsequent_mask makes one"
+            )
         batched = query.ndim == 3
         q, k, v = self._project(query, key, value)
         if not batched:

@@ -12,6 +12,7 @@ from ...core.types.wide import is_half
 from .table import on_device
 
 
+@on_device("local_product")
 @on_device("matmul")
 def _matmul(platform: Platform, a: RawArray, b: RawArray) -> Any:
     return platform.matmul(a, b)

@@ -65,7 +65,8 @@ def size(args: tuple, where: str, named: object = None) -> tuple[int, ...]:
     """``f(2, 3)``, ``f((2, 3))`` and ``f(size=(2, 3))`` alike: a tuple of integers."""
     if named is not None:
         args = (named,)
-    if len(args) == 1 and args[0].__class__ is not int and isinstance(args[0], _SEQUENCES):
+    one: Any = args[0] if len(args) == 1 else 0
+    if one.__class__ is not int and isinstance(one, _SEQUENCES) and getattr(one, "ndim", True):
         args = tuple(args[0])
     for n in args:
         if n.__class__ is not int:
@@ -74,8 +75,10 @@ def size(args: tuple, where: str, named: object = None) -> tuple[int, ...]:
         return args
     out = []
     for n in args:
-        if isinstance(n, Tensor):
+        if isinstance(n, Tensor) or (isinstance(n, np.ndarray) and not n.ndim):
             n = n.item()
+        if isinstance(n, float):
+            raise DimKindError(f"{where}: size {args!r} given; integers are needed")
         if not isinstance(n, (int, np.integer)) or isinstance(n, bool):
             raise ShapeError(f"{where}: size {args!r} given; integers are needed")
         out.append(as_int(n))

@@ -17,20 +17,20 @@ from ..primitives import elementwise as el
 from ..promotion import result_type
 from .args import size as as_size
 from .args import tensor as as_input
-from .creation.create import arange, complex, empty, full
+from .creation.create import arange, complex, empty, full, parts_of_one_type
 from .creation.data import tensor
 from .elementwise import sub
 from .gathering import index_select
 from .reduce import cumprod
 from .views.aliases import as_strided, atleast_2d, atleast_3d
-from .views.join import cat, stack, vstack
+from .views.join import cat, sequence, stack, vstack
 from .views.shapes import meshgrid, permute, reshape, unsqueeze
 
 
 # --- side by side ------------------------------------------------------------------------------
 def column_stack(tensors: Sequence[Tensor]) -> Tensor:
     """Join tensors as columns: those with fewer than two dimensions are one column."""
-    tensors = tuple(tensors)
+    tensors = tuple(sequence("column_stack", tensors))
     if not tensors:
         raise ShapeError("column_stack: expects a non-empty TensorList")
     return cat([reshape(t, (t.numel(), 1)) if t.ndim < 2 else t for t in tensors], 1)
@@ -38,7 +38,7 @@ def column_stack(tensors: Sequence[Tensor]) -> Tensor:
 
 def dstack(tensors: Sequence[Tensor]) -> Tensor:
     """Join tensors along the third dimension, which those with fewer get."""
-    tensors = tuple(tensors)
+    tensors = tuple(sequence("dstack", tensors))
     if not tensors:
         raise ShapeError("dstack: expects a non-empty TensorList")
     return cat([atleast_3d(t) for t in tensors], 2)
@@ -57,7 +57,7 @@ def block_diag(*tensors: Tensor) -> Tensor:
     for i, t in enumerate(tensors):
         if t.ndim > 2:
             raise ShapeError(
-                "block_diag: Input tensors must have 2 or fewer dimensions. Input "
+                "torch.block_diag: Input tensors must have 2 or fewer dimensions. Input "
                 f"{i} has {t.ndim} dimensions"
             )
         rows.append(atleast_2d(t).to(kind))
@@ -152,6 +152,15 @@ def unravel_index(indices: Tensor, shape: int | Sequence[int]) -> tuple[Tensor, 
     kind = as_input(indices, "unravel_index", "indices").dtype
     if kind.is_floating_point or kind.is_complex or kind is dtypes.bool:
         raise DTypeError(f"unravel_index: expected 'indices' to be integer, but got {kind!r}")
+    if not isinstance(shape, (int, np.integer, Sequence)):
+        raise TypeError(
+            "unravel_index: expected 'shape' to be int or sequence of ints, but got "
+            f"{type(shape).__name__}"
+        )
+    if not isinstance(shape, (int, np.integer)) and any(isinstance(n, float) for n in shape):
+        raise TypeError(
+            f"unravel_index: expected 'shape' sequence to only contain ints, but got {shape}"
+        )
     sizes = as_size((shape,), "unravel_index")
     if any(n < 0 for n in sizes):
         raise ShapeError(f"unravel_index: 'shape' cannot have negative values, but got {sizes}")
@@ -166,11 +175,7 @@ def unravel_index(indices: Tensor, shape: int | Sequence[int]) -> tuple[Tensor, 
 @computes_in("own")
 def polar(abs: Tensor, angle: Tensor) -> Tensor:  # noqa: A002
     """The complex numbers of these sizes and angles (in radians)."""
-    if as_input(abs, "polar", "abs").dtype is not as_input(angle, "polar", "angle").dtype:
-        raise DTypeError(
-            f"polar: Expected object of scalar type {abs.dtype!r} but got scalar type "
-            f"{angle.dtype!r} for second argument"
-        )
+    parts_of_one_type("polar", as_input(abs, "polar", "abs"), as_input(angle, "polar", "angle"))
     return complex(abs * el.cos(angle), abs * el.sin(angle))
 
 

@@ -32,10 +32,20 @@ def isclose(
     return _close("isclose", input, other, rtol, atol, equal_nan)
 
 
+def _tolerance(where: str, value: Any) -> Any:
+    """A number, which may be given as a tensor that is no part of a graph."""
+    if not isinstance(value, Tensor):
+        return value
+    if value.requires_grad:
+        raise TypeError(f"{where}: rtol and atol must be numbers, not tensors that require grad")
+    return value.item()
+
+
 def _close(
     where: str, input: Tensor, other: Tensor, rtol: float, atol: float, equal_nan: bool
 ) -> Tensor:
     same_type(where, as_input(input, where), as_input(other, where, "other"))
+    rtol, atol = (_tolerance(where, t) for t in (rtol, atol))
     if rtol < 0 or atol < 0:
         raise ConfigError(f"{where}: rtol={rtol}, atol={atol} given; neither may be negative")
     a: Any = input.detach()

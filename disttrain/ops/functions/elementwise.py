@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math as _math
 from collections.abc import Callable
 from typing import Any
@@ -15,6 +16,7 @@ from ...core.tensor import Tensor, wrap
 from ...core.types import dtypes
 from ...core.types.wide import is_half
 from ...errors import ConfigError, DTypeError, NumberError
+from ...trace import warn
 from ..primitives import elementwise as el
 from ..primitives.aliases import imag, real
 from ..promotion import fitted, no_bool, refuse, result_type, same_type, scalar
@@ -106,7 +108,7 @@ def _multiple(where: str, input: Tensor, other: Tensor | complex | float, alpha:
         fits = whole or kind.is_floating_point or kind.is_complex
     if not fits:
         raise DTypeError(
-            f"{where}: alpha={alpha!r} given for a result of {kind!r}; it must be a number that "
+            f"{where}: alpha must not be {alpha!r} for a result of {kind!r}: a number that "
             "the type can hold"
         )
     alpha = fitted(where, alpha, kind)
@@ -229,7 +231,9 @@ def clamp(input: Tensor, min: Scalar | None = None, max: Scalar | None = None) -
     """Limit to ``[min, max]`` (numbers, or tensors). Where min is above max, the result is max."""
     as_input(input, "clamp")
     if min is None and max is None:
-        raise ConfigError("clamp: neither min nor max was given; at least one is needed")
+        raise ConfigError(
+            "clamp: At least one of 'min' or 'max' must not be None; give at least one"
+        )
     if isinstance(min, Tensor) != isinstance(max, Tensor) and min is not None and max is not None:
         min, max = (_as_number(x) for x in (min, max))  # noqa: A001
     if isinstance(min, Tensor) or isinstance(max, Tensor):
@@ -286,6 +290,23 @@ def lerp(input: Tensor, end: Tensor, weight: Scalar) -> Tensor:
     return el.where(near, input + gap * weight, end - gap * (1 - weight))
 
 
+def _older_form(fn: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """``fn``, also with ``value`` in the second place, as in old programs."""
+
+    @functools.wraps(fn)
+    def run(input: Tensor, *args: Any, **more: Any) -> Tensor:
+        if len(args) == 3:
+            warn(
+                f"This overload of {fn.__name__} is deprecated: {fn.__name__}(Tensor input, Number "
+                "value, Tensor tensor1, Tensor tensor2); pass value= by name"
+            )
+            more["value"], args = args[0], args[1:]
+        return fn(input, *args, **more)
+
+    return run
+
+
+@_older_form
 @in_float32
 def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1) -> Tensor:
     """``input + value * tensor1 * tensor2``."""
@@ -296,13 +317,14 @@ def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number = 
     return input + (product if value == 1 else product * fitted("addcmul", value, kind))
 
 
+@_older_form
 @in_float32
 def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1) -> Tensor:
     """``input + value * tensor1 / tensor2``; integers are not divided."""
     if not {t.meta()[1].kind for t in (tensor1, tensor2)} & set("fVc"):
         raise DTypeError(
-            "addcdiv: two integer tensors given to divide; convert one with .float() first, or use "
-            "addcmul with div(..., rounding_mode='trunc')"
+            "Integer division with addcdiv is no longer supported: convert one tensor with "
+            ".float() first, or use addcmul with div(..., rounding_mode='trunc')"
         )
     kind = result_type(input, tensor1, tensor2)
     quotient = fast_div(el.cast(tensor1, dtype=kind.np), tensor2)

@@ -17,7 +17,6 @@ from ...core.classes import values_of
 from ...core.constants import constant
 from ...core.gate import Primitive, gate
 from ...core.tensor import Tensor, beside, wrap
-from ...core.types import dtypes
 from ...core.types.wide import is_half
 from ...errors import ConfigError, DimError, DTypeError, ShapeError
 from ...symbolic import made
@@ -26,7 +25,7 @@ from ..primitives import gathering as prim
 from ..primitives import views
 from ..primitives.batching import made_beside
 from ..primitives.reduce import cumsum
-from ..promotion import fitted, refuse, same_type
+from ..promotion import factor, refuse, same_type
 from .args import broadcast, kinds, one_dim
 from .args import tensor as as_input
 from .index_arrays import (
@@ -112,8 +111,8 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Te
         return take(input, views.reshape(indices, shape=(-1,)))
     if input.ndim != indices.ndim:
         raise ShapeError(
-            f"take_along_dim: indices of shape {list(indices.shape)} for an input of shape "
-            f"{list(input.shape)}; both need the same number of dimensions"
+            "take_along_dim: input and indices should have the same number of dimensions, but "
+            f"shapes {list(input.shape)} and {list(indices.shape)} were given"
         )
     d = one_dim(dim, input.ndim, "take_along_dim")
     ones = (tuple(1 if i == d else n for i, n in enumerate(t.shape)) for t in (input, indices))
@@ -238,19 +237,13 @@ def index_add(
             f"index_add: source of shape {list(source.shape)} given; needed {list(need)}"
         )
     added = prim.spread(source, index, dim=d, shape=shape)
-    return input + (added if alpha == 1 else added * _factor("index_add", alpha, input.dtype))
-
-
-def _factor(where: str, alpha: float, kind: dtypes.dtype) -> Any:
-    """``alpha`` as a number of ``kind``; of integers its whole part, as in PyTorch."""
-    if kind is dtypes.bool:
-        return bool(alpha)
-    whole = not (kind.is_floating_point or kind.is_complex)
-    return fitted(where, int(alpha) if whole else alpha, kind)
+    return input + (added if alpha == 1 else added * factor("index_add", alpha, input.dtype))
 
 
 def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
     """A copy of ``input`` with slice i of ``source`` written over slice index[i]."""
+    if isinstance(input, Tensor) and not input.ndim:
+        return views.reshape(index_copy(_line(input), dim, index, _line(source)), shape=())
     d, index = _one_dimensional("index_copy", input, dim, index)
     same_type("index_copy", input, as_input(source, "index_copy", "source"))
     need = (*input.shape[:d], index.shape[0], *input.shape[d + 1 :]) if input.ndim else ()
@@ -264,6 +257,10 @@ def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor
 def index_fill(input: Tensor, dim: int, index: Tensor, value: Scalar) -> Tensor:
     """A copy of ``input`` with ``value`` written over the slices that ``index`` names."""
     d, index = _one_dimensional("index_fill", input, dim, index)
+    if isinstance(value, complex) and not input.dtype.is_complex:
+        raise DTypeError(
+            f"index_fill: {value}: Converting complex Scalar to non-complex type is not supported"
+        )
     if input.ndim == 0:
         line = index_fill(views.reshape(input, shape=(1,)), 0, index, value)
         return views.reshape(line, shape=())
@@ -284,7 +281,8 @@ def take(input: Tensor, index: Tensor) -> Tensor:
 def _bool_mask(where: str, mask: Tensor) -> Tensor:
     as_input(mask, where, "mask")
     if mask.meta()[1].kind != "b":
-        raise DTypeError(f"{where}: a mask of {mask.dtype!r} given; masks are boolean: use .bool()")
+        given = f"{where}: expected BoolTensor for mask, but a mask of {mask.dtype!r} was given"
+        raise DTypeError(f"{given}; {where} only supports boolean masks: use .bool()")
     return mask
 
 

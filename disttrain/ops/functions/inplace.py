@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy import ndarray
 
 from ...backends.array_kinds import ArrayKind
 from ...backends.device.array import DeviceArray
@@ -30,9 +31,10 @@ from ..primitives import elementwise as el
 from ..primitives.batching import made_beside
 from ..primitives.moving import moved
 from ..primitives.views import expand, getitem
-from ..primitives.write import OVERLAP, assign, ndarray, overlaps_itself, unlock, view_write
+from ..primitives.write import OVERLAP, assign, check_apart, overlaps_itself, unlock, view_write
 from ..promotion import fitted
 from . import elementwise
+from .old_values import keep_old, old_value
 
 
 def records(target: Tensor, *args: object) -> bool:
@@ -65,12 +67,13 @@ def overwrite(
     recording = records(self, *args, *params.values())
     for a in args:
         check_overlap(name, self, a)
+        check_apart(name, self, a)
     node = self.graph_node()
     try:
         if recording:
             begin(name, self)
         since = next_seq()
-        old = _old_value(self) if recording and thread.saving else self  # hooks pack it at once
+        old = old_value(self) if recording and thread.saving else self  # hooks pack it at once
         write(name, self, compute(old, *args, **params), recording, since)
     except Exception:
         self._node = node  # with its hooks: it was not overwritten after all
@@ -169,7 +172,7 @@ def write(
     check_captured(target, name)
     value = fit_to(name, target, value)
     if recording and since is not None:
-        _keep_old(target, value.graph_node(), since)
+        keep_old(target, value.graph_node(), since)
     if isinstance(target, Tracer) or isinstance(value, Tracer):
         _write_traced(name, target, value, recording, whole)
         return
@@ -195,8 +198,8 @@ def fit_to(name: str, target: Tensor, value: Tensor) -> Tensor:
     if have_kind != kind:
         if rank(have_kind) > rank(kind):
             raise DTypeError(
-                f"{name}: result type {value.dtype!r} can't be cast to the desired output type "
-                f"{target.dtype!r}; use the out-of-place form, or convert the tensor first"
+                f"{name}: result type {value.dtype.title} can't be cast to the desired output "
+                f"type {target.dtype.title}; use the out-of-place form, or convert the tensor first"
             )
         value = el.cast(value, dtype=kind)
     return value
@@ -243,50 +246,6 @@ def _is_dense(a: ndarray) -> bool:
             return False
         expected *= n
     return True
-
-
-def _keep_old(target: Tensor, node: Node, since: int) -> None:
-    """Give the nodes made since then their own copy of what lies in the memory of ``target``."""
-    copies: dict[int, Tensor] = {}
-    seen = set()
-    stack = [node]
-    while stack:
-        node = stack.pop()
-        if node.__class__ is Output:
-            node = node.node
-        if not isinstance(node, Node) or node.seq < since or id(node) in seen:
-            continue
-        seen.add(id(node))
-        stack.extend(node.edges)
-        for i, t in enumerate(node.saved or ()):
-            if isinstance(t, Tensor) and _lies_in(t, target):
-                if id(t) not in copies:
-                    copies[id(t)] = _old_value(t)
-                _replace_saved(node, i, copies[id(t)])
-
-
-def _lies_in(t: Tensor, target: Tensor) -> bool:
-    if isinstance(t, Tracer) or isinstance(target, Tracer):
-        return t is target or (t._st is not None and t._st is target._st)
-    if t.array.__class__ is not ndarray or target.array.__class__ is not ndarray:
-        return t is target or (t._st is not None and t._st is target._st)
-    return t is target or np.may_share_memory(t.array, target.array)
-
-
-def _old_value(t: Tensor) -> Tensor:
-    node = t.graph_node()
-    with no_grad():
-        copy = t.alias() if isinstance(t, Tracer) else el.copy(t)
-    copy._node = node
-    return copy
-
-
-def _replace_saved(node: Node, i: int, value: Tensor) -> None:
-    saved = list(node.saved or ())
-    saved[i] = value
-    node.saved = tuple(saved)
-    if node.versions is not None:
-        node.versions = tuple(0 if j == i else v for j, v in enumerate(node.versions))
 
 
 # --- the graph ---------------------------------------------------------------------------------

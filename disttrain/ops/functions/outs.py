@@ -20,7 +20,7 @@ from ...core.tensor import Tensor
 from ...core.types import dtypes
 from ...errors import AutogradError, DTypeError, ShapeError
 from ...trace import warn
-from ..primitives.write import assign
+from ..primitives.write import SHARED, assign
 from .inplace import check_overlap, fit_to, rank
 
 # Whose results are of one type with ``out``.
@@ -48,7 +48,9 @@ _SHARED = frozenset(("aminmax", "lstsq", "slogdet"))
 # Whose results, where they are real, do not go to complex numbers.
 _REAL = frozenset("hfft hfft2 hfftn irfft irfft2 irfftn nanmean".split())
 # Whose results are converted to any type.
-_CONVERTED = frozenset(("chain_matmul", "lu"))
+_CONVERTED = frozenset(("bernoulli", "chain_matmul", "lu"))
+# Whose results are booleans, and go to nothing else.
+_BOOLEAN = frozenset(("all", "any", "isneginf", "isposinf"))
 # That compute in the type of ``out``.
 _TYPED = frozenset(("sum", "prod", "nansum", "cumsum", "cumprod"))
 
@@ -73,7 +75,14 @@ def into(out: Tensor, fn: Callable, args: tuple, params: dict | None = None) -> 
             "but one of the arguments requires grad; leave out= away, or use no_grad()"
         )
     with no_grad():
-        if name in _TYPED and params.get("dtype") is None:
+        if name in _TYPED and params.get("dtype") is not None:
+            wanted = dtypes.as_dtype(params["dtype"])
+            if wanted is not outs[0].dtype:
+                raise DTypeError(
+                    f"{name}: Expected out tensor to have dtype {wanted!r}, but got "
+                    f"{outs[0].dtype!r} instead; leave dtype= away, or give an out of that type"
+                )
+        elif name in _TYPED:
             params = {**params, "dtype": outs[0].dtype}
         result = fn(*args, **params)
         results = result if isinstance(result, tuple) else (result,)
@@ -89,8 +98,14 @@ def into(out: Tensor, fn: Callable, args: tuple, params: dict | None = None) -> 
 
 def _check(name: str, out: Tensor, result: Tensor, given: list, several: bool) -> None:
     same = out.dtype is result.dtype or (name in ("all", "any") and out.dtype is dtypes.uint8)
-    free = name.startswith("clamp") and len(given) > 1  # by tensors: types are promoted
+    free = name == "abs" and out.dtype is result.dtype.to_complex() and given[0].is_complex()
+    free = free or (name.startswith("clamp") and len(given) > 1)  # by tensors: types are promoted
     free = free or (name in ("max", "min") and not several)  # of everything
+    if name in _BOOLEAN and not same:
+        raise DTypeError(
+            f"{name} does not support non-boolean outputs; {name} only supports bool tensor for "
+            f"result, got: {out.dtype!r}"
+        )
     if name in _EXACT and not same and not free:
         raise DTypeError(
             f"{name}: Expected out tensor to have dtype {_named(result.dtype)}, but got "
@@ -104,11 +119,7 @@ def _check(name: str, out: Tensor, result: Tensor, given: list, several: bool) -
     for t in given:
         check_overlap(name, out, t)
         if name in _APART and _overlap(out, t):
-            raise ShapeError(
-                f"{name}: unsupported operation: some elements of the input tensor (shape "
-                f"{list(t.shape)}) and the written-to tensor refer to a single memory location. "
-                "Please clone() the tensor before performing the operation."
-            )
+            raise ShapeError(f"{name}: {SHARED.format(list(t.shape))}")
 
 
 def _castable(name: str, part: str, out: Tensor, result: Tensor) -> None:

@@ -1,7 +1,6 @@
-"""Random tensors: samplers, dropout, and the in-place forms that initialisation uses.
+"""Random tensors: samplers and dropout. What is drawn into tensors is in ``sampling``.
 
-The primitives are in ``draws``. Draws are not differentiable in their parameters, except by
-composition (``normal(mean, std)`` is ``mean + std * draw``).
+The primitives are in ``draws``. Draws are not differentiable in their parameters.
 """
 
 from __future__ import annotations
@@ -10,26 +9,23 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy import ndarray
 
 from ...backends.array_kinds import ArrayKind
 from ...backends.null import NullArray
 from ...context import SLOW, thread
 from ...core.annotations import DeviceLike, Dims, DTypeLike
-from ...core.classes import values_of
 from ...core.gate import Primitive, Tracer, gate
 from ...core.random import Generator, default_generator, generator_of
 from ...core.tensor import Tensor, wrap
 from ...core.types import dtypes
 from ...core.types.device import CPU, META, usable
-from ...core.writes import check_captured, touched
+from ...core.types.memory_format import inverse
 from ...errors import ConfigError, DeviceError, DTypeError, ShapeError
 from ...symbolic import as_int
 from ..primitives import elementwise as el
 from ..primitives.batching import made_beside, plain_on_device
 from ..primitives.random import (
     draw_bernoulli,
-    draw_exponential,
     draw_integers,
     draw_multinomial,
     draw_normal,
@@ -40,13 +36,13 @@ from ..primitives.random import (
     masked_scale,
     native_dropout,
 )
-from ..primitives.write import writeable
+from ..primitives.views import permute
 from ..promotion import refuse
 from .args import broadcast, kinds
 from .args import size as as_size
 from .args import tensor as as_input
 from .creation.moving import pin_memory as to_pinned
-from .inplace import begin, check_writeable, records, write
+from .views.memory_formats import kept_order
 
 
 def dropout(
@@ -171,6 +167,13 @@ def _randint(
     return _new(draw_integers, shape, kind, device, requires_grad, generator, low=low, high=high)
 
 
+# Up to which power of two floating types have every integer.
+DIGITS = {
+    "float64": 53, "float32": 24, "float16": 11, "bfloat16": 8, "float8_e4m3fn": 4,
+    "float8_e4m3fnuz": 4, "float8_e5m2": 3, "float8_e5m2fnuz": 3, "float8_e8m0fnu": 1,
+}  # fmt: skip
+
+
 def randperm(
     n: int, *, generator: Generator | None = None, out: Tensor | None = None,
     dtype: DTypeLike | None = None,
@@ -181,11 +184,15 @@ def randperm(
     kind = dtypes.int64 if dtype is None else dtypes.as_dtype(dtype)
     if kind.np.kind not in "iufV":
         raise refuse("randperm", kind.np)
+    digits = DIGITS.get(kind.name)
+    most = np.iinfo(kind.np).max if digits is None else 1 << digits
+    if as_int(n) - 1 > most:
+        raise ConfigError(f"randperm: n={n} is too large for {kind!r}, which counts to {most}")
     out = _new(draw_permutation, (as_int(n),), kind, device, requires_grad, generator)
     return to_pinned(out) if pin_memory else out
 
 
-def _placed(t: Tensor) -> bool:
+def placed(t: Tensor) -> bool:
     """Whether tensors made like ``t`` lie as it does, and so do their random numbers."""
     array = t.__dict__.get("array")
     return isinstance(array, ArrayKind) and array.places_others
@@ -208,28 +215,43 @@ def _drawn_like(input: Tensor, prim: Primitive, options: dict, **more: object) -
     return wrap(input.array.drawn(prim, params)).requires_grad_(o["requires_grad"])
 
 
+def _in_order(input: Tensor, options: dict, make: Callable[..., Tensor]) -> Tensor:
+    """What ``make(shape)`` draws, laid out as ``input`` is or as ``memory_format`` says."""
+    given = options.get("memory_format")
+    order = None if isinstance(input, Tracer) else kept_order("like", input, given)
+    shape = tuple(input.shape)
+    if order is None or order == tuple(range(len(order))):
+        return make(shape)
+    drawn = make(tuple(shape[d] for d in order))
+    wanted = drawn.requires_grad
+    out = permute(drawn.detach(), dims=inverse(order)).detach()
+    return out.requires_grad_(wanted)
+
+
 def rand_like(input: Tensor, **options: object) -> Tensor:
     """``rand`` in the shape, type and place of ``input``."""
-    if _placed(input):
+    if placed(input):
         return _drawn_like(input, draw_uniform, options)
-    return rand(*input.shape, **_like(input, options))
+    how = _like(input, options)
+    return _in_order(input, options, lambda shape: rand(*shape, **how))
 
 
 def randn_like(input: Tensor, **options: object) -> Tensor:
     """``randn`` in the shape, type and place of ``input``."""
-    if _placed(input):
+    if placed(input):
         return _drawn_like(input, draw_normal, options)
-    return randn(*input.shape, **_like(input, options))
+    how = _like(input, options)
+    return _in_order(input, options, lambda shape: randn(*shape, **how))
 
 
 def randint_like(input: Tensor, *args: Any, **options: object) -> Tensor:
     """``randint_like(input, [low,] high)``: integers in the shape and type of ``input``."""
     low, high = (0, args[0]) if len(args) == 1 else args
     o = _like(input, options)
-    if _placed(input):
+    if placed(input):
         return _drawn_like(input, draw_integers, options, low=int(low), high=int(high))
-    return _randint(tuple(input.shape), int(low), int(high), o["dtype"], o["device"],
-                    o["requires_grad"], o["generator"])  # fmt: skip
+    how = o["dtype"], o["device"], o["requires_grad"], o["generator"]
+    return _in_order(input, options, lambda shape: _randint(shape, int(low), int(high), *how))
 
 
 def check_draw(name: str, *by: object, target: Tensor | None = None) -> None:
@@ -245,9 +267,14 @@ def normal(
     out: Tensor | None = None, dtype: DTypeLike | None = None, device: DeviceLike | None = None,
     requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
-    """Normal with ``mean`` and ``std``: numbers with a ``size``, or tensors."""
-    if not isinstance(std, Tensor) and std < 0:
-        raise ConfigError(f"normal: std={std} given; it must not be negative")
+    """Normal with ``mean`` and ``std``: numbers with a ``size``, or tensors, whose gradients are
+    zeros, as in PyTorch (``Normal(mean, std).rsample()`` follows them)."""
+    if isinstance(std, Tensor):
+        _no_negative(std)
+    elif std < 0:
+        raise ConfigError(
+            f"normal expects std >= 0.0, but found std {std}; it must not be negative"
+        )
     like = mean if isinstance(mean, Tensor) else std
     if size is not None:
         shape = as_size((size,), "normal")
@@ -269,6 +296,12 @@ def _unmoved(drawn: Tensor, *given: Tensor | float) -> Tensor:
         if isinstance(x, Tensor) and (thread.mode == SLOW or x.requires_grad):
             drawn = el.where(made_beside(drawn, lambda xp: xp.zeros((), bool)), x, drawn)
     return drawn
+
+
+def _no_negative(std: Tensor) -> None:
+    array = std.__dict__.get("array")
+    if array.__class__ is np.ndarray and array.size and not array.min() >= 0:
+        raise ConfigError("normal expects all elements of std >= 0.0")
 
 
 def bernoulli(
@@ -315,183 +348,6 @@ def multinomial(
     params = {"num_samples": int(num_samples), "replacement": bool(replacement)}
     source = source_of(generator, input.device)
     return gate(draw_multinomial, (input.detach(),), {**params, "generator": source})
-
-
-# --- in place ----------------------------------------------------------------------------------
-def _fill(
-    name: str,
-    self: Tensor,
-    prim: Primitive,
-    generator: Generator | None,
-    then: Callable[..., Any] | None = None,
-    by: tuple = (),
-    **params: object,
-):
-    """Write fresh draws, changed by ``then`` (which goes by the values ``by``), into ``self``.
-    Nothing happens on the meta device."""
-    array = self.__dict__.get("array")
-    apart = CPU if array.__class__ is ndarray else self.device
-    if apart is not CPU and self.is_meta:
-        return self
-    if thread.mode == SLOW:
-        check_captured(self, name)
-        check_draw(name, *by, target=self)
-    source = source_of(generator, apart)
-    recording = records(self)
-    if recording:
-        begin(name, self)
-    shape, kind = self.meta()
-    if kind.kind not in "fVc" and prim is not draw_integers:
-        kind = np.dtype(np.float32)
-    params = {"shape": tuple(shape), "dtype": kind, "generator": source, **params}
-    if _placed(self):
-        value = wrap(self.array.drawn(prim, params, then))
-        write(name, self, el.cast(value, dtype=self.meta()[1]), recording, whole=True)
-        return self
-    if thread.mode == SLOW or recording or apart is not CPU:
-        value = gate(prim, (), params)
-        value = value if then is None else then(value)
-        write(name, self, el.cast(value, dtype=self.meta()[1]), recording, whole=True)
-        return self
-    value = prim.forward(**params)
-    if then is not None:
-        value = then(value)
-    check_writeable(name, self)
-    np.copyto(writeable(self.array), value, casting="unsafe")
-    touched(self)
-    return self
-
-
-def normal_(
-    self: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: Generator | None = None
-) -> Tensor:
-    """Fill with normal draws."""
-    if std < 0:
-        raise ConfigError(f"normal_: std={std} given; it must not be negative")
-    kinds("normal_", "fVc", self)
-    plain = mean == 0 and std == 1
-    return _fill("normal_", self, draw_normal, generator, None if plain else _affine(std, mean))
-
-
-def _affine(scale: float, shift: float) -> Any:
-    scale, shift = float(scale), float(shift)
-    return lambda x: x * scale + shift if shift else x * scale
-
-
-def _check_range(where: str, kind: dtypes.dtype, low: float, to: float) -> None:
-    """Both ends and their distance are numbers of ``kind``."""
-    largest = dtypes.finfo(kind).max
-    for name, value in (("from", low), ("to", to), ("to - from", to - low)):
-        if not abs(value) <= largest:
-            raise ConfigError(
-                f"{where}: from={low}, to={to} given; {name} is out of bounds for {kind!r}, whose "
-                f"largest number is {largest:.6g}"
-            )
-
-
-def uniform_(
-    self: Tensor, from_: float = 0.0, to: float = 1.0, *, generator: Generator | None = None,
-    **kwargs: float,
-) -> Tensor:  # fmt: skip
-    """Fill with draws from [from, to)."""
-    low = float(kwargs.pop("from", from_))
-    if kwargs:
-        raise TypeError(f"uniform_: unexpected arguments {sorted(kwargs)}")
-    if low > to:
-        raise ConfigError(f"uniform_: from={low}, to={to} given; from must not be above to")
-    kinds("uniform_", "fVc", self)
-    _check_range("uniform_", self.dtype, low, to)
-    plain = low == 0 and to == 1
-    change = None if plain else _affine(to - low, low)
-    return _fill("uniform_", self, draw_uniform, generator, change)
-
-
-def random_(
-    self: Tensor, from_: int | None = None, to: int | None = None, *,
-    generator: Generator | None = None, **kwargs: Any,
-) -> Tensor:  # fmt: skip
-    """``random_()``, ``random_(to)``, ``random_(from, to)``: integers below ``to``."""
-    from_ = kwargs.pop("from", from_)
-    if kwargs:
-        raise TypeError(f"random_: unexpected arguments {sorted(kwargs)}")
-    if to is None and from_ is not None:
-        from_, to = 0, from_
-    kinds("random_", "biufV", self)
-    low = 0 if from_ is None else int(from_)
-    high = _all_values(self.dtype) if to is None else int(to)
-    if low >= high:
-        raise ConfigError(f"random_: from={low}, to={high} given; from must be below to")
-    return _fill("random_", self, draw_integers, generator, low=low, high=high)
-
-
-def _all_values(kind: dtypes.dtype) -> int:
-    """One more than the largest integer that ``random_()`` draws for this type."""
-    if kind is dtypes.bool:
-        return 2
-    if kind.np.kind in "iu":
-        return int(np.iinfo(kind.np).max) + (0 if kind.itemsize == 8 else 1)
-    digits = {"float64": 53, "float32": 24, "float16": 11, "bfloat16": 8}.get(kind.name, 24)
-    return (1 << digits) + 1
-
-
-def bernoulli_(
-    self: Tensor, p: Tensor | float = 0.5, *, generator: Generator | None = None
-) -> Tensor:
-    """Fill with 1 (probability ``p``, a number or a tensor) and 0."""
-    kinds("bernoulli_", "biufV", self)
-    if isinstance(p, Tensor):
-        if broadcast("bernoulli_", self.shape, p.shape) != tuple(self.shape):
-            raise ShapeError(
-                f"bernoulli_: p of shape {list(p.shape)} given for {list(self.shape)}, to which it "
-                "must broadcast"
-            )
-        p = p.detach() if self.is_cuda or isinstance(p, Tracer) else values_of(p)
-    elif not 0 <= p <= 1:
-        raise ConfigError(f"bernoulli_: p={p} given; a probability lies in [0, 1]")
-    return _fill("bernoulli_", self, draw_uniform, generator, lambda x: x < p, (p,))
-
-
-def exponential_(self: Tensor, lambd: float = 1.0, *, generator: Generator | None = None) -> Tensor:
-    """Fill with exponential draws of rate ``lambd``."""
-    if lambd <= 0:
-        raise ConfigError(f"exponential_: lambd={lambd} given; it must be positive")
-    kinds("exponential_", "fV", self)
-    change = None if lambd == 1 else _affine(1.0 / lambd, 0.0)
-    return _fill("exponential_", self, draw_exponential, generator, change)
-
-
-def cauchy_(
-    self: Tensor, median: float = 0.0, sigma: float = 1.0, *, generator: Generator | None = None
-) -> Tensor:
-    """Fill with Cauchy draws."""
-    if sigma <= 0:
-        raise ConfigError(f"cauchy_: sigma={sigma} given; it must be positive")
-    return _fill("cauchy_", self, draw_uniform, generator, lambda u: _cauchy(u, median, sigma))
-
-
-def _cauchy(u: Tracer | ndarray, median: float, sigma: float) -> Any:
-    angle = (u - 0.5) * np.pi
-    return el.tan(angle) * sigma + median
-
-
-def log_normal_(
-    self: Tensor, mean: float = 1.0, std: float = 2.0, *, generator: Generator | None = None
-) -> Tensor:
-    """Fill with draws whose logarithm is normal with ``mean`` and ``std``."""
-    if std <= 0:
-        raise ConfigError(f"log_normal_: std={std} given; it must be positive")
-    return _fill("log_normal_", self, draw_normal, generator, lambda x: el.exp(x * std + mean))
-
-
-def geometric_(self: Tensor, p: float, *, generator: Generator | None = None) -> Tensor:
-    """Fill with the number of trials up to the first success of probability ``p``."""
-    if not 0 < p < 1:
-        raise ConfigError(f"geometric_: p={p} given; it must lie between 0 and 1")
-    rate = float(np.log1p(-p))
-    return _fill(
-        "geometric_", self, draw_uniform, generator,
-        lambda u: el.ceil(el.log(1 - u) * (1 / rate)),
-    )  # fmt: skip
 
 
 __all__ = [

@@ -17,6 +17,7 @@ from ...core.grad_mode import no_grad
 from ...core.tensor import Tensor, wrap
 from ...core.types import dtypes
 from ...errors import DimError, DTypeError, ShapeError
+from ...trace import warn
 from ..primitives import elementwise as el
 from ..primitives import reduce
 from ..primitives.gathering import gather
@@ -25,7 +26,7 @@ from ..promotion import refuse
 from .args import dims, in_float32, kinds, numpy_names, one_dim
 from .args import tensor as as_input
 from .elementwise import isnan, sqrt, square
-from .sort import ValuesIndices, or_shared_nan
+from .sort import ValuesIndices
 
 
 def typed(input: Tensor, dtype: DTypeLike | None) -> Tensor:
@@ -127,6 +128,11 @@ def var(
     if total.meta()[1].itemsize < 8:
         total = total - _rounding(centred, where, keepdim)
     free = n - _less(unbiased, correction)
+    if free <= 0:
+        warn(
+            f"var: degrees of freedom is <= 0: {n} elements, correction {n - free} (input of shape "
+            f"{list(input.shape)}, dim={dim}); the result is nan or inf"
+        )
     return total / (free if free > 0 else 0.0)
 
 
@@ -227,7 +233,7 @@ def max(input: Tensor, dim: int | Tensor | None = None, keepdim: bool = False) -
     if isinstance(dim, Tensor):
         return el.maximum(input, dim)
     if dim is None:
-        return or_shared_nan(input, _extreme("max", _amax, input, None, False))
+        return _extreme("max", _amax, input, None, False)
     return _with_indices("max", reduce.argmax, input, dim, keepdim)
 
 
@@ -237,7 +243,7 @@ def min(input: Tensor, dim: int | Tensor | None = None, keepdim: bool = False) -
     if isinstance(dim, Tensor):
         return el.minimum(input, dim)
     if dim is None:
-        return or_shared_nan(input, _extreme("min", _amin, input, None, False))
+        return _extreme("min", _amin, input, None, False)
     return _with_indices("min", reduce.argmin, input, dim, keepdim)
 
 

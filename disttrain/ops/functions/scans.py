@@ -11,6 +11,7 @@ from ...core.tensor import Tensor
 from ...core.types import dtypes
 from ...errors import DimError, DTypeError, ShapeError
 from ..primitives import elementwise as el
+from ..promotion import result_type
 from . import elementwise as math
 from .args import kinds, one_dim
 from .args import tensor as as_input
@@ -72,24 +73,12 @@ def logcumsumexp(input: Tensor, dim: int) -> Tensor:
         return el.copy(input)
     out, n, step = input, input.shape[d], 1
     while step < n:
-        sums = _log_sum(narrow(out, d, step, n - step), narrow(out, d, 0, n - step))
+        sums = math.logaddexp(narrow(out, d, step, n - step), narrow(out, d, 0, n - step))
         out = cat([narrow(out, d, 0, step), sums], d)
         step *= 2
+    if out.dtype.is_complex:  # nothing has no angle
+        return el.where(out.real == -_math.inf, complex(-_math.inf, 0), out)
     return out
-
-
-def _log_sum(a: Tensor, b: Tensor) -> Tensor:
-    """``log(exp(a) + exp(b))``: of complex numbers by the one whose exponential is larger."""
-    if not a.dtype.is_complex:
-        return math.logaddexp(a, b)
-    least, most = (el.where(a.real >= b.real, *pair) for pair in ((b, a), (a, b)))
-    same = el.logical_and(el.eq(a.real, b.real), el.logical_not(math.isfinite(a.real)))
-    apart = el.where(same, 0.0, least - most)
-    sums = el.log(el.exp(apart) + 1.0) + most
-    one, two = el.where(same, a, 0.0), el.where(same, b, 0.0)
-    endless = el.where(one.real < 0, one, el.log(el.exp(one) + el.exp(two)))
-    odd = el.logical_or(el.isnan(a), el.isnan(b))
-    return el.where(odd, complex(_math.nan, _math.nan), el.where(same, endless, sums))
 
 
 # --- neighbours --------------------------------------------------------------------------------
@@ -114,7 +103,21 @@ def diff(
 
 
 def _edge(input: Tensor, part: Tensor | None, d: int) -> Tensor | None:
-    if part is None or part.ndim:
+    if part is not None and part.ndim not in (0, input.ndim):
+        raise ShapeError(
+            "diff expects prepend or append to be the same dimension as input, but shapes "
+            f"{list(part.shape)} and {list(input.shape)} were given"
+        )
+    if part is None:
+        return None
+    if part.ndim:
+        for i, (n, m) in enumerate(zip(part.shape, input.shape, strict=True)):
+            if n != m and i != d:
+                raise ShapeError(
+                    "diff expects the shape of tensor to prepend or append to match that of input "
+                    f"except along the differencing dimension; input.size({i}) = {m}, but got "
+                    f"tensor.size({i}) = {n}"
+                )
         return part
     return expand(part, (*input.shape[:d], 1, *input.shape[d + 1 :]))
 
@@ -189,8 +192,7 @@ def gradient(
     if edge_order not in (1, 2):
         raise ShapeError("gradient: torch.gradient only supports edge_order=1 and edge_order=2.")
     if dim is None:
-        several = not isinstance(spacing, (int, float, complex)) and len(spacing) < input.ndim
-        over = list(range(len(spacing) if several else input.ndim))
+        over = list(range(input.ndim))
     else:
         over = [
             one_dim(d, input.ndim, "gradient") for d in ([dim] if isinstance(dim, int) else dim)
@@ -215,6 +217,7 @@ def gradient(
 
 def _slope(x: Tensor, d: int, gap: Any, order: int) -> Tensor:
     n = x.shape[d]
+    x = x.to(result_type(x, gap))
     if isinstance(gap, Tensor) and gap.ndim:
         if gap.ndim != 1 or gap.shape[0] != n:
             raise ShapeError(

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...context import SLOW, thread
 from ...core.classes import values_of
 from ...core.tensor import Tensor, beside
 from ...core.types.casting import computes_in
@@ -124,31 +123,24 @@ def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
         if flat.shape[0] == 0:
             return _of_nothing(flat)
         middle = _middle(flat, 0, False).values
-        return _shared(flat, middle.detach()) if input.requires_grad else middle
+        return shared(flat, middle.detach()) if input.requires_grad else middle
     if x.shape[d] == 0:
         return _no_median(input)
     out = _middle(x, d, keepdim)
     return out if input.ndim else _shaped(input, *out)
 
 
-def _shared(flat: Tensor, value: Tensor) -> Tensor:
+def shared(flat: Tensor, value: Tensor) -> Tensor:
     """``value``, which is among ``flat``, with a gradient that all equal elements share."""
-    equal = el.logical_or(el.eq(flat, value), el.ne(flat, flat))
-    found = reduce.amax(el.where(equal, flat, -inf), dims=(0,), keepdim=False)
-    return or_shared_nan(flat, found)
-
-
-def or_shared_nan(input: Tensor, found: Tensor) -> Tensor:
-    """``found``, the one of all elements of ``input``; where that is nan and recorded, with a
-    gradient that all nan share, as in PyTorch."""
-    if thread.mode == SLOW or not found.requires_grad:
-        return found
-    array = found.array
-    if array.__class__ is not np.ndarray or array.dtype.kind != "f" or array == array:
-        return found
-    odd, over = el.ne(input, input), tuple(range(input.ndim))
-    total = reduce.sum_(el.where(odd, input, 0.0), dims=over, keepdim=False)
-    return el.div(total, float(np.count_nonzero(odd.array)))
+    odd = el.logical_and(el.isnan(value), el.isnan(flat))
+    equal = el.logical_or(el.eq(flat, value), odd)
+    most, least = (
+        extreme(el.where(equal, flat, other), dims=(0,), keepdim=False)
+        for extreme, other in ((reduce.amax, -inf), (reduce.amin, inf))
+    )
+    return el.where(
+        el.lt(value, 0), least, most
+    )  # none is infinite as what the others are taken for
 
 
 def _of_nothing(flat: Tensor) -> Tensor:
@@ -204,7 +196,10 @@ def quantile(
     follows = isinstance(q, Tensor) and q.requires_grad and interpolation == "linear"
     out = _quantile(x, share, d, keepdim, _BETWEEN[interpolation], q if follows else None)
     odd = reduce.any_(el.isnan(x), dims=(d,), keepdim=keepdim)
-    out = el.where(odd, nan, out)
+    if x.requires_grad:  # it goes to what makes the result nan: the last one in order
+        out = el.where(odd, _kth(x, x.shape[d], d, keepdim).values, out)
+    else:
+        out = el.where(odd, nan, out)
     return out if input.ndim else reshape(out, shape=())
 
 
@@ -305,11 +300,12 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
 def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:  # noqa: A002
     """How many elements lie in each of ``bins`` equal intervals of [min, max]; of the input's own
     range when both are equal."""
-    kinds("histc", "fV", as_input(input, "histc"))
+    as_input(input, "histc")
     if bins < 1:
         raise ConfigError(f"histc: bins={bins} given; at least one is needed")
     if min > max:
-        raise ConfigError(f"histc: min={min}, max={max} given; min must not be above max")
+        raise ConfigError(f"histc: min={min}, max={max} given; max must be larger than min")
+    kinds("histc", "fV", input)
     array = values_of(input)
     low, high = float(min), float(max)
     if low == high and array.size:

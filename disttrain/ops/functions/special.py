@@ -45,7 +45,16 @@ def _floating(input: Tensor) -> Tensor:
 
 def heaviside(input: Tensor, values: Tensor) -> Tensor:
     """0 below 0, 1 above it, ``values`` at 0; of one type with them."""
-    same_type("heaviside", as_input(input, "heaviside"), as_input(values, "heaviside", "values"))
+    kinds = [as_input(t, "heaviside", n).dtype for t, n in ((input, "input"), (values, "values"))]
+    for wrong, what in (
+        (any(k.is_complex for k in kinds), "complex tensors"),
+        (kinds[0] is not kinds[1], "tensors with different dtypes"),
+    ):
+        if wrong:
+            raise DTypeError(
+                f"heaviside: {kinds[0]!r} and {kinds[1]!r} given; heaviside is not yet implemented "
+                f"for {what}. Convert them to one real type first"
+            )
     return sp.heaviside(input, values)
 
 

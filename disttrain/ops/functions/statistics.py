@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import inf
+from math import nan
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,7 +21,7 @@ from .args import tensor as as_input
 from .elementwise import clamp
 from .gathering import gather
 from .reduce import amax, amin, nansum, sum
-from .sort import ValuesIndices, argsort, or_shared_nan, quantile
+from .sort import ValuesIndices, argsort, quantile, shared
 from .views.join import stack
 from .views.shapes import movedim, reshape
 from .views.split import narrow, select, unbind
@@ -50,7 +50,8 @@ class Histogramdd(NamedTuple):
 
 def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False) -> MinMax:
     """The smallest and the largest element (along ``dim``; None: of all)."""
-    over = () if dim is None else (one_dim(dim, as_input(input, "aminmax").ndim, "aminmax"),)
+    kinds("aminmax", "biufV", as_input(input, "aminmax"))
+    over = () if dim is None else (one_dim(dim, input.ndim, "aminmax"),)
     where: Any = over or None
     if not input.ndim:
         return MinMax(el.copy(input), el.copy(input))
@@ -84,7 +85,7 @@ def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False) -> A
         places = _middle_places(flat, 0)
         value = reshape(gather(flat, 0, places), ())
         if dim is None:
-            return _shared(flat, value.detach()) if input.requires_grad else value
+            return shared(flat, value.detach()) if input.requires_grad else value
         return ValuesIndices(value, reshape(places, ()))
     if not input.shape[d]:
         raise DimError(f"nanmedian: Expected reduction dim {d} to have non-zero size.")
@@ -93,13 +94,6 @@ def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False) -> A
     if keepdim:
         return ValuesIndices(values, places)
     return ValuesIndices(select(values, d, 0), select(places, d, 0))
-
-
-def _shared(flat: Tensor, value: Tensor) -> Tensor:
-    """``value``, which is among ``flat``, with a gradient that all equal elements share."""
-    odd = el.logical_and(el.isnan(value), el.isnan(flat))
-    found = amax(el.where(el.logical_or(el.eq(flat, value), odd), flat, -inf), (0,))
-    return or_shared_nan(flat, found)
 
 
 def _middle_places(x: Tensor, d: int) -> Tensor:
@@ -233,9 +227,13 @@ def histogramdd(
     each = [bins] * n if isinstance(bins, int) else list(bins)
     if len(each) != n:
         raise ShapeError(f"histogramdd: {len(each)} bins given for points of {n} coordinates")
+    if not n:  # points without coordinates lie nowhere
+        return Histogramdd(input.new_full((), nan if density else 0.0), ())
     one = weight if weight is None else reshape(weight, (-1,))
     return Histogramdd(
-        *_histogram("histogramdd", reshape(input, (-1, n)), each, range, one, density)
+        *_histogram(
+            "histogramdd", reshape(input, (input.shape[:-1].numel(), n)), each, range, one, density
+        )
     )
 
 

@@ -18,8 +18,15 @@ from ...core.node import AccumulateGrad
 from ...core.tensor import Tensor, wrap
 from ...core.types import dtypes
 from ...core.types.device import device, located
+from ...core.types.memory_format import (
+    as_format,
+    contiguous_format,
+    inverse,
+    order_of,
+    preserve_format,
+)
 from ...core.writes import check_captured, check_inplace
-from ...errors import AutogradError, DTypeError, ShapeError
+from ...errors import AutogradError, ConfigError, DTypeError, ShapeError
 from ..primitives import aliases as prim
 from . import inplace
 from .args import size as as_size
@@ -41,6 +48,22 @@ class UntypedStorage:
         return self.memory.size
 
     size = __len__ = nbytes
+
+    def resizable(self) -> bool:
+        """Whether it can become larger or smaller: it cannot, as tensors keep what they lie in."""
+        return False
+
+    def resize_(self, nbytes: int) -> UntypedStorage:
+        """For a size that it has; there is no other."""
+        if nbytes != self.nbytes():
+            raise ConfigError(
+                f"Trying to resize storage that is not resizable: {self.nbytes()} bytes, {nbytes} "
+                "wanted; use tensor.resize_, or let go of the tensor"
+            )
+        return self
+
+    def __sizeof__(self) -> int:
+        return object.__sizeof__(self) + self.nbytes()
 
     def _flat(self) -> Tensor:
         """The bytes as a tensor over the same memory."""
@@ -136,6 +159,17 @@ class TypedStorage:
         return self._flat().numel()
 
     __len__ = size
+
+    def resizable(self) -> bool:
+        """Whether it can become larger or smaller: it cannot."""
+        return False
+
+    def type(self) -> str:
+        """Its name in PyTorch."""
+        return f"{dtypes.dtype.namespace}.{self.dtype.title}Storage"
+
+    def __sizeof__(self) -> int:
+        return object.__sizeof__(self) + self.nbytes()
 
     def nbytes(self) -> int:
         """How many bytes there are."""
@@ -266,10 +300,10 @@ def resize_(self: Tensor, *sizes: Dims, memory_format: Format | None = None) -> 
     if self.requires_grad:
         raise AutogradError("resize_: cannot resize variables that require grad; detach() first")
     target = as_size(sizes, "resize_")
-    if self.is_meta or tuple(self.shape) == target:
+    if self.is_meta or (tuple(self.shape) == target and memory_format is None):
         return self if not self.is_meta else _resized_meta(self, target)
     layout, kind, need = prim.layout_of(self.array), self.meta()[1], math.prod(target)
-    memory = prim.storage_of(self.array)
+    memory, stride = prim.storage_of(self.array), _ordered(target, memory_format)
     if layout.first + need > layout.total:
         old, total = memory, (layout.first + need) * kind.itemsize
         if isinstance(old, DeviceArray):
@@ -277,8 +311,18 @@ def resize_(self: Tensor, *sizes: Dims, memory_format: Format | None = None) -> 
         else:
             memory = np.zeros(total, np.uint8)
             memory[: old.size] = old
-    self.set_array(_seen(memory, kind, target, _in_order(target), layout.first))
+    self.set_array(_seen(memory, kind, target, stride, layout.first))
     return self
+
+
+def _ordered(size: tuple, given: Any) -> tuple:
+    """The strides of memory in a format."""
+    layout = as_format("resize_", given, contiguous_format)
+    if layout is preserve_format:
+        raise ConfigError("resize_: Unsupported memory format Preserve; needed another one")
+    order = order_of("resize_", layout, len(size))
+    steps = _in_order(tuple(size[d] for d in order))
+    return tuple(steps[i] for i in inverse(order))
 
 
 def _resized_meta(self: Tensor, target: tuple) -> Tensor:

@@ -86,6 +86,7 @@ def _from_columns(columns: object, size: tuple, **how: object) -> Layout:
 
 
 RULES = {
+    "local_product": _matmul,
     "matmul": _matmul,
     "linear": _linear,
     "attention": _attention,

@@ -268,25 +268,19 @@ pow_ = binary(
 )  # fmt: skip
 
 
-def _tie(g: Value, a: Any, b: Any, wins: Any) -> Any:
-    """The share of ``g`` that goes to the side that wins; half where both are equal."""
-    if _plain_numbers(g):
-        return g * (wins + (a == b) * 0.5)
-    return g * cast_like(wins, g) + g * 0.5 * cast_like(a == b, g)
-
-
-def _plain_numbers(g: Value) -> bool:
-    return isinstance(g, np.ndarray) and g.dtype == np.float64
+def _tie(g: Value, a: Any, b: Any, loses: Any) -> Any:
+    """What a side gets: nothing where it loses, half where both are equal, else all."""
+    return g * cast_like(logical_not(loses), g) - g * 0.5 * cast_like(a == b, g)
 
 
 maximum = binary(
     "maximum", np.maximum,
-    lambda g, a, b: _tie(g, a, b, a > b), lambda g, a, b: _tie(g, a, b, b > a),
+    lambda g, a, b: _tie(g, a, b, a < b), lambda g, a, b: _tie(g, a, b, b < a),
     expr=lambda a, b: ex.max(a, b), takes=_REAL,
 )  # fmt: skip
 minimum = binary(
     "minimum", np.minimum,
-    lambda g, a, b: _tie(g, a, b, a < b), lambda g, a, b: _tie(g, a, b, b < a),
+    lambda g, a, b: _tie(g, a, b, a > b), lambda g, a, b: _tie(g, a, b, b > a),
     expr=lambda a, b: ex.min(a, b), takes=_REAL,
 )  # fmt: skip
 # Limits: all of the gradient goes to the input unless it is cut.
@@ -306,8 +300,8 @@ def _whole(name: str, ufunc: Any) -> Any:
     def forward(a: Any, b: Any) -> Any:
         if np.result_type(a, b).kind in "iu" and not np.all(b):
             raise NumberError(
-                f"{name}: integers are divided by zero; use floating-point tensors, or make sure "
-                "that no divisor is 0"
+                f"{name}: ZeroDivisionError: integers are divided by zero; use floating-point "
+                "tensors, or make sure that no divisor is 0"
             )
         return ufunc(a, b)
 
@@ -368,9 +362,15 @@ atan2 = binary(
 def _logaddexp(a: Any, b: Any) -> Any:
     if np.result_type(a, b).kind != "c":
         return np.logaddexp(a, b)
+    kind = np.result_type(a, b)
+    a, b = np.broadcast_arrays(a, b)
     ahead = np.greater_equal(np.real(a), np.real(b))
     high, low = np.where(ahead, a, b), np.where(ahead, b, a)
-    return high + np.log1p(np.exp(low - high))
+    out = np.asarray(high + np.log1p(np.exp(low - high)))
+    if np.any(same := (high.real == low.real) & np.isinf(high.real)):
+        out[same] = np.where(high.real < 0, low, np.log(np.exp(a) + np.exp(b)))[same]
+    out[np.isnan(a) | np.isnan(b)] = complex(math.nan, math.nan)
+    return out.astype(kind, copy=False)
 
 
 # From the inputs: a result that was written to afterwards is of no consequence.
@@ -475,7 +475,7 @@ clip.elementwise = True
 
 def _cast(a: Any, dtype: np.dtype) -> Any:
     if a.dtype.kind == "c" and dtype.kind != "c":
-        a = a.real
+        a = a.real if dtype.kind != "b" else a != 0
     return within(a, dtype).astype(dtype)
 
 

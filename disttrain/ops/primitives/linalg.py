@@ -65,7 +65,8 @@ def _matmul_db(g: object, a: Any, b_shape: Any) -> Any:
     return matmul(swap(H(a)), g)
 
 
-def _matmul_batch(args: tuple, dims: tuple, params: dict, size: int) -> tuple:
+def _batched_product(args: tuple, dims: tuple, size: int) -> list:
+    """The factors of a batch of products, the batch in front."""
     ranks = [len(a.shape) - (d is not None) for a, d in zip(args, dims, strict=True)]
     aligned = []
     for a, d, r in zip(args, dims, ranks, strict=True):
@@ -74,7 +75,11 @@ def _matmul_batch(args: tuple, dims: tuple, params: dict, size: int) -> tuple:
             shape = tuple(a.shape)
             a = reshape(a, shape=(size, *(1,) * (max(ranks) - r), *shape[1:]))
         aligned.append(a)
-    return matmul(*aligned), 0
+    return aligned
+
+
+def _matmul_batch(args: tuple, dims: tuple, params: dict, size: int) -> tuple:
+    return matmul(*_batched_product(args, dims, size)), 0
 
 
 LEAST = few_rows.LEAST  # numbers of b, where ``product`` may be another than numpy's
@@ -110,6 +115,41 @@ matmul: Primitive = primitive(
 )  # fmt: skip
 
 
+def _local_product(a: np.ndarray, b: np.ndarray) -> Any:
+    out = _product(a, b)
+    odd = ~np.isfinite(out)
+    if odd.any():
+        _make_local(out, odd, a, b)
+    return out
+
+
+def _make_local(out: np.ndarray, odd: np.ndarray, a: np.ndarray, b: np.ndarray) -> None:
+    """Compute the elements ``odd`` of ``out`` from what is not multiplied by zero."""
+    if b.ndim > 2:
+        lead = out.shape[:-2]
+        a, b = (np.broadcast_to(x, lead + x.shape[-2:]) for x in (a, b))
+        for at in np.ndindex(lead):
+            _make_local(out[at], odd[at], a[at], b[at])
+        return
+    rows, hit, into = _rows(a), _rows(odd), out.reshape(-1, out.shape[-1])  # (a view: it is new)
+    for column in np.flatnonzero(hit.any(0)):
+        used, which = b[:, column] != 0, hit[:, column]
+        into[which, column] = rows[which][:, used] @ b[used, column]
+
+
+# ``a @ b`` of a ``b`` that has few numbers beside zeros (filters of images): what zeros are
+# multiplied by is no part of it, not even inf and nan.
+local_product: Primitive = primitive(
+    "local_product", _local_product, "a b",
+    vjp={"a": lambda g, b: local_product(g, swap(H(b))), "b": _matmul_db},
+    jvp="multilinear", shape=_matmul_shape, promote=one_type("local_product"),
+    samples=matmul.samples,
+    batch=lambda args, dims, params, size: (
+        local_product(*_batched_product(args, dims, size)), 0
+    ),
+)  # fmt: skip
+
+
 _FEW = range(few_rows.MOST + 1, 65)  # for which the other order is faster, up to twice (measured)
 _WORTH = 1 << 19  # multiplications from which it is
 
@@ -128,7 +168,7 @@ def by_rows(x: np.ndarray, w: np.ndarray, b: None = None) -> Any:
 
 
 def _linear(x: np.ndarray, w: np.ndarray, b: np.ndarray | None = None) -> Any:
-    if x.ndim > 1 and x.dtype.kind == "V":
+    if x.dtype.kind == "V":
         rows = x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
         out = half_product.product(rows, w.T, b)
         if out is not None:

@@ -14,7 +14,7 @@ from ...core.annotations import Shaped, Value
 from ...core.gate import Primitive
 from ...core.types.wide import accumulator, add_up, count, running, through_float32, total
 from ..declare import primitive
-from .elementwise import H, cast_like, eq, exp
+from .elementwise import H, cast_like, eq, exp, logical_and, logical_or, ne
 from .views import Batched, cat, expand, flip, getitem, matrix_samples, reshape, up
 
 
@@ -74,9 +74,13 @@ mean: Primitive = primitive(
 
 
 def _extreme_rule(g: Value, a: Value, out: Value, dims: tuple, keepdim: bool) -> Any:
-    """Equal shares to all elements that attain the extreme."""
+    """Equal shares to all elements that attain the extreme; to those that are nan, where it is."""
     shape = tuple(a.shape)
-    hit = cast_like(eq(a, _spread(out, shape, dims, keepdim)), g)
+    top = _spread(out, shape, dims, keepdim)
+    hit = eq(a, top)
+    if out.__class__ is not np.ndarray or np.isnan(out).any():
+        hit = logical_or(hit, logical_and(ne(a, a), ne(top, top)))
+    hit = cast_like(hit, g)
     return _spread(g, shape, dims, keepdim) * (hit / sum_(hit, dims=dims, keepdim=True))
 
 

@@ -13,8 +13,9 @@ from ...backends.fused import copies
 from ...backends.null import NullArray
 from ...core.annotations import Value
 from ...core.gate import Primitive
+from ...core.tensor import Tensor
 from ...core.types.wide import within
-from ...errors import CaptureError
+from ...errors import CaptureError, ShapeError
 from ...trace import call_site
 from ..declare import primitive
 from .aliases import as_strided, overlaps_itself, own_place, view_as_complex
@@ -28,6 +29,32 @@ OVERLAP = (
     "unsupported operation: more than one element of the written-to tensor (shape {}) refers to a "
     "single memory location. Please clone() the tensor before performing the operation."
 )
+
+
+SHARED = (
+    "unsupported operation: some elements of the input tensor (shape {}) and the written-to tensor "
+    "refer to a single memory location. Please clone() the tensor before performing the operation."
+)
+
+
+# Operations in place whose arguments lie elsewhere, all of them.
+_APART = frozenset("index_add_ index_copy_ index_fill_ index_put_ index_reduce_ put_ scatter_ "
+                   "scatter_add_ scatter_reduce_".split())  # fmt: skip
+
+
+def check_apart(name: str, target: Any, source: object) -> None:
+    """Refuse a tensor (or one of several) that lies where ``target`` does, also all of it."""
+    if name not in _APART:
+        return
+    if isinstance(source, (tuple, list)):
+        for one in source:
+            check_apart(name, target, one)
+    elif isinstance(source, Tensor):
+        a, b = (t.__dict__.get("array") for t in (target, source))
+        if a.__class__ is not ndarray or b.__class__ is not ndarray or not (a.size and b.size):
+            return
+        if np.may_share_memory(a, b):
+            raise ShapeError(f"{name}: {SHARED.format(list(b.shape))}")
 
 
 def writeable(dst: Value) -> Any:

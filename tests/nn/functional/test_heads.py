@@ -71,8 +71,9 @@ def test_learned_rows_and_zeros_are_attended_to(bias, zero, padded):
 
 def test_a_causal_mask_lets_all_see_what_is_beside_the_keys():
     m = nn.MultiheadAttention(4, 1, add_zero_attn=True)
+    mask = nn.Transformer.generate_square_subsequent_mask(3)
     x = dt.rand(3, 1, 4)
-    _, seen = m(x, x, x, is_causal=True)
+    _, seen = m(x, x, x, attn_mask=mask, is_causal=True)
     assert seen.shape == (1, 3, 4)
     assert (seen[0] > 0).tolist() == [
         [True, False, False, True], [True, True, False, True], [True, True, True, True],

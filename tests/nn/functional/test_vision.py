@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
@@ -87,3 +89,19 @@ def test_means_of_neighbours_are_what_the_matrices_say(mode, shape, monkeypatch)
     plain = F.interpolate(x, size, mode=mode)
     assert np.allclose(found.detach().numpy(), plain.detach().numpy())
     assert np.allclose(dx.numpy(), dt.autograd.grad(plain, x, g)[0].numpy())
+
+
+@pytest.mark.parametrize(("mode", "how"), [
+    ("bilinear", {}), ("bicubic", {}), ("area", {}), ("bilinear", {"antialias": True}),
+])  # fmt: skip
+def test_what_is_not_finite_stays_near_its_place_when_resized(mode, how):
+    x = dt.zeros(1, 1, 9, 9)
+    x[0, 0, 4, 4] = math.nan
+    x.requires_grad_()
+    out = F.interpolate(x, size=(18, 18), mode=mode, **how)
+    odd = out.isnan()
+    assert bool(odd.any()) and not bool(odd[..., :5, :].any()) and not bool(odd[..., -5:].any())
+    g = dt.zeros(1, 1, 18, 18)
+    g[0, 0, 9, 9] = math.inf
+    out.backward(g)
+    assert bool(x.grad[0, 0, :2].isfinite().all()) and bool(x.grad[0, 0, :, -2:].isfinite().all())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 
 import pytest
 
@@ -64,3 +65,20 @@ def test_random_slopes_are_drawn_in_training_alone():
     out = module(-dt.ones(1000))
     assert out.min() >= -0.3 and out.max() <= -0.1 and out.std() > 0.01
     assert module.eval()(-dt.ones(3)).tolist() == pytest.approx([-0.2] * 3)
+
+
+@pytest.mark.parametrize(("name", "slope"), [
+    ("elu", 1.0), ("celu", 1.0), ("selu", 1.0507009873554805), ("hardswish", 1.0),
+    ("hardsigmoid", 0.0),
+])  # fmt: skip
+def test_gradients_at_nan_are_those_of_pytorch(name, slope):
+    x = dt.tensor([math.nan, 4.0, -4.0, 1.0], requires_grad=True)
+    out = getattr(dt.nn.functional, name)(x)
+    out.sum().backward()
+    assert math.isnan(out[0].item()) and x.grad[0].item() == pytest.approx(slope)
+    assert bool(x.grad[1:].isfinite().all())
+
+
+def test_hardshrink_compares_in_the_type_of_its_input():
+    x = dt.tensor([0.3, 0.5], dtype=dt.bfloat16)
+    assert dt.nn.functional.hardshrink(x, 0.3).tolist() == [0.0, 0.5]

@@ -22,7 +22,9 @@ def test_attention_masks_agree_with_each_other():
     as_bool = core.wrap(np.triu(np.ones((4, 4), bool), 1))
     one, weights = attention(x, x, x, attn_mask=causal)
     two, none = attention(x, x, x, attn_mask=as_bool, need_weights=False)
-    three, _ = attention(x, x, x, is_causal=True, need_weights=False)
+    three, _ = attention(x, x, x, attn_mask=causal, is_causal=True, need_weights=False)
+    with pytest.raises(ConfigError, match="Need attn_mask"):
+        attention(x, x, x, is_causal=True)
     np.testing.assert_allclose(one.detach().numpy(), two.detach().numpy(), atol=1e-6)
     np.testing.assert_allclose(one.detach().numpy(), three.detach().numpy(), atol=1e-6)
     assert none is None and weights.shape == (2, 4, 4)

@@ -357,6 +357,7 @@ SEVERAL_IN_ONE = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:from_numpy. The given NumPy array is not writable")
 @pytest.mark.parametrize("kind", SEVERAL_IN_ONE)
 def test_elements_that_are_one_are_refused_before_and_after_a_fill(kind):
     x = SEVERAL_IN_ONE[kind]()
@@ -372,3 +373,19 @@ def test_elements_that_are_one_are_refused_before_and_after_a_fill(kind):
             with pytest.raises(ShapeError, match="single memory location"):
                 write()
         assert x.tolist() == [value] * 6
+
+
+def test_indices_and_sources_lie_apart_from_what_they_write_to():
+    i = dt.tensor([2, 1, 0])
+    writes = {
+        "index_copy_": lambda: i.index_copy_(0, i, i.clone()),
+        "index_add_": lambda: i.index_add_(0, i.clone(), i),
+        "index_fill_": lambda: i.index_fill_(0, i, 0),
+        "index_put_": lambda: i.index_put_((i,), i.clone()),
+        "scatter_": lambda: i.scatter_(0, i.clone(), i),
+        "put_": lambda: i.put_(i, i.clone()),
+    }
+    for write in writes.values():
+        with pytest.raises(RuntimeError, match="unsupported operation"):
+            write()
+    assert i.tolist() == [2, 1, 0]

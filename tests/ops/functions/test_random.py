@@ -16,7 +16,7 @@ from disttrain.core import backward
 from disttrain.core import random as source
 from disttrain.core.types import dtypes
 from disttrain.errors import AutogradError, ConfigError, DTypeError, ShapeError
-from disttrain.ops.functions import random
+from disttrain.ops.functions import random, sampling
 from disttrain.ops.functions.creation import create
 from disttrain.ops.functions.creation.data import tensor
 from disttrain_launcher import launch
@@ -152,39 +152,39 @@ def test_dropout_ends():
 
 def test_in_place_forms():
     x = create.zeros(2000)
-    assert random.normal_(x, 3.0, 2.0) is x
+    assert sampling.normal_(x, 3.0, 2.0) is x
     assert abs(x.array.mean() - 3) < 0.3 and abs(x.array.std() - 2) < 0.2
-    random.uniform_(x, -2, -1)
+    sampling.uniform_(x, -2, -1)
     assert -2 <= x.array.min() and x.array.max() <= -1
-    random.exponential_(x, 2.0)
+    sampling.exponential_(x, 2.0)
     assert abs(x.array.mean() - 0.5) < 0.1
-    random.bernoulli_(x, 0.25)
+    sampling.bernoulli_(x, 0.25)
     assert abs(x.array.mean() - 0.25) < 0.05 and set(np.unique(x.array)) == {0, 1}
     n = create.zeros(1000, dtype=dtypes.int64)
-    random.random_(n, 2, 5)
+    sampling.random_(n, 2, 5)
     assert set(n.tolist()) == {2, 3, 4}
-    random.random_(n, 2)
+    sampling.random_(n, 2)
     assert set(n.tolist()) == {0, 1}
 
 
 def test_in_place_forms_count_as_writes():
     x = create.ones(3).requires_grad_()
     with pytest.raises(AutogradError, match="leaf"):
-        random.normal_(x)
+        sampling.normal_(x)
     w = create.ones(3)
     y = x * w
-    random.normal_(w)
+    sampling.normal_(w)
     with pytest.raises(AutogradError, match="in-place"):
         backward(y.sum())
     z = x * 1.0
-    random.uniform_(z)
+    sampling.uniform_(z)
     backward(z.sum())
     assert x.grad.tolist() == [0, 0, 0]
 
 
 def test_in_place_forms_pass_over_meta_tensors():
     x = create.zeros(3, device="meta")
-    assert random.normal_(x) is x and random.rand(2, 3, device="meta").is_meta
+    assert sampling.normal_(x) is x and random.rand(2, 3, device="meta").is_meta
 
 
 def test_forked_processes_start_where_their_parent_was(tmp_path):

@@ -33,7 +33,10 @@ def test_spread(correction):
     both = dt.std_mean(X, 1, correction=correction)
     np.testing.assert_allclose(both[0].numpy(), A.std(1, ddof=correction))
     np.testing.assert_allclose(both[1].numpy(), A.mean(1))
-    assert dt.var(dt.ones(1)).isnan()
+    for name in ("var", "std", "var_mean", "std_mean"):
+        with pytest.warns(UserWarning, match="degrees of freedom is <= 0"):
+            found = getattr(dt, name)(dt.ones(1))
+        assert (found[0] if isinstance(found, tuple) else found).isnan()
 
 
 def test_extremes_come_with_their_places():
@@ -66,3 +69,25 @@ def test_what_has_no_extreme_is_refused():
     for call in (lambda: dt.ones(0).max(), lambda: dt.ones(0, 3).argmax(0), lambda: X.sum(3)):
         with pytest.raises((RuntimeError, IndexError, ValueError)):
             call()
+
+
+def test_the_gradient_of_an_extreme_goes_to_what_is_nan():
+    for name in ("max", "min", "median"):
+        x = dt.tensor([1.0, math.nan, 2.0, math.nan], requires_grad=True)
+        getattr(dt, name)(x).backward()
+        assert x.grad.tolist() == [0.0, 0.5, 0.0, 0.5]
+    x = dt.tensor([1.0, math.nan, 2.0], requires_grad=True)
+    dt.quantile(x, 0.5).backward()
+    assert x.grad.tolist() == [0.0, 1.0, 0.0]
+
+
+def test_the_gradient_of_a_median_that_is_infinite():
+    for least in (-math.inf, math.inf):
+        x = dt.tensor([least, least, math.nan, 0.0], requires_grad=True)
+        dt.nanmedian(x).backward()
+        assert x.grad.tolist() == [0.5, 0.5, 0.0, 0.0]
+
+
+def test_sums_in_another_type_go_to_an_output_of_that_type():
+    with pytest.raises(RuntimeError, match="Expected out tensor to have dtype"):
+        dt.sum(dt.ones(2), 0, dtype=dt.float64, out=dt.empty(()))

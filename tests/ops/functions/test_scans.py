@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
+import disttrain as dt
 from disttrain.core import wrap
 from disttrain.errors import DTypeError, ShapeError
 from disttrain.ops.functions import scans
@@ -99,3 +102,19 @@ def test_covariances():
     np.testing.assert_allclose(scans.corrcoef(wrap(rows)).array, np.corrcoef(rows))
     with pytest.raises(DTypeError, match="integral"):
         scans.cov(wrap(rows), fweights=wrap(shares))
+
+
+def test_slopes_by_complex_and_wider_distances():
+    x = dt.tensor([1.0, 4.0, 9.0])
+    assert dt.gradient(x, spacing=1 + 1j)[0].dtype is dt.complex64
+    far = dt.tensor([0.0, 1.0, 3.0], dtype=dt.float64)
+    found = dt.gradient(x, spacing=(far,))[0]
+    assert found.dtype is dt.float64
+    np.testing.assert_allclose(found.numpy(), np.gradient(x.double().numpy(), far.numpy()))
+    with pytest.raises(RuntimeError, match="expected spacing to be"):
+        dt.gradient(dt.ones(3, 3), spacing=(2,))
+
+
+def test_sums_of_complex_exponentials_begin_at_nothing():
+    x = dt.tensor([complex(-math.inf, math.inf), complex(-math.inf, 1), 1 + 2j])
+    assert dt.logcumsumexp(x, 0).tolist()[:2] == [complex(-math.inf, 0)] * 2

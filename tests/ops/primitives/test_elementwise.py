@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
@@ -72,3 +74,25 @@ def test_what_has_no_slope_gives_zeros_whatever_came(name):
     a = dt.tensor([0.5, -1.5, 2.0], requires_grad=True)
     getattr(el, name)(a).backward(dt.tensor([float("nan"), float("inf"), 1.0]))
     assert a.grad.tolist() == [0, 0, 0]
+
+
+def test_sums_of_infinite_complex_exponentials():
+    inf, nan = math.inf, math.nan
+    for a, b, want in (
+        (complex(inf, 0), complex(inf, 0), complex(inf, 0)),
+        (complex(inf, 0), complex(inf, 1), complex(inf, math.pi / 4)),
+        (complex(-inf, 2), complex(-inf, 1), complex(-inf, 1)),
+        (complex(nan, 0), 1 + 0j, complex(nan, nan)),
+    ):
+        found = dt.logaddexp(dt.tensor([a]), dt.tensor([b])).numpy()
+        np.testing.assert_allclose(found, np.array([want], found.dtype), rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["maximum", "minimum"])
+def test_both_sides_of_an_extreme_have_the_gradient_where_one_is_nan(name):
+    a = dt.tensor([math.nan, 1.0, 2.0, 3.0], requires_grad=True)
+    b = dt.tensor([0.0, math.nan, 2.0, 4.0], requires_grad=True)
+    getattr(dt, name)(a, b).sum().backward()
+    wins = [0.0, 1.0] if name == "maximum" else [1.0, 0.0]
+    assert a.grad.tolist() == [1.0, 1.0, 0.5, wins[0]]
+    assert b.grad.tolist() == [1.0, 1.0, 0.5, wins[1]]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import disttrain as dt
 from disttrain.core import grad, wrap
 from disttrain.errors import AutogradError
 from disttrain.ops.primitives import linalg as la
@@ -72,3 +73,22 @@ def test_determinants_of_singular_matrices_have_gradients(kind):
     (g,) = grad(la.det(x).sum().real, x)
     np.testing.assert_allclose(g.array[0], np.diag([6.0, 0.0, 0.0]), atol=1e-12)
     np.testing.assert_allclose(g.array[1:], np.stack([np.zeros((3, 3)), np.eye(3)]), atol=1e-12)
+
+
+def test_zeros_of_a_local_product_take_nothing():
+    a = np.array([[1.0, np.nan, 2.0], [np.inf, 1.0, 1.0]], np.float32)
+    b = np.array([[1.0, 0.0], [0.0, 0.0], [2.0, 3.0]], np.float32)
+    assert la.local_product.forward(a, b).tolist() == [[5.0, 6.0], [np.inf, 3.0]]
+    several = np.stack([b, b * 2])
+    out = la.local_product.forward(np.stack([a, a]), several)
+    assert out[1].tolist() == [[10.0, 12.0], [np.inf, 6.0]]
+
+
+@pytest.mark.parametrize(("k", "n"), [(64, 64), (128, 65), (514, 96)])
+def test_rows_of_bfloat16_do_not_depend_on_how_many_there_are(k, n):
+    x, w, b = (dt.randn(*size).bfloat16() for size in ((20, k), (n, k), (n,)))
+    whole, product = dt.nn.functional.linear(x, w, b), x @ w.t()
+    for m in (1, 2, 7):
+        assert dt.equal(dt.nn.functional.linear(x[:m], w, b), whole[:m])
+        assert dt.equal(x[:m] @ w.t(), product[:m])
+    assert dt.equal(dt.nn.functional.linear(x[3], w, b), whole[3])

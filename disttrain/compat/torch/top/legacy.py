@@ -31,6 +31,12 @@ class _Legacy(type):
 
     kind: dtypes.dtype
 
+    def __new__(mcs, name: str, bases: tuple, space: dict) -> Any:
+        for base in bases:
+            if isinstance(base, _Legacy):
+                raise TypeError(f"type 'torch.{base.__name__}' is not an acceptable base type")
+        return super().__new__(mcs, name, bases, space)
+
     def __call__(cls, *args: Any, **kwargs: Any) -> Tensor:
         return data.construct(cls.kind, args, **kwargs)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 import disttrain as dt
 
 from ....core.types import dtypes
@@ -34,6 +36,29 @@ class _Kind(type):
 
     def __instancecheck__(cls, value: object) -> bool:
         return isinstance(value, TypedStorage) and value.dtype is cls.dtype
+
+    def from_buffer(
+        cls, buffer: Any, byte_order: str = "native", count: int = -1, offset: int = 0
+    ) -> TypedStorage:
+        """A storage with a copy of the elements of a bytes-like object, in this ``byte_order``
+        ("native", "little", "big")."""
+        order: Any = {"native": "=", "little": "<", "big": ">"}.get(byte_order)
+        if order is None:
+            raise ValueError(f"invalid byte_order {byte_order!r}: native, little or big")
+        kind = np.dtype(np.uint8) if cls.dtype is dtypes.bool else cls.dtype.np
+        found = np.frombuffer(buffer, kind.newbyteorder(order), count, offset)
+        native = found != 0 if cls.dtype is dtypes.bool else found.astype(kind)
+        return TypedStorage(dt.from_numpy(native))
+
+    def from_file(cls, filename: str, shared: bool = False, size: int = 0) -> TypedStorage:
+        """A storage over ``size`` elements of a file; what is written to a ``shared`` one is
+        written to the file."""
+        kind = cls.dtype.np
+        if shared:  # it is made, and long enough
+            with open(filename, "ab") as file:
+                file.truncate(max(file.tell(), size * kind.itemsize))
+        memory = np.memmap(filename, kind, "r+" if shared else "c", shape=(size,))
+        return TypedStorage(dt.from_numpy(memory))
 
 
 class _Typed(type):

@@ -11,6 +11,7 @@ import numpy as np
 
 from ....backends.array_kinds import ArrayKind
 from ....backends.device.array import DeviceArray
+from ....backends.device.determinism import fills_now
 from ....backends.null import NullArray
 from ....core.annotations import DeviceLike, Dims, DTypeLike, Format, Scalar
 from ....core.gate import Tracer
@@ -91,6 +92,22 @@ class _Full:
         return xp.full(shape, self.value, kind)
 
 
+def _unset(shape: tuple, kind: np.dtype) -> np.ndarray:
+    """Memory that holds anything; where all is to be deterministic, nan or the largest number."""
+    return np.full(shape, _marker(kind), kind) if fills_now() else np.empty(shape, kind)
+
+
+def _marker(kind: np.dtype) -> Any:
+    if kind.kind == "b":
+        return True
+    return np.iinfo(kind).max if kind.kind in "iu" else math.nan
+
+
+_unset.on = lambda xp, shape, kind: (  # type: ignore[attr-defined]
+    xp.full(shape, _marker(kind), kind) if fills_now() else xp.empty(shape, kind)
+)
+
+
 def zeros(
     *sizes: Dims, size: Dims | None = None, dtype: DTypeLike | None = None,
     layout: str | None = None, device: DeviceLike | None = None,
@@ -125,9 +142,9 @@ def empty(
         return zeros(size=shape, dtype=dtype, layout=layout, requires_grad=requires_grad)
     if memory_format not in (None, contiguous_format):
         order = order_of("empty", memory_format, len(shape))
-        out = _ordered(np.empty, shape, dtype, device, order)
+        out = _ordered(_unset, shape, dtype, device, order)
         return out.requires_grad_() if requires_grad else out
-    return _filled(np.empty, shape, dtype, device, requires_grad, pin_memory)
+    return _filled(_unset, shape, dtype, device, requires_grad, pin_memory)
 
 
 def is_size(number: Any, kind: dtypes.dtype) -> bool:
@@ -239,11 +256,13 @@ def empty_like(
     device: DeviceLike | None = None,
     requires_grad: bool = False, memory_format: Format | None = None,
 ) -> Tensor:  # fmt: skip
+    if input._composes is not None and memory_format is not None:
+        raise ConfigError("empty_like: memory_format given; it is for dense tensors")
     if input._composes is not None or layout not in (None, "strided"):
         return zeros_like(
             input, dtype=dtype, layout=layout, device=device, requires_grad=requires_grad
         )
-    return _like(np.empty, input, dtype, device, requires_grad, memory_format)
+    return _like(_unset, input, dtype, device, requires_grad, memory_format)
 
 
 def full_like(
@@ -372,13 +391,24 @@ def _eye(shape: tuple, kind: np.dtype) -> np.ndarray:
 _eye.on = lambda xp, shape, kind: xp.eye(*shape, dtype=kind)  # type: ignore[attr-defined]
 
 
+def parts_of_one_type(where: str, one: Tensor, two: Tensor) -> None:
+    """Refuse what complex numbers are not made of."""
+    names = one.dtype.title, two.dtype.title
+    if not {one.dtype, two.dtype} <= {dtypes.float32, dtypes.float64}:
+        raise DTypeError(
+            f"{where}: Expected both inputs to be Half, Float or Double tensors but got {names[0]} "
+            f"and {names[1]}; needed two floating-point tensors of one type, float32 or float64"
+        )
+    if one.dtype is not two.dtype:
+        raise DTypeError(
+            f"{where}: Expected object of scalar type {names[0]} but got scalar type {names[1]} "
+            "for second argument; needed two floating-point tensors of one type"
+        )
+
+
 def complex(real: Tensor, imag: Tensor) -> Tensor:  # noqa: A001
     """A complex tensor from the real and the imaginary part, both float32 or both float64."""
-    if real.dtype is not imag.dtype or real.dtype not in (dtypes.float32, dtypes.float64):
-        raise DTypeError(
-            f"complex: {real.dtype!r} and {imag.dtype!r} given; needed two floating-point tensors "
-            "of one type, float32 or float64"
-        )
+    parts_of_one_type("complex", real, imag)
     shape = broadcast("complex", real.shape, imag.shape)
     parts = [views.reshape(views.expand(t, shape=shape), shape=(*shape, 1)) for t in (real, imag)]
     return view_as_complex(views.cat(*parts, dim=len(shape), sizes=(1, 1)))

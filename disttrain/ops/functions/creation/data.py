@@ -3,6 +3,7 @@ names."""
 
 from __future__ import annotations
 
+import ctypes
 import functools
 from collections.abc import Sequence
 from typing import Any
@@ -18,6 +19,7 @@ from ....core.types.device import chosen, located
 from ....core.types.wide import within
 from ....errors import ConfigError, DTypeError, ShapeError
 from ....symbolic import is_symbolic, made
+from ....trace import warn
 from ...primitives.aliases import locked
 from ...promotion import fitted
 from .create import empty, is_size, place
@@ -61,14 +63,44 @@ def _array_of(data: ArrayLike, dtype: DTypeLike | None, copy: bool) -> np.ndarra
         array = np.asarray(data)
     else:
         array = _from_python(data)
+        whole = kind is None or kind.np.kind in "iu"
+        if whole and array.dtype.char in "dD" and np.any(np.abs(array) >= 2.0**63):
+            _no_overflow(data)
         _check_range(array, kind)
         if kind is None:
             kind = _python_type(data, array)
     np_kind = (dtypes.of(array.dtype) if kind is None else kind).np
-    if array.dtype != np_kind and array.dtype.kind == "c" and np_kind.kind != "c":
-        raise DTypeError("tensor: complex data given for a real dtype; take .real first")
+    if array.dtype.kind == "c" and np_kind.kind != "c":
+        array = _real_part(data, array, np_kind)
     out = dtypes.known(within(array, np_kind).astype(np_kind, copy=copy))
     return np.array(out, order="C", copy=True) if copy and out is array else out
+
+
+def _real_part(data: object, array: np.ndarray, kind: np.dtype) -> np.ndarray:
+    """Complex numbers for a real type: whether they are zero, for booleans; else those of arrays
+    lose their imaginary part, and Python's are refused."""
+    if kind.kind == "b":
+        return array != 0
+    if not isinstance(data, (Tensor, np.ndarray, np.generic)):
+        raise DTypeError(
+            "tensor: complex numbers given for a real dtype, must be real numbers; take .real first"
+        )
+    warn("Casting complex values to real discards the imaginary part")
+    return array.real.copy()
+
+
+def _no_overflow(data: object) -> None:
+    """Refuse Python's integers that int64 does not hold."""
+    todo = [data]
+    while todo:
+        part = todo.pop()
+        if isinstance(part, (list, tuple, range)):
+            todo += part
+        elif type(part) is int and not -(1 << 63) <= part < 1 << 63:
+            raise ConfigError(
+                f"tensor: Overflow when unpacking long long: {part} given; pass a floating-point "
+                "dtype"
+            )
 
 
 def _check_range(array: np.ndarray, kind: dtypes.dtype | None) -> None:
@@ -123,8 +155,11 @@ def _from_python(data: object) -> np.ndarray:
         array = np.array(_plain(data))
     except ValueError as error:
         raise ShapeError(
-            f"tensor: the nested sequences have different lengths at one level: {error}"
+            "tensor: expected sequence of length equal to that of the others at its level; "
+            f"the nested sequences have different lengths: {error}"
         ) from None
+    if array.dtype.kind == "O":
+        array = _large(array)
     if array.dtype.kind in "OUS":
         raise DTypeError(
             f"tensor: numbers are needed, but the data holds {_first_odd(data)}; convert it first"
@@ -132,11 +167,20 @@ def _from_python(data: object) -> np.ndarray:
     return np.zeros(array.shape, np.float64) if array.size == 0 else array
 
 
+def _large(array: np.ndarray) -> np.ndarray:
+    """Numbers among which are integers beyond 64 bits as floating-point ones; else ``array``."""
+    for kinds, wide in ((int, float), np.float64), ((int, float, complex), np.complex128):
+        if all(isinstance(x, kinds) for x in array.flat):
+            return array.astype(wide)
+    return array
+
+
 def _plain(data: object) -> Any:
-    """Nested sequences with tensors inside as nested lists."""
+    """Nested sequences with tensors inside as nested lists; those of one element are numbers."""
     if isinstance(data, Tensor):
         note_read(data)
-        return values_of(data)[()]
+        values = values_of(data)
+        return values.reshape(())[()] if values.size == 1 else values
     if isinstance(data, (list, tuple, range)):
         return [_plain(x) for x in data]
     return data
@@ -168,18 +212,29 @@ def asarray(
     """``obj`` as a tensor: over the same memory where it is a tensor, an array or a buffer (of
     ``dtype``, the default one unless given) and nothing has to change. ``copy``: True, never over
     the same memory; False, an error where it cannot be."""
-    if _is_buffer(obj):
+    if type(obj).__name__ == "PyCapsule":
+        obj = from_dlpack(obj)
+    elif _is_buffer(obj):
         kind = dtypes.get_default_dtype() if dtype is None else dtype
         obj = np.frombuffer(obj, dtypes.as_dtype(kind).np)
     out = as_tensor(obj, dtype, device)
     if copy is False and not _shares(out, obj):
-        raise ValueError(
-            f"asarray: copy=False given, but {type(obj).__name__} cannot be seen as a tensor of "
-            f"{out.dtype!r} on {out.device} without a copy"
-        )
+        raise ConfigError(f"asarray: copy=False given; {_no_alias(out, obj)}")
     if copy and _shares(out, obj):
         out = to(out.detach(), out.device, copy=True)
     return out.requires_grad_() if requires_grad and not out.requires_grad else out
+
+
+def _no_alias(out: Tensor, obj: Any) -> str:
+    """Why ``out`` does not lie where ``obj`` does."""
+    if isinstance(obj, np.generic):
+        return "can't alias NumPy scalars. Either remove copy=False or transform it in a ndarray."
+    if not isinstance(obj, (Tensor, np.ndarray)):
+        return f"can't alias arbitrary sequence ({type(obj).__name__}) into a tensor."
+    was = dtypes.as_dtype(obj.dtype)
+    if was is not out.dtype:
+        return f"can't alias tensor with dtype '{was.title}' into dtype '{out.dtype.title}'."
+    return f"can't alias tensor from device '{getattr(obj, 'device', 'cpu')}' to '{out.device}'."
 
 
 def _is_buffer(obj: Any) -> bool:
@@ -203,12 +258,30 @@ def from_numpy(array: np.ndarray) -> Tensor:
     """A tensor over the memory of a numpy array."""
     if not isinstance(array, np.ndarray):
         raise TypeError(f"from_numpy: a numpy array is needed, {type(array).__name__} given")
+    if not array.flags.writeable:
+        warn(
+            "from_numpy: The given NumPy array is not writable; writes to the tensor will fail. "
+            "You may want to copy the array first"
+        )
     if type(array) is not np.ndarray:  # of a file, say
         array = array.view(np.ndarray)
     dtypes.of(array.dtype)
     if not array.dtype.isnative:
         raise DTypeError("from_numpy: the array's byte order is foreign; use array.astype first")
     return wrap(locked(dtypes.known(array)))
+
+
+_TYPE = 20  # where a DLTensor has the code of its element type
+_BFLOAT, _UNSIGNED = 4, 1  # codes of DLPack
+_POINTER_OF: Any = ctypes.pythonapi.PyCapsule_GetPointer
+_POINTER_OF.restype, _POINTER_OF.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+
+
+def _type_code(capsule: object) -> Any:
+    """The code of the element type in a capsule, which may be set."""
+    text = repr(capsule)
+    name, before = ("dltensor_versioned", 32) if "versioned" in text else ("dltensor", 0)
+    return ctypes.c_uint8.from_address(_POINTER_OF(capsule, name.encode()) + before + _TYPE)
 
 
 class _Capsule:
@@ -231,7 +304,12 @@ def _imported(given: Any) -> np.ndarray:
     if hasattr(given, "__dlpack__"):
         return np.from_dlpack(given)
     try:
-        return np.from_dlpack(_Capsule(given))  # type: ignore[arg-type]
+        code = _type_code(given)
+        brain = code.value == _BFLOAT
+        if brain:  # which numpy does not know
+            code.value = _UNSIGNED
+        array = np.from_dlpack(_Capsule(given))  # type: ignore[arg-type]
+        return array.view(dtypes.bfloat16.np) if brain else array
     except ValueError as e:
         raise ConfigError(
             f"from_dlpack: {type(given).__name__} given; needed a tensor, an array or a capsule of "
@@ -254,20 +332,69 @@ def from_dlpack(
 
 
 def to_dlpack(tensor: Tensor, **how: Any) -> Any:
-    """A capsule of DLPack over the tensor's memory, on the host. A type that numpy does not have
-    is refused, as is a tensor in a graph: detach it first."""
+    """A capsule of DLPack over the tensor's memory, on the host. The float8 types are refused, as
+    is a tensor in a graph: detach it first."""
     if tensor.requires_grad:
         raise BufferError("to_dlpack: Can't export tensors that require gradient; use detach()")
     how.pop("stream", None)
-    return tensor.numpy().__dlpack__(**{"max_version": (1, 0), **how})
+    how = {"max_version": (1, 0), **how}
+    if tensor.dtype is not dtypes.bfloat16:
+        return tensor.numpy().__dlpack__(**how)
+    capsule = tensor.numpy().view(np.uint16).__dlpack__(**how)
+    _type_code(capsule).value = _BFLOAT
+    return capsule
+
+
+def array_wrap(self: Tensor, array: Any, *context: object) -> Tensor:
+    """What numpy's functions of a tensor give is one, too; booleans as uint8, as in PyTorch."""
+    array = np.asarray(array)
+    return from_numpy(array.astype(np.uint8) if array.dtype.kind == "b" else array)
 
 
 def frombuffer(
     buffer: Any, *, dtype: DTypeLike, count: int = -1, offset: int = 0, requires_grad: bool = False
 ) -> Tensor:
-    """A tensor over the memory of a bytes-like object."""
-    array = np.frombuffer(buffer, dtypes.as_dtype(dtype).np, count, offset)
-    return place(array, None, requires_grad)
+    """A tensor over the memory of a bytes-like object: of ``count`` elements (-1: all that there
+    are) from byte ``offset`` on."""
+    kind = dtypes.as_dtype(dtype).np
+    try:
+        view = memoryview(buffer)
+    except TypeError:
+        raise ConfigError(
+            f"frombuffer: {type(buffer).__name__} given: object does not implement Python buffer "
+            "protocol."
+        ) from None
+    _check_extent(view.nbytes, kind.itemsize, count, offset)
+    if view.readonly:
+        warn(
+            "frombuffer: The given buffer is not writable; writes to the tensor will fail. You may "
+            "want to copy the buffer first"
+        )
+    return place(np.frombuffer(buffer, kind, count, offset), None, requires_grad)
+
+
+def _check_extent(size: int, item: int, count: int, offset: int) -> None:
+    """Refuse elements that a buffer of ``size`` bytes does not have."""
+    left, wrong = size - offset, None
+    if not size or not count:
+        wrong = f"both buffer length ({size}) and count ({count}) must not be 0"
+    elif not 0 <= offset < size:
+        wrong = (
+            f"offset ({offset} bytes) must be non-negative and no greater than buffer length "
+            f"({size} bytes) minus 1"
+        )
+    elif count < 0 and left % item:
+        wrong = (
+            f"buffer length ({left} bytes) after offset ({offset} bytes) must be a multiple of "
+            f"element size ({item})"
+        )
+    elif count * item > left:
+        wrong = (
+            f"requested buffer length ({count} * {item} bytes) after offset ({offset} bytes) must "
+            f"not be greater than actual buffer length ({size} bytes)"
+        )
+    if wrong:
+        raise ConfigError(f"frombuffer: {wrong}")
 
 
 def construct(
@@ -281,11 +408,15 @@ def construct(
         if args or (size is not None and data is not None):
             raise TypeError("new() received an invalid combination of arguments")
         args = (Size((size,) if isinstance(size, int) else size),) if size is not None else (data,)
-    first = args[0] if len(args) == 1 else None
+    first: Any = args[0] if len(args) == 1 else None
     if isinstance(first, Tensor):
         if first.dtype is not kind and not any_type:
             raise TypeError(f"new(): expected a tensor of {kind!r}, {first.dtype!r} given")
         return first.detach()
+    if hasattr(first, "untyped"):  # a storage
+        if first.dtype is not kind:
+            raise DTypeError(f"new(): expected a storage of {kind!r}, {first.dtype!r} given")
+        return first._flat()
     if isinstance(first, Size):
         return empty(*first, dtype=kind, device=device)
     if first is not None and not isinstance(first, (int, np.integer, Tensor)):

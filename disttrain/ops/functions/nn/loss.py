@@ -55,7 +55,7 @@ def _check_target(where: str, input: Tensor, target: Tensor, weight: Tensor | No
     if weight is not None and tuple(weight.shape) != (classes,):
         raise ShapeError(
             f"{where}: weight tensor should be defined either for all {classes} classes or no "
-            f"classes, but got one of shape {list(weight.shape)}"
+            f"classes, but got weight tensor of shape: {list(weight.shape)}; needed one per class"
         )
 
 

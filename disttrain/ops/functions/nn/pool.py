@@ -35,7 +35,12 @@ def _sizes(
     dilation = per_dim(dilation, n, where, "dilation")
     if 0 in input.shape[1:] or (input.ndim == n + 1 and 0 in input.shape):
         raise ShapeError(
-            f"{where}: input of shape {list(input.shape)} given; only the batch may be empty"
+            f"{where}: Expected {n + 1}D or {n + 2}D (batch mode) tensor with optional 0 dim batch "
+            f"size for input, but got {list(input.shape)}: only the batch may be empty"
+        )
+    if min(stride) < 1:
+        raise ConfigError(
+            f"{where}: stride={stride} given: stride should not be zero, but at least 1"
         )
     if min(kernel) < 1 or min(stride) < 1 or min(dilation) < 1:
         raise ConfigError(
@@ -69,8 +74,8 @@ def _max_nd(
            "ceil_mode": bool(ceil_mode)}  # fmt: skip
     out = max_pool(x, **how)
     places = max_pool_indices(x.detach(), out.detach(), **how) if return_indices else None
-    out = following(out, x)
-    places = places if places is None else following(places, x)
+    out = following(out, input)
+    places = places if places is None else following(places, input)
     if input.ndim == n + 1:
         out = reshape(out, shape=tuple(out.shape)[1:])
         places = places if places is None else reshape(places, shape=tuple(places.shape)[1:])
@@ -120,7 +125,7 @@ def _avg_nd(
         x, kernel=kernel, stride=stride, padding=padding, ceil_mode=bool(ceil_mode),
         include=bool(count_include_pad), divisor=divisor_override,
     )  # fmt: skip
-    out = following(out, x)
+    out = following(out, input)
     return reshape(out, shape=tuple(out.shape)[1:]) if input.ndim == n + 1 else out
 
 

@@ -21,7 +21,9 @@ def frexp(input: Tensor) -> Frexp:
     """Each number as a mantissa of size 0.5 to 1 (0, infinities and nan: itself) and an exponent of
     2 (int32)."""
     if not as_input(input, "frexp").dtype.is_floating_point:
-        raise DTypeError(f"frexp: only supports floating-point dtypes; {input.dtype!r} given")
+        raise DTypeError(
+            f"torch.frexp() only supports floating-point dtypes; {input.dtype!r} given"
+        )
     return Frexp(sp.mantissa(input), sp.exponent(input))
 
 

@@ -18,7 +18,9 @@ from ..views.split import narrow
 def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1) -> Tensor:
     """``nonzero`` as ``size`` rows: the first ones, or all and rows of ``fill_value``."""
     if size < 0:
-        raise ConfigError(f"nonzero_static: size={size} given; it must be non-negative")
+        raise ConfigError(
+            f"nonzero_static: 'size' must be an non-negative integer; size={size} given"
+        )
     found = nonzero(as_input(input, "nonzero_static"))
     missing = size - found.shape[0]
     if missing <= 0:

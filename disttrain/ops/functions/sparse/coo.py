@@ -135,7 +135,7 @@ class SparseTensor(Structured):
             self._held.add_(other._held, alpha=alpha)
             return self
         result: Any = self.add(other, alpha=alpha)
-        return self._become(result)
+        return self._become(self.in_own_type("add_", result))
 
     def sub_(self, other: Any, *, alpha: Any = 1) -> Self:
         return self.add_(other, alpha=-alpha)

@@ -17,7 +17,7 @@ from ....backends.array_kinds import ArrayKind
 from ....core.composed import Composed
 from ....core.tensor import Size, Tensor, beside
 from ....core.types import dtypes
-from ....errors import AutogradError, LayoutError, ShapeError
+from ....errors import AutogradError, DTypeError, LayoutError, ShapeError
 from ... import printing
 from ...primitives import elementwise as el
 from ...primitives import gathering as prim
@@ -250,8 +250,17 @@ class Structured(Tensor):
             "to_dense()"
         )
 
+    def in_own_type(self, name: str, result: Any) -> Any:
+        """What is written over this tensor, which keeps its type."""
+        if dtypes.category(result.dtype) > dtypes.category(self.dtype):
+            raise DTypeError(
+                f"{name}: result type {result.dtype.title} can't be cast to the desired output "
+                f"type {self.dtype.title}; use the out-of-place form"
+            )
+        return result if result.dtype is self.dtype else result.to(self.dtype)
+
     def mul_(self, other: Any) -> Self:
-        result: Any = self.mul(other)
+        result: Any = self.in_own_type("mul_", self.mul(other))
         self.__dict__.update(result.__dict__)
         return self
 

@@ -139,7 +139,9 @@ def windows(input: Tensor, dimension: int, size: int, step: int) -> Tensor:
     dimension; a view."""
     d = one_dim(dimension, input.ndim, "unfold")
     have = input.shape[d] if input.ndim else 1
-    if not 0 <= size <= have:
+    if size < 0:
+        raise ShapeError(f"unfold: size is {size} but must be >= 0")
+    if size > have:
         raise ShapeError(
             f"unfold: maximum size for tensor at dimension {d} is {have} but size is {size}"
         )
@@ -195,7 +197,8 @@ def storage_offset(input: Tensor) -> int:
 def _least(where: str, input: Tensor, ndim: int) -> None:
     if input.ndim < ndim:
         raise ShapeError(
-            f"{where}: shape {list(input.shape)} given; at least {ndim} dimensions are needed"
+            f"torch.{where} requires a tensor with at least {ndim} dimension"
+            f"{'s' if ndim > 1 else ''}, but got a tensor of shape {list(input.shape)}"
         )
 
 
@@ -220,8 +223,9 @@ def dsplit(input: Tensor, indices_or_sections: Dims | Tensor) -> tuple[Tensor, .
 def _equal(where: str, input: Tensor, parts: Any, dim: int) -> tuple:
     if isinstance(parts, (int, np.integer)) and (parts < 1 or input.shape[dim] % parts):
         raise ShapeError(
-            f"{where}: dimension {dim} of size {input.shape[dim]} cannot be split into {parts} "
-            "equal parts"
+            f"torch.{where} attempted to split along dimension {dim}, but the size of the "
+            f"dimension {input.shape[dim]} is not divisible by the split_size {parts}: parts are "
+            "equal"
         )
     return pieces.tensor_split(input, parts, dim)
 

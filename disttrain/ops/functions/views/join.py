@@ -47,8 +47,8 @@ def _check_cat(tensors: Sequence[Tensor], d: int) -> None:
         shape = t.meta()[0]
         if len(shape) != len(first) or shape[:d] + shape[d + 1 :] != first[:d] + first[d + 1 :]:
             raise ShapeError(
-                f"cat: tensor {i} has shape {list(shape)}, tensor 0 has {list(first)}; all sizes "
-                f"but that of dimension {d} must be equal"
+                f"cat: Sizes of tensors must match except in dimension {d}, but tensor {i} has "
+                f"shape {list(shape)}, tensor 0 has {list(first)}"
             )
 
 
@@ -71,12 +71,20 @@ def stack(tensors: Sequence[Tensor], dim: int = 0, *, out: Tensor | None = None)
     return cat([unsqueeze(t, d) for t in tensors], d)
 
 
+def sequence(where: str, tensors: Sequence[Tensor]) -> Sequence[Tensor]:
+    """``tensors``, which are not one."""
+    if isinstance(tensors, Tensor):
+        raise TypeError(f"{where}(): argument 'tensors' must be tuple of Tensors, not Tensor")
+    return tensors
+
+
 def vstack(tensors: Sequence[Tensor]) -> Tensor:
+    tensors = sequence("vstack", tensors)
     return cat([reshape(t, (1, -1)) if t.ndim < 2 else t for t in tensors], 0)
 
 
 def hstack(tensors: Sequence[Tensor]) -> Tensor:
-    parts = [reshape(t, (1,)) if t.ndim == 0 else t for t in tensors]
+    parts = [reshape(t, (1,)) if t.ndim == 0 else t for t in sequence("hstack", tensors)]
     return cat(parts, 0 if parts[0].ndim == 1 else 1)
 
 

@@ -95,16 +95,11 @@ def copy_in_order(input: Tensor, order: tuple[int, ...] | None) -> Tensor:
 
 
 def clone(input: Tensor, *, memory_format: Format | None = None) -> Tensor:
-    """A copy with its own memory, recorded; in the order of the input where its memory is dense,
-    unless ``memory_format`` says another one."""
+    """A copy with its own memory, recorded; in the order of the input unless ``memory_format`` says
+    another one."""
     if memory_format is None and _in_order(input):
         return el.copy(input)
-    order = kept_order("clone", input, memory_format)
-    if order is not None and memory_format in (None, preserve_format):
-        steps = stride(input)
-        if not is_dense(tuple(input.shape), steps, order):
-            order = suggested(tuple(input.shape), steps).order
-    return copy_in_order(input, order)
+    return copy_in_order(input, kept_order("clone", input, memory_format))
 
 
 def contiguous(input: Tensor, memory_format: Format | None = None) -> Tensor:
@@ -125,12 +120,17 @@ def in_format(input: Tensor, memory_format: Format, fresh: bool) -> Tensor:
 
 
 def following(out: Tensor, *givers: Tensor) -> Tensor:
-    """``out`` in channels_last order where one of ``givers`` lies so, else in order."""
+    """``out`` in channels_last order where one of ``givers`` (which may lack the batch) lies so,
+    else in order."""
     for like in givers:
         array = like.__dict__.get("array")
         if array.__class__ not in _PLAIN or array.flags.c_contiguous:
             continue
-        layout = suggested(tuple(array.shape), stride(like))
+        shape, steps = tuple(array.shape), stride(like)
+        if len(shape) == out.ndim - 1:
+            most = max((n * s for n, s in zip(shape, steps, strict=True)), default=1)
+            shape, steps = (1, *shape), (most, *steps)
+        layout = suggested(shape, steps)
         if layout.order is not None and len(layout.order) == out.ndim:
             return contiguous(out, layout)
     return contiguous(out)

@@ -14,7 +14,7 @@ from ....core.fast import viewed
 from ....core.tensor import Size, Tensor, layout
 from ....core.types import dtypes
 from ....core.types.casting import computes_in
-from ....errors import ConfigError, DimError, DTypeError, ShapeError
+from ....errors import ConfigError, DeviceError, DimError, DTypeError, ShapeError
 from ...primitives import aliases, views
 from ...primitives import elementwise as el
 from .. import args as check
@@ -322,19 +322,33 @@ def broadcast_tensors(*tensors: Tensor) -> tuple[Tensor, ...]:
     return tuple(t if tuple(t.shape) == tuple(shape) else expand(t, shape) for t in tensors)
 
 
-def flip(input: Tensor, *dims: Dims) -> Tensor:
-    """Reverse the order along dimensions."""
-    order = tuple(check.one_dim(d, input.ndim, "flip") for d in check.size(dims, "flip"))
+def flip(input: Tensor, *args: Dims, dims: Dims | None = None) -> Tensor:
+    """Reverse the order along ``dims``, numbers or one sequence of them."""
+    if not args and dims is None:
+        raise TypeError('flip() missing 1 required positional arguments: "dims"')
+    wanted = check.size(args, "flip", (dims,) if isinstance(dims, int) else dims)
+    order = tuple(check.one_dim(d, input.ndim, "flip") for d in wanted)
     if len(set(order)) != len(order):
-        raise DimError(f"flip: dims={list(order)} names a dimension twice")
+        raise DimError(
+            f"flip: dims={list(order)}: a dim appears multiple times in the list of dims"
+        )
     return views.flip(input, dims=order if input.ndim else ())
 
 
+def reverse(input: Tensor) -> Tensor:
+    """The last slice along the first dimension first."""
+    return flip(input, 0) if input.ndim else input
+
+
 def fliplr(input: Tensor) -> Tensor:
+    if check.tensor(input, "fliplr").ndim < 2:
+        raise ShapeError(f"fliplr: Input must be >= 2-d. Shape {list(input.shape)} given")
     return flip(input, 1)
 
 
 def flipud(input: Tensor) -> Tensor:
+    if not check.tensor(input, "flipud").ndim:
+        raise ShapeError("flipud: Input must be >= 1-d. Shape [] given")
     return flip(input, 0)
 
 
@@ -413,10 +427,13 @@ def meshgrid(*tensors: Tensor, indexing: str = "ij") -> tuple[Tensor, ...]:
     for t in tensors:
         if t.ndim > 1:
             raise ShapeError(
-                f"meshgrid: a tensor of shape {list(t.shape)} given; needed 0 or 1 dimensions"
+                "meshgrid: Expected 0D or 1D tensor in the tensor list but got one of shape "
+                f"{list(t.shape)}"
             )
         if t.meta()[1] != tensors[0].meta()[1]:
-            raise DTypeError("meshgrid: all tensors must have one type")
+            raise DTypeError("meshgrid: expects all tensors to have the same dtype")
+        if t.device != tensors[0].device:
+            raise DeviceError("meshgrid: expects all tensors to have the same device")
     if indexing == "xy" and len(tensors) > 1:
         swapped = meshgrid(tensors[1], tensors[0], *tensors[2:])
         return (swapped[1], swapped[0], *swapped[2:])

@@ -63,3 +63,8 @@ def test_the_default_device_comes_with_the_class(double):
 
 def test_a_function_that_may_work_in_place():
     assert legacy.InplaceFunction(True).inplace and not legacy.InplaceFunction().inplace
+
+
+def test_old_types_have_no_subclasses():
+    with pytest.raises(TypeError, match="not an acceptable base type"):
+        type("Mine", (legacy.classes()["FloatTensor"],), {})

@@ -35,3 +35,30 @@ def test_bytes_and_types_by_argument():
     again = NAMES["TypedStorage"](wrap_storage=t.untyped_storage(), dtype=dt.float32)
     assert again == t.storage()
     assert NAMES["Storage"] is NAMES["FloatStorage"]
+
+
+def test_storages_of_buffers_and_files(tmp_path):
+    memory = bytearray([0, 1, 2, 3])
+    made = storages.names()
+    assert made["ByteStorage"].from_buffer(memory).tolist() == [0, 1, 2, 3]
+    assert made["ShortStorage"].from_buffer(memory, "big").tolist() == [1, 515]
+    assert made["BoolStorage"].from_buffer(memory, "big").tolist() == [False, True, True, True]
+    path = str(tmp_path / "numbers")
+    first = made["FloatStorage"].from_file(path, True, 5)
+    first[0] = 3.0
+    assert made["FloatStorage"].from_file(path, True, 5)[0] == 3.0
+
+
+def test_tensors_over_storages():
+    x = dt.ones(3)
+    assert x.new(x.storage()).data_ptr() == x.data_ptr()
+    with pytest.raises(RuntimeError):
+        dt.ones(2, dtype=dt.int32).new(x.storage())
+    assert x.storage().__sizeof__() - dt.ones(0).storage().__sizeof__() == 12
+
+
+def test_storages_keep_their_size():
+    memory = dt.ones(3).untyped_storage()
+    assert memory.resize_(12) is memory and not memory.resizable()
+    with pytest.raises(RuntimeError, match="not resizable"):
+        memory.resize_(0)

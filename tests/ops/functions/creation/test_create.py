@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import disttrain as dt
+from disttrain.backends.device import determinism
 
 
 def test_sizes_in_any_form():
@@ -54,3 +55,21 @@ def test_matrices_and_complex_numbers():
     assert dt.eye(2, 3).tolist() == np.eye(2, 3).tolist()
     z = dt.complex(dt.tensor([1.0]), dt.tensor([-2.0]))
     assert z.dtype is dt.complex64 and z.item() == 1 - 2j
+
+
+def test_new_memory_is_filled_where_all_is_to_be_deterministic():
+    dt_empties = {
+        "empty": lambda kind: dt.empty(3, dtype=kind),
+        "empty_like": lambda kind: dt.empty_like(dt.zeros(3, dtype=kind)),
+        "new_empty": lambda kind: dt.zeros(1, dtype=kind).new_empty(3),
+    }
+    determinism.use_deterministic_algorithms(True)
+    try:
+        for make in dt_empties.values():
+            assert bool(make(dt.float32).isnan().all())
+            assert make(dt.int8).tolist() == [127] * 3 and make(dt.bool).tolist() == [True] * 3
+        determinism.fill_uninitialized_memory(False)
+        assert not determinism.fills_now()
+    finally:
+        determinism.fill_uninitialized_memory(True)
+        determinism.use_deterministic_algorithms(False)

@@ -83,3 +83,15 @@ def test_a_convolution_follows_its_weights_too():
     out = dt.nn.functional.conv2d(dt.rand(2, 4, 5, 5), w)
     assert out.is_contiguous(memory_format=dt.channels_last)
     assert dt.conv1d(dt.rand(2, 4, 5).permute(0, 1, 2), dt.rand(3, 4, 2)).is_contiguous()
+
+
+def test_memory_of_another_size_lies_in_the_format_that_is_asked_for():
+    x = dt.arange(24.0).resize_(1, 2, 3, 4, memory_format=dt.channels_last)
+    assert x.is_contiguous(memory_format=dt.channels_last)
+    like = dt.empty(2, 3, 2, 2, memory_format=dt.channels_last)
+    y = dt.zeros(24).resize_as_(like, memory_format=dt.preserve_format)
+    assert y.stride() == like.stride()
+
+
+def test_copies_of_parts_keep_the_order_of_what_they_are_parts_of():
+    assert dt.ones(10, 8).t()[::2, ::2].clone().stride() == (1, 4)

@@ -31,11 +31,16 @@ from . import (
     distributions,
     elastic,
     facade,
+    flexible,
     foreach,
     functional,
     gradients,
+    hub,
+    inner,
     legacy,
+    library,
     operations,
+    pytree,
     reducers,
     remote,
     saving,
@@ -73,7 +78,7 @@ def install() -> None:
         )
     dtypes.dtype.namespace = memory_format.namespace = Size.namespace = layout.namespace = ROOT
     top.attach()
-    publish(build(), _RUNNABLE)
+    publish(build(), _RUNNABLE, VERSION)
     sys.path.insert(1, _ENTRY)
 
 
@@ -140,6 +145,7 @@ def _utils() -> dict[str, Shim]:
         **_module("torch.utils.dlpack", dt, "from_dlpack", "to_dlpack"),
         "torch.utils.tensorboard": watching.tensorboard(),
         "torch.utils.tensorboard.writer": watching.tensorboard(),
+        "torch.utils._pytree": pytree.module(),
         **checkpoints.modules(),
     }
 
@@ -166,6 +172,7 @@ def _distributed() -> dict[str, Shim]:
             "disttrain.distributed",
             "disttrain.distributed.distributed_c10d",
         ),
+        **_module("torch.distributed.constants", dt.distributed, "default_pg_timeout"),
         **elastic.modules(),
         "torch.multiprocessing": spawn.module(),
         **sharding.fsdp_modules(),
@@ -202,7 +209,12 @@ def _others() -> dict[str, Shim]:
         "torch.special": Shim("torch.special").take(dt.special, dt.special.__all__),
         **compiling.modules(),
         **distributions.modules(),
+        **hub.modules(),
+        **inner.modules(),
+        "torch.library": library.module(),
+        "torch.nn.attention.flex_attention": flexible.module(),
         "torch.jit": scripted.jit(),
+        "torch.jit.annotations": Shim("torch.jit.annotations").give(List=list, Dict=dict),
         "torch.sparse": sparse.module(),
         **_module("torch.testing", testing, "assert_close", "make_tensor"),
         **{inside: Shim(inside) for inside in ("torch.testing._internal", _FAKES)},

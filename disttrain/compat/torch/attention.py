@@ -63,6 +63,15 @@ class Switches:
         finally:
             self.allowed = before
 
+    def sdp_kernel(
+        self, enable_flash: bool = True, enable_math: bool = True,
+        enable_mem_efficient: bool = True, enable_cudnn: bool = True,
+    ) -> contextlib.AbstractContextManager:  # fmt: skip
+        """``torch.backends.cuda.sdp_kernel``, the older spelling of ``sdpa_kernel``."""
+        chosen = {"flash": enable_flash, "math": enable_math,
+                  "mem_efficient": enable_mem_efficient, "cudnn": enable_cudnn}  # fmt: skip
+        return self.sdpa_kernel([way for name, way in _NAMES.items() if chosen[name]])
+
     def module(self) -> Shim:
         """``torch.nn.attention``."""
         return Shim("torch.nn.attention").give(SDPBackend=SDPBackend, sdpa_kernel=self.sdpa_kernel)

@@ -10,7 +10,9 @@ from . import legacy
 from .shim import Shim
 from .top import spelled
 
-_FLOW = frozenset({"cond", "map", "scan", "while_loop"})  # which stand elsewhere in PyTorch
+_FLOW = frozenset(
+    {"associative_scan", "cond", "map", "scan", "while_loop"}
+)  # which stand elsewhere in PyTorch
 
 
 class _ForwardAd(Shim):

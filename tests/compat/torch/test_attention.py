@@ -48,3 +48,10 @@ def test_numbers_are_pytorchs_and_programs_do_not_share_switches():
     one.allow(SDPBackend.MATH, False)
     assert SDPBackend.MATH in two.allowed
     assert one.module().SDPBackend is SDPBackend
+
+
+def test_the_older_spelling_of_the_block():
+    switches = Switches()
+    with switches.sdp_kernel(enable_flash=False, enable_mem_efficient=False, enable_cudnn=False):
+        assert switches.allowed == {SDPBackend.MATH}
+    assert len(switches.allowed) == 4

@@ -25,6 +25,7 @@ TOLD = {
     "disttrain.cli.plan": "the user's program",
     "disttrain.compat.torch.__main__": "the user's program",
     "disttrain.compat.torch.elastic.running": "the user's program",
+    "disttrain.compat.torch.hub": "the hubconf.py of a folder that the user names",
     "disttrain.compat.torch.sharding": "the import hook's table, each name a constant",
     "disttrain.compat.torch.shim": "files of the user's own torch scripts",
     "disttrain.core.sharing": "multiprocessing's pickler, found when the user imports it",

@@ -121,7 +121,7 @@ def _top() -> Shim:
             cdouble=dtypes.complex128, typename=_typename, is_storage=saving.is_storage,
             AcceleratorError=DeviceError, OutOfMemoryError=OutOfMemoryError,
             GradScaler=dt.amp.GradScaler, **operations.names(), **functional.names(), **top.names(),
-            Stream=facade.Stream, Event=facade.Event,
+            Stream=facade.Stream, Event=facade.Event, PyTorchFileReader=inner.FILE_READER,
         )
     )  # fmt: skip
 

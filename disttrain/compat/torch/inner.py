@@ -10,6 +10,8 @@ import weakref
 from collections.abc import Iterator, MutableMapping
 from typing import Any
 
+import numpy as np
+
 import disttrain as dt
 
 from ...core.node import HookHandle
@@ -291,6 +293,24 @@ def _traced() -> dict[str, Shim]:
     }  # fmt: skip
 
 
+def _generate_state(base_seed: int, worker_id: int) -> list[int]:
+    """Numbers to seed numpy's generator of a worker with."""
+    return np.random.SeedSequence([base_seed, worker_id]).generate_state(4).tolist()
+
+
+def _loading() -> dict[str, Shim]:
+    worker = "torch.utils.data._utils.worker"
+    return {
+        worker: Shim(worker).give(
+            _generate_state=_generate_state, get_worker_info=dt.data.get_worker_info,
+            WorkerInfo=dt.data.WorkerInfo,
+        )
+    }  # fmt: skip
+
+
+FILE_READER = _absent("torch.PyTorchFileReader")  # (of archives, which ``torch.load`` reads itself)
+
+
 def _layers() -> dict[str, Shim]:
     """Files of ``torch.nn.utils`` named like functions in it."""
     found: dict[str, Any] = {
@@ -319,4 +339,4 @@ def _layers() -> dict[str, Shim]:
 
 def modules() -> dict[str, Shim]:
     """By name."""
-    return {**_utils(), **_private(), **_c(), **_traced(), **_layers()}
+    return {**_utils(), **_private(), **_c(), **_traced(), **_layers(), **_loading()}

@@ -14,6 +14,7 @@ import disttrain as dt
 from .shim import ROOT, Shim
 
 _defined: dict[str, CustomOpDef] = {}
+_BETWEEN = ":" * 2  # a namespace and a name
 _EVERYWHERE = "every device"
 _KEYS = {"CompositeExplicitAutograd": _EVERYWHERE, "CompositeImplicitAutograd": _EVERYWHERE,
          "default": _EVERYWHERE, "": _EVERYWHERE}  # fmt: skip
@@ -25,7 +26,7 @@ class CustomOpDef:
 
     def __init__(self, qualname: str, fn: Callable | None = None) -> None:
         self._qualname = qualname
-        self._namespace, _, self._name = qualname.partition("::")
+        self._namespace, _, self._name = qualname.partition(_BETWEEN)
         self._kernels: dict[str, Callable] = {}
         self._fake: Callable | None = None
         self._whole: Callable | None = None  # below which it does as it likes with gradients
@@ -207,14 +208,14 @@ class Library:
         found = re.match(r"\s*([\w.]+)\s*\(", schema)
         if found is None:
             raise RuntimeError(f"Library.define: {schema!r} is no schema: name(arguments) -> type")
-        CustomOpDef(f"{self.ns}::{found.group(1)}")
+        CustomOpDef(f"{self.ns}{_BETWEEN}{found.group(1)}")
         return found.group(1)
 
     def impl(
         self, op_name: Any, fn: Callable, dispatch_key: str = "", *, with_keyset: bool = False
     ) -> None:
         """Let ``fn`` run for tensors of such devices."""
-        op = _found(f"{self.ns}::{str(op_name).rpartition('::')[2]}")
+        op = _found(f"{self.ns}{_BETWEEN}{str(op_name).rpartition(_BETWEEN)[2]}")
         key = dispatch_key or self.dispatch_key
         if key == "Meta":
             op.register_fake(fn)
@@ -224,7 +225,7 @@ class Library:
             op.register_kernel(key, fn)
 
     def _destroy(self) -> None:
-        for name in [n for n in _defined if n.startswith(f"{self.ns}::")]:
+        for name in [n for n in _defined if n.startswith(self.ns + _BETWEEN)]:
             del _defined[name]
 
 

@@ -119,3 +119,9 @@ def test_files_named_like_functions():
     assert M["torch.nn.utils.fusion"].fuse_conv_bn_eval
     assert M["torch.overrides"].is_tensor_like(dt.ones(1))
     assert not M["torch.overrides"].is_tensor_like(1)
+
+
+def test_seeds_of_workers_are_those_of_the_loader():
+    worker = M["torch.utils.data._utils.worker"]
+    assert worker._generate_state(3, 1) != worker._generate_state(3, 2)
+    assert len(worker._generate_state(3, 1)) == 4 and worker.get_worker_info() is None

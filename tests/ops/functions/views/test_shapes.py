@@ -92,3 +92,10 @@ def test_sizes_and_dimensions_may_be_named(name):
     one = dt.ones(1)
     assert one.reshape(shape=(1, 1)).shape == (1, 1) == one.view(size=(1, 1)).shape
     assert one.view(dtype=dt.int32).dtype is dt.int32
+
+
+@pytest.mark.parametrize("name", ["new_zeros", "new_ones", "new_empty"])
+def test_sizes_of_new_tensors_may_be_named(name):
+    made = getattr(dt.ones(1, dtype=dt.float64), name)(size=(2, 3))
+    assert made.shape == (2, 3) and made.dtype is dt.float64
+    assert getattr(dt.ones(1), name)(size=dt.ones(2).size()).shape == (2,)

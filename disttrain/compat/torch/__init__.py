@@ -137,7 +137,6 @@ def _utils() -> dict[str, Shim]:
         "torch.utils": Shim("torch.utils"),
         "torch.utils.data": Shim("torch.utils.data").take(data).give(**pipes.names()),
         "torch.utils.data.dataset": Shim("torch.utils.data.dataset").take(data),
-        "torch.utils.data.dataloader": Shim("torch.utils.data.dataloader").take(data),
         "torch.utils.data._utils": Shim("torch.utils.data._utils"),
         **_module("torch.utils.data._utils.collate", data, "default_collate", "default_convert"),
         "torch.utils.data.sampler": Shim("torch.utils.data.sampler").take(data),

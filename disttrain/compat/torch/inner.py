@@ -16,6 +16,7 @@ import disttrain as dt
 
 from ...core.node import HookHandle
 from ...core.tracer import Tracer
+from ...data import loader
 from ...nn.utils import fusion
 from .facade import get_device_module
 from .shim import Shim, lacking
@@ -147,6 +148,9 @@ def _utils() -> dict[str, Shim]:
         ),
         "torch.utils._contextlib": Shim("torch.utils._contextlib").give(
             _DecoratorContextManager=_Decorating
+        ),
+        "torch.utils.flop_counter": Shim("torch.utils.flop_counter").give(
+            **_absents("torch.utils.flop_counter", "FlopCounterMode")
         ),
         dispatch: Shim(dispatch).give(
             is_traceable_wrapper_subclass=_never,
@@ -304,7 +308,13 @@ def _loading() -> dict[str, Shim]:
         worker: Shim(worker).give(
             _generate_state=_generate_state, get_worker_info=dt.data.get_worker_info,
             WorkerInfo=dt.data.WorkerInfo,
-        )
+        ),
+        "torch.utils.data.dataloader": Shim("torch.utils.data.dataloader")
+        .take(dt.data)
+        .give(
+            _BaseDataLoaderIter=Iterator, _SingleProcessDataLoaderIter=loader._LocalIterator,
+            _MultiProcessingDataLoaderIter=loader._WorkerIterator,
+        ),
     }  # fmt: skip
 
 

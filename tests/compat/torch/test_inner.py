@@ -125,3 +125,11 @@ def test_seeds_of_workers_are_those_of_the_loader():
     worker = M["torch.utils.data._utils.worker"]
     assert worker._generate_state(3, 1) != worker._generate_state(3, 2)
     assert len(worker._generate_state(3, 1)) == 4 and worker.get_worker_info() is None
+
+
+def test_iterators_of_loaders_are_known_by_class():
+    named = M["torch.utils.data.dataloader"]
+    walk = iter(named.DataLoader([1, 2]))
+    assert isinstance(walk, named._BaseDataLoaderIter)
+    assert isinstance(walk, named._SingleProcessDataLoaderIter)
+    assert not isinstance(walk, named._MultiProcessingDataLoaderIter)

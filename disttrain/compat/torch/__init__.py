@@ -122,6 +122,7 @@ def _top() -> Shim:
             AcceleratorError=DeviceError, OutOfMemoryError=OutOfMemoryError,
             GradScaler=dt.amp.GradScaler, **operations.names(), **functional.names(), **top.names(),
             Stream=facade.Stream, Event=facade.Event, PyTorchFileReader=inner.FILE_READER,
+            ScriptModule=scripted.ScriptModule, ScriptFunction=scripted.ScriptFunction,
         )
     )  # fmt: skip
 

@@ -130,6 +130,9 @@ TERMINAL = Setting("TERM", "", _SYSTEM, "`dumb`: a terminal that cannot move its
 CACHES = Setting(
     "XDG_CACHE_HOME", "", _SYSTEM, "where compiled kernels are kept; unset: `~/.cache`"
 )
+TORCH_HOME = Setting(
+    "TORCH_HOME", "", _PROGRAM, "where `torch.hub` of the stand-in keeps files; unset: in the cache"
+)
 RUNTIME = Setting("XDG_RUNTIME_DIR", "", _SYSTEM, "where running jobs are announced")
 LIBRARIES = Setting("LD_LIBRARY_PATH", "", _SYSTEM, "`dttrain doctor` names CUDA's that come first")
 

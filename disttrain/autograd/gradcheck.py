@@ -19,8 +19,10 @@ from ..core.tensor import Tensor, beside, wrap
 from ..errors import AutogradError
 from ..func.jvp import jvp
 from ..func.vmap import vmap
+from ..ops.functions.creation.create import zeros_like
 from ..ops.functions.sparse.structured import of_values
 from ..trace import warn
+from . import forward_ad
 
 
 class GradcheckError(AutogradError):
@@ -221,8 +223,12 @@ class _Check:
         return of
 
     def _push(self, i: int, direction: Tensor) -> list[np.ndarray]:
-        _, moved = jvp(self._along(i), (self.given[i].detach(),), (direction,))
-        return [_parts(_numbers(m)) for m in moved]
+        """In a block of dual numbers, where the function may take derivatives of its own."""
+        with forward_ad.dual_level():
+            outs = self._along(i)(forward_ad.make_dual(self.given[i].detach(), direction))
+            pairs = [forward_ad.unpack_dual(o) for o in outs]
+            moved = [zeros_like(p) if t is None else t for p, t in pairs]
+            return [_parts(_numbers(m)) for m in moved]
 
     def _batched_forward(self, i: int, units: list, columns: list) -> None:
         x = self.given[i].detach()

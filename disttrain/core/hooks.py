@@ -12,10 +12,14 @@ class HookHandle:
 
     _ids = itertools.count(1)
 
-    def __init__(self, hooks: dict[int, Any], hook: Any) -> None:
+    def __init__(self, hooks: dict[int, Any], hook: Any = None, *, extra_dict: Any = None) -> None:
+        """``hook``: put among ``hooks``; without one the caller puts it there, under ``id``.
+        ``extra_dict``: a dictionary, or some, that know the hook, too."""
         self.id = next(HookHandle._ids)
         self._hooks = weakref.ref(hooks) if isinstance(hooks, HookDict) else lambda: hooks
-        hooks[self.id] = hook
+        self._others = () if extra_dict is None else extra_dict
+        if hook is not None:
+            hooks[self.id] = hook
 
     @property
     def hooks_dict_ref(self) -> Any:
@@ -26,6 +30,8 @@ class HookHandle:
         hooks = self._hooks()
         if hooks is not None:
             hooks.pop(self.id, None)
+        for others in (self._others,) if isinstance(self._others, dict) else self._others:
+            others.pop(self.id, None)
 
     def __enter__(self) -> HookHandle:
         return self

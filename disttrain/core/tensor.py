@@ -360,6 +360,8 @@ class Tensor(TensorMethods):
         if source._view is not None or self._stands_for is not None:
             return
         if source._node.__class__ is not AccumulateGrad:
+            if source._node is not None:  # which may keep its result, in this memory
+                source._node.watch(self.storage_cell())
             self._view, held = None, weakref.ref(source)
             del source
             found = held()  # if others have it

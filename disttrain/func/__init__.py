@@ -1,7 +1,7 @@
 """Function transforms: grad, vjp, jvp, vmap, in any composition; control flow as functions."""
 
 from .call import functional_call
-from .control_flow import cond, map, scan, while_loop  # noqa: A004
+from .control_flow import associative_scan, cond, map, scan, while_loop  # noqa: A004
 from .ensembles import replace_all_batch_norm_modules_, stack_module_state
 from .jacobian import hessian, jacfwd, jacrev
 from .jvp import jvp
@@ -12,6 +12,7 @@ from .reverse import grad, grad_and_value, value_and_grad, vjp
 from .vmap import vmap
 
 __all__ = [
+    "associative_scan",
     "cond",
     "debug_unwrap",
     "functional_call",

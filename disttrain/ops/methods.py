@@ -361,7 +361,8 @@ attach(
 for _make in (create.zeros, create.ones, create.empty):
     setattr(
         Tensor, f"new_{_make.__name__}",
-        lambda self, *s, _make=_make, **o: create.new_like(_make, self, s, **o),
+        lambda self, *s, size=None, _make=_make, **o: create.new_like(
+            _make, self, s if size is None else (size,), **o),
     )  # fmt: skip
 attach(
     new=lambda self, *args, **kwargs: from_data.construct(

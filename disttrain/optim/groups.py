@@ -63,8 +63,10 @@ class Groups:
                     "given"
                 )
         for key, (label, low, high) in _BOUNDS.items():
-            value: Any = values.get(key, low)
-            if value.__class__ is not tuple and not low <= value <= high:
+            value: Any = values.get(key)
+            if value is None or value.__class__ is tuple:
+                continue  # a program's own optimizer may mean something by it
+            if not low <= value <= high:
                 wanted = f"at least {low}" if high == math.inf else f"in {low}..{high}"
                 raise ConfigError(f"{name}: Invalid {label}: {value}; it must be {wanted}")
         for k, beta in enumerate(values.get("betas", ())):

@@ -93,14 +93,16 @@ class Optimizer(State):
     there, so that a step in a CUDA graph goes on when it is replayed; rates may be tensors there.
     """
 
+    # Of the class, since what wraps an optimizer and passes for one makes none of its own.
+    _hooks: dict[str, dict[int, Callable]] = {}
+    _stepping = stepped = False
     by_elements = True  # each element's step needs its own numbers alone
 
     def __init__(self, params: Iterable, defaults: dict[str, Any]) -> None:
         self.defaults = defaults
         self.state = defaultdict(dict)
         self.param_groups: list[dict[str, Any]] = []
-        self._hooks: dict[str, dict[int, Callable]] = {}
-        self._stepping = False
+        self._hooks = {}
         self.stepped = False  # whether step was ever called; schedulers look at it
         self.check(defaults)
         for group in as_groups(type(self).__name__, params):

@@ -51,6 +51,8 @@ class State(Groups):
     # -- hooks ---------------------------------------------------------------------------------
 
     def _add_hook(self, kind: str, hook: Callable, prepend: bool = False) -> HookHandle:
+        if "_hooks" not in self.__dict__:
+            self._hooks = {}
         hooks = self._hooks.setdefault(kind, {})
         before = list(hooks.items()) if prepend else []
         handle = HookHandle(hooks, hook)
@@ -60,7 +62,7 @@ class State(Groups):
         return handle
 
     def _own_hooks(self, kind: str) -> list[Callable]:
-        return list(self._hooks.get(kind, {}).values())
+        return list(self._hooks.get(kind, {}).values()) if self._hooks else []
 
     def register_step_pre_hook(self, hook: Callable) -> HookHandle:
         """Call ``hook(optimizer, args, kwargs)`` before each step; it may return new ones."""

@@ -122,3 +122,14 @@ def test_numbers_are_tensors_over_arrays():
 
     assert gradcheck(square, (dt.tensor(2.0, dtype=dt.float64, requires_grad=True),))
     assert kinds == {np.ndarray}
+
+
+def test_a_function_may_take_derivatives_of_its_own():
+    """Of numbers that it makes: forward mode goes through that backward, too."""
+
+    def f(x):
+        y = dt.tensor(2.0, dtype=dt.float64, requires_grad=True)
+        return x * dt.autograd.grad(y * y * x, y, create_graph=True)[0]
+
+    x = dt.tensor(3.0, dtype=dt.float64, requires_grad=True)
+    assert dt.autograd.gradcheck(f, [x], check_forward_ad=True)

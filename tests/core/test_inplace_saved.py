@@ -123,6 +123,33 @@ def test_a_pooled_image_may_be_activated_in_place():
     assert x.grad.sum().item() == 4 and x.grad[0, 0, 3, 3].item() == 1
 
 
+VIEWS = {
+    "row": lambda y: y[0], "turned": lambda y: y.mT, "twice": lambda y: y.mT[0],
+    "longer": lambda y: y[None],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("name", [n for n, (_, kept) in KEPT.items() if kept == "out"])
+def test_a_write_to_a_view_of_a_kept_result_is_refused_when_only_the_view_is_left(name, view):
+    """Nobody but the view holds the result: its rule reads that memory all the same."""
+    x = dt.tensor(A, requires_grad=True)
+    part = VIEWS[view](KEPT[name][0](x * 1, None))
+    part.add_(1)
+    with pytest.raises(AutogradError, match="modified by an inplace operation"):
+        part.sum().backward()
+
+
+@pytest.mark.parametrize("pool", [F.max_pool2d, lambda x, n: F.max_pool2d(F.relu(x), n)])
+def test_a_view_of_a_pooled_image_may_be_written_to(pool):
+    """Places of the largest values follow from the result as it was."""
+    x = dt.arange(16.0).reshape(1, 1, 4, 4).clone().requires_grad_()
+    tokens = pool(x * 1, 2).flatten(2).transpose(1, 2)
+    tokens += dt.ones(1, 4, 1)
+    tokens.sum().backward()
+    assert x.grad.sum().item() == 4 and x.grad[0, 0, 3, 3].item() == 1
+
+
 def test_a_power_may_be_overwritten():
     x = dt.tensor([1.0, 2.0, 3.0], requires_grad=True)
     y = x.pow(2)

@@ -160,3 +160,42 @@ def test_what_does_not_fit_is_refused():
         func.map(same, dt.zeros(0, 2))
     with pytest.raises(ShapeError, match="must be consistent"):
         func.map(lambda v: v[0], (dt.zeros(3, 2), dt.zeros(2, 2)))
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 7, 8])
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("dim", [0, 1, -1])
+def test_prefixes_by_an_associative_function(count, reverse, dim):
+    x = dt.arange(1.0, 3 * count + 1, dtype=dt.float64).reshape(3, count)
+    x = x.mT.contiguous() if dim == 0 else x
+    found = func.associative_scan(lambda a, b: a * b, x, dim, reverse=reverse)
+    turned = x.flip(dim) if reverse else x
+    want = turned.cumprod(dim)
+    assert dt.allclose(found, want.flip(dim) if reverse else want)
+
+
+def test_prefixes_of_structures_and_their_gradients():
+    """The recurrence h = a h + b, whose steps are combined as pairs (a, b)."""
+    a = dt.tensor([[0.5, 0.2, 0.9, 0.4, 0.1]], requires_grad=True)
+    b = dt.tensor([[1.0, 2.0, 3.0, 4.0, 5.0]], requires_grad=True)
+
+    def step(p, q):
+        return {"a": p["a"] * q["a"], "b": p["b"] * q["a"] + q["b"]}
+
+    found = func.associative_scan(step, {"a": a, "b": b}, 1, combine_mode="generic")["b"]
+    h, want = dt.zeros(1), []
+    for i in range(5):
+        h = a[:, i] * h + b[:, i]
+        want.append(h)
+    assert dt.allclose(found, dt.stack(want, 1))
+    pairs = (dt.autograd.grad(y.sum(), [a, b]) for y in (found, dt.stack(want, 1)))
+    assert all(dt.allclose(x, y) for x, y in zip(*pairs, strict=True))
+
+
+def test_what_an_associative_scan_refuses():
+    with pytest.raises(ConfigError, match="Combine_mode"):
+        func.associative_scan(lambda a, b: a, dt.ones(2), 0, combine_mode="other")
+    with pytest.raises(ConfigError, match="at least 1"):
+        func.associative_scan(lambda a, b: a, [], 0)
+    with pytest.raises(ShapeError, match="consistent"):
+        func.associative_scan(lambda a, b: a, [dt.ones(2), dt.ones(3)], 0)

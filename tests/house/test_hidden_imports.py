@@ -26,6 +26,7 @@ TOLD = {
     "disttrain.compat.torch.__main__": "the user's program",
     "disttrain.compat.torch.elastic.running": "the user's program",
     "disttrain.compat.torch.distributed.sharding": "the import hook's table, each name a constant",
+    "disttrain.compat.torch.hub": "the hubconf.py of a folder that the user names",
     "disttrain.compat.torch.shim": "files of the user's own torch scripts",
     "disttrain.core.sharing": "multiprocessing's pickler, found when the user imports it",
     "disttrain.rpc.calls.failures": "the class of an exception that a peer has named",

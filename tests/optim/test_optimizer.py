@@ -264,3 +264,31 @@ def test_the_text_shows_groups_in_order():
     assert lines[0] == "SGD (" and lines[-1] == ")"
     assert lines.index("lr: 0.5") < lines.index("Parameter Group 1") < lines.index("lr: 0.1")
     assert not any(line.startswith("params") for line in lines)
+
+
+def test_what_wraps_an_optimizer_may_pass_for_one():
+    """As libraries do that prepare a program's optimizer: without a constructor of its base."""
+
+    class Wrapper(optim.Optimizer):
+        def __init__(self, inner):
+            self.inner = inner
+
+        def step(self, closure=None):
+            self.inner.step(closure)
+
+    p = dt.nn.Parameter(dt.ones(1))
+    wrapped = Wrapper(optim.SGD([p], lr=0.5))
+    p.grad = dt.ones(1)
+    seen = []
+    with wrapped.register_step_post_hook(lambda *args: seen.append(1)):
+        wrapped.step()
+    wrapped.step()
+    assert p.item() == 0.0 and seen == [1] and wrapped.stepped
+
+
+def test_a_rate_of_none_is_for_the_program_to_read():
+    class Own(optim.Optimizer):
+        def __init__(self, params, lr=None):
+            super().__init__(params, {"lr": lr})
+
+    assert Own([dt.nn.Parameter(dt.ones(1))]).param_groups[0]["lr"] is None

@@ -43,7 +43,11 @@ from . import (
     distributions,
     elastic,
     facade,
+    flexible,
     gradients,
+    hub,
+    inner,
+    library,
     pytree,
     remote,
     saving,
@@ -80,7 +84,7 @@ def install() -> None:
         )
     dtypes.dtype.namespace = memory_format.namespace = Size.namespace = layout.namespace = ROOT
     top.attach()
-    publish(build(), _RUNNABLE)
+    publish(build(), _RUNNABLE, VERSION)
     sys.path.insert(1, _ENTRY)
 
 
@@ -128,7 +132,8 @@ def _top() -> Shim:
             cdouble=dtypes.complex128, typename=_typename, is_storage=saving.is_storage,
             AcceleratorError=DeviceError, OutOfMemoryError=OutOfMemoryError,
             GradScaler=dt.amp.GradScaler, **operations.names(), **functional.names(), **top.names(),
-            Stream=facade.Stream, Event=facade.Event,
+            Stream=facade.Stream, Event=facade.Event, PyTorchFileReader=inner.FILE_READER,
+            ScriptModule=scripted.ScriptModule, ScriptFunction=scripted.ScriptFunction,
         )
     )  # fmt: skip
 
@@ -145,7 +150,6 @@ def _utils() -> dict[str, Shim]:
         "torch.utils.deterministic": facade.deterministic(),
         "torch.utils.data": Shim("torch.utils.data").take(data).give(**pipes.names()),
         "torch.utils.data.dataset": Shim("torch.utils.data.dataset").take(data),
-        "torch.utils.data.dataloader": Shim("torch.utils.data.dataloader").take(data),
         "torch.utils.data._utils": Shim("torch.utils.data._utils"),
         **_module("torch.utils.data._utils.collate", data, "default_collate", "default_convert"),
         "torch.utils.data.sampler": Shim("torch.utils.data.sampler").take(data),
@@ -153,8 +157,8 @@ def _utils() -> dict[str, Shim]:
         **_module("torch.utils.dlpack", dt, "from_dlpack", "to_dlpack"),
         "torch.utils.tensorboard": watching.tensorboard(),
         "torch.utils.tensorboard.writer": watching.tensorboard(),
+        "torch.utils._pytree": pytree.module(),
         **checkpoints.modules(),
-        **pytree.modules(),
     }
 
 
@@ -180,6 +184,7 @@ def _distributed() -> dict[str, Shim]:
             "disttrain.distributed",
             "disttrain.distributed.distributed_c10d",
         ),
+        **_module("torch.distributed.constants", dt.distributed, "default_pg_timeout"),
         **elastic.modules(),
         "torch.multiprocessing": spawn.module(),
         **sharding.fsdp_modules(),
@@ -217,7 +222,12 @@ def _others() -> dict[str, Shim]:
         **compiling.modules(),
         **transforms.modules(),
         **distributions.modules(),
+        **hub.modules(),
+        **inner.modules(),
+        "torch.library": library.module(),
+        "torch.nn.attention.flex_attention": flexible.module(),
         "torch.jit": scripted.jit(),
+        "torch.jit.annotations": Shim("torch.jit.annotations").give(List=list, Dict=dict),
         "torch.sparse": sparse.module(),
         "torch.quasirandom": Shim("torch.quasirandom").later(_quasirandom),
         **_module("torch.testing", testing, "assert_close", "make_tensor"),

@@ -150,6 +150,9 @@ def modules() -> dict[str, Shim]:
             SAC_IGNORED_OPS={_Op(n) for n in _LOOKS.split()},
             **{f.__name__: f for f in functions},
         ),
-        "torch.ops": Shim("torch.ops"),
+        "torch.ops": Shim("torch.ops").give(
+            load_library=lambda path: None,
+            loaded_libraries=set(),  # (of compiled operations)
+        ),
         "torch.ops.aten": _Names("torch.ops.aten"),
     }

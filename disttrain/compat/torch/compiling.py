@@ -192,7 +192,8 @@ _TOLD = {
 def _control_flow() -> dict[str, Shim]:
     """Control flow as functions: in one module together, and in one each (functions first, as
     attributes, where both have a name)."""
-    whole, names = "torch._higher_order_ops", ("cond", "while_loop", "scan", "map")
+    whole = "torch._higher_order_ops"
+    names = ("cond", "while_loop", "scan", "map", "associative_scan")
     parts = {f"{whole}.{n}": Shim(f"{whole}.{n}").take(control_flow, [n]) for n in names}
     return {whole: Shim(whole).take(control_flow, names), **parts}
 
@@ -259,6 +260,9 @@ def modules() -> dict[str, Shim]:
         "torch._dynamo.eval_frame": Shim("torch._dynamo.eval_frame").give(
             OptimizedModule=Twin
         ),
+        "torch._dynamo._trace_wrapped_higher_order_op": Shim(
+            "torch._dynamo._trace_wrapped_higher_order_op"
+        ).give(TransformGetItemToIndex=contextlib.nullcontext),
         "torch._dynamo.exc": Shim("torch._dynamo.exc").give(**faults),
         "torch._dynamo.testing": Shim("torch._dynamo.testing").give(CompileCounter=CompileCounter),
         "torch._dynamo.utils": Shim("torch._dynamo.utils").give(counters=defaultdict(Counter)),

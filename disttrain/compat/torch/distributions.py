@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+from typing import Any
 
 import disttrain as dt
 
@@ -62,7 +63,18 @@ def _whole(shim: Shim) -> None:
 
 def _module(module: str, names: list[str] | None, shim: Shim) -> None:
     source = importlib.import_module(f"disttrain.distributions.{module}")
-    shim.take(source, source.__all__ if names is None else names)
+    chosen = source.__all__ if names is None else names
+    shim.take(source, chosen).give(__all__=list(chosen))
+    if module == "transforms":
+        within = importlib.import_module("disttrain.distributions.transforms.transform")
+        shim.give(_InverseTransform=within._InverseTransform)
+    if module == "parameters":
+        shim.give(_sum_rightmost=source.sum_rightmost, _standard_normal=_standard_normal)
+
+
+def _standard_normal(shape: tuple, dtype: Any, device: Any) -> Any:
+    """Numbers of the normal distribution of mean 0 and variance 1."""
+    return dt.randn(shape, dtype=dtype, device=device)
 
 
 def _one(kind: str, shim: Shim) -> None:

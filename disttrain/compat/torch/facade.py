@@ -17,7 +17,7 @@ from ...backends import blas, threads
 from ...backends.cuda.libraries.cudnn import version as cudnn_version
 from ...backends.device import determinism, precision
 from ...settings import THREADS
-from .nn.attention import Switches
+from .nn.attention import SDPBackend, Switches
 from .shim import ROOT, Shim
 from .top.legacy import cuda_classes, set_default_tensor_type
 
@@ -69,6 +69,7 @@ _WITHOUT = {
     "stream": lambda stream: contextlib.nullcontext(),
     "current_stream": lambda device=None: _Nothing(),
     "default_stream": lambda device=None: _Nothing(),
+    "_initialized": False,
     "device": lambda device: contextlib.nullcontext(),
     "synchronize": _none,
     "init": _none,
@@ -294,7 +295,8 @@ def backends() -> dict[str, Shim]:
         **attention.modules(),
         "torch.backends": Shim("torch.backends"),
         "torch.backends.cuda": Shim("torch.backends.cuda").give(
-            is_built=lambda: dt.cuda.is_available(), **attention.functions()
+            is_built=lambda: dt.cuda.is_available(), sdp_kernel=attention.sdp_kernel,
+            SDPBackend=SDPBackend, preferred_linalg_library=_none, **attention.functions(),
         ),
         "torch.backends.cuda.matmul": _Live("torch.backends.cuda.matmul", _MATMUL),
         "torch.backends.cudnn": _cudnn_shim(),

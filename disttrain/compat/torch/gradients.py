@@ -9,6 +9,10 @@ from ...core.backward.function import FunctionCtx
 from .shim import Shim
 from .top import legacy, spelled
 
+_FLOW = frozenset(
+    {"associative_scan", "cond", "map", "scan", "while_loop"}
+)  # which stand elsewhere in PyTorch
+
 
 class _ForwardAd(Shim):
     """``torch.autograd.forward_ad``, where programs look up whether a level is open."""

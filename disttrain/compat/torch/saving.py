@@ -54,7 +54,8 @@ def modules() -> dict[str, Shim]:
     names = """add_safe_globals clear_safe_globals get_safe_globals safe_globals
     get_unsafe_globals_in_checkpoint get_default_mmap_options set_default_mmap_options
     get_crc32_options set_crc32_options""".split()
-    shim = Shim("torch.serialization").take(serialize, names).give(save=save, load=load)
+    shim = Shim("torch.serialization").take(serialize, names)
+    shim.give(save=save, load=load, MAP_LOCATION=Any)
     made = storages.names()
     both = {name: made[name] for name in ("UntypedStorage", "TypedStorage")}
     storage = Shim("torch.storage").give(**both)

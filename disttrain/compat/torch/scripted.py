@@ -70,6 +70,8 @@ def jit() -> Shim:
         export=_mark,
         ignore=_mark,
         unused=_mark,
+        _overload=_as_it_is,
+        _overload_method=_as_it_is,
         interface=interface,
         is_scripting=lambda: False,
         is_tracing=lambda: False,

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import difflib
+import os
 import sys
 import types
 from collections.abc import Callable, Iterable
 from importlib.abc import Loader
 from importlib.machinery import ModuleSpec
+from importlib.metadata import Distribution, DistributionFinder
 from importlib.util import spec_from_file_location
 from typing import Any
 
@@ -112,15 +114,38 @@ def lacking(full: str, parent: object) -> str:
     return f"{lacks} ({there}). {_ADVICE}"
 
 
+class Told(Distribution):
+    """The distribution that the stand-in is taken for: a name and a version, and no files."""
+
+    def __init__(self, version: str) -> None:
+        self._version = version
+
+    def read_text(self, filename: str) -> str | None:
+        """Its metadata."""
+        said = f"Metadata-Version: 2.1\nName: {ROOT}\nVersion: {self._version}\n"
+        return said if filename in ("METADATA", "PKG-INFO") else None
+
+    def locate_file(self, path: Any) -> Any:
+        """Where its files would be."""
+        return os.path.join(os.path.dirname(__file__), path)
+
+
 class Finder:
     """Finds the modules of the stand-in that can be run, and says plainly what does not exist.
 
-    ``runnable``: module name -> file. Also asked for ``from torch import name`` when ``torch``
-    lacks ``name``; the error carries no module name, so the import statement passes it on.
+    ``runnable``: module name -> file. ``version``: of the distribution that libraries ask the
+    import system for (``importlib.metadata.version``). Also asked for ``from torch import name``
+    when ``torch`` lacks ``name``; the error carries no module name, so the import statement passes
+    it on.
     """
 
-    def __init__(self, runnable: dict[str, str]) -> None:
-        self.runnable = runnable
+    def __init__(self, runnable: dict[str, str], version: str | None = None) -> None:
+        self.runnable, self.version = runnable, version
+
+    def find_distributions(self, context: DistributionFinder.Context) -> Iterable[Distribution]:
+        """What is told of the stand-in as an installed distribution."""
+        if self.version is not None and context.name in (None, ROOT):
+            yield Told(self.version)
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
         parent, _, _ = name.rpartition(".")
@@ -131,7 +156,7 @@ class Finder:
         raise MissingModule(lacking(name, sys.modules[parent]))
 
 
-def publish(modules: dict[str, Shim], runnable: dict[str, str]) -> None:
+def publish(modules: dict[str, Shim], runnable: dict[str, str], version: str | None = None) -> None:
     """Put the modules into ``sys.modules``, each also as an attribute of its parent."""
     for name, module in modules.items():
         sys.modules[name] = module
@@ -140,4 +165,4 @@ def publish(modules: dict[str, Shim], runnable: dict[str, str]) -> None:
             vars(modules[parent]).setdefault(child, module)
         if name in runnable:
             module.__spec__ = spec_from_file_location(name, runnable[name])
-    sys.meta_path.insert(0, Finder(runnable))
+    sys.meta_path.insert(0, Finder(runnable, version))

@@ -84,8 +84,6 @@ def overwrite(
 def begin(name: str, self: Tensor) -> None:
     """Before a recorded write: refuse what cannot be right, and let nodes whose rules need the old
     value as their result keep it, where PyTorch's do not need it."""
-    self.forget_hidden_base()
-    check_inplace(self, name)
     t: Tensor | None = self
     while t is not None:
         node = t._node
@@ -95,6 +93,8 @@ def begin(name: str, self: Tensor) -> None:
                 node.out = el.copy(node.out)
             node.out.storage_cell()  # its own: the writes to come are not to it
         t = None if t._view is None else t._view[0]
+    self.forget_hidden_base()  # (after the walk over it: its node's result is in this memory, too)
+    check_inplace(self, name)
 
 
 def _quick(self: Tensor, args: tuple, ufunc: Any) -> bool:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import copy
 import math
 import operator
+import os
 from typing import Any, SupportsIndex
 
 import numpy as np
@@ -38,6 +39,21 @@ class UntypedStorage:
 
     def __init__(self, owner: Tensor) -> None:
         self.memory = prim.storage_of(owner.array)
+
+    @classmethod
+    def from_file(cls, filename: str, shared: bool = False, nbytes: int = 0) -> UntypedStorage:
+        """The bytes of a file (the first ``nbytes``; 0: all), read when they are asked for.
+        ``shared``: what is written goes to the file, which is made where there is none."""
+        if shared and not os.path.exists(filename):
+            with open(filename, "wb") as made:
+                made.truncate(nbytes)
+        mode: Any = "r+" if shared else "c"
+        held = np.memmap(filename, np.uint8, mode, shape=(nbytes,) if nbytes else None)
+        return cls(wrap(held.view(np.ndarray)))
+
+    def untyped(self) -> UntypedStorage:
+        """Itself."""
+        return self
 
     def data_ptr(self) -> int:
         """The address of the first byte."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.metadata
 import sys
 import types
 
@@ -104,3 +105,16 @@ def test_published_modules_are_attributes_of_their_parents(monkeypatch):
     assert modules["pretend"].c == "a name of its own"
     with pytest.raises(ModuleNotFoundError):
         importlib.import_module("pretend.a.unheard")
+
+
+def test_the_import_system_is_told_a_version(monkeypatch):
+    monkeypatch.setattr(sys, "meta_path", [Finder({}, "9.8.7")])
+    assert importlib.metadata.version("torch") == "9.8.7"
+    found = importlib.metadata.distribution("torch")
+    assert found.metadata["Name"] == "torch" and found.files is None and found.requires is None
+    assert str(found.locate_file("x")).endswith("x")
+    with pytest.raises(importlib.metadata.PackageNotFoundError):
+        importlib.metadata.version("numpy")
+    monkeypatch.setattr(sys, "meta_path", [Finder({})])
+    with pytest.raises(importlib.metadata.PackageNotFoundError):
+        importlib.metadata.version("torch")

@@ -92,4 +92,4 @@ def test_what_is_refused():
     with pytest.raises(NotImplementedError, match="p type Cauchy and q type Normal"):
         kl_divergence(Cauchy(0.0, 1.0), Normal(0.0, 1.0))
     with pytest.raises(TypeError, match="type_q"):
-        register_kl(Normal, int)
+        register_kl(Normal, "no class")

@@ -56,3 +56,21 @@ def test_bytes_are_read_written_and_copied():
         s[16]
     with pytest.raises(RuntimeError, match="a storage of 4 bytes given for one of 16"):
         s.copy_(part)
+
+
+def test_the_bytes_of_a_file(tmp_path):
+    path = tmp_path / "bytes"
+    path.write_bytes(bytes(range(8)))
+    held = dt.zeros(1).untyped_storage().from_file(str(path), shared=False, nbytes=6)
+    assert held.tolist() == [0, 1, 2, 3, 4, 5] and held.untyped() is held
+    held[0] = 9
+    assert path.read_bytes()[0] == 0  # its own copy of what is written to
+    whole = type(held).from_file(str(path))
+    assert whole.nbytes() == 8 and dt.as_tensor(whole[4:8].tolist()).sum().item() == 22
+
+
+def test_a_file_that_is_written_to(tmp_path):
+    path = tmp_path / "made"
+    kind = type(dt.zeros(1).untyped_storage())
+    kind.from_file(str(path), shared=True, nbytes=4)[1] = 7
+    assert path.read_bytes() == b"\0\7\0\0"

@@ -82,6 +82,15 @@ class Switches:
         finally:
             self.allowed = before
 
+    def sdp_kernel(
+        self, enable_flash: bool = True, enable_math: bool = True,
+        enable_mem_efficient: bool = True, enable_cudnn: bool = True,
+    ) -> contextlib.AbstractContextManager:  # fmt: skip
+        """``torch.backends.cuda.sdp_kernel``, the older spelling of ``sdpa_kernel``."""
+        chosen = {"flash": enable_flash, "math": enable_math,
+                  "mem_efficient": enable_mem_efficient, "cudnn": enable_cudnn}  # fmt: skip
+        return self.sdpa_kernel([way for name, way in _NAMES.items() if chosen[name]])
+
     def modules(self) -> dict[str, Shim]:
         """``torch.nn.attention`` and what is below it."""
         whole, bias = "torch.nn.attention", "torch.nn.attention.bias"

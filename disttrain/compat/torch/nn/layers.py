@@ -3,6 +3,7 @@ this is said when it is asked for."""
 
 from __future__ import annotations
 
+import copy
 from typing import Any, ClassVar
 
 import disttrain as dt
@@ -93,6 +94,12 @@ def _bases() -> dict[str, dict[str, Any]]:
         "instancenorm": {"_InstanceNorm": layers.batchnorm._InstanceNorm},
         "loss": {"_Loss": layers.loss._Loss, "_WeightedLoss": layers.loss._WeightedLoss},
         "pooling": {"_MaxPoolNd": layers.pooling._MaxPool},
+        "transformer": {
+            "_get_activation_fn": layers.transformer._activation,
+            "_get_clones": lambda module, n: dt.nn.ModuleList(
+                [copy.deepcopy(module) for _ in range(n)]
+            ),
+        },
     }
 
 

@@ -15,8 +15,8 @@ _FUSED = (
 )  # fmt: skip
 
 
-def _module(name: str, source: object, *names: str) -> dict[str, Shim]:
-    return {name: Shim(name).take(source, names or None)}
+def _module(name: str, source: object, *names: str, **given: object) -> dict[str, Shim]:
+    return {name: Shim(name).take(source, names or None).give(**given)}
 
 
 def nn_modules() -> dict[str, Shim]:
@@ -30,7 +30,12 @@ def nn_modules() -> dict[str, Shim]:
         .take(nn.functional)
         .give(grad=grad, **spelled.functional()),
         "torch.nn.grad": grad,
-        **_module("torch.nn.init", nn.init),
+        "torch.nn.init": Shim("torch.nn.init")
+        .take(nn.init)
+        .give(
+            _calculate_fan_in_and_fan_out=nn.init._calculate_fan_in_and_fan_out,
+            _calculate_correct_fan=nn.init._fan,
+        ),
         "torch.nn.utils": Shim("torch.nn.utils").take(nn.utils).give(**spelled.utils()),
         **_module("torch.nn.utils.rnn", nn.utils.rnn),
         **_module("torch.nn.utils.clip_grad", nn.utils.clip),
@@ -42,7 +47,7 @@ def nn_modules() -> dict[str, Shim]:
         ),
         **_module(
             "torch.nn.parameter", nn, "Parameter", "Buffer", "UninitializedParameter",
-            "UninitializedBuffer",
+            "UninitializedBuffer", UninitializedTensorMixin=nn.parameter._Uninitialized,
         ),
         **layers.modules(),
         "torch.nn.utils.stateless": Shim("torch.nn.utils.stateless")
@@ -83,7 +88,8 @@ def optim_modules() -> dict[str, Shim]:
         **_module("torch.optim", optim),
         **one_each,
         "torch.optim.lr_scheduler": schedules.give(
-            EPOCH_DEPRECATION_WARNING=optim.lr_scheduler.EPOCH_DEPRECATION_WARNING
+            EPOCH_DEPRECATION_WARNING=optim.lr_scheduler.EPOCH_DEPRECATION_WARNING,
+            _LRScheduler=optim.lr_scheduler._LRScheduler,
         ),
         "torch.optim.swa_utils": averages,
     }

@@ -78,6 +78,8 @@ class _Typed(type):
 class _Untyped(type):
     """``UntypedStorage(3)``: so many bytes."""
 
+    from_file = UntypedStorage.from_file
+
     def __call__(cls, *args: Any, device: Any = None) -> UntypedStorage:
         if args and isinstance(args[0], dt.Tensor):
             return UntypedStorage(args[0])

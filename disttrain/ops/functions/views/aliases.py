@@ -19,7 +19,8 @@ from ...primitives import aliases as prim
 from ...primitives import elementwise as el
 from ...primitives import views
 from ...primitives.write import view_write
-from ..args import one_dim, size
+from ..args import one_dim
+from ..args import size as as_size
 from ..args import tensor as as_input
 from . import shapes as shape
 from . import split as pieces
@@ -173,7 +174,7 @@ def _strided(where: str, input: Tensor, sizes: object, strides: object, offset: 
             "DTensor's full_tensor() first"
         )
     lies = prim.layout_of(layout(input))
-    sizes, strides = size((sizes,), where), size((strides,), where)
+    sizes, strides = as_size((sizes,), where), as_size((strides,), where)
     offset = lies.first if offset is None else int(offset)
     check_strided(where, sizes, strides, offset, lies.total)
     return {"size": sizes, "stride": strides, "offset": offset, "layout": lies}
@@ -281,9 +282,9 @@ def atleast_3d(*tensors: Tensor) -> Any:
     )  # fmt: skip
 
 
-def sum_to_size(input: Tensor, *sizes: Dims) -> Tensor:
+def sum_to_size(input: Tensor, *sizes: Dims, size: Dims | None = None) -> Tensor:
     """Summed over what broadcasting from ``sizes`` would have repeated."""
-    want, have = size(sizes, "sum_to_size"), tuple(input.shape)
+    want, have = as_size(sizes, "sum_to_size", size), tuple(input.shape)
     lead = len(have) - len(want)
     if lead < 0 or any(w not in (h, 1) for h, w in zip(have[lead:], want, strict=True)):
         raise ShapeError(f"sum_to_size: size {list(want)} is not expandable to size {list(have)}")

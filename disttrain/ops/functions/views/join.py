@@ -88,9 +88,9 @@ def hstack(tensors: Sequence[Tensor]) -> Tensor:
     return cat(parts, 0 if parts[0].ndim == 1 else 1)
 
 
-def repeat(input: Tensor, *sizes: Dims) -> Tensor:
+def repeat(input: Tensor, *sizes: Dims, repeats: Dims | None = None) -> Tensor:
     """Copies side by side: ``sizes`` copies along each dimension."""
-    times = check.size(sizes, "repeat")
+    times = check.size(sizes, "repeat", repeats)
     shape = tuple(input.shape)
     lead = len(times) - len(shape)
     if lead < 0:
@@ -107,10 +107,10 @@ def repeat(input: Tensor, *sizes: Dims) -> Tensor:
     return el.copy(out) if alike else out
 
 
-def tile(input: Tensor, *dims: Dims) -> Tensor:
+def tile(input: Tensor, *times: Dims, dims: Dims | None = None) -> Tensor:
     """Copies side by side: as ``repeat``, but missing numbers are those in front."""
-    dims = check.size(dims, "tile")
-    return repeat(input, (1,) * (input.ndim - len(dims)) + dims)
+    sizes = check.size(times, "tile", dims)
+    return repeat(input, (1,) * (input.ndim - len(sizes)) + sizes)
 
 
 __all__ = [

@@ -47,10 +47,12 @@ def _seen(input: Tensor, sizes: tuple) -> Tensor | None:
     return None
 
 
-def reshape(input: Tensor, *shape: Dims) -> Tensor:
+def reshape(input: Tensor, *sizes: Dims, shape: Dims | None = None) -> Tensor:
     """The same elements in another shape; one size may be -1. Shares memory where possible."""
-    out = _seen(input, shape)
-    return _reshape("reshape", input, check.size(shape, "reshape")) if out is None else out
+    if shape is not None:
+        sizes = (shape,)
+    out = _seen(input, sizes)
+    return _reshape("reshape", input, check.size(sizes, "reshape")) if out is None else out
 
 
 def _reshape(where: str, input: Tensor, sizes: tuple) -> Tensor:
@@ -81,8 +83,12 @@ def _check_reshape(where: str, input: Tensor, sizes: tuple) -> None:
         )
 
 
-def view(input: Tensor, *shape: Dims) -> Tensor:
+def view(
+    input: Tensor, *shape: Dims, size: Dims | None = None, dtype: DTypeLike | None = None
+) -> Tensor:
     """As ``reshape``, but always sharing memory; a dtype reinterprets the bytes."""
+    if size is not None or dtype is not None:
+        shape = (dtype if size is None else size,)  # type: ignore[assignment]
     out = _seen(input, shape)
     if out is not None:
         return out
@@ -155,9 +161,9 @@ def _fill_hole(sizes: Sequence[int], total: int) -> tuple:
     return tuple(total // max(known, 1) if n == -1 else n for n in sizes)
 
 
-def permute(input: Tensor, *dims: Dims) -> Tensor:
+def permute(input: Tensor, *places: Dims, dims: Dims | None = None) -> Tensor:
     """Reorder the dimensions."""
-    order: tuple = dims if len(dims) > 1 else check.size(dims, "permute")
+    order: tuple = places if len(places) > 1 else check.size(places, "permute", dims)
     mode = thread.mode
     if mode != SLOW:
         x = input.array
@@ -169,7 +175,7 @@ def permute(input: Tensor, *dims: Dims) -> Tensor:
                 negative = True
             if not negative:
                 return viewed(views.permute, input, array, {"dims": order}, mode)
-    order = check.size(dims, "permute")
+    order = check.size(places, "permute", dims)
     if len(order) != input.ndim:
         raise DimError(
             f"permute: {list(order)} given for a tensor with {input.ndim} dimensions; name each "
@@ -271,9 +277,9 @@ def unsqueeze(input: Tensor, dim: int) -> Tensor:
     return _reshape("unsqueeze", input, (*shape[:d], 1, *shape[d:]))
 
 
-def expand(input: Tensor, *sizes: Dims) -> Tensor:
+def expand(input: Tensor, *sizes: Dims, size: Dims | None = None) -> Tensor:
     """Repeat dimensions of size 1 without a copy; -1 keeps a size."""
-    target = check.size(sizes, "expand")
+    target = check.size(sizes, "expand", size)
     mode = thread.mode
     if mode != SLOW:
         x = input.array
@@ -305,8 +311,8 @@ def expand_as(input: Tensor, other: Tensor) -> Tensor:
     return expand(input, tuple(other.shape))
 
 
-def broadcast_to(input: Tensor, shape: Sequence[int]) -> Tensor:
-    return expand(input, shape)
+def broadcast_to(input: Tensor, size: Sequence[int]) -> Tensor:
+    return expand(input, size)
 
 
 def broadcast_shapes(*shapes: Sequence[int]) -> Size:

@@ -84,6 +84,8 @@ def tensor_split(
 ) -> tuple[Tensor, ...]:
     """As numpy's ``array_split``."""
     d, n = _sized("tensor_split", input, dim)
+    if isinstance(indices_or_sections, Tensor) and indices_or_sections.ndim == 0:
+        indices_or_sections = as_int(indices_or_sections.item())
     if isinstance(indices_or_sections, int):
         if indices_or_sections <= 0:
             raise ShapeError(

@@ -59,3 +59,10 @@ def test_masks_of_causal_attention():
     assert causal_upper_left(2, 3).tolist() == [[True, False, False], [True, True, False]]
     assert causal_lower_right(2, 3).tolist() == [[True, True, False], [True, True, True]]
     assert not isinstance(SDPBackend.MATH, int) and int(SDPBackend.FLASH_ATTENTION) == 1
+
+
+def test_the_older_spelling_of_the_block():
+    switches = Switches()
+    with switches.sdp_kernel(enable_flash=False, enable_mem_efficient=False, enable_cudnn=False):
+        assert switches.allowed == {SDPBackend.MATH}
+    assert len(switches.allowed) == 4

@@ -67,3 +67,35 @@ def test_mirrors_and_triangles():
     assert X.tril(-1).tolist() == np.tril(A, -1).tolist() and X[0].trace() == np.trace(A[0])
     assert X[0].diag(1).tolist() == np.diag(A[0], 1).tolist()
     assert dt.diag(dt.arange(3.0)).tolist() == np.diag(np.arange(3.0)).tolist()
+
+
+BY_NAME = {
+    "flip": ({"dims": [0]}, lambda x: x.flip(0)),
+    "permute": ({"dims": (1, 0)}, lambda x: x.permute(1, 0)),
+    "reshape": ({"shape": (3, 2)}, lambda x: x.reshape(3, 2)),
+    "view": ({"size": (3, 2)}, lambda x: x.view(3, 2)),
+    "expand": ({"size": (4, 2, 3)}, lambda x: x.expand(4, 2, 3)),
+    "repeat": ({"repeats": (2, 1)}, lambda x: x.repeat(2, 1)),
+    "tile": ({"dims": (2,)}, lambda x: x.tile(2)),
+    "sum_to_size": ({"size": (1, 3)}, lambda x: x.sum_to_size(1, 3)),
+    "broadcast_to": ({"size": (4, 2, 3)}, lambda x: x.broadcast_to((4, 2, 3))),
+}
+
+
+@pytest.mark.parametrize("name", BY_NAME)
+def test_sizes_and_dimensions_may_be_named(name):
+    given, want = BY_NAME[name]
+    x = dt.arange(6.0).reshape(2, 3)
+    assert getattr(x, name)(**given).tolist() == want(x).tolist()
+    if hasattr(dt, name):
+        assert getattr(dt, name)(x, **given).tolist() == want(x).tolist()
+    one = dt.ones(1)
+    assert one.reshape(shape=(1, 1)).shape == (1, 1) == one.view(size=(1, 1)).shape
+    assert one.view(dtype=dt.int32).dtype is dt.int32
+
+
+@pytest.mark.parametrize("name", ["new_zeros", "new_ones", "new_empty"])
+def test_sizes_of_new_tensors_may_be_named(name):
+    made = getattr(dt.ones(1, dtype=dt.float64), name)(size=(2, 3))
+    assert made.shape == (2, 3) and made.dtype is dt.float64
+    assert getattr(dt.ones(1), name)(size=dt.ones(2).size()).shape == (2,)

@@ -52,3 +52,10 @@ def test_what_does_not_add_up_is_refused(call):
     with pytest.raises((RuntimeError, ValueError, IndexError)):
         call()
     assert np.prod(X.shape) == 14
+
+
+def test_a_number_of_parts_may_be_a_tensor():
+    x = dt.arange(7)
+    parts = dt.tensor_split(x, dt.tensor(3))
+    assert [p.tolist() for p in parts] == [[0, 1, 2], [3, 4], [5, 6]]
+    assert [len(p) for p in x.tensor_split(dt.tensor([2, 5]))] == [2, 3, 2]

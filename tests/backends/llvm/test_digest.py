@@ -1,0 +1,79 @@
+"""Digests: machine code and numpy give the same, and parts add up to their whole."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from disttrain.backends.llvm import digest as module
+from disttrain.backends.llvm.digest import EMPTY, digest
+
+KINDS = ["float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8"]
+KINDS += ["bool", "complex64", "complex128", "uint32", "float8_e4m3fn"]
+SHAPES = [(0,), (), (1,), (7,), (33,), (5, 17), (3, 4, 35)]
+
+
+def array(kind: str, shape: tuple[int, ...]) -> np.ndarray:
+    dtype = np.dtype(getattr(ml_dtypes, kind)) if hasattr(ml_dtypes, kind) else np.dtype(kind)
+    numbers = np.random.default_rng(0).standard_normal(shape) * 50
+    return np.asarray(abs(numbers) if kind == "uint32" else numbers).astype(dtype)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_numpy_gives_what_machine_code_gives(kind, shape, monkeypatch):
+    x = array(kind, shape)
+    fast = digest(x)
+    monkeypatch.setattr(module, "_code", lambda kind: None)
+    plain = digest(x)
+    assert fast._replace(squares=0) == plain._replace(squares=0)
+    assert fast.squares == pytest.approx(plain.squares, rel=1e-12)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_parts_add_up_to_the_whole(kind, axis):
+    x = array(kind, (3, 4, 35))
+    strides, middle, total = (140, 35, 1), x.shape[axis] // 2, EMPTY
+    for begin, end in ((0, middle), (middle, None)):
+        part = [slice(None)] * 3
+        part[axis] = slice(begin, end)
+        total += digest(x[tuple(part)], begin * strides[axis], strides)
+    whole = digest(x)
+    assert total._replace(squares=0) == whole._replace(squares=0)
+    assert total.squares == pytest.approx(whole.squares, rel=1e-12)
+
+
+def test_every_bit_and_every_place_counts():
+    x = array("float32", (40,))
+    seen = {digest(x).hash}
+    raw = x.view(np.uint32)
+    for at in range(40):
+        for bit in range(32):
+            raw[at] ^= np.uint32(1 << bit)
+            seen.add(digest(x).hash)
+            raw[at] ^= np.uint32(1 << bit)
+    for at in range(39):
+        x[[at, at + 1]] = x[[at + 1, at]]
+        seen.add(digest(x).hash)
+        x[[at, at + 1]] = x[[at + 1, at]]
+    assert len(seen) == 1 + 40 * 32 + 39
+
+
+def test_statistics_leave_nan_out():
+    found = digest(np.array([1.0, np.nan, -3.0, np.inf], np.float32))
+    assert (found.nans, found.low, found.high) == (1, -3.0, float("inf"))
+    assert digest(np.full(3, np.nan)) == digest(np.full(3, np.nan))
+    assert digest(np.full(3, np.nan)).low == float("inf")
+
+
+def test_the_order_of_memory_does_not_count():
+    x = array("float64", (6, 7))
+    assert digest(np.asfortranarray(x)) == digest(x)
+    assert digest(x[::2, ::3]) == digest(x[::2, ::3].copy())
+
+
+def test_objects_are_refused():
+    with pytest.raises(TypeError, match="no bytes of its own"):
+        digest(np.array([object()]))

@@ -19,7 +19,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -296,6 +296,19 @@ def interpreter(interp: object):
         yield interp
     finally:
         thread.stack.pop()
+        thread.refresh()
+
+
+@contextmanager
+def outside_of(interp: object) -> Iterator[None]:
+    """Run the block as if outside of that of an interpreter of this thread's stack."""
+    before = thread.stack
+    thread.stack = before[: before.index(interp)]
+    thread.refresh()
+    try:
+        yield
+    finally:
+        thread.stack = before
         thread.refresh()
 
 

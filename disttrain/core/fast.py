@@ -48,16 +48,12 @@ def binary(
         x = input.array
         kind = x.dtype
         if isinstance(other, Tensor):
-            y = other.array
-            if kind is not y.dtype:
-                return otherwise(prim, (input, other), no_params)
-            second = other
-        elif (other.__class__ is float or other.__class__ is int) and kind.char in "fd":
-            y = other
-            second = None
+            second, y = other, other.array
+            common = kind is y.dtype and kind.char in quick
         else:
-            return otherwise(prim, (input, other), no_params)
-        if x.__class__ is not ndarray or kind.char not in quick:
+            second, y = None, other
+            common = (other.__class__ is float or other.__class__ is int) and kind.char in "fd"
+        if not common or x.__class__ is not ndarray:
             return otherwise(prim, (input, other), no_params)
         try:
             result = compute(x, y)

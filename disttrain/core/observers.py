@@ -1,4 +1,5 @@
-"""Who reads the arrays of tensors past the gate: for captures, which cannot follow them there."""
+"""Interpreters that watch: what those do that only see operations, and who reads the arrays of
+tensors past the gate, where captures cannot follow."""
 
 from __future__ import annotations
 
@@ -8,6 +9,25 @@ from typing import Any
 
 from .. import context
 from .tensor import Tensor
+
+
+class OperationObserver:
+    """An interpreter that is shown every operation on plain tensors (``process``). Who reads, walks
+    back or draws is seen by the operations that this takes."""
+
+    dynamic, draws, level = True, False, -1
+
+    def on_read(self, t: Tensor) -> None:
+        """The host has read numbers of ``t``."""
+
+    def on_array(self, t: Tensor, frame: object) -> None:
+        """The code of ``frame`` has taken the array of ``t``."""
+
+    def on_walk(self) -> None:
+        """A backward begins."""
+
+    def on_stream(self) -> None:
+        """Random numbers are drawn from no argument."""
 
 
 class watched:  # noqa: N801  (used like a function)

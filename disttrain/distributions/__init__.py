@@ -1,6 +1,11 @@
-"""Probability distributions: samples, log-probabilities, entropies. PyTorch's names and meaning."""
+"""Probability distributions: samples, log-probabilities, entropies. PyTorch's names and meaning.
 
-from . import constraints, divergences, transforms
+A file for each kind of distribution, over ``distribution`` (what all have in common),
+``parameters`` and ``constraints`` (sets of values); ``transforms`` has maps between such sets,
+which ``constraint_registry`` finds, and ``kl`` the divergences.
+"""
+
+from . import constraints, transforms
 from .constraint_registry import biject_to, transform_to
 from .counts import Binomial, Multinomial, NegativeBinomial, Poisson
 from .discrete import (

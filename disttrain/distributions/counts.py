@@ -7,22 +7,15 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from ..core.grad_mode import no_grad
-from ..core.tensor import Size, Tensor
+from ..core.tensor import Tensor
 from ..ops.api import arange, binomial, broadcast_tensors, exp, lgamma, log, poisson, where, xlogy
 from . import constraints
 from .constraints import Constraint
-from .discrete import Categorical, enumerated
+from .discrete import OverCategories, enumerated
 from .distribution import Distribution
 from .exp_family import ExponentialFamily
 from .gamma import Gamma
-from .parameters import (
-    broadcast_all,
-    either,
-    lazy_property,
-    logits_to_probs,
-    probs_to_logits,
-    softplus,
-)
+from .parameters import ProbsOrLogits, broadcast_all, either, softplus
 
 __all__ = ["Binomial", "Multinomial", "NegativeBinomial", "Poisson"]
 
@@ -66,7 +59,7 @@ class Poisson(ExponentialFamily):
         return exp(x)
 
 
-class Trials(Distribution):
+class Trials(ProbsOrLogits, Distribution):
     """``total_count``, and a probability ``probs`` or its log-odds ``logits``, broadcast."""
 
     def __init__(
@@ -78,26 +71,6 @@ class Trials(Distribution):
         self.total_count = count.to(given.dtype)
         setattr(self, name, given)
         super().__init__(given.shape, (), validate_args)
-
-    @property
-    def _param(self) -> Tensor:
-        own = vars(self)
-        return own["probs"] if "probs" in own else own["logits"]
-
-    @property
-    def param_shape(self) -> Size:
-        """Of the parameter."""
-        return self._param.shape
-
-    @lazy_property
-    def logits(self) -> Tensor:
-        """Log-odds."""
-        return probs_to_logits(self.probs, is_binary=True)
-
-    @lazy_property
-    def probs(self) -> Tensor:
-        """Probabilities."""
-        return logits_to_probs(self.logits, is_binary=True)
 
 
 class Binomial(Trials):
@@ -194,12 +167,10 @@ class NegativeBinomial(Trials):
         return ways - n * softplus(self.logits) - value * softplus(-self.logits)
 
 
-class Multinomial(Distribution):
+class Multinomial(OverCategories):
     """How often each of k categories comes in ``total_count`` draws."""
 
-    arg_constraints: ClassVar[Any] = {
-        "probs": constraints.simplex, "logits": constraints.real_vector,
-    }  # fmt: skip
+    _kept = ("total_count",)
 
     def __init__(
         self, total_count: int = 1, probs: Tensor | None = None, logits: Tensor | None = None,
@@ -208,35 +179,12 @@ class Multinomial(Distribution):
         if not isinstance(total_count, int):
             raise NotImplementedError("inhomogeneous total_count is not supported")
         self.total_count = total_count
-        self._categorical = Categorical(probs, logits)
-        shape = self._categorical.param_shape
-        super().__init__(shape[:-1], shape[-1:], validate_args)
-
-    def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Any:
-        new = self._get_checked_instance(Multinomial, _instance)
-        new.total_count = self.total_count
-        new._categorical = self._categorical.expand(batch_shape)
-        return super().expand(batch_shape, new)
+        super().__init__(probs, logits, validate_args)
 
     @constraints.dependent_property(is_discrete=True, event_dim=1)
     def support(self) -> Constraint:
         """Counts that sum to at most ``total_count``."""
         return constraints.multinomial(self.total_count)
-
-    @property
-    def probs(self) -> Tensor:
-        """Probabilities of the categories."""
-        return self._categorical.probs
-
-    @property
-    def logits(self) -> Tensor:
-        """Log-probabilities of the categories."""
-        return self._categorical.logits
-
-    @property
-    def param_shape(self) -> Size:
-        """Of the parameter."""
-        return self._categorical.param_shape
 
     @property
     def mean(self) -> Tensor:

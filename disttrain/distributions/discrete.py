@@ -27,13 +27,13 @@ from .constraints import Constraint
 from .distribution import Distribution
 from .exp_family import ExponentialFamily
 from .parameters import (
+    ProbsOrLogits,
     all_true,
     broadcast_all,
     clamp_probs,
     either,
     lazy_property,
     logits_to_probs,
-    probs_to_logits,
     softplus,
 )
 
@@ -46,7 +46,7 @@ _COIN = {"probs": constraints.unit_interval, "logits": constraints.real}
 _CLASSES = {"probs": constraints.simplex, "logits": constraints.real_vector}
 
 
-class Coin(Distribution):
+class Coin(ProbsOrLogits, Distribution):
     """One parameter: a probability ``probs``, or its log-odds ``logits``."""
 
     arg_constraints: ClassVar[Any] = _COIN
@@ -58,26 +58,6 @@ class Coin(Distribution):
         (given,) = broadcast_all(given)
         setattr(self, name, given)
         super().__init__(given.shape, (), validate_args)
-
-    @property
-    def _param(self) -> Tensor:
-        own = vars(self)
-        return own["probs"] if "probs" in own else own["logits"]
-
-    @property
-    def param_shape(self) -> Size:
-        """Of the parameter."""
-        return self._param.shape
-
-    @lazy_property
-    def logits(self) -> Tensor:
-        """Log-odds."""
-        return probs_to_logits(self.probs, is_binary=True)
-
-    @lazy_property
-    def probs(self) -> Tensor:
-        """Probabilities."""
-        return logits_to_probs(self.logits, is_binary=True)
 
     def _cross_entropy(self, value: Tensor) -> Tensor:
         """-log of the probability of ``value`` (0 or 1, or between)."""
@@ -189,6 +169,7 @@ class ContinuousBernoulli(Coin, ExponentialFamily):
     support = constraints.unit_interval
     has_rsample = True
     _mean_carrier_measure = 0
+    _kept = ("_lims",)
 
     def __init__(
         self, probs: Any = None, logits: Any = None, lims: tuple[float, float] = (0.499, 0.501),
@@ -203,11 +184,6 @@ class ContinuousBernoulli(Coin, ExponentialFamily):
             given = clamp_probs(given)
         super().__init__(**{name: given}, validate_args=validate_args)
         self._lims = lims
-
-    def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Any:
-        new = super().expand(batch_shape, _instance)
-        new._lims = self._lims
-        return new
 
     @lazy_property
     def probs(self) -> Tensor:
@@ -280,12 +256,13 @@ class ContinuousBernoulli(Coin, ExponentialFamily):
         return where(far, found, 0.5 * x + x**2 / 24.0 - x**4 / 2880.0)
 
 
-class Categorical(Distribution):
+class Categorical(ProbsOrLogits, Distribution):
     """One of k categories, numbered from 0. ``probs`` [*batch, k] (scaled to a sum of 1) or
     ``logits`` [*batch, k]; samples are int64 [*sample_shape, *batch]."""
 
     arg_constraints: ClassVar[Any] = _CLASSES
     has_enumerate_support = True
+    _is_binary = False
 
     def __init__(
         self, probs: Tensor | None = None, logits: Tensor | None = None,
@@ -301,33 +278,13 @@ class Categorical(Distribution):
         super().__init__(given.shape[:-1], (), validate_args)
 
     @property
-    def _param(self) -> Tensor:
-        own = vars(self)
-        return own["probs"] if "probs" in own else own["logits"]
-
-    @property
     def _num_events(self) -> int:
         return self._param.shape[-1]
-
-    @property
-    def param_shape(self) -> Size:
-        """Of the parameter."""
-        return self._param.shape
 
     @constraints.dependent_property(is_discrete=True, event_dim=0)
     def support(self) -> Constraint:
         """The numbers of categories."""
         return constraints.integer_interval(0, self._num_events - 1)
-
-    @lazy_property
-    def logits(self) -> Tensor:
-        """Log-probabilities."""
-        return probs_to_logits(self.probs)
-
-    @lazy_property
-    def probs(self) -> Tensor:
-        """Probabilities."""
-        return logits_to_probs(self.logits)
 
     @property
     def mean(self) -> Tensor:
@@ -367,12 +324,11 @@ class Categorical(Distribution):
         return enumerated(self, arange(self._num_events, device=self._param.device), expand)
 
 
-class OneHotCategorical(Distribution):
-    """``Categorical`` whose samples are vectors with a 1 at the category."""
+class OverCategories(Distribution):
+    """Vectors with a number for each category of a ``Categorical``, which has the parameters."""
 
     arg_constraints: ClassVar[Any] = _CLASSES
-    support = constraints.one_hot
-    has_enumerate_support = True
+    _inner = ("_categorical",)
 
     def __init__(
         self, probs: Tensor | None = None, logits: Tensor | None = None,
@@ -381,11 +337,6 @@ class OneHotCategorical(Distribution):
         self._categorical = Categorical(probs, logits)
         shape = self._categorical.param_shape
         super().__init__(shape[:-1], shape[-1:], validate_args)
-
-    def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Any:
-        new = self._get_checked_instance(OneHotCategorical, _instance)
-        new._categorical = self._categorical.expand(batch_shape)
-        return super().expand(batch_shape, new)
 
     @property
     def probs(self) -> Tensor:
@@ -405,6 +356,13 @@ class OneHotCategorical(Distribution):
     def param_shape(self) -> Size:
         """Of the parameter."""
         return self._param.shape
+
+
+class OneHotCategorical(OverCategories):
+    """``Categorical`` whose samples are vectors with a 1 at the category."""
+
+    support = constraints.one_hot
+    has_enumerate_support = True
 
     @property
     def mean(self) -> Tensor:

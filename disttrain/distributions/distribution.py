@@ -28,6 +28,8 @@ class Distribution:
     has_enumerate_support: Any = False
     _validate_args = True
     _stored: ClassVar[Mapping[str, int]] = {}  # attributes beside parameters -> dimensions of one
+    _kept: ClassVar[tuple[str, ...]] = ()  # attributes that do not depend on the batch
+    _inner: ClassVar[tuple[str, ...]] = ()  # distributions of the same batch, with the parameters
 
     def __init__(
         self,
@@ -145,15 +147,21 @@ class Distribution:
             if value is not None:
                 own = value.shape[value.dim() - dims :]
                 setattr(new, name, value.expand((*shape, *own)))
+        for name in self._kept:
+            setattr(new, name, vars(self)[name])
+        for name in self._inner:
+            setattr(new, name, vars(self)[name].expand(shape))
 
     def _get_checked_instance(self, cls: type, _instance: Any = None) -> Any:
         """``_instance``, or a new one whose ``__init__`` is skipped; NotImplementedError where that
         is not known to be enough."""
-        home = next(k for k in type(self).__mro__ if "__init__" in vars(k))
-        if _instance is None and home is not cls and home.__module__.split(".")[:-1] != _HERE:
+        kinds = type(self).__mro__
+        home = next(k for k in kinds if "__init__" in vars(k))
+        if _instance is None and home is not cls and not _is_own(home):
+            known = next(k for k in kinds if _is_own(k))
             raise NotImplementedError(
-                f"Subclass {type(self).__name__} of {cls.__name__} that defines a custom __init__ "
-                "method must also define a custom .expand() method."
+                f"Subclass {type(self).__name__} of {known.__name__} that defines a custom "
+                "__init__ method must also define a custom .expand() method."
             )
         return type(self).__new__(type(self)) if _instance is None else _instance
 
@@ -232,4 +240,5 @@ def _kind(value: Tensor) -> str:
     return f"{type(value).__name__} of shape {tuple(value.shape)}"
 
 
-_HERE = __name__.split(".")[:-1]
+def _is_own(kind: type) -> bool:
+    return kind.__module__.rpartition(".")[0] == __name__.rpartition(".")[0]

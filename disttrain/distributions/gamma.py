@@ -8,7 +8,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from ..core.tensor import Size, Tensor
+from ..core.tensor import Tensor
 from ..core.types.dtypes import finfo
 from ..ops.api import (
     as_tensor,
@@ -26,11 +26,11 @@ from ..ops.api import (
 )
 from ..ops.functions.sampling import standard_dirichlet, standard_gamma
 from . import constraints
-from .bijections import PowerTransform
 from .distribution import Distribution
 from .exp_family import ExponentialFamily
 from .parameters import broadcast_all
-from .transformed import TransformedDistribution
+from .transformed import TransformedDistribution, of_base
+from .transforms.bijections import PowerTransform
 
 __all__ = [
     "Beta", "Chi2", "Dirichlet", "FisherSnedecor", "Gamma", "InverseGamma", "StudentT",
@@ -123,15 +123,8 @@ class InverseGamma(TransformedDistribution):
         inverse = PowerTransform(-base.rate.new_ones(()))
         super().__init__(base, inverse, validate_args=validate_args)
 
-    @property
-    def concentration(self) -> Tensor:
-        """Of the gamma distribution."""
-        return self.base_dist.concentration
-
-    @property
-    def rate(self) -> Tensor:
-        """Of the gamma distribution."""
-        return self.base_dist.rate
+    concentration = of_base("concentration", "Of the gamma distribution.")
+    rate = of_base("rate", "Of the gamma distribution.")
 
     @property
     def mean(self) -> Tensor:
@@ -321,6 +314,7 @@ class Beta(ExponentialFamily):
     }  # fmt: skip
     support = constraints.unit_interval
     has_rsample = True
+    _inner = ("_dirichlet",)
 
     def __init__(
         self, concentration1: Any, concentration0: Any, validate_args: bool | None = None
@@ -328,11 +322,6 @@ class Beta(ExponentialFamily):
         both = stack(list(broadcast_all(concentration1, concentration0)), -1)
         self._dirichlet = Dirichlet(both, validate_args=validate_args)
         super().__init__(self._dirichlet.batch_shape, (), validate_args)
-
-    def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Any:
-        new = self._get_checked_instance(Beta, _instance)
-        new._dirichlet = self._dirichlet.expand(Size(batch_shape))
-        return super().expand(batch_shape, new)
 
     @property
     def concentration1(self) -> Tensor:

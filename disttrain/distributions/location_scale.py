@@ -27,21 +27,20 @@ from ..ops.api import (
 from ..ops.functions.sampling import standard_von_mises
 from ..ops.primitives.special import i0e, i1e
 from . import constraints
-from .bijections import AbsTransform, AffineTransform, ExpTransform
 from .distribution import Distribution
 from .parameters import broadcast_all, euler_constant, lazy_property
 from .positive import Uniform
-from .transformed import TransformedDistribution
+from .transformed import TransformedDistribution, of_base
+from .transforms.bijections import AbsTransform, AffineTransform, ExpTransform
 
 __all__ = ["Cauchy", "Gumbel", "HalfCauchy", "Laplace", "VonMises"]
 
-_POSITIVE_SCALE = {"loc": constraints.real, "scale": constraints.positive}
 
+class LocationScale(Distribution):
+    """One shape, symmetric about ``loc`` and stretched by ``scale``, which are broadcast against
+    each other."""
 
-class Laplace(Distribution):
-    """Density exp(-|value - loc| / scale) / (2 scale)."""
-
-    arg_constraints: ClassVar[Any] = _POSITIVE_SCALE
+    arg_constraints: ClassVar[Any] = {"loc": constraints.real, "scale": constraints.positive}
     support = constraints.real
     has_rsample = True
 
@@ -56,6 +55,38 @@ class Laplace(Distribution):
     @property
     def mode(self) -> Tensor:
         return self.loc
+
+
+class Half(TransformedDistribution):
+    """The absolute value of a number about 0 of a symmetric distribution, ``_whole``."""
+
+    arg_constraints: ClassVar[Any] = {"scale": constraints.positive}
+    support = constraints.nonnegative
+    has_rsample = True
+    _whole: ClassVar[type[LocationScale]]
+    scale = of_base("scale", "That of the distribution before the absolute value.")
+
+    def __init__(self, scale: Any, validate_args: bool | None = None) -> None:
+        base = self._whole(0, scale, validate_args=False)
+        super().__init__(base, AbsTransform(), validate_args=validate_args)
+
+    @property
+    def mode(self) -> Tensor:
+        return zeros_like(self.scale)
+
+    def cdf(self, value: Tensor) -> Tensor:
+        self._validate_sample(value)
+        return 2 * self.base_dist.cdf(value) - 1
+
+    def icdf(self, value: Tensor) -> Tensor:
+        return self.base_dist.icdf((value + 1) / 2)
+
+    def entropy(self) -> Tensor:
+        return self.base_dist.entropy() - math.log(2)
+
+
+class Laplace(LocationScale):
+    """Density exp(-|value - loc| / scale) / (2 scale)."""
 
     @property
     def variance(self) -> Tensor:
@@ -85,24 +116,12 @@ class Laplace(Distribution):
         return 1 + log(2 * self.scale)
 
 
-class Cauchy(Distribution):
+class Cauchy(LocationScale):
     """The ratio of two independent normal numbers, about the median ``loc``; no mean exists."""
-
-    arg_constraints: ClassVar[Any] = _POSITIVE_SCALE
-    support = constraints.real
-    has_rsample = True
-
-    def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
-        self.loc, self.scale = broadcast_all(loc, scale)
-        super().__init__(self.loc.shape, (), validate_args)
 
     @property
     def mean(self) -> Tensor:
         return full_like(self.loc, math.nan)
-
-    @property
-    def mode(self) -> Tensor:
-        return self.loc
 
     @property
     def variance(self) -> Tensor:
@@ -127,29 +146,14 @@ class Cauchy(Distribution):
         return math.log(4 * math.pi) + log(self.scale)
 
 
-class HalfCauchy(TransformedDistribution):
-    """The absolute value of a Cauchy number about 0 with ``scale``."""
+class HalfCauchy(Half):
+    """The absolute value of a Cauchy number about 0 with ``scale``, which is the median."""
 
-    arg_constraints: ClassVar[Any] = {"scale": constraints.positive}
-    support = constraints.nonnegative
-    has_rsample = True
-
-    def __init__(self, scale: Any, validate_args: bool | None = None) -> None:
-        base = Cauchy(0, scale, validate_args=False)
-        super().__init__(base, AbsTransform(), validate_args=validate_args)
-
-    @property
-    def scale(self) -> Tensor:
-        """The median."""
-        return self.base_dist.scale
+    _whole = Cauchy
 
     @property
     def mean(self) -> Tensor:
         return full_like(self.scale, math.inf)
-
-    @property
-    def mode(self) -> Tensor:
-        return zeros_like(self.scale)
 
     @property
     def variance(self) -> Tensor:
@@ -160,21 +164,11 @@ class HalfCauchy(TransformedDistribution):
         value = as_tensor(value, dtype=self.scale.dtype, device=self.scale.device)
         return where(value >= 0, self.base_dist.log_prob(value) + math.log(2), -math.inf)
 
-    def cdf(self, value: Tensor) -> Tensor:
-        self._validate_sample(value)
-        return 2 * self.base_dist.cdf(value) - 1
-
-    def icdf(self, value: Tensor) -> Tensor:
-        return self.base_dist.icdf((value + 1) / 2)
-
-    def entropy(self) -> Tensor:
-        return self.base_dist.entropy() - math.log(2)
-
 
 class Gumbel(TransformedDistribution):
     """The limit of maxima; ``loc`` is the mode."""
 
-    arg_constraints: ClassVar[Any] = _POSITIVE_SCALE
+    arg_constraints: ClassVar[Any] = LocationScale.arg_constraints
     support = constraints.real
 
     def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None) -> None:

@@ -52,13 +52,8 @@ class Wishart(Spread, ExponentialFamily):
         precision_matrix: Tensor | None = None, scale_tril: Tensor | None = None,
         validate_args: bool | None = None,
     ) -> None:  # fmt: skip
-        if sum(m is not None for m in (covariance_matrix, precision_matrix, scale_tril)) != 1:
-            raise AssertionError(
-                "Exactly one of covariance_matrix or precision_matrix or scale_tril may be "
-                "specified."
-            )
         name, matrix = one_matrix(
-            scale_tril=scale_tril, covariance_matrix=covariance_matrix,
+            AssertionError, scale_tril=scale_tril, covariance_matrix=covariance_matrix,
             precision_matrix=precision_matrix,
         )  # fmt: skip
         if not isinstance(df, Tensor):

@@ -62,10 +62,14 @@ def factor_of_inverse(precision: Tensor) -> Tensor:
     return solve_triangular(turned, unit.expand(precision.shape), upper=False)
 
 
-def one_matrix(**given: Tensor | None) -> tuple[str, Tensor]:
-    """The one of these parameters that is there, with its name."""
+def one_matrix(error: type[Exception], **given: Tensor | None) -> tuple[str, Tensor]:
+    """The one of these parameters that is there, with its name. ``error``: none are, or more."""
     found = [(name, value) for name, value in given.items() if value is not None]
-    (name, value) = found[0]
+    if len(found) != 1:
+        raise error(
+            "Exactly one of covariance_matrix or precision_matrix or scale_tril may be specified."
+        )
+    ((name, value),) = found
     if value.dim() < 2:
         raise ValueError(
             f"{name} must be at least two-dimensional, with optional leading batch dimensions"
@@ -139,13 +143,8 @@ class MultivariateNormal(Spread):
     ) -> None:  # fmt: skip
         if loc.dim() < 1:
             raise ValueError("loc must be at least one-dimensional.")
-        if sum(m is not None for m in (covariance_matrix, precision_matrix, scale_tril)) != 1:
-            raise ValueError(
-                "Exactly one of covariance_matrix or precision_matrix or scale_tril may be "
-                "specified."
-            )
         name, matrix = one_matrix(
-            scale_tril=scale_tril, covariance_matrix=covariance_matrix,
+            ValueError, scale_tril=scale_tril, covariance_matrix=covariance_matrix,
             precision_matrix=precision_matrix,
         )  # fmt: skip
         batch = broadcast_shapes(tuple(matrix.shape[:-2]), tuple(loc.shape[:-1]))

@@ -8,38 +8,21 @@ from typing import Any, ClassVar
 
 from ..core.grad_mode import no_grad
 from ..core.tensor import Tensor
-from ..ops.api import erf, erfinv, exp, expm1, log, normal, randn, where, zeros_like
+from ..ops.api import erf, erfinv, exp, expm1, log, normal, randn, where
 from . import constraints
-from .bijections import AbsTransform, ExpTransform
-from .coordinates import StickBreakingTransform
 from .exp_family import ExponentialFamily
-from .parameters import broadcast_all
-from .transformed import TransformedDistribution
+from .location_scale import Half, LocationScale
+from .transformed import TransformedDistribution, of_base
+from .transforms.bijections import ExpTransform
+from .transforms.coordinates import StickBreakingTransform
 
 __all__ = ["HalfNormal", "LogNormal", "LogisticNormal", "Normal"]
 
-_POSITIVE_SCALE = {"loc": constraints.real, "scale": constraints.positive}
 
-
-class Normal(ExponentialFamily):
+class Normal(LocationScale, ExponentialFamily):
     """Mean ``loc`` and standard deviation ``scale``, which are broadcast against each other."""
 
-    arg_constraints: ClassVar[Any] = _POSITIVE_SCALE
-    support = constraints.real
-    has_rsample = True
     _mean_carrier_measure = 0
-
-    def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
-        self.loc, self.scale = broadcast_all(loc, scale)
-        super().__init__(self.loc.shape, (), validate_args)
-
-    @property
-    def mean(self) -> Tensor:
-        return self.loc
-
-    @property
-    def mode(self) -> Tensor:
-        return self.loc
 
     @property
     def stddev(self) -> Tensor:
@@ -85,23 +68,15 @@ class Normal(ExponentialFamily):
 class LogNormal(TransformedDistribution):
     """Its logarithm is normal with mean ``loc`` and standard deviation ``scale``."""
 
-    arg_constraints: ClassVar[Any] = _POSITIVE_SCALE
+    arg_constraints: ClassVar[Any] = LocationScale.arg_constraints
     support = constraints.positive
     has_rsample = True
+    loc = of_base("loc", "The mean of the logarithm.")
+    scale = of_base("scale", "The standard deviation of the logarithm.")
 
     def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
         base = Normal(loc, scale, validate_args=validate_args)
         super().__init__(base, ExpTransform(), validate_args=validate_args)
-
-    @property
-    def loc(self) -> Tensor:
-        """The mean of the logarithm."""
-        return self.base_dist.loc
-
-    @property
-    def scale(self) -> Tensor:
-        """The standard deviation of the logarithm."""
-        return self.base_dist.scale
 
     @property
     def mean(self) -> Tensor:
@@ -120,29 +95,14 @@ class LogNormal(TransformedDistribution):
         return self.base_dist.entropy() + self.loc
 
 
-class HalfNormal(TransformedDistribution):
+class HalfNormal(Half):
     """The absolute value of a normal number about 0 with standard deviation ``scale``."""
 
-    arg_constraints: ClassVar[Any] = {"scale": constraints.positive}
-    support = constraints.nonnegative
-    has_rsample = True
-
-    def __init__(self, scale: Any, validate_args: bool | None = None) -> None:
-        base = Normal(0, scale, validate_args=False)
-        super().__init__(base, AbsTransform(), validate_args=validate_args)
-
-    @property
-    def scale(self) -> Tensor:
-        """The standard deviation before the absolute value."""
-        return self.base_dist.scale
+    _whole = Normal
 
     @property
     def mean(self) -> Tensor:
         return self.scale * math.sqrt(2 / math.pi)
-
-    @property
-    def mode(self) -> Tensor:
-        return zeros_like(self.scale)
 
     @property
     def variance(self) -> Tensor:
@@ -152,36 +112,18 @@ class HalfNormal(TransformedDistribution):
         self._validate_sample(value)
         return where(value >= 0, self.base_dist.log_prob(value) + math.log(2), -math.inf)
 
-    def cdf(self, value: Tensor) -> Tensor:
-        self._validate_sample(value)
-        return 2 * self.base_dist.cdf(value) - 1
-
-    def icdf(self, value: Tensor) -> Tensor:
-        return self.base_dist.icdf((value + 1) / 2)
-
-    def entropy(self) -> Tensor:
-        return self.base_dist.entropy() - math.log(2)
-
 
 class LogisticNormal(TransformedDistribution):
     """Points of a simplex whose sticks' log-odds are normal: n parameters for n + 1 numbers."""
 
-    arg_constraints: ClassVar[Any] = _POSITIVE_SCALE
+    arg_constraints: ClassVar[Any] = LocationScale.arg_constraints
     support = constraints.simplex
     has_rsample = True
+    loc = of_base("base_dist.loc", "The means before the transform.")
+    scale = of_base("base_dist.scale", "The standard deviations before the transform.")
 
     def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
         base = Normal(loc, scale, validate_args=validate_args)
         if not base.batch_shape:
             base = base.expand([1])
         super().__init__(base, StickBreakingTransform(), validate_args=validate_args)
-
-    @property
-    def loc(self) -> Tensor:
-        """The means before the transform."""
-        return self.base_dist.base_dist.loc
-
-    @property
-    def scale(self) -> Tensor:
-        """The standard deviations before the transform."""
-        return self.base_dist.base_dist.scale

@@ -10,7 +10,7 @@ from numbers import Number
 from typing import Any
 
 from ..core.grad_mode import enable_grad
-from ..core.tensor import Tensor
+from ..core.tensor import Size, Tensor
 from ..core.tracer import Tracer
 from ..core.types.dtypes import finfo, get_default_dtype
 from ..ops.api import (
@@ -117,6 +117,33 @@ class _LazyProperty(lazy_property, property):
 
     def __init__(self, wrapped: Callable[[Any], Any]) -> None:
         property.__init__(self, wrapped)
+
+
+class ProbsOrLogits:
+    """Of a distribution whose one parameter is given as ``probs`` or as ``logits``: the other one.
+    ``_is_binary``: they are the probability and log-odds of one of two, else those of classes."""
+
+    _is_binary = True
+
+    @property
+    def _param(self) -> Tensor:
+        own = vars(self)
+        return own["probs"] if "probs" in own else own["logits"]
+
+    @property
+    def param_shape(self) -> Size:
+        """Of the parameter."""
+        return self._param.shape
+
+    @lazy_property
+    def logits(self) -> Tensor:
+        """Log-odds, or log-probabilities of classes."""
+        return probs_to_logits(self.probs, self._is_binary)
+
+    @lazy_property
+    def probs(self) -> Tensor:
+        """Probabilities."""
+        return logits_to_probs(self.logits, self._is_binary)
 
 
 def _places(size: int, diag: int) -> list[int]:

@@ -22,12 +22,12 @@ from ..ops.api import (
     zeros_like,
 )
 from . import constraints
-from .bijections import AffineTransform, ExpTransform, PowerTransform
 from .constraints import Constraint
 from .distribution import Distribution
 from .exp_family import ExponentialFamily
 from .parameters import broadcast_all, euler_constant
 from .transformed import TransformedDistribution
+from .transforms.bijections import AffineTransform, ExpTransform, PowerTransform
 
 __all__ = ["Exponential", "GeneralizedPareto", "Kumaraswamy", "Pareto", "Uniform", "Weibull"]
 

@@ -7,22 +7,18 @@ import math
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from ..core.tensor import Size, Tensor
+from ..core.tensor import Tensor
 from ..ops.api import broadcast_tensors, log, log1p, rand
 from . import constraints
-from .bijections import ExpTransform, SigmoidTransform
-from .discrete import Categorical, Coin
-from .distribution import Distribution
+from .discrete import Coin, OverCategories
 from .parameters import broadcast_all, clamp_probs, softplus
-from .transformed import TransformedDistribution
+from .transformed import TransformedDistribution, of_base
+from .transforms.bijections import ExpTransform, SigmoidTransform
 
 __all__ = [
     "ExpRelaxedCategorical", "LogitRelaxedBernoulli", "RelaxedBernoulli",
     "RelaxedOneHotCategorical",
 ]  # fmt: skip
-
-_COIN = {"probs": constraints.unit_interval, "logits": constraints.real}
-_CLASSES = {"probs": constraints.simplex, "logits": constraints.real_vector}
 
 
 class LogitRelaxedBernoulli(Coin):
@@ -30,6 +26,7 @@ class LogitRelaxedBernoulli(Coin):
 
     support = constraints.real
     has_rsample = True
+    _kept = ("temperature",)
 
     def __init__(
         self, temperature: Any, probs: Any = None, logits: Any = None,
@@ -37,11 +34,6 @@ class LogitRelaxedBernoulli(Coin):
     ) -> None:  # fmt: skip
         self.temperature = temperature
         super().__init__(probs, logits, validate_args)
-
-    def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Any:
-        new = super().expand(batch_shape, _instance)
-        new.temperature = self.temperature
-        return new
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         shape = self._extended_shape(sample_shape)
@@ -61,12 +53,20 @@ def _log(temperature: Any) -> Any:
     return log(temperature) if isinstance(temperature, Tensor) else math.log(temperature)
 
 
-class RelaxedBernoulli(TransformedDistribution):
+class Relaxed(TransformedDistribution):
+    """Near a discrete distribution for a small ``temperature``."""
+
+    has_rsample = True
+    temperature = of_base("temperature", "How far from what the discrete distribution gives.")
+    logits = of_base("logits", "Log-odds, or log-probabilities of classes.")
+    probs = of_base("probs", "Probabilities.")
+
+
+class RelaxedBernoulli(Relaxed):
     """Between 0 and 1, near ``Bernoulli`` for a small ``temperature``."""
 
-    arg_constraints: ClassVar[Any] = _COIN
+    arg_constraints: ClassVar[Any] = Coin.arg_constraints
     support = constraints.unit_interval
-    has_rsample = True
 
     def __init__(
         self, temperature: Any, probs: Any = None, logits: Any = None,
@@ -75,58 +75,20 @@ class RelaxedBernoulli(TransformedDistribution):
         base = LogitRelaxedBernoulli(temperature, probs, logits)
         super().__init__(base, SigmoidTransform(), validate_args=validate_args)
 
-    @property
-    def temperature(self) -> Any:
-        """How far from 0 and 1."""
-        return self.base_dist.temperature
 
-    @property
-    def logits(self) -> Tensor:
-        """Log-odds."""
-        return self.base_dist.logits
-
-    @property
-    def probs(self) -> Tensor:
-        """Probabilities."""
-        return self.base_dist.probs
-
-
-class ExpRelaxedCategorical(Distribution):
+class ExpRelaxedCategorical(OverCategories):
     """The logarithm of ``RelaxedOneHotCategorical``."""
 
-    arg_constraints: ClassVar[Any] = _CLASSES
     support = constraints.real_vector  # (a submanifold of it)
     has_rsample = True
+    _kept = ("temperature",)
 
     def __init__(
         self, temperature: Any, probs: Tensor | None = None, logits: Tensor | None = None,
         validate_args: bool | None = None,
     ) -> None:  # fmt: skip
-        self._categorical = Categorical(probs, logits)
         self.temperature = temperature
-        shape = self._categorical.param_shape
-        super().__init__(shape[:-1], shape[-1:], validate_args)
-
-    def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Any:
-        new = self._get_checked_instance(ExpRelaxedCategorical, _instance)
-        new.temperature = self.temperature
-        new._categorical = self._categorical.expand(batch_shape)
-        return super().expand(batch_shape, new)
-
-    @property
-    def param_shape(self) -> Size:
-        """Of the parameter."""
-        return self._categorical.param_shape
-
-    @property
-    def logits(self) -> Tensor:
-        """Log-probabilities."""
-        return self._categorical.logits
-
-    @property
-    def probs(self) -> Tensor:
-        """Probabilities."""
-        return self._categorical.probs
+        super().__init__(probs, logits, validate_args)
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         shape = self._extended_shape(sample_shape)
@@ -144,12 +106,11 @@ class ExpRelaxedCategorical(Distribution):
         return score + math.lgamma(k) + (k - 1) * _log(self.temperature)
 
 
-class RelaxedOneHotCategorical(TransformedDistribution):
+class RelaxedOneHotCategorical(Relaxed):
     """Points of a simplex, near the corners for a small ``temperature``."""
 
-    arg_constraints: ClassVar[Any] = _CLASSES
+    arg_constraints: ClassVar[Any] = OverCategories.arg_constraints
     support = constraints.simplex
-    has_rsample = True
 
     def __init__(
         self, temperature: Any, probs: Tensor | None = None, logits: Tensor | None = None,
@@ -157,18 +118,3 @@ class RelaxedOneHotCategorical(TransformedDistribution):
     ) -> None:  # fmt: skip
         base = ExpRelaxedCategorical(temperature, probs, logits, validate_args=validate_args)
         super().__init__(base, ExpTransform(), validate_args=validate_args)
-
-    @property
-    def temperature(self) -> Any:
-        """How far from the corners."""
-        return self.base_dist.temperature
-
-    @property
-    def logits(self) -> Tensor:
-        """Log-probabilities."""
-        return self.base_dist.logits
-
-    @property
-    def probs(self) -> Tensor:
-        """Probabilities."""
-        return self.base_dist.probs

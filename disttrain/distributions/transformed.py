@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import Any, ClassVar
 
 from ..core.grad_mode import no_grad
@@ -12,9 +13,14 @@ from .constraints import Constraint
 from .distribution import Distribution
 from .independent import Independent
 from .parameters import sum_rightmost
-from .transform import ComposeTransform, Transform
+from .transforms.transform import ComposeTransform, Transform
 
 __all__ = ["TransformedDistribution"]
+
+
+def of_base(name: str, text: str) -> Any:
+    """The property of a transformed distribution that is ``base_dist``'s attribute ``name``."""
+    return property(attrgetter(f"base_dist.{name}"), doc=text)
 
 
 class TransformedDistribution(Distribution):

@@ -14,6 +14,7 @@ import numpy as np
 
 from .. import context, tree
 from ..core.grad_mode import no_grad
+from ..core.observers import OperationObserver
 from ..core.random import get_rng_state, set_rng_state
 from ..core.tensor import Tensor
 from .graph import BUFFER, CONSTANT, INPUT, OUTPUT, PARAMETER, Graph
@@ -47,10 +48,8 @@ def _place(t: Tensor) -> Any:
     return None
 
 
-class _Operations:
+class _Operations(OperationObserver):
     """The interpreter: lets every operation pass, and notes what it took and gave."""
-
-    dynamic, draws, level = True, False, -1
 
     def __init__(self, title: str) -> None:
         self.graph = Graph(title)
@@ -128,18 +127,6 @@ class _Operations:
         for o in outs:
             self.know(o, number)
         return out
-
-    def on_read(self, t: Tensor) -> None:
-        """Who reads numbers is not drawn."""
-
-    def on_array(self, t: Tensor, frame: object) -> None:
-        """As ``on_read``."""
-
-    def on_walk(self) -> None:
-        """Backward is not part of a forward."""
-
-    def on_stream(self) -> None:
-        """Who draws random numbers is seen as an operation."""
 
 
 def _is_short(value: object) -> bool:

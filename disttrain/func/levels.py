@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from .. import context, tree
@@ -81,18 +81,9 @@ class Level:
             finally:
                 self.over = True
 
-    @contextmanager
-    def below(self) -> Iterator[None]:
+    def below(self) -> AbstractContextManager[None]:
         """As if the block ran outside of this level (draws from no argument belong to no value)."""
-        thread = context.thread
-        before = thread.stack
-        thread.stack = before[: before.index(self)]
-        thread.refresh()
-        try:
-            yield
-        finally:
-            thread.stack = before
-            thread.refresh()
+        return context.outside_of(self)
 
 
 def settle(result: object) -> Any:

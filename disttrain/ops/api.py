@@ -5,7 +5,6 @@ from .functions.comparing import *
 from .functions.contraction import *
 from .functions.creation.create import *
 from .functions.creation.data import *
-from .functions.creation.sparse import *
 from .functions.einsum import *
 from .functions.elementwise import *
 from .functions.gathering import *
@@ -23,6 +22,7 @@ from .functions.reduce import *
 from .functions.sampling import *
 from .functions.scans import *
 from .functions.sort import *
+from .functions.sparse.creation import *
 from .functions.special import *
 from .functions.statistics import *
 from .functions.views.aliases import *

@@ -22,9 +22,10 @@ from .functions import comparing, storage
 from .functions import elementwise as math
 from .functions import linalg as products
 from .functions import subscript as indexing
-from .functions.creation import create, moving, sparse
+from .functions.creation import create, moving
 from .functions.creation import data as from_data
 from .functions.creation.moving import to
+from .functions.sparse import creation as sparse
 from .functions.sparse.coo import SparseTensor
 from .functions.sparse.structured import Structured
 from .functions.views import aliases, memory_formats

@@ -13,6 +13,7 @@ from typing import Any, Self
 import numpy as np
 
 from .. import context
+from ..core.observers import OperationObserver
 from ..core.tensor import Tensor
 from ..errors import ConfigError
 
@@ -133,10 +134,8 @@ def _listed(values: Sequence) -> dict[str, list]:
     return dict(zip(keys, map(list, columns), strict=True))
 
 
-class _Seen:
+class _Seen(OperationObserver):
     """The interpreter: a node for each operation. Tensors and memory get numbers as they come."""
-
-    dynamic, draws, level = True, False, -1
 
     def __init__(self, nodes: list[dict[str, Any]]) -> None:
         self.nodes = nodes
@@ -202,15 +201,3 @@ class _Seen:
             strides = [s // max(array.itemsize, 1) for s in array.strides]
         value = [self._number(id(t), t), memory, start, t.shape.numel(), t.itemsize, str(t.device)]
         return value, shape, f"Tensor({kind})", strides
-
-    def on_read(self, t: Tensor) -> None:
-        """Reading is no operation."""
-
-    def on_array(self, t: Tensor, frame: object) -> None:
-        """As ``on_read``."""
-
-    def on_walk(self) -> None:
-        """Backward is seen as its operations."""
-
-    def on_stream(self) -> None:
-        """Who draws is seen as an operation."""

@@ -28,6 +28,7 @@ from .. import context
 from ..comm.group.group import ProcessGroup
 from ..comm.transports.shm.hub import HUBS
 from ..core.node import next_seq
+from ..core.observers import OperationObserver
 from ..core.tensor import Tensor
 from ..errors import ConfigError
 from . import chrome, cost
@@ -240,10 +241,8 @@ def open_profiles() -> list[profile]:
     return [i.profile for i in context.thread.stack if isinstance(i, _Operations)]
 
 
-class _Operations:
+class _Operations(OperationObserver):
     """The interpreter: lets every operation pass, and notes how long it took."""
-
-    dynamic, draws, level = True, False, -1
 
     def __init__(self, to: profile) -> None:
         self.profile = to
@@ -270,18 +269,6 @@ class _Operations:
         if to.with_stack:
             event.stack = cost.lines()
         return out
-
-    def on_read(self, t: Tensor) -> None:
-        """Reading costs nothing worth an event."""
-
-    def on_array(self, t: Tensor, frame: object) -> None:
-        """As ``on_read``."""
-
-    def on_walk(self) -> None:
-        """Backward is seen as its operations."""
-
-    def on_stream(self) -> None:
-        """Who draws is seen as an operation."""
 
 
 def _groups() -> list[ProcessGroup]:

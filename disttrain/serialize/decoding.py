@@ -20,7 +20,7 @@ from ..core.tensor import rebuild
 from ..core.types import dtypes
 from ..core.types.device import device
 from ..errors import DTypeError, SerializationError
-from ..ops.functions.creation.sparse import (
+from ..ops.functions.sparse.creation import (
     SparseTensor,
     sparse_compressed_tensor,
     sparse_coo_tensor,

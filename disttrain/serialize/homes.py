@@ -12,7 +12,7 @@ _LAYERS = (
 # Functions that a layer may hold (an activation) stood beside each other.
 _FUNCTIONS = {
     "nn": "attention conv embedding loss norm padding pool softmax sync_norm",
-    "creation": "create moving sparse",
+    "creation": "create moving",
     "views": "aliases join split",
 }
 _NOW = {
@@ -21,6 +21,12 @@ _NOW = {
         f"disttrain.ops.functions.{name}": f"disttrain.ops.functions.{folder}.{name}"
         for folder, names in _FUNCTIONS.items()
         for name in names.split()
+    },
+    "disttrain.ops.functions.creation.sparse": "disttrain.ops.functions.sparse.creation",
+    "disttrain.ops.functions.sparse": "disttrain.ops.functions.sparse.creation",
+    **{
+        f"disttrain.distributions.{name}": f"disttrain.distributions.transforms.{name}"
+        for name in ("bijections", "coordinates", "joined", "transform")
     },
     "disttrain.ops.functions.views": "disttrain.ops.functions.views.shapes",
     "disttrain.comm.reduce_ops": "disttrain.comm.calls.reduce_ops",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import disttrain as dt
-from disttrain.distributions.divergences import _exponential_family
+from disttrain.distributions.kl.formulas import _exponential_family
 
 D = dt.distributions
 t = lambda *v: dt.tensor(v, dtype=dt.float64)

@@ -1,14 +1,15 @@
-"""docs/files.md names files that are there, each question once; packages say what they hold."""
+"""Pages name files that are there, files.md each question once; packages say what they hold."""
 
 from __future__ import annotations
 
 import ast
 import re
 import tomllib
+from pathlib import Path
 
 import pytest
 
-from support.pages import ROOT
+from support.pages import PAGES, ROOT
 
 PAGE = (ROOT / "docs" / "files.md").read_text()
 PLACES = [ROOT / "disttrain", ROOT]
@@ -37,6 +38,61 @@ def test_files_are_there():
                 lost.append((question, name))
             folders.add(name.rstrip("/") if name.endswith("/") else name.rpartition("/")[0])
     assert not lost
+
+
+ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text()
+DOCS = ROOT / "docs"
+
+
+def test_paths_of_the_picture_are_there():
+    """What has a slash or the name of a file, and links."""
+    said = re.findall(r"`([\w./-]+)`", ARCHITECTURE)
+    paths = [name for name in said if "/" in name or name.endswith(".py")]
+    links = [link for link in re.findall(r"\]\(([^)#]+)", ARCHITECTURE) if "://" not in link]
+    assert [n for n in paths if not any(is_path(place / n) for place in PLACES)] == []
+    assert [link for link in links if not (DOCS / link).exists()] == []
+    assert len(paths) > 20
+
+
+def is_path(path: Path) -> bool:
+    """A file or a folder, also of a module named without its ending."""
+    return path.exists() or path.with_name(f"{path.name}.py").is_file()
+
+
+def test_the_picture_has_every_package():
+    """The order that it draws names all that the contract orders."""
+    drawn = set(re.findall(r"\w+", ARCHITECTURE.partition("```text")[2].partition("```")[0]))
+    order = next(c for c in CONTRACTS if c["name"] == "The import order")
+    assert {n for row in order["layers"] for n in re.findall(r"\w+", row)} - drawn == set()
+
+
+def test_files_with_folders_are_there_wherever_a_page_names_them():
+    """Outside of blocks of code; a path may leave out the folders that it begins with."""
+    files = [
+        p for top in ("disttrain", "launcher", "tests", "scripts") for p in (ROOT / top).rglob("*")
+    ]
+    ends = {p.parts[-n:] for p in files for n in range(2, len(p.relative_to(ROOT).parts) + 1)}
+    gone = []
+    for page in PAGES:
+        prose = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
+        named = re.findall(r"`([\w.-]+(?:/[\w.-]+)*/[\w.-]+\.py)`", prose)
+        gone += [f"{page.name}: {name}" for name in named if tuple(name.split("/")) not in ends]
+    assert gone == []
+
+
+PACKAGES = [p for top in ("disttrain", "launcher") for p in (ROOT / top).rglob("__init__.py")]
+_ROW = re.compile(r"^ *([a-z_0-9]+(?:(?: \| |, )[a-z_0-9]+)*) {2,}\S", re.MULTILINE)
+
+
+def test_tables_of_packages_name_what_is_in_them():
+    """The rows of a docstring: names of children, two spaces or more, what they are."""
+    gone = []
+    for path in PACKAGES:
+        told = ast.get_docstring(ast.parse(path.read_text())) or ""
+        children = {p.stem for p in path.parent.iterdir()}
+        rows_of = (re.findall(r"\w+", row) for row in _ROW.findall(told))
+        gone += [f"{path.parent.name}: {n}" for row in rows_of for n in row if n not in children]
+    assert gone == []
 
 
 def test_a_question_stands_once():

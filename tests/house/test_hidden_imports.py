@@ -25,7 +25,7 @@ TOLD = {
     "disttrain.cli.plan": "the user's program",
     "disttrain.compat.torch.__main__": "the user's program",
     "disttrain.compat.torch.elastic.running": "the user's program",
-    "disttrain.compat.torch.sharding": "the import hook's table, each name a constant",
+    "disttrain.compat.torch.distributed.sharding": "the import hook's table, each name a constant",
     "disttrain.compat.torch.shim": "files of the user's own torch scripts",
     "disttrain.core.sharing": "multiprocessing's pickler, found when the user imports it",
     "disttrain.rpc.calls.failures": "the class of an exception that a peer has named",

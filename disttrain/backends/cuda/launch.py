@@ -21,7 +21,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from ...errors import DeviceError, ShapeError
-from ..device.code import Code
+from ..device.codes.code import Code
 from ..device.structs import Operand
 from ..lang.kernel import Kernel
 from ..lang.scalars import for_arguments

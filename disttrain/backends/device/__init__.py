@@ -1,1 +1,2 @@
-"""Arrays in the memory of an accelerator, and what one kind of accelerator gives."""
+"""Arrays in the memory of an accelerator, what one kind of accelerator gives, and kernels that are
+written for devices by hand (``codes``)."""

@@ -205,8 +205,8 @@ class Platform(ABC):
 
     @abstractmethod
     def run_code(self, code: object, args: tuple) -> None:
-        """Run a kernel that is written for devices (``backends/device/codes.py``): counted random
-        numbers, gathering, attention ..."""
+        """Run a kernel that is written for devices (``codes/table.py``): counted random numbers,
+        gathering, attention ..."""
 
     def convolve(
         self,

@@ -8,7 +8,7 @@ import functools
 from dataclasses import replace
 from typing import Any
 
-from .code import Code, Field, Operand, Pointer, Step, Steps
+from .codes.code import Code, Field, Operand, Pointer, Step, Steps
 
 _MASK = (1 << 64) - 1
 _SEED, _OFFSET = "((const dt_u64*)a.base)[0]", "((const dt_u64*)a.base)[1]"

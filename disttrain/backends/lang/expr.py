@@ -6,8 +6,8 @@
 An ``Expr`` is immutable, hashable and compares by structure (so ``==`` means "the same
 expression"; the element comparison is ``eq``). Its leaves are variables and constants. A constant
 has no type of its own: it takes the type of what it meets. This file knows no array, no code
-generator and imports nothing: ``interpret.py`` evaluates expressions by numpy, ``llvm.py`` turns
-them into machine code.
+generator and imports nothing: ``interpret.py`` evaluates expressions by numpy, ``backends/llvm``
+turns them into machine code.
 """
 
 from __future__ import annotations

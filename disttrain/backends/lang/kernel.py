@@ -16,7 +16,7 @@ then sum over the rows.
 A ``flat`` kernel takes its arrays as one long row. Expressions name arrays, scalars, row values.
 Integer types narrower than 32 bits are computed in int32, float16 and bfloat16 in float32.
 
-Nothing here knows numpy or LLVM: ``interpret.py`` and ``llvm.py`` read these descriptions.
+Nothing here knows numpy or LLVM: ``interpret.py`` and ``backends/llvm`` read these descriptions.
 """
 
 from __future__ import annotations

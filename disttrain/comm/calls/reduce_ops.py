@@ -3,7 +3,7 @@
 Neighbours are joined first: ``((0 1) (2 3)) ((4 5) 6)`` is the order of seven. The fixed order
 makes results bitwise reproducible, and elementwise work makes them independent of how an array is
 cut into chunks. That it is this tree makes rounding errors grow with its depth only, and lets a
-rank that has joined a subtree alone take part with the result (``distributed/invariant.py``).
+rank that has joined a subtree alone take part with the result (``distributed/invariant``).
 float16, bfloat16 and float8 are summed in float32 and rounded once.
 Knows numpy arrays; no ranks, no transport.
 """

@@ -5,6 +5,9 @@
 
 or, first thing in a program, ``disttrain.compat.torch.install()``. Refused when the real torch has
 been imported already. What is missing says so by name (see ``shim``).
+
+``top`` has what is at torch's top level, ``nn`` layers and training, ``distributed`` strategies and
+processes, ``elastic`` the launcher's parts, ``remote`` remote calls; a module each the rest.
 """
 
 from __future__ import annotations
@@ -31,26 +34,19 @@ from . import (
     distributions,
     elastic,
     facade,
-    foreach,
-    functional,
     gradients,
-    legacy,
-    operations,
-    reducers,
     remote,
     saving,
     scripted,
-    sharding,
     sparse,
-    spawn,
-    strategies,
     testing,
-    training,
     watching,
 )
+from .distributed import reducers, sharding, spawn, strategies
+from .nn import training
 from .shim import ROOT, Shim, publish
+from .top import foreach, functional, legacy, operations, pipes
 from .top import names as top
-from .top import pipes
 
 VERSION = "2.13.0+disttrain"
 _FAKES = "torch.testing._internal.distributed"

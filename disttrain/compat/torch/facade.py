@@ -17,9 +17,9 @@ from ...backends import blas, threads
 from ...backends.cuda.libraries.cudnn import version as cudnn_version
 from ...backends.device import determinism, precision
 from ...settings import THREADS
-from .attention import Switches
-from .legacy import cuda_classes, set_default_tensor_type
+from .nn.attention import Switches
 from .shim import ROOT, Shim
+from .top.legacy import cuda_classes, set_default_tensor_type
 
 
 class _Nothing:

@@ -6,9 +6,8 @@ import disttrain as dt
 
 from ...autograd import forward_ad
 from ...core.backward.function import FunctionCtx
-from . import legacy
 from .shim import Shim
-from .top import spelled
+from .top import legacy, spelled
 
 _FLOW = frozenset({"cond", "map", "scan", "while_loop"})  # which stand elsewhere in PyTorch
 

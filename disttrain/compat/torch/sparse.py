@@ -9,8 +9,8 @@ import disttrain as dt
 
 from ...core.tensor import Tensor
 from ...core.types import dtypes
-from .legacy import KINDS
 from .shim import Shim
+from .top.legacy import KINDS
 
 
 class _Sparse(type):

@@ -8,14 +8,15 @@ operation whose result was kept gives it, and is recorded as always: what its ru
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from enum import Enum
 from functools import partial
 from typing import Any
 
-from ...context import interpreter, thread
+from ...context import interpreter, outside_of
 from ...errors import AutogradError
+from ..observers import OperationObserver
 from ..tensor import Tensor
 
 
@@ -76,10 +77,8 @@ class SelectiveCheckpointContext:
         self.is_recompute, self.op_output = is_recompute, op_output
 
 
-class _Interpreter:
+class _Interpreter(OperationObserver):
     """Sees every operation on plain tensors."""
-
-    dynamic, draws, level = True, False, -1
 
     def __init__(self, kept: dict[tuple[str, int], Any], policy: Callable, mutable: bool) -> None:
         self.kept, self.policy, self.mutable = kept, policy, mutable
@@ -96,30 +95,6 @@ class _Interpreter:
     def process(self, prim: Any, args: tuple, params: dict, forward: Callable) -> Any:
         raise NotImplementedError
 
-    @contextmanager
-    def outside(self) -> Iterator[None]:
-        """The block's operations are not seen here."""
-        before = thread.stack
-        thread.stack = before[: before.index(self)]
-        thread.refresh()
-        try:
-            yield
-        finally:
-            thread.stack = before
-            thread.refresh()
-
-    def on_read(self, t: Tensor) -> None:
-        """No operation."""
-
-    def on_array(self, t: Tensor, frame: object) -> None:
-        """No operation."""
-
-    def on_walk(self) -> None:
-        """Backward is seen as its operations."""
-
-    def on_stream(self) -> None:
-        """Who draws is seen as an operation."""
-
 
 class _Keeping(_Interpreter):
     """Forward: keeps what the policy says."""
@@ -134,7 +109,7 @@ class _Keeping(_Interpreter):
         if found is True or found in _KEPT:
             self.kept[key] = _each(_keep, out)
         elif found in _OFFLOADED:
-            with self.outside():
+            with outside_of(self):
                 self.kept[key] = _each(_offload, out)
         elif found is not False and not isinstance(found, CheckpointPolicy):
             raise AutogradError(
@@ -159,7 +134,7 @@ class _Giving(_Interpreter):
                 "kept is given once"
             )
         self.kept[key] = None
-        with self.outside():
+        with outside_of(self):
             return _each(partial(_back, self.mutable), parts)
 
 

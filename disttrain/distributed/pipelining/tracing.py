@@ -23,6 +23,7 @@ from ...core.backward.function import FunctionNode
 from ...core.gate import Primitive
 from ...core.grad_mode import no_grad
 from ...core.node import Output
+from ...core.observers import OperationObserver
 from ...core.random import fork_rng
 from ...core.tensor import Tensor, wrap
 from ...errors import CaptureError
@@ -51,10 +52,8 @@ class Step:
     records: bool  # whether gradients were recorded
 
 
-class Recorder:
+class Recorder(OperationObserver):
     """The interpreter that writes operations down."""
-
-    dynamic, draws, level = True, False, -1
 
     def __init__(self, module: nn.Module, inputs: Sequence[Tensor]) -> None:
         self.known: dict[Any, Ref] = {}
@@ -125,15 +124,6 @@ class Recorder:
                 "numpy, an index that depends on data), so one trace cannot stand for all "
                 "micro-batches; write the stages by hand"
             )
-
-    def on_array(self, t: Tensor, frame: object) -> None:
-        """Shapes may be looked at."""
-
-    def on_walk(self) -> None:
-        """Backward is seen as its operations."""
-
-    def on_stream(self) -> None:
-        """Who draws is seen as an operation."""
 
     def mark(self) -> None:
         """Cut here."""

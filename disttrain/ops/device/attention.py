@@ -10,8 +10,8 @@ import numpy as np
 
 from disttrain.backends.device.raw import RawArray
 
-from ...backends.device.attention import attention as code
-from ...backends.device.attention import attention_backward as code_backward
+from ...backends.device.codes.attention import attention as code
+from ...backends.device.codes.attention import attention_backward as code_backward
 from ...backends.device.platform import Platform
 from ...backends.fused import elementwise as kernels
 from ...backends.lang.kernel import Kernel

@@ -11,8 +11,8 @@ from typing import Any
 
 from disttrain.backends.device.raw import RawArray
 
-from ...backends.device.codes import COLUMNS, UNCOLUMNS
-from ...backends.device.columns import numbers
+from ...backends.device.codes.columns import numbers
+from ...backends.device.codes.table import COLUMNS, UNCOLUMNS
 from ...backends.device.platform import Platform
 from ...backends.device.structs import C_STORED
 from ...core.types.wide import is_half

@@ -11,7 +11,7 @@ from typing import Any
 
 from disttrain.backends.device.raw import RawArray
 
-from ...backends.device.codes import GATHER, TAKE, within
+from ...backends.device.codes.table import GATHER, TAKE, within
 from ...backends.device.platform import Platform
 from ...core.types.wide import is_half
 from ..primitives import elementwise as el

@@ -1,5 +1,5 @@
-"""Random primitives on devices: Philox by counter (``backends/device/randomness.py``). Elements are
-functions of the generator's seed, of the draw's offset and of their place alone."""
+"""Random primitives on devices: Philox by counter (``codes/randomness.py`` of ``backends/device``).
+Elements are functions of the generator's seed, of the draw's offset and of their place alone."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from disttrain.backends.device.raw import RawArray
 
-from ...backends.device import codes
+from ...backends.device.codes import table as codes
 from ...backends.device.platform import Platform
 from ...backends.device.replayed import replayed
 from ...core.random import Generator

@@ -20,7 +20,7 @@ import numpy as np
 
 from disttrain.backends.device.raw import RawArray
 
-from ...backends.device.codes import ADD_ROWS
+from ...backends.device.codes.table import ADD_ROWS
 from ...backends.device.platform import Platform
 from ...backends.lang import expr as ex
 from ...backends.lang.kernel import Array, Kernel, elementwise

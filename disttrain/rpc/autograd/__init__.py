@@ -5,10 +5,15 @@ with distributed.autograd.context() as context_id:
     distributed.autograd.backward(context_id, [loss])
     grads = distributed.autograd.get_gradients(context_id)
 
-ids, graph    contexts (a worker's part of one), nodes (send and receive), rider and header
-              (what travels with calls)
-backward      plan (which messages: pure), walk (fed when gradients arrive), part (one worker's
-              share in a pass), packets (what they say), service (what is done for others)
+contexts         a worker's part of one
+nodes            what messages leave in the graph: send and receive
+header, rider    what travels with calls
+plan, passes     which messages a backward goes back over (pure); how that is found out
+walk             a worker's walk, fed when gradients arrive
+participant      its part in a pass
+packets          what workers tell each other in one
+backward         the call that begins it
+service          what is done for others
 """
 
 from __future__ import annotations

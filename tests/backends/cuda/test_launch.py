@@ -15,8 +15,8 @@ from disttrain.backends.cuda import launch as launching
 from disttrain.backends.cuda import nvrtc
 from disttrain.backends.cuda.launch import Launcher
 from disttrain.backends.cuda.packing import Layout, StructMemory
-from disttrain.backends.device import codes
 from disttrain.backends.device import platform as places
+from disttrain.backends.device.codes import table as codes
 from disttrain.backends.device.structs import Field, Number, Pointer, packed
 from disttrain.backends.fused import casts, cross_entropy, elementwise, norms, softmax
 from disttrain.backends.lang.kernel import Array, Scalar

@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from disttrain.backends.device import codes
-from disttrain.backends.device.code import Operand, Pointer
+from disttrain.backends.device.codes import table as codes
+from disttrain.backends.device.codes.code import Operand, Pointer
 from disttrain.backends.device.replayed import replayed
 
 

@@ -17,6 +17,18 @@ from disttrain import distributed as dist
 from disttrain import nn, optim
 from disttrain.errors import CollectiveMismatch, LaunchError, PeerFailed
 from disttrain_launcher import launch
+from support.cases.training_steps import (
+    added,
+    clipped,
+    dropped_last,
+    dropped_late,
+    in_autocast,
+    plain,
+    read_norm,
+    two_backwards,
+    two_forwards,
+    zeroed,
+)
 
 STEPS = 10
 
@@ -78,53 +90,6 @@ def batch(make: Callable, rng: np.random.Generator) -> tuple[dt.Tensor, dt.Tenso
 
 
 # --- steps: (wrapper, optimizer, x, y) -> what it returns ---------------------------------------
-def plain(ddp, optimizer, x, y):
-    optimizer.zero_grad()
-    loss = F.cross_entropy(ddp(x), y)
-    loss.backward()
-    optimizer.step()
-    return loss
-
-
-def dropped_late(ddp, optimizer, x, y):
-    loss = F.cross_entropy(ddp(x), y)
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-    return loss
-
-
-def dropped_last(ddp, optimizer, x, y):
-    loss = F.cross_entropy(ddp(x), y)
-    loss.backward()
-    optimizer.step()
-    optimizer.zero_grad()
-    return loss
-
-
-def zeroed(ddp, optimizer, x, y):
-    optimizer.zero_grad(set_to_none=False)
-    loss = F.cross_entropy(ddp(x), y)
-    loss.backward()
-    optimizer.step()
-    return loss
-
-
-def added(ddp, optimizer, x, y):
-    loss = F.cross_entropy(ddp(x), y)
-    loss.backward()
-    return loss
-
-
-def clipped(ddp, optimizer, x, y):
-    optimizer.zero_grad()
-    loss = F.cross_entropy(ddp(x), y)
-    loss.backward()
-    norm = nn.utils.clip_grad_norm_(ddp.parameters(), 0.1)
-    optimizer.step()
-    return loss, norm
-
-
 def accumulated(ddp, optimizer, x, y):
     optimizer.zero_grad()
     with ddp.no_sync():
@@ -165,36 +130,6 @@ def one_result(ddp, optimizer, x, y):
     optimizer.zero_grad()
     F.cross_entropy(ddp(x)[0], y).backward()
     optimizer.step()
-
-
-def two_forwards(ddp, optimizer, x, y):
-    optimizer.zero_grad()
-    (F.cross_entropy(ddp(x), y) + F.cross_entropy(ddp(x * 2), y)).backward()
-    optimizer.step()
-
-
-def two_backwards(ddp, optimizer, x, y):
-    optimizer.zero_grad()
-    first, second = F.cross_entropy(ddp(x), y), F.cross_entropy(ddp(x * 2), y)
-    first.backward()
-    second.backward()
-    optimizer.step()
-
-
-def in_autocast(ddp, optimizer, x, y):
-    optimizer.zero_grad()
-    with dt.autocast("cpu", dtype=dt.bfloat16):
-        loss = F.cross_entropy(ddp(x).float(), y)
-    loss.backward()
-    optimizer.step()
-    return loss
-
-
-def read_norm(ddp, optimizer, x, y):
-    optimizer.zero_grad()
-    F.cross_entropy(ddp(x), y).backward()
-    if nn.utils.clip_grad_norm_(ddp.parameters(), 0.1) < 100.0:
-        optimizer.step()
 
 
 CASES: dict[str, tuple[Callable, Callable, dict]] = {

@@ -17,6 +17,16 @@ from disttrain import nn, optim
 from disttrain.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from disttrain.distributed.tensor import Shard, init_device_mesh
 from disttrain_launcher import launch
+from support.cases.training_steps import (
+    added,
+    clipped,
+    dropped_last,
+    in_autocast,
+    read_norm,
+    two_backwards,
+    two_forwards,
+    zeroed,
+)
 
 STEPS = 7
 
@@ -149,37 +159,6 @@ def plain(model, optimizer, x, y):
     return loss
 
 
-def dropped_last(model, optimizer, x, y):
-    loss = F.cross_entropy(model(x), y)
-    loss.backward()
-    optimizer.step()
-    optimizer.zero_grad()
-    return loss
-
-
-def zeroed(model, optimizer, x, y):
-    optimizer.zero_grad(set_to_none=False)
-    loss = F.cross_entropy(model(x), y)
-    loss.backward()
-    optimizer.step()
-    return loss
-
-
-def added(model, optimizer, x, y):
-    loss = F.cross_entropy(model(x), y)
-    loss.backward()
-    return loss
-
-
-def clipped(model, optimizer, x, y):
-    optimizer.zero_grad()
-    loss = F.cross_entropy(model(x), y)
-    loss.backward()
-    norm = nn.utils.clip_grad_norm_(model.parameters(), 0.1)
-    optimizer.step()
-    return loss, norm
-
-
 def accumulated(model, optimizer, x, y):
     optimizer.zero_grad()
     model.set_requires_gradient_sync(False)
@@ -213,20 +192,6 @@ def replaced(model, optimizer, x, y):
     return loss
 
 
-def two_forwards(model, optimizer, x, y):
-    optimizer.zero_grad()
-    (F.cross_entropy(model(x), y) + F.cross_entropy(model(x * 2), y)).backward()
-    optimizer.step()
-
-
-def two_backwards(model, optimizer, x, y):
-    optimizer.zero_grad()
-    first, second = F.cross_entropy(model(x), y), F.cross_entropy(model(x * 2), y)
-    first.backward()
-    second.backward()
-    optimizer.step()
-
-
 def walked_twice(model, optimizer, x, y):
     optimizer.zero_grad()
     loss = F.cross_entropy(model(x), y)
@@ -245,15 +210,6 @@ def evaluated(model, optimizer, x, y):
     return loss, after
 
 
-def in_autocast(model, optimizer, x, y):
-    optimizer.zero_grad()
-    with dt.autocast("cpu", dtype=dt.bfloat16):
-        loss = F.cross_entropy(model(x).float(), y)
-    loss.backward()
-    optimizer.step()
-    return loss
-
-
 def averaged(model, optimizer, x, y):
     """What is written to shards outside of the optimizer."""
     loss = plain(model, optimizer, x, y)
@@ -262,13 +218,6 @@ def averaged(model, optimizer, x, y):
             p.mul_(0.99)
             p.data.add_(1e-3)
     return loss
-
-
-def read_norm(model, optimizer, x, y):
-    optimizer.zero_grad()
-    F.cross_entropy(model(x), y).backward()
-    if nn.utils.clip_grad_norm_(model.parameters(), 0.1) < 100.0:
-        optimizer.step()
 
 
 def part_used(model, optimizer, x, y):

@@ -15,7 +15,7 @@ import pytest
 
 import disttrain as dt
 from disttrain import distributed as dist
-from disttrain.compat.torch import spawn as mp
+from disttrain.compat.torch.distributed import spawn as mp
 from disttrain.errors import (
     CollectiveMismatch,
     CommError,

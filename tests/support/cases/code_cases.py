@@ -7,7 +7,7 @@ import os
 import ml_dtypes
 import numpy as np
 
-from disttrain.backends.device import codes
+from disttrain.backends.device.codes import table as codes
 from disttrain.backends.device.replayed import replayed
 
 BF16 = np.dtype(ml_dtypes.bfloat16)

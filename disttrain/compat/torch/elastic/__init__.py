@@ -4,7 +4,7 @@ PyTorch's names of the launcher's parts, for programs that start jobs themselves
 The launcher does the work; nothing here watches a process.
 """
 
-from ..sharding import Same
+from ..distributed.sharding import Same
 from ..shim import Shim
 
 _HERE = __name__

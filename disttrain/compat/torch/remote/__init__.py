@@ -3,7 +3,7 @@ of PyTorch's inside that programs use all the same. Nothing is loaded before it 
 
 from __future__ import annotations
 
-from ..sharding import Same
+from ..distributed.sharding import Same
 from ..shim import Shim
 
 _HERE, _OURS, _EXTRA = "torch.distributed", "disttrain.distributed", __name__

@@ -1,1 +1,2 @@
-"""What ``torch`` has at its top level besides tensors and the functions on them."""
+"""What ``torch`` has at its top level: names, settings and types of its own, old constructors, and
+functions in spellings that the package itself does not have."""

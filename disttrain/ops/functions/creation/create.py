@@ -26,9 +26,9 @@ from ...primitives.aliases import view_as_complex
 from ...promotion import fitted, refuse
 from ..args import broadcast
 from ..args import size as as_size
+from ..sparse.creation import zeros_of_layout
 from ..views.memory_formats import kept_order
 from .moving import pin_memory
-from .sparse import zeros_of_layout
 
 
 def place(

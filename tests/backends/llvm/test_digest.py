@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -26,7 +28,9 @@ def test_numpy_gives_what_machine_code_gives(kind, shape, monkeypatch):
     x = array(kind, shape)
     fast = digest(x)
     monkeypatch.setattr(module, "_code", lambda kind: None)
+    module._plan.cache_clear()
     plain = digest(x)
+    module._plan.cache_clear()
     assert fast._replace(squares=0) == plain._replace(squares=0)
     assert fast.squares == pytest.approx(plain.squares, rel=1e-12)
 
@@ -77,3 +81,16 @@ def test_the_order_of_memory_does_not_count():
 def test_objects_are_refused():
     with pytest.raises(TypeError, match="no bytes of its own"):
         digest(np.array([object()]))
+
+
+def test_the_order_of_bytes_does_not_count():
+    x = array("float32", (5, 3))
+    assert digest(x.astype(">f4")) == digest(x)
+
+
+def test_threads_have_states_of_their_own():
+    arrays = [np.full(1 << 16, k, np.float32) for k in range(4)]
+    want = [digest(a) for a in arrays]
+    with ThreadPoolExecutor(4) as pool:
+        for _ in range(20):
+            assert list(pool.map(digest, arrays)) == want

@@ -83,9 +83,14 @@ def array_of(t: Any) -> Any:
     return t.__dict__.get("array") if isinstance(t, Tensor) else t
 
 
+def shape_of(array: Any) -> tuple:
+    """Type and shape of an array."""
+    return getattr(array, "dtype", None), getattr(array, "shape", ())
+
+
 def shape_text(array: Any) -> str:
     """Type and shape of an array, as it is shown."""
-    dtype, shape = getattr(array, "dtype", None), getattr(array, "shape", ())
+    dtype, shape = shape_of(array)
     return f"{dtype}[{', '.join(map(str, shape))}]"
 
 
@@ -106,32 +111,39 @@ def mixed(*numbers: int) -> int:
 
 
 class Known:
-    """Hashes of arrays that were measured, by the arrays."""
+    """Measures of arrays of the host, by the arrays."""
 
     def __init__(self) -> None:
-        self._found: dict[int, tuple[weakref.ref, int, int]] = {}
+        self._found: dict[int, tuple[weakref.ref, int, Measure]] = {}
 
-    def put(self, t: Tensor, array: Any, hash: int) -> None:
-        """``array`` of ``t`` has this hash now."""
-        found = self._found
-        if len(found) > 1 << 14:
-            self._found = found = {k: v for k, v in found.items() if v[0]() is not None}
+    def put(self, t: Tensor, array: Any, found: Measure) -> None:
+        """``array`` of ``t`` is this now."""
+        if array.__class__ is not ndarray:
+            return
+        kept = self._found
+        if len(kept) > 1 << 14:
+            self._found = kept = {k: v for k, v in kept.items() if v[0]() is not None}
         st = t._st
-        found[id(array)] = (weakref.ref(array), 0 if st is None else st.version, hash)
+        kept[id(array)] = (weakref.ref(array), 0 if st is None else st.version, found)
 
-    def get(self, t: Tensor) -> int:
-        """The hash of what ``t`` is now: it is measured, where that was not done before."""
-        array = array_of(t)
-        if array is None:
-            return 0
+    def get(self, t: Tensor, array: Any, part: tuple[int, int] | None = None) -> Measure:
+        """What ``t`` is now: it is measured, as this ``part``, where that was not done before."""
+        kept = self._found.get(id(array))
         st = t._st
         version = 0 if st is None else st.version
-        kept = self._found.get(id(array))
+        if kept is None or kept[0]() is not array:
+            base = getattr(array, "base", None)
+            if base.__class__ is ndarray and _is_alike(array, base):  # a view of all of it
+                kept = self._found.get(id(base))
+                array = base
         if kept is not None and kept[0]() is array and kept[1] == version:
             return kept[2]
-        found = measure(array).hash
-        try:
-            self.put(t, array, found)
-        except TypeError:  # no weak references to this kind
-            pass
+        found = measure(array, part)
+        self.put(t, array, found)
         return found
+
+
+def _is_alike(array: Any, base: Any) -> bool:
+    """Whether these are the same elements in the same order."""
+    same = array.size == base.size and array.dtype == base.dtype
+    return same and array.flags.c_contiguous and base.flags.c_contiguous

@@ -39,6 +39,7 @@ def worker_env(plan: Plan, generation: Generation, rank: int) -> dict[str, str]:
     }
     if not plan.mpi_hosts:
         values[LEAST] = plan.min_ranks or n
+    values |= dict(variable.split("=", 1) for variable in plan.record)
     if plan.on_term != "exit":
         values[ON_TERM] = plan.on_term
     if plan.devices:

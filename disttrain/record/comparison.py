@@ -18,33 +18,43 @@ EPS = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16"
 _EXACT = frozenset({rows.SETTINGS, rows.RANDOM, rows.DATA})
 
 
-def why_not(a: Row, b: Row, ulp: float = 0.0, by_header: bool = False) -> str:
+def why_not(
+    a: Row, b: Row, ulp: float = 0.0, by_header: bool = False, wholes: bool = False
+) -> str:  # fmt: skip
     """In which way two rows differ; nothing where they do not. ``by_header``: only what a call
-    asks for counts, not what is given to it."""
-    if a.shape != b.shape and not (a.whole or b.whole):
+    asks for counts, not what is given to it. ``wholes``: of values that were put together, whose
+    shapes need not agree, and which are no more exact than single precision."""
+    if not wholes and a.shape != b.shape:
         return "shape"
     if a.kind == rows.COLLECTIVE and _asked(a) != _asked(b):
         return "header"
     if by_header:
         return ""
-    return "" if a.hash == b.hash or (ulp and _close(a, b, ulp)) else "value"
+    return "" if a.hash == b.hash or (ulp and _close(a, b, ulp, wholes)) else "value"
 
 
 def _asked(row: Row) -> str:
     return row.about.partition("call ")[0]
 
 
-def _close(a: Row, b: Row, ulp: float) -> bool:
+def _close(a: Row, b: Row, ulp: float, wholes: bool) -> bool:
     if a.kind in _EXACT or a.nans != b.nans or a.dtype != b.dtype:
         return False
     eps = EPS.get(a.dtype)
     if eps is None or not a.numel:
         return False
-    room = ulp * eps
+    room = ulp * max(eps, EPS["float32"] if wholes else 0.0)
     scale = max(abs(x) for r in (a, b) for x in (r.low, r.high))
     norm = abs(a.norm - b.norm) <= room * max(a.norm, b.norm)
     ends = abs(a.low - b.low) <= room * scale and abs(a.high - b.high) <= room * scale
     return norm and (ends or scale == float("inf"))
+
+
+def settings_text(a: Row, b: Row) -> tuple[str, str]:
+    """What differs of two lists of settings."""
+    x, y = a.about.split(", "), b.about.split(", ")
+    mine, other = [s for s in x if s not in y], [s for s in y if s not in x]
+    return ", ".join(mine) or a.about, ", ".join(other) or b.about
 
 
 def size_text(a: Row, b: Row) -> str:
@@ -98,4 +108,4 @@ def _sum(parts: Sequence[Row], hash: int) -> Row:
     )  # fmt: skip
 
 
-__all__ = ["EPS", "ratio", "size_text", "sum_of", "whole_of", "why_not"]
+__all__ = ["EPS", "ratio", "settings_text", "size_text", "sum_of", "whole_of", "why_not"]

@@ -200,7 +200,7 @@ class _Comparison:
             return "only in A"
         a, b = pair.first[0], pair.second[0]
         header = self.mode == "replicas" and not self.everything and a.kind == rows.COLLECTIVE
-        return why_not(a, b, self.ulp, header)
+        return why_not(a, b, self.ulp, header, self.mode == "whole")
 
     def _around(self, met: Sequence[Pair], at: int) -> None:
         result = self.result
@@ -217,7 +217,7 @@ class _Comparison:
             label = f"{name}: " if self.second is not None else ""
             self.result.notes.append(f"{label}the first nan is {place_text(found)}")
             if self.mode == "replicas" and self._is_earlier(found):
-                self.result.first = Difference("nan", found.rank, found.step, None, found)
+                self.result.first = Difference("nan", found.rank, found.step, found, None)
                 stream = (run or self.first).streams[found.rank]
                 self.result.before = stream[max(0, found.at - 3) : found.at]
                 after = stream[found.at + 1 : found.at + 1 + FOLLOWING]

@@ -47,7 +47,8 @@ class Operations(OperationObserver):
         out = forward(prim, args, params)
         site = to.sites.here()
         if prim.mutates:
-            self._row(prim.name, args[prim.mutates[0]], "", site, given)
+            first = args[prim.mutates[0]]
+            self._row(prim.name, first, to.names.of(first, ""), site, given)
         elif out.__class__ is tuple:
             for i, t in enumerate(out):
                 self._row(prim.name, t, f"output {i}" if i else "", site, given)

@@ -133,8 +133,10 @@ def _texts(path: str) -> list[str]:
 
 
 def _row(rank: int, at: int, r: Sequence, texts: list[str]) -> Row:
-    named = dict(zip(ROW.names or (), r))
-    said = {k: _text(texts, named[k]) for k in ("name", "module", "site", "shape", "about")}
+    named: dict[str, Any] = dict(zip(ROW.names or (), r))
+    said: dict[str, Any] = {
+        k: _text(texts, named[k]) for k in ("name", "module", "site", "shape", "about")
+    }
     kept = ("hash", "low", "high", "squares", "nans", "start", "numel", "whole", "payload")
     inputs = tuple(named["inputs"][: named["num_inputs"]])
     return Row(

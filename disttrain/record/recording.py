@@ -42,7 +42,9 @@ class record:  # noqa: N801  (used like a function)
         payloads: bool = False, first_step: int = 0,
     ) -> None:  # fmt: skip
         if level not in LEVELS:
-            raise ConfigError(f"record: level={level!r} given; one of {', '.join(LEVELS)} is needed")
+            raise ConfigError(
+                f"record: level={level!r} given; one of {', '.join(LEVELS)} is needed"
+            )
         if steps is not None and not (len(steps) == 2 and 0 <= steps[0] < steps[1]):
             raise ConfigError(
                 f"record: steps={steps!r} given; (first, end) with first < end is needed"
@@ -68,7 +70,7 @@ class record:  # noqa: N801  (used like a function)
         rows.write_about(self.folder, self._about(me))
         writer = Writer(self.folder, me.rank, self.payloads)
         self.recorder = to = Recorder(writer, LEVELS.index(self.level), self.first_step)
-        me.slots[SLOT] = to
+        me.slots[SLOT] = me.slots[context.REPEATABLE_SLOT] = to
         stand_in()
         self._kept = [
             register_optimizer_step_pre_hook(self._before_step),
@@ -86,7 +88,8 @@ class record:  # noqa: N801  (used like a function)
             handle.remove()
         stand_aside()
         to.writer.close()
-        context.current().slots.pop(SLOT, None)
+        for slot in (SLOT, context.REPEATABLE_SLOT):
+            context.current().slots.pop(slot, None)
 
     def _about(self, me: context.Rank) -> dict[str, Any]:
         main = getattr(sys.modules.get("__main__"), "__file__", None)

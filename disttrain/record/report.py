@@ -6,6 +6,7 @@ import os
 from typing import Any
 
 from . import rows
+from .comparison import settings_text
 from .diff import Difference, Result, label
 from .reader import Row
 
@@ -57,9 +58,13 @@ def _blame(equal: int, of: int) -> str:
 
 def _sides(found: Difference, names: tuple[str, str]) -> list[str]:
     out = []
-    for letter, name, row in (("A", names[0], found.a), ("B", names[1], found.b)):
+    a, b = found.a, found.b
+    told = ["" if row is None else facts(row) for row in (a, b)]
+    if a is not None and b is not None and a.kind == rows.SETTINGS:
+        told = [*settings_text(a, b)]
+    for letter, name, row, text in (("A", names[0], a, told[0]), ("B", names[1], b, told[1])):
         if row is not None:
-            out.append(f"  {letter} {name} (rank {row.rank}): {facts(row)}")
+            out.append(f"  {letter} {name} (rank {row.rank}): {text}")
     return out
 
 

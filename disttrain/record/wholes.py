@@ -93,7 +93,11 @@ def _alike(a: list[list[Row]], b: list[list[Row]]) -> list[tuple[Row, Row]]:
     that has it all, too."""
     if not a or len(a[0]) != 1:
         return []
-    one = whole_of([r for rank in a for r in rank]) or a[0][0]
+    one = whole_of([r for rank in a for r in rank])
+    if one is None:
+        one = a[0][0]
+        if any(len(rank) != 1 or rank[0].hash != one.hash for rank in a):
+            return []  # what each rank has of its own
     found = [rank[0] for rank in b if len(rank) == 1]
     if len(found) != len(b) or any(r.numel != one.numel for r in found):
         return []

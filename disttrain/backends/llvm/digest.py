@@ -15,7 +15,7 @@ import struct
 import threading
 from collections.abc import Callable
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -24,7 +24,9 @@ from .loops import Text, functions
 
 GOLDEN = 0x9E3779B97F4A7C15
 _ALL = (1 << 64) - 1
-_STATE = np.dtype([("hash", "u8"), ("nans", "i8"), ("low", "i8"), ("high", "i8"), ("squares", "f8")])
+_STATE = np.dtype(
+    [("hash", "u8"), ("nans", "i8"), ("low", "i8"), ("high", "i8"), ("squares", "f8")]
+)
 _LANES = 16  # words of a step
 
 
@@ -220,7 +222,7 @@ class _State(threading.local):
     def __init__(self) -> None:
         self.memory = np.zeros((), _STATE)
         self.at = self.memory.ctypes.data
-        view = memoryview(self.memory.reshape(1).view(np.uint8))
+        view: Any = memoryview(self.memory.reshape(1).view(np.uint8).data)
         self.begin = lambda: _WORDS.pack_into(view, 0, 0, 0, _ALL >> 1, -(1 << 63), 0.0)
         self.end = lambda: _WORDS.unpack_from(view)
 
@@ -320,14 +322,20 @@ def _plain(kind: str) -> Callable:
     item = how.bits // 8
 
     def run(state: int, x: int, rows: int, n: int, over: int, first: int, step: int) -> None:
-        to = np.frombuffer((ctypes.c_char * _STATE.itemsize).from_address(state), _STATE)
-        raw = np.frombuffer((ctypes.c_char * (rows * n * item)).from_address(x), np.uint8)
+        to: Any = _bytes_at(state, _STATE.itemsize).view(_STATE)
+        raw = _bytes_at(x, rows * n * item)
         for row, line in enumerate(raw.reshape(rows, n * item)):
             words = line.view("<u4" if item >= 4 else f"<u{item}").astype(np.uint64)
             _fold_words(to, words, first + row * step)
         _fold_numbers(to, raw, kind, how)
 
     return run
+
+
+def _bytes_at(address: int, count: int) -> np.ndarray:
+    """The memory there."""
+    memory: Any = (ctypes.c_char * count).from_address(address)
+    return np.frombuffer(memory, np.uint8)
 
 
 def _fold_words(to: np.ndarray, words: np.ndarray, place: int) -> None:

@@ -194,9 +194,13 @@ class Walk:
         if several := sided():
             with Course(several) as self.course:
                 self._run_general()
-        elif self.tensors or self.captures or thread.anomaly or self.needed is not None:
-            self._run_general()
-        elif self.watchers:  # who are shown nodes one by one
+        elif (
+            self.tensors
+            or self.captures
+            or thread.anomaly
+            or self.needed is not None
+            or self.watchers
+        ):
             self._run_general()
         else:
             self._run_ordinary()

@@ -54,6 +54,8 @@ def pairs(
 ) -> list[Pair]:
     """All rows of both in order, each with the one of the other stream, of the steps that both
     have. ``shift`` is added to the steps of ``second``."""
+    if shift:
+        first, second = from_data(first, shift), from_data(second, 0)
     ours, theirs = {r.step for r in first}, {r.step + shift for r in second}
     both = ours & theirs
     a = gathered(r for r in first if r.step in both and kinds(r))
@@ -61,6 +63,8 @@ def pairs(
     met: list[tuple[tuple, Row | None, Row | None]] = []
     for key in {**a, **b}:
         mine, other = a.get(key, []), b.get(key, [])
+        if key[2] == rows.STATE and not (mine and other):
+            continue  # shown where a recording begins
         for i in range(max(len(mine), len(other))):
             met.append((
                 (*key, i), mine[i] if i < len(mine) else None, other[i] if i < len(other) else None
@@ -68,6 +72,14 @@ def pairs(
     return in_order([
         Pair(key, [] if x is None else [x], [] if y is None else [y], ()) for key, x, y in met
     ])  # fmt: skip
+
+
+def from_data(stream: Sequence[Row], step: int) -> Sequence[Row]:
+    """A stream from the first data of a step on: what a resumed run does before is its own."""
+    for i, row in enumerate(stream):
+        if row.step > step or (row.step == step and row.kind == rows.DATA):
+            return stream[i:]
+    return []
 
 
 def in_order(met: list[Pair]) -> list[Pair]:

@@ -30,6 +30,8 @@ def why_not(
         return "header"
     if by_header:
         return ""
+    if a.kind == rows.STATE and a.phase == rows.FORWARD and not a.step:
+        ulp = 0.0  # nothing was computed before
     return "" if a.hash == b.hash or (ulp and _close(a, b, ulp, wholes)) else "value"
 
 

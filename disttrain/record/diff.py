@@ -260,7 +260,7 @@ def label(row: Row) -> str:
         rows.PARAMETER: f"{name}, after the optimizer's step",
         rows.SETTINGS: f"the settings of {name}", rows.RANDOM: f"the random state {name}",
         rows.DATA: f"{name} ({row.about})" if row.about else name,
-        rows.STATE: f"{name}, as it is before" if row.phase == rows.FORWARD else f"{name}",
+        rows.STATE: f"{name}, as the model is called," if row.phase == rows.FORWARD else name,
     }.get(row.kind, f"{kind} {name}")  # fmt: skip
     return told
 

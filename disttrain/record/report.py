@@ -70,7 +70,7 @@ def _sides(found: Difference, names: tuple[str, str]) -> list[str]:
 
 def facts(row: Row) -> str:
     """What is known of a value."""
-    if row.kind in _OF_TEXTS:
+    if row.kind in _OF_TEXTS or not row.shape:
         return row.about
     nans = f"  nan {row.nans}" if row.nans else ""
     whole = f"  a part of {row.whole} elements" if row.whole else ""

@@ -94,7 +94,7 @@ def _verb(name: str, verb: _Verb, own: Callable[..., Any]) -> Callable[..., Any]
         to = active()
         if to is None:
             return own(self, *args, **kwargs)
-        number, about = _header(to, self, name, args, kwargs)
+        about = _header(to, self, name, args, kwargs)
         _given(to, name, about, _argument(verb.given, args, kwargs))
         work = own(self, *args, **kwargs)
         got = _argument(verb.got, args, kwargs)
@@ -109,17 +109,15 @@ def _verb(name: str, verb: _Verb, own: Callable[..., Any]) -> Callable[..., Any]
     return stand
 
 
-def _header(
-    to: Recorder, group: ProcessGroup, name: str, args: tuple, kwargs: dict
-) -> tuple[int, str]:
-    """The number of the call in its group, and its header as it is shown."""
+def _header(to: Recorder, group: ProcessGroup, name: str, args: tuple, kwargs: dict) -> str:
+    """The header of a call as it is shown, with its number in the group."""
     key = f"{group.name} {name}" if name in ("isend", "irecv") else group.name
     number = to.numbers[key] = to.numbers.get(key, 0) + 1
     told = {_PLACES.get(name, {}).get(i): a for i, a in enumerate(args)}
     told.update({k: v for k, v in kwargs.items() if k in _SHOWN})
     said = "".join(f"{k}={v} " for k, v in told.items() if k is not None)
     ranks = ",".join(map(str, group.ranks))
-    return number, f"{said}call {number} of group {group.name} (ranks {ranks})"
+    return f"{said}call {number} of group {group.name} (ranks {ranks})"
 
 
 def _argument(place: tuple[int, str] | None, args: tuple, kwargs: dict) -> Any:
@@ -165,8 +163,8 @@ def _got(
         if array.__class__ is np.ndarray:
             at = to.writer.payload(array)
             kept = kept or at
-    to.put(rows.RECEIVED, name, found, to.writer.text(shape), module=where[0], about=about, phase=where[1],
-           payload=kept)  # fmt: skip
+    to.put(rows.RECEIVED, name, found, to.writer.text(shape), module=where[0], phase=where[1],
+           about=about, payload=kept)  # fmt: skip
 
 
 # --- loaders --------------------------------------------------------------------------------------

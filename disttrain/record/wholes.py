@@ -29,8 +29,8 @@ def met_wholes(
     compared is left out."""
 
     def takes(row: Row) -> bool:
-        forward = row.phase == rows.FORWARD or row.kind not in _BY_ELEMENTS
-        return counts(row) and row.kind in _KINDS and forward and row.name not in WRAPPERS
+        inside = row.kind not in _BY_ELEMENTS or (row.phase == rows.FORWARD and row.module != "")
+        return counts(row) and row.kind in _KINDS and inside and row.name not in WRAPPERS
 
     steps = {r.step for r in first[0]} & {r.step + shift for r in second[0]}
     ours = [gathered(r for r in s if r.step in steps and takes(r)) for s in first]

@@ -244,7 +244,7 @@ def first_nan(run: Run) -> Row | None:
 def place_text(row: Row) -> str:
     """Where a row is from, in one line."""
     module = f", module {row.module}" if row.module else ""
-    return f"in step {row.step}, rank {row.rank}{module}: {label(row)}"
+    return f"in step {row.step}, rank {row.rank}{module}: {label(row).rstrip(',')}"
 
 
 def label(row: Row) -> str:
@@ -256,8 +256,8 @@ def label(row: Row) -> str:
         rows.NODE: f"{name}: {row.about}" if row.about else name,
         rows.COLLECTIVE: f"{name}, what the rank gives ({row.about})",
         rows.RECEIVED: f"{name}, what the rank gets ({row.about})",
-        rows.GRAD: f"the gradient of {name}, before the optimizer's step",
-        rows.PARAMETER: f"{name}, after the optimizer's step",
+        rows.GRAD: f"the gradient of {name}, before the optimizer's step,",
+        rows.PARAMETER: f"{name}, after the optimizer's step,",
         rows.SETTINGS: f"the settings of {name}", rows.RANDOM: f"the random state {name}",
         rows.DATA: f"{name} ({row.about})" if row.about else name,
         rows.STATE: f"{name}, as the model is called," if row.phase == rows.FORWARD else name,

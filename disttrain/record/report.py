@@ -43,7 +43,7 @@ def headline(found: Difference) -> str:
     where = f"step {found.step}, rank {found.rank}"
     where += f", module {row.module}" if row.module else ""
     what = {
-        "value": "differs", "shape": "differs in its shape", "header": "is another call",
+        "value": "differ" if row.kind == rows.SETTINGS else "differs", "shape": "differs in its shape", "header": "is another call",
         "only in A": "is only in A", "only in B": "is only in B", "nan": "has the first nan",
     }[found.how]  # fmt: skip
     site = f", at {_site(row.site)}" if row.site else ""
@@ -82,7 +82,7 @@ def facts(row: Row) -> str:
 
 def _short(row: Row) -> str:
     module = f"{row.module} " if row.module else ""
-    return f"{module}{label(row)}"
+    return f"{module}{label(row).rstrip(',')}"
 
 
 def _site(site: str) -> str:

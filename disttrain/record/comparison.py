@@ -1,11 +1,13 @@
 """When rows count as equal: by their bits, or within a tolerance by what is known of them. Pure.
 
 Of a value there is a hash and statistics, not the value: so a tolerance of n ulp compares the norm,
-the least and the greatest element, in units of the last place of the greatest magnitude.
+the least and the greatest element, and the sketch, by which two arrays are apart about as much as the
+norm of their difference; in units of the last place of the greatest magnitude, and of the norm.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -49,7 +51,8 @@ def _close(a: Row, b: Row, ulp: float, wholes: bool) -> bool:
     scale = max(abs(x) for r in (a, b) for x in (r.low, r.high))
     norm = abs(a.norm - b.norm) <= room * max(a.norm, b.norm)
     ends = abs(a.low - b.low) <= room * scale and abs(a.high - b.high) <= room * scale
-    return norm and (ends or scale == float("inf"))
+    apart = abs(a.sketch - b.sketch) if math.isfinite(a.sketch - b.sketch) else 0.0
+    return norm and (ends or scale == float("inf")) and apart <= room * max(a.norm, b.norm)
 
 
 def settings_text(a: Row, b: Row) -> tuple[str, str]:
@@ -74,7 +77,10 @@ def size_text(a: Row, b: Row) -> str:
         ends = max(abs(a.low - b.low), abs(a.high - b.high))
         told.append(f"the extremes by {ends:.3g}")
     if not told and a.numel:
-        told.append("the bits alone: norm and extremes are equal (another order, or rounding)")
+        told.append("the norm and the extremes are equal")
+    apart = abs(a.sketch - b.sketch)
+    if a.numel and a.nans == b.nans and math.isfinite(apart) and a.norm:
+        told.append(f"the difference has a norm of about {apart:.1g} ({apart / a.norm:.1g} of A's)")
     return "; ".join(told)
 
 
@@ -98,14 +104,15 @@ def whole_of(parts: Sequence[Row]) -> Row | None:
 
 
 def sum_of(parts: Sequence[Row]) -> Row:
-    """The statistics of parts whose places are not known: it has no hash."""
-    return _sum(parts, 0)
+    """The statistics of parts whose places are not known: it has no hash, and no sketch."""
+    return replace(_sum(parts, 0), sketch=math.nan)
 
 
 def _sum(parts: Sequence[Row], hash: int) -> Row:
     return replace(
         parts[0], hash=hash, low=min(p.low for p in parts), high=max(p.high for p in parts),
-        squares=sum(p.squares for p in parts), nans=sum(p.nans for p in parts), start=0,
+        squares=sum(p.squares for p in parts), nans=sum(p.nans for p in parts),
+        sketch=sum(p.sketch for p in parts), start=0,
         numel=sum(p.numel for p in parts), whole=0,
     )  # fmt: skip
 

@@ -75,8 +75,8 @@ def facts(row: Row) -> str:
     nans = f"  nan {row.nans}" if row.nans else ""
     whole = f"  a part of {row.whole} elements" if row.whole else ""
     return (
-        f"{row.shape}  norm {row.norm:.9g}  min {row.low:.9g}  max {row.high:.9g}{nans}{whole}  "
-        f"hash {row.hash:016x}"
+        f"{row.shape}  norm {row.norm:.9g}  min {row.low:.9g}  max {row.high:.9g}{nans}{whole}"
+        + ("  (of all parts)" if row.sketch != row.sketch else f"  hash {row.hash:016x}")
     )
 
 

@@ -35,17 +35,17 @@ FORWARD, BACKWARD, OPTIMIZER = range(len(PHASES))
 NUM_INPUTS = 4
 
 # number: of the row in its file, 1 for the first; also at its end, where it is whole
-# hash, low, high, squares, nans: the digest of the result
+# hash, low, high, squares, nans, sketch: the digest of the result
 # start, numel, whole: the place of its first element in the whole, its elements, those of the whole
 # (0: it is the whole); inputs: hashes of what it was made from; payload: where the bytes begin + 1
 ROW = np.dtype([
     ("number", "u8"), ("hash", "u8"), ("low", "f8"), ("high", "f8"), ("squares", "f8"),
-    ("nans", "i8"), ("start", "i8"), ("numel", "i8"), ("whole", "i8"),
+    ("nans", "i8"), ("sketch", "f8"), ("start", "i8"), ("numel", "i8"), ("whole", "i8"),
     ("inputs", "u8", (NUM_INPUTS,)), ("payload", "u8"), ("step", "i4"), ("name", "u4"),
     ("module", "u4"), ("site", "u4"), ("shape", "u4"), ("about", "u4"), ("kind", "u1"),
     ("phase", "u1"), ("num_inputs", "u1"), ("spare", "u1"), ("tail", "u4"),
 ])  # fmt: skip
-PACK = struct.Struct("<QQdddqqqq4QQiIIIIIBBBBI")
+PACK = struct.Struct("<QQdddqdqqq4QQiIIIIIBBBBI")
 assert PACK.size == ROW.itemsize
 _FLUSH_AT = 64  # rows
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
@@ -59,6 +59,7 @@ class Measure(NamedTuple):
     high: float = float("-inf")
     squares: float = 0.0
     nans: int = 0
+    sketch: float = 0.0
     start: int = 0
     numel: int = 0
     whole: int = 0

@@ -135,7 +135,8 @@ def _measured(value: Any) -> tuple[Measure, str]:
         return rows.NOTHING, ""
     total = Measure(
         mixed(*[f.hash for f in found]), min(f.low for f in found), max(f.high for f in found),
-        sum(f.squares for f in found), sum(f.nans for f in found), 0,
+        sum(f.squares for f in found), sum(f.nans for f in found),
+        sum(f.sketch for f in found), 0,
         sum(f.numel for f in found), 0,
     )  # fmt: skip
     return total, f"{len(found)} x {shape_text(value[0])}"

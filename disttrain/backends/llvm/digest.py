@@ -6,6 +6,10 @@ micro-batches) add up to the digest of the whole, in any order. A word w at plac
 ``p ^ p >> 29`` where ``p = (w ^ low(key)) * (high(key) | 1)`` and ``key = (k + 1) * GOLDEN``
 (D. Knuth, The Art of Computer Programming 3, 6.4: multiplicative hashing). Elements of 8 and 16
 bits count as a word each. It tells accidents apart, not attacks.
+
+The sketch is the sum of the elements, each with a sign that its place alone decides: it adds up over
+parts as well, and of two arrays the sketches differ by about the norm of their difference (N. Alon,
+Y. Matias, M. Szegedy, The Space Complexity of Approximating the Frequency Moments, 1996).
 """
 
 from __future__ import annotations
@@ -24,21 +28,25 @@ from .loops import Text, functions
 
 GOLDEN = 0x9E3779B97F4A7C15
 _ALL = (1 << 64) - 1
-_STATE = np.dtype(
-    [("hash", "u8"), ("nans", "i8"), ("low", "i8"), ("high", "i8"), ("squares", "f8")]
-)
+_STATE = np.dtype([
+    ("hash", "u8"), ("nans", "i8"), ("low", "i8"), ("high", "i8"), ("squares", "f8"),
+    ("sketch", "f8"),
+])  # fmt: skip
 _LANES = 16  # words of a step
+_SIGN = 45  # which bit of what a place gives is the sign
 
 
 class Digest(NamedTuple):
     """``hash`` of the bytes; ``low`` and ``high``: the extreme values that are no nan; ``squares``:
-    the sum of their squares; ``nans``: how many are. Complex numbers count as two real ones."""
+    the sum of their squares; ``nans``: how many are; ``sketch``: their sum with signs. Complex
+    numbers count as two real ones."""
 
     hash: int
     low: float
     high: float
     squares: float
     nans: int
+    sketch: float
 
     def __add__(self, other: object) -> Digest:
         """The digest of two parts of one whole."""
@@ -46,11 +54,11 @@ class Digest(NamedTuple):
             return NotImplemented
         return Digest(
             (self.hash + other.hash) & _ALL, min(self.low, other.low), max(self.high, other.high),
-            self.squares + other.squares, self.nans + other.nans,
+            self.squares + other.squares, self.nans + other.nans, self.sketch + other.sketch,
         )  # fmt: skip
 
 
-EMPTY = Digest(0, float("inf"), float("-inf"), 0.0, 0)
+EMPTY = Digest(0, float("inf"), float("-inf"), 0.0, 0, 0.0)
 
 
 class _Kind(NamedTuple):
@@ -86,20 +94,23 @@ class _Pass:
     def __init__(self, text: Text, kind: _Kind, lanes: int) -> None:
         self.text, self.kind, self.lanes = text, kind, lanes
         self.words = 2 * lanes if kind.bits == 64 else lanes  # of the hash
-        self.types = [f"<{self.words} x i64>", *[f"<{lanes} x i64>"] * 3, f"<{lanes} x double>"]
+        self.types = [f"<{self.words} x i64>", *[f"<{lanes} x i64>"] * 3]
+        self.types += [f"<{lanes} x double>"] * 2
         low, high = (1 << 63) - 1, -(1 << 63)
         self.start = [
             "zeroinitializer", "zeroinitializer", _splat("i64", lanes, low),
-            _splat("i64", lanes, high), "zeroinitializer",
+            _splat("i64", lanes, high), "zeroinitializer", "zeroinitializer",
         ]  # fmt: skip
 
     def go(self, source: str, place: str, carried: list[str]) -> list[str]:
         """Fold in the elements at ``source``, whose first word is number ``place``."""
         word = f"<{self.lanes} x {self.kind.word}>"
         raw = self.text.let(f"load {word}, ptr {source}, align 1")
-        return [self._hashed(raw, word, place, carried[0]), *self._counted(raw, word, carried[1:])]
+        total, signs = self._hashed(raw, word, place, carried[0])
+        return [total, *self._counted(raw, word, signs, carried[1:])]
 
-    def _hashed(self, raw: str, word: str, place: str, total: str) -> str:
+    def _hashed(self, raw: str, word: str, place: str, total: str) -> tuple[str, str]:
+        """The sum of the words' numbers; the bits that decide over the signs of the elements."""
         text, n = self.text, self.words
         wide = f"<{n} x i64>"
         if self.kind.bits == 64:
@@ -115,11 +126,19 @@ class _Pass:
         high = text.let(f"or {wide} {high}, {_splat('i64', n, 1)}")
         product = text.let(f"mul {wide} {text.let(f'xor {wide} {numbers}, {low}')}, {high}")
         shifted = text.let(f"lshr {wide} {product}, {_splat('i64', n, 29)}")
-        return text.let(f"add {wide} {total}, {text.let(f'xor {wide} {product}, {shifted}')}")
+        total = text.let(f"add {wide} {total}, {text.let(f'xor {wide} {product}, {shifted}')}")
+        chances = text.let(f"mul {wide} {low}, {high}")
+        chances = text.let(f"shl {wide} {chances}, {_splat('i64', n, 63 - _SIGN)}")
+        signs = text.let(f"and {wide} {chances}, {_splat('i64', n, -(1 << 63))}")
+        if n != self.lanes:  # one word of two for an element
+            every = ", ".join(f"i32 {2 * k}" for k in range(self.lanes))
+            mask = f"<{self.lanes} x i32> <{every}>"
+            signs = text.let(f"shufflevector {wide} {signs}, {wide} poison, {mask}")
+        return total, signs
 
-    def _counted(self, raw: str, word: str, carried: list[str]) -> list[str]:
+    def _counted(self, raw: str, word: str, signs: str, carried: list[str]) -> list[str]:
         text, n = self.text, self.lanes
-        nans, low, high, squares = carried
+        nans, low, high, squares, sketch = carried
         wide, real = f"<{n} x i64>", f"<{n} x double>"
         if self.kind.floating:
             order, value, is_nan = self._floating(raw, word)
@@ -138,7 +157,10 @@ class _Pass:
         low = text.let(f"select <{n} x i1> {less}, {wide} {below}, {wide} {low}")
         high = text.let(f"select <{n} x i1> {more}, {wide} {above}, {wide} {high}")
         square = text.let(f"fmul {real} {zero}, {zero}")
-        return [nans, low, high, text.let(f"fadd {real} {squares}, {square}")]
+        bits = text.let(f"xor {wide} {text.let(f'bitcast {real} {zero} to {wide}')}, {signs}")
+        signed = text.let(f"bitcast {wide} {bits} to {real}")
+        squares = text.let(f"fadd {real} {squares}, {square}")
+        return [nans, low, high, squares, text.let(f"fadd {real} {sketch}, {signed}")]
 
     def _floating(self, raw: str, word: str) -> tuple[str, str, str]:
         """Integers in the order of the numbers, the numbers in double precision, which are nan."""
@@ -188,7 +210,7 @@ def _along(
         _join(text, number, kind, value)
 
 
-_JOINS = ("add", "add", "smin", "smax", "fadd")
+_JOINS = ("add", "add", "smin", "smax", "fadd", "fadd")
 
 
 def _join(text: Text, number: int, kind: str, value: str) -> None:
@@ -223,11 +245,11 @@ class _State(threading.local):
         self.memory = np.zeros((), _STATE)
         self.at = self.memory.ctypes.data
         view: Any = memoryview(self.memory.reshape(1).view(np.uint8).data)
-        self.begin = lambda: _WORDS.pack_into(view, 0, 0, 0, _ALL >> 1, -(1 << 63), 0.0)
+        self.begin = lambda: _WORDS.pack_into(view, 0, 0, 0, _ALL >> 1, -(1 << 63), 0.0, 0.0)
         self.end = lambda: _WORDS.unpack_from(view)
 
 
-_WORDS = struct.Struct("<Qqqqd")
+_WORDS = struct.Struct("<Qqqqdd")
 _LONG, _DOUBLE = struct.Struct("<q"), struct.Struct("<d")
 _state = _State()
 
@@ -298,12 +320,14 @@ def _folded(x: np.ndarray, kind: str, start: int, strides: tuple[int, ...]) -> D
 
 
 def _result(state: tuple, floating: bool) -> Digest:
-    total, nans, low, high, squares = state
+    total, nans, low, high, squares, sketch = state
     if low > high:
-        return Digest(total, EMPTY.low, EMPTY.high, 0.0, nans)
+        return Digest(total, EMPTY.low, EMPTY.high, 0.0, nans, 0.0)
     if not floating:
-        return Digest(total, float(low), float(high), squares, nans)
-    return Digest(total, _number(low), _number(high), squares, nans)
+        return Digest(total, float(low), float(high), squares, nans, sketch)
+    if sketch != sketch:
+        sketch = EMPTY.low  # infinities of both signs
+    return Digest(total, _number(low), _number(high), squares, nans, sketch)
 
 
 def _number(order: int) -> float:
@@ -326,8 +350,8 @@ def _plain(kind: str) -> Callable:
         raw = _bytes_at(x, rows * n * item)
         for row, line in enumerate(raw.reshape(rows, n * item)):
             words = line.view("<u4" if item >= 4 else f"<u{item}").astype(np.uint64)
-            _fold_words(to, words, first + row * step)
-        _fold_numbers(to, raw, kind, how)
+            signs = _fold_words(to, words, first + row * step)
+            _fold_numbers(to, line, kind, how, signs[:: 2 if how.bits == 64 else 1])
 
     return run
 
@@ -338,16 +362,20 @@ def _bytes_at(address: int, count: int) -> np.ndarray:
     return np.frombuffer(memory, np.uint8)
 
 
-def _fold_words(to: np.ndarray, words: np.ndarray, place: int) -> None:
+def _fold_words(to: np.ndarray, words: np.ndarray, place: int) -> np.ndarray:
+    """Which of the words' places give the sign."""
     with np.errstate(over="ignore"):
         first = np.uint64((place + 1) * GOLDEN & _ALL)
         keys = first + np.arange(words.size, dtype=np.uint64) * np.uint64(GOLDEN)
         high = (keys >> np.uint64(32)) | np.uint64(1)
         product = (words ^ (keys & np.uint64(0xFFFFFFFF))) * high
         to["hash"] += (product ^ (product >> np.uint64(29))).sum(dtype=np.uint64)
+        return (((keys & np.uint64(0xFFFFFFFF)) * high) >> np.uint64(_SIGN)) & np.uint64(1) != 0
 
 
-def _fold_numbers(to: np.ndarray, raw: np.ndarray, kind: str, how: _Kind) -> None:
+def _fold_numbers(
+    to: np.ndarray, raw: np.ndarray, kind: str, how: _Kind, signs: np.ndarray
+) -> None:  # fmt: skip
     if kind == "bfloat16":
         values: np.ndarray = (raw.view("<u2").astype(np.uint32) << 16).view(np.float32)
     else:
@@ -355,7 +383,7 @@ def _fold_numbers(to: np.ndarray, raw: np.ndarray, kind: str, how: _Kind) -> Non
     if how.floating:
         bad = np.isnan(values)
         to["nans"] += int(bad.sum())
-        values = values[~bad].astype(np.float64)
+        values, signs = values[~bad].astype(np.float64), signs[~bad]
         bits = values.view(np.int64)
         order = bits ^ ((bits >> 63) & np.iinfo(np.int64).max)
     else:
@@ -365,6 +393,7 @@ def _fold_numbers(to: np.ndarray, raw: np.ndarray, kind: str, how: _Kind) -> Non
         to["low"] = min(int(to["low"][0]), int(order.min()))
         to["high"] = max(int(to["high"][0]), int(order.max()))
         to["squares"] += float((values * values).sum())
+        to["sketch"] += float(np.where(signs, -values, values).sum())
 
 
 __all__ = ["EMPTY", "Digest", "digest"]

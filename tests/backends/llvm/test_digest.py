@@ -31,8 +31,9 @@ def test_numpy_gives_what_machine_code_gives(kind, shape, monkeypatch):
     module._plan.cache_clear()
     plain = digest(x)
     module._plan.cache_clear()
-    assert fast._replace(squares=0) == plain._replace(squares=0)
+    assert fast._replace(squares=0, sketch=0) == plain._replace(squares=0, sketch=0)
     assert fast.squares == pytest.approx(plain.squares, rel=1e-12)
+    assert fast.sketch == pytest.approx(plain.sketch, rel=1e-12, abs=1e-9)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -45,8 +46,9 @@ def test_parts_add_up_to_the_whole(kind, axis):
         part[axis] = slice(begin, end)
         total += digest(x[tuple(part)], begin * strides[axis], strides)
     whole = digest(x)
-    assert total._replace(squares=0) == whole._replace(squares=0)
+    assert total._replace(squares=0, sketch=0) == whole._replace(squares=0, sketch=0)
     assert total.squares == pytest.approx(whole.squares, rel=1e-12)
+    assert total.sketch == pytest.approx(whole.sketch, rel=1e-12, abs=1e-9)
 
 
 def test_every_bit_and_every_place_counts():
@@ -94,3 +96,15 @@ def test_threads_have_states_of_their_own():
     with ThreadPoolExecutor(4) as pool:
         for _ in range(20):
             assert list(pool.map(digest, arrays)) == want
+
+
+@pytest.mark.parametrize("kind", ["float32", "float64", "bfloat16"])
+def test_sketches_differ_by_about_the_norm_of_the_difference(kind):
+    rng = np.random.default_rng(1)
+    found = []
+    for _ in range(200):
+        a, b = (rng.standard_normal(501).astype(array(kind, ()).dtype) for _ in range(2))
+        gap = np.linalg.norm(a.astype(np.float64) - b.astype(np.float64))
+        found.append((digest(a).sketch - digest(b).sketch) / gap)
+    assert abs(np.mean(found)) < 0.3
+    assert 0.7 < np.std(found) < 1.3

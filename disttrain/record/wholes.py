@@ -69,7 +69,8 @@ def _comparable(a: list[list[Row]], b: list[list[Row]]) -> list[tuple[Row, Row]]
     x, y = _whole(a), _whole(b)
     if x is not None and y is not None and x.numel == y.numel:
         return [] if _is_sum(x, a, b) else [(x, y)]
-    alike = _alike(a, b) or [(p, q) for q, p in _alike(b, a)]
+    turned = [(p, q) for q, p in _alike(b, a)]
+    alike = turned or _alike(a, b) if len(a) > len(b) else _alike(a, b) or turned
     if alike:
         return alike
     p, q = (sum_of([r for rank in side for r in rank]) for side in (a, b))

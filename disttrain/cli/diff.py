@@ -17,8 +17,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add("second", metavar="B", nargs="?", help="another; without it: the ranks of A")
     add("--mode", default="", choices=MODES, help="rank by rank, the ranks of one run with each "
         "other, or wholes that are put together from parts (default: as it fits)")  # fmt: skip
-    add("--ulp", type=float, default=None, metavar="N", help="values count as equal where norm and "
-        "extremes are at most N units of the last place apart (default: 0; wholes: 4096)")  # fmt: skip
+    add("--ulp", type=float, default=None, metavar="N", help="values count as equal that are, as "
+        "far as is known, at most N units of the last place apart (default: 0; wholes: 4096)",
+    )  # fmt: skip
     add("--shift", type=int, default=0, metavar="N", help="add N to the steps of B: it was resumed "
         "after N steps of A")  # fmt: skip
     add("--all", action="store_true", help="of ranks of one run, also what may differ")

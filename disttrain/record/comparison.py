@@ -1,8 +1,8 @@
 """When rows count as equal: by their bits, or within a tolerance by what is known of them. Pure.
 
 Of a value there is a hash and statistics, not the value: so a tolerance of n ulp compares the norm,
-the least and the greatest element, and the sketch, by which two arrays are apart about as much as the
-norm of their difference; in units of the last place of the greatest magnitude, and of the norm.
+the least and the greatest element, and the sketch, by which two arrays are apart about as much as
+the norm of their difference; in units of the last place of the greatest magnitude, and of the norm.
 """
 
 from __future__ import annotations

@@ -6,9 +6,9 @@ import pytest
 
 import disttrain as dt
 import disttrain.distributed as dist
+from disttrain.distributed.fsdp import fully_shard
 from disttrain.record.diff import diff
 from disttrain.record.reader import read
-from disttrain.distributed.fsdp import fully_shard
 
 pytestmark = pytest.mark.simulated
 nn = dt.nn
@@ -83,7 +83,9 @@ def test_shards_have_the_bits_of_the_whole_before_the_first_step(tmp_path):
     many = train(tmp_path / "many", 3, sharded, level="modules")
     found = diff(one, many, ulp=0.0)
     assert found.first is None or found.first.row.name not in ("first.weight", "second.weight")
-    states = [r for s in many.streams.values() for r in s if r.name == "Net.first.weight" and r.whole]
+    states = [
+        r for s in many.streams.values() for r in s if r.name == "Net.first.weight" and r.whole
+    ]
     assert states
 
 

@@ -7,9 +7,9 @@ micro-batches) add up to the digest of the whole, in any order. A word w at plac
 (D. Knuth, The Art of Computer Programming 3, 6.4: multiplicative hashing). Elements of 8 and 16
 bits count as a word each. It tells accidents apart, not attacks.
 
-The sketch is the sum of the elements, each with a sign that its place alone decides: it adds up over
-parts as well, and of two arrays the sketches differ by about the norm of their difference (N. Alon,
-Y. Matias, M. Szegedy, The Space Complexity of Approximating the Frequency Moments, 1996).
+The sketch is the sum of the elements, each with a sign that its place alone decides: it adds up
+over parts as well, and of two arrays the sketches differ by about the norm of their difference (N.
+Alon, Y. Matias, M. Szegedy, The Space Complexity of Approximating the Frequency Moments, 1996).
 """
 
 from __future__ import annotations

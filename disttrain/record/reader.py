@@ -138,18 +138,7 @@ def _row(rank: int, at: int, r: Sequence, texts: list[str]) -> Row:
     said: dict[str, Any] = {
         k: _text(texts, named[k]) for k in ("name", "module", "site", "shape", "about")
     }
-    kept = (
-        "hash",
-        "low",
-        "high",
-        "squares",
-        "nans",
-        "sketch",
-        "start",
-        "numel",
-        "whole",
-        "payload",
-    )
+    kept = "hash low high squares nans sketch start numel whole payload".split()
     inputs = tuple(named["inputs"][: named["num_inputs"]])
     return Row(
         rank, at, named["kind"], named["phase"], named["step"], inputs=inputs, **said,

@@ -47,7 +47,8 @@ class Settings:
     shutdown_timeout: float = 5.0
     stopped_timeout: float = 2.0
     straggler_report: bool = False
-    record: tuple[str, ...] = ()  # variables that say what ranks record; none: nothing
+    # What ranks record: folder, level, steps, ranks, payloads; none: nothing.
+    record: tuple[str, ...] = ()
     min_ranks: int = 0  # 0: all
     replace_ranks: bool = False
     on_term: str = "exit"  # or checkpoint

@@ -1,12 +1,10 @@
-"""Flags of what ranks record (docs/debugging.md), and the variables that tell them so."""
+"""Flags of what ranks record (docs/debugging.md)."""
 
 from __future__ import annotations
 
 import argparse
 import os
 from typing import Any
-
-from disttrain import settings
 
 LEVELS = ("collectives", "modules", "ops")
 
@@ -41,11 +39,6 @@ def options_of(p: argparse.ArgumentParser, given: argparse.Namespace) -> dict[st
     ranks = given.record_ranks
     if ranks and not all(part.strip().isdigit() for part in ranks.split(",")):
         p.error(f"--record-ranks {ranks}: ranks such as 0,2 are needed")
-    values = {
-        settings.RECORD_FOLDER: os.path.abspath(given.record),
-        settings.RECORD: given.record_level,
-        settings.RECORD_STEPS: given.record_steps,
-        settings.RECORD_RANKS: ranks,
-        settings.RECORD_PAYLOADS: "1" if given.record_payloads else "",
-    }
-    return {"record": tuple(f"{s.name}={value}" for s, value in values.items() if value)}
+    payloads = "1" if given.record_payloads else ""
+    folder = os.path.abspath(given.record)
+    return {"record": (folder, given.record_level, given.record_steps, ranks, payloads)}

@@ -43,7 +43,8 @@ def headline(found: Difference) -> str:
     where = f"step {found.step}, rank {found.rank}"
     where += f", module {row.module}" if row.module else ""
     what = {
-        "value": "differ" if row.kind == rows.SETTINGS else "differs", "shape": "differs in its shape", "header": "is another call",
+        "value": "differ" if row.kind == rows.SETTINGS else "differs",
+        "shape": "differs in its shape", "header": "is another call",
         "only in A": "is only in A", "only in B": "is only in B", "nan": "has the first nan",
     }[found.how]  # fmt: skip
     site = f", at {_site(row.site)}" if row.site else ""

@@ -13,7 +13,7 @@ import sys
 
 DISTRIBUTED = "disttrain.distributed"
 TORCH = "disttrain.compat.torch"  # the face of ``--as-torch``
-RECORD = "disttrain.record"  # what ``--record`` asks for
+RECORD = "disttrain.record.recording"  # what ``--record`` asks for
 ALWAYS = ("disttrain.comm.transports.shm.engine", DISTRIBUTED)
 # Packages, and words by which a program names what they have.
 NAMED = {

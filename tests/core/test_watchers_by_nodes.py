@@ -1,4 +1,4 @@
-"""Interpreters that are shown whole nodes of backward: the walk goes by arrays, with the same bits."""
+"""Interpreters that are shown whole nodes of backward: the walk goes by arrays, as ever."""
 
 from __future__ import annotations
 

@@ -105,12 +105,12 @@ def diff(
 def _mode(first: Run, second: Run | None) -> str:
     if second is None:
         return "replicas"
-    if len(first.streams) == 1 and len(second.streams) == 1:
-        alone = first.world == second.world
-        ranks = [*first.streams] != [*second.streams]
-        same_run = first.about.get("argv") == second.about.get("argv") and alone and ranks
-        return "replicas" if same_run else "same"
-    return "same" if set(first.streams) == set(second.streams) else "whole"
+    mine, other = set(first.streams), set(second.streams)
+    if first.folder and first.folder == second.folder and mine != other:
+        return "replicas"
+    if len(mine) == len(other) == 1 and not mine & other:
+        return "same"  # one rank of each, as was asked for
+    return "same" if first.world == second.world and mine & other else "whole"
 
 
 class _Comparison:
@@ -143,7 +143,7 @@ class _Comparison:
             assert second is not None
             found = met_wholes([*a.values()], [*second.streams.values()], self._counts, self.shift)
             return [(-1, found)]
-        if second is None or (self.mode == "replicas" and second.name == self.first.name):
+        if second is None:
             streams = [*a.items()]
             if len(streams) < 2:
                 raise ConfigError(
@@ -152,8 +152,10 @@ class _Comparison:
             base = streams[0][1]
             return [(r, pairs(base, s, self._counts, self.shift)) for r, s in streams[1:]]
         if self.mode == "replicas":
-            [mine], [(rank, other)] = a.values(), second.streams.items()
-            return [(rank, pairs(mine, other, self._counts, self.shift))]
+            mine = next(iter(a.values()))
+            return [
+                (r, pairs(mine, s, self._counts, self.shift)) for r, s in second.streams.items()
+            ]
         theirs = second.streams
         if len(a) == len(theirs) == 1:
             [mine], [(rank, other)] = a.values(), theirs.items()
@@ -165,7 +167,10 @@ class _Comparison:
     def _counts(self, row: Row) -> bool:
         """Whether a row takes part."""
         levels = [self.first.level, (self.second or self.first).level]
-        if row.kind not in _BY_LEVEL[min(levels, key=rows.LEVELS.index)]:
+        level = min(levels, key=rows.LEVELS.index)
+        if row.kind not in _BY_LEVEL[level]:
+            return False
+        if level == "collectives" and row.name.startswith("input"):  # shown with modules
             return False
         if row.kind == rows.RANDOM and row.name.startswith("before the model"):
             return False

@@ -71,6 +71,7 @@ class Run:
     name: str
     about: dict[str, Any]
     streams: dict[int, list[Row]] = field(default_factory=dict)
+    folder: str = ""
 
     @property
     def world(self) -> int:
@@ -99,7 +100,7 @@ def read(where: str) -> Run:
         ) from None
     if about.get("version") != VERSION:
         raise ConfigError(f"{path}: version {about.get('version')} given; needed is {VERSION}")
-    run = Run(where, about)
+    run = Run(where, about, folder=os.path.realpath(folder))
     for rank in range(run.world) if ranks is None else ranks:
         if os.path.exists(paths(folder, rank)[0]):
             run.streams[rank] = stream(folder, rank)

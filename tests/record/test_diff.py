@@ -74,6 +74,19 @@ def test_the_first_nan_is_not_where_it_was_received():
     assert said.first is not None and (said.first.how, said.first.rank) == ("nan", 1)
 
 
+def test_the_mode_fits_what_is_given():
+    two = run(stream("add"), stream("add", rank=1))
+    assert diff(two, two).mode == "same"
+    assert diff(two, run(stream("add"))).mode == "whole"
+    some = run(stream("add", rank=1), world=2)
+    some.streams = {1: some.streams[0]}
+    assert diff(two, some).mode == "same"
+    a, b = (run(stream("add", rank=r), world=2) for r in range(2))
+    a.folder = b.folder = "/here"
+    b.streams = {1: b.streams[0], 2: stream("add", rank=2)}
+    assert diff(a, b).mode == "replicas"
+
+
 def test_a_wrong_mode_is_refused():
     with pytest.raises(ConfigError, match="one of same, replicas, whole"):
         diff(run(stream("add")), run(stream("add")), mode="some")

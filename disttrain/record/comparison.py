@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 
 from . import rows
 from .reader import Row
@@ -105,12 +104,12 @@ def whole_of(parts: Sequence[Row]) -> Row | None:
 
 def sum_of(parts: Sequence[Row]) -> Row:
     """The statistics of parts whose places are not known: it has no hash, and no sketch."""
-    return replace(_sum(parts, 0), sketch=math.nan)
+    return _sum(parts, 0)._replace(sketch=math.nan)
 
 
 def _sum(parts: Sequence[Row], hash: int) -> Row:
-    return replace(
-        parts[0], hash=hash, low=min(p.low for p in parts), high=max(p.high for p in parts),
+    return parts[0]._replace(
+        hash=hash, low=min(p.low for p in parts), high=max(p.high for p in parts),
         squares=sum(p.squares for p in parts), nans=sum(p.nans for p in parts),
         sketch=sum(p.sketch for p in parts), start=0,
         numel=sum(p.numel for p in parts), whole=0,

@@ -119,6 +119,9 @@ class _Comparison:
     ) -> None:
         self.first, self.second, self.mode = first, second, mode
         self.ulp, self.shift, self.everything = ulp, shift, everything
+        levels = [first.level, (second or first).level]
+        self.level = min(levels, key=rows.LEVELS.index)
+        self.kinds = _BY_LEVEL[self.level]
         name = first.name if second is None else second.name
         self.result = Result(mode, (first.name, name), (0, -1))
 
@@ -166,11 +169,9 @@ class _Comparison:
 
     def _counts(self, row: Row) -> bool:
         """Whether a row takes part."""
-        levels = [self.first.level, (self.second or self.first).level]
-        level = min(levels, key=rows.LEVELS.index)
-        if row.kind not in _BY_LEVEL[level]:
+        if row.kind not in self.kinds:
             return False
-        if level == "collectives" and row.name.startswith("input"):  # shown with modules
+        if self.level == "collectives" and row.name.startswith("input"):  # shown with modules
             return False
         if row.kind == rows.RANDOM and row.name.startswith("before the model"):
             return False

@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,8 +17,7 @@ from .rows import KINDS, PHASES, RECORD, ROW, VERSION, paths
 _CALL = re.compile(r"call (\d+) of group (\S+)")
 
 
-@dataclass(frozen=True)
-class Row:
+class Row(NamedTuple):
     """One row, with its texts. ``at``: its place in the stream; ``call``: (group, number) of a
     collective."""
 
@@ -59,7 +58,7 @@ class Row:
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
-        told = {k: v for k, v in self.__dict__.items() if k not in ("inputs", "payload", "squares")}
+        told = {k: v for k, v in self._asdict().items() if k not in ("inputs", "payload", "squares")}
         told |= {"kind": KINDS[self.kind], "phase": PHASES[self.phase], "norm": self.norm}
         return told | {"hash": f"{self.hash:016x}", "inputs": [f"{h:016x}" for h in self.inputs]}
 
@@ -135,15 +134,13 @@ def _texts(path: str) -> list[str]:
 
 
 def _row(rank: int, at: int, r: Sequence, texts: list[str]) -> Row:
-    named: dict[str, Any] = dict(zip(ROW.names or (), r))
-    said: dict[str, Any] = {
-        k: _text(texts, named[k]) for k in ("name", "module", "site", "shape", "about")
-    }
-    kept = "hash low high squares nans sketch start numel whole payload".split()
-    inputs = tuple(named["inputs"][: named["num_inputs"]])
+    """A row of the file, whose fields are in the order of ``ROW``."""
+    (_, hash, low, high, squares, nans, sketch, start, numel, whole, inputs, payload, step, name,
+     module, site, shape, about, kind, phase, num_inputs, _, _) = r  # fmt: skip
+    said = [_text(texts, number) for number in (name, module, site, shape, about)]
     return Row(
-        rank, at, named["kind"], named["phase"], named["step"], inputs=inputs, **said,
-        **{k: named[k] for k in kept},
+        rank, at, kind, phase, step, *said, hash, low, high, squares, nans, sketch, start, numel,
+        whole, tuple(inputs[:num_inputs]), payload,
     )  # fmt: skip
 
 

@@ -8,7 +8,6 @@ is divided, and are left out: those of parameters, and all that follows, are com
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 from . import rows
 from .alignment import Pair, gathered, in_order
@@ -75,7 +74,7 @@ def _comparable(a: list[list[Row]], b: list[list[Row]]) -> list[tuple[Row, Row]]
         return alike
     p, q = (sum_of([r for rank in side for r in rank]) for side in (a, b))
     if p.numel == q.numel and p.kind in _BY_ELEMENTS:
-        return [(replace(p, hash=1), replace(q, hash=2))]  # by statistics alone
+        return [(p._replace(hash=1), q._replace(hash=2))]  # by statistics alone
     return []
 
 
@@ -109,7 +108,7 @@ def _alike(a: list[list[Row]], b: list[list[Row]]) -> list[tuple[Row, Row]]:
 
 def _placed(one: Row, row: Row) -> Row:
     """A row that was taken for a part, and is not one."""
-    return replace(row, whole=0) if row.whole and not row.start else row
+    return row._replace(whole=0) if row.whole and not row.start else row
 
 
 __all__ = ["met_wholes"]

@@ -34,7 +34,7 @@ def test_a_resumed_run_begins_with_its_data():
     data = row(kind=rows.DATA, name="batch", at=1)
     later = [row(name="mul", at=2), *stream("sum", step=1)]
     resumed = [row(name="load"), data, *later]
-    whole = [*stream("add"), *(row(**{**r.__dict__, "step": r.step + 1}) for r in (data, *later))]
+    whole = [*stream("add"), *(row(**{**r._asdict(), "step": r.step + 1}) for r in (data, *later))]
     assert met(whole, resumed, shift=1) == [("batch", "batch"), ("mul", "mul"), ("sum", "sum")]
     assert from_data(stream("add"), 0) == []
 

@@ -18,14 +18,14 @@ def test_bits_shapes_and_headers():
     a, b = (row(kind=rows.COLLECTIVE, about=f"op={op} call 1 of group g", hash=i)
             for i, op in enumerate(("SUM", "MAX")))  # fmt: skip
     assert why_not(a, b) == "header"
-    assert why_not(a, row(**{**a.__dict__, "hash": 9}), by_header=True) == ""
+    assert why_not(a, row(**{**a._asdict(), "hash": 9}), by_header=True) == ""
 
 
 @pytest.mark.parametrize("field", ["low", "high", "squares", "sketch"])
 def test_a_tolerance_holds_for_all_that_is_known(field):
     a = row()
-    near = row(**{**a.__dict__, "hash": 2, field: getattr(a, field) * (1 + 2.0**-22)})
-    far = row(**{**a.__dict__, "hash": 2, field: getattr(a, field) * 1.01})
+    near = row(**{**a._asdict(), "hash": 2, field: getattr(a, field) * (1 + 2.0**-22)})
+    far = row(**{**a._asdict(), "hash": 2, field: getattr(a, field) * 1.01})
     assert why_not(a, near) == "value"
     assert why_not(a, near, ulp=8) == ""
     assert why_not(a, far, ulp=8) == "value"

@@ -58,7 +58,9 @@ class Row(NamedTuple):
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
-        told = {k: v for k, v in self._asdict().items() if k not in ("inputs", "payload", "squares")}
+        told = {
+            k: v for k, v in self._asdict().items() if k not in ("inputs", "payload", "squares")
+        }
         told |= {"kind": KINDS[self.kind], "phase": PHASES[self.phase], "norm": self.norm}
         return told | {"hash": f"{self.hash:016x}", "inputs": [f"{h:016x}" for h in self.inputs]}
 
@@ -137,10 +139,10 @@ def _row(rank: int, at: int, r: Sequence, texts: list[str]) -> Row:
     """A row of the file, whose fields are in the order of ``ROW``."""
     (_, hash, low, high, squares, nans, sketch, start, numel, whole, inputs, payload, step, name,
      module, site, shape, about, kind, phase, num_inputs, _, _) = r  # fmt: skip
-    said = [_text(texts, number) for number in (name, module, site, shape, about)]
     return Row(
-        rank, at, kind, phase, step, *said, hash, low, high, squares, nans, sketch, start, numel,
-        whole, tuple(inputs[:num_inputs]), payload,
+        rank, at, kind, phase, step, _text(texts, name), _text(texts, module), _text(texts, site),
+        _text(texts, shape), _text(texts, about), hash, low, high, squares, nans, sketch, start,
+        numel, whole, tuple(inputs[:num_inputs]), payload,
     )  # fmt: skip
 
 

@@ -126,6 +126,7 @@ from disttrain.ops.later import pinverse as pinverse
 from . import profiler as profiler
 from disttrain.ops.later import qr as qr
 from . import quasirandom as quasirandom
+from disttrain.record.recording import record as record
 from disttrain.ops.later import saddmm as saddmm
 from disttrain.serialize import save as save
 from disttrain.ops.later import segment_reduce as segment_reduce

@@ -30,6 +30,9 @@ T = TypeVar("T")
 # The slot of what a rank's random numbers start from that its program has not seeded.
 SEED_SLOT = "context.seed"
 
+# The slot of a rank that is to send the others the same in every run, no times.
+REPEATABLE_SLOT = "context.repeatable"
+
 # Values of ``thread.mode``: one read tells the gate whether it may take its fast path.
 RECORD, PLAIN, SLOW = 0, 1, 2
 

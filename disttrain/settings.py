@@ -81,6 +81,21 @@ NCCL_CHECK = Setting(
     _PROGRAM,
     "`before`: operations wait for the others' headers; `beside`: compared while devices work",
 )
+RECORD_FOLDER = Setting(
+    "DISTTRAIN_RECORD_DIR", "", "dtrun --record", "the folder that ranks record what they do into"
+)
+RECORD = Setting(
+    "DISTTRAIN_RECORD", "ops", "you or dtrun", "what of it: `collectives`, `modules` or `ops`"
+)
+RECORD_STEPS = Setting(
+    "DISTTRAIN_RECORD_STEPS", "", "dtrun --record", "in which steps, as `100:110`; unset: all"
+)
+RECORD_RANKS = Setting(
+    "DISTTRAIN_RECORD_RANKS", "", "dtrun --record", "which ranks, as `0,3`; unset: all"
+)
+RECORD_PAYLOADS = Setting(
+    "DISTTRAIN_RECORD_PAYLOADS", "0", "dtrun --record", "1: the bytes that ranks receive, too"
+)
 MIN_RANKS = Setting(
     "DISTTRAIN_MIN_RANKS", "", _LAUNCHER, "with fewer ranks the launcher ends the job"
 )

@@ -11,6 +11,7 @@ from typing import Any
 
 from ..errors import ConfigError
 
+_ASKS = '<a href="/diff" id="diff">recordings</a>'  # needs the server
 _NEEDED = "pip install 'disttrain[board]'"
 
 
@@ -35,6 +36,7 @@ def document(snapshot: dict[str, Any] | None = None) -> str:
         data = "null"
     else:
         library = f"<script>{plotting_library().read_text('utf-8')}</script>"
+        html = html.replace(_ASKS, "")
         data = json.dumps(snapshot).replace("<", "\\u003c")
     parts = {
         "<!-- library -->": library,

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import ConfigError
-from . import page
+from . import page, recordings
 from .ranks import Watcher
 from .runs import Run, find_runs, read_records, read_report, shown
 from .series import curves, is_counter, is_number, thinned
@@ -72,6 +72,7 @@ class Board:
             Route("/api/runs", self._guarded(self._runs)),
             Route("/api/metrics", self._guarded(self._metrics)),
             Route("/api/ranks", self._guarded(self._ranks)),
+            Route("/diff", self._guarded(self._diff)),
         ]
         return Starlette(
             routes=routes, middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=HOSTS)]
@@ -123,6 +124,11 @@ class Board:
     def _ranks(self, request: Request) -> Response:
         run = self._run(request)
         return _json({"error": "no such run"}, 404) if run is None else _json(self.ranks(run))
+
+    def _diff(self, request: Request) -> Response:
+        asked = request.query_params
+        text = recordings.document(self.root, asked.get("a", ""), asked.get("b", ""))
+        return HTMLResponse(text, headers=_GUARDS)
 
     def _run(self, request: Request) -> Run | None:
         """One of those that are there: a name is never made a path."""

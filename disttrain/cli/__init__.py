@@ -20,6 +20,7 @@ COMMANDS = {
     "blackbox": "show what a job's ranks did last, also after it has died",
     "board": "serve a page on this machine that shows runs: curves, ranks, timelines",
     "ckpt": "list, show, verify, compare, reshard, consolidate and collect checkpoints",
+    "diff": "say which operation of two recorded runs, or ranks, differs first",
     "doctor": "say what this machine has, and what each missing thing would enable",
     "jobs": "list the jobs of this user that run on this machine",
     "plan": "say what each parallel strategy needs per rank, without running anything",

@@ -16,6 +16,7 @@ class OperationObserver:
     back or draws is seen by the operations that this takes."""
 
     dynamic, draws, level = True, False, -1
+    by_nodes = False  # whether it is shown whole nodes of backward, instead of their operations
 
     def on_read(self, t: Tensor) -> None:
         """The host has read numbers of ``t``."""
@@ -25,6 +26,10 @@ class OperationObserver:
 
     def on_walk(self) -> None:
         """A backward begins."""
+
+    def on_node(self, node: Any, g: Any, results: tuple) -> None:
+        """``node``, given ``g``, gave ``results``; a leaf, which ``g`` has come to, gives none.
+        Told to those that look ``by_nodes``, who may read what they see, and not keep it."""
 
     def on_stream(self) -> None:
         """Random numbers are drawn from no argument."""

@@ -14,6 +14,7 @@ import sys
 
 DISTRIBUTED = "disttrain.distributed"
 TORCH = "disttrain.compat.torch"  # the face of ``--as-torch``
+RECORD = "disttrain.record.recording"  # what ``--record`` asks for
 ALWAYS = ("disttrain.comm.transports.shm.engine", DISTRIBUTED, "numpy.random")
 # Packages, and words by which a program names what they have.
 NAMED = {
@@ -46,6 +47,11 @@ def of(max_restarts: int, text: str | None = None) -> tuple[str, ...]:
     else:
         named = tuple(name for name, words in NAMED.items() if re.search(rf"\b({words})\b", text))
     return (*ALWAYS, *named, *(AGAIN if max_restarts else ()))
+
+
+def observers(record: tuple[str, ...]) -> tuple[str, ...]:
+    """Modules that look on in every rank, where the command line says what is to be recorded."""
+    return (RECORD,) if record else ()
 
 
 def _imported(text: str) -> set[str]:

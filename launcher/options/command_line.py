@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 
 from .. import clusters
-from . import devices, elastic, logs, parsing, rendezvous
+from . import devices, elastic, logs, parsing, recording, rendezvous
 from .environment import environment
 from .parsing import MORE, Parser, program_of
 from .rendezvous import LOOPBACK, ONE_NODE, Rendezvous
@@ -47,6 +47,8 @@ class Settings:
     shutdown_timeout: float = 5.0
     stopped_timeout: float = 2.0
     straggler_report: bool = False
+    # What ranks record: folder, level, steps, ranks, payloads; none: nothing.
+    record: tuple[str, ...] = ()
     min_ranks: int = 0  # 0: all
     replace_ranks: bool = False
     on_term: str = "exit"  # or checkpoint
@@ -112,6 +114,7 @@ def parser() -> argparse.ArgumentParser:
     elastic.add_flags(p)
     add_flags(p)
     logs.add_flags(p)
+    recording.add_flags(p)
     parsing.add_flags(p)
     add("program", nargs=argparse.REMAINDER, help="the script (or module) and its arguments")
     return p
@@ -146,6 +149,7 @@ def parse(argv: Sequence[str], env: Mapping[str, str] | None = None) -> Options:
         start_method="spawn" if given.no_python else given.start_method,
         **elastic.options_of(p, given),
         **logs.options_of(p, given),
+        **recording.options_of(p, given),
         run_id=given.rdzv_id,
         role=given.role,
         master_addr=_endpoint(given, meeting)[0],

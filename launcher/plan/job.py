@@ -24,6 +24,7 @@ class Plan(Settings):
     _: KW_ONLY
     face: str = ""  # a module whose ``install()`` gives ranks' programs other names to import
     preloads: tuple[str, ...] = ()  # modules that are loaded once, for all ranks
+    observers: tuple[str, ...] = ()  # those of them whose ``begin()`` ranks call before all else
     spawn: bool = False
     # What no other job has, also when this one is started anew; with several nodes the first one's.
     job: str = field(default_factory=lambda: os.urandom(6).hex())
@@ -65,8 +66,9 @@ class Plan(Settings):
 
 
 def make_plan(
-    options: Options, master_port: int, face: str = "", preloads: tuple[str, ...] = ()
-) -> Plan:
+    options: Options, master_port: int, face: str = "", preloads: tuple[str, ...] = (),
+    observers: tuple[str, ...] = (),
+) -> Plan:  # fmt: skip
     """Resolve what the options leave open: the port (given here), the job's ids."""
     same = {setting.name: getattr(options, setting.name) for setting in fields(Settings)}
     resolved = same | {"run_id": _run_id(options), "master_port": master_port}
@@ -75,7 +77,8 @@ def make_plan(
         job=_job_id(options),
         num_ranks=options.nproc_per_node,
         face=face,
-        preloads=preloads,
+        preloads=(*preloads, *observers),
+        observers=observers,
         spawn=options.start_method == "spawn",
         shown=options.local_ranks_filter,
     )

@@ -191,6 +191,8 @@ class Job:
             raise Ended(code, f"exit code {code}")
 
     def _script(self) -> None:
+        for name in self.plan.observers:
+            importlib.import_module(name).begin()
         name = self.plan.program[0]
         if self.plan.module:
             sys.path.insert(0, here())

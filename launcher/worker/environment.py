@@ -10,6 +10,13 @@ from ..plan.job import Plan
 LEAST = settings.MIN_RANKS.name  # with fewer the job ends: who is left need not try to go on
 ON_TERM = settings.ON_TERM.name  # what SIGTERM is to mean, where that is not the end
 GENERATION = settings.GENERATION.name  # its number: who says another one is refused by the store
+RECORD = tuple(  # in the order of the plan
+    s.name
+    for s in (
+        settings.RECORD_FOLDER, settings.RECORD, settings.RECORD_STEPS, settings.RECORD_RANKS,
+        settings.RECORD_PAYLOADS,
+    )
+)  # fmt: skip
 JOB_FD = settings.JOB_FD.name  # the descriptor of the job segment, inherited
 JOB_ID = settings.JOB_ID.name  # the same in all generations of a job, and in no other job
 
@@ -39,6 +46,7 @@ def worker_env(plan: Plan, generation: Generation, rank: int) -> dict[str, str]:
     }
     if not plan.mpi_hosts:
         values[LEAST] = plan.min_ranks or n
+    values |= {name: value for name, value in zip(RECORD, plan.record) if value}
     if plan.on_term != "exit":
         values[ON_TERM] = plan.on_term
     if plan.devices:

@@ -257,6 +257,8 @@ def program_body(plan: Plan) -> Callable[[], None]:
         sys.argv = list(plan.program)
         if plan.face:
             importlib.import_module(plan.face).install()
+        for name in plan.observers:
+            importlib.import_module(name).begin()
         if plan.module:
             run_module(plan.program[0])
             return

@@ -132,10 +132,18 @@ def test_resumes_are_told_and_counters_left_out(tmp_path):
 def test_only_who_knows_the_address_is_answered(folder):
     with running(folder) as (process, address):
         base, token = address.split("/?token=")
-        for path in ("/", "/api/runs", "/api/ranks?run=job", "/plotly.min.js", "/?token=wrong"):
+        for path in (
+            "/",
+            "/api/runs",
+            "/api/ranks?run=job",
+            "/plotly.min.js",
+            "/?token=wrong",
+            "/diff",
+        ):
             assert get(base + path)[0] == 403
         assert get(base + "/api/runs", token, Host="board.example.com")[0] == 400
         assert get(base + "/api/runs", token, Cookie="")[0] == 200
+        assert "There are none here" in get(base + "/diff", token)[1]
         status, text, headers = get(base + "/", token)
         assert (status, "disttrain board" in text) == (200, True)
         assert "frame-ancestors 'none'" in headers["content-security-policy"]

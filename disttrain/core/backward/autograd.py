@@ -171,7 +171,7 @@ def as_tensors(roots: tuple, cotangents: tuple, create_graph: bool) -> bool:
     """Whether gradients must travel as Tensors, because something looks at the operations."""
     if create_graph or any(isinstance(t, Tracer) for t in roots + cotangents):
         return True
-    if thread.mode == SLOW and thread.stack:
+    if thread.mode == SLOW and not all(getattr(i, "by_nodes", False) for i in thread.stack):
         return True
     return any(t.is_meta for t in roots)
 

@@ -32,7 +32,7 @@ from ...errors import AutogradError
 from ..algebra import Algebra
 from ..node import AccumulateGrad, Node, Output
 from ..tensor import Tensor, wrap
-from .fit import fit_array, fit_tensor
+from .fit import fit_array, fit_tensor, is_one
 from .hook_calls import (
     check_nan,
     run_accumulate_hooks,
@@ -57,6 +57,7 @@ class Walk:
     home: Any = None
     at: Any = None  # the node that runs, where others look on
     course: Course | None = None  # where work may lie on several streams or devices
+    watchers: tuple = ()  # interpreters that are shown nodes
 
     def __init__(
         self,
@@ -81,6 +82,7 @@ class Walk:
         for interp in thread.stack:
             if interp.dynamic:
                 interp.on_walk()
+                self.watchers += (interp,) * getattr(interp, "by_nodes", 0)
         # An interpreter alone on the stack may run whole rules itself, where nothing records them.
         alone = tensors and len(thread.stack) == 1
         self.pull = getattr(thread.stack[0], "pull", None) if alone else None
@@ -192,7 +194,13 @@ class Walk:
         if several := sided():
             with Course(several) as self.course:
                 self._run_general()
-        elif self.tensors or self.captures or thread.anomaly or self.needed is not None:
+        elif (
+            self.tensors
+            or self.captures
+            or thread.anomaly
+            or self.needed is not None
+            or self.watchers
+        ):
             self._run_general()
         else:
             self._run_ordinary()
@@ -295,6 +303,8 @@ class Walk:
             return
         if node.pre_hooks:
             g = run_pre_hooks(self, node, g)
+        for watcher in self.watchers:
+            watcher.on_node(node, g, ())
         if g is None:
             run_accumulate_hooks(node)
         else:
@@ -312,6 +322,8 @@ class Walk:
         results = node.run_without(self.tensors) if g is None else self._results(node, g)
         if node.post_hooks:
             results = run_post_hooks(self, node, results, came)
+        for watcher in self.watchers:
+            watcher.on_node(node, came, results)
         if thread.anomaly and thread.check_nan:
             check_nan(node, results)
         if not self.keep:
@@ -447,18 +459,9 @@ def _is_among(r: object, given: object) -> bool:
     for g in given if given.__class__ is tuple else (given,):
         if r is g:
             return True
-        if r.__class__ is not ndarray and g is not None and _is_one(r, g):
+        if r.__class__ is not ndarray and g is not None and is_one(r, g):
             return True
     return False
-
-
-def _is_one(r: object, g: object) -> bool:
-    """Whether two gradients that numpy does not hold are in one array."""
-    if isinstance(r, Tensor):
-        r, g = r.__dict__.get("array"), g.__dict__.get("array")
-    if r is None or r is g:
-        return r is not None
-    return isinstance(r, ArrayKind) and not r.as_host and r.shares_with(g)
 
 
 def discard(acc: object, g: object, own: bool) -> None:

@@ -80,3 +80,12 @@ def apart(found: Iterable[Any], kept: Iterable[Any], copy: Callable[[Any], Any])
 def _raw(value: object) -> Any:
     array = value.__dict__.get("array", value) if isinstance(value, Tensor) else value
     return array.data if array.__class__ is DeviceArray else array
+
+
+def is_one(r: object, g: object) -> bool:
+    """Whether two gradients that numpy does not hold are in one array."""
+    if isinstance(r, Tensor):
+        r, g = r.__dict__.get("array"), g.__dict__.get("array")
+    if r is None or r is g:
+        return r is not None
+    return isinstance(r, ArrayKind) and not r.as_host and r.shares_with(g)

@@ -21,7 +21,7 @@ import numpy as np
 from ....backends.device.memory import HOST, memory_of
 from ....comm.group.group import ProcessGroup
 from ....comm.job.blackbox import recorder
-from ....context import thread
+from ....context import REPEATABLE_SLOT, thread
 from ....core.backward.engine import on_finish
 from ....core.tensor import Tensor, wrap
 from .buckets import ALIGN, ParamMeta, last_first, plan_buckets
@@ -336,7 +336,8 @@ class Reducer:
             flags |= WEIGHTED
         rows = self.house.rows
         assert rows is not None
-        rows.write(Row(flags, self.drift.digest(), self.stats.last[3], self.scaling.total or 0.0))
+        waited = 0.0 if REPEATABLE_SLOT in thread.rank.slots else self.stats.last[3]
+        rows.write(Row(flags, self.drift.digest(), waited, self.scaling.total or 0.0))
         if self.asks_use:
             rows.count(self._idle())
 

@@ -285,10 +285,10 @@ def input_grad(
     if found.least < products.rows or not products.gains(found.least, sums, groups):
         return False
     padded = _Padded(g, *found.room)
-    grouped = w.reshape(groups, outer, *w.shape[1:])
+    grouped = _columns_last(w.reshape(groups, outer, *w.shape[1:]))
     starts = np.zeros((groups, w.shape[1]), w.dtype)
     runs = [
-        _Run(products, np.moveaxis(grouped[each.index], 2, -1), starts, *each.tables,
+        _Run(products, grouped[*each.index, :], starts, *each.tables,
              _in_runs(each.counts[-1], w.itemsize, 2 * products.rows))
         if each.tables else None
         for each in found.parts
@@ -309,6 +309,14 @@ def input_grad(
 
     _by_samples(padded, sums * dx.size, work)
     return True
+
+
+def _columns_last(w: ndarray) -> ndarray:
+    """Weights (groups, outer, columns, ...) as (groups, outer, ..., columns); at once in that order
+    where code does it: some of the taps would be copied number by number."""
+    w = np.moveaxis(w, 2, -1)
+    out = np.empty(w.shape, w.dtype)
+    return out if fill(out, w) else w
 
 
 class _Part(NamedTuple):

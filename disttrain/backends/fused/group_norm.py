@@ -201,10 +201,10 @@ def group_norm_backward(
     over = _groups(x.shape, x.dtype, groups)
     if over.code is not None and g.dtype == x.dtype:
         dx = np.empty(shape, x.dtype)  # no view of another array: a leaf may keep it as it is
-        sums = _backward(over, g, x, mean, rstd, weight, dx)
-        return dx, *(a.astype(kind, copy=False) for a in sums)
-    dx, *sums = _gradients(over, g, x, mean, rstd, weight, kind)
-    return dx.reshape(shape), sums[0], sums[1]
+        dweight, dbias = _backward(over, g, x, mean, rstd, weight, dx)
+        return dx, dweight.astype(kind, copy=False), dbias.astype(kind, copy=False)
+    dx, dweight, dbias = _gradients(over, g, x, mean, rstd, weight, kind)
+    return dx.reshape(shape), dweight, dbias
 
 
 def _gradients(

@@ -200,9 +200,7 @@ class _Writer:
         place = self.text.at("%sums", (str(at * self.width), "1"))
         self.text.add(f"store {self.vector} {value}, ptr {place}, align {_SIZE}")
 
-    def term(
-        self, at: str, xs: list[str], panel: str, sums: list[str], stride: str
-    ) -> list[str]:
+    def term(self, at: str, xs: list[str], panel: str, sums: list[str], stride: str) -> list[str]:
         """``sums`` and the products of one term."""
         text, wide = self.text, self.wide
         w = text.at(panel, (at, str(wide * self.width)))

@@ -45,7 +45,7 @@ def _types(where: str, input: Tensor, weight: Tensor, bias: Tensor | None) -> No
 
 
 def _fits(
-    where: str, n: int, input: tuple, weight: tuple, bias: tuple | None, channels: int, groups: int,
+    where: str, input: tuple, weight: tuple, bias: tuple | None, channels: int, groups: int,
     **steps: tuple,
 ) -> None:  # fmt: skip
     """Raise where arrays of these shapes do not go together, or steps are none."""
@@ -73,12 +73,12 @@ def _fits(
 
 
 def _windows_fit(
-    where: str, n: int, input: tuple, weight: tuple, bias: tuple | None, groups: int,
+    where: str, input: tuple, weight: tuple, bias: tuple | None, groups: int,
     stride: tuple, padding: tuple, dilation: tuple,
 ) -> None:  # fmt: skip
     """``_fits`` of a convolution, whose kernel is no larger than its input."""
     channels = weight[1] * groups if len(weight) > 1 else 0
-    _fits(where, n, input, weight, bias, channels, groups, stride=stride, padding=padding,
+    _fits(where, input, weight, bias, channels, groups, stride=stride, padding=padding,
           dilation=dilation)  # fmt: skip
     if min(win.out_sizes(input[2:], weight[2:], stride, padding, dilation)) < 1:
         raise ShapeError(
@@ -107,10 +107,10 @@ def _conv_nd(
     else:
         padding = per_dim(padding, n, where, "padding")
     _types(where, input, weight, bias)
-    shapes = [tuple(input.meta()[0]), tuple(weight.meta()[0])]
-    check = _known_to_fit if thread.mode != SLOW else _windows_fit
-    check(where, n, *shapes, None if bias is None else tuple(bias.meta()[0]), groups, stride,
-          padding, dilation)  # fmt: skip
+    check: Any = _known_to_fit if thread.mode != SLOW else _windows_fit
+    check(where, tuple(input.meta()[0]), tuple(weight.meta()[0]),
+          None if bias is None else tuple(bias.meta()[0]), groups, stride, padding,
+          dilation)  # fmt: skip
     out = conv(
         input, weight, bias, stride=stride, padding=padding, dilation=dilation, groups=groups
     )
@@ -197,7 +197,7 @@ def _transposed(
     padding = per_dim(padding, n, where, "padding")
     extra = per_dim(output_padding, n, where, "output_padding")
     dilation = per_dim(dilation, n, where, "dilation")
-    _fits(where, n, tuple(input.shape), tuple(weight.shape), None, weight.shape[0], groups,
+    _fits(where, tuple(input.shape), tuple(weight.shape), None, weight.shape[0], groups,
           stride=stride, padding=padding, dilation=dilation)  # fmt: skip
     if any(e >= max(s, d) for e, s, d in zip(extra, stride, dilation, strict=True)):
         raise ConfigError(

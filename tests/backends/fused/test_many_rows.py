@@ -1,4 +1,4 @@
-"""Products of many rows: what they are, whatever the order of memory, and by any number of threads."""
+"""Products of many rows: what they are, in any order of memory and by any number of threads."""
 
 from __future__ import annotations
 

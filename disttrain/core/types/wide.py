@@ -15,10 +15,9 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from ...backends.fused import sums as last_sums
 from ...backends.fused.casts import SHORT as FEW
 from ...backends.fused.casts import scaled
-from ...backends.fused.sums import SHORT as FEWEST
-from ...backends.fused.sums import of_rows
 
 _F32 = np.dtype(np.float32)
 _EIGHT_BITS: dict[np.dtype, Callable] = {
@@ -28,6 +27,7 @@ _EIGHT_BITS: dict[np.dtype, Callable] = {
 _INT64 = np.dtype(np.int64)
 _RUNNING = {np.dtype("f4"): np.dtype("f8"), np.dtype("c8"): np.dtype("c16")}
 SHORT = 2048  # elements up to which sums need no blocks
+FEWEST = last_sums.SHORT  # and up to which those of the last dimension are numpy's
 BLOCK = 32  # numbers added one after the other before their sum joins the others
 
 
@@ -112,7 +112,7 @@ def _of_last(a: np.ndarray, dims: tuple, keepdim: bool) -> np.ndarray | None:
     first = a.ndim
     while first - 1 in dims:
         first -= 1
-    sums = of_rows(a, math.prod(a.shape[first:]))
+    sums = last_sums.of_rows(a, math.prod(a.shape[first:]))
     if sums is None:
         return None
     ones = (1,) * (a.ndim - first if keepdim else 0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import disttrain as dt
 from disttrain.backends import threads
 from disttrain.backends.fused import sums
 from disttrain.backends.llvm import partition
@@ -67,3 +68,13 @@ def test_what_is_not_finite_and_bits_on_threads(monkeypatch):
     monkeypatch.setattr(partition, "SPLIT_WORK", 1)
     monkeypatch.setattr(threads, "count", lambda: 3)
     assert np.array_equal(before, sums.of_rows(a, 3000), equal_nan=True)
+
+
+@pytest.mark.parametrize("width", [63, 64, 1000, 2048, 5000])
+def test_calls_compiled_and_mapped_ones_have_the_same_bits(width):
+    a = dt.from_numpy(np.random.default_rng(6).normal(size=(3, width)).astype("f4"))
+    for run in (dt.sum, dt.mean, lambda t: dt.sum(t, -1), lambda t: t.sum()):
+        found = [run(row.clone()).numpy().tobytes() for row in a]
+        compiled = dt.compile(run)
+        assert [compiled(row.clone()).numpy().tobytes() for row in a] == found
+        assert [one.numpy().tobytes() for one in dt.func.vmap(run)(a)] == found

@@ -27,12 +27,34 @@ _NAMES += [
 
 
 @functools.cache
-def _calls() -> tuple[Callable[[], int], Callable[[int], None]] | None:
-    """(asks, tells), of the BLAS that numpy is linked to; None where it is none of these."""
+def _library() -> ctypes.CDLL | None:
+    """What numpy is linked to."""
     try:
         numpy = importlib.import_module("numpy._core._multiarray_umath")
-        library = ctypes.CDLL(numpy.__file__)  # finds what it needs, too
+        return ctypes.CDLL(numpy.__file__)  # finds what it needs, too
     except (ImportError, OSError):
+        return None
+
+
+@functools.cache
+def kernels() -> str:
+    """For which processor an OpenBLAS's kernels are that run here; empty where that cannot be
+    told."""
+    library = _library()
+    for name in ("scipy_openblas_get_corename64_", "openblas_get_corename64_",
+                 "openblas_get_corename"):  # fmt: skip
+        if hasattr(library, name):
+            ask = getattr(library, name)
+            ask.restype = ctypes.c_char_p
+            return str(ask().decode())
+    return ""
+
+
+@functools.cache
+def _calls() -> tuple[Callable[[], int], Callable[[int], None]] | None:
+    """(asks, tells), of the BLAS that numpy is linked to; None where it is none of these."""
+    library = _library()
+    if library is None:
         return None
     for ask, tell in _NAMES:
         if hasattr(library, ask) and hasattr(library, tell):

@@ -19,7 +19,7 @@ from .algebra import Algebra
 from .gate import Primitive, finish, gate
 from .node import NOTHING, Node, Output, next_seq
 from .tensor import Storage, Tensor, wrap
-from .types.wide import SHORT
+from .types.wide import FEWEST, SHORT
 
 _new = object.__new__
 ndarray = np.ndarray
@@ -168,7 +168,8 @@ def reducer(prim: Primitive, ufunc: np.ufunc | None = None) -> Callable[..., Any
             return gate(prim, (a,), {"dims": over, "keepdim": keepdim})
         if dims is None:
             dims = ALL_DIMS[x.ndim]
-        if few is None or x.size > SHORT or x.itemsize == 2:
+        most = FEWEST if x.ndim - 1 in dims else SHORT  # as ``types.wide.total`` chooses
+        if few is None or x.size > most or x.itemsize == 2:
             result = forward(x, dims, keepdim)
         else:
             result = few(x, dims, None, None, keepdim)  # type: ignore[call-arg]

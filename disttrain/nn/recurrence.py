@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from .. import ops
 from ..backends.fused import recurrence
 from ..context import thread
@@ -48,6 +46,7 @@ def _gru_step(x: Tensor, state: tuple, w: Tensor, b: Tensor | None) -> tuple:
 
 
 _ROWS = 6  # from which products with a step's input are as fast as one for all steps (measured)
+_FEW = 1 << 19  # products with all inputs up to which it is the call of its own that costs
 STEPS: dict[str, tuple[Callable[..., tuple], int, int]] = {  # step, gates, tensors of state
     "RNN_TANH": (_tanh_step, 1, 1),
     "RNN_RELU": (_relu_step, 1, 1),
@@ -90,10 +89,11 @@ class Step:
 
     def takes_input(self, x: Tensor) -> bool:
         """Whether the product with the input is done step by step, too: where there are rows enough
-        for that, and nothing comes between both products."""
+        for that, or little to do, and nothing comes between both products."""
         if self.input is None or self.input[1] is not None or self.mode == "GRU":
             return False
-        return x.array.dtype.char == "f" and x.array.shape[1] >= _ROWS
+        few = x.array.size * self.w.array.shape[0] <= _FEW
+        return x.array.dtype.char == "f" and (few or x.array.shape[1] >= _ROWS)
 
 
 def along(x: Tensor, state: tuple, step: Step, backwards: bool) -> tuple[Tensor, tuple]:
@@ -154,8 +154,8 @@ def _rule(
     dc, dv = dstates[1] if c is not None else None, None
     if v is not None:
         flat = dx.reshape(-1, len(v))
-        dx = np.matmul(flat, v).reshape(x.shape) if needs[0] else None
-        dv = np.matmul(flat.T, x.reshape(-1, v.shape[1])) if needs[6] else None
+        dx = recurrence.product(flat, v).reshape(x.shape) if needs[0] else None
+        dv = recurrence.product(flat.T, x.reshape(-1, v.shape[1])) if needs[6] else None
     return dx, dw, db if needs[2] else None, dstates[0], dc, dp, dv
 
 

@@ -2,6 +2,7 @@
 
     batch_norm(x, weight, bias, eps) -> out, mean, variance
     batch_norm_backward(g, x, mean, variance, weight, eps, whole) -> dx, dweight, dbias
+    scaled(x, scale, shift) -> x * scale + shift, of any number of places
 
 Sums over a batch are long, and squares around a mean that is far from zero lose digits: both are
 kept in float64, whatever the type of ``x``. What is per channel goes with the rows of (N, C) rows,
@@ -11,6 +12,7 @@ or with the columns where each channel has one place.
 from __future__ import annotations
 
 import functools
+import math
 from functools import partial
 
 import numpy as np
@@ -143,3 +145,27 @@ def batch_norm_backward(
         scale = rstd if weight is None else rstd * weight.astype(np.float64)
         dx = over.mapped("batch_gradient", (g, x), centre, scale, dbias / over.count, slope)
     return dx, (products * rstd).astype(kind), dbias.astype(kind)
+
+
+def _scaled(dtype: str, space: str) -> Kernel:
+    given = (Array(name, dtype, space) for name in ("scale", "shift"))
+    params = Array("x", dtype), *given, Array("out", dtype, writes=True)
+    value = var("x") * var("scale") + var("shift")
+    return Kernel("batch_scaled", params, (Loop((Store("out", value),)),))
+
+
+_SCALED = {space: Family(partial(_scaled, space=space)) for space in (_ROW, _COL)}
+
+
+def scaled(x: np.ndarray, scale: np.ndarray, shift: np.ndarray) -> np.ndarray:
+    """``x`` (N, C, ...), in order, times ``scale`` (C,), rounded, plus ``shift`` (C,)."""
+    out = np.empty(x.shape, x.dtype)
+    if x.ndim == 2:
+        _SCALED[_COL][x.dtype](x, scale, shift, out)
+        return out
+    channels = x.shape[:2]
+    given = np.empty((2, *channels), x.dtype)
+    given[0], given[1] = scale, shift
+    shape = (*channels, math.prod(x.shape[2:]))
+    _SCALED[_ROW][x.dtype](x.reshape(shape), given[0], given[1], out.reshape(shape))
+    return out

@@ -34,6 +34,7 @@ _TERMS = 27  # and terms of a sum
 _TAPS = 48  # and rows of a weight's gradient
 _FULL = 0.6  # and how full tiles are
 _KEPT = 1 << 16  # windows whose places are kept for the next call
+_KINDS = {"f": "float32", "d": "float64"}  # (numpy makes a name anew each time it is asked)
 _PLACES = 4096  # of a gradient that are worked on at a time
 
 
@@ -85,7 +86,7 @@ class _Products:
     one of one."""
 
     def __init__(self, dtype: np.dtype, columns: int) -> None:
-        self.kind, self.columns = dtype.name, columns
+        self.kind, self.columns = _KINDS[dtype.char], columns
         self.rows, self.lanes = _code().tile(self.kind)
         self.dtype = dtype
 
@@ -185,8 +186,10 @@ def convolve(
     if not _fit(x, w, y, *(() if bias is None else (bias,))):
         return False
     each, out = w.shape[0] // groups, y.shape[2:]
-    products = _Products(y.dtype, each)
     places, sums = math.prod(out), math.prod(w.shape[1:])
+    if places * sums * w.shape[0] < _LEAST:
+        return False
+    products = _Products(y.dtype, each)
     if places < products.rows or sums < _TERMS:
         return False
     if not products.gains(places, sums, groups):
@@ -282,10 +285,10 @@ def input_grad(
     if found.least < products.rows or not products.gains(found.least, sums, groups):
         return False
     padded = _Padded(g, *found.room)
-    grouped = w.reshape(groups, outer, *w.shape[1:])
+    grouped = _columns_last(w.reshape(groups, outer, *w.shape[1:]))
     starts = np.zeros((groups, w.shape[1]), w.dtype)
     runs = [
-        _Run(products, np.moveaxis(grouped[each.index], 2, -1), starts, *each.tables,
+        _Run(products, grouped[*each.index, :], starts, *each.tables,
              _in_runs(each.counts[-1], w.itemsize, 2 * products.rows))
         if each.tables else None
         for each in found.parts
@@ -306,6 +309,14 @@ def input_grad(
 
     _by_samples(padded, sums * dx.size, work)
     return True
+
+
+def _columns_last(w: ndarray) -> ndarray:
+    """Weights (groups, outer, columns, ...) as (groups, outer, ..., columns); at once in that order
+    where code does it: some of the taps would be copied number by number."""
+    w = np.moveaxis(w, 2, -1)
+    out = np.empty(w.shape, w.dtype)
+    return out if fill(out, w) else w
 
 
 class _Part(NamedTuple):

@@ -23,7 +23,7 @@ from ..addresses import address as _address
 
 _LEAST = 1 << 14  # elements from which it is worth a look (measured)
 _SPLIT = 1 << 20  # elements from which it takes several threads
-_MOST = 4096  # matrices that may be asked for one by one
+_MOST = 4096  # matrices that may be asked for one by one, or pair of axes of them
 _ROW = 2048  # bytes of a row up to which own code gains
 _SIDES = {1: 32, 2: 16, 4: 16, 8: 8}  # the least sides of such matrices, by bytes of an element
 
@@ -101,6 +101,7 @@ def _turned(out: np.ndarray, a: np.ndarray, axes: list[tuple[int, int, int]]) ->
     if p[1] < 0 or q[2] < 0:
         return False
     rest = [axis for k, axis in enumerate(axes) if k not in (across[0], along[0])]
+    rest, few = rest[:-2], [number for axis in [(1, 0, 0)] * 2 + rest for number in axis][-6:]
     counts = [n for n, _, _ in rest]
     turn = _code().turn(item) if math.prod(counts) <= _MOST else None
     if turn is None:
@@ -111,7 +112,8 @@ def _turned(out: np.ndarray, a: np.ndarray, axes: list[tuple[int, int, int]]) ->
         for places in np.ndindex(*counts):
             far = part.start * p[1] + sum(k * axis[1] for k, axis in zip(places, rest))
             step = part.start * item + sum(k * axis[2] for k, axis in zip(places, rest))
-            turn(to + far, source + step, part.stop - part.start, q[0], p[1], q[2])
+            turn(to + far, source + step, part.stop - part.start, q[0], p[1], q[2],
+                 *few)  # fmt: skip
 
     threads.spread([partial(share, part) for part in _shares(p[0], a.size, side)])
     return True

@@ -198,17 +198,19 @@ def group_norm_backward(
     """The gradients of ``x``, weight and bias."""
     shape, kind = x.shape, x.dtype if weight is None else weight.dtype
     g, x = _in_places(g), _in_places(x)
-    dx, *sums = _gradients(_groups(x.shape, x.dtype, groups), g, x, mean, rstd, weight, kind)
-    return dx.reshape(shape), sums[0], sums[1]
+    over = _groups(x.shape, x.dtype, groups)
+    if over.code is not None and g.dtype == x.dtype:
+        dx = np.empty(shape, x.dtype)  # no view of another array: a leaf may keep it as it is
+        dweight, dbias = _backward(over, g, x, mean, rstd, weight, dx)
+        return dx, dweight.astype(kind, copy=False), dbias.astype(kind, copy=False)
+    dx, dweight, dbias = _gradients(over, g, x, mean, rstd, weight, kind)
+    return dx.reshape(shape), dweight, dbias
 
 
 def _gradients(
     over: _Groups, g: np.ndarray, x: np.ndarray, mean: np.ndarray, rstd: np.ndarray,
     weight: np.ndarray | None, kind: np.dtype,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # fmt: skip
-    if over.code is not None and g.dtype == x.dtype:
-        dx, *sums = _backward(over, g, x, mean, rstd, weight)
-        return dx, sums[0].astype(kind, copy=False), sums[1].astype(kind, copy=False)
     if x.shape[2] <= _FEW:
         return _few_backward(g, x, mean, rstd, weight, over, kind)
     centre, rstd = over.spread(mean), over.spread(rstd)
@@ -237,14 +239,15 @@ def _forward(
 
 def _backward(
     over: _Groups, g: np.ndarray, x: np.ndarray, mean: np.ndarray, rstd: np.ndarray,
-    weight: np.ndarray | None,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # fmt: skip
+    weight: np.ndarray | None, dx: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
+    """Those of weight and bias; that of ``x`` in ``dx``."""
     mean, rstd = (np.ascontiguousarray(a, over.kind) for a in (mean, rstd))
-    dx, sums = np.empty(x.shape, x.dtype), np.empty((2, over.n, over.channels), over.kind)
+    sums = np.empty((2, over.n, over.channels), over.kind)
     factor = over.channels_of(weight, 1.0)
     over.run(over.code[1], 0.0, g, x, mean, rstd, factor, dx, *sums)
     of_g, of_both = np.add.reduce(sums, axis=1)
-    return dx, of_both, of_g
+    return of_both, of_g
 
 
 def _few_backward(

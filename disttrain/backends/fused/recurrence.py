@@ -16,8 +16,9 @@ from __future__ import annotations
 import numpy as np
 from numpy import ndarray
 
+from . import many_rows
 from .cells import ADDED, COPIED, MODES
-from .copies import contiguous, fill
+from .copies import contiguous
 from .steps import Along, Phase, in_rows, parts, repeated, run
 
 
@@ -50,22 +51,13 @@ def forward(
         "y1": Along(outs[-1]),
     }  # fmt: skip
     xs = (h,) if v is None else (Along(x), h)
-    weights = contiguous(w.T) if v is None else _stacked(v, w)
+    weights = (w.T,) if v is None else (v.T, w.T)
     step = kind.steps[v is None, keep]
     phases = [Phase(xs, weights, kind.gates, b, step, arrays)]
     if p is not None:
-        phases.append(Phase((made,), contiguous(p.T), 1, None, COPIED, {"y0": Along(outs[0])}))
+        phases.append(Phase((made,), (p.T,), 1, None, COPIED, {"y0": Along(outs[0])}))
     run(phases, count, rows, backwards)
     return outs, kept
-
-
-def _stacked(v: ndarray, w: ndarray) -> ndarray:
-    """The transposes of both, one below the other."""
-    out = np.empty((v.shape[1] + w.shape[1], len(w)), w.dtype)
-    for part, a in ((out[: v.shape[1]], v.T), (out[v.shape[1] :], w.T)):
-        if not fill(part, a):
-            part[...] = a
-    return out
 
 
 def _given(g: ndarray | None, end: ndarray | None, last: int, like: ndarray) -> Along:
@@ -79,6 +71,12 @@ def _given(g: ndarray | None, end: ndarray | None, last: int, like: ndarray) -> 
     if g.strides[1] != like.strides[1]:
         g = contiguous(g)
     return Along(g, 0, g[last] + end)
+
+
+def product(a: ndarray, b: ndarray) -> ndarray:
+    """``a @ b``."""
+    out = many_rows.product(a, b)
+    return np.matmul(a, b) if out is None else out
 
 
 def backward(
@@ -101,27 +99,27 @@ def backward(
         "y0": Along(outs[0]), "y1": Along(outs[-1]), "c": Along(outs[-1], 1, first[-1]),
         "gc": gc[0] if gc else gh, "e": Along(repeated(carry, count)),
     }  # fmt: skip
-    behind, w = Along(of_state, -1), np.ascontiguousarray(w)
+    behind = Along(of_state, -1)
     if p is None:
-        phases = [Phase((behind,), w, 1, None, kind.back, arrays)]
+        phases = [Phase((behind,), (w,), 1, None, kind.back, arrays)]
     else:
         dh = np.empty(outs[0].shape, dtype)
         arrays["gh"] = _given(None, None, last, outs[-1])
         phases = [
-            Phase((behind,), w, 1, None, ADDED, {"gh": gh, "y0": Along(dh)}),
-            Phase((Along(dh),), np.ascontiguousarray(p), 1, None, kind.back, arrays),
+            Phase((behind,), (w,), 1, None, ADDED, {"gh": gh, "y0": Along(dh)}),
+            Phase((Along(dh),), (p,), 1, None, kind.back, arrays),
         ]
     run(phases, count, rows, not backwards)
     of_h = of_state[-1 - last] @ w
     dstates = [of_h, carry] if len(states) == 2 else [of_h + carry if kind.apart else of_h]
     flat = of_state.reshape(count * rows, -1)
     before = [outs[0][1:], first[0][None]] if backwards else [first[0][None], outs[0][:-1]]
-    dw = flat.T @ np.concatenate(before).reshape(count * rows, -1)
+    dw = product(flat.T, np.concatenate(before).reshape(count * rows, -1))
     dp = None
     if p is not None:
         made = kept[..., kind.kept * width :].reshape(count * rows, width)
-        dp = dh.reshape(count * rows, -1).T @ made
+        dp = product(dh.reshape(count * rows, -1).T, made)
     return dx, dstates, dw, np.add.reduce(flat, axis=0), dp
 
 
-__all__ = ["MODES", "backward", "forward", "kept_parts"]
+__all__ = ["MODES", "backward", "forward", "kept_parts", "product"]

@@ -20,7 +20,7 @@ from numpy import ndarray
 from .. import threads
 from ..addresses import address
 from ..family import Family
-from .copies import contiguous
+from .copies import fill
 
 _SPREAD = 1 << 17  # products of a step from which it takes several threads
 
@@ -64,12 +64,12 @@ class Along(NamedTuple):
 
 
 class Phase(NamedTuple):
-    """``groups`` of columns of ``x @ w`` + ``first``, and what is made of them: ``cell`` is given
-    the groups as s0, s1 ... and ``arrays`` by name. ``w``: (terms, groups * units), those of all
-    ``xs`` after each other."""
+    """``groups`` of columns of the sum of all ``x @ w`` + ``first``, and what is made of them:
+    ``cell`` is given the groups as s0, s1 ... and ``arrays`` by name. ``ws``: (terms, groups *
+    units) for each of ``xs``; in any order of memory."""
 
     xs: tuple[Along, ...]
-    w: ndarray
+    ws: tuple[ndarray, ...]
     groups: int
     first: ndarray | None
     cell: Family
@@ -77,7 +77,11 @@ class Phase(NamedTuple):
 
     @property
     def units(self) -> int:
-        return self.w.shape[1] // self.groups
+        return self.ws[0].shape[1] // self.groups
+
+    @property
+    def kind(self) -> np.dtype:
+        return self.ws[0].dtype
 
 
 def repeated(a: ndarray, count: int) -> ndarray:
@@ -98,7 +102,10 @@ def in_rows(a: ndarray) -> ndarray:
 
 def run(phases: Sequence[Phase], steps: int, rows: int, backwards: bool) -> None:
     """Do the steps, from the last one on if ``backwards``."""
-    kind = phases[0].w.dtype
+    kind = phases[0].kind
+    if steps == rows == 1:  # to lay out matrices takes longer than to read them once
+        _step_by_step(phases, steps, rows, backwards)
+        return
     forms, whole = _forms(kind, *((p.cell[kind], p.groups, p.units, len(p.xs)) for p in phases))
     if whole is None:
         _step_by_step(phases, steps, rows, backwards)
@@ -110,19 +117,19 @@ def run(phases: Sequence[Phase], steps: int, rows: int, backwards: bool) -> None
             tracks += x.track(backwards)
         for name in form.names:
             tracks += p.arrays[name].track(backwards)
-        panels = _panels(p.w, form, form.lanes)
+        panels = _panels(p.ws, form)
         first = np.zeros(p.groups * p.units, kind) if p.first is None else p.first
-        firsts = _panels(first[None], form, form.lanes)
+        firsts = _panels((first[None],), form)
         alive += [panels, firsts]
         terms = [x.a.shape[2] for x in p.xs]
-        assert sum(terms) == len(p.w)
+        assert terms == [len(w) for w in p.ws]
         given += [p.units, *terms, address(panels), address(firsts)]
     told = np.array(tracks, np.int64)
 
     def some(part: slice) -> None:
         whole(address(told), steps, part.stop - part.start, part.start, *given)
 
-    work = rows * sum(p.w.size for p in phases)
+    work = rows * sum(w.size for p in phases for w in p.ws)
     several = None if work >= _SPREAD else 1
     threads.spread([partial(some, part) for part in threads.portions(rows, 1, several)])
 
@@ -150,31 +157,38 @@ def _forms(kind: np.dtype, *phases: tuple[Any, int, int, int]) -> tuple[list[_Fo
     return forms, code.sequence(*made)
 
 
-def _panels(w: ndarray, form: _Form, lanes: int) -> ndarray:
-    """(terms, groups * units) as (panels, terms, groups, blocks, lanes), with zeros at the end."""
-    terms, width = len(w), form.blocks * lanes
-    w = w.reshape(terms, form.groups, -1)
-    units = w.shape[2]
-    if units % width:
-        wider = np.zeros((terms, form.groups, -(-units // width) * width), w.dtype)
-        wider[..., :units] = w
-        w = wider
-    return contiguous(w.reshape(terms, form.groups, -1, width).transpose(2, 0, 1, 3))
+def _panels(ws: tuple[ndarray, ...], form: _Form) -> ndarray:
+    """Each (terms, groups * units), one below the other, as (panels, terms, groups, blocks *
+    lanes), with zeros at the end."""
+    groups, width = form.groups, form.blocks * form.lanes
+    units = ws[0].shape[1] // groups
+    whole, rest = divmod(units, width)
+    shape = (whole + (rest > 0), sum(map(len, ws)), groups, width)
+    out = (np.zeros if rest else np.empty)(shape, ws[0].dtype)
+    row = 0
+    for w in ws:
+        below, w = slice(row, row + len(w)), w.reshape(len(w), groups, units)
+        row += len(w)
+        parts = w[..., : whole * width].reshape(len(w), groups, whole, width)
+        parts, into = parts.transpose(2, 0, 1, 3), out[:whole, below]
+        if not fill(into, parts):
+            into[...] = parts
+        if rest:
+            out[whole, below, :, :rest] = w[..., whole * width :]
+    return out
 
 
 def _step_by_step(phases: Sequence[Phase], steps: int, rows: int, backwards: bool) -> None:
-    made = [np.empty((rows, p.w.shape[1]), p.w.dtype) for p in phases]
+    made = [np.empty((rows, p.groups * p.units), p.kind) for p in phases]
     for k in range(steps):
         for p, product in zip(phases, made):
             product[...] = 0 if p.first is None else p.first
-            row = 0
-            for x in p.xs:
-                part, w = x.at(k, backwards), p.w[row : row + x.a.shape[2]]
-                row += len(w)
+            for x, w in zip(p.xs, p.ws):
+                part = x.at(k, backwards)
                 if part is not None:
                     product += part @ w
             sums = {n: a.a[0] for n, a in parts(product[None], p.groups, "s").items()}
-            program = p.cell[p.w.dtype]
+            program = p.cell[p.kind]
             program(
                 *(sums[a.name] if a.name in sums else p.arrays[a.name].at(k, backwards)
                   for a in program.kernel.arrays)

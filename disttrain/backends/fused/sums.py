@@ -2,7 +2,8 @@
 
     of_rows(a, width) -> the sums of so many neighbours each, or None: left to numpy
 
-A sum is added up in some dozens of parts side by side, a longer one in blocks of ``BLOCK``.
+A sum is added up in some dozens of parts side by side, a longer one in blocks of ``BLOCK``; its
+bits do not depend on how many there are.
 """
 
 from __future__ import annotations
@@ -15,8 +16,7 @@ from ..lang.expr import var
 from ..lang.kernel import Array, Kernel, Loop, Put, Reduce
 
 BLOCK = 4096  # numbers of a sum that is not made of others
-_LEAST = 2048  # elements from which it gains (measured)
-_SHORT = 64  # and numbers of a sum
+SHORT = 63  # numbers of a sum up to which it does not gain (measured)
 
 
 def _sum(dtype: str) -> Kernel:
@@ -30,7 +30,7 @@ _SUMS = Family(_sum)
 
 def of_rows(a: ndarray, width: int) -> ndarray | None:
     """As many as there are rows of ``width`` numbers."""
-    if a.size < _LEAST or width < _SHORT or a.dtype.char not in "fd" or not a.dtype.isnative:
+    if width <= SHORT or not a.size or a.dtype.char not in "fd" or not a.dtype.isnative:
         return None
     if a.__class__ is not ndarray or not a.flags.c_contiguous:
         return None
@@ -45,13 +45,13 @@ def _added(rows: ndarray) -> ndarray:
     return out
 
 
-def _in_blocks(a: ndarray, width: int) -> ndarray | None:
-    rows, (count, rest) = a.size // width, divmod(width, BLOCK)
-    if rows > 1 and rest:
-        return None
-    blocks = _added(a.reshape(-1)[: a.size - rest].reshape(-1, BLOCK)).reshape(rows, count)
-    sums = np.add.reduce(blocks, axis=1)
-    return sums + np.add.reduce(a.reshape(-1)[a.size - rest :]) if rest else sums
+def _in_blocks(a: ndarray, width: int) -> ndarray:
+    rows, whole = a.reshape(-1, width), width // BLOCK * BLOCK
+    blocks = rows[:, :whole].reshape(len(rows), -1, BLOCK)
+    parts = np.empty(blocks.shape[:2], a.dtype)
+    _SUMS[a.dtype](blocks, parts)
+    sums: ndarray = np.add.reduce(parts, axis=1)
+    return sums + np.add.reduce(rows[:, whole:], axis=1) if whole < width else sums
 
 
-__all__ = ["BLOCK", "of_rows"]
+__all__ = ["BLOCK", "SHORT", "of_rows"]

@@ -93,6 +93,7 @@ def _three(values: tuple, other: int) -> tuple:
     return (other,) * (3 - len(values)) + tuple(values)
 
 
+@lru_cache(256)
 def _sizes(
     x: tuple, w: tuple, out: tuple, padding: tuple, dilation: tuple, groups: int
 ) -> _Sizes | None:
@@ -172,6 +173,12 @@ class _Plan:
             ])
             for p in range(high.products) for q in range(wide.products)
         ]  # fmt: skip
+
+    @cached_property
+    def transform(self) -> ndarray:
+        """(rows, weights) of what weights are multiplied with, both axes in one."""
+        high, wide = (axis.rows for axis in self.axes)
+        return np.kron(high, wide)
 
     @cached_property
     def forward(self) -> _Forward:
@@ -337,8 +344,7 @@ def _weights(plan: _Plan, w: ndarray) -> ndarray:
     taps = math.prod(s.kernel)
     every = np.zeros((taps, s.groups, s.channels, plan.forward.padded), np.float32)
     every[..., : s.outer] = w.reshape(s.groups, s.outer, s.channels, taps).transpose(3, 0, 2, 1)
-    high, wide = (axis.rows for axis in plan.axes)
-    u = np.kron(high, wide) @ every.reshape(s.kernel[0], taps // s.kernel[0], -1)
+    u = plan.transform @ every.reshape(s.kernel[0], taps // s.kernel[0], -1)
     return u.reshape(*u.shape[:2], *every.shape[1:])
 
 
@@ -369,8 +375,9 @@ class _Convolution:
         }  # fmt: skip
         table = np.array([told[name] for name in _code().FORWARD], np.int64)
         how.run(_address(table))
-        where = np.flatnonzero(np.isnan(wrong).any(axis=1))
-        bad.append(np.unique((some.start + where) // plan.units))
+        where = np.flatnonzero(np.isnan(np.add.reduce(wrong, axis=1)))
+        if len(where):
+            bad.append(np.unique((some.start + where) // plan.units))
 
 
 def _told(
@@ -452,9 +459,8 @@ class _Gradient:
     def put(self, dw: ndarray) -> None:
         """The gradient of the weights that were transformed."""
         s = self.plan.sizes
-        high, wide = (axis.rows for axis in self.plan.axes)
-        u = self.u.reshape(s.kernel[0], len(high) * len(wide), -1)
-        back = np.kron(high, wide).T @ u
+        transform = self.plan.transform
+        back = transform.T @ self.u.reshape(s.kernel[0], len(transform), -1)
         back = back.reshape(-1, *self.u.shape[2:])[:, :, : s.channels, : s.outer]
         dw.reshape(s.groups, s.outer, s.channels, -1)[...] = back.transpose(1, 3, 2, 0)
 

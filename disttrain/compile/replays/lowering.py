@@ -14,12 +14,11 @@ import numpy as np
 
 from ...backends.fused import cross_entropy as losses
 from ...core.types.wide import total
-from ...ops.primitives.linalg import by_other_order, by_rows, linear, product
+from ...ops.primitives.linalg import by_other_order, by_panels, by_rows, linear, product
 from ...ops.primitives.loss import cross_entropy_rows
 from ..instruction import Instruction, Var
 from ..pull import Rule
 
-_matmul = np.matmul
 Run = Callable[..., Any]
 
 
@@ -72,12 +71,12 @@ def _linear_backward(rule: Rule, given: list) -> Run | None:
     if (dw and (saved[0] is None or len(saved[0][0]) != 2)) or (dx and saved[1] is None):
         return None
     if all(rule.needs):
-        return lambda g, x, w, b: (product(g, w), _matmul(g.T, x), total(g, (0,), False))
+        return lambda g, x, w, b: (product(g, w), by_panels(g.T, x), total(g, (0,), False))
 
     def run(g: Any, x: Any, w: Any, b: Any) -> tuple:
         found = [product(g, w)] if dx else []
         if dw:
-            found.append(_matmul(g.T, x))
+            found.append(by_panels(g.T, x))
         if db:
             found.append(total(g, (0,), False))
         return tuple(found)

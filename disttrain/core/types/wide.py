@@ -15,9 +15,9 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from ...backends.fused import sums as last_sums
 from ...backends.fused.casts import SHORT as FEW
 from ...backends.fused.casts import scaled
-from ...backends.fused.sums import of_rows
 
 _F32 = np.dtype(np.float32)
 _EIGHT_BITS: dict[np.dtype, Callable] = {
@@ -27,6 +27,7 @@ _EIGHT_BITS: dict[np.dtype, Callable] = {
 _INT64 = np.dtype(np.int64)
 _RUNNING = {np.dtype("f4"): np.dtype("f8"), np.dtype("c8"): np.dtype("c16")}
 SHORT = 2048  # elements up to which sums need no blocks
+FEWEST = last_sums.SHORT  # and up to which those of the last dimension are numpy's
 BLOCK = 32  # numbers added one after the other before their sum joins the others
 
 
@@ -89,34 +90,42 @@ def add_up(a: np.ndarray, dims: tuple, keepdim: bool) -> np.ndarray:
     sums go in blocks, so that the rounding error stays that of a few dozen additions.
     """
     wide = accumulator(a.dtype)
-    if a.size > SHORT and dims and wide.kind in "fc":
+    if dims and wide.kind in "fc":
         found = _of_last(a, dims, keepdim) if wide is a.dtype else None
         if found is not None:
             return found
-        long = max(dims, key=a.shape.__getitem__)
-        if a.shape[long] > BLOCK and a.strides[long] != a.itemsize:
-            return _in_blocks(a, dims, keepdim, long, wide)
+        if a.size > SHORT:
+            return _across(a, dims, keepdim, wide)
+    return np.add.reduce(a, axis=dims, dtype=wide, keepdims=keepdim)  # type: ignore[call-overload]
+
+
+def _across(a: np.ndarray, dims: tuple, keepdim: bool, wide: np.dtype) -> Any:
+    long = max(dims, key=a.shape.__getitem__)
+    if a.shape[long] > BLOCK and a.strides[long] != a.itemsize:
+        return _in_blocks(a, dims, keepdim, long, wide)
     return np.add.reduce(a, axis=dims, dtype=wide, keepdims=keepdim)  # type: ignore[call-overload]
 
 
 def _of_last(a: np.ndarray, dims: tuple, keepdim: bool) -> np.ndarray | None:
-    """The sum over ``dims`` where generated code does the last of these."""
+    """The sum over ``dims`` where generated code does the last of these. (How many sums there are
+    is not asked: each would depend on it.)"""
     first = a.ndim
     while first - 1 in dims:
         first -= 1
-    sums = of_rows(a, math.prod(a.shape[first:]))
+    sums = last_sums.of_rows(a, math.prod(a.shape[first:]))
     if sums is None:
         return None
     ones = (1,) * (a.ndim - first if keepdim else 0)
     sums = sums.reshape((*a.shape[:first], *ones))
     rest = tuple(d for d in dims if d < first)
-    return add_up(sums, rest, keepdim) if rest else sums
+    return _across(sums, rest, keepdim, sums.dtype) if rest else sums
 
 
 def total(a: np.ndarray, dims: tuple, keepdim: bool) -> np.ndarray:
     """``add_up``, rounded to the type of ``a`` if that is a half type."""
     kind = a.dtype
-    if kind.kind == "f" and a.size <= SHORT and kind.itemsize > 2:
+    few = FEWEST if a.ndim - 1 in dims else SHORT
+    if kind.kind == "f" and a.size <= few and kind.itemsize > 2:
         # the commonest, without more ado
         return np.add.reduce(a, dims, None, None, keepdim)  # type: ignore[call-overload]
     out = add_up(a, dims, keepdim)

@@ -51,33 +51,14 @@ def layer_norm(
     eps: float = 1e-5,
 ) -> Tensor:
     """Normalise over the last dimensions, those of ``normalized_shape`` (Ba et al., 2016)"""
-    shape = _tail("layer_norm", input, normalized_shape, weight)
-    return ops.layer_norm(input, shape, weight, bias, eps)
+    return ops.layer_norm(input, normalized_shape, weight, bias, eps)
 
 
 def rms_norm(
     input: Tensor, normalized_shape: Dims, weight: Tensor | None = None, eps: float | None = None
 ) -> Tensor:
     """Divide by the root mean square over the last dimensions (Zhang, Sennrich, 2019)"""
-    return ops.rms_norm(input, _tail("rms_norm", input, normalized_shape, weight), weight, eps)
-
-
-def _tail(
-    where: str, input: Tensor, normalized_shape: Dims, weight: Tensor | None
-) -> tuple[int, ...]:
-    if isinstance(normalized_shape, int):
-        normalized_shape = (normalized_shape,)
-    shape = tuple(normalized_shape)
-    if not shape or tuple(input.shape[-len(shape) :]) != shape:
-        raise ShapeError(
-            f"{where}: input of shape {list(input.shape)} given; its last dimensions must be "
-            f"normalized_shape={list(shape)}"
-        )
-    if weight is not None and tuple(weight.shape) != shape:
-        raise ShapeError(
-            f"{where}: weight of shape {list(weight.shape)} given; needed {list(shape)}"
-        )
-    return shape
+    return ops.rms_norm(input, normalized_shape, weight, eps)
 
 
 def group_norm(

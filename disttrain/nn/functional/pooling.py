@@ -116,9 +116,10 @@ def _adaptive_max(
         raise ShapeError(
             f"{where}: input of shape {list(input.shape)} given; only the batch may be empty"
         )
-    even = _even(input, wanted)
+    # (Places that a program is given are what backward reads: it notices a write to them.)
+    even = [] if return_indices else _even(input, wanted)
     if even:
-        return _MAXIMA[n](input, even, return_indices=return_indices)
+        return _MAXIMA[n](input, even)
     windows = constant(input, _windows(tuple(input.shape[-n:]), wanted))
     values, places = largest(input.flatten(-n), windows)
     shape = tuple(input.shape[:-n]) + wanted

@@ -119,7 +119,7 @@ class RNNBase(Module):
         """The initial state of every pass, tensors (N, features). ``order``: of the sequences."""
         count = self.num_layers * self._directions
         if states is None:
-            zeros = {n: ops.zeros(rows, n, dtype=x.dtype, device=x.device) for n in self._widths}
+            zeros = {n: ops.zeros(rows, n, dtype=x.dtype, device=x.device) for n in {*self._widths}}
             return [tuple(zeros[n] for n in self._widths)] * count
         for state, width in zip(states, self._widths, strict=True):
             needed = (count, rows, width) if batched else (count, width)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...backends import lapack
-from ...backends.fused import few_rows, half_product
+from ...backends.fused import few_rows, half_product, many_rows
 from ...backends.fused.copies import contiguous
 from ...core.annotations import Shaped, Value
 from ...core.gate import Primitive
@@ -91,7 +91,13 @@ def product(a: np.ndarray, b: np.ndarray) -> Any:
         out = few_rows.product(a, b)
         if out is not None:
             return out
-    return np.matmul(a, b)
+    return by_panels(a, b) if len(a) >= many_rows.LEAST and b.size >= LEAST else np.matmul(a, b)
+
+
+def by_panels(a: np.ndarray, b: np.ndarray, out: Any = None) -> Any:
+    """``a @ b`` where there are many rows, perhaps in ``out``."""
+    made = many_rows.product(a, b, out)
+    return np.matmul(a, b, out=out) if made is None else made
 
 
 def _product(a: Any, b: Any) -> Any:
@@ -163,6 +169,9 @@ def by_other_order(shape: tuple, kind: np.dtype, w_shape: tuple, w_kind: np.dtyp
 def by_rows(x: np.ndarray, w: np.ndarray, b: None = None) -> Any:
     """``x @ w.T``. A BLAS is slow at few rows times a transposed matrix, not at their transpose."""
     if by_other_order(x.shape, x.dtype, w.shape, w.dtype) and w.flags.c_contiguous:
+        out = many_rows.product(x, w.T)
+        if out is not None:
+            return out
         return contiguous(np.matmul(w, x.T).T)
     return product(x, w.T)
 
@@ -200,7 +209,7 @@ def _linear_rule(g: Value, x: Any, w: Any, needs: tuple, w_place: tuple | None) 
     if g.__class__ is np.ndarray and g.dtype.char in "fd" and len(g.shape) == 2 and not w_place:
         return (  # the commonest, without a gate around each product
             product(g, w) if needs[0] else None,
-            np.matmul(g.T, x) if needs[1] else None,
+            by_panels(g.T, x) if needs[1] else None,
             total(g, (0,), False) if needs[2] else None,
         )
     dx = None
@@ -217,7 +226,7 @@ def _linear_rule(g: Value, x: Any, w: Any, needs: tuple, w_place: tuple | None) 
             dw = matmul(swap(rows), H(inputs))
         else:
             dw, factor = w_place
-            np.matmul(rows.T, inputs, out=dw)
+            by_panels(rows.T, inputs, dw)
             np.multiply(dw, factor, out=dw)  # not the smaller rows before: that may overflow later
     if needs[2]:
         summed = g if g.__class__ is not np.ndarray else _rows(g)

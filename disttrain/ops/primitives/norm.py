@@ -19,7 +19,7 @@ from ...backends.fused import norms as fused
 from ...core.annotations import Shaped, Value
 from ...core.gate import Primitive
 from ...core.types.wide import is_half
-from ..declare import primitive
+from ..declare import declare_apart, primitive
 from . import elementwise as el
 from .batching import at_once, by_kernel, computed, fronted, merge, split
 from .elementwise import rsqrt, square
@@ -214,6 +214,44 @@ batch_norm_channels: Primitive = primitive(
         ((rng.normal(size=(3, 2, 4)), rng.normal(size=2), rng.normal(size=2)), {"eps": 1e-5})
     ],
 )  # fmt: skip
+
+
+# --- batch norm by statistics that are known ---------------------------------------------------
+def factors(centre: Any, variance: Any, weight: Any, bias: Any, eps: float) -> tuple:
+    """By what channels are multiplied, and what is added then."""
+    scale = rsqrt(variance + eps)
+    scale = scale if weight is None else scale * weight
+    return scale, (-centre * scale if bias is None else bias - centre * scale)
+
+
+def _known(x: np.ndarray, centre: Any, variance: Any, weight: Any, bias: Any, eps: float) -> Any:
+    return channels.scaled(x, *factors(centre, variance, weight, bias, eps))
+
+
+def _known_rule(
+    g: Value, x: Any, centre: Any, variance: Any, weight: Any, needs: tuple, eps: float
+) -> tuple:
+    """What the steps of ``factors`` and of their use would give, in their bits."""
+    shape = tuple(x.shape)
+    over = (0, *(k for k in range(2, len(shape)) if shape[k] != 1))
+    column = (-1, *(1,) * (len(shape) - 2))
+    rstd = rsqrt(variance + eps)
+    dx = dweight = dbias = None
+    if needs[0]:
+        scale = rstd if weight is None else rstd * weight
+        dx = g * reshape(scale, shape=column)
+    if needs[3] or needs[4]:
+        dbias = reshape(sum_(g, dims=over, keepdim=False), shape=(-1,))
+    if needs[3]:
+        product = reshape(sum_(g * x, dims=over, keepdim=False), shape=(-1,))
+        dweight = (product - dbias * centre) * rstd
+    return dx, None, None, dweight, dbias if needs[4] else None
+
+
+# For arrays of one type on the host, in order; not where the statistics want gradients.
+batch_norm_known: Primitive = declare_apart(
+    "batch_norm_known", _known, "x centre variance weight bias", _known_rule
+)
 
 
 # --- group norm, over the places of groups of channels of (N, C, ...) --------------------------

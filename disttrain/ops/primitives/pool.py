@@ -49,9 +49,11 @@ def _padded(
     dilation: tuple,
     out: tuple,
     value: float,
+    reach: tuple | None = None,
 ) -> Any:
     """``x`` with ``value`` around it, as far as the windows reach."""
-    size, reach = x.shape[2:], _reach(x.shape[2:], out, kernel, stride, padding, dilation)
+    size = x.shape[2:]
+    reach = reach or _reach(size, out, kernel, stride, padding, dilation)
     if reach == size:
         return x
     wide = np.full((*x.shape[:2], *reach), value, x.dtype)
@@ -69,6 +71,15 @@ def _reach(
             size, out, kernel, stride, _twice(padding), dilation, strict=True
         )
     )
+
+
+@lru_cache(256)
+def _windows(
+    size: tuple, kernel: tuple, stride: tuple, padding: tuple, dilation: tuple, ceil_mode: bool
+) -> tuple[tuple, tuple]:
+    """How many windows there are, and how far they reach."""
+    out = pooled_sizes(size, kernel, stride, padding, dilation, ceil_mode)
+    return out, _reach(size, out, kernel, stride, padding, dilation)
 
 
 def _twice(padding: tuple) -> tuple:
@@ -101,11 +112,11 @@ def _along(
 def _max_pool(
     a: np.ndarray, kernel: tuple, stride: tuple, padding: tuple, dilation: tuple, ceil_mode: bool
 ) -> Any:
-    out = pooled_sizes(a.shape[2:], kernel, stride, padding, dilation, ceil_mode)
-    x = _padded(a, kernel, stride, padding, dilation, out, _lowest(a.dtype))
+    out, reach = _windows(a.shape[2:], kernel, stride, padding, dilation, ceil_mode)
+    x = _padded(a, kernel, stride, padding, dilation, out, _lowest(a.dtype), reach)
     for i in range(len(kernel)):
         x = _along(np.maximum, x, 2 + i, kernel[i], stride[i], dilation[i], out[i])
-    return x.copy() if np.may_share_memory(x, a) else np.ascontiguousarray(x)
+    return x.copy() if max(kernel) == 1 else np.ascontiguousarray(x)
 
 
 def _hits(
@@ -171,7 +182,7 @@ def _max_spread(
     if odd or not largest.add_first(full, g, x, best, kernel, stride, dilation):
         for where, hit in _hits(a, best, kernel, stride, padding, dilation):
             _add_where(full[where], g, hit)
-    return full[inside(a.shape[2:], padding)]
+    return full if full.shape == a.shape else full[inside(a.shape[2:], padding)]
 
 
 def _add_where(region: np.ndarray, g: np.ndarray, hit: np.ndarray) -> None:
@@ -203,7 +214,7 @@ def spread_to(
     if not largest.add_known(full, g, found, kernel, stride, dilation):
         for t, (_, where) in enumerate(taps(kernel, out, stride, dilation)):
             _add_where(full[(Ellipsis, *where)], g, found == t)
-    return full[inside(size, padding)]
+    return full if full.shape[2:] == size else full[inside(size, padding)]
 
 
 @through_float32
@@ -366,9 +377,9 @@ def _avg_pool(
     divisor: int | None,
 ) -> Any:  # fmt: skip
     ones = (1,) * len(kernel)
-    out = pooled_sizes(a.shape[2:], kernel, stride, padding, ones, ceil_mode)
+    out, reach = _windows(a.shape[2:], kernel, stride, padding, ones, ceil_mode)
     scale = _counts(a.shape[2:], out, kernel, stride, padding, include, divisor, a.dtype)
-    x = _padded(a, kernel, stride, padding, ones, out, 0)
+    x = _padded(a, kernel, stride, padding, ones, out, 0, reach)
     for i in range(len(kernel)):
         x = _along(np.add, x, 2 + i, kernel[i], stride[i], 1, out[i])
     if x.dtype.kind in "iu":
@@ -405,7 +416,7 @@ def _avg_spread(
     for i in reversed(range(len(kernel))):
         reach = max(size[i] + 2 * padding[i], (out[i] - 1) * stride[i] + kernel[i])
         x = _spread_along(x, 2 + i, kernel[i], stride[i], reach)
-    return np.ascontiguousarray(x[inside(size, padding)])
+    return x if x.shape[2:] == size else np.ascontiguousarray(x[inside(size, padding)])
 
 
 def _avg_shape(

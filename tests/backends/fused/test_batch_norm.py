@@ -32,3 +32,13 @@ def test_a_gradient_changes_neither_mean_nor_spread():
     dx = found[0] if isinstance(found, tuple) else found
     np.testing.assert_allclose(dx.sum((0, 2)), 0, atol=1e-9)
     np.testing.assert_allclose((dx * x).sum((0, 2)), 0, atol=1e-9)
+
+
+@pytest.mark.parametrize("shape", [(2, 3), (2, 3, 4), (5, 1, 3, 33), (1, 4, 100), (7, 2, 1)])
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+def test_channels_times_what_is_known_round_twice(shape, kind):
+    rng = np.random.default_rng(2)
+    x, scale, shift = (rng.normal(size=n).astype(kind) for n in (shape, shape[1], shape[1]))
+    at = (1, -1, *(1,) * (len(shape) - 2))
+    wanted = x * scale.reshape(at) + shift.reshape(at)
+    assert bn.scaled(x, scale, shift).tobytes() == wanted.tobytes()

@@ -36,13 +36,14 @@ def lstm(rows, width, inputs, kind=np.float32, backwards=False):
     x, h0, c0 = drawn(count, rows, inputs), drawn(rows, high), drawn(rows, width)
     hs, cs, made = (np.zeros((count, rows, n), kind) for n in (high, width, width))
     h, c = Along(hs, -1, h0), Along(cs, -1, c0)
-    w, p, b = drawn(inputs + high, 4 * width), drawn(width, high), drawn(4 * width)
+    u, w = drawn(inputs, 4 * width), drawn(high, 4 * width)
+    p, b = drawn(width, high), drawn(4 * width)
     kept = np.zeros((count, rows, 4 * width), kind)
     arrays = {**parts(kept, 4, "k"), "c": c, "y0": Along(made), "y1": Along(cs)}
     step = MODES["LSTM"].steps[False, True]
     phases = [
-        Phase((Along(x), h), w, 4, b, step, arrays),
-        Phase((Along(made),), p, 1, None, COPIED, {"y0": Along(hs)}),
+        Phase((Along(x), h), (u, w), 4, b, step, arrays),
+        Phase((Along(made),), (p,), 1, None, COPIED, {"y0": Along(hs)}),
     ]
     run(phases, count, rows, backwards)
     return hs, cs, made, kept

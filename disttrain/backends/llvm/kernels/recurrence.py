@@ -23,7 +23,7 @@ from ..emit import STORED, Emitter, Target
 from ..loops import Text, functions
 
 _POINTER, _NUMBER = ctypes.c_void_p, ctypes.c_int64
-_TERMS = 512  # added up in registers at a time: long sums lose fewer bits so
+_TERMS = 128  # added up in registers at a time: long sums lose fewer bits so
 _SIZE = 4  # bytes of an element
 _WIDE = 4  # the most registers of a tile's row
 TRACK = 5  # numbers that say where an array's rows are
@@ -32,13 +32,15 @@ TRACK = 5  # numbers that say where an array's rows are
 class Phase(NamedTuple):
     """``groups`` of the product's columns; a tile has ``blocks`` registers of each. ``inputs``: how
     many arrays the rows of the product come from, their terms after each other. ``pairs``: a term
-    is two numbers of bfloat16 and their products' sum, where there is ``pairs()``."""
+    is two numbers of bfloat16 and their products' sum, where there is ``pairs()``. ``columns``: the
+    rows of the product are columns of what is given, whose stride is that between its rows."""
 
     kernel: Kernel
     groups: int
     blocks: int
     inputs: int = 1
     pairs: bool = False
+    columns: bool = False
 
     @property
     def arrays(self) -> list[Array]:
@@ -169,22 +171,23 @@ class _Writer:
             for at, value in enumerate(start):
                 self.store(value, at)
             for given in inputs:
-                x, w = text.at(given.rows, (begin, given.stride)), text.at(panel, (given.far, "1"))
-                xs = [text.at(x, (str(r), given.stride)) for r in range(n)]
-                self.add(xs, w, given.terms)
+                next_row = str(_SIZE) if self.phase.columns else given.stride
+                x, w = text.at(given.rows, (begin, next_row)), text.at(panel, (given.far, "1"))
+                xs = [text.at(x, (str(r), next_row)) for r in range(n)]
+                self.add(xs, w, given)
             text.add(f"br label %{name}.end")
         text.start(f"{name}.end")
 
-    def add(self, xs: list[str], w: str, terms: str) -> None:
+    def add(self, xs: list[str], w: str, given: _Input) -> None:
         """The products of an input's terms, to ``%sums``."""
-        text = self.text
+        text, terms = self.text, given.terms
         zeros = [(self.vector, "zeroinitializer")] * (len(xs) * self.wide)
         with text.loop("0", terms, _TERMS) as begin:
             far = text.let(f"add i64 {begin}, {_TERMS}")
             near = text.let(f"icmp slt i64 {far}, {terms}")
             end = text.let(f"select i1 {near}, i64 {far}, i64 {terms}")
             with text.loop(begin, end, 1, zeros) as turn:
-                turn.new = self.term(turn.at, xs, w, turn.values)
+                turn.new = self.term(turn.at, xs, w, turn.values, given.stride)
             for at, value in enumerate(turn.values):
                 old = self.load("%sums", at)
                 self.store(text.let(f"fadd {self.vector} {old}, {value}"), at)
@@ -197,12 +200,13 @@ class _Writer:
         place = self.text.at("%sums", (str(at * self.width), "1"))
         self.text.add(f"store {self.vector} {value}, ptr {place}, align {_SIZE}")
 
-    def term(self, at: str, xs: list[str], panel: str, sums: list[str]) -> list[str]:
+    def term(self, at: str, xs: list[str], panel: str, sums: list[str], stride: str) -> list[str]:
         """``sums`` and the products of one term."""
         text, wide = self.text, self.wide
         w = text.at(panel, (at, str(wide * self.width)))
         columns = [self.load(w, c) for c in range(wide)]
         made: list[str] = []
+        at = text.let(f"mul i64 {at}, {stride}") if self.phase.columns else at
         for r, x in enumerate(xs):
             made += self.row(sums[r * wide : (r + 1) * wide], columns, x, at)
         return made
@@ -210,8 +214,8 @@ class _Writer:
     def row(self, sums: list[str], columns: list[str], x: str, at: str) -> list[str]:
         """``sums`` and number ``at`` of ``x`` times ``columns``. Said as instructions, since LLVM
         would load the numbers of all rows first, and has no registers left then."""
-        wide = self.wide
-        lines = [f"vbroadcastss (${3 * wide + 1},${3 * wide + 2},{_SIZE}), ${wide}"]
+        wide, each = self.wide, 1 if self.phase.columns else _SIZE
+        lines = [f"vbroadcastss (${3 * wide + 1},${3 * wide + 2},{each}), ${wide}"]
         multiply = "vdpbf16ps" if self.phase.pairs else "vfmadd231ps"
         lines += [f"{multiply} ${2 * wide + 1 + c}, ${wide}, ${c}" for c in range(wide)]
         where = ",".join(["=v"] * wide + ["=&v", *map(str, range(wide)), *["v"] * wide, "r", "r"])

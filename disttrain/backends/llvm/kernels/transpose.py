@@ -63,59 +63,68 @@ def _shuffled(text: Text, kind: str, a: str, b: str, order: list[int]) -> str:
 
 
 def _text(item: int) -> str:
-    """``turn(out, a, p, q, step of p in out, step of q in a)``, steps in bytes; the others are
-    neighbours: out[p, q] = a[q, p]."""
-    text, side = Text(), str(SIDE[item])
-    with text.function("turn", "ptr %out", "ptr %a", "i64 %p", "i64 %q", "i64 %op", "i64 %aq"):
-        with (
-            text.loop("0", "%p", _TILE) as p0,
-            text.loop("0", "%q", _TILE) as q0,
-        ):
-            ends = []
-            for start, end in ((p0, "%p"), (q0, "%q")):
-                far = text.let(f"add i64 {start}, {_TILE}")
-                near = text.let(f"icmp slt i64 {far}, {end}")
-                ends.append(text.let(f"select i1 {near}, i64 {far}, i64 {end}"))
-            whole = []
-            for start, end in zip((p0, q0), ends):
-                size = text.let(f"sub i64 {end}, {start}")
-                some = text.let(f"and i64 {size}, -{side}")
-                whole.append(text.let(f"add i64 {start}, {some}"))
-            with text.loop(p0, whole[0], int(side)) as p:
-                with text.loop(q0, whole[1], int(side)) as q:
-                    _square(text, item, p, q)
-                _singles(text, item, (p, text.let(f"add i64 {p}, {side}")), (whole[1], ends[1]))
-            _singles(text, item, (whole[0], ends[0]), (q0, ends[1]))
+    """Of ``n`` by ``m`` matrices with these steps: out[p, q] = a[q, p]."""
+    text = Text()
+    steps = ["p", "q", "op", "aq", "n", "on", "an", "m", "om", "am"]
+    with text.function("turn", "ptr %out", "ptr %a", *(f"i64 %{name}" for name in steps)):
+        with text.loop("0", "%n", 1) as n, text.loop("0", "%m", 1) as m:
+            out = text.at("%out", (n, "%on"), (m, "%om"))
+            _matrix(text, item, out, text.at("%a", (n, "%an"), (m, "%am")))
     return str(text)
 
 
-def _square(text: Text, item: int, p: str, q: str) -> None:
+def _matrix(text: Text, item: int, out: str, a: str) -> None:
+    side = str(SIDE[item])
+    with (
+        text.loop("0", "%p", _TILE) as p0,
+        text.loop("0", "%q", _TILE) as q0,
+    ):
+        ends = []
+        for start, end in ((p0, "%p"), (q0, "%q")):
+            far = text.let(f"add i64 {start}, {_TILE}")
+            near = text.let(f"icmp slt i64 {far}, {end}")
+            ends.append(text.let(f"select i1 {near}, i64 {far}, i64 {end}"))
+        whole = []
+        for start, end in zip((p0, q0), ends):
+            size = text.let(f"sub i64 {end}, {start}")
+            some = text.let(f"and i64 {size}, -{side}")
+            whole.append(text.let(f"add i64 {start}, {some}"))
+        with text.loop(p0, whole[0], int(side)) as p:
+            with text.loop(q0, whole[1], int(side)) as q:
+                _square(text, item, text.at(out, (p, "%op"), (q, str(item))),
+                        text.at(a, (q, "%aq"), (p, str(item))))  # fmt: skip
+            rest = p, text.let(f"add i64 {p}, {side}")
+            _singles(text, item, out, a, rest, (whole[1], ends[1]))
+        _singles(text, item, out, a, (whole[0], ends[0]), (q0, ends[1]))
+
+
+def _square(text: Text, item: int, target: str, source: str) -> None:
     n = SIDE[item]
-    kind, size = f"<{n} x i{8 * item}>", str(item)
-    rows = []
-    source = text.at("%a", (q, "%aq"), (p, size))
+    kind, rows = f"<{n} x i{8 * item}>", []
     for k in range(n):
         place = text.at(source, (str(k), "%aq"))
         rows.append(text.let(f"load {kind}, ptr {place}, align 1"))
     turned = (_in_lanes if item >= 4 else _interleaved)(text, rows, kind)
-    target = text.at("%out", (p, "%op"), (q, size))
     for k, row in enumerate(turned):
         place = text.at(target, (str(k), "%op"))
         text.add(f"store {kind} {row}, ptr {place}, align 1")
 
 
-def _singles(text: Text, item: int, ps: tuple[str, str], qs: tuple[str, str]) -> None:
+def _singles(
+    text: Text, item: int, out: str, a: str, ps: tuple[str, str], qs: tuple[str, str]
+) -> None:
     kind, size = f"i{8 * item}", str(item)
     with text.loop(*ps, 1) as p, text.loop(*qs, 1) as q:
-        value = text.let(f"load {kind}, ptr {text.at('%a', (q, '%aq'), (p, size))}, align 1")
-        text.add(f"store {kind} {value}, ptr {text.at('%out', (p, '%op'), (q, size))}, align 1")
+        value = text.let(f"load {kind}, ptr {text.at(a, (q, '%aq'), (p, size))}, align 1")
+        text.add(f"store {kind} {value}, ptr {text.at(out, (p, '%op'), (q, size))}, align 1")
 
 
 @cache
 def turn(item: int) -> Callable | None:
-    """``turn(out, a, p, q, step of p in out, step of q in a)`` for elements of ``item`` bytes; None
-    where code cannot be made."""
-    return functions(_text, item)("turn", (ctypes.c_void_p,) * 2 + (ctypes.c_int64,) * 4)
+    """``turn(out, a, p, q, step of p in out, step of q in a, (count, step in out, step in a) of two
+    axes of matrices)`` for elements of ``item`` bytes, steps in bytes; p and q are neighbours on
+    the other side. None where code cannot be made."""
+    return functions(_text, item)("turn", (ctypes.c_void_p,) * 2 + (ctypes.c_int64,) * 10)
 
 
 __all__ = ["SIDE", "transposed", "turn"]

@@ -60,6 +60,8 @@ def _filled(
     where = usable(device)
     if where is META:
         out = wrap(NullArray(shape, kind.np))
+    elif where is CPU and all(type(n) is int and n >= 0 for n in shape):
+        out = wrap(make(shape, kind.np))
     else:
         if any(n < 0 for n in shape):
             raise ShapeError(f"shape {list(shape)} given; sizes cannot be negative")

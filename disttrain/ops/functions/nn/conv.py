@@ -6,10 +6,12 @@ Arguments are checked here; the arithmetic and its derivatives are in ``convolve
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
+from ....context import SLOW, thread
 from ....core.annotations import PerDim
 from ....core.tensor import Tensor
 from ....core.types.casting import computes_in
@@ -38,25 +40,56 @@ def per_dim(value: Any, n: int, where: str, name: str) -> tuple[int, ...]:
     return value
 
 
-def _check(
-    where: str, input: Tensor, weight: Tensor, bias: Tensor | None, groups: int, channels: int
-) -> None:
-    if weight.ndim != input.ndim:
-        raise ShapeError(
-            f"{where}: weight of shape {list(weight.shape)} given for an input of shape "
-            f"{list(input.shape)}; both need {input.ndim} dimensions"
-        )
-    if groups < 1 or weight.shape[0] % groups:
-        raise ConfigError(
-            f"{where}: groups={groups} given; it must divide weight.shape[0]={weight.shape[0]}"
-        )
-    if input.shape[1] != channels:
-        raise ShapeError(
-            f"{where}: input of shape {list(input.shape)} has {input.shape[1]} channels; needed "
-            f"{channels}, because the weight has shape {list(weight.shape)} and groups={groups}"
-        )
+def _types(where: str, input: Tensor, weight: Tensor, bias: Tensor | None) -> None:
     same_type(where, input, weight, bias)
     kinds(where, "iufVc", input)
+
+
+def _fits(
+    where: str, input: tuple, weight: tuple, bias: tuple | None, channels: int, groups: int,
+    **steps: tuple,
+) -> None:  # fmt: skip
+    """Raise where arrays of these shapes do not go together, or steps are none."""
+    if len(weight) != len(input):
+        raise ShapeError(
+            f"{where}: weight of shape {list(weight)} given for an input of shape "
+            f"{list(input)}; both need {len(input)} dimensions"
+        )
+    if groups < 1 or weight[0] % groups:
+        raise ConfigError(
+            f"{where}: groups={groups} given; it must divide weight.shape[0]={weight[0]}"
+        )
+    if input[1] != channels:
+        raise ShapeError(
+            f"{where}: input of shape {list(input)} has {input[1]} channels; needed "
+            f"{channels}, because the weight has shape {list(weight)} and groups={groups}"
+        )
+    if bias is not None and tuple(bias) != (weight[0],):
+        raise ShapeError(f"{where}: bias of shape {list(bias)} given; needed [{weight[0]}]")
+    for name, given in steps.items():
+        least = 0 if name == "padding" else 1
+        if min(given) < least:
+            kind = "non-positive" if least else "negative"
+            raise ShapeError(f"{where}: {name}={given} given; {kind} {name} is not supported")
+
+
+def _windows_fit(
+    where: str, input: tuple, weight: tuple, bias: tuple | None, groups: int,
+    stride: tuple, padding: tuple, dilation: tuple,
+) -> None:  # fmt: skip
+    """``_fits`` of a convolution, whose kernel is no larger than its input."""
+    channels = weight[1] * groups if len(weight) > 1 else 0
+    _fits(where, input, weight, bias, channels, groups, stride=stride, padding=padding,
+          dilation=dilation)  # fmt: skip
+    if min(win.out_sizes(input[2:], weight[2:], stride, padding, dilation)) < 1:
+        raise ShapeError(
+            f"{where}: input of shape {list(input)} with padding {padding} is smaller than "
+            f"the kernel {list(weight[2:])} with dilation {dilation}; needed an input at least as "
+            "large"
+        )
+
+
+_known_to_fit = lru_cache(512)(_windows_fit)  # of shapes that came before nothing is asked again
 
 
 def _conv_nd(
@@ -68,24 +101,17 @@ def _conv_nd(
     unbatched = input.ndim == n + 1
     if unbatched:
         input = reshape(input, shape=(1, *input.shape))
-    _check(where, input, weight, bias, groups, weight.shape[1] * groups if weight.ndim > 1 else 0)
-    if bias is not None and tuple(bias.shape) != (weight.shape[0],):
-        raise ShapeError(
-            f"{where}: bias of shape {list(bias.shape)} given; needed [{weight.shape[0]}]"
-        )
     stride = per_dim(stride, n, where, "stride")
     dilation = per_dim(dilation, n, where, "dilation")
     if isinstance(padding, str):
         input, padding = _named_padding(where, input, weight, padding, stride, dilation)
     else:
         padding = per_dim(padding, n, where, "padding")
-    _check_steps(where, stride, padding, dilation)
-    kernel = tuple(weight.shape[2:])
-    if min(win.out_sizes(tuple(input.shape[2:]), kernel, stride, padding, dilation)) < 1:
-        raise ShapeError(
-            f"{where}: input of shape {list(input.shape)} with padding {padding} is smaller than "
-            f"the kernel {list(kernel)} with dilation {dilation}; needed an input at least as large"
-        )
+    _types(where, input, weight, bias)
+    check: Any = _known_to_fit if thread.mode != SLOW else _windows_fit
+    check(where, tuple(input.meta()[0]), tuple(weight.meta()[0]),
+          None if bias is None else tuple(bias.meta()[0]), groups, stride, padding,
+          dilation)  # fmt: skip
     out = conv(
         input, weight, bias, stride=stride, padding=padding, dilation=dilation, groups=groups
     )
@@ -100,14 +126,6 @@ def _batched(where: str, n: int, input: Tensor) -> Tensor:
             f"got input of size: {list(input.shape)}; needed channels and {n} spatial dimensions"
         )
     return input
-
-
-def _check_steps(where: str, stride: tuple, padding: tuple, dilation: tuple) -> None:
-    steps = (("stride", stride, 1), ("padding", padding, 0), ("dilation", dilation, 1))
-    for name, given, least in steps:
-        if min(given) < least:
-            kind = "non-positive" if least else "negative"
-            raise ShapeError(f"{where}: {name}={given} given; {kind} {name} is not supported")
 
 
 def _named_padding(
@@ -175,12 +193,13 @@ def _transposed(
     unbatched = input.ndim == n + 1
     if unbatched:
         input = reshape(input, shape=(1, *input.shape))
-    _check(where, input, weight, bias, groups, weight.shape[0])
+    _types(where, input, weight, bias)
     stride = per_dim(stride, n, where, "stride")
     padding = per_dim(padding, n, where, "padding")
     extra = per_dim(output_padding, n, where, "output_padding")
     dilation = per_dim(dilation, n, where, "dilation")
-    _check_steps(where, stride, padding, dilation)
+    _fits(where, tuple(input.shape), tuple(weight.shape), None, weight.shape[0], groups,
+          stride=stride, padding=padding, dilation=dilation)  # fmt: skip
     if any(e >= max(s, d) for e, s, d in zip(extra, stride, dilation, strict=True)):
         raise ConfigError(
             f"{where}: output_padding={extra} given; it must be smaller than stride={stride} or "

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from ....context import SLOW, thread
 from ....core.annotations import Dims
 from ....core.grad_mode import no_grad
 from ....core.saved import Complete
@@ -18,6 +19,8 @@ from ...primitives import elementwise as el
 from ...primitives.elementwise import cast_like, rsqrt, square
 from ...primitives.norm import (
     batch_norm_channels,
+    batch_norm_known,
+    factors,
     group_norm_channels,
     layer_norm_rows,
     rms_norm_rows,
@@ -32,14 +35,14 @@ from ..inplace import copy_
 def _tail(where: str, input: Tensor, normalized_shape: Dims, *affine: Tensor | None) -> tuple:
     shape = normalized_shape
     shape = (int(shape),) if isinstance(shape, (int, np.integer)) else tuple(shape)
-    given = tuple(as_input(input, where).shape)
+    given = tuple(as_input(input, where).meta()[0])
     if not shape or given[-len(shape) :] != shape:
         raise ShapeError(
             f"{where}: input of shape {list(given)} given; its last dimensions must be "
             f"normalized_shape={list(shape)}"
         )
     for t, name in zip(affine, ("weight", "bias"), strict=False):
-        if t is not None and tuple(t.shape) != shape:
+        if t is not None and t.meta()[0] != shape:
             raise ShapeError(
                 f"{where}: {name} of shape {list(t.shape)} given; needed {list(shape)}"
             )
@@ -111,7 +114,7 @@ def rms_norm(
 
 def per_channel(where: str, channels: int, **given: Tensor | None) -> None:
     for name, t in given.items():
-        if t is not None and tuple(t.shape) != (channels,):
+        if t is not None and t.meta()[0] != (channels,):
             raise ShapeError(
                 f"{where}: {name} of shape {list(t.shape)} given for {channels} channels; needed "
                 f"[{channels}]"
@@ -194,12 +197,29 @@ def _by_running(
     eps: float,
 ) -> Tensor:
     """One multiplication and one addition per element."""
-    scale = rsqrt(variance + eps)
-    scale = scale if weight is None else scale * weight
-    shift = -centre * scale if bias is None else bias - centre * scale
+    given = (input, centre, variance, weight, bias)
+    if thread.mode != SLOW and _at_once(given):
+        return batch_norm_known(*given, eps=float(eps))
     shape = (-1, *(1,) * (input.ndim - 2))
-    scale, shift = (cast_like(reshape(t, shape=shape), input) for t in (scale, shift))
+    scale, shift = (
+        cast_like(reshape(t, shape=shape), input)
+        for t in factors(centre, variance, weight, bias, eps)
+    )
     return input * scale + shift
+
+
+def _at_once(given: tuple) -> bool:
+    """Whether all are arrays of the host's, of one type that there is code for, the first in order;
+    and the statistics want no gradients."""
+    if given[1].requires_grad or given[2].requires_grad:
+        return False
+    arrays = [t.__dict__.get("array") for t in given if t is not None]
+    kind = getattr(arrays[0], "dtype", None)
+    if kind is None or kind.char not in "fd" or not kind.isnative:
+        return False
+    if any(a.__class__ is not np.ndarray or a.dtype != kind for a in arrays):
+        return False
+    return arrays[0].size > 0 and arrays[0].flags.c_contiguous
 
 
 # --- group and instance norm -------------------------------------------------------------------

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
+from ....context import SLOW, thread
 from ....core.annotations import PerDim
 from ....core.tensor import Tensor
 from ....core.types import dtypes
@@ -33,10 +35,22 @@ def _sizes(
     stride = kernel if empty else per_dim(stride, n, where, "stride")
     padding = per_dim(padding, n, where, "padding")
     dilation = per_dim(dilation, n, where, "dilation")
-    if 0 in input.shape[1:] or (input.ndim == n + 1 and 0 in input.shape):
+    check = _known_to_fit if thread.mode != SLOW else _fits
+    check(where, n, tuple(input.meta()[0]), kernel, stride, padding, dilation, bool(ceil_mode))
+    if input.ndim == n + 1:
+        input = reshape(input, shape=(1, *input.shape))
+    return input, kernel, stride, padding, dilation
+
+
+def _fits(
+    where: str, n: int, input: tuple, kernel: tuple, stride: tuple, padding: tuple,
+    dilation: tuple, ceil_mode: bool,
+) -> None:  # fmt: skip
+    """Raise where there are no such windows over an input of this shape."""
+    if 0 in input[1:] or (len(input) == n + 1 and 0 in input):
         raise ShapeError(
             f"{where}: Expected {n + 1}D or {n + 2}D (batch mode) tensor with optional 0 dim batch "
-            f"size for input, but got {list(input.shape)}: only the batch may be empty"
+            f"size for input, but got {list(input)}: only the batch may be empty"
         )
     if min(stride) < 1:
         raise ConfigError(
@@ -52,14 +66,14 @@ def _sizes(
             f"{where}: padding={padding} given; it must lie between 0 and half of "
             f"kernel_size={kernel}"
         )
-    if min(pooled_sizes(input.shape[-n:], kernel, stride, padding, dilation, ceil_mode)) < 1:
+    if min(pooled_sizes(input[-n:], kernel, stride, padding, dilation, ceil_mode)) < 1:
         raise ShapeError(
-            f"{where}: input of shape {list(input.shape)} with padding {padding} is smaller "
+            f"{where}: input of shape {list(input)} with padding {padding} is smaller "
             f"than the window {kernel}; needed an input at least as large as the window"
         )
-    if input.ndim == n + 1:
-        input = reshape(input, shape=(1, *input.shape))
-    return input, kernel, stride, padding, dilation
+
+
+_known_to_fit = lru_cache(512)(_fits)  # of shapes that came before nothing is asked again
 
 
 def _max_nd(

@@ -135,6 +135,7 @@ def is_library(kind: type) -> bool:
 _FOREIGN_MEMBERS = (
     types.MethodDescriptorType, types.WrapperDescriptorType, types.GetSetDescriptorType,
 )  # fmt: skip
+_SPACES = (dict, types.MappingProxyType)
 _OPEN_BASES = (
     object, dict, list, tuple, set, frozenset, str, int, float, bytes, collections.deque,
     collections.OrderedDict, collections.defaultdict, BaseException, types.SimpleNamespace,
@@ -167,6 +168,16 @@ def slots_of(kind: type) -> tuple[str, ...]:
         for name, member in vars(base).items()
         if isinstance(member, types.MemberDescriptorType) and base not in _OPEN_BASES
     )
+
+
+def space_of(x: object) -> Any:
+    """The dict of the attributes that ``x`` itself has; None where it has none, whatever it answers
+    who asks for any name (as what stands for a library of C functions does)."""
+    try:
+        space = object.__getattribute__(x, "__dict__")
+    except AttributeError:
+        return None
+    return space if isinstance(space, _SPACES) else None
 
 
 def is_operator(name: str, x: object) -> bool:

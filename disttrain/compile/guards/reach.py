@@ -45,6 +45,7 @@ from .kinds import (
     is_outward,
     meant,
     slots_of,
+    space_of,
 )
 from .readers import ArrayParts, Classes, Tried, cached, calls, function_parts, members, values
 
@@ -158,8 +159,8 @@ class Reach:
             if isinstance(x, Tensor):
                 self._facts(x, where, wanted)
                 continue
-            if isinstance(x, type) or hasattr(x, "__dict__"):
-                self.holders.append(Holder(OBJECT, vars(x), where, wanted))
+            if (space := space_of(x)) is not None:
+                self.holders.append(Holder(OBJECT, space, where, wanted))
             taken = tuple(n for n in slots_of(type(x)) if self._wanted(n))
             self._facts(x, where, taken)
 
@@ -179,7 +180,7 @@ class Reach:
         """The attributes of ``x`` itself that the code may look up."""
         if isinstance(x, Tensor):
             return self._strange.on(x)
-        space = getattr(x, "__dict__", {})
+        space = space_of(x) or {}
         every = self.everything or isinstance(x, type)  # (operators of types need no name)
         names = list(space) if every else sorted(self.names.intersection(space))
         found = [(n, space[n]) for n in names if self._wanted(n) or is_operator(n, x)]
@@ -388,7 +389,7 @@ class Reach:
 
     def _whole(self, x: object, where: str) -> None:
         """Every attribute of an object of this package, whose code looks at what it likes."""
-        space = getattr(x, "__dict__", {})
+        space = space_of(x) or {}
         moving = getattr(type(x), "__moving__", ())  # what its effects look at, as it is then
         names = tuple(name for name in space if name not in moving)
         self.holders.append(Holder(OBJECT, space, where, names))

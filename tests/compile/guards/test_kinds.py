@@ -4,7 +4,8 @@ import importlib
 
 import pytest
 
-from disttrain.compile.guards.kinds import OURS, USER, file_kind, is_ours, outward_part
+import disttrain as dt
+from disttrain.compile.guards.kinds import OURS, USER, file_kind, is_ours, outward_part, space_of
 
 OUTWARD = {
     "disttrain.comm.store.server": "disttrain.comm",
@@ -41,3 +42,22 @@ def test_classes_are_told_by_their_modules():
     agent = importlib.import_module("disttrain.rpc.calls.agent").Agent
     linear = importlib.import_module("disttrain.nn.modules.linear").Linear
     assert is_ours(linear) and not is_ours(agent)
+
+
+class AnswersToAll:
+    """As what stands for a library of C functions: any name is one of it."""
+
+    __slots__ = ("factor",)
+
+    def __getattr__(self, name):
+        return [name]
+
+
+def test_what_answers_to_any_name_has_no_attributes_but_its_own():
+    stub = AnswersToAll()
+    stub.factor = 2.0
+    assert space_of(stub) is None and space_of(AnswersToAll) == vars(AnswersToAll)
+    run = dt.compile(lambda x: x * getattr(stub, "".join(["factor"])))
+    assert [run(dt.ones(1)).item() for _ in range(3)] == [2.0] * 3
+    stub.factor = 3.0
+    assert run(dt.ones(1)).item() == 3.0

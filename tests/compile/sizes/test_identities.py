@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 import warnings
 
 import pytest
@@ -10,8 +12,18 @@ import disttrain as dt
 from disttrain.compile.sizes.identities import asked_at
 
 SENTINEL = object()
+same, three = operator.is_, functools.partial(operator.is_, 3)
+
+
+class Has:
+    """A function that asks so, as an attribute."""
+
+    same = staticmethod(operator.is_)
+
+
 ASKS = ["n is 3", "3 is not n", "n is m", "n.a is m.b", "n.shape[0] is 4", "n(2, 3) is m",
-        "len(n) is 4", "operator.is_(n, m)", "n is m.b.c"]  # fmt: skip
+        "len(n) is 4", "operator.is_(n, m)", "n is m.b.c", "same(n, 3)", "three(n)",
+        "any(map(same, (n,), (3,)))", "Has.same(n, m)", "id(n) == id(3)"]  # fmt: skip
 DOES_NOT = ["x is None", "x is not None", "n is SENTINEL", "SENTINEL is n", "type(n) is int",
             "int is type(n)", "type(n) is type(m)", "n.__class__ is m.__class__",
             "n.k is dt.float32", "n.shape[0] is None", "n(2, 3) is None", "None is n(3)",

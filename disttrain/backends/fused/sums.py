@@ -2,7 +2,8 @@
 
     of_rows(a, width) -> the sums of so many neighbours each, or None: left to numpy
 
-A sum is added up in some dozens of parts side by side, a longer one in blocks of ``BLOCK``.
+A sum is added up in some dozens of parts side by side, a longer one in blocks of ``BLOCK``, which
+several threads may do for a single row.
 """
 
 from __future__ import annotations
@@ -45,10 +46,10 @@ def _added(rows: ndarray) -> ndarray:
     return out
 
 
-def _in_blocks(a: ndarray, width: int) -> ndarray | None:
+def _in_blocks(a: ndarray, width: int) -> ndarray:
     rows, (count, rest) = a.size // width, divmod(width, BLOCK)
     if rows > 1 and rest:
-        return None
+        return _added(a.reshape(-1, width))
     blocks = _added(a.reshape(-1)[: a.size - rest].reshape(-1, BLOCK)).reshape(rows, count)
     sums = np.add.reduce(blocks, axis=1)
     return sums + np.add.reduce(a.reshape(-1)[a.size - rest :]) if rest else sums

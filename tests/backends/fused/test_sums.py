@@ -12,7 +12,9 @@ from disttrain.core.types.wide import add_up
 
 
 @pytest.mark.parametrize("kind", ["f4", "f8"])
-@pytest.mark.parametrize("shape", [(40, 64), (3, 1000), (2, 8192), (1, 20_011), (7, 4096)])
+@pytest.mark.parametrize(
+    "shape", [(40, 64), (3, 1000), (2, 8192), (1, 20_011), (7, 4096), (3, 9001)]
+)
 def test_rows(kind, shape):
     a = np.random.default_rng(1).normal(size=shape).astype(kind) + 1
     found = sums.of_rows(a, shape[1])
@@ -27,7 +29,6 @@ def test_what_is_left_to_numpy():
     for odd in (a[:2], a.T, a.astype("f2"), a.astype("i4"), a.astype(">f4")):
         assert sums.of_rows(odd, 64) is None
     assert sums.of_rows(a, 32) is None
-    assert sums.of_rows(np.ones((2, 5000), "f4"), 5000) is None
 
 
 @pytest.mark.parametrize("dims", [(2, 3), (3,), (0, 2, 3), (0, 3), (1, 2, 3), (0, 1, 2, 3)])

@@ -8,7 +8,7 @@ Each gives False, with nothing done, where there is no generated code for it: ot
 float32 and float64, more than three spatial dimensions, planes that are too large for the cache.
 Arrays are (N, C, *spatial), ``w`` is (C * each, 1, *kernel).
 
-The gradient in w is not for what is not finite: it is given False there.
+The gradients are not for what is not finite, w or the one in it: they are given False there.
 """
 
 from __future__ import annotations
@@ -352,7 +352,7 @@ def input_grad(
     groups: int,
 ) -> bool:  # fmt: skip
     """``dx``, in order, becomes the adjoint of ``convolve`` in x at ``g``."""
-    if not _fit(g, w, dx):
+    if not _fit(g, w, dx) or not np.isfinite(w).all():
         return False
     each, how = w.shape[0] // groups, (stride, padding, dilation)
     told = _how(dx.shape[2:], g.shape[2:], w.shape[2:], *how)

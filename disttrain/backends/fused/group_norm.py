@@ -224,7 +224,8 @@ def _gradients(
     dx = np.empty(x.shape, x.dtype)
     given = over.given(centre, rstd * factor, slope, shift)
     _GRADIENT[x.dtype](g, x, *given, dx)
-    return dx, of_both.sum(0).astype(kind, copy=False), of_g.sum(0).astype(kind, copy=False)
+    dweight, dbias = norms.joined(of_both), norms.joined(of_g)
+    return dx, dweight.astype(kind, copy=False), dbias.astype(kind, copy=False)
 
 
 def _forward(
@@ -246,7 +247,7 @@ def _backward(
     sums = np.empty((2, over.n, over.channels), over.kind)
     factor = over.channels_of(weight, 1.0)
     over.run(over.code[1], 0.0, g, x, mean, rstd, factor, dx, *sums)
-    of_g, of_both = np.add.reduce(sums, axis=1)
+    of_g, of_both = norms.joined(sums)
     return of_both, of_g
 
 
@@ -261,7 +262,7 @@ def _few_backward(
     hat = ((seen.astype(over.kind, copy=False) - mean[..., None]) * rstd[..., None]).reshape(
         x.shape
     )
-    sums = ((g * hat).sum((0, 2)), g.astype(over.kind, copy=False).sum((0, 2)))
+    sums = [norms.joined(a.sum(2)) for a in (g * hat, g.astype(over.kind, copy=False))]
     return dx.reshape(x.shape), sums[0].astype(kind), sums[1].astype(kind)
 
 

@@ -26,6 +26,7 @@ from .places import empty, platform_of, zeros
 
 _X, _G = var("x"), var("g")
 BLOCK = 512  # rows whose parameter gradients are added up before they join the total
+_MANY = 64  # numbers one after the other, from which their sum needs more digits
 
 
 def _affine(value: Expr, weight: bool, bias: bool) -> Expr:
@@ -180,8 +181,13 @@ def kernel(name: str, dtype: str, weight: bool, bias: bool) -> Kernel:
 
 
 def joined(sums: np.ndarray) -> np.ndarray:
-    """The total of sums of ``BLOCK`` rows each (the last but one axis)."""
-    return sums[..., 0, :] if sums.shape[-2] == 1 else sums.sum(axis=-2)
+    """The total of sums of some rows each (the last but one axis), of many of them in float64."""
+    count = sums.shape[-2]
+    if count == 1:
+        return sums[..., 0, :]
+    if count <= _MANY or sums.__class__ is not ndarray:
+        return sums.sum(axis=-2)
+    return sums.sum(axis=-2, dtype=np.float64).astype(sums.dtype, copy=False)
 
 
 def _layer_norms(steps: Callable[..., tuple]) -> dict[tuple[bool, bool], Family]:

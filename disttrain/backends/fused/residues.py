@@ -66,7 +66,7 @@ def input_grad(
     if max(stride) > 1 and max(w.shape[2:]) < _LONG:
         return None
     every = list(_convolutions(w, dx.shape[2:], stride, padding, dilation, groups))
-    if not all(each.gains(g, groups) for each in every):
+    if not all(each.gains(g, groups) for each in every) or not np.isfinite(w).all():
         return None
     left: set[int] = set()
     for each in every:

@@ -30,6 +30,7 @@ from ..lang.kernel import (
     copies_of,
     resolve,
 )
+from . import row_sums
 from .emit import LL, STORED, Emitter, Target, constant
 from .wrap import wrappers
 
@@ -262,20 +263,27 @@ class Core:
         self._hoist(step)
         kinds = {s.name: resolve(self.types[s.value]) for s in reduces}
         start = {s.name: _identity(s.op, kinds[s.name]) for s in reduces}
-        before = self.block
+        blocks = None
+        if row_sums.needed(step, kinds):
+            blocks = row_sums.Blocks(e, name, list(kinds), wide)
+        before, main = self.block, f"{name}.main"
         e.lines += [
             f"  %{name}.end = and i64 %cols, -{wide}",
             f"  %{name}.any = icmp sgt i64 %{name}.end, 0",
-            f"  br i1 %{name}.any, label %{name}.main, label %{name}.mid",
-            f"{name}.main:",
-            f"  %{name}.i = phi i64 [ 0, %{before} ], [ %{name}.next, %{name}.main ]",
+            f"  br i1 %{name}.any, label %{blocks.begin if blocks else main}, label %{name}.mid",
         ]
-        main = self._main(step, name, unroll, kinds, start, before)
+        if blocks:
+            blocks.start(before)
+        made = self._main(step, name, unroll, kinds, start, blocks.begin if blocks else before)
+        if blocks:
+            blocks.close({r: [made[r, u] for u in range(unroll)] for r in kinds})
+            main = blocks.end
         e.lines.append(f"{name}.mid:")
-        e.lines.append(f"  %{name}.from = phi i64 [ 0, %{before} ], [ %{name}.next, %{name}.main ]")
-        sums = self._combine(reduces, name, unroll, kinds, start, main, before)
+        e.lines.append(f"  %{name}.from = phi i64 [ 0, %{before} ], [ %{name}.next, %{main} ]")
+        sums = self._combine(reduces, name, unroll, kinds, start, made, (before, main))
         done = self._tail(step, name, kinds, sums)
-        self.block = f"{name}.done"
+        self.block = f"{name}.whole" if blocks else f"{name}.done"
+        done = blocks.join(done) if blocks else done
         self.at = self.mask = ""
         for s in reduces:
             self.types.names[s.name] = kinds[s.name]
@@ -301,7 +309,14 @@ class Core:
         before: str,
     ) -> dict[tuple[str, int], str]:
         """The loop over whole vectors; returns the name of each partial result."""
-        e, here = self.e, len(self.e.lines)
+        e = self.e
+        whole = before.endswith(".block")
+        first, stop, end = (f"%{name}.first", "stop", "behind") if whole else ("0", "end", "mid")
+        e.lines += [
+            f"{name}.main:",
+            f"  %{name}.i = phi i64 [ {first}, %{before} ], [ %{name}.next, %{name}.main ]",
+        ]
+        here = len(e.lines)
         results: dict[tuple[str, int], str] = {}
         self.mask = ""
         for u in range(unroll):
@@ -317,8 +332,8 @@ class Core:
         e.lines[here:here] = phis
         e.lines += [
             f"  %{name}.next = add i64 %{name}.i, {e.lanes * unroll}",
-            f"  %{name}.more = icmp slt i64 %{name}.next, %{name}.end",
-            f"  br i1 %{name}.more, label %{name}.main, label %{name}.mid",
+            f"  %{name}.more = icmp slt i64 %{name}.next, %{name}.{stop}",
+            f"  br i1 %{name}.more, label %{name}.main, label %{name}.{end}",
         ]
         return results
 
@@ -330,15 +345,16 @@ class Core:
         kinds: dict[str, str],
         start: dict[str, str],
         main: dict[tuple[str, int], str],
-        before: str,
+        ways: tuple[str, str],
     ) -> dict[str, str]:
-        """One partial result per reduction, from those of the unrolled copies."""
+        """One partial result per reduction, from those of the unrolled copies. ``ways``:
+        the blocks that lead here past the main loop and behind it."""
         e, phis = self.e, {}
         for s in reduces:
             for u in range(unroll):
                 phis[s.name, u] = e.op(
-                    f"phi {e.vec(kinds[s.name])} [ {start[s.name]}, %{before} ], "
-                    f"[ {main[s.name, u]}, %{name}.main ]"
+                    f"phi {e.vec(kinds[s.name])} [ {start[s.name]}, %{ways[0]} ], "
+                    f"[ {main[s.name, u]}, %{ways[1]} ]"
                 )
         out = {}
         for s in reduces:

@@ -12,6 +12,7 @@ from ... import ops
 from ...core import Tensor
 from ...core.annotations import PerDim
 from ...core.constants import constant
+from ...core.types import dtypes
 from ...core.types.casting import computes_in
 from ...errors import ShapeError
 from ...ops.functions.args import in_float32, kinds
@@ -143,11 +144,13 @@ def _windows(sizes: tuple[int, ...], wanted: tuple[int, ...]) -> np.ndarray:
 
 def largest(flat: Tensor, windows: Tensor) -> tuple[Tensor, Tensor]:
     """Of ``flat`` (..., places) the largest value in each of ``windows`` (regions, places of
-    one), and where it stands; the first of equal ones."""
+    one), and where it stands; the first of equal ones, the last of nan."""
     regions, size = windows.shape
     lead = tuple(flat.shape[:-1])
     seen = flat.detach().index_select(-1, windows.reshape(-1)).reshape(*lead, regions, size)
-    best = seen.argmax(-1, keepdim=True)
+    best, nan = seen.argmax(-1, keepdim=True), seen.isnan()
+    last = size - 1 - nan.flip(-1).to(dtypes.uint8).argmax(-1, keepdim=True)
+    best = last.where(nan.any(-1, keepdim=True), best)
     places = windows.expand(*lead, regions, size).gather(-1, best).squeeze(-1)
     return flat.gather(-1, places), places
 

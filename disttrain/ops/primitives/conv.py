@@ -162,7 +162,8 @@ def _input_grad_directly(
         cheaper = 2 * w.shape[0] <= 3 * w.shape[1] * groups
         # (A transposed convolution may be asked for more than that: its output_padding.)
         exact = size == tuple(o + b - p for o, b, p in zip(out, back, padding, strict=True))
-        if all(s == 1 for s in stride) and min(back) >= 0 and cheaper and exact:
+        plain = all(s == 1 for s in stride) and min(back) >= 0 and cheaper and exact
+        if plain and np.isfinite(w).all():  # zeros around g are multiplied, too
             w = residues.flipped(w, groups)
             return _conv_directly(g, w, None, dx, stride=stride, padding=back, dilation=dilation,
                                   groups=groups)  # fmt: skip

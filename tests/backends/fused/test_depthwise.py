@@ -146,3 +146,10 @@ def test_orders_of_memory_and_other_types():
     assert done == again[0]
     assert not all(done) or all(np.array_equal(a, b) for a, b in zip(found, again[1]))
     assert not any(_all(2, 8, x[:, :, :8, :8].astype("f2"))[0][::2])
+
+
+def test_the_gradient_in_inputs_of_weights_that_are_not_finite_is_left_to_others():
+    """What no window reaches is zero, whatever the weights are."""
+    g, w = np.ones((1, 2, 3, 3), "f4"), np.full((2, 1, 2, 2), np.nan, "f4")
+    how = {"stride": (1, 1), "padding": (0, 0), "dilation": (1, 1), "groups": 2}
+    assert not depthwise.input_grad(g, w, np.empty((1, 2, 4, 4), "f4"), **how)

@@ -13,7 +13,9 @@ from disttrain.core.types.wide import add_up, total
 
 
 @pytest.mark.parametrize("kind", ["f4", "f8"])
-@pytest.mark.parametrize("shape", [(40, 64), (3, 1000), (2, 8192), (1, 20_011), (7, 4096)])
+@pytest.mark.parametrize(
+    "shape", [(40, 64), (3, 1000), (2, 8192), (1, 20_011), (7, 4096), (3, 9001)]
+)
 def test_rows(kind, shape):
     a = np.random.default_rng(1).normal(size=shape).astype(kind) + 1
     found = sums.of_rows(a, shape[1])

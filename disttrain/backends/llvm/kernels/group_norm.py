@@ -14,6 +14,7 @@ from typing import Any
 
 from ... import host
 from ..loops import Text, functions
+from ..row_sums import TURNS
 from .few_rows import KINDS, Tile, shape
 
 _POINTER, _NUMBER = ctypes.c_void_p, ctypes.c_int64
@@ -50,7 +51,8 @@ class _Groups(Tile):
         return self.text.let(f"call {self.name} @llvm.sqrt.f{8 * self.size}({self.name} {value})")
 
     def head(self) -> str:
-        return f"{super().head()}declare {self.name} @llvm.sqrt.f{8 * self.size}({self.name})\n"
+        root = f"declare {self.name} @llvm.sqrt.f{8 * self.size}({self.name})"
+        return f"{super().head()}{root}\ndeclare i64 @llvm.smax.i64(i64, i64)\n"
 
     def walk(self, count: str, sums: int, body: Callable[..., list[str]]) -> list[str]:
         """``body(index, mask, sums) -> sums`` for all registers of ``count`` numbers; what the sums
@@ -59,19 +61,58 @@ class _Groups(Tile):
         wide = _SUMS * lanes
         whole = text.let(f"srem i64 {count}, {wide}")
         whole = text.let(f"sub i64 {count}, {whole}")
-        carried = [(self.vector, "zeroinitializer")] * (sums * _SUMS) or [("i1", "0")]
-        with text.loop("0", whole, wide, carried) as turn:
-            new: list[str] = []
-            for k in range(_SUMS):
-                index = text.let(f"add i64 {turn.at}, {k * lanes}")
-                new += body(index, None, turn.values[k * sums : (k + 1) * sums])
-            turn.new = new or turn.values
-        totals = [self.folded(turn.values[k::sums]) for k in range(sums)]
+        first, long = ("0", None) if not sums or self.size == 8 else self.long(whole, sums, body)
+        totals = self.added(first, whole, sums, body)
         carried = [(self.vector, total) for total in totals] or [("i1", "0")]
         with text.loop(whole, count, lanes, carried) as turn:
             mask = self.mask_of(text, text.let(f"sub i64 {count}, {turn.at}"))
             turn.new = body(turn.at, mask, turn.values[:sums]) or turn.values
-        return [self.total(value) for value in turn.values[:sums]]
+        last = turn.values[:sums]
+        return [self.total(value) for value in (long(last) if long else last)]
+
+    def added(self, first: str, end: str, sums: int, body: Callable[..., list[str]]) -> list[str]:
+        """The sums over the numbers from ``first`` to ``end``, whole registers, without a mask."""
+        text = self.text
+        carried = [(self.vector, "zeroinitializer")] * (sums * _SUMS) or [("i1", "0")]
+        with text.loop(first, end, _SUMS * self.lanes, carried) as turn:
+            new: list[str] = []
+            for k in range(_SUMS):
+                index = text.let(f"add i64 {turn.at}, {k * self.lanes}")
+                new += body(index, None, turn.values[k * sums : (k + 1) * sums])
+            turn.new = new or turn.values
+        return [self.folded(turn.values[k::sums]) for k in range(sums)]
+
+    def long(
+        self, whole: str, sums: int, body: Callable[..., list[str]]
+    ) -> tuple[str, Callable[[list[str]], list[str]]]:
+        """Blocks whose sums are added up in float64, but for the last: where that begins, and what
+        joins its sums with them, which leaves them as they are where there is one block."""
+        text, step = self.text, _SUMS * self.lanes * TURNS
+        wide = f"<{self.lanes} x double>"
+        least = text.let(f"call i64 @llvm.smax.i64(i64 {whole}, i64 1)")
+        far = text.let(f"sdiv i64 {text.let(f'sub i64 {least}, 1')}, {step}")
+        far = text.let(f"mul i64 {far}, {step}")
+
+        def widened(old: str, value: str) -> str:
+            value = text.let(f"fpext {self.vector} {value} to {wide}")
+            return text.let(f"fadd {wide} {old}, {value}")
+
+        with text.loop("0", far, step, [(wide, "zeroinitializer")] * sums) as block:
+            end = text.let(f"add i64 {block.at}, {step}")
+            found = self.added(block.at, end, sums, body)
+            block.new = [widened(old, value) for old, value in zip(block.values, found)]
+        past = list(block.values)
+
+        def join(last: list[str]) -> list[str]:
+            once = text.let(f"call i64 @llvm.smax.i64(i64 {far}, i64 1)")
+            with text.loop("0", far, once, [(self.vector, value) for value in last]) as turn:
+                turn.new = [
+                    text.let(f"fptrunc {wide} {widened(old, value)} to {self.vector}")
+                    for old, value in zip(past, turn.values)
+                ]
+            return list(turn.values)
+
+        return far, join
 
     def folded(self, sums: list[str]) -> str:
         while len(sums) > 1:

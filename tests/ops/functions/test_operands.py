@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import disttrain as dt
+from disttrain.core import Primitive
 from disttrain.ops.functions import outs
 
 X = dt.ones(2)
@@ -45,11 +46,11 @@ def test_every_function_of_a_tensor_refuses_the_rest(bad):
     names = [*outs._CHECKED.split(), *outs._FILLS.split()]
     for name in names:
         fn = getattr(dt, name, None)
-        if fn is None:
+        if fn is None or isinstance(getattr(fn, "__wrapped__", fn), Primitive):
             continue
         first = next(iter(inspect.signature(fn).parameters.values()))
         if first.annotation == "Tensor" and first.kind is first.POSITIONAL_OR_KEYWORD:
-            with pytest.raises(TypeError, match="Tensor|argument"):
+            with pytest.raises(TypeError, match=r"Tensor|argument"):
                 fn(bad)
 
 

@@ -133,7 +133,7 @@ class _Writer:
         return [*(say(a) for a in array[: self.edge]), rest, *(say(a) for a in last)]
 
 
-def _form(array: np.ndarray, chosen: dict) -> tuple[Callable[[Any], str], int]:
+def _form(array: Any, chosen: dict) -> tuple[Callable[[Any], str], int]:
     """How one element is written, and how wide it is."""
     if array.dtype.kind == "c":
         real, wide = _float_form(array.real, chosen)

@@ -225,7 +225,11 @@ class _Check:
     def _push(self, i: int, direction: Tensor) -> list[np.ndarray]:
         """In a block of dual numbers, where the function may take derivatives of its own."""
         with forward_ad.dual_level():
-            outs = self._along(i)(forward_ad.make_dual(self.given[i].detach(), direction))
+            x = self.given[
+                i
+            ]  # a complex one is made of halves in PyTorch, one of them with a graph
+            primal = x if x.is_complex() else x.detach()
+            outs = self._along(i)(forward_ad.make_dual(primal, direction))
             pairs = [forward_ad.unpack_dual(o) for o in outs]
             moved = [zeros_like(p) if t is None else t for p, t in pairs]
             return [_parts(_numbers(m)) for m in moved]

@@ -113,7 +113,7 @@ def unary(prim: Primitive) -> Callable[..., Tensor]:
             return Algebra.into(out, run, (input,))
         mode = thread.mode
         if mode == SLOW or not isinstance(input, Tensor):
-            return gate(prim, (input,), no_params) if isinstance(input, Tensor) else prim(input)
+            return gate(prim, (_tensor(prim, input),), no_params)
         x = input.array
         if x.__class__ is not ndarray or x.dtype.char not in "fd":
             return gate(prim, (input,), no_params)
@@ -151,6 +151,15 @@ def unary(prim: Primitive) -> Callable[..., Tensor]:
     run.__name__ = run.__qualname__ = prim.name
     run.has_out = True  # type: ignore[attr-defined]
     return run
+
+
+def _tensor(prim: Primitive, input: Any) -> Tensor:  # noqa: A002
+    if not isinstance(input, Tensor):
+        raise TypeError(
+            f"{prim.name}(): argument 'input' (position 1) must be Tensor, not "
+            f"{type(input).__name__}; convert it with dt.tensor(...) or dt.as_tensor(...)"
+        )
+    return input
 
 
 def reducer(prim: Primitive, ufunc: np.ufunc | None = None) -> Callable[..., Any]:

@@ -7,7 +7,15 @@ from ..core.gate import Primitive
 
 _ELEMENTWISE = """
 abs: The absolute value; of complex numbers their length, as real numbers.
+arctan2: The angle of the point (other, input) in radians, from -π to π.
 atan2: The angle of the point (other, input) in radians, from -π to π.
+copysign: The absolute value of input with the sign of other.
+fmod: What the division by other leaves, with the sign of input.
+greater: Whether each element is greater than that of other.
+greater_equal: Whether each element is not less than that of other.
+less: Whether each element is less than that of other.
+less_equal: Whether each element is not greater than that of other.
+not_equal: Whether the elements differ.
 ceil: The least integer that is not below each element.
 cos: The cosine of angles in radians.
 erf: The error function, 2/√π ∫₀ˣ exp(-t²) dt.

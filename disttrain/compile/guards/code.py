@@ -5,12 +5,16 @@ from __future__ import annotations
 import dis
 import functools
 import itertools
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Set
 from dataclasses import dataclass
 from types import CodeType
 from typing import Any
 
 # Code with its globals, by the identities of both: equal code may run on other globals.
+# What tensors went through, another thing in every call; makers of names.
+_HISTORY = frozenset({"_version", "_base", "_is_view", "data_ptr", "grad_fn", "next_functions"})
+_SPACES = frozenset({"globals", "f_globals", "f_locals", "f_builtins"})
 Codes = dict[tuple[int, int], tuple[CodeType, dict]]
 
 
@@ -70,6 +74,24 @@ def modules(code: CodeType, space: dict) -> set[str]:
         above = package.split(".")[: len(package.split(".")) - level + 1] if level else []
         found.add(".".join([*above, name]).strip("."))
     return found
+
+
+def named_modules(codes: Codes) -> set[str]:
+    """What ``codes`` may look up in ``sys.modules``: the names that they contain in full; nothing
+    where none of those is a module's."""
+    texts = {const for code, _ in codes.values() for const in code.co_consts if _is_path(const)}
+    return texts if any(text in sys.modules for text in texts) else set()
+
+
+def unfollowed(spelled: Set[str]) -> list[str]:
+    """Which of the names stand for what cannot be compared."""
+    history = [f"{name}, the history of a tensor" for name in _HISTORY & spelled]
+    spaces = [f"{name}, in which names can be made on the way" for name in _SPACES & spelled]
+    return history + spaces
+
+
+def _is_path(const: object) -> bool:
+    return isinstance(const, str) and all(part.isidentifier() for part in const.split("."))
 
 
 def _spelled_twice(code: CodeType, found: set) -> set[str]:

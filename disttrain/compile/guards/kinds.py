@@ -76,6 +76,12 @@ def file_kind(filename: str) -> int:
     return LIBRARY if python or filename.startswith(_SUPPORT) else USER
 
 
+def own_modules() -> set[str]:
+    """The names of the modules of the program itself: those that nobody installed."""
+    files = {name: getattr(m, "__file__", None) for name, m in sys.modules.copy().items()}
+    return {n for n, f in files.items() if f and file_kind(f) == USER and "site-packages" not in f}
+
+
 def frame_kind(frame: types.FrameType) -> int:
     """Whose code runs in a frame. Generated code belongs to the module that it was made for."""
     filename = frame.f_code.co_filename

@@ -29,7 +29,7 @@ from ...core.node import AccumulateGrad
 from ...core.random import Generator
 from ...core.tensor import Tensor
 from ..originals import original_code
-from .code import Codes, facts, modules
+from .code import Codes, facts, modules, named_modules, unfollowed
 from .holders import ABSENT, CELL, DICT, FACT, NAMES, OBJECT, SEQUENCE, Holder
 from .kinds import (
     OURS,
@@ -44,6 +44,7 @@ from .kinds import (
     is_ours,
     is_outward,
     meant,
+    own_modules,
     slots_of,
     space_of,
 )
@@ -59,9 +60,6 @@ _BOOKKEEPING = ("_non_persistent_buffers_set", "_state_hooks")
 # What a rank keeps for all optimizers and modules: hooks, and parameters computed from others.
 _EVERYWHERE = ("optim.state.hooks", "nn.hooks", "nn.utils.parametrize")
 _GROUP_NAMES = ("param_groups", "defaults", "state_dict")
-# What tensors went through, another thing in every call; and makers of computed names.
-_HISTORY = frozenset({"_version", "_base", "_is_view", "data_ptr", "grad_fn", "next_functions"})
-_SPACES = frozenset({"globals", "f_globals", "f_locals", "f_builtins"})
 _GETTERS, _ALWAYS = {"attrgetter", "methodcaller"}, ("forward", "__call__", "step", "__getattr__")
 
 
@@ -73,13 +71,9 @@ class Reach:
     """
 
     def __init__(
-        self,
-        roots: Iterable[Any],
-        codes: Codes | None = None,
-        *,
-        expand: bool = True,
+        self, roots: Iterable[Any], codes: Codes | None = None, *, expand: bool = True,
         everything: bool = False,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.codes: Codes = dict(codes or {})
         self.expand, self.everything = expand, everything
         self.names: set[str] = set(_ALWAYS)
@@ -96,7 +90,7 @@ class Reach:
         self._seen: dict[int, Any] = {}
         self._by_name: list[tuple[Any, str]] = []
         self._strange = Tried()
-        self._late: list[tuple[Tensor, str]] = []
+        self._late: list[tuple[Any, str]] = []
         self._globals: dict[int, tuple[dict, set[str]]] = {}
         for code, space in list(self.codes.values()):
             self._learn(code, space)
@@ -244,10 +238,7 @@ class Reach:
                 imported.update(modules(code, space))
             spelled = found.globals | found.attributes
             self.everything |= not spelled.isdisjoint(_GETTERS)
-            for name in _HISTORY & spelled:
-                self.opaque.append(f"{name}, the history of a tensor")
-            for name in _SPACES & spelled:
-                self.opaque.append(f"{name}, in which names can be made on the way")
+            self.opaque += unfollowed(spelled)
 
     def _bound(self, x: Any, where: str) -> None:
         self._push(x.__self__, where)
@@ -281,6 +272,8 @@ class Reach:
                 self._push(getattr(x, name), where)
 
     def _dict(self, x: dict, where: str) -> None:
+        if x is sys.modules and where:  # when all code is known
+            return self._late.append((x, ""))
         self._contents(x, where, DICT, [(f"{where}[{k!r}]", v) for k, v in x.items()][: _LARGE + 1])
         for k in x:
             self._push(k, where)
@@ -329,7 +322,15 @@ class Reach:
             for hooks in (x._node.accumulate_hooks, *(x._node.tensor_hooks or {}).values()):
                 self._push(hooks or (), f"{where}'s hooks")
 
-    def _take_gradient(self, grad: Tensor, where: str) -> None:
+    def _take_modules(self, space: dict) -> None:
+        """Of ``sys.modules`` what code names and the program's own; all where it names none."""
+        if not (named := named_modules(self.codes)):
+            return self._dict(space, "")
+        self._globals.setdefault(id(space), (space, set()))[1].update(named | own_modules())
+
+    def _take_gradient(self, grad: Any, where: str) -> None:
+        if grad is sys.modules:
+            return self._take_modules(grad)
         if id(grad) in self._seen:  # it has another name, or another leaf has it, too
             self.gradients.pop(id(grad), None)
         else:

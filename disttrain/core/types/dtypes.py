@@ -185,7 +185,12 @@ class finfo:  # noqa: N801
         self.min, self.max = number(info.min), number(info.max)
         self.eps, self.tiny = number(info.eps), number(info.tiny)
         self.smallest_normal, self.bits = self.tiny, info.bits
-        self.dtype = kind.name
+        self.dtype, self.resolution = kind.name, number(f"1e-{info.precision}")
+
+    def __repr__(self) -> str:
+        shown = ("resolution", "min", "max", "eps", "smallest_normal", "tiny")
+        parts = [f"{name}={getattr(self, name):g}" for name in shown]
+        return f"finfo({', '.join(parts)}, dtype={self.dtype})"
 
 
 class iinfo:  # noqa: N801
@@ -194,3 +199,7 @@ class iinfo:  # noqa: N801
     def __init__(self, kind: dtype) -> None:
         info = np.iinfo(as_dtype(kind).np)
         self.min, self.max, self.bits = info.min, info.max, info.bits
+        self.dtype = as_dtype(kind).name
+
+    def __repr__(self) -> str:
+        return f"iinfo(min={self.min:g}, max={self.max:g}, dtype={self.dtype})"

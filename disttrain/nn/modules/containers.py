@@ -225,11 +225,13 @@ class ModuleDict(Module):
             self[key] = module
 
 
-def _describe(value: Parameter) -> str:
+def _describe(value: Parameter, legacy: bool = False) -> str:
+    """A parameter by its type (``legacy``: the old name of that) and size, others by class."""
     if isinstance(value, Tensor):
         kind = "Parameter" if isinstance(value, Parameter) else "Tensor"
         size = "x".join(str(d) for d in value.shape)
-        return f"{kind} containing: [{value.dtype} of size {size}]"
+        name = value.type() if legacy else value.dtype
+        return f"{kind} containing: [{name} of size {size}]"
     return f"Object of type: {type(value).__name__}"
 
 
@@ -275,7 +277,7 @@ class ParameterList(Module):
         return self.extend(values)
 
     def extra_repr(self) -> str:
-        return "\n".join(f"({i}): {_describe(v)}" for i, v in enumerate(self))
+        return "\n".join(f"  ({i}): {_describe(v)}" for i, v in enumerate(self))
 
 
 class ParameterDict(Module):
@@ -383,4 +385,4 @@ class ParameterDict(Module):
             self[key] = value
 
     def extra_repr(self) -> str:
-        return "\n".join(f"({k}): {_describe(v)}" for k, v in self.items())
+        return "\n".join(f"  ({k}): {_describe(v, legacy=True)}" for k, v in self.items())

@@ -80,7 +80,7 @@ def size(args: tuple, where: str, named: object = None) -> tuple[int, ...]:
         if isinstance(n, float):
             raise DimKindError(f"{where}: size {args!r} given; integers are needed")
         if not isinstance(n, (int, np.integer)) or isinstance(n, bool):
-            raise ShapeError(f"{where}: size {args!r} given; integers are needed")
+            raise DimKindError(f"{where}: size {args!r} given; integers are needed")
         out.append(as_int(n))
     return tuple(out)
 

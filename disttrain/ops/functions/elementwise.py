@@ -40,9 +40,26 @@ floor, ceil, trunc, sign, sgn = (
 isnan, isinf, isfinite = el.isnan, el.isinf, el.isfinite
 logical_not, bitwise_not = el.logical_not, el.bitwise_not
 bitwise_and, bitwise_or, bitwise_xor = el.bitwise_and, el.bitwise_or, el.bitwise_xor
-eq, ne, lt, le, gt, ge = (fast.binary(p) for p in (el.eq, el.ne, el.lt, el.le, el.gt, el.ge))
-greater, less, not_equal, greater_equal, less_equal = gt, lt, ne, ge, le
-remainder, fmod, floor_divide = el.remainder, el.fmod, el.floor_divide
+
+
+def _comparison(prim: Primitive, args: tuple, params: dict) -> Tensor:
+    """The gate for comparisons, whose first operand is a tensor."""
+    a, b = args
+    return gate(prim, (as_input(a, prim.name), b), params)
+
+
+def _compare(prim: Primitive, name: str) -> Callable[..., Tensor]:
+    run = fast.binary(prim, _comparison)
+    run.__name__ = run.__qualname__ = name
+    return run
+
+
+eq, ne, lt = _compare(el.eq, "eq"), _compare(el.ne, "ne"), _compare(el.lt, "lt")
+le, gt, ge = _compare(el.le, "le"), _compare(el.gt, "gt"), _compare(el.ge, "ge")
+greater, greater_equal = _compare(el.gt, "greater"), _compare(el.ge, "greater_equal")
+less, less_equal = _compare(el.lt, "less"), _compare(el.le, "less_equal")
+not_equal = _compare(el.ne, "not_equal")
+remainder, floor_divide = el.remainder, el.floor_divide
 
 
 # --- arithmetic --------------------------------------------------------------------------------
@@ -81,6 +98,8 @@ mul = multiply = fast_mul
 def _power(prim: Primitive, args: tuple, params: dict) -> Tensor:
     """The gate for powers: booleans have none but the first."""
     a, b = args
+    if not isinstance(a, Tensor):
+        as_input(b, "pow", "exponent")
     if b is True and isinstance(a, Tensor) and a.meta()[1].kind == "b":
         return el.copy(a)
     if isinstance(a, Tensor) and a.meta()[1].kind in "iu" and b.__class__ is int:
@@ -175,6 +194,17 @@ def of_tensors(prim: Primitive) -> Callable[[Tensor, Tensor], Tensor]:
 
     def run(input: Tensor, other: Tensor) -> Tensor:
         return prim(as_input(input, name), as_input(other, name, "other"))
+
+    run.__name__ = run.__qualname__ = name
+    return run
+
+
+def of_a_tensor(prim: Primitive) -> Callable[[Tensor, Operand], Tensor]:
+    """``prim`` for a tensor and what is a tensor or a number."""
+    name = prim.name
+
+    def run(input: Tensor, other: Operand) -> Tensor:
+        return prim(as_input(input, name), other)
 
     run.__name__ = run.__qualname__ = name
     return run
@@ -390,7 +420,6 @@ __all__ = [
     "expm1",
     "floor",
     "floor_divide",
-    "fmod",
     "ge",
     "greater",
     "greater_equal",

@@ -21,6 +21,7 @@ from ...core.types import dtypes
 from ...errors import AutogradError, DTypeError, ShapeError
 from ...trace import warn
 from ..primitives.write import SHARED, assign
+from . import operands
 from .inplace import check_overlap, fit_to, rank
 
 # Whose results are of one type with ``out``.
@@ -179,7 +180,15 @@ def fills(fn: Callable) -> Callable:
 
     @functools.wraps(fn)
     def run(*args: object, out: Tensor | None = None, **params: object) -> Any:
-        return fn(*args, **params) if out is None else into(out, fn, args, params)
+        if out is not None:
+            return into(out, fn, args, params)
+        if not args or not isinstance(args[0], Tensor):
+            operands.check(fn, args, params)
+        try:
+            return fn(*args, **params)
+        except operands.MISREAD as error:
+            operands.recheck(fn, args, params, error)
+            raise
 
     return run
 
@@ -217,13 +226,24 @@ kron cross diff fmax fmin logaddexp2 isposinf isneginf signbit vdot ger matrix_p
 chain_matmul histogram inverse polar slogdet
 nanmedian nanquantile count_nonzero repeat_interleave isin tensordot angle histc slice_scatter
 view_as_real_copy"""
+# Without ``out``: their arguments are looked at. (``cat`` and ``stack`` look at their own.)
+_CHECKED = """allclose argwhere atleast_1d atleast_2d atleast_3d meshgrid block_diag can_cast
+cartesian_prod bincount broadcast_to chunk clone det detach diagonal dist equal flatten flip imag
+is_complex is_floating_point is_nonzero isclose isfinite isinf isnan numel ravel real reshape roll
+rsub split squeeze t tile trace unique tensor_split hsplit vsplit dsplit unflatten moveaxis
+movedim swapaxes swapdims transpose permute unsqueeze unbind rot90 fliplr flipud expand_copy
+logdet pinverse cholesky_inverse cov corrcoef is_same_size is_signed masked_fill masked_scatter
+bilinear diagflat diag_embed unique_consecutive trapz trapezoid cumulative_trapezoid select narrow
+index_put index_fill"""
 _MAKES = """arange empty eye full linspace logspace ones rand randint randn randperm zeros"""
 _LIKE = """empty_like full_like ones_like rand_like randint_like randn_like zeros_like normal"""
 
 
 def publish(api: object) -> None:
-    """Give the functions of the module ``api`` their ``out`` where they have none of their own."""
-    for names, how in ((_FILLS, fills), (_MAKES, makes), (_LIKE, fills)):
+    """Give the functions of the module ``api`` their ``out`` where they have none of their own, and
+    have them look at their arguments."""
+    kinds = ((_FILLS, fills), (_MAKES, makes), (_LIKE, fills), (_CHECKED, operands.checked))
+    for names, how in kinds:
         for name in names.split():
             fn = getattr(api, name, None)
             if fn is not None and not getattr(fn, "has_out", False):

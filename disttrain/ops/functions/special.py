@@ -29,10 +29,13 @@ from .args import tensor as as_input
 from .index_arrays import bounded
 
 lgamma, erfc, erfinv, i0 = sp.lgamma, sp.erfc, sp.erfinv, sp.i0
-copysign, hypot, nextafter = sp.copysign, math.of_tensors(sp.hypot), math.of_tensors(sp.nextafter)
+copysign, fmod = math.of_a_tensor(sp.copysign), math.of_a_tensor(el.fmod)
+hypot, nextafter = math.of_tensors(sp.hypot), math.of_tensors(sp.nextafter)
 gcd, lcm = math.of_tensors(sp.gcd), math.of_tensors(sp.lcm)
-igamma, igammac = sp.igamma, sp.igammac
-arccosh, arcsinh, arctanh, arctan2 = el.acosh, el.asinh, el.atanh, el.atan2
+igamma, igammac = math.of_tensors(sp.igamma), math.of_tensors(sp.igammac)
+igamma.__doc__ = "The lower incomplete gamma function of input at other, as a part of the whole."
+igammac.__doc__ = "The upper incomplete gamma function of input at other, as a part of the whole."
+arccosh, arcsinh, arctanh, arctan2 = el.acosh, el.asinh, el.atanh, math.atan2
 bitwise_left_shift, bitwise_right_shift, fix = el.left_shift, el.right_shift, el.trunc
 
 
@@ -402,6 +405,7 @@ __all__ = [
     "erfc",
     "erfinv",
     "fix",
+    "fmod",
     "float_power",
     "fmax",
     "fmin",

@@ -9,6 +9,7 @@ import functools
 import itertools
 import os
 import random
+import sys
 import time
 import types
 
@@ -856,3 +857,31 @@ def test_equal_code_on_other_globals_is_told_apart():
     f, g = spaces[0]["f"], spaces[1]["f"]
     run = dt.compile(lambda x: f(x) + g(x))
     assert calls(run, [1, 1, 1], lambda: spaces[1].update(K=7.0)) == [[5.0] * 2] * 2 + [[9.0] * 2]
+
+
+def test_modules_looked_up_by_their_names_are_compared_alone(monkeypatch):
+    """``sys.modules`` is not gone through where the names that are looked up are there to read."""
+    made = types.ModuleType("odd_scales")
+    made.scale = 2.0
+    monkeypatch.setitem(sys.modules, "odd_scales", made)
+    monkeypatch.delitem(sys.modules, "odd_late_scales", raising=False)
+
+    @dt.compile(fullgraph=True)
+    def step(x):
+        y = x * sys.modules["odd_scales"].scale
+        return y * sys.modules["odd_late_scales"].scale if "odd_late_scales" in sys.modules else y
+
+    x = dt.ones(2)
+    assert step(x)[0] == 2 and step(x)[0] == 2
+    made.scale = 3.0
+    assert step(x)[0] == 3
+    late = types.ModuleType("odd_late_scales")
+    late.scale = 5.0
+    sys.modules["odd_late_scales"] = late
+    try:
+        assert step(x)[0] == 15
+        late.scale = 7.0
+        assert step(x)[0] == 21
+    finally:
+        del sys.modules["odd_late_scales"]
+    assert step(x)[0] == 3

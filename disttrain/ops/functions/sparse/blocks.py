@@ -113,7 +113,8 @@ class BlockTensor(CompressedTensor):
         return self._converted("sparse_coo" if layout is None else layout, blocksize)
 
     def _converted(self, wanted: Any, blocksize: Any = None) -> Any:
-        asked = tuple(blocksize or self._block)
+        given = blocksize or self._block
+        asked = (given, given) if isinstance(given, int) else tuple(given)
         if wanted == self.layout and asked == self._block:
             return self
         if wanted == "sparse_coo":
@@ -194,7 +195,9 @@ def _rebuilt(
 
 
 # --- of dense ones and of others ---------------------------------------------------------------
-def block_of(where: str, wanted: str, given: Sequence[int] | None, size: tuple) -> tuple[int, int]:
+def block_of(
+    where: str, wanted: str, given: Sequence[int] | int | None, size: tuple
+) -> tuple[int, int]:  # fmt: skip
     """The block of a layout, which is given for layouts of blocks alone and divides ``size``."""
     if (wanted in BLOCKS) != (given is not None):
         raise ShapeError(
@@ -203,9 +206,9 @@ def block_of(where: str, wanted: str, given: Sequence[int] | None, size: tuple) 
         )
     if given is None:
         return 1, 1
-    block = tuple(int(n) for n in given)
+    block = (given, given) if isinstance(given, int) else tuple(int(n) for n in given)
     if len(block) != 2 or min(block) < 1:
-        raise ShapeError(f"{where}: blocksize must be two positive numbers; {list(given)} given")
+        raise ShapeError(f"{where}: blocksize must be two positive numbers; {list(block)} given")
     if any(n % b for n, b in zip(size, block, strict=True)):
         raise ShapeError(
             f"{where}: tensor sparse size {tuple(size)} must be divisible by given blocksize "
@@ -215,14 +218,14 @@ def block_of(where: str, wanted: str, given: Sequence[int] | None, size: tuple) 
 
 
 def in_blocks(
-    dense: Tensor, wanted: str, blocksize: Sequence[int] | None, dense_dim: int = 0,
+    dense: Tensor, wanted: str, blocksize: Sequence[int] | int | None, dense_dim: int = 0,
     mask: BlockTensor | None = None,
 ) -> CompressedTensor:  # fmt: skip
     """A dense tensor (batch ..., rows, columns, dense dimensions ...) in a compressed layout: its
     blocks that are not zero (or where ``mask`` has values). Differentiable."""
     size, name = tuple(dense.shape), str.__str__(_LAYOUTS[str.__str__(wanted)])
     lead = len(size) - 2 - dense_dim
-    if lead < 0:
+    if lead < 0 or dense_dim < 0:
         raise ShapeError(
             f"to_{name}: a tensor of {len(size)} dimensions with dense_dim={dense_dim} given; two "
             "more are needed"
@@ -273,7 +276,7 @@ def _found(filled: np.ndarray, by_rows: bool) -> tuple[np.ndarray, np.ndarray, n
 
 
 def of_coordinates(
-    coo: SparseTensor, wanted: str, blocksize: Sequence[int] | None
+    coo: SparseTensor, wanted: str, blocksize: Sequence[int] | int | None
 ) -> CompressedTensor:
     """A matrix of coordinates in blocks: those in which a place lies."""
     name = str.__str__(_LAYOUTS[str.__str__(wanted)])

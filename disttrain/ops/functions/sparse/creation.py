@@ -262,7 +262,7 @@ def to_sparse(
     sparse_dim: int | None = None,
     *,
     layout: Layout | str | None = None,
-    blocksize: Sequence[int] | None = None,
+    blocksize: Sequence[int] | int | None = None,
     dense_dim: int | None = None,
 ) -> Any:
     """The places of ``input`` that are not zero; of its first ``sparse_dim`` dimensions (None: of
@@ -325,14 +325,14 @@ def to_sparse_csc(input: Tensor, dense_dim: int | None = None) -> CompressedTens
 
 
 def to_sparse_bsr(
-    input: Tensor, blocksize: Sequence[int], dense_dim: int | None = None
+    input: Tensor, blocksize: Sequence[int] | int, dense_dim: int | None = None
 ) -> CompressedTensor:
     """The blocks that are not zero (of a sparse one: that have a place), their rows compressed."""
     return _blocked(input, sparse_bsr, blocksize, dense_dim)
 
 
 def to_sparse_bsc(
-    input: Tensor, blocksize: Sequence[int], dense_dim: int | None = None
+    input: Tensor, blocksize: Sequence[int] | int, dense_dim: int | None = None
 ) -> CompressedTensor:
     """The blocks that are not zero (of a sparse one: that have a place), columns compressed."""
     return _blocked(input, sparse_bsc, blocksize, dense_dim)

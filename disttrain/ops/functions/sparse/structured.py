@@ -342,18 +342,19 @@ class Structured(Tensor):
             f"{name}={_indented(part, f'       {name}=')}"
             for name, part in (*self._shown(), ("values", self._values()))
         ]
-        rest = f"size={tuple(self._size)}, nnz={self._nnz()}"
         kind, node = self.dtype, self.graph_node()
-        if self.device.type != "cpu":
-            rest = f"device='{self.device}', {rest}"
-        if kind not in (dtypes.get_default_dtype(), dtypes.int64, dtypes.bool):
-            rest += f", dtype={kind!r}"
-        rest += f", layout={self.layout!r}"
+        usual = dtypes.get_default_dtype()
+        rest = [] if self.device.type == "cpu" else [f"device='{self.device}'"]
+        rest += [f"size={tuple(self._size)}", f"nnz={self._nnz()}"]
+        if kind not in (usual, dtypes.int64, dtypes.bool, usual.to_complex()):
+            rest.append(f"dtype={kind!r}")
+        rest.append(f"layout={self.layout!r}")
         if node is not None:
-            rest += ", requires_grad=True" if self.is_leaf else f", grad_fn=<{node.name()}>"
-        lines = ",\n       ".join([*parts, rest])
+            rest.append("requires_grad=True" if self.is_leaf else f"grad_fn=<{node.name()}>")
+        said = ",\n       ".join([*parts, *(rest[:1] if self.layout == "sparse_coo" else ())])
+        rest = rest[1:] if self.layout == "sparse_coo" else rest
         name = "" if type(self) is self._plain_class() else f"{type(self).__name__} containing:\n"
-        return f"{name}tensor({lines})"
+        return name + printing.with_suffixes(f"tensor({said}", rest, len("tensor("))
 
     __str__ = __repr__
 
@@ -364,13 +365,9 @@ class Structured(Tensor):
 def _indented(part: Tensor, before: str) -> str:
     """How ``part`` prints, with its lines under each other after ``before``; of its type, which
     is that of the whole, nothing."""
-    shown = printing.text(part.detach())
-    head = shown.partition(", dtype=")[0]
     if not part.numel():
-        head = f"tensor([], size={tuple(part.shape)}"
-    lines = (head if head == shown else f"{head})").split("\n")
-    rest = [" " * len(before) + line if line.strip() else "" for line in lines[1:]]
-    return "\n".join([lines[0], *rest])
+        return f"tensor([], size={tuple(part.shape)})"
+    return f"tensor({printing.contents(part.detach(), len(before) + len('tensor('))})"
 
 
 def cast(self: Structured, dtype: np.dtype) -> Structured:

@@ -60,6 +60,8 @@ def stack(tensors: Sequence[Tensor], dim: int = 0, *, out: Tensor | None = None)
     tensors = tuple(tensors)
     if not tensors:
         raise ShapeError("stack: no tensors given; at least one is needed")
+    for i, t in enumerate(tensors):
+        check.tensor(t, "stack", f"element {i}")
     shape = tensors[0].meta()[0]
     for i, t in enumerate(tensors):
         if t.meta()[0] != shape:

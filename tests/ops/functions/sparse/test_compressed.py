@@ -90,7 +90,7 @@ def test_how_they_print():
     assert repr(csr()) == (
         "tensor(crow_indices=tensor([0, 1, 3]),\n"
         "       col_indices=tensor([2, 0, 2]),\n"
-        "       values=tensor([3., 4., 5.]),\n"
-        "       size=(2, 3), nnz=3, layout=disttrain.sparse_csr)"
+        "       values=tensor([3., 4., 5.]), size=(2, 3), nnz=3,\n"
+        "       layout=disttrain.sparse_csr)"
     )
     assert "ccol_indices" in str(csr().t())

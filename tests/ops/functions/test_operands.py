@@ -1,0 +1,70 @@
+"""What is no Tensor, where one is needed, is refused with a TypeError that names the argument."""
+
+import inspect
+
+import numpy as np
+import pytest
+
+import disttrain as dt
+from disttrain.core import Primitive
+from disttrain.ops.functions import outs
+
+X = dt.ones(2)
+COMPARISONS = "eq ne lt le gt ge greater greater_equal less less_equal not_equal".split()
+OF_TENSORS = """copysign fmod equal maximum minimum hypot nextafter atan2 arctan2 logaddexp igamma
+logical_and fmax fmin isclose dist""".split()
+ANY = "remainder floor_divide bitwise_and bitwise_or xlogy float_power pow".split()
+
+
+@pytest.mark.parametrize("name", COMPARISONS + OF_TENSORS + ANY)
+def test_two_numbers_are_refused(name):
+    with pytest.raises(TypeError):
+        getattr(dt, name)(2, 3)
+
+
+@pytest.mark.parametrize("name", COMPARISONS + OF_TENSORS)
+def test_the_first_is_a_tensor(name):
+    with pytest.raises(TypeError):
+        getattr(dt, name)(2.0, X)
+
+
+@pytest.mark.parametrize("name", ANY)
+def test_either_may_be_a_number(name):
+    whole = dt.ones(2, dtype=dt.int64)
+    for pair in ((whole, 2), (2, whole)):
+        assert getattr(dt, name)(*pair).shape == (2,)
+
+
+@pytest.mark.parametrize("name", COMPARISONS)
+def test_comparisons_have_their_own_names(name):
+    assert getattr(dt, name).__name__ == name
+
+
+@pytest.mark.parametrize("bad", [2, 2.5, True, 1j, "a", None, [1.0], (X, X), np.ones(2), object()],
+                         ids=lambda bad: type(bad).__name__)  # fmt: skip
+def test_every_function_of_a_tensor_refuses_the_rest(bad):
+    names = [*outs._CHECKED.split(), *outs._FILLS.split()]
+    for name in names:
+        fn = getattr(dt, name, None)
+        if fn is None or isinstance(getattr(fn, "__wrapped__", fn), Primitive):
+            continue
+        first = next(iter(inspect.signature(fn).parameters.values()))
+        if first.annotation == "Tensor" and first.kind is first.POSITIONAL_OR_KEYWORD:
+            with pytest.raises(TypeError, match=r"Tensor|argument"):
+                fn(bad)
+
+
+def test_the_place_is_named():
+    with pytest.raises(TypeError, match=r"mv\(\): argument 'vec' \(position 2\) must be Tensor"):
+        dt.mv(dt.ones(2, 2), 3)
+    with pytest.raises(TypeError, match="element 1"):
+        dt.meshgrid(X, 3)
+    with pytest.raises(TypeError, match="must be a dtype"):
+        dt.can_cast(2, dt.float32)
+
+
+def test_what_else_is_wrong_is_said_as_before():
+    with pytest.raises(dt.errors.ShapeError):
+        dt.mv(dt.ones(2, 2), dt.ones(3))
+    with pytest.raises(NotImplementedError):
+        dt.fmod(dt.ones(2, dtype=dt.complex64), 0)

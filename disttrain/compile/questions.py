@@ -236,7 +236,7 @@ class Questions:
         if reader.f_code.co_name != "item":
             return None
         caller = reader.f_back
-        if caller is not None and caller.f_globals.get("__name__") == "disttrain.ops.methods":
+        while caller is not None and caller.f_globals.get("__name__") == "disttrain.ops.methods":
             if t.array.dtype.kind in "iub":  # ``float(t)`` makes another number of it
                 return None
             caller = caller.f_back

@@ -157,18 +157,17 @@ def test_what_is_no_checkpoint_is_told_plainly(tmp_path, capsys):
     assert "does not exist" in capsys.readouterr().err
     (tmp_path / ".metadata").write_bytes(b"\x80\x02")
     assert ckpt("show", tmp_path) == 2
-    assert "dcp_to_torch" in capsys.readouterr().err
+    assert "the file is damaged" in capsys.readouterr().err
     assert ckpt("ls", tmp_path, "--what") == 2
 
 
 @pytest.mark.parametrize("words", [("import", "{}", "out"), ("show", "{}")])
-def test_a_folder_that_pytorch_wrote_is_named_with_the_way_to_convert_it(tmp_path, capsys, words):
+def test_a_damaged_folder_of_pytorch_is_refused_by_name(tmp_path, capsys, words):
     (tmp_path / ".metadata").write_bytes(b"\x80\x02")
     (tmp_path / "__0_0.distcp").write_bytes(b"PK\x03\x04")
     assert main(["ckpt", *(w.format(tmp_path) for w in words)]) == 2
     said = capsys.readouterr().err
-    assert "it was written by PyTorch" in said
-    assert f"dcp_to_torch {tmp_path} model.pt && python -c" in said
+    assert f"{tmp_path}/.metadata" in said and "the file is damaged" in said
 
 
 def test_consolidate_names_what_there_is(tmp_path, capsys):

@@ -10,7 +10,7 @@ import pytest
 
 import disttrain as dt
 from disttrain.distributed import checkpoint as dcp
-from disttrain.distributed.checkpoint import tools
+from disttrain.distributed.checkpoint import format_utils, tools
 
 KINDS = """float32 float64 float16 bfloat16 int64 int32 int16 int8 uint8 bool complex64 complex128
 float8_e4m3fn float8_e5m2""".split()
@@ -110,3 +110,5 @@ def test_what_ranks_have_sharded(tmp_path):
     state = {"t": {"rows": dt.zeros(7, 3)}, "step": 0}
     dcp.load(state, checkpoint_id=path)
     same(state, {"t": {"rows": wanted["t"]["rows"]}, "step": 3})
+    format_utils.import_files(path, tmp_path / "ours")
+    same(tools.values(str(tmp_path / "ours")), wanted)

@@ -16,6 +16,7 @@ from ...ops import api
 from ...serialize import load, save
 from .agreement import Together
 from .default_planner import DefaultLoadPlanner, EmptyStateDictLoadPlanner
+from .files.folder import of_pytorch
 from .filesystem import FileSystemReader, FileSystemWriter, read_manifest
 from .hf_storage import HuggingFaceStorageReader
 from .metadata import ChunkStorageMetadata, Metadata, TensorStorageMetadata
@@ -156,13 +157,14 @@ def import_files(
     source: str | os.PathLike, target: str | os.PathLike, key: str | None = None
 ) -> Metadata:
     """Make a checkpoint of ``source``: a safetensors file, the index of several of them
-    (``*.index.json``), or a folder with either. With ``key``, names get it in front."""
+    (``*.index.json``), a folder with either, or one that PyTorch's distributed checkpoints wrote.
+    With ``key``, names get it in front."""
     where = os.fspath(source)
     state: dict[str, Any] = {}
     if os.path.isfile(where) and not where.endswith(".json"):
         state = load(where)
     else:
-        reader = HuggingFaceStorageReader(where)
+        reader = FileSystemReader(where) if of_pytorch(where) else HuggingFaceStorageReader(where)
         read(lambda: state, reader, Together(None), EmptyStateDictLoadPlanner())
     for part in reversed(key.split(".")) if key else ():
         state = {part: state}

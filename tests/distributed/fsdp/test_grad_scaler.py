@@ -75,6 +75,7 @@ def test_settings_and_state() -> None:
     one, two = ShardedGradScaler(init_scale=4.0), ShardedGradScaler()
     two.load_state_dict(one.state_dict())
     assert two.get_scale() == 4.0
+    two.scale([core.wrap(np.ones(1))])
     two.update(16.0)
     assert two.scale([core.wrap(np.ones(1))])[0].item() == 16.0
     with pytest.raises(ConfigError, match="one above 1 and one below"):

@@ -22,7 +22,7 @@ from ..journal import Job, Skip
 from .places import start
 
 GENERATED = "backends.cuda.codegen.test_meaning"
-WRITTEN = "backends.device.test_codes"
+WRITTEN = "backends.device.codes.test_table"
 
 
 def prove(job: Job) -> None:

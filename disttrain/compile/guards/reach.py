@@ -50,8 +50,7 @@ from .kinds import (
 )
 from .readers import ArrayParts, Classes, Tried, cached, calls, function_parts, members, values
 
-_MOST = 20_000  # objects that one look goes through
-_LARGE = 2000  # entries of one container, which every call would have to compare
+_MOST, _LARGE = 20_000, 2000  # objects of one look; entries of a container, which calls compare
 _BYTES = 1 << 14  # of one numpy array
 _STREAMS = (random.Random, np.random.Generator, np.random.RandomState, np.random.BitGenerator)
 _MODULE_STORES = ("_parameters", "_buffers", "_modules")

@@ -112,4 +112,6 @@ def checked(fn: Callable[..., Any]) -> Callable[..., Any]:
             recheck(fn, args, params, error)
             raise
 
+    if isinstance(fn, Primitive):
+        run.__doc__ = vars(fn).get("__doc__")  # not that of the class
     return run

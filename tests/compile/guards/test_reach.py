@@ -18,6 +18,7 @@ import pytest
 
 import disttrain as dt
 from disttrain import nn
+from disttrain.compile.guards import reach
 from disttrain.nn.global_hooks import register_module_forward_hook
 from support.agree import check
 
@@ -865,6 +866,7 @@ def test_modules_looked_up_by_their_names_are_compared_alone(monkeypatch):
     made.scale = 2.0
     monkeypatch.setitem(sys.modules, "odd_scales", made)
     monkeypatch.delitem(sys.modules, "odd_late_scales", raising=False)
+    monkeypatch.setattr(reach, "own_modules", set)  # those of a session of tests are hundreds
 
     @dt.compile(fullgraph=True)
     def step(x):

@@ -18,6 +18,7 @@ from ...core.node import HookHandle
 from ...core.tracer import Tracer
 from ...data import loader
 from ...nn.utils import fusion
+from . import transforms
 from .facade import get_device_module
 from .shim import Shim, lacking
 from .top import spelled
@@ -264,6 +265,7 @@ def _c() -> dict[str, Shim]:
             _disabled_torch_function_impl=lambda func, types, args=(), kwargs=None: func(
                 *args, **(kwargs or {})
             ),
+            **transforms.inner_names(),
         ),
         "torch._C._nn": Shim("torch._C._nn").give(
             _parse_to=_parse_to, gelu=dt.nn.functional.gelu,

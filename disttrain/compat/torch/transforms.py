@@ -157,12 +157,16 @@ def modules() -> dict[str, Shim]:
         "functorch.experimental.control_flow": Shim("functorch.experimental.control_flow").take(
             control_flow, ["cond", "map"]
         ),
-        "torch._C": Shim("torch._C").give(
-            _debug_only_are_vmap_fallback_warnings_enabled=shows_fallbacks,
-            _debug_only_display_vmap_fallback_warnings=show_fallbacks,
-        ),
     }
 
 
-__all__ = ["chunk_vmap", "combine_state_for_ensemble", "make_functional",
+def inner_names() -> dict[str, Any]:
+    """What ``torch._C`` has of them."""
+    return {
+        "_debug_only_are_vmap_fallback_warnings_enabled": shows_fallbacks,
+        "_debug_only_display_vmap_fallback_warnings": show_fallbacks,
+    }
+
+
+__all__ = ["chunk_vmap", "combine_state_for_ensemble", "inner_names", "make_functional",
            "make_functional_with_buffers", "modules"]  # fmt: skip

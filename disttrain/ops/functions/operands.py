@@ -56,6 +56,8 @@ def _given(fn: Callable[..., Any], args: tuple, params: dict) -> Iterator[tuple]
 
 def check(fn: Any, args: tuple, params: dict) -> None:
     """Refuse what is no Tensor and should be one."""
+    if len(args) > 3 and getattr(fn, "number_first", False):  # (beta, input, ...) as it once was
+        return
     if isinstance(fn, Primitive) and len(args) != len(fn.args) and not params:
         raise TypeError(f"{fn.name}() takes {len(fn.args)} arguments, {len(args)} were given")
     free: list = []

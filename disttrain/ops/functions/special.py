@@ -267,6 +267,7 @@ def _older(fn: Callable) -> Callable:
         tensors = [a for a in args if isinstance(a, Tensor)]
         return fn(*tensors, **dict(zip(("beta", "alpha"), numbers, strict=False)), **params)
 
+    run.number_first = True  # type: ignore[attr-defined]
     return run
 
 

@@ -89,6 +89,12 @@ def test_no_graph_is_traced_and_this_is_said():
     assert M["torch._C"]._get_tracing_state() is None
 
 
+def test_names_of_transforms_are_among_those_inside():
+    names = inner.modules()["torch._C"]
+    assert names._debug_only_are_vmap_fallback_warnings_enabled() in (True, False)
+    assert names.Generator is dt.Generator
+
+
 def test_a_block_that_decorates():
     class Counting(M["torch.utils._contextlib"]._DecoratorContextManager):
         entered = 0

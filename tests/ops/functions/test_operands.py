@@ -68,3 +68,11 @@ def test_what_else_is_wrong_is_said_as_before():
         dt.mv(dt.ones(2, 2), dt.ones(3))
     with pytest.raises(NotImplementedError):
         dt.fmod(dt.ones(2, dtype=dt.complex64), 0)
+
+
+def test_products_that_are_added_take_their_older_order():
+    a, b, c = dt.ones(2, 3, 3), dt.ones(2, 3, 4), dt.ones(2, 4, 3)
+    with pytest.warns(UserWarning, match="deprecated"):
+        assert dt.baddbmm(2, a, b, c)[0, 0, 0] == 6
+    with pytest.raises(TypeError, match="must be Tensor"):
+        dt.baddbmm(2, b, c)

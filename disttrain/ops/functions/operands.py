@@ -75,10 +75,13 @@ def check(fn: Any, args: tuple, params: dict) -> None:
             free.append((where, value))
         sure = sure or kind == _ONE
     if free and not sure and not any(isinstance(value, Tensor) for _, value in free):
+        if getattr(fn, "__name__", None) in _OF_NUMBERS:
+            return
         where, value = free[0]
         raise TypeError(f"{where} must be Tensor, not {type(value).__name__}; {_HELP}")
 
 
+_OF_NUMBERS = ("add", "sub", "mul", "div")  # which PyTorch takes two numbers for, too
 _HELP = "convert it with dt.tensor(...) or dt.as_tensor(...)"
 
 

@@ -76,3 +76,9 @@ def test_products_that_are_added_take_their_older_order():
         assert dt.baddbmm(2, a, b, c)[0, 0, 0] == 6
     with pytest.raises(TypeError, match="must be Tensor"):
         dt.baddbmm(2, b, c)
+
+
+@pytest.mark.parametrize("name", ["add", "sub", "subtract", "mul", "div", "true_divide", "divide"])
+def test_arithmetic_takes_two_numbers(name):
+    wanted = {"a": 5, "s": 1, "m": 6, "d": 1.5, "t": 1.5}[name[0]]
+    assert isinstance(getattr(dt, name)(3, 2), dt.Tensor) and getattr(dt, name)(3, 2) == wanted

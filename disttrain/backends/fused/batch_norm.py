@@ -5,18 +5,23 @@
     scaled(x, scale, shift) -> x * scale + shift, of any number of places
 
 Sums over a batch are long, and squares around a mean that is far from zero lose digits: both are
-kept in float64, whatever the type of ``x``. What is per channel goes with the rows of (N, C) rows,
-or with the columns where each channel has one place.
+kept in float64, whatever the type of ``x``. Code of its own does float32 and float64 where channels
+have several places (``llvm/kernels/batch_norm.py``). Elsewhere what is per channel goes with the
+rows of (N, C) rows, or with the columns where each channel has one place.
 """
 
 from __future__ import annotations
 
 import functools
+import importlib
 import math
 from functools import partial
+from typing import Any
 
 import numpy as np
 
+from .. import threads
+from ..addresses import address
 from ..family import Family
 from ..lang.expr import Expr, cast, var
 from ..lang.kernel import Array, Kernel, Loop, Put, Reduce, Store
@@ -115,10 +120,65 @@ def _statistics_type(x: np.ndarray) -> type:
     return np.float64 if x.dtype == np.float64 else np.float32
 
 
+# --- code of its own ---------------------------------------------------------------------------
+_SPLIT = 1 << 16  # numbers from which it takes several threads
+
+
+@functools.cache
+def _code(kind: np.dtype) -> Any:
+    """What makes machine code is loaded with the first array that needs it."""
+    if kind.char not in "fd" or not kind.isnative:
+        return None
+    return importlib.import_module("..llvm.kernels.batch_norm", __package__).code(kind.name)
+
+
+@functools.lru_cache(64)
+def _alike(channels: int, kind: np.dtype, value: float) -> np.ndarray:
+    """What stands for a parameter that is missing; only read."""
+    return np.full(channels, value, kind)
+
+
+def _channel(a: np.ndarray | None, like: np.ndarray, otherwise: float) -> np.ndarray:
+    """A number per channel in order, of the type of ``like``."""
+    if a is None:
+        return _alike(like.shape[1], like.dtype, otherwise)
+    plain = a.dtype == like.dtype and a.flags.c_contiguous
+    return a if plain else np.ascontiguousarray(a, like.dtype)
+
+
+def _own(*arrays: np.ndarray) -> Any:
+    """The code for arrays (N, C, places) of one type, if there is any."""
+    x = arrays[0]
+    if x.shape[2] == 1 or not x.size or any(a.dtype != x.dtype for a in arrays):
+        return None
+    return _code(x.dtype)
+
+
+def _run(code: Any, x: np.ndarray, eps: float, *arrays: np.ndarray | None) -> None:
+    """All channels by ``code``, some by each thread where they are large."""
+    places = [None if a is None else address(a) for a in arrays]
+    n, c, each = x.shape
+    if x.size < _SPLIT:
+        code(*places, 0, c, n, c, each, eps)
+        return
+    threads.spread([
+        partial(code, *places, part.start, part.stop, n, c, each, eps)
+        for part in threads.portions(c)
+    ])  # fmt: skip
+
+
 def batch_norm(
     x: np.ndarray, weight: np.ndarray | None, bias: np.ndarray | None, eps: float
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """``x`` normalised per channel, the means and the variances (which divide by the count)."""
+    code = _own(x)
+    if code is not None:
+        x = x if x.flags.c_contiguous else np.ascontiguousarray(x)
+        out = np.empty(x.shape, x.dtype)
+        found = np.empty(x.shape[1], x.dtype), np.empty(x.shape[1], x.dtype)
+        given = _channel(weight, x, 1.0), _channel(bias, x, 0.0)
+        _run(code[0], x, eps, x, out, *found, *given)
+        return out, *found
     over = _Channels(x)
     centre = over.sums("batch_sum", (x,))[0] / over.count
     variance = over.sums("batch_squares", (x,), centre)[0] / over.count
@@ -135,6 +195,14 @@ def batch_norm_backward(
     weight: np.ndarray | None, eps: float, whole: bool = True,
 ) -> tuple[np.ndarray | None, np.ndarray, np.ndarray]:  # fmt: skip
     """The gradients of ``x`` (not unless ``whole``), weight and bias."""
+    code = _own(x, g)
+    if code is not None:
+        g, x = (a if a.flags.c_contiguous else np.ascontiguousarray(a) for a in (g, x))
+        dx = np.empty(x.shape, x.dtype) if whole else None
+        found = np.empty(x.shape[1], x.dtype), np.empty(x.shape[1], x.dtype)
+        given = _channel(centre, x, 0.0), _channel(variance, x, 0.0), _channel(weight, x, 1.0)
+        _run(code[1], x, eps, g, x, *given, dx, *found)
+        return dx, *found
     over, kind = _Channels(x), _statistics_type(x)
     centre, variance = centre.astype(np.float64), variance.astype(np.float64)
     dbias, products = over.sums("batch_products", (g, x), centre)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import importlib
 import itertools
 import math
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from numpy import ndarray
 from .. import threads
 from ..addresses import address
 
+_KINDS = {"f": "float32", "d": "float64"}  # (numpy makes a name anew each time it is asked)
 _SPLIT = 1 << 16  # windows from which it takes several threads
 
 
@@ -47,26 +48,34 @@ def add_known(
     return _add(1, to, g, to, found, kernel, stride, dilation)
 
 
+@lru_cache(256)
+def _walk(
+    steps: tuple, windows: tuple, kernel: tuple, stride: tuple, dilation: tuple
+) -> tuple[ndarray, list[int], list[int]]:
+    """Bytes from a window's beginning to its taps; windows along three axes, and bytes between
+    them."""
+    taps = itertools.product(*map(range, kernel))
+    far = [d * step for d, step in zip(dilation, steps, strict=True)]
+    places = np.array([sum(t * f for t, f in zip(tap, far)) for tap in taps], np.int64)
+    empty = 3 - len(kernel)
+    moves = [0] * empty + [s * step for s, step in zip(stride, steps, strict=True)]
+    return places, [1] * empty + list(windows), moves
+
+
 def _add(
     which: int, to: ndarray, g: ndarray, x: ndarray, best: ndarray, kernel: tuple, stride: tuple,
     dilation: tuple,
 ) -> bool:  # fmt: skip
     code = _code()
-    if g.dtype != to.dtype or to.dtype.name not in ("float32", "float64") or not g.size:
+    if g.dtype != to.dtype or to.dtype.char not in "fd" or not g.size:
         return False
     if math.prod(kernel) > code.MOST or not to.dtype.isnative or not to.flags.c_contiguous:
         return False
-    run = code.code(to.dtype.name, math.prod(kernel))
+    run = code.code(_KINDS[to.dtype.char], math.prod(kernel))
     if run is None:
         return False
     g, best = np.ascontiguousarray(g), np.ascontiguousarray(best)
-    steps = to.strides[2:]
-    taps = itertools.product(*map(range, kernel))
-    far = [d * step for d, step in zip(dilation, steps, strict=True)]
-    places = np.array([sum(t * f for t, f in zip(tap, far)) for tap in taps], np.int64)
-    empty = 3 - len(kernel)
-    counts = [1] * empty + list(g.shape[2:])
-    moves = [0] * empty + [s * step for s, step in zip(stride, steps)]
+    places, counts, moves = _walk(to.strides[2:], g.shape[2:], kernel, stride, dilation)
     plane, each = to.strides[1], math.prod(counts)
     starts = [(address(a), n) for a, n in (
         (to, plane), (g, each * g.itemsize), (x, plane), (best, each * best.itemsize)

@@ -7,7 +7,8 @@ Three primitives, each bilinear, whose derivatives are each other:
     conv_weight_grad(g, x)        the adjoint in w
 
 Where generated code gains, there are fewer products (``fused.winograd``), or windows are multiplied
-where they lie (``fused.convolution``, and ``fused.depthwise`` for single channels). What the former
+where they lie (``fused.convolution``, ``fused.small_planes`` for what is small, and
+``fused.depthwise`` for single channels). What the first
 finds not to be finite is computed by the latter, where it stays in its windows. Else a convolution
 unfolds its input into columns, a few samples at a time so that they stay in the cache, and
 multiplies matrices. (Unfolding a whole batch, one product per kernel position and long rows without
@@ -21,7 +22,7 @@ from typing import Any, TypedDict
 
 import numpy as np
 
-from ...backends.fused import convolution, depthwise, residues, winograd
+from ...backends.fused import convolution, depthwise, residues, small_planes, winograd
 from ...backends.fused.taps import products, weighted_sum
 from ...core.annotations import Shaped, Value
 from ...core.gate import Primitive
@@ -60,6 +61,8 @@ def _conv(
     y = np.empty((x.shape[0], w.shape[0], *out), np.result_type(x, w))
     how: Steps = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
     if w.shape[1] == 1 and groups > 1 and depthwise.convolve(x, w, b, y, **how):
+        return y
+    if small_planes.convolve(x, w, b, y, **how):
         return y
     left = winograd.convolve(x, w, b, y, **how)
     if left is None:
@@ -133,6 +136,8 @@ def _input_grad(
     how: Steps = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
     if w.shape[1] == 1 and groups > 1 and depthwise.input_grad(g, w, dx, **how):
         return dx
+    if small_planes.input_grad(g, w, dx, **how):
+        return dx
     left = residues.input_grad(g, w, dx, **how)
     if left is None:
         return _input_grad_directly(g, w, dx, **how)
@@ -205,6 +210,8 @@ def _weight_grad(
     dw = np.empty((channels, each, *kernel), np.result_type(g, x))
     how: Steps = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
     if each == 1 and groups > 1 and depthwise.weight_grad(g, x, dw, **how):
+        return dw
+    if small_planes.weight_grad(g, x, dw, **how):
         return dw
     if winograd.weight_grad(g, x, dw, **how):
         return dw

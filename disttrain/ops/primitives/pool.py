@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from ...backends.fused import largest
+from ...backends.fused import windows as few
 from ...core.gate import Primitive
 from ...core.types.wide import through_float32
 from ..declare import primitive
@@ -113,6 +114,9 @@ def _max_pool(
     a: np.ndarray, kernel: tuple, stride: tuple, padding: tuple, dilation: tuple, ceil_mode: bool
 ) -> Any:
     out, reach = _windows(a.shape[2:], kernel, stride, padding, dilation, ceil_mode)
+    found = few.largest(a, out, kernel, stride, padding, dilation)
+    if found is not None:
+        return found
     x = _padded(a, kernel, stride, padding, dilation, out, _lowest(a.dtype), reach)
     for i in range(len(kernel)):
         x = _along(np.maximum, x, 2 + i, kernel[i], stride[i], dilation[i], out[i])
@@ -172,6 +176,9 @@ def _max_spread(
     dilation: tuple,
     ceil_mode: bool,
 ) -> Any:
+    found = few.spread_largest(g, a, kernel, stride, padding, dilation)
+    if found is not None:
+        return found
     out, low = best.shape[2:], _lowest(a.dtype)
     x = _padded(a, kernel, stride, padding, dilation, out, low)
     odd = (best != best).any() or (x.shape != a.shape and (best == low).any())
@@ -214,7 +221,11 @@ def spread_to(
     if not largest.add_known(full, g, found, kernel, stride, dilation):
         for t, (_, where) in enumerate(taps(kernel, out, stride, dilation)):
             _add_where(full[(Ellipsis, *where)], g, found == t)
-    return full if full.shape[2:] == size else full[inside(size, padding)]
+    if full.shape[2:] == size:
+        return full
+    found = full[inside(size, padding)]
+    few_of_them = few.are_few("spread", g.shape, g.dtype, kernel)  # as ``_max_spread`` lays it out
+    return np.ascontiguousarray(found) if few_of_them else found
 
 
 @through_float32
@@ -379,6 +390,9 @@ def _avg_pool(
     ones = (1,) * len(kernel)
     out, reach = _windows(a.shape[2:], kernel, stride, padding, ones, ceil_mode)
     scale = _counts(a.shape[2:], out, kernel, stride, padding, include, divisor, a.dtype)
+    found = few.mean(a, scale, out, kernel, stride, padding)
+    if found is not None:
+        return found
     x = _padded(a, kernel, stride, padding, ones, out, 0, reach)
     for i in range(len(kernel)):
         x = _along(np.add, x, 2 + i, kernel[i], stride[i], 1, out[i])

@@ -448,10 +448,11 @@ def hinted(x: Any) -> Any:
 def _first(x: Any) -> Symbolic | None:
     if type(x) is Symbolic:
         return x
+    x = (x.start, x.stop, x.step) if isinstance(x, slice) else x
     if isinstance(x, (tuple, list)):
-        return next((found for y in x if (found := _first(y)) is not None), None)
-    if isinstance(x, slice):
-        return _first((x.start, x.stop, x.step))
+        for y in x:
+            if (found := _first(y)) is not None:
+                return found
     return None
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import importlib
 import math
 import operator
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from itertools import accumulate
 from typing import Any
 
@@ -39,10 +39,10 @@ def _blocks() -> Any:
     return importlib.import_module("..llvm.kernels.blocks", __package__)
 
 
-def _merged(out: np.ndarray, a: np.ndarray) -> list[tuple[int, int, int]]:
-    """(size, step in ``out``, step in ``a``) of the axes, those joined that both walk alike."""
+def _merged(shape: tuple, to: tuple, source: tuple) -> list[tuple[int, int, int]]:
+    """(size, step in ``to``, step in ``source``) of the axes, those joined that both walk alike."""
     axes: list[tuple[int, int, int]] = []
-    for n, far, step in zip(a.shape, out.strides, a.strides):
+    for n, far, step in zip(shape, to, source):
         if n == 1:
             continue
         if axes and axes[-1][1:] == (far * n, step * n):
@@ -58,23 +58,35 @@ def fill(out: np.ndarray, a: Any) -> bool:
     item = a.itemsize
     if a.size < _LEAST or item not in _SIDES or a.dtype.hasobject:
         return False
-    axes = _merged(out, a)
-    return _rows(out, a, axes) or _turned(out, a, axes)
+    rows = _short_rows(a.shape, out.strides, a.strides, item)
+    if rows is not None:
+        return _rows(out, a, *rows)
+    return _turned(out, a, _merged(a.shape, out.strides, a.strides))
 
 
-def _rows(out: np.ndarray, a: np.ndarray, axes: list[tuple[int, int, int]]) -> bool:
-    """Where both have the same short rows in order."""
-    *outer, (n, far, step) = axes
-    size = n * a.itemsize
-    if (far, step) != (a.itemsize,) * 2 or not outer or len(outer) > 3 or size % 4 or size > _ROW:
-        return False
-    copy = _blocks().copy()
-    if copy is None:
-        return False
+@lru_cache(512)
+def _short_rows(
+    shape: tuple, to: tuple, source: tuple, item: int
+) -> tuple[list[tuple[int, int, int]], int, tuple[int, ...]] | None:
+    """Where both have the same short rows in order: three axes of them, their bytes, and what code
+    is told of all of it."""
+    *outer, (n, far, step) = _merged(shape, to, source)
+    size = n * item
+    if (far, step) != (item,) * 2 or not outer or len(outer) > 3 or size % 4 or size > _ROW:
+        return None
+    if _blocks().copy() is None:
+        return None
     axes = [(1, 0, 0)] * (3 - len(outer)) + outer
+    counts, into, given = zip(*axes, strict=True)
+    return axes, size, (*counts, size, *into, *given)
+
+
+def _rows(
+    out: np.ndarray, a: np.ndarray, axes: list[tuple[int, int, int]], size: int, told: tuple
+) -> bool:
+    copy = _blocks().copy()
     if a.size < _SPLIT:
-        counts, to, source = zip(*axes, strict=True)
-        copy(_address(out), _address(a), *counts, size, *to, *source)
+        copy(_address(out), _address(a), *told)
         return True
     longest = max(range(3), key=lambda k: axes[k][0])
     n, far, step = axes[longest]

@@ -1,6 +1,7 @@
-"""Products of a few rows with a matrix, at which a BLAS is slow.
+"""Products of a few rows with a matrix, and of a column with a row, at which a BLAS is slow.
 
     product(x, w) -> x @ w, or None where a BLAS is as good (and for more than MOST rows)
+    outer(x, w, out) -> x @ w of a column and a row, perhaps in ``out``, or None as well
 
 w is read once, in the order in which it lies. The bits of a row do not depend on the other rows,
 nor on how many threads there are.
@@ -17,11 +18,15 @@ from numpy import ndarray
 
 from .. import threads
 from ..addresses import address
+from ..family import Family
+from ..lang.expr import var
+from ..lang.kernel import Array, Kernel, Loop, Store
 
 MOST = 16  # rows
 LEAST = 1 << 14  # numbers of w: no product of fewer gains
 _WORTH = {"across": 1 << 20, "along": 1 << 18}  # products from which it gains (measured)
 _SPREAD = 1 << 20  # numbers of w from which threads do
+_FEW = 1 << 13  # numbers of an outer product up to which numpy makes it
 _NAMES = {"f": "float32", "d": "float64"}
 
 
@@ -64,6 +69,28 @@ def product(x: ndarray, w: ndarray) -> ndarray | None:
     return y
 
 
+def _outer(dtype: str) -> Kernel:
+    params = Array("x", dtype, "row"), Array("w", dtype, "col"), Array("out", dtype, writes=True)
+    return Kernel("outer", params, (Loop((Store("out", var("x") * var("w")),)),))
+
+
+_OUTER = Family(_outer)
+
+
+def outer(x: ndarray, w: ndarray, out: ndarray | None = None) -> ndarray | None:
+    """``x @ w`` for x (m, 1) and w (1, n) of one type, float32 or float64."""
+    kind = x.dtype
+    if kind.char not in _NAMES or kind != w.dtype or not kind.isnative or x.size * w.size == 0:
+        return None
+    if x.size * w.size < _FEW:
+        return np.multiply(x, w, out=out)
+    made = np.empty((len(x), w.shape[1]), kind) if out is None else out
+    if made.dtype != kind:
+        return None
+    _OUTER[kind](x[:, 0], w[0], made)
+    return made
+
+
 def _run(code: list, y: ndarray, x: ndarray, w: ndarray, step: int) -> None:
     """Some of the columns."""
     (k, n), to, start, there = w.shape, address(y), address(x), address(w)
@@ -72,4 +99,4 @@ def _run(code: list, y: ndarray, x: ndarray, w: ndarray, step: int) -> None:
         run(to + first * below, start + first * beside, there, n, k, below, beside, step)
 
 
-__all__ = ["LEAST", "MOST", "product"]
+__all__ = ["LEAST", "MOST", "outer", "product"]

@@ -90,9 +90,10 @@ _STATISTICS, _NORMAL, _SUMS, _GRADIENT = map(Family, (_statistics, _normal, _sum
 
 
 @cache
-def _code(kind: str) -> Any:
+def _code(kind: str, places: int) -> Any:
     """What makes machine code is loaded with the first array that needs it."""
-    return importlib.import_module("..llvm.kernels.group_norm", __package__).code(kind)
+    code = importlib.import_module("..llvm.kernels.group_norm", __package__)
+    return code.code(kind, code.is_short(kind, places))
 
 
 class _Groups:
@@ -106,7 +107,7 @@ class _Groups:
         self.share = 1.0 / max(self.each * places, 1)
         self.sizes = self.groups, self.each, places
         own = dtype == self.kind and dtype.isnative and places >= _LEAST
-        self.code: Any = _code(dtype.name) if own and 0 not in shape else None
+        self.code: Any = _code(dtype.name, places) if own and 0 not in shape else None
 
     def run(self, code: Any, eps: float, *arrays: np.ndarray) -> None:
         """All groups by ``code``, some by each thread where they are large."""

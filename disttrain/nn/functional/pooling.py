@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -55,7 +56,15 @@ def along(x: Tensor, make: Callable[..., np.ndarray], *given: Any, out: int, dim
 
 
 def _weights(make: Callable[..., np.ndarray], given: tuple, kind: np.dtype) -> np.ndarray:
-    return np.ascontiguousarray(make(*given).T.astype(kind))
+    numbers = make is not np.asarray and all(g.__class__ is not np.ndarray for g in given)
+    return (_kept_weights if numbers else _kept_weights.__wrapped__)(make, given, kind)
+
+
+@lru_cache(16)
+def _kept_weights(make: Callable[..., np.ndarray], given: tuple, kind: np.dtype) -> np.ndarray:
+    weights = np.ascontiguousarray(make(*given).T.astype(kind))
+    weights.flags.writeable = False  # the next call is given it, too
+    return weights
 
 
 @in_float32

@@ -91,12 +91,14 @@ def product(a: np.ndarray, b: np.ndarray) -> Any:
         out = few_rows.product(a, b)
         if out is not None:
             return out
-    return by_panels(a, b) if len(a) >= many_rows.LEAST and b.size >= LEAST else np.matmul(a, b)
+    many = len(b) == 1 or (len(a) >= many_rows.LEAST and b.size >= LEAST)
+    return by_panels(a, b) if many else np.matmul(a, b)
 
 
 def by_panels(a: np.ndarray, b: np.ndarray, out: Any = None) -> Any:
-    """``a @ b`` where there are many rows, perhaps in ``out``."""
-    made = many_rows.product(a, b, out)
+    """``a @ b`` where there are many rows, or sums of one term, perhaps in ``out``."""
+    one = b.ndim == a.ndim == 2 and len(b) == 1 and a.shape[1] == 1
+    made = few_rows.outer(a, b, out) if one else many_rows.product(a, b, out)
     return np.matmul(a, b, out=out) if made is None else made
 
 

@@ -72,3 +72,16 @@ def test_operations_take_them_and_are_differentiated():
     out.backward(dt.ones(6, 700))
     assert np.allclose(a.grad.numpy(), np.broadcast_to(w.sum(0, "f8"), x.shape), 1e-4, 1e-3)
     assert np.allclose(b.grad.numpy(), np.broadcast_to(x.sum(0, "f8"), w.shape), 1e-4, 1e-3)
+
+
+@pytest.mark.parametrize("kind", ["f4", "f8"])
+@pytest.mark.parametrize("sizes", [(3, 5), (256, 300)])
+def test_a_column_times_a_row(sizes, kind):
+    rng = np.random.default_rng(7)
+    x, w = rng.normal(size=(sizes[0], 1)).astype(kind), rng.normal(size=(1, sizes[1])).astype(kind)
+    out = np.empty(sizes, kind)
+    assert few_rows.outer(x, w, out) is out
+    assert (out == x * w).all()
+    assert (few_rows.outer(x[::-1], w[:, ::-1]) == (x * w)[::-1, ::-1]).all()
+    assert few_rows.outer(x.astype(int), w) is None
+    assert few_rows.outer(x[:0], w) is None

@@ -24,9 +24,10 @@ _SUMS = 4
 class _Groups(Tile):
     """Registers of numbers, and single ones."""
 
-    def __init__(self, text: Text, kind: str, lanes: int) -> None:
+    def __init__(self, text: Text, kind: str, lanes: int, short: bool) -> None:
+        """``short``: a row is a register at most."""
         super().__init__(kind, 1, lanes)
-        self.text = text
+        self.text, self.short = text, short
 
     def number(self, how: str, *given: str) -> str:
         """An instruction on single numbers."""
@@ -69,6 +70,14 @@ class _Groups(Tile):
             turn.new = body(turn.at, mask, turn.values[:sums]) or turn.values
         last = turn.values[:sums]
         return [self.total(value) for value in (long(last) if long else last)]
+
+    def walk_row(self, sums: int, body: Callable[..., list[str]]) -> list[str]:
+        """``walk`` over the places of a channel: in the same bits where they are few."""
+        if not self.short:
+            return self.walk("%places", sums, body)
+        mask = self.mask_of(self.text, "%places")
+        found = body("0", mask, ["zeroinitializer"] * sums)
+        return [self.total(value) for value in found]
 
     def added(self, first: str, end: str, sums: int, body: Callable[..., list[str]]) -> list[str]:
         """The sums over the numbers from ``first`` to ``end``, whole registers, without a mask."""
@@ -141,9 +150,9 @@ class _Groups(Tile):
         return self.text.let(f"select {self.mask} {mask}, {self.vector} {value}, {zero}")
 
 
-def _forward(kind: str, lanes: int) -> str:
+def _forward(kind: str, lanes: int, short: bool) -> str:
     text = Text()
-    t = _Groups(text, kind, lanes)
+    t = _Groups(text, kind, lanes, short)
     names = ["ptr %x", "ptr %out", "ptr %means", "ptr %rstds", "ptr %weight", "ptr %bias"]
     names += ["i64 %from", "i64 %to", "i64 %groups", "i64 %each", "i64 %places"]
     with text.function("forward", *names, "double %eps.wide", "double %share.wide"):
@@ -186,7 +195,7 @@ def _forward(kind: str, lanes: int) -> str:
                     t.store(text, t.fma(text, value, scale, shift), t.at(to, index), mask)
                     return sums
 
-                t.walk("%places", 0, write)
+                t.walk_row(0, write)
     return t.head() + str(text)
 
 
@@ -202,9 +211,9 @@ def _first_channel(text: Text, group: str) -> str:
     return text.let(f"mul i64 {number}, %each")
 
 
-def _backward(kind: str, lanes: int) -> str:
+def _backward(kind: str, lanes: int, short: bool) -> str:
     text = Text()
-    t = _Groups(text, kind, lanes)
+    t = _Groups(text, kind, lanes, short)
     names = ["ptr %g", "ptr %x", "ptr %means", "ptr %rstds", "ptr %weight", "ptr %dx"]
     names += ["ptr %of.g", "ptr %of.both"]
     names += ["i64 %from", "i64 %to", "i64 %groups", "i64 %each", "i64 %places"]
@@ -236,7 +245,7 @@ def _backward(kind: str, lanes: int) -> str:
                     t.store(text, t.fma(text, given, scale, value), t.at(to, index), mask)
                     return sums
 
-                t.walk("%places", 0, write)
+                t.walk_row(0, write)
     return t.head() + str(text)
 
 
@@ -251,7 +260,7 @@ def _sums(t: _Groups, turn: Any, group: str, first: str, arrays: tuple, known: t
         value = t.vector_of("fsub", value, centre)
         return [t.vector_of("fadd", sums[0], given), t.fma(text, given, value, sums[1])]
 
-    of_g, of_both = t.walk("%places", 2, add)
+    of_g, of_both = t.walk_row(2, add)
     of_both = t.number("fmul", of_both, rstd)
     place = text.let(f"mul i64 {group}, %each")
     place = text.let(f"add i64 {place}, {turn.at}")
@@ -264,24 +273,30 @@ def _sums(t: _Groups, turn: Any, group: str, first: str, arrays: tuple, known: t
     ]
 
 
+def is_short(kind: str, places: int) -> bool:
+    """Whether so many places are a register at most."""
+    return kind in KINDS and places <= shape(kind)[0]
+
+
 @cache
-def code(kind: str) -> tuple[Callable, Callable] | None:
+def code(kind: str, short: bool = False) -> tuple[Callable, Callable] | None:
     """For "float32" or "float64" arrays (N, groups, each, places), in order:
 
     ``forward(x, out, means, rstds, weight, bias, from, to, groups, each, places, eps, share)`` and
     ``backward(g, x, means, rstds, weight, dx, of_g, of_both, from, to, groups, each, places, eps,
     share)`` for the groups ``from`` ... ``to`` of all samples'. ``share``: one over the numbers of
     a group; weight and bias: a number per channel; ``of_g``, ``of_both``: per channel of each
-    sample, the sums of g and of g times the normalised x.
+    sample, the sums of g and of g times the normalised x. ``short``: for few places
+    (``is_short``), in the same bits.
 
     None where code cannot be made.
     """
     if "fma" not in host.cpu().features or kind not in KINDS:
         return None
     lanes, numbers = shape(kind)[0], [_NUMBER] * 5 + [ctypes.c_double] * 2
-    forward = functions(_forward, kind, lanes)("forward", [_POINTER] * 6 + numbers)
-    backward = functions(_backward, kind, lanes)("backward", [_POINTER] * 8 + numbers)
+    forward = functions(_forward, kind, lanes, short)("forward", [_POINTER] * 6 + numbers)
+    backward = functions(_backward, kind, lanes, short)("backward", [_POINTER] * 8 + numbers)
     return None if forward is None or backward is None else (forward, backward)
 
 
-__all__ = ["code"]
+__all__ = ["code", "is_short"]

@@ -449,10 +449,9 @@ def _first(x: Any) -> Symbolic | None:
     if type(x) is Symbolic:
         return x
     x = (x.start, x.stop, x.step) if isinstance(x, slice) else x
-    if isinstance(x, (tuple, list)):
-        for y in x:
-            if (found := _first(y)) is not None:
-                return found
+    for y in x if isinstance(x, (tuple, list)) else ():
+        if (found := _first(y)) is not None:
+            return found
     return None
 
 

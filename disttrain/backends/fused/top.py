@@ -19,7 +19,9 @@ from .. import threads
 from ..addresses import address
 
 _SPLIT = 1 << 18  # elements from which it takes several threads
-MOST = 32  # places of a row
+MOST = 128  # places of a row
+_SHORT = 32  # places up to which rows may be of any length (both measured)
+_LONG = 128  # numbers for each place, from which a row is long enough for more of them
 
 
 @cache
@@ -33,6 +35,8 @@ def _code(kind: np.dtype, largest: bool) -> Any:
 def top(a: Any, k: int, axis: int, largest: bool) -> ndarray | None:
     """Along ``axis`` (not negative), of which ``k`` places remain."""
     if a.__class__ is not ndarray or not 0 < k <= MOST or not a.size:
+        return None
+    if k > _SHORT and a.shape[axis] < k * _LONG:
         return None
     run = _code(a.dtype, largest)
     if run is None:

@@ -43,6 +43,16 @@ def test_drawn_rows(seed, largest):
         assert found.tolist() == [_wanted(row, k, largest) for row in a]
 
 
+@pytest.mark.parametrize("k", [33, 100, places.MOST])
+@pytest.mark.parametrize("largest", [True, False])
+def test_more_places_of_long_rows(k, largest):
+    a = np.random.default_rng(k).integers(-500, 500, (2, 128 * k)).astype("f4")
+    a[0, 7] = np.nan
+    found = places.top(a, k, 1, largest)
+    assert found is None or found.tolist() == [_wanted(row, k, largest) for row in a]
+    assert places.top(a[:, : 4 * k], k, 1, largest) is None  # left to numpy
+
+
 @pytest.mark.parametrize("order", [1, -1])
 def test_rows_in_order(order):
     a = np.arange(1000, dtype="f4")[::order]

@@ -16,7 +16,7 @@ from ..loops import Text, functions
 
 _KINDS = {"float32": ("float", 32), "float64": ("double", 64), "int32": ("", 32), "int64": ("", 64)}
 _POINTER, _NUMBER = ctypes.c_void_p, ctypes.c_int64
-MOST = 32  # places of a row
+MOST = 128  # places of a row
 _WIDE = 4  # registers at a time
 
 _INSERT = """define internal void @insert(

@@ -1,7 +1,7 @@
 """Recurrent layers over a sequence.
 
 ``Step`` is one step; ``along`` a pass over all of them. On the host's arrays a pass is one
-operation (``backends/fused/recurrence.py``); elsewhere, and for second derivatives, it is spelled
+operation (``backends/fused/recurrent/``); elsewhere, and for second derivatives, it is spelled
 out. Gates stand in PyTorch's order: LSTM i f g o, GRU r z n.
 """
 
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .. import ops
-from ..backends.fused import recurrence
+from ..backends.fused.recurrent import recurrence
 from ..context import thread
 from ..core import Tensor
 from ..core.backward.autograd import grad

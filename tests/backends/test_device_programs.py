@@ -9,7 +9,8 @@ import pytest
 
 from disttrain.backends.device import platform as places
 from disttrain.backends.family import Family
-from disttrain.backends.fused import casts, cross_entropy, elementwise, norms, softmax
+from disttrain.backends.fused import casts, cross_entropy, elementwise, softmax
+from disttrain.backends.fused.normalization import norms
 from disttrain.backends.lang.kernel import Array, Scalar
 from disttrain.backends.lang.kernel import elementwise as made
 from disttrain.backends.lang.scalars import for_arguments

@@ -11,7 +11,8 @@ from typing import Any
 from disttrain.backends.device.raw import RawArray
 
 from ...backends.device.platform import Platform
-from ...backends.fused import norms, softmax
+from ...backends.fused import softmax
+from ...backends.fused.normalization import norms
 from ...backends.lang import expr as ex
 from ...backends.lang.kernel import Array, Kernel, Scalar, elementwise, wide_type
 from ..primitives.norm import (

@@ -6,13 +6,13 @@ Three primitives, each bilinear, whose derivatives are each other:
     conv_input_grad(g, w; size)   the adjoint in x; also the transposed convolution
     conv_weight_grad(g, x)        the adjoint in w
 
-Where generated code gains, there are fewer products (``fused.winograd``), or windows are multiplied
-where they lie (``fused.convolution``, ``fused.small_planes`` for what is small, and
-``fused.depthwise`` for single channels). What the first
-finds not to be finite is computed by the latter, where it stays in its windows. Else a convolution
-unfolds its input into columns, a few samples at a time so that they stay in the cache, and
-multiplies matrices. (Unfolding a whole batch, one product per kernel position and long rows without
-cropping were measured too; they lose nearly everywhere.)
+Where generated code gains (``backends/fused/convolutions/``), there are fewer products
+(``winograd``), or windows are multiplied where they lie (``convolution``, ``small_planes`` for what
+is small, ``depthwise`` for single channels). What ``winograd`` finds not to be finite is computed
+by the others, where it stays in its windows. Else a convolution unfolds its input into columns, a
+few samples at a time so that they stay in the cache, and multiplies matrices. (Unfolding a whole
+batch, one product per kernel position and long rows without cropping were measured too; they lose
+nearly everywhere.)
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from typing import Any, TypedDict
 
 import numpy as np
 
-from ...backends.fused import convolution, depthwise, residues, small_planes, winograd
-from ...backends.fused.taps import products, weighted_sum
+from ...backends.fused.convolutions import convolution, depthwise, residues, small_planes, winograd
+from ...backends.fused.convolutions.taps import products, weighted_sum
 from ...core.annotations import Shaped, Value
 from ...core.gate import Primitive
 from ...core.types.wide import through_float32

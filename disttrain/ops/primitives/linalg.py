@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from ...backends import lapack
-from ...backends.fused import few_rows, half_product, many_rows
 from ...backends.fused.copies import contiguous
+from ...backends.fused.products import few_rows, half_product, many_rows
 from ...core.annotations import Shaped, Value
 from ...core.gate import Primitive
 from ...core.types.wide import through_float32, total

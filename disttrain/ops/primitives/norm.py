@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from ...backends.fused import batch_norm as channels
-from ...backends.fused import group_norm as grouped
-from ...backends.fused import norms as fused
+from ...backends.fused.normalization import batch_norm as channels
+from ...backends.fused.normalization import group_norm as grouped
+from ...backends.fused.normalization import norms as fused
 from ...core.annotations import Shaped, Value
 from ...core.gate import Primitive
 from ...core.types.wide import is_half

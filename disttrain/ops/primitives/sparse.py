@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ...backends.fused import sparse_product as kernels
+from ...backends.fused.products import sparse_product as kernels
 from ...core.annotations import Shaped
 from ...core.gate import Primitive
 from ...core.types.wide import through_float32

@@ -18,7 +18,8 @@ from disttrain.backends.cuda.packing import Layout, StructMemory
 from disttrain.backends.device import platform as places
 from disttrain.backends.device.codes import table as codes
 from disttrain.backends.device.structs import Field, Number, Pointer, packed
-from disttrain.backends.fused import casts, cross_entropy, elementwise, norms, softmax
+from disttrain.backends.fused import casts, cross_entropy, elementwise, softmax
+from disttrain.backends.fused.normalization import norms
 from disttrain.backends.lang.kernel import Array, Scalar
 from disttrain.backends.lang.kernel import elementwise as made
 from disttrain.errors import DeviceError

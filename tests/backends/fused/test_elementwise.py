@@ -9,9 +9,9 @@ import pytest
 from disttrain.backends.family import Family
 from disttrain.backends.fused import cross_entropy as ce
 from disttrain.backends.fused import elementwise as fe
-from disttrain.backends.fused import norms as fn
 from disttrain.backends.fused import softmax as fs
 from disttrain.backends.fused import updates as fu
+from disttrain.backends.fused.normalization import norms as fn
 from disttrain.backends.lang.interpret import storage
 from disttrain.backends.lang.kernel import Array
 from disttrain.backends.program import Program

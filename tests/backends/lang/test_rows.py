@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from disttrain.backends.fused import norms, softmax
+from disttrain.backends.fused import softmax
 from disttrain.backends.fused.elementwise import gelu, gelu_erf
+from disttrain.backends.fused.normalization import norms
 from disttrain.backends.lang.expr import exp, var
 from disttrain.backends.lang.kernel import Array, Kernel, Loop, Reduce, Scalar, Store, copies_of
 from disttrain.backends.lang.rows import Rows, number_of, reads, renamed, writes

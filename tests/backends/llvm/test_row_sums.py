@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from disttrain.backends.family import Family
-from disttrain.backends.fused import group_norm, norms, softmax, sums
+from disttrain.backends.fused import softmax, sums
+from disttrain.backends.fused.normalization import group_norm, norms
 from disttrain.backends.lang.expr import var
 from disttrain.backends.lang.kernel import Array, Kernel, Loop, Put, Reduce
 from disttrain.backends.llvm import row_sums

@@ -18,14 +18,14 @@ from disttrain.ops.declare import REGISTRY
 def fused_kernels(dtype):
     """The kernels of all families for arrays of that type, by a name of their own."""
     found = {}
-    for info in pkgutil.iter_modules(fused.__path__):
-        module = importlib.import_module(f"{fused.__name__}.{info.name}")
+    for info in pkgutil.walk_packages(fused.__path__, f"{fused.__name__}."):
+        module, short = importlib.import_module(info.name), info.name.rpartition(".")[2]
         for name, value in vars(module).items():
             if name.endswith("_ON_HOST"):
                 continue
             for key, family in _families(value):
                 kernel = family.make(dtype)
-                found[f"{info.name}.{name}{key}"] = kernel
+                found[f"{short}.{name}{key}"] = kernel
     return found
 
 

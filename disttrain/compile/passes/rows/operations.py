@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from ....backends.fused import norms, softmax
+from ....backends.fused import softmax
+from ....backends.fused.normalization import norms
 from ....backends.lang.kernel import Kernel
 from ....ops.primitives.norm import layer_norm_rows, rms_norm_rows
 from ....ops.primitives.softmax import (

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ....backends import threads
-from ....backends.fused import norms
+from ....backends.fused.normalization import norms
 from ....backends.lang.kernel import Array, Kernel, Scalar
 from ....backends.lang.rows import Rows, reads, renamed, writes
 from ....backends.llvm.partition import SPLIT_WORK

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from disttrain.backends.addresses import address
-from disttrain.backends.fused import depthwise as plans
+from disttrain.backends.fused.convolutions import depthwise as plans
 from disttrain.backends.llvm.kernels import depthwise
 
 

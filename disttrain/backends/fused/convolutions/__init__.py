@@ -1,0 +1,1 @@
+"""Convolutions in any number of dimensions, and their gradients."""

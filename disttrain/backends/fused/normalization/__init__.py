@@ -1,0 +1,1 @@
+"""Normalisations over rows, batches and groups of channels, and their gradients."""

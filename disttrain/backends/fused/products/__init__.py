@@ -1,0 +1,1 @@
+"""Products of matrices where a BLAS is slow, or has none."""

@@ -1,0 +1,1 @@
+"""Recurrent networks: what a step computes, and all steps by one call."""

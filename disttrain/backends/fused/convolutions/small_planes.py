@@ -294,7 +294,8 @@ def weight_grad(
     plan = None if s is None else _gradient(s, len(x))
     if plan is None or s is None:
         return False
-    return _run(plan, s.outer, plan.work, *map(address, (dw, _ordered(g), _ordered(x))))
+    g, x = _ordered(g), _ordered(x)  # (which live on until it has run)
+    return _run(plan, s.outer, plan.work, *map(address, (dw, g, x)))
 
 
 __all__ = ["MOST", "convolve", "input_grad", "weight_grad"]

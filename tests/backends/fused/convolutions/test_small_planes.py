@@ -73,6 +73,21 @@ def test_arrays_in_any_order_and_no_bias():
     assert y.tobytes() == again.tobytes()
 
 
+def test_gradients_of_arrays_in_any_order():
+    how = {"stride": (1, 1), "padding": (1, 1), "dilation": (1, 1), "groups": 1}
+    rng = np.random.default_rng(5)
+    x, w, g = (rng.normal(size=s).astype("f4") for s in ((4, 8, 9, 9), (16, 8, 3, 3), (4, 16, 9, 9)))
+    turned = [np.asfortranarray(a) for a in (x, w, g)]
+    for which, shape, given, other in (
+        ("input_grad", x.shape, (g, w), (turned[2], turned[1])),
+        ("weight_grad", w.shape, (g, x), (turned[2], turned[0])),
+    ):
+        found, again = np.empty(shape, "f4"), np.empty(shape, "f4")
+        assert getattr(fused, which)(*given, found, **how)
+        assert getattr(fused, which)(*other, again, **how)
+        assert found.tobytes() == again.tobytes()
+
+
 def test_what_is_not_finite_is_left_to_others():
     how = {"stride": (1, 1), "padding": (1, 1), "dilation": (1, 1), "groups": 1}
     rng = np.random.default_rng(0)

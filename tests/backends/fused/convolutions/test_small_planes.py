@@ -76,7 +76,8 @@ def test_arrays_in_any_order_and_no_bias():
 def test_gradients_of_arrays_in_any_order():
     how = {"stride": (1, 1), "padding": (1, 1), "dilation": (1, 1), "groups": 1}
     rng = np.random.default_rng(5)
-    x, w, g = (rng.normal(size=s).astype("f4") for s in ((4, 8, 9, 9), (16, 8, 3, 3), (4, 16, 9, 9)))
+    shapes = (4, 8, 9, 9), (16, 8, 3, 3), (4, 16, 9, 9)
+    x, w, g = (rng.normal(size=shape).astype("f4") for shape in shapes)
     turned = [np.asfortranarray(a) for a in (x, w, g)]
     for which, shape, given, other in (
         ("input_grad", x.shape, (g, w), (turned[2], turned[1])),

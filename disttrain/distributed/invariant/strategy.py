@@ -36,7 +36,7 @@ def check_mode(mode: str | None) -> bool:
     return mode == "global"
 
 
-def _pin_threads() -> None:
+def pin_threads() -> None:
     """The order in which a BLAS sums depends on how many threads it takes, and that on the machine
     and on how many ranks it has: so one, in this process from now on."""
     if not threads.set_count(1) and settings.environment().get(blas.VARIABLES[0]) != "1":
@@ -55,7 +55,7 @@ class ShardRun:
 
     def __init__(self, module: Module, shards: VirtualShards, join: Callable) -> None:
         """``join(array)`` sums an array over all ranks, in place and in their order."""
-        _pin_threads()
+        pin_threads()
         self.shards = shards
         self.buffers = ShardedBuffers(module, shards, join)
         self._attempt = 0  # forwards of the current shard so far

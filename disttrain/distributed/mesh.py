@@ -154,6 +154,14 @@ class DeviceMesh:
     def virtual_shards(self, count: int) -> None:
         self._shared.fixed[self.ranks.tobytes()] = count
 
+    def fixed_axes(self) -> list[int]:
+        """The axes along which work is cut into virtual shards."""
+        at, fixed = self.get_coordinate(), self._shared.fixed
+        if at is None or not fixed:
+            return []
+        lines = [np.array(_line(self.ranks, at, axis), np.int64) for axis in range(self.ndim)]
+        return [axis for axis, line in enumerate(lines) if line.tobytes() in fixed]
+
     def get_local_rank(self, mesh_dim: int | str | None = None) -> int:
         """This rank's place along an axis (which a mesh of one axis need not name)."""
         at = self.get_coordinate()

@@ -32,7 +32,7 @@ from .frozen import Frozen
 from .joining import ACTIVE, BUFFERS, SYNC, Shadow, announce, source
 from .reducer.buckets import ParamMeta, last_first, plan_buckets
 from .reducer.caps import BucketCaps
-from .reducer.dtensor_params import part_of
+from .reducer.dtensor_params import part_of, taking_parts
 from .reducer.messages import Messages
 from .reducer.mixed_precision import LowPrecision, MixedPrecision, cast_buffers, is_floating
 from .reducer.reducer import Hook, Reducer, Settings
@@ -534,7 +534,9 @@ class InvariantDataParallel(DistributedDataParallel):
             if given is not None:
                 raise self._apart(f"{name}={given!r}")
         plan = plan_buckets(metas, last_first(metas), self.bucket_caps.limits())
-        invariant = GlobalDeterminism(self.module, params, plan, group, self.virtual_shards)
+        invariant = GlobalDeterminism(
+            self.module, params, plan, group, self.virtual_shards, taking=taking_parts
+        )
         self.__dict__["invariant"] = invariant
         self.__dict__["_end"] = weakref.finalize(self, invariant.detach)
 

@@ -19,6 +19,7 @@ from .shards import VirtualShards
 from .tree_sum import TreeSum
 
 _NARROW = 4  # bytes
+Store = Callable[[Tensor, Any], None]
 
 
 def wide(kind: np.dtype) -> np.dtype:
@@ -65,7 +66,10 @@ class ShardedGradients:
         group: ProcessGroup,
         shards: VirtualShards,
         begin: Callable[[], None],
+        taking: Callable[[Tensor, Store], Store] = lambda param, store: store,
     ) -> None:
+        """``taking(param, store)``: the store of a parameter's leaf, where ``store`` is to get this
+        rank's part of the gradient."""
         self.params, self.group, self.shards, self.begin = list(params), group, shards, begin
         self.buckets = [_Flight(group, b) for b in buckets]
         self.home = {i: b for b in self.buckets for i, _, _ in b.places}
@@ -75,7 +79,7 @@ class ShardedGradients:
         self.launched = 0
         for i, p in enumerate(self.params):
             p.graph_node()
-            p._node.store = self._store(i)
+            p._node.store = taking(p, self._store(i))
 
     def detach(self) -> None:
         """Give the leaves back their ordinary accumulation."""
@@ -83,7 +87,7 @@ class ShardedGradients:
             if p._node.__class__ is AccumulateGrad:
                 p._node.store = None
 
-    def _store(self, i: int) -> Callable[[Tensor, Any], None]:
+    def _store(self, i: int) -> Store:
         def store(leaf: Tensor, g: np.ndarray) -> None:
             if not self.seen:
                 self.begin()

@@ -41,6 +41,7 @@ def parallelize_module(
         )
     if check_mode(deterministic):
         _fix(mesh, virtual_shards)
+        module.register_forward_pre_hook(lambda *_: pin_threads())
     if parallelize_plan is None:
         warn(
             "No parallelize_plan is provided and auto-parallel is not supported at the moment, so "
@@ -85,7 +86,7 @@ def _fix(mesh: DeviceMesh, shards: int) -> None:
             f'parallelize_module: deterministic="global" was given for a mesh of '
             f"{mesh.device_type!r} devices; products in fixed pieces are made on the CPU only"
         )
-    pin_threads()
+    pin_threads(first=True)
     mesh.virtual_shards = shards
 
 

@@ -340,12 +340,19 @@ class DistributedDataParallel(nn.Module, Joinable):
                 f"DistributedDataParallel.weight: count={count}, loss={loss!r} was given; needed "
                 "is a number of samples that is not negative, and 'mean' or 'sum'"
             )
-        before = self.reducer.scaling.weight
-        self.reducer.scaling.set_weight((count, count if loss == "mean" else 1.0))
+        with self._weighed((count, count if loss == "mean" else 1.0)):
+            yield
+
+    @contextmanager
+    def _weighed(self, given: tuple[float, float]) -> Iterator[None]:
+        """Backwards in the block have the weight ``given``: (count, factor of gradients)."""
+        scaling = self.reducer.scaling
+        before = scaling.weight
+        scaling.set_weight(given)
         try:
             yield
         finally:
-            self.reducer.scaling.set_weight(before)
+            scaling.set_weight(before)
 
     def prepare_backward(self) -> None:
         """Let the next backward synchronise, though its forward ran inside ``no_sync()``: for the
@@ -560,8 +567,17 @@ class InvariantDataParallel(DistributedDataParallel):
 
     @property
     def reducer(self) -> Any:
-        """What ``join()``, ``weight()`` and the reports of ordinary DDP work with."""
-        raise self._apart("a method (join, weight, a report or a change of groups)")
+        """What ``join()`` and the reports of ordinary DDP work with."""
+        raise self._apart("a method (join, a report or a change of groups)")
+
+    @contextmanager
+    def _weighed(self, given: tuple[float, float]) -> Iterator[None]:
+        weights = self.invariant.weights
+        before, weights.given = weights.given, given
+        try:
+            yield
+        finally:
+            weights.given = before
 
     def _apart(self, what: str) -> ConfigError:
         return ConfigError(

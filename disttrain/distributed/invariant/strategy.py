@@ -24,6 +24,7 @@ from ...trace import warn
 from .buffers import ShardedBuffers
 from .gradients import Bucket, ShardedGradients
 from .shards import DEFAULT_COUNT, VirtualShards
+from .weights import ShardWeights
 
 
 def check_mode(mode: str | None) -> bool:
@@ -60,7 +61,7 @@ class ShardRun:
     def __init__(self, module: Module, shards: VirtualShards, join: Callable) -> None:
         """``join(array)`` sums an array over all ranks, in place and in their order."""
         pin_threads(first=True)
-        self.shards = shards
+        self.shards, self.weights = shards, ShardWeights(shards, join)
         self.buffers = ShardedBuffers(module, shards, join)
         self._attempt = 0  # forwards of the current shard so far
         self._before: Any = None  # the program's own random stream, while a forward runs
@@ -94,10 +95,18 @@ class ShardRun:
         """The first gradient of a backward has come."""
         pin_threads()
         self._running = True
+        self.weights.begin()
         on_finish(self._finish)
 
     def _finish(self) -> None:
-        self.deliver()
+        try:
+            self.deliver()
+        except AutogradError:  # on all ranks: the step is over, and without gradients
+            self._next()
+            raise
+        self._next()
+
+    def _next(self) -> None:
         self.buffers.finish()
         self._attempt, self._running = 0, False
         self.shards.advance()
@@ -126,7 +135,9 @@ class GlobalDeterminism(ShardRun):
         """``taking``: as of ``ShardedGradients``."""
         shards = VirtualShards(virtual_shards, group.rank, group.size, common_seed([group]))
         super().__init__(module, shards, group.all_reduce)
-        self.gradients = ShardedGradients(params, buckets, group, shards, self.begin, **taking)
+        self.gradients = ShardedGradients(
+            params, buckets, group, shards, self.begin, self.weights, **taking
+        )
 
     def forward(self, module: Module, inputs: tuple, kwargs: dict) -> Any:
         """One forward of the current shard."""

@@ -343,6 +343,8 @@ class DistributedDataParallel(nn.Module, Joinable):
         with self._weighed((count, count if loss == "mean" else 1.0)):
             yield
 
+    weighted = weight  # as it is called where modules have parameters of that name
+
     @contextmanager
     def _weighed(self, given: tuple[float, float]) -> Iterator[None]:
         """Backwards in the block have the weight ``given``: (count, factor of gradients)."""

@@ -83,10 +83,10 @@ class InParts(nn.Module):
         self._root().reduce_all()
 
     @contextmanager
-    def weight(self, count: float, loss: str = "mean") -> Iterator[None]:
+    def weighted(self, count: float, loss: str = "mean") -> Iterator[None]:
         """The loss whose backward runs in the block stands for ``count`` samples (or tokens).
 
-        As that of ``DistributedDataParallel``: gradients become the mean over all samples of all
+        ``weight`` of ``DistributedDataParallel`` (a name that parameters have): gradients become the mean over all samples of all
         ranks that reduce together, also of backwards that are not reduced at once. Called on the
         root, on every rank and for every backward; 0 stands for nothing, whose gradients do not
         count. A rank's share takes the place of one rank's: what divides by another number than
@@ -98,8 +98,8 @@ class InParts(nn.Module):
     @contextmanager
     def _weighed(self, given: Weight | None) -> Iterator[None]:
         """Backwards in the block have the weight ``given``."""
-        not_repeated("it calls weight()")
-        weighing = self._rooted("weight").weighing
+        not_repeated("it calls weighted()")
+        weighing = self._rooted("weighted").weighing
         run = self.__dict__.get("_run")
         before = weighing.given
         weighing.run, weighing.given = run, given

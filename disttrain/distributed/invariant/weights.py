@@ -47,7 +47,8 @@ class ShardWeights:
             raise AutogradError(
                 f"deterministic='global': virtual shards {_listed(said == 1)} of step "
                 f"{self.shards.step} had a weight and {_listed(said == 0)} had none; put the "
-                "backwards of all shards of a step into weight(...) blocks, on every rank, or none"
+                "backwards of all shards of a step into weighted(...) blocks, on every rank, or "
+                "none of them"
             )
         return float(np.add.reduce(counts))
 

@@ -15,13 +15,14 @@ from disttrain.core.random import manual_seed
 from disttrain.distributed.fsdp import (
     CPUOffloadPolicy,
     FullyShardedDataParallel,
-    MixedPrecision,
+
     MixedPrecisionPolicy,
     ShardingStrategy,
     fully_shard,
 )
 from disttrain.distributed.fsdp.comm_hooks import DefaultState, allreduce_hook, reduce_scatter_hook
-from disttrain.errors import AutogradError, ConfigError
+from disttrain.distributed.fsdp.grad_scaler import ShardedGradScaler
+from disttrain.errors import AutogradError, CollectiveMismatch, ConfigError
 from disttrain_launcher import launch
 from support.rounding import Sums
 
@@ -131,7 +132,7 @@ def accumulate(model, parts: list[tuple], loss: str, waits: bool) -> None:
             model.set_requires_gradient_sync(last)
             model.set_is_last_backward(last or not waits)
             quiet = nullcontext()
-        with quiet, model.weight(n, loss):
+        with quiet, model.weighted(n, loss):
             out = F.cross_entropy(
                 model(dt.from_numpy(codes)), dt.from_numpy(targets), reduction=loss
             )
@@ -166,3 +167,238 @@ def test_the_exact_mean_over_all_tokens(kind: str, loss: str) -> None:
             for found in dist.simulate(body, ranks, seed=seed).results:
                 for got, want in zip(found, alone(ragged(seed + 1, ranks)), strict=True):
                     SUMS.equal(got, want)
+
+
+def test_real_ranks_have_the_bits_of_simulated_ones() -> None:
+    body = functools.partial(weighted, "plain", 4, "mean")
+    for found, wanted in zip(launch(body, 2), dist.simulate(body, 2).results, strict=True):
+        for got, want in zip(found, wanted, strict=True):
+            np.testing.assert_array_equal(got, want)
+
+
+def one(policy: MixedPrecisionPolicy | None = None, kind=None, **mesh):
+    model = nn.Linear(1, 1, bias=False).to(kind or dt.float64)
+    return fully_shard(model, mp_policy=policy, **mesh)
+
+
+def ask(model, value: float, count: float, sync: bool = True, loss: str = "mean") -> None:
+    model.set_requires_gradient_sync(sync)
+    with model.weighted(count, loss):
+        kind = next(model.parameters()).dtype
+        model(dt.full((1, 1), value, dtype=kind)).sum().backward()
+
+
+def told(model) -> float:
+    return float(next(model.parameters()).grad.full_tensor().float().item())
+
+
+def on_two(body) -> list:
+    def inside():
+        dist.init_process_group()
+        found = body(dist.get_rank())
+        dist.destroy_process_group()
+        return found
+
+    return dist.simulate(inside, 2).results
+
+
+@pytest.mark.simulated
+def test_large_counts_in_half_types() -> None:
+    def body(rank):
+        found = []
+        for kind in (dt.bfloat16, dt.float16):
+            model = one(kind=kind)
+            ask(model, 4.0 * rank, 1 + 2 * rank)
+            found.append(told(model))
+            model.zero_grad()  # sums over many tokens that float16 could not hold
+            ask(model, 4.0, 70_000, sync=False)
+            ask(model, 8.0, 70_000 * 3)
+            found.append(told(model))
+        policy = MixedPrecisionPolicy(param_dtype=dt.bfloat16, reduce_dtype=dt.float32)
+        model = one(policy, dt.float32)
+        ask(model, 4.0 * rank, 1 + 2 * rank)
+        return [*found, told(model)]
+
+    assert on_two(body) == [[3.0, 7.0, 3.0, 7.0, 3.0]] * 2
+
+
+@pytest.mark.simulated
+def test_no_samples_at_all() -> None:
+    """The mean over nothing of a rank is no number, and does not count; over nothing at all, 0."""
+
+    def body(rank):
+        found = []
+        for count in (2 * rank, 0):
+            model = one()
+            ask(model, 3.0 if count else float("nan"), count)
+            found.append(told(model))
+        return found
+
+    assert on_two(body) == [[3.0, 0.0]] * 2
+
+
+@pytest.mark.simulated
+def test_weights_on_some_ranks_only() -> None:
+    def body(rank):
+        model = one()
+        with model.weighted(3) if rank else nullcontext():
+            with pytest.raises(CollectiveMismatch, match=r"of=weighted\(n\): on every rank or on"):
+                model(dt.ones(1, 1, dtype=dt.float64)).sum().backward()
+        return True
+
+    assert on_two(body) == [True, True]
+
+
+@pytest.mark.simulated
+def test_weights_for_some_backwards_only() -> None:
+    def body(rank):
+        found = []
+        for weighted_first in (False, True):
+            model = one()
+            model.set_requires_gradient_sync(False)
+            with model.weighted(2) if weighted_first else nullcontext():
+                model(dt.ones(1, 1, dtype=dt.float64)).sum().backward()
+            model.set_requires_gradient_sync(True)
+            out = model(dt.ones(1, 1, dtype=dt.float64)).sum()
+            with nullcontext() if weighted_first else model.weighted(2):
+                with pytest.raises(AutogradError, match="had a weight and some had none"):
+                    out.backward()
+            model.reset_iter_state()  # nothing stays of it
+            ask(model, 2.0 + rank, 1)
+            found.append(told(model))
+        return found
+
+    assert on_two(body) == [[2.5, 2.5]] * 2
+
+
+@pytest.mark.simulated
+def test_what_is_no_weight() -> None:
+    def body(rank):
+        model = one()
+        for count, loss in ((-1, "mean"), (float("nan"), "mean"), (float("inf"), "sum"), (2, "x")):
+            with pytest.raises(ConfigError, match="not negative"), model.weighted(count, loss):
+                pass
+        with pytest.raises(TypeError), model.weighted(None):
+            pass
+        outer = nn.Sequential(fully_shard(nn.Linear(2, 2)), fully_shard(nn.Linear(2, 2)))
+        fully_shard(outer)
+        outer(dt.ones(1, 2))
+        with pytest.raises(RuntimeError, match="call it on the root"), outer[0].weighted(2):
+            pass
+        outer[0].set_requires_gradient_sync(False)
+        with outer.weighted(2), pytest.raises(ConfigError, match="by some units and not by others"):
+            outer(dt.ones(1, 2)).sum().backward()
+        return True
+
+    assert on_two(body) == [True, True]
+
+
+@pytest.mark.simulated
+def test_means_of_several_steps_add_up() -> None:
+    """Without a zero_grad between: as gradients without weights do. Tensors are counts, too."""
+
+    def body(rank):
+        model, found = one(), []
+        for _ in range(2):
+            ask(model, 2.0 + rank, dt.tensor(1 + rank))  # (2 * 1 + 3 * 2) / 3
+            found.append(told(model))
+        ask(model, 4.0, 1, sync=False)
+        ask(model, 8.0, np.int64(3))  # (4 * 1 + 8 * 3) / 4
+        model(dt.full((1, 1), 2.0, dtype=dt.float64)).sum().backward()  # and one without weight
+        return [*found, told(model)]
+
+    for found in on_two(body):
+        assert found == pytest.approx([8 / 3, 16 / 3, 16 / 3 + 7 + 2])
+
+
+@pytest.mark.simulated
+def test_a_share_takes_the_place_of_a_rank() -> None:
+    """What divides by another number than that of ranks does so with weights, too."""
+
+    def body(rank):
+        found = []
+        for factor in (2.0, 1.0, 8.0):
+            model = one()
+            model.set_gradient_divide_factor(factor)
+            ask(model, 2.0 + rank, 1 + rank)
+            found.append(told(model))
+        return found
+
+    for found in on_two(body):
+        assert found == pytest.approx([8 / 3, 16 / 3, 2 / 3])
+
+
+@pytest.mark.simulated
+def test_replicas_that_are_reduced_later() -> None:
+    def body():
+        dist.init_process_group()
+        rank = dist.get_rank()
+        model = one(mesh=dist.init_device_mesh("cpu", (2, 2)))
+        found = []
+        for _ in range(2):
+            model.zero_grad()
+            for k in range(3):
+                model.set_requires_all_reduce(k == 2)
+                ask(model, float(k + rank), 1 + k + 3 * rank)
+            found.append(told(model))
+        dist.destroy_process_group()
+        return found
+
+    counts = [(k + r, 1 + k + 3 * r) for k in range(3) for r in range(4)]
+    mean = sum(v * n for v, n in counts) / sum(n for _, n in counts)
+    for found in dist.simulate(body, 4).results:
+        assert found == pytest.approx([mean, mean])
+
+
+@pytest.mark.simulated
+def test_norms_scalers_and_unused_parameters() -> None:
+    class Maybe(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.a, self.b = nn.Linear(1, 1, bias=False), nn.Linear(1, 1, bias=False)
+
+        def forward(self, x, both: bool):
+            a, b = self.a(x), self.b(x)
+            return a + b if both else a
+
+    def body(rank):
+        model = Maybe().double()
+        fully_shard(model.b)
+        fully_shard(model)
+        scaler = ShardedGradScaler(init_scale=4.0)
+        optimizer = dt.optim.SGD(model.parameters(), lr=0.0)
+        with model.weighted(1 + rank):
+            out = model(dt.full((1, 1), 3.0, dtype=dt.float64), rank == 1).sum()
+            scaler.scale(out).backward()
+        scaler.unscale_(optimizer)
+        norm = nn.utils.clip_grad_norm_(model.parameters(), 1e9)
+        grads = [p.grad.full_tensor().item() for p in model.parameters()]
+        return [float(getattr(norm, "full_tensor", lambda: norm)()), *grads]
+
+    for norm, a, b in on_two(body):
+        assert (a, b) == pytest.approx((3, 2)) and norm == pytest.approx(13**0.5)
+
+
+@pytest.mark.simulated
+def test_a_repeated_step_takes_the_weight_of_each_time() -> None:
+    def body(rank):
+        def run(compiled: bool) -> list:
+            model = fully_shard(net())
+            def step(codes, targets):
+                F.cross_entropy(model(codes), targets).backward()
+            run_step = dt.compile(step) if compiled else step
+            found = []
+            for k in range(4):
+                model.zero_grad()
+                rng = np.random.default_rng(rank)
+                codes, targets = rng.integers(0, 11, 4), rng.integers(0, CLASSES, 4)
+                with model.weighted(1 + rank * k):
+                    run_step(dt.from_numpy(codes), dt.from_numpy(targets))
+                found.append([p.grad.full_tensor().numpy().tobytes() for p in model.parameters()])
+            return found
+
+        eager = run(False)
+        assert eager[0] != eager[1]
+        return eager == run(True)
+
+    assert on_two(body) == [True, True]

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ....comm.group.blocks import Blocks
 from ....errors import AutogradError, ConfigError
 
 
@@ -37,7 +38,7 @@ def checked(where: str, count: float, loss: str) -> Weight:
     count = float(count)
     if not 0 <= count < float("inf") or loss not in ("mean", "sum"):
         raise ConfigError(
-            f"{where}.weight: count={count}, loss={loss!r} was given; needed is a number of "
+            f"{where}.weighted: count={count}, loss={loss!r} was given; needed is a number of "
             "samples that is not negative, and 'mean' or 'sum'"
         )
     return Weight(count, count if loss == "mean" else 1.0)
@@ -56,6 +57,7 @@ class Weighing:
         self.total: float | None = None
         self.unit = 1.0  # the power of two that gradients are multiplied by until they are reduced
         self.run: Any = None
+        self._blocks: dict[Any, Blocks] = {}
 
     def begin(self, units: Sequence[Any]) -> None:
         """A backward of ``units`` begins."""
@@ -91,7 +93,7 @@ class Weighing:
         found = {unit.choices.sync for unit in units if unit.members and unit.trains}
         if len(found) > 1:
             raise ConfigError(
-                "fully_shard: a backward under weight(...) is to be reduced by some units and not "
+                "fully_shard: a backward under weighted(...) is to be reduced by some units and not "
                 "by others, whose weights would differ; call set_requires_gradient_sync on the root"
             )
         return found == {True}
@@ -129,10 +131,14 @@ class Weighing:
 
     def _over(self, sharding: Any) -> float:
         """The weight of all ranks of ``sharding``."""
-        total = np.array([self.total])
+        total = np.array([self.total], np.float64)
         for group in (sharding.group, sharding.replicas):
             if group is not None and group.size > 1:
-                group.all_reduce(total)
+                found = np.empty(group.size)
+                if group not in self._blocks:  # the name stands in errors of ranks without weights
+                    self._blocks[group] = Blocks(group, "weighted(n): on every rank or on none", ())
+                self._blocks[group].gather(found, total)
+                total = np.add.reduce(found, keepdims=True)
         return float(total[0])
 
     @staticmethod
@@ -157,5 +163,5 @@ def _counted(given: Weight | None) -> float:
 
 _MIXED = (
     "fully_shard: some backwards since the last reduction had a weight and some had none, so their "
-    "sum has no mean; put all of them into weight(...) blocks, or none"
+    "sum has no mean; put all of them into weighted(...) blocks, or none"
 )

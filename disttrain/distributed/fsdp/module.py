@@ -96,13 +96,13 @@ class InParts(nn.Module):
             yield
 
     @contextmanager
-    def _weighed(self, given: Weight | None) -> Iterator[None]:
-        """Backwards in the block have the weight ``given``."""
+    def _weighed(self, given: tuple[float, float]) -> Iterator[None]:
+        """Backwards in the block have the weight ``given``: a ``Weight``, or what makes one."""
         not_repeated("it calls weighted()")
         weighing = self._rooted("weighted").weighing
         run = self.__dict__.get("_run")
         before = weighing.given
-        weighing.run, weighing.given = run, given
+        weighing.run, weighing.given = run, Weight(*given)
         if run is not None:
             run.weights.given = given
         try:

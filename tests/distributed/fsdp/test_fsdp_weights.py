@@ -15,7 +15,6 @@ from disttrain.core.random import manual_seed
 from disttrain.distributed.fsdp import (
     CPUOffloadPolicy,
     FullyShardedDataParallel,
-
     MixedPrecisionPolicy,
     ShardingStrategy,
     fully_shard,
@@ -46,9 +45,7 @@ def ragged(seed: int, ranks: int) -> list[list[tuple]]:
     counts = rng.integers(0, 9, (ranks, PARTS))
     counts[rng.integers(ranks)] *= rng.integers(2)  # a rank with nothing at all, perhaps
     counts[-1, -1] += 1
-    return [
-        [(rng.integers(0, 11, n), rng.integers(0, CLASSES, n)) for n in row] for row in counts
-    ]
+    return [[(rng.integers(0, 11, n), rng.integers(0, CLASSES, n)) for n in row] for row in counts]
 
 
 def alone(parts: list[list[tuple]]) -> list[np.ndarray]:
@@ -384,8 +381,10 @@ def test_a_repeated_step_takes_the_weight_of_each_time() -> None:
     def body(rank):
         def run(compiled: bool) -> list:
             model = fully_shard(net())
+
             def step(codes, targets):
                 F.cross_entropy(model(codes), targets).backward()
+
             run_step = dt.compile(step) if compiled else step
             found = []
             for k in range(4):

@@ -27,9 +27,10 @@ class Scales(NamedTuple):
 
 
 class Weight(NamedTuple):
-    """What the backwards to come stand for, and the factor of their gradients."""
+    """What the backwards to come stand for, and the factor of their gradients; with the factor 0
+    these do not count."""
 
-    count: float
+    samples: float
     factor: float
 
 
@@ -41,7 +42,7 @@ def checked(where: str, count: float, loss: str) -> Weight:
             f"{where}.weighted: count={count}, loss={loss!r} was given; needed is a number of "
             "samples that is not negative, and 'mean' or 'sum'"
         )
-    return Weight(count, count if loss == "mean" else 1.0)
+    return Weight(count, 0.0 if not count else count if loss == "mean" else 1.0)
 
 
 class Weighing:
@@ -76,9 +77,9 @@ class Weighing:
         if self.given is None:
             return
         if not self.total:
-            self.unit = 2.0 ** -math.frexp(self.given.factor)[1] if self.given.count else 1.0
+            self.unit = 2.0 ** -math.frexp(self.given.factor)[1]
         alone = self.total is None
-        self.total = (self.total or 0.0) + self.given.count
+        self.total = (self.total or 0.0) + self.given.samples
         self._each(units, lambda unit: Scales(_counted(self.given) * self.unit))
         if self._syncing(units):
             self._settle(units, alone)
@@ -158,7 +159,7 @@ class Weighing:
 
 
 def _counted(given: Weight | None) -> float:
-    return 0.0 if given is None or not given.count else given.factor
+    return 0.0 if given is None else given.factor
 
 
 _MIXED = (

@@ -94,8 +94,8 @@ class Weighing:
         found = {unit.choices.sync for unit in units if unit.members and unit.trains}
         if len(found) > 1:
             raise ConfigError(
-                "fully_shard: a backward under weighted(...) is to be reduced by some units and not "
-                "by others, whose weights would differ; call set_requires_gradient_sync on the root"
+                "fully_shard: a backward under weighted(...) is to be reduced by some units and "
+                "not by others, whose weights would differ; call set_requires_gradient_sync on the root"
             )
         return found == {True}
 

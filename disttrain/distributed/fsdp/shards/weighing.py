@@ -95,7 +95,8 @@ class Weighing:
         if len(found) > 1:
             raise ConfigError(
                 "fully_shard: a backward under weighted(...) is to be reduced by some units and "
-                "not by others, whose weights would differ; call set_requires_gradient_sync on the root"
+                "not by others, whose weights would differ; call "
+                "set_requires_gradient_sync on the root"
             )
         return found == {True}
 

@@ -16,12 +16,16 @@ from typing import Any
 
 import numpy as np
 
+from ...backends.fused import fixed_product
 from ...errors import PlacementError
 from ...ops.layouts import Cut, Layout
 from ..invariant.gradients import wide
+from ..invariant.strategy import pin_threads
 from .movement import OPS
 from .placements import Partial, Placement, Replicate
 from .runs import Run, cut_shape
+
+_PRODUCTS = ("linear", "matmul")
 
 # What only moves elements, or says of which there are none: partial sums may go through it.
 _EXACT = frozenset({"neg", "clone", "embed", "cat", "pad_constant", "flip", "roll"})
@@ -66,13 +70,34 @@ def joined(terms: Sequence[Any], join: Any = np.add) -> Any:
 
 def perform(prim: Any, args: list, params: dict, run: Run, mesh: Any) -> tuple[Any, tuple]:
     """``prim`` on this rank's parts; (the result, how its parts lie)."""
-    args = [np.ascontiguousarray(a) if isinstance(a, np.ndarray) and a.ndim else a for a in args]
+    pin_threads()
+    contracted = any(name not in labels for name in run.cuts for labels in run.layout.outs)
+    out = None if contracted else _own_product(prim, args)
+    if out is not None:
+        return out, run.choice.outs
     if not run.cuts:
         return _computed(prim, args, params, run, {}), run.choice.outs
     return _Pieces(prim, args, params, run, mesh).result()
 
 
+def _own_product(prim: Any, args: list) -> Any:
+    """A product whose bits depend on no cut of rows and columns; None where there is none."""
+    if prim.name not in _PRODUCTS or args[1].ndim != 2:  # linear(x, w, b) or matmul(a, b)
+        return None
+    x, w, b = (args[0], args[1].T, args[2]) if prim.name == "linear" else (*args, None)
+    out = fixed_product.product(x.reshape(-1, x.shape[-1]), w)
+    if out is None:
+        return None
+    if b is not None:
+        out += b
+    return out.reshape(*x.shape[:-1], w.shape[1])
+
+
 def _computed(prim: Any, args: list, params: dict, run: Run, cuts: dict) -> Any:
+    out = _own_product(prim, args)
+    if out is not None:
+        return out
+    args = [np.ascontiguousarray(a) if isinstance(a, np.ndarray) and a.ndim else a for a in args]
     local = run.layout.local
     return prim.compute(args, params) if local is None else local(prim, args, params, cuts)
 
@@ -124,7 +149,7 @@ class _Pieces:
             return np.zeros_like(a) if i and self.sums and k in self.run.layout.once else a
         each = self.spans[0].length
         at = (slice(None),) * labels.index(self.name)
-        return np.ascontiguousarray(a[(*at, slice(i * each, (i + 1) * each))])
+        return a[(*at, slice(i * each, (i + 1) * each))]
 
     def _out(self, i: int, parts: tuple) -> tuple[Any, tuple]:
         """Result ``i``, and how it lies."""

@@ -1,0 +1,110 @@
+"""A product's bits depend on the numbers alone: not on rows, columns, strides, threads or lanes."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from disttrain.backends import threads
+from disttrain.backends.fused import fixed_product
+from disttrain.backends.llvm.kernels import recurrence
+from support.rounding import Sums
+
+SUMS = Sums(terms=515, depth=1)
+RNG = np.random.default_rng(1)
+needs_code = pytest.mark.skipif(
+    recurrence.lanes() not in (8, 16), reason="no vector code of that kind on this processor"
+)
+SHAPES = ((1, 1, 1), (3, 7, 5), (1, 300, 33), (50, 1, 64), (70, 129, 130), (41, 515, 34))
+
+
+def matrices(m: int, k: int, n: int) -> tuple[np.ndarray, np.ndarray]:
+    x, w = RNG.standard_normal((m, k)), RNG.standard_normal((k, n))
+    return x.astype(np.float32), w.astype(np.float32)
+
+
+def by_hand(x: np.ndarray, w: np.ndarray) -> np.ndarray:
+    """Runs of 128 terms, each by fused multiplications and additions (exact in float64, rounded
+    once: products of two float32 are, and so are sums of those of like size)."""
+    out = np.zeros((len(x), w.shape[1]), np.float32)
+    for begin in range(0, len(w), 128):
+        run = np.zeros_like(out)
+        for t in range(begin, min(begin + 128, len(w))):
+            term = x[:, t, None].astype(np.longdouble) * w[t].astype(np.longdouble)
+            run = (run.astype(np.longdouble) + term).astype(np.float32)
+        out = out + run
+    return out
+
+
+@needs_code
+@pytest.mark.parametrize("shape", SHAPES)
+def test_every_element_is_the_same_sum(shape) -> None:
+    x, w = matrices(*shape)
+    out = fixed_product.product(x, w)
+    np.testing.assert_array_equal(out, by_hand(x, w))
+    SUMS.equal(out, (x.astype(np.float64) @ w).astype(np.float32))
+
+
+@needs_code
+@pytest.mark.parametrize("shape", SHAPES)
+def test_it_depends_on_no_other_row_or_column(shape) -> None:
+    x, w = matrices(*shape)
+    out = fixed_product.product(x, w)
+    m, _, n = shape
+    for rows, columns in itertools.product((slice(0, 1), slice(m // 3, m)), (slice(n // 2, n),)):
+        np.testing.assert_array_equal(
+            fixed_product.product(x[rows], w[:, columns]), out[rows, columns]
+        )
+
+
+@needs_code
+@pytest.mark.parametrize("shape", SHAPES)
+def test_it_depends_on_no_strides(shape) -> None:
+    x, w = matrices(*shape)
+    out = fixed_product.product(x, w)
+    wide = np.zeros((2 * shape[0], 3 * shape[1]), np.float32)
+    wide[::2, ::3] = x
+    ways = (np.asfortranarray(x), wide[::2, ::3], x[::-1].copy()[::-1], x.copy())
+    for a, b in itertools.product(ways, (np.asfortranarray(w), w[:, ::-1].copy()[:, ::-1])):
+        np.testing.assert_array_equal(fixed_product.product(a, b), out)
+
+
+@needs_code
+def test_it_depends_on_no_number_of_threads() -> None:
+    x, w = matrices(300, 200, 190)
+    before, found = threads.count(), []
+    try:
+        for count in (1, 2, 3, 4):
+            threads.set_count(count)
+            found.append(fixed_product.product(x, w))
+    finally:
+        threads.set_count(before)
+    for out in found:
+        np.testing.assert_array_equal(out, found[0])
+
+
+@needs_code
+def test_narrower_registers_give_the_same_bits(monkeypatch) -> None:
+    x, w = matrices(70, 129, 130)
+    out = fixed_product.product(x, w)
+    turned = fixed_product.product(np.asfortranarray(x), w)
+    monkeypatch.setattr(recurrence, "lanes", lambda: 8)
+    recurrence.sequence.cache_clear()
+    fixed_product._run.cache_clear()
+    try:
+        np.testing.assert_array_equal(fixed_product.product(x, w), out)
+        np.testing.assert_array_equal(fixed_product.product(np.asfortranarray(x), w), turned)
+    finally:
+        monkeypatch.undo()
+        recurrence.sequence.cache_clear()
+        fixed_product._run.cache_clear()
+
+
+def test_other_types_and_nothing_are_left_to_others() -> None:
+    x, w = matrices(3, 4, 5)
+    assert fixed_product.product(x.astype(np.float64), w.astype(np.float64)) is None
+    assert fixed_product.product(x, w.astype(np.float64)) is None
+    assert fixed_product.product(x[:0], w) is None
+    assert fixed_product.product(x[:, :0], w[:0]) is None

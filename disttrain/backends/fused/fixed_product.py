@@ -45,16 +45,20 @@ def _run(columns: bool) -> Any:
     return code.sequence(code.Phase(kernel, 1, _BLOCKS[code.lanes()], columns=columns))
 
 
-def product(x: ndarray, w: ndarray) -> ndarray | None:
-    """``x`` (m, k) times ``w`` (k, n), in any strides."""
-    if x.dtype != np.float32 or w.dtype != x.dtype or not x.dtype.isnative or x.ndim != 2:
+def product(x: ndarray, w: ndarray, out: ndarray | None = None) -> ndarray | None:
+    """``x`` (m, k) times ``w`` (k, n), in any strides, perhaps in ``out``."""
+    if x.dtype != np.float32 or w.dtype != x.dtype or not x.dtype.isnative:
+        return None
+    if x.ndim != 2 or w.ndim != 2:
         return None
     (m, k), n = x.shape, w.shape[1]
     if not m * k * n or _run(False) is None:
         return None
     if 1 in x.shape or x.itemsize not in x.strides or min(x.strides) < 0:
         x = np.ascontiguousarray(x)
-    out = np.empty((m, n), x.dtype)
+    if out is not None and (out.dtype != x.dtype or out.strides[1] != x.itemsize):
+        return None
+    out = np.empty((m, n), x.dtype) if out is None else out
     panel = _BLOCKS[_code().lanes()] * _code().lanes()
     step = max(1, _FLOATS // (k * panel)) * panel
     parts = threads.portions(m, _ROWS, None if m * k * n >= _SPREAD else 1)

@@ -40,7 +40,9 @@ def check_mode(mode: str | None) -> bool:
 def pin_threads(first: bool = False) -> None:
     """The order in which a BLAS sums depends on how many threads it takes, and that on the machine
     and on how many ranks it has: so one, in this process. Asked before every forward and backward,
-    since a program may have set another count; ``first``: say so where it cannot be had."""
+    since a program may have set another count; ``first``: say so where it cannot be had. Products
+    of float32 matrices do without a BLAS from now on."""
+    thread.rank.fixed_products = True
     count = blas.num_threads()
     if count == 1 or (count is not None and threads.set_count(1)):
         return

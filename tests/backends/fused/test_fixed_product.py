@@ -7,9 +7,12 @@ import itertools
 import numpy as np
 import pytest
 
+from disttrain import context
 from disttrain.backends import threads
 from disttrain.backends.fused import fixed_product
 from disttrain.backends.llvm.kernels import recurrence
+from disttrain.ops.primitives.linalg import by_panels, by_rows
+from disttrain.ops.primitives.linalg import product as linalg_product
 from support.rounding import Sums
 
 SUMS = Sums(terms=515, depth=1)
@@ -108,3 +111,21 @@ def test_other_types_and_nothing_are_left_to_others() -> None:
     assert fixed_product.product(x, w.astype(np.float64)) is None
     assert fixed_product.product(x[:0], w) is None
     assert fixed_product.product(x[:, :0], w[:0]) is None
+
+
+@needs_code
+def test_a_rank_that_wants_it_has_it_for_all_products_of_matrices() -> None:
+    """Of few rows, of many, transposed, into given memory; not for other ranks."""
+    rank = context.Rank()
+    for m, k, n in ((1, 4, 3), (8, 300, 70), (33, 40, 50), (200, 190, 210)):
+        x, w = matrices(m, k, n)
+        wanted = by_hand(x, w)
+        for a, b in itertools.product((x, np.asfortranarray(x)), (w, np.asfortranarray(w))):
+            out = np.empty_like(wanted)
+            with context.attach(rank):
+                rank.fixed_products = True
+                by_panels(a, b, out)
+                found = (linalg_product(a, b), by_panels(a, b), by_rows(a, b.T), out)
+            for got in found:
+                np.testing.assert_array_equal(got, wanted)
+    assert not context.current().fixed_products

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -129,3 +132,28 @@ def test_a_rank_that_wants_it_has_it_for_all_products_of_matrices() -> None:
             for got in found:
                 np.testing.assert_array_equal(got, wanted)
     assert not context.current().fixed_products
+
+
+_PROGRAM = """
+import hashlib
+import disttrain as dt
+from disttrain import distributed as dist, nn
+dist.init_process_group()
+dt.manual_seed(0)
+model = nn.Sequential(nn.Linear(70, 200), nn.ReLU(), nn.Linear(200, 9))
+net = dist.DistributedDataParallel(model, deterministic="global", virtual_shards=2)
+for shard in net.shards.ids:
+    net(dt.randn(90, 70)).square().mean().backward()
+print(hashlib.sha256(b"".join(p.grad.numpy().tobytes() for p in model.parameters())).hexdigest())
+"""
+
+
+@needs_code
+def test_gradients_depend_on_no_blas_and_none_of_its_threads() -> None:
+    told = set()
+    for kernels, count in (("Nehalem", "2"), ("Haswell", "1")):
+        says = {**os.environ, "OPENBLAS_CORETYPE": kernels, "OPENBLAS_NUM_THREADS": count}
+        says.pop("OMP_NUM_THREADS", None)
+        run = [sys.executable, "-c", _PROGRAM]
+        told.add(subprocess.run(run, env=says, capture_output=True, text=True, check=True).stdout)
+    assert len(told) == 1 and len(told.pop().strip()) == 64

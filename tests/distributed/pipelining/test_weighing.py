@@ -15,7 +15,7 @@ from disttrain.distributed._composable.replicate import replicate
 from disttrain.distributed.fsdp import FullyShardedDataParallel, fully_shard
 from disttrain.distributed.pipelining import PipelineStage, get_schedule_class
 from disttrain.distributed.pipelining.weighing import Count, Counts, apart, beside
-from disttrain.errors import ConfigError, PeerFailed
+from disttrain.errors import AutogradError, CollectiveMismatch, ConfigError, PeerFailed
 from disttrain_launcher import launch
 from support.rounding import Sums
 
@@ -244,3 +244,26 @@ def test_counts_are_data() -> None:
         Counts(len, "mean").of(None, 3)
     for count in (None, counts[1]):
         assert apart(beside(("g",), count)) == (("g",), count)
+
+
+@pytest.mark.simulated
+@pytest.mark.parametrize("kind", ["ddp", "fsdp"])
+def test_weights_of_some_replicas_only_are_an_error_on_all(kind: str) -> None:
+    def body():
+        dist.init_process_group()
+        mesh = dist.init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "pp"))
+        rank, replica = mesh.get_local_rank("pp"), mesh.get_local_rank("dp")
+        module = wrapped(nn.Sequential(nn.Linear(3, 3)), kind, mesh["dp"])
+        stage = PipelineStage(module, rank, 2, group=mesh.get_group("pp"))
+        schedule = get_schedule_class("1F1B")(stage, 2, loss_fn=F.mse_loss)
+        with schedule.weight([1, 2]) if replica else nullcontext():
+            with pytest.raises((AutogradError, CollectiveMismatch, PeerFailed)) as error:
+                schedule.step(*([] if rank else [dt.ones(4, 3)]), target=dt.zeros(4, 3))
+        return str(error.value)
+
+    said = {
+        "ddp": "use weight(...) on every rank, or on none",
+        "fsdp": "weighted(n): on every rank",
+    }
+    for text in dist.simulate(body, 4).results:
+        assert said[kind] in text

@@ -142,6 +142,7 @@ class Rank:
         self.local_rank, self.local_world_size = local_rank, local_world_size
         self.waiter = Waiter() if waiter is None else waiter
         self.slots: dict[str, Any] = {}
+        self.fixed_products = False  # products of matrices in one order, whatever a BLAS would do
         self.at_end: list[Callable[[], None]] = []  # what to look after when its program has ended
         self._lock = threading.RLock()
 
@@ -272,6 +273,7 @@ def begin_anew() -> None:
     me = thread.rank
     me.rank = me.local_rank = 0
     me.world_size = me.local_world_size = 1
+    me.fixed_products = False
     me.waiter, me.slots = Waiter(), {"context.inherited": (me.waiter, me.slots)}
 
 

@@ -33,6 +33,7 @@ class _Shared:
     def __init__(self) -> None:
         self.groups: dict[tuple, Any] = {}  # by the ranks of the line that this rank lies on
         self.flattened: dict[str, DeviceMesh] = {}
+        self.fixed: dict[bytes, int] = {}  # virtual shards, by the ranks of a mesh of one axis
 
 
 class DeviceMesh:
@@ -141,6 +142,25 @@ class DeviceMesh:
     def memory(self) -> dict:
         """What upper layers have decided about this mesh and want to find again."""
         return self.__dict__.setdefault("_memory", {})
+
+    @property
+    def virtual_shards(self) -> int:
+        """Into how many pieces work along the one axis is cut whoever computes them; 0: into one
+        for each rank."""
+        fixed = self._shared.fixed
+        return fixed.get(self.ranks.tobytes(), 0) if fixed else 0
+
+    @virtual_shards.setter
+    def virtual_shards(self, count: int) -> None:
+        self._shared.fixed[self.ranks.tobytes()] = count
+
+    def fixed_axes(self) -> list[int]:
+        """The axes along which work is cut into virtual shards."""
+        at, fixed = self.get_coordinate(), self._shared.fixed
+        if at is None or not fixed:
+            return []
+        lines = [np.array(_line(self.ranks, at, axis), np.int64) for axis in range(self.ndim)]
+        return [axis for axis, line in enumerate(lines) if line.tobytes() in fixed]
 
     def get_local_rank(self, mesh_dim: int | str | None = None) -> int:
         """This rank's place along an axis (which a mesh of one axis need not name)."""

@@ -102,6 +102,17 @@ class DDP:
         finally:
             state._no_sync = before
 
+    @contextmanager
+    def weighted(self, count: float, loss: str = "mean") -> Iterator[None]:
+        """As ``weight`` of ``DistributedDataParallel``."""
+        with replicate.state(self).ddp(self).weight(count, loss):
+            yield
+
+    @contextmanager
+    def _weighed(self, given: tuple[float, float]) -> Iterator[None]:
+        with replicate.state(self).ddp(self)._weighed(given):
+            yield
+
     def prepare_backward(self) -> None:
         """As that of ``DistributedDataParallel``: the next backward averages gradients."""
         replicate.state(self).ddp(self).prepare_backward()

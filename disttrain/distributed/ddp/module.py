@@ -32,7 +32,7 @@ from .frozen import Frozen
 from .joining import ACTIVE, BUFFERS, SYNC, Shadow, announce, source
 from .reducer.buckets import ParamMeta, last_first, plan_buckets
 from .reducer.caps import BucketCaps
-from .reducer.dtensor_params import part_of
+from .reducer.dtensor_params import part_of, taking_parts
 from .reducer.messages import Messages
 from .reducer.mixed_precision import LowPrecision, MixedPrecision, cast_buffers, is_floating
 from .reducer.reducer import Hook, Reducer, Settings
@@ -340,12 +340,21 @@ class DistributedDataParallel(nn.Module, Joinable):
                 f"DistributedDataParallel.weight: count={count}, loss={loss!r} was given; needed "
                 "is a number of samples that is not negative, and 'mean' or 'sum'"
             )
-        before = self.reducer.scaling.weight
-        self.reducer.scaling.set_weight((count, count if loss == "mean" else 1.0))
+        with self._weighed((count, count if loss == "mean" else 1.0)):
+            yield
+
+    weighted = weight  # as it is called where modules have parameters of that name
+
+    @contextmanager
+    def _weighed(self, given: tuple[float, float]) -> Iterator[None]:
+        """Backwards in the block have the weight ``given``: (count, factor of gradients)."""
+        scaling = self.reducer.scaling
+        before = scaling.weight
+        scaling.set_weight(given)
         try:
             yield
         finally:
-            self.reducer.scaling.set_weight(before)
+            scaling.set_weight(before)
 
     def prepare_backward(self) -> None:
         """Let the next backward synchronise, though its forward ran inside ``no_sync()``: for the
@@ -534,7 +543,9 @@ class InvariantDataParallel(DistributedDataParallel):
             if given is not None:
                 raise self._apart(f"{name}={given!r}")
         plan = plan_buckets(metas, last_first(metas), self.bucket_caps.limits())
-        invariant = GlobalDeterminism(self.module, params, plan, group, self.virtual_shards)
+        invariant = GlobalDeterminism(
+            self.module, params, plan, group, self.virtual_shards, taking=taking_parts
+        )
         self.__dict__["invariant"] = invariant
         self.__dict__["_end"] = weakref.finalize(self, invariant.detach)
 
@@ -558,8 +569,17 @@ class InvariantDataParallel(DistributedDataParallel):
 
     @property
     def reducer(self) -> Any:
-        """What ``join()``, ``weight()`` and the reports of ordinary DDP work with."""
-        raise self._apart("a method (join, weight, a report or a change of groups)")
+        """What ``join()`` and the reports of ordinary DDP work with."""
+        raise self._apart("a method (join, a report or a change of groups)")
+
+    @contextmanager
+    def _weighed(self, given: tuple[float, float]) -> Iterator[None]:
+        weights = self.invariant.weights
+        before, weights.given = weights.given, given
+        try:
+            yield
+        finally:
+            weights.given = before
 
     def _apart(self, what: str) -> ConfigError:
         return ConfigError(

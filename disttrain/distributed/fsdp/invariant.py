@@ -19,6 +19,7 @@ from ...nn.module import Module
 from ..invariant.shards import VirtualShards
 from ..invariant.strategy import ShardRun, common_seed
 from ..invariant.tree_sum import TreeSum
+from ..invariant.weights import mean
 from .shards.params import ShardedParameter, add_gradient
 from .unit import Unit
 
@@ -70,12 +71,12 @@ class ShardedRun(ShardRun):
     def deliver(self) -> None:
         if not self.shards.last:
             return
-        for param, terms in self.sums.items():
+        sums, self.sums = self.sums, {}
+        divisor = self.weights.divisor()
+        for param, terms in sums.items():
             total = terms.total()
             if total is not None:
-                np.divide(total, total.dtype.type(self.shards.count), out=total)
-                add_gradient(param, total)
-        self.sums.clear()
+                add_gradient(param, mean(total, divisor))
 
 
 def _check(unit: Unit, group: ProcessGroup) -> None:

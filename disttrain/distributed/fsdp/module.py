@@ -6,7 +6,8 @@ Its call gathers the unit's weights, runs the module's own call with its hooks, 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from ... import nn
@@ -22,6 +23,7 @@ from .convert import convert
 from .effects import begin, broke_off, choose, end
 from .root import Root, add_exits
 from .shards.shared_weights import Turns
+from .shards.weighing import Weight, checked
 from .unit import Unit
 
 SLOT = "_fsdp"
@@ -79,6 +81,51 @@ class InParts(nn.Module):
         units, on every rank of the mesh. For backwards that come in parts (zero-bubble pipelines);
         otherwise the last backward with ``set_requires_gradient_sync(True)`` does it."""
         self._root().reduce_all()
+
+    @contextmanager
+    def weighted(self, count: float, loss: str = "mean") -> Iterator[None]:
+        """The loss whose backward runs in the block stands for ``count`` samples (or tokens).
+
+        ``weight`` of ``DistributedDataParallel`` (a name that parameters have): gradients become
+        the mean over all samples of all ranks that reduce together, also of backwards that are not
+        reduced at once. Called on the root, on every rank and for every backward; 0 stands for
+        nothing, whose gradients do not count. A rank's share takes the place of one rank's: what
+        divides by another number than that of ranks (``set_gradient_divide_factor``) does so here.
+        """
+        with self._weighed(checked(type(self).__name__, count, loss)):
+            yield
+
+    @contextmanager
+    def _weighed(self, given: tuple[float, float]) -> Iterator[None]:
+        """Backwards in the block have the weight ``given``: a ``Weight``, or what makes one."""
+        not_repeated("it calls weighted()")
+        weighing = self._rooted("weighted").weighing
+        run = self.__dict__.get("_run")
+        before = weighing.given
+        weighing.run, weighing.given = run, Weight(*given)
+        if run is not None:
+            run.weights.given = given
+        try:
+            yield
+        finally:
+            weighing.given = before
+            if run is not None:
+                run.weights.given = before
+
+    def _rooted(self, where: str) -> Root:
+        """The root that this module is."""
+        place = self.__dict__[SLOT]
+        if place.root is None:
+            aside(self._prepare)
+        if not place.is_root:
+            raise RuntimeError(
+                f"{type(self).__name__}.{where}() was called on a module inside of the root, which "
+                "reduces for all of its units; call it on the root module"
+            )
+        return place.root
+
+    def _prepare(self) -> None:
+        prepare(self)
 
     def set_is_last_backward(self, is_last_backward: bool) -> None:
         """Whether the next backward waits in the end for all reductions."""

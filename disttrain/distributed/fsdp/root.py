@@ -26,6 +26,7 @@ from .effects import enter, leave
 from .shards.lanes import Lanes
 from .shards.pool import Pool
 from .shards.shared_weights import SharedWeights, Turns
+from .shards.weighing import Weighing
 from .shards.weights import Converted, GatheredWeights, Weights
 from .unit import State, Unit
 
@@ -125,6 +126,7 @@ class Root:
         self.late: set[Unit] = set()
         self.order: list[Unit] = []  # of the last forward's ends, for prefetching
         self.open_effects: list[Any] = []  # of the calls that a capture is in
+        self.weighing = Weighing()
 
     # -- forward -------------------------------------------------------------------------------
 
@@ -228,6 +230,7 @@ class Root:
         self.turns.regain(wait=False)
         self.lanes.follow()
         on_finish(self.finish, self.reset)
+        self.weighing.begin(self.units)
 
     def enter(self, call: Call) -> None:
         """Backward has come to the outputs of ``call``."""
@@ -298,11 +301,13 @@ class Root:
     def reduce_all(self) -> None:
         """Reduce what earlier backward passes have left; the weights are dropped."""
         not_repeated("it calls reduce_gradients()")
+        self.weighing.settle(self.units)
         for unit in reversed(self.units):
             self._land()
             self.reducing = unit.reduce()
             unit.reshard()
         self._land()
+        self.weighing.end(self.units)
 
     def _settle(self) -> None:
         """Nothing is sent: between replicas gradients go in the order of the passes, as they do on
@@ -324,6 +329,7 @@ class Root:
                 self.reduce(unit)
             if unit.choices.reshard_after_backward and not unit.held:
                 unit.reshard()
+        self.weighing.end(self.units)
         last = all(unit.choices.last_backward for unit in self.units)
         if last:
             self._land()
@@ -347,6 +353,7 @@ class Root:
         backward = self.walk is not None
         self.depth, self.walk, self.passes, self.reducing = 0, None, [], []
         self.late.clear()
+        self.weighing.forget()
         for unit in self.units:
             unit.discard_gradients()
             unit.reshard()

@@ -165,11 +165,11 @@ class Unit:
             if where is None:
                 self._plan_gradients()
                 where = self._current[1][m]
+            if self.root is not None and self.root.walk is not thread.walk:
+                self.root.begin_backward()
             gradients, i = where
             array = g.array if isinstance(g, Tensor) else g
             gradients.deposit(i, raw(array if m.spread is None else own_array(m, array)))
-            if self.root is not None and self.root.walk is not thread.walk:
-                self.root.begin_backward()
 
         return self.places.use.guarded(store)
 

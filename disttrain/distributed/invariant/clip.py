@@ -13,15 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import ConfigError
-
 _BLOCK = 256  # rows at a time, so that float64 copies stay small
 
 
 def clip_grad_norm_(parameters: Iterable[Any], max_norm: float) -> float:
     """Scale the gradients of ``parameters`` so that their common norm is at most ``max_norm``;
-    returns the norm before. Gradients may be whole on every rank or cut along one dimension
-    (``fully_shard``). Bitwise the same on any number of ranks; all of them call it."""
+    returns the norm before. Gradients may be whole on every rank or cut (``fully_shard``, tensor
+    parallelism). Bitwise the same on any number of ranks; all of them call it."""
     grads = [p.grad for p in parameters if p.grad is not None]
     norm = _norm([_all_rows(g.array) for g in grads])
     factor = max_norm / (norm + 1e-6)
@@ -53,11 +51,10 @@ def _all_rows(array: Any) -> np.ndarray:
     if isinstance(array, np.ndarray):
         return squared_rows(array)
     cut = [(axis, p.dim) for axis, p in enumerate(array.placements) if p.is_shard()]
-    if len(cut) > 1:
-        raise ConfigError(
-            f"clip_grad_norm_: a gradient that is cut along {len(cut)} axes of its mesh was given; "
-            "the invariant norm needs at most one (fully_shard without tensor parallelism)"
-        )
+    if len(cut) > 1:  # by tensor parallelism, too, whose rows are the same without the other
+        fixed = array.mesh.fixed_axes()
+        inner = next((dim for axis, dim in cut if axis in fixed), cut[-1][1])
+        return squared_rows(array.whole(), inner)
     if not cut:
         return squared_rows(array.local)
     axis, dim = cut[0]

@@ -17,8 +17,11 @@ from ...core.node import AccumulateGrad
 from ...core.tensor import Tensor, wrap
 from .shards import VirtualShards
 from .tree_sum import TreeSum
+from .weights import ShardWeights
+from .weights import mean as mean_of
 
 _NARROW = 4  # bytes
+Store = Callable[[Tensor, Any], None]
 
 
 def wide(kind: np.dtype) -> np.dtype:
@@ -65,8 +68,13 @@ class ShardedGradients:
         group: ProcessGroup,
         shards: VirtualShards,
         begin: Callable[[], None],
+        weights: ShardWeights | None = None,
+        taking: Callable[[Tensor, Store], Store] = lambda param, store: store,
     ) -> None:
-        self.params, self.group, self.shards, self.begin = list(params), group, shards, begin
+        """``taking(param, store)``: the store of a parameter's leaf, where ``store`` is to get this
+        rank's part of the gradient."""
+        self.params, self.group, self.begin = list(params), group, begin
+        self.shards, self.weights = shards, weights or ShardWeights(shards, group.all_reduce)
         self.buckets = [_Flight(group, b) for b in buckets]
         self.home = {i: b for b in self.buckets for i, _, _ in b.places}
         self.sums = [TreeSum() for _ in self.params]
@@ -75,7 +83,7 @@ class ShardedGradients:
         self.launched = 0
         for i, p in enumerate(self.params):
             p.graph_node()
-            p._node.store = self._store(i)
+            p._node.store = taking(p, self._store(i))
 
     def detach(self) -> None:
         """Give the leaves back their ordinary accumulation."""
@@ -83,12 +91,13 @@ class ShardedGradients:
             if p._node.__class__ is AccumulateGrad:
                 p._node.store = None
 
-    def _store(self, i: int) -> Callable[[Tensor, Any], None]:
+    def _store(self, i: int) -> Store:
         def store(leaf: Tensor, g: np.ndarray) -> None:
             if not self.seen:
                 self.begin()
             array = g.array if isinstance(g, Tensor) else g
-            self.sums[i].add(self.shards.index, array.astype(wide(array.dtype), copy=False))
+            term = self.weights.scaled(array.astype(wide(array.dtype), copy=False))
+            self.sums[i].add(self.shards.index, term)
             self.used[i] = 1
             if self.shards.last and i not in self.seen:
                 self._ready(i)
@@ -119,18 +128,21 @@ class ShardedGradients:
                 self._ready(i)
             self.group.all_reduce(self.used)
             for bucket in self.buckets:
-                self._deliver(bucket)
+                bucket.work.wait()
+                bucket.work, bucket.waiting = None, len(bucket.places)
             self.launched = 0
-            self.used.fill(0)
+            self.seen.clear()
+            used, self.used = self.used, np.zeros_like(self.used)
+            divisor = self.weights.divisor()
+            for bucket in self.buckets:
+                self._deliver(bucket, used, divisor)
         self.seen.clear()
 
-    def _deliver(self, bucket: _Flight) -> None:
-        """Wait for a bucket; its mean goes into ``.grad`` of what some rank has used."""
-        bucket.work.wait()
-        bucket.work, bucket.waiting = None, len(bucket.places)
-        np.divide(bucket.flat, bucket.flat.dtype.type(self.shards.count), out=bucket.flat)
+    def _deliver(self, bucket: _Flight, used: np.ndarray, divisor: float) -> None:
+        """The mean of a bucket goes into ``.grad`` of what some rank has ``used``."""
+        mean_of(bucket.flat, divisor)
         for i, offset, n in bucket.places:
-            if not self.used[i]:
+            if not used[i]:
                 continue
             p = self.params[i]
             shape, kind = p.meta()

@@ -24,6 +24,7 @@ from ...trace import warn
 from .buffers import ShardedBuffers
 from .gradients import Bucket, ShardedGradients
 from .shards import DEFAULT_COUNT, VirtualShards
+from .weights import ShardWeights
 
 
 def check_mode(mode: str | None) -> bool:
@@ -36,10 +37,16 @@ def check_mode(mode: str | None) -> bool:
     return mode == "global"
 
 
-def _pin_threads() -> None:
+def pin_threads(first: bool = False) -> None:
     """The order in which a BLAS sums depends on how many threads it takes, and that on the machine
-    and on how many ranks it has: so one, in this process from now on."""
-    if not threads.set_count(1) and settings.environment().get(blas.VARIABLES[0]) != "1":
+    and on how many ranks it has: so one, in this process. Asked before every forward and backward,
+    since a program may have set another count; ``first``: say so where it cannot be had. Products
+    of float32 matrices do without a BLAS from now on."""
+    thread.rank.fixed_products = True
+    count = blas.num_threads()
+    if count == 1 or (count is not None and threads.set_count(1)):
+        return
+    if first and settings.environment().get(blas.VARIABLES[0]) != "1":
         warn(
             "deterministic='global': numpy's BLAS cannot be told how many threads to take, and its "
             "sums may depend on that; start all ranks with OMP_NUM_THREADS=1",
@@ -55,8 +62,8 @@ class ShardRun:
 
     def __init__(self, module: Module, shards: VirtualShards, join: Callable) -> None:
         """``join(array)`` sums an array over all ranks, in place and in their order."""
-        _pin_threads()
-        self.shards = shards
+        pin_threads(first=True)
+        self.shards, self.weights = shards, ShardWeights(shards, join)
         self.buffers = ShardedBuffers(module, shards, join)
         self._attempt = 0  # forwards of the current shard so far
         self._before: Any = None  # the program's own random stream, while a forward runs
@@ -64,6 +71,7 @@ class ShardRun:
 
     def enter(self) -> None:
         """A forward begins."""
+        pin_threads()
         if not thread.grad_enabled:
             return
         if self._running and thread.walk is None:
@@ -87,11 +95,20 @@ class ShardRun:
 
     def begin(self) -> None:
         """The first gradient of a backward has come."""
+        pin_threads()
         self._running = True
+        self.weights.begin()
         on_finish(self._finish)
 
     def _finish(self) -> None:
-        self.deliver()
+        try:
+            self.deliver()
+        except AutogradError:  # on all ranks: the step is over, and without gradients
+            self._next()
+            raise
+        self._next()
+
+    def _next(self) -> None:
         self.buffers.finish()
         self._attempt, self._running = 0, False
         self.shards.advance()
@@ -115,10 +132,14 @@ class GlobalDeterminism(ShardRun):
         buckets: Sequence[Bucket],
         group: ProcessGroup,
         virtual_shards: int = DEFAULT_COUNT,
+        **taking: Callable,
     ) -> None:
+        """``taking``: as of ``ShardedGradients``."""
         shards = VirtualShards(virtual_shards, group.rank, group.size, common_seed([group]))
         super().__init__(module, shards, group.all_reduce)
-        self.gradients = ShardedGradients(params, buckets, group, shards, self.begin)
+        self.gradients = ShardedGradients(
+            params, buckets, group, shards, self.begin, self.weights, **taking
+        )
 
     def forward(self, module: Module, inputs: tuple, kwargs: dict) -> Any:
         """One forward of the current shard."""

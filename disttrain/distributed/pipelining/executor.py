@@ -21,6 +21,7 @@ from ...core.tensor import Tensor
 from ...errors import CommError, ConfigError, PeerFailed
 from .actions import Action, Kind, Plan
 from .stage import PipelineStage, handed_on, passed
+from .weighing import Count, Counts, apart, beside
 from .wire import Lost, Receiver, Sender, highest, tag_of, told_by
 
 _WORDS = {Kind.F: "forward", Kind.B: "backward", Kind.I: "backward to the inputs",
@@ -45,7 +46,8 @@ class Lines:
 class Batch:
     """What a step was given: per micro-batch the arguments and targets, and the loss.
 
-    ``scale``: factor of the gradients; ``train``: backwards will run."""
+    ``scale``: factor of the gradients; ``train``: backwards will run; ``counts``: how much
+    micro-batches count, and by whom it was said, where it was."""
 
     args: Sequence[tuple]
     kwargs: Sequence[dict]
@@ -55,6 +57,19 @@ class Batch:
     scale: float
     train: bool
     keep_outputs: bool
+    counts: tuple[Counts, Sequence[Count]] | None = None
+
+    def count(self, micro: int) -> Count | None:
+        """How much ``micro`` counts, where that was said here."""
+        return None if self.counts is None else self.counts[1][micro]
+
+    def counted(self, micro: int) -> bool:
+        """Whether it counts at all."""
+        return self.counts is None or bool(self.counts[1][micro].samples)
+
+    def seed(self, micro: int) -> float:
+        """What the gradient of its loss starts with."""
+        return self.scale if self.counts is None else self.counts[0].seed(self.counts[1][micro])
 
 
 class Run:
@@ -70,6 +85,7 @@ class Run:
         self.results: dict[tuple[int, bool, int], Any] = {}  # between stages of this rank
         self.outputs: dict[int, Any] = {}
         self.losses: dict[int, Any] = {}
+        self.counted: dict[tuple[int, int], Count] = {}  # micro-batches, in backward
         self.works: list = []
         self.started: list[Receiver] = []  # asked for and not taken
         self.left = Counter(a.stage for a in plan.orders[group.rank]
@@ -110,13 +126,15 @@ class Run:
         elif a.kind is Kind.B:
             self.left[a.stage] -= 1
             stage = self.stages[a.stage]
-            found = stage.backward(a.micro, self._grads(a), not self.left[a.stage])
-            self._gives_back(a, found)
+            grads, count = self._grads(a)
+            self._gives_back(a, stage.backward(a.micro, grads, not self.left[a.stage], count))
         elif a.kind is Kind.I:
-            self._gives_back(a, self.stages[a.stage].backward_input(a.micro, self._grads(a)))
+            grads, count = self._grads(a)
+            self._gives_back(a, self.stages[a.stage].backward_input(a.micro, grads, count))
         elif a.kind is Kind.W:
             self.left[a.stage] -= 1
-            self.stages[a.stage].backward_weight(a.micro, not self.left[a.stage])
+            count = self.counted.pop((a.stage, a.micro), None)
+            self.stages[a.stage].backward_weight(a.micro, not self.left[a.stage], count)
         elif a.kind in (Kind.SEND_F, Kind.SEND_B):
             self._send(a)
         else:
@@ -136,13 +154,23 @@ class Run:
         if batch.loss_fn is not None and (batch.train or batch.targets is not None):
             given = (out,) if batch.targets is None else (out, batch.targets[a.micro])
             loss = self.losses[a.micro] = batch.loss_fn(*given, **batch.loss_kwargs)
-            if batch.train:
+            if batch.train and batch.counted(a.micro):
                 stage.set_loss(a.micro, loss)
 
-    def _grads(self, a: Action) -> tuple:
-        """The gradients of what the stage gave for this micro-batch."""
+    def _grads(self, a: Action) -> tuple[tuple, Count | None]:
+        """The gradients of what the stage gave for this micro-batch, and how much they count."""
         if not self.stages[a.stage].is_last:
-            return self._take(a.stage + 1, True, a)
+            grads, count = apart(self._take(a.stage + 1, True, a))
+        else:
+            grads, count = self._first_grads(a), self.batch.count(a.micro)
+        if count is not None:
+            self.counted[a.stage, a.micro] = count
+        return grads, count
+
+    def _first_grads(self, a: Action) -> tuple:
+        """Those of the loss; zeros of what it would be made of, where it does not count."""
+        if not self.batch.counted(a.micro):
+            return self.stages[a.stage].no_grads(a.micro)
         loss = self.losses[a.micro]
         kind = type(loss)
         if not issubclass(kind, Tensor):
@@ -152,11 +180,12 @@ class Run:
             )
         if loss.numel() != 1 or not loss.requires_grad:
             loss.backward()  # says what is wrong with it
-        return (ops.full_like(loss, self.batch.scale, requires_grad=False),)
+        return (ops.full_like(loss, self.batch.seed(a.micro), requires_grad=False),)
 
     def _gives_back(self, a: Action, grads: tuple) -> None:
         if not self.stages[a.stage].is_first:
-            self.results[a.stage, True, a.micro] = grads
+            count = self.counted.get((a.stage, a.micro))
+            self.results[a.stage, True, a.micro] = beside(grads, count)
 
     def _take(self, source: int, backward: bool, a: Action) -> Any:
         """What ``source``, the stage before or behind, gave for the micro-batch of ``a``."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from .check import run_on_paper
 from .executor import Batch, Lines, Run
 from .microbatch import merge_chunks, split_args_kwargs_into_chunks, split_target
 from .stage import PipelineStage
+from .weighing import Counts
 from .wire import everyones
 
 
@@ -50,6 +52,7 @@ class _PipelineSchedule:
         self._args_chunk_spec, self._kwargs_chunk_spec = args_chunk_spec, kwargs_chunk_spec
         self._output_merge_spec, self.scale_grads = output_merge_spec, scale_grads
         self._lines, self._agreed = Lines(self._group), False
+        self._counts: Counts | None = None
         self._plan: Plan | None = None
         self._plan_forward: Plan | None = None  # made when first needed
         made = self._make_plan(self._group.size, self._num_stages, n_microbatches)
@@ -107,6 +110,24 @@ class _PipelineSchedule:
         return text
 
     # --- a batch --------------------------------------------------------------------------------
+
+    @contextmanager
+    def weight(self, counts: Any = None, loss: str = "mean") -> Iterator[None]:
+        """Steps in the block take each micro-batch for as many samples (or tokens) as ``counts``
+        says: a number for each, or a function of its target. Gradients become the mean over all
+        samples of the batch, and of all replicas and shards of the stages.
+
+        ``loss``: whether ``loss_fn`` gives a "mean" or a "sum" over them. The rank of the last
+        stage decides; the others may give None. 0 stands for nothing, and ``scale_grads`` for
+        nothing here.
+        """
+        before, self._counts = self._counts, Counts(counts, loss)
+        try:
+            yield
+        finally:
+            self._counts = before
+
+    weighted = weight  # as it is called where modules have parameters of that name
 
     def step(
         self,
@@ -181,8 +202,11 @@ class _PipelineSchedule:
         )  # fmt: skip
         targets = None if target is None else split_target(target, n)
         scale = 1.0 / n if self.scale_grads else 1.0
+        counts = None
+        if train and self._counts is not None and self._stages[-1].is_last:
+            counts = self._counts, self._counts.of(targets, n)
         return Batch(args_by_micro, kwargs_by_micro, targets, self._loss_fn, loss_kwargs, scale,
-                     train, keep_outputs)  # fmt: skip
+                     train, keep_outputs, counts)  # fmt: skip
 
     def _agree(self) -> None:
         """Before the first step: all ranks follow the same plan, or the same error goes up."""

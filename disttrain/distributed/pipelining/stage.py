@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from ... import nn, tree
+from ... import nn, ops, tree
 from ...comm.group.group import ProcessGroup
 from ...core.annotations import DeviceLike
 from ...core.backward import autograd
@@ -18,6 +18,7 @@ from ...core.tensor import Tensor
 from ...errors import ConfigError
 from ..groups.state import group_or_default
 from .sync import GradSync
+from .weighing import Count
 
 
 @dataclass
@@ -117,17 +118,22 @@ class PipelineStage:
         """The backward of ``micro`` starts at ``loss``."""
         self._flights[micro].outputs = [loss]
 
-    def backward(self, micro: int, grads: tuple, last: bool) -> tuple:
+    def no_grads(self, micro: int) -> tuple:
+        """Gradients of what the stage gave for ``micro``, of which nothing counts."""
+        return tuple(ops.zeros_like(t, requires_grad=False) if t.requires_grad else None
+                     for t in self._flights[micro].outputs)  # fmt: skip
+
+    def backward(self, micro: int, grads: tuple, last: bool, count: Count | None = None) -> tuple:
         """The whole backward; the gradients of the tensors that came from the stage before."""
         flight = self._flights.pop(micro)
-        with self.sync.backward(last):
+        with self.sync.backward(last, count=count):
             return self._whole(flight, grads)
 
-    def backward_input(self, micro: int, grads: tuple) -> tuple:
+    def backward_input(self, micro: int, grads: tuple, count: Count | None = None) -> tuple:
         """The part that the stage before waits for."""
         flight = self._flights[micro]
         if self.dw_builder is not None:
-            with self.sync.backward(False, parts=True):
+            with self.sync.backward(False, parts=True, count=count, counts=False):
                 found = self._whole(flight, grads)
             flight.later = self.dw_builder()
             return found
@@ -140,16 +146,16 @@ class PipelineStage:
             flight.later = lambda: autograd.backward(roots, seeds)
             return (None,) * len(flight.inputs)
         rest: Rest
-        with self.sync.backward(False, parts=True):
+        with self.sync.backward(False, parts=True, count=count, counts=False):
             found, rest = backward_inputs(roots, seeds, leaves)
         flight.later = rest.run
         by_leaf = {id(t): g for t, g in zip(leaves, found, strict=True)}
         return tuple(by_leaf.get(id(t)) for t in flight.inputs)
 
-    def backward_weight(self, micro: int, last: bool) -> None:
+    def backward_weight(self, micro: int, last: bool, count: Count | None = None) -> None:
         """The part that ``backward_input`` has left."""
         flight = self._flights.pop(micro)
-        with self.sync.backward(last, parts=True):
+        with self.sync.backward(last, parts=True, count=count):
             if flight.later is not None:
                 flight.later()
 

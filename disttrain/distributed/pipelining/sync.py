@@ -12,6 +12,7 @@ from typing import Any
 
 from ... import nn
 from ...nn.module import Module
+from .weighing import Count
 
 
 class GradSync:
@@ -45,11 +46,19 @@ class GradSync:
             yield
 
     @contextmanager
-    def backward(self, last: bool, parts: bool = False) -> Iterator[None]:
-        """Around every backward; ``last``: of the step; ``parts``: it is one of two parts."""
+    def backward(
+        self, last: bool, parts: bool = False, count: Count | None = None, counts: bool = True
+    ) -> Iterator[None]:
+        """Around every backward; ``last``: of the step; ``parts``: it is one of two parts.
+        ``count``: how much its micro-batch counts; ``counts``: whether in this part."""
         for m in self.sharded:
             _set_all(m, last and not parts)
         with ExitStack() as stack:
+            if count is not None:
+                for m in self.replicas:
+                    stack.enter_context(m._weighed(count.weight()))
+                for m in self.sharded:
+                    stack.enter_context(m._weighed(count.weight(counts)))
             for m in self.replicas:
                 if last:
                     m.prepare_backward()

@@ -15,6 +15,8 @@ import numpy as np
 
 from ...comm.calls.reduce_ops import ReduceOp
 from ...errors import DimError
+from ...ops.layouts import Cut
+from .fixed import joined, spans
 from .movement import redistribute
 from .placements import Placement, Replicate, Shard, local_span
 from .spread import Spread
@@ -47,6 +49,18 @@ class _Cut(NamedTuple):
         """``array`` over the ranks that have the other classes."""
         self.logits.mesh.line(self.axis).all_reduce(array, op)
         return array
+
+    def sum_of(self, array: np.ndarray) -> Any:
+        """The sum of each row over the classes of this rank, in pieces where they are fixed."""
+        fixed = self.logits.mesh.virtual_shards
+        if not fixed:
+            return array.sum(1)
+        mine = Cut(array.shape[1], self.start, self.classes)
+        parts = []
+        for span in spans(mine, fixed, "cross_entropy"):
+            at = span.start - self.start
+            parts.append(np.ascontiguousarray(array[:, at : at + span.length]).sum(1))
+        return joined(parts)
 
     def over_rows(self, array: np.ndarray) -> np.ndarray:
         """``array`` over the ranks that have the other rows."""
@@ -121,8 +135,8 @@ def _loss(arrays: list, params: dict) -> Any:
     sums[1] = np.where(t.here, x[np.arange(n), t.column], 0) if mine else 0
     if e:
         own = None if weights is None else weights[cut.start : cut.start + mine].astype(wide)
-        sums[2] = x.sum(1) if own is None else x @ own
-    sums[0] = np.exp(shifted, out=shifted).sum(1)
+        sums[2] = cut.sum_of(x if own is None else x * own)
+    sums[0] = cut.sum_of(np.exp(shifted, out=shifted))
     cut.reduced(sums)
     lse = np.where(np.isfinite(top), top, 0).astype(np.float64) + np.log(sums[0])
     losses = t.weight * (lse - sums[1])

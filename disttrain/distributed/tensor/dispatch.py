@@ -18,6 +18,8 @@ from ...ops.layouts import Layout, Rewrite, layout_of
 from ...trace import warn
 from .choice import REPLICATE, Choice
 from .cut_classes import ANSWERS
+from .fixed import layout_for, needed
+from .fixed import perform as in_pieces
 from .mixing import given_by_program
 from .movement import redistribute
 from .random import in_step
@@ -56,6 +58,9 @@ def run_primitive(prim: Any, arrays: list, params: dict) -> Any:
             return result
     mesh = next(a.mesh for a in arrays if isinstance(a, Spread))
     key = key_of(prim, arrays, params)
+    fixed = mesh.virtual_shards
+    if fixed and key is not None:
+        key = (fixed, *key)
     run = None if key is None else mesh.memory.get(key)
     if run is None:
         layout = layout_of(prim, arrays, params)
@@ -63,6 +68,7 @@ def run_primitive(prim: Any, arrays: list, params: dict) -> Any:
             layout = _without_rule(prim, arrays)
         run = layout
         if layout.__class__ is not Rewrite:
+            layout = layout_for(prim, layout) if fixed else layout
             run = decide(prim, arrays, params, mesh, layout)
         if key is not None:
             if len(mesh.memory) > MOST:
@@ -143,7 +149,10 @@ def _perform(prim: Any, arrays: list, params: dict, run: Run, mesh: Any) -> Any:
         pieces.append(a.local)
     if mesh.get_coordinate() is None:
         return _outside(prim, arrays, params, choice, source.__class__, mesh)
-    if layout.local is not None:
+    outs = choice.outs
+    if mesh.virtual_shards and needed(prim, run, pieces):
+        result, outs = in_pieces(prim, pieces, local_params, run, mesh)
+    elif layout.local is not None:
         result = layout.local(prim, pieces, local_params, cuts)
     elif empty:
         result = _of_nothing(prim, pieces, local_params)
@@ -154,7 +163,7 @@ def _perform(prim: Any, arrays: list, params: dict, run: Run, mesh: Any) -> Any:
         if local.__class__ is not np.ndarray and not isinstance(local, ArrayKind):
             local = np.asarray(local)
         shape = local.shape
-        placements = choice.outs[i] if layout.outs else (REPLICATE,) * mesh.ndim
+        placements = outs[i] if layout.outs else (REPLICATE,) * mesh.ndim
         if cuts and layout.outs:
             labels = zip(layout.outs[i], shape, strict=True)
             shape = full.get(i) or tuple([cuts[k].full if k in cuts else n for k, n in labels])

@@ -51,7 +51,8 @@ def decide(prim: Any, arrays: list, params: dict, mesh: Any, layout: Layout) -> 
     given = tuple(
         Given(a.shape, a.itemsize, a.placements) if isinstance(a, Spread) else None for a in arrays
     )
-    choice = choose(layout, given, mesh.ranks.shape)
+    fixed = mesh.virtual_shards
+    choice = choose(layout, given, (fixed,) if fixed else mesh.ranks.shape)
     place = mesh.get_coordinate()
     cuts: dict[Any, Cut] = {}
     full: dict[int, tuple] = {}
@@ -67,13 +68,13 @@ def decide(prim: Any, arrays: list, params: dict, mesh: Any, layout: Layout) -> 
         full[i] = params[key]
         if -1 in full[i]:
             full[i] = prim.shape(*arrays, **params)[0]
-        local = {**local, key: _cut_shape(full[i], layout.outs[i], cuts)}
+        local = {**local, key: cut_shape(full[i], layout.outs[i], cuts)}
     empty = prim.shape is not None and not prim.elementwise
     empty = empty and not all(cut.length for cut in cuts.values())
     return Run(layout, choice, cuts, full, local, empty)
 
 
-def _cut_shape(shape: tuple, labels: tuple, cuts: dict[Any, Cut]) -> tuple:
+def cut_shape(shape: tuple, labels: tuple, cuts: dict[Any, Cut]) -> tuple:
     """The shape of this rank's piece of a result."""
     out = []
     for n, name in zip(shape, labels, strict=True):

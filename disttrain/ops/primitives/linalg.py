@@ -10,7 +10,8 @@ import numpy as np
 
 from ...backends import lapack
 from ...backends.fused.copies import contiguous
-from ...backends.fused.products import few_rows, half_product, many_rows
+from ...backends.fused.products import few_rows, fixed_product, half_product, many_rows
+from ...context import thread
 from ...core.annotations import Shaped, Value
 from ...core.gate import Primitive
 from ...core.types.wide import through_float32, total
@@ -87,6 +88,10 @@ LEAST = few_rows.LEAST  # numbers of b, where ``product`` may be another than nu
 
 def product(a: np.ndarray, b: np.ndarray) -> Any:
     """``a @ b``."""
+    if thread.rank.fixed_products:
+        out = fixed_product.product(a, b)
+        if out is not None:
+            return out
     if len(a) <= few_rows.MOST and b.size >= LEAST:
         out = few_rows.product(a, b)
         if out is not None:
@@ -170,6 +175,8 @@ def by_other_order(shape: tuple, kind: np.dtype, w_shape: tuple, w_kind: np.dtyp
 
 def by_rows(x: np.ndarray, w: np.ndarray, b: None = None) -> Any:
     """``x @ w.T``. A BLAS is slow at few rows times a transposed matrix, not at their transpose."""
+    if thread.rank.fixed_products:
+        return product(x, w.T)
     if by_other_order(x.shape, x.dtype, w.shape, w.dtype) and w.flags.c_contiguous:
         out = many_rows.product(x, w.T)
         if out is not None:

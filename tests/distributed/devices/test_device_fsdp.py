@@ -242,3 +242,33 @@ def test_gathered_memory_does_not_pile_up(double):
 
     for units in on_devices(double, body):
         assert units < 6  # of the 16 of the model; gradients and what is reduced among them
+
+
+@pytest.mark.parametrize("kind", ["fully_shard", "flat", "offload"])
+def test_means_are_weighed_by_samples(double, kind):
+    """Accumulated parts of different sizes, one of them empty, equal one mean over all rows."""
+
+    def rows(rank):
+        x = data(rank)
+        return x[: 2 + rank], x[2 + rank :] if rank else x[:0]
+
+    def body():
+        if kind == "flat":
+            model = FullyShardedDataParallel(net().cuda())
+        else:
+            policy = CPUOffloadPolicy() if kind == "offload" else None
+            model = sharded(net(), init_device_mesh("cuda", (2,)), offload_policy=policy)
+        optimizer = optim.SGD(model.parameters(), lr=0.1)
+        for last, part in enumerate(rows(dist.get_rank())):
+            model.set_requires_gradient_sync(bool(last))
+            with model.weighted(len(part)):
+                loss_of(model, part.cuda()).backward()
+        optimizer.step()
+        return flat(model.parameters())
+
+    model = net()
+    x = dt.cat([part for rank in range(2) for part in rows(rank)])
+    loss_of(model, x).backward()
+    optim.SGD(model.parameters(), lr=0.1).step()
+    found = on_devices(double, body, 2)
+    equal([np.concatenate(found)] if kind == "flat" else found, flat(model.parameters()))

@@ -163,8 +163,8 @@ def test_what_does_not_go_with_it_is_refused():
         )
         with pytest.raises(ConfigError, match="the communication hook"):
             net.register_comm_hook(None, print)
-        with pytest.raises(ConfigError, match="join, weight, a report"), net.weight(3):
-            pass
+        with pytest.raises(ConfigError, match="join, a report"), net.join():
+            net(dt.ones(1, 2))
         with pytest.raises(ConfigError, match="mixed_precision=MixedPrecision"):
             dist.DistributedDataParallel(
                 nn.Linear(2, 2), deterministic="global", virtual_shards=3,

@@ -15,11 +15,13 @@ from typing import Any
 import numpy as np
 from numpy import ndarray
 
+from ....context import thread
 from ... import blas, threads
 from ...addresses import address
 from ...lang.expr import var
 from ...lang.kernel import Array, Kernel, Loop, Store
 from ..copies import fill
+from . import fixed_product
 
 LEAST = 32  # rows from which it gains to lay out a matrix (all of these measured)
 _TURNED = 48  # and one whose columns are in order
@@ -47,6 +49,8 @@ def _run(columns: bool = False) -> Any:
 
 def product(x: ndarray, w: ndarray, out: ndarray | None = None) -> ndarray | None:
     """``x`` (m, k) times ``w`` (k, n), perhaps in ``out``."""
+    if thread.rank.fixed_products:
+        return fixed_product.product(x, w, out)
     if x.ndim != 2 or w.ndim != 2 or len(w) != x.shape[1] or x.dtype.char != "f":
         return None
     (m, k), n = x.shape, w.shape[1]

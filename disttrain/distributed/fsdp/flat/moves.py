@@ -257,6 +257,8 @@ class FlatGradients(Gradients):
         """Write (or add) member ``i``'s full gradient, a raw array."""
         if self.buffer is None:
             self.buffer = self._room()
+        if self.choices.scales is not None:
+            array = self._scaled(array)
         flat, size = array.reshape(-1), self.layout.flagged
         for rank, at, lo, hi in self._cuts[i]:
             target = self.buffer[rank * size + at : rank * size + at + hi - lo]
@@ -279,6 +281,7 @@ class FlatGradients(Gradients):
         empty = self.layout.padded - self.layout.numel
         if empty:
             self._clear_padding(blocks, empty)
+        self._weigh(blocks)
         blocks[:, self.layout.chunk :] = 0
         known = self._flag(blocks, self.layout.chunk)
         out = self._out()
@@ -287,6 +290,10 @@ class FlatGradients(Gradients):
         else:
             self._by_hook(blocks, out)
             self._flying = (buffer, out, None, DONE, ([True] * len(self.members), True))
+
+    @property
+    def end(self) -> int:
+        return self.layout.chunk
 
     def _clear_padding(self, blocks: Any, empty: int) -> None:
         chunk = self.layout.chunk

@@ -241,6 +241,9 @@ class FullyShardedDataParallel(optim_api.OptimizerStates, InParts):
         found = [m for m in module.modules() if isinstance(m, FullyShardedDataParallel)]
         return [m for m in found if m.check_is_root()] if root_only else found
 
+    def _prepare(self) -> None:
+        prepare_root(self)
+
     # -- computing -----------------------------------------------------------------------------
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:

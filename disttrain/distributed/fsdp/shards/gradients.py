@@ -33,6 +33,8 @@ from .params import receive_gradient
 from .places import Places
 from .pool import Pool
 
+_WIDE = 4  # bytes: narrower types are multiplied in float32
+
 
 class Gradients:
     """The gradients of the trained members of a unit that are reduced in one type."""
@@ -62,10 +64,14 @@ class Gradients:
         self._flying: tuple | None = None
         self.partial: Any = None  # summed over shards, not yet over replicas
 
+    after = 1.0  # the factor of what is being reduced
+
     def deposit(self, i: int, array: Any) -> None:
         """Write (or add) member ``i``'s full gradient, a raw array."""
         if self.buffer is None:
             self.buffer = self._room()
+        if self.choices.scales is not None:
+            array = self._scaled(array)
         known = self._targets.get(id(self.buffer))
         targets = self._make_targets(self.buffer) if known is None else known[1]
         target, shape = targets[i]
@@ -76,6 +82,29 @@ class Gradients:
         else:
             target[...] = array.reshape(shape)
         self.has[i] = True
+
+    def _scaled(self, array: Any) -> Any:
+        """``array`` as it counts in a weighted mean; not at all (nan neither) with weight 0."""
+        factor = self.choices.scales.deposited
+        kind = self.kind if self.kind.itemsize >= _WIDE else np.dtype(np.float32)
+        if not factor:
+            return self.places.use.zeros(array.shape, kind)
+        if factor == 1.0:
+            return array
+        return np.multiply(array.astype(kind, copy=False), kind.type(factor))
+
+    def _weigh(self, blocks: Any) -> None:
+        """Before all that was deposited is reduced."""
+        scales = self.choices.scales
+        self.after = 1.0 if scales is None else scales.after
+        if scales is not None and scales.before != 1.0:
+            parts = blocks[:, : self.end]
+            np.multiply(parts, self.kind.type(scales.before), out=parts)
+
+    @property
+    def end(self) -> int:
+        """Where the gradients end in a block."""
+        return self.layout.numel
 
     def size(self) -> int:
         """Elements of all ranks' blocks."""
@@ -103,6 +132,7 @@ class Gradients:
             if not has:
                 targets[i][0].fill(0)
         blocks = buffer.reshape(self.sharding.world, -1)
+        self._weigh(blocks)
         known = self._flag(blocks, self.layout.numel)
         out = self._out()
         self._flying = (buffer, out, self._reduce(buffer, out), self._mark(), known)
@@ -181,6 +211,8 @@ class Gradients:
         self._flying = None
         if self.sharding.replicas is not None and not self._over_replicas(out):
             return
+        if self.after != 1.0:
+            np.multiply(out[: self.end], self.kind.type(self.after), out=out[: self.end])
         if self.choices.all_reduce_hook is not None:
             held = self.places.use.held(out[: self.layout.numel])
             self.choices.all_reduce_hook(wrap(held))

@@ -63,6 +63,7 @@ class Choices:
     all_reduce: bool = True
     last_backward: bool = True
     divide_factor: float | None = None
+    scales: Any = None  # factors of gradients in the backward that runs
     force_sum: bool = False
     unshard_in_backward: bool = True
     all_reduce_hook: Any = None

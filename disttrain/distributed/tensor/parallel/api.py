@@ -8,6 +8,8 @@ from warnings import warn
 
 from .... import nn
 from ....errors import ConfigError
+from ...invariant.shards import DEFAULT_COUNT
+from ...invariant.strategy import check_mode, pin_threads
 from ...mesh import DeviceMesh, current_mesh
 from .style import ColwiseParallel, ParallelStyle, spread_as
 
@@ -20,12 +22,16 @@ def parallelize_module(
     parallelize_plan: ParallelStyle | Mapping[str, ParallelStyle] | None = None,
     *,
     src_data_rank: int | None = 0,
+    deterministic: str | None = None,
+    virtual_shards: int = DEFAULT_COUNT,
 ) -> nn.Module:
     """Spread ``module`` over a 1-D mesh, in place: by a style, or by a plan {name: style}.
 
     Names are those of submodules ("layers.0.w1"; "" is the module itself); each part may be a
     pattern ("layers.*.w[12]"). All ranks of the mesh call it. The values are those of
     ``src_data_rank`` (None: every rank cuts its own). A name that fits nothing is said and skipped.
+    ``deterministic="global"``: results on DTensors of this mesh are bitwise the same on any number
+    of ranks that divides ``virtual_shards``, a power of two.
     """
     mesh = device_mesh or current_mesh()
     if mesh.ndim != 1:
@@ -33,6 +39,9 @@ def parallelize_module(
             f"parallelize_module: a mesh of {mesh.ndim} dimensions, {mesh.axis_names}, was given; "
             "one is needed: slice it, as in mesh['tp']"
         )
+    if check_mode(deterministic):
+        _fix(mesh, virtual_shards)
+        module.register_forward_pre_hook(lambda *_: pin_threads())
     if parallelize_plan is None:
         warn(
             "No parallelize_plan is provided and auto-parallel is not supported at the moment, so "
@@ -62,6 +71,23 @@ def parallelize_module(
             parallelize_module(sub, mesh, style, src_data_rank=src_data_rank)
     _check_shared(module)
     return module
+
+
+def _fix(mesh: DeviceMesh, shards: int) -> None:
+    """Let work along ``mesh`` be cut into ``shards`` pieces on any number of ranks."""
+    if shards < 1 or shards & (shards - 1) or shards % mesh.size():
+        raise ConfigError(
+            f"parallelize_module: virtual_shards={shards} was given for {mesh.size()} ranks; "
+            "needed is a power of two that the number of ranks divides: sums are joined by a tree "
+            "over the pieces, of which every rank has a branch"
+        )
+    if mesh.device_type != "cpu":
+        raise ConfigError(
+            f'parallelize_module: deterministic="global" was given for a mesh of '
+            f"{mesh.device_type!r} devices; products in fixed pieces are made on the CPU only"
+        )
+    pin_threads(first=True)
+    mesh.virtual_shards = shards
 
 
 def _check_shared(module: nn.Module) -> None:

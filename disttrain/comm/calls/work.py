@@ -45,7 +45,7 @@ class Work:
         if self._future is not None:
             settle(self._future, self)
         if self._error is not None:
-            raise self._error
+            raise explained(self._error)
         return self._result if self.outputs is None else True
 
     def synchronize(self) -> None:
@@ -106,6 +106,13 @@ class Work:
     def _block(self, timeout: float | None) -> None:
         """Go on until the end."""
         raise NotImplementedError
+
+
+def explained(error: BaseException) -> BaseException:
+    """What to raise for an error of a work: one that all ranks can say more of when they wait for
+    it (``explain``) is asked to."""
+    explain = getattr(error, "explain", None)
+    return error if explain is None else explain()
 
 
 def settle(future: Future, work: Work) -> None:

@@ -317,6 +317,9 @@ def _shown(walk: _Walk, path: str, value: object, above: tuple[int, ...]) -> Non
 
 
 def _other(walk: _Walk, path: str, value: Any, above: tuple[int, ...]) -> None:
+    if dataclasses.is_dataclass(value):
+        _fields(walk, path, value, above)
+        return
     state = getattr(value, "state_dict", None)
     if callable(state):
         within = walk.inside(path, value, above)

@@ -45,7 +45,8 @@ class Unexplained(CollectiveMismatch):
 
     def __init__(self, text: str, explain: Callable[[], Exception]) -> None:
         super().__init__(text)
-        self._explain, self._found = explain, None
+        self._explain = explain
+        self._found: Exception | None = None
 
     def explain(self) -> Exception:
         """What to raise; asked for once."""

@@ -183,7 +183,8 @@ def _place(plan: Plan, a: Action) -> tuple[int, int] | None:
 
 def _way_back(start: int, waits: dict[int, list[int]]) -> list[int]:
     """The shortest way from ``start`` to itself; empty where there is none."""
-    before, row = {}, [start]
+    before: dict[int, int] = {}
+    row = [start]
     while row:
         following = []
         for rank in row:

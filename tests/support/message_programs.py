@@ -129,8 +129,10 @@ def _following(program: Program, state: tuple, limit: int):
                 continue
             for r, (whom, wanted, place, got) in enumerate(receives[rank]):
                 if got is None and wanted == tag and whom in (None, src):
-                    yield places, _put(messages, rank, m, (*message[:3], True)), _put(
-                        receives, rank, r, (whom, wanted, place, src)
+                    yield (
+                        places,
+                        _put(messages, rank, m, (*message[:3], True)),
+                        _put(receives, rank, r, (whom, wanted, place, src)),
                     )
                     break  # the earliest receive that fits gets it
 
@@ -150,7 +152,11 @@ def _step(steps: list[Step], rank: int, state: tuple, limit: int) -> tuple | Non
         _, dst, tag = step
         mine = [m for m in messages[dst] if m[0] == rank and m[2] == at]
         if not mine:
-            posted = (*messages[:dst], (*messages[dst], (rank, tag, at, False)), *messages[dst + 1 :])
+            posted = (
+                *messages[:dst],
+                (*messages[dst], (rank, tag, at, False)),
+                *messages[dst + 1 :],
+            )
             waits = step[0] == "send" and SIZES[tag] > limit
             return (places if waits else ahead), posted, receives
         return (ahead, messages, receives) if mine[0][3] else None

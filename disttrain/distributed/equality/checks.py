@@ -59,9 +59,7 @@ def same(x: Any = None, *names: str, group: Any = None, name: str | None = None,
             raise ConfigError(f"same: {wanted} were given; needed are one value, or names")
         return lambda fn: _around(fn, wanted, group, name, result)
     if names:
-        raise ConfigError(
-            f"same: {1 + len(names)} values were given; give one, or a tuple of them"
-        )
+        raise ConfigError(f"same: {1 + len(names)} values were given; give one, or a tuple of them")
     _check(x, group, name or "")
     if type(x) is str and name is None:
         made = Name(x)

@@ -90,7 +90,9 @@ class _Walk:
         self.found: list[Leaf] = []
         self._ranks = ranks
 
-    def put(self, path: str, kind: str, data: bytes, told: str, number: float | None = None) -> None:
+    def put(
+        self, path: str, kind: str, data: bytes, told: str, number: float | None = None
+    ) -> None:
         self.found.append(Leaf(path, hashed(kind, data), clipped(told), number))
 
     def add(self, path: str, value: Any, above: tuple[int, ...]) -> None:

@@ -979,7 +979,9 @@ class Failures:
         def body(group):
             ledger = ledger_of(group, functools.partial(explain, group))
             ledger.add(entry("lr", leaves(group.rank), "here"))
-            with pytest.raises(CollectiveMismatch, match="values differs|number of calls") as raised:
+            with pytest.raises(
+                CollectiveMismatch, match="values differs|number of calls"
+            ) as raised:
                 group.close()
             return str(raised.value)
 

@@ -39,7 +39,9 @@ def test_it_returns_what_it_is_given():
     def body():
         for value in (dt.ones(2), 1, "lr", None, {"a": 1}, dt.nn.Linear(2, 2)):
             seeded = dt.manual_seed(0)
-            assert dist.same(value if not isinstance(value, dt.nn.Module) else 3) is not ... and seeded
+            assert (
+                dist.same(value if not isinstance(value, dt.nn.Module) else 3) is not ... and seeded
+            )
         x = dt.ones(2)
         assert dist.same(x) is x and dist.same(None) is None
         name = dist.same("lr")

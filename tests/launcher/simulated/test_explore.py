@@ -13,6 +13,7 @@ from disttrain_launcher.options.command_line import parse
 from disttrain_launcher.options.simulation import Flags
 from disttrain_launcher.plan.job import Plan
 from disttrain_launcher.simulated import explore as module
+from disttrain_launcher.simulated import forked
 from disttrain_launcher.simulated.explore import explore, replay, run_trial
 
 pytestmark = pytest.mark.simulated
@@ -33,6 +34,7 @@ class Trials:
         self.tried, self.shown, self.said, self.judge = [], [], [], judge
         monkeypatch.setattr(module, "run_trial", self.run)
         monkeypatch.setattr(module, "say", self.said.append)
+        monkeypatch.setattr(module, "explore_orders", lambda plan, flags, budget: 0)
 
     def run(self, plan, flags, trial, shown=False):
         (self.shown if shown else self.tried).append(trial)
@@ -97,10 +99,10 @@ class Gone:
 
     def __init__(self, monkeypatch, data):
         self.ended = []
-        monkeypatch.setattr(module.os, "fork", lambda: 4711)
-        monkeypatch.setattr(module.os, "kill", lambda pid, sig: self.ended.append((pid, sig)))
-        monkeypatch.setattr(module.os, "waitpid", lambda pid, flags: (pid, 9))
-        monkeypatch.setattr(module, "_read", lambda fd, deadline: data)
+        monkeypatch.setattr(forked.os, "fork", lambda: 4711)
+        monkeypatch.setattr(forked.os, "kill", lambda pid, sig: self.ended.append((pid, sig)))
+        monkeypatch.setattr(forked.os, "waitpid", lambda pid, flags: (pid, 9))
+        monkeypatch.setattr(forked, "_read", lambda fd, deadline: data)
 
 
 @pytest.mark.parametrize("data, kind", [(None, "Hung"), (b"", "Died")])

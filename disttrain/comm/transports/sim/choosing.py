@@ -152,7 +152,10 @@ def run_once(fn: Callable[[], Any], cluster: Cluster, schedule: Schedule, seed: 
     """Run ``fn()`` on all ranks of ``cluster``; results are what they return, as texts."""
     made: list[ChosenPosts] = []
     scheduler, _ = run_cluster(
-        fn, cluster, seed, lambda scheduler, fabric: made.append(install(scheduler, fabric, schedule))
+        fn,
+        cluster,
+        seed,
+        lambda scheduler, fabric: made.append(install(scheduler, fabric, schedule)),
     )
     return made[0].ran(*_outcome(scheduler))
 

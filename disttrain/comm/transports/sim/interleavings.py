@@ -157,7 +157,7 @@ class Verdict:
         ran = self.ran
         return {
             "verdict": self.kind, "interleavings": self.tried, "text": self.text,
-            "complete": self.kind != "incomplete", "limits": [str(Schedule(n)) for n in self.limits],
+            "complete": self.kind == "proof", "limits": [str(Schedule(n)) for n in self.limits],
             "schedule": None if self.schedule is None else str(self.schedule),
             "other": None if self.other is None else str(self.other),
             "matches": [] if ran is None else list(ran.matches), "depends_on": list(self.varied),
@@ -236,25 +236,26 @@ class _Search:
             shorter = replace(schedule, choices=schedule.choices[:count])
             found = self.run(shorter)
             if found.end == ran.end:
-                schedule, ran = replace(shorter, choices=_needed(shorter, found)), found
+                schedule, ran = shorter, found
                 break
-        return Verdict(ran.end, self.tried, ran.text, schedule, ran=ran)
+        return Verdict(ran.end, self.tried, ran.text, _trimmed(schedule), ran=ran)
 
     def differing(self, schedule: Schedule, ran: Ran) -> Verdict:
         assert self.first is not None
-        other, before = self.first
+        other, before = _trimmed(self.first[0]), self.first[1]
+        schedule = _trimmed(schedule)
         rows = zip(before.results, ran.results, strict=True)
         rank, (a, b) = next((i, row) for i, row in enumerate(rows) if row[0] != row[1])
         text = f"rank {rank}: {_short(a, b)}\n  in interleaving {other}, and\n{_short(b, a)}\n"
         return Verdict("results", self.tried, f"{text}  in this one", schedule, other, ran)
 
 
-def _needed(schedule: Schedule, ran: Ran) -> tuple[int, ...]:
-    """The choices of a run, without those at its end that are made by themselves."""
-    made = [c.at for c in ran.choices]
-    while len(made) > len(schedule.choices) and made[-1] == 0:
+def _trimmed(schedule: Schedule) -> Schedule:
+    """Without the choices at its end that are made by themselves."""
+    made = list(schedule.choices)
+    while made and made[-1] == 0:
         made.pop()
-    return tuple(made)
+    return replace(schedule, choices=tuple(made), sleep=frozenset())
 
 
 def _short(text: str, other: str) -> str:

@@ -1,9 +1,9 @@
-"""``disttrain pipeline SCHEDULE --ranks 4 --micro 8``: proves what a pipeline schedule does, or shows
-what is wrong with it.
+"""``disttrain pipeline SCHEDULE --ranks 4 --micro 8``: proves what a pipeline schedule does, or
+shows what is wrong with it.
 
-A schedule is one of this package's, ``all`` of them, or a file with a line per rank and an action per
-field ("2F0", "0SEND_F3"). Sizes may be ranges: ``--ranks 2:4 --micro 1:8`` proves each combination
-that the schedule can have.
+A schedule is one of this package's, ``all`` of them, or a file with a line per rank and an action
+per field ("2F0", "0SEND_F3"). Sizes may be ranges: ``--ranks 2:4 --micro 1:8`` proves each
+combination that the schedule can have.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""A run of simulated ranks in a process that is forked from this one: it sees nothing of what another
-has left, and one that hangs outside the simulation (in a lock of its own, say) is ended.
+"""A run of simulated ranks in a process that is forked from this one: it sees nothing of what
+another has left, and one that hangs outside the simulation (in a lock of its own, say) is ended.
 """
 
 from __future__ import annotations

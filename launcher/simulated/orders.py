@@ -34,7 +34,7 @@ from .output import RankStream
 
 
 class OrderedJob(Job):
-    """A job whose messages meet by ``schedule``. ``shown``: with its outputs; else they are kept."""
+    """A job whose messages meet by ``schedule``. ``shown``: with its outputs, or they are kept."""
 
     posts: ChosenPosts
 
@@ -126,8 +126,8 @@ def replay(plan: Plan, flags: Flags) -> int:
     except ValueError:
         raise ConfigError(
             f"--replay {flags.replay}: an order as --explore tells it is needed: how large the "
-            "messages are that do not wait (all, none, or bytes), and the numbers of choices, as in "
-            "all:0.1"
+            "messages are that do not wait (all, none, or bytes), and the numbers of choices, as "
+            "in all:0.1"
         ) from None
     ran, code = _run(plan, flags, schedule, True)
     for match in ran.matches:

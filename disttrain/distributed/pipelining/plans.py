@@ -102,8 +102,8 @@ def dual_pipe_v(num_ranks: int, num_micro: int) -> Plan:
 
 
 def known(name: str, num_ranks: int, num_stages: int, num_micro: int) -> Plan:
-    """The plan of a schedule by its name, in any case. Raises ``ConfigError`` where there is no such
-    schedule, or it cannot have so many stages."""
+    """The plan of a schedule by its name, in any case. Raises ``ConfigError`` where there is no
+    such schedule, or it cannot have so many stages."""
     found = {k.lower(): k for k in SCHEDULES}.get(name.lower())
     if found is None:
         raise ConfigError(f"{name!r} is no schedule; one of {', '.join(SCHEDULES)} is needed")

@@ -3,9 +3,10 @@
 A rank does its actions in order; sends and receives are started and do not wait; a computation
 waits for what it needs. So what must come before what is one partial order, of which every
 interleaving of the ranks is a linear extension: actions that are done never stop others from being
-possible (Kahn, The semantics of a simple language for parallel programming, 1974). A plan that comes
-to its end on paper in one order does so in all of them, with the same messages; one that does not
-stands still in all of them in the same place. What a rank holds follows from its own order alone.
+possible (Kahn, The semantics of a simple language for parallel programming, 1974). A plan that
+comes to its end on paper in one order does so in all of them, with the same messages; one that does
+not stands still in all of them in the same place. What a rank holds follows from its own order
+alone.
 
 Pure.
 """

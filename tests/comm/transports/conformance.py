@@ -980,7 +980,7 @@ class Failures:
             ledger = ledger_of(group, functools.partial(explain, group))
             ledger.add(entry("lr", leaves(group.rank), "here"))
             with pytest.raises(
-                CollectiveMismatch, match="values differs|number of calls"
+                CollectiveMismatch, match=r"values differs|number of calls"
             ) as raised:
                 group.close()
             return str(raised.value)

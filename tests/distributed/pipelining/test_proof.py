@@ -155,7 +155,7 @@ def test_the_memory_that_papers_promise(name, bound):
         ("0F0,0SEND_F0,0RECV_B0,0B0\n1F0,1B0,1SEND_B0\n", "messages", "has no 1RECV_F0 on rank 1"),
         ("0F0,0RECV_B0,0B0\n1RECV_F0,1F0,1B0\n", "messages", "0RECV_B0 on rank 0 has no 1SEND_B0"),
         ("0F0,0B0,0SEND_B0\n", "messages", "goes beyond the 1 stages"),
-        ("0B0,0F0\n", "deadlock", "what it does itself later"),
+        ("0B0,0F0\n", "deadlock", "what it does later"),
         ("0F0,0B0,0F1,0B1\n1F1,1F0,1B1,1B0\n", "deadlock", "2 ranks wait for each other"),
     ],
 )

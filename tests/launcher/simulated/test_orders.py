@@ -1,4 +1,4 @@
-"""``--explore`` over orders of messages, and ``--replay``: whole programs, as the command runs them."""
+"""``--explore`` over orders of messages, and ``--replay``: whole programs, run by the command."""
 
 from __future__ import annotations
 

@@ -1,15 +1,15 @@
 """All orders in which messages can meet receives: which there are, and what comes of each. Pure.
 
-What simulated ranks do between two choices is one partial order: collectives, and receives that name
-their source, have one meaning whatever comes first. What is left open is which message a receive from
-anybody gets, and whether a send waits for its receive. So a receive from anybody is matched only when
-nobody can go on otherwise: then every message that it can get is there, as far as that hangs on no
-other choice (S. Vakkalanka, G. Gopalakrishnan, R. Kirby, Dynamic verification of MPI programs with
-reductions in presence of split operations and relaxed orderings, CAV 2008). All choices that are
-possible then, of all ranks, are tried one after the other, each in a new run that repeats the choices
-before it. Two choices of receives on different ranks lead to the same place in either order, so one
-order is enough: sleep sets (P. Godefroid, Partial-Order Methods for the Verification of Concurrent
-Systems, 1996, section 5) leave the other out.
+What simulated ranks do between two choices is one partial order: collectives, and receives that
+name their source, have one meaning whatever comes first. What is left open is which message a
+receive from anybody gets, and whether a send waits for its receive. So a receive from anybody is
+matched only when nobody can go on otherwise: then every message that it can get is there, as far as
+that hangs on no other choice (S. Vakkalanka, G. Gopalakrishnan, R. Kirby, Dynamic verification of
+MPI programs with reductions in presence of split operations and relaxed orderings, CAV 2008). All
+choices that are possible then, of all ranks, are tried one after the other, each in a new run that
+repeats the choices before it. Two choices of receives on different ranks lead to the same place in
+either order, so one order is enough: sleep sets (P. Godefroid, Partial-Order Methods for the
+Verification of Concurrent Systems, 1996, section 5) leave the other out.
 
 Each is done for every limit of size up to which sends do not wait: from none to all messages.
 """
@@ -105,9 +105,9 @@ class Chooser:
 @dataclass(frozen=True)
 class Ran:
     """What came of a run. ``end``: "ended", "pruned" (all that could follow was seen elsewhere),
-    "deadlock", or "failed"; ``text``: of what is wrong; ``results``: of all ranks; ``matches``: which
-    message each receive from anybody got; ``sizes``: of messages, in bytes; ``varied``: what else
-    the program may hang on."""
+    "deadlock", or "failed"; ``text``: of what is wrong; ``results``: of all ranks; ``matches``:
+    which message each receive from anybody got; ``sizes``: of messages, in bytes; ``varied``: what
+    else the program may hang on."""
 
     end: str
     choices: tuple[Choice, ...] = ()
@@ -120,9 +120,9 @@ class Ran:
 
 @dataclass(frozen=True)
 class Verdict:
-    """``kind``: "proof", "incomplete" (nothing was found, and not all was tried), or what was found:
-    "deadlock", "failed", "results" (they differ). ``schedule``: the run that shows it; ``other``:
-    one with other results."""
+    """``kind``: "proof", "incomplete" (nothing was found, and not all was tried), or what was
+    found: "deadlock", "failed", "results" (they differ). ``schedule``: the run that shows it;
+    ``other``: one with other results."""
 
     kind: str
     tried: int

@@ -120,7 +120,7 @@ def settle(future: Future, work: Work) -> None:
     if future._done:
         return
     if work._error is not None:
-        future.set_exception(work._error)
+        future.set_exception(explained(work._error))
     else:
         future.set_result([work._result] if work.outputs is None else work.outputs)
 

@@ -9,12 +9,15 @@ Knows transports, headers and digests; no values.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from ...errors import CollectiveMismatch
 from ..calls.header import VALUES, Call, differing_field
 from ..calls.work import Work
+
+_LATEST = 16  # calls of which it is known what they carried
 
 
 class Carriage(Protocol):
@@ -62,7 +65,7 @@ class Carried:
     """``of``, whose collectives carry what is pending in ``ledger``."""
 
     def __init__(self, of: Any, ledger: Ledger) -> None:
-        self.__dict__.update(of=of, ledger=ledger)
+        self.__dict__.update(of=of, ledger=ledger, latest=deque(maxlen=_LATEST))
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.__dict__["of"], name)
@@ -82,8 +85,7 @@ class Carried:
         if call is None or not self.ledger.pending:
             self.of.close(call)
             return
-        carried = self.ledger.take()
-        self.of.close(call.carrying(carried.digest, carried.told))
+        self.of.close(self._carrying(self.ledger.take(), call))
 
     def _run(
         self, verb: str, call: Call, others: Sequence[Call] | None, rest: tuple, **named: Any
@@ -91,7 +93,7 @@ class Carried:
         carried = None
         if self.ledger.pending:
             carried = self.ledger.take()
-            call = call.carrying(carried.digest, carried.told)
+            call = self._carrying(carried, call)
         first: Any = call if others is None else [call, *others]
         try:
             work = getattr(self.of, verb)(first, *rest, **named)
@@ -110,15 +112,24 @@ class Carried:
         if isinstance(error, CollectiveMismatch):
             ended._error = self._unexplained(carried, error) or error
 
+    def _carrying(self, carried: Carriage, call: Call) -> Call:
+        self.latest.append(carried)
+        return call.carrying(carried.digest, carried.told)
+
     def _unexplained(
         self, carried: Carriage | None, error: CollectiveMismatch
     ) -> Unexplained | None:
-        """The error of an operation in which every rank has carried something; None of others."""
+        """The error of an operation in which every rank has carried something; None of others. Of
+        devices it may be that of an operation before: the text says which."""
         number, field = differing_field(str(error))
-        if carried is None or field != VALUES:
+        if field != VALUES:
             return None
-        ledger = self.ledger
-        return Unexplained(str(error), lambda: ledger.explain(carried, number, error))
+        text, known = str(error), [*self.latest]
+        of = next((c for c in reversed(known) if f"same({c.told})" in text), carried)
+        if of is None:
+            return None
+        found, ledger = of, self.ledger
+        return Unexplained(text, lambda: ledger.explain(found, number, error))
 
 
 def _verb(name: str) -> Callable[..., Any]:

@@ -15,7 +15,7 @@ from ...comm.calls.header import name_ranks
 NOTHING = "nothing more"
 _ADVICE = (
     "Look for what sets them apart before these lines: a seed, a file, an order of a set, a "
-    "rank in a condition. No data has moved; the group can be used again."
+    "rank in a condition."
 )
 
 

@@ -120,8 +120,13 @@ def test_an_error_is_explained_where_all_have_carried():
     carried = Carried(Below(CollectiveMismatch(APART)), Ledger(11))
     with pytest.raises(ValuesDiffer, match="operation 7: 11"):
         carried.barrier(CALL)
+    later = mismatch_text("group world", 7, VALUES, {0: CALL.carrying(11, "lr=1").text})
+    carried = Carried(Below(CollectiveMismatch(later)), Ledger(11))
+    carried.all_reduce_each([CALL], [], None)
+    with pytest.raises(ValuesDiffer, match="operation 7: 11"):
+        carried.barrier(CALL)  # which tells of the call before
     with pytest.raises(CollectiveMismatch, match="values differs"):
-        carried.barrier(CALL)  # it has carried nothing
+        Carried(Below(CollectiveMismatch(APART)), Ledger()).barrier(CALL)  # nothing was carried
     other = mismatch_text("group world", 7, "op", {0: "a", 1: "b"})
     carried = Carried(Below(CollectiveMismatch(other)), Ledger(11))
     with pytest.raises(CollectiveMismatch, match="op differs"):
@@ -137,4 +142,6 @@ def test_works_explain_when_they_are_waited_for():
         assert isinstance(waited.exception(), Unexplained)
         with pytest.raises(ValuesDiffer, match="operation 7"):
             waited.wait()
+    with pytest.raises(ValuesDiffer, match="operation 7"):
+        work.get_future().wait()
     assert type(pickle.loads(pickle.dumps(work.exception()))) is CollectiveMismatch

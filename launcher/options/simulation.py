@@ -59,7 +59,7 @@ def add_flags(p: argparse.ArgumentParser) -> None:
         add(f"--{kind}", action="append", default=[], metavar=f"R@VERB:N{more}", help=what)
     add("--explore", type=int, default=0, metavar="K",
         help="try K schedules and faults, then up to K orders of messages; show the simplest that "
-        "fails, or say that all were tried")  # fmt: skip
+        "fails, or say that all orders were tried")  # fmt: skip
     add("--replay", default="", metavar="ORDER",
         help="let messages meet as in an order that --explore has told")  # fmt: skip
     add("--verdict", default="", metavar="FILE", help="where --explore writes what it has found, "

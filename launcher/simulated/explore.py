@@ -43,9 +43,13 @@ def explore(plan: Plan, flags: Flags) -> int:
         wrong = unexpected(_whole(plan, flags, trial), found)
         if wrong is not None:
             say(f"trial {tried} of {given.explore} fails: rank {wrong[0]}: {_line(wrong[2])}")
-            return _tell(plan, flags, *_simplest(plan, flags, trial, found))
+            simplest, verdict = _simplest(plan, flags, trial, found)
+            code = _tell(plan, flags, simplest, verdict)
+            if simplest.faults:  # it says nothing of runs in which nothing is lost
+                explore_orders(plan, given, given.explore)
+            return code
     say(f"{tried} schedules and faults tried in {time.monotonic() - start:.1f} s: none fails")
-    return explore_orders(plan, flags, given.explore)
+    return explore_orders(plan, given, given.explore)
 
 
 def _whole(plan: Plan, flags: Flags, trial: Trial) -> Trial:

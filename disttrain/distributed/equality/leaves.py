@@ -42,6 +42,8 @@ from ..tensor.spread import Spread
 _DEPTH = 200
 _SHOWN = 60  # characters
 _FEW = 6  # elements that are shown
+_RUN = 16  # numbers or texts of a long sequence are one leaf
+_SIMPLE = frozenset({int, float, bool, str, bytes, type(None)})  # which their repr tells apart
 _DOUBLE = struct.Struct("<d")
 _NAN = _DOUBLE.pack(float("nan"))
 
@@ -183,7 +185,7 @@ def _complex(walk: _Walk, path: str, value: complex, above: tuple[int, ...]) -> 
 
 
 def _text(walk: _Walk, path: str, value: str, above: tuple[int, ...]) -> None:
-    walk.put(path, "str", value.encode("utf-8", "surrogatepass"), repr(str(value)))
+    walk.put(path, "str", _encoded(value), repr(str(value)))
 
 
 def _bytes(walk: _Walk, path: str, value: Any, above: tuple[int, ...]) -> None:
@@ -252,12 +254,31 @@ def _sequence(walk: _Walk, path: str, value: Any, above: tuple[int, ...]) -> Non
     within = walk.inside(path, value, above)
     kind = type(value).__name__
     walk.put(path, kind, str(len(value)).encode(), f"a {kind} of {len(value)}")
+    if len(value) > _RUN and isinstance(value, (list, tuple, range)) and _is_simple(value):
+        for i in range(0, len(value), _RUN):
+            run = repr([*value[i : i + _RUN]])
+            walk.found.append(
+                Leaf(f"{path}[{i}:{i + _RUN}]", hashed("run", _encoded(run)), clipped(run, 400))
+            )
+        return
     for i, part in enumerate(value):
         walk.add(f"{path}[{i}]", part, within)
 
 
+def _is_simple(value: Iterable) -> bool:
+    return set(map(type, value)) <= _SIMPLE
+
+
+def _encoded(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
 def _set(walk: _Walk, path: str, value: Any, above: tuple[int, ...]) -> None:
     within = walk.inside(path, value, above)
+    if _is_simple(value):
+        text = ", ".join(sorted(map(repr, value)))
+        walk.put(path, type(value).__name__, _encoded(text), f"a set of {len(value)} [{text}]")
+        return
     hashes = []
     for part in value:
         inner = _Walk(walk._ranks)

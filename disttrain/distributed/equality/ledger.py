@@ -18,9 +18,11 @@ from ...comm.group.carried import Carried
 from ...errors import CollectiveMismatch
 from .leaves import Leaf, clipped, combined
 
-KEPT = 1024  # values
+KEPT, KEPT_LEAVES = 1024, 1 << 16  # values, and leaves of all of them
+_LATEST = 8  # values that a call's text names
 _TOLD = 160  # characters of all of them in a call's text
 _TWO = struct.Struct("<QQ")
+_making = threading.Lock()
 
 
 class Entry(NamedTuple):
@@ -59,8 +61,8 @@ class Ledger:
 
     def __init__(self, explain: Callable[..., Exception]) -> None:
         self._explain, self._lock = explain, threading.Lock()
-        self._kept: deque[Entry] = deque(maxlen=KEPT)
-        self._count = self._start = 0
+        self._kept: deque[Entry] = deque()
+        self._count = self._start = self._leaves = 0
         self._digest = 0
 
     @property
@@ -70,16 +72,24 @@ class Ledger:
     def add(self, value: Entry) -> None:
         """The next value."""
         with self._lock:
+            if len(self._kept) == KEPT:
+                self._forget()
             self._kept.append(value)
+            self._leaves += len(value.leaves)
+            while self._leaves > KEPT_LEAVES and len(self._kept) > 1:
+                self._forget()
             self._count += 1
             data = _TWO.pack(self._digest, value.hash)
             self._digest = int.from_bytes(blake2b(data, digest_size=8).digest(), "little") or 1
+
+    def _forget(self) -> None:
+        self._leaves -= len(self._kept.popleft().leaves)
 
     def take(self) -> Carriage:
         with self._lock:
             start, end, digest = self._start, self._count, self._digest
             self._start, self._digest = end, 0
-            latest = [e.told for e in list(self._kept)[start - end :]]
+            latest = [e.told for e in list(self._kept)[max(start - end, -_LATEST) :]]
         return Carriage(digest, clipped(", ".join(latest), _TOLD), start, end)
 
     def kept(self, carried: Carriage) -> tuple[int, list[Entry]]:
@@ -96,11 +106,10 @@ class Ledger:
 
 def ledger_of(group: Any, explain: Callable[..., Exception]) -> Ledger:
     """The ledger of a group, whose calls carry from now on what is in it."""
-    transport = group.transport
-    if not isinstance(transport, Carried):
-        known = group.__dict__.get("_equality")
-        if known is None:
-            known = group.__dict__["_equality"] = Ledger(explain)
-        group.transport = Carried(transport, known)
+    if not isinstance(group.transport, Carried):
+        with _making:
+            known = group.__dict__.setdefault("_equality", Ledger(explain))
+            if not isinstance(group.transport, Carried):
+                group.transport = Carried(group.transport, known)
     found: Ledger = group.__dict__["_equality"]
     return found

@@ -41,7 +41,9 @@ def test_calls_of_devices_carry_values(double, backend, waits):
 
 def test_where_a_tensor_lies_does_not_count(double):
     def body():
-        return [combined(leaves(t)) for t in (cuda(1, 2), dt.tensor([1.0, 2.0]), np.float32([1, 2]))]
+        return [
+            combined(leaves(t)) for t in (cuda(1, 2), dt.tensor([1.0, 2.0]), np.float32([1, 2]))
+        ]
 
     for found in on_devices(double, body):
         assert len(set(found)) == 1

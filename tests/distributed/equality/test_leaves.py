@@ -126,6 +126,19 @@ def test_paths_say_where_a_leaf_is():
     assert "['model'][0]" in paths and "['model'][1]['lr']" in paths and "['opt'].lr" in paths
 
 
+def test_long_sequences_are_hashed_in_runs():
+    long = [*range(100_000)]
+    found = leaves(long)
+    assert len(found) < 7000 and found[1].path == "[0:16]" and "15]" in found[1].told
+    other = [*long[:50_000], -1, *long[50_001:]]
+    apart = [a.path for a, b in zip(found, leaves(other), strict=True) if a.hash != b.hash]
+    assert apart == ["[50000:50016]"]
+    assert whole(tuple(long)) != whole(long) != whole([float(i) for i in long])
+    assert whole([0.0] * 20) != whole([-0.0] * 20)
+    assert whole([float("nan")] * 20) == whole([-float("nan")] * 20)
+    assert whole({*"abc", 1}) == whole({1, *"cba"}) != whole({*"abc", 1.5})
+
+
 def test_modules_optimizers_and_schedulers():
     net = dt.nn.Sequential(dt.nn.Linear(2, 3), dt.nn.BatchNorm1d(3))
     names = {leaf.path for leaf in leaves(net)}

@@ -6,6 +6,7 @@ import threading
 from types import SimpleNamespace
 
 from disttrain.comm.group.carried import Carried
+from disttrain.distributed.equality import ledger as module
 from disttrain.distributed.equality.leaves import leaves
 from disttrain.distributed.equality.ledger import KEPT, Ledger, entry, ledger_of
 
@@ -47,6 +48,16 @@ def test_only_the_latest_values_are_kept():
     ledger = of(*range(KEPT + 10))
     lost, kept = ledger.kept(ledger.take())
     assert lost == 10 and len(kept) == KEPT and kept[0].leaves[0].told == "10"
+
+
+def test_large_values_are_kept_as_long_as_there_is_room(monkeypatch):
+    monkeypatch.setattr(module, "KEPT_LEAVES", 10)
+    ledger = of([1] * 5, [2] * 5, [3] * 50, 4)  # 6, 6, 5 and 1 leaves
+    lost, kept = ledger.kept(ledger.take())
+    assert lost == 2 and len(kept) == 2
+    ledger.add(entry("", leaves({i: 0 for i in range(30)}), "here"))
+    lost, kept = ledger.kept(ledger.take())
+    assert lost == 0 and len(kept) == 1  # the latest is always kept
 
 
 def test_a_group_has_one_ledger_whatever_its_transport_becomes():

@@ -204,9 +204,7 @@ def _way_back(start: int, waits: dict[int, list[int]]) -> list[int]:
 
 def _stuck(trace: Sequence[str]) -> str:
     if len(trace) == 1:
-        return (
-            "deadlock in every interleaving: a rank waits for what it does itself later, or never"
-        )
+        return "deadlock in every interleaving: a rank waits for what it does later, or never"
     return f"deadlock in every interleaving: {len(trace)} ranks wait for each other"
 
 

@@ -55,7 +55,7 @@ def test_large_values_are_kept_as_long_as_there_is_room(monkeypatch):
     ledger = of([1] * 5, [2] * 5, [3] * 50, 4)  # 6, 6, 5 and 1 leaves
     lost, kept = ledger.kept(ledger.take())
     assert lost == 2 and len(kept) == 2
-    ledger.add(entry("", leaves({i: 0 for i in range(30)}), "here"))
+    ledger.add(entry("", leaves(dict.fromkeys(range(30), 0)), "here"))
     lost, kept = ledger.kept(ledger.take())
     assert lost == 0 and len(kept) == 1  # the latest is always kept
 

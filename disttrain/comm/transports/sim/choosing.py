@@ -92,8 +92,11 @@ class ChosenPosts(Posts):
                 found.append((match, letter, request))
         return sorted(found, key=lambda row: row[0])
 
-    def at_rest(self) -> bool:
-        """Nobody can go on: choose, if there is anything to choose."""
+    def at_rest(self, somebody_sleeps: bool) -> bool:
+        """Nobody can go on: choose, if there is anything to choose. Who sleeps may send more when it
+        wakes up; but where ranks ask in place of waiting, they may sleep for ever in between."""
+        if somebody_sleeps and not self.varied:
+            return False
         found = self.options()
         if not found or self.choose.pruned or self.choose.lost:
             return False
@@ -123,8 +126,8 @@ def install(scheduler: Scheduler, fabric: Fabric, schedule: Schedule) -> ChosenP
     """Let the ranks of a cluster that has not begun to run meet by ``schedule``."""
     posts = fabric.posts = ChosenPosts(schedule)
 
-    def at_rest() -> bool:
-        if posts.at_rest():
+    def at_rest(somebody_sleeps: bool) -> bool:
+        if posts.at_rest(somebody_sleeps):
             return True
         if not (posts.choose.pruned or posts.choose.lost):
             return False

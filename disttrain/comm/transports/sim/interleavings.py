@@ -219,6 +219,8 @@ class _Search:
             self.sizes |= ran.sizes
             if ran.end == PRUNED:
                 continue
+            if self.tried >= self.budget:  # so there was more to try
+                return Verdict("incomplete", self.tried, "the budget is used up (--explore K)")
             self.tried += 1
             if ran.end != ENDED:
                 return self.shortest(schedule, ran)
@@ -226,8 +228,6 @@ class _Search:
                 self.first = schedule, ran
             if ran.results != self.first[1].results:
                 return self.differing(schedule, ran)
-            if self.tried >= self.budget:
-                return Verdict("incomplete", self.tried, "the budget is used up (--explore K)")
         return None
 
     def shortest(self, schedule: Schedule, ran: Ran) -> Verdict:
@@ -279,9 +279,10 @@ def search(run: Callable[[Schedule], Ran], budget: int) -> Verdict:
             if found is not None:
                 break
     varied = tuple(sorted(state.varied))
+    text = f"the program hangs on {', '.join(varied)}" if varied else ""
     if found is not None:
-        return replace(found, varied=varied)
+        both = f"{found.text}, and {text}" if text and not found.is_counterexample else found.text
+        return replace(found, varied=varied, text=both)
     if varied:
-        text = f"the program hangs on {', '.join(varied)}"
         return Verdict("incomplete", state.tried, text, limits=tuple(limits), varied=varied)
     return Verdict("proof", state.tried, limits=tuple(limits))

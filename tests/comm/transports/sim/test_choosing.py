@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import disttrain as dt
+from disttrain import context
 from disttrain import distributed as dist
 from disttrain.comm.group.group import ProcessGroup
 from disttrain.comm.transports.sim.choosing import prove, run_once
@@ -141,6 +142,38 @@ def test_who_asks_instead_of_waiting_is_not_proved():
     verdict = prove(body, 2)
     assert verdict.kind == "incomplete" and "has ended already" in verdict.text
     assert "test_choosing.py" in verdict.varied[0]
+
+
+def test_who_asks_again_and_again_comes_to_an_end():
+    def body():
+        group = ProcessGroup(connect())
+        x = np.zeros(1)
+        if group.rank:
+            group.send(x, 0)
+            return None
+        works = [group.irecv(x.copy()) for _ in range(group.size - 1)]
+        while not all([work.is_completed() for work in works]):
+            context.sleep(0.001)
+        return len(works)
+
+    verdict = prove(body, 3)
+    assert verdict.kind == "incomplete" and "has ended already" in verdict.text
+
+
+def test_who_sleeps_may_send_more():
+    """A receive from anybody is matched when all messages that it can get are there."""
+
+    def body():
+        group = ProcessGroup(connect())
+        x = np.zeros(1)
+        if group.rank:
+            context.sleep(float(group.rank))
+            group.send(x, 0)
+            return None
+        return [group.recv(x) for _ in range(group.size - 1)]
+
+    verdict = prove(body, 3)
+    assert verdict.kind == "results" and "[2, 1]" in verdict.text
 
 
 def test_a_schedule_of_another_program_is_told():

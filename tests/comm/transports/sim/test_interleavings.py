@@ -112,6 +112,15 @@ def test_a_budget_ends_the_search_without_a_proof():
     assert verdict.as_json()["complete"] is False
 
 
+def test_a_budget_that_is_just_enough_gives_a_proof():
+    def of(way):
+        return () if way else (Match(0, 1, 1, 1), Match(0, 1, 2, 1))
+
+    run = model(of)
+    alike = lambda s: Ran(run(s).end, run(s).choices)
+    assert search(alike, 2).kind == "proof" and search(alike, 1).kind == "incomplete"
+
+
 def test_a_program_that_varies_is_not_proved():
     calls = []
 

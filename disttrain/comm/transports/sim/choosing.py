@@ -93,8 +93,8 @@ class ChosenPosts(Posts):
         return sorted(found, key=lambda row: row[0])
 
     def at_rest(self, somebody_sleeps: bool) -> bool:
-        """Nobody can go on: choose, if there is anything to choose. Who sleeps may send more when it
-        wakes up; but where ranks ask in place of waiting, they may sleep for ever in between."""
+        """Nobody can go on: choose, if there is anything to choose. Who sleeps may send more when
+        it wakes up; but where ranks ask in place of waiting, they may sleep for ever meanwhile."""
         if somebody_sleeps and not self.varied:
             return False
         found = self.options()

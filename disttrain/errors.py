@@ -30,6 +30,7 @@
       |- CaptureError (RuntimeError)                a program that cannot be captured or transformed
       |- CommError (RuntimeError)
       |    |- CollectiveMismatch                    ranks called different collectives
+      |    |    `- ValuesDiffer                     values that must be equal on all ranks are not
       |    |- PeerFailed                            another rank died or raised
       |    |- MessageTooLarge (ValueError)          a message over a limit of its endpoint
       |    |- WaitTimeout (TimeoutError)            a deadline passed
@@ -194,6 +195,11 @@ class CommError(DisttrainError, RuntimeError):
 
 class CollectiveMismatch(CommError):
     """Ranks of one group called collectives that do not belong together."""
+
+
+class ValuesDiffer(CollectiveMismatch):
+    """Values that ``distributed.same`` was given, or what ranks did between two ``same_step``, are
+    not equal on all ranks of a group. All of them raise it, with the same text."""
 
 
 class PeerFailed(CommError):

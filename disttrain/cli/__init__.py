@@ -23,6 +23,7 @@ COMMANDS = {
     "diff": "say which operation of two recorded runs, or ranks, differs first",
     "doctor": "say what this machine has, and what each missing thing would enable",
     "jobs": "list the jobs of this user that run on this machine",
+    "pipeline": "prove that a pipeline schedule ends, with which memory, or show why not",
     "plan": "say what each parallel strategy needs per rank, without running anything",
     "stacks": "print where Python stands in all ranks of a running job, without stopping them",
     "top": "show a running job live: what each rank does, and for whom it waits",

@@ -6,6 +6,7 @@ From above; packages on one row do not know each other:
 
 _composable | algorithms | checkpoint | planning  needs a strategy: hooks, state dicts, plans
 ddp | fsdp | nn | optim | pipelining              the strategies; none knows another
+equality                                          values that must be equal on all ranks
 elastic                                           replicas in memory that outlive ranks
 tensor | invariant | join                         DTensor; the same bits anywhere; uneven inputs
 device_mesh | _functional_collectives |
@@ -35,6 +36,7 @@ from ..errors import (
     PeerFailed,
     QueueEmptyError,
     StoreError,
+    ValuesDiffer,
     WaitTimeout,
 )
 from .collectives.coalesced import CoalescingManager as _CoalescingManager
@@ -146,6 +148,7 @@ _PACKAGES = (
     "ddp",
     "distributed_c10d",
     "elastic",
+    "equality",
     "fsdp",
     "invariant",
     "join",
@@ -169,6 +172,8 @@ _NAMES = {  # which of them have the names that are asked for here
     "Simulation": "..comm.transports.sim",
     "simulate": "..comm.transports.sim",
     "record_comm": ".debugging",
+    "same": ".equality",
+    "same_step": ".equality",
     "shrink": ".recovery",
     "shrink_group": ".recovery",
     "SHRINK_ABORT": ".recovery",

@@ -19,6 +19,7 @@ from ..errors import NetworkError as NetworkError
 from ..errors import PeerFailed as PeerFailed
 from ..errors import QueueEmptyError as QueueEmptyError
 from ..errors import StoreError as StoreError
+from ..errors import ValuesDiffer as ValuesDiffer
 from ..errors import WaitTimeout as WaitTimeout
 from .collectives.coalesced import CoalescingManager as _CoalescingManager
 from .collectives.coalesced import coalescing_manager as _coalescing_manager
@@ -127,6 +128,7 @@ from . import checkpoint as checkpoint
 from . import ddp as ddp
 from . import distributed_c10d as distributed_c10d
 from . import elastic as elastic
+from . import equality as equality
 from . import fsdp as fsdp
 from disttrain.distributed.mesh import init_device_mesh as init_device_mesh
 from . import invariant as invariant
@@ -139,5 +141,7 @@ from . import planning as planning
 from disttrain.distributed.debugging import record_comm as record_comm
 from . import recovery as recovery
 from . import rpc as rpc
+from disttrain.distributed.equality import same as same
+from disttrain.distributed.equality import same_step as same_step
 from disttrain.comm.transports.sim import simulate as simulate
 from . import tensor as tensor

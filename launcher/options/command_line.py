@@ -260,6 +260,10 @@ def _simulated(p: argparse.ArgumentParser, given: argparse.Namespace) -> Flags |
         return None
     if given.simulate < 1 or flags.explore < 0:
         p.error(f"--simulate {given.simulate}: at least one rank is needed")
+    if flags.explore and flags.replay:
+        p.error("--replay runs one order of messages, and --explore tries many: give one of them")
+    if flags.verdict and not flags.explore:
+        p.error(f"--verdict {flags.verdict}: it is --explore that gives one")
     if given.no_python or given.start_method == "spawn":
         p.error("--simulate: ranks are threads here, so the program must be Python, run by fork")
     return flags

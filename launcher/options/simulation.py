@@ -27,6 +27,8 @@ class Flags:
     drop: tuple[str, ...] = ()
     delay: tuple[str, ...] = ()
     explore: int = 0
+    replay: str = ""
+    verdict: str = ""
     timeline: str = ""
 
 
@@ -56,7 +58,12 @@ def add_flags(p: argparse.ArgumentParser) -> None:
         more = "=TIME" if kind == "delay" else ""
         add(f"--{kind}", action="append", default=[], metavar=f"R@VERB:N{more}", help=what)
     add("--explore", type=int, default=0, metavar="K",
-        help="try K schedules and faults; show the simplest that fails")  # fmt: skip
+        help="try K schedules and faults, then up to K orders of messages; show the simplest that "
+        "fails, or say that all orders were tried")  # fmt: skip
+    add("--replay", default="", metavar="ORDER",
+        help="let messages meet as in an order that --explore has told")  # fmt: skip
+    add("--verdict", default="", metavar="FILE", help="where --explore writes what it has found, "
+        "as JSON")  # fmt: skip
     add("--fake", type=int, default=0, metavar="N",
         help="instead: one process plays a rank of N without peers")  # fmt: skip
     add("--fake-rank", type=int, default=0, metavar="R", help="which rank --fake plays")

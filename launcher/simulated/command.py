@@ -13,7 +13,9 @@ from ..options.simulation import Flags
 from ..plan.job import Plan
 from .job import run_job, say
 
-EXPLORE = "disttrain_launcher.simulated.explore"  # loaded where it is asked for
+# Loaded where they are asked for.
+EXPLORE = "disttrain_launcher.simulated.explore"
+ORDERS = "disttrain_launcher.simulated.orders"
 
 
 def run(plan: Plan, flags: Flags) -> int:
@@ -22,6 +24,8 @@ def run(plan: Plan, flags: Flags) -> int:
         if flags.explore:
             explore = importlib.import_module(EXPLORE)
             code = explore.explore(plan, flags)
+        elif flags.replay:
+            code = importlib.import_module(ORDERS).replay(plan, flags)
         else:
             code = run_job(plan, flags)
     except ConfigError as error:

@@ -1,33 +1,26 @@
-"""``dtrun --simulate N --explore K``: try schedules and faults, show the simplest that fails.
+"""``dtrun --simulate N --explore K``: try schedules and faults, show the simplest that fails; then
+the orders in which messages can meet receives (``orders``).
 
-Every trial runs in a process that is forked from this one, so that none sees what another has left,
-and one that hangs outside the simulation (in a lock of its own, say) is ended. Which trials there
-are, and what counts as a failure, is ``disttrain.comm.transports.sim.explore``'s.
+Every trial runs in a process of its own (``forked``). Which trials there are, and what counts as a
+failure, is ``disttrain.comm.transports.sim.explore``'s.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import importlib
-import os
-import pickle
-import select
 import shlex
-import signal
 import sys
 import time
-import traceback
 
 from disttrain.comm.transports.sim.explore import Trial, Verdict, shrink, trials, unexpected
 from disttrain.comm.transports.sim.faults import DELAY, DROP, KILL
 
 from ..options.simulation import Flags, words_of
 from ..plan.job import Plan
-from .job import Job, make_cluster, outcome_of, say, tell_failure
-
-_PATIENCE = 120.0  # real seconds that a trial may take
-_HUNG = Verdict(1, ((-1, "Hung", f"it has not ended within {_PATIENCE:g} s"),))
-NO_TIME = "0"  # what programs compute, where nothing is said: all that can happen, may
+from .forked import Lost, in_child
+from .job import NO_TIME, Job, make_cluster, outcome_of, say, tell_failure
+from .orders import explore_orders
 
 
 def explore(plan: Plan, flags: Flags) -> int:
@@ -50,9 +43,13 @@ def explore(plan: Plan, flags: Flags) -> int:
         wrong = unexpected(_whole(plan, flags, trial), found)
         if wrong is not None:
             say(f"trial {tried} of {given.explore} fails: rank {wrong[0]}: {_line(wrong[2])}")
-            return _tell(plan, flags, *_simplest(plan, flags, trial, found))
+            simplest, verdict = _simplest(plan, flags, trial, found)
+            code = _tell(plan, flags, simplest, verdict)
+            if simplest.faults:  # it says nothing of runs in which nothing is lost
+                explore_orders(plan, given, given.explore)
+            return code
     say(f"{tried} schedules and faults tried in {time.monotonic() - start:.1f} s: none fails")
-    return 0
+    return explore_orders(plan, given, given.explore)
 
 
 def _whole(plan: Plan, flags: Flags, trial: Trial) -> Trial:
@@ -116,66 +113,25 @@ def _flags_of(flags: Flags, trial: Trial) -> Flags:
 
 def run_trial(plan: Plan, flags: Flags, trial: Trial, shown: bool = False) -> Verdict:
     """What comes of ``trial``, which runs in a process of its own. ``shown``: with its outputs."""
-    reader, writer = os.pipe()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    child = os.fork()
-    if child == 0:
-        os.close(reader)
-        _run(plan, flags, trial, shown, writer)
-    os.close(writer)
     try:
-        data = _read(reader, time.monotonic() + _PATIENCE)
-    finally:
-        os.close(reader)
-        os.kill(child, signal.SIGKILL)
-        _, status = os.waitpid(child, 0)
-    if data is None:
-        return _HUNG
-    if not data:
-        return Verdict(1, ((-1, "Died", f"its process ended with status {status}"),))
-    return pickle.loads(data)  # from our own forked child
+        return in_child(lambda: _run(plan, flags, trial, shown), shown)
+    except Lost as lost:
+        return Verdict(1, ((-1, lost.kind, str(lost)),))
 
 
-def _read(fd: int, deadline: float) -> bytes | None:
-    """What comes until the end; None where that does not come in time."""
-    data = bytearray()
-    while select.select([fd], [], [], max(0.0, deadline - time.monotonic()))[0]:
-        part = os.read(fd, 1 << 16)
-        if not part:
-            return bytes(data)
-        data += part
-    return None
-
-
-def _run(plan: Plan, flags: Flags, trial: Trial, shown: bool, writer: int) -> None:
-    """In the forked process: run, send what came of it, end."""
-    code = 1
-    try:
-        if not shown:
-            null = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(null, 1)
-            os.dup2(null, 2)
-        plan = dataclasses.replace(plan, num_ranks=trial.num_ranks)
-        cluster = make_cluster(trial.num_ranks, _flags_of(flags, trial), NO_TIME)
-        job = Job(plan, cluster, trial.seed)
-        out, err = sys.stdout, sys.stderr
-        scheduler, fabric = job.run()
-        sys.stdout, sys.stderr = out, err
-        if shown:
-            tell_failure(job, scheduler)
-        outcome = outcome_of(scheduler, fabric)
-        sys.stdout.flush()
-        sys.stderr.flush()
-        counts = tuple(outcome.counts.items())
-        found = Verdict(outcome.code, tuple(outcome.blame), counts, tuple(outcome.named))
-        with os.fdopen(writer, "wb") as file:
-            pickle.dump(found, file)
-        code = 0
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        os._exit(code)
+def _run(plan: Plan, flags: Flags, trial: Trial, shown: bool) -> Verdict:
+    """In the forked process."""
+    plan = dataclasses.replace(plan, num_ranks=trial.num_ranks)
+    cluster = make_cluster(trial.num_ranks, _flags_of(flags, trial), NO_TIME)
+    job = Job(plan, cluster, trial.seed)
+    out, err = sys.stdout, sys.stderr
+    scheduler, fabric = job.run()
+    sys.stdout, sys.stderr = out, err
+    if shown:
+        tell_failure(job, scheduler)
+    outcome = outcome_of(scheduler, fabric)
+    counts = tuple(outcome.counts.items())
+    return Verdict(outcome.code, tuple(outcome.blame), counts, tuple(outcome.named))
 
 
 def _line(text: str) -> str:

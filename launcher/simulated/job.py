@@ -47,6 +47,7 @@ from .output import RankStream
 from .process_state import Ambient, Ended, Stage
 from .watch import Watch, say_aside
 
+NO_TIME = "0"  # what programs compute, where all that can happen is to be tried
 _SHOWN = 16  # ranks that are told one by one
 
 

@@ -19,7 +19,9 @@ This file knows bytes and texts: no transport, no shared memory.
 
 from __future__ import annotations
 
+import copy
 import os
+import re
 import struct
 from collections.abc import Sequence
 from hashlib import blake2b
@@ -61,6 +63,8 @@ DTYPE_CODE = {d: i for i, d in enumerate(DTYPES)}
 
 RAGGED = 1  # flag: sizes differ between ranks and are checked pair by pair
 STRICT = 2  # flag: lines and shapes must agree
+CARRIES = 4  # flag: ``shape`` also hashes values that must be equal on all ranks
+VALUES = "values"  # the field that differs where these do
 
 _TAIL = struct.Struct("<BBBBiQQQ")
 TAIL_BYTES = _TAIL.size
@@ -68,6 +72,8 @@ SIZE = 8 + TAIL_BYTES
 TEXT_BYTES = 440
 _FULL = struct.Struct("<QBBBBiQQQ")
 _FIELDS = ("position", "op", "dtype", "reduce op", "kind", "root", "numel", "shape", "line")
+_SHAPE_AT, _FLAGS_AT = 16, 3  # in a tail
+_WHICH = re.compile(r"\(operation (\d+), ([a-z ]+) differs\):")
 
 
 def hash64(text: str) -> int:
@@ -130,6 +136,20 @@ class Call:
         self.plan: Any = None  # where a transport keeps what it prepared for this call
         self.counts, self.mark = True, b""  # in the black box: is it a collective; what it says
 
+    def carrying(self, digest: int, told: str) -> Call:
+        """The same call, whose header also says what this rank has for values that must be equal:
+        their ``digest``, and ``told`` for the reader. It fits no call that carries others."""
+        made = copy.copy(self)
+        tail = bytearray(self.tail)
+        tail[_FLAGS_AT] |= CARRIES
+        mixed = digest ^ int.from_bytes(tail[_SHAPE_AT : _SHAPE_AT + 8], "little")
+        tail[_SHAPE_AT : _SHAPE_AT + 8] = mixed.to_bytes(8, "little")
+        made.tail, made.plan = bytes(tail), None
+        what, at, site = self.text.rpartition(" at ")
+        made.text = f"{what} after same({told}){at}{site}"
+        made.told = _clip(made.text)
+        return made
+
 
 def _clip(text: str) -> bytes:
     """The text as it stands in a header slot: length u16, then at most ``TEXT_BYTES`` of utf-8.
@@ -164,8 +184,25 @@ def difference(fingerprints: Sequence[bytes]) -> str:
         if name == "line":
             different.discard(0)
         if len(different) > 1:
-            return name
+            return _named(name, fingerprints)
     return ""
+
+
+def _named(field: str, fingerprints: Sequence[bytes]) -> str:
+    """What to call the field: two of them also say which values ranks have checked."""
+    flags = {f[8 + _FLAGS_AT] for f in fingerprints}
+    if field == "kind" and len({f & ~CARRIES for f in flags}) == 1:
+        return "use of same"
+    if field == "shape" and all(f & CARRIES for f in flags):
+        return VALUES
+    return field
+
+
+def differing_field(text: str) -> tuple[int, str]:
+    """The number of the operation and the field that ``mismatch_text`` has named in ``text``; 0 and
+    "" where it is no text of its kind."""
+    found = _WHICH.search(text)
+    return (int(found[1]), found[2]) if found else (0, "")
 
 
 _ADVICE = {
@@ -176,6 +213,9 @@ _ADVICE = {
     "numel": "Give arrays of one size.",
     "shape": "Give the same arguments on the same group (and one shape, if the group is strict).",
     "root": "Name the same root on every rank.",
+    "use of same": "Some ranks have called same() or same_step() before this call and others have "
+    "not: every rank of a group must do so at the same place.",
+    VALUES: "Values that same() was given must be equal on all ranks of the group.",
     "reduce op": "Give the same op= on every rank.",
 }
 

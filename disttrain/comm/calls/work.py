@@ -45,7 +45,7 @@ class Work:
         if self._future is not None:
             settle(self._future, self)
         if self._error is not None:
-            raise self._error
+            raise explained(self._error)
         return self._result if self.outputs is None else True
 
     def synchronize(self) -> None:
@@ -108,12 +108,19 @@ class Work:
         raise NotImplementedError
 
 
+def explained(error: BaseException) -> BaseException:
+    """What to raise for an error of a work: one that all ranks can say more of when they wait for
+    it (``explain``) is asked to."""
+    explain = getattr(error, "explain", None)
+    return error if explain is None else explain()
+
+
 def settle(future: Future, work: Work) -> None:
     """Tell the future of a work that has ended."""
     if future._done:
         return
     if work._error is not None:
-        future.set_exception(work._error)
+        future.set_exception(explained(work._error))
     else:
         future.set_result([work._result] if work.outputs is None else work.outputs)
 

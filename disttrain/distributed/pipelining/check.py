@@ -74,7 +74,7 @@ def _wrong(plan: Plan, what: str) -> ConfigError:
     return ConfigError(f"pipeline plan {plan.name!r}: {what}; mend the plan")
 
 
-class _Paper:
+class Paper:
     """The run: each rank's place in its order and its clock."""
 
     def __init__(self, plan: Plan, costs: Mapping[Kind, float], message: float) -> None:
@@ -86,14 +86,18 @@ class _Paper:
         self.held = [0] * plan.num_ranks
         self.most = [0] * plan.num_ranks
 
-    def run(self) -> None:
+    def go(self) -> list[int]:
+        """Go on as far as any rank can; the ranks that have not come to their end."""
         moved = True
         while moved:
             moved = False
             for rank in range(self.plan.num_ranks):
                 while self.step(rank):
                     moved = True
-        stuck = [r for r, o in enumerate(self.plan.orders) if self.at[r] < len(o)]
+        return [r for r, o in enumerate(self.plan.orders) if self.at[r] < len(o)]
+
+    def run(self) -> None:
+        stuck = self.go()
         if stuck:
             lines = "; ".join(
                 f"rank {r} is at {self.plan.orders[r][self.at[r]]}, which needs "
@@ -189,6 +193,10 @@ class _Paper:
         elif action.kind in (Kind.B, Kind.W):
             self.held[rank] -= 1
 
+    def timeline(self) -> Timeline:
+        """Of what has been done so far."""
+        return Timeline(self.plan, tuple(tuple(row) for row in self.spans), tuple(self.most))
+
 
 def run_on_paper(plan: Plan, costs: Mapping[Kind, float] = COSTS, message: float = 0.0) -> Timeline:
     """Run ``plan``: ``costs`` of the computations, ``message``: time that a message travels.
@@ -196,6 +204,6 @@ def run_on_paper(plan: Plan, costs: Mapping[Kind, float] = COSTS, message: float
     Raises ``ConfigError`` for a plan that is not complete or comes to no end.
     """
     check_complete(plan)
-    paper = _Paper(plan, costs, message)
+    paper = Paper(plan, costs, message)
     paper.run()
-    return Timeline(plan, tuple(tuple(row) for row in paper.spans), tuple(paper.most))
+    return paper.timeline()

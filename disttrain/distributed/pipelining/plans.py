@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
+from collections.abc import Callable
 
 from ...errors import ConfigError
 from .actions import Action, Kind, Plan
@@ -98,6 +99,33 @@ def dual_pipe_v(num_ranks: int, num_micro: int) -> Plan:
         )
     orders = tuple(_Dual(num_ranks, r, num_micro).order() for r in range(num_ranks))
     return _plan("DualPipeV", num_micro, vee(num_ranks, num_stages), orders)
+
+
+def known(name: str, num_ranks: int, num_stages: int, num_micro: int) -> Plan:
+    """The plan of a schedule by its name, in any case. Raises ``ConfigError`` where there is no
+    such schedule, or it cannot have so many stages."""
+    found = {k.lower(): k for k in SCHEDULES}.get(name.lower())
+    if found is None:
+        raise ConfigError(f"{name!r} is no schedule; one of {', '.join(SCHEDULES)} is needed")
+    per_rank = SCHEDULES[found][0]
+    if per_rank and num_stages != per_rank * num_ranks:
+        raise ConfigError(
+            f"{found}: {num_stages} stages on {num_ranks} ranks were given; it needs {per_rank} on "
+            f"each, {per_rank * num_ranks} in all"
+        )
+    return SCHEDULES[found][1](num_ranks, num_stages, num_micro)
+
+
+# Of each: how many stages it has on a rank (0: any number), and its plan.
+SCHEDULES: dict[str, tuple[int, Callable[[int, int, int], Plan]]] = {
+    "GPipe": (1, lambda ranks, stages, micro: gpipe(ranks, micro)),
+    "1F1B": (1, lambda ranks, stages, micro: one_f_one_b(ranks, micro)),
+    "Interleaved1F1B": (0, interleaved),
+    "LoopedBFS": (0, looped_bfs),
+    "InterleavedZeroBubble": (0, interleaved_zero_bubble),
+    "ZBVZeroBubble": (2, lambda ranks, stages, micro: zbv(ranks, micro)),
+    "DualPipeV": (2, lambda ranks, stages, micro: dual_pipe_v(ranks, micro)),
+}
 
 
 class _Dual:

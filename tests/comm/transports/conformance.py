@@ -22,6 +22,9 @@ import pytest
 
 from disttrain import context
 from disttrain.comm.calls.reduce_ops import ReduceOp, premul_sum
+from disttrain.distributed.equality.exchange import explain
+from disttrain.distributed.equality.leaves import leaves
+from disttrain.distributed.equality.ledger import entry, ledger_of
 from disttrain.errors import (
     CollectiveMismatch,
     CommError,
@@ -30,6 +33,7 @@ from disttrain.errors import (
     DTypeError,
     PeerFailed,
     ShapeError,
+    ValuesDiffer,
     WaitTimeout,
 )
 
@@ -46,6 +50,25 @@ ARITHMETIC = [ReduceOp.SUM, ReduceOp.PRODUCT]
 ORDER = [ReduceOp.MIN, ReduceOp.MAX]
 BITS = [ReduceOp.BAND, ReduceOp.BOR, ReduceOp.BXOR]
 HALF = premul_sum(0.5)
+CARRYING = {  # calls on a group whose headers may carry values that must be equal
+    "all_reduce": lambda g, x, later: g.all_reduce(x, async_op=later),
+    "all_reduce_large": lambda g, x, later: g.all_reduce(np.zeros(1 << 16), async_op=later),
+    "reduce": lambda g, x, later: g.reduce(x, 0, async_op=later),
+    "broadcast": lambda g, x, later: g.broadcast(x, 1, async_op=later),
+    "all_gather": lambda g, x, later: g.all_gather([x.copy() for _ in g.ranks], x, async_op=later),
+    "reduce_scatter": lambda g, x, later: g.reduce_scatter(
+        x, [x.copy() for _ in g.ranks], async_op=later
+    ),
+    "all_to_all": lambda g, x, later: g.all_to_all(
+        [x.copy() for _ in g.ranks], [x.copy() for _ in g.ranks], async_op=later
+    ),
+    "gather": lambda g, x, later: g.gather(
+        x, [x.copy() for _ in g.ranks] if g.rank == 1 else None, 1, async_op=later
+    ),
+    "barrier": lambda g, x, later: g.barrier(async_op=later),
+    "coalesced": lambda g, x, later: g.all_reduce_coalesced([x, x.copy()], async_op=later),
+    "split": lambda g, x, later: g.split(0),
+}
 
 
 def ops_of(dtype):
@@ -883,6 +906,87 @@ class Failures:
             group.close()
 
         ranks.run(3, body)
+
+    @pytest.mark.parametrize("name", [*CARRYING])
+    @pytest.mark.parametrize("waits", ["sync", "async", "later"])
+    def test_a_call_compares_values_that_must_be_equal(self, ranks, name, waits):
+        """In its header, without a message more; all ranks are told alike which differs first."""
+
+        def body(group):
+            ledger = ledger_of(group, functools.partial(explain, group))
+            for value in (1, 2.5, group.rank == 2, "end"):
+                ledger.add(entry("checked", leaves(value), f"line of {value}"))
+            x = np.ones(4, np.float32)
+            begun = group.all_reduce(x, async_op=True) if waits == "later" else None
+            told = []
+            for _ in range(2):
+                try:
+                    work = CARRYING[name](group, x, waits != "sync" and name != "split")
+                    if waits != "sync" and name != "split":
+                        work.wait()
+                except ValuesDiffer as error:
+                    told.append(str(error))
+                else:
+                    told.append("")
+                if begun is not None:
+                    try:
+                        begun.wait()
+                    except ValuesDiffer as error:
+                        told.insert(0, str(error))
+                    begun = None
+            group.barrier()
+            return told
+
+        found = ranks.run(3, body)
+        assert found[0] == found[1] == found[2]
+        first, *others = found[0]
+        assert not any(others)
+        assert "first that differs is value 3 of 4" in first
+        assert "ranks 0, 1 have False from line of False" in first
+        assert "rank 2 has True from line of True; it differs by 1" in first
+
+    def test_equal_values_change_nothing(self, ranks):
+        def body(group):
+            ledger = ledger_of(group, functools.partial(explain, group))
+            x = np.arange(6.0)
+            for number in range(20):
+                ledger.add(entry("", leaves({"number": number}), "here"))
+                group.all_reduce(x, ReduceOp.AVG)
+                group.send(x, (group.rank + 1) % group.size)
+                group.recv(x, (group.rank - 1) % group.size)
+            assert not ledger.pending
+            ledger.add(entry("", leaves(number), "here"))  # compared when the group is left
+            group.close()
+            return x
+
+        for x in ranks.run(3, body):
+            assert (x == np.arange(6.0)).all()
+
+    def test_who_has_checked_nothing_is_told(self, ranks):
+        def body(group):
+            if group.rank != 1:
+                ledger = ledger_of(group, functools.partial(explain, group))
+                ledger.add(entry("lr", leaves(0.1), "here"))
+            with pytest.raises(CollectiveMismatch, match="use of same differs") as raised:
+                group.barrier()
+            group.barrier()
+            return str(raised.value)
+
+        for text in ranks.run(2, body):
+            assert "rank 0 called barrier() after same(lr=0.1) at" in text
+
+    def test_values_are_compared_when_the_group_is_left(self, ranks):
+        def body(group):
+            ledger = ledger_of(group, functools.partial(explain, group))
+            ledger.add(entry("lr", leaves(group.rank), "here"))
+            with pytest.raises(
+                CollectiveMismatch, match=r"values differs|number of calls"
+            ) as raised:
+                group.close()
+            return str(raised.value)
+
+        for text in ranks.run(2, body):
+            assert "same(lr=0)" in text and "same(lr=1)" in text
 
     def test_calls_may_come_from_different_lines_with_other_shapes(self, ranks):
         def body(group):

@@ -13,6 +13,7 @@ from disttrain_launcher.options.command_line import parse
 from disttrain_launcher.options.simulation import Flags
 from disttrain_launcher.plan.job import Plan
 from disttrain_launcher.simulated import explore as module
+from disttrain_launcher.simulated import forked
 from disttrain_launcher.simulated.explore import explore, replay, run_trial
 
 pytestmark = pytest.mark.simulated
@@ -31,8 +32,14 @@ class Trials:
 
     def __init__(self, monkeypatch, judge):
         self.tried, self.shown, self.said, self.judge = [], [], [], judge
+        self.orders = []  # how many of them were to be tried
         monkeypatch.setattr(module, "run_trial", self.run)
         monkeypatch.setattr(module, "say", self.said.append)
+        monkeypatch.setattr(module, "explore_orders", self.explore_orders)
+
+    def explore_orders(self, plan, flags, budget):
+        self.orders.append(budget)
+        return 0
 
     def run(self, plan, flags, trial, shown=False):
         (self.shown if shown else self.tried).append(trial)
@@ -44,7 +51,7 @@ def test_all_is_well(monkeypatch):
     assert explore(PLAN, Flags(explore=5, seed=7)) == 0
     assert trials.tried[0] == Trial(4, 7) and len(trials.tried) == 5
     assert trials.said[0].startswith("5 schedules and faults tried in ")
-    assert trials.shown == []
+    assert trials.shown == [] and trials.orders == [5]
 
 
 def test_a_program_that_fails_by_itself_is_told_at_once(monkeypatch):
@@ -52,7 +59,13 @@ def test_a_program_that_fails_by_itself_is_told_at_once(monkeypatch):
     assert explore(PLAN, Flags(explore=50)) == 1
     assert trials.tried == trials.shown == [Trial(4, 0)]
     assert trials.said[0] == "it fails without any fault, in the first schedule"
-    assert "4 ranks, seed 0, faults: none" in trials.said[1]
+    assert "4 ranks, seed 0, faults: none" in trials.said[1] and trials.orders == []
+
+
+def test_faults_that_fail_leave_the_orders_to_be_tried(monkeypatch):
+    trials = Trials(monkeypatch, lambda trial: wrong(trial) if trial.faults else WELL)
+    assert explore(PLAN, Flags(explore=20, seed=2)) == 1
+    assert trials.shown[0].faults and trials.orders == [20]
 
 
 def test_the_simplest_trial_that_fails_alike_is_shown(monkeypatch):
@@ -97,10 +110,10 @@ class Gone:
 
     def __init__(self, monkeypatch, data):
         self.ended = []
-        monkeypatch.setattr(module.os, "fork", lambda: 4711)
-        monkeypatch.setattr(module.os, "kill", lambda pid, sig: self.ended.append((pid, sig)))
-        monkeypatch.setattr(module.os, "waitpid", lambda pid, flags: (pid, 9))
-        monkeypatch.setattr(module, "_read", lambda fd, deadline: data)
+        monkeypatch.setattr(forked.os, "fork", lambda: 4711)
+        monkeypatch.setattr(forked.os, "kill", lambda pid, sig: self.ended.append((pid, sig)))
+        monkeypatch.setattr(forked.os, "waitpid", lambda pid, flags: (pid, 9))
+        monkeypatch.setattr(forked, "_read", lambda fd, deadline: data)
 
 
 @pytest.mark.parametrize("data, kind", [(None, "Hung"), (b"", "Died")])

@@ -15,7 +15,7 @@ from typing import Any
 from .... import context
 from ....backends.device.array import Located
 from ...calls.header import Call
-from ...calls.work import Work, settle
+from ...calls.work import Work, explained, settle
 
 
 class _OnStream(Work):
@@ -34,7 +34,7 @@ class _OnStream(Work):
             settle(self._future, self)
         if self._error is not None:
             self.of.told = True
-            raise self._error
+            raise explained(self._error)
         return self._result if self.outputs is None else True
 
     def synchronize(self) -> None:

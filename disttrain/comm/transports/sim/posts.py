@@ -20,13 +20,15 @@ Key = tuple[str, int]  # the group's and the tag's
 
 @dataclass(eq=False, slots=True)
 class Letter:
-    """A message. ``src`` and ``dst`` are world ranks."""
+    """A message. ``src`` and ``dst`` are world ranks. ``taken()`` is called when a receive has got
+    it, where its sender waits for that."""
 
     call: Call
     data: np.ndarray
     src: int
     dst: int
     key: Key
+    taken: Callable[[], None] | None = None
 
 
 @dataclass(eq=False, slots=True)
@@ -49,10 +51,17 @@ class Posts:
         self._refused: dict[tuple[int, int], str] = {}
         self._count: dict[tuple[int, int], int] = {}
 
+    def waits(self, nbytes: int) -> bool:
+        """Whether the send of so many bytes lasts until a receive has got them."""
+        return False
+
+    def asked(self) -> None:
+        """A rank asks whether something of its own has ended, and does not wait for it."""
+
     def arrive(self, letter: Letter) -> None:
         wanted = self._wanted.get(letter.dst, [])
         for request in wanted:
-            if _fit(letter, request):
+            if fit(letter, request):
                 wanted.remove(request)
                 self._give(letter, request)
                 return
@@ -61,7 +70,7 @@ class Posts:
     def want(self, rank: int, request: Request) -> None:
         came = self._came.get(rank, [])
         for letter in came:
-            if _fit(letter, request):
+            if fit(letter, request):
                 came.remove(letter)
                 self._give(letter, request)
                 return
@@ -73,6 +82,8 @@ class Posts:
         return None if text is None else CollectiveMismatch(text)
 
     def _give(self, letter: Letter, request: Request) -> None:
+        if letter.taken is not None:
+            letter.taken()
         pair = letter.src, letter.dst
         number = self._count[pair] = self._count.get(pair, 0) + 1
         position = number.to_bytes(8, "little")
@@ -89,5 +100,5 @@ class Posts:
         request.ended(letter.src, None)
 
 
-def _fit(letter: Letter, request: Request) -> bool:
+def fit(letter: Letter, request: Request) -> bool:
     return letter.key == request.key and request.src in (None, letter.src)

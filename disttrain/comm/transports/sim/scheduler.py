@@ -120,6 +120,9 @@ class Scheduler:
         # (rank, for what, from, to): told of waits of programs that nobody wakes, if they take time
         self.when_waited: Callable[[int, str, float, float], None] | None = None
         self.at_deadlock: Callable[[], None] | None = None
+        # asked when nobody can go on and nothing is on its way (but that somebody sleeps): whether
+        # it has changed that
+        self.at_rest: Callable[[bool], bool] | None = None
         self._entered = -1
         self._parked: dict[int, dict[Task, None]] = {}
         self._alive: list[Task] = []
@@ -311,6 +314,8 @@ class Scheduler:
         self.moved()
         alive, clock = self._alive, self.clock
         times = [t.wake_at for t in alive if t.wake_at is not None and t.wake_at > clock]
+        if self.at_rest is not None and not self._events and self.at_rest(bool(times)):
+            return
         times += [event.at for event in self._events]
         waits = [t.wait for t in alive if t.wait is not None]
         certain = bool(times) or self.lost

@@ -16,6 +16,9 @@ _PACKAGE = (
     os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
     + os.sep
 )
+_LAUNCHER = os.path.join(os.path.dirname(_PACKAGE.rstrip(os.sep)), "disttrain_launcher") + os.sep
+# In a checkout it is a link.
+_OURS = (_PACKAGE, _LAUNCHER, os.path.realpath(_LAUNCHER) + os.sep)
 _ABOVE = ("<frozen runpy>", "<frozen importlib._bootstrap>", os.path.join("", "runpy.py"))
 
 
@@ -54,9 +57,8 @@ def _own(stack: Sequence[traceback.FrameSummary]) -> tuple[str, ...]:
 
 
 def _is_ours(filename: str) -> bool:
-    launcher = os.path.join(os.path.dirname(_PACKAGE.rstrip(os.sep)), "disttrain_launcher") + os.sep
     started = filename.endswith(_ABOVE) or os.path.basename(filename) in ("threading.py",)
-    return filename.startswith((_PACKAGE, launcher)) or started
+    return filename.startswith(_OURS) or started
 
 
 def ranks_text(ranks: Sequence[int]) -> str:

@@ -11,6 +11,7 @@ As there, what is in flight is noticed whenever its rank comes by: in any call, 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -180,9 +181,12 @@ class SimWork(Work):
         """The wait for people."""
         if self.number:
             return self.matcher.waited_for(self.call.text, self.number)
+        if self.call.text.startswith("send("):
+            return f"{self.call.text}; no receive has taken it"
         return f"{self.call.text}; no message has come"
 
     def _poll(self) -> None:
+        self.end.fabric.posts.asked()
         self.end.progress()
 
     def _block(self, timeout: float | None) -> None:
@@ -261,10 +265,13 @@ class SimTransport(HostTransport):
         if refused is not None:
             raise refused
         work = SimWork(end, self.matcher, call, self.timeout)
+        waits = struck.drop is None and fabric.posts.waits(array.nbytes)
         if struck.drop is None:
-            letter = Letter(call, array.copy(), src, to, (self._key, tag))
+            taken = partial(work.settle, array, None) if waits else None
+            letter = Letter(call, array.copy(), src, to, (self._key, tag), taken)
             fabric.post(letter, struck.delay)
-        work.settle(array, None)
+        if not waits:
+            work.settle(array, None)
         end.progress()
         return work
 

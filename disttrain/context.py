@@ -33,6 +33,10 @@ SEED_SLOT = "context.seed"
 # The slot of a rank that is to send the others the same in every run, no times.
 REPEATABLE_SLOT = "context.repeatable"
 
+# The slot of what a launcher runs in this process: (words of the command, is it a module, is its
+# folder not looked in, the module of another framework's names).
+PROGRAM_SLOT = "context.program"
+
 # Values of ``thread.mode``: one read tells the gate whether it may take its fast path.
 RECORD, PLAIN, SLOW = 0, 1, 2
 

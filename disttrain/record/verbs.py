@@ -159,13 +159,8 @@ def _got(
         if name == "irecv" and isinstance(work._result, int):
             about = f"from rank {group.ranks[work._result]} {about}"
     found, shape = _measured(got)
-    kept = 0
-    for array in got if isinstance(got, (list, tuple)) else (got,):
-        if array.__class__ is np.ndarray:
-            at = to.writer.payload(array)
-            kept = kept or at
     to.put(rows.RECEIVED, name, found, to.writer.text(shape), module=where[0], phase=where[1],
-           about=about, payload=kept)  # fmt: skip
+           about=about)
 
 
 # --- loaders --------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import threading
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -42,6 +43,7 @@ class Keeper:
     def __init__(self, log: LogWriter) -> None:
         self.log, self.local = log, _Local()
         self._main = threading.get_ident()
+        self._own_turns: set[int] = set()  # which shared memory was opened itself
         self._works: dict[int, int] = {}  # works that have not ended, and their calls
 
     @property
@@ -144,7 +146,11 @@ class Keeper:
 
         def swap_kept(row: np.ndarray) -> np.ndarray:
             swapped.append(row.tolist())
-            return swap(row)
+            depth, self.local.depth = self.local.depth, 0  # by messages, which are kept
+            try:
+                return swap(row)
+            finally:
+                self.local.depth = depth
 
         made = self.noted(
             n, lambda: own(call, members, name, None if swap is None else swap_kept)
@@ -160,15 +166,21 @@ class Keeper:
         shared = self.noted(n, lambda: own(call, nbytes))
         self.end(n, {"there": shared is not None})
         if shared is not None:
-            key, waits = f"{t.name} shared {n}", shared.wait_open
-            shared.wait_open = functools.partial(self._opened, key, shared, waits)
+            there = vars(t).setdefault("kept_shared", [])
+            there.append((n, weakref.ref(shared.bytes)))
+            shared.wait_open = functools.partial(self._opened, t, n, shared.wait_open)
         return shared
 
-    def _opened(self, key: str, shared: Any, own: Callable[[], None]) -> None:
-        """All ranks' parts of shared memory are written."""
-        n = self.call(key, "open")
+    def _opened(self, t: Any, of: int, own: Callable[[], None]) -> None:
+        """All ranks' parts of shared memory are written, and of what has no turns of its own."""
+        n = self.call(f"{t.name} shared {of}", "open")
         self.noted(n, own)
-        self.end(n, None, [shared.bytes.tobytes()])
+        self._own_turns.add(of)
+        there = [
+            (m, ref()) for m, ref in t.kept_shared
+            if ref() is not None and (m == of or m not in self._own_turns)
+        ]  # fmt: skip
+        self.end(n, [m for m, _ in there], [a.tobytes() for _, a in there])
 
     def _shrink(self, t: Any, own: Callable, *args: Any, **how: Any) -> Any:
         n = self.call(t.name, "shrink")
@@ -194,10 +206,16 @@ class Keeper:
 
     def opened_store(self, own: Callable, store: Any, args: tuple, how: dict) -> None:
         """A store is opened."""
-        n = self.call("stores", type(store).__name__)
+        n = self.call("stores", kind_of(store))
         self.noted(n, lambda: own(store, *args, **how))
         told = {k: vars(store)[k] for k in ("port", "host", "_told") if k in vars(store)}
         self.end(n, told)
+
+    def drawn(self, name: str, value: int) -> int:
+        """A number comes from a clock or the system."""
+        if not self.aside:
+            self.end(self.call(f"drawn {name}", "drawn"), value)
+        return value
 
     def asked(self, own: Callable, store: Any, request: Any, timeout: float) -> list[bytes]:
         """A store is asked."""
@@ -259,6 +277,11 @@ def described(t: Any) -> dict[str, Any]:
     return {**told, **numbers, "timeout": float(t.timeout)}
 
 
+def kind_of(store: Any) -> str:
+    """The name of a store's class, of those that are kept."""
+    return "TCPStore" if isinstance(store, TCPStore) else "FileStore"
+
+
 def store_key(request: Any) -> str:
     """Which request of a store it is, whatever values it gives."""
     keys = b" ".join(bytes(key) for key in request[1])
@@ -290,6 +313,7 @@ def stand_in(to: Keeper) -> None:
     global _users
     slots = context.current().slots
     slots[SLOT], slots[endpoints.OPENER] = to, to.endpoint
+    slots[context.DRAWN_SLOT] = to.drawn
     with _lock:
         _users += 1
         if _users > 1:
@@ -305,7 +329,8 @@ def stand_aside() -> None:
     """It has ended."""
     global _users
     slots = context.current().slots
-    slots.pop(SLOT, None), slots.pop(endpoints.OPENER, None)
+    for slot in (SLOT, endpoints.OPENER, context.DRAWN_SLOT):
+        slots.pop(slot, None)
     with _lock:
         _users -= 1
         if not _users:

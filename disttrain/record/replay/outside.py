@@ -3,7 +3,6 @@ come in the recorded order."""
 
 from __future__ import annotations
 
-import functools
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -19,7 +18,7 @@ from ...rpc.messages.contract.endpoint import Block, Endpoint, OnLost, OnMessage
 from ...rpc.messages.contract.message import Message
 from .faults import from_data
 from .frames import Frame
-from .keeping import message_key, put, store_key, take_back
+from .keeping import kind_of, message_key, put, store_key, take_back
 from .movements import hash_of
 from .session import ReplayEnds, Session
 from .transport import ReplayTransport, raise_error
@@ -39,15 +38,22 @@ class Outside:
         """From now on, in this process."""
         put(self._before, selection, "_connect", lambda own: _function(self._connect))
         for kind in (TCPStore, FileStore):
-            put(self._before, kind, "__init__", functools.partial(self._opened, kind.__name__))
+            put(self._before, kind, "__init__", self._opened)
             put(self._before, kind, "_call", lambda own: _function(self._asked))
             put(self._before, kind, "close", lambda own: _nothing)
-        context.current().slots[endpoints.OPENER] = lambda make: ReplayEndpoint(self.session)
+        slots = context.current().slots
+        slots[endpoints.OPENER] = lambda make: ReplayEndpoint(self.session)
+        slots[context.DRAWN_SLOT] = self._drawn
 
     def stand_aside(self) -> None:
         """No more."""
         take_back(self._before)
-        context.current().slots.pop(endpoints.OPENER, None)
+        for slot in (endpoints.OPENER, context.DRAWN_SLOT):
+            context.current().slots.pop(slot, None)
+
+    def _drawn(self, name: str, value: int) -> int:
+        end = self.session.end(self.session.call(f"drawn {name}", "drawn"))
+        return int(end.meta["result"])
 
     def _connect(self, backend: Any, meeting: Any) -> ReplayTransport:
         text = f"connect({meeting.rank} of {meeting.size})"
@@ -57,16 +63,16 @@ class Outside:
         made.between = selection.between
         return made
 
-    def _opened(self, name: str, own: Callable) -> Callable:
+    def _opened(self, own: Callable) -> Callable:
         session = self.session
 
         def init(store: Any, *args: Any, **how: Any) -> None:
-            end = session.end(session.call("stores", name))
+            end = session.end(session.call("stores", kind_of(store)))
             raise_error(end)
             limit = how.get("timeout")
             super(type(store).__mro__[_base(store)], store).__init__(limit)
             vars(store).update(
-                host="", port=0, is_master=False, epoch=0, _token=bytes(32), _told=False,
+                host="", port=0, _server=None, is_master=False, epoch=0, _token=bytes(32), _told=False,
                 _asked="localhost", path="", _counted=False, libuvBackend=True,
             )  # fmt: skip
             vars(store).update(end.meta["result"])

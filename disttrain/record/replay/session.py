@@ -124,16 +124,16 @@ class Session:
                     return number
         expected = self._main[0] if main and self._main and verb != "rpc" else None
         if not queue:
-            self._part(expected, verb, text)
+            self._part(expected, key, verb, text)
         number = queue[0]
         meta = self.log.frames[number].meta
         if expected is not None and meta["main"] and number != expected:
-            self._part(expected, verb, text)
+            self._part(expected, key, verb, text)
         return number
 
-    def _part(self, expected: int | None, verb: str, text: str) -> None:
+    def _part(self, expected: int | None, key: str, verb: str, text: str) -> None:
         """The program calls what was not called."""
-        now = text or f"{verb} at {here()}"
+        now = text or f"{verb} ({key}) at {here()}"
         if expected is None:
             if "exit" in self.log.frames[-1].meta.get("k", ""):
                 self.structural(f"the program calls {now}; the recorded one made no more such call")

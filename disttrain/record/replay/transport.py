@@ -5,6 +5,7 @@ Work ends where it ended then: before the call that came after its end, or when 
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -61,6 +62,7 @@ class ReplayTransport(Transport):
         self.session = session
         self.kind, self.shares = told["kind"], told["shares"]
         self.divides, self.sealed = told["divides"], told["sealed"]
+        self._shared: dict[int, weakref.ref[ReplayShared]] = {}  # by the calls that made them
 
     def _verb(
         self, verb: str, call: Call, args: tuple, async_op: bool, name: str = ""
@@ -175,7 +177,11 @@ class ReplayTransport(Transport):
         end = self.session.end(number)
         raise_error(end)
         there = end.meta["result"]["there"]
-        return ReplayShared(self.session, f"{self.name} shared {number}", nbytes) if there else None
+        if not there:
+            return None
+        made = ReplayShared(self.session, f"{self.name} shared {number}", nbytes, self._shared)
+        self._shared[number] = weakref.ref(made)
+        return made
 
     def shrink(self, timeout: float | None, exclude: Any = ()) -> tuple[Transport, list[int]]:
         end = self.session.end(self.session.call(self.name, "shrink"))
@@ -192,8 +198,11 @@ class ReplayTransport(Transport):
 class ReplayShared:
     """Memory that all ranks saw: in each turn it has what all had written. See ``shm.Shared``."""
 
-    def __init__(self, session: Session, key: str, nbytes: int) -> None:
-        self.session, self._key = session, key
+    def __init__(
+        self, session: Session, key: str, nbytes: int, beside: dict[int, weakref.ref[ReplayShared]]
+    ) -> None:  # fmt: skip
+        """``beside``: all of the group."""
+        self.session, self._key, self._beside = session, key, beside
         self.bytes = np.zeros(nbytes, np.uint8)
         self._before = self.bytes.copy()
 
@@ -209,12 +218,21 @@ class ReplayShared:
         """The others' parts are as they were."""
         end = self.session.end(self.session.call(self._key, "open"))
         raise_error(end)
-        came = np.frombuffer(self.session.log.bytes_of(end), np.uint8)
-        mine = self.bytes != self._before
-        if (mine & (self.bytes != came)).any():
+        data, at = np.frombuffer(self.session.log.bytes_of(end), np.uint8), 0
+        for number in end.meta["result"]:
+            one = self._beside[number]()
+            if one is None:
+                self.session.structural("shared weights: there are fewer than when recorded")
+            assert one is not None
+            one.came(data[at : at + one.bytes.size])
+            at += one.bytes.size
+
+    def came(self, data: np.ndarray) -> None:
+        """This is what all ranks have written. Own bytes that have changed must be the same."""
+        if ((self.bytes != self._before) & (self.bytes != data)).any():
             self.session.differs("shared weights: what this rank has written differs")
-        self.bytes[:] = came
-        self._before = came.copy()
+        self.bytes[:] = data
+        self._before = data.copy()
 
     def close(self, give_back: bool = False) -> None:
         """This rank reads nothing any more."""

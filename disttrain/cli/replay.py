@@ -12,7 +12,7 @@ import tempfile
 from ..record.replay import bundle
 from ..record.replay.program import Options, as_words, opened
 from ..record.replay.stops import parse
-from ..record.replay.surroundings import heard
+from ..record.log.surroundings import heard
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

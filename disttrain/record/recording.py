@@ -18,8 +18,8 @@ from ..optim.state import register_optimizer_step_post_hook, register_optimizer_
 from . import rows
 from .operations import Operations
 from .recorder import MODULES, OPS, SLOT, Recorder
-from .replay.recording import CHECKER_SLOT, Keeping
-from .replay.surroundings import program
+from .log.opening import CHECKER_SLOT, Keeping
+from .log.surroundings import program
 from .rows import LEVELS, Writer
 from .verbs import stand_aside, stand_in
 

@@ -169,8 +169,15 @@ def _got(
         if name == "irecv" and isinstance(work._result, int):
             about = f"from rank {group.ranks[work._result]} {about}"
     found, shape = _measured(got)
-    to.put(rows.RECEIVED, name, found, to.writer.text(shape), module=where[0], phase=where[1],
-           about=about)
+    to.put(
+        rows.RECEIVED,
+        name,
+        found,
+        to.writer.text(shape),
+        module=where[0],
+        phase=where[1],
+        about=about,
+    )
 
 
 # --- loaders --------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from .. import rows
+from ..alignment import BY_ABOUT
 from ..reader import texts_of, whole_rows
 from ..rows import KINDS, NOTHING, Measure, Writer
 
@@ -62,10 +63,13 @@ class Checker(Writer):
         else:
             if step > self._step:
                 self._next(step)
-            key = (step, phase, kind, texts[1], texts[0], texts[4])
+            about = texts[4] if kind in BY_ABOUT else 0
+            key = (step, phase, kind, texts[1], texts[0], about)
             queue = self._rest.get(key)
         where = self._place(kind, texts)
         if not queue:
+            if kind in _BY_NUMBER:  # the log says what was called instead
+                return self.count
             self._differs(f"{where} is not in the recording")
             return self.count
         was = self._table[queue.popleft()]
@@ -74,13 +78,15 @@ class Checker(Writer):
             self._differs(f"{where} is {self._texts[texts[3]]}; recorded is "
                           f"{self._texts[int(was['shape'])]} at {self._site(was)}")  # fmt: skip
         elif int(was["hash"]) != found.hash:
-            self._differs(f"{where} has other bits than recorded (at {self._site(was)})")
+            self._differs(f"{where} {self._how(kind, texts, was)}")
         return self.count
 
     def _key(self, row: Any) -> tuple:
         kind, name, about = int(row["kind"]), int(row["name"]), int(row["about"])
         if kind in _BY_NUMBER:
             return kind, name, about
+        if kind not in BY_ABOUT:
+            about = 0
         return int(row["step"]), int(row["phase"]), kind, int(row["module"]), name, about
 
     def _next(self, step: int) -> None:
@@ -112,12 +118,23 @@ class Checker(Writer):
 
     def _place(self, kind: int, texts: tuple) -> str:
         name, module, site, _, about = (self._texts[t] for t in texts)
-        said = f"{KINDS[kind]} {name}" + (f" ({about})" if about else "")
+        told = about and kind in (*BY_ABOUT, *_BY_NUMBER)
+        said = f"{KINDS[kind]} {name}" + (f" ({about})" if told else "")
         inside = f" of module {module}" if module else ""
         return said + inside + (f" at {site}" if site else "")
 
+    def _how(self, kind: int, texts: tuple, was: Any) -> str:
+        """In which way a value differs from the recorded one."""
+        mine, other = self._texts[texts[4]], self._texts[int(was["about"])]
+        if mine != other:
+            a, b = (set(text.split(", ")) for text in (mine, other))
+            said, told = (", ".join(sorted(x)) for x in (a - b, b - a))
+            return f"differs: {said}; recorded is {told}"
+        at = self._site(was)
+        return "has other bits than recorded" + (f" (at {at})" if at else "")
+
     def _site(self, row: Any) -> str:
-        return self._texts[int(row["site"])] or "?"
+        return self._texts[int(row["site"])]
 
     def flush(self) -> None:
         """Nothing is written."""

@@ -11,15 +11,15 @@ import numpy as np
 
 from ... import context
 from ...comm.calls.header import DTYPES
-from ...comm.store import FileStore, TCPStore
+from ...comm.store import FileStore, Store, TCPStore
 from ...comm.transports import selection
 from ...rpc.calls import endpoints
 from ...rpc.messages.contract.endpoint import Block, Endpoint, OnLost, OnMessage
 from ...rpc.messages.contract.message import Message
-from .faults import from_data
-from .frames import Frame
-from .keeping import kind_of, message_key, put, store_key, take_back
-from .movements import hash_of
+from ..log.faults import from_data
+from ..log.frames import Frame
+from ..log.keeping import drawn_key, kind_of, message_key, put, store_key, take_back
+from ..log.movements import hash_of
 from .session import ReplayEnds, Session
 from .transport import ReplayTransport, raise_error
 
@@ -52,8 +52,7 @@ class Outside:
             context.current().slots.pop(slot, None)
 
     def _drawn(self, name: str, value: int) -> int:
-        end = self.session.end(self.session.call(f"drawn {name}", "drawn"))
-        return int(end.meta["result"])
+        return self.session.drawn(drawn_key(name), value)
 
     def _connect(self, backend: Any, meeting: Any) -> ReplayTransport:
         text = f"connect({meeting.rank} of {meeting.size})"
@@ -69,8 +68,7 @@ class Outside:
         def init(store: Any, *args: Any, **how: Any) -> None:
             end = session.end(session.call("stores", kind_of(store)))
             raise_error(end)
-            limit = how.get("timeout")
-            super(type(store).__mro__[_base(store)], store).__init__(limit)
+            Store.__init__(store, how.get("timeout"))
             vars(store).update(
                 host="", port=0, _server=None, is_master=False, epoch=0, _token=bytes(32), _told=False,
                 _asked="localhost", path="", _counted=False, libuvBackend=True,
@@ -88,11 +86,6 @@ class Outside:
             out.append(bytes(data[at : at + size]))
             at += size
         return out
-
-
-def _base(store: Any) -> int:
-    kinds = type(store).__mro__
-    return next(i for i, kind in enumerate(kinds) if kind in (TCPStore, FileStore))
 
 
 def _function(method: Callable) -> Callable:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import atexit
+import bdb
 import builtins
 import importlib
 import importlib.util
@@ -16,6 +17,7 @@ import json
 import os
 import sys
 import threading
+import traceback
 import types
 from dataclasses import asdict, dataclass
 from importlib.machinery import SourceFileLoader
@@ -28,13 +30,13 @@ from ...errors import ConfigError, SerializationError
 from .. import rows
 from ..recording import record
 from .checking import Checker
-from .frames import Log
-from .key import key
+from ..log.frames import Log
+from ..log.key import key
 from .outside import Outside
-from .recording import CHECKER_SLOT
+from ..log.opening import CHECKER_SLOT
 from .session import ReplayEnds, Session, error_line, to_stderr
-from .stops import PausedWaiter, Stops, open_with, parse
-from .surroundings import code_notes, seed_again, version_notes, versions
+from .stops import PausedWaiter, Stops, parse
+from ..log.surroundings import code_notes, seed_again, version_notes, versions
 
 SAME, DIFFERS, REFUSED = 0, 1, 2
 
@@ -81,6 +83,8 @@ def opened(options: Options) -> Log:
 class _Operations(OperationObserver):
     """Stops before operations."""
 
+    by_nodes = True
+
     def __init__(self, stops: Stops) -> None:
         self.stops = stops
 
@@ -98,7 +102,6 @@ class Replay:
     def __init__(self, options: Options) -> None:
         self.options, self.log = options, opened(options)
         self.stops = Stops(parse(options.until), options.debug)
-        self.stops.opened = open_with(self.stops)
         self.session = Session(self.log, self.stops, to_stderr)
         self.told = self.session.meta
         self.checker: Checker | None = None
@@ -199,6 +202,8 @@ class Replay:
             run_module(self.path) if self.told["module"] else run_script(self.path, self.told)
         except ReplayEnds:
             return self._end(False, "")
+        except bdb.BdbQuit:
+            return self._end(False, "ended in the debugger")
         except SystemExit as stop:
             code = stop.code
         except BaseException as error:
@@ -216,10 +221,8 @@ class Replay:
             return
 
     def _raised(self, error: BaseException) -> int:
-        import traceback
-
         traceback.print_exception(error)
-        self.stops.error(error.__traceback__)
+        self.stops.error(error)
         return self._end(False, f"the program raised {error_line(error)}")
 
     def _end(self, whole: bool, note: str) -> int:

@@ -14,10 +14,9 @@ import threading
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable
-from typing import Any
 
 from ...trace import logger
-from .frames import Frame, Log, Meta
+from ..log.frames import Frame, Log, Meta
 from .stops import Stops, site_of
 
 PATIENCE = 3.0  # seconds in which nothing happens, after which a thread goes on before its turn
@@ -66,6 +65,8 @@ class Session:
                 self._turns.append(i)
                 if meta["main"] and meta["verb"] != "rpc":
                     self._main.append(i)
+            elif kind == "drawn":
+                self._queues[meta["key"]].append(i)
             elif kind == "in":
                 self._turns.append(i)
             elif kind == "end":
@@ -83,6 +84,16 @@ class Session:
     def arrivals(self) -> list[Frame]:
         """The messages of RPC, in order."""
         return [f for f in self.log.frames if f.meta.get("k") == "in"]
+
+    def drawn(self, key: str, value: int) -> int:
+        """A number as it was drawn when recorded; ``value`` where it was not."""
+        with self._state:
+            queue = self._queues[key]
+            if not queue:
+                return value
+            frame = self.log.frames[queue.popleft()]
+        self.log.check(frame)
+        return int(frame.meta["value"])
 
     # -- calls ---------------------------------------------------------------------------------
 
@@ -226,9 +237,7 @@ class Session:
     def _finish_before(self, at: int) -> None:
         while True:
             with self._state:
-                found = [
-                    p for p in self._pending.values() if p.end is not None and p.end.at < at
-                ]
+                found = [p for p in self._pending.values() if p.end is not None and p.end.at < at]
                 if not found:
                     return
                 first = min(found, key=lambda p: p.end.at)  # type: ignore[union-attr]

@@ -3,6 +3,7 @@ difference, at an exception. Knows frames of Python; no recordings."""
 
 from __future__ import annotations
 
+import bdb
 import os
 import pdb
 import re
@@ -54,7 +55,7 @@ class Stops:
         self.stopped = False  # the debugger is open
         self.reached = False
         self.paused = 0.0  # seconds that it was
-        self.opened: Callable[[FrameType, str], Any] = _debugger
+        self.opened = open_with(self)
         self._seen = 0
 
     def step(self, number: int) -> None:
@@ -81,10 +82,10 @@ class Stops:
         if self.debug:
             self._stop("here")
 
-    def error(self, tb: Any) -> None:
+    def error(self, error: BaseException) -> None:
         """The program has raised."""
         if self.debug:
-            pdb.post_mortem(tb)
+            pdb.post_mortem(error.__traceback__)
 
     def _stop(self, why: str) -> None:
         frame = program_frame(sys._getframe())
@@ -102,6 +103,20 @@ class Pdb(pdb.Pdb):
     """The debugger; while its prompt is open the clock of the rank stands."""
 
     stops: Stops
+
+    def stop_in(self, frame: FrameType) -> None:
+        """Open it in ``frame``, at the line that runs there now, and go on as it says."""
+        self.reset()
+        outer: FrameType | None = frame
+        while outer is not None:
+            outer.f_trace = self.trace_dispatch
+            self.botframe, outer = outer, outer.f_back
+        self.set_next(frame)
+        self.interaction(frame, None)
+        if self.quitting:
+            raise bdb.BdbQuit
+        if self.stoplineno != -1 or self.breaks:  # else it is to go on to the end
+            sys.settrace(self.trace_dispatch)
 
     def interaction(self, *args: Any, **kwargs: Any) -> None:
         began, self.stops.stopped = time.monotonic(), True
@@ -121,10 +136,6 @@ class PausedWaiter(context.Waiter):
         return time.monotonic() - self.stops.paused
 
 
-def _debugger(frame: FrameType, why: str) -> None:
-    raise NotImplementedError
-
-
 def open_with(stops: Stops) -> Callable[[FrameType, str], None]:
     """What opens pdb in a frame of the program."""
 
@@ -133,7 +144,7 @@ def open_with(stops: Stops) -> Callable[[FrameType, str], None]:
         sys.stderr.flush()
         debugger = Pdb()
         debugger.stops = stops
-        debugger.set_trace(frame)
+        debugger.stop_in(frame)
 
     return opened
 
@@ -157,4 +168,13 @@ def _main() -> threading.Thread:
     return threading.main_thread()
 
 
-__all__ = ["Pdb", "PausedWaiter", "Stops", "Until", "open_with", "parse", "program_frame", "site_of"]
+__all__ = [
+    "Pdb",
+    "PausedWaiter",
+    "Stops",
+    "Until",
+    "open_with",
+    "parse",
+    "program_frame",
+    "site_of",
+]

@@ -15,9 +15,9 @@ from ...comm.calls.header import Call
 from ...comm.calls.reduce_ops import ReduceOp
 from ...comm.calls.transport import Swap, Transport
 from ...comm.calls.work import Work
-from .faults import from_data
-from .frames import Frame
-from .movements import VERBS, Moved, copy_own, fill, hash_of
+from ..log.faults import from_data
+from ..log.frames import Frame
+from ..log.movements import VERBS, Moved, copy_own, fill, hash_of
 from .session import Pending, Session
 
 
@@ -166,8 +166,9 @@ class ReplayTransport(Transport):
         number = self.session.call(self.name, "split", call.text, call.tail.hex())
         frame = self.session.ends.get(number)
         told = {} if frame is None else frame.meta.get("result", {})
-        for row in told.get("swapped", ()) if swap is not None else ():
-            swap(np.array(row, np.int64))
+        if swap is not None:
+            for row in told.get("swapped", ()):
+                swap(np.array(row, np.int64))
         raise_error(self.session.end(number))
         made = told["made"]
         return None if made is None else ReplayTransport(self.session, made)

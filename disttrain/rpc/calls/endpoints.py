@@ -13,7 +13,6 @@ from ..messages.contract.endpoint import Endpoint
 from ..messages.contract.message import Limits
 from ..messages.simulated import SimulatedEndpoint
 
-
 OPENER = "rpc.opener"  # the slot of a rank whose endpoints are opened by that: ``opener(make)``
 
 

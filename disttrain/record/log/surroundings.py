@@ -22,6 +22,7 @@ from ... import context, settings
 from ...backends import blas
 from ...comm.job.worker_env import FAMILIES
 
+_OWN = "/disttrain/"
 _NUMBERS = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
 _OURS = ("DISTTRAIN_", "TORCHELASTIC_", "OMP_", "MKL_", "OPENBLAS_", "BLIS_", "NUMBA_", "KMP_")
 _NAMES = frozenset({
@@ -170,12 +171,17 @@ def version_notes(told: dict[str, str], mine: dict[str, str]) -> list[str]:
 
 def code_notes(hashes: dict[str, str], found: dict[str, str]) -> list[str]:
     """Which files of the code differ. ``found``: where the recorded ones are here."""
-    out = []
+    out, ours = [], 0
     for path, was in hashes.items():
         now = hash_of_file(found.get(path, path))
-        if now != was:
+        if now == was:
+            continue
+        if _OWN in path:
+            ours += 1
+        else:
             out.append(f"{path} {'has changed' if now else 'is not here'}")
-    return out
+    files = f"{ours} file{'s' if ours > 1 else ''}"
+    return [*out, f"disttrain has changed, in {files}"] if ours else out
 
 
 __all__ = [

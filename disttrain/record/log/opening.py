@@ -12,8 +12,8 @@ import sys
 from ... import context
 from ...comm.group.default_group import SLOT as GROUPS
 from ...errors import ConfigError
-from ...trace import warn
 from ...rpc.calls.current import SLOT as AGENT
+from ...trace import warn
 from .. import rows
 from .frames import LogWriter
 from .keeping import Keeper, stand_aside, stand_in

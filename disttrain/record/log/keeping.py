@@ -9,9 +9,12 @@ what the rank gives there is only a hash. Other ranks are not concerned.
 from __future__ import annotations
 
 import functools
+import os
+import sys
 import threading
 import weakref
 from collections.abc import Callable, Sequence
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -23,11 +26,12 @@ from ...comm.transports import selection
 from ...rpc.calls import endpoints
 from ...rpc.messages.contract.endpoint import Endpoint
 from ...rpc.messages.contract.message import Message
-from .frames import LogWriter, Meta
 from .faults import as_data
+from .frames import LogWriter, Meta
 from .movements import VERBS, Moved, bytes_of, hash_of
 
 SLOT = "record.keeper"  # of a rank's context
+_BETWEEN = ("context.py", "core/random.py")
 _lock = threading.Lock()
 _users = 0
 _before: list[tuple[Any, str, Any]] = []
@@ -214,7 +218,7 @@ class Keeper:
     def drawn(self, name: str, value: int) -> int:
         """A number comes from a clock or the system."""
         if not self.aside:
-            self.end(self.call(f"drawn {name}", "drawn"), value)
+            self.log.put({"k": "drawn", "key": drawn_key(name), "value": value})
         return value
 
     def asked(self, own: Callable, store: Any, request: Any, timeout: float) -> list[bytes]:
@@ -234,9 +238,7 @@ class Keeper:
         serve, send, connect = made.serve, made.send, made.connect
 
         def serve_kept(on_message: Callable, on_lost: Callable) -> None:
-            serve(
-                functools.partial(self._came, on_message), functools.partial(self._lost, on_lost)
-            )
+            serve(functools.partial(self._came, on_message), functools.partial(self._lost, on_lost))
 
         made.serve = serve_kept
         made.send = functools.partial(self._sent, send)
@@ -280,6 +282,16 @@ def described(t: Any) -> dict[str, Any]:
 def kind_of(store: Any) -> str:
     """The name of a store's class, of those that are kept."""
     return "TCPStore" if isinstance(store, TCPStore) else "FileStore"
+
+
+def drawn_key(name: str) -> str:
+    """A number, and the function that it is drawn for."""
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None and frame.f_code.co_filename.endswith(_BETWEEN):
+        frame = frame.f_back
+    code = None if frame is None else frame.f_code
+    where = "" if code is None else f"{os.path.basename(code.co_filename)} {code.co_qualname}"
+    return f"{name} {where}"
 
 
 def store_key(request: Any) -> str:

@@ -66,7 +66,10 @@ def _replay(options: argparse.Namespace, folder: str) -> int:
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # it is for the program
     try:
         words = [sys.executable, *as_words(wanted)]
-        return subprocess.run(words, env=env, check=False, preexec_fn=_hears).returncode
+        code = subprocess.run(words, env=env, check=False, preexec_fn=_hears).returncode
+        if code < 0:
+            print(f"replay: the program ended by signal {-code}", file=sys.stderr)
+        return code if code >= 0 else 128 - code
     finally:
         signal.signal(signal.SIGINT, before)
 

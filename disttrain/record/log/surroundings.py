@@ -118,8 +118,10 @@ def _numpy_state() -> list | None:
 
 def seed_again(told: dict[str, Any]) -> None:
     """Let random numbers go on as those of the recorded process did."""
+    slots = context.current().slots
+    slots.pop(context.SEED_SLOT, None)
     if told["seed"] is not None:
-        context.current().slots[context.SEED_SLOT] = told["seed"]
+        slots[context.SEED_SLOT] = told["seed"]
     version, numbers, gauss = told["random"]
     random.setstate((version, tuple(numbers), gauss))
     if told["numpy_random"] is not None:

@@ -271,7 +271,7 @@ class Session:
 
     def left(self) -> str:
         """The first call of the recording that the program did not make; nothing where none."""
-        rest = [n for n in self._main]
+        rest = list(self._main)
         return _called(self.log.frames[rest[0]].meta) if rest else ""
 
 

@@ -158,12 +158,11 @@ class Replay:
         cwd, out = self.told["cwd"] or "/", {}
         package = os.path.dirname(context.__file__)
         for path in hashes:
-            if os.path.exists(path):
+            if os.path.realpath(self.told["words"][0]) == path:
+                out[path] = self.path
                 continue
             inside = path.rpartition("/disttrain/")[2]
-            near = [os.path.relpath(path, cwd), os.path.join(package, inside)]
-            if os.path.realpath(self.told["words"][0]) == path:
-                near.insert(0, self.path)
+            near = [path, os.path.relpath(path, cwd), os.path.join(package, inside)]
             out[path] = next((p for p in near if os.path.exists(p)), path)
         return out
 

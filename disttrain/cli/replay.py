@@ -9,10 +9,10 @@ import subprocess
 import sys
 import tempfile
 
+from ..record.log.surroundings import heard
 from ..record.replay import bundle
 from ..record.replay.program import Options, as_words, opened
 from ..record.replay.stops import parse
-from ..record.log.surroundings import heard
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

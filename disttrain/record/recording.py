@@ -16,10 +16,10 @@ from ..errors import ConfigError
 from ..nn.global_hooks import register_module_forward_hook, register_module_forward_pre_hook
 from ..optim.state import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 from . import rows
-from .operations import Operations
-from .recorder import MODULES, OPS, SLOT, Recorder
 from .log.opening import CHECKER_SLOT, Keeping
 from .log.surroundings import program
+from .operations import Operations
+from .recorder import MODULES, OPS, SLOT, Recorder
 from .rows import LEVELS, Writer
 from .verbs import stand_aside, stand_in
 

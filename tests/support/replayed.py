@@ -211,4 +211,4 @@ def replay(folder: Path, *words: str, typed: str = "", **env: str) -> tuple[int,
 def said_by(rank: int, out: str) -> str:
     """What a rank printed, of the launcher's output."""
     front = f"[rank {rank}] "
-    return "".join(f"{x[len(front):]}\n" for x in out.splitlines() if x.startswith(front))
+    return "".join(f"{x[len(front) :]}\n" for x in out.splitlines() if x.startswith(front))

@@ -21,13 +21,21 @@ def as_data(error: BaseException) -> dict[str, Any]:
 _HERE = errors.__name__
 
 
+def _made(kind: type[BaseException], text: str) -> BaseException:
+    try:
+        error = kind.__new__(kind, text)  # without its own arguments
+    except TypeError:
+        error = kind(text)
+    error.args = (text,)
+    return error
+
+
 def from_data(told: dict[str, Any]) -> BaseException:
     """An error of the nearest class that is known here."""
     for name in told["kinds"]:
         kind = vars(errors).get(name) or vars(builtins).get(name)
         if isinstance(kind, type) and issubclass(kind, BaseException):
-            error: BaseException = kind.__new__(kind, told["text"])
-            error.args = (told["text"],)
+            error = _made(kind, told["text"])
             if hasattr(error, "__dict__"):
                 error.__dict__.update(told["own"])
             return error

@@ -125,12 +125,13 @@ class LogWriter:
 class Frame:
     """A frame that was read: ``meta``, and where its bytes are."""
 
-    __slots__ = ("_before", "_end", "_head", "_text", "at", "meta", "size", "where")
+    __slots__ = ("_before", "_end", "_head", "_text", "at", "checked", "meta", "size", "where")
 
     def __init__(self, at: int, head: tuple, text: bytes, raw: bytes, before: bytes) -> None:
         self.at, (self.size, self.where) = at, head
         self._text, self._head, self._before, self._end = text, raw, before, b""
         self.meta: Meta = {}
+        self.checked = False
 
 
 class Log:
@@ -170,7 +171,7 @@ class Log:
 
     def check(self, frame: Frame) -> None:
         """Raise where a frame was not written with the key."""
-        if not self._sealed:
+        if frame.checked or not self._sealed:
             return
         digest = hashlib.sha256(self._bytes(frame)).digest()
         mine = _seal(self._key, frame._before, frame._head, frame._text, digest)
@@ -179,6 +180,7 @@ class Log:
                 f"{self.path}: frame {frame.at} is not what was recorded: the file was changed, or "
                 "written with another key"
             )
+        frame.checked = True
 
     def bytes_of(self, frame: Frame) -> memoryview:
         """The bytes of a frame, checked."""

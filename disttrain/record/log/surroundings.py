@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import platform
 import random
 import site
 import sys
@@ -91,7 +90,7 @@ def versions() -> dict[str, str]:
         "disttrain": sys.modules["disttrain"].__version__,
         "python": ".".join(map(str, sys.version_info[:3])), "numpy": np.__version__,
         "blas": f"{library.get('name', '')} {library.get('version', '')}".strip(),
-        "cpu": _cpu(), "threads": str(blas.num_threads()), "system": platform.platform(),
+        "cpu": _cpu(), "threads": str(blas.num_threads()), "system": " ".join(os.uname()[0:3:2]),
         "hash seed": settings.HASH_SEED.text(),
     }  # fmt: skip
 
@@ -101,7 +100,7 @@ def _cpu() -> str:
         for line in file:
             if line.startswith("model name"):
                 return line.partition(":")[2].strip()
-    return platform.machine()
+    return os.uname().machine
 
 
 def _random_state() -> list:

@@ -81,7 +81,7 @@ class Outside:
         session = self.session
         end = session.end(session.call(store_key(request), "store"))
         raise_error(end)
-        data, out, at = session.log.bytes_of(end), [], 0
+        data, out, at = session.bytes_of(end), [], 0
         for size in end.meta["result"]:
             out.append(bytes(data[at : at + size]))
             at += size
@@ -148,7 +148,7 @@ class ReplayEndpoint(Endpoint):
         if "lost" in told:
             self._on_lost(told["peer"], from_data(told["lost"]))
             return
-        message = _message(told, bytearray(self.session.log.bytes_of(frame)))
+        message = _message(told, bytearray(self.session.bytes_of(frame)))
         if message.answers:
             message.call = self.session.numbers.get(message.call, message.call)
             self._on_message(told["peer"], message)

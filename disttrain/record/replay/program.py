@@ -28,15 +28,15 @@ from ... import context
 from ...core.observers import OperationObserver
 from ...errors import ConfigError, SerializationError
 from .. import rows
-from ..recording import record
-from .checking import Checker
 from ..log.frames import Log
 from ..log.key import key
-from .outside import Outside
 from ..log.opening import CHECKER_SLOT
+from ..log.surroundings import code_notes, seed_again, version_notes, versions
+from ..recording import record
+from .checking import Checker
+from .outside import Outside
 from .session import ReplayEnds, Session, error_line, to_stderr
 from .stops import PausedWaiter, Stops, parse
-from ..log.surroundings import code_notes, seed_again, version_notes, versions
 
 SAME, DIFFERS, REFUSED = 0, 1, 2
 

@@ -15,6 +15,7 @@ import time
 from collections import defaultdict, deque
 from collections.abc import Callable
 
+from ...errors import SerializationError
 from ...trace import logger
 from ..log.frames import Frame, Log, Meta
 from .stops import Stops, site_of
@@ -92,8 +93,16 @@ class Session:
             if not queue:
                 return value
             frame = self.log.frames[queue.popleft()]
-        self.log.check(frame)
+        self.bytes_of(frame)
         return int(frame.meta["value"])
+
+    def bytes_of(self, frame: Frame) -> memoryview:
+        """What came with a frame. What was not written by this user ends the replay."""
+        try:
+            return self.log.bytes_of(frame)
+        except SerializationError as error:
+            self.structural(str(error))
+            raise
 
     # -- calls ---------------------------------------------------------------------------------
 
@@ -106,7 +115,7 @@ class Session:
         with self._state:
             number = self._next(key, verb, text, given)
             frame = self.log.frames[number]
-            self.log.check(frame)
+            self.bytes_of(frame)
             self._compare(frame.meta, key, verb, text, tail)
             self._queues[key].remove(number)
             if number in self._main:
@@ -212,6 +221,7 @@ class Session:
             )
         assert frame is not None
         self.await_frame(frame)
+        self.bytes_of(frame)
         return frame
 
     # -- works ---------------------------------------------------------------------------------

@@ -84,7 +84,7 @@ class ReplayTransport(Transport):
         return self._apply(call, moved, end)
 
     def _apply(self, call: Call, moved: Moved, end: Frame) -> Any:
-        if not fill(moved.got, self.session.log.bytes_of(end)):
+        if not fill(moved.got, self.session.bytes_of(end)):
             self.session.structural(
                 f"{call.text}: {end.size} bytes came, and the program has room for "
                 f"{sum(a.nbytes for a in moved.got)}"
@@ -219,7 +219,7 @@ class ReplayShared:
         """The others' parts are as they were."""
         end = self.session.end(self.session.call(self._key, "open"))
         raise_error(end)
-        data, at = np.frombuffer(self.session.log.bytes_of(end), np.uint8), 0
+        data, at = np.frombuffer(self.session.bytes_of(end), np.uint8), 0
         for number in end.meta["result"]:
             one = self._beside[number]()
             if one is None:

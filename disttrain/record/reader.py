@@ -139,8 +139,8 @@ def texts_of(path: str) -> list[str]:
 
 def _row(rank: int, at: int, r: Sequence, texts: list[str]) -> Row:
     """A row of the file, whose fields are in the order of ``ROW``."""
-    (_, hash, low, high, squares, nans, sketch, start, numel, whole, inputs, step, name, module, site,
-     shape, about, kind, phase, num_inputs, _, _) = r  # fmt: skip
+    (_, hash, low, high, squares, nans, sketch, start, numel, whole, inputs, step, name, module,
+     site, shape, about, kind, phase, num_inputs, _, _) = r  # fmt: skip
     return Row(
         rank, at, kind, phase, step, _text(texts, name), _text(texts, module), _text(texts, site),
         _text(texts, shape), _text(texts, about), hash, low, high, squares, nans, sketch, start,

@@ -111,7 +111,8 @@ class record:  # noqa: N801  (used like a function)
         main = None if is_module else words[0]
         return {
             "world": me.world_size, "level": self.level, "steps": self.steps,
-            "first_step": self.first_step, "argv": list(sys.argv), "program": main, "code": _hash_of(main),
+            "first_step": self.first_step, "argv": list(sys.argv), "program": main,
+            "code": _hash_of(main),
             "versions": {
                 "python": sys.version.split()[0], "numpy": np.__version__,
                 "disttrain": sys.modules["disttrain"].__version__,

@@ -44,7 +44,7 @@ def train(net, steps):
 PARTS = {
     "ddp": "train(DDP(Net({wide}), bucket_cap_mb={cap}), {steps})",
     "flat": "train(FSDP(Net({wide})), {steps})",
-    "fully": "n = Net({wide}); fully_shard(n.a); fully_shard(n.b); fully_shard(n); train(n, {steps})",
+    "fully": "n = Net({wide})\nfor m in (n.a, n.b, n): fully_shard(m)\ntrain(n, {steps})",
     "accumulate": """
 net = DDP(Net({wide}))
 with net.no_sync():
@@ -157,7 +157,8 @@ def drawn(seed: int, first: list[str]) -> str:
     draw = random.Random(seed)
     words = {
         "wide": draw.choice([3, 8, 17]), "steps": draw.choice([1, 2, 3]), "root": draw.randrange(4),
-        "cap": draw.choice([0.0005, 1, 25]), "schedule": draw.choice(["ScheduleGPipe", "Schedule1F1B"]),
+        "cap": draw.choice([0.0005, 1, 25]),
+        "schedule": draw.choice(["ScheduleGPipe", "Schedule1F1B"]),
         "dtype": draw.choice(["float32", "float64", "bfloat16", "float16", "int32"]),
     }  # fmt: skip
     backend = draw.choice(["", "", '"tcp"'])
@@ -178,7 +179,8 @@ def environment(folder: Path, **more: str) -> dict[str, str]:
 
 
 def record(
-    folder: Path, text: str, *flags: str, ranks: int = 2, name: str = "train.py", fails: bool = False
+    folder: Path, text: str, *flags: str, ranks: int = 2, name: str = "train.py",
+    fails: bool = False,
 ) -> str:  # fmt: skip
     """Record a program into ``folder/run``: what it says."""
     (folder / name).write_text(text)

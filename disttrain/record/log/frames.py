@@ -2,7 +2,8 @@
 
 A frame is a head of fixed size, a JSON object, bytes, and a seal:
 
-    magic u32 | length of the JSON u32 | length of the bytes u64 | where these lie u64 | JSON | bytes | seal
+    magic u32 | length of the JSON u32 | length of the bytes u64 | where these lie u64
+    | JSON | bytes | seal
 
 Bytes that are the same as earlier ones are kept once ("where they lie"). The seal is a keyed hash
 (HMAC-SHA256, 16 bytes) of the head, the JSON, the bytes' own hash and the seal before: so frames

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import bdb
 import os
-import pdb
+import pdb  # noqa: T100  (it is what this is for)
 import re
 import sys
 import threading

@@ -71,7 +71,8 @@ class Outside:
             Store.__init__(store, how.get("timeout"))
             vars(store).update(
                 host="", port=0, _server=None, is_master=False, epoch=0,
-                _token=bytes(32), _told=False, _asked="localhost", path="", _counted=False, libuvBackend=True,
+                _token=bytes(32), _told=False, _asked="localhost", path="",
+                _counted=False, libuvBackend=True,
             )  # fmt: skip
             vars(store).update(end.meta["result"])
 

@@ -312,7 +312,8 @@ def run_module(name: str) -> None:
     sys.path[:1] = [os.getcwd()]
     spec = importlib.util.find_spec(name)
     if spec is not None and spec.submodule_search_locations is not None:
-        spec = importlib.util.find_spec(f"{name}.__main__")
+        name += ".__main__"
+        spec = importlib.util.find_spec(name)
     if spec is None or spec.origin is None:
         raise ConfigError(f"replay: there is no module {name} here")
     loader: Any = spec.loader

@@ -10,6 +10,7 @@ import sys
 import tempfile
 
 from ..record.log.surroundings import heard
+from .. import settings
 from ..record.replay import bundle
 from ..record.replay.program import Options, as_words, opened
 from ..record.replay.stops import parse
@@ -62,7 +63,8 @@ def _replay(options: argparse.Namespace, folder: str) -> int:
         options.cwd and os.path.abspath(options.cwd),
     )  # fmt: skip
     told = opened(wanted).frames[0].meta
-    env = {k: v for k, v in os.environ.items() if not heard(k)} | told["env"]
+    here = settings.environment()
+    env = {k: v for k, v in here.items() if not heard(k)} | told["env"]
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # it is for the program
     try:
         words = [sys.executable, *as_words(wanted)]

@@ -329,7 +329,18 @@ def _run(code: CodeType, path: str, spec: Any = None) -> None:
         __package__=None if spec is None else spec.parent,
     )  # fmt: skip
     sys.modules["__main__"] = main
-    exec(code, vars(main))
+    _Program(code).exec_module(main)
+
+
+class _Program(SourceFileLoader):
+    """Runs code that is at hand in a module, as an import does."""
+
+    def __init__(self, code: CodeType) -> None:
+        super().__init__("__main__", code.co_filename)
+        self._code = code
+
+    def get_code(self, fullname: str) -> CodeType:
+        return self._code
 
 
 def main(argv: list[str]) -> int:

@@ -9,8 +9,8 @@ import subprocess
 import sys
 import tempfile
 
-from ..record.log.surroundings import heard
 from .. import settings
+from ..record.log.surroundings import heard
 from ..record.replay import bundle
 from ..record.replay.program import Options, as_words, opened
 from ..record.replay.stops import parse

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 
-from ... import context
+from ... import context, settings
 from ...comm.group.default_group import SLOT as GROUPS
 from ...errors import ConfigError
 from ...rpc.calls.current import SLOT as AGENT
@@ -44,7 +44,8 @@ class Keeping:
         if not mine:
             warn("record: there is no place for a key, so a replay needs --trust")
         self.log = LogWriter(self._path, mine)
-        self.log.put(process())
+        launched = bool(settings.RECORD_FOLDER.text())
+        self.log.put({**process(), "launched": launched})
         stand_in(Keeper(self.log))
         return self
 

@@ -27,6 +27,7 @@ from typing import Any
 from ... import context
 from ...core.observers import OperationObserver
 from ...errors import ConfigError, SerializationError
+from ...optim.state import register_optimizer_step_post_hook
 from .. import rows
 from ..log.frames import Log
 from ..log.key import key
@@ -173,16 +174,15 @@ class Replay:
     def watch(self) -> None:
         """Compare rows, and know of steps."""
         about = json.loads(_text(os.path.join(self.options.folder, rows.RECORD)))
-        if not self.told.get("launched", True):
-            return  # the program records itself
-        steps = about.get("steps")
-        self.recorded = Stepping(
-            self.options.folder, about["level"], steps=None if steps is None else tuple(steps),
-            first_step=about.get("first_step", 0),
-        )  # fmt: skip
-        self.recorded.stops = self.stops
-        self.recorded.__enter__()
-        self.session.step = lambda: self.recorded.now  # type: ignore[union-attr]
+        first, steps = about.get("first_step", 0), about.get("steps")
+        if self.told["launched"]:  # else the program records by itself
+            self.recorded = record(
+                self.options.folder, about["level"], first_step=first,
+                steps=None if steps is None else tuple(steps),
+            )  # fmt: skip
+            self.recorded.__enter__()
+        counted = Steps(self.stops, first)
+        self.session.step = lambda: counted.now
 
     # -- the program ---------------------------------------------------------------------------
 
@@ -254,17 +254,19 @@ class Replay:
         """The process ends in another way."""
 
 
-class Stepping(record):
-    """As ``record``, and says when steps begin."""
+class Steps:
+    """Counts the steps of the first optimizer that steps, and says when they begin."""
 
-    stops: Stops
-    now = 0
+    def __init__(self, stops: Stops, first: int) -> None:
+        self.stops, self.now = stops, first
+        self._of: int | None = None
+        register_optimizer_step_post_hook(self._stepped)
 
-    def _after_step(self, optimizer: Any, *rest: object) -> None:
-        super()._after_step(optimizer, *rest)
-        to = self.recorder
-        if to is not None and to.step != self.now:
-            self.now = to.step
+    def _stepped(self, optimizer: Any, *rest: object) -> None:
+        if self._of is None:
+            self._of = id(optimizer)
+        if self._of == id(optimizer):
+            self.now += 1
             self.stops.step(self.now)
 
 

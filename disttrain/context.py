@@ -33,6 +33,14 @@ SEED_SLOT = "context.seed"
 # The slot of a rank that is to send the others the same in every run, no times.
 REPEATABLE_SLOT = "context.repeatable"
 
+# The slot of what a launcher runs in this process: (words of the command, is it a module, is its
+# folder not looked in, the module of another framework's names).
+PROGRAM_SLOT = "context.program"
+
+# The slot of who notes, or replaces, numbers that come from a clock or the system: ``(name, value)
+# -> value``.
+DRAWN_SLOT = "context.drawn"
+
 # Values of ``thread.mode``: one read tells the gate whether it may take its fast path.
 RECORD, PLAIN, SLOW = 0, 1, 2
 
@@ -346,6 +354,13 @@ def start_thread(body: Callable[[], None], name: str) -> None:
             body()
 
     rank.waiter.start_thread(run, name)
+
+
+def drawn(name: str, value: int) -> int:
+    """A number from a clock or the system's randomness, on which what a program does depends: of a
+    rank that is replayed, as it was when recorded. ``name``: what it is for."""
+    told = thread.rank.slots.get(DRAWN_SLOT)
+    return value if told is None else told(name, value)
 
 
 def now() -> float:

@@ -140,10 +140,19 @@ VISIBLE_DEVICES = Setting(
     "CUDA_VISIBLE_DEVICES", "", "you or dtrun", "the GPUs that there are; unset: all"
 )
 THREADS = Setting("OMP_NUM_THREADS", "", "you or dtrun", "of the linear algebra; unset: all cores")
+HASH_SEED = Setting(
+    "PYTHONHASHSEED", "", _PROGRAM, "a replay has the same order of sets of texts where it is set"
+)
 NO_COLOR = Setting("NO_COLOR", "", _PROGRAM, "set: a terminal is shown no colours")
 TERMINAL = Setting("TERM", "", _SYSTEM, "`dumb`: a terminal that cannot move its cursor")
 CACHES = Setting(
     "XDG_CACHE_HOME", "", _SYSTEM, "where compiled kernels are kept; unset: `~/.cache`"
+)
+CONFIG_HOME = Setting(
+    "XDG_CONFIG_HOME",
+    "",
+    _SYSTEM,
+    "where the key is that recordings are signed with; unset: `~/.config`",
 )
 TORCH_HOME = Setting(
     "TORCH_HOME", "", _PROGRAM, "where `torch.hub` of the stand-in keeps files; unset: in the cache"

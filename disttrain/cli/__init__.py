@@ -25,6 +25,7 @@ COMMANDS = {
     "jobs": "list the jobs of this user that run on this machine",
     "pipeline": "prove that a pipeline schedule ends, with which memory, or show why not",
     "plan": "say what each parallel strategy needs per rank, without running anything",
+    "replay": "run one rank of a recorded run again, alone, under the debugger",
     "stacks": "print where Python stands in all ranks of a running job, without stopping them",
     "top": "show a running job live: what each rank does, and for whom it waits",
 }

@@ -138,7 +138,8 @@ class _Counter:
 
 def fresh_seed() -> int:
     """A seed of the operating system."""
-    return int(np.random.SeedSequence().generate_state(1, np.uint64)[0]) >> 11
+    seed = int(np.random.SeedSequence().generate_state(1, np.uint64)[0]) >> 11
+    return context.drawn("seed", seed)
 
 
 class Generator:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from . import rows
 from .reader import Row
 
-_BY_ABOUT = frozenset({rows.MODULE, rows.GRADIENT, rows.NODE, rows.OPERATION})
+BY_ABOUT = frozenset({rows.MODULE, rows.GRADIENT, rows.NODE, rows.OPERATION})
 _CALLS = frozenset({rows.COLLECTIVE, rows.RECEIVED})
 
 
@@ -34,7 +34,7 @@ def key_of(row: Row, shift: int = 0) -> tuple:
     if row.kind in _CALLS:
         group = row.call[0] if row.call else ""
         return step, row.kind, group, row.name
-    about = row.about if row.kind in _BY_ABOUT else ""
+    about = row.about if row.kind in BY_ABOUT else ""
     return step, row.phase, row.kind, row.module, row.name, about
 
 
@@ -102,4 +102,4 @@ def in_order(met: list[Pair]) -> list[Pair]:
     return sorted(out, key=lambda p: p.place)
 
 
-__all__ = ["Pair", "gathered", "in_order", "key_of", "pairs"]
+__all__ = ["BY_ABOUT", "Pair", "gathered", "in_order", "key_of", "pairs"]

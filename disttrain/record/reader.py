@@ -41,7 +41,6 @@ class Row(NamedTuple):
     numel: int
     whole: int
     inputs: tuple[int, ...]
-    payload: int = 0
 
     @property
     def norm(self) -> float:
@@ -58,9 +57,7 @@ class Row(NamedTuple):
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
-        told = {
-            k: v for k, v in self._asdict().items() if k not in ("inputs", "payload", "squares")
-        }
+        told = {k: v for k, v in self._asdict().items() if k not in ("inputs", "squares")}
         told |= {"kind": KINDS[self.kind], "phase": PHASES[self.phase], "norm": self.norm}
         return told | {"hash": f"{self.hash:016x}", "inputs": [f"{h:016x}" for h in self.inputs]}
 
@@ -115,16 +112,21 @@ def read(where: str) -> Run:
 def stream(folder: str, rank: int) -> list[Row]:
     """The whole rows of a rank, up to the first that is torn."""
     rows, names, _ = paths(folder, rank)
-    raw = np.fromfile(rows, np.uint8)
-    table = raw[: raw.size // ROW.itemsize * ROW.itemsize].view(ROW)
-    numbers = np.arange(1, table.size + 1)
+    texts = texts_of(names)
+    return [_row(rank, i, r, texts) for i, r in enumerate(whole_rows(rows).tolist())]
+
+
+def whole_rows(path: str) -> np.ndarray:
+    """The rows of a file as a table (``ROW``), which is read from it as it is needed."""
+    count = os.path.getsize(path) // ROW.itemsize
+    table = np.memmap(path, ROW, "r", shape=(count,)) if count else np.empty(0, ROW)
+    numbers = np.arange(1, count + 1)
     whole = (table["number"] == numbers) & (table["tail"] == numbers & 0xFFFFFFFF)
-    end = table.size if whole.all() else int(np.argmin(whole))
-    texts = _texts(names)
-    return [_row(rank, i, r, texts) for i, r in enumerate(table[:end].tolist())]
+    return table if whole.all() else table[: int(np.argmin(whole))]
 
 
-def _texts(path: str) -> list[str]:
+def texts_of(path: str) -> list[str]:
+    """The texts of a rank, by their numbers."""
     texts = [""]
     with open(path, "rb") as file:
         for line in file:
@@ -137,12 +139,12 @@ def _texts(path: str) -> list[str]:
 
 def _row(rank: int, at: int, r: Sequence, texts: list[str]) -> Row:
     """A row of the file, whose fields are in the order of ``ROW``."""
-    (_, hash, low, high, squares, nans, sketch, start, numel, whole, inputs, payload, step, name,
-     module, site, shape, about, kind, phase, num_inputs, _, _) = r  # fmt: skip
+    (_, hash, low, high, squares, nans, sketch, start, numel, whole, inputs, step, name, module,
+     site, shape, about, kind, phase, num_inputs, _, _) = r  # fmt: skip
     return Row(
         rank, at, kind, phase, step, _text(texts, name), _text(texts, module), _text(texts, site),
         _text(texts, shape), _text(texts, about), hash, low, high, squares, nans, sketch, start,
-        numel, whole, tuple(inputs[:num_inputs]), payload,
+        numel, whole, tuple(inputs[:num_inputs]),
     )  # fmt: skip
 
 
@@ -150,4 +152,4 @@ def _text(texts: list[str], number: int) -> str:
     return texts[number] if number < len(texts) else "?"
 
 
-__all__ = ["Row", "Run", "read", "stream"]
+__all__ = ["Row", "Run", "read", "stream", "texts_of", "whole_rows"]

@@ -58,7 +58,6 @@ class Recorder:
     def put(
         self, kind: int, name: str, found: Measure, shape: int = 0, *, module: int | None = None,
         site: int = 0, about: str = "", inputs: tuple[int, ...] = (), phase: int | None = None,
-        payload: int = 0,
     ) -> int:  # fmt: skip
         """Add a row."""
         text = self.writer.text
@@ -66,7 +65,7 @@ class Recorder:
             text(name), self.module if module is None else module, site, shape, text(about)
         )  # fmt: skip
         now = self.phase if phase is None else phase
-        return self.writer.put(kind, now, self.step, texts, found, inputs, payload)
+        return self.writer.put(kind, now, self.step, texts, found, inputs)
 
     def value(self, kind: int, name: str, t: Any, **how: Any) -> None:
         """Add a row of a tensor or an array."""

@@ -16,6 +16,8 @@ from ..errors import ConfigError
 from ..nn.global_hooks import register_module_forward_hook, register_module_forward_pre_hook
 from ..optim.state import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 from . import rows
+from .log.opening import CHECKER_SLOT, Keeping
+from .log.surroundings import program
 from .operations import Operations
 from .recorder import MODULES, OPS, SLOT, Recorder
 from .rows import LEVELS, Writer
@@ -57,6 +59,7 @@ class record:  # noqa: N801  (used like a function)
         self._operations: Operations | None = None
         self._handles: list[Any] = []
         self._steps_of: int | None = None  # the optimizer whose steps count
+        self._log: Keeping | None = None
 
     def __enter__(self) -> record:
         me = context.current()
@@ -67,8 +70,13 @@ class record:  # noqa: N801  (used like a function)
         os.makedirs(self.folder, exist_ok=True)
         if self.ranks is not None and me.rank not in self.ranks:
             return self
-        rows.write_about(self.folder, self._about(me))
-        writer = Writer(self.folder, me.rank, self.payloads)
+        checker = me.slots.get(CHECKER_SLOT)
+        if checker is None:
+            rows.write_about(self.folder, self._about(me))
+            checker = Writer
+            if self.payloads:
+                self._keep(me.rank)
+        writer = checker(self.folder, me.rank)
         self.recorder = to = Recorder(writer, LEVELS.index(self.level), self.first_step)
         me.slots[SLOT] = me.slots[context.REPEATABLE_SLOT] = to
         stand_in()
@@ -88,14 +96,23 @@ class record:  # noqa: N801  (used like a function)
             handle.remove()
         stand_aside()
         to.writer.close()
+        if self._log is not None:
+            self._log.__exit__()
         for slot in (SLOT, context.REPEATABLE_SLOT):
             context.current().slots.pop(slot, None)
 
+    def _keep(self, rank: int) -> None:
+        """Keep what others bring, too."""
+        self._log = Keeping(self.folder, rank)
+        self._log.__enter__()
+
     def _about(self, me: context.Rank) -> dict[str, Any]:
-        main = getattr(sys.modules.get("__main__"), "__file__", None)
+        words, is_module, *_ = program()
+        main = None if is_module else words[0]
         return {
             "world": me.world_size, "level": self.level, "steps": self.steps,
-            "argv": list(sys.argv), "program": main, "code": _hash_of(main),
+            "first_step": self.first_step, "argv": list(sys.argv), "program": main,
+            "code": _hash_of(main),
             "versions": {
                 "python": sys.version.split()[0], "numpy": np.__version__,
                 "disttrain": sys.modules["disttrain"].__version__,
@@ -158,6 +175,8 @@ class record:  # noqa: N801  (used like a function)
             to.writer.flush()
             if self._operations is not None:
                 self._operations.forget()
+            if self._log is not None:
+                self._log.stepped(to.step)
             self._look()
 
     # -- modules -------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ import numpy as np
 
 from ..trace import warn
 
-VERSION = 1
+VERSION = 2
 RECORD = "record.json"
 LEVELS = ("collectives", "modules", "ops")
 # What a row is of; the names are shown, and stand in JSON.
@@ -37,15 +37,15 @@ NUM_INPUTS = 4
 # number: of the row in its file, 1 for the first; also at its end, where it is whole
 # hash, low, high, squares, nans, sketch: the digest of the result
 # start, numel, whole: the place of its first element in the whole, its elements, those of the whole
-# (0: it is the whole); inputs: hashes of what it was made from; payload: where the bytes begin + 1
+# (0: it is the whole); inputs: hashes of what it was made from
 ROW = np.dtype([
     ("number", "u8"), ("hash", "u8"), ("low", "f8"), ("high", "f8"), ("squares", "f8"),
     ("nans", "i8"), ("sketch", "f8"), ("start", "i8"), ("numel", "i8"), ("whole", "i8"),
-    ("inputs", "u8", (NUM_INPUTS,)), ("payload", "u8"), ("step", "i4"), ("name", "u4"),
+    ("inputs", "u8", (NUM_INPUTS,)), ("step", "i4"), ("name", "u4"),
     ("module", "u4"), ("site", "u4"), ("shape", "u4"), ("about", "u4"), ("kind", "u1"),
     ("phase", "u1"), ("num_inputs", "u1"), ("spare", "u1"), ("tail", "u4"),
 ])  # fmt: skip
-PACK = struct.Struct("<QQdddqdqqq4QQiIIIIIBBBBI")
+PACK = struct.Struct("<QQdddqdqqq4QiIIIIIBBBBI")
 assert PACK.size == ROW.itemsize
 _FLUSH_AT = 64  # rows
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
@@ -86,13 +86,12 @@ def write_about(folder: str, about: dict[str, Any]) -> None:
 class Writer:
     """Adds rows to the files of one rank. A disk that is full ends the recording, not the run."""
 
-    def __init__(self, folder: str, rank: int, payloads: bool = False) -> None:
+    def __init__(self, folder: str, rank: int) -> None:
         os.makedirs(folder, exist_ok=True)
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
-        rows, names, data = paths(folder, rank)
+        rows, names, _ = paths(folder, rank)
         self._rows, self._names = os.open(rows, flags, 0o644), os.open(names, flags, 0o644)
-        self._data = os.open(data, flags, 0o644) if payloads else -1
-        self.folder, self._pid, self._kept = folder, os.getpid(), 0
+        self.folder, self._pid = folder, os.getpid()
         self._known: dict[str, int] = {"": 0}
         self._new_rows, self._new_names = bytearray(), bytearray()
         self._lock, self.open, self.count, self._last = threading.RLock(), True, 0, 0.0
@@ -108,7 +107,7 @@ class Writer:
 
     def put(
         self, kind: int, phase: int, step: int, texts: tuple[int, int, int, int, int],
-        found: Measure = NOTHING, inputs: tuple[int, ...] = (), payload: int = 0,
+        found: Measure = NOTHING, inputs: tuple[int, ...] = (),
     ) -> int:  # fmt: skip
         """Add a row: its number. ``texts``: the numbers of name, module, site, shape and about."""
         n = len(inputs)
@@ -117,22 +116,12 @@ class Writer:
         with self._lock:
             self.count = number = self.count + 1
             self._new_rows += PACK.pack(
-                number, *found, *inputs, payload, step, *texts,
+                number, *found, *inputs, step, *texts,
                 kind, phase, min(n, NUM_INPUTS), 0, number & 0xFFFFFFFF,
             )  # fmt: skip
             if len(self._new_rows) >= _FLUSH_AT * PACK.size:
                 self.flush()
         return number
-
-    def payload(self, array: np.ndarray) -> int:
-        """Keep the bytes of ``array``: where they begin, + 1; 0 where none are kept."""
-        if self._data < 0 or not self.open:
-            return 0
-        raw = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-        with self._lock:
-            at, self._kept = self._kept, self._kept + raw.size
-            self._write(self._data, raw.tobytes())
-        return at + 1
 
     def flush(self) -> None:
         """Write what is waiting, texts first, so that no row names what is not there."""
@@ -166,7 +155,6 @@ class Writer:
         """Write what is waiting, and end."""
         self.flush()
         if self.open and os.getpid() == self._pid:
-            for fd in (self._rows, self._names, self._data):
-                if fd >= 0:
-                    os.close(fd)
+            for fd in (self._rows, self._names):
+                os.close(fd)
         self.open = False

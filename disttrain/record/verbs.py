@@ -95,7 +95,9 @@ def _verb(name: str, verb: _Verb, own: Callable[..., Any]) -> Callable[..., Any]
         if to is None:
             return own(self, *args, **kwargs)
         about = _header(to, self, name, args, kwargs)
-        _given(to, name, about, _argument(verb.given, args, kwargs))
+        given = _argument(verb.given, args, kwargs)
+        unread = name == "broadcast" and _root(args, kwargs) != self.rank
+        _given(to, name, about, given, unread)
         work = own(self, *args, **kwargs)
         got = _argument(verb.got, args, kwargs)
         if got is not None:
@@ -142,8 +144,16 @@ def _measured(value: Any) -> tuple[Measure, str]:
     return total, f"{len(found)} x {shape_text(value[0])}"
 
 
-def _given(to: Recorder, name: str, about: str, given: Any) -> None:
-    found, shape = (rows.NOTHING, "") if given is None else _measured(given)
+def _root(args: tuple, kwargs: dict) -> Any:
+    return args[1] if len(args) > 1 else kwargs.get("root")
+
+
+def _given(to: Recorder, name: str, about: str, given: Any, unread: bool) -> None:
+    """``unread``: what lies in the array does not matter, and may be what was there before."""
+    if unread:
+        found, shape = rows.NOTHING, shape_text(given)
+    else:
+        found, shape = (rows.NOTHING, "") if given is None else _measured(given)
     to.put(rows.COLLECTIVE, name, found, to.writer.text(shape), site=to.sites.here(), about=about)
     to.writer.flush_soon()
 
@@ -159,13 +169,15 @@ def _got(
         if name == "irecv" and isinstance(work._result, int):
             about = f"from rank {group.ranks[work._result]} {about}"
     found, shape = _measured(got)
-    kept = 0
-    for array in got if isinstance(got, (list, tuple)) else (got,):
-        if array.__class__ is np.ndarray:
-            at = to.writer.payload(array)
-            kept = kept or at
-    to.put(rows.RECEIVED, name, found, to.writer.text(shape), module=where[0], phase=where[1],
-           about=about, payload=kept)  # fmt: skip
+    to.put(
+        rows.RECEIVED,
+        name,
+        found,
+        to.writer.text(shape),
+        module=where[0],
+        phase=where[1],
+        about=about,
+    )
 
 
 # --- loaders --------------------------------------------------------------------------------------

@@ -32,7 +32,7 @@ from disttrain.comm.transports.sim.fabric import LOCAL, REMOTE
 from disttrain.comm.transports.sim.network import Link
 from disttrain.comm.transports.sim.scheduler import Task
 from disttrain.comm.transports.sim.stacks import standing
-from disttrain.context import current
+from disttrain.context import PROGRAM_SLOT, current
 from disttrain.errors import Deadlock, PeerFailed
 from disttrain.outputs import UNHEARD, is_heard
 
@@ -192,6 +192,8 @@ class Job:
             raise Ended(code, f"exit code {code}")
 
     def _script(self) -> None:
+        plan = self.plan
+        current().slots[PROGRAM_SLOT] = (list(plan.program), plan.module, False, plan.face)
         for name in self.plan.observers:
             importlib.import_module(name).begin()
         name = self.plan.program[0]

@@ -255,6 +255,8 @@ def program_body(plan: Plan) -> Callable[[], None]:
         if "numpy.random" in sys.modules:  # forked ranks would all draw the same numbers
             sys.modules["numpy.random"].seed()
         sys.argv = list(plan.program)
+        told = (list(plan.program), plan.module, plan.run_path, plan.face)
+        context.current().slots[context.PROGRAM_SLOT] = told
         if plan.face:
             importlib.import_module(plan.face).install()
         for name in plan.observers:

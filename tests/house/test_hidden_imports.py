@@ -29,6 +29,7 @@ TOLD = {
     "disttrain.compat.torch.hub": "the hubconf.py of a folder that the user names",
     "disttrain.compat.torch.shim": "files of the user's own torch scripts",
     "disttrain.core.sharing": "multiprocessing's pickler, found when the user imports it",
+    "disttrain.record.replay.program": "the user's program; the face that the recording names",
     "disttrain.rpc.calls.failures": "the class of an exception that a peer has named",
     "disttrain.serialize.objects": "classes that a file names and the user allows",
     "disttrain_launcher.clusters.files": "files of modules that its callers name",

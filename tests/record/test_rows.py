@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 
-import numpy as np
 import pytest
 
 from disttrain.record import rows
@@ -32,13 +31,13 @@ def test_rows_come_back(tmp_path):
     assert (last.inputs, last.norm, last.nans, last.shape) == ((7, 199), 3.0, 1, "")
 
 
-@pytest.mark.parametrize("lost", [1, 100, 153])
+@pytest.mark.parametrize("lost", [1, 100, 145])
 def test_a_torn_end_is_left_out(tmp_path, lost):
     write(tmp_path, 100).close()
     path = paths(str(tmp_path), 0)[0]
     with open(path, "r+b") as file:
         file.truncate(os.path.getsize(path) - lost)
-    assert len(stream(str(tmp_path), 0)) == (98 if lost == 153 else 99)
+    assert len(stream(str(tmp_path), 0)) == (98 if lost == 145 else 99)
 
 
 def test_texts_of_any_kind_come_back(tmp_path):
@@ -56,18 +55,6 @@ def test_rows_are_there_before_the_end(tmp_path):
     writer.flush()
     assert len(stream(str(tmp_path), 0)) == 70
     writer.close()
-
-
-def test_bytes_are_kept_where_that_is_wanted(tmp_path):
-    writer = write(tmp_path, 0, payloads=True)
-    first = writer.payload(np.arange(4, dtype=np.float32))
-    second = writer.payload(np.arange(6, dtype=np.int16)[::2])
-    writer.close()
-    with open(paths(str(tmp_path), 0)[2], "rb") as file:
-        data = file.read()
-    assert (first, second) == (1, 17)
-    assert np.frombuffer(data[second - 1 :], np.int16).tolist() == [0, 2, 4]
-    assert write(tmp_path / "b", 0).payload(np.ones(3)) == 0
 
 
 def test_a_full_disk_ends_the_recording_and_not_the_run(tmp_path, monkeypatch):

@@ -65,14 +65,13 @@ def test_every_verb_goes_on(tmp_path):
     assert message.about.startswith("from rank 1")
 
 
-def test_the_bytes_that_came_are_kept(tmp_path):
+def test_what_nobody_reads_is_not_measured(tmp_path):
     def body(rank):
         dist.broadcast(dt.full((3,), float(rank)), src=1)
 
-    _, found = recorded(tmp_path, body, payloads=True)
-    [got] = [r for r in found[0] if r.kind == rows.RECEIVED]
-    data = (tmp_path / "rank_0.data").read_bytes()
-    assert np.frombuffer(data, np.float32, 3, got.payload - 1).tolist() == [1.0, 1.0, 1.0]
+    _, found = recorded(tmp_path, body)
+    first, second = (stream[0] for stream in (found[0], found[1]))
+    assert (first.hash, first.shape) == (0, "float32[3]") and second.hash
 
 
 def test_classes_are_as_they_were_when_nobody_records(tmp_path):

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from ...context import at_thread_start, thread
+from ...context import at_thread_start, drawn, thread
 from ...core.backward.sink import store_grad
 from ...core.tensor import Tensor
 from ...errors import AutogradError
@@ -149,7 +149,8 @@ class Contexts:
         first = worker << WORKER_SHIFT
         self.last = first + MOST_ON_ONE_WORKER
         # A worker that joins again under the same number does not begin at the same place.
-        first += (time.time_ns() >> _TICK) & (MOST_ON_ONE_WORKER >> 1)
+        now = (time.time_ns() >> _TICK) & (MOST_ON_ONE_WORKER >> 1)
+        first += drawn("contexts", now)
         self.next_context = itertools.count(first + 1).__next__
         self.next_message = itertools.count(first + 1).__next__
         self.next_pass = itertools.count(first + 1).__next__

@@ -103,7 +103,7 @@ class Agent:
         self.closed = False
         self._handlers: dict[int, Handler] = {}
         # A peer may still answer a call of the worker that had this name before.
-        self._numbers = itertools.count(1 + (secrets.randbits(32) << 24))
+        self._numbers = itertools.count(1 + (context.drawn("calls", secrets.randbits(32)) << 24))
         self._local = _Local()
         self.callbacks = Callbacks(self.start_thread)
         self._deadlines = Deadlines(

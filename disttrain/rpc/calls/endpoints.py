@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from ... import context
 from ...comm.transports.sim.scheduler import SimWaiter
@@ -11,6 +12,8 @@ from ..messages import mixed
 from ..messages.contract.endpoint import Endpoint
 from ..messages.contract.message import Limits
 from ..messages.simulated import SimulatedEndpoint
+
+OPENER = "rpc.opener"  # the slot of a rank whose endpoints are opened by that: ``opener(make)``
 
 
 @dataclass(frozen=True)
@@ -29,7 +32,13 @@ def open_endpoint(
 ) -> Endpoint:
     """The endpoint of worker ``me``, whose peers know ``token``, too. Simulated workers have one
     way only. ``meeting_host``: where workers of several hosts meet; None: all are on this one."""
-    ways = Ways() if ways is None else ways
+    make = partial(_opened, me, token, Ways() if ways is None else ways, meeting_host)
+    opener = context.current().slots.get(OPENER)
+    found: Endpoint = make() if opener is None else opener(make)
+    return found
+
+
+def _opened(me: int, token: bytes, ways: Ways, meeting_host: str | None) -> Endpoint:
     limits = None if ways.message_bytes is None else Limits(message_bytes=ways.message_bytes)
     if isinstance(context.current().waiter, SimWaiter):
         return SimulatedEndpoint(me, token, limits)

@@ -24,6 +24,7 @@ import time
 from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
+from ....context import drawn
 from ....errors import ConfigError, SerializationError
 from ....serialize.disk import (
     FOREIGN_AGE,
@@ -49,7 +50,7 @@ _DRAFT = re.compile(r"\.manifest-([0-9a-f]{8})[0-9a-f]{16}\.draft\Z")
 
 def new_save() -> str:
     """A name for one save: the host, and random digits."""
-    return f"{host()}{secrets.token_hex(8)}"
+    return f"{host()}{drawn('save', secrets.randbits(64)):016x}"
 
 
 def shard_name(save: str, rank: int, world_size: int, number: int | None = None) -> str:

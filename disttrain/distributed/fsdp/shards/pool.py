@@ -41,7 +41,7 @@ class Pool:
         free = self._free.setdefault(memory, [])
         if not free and self.capacity >= BIG and self.settle is not None:
             self.settle()
-        raw = free.pop() if free else memory.flat(group, self.capacity, np.uint8)
+        raw = free.pop() if free else _new(memory, group, self.capacity)
         key = (id(raw), numel, kind)
         flat = self._views.get(key)
         if flat is None:
@@ -54,3 +54,12 @@ class Pool:
         memory, raw = self._owner.pop(id(flat))
         if raw.nbytes >= self.capacity:
             self._free.setdefault(memory, []).append(raw)
+
+
+def _new(memory: Memory, group: ProcessGroup, nbytes: int) -> Any:
+    """A buffer. What lies between the parts that are written is sent, too: as zeros, so that a
+    rank gives the same bytes in every run."""
+    raw = memory.flat(group, nbytes, np.uint8)
+    if isinstance(raw, np.ndarray):
+        raw.fill(0)
+    return raw

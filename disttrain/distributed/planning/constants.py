@@ -14,17 +14,18 @@ DATA = Path(__file__).parent / "data"
 
 @dataclass(frozen=True)
 class Constants:
-    """``values[name]``: names are ``what`` or ``what.of``, where ``of`` is a family of devices or a
-    stack of software. What has no value of its own has that of "default"."""
+    """``values[name]``: names are ``what`` or ``what.of``, where ``of`` is a family of devices, a type
+    of numbers, a stack of software or two of them. What has none of its own has that of
+    "default"."""
 
     values: Mapping[str, float]
 
-    def get(self, what: str, of: str = "") -> float:
+    def get(self, what: str, *of: str) -> float:
+        """The value for all of ``of`` together, else for the first of them that has one."""
         values = self.values
-        if of:
-            found = values.get(f"{what}.{of}")
-            if found is not None:
-                return found
+        for name in (".".join((what, *of)), *(f"{what}.{each}" for each in of)):
+            if name in values:
+                return values[name]
         return values[f"{what}.default"] if f"{what}.default" in values else values[what]
 
 

@@ -84,14 +84,15 @@ class Costs:
     @cached_property
     def product_rate(self) -> float:
         """Of a large product."""
-        of = f"{self.machines.device.family}.{self.kind}"
-        return self._peak(self.kind) * self.constants.get("products", of)
+        of = self.machines.device.family, self.kind
+        return self._peak(self.kind) * self.constants.get("products", *of)
 
     @cached_property
     def attention_rate(self) -> float:
         """Of scores; they are in bfloat16 where products are in 8 bits."""
         kind = "bf16" if self.kind == "fp8" else self.kind
-        return self._peak(kind) * self.constants.get("attention", self.machines.device.family)
+        of = self.stack, self.machines.device.family
+        return self._peak(kind) * self.constants.get("attention", *of)
 
     # -- groups -------------------------------------------------------------------------------
 
@@ -109,10 +110,6 @@ class Costs:
     @cached_property
     def data_group(self) -> Crowd:
         return self._crowd(self.layout.data * self.layout.context, self.layout.tensor)
-
-    @cached_property
-    def shard_group(self) -> Crowd:
-        return self._crowd(self.layout.shards, self.layout.tensor)
 
     @cached_property
     def expert_group(self) -> Crowd:
@@ -144,7 +141,7 @@ class Costs:
         extra = 1.0 + self.constants.get("score") / model.dim
         if lay.fused:
             return flops / 2.0 * extra / self.attention_rate  # only keys that came before
-        scores = pairs * self.itemsize * self.constants.get("score_passes")
+        scores = pairs * self.itemsize * self.constants.get("score_passes", self.stack)
         return flops / self.product_rate + scores / self.memory_rate
 
     def _moved(self, sparse: bool) -> float:
@@ -159,11 +156,6 @@ class Costs:
         if sparse:
             own += 4.0 * model.hidden * model.top_k  # tokens are sorted to experts and back
         return lay.tokens * own * self.itemsize * self.constants.get("passes", self.stack)
-
-    @cached_property
-    def host(self) -> float:
-        """Seconds in which a host launches a layer, forward."""
-        return self.constants.get("launch", self.stack)
 
     def _tensor_sent(self) -> float:
         """What the ranks of a layer exchange in one direction: twice a sum."""
@@ -191,7 +183,7 @@ class Costs:
             scores = (scores + self.attention(True)) / 2.0
         moved = self._moved(sparse) / self.memory_rate
         sent = self._tensor_sent() + self._context_sent() + self._expert_sent(sparse)
-        host = self.host
+        host = self.constants.get("sparse_launch" if sparse else "launch", self.stack)
         forward = Pass(max(products + scores + moved, host - sent), sent)
         back = 2.0 * products + (_FLASH_BACK if lay.fused else 2.0) * scores + 2.0 * moved
         backward = Pass(max(back, 2.0 * host - sent), sent)
@@ -218,8 +210,9 @@ class Costs:
         """The product with all words is not made in 8 bits."""
         if self.kind != "fp8":
             return self.product_rate
-        of = f"{self.machines.device.family}.bf16"
-        return self._peak("bf16") * self.constants.get("products", of)
+        return self._peak("bf16") * self.constants.get(
+            "products", self.machines.device.family, "bf16"
+        )
 
     # -- weights that are gathered ------------------------------------------------------------
 
@@ -227,17 +220,29 @@ class Costs:
         """Of a layer of sharded weights: seconds that its messages take beyond its computation,
         forward and backward; and by how much messages slow the computation."""
         lay = self.layout
-        size = self.model.layer_weights(sparse, lay.tensor, lay.expert)
-        gather = self.links.halves(self.shard_group, size * self.itemsize)
         reduced = 4 if lay.precision.endswith("_amp") else self.itemsize
-        scatter = self.links.halves(self.shard_group, size * reduced)
-        if lay.replicas > 1:
-            group = self._crowd(lay.replicas, lay.tensor * lay.shards)
-            scatter += self.links.all_reduce(group, size * reduced / lay.shards)
+        gather = scatter = 0.0
+        for size, shards, stride in self._pieces(sparse):
+            group = self._crowd(shards, stride)
+            gather += self.links.halves(group, size * self.itemsize)
+            scatter += self.links.halves(group, size * reduced)
+            if lay.replicas > 1:
+                others = self._crowd(lay.replicas, lay.tensor * lay.shards)
+                scatter += self.links.all_reduce(others, size * reduced / shards)
         forward, backward = passes
         late = max(0.0, gather - forward.total), max(0.0, gather + scatter - backward.total)
         hidden = min(gather, forward.total) + min(gather + scatter, backward.total)
         return late[0], late[1], hidden * self.constants.get("contention")
+
+    def _pieces(self, sparse: bool) -> list[tuple[float, int, int]]:
+        """Of a layer: elements, devices that share them, and how far apart those are."""
+        lay, model = self.layout, self.model
+        size = float(model.layer_weights(sparse, lay.tensor, lay.expert))
+        if not sparse or lay.expert == 1:
+            return [(size, lay.shards, lay.tensor)]
+        routed = sum(p.weights for p in model.sparse if p.of > 1) / lay.tensor / lay.expert
+        fewer = max(1, lay.shards // lay.expert)
+        return [(size - routed, lay.shards, lay.tensor), (routed, fewer, lay.tensor * lay.expert)]
 
     # -- a step -------------------------------------------------------------------------------
 
@@ -267,13 +272,14 @@ class Costs:
         stages = lay.pipeline
         share = 1.0 / stages
         fullest = -(-model.layers // stages) / model.layers
-        hops = 0.0
+        hops = waiting = 0.0
         if stages > 1:
             nbytes = lay.tokens * model.hidden * self.itemsize
             if lay.sequence:
                 nbytes /= lay.tensor
             hop = self.links.send(lay.devices // stages, nbytes)
-            hops = 2.0 * lay.chunks * hop * self.constants.get("hop")
+            hops = 2.0 * lay.chunks * hop
+            waiting = lay.chunks * self.constants.get("hop", self.stack)
         one = compute * share
         # The last stage has the loss, too; it is the slowest if layers divide evenly.
         slowest = max(compute * fullest, compute * (1.0 - fullest * (stages - 1)) + last)
@@ -282,12 +288,12 @@ class Costs:
         elif model.layers % stages == 0:
             slowest = compute * share + last
         waits = bubble(stages, lay.chunks, lay.micros) if stages > 1 else 0.0
-        idle = waits * (one + (exposed + late) * share + hops + (first + last) * share)
+        idle = waits * (one + (exposed + late) * share + (first + last) * share)
         whole_compute = lay.micros * slowest
         sent = {
             "layers": lay.micros * exposed * share,
             "gathers": lay.micros * late * share,
-            "pipeline": lay.micros * hops,
+            "pipeline": (stages - 1) * hops + lay.micros * waiting,
             "gradients": self._reduced(lay.micros and compute * share),
         }
         optimizer = self._optimizer()
@@ -341,7 +347,7 @@ class Costs:
         lay = self.layout
         dense, routed = self._by_group()
         if lay.sharding in (FSDP, HSDP):
-            elements = self.held / lay.shards
+            elements = dense / lay.shards + routed / max(1.0, lay.shards / lay.expert)
         elif lay.sharding == ZERO1:
             whole = lay.data * lay.context
             elements = dense / whole + routed * lay.expert / whole

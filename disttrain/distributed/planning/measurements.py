@@ -70,7 +70,7 @@ def _vtrain() -> Iterator[Case]:
                         recompute=FULL, sequence=False, overlap=False, fused=False)  # fmt: skip
         key = f"{number} " + " ".join(str(v) for v in n.values())
         stack = "megatron-deepspeed"
-        yield Case("vtrain", key, "a100x8", stack, model, layout, float(row["ms"]) / 1e3)
+        yield Case("vtrain", key, "a100x8x64", stack, model, layout, float(row["ms"]) / 1e3)
 
 
 _SAILOR = {
@@ -83,7 +83,7 @@ def _sailor() -> Iterator[Case]:
     for row in _rows("sailor"):
         n = {k: int(row[k]) for k in ("nodes", "dp", "pp", "micro", "batch", "peak_bytes")}
         layout = Layout(n["batch"], 2048, n["micro"], n["dp"], 4, pipeline=n["pp"],
-                        precision="fp32", sequence=False, overlap=False, fused=False)  # fmt: skip
+                        sequence=False, overlap=False, fused=False)  # fmt: skip
         key = " ".join(row[k] for k in ("model", "nodes", "dp", "pp", "micro", "batch"))
         yield Case("sailor", key, "gh200x4", "sailor", _SAILOR[row["model"]], layout,
                    float(row["seconds"]), n["peak_bytes"])  # fmt: skip

@@ -1,0 +1,128 @@
+"""Fits the constants to the half of the measurements that is for it, and says how far off they are.
+
+Coordinate by coordinate, each by a factor that grows while it helps and shrinks where not, so that
+the mean of |log(predicted / measured)| falls: a measure that few odd rows cannot rule. Rows of the
+other half are never looked at.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import mean
+
+from .clusters import Machines, read_cluster
+from .constants import Constants
+from .costs import Costs
+from .measurements import Case
+from .memory import Memory
+
+Values = Mapping[str, float]
+_PARTS = ("memory", "network", "fast_links", "products", "attention")  # no more than a data sheet's
+_OF_MEMORY = ("workspace_bytes", "logit_bytes", "fragments")
+
+
+@dataclass(frozen=True)
+class Bench:
+    """The clusters of the cases, by the names of their files."""
+
+    clusters: Mapping[str, Machines]
+
+    @staticmethod
+    def of(folder: Path) -> Bench:
+        return Bench({path.stem: read_cluster(path) for path in sorted(folder.glob("*.toml"))})
+
+    def costs(self, case: Case, values: Values) -> Costs:
+        machines = self.clusters[case.cluster].sized(case.layout.devices)
+        return Costs(case.model, case.layout, machines, Constants(values), case.stack)
+
+    def seconds(self, case: Case, values: Values) -> float:
+        return self.costs(case, values).times().total
+
+    def bytes(self, case: Case, values: Values) -> float:
+        return Memory(self.costs(case, values)).held().total
+
+
+def miss(predicted: float, measured: float) -> float:
+    return abs(math.log(predicted / measured))
+
+
+def fit(bench: Bench, cases: Sequence[Case], values: Values, rounds: int = 12) -> dict[str, float]:
+    """Better values. Only cases of the calibrating half may be given."""
+    assert not any(case.scored for case in cases), "the scored half is not for fitting"
+    times = {n: v for n, v in values.items() if n.split(".")[0] not in _OF_MEMORY}
+    rest = {n: v for n, v in values.items() if n not in times}
+    found = _descend(
+        lambda case, trial: miss(bench.seconds(case, {**rest, **trial}), case.seconds),
+        cases,
+        times,
+        rounds,
+    )
+    weighed = [case for case in cases if case.memory]
+    found |= _descend(
+        lambda case, trial: miss(bench.bytes(case, {**times, **trial}), case.memory),
+        weighed,
+        rest,
+        rounds,
+    )
+    return {name: float(f"{found[name]:.4g}") for name in values}
+
+
+def _descend(
+    missed: Callable[[Case, Values], float],
+    cases: Sequence[Case],
+    start: Values,
+    rounds: int,
+) -> dict[str, float]:
+    values, steps = dict(start), dict.fromkeys(start, 0.25)
+    now = [missed(case, values) for case in cases]
+    moved = {}  # name -> the cases that it matters to
+    for name in values:
+        trial = {**values, name: values[name] * 1.3}
+        changed = [i for i, case in enumerate(cases) if missed(case, trial) != now[i]]
+        moved[name] = changed
+    for _ in range(rounds):
+        for name, indices in moved.items():
+            best = sum(now[i] for i in indices)
+            better = None
+            for factor in (1 + steps[name], 1 / (1 + steps[name])):
+                trial = {**values, name: values[name] * factor}
+                if name.split(".")[0] in _PARTS and trial[name] > 0.95:
+                    continue
+                each = [missed(cases[i], trial) for i in indices]
+                if sum(each) < best - 1e-9:
+                    best, better = sum(each), (trial, each)
+            if better is None:
+                steps[name] *= 0.5
+                continue
+            values = better[0]
+            steps[name] *= 1.3
+            for i, value in zip(indices, better[1], strict=True):
+                now[i] = value
+    return values
+
+
+@dataclass(frozen=True)
+class Error:
+    """Of several cases, in parts of what was measured."""
+
+    count: int
+    mean: float
+    worst: float
+
+
+def error(predicted: Sequence[float], measured: Sequence[float]) -> Error:
+    found = [abs(p / m - 1.0) for p, m in zip(predicted, measured, strict=True)]
+    return Error(len(found), mean(found), max(found)) if found else Error(0, 0.0, 0.0)
+
+
+def step_error(bench: Bench, cases: Sequence[Case], values: Values) -> Error:
+    return error([bench.seconds(c, values) for c in cases], [c.seconds for c in cases])
+
+
+def memory_error(bench: Bench, cases: Sequence[Case], values: Values) -> Error:
+    """Of the cases whose memory was told."""
+    told = [c for c in cases if c.memory]
+    return error([bench.bytes(c, values) for c in told], [c.memory for c in told])

@@ -21,6 +21,7 @@ from .memory import Memory
 
 Values = Mapping[str, float]
 _PARTS = ("memory", "network", "fast_links", "products", "attention")  # no more than a data sheet's
+_MOST = {**dict.fromkeys(_PARTS, 0.95), "loss_bytes": 60.0}
 _OF_MEMORY = ("workspace_bytes", "logit_bytes", "fragments")
 
 
@@ -78,18 +79,14 @@ def _descend(
 ) -> dict[str, float]:
     values, steps = dict(start), dict.fromkeys(start, 0.25)
     now = [missed(case, values) for case in cases]
-    moved = {}  # name -> the cases that it matters to
-    for name in values:
-        trial = {**values, name: values[name] * 1.3}
-        changed = [i for i, case in enumerate(cases) if missed(case, trial) != now[i]]
-        moved[name] = changed
+    moved = {name: _moved(missed, cases, values, name, now) for name in values}
     for _ in range(rounds):
         for name, indices in moved.items():
             best = sum(now[i] for i in indices)
             better = None
             for factor in (1 + steps[name], 1 / (1 + steps[name])):
                 trial = {**values, name: values[name] * factor}
-                if name.split(".")[0] in _PARTS and trial[name] > 0.95:
+                if trial[name] > _MOST.get(name.split(".")[0], math.inf):
                     continue
                 each = [missed(cases[i], trial) for i in indices]
                 if sum(each) < best - 1e-9:
@@ -102,6 +99,39 @@ def _descend(
             for i, value in zip(indices, better[1], strict=True):
                 now[i] = value
     return values
+
+
+def _moved(
+    missed: Callable[[Case, Values], float],
+    cases: Sequence[Case],
+    values: Values,
+    name: str,
+    now: Sequence[float],
+) -> list[int]:
+    """The cases that a constant matters to."""
+    trial = {**values, name: values[name] * 1.3}
+    return [i for i, case in enumerate(cases) if missed(case, trial) != now[i]]
+
+
+def without(bench: Bench, cases: Sequence[Case], values: Values) -> dict[str, float]:
+    """Constants as if ``cases``, of the calibrating half, were all that was ever measured: what
+    matters to none of them is not known, and a default among it is the mean of what is."""
+
+    def missed(case: Case, trial: Values) -> float:
+        seconds = miss(bench.seconds(case, trial), case.seconds)
+        return seconds + (miss(bench.bytes(case, trial), case.memory) if case.memory else 0.0)
+
+    now = [missed(case, values) for case in cases]
+    known = {n for n in values if _moved(missed, cases, values, n, now)}
+    start = {}
+    for name, value in values.items():
+        what, _, of = name.partition(".")
+        kin = [values[n] for n in known if n.startswith(f"{what}.") and n != name]
+        if name in known or not of:
+            start[name] = value
+        elif of == "default":
+            start[name] = mean(kin) if kin else value
+    return fit(bench, cases, start, 8)
 
 
 @dataclass(frozen=True)

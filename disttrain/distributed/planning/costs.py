@@ -155,7 +155,9 @@ class Costs:
         own += (3.0 if model.gated else 2.0) * width / lay.tensor
         if sparse:
             own += 4.0 * model.hidden * model.top_k  # tokens are sorted to experts and back
-        return lay.tokens * own * self.itemsize * self.constants.get("passes", self.stack)
+        return lay.tokens * own * self.itemsize * self.constants.get(
+            "passes", self.stack, self.kind
+        )
 
     def _tensor_sent(self) -> float:
         """What the ranks of a layer exchange in one direction: twice a sum."""
@@ -271,7 +273,6 @@ class Costs:
         first, last = self.ends()
         stages = lay.pipeline
         share = 1.0 / stages
-        fullest = -(-model.layers // stages) / model.layers
         hops = waiting = 0.0
         if stages > 1:
             nbytes = lay.tokens * model.hidden * self.itemsize
@@ -281,12 +282,10 @@ class Costs:
             hops = 2.0 * lay.chunks * hop
             waiting = lay.chunks * self.constants.get("hop", self.stack)
         one = compute * share
-        # The last stage has the loss, too; it is the slowest if layers divide evenly.
-        slowest = max(compute * fullest, compute * (1.0 - fullest * (stages - 1)) + last)
-        if stages == 1:
-            slowest = compute + first + last
-        elif model.layers % stages == 0:
-            slowest = compute * share + last
+        each = [compute * n / model.layers for n in lay.stage_layers(model.layers)]
+        each[0] += first
+        each[-1] += last  # often the slowest for it
+        slowest = max(each)
         waits = bubble(stages, lay.chunks, lay.micros) if stages > 1 else 0.0
         idle = waits * (one + (exposed + late) * share + (first + last) * share)
         whole_compute = lay.micros * slowest
@@ -306,7 +305,7 @@ class Costs:
         """Elements of weights of one device, before they are sharded: of the fullest stage."""
         lay, model = self.layout, self.model
         stages = lay.pipeline
-        most = -(-model.layers // stages)
+        most = max(lay.stage_layers(model.layers))
         each = {s: model.layer_weights(s, lay.tensor, lay.expert) for s in self.kinds}
         chosen = model.layers - most if stages > 1 else 0
         layers = sum(each[model.is_sparse(i)] for i in range(chosen, model.layers))
@@ -334,7 +333,7 @@ class Costs:
         if not model.experts or lay.expert == 1:
             return self.held, 0.0
         routed = sum(p.weights for p in model.sparse if p.of > 1) / lay.tensor / lay.expert
-        routed *= -(-model.layers // lay.pipeline) * self.kinds.get(True, 0) / model.layers
+        routed *= max(lay.stage_layers(model.layers)) * self.kinds.get(True, 0) / model.layers
         return max(0.0, self.held - routed), routed
 
     @cached_property

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
-from ...errors import ConfigError
 from ..pipelining.check import run_on_paper
 from ..pipelining.plans import interleaved, one_f_one_b
 
@@ -19,8 +18,8 @@ class Layout:
     ``expert`` of the ``data`` x ``context`` ones. ``chunks``: stages of a pipeline's rank.
     ``replicas``: of HSDP's shards. ``precision``: "bf16", "fp8", "fp32", or with "_amp" one of them
     over float32 weights. ``sequence``: norms and residuals are divided as tensors are.
-    ``overlap``: reductions of gradients run beside the backward. ``kept``: layers whose sequence
-    scores are kept (no fused attention)."""
+    ``overlap``: reductions of gradients run beside the backward. ``fused``: scores of attention are
+    not kept. ``split``: layers of each stage (empty: as equal as can be, the first ones more)."""
 
     batch: int
     seq: int
@@ -38,6 +37,7 @@ class Layout:
     sequence: bool = True
     overlap: bool = True
     fused: bool = True
+    split: tuple[int, ...] = ()
 
     @property
     def devices(self) -> int:
@@ -58,6 +58,13 @@ class Layout:
         """Devices over which weights are spread, beside those of one layer."""
         whole = self.data * self.context
         return whole // self.replicas if self.sharding in (FSDP, HSDP) else 1
+
+    def stage_layers(self, layers: int) -> tuple[int, ...]:
+        """How many of ``layers`` each rank of a pipeline has."""
+        if self.split:
+            return self.split
+        each, rest = divmod(layers, self.pipeline)
+        return tuple(each + (i < rest) for i in range(self.pipeline))
 
     @property
     def name(self) -> str:
@@ -88,8 +95,3 @@ def bubble(ranks: int, chunks: int, micros: int) -> float:
     length = run_on_paper(plan).length / (3.0 * chunks)
     return max(0.0, length - few)
 
-
-def check(layout: Layout, devices: int) -> None:
-    """Raises ``ConfigError`` for a layout that does not fill ``devices``."""
-    if layout.devices != devices:
-        raise ConfigError(f"{layout.name} is for {layout.devices} devices, not for {devices}")

@@ -79,11 +79,17 @@ _SAILOR = {
 }
 
 
+# Layers of each stage, as the plans say it.
+_STAGES = {("opt350", 2): (11, 13), ("opt350", 4): (4, 7, 7, 6), ("gptneo", 2): (15, 17),
+           ("gptneo", 4): (6, 9, 9, 8), ("gptneo", 8): (2, 5, 5, 5, 4, 4, 4, 3)}  # fmt: skip
+
+
 def _sailor() -> Iterator[Case]:
     for row in _rows("sailor"):
         n = {k: int(row[k]) for k in ("nodes", "dp", "pp", "micro", "batch", "peak_bytes")}
         layout = Layout(n["batch"], 2048, n["micro"], n["dp"], 4, pipeline=n["pp"],
-                        sequence=False, overlap=False, fused=False)  # fmt: skip
+                        sequence=False, overlap=False, fused=False,
+                        split=_STAGES.get((row["model"], n["pp"]), ()))  # fmt: skip
         key = " ".join(row[k] for k in ("model", "nodes", "dp", "pp", "micro", "batch"))
         yield Case("sailor", key, "gh200x4", "sailor", _SAILOR[row["model"]], layout,
                    float(row["seconds"]), n["peak_bytes"])  # fmt: skip

@@ -43,17 +43,16 @@ class Memory:
     def held(self) -> Held:
         """Of the device that needs most."""
         stages = self.costs.layout.pipeline
-        found = [self._stage(i) for i in sorted({0, stages - 1})]
+        found = [self._stage(i) for i in range(stages)]
         return max(found, key=lambda each: each.total)
 
     # -- what does not depend on the batch ----------------------------------------------------
 
     def _layers_of(self, stage: int) -> list[bool]:
         """Whether each layer of a stage has experts."""
-        model, stages = self.costs.model, self.costs.layout.pipeline
-        each, rest = divmod(model.layers, stages)
-        first = stage * each + min(stage, rest)
-        count = each + (stage < rest)
+        model = self.costs.model
+        counts = self.costs.layout.stage_layers(model.layers)
+        first, count = sum(counts[:stage]), counts[stage]
         return [model.is_sparse(i) for i in range(first, first + count)]
 
     def _elements(self, stage: int) -> tuple[float, float]:
@@ -121,7 +120,7 @@ class Memory:
         flying = self.in_flight(stage)
         total = flying * sum(one)
         if lay.recompute == FULL:
-            total += max(self.saved(s) for s in set(layers))
+            total += max((self.saved(s) for s in set(layers)), default=0.0)
         return total
 
     def in_flight(self, stage: int) -> float:

@@ -23,12 +23,12 @@ from disttrain.comm.transports.sim import (
     Fabric,
     Scheduler,
     SimWaiter,
+    chakra,
     first_failed,
     run_cluster,
 )
 from disttrain.comm.transports.sim import faults as points
 from disttrain.comm.transports.sim import timeline as timelines
-from disttrain.metrics import chakra
 from disttrain.comm.transports.sim.fabric import LOCAL, REMOTE
 from disttrain.comm.transports.sim.network import Link
 from disttrain.comm.transports.sim.scheduler import Task

@@ -1,4 +1,4 @@
-"""How far the cost model is from published measurements: a table of errors; see scripts/validate_plan."""
+"""How far the cost model is from published measurements; see scripts/validate_plan."""
 
 from __future__ import annotations
 

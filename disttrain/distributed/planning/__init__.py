@@ -1,4 +1,4 @@
-"""What strategies of parallel training need per rank and how fast they are, without running them."""
+"""What strategies of parallel training need, and how fast they are, without running them."""
 
 from .asking import STACKS, Question, answer, read_model
 from .clusters import Machines, read_cluster

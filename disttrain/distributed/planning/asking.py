@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ...comm.transports.sim.chakra import write_timeline
 from ...errors import ConfigError
-from ...metrics.chakra import write_timeline
 from .clusters import Machines, read_cluster
 from .constants import constants
 from .costs import STACK, Costs

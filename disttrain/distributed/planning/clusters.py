@@ -68,10 +68,24 @@ class Machines:
         return replace(self, nodes=devices // per_node, per_node=per_node)
 
 
-_TOP = {"name": str, "nodes": int, "per_node": int, "oversubscription": float, "domain": int,
-        "device": dict, "local": dict, "network": dict}  # fmt: skip
-_DEVICE = {"name": str, "family": str, "memory_gib": float, "memory_gb_s": float, "tflops": dict}
-_WIRE = {"gb_s": float, "us": float}
+_TOP: dict[str, type] = {
+    "name": str,
+    "nodes": int,
+    "per_node": int,
+    "oversubscription": float,
+    "domain": int,
+    "device": dict,
+    "local": dict,
+    "network": dict,
+}
+_DEVICE: dict[str, type] = {
+    "name": str,
+    "family": str,
+    "memory_gib": float,
+    "memory_gb_s": float,
+    "tflops": dict,
+}
+_WIRE: dict[str, type] = {"gb_s": float, "us": float}
 _OPTIONAL = {"oversubscription", "domain", "family"}
 
 

@@ -14,8 +14,8 @@ DATA = Path(__file__).parent / "data"
 
 @dataclass(frozen=True)
 class Constants:
-    """``values[name]``: names are ``what`` or ``what.of``, where ``of`` is a family of devices, a type
-    of numbers, a stack of software or two of them. What has none of its own has that of
+    """``values[name]``: names are ``what`` or ``what.of``, where ``of`` is a family of devices, a
+    type of numbers, a stack of software or two of them. What has none of its own has that of
     "default"."""
 
     values: Mapping[str, float]

@@ -19,6 +19,8 @@ from .transformer import Product, Transformer
 
 STACK = "default"
 _FLASH_BACK = 2.5  # products of the fused backward against those of its forward: five to two
+_LAST_BUCKET = 0.1  # of the gradients: made when there is nothing left to hide behind
+_BACKWARD = 2.0 / 3.0  # of what a micro-batch computes
 _ADAM = 28.0  # bytes: weight, gradient, two moments read, three of them written
 
 
@@ -155,8 +157,8 @@ class Costs:
         own += (3.0 if model.gated else 2.0) * width / lay.tensor
         if sparse:
             own += 4.0 * model.hidden * model.top_k  # tokens are sorted to experts and back
-        return lay.tokens * own * self.itemsize * self.constants.get(
-            "passes", self.stack, self.kind
+        return (
+            lay.tokens * own * self.itemsize * self.constants.get("passes", self.stack, self.kind)
         )
 
     def _tensor_sent(self) -> float:
@@ -190,9 +192,7 @@ class Costs:
         back = 2.0 * products + (_FLASH_BACK if lay.fused else 2.0) * scores + 2.0 * moved
         backward = Pass(max(back, 2.0 * host - sent), sent)
         if lay.recompute == FULL:
-            backward = Pass(
-                backward.compute + forward.compute, backward.exposed + forward.exposed
-            )
+            backward = Pass(backward.compute + forward.compute, backward.exposed + forward.exposed)
         return forward, backward
 
     def ends(self) -> tuple[float, float]:
@@ -257,48 +257,57 @@ class Costs:
             found[sparse] = found.get(sparse, 0) + 1
         return found
 
-    def times(self) -> Times:
-        """Of one step of the whole training."""
-        lay, model = self.layout, self.model
+    @cached_property
+    def layers(self) -> tuple[float, float, float]:
+        """Of all layers and one micro-batch: what they compute, what they exchange meanwhile, and
+        what their sharded weights come too late."""
         compute = exposed = late = 0.0
-        sharded = lay.sharding in (FSDP, HSDP) and lay.shards > 1
         for sparse, count in self.kinds.items():
             both = self.passes(sparse)
             compute += count * sum(p.compute for p in both)
             exposed += count * sum(p.exposed for p in both)
-            if sharded:
+            if self.layout.sharding in (FSDP, HSDP) and self.layout.shards > 1:
                 *waits, slowed = self._gathered(sparse, both)
                 late += count * sum(waits)
                 compute += count * slowed
+        return compute, exposed, late
+
+    def slowest(self) -> float:
+        """What the slowest stage computes of one micro-batch: often the last one, for its loss."""
         first, last = self.ends()
-        stages = lay.pipeline
-        share = 1.0 / stages
-        hops = waiting = 0.0
-        if stages > 1:
-            nbytes = lay.tokens * model.hidden * self.itemsize
-            if lay.sequence:
-                nbytes /= lay.tensor
-            hop = self.links.send(lay.devices // stages, nbytes)
-            hops = 2.0 * lay.chunks * hop
-            waiting = lay.chunks * self.constants.get("hop", self.stack)
-        one = compute * share
-        each = [compute * n / model.layers for n in lay.stage_layers(model.layers)]
-        each[0] += first
-        each[-1] += last  # often the slowest for it
-        slowest = max(each)
-        waits = bubble(stages, lay.chunks, lay.micros) if stages > 1 else 0.0
-        idle = waits * (one + (exposed + late) * share + (first + last) * share)
-        whole_compute = lay.micros * slowest
+        layers = self.model.layers
+        stages = [self.layers[0] * n / layers for n in self.layout.stage_layers(layers)]
+        stages[0] += first
+        stages[-1] += last
+        return max(stages)
+
+    def _hops(self) -> tuple[float, float]:
+        """Of a micro-batch between two stages: the way of what is sent, there and back, which
+        hides once the pipeline is full; what a stage's host waits for each time."""
+        lay = self.layout
+        if lay.pipeline == 1:
+            return 0.0, 0.0
+        nbytes = lay.tokens * self.model.hidden * self.itemsize
+        nbytes /= lay.tensor if lay.sequence else 1
+        hop = self.links.send(lay.devices // lay.pipeline, nbytes)
+        return 2.0 * lay.chunks * hop, lay.chunks * self.constants.get("hop", self.stack)
+
+    def times(self) -> Times:
+        """Of one step of the whole training."""
+        lay, share = self.layout, 1.0 / self.layout.pipeline
+        compute, exposed, late = self.layers
+        hop, waiting = self._hops()
+        idle = bubble(lay.pipeline, lay.chunks, lay.micros)
+        idle *= share * (compute + exposed + late + sum(self.ends()))
         sent = {
             "layers": lay.micros * exposed * share,
             "gathers": lay.micros * late * share,
-            "pipeline": (stages - 1) * hops + lay.micros * waiting,
-            "gradients": self._reduced(lay.micros and compute * share),
+            "pipeline": (lay.pipeline - 1) * hop + lay.micros * waiting,
+            "gradients": self._reduced(compute * share),
         }
-        optimizer = self._optimizer()
-        step = self.constants.get("step", self.stack)
-        total = whole_compute + idle + optimizer + step + sum(sent.values())
-        return Times(total, whole_compute, idle, optimizer + step, sent)
+        busy = lay.micros * self.slowest()
+        last = self._optimizer() + self.constants.get("step", self.stack)
+        return Times(busy + idle + last + sum(sent.values()), busy, idle, last, sent)
 
     @cached_property
     def held(self) -> float:
@@ -312,8 +321,9 @@ class Costs:
         ends = model.embedding / lay.tensor * (1 if model.tied or stages > 1 else 2)
         return layers + ends + model.positions * model.hidden * (stages == 1)
 
-    def _reduced(self, backward: float) -> float:
-        """Gradients between replicas, at the end of a step."""
+    def _reduced(self, compute: float) -> float:
+        """Gradients between replicas, at the end of a step; where they may leave during the last
+        backward (of ``compute``, of one micro-batch), what does not hide behind it."""
         lay = self.layout
         if lay.sharding not in (DDP, ZERO1) or lay.data * lay.context == 1:
             return 0.0
@@ -324,7 +334,7 @@ class Costs:
             seconds += self.links.halves(group, size * wide)
             seconds += self.links.halves(group, size * (2 if lay.sharding == ZERO1 else wide))
         if lay.overlap:
-            seconds = max(0.1 * seconds, seconds - 0.6 * backward)
+            seconds = max(_LAST_BUCKET * seconds, seconds - _BACKWARD * compute)
         return seconds
 
     def _by_group(self) -> tuple[float, float]:

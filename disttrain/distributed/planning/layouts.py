@@ -94,4 +94,3 @@ def bubble(ranks: int, chunks: int, micros: int) -> float:
         plan = one_f_one_b(ranks, few)
     length = run_on_paper(plan).length / (3.0 * chunks)
     return max(0.0, length - few)
-

@@ -1,5 +1,5 @@
-"""What a device must hold during a step: weights, gradients, the optimizer's state, what the backward
-needs, and buffers. Counted for each stage of a pipeline; the fullest one is told.
+"""What a device must hold during a step: weights, gradients, the optimizer's state, what the
+backward needs, and buffers. Counted for each stage of a pipeline; the fullest one is told.
 
 Saved for the backward are, per token and layer, the inputs of norms and products, queries, keys and
 values, the widths of the feed-forward (Korthikanti et al., arXiv:2205.05198), and the scores where

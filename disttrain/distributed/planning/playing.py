@@ -190,8 +190,8 @@ class Player:
             yield Send(key, to, self.message)
 
     def _last_pass(self, action: Action, rank: int) -> Iterator[Step]:
-        """The backward that completes the gradients of a stage: each layer's leave as they are made,
-        or all at the end where nothing may overlap."""
+        """The backward that completes the gradients of a stage: each layer's leave as they are
+        made, or all at the end where nothing may overlap."""
         pipe = rank // self.width
         nbytes = self.gradient_bytes / self.lay.chunks / self.layers
         each = self._length(action) / self.layers

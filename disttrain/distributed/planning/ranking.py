@@ -11,7 +11,7 @@ from ...sizes import size
 from .clusters import Machines
 from .constants import Constants
 from .costs import STACK, Costs, Times
-from .layouts import DDP, FSDP, FULL, HSDP, NONE, ZERO1, Layout
+from .layouts import FSDP, FULL, HSDP, NONE, ZERO1, Layout
 from .memory import Held, Memory
 from .transformer import Transformer
 

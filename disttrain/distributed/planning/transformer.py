@@ -127,13 +127,13 @@ class Transformer:
 
     def layer_weights(self, sparse: bool, tensor: int = 1, expert: int = 1) -> int:
         """Elements of a layer on one rank."""
-        total = 0
+        total = 0.0
         for p in self.products(sparse):
             parts = (tensor if p.cut else 1) * (expert if p.of > 1 else 1)
             total += p.weights // parts
             if self.biases:
                 total += p.n // (tensor if p.cut == "n" else 1)
-        return total + (4 if self.biases else 2) * self.hidden
+        return int(total) + (4 if self.biases else 2) * self.hidden
 
     @property
     def embedding(self) -> int:
@@ -149,10 +149,10 @@ class Transformer:
     def flops(self, seq: int) -> float:
         """Of one token, forward and backward, by the usual count: each weight that it meets six
         times, scores of all keys of the sequence. What is computed again does not count."""
-        used = self.embedding
+        used = float(self.embedding)
         for i in range(self.layers):
             used += sum(p.n * p.k * p.each for p in self.products(self.is_sparse(i)))
-        seen = self.layers * seq
+        seen = float(self.layers * seq)
         if self.window:
             seen = self.layers / 2 * (seq + min(seq, self.window))
         return 6.0 * used + 12.0 * seen * self.heads * self.dim
@@ -168,7 +168,9 @@ def transformer_of(table: dict[str, Any]) -> Transformer:
         )
     missing = [n for n in ("layers", "hidden", "heads", "vocab") if n not in table]
     if missing:
-        raise ConfigError(f"model: {missing[0]} is missing; needed are layers, hidden, heads, vocab")
+        raise ConfigError(
+            f"model: {missing[0]} is missing; needed are layers, hidden, heads, vocab"
+        )
     flags = {f.name for f in fields(Transformer) if f.type == "bool"}
     for name, value in table.items():
         if isinstance(value, bool) != (name in flags):

@@ -1,5 +1,5 @@
-"""Execution traces in MLCommons' Chakra format: what each rank computed and sent, and what waited for
-what, from a simulated cluster or from a profile.
+"""Execution traces in MLCommons' Chakra format: what each rank computed and sent, and what waited
+for what, on a simulated cluster.
 
 A file ``NAME.R.et`` holds messages of the schema ``et_def.proto``, each behind its length as a
 varint: first ``GlobalMetadata``, then a ``Node`` for each thing that rank R did. Numbers of fields,
@@ -12,15 +12,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ..comm.transports.sim.timeline import COMPUTE, Timeline
-from ..errors import ConfigError
-from ..profiler.events import COLLECTIVE, OPERATION, Event
-from ..profiler.recording import profile
-from .protobuf import integer, nested, string
+from ....errors import ConfigError
+from ....protobuf import integer, nested, string
+from .timeline import COMPUTE, Timeline
 
 VERSION = "0.0.4"
 COMP, SEND, RECV, COLL = 4, 5, 6, 7  # kinds of nodes
-_VERBS = ("all_reduce", "reduce", "all_gather", "gather", "scatter", "broadcast", "all_to_all",
+VERBS = ("all_reduce", "reduce", "all_gather", "gather", "scatter", "broadcast", "all_to_all",
           "reduce_scatter", "reduce_scatter_block", "barrier")  # fmt: skip
 _OTHERS = {"allreduce": "all_reduce", "allgather": "all_gather", "alltoall": "all_to_all"}
 
@@ -46,7 +44,7 @@ def verb_of(name: str) -> str | None:
     plain = name.rpartition(":")[2].lstrip("_").removesuffix("_coalesced")
     plain = plain.removesuffix("_base").removesuffix("_single")
     plain = _OTHERS.get(plain, plain)
-    return plain if plain in _VERBS else None
+    return plain if plain in VERBS else None
 
 
 def _attribute(name: str, number: int, value: bytes | int) -> bytes:
@@ -68,7 +66,7 @@ def _attributes(node: Node) -> Iterator[bytes]:
     if node.kind == COLL:
         verb = verb_of(node.name)
         assert verb is not None
-        yield _attribute("comm_type", _INT64, _VERBS.index(verb))
+        yield _attribute("comm_type", _INT64, VERBS.index(verb))
         group = ",".join(map(str, node.ranks))
         yield _attribute("involved_ranks", _STRING, group.encode())
     elif len(node.ranks) == 2:
@@ -103,19 +101,20 @@ def of_timeline(timeline: Timeline, rank: int) -> list[Node]:
     """What a simulated rank did: its computations after each other; what is sent after what was
     computed before; and what is computed then, after what had come."""
     items: list[tuple[float, int, Node]] = []
-    for kind, name, start, end in timeline.spans[rank]:
-        if kind == COMPUTE:
+    for what, name, start, end in timeline.spans[rank]:
+        if what == COMPUTE:
             items.append((start, 1, Node(name, COMP, start * 1e6, (end - start) * 1e6)))
     both = zip(timeline.flights[rank], timeline.carried[rank], strict=True)
     for (name, start, end), (nbytes, ranks) in both:
         kind = COLL if verb_of(name) else SEND if rank == ranks[0] else RECV
-        node = Node(name, kind, start * 1e6, (end - start) * 1e6, nbytes=nbytes, ranks=ranks)
+        took = (end - start) * 1e6
+        node = Node(name, kind, start * 1e6, took, nbytes=nbytes, ranks=ranks)
         items.append((start, 0, node))
     items.sort(key=lambda item: item[:2])
-    return _linked(node for _, _, node in items)
+    return linked(node for _, _, node in items)
 
 
-def _linked(nodes: Iterable[Node]) -> list[Node]:
+def linked(nodes: Iterable[Node]) -> list[Node]:
     """The nodes, which begin one after the other, with what they come after."""
     found: list[Node] = []
     computed: int | None = None
@@ -139,41 +138,3 @@ def write_timeline(timeline: Timeline, name: str | Path) -> list[Path]:
     for rank, path in enumerate(paths):
         write(path, of_timeline(timeline, rank))
     return paths
-
-
-def of_profile(seen: profile) -> list[Node]:
-    """What a profiled rank did: operations, which are told once (what ran inside of another is a
-    part of it), and collectives."""
-    nodes: list[Node] = []
-    last: dict[int, float] = {}  # thread -> until when its last operation ran
-    for event in sorted(seen.function_events, key=lambda e: (e.start, -e.cpu_time)):
-        if event.kind == COLLECTIVE:
-            nodes.append(_collective(event))
-        elif event.kind == OPERATION:
-            if event.end <= last.get(event.thread, -1.0):
-                continue
-            last[event.thread] = event.end
-            nodes.append(Node(event.name, COMP, event.start, event.cpu_time, flops=event.flops))
-    return _linked(nodes)
-
-
-def _collective(event: Event) -> Node:
-    ranks = tuple(int(r) for r in event.details.get("Process Group Ranks", ()))
-    kind = COLL if verb_of(event.name) else RECV if "recv" in event.name else SEND
-    if kind != COLL:
-        ranks = ()
-    nbytes = 0
-    for shape in event.input_shapes:
-        count = 1
-        for extent in shape:
-            count *= extent
-        nbytes += 4 * count
-    return Node(event.name, kind, event.start, event.cpu_time, nbytes=nbytes, ranks=ranks)
-
-
-def write_profile(seen: profile, name: str | Path, rank: int = 0) -> Path:
-    """A profile of one rank. With ``record_shapes`` sizes of what it sent are known (elements count
-    as four bytes), with ``with_flops`` what its products took."""
-    path = Path(f"{name}.{rank}.et")
-    write(path, of_profile(seen))
-    return path

@@ -1,11 +1,13 @@
 """What communication costs on machines of two levels: the alpha-beta model (R. Hockney, 1994) with
-the rounds and bytes of rings (Patarasuk and Yuan, 2009), inside an island of fast links and between
-islands, where the groups that exist side by side share a node's adapters. Pure."""
+the bytes of rings (Patarasuk and Yuan, 2009) and the rounds of trees (what libraries take for short
+messages), inside an island of fast links and between islands, where the groups that exist side by
+side share a node's adapters. Pure."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ...comm.transports.sim.network import rounds_of_tree
 from .clusters import Machines
 from .constants import Constants
 
@@ -55,10 +57,10 @@ class Links:
         n, far = group.size, group.islands
         if n == 1 or not nbytes:
             return 0.0
-        inside = self._near(group.near - 1, nbytes * (n - 1) / n) if group.near > 1 else 0.0
+        inside = self._near(rounds_of_tree(group.near), nbytes * (n - 1) / n) if group.near > 1 else 0.0
         if far == 1:
             return inside
-        between = self._far(far - 1, nbytes * (far - 1) / far, group.near)
+        between = self._far(rounds_of_tree(far), nbytes * (far - 1) / far, group.near)
         return max(inside, between)
 
     def all_reduce(self, group: Crowd, nbytes: float) -> float:

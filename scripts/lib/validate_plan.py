@@ -59,7 +59,7 @@ def print_left_out(bench: Bench, everything: list[Case], values: dict[str, float
         families.setdefault(f"devices {family}", []).append(case)
     for name, out in (groups | families).items():
         rest = [c for c in everything if not c.scored and c not in out]
-        print(line(name, bench, out, without(bench, rest, values)))
+        print(line(name, bench, out, without(bench, out, rest, values)))
 
 
 def print_rows(bench: Bench, everything: list[Case], values: dict[str, float], table: str) -> None:

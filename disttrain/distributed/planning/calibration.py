@@ -20,8 +20,11 @@ from .measurements import Case
 from .memory import Memory
 
 Values = Mapping[str, float]
-_PARTS = ("memory", "network", "fast_links", "products", "attention")  # no more than a data sheet's
-_MOST = {**dict.fromkeys(_PARTS, 0.95), "loss_bytes": 60.0}
+# No more than a data sheet promises, and not so little that a row or two could say anything.
+_BOUNDS = {
+    **dict.fromkeys(("memory", "network", "fast_links"), (0.3, 0.95)),
+    **{"products": (0.4, 0.95), "attention": (0.15, 0.95), "loss_bytes": (4.0, 60.0)},
+}
 _OF_MEMORY = ("workspace_bytes", "logit_bytes", "fragments")
 
 
@@ -86,7 +89,8 @@ def _descend(
             better = None
             for factor in (1 + steps[name], 1 / (1 + steps[name])):
                 trial = {**values, name: values[name] * factor}
-                if trial[name] > _MOST.get(name.split(".")[0], math.inf):
+                low, high = _BOUNDS.get(name.split(".")[0], (0.0, math.inf))
+                if not low <= trial[name] <= high:
                     continue
                 each = [missed(cases[i], trial) for i in indices]
                 if sum(each) < best - 1e-9:
@@ -113,24 +117,28 @@ def _moved(
     return [i for i, case in enumerate(cases) if missed(case, trial) != now[i]]
 
 
-def without(bench: Bench, cases: Sequence[Case], values: Values) -> dict[str, float]:
-    """Constants as if ``cases``, of the calibrating half, were all that was ever measured: what
-    matters to none of them is not known, and a default among it is the mean of what is."""
+def without(
+    bench: Bench, out: Sequence[Case], cases: Sequence[Case], values: Values
+) -> dict[str, float]:
+    """Constants as if ``out`` had never been measured, but ``cases``, of the calibrating half: what
+    matters to the former alone is not known, and a default among it is the mean of its kin."""
 
     def missed(case: Case, trial: Values) -> float:
         seconds = miss(bench.seconds(case, trial), case.seconds)
         return seconds + (miss(bench.bytes(case, trial), case.memory) if case.memory else 0.0)
 
-    now = [missed(case, values) for case in cases]
-    known = {n for n in values if _moved(missed, cases, values, n, now)}
-    start = {}
-    for name, value in values.items():
+    def mattering(some: Sequence[Case]) -> set[str]:
+        now = [missed(case, values) for case in some]
+        return {name for name in values if _moved(missed, some, values, name, now)}
+
+    known = mattering(cases)
+    unknown = mattering(out) - known
+    start = {name: value for name, value in values.items() if name not in unknown}
+    for name in unknown:
         what, _, of = name.partition(".")
-        kin = [values[n] for n in known if n.startswith(f"{what}.") and n != name]
-        if name in known or not of:
-            start[name] = value
-        elif of == "default":
-            start[name] = mean(kin) if kin else value
+        kin = [values[n] for n in known if n.startswith(f"{what}.")]
+        if of in ("", "default"):
+            start[name] = mean(kin) if kin else values[name]
     return fit(bench, cases, start, 8)
 
 

@@ -59,9 +59,10 @@ def test_the_scored_half_is_refused():
 
 def test_what_no_case_says_is_not_known():
     some = [c for c in ALL if not c.scored and c.table == "simumax"][:4]
-    found = without(BENCH, some, VALUES)
-    assert "products.a100.bf16" not in found and "passes.composer" not in found
-    assert found["products.default"] == pytest.approx(VALUES["products.b200.bf16"], rel=1e-3)
+    out = [c for c in ALL if c.table == "llm_foundry"][:9] + [c for c in ALL if c.scored][-9:]
+    found = without(BENCH, out, some, VALUES)
+    assert "products.h100.bf16" not in found and "passes.composer" not in found
+    assert found["passes.default"] != VALUES["passes.default"]
 
 
 def test_errors_are_parts_of_what_was_measured():

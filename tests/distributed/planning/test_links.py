@@ -22,16 +22,16 @@ def test_who_is_near(size, stride, near):
 
 
 def test_a_ring_inside_an_island():
-    assert LINKS.halves(Crowd(8, 8), 8e9) == pytest.approx(7e-6 + 7e9 / 100e9)
-    assert LINKS.all_reduce(Crowd(8, 8), 8e9) == pytest.approx(2 * (7e-6 + 0.07))
+    assert LINKS.halves(Crowd(8, 8), 8e9) == pytest.approx(3e-6 + 7e9 / 100e9)
+    assert LINKS.all_reduce(Crowd(8, 8), 8e9) == pytest.approx(2 * (3e-6 + 0.07))
     assert LINKS.halves(Crowd(1, 1), 8e9) == 0.0
 
 
 def test_between_islands_groups_share_the_adapters():
     alone = LINKS.halves(Crowd(4, 1), 4e9)  # one device of each node; seven such groups beside it
     whole = LINKS.halves(Crowd(32, 8), 4e9)  # all devices of each node
-    assert alone == pytest.approx(3e-5 + 3e9 / 10e9)
-    assert whole == pytest.approx(7e-6 + 31 / 32 * 4e9 / 100e9)  # the near links
+    assert alone == pytest.approx(2e-5 + 3e9 / 10e9)
+    assert whole == pytest.approx(3e-6 + 31 / 32 * 4e9 / 100e9)  # the near links
 
 
 def test_exchanges_and_messages():

@@ -23,7 +23,9 @@ Values = Mapping[str, float]
 # No more than a data sheet promises, and not so little that a row or two could say anything.
 _BOUNDS = {
     **dict.fromkeys(("memory", "network", "fast_links"), (0.3, 0.95)),
-    **{"products": (0.4, 0.95), "attention": (0.15, 0.95), "loss_bytes": (4.0, 60.0)},
+    "products": (0.4, 0.95),
+    "attention": (0.15, 0.95),
+    "loss_bytes": (4.0, 60.0),
 }
 _OF_MEMORY = ("workspace_bytes", "logit_bytes", "fragments")
 

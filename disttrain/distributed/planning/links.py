@@ -57,7 +57,9 @@ class Links:
         n, far = group.size, group.islands
         if n == 1 or not nbytes:
             return 0.0
-        inside = self._near(rounds_of_tree(group.near), nbytes * (n - 1) / n) if group.near > 1 else 0.0
+        inside = 0.0
+        if group.near > 1:
+            inside = self._near(rounds_of_tree(group.near), nbytes * (n - 1) / n)
         if far == 1:
             return inside
         between = self._far(rounds_of_tree(far), nbytes * (far - 1) / far, group.near)

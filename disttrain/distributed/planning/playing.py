@@ -79,9 +79,9 @@ class Player:
         )
         self.network = Network(hosts, local, remote, "ring")
         self.ports = Ports(self.network)
+        self._check_size()
         self.timeline = Timeline(self.ranks)
         self.plan = self._schedule()
-        self._check_size()
         self._prepare()
 
     def _schedule(self) -> Plan:

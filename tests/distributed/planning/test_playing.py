@@ -73,3 +73,5 @@ def test_devices_of_a_layer_are_one_rank():
 def test_too_much_to_play_is_refused():
     with pytest.raises(ConfigError, match="too many to play"):
         player(replace(BASE, batch=512 * 400, data=512, sharding=FSDP))
+    with pytest.raises(ConfigError, match="too many to play"):
+        player(replace(BASE, batch=10**9))  # told before a schedule of that many is made

@@ -115,8 +115,9 @@ class Player:
         first, last = costs.ends()
         layers = costs.model.layers
         self.layers = max(1, layers // stages)
-        share = 1.0 / stages
-        self.seconds = {Kind.F: forward * share, Kind.B: backward * share}
+        counts = lay.stage_layers(layers) if lay.chunks == 1 else (1,) * stages
+        self.shares = [n / sum(counts) for n in counts]  # of all layers, in each stage
+        self.seconds = {Kind.F: forward, Kind.B: backward}
         self.first, self.last = first, last
         self.stages = stages
         self.message = lay.tokens * costs.model.hidden * costs.itemsize
@@ -167,7 +168,7 @@ class Player:
         yield Compute(self.optimizer, "optimizer")
 
     def _length(self, action: Action) -> float:
-        seconds = self.seconds[action.kind]
+        seconds = self.seconds[action.kind] * self.shares[action.stage]
         thirds = 1.0 if action.kind is Kind.F else 2.0
         if action.stage == 0:
             seconds += self.first * thirds / 3.0

@@ -34,6 +34,7 @@ def estimate(layout):
     replace(BASE, sharding=HSDP, replicas=2),
     replace(BASE, data=4, pipeline=4),
     replace(BASE, data=2, tensor=2, pipeline=4, chunks=2),
+    replace(BASE, data=4, pipeline=4, split=(1, 2, 3, 2)),
     replace(BASE, data=1, batch=1),
 ], ids=lambda layout: layout.name)  # fmt: skip
 def test_played_times_are_near_the_estimate(layout):

@@ -20,7 +20,8 @@ VERSION = "0.0.4"
 COMP, SEND, RECV, COLL = 4, 5, 6, 7  # kinds of nodes
 VERBS = ("all_reduce", "reduce", "all_gather", "gather", "scatter", "broadcast", "all_to_all",
           "reduce_scatter", "reduce_scatter_block", "barrier")  # fmt: skip
-_OTHERS = {"allreduce": "all_reduce", "allgather": "all_gather", "alltoall": "all_to_all"}
+_OTHERS = {"allreduce": "all_reduce", "allgather": "all_gather", "alltoall": "all_to_all",
+           "close": "barrier", "split": "barrier"}  # fmt: skip
 
 
 @dataclass

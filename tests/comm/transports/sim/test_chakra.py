@@ -60,6 +60,7 @@ def test_waiting_is_no_node():
     ("all_reduce", "all_reduce"), ("gloo:all_gather_single", "all_gather"),
     ("reduce_scatter_single", "reduce_scatter"), ("nccl:_reduce_scatter_base", "reduce_scatter"),
     ("c10d:allreduce_", None), ("send", None), ("barrier", "barrier"),
+    ("close", "barrier"), ("split", "barrier"), ("rpc", None),
 ])  # fmt: skip
 def test_verbs_of_names(name, verb):
     assert verb_of(name) == verb

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..drawing import Graph
-from .protobuf import integer, nested, string
+from ..protobuf import integer, nested, string
 
 _PRODUCER = 22
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import SerializationError
+from ..protobuf import integer, nested, string
 from .graphs import versions
-from .protobuf import integer, nested, string
 
 _GRAPH, _NODE, _INPUT, _OUTPUT = 7, 1, 11, 12  # of a model, and of its graph
 

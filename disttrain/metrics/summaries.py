@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import ConfigError
-from .protobuf import double, doubles, integer, nested, single, string
+from ..protobuf import double, doubles, integer, nested, single, string
 
 _TYPES = {  # numpy's type -> TensorFlow's number
     "float32": 1, "float64": 2, "int32": 3, "uint8": 4, "int16": 5, "int8": 6, "complex64": 8,

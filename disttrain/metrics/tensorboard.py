@@ -16,9 +16,9 @@ from typing import Any
 
 from ..errors import ConfigError
 from ..outputs import write_all
+from ..protobuf import double, integer, nested
 from . import summaries
 from .crc32c import masked_crc32c
-from .protobuf import double, integer, nested
 
 _SESSION_START = 1
 

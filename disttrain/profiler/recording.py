@@ -31,7 +31,7 @@ from ..core.node import next_seq
 from ..core.observers import OperationObserver
 from ..core.tensor import Tensor
 from ..errors import ConfigError
-from . import chrome, cost
+from . import chakra, chrome, cost
 from .events import ANNOTATION, CALL, COLLECTIVE, OPERATION, Averages, Event, averages
 
 VERBS = (
@@ -130,6 +130,13 @@ class profile:  # noqa: N801  (PyTorch's name)
         }  # fmt: skip
         content = chrome.trace(self.function_events, self.memory_events, os.getpid(), facts)
         chrome.write(path, content)
+
+    def export_chakra_trace(self, name: str) -> str:
+        """Write the events to ``NAME.RANK.et`` in MLCommons' Chakra format, and return that path.
+        With ``record_shapes`` it says how much was sent (four bytes an element), with
+        ``with_flops`` what products took."""
+        info = self.facts.get("distributedInfo", {})
+        return str(chakra.write_events(self.function_events, name, info.get("rank", 0)))
 
     def export_stacks(self, path: str, metric: str = "self_cpu_time_total") -> None:
         """Write a line for each stack, outermost line first, with the microseconds spent there:

@@ -30,6 +30,7 @@ class Flags:
     replay: str = ""
     verdict: str = ""
     timeline: str = ""
+    chakra: str = ""
 
 
 def add_flags(p: argparse.ArgumentParser) -> None:
@@ -68,6 +69,8 @@ def add_flags(p: argparse.ArgumentParser) -> None:
         help="instead: one process plays a rank of N without peers")  # fmt: skip
     add("--fake-rank", type=int, default=0, metavar="R", help="which rank --fake plays")
     add("--timeline", default="", metavar="FILE", help="where the Chrome trace goes")
+    add("--chakra", default="", metavar="NAME",
+        help="write MLCommons' Chakra traces, too: NAME.RANK.et")  # fmt: skip
 
 
 def flags_of(given: argparse.Namespace) -> Flags:

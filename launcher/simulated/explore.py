@@ -29,7 +29,7 @@ def explore(plan: Plan, flags: Flags) -> int:
     for name in (*plan.preloads, *filter(None, [plan.face])):
         importlib.import_module(name)  # once, for all trials
     given = flags
-    flags = dataclasses.replace(flags, explore=0, timeline="")
+    flags = dataclasses.replace(flags, explore=0, timeline="", chakra="")
     plain = Trial(plan.num_ranks, flags.seed)
     start = time.monotonic()
     verdict = run_trial(plan, flags, plain)

@@ -23,6 +23,7 @@ from disttrain.comm.transports.sim import (
     Fabric,
     Scheduler,
     SimWaiter,
+    chakra,
     first_failed,
     run_cluster,
 )
@@ -311,6 +312,9 @@ def run_job(plan: Plan, flags: Flags) -> int:
         say(f"struck: {fault}")
     tell_times(job, scheduler, fabric, real)
     write_timeline(flags.timeline, fabric)
+    if flags.chakra:
+        paths = chakra.write_timeline(fabric.timeline, flags.chakra)
+        say(f"Chakra traces: {paths[0]} to {paths[-1]}")
     left = sum(task.error is None for task in scheduler.tasks)
     return 0 if 0 < plan.min_ranks <= left else outcome.code
 

@@ -8,7 +8,7 @@ import pytest
 
 from disttrain.errors import SerializationError
 from disttrain.metrics import SummaryWriter, onnx_graph
-from disttrain.metrics.protobuf import integer, nested, single, string
+from disttrain.protobuf import integer, nested, single, string
 
 
 def value(name, *sizes):

@@ -10,7 +10,7 @@ import pytest
 from disttrain.errors import ConfigError
 from disttrain.metrics import EventWriter, FileWriter, RecordWriter, summaries
 from disttrain.metrics.crc32c import crc32c, masked_crc32c
-from disttrain.metrics.protobuf import double, integer, nested
+from disttrain.protobuf import double, integer, nested
 
 
 # RFC 3720, appendix B.4, and the check value of the CRC catalogue.

@@ -148,7 +148,8 @@ class Fabric:
         """A worker sends a message to another one: how long until it arrives, ``late`` included."""
         now, seconds = self.scheduler.clock, self.message_seconds(src, dst, nbytes) + late
         self._carried[dst] = now, now + seconds
-        self.timeline.flew((src, dst) if src != dst else (src,), RPC, now, now + seconds)
+        pair = (src, dst) if src != dst else (src,)
+        self.timeline.flew(pair, RPC, now, now + seconds, nbytes)
         return seconds
 
     def _waited(self, rank: int, what: str, start: float, end: float) -> None:
@@ -277,7 +278,7 @@ class Fabric:
         seconds = self.network.seconds(verb, matcher.seats, nbytes)
         start, end = self.ports.take(now, seconds, matcher.seats)
         self._moving.setdefault(matcher, deque()).append((number, parts, start))
-        self.timeline.flew(matcher.seats, verb, start, end)
+        self.timeline.flew(matcher.seats, verb, start, end, round(nbytes))
         self.scheduler.later(end - now, partial(self._done, matcher))
 
     def _done(self, matcher: Matcher) -> None:
@@ -307,7 +308,8 @@ class Fabric:
         takes = self.message_seconds(letter.src, letter.dst, letter.data.nbytes)
         at = max(now + takes + delay, self._last.get(pair, 0.0))
         self._last[pair] = at
-        self.timeline.flew(pair if pair[0] != pair[1] else pair[:1], "send", now, at)
+        ends = pair if pair[0] != pair[1] else pair[:1]
+        self.timeline.flew(ends, "send", now, at, letter.data.nbytes)
         if letter.dst in self.unreachable:
             return
         coming = self._letters.setdefault(pair, deque())

@@ -20,11 +20,13 @@ _MOST_SPANS = 2_000_000
 @dataclass
 class Timeline:
     """``spans[rank]``: (kind, name, start, end) in the order of their ends; ``flights``: of the
-    operations that it took part in; ``steps[rank]``: when each of its steps ended."""
+    operations that it took part in, ``carried`` their bytes (of a rank) and ranks;
+    ``steps[rank]``: when each of its steps ended."""
 
     num_ranks: int
     spans: list[list[tuple[str, str, float, float]]] = field(init=False)
     flights: list[list[tuple[str, float, float]]] = field(init=False)
+    carried: list[list[tuple[int, tuple[int, ...]]]] = field(init=False)
     steps: list[list[float]] = field(init=False)
     totals: list[dict[str, float]] = field(init=False)
     cut: bool = False  # there was more than is kept of single spans
@@ -34,6 +36,7 @@ class Timeline:
         n = self.num_ranks
         self.spans = [[] for _ in range(n)]
         self.flights = [[] for _ in range(n)]
+        self.carried = [[] for _ in range(n)]
         self.steps = [[] for _ in range(n)]
         self.totals = [dict.fromkeys((COMPUTE, WAIT, TRANSFER), 0.0) for _ in range(n)]
 
@@ -57,12 +60,17 @@ class Timeline:
             if self._room():
                 self.spans[rank].append((kind, name, start, end))
 
-    def flew(self, ranks: Sequence[int], name: str, start: float, end: float) -> None:
-        """Data of ``name`` was on its way between ``ranks``."""
+    def flew(
+        self, ranks: Sequence[int], name: str, start: float, end: float, nbytes: int = 0
+    ) -> None:
+        """``nbytes`` of ``name`` were on their way between ``ranks`` (from the first one to the
+        second, if it was a message)."""
         if end > start:
-            for rank in ranks:
+            everyone = tuple(ranks)
+            for rank in everyone:
                 if self._room():
                     self.flights[rank].append((name, start, end))
+                    self.carried[rank].append((nbytes, everyone))
 
     def stepped(self, rank: int, at: float) -> None:
         """A step of ``rank`` has ended. What it did until the end of the first one (loading,

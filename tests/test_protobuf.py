@@ -1,0 +1,33 @@
+"""Protobuf's wire format, against bytes of its documentation."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+
+from disttrain.protobuf import double, doubles, integer, nested, single, string
+
+
+def test_examples_of_the_documentation():
+    assert integer(1, 150) == b"\x08\x96\x01"
+    assert string(2, "testing") == b"\x12\x07testing"
+    assert nested(3, integer(1, 150)) == b"\x1a\x03\x08\x96\x01"
+
+
+@pytest.mark.parametrize("value", [0, 127, 128, 1 << 32, (1 << 63) - 1])
+def test_varints_are_seven_bits_a_byte(value):
+    data = integer(1, value)[1:]
+    assert sum((byte & 0x7F) << 7 * i for i, byte in enumerate(data)) == value
+    assert all(byte & 0x80 for byte in data[:-1]) and not data[-1] & 0x80
+
+
+def test_negative_numbers_take_ten_bytes():
+    assert len(integer(1, -1)) == 11
+
+
+def test_floats():
+    assert double(1, 0.5) == b"\x09" + struct.pack("<d", 0.5)
+    assert single(1, 0.5) == b"\x0d" + struct.pack("<f", 0.5)
+    assert single(1, 1e300) == b"\x0d" + struct.pack("<f", float("inf"))
+    assert doubles(1, [1.0, 2.0]) == b"\x0a\x10" + struct.pack("<2d", 1.0, 2.0)

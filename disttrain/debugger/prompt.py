@@ -15,6 +15,7 @@ import signal
 import sys
 import sysconfig
 import threading
+from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Any
 
@@ -56,6 +57,7 @@ class Debugger(pdb.Pdb):
     def stop(self, frame: FrameType, kind: str = BREAKPOINT) -> bool:
         """Talk with people about ``frame``, whose program waits meanwhile. True: it is to be traced
         afterwards, which the caller begins as its last deed (``trace``)."""
+        sys.settrace(None)  # else the debugger is traced itself
         self.reset()
         self._kind = kind
         self.botframe = _outermost(frame)
@@ -203,8 +205,10 @@ def stop_in(
     seconds: float = session.SECONDS,
     header: str | None = None,
     commands: Any = None,
+    after: Callable[[], None] = lambda: None,
 ) -> None:
-    """Stop in ``frame``, or in the program's frame below it where that is one of this package."""
+    """Stop in ``frame``, or in the program's frame below it where that is one of this package;
+    ``after`` that, before the program goes on, call this."""
     found = debugger(seconds)
     if found.talks:  # an expression at the prompt has called us
         return
@@ -212,7 +216,9 @@ def stop_in(
         found.header = header
     if commands is not None:
         found.rcLines.extend(commands)
-    if found.stop(user_frame(frame), kind):
+    again = found.stop(user_frame(frame), kind)
+    after()
+    if again:
         found.trace()
 
 
@@ -260,7 +266,7 @@ def user_frame(frame: FrameType) -> FrameType:
 def _outermost(frame: FrameType) -> FrameType:
     """The program's first frame."""
     found, at = frame, frame.f_back
-    while at is not None:
+    while at is not None and _package(at) != _OURS[1]:  # below the launcher's is its own command
         if not (_is_ours(at) or at.f_code.co_filename.startswith("<frozen")):
             found = at
         at = at.f_back
@@ -268,4 +274,8 @@ def _outermost(frame: FrameType) -> FrameType:
 
 
 def _is_ours(frame: FrameType) -> bool:
-    return str(frame.f_globals.get("__name__", "")).partition(".")[0] in _OURS
+    return _package(frame) in _OURS
+
+
+def _package(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__", "")).partition(".")[0]

@@ -12,6 +12,7 @@ from types import FrameType
 from typing import Any
 
 from .. import context, settings
+from . import session
 
 PROMPT = "disttrain.debugger.prompt"  # loaded where a rank stops
 SIGNAL = signal.SIGRTMAX - 4
@@ -25,15 +26,20 @@ def listen() -> None:
 
 
 def hook(*args: Any, **kwargs: Any) -> Any:
-    """What Python's ``breakpoint()`` calls."""
+    """What Python's ``breakpoint()`` calls; ``breakpoint(2)`` stops rank 2 alone."""
     if settings.BREAKPOINT.text():  # the program's user wants another one, or none
         return sys.__breakpointhook__(*args, **kwargs)
     if context.current().slots.get(MUTED_SLOT):
         return None
-    prompt = importlib.import_module(PROMPT)
-    if args or set(kwargs) - {"header", "commands"}:
-        raise TypeError(f"breakpoint() takes header= and commands= alone; {args} {kwargs} given")
-    return prompt.stop_in(sys._getframe(1), **kwargs)
+    rank = kwargs.pop("rank", args[0] if len(args) == 1 else None)
+    wrong = len(args) > 1 or set(kwargs) - {"header", "commands"}
+    if wrong or not (rank is None or isinstance(rank, int)):
+        raise TypeError(
+            f"breakpoint() takes a rank, header= and commands= alone; {args} {kwargs} given"
+        )
+    if rank in (None, session.number()):
+        importlib.import_module(PROMPT).stop_in(sys._getframe(1), **kwargs)
+    return None
 
 
 def _signalled(number: int, frame: FrameType | None) -> None:

@@ -168,6 +168,7 @@ _NAMES = {  # which of them have the names that are asked for here
     "init_device_mesh": ".mesh",
     "Simulation": "..comm.transports.sim",
     "simulate": "..comm.transports.sim",
+    "breakpoint": ".debugging",
     "record_comm": ".debugging",
     "shrink": ".recovery",
     "shrink_group": ".recovery",

@@ -12,7 +12,7 @@ import termios
 import time
 from pathlib import Path
 
-PATIENCE = 60.0  # seconds; nothing here is a measurement
+PATIENCE = 30.0  # seconds; nothing here is a measurement
 
 
 class Typist:

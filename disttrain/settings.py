@@ -119,9 +119,6 @@ BLACKBOX_FD = Setting("DISTTRAIN_BLACKBOX_FD", "", _LAUNCHER, "the descriptor of
 DEBUGGER = Setting(
     "DISTTRAIN_DEBUGGER", "", _LAUNCHER, "where the launcher listens for ranks that stop to debug"
 )
-SIMULATED_POINT = Setting(
-    "DISTTRAIN_SIMULATED_POINT", "", "dtrun --simulate", "where `back` lets a second run stop"
-)
 FAKE = Setting("DISTTRAIN_FAKE", "0", "dtrun --fake", "1: a rank without peers")
 BY_MPI = Setting(
     "DISTTRAIN_BY_MPI", "", _LAUNCHER, "1: MPI has started the ranks, which meet in it"

@@ -25,8 +25,11 @@ from . import session
 
 _SLOT = "debugger.debuggers"  # of a rank: by process and thread
 _OURS = ("disttrain", "disttrain_launcher")
-_NEVER = ("disttrain_launcher*", "disttrain.debugger*", "runpy")  # modules that it does not stop in
+# Modules that it does not stop in by itself: a step into a layer stops in the program's next line.
+_NEVER = (*(f"{name}{more}" for name in _OURS for more in ("", ".*")), "runpy")
+MAKER_SLOT = "debugger.maker"  # of a rank: what makes its debugger of a terminal and seconds
 _STDLIB = sysconfig.get_paths()["stdlib"] + os.sep
+_INSTALLED = ("site-packages", "dist-packages")
 STOP, BREAKPOINT, POST_MORTEM = "disttrain pdb", "breakpoint", "post-mortem"
 
 
@@ -193,7 +196,8 @@ def debugger(seconds: float = session.SECONDS) -> Debugger:
     kept = context.current().slot(_SLOT, dict)
     key = os.getpid(), threading.get_ident()
     if key not in kept:
-        kept[key] = Debugger(session.find(), seconds)
+        make = context.current().slots.get(MAKER_SLOT, Debugger)
+        kept[key] = make(session.find(), seconds)
     found: Debugger = kept[key]
     found.seconds = seconds
     return found
@@ -220,6 +224,33 @@ def stop_in(
     after()
     if again:
         found.trace()
+
+
+def stop_at_program(frame: FrameType, kind: str, header: str) -> None:
+    """Stop in the program's frame below ``frame``, or where it has none yet in its first line."""
+    if _is_program(user_frame(frame)):
+        stop_in(frame, kind, header=header)
+        return
+
+    def look(frame: FrameType, event: str, arg: Any) -> Any:
+        if not _is_program(frame):
+            return None
+        if event != "line":
+            return look
+        found = debugger()
+        found.header = header
+        if found.stop(frame, kind):
+            found.trace()
+            return found.trace_dispatch
+        return None
+
+    sys.settrace(look)
+
+
+def _is_program(frame: FrameType) -> bool:
+    file = frame.f_code.co_filename
+    installed = any(f"{os.sep}{name}{os.sep}" in file for name in _INSTALLED)
+    return not (installed or _is_ours(frame) or file.startswith((_STDLIB, "<")))
 
 
 def post_mortem(error: BaseException) -> None:

@@ -159,6 +159,7 @@ def _run(plan: Plan, flags: Flags, trial: Trial, shown: bool, writer: int) -> No
         plan = dataclasses.replace(plan, num_ranks=trial.num_ranks)
         cluster = make_cluster(trial.num_ranks, _flags_of(flags, trial), NO_TIME)
         job = Job(plan, cluster, trial.seed)
+        sys.breakpointhook = lambda *args, **kwargs: None  # nobody sits there
         out, err = sys.stdout, sys.stderr
         scheduler, fabric = job.run()
         sys.stdout, sys.stderr = out, err

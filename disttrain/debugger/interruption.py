@@ -1,7 +1,7 @@
-"""What ``sys.remote_exec`` runs in a rank that is to stop (Python 3.14): as if the signal had come, but
-without one, so that no system call of the program returns early."""
+"""What ``sys.remote_exec`` runs in a rank that is to stop (Python 3.14): no system call of the program
+returns early, as it may at a signal."""
 
-import _thread
-import signal
+import sys
 
-_thread.interrupt_main(signal.SIGRTMAX - 4)  # as in ``stopping``, which need not be loaded here
+if "disttrain.debugger.stopping" in sys.modules:
+    sys.modules["disttrain.debugger.stopping"].stop_at_next_line(sys._getframe().f_back)

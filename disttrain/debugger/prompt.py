@@ -237,14 +237,21 @@ def stop_at_program(frame: FrameType, kind: str, header: str) -> None:
             return None
         if event != "line":
             return look
-        found = debugger()
-        found.header = header
-        if found.stop(frame, kind):
-            found.trace()
-            return found.trace_dispatch
-        return None
+        return stop_traced(frame, kind, header)
 
     sys.settrace(look)
+
+
+def stop_traced(frame: FrameType, kind: str, header: str | None = None) -> Any:
+    """Stop in ``frame``, whose line is traced; how it is traced from then on."""
+    sys.settrace(None)
+    found = debugger()
+    if header is not None:
+        found.header = header
+    if found.talks or not found.stop(user_frame(frame), kind):
+        return None
+    found.trace()
+    return found.trace_dispatch
 
 
 def _is_program(frame: FrameType) -> bool:

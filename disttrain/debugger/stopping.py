@@ -47,10 +47,25 @@ def _signalled(number: int, frame: FrameType | None) -> None:
         stop(frame)
 
 
-def stop(frame: FrameType | None = None) -> None:
-    """Stop the calling thread now: somebody has asked for it (``disttrain pdb``)."""
+def stop(frame: FrameType) -> None:
+    """Stop the calling thread now, in ``frame``: somebody has asked for it (``disttrain pdb``)."""
     prompt = importlib.import_module(PROMPT)
-    prompt.stop_in(frame or sys._getframe(1), prompt.STOP)
+    prompt.stop_in(frame, prompt.STOP)
+
+
+def stop_at_next_line(frame: FrameType | None) -> None:
+    """Stop the calling thread when it comes to another line, in ``frame`` or below it."""
+    prompt = importlib.import_module(PROMPT)
+
+    def look(at: FrameType, event: str, arg: Any) -> Any:
+        if event != "line" or sys.gettrace() is not look:
+            return look if sys.gettrace() is look else None
+        return prompt.stop_traced(at, prompt.STOP)
+
+    while frame is not None:
+        frame.f_trace = look
+        frame = frame.f_back
+    sys.settrace(look)
 
 
 def post_mortem(error: BaseException) -> None:

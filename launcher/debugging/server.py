@@ -56,6 +56,7 @@ class Server:
         self._say, self._stop, self._held = say, stop, held
         self._callers: list[Caller] = []
         self._is_held = False
+        self._looked = False  # at a rank that has failed, which the others need not be
         self._listener: socket.socket | None = None
 
     def listen(self, own: socket.socket | None = None) -> None:
@@ -98,6 +99,7 @@ class Server:
 
     def ranks_end(self) -> None:
         """The ranks have ended, all of them."""
+        self._looked = False
         for caller in list(self._callers):
             if caller.session is not None:
                 self._drop(caller)
@@ -166,6 +168,7 @@ class Server:
         for other in self._callers:
             if other.seat is not None and other.seat.rank == rank:
                 other.stopping = 0.0
+        self._pass_over(caller)
         return [master]
 
     def _sits(self, caller: Caller, message: wire.Message, tty: int) -> list[int]:
@@ -216,13 +219,17 @@ class Server:
             if other.seat is not None and other.seat.session is session:
                 other.line.send("over", text=f"rank {session.rank} {how}")
                 other.returns = time.monotonic() + PATIENCE
-        if session.what == POST_MORTEM:  # the job ends: nobody looks at all of them one by one
-            for each in [c for c in self._callers if c.session is not None]:
-                if each.session is not None and each.session.seat is None and (
-                    each.session.what == POST_MORTEM
-                ):  # fmt: skip
-                    each.line.send("refused", text="another rank's end was looked at")
-                    self._drop(each)
+        if session.what == POST_MORTEM:
+            self._looked = True
+            for each in list(self._callers):
+                self._pass_over(each)
+
+    def _pass_over(self, caller: Caller) -> None:
+        """Nobody looks at all ranks that have failed alike, one by one: the job ends."""
+        session = caller.session
+        if self._looked and session is not None and session.seat is None:
+            if session.what == POST_MORTEM:
+                self._refuse(caller, "another rank's failure was looked at before")
 
     def _given_back(self, caller: Caller) -> None:
         caller.returns = 0.0

@@ -135,12 +135,14 @@ def test_an_except_clause_does_not_swallow_quit(tmp_path, typists):
 def test_ctrl_c_breaks_off_a_command_and_not_the_job(tmp_path, typists):
     job = typists(started(tmp_path, "import time\n" + STOPS, *TWO))
     job.expect(at(1))
-    job.line("time.sleep(60)")
-    job.expect("time.sleep")
-    time.sleep(0.3)
+    job.line("print('sl' + 'eeps', flush=True); time.sleep(60)")
+    job.expect("sleeps")
     job.type("\x03")
     job.expect(r"KeyboardInterrupt[^$]*" + at(1))
-    job.type("half a comm\x03")
+    job.type("half a comm")
+    job.expect("half a comm")
+    time.sleep(0.5)  # until its line editor waits for keys
+    job.type("\x03")
     job.expect(r"--KeyboardInterrupt--\n" + at(1))
     job.line("p value")
     job.expect("40\n" + at(1))

@@ -36,7 +36,7 @@ def breakpoint(rank: int = 0, skip: int = 0, timeout_s: float | None = 3600) -> 
     """
     me, place = context.current(), sys._getframe(1)
     seconds = _checked(rank, skip, timeout_s)
-    passed = me.slot(_PASSED, dict)
+    passed: dict[object, int] = me.slot(_PASSED, dict)
     if skip:
         where = place.f_code, place.f_lineno
         passed[where] = passed.get(where, 0) + 1

@@ -18,7 +18,7 @@ from typing import Any
 
 from disttrain.debugger import terminal, wire
 
-from .sessions import GREETING, POST_MORTEM, Seat, Session, assign, invitation, told
+from .sessions import GREETING, POST_MORTEM, Seat, Session, assign, from_afar, invitation, told
 
 PATIENCE = 1.0  # seconds for a terminal to be given back
 SLOW = 5.0  # ... after which people hear that a rank does not stop
@@ -75,6 +75,11 @@ class Server:
     def sessions(self) -> list[Session]:
         """Ranks that have stopped, the first one first."""
         return [c.session for c in self._callers if c.session is not None]
+
+    @property
+    def told(self) -> str:
+        """The same for people of other nodes."""
+        return "; ".join(from_afar(session, self._job) for session in self.sessions)
 
     def waits(self, now: float) -> list[float]:
         """After how many seconds ``tend`` is due."""
@@ -179,8 +184,10 @@ class Server:
             caller.line.send("refused", text=_UNTOLD)
             return []
         if rank not in known and not caller.own:
-            asked = isinstance(rank, int) and message.get("stop") is True
-            why = self._stop(rank, False) if asked else _nothing(rank, known, self._job)
+            if isinstance(rank, int) and message.get("stop") is True:
+                why = self._stop(rank, False)
+            else:
+                why = _nothing(rank, known, self._job)
             if why:
                 caller.line.send("refused", text=why)
                 return []

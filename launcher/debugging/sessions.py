@@ -82,4 +82,13 @@ def invitation(session: Session, job: str) -> str:
     )
 
 
+def from_afar(session: Session, job: str) -> str:
+    """The same for people of another node."""
+    host = socket.gethostname()
+    return (
+        f"{told(session)} on {host} (there: `disttrain attach {job} {session.rank}`); no deadline "
+        "of the job runs"
+    )
+
+
 GREETING = "continue goes on; quit or Ctrl-D ends the job; Ctrl-\\ lets go of the terminal"

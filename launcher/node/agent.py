@@ -117,9 +117,9 @@ class Agent:
                     waits += orders.waits(time.monotonic())
                 self._wait(min(waits, default=None))
                 self.server.tend(time.monotonic())
+                ranks.debugged(self.server.told, "" if orders is None else orders.debugged)
                 if orders is not None:
                     self._follow(orders, ranks)
-                ranks.debugged(bool(self.server.sessions))
                 ranks.tend()
         finally:
             self.server.ranks_end()

@@ -67,6 +67,7 @@ class Ranks:
         here = None if generation.num_nodes == 1 else generation.ranks
         self.segment = Segment.create(generation.world_size, epoch=generation.number, here=here)
         self.pause = Pause(self.segment.buffer)  # while a rank of the job is in the debugger
+        self.in_debugger = ""  # which of those here are
         anew = restarts if plan.replace_ranks else None
         grace = plan.grace if restarts.used >= restarts.most else min(plan.grace, HURRY)
         self.policy = Policy(n, plan.shutdown_timeout, plan.min_ranks, grace, anew=anew)
@@ -92,7 +93,8 @@ class Ranks:
     @property
     def stands(self) -> inactivity.Standing:
         """What ranks on other nodes are to know of those here."""
-        return dataclasses.replace(self.watching.stands, stopped=self.judge.all_stopped)
+        stands, stopped = self.watching.stands, self.judge.all_stopped
+        return dataclasses.replace(stands, stopped=stopped, debugged=self.in_debugger)
 
     def know_of_others(self, move: bool, awaited: int) -> None:
         """How ranks elsewhere stand: whether any moves, and which one of the job all wait for."""
@@ -135,9 +137,10 @@ class Ranks:
         if not (self.pause.on and self.policy.can_wait):
             self._perform(self.policy.tick(time.monotonic()))
 
-    def debugged(self, on: bool) -> None:
-        """A rank of the job is in the debugger, or none is any more: all that is counted in time
+    def debugged(self, here: str, elsewhere: str = "") -> None:
+        """Ranks of the job are in the debugger, as people are told: all that is counted in time
         stands still meanwhile."""
+        self.in_debugger, on = here, bool(here or elsewhere)
         if on != self.pause.on:
             stood = self.pause.set(on)
             self.watching.suspended()

@@ -152,7 +152,10 @@ TORCH_HOME = Setting(
     "TORCH_HOME", "", _PROGRAM, "where `torch.hub` of the stand-in keeps files; unset: in the cache"
 )
 BREAKPOINT = Setting(
-    "PYTHONBREAKPOINT", "", _PROGRAM, "what `breakpoint()` calls (0: nothing); unset: pdb, in ranks too"
+    "PYTHONBREAKPOINT",
+    "",
+    _PROGRAM,
+    "what `breakpoint()` calls (0: nothing); unset: pdb, in ranks too",
 )
 RUNTIME = Setting("XDG_RUNTIME_DIR", "", _SYSTEM, "where running jobs are announced")
 LIBRARIES = Setting("LD_LIBRARY_PATH", "", _SYSTEM, "`dttrain doctor` names CUDA's that come first")

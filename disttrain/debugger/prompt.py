@@ -30,7 +30,7 @@ _NEVER = (*(f"{name}{more}" for name in _OURS for more in ("", ".*")), "runpy")
 MAKER_SLOT = "debugger.maker"  # of a rank: what makes its debugger of a terminal and seconds
 _STDLIB = sysconfig.get_paths()["stdlib"] + os.sep
 _INSTALLED = ("site-packages", "dist-packages")
-STOP, BREAKPOINT, POST_MORTEM = "disttrain pdb", "breakpoint", "post-mortem"
+BREAKPOINT, POST_MORTEM = "breakpoint", "post-mortem"
 
 
 class Quit(SystemExit):
@@ -312,6 +312,8 @@ def _outermost(frame: FrameType) -> FrameType:
 
 
 def _is_ours(frame: FrameType) -> bool:
+    if "__name__" not in frame.f_globals and frame.f_code.co_filename == "<string>":
+        return True  # ``interruption``, which is run so
     return _package(frame) in _OURS
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import io
 import os
 import sys
+import termios
 import threading
 import time
 from collections.abc import Callable
@@ -25,7 +26,7 @@ from . import wire
 
 SECONDS = 3600.0  # that nobody need sit at a terminal
 TERMINAL_SLOT = "debugger.terminal"  # of a rank: a function that makes its ``Terminal``
-_STANDARD = (0, 1, 2)
+_STANDARD, _LFLAG = (0, 1, 2), 3
 _GRACE = 5.0  # seconds for the launcher to say that time is up
 
 
@@ -78,7 +79,9 @@ class _Streams:
     def restore(self) -> None:
         """Put back what the program has not replaced meanwhile."""
         _flush((sys.stdout, sys.stderr, *self.now[1:]))
-        for name, old, new in zip(("stdin", "stdout", "stderr"), self.before, self.now, strict=True):
+        for name, old, new in zip(
+            ("stdin", "stdout", "stderr"), self.before, self.now, strict=True
+        ):
             if getattr(sys, name) is new:
                 setattr(sys, name, old)
 
@@ -108,7 +111,7 @@ class Handed:
             return
         made = wire.connect(self._name)
         try:
-            master, slave = os.openpty()
+            master, slave = _opened()
             alone = threading.current_thread()
             asked = made.send(
                 "debug", [master], rank=number(), pid=os.getpid(), what=kind, where=where,
@@ -170,6 +173,16 @@ class Handed:
         self._kept = []
         made.send("leave", how=how)
         made.close()
+
+
+def _opened() -> tuple[int, int]:
+    """A pseudo-terminal. What the rank says at Ctrl-C is not thrown away with what it said before:
+    nobody waits until the terminal has heard of the key."""
+    master, slave = os.openpty()
+    found = termios.tcgetattr(slave)
+    found[_LFLAG] |= termios.NOFLSH
+    termios.tcsetattr(slave, termios.TCSANOW, found)
+    return master, slave
 
 
 def _late(seconds: float) -> WaitTimeout:

@@ -153,4 +153,3 @@ def restore(fd: int, before: list[Any]) -> None:
         pass
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, old)
-

@@ -18,7 +18,9 @@ from ..profiler import named_comm
 from .collectives.tensors import barrier
 from .groups.state import is_initialized
 
-_PASSED = "distributed.breakpoints"  # the slot of how often each place was passed, and each rank met
+_PASSED = (
+    "distributed.breakpoints"  # the slot of how often each place was passed, and each rank met
+)
 
 
 def breakpoint(rank: int = 0, skip: int = 0, timeout_s: float | None = 3600) -> None:
@@ -64,7 +66,9 @@ def _checked(rank: int, skip: int, timeout_s: float | None) -> float:
     if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
         raise ConfigError(f"breakpoint: timeout_s={timeout_s!r} given; seconds are needed")
     if not 0 < seconds < math.inf:
-        raise ConfigError(f"breakpoint: timeout_s={seconds:g} given; it must be above 0, and finite")
+        raise ConfigError(
+            f"breakpoint: timeout_s={seconds:g} given; it must be above 0, and finite"
+        )
     return float(seconds)
 
 

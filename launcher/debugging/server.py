@@ -205,7 +205,7 @@ class Server:
         assert caller.seat is not None and caller.seat.rank is not None
         rank = caller.seat.rank
         if caller.patience < SLOW:
-            caller.patience = SLOW
+            caller.patience += PATIENCE
             if why := self._stop(rank, True):
                 self._refuse(caller, why)
             return

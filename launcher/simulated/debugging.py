@@ -248,9 +248,7 @@ def _flush(streams: tuple[Any, ...]) -> None:
 class Simulated(prompt.Debugger):
     """The debugger of a simulated rank: it knows the schedule."""
 
-    def __init__(
-        self, debugging: Debugging, terminal: session.Terminal, seconds: float
-    ) -> None:
+    def __init__(self, debugging: Debugging, terminal: session.Terminal, seconds: float) -> None:
         self._debugging = debugging
         super().__init__(terminal, seconds)
 

@@ -56,7 +56,8 @@ def test_keys_and_words_pass(both: Both) -> None:
 
 
 def test_ctrl_c_interrupts_who_takes_it_for_that(both: Both) -> None:
-    program = "import time\ntry:\n print('ready', flush=True)\n time.sleep(60)\nexcept KeyboardInterrupt:\n pass"
+    program = "import time\ntry:\n print('ready', flush=True)\n time.sleep(60)\n"
+    program += "except KeyboardInterrupt:\n pass"
     child = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE)
     assert child.stdout is not None and child.stdout.readline() == b"ready\n"
     joined = terminal.Joined(both.tty, both.master, child.pid)

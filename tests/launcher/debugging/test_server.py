@@ -1,5 +1,5 @@
-"""Ranks in the debugger, at real terminals: stepped, quit, killed, queued, attached to, stopped while
-they run, looked at after they failed; and all clocks that stand meanwhile."""
+"""Ranks in the debugger, at real terminals: stepped, quit, killed, queued, attached to, stopped
+while they run, looked at after they failed; and all clocks that stand meanwhile."""
 
 from __future__ import annotations
 
@@ -77,8 +77,9 @@ def test_a_rank_is_stepped_through(tmp_path, typists):
 
 
 def test_breakpoints_hold_after_the_terminal_was_given_back(tmp_path, typists):
-    loop = STOPS.replace("value = 40", "value = 40\nfor i in range(4):\n    dist.barrier()\n"
-                         "    if rank == 1 and i == 1:\n        breakpoint()\n    seen = i")  # fmt: skip
+    more = "value = 40\nfor i in range(4):\n    dist.barrier()\n"
+    more += "    if rank == 1 and i == 1:\n        breakpoint()\n    seen = i"
+    loop = STOPS.replace("value = 40", more)
     loop = loop.replace("if rank == 1:\n    breakpoint()", "if rank == 1:")
     job = typists(started(tmp_path, loop, *TWO))
     job.expect(at(1))

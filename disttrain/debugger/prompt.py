@@ -84,10 +84,7 @@ class Debugger(pdb.Pdb):
         self.reset()
         self._kind = POST_MORTEM
         self.botframe = None  # type: ignore[assignment]
-        try:
-            self.interaction(None, traceback)
-        finally:
-            self.leave("goes on with its end")
+        self.interaction(None, traceback)
 
     def interaction(self, frame: Any, traceback: Any) -> None:
         """One stop. Overrides ``pdb``'s."""
@@ -98,7 +95,9 @@ class Debugger(pdb.Pdb):
             super().interaction(frame, traceback)
         finally:
             self._at_prompt = False
-            if self._over or self.quitting or not self.terminal.stays:
+            if self._kind == POST_MORTEM:
+                self.leave("ends with its error")
+            elif self._over or self.quitting or not self.terminal.stays:
                 self.leave("goes on" if not self.quitting else "was quit")
 
     def trace_dispatch(self, frame: FrameType, event: str, arg: Any) -> Any:

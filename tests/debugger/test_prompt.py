@@ -147,7 +147,7 @@ def test_post_mortem_shows_the_program_s_frames(rank: context.Rank) -> None:
         stopping.post_mortem(error)
     said = script.said.getvalue()
     assert "ValueError: bad 11" in said and "-> raise ValueError" in said and "-> inner()" in said
-    assert script.leaves == ["was quit"]  # its end comes as it would have
+    assert script.leaves == ["ends with its error"]
 
 
 def test_an_error_of_ours_is_shown_where_the_program_called_us(rank: context.Rank) -> None:

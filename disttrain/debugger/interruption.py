@@ -1,5 +1,5 @@
-"""What ``sys.remote_exec`` runs in a rank that is to stop (Python 3.14): no system call of the program
-returns early, as it may at a signal."""
+"""What ``sys.remote_exec`` runs in a rank that is to stop (Python 3.14): no system call of the
+program returns early, as it may at a signal."""
 
 import sys
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import bdb
 import os
-import pdb
+import pdb  # noqa: T100
 import signal
 import sys
 import sysconfig

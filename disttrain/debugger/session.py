@@ -10,7 +10,6 @@ Knows descriptors and the launcher's words; not what is said on the terminal.
 
 from __future__ import annotations
 
-import io
 import os
 import sys
 import termios
@@ -70,7 +69,7 @@ class _Streams:
         before = sys.stdin, sys.stdout, sys.stderr
         _flush(before[1:])
         made = tuple(
-            open(fd, mode, encoding="utf-8", errors="replace", buffering=1, closefd=False)
+            open(fd, mode, encoding="utf-8", errors="replace", buffering=1, closefd=False)  # noqa: SIM115
             for fd, mode in zip(_STANDARD, "rww", strict=True)
         )
         sys.stdin, sys.stdout, sys.stderr = made
@@ -204,10 +203,10 @@ class Own:
         if self._before or not self._is_shut():
             return
         try:  # a child of ``multiprocessing`` has none
-            stdin: io.TextIOBase = open("/dev/stdin", encoding="utf-8", errors="replace")
+            stdin: Any = open("/dev/stdin", encoding="utf-8", errors="replace")  # noqa: SIM115
         except OSError:
             return
-        self._before, sys.stdin = (sys.stdin, stdin), stdin  # type: ignore[assignment]
+        self._before, sys.stdin = (sys.stdin, stdin), stdin
 
     @staticmethod
     def _is_shut() -> bool:

@@ -32,7 +32,7 @@ def listen() -> None:
 def hook(*args: Any, **kwargs: Any) -> Any:
     """What Python's ``breakpoint()`` calls; ``breakpoint(2)`` stops rank 2 alone."""
     if settings.BREAKPOINT.text():  # the program's user wants another one, or none
-        return sys.__breakpointhook__(*args, **kwargs)
+        return sys.__breakpointhook__(*args, **kwargs)  # noqa: T100
     if context.current().slots.get(MUTED_SLOT):
         return None
     rank = kwargs.pop("rank", args[0] if len(args) == 1 else None)

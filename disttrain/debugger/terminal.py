@@ -1,8 +1,8 @@
 """Somebody's terminal, joined to the pseudo-terminal of a rank in the debugger.
 
 The terminal is set so that every key goes to the rank: Ctrl-C breaks off what the debugger or the
-program does there, and not the job. Ctrl-\\ lets go. What the terminal was set to comes back however
-that ends. Knows terminals and processes; no ranks, no debugger.
+program does there, and not the job. Ctrl-\\ lets go. What the terminal was set to comes back
+however that ends. Knows terminals and processes; no ranks, no debugger.
 """
 
 from __future__ import annotations

@@ -24,14 +24,14 @@ _PASSED = (
 
 
 def breakpoint(rank: int = 0, skip: int = 0, timeout_s: float | None = 3600) -> None:
-    """Stop ``rank`` in Python's debugger, at the caller's line; the others that call this wait until
-    it goes on.
+    """Stop ``rank`` in Python's debugger, at the caller's line; the others that call this wait
+    until it goes on.
 
     Under ``dtrun`` the rank gets the terminal at which the job was started, or that of ``disttrain
-    attach JOB RANK``; no deadline of the job runs meanwhile, so ranks may wait elsewhere, too. Which
-    call of the others belongs to which of the rank's is told by their order; where the rank alone
-    calls this, nobody waits here. (Ranks of several hosts, and those of other launchers, meet in a
-    barrier afterwards, so there all have to call it.) The first ``skip`` calls at a place do
+    attach JOB RANK``; no deadline of the job runs meanwhile, so ranks may wait elsewhere, too.
+    Which call of the others belongs to which of the rank's is told by their order; where the rank
+    alone calls this, nobody waits here. (Ranks of several hosts, and those of other launchers, meet
+    in a barrier afterwards, so there all have to call it.) The first ``skip`` calls at a place do
     nothing. ``timeout_s``: for so long nobody need come to a terminal (None: an hour).
 
     Raises ``ConfigError`` for a rank that does not exist, ``WaitTimeout`` where nobody came.

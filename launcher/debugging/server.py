@@ -234,9 +234,9 @@ class Server:
     def _pass_over(self, caller: Caller) -> None:
         """Nobody looks at all ranks that have failed alike, one by one: the job ends."""
         session = caller.session
-        if self._looked and session is not None and session.seat is None:
-            if session.what == POST_MORTEM:
-                self._refuse(caller, "another rank's failure was looked at before")
+        waits = session is not None and session.seat is None and session.what == POST_MORTEM
+        if self._looked and waits:
+            self._refuse(caller, "another rank's failure was looked at before")
 
     def _given_back(self, caller: Caller) -> None:
         caller.returns = 0.0

@@ -66,10 +66,12 @@ class Waiter:
 
     def __init__(self) -> None:
         self.interrupts: list[Callable[[], None]] = []
+        # Of the job, where that may stand still (``comm.job.pause``).
+        self.clock: Callable[[], float] = time.monotonic
 
     def now(self) -> float:
         """Seconds on this rank's clock (monotonic; virtual for simulated ranks)."""
-        return time.monotonic()
+        return self.clock()
 
     def sleep(self, seconds: float) -> None:
         time.sleep(seconds)

@@ -116,6 +116,9 @@ JOB_UID = Setting(
 )
 JOB_FD = Setting("DISTTRAIN_JOB_FD", "", _LAUNCHER, "the descriptor of the job's shared memory")
 BLACKBOX_FD = Setting("DISTTRAIN_BLACKBOX_FD", "", _LAUNCHER, "the descriptor of the black box")
+DEBUGGER = Setting(
+    "DISTTRAIN_DEBUGGER", "", _LAUNCHER, "where the launcher listens for ranks that stop to debug"
+)
 FAKE = Setting("DISTTRAIN_FAKE", "0", "dtrun --fake", "1: a rank without peers")
 BY_MPI = Setting(
     "DISTTRAIN_BY_MPI", "", _LAUNCHER, "1: MPI has started the ranks, which meet in it"
@@ -156,6 +159,12 @@ CONFIG_HOME = Setting(
 )
 TORCH_HOME = Setting(
     "TORCH_HOME", "", _PROGRAM, "where `torch.hub` of the stand-in keeps files; unset: in the cache"
+)
+BREAKPOINT = Setting(
+    "PYTHONBREAKPOINT",
+    "",
+    _PROGRAM,
+    "what `breakpoint()` calls (0: nothing); unset: pdb, in ranks too",
 )
 RUNTIME = Setting("XDG_RUNTIME_DIR", "", _SYSTEM, "where running jobs are announced")
 LIBRARIES = Setting("LD_LIBRARY_PATH", "", _SYSTEM, "`dttrain doctor` names CUDA's that come first")

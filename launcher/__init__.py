@@ -8,6 +8,7 @@ command            the command line's processes: front, fake ranks, ``launch``; 
 nodes | simulated |
 submit | starters  several machines; ranks as threads; batch scripts; host files and Ray
 node               the agent: ranks of one machine started, heard, watched, ended
+debugging          ranks in Python's debugger, and the terminals that they are given
 registry | worker  where nodes find each other; what becomes of a process that is a rank
 plan               decisions, pure: who takes part, what follows when a rank ends
 options            what may be asked of dtrun

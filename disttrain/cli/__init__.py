@@ -17,12 +17,14 @@ from .. import outputs
 from ..errors import DisttrainError
 
 COMMANDS = {
+    "attach": "sit at a rank of a running job that has stopped in the debugger",
     "blackbox": "show what a job's ranks did last, also after it has died",
     "board": "serve a page on this machine that shows runs: curves, ranks, timelines",
     "ckpt": "list, show, verify, compare, reshard, consolidate and collect checkpoints",
     "diff": "say which operation of two recorded runs, or ranks, differs first",
     "doctor": "say what this machine has, and what each missing thing would enable",
     "jobs": "list the jobs of this user that run on this machine",
+    "pdb": "stop a rank of a running job in the debugger, at its next line of Python",
     "pipeline": "prove that a pipeline schedule ends, with which memory, or show why not",
     "plan": "say what each parallel strategy needs per rank, without running anything",
     "replay": "run one rank of a recorded run again, alone, under the debugger",

@@ -171,6 +171,7 @@ _NAMES = {  # which of them have the names that are asked for here
     "init_device_mesh": ".mesh",
     "Simulation": "..comm.transports.sim",
     "simulate": "..comm.transports.sim",
+    "breakpoint": ".debugging",
     "record_comm": ".debugging",
     "same": ".equality",
     "same_step": ".equality",

@@ -138,6 +138,7 @@ from . import nn as nn
 from . import optim as optim
 from . import pipelining as pipelining
 from . import planning as planning
+from disttrain.distributed.debugging import breakpoint as breakpoint
 from disttrain.distributed.debugging import record_comm as record_comm
 from . import recovery as recovery
 from . import rpc as rpc

@@ -31,7 +31,7 @@ _MOST_BYTES = 64 << 10
 class Job:
     """One job as its agent tells of it. ``box_fd``: a descriptor of that process; ``since``: when
     this generation of ranks was started (seconds of the wall clock); ``place``: where its pid
-    means something."""
+    means something; ``debugger``: where it listens for terminals."""
 
     job: str
     program: str
@@ -48,6 +48,7 @@ class Job:
     num_ranks: int = 1
     log_dir: str = ""
     place: str = ""
+    debugger: str = ""
 
     @property
     def runs(self) -> bool:

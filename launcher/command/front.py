@@ -11,13 +11,15 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import os
+import select
 import signal
+import socket
 import time
 import traceback
 from typing import Any
 
 from disttrain.errors import ConfigError, DisttrainError, LaunchError
-from disttrain.lifetime import adopt_orphans, rename
+from disttrain.lifetime import adopt_orphans, end_of, rename
 
 from ..node.agent import Agent
 from ..node.outcome import tell
@@ -77,6 +79,7 @@ def _run(options: Options, plan: Plan) -> int:
         others = tuple(n for n in plan.signals if n != signal.SIGHUP)
         plan = dataclasses.replace(plan, signals=others)
     adopt_orphans()
+    client, seat = _terminal()
     kept: Any = None
     token = None
     if options.rendezvous is not None:
@@ -92,17 +95,51 @@ def _run(options: Options, plan: Plan) -> int:
         if warden == 0:
             os.close(writer)
             os.close(pid_reader)
-            _warden(plan, reader, pid_writer, kept)
+            if client is not None:
+                client.close()
+            _warden(plan, reader, pid_writer, kept, seat)
         for fd in (reader, pid_writer):
             os.close(fd)
         if kept is not None:
             kept.sock.close()
+        if seat is not None:
+            seat.close()
         told = os.read(pid_reader, 16)
         os.close(pid_reader)
         _forward(plan.signals, int(told or warden))
+    if client is not None:
+        _sit(client, warden)
     code = _wait(warden, plan.signals, kept)
     signal.pthread_sigmask(signal.SIG_BLOCK, plan.signals)  # one more changes nothing of the end
     return code
+
+
+def _terminal() -> tuple[Any, socket.socket | None]:
+    """Who sits at our terminal for ranks that stop in the debugger, and the agent's way there."""
+    if not os.isatty(0):
+        return None, None
+    fd = _load("disttrain.debugger.terminal").usable(0)
+    if fd < 0:
+        return None, None
+    wire = _load("disttrain.debugger.wire")
+    ours, its = wire.pair()
+    client = _load("disttrain.debugger.client").Client(wire.Wire(ours), fd)
+    client.ask()
+    return client, its
+
+
+def _sit(client: Any, warden: int) -> None:
+    """Be there for ranks that stop, until the job has ended."""
+    end = end_of(warden)
+    try:
+        while True:
+            ready, _, _ = select.select([end, *client.fds], [], [])
+            if end in ready:
+                return
+            client.handle(ready)
+    finally:
+        client.close()
+        os.close(end)
 
 
 def _load(name: str) -> Any:
@@ -170,7 +207,7 @@ def _check_log_dir(path: str) -> None:
             raise LaunchError(f"--log-dir {path}: a folder that may be written to is needed")
 
 
-def _warden(plan: Plan, reader: int, pid_writer: int, kept: Any) -> None:
+def _warden(plan: Plan, reader: int, pid_writer: int, kept: Any, seat: Any) -> None:
     """Start the agent, and wait for its end: whatever is left then, however it has detached itself,
     has this process for its parent."""
     code = 1
@@ -181,12 +218,14 @@ def _warden(plan: Plan, reader: int, pid_writer: int, kept: Any) -> None:
         agent = os.fork()
         if agent == 0:
             os.close(pid_writer)
-            _agent(plan, reader, kept)
+            _agent(plan, reader, kept, seat)
         os.write(pid_writer, b"%d" % agent)
         for fd in (reader, pid_writer):
             os.close(fd)
         if kept is not None:
             kept.sock.close()
+        if seat is not None:
+            seat.close()
         for number in plan.signals:  # the front tells the agent of them
             signal.signal(number, signal.SIG_IGN)
         code = _wait(agent)
@@ -196,14 +235,14 @@ def _warden(plan: Plan, reader: int, pid_writer: int, kept: Any) -> None:
         os._exit(code)
 
 
-def _agent(plan: Plan, reader: int, kept: Any) -> None:
+def _agent(plan: Plan, reader: int, kept: Any, seat: Any) -> None:
     code = 1
     try:
         os.setpgid(0, 0)
         rename("dtrun")
         began = time.monotonic()
         orders = None if kept is None else kept.orders()
-        attempt = Agent(plan, None, reader, orders).run()
+        attempt = Agent(plan, None, reader, orders, seat).run()
         tell(attempt, plan)
         tell_events(attempt, plan, time.monotonic() - began)
         code = attempt.code

@@ -13,12 +13,15 @@ import importlib
 import os
 import selectors
 import signal
+import socket
 import time
 from typing import Any
 
 from disttrain.errors import LaunchError
 from disttrain.lifetime import adopt_orphans
 
+from ..debugging import stopping
+from ..debugging.server import Server
 from ..options import devices, limits
 from ..plan.generation import Generation
 from ..plan.job import Plan
@@ -42,14 +45,23 @@ FORKED_TOO_LATE = (
 
 class Agent:
     """Runs ``plan``. ``front`` is a descriptor that ends when our starter does; ``orders`` come
-    from the keeper of a job on several nodes."""
+    from the keeper of a job on several nodes; ``terminal``: the way to the one at which the job was
+    started."""
 
     def __init__(
-        self, plan: Plan, body: Body | None, front: int, orders: Orders | None = None
+        self,
+        plan: Plan,
+        body: Body | None,
+        front: int,
+        orders: Orders | None = None,
+        terminal: socket.socket | None = None,
     ) -> None:
-        self.plan = dataclasses.replace(plan, open_files=limits.raise_open_files())
-        self.body, self.front, self.orders = body, front, orders
         self.selector = selectors.DefaultSelector()
+        self.server = Server(self.selector, plan.run_id, say, self._stop, self._hold)
+        self.server.listen(terminal)
+        opened = limits.raise_open_files()
+        self.plan = dataclasses.replace(plan, open_files=opened, debugger=self.server.name)
+        self.body, self.front, self.orders = body, front, orders
         self.wake_reader, self.wake_writer = os.pipe()
         os.set_blocking(self.wake_reader, False)
         os.set_blocking(self.wake_writer, False)
@@ -100,14 +112,17 @@ class Agent:
         try:
             ranks.start()
             while not ranks.over:
-                waits = ranks.waits()
+                waits = ranks.waits() + self.server.waits(time.monotonic())
                 if orders is not None:
                     waits += orders.waits(time.monotonic())
                 self._wait(min(waits, default=None))
+                self.server.tend(time.monotonic())
+                ranks.debugged(self.server.told, "" if orders is None else orders.debugged)
                 if orders is not None:
                     self._follow(orders, ranks)
                 ranks.tend()
         finally:
+            self.server.ranks_end()
             ranks.end()
         return dataclasses.replace(ranks.outcome(), seconds=time.monotonic() - began)
 
@@ -126,6 +141,22 @@ class Agent:
         for key, _ in self.selector.select(seconds):
             if key.data() is False:
                 unwatch(self.selector, key.fd)
+
+    # --- ranks in the debugger ------------------------------------------------------------------
+
+    def _stop(self, rank: int, insist: bool) -> str:
+        """Let a rank stop in the debugger; why it cannot, else nothing."""
+        if self.ranks is None:
+            return "no ranks run now"
+        pids, here = self.ranks.pids, self.ranks.generation.ranks
+        if rank not in here:
+            return f"there is no rank {rank} on this node, but {here.start} to {here.stop - 1}"
+        return stopping.stop(pids[rank], insist) if rank in pids else f"rank {rank} has ended"
+
+    def _hold(self, on: bool) -> None:
+        """Outputs wait while a rank has the terminal that they would go to."""
+        for console in self.consoles.values():
+            console.hold(on)
 
     # --- a job on several nodes -----------------------------------------------------------------
 

@@ -68,6 +68,7 @@ class Watching:
                 generation=generation.number, node=generation.me, num_nodes=generation.num_nodes,
                 world_size=generation.world_size, first_rank=generation.first_rank,
                 num_ranks=generation.num_ranks, log_dir=os.path.join(here(), plan.log_dir or ""),
+                debugger=plan.debugger,
             )  # fmt: skip
             self._announced = running.announce(job)
         except (OSError, ConfigError) as error:

@@ -30,6 +30,7 @@ class Orders:
         self.saving = False  # ranks that are to be stopped have time to save
         self.patient = False  # ranks that are to be stopped may say before that a rank has failed
         self.others_move, self.awaited = False, -1  # see ``Ranks.know_of_others``
+        self.debugged = ""  # ranks elsewhere that are in the debugger
         self._stands: dict[str, Any] = {}  # as the others know it
         self._why = ""  # as people were told it last
 
@@ -48,7 +49,7 @@ class Orders:
         if generation is None:
             return None
         self.running, self.failures = generation.number, []
-        self.others_move, self.awaited, self._stands = False, -1, {}
+        self.others_move, self.awaited, self.debugged, self._stands = False, -1, "", {}
         self.fenced = self.saving = False
         if self.lapses(now) or self.is_over:
             self.report(READY, {"fenced": True} if self.fenced else {})
@@ -130,6 +131,9 @@ class Orders:
     def _elsewhere(self, message: Message) -> None:
         if message["number"] == self.running:
             self.others_move, self.awaited = message["move"], message["awaited"]
+            told, self.debugged = self.debugged, message.get("debugged", "")
+            if self.debugged and self.debugged != told:
+                say(self.debugged)
 
     def _say(self, message: Message) -> None:
         say(message["text"])

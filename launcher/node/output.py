@@ -51,6 +51,7 @@ class Console:
         self._backlog = bytearray()
         self._open: Stream | None = None  # whose line is not ended yet
         self.gone = False  # has who read it gone?
+        self._held = False  # somebody else has the terminal
         self._lost, self._why = 0, ""
         self._poll = select.poll()
         try:
@@ -64,7 +65,7 @@ class Console:
     @property
     def behind(self) -> bool:
         """Is something waiting to be taken?"""
-        return bool(self._backlog)
+        return bool(self._backlog) and not self._held
 
     @property
     def full(self) -> bool:
@@ -83,9 +84,14 @@ class Console:
         if self._open is stream:
             self.say(stream, b"\n")
 
+    def hold(self, on: bool) -> None:
+        """Keep what is said meanwhile, where this is a terminal."""
+        self._held = on and os.isatty(self.fd)
+        self.flush()
+
     def flush(self, until: float = 0.0) -> None:
         """Write what the other side takes now, or until that time of the monotonic clock."""
-        while self._backlog:
+        while self._backlog and not self._held:
             if self._at_once != _CHUNK and not self._poll.poll(_milliseconds(until)):
                 return
             try:

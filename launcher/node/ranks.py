@@ -15,6 +15,7 @@ import signal
 import time
 from collections.abc import Callable, Iterable
 
+from disttrain.comm.job.pause import Pause
 from disttrain.comm.job.segment import Segment
 from disttrain.liveness import sample
 
@@ -65,6 +66,8 @@ class Ranks:
         n = generation.num_ranks
         here = None if generation.num_nodes == 1 else generation.ranks
         self.segment = Segment.create(generation.world_size, epoch=generation.number, here=here)
+        self.pause = Pause(self.segment.buffer)  # while a rank of the job is in the debugger
+        self.in_debugger = ""  # which of those here are
         anew = restarts if plan.replace_ranks else None
         grace = plan.grace if restarts.used >= restarts.most else min(plan.grace, HURRY)
         self.policy = Policy(n, plan.shutdown_timeout, plan.min_ranks, grace, anew=anew)
@@ -90,7 +93,8 @@ class Ranks:
     @property
     def stands(self) -> inactivity.Standing:
         """What ranks on other nodes are to know of those here."""
-        return dataclasses.replace(self.watching.stands, stopped=self.judge.all_stopped)
+        stands, stopped = self.watching.stands, self.judge.all_stopped
+        return dataclasses.replace(stands, stopped=stopped, debugged=self.in_debugger)
 
     def know_of_others(self, move: bool, awaited: int) -> None:
         """How ranks elsewhere stand: whether any moves, and which one of the job all wait for."""
@@ -112,7 +116,9 @@ class Ranks:
     def waits(self) -> list[float]:
         """After how many seconds ``tend`` is due."""
         now, waits = time.monotonic(), self.streams.waits()
-        if not self.suspended:
+        if self.pause.on and self.policy.can_wait:
+            return waits
+        if not self.suspended and not self.pause.on:
             due = min(self.judge.next_look, self.watching.next_look)
             waits.append(max(due - now, 0.0))
         if self.policy.next_tick is not None:
@@ -126,9 +132,19 @@ class Ranks:
             self._perform(self.policy.unheard(time.monotonic()))
         self._look_for_newcomers()
         self._look_at_ranks(time.monotonic())
-        if not self.suspended:
+        if not self.suspended and not self.pause.on:
             self.watching.look(time.monotonic())
-        self._perform(self.policy.tick(time.monotonic()))
+        if not (self.pause.on and self.policy.can_wait):
+            self._perform(self.policy.tick(time.monotonic()))
+
+    def debugged(self, here: str, elsewhere: str = "") -> None:
+        """Ranks of the job are in the debugger, as people are told: all that is counted in time
+        stands still meanwhile."""
+        self.in_debugger, on = here, bool(here or elsewhere)
+        if on != self.pause.on:
+            stood = self.pause.set(on)
+            self.watching.suspended()
+            self.policy.postpone(stood)
 
     def signalled(self, number: int) -> None:
         """The agent got a signal."""
@@ -191,6 +207,7 @@ class Ranks:
         reports = {e.rank: self._report_of(e) for e in self.policy.exits}
         attempt = outcome(self.plan, self.segment, self.policy, reports, self.replaced, results)
         attempt.operations = max(self.watching.box.operations(r) for r in self.generation.ranks)
+        self.pause.close()
         self.segment.close()
         self.watching.close()
         return attempt
@@ -247,6 +264,8 @@ class Ranks:
     def _look_at_ranks(self, now: float) -> None:
         """Find ranks that were stopped, which nothing else would show."""
         if self.suspended or self.policy.stopped_by or now < self.judge.next_look:
+            return
+        if self.pause.on:
             return
         self._end_failed(now)
         ranks = self.pids.keys() - self.lost

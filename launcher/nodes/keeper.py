@@ -377,9 +377,12 @@ class Keeper:
             s for i, s in stand.items() if i != self.id
         )
         all_known = len(stand) == len(d.members)
-        known = d.number, move, inactivity.awaited(stand.values()) if all_known else -1
+        debugged = "; ".join(s.debugged for i, s in stand.items() if i != self.id and s.debugged)
+        known = d.number, move, inactivity.awaited(stand.values()) if all_known else -1, debugged
         if known != self.elsewhere:
-            self.channel.send("elsewhere", number=d.number, move=move, awaited=known[2])
+            self.channel.send(
+                "elsewhere", number=d.number, move=move, awaited=known[2], debugged=debugged
+            )
             self.elsewhere = known
 
     def _end(self, code: int, why: str, result: dict | None = None, saving: bool = False) -> None:

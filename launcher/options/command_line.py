@@ -52,6 +52,7 @@ class Settings:
     min_ranks: int = 0  # 0: all
     replace_ranks: bool = False
     on_term: str = "exit"  # or checkpoint
+    post_mortem: bool = False  # a rank that fails stops in the debugger
     mpi: bool = False
 
 
@@ -109,6 +110,8 @@ def parser() -> argparse.ArgumentParser:
     )
     add("--straggler-report", action="store_true",
         help="print at the end how long each rank was busy, and waited for others")  # fmt: skip
+    add("--pdb", action="store_true",
+        help="a rank that fails stops in the debugger, where its error was raised")  # fmt: skip
     add("--dry-run", action="store_true", help="print what would be started, and start nothing")
     rendezvous.add_flags(p)
     elastic.add_flags(p)
@@ -156,6 +159,7 @@ def parse(argv: Sequence[str], env: Mapping[str, str] | None = None) -> Options:
         master_port=_port(p, _endpoint(given, meeting)[1]),
         signals=_signals(p, given.signals_to_handle),
         straggler_report=given.straggler_report,
+        post_mortem=_post_mortem(p, given),
         stopped_timeout=_at_least(p, "--stopped-timeout", given.stopped_timeout, 0),
         mpi=_mpi(p, given),
         hostfile=given.hostfile,
@@ -296,6 +300,12 @@ def _binding(p: argparse.ArgumentParser, given: argparse.Namespace) -> str:
     if given.numa_binding != "none" and (given.simulate or given.fake or given.hostfile):
         p.error(f"--numa-binding {given.numa_binding}: it binds processes that dtrun starts here")
     return given.numa_binding
+
+
+def _post_mortem(p: argparse.ArgumentParser, given: argparse.Namespace) -> bool:
+    if given.pdb and (given.no_python or given.fake):
+        p.error("--pdb: it is for ranks of a Python program that dtrun starts")
+    return bool(given.pdb)
 
 
 def _at_least(p: argparse.ArgumentParser, flag: str, value: float, low: float):

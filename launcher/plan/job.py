@@ -36,6 +36,7 @@ class Plan(Settings):
     devices: tuple[str, ...] = ()  # what each rank sees alone (CUDA_VISIBLE_DEVICES); none: all
     mpi_hosts: tuple[tuple[str, int], ...] = ()  # (host, ranks), where some are elsewhere
     token_file: str = ""  # of a job on several nodes, for its ranks
+    debugger: str = ""  # where the agent listens for ranks that stop to debug
 
     @property
     def writes_files(self) -> bool:

@@ -180,6 +180,15 @@ class Policy:
         self._steps = []
         return [Signal(signal.SIGKILL)]
 
+    @property
+    def can_wait(self) -> bool:
+        """May what is due wait, since people look at a rank in the debugger?"""
+        return not (self.stopped_by or self.superseded)
+
+    def postpone(self, seconds: float) -> None:
+        """What is due has waited for so long."""
+        self._steps = [(when + seconds, number) for when, number in self._steps]
+
     def tick(self, now: float) -> list[Action]:
         """Time has passed."""
         due: list[Action] = [Signal(number) for when, number in self._steps if when <= now]

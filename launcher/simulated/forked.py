@@ -67,6 +67,7 @@ def _run(work: Callable[[], Any], shown: bool, writer: int) -> None:
             null = os.open(os.devnull, os.O_WRONLY)
             os.dup2(null, 1)
             os.dup2(null, 2)
+        sys.breakpointhook = lambda *args, **kwargs: None  # nobody sits there
         found = work()
         sys.stdout.flush()
         sys.stderr.flush()

@@ -44,6 +44,7 @@ from ..plan.job import Plan
 from ..worker.environment import worker_env
 from ..worker.main import FAREWELL, exit_code, format_error
 from ..worker.program import here
+from .debugging import Debugging
 from .output import RankStream
 from .process_state import Ambient, Ended, Stage
 from .watch import Watch, say_aside
@@ -111,8 +112,10 @@ class Job:
         cluster: Cluster,
         seed: int,
         body: Callable[[int], None] | None = None,
+        debugging: Debugging | None = None,
     ) -> None:
         self.plan, self.cluster, self.seed, self.body = plan, cluster, seed, body
+        self.debugging = debugging
         hosts = cluster.network.hosts
         if plan.face:  # before the ranks' environments, by which their processes find it
             importlib.import_module(plan.face).install()
@@ -136,6 +139,7 @@ class Job:
         self.stage.open()
         voices = self._voice(1, sys.stdout), self._voice(2, sys.stderr)
         sys.stdout, sys.stderr = sys.__stdout__, sys.__stderr__ = voices  # type: ignore
+        self._follow(voices)
         try:
             scheduler, fabric = run_cluster(self._program, self.cluster, self.seed, self._set_up)
         finally:
@@ -144,6 +148,21 @@ class Job:
         for voice in voices:
             voice.finish()
         return scheduler, fabric
+
+    def _follow(self, voices: tuple[RankStream, ...]) -> None:
+        """Let the debugger say who is heard."""
+        debugging = self.debugging
+        if debugging is None:
+            return
+
+        def changed() -> None:
+            for voice in voices:
+                voice.muted = debugging.muted
+            if self.watch is not None:
+                self.watch.quiet = debugging.talks
+
+        debugging.when_changed.append(changed)
+        changed()
 
     def _voice(self, which: int, stream: Any) -> RankStream:
         plan, name = self.plan, ("stdout.log", "stderr.log")[which - 1]
@@ -170,27 +189,33 @@ class Job:
         scheduler.at_deadlock = look
         scheduler.when_entered = self.stage.enter
         self.watch = Watch(scheduler, say_aside)
+        if self.debugging is not None:
+            self.debugging.set_up(scheduler)
 
     def _program(self) -> None:
         """What a rank runs; raises what it fails of."""
         rank = _calling_rank()
         assert rank is not None
         mine = self.ambients[rank]
-        code = 0
+        code, how = 0, ""
+        if self.debugging is not None:
+            self.debugging.begin()
         try:
             try:
                 self._script() if self.body is None else self.body(rank)
             except SystemExit as stop:
-                code = exit_code(stop)
+                code, how = exit_code(stop), getattr(stop, "told", "")
         except Exception as error:
             self.texts[rank] = format_error(error)
             if self.body is None and not isinstance(error, (Deadlock, PeerFailed)):
                 sys.stderr.write(self.texts[rank])
+            if self.debugging is not None and self.plan.post_mortem:
+                self.debugging.look_at(error)
             mine.end(FAREWELL)
             raise
         mine.end()
         if code:
-            raise Ended(code, f"exit code {code}")
+            raise Ended(code, how or f"exit code {code}")
 
     def _script(self) -> None:
         plan = self.plan
@@ -295,10 +320,11 @@ def write_timeline(path: str, fabric: Fabric) -> None:
     say(f"timeline: {path}{cut}; open it in ui.perfetto.dev")
 
 
-def run_job(plan: Plan, flags: Flags) -> int:
+def run_job(plan: Plan, flags: Flags, debugging: Debugging) -> int:
     """Run a program once; the exit code. Does not return before all of it has been told."""
     cluster = make_cluster(plan.num_ranks, flags, "measured")
-    job = Job(plan, cluster, flags.seed)
+    job = Job(plan, cluster, flags.seed, debugging=debugging)
+    debugging.listen()
     streams = sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__
     start = time.monotonic()
     scheduler, fabric = job.run()
@@ -307,6 +333,8 @@ def run_job(plan: Plan, flags: Flags) -> int:
     outcome = outcome_of(scheduler, fabric)
     if outcome.code == UNHEARD and not (is_heard(1) and is_heard(2)):
         return UNHEARD
+    if told := debugging.told_at_end():
+        say(told)
     tell_failure(job, scheduler)
     for fault in outcome.happened[:_SHOWN]:
         say(f"struck: {fault}")

@@ -36,6 +36,7 @@ class RankStream(io.TextIOBase):
     ) -> None:
         self._stream, self._who, self._shown, self._path = stream, who, shown, path
         self._prefixed = (num_ranks if shown is None else len(shown)) > 1
+        self.muted = False  # nothing is to be seen of what ranks say
         self._tails: dict[int, str] = {}
         self._files: dict[int, Log] = {}
 
@@ -86,6 +87,8 @@ class RankStream(io.TextIOBase):
         self._stream.flush()
 
     def _say(self, rank: int, lines: str) -> None:
+        if self.muted:
+            return
         path = self._path(rank)
         if path:
             if rank not in self._files:

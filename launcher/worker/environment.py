@@ -43,6 +43,7 @@ def worker_env(plan: Plan, generation: Generation, rank: int) -> dict[str, str]:
         "TORCHELASTIC_USE_AGENT_STORE": "False",
         GENERATION: generation.number,
         JOB_ID: generation.job or plan.job,
+        settings.DEBUGGER.name: plan.debugger,
     }
     if not plan.mpi_hosts:
         values[LEAST] = plan.min_ranks or n

@@ -21,7 +21,9 @@ from typing import Any
 from disttrain import context, settings
 from disttrain.comm.job import termination
 from disttrain.comm.job.blackbox import STACKS_FD, Box, adopt
+from disttrain.comm.job.pause import Pause
 from disttrain.comm.job.segment import JOB_SLOT, Segment
+from disttrain.debugger import stopping
 from disttrain.errors import DisttrainError, PeerFailed
 from disttrain.lifetime import die_with_parent
 from disttrain.outputs import UNHEARD, is_heard, put
@@ -58,11 +60,13 @@ def become_rank(
     me.rank, me.local_rank = rank, generation.local_rank(rank)
     me.world_size, me.local_world_size = generation.world_size, generation.num_ranks
     me.waiter.interrupts.clear()
+    me.waiter.clock = Pause(segment.buffer).now
     me.slots[JOB_SLOT] = segment
     segment.slot(rank).pid = os.getpid()
     segment.slot(rank).state = "running"
     mine = adopt(box.recorder(rank))
     mine.words[STACKS_FD] = stacks.listen()
+    stopping.listen()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(line_buffering=True)  # a rank that is killed loses no line
@@ -105,6 +109,8 @@ def run_rank(
         body()
     except SystemExit as stop:
         code = exit_code(stop)
+        if told := getattr(stop, "told", ""):  # by who has quit the debugger
+            slot.record_error(told, "")
     except KeyboardInterrupt as stop:
         code = 128 + signal.SIGINT
         if os.getpid() == me:  # the launcher shows it, unless it has passed on a Ctrl-C
@@ -118,6 +124,8 @@ def run_rank(
         _flush(sys.stdout)
         if not _tells_itself(error, hook):
             put(format_error(error), patience=FAREWELL)
+        if plan.post_mortem and not isinstance(error, PeerFailed):
+            _look_at(error)
     if code and is_rank:
         if error is not None:
             _report(plan, generation, segment, rank, error)
@@ -129,6 +137,14 @@ def run_rank(
             _report(plan, generation, segment, rank, late)
         slot.state = "failed" if code else "finished"
     return code
+
+
+def _look_at(error: BaseException) -> None:
+    """Let people look where it was raised, before anybody hears of it."""
+    try:
+        stopping.post_mortem(error)
+    except Exception as why:
+        put(f"dtrun: --pdb: {why}\n")
 
 
 def _tells_itself(error: BaseException, before: object) -> bool:

@@ -1,7 +1,8 @@
 """The job segment: one sparse memfd that the launcher makes and every rank maps.
 
     page 0        header: magic, version, number of ranks, epoch, cores; first failure; which ranks
-                  have agreed to go on without others, and how often (``survivors``)
+                  have agreed to go on without others, and how often (``survivors``); the clock
+                  (``pause``)
     then, per rank, a slot of 64 KiB: pid, state, what the rank waits for, whether it is lost, and
                   the error that it died of (readable after SIGKILL; what it did before stands in
                   its ``blackbox``)
@@ -39,7 +40,8 @@ _HEADER = struct.Struct("<QIIQQQ")  # magic, version, ranks, epoch, arena bytes,
 _HERE_AT = 48  # two uint32: the first rank of this host and how many; 0, 0 where all are
 _FAILED_AT = 64  # int32: rank + 1 of the first failure, 0 while there is none
 _ROUNDS_AT = 72  # the last round that was decided; the last that was wanted; where its flags begin
-_PID, _STATE, _JOINED, _MEMBER, _LOST = 0, 8, 32, 40, 48
+_PID, _STATE, _BREAKPOINTS = 0, 8, 16
+_JOINED, _MEMBER, _LOST = 32, 40, 48
 _SAID = 56
 _TURN_AT = 4088
 _TEXT_AT, _ERROR_AT, _SAID_AT, SAID_BYTES = 64, 4096, 40 << 10, 12 << 10
@@ -102,6 +104,15 @@ class Slot:
     @state.setter
     def state(self, value: str) -> None:
         self._words[_STATE // 8] = STATES.index(value)
+
+    @property
+    def breakpoints(self) -> int:
+        """How many of ``distributed.breakpoint`` the rank has left behind."""
+        return self._words[_BREAKPOINTS // 8]
+
+    @breakpoints.setter
+    def breakpoints(self, value: int) -> None:
+        self._words[_BREAKPOINTS // 8] = value
 
     @property
     def joined(self) -> int:

@@ -176,7 +176,8 @@ def _distributed() -> dict[str, Shim]:
     return {
         "torch.distributed": Shim("torch.distributed")
         .take(dt.distributed)
-        .take(dt.distributed, ("DeviceMesh", "GradBucket", "init_device_mesh", "record_comm"))
+        .take(dt.distributed, ("DeviceMesh", "GradBucket", "breakpoint", "init_device_mesh"))
+        .take(dt.distributed, ("record_comm",))
         .take(dt.distributed, _OF_DISTRIBUTED)
         .give(**reducers.C10D_NAMES),
         f"{whole}.distributed_c10d": sharding.Same(

@@ -123,6 +123,10 @@ class Scheduler:
         # asked when nobody can go on and nothing is on its way (but that somebody sleeps): whether
         # it has changed that
         self.at_rest: Callable[[bool], bool] | None = None
+        # rank -> the turns, from 1 on, in which its program has called a verb; None: nobody asks
+        self.called_in: dict[int, list[int]] | None = None
+        self.stop_at = 0  # the turn whose task is to call ``at_stop`` when it goes on
+        self.at_stop: Callable[[Task], None] | None = None
         self._entered = -1
         self._parked: dict[int, dict[Task, None]] = {}
         self._alive: list[Task] = []
@@ -175,6 +179,8 @@ class Scheduler:
         if self.when_entered is not None and self._entered != task.rank:
             self._entered = task.rank
             self.when_entered(task.rank)
+        if self.at_stop is not None and len(self.schedule) == self.stop_at:
+            self.at_stop(task)
 
     def moved(self) -> None:
         """Something has changed: who looked in vain may look again."""
@@ -357,6 +363,8 @@ class SimWaiter(context.Waiter):
     def charge(self, is_call: bool = False) -> None:
         """Let the clock go on by what this task has computed since it last waited."""
         scheduler, task = self.scheduler, self._task()
+        if is_call and scheduler.called_in is not None and not task.name:
+            scheduler.called_in.setdefault(task.rank, []).append(len(scheduler.schedule))
         if scheduler.stopwatch is None:
             return
         spent = time.thread_time() - task.stamp

@@ -14,7 +14,7 @@ from .values import array_of
 
 _EVERY = 10  # walks; later rarely
 _NAMES = frozenset({"relu", "relu6", "hardtanh", "threshold"})
-_SAMPLES, _ROWS, _MANY_ROWS = 4, 64, 256  # graphs, and rows, that must have been seen
+_SAMPLES, _ROWS, _MANY_ROWS = 4, 64, 128  # graphs, and rows, that must have been seen
 _SHARE, _UNITS = 0.9, 16
 
 

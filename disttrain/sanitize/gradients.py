@@ -8,7 +8,6 @@ from typing import Any
 
 from ..core import Tensor
 from ..nn import Parameter
-from ..nn.global_hooks import register_module_parameter_registration_hook
 from ..optim.optimizer import Optimizer
 from .places import NOWHERE, Place, here, listed
 from .session import Held, Session, Walked
@@ -147,20 +146,16 @@ class Holding:
     def __init__(self, session: Session) -> None:
         self.session = session
         self.made: dict[int, int] = {}  # by id of a parameter: how many optimizers there were
-        self.optimizers = 0
-        self.number: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         self.seen: weakref.WeakKeyDictionary[Any, set[int]] = weakref.WeakKeyDictionary()
         self.ran: dict[int, int] = {}  # by id of a module: in how many of the walks looked at
         self.looked = 0
         self.outside: dict[int, tuple] = {}
         self.last_modules: list[Any] = []
-        self.handle = register_module_parameter_registration_hook(self._registered)
 
-    def _registered(self, module: Any, name: str, p: Any) -> None:
+    def registered(self, p: Any) -> None:
         self.made[id(p)] = len(self.session.held)
 
     def end(self) -> None:
-        self.handle.remove()
         for held in self.session.holders():
             optimizer = held.ref()
             if optimizer is not None and held.steps >= self.enough:
@@ -193,6 +188,8 @@ class Holding:
             self._tell_outside(held, last)
         elif held.steps == self.enough:
             self._without(held, self.seen.get(optimizer, set()))
+        elif held.steps == 5 * self.enough:
+            self._unused(held, self.seen.get(optimizer, set()))
 
     def _outside(self, last: Walked) -> list[Tensor]:
         """The parameters that the last backward came to, and no optimizer holds."""

@@ -25,6 +25,7 @@ from .values import array_of, fetched, is_finite, is_near, version_of
 ndarray = np.ndarray
 _ON_DEVICE_EVERY = 16  # a loss on a device is fetched in one of so many walks
 _TRIES = 4  # graphs that are looked into, while no step has used what came of them
+_MASKS = frozenset({"masked_fill", "where", "full", "index_put", "scatter", "tril", "triu"})
 _SCALED_TIMES = 3  # of losses that a GradScaler has scaled, which skips such steps
 
 
@@ -233,10 +234,19 @@ def _first(root: Tensor, session: Session) -> tuple[Any, str]:
             text = f"{_name(node)}{{}} is given {_said(at)} by the program, as in its data"
             return node, text
         node = at
-    more = ""
     if bad is _has_nan and any([_has_inf(v) for v in graph.inputs(node)]):
-        more = ", of which an input has inf"
-    return node, f"{_name(node)}{{}} makes the first one{more}"
+        return _infinite(graph, node)
+    return node, f"{_name(node)}{{}} makes the first one"
+
+
+def _infinite(graph: _Graph, node: Any) -> tuple[Any, str]:
+    """As ``_first``, of a node that makes nan where infinities go in: who makes those."""
+    at = node
+    while (step := graph.back(at, _has_inf)) is not None and step[0] == "node":
+        at = step[1]
+    if step is not None or _name(at) in _MASKS or at is node:
+        return node, f"{_name(node)}{{}} makes the first one, of which an input has inf"
+    return at, f"{_name(at)}{{}} makes inf, and {_name(node)} the first nan of it"
 
 
 def _has_nan(array: Any) -> bool:

@@ -9,11 +9,9 @@ from typing import Any
 
 from .. import context, settings
 from ..errors import ConfigError
-from ..optim.state import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 from . import activations, data, gradients, graphs, modes, numbers, ranks, schedules
 from .report import Finding, Findings, SanitizeError
 from .session import SLOT, Session
-from .session import active as watched
 from .table import KINDS, chosen
 from .watching import stand_aside, stand_in
 
@@ -80,10 +78,6 @@ class sanitize:  # noqa: N801  (used like a function)
             self._to, [check for check, kinds in _CHECKS if kinds & wanted]
         )
         self._rank, self._open = me, True
-        self._handles = [
-            register_optimizer_step_pre_hook(self._before_step),
-            register_optimizer_step_post_hook(self._after_step),
-        ]
         stand_in()
         atexit.register(self.stop)
 
@@ -99,8 +93,6 @@ class sanitize:  # noqa: N801  (used like a function)
         self._open = False
         atexit.unregister(self.stop)
         stand_aside()
-        for handle in self._handles:
-            handle.remove()
         self._rank.slots.pop(SLOT, None)
         try:
             self._session.tell("end")
@@ -114,17 +106,6 @@ class sanitize:  # noqa: N801  (used like a function)
 
     def __exit__(self, *exc: object) -> None:
         self.stop()
-
-    def _before_step(self, optimizer: Any, args: tuple, kwargs: dict) -> None:
-        if self._is_looking():
-            self._session.before_step(optimizer, args, kwargs)
-
-    def _after_step(self, optimizer: Any, *rest: object) -> None:
-        if self._is_looking():
-            self._session.after_step(optimizer)
-
-    def _is_looking(self) -> bool:
-        return watched() is self._session
 
 
 def _kinds(where: str, names: str | Iterable[str]) -> frozenset[str]:

@@ -21,7 +21,6 @@ class _Steps:
     """Of one scheduler."""
 
     def __init__(self, steps: int) -> None:
-        self.began = steps  # of the optimizer, when it was first stepped
         self.between = self.often = self.count = 0
         self.first = steps == 0
         self.early = 0
@@ -76,7 +75,7 @@ class Schedules:
         for scheduler, known in list(self.known.items()):
             total = getattr(scheduler, "total_steps", None)
             held = self.session.optimizer(scheduler.optimizer)
-            steps = held.steps - known.began + 1
+            steps = held.steps
             if isinstance(total, int) and abs(steps - total) <= total // 10 and total >= 10:
                 if 2 * known.count < steps:
                     text = (

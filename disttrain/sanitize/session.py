@@ -25,7 +25,8 @@ SLOT = "sanitize"  # of a rank's context
 EVENTS = (
     "before_walk", "after_walk", "before_step", "after_step", "cleared", "enter", "leave", "opened",
     "exhausted", "batch", "scheduled", "clipped", "scaled", "unscaled", "scaler_step", "loss",
-    "dropped", "moved", "captured", "called", "sampled", "end",
+    "dropped", "moved", "captured", "called", "sampled", "registered",
+    "end",
 )  # fmt: skip
 _MOST_CALLS = 1 << 14
 

@@ -23,7 +23,7 @@ from ..nn.convert import Convert
 from ..nn.functional import loss as losses
 from ..nn.utils import clip
 from ..ops.primitives import moving, random
-from ..optim import cycles, lr_scheduler, phases, scheduler
+from ..optim import cycles, lr_scheduler, optimizer, phases, scheduler
 from ..optim.optimizer import Optimizer
 from .session import active
 
@@ -48,7 +48,12 @@ def stand_in() -> None:
         _put(Module, "__call__", _call)
         _put(Convert, "zero_grad", _zero_module)
         _put(autograd, "_drive", _drive)
+        _put(Module, "register_parameter", _registered)
         _put(Optimizer, "__init__", _made)
+        _put(optimizer, "_with_hooks", _later_steps)
+        for kind in _below(Optimizer):
+            if "step" in kind.__dict__:
+                _put(kind, "step", _step)
         _put(Optimizer, "zero_grad", _zero_optimizer)
         for kind in _schedulers():
             _put(kind, "step", _scheduled)
@@ -86,12 +91,11 @@ def _put(owner: Any, name: str, make: Callable[[Any], Any]) -> None:
 
 
 def _everywhere(home: Any, name: str, make: Callable[[Any], Any]) -> None:
-    """A function, in all modules of this package that have it."""
+    """A function, in all modules that have it by its name: also those of the program."""
     own = getattr(home, name)
     new = functools.wraps(own)(make(own))
     for module in list(sys.modules.values()):
-        found = getattr(module, "__dict__", {}).get(name)
-        if found is own and module.__name__.partition(".")[0] in ("disttrain", "torch"):
+        if getattr(module, "__dict__", {}).get(name) is own:
             _before.append((module, name, own))
             setattr(module, name, new)
 
@@ -168,6 +172,44 @@ def _zero_optimizer(own: Callable[..., Any]) -> Callable[..., Any]:
         return own(self, *args, **kwargs)
 
     return zero_grad
+
+
+def _below(kind: type) -> list[type]:
+    """A class and all classes that are made of it."""
+    found = [kind, *(c for sub in kind.__subclasses__() for c in _below(sub))]
+    return list(dict.fromkeys(found))
+
+
+def _registered(own: Callable[..., Any]) -> Callable[..., Any]:
+    def register_parameter(self: Module, name: str, param: Any) -> None:
+        own(self, name, param)
+        to = active()
+        if to is not None and param is not None:
+            to.tell("registered", param)
+
+    return register_parameter
+
+
+def _later_steps(own: Callable[..., Any]) -> Callable[..., Any]:
+    """Of optimizers that the program defines from now on."""
+
+    def with_hooks(step: Callable) -> Callable:
+        return functools.wraps(step)(_step(own(step)))
+
+    return with_hooks
+
+
+def _step(own: Callable[..., Any]) -> Callable[..., Any]:
+    def step(self: Optimizer, *args: Any, **kwargs: Any) -> Any:
+        to = active()
+        if to is None or self._stepping:
+            return own(self, *args, **kwargs)
+        to.before_step(self, args, kwargs)
+        out = own(self, *args, **kwargs)
+        to.after_step(self)
+        return out
+
+    return step
 
 
 def _scheduled(own: Callable[..., Any]) -> Callable[..., Any]:

@@ -25,6 +25,17 @@ from .values import array_of, fetched, is_finite, is_near, version_of
 ndarray = np.ndarray
 _ON_DEVICE_EVERY = 16  # a loss on a device is fetched in one of so many walks
 _TRIES = 4  # graphs that are looked into, while no step has used what came of them
+# Whose rules give finite numbers for finite ones, but for sums that overflow: not looked at.
+_SAFE = frozenset(
+    "add add_ sub sub_ neg sum mean relu relu6 leaky_relu threshold hardtanh gelu silu tanh sigmoid "
+    "softplus softmax log_softmax cross_entropy nll_loss cross_entropy_with_probabilities mse "
+    "linear matmul addmm bmm conv conv2d convolution conv1d conv3d conv_transpose embedding "
+    "batch_norm layer_norm group_norm rms_norm attention scaled_dot_product_attention "
+    "max_pool max_pool1d max_pool2d avg_pool2d adaptive_avg_pool2d masked_scale native_dropout "
+    "where masked_fill cat stack clone copy copy_ contiguous to_copy cast boundary getitem index "
+    "tril triu expand reshape".split()
+)
+_LEAVES = 4  # whose gradients are looked at after a walk, others after the next
 _MASKS = frozenset({"masked_fill", "where", "full", "index_put", "scatter", "tril", "triu"})
 _SCALED_TIMES = 3  # of losses that a GradScaler has scaled, which skips such steps
 
@@ -50,6 +61,7 @@ class Numbers:
         self.order: dict[str, int] = {}
         self.wanted: tuple[str, int] | None = None  # whose line is asked for, of the next graph
         self.anomaly = False
+        self.risky: dict[Any, bool] = {}  # by primitive
         self.scaled_root: Any = None
         self.scale = 0.0
 
@@ -73,8 +85,41 @@ class Numbers:
                     break
             else:
                 self.scaled_times = 0
-        if self.suspect is None and not found.walk.tensors:
+        if self.suspect is None and not found.walk.tensors and self._is_risky(found):
             found.walk.watchers += (self,)
+
+    def _is_risky(self, found: Walked) -> bool:
+        """Whether a backward could make what is not finite."""
+        risky = self.risky
+        for node in found.walk.pending:
+            prim = getattr(node, "prim", None)
+            if prim is None:
+                if node.__class__ is not AccumulateGrad:
+                    return True
+                continue
+            known = risky.get(prim)
+            if known is None:
+                known = risky[prim] = not prim.view and prim.name not in _SAFE
+            if known:
+                return True
+        return False
+
+    def after_walk(self, found: Walked) -> None:
+        """Look at some gradients: sums may have overflowed."""
+        if self.suspect is not None or self.tries >= _TRIES:
+            return
+        if found.scaled and self.scale > 1.0:
+            return
+        count = len(found.leaves)
+        for i in range(min(_LEAVES, count)):
+            leaf = found.leaves[(found.number * _LEAVES + i) % count].leaf
+            array = None if leaf is None else array_of(leaf._grad)
+            if array is not None and array.dtype.kind == "f" and not is_near(array):
+                self.tries += 1
+                name = self.session.names.tensors([leaf])[0]
+                text = f"the gradient of {name} has {_said(array)}, as of a sum that overflows"
+                self.suspect = Suspect("non-finite-backward", found.place, text, None)
+                return
 
     def _is_bad(self, root: Tensor, found: Walked) -> bool:
         array = array_of(root)
@@ -114,15 +159,18 @@ class Numbers:
         """A node of backward has run."""
         if self.suspect is not None or node.__class__ is AccumulateGrad:
             return
+        prim = getattr(node, "prim", None)
+        if prim is not None and not self.risky[prim]:
+            return
         for edge, r in zip(node.edges, results):
             if r.__class__ is not ndarray or r is g or r.dtype.kind != "f":
                 continue
             if is_near(r) if edge.__class__ is AccumulateGrad else is_finite(r):
                 continue
-            self._backward(node, r)
+            self._backward(node, g, r)
             return
 
-    def _backward(self, node: Any, r: np.ndarray) -> None:
+    def _backward(self, node: Any, g: Any, r: np.ndarray) -> None:
         found = self.now
         if found is None or self.tries >= _TRIES:
             return
@@ -132,9 +180,12 @@ class Numbers:
         module = self.session.module_of(node)
         where = "" if module is None else f" in {self.session.names.module(module)}"
         place = (None if module is None else forward_of(module)) or found.place
+        came = "a gradient that was finite"
+        if g.__class__ is ndarray and not is_finite(g):
+            came = "one that was not finite either, as of a sum that overflows"
         text = (
-            f"the backward of {_name(node)}{where} gives {_said(r)}, from a gradient that was "
-            f"finite (backward at {found.place})"
+            f"the backward of {_name(node)}{where} gives {_said(r)}, from {came} "
+            f"(backward at {found.place})"
         )
         self.suspect = Suspect("non-finite-backward", place, text, module)
         self.suspect.key = _key(node, found)

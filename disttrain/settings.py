@@ -99,13 +99,13 @@ RECORD_PAYLOADS = Setting(
 SANITIZE = Setting(
     "DISTTRAIN_SANITIZE",
     "",
-    "you or dtrun",
+    "dtrun --sanitize",
     "1, or kinds as `error,dead-activations`: ranks look for silent bugs (docs/sanitizer.md)",
 )
 SANITIZE_REPORT = Setting(
     "DISTTRAIN_SANITIZE_REPORT",
     "",
-    "you or dtrun",
+    "dtrun --sanitize",
     "a file that gets a line of JSON for each finding",
 )
 MIN_RANKS = Setting(

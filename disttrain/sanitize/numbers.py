@@ -90,19 +90,20 @@ class Numbers:
 
     def _is_risky(self, found: Walked) -> bool:
         """Whether a backward could make what is not finite."""
-        risky = self.risky
         for node in found.walk.pending:
             prim = getattr(node, "prim", None)
             if prim is None:
                 if node.__class__ is not AccumulateGrad:
                     return True
-                continue
-            known = risky.get(prim)
-            if known is None:
-                known = risky[prim] = not prim.view and prim.name not in _SAFE
-            if known:
+            elif self._may_break(prim):
                 return True
         return False
+
+    def _may_break(self, prim: Any) -> bool:
+        known = self.risky.get(prim)
+        if known is None:
+            known = self.risky[prim] = not prim.view and prim.name not in _SAFE
+        return known
 
     def after_walk(self, found: Walked) -> None:
         """Look at some gradients: sums may have overflowed."""
@@ -160,7 +161,7 @@ class Numbers:
         if self.suspect is not None or node.__class__ is AccumulateGrad:
             return
         prim = getattr(node, "prim", None)
-        if prim is not None and not self.risky[prim]:
+        if prim is not None and not self._may_break(prim):
             return
         for edge, r in zip(node.edges, results):
             if r.__class__ is not ndarray or r is g or r.dtype.kind != "f":

@@ -86,6 +86,11 @@ class sanitize:  # noqa: N801  (used like a function)
         """What was found so far."""
         return list(self._to.found)
 
+    @property
+    def failed(self) -> list[Exception]:
+        """Errors of checks themselves, which look no longer."""
+        return list(self._session.failed)
+
     def stop(self) -> None:
         """Look no longer, and sum up what was found."""
         if not self._open:

@@ -18,7 +18,7 @@ from ..core.node import AccumulateGrad, Output, next_seq
 from ..core.observers import OperationObserver
 from ..nn import Module
 from ..tree import leaves
-from .report import Findings
+from .report import Findings, SanitizeError
 from .places import Names, Place, here
 
 SLOT = "sanitize"  # of a rank's context
@@ -100,6 +100,7 @@ class Session:
         self.inner: deque[list] = deque(maxlen=_MOST_CALLS)  # [first seq, last, module, recorded]
         self.last: Walked | None = None
         self.loader: Any = None  # a weak reference to that of the batch that came last
+        self.failed: list[Exception] = []  # of checks
         self.busy = False  # a check looks on: what it does itself is no event
         self.on: dict[str, list[Callable]] = {name: [] for name in EVENTS}
         self.checks = [make(self) for make in checks]
@@ -115,9 +116,23 @@ class Session:
         self.busy = True
         try:
             for each in self.on[name]:
-                each(*args)
+                try:
+                    each(*args)
+                except SanitizeError:
+                    raise
+                except Exception as error:  # a check must not end what it looks at
+                    self._leave_out(each, error)
         finally:
             self.busy = False
+
+    def _leave_out(self, each: Any, error: Exception) -> None:
+        """A check has failed: the program goes on without it."""
+        check = each.__self__
+        self.failed.append(error)
+        for name, handlers in self.on.items():
+            self.on[name] = [h for h in handlers if getattr(h, "__self__", None) is not check]
+        kind = type(error).__name__
+        self.findings.note(f"{type(check).__name__} looks no longer: {kind}: {error}")
 
     def add(self, kind: str, place: Place, text: str) -> bool:
         """Tell of a finding."""

@@ -19,6 +19,8 @@ def findings(body: Callable[[], Any], **options: Any) -> list[Finding]:
         body()
     finally:
         watch.stop()
+    if watch.failed:
+        raise watch.failed[0]
     return watch.findings
 
 

@@ -4,9 +4,9 @@
     with dt.sanitize(raise_on="error"): # or for a block
         train()
 
-``dtrun --sanitize train.py`` does so for every rank. ``table`` says what is looked for, ``watching``
-is where programs are looked at, ``session`` what a rank is known to have done, and each other file
-has checks of one subject.
+``dtrun --sanitize train.py`` does so for every rank. ``table`` says what is looked for,
+``watching`` is where programs are looked at, ``session`` what a rank is known to have done, and
+each other file has checks of one subject.
 
 The package is callable, since ``dt.sanitize`` is both the place of these names and the function.
 """
@@ -21,15 +21,15 @@ class _Callable(types.ModuleType):
     """A module that is called as its main function."""
 
     @property
-    def _main(self) -> Any:
-        return importlib.import_module(".sanitizing", __name__)
+    def _sanitize(self) -> Any:
+        return importlib.import_module(".sanitizing", __name__).sanitize
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._main.sanitize(*args, **kwargs)
+        return self._sanitize(*args, **kwargs)
 
     def __getattr__(self, name: str) -> Any:
         if name in _LATER:
-            return getattr(self._main, name)
+            return getattr(importlib.import_module(".sanitizing", __name__), name)
         raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
 
 

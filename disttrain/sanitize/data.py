@@ -21,17 +21,25 @@ class Orders:
 
     def __init__(self, session: Session) -> None:
         self.session = session
-        # Of a sampler: the epoch of its last pass, whether it was trained from.
+        # Of a sampler: the epoch of its last pass, whether it was trained from, and told an epoch
+        # since.
         self.known: weakref.WeakKeyDictionary[Any, list] = weakref.WeakKeyDictionary()
 
     def sampled(self, sampler: Any) -> None:
         before = self.known.get(sampler)
-        self.known[sampler] = [sampler.epoch, False]
+        self.known[sampler] = [sampler.epoch, False, False]
         alone = not sampler.shuffle or sampler.num_replicas < 2 or sampler._start
         if before is None or alone or before[0] != sampler.epoch or not before[1]:
             return
+        if before[2]:
+            return  # the program wants it once more
         text = f"epoch {sampler.epoch} of {type(sampler).__name__} begins once more"
         self.session.add("missing-set-epoch", here(), text)
+
+    def chosen(self, sampler: Any) -> None:
+        row = self.known.get(sampler)
+        if row is not None:
+            row[2] = True
 
     def before_walk(self, found: Walked) -> None:
         source = None if self.session.loader is None else self.session.loader()
@@ -64,14 +72,14 @@ class Labels:
             return
         if next(iter(call.root.parameters()), None) is None:
             return  # a loss
-        if any([isinstance(t, Tensor) and t.requires_grad for t in args]):
+        if any(isinstance(t, Tensor) and t.requires_grad for t in args):
             return  # a model on what another one gave
         self.calls += 1
         given = [*tensors(args), *tensors(list(kwargs.values())), *tensors(self.values)]
         arrays = [a for t in given if (a := array_of(t)) is not None and a.size <= _LARGEST]
         self.kept = [(a, a.copy()) for a in arrays]
 
-    def loss(self, name: str, input: Any, target: Any) -> None:
+    def loss(self, name: str, target: Any) -> None:
         if not self.kept or not isinstance(target, Tensor):
             return
         mine = array_of(target)

@@ -36,7 +36,7 @@ class Zeroing:
 
     def cleared(self, ids: set[int]) -> None:
         for left in self.left.values():
-            if any([id(p) in ids for p, _, _ in left.grads]):
+            if any(id(p) in ids for p, _, _ in left.grads):
                 left.grads, left.place, left.times = [], None, 0
 
     def before_walk(self, found: Walked) -> None:
@@ -49,7 +49,7 @@ class Zeroing:
                     left.place = found.place
                 else:
                     left.grads, left.times = [], 0
-            elif any([p._grad is None or (left.times and is_zero(p._grad)) for p, _, _ in reached]):
+            elif any(p._grad is None or (left.times and is_zero(p._grad)) for p, _, _ in reached):
                 left.grads, left.place, left.times = [], None, 0
 
     def before_step(self, optimizer: Any, held: Held, closure: bool) -> None:
@@ -72,8 +72,8 @@ class _Left:
 
     def is_stale(self, rows: list) -> bool:
         """Whether nobody has touched them since."""
-        same = all([p._grad is g and version_of(g) == version for p, g, version in rows])
-        return same and not all([is_zero(g) for _, g, _ in rows])
+        same = all(p._grad is g and version_of(g) == version for p, g, version in rows)
+        return same and not all(is_zero(g) for _, g, _ in rows)
 
 
 class Order:
@@ -88,7 +88,7 @@ class Order:
 
     def after_walk(self, found: Walked) -> None:
         if len(self.walks) < 1 << 12:
-            self.walks.append(any([found.comes_to(h) for h in self.session.holders()]))
+            self.walks.append(any(found.comes_to(h) for h in self.session.holders()))
 
     def before_step(self, optimizer: Any, held: Held, closure: bool) -> None:
         if closure:
@@ -99,7 +99,7 @@ class Order:
     def _order(self, optimizer: Any, held: Held) -> None:
         if not held.ever_reached:
             self.early.add(optimizer)
-        lost = held.reached and not held.filled or all([p._grad is None for p in held.params])
+        lost = (held.reached and not held.filled) or all(p._grad is None for p in held.params)
         if not (lost and held.reached and _are_empty(held)):
             if held.reached:
                 self.lost.pop(optimizer, None)
@@ -116,8 +116,8 @@ class Order:
         session = self.session
         apart = bool(self.walks) and not any(self.walks) and not held.reached
         ran = apart and any(
-            [c.recorded and not held.ids.isdisjoint([id(p) for p in c.root.parameters()])
-             for c in session.calls]
+            c.recorded and not held.ids.isdisjoint([id(p) for p in c.root.parameters()])
+             for c in session.calls
         )  # fmt: skip
         if not ran:
             self.apart.pop(optimizer, None)
@@ -135,7 +135,7 @@ class Order:
 
 
 def _are_empty(held: Held) -> bool:
-    return all([p._grad is None or is_zero(p._grad) for p in held.params])
+    return all(p._grad is None or is_zero(p._grad) for p in held.params)
 
 
 class Holding:
@@ -169,9 +169,9 @@ class Holding:
                 seen |= held.ids
             else:
                 seen |= held.ids & found.reached
-        if any([h.steps in (self.first - 1, self.second - 1, 8, 9) for h in holders]):
+        if any(h.steps in (self.first - 1, self.second - 1, 8, 9) for h in holders):
             self.last_modules = [row[2] for row in self.session.inner if row[3]]
-            if any([h.steps in (8, 9) for h in holders]):
+            if any(h.steps in (8, 9) for h in holders):
                 self.looked += 1
                 for key in {id(m) for m in self.last_modules}:
                     self.ran[key] = self.ran.get(key, 0) + 1

@@ -17,9 +17,10 @@ _DROPOUTS = dropout._Dropout
 
 def _by_mode(root: Module) -> tuple[list[Module], list[Module]]:
     """The modules in ``root`` that do something else in evaluation: dropouts, and norms."""
-    drops, norms = [], []
+    drops: list[Module] = []
+    norms: list[Module] = []
     for m in root.modules():
-        if isinstance(m, _DROPOUTS) and getattr(m, "p", 0):
+        if isinstance(m, _DROPOUTS) and m.__dict__.get("p"):
             drops.append(m)
         elif isinstance(m, batchnorm._BatchNorm) and m.running_mean is not None:
             norms.append(m)
@@ -61,10 +62,10 @@ class Modes:
                 self.session.add("eval-mode-in-training", calls[-1].place, text)
 
     def _is_evaluating(self, root: Module, calls: list[Call], held: Held) -> bool:
-        if any([c.training for c in calls]):
+        if any(c.training for c in calls):
             return False
         drops, norms = self.modes(root)
-        if not (drops or norms) or any([m.training for m in (*drops, *norms)]):
+        if not (drops or norms) or any(m.training for m in (*drops, *norms)):
             return False
         return not held.ids.isdisjoint([id(p) for p in root.parameters()])
 
@@ -81,7 +82,7 @@ class Modes:
         if call.recorded or not call.training or out is None:
             return
         drops, norms = self.modes(root)
-        if not any([m.training for m in (*drops, *norms)]) or not self._is_trained(root):
+        if not any(m.training for m in (*drops, *norms)) or not self._is_trained(root):
             return
         source = None if self.session.loader is None else self.session.loader()
         seen = None if source is None else self.passes.setdefault(source, _Pass())
@@ -104,7 +105,7 @@ class Modes:
 
     def _is_trained(self, root: Module) -> bool:
         ids = [id(p) for p in root.parameters()]
-        return any([h.steps and not h.ids.isdisjoint(ids) for h in self.session.holders()])
+        return any(h.steps and not h.ids.isdisjoint(ids) for h in self.session.holders())
 
     def _tell(self, call: Call) -> None:
         root = call.root

@@ -27,8 +27,8 @@ _ON_DEVICE_EVERY = 16  # a loss on a device is fetched in one of so many walks
 _TRIES = 4  # graphs that are looked into, while no step has used what came of them
 # Whose rules give finite numbers for finite ones, but for sums that overflow: not looked at.
 _SAFE = frozenset(
-    "add add_ sub sub_ neg sum mean relu relu6 leaky_relu threshold hardtanh gelu silu tanh sigmoid "
-    "softplus softmax log_softmax cross_entropy nll_loss cross_entropy_with_probabilities mse "
+    "add add_ sub sub_ neg sum mean relu relu6 leaky_relu threshold hardtanh gelu silu tanh "
+    "sigmoid softplus softmax log_softmax cross_entropy nll_loss mse "
     "linear matmul addmm bmm conv conv2d convolution conv1d conv3d conv_transpose embedding "
     "batch_norm layer_norm group_norm rms_norm attention scaled_dot_product_attention "
     "max_pool max_pool1d max_pool2d avg_pool2d adaptive_avg_pool2d masked_scale native_dropout "
@@ -71,12 +71,12 @@ class Numbers:
         self.scaled_root, self.scale = out, scaler._scale
 
     def before_walk(self, found: Walked) -> None:
-        found.scaled = any([t is self.scaled_root for t in found.roots])
+        found.scaled = any(t is self.scaled_root for t in found.roots)
         self.scaled_root, self.now = None, found
         if self.wanted is not None:
             self._line(found)
         if self.suspect is not None:  # a program without an optimizer
-            if any([isinstance(t, Tensor) and self._is_bad(t, found) for t in found.roots]):
+            if any(isinstance(t, Tensor) and self._is_bad(t, found) for t in found.roots):
                 self._tell()
         elif self.tries < _TRIES:
             for root in found.roots:
@@ -197,7 +197,7 @@ class Numbers:
         if self.suspect is None:
             return
         grads = [a for p in held.params if (a := fetched(p._grad)) is not None]
-        if any([a.dtype.kind in "fc" and not np.isfinite(a).all() for a in grads]):
+        if any(a.dtype.kind in "fc" and not np.isfinite(a).all() for a in grads):
             self._tell()
         elif held.reached:
             self.suspect = None
@@ -286,7 +286,7 @@ def _first(root: Tensor, session: Session) -> tuple[Any, str]:
             text = f"{_name(node)}{{}} is given {_said(at)} by the program, as in its data"
             return node, text
         node = at
-    if bad is _has_nan and any([_has_inf(v) for v in graph.inputs(node)]):
+    if bad is _has_nan and any(_has_inf(v) for v in graph.inputs(node)):
         return _infinite(graph, node)
     return node, f"{_name(node)}{{}} makes the first one"
 

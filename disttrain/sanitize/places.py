@@ -8,7 +8,7 @@ import os
 import sys
 import weakref
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ..core import Tensor
 from ..nn import Module

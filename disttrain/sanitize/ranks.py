@@ -19,7 +19,7 @@ from .places import NOWHERE, Place
 from .session import Call, Held, Session, tensors
 from .values import hash_of
 
-_BATCHES = 3  # that are compared
+_BATCHES, _MADE = 3, 20  # that are compared: of loaders, and of those that the program makes
 _AT = (1, 10, 100, 1000)  # steps at which weights and buffers are
 _FLAT = "FullyShardedDataParallel"
 
@@ -113,7 +113,7 @@ class Ranks:
         self.sharded |= sharded
         if wrapped and not root.forward_sync_buffers and root not in self.bare:
             self.bare.append(root)
-        if not (wrapped or sharded) or not call.recorded or self.batches >= _BATCHES:
+        if not (wrapped or sharded) or not call.recorded or self.batches >= self._needed():
             return
         ranks = self._ranks(root)
         given = [t for t in [*tensors(args), *tensors(list(kwargs.values()))] if t.numel() > 1]
@@ -122,16 +122,21 @@ class Ranks:
         self.batches += 1
         self._tell("data", self.batches, ranks, str(hash_of(given)), call.place)
 
+    def _needed(self) -> int:
+        """How many batches are to be alike. (Benchmarks often make theirs by one seed.)"""
+        return _MADE if self.session.loader is None else _BATCHES
+
     def _ranks(self, root: Module) -> list[int]:
         """Of the group in which batches are to differ; none where that is not known."""
         group = root.__dict__.get("process_group")
-        if isinstance(root, DistributedDataParallel) and group is not None:
+        if group is not None and hasattr(group, "ranks"):
             return list(group.ranks)
-        for p in root.parameters():
-            mesh = getattr(p.__dict__.get("array"), "mesh", None)
-            if mesh is not None:
-                return [int(r) for r in mesh.ranks.reshape(-1)] if mesh.ndim == 1 else []
-        return list(range(context.current().world_size))
+        arrays = [p.__dict__.get("array") for p in root.parameters()]
+        meshes = {tuple(m.ranks.reshape(-1).tolist()): m for a in arrays
+                  if (m := getattr(a, "mesh", None)) is not None}  # fmt: skip
+        if len(meshes) != 1 or any(m.ndim > 1 for m in meshes.values()):
+            return []
+        return [int(r) for r in next(iter(meshes))]
 
     def before_step(self, optimizer: Any, held: Held, closure: bool) -> None:
         me = context.current()
@@ -141,7 +146,7 @@ class Ranks:
         if number in _AT and not self.sharded and len(self.session.holders()) == 1:
             ranks = list(range(me.world_size))
             grads = [p._grad for p in held.params if isinstance(p._grad, Tensor)]
-            wholes = not any([hasattr(p.__dict__.get("array"), "mesh") for p in held.params])
+            wholes = not any(hasattr(p.__dict__.get("array"), "mesh") for p in held.params)
             if wholes and grads:
                 fact = [hash_of(held.params), hash_of(grads), hash_of(self._buffers())]
                 self._tell("weights", number, ranks, json.dumps(fact), NOWHERE)
@@ -184,10 +189,11 @@ class Ranks:
         for rank, fact in zip(ranks[1:], facts[1:]):
             if fact == facts[0]:
                 self.same[rank] = self.same.get(rank, 0) + 1
-        alike = [r for r, n in self.same.items() if n == _BATCHES]
+        needed = self._needed()
+        alike = [r for r, n in self.same.items() if n >= needed]
         if alike:
             text = f"rank {ranks[0]} and rank {', '.join(map(str, alike))} had the same input in "
-            self.session.add("ranks-read-same-data", place, text + f"{_BATCHES} calls")
+            self.session.add("ranks-read-same-data", place, text + f"{needed} calls")
 
     def _weights(self, name: str, facts: list[list[int]]) -> None:
         alike = [len({f[i] for f in facts}) == 1 for i in range(3)]

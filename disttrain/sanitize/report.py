@@ -1,4 +1,4 @@
-"""What was found: each once for its kind and place, shown when it is found and summed up at the end.
+"""What was found: each once for its kind and place, shown at once and summed up at the end.
 
 Ranks tell the store of their job what they found, so that what several find is shown by one alone.
 """
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from ..errors import DisttrainError
 from .places import Place
-from .table import ADVICE, KINDS
+from .table import ADVICE, KINDS, SEVERITIES
 
 
 class SanitizeError(DisttrainError, RuntimeError):
@@ -28,7 +28,7 @@ class Finding(NamedTuple):
 
     kind: str
     place: Place
-    text_: str  # what was seen
+    message: str  # what was seen
     step: int
     rank: int
 
@@ -36,16 +36,11 @@ class Finding(NamedTuple):
     def severity(self) -> str:
         return KINDS[self.kind].severity
 
-    @property
-    def message(self) -> str:
-        """What was seen."""
-        return self.text_
-
     def text(self) -> str:
         """All of it, as it is shown."""
         fix = KINDS[self.kind].fix
         return (
-            f"{self.severity}: {self.kind}: {self.text_}\n    at {self.place}, step {self.step}\n"
+            f"{self.severity}: {self.kind}: {self.message}\n    at {self.place}, step {self.step}\n"
             f"    {fix}"
         )
 
@@ -53,7 +48,7 @@ class Finding(NamedTuple):
         """As a line of a report."""
         return {
             "kind": self.kind, "severity": self.severity, "file": self.place.file,
-            "line": self.place.line, "step": self.step, "rank": self.rank, "message": self.text_,
+            "line": self.place.line, "step": self.step, "rank": self.rank, "message": self.message,
             "fix": KINDS[self.kind].fix,
         }  # fmt: skip
 
@@ -111,8 +106,8 @@ class Findings:
         lines = [f"{f.severity}: {f.kind} at {f.place}" for f in told]
         lines += [f.text() for f in self.found if f.severity == ADVICE]
         counted = ", ".join(
-            f"{n} {name}{'s' * (n > 1)}" if name != ADVICE else f"{n} pieces of advice"
-            for name in ("error", "warning", ADVICE)
+            f"{n} {name}{'s' * (n > 1 and name != ADVICE)}"
+            for name in SEVERITIES
             if (n := sum(f.severity == name for f in self.found))
         )
         return "\n  ".join([f"{counted}:", *lines])

@@ -51,11 +51,10 @@ class Schedules:
             if known.often == _TIMES and known.first is False:
                 name = f"{type(scheduler).__name__} is stepped twice or more for each step of "
                 self.session.add("scheduler-too-often", here(), name + held.name)
-        elif known.between == 1:
-            if known.first and known.count > 1:
-                known.early += 1
-                if known.early == _TIMES - 1:
-                    self._tell_early(scheduler, held)
+        elif known.between == 1 and known.first and known.count > 1:
+            known.early += 1
+            if known.early == _TIMES - 1:
+                self._tell_early(scheduler, held)
 
     def _tell_early(self, scheduler: Any, held: Held) -> None:
         text = f"{type(scheduler).__name__} was stepped before the first step of {held.name}"
@@ -76,13 +75,14 @@ class Schedules:
             total = getattr(scheduler, "total_steps", None)
             held = self.session.optimizer(scheduler.optimizer)
             steps = held.steps
-            if isinstance(total, int) and abs(steps - total) <= total // 10 and total >= 10:
-                if 2 * known.count < steps:
-                    text = (
-                        f"{type(scheduler).__name__} of {total} steps was stepped {known.count} "
-                        f"times in {steps} steps of {held.name}"
-                    )
-                    self.session.add("scheduler-too-seldom", NOWHERE, text)
+            if not isinstance(total, int) or total < 10 or abs(steps - total) > total // 10:
+                continue
+            if 2 * known.count < steps:
+                text = (
+                    f"{type(scheduler).__name__} of {total} steps was stepped {known.count} "
+                    f"times in {steps} steps of {held.name}"
+                )
+                self.session.add("scheduler-too-seldom", NOWHERE, text)
 
 
 class Rates:
@@ -94,10 +94,11 @@ class Rates:
 
     def before_step(self, optimizer: Any, held: Held, closure: bool) -> None:
         rates = [_number(g.get("lr")) for g in optimizer.param_groups]
-        if not rates or None in rates:
+        known_rates = [r for r in rates if r is not None]
+        if not rates or len(known_rates) < len(rates):
             return
         known = self.known.setdefault(optimizer, [0.0, 0, 0])  # largest, zeros in a row, changes
-        highest = max(rates)
+        highest = max(known_rates)
         known[0] = max(known[0], highest)
         if highest > known[0] * _NOTHING:
             known[1] = 0
@@ -128,7 +129,7 @@ class Scaling:
         self.root, self.scale = out, scaler._scale
 
     def before_walk(self, found: Walked) -> None:
-        if self.root is not None and any([t is self.root for t in found.roots]):
+        if self.root is not None and any(t is self.root for t in found.roots):
             self.large |= found.reached
         self.root = None
 
@@ -148,7 +149,7 @@ class Scaling:
         most = _number(limit)
         if self.scale <= 1.0 or most is None or most >= self.scale:
             return  # (a limit that was multiplied, too)
-        if any([id(p) in self.large for p in params]):
+        if any(id(p) in self.large for p in params):
             text = f"clipped to {most:g} while the loss scale is {self.scale:g}"
             self.session.add("clip-before-unscale", here(), text)
 

@@ -1,4 +1,4 @@
-"""What one rank is known to have done: walks, steps, calls of models. Checks are told of each event.
+"""What one rank is known to have done: walks, steps, calls of models; checks are told of each.
 
 Knows the order of events and where in the program they come from; not what is wrong with it.
 """
@@ -18,14 +18,14 @@ from ..core.node import AccumulateGrad, Output, next_seq
 from ..core.observers import OperationObserver
 from ..nn import Module
 from ..tree import leaves
-from .report import Findings, SanitizeError
 from .places import Names, Place, here
+from .report import Findings, SanitizeError
 
 SLOT = "sanitize"  # of a rank's context
 EVENTS = (
     "before_walk", "after_walk", "before_step", "after_step", "cleared", "enter", "leave", "opened",
     "exhausted", "batch", "scheduled", "clipped", "scaled", "unscaled", "scaler_step", "loss",
-    "dropped", "moved", "captured", "called", "sampled", "registered",
+    "dropped", "moved", "captured", "called", "sampled", "chosen", "registered",
     "end",
 )  # fmt: skip
 _MOST_CALLS = 1 << 14
@@ -39,7 +39,7 @@ class Walked:
         self.leaves = [n for n in walk.pending if n.__class__ is AccumulateGrad]
         self.reached = {id(t) for n in self.leaves if (t := n.variable) is not None}
         # Gradients that are left in other tensors than the leaves (fully sharded parameters).
-        self.elsewhere = any([n.elsewhere for n in self.leaves])
+        self.elsewhere = any(n.elsewhere for n in self.leaves)
         self.scaled = False  # whether the loss was multiplied by a GradScaler
 
     def comes_to(self, held: Held) -> bool:
@@ -241,9 +241,9 @@ class Session:
         """The innermost module in whose call a node was made."""
         best = None
         for row in self.inner:
-            if row[0] < node.seq and (node.seq < row[1] or not row[1]):
-                if best is None or row[0] > best[0]:
-                    best = row
+            inside = row[0] < node.seq and (node.seq < row[1] or not row[1])
+            if inside and (best is None or row[0] > best[0]):
+                best = row
         return None if best is None else best[2]
 
 

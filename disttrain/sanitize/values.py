@@ -26,7 +26,7 @@ def fetched(t: Any) -> Any:
     array = array_of(t)
     if array is not None or not isinstance(t, Tensor) or t.is_meta or t.is_sparse:
         return array
-    raw = t.__dict__.get("array")
+    raw: Any = t.__dict__.get("array")
     raw = raw.local if isinstance(raw, Spread) else raw
     return raw.to_host() if hasattr(raw, "to_host") else None
 

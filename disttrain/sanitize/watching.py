@@ -18,6 +18,7 @@ from ..amp.grad_scaler import GradScaler
 from ..compile.compiled import Compiled
 from ..core.backward import autograd
 from ..data import loader, sampler
+from ..distributed.fsdp.module import FSDPModule
 from ..nn import Module
 from ..nn.convert import Convert
 from ..nn.functional import loss as losses
@@ -46,6 +47,7 @@ def stand_in() -> None:
         if _users > 1:
             return
         _put(Module, "__call__", _call)
+        _put(FSDPModule, "__call__", _call)  # which gathers parameters before
         _put(Convert, "zero_grad", _zero_module)
         _put(autograd, "_drive", _drive)
         _put(Module, "register_parameter", _registered)
@@ -63,6 +65,7 @@ def stand_in() -> None:
         for kind in (loader._LocalIterator, loader._WorkerIterator):
             _put(kind, "__next__", _next)
         _put(sampler.DistributedSampler, "__iter__", _sampled)
+        _put(sampler.DistributedSampler, "set_epoch", _chosen)
         _put(Compiled, "_first", _captured)
         _put(Compiled, "__call__", _compiled)
         _put(moving.move, "forward", _moved)
@@ -101,7 +104,7 @@ def _everywhere(home: Any, name: str, make: Callable[[Any], Any]) -> None:
 
 
 def _schedulers() -> list[type]:
-    kinds = [scheduler.LRScheduler]
+    kinds: list[type] = [scheduler.LRScheduler]
     for module in (cycles, phases, lr_scheduler):
         kinds += [
             c for c in vars(module).values()
@@ -176,14 +179,16 @@ def _zero_optimizer(own: Callable[..., Any]) -> Callable[..., Any]:
 
 def _below(kind: type) -> list[type]:
     """A class and all classes that are made of it."""
-    found = [kind, *(c for sub in kind.__subclasses__() for c in _below(sub))]
+    found = [kind]
+    for each in kind.__subclasses__():
+        found += _below(each)
     return list(dict.fromkeys(found))
 
 
 def _registered(own: Callable[..., Any]) -> Callable[..., Any]:
-    def register_parameter(self: Module, name: str, param: Any) -> None:
-        own(self, name, param)
-        to = active()
+    def register_parameter(self: Module, *args: Any, **kwargs: Any) -> None:
+        own(self, *args, **kwargs)
+        to, param = active(), _argument(1, "param", args, kwargs)
         if to is not None and param is not None:
             to.tell("registered", param)
 
@@ -229,16 +234,17 @@ def _scheduled(own: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _scaler(name: str, own: Callable[..., Any]) -> Callable[..., Any]:
-    def method(self: GradScaler, given: Any, *args: Any, **kwargs: Any) -> Any:
+    def method(self: GradScaler, *args: Any, **kwargs: Any) -> Any:
         to = active()
+        given = _argument(0, "optimizer", args, kwargs)
         if to is None or not self._enabled:
-            return own(self, given, *args, **kwargs)
-        if name == "step":
+            return own(self, *args, **kwargs)
+        if name == "step" and given is not None:
             to.optimizer(given).skipping = True
             to.tell("scaler_step", self, given)
-        elif name == "unscale_":
+        elif name == "unscale_" and given is not None:
             to.tell("unscaled", self, to.optimizer(given))
-        out = own(self, given, *args, **kwargs)
+        out = own(self, *args, **kwargs)
         if name == "scale":
             to.tell("scaled", self, out)
         return out
@@ -247,14 +253,23 @@ def _scaler(name: str, own: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _clipped(own: Callable[..., Any]) -> Callable[..., Any]:
-    def clip_(parameters: Any, limit: Any, *args: Any, **kwargs: Any) -> Any:
+    def clip_(*args: Any, **kwargs: Any) -> Any:
         to = active()
-        if to is not None:
-            parameters = clip._tensors(parameters)
-            to.tell("clipped", parameters, limit)
-        return own(parameters, limit, *args, **kwargs)
+        params = _argument(0, "parameters", args, kwargs)
+        limit = _argument(1, "max_norm", args, kwargs)
+        limit = kwargs.get("clip_value") if limit is None else limit
+        if to is not None and params is not None and limit is not None:
+            params = clip._tensors(params)  # (a generator gives them once)
+            args = (params, *args[1:]) if args else args
+            kwargs = kwargs if args else {**kwargs, "parameters": params}
+            to.tell("clipped", params, limit)
+        return own(*args, **kwargs)
 
     return clip_
+
+
+def _argument(place: int, name: str, args: tuple, kwargs: dict) -> Any:
+    return args[place] if len(args) > place else kwargs.get(name)
 
 
 # --- data -----------------------------------------------------------------------------------------
@@ -300,15 +315,25 @@ def _sampled(own: Callable[..., Iterator]) -> Callable[..., Iterator]:
     return __iter__
 
 
+def _chosen(own: Callable[..., Any]) -> Callable[..., Any]:
+    def set_epoch(self: Any, *args: Any, **kwargs: Any) -> None:
+        own(self, *args, **kwargs)
+        to = active()
+        if to is not None:
+            to.tell("chosen", self)
+
+    return set_epoch
+
+
 # --- functions ------------------------------------------------------------------------------------
 
 
 def _loss(name: str, own: Callable[..., Any]) -> Callable[..., Any]:
-    def function(input: Any, target: Any, *args: Any, **kwargs: Any) -> Any:
+    def function(*args: Any, **kwargs: Any) -> Any:
         to = active()
         if to is not None:
-            to.tell("loss", name, input, target)
-        return own(input, target, *args, **kwargs)
+            to.tell("loss", name, _argument(1, "target", args, kwargs))
+        return own(*args, **kwargs)
 
     return function
 
@@ -324,11 +349,11 @@ def _dropped(own: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _moved(own: Callable[..., Any]) -> Callable[..., Any]:
-    def forward(a: Any, to: Any, back: Any, non_blocking: bool = False) -> Any:
+    def forward(a: Any, **params: Any) -> Any:
         session = active()
         if session is not None:
-            session.tell("moved", a, to)
-        return own(a, to, back, non_blocking)
+            session.tell("moved", a, params.get("to"))
+        return own(a, **params)
 
     return forward
 

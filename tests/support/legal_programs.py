@@ -7,6 +7,7 @@ forms of public programs (PyTorch's examples and tutorials) and of common recipe
 from __future__ import annotations
 
 import copy
+import itertools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -32,7 +33,7 @@ def program(fn: Callable[[], Any]) -> Callable[[], Any]:
 
 def mlp(*sizes: int, act: type[nn.Module] = nn.ReLU) -> nn.Sequential:
     layers: list[nn.Module] = []
-    for a, b in zip(sizes, sizes[1:]):
+    for a, b in itertools.pairwise(sizes):
         layers += [nn.Linear(a, b), act()]
     return nn.Sequential(*layers[:-1])
 

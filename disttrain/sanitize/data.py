@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..core import Tensor
-from .places import here
+from .places import Place, here
 from .session import Call, Session, Walked, tensors
 from .values import array_of
 
@@ -16,30 +16,32 @@ _CALLS = 6  # of models whose inputs are copied, to be compared
 _LARGEST = 1 << 20
 
 
+class _Passes:
+    """Of a sampler."""
+
+    def __init__(self) -> None:
+        self.trained: set[int] = set()  # epochs that were trained from
+        self.told = False  # an epoch was chosen since
+        self.again: Place | None = None  # where one of them began once more
+
+
 class Orders:
     """missing-set-epoch."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
-        # Of a sampler: the epoch of its last pass, whether it was trained from, and told an epoch
-        # since.
-        self.known: weakref.WeakKeyDictionary[Any, list] = weakref.WeakKeyDictionary()
+        self.known: weakref.WeakKeyDictionary[Any, _Passes] = weakref.WeakKeyDictionary()
 
     def sampled(self, sampler: Any) -> None:
-        before = self.known.get(sampler)
-        self.known[sampler] = [sampler.epoch, False, False]
+        known = self.known.setdefault(sampler, _Passes())
         alone = not sampler.shuffle or sampler.num_replicas < 2 or sampler._start
-        if before is None or alone or before[0] != sampler.epoch or not before[1]:
-            return
-        if before[2]:
-            return  # the program wants it once more
-        text = f"epoch {sampler.epoch} of {type(sampler).__name__} begins once more"
-        self.session.add("missing-set-epoch", here(), text)
+        again = sampler.epoch in known.trained and not known.told and not alone
+        known.again = here() if again else None
 
     def chosen(self, sampler: Any) -> None:
-        row = self.known.get(sampler)
-        if row is not None:
-            row[2] = True
+        known = self.known.get(sampler)
+        if known is not None:
+            known.told = True
 
     def before_walk(self, found: Walked) -> None:
         source = None if self.session.loader is None else self.session.loader()
@@ -47,11 +49,19 @@ class Orders:
         inner = getattr(getattr(source, "batch_sampler", None), "sampler", None)
         for each in (sampler, inner):
             try:
-                row = self.known.get(each)
+                known = self.known.get(each)
             except TypeError:  # a list of numbers
                 continue
-            if row is not None:
-                row[1] = True
+            if known is not None:
+                self._trained(each, known)
+
+    def _trained(self, sampler: Any, known: _Passes) -> None:
+        known.trained.add(sampler.epoch)
+        known.told = False
+        if known.again is not None:  # (some look at a first batch before they choose an epoch)
+            text = f"epoch {sampler.epoch} of {type(sampler).__name__} begins once more"
+            self.session.add("missing-set-epoch", known.again, text)
+            known.again = None
 
 
 class Labels:

@@ -42,6 +42,24 @@ def test_set_epoch(shuffle, sets, trains, found):
     assert kinds(body) == found
 
 
+def test_a_batch_that_is_looked_at_before_and_an_epoch_that_is_chosen_again():
+    def body():
+        model = Net()
+        optimizer = dt.optim.SGD(model.parameters(), lr=0.01)
+        data = TensorDataset(*batch(32))
+        loader = DataLoader(data, batch_size=8, sampler=DistributedSampler(data, 2, 0))
+        for epoch in (0, 1, 1):
+            next(iter(loader))
+            loader.sampler.set_epoch(epoch)
+            next(iter(loader))
+            for x, y in loader:
+                optimizer.zero_grad()
+                F.cross_entropy(model(x), y).backward()
+                optimizer.step()
+
+    assert kinds(body) == set()
+
+
 class Noisy(nn.Module):
     """An autoencoder that may write to what it is given."""
 

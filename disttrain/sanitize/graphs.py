@@ -41,7 +41,7 @@ class Growing:
             self.session.add("growing-graph", found.place, text)
 
     def after_step(self, optimizer: Any, held: Held) -> None:
-        if not any(g.get("differentiable") for g in optimizer.param_groups):
+        if not any(g.get("differentiable") for g in getattr(optimizer, "param_groups", ())):
             self.steps.append(self.newest)
 
 

@@ -53,6 +53,11 @@ class Board:
         except Exception:  # there is none: ranks are not compared
             self.store = None
 
+    def close(self) -> None:
+        """Ask no store whose group is gone: nobody may be there to answer."""
+        if self.store is not None and not state.is_initialized():
+            self.store = None
+
     def put(self, key: str, value: str) -> None:
         """Tell the others."""
         self.left.append((f"sanitize/{key}", value))
@@ -60,6 +65,7 @@ class Board:
 
     def flush(self) -> None:
         """Give to the store what has waited for it."""
+        self.close()
         while self.store is not None and self.left:
             key, value = self.left.pop(0)
             try:
@@ -69,6 +75,7 @@ class Board:
 
     def get(self, keys: list[str]) -> list[str] | None:
         """What the others have told; None as long as one is missing."""
+        self.close()
         names = [f"sanitize/{key}" for key in keys]
         try:
             if self.store is None or not self.store.check(names):
@@ -80,6 +87,7 @@ class Board:
 
     def first(self, key: str) -> bool:
         """Whether the calling rank is the first to say so."""
+        self.close()
         try:
             return self.store is None or self.store.add(f"sanitize/told/{key}", 1) == 1
         except Exception:  # the job ends
@@ -214,6 +222,7 @@ class Ranks:
     def end(self) -> None:
         self.board.flush()
         self._compare()
+        self.board.store = None  # others may have ended
 
 
 CHECKS = (Ranks,)

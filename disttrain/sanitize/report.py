@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Collection
 from typing import Any, NamedTuple
 
+from ..context import Rank
 from ..errors import DisttrainError
 from .places import Place
 from .table import ADVICE, KINDS, SEVERITIES
@@ -57,11 +58,10 @@ class Findings:
     """Those of one rank. ``first_of_all(key)``: whether no other rank has told the same."""
 
     def __init__(
-        self, wanted: Collection[str], raise_on: Collection[str], rank: int, world: int,
-        report: str = "",
-    ) -> None:  # fmt: skip
+        self, wanted: Collection[str], raise_on: Collection[str], me: Rank, report: str = ""
+    ) -> None:
         self.wanted, self.raise_on = set(wanted), frozenset(raise_on)
-        self.rank, self.world, self.report = rank, world, report
+        self.me, self.report = me, report  # its numbers may come later
         self.found: list[Finding] = []
         self.first_of_all: Callable[[str], bool] = lambda key: True
         self.silenced: list[frozenset[str]] = []  # by blocks of ``ignore``
@@ -76,7 +76,7 @@ class Findings:
         if not self.is_open(kind) or (kind, place) in self._known:
             return False
         self._known.add((kind, place))
-        finding = Finding(kind, place, text, step, self.rank)
+        finding = Finding(kind, place, text, step, self.me.rank)
         self.found.append(finding)
         if self.report:
             with open(self.report, "a", encoding="utf-8") as file:
@@ -95,7 +95,7 @@ class Findings:
 
     def say(self, text: str) -> None:
         """A line of this rank on stderr."""
-        who = f"sanitize[rank {self.rank}]" if self.world > 1 else "sanitize"
+        who = f"sanitize[rank {self.me.rank}]" if self.me.world_size > 1 else "sanitize"
         print(f"{who}: {text}", file=sys.stderr, flush=True)
 
     def summary(self) -> str:

@@ -71,7 +71,7 @@ class sanitize:  # noqa: N801  (used like a function)
                 "sanitize: this rank is sanitized already (dtrun --sanitize, or another "
                 "dt.sanitize()); stop that first, or use dt.sanitize.ignore() for a block"
             )
-        self._to = Findings(wanted, raising, me.rank, me.world_size, report)
+        self._to = Findings(wanted, raising, me, report)
         if quiet:
             self._to.say = lambda text: None  # type: ignore[method-assign]
         me.slots[SLOT] = self._session = Session(

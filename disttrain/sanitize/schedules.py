@@ -93,7 +93,7 @@ class Rates:
         self.known: weakref.WeakKeyDictionary[Any, list] = weakref.WeakKeyDictionary()
 
     def before_step(self, optimizer: Any, held: Held, closure: bool) -> None:
-        rates = [_number(g.get("lr")) for g in optimizer.param_groups]
+        rates = [_number(g.get("lr")) for g in getattr(optimizer, "param_groups", ())]
         known_rates = [r for r in rates if r is not None]
         if not rates or len(known_rates) < len(rates):
             return
@@ -163,10 +163,9 @@ class Decay:
     def after_step(self, optimizer: Any, held: Held) -> None:
         if held.steps != 1:
             return
-        decayed = {
-            id(p) for g in optimizer.param_groups if _number(g.get("weight_decay")) or 0.0
-            for p in g["params"]
-        }  # fmt: skip
+        groups = getattr(optimizer, "param_groups", ())
+        decaying = [g for g in groups if _number(g.get("weight_decay")) or 0.0]
+        decayed = {id(p) for g in decaying for p in g["params"]}
         if not decayed:
             return
         modules = [m for r in self.session.names.roots for m in r.modules()]

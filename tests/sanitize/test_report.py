@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from disttrain.context import Rank
 from disttrain.sanitize.places import Place
 from disttrain.sanitize.report import Findings, SanitizeError
 from disttrain.sanitize.table import KINDS
@@ -12,7 +13,7 @@ HERE, THERE = Place("train.py", 3), Place("train.py", 9)
 
 
 def test_each_kind_and_place_once(capfd):
-    found = Findings(KINDS, (), 1, 2)
+    found = Findings(KINDS, (), Rank(1, 2))
     assert found.add("growing-graph", HERE, "it grows", 5)
     assert not found.add("growing-graph", HERE, "it grows", 6)
     assert found.add("growing-graph", THERE, "it grows", 6)
@@ -22,7 +23,7 @@ def test_each_kind_and_place_once(capfd):
 
 
 def test_what_others_have_told_is_not_shown_again(capfd):
-    found, asked = Findings(KINDS, (), 1, 2), []
+    found, asked = Findings(KINDS, (), Rank(1, 2)), []
     found.first_of_all = lambda key: bool(asked.append(key))
     assert found.add("growing-graph", HERE, "it grows", 5)
     assert capfd.readouterr().err == "" and asked == ["growing-graph train.py:3"]
@@ -30,7 +31,7 @@ def test_what_others_have_told_is_not_shown_again(capfd):
 
 
 def test_advice_comes_at_the_end(capfd):
-    found = Findings(KINDS, (), 0, 1)
+    found = Findings(KINDS, (), Rank())
     assert found.summary() == ""
     found.add("weight-decay-on-norms", HERE, "Net.norm.weight", 1)
     assert capfd.readouterr().err == ""
@@ -41,7 +42,7 @@ def test_advice_comes_at_the_end(capfd):
 
 
 def test_silenced_and_unwanted():
-    found = Findings({"growing-graph"}, (), 0, 1)
+    found = Findings({"growing-graph"}, (), Rank())
     assert not found.add("dead-activations", HERE, "", 1)
     found.silenced.append(frozenset({"growing-graph"}))
     assert not found.is_open("growing-graph") and not found.add("growing-graph", HERE, "", 1)
@@ -50,7 +51,7 @@ def test_silenced_and_unwanted():
 
 
 def test_raising():
-    found = Findings(KINDS, {"growing-graph"}, 0, 1)
+    found = Findings(KINDS, {"growing-graph"}, Rank())
     with pytest.raises(SanitizeError, match="it grows") as caught:
         found.add("growing-graph", HERE, "it grows", 5)
     assert caught.value.finding.row()["line"] == 3

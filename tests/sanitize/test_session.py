@@ -60,7 +60,7 @@ def test_what_transforms_and_captures_do_is_not_told():
 
 
 def test_optimizers_are_known_as_long_as_they_live():
-    session = Session(Findings((), (), 0, 1), [])
+    session = Session(Findings((), (), dt.context.Rank()), [])
     layer = nn.Linear(2, 2)
     optimizer = dt.optim.SGD([layer.weight], lr=0.1)
     held = session.optimizer(optimizer)

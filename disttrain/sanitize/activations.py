@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core.node import AccumulateGrad
+from ..core.node import AccumulateGrad, Output
 from .places import forward_of
 from .session import Session, Walked
 from .values import array_of
@@ -15,7 +15,7 @@ from .values import array_of
 _EVERY = 10  # walks; later rarely
 _NAMES = frozenset({"relu", "relu6", "hardtanh", "threshold"})
 _SAMPLES, _ROWS, _MANY_ROWS = 4, 64, 128  # graphs, and rows, that must have been seen
-_SHARE, _UNITS = 0.9, 16
+_SHARE, _UNITS, _FEW = 0.9, 16, 4
 
 
 class _Layer:
@@ -40,12 +40,8 @@ class Dead:
             return
         count = 0
         seen = set()
-        for node in sorted(found.walk.pending, key=lambda n: n.seq):
-            if node.__class__ is AccumulateGrad or getattr(node, "prim", None) is None:
-                continue
+        for node in _rectifiers(found):
             name = node.prim.name.strip("_")
-            if name not in _NAMES or node.out is None or node.out.__class__ is tuple:
-                continue
             array = array_of(node.out)
             if array is None or array.ndim < 2 or not len(array):
                 continue
@@ -77,13 +73,30 @@ class Dead:
             return
         dead, units = int((~layer.live).sum()), layer.live.size
         most = units >= _UNITS and layer.rows >= _MANY_ROWS and dead >= _SHARE * units
-        if dead < units and not most:
+        if not most and (dead < units or units < _FEW):
             return
         name = "a ReLU" if module is None else self.session.names.module(module)
         place = (None if module is None else forward_of(module)) or found.place
         text = f"{name}: {dead} of {units} units were zero for all {layer.rows} rows seen"
         self.session.add("dead-activations", place, text)
         layer.samples = -(1 << 30)  # once
+
+
+def _rectifiers(found: Walked) -> list[Any]:
+    """The nodes of ReLUs in the order in which they were made, but for those after which come no
+    parameters: they are part of a loss, which may be zero."""
+    nodes = [n for n in found.walk.pending if n.__class__ is not AccumulateGrad]
+    inner: set = set()  # nodes with parameters between them and the loss
+    out = []
+    for node in sorted(nodes, key=lambda n: -n.seq):
+        prim = getattr(node, "prim", None)
+        if prim is not None and prim.name.strip("_") in _NAMES and node in inner:
+            if node.out is not None and node.out.__class__ is not tuple:
+                out.append(node)
+        edges = [e.node if e.__class__ is Output else e for e in node.edges if e is not None]
+        if node in inner or any(e.__class__ is AccumulateGrad for e in edges):
+            inner.update(edges)
+    return out[::-1]
 
 
 CHECKS = (Dead,)

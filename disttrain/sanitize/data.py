@@ -96,13 +96,21 @@ class Labels:
         if mine is None:
             return
         for array, before in self.kept:
-            if np.may_share_memory(array, mine) and _was_written(array, before):
+            if _is_shared(array, mine) and _was_written(array, before):
                 text = f"the target of {name} shares memory with an input of the model, which "
                 self.session.add("label-leakage", here(), text + "was written to since")
                 return
 
     def after_walk(self, found: Walked) -> None:
         self.kept = []
+
+
+def _is_shared(a: np.ndarray, b: np.ndarray) -> bool:
+    """Whether two arrays have memory in common (not only lie beside each other in one)."""
+    try:
+        return np.may_share_memory(a, b) and bool(np.shares_memory(a, b, max_work=1 << 14))
+    except Exception:  # too hard to say
+        return False
 
 
 def _was_written(array: np.ndarray, before: np.ndarray) -> bool:

@@ -17,7 +17,7 @@ from ..distributed.groups import state
 from ..nn import Module
 from .places import NOWHERE, Place
 from .session import Call, Held, Session, tensors
-from .values import hash_of
+from .values import hash_of, is_zero
 
 _BATCHES, _MADE = 3, 20  # that are compared: of loaders, and of those that the program makes
 _AT = (1, 10, 100, 1000)  # steps at which weights and buffers are
@@ -155,7 +155,7 @@ class Ranks:
             ranks = list(range(me.world_size))
             grads = [p._grad for p in held.params if isinstance(p._grad, Tensor)]
             wholes = not any(hasattr(p.__dict__.get("array"), "mesh") for p in held.params)
-            if wholes and grads:
+            if wholes and not all(is_zero(g) for g in grads):
                 fact = [hash_of(held.params), hash_of(grads), hash_of(self._buffers())]
                 self._tell("weights", number, ranks, json.dumps(fact), NOWHERE)
         self.board.flush()

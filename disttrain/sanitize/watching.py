@@ -180,7 +180,8 @@ def _zero_optimizer(own: Callable[..., Any]) -> Callable[..., Any]:
 def _below(kind: type) -> list[type]:
     """A class and all classes that are made of it."""
     found = [kind]
-    for each in kind.__subclasses__():
+    below: list[type] = kind.__subclasses__()
+    for each in below:
         found += _below(each)
     return list(dict.fromkeys(found))
 

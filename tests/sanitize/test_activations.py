@@ -37,6 +37,23 @@ def test_most_units_of_a_wide_layer():
     assert kinds(lambda: body(20)) == set()
 
 
+def test_losses_that_are_zero_and_layers_of_few_units():
+    def body():
+        model = nn.Linear(4, 8)
+        optimizer = dt.optim.SGD(model.parameters(), lr=0.01)
+        for _ in range(100):
+            a, b = model(dt.randn(16, 4)), model(dt.randn(16, 4))
+            optimizer.zero_grad()
+            ((1e-9 - dt.cdist(a, b)).relu().mean() + 0 * a.sum()).backward()
+            optimizer.step()
+        model = nn.Sequential(nn.Linear(4, 1), nn.ReLU(), nn.Linear(1, 3))
+        with dt.no_grad():
+            model[0].bias.fill_(-100.0)
+        train(model, dt.optim.SGD(model.parameters(), lr=0.01), 100)
+
+    assert kinds(body) == set()
+
+
 def test_channels_of_images():
     def body(bias):
         model = nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(16, 3))

@@ -90,6 +90,18 @@ def test_a_target_that_the_model_writes_to(writes, clones, loads):
     assert kinds(body) == ({"label-leakage"} if writes and not clones else set())
 
 
+def test_columns_of_one_table():
+    def body():
+        model = Noisy(True)
+        optimizer = dt.optim.SGD(model.parameters(), lr=0.01)
+        for rows in dt.randn(32, 8).split(8):
+            optimizer.zero_grad()
+            F.mse_loss(model(rows[:, :4]), rows[:, 4:]).backward()
+            optimizer.step()
+
+    assert kinds(body) == set()
+
+
 @pytest.mark.parametrize("how", ["overwritten", "ignored", "normalised", "view"])
 def test_writes_to_labels_of_a_batch(how):
     def body():

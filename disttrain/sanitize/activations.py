@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..core import Tensor
 from ..core.node import AccumulateGrad, Output
 from .places import forward_of
 from .session import Session, Walked
@@ -89,10 +90,10 @@ def _rectifiers(found: Walked) -> list[Any]:
     inner: set = set()  # nodes with parameters between them and the loss
     out = []
     for node in sorted(nodes, key=lambda n: -n.seq):
-        prim = getattr(node, "prim", None)
-        if prim is not None and prim.name.strip("_") in _NAMES and node in inner:
-            if node.out is not None and node.out.__class__ is not tuple:
-                out.append(node)
+        prim: Any = getattr(node, "prim", None)
+        kept = node in inner and prim is not None and isinstance(node.out, Tensor)
+        if kept and prim.name.strip("_") in _NAMES:
+            out.append(node)
         edges = [e.node if e.__class__ is Output else e for e in node.edges if e is not None]
         if node in inner or any(e.__class__ is AccumulateGrad for e in edges):
             inner.update(edges)

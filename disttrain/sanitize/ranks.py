@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from typing import Any
 
 from .. import context
@@ -29,7 +30,8 @@ class Board:
 
     def __init__(self) -> None:
         self.store: Any = None
-        self.asked = False
+        self.asked = self.opening = False
+        self.patience = 5.0  # seconds
         self.left: list[tuple[str, str]] = []
 
     def open(self) -> None:
@@ -41,7 +43,15 @@ class Board:
             self._open()
         else:
             rank = context.current()
+            self.opening = True
             threading.Thread(target=self._opened, args=(rank,), daemon=True).start()
+
+    def _wait(self) -> None:
+        """Once, a little, for a store that is being opened: there is something to tell."""
+        self.open()
+        until, self.patience = time.monotonic() + self.patience, 0.0
+        while self.opening and time.monotonic() < until:
+            time.sleep(0.01)
 
     def _opened(self, rank: Any) -> None:
         with context.attach(rank):
@@ -52,6 +62,7 @@ class Board:
             self.store = state.default_store()
         except Exception:  # there is none: ranks are not compared
             self.store = None
+        self.opening = False
 
     def close(self) -> None:
         """Ask no store whose group is gone: nobody may be there to answer."""
@@ -88,6 +99,7 @@ class Board:
     def first(self, key: str) -> bool:
         """Whether the calling rank is the first to say so."""
         self.close()
+        self._wait()
         try:
             return self.store is None or self.store.add(f"sanitize/told/{key}", 1) == 1
         except Exception:  # the job ends

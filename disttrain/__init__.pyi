@@ -128,6 +128,7 @@ from disttrain.ops.later import qr as qr
 from . import quasirandom as quasirandom
 from disttrain.record.recording import record as record
 from disttrain.ops.later import saddmm as saddmm
+from disttrain.sanitize.sanitizing import sanitize as sanitize
 from disttrain.serialize import save as save
 from disttrain.ops.later import segment_reduce as segment_reduce
 from . import serialize as serialize

@@ -96,6 +96,18 @@ RECORD_RANKS = Setting(
 RECORD_PAYLOADS = Setting(
     "DISTTRAIN_RECORD_PAYLOADS", "0", "dtrun --record", "1: the bytes that ranks receive, too"
 )
+SANITIZE = Setting(
+    "DISTTRAIN_SANITIZE",
+    "",
+    "dtrun --sanitize",
+    "1, or kinds as `error,dead-activations`: ranks look for silent bugs (docs/sanitizer.md)",
+)
+SANITIZE_REPORT = Setting(
+    "DISTTRAIN_SANITIZE_REPORT",
+    "",
+    "dtrun --sanitize",
+    "a file that gets a line of JSON for each finding",
+)
 MIN_RANKS = Setting(
     "DISTTRAIN_MIN_RANKS", "", _LAUNCHER, "with fewer ranks the launcher ends the job"
 )

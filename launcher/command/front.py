@@ -44,7 +44,8 @@ def run(options: Options) -> int:
         port = free if several else options.master_port or free
         face = preloads.TORCH if options.as_torch else ""
         names = preloads.of(options.max_restarts, _text(options))
-        plan = make_plan(options, port, face, names, preloads.observers(options.record))
+        observers = preloads.observers(options.record, options.sanitize)
+        plan = make_plan(options, port, face, names, observers)
         try:
             return _run(options, _placed(plan, options))
         except (LaunchError, ConfigError) as error:

@@ -15,6 +15,7 @@ import sys
 DISTRIBUTED = "disttrain.distributed"
 TORCH = "disttrain.compat.torch"  # the face of ``--as-torch``
 RECORD = "disttrain.record.recording"  # what ``--record`` asks for
+SANITIZE = "disttrain.sanitize.sanitizing"  # what ``--sanitize`` asks for
 ALWAYS = ("disttrain.comm.transports.shm.engine", DISTRIBUTED, "numpy.random")
 # Packages, and words by which a program names what they have.
 NAMED = {
@@ -49,9 +50,10 @@ def of(max_restarts: int, text: str | None = None) -> tuple[str, ...]:
     return (*ALWAYS, *named, *(AGAIN if max_restarts else ()))
 
 
-def observers(record: tuple[str, ...]) -> tuple[str, ...]:
-    """Modules that look on in every rank, where the command line says what is to be recorded."""
-    return (RECORD,) if record else ()
+def observers(record: tuple[str, ...], sanitize: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """Modules that look on in every rank, where the command line says what is to be recorded, or
+    looked for."""
+    return (RECORD,) * bool(record) + (SANITIZE,) * bool(sanitize)
 
 
 def _imported(text: str) -> set[str]:

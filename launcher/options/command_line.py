@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 
 from .. import clusters
-from . import devices, elastic, logs, parsing, recording, rendezvous
+from . import devices, elastic, logs, parsing, recording, rendezvous, sanitizing
 from .environment import environment
 from .parsing import MORE, Parser, program_of
 from .rendezvous import LOOPBACK, ONE_NODE, Rendezvous
@@ -49,6 +49,7 @@ class Settings:
     straggler_report: bool = False
     # What ranks record: folder, level, steps, ranks, payloads; none: nothing.
     record: tuple[str, ...] = ()
+    sanitize: tuple[str, ...] = ()  # what ranks look for, and where findings go; none: nothing
     min_ranks: int = 0  # 0: all
     replace_ranks: bool = False
     on_term: str = "exit"  # or checkpoint
@@ -118,6 +119,7 @@ def parser() -> argparse.ArgumentParser:
     add_flags(p)
     logs.add_flags(p)
     recording.add_flags(p)
+    sanitizing.add_flags(p)
     parsing.add_flags(p)
     add("program", nargs=argparse.REMAINDER, help="the script (or module) and its arguments")
     return p
@@ -153,6 +155,7 @@ def parse(argv: Sequence[str], env: Mapping[str, str] | None = None) -> Options:
         **elastic.options_of(p, given),
         **logs.options_of(p, given),
         **recording.options_of(p, given),
+        **sanitizing.options_of(p, given),
         run_id=given.rdzv_id,
         role=given.role,
         master_addr=_endpoint(given, meeting)[0],

@@ -58,7 +58,7 @@ def script(parser: argparse.ArgumentParser, shell: str) -> str:
 
 def _bash(name: str, flags: list[argparse.Action]) -> str:
     words = [word for flag in flags for word in flag.option_strings]
-    valued = [word for flag in flags if flag.nargs != 0 for word in flag.option_strings]
+    valued = [word for flag in flags if flag.nargs not in (0, "?") for word in flag.option_strings]
     cases = []
     for flag in flags:
         names = "|".join(flag.option_strings)
@@ -83,7 +83,7 @@ def _spec(flag: argparse.Action) -> str:
     """One option for ``_arguments``: all its spellings, what it is, and what its value may be."""
     told = f"[{_plain((flag.help or '').replace('%%', '%'))}]"
     value = ""
-    if flag.nargs != 0:
+    if flag.nargs not in (0, "?"):
         kind = _plain(flag.metavar if isinstance(flag.metavar, str) else flag.dest)
         action = "_files -/" if flag.dest in _FOLDERS else "_files"
         if flag.choices:

@@ -47,6 +47,8 @@ def _words(action: argparse.Action, value: object) -> list[str]:
     flag = next(word for word in action.option_strings if word.startswith("--"))
     if action.nargs == 0:
         return [flag]
+    if action.nargs == "?":
+        return [f"{flag}={value}"]
     values = value if isinstance(value, list) else [value]
     return [word for one in values for word in (flag, str(one))]
 

@@ -103,7 +103,7 @@ class Parser(argparse.ArgumentParser):
                 flag = self._option_string_actions.get(f"-{letter}")
                 if flag is None or flag.nargs != 0:
                     return flag is not None and at == len(word)
-        return flag is not None and flag.nargs != 0 and not equals
+        return flag is not None and flag.nargs not in (0, "?") and not equals
 
     def error(self, message: str):
         super().error(message + self._hint(message))

@@ -17,6 +17,7 @@ RECORD = tuple(  # in the order of the plan
         settings.RECORD_PAYLOADS,
     )
 )  # fmt: skip
+SANITIZE = (settings.SANITIZE.name, settings.SANITIZE_REPORT.name)  # likewise
 JOB_FD = settings.JOB_FD.name  # the descriptor of the job segment, inherited
 JOB_ID = settings.JOB_ID.name  # the same in all generations of a job, and in no other job
 
@@ -48,6 +49,7 @@ def worker_env(plan: Plan, generation: Generation, rank: int) -> dict[str, str]:
     if not plan.mpi_hosts:
         values[LEAST] = plan.min_ranks or n
     values |= {name: value for name, value in zip(RECORD, plan.record) if value}
+    values |= {name: value for name, value in zip(SANITIZE, plan.sanitize) if value}
     if plan.on_term != "exit":
         values[ON_TERM] = plan.on_term
     if plan.devices:

@@ -1,0 +1,268 @@
+"""What one rank is known to have done: walks, steps, calls of models; checks are told of each.
+
+Knows the order of events and where in the program they come from; not what is wrong with it.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from .. import context
+from ..core import Tensor
+from ..core.backward.engine import discard
+from ..core.node import AccumulateGrad, Output, next_seq
+from ..core.observers import OperationObserver
+from ..nn import Module
+from ..tree import leaves
+from .places import Names, Place, here
+from .report import Findings, SanitizeError
+
+SLOT = "sanitize"  # of a rank's context
+EVENTS = (
+    "before_walk", "after_walk", "before_step", "after_step", "cleared", "enter", "leave", "opened",
+    "exhausted", "batch", "scheduled", "clipped", "scaled", "unscaled", "scaler_step", "loss",
+    "dropped", "moved", "captured", "called", "sampled", "chosen", "registered",
+    "end",
+)  # fmt: skip
+_MOST_CALLS = 1 << 14
+
+
+class Walked:
+    """One backward, as the program asked for it."""
+
+    def __init__(self, walk: Any, roots: tuple, number: int, place: Place) -> None:
+        self.walk, self.roots, self.number, self.place = walk, roots, number, place
+        self.leaves = [n for n in walk.pending if n.__class__ is AccumulateGrad]
+        self.reached = {id(t) for n in self.leaves if (t := n.variable) is not None}
+        # Gradients that are left in other tensors than the leaves (fully sharded parameters).
+        self.elsewhere = any(n.elsewhere for n in self.leaves)
+        self.scaled = False  # whether the loss was multiplied by a GradScaler
+
+    def comes_to(self, held: Held) -> bool:
+        """Whether parameters of an optimizer get gradients."""
+        return self.elsewhere or not held.ids.isdisjoint(self.reached)
+
+
+class Held:
+    """An optimizer, and what was seen of it."""
+
+    def __init__(self, optimizer: Any) -> None:
+        self.ref = weakref.ref(optimizer)
+        self.name = type(optimizer).__name__
+        self.steps = 0
+        self.reached = False  # a walk has come to its parameters since its last step
+        self.filled = False  # ... and their gradients were not cleared since
+        self.ever_reached = False
+        self.skipping = False  # a GradScaler has asked for a step since the last one
+        self.ids: set[int] = set()
+        self.params: list[Tensor] = []
+        self._size = -1
+        self.update()
+
+    def update(self) -> None:
+        """Look at the parameters anew, where groups were added."""
+        optimizer = self.ref()
+        if optimizer is None:
+            return
+        groups = getattr(optimizer, "param_groups", ())
+        size = sum([len(g["params"]) for g in groups])
+        if size != self._size:
+            self._size = size
+            self.params = [p for g in groups for p in g["params"]]
+            self.ids = {id(p) for p in self.params}
+
+
+class Call:
+    """One call of an outermost module."""
+
+    def __init__(self, root: Module, place: Place, recorded: bool, walks: int) -> None:
+        self.root, self.place, self.recorded, self.walks = root, place, recorded, walks
+        self.training = root.training
+        self.node: Any = None  # a weak reference to that of its first result that requires grad
+        self.walked = False
+
+
+class Session:
+    """Of one thread of a rank, from ``begin`` to ``end``."""
+
+    def __init__(self, findings: Findings, checks: Iterable[Callable[[Session], Any]]) -> None:
+        self.findings = findings
+        self.thread = threading.get_ident()
+        self.names = Names()
+        self.walks = self.steps = 0
+        self.held: dict[int, Held] = {}
+        self.stack: list[Module] = []
+        self.calls: list[Call] = []  # of outermost modules, since gradients were cleared
+        self.inner: deque[list] = deque(maxlen=_MOST_CALLS)  # [first seq, last, module, recorded]
+        self.last: Walked | None = None
+        self.loader: Any = None  # a weak reference to that of the batch that came last
+        self.failed: list[Exception] = []  # of checks
+        self.busy = False  # a check looks on: what it does itself is no event
+        self.on: dict[str, list[Callable]] = {name: [] for name in EVENTS}
+        self.checks = [make(self) for make in checks]
+        for check in self.checks:
+            for name in EVENTS:
+                if hasattr(check, name):
+                    self.on[name].append(getattr(check, name))
+
+    def tell(self, name: str, *args: Any) -> None:
+        """Tell all checks of an event."""
+        if self.busy:
+            return
+        self.busy = True
+        try:
+            for each in self.on[name]:
+                try:
+                    each(*args)
+                except SanitizeError:
+                    raise
+                except Exception as error:  # a check must not end what it looks at
+                    self._leave_out(each, error)
+        finally:
+            self.busy = False
+
+    def _leave_out(self, each: Any, error: Exception) -> None:
+        """A check has failed: the program goes on without it."""
+        check = each.__self__
+        self.failed.append(error)
+        for name, handlers in self.on.items():
+            self.on[name] = [h for h in handlers if getattr(h, "__self__", None) is not check]
+        kind = type(error).__name__
+        self.findings.note(f"{type(check).__name__} looks no longer: {kind}: {error}")
+
+    def add(self, kind: str, place: Place, text: str) -> bool:
+        """Tell of a finding."""
+        return self.findings.add(kind, place, text, self.steps + 1)
+
+    # -- optimizers ----------------------------------------------------------------------------
+
+    def optimizer(self, optimizer: Any) -> Held:
+        """What is known of an optimizer."""
+        found = self.held.get(id(optimizer))
+        if found is None or found.ref() is not optimizer:
+            found = self.held[id(optimizer)] = Held(optimizer)
+        found.update()
+        return found
+
+    def holders(self) -> list[Held]:
+        """All optimizers that live."""
+        gone = [k for k, h in self.held.items() if h.ref() is None]
+        for key in gone:
+            del self.held[key]
+        return list(self.held.values())
+
+    def before_step(self, optimizer: Any, args: tuple = (), kwargs: Any = None) -> None:
+        held = self.optimizer(optimizer)
+        self.tell("before_step", optimizer, held, bool(args or kwargs))
+
+    def after_step(self, optimizer: Any, *rest: Any) -> None:
+        held = self.optimizer(optimizer)
+        held.steps += 1
+        held.skipping = False
+        self.steps = max(self.steps, held.steps)
+        self.tell("after_step", optimizer, held)
+        held.reached = False
+        self.calls.clear()
+
+    def cleared(self, params: Iterable[Tensor]) -> None:
+        """The program has cleared gradients."""
+        ids = {id(p) for p in params}
+        self.tell("cleared", ids)
+        for held in self.holders():
+            if not held.ids.isdisjoint(ids):
+                held.filled = False
+        self.calls = [
+            c for c in self.calls
+            if not c.walked or ids.isdisjoint([id(p) for p in c.root.parameters()])
+        ]  # fmt: skip
+
+    # -- walks ---------------------------------------------------------------------------------
+
+    def before_walk(self, walk: Any, roots: tuple) -> Walked | None:
+        """A backward begins; None for one that leaves ``.grad`` alone."""
+        if walk.sink is discard or self.busy or context.thread.depth:
+            return None
+        self.walks += 1
+        found = self.last = Walked(walk, roots, self.walks, here())
+        for call in self.calls:
+            node = None if call.node is None else call.node()
+            if node is not None and node in walk.pending:
+                call.walked = True
+        self.tell("before_walk", found)
+        return found
+
+    def after_walk(self, found: Walked) -> None:
+        for held in self.holders():
+            if found.comes_to(held):
+                held.reached = held.filled = held.ever_reached = True
+        self.tell("after_walk", found)
+        self.inner.clear()
+
+    # -- modules -------------------------------------------------------------------------------
+
+    def enter(self, module: Module, args: tuple, kwargs: dict) -> Any:
+        """A module is called; what ``leave`` is given."""
+        stack, call = self.stack, None
+        if not stack:
+            self.names.roots.add(module)
+            call = Call(module, here(), context.thread.grad_enabled, self.walks)
+            self.tell("enter", call, args, kwargs)
+        stack.append(module)
+        row = [next_seq(), 0, module, context.thread.grad_enabled]
+        self.inner.append(row)
+        return row, call
+
+    def leave(self, module: Module, row: list, call: Call | None, out: Any) -> None:
+        """It has given ``out`` (None: it has raised)."""
+        stack = self.stack
+        while stack and stack.pop() is not module:
+            pass
+        row[1] = next_seq()
+        if call is None:
+            return
+        if out is not None and call.recorded:
+            self._result(call, out)
+            if len(self.calls) < _MOST_CALLS:
+                self.calls.append(call)
+        self.tell("leave", call, out)
+
+    def _result(self, call: Call, out: Any) -> None:
+        for t in tensors(out):
+            node = None if t.is_leaf else t.graph_node()
+            if node is not None:
+                call.node = weakref.ref(node.node if node.__class__ is Output else node)
+                return
+
+    def module_of(self, node: Any) -> Module | None:
+        """The innermost module in whose call a node was made."""
+        best = None
+        for row in self.inner:
+            inside = row[0] < node.seq and (node.seq < row[1] or not row[1])
+            if inside and (best is None or row[0] > best[0]):
+                best = row
+        return None if best is None else best[2]
+
+
+def tensors(value: Any, most: int = 8) -> list[Tensor]:
+    """The tensors in a nest of containers, at most so many."""
+    if isinstance(value, Tensor):
+        return [value]
+    return [leaf for leaf in leaves(value) if isinstance(leaf, Tensor)][:most]
+
+
+def active() -> Session | None:
+    """The calling rank's, where the calling thread is the one that is looked at."""
+    found: Session | None = context.thread.rank.slots.get(SLOT)
+    if found is None or found.thread != threading.get_ident() or found.busy:
+        return None
+    for interp in context.thread.stack:  # what captures and transforms do is no step of training
+        if not isinstance(interp, OperationObserver):
+            return None
+    return found
+
+
+__all__ = ["EVENTS", "SLOT", "Call", "Held", "Session", "Walked", "active", "tensors"]

@@ -185,6 +185,8 @@ class Agent:
         assert orders.end is not None
         result, attempt.code = orders.end["result"], orders.end["code"]
         attempt.why, node = orders.end["why"], result.get("node", "")
+        if not (attempt.code or orders.running):
+            say("the job has ended well; this node was a spare, and was not needed")
         if node and node != orders.name:
             attempt.node, attempt.report = node, result["report"]
         return attempt

@@ -50,7 +50,8 @@ RUN_ID, UNNAMED = "--rdzv-id", "none"  # among a node's terms; its value where n
 def settings_of(r: Rendezvous, restarts: int) -> Settings:
     """What the rules of membership need of it."""
     known = r.ttl + (ELECTION if r.backend == "etcd" else 0.0)
-    return Settings(r.min_nodes, r.max_nodes, restarts, r.join_timeout, r.last_call, known)
+    return Settings(r.min_nodes, r.max_nodes, restarts, r.join_timeout, r.last_call, known,
+                    r.spares)  # fmt: skip
 
 
 class Keeper:
@@ -299,6 +300,14 @@ class Keeper:
 
     def _notice(self, document: Document | None, nodes: Nodes) -> None:
         """Say what this node waits for, where that takes long and is nothing else."""
+        if document is not None and document.phase == RUNNING and self.node.state == READY:
+            if self.id and self.id not in document.members:
+                at_work = ", ".join(n["name"] for n in document.nodes)
+                self._say(
+                    f"this node is a spare: it takes the place of a node that is lost ({at_work} "
+                    "are at work)"
+                )
+            return
         long = self.clock() - self.idle_since > NOTICE and self.node.state == READY
         if long and not (document is not None and document.wait):
             here = ", ".join(sorted(n.name for n in nodes.values()))

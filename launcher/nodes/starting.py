@@ -154,6 +154,7 @@ def _node(plan: Plan, r: Rendezvous, name: str, found: Opened) -> Node:
         RUN_ID: r.run_id,
         "the version of disttrain": importlib.metadata.version("disttrain"),
         "--nnodes": nodes,
+        "--spares": str(r.spares),
         "--max-restarts": str(plan.max_restarts),
         "--on-term": plan.on_term,
         f"{TLS} (TLS between ranks)": str(int(tls_wanted(settings.environment()))),

@@ -38,6 +38,7 @@ class Settings:
     join_timeout: float = 600.0
     last_call: float = 30.0
     ttl: float = 2.0
+    spares: int = 0
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,7 @@ class Document:
     generation, where an earlier job has left its numbers behind. ``vain``: generations that failed
     without progress, one after the other; ``wait``: seconds before the next one begins.
     ``saving``: the ranks of the last one have their time to save. ``job``: what no other job has,
-    from the first generation on."""
+    from the first generation on. ``losses``: how many nodes were lost."""
 
     number: int = 0
     base: int = 0
@@ -106,6 +107,7 @@ class Document:
     result: dict[str, Any] = field(default_factory=dict)
     by: str = ""
     job: str = ""
+    losses: int = 0
 
     def encode(self) -> bytes:
         return json.dumps(dataclasses.asdict(self)).encode()
@@ -245,9 +247,10 @@ class Observer:
             f"node {names[i]} {nodes[i].report.get('cause', 'leaves') if i in nodes else 'is lost'}"
             for i in gone
         )
+        d = dataclasses.replace(d, losses=d.losses + len(gone))
         left = sum(not n.leaves for n in nodes.values())
         if left >= s.min_nodes:
-            return _gathering(d, f"{what}; the job goes on with {min(left, s.max_nodes)} nodes")
+            return _gathering(d, f"{what}; {self._goes_on(d, nodes, gone, left)}")
         if not here and not asked and any(n.ran >= d.number for n in nodes.values()):
             return _gathering(d, f"{what}; the job goes on with those that are back")
         if not here and not asked:  # who has come since has lost nobody
@@ -255,9 +258,24 @@ class Observer:
             return Document(number=d.number, base=d.number, why=why, job=d.job)
         if not asked and d.restart_count < s.restarts:
             return _gathering(d, f"{what}; waiting for nodes: {left} of {s.min_nodes} are here")
+        if not asked and d.losses <= s.spares:
+            return _gathering(d, f"{what}; waiting for a spare (--spares): {left} of "
+                                 f"{s.min_nodes} nodes are here")  # fmt: skip
         code = asked[0].report.get("code", LOST_QUORUM) if asked else LOST_QUORUM
         need = f"{left} of at least {s.min_nodes} nodes (--nnodes) are left"
         return _ended(d, int(code), f"{what}; {need}")
+
+
+    def _goes_on(self, d: Document, nodes: Nodes, gone: list[str], left: int) -> str:
+        """With whom, for people."""
+        waits = [i for i, n in nodes.items() if i not in d.members and not n.leaves]
+        if not waits:
+            return f"the job goes on with {min(left, self.settings.max_nodes)} nodes"
+        members = _placed(d, {i: n for i, n in nodes.items() if not n.leaves})
+        taken = [(i, d.members.index(i)) for i in gone if d.members.index(i) < len(members)]
+        pairs = [(nodes[members[at]].name, at) for _, at in taken if members[at] in waits]
+        told = ", ".join(f"node {name} takes its place (node {at})" for name, at in pairs)
+        return told or f"the job goes on with {min(left, self.settings.max_nodes)} nodes"
 
 
 def conflict(nodes: Nodes) -> str:
@@ -302,15 +320,8 @@ def _host_leaves(d: Document, node: Node) -> Document:
 
 
 def _formed(d: Document, nodes: Nodes, most: int) -> Document:
-    """The next generation: who was there keeps its place, then the others in order."""
-    before = {node: place for place, node in enumerate(d.members)}
-
-    def place(node: str) -> tuple:
-        n = nodes[node]
-        given = (1, 0) if n.rank is None else (0, n.rank)
-        return *given, before.get(node, len(before)), n.order, _natural(n.name), node
-
-    members = tuple(sorted(nodes, key=place)[:most])
+    """The next generation."""
+    members = tuple(_placed(d, nodes)[:most])
     facts = [nodes[i] for i in members]
     number = 1 + max(d.number, *(n.ran for n in facts))  # the registry may be younger than a node
     said = tuple(
@@ -321,6 +332,29 @@ def _formed(d: Document, nodes: Nodes, most: int) -> Document:
         d, number=number, phase=RUNNING, members=members, nodes=said, wait=0.0, saving=False,
         job=d.job or facts[0].job or members[0],
     )  # fmt: skip
+
+
+def _placed(d: Document, nodes: Nodes) -> list[str]:
+    """The nodes in order. Who was there keeps its place, and so its ranks their numbers; who was
+    not takes one that is free, best of a node with as many ranks, or comes behind them. Numbers
+    that were given (--node-rank) go before all that."""
+
+    def rank(node: str) -> tuple:
+        n = nodes[node]
+        return (n.rank is None, n.rank or 0), n.order, _natural(n.name), node
+
+    new = sorted((i for i in nodes if i not in d.members), key=rank)
+    if d.members and all(n.rank is not None for n in nodes.values()):
+        return sorted(nodes, key=rank)
+    found: list[str] = []
+    for place, member in enumerate(d.members):
+        count = d.nodes[place]["count"] if place < len(d.nodes) else 0
+        alike = [i for i in new if nodes[i].count == count]
+        takes = member if member in nodes else next(iter(alike or new), "")
+        if takes in new:
+            new.remove(takes)
+        found += [takes] if takes else []
+    return found + new
 
 
 def _natural(name: str) -> list[tuple[int, int, str]]:

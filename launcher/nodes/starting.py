@@ -91,7 +91,11 @@ def _not_encrypted(r: Rendezvous, token: bytes | None, env: Mapping[str, str]) -
         return []
     plain = ["what ranks put into their store (addresses, keys of their programs)"]
     if r.backend != "etcd":
-        plain.append("what the nodes' launchers say (names, addresses, errors of ranks)")
+        if not r.tls:
+            plain.append(
+                "what the nodes' launchers say (names, addresses, errors of ranks; --rdzv-conf "
+                "tls=1 does that)"
+            )
     elif dict(r.conf).get("protocol") != "https":
         plain.append("what the nodes' launchers say to etcd (--rdzv-conf protocol=https does that)")
     return [

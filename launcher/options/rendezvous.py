@@ -32,7 +32,12 @@ _IDLE = {
     "rank": "--node-rank says it",
 }
 TLS_FILES = ("cert", "key", "cacert")
-_SAME = {"ca": "cacert", "ssl_cert": "cert", "ssl_cert_key": "key", "ca_cert": "cacert"}  # names of etcd-v2
+_SAME = {
+    "ca": "cacert",
+    "ssl_cert": "cert",
+    "ssl_cert_key": "key",
+    "ca_cert": "cacert",
+}  # names of etcd-v2
 KEYS = (*_SECONDS, *_OTHERS, *_ETCD, *_IDLE)  # all that it knows
 
 

@@ -265,7 +265,6 @@ class Observer:
         need = f"{left} of at least {s.min_nodes} nodes (--nnodes) are left"
         return _ended(d, int(code), f"{what}; {need}")
 
-
     def _goes_on(self, d: Document, nodes: Nodes, gone: list[str], left: int) -> str:
         """With whom, for people."""
         waits = [i for i, n in nodes.items() if i not in d.members and not n.leaves]

@@ -10,6 +10,7 @@ import socket
 from collections.abc import Iterator
 
 from disttrain.comm.store import TCPStore
+from disttrain.comm.store.tls import Tls
 from disttrain.errors import CommError
 
 from .base import LeaseEnded, Registry, RegistryLost, Snapshot
@@ -32,6 +33,7 @@ class EmbeddedRegistry(Registry):
         ttl: float,
         patience: float,
         connect: float,
+        tls: Tls | None = None,
     ) -> None:
         """Blocks for at most ``connect`` seconds. Raises ``StoreError``, among them ``PortTaken``,
         ``StoreUnreached`` where nobody answers."""
@@ -45,6 +47,7 @@ class EmbeddedRegistry(Registry):
             token=token,
             job_id=JOB,
             wait_for_workers=False,
+            tls=tls,
         )
         self._store.set_timeout(patience)
         self._leased: dict[str, None] = {}

@@ -71,7 +71,9 @@ class Agent:
             if collects:  # or the program of launch() wants none
                 gc.enable()
         self._listen_for_signals()
-        return self._run_alone() if self.orders is None else self._run_together(self.orders)
+        if self.orders is None:
+            return self._run_alone()
+        return dataclasses.replace(self._run_together(self.orders), box=b"")
 
     def _run_alone(self) -> Attempt:
         generation, restarts = self.plan.alone(), Restarts(self.plan.max_restarts)
@@ -95,8 +97,9 @@ class Agent:
         orders, began = self.orders, time.monotonic()
         tell = None if orders is None else self._tell
         self.ranks = ranks = Ranks(
-            self.plan, generation, self.body, self.selector, self.consoles, restarts, tell
-        )
+            self.plan, generation, self.body, self.selector, self.consoles, restarts, tell,
+            -1 if orders is None else orders.nodes_fd,
+        )  # fmt: skip
         try:
             ranks.start()
             while not ranks.over:
@@ -160,6 +163,7 @@ class Agent:
         orders.failures.clear()
         ranks.know_of_others(orders.others_move, orders.awaited)
         orders.tell_standing(dataclasses.asdict(ranks.stands))
+        orders.tell_others(ranks.watching, time.monotonic())
         if orders.lapses(time.monotonic()):
             ranks.fence()
         elif orders.is_over:
@@ -184,6 +188,8 @@ class Agent:
         """What came of the job, which may have ended elsewhere."""
         assert orders.end is not None
         result, attempt.code = orders.end["result"], orders.end["code"]
+        if attempt.code or self.plan.blackbox:
+            orders.give_box(attempt.box)
         attempt.why, node = orders.end["why"], result.get("node", "")
         if not (attempt.code or orders.running):
             say("the job has ended well; this node was a spare, and was not needed")

@@ -38,6 +38,7 @@ class Attempt:
     why: str = ""  # of a job of several nodes: why it has ended
     node: str = ""  # ... and the node where that has happened, if it is another one
     report: dict[str, Any] = field(default_factory=dict)  # ... and what that one says of it
+    box: bytes = b""  # the black box of its ranks, packed
 
     def stopped(self, number: int) -> Attempt:
         """The same, of a job that a signal has ended afterwards."""

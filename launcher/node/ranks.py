@@ -59,8 +59,11 @@ class Ranks:
         consoles: dict[int, Console],
         restarts: Restarts,
         tell: Tell | None = None,
+        nodes_fd: int = -1,
     ) -> None:
-        """``tell`` hears of every rank that fails of itself, at once."""
+        """``tell`` hears of every rank that fails of itself, at once. ``nodes_fd``: where ranks of
+        other nodes are shown."""
+        self._nodes_fd = nodes_fd
         self.plan, self.generation, self.selector = plan, generation, selector
         n = generation.num_ranks
         here = None if generation.num_nodes == 1 else generation.ranks
@@ -103,7 +106,7 @@ class Ranks:
         """Start all ranks."""
         for rank in self.generation.ranks:
             self._start(rank)
-        self.watching.announce()
+        self.watching.announce(self._nodes_fd)
 
     @property
     def over(self) -> bool:
@@ -191,6 +194,8 @@ class Ranks:
         reports = {e.rank: self._report_of(e) for e in self.policy.exits}
         attempt = outcome(self.plan, self.segment, self.policy, reports, self.replaced, results)
         attempt.operations = max(self.watching.box.operations(r) for r in self.generation.ranks)
+        if self.generation.num_nodes > 1:
+            attempt.box = self.watching.packed()
         self.segment.close()
         self.watching.close()
         return attempt

@@ -39,6 +39,7 @@ from ..plan.membership import (
     Settings,
 )
 from ..registry import LeaseEnded, Registry, RegistryLost
+from .watching import Exchange
 
 T = TypeVar("T")
 TICK = 0.1  # seconds between two looks of one that leaves
@@ -66,7 +67,12 @@ class Keeper:
         channel: Channel,
         hosts: bool,
         clock: Callable[[], float] = time.monotonic,
+        nodes_fd: int = -1,
+        boxes_fd: int = -1,
     ) -> None:
+        self.exchange = Exchange(registry, channel, nodes_fd, boxes_fd, clock)
+        self.entries: dict[str, bytes] = {}  # as they were read last
+        self.document: Document | None = None  # ... of them
         self.registry, self.node, self.r, self.channel = registry, node, r, channel
         self.hosts, self.clock = hosts, clock
         self.observer = Observer(settings_of(r, restarts))
@@ -115,6 +121,8 @@ class Keeper:
                 return
             self._keep_lease()
             self._look()
+            if not self.ended:
+                self.exchange.step(self.id, self.document, self.entries)
             self.registry.keep(DOCUMENT)
             self.reached, self.waits_for_host = self.clock(), False
         except LeaseEnded as error:
@@ -138,13 +146,22 @@ class Keeper:
                 while self.clock() < deadline and not self._is_known_to_leave():
                     time.sleep(TICK / 2)
             if self.id:
+                self.exchange.give_box(self.id, self.document)
                 self.registry.delete(NODES + self.id)
-            deadline = self.clock() + self.r.close_timeout
-            while self.hosts and self.clock() < deadline and self._see()[2]:
+            deadline = self.clock() + (self.r.close_timeout if self.hosts else self.r.ttl)
+            while self._is_first() and self.clock() < deadline and self._see()[2]:
                 time.sleep(TICK / 2)
-        except LaunchError:
-            pass  # it ends by itself
+            if self._is_first() and self.exchange.boxes_fd >= 0:
+                self.exchange.gather(self.document)
+        except LaunchError:  # it ends by itself
+            self.exchange.keep_box(self.id, self.document)
         self.registry.close()
+
+    def _is_first(self) -> bool:
+        """Does this node end last, and gather what the others have?"""
+        d = self.document
+        first = d is not None and d.phase == ENDED and d.members[:1] == (self.id,)
+        return self.hosts or (first and self.exchange.has_box)
 
     # --- the registry ---------------------------------------------------------------------------
 
@@ -166,12 +183,13 @@ class Keeper:
             ) from None
 
     def _see(self) -> tuple[bytes | None, Document | None, dict[str, Node]]:
-        entries = self.registry.read().entries
+        self.entries = entries = self.registry.read().entries
         for key, text in entries.items():
             if key.startswith(REFUSALS) and self.id not in key:
                 self._say(text.decode(errors="replace"))
         raw = entries.get(DOCUMENT)
         document = None if raw is None else self._decoded(Document.decode, DOCUMENT, raw)
+        self.document = document
         return raw, document, self._nodes(entries)
 
     def _put(self, **changes: object) -> None:
@@ -410,6 +428,8 @@ class Keeper:
     def _hear(self, message: Message) -> None:
         """``state``: how its ranks fare; it comes with a report where that is of interest.
         ``standing``: how they stand, beside those of other nodes."""
+        if self.exchange.hear(message):
+            return
         if message["kind"] == "standing":
             if message["number"] == self.node.ran and message["stands"] != self.node.stands:
                 self.node = dataclasses.replace(self.node, stands=message["stands"])

@@ -84,7 +84,7 @@ def add_flags(p: argparse.ArgumentParser) -> None:
     add("--nnodes", default=ONE_NODE, metavar="N",
         help="machines: a number, or MIN:MAX of an elastic job")  # fmt: skip
     add("--spares", type=int, default=0, metavar="N",
-        help="machines beyond --nnodes that stand by, and take the places of those that are lost")  # fmt: skip
+        help="machines beyond --nnodes that stand by for those that are lost")  # fmt: skip
     add("--rdzv-id", "--run-id", dest="rdzv_id", default="none", help="the job's name")
     add("--rdzv-backend", default="static", metavar="NAME",
         help="how several nodes find each other: static, c10d or etcd")  # fmt: skip

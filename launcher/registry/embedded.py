@@ -16,6 +16,7 @@ from disttrain.errors import CommError
 from .base import LeaseEnded, Registry, RegistryLost, Snapshot
 
 _ENTRIES = "dtrun/"  # in front of every key
+_SHOWN = "\0shown/"  # ... of what is published; hidden keys are no change to who follows entries
 _LISTENS = 0.3  # seconds to find out whether anybody listens at its port
 JOB = "dtrun"  # what every such store calls its job: ids are compared where both can be told
 
@@ -105,6 +106,15 @@ class EmbeddedRegistry(Registry):
             found = {key.removeprefix(_ENTRIES): value for key, value in entries.items()}
             self._last = Snapshot(revision, found)
         return self._last
+
+    def publish(self, key: str, value: bytes, seconds: float = 5.0) -> None:
+        with self._asked():
+            self._store.lease(_SHOWN + key, value, seconds)
+
+    def published(self, prefix: str) -> dict[str, bytes]:
+        with self._asked():
+            found = self._store.since(_SHOWN + prefix)[1] or {}
+        return {key.removeprefix(_SHOWN + prefix): value for key, value in found.items()}
 
     def delete(self, key: str) -> None:
         self._leased.pop(key, None)  # what cannot be deleted now goes with its lease

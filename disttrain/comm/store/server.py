@@ -1,9 +1,9 @@
 """The process that holds a TCP store: one thread, one selector, nothing that blocks.
 
 Until a connection has proved that it knows the job's token, at most 96 bytes of it are read (with
-``tls``: within TLS), for at most two seconds, and at most 256 such connections are kept (the oldest goes). After that it
-sends requests, each a length (u32) and ``table.encode``'s bytes; a ``GET`` of missing keys is
-answered when they have been set. Whoever breaks the rules is disconnected.
+``tls``: within TLS), for at most two seconds, and at most 256 such connections are kept (the oldest
+goes). After that it sends requests, each a length (u32) and ``table.encode``'s bytes; a ``GET`` of
+missing keys is answered when they have been set. Whoever breaks the rules is disconnected.
 """
 
 from __future__ import annotations

@@ -55,6 +55,7 @@ class Agent:
         os.set_blocking(self.wake_writer, False)
         self.consoles: dict[int, Console] = consoles()
         self.ranks: Ranks | None = None  # of the generation that runs
+        self.kept_fd = -1  # what ranks have committed, over all generations of several nodes
         self.asked = 0  # the signal by which the job was to end while no ranks ran
 
     def run(self) -> Attempt:
@@ -95,9 +96,10 @@ class Agent:
     def _run(self, generation: Generation, restarts: Restarts) -> Attempt:
         """One generation, from its start to its outcome."""
         orders, began = self.orders, time.monotonic()
+        plan = self.plan if orders is None else self._between_nodes(generation)
         tell = None if orders is None else self._tell
         self.ranks = ranks = Ranks(
-            self.plan, generation, self.body, self.selector, self.consoles, restarts, tell,
+            plan, generation, self.body, self.selector, self.consoles, restarts, tell,
             -1 if orders is None else orders.nodes_fd,
         )  # fmt: skip
         try:
@@ -110,6 +112,8 @@ class Agent:
                 if orders is not None:
                     self._follow(orders, ranks)
                 ranks.tend()
+            if orders is not None:
+                orders.tell_standing(dataclasses.asdict(ranks.stands))
         finally:
             ranks.end()
         return dataclasses.replace(ranks.outcome(), seconds=time.monotonic() - began)
@@ -147,6 +151,19 @@ class Agent:
             if attempt.stopped_by:
                 return attempt
 
+    def _between_nodes(self, generation: Generation) -> Plan:
+        """On several nodes a rank that has failed is replaced with all others, by processes that
+        take up what these have committed; without a restart left, the others go on."""
+        plan = self.plan
+        if not plan.replace_ranks:
+            return plan
+        if self.kept_fd < 0:
+            self.kept_fd = os.memfd_create("disttrain-kept", os.MFD_CLOEXEC)
+        least = 0 if generation.restart_count < plan.max_restarts else plan.min_ranks
+        return dataclasses.replace(
+            plan, min_ranks=least, replace_ranks=False, kept_fd=self.kept_fd
+        )
+
     def _next(self, orders: Orders) -> Generation | None:
         """The generation to start, once there is one; None where the job has ended."""
         while not self.asked:
@@ -160,8 +177,11 @@ class Agent:
         """Do to the ranks what the keeper has said."""
         for failure in orders.failures:
             ranks.publish(failure["rank"], failure["cause"], failure["traceback"])
+            if self.plan.min_ranks and not failure.get("said"):
+                say(f"rank {failure['rank']} failed ({failure['cause']}); the others may go on "
+                    f"without it (--min-ranks {self.plan.min_ranks})")  # fmt: skip
         orders.failures.clear()
-        ranks.know_of_others(orders.others_move, orders.awaited)
+        ranks.know_of_others(orders.others_move, orders.awaited, orders.others_left)
         orders.tell_standing(dataclasses.asdict(ranks.stands))
         orders.tell_others(ranks.watching, time.monotonic())
         if orders.lapses(time.monotonic()):

@@ -43,7 +43,7 @@ class Orders:
         self.alive_at: float | None = None
         self.saving = False  # ranks that are to be stopped have time to save
         self.patient = False  # ranks that are to be stopped may say before that a rank has failed
-        self.others_move, self.awaited = False, -1  # see ``Ranks.know_of_others``
+        self.others_move, self.awaited, self.others_left = False, -1, -1  # see ``Ranks.know_of_others``
         self._stands: dict[str, Any] = {}  # as the others know it
         self._why = ""  # as people were told it last
 
@@ -62,7 +62,7 @@ class Orders:
         if generation is None:
             return None
         self.running, self.failures = generation.number, []
-        self.others_move, self.awaited, self._stands = False, -1, {}
+        self.others_move, self.awaited, self.others_left, self._stands = False, -1, -1, {}
         self.fenced = self.saving = False
         if self.lapses(now) or self.is_over:
             self.report(READY, {"fenced": True} if self.fenced else {})
@@ -162,6 +162,7 @@ class Orders:
     def _elsewhere(self, message: Message) -> None:
         if message["number"] == self.running:
             self.others_move, self.awaited = message["move"], message["awaited"]
+            self.others_left = message.get("left", -1)
 
     def _watched(self, message: Message) -> None:
         self.watched = message["on"]

@@ -57,7 +57,7 @@ def outcome(
     others went on without, and that were started anew."""
     echoes = {r.rank for r in reports.values() if r.echo}
     vanished = {r.rank for r in reports.values() if r.vanished}
-    over = overcome(policy.exits, segment.members(), plan.min_ranks)
+    over = overcome(policy.exits, segment.members(), plan.min_ranks, policy.elsewhere)
     exits = [e for e in policy.exits if e.rank not in over]
     first, code = root_cause(exits, echoes, vanished)
     if policy.stopped_by:

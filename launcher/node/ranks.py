@@ -70,7 +70,10 @@ class Ranks:
         self.segment = Segment.create(generation.world_size, epoch=generation.number, here=here)
         anew = restarts if plan.replace_ranks else None
         grace = plan.grace if restarts.used >= restarts.most else min(plan.grace, HURRY)
-        self.policy = Policy(n, plan.shutdown_timeout, plan.min_ranks, grace, anew=anew)
+        elsewhere = generation.world_size - n
+        self.policy = Policy(
+            n, plan.shutdown_timeout, plan.min_ranks, elsewhere, grace=grace, anew=anew
+        )
         self.restarts = restarts
         self.started: dict[int, float] = {}
         self.replaced: list[RankReport] = []  # of ranks that were started anew
@@ -93,10 +96,15 @@ class Ranks:
     @property
     def stands(self) -> inactivity.Standing:
         """What ranks on other nodes are to know of those here."""
-        return dataclasses.replace(self.watching.stands, stopped=self.judge.all_stopped)
+        lost = self.policy.num_lost if self.plan.min_ranks else 0
+        stopped = self.judge.all_stopped
+        return dataclasses.replace(self.watching.stands, stopped=stopped, lost=lost)
 
-    def know_of_others(self, move: bool, awaited: int) -> None:
-        """How ranks elsewhere stand: whether any moves, and which one of the job all wait for."""
+    def know_of_others(self, move: bool, awaited: int, ranks: int) -> None:
+        """How ranks elsewhere stand: whether any moves, which one of the job all wait for, and how
+        many have not failed (-1: unknown)."""
+        if ranks >= 0 and ranks != self.policy.elsewhere:
+            self.policy.left_elsewhere(ranks, time.monotonic())
         self.judge.others_move = move
         self.watching.tell_awaited(awaited)
 

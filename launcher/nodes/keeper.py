@@ -45,14 +45,15 @@ T = TypeVar("T")
 TICK = 0.1  # seconds between two looks of one that leaves
 NOTICE = 3.0  # ... after which people are told what is waited for
 DOCUMENT, NODES, REFUSALS = "document", "nodes/", "refused/"
+MIN_RANKS, REPLACES = "--min-ranks", "--replace-ranks"
 RUN_ID, UNNAMED = "--rdzv-id", "none"  # among a node's terms; its value where nobody names a job
 
 
-def settings_of(r: Rendezvous, restarts: int) -> Settings:
+def settings_of(r: Rendezvous, restarts: int, min_ranks: int = 0, replaces: bool = False) -> Settings:
     """What the rules of membership need of it."""
     known = r.ttl + (ELECTION if r.backend == "etcd" else 0.0)
     return Settings(r.min_nodes, r.max_nodes, restarts, r.join_timeout, r.last_call, known,
-                    r.spares)  # fmt: skip
+                    r.spares, min_ranks, replaces)  # fmt: skip
 
 
 class Keeper:
@@ -75,7 +76,9 @@ class Keeper:
         self.document: Document | None = None  # ... of them
         self.registry, self.node, self.r, self.channel = registry, node, r, channel
         self.hosts, self.clock = hosts, clock
-        self.observer = Observer(settings_of(r, restarts))
+        self.observer = Observer(settings_of(
+            r, restarts, int(node.terms.get(MIN_RANKS, 0)), REPLACES in node.terms,
+        ))  # fmt: skip
         self.restarts_used = 0  # when that generation began
         self.id = ""  # among the nodes; "" while it is not one of them
         self.given_up: set[str] = set()  # what it was called before, and may be still
@@ -333,7 +336,7 @@ class Keeper:
 
     def _obey(self, d: Document, nodes: Nodes) -> None:
         """Do what the document says of this node."""
-        current = d.phase == RUNNING and self.id in d.members
+        current = d.phase == RUNNING and self.id in d.members and self.id not in d.without
         if d.phase == ENDED:
             self._end(d.result.get("code", 1), d.why, d.result, d.saving)
         elif self.node.state == WORKING and not (current and d.number == self.node.ran):
@@ -345,6 +348,7 @@ class Keeper:
             self._begin(d)
         elif current and d.number == self.node.ran:
             self._pass_on(d, nodes)
+            self._tell_of_lost_nodes(d)
             self._tell_standings(d, nodes)
 
     def _begin(self, d: Document) -> None:
@@ -404,10 +408,37 @@ class Keeper:
             s for i, s in stand.items() if i != self.id
         )
         all_known = len(stand) == len(d.members)
-        known = d.number, move, inactivity.awaited(stand.values()) if all_known else -1
+        awaited = inactivity.awaited(stand.values()) if all_known else -1
+        known = d.number, move, awaited, self._left_elsewhere(d, nodes)
         if known != self.elsewhere:
-            self.channel.send("elsewhere", number=d.number, move=move, awaited=known[2])
+            self.channel.send(
+                "elsewhere", number=d.number, move=move, awaited=awaited, left=known[3]
+            )
             self.elsewhere = known
+
+    def _left_elsewhere(self, d: Document, nodes: Nodes) -> int:
+        """How many ranks of other nodes have not failed."""
+        return sum(
+            said["count"] - (nodes[i].stands.get("lost", 0) if i in nodes else 0)
+            for i, said in zip(d.members, d.nodes, strict=True)
+            if i not in d.without and i != self.id
+        )
+
+    def _tell_of_lost_nodes(self, d: Document) -> None:
+        """The ranks of a node without which the others go on have failed, for certain: it has
+        stopped them before its lease ended."""
+        first = 0
+        for i, said in zip(d.members, d.nodes, strict=True):
+            ranks = range(first, first + said["count"])
+            first += said["count"]
+            for rank in ranks if i in d.without else ():
+                if (d.number, rank) not in self.told:
+                    cause = f"its node {said['name']} is lost"
+                    self._say(d.why)
+                    self.channel.send(
+                        "failure", number=d.number, rank=rank, cause=cause, traceback="", said=True
+                    )
+                    self.told.add((d.number, rank))
 
     def _end(self, code: int, why: str, result: dict | None = None, saving: bool = False) -> None:
         self.channel.send("end", code=code, why=why, result=result or {}, saving=saving)

@@ -31,7 +31,7 @@ from ..plan.job import Plan
 from ..plan.membership import COMMAND, Node
 from ..registry.opening import CannotOpen, Opened, opened
 from . import boxes
-from .keeper import RUN_ID, Keeper
+from .keeper import MIN_RANKS, REPLACES, RUN_ID, Keeper
 from .watching import gathered
 
 _NOTICE = 3.0  # seconds of silence before people are told what is waited for
@@ -183,10 +183,13 @@ def _node(plan: Plan, r: Rendezvous, name: str, found: Opened) -> Node:
         "the version of disttrain": importlib.metadata.version("disttrain"),
         "--nnodes": nodes,
         "--spares": str(r.spares),
+        MIN_RANKS: str(plan.min_ranks),
         "--max-restarts": str(plan.max_restarts),
         "--on-term": plan.on_term,
         f"{TLS} (TLS between ranks)": str(int(tls_wanted(settings.environment()))),
     }
+    if plan.replace_ranks:
+        terms[REPLACES] = "given"
     if r.same_command:
         kind = ["-m"] if plan.module else ["--no-python"] if plan.no_python else []
         words = [*kind, os.path.basename(plan.program[0]), *plan.program[1:]]

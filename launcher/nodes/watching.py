@@ -7,6 +7,7 @@ while somebody looks, on whichever node. Nothing here decides anything of the jo
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import struct
@@ -186,7 +187,7 @@ def _seen(told: bytes, number: int) -> tuple[dict[int, stragglers.Seen], str]:
             return {}, ""
         at = int(what["at"])
         ranks = {
-            int(rank): stragglers.Seen(*map(int, counts[:6]), at=at)
+            int(rank): dataclasses.replace(stragglers.Seen(*map(int, counts[:6])), at=at)
             for rank, counts in what["ranks"].items()
         }
         return ranks, str(what["in"])

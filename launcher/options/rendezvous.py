@@ -161,8 +161,7 @@ def _is_static(given: argparse.Namespace) -> bool:
 def _refuse_others(p: argparse.ArgumentParser, given: argparse.Namespace) -> None:
     """Options that mean one machine."""
     for name, said in (("--simulate", given.simulate), ("--fake", given.fake),
-                       ("--backend mpi", given.backend == "mpi"),
-                       ("--min-ranks", given.min_ranks)):  # fmt: skip
+                       ("--backend mpi", given.backend == "mpi")):  # fmt: skip
         if said:
             p.error(f"{name} with --nnodes {given.nnodes}: it is for one machine; use --nnodes 1")
 

@@ -24,11 +24,13 @@ _NEWS = 2.0  # seconds by which all ranks of other nodes may be known to be stop
 @dataclass(frozen=True)
 class Standing:
     """How the ranks of one node stand. ``stopped``: all of them. ``stalled``: for long, all have
-    waited but ``busy``, which has not (-1: all of them)."""
+    waited but ``busy``, which has not (-1: all of them). ``lost``: so many have failed, and the
+    others may go on without them (``--min-ranks``)."""
 
     stopped: bool = False
     stalled: bool = False
     busy: int = -1
+    lost: int = 0
 
 
 def moves(others: Iterable[Standing]) -> bool:

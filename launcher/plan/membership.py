@@ -30,7 +30,10 @@ COMMAND = "the command (--rdzv-conf same_command=0: it may)"  # of the nodes of 
 class Settings:
     """``restarts``: how often the job may be restarted since ranks have failed. ``last_call``: for
     how long the first generation, once it has enough nodes, waits for more. ``ttl``: within which
-    it is known that a node is lost."""
+    it is known that a node is lost. ``spares``: so many losses are waited out for a node that takes
+    the place, though no restart is left. ``min_ranks``: with so many ranks a generation goes on
+    without those that are lost (0: it does not), unless it ``replaces`` them, while restarts are
+    left."""
 
     min_nodes: int
     max_nodes: int
@@ -39,6 +42,8 @@ class Settings:
     last_call: float = 30.0
     ttl: float = 2.0
     spares: int = 0
+    min_ranks: int = 0
+    replaces: bool = False
 
 
 @dataclass(frozen=True)
@@ -92,7 +97,8 @@ class Document:
     generation, where an earlier job has left its numbers behind. ``vain``: generations that failed
     without progress, one after the other; ``wait``: seconds before the next one begins.
     ``saving``: the ranks of the last one have their time to save. ``job``: what no other job has,
-    from the first generation on. ``losses``: how many nodes were lost."""
+    from the first generation on. ``losses``: how many nodes were lost. ``without``: the members
+    without which the generation goes on."""
 
     number: int = 0
     base: int = 0
@@ -108,6 +114,7 @@ class Document:
     by: str = ""
     job: str = ""
     losses: int = 0
+    without: tuple[str, ...] = ()
 
     def encode(self) -> bytes:
         return json.dumps(dataclasses.asdict(self)).encode()
@@ -195,7 +202,8 @@ class Observer:
     # --- running --------------------------------------------------------------------------------
 
     def _watch(self, now: float, d: Document, nodes: Nodes) -> Document | None:
-        here = {i: nodes[i] for i in d.members if i in nodes and not nodes[i].leaves}
+        staying = [i for i in d.members if i not in d.without]
+        here = {i: nodes[i] for i in staying if i in nodes and not nodes[i].leaves}
         saving = [nodes[i] for i in d.members if i in nodes and nodes[i].report.get("saves")]
         if any(not n.leaves for n in saving):
             return None  # the ranks of all nodes save, and it leaves when its own have ended
@@ -206,14 +214,16 @@ class Observer:
         own = [n for n in reports if not n.report.get("echo")]
         if own:
             return self._failed(d, min(own, key=lambda n: n.report.get("at", 0)))
-        if len(here) < len(d.members):
+        if len(here) < len(staying):
+            if self._may_do_without(d, nodes, here):
+                return self._without(d, nodes, here)
             return self._lost(d, nodes, here)
         if all(n.state == FINISHED for n in at_work.values()) and len(at_work) == len(here):
             return _ended(d, 0, "all ranks have finished")
         if reports:  # they only tell of others, who may say so themselves, or be lost
             ended = [n for n in at_work.values() if n.state in (FAILED, FINISHED)]
             held = self._for(now, "echo", d.number)
-            if len(ended) == len(d.members) or held > self.settings.ttl + ECHO:
+            if len(ended) == len(here) or held > self.settings.ttl + ECHO:
                 return self._failed(d, reports[0])
             return None
         fresh = [
@@ -238,10 +248,34 @@ class Observer:
             return dataclasses.replace(new, restart_count=left.used, vain=left.vain, wait=wait)
         return _ended(d, int(r.get("code", 1)), what, node.name, r)
 
+    def _may_do_without(self, d: Document, nodes: Nodes, here: Nodes) -> bool:
+        """Are enough ranks left, and does no node wait to take the places of the others?"""
+        left = sum(n.count - n.stands.get("lost", 0) for n in here.values() if n.ran == d.number)
+        waits = any(i not in d.members and not n.leaves for i, n in nodes.items())
+        if self.settings.replaces and d.restart_count < self.settings.restarts:
+            return False
+        return 0 < self.settings.min_ranks <= left and not waits
+
+    def _without(self, d: Document, nodes: Nodes, here: Nodes) -> Document | None:
+        """The same generation without the nodes that have gone; None while their ranks still run,
+        which are about to end."""
+        gone = [i for i in d.members if i not in here and i not in d.without]
+        gone = [i for i in gone if i not in nodes or nodes[i].state == LEAVING]
+        if not gone:
+            return None
+        names = dict(zip(d.members, (n["name"] for n in d.nodes), strict=True))
+        what = "; ".join(
+            f"node {names[i]} {nodes[i].report.get('cause', 'leaves') if i in nodes else 'is lost'}"
+            for i in gone
+        )
+        why = f"{what}; the others go on without it (--min-ranks {self.settings.min_ranks})"
+        losses = d.losses + len(gone)
+        return dataclasses.replace(d, without=(*d.without, *gone), losses=losses, why=why)
+
     def _lost(self, d: Document, nodes: Nodes, here: Nodes) -> Document:
         """Members have gone: their leases have ended, or they leave."""
         s, names = self.settings, dict(zip(d.members, (n["name"] for n in d.nodes), strict=True))
-        gone = [i for i in d.members if i not in here]
+        gone = [i for i in d.members if i not in here and i not in d.without]
         asked = [nodes[i] for i in gone if i in nodes and "code" in nodes[i].report]
         what = "; ".join(
             f"node {names[i]} {nodes[i].report.get('cause', 'leaves') if i in nodes else 'is lost'}"
@@ -329,6 +363,7 @@ def _formed(d: Document, nodes: Nodes, most: int) -> Document:
     )
     return dataclasses.replace(
         d, number=number, phase=RUNNING, members=members, nodes=said, wait=0.0, saving=False,
+        without=(),
         job=d.job or facts[0].job or members[0],
     )  # fmt: skip
 

@@ -72,11 +72,11 @@ def test_threads_of_one_client_do_not_disturb_each_other(server, tls):
 
 
 def test_a_side_without_tls_is_refused_soon_and_told_what_to_do(server, tls):
-    with pytest.raises(StoreRefused, match="asks for TLS.*tls=1"):
+    with pytest.raises(StoreRefused, match=r"asks for TLS.*tls=1"):
         connect(server, None)
     plain = StoreServer(TOKEN)
     plain.start()
-    with closing(plain), pytest.raises(StoreRefused, match="hangs up when it begins.*tls=1"):
+    with closing(plain), pytest.raises(StoreRefused, match=r"hangs up when it begins.*tls=1"):
         connect(plain, tls)
 
 

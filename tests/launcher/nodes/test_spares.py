@@ -82,7 +82,7 @@ def test_a_spare_takes_the_place_of_a_lost_node_and_the_losses_go_on_as_without(
         owner = {}
         for rank in "01":
             until(lambda r=rank: any((tmp_path / n / f"at20-{r}").exists() for n in "ab"), rank)
-            owner |= {rank: n for n in "ab" if (tmp_path / n / f"at20-{rank}").exists()}
+            owner[rank] = next(n for n in "ab" if (tmp_path / n / f"at20-{rank}").exists())
         job.start("c", *TWO)
         until(lambda: "this node is a spare" in job.said("c"), "c waits")
         lost = "b"

@@ -117,7 +117,10 @@ JOB_UID = Setting(
 JOB_FD = Setting("DISTTRAIN_JOB_FD", "", _LAUNCHER, "the descriptor of the job's shared memory")
 BLACKBOX_FD = Setting("DISTTRAIN_BLACKBOX_FD", "", _LAUNCHER, "the descriptor of the black box")
 KEPT_FD = Setting(
-    "DISTTRAIN_KEPT_FD", "", _LAUNCHER, "the descriptor of what ranks of several nodes have committed"
+    "DISTTRAIN_KEPT_FD",
+    "",
+    _LAUNCHER,
+    "the descriptor of what ranks of several nodes have committed",
 )
 FAKE = Setting("DISTTRAIN_FAKE", "0", "dtrun --fake", "1: a rank without peers")
 BY_MPI = Setting(

@@ -160,9 +160,7 @@ class Agent:
         if self.kept_fd < 0:
             self.kept_fd = os.memfd_create("disttrain-kept", os.MFD_CLOEXEC)
         least = 0 if generation.restart_count < plan.max_restarts else plan.min_ranks
-        return dataclasses.replace(
-            plan, min_ranks=least, replace_ranks=False, kept_fd=self.kept_fd
-        )
+        return dataclasses.replace(plan, min_ranks=least, replace_ranks=False, kept_fd=self.kept_fd)
 
     def _next(self, orders: Orders) -> Generation | None:
         """The generation to start, once there is one; None where the job has ended."""

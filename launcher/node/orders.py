@@ -43,7 +43,11 @@ class Orders:
         self.alive_at: float | None = None
         self.saving = False  # ranks that are to be stopped have time to save
         self.patient = False  # ranks that are to be stopped may say before that a rank has failed
-        self.others_move, self.awaited, self.others_left = False, -1, -1  # see ``Ranks.know_of_others``
+        self.others_move, self.awaited, self.others_left = (
+            False,
+            -1,
+            -1,
+        )  # see ``Ranks.know_of_others``
         self._stands: dict[str, Any] = {}  # as the others know it
         self._why = ""  # as people were told it last
 

@@ -49,7 +49,9 @@ MIN_RANKS, REPLACES = "--min-ranks", "--replace-ranks"
 RUN_ID, UNNAMED = "--rdzv-id", "none"  # among a node's terms; its value where nobody names a job
 
 
-def settings_of(r: Rendezvous, restarts: int, min_ranks: int = 0, replaces: bool = False) -> Settings:
+def settings_of(
+    r: Rendezvous, restarts: int, min_ranks: int = 0, replaces: bool = False
+) -> Settings:
     """What the rules of membership need of it."""
     known = r.ttl + (ELECTION if r.backend == "etcd" else 0.0)
     return Settings(r.min_nodes, r.max_nodes, restarts, r.join_timeout, r.last_call, known,

@@ -13,7 +13,6 @@ import pytest
 
 from disttrain.comm.job.blackbox import Box
 from disttrain.watch import nodes as shown
-from disttrain.watch import running, table
 from disttrain_launcher.nodes import boxes
 from disttrain_launcher.nodes.watching import PART, Exchange, gathered
 from disttrain_launcher.plan.membership import RUNNING, Document
@@ -256,17 +255,3 @@ def test_boxes_travel_in_parts_and_what_is_none_is_said(tmp_path):
     assert (tmp_path / "node_1" / "attempt_2" / "blackbox").exists()
     assert boxes.told([(4, b"junk"), (5, zlib.compress(b"x" * 10_000))], None) == []
     os.close(fd)
-
-
-@pytest.mark.simulated
-def test_rows_of_others_are_taken_with_care():
-    good = {"rank": 3, "host": "h\x1b[2J", "pid": 1, "state": "waits", "step": 2,
-            "steps_per_second": 1.5, "samples_per_second": None, "late_ms": "x",
-            "waited": float("inf"), "cpu": 0.5, "memory": 7, "doing": "a\nb"}  # fmt: skip
-    told = [{"node": 1, "rows": [good, {"rank": 1}, 5]}, {"node": 0, "rows": [good]}, {"rows": 3}]
-    rows, places = table.of_others(told, 0)
-    assert places == {1} and len(rows) == 1
-    row = rows[0]
-    assert (row.node, row.host, row.doing) == (1, "h?[2J", "a?b")
-    assert (row.late_ms, row.waited, row.steps_per_second) == (None, None, 1.5)
-    assert running.Job("j", "p", 1, 1, "b", 1, 0.0).open_nodes() == -1

@@ -13,7 +13,13 @@ def options(*words: str, **others: object) -> dict:
     p = argparse.ArgumentParser()
     elastic.add_flags(p)
     given = p.parse_args(words)
-    for name, value in {"simulate": 0, "backend": None, "nnodes": "1", "spares": 0, **others}.items():
+    for name, value in {
+        "simulate": 0,
+        "backend": None,
+        "nnodes": "1",
+        "spares": 0,
+        **others,
+    }.items():
         setattr(given, name, value)
     return elastic.options_of(p, given)
 

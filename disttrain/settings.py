@@ -120,7 +120,7 @@ KEPT_FD = Setting(
     "DISTTRAIN_KEPT_FD",
     "",
     _LAUNCHER,
-    "the descriptor of what ranks of several nodes have committed",
+    "the descriptor of what ranks have committed",
 )
 FAKE = Setting("DISTTRAIN_FAKE", "0", "dtrun --fake", "1: a rank without peers")
 BY_MPI = Setting(

@@ -39,7 +39,7 @@ class Kept:
         if self._fd < 0:
             return
         at = self.local * _PLACE + self._turn * _PART
-        data = memoryview(objects.encode(value)).cast("B")
+        data = memoryview(objects.encode(value).data).cast("B")
         try:
             os.pwrite(self._fd, bytes(_HEAD.size), at)
             done = 0

@@ -11,6 +11,7 @@ stays when a job ends, for those that were away to hear of it, and not for ever.
 from __future__ import annotations
 
 import base64
+import contextlib
 import math
 import secrets
 import time
@@ -137,13 +138,17 @@ class EtcdRegistry(Registry):
         self._begin()
         if self._lease:  # late or twice is as good: only the last one counts
             put = {"key": _packed(self._shown + key.encode()), "value": _packed(value)}
-            self._call("/kv/put", put | {"lease": str(self._lease)})
+            with contextlib.suppress(Refused):  # a lease that has ended, or a place not ours
+                self._call("/kv/put", put | {"lease": str(self._lease)})
 
     def published(self, prefix: str) -> dict[str, bytes]:
         self._begin()
         root = self._shown + prefix.encode()
-        answer = self._call("/kv/range", {"key": _packed(root), "range_end": _packed(_after(root))})
-        pairs = answer.get("kvs", [])
+        asked = {"key": _packed(root), "range_end": _packed(_after(root))}
+        try:
+            pairs = self._call("/kv/range", asked).get("kvs", [])
+        except Refused:  # we may not look there
+            return {}
         return {
             base64.b64decode(p["key"])[len(root) :].decode(errors="replace"): base64.b64decode(
                 p.get("value", "")

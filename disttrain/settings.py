@@ -131,6 +131,12 @@ BLACKBOX_FD = Setting("DISTTRAIN_BLACKBOX_FD", "", _LAUNCHER, "the descriptor of
 DEBUGGER = Setting(
     "DISTTRAIN_DEBUGGER", "", _LAUNCHER, "where the launcher listens for ranks that stop to debug"
 )
+KEPT_FD = Setting(
+    "DISTTRAIN_KEPT_FD",
+    "",
+    _LAUNCHER,
+    "the descriptor of what ranks have committed",
+)
 FAKE = Setting("DISTTRAIN_FAKE", "0", "dtrun --fake", "1: a rank without peers")
 BY_MPI = Setting(
     "DISTTRAIN_BY_MPI", "", _LAUNCHER, "1: MPI has started the ranks, which meet in it"

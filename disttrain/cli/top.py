@@ -9,7 +9,7 @@ import sys
 import time
 
 from ..errors import CommError, ConfigError
-from ..watch import running, table
+from ..watch import nodes, running, table
 from ..watch.screen import BOLD, DIM, PLAIN, RED, REVERSE, YELLOW, Screen, is_terminal
 
 _HELP = [
@@ -22,6 +22,7 @@ _HELP = [
     "WAIT%  part of the time that it has waited for other ranks: who waits least is waited for",
     "CPU%   of one processor",
 ]
+PATIENCE = 4.0  # ... for other nodes to tell how their ranks do
 GAP = 0.5  # seconds between the two looks of --once
 
 
@@ -47,13 +48,56 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
+class Others:
+    """The ranks of other nodes, which are asked for while somebody looks."""
+
+    def __init__(self, job: running.Job) -> None:
+        self.job, self.fd = job, job.open_nodes() if job.num_nodes > 1 else -1
+
+    def rows(self) -> list[table.Row]:
+        """What they have told last."""
+        if self.fd < 0:
+            return []
+        nodes.want(self.fd, time.monotonic() + nodes.WANTED)
+        return table.of_others(nodes.get(self.fd)[1], self.job.node)[0]
+
+    def wait(self) -> list[table.Row]:
+        """Give them the time to tell: until all have, or it is over."""
+        deadline = time.monotonic() + PATIENCE
+        rows = self.rows()
+        while self.fd >= 0 and time.monotonic() < deadline:
+            if len(rows) >= self.job.world_size - self.job.num_ranks and _is_known(rows):
+                break
+            time.sleep(0.1)
+            rows = self.rows()
+        return rows
+
+    def close(self) -> None:
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+
+
+def _is_known(rows: list[table.Row]) -> bool:
+    """Have they been looked at twice, as rates need?"""
+    return all(row.steps_per_second is not None for row in rows if row.pid)
+
+
+def _host(job: running.Job, host: str) -> str:
+    """How a node is called in a table: as the others call it, where there are others."""
+    return f"{host}:{job.front}" if job.num_nodes > 1 and job.front else host
+
+
 def _once(job: running.Job, key: str, as_json: bool) -> int:
-    box = job.open_box()
+    box, others = job.open_box(), Others(job)
     before = table.look(box)
+    elsewhere = others.wait()
     time.sleep(GAP)
-    host = box.about.get("host", "")
-    rows = table.rows(host, table.look(box), before)
+    host = _host(job, box.about.get("host", ""))
+    rows = [*table.rows(host, table.look(box), before, job.node), *elsewhere]
+    rows.sort(key=lambda row: row.rank)
     box.close()
+    others.close()
     if as_json:
         json.dump(table.as_data(job, rows), sys.stdout, indent=1)
         print()
@@ -71,8 +115,8 @@ class View:
         self.job, self.key, self.delay = job, key, delay
         self.reverse = self.help = False
         self.first = 0  # of the ranks shown
-        self.box = job.open_box()
-        self.host = str(self.box.about.get("host", ""))
+        self.box, self.others = job.open_box(), Others(job)
+        self.host = _host(job, str(self.box.about.get("host", "")))
         self.before: table.Look | None = None
         self.now = table.look(self.box)
 
@@ -80,7 +124,7 @@ class View:
         """Until a person or the job has had enough: what is to be printed then."""
         due = time.monotonic() + min(self.delay, 0.3)
         while True:
-            rows = table.rows(self.host, self.now, self.before)
+            rows = self.rows()
             screen.show(self.lines(rows, screen.size()[1]))
             pressed = screen.key(due - time.monotonic())
             if pressed == "q":
@@ -90,6 +134,11 @@ class View:
                 due = time.monotonic() + self.delay
                 if not self.look():
                     return [*self.texts(rows), f"job {self.job.job} has ended"]
+
+    def rows(self) -> list[table.Row]:
+        """Of all ranks of the job, as far as they are known."""
+        here = table.rows(self.host, self.now, self.before, self.job.node)
+        return [*here, *self.others.rows()]
 
     def look(self) -> bool:
         """Look again; False where the job has ended."""
@@ -111,6 +160,8 @@ class View:
         """The job has begun its next generation."""
         box, self.job = job.open_box(), job
         self.box.close()
+        self.others.close()
+        self.others = Others(job)
         self.box, self.now = box, table.look(box)
 
     def press(self, key: str, height: int) -> None:
@@ -127,7 +178,7 @@ class View:
             self.reverse = key == self.key and not self.reverse
             self.key = key
         elif key in moves:
-            self.first = max(0, min(self.first + moves[key], len(self.now.ranks) - 1))
+            self.first = max(0, min(self.first + moves[key], self.job.world_size - 1))
         elif key in ("+", "-"):
             self.delay = min(60.0, max(0.1, self.delay * (2.0 if key == "+" else 0.5)))
         elif key in ("h", "?"):

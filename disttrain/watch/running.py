@@ -31,7 +31,8 @@ _MOST_BYTES = 64 << 10
 class Job:
     """One job as its agent tells of it. ``box_fd``: a descriptor of that process; ``since``: when
     this generation of ranks was started (seconds of the wall clock); ``place``: where its pid
-    means something; ``debugger``: where it listens for terminals."""
+    means something; ``debugger``: where it listens for terminals; ``nodes_fd``: another descriptor,
+    for ranks of other nodes; ``front``: the pid by which they call this one."""
 
     job: str
     program: str
@@ -49,11 +50,22 @@ class Job:
     log_dir: str = ""
     place: str = ""
     debugger: str = ""
+    nodes_fd: int = -1
+    front: int = 0
 
     @property
     def runs(self) -> bool:
         """Does its agent still run?"""
         return self.boot == boot_id() and started_at(self.pid) == self.start
+
+    def open_nodes(self) -> int:
+        """Where the ranks of other nodes are shown, as a descriptor (``nodes``); -1: nowhere."""
+        if self.nodes_fd < 0:
+            return -1
+        try:
+            return os.open(f"/proc/{self.pid}/fd/{self.nodes_fd}", os.O_RDWR | os.O_CLOEXEC)
+        except OSError:
+            return -1
 
     def open_box(self) -> Box:
         """Its black box. Raises ``CommError`` where the job has just ended."""

@@ -42,7 +42,8 @@ class Seen:
     """What one rank has done until a look, in nanoseconds and counts that only grow. ``waits``:
     for how long it has been waiting just now (0: it does not). ``deprived``: for how long it was
     ready to run and got no processor, in all. ``inside``: for how long it has been in its present
-    step."""
+    step. ``at``: when that was, on the clock of the rank's host (0: at the moment of the look); how
+    long something took is compared between hosts, never when it was."""
 
     waited: int
     steps: int
@@ -50,6 +51,7 @@ class Seen:
     waits: int = 0
     deprived: int = 0
     inside: int = 0
+    at: int = 0
 
 
 @dataclass(frozen=True)
@@ -64,12 +66,13 @@ class Straggler:
     units: int
     unit: str
 
-    def text(self, where: str) -> str:
-        """For people. ``where``: what the others wait in."""
+    def text(self, where: str, node: str = "") -> str:
+        """For people. ``where``: what the others wait in; ``node``: that the rank is on."""
+        whose = f" on node {node}" if node else ""
         at = f" in {where}" if where else ""
         return (
-            f"rank {self.rank} is a straggler: {self.ratio:.1f} times slower than the others "
-            f"({_time(self.own)} a{'n' if self.unit[0] == 'o' else ''} {self.unit} against "
+            f"rank {self.rank}{whose} is a straggler: {self.ratio:.1f} times slower than the "
+            f"others ({_time(self.own)} a{'n' if self.unit[0] == 'o' else ''} {self.unit} against "
             f"{_time(self.others)}, over the last {self.units}); they wait for it{at}"
         )
 
@@ -187,15 +190,22 @@ class Judge:
         alike nothing is said: it has no units."""
         assert self._begun is not None
         start, before = self._begun
-        seconds = (now - start) / 1e9
+        each = {r: ((s.at or now) - (before[r].at or start)) / 1e9 for r, s in seen.items()}
+        if min(each.values()) < _SECONDS:
+            return None
+        seconds = median(each.values())
+        part = {r: seconds / own for r, own in each.items()}  # their looks are not at one moment
         steps = [s.steps - before[r].steps for r, s in seen.items()]
         operations = [s.operations - before[r].operations for r, s in seen.items()]
         unit, counts = ("step", steps) if min(steps) > 0 else ("operation", operations)
-        if seconds < _SECONDS or min(counts) < _UNITS:
+        if min(counts) < _UNITS:
             return None
+        counts = [round(n * part[r]) for n, r in zip(counts, seen, strict=True)]
         alike = max(counts) - min(counts) <= max(2, max(counts) // 10)
-        busy = {r: max(0.0, seconds - (s.waited - before[r].waited) / 1e9) for r, s in seen.items()}
-        deprived = {r: max(0, s.deprived - before[r].deprived) / 1e9 for r, s in seen.items()}
+        waited = {r: part[r] * (s.waited - before[r].waited) / 1e9 for r, s in seen.items()}
+        busy = {r: max(0.0, seconds - waited[r]) for r in seen}
+        deprived = {r: part[r] * max(0, s.deprived - before[r].deprived) / 1e9
+                    for r, s in seen.items()}  # fmt: skip
         worked = {r: max(0.0, busy[r] - deprived[r]) for r in seen}
         longest = {r: min(self._longest[r] / 1e9, seconds) for r in seen}
         return _Window(seconds, min(counts) if alike else 0, unit, busy, worked, longest)

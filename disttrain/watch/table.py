@@ -5,15 +5,16 @@
 
 from __future__ import annotations
 
+import math
 import re
 import time
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from ..comm.job.blackbox import Box
 from .processes import STATES, Usage, usage
-from .reading import Rank, read_all
+from .reading import Rank, printable, read_all
 from .running import Job
 from .waiting import COMPUTES, Standing, standings
 
@@ -36,6 +37,7 @@ class Row:
     cpu: float | None  # processors that it keeps busy
     memory: int
     doing: str
+    node: int = 0
 
 
 @dataclass(frozen=True)
@@ -58,8 +60,8 @@ def look(box: Box) -> Look:
     return Look(time.monotonic_ns(), ranks, usages)
 
 
-def rows(host: str, now: Look, before: Look | None) -> list[Row]:
-    """The table of a job that was looked at ``before``, too."""
+def rows(host: str, now: Look, before: Look | None, node: int = 0) -> list[Row]:
+    """The table of a node's ranks that were looked at ``before``, too."""
     earlier = {} if before is None else {r.rank: r for r in before.ranks}
     seconds = 0.0 if before is None else (now.at - before.at) / 1e9
     found = []
@@ -78,9 +80,38 @@ def rows(host: str, now: Look, before: Look | None) -> list[Row]:
         found.append(Row(
             r.rank, host, words.pid, _state(standing, use, words.ended), words.step, steps, samples,
             standing.late, waited, None if use is None else use.share_since(was),
-            0 if use is None else use.memory, _doing(standing, use),
+            0 if use is None else use.memory, _doing(standing, use), node,
         ))  # fmt: skip
     return found
+
+
+def of_others(told: Iterable[Mapping[str, Any]], me: int) -> tuple[list[Row], set[int]]:
+    """Rows that other nodes than ``me`` tell of their ranks, and the places of these nodes. What is
+    no row is left out: it was sent by another process."""
+    found, nodes = [], set()
+    kinds = {f.name: f.default for f in fields(Row)}
+    for each in told:
+        place, rows = each.get("node"), each.get("rows")
+        if not isinstance(place, int) or place == me or not isinstance(rows, list):
+            continue
+        nodes.add(place)
+        for row in rows:
+            if isinstance(row, dict) and row.keys() >= kinds.keys() - {"node"}:
+                values = {name: _fit(name, row.get(name)) for name in kinds}
+                found.append(Row(**{**values, "node": place}))
+    return found, nodes
+
+
+_WORDS = ("host", "state", "doing")
+_WHOLE = ("rank", "pid", "step", "memory", "node")
+
+
+def _fit(name: str, value: object) -> Any:
+    """A value of a row as it is to be shown."""
+    if name in _WORDS:
+        return printable(str(value))
+    number = value if isinstance(value, (int, float)) and math.isfinite(value) else None
+    return int(number or 0) if name in _WHOLE else number
 
 
 def _state(standing: Standing, use: Usage | None, ended: int) -> str:
@@ -168,7 +199,11 @@ def heading(job: Job, host: str, all_rows: Sequence[Row], when: float) -> list[s
     for row in all_rows:
         states[row.state] = states.get(row.state, 0) + 1
     counts = ", ".join(f"{state} {n}" for state, n in states.items())
-    where = f", node {job.node} of {job.num_nodes}: ranks of other nodes are shown there"
+    here = {row.rank for row in all_rows}
+    left = job.world_size - len(here)
+    where = f", node {job.node} of {job.num_nodes}"
+    if left > 0:
+        where += f": {left} ranks of other nodes have not told anything yet"
     rate = sum(row.samples_per_second or 0.0 for row in all_rows)
     steps = [row.steps_per_second for row in all_rows if row.steps_per_second is not None]
     speed = [f"{min(steps):.2f} steps/s"] if steps else []
@@ -176,7 +211,7 @@ def heading(job: Job, host: str, all_rows: Sequence[Row], when: float) -> list[s
     return [
         f"job {job.job}: {job.program} on {host}{where if job.num_nodes > 1 else ''}",
         f"{time.strftime('%H:%M:%S', time.localtime(when))} up {clock(when - job.since)}, "
-        f"generation {job.generation}, {len(all_rows)} ranks here of {job.world_size}: {counts}"
+        f"generation {job.generation}, {len(all_rows)} ranks of {job.world_size}: {counts}"
         + (f"; {', '.join(speed)}" if speed else ""),
     ]
 

@@ -67,6 +67,7 @@ class Agent:
         os.set_blocking(self.wake_writer, False)
         self.consoles: dict[int, Console] = consoles()
         self.ranks: Ranks | None = None  # of the generation that runs
+        self.kept_fd = -1  # what ranks have committed, over all generations of several nodes
         self.asked = 0  # the signal by which the job was to end while no ranks ran
 
     def run(self) -> Attempt:
@@ -83,7 +84,9 @@ class Agent:
             if collects:  # or the program of launch() wants none
                 gc.enable()
         self._listen_for_signals()
-        return self._run_alone() if self.orders is None else self._run_together(self.orders)
+        if self.orders is None:
+            return self._run_alone()
+        return dataclasses.replace(self._run_together(self.orders), box=b"")
 
     def _run_alone(self) -> Attempt:
         generation, restarts = self.plan.alone(), Restarts(self.plan.max_restarts)
@@ -105,10 +108,12 @@ class Agent:
     def _run(self, generation: Generation, restarts: Restarts) -> Attempt:
         """One generation, from its start to its outcome."""
         orders, began = self.orders, time.monotonic()
+        plan = self.plan if orders is None else self._between_nodes(generation)
         tell = None if orders is None else self._tell
         self.ranks = ranks = Ranks(
-            self.plan, generation, self.body, self.selector, self.consoles, restarts, tell
-        )
+            plan, generation, self.body, self.selector, self.consoles, restarts, tell,
+            -1 if orders is None else orders.nodes_fd,
+        )  # fmt: skip
         try:
             ranks.start()
             while not ranks.over:
@@ -121,6 +126,8 @@ class Agent:
                 if orders is not None:
                     self._follow(orders, ranks)
                 ranks.tend()
+            if orders is not None:
+                orders.tell_standing(dataclasses.asdict(ranks.stands))
         finally:
             self.server.ranks_end()
             ranks.end()
@@ -175,6 +182,17 @@ class Agent:
             if attempt.stopped_by:
                 return attempt
 
+    def _between_nodes(self, generation: Generation) -> Plan:
+        """On several nodes a rank that has failed is replaced with all others, by processes that
+        take up what these have committed; without a restart left, the others go on."""
+        plan = self.plan
+        if not plan.replace_ranks:
+            return plan
+        if self.kept_fd < 0:
+            self.kept_fd = os.memfd_create("disttrain-kept", os.MFD_CLOEXEC)
+        least = 0 if generation.restart_count < plan.max_restarts else plan.min_ranks
+        return dataclasses.replace(plan, min_ranks=least, replace_ranks=False, kept_fd=self.kept_fd)
+
     def _next(self, orders: Orders) -> Generation | None:
         """The generation to start, once there is one; None where the job has ended."""
         while not self.asked:
@@ -188,9 +206,13 @@ class Agent:
         """Do to the ranks what the keeper has said."""
         for failure in orders.failures:
             ranks.publish(failure["rank"], failure["cause"], failure["traceback"])
+            if self.plan.min_ranks and not failure.get("said"):
+                say(f"rank {failure['rank']} failed ({failure['cause']}); the others may go on "
+                    f"without it (--min-ranks {self.plan.min_ranks})")  # fmt: skip
         orders.failures.clear()
-        ranks.know_of_others(orders.others_move, orders.awaited)
+        ranks.know_of_others(orders.others_move, orders.awaited, orders.others_left)
         orders.tell_standing(dataclasses.asdict(ranks.stands))
+        orders.tell_others(ranks.watching, time.monotonic())
         if orders.lapses(time.monotonic()):
             ranks.fence()
         elif orders.is_over:
@@ -215,7 +237,11 @@ class Agent:
         """What came of the job, which may have ended elsewhere."""
         assert orders.end is not None
         result, attempt.code = orders.end["result"], orders.end["code"]
+        if attempt.code or self.plan.blackbox:
+            orders.give_box(attempt.box)
         attempt.why, node = orders.end["why"], result.get("node", "")
+        if not (attempt.code or orders.running):
+            say("the job has ended well; this node was a spare, and was not needed")
         if node and node != orders.name:
             attempt.node, attempt.report = node, result["report"]
         return attempt

@@ -10,12 +10,14 @@ import contextlib
 import os
 import shlex
 import time
+import zlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, astuple, dataclass
+from typing import Any
 
 from disttrain.comm.job.blackbox import Box
 from disttrain.errors import ConfigError
-from disttrain.watch import processes, running, stragglers, summary
+from disttrain.watch import processes, running, stragglers, summary, table
 from disttrain.watch.reading import SHOWN, UNDER_WAY, Follower, Words, read_rank, read_words
 from disttrain.watch.trace import Trace
 
@@ -29,6 +31,7 @@ _GROUPS = 0.5  # seconds for which a rank is taken to stay in its control group
 _DRAIN = 0.2  # seconds between two looks at the operations themselves
 _HUNG = 5.0  # seconds that a rank of a job waits which somebody ends since it hangs
 _LONGEST = 256  # characters of a job's name in its box
+_TOLD = 200  # characters of what a rank is in that others are told
 _MANY = 16  # ranks, which are looked at less often
 
 
@@ -50,6 +53,7 @@ class Watching:
         self.plan, self.generation = plan, generation
         self.path, self.box = _box(plan, generation)
         self._announced = ""
+        self._looked: table.Look | None = None
         self.stragglers, self._stalls = stragglers.Judge(), stragglers.Stalls()
         self.stands = Standing()  # the ranks here, as far as others are to know it
         self._limited: dict[int, tuple[bool, float]] = {}  # has it limits of its own; until when
@@ -59,20 +63,26 @@ class Watching:
         self._trace = self._open_trace()
         self._drained = 0.0
 
-    def announce(self) -> None:
-        """Let this user find the job."""
+    def announce(self, nodes_fd: int = -1) -> None:
+        """Let this user find the job. ``nodes_fd``: where others nodes' ranks are shown."""
         plan, generation = self.plan, self.generation
         try:
             job = running.this_process(
                 plan.run_id, summary.command(plan.program), self.box.fd,
                 generation=generation.number, node=generation.me, num_nodes=generation.num_nodes,
                 world_size=generation.world_size, first_rank=generation.first_rank,
-                num_ranks=generation.num_ranks, log_dir=os.path.join(here(), plan.log_dir or ""),
+                num_ranks=generation.num_ranks, nodes_fd=nodes_fd,
+                front=self._front(), log_dir=os.path.join(here(), plan.log_dir or ""),
                 debugger=plan.debugger,
             )  # fmt: skip
             self._announced = running.announce(job)
         except (OSError, ConfigError) as error:
             say(f"`disttrain top` will not find this job: {error}")
+
+    def _front(self) -> int:
+        """The pid in this node's name."""
+        name = self.generation.nodes[self.generation.me] if self.generation.nodes else ""
+        return int(name.rpartition(":")[2] or 0)
 
     def ended(self, rank: int, code: int) -> None:
         """A rank has ended, with the code that a shell would show."""
@@ -93,13 +103,35 @@ class Watching:
         seen = self._seen(moment, running)
         if len(running) > 1:
             found = self.stragglers.look(moment, seen)
-            if found is not None:
+            if found is not None and self.generation.num_nodes == 1:  # else all are compared
                 say(found.text(self._waits_in(found.rank, running)))
         self.stands = Standing(False, *self._stalls.look(moment, seen))
         if self.generation.num_nodes == 1 and len(running) > 1:
             self.tell_awaited(awaited([self.stands]), running)
         many = len(running) > _MANY
         self.next_look = now + (max(_DRAIN, len(running) / 100) if many else self.stragglers.pace)
+
+    def for_others(self) -> dict[str, Any]:
+        """What is compared between nodes: what each rank here has done until now."""
+        now = time.monotonic_ns()
+        words = {rank: read_words(self.box, rank) for rank in self.generation.ranks}
+        running = {r: w for r, w in words.items() if w.pid and not w.ended}
+        ranks = {str(r): list(astuple(s)[:6]) for r, s in self._seen(now, running).items()}
+        return {"at": now, "ranks": ranks, "in": self._waits_in(-1, running)[:_TOLD]}
+
+    def rows(self) -> dict[str, Any]:
+        """What `disttrain top` shows on other nodes."""
+        before, self._looked = self._looked, table.look(self.box)
+        me, generation = self.generation.me, self.generation
+        name = generation.nodes[me] if generation.nodes else os.uname().nodename
+        rows = [asdict(row) for row in table.rows(name, self._looked, before, me)]
+        for row in rows:
+            row["doing"] = row["doing"][:_TOLD]
+        return {"node": me, "name": name, "rows": rows}
+
+    def packed(self) -> bytes:
+        """The box for those who gather what all nodes have of the job."""
+        return zlib.compress(bytes(self.box.buffer), 1)
 
     def tell_awaited(self, rank: int, running: Iterable[int] = ()) -> None:
         """All ranks of the job have waited for ``rank`` for long (-1: for none)."""

@@ -7,18 +7,32 @@ may do so soon.
 
 from __future__ import annotations
 
+import contextlib
+import os
 from typing import Any
+
+from disttrain.errors import LaunchError
 
 from ..plan.generation import Generation
 from ..plan.states import READY
+from .black_box import Watching
 from .channel import Channel, Message, shortened
 from .report import say
+
+TELL_EVERY = 1.0  # seconds between two words of how ranks do
 
 
 class Orders:
     """Call ``take`` when the channel is readable. ``name``: of this node, as host:pid."""
 
-    def __init__(self, channel: Channel, fence: float, name: str) -> None:
+    def __init__(
+        self, channel: Channel, fence: float, name: str, nodes_fd: int = -1, boxes_fd: int = -1
+    ) -> None:
+        """``nodes_fd``: memory where ranks of other nodes are shown; ``boxes_fd``: where this
+        node's black box is put at the end."""
+        self.nodes_fd, self.boxes_fd = nodes_fd, boxes_fd
+        self.watched = False  # somebody looks at the ranks of all nodes
+        self._next_told = 0.0
         self.channel, self.fence, self.name = channel, fence, name
         self.fenced = False  # the last generation was stopped since no lease was confirmed
         self.next: Generation | None = None  # to be started
@@ -29,7 +43,8 @@ class Orders:
         self.alive_at: float | None = None
         self.saving = False  # ranks that are to be stopped have time to save
         self.patient = False  # ranks that are to be stopped may say before that a rank has failed
-        self.others_move, self.awaited = False, -1  # see ``Ranks.know_of_others``
+        # See ``Ranks.know_of_others``.
+        self.others_move, self.awaited, self.others_left = False, -1, -1
         self.debugged = ""  # ranks elsewhere that are in the debugger
         self._stands: dict[str, Any] = {}  # as the others know it
         self._why = ""  # as people were told it last
@@ -49,7 +64,8 @@ class Orders:
         if generation is None:
             return None
         self.running, self.failures = generation.number, []
-        self.others_move, self.awaited, self.debugged, self._stands = False, -1, "", {}
+        self.others_move, self.awaited, self.others_left = False, -1, -1
+        self.debugged, self._stands = "", {}
         self.fenced = self.saving = False
         if self.lapses(now) or self.is_over:
             self.report(READY, {"fenced": True} if self.fenced else {})
@@ -105,6 +121,24 @@ class Orders:
             self._stands = stands
             self.channel.send("standing", number=self.running, stands=stands)
 
+    def tell_others(self, watching: Watching, now: float) -> None:
+        """Now and then, what other nodes and those who look there are to know of the ranks here.
+        What does not fit, or is not taken, is not waited for."""
+        if now < self._next_told:
+            return
+        self._next_told = now + TELL_EVERY
+        with contextlib.suppress(LaunchError):
+            self.channel.send("seen", number=self.running, **watching.for_others())
+            if self.watched:
+                self.channel.send("rows", number=self.running, **watching.rows())
+
+    def give_box(self, data: bytes) -> None:
+        """The black box of this node's ranks, packed, for whoever gathers those of all nodes."""
+        if self.boxes_fd >= 0 and data:
+            os.ftruncate(self.boxes_fd, 0)
+            os.pwrite(self.boxes_fd, data, 0)
+            self.channel.send("box", number=self.running, size=len(data))
+
     # --- one method for each kind of message ----------------------------------------------------
 
     def _alive(self, message: Message) -> None:
@@ -131,9 +165,13 @@ class Orders:
     def _elsewhere(self, message: Message) -> None:
         if message["number"] == self.running:
             self.others_move, self.awaited = message["move"], message["awaited"]
+            self.others_left = message.get("left", -1)
             told, self.debugged = self.debugged, message.get("debugged", "")
             if self.debugged and self.debugged != told:
                 say(self.debugged)
+
+    def _watched(self, message: Message) -> None:
+        self.watched = message["on"]
 
     def _say(self, message: Message) -> None:
         say(message["text"])

@@ -38,6 +38,7 @@ class Attempt:
     why: str = ""  # of a job of several nodes: why it has ended
     node: str = ""  # ... and the node where that has happened, if it is another one
     report: dict[str, Any] = field(default_factory=dict)  # ... and what that one says of it
+    box: bytes = b""  # the black box of its ranks, packed
 
     def stopped(self, number: int) -> Attempt:
         """The same, of a job that a signal has ended afterwards."""
@@ -56,7 +57,7 @@ def outcome(
     others went on without, and that were started anew."""
     echoes = {r.rank for r in reports.values() if r.echo}
     vanished = {r.rank for r in reports.values() if r.vanished}
-    over = overcome(policy.exits, segment.members(), plan.min_ranks)
+    over = overcome(policy.exits, segment.members(), plan.min_ranks, policy.elsewhere)
     exits = [e for e in policy.exits if e.rank not in over]
     first, code = root_cause(exits, echoes, vanished)
     if policy.stopped_by:

@@ -60,8 +60,11 @@ class Ranks:
         consoles: dict[int, Console],
         restarts: Restarts,
         tell: Tell | None = None,
+        nodes_fd: int = -1,
     ) -> None:
-        """``tell`` hears of every rank that fails of itself, at once."""
+        """``tell`` hears of every rank that fails of itself, at once. ``nodes_fd``: where ranks of
+        other nodes are shown."""
+        self._nodes_fd = nodes_fd
         self.plan, self.generation, self.selector = plan, generation, selector
         n = generation.num_ranks
         here = None if generation.num_nodes == 1 else generation.ranks
@@ -70,7 +73,10 @@ class Ranks:
         self.in_debugger = ""  # which of those here are
         anew = restarts if plan.replace_ranks else None
         grace = plan.grace if restarts.used >= restarts.most else min(plan.grace, HURRY)
-        self.policy = Policy(n, plan.shutdown_timeout, plan.min_ranks, grace, anew=anew)
+        elsewhere = generation.world_size - n
+        self.policy = Policy(
+            n, plan.shutdown_timeout, plan.min_ranks, elsewhere, grace=grace, anew=anew
+        )
         self.restarts = restarts
         self.started: dict[int, float] = {}
         self.replaced: list[RankReport] = []  # of ranks that were started anew
@@ -93,11 +99,19 @@ class Ranks:
     @property
     def stands(self) -> inactivity.Standing:
         """What ranks on other nodes are to know of those here."""
-        stands, stopped = self.watching.stands, self.judge.all_stopped
-        return dataclasses.replace(stands, stopped=stopped, debugged=self.in_debugger)
+        lost = self.policy.num_lost if self.plan.min_ranks else 0
+        return dataclasses.replace(
+            self.watching.stands,
+            stopped=self.judge.all_stopped,
+            lost=lost,
+            debugged=self.in_debugger,
+        )
 
-    def know_of_others(self, move: bool, awaited: int) -> None:
-        """How ranks elsewhere stand: whether any moves, and which one of the job all wait for."""
+    def know_of_others(self, move: bool, awaited: int, ranks: int) -> None:
+        """How ranks elsewhere stand: whether any moves, which one of the job all wait for, and how
+        many have not failed (-1: unknown)."""
+        if ranks >= 0 and ranks != self.policy.elsewhere:
+            self.policy.left_elsewhere(ranks, time.monotonic())
         self.judge.others_move = move
         self.watching.tell_awaited(awaited)
 
@@ -107,7 +121,7 @@ class Ranks:
         """Start all ranks."""
         for rank in self.generation.ranks:
             self._start(rank)
-        self.watching.announce()
+        self.watching.announce(self._nodes_fd)
 
     @property
     def over(self) -> bool:
@@ -208,6 +222,8 @@ class Ranks:
         attempt = outcome(self.plan, self.segment, self.policy, reports, self.replaced, results)
         attempt.operations = max(self.watching.box.operations(r) for r in self.generation.ranks)
         self.pause.close()
+        if self.generation.num_nodes > 1:
+            attempt.box = self.watching.packed()
         self.segment.close()
         self.watching.close()
         return attempt

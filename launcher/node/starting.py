@@ -115,6 +115,8 @@ class Start:
         for name, fd in ((JOB_FD, segment.fd), (BOX_FD, self.box.fd)):
             os.set_inheritable(fd, True)
             env[name] = str(fd)
+        if plan.kept_fd >= 0:
+            os.set_inheritable(plan.kept_fd, True)
         segment.slot(rank).pid = os.getpid()
         if plan.no_python:
             os.execvpe(plan.program[0], list(plan.program), env)

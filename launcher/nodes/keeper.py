@@ -39,18 +39,23 @@ from ..plan.membership import (
     Settings,
 )
 from ..registry import LeaseEnded, Registry, RegistryLost
+from .watching import Exchange
 
 T = TypeVar("T")
 TICK = 0.1  # seconds between two looks of one that leaves
 NOTICE = 3.0  # ... after which people are told what is waited for
 DOCUMENT, NODES, REFUSALS = "document", "nodes/", "refused/"
+MIN_RANKS, REPLACES = "--min-ranks", "--replace-ranks"
 RUN_ID, UNNAMED = "--rdzv-id", "none"  # among a node's terms; its value where nobody names a job
 
 
-def settings_of(r: Rendezvous, restarts: int) -> Settings:
+def settings_of(
+    r: Rendezvous, restarts: int, min_ranks: int = 0, replaces: bool = False
+) -> Settings:
     """What the rules of membership need of it."""
     known = r.ttl + (ELECTION if r.backend == "etcd" else 0.0)
-    return Settings(r.min_nodes, r.max_nodes, restarts, r.join_timeout, r.last_call, known)
+    return Settings(r.min_nodes, r.max_nodes, restarts, r.join_timeout, r.last_call, known,
+                    r.spares, min_ranks, replaces)  # fmt: skip
 
 
 class Keeper:
@@ -65,10 +70,17 @@ class Keeper:
         channel: Channel,
         hosts: bool,
         clock: Callable[[], float] = time.monotonic,
+        nodes_fd: int = -1,
+        boxes_fd: int = -1,
     ) -> None:
+        self.exchange = Exchange(registry, channel, nodes_fd, boxes_fd, clock)
+        self.entries: dict[str, bytes] = {}  # as they were read last
+        self.document: Document | None = None  # ... of them
         self.registry, self.node, self.r, self.channel = registry, node, r, channel
         self.hosts, self.clock = hosts, clock
-        self.observer = Observer(settings_of(r, restarts))
+        self.observer = Observer(settings_of(
+            r, restarts, int(node.terms.get(MIN_RANKS, 0)), REPLACES in node.terms,
+        ))  # fmt: skip
         self.restarts_used = 0  # when that generation began
         self.id = ""  # among the nodes; "" while it is not one of them
         self.given_up: set[str] = set()  # what it was called before, and may be still
@@ -114,6 +126,8 @@ class Keeper:
                 return
             self._keep_lease()
             self._look()
+            if not self.ended:
+                self.exchange.step(self.id, self.document, self.entries)
             self.registry.keep(DOCUMENT)
             self.reached, self.waits_for_host = self.clock(), False
         except LeaseEnded as error:
@@ -137,13 +151,22 @@ class Keeper:
                 while self.clock() < deadline and not self._is_known_to_leave():
                     time.sleep(TICK / 2)
             if self.id:
+                self.exchange.give_box(self.id, self.document)
                 self.registry.delete(NODES + self.id)
-            deadline = self.clock() + self.r.close_timeout
-            while self.hosts and self.clock() < deadline and self._see()[2]:
+            deadline = self.clock() + (self.r.close_timeout if self.hosts else self.r.ttl)
+            while self._is_first() and self.clock() < deadline and self._see()[2]:
                 time.sleep(TICK / 2)
-        except LaunchError:
-            pass  # it ends by itself
+            if self._is_first() and self.exchange.boxes_fd >= 0:
+                self.exchange.gather(self.document)
+        except LaunchError:  # it ends by itself
+            self.exchange.keep_box(self.id, self.document)
         self.registry.close()
+
+    def _is_first(self) -> bool:
+        """Does this node end last, and gather what the others have?"""
+        d = self.document
+        first = d is not None and d.phase == ENDED and d.members[:1] == (self.id,)
+        return self.hosts or (first and self.exchange.has_box)
 
     # --- the registry ---------------------------------------------------------------------------
 
@@ -165,12 +188,13 @@ class Keeper:
             ) from None
 
     def _see(self) -> tuple[bytes | None, Document | None, dict[str, Node]]:
-        entries = self.registry.read().entries
+        self.entries = entries = self.registry.read().entries
         for key, text in entries.items():
             if key.startswith(REFUSALS) and self.id not in key:
                 self._say(text.decode(errors="replace"))
         raw = entries.get(DOCUMENT)
         document = None if raw is None else self._decoded(Document.decode, DOCUMENT, raw)
+        self.document = document
         return raw, document, self._nodes(entries)
 
     def _put(self, **changes: object) -> None:
@@ -299,6 +323,14 @@ class Keeper:
 
     def _notice(self, document: Document | None, nodes: Nodes) -> None:
         """Say what this node waits for, where that takes long and is nothing else."""
+        if document is not None and document.phase == RUNNING and self.node.state == READY:
+            if self.id and self.id not in document.members:
+                at_work = ", ".join(n["name"] for n in document.nodes)
+                self._say(
+                    f"this node is a spare: it takes the place of a node that is lost ({at_work} "
+                    "are at work)"
+                )
+            return
         long = self.clock() - self.idle_since > NOTICE and self.node.state == READY
         if long and not (document is not None and document.wait):
             here = ", ".join(sorted(n.name for n in nodes.values()))
@@ -306,7 +338,7 @@ class Keeper:
 
     def _obey(self, d: Document, nodes: Nodes) -> None:
         """Do what the document says of this node."""
-        current = d.phase == RUNNING and self.id in d.members
+        current = d.phase == RUNNING and self.id in d.members and self.id not in d.without
         if d.phase == ENDED:
             self._end(d.result.get("code", 1), d.why, d.result, d.saving)
         elif self.node.state == WORKING and not (current and d.number == self.node.ran):
@@ -318,6 +350,7 @@ class Keeper:
             self._begin(d)
         elif current and d.number == self.node.ran:
             self._pass_on(d, nodes)
+            self._tell_of_lost_nodes(d)
             self._tell_standings(d, nodes)
 
     def _begin(self, d: Document) -> None:
@@ -378,12 +411,42 @@ class Keeper:
         )
         all_known = len(stand) == len(d.members)
         debugged = "; ".join(s.debugged for i, s in stand.items() if i != self.id and s.debugged)
-        known = d.number, move, inactivity.awaited(stand.values()) if all_known else -1, debugged
+        awaited = inactivity.awaited(stand.values()) if all_known else -1
+        known = d.number, move, awaited, self._left_elsewhere(d, nodes), debugged
         if known != self.elsewhere:
             self.channel.send(
-                "elsewhere", number=d.number, move=move, awaited=known[2], debugged=debugged
+                "elsewhere",
+                number=d.number,
+                move=move,
+                awaited=awaited,
+                left=known[3],
+                debugged=debugged,
             )
             self.elsewhere = known
+
+    def _left_elsewhere(self, d: Document, nodes: Nodes) -> int:
+        """How many ranks of other nodes have not failed."""
+        return sum(
+            said["count"] - (nodes[i].stands.get("lost", 0) if i in nodes else 0)
+            for i, said in zip(d.members, d.nodes, strict=True)
+            if i not in d.without and i != self.id
+        )
+
+    def _tell_of_lost_nodes(self, d: Document) -> None:
+        """The ranks of a node without which the others go on have failed, for certain: it has
+        stopped them before its lease ended."""
+        first = 0
+        for i, said in zip(d.members, d.nodes, strict=True):
+            ranks = range(first, first + said["count"])
+            first += said["count"]
+            for rank in ranks if i in d.without else ():
+                if (d.number, rank) not in self.told:
+                    cause = f"its node {said['name']} is lost"
+                    self._say(d.why)
+                    self.channel.send(
+                        "failure", number=d.number, rank=rank, cause=cause, traceback="", said=True
+                    )
+                    self.told.add((d.number, rank))
 
     def _end(self, code: int, why: str, result: dict | None = None, saving: bool = False) -> None:
         self.channel.send("end", code=code, why=why, result=result or {}, saving=saving)
@@ -404,6 +467,8 @@ class Keeper:
     def _hear(self, message: Message) -> None:
         """``state``: how its ranks fare; it comes with a report where that is of interest.
         ``standing``: how they stand, beside those of other nodes."""
+        if self.exchange.hear(message):
+            return
         if message["kind"] == "standing":
             if message["number"] == self.node.ran and message["stands"] != self.node.stands:
                 self.node = dataclasses.replace(self.node, stands=message["stands"])

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 
 from disttrain import settings
 from disttrain.comm.job.worker_env import TLS, tls_wanted
+from disttrain.watch.nodes import create
 
 from ..clusters.tokens import token_of
 from ..node.channel import Channel, pair
@@ -29,7 +30,9 @@ from ..options.rendezvous import Rendezvous
 from ..plan.job import Plan
 from ..plan.membership import COMMAND, Node
 from ..registry.opening import CannotOpen, Opened, opened
-from .keeper import RUN_ID, Keeper
+from . import boxes
+from .keeper import MIN_RANKS, REPLACES, RUN_ID, Keeper
+from .watching import gathered
 
 _NOTICE = 3.0  # seconds of silence before people are told what is waited for
 _END = 2.0  # ... for a keeper to end that waits for nothing
@@ -43,13 +46,27 @@ class Kept:
     name: str
     sock: socket.socket
     rendezvous: Rendezvous
+    nodes_fd: int = -1
+    boxes_fd: int = -1
+    log_dir: str | None = None
 
     def orders(self) -> Orders:
         """The agent's end."""
-        return Orders(Channel(self.sock), self.rendezvous.fence, self.name)
+        fds = self.nodes_fd, self.boxes_fd
+        return Orders(Channel(self.sock), self.rendezvous.fence, self.name, *fds)
 
     def wait(self) -> None:
-        """The agent has ended: wait until the others know."""
+        """The agent has ended: wait until the others know; on the first node, tell what the ranks
+        of all have done last."""
+        self._wait()
+        if self.boxes_fd >= 0:
+            for line in boxes.told(gathered(self.boxes_fd), self.log_dir):
+                say(line)
+            os.close(self.boxes_fd)
+            os.close(self.nodes_fd)
+            self.boxes_fd = -1
+
+    def _wait(self) -> None:
         deadline = time.monotonic() + self.rendezvous.close_timeout + self.rendezvous.ttl + _END
         while os.waitpid(self.pid, os.WNOHANG)[0] == 0:
             if time.monotonic() > deadline:
@@ -91,7 +108,11 @@ def _not_encrypted(r: Rendezvous, token: bytes | None, env: Mapping[str, str]) -
         return []
     plain = ["what ranks put into their store (addresses, keys of their programs)"]
     if r.backend != "etcd":
-        plain.append("what the nodes' launchers say (names, addresses, errors of ranks)")
+        if not r.tls:
+            plain.append(
+                "what the nodes' launchers say (names, addresses, errors of ranks; --rdzv-conf "
+                "tls=1 does that)"
+            )
     elif dict(r.conf).get("protocol") != "https":
         plain.append("what the nodes' launchers say to etcd (--rdzv-conf protocol=https does that)")
     return [
@@ -106,23 +127,27 @@ def start_keeper(plan: Plan, r: Rendezvous, token: bytes | None) -> Kept:
         say(hint)
     name = f"{os.uname().nodename}:{os.getpid()}"
     ours, its = pair()
+    nodes_fd, boxes_fd = create(), os.memfd_create("disttrain-boxes", os.MFD_CLOEXEC)
     pid = os.fork()
     if pid == 0:
         code = 1
         try:
             ours.close()
             os.setpgid(0, 0)  # what a terminal sends goes to the agent, which says what is to be
-            _keep(plan, r, token, name, Channel(its))
+            _keep(plan, r, token, name, Channel(its), nodes_fd, boxes_fd)
             code = 0
         except BaseException:
             traceback.print_exc()
         finally:
             os._exit(code)
     its.close()
-    return Kept(pid, name, ours, r)
+    return Kept(pid, name, ours, r, nodes_fd, boxes_fd, plan.log_dir)
 
 
-def _keep(plan: Plan, r: Rendezvous, token: bytes | None, name: str, channel: Channel) -> None:
+def _keep(
+    plan: Plan, r: Rendezvous, token: bytes | None, name: str, channel: Channel, nodes_fd: int,
+    boxes_fd: int,
+) -> None:  # fmt: skip
     """The keeper's life."""
     noticed = 0.0
 
@@ -145,7 +170,10 @@ def _keep(plan: Plan, r: Rendezvous, token: bytes | None, name: str, channel: Ch
         return
     if found is not None:
         node = _node(plan, r, name, found)
-        Keeper(found.registry, node, r, plan.max_restarts, channel, found.hosts).run()
+        Keeper(
+            found.registry, node, r, plan.max_restarts, channel, found.hosts, nodes_fd=nodes_fd,
+            boxes_fd=boxes_fd,
+        ).run()  # fmt: skip
 
 
 def _node(plan: Plan, r: Rendezvous, name: str, found: Opened) -> Node:
@@ -154,10 +182,14 @@ def _node(plan: Plan, r: Rendezvous, name: str, found: Opened) -> Node:
         RUN_ID: r.run_id,
         "the version of disttrain": importlib.metadata.version("disttrain"),
         "--nnodes": nodes,
+        "--spares": str(r.spares),
+        MIN_RANKS: str(plan.min_ranks),
         "--max-restarts": str(plan.max_restarts),
         "--on-term": plan.on_term,
         f"{TLS} (TLS between ranks)": str(int(tls_wanted(settings.environment()))),
     }
+    if plan.replace_ranks:
+        terms[REPLACES] = "given"
     if r.same_command:
         kind = ["-m"] if plan.module else ["--no-python"] if plan.no_python else []
         words = [*kind, os.path.basename(plan.program[0]), *plan.program[1:]]

@@ -47,6 +47,7 @@ class Settings:
     shutdown_timeout: float = 5.0
     stopped_timeout: float = 2.0
     straggler_report: bool = False
+    blackbox: bool = False  # of all nodes, gathered also where nothing has failed
     # What ranks record: folder, level, steps, ranks, payloads; none: nothing.
     record: tuple[str, ...] = ()
     sanitize: tuple[str, ...] = ()  # what ranks look for, and where findings go; none: nothing

@@ -55,12 +55,12 @@ def options_of(p: argparse.ArgumentParser, given: argparse.Namespace) -> dict[st
             p.error(f"{flag} {value:g}: at least 0 is needed")
     if given.replace_ranks and given.max_restarts < 1:
         p.error("--replace-ranks: it uses restarts, and there are none; add --max-restarts N")
-    elsewhere = given.simulate or given.backend == "mpi" or given.nnodes not in ("1", "1:1")
-    if given.replace_ranks and elsewhere:
+    if given.replace_ranks and (given.simulate or given.backend == "mpi"):
         p.error("--replace-ranks: ranks are started anew among the processes of one machine")
+    several = given.nnodes not in ("1", "1:1") or given.spares
     return {
         "max_restarts": given.max_restarts,
-        "min_ranks": given.min_ranks or int(given.replace_ranks),
+        "min_ranks": given.min_ranks or int(given.replace_ranks and not several),
         "replace_ranks": given.replace_ranks,
         "on_term": given.on_term,
         "shutdown_timeout": _SHUTDOWN[given.on_term] if shutdown is None else shutdown,

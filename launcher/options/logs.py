@@ -13,6 +13,8 @@ def add_flags(p: argparse.ArgumentParser) -> None:
     add = p.add_argument
     add("--log-dir", default=None, metavar="DIR",
         help="where outputs, report.json, the black box and the trace go")  # fmt: skip
+    add("--blackbox", action="store_true",
+        help="gather the black boxes of all nodes also where nothing has failed")  # fmt: skip
     add("-r", "--redirects", default="0", help="outputs to files: 0 none, 1 out, 2 err, 3 both")
     add("-t", "--tee", default="0", help="outputs to files and the console: as --redirects")
     add("--local-ranks-filter", default="", help="ranks whose output is shown, as 0,2")
@@ -34,6 +36,7 @@ def options_of(p: argparse.ArgumentParser, given: argparse.Namespace) -> dict[st
     stdout, stderr = given.duplicate_stdout_filters, given.duplicate_stderr_filters
     return {
         "log_dir": given.log_dir,
+        "blackbox": given.blackbox,
         "redirects": _streams(p, "--redirects", given.redirects),
         "tee": _streams(p, "--tee", given.tee),
         "local_ranks_filter": _filter(p, given.local_ranks_filter),

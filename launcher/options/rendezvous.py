@@ -31,7 +31,13 @@ _IDLE = {
     "use_libuv": "there is one server for both",
     "rank": "--node-rank says it",
 }
-_SAME = {"ssl_cert": "cert", "ssl_cert_key": "key", "ca_cert": "cacert"}  # names of etcd-v2
+TLS_FILES = ("cert", "key", "cacert")
+_SAME = {
+    "ca": "cacert",
+    "ssl_cert": "cert",
+    "ssl_cert_key": "key",
+    "ca_cert": "cacert",
+}  # names of etcd-v2
 KEYS = (*_SECONDS, *_OTHERS, *_ETCD, *_IDLE)  # all that it knows
 
 
@@ -60,6 +66,8 @@ class Rendezvous:
     interval: float = 0.5
     ttl: float = 2.0
     same_command: bool = True
+    spares: int = 0
+    tls: bool = False
     conf: tuple[tuple[str, str], ...] = ()
     hints: tuple[str, ...] = ()
 
@@ -75,6 +83,8 @@ def add_flags(p: argparse.ArgumentParser) -> None:
     add = p.add_argument
     add("--nnodes", default=ONE_NODE, metavar="N",
         help="machines: a number, or MIN:MAX of an elastic job")  # fmt: skip
+    add("--spares", type=int, default=0, metavar="N",
+        help="machines beyond --nnodes that stand by for those that are lost")  # fmt: skip
     add("--rdzv-id", "--run-id", dest="rdzv_id", default="none", help="the job's name")
     add("--rdzv-backend", default="static", metavar="NAME",
         help="how several nodes find each other: static, c10d or etcd")  # fmt: skip
@@ -93,7 +103,9 @@ def add_flags(p: argparse.ArgumentParser) -> None:
 def rendezvous_of(p: argparse.ArgumentParser, given: argparse.Namespace) -> Rendezvous | None:
     """What the command line says; None where the job is to run on one machine alone."""
     fewest, most = _nodes(p, given)
-    if most == 1 or given.standalone:
+    if given.spares < 0 or (given.spares and given.standalone):
+        p.error(f"--spares {given.spares}: a number of further machines is needed")
+    if (most == 1 and not given.spares) or given.standalone:
         if given.node_rank not in (None, 0) and _is_static(given):
             p.error(f"--node-rank {given.node_rank}: with one machine it is 0")
         return None
@@ -133,6 +145,8 @@ def rendezvous_of(p: argparse.ArgumentParser, given: argparse.Namespace) -> Rend
         interval=interval,
         ttl=interval * attempts,
         same_command=_flag(p, conf, "same_command", True),
+        spares=given.spares,
+        tls=backend != "etcd" and _flag(p, conf, "tls", False),
         conf=tuple((k, v) for k, v in conf.items() if k in _ETCD),
         hints=_hints(conf, backend),
     )
@@ -147,23 +161,26 @@ def _is_static(given: argparse.Namespace) -> bool:
 def _refuse_others(p: argparse.ArgumentParser, given: argparse.Namespace) -> None:
     """Options that mean one machine."""
     for name, said in (("--simulate", given.simulate), ("--fake", given.fake),
-                       ("--backend mpi", given.backend == "mpi"),
-                       ("--min-ranks", given.min_ranks)):  # fmt: skip
+                       ("--backend mpi", given.backend == "mpi")):  # fmt: skip
         if said:
             p.error(f"{name} with --nnodes {given.nnodes}: it is for one machine; use --nnodes 1")
 
 
 def _refuse_tls(p: argparse.ArgumentParser, conf: Mapping[str, str], backend: str) -> None:
     """Who asks for encryption is not to go without."""
-    if not _flag(p, conf, "tls", False) or (backend, conf.get("protocol")) == ("etcd", "https"):
-        return
+    wanted = _flag(p, conf, "tls", False)
     if backend == "etcd":
-        p.error("--rdzv-conf tls=1: an etcd is reached so by protocol=https (with cacert=FILE)")
-    p.error(
-        f"--rdzv-conf tls=1: what nodes tell each other with --rdzv-backend {backend} is proved by "
-        "the job's token, but not encrypted; leave it out, or use --rdzv-backend etcd with "
-        "protocol=https (DISTTRAIN_TLS=1 encrypts what ranks send each other)"
-    )
+        if wanted and conf.get("protocol") != "https":
+            p.error("--rdzv-conf tls=1: an etcd is reached so by protocol=https (cacert=FILE)")
+        return
+    files = [key for key in TLS_FILES if key in conf]
+    if files and not wanted:
+        p.error(f"--rdzv-conf {files[0]}={conf[files[0]]}: it is for tls=1, which is not given")
+    if files and len(files) < len(TLS_FILES):
+        p.error(
+            f"--rdzv-conf tls=1 with {', '.join(files)}: all of {', '.join(TLS_FILES)} are needed, "
+            "or none of them (certificates are made from the job's token then)"
+        )
 
 
 def _hints(conf: Mapping[str, str], backend: str) -> tuple[str, ...]:
@@ -172,7 +189,8 @@ def _hints(conf: Mapping[str, str], backend: str) -> tuple[str, ...]:
     if backend == "etcd":
         idle["is_host"] = "the nodes meet at the etcd"
     else:
-        idle |= dict.fromkeys(_ETCD, "it is for --rdzv-backend etcd")
+        alone = [key for key in _ETCD if key not in TLS_FILES]
+        idle |= dict.fromkeys(alone, "it is for --rdzv-backend etcd")
     return tuple(f"--rdzv-conf {key} sets nothing: {idle[key]}" for key in conf if key in idle)
 
 

@@ -22,7 +22,7 @@ _INSIDE: dict[str, type | tuple[type, ...]] = {
     "rank": int, "code": int, "at": _NUMBER, "seconds": _NUMBER, "operations": _NUMBER,
     "cause": str, "traceback": str, "node": str, "report": dict,
     "name": str, "address": str, "port": int, "count": int, "role": str,
-    "stopped": bool, "stalled": bool, "busy": int,
+    "stopped": bool, "stalled": bool, "busy": int, "lost": int,
 }  # fmt: skip
 
 

@@ -25,12 +25,14 @@ _NEWS = 2.0  # seconds by which all ranks of other nodes may be known to be stop
 class Standing:
     """How the ranks of one node stand. ``stopped``: all of them. ``stalled``: for long, all have
     waited but ``busy``, which has not (-1: all of them). ``debugged``: which are in the debugger,
-    for people."""
+    for people. ``lost``: so many have failed, and the others may go on without them
+    (``--min-ranks``)."""
 
     stopped: bool = False
     stalled: bool = False
     busy: int = -1
     debugged: str = ""
+    lost: int = 0
 
 
 def moves(others: Iterable[Standing]) -> bool:

@@ -35,6 +35,7 @@ class Plan(Settings):
     cores: tuple[tuple[int, ...], ...] = ()  # of each rank; none: any
     devices: tuple[str, ...] = ()  # what each rank sees alone (CUDA_VISIBLE_DEVICES); none: all
     mpi_hosts: tuple[tuple[str, int], ...] = ()  # (host, ranks), where some are elsewhere
+    kept_fd: int = -1  # where ranks of several nodes keep what they have committed
     token_file: str = ""  # of a job on several nodes, for its ranks
     debugger: str = ""  # where the agent listens for ranks that stop to debug
 

@@ -30,7 +30,10 @@ COMMAND = "the command (--rdzv-conf same_command=0: it may)"  # of the nodes of 
 class Settings:
     """``restarts``: how often the job may be restarted since ranks have failed. ``last_call``: for
     how long the first generation, once it has enough nodes, waits for more. ``ttl``: within which
-    it is known that a node is lost."""
+    it is known that a node is lost. ``spares``: so many losses are waited out for a node that takes
+    the place, though no restart is left. ``min_ranks``: with so many ranks a generation goes on
+    without those that are lost (0: it does not), unless it ``replaces`` them, while restarts are
+    left."""
 
     min_nodes: int
     max_nodes: int
@@ -38,6 +41,9 @@ class Settings:
     join_timeout: float = 600.0
     last_call: float = 30.0
     ttl: float = 2.0
+    spares: int = 0
+    min_ranks: int = 0
+    replaces: bool = False
 
 
 @dataclass(frozen=True)
@@ -91,7 +97,8 @@ class Document:
     generation, where an earlier job has left its numbers behind. ``vain``: generations that failed
     without progress, one after the other; ``wait``: seconds before the next one begins.
     ``saving``: the ranks of the last one have their time to save. ``job``: what no other job has,
-    from the first generation on."""
+    from the first generation on. ``losses``: how many nodes were lost. ``without``: the members
+    without which the generation goes on."""
 
     number: int = 0
     base: int = 0
@@ -106,6 +113,8 @@ class Document:
     result: dict[str, Any] = field(default_factory=dict)
     by: str = ""
     job: str = ""
+    losses: int = 0
+    without: tuple[str, ...] = ()
 
     def encode(self) -> bytes:
         return json.dumps(dataclasses.asdict(self)).encode()
@@ -193,7 +202,8 @@ class Observer:
     # --- running --------------------------------------------------------------------------------
 
     def _watch(self, now: float, d: Document, nodes: Nodes) -> Document | None:
-        here = {i: nodes[i] for i in d.members if i in nodes and not nodes[i].leaves}
+        staying = [i for i in d.members if i not in d.without]
+        here = {i: nodes[i] for i in staying if i in nodes and not nodes[i].leaves}
         saving = [nodes[i] for i in d.members if i in nodes and nodes[i].report.get("saves")]
         if any(not n.leaves for n in saving):
             return None  # the ranks of all nodes save, and it leaves when its own have ended
@@ -204,14 +214,16 @@ class Observer:
         own = [n for n in reports if not n.report.get("echo")]
         if own:
             return self._failed(d, min(own, key=lambda n: n.report.get("at", 0)))
-        if len(here) < len(d.members):
+        if len(here) < len(staying):
+            if self._may_do_without(d, nodes, here):
+                return self._without(d, nodes, here)
             return self._lost(d, nodes, here)
         if all(n.state == FINISHED for n in at_work.values()) and len(at_work) == len(here):
             return _ended(d, 0, "all ranks have finished")
         if reports:  # they only tell of others, who may say so themselves, or be lost
             ended = [n for n in at_work.values() if n.state in (FAILED, FINISHED)]
             held = self._for(now, "echo", d.number)
-            if len(ended) == len(d.members) or held > self.settings.ttl + ECHO:
+            if len(ended) == len(here) or held > self.settings.ttl + ECHO:
                 return self._failed(d, reports[0])
             return None
         fresh = [
@@ -236,18 +248,43 @@ class Observer:
             return dataclasses.replace(new, restart_count=left.used, vain=left.vain, wait=wait)
         return _ended(d, int(r.get("code", 1)), what, node.name, r)
 
+    def _may_do_without(self, d: Document, nodes: Nodes, here: Nodes) -> bool:
+        """Are enough ranks left, and does no node wait to take the places of the others?"""
+        left = sum(n.count - n.stands.get("lost", 0) for n in here.values() if n.ran == d.number)
+        waits = any(i not in d.members and not n.leaves for i, n in nodes.items())
+        if self.settings.replaces and d.restart_count < self.settings.restarts:
+            return False
+        return 0 < self.settings.min_ranks <= left and not waits
+
+    def _without(self, d: Document, nodes: Nodes, here: Nodes) -> Document | None:
+        """The same generation without the nodes that have gone; None while their ranks still run,
+        which are about to end."""
+        gone = [i for i in d.members if i not in here and i not in d.without]
+        gone = [i for i in gone if i not in nodes or nodes[i].state == LEAVING]
+        if not gone:
+            return None
+        names = dict(zip(d.members, (n["name"] for n in d.nodes), strict=True))
+        what = "; ".join(
+            f"node {names[i]} {nodes[i].report.get('cause', 'leaves') if i in nodes else 'is lost'}"
+            for i in gone
+        )
+        why = f"{what}; the others go on without it (--min-ranks {self.settings.min_ranks})"
+        losses = d.losses + len(gone)
+        return dataclasses.replace(d, without=(*d.without, *gone), losses=losses, why=why)
+
     def _lost(self, d: Document, nodes: Nodes, here: Nodes) -> Document:
         """Members have gone: their leases have ended, or they leave."""
         s, names = self.settings, dict(zip(d.members, (n["name"] for n in d.nodes), strict=True))
-        gone = [i for i in d.members if i not in here]
+        gone = [i for i in d.members if i not in here and i not in d.without]
         asked = [nodes[i] for i in gone if i in nodes and "code" in nodes[i].report]
         what = "; ".join(
             f"node {names[i]} {nodes[i].report.get('cause', 'leaves') if i in nodes else 'is lost'}"
             for i in gone
         )
+        d = dataclasses.replace(d, losses=d.losses + len(gone))
         left = sum(not n.leaves for n in nodes.values())
         if left >= s.min_nodes:
-            return _gathering(d, f"{what}; the job goes on with {min(left, s.max_nodes)} nodes")
+            return _gathering(d, f"{what}; {self._goes_on(d, nodes, gone, left)}")
         if not here and not asked and any(n.ran >= d.number for n in nodes.values()):
             return _gathering(d, f"{what}; the job goes on with those that are back")
         if not here and not asked:  # who has come since has lost nobody
@@ -255,9 +292,23 @@ class Observer:
             return Document(number=d.number, base=d.number, why=why, job=d.job)
         if not asked and d.restart_count < s.restarts:
             return _gathering(d, f"{what}; waiting for nodes: {left} of {s.min_nodes} are here")
+        if not asked and d.losses <= s.spares:
+            return _gathering(d, f"{what}; waiting for a spare (--spares): {left} of "
+                                 f"{s.min_nodes} nodes are here")  # fmt: skip
         code = asked[0].report.get("code", LOST_QUORUM) if asked else LOST_QUORUM
         need = f"{left} of at least {s.min_nodes} nodes (--nnodes) are left"
         return _ended(d, int(code), f"{what}; {need}")
+
+    def _goes_on(self, d: Document, nodes: Nodes, gone: list[str], left: int) -> str:
+        """With whom, for people."""
+        waits = [i for i, n in nodes.items() if i not in d.members and not n.leaves]
+        if not waits:
+            return f"the job goes on with {min(left, self.settings.max_nodes)} nodes"
+        members = _placed(d, {i: n for i, n in nodes.items() if not n.leaves})
+        taken = [(i, d.members.index(i)) for i in gone if d.members.index(i) < len(members)]
+        pairs = [(nodes[members[at]].name, at) for _, at in taken if members[at] in waits]
+        told = ", ".join(f"node {name} takes its place (node {at})" for name, at in pairs)
+        return told or f"the job goes on with {min(left, self.settings.max_nodes)} nodes"
 
 
 def conflict(nodes: Nodes) -> str:
@@ -302,15 +353,8 @@ def _host_leaves(d: Document, node: Node) -> Document:
 
 
 def _formed(d: Document, nodes: Nodes, most: int) -> Document:
-    """The next generation: who was there keeps its place, then the others in order."""
-    before = {node: place for place, node in enumerate(d.members)}
-
-    def place(node: str) -> tuple:
-        n = nodes[node]
-        given = (1, 0) if n.rank is None else (0, n.rank)
-        return *given, before.get(node, len(before)), n.order, _natural(n.name), node
-
-    members = tuple(sorted(nodes, key=place)[:most])
+    """The next generation."""
+    members = tuple(_placed(d, nodes)[:most])
     facts = [nodes[i] for i in members]
     number = 1 + max(d.number, *(n.ran for n in facts))  # the registry may be younger than a node
     said = tuple(
@@ -319,8 +363,32 @@ def _formed(d: Document, nodes: Nodes, most: int) -> Document:
     )
     return dataclasses.replace(
         d, number=number, phase=RUNNING, members=members, nodes=said, wait=0.0, saving=False,
+        without=(),
         job=d.job or facts[0].job or members[0],
     )  # fmt: skip
+
+
+def _placed(d: Document, nodes: Nodes) -> list[str]:
+    """The nodes in order. Who was there keeps its place, and so its ranks their numbers; who was
+    not takes one that is free, best of a node with as many ranks, or comes behind them. Numbers
+    that were given (--node-rank) go before all that."""
+
+    def rank(node: str) -> tuple:
+        n = nodes[node]
+        return (n.rank is None, n.rank or 0), n.order, _natural(n.name), node
+
+    new = sorted((i for i in nodes if i not in d.members), key=rank)
+    if d.members and all(n.rank is not None for n in nodes.values()):
+        return sorted(nodes, key=rank)
+    found: list[str] = []
+    for place, member in enumerate(d.members):
+        count = d.nodes[place]["count"] if place < len(d.nodes) else 0
+        alike = [i for i in new if nodes[i].count == count]
+        takes = member if member in nodes else next(iter(alike or new), "")
+        if takes in new:
+            new.remove(takes)
+        found += [takes] if takes else []
+    return found + new
 
 
 def _natural(name: str) -> list[tuple[int, int, str]]:

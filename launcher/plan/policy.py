@@ -67,6 +67,7 @@ class Policy:
     num_ranks: int
     shutdown_timeout: float = 5.0
     min_ranks: int = 0  # 0: all
+    elsewhere: int = 0  # ranks of other nodes that have not failed
     grace: float = GRACE
     crowd: float = 1.0  # how many threads there are for each processor of the machine
     exits: list[Exit] = field(default_factory=list)
@@ -88,9 +89,7 @@ class Policy:
         self.away.discard(event.rank)
         over = self.stopped_by or self.superseded
         if event.failed and self._too_few() and not self._steps and not over:
-            self._give_up_those_away()
-            term = event.at + self.grace * self.crowd
-            self._steps = [(term, signal.SIGTERM), (term + TERM_GRACE, signal.SIGKILL)]
+            self._end_all(event.at)
         if self.away and len(self.exits) + len(self.away) == self.num_ranks:
             return self._give_up_those_away()  # nobody is left whom they could join
         return []
@@ -100,7 +99,8 @@ class Policy:
             return False
         gone = len([e for e in self.exits if e.failed]) + len(self.away | {event.rank})
         ended_well = any(not e.failed for e in self.exits)
-        if self.num_ranks - gone < (self.min_ranks or self.num_ranks) or ended_well:
+        left = self.num_ranks - gone + (self.elsewhere if self.min_ranks else 0)
+        if left < (self.min_ranks or self.num_ranks) or ended_well:
             return False
         wait = self.anew.another(ran, operations)
         if wait is None:
@@ -122,8 +122,29 @@ class Policy:
         return [Signal(signal.SIGKILL, rank) for rank in sorted(running)]
 
     def _too_few(self) -> bool:
-        left = self.num_ranks - sum(e.failed for e in self.exits) - len(self.away)
-        return left < (self.min_ranks or self.num_ranks)
+        left = self.num_ranks - self.num_lost
+        if not self.min_ranks:
+            return left < self.num_ranks
+        return left + self.elsewhere < self.min_ranks
+
+    @property
+    def num_lost(self) -> int:
+        """Ranks without which the others go on, or would."""
+        return sum(e.failed for e in self.exits) + len(self.away)
+
+    def left_elsewhere(self, ranks: int, now: float) -> None:
+        """So many ranks of other nodes have not failed: together there may be too few now."""
+        self.elsewhere = ranks
+        if self.num_lost and self._too_few() and not (
+            self._steps or self.stopped_by or self.superseded
+        ):  # fmt: skip
+            self._end_all(now)
+
+    def _end_all(self, now: float) -> None:
+        """Too few are left: those that still run may say so, and are ended."""
+        self._give_up_those_away()
+        term = now + self.grace * self.crowd
+        self._steps = [(term, signal.SIGTERM), (term + TERM_GRACE, signal.SIGKILL)]
 
     def lost(self, rank: int) -> list[Action]:
         """A rank was stopped for too long. It must do nothing more before others hear of that."""
@@ -213,11 +234,16 @@ class Policy:
         return bool(self.stopped_by) or self._too_few()
 
 
-def overcome(exits: list[Exit], members: Collection[int], min_ranks: int) -> set[int]:
+def overcome(
+    exits: list[Exit], members: Collection[int], min_ranks: int, elsewhere: int = 0
+) -> set[int]:
     """The ranks whose failure is none of the job, where enough of its last ``members`` have ended
     well: who is no member, since the others have gone on without it; and a member that was killed
-    when nobody needed it any more."""
-    well = sum(e.rank in members and not e.failed for e in exits)
+    when nobody needed it any more. ``elsewhere``: ranks of other nodes that have not failed; with
+    them ranks here may all be missing."""
+    if elsewhere and all(e.failed for e in exits):
+        return {e.rank for e in exits} if 0 < min_ranks <= elsewhere else set()
+    well = elsewhere + sum(e.rank in members and not e.failed for e in exits)
     if not 0 < min_ranks <= well:
         return set()
     return {e.rank for e in exits if e.rank not in members or e.signal or e.code == CODE}

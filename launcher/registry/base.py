@@ -73,6 +73,15 @@ class Registry:
         """All entries of the job at one moment, among them every change that was made before."""
         raise NotImplementedError
 
+    def publish(self, key: str, value: bytes, seconds: float = 5.0) -> None:
+        """Set what people may look at, and no node follows: no entry, it is not read by ``read``.
+        It goes some seconds later, or with this node's lease; at once, where there is no place
+        for it."""
+
+    def published(self, prefix: str) -> dict[str, bytes]:
+        """All that was published under keys that begin so, without that beginning."""
+        return {}
+
     def delete(self, key: str) -> None:
         """Remove ``key``, if it is there."""
         raise NotImplementedError

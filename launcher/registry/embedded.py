@@ -10,11 +10,13 @@ import socket
 from collections.abc import Iterator
 
 from disttrain.comm.store import TCPStore
+from disttrain.comm.store.tls import Tls
 from disttrain.errors import CommError
 
 from .base import LeaseEnded, Registry, RegistryLost, Snapshot
 
 _ENTRIES = "dtrun/"  # in front of every key
+_SHOWN = "\0shown/"  # ... of what is published; hidden keys are no change to who follows entries
 _LISTENS = 0.3  # seconds to find out whether anybody listens at its port
 JOB = "dtrun"  # what every such store calls its job: ids are compared where both can be told
 
@@ -32,6 +34,7 @@ class EmbeddedRegistry(Registry):
         ttl: float,
         patience: float,
         connect: float,
+        tls: Tls | None = None,
     ) -> None:
         """Blocks for at most ``connect`` seconds. Raises ``StoreError``, among them ``PortTaken``,
         ``StoreUnreached`` where nobody answers."""
@@ -45,6 +48,7 @@ class EmbeddedRegistry(Registry):
             token=token,
             job_id=JOB,
             wait_for_workers=False,
+            tls=tls,
         )
         self._store.set_timeout(patience)
         self._leased: dict[str, None] = {}
@@ -102,6 +106,15 @@ class EmbeddedRegistry(Registry):
             found = {key.removeprefix(_ENTRIES): value for key, value in entries.items()}
             self._last = Snapshot(revision, found)
         return self._last
+
+    def publish(self, key: str, value: bytes, seconds: float = 5.0) -> None:
+        with self._asked():
+            self._store.lease(_SHOWN + key, value, seconds)
+
+    def published(self, prefix: str) -> dict[str, bytes]:
+        with self._asked():
+            found = self._store.since(_SHOWN + prefix)[1] or {}
+        return {key.removeprefix(_SHOWN + prefix): value for key, value in found.items()}
 
     def delete(self, key: str) -> None:
         self._leased.pop(key, None)  # what cannot be deleted now goes with its lease

@@ -11,6 +11,7 @@ stays when a job ends, for those that were away to hear of it, and not for ever.
 from __future__ import annotations
 
 import base64
+import contextlib
 import math
 import secrets
 import time
@@ -57,6 +58,7 @@ class EtcdRegistry(Registry):
     ) -> None:
         self.gateway, self.ttl, self.patience = gateway, ttl, patience
         self.root = f"{gateway.access.prefix}/{quote(job, safe='')}/".encode()
+        self._shown = f"{gateway.access.prefix}/shown/{quote(job, safe='')}/".encode()
         self._lease = 0
         self._leased: set[str] = set()
         self._seen: dict[str, _Seen] = {}
@@ -131,6 +133,28 @@ class EtcdRegistry(Registry):
         while revision := self._known(key).revision:
             if self._transact(key, revision, change):
                 self._seen[key] = _NOTHING
+
+    def publish(self, key: str, value: bytes, seconds: float = 5.0) -> None:
+        self._begin()
+        if self._lease:  # late or twice is as good: only the last one counts
+            put = {"key": _packed(self._shown + key.encode()), "value": _packed(value)}
+            with contextlib.suppress(Refused):  # a lease that has ended, or a place not ours
+                self._call("/kv/put", put | {"lease": str(self._lease)})
+
+    def published(self, prefix: str) -> dict[str, bytes]:
+        self._begin()
+        root = self._shown + prefix.encode()
+        asked = {"key": _packed(root), "range_end": _packed(_after(root))}
+        try:
+            pairs = self._call("/kv/range", asked).get("kvs", [])
+        except Refused:  # we may not look there
+            return {}
+        return {
+            base64.b64decode(p["key"])[len(root) :].decode(errors="replace"): base64.b64decode(
+                p.get("value", "")
+            )
+            for p in pairs
+        }
 
     def close(self) -> None:
         """End our lease, and with it all that hangs of it, at once if etcd can be asked."""

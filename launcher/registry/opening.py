@@ -11,14 +11,16 @@ import socket
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import cast
 
 from disttrain.comm.store.ports import PortTaken, is_loopback, is_of_this_machine, known
-from disttrain.errors import CommError, LaunchError, StoreRefused, StoreUnreached
+from disttrain.comm.store.tls import Tls
+from disttrain.errors import CommError, ConfigError, LaunchError, StoreRefused, StoreUnreached
 
-from ..options.rendezvous import Rendezvous
+from ..options.rendezvous import TLS_FILES, Rendezvous
 from ..plan.membership import TIMED_OUT
 from .base import Registry
-from .embedded import EmbeddedRegistry
+from .embedded import JOB, EmbeddedRegistry
 
 _SILENT = 2  # tries to reach who has the port, after which it is no node of this job
 _TRY = 0.7  # seconds for one try to reach the host
@@ -57,7 +59,7 @@ def opened(
         return _embedded(r, token, waiting)
     except CannotOpen:
         raise
-    except (CommError, LaunchError, OSError) as error:
+    except (CommError, ConfigError, LaunchError, OSError) as error:
         raise CannotOpen(f"--rdzv-endpoint {r.endpoint}: {error}") from None
 
 
@@ -92,6 +94,11 @@ def _embedded(
     address = kind_and_place[1][0]
     if token is None and not is_loopback(address):
         raise _no_token(r)
+    if r.tls and token is None and not _files(r):
+        raise CannotOpen(
+            f"--rdzv-conf tls=1: certificates are made from the job's token, and there is none. "
+            f"{_HOW}; or name files (cert=FILE,key=FILE,cacert=FILE)"
+        )
     may_host = is_of_this_machine(*kind_and_place) if r.is_host is None else r.is_host
     waited, silent = 0.0, 0
     while True:
@@ -104,7 +111,8 @@ def _embedded(
         try:
             return Opened(_connect(r, False, token), r.local_addr or _own(r, token), False)
         except StoreRefused as error:
-            raise CannotOpen(f"--rdzv-endpoint {r.endpoint}: {trouble or error}") from None
+            told = f"{trouble}. What answers there: {error}" if trouble else error
+            raise CannotOpen(f"--rdzv-endpoint {r.endpoint}: {told}") from None
         except StoreUnreached as error:
             last = str(error)
             silent = silent + 1 if trouble else 0
@@ -134,7 +142,24 @@ def _nobody(r: Rendezvous, last: str) -> CannotOpen:
 
 def _connect(r: Rendezvous, hosts: bool, token: bytes | None) -> EmbeddedRegistry:
     patience = max(r.interval, r.ttl / 4)
-    return EmbeddedRegistry(r.host, r.port, hosts, token, r.ttl, patience, _TRY)
+    tls = _tls(r, hosts, token) if r.tls else None
+    return EmbeddedRegistry(r.host, r.port, hosts, token, r.ttl, patience, _TRY, tls)
+
+
+def _files(r: Rendezvous) -> dict[str, str]:
+    """The files of certificates that the command line names."""
+    return {key: value for key, value in r.conf if key in TLS_FILES}
+
+
+def _tls(r: Rendezvous, hosts: bool, token: bytes | None) -> Tls:
+    store_tls = importlib.import_module("disttrain.comm.sockets.store_tls")
+    files = _files(r)
+    made = (
+        store_tls.from_files(host=r.host, **files)
+        if files
+        else store_tls.from_token(token, JOB, hosts)
+    )
+    return cast("Tls", made)
 
 
 def _own(r: Rendezvous, token: bytes | None) -> str:

@@ -54,6 +54,8 @@ def worker_env(plan: Plan, generation: Generation, rank: int) -> dict[str, str]:
         values[ON_TERM] = plan.on_term
     if plan.devices:
         values |= {"LOCAL_RANK": 0, settings.VISIBLE_DEVICES.name: plan.devices[local_rank]}
+    if plan.kept_fd >= 0:
+        values[settings.KEPT_FD.name] = plan.kept_fd
     if plan.token_file:
         values[settings.TOKEN_FILE.name] = plan.token_file
     if plan.log_dir:

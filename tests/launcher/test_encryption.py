@@ -18,7 +18,7 @@ from disttrain.comm.store import PrefixStore
 from disttrain.errors import ConfigError, WorkerError
 from disttrain.lifetime import die_with_parent
 from support import namespaces
-from support.dtrun import ROOT
+from support.dtrun import ROOT, until
 from support.mpi_job import MPIEXEC, mpi_env
 from support.namespaces import Wire, outcomes_on, run_on
 from support.nodes import Nodes
@@ -84,6 +84,10 @@ def c10d(wire, tmp_path, **env):
     return by_dtrun(wire, tmp_path, **env)
 
 
+def sealed(wire, tmp_path, **env):
+    return by_dtrun(wire, tmp_path, "--rdzv-conf", "tls=1", **env)
+
+
 def etcd(wire, tmp_path, **env):
     pytest.importorskip("etcd3gw", reason="the extra etcd is not installed")
     with etcd_on(wire) as endpoint:
@@ -127,7 +131,7 @@ def by_dtrun(wire, tmp_path, *flags, **env):
     return said
 
 
-WAYS = [bare, static, c10d, etcd]
+WAYS = [bare, static, c10d, sealed, etcd]
 
 
 @needs_wire
@@ -139,10 +143,11 @@ def test_what_is_said_to_be_encrypted_is(way, tmp_path):
         heard = wire.overheard()
     seen = {mark for mark in MARKS if mark in heard}
     assert len(heard) > 8 * 128000 and seen <= {STORE, ERRORS}
+    assert way is not sealed or ERRORS not in seen
     assert STORE in seen  # which is what the documents say, and dtrun
     if way is not bare:
         (line,) = {text for text in said.splitlines() if "not encrypted:" in text}
-        assert "store" in line and ("errors of ranks" in line) == (way is not etcd)
+        assert "store" in line and ("errors of ranks" in line) == (way in (static, c10d))
         assert ("etcd" in line) == (way is etcd)
 
 
@@ -221,6 +226,31 @@ def test_nodes_that_differ_are_refused(backend, who, tmp_path):
         assert {job.ended("a"), job.ended("b")} == {2}, job.everything()
         for name in "ab":
             assert "differ in DISTTRAIN_TLS (TLS between ranks): " in job.said(name)
+
+
+@pytest.mark.parametrize("who", [0, 1])
+def test_a_rendezvous_with_tls_on_one_side_only_is_refused(who, tmp_path):
+    with Nodes(tmp_path, ALONE) as job:
+        token = ("--token-file", str(job.token), "--nnodes", "2")
+        for one, name in enumerate("ab"):
+            conf = ("--rdzv-conf", "tls=1") if one == who else ()
+            job.start(name, *token, *conf)
+            if name == "a":
+                until(job.listens, job.endpoint)
+        assert job.ended("b") == 2, job.everything()
+        assert "tls=1" in job.said("b") and "on all nodes, or on none" in job.said("b")
+
+
+def test_a_rendezvous_with_tls_needs_a_token_or_files(tmp_path):
+    with Nodes(tmp_path, ALONE) as job:
+        job.start("a", "--nnodes", "2", "--rdzv-conf", "tls=1")
+        assert job.ended("a") == 2 and "made from the job's token" in job.said("a")
+        job.start("b", "--nnodes", "2", "--rdzv-conf", "tls=1,cert=x,key=x,ca=x")
+        assert job.ended("b") == 2 and "cacert=x" in job.said("b")
+        token = ("--token-file", str(job.token), "--nnodes", "2", "--rdzv-conf", "tls=1")
+        for name in "cd":
+            job.start(name, *token)
+        assert [job.ended(name) for name in "cd"] == [0, 0], job.everything()
 
 
 MPI = """

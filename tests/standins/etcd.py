@@ -182,6 +182,10 @@ class StandIn:
             )
         return answer
 
+    def _kv_put(self, body: dict) -> dict:
+        self._put(body)
+        return {}
+
     def _put(self, body: dict) -> None:
         lease = str(body.get("lease", 0))
         if lease != "0" and int(lease) not in self._leases:

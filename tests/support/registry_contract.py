@@ -47,6 +47,17 @@ class RegistryContract:
         a.delete("nodes/never")
         assert b.read().entries == {} and b.read().revision > second.revision
 
+    def test_what_is_published_is_no_entry_and_goes(self, opened):
+        a, b = opened(), opened()
+        a.put_leased("nodes/a", b"1")
+        before = b.read()
+        a.publish("seen/a", b"first", a.ttl)
+        a.publish("seen/a", b"second", a.ttl)
+        a.publish("rows/a", b"third", a.ttl)
+        assert b.published("seen/") == {"a": b"second"} and b.published("rows/a") == {"": b"third"}
+        assert b.published("none/") == {} and b.read().entries == before.entries
+        until(lambda: b.published("seen/") == {})  # nobody confirms it
+
     def test_a_lease_that_nobody_confirms_ends(self, opened):
         a, b = opened(), opened()
         a.put_leased("nodes/a", b"1")

@@ -95,7 +95,7 @@ class Identity:
     def tls(self, server: bool) -> Any:
         if server not in self._contexts:
             assert self.own is not None
-            self._contexts[server] = _context(self.own, server)
+            self._contexts[server] = context_of(self.own, server)
         return self._contexts[server]
 
 
@@ -242,7 +242,8 @@ def _within(tls: Any, incoming: Any, outgoing: Any, steps: Steps) -> Steps:
         raise Refused(f"does not get through TLS ({error.reason or error})") from None
 
 
-def _context(own: Certificates, server: bool) -> Any:
+def context_of(own: Certificates, server: bool) -> Any:
+    """TLS 1.3 with certificates on both sides."""
     ssl = _ssl()
     made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER if server else ssl.PROTOCOL_TLS_CLIENT)
     made.minimum_version = ssl.TLSVersion.TLSv1_3

@@ -20,6 +20,7 @@ from collections.abc import Generator
 from ...errors import StoreError
 from . import hello
 from .server import peer_uid
+from .tls import Tls, TlsFailed, TlsSocket, is_alert
 
 _TRY_SECONDS = 5.0  # for one address and its handshake, or for a name
 _LOOKS = 128  # at a process that is alone
@@ -37,14 +38,18 @@ class Attempt:
     """One try. ``step`` goes on with it; ``doing`` says what it waits for just now, and ``found``
     what sits at the address, once something does."""
 
-    def __init__(self, host: str, port: int, token: bytes | None, job: bytes, epoch: int) -> None:
+    def __init__(
+        self, host: str, port: int, token: bytes | None, job: bytes, epoch: int,
+        tls: Tls | None = None,
+    ) -> None:  # fmt: skip
+        self._tls = tls
         self._host, self._port, self._token = host, port, token
         self._job, self._epoch = job, epoch
         self.doing = self.found = ""
-        self._link: socket.socket | None = None
+        self._link: socket.socket | TlsSocket | None = None
         self._steps = self._shake()
 
-    def step(self) -> socket.socket | None:
+    def step(self) -> socket.socket | TlsSocket | None:
         """The connected socket, which does not block, or None while there is none. Raises
         ``OSError`` or ``StoreError`` where the try has failed."""
         for _ in self._steps:
@@ -60,17 +65,22 @@ class Attempt:
         token = self._token
         if token is None:
             token = yield from self._ask_token()
-        link = yield from self._reach()
+        sock = yield from self._reach()
+        link: socket.socket | TlsSocket = sock
         try:
-            link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if self._tls is not None:
+                link = TlsSocket(sock, self._tls, server=False)
+                self.found = _SILENT
+                yield from _shake_tls(link)
             mine = hello.client_hello(self._job, self._epoch)
-            link.sendall(mine)  # 64 bytes fit into what a new connection holds
+            _send_all(link, mine)
             self.found = _SILENT
             answer = yield from _read_exactly(link, hello.SIZE, _SILENT)
             proof = hello.client_proof(hello.derive_key(token, "store"), mine, answer)
             if proof is None:
                 raise WrongStore(_objection(answer))
-            link.sendall(proof)
+            _send_all(link, proof)
         except BaseException:
             link.close()
             raise
@@ -214,16 +224,53 @@ def _connect(link: socket.socket, address: tuple) -> Generator[None, None, None]
         raise OSError(code, os.strerror(code))
 
 
-def _read_exactly(sock: socket.socket, size: int, silent: str) -> Generator[None, None, bytes]:
+def _send_all(link: socket.socket | TlsSocket, data: bytes) -> None:
+    """64 bytes fit into what a new connection holds."""
+    if link.send(data, socket.MSG_NOSIGNAL) != len(data):
+        raise StoreError("the other side takes nothing")
+
+
+def _shake_tls(link: TlsSocket) -> Generator[None, None, None]:
+    limit = time.monotonic() + _TRY_SECONDS
+    try:
+        while not link.shake():
+            if time.monotonic() > limit:
+                raise StoreError(_SILENT)
+            yield
+    except (TlsFailed, ConnectionResetError) as error:
+        if link.first:
+            raise WrongStore(f"the other side {error}. {_ALIKE}") from None
+        raise WrongStore(
+            "TLS is asked for here, and the other side hangs up when it begins: it has none, or "
+            "is of another job. Ask for it on all nodes, or on none (--rdzv-conf tls=1)"
+        ) from None
+
+
+_ALIKE = (
+    "Give all nodes the same token file, or certificates of one authority (--rdzv-conf "
+    "cert=FILE,key=FILE,cacert=FILE)"
+)
+
+
+def _read_exactly(
+    sock: socket.socket | TlsSocket, size: int, silent: str
+) -> Generator[None, None, bytes]:
     data, limit = b"", time.monotonic() + _TRY_SECONDS
     while len(data) < size:
         try:
             more = sock.recv(size - len(data))
+        except TlsFailed as error:  # TLS 1.3 tells a client so that its certificate is refused
+            raise WrongStore(f"the other side {error}. {_ALIKE}") from None
         except BlockingIOError:
             if time.monotonic() > limit:
                 raise StoreError(silent) from None
             yield
             continue
+        if not more and is_alert(data):
+            raise WrongStore(
+                "the store there asks for TLS, which is not asked for here. Ask for it on all "
+                "nodes, or on none (--rdzv-conf tls=1)"
+            )
         if not more:
             raise StoreError(
                 "the other side closed the connection during the handshake: it is about to end, or "

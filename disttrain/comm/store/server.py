@@ -1,9 +1,9 @@
 """The process that holds a TCP store: one thread, one selector, nothing that blocks.
 
-Until a connection has proved that it knows the job's token, at most 96 bytes of it are read, for
-at most two seconds, and at most 256 such connections are kept (the oldest goes). After that it
-sends requests, each a length (u32) and ``table.encode``'s bytes; a ``GET`` of missing keys is
-answered when they have been set. Whoever breaks the rules is disconnected.
+Until a connection has proved that it knows the job's token, at most 96 bytes of it are read (with
+``tls``: within TLS), for at most two seconds, and at most 256 such connections are kept (the oldest
+goes). After that it sends requests, each a length (u32) and ``table.encode``'s bytes; a ``GET`` of
+missing keys is answered when they have been set. Whoever breaks the rules is disconnected.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from ...errors import StoreError
 from ...trace import logger
 from . import hello, ports
 from .table import CHANGES, OK, REFUSED, Limits, Request, Table, decode, encode, too_long
+from .tls import Tls, TlsSocket, is_tls
 
 _LENGTH = struct.Struct("<I")
 _CHUNK = 256 << 10
@@ -38,7 +39,7 @@ _Servers = weakref.WeakSet["StoreServer"]
 class _Client:
     """One connection."""
 
-    def __init__(self, sock: socket.socket, peer: str, deadline: float) -> None:
+    def __init__(self, sock: socket.socket | TlsSocket, peer: str, deadline: float) -> None:
         self.sock, self.peer, self.deadline = sock, peer, deadline
         self.inbox, self.unsent = bytearray(), bytearray()
         self.greeting = b""  # its hello, once it has come
@@ -62,9 +63,12 @@ class StoreServer:
         epoch: int = 0,
         limits: Limits | None = None,
         share_token_as: Callable[[int], str] | None = None,
+        tls: Tls | None = None,
     ) -> None:
         """Listen on ``host``:``port`` (0: any free port). ``share_token_as(port)`` names an
-        abstract Unix socket at which processes of the same user are given the token."""
+        abstract Unix socket at which processes of the same user are given the token. ``tls``: no
+        connection is without it."""
+        self._tls = tls
         self.limits = Limits() if limits is None else limits
         self._key, self._token = hello.derive_key(token, "store"), token
         self._job, self._epoch = hello.job_hash(job_id), epoch
@@ -163,7 +167,8 @@ class StoreServer:
             return
         while len(self._strangers) >= self.limits.strangers:
             self._refuse(next(iter(self._strangers.values())), "was the oldest of too many")
-        client = _Client(sock, address[0], time.monotonic() + self.limits.handshake_seconds)
+        link = sock if self._tls is None else TlsSocket(sock, self._tls, server=True)
+        client = _Client(link, address[0], time.monotonic() + self.limits.handshake_seconds)
         self._clients[sock.fileno()] = self._strangers[sock.fileno()] = client
         self._selector.register(sock, selectors.EVENT_READ, client)
 
@@ -174,6 +179,8 @@ class StoreServer:
             del client.inbox[: hello.SIZE]
             problem = hello.objection(client.greeting, self._job, self._epoch)
             if problem:
+                if is_tls(client.greeting):
+                    problem = "asks for TLS, which this store does not have"
                 self._refuse(client, problem)
                 return
             client.answer = hello.server_hello(self._key, client.greeting)
@@ -231,6 +238,17 @@ class StoreServer:
 
     def _read(self, client: _Client) -> bool:
         """Take what has come and act on it; False at the end of the connection."""
+        try:
+            while self._take(client):
+                if not (isinstance(client.sock, TlsSocket) and client.sock.has_more):
+                    return True
+                if client.sock.fileno() not in self._clients:
+                    return True
+            return False
+        except BlockingIOError:  # of TLS's own words there are none for us
+            return True
+
+    def _take(self, client: _Client) -> bool:
         room = hello.SIZE if not client.greeting else hello.PROOF_BYTES
         data = client.sock.recv(_CHUNK if client.known else room - len(client.inbox))
         if not data:
@@ -305,12 +323,14 @@ class StoreServer:
 
     def _flush(self, client: _Client) -> None:
         try:
+            if isinstance(client.sock, TlsSocket):
+                client.sock.flush()
             while client.unsent:
                 del client.unsent[: client.sock.send(client.unsent, socket.MSG_NOSIGNAL)]
         except BlockingIOError:
             pass
         waits = selectors.EVENT_READ if len(client.unsent) <= _MAX_UNSENT else 0
-        if client.unsent:
+        if client.unsent or (isinstance(client.sock, TlsSocket) and client.sock.pending):
             waits |= selectors.EVENT_WRITE
         if self._selector.get_key(client.sock).events != waits:
             self._selector.modify(client.sock, waits, client)

@@ -38,7 +38,10 @@ from .table import (
     encode,
     too_long,
 )
+from .tls import Tls, TlsSocket
 from .token_file import HOW_TO_MAKE_ONE, read_token_file
+
+_Link = socket.socket | TlsSocket
 
 _LENGTH = struct.Struct("<I")
 _MAX_REQUEST = Limits.total_bytes
@@ -58,7 +61,8 @@ class TCPStore(Store):
     store listens on ``host_name``; without one it serves this machine and this user only, and
     another machine's address is refused. ``use_libuv`` names one of PyTorch's two servers;
     here is one for both. ``waiting``: is told, again and again, what a store that nobody has let in
-    yet waits for; what it raises ends that.
+    yet waits for; what it raises ends that. ``tls``: what connections are encrypted with, on all
+    sides alike.
     """
 
     def __init__(
@@ -75,8 +79,10 @@ class TCPStore(Store):
         job_id: str = "",
         epoch: int = 0,
         waiting: Callable[[str], None] | None = None,
+        tls: Tls | None = None,
     ) -> None:
         super().__init__(timeout)
+        self._tls = tls
         _check_arguments(port, world_size, is_master, token)
         token = _token_for(host_name, port) if token is None else token
         self.host = host_name if token is not None else "127.0.0.1"
@@ -88,14 +94,15 @@ class TCPStore(Store):
         self._waiting = waiting
         self._server: StoreServer | None = None
         self._owner = os.getpid()
-        self._idle: list[tuple[socket.socket, int]] = []  # connections, with who opened them
+        self._idle: list[tuple[_Link, int]] = []  # connections, with who opened them
         self._lock, self._closed = threading.Lock(), False
         if is_master:
             shared = None if token is not None else local_name
             self._token = token if token is not None else os.urandom(hello.TOKEN_BYTES)
             self._server = StoreServer(
-                self._token, self.host, port, job_id=job_id, epoch=epoch, share_token_as=shared
-            )
+                self._token, self.host, port, job_id=job_id, epoch=epoch, share_token_as=shared,
+                tls=tls,
+            )  # fmt: skip
             self.port = self._server.port
             self._server.start()
         try:
@@ -180,7 +187,7 @@ class TCPStore(Store):
             raise StoreError(values[0].decode("utf-8", "replace"))
         return values
 
-    def _exchange(self, link: socket.socket, request: Request, timeout: float) -> bytes:
+    def _exchange(self, link: _Link, request: Request, timeout: float) -> bytes:
         """Send a request and wait for its answer."""
         body = encode(*request)
         if len(body) > _MAX_REQUEST:  # so much that a server would not even throw it away
@@ -208,7 +215,7 @@ class TCPStore(Store):
 
     # --- connecting ------------------------------------------------------------------------------
 
-    def _take_link(self, timeout: float) -> socket.socket:
+    def _take_link(self, timeout: float) -> _Link:
         """A connection that nobody uses: one waits in a ``get`` while another thread sets."""
         while True:
             with self._lock:
@@ -221,17 +228,17 @@ class TCPStore(Store):
                 return link
             link.close()  # the process that we were forked from speaks on it
 
-    def _give_back(self, link: socket.socket) -> None:
+    def _give_back(self, link: _Link) -> None:
         with self._lock:
             if not self._closed:
                 self._idle.append((link, os.getpid()))
                 return
         link.close()
 
-    def _connect(self, timeout: float) -> socket.socket:
+    def _connect(self, timeout: float) -> _Link:
         """Connect and shake hands, again and again until the deadline: the master may be late. Who
         finds a store of another job is told soon: it may only be one that closes just now."""
-        link: socket.socket | None = None
+        link: _Link | None = None
         attempt: Attempt | None = None
         trouble, next_try, begun = "", 0.0, 0.0
         wrong_since: float | None = None
@@ -244,7 +251,9 @@ class TCPStore(Store):
                 if time.monotonic() < next_try:
                     return False
                 begun = time.monotonic()
-                attempt = Attempt(self.host, self.port, self._token, self._job, self.epoch)
+                attempt = Attempt(
+                    self.host, self.port, self._token, self._job, self.epoch, self._tls
+                )
             try:
                 link = attempt.step()
                 return link is not None
@@ -268,6 +277,8 @@ class TCPStore(Store):
 
         try:
             context.wait_until(connected, what, timeout)
+        except StoreRefused:  # a kind of it, too
+            raise
         except WaitTimeout as error:
             raise StoreUnreached(str(error)) from None
         finally:
@@ -312,7 +323,7 @@ def _check_arguments(
         raise StoreError(f"TCPStore: a token of {len(token)} bytes; 16 secret bytes or more")
 
 
-def _send(link: socket.socket, data: bytes, timeout: float) -> None:
+def _send(link: _Link, data: bytes, timeout: float) -> None:
     """Send it all on a socket that does not block."""
     view = memoryview(data)
 
@@ -327,7 +338,7 @@ def _send(link: socket.socket, data: bytes, timeout: float) -> None:
     context.wait_until(sent, lambda: "the store to take a request", seconds(timeout))
 
 
-def _receive(link: socket.socket, inbox: bytearray) -> bool:
+def _receive(link: _Link, inbox: bytearray) -> bool:
     """Take what has come of one answer; True when it is complete."""
     need = _LENGTH.size
     if len(inbox) >= _LENGTH.size:

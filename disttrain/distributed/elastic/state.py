@@ -24,6 +24,7 @@ from ...core.tensor import Tensor
 from ...errors import CommError, ConfigError
 from ..collectives import objects
 from ..groups.state import group_or_default, is_initialized
+from . import kept as kept_memory
 from .stopping import agreed
 
 
@@ -56,6 +57,7 @@ class State:
         self._commits, self._ending = 0, False
         self._saved: dict[str, Any] = {}
         self._rng: Any = None
+        self._kept = kept_memory.of_this_rank()
         self._shared = False  # is what is saved that of all ranks?
 
     @property
@@ -74,6 +76,7 @@ class State:
         """
         self._save()
         self._commits += 1
+        self._keep()
         if not is_initialized():
             self._ending = termination.requested()
             return
@@ -100,6 +103,7 @@ class State:
         """What there is before the first commit is to be gone back to, too."""
         if not self._saved:
             self._save()
+            self._recall()
 
     def sync(self, caller: str = "") -> None:
         """All ranks of the default group call it: everything as of the newest commit of any; at
@@ -132,6 +136,24 @@ class State:
             self._commits, self._saved = objects.recv(group, source)[0][0]
         self._shared = True
         self.restore()
+
+    def _keep(self) -> None:
+        """For processes that take this one's place, where the launcher has a place for it."""
+        first = self._kept.local == 0  # what is the same on all ranks need be there once
+        self._kept.put(self._commits, [self._saved if first else None, self._rng])
+
+    def _recall(self) -> None:
+        """Take up what processes have committed in whose place this one is."""
+        found = self._kept.newest(0)
+        if found is None or not isinstance(found[1][0], dict):
+            return
+        commits, (saved, _) = found
+        if saved.keys() != self._saved.keys():
+            return  # of another function's state
+        self._commits, self._saved, self._shared = commits, saved, True
+        mine = self._kept.newest(self._kept.local)
+        if mine is not None and mine[0] == commits:
+            self._rng = mine[1][1]
 
     def _standing(self) -> int:
         """Who has the highest gives what it has to those that have a lower one."""

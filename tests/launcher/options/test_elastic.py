@@ -13,7 +13,13 @@ def options(*words: str, **others: object) -> dict:
     p = argparse.ArgumentParser()
     elastic.add_flags(p)
     given = p.parse_args(words)
-    for name, value in {"simulate": 0, "backend": None, "nnodes": "1", **others}.items():
+    for name, value in {
+        "simulate": 0,
+        "backend": None,
+        "nnodes": "1",
+        "spares": 0,
+        **others,
+    }.items():
         setattr(given, name, value)
     return elastic.options_of(p, given)
 
@@ -33,6 +39,9 @@ def test_who_saves_has_longer():
 def test_replaced_ranks_need_one_that_stays():
     found = options("--replace-ranks", "--max-restarts", "2")
     assert found["replace_ranks"] and found["min_ranks"] == 1
+    for several in ({"nnodes": "2"}, {"spares": 1}):  # where all are started anew
+        found = options("--replace-ranks", "--max-restarts", "2", **several)
+        assert found["replace_ranks"] and found["min_ranks"] == 0
 
 
 @pytest.mark.parametrize(
@@ -44,7 +53,6 @@ def test_replaced_ranks_need_one_that_stays():
         (["--replace-ranks"], {}, "add --max-restarts N"),
         (["--replace-ranks", "--max-restarts", "1"], {"simulate": 4}, "one machine"),
         (["--replace-ranks", "--max-restarts", "1"], {"backend": "mpi"}, "one machine"),
-        (["--replace-ranks", "--max-restarts", "1"], {"nnodes": "2"}, "one machine"),
         ([], {"on_term": "sleep"}, "exit or checkpoint is needed"),
     ],
 )

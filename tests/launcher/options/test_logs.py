@@ -19,7 +19,7 @@ def read(*words: str) -> dict[str, Any]:
 def test_without_flags_nothing_goes_to_files():
     assert read() == {
         "log_dir": None, "redirects": "0", "tee": "0", "local_ranks_filter": None,
-        "duplicates": ((), ()), "event_log": "null",
+        "duplicates": ((), ()), "event_log": "null", "blackbox": False,
     }  # fmt: skip
 
 

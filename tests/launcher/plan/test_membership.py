@@ -349,3 +349,69 @@ def test_fields_of_another_version_are_passed_over():
     assert told.terms == {"version": "9.0"} and "version" in conflict({"a": told, "b": mine})
     later = {**dataclasses.asdict(Document(number=3, members=("a",))), "mood": 1}
     assert Document.decode(json.dumps(later).encode()) == Document(number=3, members=("a",))
+
+
+def lost_one(settings: Settings, **nodes: Node) -> Document | None:
+    """What follows where b of a generation of a and b is lost, and these are there."""
+    eye, document = formed()
+    eye.settings = settings
+    return eye.look(9.0, document, {"a": node("a", "running", 1), **nodes})
+
+
+def test_a_node_that_waits_takes_the_place_of_a_lost_one():
+    d = lost_one(Settings(2, 2), c=node("c", count=3), d=node("d"))
+    assert d.phase == GATHERING and d.losses == 1
+    assert d.why == "node b:1 is lost; node d:1 takes its place (node 1)"
+    eye = Observer(Settings(2, 2))
+    nodes = {"a": node("a", ran=1), "c": node("c", count=3), "d": node("d")}
+    again = eye.look(9.0, d, nodes)
+    assert again.members == ("a", "d")  # which has as many ranks
+    nodes["a"] = dataclasses.replace(nodes["a"], name="z:1")
+    assert Observer(Settings(2, 3)).look(9.0, d, nodes).members == ("a", "d", "c")
+
+
+def test_the_first_place_is_taken_as_any_other():
+    eye, document = formed()
+    d = eye.look(9.0, document, {"b": node("b", "running", 1), "z": node("z")})
+    d = eye.look(9.1, d, {"b": node("b", ran=1), "z": node("z")})
+    assert d.members == ("z", "b") and d.number == 2
+
+
+def test_a_spare_that_is_to_come_is_waited_for_so_often_as_there_are():
+    alone = lost_one(Settings(2, 2, spares=1))
+    assert alone.phase == GATHERING and "waiting for a spare (--spares): 1 of 2" in alone.why
+    eye, document = formed()
+    eye.settings = Settings(2, 2, spares=1)
+    later = dataclasses.replace(document, losses=1)
+    d = eye.look(9.0, later, {"a": node("a", "running", 1)})
+    assert d.phase == ENDED and d.result["code"] == LOST_QUORUM
+
+
+def test_with_enough_ranks_a_generation_goes_on_without_a_node():
+    d = lost_one(Settings(2, 2, min_ranks=2))
+    assert (d.phase, d.number, d.without, d.losses) == (RUNNING, 1, ("b",), 1)
+    assert "the others go on without it (--min-ranks 2)" in d.why
+    assert Document.decode(d.encode()) == d
+    eye = Observer(Settings(2, 2, min_ranks=2))
+    assert eye.look(9.0, d, {"a": node("a", "running", 1)}) is None
+    ended = eye.look(9.1, d, {"a": node("a", FINISHED, 1)})
+    assert ended.phase == ENDED and ended.result["code"] == 0
+    few = {"a": node("a", "running", 1, stands={"lost": 1})}
+    eye, document = formed()
+    eye.settings = Settings(2, 2, min_ranks=2)
+    assert eye.look(9.0, document, few).phase == ENDED
+
+
+def test_a_node_that_is_about_to_leave_is_waited_for():
+    going = node("b", "running", 1, report={"cause": "was asked to end (SIGTERM)", "leaving": True})
+    assert lost_one(Settings(2, 2, min_ranks=2), b=going) is None
+    gone = dataclasses.replace(going, state=LEAVING)
+    d = lost_one(Settings(2, 2, min_ranks=2), b=gone)
+    assert d.without == ("b",) and "was asked to end" in d.why
+
+
+def test_a_node_that_waits_and_a_restart_that_is_left_go_before_going_on_with_fewer():
+    assert lost_one(Settings(2, 2, min_ranks=2), c=node("c")).phase == GATHERING
+    replaces = Settings(1, 2, restarts=1, min_ranks=2, replaces=True)
+    assert lost_one(replaces).phase == GATHERING
+    assert lost_one(dataclasses.replace(replaces, restarts=0)).without == ("b",)

@@ -183,3 +183,32 @@ def test_who_saves_has_time_unless_the_node_may_be_lost_for_the_others():
     asked = Policy(2, shutdown_timeout=30.0)
     asked.signalled(signal.SIGTERM, 0.0)
     assert asked.fence() == [Signal(signal.SIGKILL)] and not asked.superseded
+
+
+def test_ranks_of_other_nodes_count_too():
+    policy = Policy(2, min_ranks=2, elsewhere=2)
+    for rank in (0, 1):
+        policy.exited(Exit(rank, 137, at=1.0 + rank, signal=9))
+    assert policy.over and not policy.failed and policy.num_lost == 2
+    assert overcome(policy.exits, [0, 1], 2, elsewhere=2) == {0, 1}
+    assert overcome(policy.exits, [0, 1], 3, elsewhere=2) == set()
+    assert overcome([Exit(0, 0, at=1.0), Exit(1, 137, at=1.0, signal=9)], [0, 1], 3, 2) == {1}
+
+
+def test_too_few_are_left_when_others_are_lost_elsewhere():
+    policy = Policy(2, min_ranks=3, elsewhere=2)
+    policy.left_elsewhere(1, 1.0)  # all here are there: who has lost one decides
+    assert policy.next_tick is None
+    policy = Policy(2, min_ranks=3, elsewhere=2)
+    policy.exited(Exit(0, 137, at=1.0, signal=9))
+    assert not policy.failed and policy.next_tick is None
+    policy.left_elsewhere(1, 2.0)
+    assert policy.failed and policy.next_tick == 2.0 + GRACE
+    policy.left_elsewhere(0, 3.0)
+    assert policy.next_tick == 2.0 + GRACE
+
+
+def test_without_a_least_number_ranks_elsewhere_change_nothing():
+    policy = Policy(2, elsewhere=2)
+    policy.left_elsewhere(1, 1.0)
+    assert not policy.failed and policy.next_tick is None

@@ -101,8 +101,10 @@ def _agree(hub: NetHub, timeout: float, exclude: Collection[int]) -> Decision:
                 agreement.hear(number, word)
             if rank in hub.mates and (has_ended(rank) or _lost_for_launcher(hub, rank)):
                 agreement.lose(number, sure=True)
-            elif rank in net.pipes and (rank in net.sure or not net.pipes[rank].open):
-                agreement.lose(number, rank in net.sure or _lost_for_launcher(hub, rank))
+                continue
+            known = rank in net.sure or _lost_for_launcher(hub, rank)
+            if rank in net.pipes and (known or not net.pipes[rank].open):
+                agreement.lose(number, known)
         agreement.settle()
         word = agreement.word()
         if word != leaving.told:

@@ -152,7 +152,7 @@ def test_who_asks_again_and_again_comes_to_an_end():
             group.send(x, 0)
             return None
         works = [group.irecv(x.copy()) for _ in range(group.size - 1)]
-        while not all([work.is_completed() for work in works]):
+        while not all(work.is_completed() for work in works):
             context.sleep(0.001)
         return len(works)
 

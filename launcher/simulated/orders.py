@@ -75,7 +75,10 @@ def explore_orders(plan: Plan, flags: Flags, budget: int) -> int:
     if flags.kill or flags.drop or flags.delay:
         say("with faults, orders of messages are not tried one by one")
         return 0
-    path, flags = flags.verdict, dataclasses.replace(flags, explore=0, verdict="", timeline="", chakra="")
+    path, flags = (
+        flags.verdict,
+        dataclasses.replace(flags, explore=0, verdict="", timeline="", chakra=""),
+    )
     verdict = search(lambda schedule: run_order(plan, flags, schedule), budget)
     if path:
         write_verdict(path, verdict, plan)

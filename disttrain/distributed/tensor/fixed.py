@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from ...backends.fused import fixed_product
+from ...backends.fused.products import fixed_product
 from ...errors import PlacementError
 from ...ops.layouts import Cut, Layout
 from ..invariant.gradients import wide

@@ -8,7 +8,7 @@ from disttrain.comm.transports.sim.chakra import COLL, COMP
 from disttrain.profiler import profile
 from disttrain.profiler.chakra import of_events
 from disttrain.profiler.events import Event
-from tests.support.chakra import read
+from support.chakra import read
 
 
 def test_operations_follow_each_other(tmp_path):

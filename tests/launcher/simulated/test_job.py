@@ -11,6 +11,7 @@ from disttrain.errors import ConfigError
 from disttrain_launcher.options.command_line import parse
 from disttrain_launcher.options.simulation import words_of
 from disttrain_launcher.simulated.job import make_cluster
+from support.chakra import read
 from support.dtrun import Job, dtrun
 
 TRAIN = """
@@ -55,7 +56,8 @@ def test_results_are_bit_for_bit_those_of_processes(tmp_path: Path) -> None:
     (tmp_path / "ours.py").write_text(OURS)
     real = dtrun(tmp_path, TRAIN, "--nproc-per-node", str(ranks), **SETTINGS)
     trace = tmp_path / "trace.json"
-    flags = ("--simulate", str(ranks), "--hosts", "2", "--seed", "7", "--timeline", str(trace))
+    flags = ("--simulate", str(ranks), "--hosts", "2", "--seed", "7", "--timeline", str(trace),
+             "--chakra", str(tmp_path / "chakra"))  # fmt: skip
     simulated = dtrun(tmp_path, TRAIN, *flags, **SETTINGS)
     assert (real.code, simulated.code) == (0, 0), simulated.err
     lines = sorted(simulated.out.splitlines())
@@ -64,6 +66,9 @@ def test_results_are_bit_for_bit_those_of_processes(tmp_path: Path) -> None:
     events = json.loads(trace.read_text())["traceEvents"]
     assert {e["pid"] for e in events} == set(range(ranks))
     assert {e["cat"] for e in events if e["ph"] == "X"} >= {"compute", "communication"}
+    _, nodes = read(tmp_path / f"chakra.{ranks - 1}.et")
+    reduced = [n for n in nodes if n["name"] == "all_reduce"]
+    assert reduced and all(n["attr"]["comm_size"] > 0 for n in reduced)
 
 
 ODD = """

@@ -21,7 +21,7 @@ from disttrain.comm.transports.sim.chakra import (
 )
 from disttrain.comm.transports.sim.timeline import Timeline
 from disttrain.errors import ConfigError
-from tests.support.chakra import read
+from support.chakra import read
 
 
 def simulated() -> Timeline:

@@ -14,6 +14,8 @@ from ...backends.device.memory import memory_of
 from ...comm.group.group import ProcessGroup
 from ...core.backward.engine import on_finish
 from ...core.tensor import Tensor, wrap
+from ...errors import ConfigError
+from ...nn.module import Module
 
 
 class Delayed:
@@ -66,3 +68,22 @@ class Delayed:
         works, self.works = self.works, []
         for work in works:
             work.wait()
+
+
+def check_arguments(late: tuple, where: tuple) -> None:
+    """What contradicts itself among the arguments of the wrapper."""
+    if (late[0] is None) != (late[1] is None):
+        raise ConfigError(
+            "DistributedDataParallel: delay_all_reduce_named_params and param_to_hook_all_reduce "
+            "need to be set at the same time: the parameters, and the one whose gradient comes "
+            "after theirs"
+        )
+    if where[0] is not None and where[1] is not None:
+        raise ConfigError(
+            "DistributedDataParallel: Cannot specify both process_group and device_mesh arguments"
+        )
+
+
+def name_of(module: Module, param: Tensor | None) -> str:
+    """What ``module`` calls its parameter; nothing for none."""
+    return next((n for n, p in module.named_parameters() if p is param), "")

@@ -22,10 +22,11 @@ from ..collectives.nested import moved
 from ..groups.process_group import ProcessGroup
 from ..groups.state import group_or_default
 from ..invariant.strategy import DEFAULT_COUNT, GlobalDeterminism, VirtualShards, check_mode
+from ..invariant.weights import checked
 from ..join import Join, Joinable, JoinHook
 from . import in_backward
 from .agreement import check_alike
-from .delayed import Delayed
+from .delayed import Delayed, check_arguments, name_of
 from .devices import input_device
 from .effects import MOVING, after, before
 from .frozen import Frozen
@@ -129,7 +130,7 @@ class DistributedDataParallel(nn.Module, Joinable):
             raise TypeError(
                 f"DistributedDataParallel: {type(module).__name__} was given; needed is a module"
             )
-        _check_arguments(
+        check_arguments(
             (delay_all_reduce_named_params, param_to_hook_all_reduce), (process_group, device_mesh)
         )
         self._inputs_to = input_device(list(module.parameters()), device_ids, output_device)
@@ -147,7 +148,7 @@ class DistributedDataParallel(nn.Module, Joinable):
         self.mixed_precision = mixed_precision
         self.parameters_to_ignore = set(getattr(module, IGNORED, ()))
         late = list(delay_all_reduce_named_params or ())
-        self._late = ([n for n, _ in late], _name_of(module, param_to_hook_all_reduce))
+        self._late = ([n for n, _ in late], name_of(module, param_to_hook_all_reduce))
         group = device_mesh.get_group() if process_group is None and device_mesh else process_group
         self._build(group_or_default(group), first)
 
@@ -334,13 +335,7 @@ class DistributedDataParallel(nn.Module, Joinable):
         averaged together; until then, ``.grad`` holds sums. 0 stands for nothing: its gradients do
         not count.
         """
-        count = float(count)
-        if not 0 <= count < float("inf") or loss not in ("mean", "sum"):
-            raise ConfigError(
-                f"DistributedDataParallel.weight: count={count}, loss={loss!r} was given; needed "
-                "is a number of samples that is not negative, and 'mean' or 'sum'"
-            )
-        with self._weighed((count, count if loss == "mean" else 1.0)):
+        with self._weighed(checked("DistributedDataParallel.weight", count, loss)):
             yield
 
     weighted = weight  # as it is called where modules have parameters of that name
@@ -348,13 +343,17 @@ class DistributedDataParallel(nn.Module, Joinable):
     @contextmanager
     def _weighed(self, given: tuple[float, float]) -> Iterator[None]:
         """Backwards in the block have the weight ``given``: (count, factor of gradients)."""
-        scaling = self.reducer.scaling
-        before = scaling.weight
-        scaling.set_weight(given)
+        weights = self._weights()
+        before = weights.weight
+        weights.set_weight(given)
         try:
             yield
         finally:
-            scaling.set_weight(before)
+            weights.set_weight(before)
+
+    def _weights(self) -> Any:
+        """What takes the weights of backwards."""
+        return self.reducer.scaling
 
     def prepare_backward(self) -> None:
         """Let the next backward synchronise, though its forward ran inside ``no_sync()``: for the
@@ -572,14 +571,8 @@ class InvariantDataParallel(DistributedDataParallel):
         """What ``join()`` and the reports of ordinary DDP work with."""
         raise self._apart("a method (join, a report or a change of groups)")
 
-    @contextmanager
-    def _weighed(self, given: tuple[float, float]) -> Iterator[None]:
-        weights = self.invariant.weights
-        before, weights.given = weights.given, given
-        try:
-            yield
-        finally:
-            weights.given = before
+    def _weights(self) -> Any:
+        return self.invariant.weights
 
     def _apart(self, what: str) -> ConfigError:
         return ConfigError(
@@ -597,24 +590,6 @@ class InvariantDataParallel(DistributedDataParallel):
 
     def close(self) -> None:
         self.invariant.detach()
-
-
-def _check_arguments(late: tuple, where: tuple) -> None:
-    """What contradicts itself among the arguments of the wrapper."""
-    if (late[0] is None) != (late[1] is None):
-        raise ConfigError(
-            "DistributedDataParallel: delay_all_reduce_named_params and param_to_hook_all_reduce "
-            "need to be set at the same time: the parameters, and the one whose gradient comes "
-            "after theirs"
-        )
-    if where[0] is not None and where[1] is not None:
-        raise ConfigError(
-            "DistributedDataParallel: Cannot specify both process_group and device_mesh arguments"
-        )
-
-
-def _name_of(module: nn.Module, param: Tensor | None) -> str:
-    return next((n for n, p in module.named_parameters() if p is param), "")
 
 
 IGNORED = "_ddp_params_and_buffers_to_ignore"

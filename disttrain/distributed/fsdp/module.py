@@ -19,11 +19,12 @@ from ...errors import ConfigError
 from ...nn.module import Module
 from ..collectives.nested import cast, find_tensors, moved
 from ..invariant.shards import VirtualShards
+from ..invariant.weights import checked
 from .convert import convert
 from .effects import begin, broke_off, choose, end
 from .root import Root, add_exits
 from .shards.shared_weights import Turns
-from .shards.weighing import Weight, checked
+from .shards.weighing import Weight
 from .unit import Unit
 
 SLOT = "_fsdp"
@@ -92,7 +93,7 @@ class InParts(nn.Module):
         nothing, whose gradients do not count. A rank's share takes the place of one rank's: what
         divides by another number than that of ranks (``set_gradient_divide_factor``) does so here.
         """
-        with self._weighed(checked(type(self).__name__, count, loss)):
+        with self._weighed(checked(f"{type(self).__name__}.weighted", count, loss)):
             yield
 
     @contextmanager
@@ -104,13 +105,13 @@ class InParts(nn.Module):
         before = weighing.given
         weighing.run, weighing.given = run, Weight(*given)
         if run is not None:
-            run.weights.given = given
+            run.weights.set_weight(given)
         try:
             yield
         finally:
             weighing.given = before
             if run is not None:
-                run.weights.given = before
+                run.weights.set_weight(before)
 
     def _rooted(self, where: str) -> Root:
         """The root that this module is."""

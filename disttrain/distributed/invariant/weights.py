@@ -10,29 +10,45 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import AutogradError
+from ...errors import AutogradError, ConfigError
 from .shards import VirtualShards
 
 
+def checked(where: str, count: float, loss: str) -> tuple[float, float]:
+    """The weight of a loss that is the "mean" or the "sum" over ``count`` samples, and the factor
+    of its gradients."""
+    count = float(count)
+    if not 0 <= count < float("inf") or loss not in ("mean", "sum"):
+        raise ConfigError(
+            f"{where}: count={count}, loss={loss!r} was given; needed is a number of samples that "
+            "is not negative, and 'mean' or 'sum'"
+        )
+    return count, 0.0 if not count else count if loss == "mean" else 1.0
+
+
 class ShardWeights:
-    """``given``: (count, factor of the gradients) of the backward to come, None without weight."""
+    """``weight``: (count, factor of the gradients) of the backward to come, None without weight."""
 
     def __init__(self, shards: VirtualShards, join: Callable) -> None:
         """``join(array)`` sums over all ranks, in place."""
         self.shards, self.join = shards, join
-        self.given: tuple[float, float] | None = None
+        self.weight: tuple[float, float] | None = None
         self.told = np.zeros((2, shards.count))  # weights, and who has said one
+
+    def set_weight(self, weight: tuple[float, float] | None) -> None:
+        """Of the backwards to come."""
+        self.weight = weight
 
     def begin(self) -> None:
         """The backward of the current shard begins."""
-        if self.given is not None:
-            self.told[:, self.shards.current] = self.given[0], 1
+        if self.weight is not None:
+            self.told[:, self.shards.current] = self.weight[0], 1
 
     def scaled(self, array: np.ndarray) -> np.ndarray:
         """A gradient of the current shard, as it counts: with weight 0 not at all."""
-        if self.given is None:
+        if self.weight is None:
             return array
-        count, factor = self.given
+        count, factor = self.weight
         return array * array.dtype.type(factor) if count else np.zeros_like(array)
 
     def divisor(self) -> float:

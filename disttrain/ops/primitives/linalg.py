@@ -11,7 +11,6 @@ import numpy as np
 from ...backends import lapack
 from ...backends.fused.copies import contiguous
 from ...backends.fused.products import few_rows, fixed_product, half_product, many_rows
-from ...context import thread
 from ...core.annotations import Shaped, Value
 from ...core.gate import Primitive
 from ...core.types.wide import through_float32, total
@@ -88,10 +87,8 @@ LEAST = few_rows.LEAST  # numbers of b, where ``product`` may be another than nu
 
 def product(a: np.ndarray, b: np.ndarray) -> Any:
     """``a @ b``."""
-    if thread.rank.fixed_products:
-        out = fixed_product.product(a, b)
-        if out is not None:
-            return out
+    if fixed_product.wanted():
+        return by_panels(a, b)
     if len(a) <= few_rows.MOST and b.size >= LEAST:
         out = few_rows.product(a, b)
         if out is not None:
@@ -170,13 +167,11 @@ _WORTH = 1 << 19  # multiplications from which it is
 def by_other_order(shape: tuple, kind: np.dtype, w_shape: tuple, w_kind: np.dtype) -> bool:
     """Whether matrices of these shapes and types may be multiplied in the other order."""
     few = len(shape) == 2 and shape[0] in _FEW and math.prod(shape) * w_shape[0] >= _WORTH
-    return few and kind.char == "f" and kind == w_kind
+    return few and kind.char == "f" and kind == w_kind and not fixed_product.wanted()
 
 
 def by_rows(x: np.ndarray, w: np.ndarray, b: None = None) -> Any:
     """``x @ w.T``. A BLAS is slow at few rows times a transposed matrix, not at their transpose."""
-    if thread.rank.fixed_products:
-        return product(x, w.T)
     if by_other_order(x.shape, x.dtype, w.shape, w.dtype) and w.flags.c_contiguous:
         out = many_rows.product(x, w.T)
         if out is not None:
@@ -274,9 +269,7 @@ def _linear_batch(args: tuple, dims: tuple, params: dict, size: int) -> tuple:
         if dims[2] is not None:
             b = reshape(b, shape=(size, *(1,) * max(rank - 1, 1), b.shape[-1]))
         out = out + b
-    if rank == 1:
-        out = reshape(out, shape=(size, out.shape[-1]))
-    return out, 0
+    return (reshape(out, shape=(size, out.shape[-1])) if rank == 1 else out), 0
 
 
 linear: Primitive = primitive(

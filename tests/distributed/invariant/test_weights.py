@@ -145,7 +145,7 @@ def test_weights_for_some_shards_only(kind):
 def test_nothing_at_all_and_no_numbers():
     weights = ShardWeights(VirtualShards(2, 0, 1), lambda array: None)
     for _ in range(2):
-        weights.given = (0.0, 0.0)
+        weights.set_weight((0.0, 0.0))
         weights.begin()
         assert not weights.scaled(np.full(3, np.nan)).any()
         weights.shards.advance()

@@ -1,6 +1,7 @@
 """Products of matrices whose bits depend on nothing but the numbers.
 
     product(x, w) -> x @ w in float32; None for other types, and where no code can be made
+    wanted()      -> whether a rank makes all products so
 
 An element is the sum of runs of 128 terms, each run by one fused multiplication and addition after
 the other. So it is the same whatever stands in the other rows and columns, how many there are, how
@@ -16,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy import ndarray
 
+from ....context import thread
 from ... import threads
 from ...addresses import address
 from ...lang.expr import var
@@ -43,6 +45,11 @@ def _run(columns: bool) -> Any:
     loop = Loop((Store("y0", var("s0")),))
     kernel = Kernel("product", (Array("s0", "float32"), out), (loop,), flat=True)
     return code.sequence(code.Phase(kernel, 1, _BLOCKS[code.lanes()], columns=columns))
+
+
+def wanted() -> bool:
+    """Whether this rank wants all products of matrices to be made so."""
+    return thread.rank.fixed_products
 
 
 def product(x: ndarray, w: ndarray, out: ndarray | None = None) -> ndarray | None:
@@ -87,4 +94,4 @@ def _multiply(x: ndarray, laid: ndarray, y: ndarray) -> None:
     _run(columns)(address(told), 1, len(x), 0, y.shape[1], k, address(laid), address(first))
 
 
-__all__ = ["product"]
+__all__ = ["product", "wanted"]

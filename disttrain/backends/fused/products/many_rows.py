@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 from numpy import ndarray
 
-from ....context import thread
 from ... import blas, threads
 from ...addresses import address
 from ...lang.expr import var
@@ -49,7 +48,7 @@ def _run(columns: bool = False) -> Any:
 
 def product(x: ndarray, w: ndarray, out: ndarray | None = None) -> ndarray | None:
     """``x`` (m, k) times ``w`` (k, n), perhaps in ``out``."""
-    if thread.rank.fixed_products:
+    if fixed_product.wanted():
         return fixed_product.product(x, w, out)
     if x.ndim != 2 or w.ndim != 2 or len(w) != x.shape[1] or x.dtype.char != "f":
         return None

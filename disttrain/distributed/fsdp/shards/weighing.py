@@ -34,17 +34,6 @@ class Weight(NamedTuple):
     factor: float
 
 
-def checked(where: str, count: float, loss: str) -> Weight:
-    """The weight of a loss that is the "mean" or the "sum" over ``count`` samples."""
-    count = float(count)
-    if not 0 <= count < float("inf") or loss not in ("mean", "sum"):
-        raise ConfigError(
-            f"{where}.weighted: count={count}, loss={loss!r} was given; needed is a number of "
-            "samples that is not negative, and 'mean' or 'sum'"
-        )
-    return Weight(count, 0.0 if not count else count if loss == "mean" else 1.0)
-
-
 class Weighing:
     """The weights of the backwards of one root's ``units``.
 

@@ -63,10 +63,10 @@ class Client:
         elif kind == "over":
             had = self.joined is not None
             self._end()
-            self.wire.send("done")
             self.ended = text
             if had and text:
                 self._say(text)
+            self.wire.send("done")  # others may speak now
         elif kind == "refused":
             self.refused = text
         elif kind == "say":

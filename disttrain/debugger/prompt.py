@@ -103,9 +103,14 @@ class Debugger(pdb.Pdb):
     def trace_dispatch(self, frame: FrameType, event: str, arg: Any) -> Any:
         """As of ``bdb``, but ``quit`` ends the rank."""
         try:
-            return super().trace_dispatch(frame, event, arg)
+            found = super().trace_dispatch(frame, event, arg)
         except bdb.BdbQuit:
             raise self._quit() from None
+        if event != "return" or frame is not self.botframe:
+            return found
+        self.set_continue()  # the program has ended: what comes is Python's own
+        self.leave("has ended its program")
+        return None
 
     def set_continue(self) -> None:
         super().set_continue()

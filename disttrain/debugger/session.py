@@ -10,7 +10,9 @@ Knows descriptors and the launcher's words; not what is said on the terminal.
 
 from __future__ import annotations
 
+import fcntl
 import os
+import socket
 import sys
 import termios
 import threading
@@ -26,6 +28,7 @@ from . import wire
 SECONDS = 3600.0  # that nobody need sit at a terminal
 TERMINAL_SLOT = "debugger.terminal"  # of a rank: a function that makes its ``Terminal``
 _STANDARD, _LFLAG = (0, 1, 2), 3
+_GIVEN_BACK = 1.0  # ... for the terminal to be as it was
 _GRACE = 5.0  # seconds for the launcher to say that time is up
 
 
@@ -108,7 +111,7 @@ class Handed:
     def take(self, kind: str, where: str, seconds: float) -> None:
         if self._wire is not None:
             return
-        made = wire.connect(self._name)
+        made = wire.Wire(socket.socket(fileno=_above(wire.connect(self._name).sock.detach())))
         try:
             master, slave = _opened()
             alone = threading.current_thread()
@@ -170,18 +173,28 @@ class Handed:
                 os.dup2(kept, fd)
                 os.close(kept)
         self._kept = []
-        made.send("leave", how=how)
+        if made.send("leave", how=how):
+            made.wait(_GIVEN_BACK)  # what the program says next is to come after what was said here
         made.close()
 
 
 def _opened() -> tuple[int, int]:
     """A pseudo-terminal. What the rank says at Ctrl-C is not thrown away with what it said before:
     nobody waits until the terminal has heard of the key."""
-    master, slave = os.openpty()
+    master, slave = map(_above, os.openpty())
     found = termios.tcgetattr(slave)
     found[_LFLAG] |= termios.NOFLSH
     termios.tcsetattr(slave, termios.TCSANOW, found)
     return master, slave
+
+
+def _above(fd: int) -> int:
+    """The same, where no standard descriptor is: a program may have closed those."""
+    if fd > _STANDARD[-1]:
+        return fd
+    other = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _STANDARD[-1] + 1)
+    os.close(fd)
+    return other
 
 
 def _late(seconds: float) -> WaitTimeout:

@@ -36,6 +36,7 @@ class Caller:
         self.tty = -1  # of a terminal: a descriptor, to mend it
         self.settings: list[Any] | None = None
         self.returns = 0.0  # when it is taken to be given back, at the latest; 0: it is
+        self.awaiting: wire.Wire | None = None  # the rank that hears of it then
         self.stopping, self.patience = 0.0, PATIENCE  # since when the rank is asked to stop
 
 
@@ -225,7 +226,10 @@ class Server:
         for other in self._callers:
             if other.seat is not None and other.seat.session is session:
                 other.line.send("over", text=f"rank {session.rank} {how}")
-                other.returns = time.monotonic() + PATIENCE
+                other.returns, other.awaiting = time.monotonic() + PATIENCE, caller.line
+                break
+        else:
+            caller.line.send("left")
         if session.what == POST_MORTEM:
             self._looked = True
             for each in list(self._callers):
@@ -240,6 +244,9 @@ class Server:
 
     def _given_back(self, caller: Caller) -> None:
         caller.returns = 0.0
+        if caller.awaiting is not None:
+            caller.awaiting.send("left")
+            caller.awaiting = None
         if caller.seat is not None:
             caller.seat.session = None
         self._tell_held()

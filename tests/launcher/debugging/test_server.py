@@ -76,6 +76,35 @@ def test_a_rank_is_stepped_through(tmp_path, typists):
     assert job.is_as_before
 
 
+def test_stepping_ends_with_the_program(tmp_path, typists):
+    job = typists(started(tmp_path, "breakpoint(1)\nz = 1\n", *TWO))
+    for seen in ("-> breakpoint", "-> z = 1", "--Return--"):
+        job.expect(seen)
+        job.expect(at(1))
+        job.line("n")
+    job.expect("rank 1 has ended its program")
+    assert job.ends() == 0
+
+
+def test_a_program_without_standard_descriptors(tmp_path, typists):
+    script = "import os\nfor fd in range(3):\n    os.close(fd)\nbreakpoint(1)\nvalue = 40\n"
+    job = typists(started(tmp_path, script + "open('ended', 'w').close()\n", *TWO))
+    job.expect(at(1))
+    job.line("n")
+    job.expect("-> value = 40\n" + at(1))
+    job.line("c")
+    job.expect("rank 1 goes on")
+    assert job.ends() == 0 and (tmp_path / "ended").exists()
+
+
+def test_one_rank_speaks_after_its_debugger(tmp_path, typists):
+    job = typists(started(tmp_path, "breakpoint()\nprint('later')\n"))
+    job.expect(at(0))
+    job.line("c")
+    job.expect(r"(?s)rank 0 goes on\n.*later\n")
+    assert job.ends() == 0
+
+
 def test_breakpoints_hold_after_the_terminal_was_given_back(tmp_path, typists):
     more = "value = 40\nfor i in range(4):\n    dist.barrier()\n"
     more += "    if rank == 1 and i == 1:\n        breakpoint()\n    seen = i"
@@ -456,7 +485,7 @@ def test_a_rank_that_fails_is_looked_at(tmp_path, typists):
 
 def test_of_ranks_that_fail_alike_one_is_looked_at(tmp_path, typists):
     job = typists(started(tmp_path, FAILS.replace("{all}", "True"), *TWO, "--pdb"))
-    rank = job.expect(r"\(Pdb rank (\d)\) $")[1]
+    rank = job.expect(r"\(Pdb rank (\d)\) ")[1]  # the other one may be announced behind it
     job.line("c")
     assert job.ends() == 1
     assert job.said.count("has failed, and is in the debugger") <= 2

@@ -169,12 +169,14 @@ class Holding:
                 seen |= held.ids
             else:
                 seen |= held.ids & found.reached
-        if any(h.steps in (self.first - 1, self.second - 1, 8, 9) for h in holders):
-            self.last_modules = [row[2] for row in self.session.inner if row[3]]
-            if any(h.steps in (8, 9) for h in holders):
-                self.looked += 1
-                for key in {id(m) for m in self.last_modules}:
-                    self.ran[key] = self.ran.get(key, 0) + 1
+        steps = {h.steps for h in holders}
+        self.last_modules = []
+        if self.second - 1 in steps:
+            self.last_modules = [row[2] for row in self.session.inner]
+        if not steps.isdisjoint((8, 9)):
+            self.looked += 1
+            for key in {id(row[2]) for row in self.session.inner}:
+                self.ran[key] = self.ran.get(key, 0) + 1
 
     def after_step(self, optimizer: Any, held: Held) -> None:
         last = self.session.last

@@ -40,8 +40,10 @@ class Modes:
     def modes(self, root: Module) -> tuple[list[Module], list[Module]]:
         found = self.known.get(root)
         if found is None:
-            found = self.known[root] = _by_mode(root)
-        return found
+            found = tuple([weakref.ref(m) for m in kinds] for kinds in _by_mode(root))
+            self.known[root] = found
+        drops, norms = ([m for ref in refs if (m := ref()) is not None] for refs in found)
+        return drops, norms
 
     # -- training ------------------------------------------------------------------------------
 

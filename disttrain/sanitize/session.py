@@ -35,7 +35,8 @@ class Walked:
     """One backward, as the program asked for it."""
 
     def __init__(self, walk: Any, roots: tuple, number: int, place: Place) -> None:
-        self.walk, self.roots, self.number, self.place = walk, roots, number, place
+        self.walk: Any = walk
+        self.roots, self.number, self.place = roots, number, place
         self.leaves = [n for n in walk.pending if n.__class__ is AccumulateGrad]
         self.reached = {id(t) for n in self.leaves if (t := n.variable) is not None}
         # Gradients that are left in other tensors than the leaves (fully sharded parameters).
@@ -79,11 +80,19 @@ class Held:
 class Call:
     """One call of an outermost module."""
 
-    def __init__(self, root: Module, place: Place, recorded: bool, walks: int) -> None:
-        self.root, self.place, self.recorded, self.walks = root, place, recorded, walks
-        self.training = root.training
+    def __init__(self, root: Module, place: Place, recorded: bool) -> None:
+        self._root = weakref.ref(root)
+        self.place, self.recorded, self.training = place, recorded, root.training
         self.node: Any = None  # a weak reference to that of its first result that requires grad
         self.walked = False
+
+    @property
+    def root(self) -> Module:
+        """The module; an empty one when it is gone."""
+        return self._root() or _GONE
+
+
+_GONE = Module()
 
 
 class Session:
@@ -97,7 +106,7 @@ class Session:
         self.held: dict[int, Held] = {}
         self.stack: list[Module] = []
         self.calls: list[Call] = []  # of outermost modules, since gradients were cleared
-        self.inner: deque[list] = deque(maxlen=_MOST_CALLS)  # [first seq, last, module, recorded]
+        self.inner: deque[list] = deque(maxlen=_MOST_CALLS)  # [first seq, last seq, module]
         self.last: Walked | None = None
         self.loader: Any = None  # a weak reference to that of the batch that came last
         self.failed: list[Exception] = []  # of checks
@@ -201,6 +210,7 @@ class Session:
                 held.reached = held.filled = held.ever_reached = True
         self.tell("after_walk", found)
         self.inner.clear()
+        found.walk, found.roots = None, ()  # which keep a graph
 
     # -- modules -------------------------------------------------------------------------------
 
@@ -209,11 +219,12 @@ class Session:
         stack, call = self.stack, None
         if not stack:
             self.names.roots.add(module)
-            call = Call(module, here(), context.thread.grad_enabled, self.walks)
+            call = Call(module, here(), context.thread.grad_enabled)
             self.tell("enter", call, args, kwargs)
         stack.append(module)
-        row = [next_seq(), 0, module, context.thread.grad_enabled]
-        self.inner.append(row)
+        row = [next_seq(), 0, module]
+        if context.thread.grad_enabled:
+            self.inner.append(row)
         return row, call
 
     def leave(self, module: Module, row: list, call: Call | None, out: Any) -> None:

@@ -39,7 +39,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     key = next(k for k, (name, _) in table.SORTS.items() if name == options.sort)
-    job = running.find(options.job)
+    job = running.find(options.job, any_node=True)
     if options.once or options.json or not is_terminal():
         return _once(job, key, options.json)
     with Screen() as screen:

@@ -170,6 +170,15 @@ def jobs() -> list[Job]:
     return sorted(found, key=lambda j: (j.since, j.pid))
 
 
+def _without_other_nodes(running: list[Job]) -> list[Job]:
+    """Each job once."""
+    found: dict[tuple, Job] = {}
+    for job in sorted(running, key=lambda j: j.node):
+        alone = job.num_nodes == 1 or job.job == "none"  # which many jobs are called
+        found.setdefault((job.job, job.program, job.pid if alone else 0), job)
+    return sorted(found.values(), key=lambda j: (j.since, j.pid))
+
+
 def _read(path: str) -> Job | None:
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -182,10 +191,13 @@ def _read(path: str) -> Job | None:
         return None
 
 
-def find(wanted: str | None) -> Job:
-    """The running job of this name (or the start of it, or its pid); None: the only one. Raises
-    ``ConfigError`` that names the jobs where that is not one."""
+def find(wanted: str | None, any_node: bool = False) -> Job:
+    """The running job of this name (or the start of it, or its pid); None: the only one.
+    ``any_node``: of one that has several nodes here, the first. Raises ``ConfigError`` that names
+    the jobs where that is not one."""
     running = jobs()
+    if any_node and str(wanted) not in {str(j.pid) for j in running}:
+        running = _without_other_nodes(running)
     names = "; ".join(f"{j.job} (pid {j.pid}, {j.program})" for j in running)
     if wanted is None:
         if len(running) == 1:

@@ -139,3 +139,17 @@ def test_where_files_are_looked_for(monkeypatch, tmp_path):
     monkeypatch.delenv("TEMP", raising=False)
     monkeypatch.delenv("TMP", raising=False)
     assert running.directories() == [f"/tmp/disttrain-{uid}", f"/run/user/{uid}/disttrain"]
+
+
+def test_of_the_nodes_of_one_job_any_may_be_meant(monkeypatch):
+    def node(pid: int, name: str, node: int, nodes: int = 2) -> running.Job:
+        return running.Job(name, "t.py", pid, 1, "b", 1, float(pid), node=node, num_nodes=nodes)
+
+    all_ = [node(5, "x", 1), node(6, "x", 0), node(7, "y", 0, 1), node(8, "none", 0)]
+    monkeypatch.setattr(running, "jobs", lambda: all_)
+    assert running.find("x", any_node=True).pid == 6
+    assert running.find("5", any_node=True).pid == 5 and running.find("y", any_node=True).pid == 7
+    with pytest.raises(ConfigError, match="any of 2"):
+        running.find("x")
+    with pytest.raises(ConfigError, match="several jobs run"):
+        running.find(None, any_node=True)

@@ -44,10 +44,12 @@ for step in range(100_000):
 """
 
 
-def top(folder) -> dict:
+def top(job: Nodes, name: str) -> dict:
+    folder = job.folder / name
+    pids = [json.loads(f.read_text())["pid"] for f in (folder / "disttrain").glob("*.json")]
     env = os.environ | {"TMPDIR": str(folder), "XDG_RUNTIME_DIR": str(folder)}
     done = subprocess.run(
-        [sys.executable, "-m", "disttrain.cli", "top", "--json"], cwd=ROOT, env=env,
+        [sys.executable, "-m", "disttrain.cli", "top", str(pids[0]), "--json"], cwd=ROOT, env=env,
         capture_output=True, text=True, timeout=40, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -68,7 +70,7 @@ def test_top_shows_the_ranks_of_all_nodes_on_each_of_them(tmp_path):
         started(job)
         names = {f"{os.uname().nodename}:{job.pids[n]}" for n in "ab"}
         for name in "ab":
-            told = top(tmp_path / name)
+            told = top(job, name)
             rows = told["ranks"]
             assert [row["rank"] for row in rows] == [0, 1, 2, 3], job.everything()
             assert {row["host"] for row in rows} == names

@@ -14,7 +14,9 @@ from .handlers import RendezvousConnectionError, RendezvousError, RendezvousTime
 from .static import StaticTCPRendezvous
 
 _TOO_LATE = 75  # the exit code of nodes that have not met in time
-_ALONE = {"standalone": False, "simulate": 0, "fake": 0, "backend": "", "min_ranks": 0}
+_ALONE = {
+    "standalone": False, "simulate": 0, "fake": 0, "backend": "", "min_ranks": 0, "spares": 0,
+}  # fmt: skip
 
 
 class _Raising(argparse.ArgumentParser):

@@ -14,6 +14,7 @@ import numpy as np
 
 from ....backends.device.memory import Memory
 from ....comm.group.group import ProcessGroup
+from ....context import REPEATABLE_SLOT, thread
 
 BIG = 1 << 20  # bytes from which memory counts for more than waiting
 
@@ -57,9 +58,9 @@ class Pool:
 
 
 def _new(memory: Memory, group: ProcessGroup, nbytes: int) -> Any:
-    """A buffer. What lies between the parts that are written is sent, too: as zeros, so that a
-    rank gives the same bytes in every run."""
+    """A buffer. What lies between the parts that are written is sent, too: as zeros by a rank that
+    is to give the same bytes in every run; others do not touch pages for it."""
     raw = memory.flat(group, nbytes, np.uint8)
-    if isinstance(raw, np.ndarray):
+    if REPEATABLE_SLOT in thread.rank.slots and isinstance(raw, np.ndarray):
         raw.fill(0)
     return raw

@@ -92,12 +92,17 @@ def _rectifiers(found: Walked) -> list[Any]:
     for node in sorted(nodes, key=lambda n: -n.seq):
         prim: Any = getattr(node, "prim", None)
         kept = node in inner and prim is not None and isinstance(node.out, Tensor)
-        if kept and prim.name.strip("_") in _NAMES:
+        if kept and (prim.name.strip("_") in _NAMES or _cuts_at_zero(node)):
             out.append(node)
         edges = [e.node if e.__class__ is Output else e for e in node.edges if e is not None]
         if node in inner or any(e.__class__ is AccumulateGrad for e in edges):
             inner.update(edges)
     return out[::-1]
+
+
+def _cuts_at_zero(node: Any) -> bool:
+    """``x.clamp(min=0)``."""
+    return node.prim.name == "clip" and node.params.get("low") == 0
 
 
 CHECKS = (Dead,)

@@ -9,6 +9,7 @@ programs which skip such steps are left alone.
 from __future__ import annotations
 
 import math
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -19,7 +20,7 @@ from ..core import Tensor
 from ..core.node import AccumulateGrad, Output
 from ..nn import Module
 from .places import Place, forward_of, here
-from .session import Held, Session, Walked
+from .session import Held, Session, Walked, node_of, tensors
 from .values import array_of, fetched, is_finite, is_near, version_of
 
 ndarray = np.ndarray
@@ -62,17 +63,20 @@ class Numbers:
         self.wanted: tuple[str, int] | None = None  # whose line is asked for, of the next graph
         self.anomaly = False
         self.risky: dict[Any, bool] = {}  # by primitive
-        self.scaled_root: Any = None
+        self.scaled_roots: list[Any] = []  # nodes of losses that a GradScaler has multiplied
         self.scale = 0.0
 
     # -- forward -------------------------------------------------------------------------------
 
     def scaled(self, scaler: Any, out: Any) -> None:
-        self.scaled_root, self.scale = out, scaler._scale
+        self.scaled_roots.append(node_of(out))
+        self.scale = scaler._scale
 
     def before_walk(self, found: Walked) -> None:
-        found.scaled = any(t is self.scaled_root for t in found.roots)
-        self.scaled_root, self.now = None, found
+        found.scaled = any(n in found.walk.pending for n in self.scaled_roots)
+        self.now = found
+        if self.scaled_roots:
+            self.scaled_roots = []
         if self.wanted is not None:
             self._line(found)
         if self.suspect is not None:  # a program without an optimizer
@@ -286,6 +290,9 @@ def _first(root: Tensor, session: Session) -> tuple[Any, str]:
             text = f"{_name(node)}{{}} is given {_said(at)} by the program, as in its data"
             return node, text
         node = at
+    hidden = graph.unknown(node)
+    if hidden is not None and not any(map(_has_inf, graph.inputs(node))):
+        return hidden, f"{_name(hidden)}{{}}, or {_name(node)} after it, makes the first one"
     if bad is _has_nan and any(_has_inf(v) for v in graph.inputs(node)):
         return _infinite(graph, node)
     return node, f"{_name(node)}{{}} makes the first one"
@@ -379,6 +386,18 @@ class _Graph:
         found += [fetched(a) for a in self._given(node)]
         return [v for v in found if v is not None]
 
+    def unknown(self, node: Any) -> Any:
+        """A node whose value is not known, and goes into this one: of compiled code, or of an
+        operation that could make what is not finite."""
+        for edge in node.edges:
+            if edge is not None and edge.__class__ is not AccumulateGrad:
+                below, index = self.end_of(edge)
+                prim = getattr(below, "prim", None)
+                known = (below, index) in self.values or (prim is not None and prim.name in _SAFE)
+                if not known:
+                    return below
+        return None
+
     def _given(self, node: Any) -> list[Tensor]:
         saved = getattr(node, "saved", None) or ()
         return [
@@ -419,23 +438,43 @@ def _is_as_saved(node: Any, i: int) -> bool:
 
 
 class CompiledLoss:
-    """non-finite-forward, of a compiled step: its results are looked at, which no backward is."""
+    """non-finite-forward, of a compiled step: its results are looked at, which no backward is, and
+    a parameter that it may have stepped."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
-        self.times = 0
+        self.times: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
 
     def called(self, compiled: Any, out: Any) -> None:
-        if not isinstance(out, Tensor) or out.requires_grad or out.ndim:
+        given = tensors(out)
+        if any(t.requires_grad for t in given):
+            return  # what comes of it has a backward
+        bad = next((a for t in given if not t.ndim and (a := _not_finite(t)) is not None), None)
+        said = "" if bad is None else f"gives {_said(bad)}"
+        if bad is None and not given:
+            said = self._of_parameters()
+        if not said:
             return
-        array = array_of(out)
-        if array is None or array.dtype.kind != "f" or math.isfinite(float(array)):
-            return
-        self.times += 1
-        if self.times == 2:
+        times = self.times[compiled] = self.times.get(compiled, 0) + 1
+        if times == 2:
             name = getattr(compiled.fn, "__name__", type(compiled.fn).__name__)
-            text = f"compiled {name} gives {_said(array)}; run it eagerly to learn where"
+            text = f"compiled {name} {said}; run it eagerly to learn where"
             self.session.add("non-finite-forward", here(), text)
+
+    def _of_parameters(self) -> str:
+        """What a step that gives nothing has left in the smallest parameters."""
+        for held in self.session.holders():
+            small = min(held.params, key=lambda p: p.numel())
+            bad = _not_finite(small)
+            if bad is not None:
+                return f"leaves {_said(bad)} in {self.session.names.tensors([small])[0]}"
+        return ""
+
+
+def _not_finite(t: Tensor) -> np.ndarray | None:
+    array = array_of(t)
+    floats = array is not None and array.dtype.kind == "f"
+    return array if floats and not np.isfinite(array).all() else None
 
 
 CHECKS = (Numbers, CompiledLoss)

@@ -213,7 +213,7 @@ class Holding:
             pending = found.walk.pending
             self.behind |= {
                 id(row[2]) for row in self.session.inner
-                if len(row) > 3 and any(_leads_to(ref(), pending) for ref in row[3])
+                if len(row) > 3 and any(_leads_to(n, pending) for n in row[3])
             }  # fmt: skip
 
     def after_step(self, optimizer: Any, held: Held) -> None:

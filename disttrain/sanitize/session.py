@@ -29,6 +29,7 @@ EVENTS = (
     "end",
 )  # fmt: skip
 _MOST_CALLS = 1 << 14
+_MOST_INPUTS = 1 << 10  # calls of which the inputs, and their graphs, are kept until a backward
 
 
 class Walked:
@@ -247,9 +248,8 @@ class Session:
         row = [next_seq(), 0, module]
         if context.thread.grad_enabled:
             self.inner.append(row)
-            if self.inputs:
-                given = [node_of(t) for t in tensors([*args, *kwargs.values()])]
-                row.append([weakref.ref(n) for n in given if n is not None])
+            if self.inputs and len(self.inner) < _MOST_INPUTS:
+                row.append([node_of(t) for t in tensors([*args, *kwargs.values()])])
         return row, call
 
     def leave(self, module: Module, row: list, call: Call | None, out: Any) -> None:

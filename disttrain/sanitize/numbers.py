@@ -19,7 +19,7 @@ from .. import context
 from ..core import Tensor
 from ..core.node import AccumulateGrad, Output
 from ..nn import Module
-from .places import Place, forward_of, here
+from .places import Place, forward_of, here, unwrapped
 from .session import Held, Session, Walked, node_of, tensors
 from .values import array_of, fetched, is_finite, is_near, version_of
 
@@ -61,6 +61,7 @@ class Numbers:
         self.now: Walked | None = None
         self.order: dict[str, int] = {}
         self.wanted: tuple[str, int] | None = None  # whose line is asked for, of the next graph
+        self.told: Suspect | None = None
         self.anomaly = False
         self.risky: dict[Any, bool] = {}  # by primitive
         self.scaled_roots: list[Any] = []  # nodes of losses that a GradScaler has multiplied
@@ -148,7 +149,7 @@ class Numbers:
         node, text = _first(root, self.session)
         module = None if node is None else self.session.module_of(node)
         where = "" if module is None else f" in {self.session.names.module(module)}"
-        place = (None if module is None else forward_of(module)) or found.place
+        place = (None if module is None else forward_of(unwrapped(module))) or found.place
         self.suspect = Suspect(
             "non-finite-forward", place,
             f"the loss is {_said(value)}: {text.format(where)} (backward at {found.place})", module,
@@ -184,7 +185,7 @@ class Numbers:
         self.tries += 1
         module = self.session.module_of(node)
         where = "" if module is None else f" in {self.session.names.module(module)}"
-        place = (None if module is None else forward_of(module)) or found.place
+        place = (None if module is None else forward_of(unwrapped(module))) or found.place
         came = "a gradient that was finite"
         if g.__class__ is ndarray and not is_finite(g):
             came = "one that was not finite either, as of a sum that overflows"
@@ -213,7 +214,8 @@ class Numbers:
             self.suspect = None
 
     def _tell(self) -> None:
-        found, self.suspect = self.suspect, None
+        found = self.told = self.suspect
+        self.suspect = None
         self.tries = _TRIES
         assert found is not None
         self.wanted = found.key
@@ -234,7 +236,9 @@ class Numbers:
     def _line(self, found: Walked) -> None:
         for node in _nodes(found):
             if node.site and _key(node, found) == self.wanted:
-                self.session.findings.note(f"that operation, {_name(node)}, ran at {node.site}")
+                text = f"that operation, {_name(node)}, ran at {node.site}"
+                assert self.told is not None
+                self.session.findings.more(self.told.kind, self.told.place, text)
                 break
         self.wanted = None
         self._watch_lines(False)
@@ -245,7 +249,9 @@ class Numbers:
 
 def _name(node: Any) -> str:
     prim = getattr(node, "prim", None)
-    return node.name() if prim is None else prim.name.strip("_")
+    if prim is None:
+        return "compiled code" if hasattr(node, "joint") else node.name()
+    return prim.name.strip("_")
 
 
 def _nodes(found: Walked) -> list[Any]:

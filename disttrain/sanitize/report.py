@@ -112,8 +112,13 @@ class Findings:
             self._said.add(key)
             loud[0].say(finding.text())
 
+    def more(self, kind: str, place: Place, text: str) -> None:
+        """Say more of what was found, where this rank has said that."""
+        if (kind, place) in self._said:
+            self.note(text)
+
     def note(self, text: str) -> None:
-        """Say more of what was found."""
+        """Say something of what is looked for."""
         for each in self.listeners:
             if not each.quiet:
                 each.say(text)

@@ -11,8 +11,13 @@ from typing import Any
 
 import disttrain as dt
 from disttrain import nn
-from disttrain.data import BatchSampler, DataLoader, DistributedSampler, IterableDataset
-from disttrain.data import TensorDataset
+from disttrain.data import (
+    BatchSampler,
+    DataLoader,
+    DistributedSampler,
+    IterableDataset,
+    TensorDataset,
+)
 from disttrain.nn import functional as F
 from disttrain.optim import lr_scheduler as schedules
 

@@ -24,27 +24,32 @@ class Zeroing:
 
     def __init__(self, session: Session) -> None:
         self.session = session
-        self.left: weakref.WeakKeyDictionary[Any, _Left] = weakref.WeakKeyDictionary()
 
     def after_step(self, optimizer: Any, held: Held) -> None:
-        left = self.left.get(optimizer)
+        left = held.left
         if left is None:
-            left = self.left[optimizer] = _Left()
+            left = held.left = _Left()
         elif left.closure:
             self._count(left, held)  # the backward was run by the step
-        few = sorted(held.params[:64], key=lambda p: p.numel())[:_SAMPLE]
+        if left.params is not held.params:
+            left.params = held.params
+            left.few = sorted(held.params[:64], key=lambda p: p.numel())[:_SAMPLE]
         left.grads = [
-            (p, p._grad, version_of(p._grad)) for p in few if p._grad is not None
+            (p, p._grad, version_of(p._grad)) for p in left.few if p._grad is not None
         ]  # fmt: skip
         left.place = None
 
     def cleared(self, ids: set[int]) -> None:
-        for left in self.left.values():
-            if any(id(p) in ids for p, _, _ in left.grads):
+        for held in self.session.held.values():
+            left = held.left
+            if left is not None and any([id(row[0]) in ids for row in left.grads]):
                 left.grads, left.place, left.times = [], None, 0
 
     def before_walk(self, found: Walked) -> None:
-        for left in self.left.values():
+        for held in self.session.held.values():
+            left = held.left
+            if left is None or not left.grads:
+                continue
             reached = [row for row in left.grads if id(row[0]) in found.reached]
             if not reached:
                 continue
@@ -57,7 +62,7 @@ class Zeroing:
                 left.grads, left.place, left.times = [], None, 0
 
     def before_step(self, optimizer: Any, held: Held, closure: bool) -> None:
-        left = self.left.get(optimizer)
+        left = held.left
         if left is not None:
             left.closure = closure
             if not closure:
@@ -76,6 +81,8 @@ class _Left:
     """The gradients that a step has left, and where a backward has added to them."""
 
     def __init__(self) -> None:
+        self.params: list[Tensor] = []
+        self.few: list[Tensor] = []  # of these the smallest
         self.grads: list[tuple[Tensor, Tensor, int]] = []
         self.place: Place | None = None
         self.times = 0

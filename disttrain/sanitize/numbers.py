@@ -36,7 +36,7 @@ _SAFE = frozenset(
     "where masked_fill cat stack clone copy copy_ contiguous to_copy cast boundary getitem index "
     "tril triu expand reshape".split()
 )
-_LEAVES = 4  # whose gradients are looked at after a walk, others after the next
+_LEAVES = 2  # whose gradients are looked at after a walk, others after the next
 _MASKS = frozenset({"masked_fill", "where", "full", "index_put", "scatter", "tril", "triu"})
 _SCALED_TIMES = 3  # of losses that a GradScaler has scaled, which skips such steps
 
@@ -134,9 +134,8 @@ class Numbers:
         array = fetched(root) if array is None else array
         if array is None or array.dtype.kind not in "fc":
             return False
-        if array.size == 1:
-            value = complex(array.reshape(-1)[0])
-            return not (math.isfinite(value.real) and math.isfinite(value.imag))
+        if array.size == 1 and array.dtype.kind == "f":
+            return not math.isfinite(array.item())
         return not is_finite(array)
 
     def _look(self, root: Tensor, found: Walked) -> None:

@@ -77,7 +77,7 @@ class Schedules:
         self.session.add("scheduler-before-optimizer", here(), text)
 
     def after_step(self, optimizer: Any, held: Held) -> None:
-        for scheduler, known in self.known.items():
+        for scheduler, known in self.known.items() if self.known else ():
             if scheduler.optimizer is not optimizer:
                 continue
             if known.first and known.count > 1 and held.steps == 1:

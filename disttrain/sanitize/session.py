@@ -60,6 +60,7 @@ class Held:
         self.filled = False  # ... and their gradients were not cleared since
         self.ever_reached = False
         self.skipping = False  # a GradScaler has asked for a step since the last one
+        self.left: Any = None  # what ``Zeroing`` knows of it
         self.ids: set[int] = set()
         self.params: list[Tensor] = []
         self._size = -1
@@ -143,11 +144,12 @@ class Session:
 
     def tell(self, name: str, *args: Any) -> None:
         """Tell all checks of an event."""
-        if self.busy:
+        handlers = self.on[name]
+        if self.busy or not handlers:
             return
         self.busy = True
         try:
-            for each in self.on[name]:
+            for each in handlers:
                 try:
                     each(*args)
                 except SanitizeError:
@@ -182,10 +184,10 @@ class Session:
 
     def holders(self) -> list[Held]:
         """All optimizers that live."""
-        gone = [k for k, h in self.held.items() if h.ref() is None]
-        for key in gone:
-            del self.held[key]
-        return list(self.held.values())
+        found = [h for h in self.held.values() if h.ref() is not None]
+        if len(found) < len(self.held):
+            self.held = {k: h for k, h in self.held.items() if h.ref() is not None}
+        return found
 
     def before_step(self, optimizer: Any, args: tuple = (), kwargs: Any = None) -> None:
         held = self.optimizer(optimizer)
@@ -200,17 +202,17 @@ class Session:
         held.reached = False
         self.calls.clear()
 
-    def cleared(self, params: Iterable[Tensor]) -> None:
+    def cleared(self, ids: set[int]) -> None:
         """The program has cleared gradients."""
-        ids = {id(p) for p in params}
         self.tell("cleared", ids)
-        for held in self.holders():
-            if not held.ids.isdisjoint(ids):
+        for held in self.held.values():
+            if held.filled and not held.ids.isdisjoint(ids):
                 held.filled = False
-        self.calls = [
-            c for c in self.calls
-            if not c.walked or ids.isdisjoint([id(p) for p in c.root.parameters()])
-        ]  # fmt: skip
+        if self.calls:
+            self.calls = [
+                c for c in self.calls
+                if not c.walked or ids.isdisjoint([id(p) for p in c.root.parameters()])
+            ]  # fmt: skip
 
     # -- walks ---------------------------------------------------------------------------------
 

@@ -153,7 +153,7 @@ def _zero_module(own: Callable[..., Any]) -> Callable[..., Any]:
     def zero_grad(self: Module, *args: Any, **kwargs: Any) -> Any:
         to = active()
         if to is not None:
-            to.cleared(self.parameters())
+            to.cleared({id(p) for p in self.parameters()})
         return own(self, *args, **kwargs)
 
     return zero_grad
@@ -173,7 +173,7 @@ def _zero_optimizer(own: Callable[..., Any]) -> Callable[..., Any]:
     def zero_grad(self: Optimizer, *args: Any, **kwargs: Any) -> Any:
         to = active()
         if to is not None:
-            to.cleared(to.optimizer(self).params)
+            to.cleared(to.optimizer(self).ids)
         return own(self, *args, **kwargs)
 
     return zero_grad

@@ -42,7 +42,7 @@ class Zeroing:
     def cleared(self, ids: set[int]) -> None:
         for held in self.session.held.values():
             left = held.left
-            if left is not None and any([id(row[0]) in ids for row in left.grads]):
+            if left is not None and any(id(row[0]) in ids for row in left.grads):
                 left.grads, left.place, left.times = [], None, 0
 
     def before_walk(self, found: Walked) -> None:

@@ -49,7 +49,7 @@ class Modes:
 
     def before_step(self, optimizer: Any, held: Held, closure: bool) -> None:
         calls = self.session.calls
-        if not self.evaluated and all([call.training for call in calls]):
+        if not self.evaluated and all(call.training for call in calls):
             return
         by_root: dict[Module, list[Call]] = {}
         for call in calls:

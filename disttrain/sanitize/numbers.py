@@ -456,8 +456,9 @@ class CompiledLoss:
             return  # what comes of it has a backward
         bad = next((a for t in given if not t.ndim and (a := _not_finite(t)) is not None), None)
         said = "" if bad is None else f"gives {_said(bad)}"
-        if bad is None and not given:
-            said = self._of_parameters()
+        if not isinstance(out, Tensor) and (said or not given):  # some of it may be a metric
+            left = self._of_parameters()
+            said = left and (said or left)
         if not said:
             return
         times = self.times[compiled] = self.times.get(compiled, 0) + 1
@@ -469,9 +470,9 @@ class CompiledLoss:
     def _of_parameters(self) -> str:
         """What a step that gives nothing has left in the smallest parameters."""
         for held in self.session.holders():
-            small = min(held.params, key=lambda p: p.numel())
-            bad = _not_finite(small)
-            if bad is not None:
+            small = min(held.params, key=lambda p: p.numel(), default=None)
+            bad = None if small is None else _not_finite(small)
+            if small is not None and bad is not None:
                 return f"leaves {_said(bad)} in {self.session.names.tensors([small])[0]}"
         return ""
 

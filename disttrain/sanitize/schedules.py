@@ -14,6 +14,7 @@ _NORMS = (batchnorm._Norm, normalization.LayerNorm, normalization.RMSNorm,
           normalization.GroupNorm)  # fmt: skip
 _TIMES = 3  # in a row
 _FALLEN, _FROM_START = 5, 50  # steps at a rate of zero
+_SHORT = 30  # a period that may be one of epochs
 _NOTHING = 1e-12  # of the largest rate
 
 
@@ -33,7 +34,9 @@ def _total(scheduler: Any) -> int:
     if inner and ends:  # one after the other
         last = _total(inner[-1])
         return last and last + int(ends[-1])
-    period = 0 if hasattr(scheduler, "T_mult") else getattr(scheduler, "T_max", 0)
+    period = getattr(scheduler, "T_max", 0)
+    if hasattr(scheduler, "T_mult") or (isinstance(period, int) and period < _SHORT):
+        period = 0
     total = getattr(scheduler, "total_steps", None) or period
     return total if isinstance(total, int) else 0
 

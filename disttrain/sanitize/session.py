@@ -75,7 +75,8 @@ class Held:
         size = sum([len(g["params"]) for g in groups])
         if size != self._size:
             self._size = size
-            self.params = [p for g in groups for p in g["params"]]
+            params = [p for g in groups for p in g["params"]]
+            self.params = [p for p in params if isinstance(p, Tensor)]  # (some hold remote ones)
             self.ids = {id(p) for p in self.params}
 
 

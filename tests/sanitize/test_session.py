@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import disttrain as dt
 from disttrain import nn
 from disttrain.sanitize.report import Findings
@@ -74,7 +72,10 @@ def test_optimizers_are_known_as_long_as_they_live():
 
 
 def test_an_optimizer_of_what_lies_elsewhere():
-    held = Held(own := SimpleNamespace(param_groups=[{"params": [object()]}]))
+    class Remote:
+        param_groups = [{"params": [object()]}]
+
+    held = Held(own := Remote())
     assert held.ref() is own and held.params == [] and held.ids == set()
 
 

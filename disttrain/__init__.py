@@ -10,7 +10,7 @@ imported here; a package is loaded when it is first asked for.
 import importlib
 from typing import Any
 
-from . import context, core
+from . import context, core, settings
 from .backends.device.precision import matmul_precision as get_float32_matmul_precision
 from .backends.device.precision import set_matmul_precision as set_float32_matmul_precision
 from .core import (
@@ -114,3 +114,5 @@ def __dir__() -> list:
 
 
 context.provide_packages(__getattr__)
+if settings.SANITIZE.text() not in ("", "0"):  # a program that no launcher has started
+    __getattr__("sanitize").begin()

@@ -43,7 +43,7 @@ class Dead:
         seen = set()
         for node in _rectifiers(found):
             name = node.prim.name.strip("_")
-            array = array_of(node.out)
+            array = _values(node)
             if array is None or array.ndim < 2 or not len(array):
                 continue
             module = self.session.module_of(node)
@@ -91,13 +91,27 @@ def _rectifiers(found: Walked) -> list[Any]:
     out = []
     for node in sorted(nodes, key=lambda n: -n.seq):
         prim: Any = getattr(node, "prim", None)
-        kept = node in inner and prim is not None and isinstance(node.out, Tensor)
-        if kept and prim.name.strip("_") in _NAMES:
+        inside = node in inner and prim is not None
+        if inside and (prim.name.strip("_") in _NAMES or _cuts_at_zero(node)):
             out.append(node)
         edges = [e.node if e.__class__ is Output else e for e in node.edges if e is not None]
         if node in inner or any(e.__class__ is AccumulateGrad for e in edges):
             inner.update(edges)
     return out[::-1]
+
+
+def _values(node: Any) -> np.ndarray | None:
+    """What it gave, as far as that is kept."""
+    if isinstance(node.out, Tensor):
+        return array_of(node.out)
+    given = node.saved[0] if node.saved and _cuts_at_zero(node) else None
+    array = array_of(given) if isinstance(given, Tensor) else None
+    return None if array is None else np.maximum(array, 0)
+
+
+def _cuts_at_zero(node: Any) -> bool:
+    """``x.clamp(min=0)``."""
+    return node.prim.name == "clip" and node.params.get("low") == 0
 
 
 CHECKS = (Dead,)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..core import Tensor
+from ..data.sampler import DistributedSampler
 from .places import Place, here
 from .session import Call, Session, Walked, tensors
 from .values import array_of
@@ -33,9 +34,17 @@ class Orders:
         self.session = session
         self.known: weakref.WeakKeyDictionary[Any, _Passes] = weakref.WeakKeyDictionary()
 
+    def opened(self, source: Any) -> None:
+        """A loader begins: its sampler may have an order of its own."""
+        for sampler in _samplers(source):
+            own = type(sampler).__iter__
+            code = None if hasattr(own, "__wrapped__") else getattr(own, "__code__", None)
+            if code is not None and "epoch" in code.co_names:
+                self.sampled(sampler)
+
     def sampled(self, sampler: Any) -> None:
         known = self.known.setdefault(sampler, _Passes())
-        alone = not sampler.shuffle or sampler.num_replicas < 2 or sampler._start
+        alone = not sampler.shuffle or sampler.num_replicas < 2 or getattr(sampler, "_start", 0)
         again = sampler.epoch in known.trained and not known.told and not alone
         known.again = here() if again else None
 
@@ -46,13 +55,8 @@ class Orders:
 
     def before_walk(self, found: Walked) -> None:
         source = None if self.session.loader is None else self.session.loader()
-        sampler = None if source is None else getattr(source, "sampler", None)
-        inner = getattr(getattr(source, "batch_sampler", None), "sampler", None)
-        for each in (sampler, inner):
-            try:
-                known = self.known.get(each)
-            except TypeError:  # a list of numbers
-                continue
+        for each in [] if source is None else _samplers(source):
+            known = self.known.get(each)
             if known is not None:
                 self._trained(each, known)
 
@@ -63,6 +67,13 @@ class Orders:
             text = f"epoch {sampler.epoch} of {type(sampler).__name__} begins once more"
             self.session.add("missing-set-epoch", known.again, text)
             known.again = None
+
+
+def _samplers(source: Any) -> list[DistributedSampler]:
+    """Those of a loader that divide its data among ranks."""
+    inner = getattr(getattr(source, "batch_sampler", None), "sampler", None)
+    both = [getattr(source, "sampler", None), inner]
+    return [s for s in both if isinstance(s, DistributedSampler)][:1]
 
 
 class Labels:

@@ -7,6 +7,7 @@ import weakref
 from typing import Any
 
 from ..core import Tensor
+from ..core.node import AccumulateGrad, Output
 from ..nn import Parameter
 from ..optim.optimizer import Optimizer
 from .places import NOWHERE, Place, here, listed
@@ -15,6 +16,7 @@ from .values import is_zero, sample, version_of
 
 _SEVERAL = 2  # steps in a row that show a habit
 _SAMPLE = 8  # parameters that are looked at
+_FIRST = 6  # steps in which gradients are looked at for what the program has written into them
 
 
 class Zeroing:
@@ -22,25 +24,32 @@ class Zeroing:
 
     def __init__(self, session: Session) -> None:
         self.session = session
-        self.left: weakref.WeakKeyDictionary[Any, _Left] = weakref.WeakKeyDictionary()
 
     def after_step(self, optimizer: Any, held: Held) -> None:
-        left = self.left.get(optimizer)
+        left = held.left
         if left is None:
-            left = self.left[optimizer] = _Left()
-        few = sorted(held.params[:64], key=lambda p: p.numel())[:_SAMPLE]
+            left = held.left = _Left()
+        elif left.closure:
+            self._count(left, held)  # the backward was run by the step
+        if left.params is not held.params:
+            left.params = held.params
+            left.few = sorted(held.params[:64], key=lambda p: p.numel())[:_SAMPLE]
         left.grads = [
-            (p, p._grad, version_of(p._grad)) for p in few if p._grad is not None
+            (p, p._grad, version_of(p._grad)) for p in left.few if p._grad is not None
         ]  # fmt: skip
         left.place = None
 
     def cleared(self, ids: set[int]) -> None:
-        for left in self.left.values():
-            if any(id(p) in ids for p, _, _ in left.grads):
+        for held in self.session.held.values():
+            left = held.left
+            if left is not None and any(id(row[0]) in ids for row in left.grads):
                 left.grads, left.place, left.times = [], None, 0
 
     def before_walk(self, found: Walked) -> None:
-        for left in self.left.values():
+        for held in self.session.held.values():
+            left = held.left
+            if left is None or not left.grads:
+                continue
             reached = [row for row in left.grads if id(row[0]) in found.reached]
             if not reached:
                 continue
@@ -53,8 +62,14 @@ class Zeroing:
                 left.grads, left.place, left.times = [], None, 0
 
     def before_step(self, optimizer: Any, held: Held, closure: bool) -> None:
-        left = self.left.get(optimizer)
-        if left is None or left.place is None:
+        left = held.left
+        if left is not None:
+            left.closure = closure
+            if not closure:
+                self._count(left, held)
+
+    def _count(self, left: _Left, held: Held) -> None:
+        if left.place is None:
             return
         left.times += 1
         if left.times >= _SEVERAL:
@@ -66,9 +81,12 @@ class _Left:
     """The gradients that a step has left, and where a backward has added to them."""
 
     def __init__(self) -> None:
+        self.params: list[Tensor] = []
+        self.few: list[Tensor] = []  # of these the smallest
         self.grads: list[tuple[Tensor, Tensor, int]] = []
         self.place: Place | None = None
         self.times = 0
+        self.closure = False  # the last step was given one
 
     def is_stale(self, rows: list) -> bool:
         """Whether nobody has touched them since."""
@@ -85,10 +103,15 @@ class Order:
         self.early: weakref.WeakSet[Any] = weakref.WeakSet()
         self.apart: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         self.walks: list[bool] = []  # since the last step: whether they came to any optimizer
+        self.made: weakref.WeakKeyDictionary[Any, tuple] = weakref.WeakKeyDictionary()
 
     def after_walk(self, found: Walked) -> None:
+        holders = self.session.holders()
         if len(self.walks) < 1 << 12:
-            self.walks.append(any(found.comes_to(h) for h in self.session.holders()))
+            self.walks.append(any(found.comes_to(h) for h in holders))
+        for held in holders:
+            if held.steps < _FIRST and found.comes_to(held):
+                self.made[held.ref()] = _smallest(held)
 
     def before_step(self, optimizer: Any, held: Held, closure: bool) -> None:
         if closure:
@@ -100,6 +123,7 @@ class Order:
         if not held.ever_reached:
             self.early.add(optimizer)
         lost = (held.reached and not held.filled) or all(p._grad is None for p in held.params)
+        lost = lost or self._was_written(optimizer, held)
         if not (lost and held.reached and _are_empty(held)):
             if held.reached:
                 self.lost.pop(optimizer, None)
@@ -111,6 +135,12 @@ class Order:
         kind = "step-before-backward" if from_start else "gradients-cleared-before-step"
         text = f"{held.name}.step() finds no gradients, though backward has made some"
         self.session.add(kind, here(), text)
+
+    def _was_written(self, optimizer: Any, held: Held) -> bool:
+        """Whether the program has written zeros into a gradient that backward has made."""
+        grad, version, zero = self.made.pop(optimizer, (None, 0, True))
+        now = _smallest(held)
+        return not zero and now[0] is grad and now[1] != version and now[2]
 
     def _reach(self, optimizer: Any, held: Held) -> None:
         session = self.session
@@ -134,6 +164,15 @@ class Order:
         self.walks = []
 
 
+def _smallest(held: Held) -> tuple[Any, int, bool]:
+    """The smallest gradient, how often it was written to, and whether it is zero."""
+    grads = [p._grad for p in held.params if p._grad is not None]
+    if not grads:
+        return None, 0, True
+    grad = min(grads, key=lambda g: g.numel())
+    return grad, version_of(grad), is_zero(grad)
+
+
 def _are_empty(held: Held) -> bool:
     return all(p._grad is None or is_zero(p._grad) for p in held.params)
 
@@ -151,15 +190,16 @@ class Holding:
         self.looked = 0
         self.outside: dict[int, tuple] = {}
         self.last_modules: list[Any] = []
+        # Of an optimizer that may be gone at the end: it, and what was not used, with its names.
+        self.unused: list[tuple[Held, set[int], dict[int, str]]] = []
+        self.behind: set[int] = set()  # ids of modules that ran on what trained ones gave
 
     def registered(self, p: Any) -> None:
         self.made[id(p)] = len(self.session.held)
 
     def end(self) -> None:
-        for held in self.session.holders():
-            optimizer = held.ref()
-            if optimizer is not None and held.steps >= self.enough:
-                self._unused(held, self.seen.get(optimizer, set()))
+        for held, seen, names in self.unused:
+            self._tell_unused(held, [name for key, name in names.items() if key not in seen])
 
     def before_walk(self, found: Walked) -> None:
         holders = self.session.holders()
@@ -177,9 +217,15 @@ class Holding:
             self.looked += 1
             for key in {id(row[2]) for row in self.session.inner}:
                 self.ran[key] = self.ran.get(key, 0) + 1
+            pending = found.walk.pending
+            self.behind |= {
+                id(row[2]) for row in self.session.inner
+                if len(row) > 3 and any(_leads_to(n, pending) for n in row[3])
+            }  # fmt: skip
 
     def after_step(self, optimizer: Any, held: Held) -> None:
         last = self.session.last
+        self.session.inputs = any(h.steps in (8, 9) for h in self.session.holders())
         if last is None or last.elsewhere:
             return
         if held.steps == self.first:
@@ -190,8 +236,6 @@ class Holding:
             self._tell_outside(held, last)
         elif held.steps == self.enough:
             self._without(held, self.seen.get(optimizer, set()))
-        elif held.steps == 5 * self.enough:
-            self._unused(held, self.seen.get(optimizer, set()))
 
     def _outside(self, last: Walked) -> list[Tensor]:
         """The parameters that the last backward came to, and no optimizer holds."""
@@ -234,33 +278,61 @@ class Holding:
 
     def _without(self, held: Held, seen: set[int]) -> None:
         missing = self._missing(held, seen)
-        modules = [m for r in self.session.names.roots for m in r.modules()]
-        ran = {
-            id(p) for m in modules if self.looked and self.ran.get(id(m), 0) >= self.looked
-            for p in m._parameters.values() if p is not None
-        }  # fmt: skip
-        without = [p for p in missing if id(p) in ran]
-        if without and seen and self.session.last is not None:
-            names = listed(self.session.names.tensors(without))
-            text = f"{names}: no gradient in {held.steps} steps, though the module runs"
+        if not (missing and seen and self.looked) or self.session.last is None:
+            return
+        cut, unused = self._ways(seen)
+        names = self.session.names.tensors(missing)
+        without = [n for p, n in zip(missing, names) if id(p) in cut - unused]
+        if without:
+            text = f"{listed(without)}: no gradient in {held.steps} steps, though the module runs"
             self.session.add("parameter-without-gradient", self.session.last.place, text)
+        rest = {id(p): n for p, n in zip(missing, names) if id(p) in unused}
+        self.unused.append((held, seen, rest))
 
-    def _unused(self, held: Held, seen: set[int]) -> None:
-        missing = [p for p in self._missing(held, seen) if seen]
-        known = {id(p) for r in self.session.names.roots for p in r.parameters()}
-        called = {
-            id(p) for r in self.session.names.roots for m in r.modules()
-            if id(m) in self.ran for p in m._parameters.values() if p is not None
-        }  # fmt: skip
-        unused = [p for p in missing if id(p) in known and id(p) not in called]
-        if unused:
-            names = listed(self.session.names.tensors(unused))
-            self.session.add("parameter-never-used", NOWHERE, f"{names}: held by {held.name}")
+    def _ways(self, seen: set[int]) -> tuple[set[int], set[int]]:
+        """The parameters of modules from which nothing comes to the loss: those that it should
+        come from, and those that do nothing. A module of which other parameters get gradients, or
+        that runs on what such ones gave, is not cut off: it does not use these."""
+        cut: set[int] = set()
+        unused: set[int] = set()
+        for m in {id(m): m for r in self.session.names.roots for m in r.modules()}.values():
+            ids = {id(p) for p in m._parameters.values() if p is not None}
+            if not ids:
+                continue
+            times = self.ran.get(id(m), 0)
+            lives = not seen.isdisjoint([id(p) for p in m.parameters()])
+            if not times or lives or id(m) in self.behind:
+                unused |= ids
+            elif times >= self.looked:
+                cut |= ids
+        return cut, unused
+
+    def _tell_unused(self, held: Held, names: list[str]) -> None:
+        if names:
+            text = f"{listed(names)}: held by {held.name}"
+            self.session.add("parameter-never-used", NOWHERE, text)
 
     def _missing(self, held: Held, seen: set[int]) -> list[Tensor]:
         return [
             p for p in held.params if p.requires_grad and id(p) not in seen and p._grad is None
         ]  # fmt: skip
+
+
+def _leads_to(node: Any, pending: Any) -> bool:
+    """Whether a node was made of what a backward walks."""
+    seen, todo = {node}, [node]
+    while todo:
+        at = todo.pop()
+        if at is None or at.__class__ is AccumulateGrad:
+            continue
+        if at in pending:
+            return True
+        for edge in at.edges:
+            below = edge.node if edge.__class__ is Output else edge
+            if below not in seen:
+                seen.add(below)
+                todo.append(below)
+    return False
 
 
 def _is_same(kept: tuple, p: Tensor) -> bool:

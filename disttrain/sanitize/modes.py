@@ -48,12 +48,15 @@ class Modes:
     # -- training ------------------------------------------------------------------------------
 
     def before_step(self, optimizer: Any, held: Held, closure: bool) -> None:
+        calls = self.session.calls
+        if not self.evaluated and all(call.training for call in calls):
+            return
         by_root: dict[Module, list[Call]] = {}
-        for call in self.session.calls:
+        for call in calls:
             if call.walked:
                 by_root.setdefault(call.root, []).append(call)
-        for root, calls in by_root.items():
-            if not self._is_evaluating(root, calls, held):
+        for root, walked in by_root.items():
+            if not self._is_evaluating(root, walked, held):
                 self.evaluated.pop(root, None)
                 continue
             times = self.evaluated[root] = self.evaluated.get(root, 0) + 1
@@ -61,7 +64,7 @@ class Modes:
                 drops, norms = self.modes(root)
                 what = [f"{len(x)} {n}" for x, n in ((drops, "dropouts"), (norms, "norms")) if x]
                 text = f"{type(root).__name__} is trained in evaluation mode: {', '.join(what)}"
-                self.session.add("eval-mode-in-training", calls[-1].place, text)
+                self.session.add("eval-mode-in-training", walked[-1].place, text)
 
     def _is_evaluating(self, root: Module, calls: list[Call], held: Held) -> bool:
         if any(c.training for c in calls):
@@ -74,7 +77,8 @@ class Modes:
     # -- evaluation ----------------------------------------------------------------------------
 
     def before_walk(self, found: Walked) -> None:
-        self.row.clear()
+        if self.row:
+            self.row.clear()
         source = None if self.session.loader is None else self.session.loader()
         if source is not None:
             self.passes.setdefault(source, _Pass()).trained = True

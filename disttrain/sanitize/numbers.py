@@ -9,6 +9,7 @@ programs which skip such steps are left alone.
 from __future__ import annotations
 
 import math
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -18,8 +19,8 @@ from .. import context
 from ..core import Tensor
 from ..core.node import AccumulateGrad, Output
 from ..nn import Module
-from .places import Place, forward_of, here
-from .session import Held, Session, Walked
+from .places import Place, forward_of, here, unwrapped
+from .session import Held, Session, Walked, node_of, tensors
 from .values import array_of, fetched, is_finite, is_near, version_of
 
 ndarray = np.ndarray
@@ -35,7 +36,7 @@ _SAFE = frozenset(
     "where masked_fill cat stack clone copy copy_ contiguous to_copy cast boundary getitem index "
     "tril triu expand reshape".split()
 )
-_LEAVES = 4  # whose gradients are looked at after a walk, others after the next
+_LEAVES = 2  # whose gradients are looked at after a walk, others after the next
 _MASKS = frozenset({"masked_fill", "where", "full", "index_put", "scatter", "tril", "triu"})
 _SCALED_TIMES = 3  # of losses that a GradScaler has scaled, which skips such steps
 
@@ -60,19 +61,23 @@ class Numbers:
         self.now: Walked | None = None
         self.order: dict[str, int] = {}
         self.wanted: tuple[str, int] | None = None  # whose line is asked for, of the next graph
+        self.told: Suspect | None = None
         self.anomaly = False
         self.risky: dict[Any, bool] = {}  # by primitive
-        self.scaled_root: Any = None
+        self.scaled_roots: list[Any] = []  # nodes of losses that a GradScaler has multiplied
         self.scale = 0.0
 
     # -- forward -------------------------------------------------------------------------------
 
     def scaled(self, scaler: Any, out: Any) -> None:
-        self.scaled_root, self.scale = out, scaler._scale
+        self.scaled_roots.append(node_of(out))
+        self.scale = scaler._scale
 
     def before_walk(self, found: Walked) -> None:
-        found.scaled = any(t is self.scaled_root for t in found.roots)
-        self.scaled_root, self.now = None, found
+        found.scaled = any(n in found.walk.pending for n in self.scaled_roots)
+        self.now = found
+        if self.scaled_roots:
+            self.scaled_roots = []
         if self.wanted is not None:
             self._line(found)
         if self.suspect is not None:  # a program without an optimizer
@@ -129,9 +134,8 @@ class Numbers:
         array = fetched(root) if array is None else array
         if array is None or array.dtype.kind not in "fc":
             return False
-        if array.size == 1:
-            value = complex(array.reshape(-1)[0])
-            return not (math.isfinite(value.real) and math.isfinite(value.imag))
+        if array.size == 1 and array.dtype.kind == "f":
+            return not math.isfinite(array.item())
         return not is_finite(array)
 
     def _look(self, root: Tensor, found: Walked) -> None:
@@ -144,7 +148,7 @@ class Numbers:
         node, text = _first(root, self.session)
         module = None if node is None else self.session.module_of(node)
         where = "" if module is None else f" in {self.session.names.module(module)}"
-        place = (None if module is None else forward_of(module)) or found.place
+        place = (None if module is None else forward_of(unwrapped(module))) or found.place
         self.suspect = Suspect(
             "non-finite-forward", place,
             f"the loss is {_said(value)}: {text.format(where)} (backward at {found.place})", module,
@@ -180,7 +184,7 @@ class Numbers:
         self.tries += 1
         module = self.session.module_of(node)
         where = "" if module is None else f" in {self.session.names.module(module)}"
-        place = (None if module is None else forward_of(module)) or found.place
+        place = (None if module is None else forward_of(unwrapped(module))) or found.place
         came = "a gradient that was finite"
         if g.__class__ is ndarray and not is_finite(g):
             came = "one that was not finite either, as of a sum that overflows"
@@ -209,7 +213,8 @@ class Numbers:
             self.suspect = None
 
     def _tell(self) -> None:
-        found, self.suspect = self.suspect, None
+        found = self.told = self.suspect
+        self.suspect = None
         self.tries = _TRIES
         assert found is not None
         self.wanted = found.key
@@ -230,7 +235,9 @@ class Numbers:
     def _line(self, found: Walked) -> None:
         for node in _nodes(found):
             if node.site and _key(node, found) == self.wanted:
-                self.session.findings.note(f"that operation, {_name(node)}, ran at {node.site}")
+                text = f"that operation, {_name(node)}, ran at {node.site}"
+                assert self.told is not None
+                self.session.findings.more(self.told.kind, self.told.place, text)
                 break
         self.wanted = None
         self._watch_lines(False)
@@ -241,7 +248,9 @@ class Numbers:
 
 def _name(node: Any) -> str:
     prim = getattr(node, "prim", None)
-    return node.name() if prim is None else prim.name.strip("_")
+    if prim is None:
+        return "compiled code" if hasattr(node, "joint") else node.name()
+    return prim.name.strip("_")
 
 
 def _nodes(found: Walked) -> list[Any]:
@@ -286,6 +295,9 @@ def _first(root: Tensor, session: Session) -> tuple[Any, str]:
             text = f"{_name(node)}{{}} is given {_said(at)} by the program, as in its data"
             return node, text
         node = at
+    hidden = graph.unknown(node)
+    if hidden is not None and not any(map(_has_inf, graph.inputs(node))):
+        return hidden, f"{_name(hidden)}{{}}, or {_name(node)} after it, makes the first one"
     if bad is _has_nan and any(_has_inf(v) for v in graph.inputs(node)):
         return _infinite(graph, node)
     return node, f"{_name(node)}{{}} makes the first one"
@@ -379,6 +391,18 @@ class _Graph:
         found += [fetched(a) for a in self._given(node)]
         return [v for v in found if v is not None]
 
+    def unknown(self, node: Any) -> Any:
+        """A node whose value is not known, and goes into this one: of compiled code, or of an
+        operation that could make what is not finite."""
+        for edge in node.edges:
+            if edge is not None and edge.__class__ is not AccumulateGrad:
+                below, index = self.end_of(edge)
+                prim = getattr(below, "prim", None)
+                known = (below, index) in self.values or (prim is not None and prim.name in _SAFE)
+                if not known:
+                    return below
+        return None
+
     def _given(self, node: Any) -> list[Tensor]:
         saved = getattr(node, "saved", None) or ()
         return [
@@ -419,23 +443,44 @@ def _is_as_saved(node: Any, i: int) -> bool:
 
 
 class CompiledLoss:
-    """non-finite-forward, of a compiled step: its results are looked at, which no backward is."""
+    """non-finite-forward, of a compiled step: its results are looked at, which no backward is, and
+    a parameter that it may have stepped."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
-        self.times = 0
+        self.times: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
 
     def called(self, compiled: Any, out: Any) -> None:
-        if not isinstance(out, Tensor) or out.requires_grad or out.ndim:
+        given = tensors(out)
+        if any(t.requires_grad for t in given):
+            return  # what comes of it has a backward
+        bad = next((a for t in given if not t.ndim and (a := _not_finite(t)) is not None), None)
+        said = "" if bad is None else f"gives {_said(bad)}"
+        if not isinstance(out, Tensor) and (said or not given):  # some of it may be a metric
+            left = self._of_parameters()
+            said = left and (said or left)
+        if not said:
             return
-        array = array_of(out)
-        if array is None or array.dtype.kind != "f" or math.isfinite(float(array)):
-            return
-        self.times += 1
-        if self.times == 2:
+        times = self.times[compiled] = self.times.get(compiled, 0) + 1
+        if times == 2:
             name = getattr(compiled.fn, "__name__", type(compiled.fn).__name__)
-            text = f"compiled {name} gives {_said(array)}; run it eagerly to learn where"
+            text = f"compiled {name} {said}; run it eagerly to learn where"
             self.session.add("non-finite-forward", here(), text)
+
+    def _of_parameters(self) -> str:
+        """What a step that gives nothing has left in the smallest parameters."""
+        for held in self.session.holders():
+            small = min(held.params, key=lambda p: p.numel(), default=None)
+            bad = None if small is None else _not_finite(small)
+            if small is not None and bad is not None:
+                return f"leaves {_said(bad)} in {self.session.names.tensors([small])[0]}"
+        return ""
+
+
+def _not_finite(t: Tensor) -> np.ndarray | None:
+    array = array_of(t)
+    floats = array is not None and array.dtype.kind == "f"
+    return array if floats and not np.isfinite(array).all() else None
 
 
 CHECKS = (Numbers, CompiledLoss)

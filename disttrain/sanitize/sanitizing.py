@@ -43,12 +43,13 @@ _CHECKS: tuple[tuple[Callable[[Session], Any], frozenset[str]], ...] = tuple(
         (graphs.Moves, "tensor-moved-in-loop"),
     )
 )  # fmt: skip
+_BEGUN = "sanitize.begun"  # the slot of whether the settings were followed
 
 
 class sanitize:  # noqa: N801  (used like a function)
     """Look for silent bugs of training in what the calling thread does, from now on: to the end of
     the block where it is used as one (``with dt.sanitize():``), else to ``stop`` or the end of the
-    program.
+    program. Where that is looked at already (``dtrun --sanitize``), both are told what is found.
 
     Each finding is said once for its kind and line, on stderr, and summed up at the end; advice
     only there. ``raise_on``: kinds or severities ("error", "warning", "advice") that raise
@@ -65,20 +66,20 @@ class sanitize:  # noqa: N801  (used like a function)
         wanted = frozenset(KINDS) if only is None else _kinds("only", only)
         wanted -= _kinds("ignore", ignore)
         raising = _kinds("raise_on", raise_on)
-        me = context.current()
-        if SLOT in me.slots:
+        self._rank = me = context.current()
+        self._to = Findings(wanted, raising, me, report, quiet)
+        checks = [check for check, kinds in _CHECKS if kinds & wanted]
+        session = me.slots.get(SLOT)
+        if session is None:
+            session = me.slots[SLOT] = Session(self._to, checks)
+            stand_in()
+        elif session.is_here():
+            session.share(self._to, checks)
+        else:
             raise ConfigError(
-                "sanitize: this rank is sanitized already (dtrun --sanitize, or another "
-                "dt.sanitize()); stop that first, or use dt.sanitize.ignore() for a block"
+                "sanitize: another thread of this rank is looked at already; stop that first"
             )
-        self._to = Findings(wanted, raising, me, report)
-        if quiet:
-            self._to.say = lambda text: None  # type: ignore[method-assign]
-        me.slots[SLOT] = self._session = Session(
-            self._to, [check for check, kinds in _CHECKS if kinds & wanted]
-        )
-        self._rank, self._open = me, True
-        stand_in()
+        self._session, self._open = session, True
         atexit.register(self.stop)
 
     @property
@@ -97,14 +98,20 @@ class sanitize:  # noqa: N801  (used like a function)
             return
         self._open = False
         atexit.unregister(self.stop)
-        stand_aside()
-        self._rank.slots.pop(SLOT, None)
         try:
-            self._session.tell("end")
+            self._leave()
         finally:
             text = self._to.summary()
             if text:
                 self._to.say(text)
+
+    def _leave(self) -> None:
+        listeners = self._session.findings.listeners
+        if len(listeners) == 1:  # nobody else listens
+            stand_aside()
+            self._rank.slots.pop(SLOT, None)
+            self._session.tell("end")
+        listeners.remove(self._to)
 
     def __enter__(self) -> sanitize:
         return self
@@ -137,14 +144,16 @@ def ignore(*kinds: str) -> Iterator[None]:
 def findings() -> list[Finding]:
     """What was found so far of the calling rank; none where it is not sanitized."""
     session = context.current().slots.get(SLOT)
-    return [] if session is None else list(session.findings.found)
+    told = [] if session is None else [f for to in session.findings.listeners for f in to.found]
+    return list(dict.fromkeys(told))
 
 
 def begin() -> None:
     """Sanitize this rank from now on to its end, where settings say so (``dtrun --sanitize``)."""
-    kinds = settings.SANITIZE.text()
-    if kinds in ("", "0"):
+    kinds, me = settings.SANITIZE.text(), context.current()
+    if kinds in ("", "0") or _BEGUN in me.slots:
         return
+    me.slots[_BEGUN] = True
     report = settings.SANITIZE_REPORT.text()
     sanitize(only=None if kinds == "1" else kinds, report=report)
 

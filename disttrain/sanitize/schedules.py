@@ -8,22 +8,37 @@ from typing import Any
 from ..core import Tensor
 from ..nn.modules import batchnorm, normalization
 from .places import NOWHERE, here, listed
-from .session import Held, Session, Walked
+from .session import Held, Session, Walked, node_of
 
 _NORMS = (batchnorm._Norm, normalization.LayerNorm, normalization.RMSNorm,
           normalization.GroupNorm)  # fmt: skip
 _TIMES = 3  # in a row
 _FALLEN, _FROM_START = 5, 50  # steps at a rate of zero
+_SHORT = 30  # a period that may be one of epochs
 _NOTHING = 1e-12  # of the largest rate
 
 
 class _Steps:
     """Of one scheduler."""
 
-    def __init__(self, steps: int) -> None:
+    def __init__(self, scheduler: Any, held: Held) -> None:
         self.between = self.often = self.count = 0
-        self.first = steps == 0
+        self.first = held.steps == 0
         self.early = 0
+        self.name, self.total, self.held = type(scheduler).__name__, _total(scheduler), held
+
+
+def _total(scheduler: Any) -> int:
+    """The steps of a whole schedule; 0 where it has none."""
+    inner, ends = getattr(scheduler, "_schedulers", ()), getattr(scheduler, "_milestones", ())
+    if inner and ends:  # one after the other
+        last = _total(inner[-1])
+        return last and last + int(ends[-1])
+    period = getattr(scheduler, "T_max", 0)
+    if hasattr(scheduler, "T_mult") or (isinstance(period, int) and period < _SHORT):
+        period = 0
+    total = getattr(scheduler, "total_steps", None) or period
+    return total if isinstance(total, int) else 0
 
 
 class Schedules:
@@ -32,6 +47,8 @@ class Schedules:
     def __init__(self, session: Session) -> None:
         self.session = session
         self.known: weakref.WeakKeyDictionary[Any, _Steps] = weakref.WeakKeyDictionary()
+        self.whole: list[_Steps] = []  # of those that have an end: at that of the program both
+        # scheduler and optimizer may be gone
 
     def scheduled(self, scheduler: Any) -> None:
         optimizer = getattr(scheduler, "optimizer", None)
@@ -40,7 +57,9 @@ class Schedules:
         held = self.session.optimizer(optimizer)
         known = self.known.get(scheduler)
         if known is None:
-            known = self.known[scheduler] = _Steps(held.steps)
+            known = self.known[scheduler] = _Steps(scheduler, held)
+            if known.total:
+                self.whole.append(known)
             known.first = held.steps == 0 and not optimizer.stepped and not held.skipping
         known.count += 1
         known.between += 1
@@ -61,7 +80,7 @@ class Schedules:
         self.session.add("scheduler-before-optimizer", here(), text)
 
     def after_step(self, optimizer: Any, held: Held) -> None:
-        for scheduler, known in self.known.items():
+        for scheduler, known in self.known.items() if self.known else ():
             if scheduler.optimizer is not optimizer:
                 continue
             if known.first and known.count > 1 and held.steps == 1:
@@ -71,18 +90,15 @@ class Schedules:
             known.between = 0
 
     def end(self) -> None:
-        for scheduler, known in list(self.known.items()):
-            total = getattr(scheduler, "total_steps", None)
-            held = self.session.optimizer(scheduler.optimizer)
-            steps = held.steps
-            if not isinstance(total, int) or total < 10 or abs(steps - total) > total // 10:
+        for known in self.whole:
+            steps, total = known.held.steps, known.total
+            if total < 10 or abs(steps - total) > total // 10 or 2 * known.count >= steps:
                 continue
-            if 2 * known.count < steps:
-                text = (
-                    f"{type(scheduler).__name__} of {total} steps was stepped {known.count} "
-                    f"times in {steps} steps of {held.name}"
-                )
-                self.session.add("scheduler-too-seldom", NOWHERE, text)
+            text = (
+                f"{known.name} of {total} steps was stepped {known.count} times in {steps} steps "
+                f"of {known.held.name}"
+            )
+            self.session.add("scheduler-too-seldom", NOWHERE, text)
 
 
 class Rates:
@@ -121,17 +137,18 @@ class Scaling:
 
     def __init__(self, session: Session) -> None:
         self.session = session
-        self.root: Any = None
+        self.roots: list[Any] = []  # nodes of scaled losses
         self.scale = 0.0
         self.large: set[int] = set()  # parameters whose gradients are multiplied
 
     def scaled(self, scaler: Any, out: Any) -> None:
-        self.root, self.scale = out, scaler._scale
+        self.roots.append(node_of(out))
+        self.scale = scaler._scale
 
     def before_walk(self, found: Walked) -> None:
-        if self.root is not None and any(t is self.root for t in found.roots):
+        if any(n in found.walk.pending for n in self.roots):
             self.large |= found.reached
-        self.root = None
+        self.roots = []
 
     def unscaled(self, scaler: Any, held: Held) -> None:
         self.large -= held.ids

@@ -29,6 +29,7 @@ EVENTS = (
     "end",
 )  # fmt: skip
 _MOST_CALLS = 1 << 14
+_MOST_INPUTS = 1 << 10  # calls of which the inputs, and their graphs, are kept until a backward
 
 
 class Walked:
@@ -59,6 +60,7 @@ class Held:
         self.filled = False  # ... and their gradients were not cleared since
         self.ever_reached = False
         self.skipping = False  # a GradScaler has asked for a step since the last one
+        self.left: Any = None  # what ``Zeroing`` knows of it
         self.ids: set[int] = set()
         self.params: list[Tensor] = []
         self._size = -1
@@ -73,7 +75,8 @@ class Held:
         size = sum([len(g["params"]) for g in groups])
         if size != self._size:
             self._size = size
-            self.params = [p for g in groups for p in g["params"]]
+            params = [p for g in groups for p in g["params"]]
+            self.params = [p for p in params if isinstance(p, Tensor)]  # (some hold remote ones)
             self.ids = {id(p) for p in self.params}
 
 
@@ -96,7 +99,7 @@ _GONE = Module()
 
 
 class Session:
-    """Of one thread of a rank, from ``begin`` to ``end``."""
+    """Of one thread of a rank: that which began it, or another which is the first to train."""
 
     def __init__(self, findings: Findings, checks: Iterable[Callable[[Session], Any]]) -> None:
         self.findings = findings
@@ -106,25 +109,48 @@ class Session:
         self.held: dict[int, Held] = {}
         self.stack: list[Module] = []
         self.calls: list[Call] = []  # of outermost modules, since gradients were cleared
-        self.inner: deque[list] = deque(maxlen=_MOST_CALLS)  # [first seq, last seq, module]
+        # [first seq, last seq, module], and nodes that it is given where ``inputs`` says so.
+        self.inner: deque[list] = deque(maxlen=_MOST_CALLS)
+        self.inputs = False
         self.last: Walked | None = None
         self.loader: Any = None  # a weak reference to that of the batch that came last
         self.failed: list[Exception] = []  # of checks
         self.busy = False  # a check looks on: what it does itself is no event
         self.on: dict[str, list[Callable]] = {name: [] for name in EVENTS}
-        self.checks = [make(self) for make in checks]
-        for check in self.checks:
+        self.checks: list[Any] = []
+        self._use(checks)
+
+    def _use(self, checks: Iterable[Callable[[Session], Any]]) -> None:
+        """Tell these checks, too."""
+        for make in checks:
+            if any(type(check) is make for check in self.checks):
+                continue
+            check = make(self)
+            self.checks.append(check)
             for name in EVENTS:
                 if hasattr(check, name):
                     self.on[name].append(getattr(check, name))
 
+    def share(self, findings: Findings, checks: Iterable[Callable[[Session], Any]]) -> None:
+        """Let one more have what is found from now on."""
+        self.findings.listeners.append(findings)
+        self._use(checks)
+
+    def is_here(self) -> bool:
+        """Whether the calling thread is looked at; the first that trains is, if none does yet."""
+        me = threading.get_ident()
+        if self.thread != me and not (self.walks or self.steps or self.stack):
+            self.thread = me
+        return self.thread == me
+
     def tell(self, name: str, *args: Any) -> None:
         """Tell all checks of an event."""
-        if self.busy:
+        handlers = self.on[name]
+        if self.busy or not handlers:
             return
         self.busy = True
         try:
-            for each in self.on[name]:
+            for each in handlers:
                 try:
                     each(*args)
                 except SanitizeError:
@@ -159,10 +185,10 @@ class Session:
 
     def holders(self) -> list[Held]:
         """All optimizers that live."""
-        gone = [k for k, h in self.held.items() if h.ref() is None]
-        for key in gone:
-            del self.held[key]
-        return list(self.held.values())
+        found = [h for h in self.held.values() if h.ref() is not None]
+        if len(found) < len(self.held):
+            self.held = {k: h for k, h in self.held.items() if h.ref() is not None}
+        return found
 
     def before_step(self, optimizer: Any, args: tuple = (), kwargs: Any = None) -> None:
         held = self.optimizer(optimizer)
@@ -177,17 +203,17 @@ class Session:
         held.reached = False
         self.calls.clear()
 
-    def cleared(self, params: Iterable[Tensor]) -> None:
+    def cleared(self, ids: set[int]) -> None:
         """The program has cleared gradients."""
-        ids = {id(p) for p in params}
         self.tell("cleared", ids)
-        for held in self.holders():
-            if not held.ids.isdisjoint(ids):
+        for held in self.held.values():
+            if held.filled and not held.ids.isdisjoint(ids):
                 held.filled = False
-        self.calls = [
-            c for c in self.calls
-            if not c.walked or ids.isdisjoint([id(p) for p in c.root.parameters()])
-        ]  # fmt: skip
+        if self.calls:
+            self.calls = [
+                c for c in self.calls
+                if not c.walked or ids.isdisjoint([id(p) for p in c.root.parameters()])
+            ]  # fmt: skip
 
     # -- walks ---------------------------------------------------------------------------------
 
@@ -225,6 +251,8 @@ class Session:
         row = [next_seq(), 0, module]
         if context.thread.grad_enabled:
             self.inner.append(row)
+            if self.inputs and len(self.inner) < _MOST_INPUTS:
+                row.append([node_of(t) for t in tensors([*args, *kwargs.values()])])
         return row, call
 
     def leave(self, module: Module, row: list, call: Call | None, out: Any) -> None:
@@ -243,9 +271,9 @@ class Session:
 
     def _result(self, call: Call, out: Any) -> None:
         for t in tensors(out):
-            node = None if t.is_leaf else t.graph_node()
+            node = None if t.is_leaf else node_of(t)
             if node is not None:
-                call.node = weakref.ref(node.node if node.__class__ is Output else node)
+                call.node = weakref.ref(node)
                 return
 
     def module_of(self, node: Any) -> Module | None:
@@ -265,6 +293,15 @@ def tensors(value: Any, most: int = 8) -> list[Tensor]:
     return [leaf for leaf in leaves(value) if isinstance(leaf, Tensor)][:most]
 
 
+def node_of(value: Any) -> Any:
+    """The node of the first tensor in a nest of containers that has one."""
+    for t in tensors(value):
+        edge = t.graph_node() if t.requires_grad else None
+        if edge is not None:
+            return edge.node if edge.__class__ is Output else edge
+    return None
+
+
 def active() -> Session | None:
     """The calling rank's, where the calling thread is the one that is looked at."""
     found: Session | None = context.thread.rank.slots.get(SLOT)
@@ -276,4 +313,13 @@ def active() -> Session | None:
     return found
 
 
-__all__ = ["EVENTS", "SLOT", "Call", "Held", "Session", "Walked", "active", "tensors"]
+def adopt() -> None:
+    """The calling thread trains: it is looked at from now on, if no other trains yet."""
+    found: Session | None = context.thread.rank.slots.get(SLOT)
+    if found is not None and not found.busy:
+        found.is_here()
+
+
+__all__ = [
+    "EVENTS", "SLOT", "Call", "Held", "Session", "Walked", "active", "adopt", "node_of", "tensors",
+]  # fmt: skip

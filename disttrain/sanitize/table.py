@@ -120,8 +120,9 @@ _ROWS = (
          "freeze them by requires_grad_(False), which saves their backward; or give them to the "
          "optimizer"),
     Kind("parameter-never-used", ADVICE,
-         "the optimizer holds parameters of modules that never ran in all steps",
-         "take them away, or call them"),
+         "the optimizer holds parameters that do nothing: their modules never ran, or the loss "
+         "does not use what they gave",
+         "take them away, or use them"),
 )  # fmt: skip
 KINDS = {kind.name: kind for kind in _ROWS}
 

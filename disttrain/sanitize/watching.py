@@ -19,14 +19,14 @@ from ..compile.compiled import Compiled
 from ..core.backward import autograd
 from ..data import loader, sampler
 from ..distributed.fsdp.module import FSDPModule
-from ..nn import Module
+from ..nn import Module, functional
 from ..nn.convert import Convert
 from ..nn.functional import loss as losses
 from ..nn.utils import clip
 from ..ops.primitives import moving, random
 from ..optim import cycles, lr_scheduler, optimizer, phases, scheduler
 from ..optim.optimizer import Optimizer
-from .session import active
+from .session import active, adopt
 
 LOSSES = (
     "cross_entropy", "nll_loss", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss",
@@ -71,6 +71,8 @@ def stand_in() -> None:
         _put(moving.move, "forward", _moved)
         for prim in (random.dropout_mask, random.native_dropout):
             _put(prim, "forward", _dropped)
+        for name in ("alpha_dropout", "feature_alpha_dropout"):
+            _everywhere(functional, name, _dropped_alpha)
         for name in _CLIPS:
             _everywhere(clip, name, _clipped)
         for name in LOSSES:
@@ -151,7 +153,7 @@ def _zero_module(own: Callable[..., Any]) -> Callable[..., Any]:
     def zero_grad(self: Module, *args: Any, **kwargs: Any) -> Any:
         to = active()
         if to is not None:
-            to.cleared(self.parameters())
+            to.cleared({id(p) for p in self.parameters()})
         return own(self, *args, **kwargs)
 
     return zero_grad
@@ -171,7 +173,7 @@ def _zero_optimizer(own: Callable[..., Any]) -> Callable[..., Any]:
     def zero_grad(self: Optimizer, *args: Any, **kwargs: Any) -> Any:
         to = active()
         if to is not None:
-            to.cleared(to.optimizer(self).params)
+            to.cleared(to.optimizer(self).ids)
         return own(self, *args, **kwargs)
 
     return zero_grad
@@ -209,6 +211,8 @@ def _step(own: Callable[..., Any]) -> Callable[..., Any]:
     def step(self: Optimizer, *args: Any, **kwargs: Any) -> Any:
         to = active()
         if to is None or self._stepping:
+            if to is None:
+                adopt()
             return own(self, *args, **kwargs)
         to.before_step(self, args, kwargs)
         out = own(self, *args, **kwargs)
@@ -347,6 +351,16 @@ def _dropped(own: Callable[..., Any]) -> Callable[..., Any]:
         return own(*args, **params)
 
     return forward
+
+
+def _dropped_alpha(own: Callable[..., Any]) -> Callable[..., Any]:
+    def alpha(*args: Any, **kwargs: Any) -> Any:
+        to = active()
+        if to is not None and _argument(2, "training", args, kwargs):
+            to.tell("dropped")
+        return own(*args, **kwargs)
+
+    return alpha
 
 
 def _moved(own: Callable[..., Any]) -> Callable[..., Any]:

@@ -104,12 +104,30 @@ def test_wrong_arguments_are_refused(given):
     assert "sanitize" not in dt.context.current().slots
 
 
-def test_one_at_a_time():
-    with dt.sanitize(quiet=True):
-        with pytest.raises(ConfigError, match="sanitized already"):
-            dt.sanitize()
-    with dt.sanitize(quiet=True):
-        pass
+def test_a_block_in_a_program_that_is_looked_at(capfd):
+    job = dt.sanitize(only="warning")
+    with dt.sanitize(raise_on=()) as block:
+        wrong()
+    wrong()  # the job does not ask for it, and the block has ended
+    with dt.sanitize(quiet=True, only="error") as other, dt.sanitize(quiet=True) as inner:
+        wrong()
+        assert len(dt.sanitize.findings()) == 1
+    with pytest.raises(dt.sanitize.SanitizeError), dt.sanitize(raise_on="error", quiet=True):
+        wrong()
+    job.stop()
+    assert "sanitize" not in dt.context.current().slots and job.findings == []
+    told = [[f.kind for f in watch.findings] for watch in (block, other, inner)]
+    assert told == [["gradients-never-zeroed"]] * 3
+    assert capfd.readouterr().err.count("steps with gradients") == 1
+
+
+def test_the_first_that_ends_leaves_the_others():
+    job = dt.sanitize(quiet=True)
+    block = dt.sanitize(quiet=True)
+    job.stop()
+    wrong()
+    block.stop()
+    assert job.findings == [] and len(block.findings) == 1
 
 
 def test_everything_is_as_it_was():
@@ -134,11 +152,28 @@ def test_the_same_bits_with_and_without():
         assert run() == expected
 
 
-def test_other_threads_are_left_alone():
+def in_a_thread(body) -> None:
+    thread = threading.Thread(target=body)
+    thread.start()
+    thread.join()
+
+
+def refused_here() -> None:
+    with pytest.raises(ConfigError, match="another thread"):
+        dt.sanitize()
+
+
+def test_a_thread_that_trains():
+    """The first one that does; others are left alone from then on."""
     with dt.sanitize(quiet=True) as watch:
-        thread = threading.Thread(target=wrong)
-        thread.start()
-        thread.join()
+        in_a_thread(lambda: wrong(6))
+        found = watch.findings
+        in_a_thread(lambda: wrong(6))
+    assert [f.kind for f in found] == ["gradients-never-zeroed"] and watch.findings == found
+    with dt.sanitize(quiet=True) as watch:
+        train(model := nn.Linear(4, 3), dt.optim.SGD(model.parameters(), lr=0.01))
+        in_a_thread(wrong)
+        in_a_thread(refused_here)
     assert watch.findings == []
 
 
@@ -175,24 +210,29 @@ def test_a_check_that_fails_does_not_end_the_program(monkeypatch, capfd):
 def test_it_works_from_the_settings(monkeypatch):
     started = []
     monkeypatch.setattr(sanitizing, "sanitize", lambda **how: started.append(how))
+    slots = dt.context.current().slots
     sanitizing.begin()
     monkeypatch.setenv("DISTTRAIN_SANITIZE", "1")
     sanitizing.begin()
+    sanitizing.begin()  # once, by a launcher or the front door
+    slots.pop(sanitizing._BEGUN)
     monkeypatch.setenv("DISTTRAIN_SANITIZE", "error")
     monkeypatch.setenv("DISTTRAIN_SANITIZE_REPORT", "here")
     sanitizing.begin()
+    slots.pop(sanitizing._BEGUN)
     assert started == [{"only": None, "report": ""}, {"only": "error", "report": "here"}]
 
 
-def test_a_program_that_ends_sums_up():
+@pytest.mark.parametrize("start, setting", [("dt.sanitize()", "0"), ("", "1")])
+def test_a_program_that_ends_sums_up(start, setting):
     program = (
-        "import disttrain as dt\nfrom disttrain import nn\ndt.sanitize()\n"
+        f"import disttrain as dt\nfrom disttrain import nn\n{start}\n"
         "m = nn.Linear(2, 1)\no = dt.optim.SGD(m.parameters(), lr=0.1)\n"
         "for _ in range(4):\n    m(dt.ones(1, 2)).sum().backward()\n    o.step()\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=60,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": str(ROOT), "DISTTRAIN_SANITIZE": setting},
     )  # fmt: skip
     assert done.returncode == 0
     assert "1 error:" in done.stderr and "<string>:7, step 3" in done.stderr

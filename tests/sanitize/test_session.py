@@ -5,7 +5,7 @@ from __future__ import annotations
 import disttrain as dt
 from disttrain import nn
 from disttrain.sanitize.report import Findings
-from disttrain.sanitize.session import SLOT, Session, active, tensors
+from disttrain.sanitize.session import SLOT, Held, Session, active, tensors
 from support.sanitized import Net, batch, train
 
 
@@ -69,6 +69,14 @@ def test_optimizers_are_known_as_long_as_they_live():
     assert session.optimizer(optimizer).ids == {id(layer.weight), id(layer.bias)}
     del optimizer
     assert session.holders() == []
+
+
+def test_an_optimizer_of_what_lies_elsewhere():
+    class Remote:
+        param_groups = [{"params": [object()]}]
+
+    held = Held(own := Remote())
+    assert held.ref() is own and held.params == [] and held.ids == set()
 
 
 def test_modules_are_found_by_their_nodes():

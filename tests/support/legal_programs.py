@@ -916,3 +916,30 @@ def a_tiny_batch_behind_a_relu():
         optimizer.zero_grad()
         model(dt.randn(1, 4)).mean().backward()
         optimizer.step()
+
+
+@program
+def results_that_are_thrown_away():
+    """A head that a wrapper of the model does not use, a last layer that is indexed away, and a
+    token for masks, as of public vision transformers."""
+
+    class Body(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.last, self.head = nn.Linear(4, 8), mlp(8, 8), nn.Linear(8, 3)
+            self.mask_token = nn.Parameter(dt.zeros(4))
+
+        def forward(self, x, mask=None):
+            x = x if mask is None else dt.where(mask, self.mask_token, x)
+            self.hidden = self.first(x).relu()
+            self.last(self.hidden)
+            return self.head(self.hidden)
+
+    body, probe = Body(), nn.Linear(8, 3)
+    optimizer = sgd(body, probe)
+    for _ in range(STEPS):
+        x, y = batch()
+        body(x)
+        optimizer.zero_grad()
+        F.cross_entropy(probe(body.hidden), y).backward()
+        optimizer.step()

@@ -120,7 +120,8 @@ class Memory:
         flying = self.in_flight(stage)
         total = flying * sum(one)
         if lay.recompute == FULL:
-            total += max((self.saved(s) for s in set(layers)), default=0.0)
+            # what is computed again has its input already
+            total += max((self.saved(s) for s in set(layers)), default=inputs) - inputs
         return total
 
     def in_flight(self, stage: int) -> float:

@@ -34,6 +34,10 @@ class Job:
         for name in ("batch", "seq"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name}={getattr(self, name)} given; needed is 1 or more")
+        if 0 < self.model.positions < self.seq:
+            raise ConfigError(
+                f"seq={self.seq} given; the model has positions={self.model.positions}"
+            )
         kind = self.precision.removesuffix("_amp")
         if kind not in self.machines.device.peaks:
             known = ", ".join(sorted(self.machines.device.peaks))
@@ -79,8 +83,9 @@ def _meshes(job: Job) -> Iterator[Layout]:
     model, machines = job.model, job.machines
     world = machines.devices
     widest = min(machines.island, world, model.heads)
+    divided = (model.heads, model.groups, model.width, model.expert_ffn, model.shared_ffn)
     for tensor in divisors(world, widest):
-        if model.heads % tensor or model.groups % tensor or model.width % tensor:
+        if any(n % tensor for n in divided):
             continue
         rest = world // tensor
         for pipeline in divisors(rest, model.layers):

@@ -13,7 +13,7 @@ from functools import cached_property
 
 from .clusters import Machines
 from .constants import Constants
-from .layouts import DDP, FSDP, FULL, HSDP, ZERO1, Layout, bubble
+from .layouts import DDP, FSDP, FULL, HSDP, SELECTIVE, ZERO1, Layout, bubble
 from .links import Crowd, Links, crowd
 from .transformer import Product, Transformer
 
@@ -162,16 +162,17 @@ class Costs:
         scores = pairs * self.itemsize * self.constants.get("score_passes", self.stack)
         return flops / self.product_rate + scores / self.memory_rate
 
-    def _moved(self, sparse: bool) -> float:
-        """Bytes that norms, residuals and activations read and write, forward."""
+    def _moved(self, sparse: bool, again: bool = False) -> float:
+        """Bytes that norms, residuals and activations read and write, forward; ``again``: of those
+        that are cheap to compute again, which are norms and activations."""
         lay, model = self.layout, self.model
         divided = lay.tensor if lay.sequence else 1
         width = model.width
         if sparse:
             width = model.expert_ffn * model.top_k + model.shared_ffn
-        own = 10.0 * model.hidden / divided
+        own = (4.0 if again else 10.0) * model.hidden / divided
         own += (3.0 if model.gated else 2.0) * width / lay.tensor
-        if sparse:
+        if sparse and not again:
             own += 4.0 * model.hidden * model.top_k  # tokens are sorted to experts and back
         return (
             lay.tokens * own * self.itemsize * self.constants.get("passes", self.stack, self.kind)
@@ -222,7 +223,10 @@ class Costs:
         forward = Pass(max(products + scores + moved, host - sent), sent)
         back = 2.0 * products + (_FLASH_BACK if lay.fused else 2.0) * scores + 2.0 * moved
         backward = Pass(max(back, 2.0 * host - returned), returned)
-        if lay.recompute == FULL:
+        if lay.recompute == SELECTIVE:
+            again = self._moved(sparse, True) / self.memory_rate + (0.0 if lay.fused else scores)
+            backward = Pass(backward.compute + again, backward.exposed)
+        elif lay.recompute == FULL:
             backward = Pass(backward.compute + forward.compute, backward.exposed + forward.exposed)
         return forward, backward
 

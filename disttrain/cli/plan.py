@@ -54,9 +54,9 @@ def _configure_cluster(parser: argparse.ArgumentParser) -> None:
     """How fast, on which machines."""
     add = parser.add_argument_group("step times on a cluster (docs/plan.md)").add_argument
     add("--cluster", type=Path, metavar="FILE", help="the machines: configs/clusters/*.toml")
-    add("--nodes", type=int, default=0, metavar="N", help="so many of them")
-    add("--batch", type=int, default=0, metavar="N", help="sequences of a step, of all ranks")
-    add("--seq", type=int, default=0, metavar="N", help="tokens of a sequence")
+    add("--nodes", type=int, metavar="N", help="so many of them")
+    add("--batch", type=int, metavar="N", help="sequences of a step, of all ranks")
+    add("--seq", type=int, metavar="N", help="tokens of a sequence")
     add("--precision", default="", metavar="TYPE", help="bf16, fp8, fp32; bf16_amp over float32")
     add("--software", default="default", choices=planning.STACKS, help="whose kernels and host")
     add("--top", type=int, default=10, metavar="N", help="show so many strategies")
@@ -89,8 +89,8 @@ def _run_cluster(options: argparse.Namespace) -> int:
     question = planning.Question(
         options.cluster,
         model,
-        options.batch or training.get("batch", 0),
-        options.seq or training.get("seq", 0),
+        training.get("batch", 0) if options.batch is None else options.batch,
+        training.get("seq", 0) if options.seq is None else options.seq,
         options.nodes,
         options.precision or training.get("precision", "bf16"),
         options.software,
@@ -98,8 +98,9 @@ def _run_cluster(options: argparse.Namespace) -> int:
         options.top,
         options.chakra,
     )
-    print(planning.answer(question, not options.json))
-    return 0
+    found = planning.answer(question, not options.json)
+    print(found.text)
+    return 0 if found.fits else 1
 
 
 def find_program(config: Path) -> Path:

@@ -22,14 +22,13 @@ STACKS = ("default", "composer", "megatron-core", "megatron-deepspeed")
 
 @dataclass(frozen=True)
 class Question:
-    """``model``: None where the program's own is traced; ``batch``, ``seq``: 0 for those that the
-    file or the program says."""
+    """How fast ``model`` is on the machines of a file; ``nodes``: so many of them (None: all)."""
 
     cluster: Path
     model: Transformer
     batch: int
     seq: int
-    nodes: int = 0
+    nodes: int | None = None
     precision: str = "bf16"
     stack: str = STACK
     play: int = 3
@@ -67,12 +66,22 @@ def _training(table: Any, path: Path) -> dict[str, Any]:
 
 def _machines(question: Question) -> Machines:
     machines = read_cluster(question.cluster)
-    if question.nodes < 0:
+    if question.nodes is None:
+        return machines
+    if question.nodes < 1:
         raise ConfigError(f"--nodes {question.nodes} given; needed is 1 or more")
-    return machines.sized(question.nodes * machines.per_node) if question.nodes else machines
+    return machines.sized(question.nodes * machines.per_node)
 
 
-def answer(question: Question, as_table: bool = True) -> str:
+@dataclass(frozen=True)
+class Answer:
+    """``fits``: whether any layout does."""
+
+    text: str
+    fits: bool
+
+
+def answer(question: Question, as_table: bool = True) -> Answer:
     """The ranking as text or JSON, with what the simulator says of the best."""
     for name in ("batch", "seq"):
         if getattr(question, name) < 1:
@@ -88,13 +97,13 @@ def answer(question: Question, as_table: bool = True) -> str:
     played = [_played(job, choice) for choice in ranking.best[: question.play]]
     files = _write(question, ranking)
     if not as_table:
-        return as_json(ranking, played)
+        return Answer(as_json(ranking, played), bool(ranking.best))
     lines = [as_text(ranking, question.top)]
     if played:
         lines += ["", *_shown(played)]
     if files:
         lines.append(f"Chakra traces of {files[0]} ranks: {question.chakra}.RANK.et")
-    return "\n".join(lines)
+    return Answer("\n".join(lines), bool(ranking.best))
 
 
 def _player(job: Job, choice: Choice) -> Player:

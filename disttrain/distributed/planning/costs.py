@@ -13,7 +13,7 @@ from functools import cached_property
 
 from .clusters import Machines
 from .constants import Constants
-from .layouts import DDP, FSDP, FULL, HSDP, ZERO1, Layout, bubble
+from .layouts import DDP, FSDP, FULL, HSDP, SELECTIVE, ZERO1, Layout, bubble
 from .links import Crowd, Links, crowd
 from .transformer import Product, Transformer
 
@@ -70,6 +70,22 @@ class Costs:
     @cached_property
     def itemsize(self) -> int:
         return 4 if self.kind == "fp32" else 2
+
+    @cached_property
+    def gathered_size(self) -> int:
+        """Bytes of a weight on its way: those that are computed with in 8 bits are sent so."""
+        return 1 if self.layout.precision == "fp8" else self.itemsize
+
+    @cached_property
+    def reduced_size(self) -> int:
+        """Bytes of a gradient on its way."""
+        wide = self.layout.sharding == ZERO1 or self.layout.precision.endswith("_amp")
+        return self.layout.reduced or (4 if wide else self.itemsize)
+
+    @cached_property
+    def returned_size(self) -> int:
+        """Bytes of what comes back of it: of a weight, where ranks update parts, else of a sum."""
+        return self.gathered_size if self.layout.sharding == ZERO1 else self.reduced_size
 
     @cached_property
     def links(self) -> Links:
@@ -139,23 +155,24 @@ class Costs:
         heads = model.heads / lay.tensor
         seen = lay.seq if not sparse_window else min(lay.seq, model.window)
         pairs = lay.tokens * seen * heads
-        flops = 4.0 * model.dim * pairs
-        extra = 1.0 + self.constants.get("score") / model.dim
+        flops = 4.0 * model.score_dim * pairs
+        extra = 1.0 + self.constants.get("score") / model.score_dim
         if lay.fused:
             return flops / 2.0 * extra / self.attention_rate  # only keys that came before
         scores = pairs * self.itemsize * self.constants.get("score_passes", self.stack)
         return flops / self.product_rate + scores / self.memory_rate
 
-    def _moved(self, sparse: bool) -> float:
-        """Bytes that norms, residuals and activations read and write, forward."""
+    def _moved(self, sparse: bool, again: bool = False) -> float:
+        """Bytes that norms, residuals and activations read and write, forward; ``again``: of those
+        that are cheap to compute again, which are norms and activations."""
         lay, model = self.layout, self.model
         divided = lay.tensor if lay.sequence else 1
         width = model.width
         if sparse:
             width = model.expert_ffn * model.top_k + model.shared_ffn
-        own = 10.0 * model.hidden / divided
+        own = (4.0 if again else 10.0) * model.hidden / divided
         own += (3.0 if model.gated else 2.0) * width / lay.tensor
-        if sparse:
+        if sparse and not again:
             own += 4.0 * model.hidden * model.top_k  # tokens are sorted to experts and back
         return (
             lay.tokens * own * self.itemsize * self.constants.get("passes", self.stack, self.kind)
@@ -178,6 +195,20 @@ class Costs:
         nbytes = self.layout.tokens * self.model.top_k * self.model.hidden * self.itemsize
         return 2.0 * self.links.all_to_all(self.expert_group, nbytes)
 
+    def _tensor_exposed(self, products: float) -> float:
+        """What of the ranks' exchange does not hide behind the ``products`` of its layer. In
+        pieces, a gather begins with what a rank has; of a scatter, the last piece is late."""
+        sent, ranks = self._tensor_sent(), self.layout.tensor
+        if ranks == 1 or not self.layout.in_pieces:
+            return sent
+        return max(sent / 2.0 / (ranks - 1), sent - products)
+
+    def _launched(self, sparse: bool) -> float:
+        """Seconds in which a host launches a layer's forward: each expert's kernels are its own."""
+        experts = self.model.experts / self.layout.expert if sparse else 0.0
+        each = self.constants.get("expert_launch")
+        return self.constants.get("launch", self.stack) + experts * each
+
     def passes(self, sparse: bool) -> tuple[Pass, Pass]:
         """Forward and backward of one layer; the latter with what it computes again."""
         lay, model = self.layout, self.model
@@ -186,12 +217,16 @@ class Costs:
         if model.window:
             scores = (scores + self.attention(True)) / 2.0
         moved = self._moved(sparse) / self.memory_rate
-        sent = self._tensor_sent() + self._context_sent() + self._expert_sent(sparse)
-        host = self.constants.get("sparse_launch" if sparse else "launch", self.stack)
+        others = self._context_sent() + self._expert_sent(sparse)
+        sent, returned = (others + self._tensor_exposed(n * products) for n in (1.0, 2.0))
+        host = self._launched(sparse)
         forward = Pass(max(products + scores + moved, host - sent), sent)
         back = 2.0 * products + (_FLASH_BACK if lay.fused else 2.0) * scores + 2.0 * moved
-        backward = Pass(max(back, 2.0 * host - sent), sent)
-        if lay.recompute == FULL:
+        backward = Pass(max(back, 2.0 * host - returned), returned)
+        if lay.recompute == SELECTIVE:
+            again = self._moved(sparse, True) / self.memory_rate + (0.0 if lay.fused else scores)
+            backward = Pass(backward.compute + again, backward.exposed)
+        elif lay.recompute == FULL:
             backward = Pass(backward.compute + forward.compute, backward.exposed + forward.exposed)
         return forward, backward
 
@@ -222,15 +257,14 @@ class Costs:
         """Of a layer of sharded weights: seconds that its messages take beyond its computation,
         forward and backward; and by how much messages slow the computation."""
         lay = self.layout
-        reduced = 4 if lay.precision.endswith("_amp") else self.itemsize
         gather = scatter = 0.0
         for size, shards, stride in self._pieces(sparse):
             group = self._crowd(shards, stride)
-            gather += self.links.halves(group, size * self.itemsize)
-            scatter += self.links.halves(group, size * reduced)
+            gather += self.links.halves(group, size * self.gathered_size)
+            scatter += self.links.halves(group, size * self.reduced_size)
             if lay.replicas > 1:
                 others = self._crowd(lay.replicas, lay.tensor * lay.shards)
-                scatter += self.links.all_reduce(others, size * reduced / shards)
+                scatter += self.links.all_reduce(others, size * self.reduced_size / shards)
         forward, backward = passes
         late = max(0.0, gather - forward.total), max(0.0, gather + scatter - backward.total)
         hidden = min(gather, forward.total) + min(gather + scatter, backward.total)
@@ -272,14 +306,17 @@ class Costs:
                 compute += count * slowed
         return compute, exposed, late
 
-    def slowest(self) -> float:
-        """What the slowest stage computes of one micro-batch: often the last one, for its loss."""
+    def slowest(self) -> tuple[float, float]:
+        """What the slowest stage computes and exchanges of one micro-batch: often the last one, for
+        its loss."""
         first, last = self.ends()
         layers = self.model.layers
-        stages = [self.layers[0] * n / layers for n in self.layout.stage_layers(layers)]
-        stages[0] += first
-        stages[-1] += last
-        return max(stages)
+        stages = [n / layers for n in self.layout.stage_layers(layers)]
+        both = [[self.layers[0] * n, self.layers[1] * n] for n in stages]
+        both[0][0] += first
+        both[-1][0] += last
+        found = max(both, key=sum)
+        return found[0], found[1]
 
     def _hops(self) -> tuple[float, float]:
         """Of a micro-batch between two stages: the way of what is sent, there and back, which
@@ -299,14 +336,16 @@ class Costs:
         hop, waiting = self._hops()
         idle = bubble(lay.pipeline, lay.chunks, lay.micros)
         idle *= share * (compute + exposed + late + sum(self.ends()))
+        busy, exchanged = (lay.micros * each for each in self.slowest())
         sent = {
-            "layers": lay.micros * exposed * share,
+            "layers": exchanged,
             "gathers": lay.micros * late * share,
             "pipeline": (lay.pipeline - 1) * hop + lay.micros * waiting,
             "gradients": self._reduced(compute * share),
         }
-        busy = lay.micros * self.slowest()
-        last = self._optimizer() + self.constants.get("step", self.stack)
+        last = self._optimizer()
+        if lay.devices > lay.tensor:
+            last += self.constants.get("step", self.stack)
         return Times(busy + idle + last + sum(sent.values()), busy, idle, last, sent)
 
     @cached_property
@@ -327,12 +366,11 @@ class Costs:
         lay = self.layout
         if lay.sharding not in (DDP, ZERO1) or lay.data * lay.context == 1:
             return 0.0
-        wide = 4 if lay.sharding == ZERO1 or lay.precision.endswith("_amp") else self.itemsize
         dense, routed = self._by_group()
         seconds = 0.0
         for size, group in ((dense, self.data_group), (routed, self._replica_group)):
-            seconds += self.links.halves(group, size * wide)
-            seconds += self.links.halves(group, size * (2 if lay.sharding == ZERO1 else wide))
+            seconds += self.links.halves(group, size * self.reduced_size)
+            seconds += self.links.halves(group, size * self.returned_size)
         if lay.overlap:
             seconds = max(_LAST_BUCKET * seconds, seconds - _BACKWARD * compute)
         return seconds

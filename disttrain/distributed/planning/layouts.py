@@ -9,7 +9,7 @@ from ..pipelining.check import run_on_paper
 from ..pipelining.plans import interleaved, one_f_one_b
 
 DDP, ZERO1, FSDP, HSDP = "ddp", "zero1", "fsdp", "hsdp"
-NONE, FULL = "none", "full"
+NONE, SELECTIVE, FULL = "none", "selective", "full"
 
 
 @dataclass(frozen=True)
@@ -18,8 +18,12 @@ class Layout:
     ``expert`` of the ``data`` x ``context`` ones. ``chunks``: stages of a pipeline's rank.
     ``replicas``: of HSDP's shards. ``precision``: "bf16", "fp8", "fp32", or with "_amp" one of them
     over float32 weights. ``sequence``: norms and residuals are divided as tensors are.
-    ``overlap``: reductions of gradients run beside the backward. ``fused``: scores of attention are
-    not kept. ``split``: layers of each stage (empty: as equal as can be, the first ones more)."""
+    ``recompute``: nothing, what is cheap (results of norms and activations, scores where they would
+    be kept), or whole layers. ``overlap``: reductions of gradients run beside the backward.
+    ``fused``: scores of attention are not kept. ``split``: layers of each stage (empty: as equal as
+    can be, the first ones more). ``in_pieces``: what tensor parallelism exchanges is cut into as
+    many pieces as it has ranks, which travel beside the products they belong to. ``reduced``: bytes
+    of a gradient that is sent (0: as the precision and the sharding say)."""
 
     batch: int
     seq: int
@@ -38,6 +42,8 @@ class Layout:
     overlap: bool = True
     fused: bool = True
     split: tuple[int, ...] = ()
+    in_pieces: bool = False
+    reduced: int = 0
 
     @property
     def devices(self) -> int:

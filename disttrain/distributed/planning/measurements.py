@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import zlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from .constants import DATA
@@ -144,11 +144,13 @@ def _megatron_bridge() -> Iterator[Case]:
         data = n["gpus"] // (n["tp"] * n["pp"] * n["cp"])
         layout = Layout(n["batch"], n["seq"], n["micro"], data, n["tp"], n["cp"], n["pp"],
                         n["ep"], n["vp"], FSDP if n["fsdp"] else ZERO1,
-                        precision=row["precision"])  # fmt: skip
+                        precision=row["precision"], in_pieces=True, reduced=2)  # fmt: skip
         key = " ".join(row[k] for k in ("gpu", "model", "precision", *names))
         seconds = n["batch"] * n["seq"] / (float(row["tokens_s_gpu"]) * n["gpus"])
-        yield Case("megatron_bridge", key, _BRIDGE[row["gpu"]], "megatron-core-graphs",
-                   _LARGE[row["model"]], layout, seconds)  # fmt: skip
+        model = _LARGE[row["model"]]
+        model = replace(model, layers=model.layers + int(row["mtp"]))
+        yield Case("megatron_bridge", key, _BRIDGE[row["gpu"]], "megatron-core-graphs", model,
+                   layout, seconds)  # fmt: skip
 
 
 TABLES: dict[str, Callable[[], Iterator[Case]]] = {

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from .constants import Constants
 from .costs import Costs
-from .layouts import DDP, FSDP, FULL, HSDP, ZERO1
+from .layouts import DDP, FSDP, FULL, HSDP, NONE, ZERO1
 
 
 @dataclass(frozen=True)
@@ -92,22 +92,23 @@ class Memory:
 
     # -- what does ----------------------------------------------------------------------------
 
-    def saved(self, sparse: bool) -> float:
-        """Bytes that a layer keeps of one micro-batch."""
+    def saved(self, sparse: bool, cheap: bool = True) -> float:
+        """Bytes that a layer keeps of one micro-batch, with or without what is ``cheap`` to compute
+        again: results of norms and activations, and scores."""
         model, lay, size = self.costs.model, self.costs.layout, self.costs.itemsize
         divided = lay.tensor if lay.sequence else 1
         h, d, t = model.hidden, model.dim, lay.tensor
-        norms = 4.0 * h / divided  # both norms' inputs and results
+        norms = (4.0 if cheap else 2.0) * h / divided  # both norms' inputs, and their results
         rows = (2 * model.heads + 2 * model.groups) * d / t  # q, k, v and the result
         if model.kv_rank:
             rows += (model.q_rank + model.kv_rank) * 2 + model.heads * 2 * model.rope_dim / t
         if sparse:
-            wide = 3.0 * (model.expert_ffn * model.top_k + model.shared_ffn) / t
+            wide = (3.0 - (not cheap)) * (model.expert_ffn * model.top_k + model.shared_ffn) / t
             wide += 2.0 * model.top_k * h / divided  # sorted tokens, and results before weighting
         else:
-            wide = (3.0 if model.gated else 2.0) * model.width / t
+            wide = ((3.0 if model.gated else 2.0) - (not cheap)) * model.width / t
         scores = 0.0
-        if not lay.fused:  # softmax, its dropout and a byte of mask; residuals' dropouts
+        if cheap and not lay.fused:  # softmax, its dropout and a byte of mask; residuals' dropouts
             scores = 2.5 * model.heads / t * lay.seq + 2.0 * h / divided / size
         return lay.tokens * (norms + rows + wide + scores) * size
 
@@ -116,12 +117,13 @@ class Memory:
         layers = self._layers_of(stage)
         inputs = lay.tokens * model.hidden * self.costs.itemsize
         inputs /= lay.tensor if lay.sequence else 1
-        one = [inputs if lay.recompute == FULL else self.saved(s) for s in layers]
-        flying = self.in_flight(stage)
-        total = flying * sum(one)
-        if lay.recompute == FULL:
-            total += max((self.saved(s) for s in set(layers)), default=0.0)
-        return total
+        # what is computed again, one layer at a time, comes on top of what it is computed from
+        kept = {
+            sparse: inputs if lay.recompute == FULL else self.saved(sparse, lay.recompute == NONE)
+            for sparse in set(layers)
+        }
+        total = self.in_flight(stage) * sum(kept[sparse] for sparse in layers)
+        return total + max((self.saved(s) - n for s, n in kept.items()), default=0.0)
 
     def in_flight(self, stage: int) -> float:
         """Micro-batches whose results a stage keeps at a time."""

@@ -20,7 +20,7 @@ from ...errors import ConfigError
 from ..pipelining.actions import Action, Kind, Plan
 from ..pipelining.plans import interleaved, one_f_one_b
 from .costs import Costs
-from .layouts import FSDP, HSDP, ZERO1
+from .layouts import FSDP, HSDP
 
 MOST_STEPS = 3_000_000
 
@@ -127,9 +127,11 @@ class Player:
             n * costs.model.layer_weights(s, 1, lay.expert) for s, n in costs.kinds.items()
         )
         # of one layer, of all ranks that hold it together
-        self.layer_bytes = elements / layers * costs.itemsize
-        # ZeRO scatters four bytes and gathers two: as a sum of three would
-        self.gradient_bytes = elements / lay.pipeline * (3 if lay.sharding == ZERO1 else 2)
+        self.layer_bytes = elements / layers * costs.gathered_size
+        self.scattered_bytes = elements / layers * costs.reduced_size
+        # a sum is a scatter and a gather of as many bytes
+        both = (costs.reduced_size + costs.returned_size) / 2.0
+        self.gradient_bytes = elements / lay.pipeline * both
         self.optimizer = costs.times().optimizer
 
     # -- programs -----------------------------------------------------------------------------
@@ -212,9 +214,11 @@ class Player:
         each = self._length(action) / self.layers
         mark = (group[0], number)
         slowed = self.costs.constants.get("contention")
-        moving = self.network.seconds("all_gather", group, self.layer_bytes)
         back = action.kind is Kind.B
-        hidden = min(each, moving * (2.0 if back else 1.0))
+        moving = self.network.seconds("all_gather", group, self.layer_bytes)
+        if back:
+            moving += self.network.seconds("reduce_scatter", group, self.scattered_bytes)
+        hidden = min(each, moving)
         yield Start(("gather", *mark, 0), "all_gather", group, self.layer_bytes)
         for layer in range(self.layers):
             if layer + 1 < self.layers:
@@ -222,7 +226,9 @@ class Player:
             yield Wait(("gather", *mark, layer))
             yield Compute(each + slowed * hidden, str(action))
             if back:
-                yield Start(("scatter", *mark, layer), "reduce_scatter", group, self.layer_bytes)
+                yield Start(
+                    ("scatter", *mark, layer), "reduce_scatter", group, self.scattered_bytes
+                )
         if back:
             yield Wait(("scatter", *mark, self.layers - 1))
 

@@ -11,7 +11,7 @@ from ...sizes import size
 from .clusters import Machines
 from .constants import Constants
 from .costs import STACK, Costs, Times
-from .layouts import FSDP, FULL, HSDP, NONE, ZERO1, Layout
+from .layouts import FSDP, FULL, HSDP, NONE, SELECTIVE, ZERO1, Layout
 from .memory import Held, Memory
 from .transformer import Transformer
 
@@ -34,6 +34,10 @@ class Job:
         for name in ("batch", "seq"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name}={getattr(self, name)} given; needed is 1 or more")
+        if 0 < self.model.positions < self.seq:
+            raise ConfigError(
+                f"seq={self.seq} given; the model has positions={self.model.positions}"
+            )
         kind = self.precision.removesuffix("_amp")
         if kind not in self.machines.device.peaks:
             known = ", ".join(sorted(self.machines.device.peaks))
@@ -79,8 +83,9 @@ def _meshes(job: Job) -> Iterator[Layout]:
     model, machines = job.model, job.machines
     world = machines.devices
     widest = min(machines.island, world, model.heads)
+    divided = (model.heads, model.groups, model.width, model.expert_ffn, model.shared_ffn)
     for tensor in divisors(world, widest):
-        if model.heads % tensor or model.groups % tensor or model.width % tensor:
+        if any(n % tensor for n in divided):
             continue
         rest = world // tensor
         for pipeline in divisors(rest, model.layers):
@@ -123,7 +128,7 @@ def layouts(job: Job) -> Iterator[Layout]:
         micros = [m for m in divisors(each, _MOST_MICRO) if m & (m - 1) == 0]
         for base in _sharded(job, mesh):
             for micro in micros:
-                for recompute in (NONE, FULL):
+                for recompute in (NONE, SELECTIVE, FULL):
                     for chunks in (1, 2, 4):
                         found = replace(base, micro=micro, recompute=recompute, chunks=chunks)
                         if chunks == 1 or _interleaves(job, found):
@@ -160,12 +165,16 @@ def rank(job: Job, constants: Constants) -> Ranking:
     """Raises ``ConfigError`` where the batch cannot be divided in any way."""
     fastest: dict[str, Choice] = {}
     smallest: dict[str, Choice] = {}
-    count = 0
+    count, fitting = 0, set()
     for layout in layouts(job):
         count += 1
+        base = replace(layout, recompute=NONE)
+        if base in fitting:
+            continue  # to compute more again takes longer, and is not needed
         choice = judge(job, layout, constants)
         name = replace(layout, chunks=1).name
         if choice.fits:
+            fitting.add(base)
             if name not in fastest or choice.times.total < fastest[name].times.total:
                 fastest[name] = choice
         elif name not in smallest or choice.held.total < smallest[name].held.total:

@@ -30,6 +30,13 @@ class Product:
         return self.n * self.k * self.of
 
 
+# Dimensions that mean nothing without another one.
+_BELONG = {
+    **dict.fromkeys(("top_k", "expert_ffn", "shared_ffn", "dense_layers"), "experts"),
+    **dict.fromkeys(("q_rank", "rope_dim"), "kv_rank"),
+}
+
+
 @dataclass(frozen=True)
 class Transformer:
     """The dimensions. ``kv_heads``, ``head_dim``, ``ffn``: 0 for ``heads``, ``hidden / heads`` and
@@ -74,6 +81,15 @@ class Transformer:
                 f"model: hidden={self.hidden} does not divide into heads={self.heads}; "
                 "say head_dim, too"
             )
+        if self.heads % self.groups:
+            raise ConfigError(f"model: kv_heads={self.kv_heads} does not divide heads={self.heads}")
+        for name, of in _BELONG.items():
+            if getattr(self, name) and not getattr(self, of):
+                raise ConfigError(f"model: {name}={getattr(self, name)} given without {of}")
+        if self.dense_layers > self.layers:
+            raise ConfigError(
+                f"model: dense_layers={self.dense_layers} given, of layers={self.layers}"
+            )
         if self.experts and not (1 <= self.top_k <= self.experts and self.expert_ffn):
             raise ConfigError(
                 f"model: experts={self.experts} needs top_k from 1 to that and expert_ffn"
@@ -82,6 +98,12 @@ class Transformer:
     @property
     def dim(self) -> int:
         return self.head_dim or self.hidden // self.heads
+
+    @property
+    def score_dim(self) -> float:
+        """Columns of the two products of a score, on average: positions of low-rank queries and
+        keys have columns of their own."""
+        return self.dim + (self.rope_dim / 2 if self.kv_rank else 0)
 
     @property
     def groups(self) -> int:
@@ -155,7 +177,7 @@ class Transformer:
         seen = float(self.layers * seq)
         if self.window:
             seen = self.layers / 2 * (seq + min(seq, self.window))
-        return 6.0 * used + 12.0 * seen * self.heads * self.dim
+        return 6.0 * used + 12.0 * seen * self.heads * self.score_dim
 
 
 def transformer_of(table: dict[str, Any]) -> Transformer:

@@ -65,6 +65,7 @@ def test_a_program_is_traced(capsys):
     (("--batch", "-8", "--seq", "9"), "--batch is missing or below 1"),
     (("--batch", "8", "--seq", "9", "--play", "-1"), "--play takes 0 or more"),
     (("--batch", "8", "--seq", "9", "--nodes", "-1"), "--nodes -1 given"),
+    (("--batch", "8", "--seq", "9", "--nodes", "0"), "--nodes 0 given"),
     (("--batch", "8", "--seq", "9", "--precision", "fp4"), "precision='fp4' given"),
     (("--batch", "8", "--seq", "9", "--model.width", "3"), "has no program"),
 ])  # fmt: skip
@@ -73,6 +74,35 @@ def test_wrong_questions(capsys, tmp_path, words, message):
     path.write_text(SMALL)
     code, _, err = ask(capsys, path, "--cluster", CLUSTER, *words)
     assert code == 2 and message in err
+
+
+@pytest.mark.parametrize("flag", ["--batch", "--seq"])
+def test_a_flag_of_zero_is_not_the_file_s(capsys, tmp_path, flag):
+    path = tmp_path / "m.toml"
+    path.write_text(SMALL + "[training]\nbatch = 16\nseq = 1024\n")
+    code, _, err = ask(capsys, path, "--cluster", CLUSTER, flag, 0)
+    assert code == 2 and f"{flag} is missing or below 1" in err
+
+
+def test_where_nothing_fits_the_command_fails(capsys):
+    code, out, _ = ask(capsys, MODEL, "--cluster", CLUSTER, "--nodes", 1)
+    assert code == 1 and "none fits" in out
+
+
+def documented(head):
+    """The names in the first column of the table of docs/plan.md that begins with ``head``."""
+    lines = (ROOT / "docs" / "plan.md").read_text().split(f"| {head} | |\n|---|---|\n")[1]
+    rows = lines.split("\n\n")[0].splitlines()
+    return {name.strip(" `") for row in rows for name in row.split("|")[1].split(",")}
+
+
+def test_json_has_the_keys_that_are_documented(capsys, tmp_path):
+    path = tmp_path / "m.toml"
+    path.write_text(SMALL)
+    words = (path, "--cluster", CLUSTER, "--nodes", 1, "--batch", 16, "--seq", 1024, "--json")
+    table = json.loads(ask(capsys, *words)[1])
+    assert set(table) == documented("JSON")
+    assert set(table["best"][0]) == documented("of a layout")
 
 
 def test_neither_ranks_nor_a_cluster(capsys):

@@ -100,3 +100,37 @@ def test_small_products_are_slower_by_their_operands():
 def test_types_have_their_own_rates():
     assert times(replace(BASE, precision="fp8")).total < times().total
     assert times(replace(BASE, precision="fp32")).total > times().total
+
+
+def test_exchanges_in_pieces_hide_behind_their_products():
+    whole = replace(BASE, data=1, tensor=8)
+    pieces = times(replace(whole, in_pieces=True)).exposed
+    assert 0.0 < pieces < 0.6 * times(whole).exposed
+    assert times(replace(BASE, in_pieces=True)) == times(BASE)  # there is nothing to exchange
+
+
+def test_weights_of_8_bits_are_gathered_as_such():
+    costs = [
+        Costs(MODEL, replace(BASE, sharding=ZERO1, precision=kind), H100, constants())
+        for kind in ("bf16", "fp8", "fp8_amp", "fp32")
+    ]
+    assert [c.gathered_size for c in costs] == [2, 1, 2, 4]
+    assert [c.reduced_size for c in costs] == [4, 4, 4, 4]
+    assert replace(costs[0], layout=replace(BASE, reduced=2)).reduced_size == 2
+
+
+def test_a_host_launches_each_of_its_experts():
+    small = Transformer(4, 256, 4, 1000, experts=64, top_k=1, expert_ffn=64)
+    layout = Layout(8, 128, 1, 8)
+    alone, spread = times(layout, small).compute, times(replace(layout, expert=8), small).compute
+    assert alone > 3 * spread
+
+
+def test_nobody_waits_for_a_single_group():
+    lone, two = Layout(1, 128, 1, 1, 4), Layout(2, 128, 1, 2, 4)
+    small = Transformer(2, 64, 4, 100)
+    last = [
+        Costs(small, lay, H100.sized(lay.devices), constants(), "sailor").times().optimizer
+        for lay in (lone, two)
+    ]
+    assert last[1] > last[0] + 0.5 * constants().get("step", "sailor")

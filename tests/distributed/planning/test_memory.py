@@ -10,7 +10,7 @@ import pytest
 from disttrain.distributed.planning.clusters import read_cluster
 from disttrain.distributed.planning.constants import constants
 from disttrain.distributed.planning.costs import Costs
-from disttrain.distributed.planning.layouts import FSDP, FULL, HSDP, ZERO1, Layout
+from disttrain.distributed.planning.layouts import FSDP, FULL, HSDP, NONE, SELECTIVE, ZERO1, Layout
 from disttrain.distributed.planning.memory import Memory
 from disttrain.distributed.planning.transformer import Transformer
 
@@ -52,6 +52,15 @@ def test_what_a_layer_saves_by_hand():
 
 def test_computing_again_keeps_inputs():
     assert held(replace(BASE, recompute=FULL)).activations < held().activations / 3
+
+
+def test_what_is_cheap_is_not_kept():
+    some = held(replace(BASE, recompute=SELECTIVE)).activations
+    assert held(replace(BASE, recompute=FULL)).activations < some < 0.8 * held().activations
+    scores = [
+        held(replace(BASE, fused=False, recompute=how)).activations for how in (NONE, SELECTIVE)
+    ]
+    assert scores[1] < scores[0] / 2
 
 
 def test_first_stages_keep_more_micro_batches():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -81,6 +82,7 @@ def test_nothing_fits():
 @pytest.mark.parametrize(("change", "message"), [
     ({"batch": 0}, "batch=0 given"),
     ({"seq": -1}, "seq=-1 given"),
+    ({"model": replace(MODEL, positions=64)}, "seq=128 given; the model has positions=64"),
     ({"precision": "int8"}, "precision='int8' given; h100 has bf16, fp32, fp8"),
 ])  # fmt: skip
 def test_wrong_jobs(change, message):

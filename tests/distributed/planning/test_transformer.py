@@ -48,6 +48,8 @@ def test_operations_count_what_a_token_uses():
     assert dense.flops(128) == 6 * products + 12 * 2 * 128 * 64
     sparse = Transformer(2, 64, 4, 100, experts=8, top_k=2, expert_ffn=128)
     assert sparse.flops(128) == 6 * (products + 2 * 8 * 64) + 12 * 2 * 128 * 64
+    low = Transformer(2, 64, 4, 100, kv_rank=8, rope_dim=8)
+    assert low.flops(256) - low.flops(128) == 12 * 2 * 128 * 4 * (16 + 8 / 2)
     assert Transformer(2, 64, 4, 100, window=64).flops(128) < dense.flops(128)
 
 
@@ -61,6 +63,10 @@ def test_operations_count_what_a_token_uses():
     ({**SMALL, "layers": 2.5}, "layers=2.5 given"),
     ({**SMALL, "layers": True}, "layers=True given; needed is a whole number"),
     ({**SMALL, "experts": 4}, "experts=4 needs top_k"),
+    ({**SMALL, "kv_heads": 3}, "kv_heads=3 does not divide heads=4"),
+    ({**SMALL, "top_k": 2}, "top_k=2 given without experts"),
+    ({**SMALL, "rope_dim": 8}, "rope_dim=8 given without kv_rank"),
+    ({**SMALL, "experts": 4, "top_k": 1, "expert_ffn": 8, "dense_layers": 3}, "dense_layers=3"),
 ])  # fmt: skip
 def test_wrong_dimensions_are_named(given, message):
     with pytest.raises(ConfigError, match=message):

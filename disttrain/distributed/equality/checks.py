@@ -126,12 +126,13 @@ def _check_replicas(x: Tensor, name: str, site: str) -> None:
 
 
 def _around(
-    fn: Callable, wanted: Sequence[str], group: Any, name: str | None, result: bool
-) -> Callable:  # fmt: skip
+    fn: Any, wanted: Sequence[str], group: Any, name: str | None, result: bool
+) -> Any:  # fmt: skip
     """``fn``, whose arguments (all, where none is named and the result is not asked for) and result
     are checked."""
     if isinstance(fn, (staticmethod, classmethod)):
-        return type(fn)(_around(fn.__func__, wanted, group, name, result))
+        kind: Any = type(fn)
+        return kind(_around(fn.__func__, wanted, group, name, result))
     signature = inspect.signature(fn)
     called = name or getattr(fn, "__qualname__", type(fn).__name__)
     unknown = [w for w in wanted if w not in signature.parameters]
@@ -147,9 +148,9 @@ def _around(
             bound = signature.bind(*args, **kwargs)
             bound.apply_defaults()
             given = dict(bound.arguments)
-            for kind in signature.parameters.values():
-                if kind.kind is kind.VAR_KEYWORD:
-                    given.update(given.pop(kind.name, {}))
+            for p in signature.parameters.values():
+                if p.kind is p.VAR_KEYWORD:
+                    given.update(given.pop(p.name, {}))
             for key in wanted or [k for k in given if k not in ("self", "cls")]:
                 if key in given:
                     _check(given[key], group, f"{called}({key})")
@@ -161,16 +162,18 @@ def _around(
 
     if inspect.iscoroutinefunction(fn):
 
-        async def checked(*args: Any, **kwargs: Any) -> Any:
+        async def awaited(*args: Any, **kwargs: Any) -> Any:
             enter(args, kwargs)
             return leave(await fn(*args, **kwargs))
-    else:
 
-        def checked(*args: Any, **kwargs: Any) -> Any:
-            enter(args, kwargs)
-            return leave(fn(*args, **kwargs))
+        return functools.wraps(fn)(awaited)
 
-    return functools.wraps(fn)(checked)
+    @functools.wraps(fn)
+    def checked(*args: Any, **kwargs: Any) -> Any:
+        enter(args, kwargs)
+        return leave(fn(*args, **kwargs))
+
+    return checked
 
 
 class same_step:  # noqa: N801  (called as a function)

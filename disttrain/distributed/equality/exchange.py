@@ -71,8 +71,9 @@ class _Answers:
         stats = None
         if leaf.stats is not None:
             stats = leaf.stats._asdict() | {"shape": leaf.told.partition(" ")[0], "hash": 0}
-        return row | {"hash": combined([leaf]), "told": leaf.told, "path": leaf.path, "stats": stats,
-                      "number": leaf.number, "site": leaf.site or value.site}  # fmt: skip
+        return row | {"hash": combined([leaf]), "told": leaf.told, "path": leaf.path,
+                      "stats": stats, "number": leaf.number,
+                      "site": leaf.site or value.site}  # fmt: skip
 
 
 def _answer(group: ProcessGroup, tag: int, answers: _Answers) -> str:

@@ -65,7 +65,8 @@ def leaves(
     value: object, ranks: Sequence[int] = (), now: Mapping[int, Tensor] | None = None
 ) -> list[Leaf]:
     """The leaves of ``value``, in an order of their own. ``ranks``: of the group on which it is to
-    be equal. ``now``: by id of a tensor in it, the one that stands for it. Raises ``ConfigError`` for what does not have the same hash in every process."""
+    be equal. ``now``: by id of a tensor in it, the one that stands for it. Raises ``ConfigError``
+    for what does not have the same hash in every process."""
     walk = _Walk(ranks)
     walk.now = now or {}
     walk.add("", value, ())
@@ -240,7 +241,7 @@ def _masked(walk: _Walk, path: str, value: Any, above: tuple[int, ...]) -> None:
     """What a mask hides does not count."""
     mask = np.ma.getmaskarray(value)
     walk.put(path, "masked", b"", "a masked array")
-    walk.array(f"{path}.data", np.ma.array(value, copy=True).filled(np.zeros((), value.dtype)[()]))
+    walk.array(f"{path}.data", value.filled(np.zeros((), value.dtype)[()]))
     walk.array(f"{path}.mask", mask)
 
 

@@ -89,11 +89,12 @@ class InParts(nn.Module):
     def weighted(self, count: float, loss: str = "mean") -> Iterator[None]:
         """The loss whose backward runs in the block stands for ``count`` samples (or tokens).
 
-        ``weight`` of ``DistributedDataParallel`` (where parameters leave it that name): gradients become
-        the mean over all samples of all ranks that reduce together, also of backwards that are not
-        reduced at once. Called on the root, on every rank and for every backward; 0 stands for
-        nothing, whose gradients do not count. A rank's share takes the place of one rank's: what
-        divides by another number than that of ranks (``set_gradient_divide_factor``) does so here.
+        ``weight`` of ``DistributedDataParallel`` (where parameters leave it that name): gradients
+        become the mean over all samples of all ranks that reduce together, also of backwards that
+        are not reduced at once. Called on the root, on every rank and for every backward; 0 stands
+        for nothing, whose gradients do not count. A rank's share takes the place of one rank's:
+        what divides by another number than that of ranks (``set_gradient_divide_factor``) does so
+        here.
         """
         with self._weighed(checked(f"{type(self).__name__}.weighted", count, loss)):
             yield

@@ -295,11 +295,19 @@ def _new_name(module: Module, kind: str, name: str, store: str) -> None:
     if store not in module.__dict__:
         raise ModuleError(_no_init(module, f"the {kind} {name!r} was assigned"))
     _check_name(module, kind, name)
-    if name not in module.__dict__[store] and hasattr(module, name):
+    if name not in module.__dict__[store] and _has(module, name):
         raise ModuleNameError(
             f"{type(module).__name__}: attribute {name!r} already exists, so no {kind} can take "
             "that name; choose another, or delete the attribute first"
         )
+
+
+def _has(module: Module, name: str) -> bool:
+    """Whether ``name`` is taken: one that its class lends to another method is not."""
+    if name not in getattr(type(module), "__lent__", ()):
+        return hasattr(module, name)
+    own = module.__dict__
+    return hasattr(type(module), name) or any(name in d for d in (own, *(own[s] for s in _STORES)))
 
 
 def _prepare(module: Module, name: str, store: str) -> None:

@@ -133,8 +133,8 @@ class Parallel:
         require(self.virtual_shards >= 1, "virtual_shards", self.virtual_shards, "1 or more")
         fine = self.precision == "float32" or self.strategy in ("fsdp", "hsdp", "2d")
         require(fine, "precision", self.precision, "float32 unless strategy is fsdp, hsdp or 2d")
-        fine = self.deterministic == "none" or self.strategy in ("ddp", "fsdp", "hsdp")
-        require(fine, "deterministic", self.deterministic, "none unless ddp, fsdp or hsdp")
+        fine = self.deterministic == "none" or self.strategy not in ("zero", "none")
+        require(fine, "deterministic", self.deterministic, "none unless ddp, fsdp, hsdp or 2d")
 
 
 @dataclass(frozen=True)

@@ -114,7 +114,7 @@ def _sharded(parallel: Parallel, model: Any, size: int, device: str) -> Wrapped:
         mesh = dist.init_device_mesh(device, (inner, size // inner))
     else:
         whole = dist.init_device_mesh(device, (size // inner, inner), mesh_dim_names=("data", "tp"))
-        _divide_layers(model, whole["tp"])
+        _divide_layers(model, whole["tp"], parallel)
         mesh = whole["data"]
     narrow = parallel.precision == "bf16"
     types = {"param_dtype": dt.bfloat16, "reduce_dtype": dt.float32} if narrow else {}
@@ -133,7 +133,7 @@ def _sharded(parallel: Parallel, model: Any, size: int, device: str) -> Wrapped:
     return Wrapped(net, model, dist.get_rank(), size, shards)
 
 
-def _divide_layers(model: Any, mesh: Any) -> None:
+def _divide_layers(model: Any, mesh: Any, parallel: Parallel) -> None:
     """Tensor parallelism of every block of a GPT."""
     blocks = [m for m in model.modules() if _is_block(m)]
     for block in blocks:
@@ -143,6 +143,8 @@ def _divide_layers(model: Any, mesh: Any) -> None:
                 "model.num_heads is needed"
             )
         plan = {name: STYLES[how]() for name, how in SPLIT.items()}
-        tensor_parallel.parallelize_module(block, mesh, plan)
+        tensor_parallel.parallelize_module(
+            block, mesh, plan, deterministic=_mode(parallel), virtual_shards=parallel.virtual_shards
+        )
     if not blocks:
         raise ConfigError("parallel.strategy: 2d divides the blocks of a gpt; model.name has none")

@@ -123,6 +123,15 @@ def test_losses_of_a_global_run_are_the_same_on_any_ranks(tmp_path):
         assert curve == alone, (strategy, ranks)
 
 
+def test_losses_of_a_global_run_are_the_same_on_any_grid(tmp_path):
+    words = [*GLOBAL, "--train.epochs=1"]
+    curves = {}
+    for ranks, tensor in ((1, 1), (2, 1), (2, 2), (4, 2)):
+        grid = [*words, f"--parallel.tensor={tensor}"]
+        _, curves[ranks, tensor] = run(tmp_path / f"{ranks}_{tensor}", ranks, "2d", *grid)
+    assert len({str(curve) for curve in curves.values()}) == 1, curves
+
+
 def test_a_resumed_run_goes_on_with_other_ranks_and_strategies(tmp_path):
     words = [*GLOBAL, "--train.epochs=3", "--log.keep_checkpoints=3"]
     _, whole = run(tmp_path / "run", 1, "fsdp", *words)

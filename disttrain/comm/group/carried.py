@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from ...errors import CollectiveMismatch
+from ...errors import CollectiveMismatch, ValuesDiffer
 from ..calls.header import VALUES, Call, differing_field
 from ..calls.work import Work
 
@@ -85,7 +85,12 @@ class Carried:
         if call is None or not self.ledger.pending:
             self.of.close(call)
             return
-        self.of.close(self._carrying(self.ledger.take(), call))
+        try:
+            self.of.close(self._carrying(self.ledger.take(), call))
+        except CollectiveMismatch as error:
+            if differing_field(str(error))[1] != VALUES:
+                raise
+            raise ValuesDiffer(str(error)) from None  # nobody is left to ask
 
     def _run(
         self, verb: str, call: Call, others: Sequence[Call] | None, rest: tuple, **named: Any

@@ -53,7 +53,36 @@ _LIBRARY_NAMES = frozenset({*sys.stdlib_module_names, "numpy", "ml_dtypes", "llv
 OURS, LIBRARY, USER = 0, 1, 2
 
 
-@functools.cache
+def _once_loaded(fn: Callable[[str], Any]) -> Callable[[str], Any]:
+    """``fn`` of a module's name or file, which is kept once the module says all that it will say:
+    a package may be loaded for the first time by the function that is watched."""
+    kept = functools.cache(fn)
+
+    @functools.wraps(fn)
+    def ask(of: str) -> Any:
+        return fn(of) if _is_loading(_module_of(of)) else kept(of)
+
+    return ask
+
+
+def _module_of(filename: str) -> str:
+    """The name of a module of this package, of its file (or itself)."""
+    if not filename.startswith(_PACKAGE):
+        return filename
+    inside = filename[len(_PACKAGE) :].removesuffix(".py").removesuffix(os.sep + "__init__")
+    return f"disttrain.{inside.replace(os.sep, '.')}"
+
+
+def _is_loading(module: str) -> bool:
+    while module.startswith("disttrain."):
+        spec = getattr(sys.modules.get(module), "__spec__", None)
+        if getattr(spec, "_initializing", False):
+            return True
+        module = module.rpartition(".")[0]
+    return False
+
+
+@_once_loaded
 def outward_part(module: str) -> tuple[str, str] | None:
     """What a package that keeps state of the world, and holds ``module``, says of itself: what it
     is called, and what may be done instead of using it in a graph. Such packages are watched as a
@@ -67,7 +96,7 @@ def outward_part(module: str) -> tuple[str, str] | None:
     return None
 
 
-@functools.cache
+@_once_loaded
 def file_kind(filename: str) -> int:
     """Whose code a file holds: this package's, the standard library's (and numpy's), the user's."""
     if filename.startswith(_PACKAGE):
@@ -124,7 +153,7 @@ def is_ours(kind: type) -> bool:
     return name.partition(".")[0] == "disttrain" and outward_part(name) is None
 
 
-@functools.cache
+@_once_loaded
 def is_outward(filename: str) -> bool:
     """Whether a file belongs to a part of this package that keeps state of the world."""
     if not filename.startswith(_PACKAGE):

@@ -180,7 +180,9 @@ def _spelled(frame: types.FrameType) -> bool:
 def _for_us(frame: Any) -> bool:
     """Whether a frame works for this package (as parts of the standard library do), or for an
     import, which happens once: not for the program itself."""
-    kind = None
+    kind, code = None, frame.f_code
+    if code.co_qualname == "__getattr__" and is_outward(code.co_filename):
+        return True  # a package of ours that loads what it is asked for
     while frame is not None:
         here = frame_kind(frame)
         if here == LIBRARY and "importlib" in frame.f_code.co_filename:

@@ -76,6 +76,8 @@ def _left_out(module: Module, ignored: set[Module]) -> set[str]:
 class DDP:
     """The methods that a replicated module has beside its own."""
 
+    __lent__ = ("weight",)
+
     def __new__(cls, *args: object, **kwargs: object) -> Any:
         """Code that makes another one of ``type(module)`` gets one of the original class."""
         original = cls.__mro__[2]
@@ -107,6 +109,15 @@ class DDP:
         """As ``weight`` of ``DistributedDataParallel``."""
         with replicate.state(self).ddp(self).weight(count, loss):
             yield
+
+    def __getattr__(self, name: str) -> Any:
+        """``weight`` is ``weighted`` where the module has nothing of that name."""
+        try:
+            return super().__getattr__(name)  # type: ignore[misc]
+        except AttributeError:
+            if name != "weight":
+                raise
+        return self.weighted
 
     @contextmanager
     def _weighed(self, given: tuple[float, float]) -> Iterator[None]:

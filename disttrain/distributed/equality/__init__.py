@@ -3,6 +3,7 @@
 From above; each file imports only those before it:
 
 checks      the functions that programs call
+replays     what they do in compiled functions
 flow        what a rank does between two steps
 exchange    messages that find what differs, once hashes do
 ledger      what a rank has asked to be equal, folded into one digest

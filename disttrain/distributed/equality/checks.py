@@ -5,9 +5,11 @@ from __future__ import annotations
 import functools
 import inspect
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
+from ...comm.calls.header import Site
+from ...core.effects import captured
 from ...core.tensor import Tensor
 from ...errors import ConfigError
 from ..groups.process_group import ProcessGroup
@@ -18,10 +20,15 @@ from . import flow
 from .exchange import explain
 from .leaves import leaves
 from .ledger import Ledger, entry, ledger_of
+from .replays import repeated
 from .sites import here
 
+__outward__ = ()  # in a compiled function ``same`` is an effect
 _RESULT = "result"
-_FUNCTIONS = (types.FunctionType, types.MethodType, functools.partial)
+_FUNCTIONS = (
+    types.FunctionType, types.MethodType, functools.partial, staticmethod, classmethod,
+    functools._lru_cache_wrapper,
+)  # fmt: skip
 
 
 class Name(str):
@@ -88,15 +95,22 @@ def _ledger(group: ProcessGroup) -> Ledger:
 
 
 def _check(x: Any, given: Any, name: str) -> None:
+    if captured():
+        repeated(functools.partial(_add, given, name), x)
+    else:
+        _add(given, name, here(), x, {})
+
+
+def _add(given: Any, name: str, site: Site, x: Any, now: Mapping[int, Tensor]) -> None:
+    """``x`` is the next value of the group that was ``given``. ``now``: see ``leaves``."""
     group = _group(given)
     if group is None:
-        leaves(x)  # refuses what it would refuse on several ranks
+        leaves(x, (), now)  # refuses what it would refuse on several ranks
         return
-    site = here().text
-    flow.passed(name)
-    _ledger(group).add(entry(name, leaves(x, group.ranks), site))
+    flow.passed(name, site)
+    _ledger(group).add(entry(name, leaves(x, group.ranks, now), site.text))
     if given is None and isinstance(x, Tensor) and isinstance(x.array, Spread):
-        _check_replicas(x, name, site)
+        _check_replicas(x, name, site.text)
 
 
 def _check_replicas(x: Tensor, name: str, site: str) -> None:
@@ -112,10 +126,13 @@ def _check_replicas(x: Tensor, name: str, site: str) -> None:
 
 
 def _around(
-    fn: Callable, wanted: Sequence[str], group: Any, name: str | None, result: bool
-) -> Callable:  # fmt: skip
+    fn: Any, wanted: Sequence[str], group: Any, name: str | None, result: bool
+) -> Any:  # fmt: skip
     """``fn``, whose arguments (all, where none is named and the result is not asked for) and result
     are checked."""
+    if isinstance(fn, (staticmethod, classmethod)):
+        kind: Any = type(fn)
+        return kind(_around(fn.__func__, wanted, group, name, result))
     signature = inspect.signature(fn)
     called = name or getattr(fn, "__qualname__", type(fn).__name__)
     unknown = [w for w in wanted if w not in signature.parameters]
@@ -126,22 +143,35 @@ def _around(
         )
     everything = not wanted and not result
 
-    @functools.wraps(fn)
-    def checked(*args: Any, **kwargs: Any) -> Any:
+    def enter(args: tuple, kwargs: dict) -> None:
         if wanted or everything:
             bound = signature.bind(*args, **kwargs)
             bound.apply_defaults()
             given = dict(bound.arguments)
-            for kind in signature.parameters.values():
-                if kind.kind is kind.VAR_KEYWORD:
-                    given.update(given.pop(kind.name, {}))
+            for p in signature.parameters.values():
+                if p.kind is p.VAR_KEYWORD:
+                    given.update(given.pop(p.name, {}))
             for key in wanted or [k for k in given if k not in ("self", "cls")]:
                 if key in given:
                     _check(given[key], group, f"{called}({key})")
-        out = fn(*args, **kwargs)
+
+    def leave(out: Any) -> Any:
         if result:
             _check(out, group, f"{called}() {_RESULT}")
         return out
+
+    if inspect.iscoroutinefunction(fn):
+
+        async def awaited(*args: Any, **kwargs: Any) -> Any:
+            enter(args, kwargs)
+            return leave(await fn(*args, **kwargs))
+
+        return functools.wraps(fn)(awaited)
+
+    @functools.wraps(fn)
+    def checked(*args: Any, **kwargs: Any) -> Any:
+        enter(args, kwargs)
+        return leave(fn(*args, **kwargs))
 
     return checked
 

@@ -71,8 +71,9 @@ class _Answers:
         stats = None
         if leaf.stats is not None:
             stats = leaf.stats._asdict() | {"shape": leaf.told.partition(" ")[0], "hash": 0}
-        return row | {"hash": leaf.hash, "told": leaf.told, "path": leaf.path, "stats": stats,
-                      "number": leaf.number, "site": leaf.site or value.site}  # fmt: skip
+        return row | {"hash": combined([leaf]), "told": leaf.told, "path": leaf.path,
+                      "stats": stats, "number": leaf.number,
+                      "site": leaf.site or value.site}  # fmt: skip
 
 
 def _answer(group: ProcessGroup, tag: int, answers: _Answers) -> str:
@@ -114,6 +115,10 @@ def _find(ask: Any, where: str, call: str) -> str:
     part = first_apart(ask("leaves", index, 0))
     told = ask("leaf", index, -1 if part is None else part)
     row = next(r for r in told.values() if r["told"] != NOTHING)
+    if len({r["path"] for r in told.values() if r["told"] != NOTHING}) > 1:  # other parts, too
+        for r in told.values():
+            if r["told"] != NOTHING:
+                r |= {"told": f"{r['told']} in {r['path']}" if r["path"] else r["told"], "path": ""}
     count = max(len(r[1]) for r in values.values()) + max(lost)
     return text_of(where, call, index + max(lost), count, row["name"], row["path"], told)
 

@@ -11,7 +11,7 @@ import threading
 from typing import Any
 
 from ... import context
-from ...comm.calls.header import DTYPES, OPS
+from ...comm.calls.header import DTYPES, OPS, Site
 from ...comm.job.blackbox import MARK
 from ...nn import Module
 from ...nn.global_hooks import register_module_forward_pre_hook
@@ -30,9 +30,9 @@ class Step:
         self._events: list[Leaf] = []
         self._more, self._rest = 0, 0
 
-    def add(self, what: str) -> None:
-        """``what`` happens here."""
-        site = here()
+    def add(self, what: str, site: Site | None = None) -> None:
+        """``what`` happens at ``site``, or here."""
+        site = site or here()
         value = hashed("event", f"{what} {site.line}".encode())
         if len(self._events) < _MOST:
             path = f"event {len(self._events) + 1}"
@@ -55,11 +55,11 @@ class _Observer:
         self._hook: Any = None
         self._boxes: list[tuple[Any, Any]] = []
 
-    def tell(self, what: str) -> None:
+    def tell(self, what: str, site: Site | None = None) -> None:
         me = threading.get_ident()
         for (thread, _), step in tuple(self.open.items()):
             if thread == me:
-                step.add(what)
+                step.add(what, site)
 
     def start(self, key: tuple[int, int]) -> None:
         self.open[key] = Step()
@@ -126,8 +126,8 @@ def events(group: Any) -> list[Leaf] | None:
     return None if step is None else step.leaves()
 
 
-def passed(name: str) -> None:
-    """The thread passes a ``same``."""
+def passed(name: str, site: Site) -> None:
+    """The thread passes a ``same`` at ``site``."""
     found: _Observer | None = context.current().slots.get(_SLOT)
     if found is not None and found.open:
-        found.tell(f"same({name!r})" if name else "same")
+        found.tell(f"same({name!r})" if name else "same", site)

@@ -61,10 +61,14 @@ class Leaf(NamedTuple):
     site: str = ""
 
 
-def leaves(value: object, ranks: Sequence[int] = ()) -> list[Leaf]:
+def leaves(
+    value: object, ranks: Sequence[int] = (), now: Mapping[int, Tensor] | None = None
+) -> list[Leaf]:
     """The leaves of ``value``, in an order of their own. ``ranks``: of the group on which it is to
-    be equal. Raises ``ConfigError`` for what does not have the same hash in every process."""
+    be equal. ``now``: by id of a tensor in it, the one that stands for it. Raises ``ConfigError``
+    for what does not have the same hash in every process."""
     walk = _Walk(ranks)
+    walk.now = now or {}
     walk.add("", value, ())
     return walk.found
 
@@ -88,6 +92,8 @@ def clipped(text: str, most: int = _SHOWN) -> str:
 
 
 class _Walk:
+    now: Mapping[int, Tensor] = {}
+
     def __init__(self, ranks: Sequence[int]) -> None:
         self.found: list[Leaf] = []
         self._ranks = ranks
@@ -198,6 +204,7 @@ def _enum(walk: _Walk, path: str, value: enum.Enum, above: tuple[int, ...]) -> N
 
 
 def _tensor(walk: _Walk, path: str, value: Tensor, above: tuple[int, ...]) -> None:
+    value = walk.now.get(id(value), value)
     array: Any = value.array
     if isinstance(array, Spread):
         walk.spread(path, array, above)
@@ -228,6 +235,14 @@ def _kind(walk: _Walk, path: str, value: Tensor, array: ArrayKind) -> None:
 
 def _array(walk: _Walk, path: str, value: np.ndarray, above: tuple[int, ...]) -> None:
     walk.array(path, np.asarray(value))
+
+
+def _masked(walk: _Walk, path: str, value: Any, above: tuple[int, ...]) -> None:
+    """What a mask hides does not count."""
+    mask = np.ma.getmaskarray(value)
+    walk.put(path, "masked", b"", "a masked array")
+    walk.array(f"{path}.data", value.filled(np.zeros((), value.dtype)[()]))
+    walk.array(f"{path}.mask", mask)
 
 
 def _scalar(walk: _Walk, path: str, value: np.generic, above: tuple[int, ...]) -> None:
@@ -363,6 +378,7 @@ _EXACT: dict[type, How] = {
 _KINDS: tuple[tuple[Any, How], ...] = (
     (enum.Enum, _enum),
     (Tensor, _tensor),
+    (np.ma.MaskedArray, _masked),
     (np.ndarray, _array),
     (np.generic, _scalar),
     (Module, _module),

@@ -71,6 +71,8 @@ class UnshardHandle:
 class InParts(nn.Module):
     """A root of units whose backward may come in several passes: what is to communicate when."""
 
+    __lent__ = ("weight",)
+
     def set_requires_gradient_sync(
         self, requires_gradient_sync: bool, *, recurse: bool = True
     ) -> None:
@@ -87,14 +89,25 @@ class InParts(nn.Module):
     def weighted(self, count: float, loss: str = "mean") -> Iterator[None]:
         """The loss whose backward runs in the block stands for ``count`` samples (or tokens).
 
-        ``weight`` of ``DistributedDataParallel`` (a name that parameters have): gradients become
-        the mean over all samples of all ranks that reduce together, also of backwards that are not
-        reduced at once. Called on the root, on every rank and for every backward; 0 stands for
-        nothing, whose gradients do not count. A rank's share takes the place of one rank's: what
-        divides by another number than that of ranks (``set_gradient_divide_factor``) does so here.
+        ``weight`` of ``DistributedDataParallel`` (where parameters leave it that name): gradients
+        become the mean over all samples of all ranks that reduce together, also of backwards that
+        are not reduced at once. Called on the root, on every rank and for every backward; 0 stands
+        for nothing, whose gradients do not count. A rank's share takes the place of one rank's:
+        what divides by another number than that of ranks (``set_gradient_divide_factor``) does so
+        here.
         """
         with self._weighed(checked(f"{type(self).__name__}.weighted", count, loss)):
             yield
+
+    def __getattr__(self, name: str) -> Any:
+        """``weight`` is ``weighted``, as of ``DistributedDataParallel``, where the module has no
+        parameter, buffer or submodule of that name."""
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            if name != "weight":
+                raise
+        return self.weighted
 
     @contextmanager
     def _weighed(self, given: tuple[float, float]) -> Iterator[None]:

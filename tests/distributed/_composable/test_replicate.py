@@ -213,3 +213,16 @@ def test_names_may_not_change() -> None:
     for fn in (wrap, add):
         with pytest.raises(ModuleNameError, match="cannot modify FQNs"):
             fn(net())
+
+
+@pytest.mark.simulated
+def test_weight_is_weighted_where_no_parameter_has_that_name():
+    def body():
+        model = replicate(nn.Sequential(nn.Linear(1, 1, bias=False)))
+        x = dt.full((1, 1), float(dist.get_rank()))
+        with model.weight(1 + dist.get_rank()):
+            model(x).sum().backward()
+        assert isinstance(replicate(nn.Linear(1, 1)).weight, dt.Tensor)
+        return model[0].weight.grad.item()
+
+    assert on_ranks(body, 2) == [pytest.approx(2 / 3)] * 2

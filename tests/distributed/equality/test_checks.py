@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import functools
+import inspect
 import pickle
 import threading
 
@@ -264,18 +266,47 @@ def test_threads_may_check_values():
     assert all_told(body) == ""
 
 
-@pytest.mark.filterwarnings("ignore:compile")
-def test_a_compiled_function_that_checks_values_runs_eagerly():
+def test_keys_that_differ_are_told():
     def body():
-        @dt.compile
-        def step(x):
-            return dist.same(x * 2, name="x") + 1
-
-        y = step(dt.ones(3) * (1 + (dist.get_rank() == 1)))
-        assert y.shape == (3,)
+        dist.same({"a" if dist.get_rank() else "b": 1}, name="settings")
         return told()
 
-    assert "rank 1 has float32[3] [4.0, 4.0, 4.0]" in all_told(body)
+    text = all_told(body)
+    assert "ranks 1, 2 have 1 in ['a']" in text and "rank 0 has 1 in ['b']" in text
+
+
+def test_functions_of_all_kinds_are_decorated():
+    def body():
+        rank = dist.get_rank()
+
+        class Many:
+            @dist.same
+            @staticmethod
+            def static(x):
+                return x
+
+            @dist.same("x")
+            @classmethod
+            def of_class(cls, x):
+                return cls, x
+
+            @dist.same(result=True)
+            async def later(self, x):
+                return x
+
+        assert Many.static(1) == Many().static(1) == 1 and Many.of_class(2) == (Many, 2)
+        assert inspect.iscoroutinefunction(Many().later) and asyncio.run(Many().later(3)) == 3
+        assert told() == ""
+        Many.static(rank)
+        found = [told()]
+        Many.of_class(rank)
+        found.append(told())
+        asyncio.run(Many().later(rank))
+        return [*found, told()]
+
+    texts = all_told(body)
+    assert all("rank 2 has 2" in text for text in texts)
+    assert "static(x)" in texts[0] and "of_class(x)" in texts[1] and "later() result" in texts[2]
 
 
 def test_a_second_default_group_begins_anew():

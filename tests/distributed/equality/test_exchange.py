@@ -8,12 +8,15 @@ import time
 import numpy as np
 import pytest
 
+import disttrain as dt
+from disttrain import distributed as dist
 from disttrain.comm.group.group import ProcessGroup
 from disttrain.distributed.equality import exchange
 from disttrain.distributed.equality.exchange import explain
 from disttrain.distributed.equality.leaves import leaves
 from disttrain.distributed.equality.ledger import entry, ledger_of
 from disttrain.errors import CollectiveMismatch, PeerFailed, ValuesDiffer
+from disttrain_launcher import launch
 from support.groups import group_outcomes, run_group
 
 
@@ -100,3 +103,22 @@ def test_arguments_that_differ_where_values_are_alike_are_told_as_ever():
         return type(raised.value).__name__
 
     assert set(run_group(2, body)) == {"CollectiveMismatch"}
+
+
+def test_what_differs_at_the_end_is_told_to_all_before_any_joins_another_group():
+    def body():
+        dist.init_process_group()
+        dist.same(dist.get_rank(), name="last")
+        try:
+            dist.destroy_process_group()
+        except ValuesDiffer as error:
+            found = str(error)
+        dist.init_process_group()
+        x = dt.ones(1)
+        dist.all_reduce(x)
+        dist.destroy_process_group()
+        return found, x.item()
+
+    for _ in range(3):
+        for text, total in launch(body, 3):
+            assert "same(last=1)" in text and total == 3.0

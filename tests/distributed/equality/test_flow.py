@@ -9,6 +9,7 @@ import pytest
 import disttrain as dt
 from disttrain import distributed as dist
 from disttrain.distributed.equality import flow
+from disttrain.distributed.equality.sites import here
 from support.simulated import on_ranks
 
 pytestmark = pytest.mark.simulated
@@ -25,7 +26,7 @@ def test_calls_modules_and_lines_are_noted_in_order():
         net(x)
         dist.all_reduce(x)
         dist.barrier()
-        flow.passed("lr")
+        flow.passed("lr", here())
         dist.send(x, 0) if dist.get_rank() else dist.recv(x, 1)  # messages do not count
         found = flow.events(group)
         flow.end(group)

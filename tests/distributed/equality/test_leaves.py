@@ -206,3 +206,14 @@ def test_circles_and_depth_are_errors():
 def test_tensors_without_numbers():
     meta = dt.empty(3, device="meta")
     assert whole(meta) == whole(dt.empty(3, device="meta")) != whole(dt.empty(4, device="meta"))
+
+
+def test_masks_count_and_what_they_hide_does_not():
+    def masked(values, mask):
+        return combined(leaves(np.ma.masked_array(values, mask=mask)))
+
+    assert masked([1.0, 2.0], [False, True]) == masked([1.0, 5.0], [False, True])
+    assert masked([1.0, 2.0], [False, True]) != masked([1.0, 2.0], [False, False])
+    assert masked([1.0, 2.0], [False, True]) != masked([3.0, 2.0], [False, True])
+    assert masked([1.0, 2.0], False) != combined(leaves(np.array([1.0, 2.0])))
+    assert masked([1, 2], [False, True]) == masked([1, 7], [False, True])

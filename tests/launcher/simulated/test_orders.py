@@ -78,6 +78,8 @@ def test_a_deadlock_without_buffers_and_its_replay(tmp_path):
     assert ended.code == 1
     assert "deadlock in interleaving none (sends that do not wait: none)" in ended.err
     assert "no receive has taken it" in ended.err and "_program" not in ended.err
+    assert "a deadlock where a send waits for its receive. So do sends of NCCL" in ended.err
+    assert "none of the 1 interleavings with larger buffers fails. Safe everywhere" in ended.err
     assert json.loads((tmp_path / "v.json").read_text())["schedule"] == "none"
     again = dtrun(tmp_path, CROSSED, "--simulate", "2", "--replay", "none")
     assert again.code == 1 and "Deadlock" in again.err

@@ -348,9 +348,9 @@ class ShmTransport(HostTransport):
         try:
             channel.check_counts(seq - 1)
             channel.verify(seq, last=True)
-        finally:
+        finally:  # who goes on may join anew: not before all have looked
             channel.publish(FINISHED, seq)
-        self.wait(channel.need(FINISHED, seq, members=channel.present(seq)), None)
+            self.wait(channel.need(FINISHED, seq, members=channel.present(seq)), None)
         self.abandon()
         return True
 

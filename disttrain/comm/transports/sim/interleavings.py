@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 ALL = 1 << 62  # bytes: no send waits
 NONE = -1  # every send waits
-ENDED, PRUNED = "ended", "pruned"
+ENDED, PRUNED, DEADLOCK = "ended", "pruned", "deadlock"
 _TRIES = 24  # runs that make a counterexample short
 
 
@@ -168,6 +168,18 @@ def _limit(limit: int) -> str:
     return {ALL: "all", NONE: "none"}.get(limit, f"up to {limit} bytes")
 
 
+def _safe_where(limit: int, tried: int) -> str:
+    """Under which rules for sends a program hangs that does not where no send waits."""
+    waits = "a send waits" if limit < 0 else f"a send of more than {limit} bytes waits"
+    return (
+        f"This is a deadlock where {waits} for its receive. So do sends of NCCL and of PyTorch's "
+        "gloo; MPI's may, from a size of its own on; messages in memory of a group's empty() do. "
+        "All others over shm and tcp are copied: there it is none, as none of the "
+        f"{tried} interleavings with larger buffers fails. Safe everywhere are isend, recv and "
+        "then wait; batch_isend_irecv; and to let some ranks receive first."
+    )
+
+
 class _Node:
     def __init__(self, choice: Choice) -> None:
         self.options, self.sleep, self.at = choice.options, set(choice.sleep), choice.at
@@ -238,7 +250,10 @@ class _Search:
             if found.end == ran.end:
                 schedule, ran = shorter, found
                 break
-        return Verdict(ran.end, self.tried, ran.text, _trimmed(schedule), ran=ran)
+        text = ran.text
+        if ran.end == DEADLOCK and schedule.limit < ALL:  # larger limits have been tried
+            text = "\n".join([text.rstrip(), _safe_where(schedule.limit, self.tried - 1)])
+        return Verdict(ran.end, self.tried, text, _trimmed(schedule), ran=ran)
 
     def differing(self, schedule: Schedule, ran: Ran) -> Verdict:
         assert self.first is not None

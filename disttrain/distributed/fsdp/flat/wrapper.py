@@ -169,11 +169,16 @@ class FullyShardedDataParallel(optim_api.OptimizerStates, InParts):
 
     def __getattr__(self, name: str) -> Any:
         try:
-            return super().__getattr__(name)
+            return nn.Module.__getattr__(self, name)
         except AttributeError:
             if name == UNIT or "_modules" not in self.__dict__:
                 raise
-            return getattr(self._modules[UNIT], name)
+        inner = self._modules[UNIT]
+        if name == "weight" and not hasattr(inner, name):
+            return self.weighted
+        found = getattr(inner, name)
+        is_weighted = getattr(found, "__func__", None) is InParts.weighted
+        return self.weighted if is_weighted else found  # not of what is wrapped twice
 
     def __getitem__(self, key: int) -> Any:
         return self.module[key]

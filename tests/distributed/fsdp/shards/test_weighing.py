@@ -401,3 +401,29 @@ def test_a_repeated_step_takes_the_weight_of_each_time() -> None:
         return eager == run(True)
 
     assert on_two(body) == [True, True]
+
+
+@pytest.mark.simulated
+def test_weight_is_weighted_where_no_parameter_has_that_name():
+    def body(rank):
+        model = fully_shard(nn.Sequential(nn.Linear(1, 1, bias=False).double()))
+        with model.weight(1 + rank):
+            model(dt.full((1, 1), float(rank)).double()).sum().backward()
+        found = [float(model[0].weight.grad.full_tensor().item())]
+        linear = fully_shard(nn.Linear(2, 2))
+        assert isinstance(linear.weight, dt.Tensor)
+        bare = fully_shard(nn.LayerNorm(2, elementwise_affine=False))
+        assert bare.weight is None
+        late = fully_shard(nn.Sequential(nn.Linear(2, 2)))
+        late.weight = nn.Parameter(dt.ones(1))  # what the program adds comes first
+        assert late.weight.item() == 1.0
+        flat = FullyShardedDataParallel(FullyShardedDataParallel(nn.Sequential(nn.Linear(2, 2))))
+        assert flat.weight.__self__ is flat and flat.weight.__func__ is type(flat).weighted
+        inner = FullyShardedDataParallel(nn.Linear(2, 2), use_orig_params=True)
+        with FullyShardedDataParallel.summon_full_params(inner):
+            assert isinstance(inner.weight, dt.Tensor) and inner.weight.shape == (2, 2)
+        with pytest.raises(AttributeError, match="weights"):
+            _ = model.weights
+        return found
+
+    assert on_two(body) == [[2 / 3], [2 / 3]]  # (1 * 0 + 2 * 1) / 3

@@ -2,6 +2,7 @@
 
 from . import context as context
 from . import core as core
+from . import settings as settings
 from .backends.device.precision import matmul_precision as _get_float32_matmul_precision
 get_float32_matmul_precision = _get_float32_matmul_precision
 from .backends.device.precision import set_matmul_precision as _set_float32_matmul_precision

@@ -124,6 +124,7 @@ from . import _composable as _composable
 from . import _functional_collectives as _functional_collectives
 from . import algorithms as algorithms
 from . import autograd as autograd
+from disttrain.distributed.debugging import breakpoint as breakpoint
 from . import checkpoint as checkpoint
 from . import ddp as ddp
 from . import distributed_c10d as distributed_c10d
@@ -138,7 +139,6 @@ from . import nn as nn
 from . import optim as optim
 from . import pipelining as pipelining
 from . import planning as planning
-from disttrain.distributed.debugging import breakpoint as breakpoint
 from disttrain.distributed.debugging import record_comm as record_comm
 from . import recovery as recovery
 from . import rpc as rpc

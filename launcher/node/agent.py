@@ -216,7 +216,7 @@ class Agent:
         if orders.lapses(time.monotonic()):
             ranks.fence()
         elif orders.is_over:
-            ranks.supersede(orders.patient, orders.saving)
+            ranks.supersede(orders.patient, orders.saving, not orders.hurries)
 
     def _tell(self, rank: int, cause: str, text: str) -> None:
         """A rank has failed of itself: ranks elsewhere are to hear of it at once."""

@@ -228,6 +228,24 @@ def test_what_others_tell_is_compared_by_how_long_it_took_not_by_when_it_was():
 
 
 @pytest.mark.simulated
+def test_nobody_is_slow_while_a_rank_is_in_the_debugger():
+    registry, said, now = Memory(), Said(), 0.0
+    first = Exchange(registry, said, clock=lambda: now)
+    waited = 0
+    for second in range(1, 40):
+        debugged = second % 4 > 1  # rank 1; the others wait
+        waited += 10**9 if debugged else 10**7
+        for rank, name in enumerate("abc"):
+            steps = second * 10
+            told = {"number": 3, "at": second * 10**9, "in": "all_reduce at t.py:1", "ranks":
+                    {str(rank): [0 if rank == 1 else waited, steps, steps, 0, 0, 0]}}  # fmt: skip
+            registry.shown[f"seen/{name}"] = json.dumps(told).encode()
+        first.step("a", document("a", "b", "c"), {}, debugged)
+        now += 1.1
+    assert said.messages == []
+
+
+@pytest.mark.simulated
 def test_boxes_travel_in_parts_and_what_is_none_is_said(tmp_path):
     registry, d = Memory(), document("a", "b")
     for name, first in (("a", 0), ("b", 1)):

@@ -65,38 +65,31 @@ def started(job: Nodes, slow: str = "0.01", *flags: str) -> None:
         until(lambda r=rank: any((job.folder / n / f"up-{r}").exists() for n in "ab"), str(rank))
 
 
-def test_top_shows_the_ranks_of_all_nodes_on_each_of_them(tmp_path):
-    with Nodes(tmp_path, WORK) as job:
-        started(job)
-        names = {f"{os.uname().nodename}:{job.pids[n]}" for n in "ab"}
-        for name in "ab":
-            told = top(job, name)
-            rows = told["ranks"]
-            assert [row["rank"] for row in rows] == [0, 1, 2, 3], job.everything()
-            assert {row["host"] for row in rows} == names
-            assert [row["node"] for row in rows] == [0, 0, 1, 1]
-            assert all(row["step"] > 3 and row["steps_per_second"] > 0 for row in rows)
-            steps = [row["step"] for row in rows]
-            assert max(steps) - min(steps) < 1000
-        (tmp_path / "enough").touch()
-        assert [job.ended(n) for n in "ab"] == [0, 0], job.everything()
-        assert "black boxes" not in job.everything()
-
-
 @pytest.mark.timeout(90)
-def test_a_straggler_on_another_node_is_named_once_by_the_first(tmp_path):
+def test_top_shows_all_ranks_on_each_node_and_a_straggler_is_named_once_by_the_first(tmp_path):
     with Nodes(tmp_path, WORK) as job:
         job.start("a", *TWO, args=("0.12",))
         until(job.listens, job.endpoint)
         job.start("b", *TWO, args=("0.12",), ahead=86400)
+        for rank in range(4):
+            until(lambda r=rank: any((tmp_path / n / f"up-{r}").exists() for n in "ab"), str(rank))
+        names = {n: f"{os.uname().nodename}:{job.pids[n]}" for n in "ab"}
+        for name in "ab":
+            rows = top(job, name)["ranks"]
+            assert [row["rank"] for row in rows] == [0, 1, 2, 3], job.everything()
+            assert {row["host"] for row in rows} == set(names.values())
+            assert [row["node"] for row in rows] == [0, 0, 1, 1]
+            assert all(row["step"] > 3 and row["steps_per_second"] > 0 for row in rows)
+            steps = [row["step"] for row in rows]
+            assert max(steps) - min(steps) < 1000
         until(lambda: "is a straggler" in job.said("a"), "it is named", 60)
         time.sleep(1.5)
         (tmp_path / "enough").touch()
         assert [job.ended(n) for n in "ab"] == [0, 0], job.everything()
+        assert "black boxes" not in job.everything()
         lines = [line for line in job.everything().splitlines() if "straggler" in line]
         assert len(lines) == 1, lines
-        name = f"{os.uname().nodename}:{job.pids['b']}"
-        assert f"rank 3 on node {name} is a straggler" in lines[0] and "all_reduce" in lines[0]
+        assert f"rank 3 on node {names['b']} is a straggler" in lines[0] and "all_reduce" in lines[0]
 
 
 @pytest.mark.parametrize("logs", [False, True])

@@ -216,6 +216,7 @@ class Agent:
         if orders.lapses(time.monotonic()):
             ranks.fence()
         elif orders.is_over:
+            self.server.pass_over()
             ranks.supersede(orders.patient, orders.saving, not orders.hurries)
 
     def _tell(self, rank: int, cause: str, text: str) -> None:

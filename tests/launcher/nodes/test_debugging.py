@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import time
 from pathlib import Path
@@ -68,3 +69,24 @@ def test_deadlines_of_all_nodes_stand_still_and_failures_elsewhere_wait(tmp_path
             one.close()
         assert [job.ended(n) for n in "ab"] == [137, 137], job.everything()
         assert "SIGKILL" in job.said(where)
+
+
+def test_of_ranks_that_fail_alike_on_two_nodes_one_is_looked_at(tmp_path: Path) -> None:
+    program = "import disttrain.distributed as dist\ndist.init_process_group()\n"
+    program += "dist.barrier()\nvalue = 40\nraise ValueError('bad')\n"
+    with Nodes(tmp_path, program) as job:
+        for name in ("a", "b"):
+            job.start(name, "--nnodes", "2", "--rdzv-id", "both", "--pdb")
+        for name in "ab":
+            until(lambda n=name: "no terminal is free" in job.said(n), "both to stop")
+        rank = re.search(r"rank (\d) .* no terminal is free", job.said("b"))[1]
+        one = disttrain(tmp_path / "b", "attach", "both", rank)
+        try:
+            one.expect(rf"\(Pdb rank {rank}\) $")
+            one.line("p value")
+            one.expect("40")
+            one.line("q")
+            assert one.ends() == 0
+        finally:
+            one.close()
+        assert [job.ended(n) for n in "ab"] == [1, 1], job.everything()

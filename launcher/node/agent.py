@@ -270,6 +270,8 @@ class Agent:
                 ranks.suspend(number == signal.SIGTSTP)
             else:
                 ranks.signalled(number)
+                if number == signal.SIGINT:  # which only breaks off a command at a prompt
+                    self.server.ranks_end()
                 if self.orders is not None:
                     self.orders.report(WORKING, _asked(number, self._saves(number)))
         return True

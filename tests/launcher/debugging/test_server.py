@@ -357,6 +357,25 @@ def below_agent(job: Job) -> int:
     return job.launcher()["agent"]
 
 
+def test_an_interrupt_of_the_launcher_ends_a_rank_in_the_debugger_too(tmp_path, typists):
+    job = Job(tmp_path, STOPS, *NAMED, env={"XDG_RUNTIME_DIR": str(tmp_path)})
+    try:
+        until(lambda: list(tmp_path.glob("disttrain/*.json")), "the job to be announced")
+        one = None
+        for _ in range(50):
+            one = typists(disttrain(tmp_path, "attach", "debugged", "1"))
+            if one.expect(r"\(Pdb rank 1\) $|is not in the debugger")[0].startswith("("):
+                break
+        job.process.send_signal(signal.SIGINT)
+        one.expect("rank 1 has ended")
+        assert one.ends() == 0 and one.is_as_before
+        assert job.wait().code == 130
+        job.all_gone()
+    finally:
+        job.process.kill()
+        job.process.communicate()
+
+
 def test_nobody_comes(tmp_path):
     script = STOPS.replace("    breakpoint()", "    dist.breakpoint(1, timeout_s=1)")
     ended = dtrun(tmp_path, script, *TWO)

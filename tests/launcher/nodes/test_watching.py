@@ -89,7 +89,9 @@ def test_top_shows_all_ranks_on_each_node_and_a_straggler_is_named_once_by_the_f
         assert "black boxes" not in job.everything()
         lines = [line for line in job.everything().splitlines() if "straggler" in line]
         assert len(lines) == 1, lines
-        assert f"rank 3 on node {names['b']} is a straggler" in lines[0] and "all_reduce" in lines[0]
+        assert (
+            f"rank 3 on node {names['b']} is a straggler" in lines[0] and "all_reduce" in lines[0]
+        )
 
 
 @pytest.mark.parametrize("logs", [False, True])
@@ -116,7 +118,7 @@ def test_a_node_that_has_lost_the_first_one_keeps_its_own_box_and_says_where(tmp
         job.kill("a")
         assert job.ended("b") == 75, job.everything()
         said = job.said("b")
-        assert "where the ranks of this node, which cannot tell the others, stood" in said
+        assert "where the ranks of one node, the only one that could tell, stood" in said
         assert "`disttrain blackbox log` shows them" in said
         lines = [line for line in said.splitlines() if line.startswith("dtrun:   node 1 (")]
         assert ["rank 2", "rank 3"] == [x.partition("): ")[2].partition(",")[0] for x in lines]

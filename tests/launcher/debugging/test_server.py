@@ -86,8 +86,9 @@ def test_stepping_ends_with_the_program(tmp_path, typists):
     assert job.ends() == 0
 
 
-def test_a_program_without_standard_descriptors(tmp_path, typists):
-    script = "import os\nfor fd in range(3):\n    os.close(fd)\nbreakpoint(1)\nvalue = 40\n"
+@pytest.mark.parametrize("closed", [(0, 1, 2), (0,), (1,)])
+def test_a_program_without_standard_descriptors(tmp_path, typists, closed):
+    script = f"import os\nfor fd in {closed}:\n    os.close(fd)\nbreakpoint(1)\nvalue = 40\n"
     job = typists(started(tmp_path, script + "open('ended', 'w').close()\n", *TWO))
     job.expect(at(1))
     job.line("n")

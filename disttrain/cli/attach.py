@@ -53,6 +53,8 @@ def sit(name: str, rank: int, stop: bool = False) -> int:
 def find(name: str, rank: int) -> Any:
     """The job's part that has ``rank``: of the launcher of this machine that runs it. Raises
     ``ConfigError``."""
+    if not name:
+        raise ConfigError("the job's name is empty; `disttrain jobs` shows those that run here")
     parts = [j for j in running.jobs() if name in (j.job, str(j.pid))]
     having = [j for j in parts if j.first_rank <= rank < j.first_rank + j.num_ranks]
     job = having[0] if len(having) == 1 else running.find(name)

@@ -67,7 +67,7 @@ class Client:
             if had and text:
                 self._say(text)
             self.wire.send("done")  # others may speak now
-        elif kind == "refused":
+        elif kind == "refused" and self.ended is None:
             self.refused = text
         elif kind == "say":
             self._say(text)

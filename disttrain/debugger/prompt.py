@@ -51,7 +51,7 @@ class Debugger(pdb.Pdb):
         self.prompt = f"(Pdb rank {self.rank}) "
         self.header = ""
         self._kind = BREAKPOINT
-        self._held = self._over = self._at_prompt = False
+        self._held = self._over = self._at_prompt = self._listens = False
         self._sigint: Any = None
         me.at_end.append(lambda: self.leave("has ended its program"))
 
@@ -100,6 +100,14 @@ class Debugger(pdb.Pdb):
             elif self._over or self.quitting or not self.terminal.stays:
                 self.leave("goes on" if not self.quitting else "was quit")
 
+    def cmdloop(self, intro: Any = None) -> None:
+        """Overrides ``cmd``'s: who is interrupted in it begins it anew (``pdb``)."""
+        before, self._listens = self._listens, True
+        try:
+            super().cmdloop(intro)
+        finally:
+            self._listens = before
+
     def trace_dispatch(self, frame: FrameType, event: str, arg: Any) -> Any:
         """As of ``bdb``, but ``quit`` ends the rank."""
         try:
@@ -147,11 +155,11 @@ class Debugger(pdb.Pdb):
         if not self._held:
             return
         self._held = False
+        self.terminal.leave(how)  # until then Ctrl-C comes here
         if self._sigint is not None:
             if signal.getsignal(signal.SIGINT) == self._interrupted:
                 signal.signal(signal.SIGINT, self._sigint)
             self._sigint = None
-        self.terminal.leave(how)
 
     @property
     def talks(self) -> bool:
@@ -160,8 +168,10 @@ class Debugger(pdb.Pdb):
 
     def _interrupted(self, number: int, frame: FrameType | None) -> None:
         """Ctrl-C, which breaks off a command, or the program where that is in one."""
-        if self._at_prompt:
+        if self._listens:
             raise KeyboardInterrupt
+        if self._at_prompt or not self._held:  # it is about to listen, or the program goes on
+            return
         if frame is not None and self.stop(user_frame(frame)):
             self.trace()
 

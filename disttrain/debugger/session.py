@@ -152,7 +152,7 @@ class Handed:
         self._kept = []
         for fd in _STANDARD:
             try:
-                self._kept.append(os.dup(fd))
+                self._kept.append(fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _STANDARD[-1] + 1))
             except OSError:  # the program has closed it
                 self._kept.append(-1)
         for fd in _STANDARD:

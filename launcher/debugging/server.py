@@ -103,6 +103,12 @@ class Server:
                 self._insist(caller)
         self._assign(now)
 
+    def pass_over(self) -> None:
+        """A rank's failure was looked at, here or on another node; others' need not be."""
+        self._looked = True
+        for each in list(self._callers):
+            self._pass_over(each)
+
     def ranks_end(self) -> None:
         """The ranks have ended, all of them."""
         self._looked = False
@@ -231,9 +237,7 @@ class Server:
         else:
             caller.line.send("left")
         if session.what == POST_MORTEM:
-            self._looked = True
-            for each in list(self._callers):
-                self._pass_over(each)
+            self.pass_over()
 
     def _pass_over(self, caller: Caller) -> None:
         """Nobody looks at all ranks that have failed alike, one by one: the job ends."""

@@ -216,7 +216,8 @@ class Agent:
         if orders.lapses(time.monotonic()):
             ranks.fence()
         elif orders.is_over:
-            ranks.supersede(orders.patient, orders.saving)
+            self.server.pass_over()
+            ranks.supersede(orders.patient, orders.saving, not orders.hurries)
 
     def _tell(self, rank: int, cause: str, text: str) -> None:
         """A rank has failed of itself: ranks elsewhere are to hear of it at once."""
@@ -269,6 +270,8 @@ class Agent:
                 ranks.suspend(number == signal.SIGTSTP)
             else:
                 ranks.signalled(number)
+                if number == signal.SIGINT:  # which only breaks off a command at a prompt
+                    self.server.ranks_end()
                 if self.orders is not None:
                     self.orders.report(WORKING, _asked(number, self._saves(number)))
         return True

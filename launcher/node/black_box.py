@@ -164,7 +164,7 @@ class Watching:
     def suspended(self) -> None:
         """The ranks were stopped, all of them."""
         self.stragglers.reset()
-        self._stalls = stragglers.Stalls()
+        self._stalls, self.stands = stragglers.Stalls(), Standing()
 
     def _seen(self, now: int, running: Mapping[int, Words]) -> dict[int, stragglers.Seen]:
         return {

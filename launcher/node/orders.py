@@ -34,6 +34,7 @@ class Orders:
         self.watched = False  # somebody looks at the ranks of all nodes
         self._next_told = 0.0
         self.channel, self.fence, self.name = channel, fence, name
+        self.lost = False  # ... since the others take this node for lost
         self.fenced = False  # the last generation was stopped since no lease was confirmed
         self.next: Generation | None = None  # to be started
         self.running = 0  # the generation that was started last
@@ -45,7 +46,8 @@ class Orders:
         self.patient = False  # ranks that are to be stopped may say before that a rank has failed
         # See ``Ranks.know_of_others``.
         self.others_move, self.awaited, self.others_left = False, -1, -1
-        self.debugged = ""  # ranks elsewhere that are in the debugger
+        self._debugged = ""  # ranks elsewhere that are in the debugger
+        self._news: Message | None = None  # of a generation that has not begun here
         self._stands: dict[str, Any] = {}  # as the others know it
         self._why = ""  # as people were told it last
 
@@ -63,10 +65,13 @@ class Orders:
         generation, self.next = self.next, None
         if generation is None:
             return None
-        self.running, self.failures = generation.number, []
+        self.running = number = generation.number
+        self.failures = [f for f in self.failures if f["number"] == number]
         self.others_move, self.awaited, self.others_left = False, -1, -1
-        self.debugged, self._stands = "", {}
-        self.fenced = self.saving = False
+        self._debugged, self._stands = "", {}
+        if self._news is not None and self._news["number"] == number:
+            self._elsewhere(self._news)
+        self.fenced = self.saving = self.lost = False
         if self.lapses(now) or self.is_over:
             self.report(READY, {"fenced": True} if self.fenced else {})
             return None
@@ -76,6 +81,19 @@ class Orders:
     def is_over(self) -> bool:
         """Are the ranks that run to be stopped?"""
         return self.end is not None or self.stop >= self.running
+
+    @property
+    def debugged(self) -> str:
+        """Ranks elsewhere in the debugger, for which those here wait."""
+        return "" if self.is_over else self._debugged
+
+    @property
+    def hurries(self) -> bool:
+        """Do ranks that are to be stopped end though somebody looks at one in the debugger? Where
+        the job was asked to end, or may go on without them; a failure can wait."""
+        end = self.end or {"code": 0, "result": {}}
+        asked = end["code"] > 128 and not end["result"].get("node")
+        return self.fenced or self.lost or self.saving or asked
 
     def lapses(self, now: float) -> bool:
         """Are they to be killed at once, also those that are being stopped, since others may begin
@@ -152,6 +170,7 @@ class Orders:
     def _stop(self, message: Message) -> None:
         self.stop = max(self.stop, message["number"])
         self.patient, self.saving = message["failed"], message["saving"]
+        self.lost = message.get("lost", False)
         self._tell(message)
 
     def _end(self, message: Message) -> None:
@@ -159,16 +178,25 @@ class Orders:
         self.saving = message.get("saving", False)
 
     def _failure(self, message: Message) -> None:
-        if message["number"] == self.running:
+        if self._is_news(message):
             self.failures.append(message)
 
     def _elsewhere(self, message: Message) -> None:
-        if message["number"] == self.running:
+        if not self._is_news(message):
+            return
+        if message["number"] != self.running:
+            self._news = message
+        else:
             self.others_move, self.awaited = message["move"], message["awaited"]
             self.others_left = message.get("left", -1)
-            told, self.debugged = self.debugged, message.get("debugged", "")
-            if self.debugged and self.debugged != told:
-                say(self.debugged)
+            told, self._debugged = self._debugged, message.get("debugged", "")
+            if self._debugged and self._debugged != told:
+                say(self._debugged)
+
+    def _is_news(self, message: Message) -> bool:
+        """Is it of the generation that runs, or of the one that is about to?"""
+        coming = () if self.next is None else (self.next.number,)
+        return message["number"] in (self.running, *coming)
 
     def _watched(self, message: Message) -> None:
         self.watched = message["on"]

@@ -156,9 +156,9 @@ class Ranks:
         stands still meanwhile."""
         self.in_debugger, on = here, bool(here or elsewhere)
         if on != self.pause.on:
-            stood = self.pause.set(on)
+            self.pause.set(on)
             self.watching.suspended()
-            self.policy.postpone(stood)
+            (self.policy.hold if on else self.policy.go_on)(time.monotonic())
 
     def signalled(self, number: int) -> None:
         """The agent got a signal."""
@@ -166,10 +166,12 @@ class Ranks:
             self.watching.tell_if_hung()
         self._perform(self.policy.signalled(number, time.monotonic()))
 
-    def supersede(self, patient: bool, saving: bool) -> None:
-        """Something elsewhere ends this generation."""
+    def supersede(self, patient: bool, saving: bool, waits: bool) -> None:
+        """Something elsewhere ends this generation; ``waits``: once nobody looks at one of its
+        ranks here in the debugger."""
         self.policy.crowd = _crowd()
-        self._perform(self.policy.supersede(time.monotonic(), patient, saving))
+        waits = waits and bool(self.in_debugger)
+        self._perform(self.policy.supersede(time.monotonic(), patient, saving, waits))
 
     def fence(self) -> None:
         """None of them may do anything more."""

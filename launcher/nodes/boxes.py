@@ -39,7 +39,7 @@ def told(found: Iterable[tuple[int, bytes]], log_dir: str | None) -> list[str]:
     left = len(lines) - _MOST_LINES
     lines = [*lines[:_MOST_LINES], *([f"  and {left} more"] if left > 0 else [])]
     where = f"; `disttrain blackbox {log_dir}` shows them" if log_dir is not None else ""
-    whose = f"all {nodes} nodes" if nodes > 1 else "this node, which cannot tell the others,"
+    whose = f"all {nodes} nodes" if nodes > 1 else "one node, the only one that could tell,"
     return [f"where the ranks of {whose} stood (black boxes){where}:", *lines]
 
 

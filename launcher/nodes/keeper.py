@@ -90,6 +90,7 @@ class Keeper:
         self.ended = False  # the agent knows how the job has ended
         self.first_node = ""  # its name
         self.elsewhere: tuple = ()  # as the agent knows it
+        self.still = False  # the job's clock: some rank is in the debugger
         self.told: set[tuple[int, int]] = set()  # (generation, rank) whose failure the agent knows
         self.said: set[str] = set()
         self.dirty = False  # the others have not been told what we are
@@ -127,12 +128,12 @@ class Keeper:
             self._keep_lease()
             self._look()
             if not self.ended:
-                self.exchange.step(self.id, self.document, self.entries)
+                self.exchange.step(self.id, self.document, self.entries, self.still)
             self.registry.keep(DOCUMENT)
             self.reached, self.waits_for_host = self.clock(), False
         except LeaseEnded as error:
             self.id = ""  # for the others we were lost; we may come again, as another one
-            self._stop(f"this node was lost for the others: {error}")
+            self._stop(f"this node was lost for the others: {error}", lost=True)
         except RegistryLost as error:
             self._unreached(str(error))
         except Damaged as error:
@@ -325,6 +326,10 @@ class Keeper:
         """Say what this node waits for, where that takes long and is nothing else."""
         if document is not None and document.phase == RUNNING and self.node.state == READY:
             if self.id and self.id not in document.members:
+                looked = any(nodes[i].is_debugged for i in document.members if i in nodes)
+                if looked and len(document.members) < self.r.max_nodes:
+                    self._say("this node joins when no rank is in the debugger any more")
+                    return
                 at_work = ", ".join(n["name"] for n in document.nodes)
                 self._say(
                     f"this node is a spare: it takes the place of a node that is lost ({at_work} "
@@ -376,9 +381,13 @@ class Keeper:
         self.channel.send("generation", fields=generation.to_json(), why=d.why)
         self.sent, self.restarts_used = d.number, d.restart_count
 
-    def _stop(self, why: str, failed: bool = False, saving: bool = False) -> None:
+    def _stop(
+        self, why: str, failed: bool = False, saving: bool = False, lost: bool = False
+    ) -> None:
         if self.node.state == WORKING and self.stopped < self.node.ran:
-            self.channel.send("stop", number=self.node.ran, why=why, failed=failed, saving=saving)
+            self.channel.send(
+                "stop", number=self.node.ran, why=why, failed=failed, saving=saving, lost=lost
+            )
             self.stopped = self.node.ran
 
     def _pass_on(self, d: Document, nodes: Nodes) -> None:
@@ -401,15 +410,17 @@ class Keeper:
 
     def _tell_standings(self, d: Document, nodes: Nodes) -> None:
         """Tell the agent how the ranks of all nodes stand, where that has changed."""
+        staying = [i for i in d.members if i not in d.without]
         stand = {
             i: inactivity.Standing(**nodes[i].stands)
-            for i in d.members
+            for i in staying
             if i in nodes and nodes[i].ran == d.number and nodes[i].state == WORKING
         }
-        move = len(stand) < len(d.members) or inactivity.moves(
+        self.still = any(s.debugged for s in stand.values())
+        move = len(stand) < len(staying) or inactivity.moves(
             s for i, s in stand.items() if i != self.id
         )
-        all_known = len(stand) == len(d.members)
+        all_known = len(stand) == len(staying)
         debugged = "; ".join(s.debugged for i, s in stand.items() if i != self.id and s.debugged)
         awaited = inactivity.awaited(stand.values()) if all_known else -1
         known = d.number, move, awaited, self._left_elsewhere(d, nodes), debugged

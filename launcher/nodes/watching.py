@@ -68,8 +68,11 @@ class Exchange:
             return False
         return True
 
-    def step(self, me: str, d: Document | None, entries: Mapping[str, bytes]) -> None:
-        """Publish and show what there is. ``me``: this node's id; ``entries``: as last read."""
+    def step(
+        self, me: str, d: Document | None, entries: Mapping[str, bytes], still: bool = False
+    ) -> None:
+        """Publish and show what there is. ``me``: this node's id; ``entries``: as last read;
+        ``still``: a rank is in the debugger, so nobody is slow."""
         now = self.clock()
         self._pass_on_wishes(now, me, entries)
         if d is None or d.phase != RUNNING or me not in d.members:
@@ -82,7 +85,7 @@ class Exchange:
             self._show(d)
         if d.members[0] == me and len(d.members) > 1 and now >= self._next_judging:
             self._next_judging = now + _EVERY
-            self._compare(d)
+            self._compare(d, still)
 
     def _pass_on_wishes(self, now: float, me: str, entries: Mapping[str, bytes]) -> None:
         """Ask the others while somebody looks here; tell the agent whether anybody does."""
@@ -105,12 +108,15 @@ class Exchange:
 
     # --- stragglers -----------------------------------------------------------------------------
 
-    def _compare(self, d: Document) -> None:
+    def _compare(self, d: Document, still: bool) -> None:
         """Name the rank of the whole job that is slower than the others, once."""
         number, judge = self._judge
         if number != d.number:
             judge = stragglers.Judge()
             self._judge = d.number, judge
+        if still:
+            judge.reset()
+            return
         seen: dict[int, stragglers.Seen] = {}
         where = ""
         for told in self.registry.published(SEEN).values():

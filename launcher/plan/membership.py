@@ -76,6 +76,11 @@ class Node:
         """Is it going, or about to?"""
         return self.state == LEAVING or bool(self.report.get("leaving"))
 
+    @property
+    def is_debugged(self) -> bool:
+        """Is one of its ranks in the debugger?"""
+        return bool(self.stands.get("debugged"))
+
     def encode(self) -> bytes:
         return json.dumps(dataclasses.asdict(self)).encode()
 
@@ -176,6 +181,8 @@ class Observer:
 
     def _gather(self, now: float, d: Document, nodes: Nodes) -> Document | None:
         s, staying = self.settings, {i: n for i, n in nodes.items() if not n.leaves}
+        if any(n.state == WORKING and n.is_debugged for n in nodes.values()):
+            return None  # its ranks end once people have looked, and all time counts from then on
         waited = self._for(now, "gathering", d.number)
         clash = conflict(staying) if d.begins else ""
         if clash:
@@ -232,6 +239,7 @@ class Observer:
             if i not in d.members and n.state != WORKING and not n.leaves
         ]
         busy = all(n.state == WORKING for n in at_work.values())
+        busy = busy and not any(n.is_debugged for n in at_work.values())
         if fresh and busy and len(d.members) < self.settings.max_nodes:
             names = ", ".join(nodes[i].name for i in fresh)
             return _gathering(d, f"node {names} joins")

@@ -12,6 +12,7 @@ job's restarts) a rank that has failed so is started anew, and joins them.
 
 from __future__ import annotations
 
+import math
 import signal
 from collections.abc import Collection
 from dataclasses import dataclass, field
@@ -80,6 +81,8 @@ class Policy:
     _due: dict[int, tuple[float, Exit]] = field(default_factory=dict)  # when they begin anew
     _stopped_at: float = 0.0
     _steps: list[tuple[float, int]] = field(default_factory=list)  # (when, signal to send)
+    _held: float = math.inf  # since when people look at a rank in the debugger, and time stands
+    _waits: bool = False  # the end of a superseded generation does, too, until they have looked
 
     def exited(self, event: Exit, ran: float = 0.0, operations: int = 0) -> list[Action]:
         """A rank has ended, after ``ran`` seconds and so many operations of its groups."""
@@ -143,7 +146,7 @@ class Policy:
     def _end_all(self, now: float) -> None:
         """Too few are left: those that still run may say so, and are ended."""
         self._give_up_those_away()
-        term = now + self.grace * self.crowd
+        term = min(now, self._held) + self.grace * self.crowd
         self._steps = [(term, signal.SIGTERM), (term + TERM_GRACE, signal.SIGKILL)]
 
     def lost(self, rank: int) -> list[Action]:
@@ -172,24 +175,30 @@ class Policy:
         self._steps = [(now + self.shutdown_timeout, signal.SIGKILL)]
         return [Signal(signal.SIGTERM)]
 
-    def supersede(self, now: float, patient: bool, saving: bool = False) -> list[Action]:
+    def supersede(
+        self, now: float, patient: bool, saving: bool = False, waits: bool = False
+    ) -> list[Action]:
         """Something elsewhere ends this generation: its ranks are of no more use. ``patient``: they
         may notice by themselves, and say so. ``saving``: all ranks of the job are about to save
-        since a node was asked to end; these have as long as that one's."""
+        since a node was asked to end; these have as long as that one's. ``waits``: until nobody
+        looks at one of them in the debugger any more; may be taken back."""
+        self._waits = waits and (self._waits or not self.superseded)
         if self.superseded or self.stopped_by:
             return []
         self.superseded = True
         self._give_up_those_away()
-        term = now + self.grace * self.crowd * patient
-        kill = now + self.shutdown_timeout if saving else term + TERM_GRACE
+        began = min(now, self._held) if waits else now
+        term = began + self.grace * self.crowd * patient
+        kill = began + self.shutdown_timeout if saving else term + TERM_GRACE
         self._steps = [(term, signal.SIGTERM), (kill, signal.SIGKILL)]
-        return self.tick(now)
+        return [] if waits else self.tick(now)
 
     def fence(self) -> list[Action]:
         """Ranks elsewhere may soon begin in the place of these, whatever time they were given."""
         if self.fenced:
             return []
         self.fenced, self.superseded = True, self.superseded or not self.stopped_by
+        self._waits = False
         self._give_up_those_away()
         self._steps = []
         return [Signal(signal.SIGKILL)]
@@ -204,11 +213,17 @@ class Policy:
     @property
     def can_wait(self) -> bool:
         """May what is due wait, since people look at a rank in the debugger?"""
-        return not (self.stopped_by or self.superseded)
+        return not self.stopped_by and (self._waits or not self.superseded)
 
-    def postpone(self, seconds: float) -> None:
-        """What is due has waited for so long."""
-        self._steps = [(when + seconds, number) for when, number in self._steps]
+    def hold(self, now: float) -> None:
+        """Time stands still from now on: what is due waits, where it can."""
+        self._held = now
+
+    def go_on(self, now: float) -> None:
+        """Time goes on: what has waited has the time back that it had left."""
+        held, self._held = self._held, math.inf
+        if self.can_wait and held < now:
+            self._steps = [(when + now - held, number) for when, number in self._steps]
 
     def tick(self, now: float) -> list[Action]:
         """Time has passed."""

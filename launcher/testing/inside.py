@@ -70,8 +70,11 @@ class _Log:
 
 def _no_terminal(*args: object, **named: object) -> None:
     raise RuntimeError(
-        "breakpoint(): ranks have no terminal to debug in. What they print is shown (with -s at "
-        "once), and so are their variables with -l"
+        "breakpoint(): ranks have no terminal to debug in (@pytest.mark.ranks). To step through "
+        "this, let a script call what the test calls: `dtrun --nproc-per-node N script.py` gives "
+        "breakpoint() its terminal, `dtrun --simulate N script.py` goes back in time, too "
+        "(docs/debugger.md). Here, what ranks print is shown (with -s at once), and so are their "
+        "variables with -l"
     )
 
 

@@ -95,6 +95,14 @@ def test_the_launcher_goes(table: Table) -> None:
     assert table.client.joined is None and table.client.ended == "the job has ended"
 
 
+def test_who_had_a_terminal_is_not_refused(table: Table) -> None:
+    table.give()
+    table.launcher.send("over", text="rank 3 has ended")
+    table.launcher.send("refused", text="the job's ranks have ended")
+    table.client.serve()
+    assert not table.client.refused and table.client.ended == "rank 3 has ended"
+
+
 def test_who_is_refused(table: Table) -> None:
     table.launcher.send("refused", text="no such rank")
     table.client.serve()

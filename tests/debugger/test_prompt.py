@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import signal
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -63,6 +64,27 @@ def test_it_stops_in_the_callers_line_and_goes_on(rank: context.Rank) -> None:
     assert script.leaves == ["goes on"] and len(script.takes) == 1
     assert value in (7, 8)
     assert "test_prompt.py" in script.takes[0]
+
+
+def test_ctrl_c_is_never_the_programs(rank: context.Rank, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before the prompt listens, in a command, and when the terminal is being given back."""
+    script = at(rank, "import signal; signal.raise_signal(signal.SIGINT)", "p 40 + 2", "c")
+    shows, leave = prompt.Debugger.print_stack_entry, script.leave
+
+    def interrupted(self: Any, *args: Any) -> None:
+        shows(self, *args)
+        signal.raise_signal(signal.SIGINT)
+
+    def leaves(how: str) -> None:
+        signal.raise_signal(signal.SIGINT)
+        leave(how)
+
+    monkeypatch.setattr(prompt.Debugger, "print_stack_entry", interrupted)
+    monkeypatch.setattr(script, "leave", leaves)
+    before = signal.getsignal(signal.SIGINT)
+    breakpoint()
+    assert script.leaves == ["goes on"] and signal.getsignal(signal.SIGINT) == before
+    assert "KeyboardInterrupt" in script.said.getvalue() and "42" in script.said.getvalue()
 
 
 def test_another_rank_is_not_meant(rank: context.Rank) -> None:

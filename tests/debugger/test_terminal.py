@@ -58,7 +58,8 @@ def test_keys_and_words_pass(both: Both) -> None:
 
 
 def test_ctrl_c_interrupts_who_takes_it_for_that(both: Both) -> None:
-    program = "import time\ntry:\n print('ready', flush=True)\n time.sleep(60)\n"
+    program = "import signal, time\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
+    program += "try:\n print('ready', flush=True)\n time.sleep(60)\n"
     program += "except KeyboardInterrupt:\n pass"
     child = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE)
     assert child.stdout is not None and child.stdout.readline() == b"ready\n"

@@ -86,8 +86,9 @@ def test_stepping_ends_with_the_program(tmp_path, typists):
     assert job.ends() == 0
 
 
-def test_a_program_without_standard_descriptors(tmp_path, typists):
-    script = "import os\nfor fd in range(3):\n    os.close(fd)\nbreakpoint(1)\nvalue = 40\n"
+@pytest.mark.parametrize("closed", [(0, 1, 2), (0,), (1,)])
+def test_a_program_without_standard_descriptors(tmp_path, typists, closed):
+    script = f"import os\nfor fd in {closed}:\n    os.close(fd)\nbreakpoint(1)\nvalue = 40\n"
     job = typists(started(tmp_path, script + "open('ended', 'w').close()\n", *TWO))
     job.expect(at(1))
     job.line("n")
@@ -355,6 +356,25 @@ def test_another_terminal_attaches(tmp_path, typists):
 
 def below_agent(job: Job) -> int:
     return job.launcher()["agent"]
+
+
+def test_an_interrupt_of_the_launcher_ends_a_rank_in_the_debugger_too(tmp_path, typists):
+    job = Job(tmp_path, STOPS, *NAMED, env={"XDG_RUNTIME_DIR": str(tmp_path)})
+    try:
+        until(lambda: list(tmp_path.glob("disttrain/*.json")), "the job to be announced")
+        one = None
+        for _ in range(50):
+            one = typists(disttrain(tmp_path, "attach", "debugged", "1"))
+            if one.expect(r"\(Pdb rank 1\) $|is not in the debugger")[0].startswith("("):
+                break
+        job.process.send_signal(signal.SIGINT)
+        one.expect("rank 1 has ended")
+        assert one.ends() == 0 and one.is_as_before
+        assert job.wait().code == 130
+        job.all_gone()
+    finally:
+        job.process.kill()
+        job.process.communicate()
 
 
 def test_nobody_comes(tmp_path):

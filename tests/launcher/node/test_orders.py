@@ -144,6 +144,41 @@ def test_news_of_another_generation_is_dropped(orders):
     assert orders.failures == [] and orders.awaited == -1 and not orders.others_move
 
 
+def test_news_of_a_generation_that_is_about_to_begin_is_kept(orders, said):
+    """The keeper says it once, and may do so before the agent has begun."""
+    told(orders, "alive", at=0.0)
+    orders.channel.hear("generation", **generation(2))
+    orders.channel.hear("failure", number=2, rank=1)
+    told(orders, "elsewhere", number=2, move=True, awaited=-1, left=3, debugged="rank 1 is")
+    assert said == [] and orders.debugged == ""
+    orders.begin(0.0)
+    assert [f["rank"] for f in orders.failures] == [1] and orders.others_move
+    assert (orders.others_left, orders.debugged, said) == (3, "rank 1 is", ["rank 1 is"])
+
+
+@pytest.mark.parametrize("kind, more, hurries", [
+    ("end", {"code": 1, "result": {"node": "x:1"}}, False),
+    ("end", {"code": 137, "result": {"node": "x:1"}}, False),
+    ("end", {"code": 76, "result": {"code": 76}}, False),
+    ("end", {"code": 130, "result": {"code": 130}}, True),
+    ("end", {"code": 130, "result": {"code": 130}, "saving": True}, True),
+    ("stop", {"number": 2, "failed": True, "saving": False}, False),
+    ("stop", {"number": 2, "failed": False, "saving": True}, True),
+    ("stop", {"number": 2, "failed": False, "saving": False, "lost": True}, True),
+])  # fmt: skip
+def test_who_looks_at_a_rank_in_the_debugger_is_waited_for_by_failures_alone(
+    orders, kind, more, hurries
+):
+    told(orders, "alive", at=0.0)
+    told(orders, "generation", **generation(2))
+    orders.begin(0.0)
+    told(orders, "elsewhere", number=2, move=True, awaited=-1, debugged="rank 1 is")
+    assert not orders.hurries and orders.debugged
+    told(orders, kind, why="for a reason", **more)
+    assert orders.is_over and orders.hurries == hurries
+    assert orders.debugged == "", "those here wait for nobody elsewhere"
+
+
 def test_why_something_changes_is_said_once(orders, said):
     told(orders, "generation", **generation(1, "the first"))
     told(orders, "generation", **generation(2, "a node was lost"))

@@ -65,38 +65,33 @@ def started(job: Nodes, slow: str = "0.01", *flags: str) -> None:
         until(lambda r=rank: any((job.folder / n / f"up-{r}").exists() for n in "ab"), str(rank))
 
 
-def test_top_shows_the_ranks_of_all_nodes_on_each_of_them(tmp_path):
-    with Nodes(tmp_path, WORK) as job:
-        started(job)
-        names = {f"{os.uname().nodename}:{job.pids[n]}" for n in "ab"}
-        for name in "ab":
-            told = top(job, name)
-            rows = told["ranks"]
-            assert [row["rank"] for row in rows] == [0, 1, 2, 3], job.everything()
-            assert {row["host"] for row in rows} == names
-            assert [row["node"] for row in rows] == [0, 0, 1, 1]
-            assert all(row["step"] > 3 and row["steps_per_second"] > 0 for row in rows)
-            steps = [row["step"] for row in rows]
-            assert max(steps) - min(steps) < 1000
-        (tmp_path / "enough").touch()
-        assert [job.ended(n) for n in "ab"] == [0, 0], job.everything()
-        assert "black boxes" not in job.everything()
-
-
 @pytest.mark.timeout(90)
-def test_a_straggler_on_another_node_is_named_once_by_the_first(tmp_path):
+def test_top_shows_all_ranks_on_each_node_and_a_straggler_is_named_once_by_the_first(tmp_path):
     with Nodes(tmp_path, WORK) as job:
         job.start("a", *TWO, args=("0.12",))
         until(job.listens, job.endpoint)
         job.start("b", *TWO, args=("0.12",), ahead=86400)
+        for rank in range(4):
+            until(lambda r=rank: any((tmp_path / n / f"up-{r}").exists() for n in "ab"), str(rank))
+        names = {n: f"{os.uname().nodename}:{job.pids[n]}" for n in "ab"}
+        for name in "ab":
+            rows = top(job, name)["ranks"]
+            assert [row["rank"] for row in rows] == [0, 1, 2, 3], job.everything()
+            assert {row["host"] for row in rows} == set(names.values())
+            assert [row["node"] for row in rows] == [0, 0, 1, 1]
+            assert all(row["step"] > 3 and row["steps_per_second"] > 0 for row in rows)
+            steps = [row["step"] for row in rows]
+            assert max(steps) - min(steps) < 1000
         until(lambda: "is a straggler" in job.said("a"), "it is named", 60)
         time.sleep(1.5)
         (tmp_path / "enough").touch()
         assert [job.ended(n) for n in "ab"] == [0, 0], job.everything()
+        assert "black boxes" not in job.everything()
         lines = [line for line in job.everything().splitlines() if "straggler" in line]
         assert len(lines) == 1, lines
-        name = f"{os.uname().nodename}:{job.pids['b']}"
-        assert f"rank 3 on node {name} is a straggler" in lines[0] and "all_reduce" in lines[0]
+        assert (
+            f"rank 3 on node {names['b']} is a straggler" in lines[0] and "all_reduce" in lines[0]
+        )
 
 
 @pytest.mark.parametrize("logs", [False, True])
@@ -123,7 +118,7 @@ def test_a_node_that_has_lost_the_first_one_keeps_its_own_box_and_says_where(tmp
         job.kill("a")
         assert job.ended("b") == 75, job.everything()
         said = job.said("b")
-        assert "where the ranks of this node, which cannot tell the others, stood" in said
+        assert "where the ranks of one node, the only one that could tell, stood" in said
         assert "`disttrain blackbox log` shows them" in said
         lines = [line for line in said.splitlines() if line.startswith("dtrun:   node 1 (")]
         assert ["rank 2", "rank 3"] == [x.partition("): ")[2].partition(",")[0] for x in lines]
@@ -225,6 +220,24 @@ def test_what_others_tell_is_compared_by_how_long_it_took_not_by_when_it_was():
         now += 1.1
     texts = [content["text"] for kind, content in said.messages if kind == "say"]
     assert len(texts) == 1 and texts[0].startswith("rank 1 on node b is a straggler: 3.2 times")
+
+
+@pytest.mark.simulated
+def test_nobody_is_slow_while_a_rank_is_in_the_debugger():
+    registry, said, now = Memory(), Said(), 0.0
+    first = Exchange(registry, said, clock=lambda: now)
+    waited = 0
+    for second in range(1, 40):
+        debugged = second % 4 > 1  # rank 1; the others wait
+        waited += 10**9 if debugged else 10**7
+        for rank, name in enumerate("abc"):
+            steps = second * 10
+            told = {"number": 3, "at": second * 10**9, "in": "all_reduce at t.py:1", "ranks":
+                    {str(rank): [0 if rank == 1 else waited, steps, steps, 0, 0, 0]}}  # fmt: skip
+            registry.shown[f"seen/{name}"] = json.dumps(told).encode()
+        first.step("a", document("a", "b", "c"), {}, debugged)
+        now += 1.1
+    assert said.messages == []
 
 
 @pytest.mark.simulated

@@ -415,3 +415,17 @@ def test_a_node_that_waits_and_a_restart_that_is_left_go_before_going_on_with_fe
     replaces = Settings(1, 2, restarts=1, min_ranks=2, replaces=True)
     assert lost_one(replaces).phase == GATHERING
     assert lost_one(dataclasses.replace(replaces, restarts=0)).without == ("b",)
+
+
+def test_nobody_joins_and_nothing_is_timed_while_a_rank_is_in_the_debugger():
+    eye, document = formed(1, 3)
+    looked = node("a", "running", 1, stands={"debugged": "rank 0 is in the debugger"})
+    assert eye.look(1.0, document, two() | {"a": looked, "c": node("c")}) is None
+    after = eye.look(9.0, document, two() | {"b": failed("b", 1), "a": looked})
+    assert after.phase == ENDED, "others' failures are known at once"
+    gathering = dataclasses.replace(document, phase=GATHERING)
+    for now in (10.0, 2000.0):
+        assert eye.look(now, gathering, {"a": looked, "b": node("b", "ready", 1)}) is None
+    left = {"a": node("a", "running", 1), "b": node("b", "ready", 1)}
+    assert eye.look(2001.0, gathering, left) is None
+    assert eye.look(2602.0, gathering, left).result["code"] == TIMED_OUT

@@ -212,3 +212,51 @@ def test_without_a_least_number_ranks_elsewhere_change_nothing():
     policy = Policy(2, elsewhere=2)
     policy.left_elsewhere(1, 1.0)
     assert not policy.failed and policy.next_tick is None
+
+
+def test_what_is_due_waits_while_somebody_looks_at_a_rank_and_no_longer():
+    """However late it has become due: the rest of its time counts from when they have looked."""
+    for failed_at in (5.0, 10.0 - GRACE / 2, 11.0, 599.9):  # time stands from 10 to 600
+        policy = Policy(3)
+        if failed_at < 10.0:
+            policy.exited(Exit(1, 1, at=failed_at))
+        policy.hold(10.0)
+        if failed_at >= 10.0:
+            policy.exited(Exit(1, 1, at=failed_at))
+        assert policy.can_wait
+        policy.go_on(600.0)
+        assert abs(policy.next_tick - (600.0 + min(failed_at, 10.0) + GRACE - 10.0)) < 1e-9
+
+
+def test_who_is_asked_to_end_is_killed_in_time_though_a_rank_was_in_the_debugger():
+    policy = Policy(2, shutdown_timeout=5.0)
+    policy.hold(10.0)
+    policy.signalled(signal.SIGTERM, 600.0)
+    assert not policy.can_wait
+    policy.go_on(600.5)
+    assert policy.next_tick == 605.0
+
+
+def test_an_end_that_comes_from_elsewhere_waits_for_who_looks_at_a_rank():
+    policy = Policy(2)
+    policy.hold(10.0)
+    for now in (20.0, 21.0):
+        assert policy.supersede(now, patient=False, waits=True) == [] and policy.can_wait
+    policy.go_on(100.0)
+    assert policy.supersede(100.0, patient=False, waits=False) == [] and not policy.can_wait
+    assert policy.tick(100.0) == [Signal(signal.SIGTERM)]
+    assert policy.tick(100.0 + TERM_GRACE) == [Signal(signal.SIGKILL)]
+
+
+def test_an_end_that_comes_from_elsewhere_waits_for_nobody_where_others_may_begin():
+    policy = Policy(2)
+    policy.hold(10.0)
+    assert policy.supersede(20.0, patient=True, waits=True) == []
+    assert policy.fence() == [Signal(signal.SIGKILL)] and not policy.can_wait
+    policy = Policy(2)
+    policy.hold(10.0)
+    assert policy.supersede(20.0, patient=False, waits=False) == [Signal(signal.SIGTERM)]
+    policy.supersede(21.0, patient=False, waits=True)
+    assert not policy.can_wait, "it was ended already"
+    policy.go_on(30.0)
+    assert policy.next_tick == 20.0 + TERM_GRACE

@@ -43,12 +43,12 @@ class Outside:
             put(self._before, kind, "close", lambda own: _nothing)
         slots = context.current().slots
         slots[endpoints.OPENER] = lambda make: ReplayEndpoint(self.session)
-        slots[context.DRAWN_SLOT] = self._drawn
+        slots[context.DRAWN_SLOT], slots[context.REPLAYED_SLOT] = self._drawn, self
 
     def stand_aside(self) -> None:
         """No more."""
         take_back(self._before)
-        for slot in (endpoints.OPENER, context.DRAWN_SLOT):
+        for slot in (endpoints.OPENER, context.DRAWN_SLOT, context.REPLAYED_SLOT):
             context.current().slots.pop(slot, None)
 
     def _drawn(self, name: str, value: int) -> int:

@@ -29,7 +29,7 @@ from ...core.observers import OperationObserver
 from ...errors import ConfigError, SerializationError
 from ...optim.state import register_optimizer_step_post_hook
 from .. import rows
-from ..log.frames import Log
+from ..log.frames import FORMAT, Log
 from ..log.key import key
 from ..log.opening import CHECKER_SLOT
 from ..log.surroundings import code_notes, seed_again, version_notes, versions
@@ -69,6 +69,8 @@ def opened(options: Options) -> Log:
     log = Log(path, key(), not options.trust)
     if not log.frames or log.frames[0].meta.get("k") != "process":
         raise ConfigError(f"replay: {path} is no log of a rank, or ends before its first frame")
+    if log.frames[0].meta.get("format") != FORMAT:
+        raise ConfigError(f"replay: {path} was written by another version of disttrain")
     try:
         log.check(log.frames[0])
     except SerializationError as error:
@@ -76,8 +78,6 @@ def opened(options: Options) -> Log:
             f"replay: {error}. A replay runs the program, with the arguments and the pickled "
             "objects that the recording names: give --trust only where you know who made it"
         ) from None
-    if log.frames[0].meta.get("format") != 1:
-        raise ConfigError(f"replay: {path} was written by another version of disttrain")
     return log
 
 

@@ -41,7 +41,7 @@ PROGRAM_SLOT = "context.program"
 # -> value``.
 DRAWN_SLOT = "context.drawn"
 
-# The slot of a rank that runs again alone: what it shared with others on the disk it leaves as it is.
+# The slot of a rank that runs again alone: what it shared with others on the disk, it lets be.
 REPLAYED_SLOT = "context.replayed"
 
 # Values of ``thread.mode``: one read tells the gate whether it may take its fast path.

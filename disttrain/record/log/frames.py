@@ -59,9 +59,9 @@ class _Digest:
                 rest, view = rest + view[:more], view[more:]
                 if len(rest) < BLOCK:
                     continue
-                found.update(condensed(rest, self._key))
+                found.update(condensed(rest, self._key).data)
             whole = len(view) // BLOCK * BLOCK
-            found.update(condensed(view[:whole], self._key))
+            found.update(condensed(view[:whole], self._key).data)
             rest = bytes(view[whole:])
         found.update(rest + struct.pack("<Q", size))
         return found.digest()

@@ -60,9 +60,7 @@ class Keeper:
         main = threading.get_ident() == self._main
         return self.log.put({"k": "call", "key": key, "verb": verb, "main": main, **more})
 
-    def end(
-        self, of: int, result: Any = None, parts: Parts = (), late: bool = False
-    ) -> None:
+    def end(self, of: int, result: Any = None, parts: Parts = (), late: bool = False) -> None:
         """A call has ended; ``late``: as a work."""
         meta: Meta = {"k": "end", "of": of, "late": late}
         if result is not None:

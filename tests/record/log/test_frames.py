@@ -108,7 +108,9 @@ def test_a_fork_writes_nothing(tmp_path):
     assert not Log(str(tmp_path / "log"), KEY).frames
 
 
-@pytest.mark.parametrize("sizes", [[0], [1], [1023, 1], [1024], [1000, 24, 3000], [5000, 7, 1 << 17]])
+@pytest.mark.parametrize(
+    "sizes", [[0], [1], [1023, 1], [1024], [1000, 24, 3000], [5000, 7, 1 << 17]]
+)
 def test_bytes_in_parts_are_the_same_as_in_one(tmp_path, sizes):
     parts = [os.urandom(n) for n in sizes]
     write(tmp_path / "log", ({"k": 1}, parts), ({"k": 2}, [b"".join(parts)]))

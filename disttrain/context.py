@@ -218,6 +218,7 @@ class _Thread(threading.local):
         self.autocast_depth = 0  # at this depth of backward passes
         self.default_device: Any = None  # of new tensors; None: the host
         self.outer_devices: list[Any] = []  # what it was outside of the blocks that set it
+        self.unrepeatable = False  # what this thread sends now need not be the same in every run
         self.stack: list[Any] = []
         self.inside: Any = None  # the innermost function that grad, vjp or jvp runs now
         self.mode = RECORD
@@ -303,6 +304,17 @@ def attach(rank: Rank):
         yield rank
     finally:
         thread.rank = before
+
+
+@contextmanager
+def unrepeatable() -> Iterator[None]:
+    """What the block sends to other ranks has names or times of this run in it: recordings of two
+    runs do not compare it."""
+    before, thread.unrepeatable = thread.unrepeatable, True
+    try:
+        yield
+    finally:
+        thread.unrepeatable = before
 
 
 @contextmanager

@@ -323,12 +323,11 @@ def stand_in(to: Keeper) -> None:
     global _users
     slots = context.current().slots
     slots[SLOT], slots[endpoints.OPENER] = to, to.endpoint
-    slots[context.DRAWN_SLOT] = to.drawn
+    slots[context.DRAWN_SLOT], slots[selection.AROUND] = to.drawn, to.connect
     with _lock:
         _users += 1
         if _users > 1:
             return
-        put(_before, selection, "_connect", _connect)
         put(_before, Work, "wait", _wait)
         for kind in (TCPStore, FileStore):
             put(_before, kind, "__init__", _open_store)
@@ -339,7 +338,7 @@ def stand_aside() -> None:
     """It has ended."""
     global _users
     slots = context.current().slots
-    for slot in (SLOT, endpoints.OPENER, context.DRAWN_SLOT):
+    for slot in (SLOT, endpoints.OPENER, context.DRAWN_SLOT, selection.AROUND):
         slots.pop(slot, None)
     with _lock:
         _users -= 1
@@ -359,14 +358,6 @@ def take_back(before: list) -> None:
     while before:
         owner, name, own = before.pop()
         setattr(owner, name, own)
-
-
-def _connect(own: Callable) -> Callable:
-    def connect(backend: Any, meeting: Any) -> Any:
-        to = keeper()
-        return own(backend, meeting) if to is None else to.connect(own, backend, meeting)
-
-    return connect
 
 
 def _wait(own: Callable) -> Callable:

@@ -72,6 +72,7 @@ class record:  # noqa: N801  (used like a function)
             return self
         checker = me.slots.get(CHECKER_SLOT)
         if checker is None:
+            rows.clear(self.folder, me.rank, me.world_size, self.ranks)
             rows.write_about(self.folder, self._about(me))
             checker = Writer
             if self.payloads:
@@ -97,14 +98,14 @@ class record:  # noqa: N801  (used like a function)
         stand_aside()
         to.writer.close()
         if self._log is not None:
-            self._log.__exit__()
+            self._log.end(to.writer.count)
         for slot in (SLOT, context.REPEATABLE_SLOT):
             context.current().slots.pop(slot, None)
 
     def _keep(self, rank: int) -> None:
         """Keep what others bring, too."""
         self._log = Keeping(self.folder, rank)
-        self._log.__enter__()
+        self._log.begin()
 
     def _about(self, me: context.Rank) -> dict[str, Any]:
         words, is_module, *_ = program()

@@ -33,6 +33,7 @@ from ..log.frames import FORMAT, Log
 from ..log.key import key
 from ..log.opening import CHECKER_SLOT
 from ..log.surroundings import code_notes, seed_again, version_notes, versions
+from ..reader import about_of
 from ..recording import record
 from .checking import Checker
 from .outside import Outside
@@ -168,12 +169,18 @@ class Replay:
         return out
 
     def _checker(self, folder: str, rank: int) -> Checker:
-        self.checker = Checker(self.options.folder, self.options.rank, self.session.differs)
-        return self.checker
+        end = self.log.frames[-1].meta
+        num_rows = end.get("rows", 0) if end.get("k") == "exit" else None
+        self.checker = made = Checker(
+            self.options.folder, self.options.rank, self.session.differs, num_rows
+        )  # fmt: skip
+        if num_rows is not None and made.torn:
+            to_stderr(f"only the first {made.whole_rows} of {num_rows} rows are here")
+        return made
 
     def watch(self) -> None:
         """Compare rows, and know of steps."""
-        about = json.loads(_text(os.path.join(self.options.folder, rows.RECORD)))
+        about = about_of(self.options.folder)
         first, steps = about.get("first_step", 0), about.get("steps")
         if self.told["launched"]:  # else the program records by itself
             self.recorded = record(
@@ -275,11 +282,6 @@ def _join_threads() -> None:
     for thread in threading.enumerate():
         if thread is not threading.current_thread() and not thread.daemon:
             thread.join()
-
-
-def _text(path: str) -> str:
-    with open(path, encoding="utf-8") as file:
-        return file.read()
 
 
 def _stop_in(path: str, stops: Stops) -> None:

@@ -41,6 +41,9 @@ PROGRAM_SLOT = "context.program"
 # -> value``.
 DRAWN_SLOT = "context.drawn"
 
+# The slot of a rank that runs again alone: what it shared with others on the disk, it lets be.
+REPLAYED_SLOT = "context.replayed"
+
 # Values of ``thread.mode``: one read tells the gate whether it may take its fast path.
 RECORD, PLAIN, SLOW = 0, 1, 2
 
@@ -215,6 +218,7 @@ class _Thread(threading.local):
         self.autocast_depth = 0  # at this depth of backward passes
         self.default_device: Any = None  # of new tensors; None: the host
         self.outer_devices: list[Any] = []  # what it was outside of the blocks that set it
+        self.unrepeatable = False  # what this thread sends now need not be the same in every run
         self.stack: list[Any] = []
         self.inside: Any = None  # the innermost function that grad, vjp or jvp runs now
         self.mode = RECORD
@@ -300,6 +304,17 @@ def attach(rank: Rank):
         yield rank
     finally:
         thread.rank = before
+
+
+@contextmanager
+def unrepeatable() -> Iterator[None]:
+    """What the block sends to other ranks has names or times of this run in it: recordings of two
+    runs do not compare it."""
+    before, thread.unrepeatable = thread.unrepeatable, True
+    try:
+        yield
+    finally:
+        thread.unrepeatable = before
 
 
 @contextmanager

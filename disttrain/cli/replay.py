@@ -12,7 +12,7 @@ import tempfile
 from .. import settings
 from ..record.log.surroundings import heard
 from ..record.replay import bundle
-from ..record.replay.program import Options, as_words, opened
+from ..record.replay.options import Options, as_words, opened
 from ..record.replay.stops import parse
 
 

@@ -80,6 +80,22 @@ class Run:
         return str(self.about.get("level", "ops"))
 
 
+def about_of(folder: str, where: str = "") -> dict[str, Any]:
+    """What is said of the run that is recorded in a folder. ``where``: as the user gave it."""
+    path = os.path.join(folder, RECORD)
+    try:
+        with open(path, encoding="utf-8") as file:
+            about: dict[str, Any] = dict(json.load(file))
+    except (OSError, ValueError, TypeError) as error:
+        raise ConfigError(
+            f"{where or folder}: no recording: {path} cannot be read ({error}); record one by "
+            "dtrun --record FOLDER, or with dt.record(folder)"
+        ) from None
+    if about.get("version") != VERSION:
+        raise ConfigError(f"{path}: version {about.get('version')} given; needed is {VERSION}")
+    return about
+
+
 def read(where: str) -> Run:
     """The run in a folder; ``FOLDER:2`` or ``FOLDER:0,2``: these ranks of it alone."""
     folder, ranks = where, None
@@ -87,17 +103,7 @@ def read(where: str) -> Run:
         head, colon, tail = where.rpartition(":")
         if colon and all(word.isdigit() for word in tail.split(",")):
             folder, ranks = head, [int(word) for word in tail.split(",")]
-    path = os.path.join(folder, RECORD)
-    try:
-        with open(path, encoding="utf-8") as file:
-            about = json.load(file)
-    except (OSError, ValueError) as error:
-        raise ConfigError(
-            f"{where}: no recording: {path} cannot be read ({error}); record one by "
-            "dtrun --record FOLDER, or with dt.record(folder)"
-        ) from None
-    if about.get("version") != VERSION:
-        raise ConfigError(f"{path}: version {about.get('version')} given; needed is {VERSION}")
+    about = about_of(folder, where)
     run = Run(where, about, folder=os.path.realpath(folder))
     for rank in range(run.world) if ranks is None else ranks:
         if os.path.exists(paths(folder, rank)[0]):

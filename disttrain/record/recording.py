@@ -67,16 +67,14 @@ class record:  # noqa: N801  (used like a function)
             raise ConfigError(
                 f"record: this rank records already, into {me.slots[SLOT].writer.folder}"
             )
-        os.makedirs(self.folder, exist_ok=True)
+        try:
+            os.makedirs(self.folder, exist_ok=True)
+        except OSError as error:
+            raise _unwritable(self.folder, error) from None
         if self.ranks is not None and me.rank not in self.ranks:
             return self
         checker = me.slots.get(CHECKER_SLOT)
-        if checker is None:
-            rows.write_about(self.folder, self._about(me))
-            checker = Writer
-            if self.payloads:
-                self._keep(me.rank)
-        writer = checker(self.folder, me.rank)
+        writer = self._opened(me) if checker is None else checker(self.folder, me.rank)
         self.recorder = to = Recorder(writer, LEVELS.index(self.level), self.first_step)
         me.slots[SLOT] = me.slots[context.REPEATABLE_SLOT] = to
         stand_in()
@@ -97,14 +95,23 @@ class record:  # noqa: N801  (used like a function)
         stand_aside()
         to.writer.close()
         if self._log is not None:
-            self._log.__exit__()
+            self._log.end(to.writer.count)
         for slot in (SLOT, context.REPEATABLE_SLOT):
             context.current().slots.pop(slot, None)
 
-    def _keep(self, rank: int) -> None:
-        """Keep what others bring, too."""
-        self._log = Keeping(self.folder, rank)
-        self._log.__enter__()
+    def _opened(self, me: context.Rank) -> Writer:
+        """The files of the rank, new."""
+        try:
+            rows.clear(self.folder, me.rank, me.world_size, self.ranks)
+            rows.write_about(self.folder, self._about(me))
+            writer = Writer(self.folder, me.rank)
+            if self.payloads:
+                log = Keeping(self.folder, me.rank)
+                log.begin()
+                self._log = log
+            return writer
+        except OSError as error:
+            raise _unwritable(self.folder, error) from None
 
     def _about(self, me: context.Rank) -> dict[str, Any]:
         words, is_module, *_ = program()
@@ -190,6 +197,10 @@ class record:  # noqa: N801  (used like a function)
         to = self.recorder
         if to is not None and to.on:
             to.leave(module, args, out)
+
+
+def _unwritable(folder: str, error: OSError) -> ConfigError:
+    return ConfigError(f"record: {folder} cannot be written into: {error}; name another folder")
 
 
 def _hash_of(path: str | None) -> str:

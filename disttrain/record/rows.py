@@ -8,12 +8,15 @@ file whose end is torn, the whole rows count. Nothing is unpickled. Knows no ten
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
+import re
 import struct
 import threading
 import time
+from collections.abc import Collection
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -81,6 +84,23 @@ def write_about(folder: str, about: dict[str, Any]) -> None:
     with open(part, "w", encoding="utf-8") as file:
         json.dump({"version": VERSION, **about}, file, indent=1)
     os.replace(part, path)
+
+
+_FILE = re.compile(r"rank_(\d+)\.(bin|names|data)")
+
+
+def clear(folder: str, rank: int, world: int, ranks: Collection[int] | None) -> None:
+    """Remove what an earlier run has left in ``folder``: what ``rank`` had received, and the files
+    of ranks that this run does not record."""
+    for name in os.listdir(folder):
+        found = _FILE.fullmatch(name)
+        if found is None:
+            continue
+        whose = int(found[1])
+        gone = whose >= world or (ranks is not None and whose not in ranks)
+        if gone or (whose == rank and found[2] == "data"):
+            with contextlib.suppress(FileNotFoundError):  # another rank was faster
+                os.unlink(os.path.join(folder, name))
 
 
 class Writer:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from .. import context
 from ..comm.calls.work import Work
 from ..comm.group.group import ProcessGroup
 from ..compile.compiled import Compiled
@@ -150,7 +151,9 @@ def _root(args: tuple, kwargs: dict) -> Any:
 
 def _given(to: Recorder, name: str, about: str, given: Any, unread: bool) -> None:
     """``unread``: what lies in the array does not matter, and may be what was there before."""
-    if unread:
+    if context.thread.unrepeatable:
+        found, shape = rows.NOTHING, ""
+    elif unread:
         found, shape = rows.NOTHING, shape_text(given)
     else:
         found, shape = (rows.NOTHING, "") if given is None else _measured(given)
@@ -168,7 +171,7 @@ def _got(
             return
         if name == "irecv" and isinstance(work._result, int):
             about = f"from rank {group.ranks[work._result]} {about}"
-    found, shape = _measured(got)
+    found, shape = (rows.NOTHING, "") if context.thread.unrepeatable else _measured(got)
     to.put(
         rows.RECEIVED,
         name,

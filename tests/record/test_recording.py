@@ -147,3 +147,14 @@ def test_lists_of_ranks():
     assert recording.parse_ranks("") is None
     with pytest.raises(ConfigError, match="numbers such as"):
         recording.parse_ranks("0;3")
+
+
+def test_a_folder_that_cannot_be_written_is_said(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match="cannot be written into"), dt.record(tmp_path / "file"):
+        pass
+    with (
+        pytest.raises(ConfigError, match="cannot be written into"),
+        dt.record(tmp_path / "file" / "run"),
+    ):
+        pass

@@ -75,3 +75,18 @@ def test_a_full_disk_ends_the_recording_and_not_the_run(tmp_path, monkeypatch):
 def test_about_is_written_whole(tmp_path):
     write_about(str(tmp_path), {"world": 3})
     assert os.listdir(tmp_path) == [rows.RECORD]
+
+
+def test_what_an_earlier_run_has_left_is_removed(tmp_path):
+    names = [f"rank_{r}.{kind}" for r in range(4) for kind in ("bin", "names", "data")]
+    for name in (*names, "notes.txt", "rank_9.txt"):
+        (tmp_path / name).write_text("")
+    rows.clear(str(tmp_path), 1, 3, None)
+    left = {p.name for p in tmp_path.iterdir()}
+    assert left == {n for n in names if "_3" not in n and n != "rank_1.data"} | {
+        "notes.txt", "rank_9.txt"
+    }  # fmt: skip
+    rows.clear(str(tmp_path), 1, 3, [1])
+    assert {p.name for p in tmp_path.iterdir()} == {
+        "rank_1.bin", "rank_1.names", "notes.txt", "rank_9.txt"
+    }  # fmt: skip

@@ -104,6 +104,12 @@ def body(i):
     for _ in range(3): dist.all_reduce(t, group=groups[i])
 threads = [threading.Thread(target=body, args=(i,)) for i in range(2)]
 [t.start() for t in threads]; [t.join() for t in threads]""",
+    "checkpoint": """
+import disttrain.distributed.checkpoint as dcp
+for i in range(2): dcp.save({{"w": dt.rand({wide}), "step": i}}, checkpoint_id="ck")
+got = {{"w": dt.zeros({wide}), "step": 0}}
+dcp.load(got, checkpoint_id="ck")
+print(len(os.listdir("ck")), got)""",
     "loader": """
 data = dt.data.TensorDataset(dt.randn(8, 4))
 for (x,) in dt.data.DataLoader(data, batch_size=3, shuffle=True): dist.all_reduce(x.sum())""",
@@ -180,12 +186,20 @@ def environment(folder: Path, **more: str) -> dict[str, str]:
 
 def record(
     folder: Path, text: str, *flags: str, ranks: int = 2, name: str = "train.py",
-    fails: bool = False,
+    fails: bool = False, how: tuple[str, ...] = (),
 ) -> str:  # fmt: skip
-    """Record a program into ``folder/run``: what it says."""
+    """Record a program into ``folder/run``: what it says. ``how`` it runs, if not as ``ranks``
+    processes."""
     (folder / name).write_text(text)
-    words = [sys.executable, "-m", "disttrain_launcher", "--nproc-per-node", str(ranks)]
-    words += ["--record", "run", "--record-payloads", *flags, name]
+    words = [sys.executable, "-m", "disttrain_launcher"]
+    words += [
+        *(how or ("--nproc-per-node", str(ranks))),
+        "--record",
+        "run",
+        "--record-payloads",
+        *flags,
+        name,
+    ]
     done = subprocess.run(
         words, cwd=folder, env=environment(folder), text=True, capture_output=True, timeout=100,
         stdin=subprocess.DEVNULL, check=False,

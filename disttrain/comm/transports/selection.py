@@ -45,6 +45,7 @@ NAMES = (BEST, *dict.fromkeys([*ENGINES, *_ELSEWHERE]))
 _DEVICES_OF_BEST = ("cpu", "cuda")
 DEVICE_ONLY = ("nccl",)  # they have the CPU's beside them
 _DEFAULT_OF = {"cuda": "nccl"}
+AROUND = "comm.connect"  # of a rank: what connects in our place, ``(own, backend, meeting)``
 _PLUGGED = "comm.engines"  # of a rank: the engines that its program has added, by name
 _NAME = re.compile(r"[a-z0-9_]+")
 _PAIR = re.compile(r"([a-z_][a-z0-9_]*):([a-z0-9_]+)")
@@ -156,7 +157,11 @@ def connect(backend: Backend, meeting: Meeting) -> Transport:
     Raises ``BackendError`` where it cannot be used here, before anybody is waited for; other
     ``ConfigError``s, once the ranks know of each other, on all of them.
     """
+    around = context.thread.rank.slots.get(AROUND)
     try:
+        if around is not None:
+            made: Transport = around(_connect, backend, meeting)
+            return made
         return _connect(backend, meeting)
     except ConfigError:
         meeting.part()

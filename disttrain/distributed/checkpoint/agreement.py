@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from ... import errors
 from ...comm.group.group import ProcessGroup
+from ...context import unrepeatable
 from ..collectives import objects
 from .api import CheckpointException
 from .files.wire import dump, parse
@@ -43,7 +44,8 @@ class Together:
             return [mine]
         told, error = _attempt(lambda: dump(work()))
         sent = _told(error) if error is not None else ["done", told]
-        got = objects.all_gather(self.group, sent)
+        with unrepeatable():
+            got = objects.all_gather(self.group, sent)
         failed = {r: _heard(g) for r, g in enumerate(got) if g[0] == "failed"}
         if failed:
             if error is not None:
@@ -84,7 +86,8 @@ class Together:
                 raise _failure(step, {0: error}) from error
             return told
         mine = _told(error) if error is not None else ["done", told]
-        got = objects.broadcast(self.group, mine, self.coordinator)
+        with unrepeatable():
+            got = objects.broadcast(self.group, mine, self.coordinator)
         if got[0] == "failed":
             raise _failure(step, {self.coordinator: error or _heard(got)}) from error
         return got[1]

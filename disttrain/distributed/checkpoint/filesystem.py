@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import tempfile
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+from ...context import REPLAYED_SLOT, drawn, thread
 from ...errors import ConfigError, SerializationError
 from ...futures import Future
 from .files import folder, manifest, pytorch, reading
@@ -51,6 +54,12 @@ class FileSystemWriter(StorageWriter):
         self.save = ""
         self.made = False  # did this save make the folder?
         self.is_coordinator = False
+        self.scratch = ""  # where a rank that runs again alone writes
+
+    @property
+    def place(self) -> str:
+        """The folder that is written into."""
+        return self.scratch or self.path
 
     @property
     def checkpoint_id(self) -> str:
@@ -77,8 +86,8 @@ class FileSystemWriter(StorageWriter):
         self.is_coordinator = is_coordinator
 
     def prepare_local_plan(self, plan: SavePlan) -> SavePlan:
-        self.made = folder.make(self.path)
-        there = os.path.exists(os.path.join(self.path, folder.MANIFEST))
+        self.made = bool(drawn("made", folder.make(self.place)))
+        there = drawn("there", os.path.exists(os.path.join(self.place, folder.MANIFEST)))
         if there and not self.overwrite:
             raise ConfigError(
                 f"save: Checkpoint already exists in {self.path} and self.overwrite=False; name "
@@ -88,18 +97,18 @@ class FileSystemWriter(StorageWriter):
 
     def prepare_global_plan(self, plans: list[SavePlan]) -> list[SavePlan]:
         made = any(p.storage_data is True for p in plans)
-        folder.collect(self.path, folder.leftovers(self.path, self._named()))
-        told = {"save": folder.new_save(), "world_size": len(plans), "made": made}
+        folder.collect(self.place, folder.leftovers(self.place, self._named()))
+        told = {"save": folder.new_save(len(plans) > 1), "world_size": len(plans), "made": made}
         return [replace(p, storage_data={**told, "rank": r}) for r, p in enumerate(plans)]
 
     def _named(self) -> dict[str, int]:
         """The files of the checkpoint that is there; a damaged manifest keeps all files."""
         try:
-            return read_manifest(self.path).files
+            return read_manifest(self.place).files
         except ConfigError:
             return {}
         except SerializationError:
-            return dict.fromkeys(folder.leftovers(self.path, ()), 0)
+            return dict.fromkeys(folder.leftovers(self.place, ()), 0)
 
     def write_data(self, plan: SavePlan, planner: SavePlanner) -> Future[list[WriteResult]]:
         told = plan.storage_data
@@ -110,7 +119,7 @@ class FileSystemWriter(StorageWriter):
             number = None if self.single_file_per_rank else k
             name = folder.shard_name(self.save, told["rank"], told["world_size"], number)
             parts = [Part(item, planner.resolve_data(item)) for item in items]
-            shard, places = write_shard(self.path, name, parts, self.shards.append)
+            shard, places = write_shard(self.place, name, parts, self.shards.append)
             for part, place in zip(parts, places, strict=True):
                 results.append(WriteResult(part.item.index, place.end - place.begin, place))
             if self.sync_files:
@@ -127,36 +136,40 @@ class FileSystemWriter(StorageWriter):
             files.setdefault(place.file, self._size(place.file))
         data = replace(metadata, storage_data=places)
         text = manifest.write(manifest.Manifest(self.save, len(results), files, data))
-        folder.commit(self.path, self.save, text)
+        folder.commit(self.place, self.save, text)
         self.let_go()
-        folder.collect(self.path, folder.leftovers(self.path, files))
+        folder.collect(self.place, folder.leftovers(self.place, files))
 
     def _size(self, file: str) -> int:
         try:
-            return os.stat(os.path.join(self.path, file)).st_size
+            size = os.stat(os.path.join(self.place, file)).st_size
         except FileNotFoundError:
+            size = -1
+        size = drawn("size", size)
+        if size < 0:
             raise ConfigError(
                 f"save: {os.path.join(self.path, file)} was written by another rank and is not "
                 "there on this one; all ranks must share one folder"
-            ) from None
+            )
+        return size
 
     def abandon(self, everything: bool = False) -> None:
         """Remove what this rank has written, or (``everything``) what any has, unless the save has
         become the checkpoint all the same."""
         committed = False
         with contextlib.suppress(ConfigError, SerializationError):
-            committed = bool(self.save) and read_manifest(self.path).save == self.save
+            committed = bool(self.save) and read_manifest(self.place).save == self.save
         for shard in self.shards:
             shard.close(remove=not committed)
         self.shards.clear()
         if everything and self.save and not committed:
-            for name in folder.leftovers(self.path, ()):
+            for name in folder.leftovers(self.place, ()):
                 if self.save in name:
                     with contextlib.suppress(OSError):
-                        os.unlink(os.path.join(self.path, name))
+                        os.unlink(os.path.join(self.place, name))
         if self.made and not committed:
             with contextlib.suppress(OSError):  # another rank's file is in it, or a program's own
-                os.rmdir(self.path)
+                os.rmdir(self.place)
 
     def let_go(self) -> None:
         """Keep what was written, and give up the locks on it."""
@@ -170,6 +183,21 @@ class FileSystemWriter(StorageWriter):
     @classmethod
     def validate_checkpoint_id(cls, checkpoint_id: str | os.PathLike) -> bool:
         return "://" not in os.fspath(checkpoint_id)
+
+
+@contextlib.contextmanager
+def aside(writer: StorageWriter, shared: bool) -> Iterator[None]:
+    """The block is a save. A rank that runs again alone (``record.replay``) leaves a checkpoint
+    that is ``shared`` as it is: it lacks what the others have written."""
+    if not (shared and isinstance(writer, FileSystemWriter) and REPLAYED_SLOT in thread.rank.slots):
+        yield
+        return
+    with tempfile.TemporaryDirectory(prefix="disttrain-replay-") as writer.scratch:
+        try:
+            yield
+        finally:
+            writer.let_go()
+            writer.scratch = ""
 
 
 def read_manifest(path: str) -> manifest.Manifest:

@@ -185,6 +185,8 @@ class HuggingFaceStorageWriter(FileSystemWriter):
                 "every tensor of the state dict"
             )
         super().finish(metadata, results)
+        if self.scratch:
+            return  # what the other ranks have written is not here
         about = read_manifest(self.path)
         last = max(numbers.values(), default=1)
         table = {n: f"model-{numbers[n]:05d}-of-{last:05d}.safetensors" for n in names}

@@ -25,7 +25,7 @@ from .agreement import Together
 from .api import CheckpointException
 from .background import background, wait_for_pending
 from .default_planner import DefaultSavePlanner
-from .filesystem import FileSystemWriter
+from .filesystem import FileSystemWriter, aside
 from .metadata import STATE_DICT_TYPE, Metadata
 from .planner import SavePlan, SavePlanner
 from .staging import AsyncStager, KeptStager
@@ -177,17 +177,18 @@ def write(
 ) -> Metadata:
     """The save itself. ``values()`` gives a flat or nested dict; an error of it is one of all."""
     job = _Save(values, writer, together, planner or DefaultSavePlanner())
-    try:
-        return job.run()
-    except CheckpointException:
-        writer.abandon()
-        raise
-    except CommError as error:
-        job.give_up(error)
-        raise
-    finally:
-        if isinstance(writer, FileSystemWriter):
-            writer.let_go()
+    with aside(writer, together.group is not None):
+        try:
+            return job.run()
+        except CheckpointException:
+            writer.abandon()
+            raise
+        except CommError as error:
+            job.give_up(error)
+            raise
+        finally:
+            if isinstance(writer, FileSystemWriter):
+                writer.let_go()
 
 
 class _Save:

@@ -13,7 +13,7 @@ import os
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
@@ -27,8 +27,8 @@ from ...rpc.calls import endpoints
 from ...rpc.messages.contract.endpoint import Endpoint
 from ...rpc.messages.contract.message import Message
 from .faults import as_data
-from .frames import LogWriter, Meta
-from .movements import VERBS, Moved, bytes_of, hash_of
+from .frames import LogWriter, Meta, Parts
+from .movements import VERBS, Moved, hash_of
 
 SLOT = "record.keeper"  # of a rank's context
 _BETWEEN = ("context.py", "core/random.py")
@@ -60,9 +60,7 @@ class Keeper:
         main = threading.get_ident() == self._main
         return self.log.put({"k": "call", "key": key, "verb": verb, "main": main, **more})
 
-    def end(
-        self, of: int, result: Any = None, parts: Sequence[bytes] = (), late: bool = False
-    ) -> None:
+    def end(self, of: int, result: Any = None, parts: Parts = (), late: bool = False) -> None:
         """A call has ended; ``late``: as a work."""
         meta: Meta = {"k": "end", "of": of, "late": late}
         if result is not None:
@@ -112,7 +110,7 @@ class Keeper:
             self._works[id(work)] = n
             work.on_end(functools.partial(self._ended, n, verb, moved))
         else:
-            self.end(n, None, bytes_of(moved.got))
+            self.end(n, None, self.log.buffers.copies(moved.got))
         return work
 
     def _ended(self, n: int, verb: str, moved: Moved, work: Work) -> None:
@@ -122,7 +120,7 @@ class Keeper:
             self.failed(n, error, True)
             return
         source = work._result if verb == "recv" else None
-        self.end(n, source, bytes_of(moved.got), True)
+        self.end(n, source, self.log.buffers.copies(moved.got), True)
 
     def waited(self, work: Any, error: BaseException) -> None:
         """A wait for ``work`` was given up, which has not ended."""
@@ -137,7 +135,7 @@ class Keeper:
         n = self.call(t.name, "all_reduce_each", tail=calls[0].tail.hex(), text=calls[0].text,
                       given=hash_of(arrays))  # fmt: skip
         done = self.noted(n, lambda: own(calls, arrays, op))
-        self.end(n, done, bytes_of(arrays[:done]))
+        self.end(n, done, self.log.buffers.copies(arrays[:done]))
         return done
 
     def _split(
@@ -184,7 +182,7 @@ class Keeper:
             (m, ref()) for m, ref in t.kept_shared
             if ref() is not None and (m == of or m not in self._own_turns)
         ]  # fmt: skip
-        self.end(n, [m for m, _ in there], [a.tobytes() for _, a in there])
+        self.end(n, [m for m, _ in there], self.log.buffers.copies([a for _, a in there]))
 
     def _shrink(self, t: Any, own: Callable, *args: Any, **how: Any) -> Any:
         n = self.call(t.name, "shrink")
@@ -263,8 +261,8 @@ class Keeper:
             "k": "in", "peer": peer, "kind": m.kind, "call": m.call, "answers": m.answers,
             "head": len(m.head), "payload": len(m.payload), "arrays": arrays,
         }  # fmt: skip
-        parts = [bytes(m.head), bytes(m.payload), *[a.tobytes() for a in m.arrays]]
-        self.log.put(told, parts)
+        head = [bytes(m.head), bytes(m.payload)]
+        self.log.put(told, [*head, *self.log.buffers.copies(m.arrays)])
         on_message(peer, m)
 
     def _lost(self, on_lost: Callable, peer: int, error: BaseException) -> None:
@@ -325,12 +323,11 @@ def stand_in(to: Keeper) -> None:
     global _users
     slots = context.current().slots
     slots[SLOT], slots[endpoints.OPENER] = to, to.endpoint
-    slots[context.DRAWN_SLOT] = to.drawn
+    slots[context.DRAWN_SLOT], slots[selection.AROUND] = to.drawn, to.connect
     with _lock:
         _users += 1
         if _users > 1:
             return
-        put(_before, selection, "_connect", _connect)
         put(_before, Work, "wait", _wait)
         for kind in (TCPStore, FileStore):
             put(_before, kind, "__init__", _open_store)
@@ -341,7 +338,7 @@ def stand_aside() -> None:
     """It has ended."""
     global _users
     slots = context.current().slots
-    for slot in (SLOT, endpoints.OPENER, context.DRAWN_SLOT):
+    for slot in (SLOT, endpoints.OPENER, context.DRAWN_SLOT, selection.AROUND):
         slots.pop(slot, None)
     with _lock:
         _users -= 1
@@ -361,14 +358,6 @@ def take_back(before: list) -> None:
     while before:
         owner, name, own = before.pop()
         setattr(owner, name, own)
-
-
-def _connect(own: Callable) -> Callable:
-    def connect(backend: Any, meeting: Any) -> Any:
-        to = keeper()
-        return own(backend, meeting) if to is None else to.connect(own, backend, meeting)
-
-    return connect
 
 
 def _wait(own: Callable) -> Callable:

@@ -63,11 +63,6 @@ def raw(array: Any) -> Any:
     return array.view(np.uint8)
 
 
-def bytes_of(arrays: Sequence[Any]) -> list[bytes]:
-    """A copy of the bytes of each."""
-    return [a.tobytes() for a in arrays if a.size]
-
-
 def fill(arrays: Sequence[Any], data: memoryview) -> bool:
     """Put ``data`` into the arrays, one behind the other; False where it is not as long."""
     if sum(a.nbytes for a in arrays) != len(data):
@@ -88,4 +83,4 @@ def copy_own(moved: Moved) -> None:
             out[...] = array
 
 
-__all__ = ["VERBS", "Moved", "bytes_of", "copy_own", "fill", "hash_of", "raw"]
+__all__ = ["VERBS", "Moved", "copy_own", "fill", "hash_of", "raw"]

@@ -24,14 +24,15 @@ CHECKER_SLOT = "record.checker"  # of a rank that is replayed: what its rows go 
 
 
 class Keeping:
-    """Keeps what others bring to the calling rank, while it is entered."""
+    """Keeps what others bring to the calling rank."""
 
     def __init__(self, folder: str, rank: int) -> None:
         self._path = rows.paths(folder, rank)[2]
         self._modules = 0
         self._hashed: set[str] = set()
 
-    def __enter__(self) -> Keeping:
+    def begin(self) -> None:
+        """From now on."""
         slots = context.current().slots
         world = getattr(slots.get(GROUPS), "world", None)
         if world is not None or AGENT in slots:
@@ -47,12 +48,12 @@ class Keeping:
         launched = bool(settings.RECORD_FOLDER.text())
         self.log.put({**process(), "launched": launched})
         stand_in(Keeper(self.log))
-        return self
 
-    def __exit__(self, *exc: object) -> None:
+    def end(self, num_rows: int) -> None:
+        """The recording ends, with so many rows."""
         stand_aside()
         self._code()
-        self.log.put({"k": "exit"})
+        self.log.put({"k": "exit", "rows": num_rows})
         self.log.close()
 
     def stepped(self, step: int) -> None:

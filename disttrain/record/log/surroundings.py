@@ -20,6 +20,7 @@ import numpy as np
 from ... import context, settings
 from ...backends import blas
 from ...comm.job.worker_env import FAMILIES
+from .frames import FORMAT
 
 _OWN = "/disttrain/"
 _NUMBERS = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
@@ -55,7 +56,7 @@ def process() -> dict[str, Any]:
     words, is_module, plain, face = program()
     me = context.current()
     return {
-        "k": "process", "format": 1, "words": words, "module": is_module, "plain": plain,
+        "k": "process", "format": FORMAT, "words": words, "module": is_module, "plain": plain,
         "face": face, "cwd": _cwd(), "env": environment(), "numbers": list(me.numbers),
         "seed": me.slots.get(context.SEED_SLOT), "versions": versions(),
         "random": _random_state(), "numpy_random": _numpy_state(),

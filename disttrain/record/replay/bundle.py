@@ -3,6 +3,7 @@ files of the recording, compressed. Nothing in it is run or unpickled here."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -38,11 +39,16 @@ def ranks_in(folder: str, asked: int | None = None) -> list[int]:
 def write(folder: str, rank: int, path: str) -> int:
     """Put the recording of ``rank`` into a file: its size."""
     part = f"{path}.tmp"
-    with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as file:
-        for name in (os.path.join(folder, rows.RECORD), *rows.paths(folder, rank)):
-            file.write(name, os.path.basename(name))
-    os.replace(part, path)
-    return os.path.getsize(path)
+    try:
+        with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as file:
+            for name in (os.path.join(folder, rows.RECORD), *rows.paths(folder, rank)):
+                file.write(name, os.path.basename(name))
+        os.replace(part, path)
+        return os.path.getsize(path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            os.unlink(part)
+        raise ConfigError(f"replay: --bundle {path} cannot be written: {error}") from None
 
 
 def read(path: str, folder: str) -> None:

@@ -36,25 +36,27 @@ class Outside:
 
     def stand_in(self) -> None:
         """From now on, in this process."""
-        put(self._before, selection, "_connect", lambda own: _function(self._connect))
         for kind in (TCPStore, FileStore):
             put(self._before, kind, "__init__", self._opened)
             put(self._before, kind, "_call", lambda own: _function(self._asked))
             put(self._before, kind, "close", lambda own: _nothing)
         slots = context.current().slots
         slots[endpoints.OPENER] = lambda make: ReplayEndpoint(self.session)
-        slots[context.DRAWN_SLOT] = self._drawn
+        slots[context.DRAWN_SLOT], slots[selection.AROUND] = self._drawn, self._connect
+        slots[context.REPLAYED_SLOT] = self
 
     def stand_aside(self) -> None:
         """No more."""
         take_back(self._before)
-        for slot in (endpoints.OPENER, context.DRAWN_SLOT):
+        for slot in (
+            endpoints.OPENER, context.DRAWN_SLOT, selection.AROUND, context.REPLAYED_SLOT
+        ):  # fmt: skip
             context.current().slots.pop(slot, None)
 
     def _drawn(self, name: str, value: int) -> int:
         return self.session.drawn(drawn_key(name), value)
 
-    def _connect(self, backend: Any, meeting: Any) -> ReplayTransport:
+    def _connect(self, own: Callable, backend: Any, meeting: Any) -> ReplayTransport:
         text = f"connect({meeting.rank} of {meeting.size})"
         end = self.session.end(self.session.call("meeting", "connect", text))
         raise_error(end)

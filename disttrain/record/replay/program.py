@@ -1,7 +1,6 @@
 """Runs the program of a recorded rank again, in this process, which was started for that.
 
-``disttrain replay`` starts it with the recorded environment; what it gives on the command line is
-in ``Options``.
+``disttrain replay`` starts it with the recorded environment, and ``Options`` on its command line.
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ import sys
 import threading
 import traceback
 import types
-from dataclasses import asdict, dataclass
 from importlib.machinery import SourceFileLoader
 from types import CodeType, FrameType
 from typing import Any
@@ -28,57 +26,17 @@ from ... import context
 from ...core.observers import OperationObserver
 from ...errors import ConfigError, SerializationError
 from ...optim.state import register_optimizer_step_post_hook
-from .. import rows
-from ..log.frames import Log
-from ..log.key import key
 from ..log.opening import CHECKER_SLOT
 from ..log.surroundings import code_notes, seed_again, version_notes, versions
+from ..reader import about_of
 from ..recording import record
 from .checking import Checker
+from .options import Options, opened
 from .outside import Outside
 from .session import ReplayEnds, Session, error_line, to_stderr
 from .stops import PausedWaiter, Stops, parse
 
 SAME, DIFFERS, REFUSED = 0, 1, 2
-
-
-@dataclass(frozen=True)
-class Options:
-    """What the user wants. ``folder``: of the recording; ``program``: the file that is run in the
-    place of the recorded one; ``cwd``: the folder to run in."""
-
-    folder: str
-    rank: int
-    until: str = ""
-    debug: bool = False
-    trust: bool = False
-    strict: bool = False
-    program: str = ""
-    cwd: str = ""
-
-
-def opened(options: Options) -> Log:
-    """The log of the rank. Raises ``ConfigError`` where there is none, or where it is not this
-    user's."""
-    path = rows.paths(options.folder, options.rank)[2]
-    if not os.path.exists(path):
-        raise ConfigError(
-            f"replay: {options.folder} has nothing that rank {options.rank} received; record with "
-            f"dtrun --record DIR --record-payloads (--record-ranks {options.rank})"
-        )
-    log = Log(path, key(), not options.trust)
-    if not log.frames or log.frames[0].meta.get("k") != "process":
-        raise ConfigError(f"replay: {path} is no log of a rank, or ends before its first frame")
-    try:
-        log.check(log.frames[0])
-    except SerializationError as error:
-        raise ConfigError(
-            f"replay: {error}. A replay runs the program, with the arguments and the pickled "
-            "objects that the recording names: give --trust only where you know who made it"
-        ) from None
-    if log.frames[0].meta.get("format") != 1:
-        raise ConfigError(f"replay: {path} was written by another version of disttrain")
-    return log
 
 
 class _Operations(OperationObserver):
@@ -168,12 +126,18 @@ class Replay:
         return out
 
     def _checker(self, folder: str, rank: int) -> Checker:
-        self.checker = Checker(self.options.folder, self.options.rank, self.session.differs)
-        return self.checker
+        end = self.log.frames[-1].meta
+        num_rows = end.get("rows", 0) if end.get("k") == "exit" else None
+        self.checker = made = Checker(
+            self.options.folder, self.options.rank, self.session.differs, num_rows
+        )  # fmt: skip
+        if num_rows is not None and made.torn:
+            to_stderr(f"only the first {made.whole_rows} of {num_rows} rows are here")
+        return made
 
     def watch(self) -> None:
         """Compare rows, and know of steps."""
-        about = json.loads(_text(os.path.join(self.options.folder, rows.RECORD)))
+        about = about_of(self.options.folder)
         first, steps = about.get("first_step", 0), about.get("steps")
         if self.told["launched"]:  # else the program records by itself
             self.recorded = record(
@@ -277,11 +241,6 @@ def _join_threads() -> None:
             thread.join()
 
 
-def _text(path: str) -> str:
-    with open(path, encoding="utf-8") as file:
-        return file.read()
-
-
 def _stop_in(path: str, stops: Stops) -> None:
     """Open the debugger at the first line of the program."""
     real = os.path.realpath(path)
@@ -357,9 +316,4 @@ def main(argv: list[str]) -> int:
         return REFUSED
 
 
-def as_words(options: Options) -> list[str]:
-    """The command line of such a process, after Python's own words."""
-    return ["-m", __package__ or "", json.dumps(asdict(options))]
-
-
-__all__ = ["Options", "Replay", "as_words", "main", "opened", "run_module", "run_script"]
+__all__ = ["Replay", "main", "run_module", "run_script"]

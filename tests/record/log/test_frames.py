@@ -106,3 +106,14 @@ def test_a_fork_writes_nothing(tmp_path):
     writer._pid -= 1
     writer.close()
     assert not Log(str(tmp_path / "log"), KEY).frames
+
+
+@pytest.mark.parametrize(
+    "sizes", [[0], [1], [1023, 1], [1024], [1000, 24, 3000], [5000, 7, 1 << 17]]
+)
+def test_bytes_in_parts_are_the_same_as_in_one(tmp_path, sizes):
+    parts = [os.urandom(n) for n in sizes]
+    write(tmp_path / "log", ({"k": 1}, parts), ({"k": 2}, [b"".join(parts)]))
+    log = Log(str(tmp_path / "log"), KEY)
+    assert [bytes(log.bytes_of(f)) for f in log.frames] == [b"".join(parts)] * 2
+    assert (log.frames[1].where == log.frames[0].where) == (sum(sizes) >= 1 << 12)

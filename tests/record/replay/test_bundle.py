@@ -54,3 +54,11 @@ def test_what_is_no_bundle_is_said(tmp_path):
     (tmp_path / "b").write_text("no")
     with pytest.raises(ConfigError, match="no bundle"):
         bundle.read(str(tmp_path / "b"), str(tmp_path))
+
+
+def test_a_place_that_cannot_be_written_is_said(folder, tmp_path):
+    with pytest.raises(ConfigError, match="cannot be written"):
+        bundle.write(str(folder), 3, str(tmp_path / "no" / "b"))
+    with pytest.raises(ConfigError, match=r"rank_4\.names"):
+        bundle.write(str(folder), 4, str(tmp_path / "b"))
+    assert not [p for p in tmp_path.iterdir() if p.name.startswith("b")]

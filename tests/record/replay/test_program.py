@@ -38,6 +38,14 @@ def test_remote_calls_are_replayed(tmp_path):
     replay_all(tmp_path, out, 2)
 
 
+def test_simulated_ranks_and_programs_of_pytorchs_names_are_replayed(tmp_path):
+    text = PLAIN.replace("import disttrain as dt", "import torch as dt")
+    text = text.replace("import disttrain.distributed", "import torch.distributed")
+    text = text.replace("from disttrain import nn", "from torch import nn")
+    out = record(tmp_path, text, how=("--simulate", "2", "--as-torch"))
+    replay_all(tmp_path, out, 2)
+
+
 FAILS = """
 import disttrain as dt, disttrain.distributed as dist
 dist.init_process_group()

@@ -48,9 +48,10 @@ _DRAFT = re.compile(r"\.manifest-([0-9a-f]{8})[0-9a-f]{16}\.draft\Z")
 # --- names ----------------------------------------------------------------------------------------
 
 
-def new_save() -> str:
-    """A name for one save: the host, and random digits."""
-    return f"{host()}{drawn('save', secrets.randbits(64)):016x}"
+def new_save(shared: bool = False) -> str:
+    """A name for one save: the host, and random digits. ``shared``: other ranks are told."""
+    number = int(host(), 16) << 64 | secrets.randbits(64)
+    return f"{drawn('save', number) if shared else number:024x}"
 
 
 def shard_name(save: str, rank: int, world_size: int, number: int | None = None) -> str:

@@ -13,6 +13,8 @@ import numpy as np
 from ...errors import AutogradError, ConfigError
 from .shards import VirtualShards
 
+__outward__ = ()  # whose reducer takes them is watched there
+
 
 def checked(where: str, count: float, loss: str) -> tuple[float, float]:
     """The weight of a loss that is the "mean" or the "sum" over ``count`` samples, and the factor

@@ -26,7 +26,8 @@ SHAPES = [
 ]
 EVERYTHING = bool(os.environ.get("EVERY_CUDA_KERNEL"))  # each in all types, shapes and layouts
 # Up to 16 views, a sum and an address each (only the host runs these); rows of doubles, eight of
-# which a thread keeps, or six times four. In which type each is compiled depends on how many kernels there are.
+# which a thread keeps, or six times four. In which type each is compiled depends on how many
+# kernels there are.
 MAY_USE_MANY = ("products_", "norm_rows_v8", "norm_rows_v4_d1_t128x1i6", "norm_backward_rows_v8")
 MAY_USE_STACK = ("sin", "cos")  # arguments beyond 1e5 are reduced with a table in local memory
 

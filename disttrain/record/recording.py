@@ -21,7 +21,7 @@ from .log.surroundings import program
 from .operations import Operations
 from .recorder import MODULES, OPS, SLOT, Recorder
 from .rows import LEVELS, Writer
-from .verbs import stand_aside, stand_in
+from .verbs import STAND_INS
 
 
 class record:  # noqa: N801  (used like a function)
@@ -77,7 +77,7 @@ class record:  # noqa: N801  (used like a function)
         writer = self._opened(me) if checker is None else checker(self.folder, me.rank)
         self.recorder = to = Recorder(writer, LEVELS.index(self.level), self.first_step)
         me.slots[SLOT] = me.slots[context.REPEATABLE_SLOT] = to
-        stand_in()
+        STAND_INS.join()
         self._kept = [
             register_optimizer_step_pre_hook(self._before_step),
             register_optimizer_step_post_hook(self._after_step),
@@ -92,7 +92,7 @@ class record:  # noqa: N801  (used like a function)
         self._off(to)
         for handle in self._kept:
             handle.remove()
-        stand_aside()
+        STAND_INS.leave()
         to.writer.close()
         if self._log is not None:
             self._log.end(to.writer.count)

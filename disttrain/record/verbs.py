@@ -8,7 +8,6 @@ when none does, the classes are as they were.
 from __future__ import annotations
 
 import functools
-import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -21,6 +20,7 @@ from ..comm.group.group import ProcessGroup
 from ..compile.compiled import Compiled
 from ..data import loader
 from ..data.position import Position
+from ..stand_ins import StandIns
 from ..trace import logger
 from . import rows
 from .recorder import Recorder, active, text_hash
@@ -51,40 +51,18 @@ _PLACES = {"all_reduce": {1: "op"}, "reduce": {1: "root", 2: "op"}, "broadcast":
            "reduce_scatter": {2: "op"}, "reduce_scatter_single": {2: "op"}, "gather": {2: "root"},
            "scatter": {2: "root"}, "isend": {1: "dst", 2: "tag"},
            "irecv": {1: "src", 2: "tag"}}  # fmt: skip
-_lock = threading.Lock()
-_users = 0
-_before: list[tuple[type, str, Any]] = []
 
 
-def stand_in() -> None:
-    """A rank begins to record."""
-    global _users
-    with _lock:
-        _users += 1
-        if _users > 1:
-            return
-        for name, verb in VERBS.items():
-            _put(ProcessGroup, name, functools.partial(_verb, name, verb))
-        _put(Position, "opened", _opened)
-        for kind in (loader._LocalIterator, loader._WorkerIterator):
-            _put(kind, "__next__", _next)
-        _put(Compiled, "__call__", _as_program)
+def _set_up(places: StandIns) -> None:
+    for name, verb in VERBS.items():
+        places.put(ProcessGroup, name, functools.partial(_verb, name, verb))
+    places.put(Position, "opened", _opened)
+    for kind in (loader._LocalIterator, loader._WorkerIterator):
+        places.put(kind, "__next__", _next)
+    places.put(Compiled, "__call__", _as_program)
 
 
-def stand_aside() -> None:
-    """It has ended."""
-    global _users
-    with _lock:
-        _users -= 1
-        while not _users and _before:
-            owner, name, own = _before.pop()
-            setattr(owner, name, own)
-
-
-def _put(owner: type, name: str, make: Callable[[Any], Any]) -> None:
-    own = owner.__dict__[name]
-    _before.append((owner, name, own))
-    setattr(owner, name, functools.wraps(own)(make(own)))
+STAND_INS = StandIns(_set_up)  # of all ranks of the process that record
 
 
 # --- groups ---------------------------------------------------------------------------------------

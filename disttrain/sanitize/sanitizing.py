@@ -13,7 +13,7 @@ from . import activations, data, gradients, graphs, modes, numbers, ranks, sched
 from .report import Finding, Findings, SanitizeError
 from .session import SLOT, Session
 from .table import KINDS, chosen
-from .watching import stand_aside, stand_in
+from .watching import STAND_INS
 
 _CHECKS: tuple[tuple[Callable[[Session], Any], frozenset[str]], ...] = tuple(
     (check, frozenset(kinds.split()))
@@ -72,7 +72,7 @@ class sanitize:  # noqa: N801  (used like a function)
         session = me.slots.get(SLOT)
         if session is None:
             session = me.slots[SLOT] = Session(self._to, checks)
-            stand_in()
+            STAND_INS.join()
         elif session.is_here():
             session.share(self._to, checks)
         else:
@@ -108,7 +108,7 @@ class sanitize:  # noqa: N801  (used like a function)
     def _leave(self) -> None:
         listeners = self._session.findings.listeners
         if len(listeners) == 1:  # nobody else listens
-            stand_aside()
+            STAND_INS.leave()
             self._rank.slots.pop(SLOT, None)
             self._session.tell("end")
         listeners.remove(self._to)

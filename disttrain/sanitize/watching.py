@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import sys
-import threading
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -26,6 +25,7 @@ from ..nn.utils import clip
 from ..ops.primitives import moving, random
 from ..optim import cycles, lr_scheduler, optimizer, phases, scheduler
 from ..optim.optimizer import Optimizer
+from ..stand_ins import StandIns
 from .session import active, adopt
 
 LOSSES = (
@@ -34,75 +34,51 @@ LOSSES = (
     "soft_margin_loss",
 )  # fmt: skip
 _CLIPS = ("clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_")
-_lock = threading.Lock()
-_users = 0
-_before: list[tuple[Any, str, Any]] = []
 
 
-def stand_in() -> None:
-    """A rank begins to sanitize."""
-    global _users
-    with _lock:
-        _users += 1
-        if _users > 1:
-            return
-        _put(Module, "__call__", _call)
-        _put(FSDPModule, "__call__", _call)  # which gathers parameters before
-        _put(Convert, "zero_grad", _zero_module)
-        _put(autograd, "_drive", _drive)
-        _put(Module, "register_parameter", _registered)
-        _put(Optimizer, "__init__", _made)
-        _put(optimizer, "_with_hooks", _later_steps)
-        for kind in _below(Optimizer):
-            if "step" in kind.__dict__:
-                _put(kind, "step", _step)
-        _put(Optimizer, "zero_grad", _zero_optimizer)
-        for kind in _schedulers():
-            _put(kind, "step", _scheduled)
-        for name in ("scale", "unscale_", "step"):
-            _put(GradScaler, name, functools.partial(_scaler, name))
-        _put(loader.DataLoader, "__iter__", _opened)
-        for kind in (loader._LocalIterator, loader._WorkerIterator):
-            _put(kind, "__next__", _next)
-        _put(sampler.DistributedSampler, "__iter__", _sampled)
-        _put(sampler.DistributedSampler, "set_epoch", _chosen)
-        _put(Compiled, "_first", _captured)
-        _put(Compiled, "__call__", _compiled)
-        _put(moving.move, "forward", _moved)
-        for prim in (random.dropout_mask, random.native_dropout):
-            _put(prim, "forward", _dropped)
-        for name in ("alpha_dropout", "feature_alpha_dropout"):
-            _everywhere(functional, name, _dropped_alpha)
-        for name in _CLIPS:
-            _everywhere(clip, name, _clipped)
-        for name in LOSSES:
-            _everywhere(losses, name, functools.partial(_loss, name))
+def _set_up(places: StandIns) -> None:
+    places.put(Module, "__call__", _call)
+    places.put(FSDPModule, "__call__", _call)  # which gathers parameters before
+    places.put(Convert, "zero_grad", _zero_module)
+    places.put(autograd, "_drive", _drive)
+    places.put(Module, "register_parameter", _registered)
+    places.put(Optimizer, "__init__", _made)
+    places.put(optimizer, "_with_hooks", _later_steps)
+    for kind in _below(Optimizer):
+        if "step" in kind.__dict__:
+            places.put(kind, "step", _step)
+    places.put(Optimizer, "zero_grad", _zero_optimizer)
+    for kind in _schedulers():
+        places.put(kind, "step", _scheduled)
+    for name in ("scale", "unscale_", "step"):
+        places.put(GradScaler, name, functools.partial(_scaler, name))
+    places.put(loader.DataLoader, "__iter__", _opened)
+    for kind in (loader._LocalIterator, loader._WorkerIterator):
+        places.put(kind, "__next__", _next)
+    places.put(sampler.DistributedSampler, "__iter__", _sampled)
+    places.put(sampler.DistributedSampler, "set_epoch", _chosen)
+    places.put(Compiled, "_first", _captured)
+    places.put(Compiled, "__call__", _compiled)
+    places.put(moving.move, "forward", _moved)
+    for prim in (random.dropout_mask, random.native_dropout):
+        places.put(prim, "forward", _dropped)
+    for name in ("alpha_dropout", "feature_alpha_dropout"):
+        _everywhere(places, functional, name, _dropped_alpha)
+    for name in _CLIPS:
+        _everywhere(places, clip, name, _clipped)
+    for name in LOSSES:
+        _everywhere(places, losses, name, functools.partial(_loss, name))
 
 
-def stand_aside() -> None:
-    """It has ended."""
-    global _users
-    with _lock:
-        _users -= 1
-        while not _users and _before:
-            owner, name, own = _before.pop()
-            setattr(owner, name, own)
+STAND_INS = StandIns(_set_up)  # of all ranks of the process that sanitize
 
 
-def _put(owner: Any, name: str, make: Callable[[Any], Any]) -> None:
-    own = owner.__dict__[name]
-    _before.append((owner, name, own))
-    setattr(owner, name, functools.wraps(own)(make(own)))
-
-
-def _everywhere(home: Any, name: str, make: Callable[[Any], Any]) -> None:
+def _everywhere(places: StandIns, home: Any, name: str, make: Callable[[Any], Any]) -> None:
     """A function, in all modules that have it by its name: also those of the program."""
     own = getattr(home, name)
-    new = functools.wraps(own)(make(own))
     for module in list(sys.modules.values()):
         if getattr(module, "__dict__", {}).get(name) is own:
-            _before.append((module, name, own))
-            setattr(module, name, new)
+            places.put(module, name, make)
 
 
 def _schedulers() -> list[type]:
@@ -394,4 +370,4 @@ def _compiled(own: Callable[..., Any]) -> Callable[..., Any]:
     return __call__
 
 
-__all__ = ["LOSSES", "stand_aside", "stand_in"]
+__all__ = ["LOSSES", "STAND_INS"]

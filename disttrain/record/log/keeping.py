@@ -26,15 +26,13 @@ from ...comm.transports import selection
 from ...rpc.calls import endpoints
 from ...rpc.messages.contract.endpoint import Endpoint
 from ...rpc.messages.contract.message import Message
+from ...stand_ins import StandIns
 from .faults import as_data
 from .frames import LogWriter, Meta, Parts
 from .movements import VERBS, Moved, hash_of
 
 SLOT = "record.keeper"  # of a rank's context
 _BETWEEN = ("context.py", "core/random.py")
-_lock = threading.Lock()
-_users = 0
-_before: list[tuple[Any, str, Any]] = []
 
 
 class _Local(threading.local):
@@ -318,46 +316,30 @@ def keeper() -> Keeper | None:
 # --- the functions that stand in ------------------------------------------------------------------
 
 
+def _set_up(places: StandIns) -> None:
+    places.put(Work, "wait", _wait)
+    for kind in (TCPStore, FileStore):
+        places.put(kind, "__init__", _open_store)
+        places.put(kind, "_call", _ask)
+
+
+_STAND_INS = StandIns(_set_up)  # of all ranks of the process that keep
+
+
 def stand_in(to: Keeper) -> None:
     """The calling rank begins to keep."""
-    global _users
     slots = context.current().slots
     slots[SLOT], slots[endpoints.OPENER] = to, to.endpoint
     slots[context.DRAWN_SLOT], slots[selection.AROUND] = to.drawn, to.connect
-    with _lock:
-        _users += 1
-        if _users > 1:
-            return
-        put(_before, Work, "wait", _wait)
-        for kind in (TCPStore, FileStore):
-            put(_before, kind, "__init__", _open_store)
-            put(_before, kind, "_call", _ask)
+    _STAND_INS.join()
 
 
 def stand_aside() -> None:
     """It has ended."""
-    global _users
     slots = context.current().slots
     for slot in (SLOT, endpoints.OPENER, context.DRAWN_SLOT, selection.AROUND):
         slots.pop(slot, None)
-    with _lock:
-        _users -= 1
-        if not _users:
-            take_back(_before)
-
-
-def put(before: list, owner: Any, name: str, make: Callable[[Any], Any]) -> None:
-    """Let ``make(own)`` stand in for a method or function."""
-    own = vars(owner)[name]
-    before.append((owner, name, own))
-    setattr(owner, name, functools.wraps(own)(make(own)))
-
-
-def take_back(before: list) -> None:
-    """Undo all of it."""
-    while before:
-        owner, name, own = before.pop()
-        setattr(owner, name, own)
+    _STAND_INS.leave()
 
 
 def _wait(own: Callable) -> Callable:

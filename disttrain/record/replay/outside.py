@@ -16,9 +16,10 @@ from ...comm.transports import selection
 from ...rpc.calls import endpoints
 from ...rpc.messages.contract.endpoint import Block, Endpoint, OnLost, OnMessage
 from ...rpc.messages.contract.message import Message
+from ...stand_ins import StandIns
 from ..log.faults import from_data
 from ..log.frames import Frame
-from ..log.keeping import drawn_key, kind_of, message_key, put, store_key, take_back
+from ..log.keeping import drawn_key, kind_of, message_key, store_key
 from ..log.movements import hash_of
 from .session import ReplayEnds, Session
 from .transport import ReplayTransport, raise_error
@@ -32,14 +33,14 @@ class Outside:
 
     def __init__(self, session: Session) -> None:
         self.session = session
-        self._before: list[tuple[Any, str, Any]] = []
+        self._places = StandIns()
 
     def stand_in(self) -> None:
         """From now on, in this process."""
         for kind in (TCPStore, FileStore):
-            put(self._before, kind, "__init__", self._opened)
-            put(self._before, kind, "_call", lambda own: _function(self._asked))
-            put(self._before, kind, "close", lambda own: _nothing)
+            self._places.put(kind, "__init__", self._opened)
+            self._places.put(kind, "_call", lambda own: _function(self._asked))
+            self._places.put(kind, "close", lambda own: _nothing)
         slots = context.current().slots
         slots[endpoints.OPENER] = lambda make: ReplayEndpoint(self.session)
         slots[context.DRAWN_SLOT], slots[selection.AROUND] = self._drawn, self._connect
@@ -47,7 +48,7 @@ class Outside:
 
     def stand_aside(self) -> None:
         """No more."""
-        take_back(self._before)
+        self._places.take_back()
         for slot in (
             endpoints.OPENER, context.DRAWN_SLOT, selection.AROUND, context.REPLAYED_SLOT
         ):  # fmt: skip

@@ -24,6 +24,7 @@ Knows arrays and flags. Groups, argument checks and global ranks are in ``group.
 
 from __future__ import annotations
 
+import contextlib
 from collections import deque
 from collections.abc import Collection, Sequence
 from typing import Any
@@ -31,7 +32,7 @@ from typing import Any
 import numpy as np
 
 from .... import context
-from ....errors import CollectiveMismatch, ConfigError, PeerFailed, WaitTimeout
+from ....errors import CollectiveMismatch, CommError, ConfigError, PeerFailed, WaitTimeout
 from ...calls.header import Call, hash64
 from ...calls.reduce_ops import ReduceOp
 from ...calls.transport import HostTransport, Swap
@@ -348,11 +349,18 @@ class ShmTransport(HostTransport):
         try:
             channel.check_counts(seq - 1)
             channel.verify(seq, last=True)
-        finally:  # who goes on may join anew: not before all have looked
-            channel.publish(FINISHED, seq)
-            self.wait(channel.need(FINISHED, seq, members=channel.present(seq)), None)
+        except CollectiveMismatch:
+            self._see_others_look(seq, CommError)  # of whom some may have failed of it already
+            raise
+        self._see_others_look(seq)
         self.abandon()
         return True
+
+    def _see_others_look(self, seq: int, *ignored: type[Exception]) -> None:
+        """Who goes on may join anew: not before all have looked at each other's last call."""
+        self.channel.publish(FINISHED, seq)
+        with contextlib.suppress(*ignored):
+            self.wait(self.channel.need(FINISHED, seq, members=self.channel.present(seq)), None)
 
     def part(self) -> None:
         """At the end of the program: leave without meeting the others. What all of them have
@@ -410,10 +418,7 @@ class ShmTransport(HostTransport):
     def _enter(
         self, call: Call, parts: Sequence[np.ndarray], async_op: bool, table: Sequence[int] = ()
     ) -> Operation:
-        if async_op:
-            self._usable()
-        else:
-            self._ready_for_sync()
+        (self._usable if async_op else self._ready_for_sync)()
         return Operation(self._staging, call, parts, async_op, table)
 
     def _ready_for_sync(self) -> None:

@@ -21,6 +21,7 @@ from ..log.faults import from_data
 from ..log.frames import Frame
 from ..log.keeping import drawn_key, kind_of, message_key, store_key
 from ..log.movements import hash_of
+from .bookkeeping import is_bookkeeping
 from .session import ReplayEnds, Session
 from .transport import ReplayTransport, raise_error
 
@@ -168,6 +169,9 @@ class ReplayEndpoint(Endpoint):
 
     def send(self, peer: int, message: Message, awaited: bool = False) -> None:
         session = self.session
+        if is_bookkeeping(message):
+            self._answer(peer, message)
+            return
 
         def chosen(number: int) -> None:
             if not message.answers and message.call:
@@ -180,6 +184,20 @@ class ReplayEndpoint(Endpoint):
         end = session.ends.get(number)
         if end is not None:
             raise_error(end)
+
+    def _answer(self, peer: int, message: Message) -> None:
+        frame = self.session.bookkeeping.answer(peer)
+        if frame is None:
+            return
+
+        def come() -> None:
+            answer = _message(frame.meta, bytearray(self.session.bytes_of(frame)))
+            answer.call = message.call
+            self._on_message(peer, answer)
+            with self._came:
+                self._came.notify_all()
+
+        self._thread("replay bookkeeping", come)
 
     def waiting(self, peer: int, call: int = 0) -> Block:
         def block(seconds: float) -> None:

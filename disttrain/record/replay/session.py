@@ -18,6 +18,7 @@ from collections.abc import Callable
 from ...errors import SerializationError
 from ...trace import logger
 from ..log.frames import Frame, Log, Meta
+from .bookkeeping import Bookkeeping
 from .stops import Stops, site_of
 
 PATIENCE = 3.0  # seconds in which nothing happens, after which a thread goes on before its turn
@@ -55,12 +56,15 @@ class Session:
         self._main: deque[int] = deque()
         self._pending: dict[int, Pending] = {}
         self.numbers: dict[int, int] = {}  # of requests: the recording's and those of the program
+        self.bookkeeping = Bookkeeping(log.frames)
         self._state, self._moved = threading.Condition(threading.RLock()), time.monotonic()
         self._sort()
 
     def _sort(self) -> None:
         for i, frame in enumerate(self.log.frames):
             meta, kind = frame.meta, frame.meta.get("k")
+            if i in self.bookkeeping.numbers:
+                continue
             if kind == "call":
                 self._queues[meta["key"]].append(i)
                 self._turns.append(i)
@@ -83,8 +87,9 @@ class Session:
         return frame.meta
 
     def arrivals(self) -> list[Frame]:
-        """The messages of RPC, in order."""
-        return [f for f in self.log.frames if f.meta.get("k") == "in"]
+        """The messages of RPC that have turns, in order."""
+        frames, aside = self.log.frames, self.bookkeeping.numbers
+        return [f for i, f in enumerate(frames) if f.meta.get("k") == "in" and i not in aside]
 
     def drawn(self, key: str, value: int) -> int:
         """A number as it was drawn when recorded; ``value`` where it was not."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
-from ...context import thread
+from ...context import drawn, thread
 from ...core.tensor import Tensor, wrap
 from .contexts import ANSWER, Contexts, Current, DistAutogradContext
 from .header import MOST_NUMBERS, NO_GRAD, Header, pack, unpack
@@ -56,7 +56,8 @@ class AutogradRider:
             path = self._path(place, answers)
             return pack(Header(context.number, 0, flags, path, over=over)), list(tensors)
         path = self._path(place, answers)
-        message = self.contexts.next_message()
+        # Threads take numbers in any order; a replay gives each call the one that peers know.
+        message = drawn(f"message {context.number} {path}", self.contexts.next_message())
         send = SendRpcBackward([tensors[i] for i in which], message, path)
         deps, records = _look(context, send, peer) if answers else (None, {})
         context.sends[message] = send

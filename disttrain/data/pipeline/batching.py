@@ -10,8 +10,8 @@ import numpy as np
 from ...errors import ConfigError, ShapeError
 from .elements import arguments, flatten, form, lower, map_leaves, stack
 from .elementwise import rows
-from .specs import INFINITE, UNKNOWN, PipelineSpec, TensorSpec, leading
-from .stage import Pass, Stage, State, Through, call, first, number, packed, raw_call, unpacked
+from .specs import UNKNOWN, PipelineSpec, TensorSpec, leading
+from .stage import Pass, Stage, State, Through, call, number, packed, probe, raw_call, unpacked
 
 
 class Batched(Stage):
@@ -252,15 +252,18 @@ class Grouped(Stage):
         return _GroupedPass(self.inputs[0].begin(), *self._told)
 
     def cardinality(self) -> int:
-        count = self.inputs[0].cardinality()
-        return count if count in (0, INFINITE) else UNKNOWN
+        return UNKNOWN
 
     def spec(self) -> Any:
         key, reduce, _ = self._told
-        element = first(self.inputs[0])
-        group = Stage.nested([element])
-        group.stage._spec = self.inputs[0].spec()
-        return reduced(reduce, call(key, element), group).spec()
+        spec = self.inputs[0].spec()
+
+        def made(element: Any) -> Any:
+            group = Stage.nested([element])
+            group.stage.promise(spec)
+            return reduced(reduce, call(key, element), group).spec()
+
+        return probe(made, self.inputs[0])
 
 
 def reduced(reduce: Callable[[Any, Any], Any], key: Any, group: Any) -> Stage:

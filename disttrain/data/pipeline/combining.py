@@ -11,7 +11,7 @@ from ...errors import ConfigError
 from .batching import stage_of
 from .elements import arguments, children, form
 from .specs import INFINITE, UNKNOWN, merge
-from .stage import Pass, Stage, State, Through, first, packed, raw_call, unpacked
+from .stage import Pass, Stage, State, Through, packed, probe, raw_call, unpacked
 
 
 class Zipped(Stage):
@@ -183,11 +183,10 @@ class Interleaved(Stage):
         return _InterleavedPass(source, self.opened, self._cycle, self._block)
 
     def cardinality(self) -> int:
-        count = self.inputs[0].cardinality()
-        return count if count == 0 else UNKNOWN
+        return UNKNOWN
 
     def spec(self) -> Any:
-        return self.opened(first(self.inputs[0])).spec()
+        return probe(lambda element: self.opened(element).spec(), self.inputs[0])
 
 
 class _InterleavedPass(Through):

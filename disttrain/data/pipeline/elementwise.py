@@ -9,7 +9,7 @@ import numpy as np
 
 from ...errors import ConfigError, ShapeError
 from .elements import copied, decode, encode, flatten, form, lift, lower
-from .specs import INFINITE, UNKNOWN, TensorSpec, trailing
+from .specs import INFINITE, UNKNOWN, TensorSpec, spec_of, trailing
 from .stage import Pass, Stage, State, Through, call, packed, probe, raw_call, truth, unpacked
 
 
@@ -26,7 +26,7 @@ class Mapped(Stage):
         return self.inputs[0].cardinality()
 
     def spec(self) -> Any:
-        return probe(lambda element: call(self.fn, element), self.inputs[0])
+        return probe(lambda element: spec_of(call(self.fn, element)), self.inputs[0])
 
 
 class _MappedPass(Through):
@@ -48,8 +48,7 @@ class Filtered(Stage):
         return _FilteredPass(self.inputs[0].begin(), self._predicate)
 
     def cardinality(self) -> int:
-        count = self.inputs[0].cardinality()
-        return count if count == 0 else UNKNOWN
+        return UNKNOWN
 
 
 class _FilteredPass(_MappedPass):
@@ -90,8 +89,7 @@ class Unique(Stage):
         return _UniquePass(self.inputs[0].begin())
 
     def cardinality(self) -> int:
-        count = self.inputs[0].cardinality()
-        return count if count == 0 else UNKNOWN
+        return UNKNOWN
 
 
 class _UniquePass(Through):
@@ -195,7 +193,7 @@ class Scanned(Stage):
         return self.inputs[0].cardinality()
 
     def spec(self) -> Any:
-        return probe(lambda x: scan_step(self._fn, self._initial, x)[1], self.inputs[0])
+        return probe(lambda x: spec_of(scan_step(self._fn, self._initial, x)[1]), self.inputs[0])
 
 
 class _ScannedPass(Through):

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ...backends.device.codes.randomness import philox
-from .specs import INFINITE, TensorSpec
+from .specs import INFINITE, TensorSpec, spec_of
 from .stage import Pass, Stage, State, Through, call, packed, probe, unpacked
 
 _MASK = (1 << 64) - 1
@@ -243,4 +243,4 @@ class Classes:
 
     def spec(self, source: Stage) -> Any:
         """What it looks like."""
-        return probe(self, source)
+        return probe(lambda element: spec_of(self(element)), source)

@@ -73,8 +73,12 @@ def _row(leaf: Any, i: int) -> Any:
 class Listed(Stage):
     """The elements of a list."""
 
-    def __init__(self, elements: list, spec: Any = None) -> None:
-        self.elements, self._spec = elements, spec
+    def __init__(self, elements: list) -> None:
+        self.elements, self._spec = elements, None
+
+    def promise(self, spec: Any) -> None:
+        """Say what the elements look like, of which these are some."""
+        self._spec = spec
 
     def begin(self) -> Pass:
         return _Numbered(lambda i: copied(self.elements[i]), len(self.elements))

@@ -14,7 +14,7 @@ import numpy as np
 
 from ...core.random import default_generator
 from .elements import arguments, decode, encode, lower
-from .specs import UNKNOWN, merge, spec_of, varies, zeros
+from .specs import UNKNOWN, merge, varies, zeros
 
 State = dict[str, Any]
 
@@ -91,15 +91,15 @@ def raw_call(fn: Callable[..., Any], args: tuple) -> Any:
 
 
 def probe(fn: Callable[[Any], Any], source: Stage) -> Any:
-    """The spec of what ``fn`` makes of elements of ``source``: of zeros, or else of its first
-    element. Random numbers of the rank stay as they are."""
+    """What ``fn`` tells, a spec, of elements of ``source``: of zeros, or else of its first element.
+    Random numbers of the rank stay as they are."""
     spec = source.spec()
     before = default_generator.get_state()
     try:
-        found = spec_of(fn(zeros(spec, 2, Stage.nested)))
-        return merge(found, spec_of(fn(zeros(spec, 3, Stage.nested)))) if varies(spec) else found
+        found = fn(zeros(spec, 2, Stage.nested))
+        return merge(found, fn(zeros(spec, 3, Stage.nested))) if varies(spec) else found
     except Exception:  # of the program's function, which zeros may not suit
-        return spec_of(fn(first(source)))
+        return fn(first(source))
     finally:
         default_generator.set_state(before)
 

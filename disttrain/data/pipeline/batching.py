@@ -46,7 +46,7 @@ class _BatchedPass(Through):
         self._size, self._drop, self._pad = size, drop, pad
 
     def next(self) -> Any:
-        elements = []
+        elements: list = []
         while len(elements) < self._size:
             try:
                 elements.append(self.source.next())
@@ -82,8 +82,8 @@ def _stacked(column: list) -> Any:
         if wrong is None:
             raise
         raise ShapeError(
-            f"Pipeline.batch: element {wrong} has shape {shapes[wrong]}, element 0 has {shapes[0]}; "
-            "they must be equal: pad or crop them in map, or use padded_batch"
+            f"Pipeline.batch: element {wrong} has shape {shapes[wrong]}, element 0 has "
+            f"{shapes[0]}; they must be equal: pad or crop them in map, or use padded_batch"
         ) from None
 
 
@@ -145,7 +145,8 @@ def _filled(column: list, shape: Any, value: Any) -> np.ndarray:
     out = np.empty((len(arrays), *sizes), arrays[0].dtype)
     out.fill(fill)
     for i, x in enumerate(arrays):
-        out[(i, *[slice(0, n) for n in x.shape])] = x if x.ndim or not text else x.item()
+        place: Any = (i, *[slice(0, n) for n in x.shape])
+        out[place] = x if x.ndim or not text else x.item()
     return out
 
 
@@ -216,7 +217,7 @@ class _WindowedPass(Through):
         except StopIteration:
             if not self._buffer or (self._drop and len(self._buffer) < span):
                 raise
-        found = self._buffer[:span : self._stride]
+        found = self._buffer[: span : self._stride]
         self.over = max(0, self._shift - len(self._buffer))
         del self._buffer[: self._shift]
         leaves, build = flatten(found[0])
@@ -355,8 +356,7 @@ class _GroupedPass(Through):
 
 
 class Rebatched(Stage):
-    """Batches cut and joined to ``sizes``, in turn; the last may have fewer rows. With ``own``
-    (a number), only that one of each round of sizes is given."""
+    """Batches cut and joined to ``sizes``, in turn; the last may have fewer rows."""
 
     def __init__(self, source: Stage, sizes: list[int], drop: bool) -> None:
         self.inputs, self._sizes, self._drop = (source,), sizes, drop
@@ -415,7 +415,7 @@ def joined(pieces: list) -> Any:
     """The rows of all, one after the other."""
     if len(pieces) == 1:
         return map_leaves(lambda x: x.copy() if isinstance(x, np.ndarray) else x.clone(), pieces[0])
-    leaves, build = flatten(pieces[0])
+    build = flatten(pieces[0])[1]
     columns = zip(*[flatten(p)[0] for p in pieces], strict=True)
     return build([np.concatenate([_host(x) for x in column]) for column in columns])
 

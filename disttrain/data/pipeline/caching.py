@@ -1,7 +1,7 @@
 """Stages that keep elements: in memory, or in a file.
 
-A cache is whole or not there: who reads to the end makes it, who stops before leaves nothing. A file
-has the elements' bytes one after the other behind their lengths; it gets its name when it is whole,
+A cache is whole or not there: who reads to the end makes it, who stops before leaves nothing. A
+file has the bytes of the elements, each behind its length; it gets its name when it is whole,
 so passes of several processes may make it at once.
 """
 

@@ -291,4 +291,4 @@ def _rebuilt(tree: Any, leaves: list) -> Any:
 
 @functools.lru_cache
 def _named(name: str, fields: tuple[str, ...]) -> Any:
-    return namedtuple(name, fields)  # noqa: PYI024  (its fields are known only here)
+    return namedtuple(name, fields)

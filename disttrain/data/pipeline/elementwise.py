@@ -248,15 +248,12 @@ class Unbatched(Stage):
         count = self.inputs[0].cardinality()
         if count < 1:
             return count
-        sizes = {s.shape[0] if s.shape else None for s in flatten(self.spec_before())[0]}
-        return count * sizes.pop() if len(sizes) == 1 and None not in sizes else UNKNOWN
-
-    def spec_before(self) -> Any:
-        """What its input's elements look like."""
-        return self.inputs[0].spec()
+        sizes = {s.shape[0] if s.shape else None for s in flatten(self.inputs[0].spec())[0]}
+        size = sizes.pop() if len(sizes) == 1 else None
+        return UNKNOWN if size is None else count * size
 
     def spec(self) -> Any:
-        return trailing(self.spec_before())
+        return trailing(self.inputs[0].spec())
 
 
 class _UnbatchedPass(Through):
@@ -369,5 +366,3 @@ class _CheckedPass(Through):
     def _wrong(self, found: str) -> ConfigError:
         told = "without an end" if self._count == INFINITE else f"{self._count}"
         return ConfigError(f"Pipeline.assert_cardinality: {found} given; {told} were said to come")
-
-

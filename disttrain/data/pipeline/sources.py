@@ -187,7 +187,8 @@ class _GeneratedPass(Pass):
 
     def close(self) -> None:
         self._ended = True
-        ended, self._iterator = self._iterator, None
+        ended: Any = self._iterator
+        self._iterator = None
         if hasattr(ended, "close"):
             ended.close()
 

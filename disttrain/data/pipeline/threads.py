@@ -84,6 +84,7 @@ class _Shelf:
             return not self.closed and not self.ended
 
     def _read(self) -> None:
+        item: tuple[Any, BaseException | None]
         try:
             item = (self.source.next(), None)
         except StopIteration:
@@ -156,9 +157,7 @@ class ParallelMapped(Mapped):
     """A function of each element, called by ``threads`` threads; ``ordered``: the results come in
     the order of the elements, else as they are made."""
 
-    def __init__(
-        self, source: Stage, fn: Callable[..., Any], threads: int, ordered: bool
-    ) -> None:
+    def __init__(self, source: Stage, fn: Callable[..., Any], threads: int, ordered: bool) -> None:
         super().__init__(source, fn)
         self._threads, self._ordered = threads, ordered
 

@@ -210,6 +210,7 @@ class _Thread(threading.local):
         self.multithreading = True  # only kept
         self.checkpoint_early_stop = True
         self.saving_refused: str | None = None  # why there may be none
+        self.tapes: list[Any] = []  # gradient tapes that record, outermost first
         self.walk: Any = None  # the outermost backward pass that is running
         self.walking: Any = None  # the innermost one
         self.depth = 0  # how many of them run one inside the other

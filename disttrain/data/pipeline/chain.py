@@ -1,4 +1,4 @@
-"""Chain: the methods that add a stage to what is there. ``Pipeline`` has the sources and the uses."""
+"""The methods that add a stage to a pipeline. ``Pipeline`` has the sources and the uses."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from ...errors import ConfigError
 from ..dataset import IterableDataset, rng_of
 from . import batching, caching, combining, elementwise, shuffling, threads
 from .elements import Nested, lower
+from .specs import UNKNOWN
 from .stage import Stage
 
 AUTOTUNE = -1
@@ -142,9 +143,9 @@ class Chain(IterableDataset, Nested):
         """Each element once."""
         return self._then(elementwise.Unique(self.stage))
 
-    def ignore_errors(self: Self, log: Callable[[Exception], None] | None = None) -> Self:
-        """Without the elements that raise an error; ``log`` is told each."""
-        return self._then(elementwise.Rejecting(self.stage, log))
+    def ignore_errors(self: Self, log_warning: bool = False) -> Self:
+        """Without the elements that raise an error; ``log_warning``: warn of each."""
+        return self._then(elementwise.Rejecting(self.stage, log_warning))
 
     def assert_cardinality(self: Self, expected_cardinality: Any) -> Self:
         """With so many elements, else an error."""
@@ -169,7 +170,9 @@ class Chain(IterableDataset, Nested):
         size, pad = count_of(batch_size, "batch_size"), (padded_shapes, padding_values)
         return self._then(batching.Batched(self.stage, size, bool(drop_remainder), pad))
 
-    def ragged_batch(self: Self, batch_size: Any, *args: Any, **options: Any) -> Self:
+    def ragged_batch(
+        self: Self, batch_size: Any, drop_remainder: bool = False, row_splits_dtype: Any = None
+    ) -> Self:
         """Refused: there are no ragged tensors."""
         raise ConfigError(
             "Pipeline.ragged_batch: there are no ragged tensors here; padded_batch makes tensors "
@@ -234,8 +237,8 @@ class Chain(IterableDataset, Nested):
             shapes = padded_shapes
             if pad_to_bucket_boundary:
                 if at == len(edges):
-                    raise ConfigError("Pipeline.bucket_by_sequence_length: an element longer than "
-                                      "the last boundary, to which it was to be padded")  # fmt: skip
+                    raise ConfigError("Pipeline.bucket_by_sequence_length: an element longer than"
+                                      " the last boundary, to which it was to be padded")  # fmt: skip
                 told = self.element_spec if shapes is None else shapes
                 shapes = batching.bounded(told, edges[at] - 1)
             return group.padded_batch(size, shapes, padding_values, drop_remainder)
@@ -283,13 +286,15 @@ class Chain(IterableDataset, Nested):
     ) -> Self:
         """In random order, each drawn from the ``buffer_size`` elements that are next (None, or the
         cardinality: all). ``seed``: a number, or a pair; None: drawn from the rank's generator."""
-        size = self.cardinality() if buffer_size is None else count_of(buffer_size, "buffer_size")
-        if size < 1:
-            size = 1 if size == 0 else 1 << 62
+        if buffer_size is None or buffer_size == UNKNOWN:
+            count = self.cardinality()
+            size = max(count, 1) if count >= 0 else 1 << 62
+        else:
+            size = count_of(buffer_size, "buffer_size")
         again = reshuffle_each_iteration is not False
         return self._then(shuffling.Shuffled(self.stage, size, seeds_of(seed), again))
 
-    def prefetch(self: Self, buffer_size: Any) -> Self:
+    def prefetch(self: Self, buffer_size: Any = AUTOTUNE) -> Self:
         """Up to ``buffer_size`` elements (AUTOTUNE: 2) made ahead by a thread."""
         size = count_of(buffer_size, "buffer_size", AUTOTUNE)
         if size == 0:

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from ...errors import ConfigError, ShapeError
+from ...trace import warn
 from .elements import copied, decode, encode, flatten, form, lift, lower
 from .specs import INFINITE, UNKNOWN, TensorSpec, spec_of, trailing
-from .stage import Pass, Stage, State, Through, call, packed, probe, raw_call, truth, unpacked
+from .stage import Pass, Stage, State, Through, call, packed, probe, raw_call, unpacked
 
 
 class Mapped(Stage):
@@ -55,8 +56,17 @@ class _FilteredPass(_MappedPass):
     def next(self) -> Any:
         while True:
             element = self.source.next()
-            if truth(call(self._fn, element)):
+            if yes(call(self._fn, element), "filter"):
                 return element
+
+
+def yes(found: Any, where: str) -> bool:
+    """The answer of a predicate."""
+    told = spec_of(found)
+    if told == TensorSpec((), np.dtype(bool)):
+        return bool(found)
+    raise ConfigError(f"Pipeline.{where}: Invalid `predicate`. `predicate` must return one truth "
+                      f"value, but it returned {told}")  # fmt: skip
 
 
 class TakenWhile(Filtered):
@@ -73,7 +83,7 @@ class _TakenWhilePass(_MappedPass):
     def next(self) -> Any:
         if not self.ended:
             element = self.source.next()
-            if truth(call(self._fn, element)):
+            if yes(call(self._fn, element), "take_while"):
                 return element
             self.ended = True
         raise StopIteration
@@ -308,7 +318,7 @@ def row(leaf: Any, i: int) -> Any:
 class Rejecting(Stage):
     """Gives elements, passing over those that raise an error, up to the end."""
 
-    def __init__(self, source: Stage, log: Callable[[Exception], None] | None) -> None:
+    def __init__(self, source: Stage, log: bool) -> None:
         self.inputs, self._log = (source,), log
 
     def begin(self) -> Pass:
@@ -316,7 +326,7 @@ class Rejecting(Stage):
 
 
 class _RejectingPass(Through):
-    def __init__(self, source: Pass, log: Callable[[Exception], None] | None) -> None:
+    def __init__(self, source: Pass, log: bool) -> None:
         super().__init__(source)
         self._log = log
 
@@ -327,8 +337,8 @@ class _RejectingPass(Through):
             except StopIteration:
                 raise
             except Exception as error:
-                if self._log is not None:
-                    self._log(error)
+                if self._log:
+                    warn(f"Pipeline: an element is left out: {type(error).__name__}: {error}")
 
 
 class Checked(Stage):

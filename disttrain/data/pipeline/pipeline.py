@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -10,6 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ...errors import ConfigError
+from ...tfrecord import records
 from . import batching, caching, combining, elementwise, shuffling, sources
 from .chain import Chain, Options, seeds_of
 from .elements import flatten, lift, lower, map_leaves
@@ -25,12 +27,12 @@ class Pipeline(Chain):
 
     Nothing runs before an element is asked for, and no more than buffers hold is kept. Each
     ``iter(pipeline)`` begins anew; several may be on their way at once. A function given gets the
-    parts of a tuple as its arguments. Errors come where their elements would have; the elements after
-    them can be asked for. ``state_dict()`` of an iterator, or of the pipeline for its last one, is
-    the position, with what buffers hold.
+    parts of a tuple as its arguments. Errors come where their elements would have; the elements
+    after them can be asked for. ``state_dict()`` of an iterator, or of the pipeline for its last
+    one, is the position, with what buffers hold.
 
-    Names and meanings are those of TensorFlow's ``tf.data.Dataset``; orders of ``shuffle(seed=...)``
-    are the same.
+    Names and meanings are those of TensorFlow's ``tf.data.Dataset``, and orders of ``shuffle`` of a
+    seed are the same.
     """
 
     _resumed: dict[str, Any] | None = None
@@ -51,8 +53,8 @@ class Pipeline(Chain):
     def from_generator(
         cls: type[Self], generator: Callable[[], Iterable], output_signature: Any = None
     ) -> Self:
-        """What ``generator()`` gives, called anew for each pass; ``output_signature``: a structure of
-        ``TensorSpec``, to which elements are converted and by which they are checked. A position is
+        """What ``generator()`` gives, called anew for each pass; ``output_signature``: a structure
+        of ``TensorSpec``, to which elements are converted and by which they are checked. A position is
         reached by passing over what came before it."""
         return cls(sources.Generated(generator, output_signature))
 
@@ -65,7 +67,8 @@ class Pipeline(Chain):
     def list_files(
         cls: type[Self], file_pattern: Any, shuffle: bool | None = None, seed: Any = None
     ) -> Self:
-        """The names of the files that match, shuffled anew in each pass unless ``shuffle=False``."""
+        """The names of the files that match, shuffled anew in each pass, unless
+        ``shuffle=False``."""
         found = sources.matching(file_pattern)
         out = cls.from_tensor_slices(found)
         return out.shuffle(len(found), seed) if shuffle is None or shuffle else out
@@ -75,18 +78,39 @@ class Pipeline(Chain):
         cls: type[Self],
         filenames: Any,
         reader: Callable[[str, int], Iterator[tuple[Any, int]]],
-        spec: Any = TensorSpec((), TEXT),
+        spec: Any = None,
+        num_parallel_reads: Any = None,
     ) -> Self:
-        """What ``reader(path, place)`` finds in the files, as pairs of an element and the place after
-        it; ``filenames`` are texts, or a pipeline of them."""
-        if not isinstance(filenames, Pipeline):
-            filenames = cls.from_tensor_slices(np.atleast_1d(lower(filenames)))
-        return cls(sources.Files(filenames.stage, reader, spec))
+        """What ``reader(path, place)`` finds in the files, as pairs of an element and the place
+        after it; ``filenames`` are texts, or a pipeline of them. ``num_parallel_reads``: so many
+        files in turn, each read by a thread. ``spec``: of the elements (None: texts)."""
+        names = filenames
+        if not isinstance(names, Pipeline):
+            names = cls.from_tensor_slices(np.atleast_1d(lower(filenames)))
+        told = TensorSpec((), TEXT) if spec is None else spec
+        if num_parallel_reads is None:
+            return cls(sources.Files(names.stage, reader, told))
+
+        def one(name: Any) -> Pipeline:
+            return Pipeline(sources.Files(sources.Listed([lower(name)]), reader, told))
+
+        return cls(names.interleave(one, num_parallel_reads, 1, num_parallel_reads).stage)
 
     @classmethod
-    def text_lines(cls: type[Self], filenames: Any) -> Self:
-        """The lines of the files, as bytes."""
-        return cls.from_files(filenames, sources.lines)
+    def text_lines(
+        cls: type[Self], filenames: Any, compression: str = "", num_parallel_reads: Any = None
+    ) -> Self:
+        """The lines of the files, as bytes. ``compression``: "", "GZIP" or "ZLIB"."""
+        read = functools.partial(sources.lines, compression=compression)
+        return cls.from_files(filenames, read, None, num_parallel_reads)
+
+    @classmethod
+    def tfrecords(
+        cls: type[Self], filenames: Any, compression: str = "", num_parallel_reads: Any = None
+    ) -> Self:
+        """The records of TFRecord files, as bytes."""
+        read = functools.partial(records, compression=compression)
+        return cls.from_files(filenames, read, None, num_parallel_reads)
 
     @classmethod
     def random(cls: type[Self], seed: Any = None, rerandomize_each_iteration: bool = False) -> Self:
@@ -111,13 +135,14 @@ class Pipeline(Chain):
 
     @classmethod
     def choose_from_datasets(
-        cls: type[Self], datasets: Sequence, choice_dataset: Pipeline, stop_on_empty: bool = True
+        cls: type[Self], datasets: Sequence, choice_dataset: Pipeline,
+        stop_on_empty_dataset: bool = True
     ) -> Self:
         """An element of the one whose number ``choice_dataset`` gives."""
         if not datasets:
             raise ConfigError("Pipeline.choose_from_datasets: no datasets given")
         stages = [d.stage for d in datasets]
-        return cls(combining.Chosen(choice_dataset.stage, stages, stop_on_empty))
+        return cls(combining.Chosen(choice_dataset.stage, stages, stop_on_empty_dataset))
 
     @classmethod
     def sample_from_datasets(

@@ -11,6 +11,7 @@ import numpy as np
 
 from ...core import Tensor
 from ...errors import ConfigError, ShapeError
+from ...tfrecord import opened
 from .elements import Nested, copied, flatten, form, lower
 from .specs import TEXT, TensorSpec, fits, spec_of, trailing
 from .stage import Pass, Stage, State
@@ -265,9 +266,9 @@ def matching(patterns: Any) -> list[str]:
     return found
 
 
-def lines(path: str, place: int) -> Iterator[tuple[Any, int]]:
+def lines(path: str, place: int, compression: str = "") -> Iterator[tuple[Any, int]]:
     """The lines of a file, without their ends."""
-    with open(path, "rb") as file:
+    with opened(path, "rb", compression) as file:
         file.seek(place)
         while line := file.readline():
             place += len(line)

@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from ...core.random import default_generator
 from .elements import arguments, decode, encode, lower
 from .specs import UNKNOWN, merge, varies, zeros
@@ -123,11 +121,6 @@ def packed(elements: Any) -> list[bytes]:
 def unpacked(data: list[bytes]) -> list:
     """The elements of ``packed``."""
     return [decode(d, Stage.nested) for d in data]
-
-
-def truth(value: Any) -> bool:
-    """A leaf as True or False."""
-    return bool(np.asarray(value).all()) if isinstance(value, np.ndarray) else bool(value)
 
 
 def number(value: Any) -> int:

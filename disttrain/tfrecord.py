@@ -102,7 +102,7 @@ class _Zlib:
     """A file as one zlib stream: written as it comes, read as a whole."""
 
     def __init__(self, path: str, mode: str) -> None:
-        self._file = open(path, mode)
+        self._file = open(path, mode)  # noqa: SIM115  (closed by ``close``)
         self._pack = zlib.compressobj() if "w" in mode else None
         self._data = b"" if "w" in mode else zlib.decompress(self._file.read())
         self._at = 0

@@ -1,4 +1,5 @@
-"""``tf.data``: TensorFlow's names over pipelines. What a stage does, ``disttrain.data.pipeline`` says.
+"""``tf.data``: TensorFlow's names over pipelines. What a stage does, ``disttrain.data.pipeline``
+says.
 
 Functions given are called with TensorFlow's tensors for each element, as Python runs them: they are
 not traced, so they may read numbers, and their side effects happen each time.
@@ -463,7 +464,8 @@ EXPERIMENTAL: dict[str, Any] = {
     ),
     "prefetch_to_device": lambda device, buffer_size=None: lambda d: d.prefetch(buffer_size),
     "cardinality": DatasetV2.cardinality, "get_single_element": DatasetV2.get_single_element,
-    "save": DatasetV2.save, "Counter": DatasetV2.counter, "enumerate_dataset": _applied("enumerate"),
+    "save": DatasetV2.save, "Counter": DatasetV2.counter,
+    "enumerate_dataset": _applied("enumerate"),
     **{word: getattr(DatasetV2, word) for word in (
         "load", "sample_from_datasets", "choose_from_datasets")},
     **{word: _applied(word) for word in (

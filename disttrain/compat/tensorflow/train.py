@@ -1,9 +1,10 @@
-"""``tf.train``: checkpoints of variables, models, optimizers and iterators, over ``disttrain.save``.
+"""``tf.train``: checkpoints of variables, models, optimizers and iterators, over
+``disttrain.save``.
 
 A checkpoint ``prefix`` is the one file ``prefix.index``, whole or not there; the folder's file
-``checkpoint`` names them, as TensorFlow's does. With several ranks all call ``save``; the first that
-gives a path writes it, with the positions of all ranks' iterators. TensorFlow's own files are not
-read.
+``checkpoint`` names them, as TensorFlow's does. With several ranks all call ``save``; the first
+that gives a path writes it, with the positions of all ranks' iterators. TensorFlow's own files are
+not read.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ import numpy as np
 
 import disttrain as dt
 
-from ... import context
+from ...data import examples
 from ...errors import DisttrainError
 from .data import OwnedIterator, invalid
-from .records import MESSAGES
+from .distribute import ranks
 from .tensor import convert
 from .variable import Variable
 
@@ -46,7 +47,7 @@ def _walk(value: Any, path: str, seen: set[int]) -> Iterator[tuple[str, Any]]:
         yield path, value
         return
     for name, child in _children(value):
-        if _kept(child) or hasattr(child, "__dict__") and _module(child):
+        if _kept(child) or (hasattr(child, "__dict__") and _module(child)):
             yield from _walk(child, f"{path}/{name}" if path else name, seen)
 
 
@@ -149,7 +150,7 @@ class Checkpoint:
         """Save under this name."""
         path, found = os.fspath(file_prefix), self._found()
         values = {k: _state_of(v) for k, v in found.items() if not isinstance(v, OwnedIterator)}
-        rank, size = context.current().rank, context.current().world_size
+        rank, size = ranks(join=False)
         mine = {k: v.state_dict() for k, v in found.items() if isinstance(v, OwnedIterator)}
         told: list[Any] = [(path, mine)]
         if size > 1:
@@ -175,7 +176,7 @@ class Checkpoint:
         for value in found.values():
             if hasattr(value, "build") and not getattr(value, "built", True):
                 raise invalid(f"{value!r} is not built: call it once before restoring")
-        missing = []
+        missing: list[str] = []
         for name, value in found.items():
             if isinstance(value, OwnedIterator):
                 _set_position(name, value, read["positions"].get(name), missing)
@@ -198,13 +199,13 @@ def _set_position(name: str, value: OwnedIterator, states: Any, missing: list) -
     if states is None:
         missing.append(name)
         return
-    me = context.current()
-    if len(states) != me.world_size:
+    rank, size = ranks(join=False)
+    if len(states) != size:
         raise invalid(
             f"{name}: the positions of the iterators of {len(states)} workers were saved; there "
-            f"are {me.world_size} now, whose parts of the dataset are others"
+            f"are {size} now, whose parts of the dataset are others"
         )
-    value.load_state_dict(states[me.rank])
+    value.load_state_dict(states[rank])
 
 
 def _fitting(variable: Any, value: Any, name: str) -> Any:
@@ -229,7 +230,7 @@ def update_checkpoint_state(
     save_dir: Any, model_checkpoint_path: Any, all_model_checkpoint_paths: Any = None
 ) -> None:
     """Write which checkpoints are in the folder."""
-    if context.current().rank:
+    if ranks(join=False)[0]:
         return
     paths = [str(p) for p in all_model_checkpoint_paths or [model_checkpoint_path]]
     lines = [f'model_checkpoint_path: "{os.path.relpath(paths[-1], save_dir or ".")}"']
@@ -285,11 +286,14 @@ class CheckpointManager:
                 f"Expected a positive integer or `None` for `max_to_keep`, got {max_to_keep}."
             )
         if checkpoint_interval is not None and step_counter is None:
-            raise ValueError("`step_counter` should be passed if `checkpoint_interval` is not None.")
+            raise ValueError(
+                "`step_counter` should be passed if `checkpoint_interval` is not None."
+            )
         self.checkpoint, self.directory = checkpoint, os.fspath(directory)
         self._most, self._hours, self._init = max_to_keep, keep_checkpoint_every_n_hours, init_fn
         self._prefix = os.path.join(self.directory, checkpoint_name)
-        self._steps, self.checkpoint_interval, self._last = step_counter, checkpoint_interval, None
+        self._steps, self.checkpoint_interval = step_counter, checkpoint_interval
+        self._last: int | None = None
         state = get_checkpoint_state(self.directory)
         self.checkpoints: list[str] = [] if state is None else state.all_model_checkpoint_paths
         self._kept_at = time.time()
@@ -322,7 +326,7 @@ class CheckpointManager:
     def _remove(self, path: str) -> None:
         if self._hours is not None and time.time() - self._kept_at >= self._hours * 3600:
             self._kept_at = time.time()
-        elif context.current().rank == 0:
+        elif ranks(join=False)[0] == 0:
             Path(f"{path}.index").unlink(missing_ok=True)
 
     def restore_or_initialize(self) -> str | None:
@@ -335,7 +339,10 @@ class CheckpointManager:
 
 
 NAMED: dict[str, Any] = {
-    **MESSAGES, "Checkpoint": Checkpoint, "CheckpointManager": CheckpointManager,
+    **{word: getattr(examples, word) for word in (
+        "BytesList", "Example", "Feature", "FeatureList", "FeatureLists", "Features", "FloatList",
+        "Int64List", "SequenceExample")},
+    "Checkpoint": Checkpoint, "CheckpointManager": CheckpointManager,
     "latest_checkpoint": latest_checkpoint, "get_checkpoint_state": get_checkpoint_state,
     "update_checkpoint_state": update_checkpoint_state, "list_variables": list_variables,
     "load_variable": load_variable,

@@ -125,7 +125,7 @@ class _WritingPass(Through):
     def _open(self) -> None:
         try:
             os.makedirs(os.path.dirname(self._path) or ".", exist_ok=True)
-            self._file = open(self._part, "wb")
+            self._file = open(self._part, "wb")  # noqa: SIM115  (for the whole pass)
         except OSError as error:
             raise ConfigError(f"Pipeline.cache: {self._path} cannot be written: {error}") from None
         self._file.write(_MAGIC)
@@ -176,7 +176,7 @@ class Reading(Pass):
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self._file: IO[bytes] | None = open(path, "rb")
+        self._file: IO[bytes] | None = open(path, "rb")  # noqa: SIM115  (for the whole pass)
         if self._file.read(len(_MAGIC)) != _MAGIC:
             self.close()
             raise SerializationError(f"Pipeline: {path} is no file of a pipeline's elements")

@@ -237,8 +237,10 @@ class Chain(IterableDataset, Nested):
             shapes = padded_shapes
             if pad_to_bucket_boundary:
                 if at == len(edges):
-                    raise ConfigError("Pipeline.bucket_by_sequence_length: an element longer than"
-                                      " the last boundary, to which it was to be padded")  # fmt: skip
+                    raise ConfigError(
+                        "Pipeline.bucket_by_sequence_length: an element longer than the last "
+                        "boundary, to which it was to be padded"
+                    )
                 told = self.element_spec if shapes is None else shapes
                 shapes = batching.bounded(told, edges[at] - 1)
             return group.padded_batch(size, shapes, padding_values, drop_remainder)

@@ -256,8 +256,8 @@ class _InterleavedPass(Through):
 
 
 class Chosen(Stage):
-    """An element of the stage whose number the first input gives next. ``stop_on_empty``: the end of
-    one ends all; else what has ended is passed over."""
+    """An element of the stage whose number the first input gives next. ``stop_on_empty``: the end
+    of one ends all; else what has ended is passed over."""
 
     def __init__(self, choice: Stage, stages: list[Stage], stop_on_empty: bool) -> None:
         self.inputs, self._stop = (choice, *stages), stop_on_empty

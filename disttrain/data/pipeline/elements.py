@@ -1,9 +1,9 @@
 """Elements of a pipeline: tuples, dicts and named tuples of arrays; how they are taken apart, shown
 to the program, and written as bytes. Knows no stage.
 
-Inside of a pipeline the leaves are numpy arrays (texts: arrays of ``bytes`` objects); a Tensor stays
-one where it has no memory of the host. The program's functions get Tensors, and ``bytes`` for a
-single text.
+Inside of a pipeline the leaves are numpy arrays (texts: arrays of ``bytes`` objects); a Tensor
+stays one where it has no memory of the host. The program's functions get Tensors, and ``bytes`` for
+a single text.
 """
 
 from __future__ import annotations

@@ -54,8 +54,8 @@ class Pipeline(Chain):
         cls: type[Self], generator: Callable[[], Iterable], output_signature: Any = None
     ) -> Self:
         """What ``generator()`` gives, called anew for each pass; ``output_signature``: a structure
-        of ``TensorSpec``, to which elements are converted and by which they are checked. A position is
-        reached by passing over what came before it."""
+        of ``TensorSpec``, to which elements are converted and by which they are checked. A position
+        is reached by passing over what came before it."""
         return cls(sources.Generated(generator, output_signature))
 
     @classmethod
@@ -135,8 +135,10 @@ class Pipeline(Chain):
 
     @classmethod
     def choose_from_datasets(
-        cls: type[Self], datasets: Sequence, choice_dataset: Pipeline,
-        stop_on_empty_dataset: bool = True
+        cls: type[Self],
+        datasets: Sequence,
+        choice_dataset: Pipeline,
+        stop_on_empty_dataset: bool = True,
     ) -> Self:
         """An element of the one whose number ``choice_dataset`` gives."""
         if not datasets:

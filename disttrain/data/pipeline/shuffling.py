@@ -1,9 +1,9 @@
 """Shuffling through a buffer, and other random choices, from Philox 4x32-10.
 
 An element is drawn from the ``buffer`` elements that were read last and not given yet. The numbers
-are those of Philox (Salmon and others, 2011) by counter, with the first seed as the key and the second
-one above the counter, a word at a time: the orders are those of TensorFlow's ``Dataset.shuffle`` with
-the same seeds.
+are those of Philox (Salmon and others, 2011) by counter, with the first seed as the key and the
+second one above the counter, a word at a time: the orders are those of TensorFlow's
+``Dataset.shuffle`` with the same seeds.
 """
 
 from __future__ import annotations
@@ -179,8 +179,8 @@ class _IndicesPass(_NumbersPass):
 
 
 class Resampled(Stage):
-    """Elements with a class: each is kept with its class's probability of acceptance. With ``initial``
-    None, the share of each class is counted on the way."""
+    """Elements with a class: each is kept with its class's probability of acceptance. With
+    ``initial`` None, the share of each class is counted on the way."""
 
     def __init__(
         self, source: Stage, classes: Any, target: np.ndarray, initial: np.ndarray | None,

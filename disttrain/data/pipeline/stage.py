@@ -1,8 +1,8 @@
 """Stages: a pipeline is a chain of them, each a plan that begins iterations. Knows no operation.
 
 ``Stage`` says what to do and keeps nothing of an iteration; ``Pass`` is one iteration of it, which
-gives its position (``state``) and takes it (``restore``). A position is data: dicts, lists, numbers,
-texts and bytes.
+gives its position (``state``) and takes it (``restore``). A position is data: dicts, lists,
+numbers, texts and bytes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Stages that work beside the program: elements made ahead, and functions called by several threads.
+"""Stages that work beside the program: elements made ahead, and functions called by several
+threads.
 
-An error is raised where its element would have come. The threads end with the pass: at its end, when
-it is closed, and when nobody has it any more. They belong to the rank that began it.
+An error is raised where its element would have come. The threads end with the pass: at its end,
+when it is closed, and when nobody has it any more. They belong to the rank that began it.
 """
 
 from __future__ import annotations

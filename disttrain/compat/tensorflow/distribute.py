@@ -1,0 +1,428 @@
+"""``tf.distribute``: strategies over the ranks that dtrun (or ``TF_CONFIG``) has started.
+
+Every rank is one replica and runs the same program: ``run`` calls the function here, on this rank's
+part of each batch, and a per-replica value is the value of this rank. Ranks draw the same numbers
+inside of ``scope()``, so variables made there begin equal; gradients that an optimizer applies
+inside of ``run`` are summed over the replicas. A model of Keras that is made in a scope is fitted
+as ``keras.distribution.DataParallel`` does it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import importlib
+import importlib.util
+import json
+import random
+import sys
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import disttrain as dt
+
+from ...comm.job.worker_env import read_worker_env
+from ...data.pipeline import Pipeline
+from ...data.pipeline.elements import flatten, map_leaves
+from ...distributed.nn import functional
+from ...settings import TF_CONFIG
+from .data import AutoShardPolicy, DatasetV2
+from .dispatch import execute
+from .tensor import convert
+
+_KERAS = "disttrain.compat.keras"
+
+
+class ReduceOp(enum.Enum):
+    """How values of replicas are put together."""
+
+    SUM = "SUM"
+    MEAN = "MEAN"
+
+
+def _op(value: Any) -> ReduceOp:
+    return value if isinstance(value, ReduceOp) else ReduceOp(str(value).upper())
+
+
+def ranks(join: bool = True) -> tuple[int, int]:
+    """This rank, and how many there are; ``join``: their group, where several were started."""
+    group = dt.distributed
+    if not group.is_initialized() and not (join and _join()):
+        return 0, 1
+    return group.get_rank(), group.get_world_size()
+
+
+def _join() -> bool:
+    if read_worker_env().world_size > 1:
+        dt.distributed.init_process_group()
+        return True
+    cluster, kind, index = _told()
+    places = _places(cluster)
+    if len(places) < 2:
+        return False
+    place = places.index((kind, index))
+    dt.distributed.init_process_group(
+        init_method=f"tcp://{cluster[places[0][0]][0]}", rank=place, world_size=len(places)
+    )
+    return True
+
+
+def _told() -> tuple[dict[str, list[str]], str, int]:
+    """The cluster and this task, as ``TF_CONFIG`` says."""
+    try:
+        told = json.loads(TF_CONFIG.text() or "{}")
+        task = told.get("task", {})
+        return told.get("cluster", {}), task.get("type", "worker"), int(task.get("index", 0))
+    except (ValueError, AttributeError, TypeError) as error:
+        raise ValueError(
+            f"TF_CONFIG: {TF_CONFIG.text()!r} is not what it should be: {error}"
+        ) from None
+
+
+def _places(cluster: dict[str, list[str]]) -> list[tuple[str, int]]:
+    """The tasks that train, in the order of their ranks: the chief first."""
+    return [(kind, i) for kind in ("chief", "worker") for i in range(len(cluster.get(kind, [])))]
+
+
+# --- where one is ---------------------------------------------------------------------------------
+_CURRENT: ContextVar[Strategy | None] = ContextVar("strategy", default=None)
+_REPLICA: ContextVar[bool] = ContextVar("replica", default=False)
+
+
+@dataclass(frozen=True)
+class InputContext:
+    """Which input of how many a function makes."""
+
+    num_input_pipelines: int = 1
+    input_pipeline_id: int = 0
+    num_replicas_in_sync: int = 1
+
+    def get_per_replica_batch_size(self, global_batch_size: int) -> int:
+        """The rows of one replica."""
+        if global_batch_size % self.num_replicas_in_sync:
+            raise ValueError(
+                f"The `global_batch_size` {global_batch_size} is not divisible by "
+                f"`num_replicas_in_sync` {self.num_replicas_in_sync}."
+            )
+        return global_batch_size // self.num_replicas_in_sync
+
+    def __str__(self) -> str:
+        return (f"tf.distribute.InputContext(input pipeline id {self.input_pipeline_id}, total: "
+                f"{self.num_input_pipelines})")  # fmt: skip
+
+
+class ReplicaContext:
+    """What a function that ``run`` calls may ask."""
+
+    def __init__(self, strategy: Strategy) -> None:
+        self.strategy = strategy
+
+    @property
+    def replica_id_in_sync_group(self) -> Any:
+        """This replica's number."""
+        return convert(np.int32(self.strategy.rank))
+
+    @property
+    def num_replicas_in_sync(self) -> int:
+        """How many replicas there are."""
+        return self.strategy.num_replicas_in_sync
+
+    def all_reduce(self, reduce_op: Any, value: Any, options: Any = None) -> Any:
+        """The sum, or the mean, of the replicas' values; gradients go through it."""
+        return map_leaves(lambda v: _reduced(_op(reduce_op), v), value)
+
+    def all_gather(self, value: Any, axis: int, options: Any = None) -> Any:
+        """The replicas' values, one after the other."""
+        return map_leaves(lambda v: _gathered(v, axis), value)
+
+    def merge_call(self, merge_fn: Callable, args: tuple = (), kwargs: dict | None = None) -> Any:
+        """``merge_fn(strategy, *args)`` in cross-replica context."""
+        token = _REPLICA.set(False)
+        try:
+            return merge_fn(self.strategy, *args, **(kwargs or {}))
+        finally:
+            _REPLICA.reset(token)
+
+
+def _reduced(op: ReduceOp, value: Any) -> Any:
+    size = ranks()[1]
+    if size == 1:
+        return convert(value)
+    scale = 1 if op is ReduceOp.SUM else size
+
+    def call(x: Any) -> Any:
+        out = functional.all_reduce(x)
+        return out if scale == 1 else (out / scale).to(x.dtype)
+
+    return execute("CollectiveReduceV2", call, [convert(value)])
+
+
+def _gathered(value: Any, axis: int) -> Any:
+    if ranks()[1] == 1:
+        return convert(value)
+    return execute(
+        "CollectiveGatherV2",
+        lambda x: dt.cat(list(functional.all_gather(x)), axis),
+        [convert(value)],
+    )
+
+
+def in_cross_replica_context() -> bool:
+    """In a scope, and not in a function that ``run`` calls?"""
+    return _CURRENT.get() is not None and not _REPLICA.get()
+
+
+def get_replica_context() -> ReplicaContext | None:
+    """The context of ``run``, or the default one; None in cross-replica context."""
+    return None if in_cross_replica_context() else ReplicaContext(get_strategy())
+
+
+def has_strategy() -> bool:
+    """Is a strategy in force?"""
+    return _CURRENT.get() is not None
+
+
+def get_strategy() -> Strategy:
+    """The strategy in force, or the default one of a single replica."""
+    return _CURRENT.get() or _DEFAULT
+
+
+# --- inputs ---------------------------------------------------------------------------------------
+class InputReplicationMode(enum.Enum):
+    """How inputs are made: each rank its own."""
+
+    PER_WORKER = "PER_WORKER"
+    PER_REPLICA = "PER_REPLICA"
+
+
+@dataclass(frozen=True)
+class InputOptions:
+    """What may be said of inputs; without effect, as each rank has one device."""
+
+    experimental_fetch_to_device: bool | None = None
+    experimental_replication_mode: Any = InputReplicationMode.PER_WORKER
+    experimental_place_dataset_on_device: bool = False
+    experimental_per_replica_buffer_size: int = 1
+
+
+class DistributedDataset(DatasetV2):
+    """This rank's part of a dataset."""
+
+
+DistributedDataset.__module__ = "tensorflow.python.distribute.input_lib"
+
+
+def _part(dataset: DatasetV2, rank: int, size: int) -> Pipeline:
+    policy = dataset.options().experimental_distribute.auto_shard_policy
+    if policy is not AutoShardPolicy.OFF or size == 1:
+        return dataset.pipeline.distribute(size, rank)
+    sizes = {s.shape[0] if s.shape else None for s in flatten(dataset.pipeline.element_spec)[0]}
+    first = next(iter(dataset.pipeline), None) if None in sizes else None
+    rows = len(flatten(first)[0][0]) if first is not None else next(iter(sizes)) or size
+    return dataset.pipeline.rebatch([max(rows // size, 1)])
+
+
+# --- strategies -----------------------------------------------------------------------------------
+class Strategy:
+    """One replica for each rank."""
+
+    cluster_resolver: Any = None
+    _several = True
+
+    def __init__(self, devices: Any = None, cross_device_ops: Any = None, **options: Any) -> None:
+        self.rank, self.num_replicas_in_sync = ranks() if self._several else (0, 1)
+        self.extended = self
+
+    @contextlib.contextmanager
+    def scope(self) -> Iterator[Strategy]:
+        """Variables that are made inside are the same on all ranks."""
+        token, replica = _CURRENT.set(self), _REPLICA.set(False)
+        try:
+            with self._alike():
+                yield self
+        finally:
+            _CURRENT.reset(token)
+            _REPLICA.reset(replica)
+
+    @contextlib.contextmanager
+    def _alike(self) -> Iterator[None]:
+        """All ranks draw what rank 0 draws; afterwards each goes on with its own numbers."""
+        if self.num_replicas_in_sync == 1:
+            yield
+            return
+        if importlib.util.find_spec("keras") is not None:
+            keras: Any = importlib.import_module(_KERAS)
+            keras.distribution.set_distribution(keras.distribution.DataParallel())
+        mine = [dt.get_rng_state(), np.random.get_state(), random.getstate()]
+        states = list(mine)
+        dt.distributed.broadcast_object_list(states, 0)
+        _set_streams(states)
+        try:
+            yield
+        finally:
+            if self.rank:
+                _set_streams(mine)
+
+    def run(
+        self,
+        fn: Callable[..., Any],
+        args: Any = (),
+        kwargs: dict | None = None,
+        options: Any = None,
+    ) -> Any:
+        """``fn`` on this rank's values; what it returns is the value of this replica."""
+        token, replica = _CURRENT.set(self), _REPLICA.set(True)
+        try:
+            with _summed(self.num_replicas_in_sync):
+                return fn(*args, **(kwargs or {}))
+        finally:
+            _CURRENT.reset(token)
+            _REPLICA.reset(replica)
+
+    def reduce(self, reduce_op: Any, value: Any, axis: int | None) -> Any:
+        """The replicas' values together; with ``axis``, their rows, too."""
+        op = _op(reduce_op)
+
+        def one(v: Any) -> Any:
+            if axis is None:
+                return _reduced(op, v)
+            total = execute("Sum", lambda x: x.sum(axis), [convert(v)])
+            total = _reduced(ReduceOp.SUM, total)
+            if op is ReduceOp.SUM:
+                return total
+            count = _reduced(ReduceOp.SUM, np.int64(convert(v).shape[axis])).numpy()
+            return execute("RealDiv", lambda x: x / int(count), [total])
+
+        return map_leaves(one, value)
+
+    def gather(self, value: Any, axis: int) -> Any:
+        """The replicas' values, one after the other."""
+        return map_leaves(lambda v: _gathered(v, axis), value)
+
+    def experimental_local_results(self, value: Any) -> tuple:
+        """The values of this process's replicas: one."""
+        return (value,)
+
+    def experimental_distribute_dataset(self, dataset: Any, options: Any = None) -> Any:
+        """This rank's part of each batch, which is that of all replicas together."""
+        part = _part(dataset, self.rank, self.num_replicas_in_sync)
+        return DistributedDataset(part, "Distributed", dataset.options())
+
+    def distribute_datasets_from_function(self, dataset_fn: Callable, options: Any = None) -> Any:
+        """What ``dataset_fn(input_context)`` makes: batches of one replica."""
+        size = self.num_replicas_in_sync
+        made = dataset_fn(InputContext(size, self.rank, size))
+        return DistributedDataset(made.pipeline, "Distributed", made.options())
+
+    experimental_distribute_datasets_from_function = distribute_datasets_from_function
+
+    def experimental_distribute_values_from_function(self, value_fn: Callable) -> Any:
+        """What ``value_fn(context)`` gives for this replica."""
+        return value_fn(_ValueContext(self.rank, self.num_replicas_in_sync))
+
+    # What ``extended`` is asked for.
+    worker_devices = property(lambda self: (f"/replica:{self.rank}/device:CPU:0",))
+
+    def variable_created_in_scope(self, variable: Any) -> bool:
+        """Every variable is this strategy's, as all ranks have it whole."""
+        return True
+
+
+@dataclass(frozen=True)
+class _ValueContext:
+    replica_id_in_sync_group: int
+    num_replicas_in_sync: int
+
+
+def _set_streams(states: list) -> None:
+    dt.set_rng_state(states[0])
+    np.random.set_state(states[1])
+    random.setstate(states[2])
+
+
+@contextlib.contextmanager
+def _summed(size: int) -> Iterator[None]:
+    """Gradients that an optimizer of Keras applies are summed over the ranks."""
+    module: Any = sys.modules.get(f"{_KERAS}.data_parallel") if size > 1 else None
+    if module is None:
+        yield
+        return
+    token = module._STEP.set(module._Step(1.0, None))
+    try:
+        yield
+    finally:
+        module._STEP.reset(token)
+
+
+class MirroredStrategy(Strategy):
+    """All ranks of the job."""
+
+
+class TFConfigClusterResolver:
+    """The cluster that ``TF_CONFIG`` tells of."""
+
+    def __init__(self, task_type: str | None = None, task_id: int | None = None, **_: Any) -> None:
+        self._cluster, kind, index = _told()
+        self.task_type = task_type or (kind if self._cluster else "")
+        self.task_id = index if task_id is None else task_id
+
+    def cluster_spec(self) -> ClusterSpec:
+        """The cluster."""
+        return ClusterSpec(self._cluster)
+
+
+class ClusterSpec:
+    """Tasks and their addresses."""
+
+    def __init__(self, cluster: Any) -> None:
+        self._jobs = {job: list(tasks) for job, tasks in dict(cluster).items()}
+
+    def as_dict(self) -> dict[str, list[str]]:
+        """Addresses by kind of task."""
+        return self._jobs
+
+    jobs = property(lambda self: sorted(self._jobs))
+
+    def num_tasks(self, job_name: str) -> int:
+        """How many tasks of a kind there are."""
+        return len(self._jobs[job_name])
+
+    def __repr__(self) -> str:
+        return f"ClusterSpec({self._jobs!r})"
+
+
+class CollectiveAllReduceStrategy(Strategy):
+    """All ranks of all hosts."""
+
+    def __init__(self, cluster_resolver: Any = None, communication_options: Any = None) -> None:
+        super().__init__()
+        self.cluster_resolver = cluster_resolver or TFConfigClusterResolver()
+
+
+class OneDeviceStrategy(Strategy):
+    """This rank alone."""
+
+    _several = False
+
+
+class _DefaultStrategy(Strategy):
+    _several = False
+
+
+_DEFAULT = _DefaultStrategy()
+
+NAMED: dict[str, Any] = {
+    "DistributedDataset": DistributedDataset, "InputContext": InputContext,
+    "InputOptions": InputOptions, "InputReplicationMode": InputReplicationMode,
+    "MirroredStrategy": MirroredStrategy, "OneDeviceStrategy": OneDeviceStrategy,
+    "MultiWorkerMirroredStrategy": CollectiveAllReduceStrategy, "ReduceOp": ReduceOp,
+    "ReplicaContext": ReplicaContext, "Strategy": Strategy, "get_strategy": get_strategy,
+    "get_replica_context": get_replica_context, "has_strategy": has_strategy,
+    "in_cross_replica_context": in_cross_replica_context,
+}  # fmt: skip
+RESOLVERS: dict[str, Any] = {"TFConfigClusterResolver": TFConfigClusterResolver}
+EXPERIMENTAL: dict[str, Any] = {"MultiWorkerMirroredStrategy": CollectiveAllReduceStrategy}

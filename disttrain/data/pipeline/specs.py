@@ -1,7 +1,7 @@
 """What the elements of a pipeline look like: shapes (a size of None may vary) and types.
 
-A stage whose function the program wrote is asked with elements of zeros; where sizes may vary, with
-two of other sizes, and what differs in the results may vary too.
+A stage whose function the program wrote is asked with elements of zeros, and of ones of other sizes
+where those may vary: what differs in the results may vary too.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from .elements import children, flatten, form, map_leaves
+from .elements import flatten, form, map_leaves
 
 INFINITE, UNKNOWN = -1, -2  # cardinalities
 TEXT = "string"
@@ -87,28 +87,18 @@ def trailing(spec: Any) -> Any:
     return map_leaves(less, spec)
 
 
-def varies(spec: Any) -> bool:
-    """May the size of anything vary?"""
-    return any(
-        not isinstance(s, TensorSpec) or s.shape is None or None in s.shape
-        for s in flatten(spec)[0]
-    )
-
-
-def zeros(spec: Any, size: int, nested: Callable[[list], Any]) -> Any:
-    """An element of that spec; what may vary is ``size``."""
+def filled(spec: Any, size: int, number: int, nested: Callable[[list], Any]) -> Any:
+    """An element of that spec, all ``number``; what may vary is ``size``."""
 
     def leaf(s: Any) -> Any:
         if isinstance(s, PipelineSpec):
-            return nested([zeros(s.element_spec, size, nested)] * size)
+            return nested([filled(s.element_spec, size, number, nested)] * size)
         if s.shape is None:
             raise ValueError("a number of dimensions that varies")
         shape = [size if n is None else n for n in s.shape]
-        if s.dtype == TEXT:
-            out = np.empty(shape, object)
-            out.fill(b"")
-            return out
-        return np.zeros(shape, s.dtype)
+        return np.full(
+            shape, b"" if s.dtype == TEXT else number, object if s.dtype == TEXT else s.dtype
+        )
 
     return map_leaves(leaf, spec)
 
@@ -132,9 +122,3 @@ def fits(spec: Any, element: Any) -> str | None:
 
 def _said(shape: Any) -> str:
     return "[" + ", ".join("any" if n is None else str(n) for n in shape) + "]"
-
-
-def parts(spec: Any) -> int:
-    """How many parts the structure has at its top; 0 for a leaf."""
-    found = children(spec)
-    return 0 if found is None else len(found[0])

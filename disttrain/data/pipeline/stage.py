@@ -12,7 +12,7 @@ from typing import Any
 
 from ...core.random import default_generator
 from .elements import arguments, decode, encode, lower
-from .specs import UNKNOWN, merge, varies, zeros
+from .specs import UNKNOWN, filled, merge
 
 State = dict[str, Any]
 
@@ -89,17 +89,25 @@ def raw_call(fn: Callable[..., Any], args: tuple) -> Any:
 
 
 def probe(fn: Callable[[Any], Any], source: Stage) -> Any:
-    """What ``fn`` tells, a spec, of elements of ``source``: of zeros, or else of its first element.
-    Random numbers of the rank stay as they are."""
+    """What ``fn`` tells, a spec, of elements of ``source``: of zeros and of ones, or else of its
+    first element. Random numbers of the rank stay as they are."""
     spec = source.spec()
     before = default_generator.get_state()
     try:
-        found = fn(zeros(spec, 2, Stage.nested))
-        return merge(found, fn(zeros(spec, 3, Stage.nested))) if varies(spec) else found
+        found = fn(filled(spec, 2, 0, Stage.nested))
+        return merge(found, _of_others(fn, spec))
     except Exception:  # of the program's function, which zeros may not suit
         return fn(first(source))
     finally:
         default_generator.set_state(before)
+
+
+def _of_others(fn: Callable[[Any], Any], spec: Any) -> Any:
+    """The same of elements of another size and other numbers, where those suit."""
+    try:
+        return fn(filled(spec, 3, 1, Stage.nested))
+    except Exception:
+        return fn(filled(spec, 3, 0, Stage.nested))
 
 
 def first(source: Stage) -> Any:

@@ -45,11 +45,12 @@ def _window(of: Callable[..., Tensor]) -> Callable[..., Tensor]:
         M: int, *, sym: bool = True, dtype: DTypeLike | None = None, layout: Layout = strided,  # noqa: N803
         device: DeviceLike | None = None, requires_grad: bool = False, **shape: Any,
     ) -> Tensor:  # fmt: skip
-        kind = _checked(of.__name__, M, dtype, layout)
-        last = M - 1 if sym else M
-        n = ops.arange(M, dtype=dtypes.float64, device=device)
+        points = int(M)  # (or a tensor of one number)
+        kind = _checked(of.__name__, points, dtype, layout)
+        last = points - 1 if sym else points
+        n = ops.arange(points, dtype=dtypes.float64, device=device)
         out = of(n, last, **shape)
-        out = (ops.ones_like(out) if M == 1 else out).to(kind).clone()
+        out = (ops.ones_like(out) if points == 1 else out).to(kind).clone()
         return out.requires_grad_() if requires_grad else out
 
     return window

@@ -262,9 +262,11 @@ def squeeze(input: Tensor, dim: Dims | None = None) -> Tensor:
     return _reshape("squeeze", input, kept)
 
 
-def unsqueeze(input: Tensor, dim: int) -> Tensor:
-    """Add a dimension of size 1 at ``dim``."""
+def unsqueeze(input: Tensor, dim: int | None = None, *, axis: int | None = None) -> Tensor:
+    """Add a dimension of size 1 at ``dim``; ``axis`` is numpy's name."""
     mode = thread.mode
+    if dim is None:
+        dim = axis
     if mode != SLOW and dim.__class__ is int:
         x = input.array
         n = x.ndim

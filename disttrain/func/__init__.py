@@ -1,5 +1,19 @@
-"""Function transforms: grad, vjp, jvp, vmap, in any composition; control flow as functions."""
+"""Function transforms: grad, vjp, jvp, vmap, in any composition; collectives over named axes;
+control flow as functions."""
 
+from .axes import (
+    all_gather,
+    all_to_all,
+    axis_index,
+    axis_size,
+    pmax,
+    pmean,
+    pmin,
+    ppermute,
+    psum,
+    psum_scatter,
+    pvary,
+)
 from .call import functional_call
 from .control_flow import associative_scan, cond, map, scan, while_loop  # noqa: A004
 from .ensembles import replace_all_batch_norm_modules_, stack_module_state
@@ -9,10 +23,15 @@ from .levels import debug_unwrap, functionalize
 from .linearize import linearize
 from .rearrange import rearrange
 from .reverse import grad, grad_and_value, value_and_grad, vjp
+from .spread import spread
 from .vmap import vmap
 
 __all__ = [
+    "all_gather",
+    "all_to_all",
     "associative_scan",
+    "axis_index",
+    "axis_size",
     "cond",
     "debug_unwrap",
     "functional_call",
@@ -25,9 +44,17 @@ __all__ = [
     "jvp",
     "linearize",
     "map",
+    "pmax",
+    "pmean",
+    "pmin",
+    "ppermute",
+    "psum",
+    "psum_scatter",
+    "pvary",
     "rearrange",
     "replace_all_batch_norm_modules_",
     "scan",
+    "spread",
     "stack_module_state",
     "value_and_grad",
     "vjp",

@@ -65,5 +65,5 @@ def test_an_axis_ends():
     level = Batch(3, "error", "i")
     with level.running():
         pass
-    with pytest.raises(CaptureError, match="psum: vmap .* has ended"):
+    with pytest.raises(CaptureError, match=r"psum: vmap .* has ended"):
         named.Sum(dt.ones(3), axis=level)

@@ -31,7 +31,7 @@ PROGRAMS = {
         )
         .cos()
         .sum()
-    ),  # fmt: skip
+    ),
     "exchange": lambda w, x: (F.all_to_all(x @ w, "i", 0, 1).mT * x[:1, :1]).cos().sum(),
     "scatter": lambda w, x: (F.psum_scatter(x @ w, "i") * w[0]).cos().sum(),
     "one for all": lambda w, x: (

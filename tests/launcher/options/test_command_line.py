@@ -198,5 +198,4 @@ def test_a_cluster_that_there_is_not(capsys):
 def test_one_face_at_most(capsys):
     assert parse(["t.py"], {}).face == ""
     assert parse(["--as-torch", "t.py"], {}).face == "torch"
-    assert parse(["t.py"], {"PET_AS_JAX": "1"}).face == "jax"
     assert "not allowed with argument --as-jax" in refused(capsys, "--as-jax", "--as-torch", "t.py")

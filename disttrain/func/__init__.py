@@ -1,7 +1,15 @@
 """Function transforms: grad, vjp, jvp, vmap, in any composition; control flow as functions."""
 
 from .call import functional_call
-from .control_flow import associative_scan, cond, map, scan, while_loop  # noqa: A004
+from .control_flow import (  # noqa: A004
+    associative_scan,
+    cond,
+    fori_loop,
+    map,
+    scan,
+    switch,
+    while_loop,
+)
 from .ensembles import replace_all_batch_norm_modules_, stack_module_state
 from .jacobian import hessian, jacfwd, jacrev
 from .jvp import jvp
@@ -15,6 +23,7 @@ __all__ = [
     "associative_scan",
     "cond",
     "debug_unwrap",
+    "fori_loop",
     "functional_call",
     "functionalize",
     "grad",
@@ -29,6 +38,7 @@ __all__ = [
     "replace_all_batch_norm_modules_",
     "scan",
     "stack_module_state",
+    "switch",
     "value_and_grad",
     "vjp",
     "vmap",

@@ -23,7 +23,8 @@
       |    |- GroupError (AssertionError)           a process group that is not there
       |    |- PaddingError (AssertionError)         a padding index outside of its table
       |    |- ModeError (NotImplementedError)       settings that do not go together
-      |    `- BackendError                          a backend that cannot be used
+      |    |- BackendError                          a backend that cannot be used
+      |    `- UnboundAxis (NameError)               a named axis that no transform around binds
       |- SerializationError (RuntimeError, ValueError) a file that is not what it should be
       |    `- WriteError (OSError)                  a file that could not be written
       |- WorkerFailed (RuntimeError)                a worker process of a DataLoader died
@@ -161,6 +162,10 @@ class ModeError(ConfigError, NotImplementedError):
 
 class BackendError(ConfigError):
     """A backend of process groups that does not exist, or cannot be used in this process."""
+
+
+class UnboundAxis(ConfigError, NameError):
+    """A collective names an axis that no transform around it binds."""
 
 
 class MissingSetting(ConfigError, KeyError):

@@ -412,6 +412,8 @@ def _slow(prim: Primitive, args: tuple, params: dict) -> Any:
     if top is not None:
         if top.adopts:
             args = top.adopt(args)
+        if top.mixes:
+            args = top.mixed(args)
         out = top.process(prim, args, params)
         if prim.mutates:
             return out

@@ -22,7 +22,7 @@ import numpy as np
 
 from ...comm.calls.reduce_ops import ReduceOp
 from ...core.gate import Primitive
-from ...core.tensor import Tensor, note_read
+from ...core.tensor import Tensor
 from ...core.tracer import Tracer
 from ...errors import DeviceError, ShapeError
 from ..declare import declare_apart
@@ -155,6 +155,10 @@ def _recv(group: Any, how: How, after: np.ndarray) -> np.ndarray:
     return out
 
 
+def _own_row(group: Any, how: How, x: np.ndarray) -> np.ndarray:
+    return _copied(group, x[group.rank : group.rank + 1])
+
+
 def _times(shape: tuple, n: int) -> tuple:
     return (n, *shape[1:]) if not shape else (shape[0] * n, *shape[1:])
 
@@ -190,7 +194,6 @@ def _note(name: str, x: Tensor | np.ndarray) -> None:
     if isinstance(x, Tensor):
         if x.is_meta:
             raise DeviceError(f"{name}: a tensor on the meta device has no data to communicate")
-        note_read(x)
 
 
 def _declare(
@@ -221,6 +224,7 @@ def _declare(
 
     prim = declare_apart(name, forward, "", rule)
     prim.jvp, prim.batch, prim.multi, prim.kinds = jvp, batched, several, False
+    prim.outward = True
     return _Verb(prim)
 
 
@@ -314,6 +318,19 @@ Gather: _Verb = _declare(
 )
 Scatter: _Verb = _declare(
     "scatter_from", _scatter, lambda group, how, g: Gather.on(group, how, g), _alike
+)
+# Between values that each rank has its own of, and values that are one for all (whose gradients,
+# too, are one for all): what makes one for all of many, and its adjoint back.
+Total: _Verb = _declare("total", _all_reduce, lambda group, how, g: Lent.on(group, how, g), _alike)
+Lent: _Verb = _declare(
+    "lent", lambda group, how, x: _copied(group, x), lambda group, how, g: Total.on(group, how, g),
+    _alike,
+)  # fmt: skip
+Joined: _Verb = _declare(
+    "joined", _all_gather_single, lambda group, how, g: OwnRow.on(group, how, g), _along_rows
+)
+OwnRow: _Verb = _declare(
+    "own_row", _own_row, lambda group, how, g: Joined.on(group, how, g), _along_rows
 )
 Send: _Verb = _declare("send", _send, lambda group, how, g: Recv.on(group, how, g), _alike)
 Recv: _Verb = _declare("recv", _recv, lambda group, how, g: Send.on(group, how, g), _alike)

@@ -16,6 +16,7 @@ from .gate import Primitive, finish
 from .tensor import Tensor
 
 ndarray = np.ndarray
+_OFTEN = 64  # turns
 
 
 class Ref:
@@ -56,7 +57,9 @@ class Body:
     ) -> None:  # fmt: skip
         self.count, self.metas, self.ends, self.held = count, metas, ends, tuple(held)
         self.steps = needed(steps, ends)
+        self.turns = 0
         self._run: Callable[[list], list] | None = None
+        self._short = False
 
     @property
     def given(self) -> list[tuple]:
@@ -90,12 +93,15 @@ class Body:
             slots.update(zip(step.made, outs, strict=True))
         return [slots[i] for i in self.ends]
 
-    @property
-    def run(self) -> Callable[[list], list]:
-        """The results for arrays, as a function of a list of them; they may be views of these."""
-        if self._run is None:
-            shorten = Body.shorten
-            self._run = _laid_out(self if shorten is None else shorten(self))
+    def run(self, turns: int = 1) -> Callable[[list], list]:
+        """The function of a list of arrays that gives the results, which may be views of these. It
+        is to be called so many times: what runs often is worth shortening."""
+        self.turns += turns
+        shorten = Body.shorten
+        if self.turns >= _OFTEN and shorten is not None and not self._short:
+            self._run, self._short = _laid_out(shorten(self)), True
+        elif self._run is None:
+            self._run = _laid_out(self)
         return self._run
 
 

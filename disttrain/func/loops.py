@@ -96,7 +96,7 @@ class Scan(Instructive):
     # --- forward ------------------------------------------------------------------------------
     def _forward(self, *arrays: Any) -> list:
         consts, carry, xs = self.split(arrays)
-        run, n = self.body.run, self.carries
+        run, n = self.body.run(self.length), self.carries
         own = all(a.__class__ is ndarray for a in arrays)
         rows: list = [
             np.empty((self.length, *shape), kind) if own else [None] * self.length
@@ -318,7 +318,7 @@ class While(Instructive):
 
     def _forward(self, *arrays: Any) -> list:
         first, consts, carry = self.split(arrays)
-        going, run = self.cond.run, self.body.run
+        going, run = self.cond.run(8), self.body.run(8)
         while _truth(going([*first, *carry])[0]):
             carry = run([*consts, *carry])
         return [bodies.own(c, arrays, self.body) for c in carry]
@@ -421,7 +421,7 @@ class Switch(Instructive):
 
     def _forward(self, index: Any, *arrays: Any) -> list:
         body = self.branches[min(max(int(_number(index)), 0), len(self.branches) - 1)]
-        return [bodies.own(r, arrays, body) for r in body.run(list(arrays))]
+        return [bodies.own(r, arrays, body) for r in body.run()(list(arrays))]
 
     def _pull(self, g: tuple, out: Any, values: Any, node: Any, needs: tuple) -> tuple:
         index, *given = values

@@ -199,10 +199,10 @@ class FunctionCall(Primitive):
         self.shape = lambda *given: body.results
 
     def _forward(self, *arrays: Any) -> list:
-        return self.body.run(list(arrays))
+        return self.body.run()(list(arrays))
 
     def compute(self, arrays: list | tuple, params: dict) -> Any:
-        return self.body.run(list(arrays))
+        return self.body.run()(list(arrays))
 
     def __call__(self, *args: Any, **params: Any) -> Any:
         if not any(isinstance(a, Tensor) for a in args):

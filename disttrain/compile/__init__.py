@@ -7,6 +7,8 @@ import sys
 import types
 from typing import Any
 
+from ..core.bodies import Body
+from .bodies import shorten
 from .capture import capture
 from .compiled import Compiled, forward_of
 from .compiled import compile as _compile
@@ -24,6 +26,7 @@ class _Callable(types.ModuleType):
 
 
 sys.modules[__name__].__class__ = _Callable
+Body.shorten = staticmethod(shorten)  # type: ignore[assignment]
 
 __all__ = [
     "Compiled",

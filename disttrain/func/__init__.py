@@ -15,7 +15,15 @@ from .axes import (
     pvary,
 )
 from .call import functional_call
-from .control_flow import associative_scan, cond, map, scan, while_loop  # noqa: A004
+from .control_flow import (  # noqa: A004
+    associative_scan,
+    cond,
+    fori_loop,
+    map,
+    scan,
+    switch,
+    while_loop,
+)
 from .ensembles import replace_all_batch_norm_modules_, stack_module_state
 from .jacobian import hessian, jacfwd, jacrev
 from .jvp import jvp
@@ -34,6 +42,7 @@ __all__ = [
     "axis_size",
     "cond",
     "debug_unwrap",
+    "fori_loop",
     "functional_call",
     "functionalize",
     "grad",
@@ -56,6 +65,7 @@ __all__ = [
     "scan",
     "spread",
     "stack_module_state",
+    "switch",
     "value_and_grad",
     "vjp",
     "vmap",

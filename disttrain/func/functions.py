@@ -29,7 +29,7 @@ class VmapInfo(NamedTuple):
 def push_function(level: Any, cls: Any, args: tuple, kwargs: dict) -> Any:
     """``cls`` on dual values: its forward on the primals, its ``jvp`` on the tangents."""
     if thread.grad_enabled and _is_recorded(level, args):
-        return run(_Recorded, FunctionCtx(), (push_function, level, cls, kwargs, *args), {})
+        return run(Recorded, FunctionCtx(), (push_function, level, cls, kwargs, *args), {})
     primals = tuple([a.inner if level.owns(a) else a for a in args])
     if level.deferred:
         return _push_later(level, cls, args, primals, kwargs)
@@ -164,7 +164,7 @@ def batch_function(level: Any, cls: Any, args: tuple, kwargs: dict) -> Any:
             "of the two"
         )
     if _is_recorded(level, args):
-        return run(_Recorded, FunctionCtx(), (batch_function, level, cls, kwargs, *args), {})
+        return run(Recorded, FunctionCtx(), (batch_function, level, cls, kwargs, *args), {})
     if own:
         return _by_own_rule(level, cls, args)
     inners = tuple([a.inner if level.owns(a) else a for a in args])
@@ -328,7 +328,7 @@ def _keep(
     ctx.kept_dims, ctx.forward_dims = [d for _, d in kept], [d for _, d in forward]
 
 
-class _Recorded(Function):
+class Recorded(Function):
     """Another Function on values of a level that the tape follows there: its node is recorded
     there, and on the way its forward is recorded below. ``how``: the level's way to apply it."""
 

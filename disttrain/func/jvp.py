@@ -65,6 +65,8 @@ class Forward(Level):
         check(self, prim)
         primals = tuple(a.inner if self.owns(a) else a for a in args)
         tangents = tuple(a.tangent if self.owns(a) else None for a in args)
+        if prim.dual is not None and not self.deferred and any(t is not None for t in tangents):
+            return self._wrapped(*prim.dual(primals, tangents))
         out = prim(*primals, **params)
         if all(t is None for t in tangents) or not prim.differentiable:
             return self._wrapped(out, None)

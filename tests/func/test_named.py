@@ -7,7 +7,7 @@ import pytest
 import disttrain as dt
 from disttrain import func as F
 from disttrain.autograd import Function
-from disttrain.errors import CaptureError
+from disttrain.errors import UnboundAxis
 from disttrain.func import named
 from disttrain.func.vmap import Batch
 
@@ -65,5 +65,7 @@ def test_an_axis_ends():
     level = Batch(3, "error", "i")
     with level.running():
         pass
-    with pytest.raises(CaptureError, match=r"psum: vmap .* has ended"):
+    with pytest.raises(UnboundAxis, match="psum: unbound axis name: 'i'"):
         named.Sum(dt.ones(3), axis=level)
+    assert F.vmap(lambda x: named.Sum(x, axis=level), axis_name="i")(dt.ones(3)).tolist() == [3] * 3
+    assert named.bound() == ()

@@ -141,7 +141,7 @@ def is_followed(x: Any) -> bool:
     return False
 
 
-def _is_moved(x: Any) -> bool:
+def is_moved(x: Any) -> bool:
     """Whether it has a tangent, at some level."""
     while isinstance(x, Tracer):
         if isinstance(x.interp, Forward) and x.tangent is not None:  # type: ignore[attr-defined]
@@ -165,7 +165,7 @@ def apply(rules: Rules, xs: Sequence[Any]) -> Tensors:
             return rules.run(*xs)
     if isinstance(top, Stage):
         return _staged(rules, xs, top)
-    if not any(is_followed(x) or _is_moved(x) or _is_staged(x) for x in tracers):
+    if not any(is_followed(x) or is_moved(x) or _is_staged(x) for x in tracers):
         return rules.run(*xs)
     if isinstance(top, Forward):
         return _pushed(rules, xs, top)
@@ -338,4 +338,4 @@ class Pulled(Primitive):
         return tuple(ends if tensors else [None if r is None else r.array for r in ends])
 
 
-__all__ = ["Rules", "apply", "is_followed"]
+__all__ = ["Rules", "apply", "is_followed", "is_moved"]

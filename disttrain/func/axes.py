@@ -127,9 +127,7 @@ def all_gather(x: Any, axis_name: Any, *, axis: int = 0, tiled: bool = False) ->
     return _each("all_gather", axis_name, x, do)
 
 
-def psum_scatter(
-    x: Any, axis_name: Any, *, scatter_dimension: int = 0, tiled: bool = False
-) -> Any:
+def psum_scatter(x: Any, axis_name: Any, *, scatter_dimension: int = 0, tiled: bool = False) -> Any:
     """This example's part, along ``scatter_dimension``, of the sum over all: of as many elements as
     there are examples the one at its place, or, ``tiled``, an equal piece."""
     where = "psum_scatter"

@@ -21,7 +21,7 @@ from typing import Any
 from ..context import thread
 from ..core.gate import Primitive, Tracer, gate
 from ..core.tensor import Tensor
-from ..errors import CaptureError, UnboundAxis
+from ..errors import UnboundAxis
 from ..ops.declare import declare_apart
 
 
@@ -30,8 +30,9 @@ class Named(Primitive):
 
     def __call__(self, *args: Any, **params: Any) -> Any:
         axis, x = params["axis"], args[0]
-        if axis.over:
-            raise CaptureError(f"{self.name}: {axis} has ended; its axis exists only inside of it")
+        if axis.over:  # what was staged inside of it is run inside of another one of its name
+            axis = axis_of(self.name, axis.axis_name)
+            params = {**params, "axis": axis}
         if not isinstance(x, Tracer) or x.interp.level < axis.level:
             x = axis.lift(x)
         return gate(self, (x,), params)
@@ -47,7 +48,10 @@ def _named(name: str, rule: Callable, takes: bool = False, gives: bool = False) 
         return prim(x, **params), at - takes + gives
 
     prim = declare_apart(name, _unreached, "x", {"x": rule}, kind=Named)
-    prim.batch, prim.kinds = batched, False
+    def shape(x: Any, axis: Any, **params: Any) -> tuple:
+        return (*((axis.size,) if gives else ()), *x.shape[takes:]), x.dtype
+
+    prim.batch, prim.shape, prim.kinds = batched, shape, False
     return prim
 
 
@@ -72,6 +76,12 @@ Permute: Named = _named(
     "ppermute",
     lambda g, axis, perm: Permute(g, axis=axis, perm=tuple([(b, a) for a, b in perm])),
 )
+
+
+def bound() -> tuple:
+    """What the named axes here are: their names, sizes, and whether they are varying. What was
+    staged where they are others is not for here."""
+    return tuple([(name, axis.size, axis.varying) for name, axis in thread.axes])
 
 
 def axis_of(where: str, name: Hashable) -> Any:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Hashable
 from typing import Any
 
 from .. import tree
-from ..core.gate import Primitive, Tracer
+from ..core.gate import Primitive, Tracer, gate
 from ..core.tensor import Tensor
 from ..errors import ConfigError
 from ..ops.functions import collectives as verbs
@@ -86,13 +86,12 @@ class Ranks(Batch):
         return verbs.Total.on(self.group, How(), self.leave(r))
 
     def _run(self, prim: Primitive, args: tuple, params: dict) -> Any:
-        own = [self.owns(a) and a.bdim is not None for a in args]
-        if prim.random or any(own):
-            inners = tuple([self._met(a) for a in args])
-        else:
-            inners = tuple([a.inner if self.owns(a) else a for a in args])
-        out = prim(*inners, **params)
-        return self._wrapped(out, 0 if prim.random or any(own) else None)
+        if prim.random:  # each rank draws its own
+            with self.below():
+                return self._wrapped(gate(prim, tuple([self._met(a) for a in args]), params), 0)
+        if any(self.owns(a) and a.bdim is not None for a in args):
+            return self._wrapped(prim(*[self._met(a) for a in args], **params), 0)
+        return self._wrapped(prim(*[a.inner if self.owns(a) else a for a in args], **params), None)
 
     def _met(self, a: Any) -> Any:
         """What an argument that meets this rank's own values is below."""
@@ -105,7 +104,9 @@ class Ranks(Batch):
     def _collective(self, prim: Primitive, x: Any, params: dict) -> Any:
         same = x.bdim is None
         if prim.name == "pvary":
-            return self.wrap(self.own(x) if self.varying else x.inner, 0 if self.varying else x.bdim)
+            return self.wrap(
+                self.own(x) if self.varying else x.inner, 0 if self.varying else x.bdim
+            )
         if prim.name == "psum":
             inner = x.inner * self.size if same else verbs.Total.on(self.group, How(), x.inner)
             return self.wrap(inner, None)
@@ -204,4 +205,3 @@ def _left(level: Ranks, out: Any, own: bool, check: bool) -> Any:
             "that it is one for all; psum, pmean or all_gather make one for all of many"
         )
     return out.inner if level.owns(out) else out  # type: ignore[attr-defined]
-

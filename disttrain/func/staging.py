@@ -54,9 +54,9 @@ class Stage(Level):
     draws = staging = True
     name = "the body of a loop or a branch"
 
-    def __init__(self, device: Any) -> None:
+    def __init__(self, device: Any, about: Any = None) -> None:
         super().__init__()
-        self.device = device
+        self.device, self.about = device, about
         self.steps: list[Step] = []
         self.metas: list[tuple] = []
         self.consts: dict[int, tuple[Tensor, StagedTracer]] = {}  # by id
@@ -99,6 +99,14 @@ class Stage(Level):
     def apply_function(self, cls: type, args: tuple, kwargs: dict) -> Any:
         return _stage_function(self, cls, args, kwargs)
 
+    def inputs_of(self, value: Any) -> set[int]:
+        """The numbers of all values that ``value`` depends on."""
+        found = {value.number}
+        for step in reversed(self.steps):
+            if not found.isdisjoint(step.made):
+                found |= {a.number for a in step.args if a.__class__ is Ref}
+        return found
+
     def number_of(self, value: Tensor) -> int:
         """The name of a result."""
         own = value if self.owns(value) else self.lift(value)
@@ -135,11 +143,13 @@ class Staged:
 
 
 def stage(
-    fn: Callable[..., Any], metas: Sequence[tuple], device: Any = CPU, closed: bool = False
-) -> Staged:
+    fn: Callable[..., Any], metas: Sequence[tuple], device: Any = CPU, closed: bool = False,
+    about: Any = None,
+) -> Staged:  # fmt: skip
     """``fn`` of as many tensors of these shapes and types; it returns a structure of tensors.
-    ``closed``: what it uses besides are constants, which the body keeps."""
-    level = Stage(device)
+    ``closed``: what it uses besides are constants, which the body keeps. ``about``: the function,
+    for messages."""
+    level = Stage(device, about)
     with level.running():
         given = [level.new(meta) for meta in metas]
         inputs = [level.lift_like(g) for g in given]

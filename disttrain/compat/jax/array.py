@@ -18,6 +18,8 @@ import disttrain as dt
 from ... import tree
 from ...core.tensor import Tensor
 from ...core.types import dtypes
+from .errors import TracerArrayConversionError
+from .tracing import concrete, tracer_text
 from .types import Kind, canonical, of_number, result_kind
 
 _new = object.__new__
@@ -50,10 +52,13 @@ class Array:
         return len(self._value.meta()[0])
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        found = self._value.numpy()
+        found = concrete(self, TracerArrayConversionError).numpy()
         return found if dtype is None else found.astype(dtype)
 
     def __repr__(self) -> str:
+        text = tracer_text(self, wrap)
+        if text is not None:
+            return text
         return f"Array({np.array2string(np.asarray(self), separator=', ')}, dtype={self.dtype})"
 
 

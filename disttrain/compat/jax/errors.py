@@ -89,10 +89,15 @@ def short(array: Any) -> str:
 
 
 def _origin(tracer: Any) -> str:
-    about = getattr(getattr(tracer._value, "interp", None), "about", None)
+    """The function that is staged, and the arguments that ``tracer`` depends on."""
+    level = getattr(tracer._value, "interp", None)
+    about = getattr(level, "about", None)
     if about is None:
         return ""
+    names = [n for i, n in enumerate(about.names()) if i in level.inputs_of(tracer._value)]
+    several = "s" if len(names) > 1 else ""
+    why = f"depends on the value{several} of the argument{several} {' and '.join(names)}"
     return (
-        f"\nThe error occurred while tracing the function {about}. This concrete value was not "
-        "available in Python because it depends on the value of an argument."
+        f"\nThe error occurred while tracing the function {about.fun} for {about.transform}. This "
+        f"concrete value was not available in Python because it {why}."
     )

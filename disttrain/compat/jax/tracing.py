@@ -12,7 +12,7 @@ from ...core.gate import Tracer
 from ...core.tensor import Tensor
 from ...errors import CaptureError
 from ...func.jvp import DualTracer
-from ...func.staging import StageTracer
+from ...func.staging import StagedTracer
 from ...func.vmap import BatchTracer
 from . import errors
 
@@ -24,7 +24,7 @@ SHORT = {
 def is_traced(value: Tensor) -> bool:
     """Whether it has no numbers that Python may read."""
     while isinstance(value, Tracer):
-        if isinstance(value, StageTracer):
+        if isinstance(value, StagedTracer):
             return True
         if isinstance(value, BatchTracer) and value.bdim is not None:
             return True
@@ -102,7 +102,7 @@ def tracer_text(array: Any, wrap: Callable[..., Any]) -> str | None:
         kind = short_kind(array.dtype)
         shape = ",".join(map(str, array.shape))
         return f"GradTracer(primal={inner(below)}, typeof(tangent)={kind}[{shape}])"
-    if isinstance(value, StageTracer):
+    if isinstance(value, StagedTracer):
         return f"JitTracer({aval_text(array)})"
     if isinstance(value, BatchTracer):
         if value.bdim is None:

@@ -191,17 +191,18 @@ class _Verb:
 def _note(name: str, x: Tensor | np.ndarray) -> None:
     while isinstance(x, Tracer):
         x = x.inner
-    if isinstance(x, Tensor):
-        if x.is_meta:
-            raise DeviceError(f"{name}: a tensor on the meta device has no data to communicate")
+    if isinstance(x, Tensor) and x.is_meta:
+        raise DeviceError(f"{name}: a tensor on the meta device has no data to communicate")
 
 
 def _declare(
-    name: str, move: Callable, adjoint: Callable, batch: Callable, several: bool = False
-) -> _Verb:
+    name: str, move: Callable, adjoint: Callable, batch: Callable, several: bool = False,
+    shape: Callable | None = None,
+) -> _Verb:  # fmt: skip
     """The collective that does ``move(group, how, *arrays)``. ``adjoint(group, how, *cotangents)``
     gives the cotangents of the inputs, through collectives of this file; ``batch`` is its rule
-    for a batch (see ``ops.primitives.batching``); ``several`` results come as a tuple."""
+    for a batch (see ``ops.primitives.batching``); ``several`` results come as a tuple;
+    ``shape(group, how, shape)``: of the result of one input."""
 
     def forward(*xs: np.ndarray, group: Any, how: How) -> Any:
         return move(group, how, *xs)
@@ -225,6 +226,8 @@ def _declare(
     prim = declare_apart(name, forward, "", rule)
     prim.jvp, prim.batch, prim.multi, prim.kinds = jvp, batched, several, False
     prim.outward = True
+    if shape is not None:
+        prim.shape = lambda x, group, how: (tuple(shape(group, how, x.shape)), x.dtype)
     return _Verb(prim)
 
 
@@ -247,6 +250,14 @@ def _along_rows(prim: Primitive, rows: list, group: object, how: How, size: int)
     return prim(x, group=group, how=how._replace(shapes=shapes)), 1
 
 
+def _same(group: object, how: How, shape: tuple) -> tuple:
+    return shape
+
+
+def _gathered(group: Any, how: How, shape: tuple) -> tuple:
+    return _times(shape, group.size)
+
+
 def _weighed(group: Any, op: ReduceOp, g: Tensor | np.ndarray) -> Any:
     """``g`` times what a linear reduction multiplies each rank's values by."""
     if op.factor is not None:
@@ -255,8 +266,9 @@ def _weighed(group: Any, op: ReduceOp, g: Tensor | np.ndarray) -> Any:
 
 
 AllReduce: _Verb = _declare(
-    "all_reduce", _all_reduce, lambda group, how, g: AllReduce.on(group, how, g), _alike
-)
+    "all_reduce", _all_reduce, lambda group, how, g: AllReduce.on(group, how, g), _alike,
+    shape=_same,
+)  # fmt: skip
 Reduce: _Verb = _declare(
     "reduce_to",
     _reduce,
@@ -287,6 +299,7 @@ AllGatherSingle: _Verb = _declare(
     _all_gather_single,
     lambda group, how, g: ReduceScatterSingle.on(group, how, g),
     _along_rows,
+    shape=_gathered,
 )
 ReduceScatterSingle: _Verb = _declare(
     "reduce_scatter_single",
@@ -295,6 +308,7 @@ ReduceScatterSingle: _Verb = _declare(
         group, how._replace(op=SUM), _weighed(group, how.op, g)
     ),
     _along_rows,
+    shape=lambda group, how, shape: _part(shape, group.size),
 )
 AllToAll: _Verb = _declare(
     "all_to_all",
@@ -308,6 +322,7 @@ AllToAllSingle: _Verb = _declare(
     _all_to_all_single,
     lambda group, how, g: AllToAllSingle.on(group, _turned(how, 1), g),
     _along_rows,
+    shape=lambda group, how, shape: how.shapes[0],
 )
 Gather: _Verb = _declare(
     "gather_to",
@@ -321,17 +336,21 @@ Scatter: _Verb = _declare(
 )
 # Between values that each rank has its own of, and values that are one for all (whose gradients,
 # too, are one for all): what makes one for all of many, and its adjoint back.
-Total: _Verb = _declare("total", _all_reduce, lambda group, how, g: Lent.on(group, how, g), _alike)
+Total: _Verb = _declare(
+    "total", _all_reduce, lambda group, how, g: Lent.on(group, how, g), _alike, shape=_same
+)
 Lent: _Verb = _declare(
     "lent", lambda group, how, x: _copied(group, x), lambda group, how, g: Total.on(group, how, g),
-    _alike,
+    _alike, shape=_same,
 )  # fmt: skip
 Joined: _Verb = _declare(
-    "joined", _all_gather_single, lambda group, how, g: OwnRow.on(group, how, g), _along_rows
-)
+    "joined", _all_gather_single, lambda group, how, g: OwnRow.on(group, how, g), _along_rows,
+    shape=_gathered,
+)  # fmt: skip
 OwnRow: _Verb = _declare(
-    "own_row", _own_row, lambda group, how, g: Joined.on(group, how, g), _along_rows
-)
+    "own_row", _own_row, lambda group, how, g: Joined.on(group, how, g), _along_rows,
+    shape=lambda group, how, shape: (1, *shape[1:]),
+)  # fmt: skip
 Send: _Verb = _declare("send", _send, lambda group, how, g: Recv.on(group, how, g), _alike)
 Recv: _Verb = _declare("recv", _recv, lambda group, how, g: Send.on(group, how, g), _alike)
 

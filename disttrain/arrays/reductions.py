@@ -64,9 +64,9 @@ def _extreme(name: str, fn: Callable, pair: Callable, neutral: Callable) -> Call
             if any_(not a.shape[d] for d in axes):
                 out = a.new_full([n for d, n in enumerate(shape) if keepdims or d not in axes],
                                  neutral(a))  # fmt: skip
-                return pair(out, initial)
+                return pair(out, _cast(initial, out.dtype))
         out = _reduced(fn, _chosen(a, where, neutral(a)), axis, keepdims)
-        return out if initial is None else pair(out, initial)
+        return out if initial is None else pair(out, _cast(initial, out.dtype))
 
     return run
 

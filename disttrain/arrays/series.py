@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
-from ..ops import api as ops
+import numpy as np
+
+from .. import linalg
 from ..core.tensor import Tensor
+from ..core.types import dtypes
+from ..ops import api as ops
 from .filters import convolve
 
 
@@ -65,7 +70,7 @@ def polyint(p: Tensor, constants: Sequence[Tensor]) -> Tensor:
 def poly(roots: Tensor) -> Tensor:
     """The monic polynomial that has the ``roots``; of a square matrix its characteristic one."""
     if roots.ndim == 2:
-        roots = ops.linalg_eigvals(roots)
+        roots = linalg.eigvals(roots)
     p = ops.ones_like(roots[:1]) if roots.shape[0] else roots.new_ones(1)
     for k in range(roots.shape[0]):
         p = convolve(p, ops.stack([ops.ones_like(roots[k]), -roots[k]]), "full")
@@ -79,4 +84,67 @@ def companion(p: Tensor) -> Tensor:
     return ops.cat([first, ops.eye(n - 1, n).to(p.dtype)])
 
 
-__all__ = ["companion", "poly", "polyadd", "polyder", "polydiv", "polyint", "polymul", "polyval"]
+def polysub(a: Tensor, b: Tensor) -> Tensor:
+    """The difference of two polynomials."""
+    return polyadd(a, -b)
+
+
+def polyfit(
+    x: Tensor, y: Tensor, deg: int, rcond: float | None, w: Tensor | None, full: bool, cov: Any
+) -> Any:
+    """The polynomial of least squares through points ``(x, y)``, of which ``y`` may have columns.
+
+    ``full``: also residuals, rank, singular values and ``rcond``; ``cov``: also covariances.
+    """
+    if deg < 0:
+        raise ValueError("expected deg >= 0")
+    if x.ndim != 1 or not x.shape[0] or y.ndim not in (1, 2) or x.shape[0] != y.shape[0]:
+        raise TypeError("expected x and y to have same length, x of one dimension, none empty")
+    rcond = x.shape[0] * np.finfo(x.meta()[1]).eps if rcond is None else rcond
+    powers = ops.stack([x**k for k in range(deg, -1, -1)], 1)
+    right = y.reshape(y.shape[0], -1)
+    if w is not None:
+        powers, right = powers * w.reshape(-1, 1), right * w.reshape(-1, 1)
+    scale = ops.sqrt(ops.sum(powers * powers, 0))
+    u, s, vh = linalg.svd(powers / scale, full_matrices=False)
+    keep = s > rcond * s[0]
+    inverse = ops.where(keep, 1 / s, ops.zeros_like(s))
+    c = ops.matmul(vh.mH, inverse.reshape(-1, 1) * ops.matmul(u.mH, right)) / scale.reshape(-1, 1)
+    out = c.reshape((deg + 1, *y.shape[1:]))
+    if full:
+        rest = right - ops.matmul(powers, c)
+        return out, ops.sum(rest * rest, 0), ops.sum(keep.to(dtypes.int64)), s, rcond
+    if not cov:
+        return out
+    base = linalg.inv(ops.matmul((powers / scale).mH, powers / scale))
+    base = base / ops.outer(scale, scale)
+    rest = right - ops.matmul(powers, c)
+    factor: Any = 1 if cov == "unscaled" else ops.sum(rest * rest, 0) / (x.shape[0] - deg - 1)
+    return out, base * factor if y.ndim == 1 else base[..., None] * factor
+
+
+def roots(p: Tensor, strip: bool = True) -> Tensor:
+    """The roots of ``p``, complex: the eigenvalues of its companion, and 0 for zeros at its end.
+
+    ``strip``: leave out zeros at the front, which asks for the values.
+    """
+    if p.ndim != 1:
+        raise ValueError("p must be a one-dimensional array")
+    ends = 0
+    if strip:
+        there = [int(k) for k in ops.nonzero(p)[:, 0]]
+        if not there:
+            return p[:0].to(_complex(p))
+        ends = p.shape[0] - 1 - there[-1]
+        p = p[there[0] : there[-1] + 1]
+    if p.shape[0] < 2:
+        return p.new_zeros(ends).to(_complex(p))
+    found = linalg.eigvals(companion(p))
+    return ops.cat([found, found.new_zeros(ends)]) if ends else found
+
+
+def _complex(x: Tensor) -> Any:
+    return x.dtype.to_complex() if x.dtype.is_floating_point else x.dtype
+
+
+__all__ = ["companion", "poly", "polyadd", "polyder", "polydiv", "polyfit", "polyint", "polymul", "polysub", "polyval", "roots"]

@@ -118,6 +118,10 @@ class AutogradError(DisttrainError, RuntimeError):
     """The autograd graph was used in a way that has no meaning."""
 
 
+class NoWayBack(AutogradError, ValueError):
+    """Gradients were asked for through a loop of which nobody knows how often it will turn."""
+
+
 class AnomalyError(AutogradError):
     """A backward rule gave nan while anomaly detection was on."""
 

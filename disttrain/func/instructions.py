@@ -10,7 +10,7 @@ from ..core.gate import Tracer
 from ..core.tensor import Tensor
 from ..core.types.device import CPU
 from ..ops.functions.creation import create
-from .loops import Scan, Switch, While
+from .loops import NO_WAY_BACK, Scan, Switch, While
 from .staging import Staged, stage
 
 
@@ -33,9 +33,12 @@ def run_scan(
     return outs[:n], outs[n : len(body.results)]
 
 
-def run_while(cond: Staged, body: Staged, init: Sequence[Tensor]) -> list[Tensor]:
-    """What ``body(*carry) -> carry`` carries when ``cond(*carry)`` does not hold any more."""
-    loop = While(cond.body, body.body, len(cond.consts), len(body.consts))
+def run_while(
+    cond: Staged, body: Staged, init: Sequence[Tensor], no_way_back: str = NO_WAY_BACK
+) -> list[Tensor]:
+    """What ``body(*carry) -> carry`` carries when ``cond(*carry)`` does not hold any more. There is
+    no way back through it, which a backward is told in these words."""
+    loop = While(cond.body, body.body, len(cond.consts), len(body.consts), no_way_back)
     return list(loop(*cond.consts, *body.consts, *init))
 
 

@@ -18,7 +18,7 @@ from ..core.algebra import Algebra
 from ..core.bodies import Body
 from ..core.gate import Primitive
 from ..core.tensor import Tensor
-from ..errors import AutogradError
+from ..errors import NoWayBack
 from ..ops.functions.elementwise import where
 from ..ops.primitives.batching import fronted
 from ..ops.primitives.views import cat, getitem, permute, reshape
@@ -26,6 +26,11 @@ from . import derived_bodies as derived
 from .derived_bodies import is_moving, restaged
 
 ndarray = np.ndarray
+NO_WAY_BACK = (
+    "Reverse-mode differentiation does not work for while_loop, or fori_loop with bounds that "
+    "depend on values: how many turns there will be is not known. Use scan, or fori_loop with "
+    "bounds that are numbers"
+)
 
 
 class Instructive(Primitive):
@@ -306,8 +311,11 @@ def _joined(rows: list) -> Any:
 class While(Instructive):
     """Arguments: what does not change of the condition, of the body, and what is carried."""
 
-    def __init__(self, cond: Body, body: Body, of_cond: int, of_body: int) -> None:
+    def __init__(
+        self, cond: Body, body: Body, of_cond: int, of_body: int, no_way_back: str = NO_WAY_BACK
+    ) -> None:
         self.cond, self.body, self.of_cond, self.of_body = cond, body, of_cond, of_body
+        self.no_way_back = no_way_back
         self.made: dict[Any, Any] = {}
         super().__init__("while", of_cond + body.count, body.results, [cond, body])
 
@@ -324,7 +332,7 @@ class While(Instructive):
         return [bodies.own(c, arrays, self.body) for c in carry]
 
     def _pull(self, g: tuple, out: Any, values: Any, node: Any, needs: tuple) -> Any:
-        raise AutogradError(NO_WAY_BACK)
+        raise NoWayBack(self.no_way_back)
 
     def _batched(self, args: tuple, dims: tuple, params: dict, size: int) -> tuple:
         flags = [d is not None for d in dims]
@@ -350,7 +358,7 @@ class While(Instructive):
             carry = there
         cond, (apart,) = derived.batched(self.cond, [*first, *carry], size, [False], "different")
         if not apart:
-            return While(cond, body, self.of_cond, self.of_body), carry, True
+            return While(cond, body, self.of_cond, self.of_body, self.no_way_back), carry, True
         carry = [True] * len(carry)
         body, _ = derived.batched(self.body, [*consts, *carry], size, carry, "different")
         cond, _ = derived.batched(self.cond, [*first, *carry], size, [True], "different")
@@ -369,7 +377,7 @@ class While(Instructive):
 
         whole = [*cond.given[: len(first)], *body.given]
         loop = While(restaged(any_goes, cond.given), restaged(turn, whole),
-                     len(first), len(first) + len(consts))  # fmt: skip
+                     len(first), len(first) + len(consts), self.no_way_back)  # fmt: skip
         return loop, carry, False
 
     def _pushed(self, primals: tuple, tangents: tuple) -> tuple:
@@ -407,7 +415,8 @@ class While(Instructive):
         metas = [*head[:k], *rest[:extra], *head[k:], *rest[extra:]]
         given = [*self.cond.given, *rest[extra:]]
         cond = restaged(lambda *values: self.cond(*values[: self.cond.count]), given)
-        return While(cond, restaged(turn, metas), self.of_cond, k + extra), carry
+        whole = restaged(turn, metas)
+        return While(cond, whole, self.of_cond, k + extra, self.no_way_back), carry
 
 
 class Switch(Instructive):
@@ -471,13 +480,6 @@ class Switch(Instructive):
         n = len(self.results)
         rest = iter(outs[n:])
         return tuple(outs[:n]), tuple(next(rest) if has else None for has in there)
-
-
-NO_WAY_BACK = (
-    "Reverse-mode differentiation does not work for while_loop, or fori_loop with bounds that "
-    "depend on values: how many turns there will be is not known. Use scan, or fori_loop with "
-    "bounds that are numbers"
-)
 
 
 def _number(a: Any) -> Any:

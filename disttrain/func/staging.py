@@ -21,15 +21,14 @@ from ..core.gate import Primitive, Tracer
 from ..core.tensor import Tensor, wrap
 from ..core.types.device import CPU
 from ..errors import CaptureError
-from ..ops.declare import primitive
 from .functions import Recorded
 from .levels import Level, check, settle
 
 _new = object.__new__
 
 # A value that no derivative goes through.
-held = primitive("held", lambda a: a, "a", shape=lambda a: (a.shape, a.dtype))
-held.elementwise = True
+held = Primitive("held", lambda a: a, ("a",))
+held.shape, held.elementwise = (lambda a: (a.shape, a.dtype)), True
 
 
 class StagedTracer(Tracer):

@@ -28,6 +28,7 @@ from .transforms import as_array, check_callable, named
 from .types import canonical, enabled_x64
 
 _registry = tree.default_registry
+_WORTH = 32  # turns that a call counts for: the second is shortened by the compiler
 DISABLED = "compat.jax.disable_jit"  # the rank's slot: whether jit runs functions as they are
 _TRACES = "compat.jax.traces"  # the rank's slot: what was staged, by function
 
@@ -142,7 +143,7 @@ class Trace:
         body = self.staged.body
         if not thread.stack and not _followed(given):
             arrays = [t.array for t in given]
-            return [tensor_of(own(r, arrays, body)) for r in body.run(arrays)]
+            return [tensor_of(own(r, arrays, body)) for r in body.run(_WORTH)(arrays)]
         level = _stage_of(given)
         if level is not None and not any(t.graph_node() is not None for t in given):
             return level.process(self.call, tuple(given), {})
@@ -173,14 +174,14 @@ class JitCall(Primitive):
         self.outward = any(step.prim.outward for step in body.steps)
 
     def _forward(self, *arrays: Any) -> list:
-        return self.body.run(list(arrays))
+        return self.body.run()(list(arrays))
 
     def compute(self, arrays: list | tuple, params: dict) -> Any:
         if any(getattr(a, "has_data", True) is False for a in arrays):
             return next(a for a in arrays if not getattr(a, "has_data", True)).run(
                 self, arrays, params
             )
-        return self.body.run(list(arrays))
+        return self.body.run()(list(arrays))
 
     def __call__(self, *args: Any, **params: Any) -> Any:
         if any(isinstance(a, Tensor) for a in args):

@@ -23,11 +23,11 @@ LINTER = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlin
 TOLD = {
     "disttrain.backends.cuda.platform": "CuPy, by the name in its table",
     "disttrain.cli.plan": "the user's program",
-    "disttrain.compat.torch.__main__": "the user's program",
+    "disttrain.compat.running": "the user's program",
     "disttrain.compat.torch.elastic.running": "the user's program",
     "disttrain.compat.torch.distributed.sharding": "the import hook's table, each name a constant",
     "disttrain.compat.torch.hub": "the hubconf.py of a folder that the user names",
-    "disttrain.compat.torch.shim": "files of the user's own torch scripts",
+    "disttrain.compat.publish": "files of the user's own torch scripts",
     "disttrain.core.sharing": "multiprocessing's pickler, found when the user imports it",
     "disttrain.record.replay.program": "the user's program; the face that the recording names",
     "disttrain.rpc.calls.failures": "the class of an exception that a peer has named",

@@ -4,7 +4,7 @@
     dtrun --as-torch --nproc-per-node 4 train.py
 
 or, first thing in a program, ``disttrain.compat.torch.install()``. Refused when the real torch has
-been imported already. What is missing says so by name (see ``shim``).
+been imported already. What is missing says so by name (see ``compat/publish.py``).
 
 ``top`` has what is at torch's top level, ``nn`` layers and training, ``distributed`` strategies and
 processes, ``elastic`` the launcher's parts, ``remote`` remote calls; a module each the rest.
@@ -36,6 +36,7 @@ from ...core.types.layout import (
 from ...core.types.memory_format import memory_format
 from ...errors import ConfigError, DeviceError, OutOfMemoryError
 from ...ops.methods import LATER
+from ..publish import Shim, publish, refuse_real
 from . import (
     amp,
     checkpoints,
@@ -59,10 +60,10 @@ from . import (
 )
 from .distributed import reducers, sharding, spawn, strategies
 from .nn import training
-from .shim import ROOT, Shim, publish
 from .top import foreach, functional, legacy, operations, pipes
 from .top import names as top
 
+ROOT = "torch"
 VERSION = "2.13.0+disttrain"
 _FAKES = "torch.testing._internal.distributed"
 _HERE = os.path.dirname(os.path.abspath(__file__))
@@ -73,15 +74,8 @@ _RUNNABLE = {"torch.distributed.run": _RUN, "torch.distributed.launch": _RUN}
 
 def install() -> None:
     """Publish the stand-in. Calling it again changes nothing."""
-    present = sys.modules.get(ROOT)
-    if isinstance(present, Shim):
+    if refuse_real(ROOT, "compat.torch"):
         return
-    if present is not None:
-        raise ConfigError(
-            f"compat.torch.install: the real {ROOT} is imported already (from "
-            f"{getattr(present, '__file__', '?')}); call install() before anything imports it, or "
-            "start the program with python -m disttrain.compat.torch"
-        )
     dtypes.dtype.namespace = memory_format.namespace = Size.namespace = layout.namespace = ROOT
     top.attach()
     publish(build(), _RUNNABLE, VERSION)

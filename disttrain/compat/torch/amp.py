@@ -7,7 +7,7 @@ from typing import Any
 import disttrain as dt
 
 from ...amp import autocast_mode as own
-from .shim import Shim
+from ..publish import Shim
 
 
 class _Fixed(own.autocast):

@@ -13,7 +13,7 @@ from ...core import checkpoint_sequential as _checkpoint_sequential
 from ...core.backward import checkpoint as own
 from ...core.backward import selective
 from ...trace import warn
-from .shim import Shim
+from ..publish import Shim
 
 _LOOKS = """sym_size storage_offset sym_stride stride sym_storage_offset size numel detach
 is_contiguous is_strides_like_format is_non_overlapping_and_dense device sym_numel dim"""

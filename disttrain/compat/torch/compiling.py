@@ -23,7 +23,7 @@ from ...compile.stance import set_stance
 from ...errors import CaptureError
 from ...func import control_flow
 from ...trace import warn
-from .shim import Shim
+from ..publish import Shim
 
 # What PyTorch 2.13 says unless told otherwise, of those that programs read.
 _DYNAMO = {

@@ -8,7 +8,7 @@ from typing import Any
 
 import disttrain as dt
 
-from .shim import Shim
+from ..publish import Shim
 
 ROOT = "torch.distributions"
 # Modules of one class that is also in the package, by the place of the class.

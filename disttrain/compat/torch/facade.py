@@ -17,8 +17,8 @@ from ...backends import blas, threads
 from ...backends.cuda.libraries.cudnn import version as cudnn_version
 from ...backends.device import determinism, precision
 from ...settings import THREADS
+from ..publish import Shim
 from .nn.attention import SDPBackend, Switches
-from .shim import ROOT, Shim
 from .top.legacy import cuda_classes, set_default_tensor_type
 
 
@@ -103,9 +103,9 @@ def get_device_module(device: Any = None) -> Any:
     if device is None:
         device = "cuda" if dt.cuda.is_available() else "cpu"
     kind = dt.device(device).type
-    found = sys.modules.get(f"{ROOT}.{kind}")
+    found = sys.modules.get(f"torch.{kind}")
     if found is None:
-        raise RuntimeError(f"Invalid device '{kind}': there is no module {ROOT}.{kind}")
+        raise RuntimeError(f"Invalid device '{kind}': there is no module torch.{kind}")
     return found
 
 
@@ -161,7 +161,7 @@ class Stream:
         return 0
 
     def __repr__(self) -> str:
-        return f"{ROOT}.Stream device_type=cpu, device_index=-1, stream_id=0"
+        return "torch.Stream device_type=cpu, device_index=-1, stream_id=0"
 
 
 class Event:
@@ -191,7 +191,7 @@ class Event:
     record = synchronize = wait = _none
 
     def __repr__(self) -> str:
-        return f"{ROOT}.Event device_type=cpu, device_index=-1, event_flag=0, event_id=0"
+        return "torch.Event device_type=cpu, device_index=-1, event_flag=0, event_id=0"
 
 
 def cpu() -> Shim:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import disttrain as dt
 
 from ...core import Tensor
-from .shim import Shim
+from ..publish import Shim
 
 BLOCK = 128
 

@@ -6,7 +6,7 @@ import disttrain as dt
 
 from ...autograd import forward_ad
 from ...core.backward.function import FunctionCtx
-from .shim import Shim
+from ..publish import Shim
 from .top import legacy, spelled
 
 _FLOW = frozenset(

@@ -17,8 +17,8 @@ from urllib.parse import urlparse
 
 from ... import errors
 from ...settings import CACHES, TORCH_HOME
+from ..publish import Shim
 from .saving import load as read
-from .shim import Shim
 
 HASH_REGEX = re.compile(r"-([a-f0-9]*)\.")
 _chosen: list[str] = []  # by set_dir

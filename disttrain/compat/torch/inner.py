@@ -18,9 +18,9 @@ from ...core.node import HookHandle
 from ...core.tracer import Tracer
 from ...data import loader
 from ...nn.utils import fusion
+from ..publish import Shim, lacking
 from . import transforms
 from .facade import get_device_module
-from .shim import Shim, lacking
 from .top import spelled
 
 

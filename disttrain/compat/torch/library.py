@@ -11,7 +11,7 @@ from typing import Any
 
 import disttrain as dt
 
-from .shim import ROOT, Shim
+from ..publish import Shim
 
 _defined: dict[str, CustomOpDef] = {}
 _BETWEEN = ":" * 2  # a namespace and a name
@@ -131,11 +131,11 @@ def _function(op: CustomOpDef) -> Any:
 
 def _publish(op: CustomOpDef) -> None:
     """Let ``torch.ops.namespace.name`` be the operation."""
-    ops = sys.modules.get(f"{ROOT}.ops")
+    ops = sys.modules.get("torch.ops")
     if ops is None:
         return
     if op._namespace not in vars(ops):
-        setattr(ops, op._namespace, Shim(f"{ROOT}.ops.{op._namespace}"))
+        setattr(ops, op._namespace, Shim(f"torch.ops.{op._namespace}"))
     setattr(getattr(ops, op._namespace), op._name, op)
 
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from ... import tree as trees
 from ...core.tensor import Size
-from .shim import Shim
+from ..publish import Shim
 
 Pairs = list[tuple[Any, Any]]
 

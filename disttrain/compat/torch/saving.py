@@ -8,7 +8,7 @@ from typing import Any
 from ... import serialize
 from ...ops.functions.storage import TypedStorage, UntypedStorage
 from ...settings import TORCH_FILES
-from .shim import Shim
+from ..publish import Shim
 from .top import storages
 
 

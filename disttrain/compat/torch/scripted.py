@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from ...futures import Future
 from ...nn import Module
-from .shim import Shim
+from ..publish import Shim
 
 
 class ScriptFunction:

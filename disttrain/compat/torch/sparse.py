@@ -9,7 +9,7 @@ import disttrain as dt
 
 from ...core.tensor import Tensor
 from ...core.types import dtypes
-from .shim import Shim
+from ..publish import Shim
 from .top.legacy import KINDS
 
 

@@ -18,7 +18,7 @@ from ...context import thread
 from ...func import batch_dims, control_flow
 from ...func.vmap import FALLBACK_WARNINGS
 from ...trace import warn
-from .shim import Shim
+from ..publish import Shim
 
 _FLOW = ("cond", "map", "scan", "while_loop")  # which stand elsewhere in PyTorch
 _MOVED = {"vmap": "torch.vmap", **{n: f"torch.func.{n}" for n in (

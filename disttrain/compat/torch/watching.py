@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import disttrain as dt
 
-from .shim import Shim
+from ..publish import Shim
 
 
 def tensorboard() -> Shim:

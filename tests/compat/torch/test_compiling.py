@@ -6,8 +6,8 @@ import pytest
 
 import disttrain as dt
 from disttrain import nn
+from disttrain.compat.publish import MissingName
 from disttrain.compat.torch import compiling
-from disttrain.compat.torch.shim import MissingName
 from disttrain.compile.passes import ORDER, recomputing
 
 MODULES = compiling.modules()

@@ -4,8 +4,8 @@ import pytest
 
 import disttrain as dt
 from disttrain.backends.device import precision
+from disttrain.compat.publish import MissingName
 from disttrain.compat.torch import build
-from disttrain.compat.torch.shim import MissingName
 from disttrain.errors import ConfigError, DeviceError
 
 

@@ -10,8 +10,8 @@ import pytest
 
 import disttrain as dt
 from disttrain import rpc
+from disttrain.compat.publish import MissingName
 from disttrain.compat.torch import remote
-from disttrain.compat.torch.shim import MissingName
 from support.workers import run_workers
 
 

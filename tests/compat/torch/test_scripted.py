@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 import disttrain as dt
+from disttrain.compat.publish import MissingName
 from disttrain.compat.torch import scripted
-from disttrain.compat.torch.shim import MissingName
 
 
 def test_scripts_run_as_they_are_written() -> None:

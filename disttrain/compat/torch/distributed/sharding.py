@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
-from ..shim import MissingName, Shim, lacking, public
+from ...publish import MissingName, Shim, lacking, public
 
 _FSDP = "disttrain.distributed.fsdp"
 

@@ -28,7 +28,7 @@ from ....core.sharing import share
 from ....core.tensor import Tensor
 from ....errors import ConfigError, DisttrainError
 from ....lifetime import die_with, end_of, shows
-from ..shim import Shim
+from ...publish import Shim
 
 _GRACE = 5.0  # seconds between asking processes to end and killing them
 _METHODS = ("fork", "spawn", "forkserver")

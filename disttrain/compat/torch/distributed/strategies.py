@@ -4,7 +4,7 @@ package."""
 
 from __future__ import annotations
 
-from ..shim import Shim
+from ...publish import Shim
 from .sharding import Function, Same
 
 _HERE, _OURS = "torch.distributed", "disttrain.distributed"

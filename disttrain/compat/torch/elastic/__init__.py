@@ -4,8 +4,8 @@ PyTorch's names of the launcher's parts, for programs that start jobs themselves
 The launcher does the work; nothing here watches a process.
 """
 
+from ...publish import Shim
 from ..distributed.sharding import Same
-from ..shim import Shim
 
 _HERE = __name__
 _RECORDS = "disttrain.distributed.elastic.records"

@@ -11,7 +11,7 @@ from typing import Any
 import disttrain as dt
 
 from ....core import Tensor
-from ..shim import Shim
+from ...publish import Shim
 
 
 class SDPBackend(enum.Enum):

@@ -10,7 +10,7 @@ import disttrain as dt
 
 from ....nn import hooks, state
 from ....nn import modules as modules_of_nn
-from ..shim import Shim
+from ...publish import Shim
 
 _FILES = {
     "activation": "CELU ELU GELU GLU Hardshrink Hardsigmoid Hardswish Hardtanh LeakyReLU "

@@ -5,8 +5,8 @@ from __future__ import annotations
 import disttrain as dt
 
 from ....nn.utils import fusion
+from ...publish import Shim
 from ..distributed import reducers
-from ..shim import Shim
 from ..top import spelled
 from . import layers
 

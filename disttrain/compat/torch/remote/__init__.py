@@ -3,8 +3,8 @@ of PyTorch's inside that programs use all the same. Nothing is loaded before it 
 
 from __future__ import annotations
 
+from ...publish import Shim
 from ..distributed.sharding import Same
-from ..shim import Shim
 
 _HERE, _OURS, _EXTRA = "torch.distributed", "disttrain.distributed", __name__
 _RPC = "disttrain.rpc"

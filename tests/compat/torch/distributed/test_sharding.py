@@ -8,9 +8,9 @@ import types
 
 import pytest
 
+from disttrain.compat.publish import MissingName
 from disttrain.compat.torch.distributed import sharding
 from disttrain.compat.torch.distributed.sharding import Function, Same
-from disttrain.compat.torch.shim import MissingName
 
 pytestmark = pytest.mark.simulated
 

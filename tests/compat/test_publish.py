@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import email.parser  # (importlib.metadata loads it when it reads, past the finders)
 import importlib
 import importlib.metadata
 import sys
@@ -10,8 +11,8 @@ import types
 import pytest
 
 import disttrain as dt
-from disttrain.compat.torch import shim
-from disttrain.compat.torch.shim import Finder, MissingModule, MissingName, Shim, lacking, public
+from disttrain.compat import publish
+from disttrain.compat.publish import Finder, MissingModule, MissingName, Shim, lacking, public
 from disttrain.errors import DisttrainError
 
 pytestmark = pytest.mark.simulated
@@ -45,7 +46,7 @@ def test_public_names_are_ours_and_no_modules_or_errors():
     assert public(given) == ["Mine"]
     given.__all__ = ["_hidden", "loads"]
     assert public(given) == ["_hidden"]
-    assert "Linear" in public(dt.nn) and "annotations" not in public(shim)
+    assert "Linear" in public(dt.nn) and "annotations" not in public(publish)
 
 
 def test_names_are_taken_and_given():
@@ -85,7 +86,7 @@ def test_imports_below_a_stand_in_find_what_there_is_or_say_so(monkeypatch, tmp_
     runnable = tmp_path / "run.py"
     runnable.write_text("")
     monkeypatch.setitem(sys.modules, "pretend", Shim("pretend").give(near=1))
-    finder = Finder({"pretend.run": str(runnable)})
+    finder = Finder("pretend", {"pretend.run": str(runnable)})
     assert finder.find_spec("pretend.run").origin == str(runnable)
     assert finder.find_spec("json.decoder") is None and finder.find_spec("unheard") is None
     with pytest.raises(MissingModule, match=r"pretend\.nears is not part of .*near it: near"):
@@ -99,7 +100,7 @@ def test_published_modules_are_attributes_of_their_parents(monkeypatch):
     modules["pretend"].give(c="a name of its own")
     for name in names:
         monkeypatch.setitem(sys.modules, name, None)  # and nothing after the test
-    shim.publish(modules, {})
+    publish.publish(modules, {})
     assert importlib.import_module("pretend.a.b") is modules["pretend.a.b"]
     assert modules["pretend"].a.b is modules["pretend.a.b"]
     assert modules["pretend"].c == "a name of its own"
@@ -108,13 +109,13 @@ def test_published_modules_are_attributes_of_their_parents(monkeypatch):
 
 
 def test_the_import_system_is_told_a_version(monkeypatch):
-    monkeypatch.setattr(sys, "meta_path", [Finder({}, "9.8.7")])
-    assert importlib.metadata.version("torch") == "9.8.7"
+    monkeypatch.setattr(sys, "meta_path", [Finder("torch", {}, "9.8.7")])
+    assert email.parser and importlib.metadata.version("torch") == "9.8.7"
     found = importlib.metadata.distribution("torch")
     assert found.metadata["Name"] == "torch" and found.files is None and found.requires is None
     assert str(found.locate_file("x")).endswith("x")
     with pytest.raises(importlib.metadata.PackageNotFoundError):
         importlib.metadata.version("numpy")
-    monkeypatch.setattr(sys, "meta_path", [Finder({})])
+    monkeypatch.setattr(sys, "meta_path", [Finder("torch", {})])
     with pytest.raises(importlib.metadata.PackageNotFoundError):
         importlib.metadata.version("torch")

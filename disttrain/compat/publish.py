@@ -1,4 +1,5 @@
-"""Modules that stand under another library's names. Knows the import system, not the names."""
+"""Modules that stand under another library's names: how they are published, and what they say of
+names that they lack. Knows the import system, and no face's names."""
 
 from __future__ import annotations
 
@@ -13,10 +14,7 @@ from importlib.metadata import Distribution, DistributionFinder
 from importlib.util import spec_from_file_location
 from typing import Any
 
-from ...errors import DisttrainError
-
-ROOT = "torch"
-_ADVICE = f"Use another function, or run the program with the real {ROOT}"
+from ..errors import ConfigError, DisttrainError
 
 
 class MissingName(DisttrainError, AttributeError):
@@ -108,21 +106,23 @@ def lacking(full: str, parent: object) -> str:
     """What to tell somebody who named ``full``, which ``parent`` lacks."""
     last = full.rpartition(".")[2]
     near = difflib.get_close_matches(last, vars(parent), n=3, cutoff=0.75)
-    where = getattr(parent, "__name__", ROOT)
+    root = full.partition(".")[0]
+    where = getattr(parent, "__name__", root)
     there = f"near it: {', '.join(near)}" if near else f"dir({where}) lists what there is"
-    lacks = f"{full} is not part of disttrain's stand-in for {ROOT} in this version"
-    return f"{lacks} ({there}). {_ADVICE}"
+    lacks = f"{full} is not part of disttrain's stand-in for {root} in this version"
+    advice = f"Use another function, or run the program with the real {root}"
+    return f"{lacks} ({there}). {advice}"
 
 
 class Told(Distribution):
     """The distribution that the stand-in is taken for: a name and a version, and no files."""
 
-    def __init__(self, version: str) -> None:
-        self._version = version
+    def __init__(self, name: str, version: str) -> None:
+        self._name, self._version = name, version
 
     def read_text(self, filename: str) -> str | None:
         """Its metadata."""
-        said = f"Metadata-Version: 2.1\nName: {ROOT}\nVersion: {self._version}\n"
+        said = f"Metadata-Version: 2.1\nName: {self._name}\nVersion: {self._version}\n"
         return said if filename in ("METADATA", "PKG-INFO") else None
 
     def locate_file(self, path: Any) -> Any:
@@ -133,21 +133,23 @@ class Told(Distribution):
 class Finder:
     """Finds the modules of the stand-in that can be run, and says plainly what does not exist.
 
-    ``runnable``: module name -> file. ``version``: of the distribution that libraries ask the
-    import system for (``importlib.metadata.version``). Also asked for ``from torch import name``
-    when ``torch`` lacks ``name``; the error carries no module name, so the import statement passes
-    it on.
+    ``root``: the library. ``runnable``: module name -> file. ``version``: of the distribution that
+    libraries ask the import system for (``importlib.metadata.version``). Also asked for ``from
+    torch import name`` when ``torch`` lacks ``name``; the error carries no module name, so the
+    import statement passes it on.
     """
 
-    def __init__(self, runnable: dict[str, str], version: str | None = None) -> None:
-        self.runnable, self.version = runnable, version
+    def __init__(self, root: str, runnable: dict[str, str], version: str | None = None) -> None:
+        self.root, self.runnable, self.version = root, runnable, version
 
     def find_distributions(self, context: DistributionFinder.Context) -> Iterable[Distribution]:
         """What is told of the stand-in as an installed distribution."""
-        if self.version is not None and context.name in (None, ROOT):
-            yield Told(self.version)
+        if self.version is not None and context.name in (None, self.root):
+            yield Told(self.root, self.version)
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
+        if name.partition(".")[0] != self.root:
+            return None
         parent, _, _ = name.rpartition(".")
         if name in self.runnable:
             return spec_from_file_location(name, self.runnable[name])
@@ -156,8 +158,22 @@ class Finder:
         raise MissingModule(lacking(name, sys.modules[parent]))
 
 
+def refuse_real(root: str, face: str) -> bool:
+    """Whether the stand-in for ``root`` is published already; an error where the real one is
+    imported. ``face``: the module that publishes it."""
+    present = sys.modules.get(root)
+    if present is not None and not isinstance(present, Shim):
+        raise ConfigError(
+            f"{face}.install: the real {root} is imported already (from "
+            f"{getattr(present, '__file__', '?')}); call install() before anything imports it, or "
+            f"start the program with python -m disttrain.{face}"
+        )
+    return present is not None
+
+
 def publish(modules: dict[str, Shim], runnable: dict[str, str], version: str | None = None) -> None:
-    """Put the modules into ``sys.modules``, each also as an attribute of its parent."""
+    """Put the modules, the first of which is the library's own, into ``sys.modules``, each also as
+    an attribute of its parent."""
     for name, module in modules.items():
         sys.modules[name] = module
         parent, _, child = name.rpartition(".")
@@ -165,4 +181,4 @@ def publish(modules: dict[str, Shim], runnable: dict[str, str], version: str | N
             vars(modules[parent]).setdefault(child, module)
         if name in runnable:
             module.__spec__ = spec_from_file_location(name, runnable[name])
-    sys.meta_path.insert(0, Finder(runnable, version))
+    sys.meta_path.insert(0, Finder(next(iter(modules)), runnable, version))

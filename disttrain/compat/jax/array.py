@@ -1,0 +1,118 @@
+"""JAX's arrays: immutable views of Tensors, with JAX's types and their weakness.
+
+An Array is a thin cover: its value is a Tensor, plain or of a transform's level, so that the gate,
+the transforms and the compiler know nothing of it. ``wrap`` and ``unwrap`` are the border; ``lift``
+makes a function of arrays from one of tensors.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import disttrain as dt
+
+from ... import tree
+from ...core.tensor import Tensor
+from ...core.types import dtypes
+from .types import Kind, canonical, of_number, result_kind
+
+_new = object.__new__
+
+
+class Array:
+    """An immutable array; ``weak_type``: whether its type gives way to others'.
+
+    ``_value`` is the Tensor; ``_trace`` what stages it (None: its numbers are there to be read).
+    """
+
+    __slots__ = ("_trace", "_value", "weak_type")
+
+    __array_priority__ = 100
+
+    _value: Tensor
+    _trace: Any
+    weak_type: bool
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self._value.meta()[0])
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self._value.meta()[1]
+
+    @property
+    def ndim(self) -> int:
+        return len(self._value.meta()[0])
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        found = self._value.numpy()
+        return found if dtype is None else found.astype(dtype)
+
+    def __repr__(self) -> str:
+        return f"Array({np.array2string(np.asarray(self), separator=', ')}, dtype={self.dtype})"
+
+
+def wrap(value: Tensor, weak: bool = False, trace: Any = None) -> Array:
+    """The Array over ``value``."""
+    out = _new(Array)
+    out._value, out.weak_type, out._trace = value, weak, trace
+    return out
+
+
+def kind_of(value: Any) -> Kind:
+    """(type, weak) of an array or a Python number."""
+    if isinstance(value, Array):
+        return value._value.meta()[1], value.weak_type
+    if isinstance(value, (bool, int, float, complex)) and not isinstance(value, np.generic):
+        return of_number(value)
+    return canonical(value.dtype if hasattr(value, "dtype") else np.asarray(value).dtype), False
+
+
+def unwrap(value: Any, kind: np.dtype | None = None) -> Tensor:
+    """The Tensor of an Array, a number, a numpy array or nested sequences of these, in the type
+    ``kind`` (None: its own)."""
+    if isinstance(value, Array):
+        found = value._value
+        if kind is None or found.meta()[1] == kind:
+            return found
+        return found.to(dtypes.of(kind))
+    if hasattr(value, "__jax_array__"):
+        return unwrap(value.__jax_array__(), kind)
+    if isinstance(value, (list, tuple)) and any(isinstance(v, Array) for v in tree.leaves(value)):
+        return dt.stack([unwrap(v, kind or _common(value)) for v in value])
+    kind = kind_of(value)[0] if kind is None else kind
+    return dt.tensor(np.asarray(value).astype(kind))
+
+
+def _common(values: Any) -> np.dtype:
+    return result_kind(*(kind_of(v) for v in tree.leaves(values)))[0]
+
+
+def promoted(*values: Any) -> tuple[list[Tensor], bool]:
+    """The Tensors of ``values`` in the one type that they meet in, and whether that is weak."""
+    kind, weak = result_kind(*(kind_of(v) for v in values))
+    return [unwrap(v, kind) for v in values], weak
+
+
+def trace_of(*values: Any) -> Any:
+    """What stages one of ``values``, if anything does."""
+    for value in values:
+        if isinstance(value, Array) and value._trace is not None:
+            return value._trace
+    return None
+
+
+def lift(fn: Callable) -> Callable:
+    """A function of arrays, which meet in one type, from ``fn`` of tensors."""
+
+    @functools.wraps(fn)
+    def lifted(*values: Any, **params: Any) -> Array:
+        tensors, weak = promoted(*values)
+        return wrap(fn(*tensors, **params), weak, trace_of(*values))
+
+    return lifted

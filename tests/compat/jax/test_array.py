@@ -1,0 +1,25 @@
+"""Arrays of JAX's face: covers of tensors, in JAX's types."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import disttrain as dt
+from disttrain.compat.jax.array import lift, unwrap, wrap
+
+pytestmark = pytest.mark.simulated
+
+
+def test_operands_meet_in_one_type():
+    add = lift(dt.add)
+    half = wrap(dt.ones(2, dtype=dt.bfloat16))
+    assert add(half, 2.5).dtype == half.dtype and not add(half, 2.5).weak_type
+    assert add(half, np.ones(2, np.float32)).dtype == np.float32
+    assert add(np.int64(1), 2).dtype == np.int32
+    assert add(1, 2).weak_type and add(wrap(dt.ones(2, dtype=dt.int32)), 1.0).weak_type
+
+
+def test_sequences_of_arrays_are_arrays():
+    made = unwrap([wrap(dt.ones(2)), [2, 3.5]])
+    assert made.tolist() == [[1, 1], [2, 3.5]]

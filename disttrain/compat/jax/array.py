@@ -18,6 +18,7 @@ import disttrain as dt
 from ... import tree
 from ...core.tensor import Tensor
 from ...core.types import dtypes
+from .key_types import shown
 from .types import Kind, canonical, of_number, result_kind
 
 _new = object.__new__
@@ -43,7 +44,7 @@ class Array:
 
     @property
     def dtype(self) -> np.dtype:
-        return self._value.meta()[1]
+        return shown(self._value.meta()[1])
 
     @property
     def ndim(self) -> int:

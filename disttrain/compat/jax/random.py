@@ -24,7 +24,7 @@ _BATCHED = "accepts a single key, but was given a key array of shape {} != (). U
 def _value(where: str, key: Any, batched: bool = False) -> tuple[Any, bool]:
     """The Tensor of typed keys, and whether they came as raw words."""
     raw = not is_key(key)
-    if raw and not isinstance(key, (Array, np.ndarray)):
+    if raw and not isinstance(key, (Array, np.ndarray, np.generic, int, float)):
         raise TypeError(f"unexpected PRNG key type {type(key)}")
     found = _wrapped(key) if raw else key._value
     if not batched and found.ndim:
@@ -57,7 +57,7 @@ def _as_given(keys: Any, raw: bool) -> Array:
 
 def _shape(shape: Any) -> tuple[int, ...]:
     try:
-        return tuple(index(n) for n in shape)
+        return (index(shape),) if np.ndim(shape) == 0 else tuple(index(n) for n in shape)
     except TypeError:
         raise TypeError(
             "Shapes must be 1D sequences of concrete values of integer type, got "
@@ -81,7 +81,7 @@ def _common(where: str, shape: Any, *params: Any) -> tuple[int, ...]:
     try:
         both = np.broadcast_shapes(shape, *shapes)
     except ValueError:
-        raise ValueError(f"Incompatible shapes for broadcasting: {[shape, *shapes]}") from None
+        raise ValueError(f"Incompatible shapes for broadcasting: shapes={[shape, *shapes]}") from None
     if both != shape:
         raise ValueError(
             f"{where} parameter shapes must be broadcast-compatible with shape argument, and the "

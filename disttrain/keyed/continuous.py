@@ -33,10 +33,10 @@ def uniform(
     found = k.draw(key, shape, "unit", dtype)
     if not isinstance(low, Tensor) and not isinstance(high, Tensor) and (low, high) == (0.0, 1.0):
         return found
-    low, high = number(low, found), number(high, found)
+    least, most = number(low, found), number(high, found)
     if found.meta()[1].itemsize < 4:
-        return t.maximum(low, found * (high - low) + low)
-    return t.maximum(low, fma(found, high - low, low))
+        return t.maximum(least, found * (most - least) + least)
+    return t.maximum(least, fma(found, most - least, least))
 
 
 def number(value: float | Tensor, like: Tensor) -> Any:
@@ -56,9 +56,7 @@ def normal(key: Tensor, shape: Shape, dtype: np.dtype) -> Any:
     return t.complex(real, imaginary) / math.sqrt(2)
 
 
-def truncated_normal(
-    key: Tensor, low: Tensor, high: Tensor, shape: Shape, dtype: np.dtype
-) -> Any:
+def truncated_normal(key: Tensor, low: Tensor, high: Tensor, shape: Shape, dtype: np.dtype) -> Any:
     """Normal between ``low`` and ``high``, both excluded."""
     root = math.sqrt(2)
     u = uniform(key, shape, dtype, t.erf(low / root), t.erf(high / root))

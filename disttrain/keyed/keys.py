@@ -99,5 +99,3 @@ def _keys(where: str, key: Tensor) -> Tensor:
         given = key.dtype if isinstance(key, Tensor) else type(key).__name__
         raise ConfigError(f"{where}: keys are needed (dt.keyed.seed(0)), {given} given")
     return key
-
-

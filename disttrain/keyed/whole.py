@@ -21,17 +21,13 @@ def bits(key: Tensor, shape: Shape, dtype: np.dtype) -> Any:
     return k.draw(key, shape, "bits", dtype)
 
 
-def integers(
-    key: Tensor, shape: Shape, low: Tensor, high: Tensor, dtype: np.dtype
-) -> Any:
+def integers(key: Tensor, shape: Shape, low: Tensor, high: Tensor, dtype: np.dtype) -> Any:
     """Integers in [low, high) (``low`` where that is empty), of any integer type but sampled in 32
     bits at least."""
     dtype, lead = np.dtype(dtype), tuple(key.shape)
     low, high = (t.broadcast_to(x, (*lead, *shape)) for x in (low, high))
     wide = dtype if dtype.itemsize >= 4 else np.dtype(np.int32)
-    out = prims.threefry_integers(
-        key, low, high, dtype=wide, partitionable=k.partitionable()
-    )
+    out = prims.threefry_integers(key, low, high, dtype=wide, partitionable=k.partitionable())
     return out if wide == dtype else out.to(_of(dtype))
 
 
@@ -87,9 +83,7 @@ def multinomial(key: Tensor, n: Tensor, p: Tensor) -> Any:
 # --- orders and choices ---------------------------------------------------------------------------
 def order(key: Tensor, shape: Shape, dim: int = 0) -> Any:
     """Indices along ``dim`` (int64) that shuffle each line of it for itself."""
-    return prims.threefry_order(
-        key, shape=tuple(shape), dim=dim, partitionable=k.partitionable()
-    )
+    return prims.threefry_order(key, shape=tuple(shape), dim=dim, partitionable=k.partitionable())
 
 
 def permutation(key: Tensor, x: Tensor, dim: int = 0, independent: bool = False) -> Any:
@@ -120,5 +114,3 @@ def weighted(key: Tensor, p: Tensor, shape: Shape) -> Any:
 
 def _of(kind: Any) -> Any:
     return prims.dtypes.of(np.dtype(kind))
-
-

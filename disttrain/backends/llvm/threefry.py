@@ -20,7 +20,6 @@ from __future__ import annotations
 import ctypes
 import functools
 import platform
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np

@@ -1,12 +1,14 @@
 """Primitives that draw by rejection as functions of keys: gamma, Poisson and binomial numbers.
 
-    threefry_gamma(keys, a; log_space)      G. Marsaglia and W. Tsang, A simple method for generating
-                                            gamma variables, 2000; below 1 from a + 1
-    threefry_poisson(keys, rate; dtype)     below 10 by D. Knuth's product of uniform numbers, else
-                                            W. Hörmann, The transformed rejection method, 1993 (PTRS)
-    threefry_binomial(keys, count, chance)  few: sums of geometric numbers (L. Devroye, 1986); else
-                                            W. Hörmann, The generation of binomial variates, 1993
-                                            (BTRS)
+    threefry_gamma(keys, a; log_space)
+        G. Marsaglia and W. Tsang, A simple method for generating gamma variables, 2000; of shapes
+        below 1 from those of a + 1
+    threefry_poisson(keys, rate; dtype)
+        below 10 by D. Knuth's product of uniform numbers; else W. Hörmann, The transformed
+        rejection method for generating Poisson random variables, 1993 (PTRS)
+    threefry_binomial(keys, count, chance)
+        few: sums of geometric numbers (L. Devroye, 1986); else W. Hörmann, The generation of
+        binomial random variates, 1993 (BTRS)
 
 The first dimensions of what follows the keys are theirs. Every gamma number has a key of its own;
 of the others all those of a key are tried together, each time with new keys, until each has
@@ -65,9 +67,7 @@ def _accepted(keys: np.ndarray, d: np.ndarray, dtype: np.dtype, partitionable: b
     return out
 
 
-def _gamma_of(
-    keys: np.ndarray, a: np.ndarray, log_space: bool, partitionable: bool
-) -> np.ndarray:
+def _gamma_of(keys: np.ndarray, a: np.ndarray, log_space: bool, partitionable: bool) -> np.ndarray:
     """A gamma number of each shape ``a`` [n], from keys [n, 2]."""
     dtype, big = a.dtype, a >= 1
     d = np.where(big, a, a + a.dtype.type(1)) - dtype.type(1.0 / 3.0)
@@ -149,9 +149,7 @@ def _ptrs(keys: np.ndarray, rate: np.ndarray, most: int, partitionable: bool) ->
     return out
 
 
-def _poisson(
-    keys: np.ndarray, a: np.ndarray, dtype: np.dtype, partitionable: bool
-) -> np.ndarray:
+def _poisson(keys: np.ndarray, a: np.ndarray, dtype: np.dtype, partitionable: bool) -> np.ndarray:
     pairs = words(keys.reshape(-1))
     rate = a.reshape(len(pairs), -1).astype(np.float32)
     few, most = np.isnan(rate) | (rate < 10), int(np.iinfo(dtype).max)
@@ -199,9 +197,7 @@ def _stirling(k: np.ndarray) -> np.ndarray:
     return np.where(k <= 9, np.asarray(_TAIL, k.dtype)[at], series / (kept + one(1)))
 
 
-def _btrs(
-    keys: np.ndarray, count: np.ndarray, q: np.ndarray, partitionable: bool
-) -> np.ndarray:
+def _btrs(keys: np.ndarray, count: np.ndarray, q: np.ndarray, partitionable: bool) -> np.ndarray:
     one, n = q.dtype.type, q.shape[1]
     spread = np.sqrt(count * q * (one(1) - q))
     b = one(1.15) + one(2.53) * spread
@@ -229,9 +225,7 @@ def _btrs(
     return out
 
 
-def _binomial(
-    keys: np.ndarray, a: np.ndarray, b: np.ndarray, partitionable: bool
-) -> np.ndarray:
+def _binomial(keys: np.ndarray, a: np.ndarray, b: np.ndarray, partitionable: bool) -> np.ndarray:
     pairs = words(keys.reshape(-1))
     count, chance = (x.reshape(len(pairs), -1) for x in (a, b))
     one = chance.dtype.type

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from .. import numpy as jnp
 from .. import tree
 
-OptimizerState = namedtuple("OptimizerState", ["packed_state", "tree_def", "subtree_defs"])  # noqa: PYI024
+OptimizerState = namedtuple("OptimizerState", ["packed_state", "tree_def", "subtree_defs"])
 tree.register_pytree_node(
     OptimizerState,
     lambda state: ((state.packed_state,), (state.tree_def, state.subtree_defs)),
@@ -207,7 +207,9 @@ def sm3(step_size: Any, momentum: float = 0.9) -> tuple:
 
     def update(i: Any, g: Any, state: tuple) -> tuple:
         x, m, sums, shape = state
-        spread = [s.reshape([-1 if d == k else 1 for d in range(x.ndim)]) for k, s in enumerate(sums)]
+        spread = [
+            s.reshape([-1 if d == k else 1 for d in range(x.ndim)]) for k, s in enumerate(sums)
+        ]
         total = functools.reduce(jnp.minimum, spread) + jnp.square(g)
         m = (1.0 - momentum) * (g * _inverse_root(total)) + momentum * m
         others = [[d for d in range(x.ndim) if d != k] for k in range(x.ndim)]

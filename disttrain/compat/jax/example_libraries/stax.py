@@ -16,6 +16,7 @@ from ..nn import elu, gelu, leaky_relu, log_softmax, relu, selu, sigmoid, softma
 from ..nn.initializers import glorot_normal, normal, ones, zeros
 
 glorot, randn, logsoftmax = glorot_normal, normal, log_softmax
+_WEIGHTS, _BIAS, _SMALL = glorot_normal(), normal(), normal(1e-6)
 standardize = nn.standardize
 
 
@@ -40,7 +41,9 @@ Flatten = (
 
 
 def Dense(  # noqa: N802
-    out_dim: int, W_init: Callable = glorot_normal(), b_init: Callable = normal()  # noqa: N803, B008
+    out_dim: int,
+    W_init: Callable = _WEIGHTS,
+    b_init: Callable = _BIAS,
 ) -> tuple:
     """A fully connected layer."""
 
@@ -73,7 +76,7 @@ def _convolution(
 
 def GeneralConv(  # noqa: N802
     dimension_numbers: tuple, out_chan: int, filter_shape: tuple, strides: tuple | None = None,
-    padding: Any = "VALID", W_init: Callable | None = None, b_init: Callable = normal(1e-6),  # noqa: N803, B008
+    padding: Any = "VALID", W_init: Callable | None = None, b_init: Callable = _SMALL,  # noqa: N803
 ) -> tuple:  # fmt: skip
     """A convolution."""
     one = (1,) * len(filter_shape)
@@ -89,7 +92,7 @@ def GeneralConv(  # noqa: N802
 
 def GeneralConvTranspose(  # noqa: N802
     dimension_numbers: tuple, out_chan: int, filter_shape: tuple, strides: tuple | None = None,
-    padding: Any = "VALID", W_init: Callable | None = None, b_init: Callable = normal(1e-6),  # noqa: N803, B008
+    padding: Any = "VALID", W_init: Callable | None = None, b_init: Callable = _SMALL,  # noqa: N803
 ) -> tuple:  # fmt: skip
     """A transposed convolution."""
     strides = strides or (1,) * len(filter_shape)
@@ -135,7 +138,8 @@ def _pooling(reducer: Callable, start: float, mean: bool = False) -> Callable:
         window_shape: tuple, strides: tuple | None = None, padding: Any = "VALID",
         spec: str | None = None,
     ) -> tuple:  # fmt: skip
-        window, steps = list(window_shape), list(strides or (1,) * len(window_shape))
+        window: Any = list(window_shape)
+        steps: Any = list(strides or (1,) * len(window_shape))
         apart = (0, len(window) + 1) if spec is None else (spec.index("N"), spec.index("C"))
         for i in sorted(apart):
             window.insert(i, 1)
@@ -238,8 +242,7 @@ def parallel(*layers: tuple) -> tuple:
     def apply(params: Any, inputs: Any, **kwargs: Any) -> list:
         keys = _keys(kwargs, len(layers))
         return [
-            layer[1](p, x, rng=k, **kwargs)
-            for layer, p, x, k in zip(layers, params, inputs, keys)
+            layer[1](p, x, rng=k, **kwargs) for layer, p, x, k in zip(layers, params, inputs, keys)
         ]
 
     return init, apply

@@ -561,6 +561,11 @@ def left(shardings: Any, result: Any) -> Any:
     return laid(result, shardings, _NO_MESH.format("jit", "out_shardings"), "pjit out_shardings")
 
 
+def over_ranks(values: Sequence[Tensor]) -> bool:
+    """Whether any of these lies on several ranks."""
+    return any(isinstance(v, DTensor) for v in values)
+
+
 def attach() -> None:
     """Give arrays what they know of devices."""
     for name, read in {

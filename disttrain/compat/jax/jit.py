@@ -25,7 +25,7 @@ from ...core.gate import Primitive, Tracer
 from ...core.tensor import Tensor, wrap as tensor_of
 from ...func.named import bound
 from ...func.staging import Stage, Staged, StagedTracer, stage
-from . import sharding, tree
+from . import jaxpr, sharding, tree
 from .array import Array, kind_of, wrap
 from .transforms import as_array, check_callable, named
 from .types import canonical, enabled_x64
@@ -588,8 +588,11 @@ def clear_caches() -> None:
     thread.rank.slots.pop(_TRACES, None)
 
 
-def closed_jaxpr(trace: Trace) -> Any:
-    return trace.staged.body
+def closed_jaxpr(trace: Trace) -> jaxpr.ClosedJaxpr:
+    """The program in JAX's form."""
+    staged = trace.staged
+    weak = [a.weak for a in trace.avals]
+    return jaxpr.closed(staged.body, staged.consts, weak, trace.weak, wrap)
 
 
 __all__ = [

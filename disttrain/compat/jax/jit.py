@@ -27,6 +27,7 @@ from ...func.named import bound
 from ...func.staging import Stage, Staged, StagedTracer, stage
 from . import jaxpr, sharding, tree
 from .array import Array, kind_of, wrap
+from .tracing import added
 from .transforms import as_array, check_callable, named
 from .types import canonical, enabled_x64
 
@@ -299,7 +300,7 @@ class Captured:
         leaves, self.form = _registry.flatten(self.fun(arrays))
         outs = [as_array(x) for x in leaves]
         self.weak = [o.weak_type for o in outs]
-        return [o._value for o in outs]
+        return [added(o._value) for o in outs]
 
     def __call__(self, values: Sequence[Tensor]) -> Any:
         """The result for these values."""

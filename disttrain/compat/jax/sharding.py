@@ -26,6 +26,7 @@ from . import devices as place
 from . import tree
 from .array import Array, unwrap, wrap
 from .devices import Device
+from .tracing import added
 
 _CURRENT = "compat.jax.mesh"  # the rank's slot: the meshes of the blocks that the program is in
 _MESHES = "compat.jax.meshes"  # the rank's slot: device meshes that were made
@@ -400,7 +401,7 @@ def sharding_of(array: Array) -> Any:
     if found is not None:
         return found
     if isinstance(value, DTensor):
-        spec = PartitionSpec(*dtensors.spec_of(value))
+        spec = PartitionSpec(*dtensors.spec_of(added(value)))
         return NamedSharding(value.device_mesh.memory["compat.jax"], spec)
     return SingleDeviceSharding(place.local_devices()[0])
 
@@ -430,6 +431,7 @@ def _marked(value: Any, sharding: Sharding) -> Any:
 def _over_ranks(value: Any, sharding: Any) -> Any:
     if isinstance(sharding, SingleDeviceSharding):
         return value.full_tensor() if isinstance(value, DTensor) else value
+    value = added(value)
     mesh = sharding.mesh.ranks()
     native = dtensors.NamedSharding(mesh, dtensors.PartitionSpec(*sharding.spec))
     if not isinstance(value, DTensor):
@@ -452,7 +454,7 @@ def shards_of(array: Array, everywhere: bool = False) -> list[Shard]:
 
 
 def _data(array: Array, index: tuple) -> Array:
-    value = array._value
+    value = added(array._value)
     part = value.to_local() if isinstance(value, DTensor) else value[index]
     return wrap(part.detach(), array.weak_type)
 
@@ -559,6 +561,11 @@ def entered(shardings: Any, args: tuple) -> tuple:
 def left(shardings: Any, result: Any) -> Any:
     """The result of one under ``jit(out_shardings=)``."""
     return laid(result, shardings, _NO_MESH.format("jit", "out_shardings"), "pjit out_shardings")
+
+
+def over_ranks(values: Sequence[Tensor]) -> bool:
+    """Whether any of these lies on several ranks."""
+    return any(isinstance(v, DTensor) for v in values)
 
 
 def attach() -> None:

@@ -10,7 +10,6 @@ import ml_dtypes
 import numpy as np
 
 from ...core.gate import Tracer as _Traced
-from ..publish import Shim
 from . import checkify, key_types, test_util, tree, types
 from . import numpy as jnp
 from . import random as _random
@@ -87,28 +86,31 @@ def _unravel(form: Any, like: list, places: np.ndarray, kind: np.dtype, flat: An
     return tree.tree_unflatten(form, out)
 
 
-def modules() -> dict[str, Shim]:
-    """The modules, by name."""
-    found = {
-        name: Shim(name)
-        for name in (
-            "jax.core", "jax.typing", "jax.dtypes", "jax.flatten_util", "jax.test_util",
-            "jax.experimental", "jax.experimental.checkify", "jax.extend", "jax.extend.core",
-            "jax.extend.random", "jax.interpreters", "jax._src", "jax._src.compiler",
-            "jax.example_libraries",
-        )
-    }  # fmt: skip
-    found["jax.core"].give(Tracer=Tracer)
-    found["jax.extend.core"].give(Tracer=Tracer)
-    found["jax.typing"].give(ArrayLike=ArrayLike, DTypeLike=DTypeLike)
-    found["jax.dtypes"].give(
-        issubdtype=issubdtype, canonicalize_dtype=canonicalize_dtype, result_type=result_type,
-        prng_key=key_types.prng_key, extended=key_types.extended, bfloat16=ml_dtypes.bfloat16,
-        float0=np.dtype([("float0", np.void, 0)]), finfo=types.finfo, iinfo=types.iinfo,
-    )  # fmt: skip
-    found["jax.flatten_util"].give(ravel_pytree=ravel_pytree)
-    found["jax.test_util"].take(test_util, ("check_grads", "check_jvp", "check_vjp"))
-    found["jax.extend.random"].take(_random)
-    checks = [n for n in vars(checkify) if not n.startswith("_") and n != "annotations"]
-    found["jax.experimental.checkify"].take(checkify, checks)
-    return found
+def _own(module: Any) -> dict[str, Any]:
+    """The public names that a module defines."""
+    return {
+        n: v
+        for n, v in vars(module).items()
+        if not n.startswith("_") and getattr(v, "__module__", module.__name__) == module.__name__
+    }
+
+
+NAMES: dict[str, dict[str, Any]] = {  # by the module that has them under "jax"
+    "core": {"Tracer": Tracer},
+    "typing": {"ArrayLike": ArrayLike, "DTypeLike": DTypeLike},
+    "dtypes": {
+        "issubdtype": issubdtype, "canonicalize_dtype": canonicalize_dtype,
+        "result_type": result_type, "prng_key": key_types.prng_key,
+        "extended": key_types.extended, "bfloat16": ml_dtypes.bfloat16,
+        "float0": np.dtype([("float0", np.void, 0)]), "finfo": types.finfo, "iinfo": types.iinfo,
+    },
+    "flatten_util": {"ravel_pytree": ravel_pytree},
+    "test_util": _own(test_util),
+    "experimental.checkify": _own(checkify),
+    "extend": {},
+    "extend.core": {"Tracer": Tracer},
+    "extend.random": _own(_random),
+    "interpreters": {},
+    "_src": {},
+    "_src.compiler": {},
+}  # fmt: skip

@@ -33,7 +33,7 @@ class Tracer(metaclass=_TracerClass):
 
 def issubdtype(a: Any, b: Any) -> bool:
     """``jnp.issubdtype``, also of the types of keys."""
-    one, two = (getattr(x, "dtype", x) for x in (a, b))
+    one, two = (x if isinstance(x, type) else getattr(x, "dtype", x) for x in (a, b))
     if isinstance(one, key_types.KeyType) or isinstance(two, key_types.KeyType):
         if isinstance(two, type):
             return issubclass(key_types.prng_key, two)

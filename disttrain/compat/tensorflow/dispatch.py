@@ -36,8 +36,9 @@ def execute(
             raise ValueError(str(error)) from error
         except FAILURES as error:
             raise ValueError(_told(kind, inputs, error)) from error
+    values = [_value(t) for t in inputs]
     try:
-        found = call(*[_value(t) for t in inputs])
+        found = call(*values)
     except OpError:
         raise
     except FAILURES as error:

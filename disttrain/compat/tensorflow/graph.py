@@ -15,7 +15,7 @@ import numpy as np
 import disttrain as dt
 
 from ... import tree
-from .errors import FAILURES
+from .errors import FAILURES, InvalidArgumentError, OpError
 from .tensor import GRAPH, EagerTensor, SymbolicTensor, Tensor, out_of_scope, wrap
 from .types import DType, TensorSpec
 
@@ -87,7 +87,7 @@ class FuncGraph:
 
     def record(
         self, kind: str, call: Callable, inputs: list, name: str | None = None,
-        examples: Any = None, controlled: bool = False, arguments: tuple = (),
+        examples: Any = None, controlled: bool = False, arguments: tuple = (), twins: Any = None,
     ) -> Any:  # fmt: skip
         """Write down ``call`` of ``inputs``; what stands for its results.
 
@@ -101,7 +101,8 @@ class FuncGraph:
         op.controlled = controlled
         values = [t._value for t in held]
         found = call(*values) if examples is None else examples
-        twins = self._twins(call, held, found) if examples is None else found
+        if twins is None:
+            twins = self._twins(call, held, found) if examples is None else found
         leaves, op.rebuild = tree.flatten(found)
         others = leaves if twins is found else twins
         outs = [self._output(op, v, o) for v, o in zip(leaves, others, strict=True)]
@@ -182,13 +183,29 @@ class FuncGraph:
         for op in self.operations:
             if op.call is not None:
                 args = [env[i] for i in op.places]
-                found = op.call(*args, run=run) if op.controlled else op.call(*args)
-                leaves = [found] if len(op.results) == 1 else tree.leaves(found)
+                found = self._step(op, args, run)
+                leaves = tree.leaves(found)
                 for i, value in zip(op.results, leaves, strict=False):
                     env[i] = value
             for i in self._ends.get(id(op), ()):
                 env[i] = None
         return [env[self._slots[id(t)]] for t in self.outputs]
+
+    def _step(self, op: Operation, args: list, run: Run) -> Any:
+        try:
+            return op.call(*args, run=run) if op.controlled else op.call(*args)
+        except OpError as error:
+            if str(error).startswith("Graph execution error"):
+                raise
+            raise self._failed(op, error, type(error)) from error
+        except FAILURES as error:
+            raise self._failed(op, error, InvalidArgumentError) from error
+
+    def _failed(self, op: Operation, error: BaseException, kind: Any) -> OpError:
+        return kind(
+            None, None, f"Graph execution error:\n\nDetected at node {op.name} of {self.name}:\n\n"
+            f"{error}\n\t [[{{{{node {op.name}}}}}]] [Op:__inference_{self.name}]",
+        )  # fmt: skip
 
     # --- looking at it --------------------------------------------------------------------------
     def get_operations(self) -> list[Operation]:

@@ -137,8 +137,8 @@ class EagerTensor(Tensor):
 
 
 def _printed(t: EagerTensor) -> str:
-    found = t.numpy()
-    return str(found)
+    text = str(t.numpy())
+    return "\n" + text if "\n" in text else text
 
 
 def told(t: EagerTensor) -> str:
@@ -386,6 +386,9 @@ def matched(op: str, values: list, first: bool = False) -> list:
     for i, value in enumerate(values):
         t = convert(value, hint=kind)
         if t.dtype is not kind:
+            if GRAPH.get() is not None:
+                raise TypeError(f"Input 'y' of {op!r} Op has type {t.dtype.name} that does not "
+                                f"match type {kind.name} of argument 'x'.")  # fmt: skip
             raise failed(
                 op, f"cannot compute {op} as input #{i}(zero-based) was expected to be a "
                 f"{kind.word} tensor but is a {t.dtype.word} tensor"

@@ -260,7 +260,7 @@ class Unbatched(Stage):
             return count
         sizes = {s.shape[0] if s.shape else None for s in flatten(self.inputs[0].spec())[0]}
         size = sizes.pop() if len(sizes) == 1 else None
-        return UNKNOWN if size is None else count * size
+        return count * size if size else UNKNOWN
 
     def spec(self) -> Any:
         return trailing(self.inputs[0].spec())

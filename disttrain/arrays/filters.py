@@ -1,0 +1,98 @@
+"""Convolutions of whole arrays, interpolation between points, phases without jumps."""
+
+from __future__ import annotations
+
+import math
+
+from ..ops import api as ops
+from ..core.tensor import Tensor
+
+
+def convolve(x: Tensor, kernel: Tensor, mode: str = "full") -> Tensor:
+    """The discrete convolution over all dimensions, of any element type: "full", "same" (as large
+    as ``x``) or "valid" (without the edges)."""
+    return correlate(x, ops.flip(kernel, tuple(range(kernel.ndim))), mode)
+
+
+def correlate(x: Tensor, kernel: Tensor, mode: str = "full") -> Tensor:
+    """The sliding product of ``x`` with ``kernel`` (not conjugated) over all dimensions."""
+    sizes = tuple(kernel.shape)
+    pads = []
+    for n in reversed(sizes):
+        left = {"full": n - 1, "same": n // 2 if n % 2 else n // 2 - 1 + n % 2, "valid": 0}[mode]
+        right = {"full": n - 1, "same": n - 1 - left, "valid": 0}[mode]
+        if mode == "same":
+            left, right = n - 1 - (n - 1) // 2, (n - 1) // 2
+        pads += [left, right]
+    windows = ops.pad(x, pads) if any(pads) else x
+    for d, n in enumerate(sizes):
+        windows = ops.unfold(windows, d, n, 1)
+    d = kernel.ndim
+    return ops.tensordot(windows, kernel, (tuple(range(d, 2 * d)), tuple(range(d))))
+
+
+def interp(
+    x: Tensor, xp: Tensor, fp: Tensor, left: Tensor | None = None, right: Tensor | None = None,
+    period: float | None = None,
+) -> Tensor:  # fmt: skip
+    """Linear between the points ``(xp, fp)``, ``xp`` rising; ``left`` and ``right`` outside."""
+    if period is not None:
+        x, xp = x % period, xp % period
+        order = ops.argsort(xp)
+        xp, fp = xp[order], fp[order]
+        xp = ops.cat([xp[-1:] - period, xp, xp[:1] + period])
+        fp = ops.cat([fp[-1:], fp, fp[:1]])
+    n = xp.shape[0]
+    after = ops.clamp(ops.searchsorted(xp, x.contiguous(), right=True), 1, max(n - 1, 1))
+    if n == 1:
+        value = ops.zeros_like(x) + fp[0]
+    else:
+        low, high = _at(xp, after - 1), _at(xp, after)
+        gap, start = high - low, _at(fp, after - 1)
+        flat = ops.abs(gap) <= 2.0**-1022
+        slope = (_at(fp, after) - start) / ops.where(flat, ops.ones_like(gap), gap)
+        value = ops.where(flat, start, start + (x - low) * slope)
+    if period is None:
+        value = ops.where(x < xp[0], fp[0] if left is None else left, value)
+        value = ops.where(x > xp[-1], fp[-1] if right is None else right, value)
+    return value
+
+
+def _at(values: Tensor, places: Tensor) -> Tensor:
+    return values[places]
+
+
+def unwrap(p: Tensor, discont: float | None, dim: int, period: float) -> Tensor:
+    """``p`` with multiples of ``period`` added where it jumps by more than ``discont``."""
+    if not p.shape[dim]:
+        return p
+    half = period / 2 if p.is_floating_point() else period // 2
+    steps = ops.diff(p, dim=dim)
+    wrapped = (steps + half) % period - half
+    odd = (wrapped == -half) & (steps > 0)
+    wrapped = ops.where(odd, ops.full_like(wrapped, half), wrapped)
+    small = ops.abs(steps) < (half if discont is None else discont)
+    change = ops.where(small, ops.zeros_like(steps), wrapped - steps)
+    first = ops.narrow(p, dim, 0, 1)
+    rest = ops.narrow(p, dim, 1, p.shape[dim] - 1) + ops.cumsum(change, dim, dtype=p.dtype)
+    return ops.cat([first, rest], dim)
+
+
+def detrend(x: Tensor, dim: int, kind: str, breaks: tuple[int, ...]) -> Tensor:
+    """``x`` less its mean ("constant") or its line of least squares ("linear") between breaks."""
+    if kind == "constant":
+        return x - ops.mean(x, dim, keepdim=True)
+    parts, ends = [], sorted({0, *breaks, x.shape[dim]})
+    for start, end in zip(ends, ends[1:]):
+        part = ops.narrow(x, dim, start, end - start)
+        n = end - start
+        line = [1] * x.ndim
+        line[dim] = n
+        t = (ops.arange(n).to(x.dtype) - (n - 1) / 2).reshape(line)
+        square = max(n * (n * n - 1) / 12, math.ulp(0.0))
+        slope = ops.sum(part * t, dim, keepdim=True) / square
+        parts.append(part - ops.mean(part, dim, keepdim=True) - slope * t)
+    return ops.cat(parts, dim)
+
+
+__all__ = ["convolve", "correlate", "detrend", "interp", "unwrap"]

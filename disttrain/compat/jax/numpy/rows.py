@@ -1,0 +1,157 @@
+"""A row of a table makes a function of JAX's arrays: which parameters are arrays, in what type they
+meet, whether a weak type stays weak."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from ....core.tensor import Tensor
+from ....errors import DimError, DTypeError, LinAlgError, ShapeError
+from .. import types
+from ..array import Array, trace_of
+from .lifting import given_back, no_out, operands, refused, to_tensor, weak_of
+
+RULES: dict[str, Callable | None] = {
+    "same": None, "own": None, "inexact": types.inexact, "floating": types.floating,
+    "numeric": types.numeric, "complex": types.complexed, "summed": types.summed,
+}  # fmt: skip
+_IGNORED = ("precision", "preferred_element_type", "out_sharding", "device", "kind", "method",
+            "unique_indices", "indices_are_sorted", "inplace", "unroll", "optimize")  # fmt: skip
+
+
+def function(where: str, fn: Callable, arrays: str, rule: str, weak: bool = False) -> Callable:
+    """``fn`` of tensors as a function of arrays. ``arrays``: its parameters that are arrays; those
+    between bars meet in a type of their own, a star says that it is a sequence of arrays, a mark
+    after a colon a rule of its own (``weights:inexact``)."""
+    groups = [[_named(p) for p in group.split()] for group in arrays.split("|")]
+    parameters = inspect.signature(fn).parameters
+    order = [p for p, v in parameters.items() if v.kind is not v.VAR_KEYWORD]
+    spread = next((p for p, v in parameters.items() if v.kind is v.VAR_POSITIONAL), None)
+
+    def run(*args: Any, **given: Any) -> Any:
+        bound = dict(zip(order, args)) if spread is None else _spread(order, spread, args)
+        if spread is None and len(args) > len(order):
+            raise TypeError(
+                f"{where}() takes {len(order)} positional arguments but {len(args)} were given"
+            )
+        for name, value in given.items():
+            if name in bound:
+                raise TypeError(f"{where}() got multiple values for argument '{name}'")
+            bound[name] = value
+        if "out" in bound:
+            no_out(where, bound.pop("out"))
+        for name in _IGNORED:
+            if name in bound and name not in parameters:
+                del bound[name]
+        found, is_weak = [], False
+        for k, group in enumerate(groups):
+            is_weak = _fill(where, bound, group, rule, found) and not k or (is_weak and k > 0)
+        if bound.get("dtype") is not None:
+            bound["dtype"] = types.dtypes.of(types.asked(bound["dtype"], where))
+            is_weak = False
+        rest = bound.pop(spread, ()) if spread else ()
+        try:
+            out = fn(*[bound.pop(p) for p in order[: order.index(spread)]], *rest, **bound) if rest \
+                else fn(**bound)
+        except (DimError, LinAlgError) as error:
+            raise ValueError(f"{where}: {error}") from None
+        except ShapeError as error:
+            raise TypeError(f"{where}: {error}") from None
+        except DTypeError:
+            raise refused(where, next(x for x in found if isinstance(x, Tensor))) from None
+        return given_out(out, weak and is_weak, found)
+
+    run.__name__ = run.__qualname__ = where
+    run.__module__, run.__doc__ = "jax.numpy", fn.__doc__
+    run.__signature__ = _signature(parameters)  # type: ignore[attr-defined]
+    return run
+
+
+def _signature(parameters: Any) -> inspect.Signature:
+    plain = [p.replace(annotation=inspect.Parameter.empty) for p in parameters.values()]
+    return inspect.Signature(plain)
+
+
+def _named(text: str) -> tuple[str, bool, str]:
+    name, _, rule = text.partition(":")
+    return name.rstrip("*"), name.endswith("*"), rule
+
+
+def _spread(order: list[str], spread: str, args: tuple) -> dict[str, Any]:
+    before = order.index(spread)
+    return {**dict(zip(order[:before], args)), spread: args[before:]}
+
+
+def _fill(
+    where: str, bound: dict[str, Any], group: list, rule: str, found: list[Any]
+) -> bool:
+    """Put tensors in the places of arrays; whether their type is weak."""
+    xs: list[Any] = []
+    for name, many, _ in group:
+        value = bound.get(name)
+        if value is None:
+            continue
+        if many:
+            if isinstance(value, (Array, np.ndarray)):
+                value = bound[name] = list(value) if value.ndim else [value]
+            if not isinstance(value, (list, tuple)):
+                raise TypeError(f"{where} requires a sequence of arrays, got {type(value)}.")
+            xs += _leaves(value)
+        else:
+            xs.append(value)
+    if not xs:
+        return False
+    own = next((r for _, _, r in group if r), "") or rule
+    if own == "own":
+        tensors = [operands(where, (x,))[0][0] for x in xs]
+        weak = all(weak_of(x) for x in xs)
+    else:
+        tensors, weak = operands(where, xs, RULES[own])
+    found += xs
+    queue = iter(tensors)
+    for name, many, _ in group:
+        if bound.get(name) is not None:
+            bound[name] = _filled(bound[name], queue) if many else next(queue)
+    return weak
+
+
+def _leaves(value: Any) -> list[Any]:
+    if isinstance(value, (list, tuple)):
+        return [leaf for part in value for leaf in _leaves(part)]
+    return [value]
+
+
+def _filled(value: Any, queue: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return [_filled(part, queue) for part in value]
+    return next(queue)
+
+
+def given_out(out: Any, weak: bool, found: list[Any]) -> Any:
+    """Results as arrays, with their integers of 32 bits where those of 64 are off."""
+    if isinstance(out, (tuple, list)):
+        parts = [given_out(o, weak, found) for o in out]
+        return type(out)(*parts) if hasattr(out, "_fields") else type(out)(parts)
+    if not isinstance(out, Tensor):
+        return out
+    kind = types.canonical(out.meta()[1])
+    return given_back(to_tensor(out, kind), weak, *found)
+
+
+def table(text: str, sources: Iterable[Any]) -> dict[str, Callable]:
+    """Functions by rows ``name[=function][!] parameters -> rule``; ``!`` keeps weak types."""
+    places, out = list(sources), {}
+    for line in text.strip().splitlines():
+        left, _, rule = line.rpartition("->")
+        name, _, arrays = left.strip().partition(" ")
+        keeps, (name, _, source) = name.endswith("!"), name.rstrip("!").partition("=")
+        home = next(p for p in places if hasattr(p, source or name))
+        out[name] = function(name, getattr(home, source or name), arrays, rule.strip(), keeps)
+    return out
+
+
+__all__ = ["RULES", "function", "given_out", "table", "trace_of"]

@@ -35,7 +35,11 @@ def _kept(value: Any) -> bool:
     """Is it something whose state can be kept?"""
     if isinstance(value, (Variable, OwnedIterator, Checkpoint, dict, list, tuple)):
         return True
-    return hasattr(value, "variables") or hasattr(value, "assign")
+    return hasattr(value, "variables") or _variable(value)
+
+
+def _variable(value: Any) -> bool:
+    return hasattr(value, "assign") and hasattr(value, "shape")
 
 
 def _walk(value: Any, path: str, seen: set[int]) -> Iterator[tuple[str, Any]]:
@@ -43,7 +47,7 @@ def _walk(value: Any, path: str, seen: set[int]) -> Iterator[tuple[str, Any]]:
     if id(value) in seen:
         return
     seen.add(id(value))
-    if isinstance(value, OwnedIterator) or hasattr(value, "assign"):
+    if isinstance(value, OwnedIterator) or _variable(value):
         yield path, value
         return
     for name, child in _children(value):
@@ -61,7 +65,7 @@ def _children(value: Any) -> list[tuple[str, Any]]:
     if isinstance(value, (list, tuple)):
         return [(str(i), v) for i, v in enumerate(value)]
     if type(value).__module__.startswith("keras.") or hasattr(value, "get_config"):
-        return [(getattr(v, "path", f"{i}"), v) for i, v in enumerate(value.variables)]
+        return [(str(i), v) for i, v in enumerate(value.variables)]
     return list(vars(value).items())
 
 
@@ -172,10 +176,9 @@ class Checkpoint:
 
     def read(self, save_path: Any, options: Any = None) -> Status:
         """Restore what ``write`` has saved."""
-        read, found = _read(os.fspath(save_path)), self._found()
-        for value in found.values():
-            if hasattr(value, "build") and not getattr(value, "built", True):
-                raise invalid(f"{value!r} is not built: call it once before restoring")
+        read = _read(os.fspath(save_path))
+        self._build()
+        found = self._found()
         missing: list[str] = []
         for name, value in found.items():
             if isinstance(value, OwnedIterator):
@@ -186,6 +189,14 @@ class Checkpoint:
                 missing.append(name)
         unused = [k for k in {**read["values"], **read["positions"]} if k not in found]
         return Status(missing, unused)
+
+    def _build(self) -> None:
+        """Optimizers of Keras get their variables, which the checkpoint may have."""
+        parts = list(vars(self).values())
+        models = [p for p in parts if hasattr(p, "trainable_variables") and hasattr(p, "layers")]
+        for part in parts:
+            if models and hasattr(part, "apply_gradients") and not part.built:
+                part.build(models[0].trainable_variables)
 
     def restore(self, save_path: Any, options: Any = None) -> Status:
         """Restore; None: nothing is there yet."""

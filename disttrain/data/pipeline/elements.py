@@ -100,6 +100,8 @@ def as_leaf(value: Any) -> Any:
         return value
     if isinstance(value, float):
         return np.asarray(value, np.float32)
+    if isinstance(value, (bytes, str)):  # (numpy's own arrays of bytes lose zeros at the end)
+        return np.array(_text(value), object)
     if isinstance(value, (list, range)):
         return _of_list(list(value))
     return _array(np.asarray(value))

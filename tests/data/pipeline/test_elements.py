@@ -44,6 +44,7 @@ def test_leaves():
     assert e.as_leaf(1.0).dtype == np.float32
     assert e.as_leaf([1, 2.0]).dtype == np.float32
     assert e.as_leaf(["a", b"b"]).tolist() == [b"a", b"b"]
+    assert e.as_leaf(b"a\0").item() == e.as_leaf([b"a\0"]).item(0) == b"a\0"
     assert e.as_leaf(dt.ones(2, requires_grad=True) * 2).tolist() == [2.0, 2.0]
     assert e.as_leaf([dt.ones(2), dt.zeros(2)]).shape == (2, 2)
     assert e.as_leaf([]).shape == (0,)

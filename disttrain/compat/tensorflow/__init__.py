@@ -72,7 +72,7 @@ def build() -> dict[str, Shim]:
         ROOT: top,
         **_module("math", math.NAMES, l2_normalize=nn.NAMES["l2_normalize"], softmax=nn.NAMES["softmax"],
                   log_softmax=nn.NAMES["log_softmax"], zero_fraction=nn.NAMES["zero_fraction"]),
-        **_module("nn", nn.NAMES), **_module("linalg", linalg.LINALG),
+        **_module("nn", nn.NAMES, **distribute.NN), **_module("linalg", linalg.LINALG),
         **_module("linalg.experimental", {}),
         **_module("signal", linalg.SIGNAL), **_module("image", linalg.IMAGE),
         **_module("random", random.NAMES),

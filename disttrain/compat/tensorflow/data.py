@@ -21,6 +21,7 @@ from ...data.pipeline import AUTOTUNE, Pipeline, PipelineSpec
 from ...data.pipeline import TensorSpec as PlainSpec
 from ...data.pipeline.elements import flatten, map_leaves
 from ...errors import DisttrainError, SerializationError
+from . import random as streams
 from .errors import NAMES
 from .tensor import GRAPH, convert, wrap
 from .types import TensorShape, TensorSpec, as_dtype
@@ -406,6 +407,8 @@ def _same(word: str, kind: str, name: str = "", **others: str) -> Callable[..., 
         bound = signature.bind(*args, **kwargs).arguments
         values = {back.get(k, k): _parameter(k, v) for k, v in bound.items()
                   if k in names and v is not None}  # fmt: skip
+        if "seed" in names:
+            values["seed"] = streams._current().pair(values.get("seed"))
         with told(FileNotFoundError):
             return DatasetV2(fn(**values), kind, options)
 

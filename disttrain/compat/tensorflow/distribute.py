@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import enum
+import functools
 import importlib
 import importlib.util
 import json
@@ -30,9 +31,10 @@ from ...data.pipeline import Pipeline
 from ...data.pipeline.elements import flatten, map_leaves
 from ...distributed.nn import functional
 from ...settings import TF_CONFIG
+from . import random as streams
 from .data import AutoShardPolicy, DatasetV2
 from .dispatch import execute
-from .tensor import convert
+from .tensor import GRAPH, convert
 
 _KERAS = "disttrain.compat.keras"
 
@@ -257,10 +259,10 @@ class Strategy:
         if importlib.util.find_spec("keras") is not None:
             keras: Any = importlib.import_module(_KERAS)
             keras.distribution.set_distribution(keras.distribution.DataParallel())
-        mine = [dt.get_rng_state(), np.random.get_state(), random.getstate()]
-        states = list(mine)
+        mine = _streams()
+        states = [mine]
         dt.distributed.broadcast_object_list(states, 0)
-        _set_streams(states)
+        _set_streams(states[0])
         try:
             yield
         finally:
@@ -276,10 +278,14 @@ class Strategy:
     ) -> Any:
         """``fn`` on this rank's values; what it returns is the value of this replica."""
         token, replica = _CURRENT.set(self), _REPLICA.set(True)
+        graph = GRAPH.get()
+        before = 0 if graph is None else len(graph.operations)
         try:
             with _summed(self.num_replicas_in_sync):
                 return fn(*args, **(kwargs or {}))
         finally:
+            if graph is not None:
+                _sum_later(graph.operations[before:], self.num_replicas_in_sync)
             _CURRENT.reset(token)
             _REPLICA.reset(replica)
 
@@ -338,24 +344,58 @@ class _ValueContext:
     num_replicas_in_sync: int
 
 
-def _set_streams(states: list) -> None:
+def _streams() -> tuple:
+    """The states of all generators of random numbers."""
+    seeds = streams._current()
+    own = seeds.seed, seeds.stream.getstate()
+    return dt.get_rng_state(), np.random.get_state(), random.getstate(), own
+
+
+def _set_streams(states: tuple) -> None:
     dt.set_rng_state(states[0])
     np.random.set_state(states[1])
     random.setstate(states[2])
+    seeds = streams._current()
+    seeds.seed = states[3][0]
+    seeds.stream.setstate(states[3][1])
 
 
-@contextlib.contextmanager
-def _summed(size: int) -> Iterator[None]:
+def _summed(size: int) -> Any:
     """Gradients that an optimizer of Keras applies are summed over the ranks."""
     module: Any = sys.modules.get(f"{_KERAS}.data_parallel") if size > 1 else None
-    if module is None:
-        yield
-        return
-    token = module._STEP.set(module._Step(1.0, None))
-    try:
-        yield
-    finally:
-        module._STEP.reset(token)
+    return contextlib.nullcontext() if module is None else module.summed()
+
+
+def _sum_later(operations: list, size: int) -> None:
+    """The same when a traced function runs them."""
+    for op in operations if size > 1 else ():
+        if op.call is not None:
+            op.call = functools.partial(_called_summed, op.call, size)
+
+
+def _called_summed(call: Callable[..., Any], size: int, *args: Any, **kwargs: Any) -> Any:
+    with _summed(size):
+        return call(*args, **kwargs)
+
+
+def compute_average_loss(
+    per_example_loss: Any, sample_weight: Any = None, global_batch_size: Any = None
+) -> Any:
+    """The sum of these losses over the rows of all replicas together."""
+    loss = convert(per_example_loss)
+    if sample_weight is not None:
+        loss = loss * convert(sample_weight, hint=loss.dtype)
+    if global_batch_size is None:
+        global_batch_size = loss.shape[0] * get_strategy().num_replicas_in_sync
+    rows = global_batch_size
+    return execute("Sum", lambda x: x.sum(), [loss]) / (
+        int(rows) if isinstance(rows, int) else rows
+    )
+
+
+def scale_regularization_loss(regularization_loss: Any) -> Any:
+    """The loss of which all replicas together have one."""
+    return convert(regularization_loss) / get_strategy().num_replicas_in_sync
 
 
 class MirroredStrategy(Strategy):
@@ -424,5 +464,9 @@ NAMED: dict[str, Any] = {
     "get_replica_context": get_replica_context, "has_strategy": has_strategy,
     "in_cross_replica_context": in_cross_replica_context,
 }  # fmt: skip
+NN: dict[str, Any] = {
+    "compute_average_loss": compute_average_loss,
+    "scale_regularization_loss": scale_regularization_loss,
+}
 RESOLVERS: dict[str, Any] = {"TFConfigClusterResolver": TFConfigClusterResolver}
 EXPERIMENTAL: dict[str, Any] = {"MultiWorkerMirroredStrategy": CollectiveAllReduceStrategy}

@@ -6,6 +6,8 @@ import struct
 
 import pytest
 
+from disttrain import protobuf
+from disttrain.errors import SerializationError
 from disttrain.protobuf import double, doubles, integer, nested, single, string
 
 

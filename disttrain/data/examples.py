@@ -8,11 +8,13 @@ methods that protobuf gives messages; over the wire format of ``protobuf.py``.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from .. import protobuf as pb
+from ..errors import ConfigError, DTypeError, SerializationError, ShapeError
 
 
 class Message:
@@ -254,3 +256,110 @@ class SequenceExample(Message):
     def SerializeToString(self, deterministic: bool | None = None) -> bytes:
         lists = self.feature_lists.SerializeToString(deterministic)
         return pb.nested(1, self.context.SerializeToString(deterministic)) + pb.nested(2, lists)
+
+
+# --- as arrays ------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class FixedLenFeature:
+    """A feature of ``shape``. ``dtype`` (its name, or what has one): string, float32 or int64."""
+
+    shape: Any
+    dtype: Any
+    default_value: Any = None
+
+
+@dataclass(frozen=True)
+class FixedLenSequenceFeature:
+    """A feature of any number of values of ``shape``; in a batch they are filled up."""
+
+    shape: Any
+    dtype: Any
+    allow_missing: bool = False
+    default_value: Any = None
+
+
+_LISTS = {"string": BytesList, "float32": FloatList, "int64": Int64List}
+
+
+def parse(data: bytes, features: dict[str, Any]) -> dict[str, np.ndarray]:
+    """The arrays of one ``Example``; texts as arrays of ``bytes``."""
+    try:
+        found = Example.FromString(data).features.feature
+    except (SerializationError, IndexError, ValueError) as error:
+        told = f"Could not parse example input, value: {data[:32]!r}: {error}"
+        raise ConfigError(told) from None
+    return {name: _array(found.get(name), name, want) for name, want in features.items()}
+
+
+def parse_batch(rows: Iterable[bytes], features: dict[str, Any]) -> dict[str, np.ndarray]:
+    """The arrays of several, stacked; sequences are filled up to the longest."""
+    parsed = [parse(data, features) for data in rows]
+    return {k: _stacked([row[k] for row in parsed], want) for k, want in features.items()}
+
+
+def _array(found: Feature | None, name: str, want: Any) -> np.ndarray:
+    word = want.dtype if isinstance(want.dtype, str) else want.dtype.name
+    if word not in _LISTS:
+        raise DTypeError(f"Feature: {name}: dtype {word} given; {', '.join(_LISTS)} can be parsed")
+    kind, shape = (object if word == "string" else word), [int(n) for n in want.shape]
+    there = None if found is None else found.WhichOneof()
+    if there not in (None, _LISTS[word].word):
+        raise DTypeError(f"Key: {name}.  Data types don't match. Expected type: {word}, but the "
+                         f"example has {there}")  # fmt: skip
+    values = np.array(getattr(found, there).value if there else [], kind)
+    if isinstance(want, FixedLenSequenceFeature):
+        return values.reshape([-1, *shape])
+    if not there:
+        if want.default_value is None:
+            raise ConfigError(f"Feature: {name} (data type: {word}) is required but could not be "
+                              "found.")  # fmt: skip
+        return np.broadcast_to(np.asarray(want.default_value, kind), shape).copy()
+    if values.size != int(np.prod(shape, dtype=int)):
+        raise ShapeError(f"Key: {name}.  Can't parse serialized Example: {values.size} values "
+                         f"given, which have not the shape {shape}")  # fmt: skip
+    return values.reshape(shape)
+
+
+def _stacked(arrays: list, want: Any) -> np.ndarray:
+    if not isinstance(want, FixedLenSequenceFeature):
+        return np.stack(arrays)
+    longest = max(len(a) for a in arrays)
+    empty = b"" if arrays[0].dtype == object else 0
+    out = np.empty((len(arrays), longest, *arrays[0].shape[1:]), arrays[0].dtype)
+    out.fill(empty if want.default_value is None else want.default_value)
+    for row, a in zip(out, arrays, strict=True):
+        row[: len(a)] = a
+    return out
+
+
+# --- tensors as messages (``tensor.proto``) -------------------------------------------------------
+def tensor_bytes(array: np.ndarray, kind: int) -> bytes:
+    """A ``TensorProto`` whose type has the number ``kind``."""
+    sizes = b"".join(pb.nested(2, pb.integer(1, n) if n else b"") for n in array.shape)
+    if array.dtype == object:
+        body = b"".join(pb.nested(8, v) for v in array.reshape(-1).tolist())
+    else:
+        body = pb.nested(4, array.tobytes())
+    return pb.integer(1, kind) + pb.nested(2, sizes) + body
+
+
+def tensor_of(data: bytes, kind: int, dtype: Any) -> np.ndarray:
+    """The array of a ``TensorProto`` whose type has the number ``kind``, and is ``dtype`` here."""
+    shape: list[int] = []
+    texts: list[Any] = []
+    raw = b""
+    for field, value in pb.fields(data):
+        if isinstance(value, int):
+            if field == 1 and value != kind:
+                raise DTypeError(f"Type mismatch between the parsed tensor (type {value}) and what "
+                                 f"was asked for (type {kind})")  # fmt: skip
+        elif field == 2:
+            dims = [v for _, v in pb.fields(value) if isinstance(v, bytes)]
+            shape = [int(dict(pb.fields(v)).get(1, 0)) for v in dims]
+        elif field == 4:
+            raw = value
+        elif field == 8:
+            texts.append(value)
+    if np.dtype(dtype) == object:
+        return np.array([*texts, None], object)[:-1].reshape(shape)
+    return np.frombuffer(raw, dtype).copy().reshape(shape) if raw else np.zeros(shape, dtype)

@@ -19,7 +19,7 @@ import numpy as np
 
 from ...data.pipeline import AUTOTUNE, Pipeline, PipelineSpec
 from ...data.pipeline import TensorSpec as PlainSpec
-from ...data.pipeline.elements import flatten, map_leaves
+from ...data.pipeline.elements import flatten, lift, map_leaves
 from ...errors import DisttrainError, SerializationError
 from . import random as streams
 from .errors import NAMES
@@ -38,7 +38,9 @@ def shown(value: Any) -> Any:
 def _shown(leaf: Any) -> Any:
     if isinstance(leaf, Pipeline):
         return DatasetV2(leaf)
-    return wrap(np.array(leaf, object) if isinstance(leaf, bytes) else leaf)
+    if isinstance(leaf, bytes):
+        return wrap(np.array(leaf, object))
+    return wrap(lift(leaf) if isinstance(leaf, np.ndarray) and leaf.dtype != object else leaf)
 
 
 def given(value: Any) -> Any:
@@ -48,6 +50,10 @@ def given(value: Any) -> Any:
 
 def _given(leaf: Any) -> Any:
     return leaf.pipeline if isinstance(leaf, DatasetV2) else convert(leaf)._value
+
+
+def _taken(leaf: Any) -> Any:
+    return _given(leaf) if hasattr(leaf, "_value") or hasattr(leaf, "_as_tensor") else leaf
 
 
 def _called(fn: Callable[..., Any]) -> Callable[..., Any]:
@@ -270,10 +276,7 @@ class DatasetV2:
                                 )  # fmt: skip
             output_signature = _signature(output_types, output_shapes)
         held = [convert(a).numpy() for a in args or ()]
-
-        def rows() -> Iterator[Any]:
-            return (_row(value, output_signature) for value in generator(*held))
-
+        rows = lambda: (map_leaves(_taken, row) for row in generator(*held))  # noqa: E731
         made = Pipeline.from_generator(rows, map_leaves(_spec_given, output_signature))
         return DatasetV2(made, "FlatMap")
 
@@ -294,13 +297,6 @@ class DatasetV2:
                     f"`tf.data.Dataset` objects but encountered object of type {type(d)}."
                 )
         return DatasetV2(Pipeline.zip(given(tree)), "Zip")
-
-    @staticmethod
-    def counter(start: Any = 0, step: Any = 1, dtype: Any = "int64", name: Any = None) -> DatasetV2:
-        """Numbers without end."""
-        first, each, kind = _plain(start), _plain(step), as_dtype(dtype).as_numpy_dtype
-        numbers = Pipeline.range(1).repeat().enumerate()
-        return DatasetV2(numbers.map(lambda i, _: kind(first + int(i) * each)), "Counter")
 
     def reduce(self, initial_state: Any, reduce_func: Any, name: str | None = None) -> Any:
         """``reduce_func(state, element)`` over all."""
@@ -338,29 +334,6 @@ def _signature(types: Any, shapes: Any) -> Any:
     return TensorSpec(shapes, types)
 
 
-def _row(value: Any, signature: Any) -> Any:
-    """What a generator gave, in the types of the signature."""
-    if isinstance(signature, tuple) and isinstance(value, list):
-        value = tuple(value)
-    specs, (leaves, build) = flatten(signature)[0], flatten(value)
-    if len(specs) != len(leaves):
-        raise invalid("TypeError: `generator` yielded an element that did not match the expected "
-                      f"structure. The expected structure was {signature}, but the yielded element "
-                      f"was {value}.")  # fmt: skip
-    return build([_typed(leaf, spec) for leaf, spec in zip(leaves, specs, strict=True)])
-
-
-def _typed(leaf: Any, spec: Any) -> Any:
-    try:
-        if spec.dtype.inner is None or hasattr(leaf, "_value"):
-            return _given(leaf)
-        return np.asarray(leaf).astype(spec.dtype.as_numpy_dtype)
-    except (TypeError, ValueError) as error:
-        raise invalid("TypeError: `generator` yielded an element that could not be converted to the"
-                      f" expected type. The expected type was {spec.dtype.name}, but the yielded "
-                      f"element was {leaf}.") from error  # fmt: skip
-
-
 # --- what is the pipeline's under the same name ---------------------------------------------------
 _ELEMENTS = {"tensors", "initial_state", "padding_values", "target_dist", "initial_dist",
              "file_pattern", "filenames"}  # fmt: skip
@@ -385,6 +358,8 @@ def _parameter(name: str, value: Any) -> Any:
         return given(value)
     if name == "padded_shapes":
         return _shapes(value)
+    if name == "dtype":
+        return as_dtype(value).as_numpy_dtype
     found = _plain(value)
     if isinstance(found, str) and name in ("batch_size", "count", "size", "buffer_size"):
         raise TypeError(f"Cannot convert {found!r} to EagerTensor of dtype int64")
@@ -425,7 +400,8 @@ def _same(word: str, kind: str, name: str = "", **others: str) -> Callable[..., 
 
 
 for _word, _kind in {
-    "from_tensors": "Tensor", "list_files": "Shuffle", "random": "Random", "load": "Load",
+    "from_tensors": "Tensor", "counter": "Counter", "list_files": "Shuffle",
+    "random": "Random", "load": "Load",
     "choose_from_datasets": "DirectedInterleave", "sample_from_datasets": "DirectedInterleave",
     "map": "Map", "filter": "Filter", "interleave": "Interleave", "flat_map": "FlatMap",
     "scan": "Scan", "take_while": "TakeWhile", "take": "Take", "skip": "Skip", "shard": "Shard",

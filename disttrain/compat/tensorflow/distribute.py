@@ -14,8 +14,6 @@ import enum
 import functools
 import importlib
 import importlib.util
-import json
-import random
 import sys
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
@@ -24,13 +22,9 @@ from typing import Any
 
 import numpy as np
 
-import disttrain as dt
-
-from ...comm.job.worker_env import read_worker_env
 from ...data.pipeline import Pipeline
 from ...data.pipeline.elements import flatten, map_leaves
-from ...distributed.nn import functional
-from ...settings import TF_CONFIG
+from ...distributed.replicas import after_another, cluster_told, ranks, same_draws, together
 from . import random as streams
 from .data import AutoShardPolicy, DatasetV2
 from .dispatch import execute
@@ -48,46 +42,6 @@ class ReduceOp(enum.Enum):
 
 def _op(value: Any) -> ReduceOp:
     return value if isinstance(value, ReduceOp) else ReduceOp(str(value).upper())
-
-
-def ranks(join: bool = True) -> tuple[int, int]:
-    """This rank, and how many there are; ``join``: their group, where several were started."""
-    group = dt.distributed
-    if not group.is_initialized() and not (join and _join()):
-        return 0, 1
-    return group.get_rank(), group.get_world_size()
-
-
-def _join() -> bool:
-    if read_worker_env().world_size > 1:
-        dt.distributed.init_process_group()
-        return True
-    cluster, kind, index = _told()
-    places = _places(cluster)
-    if len(places) < 2:
-        return False
-    place = places.index((kind, index))
-    dt.distributed.init_process_group(
-        init_method=f"tcp://{cluster[places[0][0]][0]}", rank=place, world_size=len(places)
-    )
-    return True
-
-
-def _told() -> tuple[dict[str, list[str]], str, int]:
-    """The cluster and this task, as ``TF_CONFIG`` says."""
-    try:
-        told = json.loads(TF_CONFIG.text() or "{}")
-        task = told.get("task", {})
-        return told.get("cluster", {}), task.get("type", "worker"), int(task.get("index", 0))
-    except (ValueError, AttributeError, TypeError) as error:
-        raise ValueError(
-            f"TF_CONFIG: {TF_CONFIG.text()!r} is not what it should be: {error}"
-        ) from None
-
-
-def _places(cluster: dict[str, list[str]]) -> list[tuple[str, int]]:
-    """The tasks that train, in the order of their ranks: the chief first."""
-    return [(kind, i) for kind in ("chief", "worker") for i in range(len(cluster.get(kind, [])))]
 
 
 # --- where one is ---------------------------------------------------------------------------------
@@ -151,26 +105,17 @@ class ReplicaContext:
 
 
 def _reduced(op: ReduceOp, value: Any) -> Any:
-    size = ranks()[1]
-    if size == 1:
-        return convert(value)
-    scale = 1 if op is ReduceOp.SUM else size
-
-    def call(x: Any) -> Any:
-        out = functional.all_reduce(x)
-        return out if scale == 1 else (out / scale).to(x.dtype)
-
-    return execute("CollectiveReduceV2", call, [convert(value)])
+    t = convert(value)
+    if ranks()[1] == 1:
+        return t
+    return execute("CollectiveReduceV2", lambda x: together(x, op is ReduceOp.MEAN), [t])
 
 
 def _gathered(value: Any, axis: int) -> Any:
+    t = convert(value)
     if ranks()[1] == 1:
-        return convert(value)
-    return execute(
-        "CollectiveGatherV2",
-        lambda x: dt.cat(list(functional.all_gather(x)), axis),
-        [convert(value)],
-    )
+        return t
+    return execute("CollectiveGatherV2", lambda x: after_another(x, axis), [t])
 
 
 def in_cross_replica_context() -> bool:
@@ -259,15 +204,8 @@ class Strategy:
         if importlib.util.find_spec("keras") is not None:
             keras: Any = importlib.import_module(_KERAS)
             keras.distribution.set_distribution(keras.distribution.DataParallel())
-        mine = _streams()
-        states = [mine]
-        dt.distributed.broadcast_object_list(states, 0)
-        _set_streams(states[0])
-        try:
+        with same_draws(_seeds, _set_seeds):
             yield
-        finally:
-            if self.rank:
-                _set_streams(mine)
 
     def run(
         self,
@@ -344,20 +282,16 @@ class _ValueContext:
     num_replicas_in_sync: int
 
 
-def _streams() -> tuple:
-    """The states of all generators of random numbers."""
+def _seeds() -> tuple:
+    """The state of TensorFlow's stream of seeds."""
     seeds = streams._current()
-    own = seeds.seed, seeds.stream.getstate()
-    return dt.get_rng_state(), np.random.get_state(), random.getstate(), own
+    return seeds.seed, seeds.stream.getstate()
 
 
-def _set_streams(states: tuple) -> None:
-    dt.set_rng_state(states[0])
-    np.random.set_state(states[1])
-    random.setstate(states[2])
+def _set_seeds(state: tuple) -> None:
     seeds = streams._current()
-    seeds.seed = states[3][0]
-    seeds.stream.setstate(states[3][1])
+    seeds.seed = state[0]
+    seeds.stream.setstate(state[1])
 
 
 def _summed(size: int) -> Any:
@@ -406,7 +340,7 @@ class TFConfigClusterResolver:
     """The cluster that ``TF_CONFIG`` tells of."""
 
     def __init__(self, task_type: str | None = None, task_id: int | None = None, **_: Any) -> None:
-        self._cluster, kind, index = _told()
+        self._cluster, kind, index = cluster_told()
         self.task_type = task_type or (kind if self._cluster else "")
         self.task_id = index if task_id is None else task_id
 

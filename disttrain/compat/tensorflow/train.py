@@ -10,10 +10,8 @@ not read.
 from __future__ import annotations
 
 import os
-import re
-import time
-from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -21,71 +19,62 @@ import numpy as np
 import disttrain as dt
 
 from ...data import examples
+from ...data.pipeline.elements import as_leaf
+from ...distributed.replicas import ranks
 from ...errors import DisttrainError
+from ...serialize.series import Series, list_anew, listed, members
 from .data import OwnedIterator, invalid
-from .distribute import ranks
 from .tensor import convert
 from .variable import Variable
 
-_STATE, _VALUE, _POSITION = "checkpoint", ".ATTRIBUTES/VARIABLE_VALUE", ".ATTRIBUTES/ITERATOR_STATE"
+_FILE, _VALUE = ".index", ".ATTRIBUTES/VARIABLE_VALUE"
 
 
 # --- what is kept ---------------------------------------------------------------------------------
-def _kept(value: Any) -> bool:
-    """Is it something whose state can be kept?"""
-    if isinstance(value, (Variable, OwnedIterator, Checkpoint, dict, list, tuple)):
-        return True
-    return hasattr(value, "variables") or _variable(value)
-
-
 def _variable(value: Any) -> bool:
     return hasattr(value, "assign") and hasattr(value, "shape")
 
 
-def _walk(value: Any, path: str, seen: set[int]) -> Iterator[tuple[str, Any]]:
-    """Variables and iterators below ``value``, each by its path, once."""
-    if id(value) in seen:
-        return
-    seen.add(id(value))
-    if isinstance(value, OwnedIterator) or _variable(value):
-        yield path, value
-        return
-    for name, child in _children(value):
-        if _kept(child) or (hasattr(child, "__dict__") and _module(child)):
-            yield from _walk(child, f"{path}/{name}" if path else name, seen)
+def _leaf(value: Any) -> bool:
+    return isinstance(value, OwnedIterator) or _variable(value)
 
 
-def _module(value: Any) -> bool:
-    return any(_kept(child) for child in vars(value).values() if not isinstance(child, str))
+def _kept(value: Any) -> bool:
+    """Is it something whose state can be kept?"""
+    return _leaf(value) or isinstance(value, (dict, list, tuple)) or hasattr(value, "__dict__")
 
 
 def _children(value: Any) -> list[tuple[str, Any]]:
     if isinstance(value, dict):
-        return [(str(k), v) for k, v in value.items()]
-    if isinstance(value, (list, tuple)):
-        return [(str(i), v) for i, v in enumerate(value)]
-    if type(value).__module__.startswith("keras.") or hasattr(value, "get_config"):
-        return [(str(i), v) for i, v in enumerate(value.variables)]
-    return list(vars(value).items())
+        found = [(str(k), v) for k, v in value.items()]
+    elif isinstance(value, (list, tuple)) or hasattr(value, "get_config"):  # or a part of Keras
+        parts = value if isinstance(value, (list, tuple)) else value.variables
+        found = [(str(i), v) for i, v in enumerate(parts)]
+    else:
+        found = list(getattr(value, "__dict__", {}).items())
+    return [(name, child) for name, child in found if _kept(child) and not isinstance(child, type)]
 
 
-def _write(path: str, values: dict[str, Any]) -> None:
-    Path(path).parent.mkdir(parents=True, exist_ok=True)
-    dt.save(values, f"{path}.index")
+def _state_of(variable: Any) -> Any:
+    array = as_leaf(variable.numpy())
+    return dt.tensor(array) if array.dtype != object else {"texts": array.tolist()}
 
 
-def _state_of(value: Any) -> Any:
-    return value.state_dict() if isinstance(value, OwnedIterator) else dt.tensor(_numpy(value))
-
-
-def _numpy(variable: Any) -> np.ndarray:
-    found = variable.numpy() if hasattr(variable, "numpy") else variable
-    return np.asarray(found)
+def _put(variable: Any, value: Any, name: str) -> None:
+    if isinstance(value, dict):
+        variable.assign(value["texts"])
+        return
+    if tuple(variable.shape) != tuple(value.shape):
+        raise ValueError(
+            f"Received incompatible tensor with shape {tuple(value.shape)} when attempting to "
+            f"restore variable with shape {tuple(variable.shape)} and name {name}."
+        )
+    variable.assign(convert(value) if isinstance(variable, Variable) else value)
 
 
 def _read(path: str) -> dict[str, Any]:
     try:
-        found: dict[str, Any] = dt.load(f"{path}.index")
+        found: dict[str, Any] = dt.load(path + _FILE)
     except OSError as error:
         raise invalid(
             f"Error when restoring from checkpoint or SavedModel at {path}: Failed to find any "
@@ -131,7 +120,7 @@ class Checkpoint:
 
     def __init__(self, root: Any = None, **kwargs: Any) -> None:
         for name, value in kwargs.items():
-            if not (_kept(value) or hasattr(value, "__dict__")):
+            if not _kept(value):
                 raise ValueError(
                     f"`Checkpoint` was expecting {name} to be a trackable object (an object "
                     f"derived from `Trackable`), got {value}. If you believe this object should be "
@@ -147,22 +136,25 @@ class Checkpoint:
             self.save_counter = Variable(np.int64(0), trainable=False, name="save_counter")
         return self.save_counter
 
-    def _found(self) -> dict[str, Any]:
-        return dict(_walk(self, "", set()))
+    def _found(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Variables, and iterators, by their paths."""
+        found = dict(members(self, _children, _leaf))
+        iterators = {k: v for k, v in found.items() if isinstance(v, OwnedIterator)}
+        return {k: v for k, v in found.items() if k not in iterators}, iterators
 
     def write(self, file_prefix: Any, options: Any = None) -> str:
         """Save under this name."""
-        path, found = os.fspath(file_prefix), self._found()
-        values = {k: _state_of(v) for k, v in found.items() if not isinstance(v, OwnedIterator)}
+        path, (variables, iterators) = os.fspath(file_prefix), self._found()
         rank, size = ranks(join=False)
-        mine = {k: v.state_dict() for k, v in found.items() if isinstance(v, OwnedIterator)}
-        told: list[Any] = [(path, mine)]
+        mine = (path, {k: v.state_dict() for k, v in iterators.items()})
+        told: list[Any] = [mine] * size
         if size > 1:
-            told = [None] * size
-            dt.distributed.all_gather_object(told, (path, mine))
+            dt.distributed.all_gather_object(told, mine)
         if [p for p, _ in told].index(path) == rank:
-            at = {k: [states.get(k) for _, states in told] for k in mine}
-            _write(path, {"values": values, "positions": at})
+            values = {k: _state_of(v) for k, v in variables.items()}
+            at = {k: [states.get(k) for _, states in told] for k in iterators}
+            Path(path).parent.mkdir(parents=True, exist_ok=True)
+            dt.save({"values": values, "positions": at}, path + _FILE)
         if size > 1:
             dt.distributed.barrier()
         return path
@@ -171,24 +163,23 @@ class Checkpoint:
         """Save as ``file_prefix-N``, counting; the folder's last one is it then."""
         self._counter().assign_add(1)
         path = self.write(f"{os.fspath(file_prefix)}-{int(self.save_counter.numpy())}")
-        update_checkpoint_state(os.path.dirname(path), path)
+        if ranks(join=False)[0] == 0:
+            list_anew(os.path.dirname(path), [path])
         return path
 
     def read(self, save_path: Any, options: Any = None) -> Status:
         """Restore what ``write`` has saved."""
         read = _read(os.fspath(save_path))
         self._build()
-        found = self._found()
-        missing: list[str] = []
-        for name, value in found.items():
-            if isinstance(value, OwnedIterator):
-                _set_position(name, value, read["positions"].get(name), missing)
-            elif name in read["values"]:
-                value.assign(_fitting(value, read["values"][name], name))
-            elif name != "save_counter":
-                missing.append(name)
-        unused = [k for k in {**read["values"], **read["positions"]} if k not in found]
-        return Status(missing, unused)
+        variables, iterators = self._found()
+        kept, positions = read["values"], read["positions"]
+        for name in variables.keys() & kept.keys():
+            _put(variables[name], kept[name], name)
+        for name in iterators.keys() & positions.keys():
+            _set_position(name, iterators[name], positions[name])
+        there = {*variables, *iterators}
+        missing = sorted(there - {*kept, *positions, "save_counter"})
+        return Status(missing, sorted({*kept, *positions} - there))
 
     def _build(self) -> None:
         """Optimizers of Keras get their variables, which the checkpoint may have."""
@@ -206,73 +197,35 @@ class Checkpoint:
         return self.read(save_path)
 
 
-def _set_position(name: str, value: OwnedIterator, states: Any, missing: list) -> None:
-    if states is None:
-        missing.append(name)
-        return
+def _set_position(name: str, iterator: OwnedIterator, states: list) -> None:
     rank, size = ranks(join=False)
     if len(states) != size:
         raise invalid(
             f"{name}: the positions of the iterators of {len(states)} workers were saved; there "
             f"are {size} now, whose parts of the dataset are others"
         )
-    value.load_state_dict(states[rank])
-
-
-def _fitting(variable: Any, value: Any, name: str) -> Any:
-    if tuple(variable.shape) != tuple(value.shape):
-        raise ValueError(
-            f"Received incompatible tensor with shape {tuple(value.shape)} when attempting to "
-            f"restore variable with shape {tuple(variable.shape)} and name {name}."
-        )
-    return convert(value) if isinstance(variable, Variable) else value
+    iterator.load_state_dict(states[rank])
 
 
 # --- the folder -----------------------------------------------------------------------------------
-class CheckpointState:
-    """What the folder's file says."""
-
-    def __init__(self, paths: list[str]) -> None:
-        self.all_model_checkpoint_paths = paths
-        self.model_checkpoint_path = paths[-1]
-
-
-def update_checkpoint_state(
-    save_dir: Any, model_checkpoint_path: Any, all_model_checkpoint_paths: Any = None
-) -> None:
-    """Write which checkpoints are in the folder."""
-    if ranks(join=False)[0]:
-        return
-    paths = [str(p) for p in all_model_checkpoint_paths or [model_checkpoint_path]]
-    lines = [f'model_checkpoint_path: "{os.path.relpath(paths[-1], save_dir or ".")}"']
-    lines += [f'all_model_checkpoint_paths: "{os.path.relpath(p, save_dir or ".")}"' for p in paths]
-    state = Path(save_dir, _STATE)
-    part = state.with_name(f"{_STATE}.part-{os.getpid()}")
-    part.write_text("\n".join(lines) + "\n")
-    part.replace(state)
+def latest_checkpoint(checkpoint_dir: Any, latest_filename: str | None = None) -> str | None:
+    """The last checkpoint of the folder; None: there is none."""
+    paths = listed(checkpoint_dir, latest_filename or "checkpoint")
+    return paths[-1] if paths and os.path.exists(paths[-1] + _FILE) else None
 
 
 def get_checkpoint_state(checkpoint_dir: Any, latest_filename: str | None = None) -> Any:
     """What the folder's file says; None: it is not there."""
-    state = Path(checkpoint_dir, latest_filename or _STATE)
-    if not state.is_file():
-        return None
-    found = re.findall(r'^all_model_checkpoint_paths: "(.*)"$', state.read_text(), re.M)
-    return CheckpointState([os.path.join(checkpoint_dir, p) for p in found]) if found else None
-
-
-def latest_checkpoint(checkpoint_dir: Any, latest_filename: str | None = None) -> str | None:
-    """The last checkpoint of the folder; None: there is none."""
-    state = get_checkpoint_state(checkpoint_dir, latest_filename)
-    if state is None or not os.path.exists(f"{state.model_checkpoint_path}.index"):
-        return None
-    return str(state.model_checkpoint_path)
+    paths = listed(checkpoint_dir, latest_filename or "checkpoint")
+    found = SimpleNamespace(all_model_checkpoint_paths=paths, model_checkpoint_path=paths[-1:])
+    found.model_checkpoint_path = paths[-1] if paths else None
+    return found if paths else None
 
 
 def list_variables(ckpt_dir_or_file: Any) -> list[tuple[str, list[int]]]:
     """Names and shapes of what is in a checkpoint."""
     values = _read(latest_checkpoint(ckpt_dir_or_file) or os.fspath(ckpt_dir_or_file))["values"]
-    return sorted((f"{name}/{_VALUE}", list(v.shape)) for name, v in values.items())
+    return sorted((f"{name}/{_VALUE}", list(getattr(v, "shape", ()))) for name, v in values.items())
 
 
 def load_variable(ckpt_dir_or_file: Any, name: str) -> Any:
@@ -300,19 +253,14 @@ class CheckpointManager:
             raise ValueError(
                 "`step_counter` should be passed if `checkpoint_interval` is not None."
             )
-        self.checkpoint, self.directory = checkpoint, os.fspath(directory)
-        self._most, self._hours, self._init = max_to_keep, keep_checkpoint_every_n_hours, init_fn
+        self.checkpoint, self.directory, self._init = checkpoint, os.fspath(directory), init_fn
         self._prefix = os.path.join(self.directory, checkpoint_name)
         self._steps, self.checkpoint_interval = step_counter, checkpoint_interval
         self._last: int | None = None
-        state = get_checkpoint_state(self.directory)
-        self.checkpoints: list[str] = [] if state is None else state.all_model_checkpoint_paths
-        self._kept_at = time.time()
+        self._series = Series(self.directory, max_to_keep, keep_checkpoint_every_n_hours, _FILE)
 
-    @property
-    def latest_checkpoint(self) -> str | None:
-        """The last one."""
-        return self.checkpoints[-1] if self.checkpoints else None
+    checkpoints = property(lambda self: self._series.paths)
+    latest_checkpoint = property(lambda self: self.checkpoints[-1] if self.checkpoints else None)
 
     def save(
         self, checkpoint_number: Any = None, check_interval: bool = True, options: Any = None
@@ -326,19 +274,8 @@ class CheckpointManager:
         self.checkpoint._counter().assign_add(1)
         number = self.checkpoint.save_counter if checkpoint_number is None else checkpoint_number
         path = self.checkpoint.write(f"{self._prefix}-{int(number)}")
-        self.checkpoints = [p for p in self.checkpoints if p != path] + [path]
-        old = [] if self._most is None else self.checkpoints[: -self._most]
-        self.checkpoints = self.checkpoints[len(old) :]
-        update_checkpoint_state(self.directory, path, self.checkpoints)
-        for p in old:
-            self._remove(p)
+        self._series.add(path, ranks(join=False)[0] == 0)
         return path
-
-    def _remove(self, path: str) -> None:
-        if self._hours is not None and time.time() - self._kept_at >= self._hours * 3600:
-            self._kept_at = time.time()
-        elif ranks(join=False)[0] == 0:
-            Path(f"{path}.index").unlink(missing_ok=True)
 
     def restore_or_initialize(self) -> str | None:
         """Restore the last one; or call ``init_fn``."""
@@ -355,6 +292,6 @@ NAMED: dict[str, Any] = {
         "Int64List", "SequenceExample")},
     "Checkpoint": Checkpoint, "CheckpointManager": CheckpointManager,
     "latest_checkpoint": latest_checkpoint, "get_checkpoint_state": get_checkpoint_state,
-    "update_checkpoint_state": update_checkpoint_state, "list_variables": list_variables,
+    "list_variables": list_variables,
     "load_variable": load_variable,
 }  # fmt: skip

@@ -64,6 +64,11 @@ class Pipeline(Chain):
         return cls(sources.Range(range(*[int(a) for a in args]), dtype))
 
     @classmethod
+    def counter(cls: type[Self], start: Any = 0, step: Any = 1, dtype: Any = np.int64) -> Self:
+        """``start``, ``start + step`` ... without end."""
+        return cls(sources.Counted(start, step, dtype))
+
+    @classmethod
     def list_files(
         cls: type[Self], file_pattern: Any, shuffle: bool | None = None, seed: Any = None
     ) -> Self:

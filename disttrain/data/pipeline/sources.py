@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from ...core import Tensor
-from ...errors import ConfigError, ShapeError
+from ...errors import ConfigError, DTypeError, ShapeError
 from ...tfrecord import opened
-from .elements import Nested, copied, flatten, form, lower
-from .specs import TEXT, TensorSpec, fits, spec_of, trailing
+from .elements import Nested, as_leaf, copied, flatten, form, lower
+from .specs import INFINITE, TEXT, TensorSpec, fits, spec_of, trailing
 from .stage import Pass, Stage, State
 
 
@@ -111,6 +111,23 @@ class Range(Stage):
         return TensorSpec((), self._dtype)
 
 
+class Counted(Stage):
+    """Numbers without end."""
+
+    def __init__(self, start: Any, step: Any, dtype: Any) -> None:
+        self._start, self._step, self._dtype = start, step, np.dtype(dtype)
+
+    def begin(self) -> Pass:
+        at = lambda i: np.asarray(self._start + i * self._step, self._dtype)  # noqa: E731
+        return _Numbered(at, 1 << 62)
+
+    def cardinality(self) -> int:
+        return INFINITE
+
+    def spec(self) -> Any:
+        return TensorSpec((), self._dtype)
+
+
 class Generated(Stage):
     """What a function's iterator gives; a position is reached by passing over what was given."""
 
@@ -159,13 +176,15 @@ class _GeneratedPass(Pass):
     def _checked(self, value: Any) -> Any:
         if self._signature is None:
             return lower(value)
-        if form(value) != form(self._signature) and isinstance(value, list):
+        if isinstance(self._signature, tuple) and isinstance(value, list):
             value = tuple(value)
-        leaves, build = flatten(value)
-        specs = flatten(self._signature)[0]
-        if len(specs) == len(leaves):
-            pairs = zip(leaves, specs, strict=True)
-            value = build([_typed(x, s) for x, s in pairs])
+        (leaves, build), specs = flatten(value), flatten(self._signature)[0]
+        if len(specs) != len(leaves):
+            raise ShapeError(
+                f"Pipeline.from_generator: element {self._given - 1} does not fit: the expected "
+                f"structure is {form(self._signature)}; {value!r} was given"
+            )
+        value = build([self._typed(x, s) for x, s in zip(leaves, specs, strict=True)])
         element = lower(value)
         wrong = fits(self._signature, element)
         if wrong is not None:
@@ -174,6 +193,20 @@ class _GeneratedPass(Pass):
                 f"{wrong}"
             )
         return element
+
+    def _typed(self, value: Any, spec: Any) -> Any:
+        """A leaf in the type of its spec."""
+        if not isinstance(spec, TensorSpec) or isinstance(value, (Nested, Tensor)):
+            return value
+        try:
+            if spec.dtype == TEXT:
+                return as_leaf(value)
+            return np.asarray(value).astype(spec.dtype, copy=False)
+        except (TypeError, ValueError) as error:
+            raise DTypeError(
+                f"Pipeline.from_generator: element {self._given - 1} could not be converted to the "
+                f"expected type {spec.dtype}: {value!r}"
+            ) from error
 
     def state(self) -> State:
         return {"given": self._given, "ended": self._ended}
@@ -192,15 +225,6 @@ class _GeneratedPass(Pass):
         self._iterator = None
         if hasattr(ended, "close"):
             ended.close()
-
-
-def _typed(value: Any, spec: Any) -> Any:
-    if not isinstance(spec, TensorSpec) or spec.dtype == TEXT or isinstance(value, Nested):
-        return value
-    if isinstance(value, Tensor):
-        return value
-    array = np.asarray(value)
-    return array.astype(spec.dtype, copy=False) if array.dtype.kind in "biufc" else array
 
 
 class Files(Stage):

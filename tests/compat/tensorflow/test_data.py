@@ -99,7 +99,7 @@ def test_generators():
     assert (a.numpy().tolist(), t.numpy()) == ([1, 1], b"a")
     old = D.from_generator(lambda: iter([1, 2]), output_types=INT, output_shapes=TensorShape([]))
     assert [int(x) for x in old] == [1, 2]
-    for wrong, words in (([([1], 2, 3)], "expected structure"), ([("a", "b")], "converted")):
+    for wrong, words in (([([1], 2, 3)], "the expected structure"), ([(["a"], "b")], "expected type")):
         bad = D.from_generator(lambda rows=wrong: iter(rows), output_signature=signature)
         with pytest.raises(INVALID, match=words):
             list(bad)

@@ -15,7 +15,7 @@ DATA = bytes.fromhex(
     "0a340a160a016112111a0f0a0d01feffffffffffffffff01ac020a0d0a0162120812060a040000c03f0a0b0a0163"
     "12060a040a026869"
 )
-Fixed = records.FixedLenFeature
+Fixed = records.IO["FixedLenFeature"]
 
 
 def parsed(**features):
@@ -30,7 +30,7 @@ def test_examples_as_tensors():
         [1, -2, 300], 1.5, b"hi"
     )  # fmt: skip
     assert parsed(z=Fixed([], I64, 7)) == {"z": 7}
-    sequence = records.FixedLenSequenceFeature([], I64, allow_missing=True)
+    sequence = records.IO["FixedLenSequenceFeature"]([], I64, allow_missing=True)
     assert parsed(a=sequence, q=sequence) == {"a": [1, -2, 300], "q": []}
     both = records.parse_example([DATA, Example().SerializeToString()], {"a": sequence})
     assert both["a"].numpy().tolist() == [[1, -2, 300], [0, 0, 0]]

@@ -63,8 +63,8 @@ def cluster_told(text: str | None = None) -> tuple[dict[str, list[str]], str, in
 def same_draws(
     more: Callable[[], Any] = lambda: None, put: Callable[[Any], None] = lambda state: None
 ) -> Iterator[None]:
-    """All ranks draw what rank 0 draws, from this library's, numpy's and Python's streams; after the
-    block each goes on with its own numbers. ``more``, ``put``: the state of another stream."""
+    """All ranks draw what rank 0 draws, from this library's, numpy's and Python's streams; after
+    the block each goes on with its own numbers. ``more``, ``put``: the state of another stream."""
     mine = (default_generator.get_state(), np.random.get_state(), random.getstate(), more())
     states = [mine]
     broadcast_object_list(states, 0)

@@ -18,8 +18,8 @@ _NAME = re.compile(r'^all_model_checkpoint_paths: "(.*)"$', re.M)
 
 
 def members(value: Any, children: Any, leaf: Any) -> Iterator[tuple[str, Any]]:
-    """What ``leaf`` says yes to below ``value``, each once with its path; ``children(value)``: pairs
-    of a name and a part."""
+    """What ``leaf`` says yes to below ``value``, each once with its path; ``children(value)``:
+    pairs of a name and a part."""
     seen: set[int] = set()
 
     def walk(part: Any, path: str) -> Iterator[tuple[str, Any]]:

@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 
 from disttrain.data.examples import (
-    BytesList, Example, Feature, FeatureList, FeatureLists, Features, FloatList, Int64List,
+    BytesList,
+    Example,
+    Feature,
+    FeatureList,
+    FeatureLists,
+    Features,
+    FloatList,
+    Int64List,
     SequenceExample,
 )  # fmt: skip
 from disttrain.errors import SerializationError

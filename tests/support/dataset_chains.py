@@ -1,5 +1,5 @@
-"""Programs of dataset operations, drawn at random, and what they give: for pipelines, for tf.data of
-the face, and for TensorFlow's own. ``python tests/support/dataset_chains.py record FILE`` in an
+"""Programs of dataset operations, drawn at random, and what they give: for pipelines, for tf.data
+of the face, and for TensorFlow's own. ``python tests/support/dataset_chains.py record FILE`` in an
 environment with TensorFlow writes down what TensorFlow gives; ``compare SEED COUNT`` compares there
 both with it live (the project on ``PYTHONPATH``)."""
 
@@ -141,7 +141,7 @@ def main(words: list[str]) -> int:
     """Record, or compare live."""
     import tensorflow as tf
 
-    real = lambda text: result(text, tf.data.Dataset, lambda x: tf.cast(x, tf.int32))  # noqa: E731
+    real = lambda text: result(text, tf.data.Dataset, lambda x: tf.cast(x, tf.int32))
     if words[0] == "record":
         rows = [{"program": t, **real(t)} for t in dict.fromkeys(map(chain, range(160)))]
         text = ",\n".join(json.dumps(row, separators=(",", ":")) for row in rows)
@@ -149,7 +149,6 @@ def main(words: list[str]) -> int:
             source = f"TensorFlow {tf.__version__}, by tests/support/dataset_chains.py"
             file.write(f'{{"source":"{source}","rows":[\n{text}\n]}}\n')
         return 0
-    import disttrain.compat.tensorflow.operators
     from disttrain.compat.tensorflow.data import DatasetV2
     from disttrain.data.pipeline import Pipeline
 

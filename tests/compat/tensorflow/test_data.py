@@ -7,13 +7,13 @@ import json
 import numpy as np
 import pytest
 from data.pipeline.test_pipeline import PARTS
-from support.dataset_chains import result
 
 from disttrain.compat.tensorflow import data, errors, random
 from disttrain.compat.tensorflow import operators as _operators  # (tensors' arithmetic)
 from disttrain.compat.tensorflow.arrays import NAMES as arrays
 from disttrain.compat.tensorflow.tensor import EagerTensor, convert
 from disttrain.compat.tensorflow.types import DTYPES, TensorShape, TensorSpec
+from support.dataset_chains import result
 
 D = data.DatasetV2
 INT = DTYPES["int32"]
@@ -99,14 +99,17 @@ def test_generators():
     assert (a.numpy().tolist(), t.numpy()) == ([1, 1], b"a")
     old = D.from_generator(lambda: iter([1, 2]), output_types=INT, output_shapes=TensorShape([]))
     assert [int(x) for x in old] == [1, 2]
-    for wrong, words in (([([1], 2, 3)], "the expected structure"), ([(["a"], "b")], "expected type")):
+    for wrong, words in (
+        ([([1], 2, 3)], "the expected structure"),
+        ([(["a"], "b")], "expected type"),
+    ):
         bad = D.from_generator(lambda rows=wrong: iter(rows), output_signature=signature)
         with pytest.raises(INVALID, match=words):
             list(bad)
 
 
 def test_positions():
-    make = lambda: D.range(9).shuffle(5, seed=1).batch(2)  # noqa: E731
+    make = lambda: D.range(9).shuffle(5, seed=1).batch(2)
     it = iter(make())
     next(it)
     state = it.state_dict()

@@ -29,7 +29,9 @@ def test_all_is_restored(tmp_path):
     assert [x.numpy().tolist() for x in other.it] == rest
     assert ("w/.ATTRIBUTES/VARIABLE_VALUE", [2]) in train.list_variables(path)
     assert train.load_variable(path, "step") == 3
-    assert (tmp_path / "checkpoint").read_text().splitlines()[0] == 'model_checkpoint_path: "ckpt-1"'
+    assert (tmp_path / "checkpoint").read_text().splitlines()[
+        0
+    ] == 'model_checkpoint_path: "ckpt-1"'
     assert _operators is not None
 
 

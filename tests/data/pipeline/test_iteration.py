@@ -53,7 +53,7 @@ def test_a_failed_call_is_made_again():
             raise OSError("away")
         return x
 
-    make = lambda: Pipeline.range(6).map(fn, num_parallel_calls=3)  # noqa: E731
+    make = lambda: Pipeline.range(6).map(fn, num_parallel_calls=3)
     it = iter(make())
     next(it), next(it)
     state = it.state_dict()
@@ -66,7 +66,7 @@ def test_a_failed_call_is_made_again():
 
 
 def test_the_seeds_of_passes_to_come_are_part_of_it():
-    make = lambda: Pipeline.range(9).shuffle(9, seed=3).repeat(3)  # noqa: E731
+    make = lambda: Pipeline.range(9).shuffle(9, seed=3).repeat(3)
     made = make()
     whole = [x.item() for x in made]
     second = [x.item() for x in made]

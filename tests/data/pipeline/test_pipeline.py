@@ -7,12 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.dataset_chains import result, resumed
 
 import disttrain as dt
 from disttrain.data import DataLoader
 from disttrain.data.pipeline import Pipeline
 from disttrain.errors import ConfigError
+from support.dataset_chains import result, resumed
 
 ROWS = json.loads(Path(__file__).with_name("tensorflow.json").read_text())["rows"]
 PARTS = [ROWS[i::8] for i in range(8)]

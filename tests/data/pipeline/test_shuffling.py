@@ -16,7 +16,8 @@ def items(pipeline):
 
 
 def test_orders_are_tensorflows():
-    """Recorded from TensorFlow 2.21: ``Dataset.range(10).shuffle(5, seed=3)``, twice; and others."""
+    """Recorded from TensorFlow 2.21: ``Dataset.range(10).shuffle(5, seed=3)``, twice; and
+    others."""
     made = Pipeline.range(10).shuffle(5, seed=3)
     assert items(made) == [4, 1, 0, 2, 7, 8, 6, 3, 5, 9]
     assert items(made) == [3, 4, 2, 6, 5, 9, 0, 8, 1, 7]

@@ -104,7 +104,7 @@ def test_a_position_in_files(tmp_path, parallel):
     for name in "ab":
         (tmp_path / name).write_text("".join(f"{name}{i}\n" for i in range(4)))
     files = [str(tmp_path / name) for name in "ab"]
-    make = lambda: Pipeline.text_lines(files, num_parallel_reads=parallel)  # noqa: E731
+    make = lambda: Pipeline.text_lines(files, num_parallel_reads=parallel)
     whole = list(make())
     for count in range(9):
         it = iter(make())

@@ -12,10 +12,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...compile.autograph import do_not_convert
 from ..publish import MissingName, Shim, lacking, publish, refuse_real
 from . import (
     arrays,
-    autograph,
+
     control,
     errors,
     function,
@@ -85,7 +86,7 @@ def build() -> dict[str, Shim]:
         **_module("io", {"read_file": toplevel.read_file, "write_file": toplevel.write_file}),
         **_module("dtypes", types.DTYPES, DType=types.DType, as_dtype=types.as_dtype, cast=math.cast),
         **_module("autograph", {"to_code": _no_code, "set_verbosity": lambda *a, **k: None}),
-        **_module("autograph.experimental", {"do_not_convert": autograph.do_not_convert,
+        **_module("autograph.experimental", {"do_not_convert": do_not_convert,
                                              "set_loop_options": lambda **k: None}),
         **_module("test", {"TestCase": toplevel.TestCase, "main": toplevel.unittest.main,
                            "is_gpu_available": lambda *a, **k: False,

@@ -88,10 +88,10 @@ def cond(pred: Any, true_fn: Any = None, false_fn: Any = None, name: str | None 
         return true_fn() if bool(pred) else false_fn()
     yes, rebuild = traced("cond_true", true_fn, [])
     no, _ = traced("cond_false", false_fn, [])
-    return branch("StatelessIf", _flipped(convert(pred)), [yes, no], rebuild)
+    return branch("StatelessIf", flipped(convert(pred)), [yes, no], rebuild)
 
 
-def _flipped(pred: Any) -> Any:
+def flipped(pred: Any) -> Any:
     return GRAPH.get().record("Cast", lambda p: 1 - p.int(), [pred])
 
 

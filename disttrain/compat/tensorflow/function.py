@@ -261,7 +261,7 @@ class Function:
         with dt.fork_rng(), graph:
             given = {k: self._placeholders(graph, k, v, bound.get(k)) for k, v in specs.items()}
             args, kwargs = self._split(given)
-            body = staging.convert_function(fn) if self._autograph else fn
+            body = staging.STATEMENTS.call(fn) if self._autograph else fn
             found = body(*args, **kwargs)
             leaves, rebuild = tree.flatten(found, with_none=True)
             outs = [v if v is None or not _can_leave(v) else graph.inside(convert(v)) for v in leaves]

@@ -15,7 +15,7 @@ from typing import Any
 
 import disttrain as dt
 
-from ...core import philox
+from ...keyed import philox
 from .arrays import stack
 from .dispatch import execute, plain
 from .tensor import GRAPH, convert, inner_type, matched, wrap

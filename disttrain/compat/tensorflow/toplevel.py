@@ -142,7 +142,7 @@ def Assert(condition: Any, data: Any, summarize: Any = None, name: Any = None) -
     _effect("Assert", call, [convert(condition), *given])
 
 
-staging.from_debugging["Assert"] = Assert
+staging.FROM_DEBUGGING["Assert"] = Assert
 
 
 def assert_shapes(shapes: Any, data: Any = None, summarize: Any = None, message: str | None = None,

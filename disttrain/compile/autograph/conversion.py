@@ -1,7 +1,7 @@
-"""AutoGraph: Python's ``if``, ``while`` and ``for`` over tensors as operations of a traced function.
+"""The source of functions, with statements that ask what they are given.
 
-``converted(fn)`` is ``fn`` with these statements calling ``staging``, which decides by what it is
-given: Python goes on as Python. A ``return`` in a branch takes what follows the ``if`` along; ``break``
+``converted(fn, statements)`` is ``fn`` calling ``statements`` in place of Python's ``if``, ``while``,
+``for`` and their like, and of each function that it calls. A ``return`` in a branch takes what follows the ``if`` along; ``break``
 and ``continue`` become flags. Functions whose source is not there stay as they are.
 """
 
@@ -22,10 +22,10 @@ _HERE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__
 _NOT_OURS = (_HERE, sysconfig.get_paths()["stdlib"], sysconfig.get_paths()["purelib"], "<")
 
 
-def converted(fn: Any, staging: Any) -> Any:
+def converted(fn: Any, statements: Any) -> Any:
     """``fn`` (a function or method) under AutoGraph, or itself where there is nothing to do."""
     if isinstance(fn, types.MethodType):
-        inner = converted(fn.__func__, staging)
+        inner = converted(fn.__func__, statements)
         return fn if inner is fn.__func__ else types.MethodType(inner, fn.__self__)
     if not isinstance(fn, types.FunctionType) or getattr(fn, "ag_do_not_convert", False):
         return fn
@@ -35,7 +35,7 @@ def converted(fn: Any, staging: Any) -> Any:
     if code is None:
         return fn
     own = dict(zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True))
-    own[NAME] = types.CellType(staging)
+    own[NAME] = types.CellType(statements)
     cells = tuple(own[name] for name in code.co_freevars)
     out = types.FunctionType(code, fn.__globals__, fn.__name__, fn.__defaults__, cells)
     out.__kwdefaults__, out.__dict__ = fn.__kwdefaults__, dict(fn.__dict__)

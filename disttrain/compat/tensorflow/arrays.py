@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import namedtuple
 from typing import Any
 
 import numpy as np
 
 import disttrain as dt
 
+from ...arrays import slots
 from .dispatch import execute, op, plain
 from .math import cast
 from .tensor import GRAPH, STACK, convert, inner_type, is_tensor, wrap
@@ -304,26 +306,13 @@ def where(condition, x=None, y=None):
 @op("GatherV2", "params indices")
 def gather(params, indices, validate_indices=None, axis=None, batch_dims=0):
     dim = batch_dims if axis is None else axis % params.ndim
-    _within(indices, params.shape[dim])
-    if not batch_dims:
-        found = params.index_select(dim, indices.reshape(-1).long())
-        return found.reshape(*params.shape[:dim], *indices.shape, *params.shape[dim + 1 :])
-    rows = [_batch(p, i, dim, batch_dims) for p, i in zip(params, indices, strict=True)]
-    return dt.stack(rows)
+    within(indices, params.shape[dim])
+    return slots.take_rows(params, indices, dim, batch_dims)
 
 
-def _batch(params: Any, indices: Any, dim: int, batch_dims: int) -> Any:
-    if batch_dims > 1:
-        pairs = zip(params, indices, strict=True)
-        return dt.stack([_batch(p, i, dim - 1, batch_dims - 1) for p, i in pairs])
-    dim -= 1
-    found = params.index_select(dim, indices.reshape(-1).long())
-    return found.reshape(*params.shape[:dim], *indices.shape, *params.shape[dim + 1 :])
-
-
-def _within(indices: Any, count: int) -> None:
-    flat = indices.detach().reshape(-1).tolist()
-    for i, place in enumerate(flat):
+def within(indices: Any, count: int) -> None:
+    """Raise where one of ``indices`` is no row of ``count``."""
+    for i, place in enumerate(indices.detach().reshape(-1).tolist()):
         if not 0 <= place < count:
             at = ",".join(map(str, np.unravel_index(i, tuple(indices.shape)))) if indices.ndim else ""
             where_ = f"indices[{at}]" if at else "indices"
@@ -332,49 +321,20 @@ def _within(indices: Any, count: int) -> None:
 
 @op("GatherNd", "params indices")
 def gather_nd(params, indices, batch_dims=0):
-    if batch_dims:
-        pairs = zip(params, indices, strict=True)
-        return dt.stack([_gather_nd(p, i) for p, i in pairs])
-    return _gather_nd(params, indices)
-
-
-def _gather_nd(params: Any, indices: Any) -> Any:
-    return params[tuple(indices.long().unbind(-1))]
+    return slots.gather_nd(params, indices, batch_dims)
 
 
 def _scatter(word: str, kind: str, how: str) -> Any:
     def fn(tensor, indices, updates):
-        return put(tensor, indices, updates, how)
+        return slots.put_nd(tensor, indices, updates, how)
 
     fn.__name__ = word
     return op(kind, "tensor indices", same="tensor updates")(fn)
 
 
-def put(tensor: Any, indices: Any, updates: Any, how: str) -> Any:
-    """``tensor`` with ``updates`` at the places ``indices`` [..., depth] of its first dimensions:
-    set, or joined by ``how`` to what is there."""
-    depth, places = indices.shape[-1], tuple(indices.long().unbind(-1))
-    for d, place in enumerate(places):
-        bad = ((place < 0) | (place >= tensor.shape[d])).any()
-        if bool(bad):
-            raise ValueError(f"indices{list(indices.shape)} = {indices.tolist()} does not index "
-                             f"into shape {_bare(tensor.shape)}")  # fmt: skip
-    if how in ("update", "add", "sub"):
-        updates = -updates if how == "sub" else updates
-        return dt.index_put(tensor, places, updates, accumulate=how != "update")
-    inner = tensor.shape[depth:]
-    flat = tensor.reshape(-1, *inner)
-    line = dt.zeros_like(places[0])
-    for place, n in zip(places, tensor.shape[:depth], strict=True):
-        line = line * n + place
-    wide = line.reshape(-1, *[1] * len(inner)).expand(line.numel(), *inner)
-    rows = updates.reshape(-1, *inner)
-    return flat.scatter_reduce(0, wide, rows, how).reshape(tensor.shape)
-
-
 @op("ScatterNd", "indices updates")
 def scatter_nd(indices, updates, shape):
-    return put(dt.zeros(_sizes(shape), dtype=updates.dtype), indices, updates, "add")
+    return slots.put_nd(dt.zeros(_sizes(shape), dtype=updates.dtype), indices, updates, "add")
 
 
 @op("BooleanMask", "tensor mask")
@@ -397,14 +357,13 @@ def one_hot(indices, depth, on_value=None, off_value=None, axis=None, dtype=None
     return dt.where(same, dt.full((), on, dtype=kind), dt.full((), off, dtype=kind))
 
 
-@op("UniqueV2", "x")
+Unique = namedtuple("Unique", ["y", "idx"])
+
+
+@op("UniqueV2", "x", out=lambda found: Unique(*found))
 def unique(x, out_idx="int32"):
-    values, places = dt.unique(x, sorted=True, return_inverse=True)
-    first = dt.full(values.shape, x.shape[0], dtype=dt.int64)
-    first = first.scatter_reduce(0, places, dt.arange(x.shape[0]), "amin")
-    order = dt.argsort(first)  # as they come
-    back = dt.argsort(order)
-    return values[order], back[places].to(inner_type(out_idx))
+    values, places = slots.unique_in_order(x)
+    return values, places.to(inner_type(out_idx))
 
 
 @op("Sort", "values")

@@ -3,11 +3,13 @@ graphs, the function that computes it and the types that it is there for."""
 
 from __future__ import annotations
 
+from collections import namedtuple
 from collections.abc import Callable
 from typing import Any
 
 import disttrain as dt
 
+from ...arrays import slots
 from .dispatch import COMPLEX, FLOATS, allow, binary, execute, named, op, plain, unary
 from .tensor import convert, inner_type, matched
 from .types import as_dtype
@@ -294,7 +296,10 @@ def einsum(equation: str, *inputs: Any, **kwargs: Any) -> Any:
                    kwargs.get("name"))  # fmt: skip
 
 
-@op("TopKV2", "input")
+TopKV2 = namedtuple("TopKV2", ["values", "indices"])
+
+
+@op("TopKV2", "input", out=lambda found: TopKV2(*found))
 def top_k(input, k=1, sorted=True, index_type="int32"):  # noqa: A002
     if k > input.shape[-1]:
         raise ValueError(f"input must have at least k columns. Had {input.shape[-1]}, needed {k}")
@@ -323,43 +328,19 @@ def confusion_matrix(labels, predictions, num_classes=None, weights=None, dtype=
     n = num_classes or int(dt.maximum(labels.max(), predictions.max())) + 1
     kind = inner_type(dtype)
     ones = dt.ones(labels.shape, dtype=kind) if weights is None else weights.to(kind)
-    places = labels.long() * n + predictions.long()
-    return dt.zeros(n * n, dtype=kind).index_add(0, places, ones).reshape(n, n)
+    return slots.confusion_matrix(labels, predictions, ones, n)
 
 
 def _segment(word: str, kind: str, how: str, counted: bool) -> Callable:
     """A reduction of rows that have the same number; ``counted``: of how many there are."""
 
-    def fn(data, segment_ids, num_segments=None):
-        ids = segment_ids.reshape(-1).long()
-        rows = data.reshape(ids.shape[0], *data.shape[segment_ids.ndim :])
-        n = int(num_segments) if num_segments is not None else int(ids.max()) + 1 if len(ids) else 0
-        keep = ids >= 0
-        rows, ids = (rows, ids) if bool(keep.all()) else (rows[keep], ids[keep])
-        start = _neutral(rows.dtype, how, num_segments is None)
-        found = dt.full((n, *rows.shape[1:]), start, dtype=rows.dtype)
-        if how == "sum":
-            return found.index_add(0, ids, rows)
-        wide = ids.reshape(-1, *[1] * (rows.ndim - 1)).expand(rows.shape)
-        found = found.scatter_reduce(0, wide, rows, how, include_self=how != "mean")
-        if num_segments is None and how in ("amax", "amin"):
-            there = dt.bincount(ids, minlength=n).reshape(-1, *[1] * (rows.ndim - 1)) > 0
-            found = dt.where(there, found, dt.zeros_like(found))
-        return found
+    def several(data, segment_ids, num_segments):
+        return slots.segment_reduce(data, segment_ids, how, int(num_segments))
 
-    if not counted:
-        def sorted_only(data, segment_ids):
-            return fn(data, segment_ids)
+    def sorted_only(data, segment_ids):
+        return slots.segment_reduce(data, segment_ids, how)
 
-        return named(op(kind, "data segment_ids")(sorted_only), word)
-    return named(op(kind, "data segment_ids")(fn), word)
-
-
-def _neutral(kind: Any, how: str, empty_is_zero: bool) -> Any:
-    if how in ("amax", "amin"):
-        about = dt.finfo(kind) if kind.is_floating_point else dt.iinfo(kind)
-        return about.min if how == "amax" else about.max
-    return 1 if how == "prod" else 0
+    return named(op(kind, "data segment_ids")(several if counted else sorted_only), word)
 
 
 _SEGMENTS = {"sum": "sum", "mean": "mean", "max": "amax", "min": "amin", "prod": "prod"}

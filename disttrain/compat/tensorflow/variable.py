@@ -14,6 +14,7 @@ import numpy as np
 
 import disttrain as dt
 
+from ...arrays import slots
 from ...context import thread
 from . import arrays
 from .dispatch import execute
@@ -187,7 +188,7 @@ class Variable:
 
     def _scatter(self, how: str, indices: Any, updates: Any) -> Any:
         at, rows = convert(indices), convert(updates, self.dtype)
-        self._update("ResourceScatterNd" + how.title(), lambda i, u: arrays.put(
+        self._update("ResourceScatterNd" + how.title(), lambda i, u: slots.put_nd(
             self._tensor, i, u.expand(*i.shape[:-1], *self._tensor.shape[i.shape[-1]:]), how,
         ), [at, rows])  # fmt: skip
         return _Unread(self)
@@ -353,7 +354,7 @@ def gather_rows(params: Any, indices: Any, *args: Any, **kwargs: Any) -> Any:
 
     def call(places: Any) -> Any:
         wanted = [tape for tape in thread.tapes if notes_of(tape).wants(params)]
-        arrays._within(places, params._tensor.shape[0])
+        arrays.within(places, params._tensor.shape[0])
         rows = params._tensor.detach().index_select(0, places.reshape(-1).long())
         rows = rows.requires_grad_() if wanted else rows
         for tape in wanted:

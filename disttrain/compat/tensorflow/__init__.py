@@ -63,12 +63,16 @@ _PARTS: list[Any] = []  # what other files of the face add: functions of the mod
 
 def build() -> dict[str, Shim]:
     """All modules of the stand-in, parents before children."""
+    return _MODULES
+
+
+def _built() -> dict[str, Shim]:
     top = _top()
     found = {
         ROOT: top,
         **_module("math", math.NAMES, l2_normalize=nn.NAMES["l2_normalize"], softmax=nn.NAMES["softmax"],
                   log_softmax=nn.NAMES["log_softmax"], zero_fraction=nn.NAMES["zero_fraction"]),
-        **_module("nn", nn.NAMES), **_module("linalg", linalg.LINALG),
+        **_module("nn", nn.NAMES), **_module("linalg", linalg.LINALG, global_norm=nn.global_norm),
         **_module("linalg.experimental", {}),
         **_module("signal", linalg.SIGNAL), **_module("image", linalg.IMAGE),
         **_module("random", random.NAMES),
@@ -147,18 +151,21 @@ def _no_code(*args: Any, **kwargs: Any) -> str:
     raise MissingName(lacking("tensorflow.autograph.to_code", staging))
 
 
-_MODULES = build()
+_MODULES = _built()
+
+
+# TensorFlow's names in place of this package's own modules, some of which are called alike.
+globals().update({n: v for n, v in vars(_MODULES[ROOT]).items() if not n.startswith("_")})
+globals().update({n.partition(".")[2]: m for n, m in _MODULES.items() if n.count(".") == 1})
+__version__ = VERSION
 
 
 def __getattr__(name: str) -> Any:
-    if name.startswith("__") and name != "__version__":
-        raise AttributeError(name)
-    child = _MODULES.get(f"{ROOT}.{name}")
-    return getattr(_MODULES[ROOT], name) if child is None else child
+    return getattr(_MODULES[ROOT], name)
 
 
 def __dir__() -> list[str]:
-    return sorted({*dir(_MODULES[ROOT]), "install"})
+    return sorted({*dir(_MODULES[ROOT]), *(n for n in globals() if not n.startswith("_"))})
 
 
-__all__ = ["build", "install", "tensor"]
+__all__ = ["build", "install"]

@@ -136,7 +136,8 @@ def while_loop(
             values = found if isinstance(found, (list, tuple)) else [found]
             count += 1
         return tree.map(convert, type(loop_vars)(values) if isinstance(loop_vars, tuple) else values)
-    return staged_while(cond, lambda *v: _as_list(body(*v)), list(loop_vars), limit, loop_vars)
+    found = staged_while(cond, lambda *v: _as_list(body(*v)), list(loop_vars), limit)
+    return tuple(found) if isinstance(loop_vars, tuple) else found
 
 
 def _as_list(found: Any) -> list:
@@ -144,7 +145,7 @@ def _as_list(found: Any) -> list:
 
 
 def staged_while(
-    test: Callable, body: Callable, values: list, limit: int | None = None, like: Any = None,
+    test: Callable, body: Callable, values: list, limit: int | None = None,
     names: Any = None,
 ) -> Any:  # fmt: skip
     """A loop as one operation: ``test`` and ``body`` take and give the nested ``values``."""

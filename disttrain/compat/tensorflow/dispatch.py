@@ -166,7 +166,8 @@ def _parts(kind: str, words: dict, wanted: list, alike: list) -> dict:
     parts: dict[str, Any] = {}
     if alike:
         present = [w for w in alike if words[w] is not None]
-        parts |= dict(zip(present, matched(kind, [words[w] for w in present]), strict=True))
+        found = matched(kind, [words[w] for w in present]) if present else []
+        parts |= dict(zip(present, found, strict=True))
     for word in wanted:
         if word.endswith("*"):
             values = words[word[:-1]]

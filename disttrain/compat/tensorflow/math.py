@@ -48,7 +48,7 @@ _UNARY = {
     "is_nan": ("IsNan", dt.isnan, FLOATS), "is_inf": ("IsInf", dt.isinf, FLOATS),
     "is_finite": ("IsFinite", dt.isfinite, FLOATS),
     "logical_not": ("LogicalNot", dt.logical_not, BOOL),
-    "conj": ("Conj", lambda x: dt.conj(x).resolve_conj(), None),
+    "conj": ("Conj", lambda x: dt.conj(x).resolve_conj(), NUMBERS),
 }  # fmt: skip
 _BINARY = {
     "multiply": ("Mul", dt.mul, NUMBERS, True), "subtract": ("Sub", dt.sub, NUMBERS, True),
@@ -56,11 +56,10 @@ _BINARY = {
     "floormod": ("FloorMod", dt.remainder, REAL, False),
     "truncatediv": ("TruncateDiv", lambda x, y: dt.div(x, y, rounding_mode="trunc"), REAL, False),
     "truncatemod": ("TruncateMod", dt.fmod, REAL, False),
-    "div_no_nan": ("DivNoNan", lambda x, y: _no_nan(dt.div, x, y), COMPLEX, True),
     "multiply_no_nan": ("MulNoNan", lambda x, y: dt.where(y == 0, dt.zeros_like(y), x * y), COMPLEX,
                         False),
     "maximum": ("Maximum", dt.maximum, REAL, False),
-    "minimum": ("Minimum", dt.minimum, REAL, False), "pow": ("Pow", dt.pow, NUMBERS, False),
+    "minimum": ("Minimum", dt.minimum, REAL, False), "pow": ("Pow", lambda x, y: _power(x, y), NUMBERS, False),
     "squared_difference": ("SquaredDifference", lambda x, y: dt.square(x - y), NUMBERS, False),
     "atan2": ("Atan2", dt.atan2, FLOATS, False), "xlogy": ("Xlogy", dt.xlogy, COMPLEX, False),
     "xlog1py": ("Xlog1py", _special.xlog1py, COMPLEX, False),
@@ -85,6 +84,12 @@ BITWISE = {
     "left_shift": ("LeftShift", dt.bitwise_left_shift, INTS, False),
     "right_shift": ("RightShift", dt.bitwise_right_shift, INTS, False),
 }
+
+
+def _power(x: Any, y: Any) -> Any:
+    if not y.dtype.is_floating_point and not y.dtype.is_complex and bool((y < 0).any()):
+        raise ValueError("Integers to negative integer powers are not allowed")
+    return dt.pow(x, y)
 
 
 def _polygamma(a: Any, x: Any) -> Any:
@@ -192,7 +197,7 @@ def _argument(word: str, kind: str, fn: Callable) -> Callable:
     ) -> Any:  # fmt: skip
         t, dim, wide = convert(input), plain(axis) or 0, inner_type(output_type)
         allow(kind, t, REAL | BOOL)
-        return execute(kind, lambda v: fn(v, dim=dim).to(wide), [t], name)
+        return execute(kind, lambda v: fn(v.byte() if t.dtype.is_bool else v, dim=dim).to(wide), [t], name)
 
     return named(function, word)
 
@@ -203,6 +208,7 @@ def _scan(word: str, kind: str, fn: Callable, neutral: float) -> Callable:
         name: str | None = None,
     ) -> Any:  # fmt: skip
         t, dim = convert(x), plain(axis)
+        allow(kind, t, NUMBERS)
 
         def call(v: Any) -> Any:
             v = dt.flip(v, [dim]) if reverse else v
@@ -219,7 +225,13 @@ def _scan(word: str, kind: str, fn: Callable, neutral: float) -> Callable:
 
 def divide(x: Any, y: Any, name: str | None = None) -> Any:
     """``x / y``; of integers in floating point (float32 for those of up to 16 bits)."""
-    pair = matched("RealDiv", [x, y], True)
+    first = convert(x)
+    second = convert(y, hint=first.dtype)
+    if first.dtype is not second.dtype or first.dtype.is_bool:
+        raise TypeError(
+            f"`x` and `y` must have the same dtype, got {first.dtype!r} != {second.dtype!r}."
+        )
+    pair = [first, second]
     if pair[0].dtype.is_integer:
         wide = "float32" if pair[0].dtype.size <= 2 else "float64"
         pair = [cast(t, wide) for t in pair]
@@ -243,7 +255,15 @@ def _no_cast(one: Any, other: Any) -> Any:
     raise ValueError(f"Cast {one.word} to {other.word} is not supported")
 
 
-@op("Round", "x")
+def divide_no_nan(x: Any, y: Any, name: str | None = None) -> Any:
+    """``x / y``, and 0 where ``y`` is 0."""
+    pair = matched("DivNoNan", [x, y], True)
+    pair = [cast(t, "float64") for t in pair] if pair[0].dtype.is_integer else pair
+    allow("DivNoNan", pair[0], COMPLEX)
+    return execute("DivNoNan", lambda a, b: _no_nan(dt.div, a, b), pair, name)
+
+
+@op("Round", "x", types=NUMBERS)
 def round(x):  # noqa: A001
     return dt.round(x) if x.dtype.is_floating_point else x
 
@@ -362,7 +382,7 @@ NAMES: dict[str, Any] = {
     "real": unary("real", "Real", lambda x: dt.real(x) if x.dtype.is_complex else x),
     "imag": unary("imag", "Imag", lambda x: dt.imag(x) if x.dtype.is_complex else dt.zeros_like(x)),
     "angle": unary("angle", "Angle", dt.angle),
-    "divide": divide, "truediv": divide, "round": round, "add_n": add_n, "top_k": top_k,
+    "divide_no_nan": divide_no_nan, "divide": divide, "truediv": divide, "round": round, "add_n": add_n, "top_k": top_k,
     "in_top_k": in_top_k, "bincount": bincount, "confusion_matrix": confusion_matrix,
     "accumulate_n": add_n,
     "special": None,
@@ -378,5 +398,5 @@ exp floor greater greater_equal less less_equal logical_and logical_not logical_
 multiply negative not_equal pow reduce_all reduce_any reduce_logsumexp reduce_max reduce_mean
 reduce_min reduce_prod reduce_sum round sigmoid sign sin sinh sqrt square subtract tan tanh truediv
 add_n""".split()
-EXTRA = {"cast": cast, "clip_by_value": clip_by_value, "matmul": matmul, "einsum": einsum,
+EXTRA = {"truncatediv": NAMES.pop("truncatediv"), "truncatemod": NAMES.pop("truncatemod"), "cast": cast, "clip_by_value": clip_by_value, "matmul": matmul, "einsum": einsum,
          "tensordot": tensordot, "complex": binary("complex", "Complex", dt.complex, FLOATS)}  # fmt: skip

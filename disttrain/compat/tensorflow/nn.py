@@ -8,7 +8,7 @@ import disttrain as dt
 
 from ...nn import channels_last
 from . import math
-from .dispatch import FLOATS, execute, named, op, unary
+from .dispatch import COMPLEX, FLOATS, execute, named, op, unary
 from .tensor import convert
 from .variable import gather_rows
 
@@ -23,6 +23,7 @@ _UNARY = {
 
 @op("LeakyRelu", "features")
 def leaky_relu(features, alpha=0.2):
+    features = features if features.dtype.is_floating_point else features.float()
     return _F.leaky_relu(features, alpha)
 
 
@@ -59,12 +60,12 @@ def dropout(x, rate, noise_shape=None, seed=None):
     return x * _F.dropout(dt.ones(noise_shape, dtype=x.dtype), rate)
 
 
-@op("L2Loss", "t")
+@op("L2Loss", "t", types=FLOATS)
 def l2_loss(t):
     return dt.sum(t * t) / 2
 
 
-@op("L2Normalize", "x")
+@op("L2Normalize", "x", types=COMPLEX)
 def l2_normalize(x, axis=None, epsilon=1e-12):
     dims = math._axes(x, axis)
     return x * dt.rsqrt(dt.maximum(dt.sum(x * x, dim=dims, keepdim=True), dt.full((), epsilon,
@@ -251,7 +252,7 @@ NAMES: dict[str, Any] = {
        for w, fn in (("max", channels_last.max_pool), ("avg", channels_last.avg_pool))
        for s in ("", "1d", "2d", "3d")},
 }  # fmt: skip
-TOP = {"clip_by_norm": clip_by_norm, "global_norm": global_norm,
+TOP = {"clip_by_norm": clip_by_norm,
        "clip_by_global_norm": clip_by_global_norm}  # fmt: skip
 
 __all__ = ["NAMES", "TOP"]

@@ -32,10 +32,10 @@ def _equal(word: str) -> Any:
         try:
             np.broadcast_shapes(*(tuple(d or 1 for d in convert(v).shape) for v in (x, y)))
         except ValueError:
-            return word != "equal"
+            return convert(word != "equal")
         except TypeError:
             return NotImplemented
-        return _names[word](x, y)
+        return _names[word](x, _beside(x, y))
 
     return fn
 
@@ -54,16 +54,20 @@ def _forward(fn: Any, name: str | None) -> Any:
     def method(self: Any, other: Any) -> Any:
         if isinstance(other, (str, bytes, dict, set)) or other is None:
             return NotImplemented
+        other = _beside(self, other, name)
         if name is None:
             return fn(self, other)
-        return fn(self, _beside(self, other), name=name if GRAPH.get() is not None else None)
+        return fn(self, other, name=name if GRAPH.get() is not None else None)
 
     return method
 
 
-def _beside(one: Any, other: Any) -> Any:
-    """``other`` in the type of ``one``, if it is no tensor and can be."""
-    return other if is_tensor(other) else convert(other, hint=convert(one).dtype)
+def _beside(one: Any, other: Any, name: str | None = None) -> Any:
+    """``other`` in the type of ``one``, if it is no tensor."""
+    if is_tensor(other):
+        return other
+    kind = convert(one).dtype
+    return convert(other, hint=kind) if name in ("add", "matmul") else convert(other, kind)
 
 
 def _backward(fn: Any, name: str | None) -> Any:

@@ -310,6 +310,8 @@ _NATURAL = {"int64": "int32", "float64": "float32"}  # of Python's numbers, wher
 def _made(value: Any, kind: DType | None, strict: bool) -> Any:
     array = _array(value)
     natural = not _typed(value)
+    if not natural and isinstance(value, (list, tuple)) and isinstance(value[0], np.generic):
+        array = array.astype(value[0].dtype)
     if array.dtype.kind in "SUO":
         if kind is not None and kind.name != "string":
             raise TypeError(f"Cannot convert {value!r} to EagerTensor of dtype {kind.word}")
@@ -321,15 +323,17 @@ def _made(value: Any, kind: DType | None, strict: bool) -> Any:
         own = narrow if fits else own
         own = as_dtype("float32") if not array.size and own.is_floating else own
     if kind is not None and kind is not own:
-        if _goes(own, kind, natural):
+        if not natural or not array.size or _goes(own, kind):
             own = kind
         elif strict:
             raise TypeError(f"Cannot convert {value!r} to EagerTensor of dtype {kind.word}")
     return dt.tensor(array.astype(own.as_numpy_dtype))
 
 
-def _goes(own: DType, kind: DType, natural: bool) -> bool:
-    """Whether numbers of type ``own`` may be taken for ones of ``kind``."""
+def _goes(own: DType, kind: DType) -> bool:
+    """Whether Python's numbers of type ``own`` may be taken for ones of ``kind``."""
+    if own.is_bool:
+        return kind.name in ("float16", "float32", "float64", "int32", "int64")
     if own.is_integer:
         return not kind.is_bool
     if own.is_floating:

@@ -102,6 +102,10 @@ def _built() -> dict[str, Shim]:
     }  # fmt: skip
     for add in _PARTS:
         found.update(add())
+    for name, module in found.items():  # (published or not, a module has its parts)
+        parent, _, child = name.rpartition(".")
+        if parent:
+            vars(found[parent]).setdefault(child, module)
     return found
 
 

@@ -181,8 +181,10 @@ def staged_for(over: Any, body: Callable, values: list, names: Any = None, go_on
         first = tree.map(lambda v: v, graph.record("StridedSlice", _first, [over]))
     else:
         token = GRAPH.set(None)
-        first = next(iter(over))
-        GRAPH.reset(token)
+        try:
+            first = next(iter(over))
+        finally:
+            GRAPH.reset(token)
     parts, whole = tree.flatten(first)
     parts = [convert(p) for p in parts]
     steps, _ = traced("for_body", lambda *v: body(whole(list(v[: len(parts)])),

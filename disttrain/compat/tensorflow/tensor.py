@@ -20,6 +20,7 @@ import numpy as np
 
 import disttrain as dt
 
+from ... import tree
 from ...core.types import dtypes
 from .errors import InaccessibleTensorError, OperatorNotAllowedInGraphError, failed
 from .types import DType, TensorShape, as_dtype
@@ -69,6 +70,11 @@ class Tensor:
 
     def ref(self) -> Reference:
         return Reference(self)
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: tuple, kwargs: Any = None) -> Any:
+        """What plain Tensors do with covers: as with what these cover."""
+        return meaning_of(func, args, kwargs)
 
     def __hash__(self) -> int:
         raise TypeError("Tensor is unhashable. Instead, use tensor.ref() as the key.")
@@ -241,6 +247,17 @@ def wrap(value: Any) -> EagerTensor:
     out = EagerTensor()
     out._value = value
     return out
+
+
+def meaning_of(func: Any, args: tuple, kwargs: Any) -> Any:
+    """``func`` of Tensors in place of their covers, covered."""
+    given = tree.map(_plain, (args, kwargs or {}))
+    return tree.map(lambda v: wrap(v) if isinstance(v, dt.Tensor) else v, func(*given[0], **given[1]))
+
+
+def _plain(value: Any) -> Any:
+    known = isinstance(value, Tensor) or hasattr(value, "_as_tensor")
+    return convert(value)._value if known else value
 
 
 def _unpickled(array: Any) -> EagerTensor:

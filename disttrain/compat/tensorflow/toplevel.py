@@ -19,7 +19,7 @@ import disttrain as dt
 from ... import tree
 from ...core.tensor import Tensor as Inner
 from . import arrays, math, staging
-from .dispatch import execute, op
+from .dispatch import IN_KERAS, execute, op
 from .errors import InvalidArgumentError
 from .function import functions_run_eagerly, run_functions_eagerly
 from .graph import Operation
@@ -42,9 +42,8 @@ def custom_gradient(f: Callable | None = None) -> Any:
         class Custom(dt.autograd.Function):  # type: ignore[misc]
             @staticmethod
             def forward(ctx: Any, *values: Any) -> Any:
-                token = GRAPH.set(None)
-                found, ctx.grad = f(*[wrap(v) for v in values], **kwargs)
-                GRAPH.reset(token)
+                with init_scope():
+                    found, ctx.grad = f(*[wrap(v) for v in values], **kwargs)
                 leaves, rebuild = tree.flatten(found)
                 form[:] = [rebuild]
                 return tuple(convert(v)._value for v in leaves)
@@ -69,7 +68,11 @@ def recompute_grad(f: Callable) -> Callable:
         form: list[Any] = []
 
         def call(*values: Any) -> Any:
-            leaves, rebuild = tree.flatten(f(*[wrap(v) for v in values], **kwargs))
+            token = IN_KERAS.set(True)  # what runs again is recorded, without a tape
+            try:
+                leaves, rebuild = tree.flatten(f(*[wrap(v) for v in values], **kwargs))
+            finally:
+                IN_KERAS.reset(token)
             form[:] = [rebuild]
             return tuple(convert(v)._value for v in leaves)
 

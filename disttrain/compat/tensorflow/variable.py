@@ -19,7 +19,7 @@ from ...context import thread
 from . import arrays
 from .dispatch import execute
 from .operators import attach
-from .tensor import GRAPH, EagerTensor, Reference, SymbolicTensor, convert, told, wrap
+from .tensor import GRAPH, EagerTensor, Reference, SymbolicTensor, convert, meaning_of, told, wrap
 from .types import TensorShape
 
 _count = itertools.count()
@@ -196,6 +196,11 @@ class Variable:
     # --- looking at it --------------------------------------------------------------------------
     def get_shape(self) -> TensorShape:
         return self._shape
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: tuple, kwargs: Any = None) -> Any:
+        """What plain Tensors do with variables."""
+        return meaning_of(func, args, kwargs)
 
     def ref(self) -> Reference:
         return Reference(self)

@@ -120,13 +120,17 @@ def _has(nodes: list, kinds: Any, into_loops: bool = True) -> bool:
     return any(isinstance(n, kinds) for n in _walk(nodes, into_loops))
 
 
+def _declared(fn: ast.FunctionDef, kind: Any) -> set[str]:
+    return {n for node in _walk(fn.body) if isinstance(node, kind) for n in node.names}
+
+
 class _Converter(ast.NodeTransformer):
     """Rewrites one function."""
 
     def __init__(self, fn: ast.FunctionDef) -> None:
         self.fn, self.count = fn, 0
-        self.outside = {n for node in _walk(fn.body) if isinstance(node, (ast.Global, ast.Nonlocal))
-                        for n in node.names}  # fmt: skip
+        self.globals = _declared(fn, ast.Global)
+        self.outside = self.globals | _declared(fn, ast.Nonlocal)
         self.state: set[str] = set()
 
     def function(self) -> ast.FunctionDef:
@@ -161,9 +165,11 @@ class _Converter(ast.NodeTransformer):
         return f"ag__f{self.count}_{word}"
 
     def _def(self, name: str, body: list, names: list[str], args: str = "") -> ast.stmt:
-        own = [n for n in names if n not in self.outside]
+        known = [n for n in names if n in self.globals]
+        others = [n for n in names if n not in self.globals]
         outer = self._line(f"def {name}({args}): pass")
-        outer.body = ([ast.Nonlocal(own)] if own else []) + body
+        first = [ast.Global(known)] if known else []
+        outer.body = [*first, *([ast.Nonlocal(others)] if others else []), *body]
         return outer
 
     def _accessors(self, names: list[str]) -> tuple[list, str, str]:

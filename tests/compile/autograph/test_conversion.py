@@ -26,6 +26,9 @@ class Words(Border):
     def is_staged(self, value):
         return isinstance(value, Word)
 
+    def is_sequence(self, value):
+        return False
+
     def cond(self, test, yes, no):
         return Word(f"({test.text}?{yes()}:{no()})")
 

@@ -1,5 +1,5 @@
-"""Places that are rows of indices [..., depth] into the first dimensions of a tensor: read, set, added
-to; and sums and other reductions of rows that have one number (segments)."""
+"""Places that are rows of indices [..., depth] into the first dimensions of a tensor: read, set,
+added to; and sums and other reductions of rows that have one number (segments)."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def gather_nd(x: Tensor, indices: Tensor, batch_dims: int = 0) -> Tensor:
 
 
 def put_nd(x: Tensor, indices: Tensor, updates: Tensor, how: str = "update") -> Tensor:
-    """``x`` with ``updates`` at ``indices``: set ("update"), or joined to what is there ("add", "sub",
-    "amin", "amax")."""
+    """``x`` with ``updates`` at ``indices``: set ("update"), or joined to what is there ("add",
+    "sub", "amin", "amax")."""
     depth, places = indices.shape[-1], tuple(indices.long().unbind(-1))
     for d, place in enumerate(places):
         if bool(((place < 0) | (place >= x.shape[d])).any()):
@@ -48,12 +48,11 @@ def take_rows(x: Tensor, indices: Tensor, dim: int = 0, batch_dims: int = 0) -> 
     return found.reshape(*x.shape[:dim], *indices.shape, *x.shape[dim + 1 :])
 
 
-def segment_reduce(
-    rows: Tensor, ids: Tensor, how: str, count: int | None = None
-) -> Tensor:
-    """One row for each number from 0 to ``count`` (None: to the largest): the "sum", "mean", "prod",
-    "amax" or "amin" of the rows that have it. Numbers below 0 are left out. What has no rows is 0 (1
-    for "prod"); with a ``count``, the least or greatest number for "amax" and "amin"."""
+def segment_reduce(rows: Tensor, ids: Tensor, how: str, count: int | None = None) -> Tensor:
+    """One row for each number from 0 to ``count`` (None: to the largest): the "sum", "mean",
+    "prod",
+    "amax" or "amin" of the rows that have it. Numbers below 0 are left out. What has no rows is 0
+    (1 for "prod"); with a ``count``, the least or greatest number for "amax" and "amin"."""
     at = ids.reshape(-1).long()
     rows = rows.reshape(at.shape[0], *rows.shape[ids.ndim :])
     n = count if count is not None else int(at.max()) + 1 if len(at) else 0
@@ -79,8 +78,8 @@ def _neutral(kind: Any, how: str) -> Any:
 
 
 def unique_in_order(x: Tensor) -> tuple[Tensor, Tensor]:
-    """The different numbers of ``x`` in the order in which they come, and for each of ``x`` which of
-    them it is."""
+    """The different numbers of ``x`` in the order in which they come, and for each of ``x`` which
+    of them it is."""
     values, places = ops.unique(x, sorted=True, return_inverse=True)
     first = ops.full(values.shape, x.shape[0], dtype=places.dtype)
     first = first.scatter_reduce(0, places, ops.arange(x.shape[0]), "amin")

@@ -1,4 +1,5 @@
-"""Convolutions and pools of tensors whose channels are the last dimension: [batch, *space, channels].
+"""Convolutions and pools of tensors whose channels are the last dimension: [batch, *space,
+channels].
 
 Filters are [*window, channels, filters]. ``padding``: "SAME" (as many windows as there are strides,
 the odd row of padding after), "VALID" (none), or pairs for every dimension. ``first``: channels are
@@ -19,8 +20,16 @@ from . import functional
 Sizes = int | Sequence[int]
 
 _CONV: dict[int, Any] = {1: functional.conv1d, 2: functional.conv2d, 3: functional.conv3d}
-_MAX: dict[int, Any] = {1: functional.max_pool1d, 2: functional.max_pool2d, 3: functional.max_pool3d}
-_AVG: dict[int, Any] = {1: functional.avg_pool1d, 2: functional.avg_pool2d, 3: functional.avg_pool3d}
+_MAX: dict[int, Any] = {
+    1: functional.max_pool1d,
+    2: functional.max_pool2d,
+    3: functional.max_pool3d,
+}
+_AVG: dict[int, Any] = {
+    1: functional.avg_pool1d,
+    2: functional.avg_pool2d,
+    3: functional.avg_pool3d,
+}
 
 
 def conv(
@@ -159,8 +168,8 @@ def local_response_norm(
 def resize(
     images: Tensor, sizes: Sequence[int], method: str = "bilinear", antialias: bool = False
 ) -> Tensor:
-    """``images`` [batch, rows, columns, channels] in other sizes; "bilinear", "nearest", "area", by the
-    centres of pixels."""
+    """``images`` [batch, rows, columns, channels] in other sizes; "bilinear", "nearest", "area",
+    by the centres of pixels."""
     words = {"bilinear": "bilinear", "nearest": "nearest-exact", "area": "area"}
     if method not in words:
         raise ValueError(f"Resize method is not implemented: {method!r}")

@@ -32,7 +32,9 @@ def test_tensorflows_numbers():
     wanted = [0.5441101, 0.20738031, 0.07356432, 0.04643455, -1.3015898, -0.9538565, 0.84172857]
     assert np.allclose(found, wanted, rtol=1e-5)
     found = philox.truncated_normal(key, counter, 5, np.float32)
-    assert np.allclose(found, [0.5441101, 0.20738031, 0.07356432, 0.04643455, 0.16820592], atol=1e-5)
+    assert np.allclose(
+        found, [0.5441101, 0.20738031, 0.07356432, 0.04643455, 0.16820592], atol=1e-5
+    )
 
 
 def test_limits_and_types():

@@ -4,8 +4,8 @@
     dtrun --as-tensorflow --nproc-per-node 4 train.py
 
 put it under TensorFlow's own name. Names and conventions: eager tensors and variables, gradient
-tapes, traced functions with AutoGraph; ``tf.keras`` is the real Keras (``keras``). What a tensor is here,
-and why, stands in ``tensor``.
+tapes, traced functions with AutoGraph; ``tf.keras`` is the real Keras (``keras``). What a tensor
+is here, and why, stands in ``tensor``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from ...compile.autograph import do_not_convert
 from ..publish import MissingName, Shim, lacking, publish, refuse_real
 from . import (
     arrays,
-
     control,
     errors,
     function,
@@ -56,8 +55,13 @@ class _Later(Shim):
         raise MissingName(f"{self.__name__}.{name}: {self.__dict__['_what']}")
 
 
-_RAGGED = "ragged and sparse tensors are not part of this stand-in; pad (tf.keras.utils.pad_sequences)"
-_SAVED = "saved models are not written yet; save weights by tf.train.Checkpoint, or a Keras model by model.save"
+_RAGGED = (
+    "ragged and sparse tensors are not part of this stand-in; pad (tf.keras.utils.pad_sequences)"
+)
+_SAVED = (
+    "saved models are not written yet; save weights by tf.train.Checkpoint, or a Keras model by "
+    "model.save"
+)
 _PARTS: list[Any] = []  # what other files of the face add: functions of the modules so far
 
 
@@ -70,7 +74,8 @@ def _built() -> dict[str, Shim]:
     top = _top()
     found = {
         ROOT: top,
-        **_module("math", math.NAMES, l2_normalize=nn.NAMES["l2_normalize"], softmax=nn.NAMES["softmax"],
+        **_module("math", math.NAMES, l2_normalize=nn.NAMES["l2_normalize"],
+            softmax=nn.NAMES["softmax"],
                   log_softmax=nn.NAMES["log_softmax"], zero_fraction=nn.NAMES["zero_fraction"]),
         **_module("nn", nn.NAMES), **_module("linalg", linalg.LINALG, global_norm=nn.global_norm),
         **_module("linalg.experimental", {}),
@@ -88,7 +93,8 @@ def _built() -> dict[str, Shim]:
             enable_op_determinism=lambda: None),
         **_module("config.threading", _threads()), **_module("config.optimizer", _optimizer()),
         **_module("io", {"read_file": toplevel.read_file, "write_file": toplevel.write_file}),
-        **_module("dtypes", types.DTYPES, DType=types.DType, as_dtype=types.as_dtype, cast=math.cast),
+        **_module("dtypes", types.DTYPES, DType=types.DType, as_dtype=types.as_dtype,
+            cast=math.cast),
         **_module("autograph", {"to_code": _no_code, "set_verbosity": lambda *a, **k: None}),
         **_module("autograph.experimental", {"do_not_convert": do_not_convert,
                                              "set_loop_options": lambda **k: None}),
@@ -148,7 +154,8 @@ def _threads() -> dict[str, Any]:
 
 def _optimizer() -> dict[str, Any]:
     return {"set_jit": lambda enabled: None, "get_jit": lambda: "",
-            "set_experimental_options": lambda options: None, "get_experimental_options": dict}  # fmt: skip
+            "set_experimental_options": lambda options: None,
+                "get_experimental_options": dict}  # fmt: skip
 
 
 def _no_code(*args: Any, **kwargs: Any) -> str:

@@ -87,6 +87,7 @@ def _like(word: str, kind: str, fn: Any) -> Any:
 def eye(num_rows: Any, num_columns: Any = None, batch_shape: Any = None, dtype: Any = "float32",
         name: str | None = None) -> Any:  # fmt: skip
     """Ones on the diagonal of each matrix."""
+
     @op("Eye")
     def fn(rows, columns, batch):
         found = dt.eye(rows, rows if columns is None else columns, dtype=inner_type(dtype))
@@ -140,7 +141,8 @@ def reshape(tensor, shape):
 def transpose(a, perm=None, conjugate=False):
     order = list(reversed([*np.arange(a.ndim)])) if perm is None else list(perm)
     if len(order) != a.ndim:
-        raise ValueError(f"transpose expects a vector of size {a.ndim}. But input(1) is a vector of "
+        raise ValueError(f"transpose expects a vector of size {a.ndim}. But input(1) is a "
+                         "vector of "
                          f"size {len(order)}")  # fmt: skip
     return dt.permute(dt.conj(a) if conjugate else a, [int(d) for d in order])
 
@@ -148,7 +150,9 @@ def transpose(a, perm=None, conjugate=False):
 @op("ExpandDims", "input")
 def expand_dims(input, axis):  # noqa: A002
     if not -input.ndim - 1 <= axis <= input.ndim:
-        raise ValueError(f"Tried to expand dim index {axis} for tensor with {input.ndim} dimensions.")
+        raise ValueError(
+            f"Tried to expand dim index {axis} for tensor with {input.ndim} dimensions."
+        )
     return input.unsqueeze(axis)
 
 
@@ -186,15 +190,19 @@ def _bare(sizes: Any) -> str:
 def stack(values, axis=0):
     for i, t in enumerate(values):
         if t.shape != values[0].shape:
-            raise ValueError(f"Shapes of all inputs must match: values[0].shape = "
-                             f"{_bare(values[0].shape)} != values[{i}].shape = {_bare(t.shape)}")  # fmt: skip
+            raise ValueError(
+                "Shapes of all inputs must match: values[0].shape = "
+                f"{_bare(values[0].shape)} != values[{i}].shape = {_bare(t.shape)}"
+            )
     return dt.stack(values, dim=axis)
 
 
 STACK.append(stack)
 
 
-def unstack(value: Any, num: int | None = None, axis: int = 0, name: str | None = "unstack") -> list:
+def unstack(
+    value: Any, num: int | None = None, axis: int = 0, name: str | None = "unstack"
+) -> list:
     """The slices of ``value`` along ``axis``."""
     t = convert(value)
     return list(execute("Unpack", lambda v: tuple(x.clone() for x in v.unbind(axis)), [t], name))
@@ -288,7 +296,9 @@ def rank(input: Any, name: str | None = None) -> Any:  # noqa: A002
 def identity(input: Any, name: str | None = None) -> Any:  # noqa: A002
     """Another tensor of the same numbers."""
     t = convert(input)
-    return execute("Identity", lambda v: v.clone() if v.__class__ is not np.ndarray else v, [t], name)
+    return execute(
+        "Identity", lambda v: v.clone() if v.__class__ is not np.ndarray else v, [t], name
+    )
 
 
 def stop_gradient(input: Any, name: str | None = None) -> Any:  # noqa: A002
@@ -314,7 +324,11 @@ def within(indices: Any, count: int) -> None:
     """Raise where one of ``indices`` is no row of ``count``."""
     for i, place in enumerate(indices.detach().reshape(-1).tolist()):
         if not 0 <= place < count:
-            at = ",".join(map(str, np.unravel_index(i, tuple(indices.shape)))) if indices.ndim else ""
+            at = (
+                ",".join(map(str, np.unravel_index(i, tuple(indices.shape))))
+                if indices.ndim
+                else ""
+            )
             where_ = f"indices[{at}]" if at else "indices"
             raise ValueError(f"{where_} = {place} is not in [0, {count})")
 
@@ -392,7 +406,8 @@ def sequence_mask(lengths, maxlen=None, dtype="bool"):
 def meshgrid(*args: Any, indexing: str = "xy", name: str | None = None) -> list:
     """Coordinates of a grid."""
     tensors = [convert(a) for a in args]
-    made = execute("Meshgrid", lambda *v: tuple(g.clone() for g in dt.meshgrid(*v, indexing=indexing)),
+    made = execute("Meshgrid", lambda *v: tuple(g.clone() for g in dt.meshgrid(*v,
+        indexing=indexing)),
                    tensors, name)  # fmt: skip
     return list(made)
 
@@ -407,6 +422,7 @@ NAMES: dict[str, Any] = {
     "zeros_like": _like("zeros_like", "ZerosLike", dt.zeros_like),
     "ones_like": _like("ones_like", "OnesLike", dt.ones_like),
     "is_tensor": is_tensor,
-    **{f"tensor_scatter_nd_{w}": _scatter(f"tensor_scatter_nd_{w}", f"TensorScatter{w.title()}", how)
+    **{f"tensor_scatter_nd_{w}": _scatter(f"tensor_scatter_nd_{w}", f"TensorScatter{w.title()}",
+        how)
        for w, how in _SCATTERS.items()},
 }  # fmt: skip

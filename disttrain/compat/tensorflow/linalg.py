@@ -144,7 +144,7 @@ LINALG: dict[str, Any] = {
 del LINALG["l2_normalize"]
 
 
-# --- signal ----------------------------------------------------------------------------------------
+# --- signal -----------------------------------------------------------------------------------
 @op("RFFT", "input_tensor")
 def rfft(input_tensor, fft_length=None):
     return _fft.rfft(input_tensor, _last(fft_length))
@@ -193,7 +193,7 @@ SIGNAL: dict[str, Any] = {
 }  # fmt: skip
 
 
-# --- images ----------------------------------------------------------------------------------------
+# --- images -----------------------------------------------------------------------------------
 @op("Resize", "images")
 def resize(images, size, method="bilinear", preserve_aspect_ratio=False, antialias=False):
     whole = images if images.ndim == 4 else images.unsqueeze(0)

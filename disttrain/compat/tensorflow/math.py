@@ -59,7 +59,8 @@ _BINARY = {
     "multiply_no_nan": ("MulNoNan", lambda x, y: dt.where(y == 0, dt.zeros_like(y), x * y), COMPLEX,
                         False),
     "maximum": ("Maximum", dt.maximum, REAL, False),
-    "minimum": ("Minimum", dt.minimum, REAL, False), "pow": ("Pow", lambda x, y: _power(x, y), NUMBERS, False),
+    "minimum": ("Minimum", dt.minimum, REAL, False), "pow": ("Pow", lambda x, y: _power(x, y),
+        NUMBERS, False),
     "squared_difference": ("SquaredDifference", lambda x, y: dt.square(x - y), NUMBERS, False),
     "atan2": ("Atan2", dt.atan2, FLOATS, False), "xlogy": ("Xlogy", dt.xlogy, COMPLEX, False),
     "xlog1py": ("Xlog1py", _special.xlog1py, COMPLEX, False),
@@ -123,7 +124,9 @@ def _integral_mean(t: Any, dims: tuple, keep: bool) -> Any:
     count = 1
     for d in dims:
         count *= t.shape[d]
-    return dt.div(dt.sum(t, dim=dims, keepdim=keep), max(count, 1), rounding_mode="trunc").to(t.dtype)
+    return dt.div(dt.sum(t, dim=dims, keepdim=keep), max(count, 1), rounding_mode="trunc").to(
+        t.dtype
+    )
 
 
 def _product(t: Any, dims: tuple, keep: bool) -> Any:
@@ -197,7 +200,9 @@ def _argument(word: str, kind: str, fn: Callable) -> Callable:
     ) -> Any:  # fmt: skip
         t, dim, wide = convert(input), plain(axis) or 0, inner_type(output_type)
         allow(kind, t, REAL | BOOL)
-        return execute(kind, lambda v: fn(v.byte() if t.dtype.is_bool else v, dim=dim).to(wide), [t], name)
+        return execute(
+            kind, lambda v: fn(v.byte() if t.dtype.is_bool else v, dim=dim).to(wide), [t], name
+        )
 
     return named(function, word)
 
@@ -239,7 +244,8 @@ def divide(x: Any, y: Any, name: str | None = None) -> Any:
 
 
 def cast(x: Any, dtype: Any, name: str | None = None) -> Any:
-    """``x`` in another type: floats to integers toward zero, complex numbers to their real parts."""
+    """``x`` in another type: floats to integers toward zero, complex numbers to their real
+    parts."""
     t, kind = convert(x), as_dtype(dtype)
     if t.dtype is kind:
         return t
@@ -377,19 +383,25 @@ NAMES: dict[str, Any] = {
                                   float("-inf")),
     **{f"segment_{w}": _segment(f"segment_{w}", f"Segment{w.title()}", how, False)
        for w, how in _SEGMENTS.items()},
-    **{f"unsorted_segment_{w}": _segment(f"unsorted_segment_{w}", f"UnsortedSegment{w.title()}", how,
+    **{f"unsorted_segment_{w}": _segment(f"unsorted_segment_{w}", f"UnsortedSegment{w.title()}",
+        how,
                                          True) for w, how in _SEGMENTS.items()},
     "real": unary("real", "Real", lambda x: dt.real(x) if x.dtype.is_complex else x),
     "imag": unary("imag", "Imag", lambda x: dt.imag(x) if x.dtype.is_complex else dt.zeros_like(x)),
     "angle": unary("angle", "Angle", dt.angle),
-    "divide_no_nan": divide_no_nan, "divide": divide, "truediv": divide, "round": round, "add_n": add_n, "top_k": top_k,
+    "divide_no_nan": divide_no_nan, "divide": divide, "truediv": divide, "round": round,
+        "add_n": add_n, "top_k": top_k,
     "in_top_k": in_top_k, "bincount": bincount, "confusion_matrix": confusion_matrix,
     "accumulate_n": add_n,
     "special": None,
 }  # fmt: skip
 del NAMES["special"]
-NAMES |= {"mod": NAMES["floormod"], "invert_permutation": unary(
-    "invert_permutation", "InvertPermutation", lambda x: dt.argsort(x).to(x.dtype), INTS)}
+NAMES |= {
+    "mod": NAMES["floormod"],
+    "invert_permutation": unary(
+        "invert_permutation", "InvertPermutation", lambda x: dt.argsort(x).to(x.dtype), INTS
+    ),
+}
 BITS = {word: binary(word, *row) for word, row in BITWISE.items()}
 BITS["invert"] = unary("invert", "Invert", dt.bitwise_not, INTS)
 # What of it stands at the top, too.
@@ -398,5 +410,7 @@ exp floor greater greater_equal less less_equal logical_and logical_not logical_
 multiply negative not_equal pow reduce_all reduce_any reduce_logsumexp reduce_max reduce_mean
 reduce_min reduce_prod reduce_sum round sigmoid sign sin sinh sqrt square subtract tan tanh truediv
 add_n""".split()
-EXTRA = {"truncatediv": NAMES.pop("truncatediv"), "truncatemod": NAMES.pop("truncatemod"), "cast": cast, "clip_by_value": clip_by_value, "matmul": matmul, "einsum": einsum,
-         "tensordot": tensordot, "complex": binary("complex", "Complex", dt.complex, FLOATS)}  # fmt: skip
+EXTRA = {"truncatediv": NAMES.pop("truncatediv"), "truncatemod": NAMES.pop("truncatemod"),
+    "cast": cast, "clip_by_value": clip_by_value, "matmul": matmul, "einsum": einsum,
+         "tensordot": tensordot, "complex": binary("complex", "Complex", dt.complex,
+             FLOATS)}  # fmt: skip

@@ -1,4 +1,5 @@
-"""``tf.nn``: layers' functions, with TensorFlow's order of dimensions (channels last) and padding."""
+"""``tf.nn``: layers' functions, with TensorFlow's order of dimensions (channels last) and
+padding."""
 
 from __future__ import annotations
 
@@ -68,8 +69,8 @@ def l2_loss(t):
 @op("L2Normalize", "x", types=COMPLEX)
 def l2_normalize(x, axis=None, epsilon=1e-12):
     dims = math._axes(x, axis)
-    return x * dt.rsqrt(dt.maximum(dt.sum(x * x, dim=dims, keepdim=True), dt.full((), epsilon,
-                                                                               dtype=x.dtype)))  # fmt: skip
+    least = dt.full((), epsilon, dtype=x.dtype)
+    return x * dt.rsqrt(dt.maximum(dt.sum(x * x, dim=dims, keepdim=True), least))
 
 
 @op("Moments", "x")
@@ -98,7 +99,7 @@ def bias_add(value, bias, data_format=None):
     return value + bias
 
 
-# --- windows ---------------------------------------------------------------------------------------
+# --- windows ----------------------------------------------------------------------------------
 def _each(value: Any, first: bool) -> Any:
     """Strides and the like, without those of batch and channels."""
     if isinstance(value, int) or len(value) < 3 or (len(value) == 3 and value[0] != 1):
@@ -160,7 +161,7 @@ def depth_to_space(input, block_size, data_format="NHWC"):  # noqa: A002
     return channels_last.depth_to_space(input, block_size)
 
 
-# --- losses ----------------------------------------------------------------------------------------
+# --- losses -----------------------------------------------------------------------------------
 @op("SoftmaxCrossEntropyWithLogits", same="labels logits", types=FLOATS)
 def softmax_cross_entropy_with_logits(labels, logits, axis=-1):
     return -dt.sum(labels * dt.log_softmax(logits, dim=axis), dim=axis)
@@ -171,7 +172,8 @@ def sparse_softmax_cross_entropy_with_logits(labels, logits):
     count = logits.shape[-1]
     for label in labels.reshape(-1).tolist():
         if not 0 <= label < count:
-            raise ValueError(f"Received a label value of {label} which is outside the valid range of "
+            raise ValueError(f"Received a label value of {label} which is outside the valid "
+                             "range of "
                              f"[0, {count}).  Label values: "
                              f"{' '.join(map(str, labels.reshape(-1).tolist()))}")  # fmt: skip
     found = dt.log_softmax(logits, dim=-1).gather(-1, labels.long().unsqueeze(-1))
@@ -225,14 +227,18 @@ def clip_by_norm(t, clip_norm, axes=None):
 def global_norm(t_list: Any, name: str | None = None) -> Any:
     """The norm of all tensors together."""
     there = [convert(t) for t in t_list if t is not None]
-    return execute("GlobalNorm", lambda *v: dt.sqrt(sum(dt.sum(x * x) for x in v)), there, name)
+    return execute(
+        "GlobalNorm", lambda *v: dt.sqrt(dt.stack([dt.sum(x * x) for x in v]).sum()), there, name
+    )
 
 
 def clip_by_global_norm(t_list: Any, clip_norm: Any, use_norm: Any = None, name: str | None = None):
     """The tensors scaled so that their norm together is at most ``clip_norm``, and that norm."""
     norm = global_norm(t_list) if use_norm is None else convert(use_norm)
     scale = clip_norm / math.NAMES["maximum"](norm, clip_norm)
-    return [None if t is None else convert(t) * math.cast(scale, convert(t).dtype) for t in t_list], norm
+    return [
+        None if t is None else convert(t) * math.cast(scale, convert(t).dtype) for t in t_list
+    ], norm
 
 
 NAMES: dict[str, Any] = {

@@ -137,7 +137,8 @@ def _read(value: Any, plan: list, at: tuple) -> Any:
         keys[place : place + 1] = [slice(None)] * (len(value.shape) - count)
     if value.__class__ is np.ndarray:
         return np.asarray(value[tuple(keys)], object)
-    dim, found = 0, []
+    dim = 0
+    found: list[Any] = []
     for k in keys:
         if k is None:
             found.append(k)
@@ -154,7 +155,7 @@ def _read(value: Any, plan: list, at: tuple) -> Any:
     return value[tuple(found)].clone() if value.ndim else value.clone()
 
 
-def attach(kind: type) -> None:
+def attach(kind: Any) -> None:
     """Give ``kind`` the operators."""
     for word, (fn, name) in _BINARY.items():
         setattr(kind, f"__{word}__", _forward(fn, name))
@@ -167,10 +168,10 @@ def attach(kind: type) -> None:
         setattr(kind, f"__r{word}__", _backward(fn, None))
     for word in ("equal", "not_equal"):
         setattr(kind, {"equal": "__eq__", "not_equal": "__ne__"}[word], _equal(word))
-    kind.__neg__ = lambda self: _names["negative"](self)  # type: ignore[attr-defined]
-    kind.__abs__ = lambda self: _names["abs"](self)  # type: ignore[attr-defined]
-    kind.__invert__ = _invert  # type: ignore[attr-defined]
-    kind.__getitem__ = getitem  # type: ignore[attr-defined]
+    kind.__neg__ = lambda self: _names["negative"](self)
+    kind.__abs__ = lambda self: _names["abs"](self)
+    kind.__invert__ = _invert
+    kind.__getitem__ = getitem
 
 
 def _invert(self: Any) -> Any:

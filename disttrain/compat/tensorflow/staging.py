@@ -1,4 +1,5 @@
-"""AutoGraph's border: which values are TensorFlow's, and the operations that stand for statements."""
+"""AutoGraph's border: which values are TensorFlow's, and the operations that stand for
+statements."""
 
 from __future__ import annotations
 
@@ -55,7 +56,8 @@ class _Tensors(Border):
         self, over: Any, body: Callable, values: list, names: list, go_on: Callable | None
     ) -> list:
         more = None if go_on is None else (lambda *v: self.value(go_on(*v)))
-        return control.staged_for(self.value(over) if is_tensor(over) else over, body, values, names,
+        return control.staged_for(self.value(over) if is_tensor(over) else over, body, values,
+            names,
                                   more)  # fmt: skip
 
     def logical(self, word: str, *values: Any) -> Any:

@@ -1,6 +1,7 @@
 """TensorFlow's tensors: immutable covers of disttrain's, with TensorFlow's conventions.
 
-The value of a tensor is a disttrain Tensor (of strings: a numpy array of bytes). It is a cover and no
+The value of a tensor is a disttrain Tensor (of strings: a numpy array of bytes). It is a cover
+and no
 subclass, as the tensors of Keras' layers on disttrain are plain Tensors with PyTorch's conventions
 (``.shape``, ``.dtype``, ``.view``), which the code of Keras relies on: a program may give either to
 every function here, and what functions return is a cover. ``keras`` has the border on Keras' side.
@@ -162,6 +163,11 @@ class SymbolicTensor(Tensor):
 
     __slots__ = ("_twin", "graph", "name", "op")
 
+    _twin: Any
+    graph: Any
+    name: str
+    op: Any
+
     @property
     def shape(self) -> TensorShape:
         sizes, other = tuple(self._value.shape), self._twin
@@ -252,7 +258,9 @@ def wrap(value: Any) -> EagerTensor:
 def meaning_of(func: Any, args: tuple, kwargs: Any) -> Any:
     """``func`` of Tensors in place of their covers, covered."""
     given = tree.map(_plain, (args, kwargs or {}))
-    return tree.map(lambda v: wrap(v) if isinstance(v, dt.Tensor) else v, func(*given[0], **given[1]))
+    return tree.map(
+        lambda v: wrap(v) if isinstance(v, dt.Tensor) else v, func(*given[0], **given[1])
+    )
 
 
 def _plain(value: Any) -> Any:
@@ -267,7 +275,9 @@ def _unpickled(array: Any) -> EagerTensor:
 # --- conversion ----------------------------------------------------------------------------------
 def is_tensor(value: Any) -> bool:
     """Whether ``value`` is a tensor or a variable, of TensorFlow's, disttrain's or Keras' kind."""
-    return isinstance(value, (Tensor, dt.Tensor)) or hasattr(value, "_as_tensor") or _of_keras(value)
+    return (
+        isinstance(value, (Tensor, dt.Tensor)) or hasattr(value, "_as_tensor") or _of_keras(value)
+    )
 
 
 def _of_keras(value: Any) -> bool:
@@ -399,8 +409,8 @@ def _is_mixed(value: Any) -> bool:
 
 
 def matched(op: str, values: list, first: bool = False) -> list:
-    """``values`` as tensors of one type: that of the first tensor among them (or, with ``first``, of
-    the first value); numbers take it, where they can."""
+    """``values`` as tensors of one type: that of the first tensor among them (or, with ``first``,
+    of the first value); numbers take it, where they can."""
     known = None if first else next((v for v in values if is_tensor(v)), None)
     kind = convert(values[0] if known is None else known).dtype
     found = []

@@ -1,6 +1,7 @@
 """AutoGraph: Python's statements over values that have no numbers yet, as operations.
 
-``convert(fn, border)`` gives ``fn`` with ``if``, ``while``, ``for``, ``and``, ``or``, ``not``, conditional
+``convert(fn, border)`` gives ``fn`` with ``if``, ``while``, ``for``, ``and``, ``or``, ``not``,
+conditional
 expressions and ``assert`` asking a ``Border`` whether what they look at is staged. Where it is, the
 border makes the operation; where not, Python goes on as Python does.
 """

@@ -1,7 +1,9 @@
 """The source of functions, with statements that ask what they are given.
 
-``converted(fn, statements)`` is ``fn`` calling ``statements`` in place of Python's ``if``, ``while``,
-``for`` and their like, and of each function that it calls. A ``return`` in a branch takes what follows the ``if`` along; ``break``
+``converted(fn, statements)`` is ``fn`` calling ``statements`` in place of Python's ``if``,
+``while``,
+``for`` and their like, and of each function that it calls. A ``return`` in a branch takes what
+follows the ``if`` along; ``break``
 and ``continue`` become flags. Functions whose source is not there stay as they are.
 """
 
@@ -43,7 +45,7 @@ def converted(fn: Any, statements: Any) -> Any:
     return out
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _code(code: types.CodeType) -> types.CodeType | None:
     try:
         source = textwrap.dedent(inspect.getsource(code))
@@ -273,7 +275,8 @@ class _Converter(ast.NodeTransformer):
             return node
         parts = [node.left, *node.comparators]
         pairs: list[ast.expr] = [ast.Compare(a, [o], [b])
-                                 for a, o, b in zip(parts, node.ops, parts[1:], strict=False)]  # fmt: skip
+                                 for a, o, b in zip(parts, node.ops, parts[1:],
+                                     strict=False)]  # fmt: skip
         return self.visit_BoolOp(ast.copy_location(ast.BoolOp(ast.And(), pairs), node))
 
     def visit_IfExp(self, node: ast.IfExp) -> Any:
@@ -294,9 +297,9 @@ class _Converter(ast.NodeTransformer):
         self.generic_visit(node)
         if isinstance(node.func, ast.Name) and node.func.id in ("super", "locals", "globals", NAME):
             return node
-        if isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Name):
-            if node.func.value.id == NAME:
-                return node
+        part = node.func.value if isinstance(node.func, ast.Attribute) else None
+        if isinstance(part, ast.Name) and part.id == NAME:
+            return node
         call = self._line(f"{NAME}.call(0)").value
         call.args[0] = node.func
         node.func = ast.copy_location(call, node)

@@ -1,4 +1,5 @@
-"""What converted functions call (see ``conversion``): Python's statements, of staged values or not."""
+"""What converted functions call (see ``conversion``): Python's statements, of staged values or
+not."""
 
 from __future__ import annotations
 
@@ -127,7 +128,8 @@ class Statements:
         for x, y in zip(tree.leaves(a), tree.leaves(b), strict=False):
             one, other = self.border.kind(x), self.border.kind(y)
             if one != other:
-                raise TypeError(f"'{name}' has dtype {one} in the main branch, but dtype {other} in "
+                raise TypeError(f"'{name}' has dtype {one} in the main branch, but dtype "
+                                f"{other} in "
                                 "the else branch")  # fmt: skip
 
     def if_return(
@@ -150,7 +152,8 @@ class Statements:
         """Which variables of a loop are its state: those that are values or numbers before it."""
         return [
             i for i, v in enumerate(values)
-            if not isinstance(v, Undefined) and v is not None and all(map(self._is_state, tree.leaves(v)))
+            if not isinstance(v, Undefined) and v is not None and all(map(self._is_state,
+                tree.leaves(v)))
         ]  # fmt: skip
 
     def _is_state(self, value: Any) -> bool:
@@ -235,7 +238,7 @@ class Statements:
             return self.border.builtins.get(fn, fn)
         if isinstance(fn, functools.partial):
             return functools.partial(self.call(fn.func), *fn.args, **fn.keywords)
-        own = getattr(type(fn), "__call__", None)
+        own = getattr(type(fn), "__call__", None)  # noqa: B004  (the function, not whether)
         if inspect.isfunction(own) and not hasattr(fn, "python_function"):
             inner = converted(own, self)
             return fn if inner is own else types.MethodType(inner, fn)
@@ -258,9 +261,7 @@ def _from(before: tuple, put: Callable, body: Callable) -> Callable:
     return branch
 
 
-def _with(
-    before: tuple, live: list, values: Any, put: Callable, fn: Callable | None = None
-) -> Any:
+def _with(before: tuple, live: list, values: Any, put: Callable, fn: Callable | None = None) -> Any:
     """Set the variables to ``before``, those that are ``live`` to ``values``, and call ``fn``."""
     now = list(before)
     for i, v in zip(live, values, strict=True):

@@ -20,31 +20,62 @@ EVERY = 5  # of the drawn ones so many are recorded once
 X = "tf.constant([[0.5, -1.25, 2.0], [3.5, 0.0, -0.75]])"
 P = "tf.constant([[0.5, 0.25, 0.75], [0.125, 0.9, 0.3]])"
 D = "tf.constant([[0.5, -1.25, 2.0], [3.5, 0.0, -0.75]], tf.float64)"
-I = "tf.constant([[5, -3, 2], [7, 1, -4]])"  # noqa: E741
+I = "tf.constant([[5, -3, 2], [7, 1, -4]])"
 B = "tf.constant([[True, False, True], [False, False, True]])"
 M = "tf.constant([[4.0, 1.0], [1.0, 3.0]])"
 VALUES = {"X": X, "P": P, "D": D, "I": I, "B": B, "M": M}
 
-UNARY = """abs negative exp expm1 log log1p sqrt rsqrt square reciprocal sin cos tan asin acos atan sinh
-cosh tanh asinh acosh atanh sigmoid erf erfc erfinv ndtri lgamma digamma floor ceil rint sign bessel_i0
-bessel_i0e bessel_i1 bessel_i1e softplus softsign log_sigmoid is_nan is_inf is_finite logical_not conj
-real imag round cumsum cumprod reduce_sum reduce_mean reduce_prod reduce_max reduce_min reduce_any
-reduce_all reduce_logsumexp reduce_variance reduce_std reduce_euclidean_norm argmax argmin
-zero_fraction l2_normalize softmax log_softmax""".split()
+UNARY = """"abs negative exp expm1 log log1p sqrt rsqrt square reciprocal sin cos tan asin acos
+atan sinh cosh tanh asinh acosh atanh sigmoid erf erfc erfinv ndtri lgamma digamma floor
+ceil rint sign bessel_i0 bessel_i0e bessel_i1 bessel_i1e softplus softsign log_sigmoid
+is_nan is_inf is_finite logical_not conj real imag round cumsum cumprod reduce_sum
+reduce_mean reduce_prod reduce_max reduce_min reduce_any reduce_all reduce_logsumexp
+reduce_variance reduce_std reduce_euclidean_norm argmax argmin zero_fraction l2_normalize
+softmax log_softmax""".split()
 BINARY = """add subtract multiply divide floordiv floormod divide_no_nan
 multiply_no_nan maximum minimum pow squared_difference atan2 xlogy xlog1py xdivy igamma igammac zeta
 less less_equal greater greater_equal equal not_equal logical_and logical_or logical_xor""".split()
-OPERATORS = ["+", "-", "*", "/", "//", "%", "**", "<", "<=", ">", ">=", "==", "!=", "&", "|", "^", "@"]
+OPERATORS = [
+    "+",
+    "-",
+    "*",
+    "/",
+    "//",
+    "%",
+    "**",
+    "<",
+    "<=",
+    ">",
+    ">=",
+    "==",
+    "!=",
+    "&",
+    "|",
+    "^",
+    "@",
+]
 NN = """relu relu6 leaky_relu elu selu gelu silu softplus softsign softmax log_softmax crelu l2_loss
 sigmoid tanh swish zero_fraction""".split()
 AXES = ["None", "0", "1", "-1", "[0, 1]", "[]", "2", "-3"]
-KEYS = ["0", "-1", "1:", "::-1", "..., 0", "None", "..., None", ":, 1:", ":, ::-1", "1, 2", "5", "0, 7",
+KEYS = ["0", "-1", "1:", "::-1", "..., 0", "None", "..., None", ":, 1:", ":, ::-1", "1, 2", "5",
+    "0, 7",
         "::2, ::2", "'x'", "tf.constant(1)", "0.5", "0, 0, 0", "tf.newaxis, 1"]  # fmt: skip
-CONSTANTS = ["1", "1.5", "True", "1j", "[1, 2.5]", "[[1], [2]]", "[[1], [1, 2]]", "'abc'", "['a', 'b']",
+CONSTANTS = ["1", "1.5", "True", "1j", "[1, 2.5]", "[[1], [2]]", "[[1], [1, 2]]", "'abc'",
+    "['a', 'b']",
              "[1, 'a']", "None", "2**40", "[]", "np.float64(2)", "np.arange(3)", "np.ones(2)",
              "np.float16(1.5)", "(1, 2)", "[True, False]", "[tf.constant(1.0), 2.0]",
              "np.uint8(3)", "b'x'", "[np.float32(1), 2]", "range(3)"]  # fmt: skip
-TYPES = ["float32", "float64", "int32", "int64", "bool", "uint8", "float16", "complex64", "bfloat16"]
+TYPES = [
+    "float32",
+    "float64",
+    "int32",
+    "int64",
+    "bool",
+    "uint8",
+    "float16",
+    "complex64",
+    "bfloat16",
+]
 SINGLE = """tf.reshape(X, [3, 2]) | tf.reshape(X, [-1]) | tf.reshape(X, [4]) | tf.reshape(X, [-1, 4])
 tf.transpose(X) | tf.transpose(X, [0, 1]) | tf.transpose(X, [0]) | tf.expand_dims(X, 1)
 tf.expand_dims(X, 5) | tf.squeeze(tf.ones([1, 2, 1])) | tf.squeeze(tf.ones([2, 1]), 0)
@@ -107,10 +138,12 @@ tf.stop_gradient(X) | tf.linalg.global_norm([X, P]) | tf.clip_by_global_norm([X,
 
 # What differs: classes of errors for types that neither takes, and numbers at poles.
 DIFFERENT = """tf.math.reciprocal(I) | tf.math.digamma(X) | tf.math.digamma(D) | tf.math.conj(B)
-tf.math.real(B) | tf.math.reduce_variance(I) | tf.math.reduce_std(I) | tf.math.reduce_euclidean_norm(I)
+tf.math.real(B) | tf.math.reduce_variance(I) | tf.math.reduce_std(I)
+tf.math.reduce_euclidean_norm(I)
 tf.math.l2_normalize(I) | tf.math.divide_no_nan(X, I) | tf.math.divide_no_nan(D, X)
 tf.math.divide_no_nan(B, B) | tf.math.multiply_no_nan(X, I) | tf.math.multiply_no_nan(D, X)
-tf.math.igamma(X, P) | tf.math.igamma(D, D) | tf.math.igammac(X, P) | X * B | X | 2j | I | 1.5 | I | 2j
+tf.math.igamma(X, P) | tf.math.igamma(D, D) | tf.math.igammac(X,
+    P) | X * B | X | 2j | I | 1.5 | I | 2j
 tf.nn.gelu(I) | tf.constant([tf.constant(1.0), 2.0])"""
 DIFFERENT_KINDS = ("tf.reduce_any(X", "tf.reduce_any(I", "tf.reduce_all(X", "tf.reduce_all(I")
 
@@ -198,10 +231,15 @@ def main() -> int:
         lines = ",\n".join(f"{json.dumps(e)}: {json.dumps(a)}" for e, a in kept.items())
         RECORDED.write_text("{\n" + lines + "\n}\n")
         return 0
-    done = subprocess.run([sys.argv[1] if len(sys.argv) > 1 else sys.executable, __file__, "--ours"],
+    done = subprocess.run([sys.argv[1] if len(sys.argv) > 1 else sys.executable, __file__,
+        "--ours"],
                           capture_output=True, text=True, check=True)  # fmt: skip
     found = json.loads(done.stdout.splitlines()[-1])
-    wrong = [e for e in answers if not known_to_differ(e) and not same(json.loads(json.dumps(answers[e])), found[e])]
+    wrong = [
+        e
+        for e in answers
+        if not known_to_differ(e) and not same(json.loads(json.dumps(answers[e])), found[e])
+    ]
     for e in wrong:
         print(f"{e}\n  TensorFlow {str(answers[e])[:300]}\n  disttrain  {str(found[e])[:300]}")
     print(f"{len(answers)} compared, {len(wrong)} differ")

@@ -1,5 +1,6 @@
-"""A program of TensorFlow's: tapes, variables, traced functions and AutoGraph. What it prints is held
-in ``program.txt``, which tensorflow-cpu 2.21.0 has printed. (``python program.py`` prints it anew.)"""
+"""A program of TensorFlow's: tapes, variables, traced functions and AutoGraph. What it prints is
+held in ``program.txt``, which tensorflow-cpu 2.21.0 has printed. (``python program.py`` prints it
+anew.)"""
 
 import numpy as np
 import tensorflow as tf
@@ -179,7 +180,7 @@ show("signed wrong", lambda: signed(tf.ones([3, 3])))
 show("counter", lambda: counter)
 concrete = signed.get_concrete_function()
 show("concrete", lambda: (concrete.inputs[0].shape, concrete.outputs[0].dtype))
-show("operations", lambda: [op.type for op in concrete.graph.get_operations()][0])
+show("operations", lambda: next(op.type for op in concrete.graph.get_operations()))
 
 
 @tf.function

@@ -12,7 +12,8 @@ HERE = Path(__file__).parent
 
 def run(*words):
     root = str(HERE.parents[2])
-    env = os.environ | {"PYTHONPATH": os.pathsep.join([root, *os.environ.get("PYTHONPATH", "").split(
+    env = os.environ | {"PYTHONPATH": os.pathsep.join([root, *os.environ.get("PYTHONPATH",
+        "").split(
         os.pathsep)])}  # fmt: skip
     return subprocess.run([sys.executable, "-m", "disttrain.compat.tensorflow", *words], env=env,
                           capture_output=True, text=True, timeout=120)  # fmt: skip

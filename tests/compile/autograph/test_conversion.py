@@ -1,4 +1,5 @@
-"""Converted functions do what the functions do, with values that are staged and ones that are not."""
+"""Converted functions do what the functions do, with values that are staged and ones that are
+not."""
 
 from __future__ import annotations
 

@@ -83,9 +83,7 @@ def cosine(n: Tensor, last: int) -> Tensor:
 
 
 @_window
-def exponential(
-    n: Tensor, last: int, *, center: float | None = None, tau: float = 1.0
-) -> Tensor:
+def exponential(n: Tensor, last: int, *, center: float | None = None, tau: float = 1.0) -> Tensor:
     """exp(-|n - center| / tau); the center of a symmetric window is its middle."""
     if tau <= 0:
         raise ConfigError(f"exponential: Tau must be positive, got: {tau} instead.")

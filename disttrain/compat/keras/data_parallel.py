@@ -50,15 +50,9 @@ def _shared() -> Any:
 
 
 def _reduced(tensors: list[Any], scale: float = 1.0) -> list[Any]:
-    """The sums over ranks of ``scale`` times each tensor, by one operation for each type."""
-    out = list(tensors)
-    for kind in dict.fromkeys(t.dtype for t in tensors):
-        at = [i for i, t in enumerate(tensors) if t.dtype == kind]
-        flat = dt.cat([tensors[i].detach().reshape(-1) for i in at])
-        flat = flat if scale == 1.0 else flat * scale if scale else dt.zeros_like(flat)
-        dt.distributed.all_reduce(flat)
-        for i, part in zip(at, flat.split([tensors[i].numel() for i in at]), strict=True):
-            out[i] = part.reshape(tensors[i].shape)
+    """The sums over ranks of ``scale`` times each tensor."""
+    out = [t.detach() * scale if scale else dt.zeros_like(t) for t in tensors]
+    dt.distributed.all_reduce_coalesced(out)
     return out
 
 
@@ -83,7 +77,7 @@ def _from_first(model: Any) -> None:
         value = variable.value.detach().clone()
         dt.distributed.broadcast(value, 0)
         variable.assign(value)
-    states = [dt.get_rng_state(), np.random.get_state(), random.getstate()]
+    states: list = [dt.get_rng_state(), np.random.get_state(), random.getstate()]
     dt.distributed.broadcast_object_list(states, 0)
     for state, put in zip(states, (dt.set_rng_state, np.random.set_state, random.setstate)):
         put(state)

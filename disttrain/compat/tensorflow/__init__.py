@@ -4,18 +4,18 @@
     dtrun --as-tensorflow --nproc-per-node 4 train.py
 
 put it under TensorFlow's own name. Names and conventions: eager tensors and variables, gradient
-tapes, traced functions with AutoGraph; ``tf.keras`` is the real Keras (``keras``). What a tensor is here,
-and why, stands in ``tensor``.
+tapes, traced functions with AutoGraph; ``tf.keras`` is the real Keras (``keras``). What a tensor
+is here, and why, stands in ``tensor``.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from ...compile.autograph import do_not_convert
 from ..publish import MissingName, Shim, lacking, publish, refuse_real
 from . import (
     arrays,
-    autograph,
     control,
     data,
     distribute,
@@ -60,19 +60,30 @@ class _Later(Shim):
         raise MissingName(f"{self.__name__}.{name}: {self.__dict__['_what']}")
 
 
-_RAGGED = "ragged and sparse tensors are not part of this stand-in; pad (tf.keras.utils.pad_sequences)"
-_SAVED = "saved models are not written yet; save weights by tf.train.Checkpoint, or a Keras model by model.save"
+_RAGGED = (
+    "ragged and sparse tensors are not part of this stand-in; pad (tf.keras.utils.pad_sequences)"
+)
+_SAVED = (
+    "saved models are not written yet; save weights by tf.train.Checkpoint, or a Keras model by "
+    "model.save"
+)
 _PARTS: list[Any] = []  # what other files of the face add: functions of the modules so far
 
 
 def build() -> dict[str, Shim]:
     """All modules of the stand-in, parents before children."""
+    return _MODULES
+
+
+def _built() -> dict[str, Shim]:
     top = _top()
     found = {
         ROOT: top,
-        **_module("math", math.NAMES, l2_normalize=nn.NAMES["l2_normalize"], softmax=nn.NAMES["softmax"],
+        **_module("math", math.NAMES, l2_normalize=nn.NAMES["l2_normalize"],
+            softmax=nn.NAMES["softmax"],
                   log_softmax=nn.NAMES["log_softmax"], zero_fraction=nn.NAMES["zero_fraction"]),
-        **_module("nn", nn.NAMES, **distribute.NN), **_module("linalg", linalg.LINALG),
+        **_module("nn", nn.NAMES, **distribute.NN),
+        **_module("linalg", linalg.LINALG, global_norm=nn.global_norm),
         **_module("linalg.experimental", {}),
         **_module("signal", linalg.SIGNAL), **_module("image", linalg.IMAGE),
         **_module("random", random.NAMES),
@@ -94,9 +105,10 @@ def build() -> dict[str, Shim]:
         **_module("distribute.cluster_resolver", distribute.RESOLVERS),
         **_module("summary", summary.NAMED),
         **_module("summary.experimental", summary.EXPERIMENTAL),
-        **_module("dtypes", types.DTYPES, DType=types.DType, as_dtype=types.as_dtype, cast=math.cast),
+        **_module("dtypes", types.DTYPES, DType=types.DType, as_dtype=types.as_dtype,
+            cast=math.cast),
         **_module("autograph", {"to_code": _no_code, "set_verbosity": lambda *a, **k: None}),
-        **_module("autograph.experimental", {"do_not_convert": autograph.do_not_convert,
+        **_module("autograph.experimental", {"do_not_convert": do_not_convert,
                                              "set_loop_options": lambda **k: None}),
         **_module("test", {"TestCase": toplevel.TestCase, "main": toplevel.unittest.main,
                            "is_gpu_available": lambda *a, **k: False,
@@ -108,6 +120,10 @@ def build() -> dict[str, Shim]:
     }  # fmt: skip
     for add in _PARTS:
         found.update(add())
+    for name, module in found.items():  # (published or not, a module has its parts)
+        parent, _, child = name.rpartition(".")
+        if parent:
+            vars(found[parent]).setdefault(child, module)
     return found
 
 
@@ -150,25 +166,29 @@ def _threads() -> dict[str, Any]:
 
 def _optimizer() -> dict[str, Any]:
     return {"set_jit": lambda enabled: None, "get_jit": lambda: "",
-            "set_experimental_options": lambda options: None, "get_experimental_options": dict}  # fmt: skip
+            "set_experimental_options": lambda options: None,
+                "get_experimental_options": dict}  # fmt: skip
 
 
 def _no_code(*args: Any, **kwargs: Any) -> str:
     raise MissingName(lacking("tensorflow.autograph.to_code", staging))
 
 
-_MODULES = build()
+_MODULES = _built()
+
+
+# TensorFlow's names in place of this package's own modules, some of which are called alike.
+globals().update({n: v for n, v in vars(_MODULES[ROOT]).items() if not n.startswith("_")})
+globals().update({n.partition(".")[2]: m for n, m in _MODULES.items() if n.count(".") == 1})
+__version__ = VERSION
 
 
 def __getattr__(name: str) -> Any:
-    if name.startswith("__") and name != "__version__":
-        raise AttributeError(name)
-    child = _MODULES.get(f"{ROOT}.{name}")
-    return getattr(_MODULES[ROOT], name) if child is None else child
+    return getattr(_MODULES[ROOT], name)
 
 
 def __dir__() -> list[str]:
-    return sorted({*dir(_MODULES[ROOT]), "install"})
+    return sorted({*dir(_MODULES[ROOT]), *(n for n in globals() if not n.startswith("_"))})
 
 
-__all__ = ["build", "install", "tensor"]
+__all__ = ["build", "install"]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import namedtuple
 from typing import Any
 
 import numpy as np
 
 import disttrain as dt
 
+from ...arrays import slots
 from .dispatch import execute, op, plain
 from .math import cast
 from .tensor import GRAPH, STACK, convert, inner_type, is_tensor, wrap
@@ -85,6 +87,7 @@ def _like(word: str, kind: str, fn: Any) -> Any:
 def eye(num_rows: Any, num_columns: Any = None, batch_shape: Any = None, dtype: Any = "float32",
         name: str | None = None) -> Any:  # fmt: skip
     """Ones on the diagonal of each matrix."""
+
     @op("Eye")
     def fn(rows, columns, batch):
         found = dt.eye(rows, rows if columns is None else columns, dtype=inner_type(dtype))
@@ -138,7 +141,8 @@ def reshape(tensor, shape):
 def transpose(a, perm=None, conjugate=False):
     order = list(reversed([*np.arange(a.ndim)])) if perm is None else list(perm)
     if len(order) != a.ndim:
-        raise ValueError(f"transpose expects a vector of size {a.ndim}. But input(1) is a vector of "
+        raise ValueError(f"transpose expects a vector of size {a.ndim}. But input(1) is a "
+                         "vector of "
                          f"size {len(order)}")  # fmt: skip
     return dt.permute(dt.conj(a) if conjugate else a, [int(d) for d in order])
 
@@ -146,7 +150,9 @@ def transpose(a, perm=None, conjugate=False):
 @op("ExpandDims", "input")
 def expand_dims(input, axis):  # noqa: A002
     if not -input.ndim - 1 <= axis <= input.ndim:
-        raise ValueError(f"Tried to expand dim index {axis} for tensor with {input.ndim} dimensions.")
+        raise ValueError(
+            f"Tried to expand dim index {axis} for tensor with {input.ndim} dimensions."
+        )
     return input.unsqueeze(axis)
 
 
@@ -184,15 +190,19 @@ def _bare(sizes: Any) -> str:
 def stack(values, axis=0):
     for i, t in enumerate(values):
         if t.shape != values[0].shape:
-            raise ValueError(f"Shapes of all inputs must match: values[0].shape = "
-                             f"{_bare(values[0].shape)} != values[{i}].shape = {_bare(t.shape)}")  # fmt: skip
+            raise ValueError(
+                "Shapes of all inputs must match: values[0].shape = "
+                f"{_bare(values[0].shape)} != values[{i}].shape = {_bare(t.shape)}"
+            )
     return dt.stack(values, dim=axis)
 
 
 STACK.append(stack)
 
 
-def unstack(value: Any, num: int | None = None, axis: int = 0, name: str | None = "unstack") -> list:
+def unstack(
+    value: Any, num: int | None = None, axis: int = 0, name: str | None = "unstack"
+) -> list:
     """The slices of ``value`` along ``axis``."""
     t = convert(value)
     return list(execute("Unpack", lambda v: tuple(x.clone() for x in v.unbind(axis)), [t], name))
@@ -286,7 +296,9 @@ def rank(input: Any, name: str | None = None) -> Any:  # noqa: A002
 def identity(input: Any, name: str | None = None) -> Any:  # noqa: A002
     """Another tensor of the same numbers."""
     t = convert(input)
-    return execute("Identity", lambda v: v.clone() if v.__class__ is not np.ndarray else v, [t], name)
+    return execute(
+        "Identity", lambda v: v.clone() if v.__class__ is not np.ndarray else v, [t], name
+    )
 
 
 def stop_gradient(input: Any, name: str | None = None) -> Any:  # noqa: A002
@@ -304,77 +316,39 @@ def where(condition, x=None, y=None):
 @op("GatherV2", "params indices")
 def gather(params, indices, validate_indices=None, axis=None, batch_dims=0):
     dim = batch_dims if axis is None else axis % params.ndim
-    _within(indices, params.shape[dim])
-    if not batch_dims:
-        found = params.index_select(dim, indices.reshape(-1).long())
-        return found.reshape(*params.shape[:dim], *indices.shape, *params.shape[dim + 1 :])
-    rows = [_batch(p, i, dim, batch_dims) for p, i in zip(params, indices, strict=True)]
-    return dt.stack(rows)
+    within(indices, params.shape[dim])
+    return slots.take_rows(params, indices, dim, batch_dims)
 
 
-def _batch(params: Any, indices: Any, dim: int, batch_dims: int) -> Any:
-    if batch_dims > 1:
-        pairs = zip(params, indices, strict=True)
-        return dt.stack([_batch(p, i, dim - 1, batch_dims - 1) for p, i in pairs])
-    dim -= 1
-    found = params.index_select(dim, indices.reshape(-1).long())
-    return found.reshape(*params.shape[:dim], *indices.shape, *params.shape[dim + 1 :])
-
-
-def _within(indices: Any, count: int) -> None:
-    flat = indices.detach().reshape(-1).tolist()
-    for i, place in enumerate(flat):
+def within(indices: Any, count: int) -> None:
+    """Raise where one of ``indices`` is no row of ``count``."""
+    for i, place in enumerate(indices.detach().reshape(-1).tolist()):
         if not 0 <= place < count:
-            at = ",".join(map(str, np.unravel_index(i, tuple(indices.shape)))) if indices.ndim else ""
+            at = (
+                ",".join(map(str, np.unravel_index(i, tuple(indices.shape))))
+                if indices.ndim
+                else ""
+            )
             where_ = f"indices[{at}]" if at else "indices"
             raise ValueError(f"{where_} = {place} is not in [0, {count})")
 
 
 @op("GatherNd", "params indices")
 def gather_nd(params, indices, batch_dims=0):
-    if batch_dims:
-        pairs = zip(params, indices, strict=True)
-        return dt.stack([_gather_nd(p, i) for p, i in pairs])
-    return _gather_nd(params, indices)
-
-
-def _gather_nd(params: Any, indices: Any) -> Any:
-    return params[tuple(indices.long().unbind(-1))]
+    return slots.gather_nd(params, indices, batch_dims)
 
 
 def _scatter(word: str, kind: str, how: str) -> Any:
     def fn(tensor, indices, updates):
-        return put(tensor, indices, updates, how)
+        return slots.put_nd(tensor, indices, updates, how)
 
     fn.__name__ = word
     return op(kind, "tensor indices", same="tensor updates")(fn)
 
 
-def put(tensor: Any, indices: Any, updates: Any, how: str) -> Any:
-    """``tensor`` with ``updates`` at the places ``indices`` [..., depth] of its first dimensions:
-    set, or joined by ``how`` to what is there."""
-    depth, places = indices.shape[-1], tuple(indices.long().unbind(-1))
-    for d, place in enumerate(places):
-        bad = ((place < 0) | (place >= tensor.shape[d])).any()
-        if bool(bad):
-            raise ValueError(f"indices{list(indices.shape)} = {indices.tolist()} does not index "
-                             f"into shape {_bare(tensor.shape)}")  # fmt: skip
-    if how in ("update", "add", "sub"):
-        updates = -updates if how == "sub" else updates
-        return dt.index_put(tensor, places, updates, accumulate=how != "update")
-    inner = tensor.shape[depth:]
-    flat = tensor.reshape(-1, *inner)
-    line = dt.zeros_like(places[0])
-    for place, n in zip(places, tensor.shape[:depth], strict=True):
-        line = line * n + place
-    wide = line.reshape(-1, *[1] * len(inner)).expand(line.numel(), *inner)
-    rows = updates.reshape(-1, *inner)
-    return flat.scatter_reduce(0, wide, rows, how).reshape(tensor.shape)
-
-
 @op("ScatterNd", "indices updates")
 def scatter_nd(indices, updates, shape):
-    return put(dt.zeros(_sizes(shape), dtype=updates.dtype), indices, updates, "add")
+    return slots.put_nd(dt.zeros(_sizes(shape), dtype=updates.dtype), indices, updates, "add")
 
 
 @op("BooleanMask", "tensor mask")
@@ -397,14 +371,13 @@ def one_hot(indices, depth, on_value=None, off_value=None, axis=None, dtype=None
     return dt.where(same, dt.full((), on, dtype=kind), dt.full((), off, dtype=kind))
 
 
-@op("UniqueV2", "x")
+Unique = namedtuple("Unique", ["y", "idx"])
+
+
+@op("UniqueV2", "x", out=lambda found: Unique(*found))
 def unique(x, out_idx="int32"):
-    values, places = dt.unique(x, sorted=True, return_inverse=True)
-    first = dt.full(values.shape, x.shape[0], dtype=dt.int64)
-    first = first.scatter_reduce(0, places, dt.arange(x.shape[0]), "amin")
-    order = dt.argsort(first)  # as they come
-    back = dt.argsort(order)
-    return values[order], back[places].to(inner_type(out_idx))
+    values, places = slots.unique_in_order(x)
+    return values, places.to(inner_type(out_idx))
 
 
 @op("Sort", "values")
@@ -433,7 +406,8 @@ def sequence_mask(lengths, maxlen=None, dtype="bool"):
 def meshgrid(*args: Any, indexing: str = "xy", name: str | None = None) -> list:
     """Coordinates of a grid."""
     tensors = [convert(a) for a in args]
-    made = execute("Meshgrid", lambda *v: tuple(g.clone() for g in dt.meshgrid(*v, indexing=indexing)),
+    made = execute("Meshgrid", lambda *v: tuple(g.clone() for g in dt.meshgrid(*v,
+        indexing=indexing)),
                    tensors, name)  # fmt: skip
     return list(made)
 
@@ -448,6 +422,7 @@ NAMES: dict[str, Any] = {
     "zeros_like": _like("zeros_like", "ZerosLike", dt.zeros_like),
     "ones_like": _like("ones_like", "OnesLike", dt.ones_like),
     "is_tensor": is_tensor,
-    **{f"tensor_scatter_nd_{w}": _scatter(f"tensor_scatter_nd_{w}", f"TensorScatter{w.title()}", how)
+    **{f"tensor_scatter_nd_{w}": _scatter(f"tensor_scatter_nd_{w}", f"TensorScatter{w.title()}",
+        how)
        for w, how in _SCATTERS.items()},
 }  # fmt: skip

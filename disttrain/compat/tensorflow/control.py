@@ -88,10 +88,10 @@ def cond(pred: Any, true_fn: Any = None, false_fn: Any = None, name: str | None 
         return true_fn() if bool(pred) else false_fn()
     yes, rebuild = traced("cond_true", true_fn, [])
     no, _ = traced("cond_false", false_fn, [])
-    return branch("StatelessIf", _flipped(convert(pred)), [yes, no], rebuild)
+    return branch("StatelessIf", flipped(convert(pred)), [yes, no], rebuild)
 
 
-def _flipped(pred: Any) -> Any:
+def flipped(pred: Any) -> Any:
     return GRAPH.get().record("Cast", lambda p: 1 - p.int(), [pred])
 
 
@@ -109,7 +109,9 @@ def switch_case(branch_index: Any, branch_fns: Any, default: Any = None, name: s
     return branch("Case", convert(branch_index), [g for g, _ in graphs], graphs[0][1])
 
 
-def case(pred_fn_pairs: Any, default: Any = None, exclusive: bool = False, name: str = "case") -> Any:
+def case(
+    pred_fn_pairs: Any, default: Any = None, exclusive: bool = False, name: str = "case"
+) -> Any:
     """The result of the first function whose predicate holds."""
     pairs = list(pred_fn_pairs.items() if isinstance(pred_fn_pairs, dict) else pred_fn_pairs)
     if not pairs:
@@ -135,8 +137,11 @@ def while_loop(
             found = body(*values)
             values = found if isinstance(found, (list, tuple)) else [found]
             count += 1
-        return tree.map(convert, type(loop_vars)(values) if isinstance(loop_vars, tuple) else values)
-    return staged_while(cond, lambda *v: _as_list(body(*v)), list(loop_vars), limit, loop_vars)
+        return tree.map(
+            convert, type(loop_vars)(values) if isinstance(loop_vars, tuple) else values
+        )
+    found = staged_while(cond, lambda *v: _as_list(body(*v)), list(loop_vars), limit)
+    return tuple(found) if isinstance(loop_vars, tuple) else found
 
 
 def _as_list(found: Any) -> list:
@@ -144,7 +149,7 @@ def _as_list(found: Any) -> list:
 
 
 def staged_while(
-    test: Callable, body: Callable, values: list, limit: int | None = None, like: Any = None,
+    test: Callable, body: Callable, values: list, limit: int | None = None,
     names: Any = None,
 ) -> Any:  # fmt: skip
     """A loop as one operation: ``test`` and ``body`` take and give the nested ``values``."""
@@ -168,7 +173,9 @@ def staged_while(
     return _loop("While", call, start, steps.outputs, held, rebuild)
 
 
-def staged_for(over: Any, body: Callable, values: list, names: Any = None, go_on: Any = None) -> Any:
+def staged_for(
+    over: Any, body: Callable, values: list, names: Any = None, go_on: Any = None
+) -> Any:
     """A loop over the first dimension of a tensor, or the elements of a data set, as one operation.
     ``body(element, *values)`` gives the next values; ``go_on(*values)`` whether it goes on."""
     leaves, rebuild = tree.flatten(values)
@@ -180,8 +187,10 @@ def staged_for(over: Any, body: Callable, values: list, names: Any = None, go_on
         first = tree.map(lambda v: v, graph.record("StridedSlice", _first, [over]))
     else:
         token = GRAPH.set(None)
-        first = next(iter(over))
-        GRAPH.reset(token)
+        try:
+            first = next(iter(over))
+        finally:
+            GRAPH.reset(token)
     parts, whole = tree.flatten(first)
     parts = [convert(p) for p in parts]
     steps, _ = traced("for_body", lambda *v: body(whole(list(v[: len(parts)])),
@@ -232,7 +241,7 @@ def _check_loop(start: list, outs: list, names: Any) -> None:
                             f"{b.dtype.name} after one iteration")  # fmt: skip
 
 
-# --- over elements ---------------------------------------------------------------------------------
+# --- over elements ----------------------------------------------------------------------------
 def _count_of(elems: Any) -> Any:
     return convert(tree.leaves(elems)[0]).shape[0]
 
@@ -243,7 +252,8 @@ def _over(elems: Any, step: Callable, values: list) -> Any:
     tensors = [convert(t) for t in leaves]
     count = tensors[0].shape[0]
     if count is None:
-        raise NotImplementedError("tf.map_fn, tf.scan and tf.foldl in a traced function need to know "
+        raise NotImplementedError("tf.map_fn, tf.scan and tf.foldl in a traced function need to "
+                                  "know "
                                   "how many elements there are: give the first dimension in the "
                                   "input signature, or use `for x in tensor`")  # fmt: skip
     columns = [unstack(t) for t in tensors]
@@ -257,7 +267,12 @@ def map_fn(fn: Callable, elems: Any, dtype: Any = None, parallel_iterations: Any
            name: str | None = None, fn_output_signature: Any = None) -> Any:  # fmt: skip
     """``fn`` of each element along the first dimension, stacked."""
     found: list[Any] = []
-    _over(elems, lambda x: found.append(fn(x)) or [], [])
+
+    def step(x: Any) -> list:
+        found.append(fn(x))
+        return []
+
+    _over(elems, step, [])
     return _stacked(found)
 
 
@@ -298,7 +313,9 @@ def foldr(fn: Callable, elems: Any, initializer: Any = None, **options: Any) -> 
     return foldl(fn, tree.map(lambda t: _reversed(convert(t)), elems), initializer)
 
 
-def vectorized_map(fn: Callable, elems: Any, fallback_to_while_loop: bool = True, warn: bool = True):
+def vectorized_map(
+    fn: Callable, elems: Any, fallback_to_while_loop: bool = True, warn: bool = True
+):
     """``fn`` of all elements along the first dimension at once (``dt.func.vmap``)."""
     leaves, rebuild = tree.flatten(elems)
     tensors = [convert(t) for t in leaves]
@@ -320,5 +337,8 @@ def _wrapped(value: Any) -> Any:
     return convert(value) if not isinstance(value, np.ndarray) else value
 
 
-NAMES = {n: globals()[n] for n in """cond switch_case case while_loop map_fn scan foldl foldr
-vectorized_map""".split()}
+NAMES = {
+    n: globals()[n]
+    for n in """cond switch_case case while_loop map_fn scan foldl foldr
+vectorized_map""".split()
+}

@@ -26,8 +26,8 @@ _ORDER = ("bfloat16", "float16", "float32", "float64", "complex64", "complex128"
 def execute(
     kind: str, call: Callable, inputs: list, name: str | None = None, arguments: tuple = ()
 ) -> Any:
-    """Run ``call`` on the values of ``inputs`` (tensors), or write it down where a function is being
-    traced."""
+    """Run ``call`` on the values of ``inputs`` (tensors), or write it down where a function is
+    being traced."""
     graph = GRAPH.get()
     if graph is not None:
         try:
@@ -122,7 +122,8 @@ def op(
 ) -> Callable:  # fmt: skip
     """Make ``tf.f`` of a function of disttrain's tensors with the same parameters.
 
-    ``tensors``: the parameters that are tensors (a star: lists of them, of one type); ``same``: those
+    ``tensors``: the parameters that are tensors (a star: lists of them, of one type); ``same``:
+    those
     that must agree in type; ``types``: what the first may be of. The others are as they come, but
     tensors among them become Python's numbers where they have them. ``out``: of what it gives.
     """
@@ -166,7 +167,8 @@ def _parts(kind: str, words: dict, wanted: list, alike: list) -> dict:
     parts: dict[str, Any] = {}
     if alike:
         present = [w for w in alike if words[w] is not None]
-        parts |= dict(zip(present, matched(kind, [words[w] for w in present]), strict=True))
+        found = matched(kind, [words[w] for w in present]) if present else []
+        parts |= dict(zip(present, found, strict=True))
     for word in wanted:
         if word.endswith("*"):
             values = words[word[:-1]]

@@ -1,4 +1,5 @@
-"""``tf.function``: a Python function traced once for each kind of arguments, then run as a graph."""
+"""``tf.function``: a Python function traced once for each kind of arguments, then run as a
+graph."""
 
 from __future__ import annotations
 
@@ -39,7 +40,9 @@ def functions_run_eagerly() -> bool:
 class ConcreteFunction:
     """One trace: a graph, and the structures of what it takes and gives."""
 
-    def __init__(self, name: str, graph: FuncGraph, bound: Any, outputs: Any, sources: list) -> None:
+    def __init__(
+        self, name: str, graph: FuncGraph, bound: Any, outputs: Any, sources: list
+    ) -> None:
         self.name, self.graph = f"__inference_{name}".encode(), graph
         self._bound, self.structured_outputs, self._sources = bound, outputs, sources
         kinds = {op.type for op in graph.operations}
@@ -63,7 +66,9 @@ class ConcreteFunction:
         if missing:
             raise TypeError(f"{self.name.decode()}() missing required arguments: {missing}")
         values = [t for n in wanted for t in tree.leaves(given[n])]
-        return self.run([convert(v, t.dtype) for v, t in zip(values, self.graph.inputs, strict=True)])
+        return self.run(
+            [convert(v, t.dtype) for v, t in zip(values, self.graph.inputs, strict=True)]
+        )
 
     def run(self, tensors: list) -> Any:
         """The results for the tensors of a call."""
@@ -71,7 +76,8 @@ class ConcreteFunction:
         given = [*tensors, *(t for t, _ in graph.captured)]
         if outer is not None:
             found = outer.record(
-                "StatefulPartitionedCall", lambda *v, run: tuple(graph.run(list(v), Run(run.tapes))),
+                "StatefulPartitionedCall", lambda *v, run: tuple(graph.run(list(v),
+                    Run(run.tapes))),
                 given, examples=tuple(t._value for t in graph.outputs), controlled=True,
                 twins=[t._twin for t in graph.outputs],
             )  # fmt: skip
@@ -132,7 +138,8 @@ class Function:
         autograph: bool = True, reduce_retracing: bool = False,
     ) -> None:  # fmt: skip
         self.python_function, self._autograph = python_function, autograph
-        self._name = name or getattr(python_function, "__name__", type(python_function).__name__)
+        own = getattr(python_function, "__name__", type(python_function).__name__)
+        self._name = str(name or own)
         self.input_signature = None if input_signature is None else tuple(input_signature)
         self._relaxing = reduce_retracing
         self._traces: dict[Any, ConcreteFunction] = {}
@@ -227,7 +234,7 @@ class Function:
             mine, theirs = tree.leaves(specs), tree.leaves(trace._bound)
             if len(mine) == len(theirs) and all(map(_near, mine, theirs)):
                 rows = iter([_wider(a, b) for a, b in zip(mine, theirs, strict=True)])
-                return {k: tree.map(lambda _: next(rows), v) for k, v in specs.items()}
+                return {k: tree.map(lambda _, r=rows: next(r), v) for k, v in specs.items()}
         return specs
 
     def _tell(self) -> None:
@@ -261,10 +268,12 @@ class Function:
         with dt.fork_rng(), graph:
             given = {k: self._placeholders(graph, k, v, bound.get(k)) for k, v in specs.items()}
             args, kwargs = self._split(given)
-            body = staging.convert_function(fn) if self._autograph else fn
+            body = staging.STATEMENTS.call(fn) if self._autograph else fn
             found = body(*args, **kwargs)
             leaves, rebuild = tree.flatten(found, with_none=True)
-            outs = [v if v is None or not _can_leave(v) else graph.inside(convert(v)) for v in leaves]
+            outs = [
+                v if v is None or not _can_leave(v) else graph.inside(convert(v)) for v in leaves
+            ]
             outs = [v if not isinstance(v, SymbolicTensor) else _last(graph, v) for v in outs]
         graph.finish([v for v in outs if isinstance(v, SymbolicTensor)])
         return ConcreteFunction(f"{self._name}_{self._count}", graph, specs, rebuild(outs), [])

@@ -132,6 +132,7 @@ class FuncGraph:
             op = self._operation(self.unique(name), "Const", lambda: t._value, [], named=True)
             op.rebuild = lambda values: values[0]
             return self._output(op, t._value, t._value)
+        assert isinstance(t, SymbolicTensor)
         op = self._operation(f"captured_{len(self.captured)}", "Placeholder", None, [])
         inner = self._output(op, t._value, t._twin)
         self.captured.append((t, inner))

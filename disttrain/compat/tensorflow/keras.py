@@ -1,8 +1,10 @@
 """``tf.keras``: the real Keras on disttrain, and the border between its tensors and TensorFlow's.
 
 Keras' own code computes with plain Tensors. What a program gives to Keras is uncovered where Keras
-converts its arguments; what layers, losses and metrics give to a program is covered, as TensorFlow's
-programs expect it. In a traced function a call of a layer, loss, metric or optimizer is one operation.
+converts its arguments; what layers, losses and metrics give to a program is covered, as
+TensorFlow's
+programs expect it. In a traced function a call of a layer, loss, metric or optimizer is one
+operation.
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ from .tensor import GRAPH, SymbolicTensor, Tensor, convert, wrap
 from .variable import IndexedSlices, Variable
 
 _HOOKED = "compat.tensorflow.keras"
-MODULES = """activations applications backend callbacks constraints datasets distribution dtype_policies
+MODULES = """activations applications backend callbacks constraints datasets distribution
+    dtype_policies
 export initializers layers legacy losses metrics mixed_precision models ops optimizers preprocessing
 quantizers random regularizers saving tree utils visualization wrappers datasets.mnist
 datasets.cifar10 datasets.cifar100 datasets.fashion_mnist datasets.imdb optimizers.schedules
@@ -130,7 +133,8 @@ def _metric_call(self: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def _apply(fn: Callable) -> Callable:
-    """``optimizer.apply_gradients`` and ``apply``: of covered gradients, and of ``tf.Variable``s."""
+    """``optimizer.apply_gradients`` and ``apply``: of covered gradients, and of
+    ``tf.Variable``s."""
 
     @functools.wraps(fn)
     def entry(self: Any, grads: Any, *args: Any, **kwargs: Any) -> Any:
@@ -237,7 +241,8 @@ def _hook(keras: Any) -> None:
 
 
 def _subclasses(kind: type) -> list[type]:
-    return [kind, *(s for sub in kind.__subclasses__() for s in _subclasses(sub))]
+    below: list[type] = kind.__subclasses__()
+    return [kind, *(s for sub in below for s in _subclasses(sub))]
 
 
 def modules() -> dict[str, Shim]:
@@ -245,7 +250,7 @@ def modules() -> dict[str, Shim]:
     found = {"tensorflow.keras": Shim("tensorflow.keras").later(lambda shim: _fill(shim, ""))}
     for word in MODULES:
         shim = Shim(f"tensorflow.keras.{word}")
-        found[shim.__name__] = shim.later(lambda shim, word=word: _fill(shim, word))
+        found[shim.__name__] = shim.later(functools.partial(_fill, word=word))
     return found
 
 
@@ -254,7 +259,7 @@ def _fill(shim: Shim, word: str) -> None:
     for name in dir(real):
         if name.startswith("__") or isinstance(vars(shim).get(name), Shim):
             continue
-        value = getattr(real, name, None)
+        value: Any = getattr(real, name, None)
         ours = isinstance(value, types.FunctionType) and value.__module__.startswith("keras.src.")
         shim.give(**{name: _entry(value, name) if ours and _computes(word) else value})
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import disttrain as dt
 
+from ...nn import channels_last
 from . import arrays, math
 from .dispatch import FLOATS, op, unary
 
@@ -143,7 +144,7 @@ LINALG: dict[str, Any] = {
 del LINALG["l2_normalize"]
 
 
-# --- signal ----------------------------------------------------------------------------------------
+# --- signal -----------------------------------------------------------------------------------
 @op("RFFT", "input_tensor")
 def rfft(input_tensor, fft_length=None):
     return _fft.rfft(input_tensor, _last(fft_length))
@@ -192,24 +193,15 @@ SIGNAL: dict[str, Any] = {
 }  # fmt: skip
 
 
-# --- images ----------------------------------------------------------------------------------------
-_METHODS = {"bilinear": "bilinear", "nearest": "nearest-exact", "area": "area"}
-
-
+# --- images -----------------------------------------------------------------------------------
 @op("Resize", "images")
 def resize(images, size, method="bilinear", preserve_aspect_ratio=False, antialias=False):
-    word = _METHODS.get(method)
-    if word is None:
-        raise ValueError(f"Resize method is not implemented: {method!r}")
     whole = images if images.ndim == 4 else images.unsqueeze(0)
     sizes = list(size)
     if preserve_aspect_ratio:
         factor = min(s / n for s, n in zip(sizes, whole.shape[1:3], strict=True))
         sizes = [int(n * factor + 0.5) for n in whole.shape[1:3]]
-    moved = whole.movedim(-1, 1)
-    moved = moved if word == "nearest-exact" else moved.float()
-    smooth = {"antialias": True} if antialias and word == "bilinear" else {}
-    found = dt.nn.functional.interpolate(moved, sizes, mode=word, **smooth).movedim(1, -1)
+    found = channels_last.resize(whole, sizes, method, antialias)
     return found if images.ndim == 4 else found.squeeze(0)
 
 

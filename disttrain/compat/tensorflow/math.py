@@ -3,11 +3,13 @@ graphs, the function that computes it and the types that it is there for."""
 
 from __future__ import annotations
 
+from collections import namedtuple
 from collections.abc import Callable
 from typing import Any
 
 import disttrain as dt
 
+from ...arrays import slots
 from .dispatch import COMPLEX, FLOATS, allow, binary, execute, named, op, plain, unary
 from .tensor import convert, inner_type, matched
 from .types import as_dtype
@@ -46,7 +48,7 @@ _UNARY = {
     "is_nan": ("IsNan", dt.isnan, FLOATS), "is_inf": ("IsInf", dt.isinf, FLOATS),
     "is_finite": ("IsFinite", dt.isfinite, FLOATS),
     "logical_not": ("LogicalNot", dt.logical_not, BOOL),
-    "conj": ("Conj", lambda x: dt.conj(x).resolve_conj(), None),
+    "conj": ("Conj", lambda x: dt.conj(x).resolve_conj(), NUMBERS),
 }  # fmt: skip
 _BINARY = {
     "multiply": ("Mul", dt.mul, NUMBERS, True), "subtract": ("Sub", dt.sub, NUMBERS, True),
@@ -54,11 +56,11 @@ _BINARY = {
     "floormod": ("FloorMod", dt.remainder, REAL, False),
     "truncatediv": ("TruncateDiv", lambda x, y: dt.div(x, y, rounding_mode="trunc"), REAL, False),
     "truncatemod": ("TruncateMod", dt.fmod, REAL, False),
-    "div_no_nan": ("DivNoNan", lambda x, y: _no_nan(dt.div, x, y), COMPLEX, True),
     "multiply_no_nan": ("MulNoNan", lambda x, y: dt.where(y == 0, dt.zeros_like(y), x * y), COMPLEX,
                         False),
     "maximum": ("Maximum", dt.maximum, REAL, False),
-    "minimum": ("Minimum", dt.minimum, REAL, False), "pow": ("Pow", dt.pow, NUMBERS, False),
+    "minimum": ("Minimum", dt.minimum, REAL, False), "pow": ("Pow", lambda x, y: _power(x, y),
+        NUMBERS, False),
     "squared_difference": ("SquaredDifference", lambda x, y: dt.square(x - y), NUMBERS, False),
     "atan2": ("Atan2", dt.atan2, FLOATS, False), "xlogy": ("Xlogy", dt.xlogy, COMPLEX, False),
     "xlog1py": ("Xlog1py", _special.xlog1py, COMPLEX, False),
@@ -83,6 +85,12 @@ BITWISE = {
     "left_shift": ("LeftShift", dt.bitwise_left_shift, INTS, False),
     "right_shift": ("RightShift", dt.bitwise_right_shift, INTS, False),
 }
+
+
+def _power(x: Any, y: Any) -> Any:
+    if not y.dtype.is_floating_point and not y.dtype.is_complex and bool((y < 0).any()):
+        raise ValueError("Integers to negative integer powers are not allowed")
+    return dt.pow(x, y)
 
 
 def _polygamma(a: Any, x: Any) -> Any:
@@ -116,7 +124,9 @@ def _integral_mean(t: Any, dims: tuple, keep: bool) -> Any:
     count = 1
     for d in dims:
         count *= t.shape[d]
-    return dt.div(dt.sum(t, dim=dims, keepdim=keep), max(count, 1), rounding_mode="trunc").to(t.dtype)
+    return dt.div(dt.sum(t, dim=dims, keepdim=keep), max(count, 1), rounding_mode="trunc").to(
+        t.dtype
+    )
 
 
 def _product(t: Any, dims: tuple, keep: bool) -> Any:
@@ -190,7 +200,9 @@ def _argument(word: str, kind: str, fn: Callable) -> Callable:
     ) -> Any:  # fmt: skip
         t, dim, wide = convert(input), plain(axis) or 0, inner_type(output_type)
         allow(kind, t, REAL | BOOL)
-        return execute(kind, lambda v: fn(v, dim=dim).to(wide), [t], name)
+        return execute(
+            kind, lambda v: fn(v.byte() if t.dtype.is_bool else v, dim=dim).to(wide), [t], name
+        )
 
     return named(function, word)
 
@@ -201,6 +213,7 @@ def _scan(word: str, kind: str, fn: Callable, neutral: float) -> Callable:
         name: str | None = None,
     ) -> Any:  # fmt: skip
         t, dim = convert(x), plain(axis)
+        allow(kind, t, NUMBERS)
 
         def call(v: Any) -> Any:
             v = dt.flip(v, [dim]) if reverse else v
@@ -217,7 +230,13 @@ def _scan(word: str, kind: str, fn: Callable, neutral: float) -> Callable:
 
 def divide(x: Any, y: Any, name: str | None = None) -> Any:
     """``x / y``; of integers in floating point (float32 for those of up to 16 bits)."""
-    pair = matched("RealDiv", [x, y], True)
+    first = convert(x)
+    second = convert(y, hint=first.dtype)
+    if first.dtype is not second.dtype or first.dtype.is_bool:
+        raise TypeError(
+            f"`x` and `y` must have the same dtype, got {first.dtype!r} != {second.dtype!r}."
+        )
+    pair = [first, second]
     if pair[0].dtype.is_integer:
         wide = "float32" if pair[0].dtype.size <= 2 else "float64"
         pair = [cast(t, wide) for t in pair]
@@ -225,7 +244,8 @@ def divide(x: Any, y: Any, name: str | None = None) -> Any:
 
 
 def cast(x: Any, dtype: Any, name: str | None = None) -> Any:
-    """``x`` in another type: floats to integers toward zero, complex numbers to their real parts."""
+    """``x`` in another type: floats to integers toward zero, complex numbers to their real
+    parts."""
     t, kind = convert(x), as_dtype(dtype)
     if t.dtype is kind:
         return t
@@ -241,7 +261,15 @@ def _no_cast(one: Any, other: Any) -> Any:
     raise ValueError(f"Cast {one.word} to {other.word} is not supported")
 
 
-@op("Round", "x")
+def divide_no_nan(x: Any, y: Any, name: str | None = None) -> Any:
+    """``x / y``, and 0 where ``y`` is 0."""
+    pair = matched("DivNoNan", [x, y], True)
+    pair = [cast(t, "float64") for t in pair] if pair[0].dtype.is_integer else pair
+    allow("DivNoNan", pair[0], COMPLEX)
+    return execute("DivNoNan", lambda a, b: _no_nan(dt.div, a, b), pair, name)
+
+
+@op("Round", "x", types=NUMBERS)
 def round(x):  # noqa: A001
     return dt.round(x) if x.dtype.is_floating_point else x
 
@@ -294,7 +322,10 @@ def einsum(equation: str, *inputs: Any, **kwargs: Any) -> Any:
                    kwargs.get("name"))  # fmt: skip
 
 
-@op("TopKV2", "input")
+TopKV2 = namedtuple("TopKV2", ["values", "indices"])
+
+
+@op("TopKV2", "input", out=lambda found: TopKV2(*found))
 def top_k(input, k=1, sorted=True, index_type="int32"):  # noqa: A002
     if k > input.shape[-1]:
         raise ValueError(f"input must have at least k columns. Had {input.shape[-1]}, needed {k}")
@@ -323,43 +354,19 @@ def confusion_matrix(labels, predictions, num_classes=None, weights=None, dtype=
     n = num_classes or int(dt.maximum(labels.max(), predictions.max())) + 1
     kind = inner_type(dtype)
     ones = dt.ones(labels.shape, dtype=kind) if weights is None else weights.to(kind)
-    places = labels.long() * n + predictions.long()
-    return dt.zeros(n * n, dtype=kind).index_add(0, places, ones).reshape(n, n)
+    return slots.confusion_matrix(labels, predictions, ones, n)
 
 
 def _segment(word: str, kind: str, how: str, counted: bool) -> Callable:
     """A reduction of rows that have the same number; ``counted``: of how many there are."""
 
-    def fn(data, segment_ids, num_segments=None):
-        ids = segment_ids.reshape(-1).long()
-        rows = data.reshape(ids.shape[0], *data.shape[segment_ids.ndim :])
-        n = int(num_segments) if num_segments is not None else int(ids.max()) + 1 if len(ids) else 0
-        keep = ids >= 0
-        rows, ids = (rows, ids) if bool(keep.all()) else (rows[keep], ids[keep])
-        start = _neutral(rows.dtype, how, num_segments is None)
-        found = dt.full((n, *rows.shape[1:]), start, dtype=rows.dtype)
-        if how == "sum":
-            return found.index_add(0, ids, rows)
-        wide = ids.reshape(-1, *[1] * (rows.ndim - 1)).expand(rows.shape)
-        found = found.scatter_reduce(0, wide, rows, how, include_self=how != "mean")
-        if num_segments is None and how in ("amax", "amin"):
-            there = dt.bincount(ids, minlength=n).reshape(-1, *[1] * (rows.ndim - 1)) > 0
-            found = dt.where(there, found, dt.zeros_like(found))
-        return found
+    def several(data, segment_ids, num_segments):
+        return slots.segment_reduce(data, segment_ids, how, int(num_segments))
 
-    if not counted:
-        def sorted_only(data, segment_ids):
-            return fn(data, segment_ids)
+    def sorted_only(data, segment_ids):
+        return slots.segment_reduce(data, segment_ids, how)
 
-        return named(op(kind, "data segment_ids")(sorted_only), word)
-    return named(op(kind, "data segment_ids")(fn), word)
-
-
-def _neutral(kind: Any, how: str, empty_is_zero: bool) -> Any:
-    if how in ("amax", "amin"):
-        about = dt.finfo(kind) if kind.is_floating_point else dt.iinfo(kind)
-        return about.min if how == "amax" else about.max
-    return 1 if how == "prod" else 0
+    return named(op(kind, "data segment_ids")(several if counted else sorted_only), word)
 
 
 _SEGMENTS = {"sum": "sum", "mean": "mean", "max": "amax", "min": "amin", "prod": "prod"}
@@ -376,19 +383,25 @@ NAMES: dict[str, Any] = {
                                   float("-inf")),
     **{f"segment_{w}": _segment(f"segment_{w}", f"Segment{w.title()}", how, False)
        for w, how in _SEGMENTS.items()},
-    **{f"unsorted_segment_{w}": _segment(f"unsorted_segment_{w}", f"UnsortedSegment{w.title()}", how,
+    **{f"unsorted_segment_{w}": _segment(f"unsorted_segment_{w}", f"UnsortedSegment{w.title()}",
+        how,
                                          True) for w, how in _SEGMENTS.items()},
     "real": unary("real", "Real", lambda x: dt.real(x) if x.dtype.is_complex else x),
     "imag": unary("imag", "Imag", lambda x: dt.imag(x) if x.dtype.is_complex else dt.zeros_like(x)),
     "angle": unary("angle", "Angle", dt.angle),
-    "divide": divide, "truediv": divide, "round": round, "add_n": add_n, "top_k": top_k,
+    "divide_no_nan": divide_no_nan, "divide": divide, "truediv": divide, "round": round,
+        "add_n": add_n, "top_k": top_k,
     "in_top_k": in_top_k, "bincount": bincount, "confusion_matrix": confusion_matrix,
     "accumulate_n": add_n,
     "special": None,
 }  # fmt: skip
 del NAMES["special"]
-NAMES |= {"mod": NAMES["floormod"], "invert_permutation": unary(
-    "invert_permutation", "InvertPermutation", lambda x: dt.argsort(x).to(x.dtype), INTS)}
+NAMES |= {
+    "mod": NAMES["floormod"],
+    "invert_permutation": unary(
+        "invert_permutation", "InvertPermutation", lambda x: dt.argsort(x).to(x.dtype), INTS
+    ),
+}
 BITS = {word: binary(word, *row) for word, row in BITWISE.items()}
 BITS["invert"] = unary("invert", "Invert", dt.bitwise_not, INTS)
 # What of it stands at the top, too.
@@ -397,5 +410,7 @@ exp floor greater greater_equal less less_equal logical_and logical_not logical_
 multiply negative not_equal pow reduce_all reduce_any reduce_logsumexp reduce_max reduce_mean
 reduce_min reduce_prod reduce_sum round sigmoid sign sin sinh sqrt square subtract tan tanh truediv
 add_n""".split()
-EXTRA = {"cast": cast, "clip_by_value": clip_by_value, "matmul": matmul, "einsum": einsum,
-         "tensordot": tensordot, "complex": binary("complex", "Complex", dt.complex, FLOATS)}  # fmt: skip
+EXTRA = {"truncatediv": NAMES.pop("truncatediv"), "truncatemod": NAMES.pop("truncatemod"),
+    "cast": cast, "clip_by_value": clip_by_value, "matmul": matmul, "einsum": einsum,
+         "tensordot": tensordot, "complex": binary("complex", "Complex", dt.complex,
+             FLOATS)}  # fmt: skip

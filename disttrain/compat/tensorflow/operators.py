@@ -32,10 +32,10 @@ def _equal(word: str) -> Any:
         try:
             np.broadcast_shapes(*(tuple(d or 1 for d in convert(v).shape) for v in (x, y)))
         except ValueError:
-            return word != "equal"
+            return convert(word != "equal")
         except TypeError:
             return NotImplemented
-        return _names[word](x, y)
+        return _names[word](x, _beside(x, y))
 
     return fn
 
@@ -54,16 +54,20 @@ def _forward(fn: Any, name: str | None) -> Any:
     def method(self: Any, other: Any) -> Any:
         if isinstance(other, (str, bytes, dict, set)) or other is None:
             return NotImplemented
+        other = _beside(self, other, name)
         if name is None:
             return fn(self, other)
-        return fn(self, _beside(self, other), name=name if GRAPH.get() is not None else None)
+        return fn(self, other, name=name if GRAPH.get() is not None else None)
 
     return method
 
 
-def _beside(one: Any, other: Any) -> Any:
-    """``other`` in the type of ``one``, if it is no tensor and can be."""
-    return other if is_tensor(other) else convert(other, hint=convert(one).dtype)
+def _beside(one: Any, other: Any, name: str | None = None) -> Any:
+    """``other`` in the type of ``one``, if it is no tensor."""
+    if is_tensor(other):
+        return other
+    kind = convert(one).dtype
+    return convert(other, hint=kind) if name in ("add", "matmul") else convert(other, kind)
 
 
 def _backward(fn: Any, name: str | None) -> Any:
@@ -133,7 +137,8 @@ def _read(value: Any, plan: list, at: tuple) -> Any:
         keys[place : place + 1] = [slice(None)] * (len(value.shape) - count)
     if value.__class__ is np.ndarray:
         return np.asarray(value[tuple(keys)], object)
-    dim, found = 0, []
+    dim = 0
+    found: list[Any] = []
     for k in keys:
         if k is None:
             found.append(k)
@@ -150,7 +155,7 @@ def _read(value: Any, plan: list, at: tuple) -> Any:
     return value[tuple(found)].clone() if value.ndim else value.clone()
 
 
-def attach(kind: type) -> None:
+def attach(kind: Any) -> None:
     """Give ``kind`` the operators."""
     for word, (fn, name) in _BINARY.items():
         setattr(kind, f"__{word}__", _forward(fn, name))
@@ -163,10 +168,10 @@ def attach(kind: type) -> None:
         setattr(kind, f"__r{word}__", _backward(fn, None))
     for word in ("equal", "not_equal"):
         setattr(kind, {"equal": "__eq__", "not_equal": "__ne__"}[word], _equal(word))
-    kind.__neg__ = lambda self: _names["negative"](self)  # type: ignore[attr-defined]
-    kind.__abs__ = lambda self: _names["abs"](self)  # type: ignore[attr-defined]
-    kind.__invert__ = _invert  # type: ignore[attr-defined]
-    kind.__getitem__ = getitem  # type: ignore[attr-defined]
+    kind.__neg__ = lambda self: _names["negative"](self)
+    kind.__abs__ = lambda self: _names["abs"](self)
+    kind.__invert__ = _invert
+    kind.__getitem__ = getitem
 
 
 def _invert(self: Any) -> Any:

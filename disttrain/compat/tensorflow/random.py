@@ -15,7 +15,7 @@ from typing import Any
 
 import disttrain as dt
 
-from ...core import philox
+from ...keyed import philox
 from .arrays import stack
 from .dispatch import execute, plain
 from .tensor import GRAPH, convert, inner_type, matched, wrap
@@ -60,8 +60,8 @@ def set_seed(seed: int) -> None:
 
 
 def _drawn(shape: Any, kind: Any, draw: Any, seed: Any, word: str) -> Any:
-    """A tensor of numbers ``draw(key, counter, count, numpy's type)``. In a traced function each run
-    goes on where the last has ended, as does an operation of the same seeds."""
+    """A tensor of numbers ``draw(key, counter, count, numpy's type)``. In a traced function each
+    run goes on where the last has ended, as does an operation of the same seeds."""
     dtype, seeds = as_dtype(kind), _current()
     pair = seeds.pair(seed)
     key, place = pair[0] & (1 << 64) - 1, (word, dtype, pair, GRAPH.get() is not None and object())
@@ -145,17 +145,21 @@ def gamma(shape: Any, alpha: Any, beta: Any = None, dtype: Any = "float32", seed
     """Numbers of gamma distributions, ``shape`` of each."""
     pair = matched("Gamma", [convert(alpha, hint=as_dtype(dtype)), 1.0 if beta is None else beta])
     sizes = _listed(plain(shape))
-    return execute("RandomGamma", lambda a, b: dt.distributions.Gamma(a, b).sample(tuple(sizes)), pair)
+    return execute(
+        "RandomGamma", lambda a, b: dt.distributions.Gamma(a, b).sample(tuple(sizes)), pair
+    )
 
 
-def poisson(shape: Any, lam: Any, dtype: Any = "float32", seed: Any = None, name: str | None = None):
+def poisson(
+    shape: Any, lam: Any, dtype: Any = "float32", seed: Any = None, name: str | None = None
+):
     """Numbers of Poisson distributions, ``shape`` of each."""
     sizes, rates = _listed(plain(shape)), convert(lam, hint=as_dtype(dtype))
     return execute("RandomPoissonV2", lambda v: dt.poisson(
         v.expand(*sizes, *v.shape).clone()), [rates])  # fmt: skip
 
 
-# --- stateless -------------------------------------------------------------------------------------
+# --- stateless --------------------------------------------------------------------------------
 def _stateless(shape: Any, seed: Any, kind: Any, draw: Any, word: str) -> Any:
     t, sizes = convert(seed), _listed(plain(shape))
     if t.ndim != 1 or t.shape[0] != 2:
@@ -171,11 +175,13 @@ def _stateless(shape: Any, seed: Any, kind: Any, draw: Any, word: str) -> Any:
 
 
 def stateless_uniform(shape: Any, seed: Any, minval: Any = 0, maxval: Any = None,
-                      dtype: Any = "float32", name: str | None = None, alg: str = "auto_select"):  # fmt: skip
+                      dtype: Any = "float32", name: str | None = None,
+                          alg: str = "auto_select"):  # fmt: skip
     """Numbers in [minval, maxval): a function of ``seed`` (two integers)."""
     low, high = _limits(minval, maxval, dtype)
     if as_dtype(dtype).is_integer:
-        return _stateless(shape, seed, dtype, lambda k, c, n, t: philox.integers(k, c, n, low, high, t),
+        return _stateless(shape, seed, dtype, lambda k, c, n, t: philox.integers(k, c, n, low,
+            high, t),
                           "StatelessRandomUniformIntV2")  # fmt: skip
     found = _stateless(shape, seed, dtype, philox.uniform, "StatelessRandomUniformV2")
     return _between(found, low, high)
@@ -272,7 +278,8 @@ class Generator:
         """Numbers in [minval, maxval)."""
         low, high = _limits(minval, maxval, dtype)
         if as_dtype(dtype).is_integer:
-            return self._draw(shape, dtype, lambda k, c, n, t: philox.integers(k, c, n, low, high, t),
+            return self._draw(shape, dtype, lambda k, c, n, t: philox.integers(k, c, n, low, high,
+                t),
                               "StatelessRandomUniformIntV2")  # fmt: skip
         found = self._draw(shape, dtype, philox.uniform, "StatelessRandomUniformV2")
         return _between(found, low, high)
@@ -326,7 +333,8 @@ def set_global_generator(generator: Generator) -> None:
 
 
 NAMES: dict[str, Any] = {
-    **{w: globals()[w] for w in """set_seed uniform normal truncated_normal shuffle categorical gamma
+    **{w: globals()[w] for w in """set_seed uniform normal truncated_normal shuffle categorical
+    gamma
     poisson stateless_uniform Generator get_global_generator set_global_generator""".split()},
     "stateless_normal": _stateless_normal("StatelessRandomNormalV2", philox.normal),
     "stateless_truncated_normal": _stateless_normal("StatelessTruncatedNormalV2",

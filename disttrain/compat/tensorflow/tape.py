@@ -1,4 +1,5 @@
-"""``tf.GradientTape`` over the native one: variables, slices, and tapes inside of traced functions."""
+"""``tf.GradientTape`` over the native one: variables, slices, and tapes inside of traced
+functions."""
 
 from __future__ import annotations
 
@@ -118,7 +119,9 @@ class GradientTape:
         """The gradients of the sum of ``target``, in the structure of ``sources``."""
         _check_target(target)
         outs = [convert(t) for t in tree.leaves(target)]
-        seeds = tree.leaves(output_gradients, with_none=True) if output_gradients is not None else []
+        seeds = (
+            tree.leaves(output_gradients, with_none=True) if output_gradients is not None else []
+        )
         kept = [None if g is None else convert(g) for g in seeds]
         found, rebuild = self._sources(sources)
         zero = unconnected_gradients == "zero"
@@ -140,7 +143,9 @@ class GradientTape:
         parallel_iterations: Any = None, experimental_use_pfor: bool = True,
     ) -> Any:  # fmt: skip
         """The derivatives of every element of ``target``: [*target, *source]."""
-        return self._matrix("jacobian", target, sources, unconnected_gradients, experimental_use_pfor)
+        return self._matrix(
+            "jacobian", target, sources, unconnected_gradients, experimental_use_pfor
+        )
 
     def batch_jacobian(
         self, target: Any, source: Any, unconnected_gradients: Any = "none",
@@ -172,7 +177,8 @@ class GradientTape:
         return [_source(s) for s in leaves], rebuild
 
     def _asked(self, inputs: list, compute: Any, sources: list) -> list:
-        """Run ``compute`` on the tape and on values: now, or at every run of the traced function."""
+        """Run ``compute`` on the tape and on values: now, or at every run of the traced
+        function."""
         graph = GRAPH.get()
         if graph is None:
             found = _in_words(lambda: compute(self._tape, *[t._value for t in inputs]))

@@ -1,6 +1,7 @@
 """TensorFlow's tensors: immutable covers of disttrain's, with TensorFlow's conventions.
 
-The value of a tensor is a disttrain Tensor (of strings: a numpy array of bytes). It is a cover and no
+The value of a tensor is a disttrain Tensor (of strings: a numpy array of bytes). It is a cover
+and no
 subclass, as the tensors of Keras' layers on disttrain are plain Tensors with PyTorch's conventions
 (``.shape``, ``.dtype``, ``.view``), which the code of Keras relies on: a program may give either to
 every function here, and what functions return is a cover. ``keras`` has the border on Keras' side.
@@ -20,6 +21,7 @@ import numpy as np
 
 import disttrain as dt
 
+from ... import tree
 from ...core.types import dtypes
 from .errors import InaccessibleTensorError, OperatorNotAllowedInGraphError, failed
 from .types import DType, TensorShape, as_dtype
@@ -69,6 +71,11 @@ class Tensor:
 
     def ref(self) -> Reference:
         return Reference(self)
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: tuple, kwargs: Any = None) -> Any:
+        """What plain Tensors do with covers: as with what these cover."""
+        return meaning_of(func, args, kwargs)
 
     def __hash__(self) -> int:
         raise TypeError("Tensor is unhashable. Instead, use tensor.ref() as the key.")
@@ -155,6 +162,11 @@ class SymbolicTensor(Tensor):
     where some are unknown."""
 
     __slots__ = ("_twin", "graph", "name", "op")
+
+    _twin: Any
+    graph: Any
+    name: str
+    op: Any
 
     @property
     def shape(self) -> TensorShape:
@@ -243,6 +255,19 @@ def wrap(value: Any) -> EagerTensor:
     return out
 
 
+def meaning_of(func: Any, args: tuple, kwargs: Any) -> Any:
+    """``func`` of Tensors in place of their covers, covered."""
+    given = tree.map(_plain, (args, kwargs or {}))
+    return tree.map(
+        lambda v: wrap(v) if isinstance(v, dt.Tensor) else v, func(*given[0], **given[1])
+    )
+
+
+def _plain(value: Any) -> Any:
+    known = isinstance(value, Tensor) or hasattr(value, "_as_tensor")
+    return convert(value)._value if known else value
+
+
 def _unpickled(array: Any) -> EagerTensor:
     return convert(array)
 
@@ -250,7 +275,9 @@ def _unpickled(array: Any) -> EagerTensor:
 # --- conversion ----------------------------------------------------------------------------------
 def is_tensor(value: Any) -> bool:
     """Whether ``value`` is a tensor or a variable, of TensorFlow's, disttrain's or Keras' kind."""
-    return isinstance(value, (Tensor, dt.Tensor)) or hasattr(value, "_as_tensor") or _of_keras(value)
+    return (
+        isinstance(value, (Tensor, dt.Tensor)) or hasattr(value, "_as_tensor") or _of_keras(value)
+    )
 
 
 def _of_keras(value: Any) -> bool:
@@ -310,6 +337,8 @@ _NATURAL = {"int64": "int32", "float64": "float32"}  # of Python's numbers, wher
 def _made(value: Any, kind: DType | None, strict: bool) -> Any:
     array = _array(value)
     natural = not _typed(value)
+    if not natural and isinstance(value, (list, tuple)) and isinstance(value[0], np.generic):
+        array = array.astype(value[0].dtype)
     if array.dtype.kind in "SUO":
         if kind is not None and kind.name != "string":
             raise TypeError(f"Cannot convert {value!r} to EagerTensor of dtype {kind.word}")
@@ -321,15 +350,17 @@ def _made(value: Any, kind: DType | None, strict: bool) -> Any:
         own = narrow if fits else own
         own = as_dtype("float32") if not array.size and own.is_floating else own
     if kind is not None and kind is not own:
-        if _goes(own, kind, natural):
+        if not natural or not array.size or _goes(own, kind):
             own = kind
         elif strict:
             raise TypeError(f"Cannot convert {value!r} to EagerTensor of dtype {kind.word}")
     return dt.tensor(array.astype(own.as_numpy_dtype))
 
 
-def _goes(own: DType, kind: DType, natural: bool) -> bool:
-    """Whether numbers of type ``own`` may be taken for ones of ``kind``."""
+def _goes(own: DType, kind: DType) -> bool:
+    """Whether Python's numbers of type ``own`` may be taken for ones of ``kind``."""
+    if own.is_bool:
+        return kind.name in ("float16", "float32", "float64", "int32", "int64")
     if own.is_integer:
         return not kind.is_bool
     if own.is_floating:
@@ -380,8 +411,8 @@ def _is_mixed(value: Any) -> bool:
 
 
 def matched(op: str, values: list, first: bool = False) -> list:
-    """``values`` as tensors of one type: that of the first tensor among them (or, with ``first``, of
-    the first value); numbers take it, where they can."""
+    """``values`` as tensors of one type: that of the first tensor among them (or, with ``first``,
+    of the first value); numbers take it, where they can."""
     known = None if first else next((v for v in values if is_tensor(v)), None)
     kind = convert(values[0] if known is None else known).dtype
     found = []

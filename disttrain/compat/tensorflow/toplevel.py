@@ -19,7 +19,7 @@ import disttrain as dt
 from ... import tree
 from ...core.tensor import Tensor as Inner
 from . import arrays, math, staging
-from .dispatch import execute, op
+from .dispatch import IN_KERAS, execute, op
 from .errors import InvalidArgumentError
 from .function import functions_run_eagerly, run_functions_eagerly
 from .graph import Operation
@@ -28,11 +28,13 @@ from .types import TensorShape, TensorSpec, as_dtype
 from .variable import Variable
 
 
-# --- gradients of a program's own ------------------------------------------------------------------
+# --- gradients of a program's own -------------------------------------------------------------
 def custom_gradient(f: Callable | None = None) -> Any:
     """``f(*args)`` gives (its result, the function of its gradients)."""
     if f is None:
         return custom_gradient
+
+    body: Any = f
 
     @functools.wraps(f)
     def function(*args: Any, **kwargs: Any) -> Any:
@@ -42,9 +44,8 @@ def custom_gradient(f: Callable | None = None) -> Any:
         class Custom(dt.autograd.Function):  # type: ignore[misc]
             @staticmethod
             def forward(ctx: Any, *values: Any) -> Any:
-                token = GRAPH.set(None)
-                found, ctx.grad = f(*[wrap(v) for v in values], **kwargs)
-                GRAPH.reset(token)
+                with init_scope():
+                    found, ctx.grad = body(*[wrap(v) for v in values], **kwargs)
                 leaves, rebuild = tree.flatten(found)
                 form[:] = [rebuild]
                 return tuple(convert(v)._value for v in leaves)
@@ -55,7 +56,7 @@ def custom_gradient(f: Callable | None = None) -> Any:
                 rows = found if isinstance(found, (list, tuple)) else [found]
                 return tuple(None if g is None else convert(g)._value for g in rows)
 
-        outs = execute(f.__name__, lambda *v: Custom.apply(*v), given)
+        outs = execute(body.__name__, lambda *v: Custom.apply(*v), given)
         return form[0](list(outs) if isinstance(outs, tuple) else [outs])
 
     return function
@@ -69,7 +70,11 @@ def recompute_grad(f: Callable) -> Callable:
         form: list[Any] = []
 
         def call(*values: Any) -> Any:
-            leaves, rebuild = tree.flatten(f(*[wrap(v) for v in values], **kwargs))
+            token = IN_KERAS.set(True)  # what runs again is recorded, without a tape
+            try:
+                leaves, rebuild = tree.flatten(f(*[wrap(v) for v in values], **kwargs))
+            finally:
+                IN_KERAS.reset(token)
             form[:] = [rebuild]
             return tuple(convert(v)._value for v in leaves)
 
@@ -86,7 +91,7 @@ def grad_pass_through(input):  # noqa: A002
     return input
 
 
-# --- assertions ------------------------------------------------------------------------------------
+# --- assertions -------------------------------------------------------------------------------
 _COMPARE = {"equal": "==", "less": "<", "less_equal": "<=", "greater": ">", "greater_equal": ">="}
 
 
@@ -113,10 +118,12 @@ def _different(message: str | None, sign: str, good: Any, a: Any, b: Any) -> str
     at = dt.argwhere(~good)
     n, head = len(at), f"{message}\n" if message else ""
     bad = ~good
-    return (f"{head}Condition x {sign} y did not hold.\nIndices of first {min(n, 3)} different values:"
+    return (f"{head}Condition x {sign} y did not hold.\nIndices of first {min(n, 3)} different "
+            "values:"
             f"\n{at[:3].numpy()}\nCorresponding x values:\n{a[bad][:3].detach().numpy()}\n"
             f"Corresponding y values:\n{b[bad][:3].detach().numpy()}\nFirst {min(3, a.numel())} "
-            f"elements of x:\n{a.reshape(-1)[:3].detach().numpy()}\nFirst {min(3, b.numel())} elements"
+            f"elements of x:\n{a.reshape(-1)[:3].detach().numpy()}\nFirst {min(3, b.numel())} "
+            "elements"
             f" of y:\n{b.reshape(-1)[:3].detach().numpy()}")  # fmt: skip
 
 
@@ -136,23 +143,26 @@ def Assert(condition: Any, data: Any, summarize: Any = None, name: Any = None) -
     def call(ok: Any, *values: Any) -> None:
         if not bool(ok.all()):
             shown = "\n".join(str(wrap(v).numpy()) for v in values)
-            raise InvalidArgumentError(None, None, f"Expected 'tf.Tensor(False, shape=(), dtype=bool)'"
+            raise InvalidArgumentError(None, None,
+                f"Expected 'tf.Tensor(False, shape=(), dtype=bool)'"
                                        f" to be true. Summarized data: {shown}")  # fmt: skip
 
     _effect("Assert", call, [convert(condition), *given])
 
 
-staging.from_debugging["Assert"] = Assert
+staging.FROM_DEBUGGING["Assert"] = Assert
 
 
 def assert_shapes(shapes: Any, data: Any = None, summarize: Any = None, message: str | None = None,
                   name: Any = None) -> None:  # fmt: skip
     """Raise unless tensors have the shapes that go with them, in which equal letters are equal."""
     known: dict[Any, int] = {}
-    for t, wanted in (shapes.items() if isinstance(shapes, dict) else shapes):
+    for t, wanted in shapes.items() if isinstance(shapes, dict) else shapes:
         sizes, symbols = tuple(convert(t).shape), tuple(wanted)
         good = len(sizes) == len(symbols) and all(
-            n is None or s is None or (n == s if isinstance(s, int) else known.setdefault(s, n) == n)
+            n is None
+            or s is None
+            or (n == s if isinstance(s, int) else known.setdefault(s, n) == n)
             for n, s in zip(sizes, symbols, strict=True)
         )
         if not good:
@@ -161,6 +171,7 @@ def assert_shapes(shapes: Any, data: Any = None, summarize: Any = None, message:
 
 def check_numerics(tensor: Any, message: str, name: Any = None) -> Any:
     """``tensor``; an error where it has a NaN or an infinity."""
+
     def call(v: Any) -> Any:
         if GRAPH.get() is None and not bool(dt.isfinite(v).all()):
             what = "NaN" if bool(dt.isnan(v).any()) else "Inf"
@@ -198,7 +209,7 @@ DEBUGGING: dict[str, Any] = {
 }  # fmt: skip
 
 
-# --- printing and Python ---------------------------------------------------------------------------
+# --- printing and Python ----------------------------------------------------------------------
 def print_(*inputs: Any, output_stream: Any = None, summarize: int = 3, sep: str = " ",
            end: str = "\n", name: Any = None) -> None:  # fmt: skip
     """Print at every run, to the standard error unless ``output_stream`` says otherwise."""
@@ -225,14 +236,17 @@ class _Shown:
         self.array, self.edge = np.asarray(array), edge
 
     def __repr__(self) -> str:
-        return _brief(self.array, len(self.array) if self.edge == -1 and self.array.ndim else self.edge)
+        return _brief(
+            self.array, len(self.array) if self.edge == -1 and self.array.ndim else self.edge
+        )
 
 
 def _brief(array: Any, edge: int) -> str:
     if not array.ndim:
         value = array.item()
         text = value.decode() if isinstance(value, bytes) else str(int(value)) if isinstance(
-            value, bool) else f"{value:.8g}" if isinstance(value, float) else str(value)  # fmt: skip
+            value, bool) else f"{value:.8g}" if isinstance(value,
+                float) else str(value)  # fmt: skip
         return text
     parts = [_brief(a, edge) for a in array]
     if len(parts) > 2 * edge:
@@ -252,7 +266,9 @@ def py_function(func: Callable, inp: Iterable, Tout: Any = None, name: Any = Non
         else:
             out = func(*[wrap(v) for v in values])
             rows = out if isinstance(out, (list, tuple)) else [out]
-            found = tuple(convert(r, hint=s.dtype)._value for r, s in zip(rows, specs, strict=False))
+            found = tuple(
+                convert(r, hint=s.dtype)._value for r, s in zip(rows, specs, strict=False)
+            )
         return found[0] if not isinstance(Tout, (list, tuple)) else list(found)
 
     return execute("EagerPyFunc", call, given)
@@ -264,7 +280,7 @@ def numpy_function(func: Callable | None = None, inp: Any = None, Tout: Any = No
     return py_function(lambda *v: func(*[x.numpy() for x in v]), inp, Tout)  # type: ignore[misc]
 
 
-# --- nests -----------------------------------------------------------------------------------------
+# --- nests ------------------------------------------------------------------------------------
 def map_structure(func: Callable, *structure: Any, **kwargs: Any) -> Any:
     """``func`` of the leaves of nested structures, in their structure."""
     flat = [tree.leaves(s, with_none=True) for s in structure]
@@ -308,7 +324,7 @@ NEST = {"map_structure": map_structure, "flatten": flatten, "pack_sequence_as": 
         "is_nested": lambda s: isinstance(s, (list, tuple, dict))}  # fmt: skip
 
 
-# --- contexts and settings -------------------------------------------------------------------------
+# --- contexts and settings --------------------------------------------------------------------
 class _Named(contextlib.ContextDecorator):
     """``tf.name_scope``, ``tf.device`` and the like: accepted; there is one device here."""
 
@@ -366,7 +382,7 @@ CONFIG: dict[str, Any] = {
 }  # fmt: skip
 
 
-# --- modules ---------------------------------------------------------------------------------------
+# --- modules ----------------------------------------------------------------------------------
 class Module:
     """A named container of variables and other modules, found among its attributes."""
 
@@ -431,7 +447,7 @@ def _is_variable(value: Any) -> bool:
     )
 
 
-# --- strings and files -----------------------------------------------------------------------------
+# --- strings and files ------------------------------------------------------------------------
 def _each(fn: Callable, dtype: Any = None) -> Callable:
     def function(input: Any, *args: Any, name: Any = None, **kwargs: Any) -> Any:  # noqa: A002
         array = convert(input)._value
@@ -454,7 +470,8 @@ def _to_number(x: bytes) -> float:
     try:
         return float(x)
     except ValueError:
-        raise InvalidArgumentError(None, None, f"StringToNumberOp could not correctly convert string: "
+        raise InvalidArgumentError(None, None,
+            f"StringToNumberOp could not correctly convert string: "
                                    f"{x.decode()}") from None  # fmt: skip
 
 
@@ -490,7 +507,7 @@ def write_file(filename: Any, contents: Any, name: Any = None) -> None:
         file.write(data)
 
 
-# --- tests -----------------------------------------------------------------------------------------
+# --- tests ------------------------------------------------------------------------------------
 class TestCase(unittest.TestCase):
     """A test with assertions on tensors."""
 
@@ -545,7 +562,8 @@ def ensure_shape(x: Any, shape: Any, name: Any = None) -> Any:
 
     def call(v: Any) -> Any:
         if not wanted.is_compatible_with(tuple(v.shape)):
-            raise ValueError(f"Shape of tensor {TensorShape(tuple(v.shape))} is not compatible with "
+            raise ValueError(f"Shape of tensor {TensorShape(tuple(v.shape))} is not compatible "
+                             "with "
                              f"expected shape {wanted}.")  # fmt: skip
         return v
 
@@ -568,10 +586,12 @@ NAMES: dict[str, Any] = {
     "py_function": py_function, "numpy_function": numpy_function, "name_scope": _Named,
     "device": _Named, "control_dependencies": _Named, "init_scope": init_scope, "Module": Module,
     "ensure_shape": ensure_shape, "executing_eagerly": executing_eagerly,
-    "gradients": gradients_of_graphs, "assert_equal": DEBUGGING["assert_equal"], "Operation": Operation,
+    "gradients": gradients_of_graphs, "assert_equal": DEBUGGING["assert_equal"],
+        "Operation": Operation,
     "assert_less": DEBUGGING["assert_less"], "assert_greater": DEBUGGING["assert_greater"],
     "Assert": Assert, "group": lambda *inputs, **k: None, "no_op": lambda name=None: None,
-    "is_symbolic_tensor": lambda t: isinstance(t, SymbolicTensor), "identity_n": lambda xs, name=None: [
+    "is_symbolic_tensor": lambda t: isinstance(t, SymbolicTensor), "identity_n": lambda xs,
+        name=None: [
         arrays.identity(x) for x in xs], "grad_pass_through": grad_pass_through,
     "timestamp": lambda name=None: convert(time.time(), "float64"),
     "get_logger": lambda: logging.getLogger("tensorflow"),

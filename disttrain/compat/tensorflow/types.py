@@ -39,7 +39,9 @@ class DType:
     is_bool = property(lambda self: self.name == "bool")
     is_quantized = property(lambda self: False)
     is_numpy_compatible = property(lambda self: True)
-    size = property(lambda self: 1 if self.inner is None else np.dtype(self.as_numpy_dtype).itemsize)
+    size = property(
+        lambda self: 1 if self.inner is None else np.dtype(self.as_numpy_dtype).itemsize
+    )
 
     @property
     def real_dtype(self) -> DType:

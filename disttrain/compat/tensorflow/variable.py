@@ -14,11 +14,12 @@ import numpy as np
 
 import disttrain as dt
 
+from ...arrays import slots
 from ...context import thread
 from . import arrays
 from .dispatch import execute
 from .operators import attach
-from .tensor import GRAPH, EagerTensor, Reference, SymbolicTensor, convert, told, wrap
+from .tensor import GRAPH, EagerTensor, Reference, SymbolicTensor, convert, meaning_of, told, wrap
 from .types import TensorShape
 
 _count = itertools.count()
@@ -31,8 +32,11 @@ class IndexedSlices:
         self.values, self.indices, self.dense_shape = values, indices, dense_shape
 
     dtype = property(lambda self: self.values.dtype)
-    shape = property(lambda self: TensorShape(
-        None if self.dense_shape is None else convert(self.dense_shape).numpy().tolist()))  # fmt: skip
+
+    @property
+    def shape(self) -> TensorShape:
+        known = self.dense_shape is not None
+        return TensorShape(convert(self.dense_shape).numpy().tolist() if known else None)
 
     def _as_tensor(self) -> Any:
         if self.dense_shape is None:
@@ -72,7 +76,8 @@ class Variable:
         try:
             start = initial_value() if callable(initial_value) else initial_value
             if start is None:
-                raise ValueError("The `initial_value` arg to `tf.Variable` must be specified except "
+                raise ValueError("The `initial_value` arg to `tf.Variable` must be specified "
+                                 "except "
                                  "when you are not providing a `variable_def`. You provided "
                                  "neither.")  # fmt: skip
             if isinstance(start, SymbolicTensor):
@@ -137,13 +142,18 @@ class Variable:
 
     # --- assigning ------------------------------------------------------------------------------
     def assign(
-        self, value: Any, use_locking: bool = False, name: str | None = None, read_value: bool = True
+        self,
+        value: Any,
+        use_locking: bool = False,
+        name: str | None = None,
+        read_value: bool = True,
     ) -> Any:
         """Put ``value`` in its place."""
         t = convert(value, self.dtype)
         if not self._shape.is_compatible_with(t.shape):
             raise ValueError(
-                f"Cannot assign value to variable ' {self.name}': Shape mismatch.The variable shape "
+                f"Cannot assign value to variable ' {self.name}': Shape mismatch.The variable "
+                "shape "
                 f"{self._shape}, and the assigned value shape {t.shape} are incompatible."
             )
         self._update("AssignVariableOp", lambda v: v, [t])
@@ -187,7 +197,7 @@ class Variable:
 
     def _scatter(self, how: str, indices: Any, updates: Any) -> Any:
         at, rows = convert(indices), convert(updates, self.dtype)
-        self._update("ResourceScatterNd" + how.title(), lambda i, u: arrays.put(
+        self._update("ResourceScatterNd" + how.title(), lambda i, u: slots.put_nd(
             self._tensor, i, u.expand(*i.shape[:-1], *self._tensor.shape[i.shape[-1]:]), how,
         ), [at, rows])  # fmt: skip
         return _Unread(self)
@@ -195,6 +205,11 @@ class Variable:
     # --- looking at it --------------------------------------------------------------------------
     def get_shape(self) -> TensorShape:
         return self._shape
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: tuple, kwargs: Any = None) -> Any:
+        """What plain Tensors do with variables."""
+        return meaning_of(func, args, kwargs)
 
     def ref(self) -> Reference:
         return Reference(self)
@@ -225,7 +240,8 @@ class Variable:
         return f"<tf.Variable {self.name!r} shape={self._shape} dtype={self.dtype.name}{shown}>"
 
     def __hash__(self) -> int:
-        raise TypeError("Variable is unhashable. Instead, use variable.ref() as the key. (Variable: "
+        raise TypeError("Variable is unhashable. Instead, use variable.ref() as the key. "
+                        "(Variable: "
                         f"{self!r})")  # fmt: skip
 
     def __deepcopy__(self, memo: dict) -> Variable:
@@ -253,13 +269,17 @@ for _how in ("update", "add", "sub", "min", "max"):
             self._scatter(_w, indices, updates))  # fmt: skip
 _hash = Variable.__hash__
 attach(Variable)
-_read_item = Variable.__getitem__  # type: ignore[attr-defined]
+_CLASS: Any = Variable
+_read_item = _CLASS.__getitem__
 
 
 class _Sliced(EagerTensor):
     """A part of a variable, which can be assigned."""
 
     __slots__ = ("_key", "_variable")
+
+    _key: Any
+    _variable: Any
 
     def assign(self, value: Any, name: str | None = None) -> Any:
         """Put ``value`` there."""
@@ -277,11 +297,11 @@ def _getitem(self: Variable, key: Any) -> Any:
     return part
 
 
-Variable.__getitem__ = _getitem  # type: ignore[attr-defined]
-Variable.__hash__ = _hash  # type: ignore[method-assign]
+_CLASS.__getitem__ = _getitem
+_CLASS.__hash__ = _hash
 
 
-# --- what tapes know of variables ------------------------------------------------------------------
+# --- what tapes know of variables -------------------------------------------------------------
 def leaf_of(variable: Any) -> Any:
     """The tensor that stands for ``variable`` in the tapes that record and watch it now."""
     wanted = [tape for tape in thread.tapes if notes_of(tape).wants(variable)]
@@ -343,8 +363,8 @@ def notes_of(tape: Any) -> Notes:
 
 
 def gather_rows(params: Any, indices: Any, *args: Any, **kwargs: Any) -> Any:
-    """``tf.gather``: of a variable that tapes watch, its rows become leaves, so that its gradient is
-    that of rows."""
+    """``tf.gather``: of a variable that tapes watch, its rows become leaves, so that its gradient
+    is that of rows."""
     axis, batch = kwargs.get("axis"), kwargs.get("batch_dims", 0)
     sparse = isinstance(params, Variable) and not args and axis in (None, 0) and not batch
     if not (sparse and params.dtype.is_floating):
@@ -353,7 +373,7 @@ def gather_rows(params: Any, indices: Any, *args: Any, **kwargs: Any) -> Any:
 
     def call(places: Any) -> Any:
         wanted = [tape for tape in thread.tapes if notes_of(tape).wants(params)]
-        arrays._within(places, params._tensor.shape[0])
+        arrays.within(places, params._tensor.shape[0])
         rows = params._tensor.detach().index_select(0, places.reshape(-1).long())
         rows = rows.requires_grad_() if wanted else rows
         for tape in wanted:

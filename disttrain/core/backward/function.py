@@ -37,7 +37,8 @@ class FunctionCtx:
 
     def save_for_backward(self, *tensors: Tensor | None) -> None:
         """Keep tensors for backward, where they are checked for in-place changes."""
-        self._to_save = tensors  # (what else is among them is refused where it is recorded)
+        recorded = any(self.needs_input_grad)
+        self._to_save = _only_tensors("save_for_backward", tensors) if recorded else tensors
 
     def save_for_forward(self, *tensors: Tensor | None) -> None:
         """Keep tensors for ``jvp``."""
@@ -103,8 +104,7 @@ class FunctionNode(GraphNode):
 
     def keep(self, outputs: tuple) -> None:
         """Take over what forward has saved."""
-        tensors = _only_tensors("save_for_backward", self.ctx._to_save)
-        self.ctx._to_save = ()
+        tensors, self.ctx._to_save = self.ctx._to_save, ()
         self.kept = tuple([None if t is None else _Kept(t, outputs, self) for t in tensors])
 
     @property

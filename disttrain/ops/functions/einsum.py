@@ -114,7 +114,7 @@ def _contract(
     a: Tensor, s: str, b: Tensor, t: str, keep: set[str], sizes: dict[str, int]
 ) -> tuple[Tensor, str]:
     """One product of (batches of) matrices; sums over letters of both that ``keep`` lacks. Where
-    there is none, of elements, of any types."""
+    that sums nothing, of elements, of any types."""
     both = [c for c in s if c in t]
     batch = "".join(c for c in both if c in keep)
     inner = "".join(c for c in both if c not in keep)
@@ -129,7 +129,7 @@ def _contract(
     y = _arranged(b, t, batch + inner + right, sizes)
     x = reshape(x, shape=(*lead, size(left), size(inner)))
     y = reshape(y, shape=(*lead, size(inner), size(right)))
-    out = matmul(x, y) if inner else mul(x, y)
+    out = mul(x, y) if size(inner) == 1 else matmul(x, y)
     letters = batch + left + right
     return reshape(out, shape=tuple(sizes[c] for c in letters)), letters
 

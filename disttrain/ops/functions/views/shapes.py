@@ -254,9 +254,7 @@ def movedim(input: Tensor, source: Dims, destination: Dims) -> Tensor:
 moveaxis = movedim
 
 
-def squeeze(
-    input: Tensor, dim: Dims | None = None, *, axis: Dims | None = None
-) -> Tensor:
+def squeeze(input: Tensor, dim: Dims | None = None, *, axis: Dims | None = None) -> Tensor:
     """Drop dimensions of size 1 (all, or those named that have size 1); ``axis`` is numpy's name
     of ``dim``."""
     shape = input.meta()[0]
@@ -271,7 +269,7 @@ def unsqueeze(input: Tensor, dim: int | None = None, *, axis: int | None = None)
     """Add a dimension of size 1 at ``dim``; ``axis`` is numpy's name of it."""
     mode = thread.mode
     if dim is None:
-        dim = axis
+        dim = cast("int", axis)  # (None is refused below)
     if mode != SLOW and dim.__class__ is int:
         x = input.array
         n = x.ndim

@@ -7,6 +7,7 @@ become numbers is TensorFlow's way (its ``random_distributions.h``, as its docum
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -43,7 +44,7 @@ def _round(c: list[np.ndarray], low: np.uint64, high: np.uint64) -> list[np.ndar
     return [(b >> _HALF) ^ c[1] ^ low, b & _LOW, (a >> _HALF) ^ c[3] ^ high, a & _LOW]
 
 
-def key_and_counter(seed: tuple[int, int]) -> tuple[int, int]:
+def key_and_counter(seed: Sequence[int]) -> tuple[int, int]:
     """The key and the counter of a stateless draw from two seeds of 64 bits: mixed, so that it does
     not matter which bits of them differ."""
     one, other = (s & (1 << 64) - 1 for s in seed)

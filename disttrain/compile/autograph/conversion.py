@@ -1,7 +1,9 @@
-"""AutoGraph: Python's ``if``, ``while`` and ``for`` over tensors as operations of a traced function.
+"""The source of functions, with statements that ask what they are given.
 
-``converted(fn)`` is ``fn`` with these statements calling ``staging``, which decides by what it is
-given: Python goes on as Python. A ``return`` in a branch takes what follows the ``if`` along; ``break``
+``converted(fn, statements)`` is ``fn`` calling ``statements`` in place of Python's ``if``,
+``while``,
+``for`` and their like, and of each function that it calls. A ``return`` in a branch takes what
+follows the ``if`` along; ``break``
 and ``continue`` become flags. Functions whose source is not there stay as they are.
 """
 
@@ -22,10 +24,10 @@ _HERE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__
 _NOT_OURS = (_HERE, sysconfig.get_paths()["stdlib"], sysconfig.get_paths()["purelib"], "<")
 
 
-def converted(fn: Any, staging: Any) -> Any:
+def converted(fn: Any, statements: Any) -> Any:
     """``fn`` (a function or method) under AutoGraph, or itself where there is nothing to do."""
     if isinstance(fn, types.MethodType):
-        inner = converted(fn.__func__, staging)
+        inner = converted(fn.__func__, statements)
         return fn if inner is fn.__func__ else types.MethodType(inner, fn.__self__)
     if not isinstance(fn, types.FunctionType) or getattr(fn, "ag_do_not_convert", False):
         return fn
@@ -35,7 +37,7 @@ def converted(fn: Any, staging: Any) -> Any:
     if code is None:
         return fn
     own = dict(zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True))
-    own[NAME] = types.CellType(staging)
+    own[NAME] = types.CellType(statements)
     cells = tuple(own[name] for name in code.co_freevars)
     out = types.FunctionType(code, fn.__globals__, fn.__name__, fn.__defaults__, cells)
     out.__kwdefaults__, out.__dict__ = fn.__kwdefaults__, dict(fn.__dict__)
@@ -43,7 +45,7 @@ def converted(fn: Any, staging: Any) -> Any:
     return out
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _code(code: types.CodeType) -> types.CodeType | None:
     try:
         source = textwrap.dedent(inspect.getsource(code))
@@ -120,13 +122,17 @@ def _has(nodes: list, kinds: Any, into_loops: bool = True) -> bool:
     return any(isinstance(n, kinds) for n in _walk(nodes, into_loops))
 
 
+def _declared(fn: ast.FunctionDef, kind: Any) -> set[str]:
+    return {n for node in _walk(fn.body) if isinstance(node, kind) for n in node.names}
+
+
 class _Converter(ast.NodeTransformer):
     """Rewrites one function."""
 
     def __init__(self, fn: ast.FunctionDef) -> None:
         self.fn, self.count = fn, 0
-        self.outside = {n for node in _walk(fn.body) if isinstance(node, (ast.Global, ast.Nonlocal))
-                        for n in node.names}  # fmt: skip
+        self.globals = _declared(fn, ast.Global)
+        self.outside = self.globals | _declared(fn, ast.Nonlocal)
         self.state: set[str] = set()
 
     def function(self) -> ast.FunctionDef:
@@ -161,9 +167,11 @@ class _Converter(ast.NodeTransformer):
         return f"ag__f{self.count}_{word}"
 
     def _def(self, name: str, body: list, names: list[str], args: str = "") -> ast.stmt:
-        own = [n for n in names if n not in self.outside]
+        known = [n for n in names if n in self.globals]
+        others = [n for n in names if n not in self.globals]
         outer = self._line(f"def {name}({args}): pass")
-        outer.body = ([ast.Nonlocal(own)] if own else []) + body
+        first = [ast.Global(known)] if known else []
+        outer.body = [*first, *([ast.Nonlocal(others)] if others else []), *body]
         return outer
 
     def _accessors(self, names: list[str]) -> tuple[list, str, str]:
@@ -267,7 +275,8 @@ class _Converter(ast.NodeTransformer):
             return node
         parts = [node.left, *node.comparators]
         pairs: list[ast.expr] = [ast.Compare(a, [o], [b])
-                                 for a, o, b in zip(parts, node.ops, parts[1:], strict=False)]  # fmt: skip
+                                 for a, o, b in zip(parts, node.ops, parts[1:],
+                                     strict=False)]  # fmt: skip
         return self.visit_BoolOp(ast.copy_location(ast.BoolOp(ast.And(), pairs), node))
 
     def visit_IfExp(self, node: ast.IfExp) -> Any:
@@ -288,9 +297,9 @@ class _Converter(ast.NodeTransformer):
         self.generic_visit(node)
         if isinstance(node.func, ast.Name) and node.func.id in ("super", "locals", "globals", NAME):
             return node
-        if isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Name):
-            if node.func.value.id == NAME:
-                return node
+        part = node.func.value if isinstance(node.func, ast.Attribute) else None
+        if isinstance(part, ast.Name) and part.id == NAME:
+            return node
         call = self._line(f"{NAME}.call(0)").value
         call.args[0] = node.func
         node.func = ast.copy_location(call, node)

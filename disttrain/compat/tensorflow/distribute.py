@@ -12,8 +12,6 @@ from __future__ import annotations
 import contextlib
 import enum
 import functools
-import importlib
-import importlib.util
 import sys
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
@@ -201,11 +199,10 @@ class Strategy:
         if self.num_replicas_in_sync == 1:
             yield
             return
-        if importlib.util.find_spec("keras") is not None:
-            keras: Any = importlib.import_module(_KERAS)
-            keras.distribution.set_distribution(keras.distribution.DataParallel())
+        _tell_keras()
         with same_draws(_seeds, _set_seeds):
             yield
+        _tell_keras()  # (it may have been loaded inside)
 
     def run(
         self,
@@ -280,6 +277,13 @@ class Strategy:
 class _ValueContext:
     replica_id_in_sync_group: int
     num_replicas_in_sync: int
+
+
+def _tell_keras() -> None:
+    """Models are fitted by all ranks, where Keras is loaded."""
+    keras: Any = sys.modules.get("keras")
+    if f"{_KERAS}.data_parallel" in sys.modules:
+        keras.distribution.set_distribution(keras.distribution.DataParallel())
 
 
 def _seeds() -> tuple:

@@ -8,14 +8,16 @@ import numpy as np
 import pytest
 from data.pipeline.test_pipeline import PARTS
 
-from disttrain.compat.tensorflow import data, errors, random
 from disttrain.compat.tensorflow import operators as _operators  # (tensors' arithmetic)
 from disttrain.compat.tensorflow.arrays import NAMES as arrays
+from disttrain.compat.tensorflow.data import EXPERIMENTAL, NAMED, AutoShardPolicy, DatasetV2
+from disttrain.compat.tensorflow.errors import NAMES as ERRORS
+from disttrain.compat.tensorflow.random import NAMES as RANDOM
 from disttrain.compat.tensorflow.tensor import EagerTensor, convert
 from disttrain.compat.tensorflow.types import DTYPES, TensorShape, TensorSpec
 from support.dataset_chains import result
 
-D = data.DatasetV2
+D = DatasetV2
 INT = DTYPES["int32"]
 
 
@@ -49,14 +51,14 @@ def test_specifications():
 
 def test_the_global_seed_sets_orders():
     """Recorded from TensorFlow 2.21."""
-    random.set_seed(7)
+    RANDOM["set_seed"](7)
     orders = [[int(x) for x in D.range(10).shuffle(10)] for _ in range(2)]
     assert orders == [[8, 9, 2, 3, 1, 5, 4, 6, 7, 0], [4, 7, 1, 5, 3, 0, 6, 2, 8, 9]]
     own = [int(x) for x in D.range(10).shuffle(10, seed=2)]
     assert own == [4, 0, 8, 2, 7, 3, 6, 9, 5, 1]
 
 
-INVALID = errors.NAMES["InvalidArgumentError"]
+INVALID = ERRORS["InvalidArgumentError"]
 
 
 @pytest.mark.parametrize(
@@ -75,10 +77,10 @@ INVALID = errors.NAMES["InvalidArgumentError"]
         (lambda: len(D.range(3).repeat()), TypeError, "is infinite"),
         (lambda: len(D.range(3).filter(lambda x: x > 1)), TypeError, "length is unknown"),
         (lambda: D.zip((D.range(3), 4)), TypeError, "Invalid input to `zip`"),
-        (lambda: iter(D.range(0)).get_next(), errors.NAMES["OutOfRangeError"], "End of sequence"),
+        (lambda: iter(D.range(0)).get_next(), ERRORS["OutOfRangeError"], "End of sequence"),
         (lambda: D.range(2).get_single_element(), INVALID, "more than one element"),
         (lambda: D.sample_from_datasets([]), ValueError, "should not be empty"),
-        (lambda: list(data.NAMED["TFRecordDataset"]("/no/such")), errors.NAMES["NotFoundError"],
+        (lambda: list(NAMED["TFRecordDataset"]("/no/such")), ERRORS["NotFoundError"],
          "No such file"),
         (lambda: list(D.from_tensors([1, 2, 3]).padded_batch(2, [2])), INVALID, "2 at most"),
         (lambda: D.range(3).ragged_batch(2), INVALID, "no ragged tensors"),
@@ -122,15 +124,15 @@ def test_positions():
 
 
 def test_options_and_experimental_names():
-    options = data.Options()
-    options.experimental_distribute.auto_shard_policy = data.AutoShardPolicy.OFF
+    options = NAMED["Options"]()
+    options.experimental_distribute.auto_shard_policy = AutoShardPolicy.OFF
     made = D.range(3).with_options(options).batch(2)
-    assert made.options().experimental_distribute.auto_shard_policy is data.AutoShardPolicy.OFF
+    assert made.options().experimental_distribute.auto_shard_policy is AutoShardPolicy.OFF
     assert made.options().deterministic is None
-    unique = D.from_tensor_slices([1, 1, 2]).apply(data.EXPERIMENTAL["unique"]())
+    unique = D.from_tensor_slices([1, 1, 2]).apply(EXPERIMENTAL["unique"]())
     assert [int(x) for x in unique] == [1, 2]
-    assert int(data.EXPERIMENTAL["cardinality"](D.range(3))) == 3
-    counted = D.range(3).apply(data.EXPERIMENTAL["assert_cardinality"](2))
+    assert int(EXPERIMENTAL["cardinality"](D.range(3))) == 3
+    counted = D.range(3).apply(EXPERIMENTAL["assert_cardinality"](2))
     with pytest.raises(INVALID, match="said to come"):
         list(counted)
     assert [int(x) for x in D.counter(3, 2).take(2)] == [3, 5]

@@ -5,13 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from disttrain.compat import tensorflow
-from disttrain.compat.tensorflow import data, distribute, random, train
+import disttrain.compat.tensorflow as tf
+from disttrain.compat.tensorflow.data import AutoShardPolicy, DatasetV2
+from disttrain.compat.tensorflow.random import NAMES as RANDOM
 from disttrain.compat.tensorflow.tensor import convert
 from support.simulated import on_ranks
 
-tf = tensorflow.build()["tensorflow"]
-D = data.DatasetV2
+distribute, train = tf.distribute, tf.train
+D = DatasetV2
 pytestmark = pytest.mark.simulated
 
 
@@ -19,7 +20,7 @@ def trained(folder, traced=False):
     """Weights after two epochs, this rank's rows of each step, and what follows a checkpoint."""
     strategy = distribute.MirroredStrategy()
     with strategy.scope():
-        free = tf.Variable(random.NAMES["normal"]([2]))
+        free = tf.Variable(RANDOM["normal"]([2]))
         w = tf.Variable(np.zeros((3, 1), np.float32))
     x = np.arange(60, dtype=np.float32).reshape(20, 3) / 30
     whole = D.from_tensor_slices((x, x.sum(1, keepdims=True))).shuffle(20, seed=1).batch(8)
@@ -28,7 +29,7 @@ def trained(folder, traced=False):
     def step(a, b):
         context = distribute.get_replica_context()
         with tf.GradientTape() as tape:
-            loss = distribute.compute_average_loss(tf.square(a @ w - b), global_batch_size=8)
+            loss = tf.nn.compute_average_loss(tf.square(a @ w - b), global_batch_size=8)
         w.assign_sub(0.1 * context.all_reduce("sum", tape.gradient(loss, w)))
         return loss
 
@@ -104,8 +105,8 @@ def test_where_one_is():
 def test_inputs():
     def body():
         strategy = distribute.MirroredStrategy()
-        options = data.Options()
-        options.experimental_distribute.auto_shard_policy = data.AutoShardPolicy.OFF
+        options = tf.data.Options()
+        options.experimental_distribute.auto_shard_policy = AutoShardPolicy.OFF
         whole = strategy.experimental_distribute_dataset(D.range(6).batch(4).with_options(options))
         made = strategy.distribute_datasets_from_function(
             lambda c: D.range(8).shard(c.num_input_pipelines, c.input_pipeline_id).batch(2)
@@ -120,9 +121,9 @@ def test_inputs():
 def test_the_cluster_of_tf_config(monkeypatch):
     told = '{"cluster": {"worker": ["a:1", "b:2"]}, "task": {"type": "worker", "index": 1}}'
     monkeypatch.setenv("TF_CONFIG", told)
-    resolver = distribute.TFConfigClusterResolver()
+    resolver = distribute.cluster_resolver.TFConfigClusterResolver()
     assert (resolver.task_type, resolver.task_id) == ("worker", 1)
     assert resolver.cluster_spec().as_dict() == {"worker": ["a:1", "b:2"]}
     monkeypatch.setenv("TF_CONFIG", "[nonsense")
     with pytest.raises(ValueError, match="no description of a cluster"):
-        distribute.TFConfigClusterResolver()
+        distribute.cluster_resolver.TFConfigClusterResolver()

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from disttrain import protobuf
-from disttrain.compat.tensorflow import summary
+from disttrain.compat.tensorflow.summary import EXPERIMENTAL, NAMED
 from disttrain.compat.tensorflow.tensor import convert
 from disttrain.tfrecord import records
 
-tf, experimental = SimpleNamespace(**summary.NAMED), SimpleNamespace(**summary.EXPERIMENTAL)
+tf, experimental = SimpleNamespace(**NAMED), SimpleNamespace(**EXPERIMENTAL)
 
 
 def tags(folder):

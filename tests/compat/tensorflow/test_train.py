@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from disttrain.compat.tensorflow import operators as _operators  # (tensors' arithmetic)
-from disttrain.compat.tensorflow import train
 from disttrain.compat.tensorflow.data import DatasetV2
 from disttrain.compat.tensorflow.errors import NAMES
+from disttrain.compat.tensorflow.train import NAMED
 from disttrain.compat.tensorflow.variable import Variable
+
+train = SimpleNamespace(**NAMED)
 
 
 def made(value=1.0):

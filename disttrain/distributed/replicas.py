@@ -55,8 +55,8 @@ def cluster_told(text: str | None = None) -> tuple[dict[str, list[str]], str, in
         task = told.get("task", {})
         return dict(told.get("cluster", {})), task.get("type", "worker"), int(task.get("index", 0))
     except (ValueError, AttributeError, TypeError) as error:
-        raise ConfigError(f"TF_CONFIG: {said!r} given, which is no description of a cluster: {error}"
-                          ) from None  # fmt: skip
+        what = f"{said!r} given, which is no description of a cluster: {error}"
+        raise ConfigError(f"TF_CONFIG: {what}") from None
 
 
 @contextmanager

@@ -443,7 +443,7 @@ EXPERIMENTAL: dict[str, Any] = {
     ),
     "prefetch_to_device": lambda device, buffer_size=None: lambda d: d.prefetch(buffer_size),
     "cardinality": DatasetV2.cardinality, "get_single_element": DatasetV2.get_single_element,
-    "save": DatasetV2.save, "Counter": DatasetV2.counter,
+    "save": DatasetV2.save, "Counter": getattr(DatasetV2, "counter"),  # noqa: B009
     "enumerate_dataset": _applied("enumerate"),
     **{word: getattr(DatasetV2, word) for word in (
         "load", "sample_from_datasets", "choose_from_datasets")},

@@ -16,6 +16,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -23,22 +24,22 @@ import numpy as np
 from ...data.pipeline import Pipeline
 from ...data.pipeline.elements import flatten, map_leaves
 from ...distributed.replicas import after_another, cluster_told, ranks, same_draws, together
+from ...errors import CommError
 from . import random as streams
-from .data import AutoShardPolicy, DatasetV2
+from .data import AutoShardPolicy, DatasetV2, invalid
 from .dispatch import execute
 from .tensor import GRAPH, convert
 
 _KERAS = "disttrain.compat.keras"
 
 
-class ReduceOp(enum.Enum):
-    """How values of replicas are put together."""
+ReduceOp = enum.Enum("ReduceOp", {"SUM": "SUM", "MEAN": "MEAN"})  # how replicas' values are joined
+InputReplicationMode = enum.Enum(
+    "InputReplicationMode", {"PER_WORKER": "PER_WORKER", "PER_REPLICA": "PER_REPLICA"}
+)
 
-    SUM = "SUM"
-    MEAN = "MEAN"
 
-
-def _op(value: Any) -> ReduceOp:
+def _op(value: Any) -> Any:
     return value if isinstance(value, ReduceOp) else ReduceOp(str(value).upper())
 
 
@@ -102,18 +103,24 @@ class ReplicaContext:
             _REPLICA.reset(token)
 
 
-def _reduced(op: ReduceOp, value: Any) -> Any:
-    t = convert(value)
-    if ranks()[1] == 1:
-        return t
-    return execute("CollectiveReduceV2", lambda x: together(x, op is ReduceOp.MEAN), [t])
+def _reduced(op: Any, value: Any) -> Any:
+    mean = op is ReduceOp.MEAN
+    return _collective("CollectiveReduceV2", lambda x: together(x, mean), value)
 
 
 def _gathered(value: Any, axis: int) -> Any:
+    return _collective("CollectiveGatherV2", lambda x: after_another(x, axis), value)
+
+
+def _collective(kind: str, fn: Callable[[Any], Any], value: Any) -> Any:
+    def call(x: Any) -> Any:
+        try:
+            return fn(x)
+        except CommError as error:
+            raise invalid(str(error), "UnavailableError") from error
+
     t = convert(value)
-    if ranks()[1] == 1:
-        return t
-    return execute("CollectiveGatherV2", lambda x: after_another(x, axis), [t])
+    return t if ranks()[1] == 1 else execute(kind, call, [t])
 
 
 def in_cross_replica_context() -> bool:
@@ -137,21 +144,11 @@ def get_strategy() -> Strategy:
 
 
 # --- inputs ---------------------------------------------------------------------------------------
-class InputReplicationMode(enum.Enum):
-    """How inputs are made: each rank its own."""
-
-    PER_WORKER = "PER_WORKER"
-    PER_REPLICA = "PER_REPLICA"
-
-
-@dataclass(frozen=True)
-class InputOptions:
+def InputOptions(**options: Any) -> Any:  # noqa: N802  (a class there)
     """What may be said of inputs; without effect, as each rank has one device."""
-
-    experimental_fetch_to_device: bool | None = None
-    experimental_replication_mode: Any = InputReplicationMode.PER_WORKER
-    experimental_place_dataset_on_device: bool = False
-    experimental_per_replica_buffer_size: int = 1
+    return SimpleNamespace(**{
+        "experimental_fetch_to_device": True, "experimental_per_replica_buffer_size": 1,
+        "experimental_replication_mode": InputReplicationMode.PER_WORKER, **options})  # fmt: skip
 
 
 class DistributedDataset(DatasetV2):
@@ -263,20 +260,10 @@ class Strategy:
 
     def experimental_distribute_values_from_function(self, value_fn: Callable) -> Any:
         """What ``value_fn(context)`` gives for this replica."""
-        return value_fn(_ValueContext(self.rank, self.num_replicas_in_sync))
-
-    # What ``extended`` is asked for.
-    worker_devices = property(lambda self: (f"/replica:{self.rank}/device:CPU:0",))
-
-    def variable_created_in_scope(self, variable: Any) -> bool:
-        """Every variable is this strategy's, as all ranks have it whole."""
-        return True
-
-
-@dataclass(frozen=True)
-class _ValueContext:
-    replica_id_in_sync_group: int
-    num_replicas_in_sync: int
+        size = self.num_replicas_in_sync
+        return value_fn(
+            SimpleNamespace(replica_id_in_sync_group=self.rank, num_replicas_in_sync=size)
+        )
 
 
 def _tell_keras() -> None:
@@ -340,39 +327,6 @@ class MirroredStrategy(Strategy):
     """All ranks of the job."""
 
 
-class TFConfigClusterResolver:
-    """The cluster that ``TF_CONFIG`` tells of."""
-
-    def __init__(self, task_type: str | None = None, task_id: int | None = None, **_: Any) -> None:
-        self._cluster, kind, index = cluster_told()
-        self.task_type = task_type or (kind if self._cluster else "")
-        self.task_id = index if task_id is None else task_id
-
-    def cluster_spec(self) -> ClusterSpec:
-        """The cluster."""
-        return ClusterSpec(self._cluster)
-
-
-class ClusterSpec:
-    """Tasks and their addresses."""
-
-    def __init__(self, cluster: Any) -> None:
-        self._jobs = {job: list(tasks) for job, tasks in dict(cluster).items()}
-
-    def as_dict(self) -> dict[str, list[str]]:
-        """Addresses by kind of task."""
-        return self._jobs
-
-    jobs = property(lambda self: sorted(self._jobs))
-
-    def num_tasks(self, job_name: str) -> int:
-        """How many tasks of a kind there are."""
-        return len(self._jobs[job_name])
-
-    def __repr__(self) -> str:
-        return f"ClusterSpec({self._jobs!r})"
-
-
 class CollectiveAllReduceStrategy(Strategy):
     """All ranks of all hosts."""
 
@@ -387,11 +341,35 @@ class OneDeviceStrategy(Strategy):
     _several = False
 
 
-class _DefaultStrategy(Strategy):
-    _several = False
+_DEFAULT = OneDeviceStrategy()
 
 
-_DEFAULT = _DefaultStrategy()
+class TFConfigClusterResolver:
+    """The cluster that ``TF_CONFIG`` tells of."""
+
+    def __init__(self, task_type: str | None = None, task_id: int | None = None, **_: Any) -> None:
+        self._cluster, kind, index = cluster_told()
+        self.task_type = task_type or (kind if self._cluster else "")
+        self.task_id = index if task_id is None else task_id
+
+    def cluster_spec(self) -> ClusterSpec:
+        """The cluster."""
+        return ClusterSpec(self._cluster)
+
+
+class ClusterSpec(dict):
+    """Addresses by kind of task."""
+
+    as_dict = dict.copy
+    jobs = property(sorted)
+
+    def num_tasks(self, job_name: str) -> int:
+        """How many tasks of a kind there are."""
+        return len(self[job_name])
+
+    def __repr__(self) -> str:
+        return f"ClusterSpec({super().__repr__()})"
+
 
 NAMED: dict[str, Any] = {
     "DistributedDataset": DistributedDataset, "InputContext": InputContext,

@@ -97,5 +97,5 @@ def test_assert_cardinality():
     assert len(odd.assert_cardinality(2)) == 2
     assert items(odd.assert_cardinality(2)) == [1, 3]
     for wrong in (1, 3, -1):
-        with pytest.raises(ConfigError, match="were said|said to come"):
+        with pytest.raises(ConfigError, match="said to come"):
             items(odd.assert_cardinality(wrong))

@@ -38,8 +38,7 @@ def test_a_generator_is_called_anew_and_closed():
     def numbers():
         begun.append(1)
         try:
-            for i in range(5):
-                yield i
+            yield from range(5)
         finally:
             closed.append(1)
 

@@ -20,7 +20,7 @@ NUMBERS = {  # of single numbers: more than a number; how the rank changes
     "filter": ("filter(lambda x: x % 3 != 1)", 0),
     "scan": ("scan(np.int64(0), lambda s, x: (s+x, s*10+x))", 0),
     "while": ("take_while(lambda x: x < {small})", 0),
-    "window": ("window({n}, shift={n2}, stride={n3}, drop_remainder={flag}).flat_map(lambda w: w)", 0),
+    "window": ("window({n}, {n2}, {n3}, drop_remainder={flag}).flat_map(lambda w: w)", 0),
     "windows": ("window({n}, shift={shift}, stride={n3}).flat_map(lambda w: w.batch(3))", 1),
     "interleave": (
         "interleave(lambda x: D.range(x%4).map(lambda y: x*10+y), {n}, {n2}{calls})", 0

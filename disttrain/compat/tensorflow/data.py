@@ -21,6 +21,7 @@ from ...data.pipeline import AUTOTUNE, Pipeline, PipelineSpec
 from ...data.pipeline import TensorSpec as PlainSpec
 from ...data.pipeline.elements import flatten, lift, map_leaves
 from ...errors import DisttrainError, SerializationError
+from ..publish import MissingName, lacking
 from . import random as streams
 from .errors import NAMES
 from .tensor import GRAPH, convert, wrap
@@ -235,6 +236,11 @@ class DatasetV2:
     def __bool__(self) -> bool:
         return True
 
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_") or name == "pipeline":
+            raise AttributeError(name)
+        raise MissingName(lacking(f"tensorflow.data.Dataset.{name}", DatasetV2))
+
     def __repr__(self) -> str:
         return f"<_{self._kind}Dataset element_spec={self.element_spec!r}>"
 
@@ -376,12 +382,13 @@ def _same(word: str, kind: str, name: str = "", **others: str) -> Callable[..., 
     more = [inspect.Parameter(n, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None)
             for n in _UNUSED if n not in names]  # fmt: skip
     signature = inspect.Signature([*mine, *more])
+    needed = {p.name for p in mine if p.default is p.empty}
     back = {theirs: ours for ours, theirs in others.items()}
 
     def make(fn: Any, options: Options | None, args: tuple, kwargs: dict) -> DatasetV2:
         bound = signature.bind(*args, **kwargs).arguments
         values = {back.get(k, k): _parameter(k, v) for k, v in bound.items()
-                  if k in names and v is not None}  # fmt: skip
+                  if k in names and (v is not None or k in needed)}  # fmt: skip
         if "seed" in names:
             values["seed"] = streams._current().pair(values.get("seed"))
         with told(FileNotFoundError):

@@ -143,3 +143,9 @@ def test_structures_and_padding():
     made = rows.padded_batch(2, padded_shapes=TensorShape([4]), padding_values=convert(-1))
     assert next(iter(made)).numpy().tolist() == [[1, -1, -1, -1], [3, 3, 3, -1]]
     assert _operators is not None
+
+
+def test_what_is_not_there_is_said():
+    with pytest.raises(AttributeError, match="tensorflow.data.Dataset.snapshot is not part"):
+        _ = D.range(3).snapshot
+    assert not hasattr(D.range(3), "bach") and list(D.from_tensors(None)) == [None]

@@ -58,7 +58,14 @@ def _taken(leaf: Any) -> Any:
 
 
 def _called(fn: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda *args: given(fn(*[shown(a) for a in args]))
+    def call(*args: Any) -> Any:
+        token = GRAPH.set(None)  # elements are made as they come, in a traced loop, too
+        try:
+            return given(fn(*[shown(a) for a in args]))
+        finally:
+            GRAPH.reset(token)
+
+    return call
 
 
 def _plain(value: Any) -> Any:

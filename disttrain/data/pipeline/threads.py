@@ -7,6 +7,7 @@ when it is closed, and when nobody has it any more. They belong to the rank that
 
 from __future__ import annotations
 
+import contextvars
 import os
 import threading
 from collections import deque
@@ -20,14 +21,15 @@ from .stage import Pass, Stage, State, Through, call, packed, unpacked
 
 
 def start(body: Callable[[], None], name: str) -> None:
-    """Run ``body`` on a thread that belongs to the calling rank and keeps no process alive."""
-    rank = context.current()
+    """Run ``body`` on a thread that belongs to the calling rank, sees its context variables, and
+    keeps no process alive."""
+    rank, variables = context.current(), contextvars.copy_context()
 
     def run() -> None:
         with context.attach(rank):
             body()
 
-    threading.Thread(target=run, name=name, daemon=True).start()
+    threading.Thread(target=variables.run, args=(run,), name=name, daemon=True).start()
 
 
 class _Owned:

@@ -53,7 +53,7 @@ def trained(folder, traced=False):
 
 @pytest.mark.parametrize(("size", "traced"), [(1, False), (2, False), (2, True), (3, False)])
 def test_ranks_train_as_one(tmp_path, size, traced):
-    alone = trained(tmp_path)
+    (alone,) = on_ranks(lambda: trained(tmp_path), 1)
     found = on_ranks(lambda: trained(tmp_path, traced), size)
     for weights, loss, rows, _, free in found:
         np.testing.assert_allclose(weights, alone[0], rtol=1e-5)

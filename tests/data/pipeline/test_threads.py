@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import gc
 import os
 import threading
@@ -127,6 +128,14 @@ def test_threads_belong_to_the_rank():
     rank = context.current()
     made = Pipeline.range(4).map(lambda x: x + (context.current() is rank), num_parallel_calls=2)
     assert items(made.prefetch(1)) == [1, 2, 3, 4]
+
+
+def test_threads_see_context_variables():
+    variable = contextvars.ContextVar("variable", default=0)
+    token = variable.set(5)
+    made = Pipeline.range(3).map(lambda x: x + variable.get(), num_parallel_calls=2).prefetch(1)
+    assert items(made) == [5, 6, 7]
+    variable.reset(token)
 
 
 def test_two_at_once_and_several_threads_of_one():

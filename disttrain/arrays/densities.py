@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+from .. import linalg
 from .. import special as sp
 from ..core.tensor import Tensor
 from ..ops import api as ops
@@ -233,8 +234,8 @@ def multivariate_normal(x: Tensor, mean: Tensor, cov: Tensor) -> Tensor:
         square = beside * beside / cov
         square = ops.sum(square, -1) if x.ndim else square
         return -0.5 * (square + size * (_LOG_2PI + ops.log(cov)))
-    factor = ops.cholesky(cov)
-    beside = ops.linalg_solve_triangular(factor, ops.unsqueeze(x - mean, -1))
+    factor = linalg.cholesky(cov)
+    beside = linalg.solve_triangular(factor, ops.unsqueeze(x - mean, -1), upper=False)
     half = ops.sum(ops.log(ops.diagonal(factor, 0, -2, -1)), -1)
     return -0.5 * ops.sum(beside[..., 0] ** 2, -1) - 0.5 * n * _LOG_2PI - half
 

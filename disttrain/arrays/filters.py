@@ -23,7 +23,7 @@ def correlate(x: Tensor, kernel: Tensor, mode: str = "full") -> Tensor:
         pads += ends[mode]
     windows = ops.pad(x, pads) if any(pads) else x
     for d, n in enumerate(sizes):
-        windows = ops.unfold(windows, d, n, 1)
+        windows = windows.unfold(d, n, 1)
     d = kernel.ndim
     return ops.tensordot(windows, kernel, (tuple(range(d, 2 * d)), tuple(range(d))))
 

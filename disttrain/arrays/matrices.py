@@ -27,10 +27,10 @@ def slogdet(a: Tensor, method: str | None = None) -> tuple[Tensor, Tensor]:
 
 
 def inv(a: Tensor) -> Tensor:
-    """Inverses; inf and nan where there is none."""
+    """Inverses; nan where there is none."""
     _square(a, "inv")
     found, info = linalg.inv_ex(a)
-    return ops.where((info != 0).reshape((*info.shape, 1, 1)), float("inf"), found)
+    return ops.where((info != 0).reshape((*info.shape, 1, 1)), float("nan"), found)
 
 
 def svdvals(x: Tensor) -> Tensor:
@@ -152,8 +152,7 @@ def lstsq(a: Tensor, b: Tensor, rcond: float | None = None) -> Any:
     inverse = ops.where(keep, 1 / s, ops.zeros_like(s))
     x = ops.matmul(vh.mH, inverse.reshape(-1, 1).to(a.dtype) * ops.matmul(u.mH, right))
     rest = ops.abs(right - ops.matmul(a, x)) ** 2
-    sums = ops.sum(rest, 0) if m > n else s.new_zeros(0)
-    return x.reshape((n, *b.shape[1:])), sums, ops.sum(keep), s
+    return x.reshape((n, *b.shape[1:])), ops.sum(rest, 0), ops.sum(keep), s
 
 
 def tensorsolve(a: Tensor, b: Tensor, axes: Sequence[int] | None = None) -> Tensor:

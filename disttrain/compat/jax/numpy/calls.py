@@ -12,7 +12,7 @@ import numpy as np
 
 from .... import func
 from ....func.vectorize import vectorized
-from ....arrays import filters, order, products, series, shapes
+from ....arrays import counts, filters, order, places, products, series, sets, shapes
 from ....core.tensor import Tensor
 from ....ops import api as ops
 from .. import types
@@ -57,7 +57,7 @@ def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0)
         )
     flags = [one("select", c) for c in condlist]
     values, _ = operands("select", (*choicelist, default))
-    out = order.select([f != 0 if f.meta()[1].kind != "b" else f for f in flags], values[:-1], values[-1])
+    out = places.select([f != 0 if f.meta()[1].kind != "b" else f for f in flags], values[:-1], values[-1])
     return given_back(out, False, *condlist, *choicelist, default)
 
 
@@ -71,7 +71,7 @@ def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: 
     last = values[n] if len(values) > n else asarray(0)
     tensors = [cast(v._value, kind) for v in (*values[:n], last)]
     flags = [one("piecewise", c) != 0 for c in condlist]
-    out = order.select(flags, tensors[:-1], tensors[-1])
+    out = places.select(flags, tensors[:-1], tensors[-1])
     return given_back(out, False, x, *values, *condlist)
 
 
@@ -83,7 +83,7 @@ def unique(
     """The distinct elements, or slices along ``axis``, in order; ``size`` of them if it is given."""
     value = one("unique", ar)
     fill = None if fill_value is None else cast(one("unique", fill_value), value.meta()[1])
-    out = order.unique(value, return_index, return_inverse, return_counts, axis, equal_nan, size, fill)
+    out = sets.unique(value, return_index, return_inverse, return_counts, axis, equal_nan, size, fill)
     return given_out(out, False, [ar])
 
 
@@ -166,7 +166,7 @@ def _histogram(name: str, first: int) -> Callable:
         bins, kind = rest.get("bins", 10), tensors[0].meta()[1]
         rest["bins"] = [_edges(b, kind) for b in bins] if isinstance(bins, (list, tuple)) and first - 1 \
             or name == "histogramdd" and isinstance(bins, (list, tuple)) else _edges(bins, kind)
-        return given_out(getattr(order, name)(*tensors, **rest), False, xs)
+        return given_out(getattr(counts, name)(*tensors, **rest), False, xs)
 
     run.__name__ = name
     return run

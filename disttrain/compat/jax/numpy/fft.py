@@ -7,7 +7,7 @@ from typing import Any
 
 from .... import fft as native
 from .. import types
-from .lifting import given_back, one
+from .lifting import cast, given_back, one
 
 _LINES = "fft ifft rfft irfft hfft ihfft"
 _PLANES = "fft2 ifft2 rfft2 irfft2"
@@ -33,7 +33,10 @@ def _line(name: str) -> Callable:
         _checked(name, norm)
         if n is not None and n <= 0:
             raise ValueError(f"jax.numpy.fft.{name}: n must be positive, got {n}")
-        return given_back(fn(one(name, a, _type(name)), n, axis, norm), False, a)
+        value = one(name, a, types.inexact)
+        if name in ("rfft", "ihfft") and value.is_complex():
+            raise ValueError(f"only real valued inputs supported for {name}")
+        return given_back(fn(cast(value, _type(name)(value.meta()[1])), n, axis, norm), False, a)
 
     return run
 

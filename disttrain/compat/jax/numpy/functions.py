@@ -3,7 +3,18 @@
 
 from __future__ import annotations
 
-from ....arrays import bits, filters, order, products, reductions, series, shapes
+from ....arrays import (
+    bits,
+    counts,
+    filters,
+    order,
+    places,
+    products,
+    reductions,
+    series,
+    sets,
+    shapes,
+)
 from ....ops import api as ops
 from .rows import table
 
@@ -149,7 +160,7 @@ unwrap p -> inexact
 convolve=convolved a v -> inexact
 correlate=correlated a v -> inexact
 """
-SOURCES = (reductions, shapes, order, products, series, filters, bits, ops)
+SOURCES = (reductions, shapes, order, places, sets, counts, products, series, filters, bits, ops)
 NAMES = {
     name: run
     for text in (_REDUCTIONS, _SHAPES, _ORDER, _PRODUCTS)

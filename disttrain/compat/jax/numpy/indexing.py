@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ....arrays import indexing, order
+from ....arrays import indexing
+from ....arrays import places as choices
 from ....core.tensor import Tensor
 from ....core.tensor import wrap as tensor
 from ....ops import api as ops
@@ -86,11 +87,18 @@ def _traces(x: Array, key: Any) -> Any:
     return trace_of(x, *parts)
 
 
+def _plain(bound: Any) -> bool:
+    return bound is None or bound.__class__ is int
+
+
 def getitem(self: Array, key: Any) -> Array:
     """``self[key]``; places that are not there are brought to the nearest."""
     if key.__class__ is int:
         shape = self._value.meta()[0]
         if shape and -shape[0] <= key < shape[0]:
+            return wrap(self._value[key], self.weak_type, self._trace)
+    elif key.__class__ is slice and key.step is None and _plain(key.start) and _plain(key.stop):
+        if self._value.ndim:
             return wrap(self._value[key], self.weak_type, self._trace)
     value = indexing.get(self._value, items(key, self.shape))
     return wrap(value, self.weak_type, _traces(self, key))
@@ -290,7 +298,7 @@ def delete(arr: Any, obj: Any, axis: int | None = None, **how: Any) -> Array:
     """``arr`` without the slices that ``obj`` (a number, a slice, an array) names."""
     value = one("delete", arr)
     n = value.numel() if axis is None else value.shape[types_axis(axis, value.ndim)]
-    return back(order.delete(value, _numbers(obj, n), axis), False, arr)
+    return back(choices.delete(value, _numbers(obj, n), axis), False, arr)
 
 
 def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Array:
@@ -298,7 +306,7 @@ def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Array:
     value = one("insert", arr)
     n = value.numel() if axis is None else value.shape[types_axis(axis, value.ndim)]
     where = obj.__index__() if hasattr(obj, "__index__") and not np.ndim(obj) else _numbers(obj, n)
-    return back(order.insert(value, where, one("insert", values), axis), False, arr, values)
+    return back(choices.insert(value, where, one("insert", values), axis), False, arr, values)
 
 
 def _numbers(obj: Any, n: int) -> list[int]:

@@ -31,40 +31,31 @@ def function(where: str, fn: Callable, arrays: str, rule: str, weak: bool = Fals
     groups = [[_named(p) for p in group.split()] for group in arrays.split("|")]
     parameters = inspect.signature(fn).parameters
     order = [p for p, v in parameters.items() if v.kind is not v.VAR_KEYWORD]
-    spread = next((p for p, v in parameters.items() if v.kind is v.VAR_POSITIONAL), None)
+    names = {name for group in groups for name, _, _ in group}
+    special = names | {"out", "dtype"} | (set(_IGNORED) - set(order))
+    first, many, own = groups[0][0]
+    alone = first == order[0] and not many and len(groups[0]) == 1
+    free = next((k for k, p in enumerate(order) if k and p in special), len(order))
+    to = RULES[own or rule]
 
     def run(*args: Any, **given: Any) -> Any:
-        bound = dict(zip(order, args)) if spread is None else _spread(order, spread, args)
-        if spread is None and len(args) > len(order):
-            raise TypeError(
-                f"{where}() takes {len(order)} positional arguments but {len(args)} were given"
-            )
-        for name, value in given.items():
-            if name in bound:
-                raise TypeError(f"{where}() got multiple values for argument '{name}'")
-            bound[name] = value
+        if alone and 0 < len(args) <= free and special.isdisjoint(given):
+            (value,), is_weak = operands(where, args[:1], to)
+            out = _called(where, fn, (value, *args[1:]), given, value)
+            return given_out(out, weak and is_weak, args[:1])
+        bound = _bound(where, order, args, given)
         if "out" in bound:
             no_out(where, bound.pop("out"))
         for name in _IGNORED:
             if name in bound and name not in parameters:
                 del bound[name]
-        found, is_weak = [], False
-        for k, group in enumerate(groups):
-            is_weak = _fill(where, bound, group, rule, found) and not k or (is_weak and k > 0)
+        found: list[Any] = []
+        is_weak = [_fill(where, bound, group, rule, found) for group in groups][0]
         kind = None if "dtype" in parameters else bound.pop("dtype", None)
         if bound.get("dtype") is not None:
             bound["dtype"] = types.dtypes.of(types.asked(bound["dtype"], where))
             is_weak = False
-        rest = bound.pop(spread, ()) if spread else ()
-        try:
-            out = fn(*[bound.pop(p) for p in order[: order.index(spread)]], *rest, **bound) if rest \
-                else fn(**bound)
-        except (DimError, LinAlgError) as error:
-            raise ValueError(f"{where}: {error}") from None
-        except ShapeError as error:
-            raise TypeError(f"{where}: {error}") from None
-        except DTypeError:
-            raise refused(where, next(x for x in found if isinstance(x, Tensor))) from None
+        out = _called(where, fn, (), bound, *bound.values())
         if kind is not None:
             out = typed(out, types.asked(kind, where))
         return given_out(out, weak and is_weak and kind is None, found)
@@ -73,6 +64,31 @@ def function(where: str, fn: Callable, arrays: str, rule: str, weak: bool = Fals
     run.__module__, run.__doc__ = "jax.numpy", fn.__doc__
     run.__signature__ = _signature(parameters)  # type: ignore[attr-defined]
     return run
+
+
+def _bound(where: str, order: list[str], args: tuple, given: dict[str, Any]) -> dict[str, Any]:
+    if len(args) > len(order):
+        raise TypeError(
+            f"{where}() takes {len(order)} positional arguments but {len(args)} were given"
+        )
+    bound = dict(zip(order, args))
+    for name, value in given.items():
+        if name in bound:
+            raise TypeError(f"{where}() got multiple values for argument '{name}'")
+        bound[name] = value
+    return bound
+
+
+def _called(where: str, fn: Callable, args: tuple, given: dict[str, Any], *xs: Any) -> Any:
+    """The result of ``fn``, or its error as JAX's class for it."""
+    try:
+        return fn(*args, **given)
+    except (DimError, LinAlgError) as error:
+        raise ValueError(f"{where}: {error}") from None
+    except ShapeError as error:
+        raise TypeError(f"{where}: {error}") from None
+    except DTypeError:
+        raise refused(where, next(x for x in xs if isinstance(x, Tensor))) from None
 
 
 def typed(out: Any, kind: np.dtype) -> Any:
@@ -93,11 +109,6 @@ def _named(text: str) -> tuple[str, bool, str]:
     return name.rstrip("*"), name.endswith("*"), rule
 
 
-def _spread(order: list[str], spread: str, args: tuple) -> dict[str, Any]:
-    before = order.index(spread)
-    return {**dict(zip(order[:before], args)), spread: args[before:]}
-
-
 def _fill(
     where: str, bound: dict[str, Any], group: list, rule: str, found: list[Any]
 ) -> bool:
@@ -105,7 +116,7 @@ def _fill(
     xs: list[Any] = []
     for name, many, _ in group:
         value = bound.get(name)
-        if value is None or (not many and isinstance(value, (list, tuple)) and own_rule(group, rule)):
+        if value is None or (not many and isinstance(value, (list, tuple)) and _own(group)):
             continue
         if many:
             if isinstance(value, (Array, np.ndarray)):
@@ -131,7 +142,7 @@ def _fill(
     return weak
 
 
-def own_rule(group: list, rule: str) -> bool:
+def _own(group: list) -> bool:
     """Whether a parameter may be a sequence of plain numbers."""
     return any(r == "own" for _, _, r in group)
 

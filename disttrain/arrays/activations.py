@@ -93,7 +93,9 @@ def logsumexp(
     parts = ops.exp(a - peaks)
     parts = parts if b is None else parts * b
     total = reductions.sum(parts, axes, keepdims=keepdims, where=where)
-    peaks = peaks if keepdims else peaks.reshape([n for d, n in enumerate(a.shape) if d not in axes])
+    peaks = (
+        peaks if keepdims else peaks.reshape([n for d, n in enumerate(a.shape) if d not in axes])
+    )
     if not return_sign:
         if b is not None and not a.is_complex():
             total = ops.where(total < 0, float("nan"), total)

@@ -26,7 +26,10 @@ def bincount(
 
 
 def histogram_bin_edges(
-    a: Tensor, bins: Any = 10, range: Any = None, weights: Tensor | None = None  # noqa: A002
+    a: Tensor,
+    bins: Any = 10,
+    range: Any = None,
+    weights: Tensor | None = None,  # noqa: A002
 ) -> Tensor:
     """The edges of ``bins`` (a number, or edges) between the least and the largest element."""
     if isinstance(bins, str):

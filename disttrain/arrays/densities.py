@@ -22,7 +22,7 @@ def _xlogy(x: Tensor, y: Tensor) -> Tensor:
     return ops.xlogy(x, y)
 
 
-# --- standard densities: (y, *shapes) -> log density -------------------------------------------------
+# --- standard densities: (y, *shapes) -> log density -----------------------------------------
 def norm(y: Tensor) -> Tensor:
     """The normal distribution."""
     return -0.5 * (y * y + _LOG_2PI)
@@ -114,7 +114,7 @@ def truncnorm(y: Tensor, a: Tensor, b: Tensor) -> Tensor:
     return ops.where((y < a) | (y > b), -float("inf"), inside)
 
 
-# --- numbers: (k, *shapes) -> log probability --------------------------------------------------------
+# --- numbers: (k, *shapes) -> log probability -------------------------------------------------
 def poisson(k: Tensor, mu: Tensor) -> Tensor:
     """Poisson's distribution."""
     return _xlogy(k, mu) - ops.lgamma(k + 1) - mu
@@ -150,12 +150,14 @@ def betabinom(k: Tensor, n: Tensor, a: Tensor, b: Tensor) -> Tensor:
     return ops.where(k > n, -float("inf"), value)
 
 
-# --- distribution functions ---------------------------------------------------------------------------
+# --- distribution functions --------------------------------------------------------------------
 CDF: dict[str, Callable] = {
     "norm": lambda y: sp.ndtr(y),
     "expon": lambda y: -ops.expm1(-y),
     "uniform": lambda y: y,
-    "laplace": lambda y: ops.where(y < 0, 0.5 * ops.exp(-ops.abs(y)), 1 - 0.5 * ops.exp(-ops.abs(y))),
+    "laplace": lambda y: ops.where(
+        y < 0, 0.5 * ops.exp(-ops.abs(y)), 1 - 0.5 * ops.exp(-ops.abs(y))
+    ),
     "logistic": lambda y: ops.sigmoid(y),
     "cauchy": lambda y: ops.atan(y) / math.pi + 0.5,
     "gumbel_r": lambda y: ops.exp(-ops.exp(-y)),
@@ -244,5 +246,3 @@ def multinomial(x: Tensor, n: Tensor, p: Tensor) -> Tensor:
     """The logarithm of the probability of counts."""
     value = ops.lgamma(n + 1) + ops.sum(_xlogy(x, p) - ops.lgamma(x + 1), -1)
     return ops.where(ops.sum(x, -1) == n, value, -float("inf"))
-
-

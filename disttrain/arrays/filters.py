@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
+from ..core.tensor import Tensor
 from ..ops import api as ops
 from .axes import axis_of
-from ..core.tensor import Tensor
 
 
 def convolve(x: Tensor, kernel: Tensor, mode: str = "full") -> Tensor:
@@ -48,7 +49,9 @@ def _lines(name: str, a: Tensor, v: Tensor, mode: str) -> None:
     if a.ndim != 1 or v.ndim != 1:
         raise ValueError(f"{name}() only support 1-dimensional inputs.")
     if not a.shape[0] or not v.shape[0]:
-        raise ValueError(f"{name}: inputs cannot be empty, got shapes {tuple(a.shape)} and {tuple(v.shape)}.")
+        raise ValueError(
+            f"{name}: inputs cannot be empty, got shapes {tuple(a.shape)} and {tuple(v.shape)}."
+        )
 
 
 def interp(
@@ -106,7 +109,7 @@ def detrend(x: Tensor, dim: int, kind: str, breaks: tuple[int, ...]) -> Tensor:
     if kind == "constant":
         return x - ops.mean(x, dim, keepdim=True)
     parts, ends = [], sorted({0, *breaks, x.shape[dim]})
-    for start, end in zip(ends, ends[1:]):
+    for start, end in itertools.pairwise(ends):
         part = ops.narrow(x, dim, start, end - start)
         n = end - start
         line = [1] * x.ndim

@@ -29,9 +29,7 @@ def expanded(key: Items, ndim: int) -> list[Any]:
             out.append(item)
     used = sum(i is not None and i is not Ellipsis and not _flag(i) for i in out)
     if used > ndim:
-        raise IndexError(
-            f"Too many indices: array is {ndim}-dimensional, but {used} were indexed"
-        )
+        raise IndexError(f"Too many indices: array is {ndim}-dimensional, but {used} were indexed")
     if sum(i is Ellipsis for i in out) > 1:
         raise IndexError("an index can only have a single ellipsis ('...')")
     if not any(i is Ellipsis for i in out):
@@ -100,12 +98,17 @@ def _bounded(item: Any, n: int, mode: str, negative: bool) -> Any:
     return at if 0 <= at < n else n
 
 
+def _line(item: Any) -> Any:
+    if item.__class__ is int:
+        return wrap(np.full((1,), item))
+    return item.reshape(1) if isinstance(item, Tensor) and not item.ndim else item
+
+
 def _joined(x: Tensor, items: list[Any]) -> Tensor:
     """``x`` at bounded ``items``: numbers beside tensors are tensors, too, as in NumPy."""
     many = [i for i in items if isinstance(i, Tensor) and i.ndim]
     if many:
-        items = [wrap(np.full((1,), i)) if i.__class__ is int else
-                 i.reshape(1) if isinstance(i, Tensor) and not i.ndim else i for i in items]  # fmt: skip
+        items = [_line(i) for i in items]
         shapes = [tuple(i.shape) for i in items if isinstance(i, Tensor)]
         try:
             np.broadcast_shapes(*shapes)
@@ -138,7 +141,11 @@ def _checked(x: Tensor, items: list[Any], mode: str, negative: bool) -> list[Any
         if item is None or isinstance(item, slice):
             out.append(item)
         else:
-            if mode == "clip" and not x.shape[d] and not (isinstance(item, Tensor) and not item.numel()):
+            if (
+                mode == "clip"
+                and not x.shape[d]
+                and not (isinstance(item, Tensor) and not item.numel())
+            ):
                 raise IndexError(f"index is out of bounds for axis {d} with size 0")
             out.append(_bounded(item, x.shape[d], mode, negative))
         d += item is not None

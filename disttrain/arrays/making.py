@@ -161,3 +161,13 @@ def kaiser(M: int, beta: float) -> Tensor:  # noqa: N803
     side = 2 * t / max(M - 1, 1) - 1
     out = ops.i0(beta * ops.sqrt(1 - side * side)) / ops.i0(t.new_full((), beta))
     return out if M != 1 else t + 1
+
+
+def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Tensor, ...]:
+    """Where the lower triangle of a matrix is."""
+    return tuple(ops.tril_indices(n, n if m is None else m, k))
+
+
+def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Tensor, ...]:
+    """Where the upper triangle of a matrix is."""
+    return tuple(ops.triu_indices(n, n if m is None else m, k))

@@ -51,7 +51,9 @@ def tensorinv(a: Tensor, ind: int = 2) -> Tensor:
 
 def _square(a: Tensor, name: str) -> None:
     if a.ndim < 2 or a.shape[-1] != a.shape[-2]:
-        raise ValueError(f"Argument to {name} must have shape [..., n, n], got shape {tuple(a.shape)}")
+        raise ValueError(
+            f"Argument to {name} must have shape [..., n, n], got shape {tuple(a.shape)}"
+        )
 
 
 def _even(a: Tensor) -> Tensor:
@@ -69,7 +71,9 @@ def cholesky(a: Tensor, upper: bool = False, symmetrize_input: bool = True) -> T
 
 
 def eigh(
-    a: Tensor, UPLO: str | None = None, symmetrize_input: bool = True  # noqa: N803
+    a: Tensor,
+    UPLO: str | None = None,
+    symmetrize_input: bool = True,  # noqa: N803
 ) -> tuple[Tensor, Tensor]:
     """Eigenvalues and -vectors of a symmetric matrix, of which one triangle is read."""
     _square(a, "eigh")
@@ -167,7 +171,10 @@ def norm(x: Tensor, ord: Any = None, axis: Any = None, keepdims: bool = False) -
         return out.reshape((1,) * x.ndim) if keepdims else out
     axes = axes_of(axis, x.ndim)
     if len(axes) > 2:
-        raise ValueError(f"Improper number of axes for norm: axis={axes}. Pass one axis to compute a vector-norm, or two axes to compute a matrix-norm.")  # noqa: E501
+        raise ValueError(
+            f"Improper number of axes for norm: axis={axes}. Pass one axis to compute a "
+            "vector-norm, or two axes to compute a matrix-norm."
+        )
     if len(axes) == 1:
         if isinstance(ord, str):
             raise ValueError(f"Invalid order '{ord}' for vector norm.")
@@ -193,7 +200,9 @@ def matrix_norm(x: Tensor, keepdims: bool = False, ord: Any = "fro") -> Tensor: 
 def cond(x: Tensor, p: Any = None) -> Tensor:
     """The condition number of matrices."""
     if x.ndim < 2:
-        raise ValueError(f"jnp.linalg.cond: input array must be at least 2D; got shape {tuple(x.shape)}")
+        raise ValueError(
+            f"jnp.linalg.cond: input array must be at least 2D; got shape {tuple(x.shape)}"
+        )
     return linalg.cond(x, p)
 
 
@@ -207,7 +216,7 @@ def diagonal(x: Tensor, offset: int = 0) -> Tensor:
     return ops.diagonal(x, offset, -2, -1)
 
 
-# --- SciPy's ---------------------------------------------------------------------------------------
+# --- SciPy's ----------------------------------------------------------------------------------
 def cho_factor(a: Tensor, lower: bool = False) -> Tensor:
     """The triangular factor."""
     return cholesky(a, upper=not lower, symmetrize_input=False)
@@ -272,7 +281,9 @@ def hankel(c: Tensor, r: Tensor | None = None) -> Tensor:
     """Constant along each diagonal from below: first column ``c``, last row ``r``."""
     r = ops.zeros_like(c) if r is None else r
     values = ops.cat([c, r[..., 1:]], -1)
-    return values[..., ops.arange(c.shape[-1]).reshape(-1, 1) + ops.arange(r.shape[-1]).reshape(1, -1)]
+    return values[
+        ..., ops.arange(c.shape[-1]).reshape(-1, 1) + ops.arange(r.shape[-1]).reshape(1, -1)
+    ]
 
 
 def hilbert(n: int) -> Tensor:
@@ -297,12 +308,9 @@ def lu_solve(factors: Tensor, b: Tensor, pivots: Tensor, trans: int = 0) -> Tens
     """The x of a x = b by ``lu_factor`` of a (``trans``: of its transpose)."""
     column = b.ndim == 1
     right = ops.unsqueeze(b, -1) if column else b
-    if trans:
-        p, lower, upper = ops.lu_unpack(factors, pivots + 1)
-        whole = ops.matmul(ops.matmul(p, lower), upper)
-        out = linalg.solve(whole.mT if trans == 1 else whole.mH, right)
-    else:
-        out = linalg.lu_solve(factors, pivots + 1, right)
+    right = ops.conj(right) if trans == 1 else right
+    out = linalg.lu_solve(factors, pivots + 1, right, adjoint=bool(trans))
+    out = ops.conj(out) if trans == 1 else out
     return out[..., 0] if column else out
 
 
@@ -313,4 +321,3 @@ def polar(a: Tensor, side: str = "right") -> tuple[Tensor, Tensor]:
     if side == "right":
         return unitary, ops.matmul(vh.mH * s.to(a.dtype), vh)
     return unitary, ops.matmul(u * s.to(a.dtype), u.mH)
-

@@ -30,9 +30,7 @@ def argsort(
     return ops.argsort(_key(a), d, descending, stable=True)
 
 
-def sort(
-    a: Tensor, axis: int | None = -1, stable: bool = True, descending: bool = False
-) -> Tensor:
+def sort(a: Tensor, axis: int | None = -1, stable: bool = True, descending: bool = False) -> Tensor:
     """The elements in their order."""
     if axis is None:
         a, axis = a.reshape(-1), 0
@@ -72,7 +70,9 @@ def argpartition(a: Tensor, kth: int, axis: int = -1) -> Tensor:
 def searchsorted(a: Tensor, v: Tensor, side: str = "left", sorter: Tensor | None = None) -> Tensor:
     """Where ``v`` would go in ``a``, which is sorted."""
     if side not in ("left", "right"):
-        raise ValueError(f"{side!r} is an invalid value for keyword 'side'. Expected one of ['left', 'right'].")  # noqa: E501
+        raise ValueError(
+            f"{side!r} is an invalid value for keyword 'side'. Expected one of ['left', 'right']."
+        )
     if a.ndim != 1:
         raise ValueError("a should be 1-dimensional")
     if sorter is not None:
@@ -83,7 +83,9 @@ def searchsorted(a: Tensor, v: Tensor, side: str = "left", sorter: Tensor | None
 def digitize(x: Tensor, bins: Tensor, right: bool = False) -> Tensor:
     """Between which of ``bins``, which rise or fall, ``x`` lies."""
     if bins.ndim != 1:
-        raise ValueError(f"digitize: bins must be a 1-dimensional array; got bins of shape {tuple(bins.shape)}")  # noqa: E501
+        raise ValueError(
+            f"digitize: bins must be a 1-dimensional array; got bins of shape {tuple(bins.shape)}"
+        )
     n = bins.shape[0]
     if not n:
         return ops.zeros(tuple(x.shape), dtype=dtypes.int64)

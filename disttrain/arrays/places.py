@@ -38,7 +38,7 @@ def rank_of(flags: Tensor, size: int) -> Tensor:
 
 
 def scattered(values: Tensor, rank: Tensor, size: int, start: Tensor | None = None) -> Tensor:
-    """``start`` (zeros) with ``values[i]`` in row ``rank[i]``; ranks from ``size`` on are left out."""
+    """``start`` (zeros) with ``values[i]`` in row ``rank[i]``; others are left out."""
     rest = tuple(values.shape[1:])
     room = values.new_zeros((size + 1, *rest))
     if start is not None:
@@ -83,7 +83,7 @@ def extract(condition: Tensor, arr: Tensor, size: int | None = None, fill_value:
     return compress(condition.reshape(-1), arr.reshape(-1), None, size, fill_value)
 
 
-# --- choosing --------------------------------------------------------------------------------------
+# --- choosing ------------------------------------------------------------------------------
 def select(condlist: Sequence[Tensor], choicelist: Sequence[Tensor], default: Tensor) -> Tensor:
     """The first of ``choicelist`` whose condition holds."""
     if len(condlist) != len(choicelist) or not condlist:

@@ -16,6 +16,7 @@ from ..errors import ShapeError
 from ..ops import api as ops
 from .axes import Axis, axes_of, axis_of
 
+
 def _cast(x: Tensor, kind: Any) -> Tensor:
     return x if kind is None or x.dtype is kind else x.to(kind)
 
@@ -270,24 +271,23 @@ METHODS = ("linear", "lower", "higher", "midpoint", "nearest")
 
 
 def _quantiles(
-    fn: Callable, a: Tensor, q: Tensor, axis: Axis, keepdims: bool, method: str
+    fn: Callable, a: Tensor, q: Any, axis: Axis, keepdims: bool, method: str
 ) -> Tensor:
     if method not in METHODS:
-        raise ValueError(
-            "method can only be 'linear', 'lower', 'higher', 'midpoint', or 'nearest'"
-        )
-    if q.ndim > 1:
-        raise ValueError(f"q must be have rank <= 1, got shape {tuple(q.shape)}")
+        raise ValueError("method can only be 'linear', 'lower', 'higher', 'midpoint', or 'nearest'")
+    several = tuple(q.shape) if isinstance(q, Tensor) else ()
+    if len(several) > 1:
+        raise ValueError(f"q must be have rank <= 1, got shape {several}")
     axes = axes_of(axis, a.ndim)
     rest = [d for d in range(a.ndim) if d not in axes]
     flat = ops.permute(a, (*rest, *axes)).reshape((*[a.shape[d] for d in rest], -1))
     wide = _wide(flat)
     if not wide.shape[-1]:
         raise ShapeError("quantile: of no elements")
-    out = fn(wide, _cast(q, wide.dtype), -1, interpolation=method)
+    out = fn(wide, _cast(q, wide.dtype) if isinstance(q, Tensor) else q, -1, interpolation=method)
     if keepdims:
         kept = [1 if d in axes else n for d, n in enumerate(a.shape)]
-        out = out.reshape((*q.shape, *kept))
+        out = out.reshape((*several, *kept))
     return _cast(out, a.dtype)
 
 
@@ -327,16 +327,14 @@ def median(
     a: Tensor, axis: Axis = None, overwrite_input: bool = False, keepdims: bool = False
 ) -> Tensor:
     """The middle element, or the mean of the two."""
-    half = a.new_full((), 0.5)
-    return quantile(a, half, axis, keepdims=keepdims, method="midpoint")
+    return _quantiles(ops.quantile, a, 0.5, axis, keepdims, "midpoint")
 
 
 def nanmedian(
     a: Tensor, axis: Axis = None, overwrite_input: bool = False, keepdims: bool = False
 ) -> Tensor:
     """The median of what is a number."""
-    half = a.new_full((), 0.5)
-    return nanquantile(a, half, axis, keepdims=keepdims, method="midpoint")
+    return _quantiles(ops.nanquantile, a, 0.5, axis, keepdims, "midpoint")
 
 
 def average(
@@ -393,16 +391,14 @@ def nancumprod(a: Tensor, axis: int | None = None, dtype: Any = None) -> Tensor:
     return cumprod(_without(a, 1), axis, dtype)
 
 
-def trace(
-    a: Tensor, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None
-) -> Tensor:
+def trace(a: Tensor, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None) -> Tensor:
     """The sum along a diagonal."""
     return sum(ops.diagonal(a, offset, axis1, axis2), -1, dtype)
 
 
 __all__ = [
-    "all", "any", "argmax", "argmin", "average", "count_nonzero", "cumprod", "cumsum", "max", "mean",
-    "median", "min", "nanargmax", "nanargmin", "nancumprod", "nancumsum", "nanmax", "nanmean",
-    "nanmedian", "nanmin", "nanpercentile", "nanprod", "nanquantile", "nanstd", "nansum", "nanvar",
-    "percentile", "prod", "ptp", "quantile", "std", "sum", "trace", "var",
+    "all", "any", "argmax", "argmin", "average", "count_nonzero", "cumprod", "cumsum", "max",
+    "mean", "median", "min", "nanargmax", "nanargmin", "nancumprod", "nancumsum", "nanmax",
+    "nanmean", "nanmedian", "nanmin", "nanpercentile", "nanprod", "nanquantile", "nanstd",
+    "nansum", "nanvar", "percentile", "prod", "ptp", "quantile", "std", "sum", "trace", "var",
 ]  # fmt: skip

@@ -112,7 +112,13 @@ def polyfit(
     out = c.reshape((deg + 1, *y.shape[1:]))
     if full:
         rest = right - ops.matmul(powers, c)
-        return out, ops.sum(rest * rest, 0), ops.sum(keep.to(dtypes.int64)), s, s.new_full((), rcond)
+        return (
+            out,
+            ops.sum(rest * rest, 0),
+            ops.sum(keep.to(dtypes.int64)),
+            s,
+            s.new_full((), rcond),
+        )
     if not cov:
         return out
     base = linalg.inv(ops.matmul((powers / scale).mH, powers / scale))
@@ -146,4 +152,16 @@ def _complex(x: Tensor) -> Any:
     return x.dtype.to_complex() if x.dtype.is_floating_point else x.dtype
 
 
-__all__ = ["companion", "poly", "polyadd", "polyder", "polydiv", "polyfit", "polyint", "polymul", "polysub", "polyval", "roots"]
+__all__ = [
+    "companion",
+    "poly",
+    "polyadd",
+    "polyder",
+    "polydiv",
+    "polyfit",
+    "polyint",
+    "polymul",
+    "polysub",
+    "polyval",
+    "roots",
+]

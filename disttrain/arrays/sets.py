@@ -1,4 +1,4 @@
-"""Distinct elements and sets, in order, with NumPy's arguments and in sizes that are known beforehand
+"""Distinct elements and sets, in order, with NumPy's arguments and in sizes that are known before
 (``size``)."""
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ class Distinct:
         if n and flat.shape[1] == 1:
             order = argsort(flat[:, 0])
         else:
-            order = lexsort([_lined(flat, k) for k in reversed(range(flat.shape[1]))] or [_row(flat)])
+            order = lexsort(
+                [_lined(flat, k) for k in reversed(range(flat.shape[1]))] or [_row(flat)]
+            )
         rows = ops.index_select(x, 0, order)
         new = _changes(rows.reshape(n, flat.shape[1]), equal_nan)
         total = ops.sum(new)
@@ -39,12 +41,16 @@ class Distinct:
         kept = ops.where(new, rank, size)
         least = rows[:1] if fill is None and n else x.new_zeros((1, *x.shape[1:]))
         least = least if fill is None else least + fill
-        start = ops.broadcast_to(least, (size, *x.shape[1:])) if size else x.new_zeros(least[:0].shape)
+        start = (
+            ops.broadcast_to(least, (size, *x.shape[1:])) if size else x.new_zeros(least[:0].shape)
+        )
         self.values = scattered(rows, kept, size, start)
         first = scattered(order, kept, size)
         self.there = there = ops.arange(size) < total  # what is no filling
         self.index = ops.where(there, first, order[0]) if n else first
-        inverse = ops.index_put(ops.zeros_like(order), (order,), ops.clamp(rank, max=max(size - 1, 0)))
+        inverse = ops.index_put(
+            ops.zeros_like(order), (order,), ops.clamp(rank, max=max(size - 1, 0))
+        )
         self.inverse = inverse
         room = order.new_zeros(size + 1)
         spread = (ops.clamp(rank, max=size),)
@@ -66,7 +72,9 @@ def _changes(rows: Tensor, equal_nan: bool) -> Tensor:
     if equal_nan and rows.meta()[1].kind not in "biu":
         differ = differ & ~(ops.isnan(a) & ops.isnan(b))
     first = ops.ones((min(rows.shape[0], 1),), dtype=dtypes.bool)
-    return ops.cat([first, ops.any(differ, 1) if rows.shape[1] else differ.new_zeros(differ.shape[0])])
+    return ops.cat(
+        [first, ops.any(differ, 1) if rows.shape[1] else differ.new_zeros(differ.shape[0])]
+    )
 
 
 def unique(
@@ -81,7 +89,9 @@ def unique(
     found = Distinct(x, size, fill_value, equal_nan)
     inverse = found.inverse.reshape(shape) if axis is None else found.inverse
     values = found.values if axis is None else ops.movedim(found.values, 0, d)
-    chosen = zip((return_index, return_inverse, return_counts), (found.index, inverse, found.counts))
+    chosen = zip(
+        (return_index, return_inverse, return_counts), (found.index, inverse, found.counts)
+    )
     more = tuple(value for want, value in chosen if want)
     return (values, *more) if more else values
 

@@ -20,21 +20,11 @@ hard_tanh=hardtanh:same hard_sigmoid=hardsigmoid:inexact hard_silu=hardswish:ine
 hard_swish=hardswish:inexact
 """
 _TABLE = """
-celu! x alpha -> inexact
-elu! x alpha -> inexact
-gelu! x -> inexact
-glu! x -> inexact
-leaky_relu! x negative_slope -> inexact
-log1mexp! x -> inexact
-log_sigmoid! x -> inexact
-log_softmax! x | where:own -> inexact
-logmeanexp x | where:own -> inexact
-logsumexp a b | where:own -> inexact
-softmax! x | where:own -> inexact
-softplus! x -> inexact
-sparse_plus! x -> inexact
-sparse_sigmoid! x -> inexact
-squareplus! x b -> inexact
+celu! x alpha -> inexact; elu! x alpha -> inexact; gelu! x -> inexact; glu! x -> inexact
+leaky_relu! x negative_slope -> inexact; log1mexp! x -> inexact; log_sigmoid! x -> inexact
+log_softmax! x | where:own -> inexact; logmeanexp x | where:own -> inexact
+logsumexp a b | where:own -> inexact; softmax! x | where:own -> inexact; softplus! x -> inexact
+sparse_plus! x -> inexact; sparse_sigmoid! x -> inexact; squareplus! x b -> inexact
 standardize! x mean variance | where:own -> inexact
 """
 NAMES: dict[str, Any] = rows.table(_TABLE, (activations,))
@@ -65,9 +55,13 @@ def dot_product_attention(
     given = [query, key, value, bias, mask, query_seq_lengths, key_value_seq_lengths]
     (q, k, v), _ = operands("dot_product_attention", (query, key, value))
     if not q.ndim == k.ndim == v.ndim or q.ndim not in (3, 4):
-        raise ValueError(f"query, key and value must have 3 or 4 dimensions, got {q.ndim}, {k.ndim}, {v.ndim}")  # noqa: E501
+        raise ValueError(
+            f"query, key and value must have 3 or 4 dimensions, got {q.ndim}, {k.ndim}, {v.ndim}"
+        )
     if k.shape != v.shape or q.shape[-1] != k.shape[-1] or q.shape[-2] % k.shape[-2]:
-        raise ValueError(f"query {tuple(q.shape)}, key {tuple(k.shape)}, value {tuple(v.shape)} do not fit")  # noqa: E501
+        raise ValueError(
+            f"query {tuple(q.shape)}, key {tuple(k.shape)}, value {tuple(v.shape)} do not fit"
+        )
     batched = q.ndim == 4
     q, k, v = (x if batched else ops.unsqueeze(x, 0) for x in (q, k, v))
     rest = [None if x is None else one("dot_product_attention", x) for x in given[3:]]
@@ -79,4 +73,4 @@ def dot_product_attention(
 
 NAMES.update(identity=identity, one_hot=one_hot, dot_product_attention=dot_product_attention)
 globals().update(NAMES)
-__all__ = sorted(NAMES)
+__all__ = list(NAMES)

@@ -32,4 +32,4 @@ for _row in _TYPES.split():
     NAMES[_name] = types.scalar_type(_kind or _name, making.asarray)
 NAMES["bool"] = NAMES["bool_"]
 globals().update(NAMES)
-__all__ = sorted(NAMES)
+__all__ = list(NAMES)

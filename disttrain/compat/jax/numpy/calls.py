@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from .... import func
-from ....func.vectorize import vectorized
 from ....arrays import counts, filters, order, places, products, series, sets, shapes
 from ....core.tensor import Tensor
+from ....func.vectorize import vectorized
 from ....ops import api as ops
 from .. import types
 from ..array import Array, wrap
@@ -22,9 +22,7 @@ from .lifting import cast, given_back, kind_of, one, operands, plain
 from .making import asarray
 from .rows import function, given_out, table
 
-NAMES: dict[str, Any] = table(
-    functions.SERIES, (filters, series, products)
-)
+NAMES: dict[str, Any] = table(functions.SERIES, (filters, series, products))
 
 
 def where(
@@ -36,7 +34,7 @@ def where(
         return functions.NAMES["nonzero"](condition, size=size, fill_value=fill_value)
     if x is None or y is None:
         raise ValueError(
-            "Either both or neither of the x and y arguments should be provided to jax.numpy.where, "
+            "Either both or neither of the x and y arguments should be provided to where, "
             f"got {x} and {y}."
         )
     flags = one("where", condition)
@@ -57,7 +55,9 @@ def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0)
         )
     flags = [one("select", c) for c in condlist]
     values, _ = operands("select", (*choicelist, default))
-    out = places.select([f != 0 if f.meta()[1].kind != "b" else f for f in flags], values[:-1], values[-1])
+    out = places.select(
+        [f != 0 if f.meta()[1].kind != "b" else f for f in flags], values[:-1], values[-1]
+    )
     return given_back(out, False, *condlist, *choicelist, default)
 
 
@@ -65,7 +65,10 @@ def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: 
     """Of functions, or numbers, the one whose condition holds; the last, one more, elsewhere."""
     n = len(condlist)
     if n != len(funclist) and n + 1 != len(funclist):
-        raise ValueError(f"with {n} condition(s), either {n} or {n + 1} functions are expected; got {len(funclist)}")  # noqa: E501
+        raise ValueError(
+            f"with {n} condition(s), either {n} or {n + 1} functions are expected; "
+            f"got {len(funclist)}"
+        )
     kind = asarray(x).dtype
     values = [asarray(f(x, *args, **kw) if callable(f) else f) for f in funclist]
     last = values[n] if len(values) > n else asarray(0)
@@ -80,10 +83,12 @@ def unique(
     axis: int | None = None, *, equal_nan: bool = True, size: int | None = None,
     fill_value: Any = None, sorted: bool = True,  # noqa: A002
 ) -> Any:  # fmt: skip
-    """The distinct elements, or slices along ``axis``, in order; ``size`` of them if it is given."""
+    """The distinct elements, or slices along ``axis``, in order; ``size`` of them if given."""
     value = one("unique", ar)
     fill = None if fill_value is None else cast(one("unique", fill_value), value.meta()[1])
-    out = sets.unique(value, return_index, return_inverse, return_counts, axis, equal_nan, size, fill)
+    out = sets.unique(
+        value, return_index, return_inverse, return_counts, axis, equal_nan, size, fill
+    )
     return given_out(out, False, [ar])
 
 
@@ -111,7 +116,9 @@ def einsum(subscripts: Any, /, *operands_: Any, out: Any = None, **how: Any) -> 
     except (ValueError, IndexError, RuntimeError) as error:
         raise ValueError(f"einsum: {error}") from None
     kind = how.get("preferred_element_type")
-    return given_back(value if kind is None else cast(value, types.asked(kind, "einsum")), weak, *given)
+    return given_back(
+        value if kind is None else cast(value, types.asked(kind, "einsum")), weak, *given
+    )
 
 
 def _interleaved(given: list[Any]) -> tuple[str, list[Any]]:
@@ -164,8 +171,12 @@ def _histogram(name: str, first: int) -> Callable:
         if weights is not None:
             rest["weights"] = tensors.pop()
         bins, kind = rest.get("bins", 10), tensors[0].meta()[1]
-        rest["bins"] = [_edges(b, kind) for b in bins] if isinstance(bins, (list, tuple)) and first - 1 \
-            or name == "histogramdd" and isinstance(bins, (list, tuple)) else _edges(bins, kind)
+        rest["bins"] = (
+            [_edges(b, kind) for b in bins]
+            if (isinstance(bins, (list, tuple)) and first - 1)
+            or (name == "histogramdd" and isinstance(bins, (list, tuple)))
+            else _edges(bins, kind)
+        )
         return given_out(getattr(counts, name)(*tensors, **rest), False, xs)
 
     run.__name__ = name
@@ -251,7 +262,9 @@ def ix_(*args: Any) -> tuple[Array, ...]:
         x = asarray(arg)
         x = functions.NAMES["nonzero"](x)[0] if x.dtype == bool else x
         if x.ndim != 1:
-            raise ValueError(f"Arguments to jax.numpy.ix_ must be 1-dimensional, got shape {x.shape}")
+            raise ValueError(
+                f"Arguments to jax.numpy.ix_ must be 1-dimensional, got shape {x.shape}"
+            )
         out.append(functions.NAMES["reshape"](x, tuple(-1 if k == d else 1 for k in range(n))))
     return tuple(out)
 
@@ -344,16 +357,15 @@ def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
         raise ValueError(f"Incompatible shapes for broadcasting: shapes={list(shapes)}") from None
 
 
-for _fn in (where, select, piecewise, unique, einsum, einsum_path, polyfit, roots, polyint, gradient,
-            apply_along_axis, apply_over_axes, pad, sort_complex, vectorize, ix_, mask_indices, shape, ndim, size,
-            result_type, promote_types, iscomplexobj, isrealobj, isscalar, broadcast_shapes):  # fmt: skip
+for _fn in (where, select, piecewise, unique, einsum, einsum_path, polyfit, roots, polyint,
+            gradient, apply_along_axis, apply_over_axes, pad, sort_complex, vectorize, ix_,
+            mask_indices, shape, ndim, size, result_type, promote_types, iscomplexobj, isrealobj,
+            isscalar, broadcast_shapes):  # fmt: skip
     NAMES[_fn.__name__] = _fn
 NAMES["unique_values"] = _standard("unique_values", "values")
 NAMES["unique_counts"] = _standard("unique_counts", "values", "counts")
 NAMES["unique_inverse"] = _standard("unique_inverse", "values", "inverse_indices")
-NAMES["unique_all"] = _standard(
-    "unique_all", "values", "indices", "inverse_indices", "counts"
-)
+NAMES["unique_all"] = _standard("unique_all", "values", "indices", "inverse_indices", "counts")
 for _name, _first in (("histogram", 1), ("histogram2d", 2), ("histogramdd", 1)):
     NAMES[_name] = _histogram(_name, _first)
 for _name in ("atleast_1d", "atleast_2d", "atleast_3d"):

@@ -81,4 +81,4 @@ NAMES: dict[str, Callable] = {
 for _name, _fn in NAMES.items():
     _fn.__name__ = _name
 globals().update(NAMES)
-__all__ = sorted(NAMES)
+__all__ = list(NAMES)

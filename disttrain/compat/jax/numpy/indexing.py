@@ -54,9 +54,7 @@ def _bound(value: Any) -> int | None:
     try:
         return value.__index__()
     except (TypeError, AttributeError):
-        raise IndexError(
-            f"Slice entries must be static integers. Got {value!r}"
-        ) from None
+        raise IndexError(f"Slice entries must be static integers. Got {value!r}") from None
 
 
 def items(key: Any, shape: tuple[int, ...]) -> tuple[Any, ...]:
@@ -87,8 +85,10 @@ def _traces(x: Array, key: Any) -> Any:
     return trace_of(x, *parts)
 
 
-def _plain(bound: Any) -> bool:
-    return bound is None or bound.__class__ is int
+def _is_plain(key: slice) -> bool:
+    """Whether it is one of whole numbers without steps."""
+    bounds = key.start, key.stop
+    return key.step is None and all(b is None or b.__class__ is int for b in bounds)
 
 
 def getitem(self: Array, key: Any) -> Array:
@@ -97,9 +97,8 @@ def getitem(self: Array, key: Any) -> Array:
         shape = self._value.meta()[0]
         if shape and -shape[0] <= key < shape[0]:
             return wrap(self._value[key], self.weak_type, self._trace)
-    elif key.__class__ is slice and key.step is None and _plain(key.start) and _plain(key.stop):
-        if self._value.ndim:
-            return wrap(self._value[key], self.weak_type, self._trace)
+    elif key.__class__ is slice and self._value.ndim and _is_plain(key):
+        return wrap(self._value[key], self.weak_type, self._trace)
     value = indexing.get(self._value, items(key, self.shape))
     return wrap(value, self.weak_type, _traces(self, key))
 
@@ -166,8 +165,8 @@ class At_:  # noqa: N801
         if meet != x.dtype:
             warnings.warn(
                 "scatter inputs have incompatible types: cannot safely cast value from "
-                f"dtype={kind} to dtype={x.dtype} with jax_numpy_dtype_promotion=standard. In future "
-                "JAX releases this will result in an error.",
+                f"dtype={kind} to dtype={x.dtype} with jax_numpy_dtype_promotion=standard. In "
+                "future JAX releases this will result in an error.",
                 FutureWarning,
                 stacklevel=3,
             )
@@ -246,8 +245,8 @@ def types_axis(axis: int, ndim: int) -> int:
 def _copies(name: str, inplace: bool) -> None:
     if inplace:
         raise ValueError(
-            f"jax.numpy.{name} cannot modify arrays in-place, because JAX arrays are immutable. Pass "
-            "inplace=False to instead return an updated array."
+            f"jax.numpy.{name} cannot modify arrays in-place, because JAX arrays are immutable. "
+            "Pass inplace=False to instead return an updated array."
         )
 
 

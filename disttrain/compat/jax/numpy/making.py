@@ -19,7 +19,6 @@ from .lifting import NUMBERS, cast, given_back, kind_of, one, plain, to_tensor, 
 from .rows import given_out, table
 
 
-
 def array(
     object: Any, dtype: Any = None, copy: bool = True, order: str = "K", ndmin: int = 0,  # noqa: A002
     *, device: Any = None, out_sharding: Any = None,
@@ -67,7 +66,9 @@ def _nested(x: Any, kind: np.dtype | None) -> Tensor:
         kind = types.result_kind(*kinds)[0] if kinds else types.canonical("float64")
     if all(not isinstance(leaf, (Array, Tensor)) for leaf in leaves):
         return tensor(np.array(x, dtype=kind))
-    return ops.stack([_nested(p, kind) if isinstance(p, (list, tuple)) else one_of(p, kind) for p in x])
+    return ops.stack(
+        [_nested(p, kind) if isinstance(p, (list, tuple)) else one_of(p, kind) for p in x]
+    )
 
 
 def one_of(x: Any, kind: np.dtype) -> Tensor:
@@ -84,8 +85,8 @@ def _leaves(x: Any) -> list[Any]:
 def _known(leaf: Any) -> bool:
     if isinstance(leaf, str):
         raise TypeError(
-            f"Value {leaf!r} with dtype <U{len(leaf)} is not a valid JAX array type. Only arrays of "
-            "numeric types are supported by JAX."
+            f"Value {leaf!r} with dtype <U{len(leaf)} is not a valid JAX array type. Only arrays "
+            "of numeric types are supported by JAX."
         )
     return True
 
@@ -95,7 +96,11 @@ def asarray(
     device: Any = None, out_sharding: Any = None,
 ) -> Array:  # fmt: skip
     """``array``, that keeps an array which is of that type already."""
-    if a.__class__ is Array and not copy and (dtype is None or a.dtype == dtype and not a.weak_type):
+    if (
+        a.__class__ is Array
+        and not copy
+        and (dtype is None or (a.dtype == dtype and not a.weak_type))
+    ):
         return a
     return array(a, dtype, bool(copy))
 
@@ -149,7 +154,12 @@ def full_like(
 
 def _like(name: str, value: int) -> Callable:
     def run(
-        a: Any, dtype: Any = None, shape: Any = None, *, device: Any = None, out_sharding: Any = None
+        a: Any,
+        dtype: Any = None,
+        shape: Any = None,
+        *,
+        device: Any = None,
+        out_sharding: Any = None,
     ) -> Array:
         return full_like(a, value, dtype, shape)
 
@@ -178,12 +188,8 @@ def arange(
 
 
 _TABLE = """
-linspace start stop -> inexact
-logspace start stop base -> inexact
-geomspace start stop -> inexact
-tril! m -> same
-triu! m -> same
-diag! v -> same
+linspace start stop -> inexact; logspace start stop base -> inexact
+geomspace start stop -> inexact; tril! m -> same; triu! m -> same; diag! v -> same
 diagflat! v -> same
 """
 NAMES: dict[str, Any] = table(_TABLE, (making,))
@@ -196,11 +202,10 @@ def _typed(name: str, make: Callable, default: str | None = "float64") -> Callab
         more.pop("device", None), more.pop("copy", None), more.pop("out_sharding", None)
         kind = _kind(dtype, name, default or "float64") if dtype is not None or default else None
         out = make(*args, **more)
-        parts = out if isinstance(out, (tuple, list)) else [out]
         if kind is not None:
-            parts = [cast(p, kind) for p in parts]
-        return given_out(type(out)(parts) if parts is not out and isinstance(out, (tuple, list))
-                         else parts if isinstance(out, (tuple, list)) else parts[0], False, [])  # fmt: skip
+            many = isinstance(out, tuple)
+            out = tuple(cast(p, kind) for p in out) if many else cast(out, kind)
+        return given_out(out, False, [])
 
     run.__name__, run.__doc__ = name, make.__doc__
     return run
@@ -216,14 +221,15 @@ for _name, _make, _default in (
     ("indices", making.indices, "int64"), ("hanning", making.hanning, "float64"),
     ("hamming", making.hamming, "float64"), ("blackman", making.blackman, "float64"),
     ("bartlett", making.bartlett, "float64"), ("kaiser", making.kaiser, "float64"),
-    ("tril_indices", lambda n, k=0, m=None: tuple(ops.tril_indices(n, n if m is None else m, k)), "int64"),
-    ("triu_indices", lambda n, k=0, m=None: tuple(ops.triu_indices(n, n if m is None else m, k)), "int64"),
+    ("tril_indices", making.tril_indices, "int64"), ("triu_indices", making.triu_indices, "int64"),
     ("diag_indices", lambda n, ndim=2: (ops.arange(n),) * ndim, "int64"),
 ):  # fmt: skip
     NAMES[_name] = _typed(_name, _make, _default)
 
 
-def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> list[Array]:
+def meshgrid(
+    *xi: Any, copy: bool = True, sparse: bool = False, indexing: str = "xy"
+) -> list[Array]:
     """Coordinates of a grid from those of its axes."""
     tensors = [one("meshgrid", x) for x in xi]
     tensors = [t if t.ndim else t.reshape(1) for t in tensors]

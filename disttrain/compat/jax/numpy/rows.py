@@ -50,7 +50,7 @@ def function(where: str, fn: Callable, arrays: str, rule: str, weak: bool = Fals
             if name in bound and name not in parameters:
                 del bound[name]
         found: list[Any] = []
-        is_weak = [_fill(where, bound, group, rule, found) for group in groups][0]
+        is_weak, *_ = (_fill(where, bound, group, rule, found) for group in groups)
         kind = None if "dtype" in parameters else bound.pop("dtype", None)
         if bound.get("dtype") is not None:
             bound["dtype"] = types.dtypes.of(types.asked(bound["dtype"], where))
@@ -109,9 +109,7 @@ def _named(text: str) -> tuple[str, bool, str]:
     return name.rstrip("*"), name.endswith("*"), rule
 
 
-def _fill(
-    where: str, bound: dict[str, Any], group: list, rule: str, found: list[Any]
-) -> bool:
+def _fill(where: str, bound: dict[str, Any], group: list, rule: str, found: list[Any]) -> bool:
     """Put tensors in the places of arrays; whether their type is weak."""
     xs: list[Any] = []
     for name, many, _ in group:
@@ -171,9 +169,10 @@ def given_out(out: Any, weak: bool, found: list[Any]) -> Any:
 
 
 def table(text: str, sources: Iterable[Any]) -> dict[str, Callable]:
-    """Functions by rows ``name[=function][!] parameters -> rule``; ``!`` keeps weak types."""
+    """Functions by rows ``name[=function][!] parameters -> rule``, between semicolons; ``!`` keeps
+    weak types."""
     places, out = list(sources), {}
-    for line in text.strip().splitlines():
+    for line in text.strip().replace("\n", "; ").split("; "):
         left, _, rule = line.rpartition("->")
         name, _, arrays = left.strip().partition(" ")
         keeps, (name, _, source) = name.endswith("!"), name.rstrip("!").partition("=")

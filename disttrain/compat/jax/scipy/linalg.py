@@ -5,23 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from ....arrays import matrices
+from .. import types
 from ..numpy import linalg as numpy_linalg
 from ..numpy import rows
 from ..numpy.lifting import given_back, one, operands
-from .. import types
 
 _TABLE = """
-solve_triangular a b -> inexact
-solve=scipy_solve a b -> inexact
-expm A -> inexact
-toeplitz c r -> same
-hankel c r -> same
-circulant c -> same
-lu_factor a -> inexact
-lu a -> inexact
-polar a -> inexact
-det a -> inexact
-inv a -> inexact
+solve_triangular a b -> inexact; solve=scipy_solve a b -> inexact; expm A -> inexact
+toeplitz c r -> same; hankel c r -> same; circulant c -> same; lu_factor a -> inexact
+lu a -> inexact; polar a -> inexact; det a -> inexact; inv a -> inexact
 """
 NAMES: dict[str, Any] = rows.table(_TABLE, (matrices,))
 _IGNORED = ("overwrite_a", "overwrite_b", "check_finite", "debug", "lapack_driver", "permute_l_")
@@ -70,7 +62,9 @@ def block_diag(*arrs: Any) -> Any:
     return given_back(matrices.block_diag(tensors), False, *arrs)
 
 
-def eigh(a: Any, b: Any = None, lower: bool = True, eigvals_only: bool = False, **options: Any) -> Any:
+def eigh(
+    a: Any, b: Any = None, lower: bool = True, eigvals_only: bool = False, **options: Any
+) -> Any:
     """Eigenvalues, and -vectors, of a symmetric matrix."""
     if b is not None:
         raise NotImplementedError("Only the b=None case of eigh is implemented")
@@ -96,4 +90,4 @@ NAMES.update(
     block_diag=block_diag, eigh=eigh, svd=svd, qr=qr,
 )  # fmt: skip
 globals().update(NAMES)
-__all__ = sorted(NAMES)
+__all__ = list(NAMES)

@@ -17,7 +17,9 @@ def _checked(name: str, mode: str, a: Any, b: Any, ndim: int | None) -> None:
     if mode not in ("full", "same", "valid"):
         raise ValueError("mode must be one of ['full', 'same', 'valid']")
     if a.ndim != b.ndim or (ndim is not None and a.ndim != ndim):
-        raise ValueError(f"{name}: inputs must have the same number of dimensions, got {a.ndim}, {b.ndim}")
+        raise ValueError(
+            f"{name}: inputs must have the same number of dimensions, got {a.ndim}, {b.ndim}"
+        )
 
 
 def _swapped(a: Any, b: Any, mode: str) -> bool:
@@ -25,7 +27,9 @@ def _swapped(a: Any, b: Any, mode: str) -> bool:
         return False
     if all(n <= m for n, m in zip(a.shape, b.shape)):
         return True
-    raise ValueError("One input must be smaller than the other in every dimension for mode 'valid'.")
+    raise ValueError(
+        "One input must be smaller than the other in every dimension for mode 'valid'."
+    )
 
 
 def _filter(name: str, fn: Callable, ndim: int | None, conjugate: bool) -> Callable:
@@ -65,4 +69,4 @@ NAMES = {
     "detrend": detrend,
 }
 globals().update(NAMES)
-__all__ = sorted(NAMES)
+__all__ = list(NAMES)

@@ -60,4 +60,4 @@ NAMES.update(
     log_softmax=nn.NAMES["log_softmax"],
 )  # fmt: skip
 globals().update(NAMES)
-__all__ = sorted(NAMES)
+__all__ = list(NAMES)

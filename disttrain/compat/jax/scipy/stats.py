@@ -93,9 +93,7 @@ def _distribution(name: str) -> SimpleNamespace:
         methods |= {"cdf": _cdf, "logcdf": _log_cdf, "sf": _sf, "logsf": _log_sf}
     if name in densities.PPF:
         methods |= {"ppf": _ppf, "isf": _isf}
-    return SimpleNamespace(
-        **{m: _method(name, m, fn, shapes, scaled) for m, fn in methods.items()}
-    )
+    return SimpleNamespace(**{m: _method(name, m, fn, shapes, scaled) for m, fn in methods.items()})
 
 
 def _vectors(name: str, fn: Callable, kind: str) -> SimpleNamespace:
@@ -128,4 +126,4 @@ def sem(a: Any, axis: int | None = 0, ddof: int = 1, nan_policy: str = "propagat
 
 NAMES.update(sem=sem)
 globals().update(NAMES)
-__all__ = sorted(NAMES)
+__all__ = list(NAMES)

@@ -5,6 +5,7 @@ Element types are the caller's: a sum is in the type of what is summed.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +15,7 @@ from ..core.tensor import Tensor
 from ..core.types import dtypes
 from ..errors import ShapeError
 from ..ops import api as ops
+from . import elements
 from .axes import Axis, axes_of, axis_of
 
 
@@ -37,6 +39,20 @@ def _most(x: Tensor) -> Any:
 
 def _chosen(x: Tensor, where: Tensor | None, neutral: Any) -> Tensor:
     return x if where is None else ops.where(where, x, ops.full_like(x, neutral))
+
+
+def _of_complex(fn: Callable, sign: float) -> Callable:
+    """An extreme; of complex numbers by real parts first."""
+
+    def run(x: Tensor, axes: tuple[int, ...], keepdims: bool) -> Tensor:
+        if not x.is_complex():
+            return fn(x, axes, keepdims)
+        best = fn(ops.real(x), axes, True)
+        rest = ops.where(ops.real(x) == best, ops.imag(x), sign * float("inf"))
+        out = ops.complex(best, fn(rest, axes, True))
+        return out if keepdims else out.reshape([n for d, n in enumerate(x.shape) if d not in axes])
+
+    return run
 
 
 def _reduced(fn: Callable, x: Tensor, axis: Axis, keepdims: bool) -> Tensor:
@@ -73,8 +89,8 @@ def _extreme(name: str, fn: Callable, pair: Callable, neutral: Callable) -> Call
 
 
 any_ = any
-max = _extreme("max", ops.amax, ops.maximum, _least)  # noqa: A001
-min = _extreme("min", ops.amin, ops.minimum, _most)  # noqa: A001
+max = _extreme("max", _of_complex(ops.amax, -1.0), elements.maximum, _least)  # noqa: A001
+min = _extreme("min", _of_complex(ops.amin, 1.0), elements.minimum, _most)  # noqa: A001
 
 
 def sum(  # noqa: A001
@@ -280,7 +296,9 @@ def _quantiles(
         raise ValueError(f"q must be have rank <= 1, got shape {several}")
     axes = axes_of(axis, a.ndim)
     rest = [d for d in range(a.ndim) if d not in axes]
-    flat = ops.permute(a, (*rest, *axes)).reshape((*[a.shape[d] for d in rest], -1))
+    flat = ops.permute(a, (*rest, *axes)).reshape(
+        (*[a.shape[d] for d in rest], math.prod(a.shape[d] for d in axes))
+    )
     wide = _wide(flat)
     if not wide.shape[-1]:
         raise ShapeError("quantile: of no elements")

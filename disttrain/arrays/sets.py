@@ -11,7 +11,7 @@ from ..core.types import dtypes
 from ..ops import api as ops
 from .axes import axis_of
 from .order import argsort, lexsort
-from .places import nonzero, rank_of, scattered
+from .selection import nonzero, rank_of, scattered
 
 
 class Distinct:

@@ -7,7 +7,7 @@ import pytest
 
 import disttrain as dt
 from disttrain import func
-from disttrain.arrays import bits, counts, order, places, sets
+from disttrain.arrays import bits, counts, order, selection, sets
 
 I = np.array([3, 1, 1, 0, 7, 3])  # noqa: E741
 J = np.array([1, 7, 9])
@@ -56,22 +56,22 @@ def test_sets():
 
 def test_sizes_serve_batches():
     batch = dt.tensor([[1, 0, 2, 0], [0, 0, 0, 5]])
-    found = func.vmap(lambda x: places.nonzero(x, size=2, fill_value=9)[0])(batch)
+    found = func.vmap(lambda x: selection.nonzero(x, size=2, fill_value=9)[0])(batch)
     assert found.tolist() == [[0, 2], [3, 9]]
 
 
 def test_places():
     x = dt.tensor(F)
-    same(places.argwhere(x > 0), np.argwhere(F > 0))
-    same(places.compress(dt.tensor([True, False, True]), x, 0), np.compress([1, 0, 1], F, 0))
-    same(places.delete(x, [0, -1], 1), np.delete(F, [0, -1], 1))
-    same(places.insert(x, [1, 3], dt.tensor(9.0), 1), np.insert(F, [1, 3], 9.0, 1))
+    same(selection.argwhere(x > 0), np.argwhere(F > 0))
+    same(selection.compress(dt.tensor([True, False, True]), x, 0), np.compress([1, 0, 1], F, 0))
+    same(selection.delete(x, [0, -1], 1), np.delete(F, [0, -1], 1))
+    same(selection.insert(x, [1, 3], dt.tensor(9.0), 1), np.insert(F, [1, 3], 9.0, 1))
     at = np.argsort(F, 1)
-    same(places.take_along_axis(x, dt.tensor(at), 1), np.take_along_axis(F, at, 1))
-    same(places.ediff1d(x), np.ediff1d(F))
-    one, two = places.unravel_index(dt.tensor([5, 11]), (3, 4))
+    same(selection.take_along_axis(x, dt.tensor(at), 1), np.take_along_axis(F, at, 1))
+    same(selection.ediff1d(x), np.ediff1d(F))
+    one, two = selection.unravel_index(dt.tensor([5, 11]), (3, 4))
     assert (one.tolist(), two.tolist()) == ([1, 2], [1, 3])
-    assert places.ravel_multi_index([one, two], (3, 4)).tolist() == [5, 11]
+    assert selection.ravel_multi_index([one, two], (3, 4)).tolist() == [5, 11]
 
 
 def test_counts():

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from .... import func
-from ....arrays import counts, filters, order, places, products, series, sets, shapes
+from ....arrays import counts, filters, order, products, selection, series, sets, shapes
 from ....core.tensor import Tensor
 from ....func.vectorize import vectorized
 from ....ops import api as ops
@@ -55,7 +55,7 @@ def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0)
         )
     flags = [one("select", c) for c in condlist]
     values, _ = operands("select", (*choicelist, default))
-    out = places.select(
+    out = selection.select(
         [f != 0 if f.meta()[1].kind != "b" else f for f in flags], values[:-1], values[-1]
     )
     return given_back(out, False, *condlist, *choicelist, default)
@@ -74,7 +74,7 @@ def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: 
     last = values[n] if len(values) > n else asarray(0)
     tensors = [cast(v._value, kind) for v in (*values[:n], last)]
     flags = [one("piecewise", c) != 0 for c in condlist]
-    out = places.select(flags, tensors[:-1], tensors[-1])
+    out = selection.select(flags, tensors[:-1], tensors[-1])
     return given_back(out, False, x, *values, *condlist)
 
 

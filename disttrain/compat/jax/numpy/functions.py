@@ -8,9 +8,9 @@ from ....arrays import (
     counts,
     filters,
     order,
-    places,
     products,
     reductions,
+    selection,
     series,
     sets,
     shapes,
@@ -73,7 +73,7 @@ polydiv u v -> inexact; polyder p -> inexact; poly seq_of_zeros -> inexact
 interp x xp fp | left:inexact | right:inexact -> inexact; unwrap p -> inexact
 convolve=convolved a v -> inexact; correlate=correlated a v -> inexact
 """
-SOURCES = (reductions, shapes, order, places, sets, counts, products, series, filters, bits, ops)
+SOURCES = (reductions, shapes, order, selection, sets, counts, products, series, filters, bits, ops)
 NAMES = {
     name: run
     for text in (_REDUCTIONS, _SHAPES, _ORDER, _PRODUCTS)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ....arrays import indexing
-from ....arrays import places as choices
+from ....arrays import selection as choices
 from ....core.tensor import Tensor
 from ....core.tensor import wrap as tensor
 from ....ops import api as ops

@@ -22,6 +22,9 @@ RULES: dict[str, Callable | None] = {
 }  # fmt: skip
 _IGNORED = ("precision", "preferred_element_type", "out_sharding", "device", "kind", "method",
             "unique_indices", "indices_are_sorted", "inplace", "unroll", "optimize")  # fmt: skip
+_CAST = set(  # functions whose results go into a ``dtype``
+    "concatenate stack vstack hstack cross cov corrcoef linspace logspace geomspace argsort".split()
+)
 
 
 def function(where: str, fn: Callable, arrays: str, rule: str, weak: bool = False) -> Callable:
@@ -51,7 +54,7 @@ def function(where: str, fn: Callable, arrays: str, rule: str, weak: bool = Fals
                 del bound[name]
         found: list[Any] = []
         is_weak, *_ = (_fill(where, bound, group, rule, found) for group in groups)
-        kind = None if "dtype" in parameters else bound.pop("dtype", None)
+        kind = bound.pop("dtype", None) if where in _CAST else None
         if bound.get("dtype") is not None:
             bound["dtype"] = types.dtypes.of(types.asked(bound["dtype"], where))
             is_weak = False

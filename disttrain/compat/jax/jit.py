@@ -140,7 +140,10 @@ class Trace:
     def __call__(self, values: Sequence[Tensor]) -> Any:
         """The result for these values."""
         given = [*self.staged.consts, *values]
-        outs = self._run(given)
+        return self.result(self._run(given))
+
+    def result(self, outs: Sequence[Tensor]) -> Any:
+        """The result with these values."""
         return self.form.build(iter([wrap(o, w) for o, w in zip(outs, self.weak, strict=True)]))
 
     def _run(self, given: list[Tensor]) -> Sequence[Tensor]:

@@ -85,7 +85,9 @@ class Rules:
         dims = tuple(0 if f else None for f in flags)
 
         def over(fn: Callable, in_dims: tuple, out_dims: Any = 0) -> Callable:
-            return vmap(fn, in_dims, out_dims, "different", axis_size=size, axis_name=level.axis_name)
+            return vmap(
+                fn, in_dims, out_dims, "different", axis_size=size, axis_name=level.axis_name
+            )
 
         def run(*xs: Any) -> Tensors:
             return over(lambda *v: self.run(*v), dims)(*xs)
@@ -341,9 +343,7 @@ class Pulled(Primitive):
     """The first ``count`` arguments as they are; gradients go to the last ones, by the rules.
     Between them is what the rules need."""
 
-    def __init__(
-        self, rules: Rules, count: int, kept: int, xs: Tensors, places: list[int]
-    ) -> None:
+    def __init__(self, rules: Rules, count: int, kept: int, xs: Tensors, places: list[int]) -> None:
         super().__init__(rules.name, self._forward, ())
         self.custom, self.count, self.kept, self.places = rules, count, kept, places
         self.static = [None if isinstance(x, Tensor) else x for x in xs]

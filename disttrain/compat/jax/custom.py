@@ -14,8 +14,8 @@ from ...core.tensor import Tensor
 from ...func.custom import Rules, apply
 from . import tree
 from .array import Array, wrap
-from .jit import Jitted
 from .errors import UnexpectedTracerError, short
+from .jit import Jitted
 from .tracing import is_traced
 from .transforms import as_array, check_callable, is_float0, moves, no_tangent
 
@@ -142,7 +142,11 @@ class custom_vjp(_Custom):  # noqa: N801  (JAX's name)
     bwd: Callable | None = None
 
     def defvjp(
-        self, fwd: Callable, bwd: Callable, symbolic_zeros: bool = False, optimize_remat: bool = False
+        self,
+        fwd: Callable,
+        bwd: Callable,
+        symbolic_zeros: bool = False,
+        optimize_remat: bool = False,
     ) -> None:
         """``fwd(*args)`` gives (result, residuals), ``bwd(residuals, g)`` a cotangent for each
         argument; those in ``nondiff_argnums`` come first."""
@@ -278,7 +282,9 @@ class custom_jvp(_Custom):  # noqa: N801  (JAX's name)
             for rule, t in zip(jvps, tangents, strict=True):
                 if rule is not None:
                     term = rule(t, out, *primals)
-                    total = term if total is None else tree.tree_map(lambda a, b: a + b, total, term)
+                    total = (
+                        term if total is None else tree.tree_map(lambda a, b: a + b, total, term)
+                    )
             if total is None:
                 total = tree.tree_map(lambda x: wrap(dt.zeros_like(as_array(x)._value)), out)
             return out, total

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...errors import EscapedValue as UnexpectedTracerError
-
 _SEE = "See https://docs.jax.dev/en/latest/errors.html#jax.errors."
 
 

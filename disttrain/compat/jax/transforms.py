@@ -29,7 +29,9 @@ _registry = tree.default_registry
 _NUMBERS = (bool, int, float, complex, np.ndarray, np.generic)
 
 
-def as_array(value: Any, what: str = "Argument {value!r} of type {kind} is not a valid JAX type") -> Array:
+def as_array(
+    value: Any, what: str = "Argument {value!r} of type {kind} is not a valid JAX type"
+) -> Array:
     """A leaf as an Array."""
     if isinstance(value, Array):
         return value
@@ -593,7 +595,9 @@ def _inconsistent(
             rest = "".join(map(str, path[2:]))
             known = i is not None and i < len(bound)
             said = f"argument {bound[i]}{rest}" if known else f"args{''.join(map(str, path[1:]))}"
-            lines.append(f"  * one axis had size {a.shape[d]}: axis {d} of {said} of type {short(a)}")
+            lines.append(
+                f"  * one axis had size {a.shape[d]}: axis {d} of {said} of type {short(a)}"
+            )
     return "vmap got inconsistent sizes for array axes to be mapped:\n" + ";\n".join(lines)
 
 

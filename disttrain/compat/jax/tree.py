@@ -11,12 +11,9 @@ from typing import Any
 
 from ...tree import (
     Definition,
-    DictKey,
-    FlattenedIndexKey,
     GetAttrKey,
     Registry,
     Rule,
-    SequenceKey,
 )
 
 default_registry = Registry()
@@ -374,14 +371,16 @@ def register_dataclass(
         _check_fields({f.name for f in known if f.init} - set(drop_fields), {*data, *meta})
     if both := set(data) & set(meta):
         raise ValueError(
-            "data_fields and meta_fields must not overlap. Overlapping fields: " f"{both}."
+            f"data_fields and meta_fields must not overlap. Overlapping fields: {both}."
         )
 
     def flatten(x: Any) -> tuple:
         return tuple(getattr(x, n) for n in data), tuple(getattr(x, n) for n in meta)
 
     def unflatten(aux: tuple, children: Sequence) -> Any:
-        return nodetype(**dict(zip(meta, aux, strict=True)), **dict(zip(data, children, strict=True)))
+        return nodetype(
+            **dict(zip(meta, aux, strict=True)), **dict(zip(data, children, strict=True))
+        )
 
     rule = Rule(flatten, unflatten, lambda x: [GetAttrKey(n) for n in data])
     default_registry.register(nodetype, rule)

@@ -182,7 +182,7 @@ def apply(rules: Rules, xs: Sequence[Any]) -> Tensors:
             return rules.run(*xs)
     if isinstance(top, Stage):
         return _staged(rules, xs, top)
-    if not any(is_followed(x) or is_moved(x) or _is_staged(x) for x in tracers):
+    if not any(is_followed(x) or is_moved(x) or _is_staged(x) for x in tensors):
         return rules.run(*xs)
     if isinstance(top, Forward):
         return _pushed(rules, xs, top)
@@ -345,7 +345,7 @@ class Pulled(Primitive):
 
     def __init__(self, rules: Rules, count: int, kept: int, xs: Tensors, places: list[int]) -> None:
         super().__init__(rules.name, self._forward, ())
-        self.custom, self.count, self.kept, self.places = rules, count, kept, places
+        self.custom, self.count, self.besides, self.places = rules, count, kept, places
         self.static = [None if isinstance(x, Tensor) else x for x in xs]
         every = count + kept + len(places)
         self.args = tuple(f"x{i}" for i in range(every))
@@ -370,7 +370,7 @@ class Pulled(Primitive):
     def _pull(self, g: tuple, out: Any, values: Any, node: Any, needs: tuple) -> tuple:
         tensors = any(isinstance(v, Tensor) for v in (*values, *g))
         values = [v if isinstance(v, Tensor) or v is None else wrap(np.asarray(v)) for v in values]
-        a, b = self.count, self.count + self.kept
+        a, b = self.count, self.count + self.besides
         gs = [
             _zeros(o) if x is None else x if isinstance(x, Tensor) else wrap(np.asarray(x))
             for x, o in zip(g, values[:a], strict=True)

@@ -6,8 +6,11 @@ one, its distribution function; ``located`` moves and stretches it.
 
 from __future__ import annotations
 
+import functools
+import inspect
 import math
 from collections.abc import Callable
+from typing import Any
 
 from .. import linalg
 from .. import special as sp
@@ -216,6 +219,90 @@ def cumulative(name: str, y: Tensor, *shapes: Tensor) -> Tensor:
     return CDF[name](y, *shapes)
 
 
+# --- methods ---------------------------------------------------------------------------------------
+def _standard(x: Any, loc: Any, scale: Any) -> Any:
+    return (x - loc) / scale
+
+
+def _log_density(name: str, x: Tensor, parts: list, loc: Any, scale: Any) -> Tensor:
+    value = log_density(name, _standard(x, loc, scale), *parts)
+    return value - ops.log(scale) if isinstance(scale, Tensor) else value
+
+
+def _cumulative(name: str, x: Tensor, parts: list, loc: Any, scale: Any) -> Tensor:
+    return cumulative(name, _standard(x, loc, scale), *parts)
+
+
+def _log_cumulative(name: str, x: Tensor, parts: list, loc: Any, scale: Any) -> Tensor:
+    if name == "norm":
+        return sp.log_ndtr(_standard(x, loc, scale))
+    return ops.log(_cumulative(name, x, parts, loc, scale))
+
+
+def _survival(name: str, x: Tensor, parts: list, loc: Any, scale: Any) -> Tensor:
+    if name in ("norm", "logistic", "cauchy"):
+        return cumulative(name, -_standard(x, loc, scale), *parts)
+    return 1 - _cumulative(name, x, parts, loc, scale)
+
+
+def _log_survival(name: str, x: Tensor, parts: list, loc: Any, scale: Any) -> Tensor:
+    if name == "norm":
+        return sp.log_ndtr(-_standard(x, loc, scale))
+    return ops.log(_survival(name, x, parts, loc, scale))
+
+
+def _quantile(name: str, q: Tensor, parts: list, loc: Any, scale: Any) -> Tensor:
+    return PPF[name](q, *parts) * scale + loc
+
+
+def _upper_quantile(name: str, q: Tensor, parts: list, loc: Any, scale: Any) -> Tensor:
+    return _quantile(name, 1 - q, parts, loc, scale)
+
+
+def exponential(fn: Callable) -> Callable:
+    """e to the power of what ``fn`` gives, under its signature."""
+
+    @functools.wraps(fn)
+    def run(*args: Any, **given: Any) -> Tensor:
+        return ops.exp(fn(*args, **given))
+
+    return run
+
+
+UNSCALED = ("gennorm", "vonmises")  # whose methods take neither ``loc`` nor ``scale``
+
+
+def methods(name: str) -> dict[str, Callable]:
+    """SciPy's methods of a distribution: functions of x, its shapes, ``loc`` and ``scale``."""
+    kind = "pmf" if name in DISCRETE else "pdf"
+    found = {f"log{kind}": _log_density, kind: exponential(_log_density)}
+    if name in CDF:
+        found |= {"cdf": _cumulative, "logcdf": _log_cumulative}
+        found |= {"sf": _survival, "logsf": _log_survival}
+    if name in PPF:
+        found |= {"ppf": _quantile, "isf": _upper_quantile}
+    return {method: _method(name, method, fn) for method, fn in found.items()}
+
+
+def _method(name: str, method: str, compute: Callable) -> Callable:
+    shapes = list(inspect.signature(globals()[name]).parameters)[1:]
+    more = [] if name in UNSCALED else ["loc"] if name in DISCRETE else ["loc", "scale"]
+    named = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    plain = [inspect.Parameter(n, named) for n in ("x", *shapes)]
+    moved = [inspect.Parameter(n, named, default=int(n == "scale")) for n in more]
+    signature = inspect.Signature([*plain, *moved])
+
+    def run(*args: Any, **given: Any) -> Tensor:
+        bound = signature.bind(*args, **given)
+        bound.apply_defaults()
+        found = bound.arguments
+        parts = [found[n] for n in shapes]
+        return compute(name, found["x"], parts, found.get("loc", 0), found.get("scale", 1))
+
+    run.__name__, run.__signature__ = method, signature  # type: ignore[attr-defined]
+    return run
+
+
 def dirichlet(x: Tensor, alpha: Tensor) -> Tensor:
     """The logarithm of Dirichlet's density; the last place of ``x`` may be left out."""
     if x.shape[0] + 1 == alpha.shape[0]:
@@ -227,8 +314,10 @@ def dirichlet(x: Tensor, alpha: Tensor) -> Tensor:
     return ops.where(inside, value, -float("inf"))
 
 
-def multivariate_normal(x: Tensor, mean: Tensor, cov: Tensor) -> Tensor:
+def multivariate_normal(x: Tensor, mean: Any = None, cov: Any = None) -> Tensor:
     """The logarithm of the normal density of vectors."""
+    mean = x.new_zeros(()) if mean is None else mean
+    cov = x.new_ones(()) if cov is None else cov
     n = mean.shape[-1] if mean.ndim else 1
     if not mean.ndim or not cov.ndim:
         beside = x - mean

@@ -217,9 +217,31 @@ def diagonal(x: Tensor, offset: int = 0) -> Tensor:
 
 
 # --- SciPy's ----------------------------------------------------------------------------------
-def cho_factor(a: Tensor, lower: bool = False) -> Tensor:
-    """The triangular factor."""
-    return cholesky(a, upper=not lower, symmetrize_input=False)
+def factor(a: Tensor, lower: bool = False) -> Tensor:
+    """SciPy's ``cholesky``: the upper factor, or the lower one."""
+    return cholesky(a, upper=not lower)
+
+
+def cho_factor(a: Tensor, lower: bool = False) -> tuple[Tensor, bool]:
+    """The triangular factor, and which triangle it is."""
+    return factor(a, lower), lower
+
+
+def scipy_svd(a: Tensor, full_matrices: bool = True, compute_uv: bool = True) -> Any:
+    """``svd`` with SciPy's arguments."""
+    return svd(a, full_matrices, compute_uv)
+
+
+def scipy_qr(a: Tensor, mode: str = "full") -> Any:
+    """``qr`` with SciPy's modes: full, economic, r."""
+    out = qr(a, {"full": "complete", "economic": "reduced", "r": "r"}[mode])
+    return (out,) if mode == "r" else out
+
+
+def scipy_eigh(a: Tensor, lower: bool = True, eigvals_only: bool = False) -> Any:
+    """``eigh`` with SciPy's arguments."""
+    out = eigh(a, "L" if lower else "U")
+    return out[0] if eigvals_only else out
 
 
 def cho_solve(c: Tensor, b: Tensor, lower: bool = False) -> Tensor:
@@ -247,7 +269,7 @@ def solve_triangular(
 def scipy_solve(a: Tensor, b: Tensor, lower: bool = False, assume_a: str = "gen") -> Tensor:
     """``solve`` of any matrix, or (``assume_a="pos"``) of a positive one."""
     if assume_a in ("pos", "sym", "her") and assume_a == "pos":
-        return cho_solve(cho_factor(a, lower), b, lower)
+        return cho_solve(factor(a, lower), b, lower)
     return solve(a, b)
 
 

@@ -186,6 +186,11 @@ def std(a: Tensor, axis: Axis = None, dtype: Any = None, **more: Any) -> Tensor:
     return ops.sqrt(var(a, axis, dtype, **more))
 
 
+def sem(a: Tensor, axis: Axis = 0, ddof: int = 1, keepdims: bool = False) -> Tensor:
+    """The standard error of the mean."""
+    return std(a, axis, ddof=ddof, keepdims=keepdims) / count(a, axis, None) ** 0.5
+
+
 def _arg(fn: Callable, name: str) -> Callable:
     def run(a: Tensor, axis: int | None = None, keepdims: bool = False) -> Tensor:
         ndim, flat = a.ndim, axis is None
@@ -286,9 +291,7 @@ def nanstd(a: Tensor, axis: Axis = None, dtype: Any = None, **more: Any) -> Tens
 METHODS = ("linear", "lower", "higher", "midpoint", "nearest")
 
 
-def _quantiles(
-    fn: Callable, a: Tensor, q: Any, axis: Axis, keepdims: bool, method: str
-) -> Tensor:
+def _quantiles(fn: Callable, a: Tensor, q: Any, axis: Axis, keepdims: bool, method: str) -> Tensor:
     if method not in METHODS:
         raise ValueError("method can only be 'linear', 'lower', 'higher', 'midpoint', or 'nearest'")
     several = tuple(q.shape) if isinstance(q, Tensor) else ()

@@ -211,7 +211,9 @@ def array_split(ary: Tensor, indices_or_sections: Any, axis: int = 0) -> list[Te
 def split(ary: Tensor, indices_or_sections: Any, axis: int = 0) -> list[Tensor]:
     """``array_split`` in parts that are equal."""
     n = ary.shape[axis_of(axis, ary.ndim)]
-    many = hasattr(indices_or_sections, "__index__") and not getattr(indices_or_sections, "shape", ())
+    many = hasattr(indices_or_sections, "__index__") and not getattr(
+        indices_or_sections, "shape", ()
+    )
     if many and n % indices_or_sections:
         raise ValueError("array split does not result in an equal division")
     return array_split(ary, indices_or_sections, axis)

@@ -195,17 +195,15 @@ diagflat! v -> same
 NAMES: dict[str, Any] = table(_TABLE, (making,))
 
 
-def _typed(name: str, make: Callable, default: str | None = "float64") -> Callable:
+def typed_maker(name: str, make: Callable, default: str = "float64") -> Callable:
     """A maker of tensors that has a ``dtype`` of its own in JAX."""
 
     def run(*args: Any, dtype: Any = None, **more: Any) -> Any:
         more.pop("device", None), more.pop("copy", None), more.pop("out_sharding", None)
-        kind = _kind(dtype, name, default or "float64") if dtype is not None or default else None
+        kind = _kind(dtype, name, default)
         out = make(*args, **more)
-        if kind is not None:
-            many = isinstance(out, tuple)
-            out = tuple(cast(p, kind) for p in out) if many else cast(out, kind)
-        return given_out(out, False, [])
+        many = isinstance(out, tuple)
+        return given_out(tuple(cast(p, kind) for p in out) if many else cast(out, kind), False, [])
 
     run.__name__, run.__doc__ = name, make.__doc__
     return run
@@ -224,7 +222,7 @@ for _name, _make, _default in (
     ("tril_indices", making.tril_indices, "int64"), ("triu_indices", making.triu_indices, "int64"),
     ("diag_indices", lambda n, ndim=2: (ops.arange(n),) * ndim, "int64"),
 ):  # fmt: skip
-    NAMES[_name] = _typed(_name, _make, _default)
+    NAMES[_name] = typed_maker(_name, _make, _default)
 
 
 def meshgrid(

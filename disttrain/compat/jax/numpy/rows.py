@@ -21,7 +21,8 @@ RULES: dict[str, Callable | None] = {
     "numeric": types.numeric, "complex": types.complexed, "summed": types.summed,
 }  # fmt: skip
 _IGNORED = ("precision", "preferred_element_type", "out_sharding", "device", "kind", "method",
-            "unique_indices", "indices_are_sorted", "inplace", "unroll", "optimize")  # fmt: skip
+            "unique_indices", "indices_are_sorted", "nan_policy", "copy",
+            "overwrite_a", "overwrite_b", "check_finite", "lapack_driver", "overwrite_data", "inplace", "unroll", "optimize")  # fmt: skip
 _CAST = set(  # functions whose results go into a ``dtype``
     "concatenate stack vstack hstack cross cov corrcoef linspace logspace geomspace argsort".split()
 )

@@ -35,7 +35,7 @@ def histogram_bin_edges(
     if isinstance(bins, str):
         raise NotImplementedError("string values for `bins` not implemented.")
     if isinstance(bins, Tensor) and bins.ndim:
-        return bins
+        return bins.to(a.dtype)
     n = int(bins)
     if range is None:
         empty = not math.prod(a.shape)
@@ -50,17 +50,17 @@ def histogram_bin_edges(
 
 
 def histogram(
-    a: Tensor, bins: Any = 10, weights: Tensor | None = None, range: Any = None,  # noqa: A002
+    a: Tensor, bins: Any = 10, range: Any = None, weights: Tensor | None = None,  # noqa: A002
     density: bool | None = None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """How many elements lie between neighbouring edges, of which the last is taken in, and the
     edges."""
-    counts, edges = histogramdd(a.reshape(-1, 1), [bins], weights, [range], density)
+    counts, edges = histogramdd(a.reshape(-1, 1), [bins], [range], weights, density)
     return counts.to(edges[0].dtype), edges[0]
 
 
 def histogramdd(
-    sample: Tensor, bins: Any = 10, weights: Tensor | None = None, range: Any = None,  # noqa: A002
+    sample: Tensor, bins: Any = 10, range: Any = None, weights: Tensor | None = None,  # noqa: A002
     density: bool | None = None,
 ) -> tuple[Tensor, list[Tensor]]:  # fmt: skip
     """``histogram`` of points (a row each) in as many dimensions as there are columns."""
@@ -97,11 +97,11 @@ builtin_range = range
 
 
 def histogram2d(
-    x: Tensor, y: Tensor, bins: Any = 10, weights: Tensor | None = None, range: Any = None,  # noqa: A002
+    x: Tensor, y: Tensor, bins: Any = 10, range: Any = None, weights: Tensor | None = None,  # noqa: A002
     density: bool | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     """``histogramdd`` of points in a plane."""
     if isinstance(bins, Tensor) and bins.ndim:
         bins = [bins, bins]
-    counts, edges = histogramdd(ops.stack([x, y], 1), bins, weights, range, density)
+    counts, edges = histogramdd(ops.stack([x, y], 1), bins, range, weights, density)
     return counts, edges[0], edges[1]

@@ -55,6 +55,11 @@ def lexsort(keys: Sequence[Tensor], axis: int = -1) -> Tensor:
     return order
 
 
+def sort_complex(a: Tensor) -> Tensor:
+    """Sorted along the last dimension."""
+    return sort(a)
+
+
 def partition(a: Tensor, kth: int, axis: int = -1) -> Tensor:
     """Sorted, which is one of the orders that have the ``kth`` in its place."""
     axis_of(kth, a.shape[axis_of(axis, a.ndim)])

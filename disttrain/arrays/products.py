@@ -135,6 +135,18 @@ def einsum(operands: Sequence[Tensor], subscripts: str) -> Tensor:
     return ops.einsum(subscripts, *operands)
 
 
+def subscripts(given: Sequence[Any]) -> tuple[str, list[Any]]:
+    """Arrays and lists of dimensions by turns, as the text of ``einsum`` and the arrays."""
+
+    def text(places: Any) -> str:
+        return "".join("..." if p is Ellipsis else chr(97 + p) for p in places)
+
+    joined = ",".join(map(text, given[1::2]))
+    return joined + ("->" + text(given[-1]) if len(given) % 2 else ""), list(
+        given[: len(given) // 2 * 2 : 2]
+    )
+
+
 def isclose(
     a: Tensor, b: Tensor, rtol: Tensor | float = 1e-5, atol: Tensor | float = 1e-8,
     equal_nan: bool = False,

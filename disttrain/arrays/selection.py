@@ -91,6 +91,7 @@ def select(condlist: Sequence[Tensor], choicelist: Sequence[Tensor], default: Te
             f"condlist must have length equal to choicelist ({len(condlist)} vs {len(choicelist)})"
         )
     out = default
+    condlist = [c if c.dtype is dtypes.bool else c != 0 for c in condlist]
     for flags, value in zip(reversed(list(condlist)), reversed(list(choicelist))):
         out = ops.where(flags, value, out)
     return out
@@ -143,19 +144,29 @@ def trim_zeros(filt: Tensor, trim: str = "fb") -> Tensor:
     return filt[start:end]
 
 
-def insert(arr: Tensor, places: Any, values: Tensor, axis: int | None = None) -> Tensor:
-    """``values`` before the slices at ``places`` (a list of numbers, or one number) of ``arr``."""
+def _listed(obj: Any, n: int) -> list[int]:
+    """Places that a number, a slice, flags or a list of numbers name."""
+    if isinstance(obj, slice):
+        return list(range(*obj.indices(n)))
+    if isinstance(obj, Tensor) and obj.dtype is dtypes.bool:
+        return [int(i) for i in ops.nonzero(obj)[:, 0]]
+    found = obj.tolist() if isinstance(obj, Tensor) else obj
+    return [int(i) for i in (found if isinstance(found, (list, tuple)) else [found])]
+
+
+def insert(arr: Tensor, obj: Any, values: Tensor, axis: int | None = None) -> Tensor:
+    """``values`` before the slices of ``arr`` that ``obj`` (a number, a slice, places) names."""
     if axis is None:
         arr, axis = arr.reshape(-1), 0
     d = axis_of(axis, arr.ndim)
-    n, one = arr.shape[d], isinstance(places, int)
-    given = [places] if one else list(places)
+    n, one = arr.shape[d], not isinstance(obj, slice) and not getattr(obj, "ndim", 0)
+    one = one and not isinstance(obj, (list, tuple))
+    given = _listed(obj, n)
     for p in given:
         if not -n <= p <= n:
             raise IndexError(f"index {p} is out of bounds for axis {d} with size {n}")
     at = [p + n if p < 0 else p for p in given]
-    x = ops.movedim(arr, d, 0)
-    values = values.to(arr.dtype)
+    x, values = ops.movedim(arr, d, 0), values.to(arr.dtype)
     if one:
         values = ops.unsqueeze(values, 0) if values.ndim < arr.ndim else ops.movedim(values, d, 0)
     elif values.ndim == arr.ndim and arr.ndim > 1:
@@ -163,26 +174,35 @@ def insert(arr: Tensor, places: Any, values: Tensor, axis: int | None = None) ->
     count = values.shape[0] if one and values.ndim == arr.ndim else len(at)
     rows = ops.broadcast_to(values, (count, *x.shape[1:]))
     at = at * count if len(at) == 1 else at
-    order = sorted(range(len(at)), key=lambda k: at[k])
     pieces, last = [], 0
-    for k in order:
+    for k in sorted(range(len(at)), key=lambda k: at[k]):
         pieces += [x[last : at[k]], rows[k : k + 1]]
         last = at[k]
     return ops.movedim(ops.cat([*pieces, x[last:]]), 0, d)
 
 
-def delete(arr: Tensor, places: Sequence[int], axis: int | None = None) -> Tensor:
-    """``arr`` without the slices at ``places``."""
+def delete(
+    arr: Tensor, obj: Any, axis: int | None = None, assume_unique_indices: bool = False
+) -> Tensor:
+    """``arr`` without the slices that ``obj`` (a number, a slice, places) names."""
     if axis is None:
         arr, axis = arr.reshape(-1), 0
     d = axis_of(axis, arr.ndim)
     n = arr.shape[d]
-    for p in places:
-        if not -n <= p < n:
-            raise ValueError(f"index {p} is out of bounds for axis {d} with size {n}")
-    gone = {p % n for p in places}
+    gone = {axis_of(p, n) for p in _listed(obj, n)}
     kept = [k for k in range(n) if k not in gone]
     return ops.index_select(arr, d, ops.as_tensor(kept, dtype=dtypes.int64))
+
+
+def open_grid(lines: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """Places (or flags) along each dimension so that together they index a grid."""
+    out = []
+    for d, x in enumerate(lines):
+        x = nonzero(x)[0] if x.dtype is dtypes.bool else x
+        if x.ndim != 1:
+            raise ValueError(f"Arguments to ix_ must be 1-dimensional, got shape {tuple(x.shape)}")
+        out.append(x.reshape([-1 if k == d else 1 for k in range(len(lines))]))
+    return tuple(out)
 
 
 def ravel_multi_index(places: Sequence[Tensor], dims: Sequence[int], mode: str = "raise") -> Tensor:

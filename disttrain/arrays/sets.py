@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..core.tensor import Tensor
 from ..core.types import dtypes
@@ -40,7 +40,7 @@ class Distinct:
         rank = ops.cumsum(new.to(dtypes.int64), 0) - 1
         kept = ops.where(new, rank, size)
         least = rows[:1] if fill is None and n else x.new_zeros((1, *x.shape[1:]))
-        least = least if fill is None else least + fill
+        least = least if fill is None else (least * 0 + fill).to(x.dtype)
         start = (
             ops.broadcast_to(least, (size, *x.shape[1:])) if size else x.new_zeros(least[:0].shape)
         )
@@ -80,7 +80,7 @@ def _changes(rows: Tensor, equal_nan: bool) -> Tensor:
 def unique(
     ar: Tensor, return_index: bool = False, return_inverse: bool = False,
     return_counts: bool = False, axis: int | None = None, equal_nan: bool = True,
-    size: int | None = None, fill_value: Any = None,
+    size: int | None = None, fill_value: Any = None, sorted: bool = True,  # noqa: A002
 ) -> Any:  # fmt: skip
     """The distinct elements, or slices along ``axis``, in order."""
     shape = tuple(ar.shape)
@@ -181,3 +181,46 @@ def intersect1d(
     at = ops.searchsorted(two.values, out.contiguous())
     second = two.index[ops.clamp(at, max=max(two.index.shape[0] - 1, 0))]
     return out, first, second
+
+
+class UniqueAll(NamedTuple):
+    """What the array standard says of distinct elements."""
+
+    values: Tensor
+    indices: Tensor
+    inverse_indices: Tensor
+    counts: Tensor
+
+
+class UniqueCounts(NamedTuple):
+    """Distinct elements, and how often they occur."""
+
+    values: Tensor
+    counts: Tensor
+
+
+class UniqueInverse(NamedTuple):
+    """Distinct elements, and which of them each element is."""
+
+    values: Tensor
+    inverse_indices: Tensor
+
+
+def unique_all(x: Tensor, size: int | None = None, fill_value: Any = None) -> UniqueAll:
+    """Distinct elements, where nan differ from each other, with all that is known of them."""
+    return UniqueAll(*unique(x, True, True, True, None, False, size, fill_value))
+
+
+def unique_counts(x: Tensor, size: int | None = None, fill_value: Any = None) -> UniqueCounts:
+    """Distinct elements and their counts."""
+    return UniqueCounts(*unique(x, False, False, True, None, False, size, fill_value))
+
+
+def unique_inverse(x: Tensor, size: int | None = None, fill_value: Any = None) -> UniqueInverse:
+    """Distinct elements, and which of them each element is."""
+    return UniqueInverse(*unique(x, False, True, False, None, False, size, fill_value))
+
+
+def unique_values(x: Tensor, size: int | None = None, fill_value: Any = None) -> Tensor:
+    """Distinct elements."""
+    return unique(x, False, False, False, None, False, size, fill_value)

@@ -7,6 +7,7 @@ from ....arrays import (
     bits,
     counts,
     filters,
+    indexing,
     order,
     products,
     reductions,
@@ -57,7 +58,14 @@ bincount x | weights:own -> same; histogram_bin_edges a -> inexact
 choose choices* | a:own -> same; take_along_axis arr | indices:own -> same
 trim_zeros filt -> same; ediff1d ary to_end to_begin -> same; fill_diagonal a | val:own -> same
 ravel_multi_index places* -> own; unravel_index! indices -> same; packbits a -> own
-unpackbits a -> own
+unpackbits a -> own; sort_complex a -> complex; select choicelist* default | condlist*:own -> same
+unique ar | fill_value:own -> same; unique_all x | fill_value:own -> same
+unique_counts x | fill_value:own -> same; unique_inverse x | fill_value:own -> same
+unique_values x | fill_value:own -> same; histogram a weights | bins:own -> inexact
+histogramdd sample weights | bins:own -> inexact; histogram2d x y weights | bins:own -> inexact
+take a | indices:own -> same; put=put_flat a | ind:own | v:own -> same
+put_along_axis arr | indices:own | values:own -> same; place arr | mask:own | vals:own -> same
+delete arr | obj:own -> same; insert arr | obj:own | values:own -> same
 """
 _PRODUCTS = """
 matmul! a b -> same; dot! a b -> same; vdot! a b -> same; inner! a b -> same; outer! a b -> same
@@ -67,15 +75,29 @@ array_equal a1 a2 -> same; array_equiv a1 a2 -> same
 cov m y | fweights:own | aweights:own -> inexact; corrcoef x y -> inexact
 trapezoid y x dx -> inexact; diff a prepend append -> same; vander! x -> numeric
 """
-SERIES = """
+_SERIES = """
 polyval p x -> numeric; polyadd a1 a2 -> same; polysub a1 a2 -> same; polymul a1 a2 -> inexact
 polydiv u v -> inexact; polyder p -> inexact; poly seq_of_zeros -> inexact
 interp x xp fp | left:inexact | right:inexact -> inexact; unwrap p -> inexact
 convolve=convolved a v -> inexact; correlate=correlated a v -> inexact
+polyfit x y | w:inexact -> inexact; roots p -> inexact; polyint p k -> inexact
 """
-SOURCES = (reductions, shapes, order, selection, sets, counts, products, series, filters, bits, ops)
+_SOURCES = (
+    reductions,
+    shapes,
+    order,
+    selection,
+    indexing,
+    sets,
+    counts,
+    products,
+    series,
+    filters,
+    bits,
+    ops,
+)
 NAMES = {
     name: run
-    for text in (_REDUCTIONS, _SHAPES, _ORDER, _PRODUCTS)
-    for name, run in table(text, SOURCES).items()
+    for text in (_REDUCTIONS, _SHAPES, _ORDER, _PRODUCTS, _SERIES)
+    for name, run in table(text, _SOURCES).items()
 }

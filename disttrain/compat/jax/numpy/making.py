@@ -15,7 +15,7 @@ from ....core.tensor import wrap as tensor
 from ....ops import api as ops
 from .. import types
 from ..array import Array, trace_of, wrap
-from .lifting import NUMBERS, cast, given_back, kind_of, one, plain, to_tensor, weak_of
+from .lifting import NUMBERS, cast, given_back, kind_of, named, one, plain, to_tensor, weak_of
 from .rows import given_out, table
 
 
@@ -109,24 +109,17 @@ def _kind(dtype: Any, where: str, default: str = "float64") -> np.dtype:
     return types.canonical(default) if dtype is None else types.asked(dtype, where)
 
 
-def zeros(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> Array:
-    """Zeros."""
-    return full(shape, 0, _kind(dtype, "zeros"))
+def _filled(name: str, value: int) -> Callable:
+    def run(shape: Any, dtype: Any = None, **where: Any) -> Array:
+        return full(shape, value, _kind(dtype, name))
+
+    return named(run, name)
 
 
-def ones(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> Array:
-    """Ones."""
-    return full(shape, 1, _kind(dtype, "ones"))
+zeros, ones, empty = _filled("zeros", 0), _filled("ones", 1), _filled("empty", 0)
 
 
-def empty(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> Array:
-    """Zeros, as in JAX."""
-    return full(shape, 0, _kind(dtype, "empty"))
-
-
-def full(
-    shape: Any, fill_value: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None
-) -> Array:
+def full(shape: Any, fill_value: Any, dtype: Any = None, **where: Any) -> Array:
     """One value everywhere."""
     kind = kind_of(plain(fill_value), "full")[0] if dtype is None else types.asked(dtype, "full")
     sizes, weak = shape_of(shape), weak_of(fill_value) and dtype is None
@@ -138,10 +131,7 @@ def full(
     return given_back(ops.broadcast_to(value, sizes), weak, fill_value)
 
 
-def full_like(
-    a: Any, fill_value: Any, dtype: Any = None, shape: Any = None, *, device: Any = None,
-    out_sharding: Any = None,
-) -> Array:  # fmt: skip
+def full_like(a: Any, fill_value: Any, dtype: Any = None, shape: Any = None, **where: Any) -> Array:
     """``full`` in the shape and type of ``a``."""
     shaped = hasattr(a, "shape") and hasattr(a, "dtype")
     kind = (a.dtype if shaped else kind_of(plain(a), "full_like")[0]) if dtype is None else dtype
@@ -153,18 +143,7 @@ def full_like(
 
 
 def _like(name: str, value: int) -> Callable:
-    def run(
-        a: Any,
-        dtype: Any = None,
-        shape: Any = None,
-        *,
-        device: Any = None,
-        out_sharding: Any = None,
-    ) -> Array:
-        return full_like(a, value, dtype, shape)
-
-    run.__name__, run.__doc__ = name, f"``full_like`` with {value}."
-    return run
+    return named(lambda a, dtype=None, shape=None, **where: full_like(a, value, dtype, shape), name)
 
 
 zeros_like, ones_like, empty_like = (
@@ -173,9 +152,8 @@ zeros_like, ones_like, empty_like = (
 
 
 def arange(
-    start: Any, stop: Any = None, step: Any = None, dtype: Any = None, *, device: Any = None,
-    out_sharding: Any = None,
-) -> Array:  # fmt: skip
+    start: Any, stop: Any = None, step: Any = None, dtype: Any = None, **where: Any
+) -> Array:
     """Numbers from ``start`` to before ``stop``."""
     given = [x.item() if hasattr(x, "item") else x for x in (start, stop, step)]
     ends = [x for x in (start, stop, step) if x is not None]
@@ -205,24 +183,13 @@ def typed_maker(name: str, make: Callable, default: str = "float64") -> Callable
         many = isinstance(out, tuple)
         return given_out(tuple(cast(p, kind) for p in out) if many else cast(out, kind), False, [])
 
-    run.__name__, run.__doc__ = name, make.__doc__
-    return run
+    return named(run, name)
 
 
-def _eye(N: Any, M: Any = None, k: int = 0) -> Tensor:  # noqa: N803
-    return making.eye(int(N), None if M is None else int(M), int(k))
-
-
-for _name, _make, _default in (
-    ("eye", _eye, "float64"), ("identity", lambda n: making.eye(n), "float64"),
-    ("tri", lambda N, M=None, k=0: making.tri(N, M, k), "float64"),
-    ("indices", making.indices, "int64"), ("hanning", making.hanning, "float64"),
-    ("hamming", making.hamming, "float64"), ("blackman", making.blackman, "float64"),
-    ("bartlett", making.bartlett, "float64"), ("kaiser", making.kaiser, "float64"),
-    ("tril_indices", making.tril_indices, "int64"), ("triu_indices", making.triu_indices, "int64"),
-    ("diag_indices", lambda n, ndim=2: (ops.arange(n),) * ndim, "int64"),
-):  # fmt: skip
-    NAMES[_name] = typed_maker(_name, _make, _default)
+for _name in "hanning hamming blackman bartlett kaiser eye identity tri".split():
+    NAMES[_name] = typed_maker(_name, getattr(making, _name))
+for _name in "indices tril_indices triu_indices diag_indices".split():
+    NAMES[_name] = typed_maker(_name, getattr(making, _name), "int64")
 
 
 def meshgrid(
@@ -276,21 +243,6 @@ for _fn in (array, asarray, zeros, ones, empty, full, full_like, zeros_like, one
             arange, meshgrid, fromfunction, frombuffer, from_dlpack, copy, astype,
             broadcast_arrays):  # fmt: skip
     NAMES[_fn.__name__] = _fn
-
-
-def _of_shape(name: str) -> Callable:
-    """A function of the shape of its array alone."""
-    whole = NAMES[name.removesuffix("_from")]
-
-    def run(arr: Any, k: int = 0) -> Any:
-        n, m = arr.shape
-        return whole(n, k, m)
-
-    run.__name__ = name
-    return run
-
-
-NAMES["tril_indices_from"], NAMES["triu_indices_from"] = map(
-    _of_shape, ("tril_indices_from", "triu_indices_from")
-)
+NAMES["tril_indices_from"] = lambda arr, k=0: NAMES["tril_indices"](arr.shape[0], k, arr.shape[1])
+NAMES["triu_indices_from"] = lambda arr, k=0: NAMES["triu_indices"](arr.shape[0], k, arr.shape[1])
 NAMES["diag_indices_from"] = lambda arr: NAMES["diag_indices"](arr.shape[0], arr.ndim)

@@ -18,7 +18,6 @@ _FUNCTIONS = {
     **making.NAMES,
     **calls.NAMES,
     **elementwise.NAMES,
-    **indexing.NAMES,
 }
 _METHODS = """
 all any argmax argmin argpartition argsort astype choose clip compress conj conjugate copy cumprod

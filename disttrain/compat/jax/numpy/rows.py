@@ -23,6 +23,7 @@ RULES: dict[str, Callable | None] = {
 _IGNORED = ("precision", "preferred_element_type", "out_sharding", "device", "kind", "method",
             "unique_indices", "indices_are_sorted", "nan_policy", "copy",
             "overwrite_a", "overwrite_b", "check_finite", "lapack_driver", "overwrite_data", "inplace", "unroll", "optimize")  # fmt: skip
+_PLAIN = (list, tuple, slice, str)
 _CAST = set(  # functions whose results go into a ``dtype``
     "concatenate stack vstack hstack cross cov corrcoef linspace logspace geomspace argsort".split()
 )
@@ -118,7 +119,10 @@ def _fill(where: str, bound: dict[str, Any], group: list, rule: str, found: list
     xs: list[Any] = []
     for name, many, _ in group:
         value = bound.get(name)
-        if value is None or (not many and isinstance(value, (list, tuple)) and _own(group)):
+        if not many and isinstance(value, _PLAIN) and _own(group):
+            bound[name] = _unwrapped(value)
+            continue
+        if value is None:
             continue
         if many:
             if isinstance(value, (Array, np.ndarray)):
@@ -139,9 +143,16 @@ def _fill(where: str, bound: dict[str, Any], group: list, rule: str, found: list
     found += xs
     queue = iter(tensors)
     for name, many, _ in group:
-        if bound.get(name) is not None and (many or not isinstance(bound[name], (list, tuple))):
+        if bound.get(name) is not None and (many or not isinstance(bound[name], _PLAIN)):
             bound[name] = _filled(bound[name], queue) if many else next(queue)
     return weak
+
+
+def _unwrapped(value: Any) -> Any:
+    """A plain sequence, in which tensors stand for arrays."""
+    if isinstance(value, (list, tuple)):
+        return type(value)(map(_unwrapped, value))
+    return value._value if value.__class__ is Array else value
 
 
 def _own(group: list) -> bool:

@@ -153,7 +153,7 @@ def betabinom(k: Tensor, n: Tensor, a: Tensor, b: Tensor) -> Tensor:
     return ops.where(k > n, -float("inf"), value)
 
 
-# --- distribution functions --------------------------------------------------------------------
+# --- distribution functions ---------------------------------------------------------------------
 CDF: dict[str, Callable] = {
     "norm": lambda y: sp.ndtr(y),
     "expon": lambda y: -ops.expm1(-y),
@@ -219,7 +219,7 @@ def cumulative(name: str, y: Tensor, *shapes: Tensor) -> Tensor:
     return CDF[name](y, *shapes)
 
 
-# --- methods ---------------------------------------------------------------------------------------
+# --- methods ------------------------------------------------------------------------------------
 def _standard(x: Any, loc: Any, scale: Any) -> Any:
     return (x - loc) / scale
 

@@ -133,7 +133,7 @@ def unwrap(
 
 
 def detrend(data: Tensor, axis: int = -1, type: str = "linear", bp: Any = 0) -> Tensor:  # noqa: A002
-    """``data`` less its mean ("constant") or its lines of least squares between breaks ("linear")."""
+    """``data`` less its mean ("constant") or lines of least squares between breaks ("linear")."""
     if type not in ("constant", "linear"):
         raise ValueError("Trend type must be 'linear' or 'constant'.")
     dim, x, kind = axis_of(axis, data.ndim), data, type

@@ -204,7 +204,7 @@ def put(
     return out[: flat.shape[0]].reshape(shape)
 
 
-# --- functions -------------------------------------------------------------------------------------
+# --- functions ----------------------------------------------------------------------------------
 def missing(x: Tensor) -> Any:
     """What is read where nothing is: nan, or the least (unsigned: the largest) integer."""
     kind = x.meta()[1]

@@ -113,7 +113,7 @@ def broadcast_to(array: Tensor, shape: Any) -> Tensor:
         raise ValueError(
             f"Incompatible shapes for broadcasting: {tuple(array.shape)}, requested: {sizes}"
         )
-    return ops.broadcast_to(array, sizes) if array.ndim else ops.broadcast_to(array, sizes)
+    return ops.broadcast_to(array, sizes)
 
 
 def _few(tensors: Sequence[Tensor], verb: str) -> None:

@@ -45,7 +45,7 @@ def one_hot(x: Any, num_classes: int, *, dtype: Any = None, axis: int = -1) -> A
     """Which class each element is, along a new axis."""
     kind = types.canonical("float64") if dtype is None else types.asked(dtype, "one_hot")
     out = activations.one_hot(one("one_hot", asarray(x)), int(num_classes), axis)
-    return given_back(cast(out, kind), False, x)
+    return given_back(cast(out, kind))
 
 
 NAMES.update(identity=identity, one_hot=one_hot)

@@ -83,11 +83,11 @@ def power(x: Any, y: Any, /) -> Array:
     whole = y if y.__class__ is int else None
     if whole is None:
         tensors, weak = operands("power", (x, y), types.numeric)
-        return given_back(elements.power(*tensors), weak, x, y)
+        return given_back(elements.power(*tensors), weak)
     (value,), weak = operands("power", (x,), types.numeric)
     if whole < 0 and value.meta()[1].kind in "iu":
         raise TypeError(f"Integers cannot be raised to negative powers, got integer_pow({whole})")
-    return given_back(elements.power(value, to_tensor(y, value.meta()[1]), whole), weak, x)
+    return given_back(elements.power(value, to_tensor(y, value.meta()[1]), whole), weak)
 
 
 def divmod(x: Any, y: Any, /) -> tuple[Array, Array]:
@@ -99,35 +99,35 @@ def modf(x: Any, /, out: Any = None) -> tuple[Array, Array]:
     """The fractional and the integral parts."""
     value = one("modf", x, types.inexact)
     whole = ops.trunc(value)
-    return given_back((value - whole, whole), weak_of(x), x)
+    return given_back((value - whole, whole), weak_of(x))
 
 
 def frexp(x: Any, /) -> tuple[Array, Array]:
     """Mantissas in [0.5, 1) and exponents (int32)."""
-    return given_back(tuple(later.frexp(one("frexp", x, types.inexact))), False, x)
+    return given_back(tuple(later.frexp(one("frexp", x, types.inexact))))
 
 
 def ldexp(x: Any, n: Any, /) -> Array:
     """``x * 2**n``."""
     value, exponent = one("ldexp", x, types.inexact), one("ldexp", n)
-    return given_back(ops.ldexp(value, exponent).to(value.dtype), False, x, n)
+    return given_back(ops.ldexp(value, exponent).to(value.dtype))
 
 
 def rint(x: Any, /) -> Array:
     """The nearest whole number, halves to even ones."""
-    return given_back(elements.round(one("rint", x, types.inexact), 0), weak_of(x), x)
+    return given_back(elements.round(one("rint", x, types.inexact), 0), weak_of(x))
 
 
 def round(a: Any, decimals: int = 0, out: Any = None) -> Array:  # noqa: A001
     """``a`` to so many decimals, halves to even ones."""
     (value,), weak = operands("round", (a,), types.numeric)
-    return given_back(elements.round(value, decimals), weak, a)
+    return given_back(elements.round(value, decimals), weak)
 
 
 def angle(z: Any, deg: bool = False) -> Array:
     """The argument of complex numbers."""
     value = elements.angle(one("angle", z, types.inexact))
-    return given_back(elements.rad2deg(value) if deg else value, weak_of(z), z)
+    return given_back(elements.rad2deg(value) if deg else value, weak_of(z))
 
 
 def nan_to_num(
@@ -135,7 +135,7 @@ def nan_to_num(
 ) -> Array:
     """``x`` with numbers for nan and the infinities."""
     value = elements.nan_to_num(one("nan_to_num", x), nan, posinf, neginf)
-    return given_back(value, False, x)
+    return given_back(value)
 
 
 def clip(arr: Any = None, /, min: Any = None, max: Any = None) -> Array:  # noqa: A002
@@ -147,7 +147,7 @@ def clip(arr: Any = None, /, min: Any = None, max: Any = None) -> Array:  # noqa
     low = tensors[1] if min is not None else None
     high = tensors[-1] if max is not None else None
     out = tensors[0] if low is None else ops.maximum(low, tensors[0])
-    return given_back(out if high is None else ops.minimum(high, out), weak, arr, *bounds)
+    return given_back(out if high is None else ops.minimum(high, out), weak)
 
 
 for _fn in (divmod, modf, frexp, ldexp, rint, round, angle, nan_to_num, clip, power):

@@ -175,8 +175,8 @@ def attention(
         raise ValueError(f"query, key and value of shapes {shapes} do not fit")
     if query.ndim == 3:
         given = [ops.unsqueeze(x, 0) for x in (query, key, value)]
-        more = bias, mask, scale, is_causal, query_seq_lengths, key_value_seq_lengths
-        return attention(*given, *more, local_window_size)[0]
+        more: Any = (bias, mask, scale, is_causal, query_seq_lengths, key_value_seq_lengths)
+        return attention(given[0], given[1], given[2], *more, local_window_size)[0]
     n, m = query.shape[1], key.shape[1]
     groups = query.shape[2] // key.shape[2]
     if groups > 1:

@@ -275,7 +275,7 @@ UNSCALED = ("gennorm", "vonmises")  # whose methods take neither ``loc`` nor ``s
 def methods(name: str) -> dict[str, Callable]:
     """SciPy's methods of a distribution: functions of x, its shapes, ``loc`` and ``scale``."""
     kind = "pmf" if name in DISCRETE else "pdf"
-    found = {f"log{kind}": _log_density, kind: exponential(_log_density)}
+    found: dict[str, Callable] = {f"log{kind}": _log_density, kind: exponential(_log_density)}
     if name in CDF:
         found |= {"cdf": _cumulative, "logcdf": _log_cumulative}
         found |= {"sf": _survival, "logsf": _log_survival}

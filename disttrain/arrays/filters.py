@@ -20,7 +20,8 @@ def convolve(x: Tensor, kernel: Tensor, mode: str = "full") -> Tensor:
 
 def correlate(x: Tensor, kernel: Tensor, mode: str = "full") -> Tensor:
     """The sliding product of ``x`` with ``kernel`` (not conjugated) over all dimensions."""
-    sizes, pads = tuple(kernel.shape), []
+    sizes = tuple(kernel.shape)
+    pads: list[int] = []
     for n in reversed(sizes):
         ends = {"full": (n - 1, n - 1), "same": (n // 2, (n - 1) // 2), "valid": (0, 0)}
         pads += ends[mode]

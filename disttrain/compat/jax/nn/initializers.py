@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ....arrays.axes import shape_of
-from .. import numpy as jnp
-from .. import random, types
+from .. import numpy, random, types
+
+jnp: Any = numpy  # whose names its table gives
 
 _TRUNCATED = 0.87962566103423978  # the deviation of a normal distribution cut at -2 and 2
 

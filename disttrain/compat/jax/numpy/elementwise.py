@@ -83,7 +83,7 @@ def power(x: Any, y: Any, /) -> Array:
     whole = y if y.__class__ is int else None
     if whole is None:
         tensors, weak = operands("power", (x, y), types.numeric)
-        return given_back(elements.power(*tensors), weak)
+        return given_back(elements.power(tensors[0], tensors[1]), weak)
     (value,), weak = operands("power", (x,), types.numeric)
     if whole < 0 and value.meta()[1].kind in "iu":
         raise TypeError(f"Integers cannot be raised to negative powers, got integer_pow({whole})")

@@ -173,7 +173,8 @@ class At_:  # noqa: N801
         """Over ``values``."""
         x = self._array
         ones = wrap(ops.ones_like(x._value), x.weak_type)
-        return x / At_(ones, self._key)._put("multiply", values, options)
+        changed: Any = x
+        return changed / At_(ones, self._key)._put("multiply", values, options)
 
     def subtract(self, values: Any, **options: Any) -> Array:
         """Less ``values``."""

@@ -18,7 +18,7 @@ from ..array import Array, wrap
 NUMBERS = (bool, int, float, complex)
 _PLAIN = {bool, int, float, complex}
 _DIRECT = {("float32", float), ("float32", int), ("float64", float), ("float64", int)}
-_DIRECT = {(types.named(n), k) for n, k in _DIRECT}  # a number needs no tensor of its own
+_NUMBERED: Any = {(types.named(n), k) for n, k in _DIRECT}  # a number needs no tensor
 To = Callable[[np.dtype], np.dtype]
 
 
@@ -123,7 +123,7 @@ _VALUES = {"gcd", "lcm", "hypot", "spacing", "i0", "signbit", "isposinf", "isneg
 
 def binary(where: str, fn: Callable, to: To | None = None, strong: bool = False) -> Callable:
     """A function of two operands of one type; ``strong``: its result is never weak."""
-    direct = _DIRECT if where in _WITH_NUMBERS else set()
+    direct = _NUMBERED if where in _WITH_NUMBERS else set()
 
     def run(x: Any, y: Any, /) -> Array:
         if to is None and x.__class__ is Array:

@@ -244,7 +244,7 @@ for _name, _get in {
     "size": lambda self: calls.size(self), "at": indexing.At,
     "itemsize": lambda self: self.dtype.itemsize,
     "nbytes": lambda self: self.dtype.itemsize * calls.size(self),
-    "flat": lambda self: iter(flatten(self)),
+    "flat": lambda self: iterate(flatten(self)),
 }.items():  # fmt: skip
     if _name not in vars(Array):
         setattr(Array, _name, property(_get))

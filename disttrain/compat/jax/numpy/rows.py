@@ -128,7 +128,8 @@ def _fill(where: str, bound: dict[str, Any], group: list, rule: str, found: list
             continue
         if many:
             if isinstance(value, (Array, np.ndarray)):
-                value = bound[name] = list(value) if value.ndim else [value]
+                given: Any = value
+                value = bound[name] = list(given) if value.ndim else [value]
             if not isinstance(value, (list, tuple)):
                 raise TypeError(f"{where} requires a sequence of arrays, got {type(value)}.")
             xs += _leaves(value)

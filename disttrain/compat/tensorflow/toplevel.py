@@ -343,8 +343,11 @@ def _each(fn: Callable, dtype: Any = None) -> Callable:
 
 
 def _joined(inputs: Any, separator: str = "", name: Any = None) -> Any:
-    parts = [convert(i)._value for i in inputs]
-    return wrap(np.vectorize(lambda *p: separator.encode().join(p), otypes=[object])(*parts))
+    first, *others = [convert(i)._value for i in inputs]
+    between = separator.encode()
+    for other in others:
+        first = first + between + other if between else first + other
+    return wrap(np.asarray(first, object))
 
 
 def _to_number(x: bytes) -> float:
@@ -366,10 +369,10 @@ def as_string(input: Any, precision: int = -1, name: Any = None, **kwargs: Any) 
 
 
 def _compared(a: Any, b: Any) -> Any:
-    return dt.tensor(np.equal(a, b).astype(bool))
+    return dt.tensor(np.asarray(a == b, bool))
 
 
-TEXT["AddV2"] = lambda a, b: np.asarray(np.add(a, b), object)
+TEXT["AddV2"] = lambda a, b: np.asarray(a + b, object)
 TEXT |= {"Equal": _compared, "NotEqual": lambda a, b: ~_compared(a, b)}
 STRINGS: dict[str, Any] = {
     "lower": _each(bytes.lower), "upper": _each(bytes.upper), "strip": _each(bytes.strip),

@@ -10,6 +10,7 @@ is here, and why, stands in ``tensor``.
 
 from __future__ import annotations
 
+import unittest
 from typing import Any
 
 from ...compile.autograph import do_not_convert
@@ -18,6 +19,7 @@ from . import (
     arrays,
     control,
     data,
+    debugging,
     distribute,
     errors,
     function,
@@ -67,7 +69,6 @@ _SAVED = (
     "saved models are not written yet; save weights by tf.train.Checkpoint, or a Keras model by "
     "model.save"
 )
-_PARTS: list[Any] = []  # what other files of the face add: functions of the modules so far
 
 
 def build() -> dict[str, Shim]:
@@ -91,7 +92,7 @@ def _built() -> dict[str, Shim]:
             "Generator", "get_global_generator", "set_global_generator")},
             stateless_split=random.NAMES["split"], stateless_fold_in=random.NAMES["fold_in"]),
         **_module("bitwise", math.BITS), **_module("errors", errors.NAMES),
-        **_module("debugging", toplevel.DEBUGGING), **_module("nest", toplevel.NEST),
+        **_module("debugging", debugging.DEBUGGING), **_module("nest", toplevel.NEST),
         **_module("strings", toplevel.STRINGS), **_module("config", toplevel.CONFIG),
         **_module("config.experimental", {n: toplevel.CONFIG[n] for n in (
             "list_physical_devices", "list_logical_devices")},
@@ -110,7 +111,7 @@ def _built() -> dict[str, Shim]:
         **_module("autograph", {"to_code": _no_code, "set_verbosity": lambda *a, **k: None}),
         **_module("autograph.experimental", {"do_not_convert": do_not_convert,
                                              "set_loop_options": lambda **k: None}),
-        **_module("test", {"TestCase": toplevel.TestCase, "main": toplevel.unittest.main,
+        **_module("test", {"TestCase": debugging.TestCase, "main": unittest.main,
                            "is_gpu_available": lambda *a, **k: False,
                            "is_built_with_cuda": lambda: False}),
         **_module("version", {"VERSION": VERSION, "GIT_VERSION": "disttrain"}),
@@ -118,8 +119,6 @@ def _built() -> dict[str, Shim]:
         f"{ROOT}.saved_model": _Later(f"{ROOT}.saved_model", _SAVED),
         **keras.modules(),
     }  # fmt: skip
-    for add in _PARTS:
-        found.update(add())
     for name, module in found.items():  # (published or not, a module has its parts)
         parent, _, child = name.rpartition(".")
         if parent:

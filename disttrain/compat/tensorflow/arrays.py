@@ -9,7 +9,7 @@ import numpy as np
 
 import disttrain as dt
 
-from ...arrays import slots
+from ...arrays import shapes, slots
 from .dispatch import execute, op, plain
 from .math import cast
 from .tensor import GRAPH, STACK, convert, inner_type, is_tensor, wrap
@@ -243,11 +243,7 @@ def pad(tensor, paddings, mode="CONSTANT", constant_values=0):
     flat = [int(n) for pair in reversed(paddings) for n in pair]
     if mode.upper() == "CONSTANT":
         return dt.nn.functional.pad(tensor, flat, value=constant_values)
-    for d, (before, after) in enumerate(paddings):
-        n, edge = tensor.shape[d], mode.upper() == "REFLECT"
-        places = np.pad(np.arange(n), (before, after), "reflect" if edge else "symmetric")
-        tensor = tensor.index_select(d, dt.tensor(places))
-    return tensor
+    return shapes.pad(tensor, paddings, mode.lower())
 
 
 @op("ReverseV2", "tensor")
@@ -320,15 +316,19 @@ def gather(params, indices, validate_indices=None, axis=None, batch_dims=0):
     return slots.take_rows(params, indices, dim, batch_dims)
 
 
+def _place_of(i: int, sizes: tuple) -> list[int]:
+    out: list[int] = []
+    for n in reversed(sizes):
+        out.insert(0, i % n)
+        i //= n
+    return out
+
+
 def within(indices: Any, count: int) -> None:
     """Raise where one of ``indices`` is no row of ``count``."""
     for i, place in enumerate(indices.detach().reshape(-1).tolist()):
         if not 0 <= place < count:
-            at = (
-                ",".join(map(str, np.unravel_index(i, tuple(indices.shape))))
-                if indices.ndim
-                else ""
-            )
+            at = ",".join(map(str, _place_of(i, tuple(indices.shape))))
             where_ = f"indices[{at}]" if at else "indices"
             raise ValueError(f"{where_} = {place} is not in [0, {count})")
 

@@ -73,6 +73,7 @@ def _told(kind: str, inputs: list, error: BaseException) -> str:
 
 
 _BROADCAST: set[str] = set()
+TEXT: dict[str, Callable] = {}  # the same of arrays of bytes
 
 
 def allow(kind: str, t: Any, allowed: frozenset | None) -> None:
@@ -105,6 +106,8 @@ def binary(
 
     def function(x: Any, y: Any, name: str | None = None) -> Any:
         pair = matched(kind, [x, y], first)
+        if pair[0].dtype.name == "string" and kind in TEXT:
+            return execute(kind, TEXT[kind], pair, name, ("x", "y"))
         allow(kind, pair[0], allowed)
         return execute(kind, fn, pair, name, ("x", "y"))
 

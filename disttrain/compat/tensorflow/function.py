@@ -19,7 +19,7 @@ from ...context import thread
 from ...trace import warn
 from . import staging
 from .dispatch import IN_KERAS, _settled
-from .graph import FuncGraph, Run, example_of
+from .graph import FuncGraph, Run, blank, example_of
 from .tensor import GRAPH, SymbolicTensor, convert, is_tensor, wrap
 from .types import TensorShape, TensorSpec
 from .variable import Variable
@@ -78,8 +78,8 @@ class ConcreteFunction:
             found = outer.record(
                 "StatefulPartitionedCall", lambda *v, run: tuple(graph.run(list(v),
                     Run(run.tapes))),
-                given, examples=tuple(t._value for t in graph.outputs), controlled=True,
-                twins=[t._twin for t in graph.outputs],
+                given, examples=tuple(blank(t) for t in graph.outputs), controlled=True,
+                twins=[None] * len(graph.outputs) if graph.is_open() else None,
             )  # fmt: skip
             return self._rebuilt(list(found))
         plain = not (thread.tapes or self._taped or IN_KERAS.get())
@@ -216,17 +216,23 @@ class Function:
 
     def _trace_for(self, bound: dict) -> ConcreteFunction:
         specs = self._specs(bound)
-        key = (_key(specs), GRAPH.get() is not None and id(GRAPH.get()))
-        found = self._traces.get(key)
+        found = self._known(specs)
         if found is None and self._relaxing and self.input_signature is None:
             specs = self._relaxed(specs)
-            key = (_key(specs), key[1])
-            found = self._traces.get(key)
+            found = self._known(specs)
         self._recent = [*self._recent[1:], found is None]
         if found is None:
-            found = self._traces[key] = self._first(specs, bound)
+            found = self._first(specs, bound)
+            place = id(found.graph.outer_graph) if found.graph.captured else None
+            self._traces[_key(specs), place] = found
             self._tell()
         return found
+
+    def _known(self, specs: dict) -> ConcreteFunction | None:
+        """The trace for ``specs``: one that uses nothing of the function around it, or was made
+        inside of it."""
+        key = _key(specs)
+        return self._traces.get((key, None)) or self._traces.get((key, id(GRAPH.get())))
 
     def _relaxed(self, specs: dict) -> dict:
         """``specs`` with None for sizes that differ from those of an earlier trace."""
@@ -276,6 +282,7 @@ class Function:
             ]
             outs = [v if not isinstance(v, SymbolicTensor) else _last(graph, v) for v in outs]
         graph.finish([v for v in outs if isinstance(v, SymbolicTensor)])
+        graph.forget()
         return ConcreteFunction(f"{self._name}_{self._count}", graph, specs, rebuild(outs), [])
 
     def _placeholders(self, graph: FuncGraph, name: str, spec: Any, value: Any) -> Any:

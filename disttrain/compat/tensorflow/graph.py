@@ -60,6 +60,9 @@ class FuncGraph:
         self.variables: list[Any] = []
         self.created: list[Any] = []
         self.building = True
+        self.children: list[FuncGraph] = []
+        if outer is not None:
+            outer.children.append(self)
         self._names: dict[str, int] = {}
         self._slots: dict[int, int] = {}
 
@@ -162,6 +165,22 @@ class FuncGraph:
         op.results.append(self._slots[id(t)])
         return t
 
+    def forget(self) -> None:
+        """Let go of the examples, but for their shapes and types."""
+        for graph in (self, *self.children):
+            for op in graph.operations:
+                for t in op.outputs:
+                    known = t._twin is t._value
+                    t._value = _outline(t._value)
+                    t._twin = t._value if known else None if t._twin is None else _outline(t._twin)
+        for graph in self.children:
+            graph.forget()
+        self.children = []
+
+    def is_open(self) -> bool:
+        """Whether the shape of an output is not known whole."""
+        return not all(t.shape.is_fully_defined() for t in self.outputs)
+
     # --- running --------------------------------------------------------------------------------
     def finish(self, outputs: list) -> None:
         """The function has returned ``outputs``."""
@@ -247,6 +266,19 @@ class _Node:
 
 def _indented(text: str) -> str:
     return "".join(f"  {line}\n" for line in text.splitlines())
+
+
+def _outline(value: Any) -> Any:
+    """What has the shape and the type of ``value``, and no numbers."""
+    if isinstance(value, np.ndarray):
+        return value
+    return dt.empty(value.shape, dtype=value.dtype, device="meta")
+
+
+def blank(t: SymbolicTensor) -> Any:
+    """An example for a tensor of a graph that has let go of its own."""
+    value = t._value
+    return value if isinstance(value, np.ndarray) else dt.zeros(value.shape, dtype=value.dtype)
 
 
 def example_of(spec: TensorSpec, size: int) -> Any:

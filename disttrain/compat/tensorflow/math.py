@@ -11,6 +11,7 @@ import disttrain as dt
 
 from ...arrays import slots
 from .dispatch import COMPLEX, FLOATS, allow, binary, execute, named, op, plain, unary
+from .errors import NAMES as NAMES_OF_ERRORS
 from .tensor import convert, inner_type, matched
 from .types import as_dtype
 
@@ -258,7 +259,8 @@ def cast(x: Any, dtype: Any, name: str | None = None) -> Any:
 
 
 def _no_cast(one: Any, other: Any) -> Any:
-    raise ValueError(f"Cast {one.word} to {other.word} is not supported")
+    message = f"Cast {one.word} to {other.word} is not supported [Op:Cast]"
+    raise NAMES_OF_ERRORS["UnimplementedError"](None, None, message)
 
 
 def divide_no_nan(x: Any, y: Any, name: str | None = None) -> Any:

@@ -52,7 +52,7 @@ _COMPARE = {"lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_eq
 
 def _forward(fn: Any, name: str | None) -> Any:
     def method(self: Any, other: Any) -> Any:
-        if isinstance(other, (str, bytes, dict, set)) or other is None:
+        if isinstance(other, (dict, set)) or other is None or _odd(self, other):
             return NotImplemented
         other = _beside(self, other, name)
         if name is None:
@@ -60,6 +60,11 @@ def _forward(fn: Any, name: str | None) -> Any:
         return fn(self, other, name=name if GRAPH.get() is not None else None)
 
     return method
+
+
+def _odd(self: Any, other: Any) -> bool:
+    """Whether only one of two operands is text."""
+    return isinstance(other, (str, bytes)) and convert(self).dtype.name != "string"
 
 
 def _beside(one: Any, other: Any, name: str | None = None) -> Any:
@@ -72,7 +77,7 @@ def _beside(one: Any, other: Any, name: str | None = None) -> Any:
 
 def _backward(fn: Any, name: str | None) -> Any:
     def method(self: Any, other: Any) -> Any:
-        if isinstance(other, (str, bytes, dict, set)) or other is None:
+        if isinstance(other, (dict, set)) or other is None or _odd(self, other):
             return NotImplemented
         other = _beside(self, other)
         return fn(other, self) if name is None else fn(other, self, name=name)

@@ -342,7 +342,9 @@ def _made(value: Any, kind: DType | None, strict: bool) -> Any:
     if array.dtype.kind in "SUO":
         if kind is not None and kind.name != "string":
             raise TypeError(f"Cannot convert {value!r} to EagerTensor of dtype {kind.word}")
-        return np.vectorize(_bytes, otypes=[object])(array) if array.size else array
+        out = np.empty(array.size, object)
+        out[:] = [_bytes(x) for x in array.reshape(-1).tolist()]
+        return out.reshape(array.shape)
     own = as_dtype(array.dtype)
     if natural:
         narrow = as_dtype(_NATURAL.get(own.name, own.name))

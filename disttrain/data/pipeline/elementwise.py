@@ -256,7 +256,7 @@ class Unbatched(Stage):
 
     def cardinality(self) -> int:
         count = self.inputs[0].cardinality()
-        if count < 1:
+        if count < 0:
             return count
         sizes = {s.shape[0] if s.shape else None for s in flatten(self.inputs[0].spec())[0]}
         size = sizes.pop() if len(sizes) == 1 else None

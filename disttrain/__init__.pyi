@@ -77,6 +77,7 @@ from .ops.printing import set_printoptions as set_printoptions
 __version__: str
 from . import amp as amp
 from disttrain.amp import autocast as autocast
+from disttrain.autograd import GradientTape as GradientTape
 from . import autograd as autograd
 from disttrain.ops.later import bartlett_window as bartlett_window
 from disttrain.ops.later import blackman_window as blackman_window
@@ -103,6 +104,7 @@ from disttrain.ops.later import hann_window as hann_window
 from disttrain.ops.later import hspmm as hspmm
 from disttrain.ops.later import istft as istft
 from disttrain.ops.later import kaiser_window as kaiser_window
+from . import keyed as keyed
 from disttrain_launcher import launch as launch
 from . import linalg as linalg
 from disttrain.serialize import load as load

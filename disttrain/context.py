@@ -210,6 +210,7 @@ class _Thread(threading.local):
         self.multithreading = True  # only kept
         self.checkpoint_early_stop = True
         self.saving_refused: str | None = None  # why there may be none
+        self.tapes: list[Any] = []  # gradient tapes that record, outermost first
         self.walk: Any = None  # the outermost backward pass that is running
         self.walking: Any = None  # the innermost one
         self.depth = 0  # how many of them run one inside the other
@@ -220,6 +221,7 @@ class _Thread(threading.local):
         self.outer_devices: list[Any] = []  # what it was outside of the blocks that set it
         self.unrepeatable = False  # what this thread sends now need not be the same in every run
         self.stack: list[Any] = []
+        self.axes: tuple = ()  # (name, its level) of the named axes, innermost last
         self.inside: Any = None  # the innermost function that grad, vjp or jvp runs now
         self.mode = RECORD
         for setup in _at_start:

@@ -51,6 +51,13 @@ STRICT = Setting(
     _PROGRAM,
     "1: groups compare lines and shapes of calls, where `strict=` says nothing",
 )
+XLA_FLAGS = Setting(
+    "XLA_FLAGS",
+    "",
+    _PROGRAM,
+    "--xla_force_host_platform_device_count=N: how many devices a program of JAX's has in one "
+    "process (other flags are let be)",
+)
 PRIVATE_FILES = Setting(
     "DISTTRAIN_PRIVATE_FILES", "0", _PROGRAM, "1: files that are saved are for their owner alone"
 )
@@ -183,6 +190,9 @@ BREAKPOINT = Setting(
     "",
     _PROGRAM,
     "what `breakpoint()` calls (0: nothing); unset: pdb, in ranks too",
+)
+TF_CONFIG = Setting(
+    "TF_CONFIG", "", "you or a cluster", "the workers and this task, as TensorFlow's programs know it"
 )
 RUNTIME = Setting("XDG_RUNTIME_DIR", "", _SYSTEM, "where running jobs are announced")
 LIBRARIES = Setting("LD_LIBRARY_PATH", "", _SYSTEM, "`dttrain doctor` names CUDA's that come first")

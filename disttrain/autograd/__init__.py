@@ -20,6 +20,7 @@ from ..core.tensor import Tensor
 from . import forward_ad, functional, graph
 from .gradcheck import GradcheckError, gradcheck, gradgradcheck
 from .gradients import grad
+from .tape import GradientTape
 
 
 def Variable(data: Tensor, requires_grad: bool = False) -> Tensor:  # noqa: N802
@@ -31,6 +32,7 @@ def Variable(data: Tensor, requires_grad: bool = False) -> Tensor:  # noqa: N802
 __all__ = [
     "Function",
     "GradcheckError",
+    "GradientTape",
     "Variable",
     "backward",
     "CheckpointPolicy",

@@ -18,11 +18,27 @@ from ..core.annotations import Operand
 from .algebra import Algebra
 from .gate import Primitive, finish, gate
 from .node import NOTHING, Node, Output, next_seq
+from .overriding import overridden, refused
 from .tensor import Storage, Tensor, wrap
 from .types.wide import FEWEST, SHORT
 
 _new = object.__new__
 ndarray = np.ndarray
+
+
+def _asking(otherwise: Callable) -> Callable:
+    """``otherwise``; operands that it refuses may bring a meaning of their own."""
+
+    def run(prim: Primitive, args: tuple, params: dict) -> Any:
+        try:
+            return otherwise(prim, args, params)
+        except TypeError:
+            result = overridden(prim, args, params)
+            if result is NotImplemented:
+                raise
+            return result
+
+    return run
 
 
 def binary(
@@ -32,6 +48,7 @@ def binary(
     the gate where the operands are none of the common ones; ``forward`` for that of ``prim``, with
     its bits for the operands that the function is called with."""
     compute: Any = forward or getattr(prim.forward, "on_wide", prim.forward)
+    otherwise = _asking(otherwise)
     differentiable = prim.differentiable
     rule_a_reads, rule_b_reads = (prim.save_bits + [0, 0])[:2]
     both_read = rule_a_reads | rule_b_reads
@@ -113,7 +130,7 @@ def unary(prim: Primitive) -> Callable[..., Tensor]:
             return Algebra.into(out, run, (input,))
         mode = thread.mode
         if mode == SLOW or not isinstance(input, Tensor):
-            return gate(prim, (_tensor(prim, input),), no_params)
+            return _of_one(prim, input)
         x = input.array
         if x.__class__ is not ndarray or x.dtype.char not in "fd":
             return gate(prim, (input,), no_params)
@@ -153,13 +170,11 @@ def unary(prim: Primitive) -> Callable[..., Tensor]:
     return run
 
 
-def _tensor(prim: Primitive, input: Any) -> Tensor:  # noqa: A002
-    if not isinstance(input, Tensor):
-        raise TypeError(
-            f"{prim.name}(): argument 'input' (position 1) must be Tensor, not "
-            f"{type(input).__name__}; convert it with dt.tensor(...) or dt.as_tensor(...)"
-        )
-    return input
+def _of_one(prim: Primitive, input: Any) -> Any:  # noqa: A002
+    if isinstance(input, Tensor):
+        return gate(prim, (input,), {})
+    said = f"{prim.name}(): argument 'input' (position 1) must be Tensor, not"
+    return refused(prim, (input,), f"{said} {type(input).__name__}")
 
 
 def reducer(prim: Primitive, ufunc: np.ufunc | None = None) -> Callable[..., Any]:

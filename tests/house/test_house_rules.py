@@ -197,6 +197,7 @@ ACROSS = {"house", "peers", "scripts", "gpu", "distributed/devices"}
 # Who else than disttrain.settings touches the environment of the process, and why.
 ENVIRON = {
     "disttrain/backends/cuda/libraries/blas.py": "writes: cuBLAS reads it with its first handle",
+    "disttrain/compat/keras/__init__.py": "writes: Keras reads its backend when it is imported",
     "disttrain/comm/transports/nccl/connecting.py": "writes for NCCL, and takes it back",
     "disttrain/distributed/groups/cores.py": "writes: threads for what the rank starts",
     "disttrain/gpus.py": "is run as a file, with nothing of ours around it",

@@ -35,6 +35,7 @@ from ...core.types.layout import (
 )
 from ...core.types.memory_format import memory_format
 from ...errors import ConfigError, DeviceError, OutOfMemoryError
+from ...ops.functions.sort import ValuesIndices
 from ...ops.methods import LATER
 from ..publish import Shim, publish, refuse_real
 from . import (
@@ -201,6 +202,17 @@ def _devices() -> dict[str, Shim]:
     }
 
 
+def _recurrent() -> dict[str, Any]:
+    found = functional.names()
+    return {name: found[name] for name in ("lstm", "gru", "rnn_tanh", "rnn_relu")}
+
+
+# One class of results for all that give values and where they are.
+_RETURN_TYPES = dict.fromkeys(
+    "cummax cummin kthvalue max median min mode nanmedian sort topk".split(), ValuesIndices
+)
+
+
 def _others() -> dict[str, Shim]:
     seeds = "manual_seed seed initial_seed get_rng_state set_rng_state fork_rng default_generator"
     return {
@@ -214,6 +226,10 @@ def _others() -> dict[str, Shim]:
         .give(LinAlgError=dt.linalg.LinAlgError),
         "torch.fft": Shim("torch.fft").take(dt.fft),
         "torch.special": Shim("torch.special").take(dt.special, dt.special.__all__),
+        "torch.signal": Shim("torch.signal"),
+        **_module("torch.signal.windows", dt.signal.windows),
+        "torch._VF": Shim("torch._VF").give(**_recurrent()),
+        "torch.return_types": Shim("torch.return_types").give(**_RETURN_TYPES),
         **compiling.modules(),
         **transforms.modules(),
         **distributions.modules(),

@@ -12,6 +12,10 @@ from ...nn import Module
 from ..publish import Shim
 
 
+class TracerWarning(Warning):
+    """That a trace may not say all that a program does: never given, since programs run."""
+
+
 class ScriptFunction:
     """The type of functions that were compiled from a script: there are none."""
 
@@ -81,6 +85,7 @@ def jit() -> Shim:
         wait=lambda future: future.wait(),
         Final=Final,
         ScriptFunction=ScriptFunction,
+        TracerWarning=TracerWarning,
         ScriptModule=ScriptModule,
         RecursiveScriptModule=ScriptModule,
     )

@@ -88,11 +88,13 @@ def grad(
     only_inputs: bool = True,
     allow_unused: bool | None = None,
     materialize_grads: bool = False,
+    within: Callable[[Any], bool] | None = None,
 ) -> tuple:
     """The gradients of ``outputs`` with respect to ``inputs``, one per input, ``.grad`` untouched.
 
     ``allow_unused``: give None for an input that the outputs do not depend on (an error
-    otherwise); ``materialize_grads``: give zeros instead.
+    otherwise); ``materialize_grads``: give zeros instead. ``within``: which nodes gradients go
+    through; all others are constants.
     """
     roots: tuple[Any, ...] = (outputs,) if _one(outputs) else tuple(outputs)
     wanted: tuple[Any, ...] = (inputs,) if _one(inputs) else tuple(inputs)
@@ -105,8 +107,9 @@ def grad(
     places = [place("grad", i, t) for i, t in enumerate(wanted)]
     tensors_walk = as_tensors(roots + wanted, cotangents, create_graph)
     walk = _walk(
-        roots, discard, retain_graph, create_graph, tensors_walk, {node for node, _ in places}
-    )
+        roots, discard, retain_graph, create_graph, tensors_walk, {node for node, _ in places},
+        within,
+    )  # fmt: skip
     for node, index in places:
         walk.captures.setdefault(node, {})[index] = None
     _drive(walk, roots, cotangents, create_graph)
@@ -145,6 +148,7 @@ def _walk(
     create: bool,
     tensors: bool,
     targets: set | None,
+    within: Callable[[Any], bool] | None = None,
 ) -> Walk:
     return Walk(
         [t.graph_node() for t in roots],
@@ -153,6 +157,7 @@ def _walk(
         tensors=tensors,
         targets=targets,
         through=sink is not discard,
+        within=within,
     )
 
 

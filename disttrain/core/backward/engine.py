@@ -49,7 +49,7 @@ class Walk:
     """One backward pass over the graph below ``roots`` (nodes, Outputs or accumulators).
 
     ``targets``: the nodes that it is to come to; other ways are left out. ``through``: it runs the
-    targets, too.
+    targets, too. ``within``: which nodes it may go through on the way (None: all).
     ``home``: where its sink keeps the gradients of leaves, where not in ``.grad`` (``get(leaf)``,
     ``put(leaf, gradient)``): for accumulators that have a ``store`` of their own.
     """
@@ -68,6 +68,7 @@ class Walk:
         tensors: bool = False,
         targets: set | None = None,
         through: bool = False,
+        within: Callable[[Any], bool] | None = None,
     ) -> None:
         self.sink, self.keep, self.tensors = sink, keep, tensors
         self.pending: dict[Any, int] = {}
@@ -87,7 +88,7 @@ class Walk:
         alone = tensors and len(thread.stack) == 1
         self.pull = getattr(thread.stack[0], "pull", None) if alone else None
         order = self._count(roots)
-        self.needed: Any = None if targets is None else _needed(order, targets, through)
+        self.needed: Any = None if targets is None else _needed(order, targets, through, within)
         if self.needed is not None:
             self._count_only(order)
 
@@ -488,11 +489,11 @@ def _zeros_beside(g: ArrayKind | Tensor | np.ndarray, tensors: bool) -> Callable
     return array.blank
 
 
-def _needed(order: list, targets: set, through: bool) -> dict[Any, bool]:
+def _needed(order: list, targets: set, through: bool, within: Any) -> dict[Any, bool]:
     """The nodes from which a target can be reached, each with whether it must run for that."""
     needed = dict.fromkeys(targets, through)
     for node in sorted(order, key=lambda n: n.seq if n.__class__ is not AccumulateGrad else 0):
-        for e in node.edges:
+        for e in node.edges if within is None or within(node) else ():
             if e is not None and (e.node if e.__class__ is Output else e) in needed:
                 needed[node] = True
                 break

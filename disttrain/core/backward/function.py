@@ -37,7 +37,8 @@ class FunctionCtx:
 
     def save_for_backward(self, *tensors: Tensor | None) -> None:
         """Keep tensors for backward, where they are checked for in-place changes."""
-        self._to_save = _only_tensors("save_for_backward", tensors)
+        recorded = any(self.needs_input_grad)
+        self._to_save = _only_tensors("save_for_backward", tensors) if recorded else tensors
 
     def save_for_forward(self, *tensors: Tensor | None) -> None:
         """Keep tensors for ``jvp``."""

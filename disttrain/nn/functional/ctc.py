@@ -26,11 +26,11 @@ def ctc_loss(
 
     ``log_probs`` (T, N, C), or (T, C) of one sequence, are logarithms of probabilities, such as
     ``log_softmax`` gives: the gradient takes that as given, as PyTorch's does. ``targets`` (N, S),
-    or all in one row. "mean" divides by the target's length first. ``zero_infinity``: targets that
-    do not fit into their input count as 0.
+    or all in one row, are whole numbers of any type. "mean" divides by the target's length first.
+    ``zero_infinity``: targets that do not fit into their input count as 0.
     """
     kinds("ctc_loss", "f", log_probs)
-    if targets.dtype.is_floating_point or targets.dtype.is_complex:
+    if targets.dtype.is_complex:
         raise DTypeError(f"ctc_loss: targets must be integers; {targets.dtype!r} given")
     if log_probs.ndim not in (2, 3):
         raise ShapeError(

@@ -9,6 +9,7 @@ from typing import Any
 from ... import ops
 from ...core import Tensor, no_grad
 from ...core.backward.function import Function
+from ...core.types import dtypes
 from ...core.types.casting import computes_in
 from ...errors import ConfigError, DTypeError, PaddingError, ShapeError
 from ...ops.functions.args import in_float32
@@ -252,6 +253,12 @@ def _saturated(input: Tensor, p: float, shape: tuple[int, ...], inplace: bool) -
 
 
 # --- attention --------------------------------------------------------------------------------
+def _before(mask: Tensor, queries: int, keys: int) -> Tensor:
+    """``mask``, but for keys that stand behind a query."""
+    seen = ops.tril(ops.ones(queries, keys, dtype=dtypes.bool, device=mask.device))
+    return mask & seen if mask.dtype is dtypes.bool else mask.masked_fill(~seen, -math.inf)
+
+
 def scaled_dot_product_attention(
     query: Tensor,
     key: Tensor,
@@ -265,7 +272,8 @@ def scaled_dot_product_attention(
     """softmax(Q Kᵀ scale + mask) V for (..., L, E), (..., S, E), (..., S, V).
 
     ``attn_mask``: booleans (True: takes part) or numbers to add. ``enable_gqa``: keys and values
-    have fewer heads (dimension -3), each shared by several queries.
+    have fewer heads (dimension -3), each shared by several queries. ``is_causal``: no query takes
+    what stands behind it, beside what ``attn_mask`` says.
     """
     if query.shape[-1] != key.shape[-1] or key.shape[-2] != value.shape[-2]:
         raise ShapeError(
@@ -274,9 +282,7 @@ def scaled_dot_product_attention(
             "value the same length"
         )
     if is_causal and attn_mask is not None:
-        raise ConfigError(
-            "scaled_dot_product_attention: give attn_mask or is_causal=True, not both"
-        )
+        attn_mask, is_causal = _before(attn_mask, query.shape[-2], key.shape[-2]), False
     if enable_gqa:
         key, value = _repeat_heads(query, key), _repeat_heads(query, value)
     return ops.scaled_dot_product_attention(

@@ -12,6 +12,7 @@ from typing import Any
 from ...core.tensor import Tensor
 from ...errors import ShapeError
 from ..primitives.aliases import diagonal
+from ..primitives.elementwise import mul
 from ..primitives.linalg import matmul
 from ..primitives.reduce import sum_
 from ..primitives.views import expand, permute, reshape
@@ -112,7 +113,8 @@ def _arranged(t: Tensor, term: str, order: str, sizes: dict[str, int]) -> Tensor
 def _contract(
     a: Tensor, s: str, b: Tensor, t: str, keep: set[str], sizes: dict[str, int]
 ) -> tuple[Tensor, str]:
-    """One product of (batches of) matrices; sums over letters of both that ``keep`` lacks."""
+    """One product of (batches of) matrices; sums over letters of both that ``keep`` lacks. Where
+    that sums nothing, of elements, of any types."""
     both = [c for c in s if c in t]
     batch = "".join(c for c in both if c in keep)
     inner = "".join(c for c in both if c not in keep)
@@ -125,10 +127,9 @@ def _contract(
     lead = tuple(sizes[c] for c in batch)
     x = _arranged(a, s, batch + left + inner, sizes)
     y = _arranged(b, t, batch + inner + right, sizes)
-    out = matmul(
-        reshape(x, shape=(*lead, size(left), size(inner))),
-        reshape(y, shape=(*lead, size(inner), size(right))),
-    )
+    x = reshape(x, shape=(*lead, size(left), size(inner)))
+    y = reshape(y, shape=(*lead, size(inner), size(right)))
+    out = mul(x, y) if size(inner) == 1 else matmul(x, y)
     letters = batch + left + right
     return reshape(out, shape=tuple(sizes[c] for c in letters)), letters
 

@@ -176,7 +176,7 @@ def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
 def scatter_reduce(
     input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True
 ) -> Tensor:
-    """``scatter_add`` with another reduction: sum, mean, prod, amax or amin.
+    """``scatter_add`` with another reduction: sum, mean, prod, amax or amin (or max and min).
 
     ``include_self=False`` starts from the neutral element at every place that is written. The
     gradient of amax and amin is shared among all that are equal to the result.
@@ -194,6 +194,7 @@ def scatter_reduce(
             return total
         counts = hits + 1 if include_self else el.where(el.eq(hits, 0), 1, hits)
         return el.floor_divide(total, counts) if kind.kind in "iu" else total / counts
+    reduce = {"max": "amax", "min": "amin"}.get(reduce, reduce)
     if reduce not in prim.EXTREMES and reduce != "prod":
         raise ConfigError(
             f"scatter_reduce: reduce={reduce!r} given; needed sum, mean, prod, amax or amin"

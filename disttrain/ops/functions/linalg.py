@@ -11,6 +11,7 @@ import numpy as _np
 from ...context import SLOW, thread
 from ...core import Algebra, fast
 from ...core.annotations import Dims, DTypeLike, Number
+from ...core.overriding import refused
 from ...core.tensor import Tensor, wrap
 from ...core.types import dtypes
 from ...core.types.casting import computes_in
@@ -40,7 +41,11 @@ def matmul(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor
         a, b = input.array, other.array
         if a.ndim > 1 and b.ndim > 1:
             return (_small_matmul if b.size < _LEAST else _fast_matmul)(input, other)
-    n, m = as_input(input, "matmul").ndim, as_input(other, "matmul", "other").ndim
+    if not (isinstance(input, Tensor) and isinstance(other, Tensor)):
+        which, given = ("other", other) if isinstance(input, Tensor) else ("input", input)
+        said = f"matmul: {which} must be a Tensor, not {type(given).__name__}"
+        return refused(matmul, (input, other), said)
+    n, m = input.ndim, other.ndim
     if n >= 2 and m >= 2:
         return _fast_matmul(input, other)
     if n == 0 or m == 0:
@@ -163,7 +168,10 @@ def _addmm(input: Tensor, mat1: Tensor, mat2: Tensor, beta: float, alpha: Number
 
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """``input @ weight.T + bias``; weight [out, in] (or [in]: one number), input [..., in]."""
-    if as_input(weight, "linear", "weight").ndim == 1:
+    if not isinstance(weight, Tensor):
+        said = f"linear: weight must be a Tensor, not {type(weight).__name__}"
+        return refused(linear, (input, weight, bias), said)
+    if weight.ndim == 1:
         out = matmul(input, weight)
         return out if bias is None else out + bias
     if weight.ndim != 2:

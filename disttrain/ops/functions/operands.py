@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from ...core.gate import Primitive
+from ...core.overriding import overridden
 from ...core.tensor import Tensor
 from ...core.types import dtypes
 
@@ -104,15 +105,35 @@ def recheck(fn: Any, args: tuple, params: dict, error: Exception) -> None:
 _LAST = ("tensordot",)  # which looks at its numbers first
 
 
+# Names of arguments that numpy has for the same, which PyTorch takes, too.
+_NUMPY = {"axis": "dim", "keepdims": "keepdim", "x": "input", "a": "input", "x1": "input",
+          "x2": "other", "axis0": "dim0", "axis1": "dim1"}  # fmt: skip
+
+
+def otherwise(run: Callable[..., Any], args: tuple, params: dict, error: TypeError) -> Any:
+    """After ``run`` refused its arguments: what they are by numpy's names, or what operands that
+    are no Tensors make of them; else the error."""
+    if "unexpected keyword" in str(error):
+        named = {_NUMPY.get(name, name): value for name, value in params.items()}
+        if named.keys() != params.keys() and len(named) == len(params):
+            return run(*args, **named)
+    result = overridden(run, args, params)
+    if result is NotImplemented:
+        raise error
+    return result
+
+
 def checked(fn: Callable[..., Any]) -> Callable[..., Any]:
     """``fn``, which refuses what is no Tensor."""
 
     @functools.wraps(fn)
     def run(*args: Any, **params: Any) -> Any:
-        if not args or not isinstance(args[0], Tensor):
-            check(fn, args, params)
         try:
+            if not args or not isinstance(args[0], Tensor):
+                check(fn, args, params)
             return fn(*args, **params)
+        except TypeError as error:
+            return otherwise(run, args, params, error)
         except MISREAD as error:
             recheck(fn, args, params, error)
             raise

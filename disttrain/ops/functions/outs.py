@@ -182,10 +182,12 @@ def fills(fn: Callable) -> Callable:
     def run(*args: object, out: Tensor | None = None, **params: object) -> Any:
         if out is not None:
             return into(out, fn, args, params)
-        if not args or not isinstance(args[0], Tensor):
-            operands.check(fn, args, params)
         try:
+            if not args or not isinstance(args[0], Tensor):
+                operands.check(fn, args, params)
             return fn(*args, **params)
+        except TypeError as error:
+            return operands.otherwise(run, args, params, error)
         except operands.MISREAD as error:
             operands.recheck(fn, args, params, error)
             raise

@@ -14,6 +14,7 @@ from ...core.annotations import Dims, DTypeLike
 from ...core.fast import reducer
 from ...core.gate import Primitive
 from ...core.grad_mode import no_grad
+from ...core.overriding import refused
 from ...core.tensor import Tensor, wrap
 from ...core.types import dtypes
 from ...errors import DimError, DTypeError, ShapeError
@@ -47,7 +48,8 @@ def sum(  # noqa: A001
         how = {"keepdim": keepdim or keepdims, "dtype": dtype}
         return Algebra.into(out, sum, (input, dim if axis is None else axis), how)
     if not isinstance(input, Tensor):
-        as_input(input, "sum")
+        given = (input, dim if axis is None else axis, keepdim or keepdims)
+        return refused(sum, given, f"sum: input must be a Tensor, not {type(input).__name__}")
     if dtype is not None:
         narrow = sum(typed(input, dtype), dim if axis is None else axis, keepdim or keepdims)
         return typed(narrow, dtype)
@@ -85,7 +87,10 @@ def mean(
     if out is not None:
         how = {"keepdim": keepdim or keepdims, "dtype": dtype}
         return Algebra.into(out, mean, (input, dim if axis is None else axis), how)
-    input = typed(as_input(input, "mean"), dtype)
+    if not isinstance(input, Tensor):
+        given = (input, dim if axis is None else axis, keepdim or keepdims)
+        return refused(mean, given, f"mean: input must be a Tensor, not {type(input).__name__}")
+    input = typed(input, dtype)
     if axis is not None:
         dim = axis
     _needs_floating("mean", input)

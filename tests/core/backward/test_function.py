@@ -501,3 +501,19 @@ def test_backward_to_inputs_runs_their_own_nodes():
     log.clear()
     dt.autograd.grad(y.exp().sum(), y)
     assert log == []
+
+
+def test_what_is_saved_is_looked_at_where_it_is_recorded():
+    class Twice(Function):
+        @staticmethod
+        def forward(ctx, x, other):
+            ctx.save_for_backward(x, other)
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * 2, None
+
+    assert Twice.apply(dt.ones(1), "no tensor").item() == 2
+    with pytest.raises(TypeError, match="can only save variables"):
+        Twice.apply(dt.ones(1, requires_grad=True), "no tensor")

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 
+import disttrain as dt
 from disttrain import core, nn
 from disttrain.errors import ConfigError, ShapeError
 
@@ -38,6 +39,15 @@ def test_attention_masks_agree_with_each_other():
         attention(randn(2, 4, 6), x, x)
 
 
+@pytest.mark.parametrize("kind", [dt.bool, dt.float32])
+def test_a_mask_beside_a_causal_one(kind):
+    q, seen = randn(2, 4, 3, 5), dt.ones(3, 3).tril().bool()
+    mask = randn(3, 3) if kind is dt.float32 else randn(3, 3) > -1
+    both = mask & seen if kind is dt.bool else mask.masked_fill(~seen, -math.inf)
+    got = F.scaled_dot_product_attention(q, q, q, attn_mask=mask, is_causal=True)
+    assert dt.equal(got, F.scaled_dot_product_attention(q, q, q, attn_mask=both))
+
+
 def test_scaled_dot_product_attention_with_shared_heads():
     q, k, v = randn(2, 4, 3, 5), randn(2, 2, 6, 5, seed=1), randn(2, 2, 6, 7, seed=2)
     got = F.scaled_dot_product_attention(q, k, v, enable_gqa=True)
@@ -45,7 +55,5 @@ def test_scaled_dot_product_attention_with_shared_heads():
     scores = q.numpy() @ k4.swapaxes(-1, -2) / math.sqrt(5)
     p = np.exp(scores) / np.exp(scores).sum(-1, keepdims=True)
     np.testing.assert_allclose(got.numpy(), p @ v4, rtol=1e-4, atol=1e-5)
-    with pytest.raises(ConfigError, match="not both"):
-        F.scaled_dot_product_attention(q, q, q, attn_mask=randn(3, 3), is_causal=True)
     with pytest.raises(ShapeError):
         F.scaled_dot_product_attention(q, randn(2, 4, 3, 4), q)

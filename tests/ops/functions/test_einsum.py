@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import disttrain as dt
 from disttrain import ops  # noqa: F401  (attaches the operators)
 from disttrain.core import wrap
 from disttrain.errors import ShapeError
@@ -77,3 +78,12 @@ def test_gradients():
 def test_errors(equation, shapes, words):
     with pytest.raises(ShapeError, match=words):
         einsum(equation, *(wrap(np.zeros(s)) for s in shapes))
+
+
+def test_products_of_elements_are_of_any_types():
+    a, b = dt.tensor([[1, 2], [3, 4]]), dt.tensor([[0.5, 1.0], [2.0, 4.0]])
+    assert dt.equal(dt.einsum("ij,ij->ij", a, b), a * b)
+    assert dt.equal(dt.einsum("ij,k->kij", a, b[0]), a * b[0].reshape(2, 1, 1))
+    x = b.clone().requires_grad_()
+    dt.einsum("ij,ij->ji", x, x).sum().backward()
+    assert dt.equal(x.grad, 2 * b)

@@ -68,3 +68,11 @@ def test_places_outside_are_refused():
     ):
         with pytest.raises((IndexError, RuntimeError), match=r"out of|3|4|12"):
             call()
+
+
+@pytest.mark.parametrize("short", ["max", "min"])
+def test_extremes_have_short_names(short):
+    index, src = dt.tensor([0, 1, 0]), dt.tensor([5.0, 6.0, 7.0])
+    found = [dt.scatter_reduce(dt.zeros(3), 0, index, src, f"{a}{short}", include_self=False)
+             for a in ("", "a")]  # fmt: skip
+    assert dt.equal(*found)

@@ -82,3 +82,29 @@ def test_products_that_are_added_take_their_older_order():
 def test_arithmetic_takes_two_numbers(name):
     wanted = {"a": 5, "s": 1, "m": 6, "d": 1.5, "t": 1.5}[name[0]]
     assert isinstance(getattr(dt, name)(3, 2), dt.Tensor) and getattr(dt, name)(3, 2) == wanted
+
+
+X = dt.tensor([[1.0, 4.0, 2.0]])
+
+
+@pytest.mark.parametrize(
+    ("numpys", "own"),
+    [
+        (lambda: dt.softmax(X, axis=1), lambda: X.softmax(1)),
+        (lambda: dt.sort(X, axis=1).values, lambda: X.sort(1).values),
+        (lambda: dt.median(X, axis=1, keepdims=True).values, lambda: X.median(1, True).values),
+        (lambda: dt.maximum(x1=X, x2=X + 1), lambda: X + 1),
+        (lambda: dt.swapaxes(X, axis0=0, axis1=1), lambda: X.T),
+        (lambda: X.unsqueeze(axis=0), lambda: X[None]),
+        (lambda: dt.squeeze(X, axis=0), lambda: X[0]),
+    ],
+)
+def test_arguments_have_numpys_names_too(numpys, own):
+    assert dt.equal(numpys(), own())
+
+
+def test_other_names_are_refused():
+    with pytest.raises(TypeError, match="unexpected keyword argument 'axes'"):
+        dt.softmax(X, axes=1)
+    with pytest.raises(TypeError, match="axis"):
+        dt.softmax(X, dim=1, axis=1)

@@ -327,6 +327,17 @@ def binomial(count: Tensor, prob: Tensor, generator: Any = None) -> Tensor:
     return total
 
 
+def _int_mm(input: Tensor, mat2: Tensor) -> Tensor:
+    """The product of matrices of int8 as int32."""
+    if input.ndim != 2 or mat2.ndim != 2 or {input.dtype, mat2.dtype} != {dt.int8}:
+        raise RuntimeError(
+            f"_int_mm: {input.dtype} of shape {list(input.shape)} and {mat2.dtype} of shape "
+            f"{list(mat2.shape)} given; needed two matrices of int8"
+        )
+    # Sums of products of int8 are exact in float64.
+    return dt.mm(input.double(), mat2.double()).to(dt.int32)
+
+
 def names() -> dict[str, Any]:
     """What ``torch`` gets from here."""
     functions = (
@@ -336,7 +347,7 @@ def names() -> dict[str, Any]:
         convolution, cudnn_convolution, cudnn_convolution_transpose, cudnn_convolution_relu,
         cudnn_convolution_add_relu, cudnn_batch_norm, native_norm, dequantize,
         cudnn_affine_grid_generator, cudnn_grid_sampler, embedding_bag,
-        embedding_renorm_, hash_tensor, binomial, _sampler(2), _sampler(3),
+        embedding_renorm_, hash_tensor, binomial, _int_mm, _sampler(2), _sampler(3),
     )  # fmt: skip
     found: dict[str, Any] = {f.__name__: f for f in functions}
     found["native_channel_shuffle"] = F.native_channel_shuffle

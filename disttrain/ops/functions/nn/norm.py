@@ -209,7 +209,10 @@ def _moved_at_once(
 
 
 def track(running: Tensor, value: Tensor, momentum: float) -> None:
-    """Move a running statistic towards ``value`` in place."""
+    """Move a running statistic towards ``value`` in place. Shapes alone (of the meta device) move
+    nothing that has values."""
+    if value.is_meta and not running.is_meta:
+        return
     with opened():
         copy_(running, running * (1 - momentum) + value * momentum)
 

@@ -254,17 +254,22 @@ def movedim(input: Tensor, source: Dims, destination: Dims) -> Tensor:
 moveaxis = movedim
 
 
-def squeeze(input: Tensor, dim: Dims | None = None) -> Tensor:
-    """Drop dimensions of size 1 (all, or those named that have size 1)."""
+def squeeze(input: Tensor, dim: Dims | None = None, *, axis: Dims | None = None) -> Tensor:
+    """Drop dimensions of size 1 (all, or those named that have size 1); ``axis`` is numpy's name
+    of ``dim``."""
     shape = input.meta()[0]
+    if dim is None:
+        dim = axis
     drop = () if dim == () else check.dims(dim, len(shape), "squeeze")
     kept = tuple([n for i, n in enumerate(shape) if n != 1 or i not in drop])
     return _reshape("squeeze", input, kept)
 
 
-def unsqueeze(input: Tensor, dim: int) -> Tensor:
-    """Add a dimension of size 1 at ``dim``."""
+def unsqueeze(input: Tensor, dim: int | None = None, *, axis: int | None = None) -> Tensor:
+    """Add a dimension of size 1 at ``dim``; ``axis`` is numpy's name of it."""
     mode = thread.mode
+    if dim is None:
+        dim = cast("int", axis)  # (None is refused below)
     if mode != SLOW and dim.__class__ is int:
         x = input.array
         n = x.ndim

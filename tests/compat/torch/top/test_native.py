@@ -105,3 +105,11 @@ def test_hashes_are_of_bits():
     assert T.hash_tensor(x).item() == 4609434218613702656  # as PyTorch says
     assert T.hash_tensor(x, 1).tolist() == [4609434218613702656, 0, 0]
     assert T.hash_tensor(dt.tensor([-1, 2])).item() == np.uint64(18446744073709551613)
+
+
+def test_products_of_small_integers_are_exact():
+    a = dt.tensor([[127, -128], [1, 2]], dtype=dt.int8)
+    found = T._int_mm(a, a)
+    assert found.dtype == dt.int32 and found.tolist() == [[16001, -16512], [129, -124]]
+    with pytest.raises(RuntimeError, match="two matrices of int8"):
+        T._int_mm(a, a.int())

@@ -269,3 +269,10 @@ def test_evaluation_can_be_derived_twice():
     var.requires_grad_()
     f(x, weight).sum().backward()
     assert var.grad is not None and var.grad.abs().sum() > 0
+
+
+def test_shapes_alone_move_no_statistics():
+    layer = dt.nn.BatchNorm1d(3)
+    layer.weight, layer.bias = None, None
+    assert layer(dt.empty(4, 3, device="meta")).is_meta
+    assert layer.running_mean.tolist() == [0, 0, 0]

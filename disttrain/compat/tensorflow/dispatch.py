@@ -1,0 +1,210 @@
+"""How functions of TensorFlow's names are made: conversion of arguments, types that must agree, the
+graph that is traced, and failures in TensorFlow's words."""
+
+from __future__ import annotations
+
+import contextvars
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from ... import tree
+from ...context import thread
+from ...core.tensor import Tensor as Inner
+from .errors import FAILURES, OpError, failed
+from .tensor import GRAPH, SymbolicTensor, convert, matched, out_of_scope, wrap
+
+# Whether code of Keras runs: gradients may be wanted without a tape then.
+IN_KERAS: contextvars.ContextVar[bool] = contextvars.ContextVar("in_keras", default=False)
+
+FLOATS = frozenset("bfloat16 float16 float32 float64".split())
+COMPLEX = FLOATS | {"complex64", "complex128"}
+_ORDER = ("bfloat16", "float16", "float32", "float64", "complex64", "complex128")
+
+
+def execute(
+    kind: str, call: Callable, inputs: list, name: str | None = None, arguments: tuple = ()
+) -> Any:
+    """Run ``call`` on the values of ``inputs`` (tensors), or write it down where a function is
+    being traced."""
+    graph = GRAPH.get()
+    if graph is not None:
+        try:
+            return graph.record(kind, call, inputs, name, arguments=arguments)
+        except OpError as error:
+            raise ValueError(str(error)) from error
+        except FAILURES as error:
+            raise ValueError(_told(kind, inputs, error)) from error
+    values = [_value(t) for t in inputs]
+    try:
+        found = call(*values)
+    except OpError:
+        raise
+    except FAILURES as error:
+        raise failed(kind, _told(kind, inputs, error)) from error
+    if isinstance(found, Inner):
+        return wrap(_settled(found))
+    return tree.map(lambda v: wrap(_settled(v)), found)
+
+
+def _value(t: Any) -> Any:
+    if t.__class__ is SymbolicTensor:
+        raise out_of_scope(t)
+    return t._value
+
+
+def _settled(value: Any) -> Any:
+    """A result: outside of tapes nothing is recorded."""
+    if isinstance(value, Inner) and not thread.tapes and value.requires_grad:
+        return value if IN_KERAS.get() else value.detach()
+    return value
+
+
+def _told(kind: str, inputs: list, error: BaseException) -> str:
+    shapes = ["[" + ",".join(map(str, t.shape)) + "]" for t in inputs]
+    if kind in _BROADCAST and len(shapes) == 2:
+        return f"Incompatible shapes: {shapes[0]} vs. {shapes[1]}"
+    if kind in ("MatMul", "BatchMatMulV2") and len(shapes) == 2:
+        if min(t.ndim for t in inputs) < 2:
+            return "In[0] ndims must be >= 2"
+        return f"Matrix size-incompatible: In[0]: {shapes[0]}, In[1]: {shapes[1]}"
+    return str(error)
+
+
+_BROADCAST: set[str] = set()
+TEXT: dict[str, Callable] = {}  # the same of arrays of bytes
+
+
+def allow(kind: str, t: Any, allowed: frozenset | None) -> None:
+    """Raise where an operation is not there for the type of ``t``."""
+    if allowed is not None and t.dtype.name not in allowed:
+        words = ", ".join({"float16": "half", "float32": "float", "float64": "double"}.get(n, n)
+                          for n in _ORDER if n in allowed)  # fmt: skip
+        raise failed(
+            kind,
+            f"Value for attr 'T' of {t.dtype.word} is not in the list of allowed values: {words}",
+        )
+
+
+def unary(word: str, kind: str, fn: Callable, allowed: frozenset | None = None) -> Callable:
+    """``tf.word(x, name=None)`` of one tensor."""
+
+    def function(x: Any, name: str | None = None) -> Any:
+        t = convert(x)
+        allow(kind, t, allowed)
+        return execute(kind, fn, [t], name)
+
+    return named(function, word)
+
+
+def binary(
+    word: str, kind: str, fn: Callable, allowed: frozenset | None = None, first: bool = False
+) -> Callable:
+    """``tf.word(x, y, name=None)`` of two tensors of one type."""
+    _BROADCAST.add(kind)
+
+    def function(x: Any, y: Any, name: str | None = None) -> Any:
+        pair = matched(kind, [x, y], first)
+        if pair[0].dtype.name == "string" and kind in TEXT:
+            return execute(kind, TEXT[kind], pair, name, ("x", "y"))
+        allow(kind, pair[0], allowed)
+        return execute(kind, fn, pair, name, ("x", "y"))
+
+    return named(function, word)
+
+
+def named(function: Callable, word: str) -> Callable:
+    function.__name__ = function.__qualname__ = word
+    return function
+
+
+def op(
+    kind: str, tensors: str = "", *, same: str = "", types: frozenset | None = None,
+    out: Callable | None = None,
+) -> Callable:  # fmt: skip
+    """Make ``tf.f`` of a function of disttrain's tensors with the same parameters.
+
+    ``tensors``: the parameters that are tensors (a star: lists of them, of one type); ``same``:
+    those
+    that must agree in type; ``types``: what the first may be of. The others are as they come, but
+    tensors among them become Python's numbers where they have them. ``out``: of what it gives.
+    """
+
+    def make(fn: Callable) -> Callable:
+        sig = inspect.signature(fn)
+        if "name" not in sig.parameters:
+            extra = inspect.Parameter("name", inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None)
+            sig = sig.replace(parameters=[*sig.parameters.values(), extra])
+        wanted, alike = tensors.split(), same.split()
+
+        @functools.wraps(fn)
+        def function(*args: Any, **kwargs: Any) -> Any:
+            given = sig.bind(*args, **kwargs)
+            given.apply_defaults()
+            words = dict(given.arguments)
+            name = words.pop("name")
+            parts = _parts(kind, words, wanted, alike)
+            if types is not None:
+                allow(kind, tree.leaves(parts)[0], types)
+            static = {k: plain(v) for k, v in words.items() if k not in parts}
+            late = {k: tree.map(convert, v) for k, v in static.items() if _has_symbol(v)}
+            held, rebuild = tree.flatten({**parts, **late})
+            fixed = {k: v for k, v in static.items() if k not in late}
+
+            def call(*values: Any) -> Any:
+                found = rebuild(list(values))
+                known = {k: _numbers(found.pop(k)) for k in late}
+                return fn(**found, **known, **fixed)
+
+            result = execute(kind, call, held, name)
+            return result if out is None else out(result)
+
+        function.__signature__ = sig  # type: ignore[attr-defined]
+        return function
+
+    return make
+
+
+def _parts(kind: str, words: dict, wanted: list, alike: list) -> dict:
+    parts: dict[str, Any] = {}
+    if alike:
+        present = [w for w in alike if words[w] is not None]
+        found = matched(kind, [words[w] for w in present]) if present else []
+        parts |= dict(zip(present, found, strict=True))
+    for word in wanted:
+        if word.endswith("*"):
+            values = words[word[:-1]]
+            values = list(values) if isinstance(values, (list, tuple)) else [convert(values)]
+            parts[word[:-1]] = matched(kind, values) if values else []
+        elif words[word] is not None and word not in parts:
+            parts[word] = convert(words[word])
+    return parts
+
+
+def plain(value: Any) -> Any:
+    """A parameter that is no tensor: numbers of tensors, where they can be read."""
+    if isinstance(value, SymbolicTensor):
+        return value
+    if isinstance(value, (list, tuple)):
+        return type(value)(plain(v) for v in value) if not hasattr(value, "_fields") else value
+    if hasattr(value, "_as_tensor") or isinstance(value, (Inner,)) or hasattr(value, "_value"):
+        t = convert(value)
+        return t if isinstance(t, SymbolicTensor) else t.numpy().tolist()
+    return value
+
+
+def _has_symbol(value: Any) -> bool:
+    if isinstance(value, (list, tuple)):
+        return any(map(_has_symbol, value))
+    return isinstance(value, SymbolicTensor)
+
+
+def _numbers(value: Any) -> Any:
+    """The Python numbers of tensors, in nested lists."""
+    if isinstance(value, (list, tuple)):
+        return [_numbers(v) for v in value]
+    return value.detach().tolist() if isinstance(value, Inner) else value
+
+
+__all__ = ["COMPLEX", "FLOATS", "IN_KERAS", "allow", "binary", "execute", "op", "plain", "unary"]

@@ -1,0 +1,189 @@
+"""The operators of tensors and variables, and subscripts."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import numpy as np
+
+import disttrain as dt
+
+from . import math
+from .dispatch import execute
+from .tensor import GRAPH, SymbolicTensor, Tensor, convert, is_tensor, matched
+from .types import TensorShape
+
+_names = math.NAMES
+
+
+def _logic(word: str, bits: str) -> Any:
+    def fn(x: Any, y: Any) -> Any:
+        x, y = matched(word, [x, y])
+        return (_names[word] if x.dtype.is_bool else math.BITS[bits])(x, y)
+
+    return fn
+
+
+def _equal(word: str) -> Any:
+    def fn(x: Any, y: Any) -> Any:
+        if y is None or isinstance(y, (dict, set)):
+            return word != "equal"
+        try:
+            np.broadcast_shapes(*(tuple(d or 1 for d in convert(v).shape) for v in (x, y)))
+        except ValueError:
+            return convert(word != "equal")
+        except TypeError:
+            return NotImplemented
+        return _names[word](x, _beside(x, y))
+
+    return fn
+
+
+_BINARY = {
+    "add": (math.binary("add", "AddV2", dt.add, None, True), "add"),
+    "sub": (_names["subtract"], "sub"), "mul": (_names["multiply"], "mul"),
+    "truediv": (math.divide, "truediv"), "floordiv": (_names["floordiv"], "floordiv"),
+    "mod": (_names["floormod"], "FloorMod"), "pow": (_names["pow"], "pow"),
+    "matmul": (math.matmul, "matmul"),
+}  # fmt: skip
+_COMPARE = {"lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal"}
+
+
+def _forward(fn: Any, name: str | None) -> Any:
+    def method(self: Any, other: Any) -> Any:
+        if isinstance(other, (dict, set)) or other is None or _odd(self, other):
+            return NotImplemented
+        other = _beside(self, other, name)
+        if name is None:
+            return fn(self, other)
+        return fn(self, other, name=name if GRAPH.get() is not None else None)
+
+    return method
+
+
+def _odd(self: Any, other: Any) -> bool:
+    """Whether only one of two operands is text."""
+    return isinstance(other, (str, bytes)) and convert(self).dtype.name != "string"
+
+
+def _beside(one: Any, other: Any, name: str | None = None) -> Any:
+    """``other`` in the type of ``one``, if it is no tensor."""
+    if is_tensor(other):
+        return other
+    kind = convert(one).dtype
+    return convert(other, hint=kind) if name in ("add", "matmul") else convert(other, kind)
+
+
+def _backward(fn: Any, name: str | None) -> Any:
+    def method(self: Any, other: Any) -> Any:
+        if isinstance(other, (dict, set)) or other is None or _odd(self, other):
+            return NotImplemented
+        other = _beside(self, other)
+        return fn(other, self) if name is None else fn(other, self, name=name)
+
+    return method
+
+
+def getitem(self: Any, key: Any) -> Any:
+    """Subscripts: integers, slices with any step, ``...``, ``tf.newaxis``, scalar tensors."""
+    t = convert(self)
+    keys = key if isinstance(key, tuple) else (key,)
+    if len(keys) == 1 and is_tensor(keys[0]) and convert(keys[0]).dtype.is_bool:
+        return execute("BooleanMask", lambda v, m: v[m], [t, convert(keys[0])])
+    if isinstance(key, (list, np.ndarray)):
+        keys = tuple(key)
+    held: list[Any] = [t]
+    plan = [_part(k, held) for k in keys]
+    return execute("StridedSlice", lambda v, *at: _read(v, plan, at), held, "strided_slice")
+
+
+def _part(k: Any, held: list) -> Any:
+    """One subscript, with the number of the input where it is a tensor."""
+    if isinstance(k, slice):
+        return slice(*(_bound(b, held) for b in (k.start, k.stop, k.step)))
+    if k is None or k is Ellipsis:
+        return k
+    return _bound(k, held)
+
+
+class _At(int):
+    """The number of an input that has the subscript."""
+
+
+def _bound(k: Any, held: list) -> Any:
+    if k is None:
+        return None
+    if isinstance(k, (int, np.integer)) and not isinstance(k, bool):
+        return int(k)
+    if is_tensor(k):
+        t = convert(k)
+        if not t.ndim and t.dtype.is_integer:
+            held.append(t)
+            return _At(len(held) - 2)
+    raise TypeError(
+        "Only integers, slices (`:`), ellipsis (`...`), tf.newaxis (`None`) and scalar "
+        f"tf.int32/tf.int64 tensors are valid indices, got {k!r}"
+    )
+
+
+def _read(value: Any, plan: list, at: tuple) -> Any:
+    def known(k: Any) -> Any:
+        return int(at[k].item()) if isinstance(k, _At) else k
+
+    keys = [slice(*(known(b) for b in (k.start, k.stop, k.step))) if isinstance(k, slice)
+            else known(k) for k in plan]  # fmt: skip
+    count = sum(k is not None and k is not Ellipsis for k in keys)
+    if count > len(value.shape):
+        raise ValueError(f"Index out of range using input dim {len(value.shape)}; input has only "
+                         f"{len(value.shape)} dims")  # fmt: skip
+    if Ellipsis in [k for k in keys if not isinstance(k, slice)]:
+        place = next(i for i, k in enumerate(keys) if k is Ellipsis)
+        keys[place : place + 1] = [slice(None)] * (len(value.shape) - count)
+    if value.__class__ is np.ndarray:
+        return np.asarray(value[tuple(keys)], object)
+    dim = 0
+    found: list[Any] = []
+    for k in keys:
+        if k is None:
+            found.append(k)
+            continue
+        size = value.shape[dim]
+        if isinstance(k, slice) and k.step is not None and k.step < 0:
+            first, last, step = k.indices(size)
+            places = dt.arange(first, last, step)
+            value, k = value.index_select(dim, places), slice(None)
+        elif not isinstance(k, slice) and not -size <= k < size:
+            raise ValueError(f"slice index {k} of dimension {dim} out of bounds.")
+        found.append(k)
+        dim += 1
+    return value[tuple(found)].clone() if value.ndim else value.clone()
+
+
+def attach(kind: Any) -> None:
+    """Give ``kind`` the operators."""
+    for word, (fn, name) in _BINARY.items():
+        setattr(kind, f"__{word}__", _forward(fn, name))
+        setattr(kind, f"__r{word}__", _backward(fn, name))
+    for word, name in _COMPARE.items():
+        setattr(kind, f"__{word}__", _forward(_names[name], None))
+    for word, logic in (("and", "logical_and"), ("or", "logical_or"), ("xor", "logical_xor")):
+        fn = _logic(logic, f"bitwise_{word}")
+        setattr(kind, f"__{word}__", _forward(fn, None))
+        setattr(kind, f"__r{word}__", _backward(fn, None))
+    for word in ("equal", "not_equal"):
+        setattr(kind, {"equal": "__eq__", "not_equal": "__ne__"}[word], _equal(word))
+    kind.__neg__ = lambda self: _names["negative"](self)
+    kind.__abs__ = lambda self: _names["abs"](self)
+    kind.__invert__ = _invert
+    kind.__getitem__ = getitem
+
+
+def _invert(self: Any) -> Any:
+    return (_names["logical_not"] if self.dtype.is_bool else math.BITS["invert"])(self)
+
+
+attach(Tensor)
+_hash = Tensor.__hash__
+
+__all__ = ["SymbolicTensor", "TensorShape", "attach", "getitem", "operator"]

@@ -1,0 +1,444 @@
+"""TensorFlow's tensors: immutable covers of disttrain's, with TensorFlow's conventions.
+
+The value of a tensor is a disttrain Tensor (of strings: a numpy array of bytes). It is a cover
+and no
+subclass, as the tensors of Keras' layers on disttrain are plain Tensors with PyTorch's conventions
+(``.shape``, ``.dtype``, ``.view``), which the code of Keras relies on: a program may give either to
+every function here, and what functions return is a cover. ``keras`` has the border on Keras' side.
+The gradient's engine, the compiler and the transforms see plain Tensors.
+
+An ``EagerTensor`` has numbers. A ``SymbolicTensor`` stands for a value of a traced function: its
+value is an example of it, by which shapes and types are known, and which no program can read.
+"""
+
+from __future__ import annotations
+
+import contextvars
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+import disttrain as dt
+
+from ... import tree
+from ...core.types import dtypes
+from .errors import InaccessibleTensorError, OperatorNotAllowedInGraphError, failed
+from .types import DType, TensorShape, as_dtype
+
+GRAPH: contextvars.ContextVar[Any] = contextvars.ContextVar("graph", default=None)
+
+
+class Reference:
+    """A tensor as a key: equal to another reference of the same tensor."""
+
+    def __init__(self, held: Any) -> None:
+        self._held = held
+
+    def deref(self) -> Any:
+        return self._held
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Reference) and self._held is other._held
+
+    def __hash__(self) -> int:
+        return id(self._held)
+
+
+class Tensor:
+    """What both kinds have; operators are attached by ``operators``."""
+
+    __slots__ = ("__weakref__", "_value")
+    __array_priority__ = 2000  # above that of disttrain's tensors, and numpy's
+
+    _value: Any
+
+    @property
+    def dtype(self) -> DType:
+        value = self._value
+        return as_dtype(value.dtype if value.__class__ is np.ndarray else value.meta()[1])
+
+    @property
+    def shape(self) -> TensorShape:
+        return TensorShape(tuple(self._value.shape))
+
+    @property
+    def ndim(self) -> int:
+        return len(self._value.shape)
+
+    def get_shape(self) -> TensorShape:
+        return self.shape
+
+    def ref(self) -> Reference:
+        return Reference(self)
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: tuple, kwargs: Any = None) -> Any:
+        """What plain Tensors do with covers: as with what these cover."""
+        return meaning_of(func, args, kwargs)
+
+    def __hash__(self) -> int:
+        raise TypeError("Tensor is unhashable. Instead, use tensor.ref() as the key.")
+
+    def __reduce__(self) -> tuple:
+        return _unpickled, (self.numpy(),)  # type: ignore[attr-defined]
+
+
+class EagerTensor(Tensor):
+    """A tensor with numbers."""
+
+    __slots__ = ()
+
+    @property
+    def device(self) -> str:
+        return "/job:localhost/replica:0/task:0/device:CPU:0"
+
+    def numpy(self) -> Any:
+        value = self._value
+        array = value if value.__class__ is np.ndarray else value.detach().numpy()
+        return array[()] if not array.ndim else array.copy()
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        found = np.asarray(self.numpy())
+        return found if dtype is None else found.astype(dtype)
+
+    def __len__(self) -> int:
+        if not self.ndim:
+            raise TypeError("Scalar tensor has no `len()`")
+        return self._value.shape[0]
+
+    def __iter__(self) -> Iterator:
+        if not self.ndim:
+            raise TypeError("Cannot iterate over a scalar tensor.")
+        return (self[i] for i in range(len(self)))  # type: ignore[index]
+
+    def __bool__(self) -> bool:
+        return bool(self.numpy())
+
+    def __int__(self) -> int:
+        return int(self.numpy())
+
+    def __float__(self) -> float:
+        return float(self.numpy())
+
+    def __complex__(self) -> complex:
+        return complex(self.numpy())
+
+    def __index__(self) -> int:
+        return self.numpy().__index__()
+
+    def __format__(self, spec: str) -> str:
+        return format(self.numpy(), spec) if spec else str(self)
+
+    def __str__(self) -> str:
+        return f"tf.Tensor({_printed(self)}, shape={self.shape}, dtype={self.dtype.name})"
+
+    def __repr__(self) -> str:
+        return f"<tf.Tensor: shape={self.shape}, dtype={self.dtype.name}, numpy={told(self)}>"
+
+    def __copy__(self) -> EagerTensor:
+        return self
+
+    def __deepcopy__(self, memo: dict) -> EagerTensor:
+        return wrap(dt.tensor(self.numpy()) if self.dtype.inner else self._value.copy())
+
+
+def _printed(t: EagerTensor) -> str:
+    text = str(t.numpy())
+    return "\n" + text if "\n" in text else text
+
+
+def told(t: EagerTensor) -> str:
+    """The numbers as ``repr`` shows them."""
+    found = t.numpy()
+    if isinstance(found, np.ndarray):
+        text = repr(found)
+        return "\n" + text if "\n" in text else text
+    return repr(found.item() if isinstance(found, np.generic) else found)
+
+
+class SymbolicTensor(Tensor):
+    """A value of the function that ``graph`` is traced from. ``_twin``: an example for other sizes,
+    where some are unknown."""
+
+    __slots__ = ("_twin", "graph", "name", "op")
+
+    _twin: Any
+    graph: Any
+    name: str
+    op: Any
+
+    @property
+    def shape(self) -> TensorShape:
+        sizes, other = tuple(self._value.shape), self._twin
+        if other is self._value:
+            return TensorShape(sizes)
+        if other is None:
+            return TensorShape([None] * len(sizes))
+        others = tuple(other.shape)
+        if len(others) != len(sizes):
+            return TensorShape(None)
+        return TensorShape([a if a == b else None for a, b in zip(sizes, others, strict=True)])
+
+    def set_shape(self, shape: Any) -> None:
+        """Say what is known of the shape, which the program knows better."""
+        self.shape.assert_is_compatible_with(shape)
+        if TensorShape(shape).is_fully_defined() and self._twin is not None:
+            self._twin = self._value
+
+    @property
+    def device(self) -> str:
+        return ""
+
+    @property
+    def value_index(self) -> int:
+        return int(self.name.rpartition(":")[2])
+
+    def consumers(self) -> list:
+        return [op for op in self.graph.get_operations() if any(i is self for i in op.inputs)]
+
+    def __repr__(self) -> str:
+        return f"<tf.Tensor {self.name!r} shape={self.shape} dtype={self.dtype.name}>"
+
+    def __str__(self) -> str:
+        return f'Tensor("{self.name}", shape={self.shape}, dtype={self.dtype.name})'
+
+    def __bool__(self) -> bool:
+        raise OperatorNotAllowedInGraphError(_REFUSED.format("Using", "as a Python `bool` "))
+
+    def __iter__(self) -> Iterator:
+        raise OperatorNotAllowedInGraphError(_REFUSED.format("Iterating over", ""))
+
+    def __len__(self) -> int:
+        raise TypeError(f"len is not well defined for a symbolic Tensor ({self.name}). Please call "
+                        "`x.shape` rather than `len(x)` for shape information.")  # fmt: skip
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        raise NotImplementedError(
+            f"Cannot convert a symbolic tf.Tensor ({self.name}) to a numpy array. This error may "
+            "indicate that you're trying to pass a Tensor to a NumPy call, which is not supported."
+        )
+
+    def _number(self) -> Any:
+        raise TypeError(f"{self!r} is a symbolic tensor of a traced function; it has no number yet")
+
+    __int__ = __float__ = __index__ = __complex__ = _number
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"'SymbolicTensor' object has no attribute {name!r}")
+
+
+_REFUSED = (
+    "{} a symbolic `tf.Tensor` {}is not allowed. You can attempt the following resolutions to the "
+    "problem: If you are running in Graph mode, use Eager execution mode or decorate this function "
+    "with @tf.function. If you are using AutoGraph, you can try decorating this function with "
+    "@tf.function. If that does not work, then you may be using an unsupported feature or your "
+    "source code may not be visible to AutoGraph. See "
+    "https://github.com/tensorflow/tensorflow/blob/master/tensorflow/python/autograph/g3doc/"
+    "reference/limitations.md#access-to-source-code for more information."
+)
+
+
+def out_of_scope(t: SymbolicTensor) -> InaccessibleTensorError:
+    """What somebody is told who uses ``t`` after its function was traced."""
+    return InaccessibleTensorError(
+        f"{t!r} is out of scope and cannot be used here. Use return values, explicit Python locals "
+        "or TensorFlow collections to access it.\nPlease see https://www.tensorflow.org/guide/"
+        "function#all_outputs_of_a_tffunction_must_be_return_values for more information."
+    )
+
+
+def wrap(value: Any) -> EagerTensor:
+    """The tensor over a disttrain Tensor, or over an array of bytes."""
+    out = EagerTensor()
+    out._value = value
+    return out
+
+
+def meaning_of(func: Any, args: tuple, kwargs: Any) -> Any:
+    """``func`` of Tensors in place of their covers, covered."""
+    given = tree.map(_plain, (args, kwargs or {}))
+    return tree.map(
+        lambda v: wrap(v) if isinstance(v, dt.Tensor) else v, func(*given[0], **given[1])
+    )
+
+
+def _plain(value: Any) -> Any:
+    known = isinstance(value, Tensor) or hasattr(value, "_as_tensor")
+    return convert(value)._value if known else value
+
+
+def _unpickled(array: Any) -> EagerTensor:
+    return convert(array)
+
+
+# --- conversion ----------------------------------------------------------------------------------
+def is_tensor(value: Any) -> bool:
+    """Whether ``value`` is a tensor or a variable, of TensorFlow's, disttrain's or Keras' kind."""
+    return (
+        isinstance(value, (Tensor, dt.Tensor)) or hasattr(value, "_as_tensor") or _of_keras(value)
+    )
+
+
+def _of_keras(value: Any) -> bool:
+    kind = type(value)
+    return kind.__module__.startswith("keras.") and kind.__name__ == "Variable"
+
+
+def convert(value: Any, dtype: Any = None, hint: DType | None = None) -> Any:
+    """The tensor of ``value``. ``dtype``: of this type, or an error; ``hint``: of this type, where
+    ``value`` is no tensor and can be."""
+    wanted = None if dtype is None else as_dtype(dtype)
+    found = _tensor_of(value)
+    if found is None:
+        return wrap(_made(value, wanted or hint, strict=wanted is not None))
+    if wanted is not None and found.dtype is not wanted:
+        raise ValueError(
+            f"Tensor conversion requested dtype {wanted.name} for Tensor with dtype "
+            f"{found.dtype.name}: {found!r}"
+        )
+    return found
+
+
+def _tensor_of(value: Any) -> Any:
+    if isinstance(value, Tensor):
+        return value
+    if isinstance(value, dt.Tensor):
+        return wrap(value)
+    if hasattr(value, "_as_tensor"):  # variables, slices
+        return value._as_tensor()
+    if _of_keras(value):
+        return wrap(value.value)
+    if isinstance(value, (list, tuple)) and any(map(_holds_tensor, value)):
+        return _stacked(value)
+    if isinstance(value, TensorShape):
+        return wrap(_made(value.as_list(), as_dtype("int32"), True))
+    return None
+
+
+def _holds_tensor(value: Any) -> bool:
+    if isinstance(value, (list, tuple)):
+        return any(map(_holds_tensor, value))
+    return is_tensor(value)
+
+
+STACK: list[Any] = []  # the function ``tf.stack``, which is made above
+
+
+def _stacked(values: Any) -> Any:
+    first = next(v for v in values if _holds_tensor(v))
+    kind = convert(first).dtype
+    return STACK[0]([convert(v, hint=kind) for v in values])
+
+
+_NATURAL = {"int64": "int32", "float64": "float32"}  # of Python's numbers, where they fit
+
+
+def _made(value: Any, kind: DType | None, strict: bool) -> Any:
+    array = _array(value)
+    natural = not _typed(value)
+    if not natural and isinstance(value, (list, tuple)) and isinstance(value[0], np.generic):
+        array = array.astype(value[0].dtype)
+    if array.dtype.kind in "SUO":
+        if kind is not None and kind.name != "string":
+            raise TypeError(f"Cannot convert {value!r} to EagerTensor of dtype {kind.word}")
+        out = np.empty(array.size, object)
+        out[:] = [_bytes(x) for x in array.reshape(-1).tolist()]
+        return out.reshape(array.shape)
+    own = as_dtype(array.dtype)
+    if natural:
+        narrow = as_dtype(_NATURAL.get(own.name, own.name))
+        fits = own.name != "int64" or not array.size or _in_range(array)
+        own = narrow if fits else own
+        own = as_dtype("float32") if not array.size and own.is_floating else own
+    if kind is not None and kind is not own:
+        if not natural or not array.size or _goes(own, kind):
+            own = kind
+        elif strict:
+            raise TypeError(f"Cannot convert {value!r} to EagerTensor of dtype {kind.word}")
+    return dt.tensor(array.astype(own.as_numpy_dtype))
+
+
+def _goes(own: DType, kind: DType) -> bool:
+    """Whether Python's numbers of type ``own`` may be taken for ones of ``kind``."""
+    if own.is_bool:
+        return kind.name in ("float16", "float32", "float64", "int32", "int64")
+    if own.is_integer:
+        return not kind.is_bool
+    if own.is_floating:
+        return kind.is_floating or kind.is_complex
+    return own.is_complex and kind.is_complex
+
+
+def _in_range(array: np.ndarray) -> bool:
+    return -(2**31) <= array.min() and array.max() < 2**31
+
+
+def _typed(value: Any) -> bool:
+    while isinstance(value, (list, tuple)) and len(value):
+        value = value[0]
+    return hasattr(value, "dtype") and not isinstance(value, (list, tuple))
+
+
+def _bytes(x: Any) -> bytes:
+    return x.encode() if isinstance(x, str) else bytes(x)
+
+
+def _array(value: Any) -> np.ndarray:
+    if value is None:
+        raise ValueError(
+            "Attempt to convert a value (None) with an unsupported type (<class 'NoneType'>) to a "
+            "Tensor."
+        )
+    try:
+        array = np.asarray(value)
+    except ValueError:
+        raise ValueError("Can't convert non-rectangular Python sequence to Tensor.") from None
+    if array.dtype.kind == "U" and isinstance(value, (list, tuple)) and _is_mixed(value):
+        raise ValueError("Can't convert Python sequence with mixed types to Tensor.")
+    if array.dtype.kind in "SU":  # (whose numpy arrays lose zeros at the end)
+        array = np.asarray(value, object)
+    if array.dtype.kind == "O" and not all(isinstance(x, (str, bytes)) for x in array.flat):
+        raise ValueError(
+            f"Attempt to convert a value ({value!r}) with an unsupported type ({type(value)}) to a "
+            "Tensor."
+        )
+    return array
+
+
+def _is_mixed(value: Any) -> bool:
+    if isinstance(value, (list, tuple)):
+        return any(map(_is_mixed, value))
+    return not isinstance(value, (str, bytes, np.ndarray))
+
+
+def matched(op: str, values: list, first: bool = False) -> list:
+    """``values`` as tensors of one type: that of the first tensor among them (or, with ``first``,
+    of the first value); numbers take it, where they can."""
+    known = None if first else next((v for v in values if is_tensor(v)), None)
+    kind = convert(values[0] if known is None else known).dtype
+    found = []
+    for i, value in enumerate(values):
+        t = convert(value, hint=kind)
+        if t.dtype is not kind:
+            if GRAPH.get() is not None:
+                raise TypeError(f"Input 'y' of {op!r} Op has type {t.dtype.name} that does not "
+                                f"match type {kind.name} of argument 'x'.")  # fmt: skip
+            raise failed(
+                op, f"cannot compute {op} as input #{i}(zero-based) was expected to be a "
+                f"{kind.word} tensor but is a {t.dtype.word} tensor"
+            )  # fmt: skip
+        found.append(t)
+    return found
+
+
+def inner_type(kind: Any) -> Any:
+    """disttrain's type for TensorFlow's."""
+    found = as_dtype(kind).inner
+    return dtypes.float32 if found is None else found
+
+
+__all__ = [
+    "GRAPH", "EagerTensor", "SymbolicTensor", "Tensor", "convert", "inner_type", "is_tensor",
+    "matched", "out_of_scope", "told", "wrap",
+]  # fmt: skip

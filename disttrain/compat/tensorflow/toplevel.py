@@ -1,0 +1,443 @@
+"""What else stands at TensorFlow's top: contexts, nests, assertions, strings, modules, tests."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import logging
+import sys
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+import disttrain as dt
+
+from ... import tree
+from ...core.tensor import Tensor as Inner
+from . import arrays, math
+from .debugging import DEBUGGING, Assert, effect
+from .dispatch import IN_KERAS, TEXT, execute, op
+from .errors import InvalidArgumentError
+from .function import functions_run_eagerly, run_functions_eagerly
+from .graph import Operation
+from .tensor import GRAPH, EagerTensor, SymbolicTensor, Tensor, convert, is_tensor, wrap
+from .types import TensorShape, TensorSpec, as_dtype
+from .variable import Variable
+
+
+# --- gradients of a program's own -------------------------------------------------------------
+def custom_gradient(f: Callable | None = None) -> Any:
+    """``f(*args)`` gives (its result, the function of its gradients)."""
+    if f is None:
+        return custom_gradient
+
+    body: Any = f
+
+    @functools.wraps(f)
+    def function(*args: Any, **kwargs: Any) -> Any:
+        given = [convert(a) for a in args]
+        form: list[Any] = []
+
+        class Custom(dt.autograd.Function):  # type: ignore[misc]
+            @staticmethod
+            def forward(ctx: Any, *values: Any) -> Any:
+                with init_scope():
+                    found, ctx.grad = body(*[wrap(v) for v in values], **kwargs)
+                leaves, rebuild = tree.flatten(found)
+                form[:] = [rebuild]
+                return tuple(convert(v)._value for v in leaves)
+
+            @staticmethod
+            def backward(ctx: Any, *gs: Any) -> Any:
+                found = ctx.grad(*[wrap(g) for g in gs])
+                rows = found if isinstance(found, (list, tuple)) else [found]
+                return tuple(None if g is None else convert(g)._value for g in rows)
+
+        outs = execute(body.__name__, lambda *v: Custom.apply(*v), given)
+        return form[0](list(outs) if isinstance(outs, tuple) else [outs])
+
+    return function
+
+
+def recompute_grad(f: Callable) -> Callable:
+    """``f`` whose intermediate values are computed again for gradients."""
+
+    @functools.wraps(f)
+    def function(*args: Any, **kwargs: Any) -> Any:
+        form: list[Any] = []
+
+        def call(*values: Any) -> Any:
+            token = IN_KERAS.set(True)  # what runs again is recorded, without a tape
+            try:
+                leaves, rebuild = tree.flatten(f(*[wrap(v) for v in values], **kwargs))
+            finally:
+                IN_KERAS.reset(token)
+            form[:] = [rebuild]
+            return tuple(convert(v)._value for v in leaves)
+
+        given = [convert(a) for a in args]
+        outs = execute(f.__name__, lambda *v: dt.autograd.checkpoint(
+            call, *v, use_reentrant=False), given)  # fmt: skip
+        return form[0](list(outs))
+
+    return function
+
+
+@op("PreventGradient", "input")
+def grad_pass_through(input):  # noqa: A002
+    return input
+
+
+# --- printing and Python ----------------------------------------------------------------------
+def print_(*inputs: Any, output_stream: Any = None, summarize: int = 3, sep: str = " ",
+           end: str = "\n", name: Any = None) -> None:  # fmt: skip
+    """Print at every run, to the standard error unless ``output_stream`` says otherwise."""
+    leaves, rebuild = tree.flatten(list(inputs))
+    at = [i for i, v in enumerate(leaves) if is_tensor(v)]
+
+    def call(*values: Any) -> None:
+        now = list(leaves)
+        for i, v in zip(at, values, strict=True):
+            now[i] = _Shown(wrap(v).numpy(), summarize)
+        text = sep.join(str(v) for v in rebuild(now)) + end
+        stream = output_stream if output_stream not in (None, "stderr") else sys.stderr
+        stream = sys.stdout if stream == "stdout" else stream
+        stream.write(text)
+        stream.flush()
+
+    effect("PrintV2", call, [convert(leaves[i]) for i in at])
+
+
+class _Shown:
+    """A tensor as ``tf.print`` shows it: the first and last few of each dimension."""
+
+    def __init__(self, array: Any, edge: int) -> None:
+        self.array, self.edge = np.asarray(array), edge
+
+    def __repr__(self) -> str:
+        return _brief(
+            self.array, len(self.array) if self.edge == -1 and self.array.ndim else self.edge
+        )
+
+
+def _brief(array: Any, edge: int) -> str:
+    if not array.ndim:
+        value = array.item()
+        text = value.decode() if isinstance(value, bytes) else str(int(value)) if isinstance(
+            value, bool) else f"{value:.8g}" if isinstance(value,
+                float) else str(value)  # fmt: skip
+        return text
+    parts = [_brief(a, edge) for a in array]
+    if len(parts) > 2 * edge:
+        parts = [*parts[:edge], "...", *parts[-edge:]]
+    return "[" + (" " if array.ndim == 1 else "\n ").join(parts) + "]"
+
+
+def py_function(func: Callable, inp: Iterable, Tout: Any = None, name: Any = None) -> Any:  # noqa: N803
+    """A Python function as an operation, at every run."""
+    given = [convert(v) for v in inp]
+    kinds = [Tout] if not isinstance(Tout, (list, tuple)) else list(Tout)
+    specs = [k if isinstance(k, TensorSpec) else TensorSpec((), k) for k in kinds]
+
+    def call(*values: Any) -> Any:
+        if GRAPH.get() is not None:
+            found = tuple(dt.zeros([n or 1 for n in s.shape], dtype=s.dtype.inner) for s in specs)
+        else:
+            out = func(*[wrap(v) for v in values])
+            rows = out if isinstance(out, (list, tuple)) else [out]
+            found = tuple(
+                convert(r, hint=s.dtype)._value for r, s in zip(rows, specs, strict=False)
+            )
+        return found[0] if not isinstance(Tout, (list, tuple)) else list(found)
+
+    return execute("EagerPyFunc", call, given)
+
+
+def numpy_function(func: Callable | None = None, inp: Any = None, Tout: Any = None,  # noqa: N803
+                   stateful: bool = True, name: Any = None) -> Any:  # fmt: skip
+    """As ``py_function``, of numpy's arrays."""
+    return py_function(lambda *v: func(*[x.numpy() for x in v]), inp, Tout)  # type: ignore[misc]
+
+
+# --- nests ------------------------------------------------------------------------------------
+def map_structure(func: Callable, *structure: Any, **kwargs: Any) -> Any:
+    """``func`` of the leaves of nested structures, in their structure."""
+    flat = [tree.leaves(s, with_none=True) for s in structure]
+    rebuild = tree.flatten(structure[0], with_none=True)[1]
+    for other in structure[1:]:
+        assert_same_structure(structure[0], other)
+    return rebuild([func(*row) for row in zip(*flat, strict=True)])
+
+
+def assert_same_structure(nest1: Any, nest2: Any, check_types: bool = True, **kwargs: Any) -> None:
+    """Raise unless two nested structures are alike."""
+    if len(tree.leaves(nest1, with_none=True)) != len(tree.leaves(nest2, with_none=True)):
+        raise ValueError(
+            "The two structures don't have the same nested structure.\n\nFirst structure: type="
+            f"{type(nest1).__name__} str={nest1}\n\nSecond structure: type={type(nest2).__name__} "
+            f"str={nest2}"
+        )
+
+
+def _sorted(structure: Any) -> Any:
+    """Dicts in the order of their keys, as TensorFlow flattens them."""
+    if isinstance(structure, dict):
+        return {k: _sorted(structure[k]) for k in sorted(structure)}
+    if isinstance(structure, list):
+        return [_sorted(s) for s in structure]
+    return structure
+
+
+def flatten(structure: Any, expand_composites: bool = False) -> list:
+    """The leaves of a nested structure."""
+    return tree.leaves(_sorted(structure), with_none=True)
+
+
+def pack_sequence_as(structure: Any, flat_sequence: Any, expand_composites: bool = False) -> Any:
+    """The structure with other leaves."""
+    return tree.flatten(_sorted(structure), with_none=True)[1](list(flat_sequence))
+
+
+NEST = {"map_structure": map_structure, "flatten": flatten, "pack_sequence_as": pack_sequence_as,
+        "assert_same_structure": assert_same_structure,
+        "is_nested": lambda s: isinstance(s, (list, tuple, dict))}  # fmt: skip
+
+
+# --- contexts and settings --------------------------------------------------------------------
+class _Named(contextlib.ContextDecorator):
+    """``tf.name_scope``, ``tf.device`` and the like: accepted; there is one device here."""
+
+    def __init__(self, name: Any = None, *args: Any, **kwargs: Any) -> None:
+        self.name = name
+
+    def __enter__(self) -> Any:
+        return self.name
+
+    def __exit__(self, *exc: object) -> None:
+        """Nothing to undo."""
+
+
+@contextlib.contextmanager
+def init_scope() -> Any:
+    """Run eagerly inside of a function that is being traced."""
+    token = GRAPH.set(None)
+    try:
+        yield
+    finally:
+        GRAPH.reset(token)
+
+
+class PhysicalDevice:
+    """A device of this machine."""
+
+    def __init__(self, name: str, device_type: str) -> None:
+        self.name, self.device_type = name, device_type
+
+    def __repr__(self) -> str:
+        return f"PhysicalDevice(name={self.name!r}, device_type={self.device_type!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return repr(self) == repr(other)
+
+    def __hash__(self) -> int:
+        return hash(repr(self))
+
+
+def _devices(prefix: str) -> Callable:
+    def devices(device_type: str | None = None) -> list[PhysicalDevice]:
+        found = [PhysicalDevice(f"{prefix}CPU:0", "CPU")]
+        return [d for d in found if device_type in (None, d.device_type)]
+
+    return devices
+
+
+CONFIG: dict[str, Any] = {
+    "list_physical_devices": _devices("/physical_device:"),
+    "list_logical_devices": _devices("/device:"), "run_functions_eagerly": run_functions_eagerly,
+    "functions_run_eagerly": functions_run_eagerly,
+    "get_visible_devices": _devices("/physical_device:"),
+    "set_visible_devices": lambda devices, device_type=None: None,
+    "set_soft_device_placement": lambda enabled: None,
+}  # fmt: skip
+
+
+# --- modules ----------------------------------------------------------------------------------
+class Module:
+    """A named container of variables and other modules, found among its attributes."""
+
+    def __init__(self, name: str | None = None) -> None:
+        self._name = name or "".join(f"_{c.lower()}" if c.isupper() else c
+                                     for c in type(self).__name__).lstrip("_")  # fmt: skip
+
+    name = property(lambda self: self.__dict__.get("_name") or type(self).__name__.lower())
+    name_scope = property(lambda self: _Named(self.name))
+
+    @classmethod
+    def with_name_scope(cls, method: Callable) -> Callable:
+        return method
+
+    def _found(self, wanted: Callable[[Any], bool]) -> tuple:
+        found: list[Any] = []
+        seen: set[int] = set()
+
+        def look(value: Any) -> None:
+            if id(value) in seen:
+                return
+            seen.add(id(value))
+            if wanted(value):
+                found.append(value)
+            if isinstance(value, Module):
+                for name in sorted(vars(value)):
+                    look(vars(value)[name])
+            elif isinstance(value, dict):
+                for key in sorted(value, key=str):
+                    look(value[key])
+            elif isinstance(value, (list, tuple)):
+                for item in value:
+                    look(item)
+            elif type(value).__module__.startswith("keras.") and hasattr(value, "variables"):
+                for item in value.variables:
+                    look(item)
+
+        for name in sorted(vars(self)):
+            look(vars(self)[name])
+        return tuple(found)
+
+    @property
+    def variables(self) -> tuple:
+        return self._found(_is_variable)
+
+    @property
+    def trainable_variables(self) -> tuple:
+        return tuple(v for v in self.variables if v.trainable)
+
+    @property
+    def non_trainable_variables(self) -> tuple:
+        return tuple(v for v in self.variables if not v.trainable)
+
+    @property
+    def submodules(self) -> tuple:
+        return self._found(lambda v: isinstance(v, Module))
+
+
+def _is_variable(value: Any) -> bool:
+    return isinstance(value, Variable) or (
+        type(value).__module__.startswith("keras.") and type(value).__name__ == "Variable"
+    )
+
+
+# --- strings and files ------------------------------------------------------------------------
+def _each(fn: Callable, dtype: Any = None) -> Callable:
+    def function(input: Any, *args: Any, name: Any = None, **kwargs: Any) -> Any:  # noqa: A002
+        array = convert(input)._value
+        made = [fn(x, *args, **kwargs) for x in array.reshape(-1)]
+        if dtype is not None:
+            return wrap(dt.tensor(made, dtype=as_dtype(dtype).inner).reshape(array.shape))
+        out = np.empty(len(made), object)
+        out[:] = made
+        return wrap(out.reshape(array.shape))
+
+    return function
+
+
+def _joined(inputs: Any, separator: str = "", name: Any = None) -> Any:
+    first, *others = [convert(i)._value for i in inputs]
+    between = separator.encode()
+    for other in others:
+        first = first + between + other if between else first + other
+    return wrap(np.asarray(first, object))
+
+
+def _to_number(x: bytes) -> float:
+    try:
+        return float(x)
+    except ValueError:
+        raise InvalidArgumentError(None, None,
+            f"StringToNumberOp could not correctly convert string: "
+                                   f"{x.decode()}") from None  # fmt: skip
+
+
+def as_string(input: Any, precision: int = -1, name: Any = None, **kwargs: Any) -> Any:  # noqa: A002
+    """The text of each number."""
+    t = convert(input)
+    word = "%d" if t.dtype.is_integer else "%f" if precision < 0 else f"%.{precision}f"
+    texts = [("true" if x else "false") if t.dtype.is_bool else word % x
+             for x in np.asarray(t.numpy()).reshape(-1)]  # fmt: skip
+    return convert(np.array([x.encode() for x in texts], object).reshape(tuple(t.shape)))
+
+
+def _compared(a: Any, b: Any) -> Any:
+    return dt.tensor(np.asarray(a == b, bool))
+
+
+TEXT["AddV2"] = lambda a, b: np.asarray(a + b, object)
+TEXT |= {"Equal": _compared, "NotEqual": lambda a, b: ~_compared(a, b)}
+STRINGS: dict[str, Any] = {
+    "lower": _each(bytes.lower), "upper": _each(bytes.upper), "strip": _each(bytes.strip),
+    "length": _each(len, "int32"), "join": _joined, "as_string": as_string,
+    "substr": _each(lambda x, pos, len: x[pos : pos + len]),
+    "to_number": lambda input, out_type="float32", name=None: math.cast(  # noqa: A006
+        _each(_to_number, "float64")(input), out_type),
+}  # fmt: skip
+
+
+def read_file(filename: Any, name: Any = None) -> Any:
+    """The bytes of a file."""
+    path = filename if isinstance(filename, str) else convert(filename).numpy().decode()
+    with open(path, "rb") as file:
+        return convert(file.read())
+
+
+def write_file(filename: Any, contents: Any, name: Any = None) -> None:
+    """Write bytes to a file."""
+    data = contents if isinstance(contents, bytes) else convert(contents).numpy()
+    with open(filename if isinstance(filename, str) else filename.decode(), "wb") as file:
+        file.write(data)
+
+
+def ensure_shape(x: Any, shape: Any, name: Any = None) -> Any:
+    """``x``; an error unless it has the shape."""
+    wanted = TensorShape(shape)
+
+    def call(v: Any) -> Any:
+        if not wanted.is_compatible_with(tuple(v.shape)):
+            raise ValueError(f"Shape of tensor {TensorShape(tuple(v.shape))} is not compatible "
+                             "with "
+                             f"expected shape {wanted}.")  # fmt: skip
+        return v
+
+    return execute("EnsureShape", call, [convert(x)])
+
+
+def executing_eagerly() -> bool:
+    """Whether no function is being traced."""
+    return GRAPH.get() is None
+
+
+def gradients_of_graphs(*args: Any, **kwargs: Any) -> Any:
+    """``tf.gradients`` belongs to TensorFlow 1's graphs."""
+    raise RuntimeError("tf.gradients is not supported when eager execution is enabled. Use "
+                       "tf.GradientTape instead.")  # fmt: skip
+
+
+NAMES: dict[str, Any] = {
+    "custom_gradient": custom_gradient, "recompute_grad": recompute_grad, "print": print_,
+    "py_function": py_function, "numpy_function": numpy_function, "name_scope": _Named,
+    "device": _Named, "control_dependencies": _Named, "init_scope": init_scope, "Module": Module,
+    "ensure_shape": ensure_shape, "executing_eagerly": executing_eagerly,
+    "gradients": gradients_of_graphs, "assert_equal": DEBUGGING["assert_equal"],
+        "Operation": Operation,
+    "assert_less": DEBUGGING["assert_less"], "assert_greater": DEBUGGING["assert_greater"],
+    "Assert": Assert, "group": lambda *inputs, **k: None, "no_op": lambda name=None: None,
+    "is_symbolic_tensor": lambda t: isinstance(t, SymbolicTensor), "identity_n": lambda xs,
+        name=None: [
+        arrays.identity(x) for x in xs], "grad_pass_through": grad_pass_through,
+    "timestamp": lambda name=None: convert(time.time(), "float64"),
+    "get_logger": lambda: logging.getLogger("tensorflow"),
+    "newaxis": None, "Tensor": Tensor, "EagerTensor": EagerTensor, "DTensor": None,
+    "inside_function": lambda: GRAPH.get() is not None, "Inner": Inner,
+}  # fmt: skip
+for _word in ("DTensor", "Inner", "EagerTensor"):
+    del NAMES[_word]

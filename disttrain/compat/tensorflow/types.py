@@ -1,0 +1,272 @@
+"""TensorFlow's element types, shapes and specifications: objects with its names and its words."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from ...core.types import dtypes
+
+# name -> (TensorFlow's number of it, what messages of operations call it)
+_TABLE = {
+    "float32": (1, "float"), "float64": (2, "double"), "int32": (3, "int32"),
+    "uint8": (4, "uint8"), "int16": (5, "int16"), "int8": (6, "int8"), "string": (7, "string"),
+    "complex64": (8, "complex64"), "int64": (9, "int64"), "bool": (10, "bool"),
+    "bfloat16": (14, "bfloat16"), "uint16": (17, "uint16"), "complex128": (18, "complex128"),
+    "float16": (19, "half"), "uint32": (22, "uint32"), "uint64": (23, "uint64"),
+}  # fmt: skip
+
+
+class DType:
+    """An element type: one object each (``tf.float32``), equal to its name and to numpy's."""
+
+    def __init__(self, name: str, number: int, word: str) -> None:
+        self.name, self.as_datatype_enum, self.word = name, number, word
+        text = name == "string"
+        kind = object if text else np.dtype(getattr(ml_dtypes, name, name)).type
+        self.as_numpy_dtype: Any = kind
+        self.inner = None if text else dtypes.of(np.dtype(kind))  # disttrain's type
+
+    base_dtype = property(lambda self: self)
+    is_floating = property(lambda self: "float" in self.name)
+    is_complex = property(lambda self: "complex" in self.name)
+    is_integer = property(lambda self: "int" in self.name)
+    is_unsigned = property(lambda self: self.name.startswith("uint"))
+    is_bool = property(lambda self: self.name == "bool")
+    is_quantized = property(lambda self: False)
+    is_numpy_compatible = property(lambda self: True)
+    size = property(
+        lambda self: 1 if self.inner is None else np.dtype(self.as_numpy_dtype).itemsize
+    )
+
+    @property
+    def real_dtype(self) -> DType:
+        return _named({"complex64": "float32", "complex128": "float64"}.get(self.name, self.name))
+
+    @property
+    def max(self) -> Any:
+        return self._limit("max")
+
+    @property
+    def min(self) -> Any:
+        return self._limit("min")
+
+    @property
+    def limits(self) -> tuple:
+        return (0, self.max) if self.is_unsigned else (self.min, self.max)
+
+    def _limit(self, which: str) -> Any:
+        if self.is_bool:
+            return which == "max"
+        if not (self.is_floating or self.is_integer):
+            raise TypeError(f"Cannot find {which}imum value of {self}.")
+        about = ml_dtypes.finfo if self.is_floating else np.iinfo
+        return getattr(about(self.as_numpy_dtype), which)
+
+    def is_compatible_with(self, other: Any) -> bool:
+        return self is as_dtype(other)
+
+    def __repr__(self) -> str:
+        return f"tf.{self.name}"
+
+    def __str__(self) -> str:
+        return f"<dtype: {self.name!r}>"
+
+    def __eq__(self, other: object) -> bool:
+        if other is None:
+            return False
+        try:
+            return self is as_dtype(other)
+        except TypeError:
+            return False
+
+    def __hash__(self) -> int:
+        return self.as_datatype_enum
+
+    def __reduce__(self) -> tuple:
+        return _named, (self.name,)
+
+
+DTYPES = {name: DType(name, *about) for name, about in _TABLE.items()}
+_ALIASES = {"half": "float16", "float": "float32", "double": "float64", "str": "string",
+            "object": "string", "bytes": "string"}  # fmt: skip
+_PYTHON = {float: "float32", int: "int64", bool: "bool", complex: "complex128", str: "string",
+           bytes: "string", object: "string"}  # fmt: skip
+
+
+def _named(name: str) -> DType:
+    return DTYPES[name]
+
+
+def as_dtype(value: Any) -> DType:
+    """The type that ``value`` means: a DType, a name, numpy's, Python's or disttrain's."""
+    if isinstance(value, DType):
+        return value
+    try:
+        return _found(value)
+    except (TypeError, KeyError):
+        raise TypeError(
+            f"Cannot convert the argument `type_value`: {value!r} to a TensorFlow DType."
+        ) from None
+
+
+@functools.cache
+def _found(value: Any) -> DType:
+    if isinstance(value, type) and value in _PYTHON:
+        return DTYPES[_PYTHON[value]]
+    if isinstance(value, str):
+        name = _ALIASES.get(value, value)
+        return DTYPES[name if name in DTYPES else np.dtype(name).name]
+    if isinstance(value, int):
+        return next(d for d in DTYPES.values() if d.as_datatype_enum == value)
+    kind = np.dtype(value.numpy_dtype if hasattr(value, "numpy_dtype") else value)
+    return DTYPES["string" if kind.kind in "SUO" else kind.name]
+
+
+class TensorShape:
+    """A shape whose sizes (None), or whose rank, may be unknown."""
+
+    __slots__ = ("_dims",)
+
+    def __init__(self, dims: Any) -> None:
+        if isinstance(dims, TensorShape):
+            dims = dims._dims
+        if isinstance(dims, (int, np.integer)):
+            dims = (dims,)
+        if dims is not None:
+            dims = tuple(None if d is None else int(d) for d in dims)
+            bad = [d for d in dims if d is not None and d < 0]
+            if bad:
+                raise ValueError(f"Dimension {bad[0]} must be >= 0")
+        self._dims: tuple | None = dims
+
+    rank = property(lambda self: None if self._dims is None else len(self._dims))
+    ndims = rank
+    dims = property(lambda self: None if self._dims is None else list(self._dims))
+
+    def as_list(self) -> list:
+        if self._dims is None:
+            raise ValueError("as_list() is not defined on an unknown TensorShape.")
+        return list(self._dims)
+
+    def is_fully_defined(self) -> bool:
+        return self._dims is not None and None not in self._dims
+
+    def num_elements(self) -> int | None:
+        return int(np.prod(self._dims or (), dtype=int)) if self.is_fully_defined() else None
+
+    def is_compatible_with(self, other: Any) -> bool:
+        other = TensorShape(other)
+        if self._dims is None or other._dims is None:
+            return True
+        same = len(self._dims) == len(other._dims)
+        pairs = zip(self._dims, other._dims, strict=False)
+        return same and all(a is None or b is None or a == b for a, b in pairs)
+
+    def assert_is_compatible_with(self, other: Any) -> None:
+        if not self.is_compatible_with(other):
+            raise ValueError(f"Shapes {self} and {TensorShape(other)} are incompatible")
+
+    def merge_with(self, other: Any) -> TensorShape:
+        self.assert_is_compatible_with(other)
+        other = TensorShape(other)
+        if self._dims is None or other._dims is None:
+            return other if self._dims is None else self
+        pairs = zip(self._dims, other._dims, strict=True)
+        return TensorShape([b if a is None else a for a, b in pairs])
+
+    def concatenate(self, other: Any) -> TensorShape:
+        other = TensorShape(other)
+        if self._dims is None or other._dims is None:
+            return TensorShape(None)
+        return TensorShape(self._dims + other._dims)
+
+    def with_rank(self, rank: int) -> TensorShape:
+        self.assert_has_rank(rank)
+        return TensorShape([None] * rank) if self._dims is None else self
+
+    def assert_has_rank(self, rank: int) -> None:
+        if self.rank not in (None, rank):
+            raise ValueError(f"Shape {self} must have rank {rank}")
+
+    def assert_is_fully_defined(self) -> None:
+        if not self.is_fully_defined():
+            raise ValueError(f"Shape {self} is not fully defined")
+
+    def _known(self) -> tuple:
+        if self._dims is None:
+            raise ValueError("Cannot take the length of shape with unknown rank.")
+        return self._dims
+
+    def __len__(self) -> int:
+        return len(self._known())
+
+    def __iter__(self) -> Iterator:
+        return iter(self._known())
+
+    def __bool__(self) -> bool:
+        return self._dims is not None
+
+    def __getitem__(self, key: Any) -> Any:
+        if self._dims is None:
+            return TensorShape(None) if isinstance(key, slice) else None
+        return TensorShape(self._dims[key]) if isinstance(key, slice) else self._dims[key]
+
+    def __add__(self, other: Any) -> TensorShape:
+        return self.concatenate(other)
+
+    def __radd__(self, other: Any) -> TensorShape:
+        return TensorShape(other).concatenate(self)
+
+    def __eq__(self, other: object) -> bool:
+        try:
+            return self._dims == TensorShape(other)._dims
+        except (TypeError, ValueError):
+            return NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._dims)
+
+    def __repr__(self) -> str:
+        return f"TensorShape({None if self._dims is None else list(self._dims)})"
+
+    def __str__(self) -> str:
+        return "<unknown>" if self._dims is None else str(self._dims)
+
+    def __reduce__(self) -> tuple:
+        return TensorShape, (self._dims,)
+
+
+class TensorSpec:
+    """What a tensor is to be: its shape, its type and a name."""
+
+    def __init__(self, shape: Any, dtype: Any = "float32", name: str | None = None) -> None:
+        self.shape, self.dtype, self.name = TensorShape(shape), as_dtype(dtype), name
+
+    @classmethod
+    def from_tensor(cls, tensor: Any, name: str | None = None) -> TensorSpec:
+        return cls(tensor.shape, tensor.dtype, name)
+
+    from_spec = from_tensor
+
+    def is_compatible_with(self, other: Any) -> bool:
+        return self.dtype is as_dtype(other.dtype) and self.shape.is_compatible_with(other.shape)
+
+    def __eq__(self, other: object) -> bool:
+        mine = (type(self), self.shape, self.dtype, self.name)
+        return isinstance(other, TensorSpec) and mine == (
+            type(other), other.shape, other.dtype, other.name
+        )  # fmt: skip
+
+    def __hash__(self) -> int:
+        return hash((self.shape, self.dtype))
+
+    def __repr__(self) -> str:
+        return f"TensorSpec(shape={self.shape}, dtype={self.dtype!r}, name={self.name!r})"
+
+
+__all__ = ["DTYPES", "DType", "TensorShape", "TensorSpec", "as_dtype"]

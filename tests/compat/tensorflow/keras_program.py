@@ -1,0 +1,111 @@
+"""Keras' layers in training loops of TensorFlow's kind: run by ``test_keras``, as a program."""
+
+from __future__ import annotations
+
+import numpy as np
+import tensorflow as tf
+
+
+def data():
+    x = tf.random.stateless_normal([32, 4], [1, 2])
+    return x, tf.reduce_sum(x, 1, keepdims=True)
+
+
+def model_of(keras):
+    keras.utils.set_random_seed(1)
+    return keras.Sequential([keras.layers.Dense(8, activation="relu"), keras.layers.Dense(1)])
+
+
+def losses(keras, decorate):
+    model, (x, y) = model_of(keras), data()
+    optimizer = keras.optimizers.Adam(0.01)
+
+    @decorate
+    def step(x, y):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(tf.square(model(x, training=True) - y))
+        grads = tape.gradient(loss, model.trainable_variables)
+        optimizer.apply_gradients(zip(grads, model.trainable_variables, strict=True))
+        return loss
+
+    return [float(step(x, y)) for _ in range(6)], int(optimizer.iterations)
+
+
+def test_a_training_loop_and_its_traced_form(keras):
+    eager, steps = losses(keras, lambda fn: fn)
+    traced, again = losses(keras, tf.function)
+    assert steps == again == 6
+    assert eager[-1] < eager[0]
+    assert np.allclose(eager, traced, rtol=1e-5)
+
+
+def test_layers_give_tensorflows_tensors(keras):
+    model, (x, _) = model_of(keras), data()
+    out = model(x)
+    assert isinstance(out, tf.Tensor)
+    assert out.dtype is tf.float32
+    assert out.numpy().shape == (32, 1)
+    assert isinstance(keras.losses.MeanSquaredError()(x, x), tf.Tensor)
+    assert isinstance(keras.activations.relu(x), tf.Tensor)
+
+
+def test_a_models_own_call_and_train_step(keras):
+    class Model(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.dense = keras.layers.Dense(3)
+            self.head = keras.layers.Dense(1)
+
+        def call(self, x):
+            h = tf.nn.relu(self.dense(x))
+            return self.head(h * tf.reduce_mean(h, axis=1, keepdims=True))
+
+        def train_step(self, data):
+            x, y = data
+            with tf.GradientTape() as tape:
+                loss = self.compute_loss(y=y, y_pred=self(x, training=True))
+            grads = tape.gradient(loss, self.trainable_variables)
+            self.optimizer.apply_gradients(zip(grads, self.trainable_variables, strict=True))
+            return {"own": loss}
+
+    x, y = data()
+    model = Model()
+    model.compile("adam", "mse")
+    history = model.fit(x, y, epochs=3, verbose=0).history["own"]
+    assert history[-1] < history[0]
+
+
+def test_a_penalty_on_gradients_of_inputs(keras):
+    model, (x, _) = model_of(keras), data()
+    with tf.GradientTape() as outer:
+        with tf.GradientTape() as inner:
+            inner.watch(x)
+            out = model(x)
+        slope = inner.gradient(out, x)
+        penalty = tf.reduce_mean((tf.norm(slope, axis=1) - 1.0) ** 2)
+    grads = outer.gradient(penalty, model.trainable_variables)
+    assert grads[0].shape == [4, 8]
+    assert float(tf.linalg.global_norm(grads)) > 0
+
+
+def test_an_optimizer_takes_variables(keras):
+    v = tf.Variable([1.0, 2.0])
+    keras.optimizers.SGD(0.5).apply_gradients([(tf.constant([1.0, 1.0]), v)])
+    assert v.numpy().tolist() == [0.5, 1.5]
+
+
+def test_metrics_in_traced_functions(keras):
+    mean = keras.metrics.Mean()
+
+    @tf.function
+    def update(x):
+        mean.update_state(x)
+        return mean.result()
+
+    assert [float(update(tf.constant(n))) for n in (1.0, 3.0, 5.0)] == [1.0, 2.0, 3.0]
+
+
+for name, test in list(globals().items()):
+    if name.startswith("test_"):
+        test(tf.keras)
+        print(name)

@@ -1,7 +1,7 @@
 """Drawn compositions of JAX's transforms, as source text that both JAX and its face run.
 
-Each is a function ``f(p, x)`` of a tree and a vector, made of a small expression by wrapping it some
-times: each wrapper takes such a function and gives one.
+Each is a function ``f(p, x)`` of a tree and a vector, made of a small expression by wrapping it
+some times: each wrapper takes such a function and gives one.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ def scaled(k, x):
 scaled.defvjp(lambda k, x: (x * k, {"x": x}), lambda k, res, g: (g * k + res["x"] * 0.1,))
 
 def total(t):
-    return sum(jnp.sum(l) for l in jax.tree.leaves(t) if getattr(l, "dtype", None) != jax.dtypes.float0)
+    leaves = [l for l in jax.tree.leaves(t) if getattr(l, "dtype", None) != jax.dtypes.float0]
+    return sum(jnp.sum(l) for l in leaves)
 """
 
 LEAVES = (

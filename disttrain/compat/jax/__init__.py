@@ -16,6 +16,7 @@ from . import (
     callbacks,
     custom,
     errors,
+    jacobians,
     jaxpr,
     key_types,
     lax,
@@ -45,11 +46,13 @@ from .numpy import fft, linalg
 
 VERSION = "0.10.2"
 
+_CORE = ("ClosedJaxpr", "Jaxpr", "Literal", "ShapedArray", "Var")
 _SHARDING = ("Mesh", "NamedSharding", "PartitionSpec", "Sharding", "SingleDeviceSharding")
 _ARRAYS = ("make_array_from_callback", "make_array_from_process_local_data",
            "make_array_from_single_device_arrays", "make_mesh", "set_mesh")  # fmt: skip
 NAMES: dict[str, Any] = {
     **{n: getattr(transforms, n) for n in transforms.__all__},
+    **{n: getattr(jacobians, n) for n in jacobians.__all__},
     **{n: getattr(_jit, n) for n in _jit.__all__},
     **{n: getattr(custom, n) for n in custom.__all__},
     **_devices.NAMES,
@@ -57,10 +60,9 @@ NAMES: dict[str, Any] = {
     **{n: getattr(sharding, n) for n in (*_ARRAYS, "NamedSharding", "Shard")},
     "Array": Array, "__version__": VERSION, "pmap": spmd.pmap, "shard_map": spmd.shard_map,
     "P": sharding.PartitionSpec, "Device": _devices.Device, "remat": custom.checkpoint,
-    "jacobian": transforms.jacrev, "pure_callback": callbacks.pure_callback,
+    "jacobian": jacobians.jacrev, "pure_callback": callbacks.pure_callback,
     "effects_barrier": callbacks.effects_barrier,
 }  # fmt: skip
-del NAMES["as_array"]
 
 
 def _public(module: Any) -> dict[str, Any]:
@@ -107,14 +109,14 @@ _MODULES: dict[str, Any] = {  # of names, by the module that has them under "jax
         "prng_key": key_types.prng_key, "extended": key_types.extended,
         "bfloat16": numpy.NAMES["bfloat16"], "issubdtype": types.issubdtype,
     },
-    "core": {n: getattr(jaxpr, n) for n in ("ClosedJaxpr", "Jaxpr", "Literal", "ShapedArray", "Var")},
+    "core": {n: getattr(jaxpr, n) for n in _CORE},
     "example_libraries": {},
     "example_libraries.optimizers": _public(optimizers),
     "example_libraries.stax": _public(stax),
     "typing": {"ArrayLike": Any, "DTypeLike": Any},
 }  # fmt: skip
 
-__all__ = [*sorted(n for n in NAMES if not n.startswith("__")), "install"]
+__all__ = ["Array", "install"]
 
 
 def __getattr__(name: str) -> Any:

@@ -15,9 +15,9 @@ from ...func.custom import Rules, apply
 from . import tree
 from .array import Array, wrap
 from .errors import UnexpectedTracerError, short
+from .flat import as_array, check_callable, is_float0, moves, no_tangent
 from .jit import Jitted
 from .tracing import is_traced
-from .transforms import as_array, check_callable, is_float0, moves, no_tangent
 
 _registry = tree.default_registry
 
@@ -170,7 +170,8 @@ class custom_vjp(_Custom):  # noqa: N801  (JAX's name)
             if not isinstance(pair, (tuple, list)) or len(pair) != 2:
                 name = getattr(fwd, "__name__", str(fwd))
                 raise TypeError(
-                    f"Custom VJP fwd rule {name} for function {self.name} must produce a pair (list "
+                    f"Custom VJP fwd rule {name} for function {self.name} must produce a "
+                    f"pair (list "
                     "or tuple of length two) where the first element represents the primal output "
                     f"(equal to those of the custom_vjp-decorated function {self.name}) and the "
                     "second element represents residuals (i.e. values stored from the forward pass "
@@ -242,7 +243,8 @@ def _checked(call: _Call, found: Any) -> list:
         array = as_array(g)
         if array.shape != like.shape:
             raise ValueError(
-                "Custom VJP bwd rule must produce an output with the same type as the args tuple of "
+                "Custom VJP bwd rule must produce an output with the same type as the "
+                "args tuple of "
                 f"the primal function, but at output[{i}] the bwd rule produced an output of type "
                 f"{short(array)} corresponding to an input of type {short(like)}, so the shapes do "
                 "not match"
@@ -319,7 +321,8 @@ class custom_jvp(_Custom):  # noqa: N801  (JAX's name)
         name = getattr(self.jvp, "__name__", str(self.jvp))
         if not isinstance(pair, (tuple, list)) or len(pair) != 2:
             raise TypeError(
-                f"Custom JVP rule {name} for function {self.name} must produce a pair (list or tuple "
+                f"Custom JVP rule {name} for function {self.name} must produce a pair "
+                f"(list or tuple "
                 f"of length two) representing primal and tangent outputs, but got {pair}."
             )
         outs, moved = pair
@@ -341,7 +344,8 @@ class custom_jvp(_Custom):  # noqa: N801  (JAX's name)
             if t.shape != like.shape or t.dtype != like.dtype:
                 raise TypeError(
                     "Custom JVP rule must produce primal and tangent outputs with corresponding "
-                    f"shapes and dtypes. Expected {short(like)} (tangent type of {short(like)}) but "
+                    f"shapes and dtypes. Expected {short(like)} (tangent type of "
+                    f"{short(like)}) but "
                     f"got {short(t)}."
                 )
             found.append(t._value)
@@ -359,7 +363,7 @@ def checkpoint(
     fun: Callable | None = None, *, prevent_cse: bool = True, policy: Callable | None = None,
     static_argnums: int | Sequence[int] = (), concrete: bool = False,
 ) -> Any:  # fmt: skip
-    """``fun``, of which backward keeps the arguments alone, and computes it once more. (Policies are
+    """``fun``, of which backward keeps the arguments, and computes it once more. (Policies are
     taken, and all is computed once more: what is saved are results' bits, not memory.)"""
     if fun is None:
         return functools.partial(

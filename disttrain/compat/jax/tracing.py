@@ -116,9 +116,9 @@ def tracer_text(array: Any, wrap: Callable[..., Any]) -> str | None:
         text = tracer_text(within, wrap)
         return str(np.asarray(within)) if text is None else text
 
-    if isinstance(value, DTensor) and any(p.is_shard() for p in value.placements):
-        if value.device_mesh.size() > 1:
-            return f"Array(shape={array.shape}, dtype={array.dtype.name})"
+    spread = isinstance(value, DTensor) and any(p.is_shard() for p in value.placements)
+    if spread and value.device_mesh.size() > 1:
+        return f"Array(shape={array.shape}, dtype={array.dtype.name})"
     if value.graph_node() is not None:
         below = value.alias() if isinstance(value, Tracer) else value.detach()
         kind = short_kind(array.dtype)
@@ -129,8 +129,8 @@ def tracer_text(array: Any, wrap: Callable[..., Any]) -> str | None:
     if isinstance(value, BatchTracer):
         if value.bdim is None:
             return tracer_text(wrap(value.inner, array.weak_type), wrap)
-        batched = wrap(value.inner, False)
-        return f"VmapTracer(aval={aval_text(array)}, batched={errors.short(batched)})"
+        batched = wrap(value.inner, array.weak_type)
+        return f"VmapTracer(aval={aval_text(array)}, batched={aval_text(batched)})"
     if isinstance(value, DualTracer):
         if value.interp.deferred:
             kind, shape = short_kind(array.dtype), ",".join(map(str, array.shape))

@@ -107,7 +107,7 @@ def _inconsistent(
     paths = _registry.paths((args, kwargs))
     for (path, _), a, d in zip(paths, flat.given, dims, strict=True):
         if d is not None:
-            i = getattr(path[1], "idx", None)
+            i: Any = getattr(path[1], "idx", None)
             rest = "".join(map(str, path[2:]))
             known = i is not None and i < len(bound)
             said = f"argument {bound[i]}{rest}" if known else f"args{''.join(map(str, path[1:]))}"

@@ -32,7 +32,7 @@ class _Custom:
         nondiff_argnames: Sequence[str] | str = (),
     ) -> None:  # fmt: skip
         check_callable(fun)
-        functools.update_wrapper(self, fun, updated=())
+        functools.update_wrapper(self, fun, updated=())  # type: ignore[arg-type]
         self.fun = fun
         nums = (nondiff_argnums,) if isinstance(nondiff_argnums, int) else tuple(nondiff_argnums)
         names = (
@@ -42,6 +42,9 @@ class _Custom:
             places = list(inspect.signature(fun).parameters)
             nums = tuple(sorted({*nums, *(places.index(n) for n in names)}))
         self.nondiff_argnums = nums
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise NotImplementedError
 
     @property
     def name(self) -> str:
@@ -235,7 +238,7 @@ def _checked(call: _Call, found: Any) -> list:
     except ValueError:
         raise TypeError(_odd_structure(found, form)) from None
     leaves = [x for part in parts for x in part]
-    values = []
+    values: list[Any] = []
     for i, (g, like) in enumerate(zip(leaves, call.given, strict=True)):
         if g is None or is_float0(g) or not moves(like):
             values.append(None)
@@ -334,7 +337,7 @@ class custom_jvp(_Custom):  # noqa: N801  (JAX's name)
                 f"outputs with equal container (pytree) structures, but got "
                 f"{tree.PyTreeDef(call.out)} and {tree.PyTreeDef(form)} respectively."
             )
-        found = []
+        found: list[Any] = []
         for out, w, leaf in zip(values, call.weak, leaves, strict=True):
             like = wrap(out, w)
             if not moves(like):

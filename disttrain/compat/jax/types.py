@@ -63,7 +63,8 @@ def enabled_x64() -> bool:
 
 def known(kind: Any) -> np.dtype:
     """The one object for a type that JAX's arrays may have. Raises TypeError for others."""
-    given = np.dtype(getattr(kind, "dtype", kind))
+    own = isinstance(kind, type) and issubclass(kind, np.generic)  # (their ``dtype`` is no type)
+    given = np.dtype(kind if own else getattr(kind, "dtype", kind))
     found = dtypes.BY_NUMPY.get(given) or dtypes.BY_NUMPY.get(given.newbyteorder("="))
     if found is None:
         raise TypeError(

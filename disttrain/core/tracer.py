@@ -49,11 +49,11 @@ class Tracer(Tensor):
 
     @property
     def device(self) -> Any:
-        return self.plain().device
+        return self.inner.device
 
     @property
     def is_meta(self) -> bool:
-        return self.plain().is_meta
+        return self.inner.is_meta
 
     @property
     def itemsize(self) -> int:

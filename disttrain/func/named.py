@@ -91,7 +91,7 @@ def axis_of(where: str, name: Hashable) -> Any:
             return level
     known = ", ".join(repr(bound) for bound, _ in thread.axes) or "none"
     raise UnboundAxis(
-        f"{where}: unbound axis name: {name!r} (bound here: {known}); call it inside of "
+        f"{where}: unbound axis name: {name} (bound here: {known}); call it inside of "
         f"vmap(..., axis_name={name!r}) or spread(..., axis_name={name!r})"
     )
 

@@ -17,13 +17,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+import disttrain as dt
+
 from ...context import thread
 from ...core.bodies import Body, own
 from ...core.gate import Primitive, Tracer
 from ...core.tensor import Tensor, wrap as tensor_of
+from ...func.named import bound
 from ...func.staging import Stage, Staged, StagedTracer, stage
-from . import tree
+from . import jaxpr, sharding, tree
 from .array import Array, kind_of, wrap
+from .tracing import added
 from .transforms import as_array, check_callable, named
 from .types import canonical, enabled_x64
 
@@ -283,6 +287,27 @@ class Kind(NamedTuple):
     fixed: tuple
 
 
+class Captured:
+    """A function of arrays on several ranks, captured for one kind of call."""
+
+    def __init__(self, fun: Callable, avals: Sequence[Aval]) -> None:
+        self.fun, self.avals = fun, avals
+        self.weak: list[bool] = []
+        self.run = dt.compile(self._of)
+
+    def _of(self, *tensors: Tensor) -> list[Tensor]:
+        arrays = [wrap(t, a.weak) for t, a in zip(tensors, self.avals, strict=True)]
+        leaves, self.form = _registry.flatten(self.fun(arrays))
+        outs = [as_array(x) for x in leaves]
+        self.weak = [o.weak_type for o in outs]
+        return [added(o._value) for o in outs]
+
+    def __call__(self, values: Sequence[Tensor]) -> Any:
+        """The result for these values."""
+        outs = self.run(*values)
+        return self.form.build(iter([wrap(o, w) for o, w in zip(outs, self.weak, strict=True)]))
+
+
 class Jitted:
     """A function under ``jit``."""
 
@@ -291,6 +316,7 @@ class Jitted:
         self.fun, self.settings = fun, settings
         self.statics = Statics(fun, settings.get("static_argnums"), settings.get("static_argnames"))
         self._own: dict = {}
+        self.placed = any(settings.get(f"{way}_shardings") is not None for way in ("in", "out"))
 
     def __get__(self, instance: object, owner: object = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)
@@ -311,18 +337,35 @@ class Jitted:
             return self._own
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self.placed:
+            args = sharding.entered(self.settings["in_shardings"], args)
+            return sharding.left(self.settings["out_shardings"], self._called(args, kwargs))
+        return self._called(args, kwargs)
+
+    def _called(self, args: tuple, kwargs: dict) -> Any:
         if thread.rank.slots.get(DISABLED):
             return self.fun(*args, **kwargs)
         call = self.kind(args, kwargs)
+        values = [as_array(v)._value for v in call.values]
+        if sharding.over_ranks(values):
+            return self._captured(call, values)
         trace = self.staged(call)
-        return trace([as_array(v)._value for v in call.values])
+        return trace(values)
+
+    def _captured(self, call: Kind, values: list) -> Any:
+        """The result of values that lie on several ranks: by the compiler's capture, which sees how
+        they do."""
+        found = self._own.get(call.key)
+        if found is None:
+            found = self._own[call.key] = Captured(self._of(call), call.avals)
+        return found(values)
 
     def kind(self, args: tuple, kwargs: dict) -> Kind:
         """What kind of call it is."""
         dynamic, others, fixed = self.statics.split(args, kwargs)
         values, form = _registry.flatten((dynamic, others))
         avals = tuple([self._aval(v, i, args, kwargs, form) for i, v in enumerate(values)])
-        key = (form, avals, fixed, enabled_x64())
+        key = (form, avals, fixed, enabled_x64(), bound())
         return Kind(key, values, avals, form, fixed)
 
     def _aval(self, value: Any, i: int, args: tuple, kwargs: dict, form: Any) -> Aval:
@@ -546,8 +589,11 @@ def clear_caches() -> None:
     thread.rank.slots.pop(_TRACES, None)
 
 
-def closed_jaxpr(trace: Trace) -> Any:
-    return trace.staged.body
+def closed_jaxpr(trace: Trace) -> jaxpr.ClosedJaxpr:
+    """The program in JAX's form."""
+    staged = trace.staged
+    weak = [a.weak for a in trace.avals]
+    return jaxpr.closed(staged.body, staged.consts, weak, trace.weak, wrap)
 
 
 __all__ = [

@@ -10,7 +10,7 @@ import numpy as np
 
 from ...core.gate import Tracer
 from ...core.tensor import Tensor
-from ...errors import CaptureError
+from ...distributed.tensor import DTensor, Replicate
 from ...func.jvp import DualTracer
 from ...func.staging import StagedTracer
 from ...func.vmap import BatchTracer
@@ -42,7 +42,31 @@ def concrete(array: Any, error: Callable[[Any], Exception]) -> Tensor:
             raise leaked(array)
         raise error(array)
     plain = value.plain() if isinstance(value, Tracer) else value
-    return plain.detach() if plain.requires_grad else plain
+    plain = plain.detach() if plain.requires_grad else plain
+    return here(plain) if isinstance(plain, DTensor) else plain
+
+
+def added(value: Any) -> Any:
+    """An array that lies on several ranks, without partial sums."""
+    if not isinstance(value, DTensor) or not any(p.is_partial() for p in value.placements):
+        return value
+    whole = [Replicate() if p.is_partial() else p for p in value.placements]
+    return value.redistribute(value.device_mesh, whole)
+
+
+def here(value: Any) -> Tensor:
+    """The numbers of an array that lies on several ranks, where this one has all of them."""
+    value = added(value)
+    alone = value.device_mesh.size() == 1
+    if not alone and not all(p.is_replicate() for p in value.placements):
+        raise RuntimeError(
+            "Fetching value for `jax.Array` that spans non-addressable (non process local) devices "
+            "is not possible. You can use `jax.experimental.multihost_utils.process_allgather` to "
+            "print the global array or use `.addressable_shards` method of jax.Array to inspect "
+            "the addressable (process local) shards."
+        )
+    local: Tensor = value.to_local()
+    return local
 
 
 def leaked(array: Any) -> Exception:
@@ -52,11 +76,6 @@ def leaked(array: Any) -> Exception:
         f"allowing for a reference to an intermediate value with type {errors.short(array)} to "
         "escape the scope of the transformation."
     )
-
-
-def as_leak(error: CaptureError, array: Any) -> Exception:
-    """JAX's error for a value that was used after its transform, else ``error``."""
-    return leaked(array) if "after the transform returned" in str(error) else error
 
 
 def number(kind: str) -> Callable[[Any], Exception]:
@@ -97,6 +116,9 @@ def tracer_text(array: Any, wrap: Callable[..., Any]) -> str | None:
         text = tracer_text(within, wrap)
         return str(np.asarray(within)) if text is None else text
 
+    if isinstance(value, DTensor) and any(p.is_shard() for p in value.placements):
+        if value.device_mesh.size() > 1:
+            return f"Array(shape={array.shape}, dtype={array.dtype.name})"
     if value.graph_node() is not None:
         below = value.alias() if isinstance(value, Tracer) else value.detach()
         kind = short_kind(array.dtype)

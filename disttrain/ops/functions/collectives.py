@@ -189,8 +189,6 @@ class _Verb:
 
 
 def _note(name: str, x: Tensor | np.ndarray) -> None:
-    while isinstance(x, Tracer):
-        x = x.inner
     if isinstance(x, Tensor) and x.is_meta:
         raise DeviceError(f"{name}: a tensor on the meta device has no data to communicate")
 

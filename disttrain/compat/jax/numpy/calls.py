@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from .... import func
+from ....func.vectorize import vectorized
 from ....arrays import filters, order, products, series
 from ....core.tensor import Tensor
 from ....ops import api as ops
@@ -215,9 +216,32 @@ def apply_over_axes(func: Callable, a: Any, axes: Any) -> Any:
     return x
 
 
-def vectorize(pyfunc: Callable, *, excluded: Any = frozenset(), signature: str | None = None) -> Callable:
+def vectorize(
+    pyfunc: Callable, *, excluded: Any = frozenset(), signature: str | None = None
+) -> Callable:
     """A function of single elements (or of the core dimensions of a signature) for whole arrays."""
-    return func.vectorized(pyfunc, excluded, signature, wrap, lambda x: asarray(x)._value)
+    if any(not isinstance(e, (str, int)) for e in excluded):
+        raise TypeError("jax.numpy.vectorize can only exclude integer or string arguments, "
+                        f"but excluded={set(excluded)!r}")  # fmt: skip
+
+    @functools.wraps(pyfunc)
+    def run(*args: Any, **given: Any) -> Any:
+        fixed = {k: a for k, a in enumerate(args) if k in excluded}
+        free = [a for k, a in enumerate(args) if k not in excluded]
+        kept = {k: v for k, v in given.items() if k in excluded}
+        named = [k for k in given if k not in excluded]
+
+        def call(*xs: Array) -> Any:
+            queue = iter(xs[: len(free)])
+            full = [fixed[k] if k in fixed else next(queue) for k in range(len(args))]
+            return pyfunc(*full, **dict(zip(named, xs[len(free) :])), **kept)
+
+        xs = [*free, *(given[k] for k in named)]
+        tensors = [asarray(x)._value for x in xs]
+        out = vectorized(functools.partial(_on_tensors, call), tensors, signature)
+        return given_out(out, False, xs)
+
+    return run
 
 
 def ix_(*args: Any) -> tuple[Array, ...]:

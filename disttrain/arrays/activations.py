@@ -80,7 +80,7 @@ def gelu(x: Tensor, approximate: bool = True) -> Tensor:
 
 
 def logsumexp(
-    a: Tensor, b: Tensor | None = None, axis: Axis = None, keepdims: bool = False,
+    a: Tensor, axis: Axis = None, b: Tensor | None = None, keepdims: bool = False,
     return_sign: bool = False, where: Tensor | None = None,
 ) -> Any:  # fmt: skip
     """log(sum(b exp(a))), and (``return_sign``) the sign of the sum."""
@@ -107,7 +107,7 @@ def logmeanexp(
 ) -> Tensor:
     """log(mean(exp(x)))."""
     n = reductions.count(x, axis, where)
-    out = logsumexp(x, None, axis, keepdims, where=where)
+    out = logsumexp(x, axis, None, keepdims, where=where)
     return out - (ops.log(n.reshape(out.shape)) if isinstance(n, Tensor) else math.log(n))
 
 
@@ -129,12 +129,12 @@ def log_softmax(x: Tensor, axis: Axis = -1, where: Tensor | None = None) -> Tens
     axes = axes_of(axis, x.ndim) if x.ndim else ()
     if where is None and len(axes) == 1:
         return ops.log_softmax(x, axes[0])
-    out = x - logsumexp(x, None, axes, True, where=where)
+    out = x - logsumexp(x, axes, None, True, where=where)
     return out if where is None else ops.where(where, out, ops.full_like(out, -float("inf")))
 
 
 def standardize(
-    x: Tensor, mean: Tensor | None = None, variance: Tensor | None = None, axis: Axis = -1,
+    x: Tensor, axis: Axis = -1, mean: Tensor | None = None, variance: Tensor | None = None,
     epsilon: float = 1e-5, where: Tensor | None = None, algorithm: str = "fast",
 ) -> Tensor:  # fmt: skip
     """x less its mean, over its deviation."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from ..ops import api as ops
+from .axes import axis_of
 from ..core.tensor import Tensor
 
 
@@ -16,19 +17,38 @@ def convolve(x: Tensor, kernel: Tensor, mode: str = "full") -> Tensor:
 
 def correlate(x: Tensor, kernel: Tensor, mode: str = "full") -> Tensor:
     """The sliding product of ``x`` with ``kernel`` (not conjugated) over all dimensions."""
-    sizes = tuple(kernel.shape)
-    pads = []
+    sizes, pads = tuple(kernel.shape), []
     for n in reversed(sizes):
-        left = {"full": n - 1, "same": n // 2 if n % 2 else n // 2 - 1 + n % 2, "valid": 0}[mode]
-        right = {"full": n - 1, "same": n - 1 - left, "valid": 0}[mode]
-        if mode == "same":
-            left, right = n - 1 - (n - 1) // 2, (n - 1) // 2
-        pads += [left, right]
+        ends = {"full": (n - 1, n - 1), "same": (n // 2, (n - 1) // 2), "valid": (0, 0)}
+        pads += ends[mode]
     windows = ops.pad(x, pads) if any(pads) else x
     for d, n in enumerate(sizes):
         windows = ops.unfold(windows, d, n, 1)
     d = kernel.ndim
     return ops.tensordot(windows, kernel, (tuple(range(d, 2 * d)), tuple(range(d))))
+
+
+def convolved(a: Tensor, v: Tensor, mode: str = "full") -> Tensor:
+    """``convolve`` of two lines, the longer by the shorter."""
+    _lines("convolve", a, v, mode)
+    return convolve(a, v, mode) if a.shape[0] >= v.shape[0] else convolve(v, a, mode)
+
+
+def correlated(a: Tensor, v: Tensor, mode: str = "valid") -> Tensor:
+    """``correlate`` of a line with another one, conjugated, of any length."""
+    _lines("correlate", a, v, mode)
+    if a.shape[0] >= v.shape[0]:
+        return correlate(a, ops.conj(v), mode)
+    return ops.flip(correlate(ops.conj(v), a, mode), (0,))
+
+
+def _lines(name: str, a: Tensor, v: Tensor, mode: str) -> None:
+    if mode not in ("full", "same", "valid"):
+        raise ValueError(f"mode must be one of ['full', 'same', 'valid'], got {mode!r}")
+    if a.ndim != 1 or v.ndim != 1:
+        raise ValueError(f"{name}() only support 1-dimensional inputs.")
+    if not a.shape[0] or not v.shape[0]:
+        raise ValueError(f"{name}: inputs cannot be empty, got shapes {tuple(a.shape)} and {tuple(v.shape)}.")
 
 
 def interp(
@@ -62,8 +82,11 @@ def _at(values: Tensor, places: Tensor) -> Tensor:
     return values[places]
 
 
-def unwrap(p: Tensor, discont: float | None, dim: int, period: float) -> Tensor:
+def unwrap(
+    p: Tensor, discont: float | None = None, axis: int = -1, period: float = 2 * math.pi
+) -> Tensor:
     """``p`` with multiples of ``period`` added where it jumps by more than ``discont``."""
+    dim = axis_of(axis, p.ndim)
     if not p.shape[dim]:
         return p
     half = period / 2 if p.is_floating_point() else period // 2
@@ -95,4 +118,4 @@ def detrend(x: Tensor, dim: int, kind: str, breaks: tuple[int, ...]) -> Tensor:
     return ops.cat(parts, dim)
 
 
-__all__ = ["convolve", "correlate", "detrend", "interp", "unwrap"]
+__all__ = ["convolve", "convolved", "correlate", "correlated", "detrend", "interp", "unwrap"]

@@ -34,7 +34,7 @@ def linspace(
 
 
 def logspace(
-    start: Tensor, stop: Tensor, base: Tensor | None = None, num: int = 50, endpoint: bool = True,
+    start: Tensor, stop: Tensor, num: int = 50, endpoint: bool = True, base: Tensor | None = None,
     axis: int = 0,
 ) -> Any:  # fmt: skip
     """Powers of ``base`` (10) with even exponents."""
@@ -48,7 +48,7 @@ def geomspace(
     """Even factors between two ends."""
     negative = (start < 0) & (stop < 0) if not start.is_complex() else start != start
     sign = ops.where(negative, -1.0, 1.0).to(start.dtype)
-    out = logspace(ops.log10(start * sign), ops.log10(stop * sign), None, num, endpoint) * sign
+    out = logspace(ops.log10(start * sign), ops.log10(stop * sign), num, endpoint) * sign
     if num:
         out = ops.cat([ops.unsqueeze(start, 0), out[1:]], 0)
     if num > 1 and endpoint:
@@ -122,7 +122,7 @@ def meshgrid(xi: Sequence[Tensor], sparse: bool = False, indexing: str = "xy") -
     shape = [0] * n
     for d, x in enumerate(xi):
         shape[places[d]] = math.prod(x.shape)
-    return [ops.expand_copy(line, shape) if n else line for line in lines]
+    return [ops.broadcast_to(line, shape) if n else line for line in lines]
 
 
 def _cosines(n: int, *parts: float) -> Tensor:

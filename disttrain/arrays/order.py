@@ -161,6 +161,11 @@ def compress(
     return ops.where((ops.arange(size) < ops.sum(flags)).reshape(line), found, fill_value)
 
 
+def extract(condition: Tensor, arr: Tensor, size: int | None = None, fill_value: Any = 0) -> Tensor:
+    """The elements for which ``condition`` holds."""
+    return compress(condition.reshape(-1), arr.reshape(-1), None, size, fill_value)
+
+
 # --- sets ------------------------------------------------------------------------------------------
 class Distinct:
     """The distinct slices of ``x`` along dimension 0, in order.
@@ -187,7 +192,7 @@ class Distinct:
         kept = ops.where(new, rank, size)
         least = rows[:1] if fill is None and n else x.new_zeros((1, *x.shape[1:]))
         least = least if fill is None else least + fill
-        start = ops.expand_copy(least, (size, *x.shape[1:])) if size else x.new_zeros(least[:0].shape)
+        start = ops.broadcast_to(least, (size, *x.shape[1:])) if size else x.new_zeros(least[:0].shape)
         self.values = _scattered(rows, kept, size, start)
         first = _scattered(order, kept, size)
         there = ops.arange(size) < total
@@ -367,7 +372,7 @@ def histogram(
     """How many elements lie between neighbouring edges, of which the last is taken in, and the
     edges."""
     counts, edges = histogramdd(a.reshape(-1, 1), [bins], weights, [range], density)
-    return counts, edges[0]
+    return counts.to(edges[0].dtype), edges[0]
 
 
 def histogramdd(
@@ -390,17 +395,17 @@ def histogramdd(
         inside = inside & (at >= 0) & (at < last)
         place = place * last + at
     total = math.prod(e.shape[0] - 1 for e in edges)
-    ones = sample.new_ones(n) if weights is None else weights
+    ones = ops.ones_like(place) if weights is None else weights
     room = ones.new_zeros(total + 1)
     counts = ops.index_put(room, (ops.where(inside, place, total),), ones, accumulate=True)[:total]
     counts = counts.reshape([e.shape[0] - 1 for e in edges])
     if density:
-        area = counts.new_ones(())
+        area = sample.new_ones(())
         for d, edge in enumerate(edges):
             line = [1] * dims
             line[d] = -1
             area = area * ops.diff(edge).reshape(line)
-        counts = counts / area / ops.sum(counts)
+        counts = counts.to(sample.dtype) / area / ops.sum(counts)
     return counts, edges
 
 
@@ -514,7 +519,7 @@ def delete(arr: Tensor, places: Sequence[int], axis: int | None = None) -> Tenso
     n = arr.shape[d]
     for p in places:
         if not -n <= p < n:
-            raise IndexError(f"index {p} is out of bounds for axis {d} with size {n}")
+            raise ValueError(f"index {p} is out of bounds for axis {d} with size {n}")
     gone = {p % n for p in places}
     kept = [k for k in builtin_range(n) if k not in gone]
     return ops.index_select(arr, d, ops.as_tensor(kept, dtype=dtypes.int64))

@@ -148,9 +148,11 @@ def isclose(
     return close | (ops.isnan(a) & ops.isnan(b)) if equal_nan else close
 
 
-def allclose(a: Tensor, b: Tensor, *args: Any, **more: Any) -> Tensor:
+def allclose(
+    a: Tensor, b: Tensor, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
+) -> Tensor:
     """Whether ``isclose`` holds everywhere."""
-    return ops.all(isclose(a, b, *args, **more))
+    return ops.all(isclose(a, b, rtol, atol, equal_nan))
 
 
 def array_equal(a1: Tensor, a2: Tensor, equal_nan: bool = False) -> Tensor:
@@ -228,8 +230,8 @@ def trapezoid(y: Tensor, x: Tensor | None = None, dx: Tensor | float = 1.0, axis
 
 
 def diff(
-    a: Tensor, prepend: Tensor | None = None, append: Tensor | None = None, n: int = 1,
-    axis: int = -1,
+    a: Tensor, n: int = 1, axis: int = -1, prepend: Tensor | None = None,
+    append: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
     """The n-th differences of neighbours."""
     if not a.ndim:

@@ -307,14 +307,20 @@ def nanquantile(
     return _quantiles(ops.nanquantile, a, q, axis, keepdims, method)
 
 
-def percentile(a: Tensor, q: Tensor, *args: Any, **more: Any) -> Tensor:
+def percentile(
+    a: Tensor, q: Tensor, axis: Axis = None, overwrite_input: bool = False, method: str = "linear",
+    keepdims: bool = False,
+) -> Tensor:  # fmt: skip
     """``quantile``, in hundredths."""
-    return quantile(a, q / 100, *args, **more)
+    return _quantiles(ops.quantile, a, q / 100, axis, keepdims, method)
 
 
-def nanpercentile(a: Tensor, q: Tensor, *args: Any, **more: Any) -> Tensor:
+def nanpercentile(
+    a: Tensor, q: Tensor, axis: Axis = None, overwrite_input: bool = False, method: str = "linear",
+    keepdims: bool = False,
+) -> Tensor:  # fmt: skip
     """``nanquantile``, in hundredths."""
-    return nanquantile(a, q / 100, *args, **more)
+    return _quantiles(ops.nanquantile, a, q / 100, axis, keepdims, method)
 
 
 def median(
@@ -334,7 +340,7 @@ def nanmedian(
 
 
 def average(
-    a: Tensor, weights: Tensor | None = None, axis: Axis = None, returned: bool = False,
+    a: Tensor, axis: Axis = None, weights: Tensor | None = None, returned: bool = False,
     keepdims: bool = False,
 ) -> Any:  # fmt: skip
     """The mean with weights, and (``returned``) their sum."""

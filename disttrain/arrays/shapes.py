@@ -45,7 +45,7 @@ def transpose(a: Tensor, axes: Sequence[int] | None = None) -> Tensor:
     """The dimensions in another order; reversed without ``axes``."""
     order = tuple(range(a.ndim))[::-1] if axes is None else tuple(axis_of(d, a.ndim) for d in axes)
     if sorted(order) != list(range(a.ndim)):
-        raise ValueError(f"axes don't match array: {axes} given for {a.ndim} dimensions")
+        raise TypeError(f"transpose permutation isn't a permutation of operand dimensions, got {axes} for {a.ndim}")
     return ops.permute(a, order) if a.ndim > 1 else a
 
 
@@ -108,7 +108,7 @@ def broadcast_to(array: Tensor, shape: Any) -> Tensor:
         raise ValueError(
             f"Incompatible shapes for broadcasting: {tuple(array.shape)} and requested shape {sizes}"
         )
-    return ops.expand_copy(array, sizes) if array.ndim else ops.broadcast_to(array, sizes)
+    return ops.broadcast_to(array, sizes) if array.ndim else ops.broadcast_to(array, sizes)
 
 
 def _few(tensors: Sequence[Tensor], verb: str) -> None:
@@ -249,7 +249,8 @@ def repeat(
     if isinstance(repeats, Tensor) and repeats.ndim and repeats.shape[0] == 1:
         repeats = repeats[0]
     if total_repeat_length is None:
-        many = repeats if isinstance(repeats, Tensor) and repeats.ndim else int(repeats)
+        many = ops.as_tensor(repeats)
+        many = many if many.ndim else int(many)
         return ops.repeat_interleave(a, many, d)
     counts = ops.broadcast_to(ops.as_tensor(repeats), (a.shape[d],))
     ends = ops.cumsum(counts, 0)

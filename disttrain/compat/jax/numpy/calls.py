@@ -12,7 +12,7 @@ import numpy as np
 
 from .... import func
 from ....func.vectorize import vectorized
-from ....arrays import filters, order, products, series
+from ....arrays import filters, order, products, series, shapes
 from ....core.tensor import Tensor
 from ....ops import api as ops
 from .. import types
@@ -23,7 +23,7 @@ from .making import asarray
 from .rows import function, given_out, table
 
 NAMES: dict[str, Any] = table(
-    functions._SERIES, (filters, series, products)
+    functions.SERIES, (filters, series, products)
 )
 
 
@@ -256,6 +256,19 @@ def ix_(*args: Any) -> tuple[Array, ...]:
     return tuple(out)
 
 
+def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> Array:
+    """Margins on all sides."""
+    given = {k: v._value if isinstance(v, Array) else v for k, v in kwargs.items()}
+    (value,), weak = operands("pad", (array,))
+    width = pad_width if isinstance(pad_width, dict) else np.asarray(pad_width).tolist()
+    return given_back(shapes.pad(value, width, mode, **given), weak, array, *kwargs.values())
+
+
+def sort_complex(a: Any) -> Array:
+    """Sorted, as complex numbers."""
+    return given_back(order.sort(one("sort_complex", a, types.complexed)), False, a)
+
+
 def mask_indices(n: int, mask_func: Callable, k: int = 0, *, size: int | None = None) -> Any:
     """Where a function of a matrix of ones is not 0."""
     ones = wrap(ops.ones((n, n)))
@@ -332,7 +345,7 @@ def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
 
 
 for _fn in (where, select, piecewise, unique, einsum, einsum_path, polyfit, roots, polyint, gradient,
-            apply_along_axis, apply_over_axes, vectorize, ix_, mask_indices, shape, ndim, size,
+            apply_along_axis, apply_over_axes, pad, sort_complex, vectorize, ix_, mask_indices, shape, ndim, size,
             result_type, promote_types, iscomplexobj, isrealobj, isscalar, broadcast_shapes):  # fmt: skip
     NAMES[_fn.__name__] = _fn
 NAMES["unique_values"] = _standard("unique_values", "values")

@@ -96,7 +96,7 @@ nonzero a -> same
 argwhere a -> same
 flatnonzero a -> same
 compress a | condition:own -> same
-extract=compress a | condition:own -> same
+extract arr | condition:own -> same
 isin element test_elements -> same
 union1d ar1 ar2 -> same
 setdiff1d ar1 ar2 -> same
@@ -110,7 +110,7 @@ trim_zeros filt -> same
 ediff1d ary to_end to_begin -> same
 fill_diagonal a | val:own -> same
 ravel_multi_index places* -> own
-unravel_index indices -> same
+unravel_index! indices -> same
 packbits a -> own
 unpackbits a -> own
 """
@@ -130,13 +130,13 @@ isclose a b rtol atol -> same
 allclose a b -> same
 array_equal a1 a2 -> same
 array_equiv a1 a2 -> same
-cov m y -> inexact
+cov m y | fweights:own | aweights:own -> inexact
 corrcoef x y -> inexact
 trapezoid y x dx -> inexact
 diff a prepend append -> same
 vander! x -> numeric
 """
-_SERIES = """
+SERIES = """
 polyval p x -> numeric
 polyadd a1 a2 -> same
 polysub a1 a2 -> same
@@ -146,8 +146,8 @@ polyder p -> inexact
 poly seq_of_zeros -> inexact
 interp x xp fp | left:inexact | right:inexact -> inexact
 unwrap p -> inexact
-convolve a v -> inexact
-correlate a v -> inexact
+convolve=convolved a v -> inexact
+correlate=correlated a v -> inexact
 """
 SOURCES = (reductions, shapes, order, products, series, filters, bits, ops)
 NAMES = {

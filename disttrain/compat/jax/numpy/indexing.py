@@ -211,6 +211,8 @@ def take(
 ) -> Array:  # fmt: skip
     """The slices of ``a`` along ``axis`` that ``indices`` names; nan where there are none."""
     value, places = one("take", a), one("take", indices)
+    if places.meta()[1].kind not in "iu":
+        raise TypeError(f"take requires integer indices, got {places.meta()[1].name}")
     if axis is None:
         value, axis = value.reshape(-1), 0
     d = types_axis(axis, value.ndim)
@@ -251,7 +253,7 @@ def put(a: Any, ind: Any, v: Any, mode: Any = None, *, inplace: bool = True) -> 
     values = ops.tile(values, (-(-places.numel() // values.numel()),))[: places.numel()]
     if mode == "wrap":
         places = ops.remainder(places, value.numel())
-    how = "clip" if mode == "clip" else "drop"
+    how = "drop" if mode == "drop" else "clip"
     out = indexing.put(value.reshape(-1), (places,), values, mode=how)
     return back(out.reshape(value.shape), False, a, ind, v)
 

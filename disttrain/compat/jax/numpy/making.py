@@ -126,11 +126,11 @@ def full(
     kind = kind_of(plain(fill_value), "full")[0] if dtype is None else types.asked(dtype, "full")
     sizes, weak = shape_of(shape), weak_of(fill_value) and dtype is None
     if any(n < 0 for n in sizes):
-        raise ValueError(f"Only non-negative sizes are allowed, got shape {sizes}.")
+        raise TypeError(f"Only non-negative sizes are allowed, got shape {sizes}.")
     if isinstance(fill_value, NUMBERS):
         return wrap(ops.full(sizes, fill_value, dtype=types.dtypes.of(kind)), weak)
     value = cast(one("full", fill_value), kind)
-    return given_back(ops.expand_copy(value, sizes), weak, fill_value)
+    return given_back(ops.broadcast_to(value, sizes), weak, fill_value)
 
 
 def full_like(
@@ -241,11 +241,6 @@ def frombuffer(buffer: Any, dtype: Any = float, count: int = -1, offset: int = 0
     return asarray(np.frombuffer(buffer, types.asked(dtype, "frombuffer"), count, offset))
 
 
-def fromiter(iter: Any, dtype: Any, count: int = -1) -> Array:  # noqa: A002
-    """The numbers of an iterator."""
-    return asarray(np.fromiter(iter, types.asked(dtype, "fromiter"), count))
-
-
 def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Array:
     """The array that another library holds."""
     return array(x if isinstance(x, Array) else ops.from_dlpack(x))
@@ -274,7 +269,7 @@ def broadcast_arrays(*args: Any) -> list[Array]:
 
 
 for _fn in (array, asarray, zeros, ones, empty, full, full_like, zeros_like, ones_like, empty_like,
-            arange, meshgrid, fromfunction, frombuffer, fromiter, from_dlpack, copy, astype,
+            arange, meshgrid, fromfunction, frombuffer, from_dlpack, copy, astype,
             broadcast_arrays):  # fmt: skip
     NAMES[_fn.__name__] = _fn
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from ....core.tensor import Tensor
 from ....errors import DimError, DTypeError, LinAlgError, ShapeError
+from ....ops import api as ops
 from .. import types
 from ..array import Array, trace_of
 from .lifting import given_back, no_out, operands, refused, to_tensor, weak_of
@@ -50,6 +51,7 @@ def function(where: str, fn: Callable, arrays: str, rule: str, weak: bool = Fals
         found, is_weak = [], False
         for k, group in enumerate(groups):
             is_weak = _fill(where, bound, group, rule, found) and not k or (is_weak and k > 0)
+        kind = None if "dtype" in parameters else bound.pop("dtype", None)
         if bound.get("dtype") is not None:
             bound["dtype"] = types.dtypes.of(types.asked(bound["dtype"], where))
             is_weak = False
@@ -63,12 +65,22 @@ def function(where: str, fn: Callable, arrays: str, rule: str, weak: bool = Fals
             raise TypeError(f"{where}: {error}") from None
         except DTypeError:
             raise refused(where, next(x for x in found if isinstance(x, Tensor))) from None
-        return given_out(out, weak and is_weak, found)
+        if kind is not None:
+            out = typed(out, types.asked(kind, where))
+        return given_out(out, weak and is_weak and kind is None, found)
 
     run.__name__ = run.__qualname__ = where
     run.__module__, run.__doc__ = "jax.numpy", fn.__doc__
     run.__signature__ = _signature(parameters)  # type: ignore[attr-defined]
     return run
+
+
+def typed(out: Any, kind: np.dtype) -> Any:
+    """A result, or the first of several, in another type; whole numbers are floored."""
+    if isinstance(out, (tuple, list)):
+        return type(out)([typed(out[0], kind), *out[1:]])
+    floored = kind.kind in "iu" and out.is_floating_point()
+    return to_tensor(ops.floor(out) if floored else out, kind)
 
 
 def _signature(parameters: Any) -> inspect.Signature:
@@ -93,7 +105,7 @@ def _fill(
     xs: list[Any] = []
     for name, many, _ in group:
         value = bound.get(name)
-        if value is None:
+        if value is None or (not many and isinstance(value, (list, tuple)) and own_rule(group, rule)):
             continue
         if many:
             if isinstance(value, (Array, np.ndarray)):
@@ -114,9 +126,14 @@ def _fill(
     found += xs
     queue = iter(tensors)
     for name, many, _ in group:
-        if bound.get(name) is not None:
+        if bound.get(name) is not None and (many or not isinstance(bound[name], (list, tuple))):
             bound[name] = _filled(bound[name], queue) if many else next(queue)
     return weak
+
+
+def own_rule(group: list, rule: str) -> bool:
+    """Whether a parameter may be a sequence of plain numbers."""
+    return any(r == "own" for _, _, r in group)
 
 
 def _leaves(value: Any) -> list[Any]:

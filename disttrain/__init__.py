@@ -92,8 +92,8 @@ from .ops.printing import set_printoptions
 __version__ = "0.1.0"
 
 _PACKAGES = ("amp", "autograd", "compile", "cuda", "data", "distributed", "distributions", "func",
-             "futures", "linalg", "metrics", "nn", "optim", "profiler", "quasirandom", "record",
-             "sanitize", "serialize", "sparse", "special", "fft")  # fmt: skip
+             "futures", "keyed", "linalg", "metrics", "nn", "optim", "profiler", "quasirandom",
+             "record", "sanitize", "serialize", "sparse", "special", "fft")  # fmt: skip
 _ELSEWHERE = {"autocast": ".amp", "draw": ".drawing", "launch": "disttrain_launcher",
               "load": ".serialize", "save": ".serialize"}  # fmt: skip
 _ELSEWHERE |= dict.fromkeys(LATER, ".ops.later")

@@ -103,6 +103,7 @@ from disttrain.ops.later import hann_window as hann_window
 from disttrain.ops.later import hspmm as hspmm
 from disttrain.ops.later import istft as istft
 from disttrain.ops.later import kaiser_window as kaiser_window
+from . import keyed as keyed
 from disttrain_launcher import launch as launch
 from . import linalg as linalg
 from disttrain.serialize import load as load

@@ -29,6 +29,7 @@
       |    `- WriteError (OSError)                  a file that could not be written
       |- WorkerFailed (RuntimeError)                a worker process of a DataLoader died
       |- CaptureError (RuntimeError)                a program that cannot be captured or transformed
+      |    `- EscapedValue (TypeError)              a transform's value that is used after it
       |- CommError (RuntimeError)
       |    |- CollectiveMismatch                    ranks called different collectives
       |    |    `- ValuesDiffer                     values that must be equal on all ranks are not
@@ -192,6 +193,10 @@ class WorkerFailed(DisttrainError, RuntimeError):
 
 class CaptureError(DisttrainError, RuntimeError):
     """A program that cannot be captured, replayed or transformed."""
+
+
+class EscapedValue(CaptureError, TypeError):
+    """A value from inside a transform that is used after the transform has returned."""
 
 
 class FutureError(DisttrainError, RuntimeError):

@@ -258,7 +258,7 @@ class CustomCall(Primitive):
         self, rules: Rules, xs: Tensors, places: list[int], body: Body, consts: int
     ) -> None:
         super().__init__(rules.name, self._forward, ())
-        self.rules, self.body, self.consts, self.places = rules, body, consts, places
+        self.custom, self.body, self.consts, self.places = rules, body, consts, places
         self.static = [None if isinstance(x, Tensor) else x for x in xs]
         self.multi = self.kinds = True
         self.shape = lambda *given, **params: body.results
@@ -283,7 +283,7 @@ class CustomCall(Primitive):
         def run(*xs: Any) -> Tensors:
             return self.body(*consts, *[xs[i] for i in self.places])
 
-        old = self.rules
+        old = self.custom
         rules = Rules(old.name, run, forward=old.forward, pull=old.pull, push=old.push,
                       no_push=old.no_push, params=old.params)  # fmt: skip
         return tuple(apply(rules, _placed(self.static, self.places, values)))
@@ -297,7 +297,7 @@ class Pulled(Primitive):
         self, rules: Rules, count: int, kept: int, xs: Tensors, places: list[int]
     ) -> None:
         super().__init__(rules.name, self._forward, ())
-        self.rules, self.count, self.kept, self.places = rules, count, kept, places
+        self.custom, self.count, self.kept, self.places = rules, count, kept, places
         self.static = [None if isinstance(x, Tensor) else x for x in xs]
         every = count + kept + len(places)
         self.args = tuple(f"x{i}" for i in range(every))
@@ -329,13 +329,13 @@ class Pulled(Primitive):
         ]
         xs = _placed(self.static, self.places, values[b:])
         if tensors:
-            found = self.rules.back(values[a:b], gs, xs)
+            found = self.custom.back(values[a:b], gs, xs)
         else:
             with no_grad():
-                found = self.rules.back(values[a:b], gs, xs)
+                found = self.custom.back(values[a:b], gs, xs)
         rows = [found[i] if need else None for i, need in zip(self.places, needs[b:], strict=True)]
         ends = [None] * b + rows
         return tuple(ends if tensors else [None if r is None else r.array for r in ends])
 
 
-__all__ = ["Rules", "apply", "is_followed", "is_moved"]
+__all__ = ["CustomCall", "Rules", "apply", "is_followed", "is_moved"]

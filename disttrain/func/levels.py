@@ -16,7 +16,7 @@ from .. import context, tree
 from ..core.gate import Primitive, Tracer
 from ..core.node import AccumulateGrad, Output
 from ..core.tensor import Tensor
-from ..errors import AutogradError, CaptureError
+from ..errors import AutogradError, CaptureError, EscapedValue
 from .named import mixed
 
 _new = object.__new__
@@ -149,7 +149,7 @@ def innermost() -> Level | None:
 def check(level: Level, prim: Primitive) -> None:
     """Refuse what a level cannot do: write to the world outside, or outlive its function."""
     if level.over:
-        raise CaptureError(
+        raise EscapedValue(
             f"{prim.name}: a value from inside {level} is used after the transform returned; "
             "return it from the transformed function instead of keeping it elsewhere"
         )

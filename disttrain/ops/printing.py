@@ -87,6 +87,8 @@ def contents(self: Tensor, indent: int) -> str:
     array = values_of(self) if self.device.index is not None else self.array
     if array.size == 0:
         return "[]"
+    if array.dtype == dtypes.key.np:
+        array = array.view(np.uint64)
     if array.dtype.kind == "V" or array.dtype == np.float16:
         array = array.astype(np.float32)
     chosen = options()

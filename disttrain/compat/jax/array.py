@@ -19,6 +19,7 @@ from ... import tree
 from ...core.tensor import Tensor
 from ...core.types import dtypes
 from .errors import TracerArrayConversionError
+from .key_types import shown
 from .tracing import concrete, tracer_text
 from .types import Kind, canonical, of_number, result_kind
 
@@ -45,7 +46,7 @@ class Array:
 
     @property
     def dtype(self) -> np.dtype:
-        return self._value.meta()[1]
+        return shown(self._value.meta()[1])
 
     @property
     def ndim(self) -> int:
@@ -59,7 +60,14 @@ class Array:
         text = tracer_text(self, wrap)
         if text is not None:
             return text
-        return f"Array({np.array2string(np.asarray(self), separator=', ')}, dtype={self.dtype})"
+        width = np.get_printoptions()["linewidth"]
+        body = np.array2string(
+            np.asarray(self), prefix="Array(", suffix=",", separator=", ", max_line_width=width
+        )
+        end = f"dtype={self.dtype}{', weak_type=True' if self.weak_type else ''})"
+        last = len(body) - body.rfind("\n") - 1
+        between = " " if last + len(end) + 2 <= width else f"\n{' ' * 6}"
+        return f"Array({body},{between}{end}"
 
 
 def wrap(value: Tensor, weak: bool = False, trace: Any = None) -> Array:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...errors import EscapedValue as UnexpectedTracerError
+
 _SEE = "See https://docs.jax.dev/en/latest/errors.html#jax.errors."
 
 
@@ -64,10 +66,6 @@ class NonConcreteBooleanIndexError(JAXIndexError):
             f"Array boolean indices must be concrete; got {tracer!r}\n\n"
             f"{_SEE}NonConcreteBooleanIndexError"
         )
-
-
-class UnexpectedTracerError(JAXTypeError):
-    """A traced value was kept and used after its function had returned."""
 
 
 class KeyReuseError(RuntimeError):

@@ -13,6 +13,7 @@ import numpy as np
 from ...core.bodies import Body, Ref, Step
 from ...core.gate import Primitive
 from ...core.tensor import Tensor
+from ...func.custom import CustomCall
 from .tracing import short_kind
 
 _WIDTH = 80
@@ -227,7 +228,7 @@ _PARAMS: dict[str, Callable[[dict, list, list], dict]] = {
 
 def _translated(step: Step, ins: list, outs: list) -> tuple[str, dict]:
     prim: Primitive = step.prim
-    if prim.name in ("jit", "custom_vjp_call", "custom_jvp_call") or hasattr(prim, "body"):
+    if any(hasattr(prim, n) for n in ("body", "branches")):
         return prim.name, _nested(prim)
     name = _NAMES.get(prim.name, prim.name)
     if prim.name == "pow" and isinstance(ins[1], Literal) and float(ins[1].val).is_integer():
@@ -241,10 +242,9 @@ def _translated(step: Step, ins: list, outs: list) -> tuple[str, dict]:
 
 def _nested(prim: Any) -> dict[str, Any]:
     """What is printed of an instruction with programs of its own."""
-    rules = getattr(prim, "rules", None)
-    if rules is not None and hasattr(prim, "body"):
+    if isinstance(prim, CustomCall):
         inner = _program(prim.body)[0]
-        words = {k: getattr(v, "__name__", v) for k, v in rules.params.items()}
+        words = {k: getattr(v, "__name__", v) for k, v in prim.custom.params.items()}
         name = words.pop("name", prim.name)
         return {"name": name, **dict(sorted({**words, "call_jaxpr": inner}.items()))}
     found: dict[str, Any] = {}

@@ -11,7 +11,6 @@ import numpy as np
 from ...core.gate import Tracer
 from ...core.tensor import Tensor
 from ...distributed.tensor import DTensor, Replicate
-from ...errors import CaptureError
 from ...func.jvp import DualTracer
 from ...func.staging import StagedTracer
 from ...func.vmap import BatchTracer
@@ -77,11 +76,6 @@ def leaked(array: Any) -> Exception:
         f"allowing for a reference to an intermediate value with type {errors.short(array)} to "
         "escape the scope of the transformation."
     )
-
-
-def as_leak(error: CaptureError, array: Any) -> Exception:
-    """JAX's error for a value that was used after its transform, else ``error``."""
-    return leaked(array) if "after the transform returned" in str(error) else error
 
 
 def number(kind: str) -> Callable[[Any], Exception]:

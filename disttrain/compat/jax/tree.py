@@ -429,3 +429,9 @@ NAMES = {  # of jax.tree_util
 }  # fmt: skip
 # Of jax.tree: the same without "tree_".
 SHORT = {n.removeprefix("tree_"): f for n, f in NAMES.items() if n.startswith("tree_")}
+
+
+def __getattr__(name: str) -> Any:
+    if name in SHORT:
+        return SHORT[name]
+    raise AttributeError(f"jax.tree has no {name!r}")

@@ -80,8 +80,9 @@ _TITLES = {
     "int64": "Long", "float16": "Half", "bfloat16": "BFloat16", "float32": "Float",
     "float64": "Double", "complex64": "ComplexFloat", "complex128": "ComplexDouble",
 }  # fmt: skip
-BY_NUMPY = {d.np: d for d in ALL}
-BY_NAME = {d.name: d for d in ALL}
+key = dtype("key", np.dtype("V8"), "k", 99)  # of random numbers (``keyed``): no arithmetic has it
+BY_NUMPY = {d.np: d for d in (*ALL, key)}
+BY_NAME = {d.name: d for d in (*ALL, key)}
 
 
 def of(np_dtype: np.dtype) -> dtype:

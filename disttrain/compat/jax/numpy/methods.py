@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import types
+from .. import errors, tracing, types
 from ..array import Array, wrap
 from . import calls, elementwise, functions, indexing, making
 from .lifting import NUMBERS
@@ -121,6 +121,7 @@ def _single(self: Array) -> Any:
 
 def item(self: Array, *args: int) -> Any:
     """The one element, or the one at a place, as a number of Python."""
+    tracing.concrete(self, tracing.method("item"))
     found = np.asarray(self)
     if not args and found.size != 1:
         raise ValueError("can only convert an array of size 1 to a Python scalar")
@@ -129,6 +130,7 @@ def item(self: Array, *args: int) -> Any:
 
 def truth(self: Array) -> bool:
     """Whether the one element is not 0."""
+    tracing.concrete(self, errors.TracerBoolConversionError)
     found = np.asarray(self)
     if found.size > 1:
         raise ValueError(
@@ -145,14 +147,30 @@ def truth(self: Array) -> bool:
 
 def index(self: Array) -> int:
     """An integer, for Python."""
+    tracing.concrete(self, errors.TracerIntegerConversionError)
     if self.ndim or self.dtype.kind not in "iu":
         raise TypeError("Only integer scalar arrays can be converted to a scalar index.")
     return int(_single(self))
 
 
-def complex_(self: Array) -> complex:
-    """A complex number of Python."""
-    return complex(_single(self))
+def _number(kind: type) -> Callable[[Array], Any]:
+    def convert(self: Array) -> Any:
+        tracing.concrete(self, tracing.number(kind.__name__))
+        return kind(_single(self))
+
+    return convert
+
+
+def tolist(self: Array) -> Any:
+    """The elements as nested lists of Python's numbers."""
+    tracing.concrete(self, tracing.method("tolist"))
+    return np.asarray(self).tolist()
+
+
+def text(self: Array) -> str:
+    """The numbers, or what stages them."""
+    traced = tracing.tracer_text(self, wrap)
+    return str(np.asarray(self)[()]) if traced is None else traced
 
 
 def unset(self: Array, key: Any, value: Any) -> None:
@@ -194,12 +212,12 @@ for _name, _fn in {
     "reshape": reshape, "transpose": transpose, "flatten": flatten, "ravel": flatten, "view": view,
     "item": item, "__len__": length, "__iter__": iterate, "__contains__": contains,
     "__getitem__": indexing.getitem, "__setitem__": unset, "__bool__": truth, "__index__": index,
-    "__float__": lambda self: float(_single(self)), "__int__": lambda self: int(_single(self)),
-    "__complex__": complex_, "__hash__": unhashable, "__format__": written,
+    "__float__": _number(float), "__int__": _number(int), "__str__": text,
+    "__complex__": _number(complex), "__hash__": unhashable, "__format__": written,
     "__reduce__": pickled, "__dlpack__": dlpack,
     "__dlpack_device__": lambda self: self._value.__dlpack_device__(),
     "__copy__": lambda self: making.copy(self), "__deepcopy__": lambda self, memo: making.copy(self),
-    "tolist": lambda self: np.asarray(self).tolist(),
+    "tolist": tolist,
     "__round__": lambda self, ndigits=0: _FUNCTIONS["round"](self, ndigits or 0),
 }.items():  # fmt: skip
     if _name not in vars(Array) or _name in ("__hash__", "__eq__", "__reduce__"):

@@ -1,0 +1,116 @@
+"""Modules of JAX's that are a few names each: ``core``, ``typing``, ``dtypes``, ``extend`` ..."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from ...core.gate import Tracer as _Traced
+from . import checkify, key_types, test_util, tree, types
+from . import numpy as jnp
+from . import random as _random
+from .array import Array, kind_of
+
+ArrayLike = Array | np.ndarray | np.generic | bool | int | float | complex
+DTypeLike = str | type | np.dtype | Any
+
+
+class _TracerClass(type):
+    def __instancecheck__(cls, value: object) -> bool:
+        if not isinstance(value, Array):
+            return False
+        inner = value._value
+        return isinstance(inner, _Traced) or inner.graph_node() is not None
+
+
+class Tracer(metaclass=_TracerClass):
+    """What an Array is an instance of while a transform runs the function that it is in."""
+
+
+def issubdtype(a: Any, b: Any) -> bool:
+    """``jnp.issubdtype``, also of the types of keys."""
+    one, two = (x if isinstance(x, type) else getattr(x, "dtype", x) for x in (a, b))
+    if isinstance(one, key_types.KeyType) or isinstance(two, key_types.KeyType):
+        if isinstance(two, type):
+            return issubclass(key_types.prng_key, two)
+        return one == two
+    if isinstance(two, type) and issubclass(two, key_types.extended):
+        return isinstance(one, type) and issubclass(one, two)
+    return types.issubdtype(a, b)
+
+
+def canonicalize_dtype(dtype: Any, allow_extended_dtype: bool = False) -> Any:
+    """The type that is used for ``dtype``."""
+    return dtype if isinstance(dtype, key_types.KeyType) else types.canonical(dtype)
+
+
+def result_type(*values: Any, return_weak_type_flag: bool = False) -> Any:
+    """The type that values or types meet in."""
+    kinds = [
+        (types.canonical(v), False) if isinstance(v, (type, str, np.dtype)) else kind_of(v)
+        for v in values
+    ]
+    found, weak = types.result_kind(*kinds)
+    return (found, weak) if return_weak_type_flag else found
+
+
+def ravel_pytree(pytree: Any) -> tuple[Any, Callable]:
+    """All leaves as one vector, and how such a vector becomes a tree again."""
+    leaves, form = tree.tree_flatten(pytree)
+    arrays = [jnp.asarray(x) for x in leaves]
+    if not arrays:
+        return jnp.zeros(0), lambda flat: form.unflatten([])
+    kind = result_type(*arrays)
+    places = np.cumsum([0, *(a.size for a in arrays)])
+    unravel = functools.partial(_unravel, form, arrays, places, kind)
+    return jnp.concatenate([a.ravel().astype(kind) for a in arrays]), unravel
+
+
+def _unravel(form: Any, like: list, places: np.ndarray, kind: np.dtype, flat: Any) -> Any:
+    flat = jnp.asarray(flat)
+    if flat.shape != (int(places[-1]),):
+        raise TypeError(
+            f"unravel function given array of shape {flat.shape}, expected shape "
+            f"{(int(places[-1]),)}"
+        )
+    if flat.dtype != kind:
+        raise TypeError(
+            f"unravel function given array of dtype {flat.dtype}, but expected dtype {kind}"
+        )
+    parts = zip(like, places[:-1].tolist(), places[1:].tolist())
+    out = [flat[start:end].reshape(a.shape).astype(a.dtype) for a, start, end in parts]
+    return tree.tree_unflatten(form, out)
+
+
+def _own(module: Any) -> dict[str, Any]:
+    """The public names that a module defines."""
+    return {
+        n: v
+        for n, v in vars(module).items()
+        if not n.startswith("_") and getattr(v, "__module__", module.__name__) == module.__name__
+    }
+
+
+NAMES: dict[str, dict[str, Any]] = {  # by the module that has them under "jax"
+    "core": {"Tracer": Tracer},
+    "typing": {"ArrayLike": ArrayLike, "DTypeLike": DTypeLike},
+    "dtypes": {
+        "issubdtype": issubdtype, "canonicalize_dtype": canonicalize_dtype,
+        "result_type": result_type, "prng_key": key_types.prng_key,
+        "extended": key_types.extended, "bfloat16": ml_dtypes.bfloat16,
+        "float0": np.dtype([("float0", np.void, 0)]), "finfo": types.finfo, "iinfo": types.iinfo,
+    },
+    "flatten_util": {"ravel_pytree": ravel_pytree},
+    "test_util": _own(test_util),
+    "experimental.checkify": _own(checkify),
+    "extend": {},
+    "extend.core": {"Tracer": Tracer},
+    "extend.random": _own(_random),
+    "interpreters": {},
+    "_src": {},
+    "_src.compiler": {},
+}  # fmt: skip

@@ -3,9 +3,9 @@ on N devices."""
 
 import sys
 
+from ...distributed.spmd import simulate
 from ..running import run
 from . import install
-from .devices import simulate
 
 if __name__ == "__main__":
     sys.exit(run("jax", "JAX", install, sys.argv[1:], {"--simulate": simulate}))

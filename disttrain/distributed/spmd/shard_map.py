@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ... import tree
+from ...core.gate import describe
 from ...core.tensor import Tensor
 from ...errors import ConfigError, PlacementError, ShapeError
 from ...func import batch_dims
@@ -22,19 +23,13 @@ from ...func.vmap import Batch
 from ...ops.functions.views.shapes import permute, reshape
 from ...ops.functions.views.split import select
 from ..mesh import DeviceMesh
-from .api import DTensor, from_local
-from .placements import Replicate
-from .specs import NamedSharding, PartitionSpec
+from ..tensor import DTensor, NamedSharding, PartitionSpec, Replicate
 
 Mesh = DeviceMesh | Mapping[str, int]  # ranks, or how many shards along each axis
 
 
-class NotReplicated(PlacementError):
-    """A result differs along axes that its spec does not name. ``number``: which leaf it is."""
-
-    def __init__(self, message: str, number: int, axes: tuple) -> None:
-        super().__init__(message)
-        self.number, self.axes = number, axes
+class NotReplicated(PlacementError, ValueError):
+    """A result differs along axes that its spec does not name."""
 
 
 def shard_map(
@@ -97,18 +92,23 @@ def _leaves(specs: Any) -> Any:
 
 def mapped(
     func: Callable, mesh: Mesh, leaves: Sequence, specs: Sequence, out_specs: Callable,
-    varying: bool, check: bool,
+    varying: bool, check: bool, name: str = "func",
 ) -> list:  # fmt: skip
     """``func`` of a list of shards, which gives a list, on whole tensors; ``out_specs(results)``
-    says, while it runs, how each of those lies."""
+    says, while it runs, how each of those lies. ``name``: of the function, in messages."""
+    told = _Told(name, mesh)
+    pairs = list(enumerate(zip(leaves, specs, strict=True)))
+    for i, (x, spec) in pairs:
+        told.check_argument(i, x, spec)
     levels = _levels(mesh, varying)
-    given = [_cut(x, mesh, s) if isinstance(x, Tensor) else x for x, s in zip(leaves, specs, strict=True)]
     found: list = []
 
     def inside(i: int, values: list) -> list:
         if i == len(levels):
             outs = list(func(*values))
             found[:] = out_specs(outs)
+            for out, spec in zip(outs, found, strict=True):
+                told.check_result(out, spec)
             return outs
         level = levels[i]
         with level.running():
@@ -117,14 +117,72 @@ def mapped(
                 for v, s in zip(values, specs, strict=True)
             ]
             outs = settle(inside(i + 1, inner))
-            return [
-                _left(level, n, o, s, check) for n, (o, s) in enumerate(zip(outs, found, strict=True))
-            ]
+            return [_left(told, level, o, s, check) for o, s in zip(outs, found, strict=True)]
 
-    outs = inside(0, given)
-    return [
-        _joined(o, mesh, s) if isinstance(o, Tensor) else o for o, s in zip(outs, found, strict=True)
-    ]
+    given = [_cut(x, mesh, s) if isinstance(x, Tensor) else x for _, (x, s) in pairs]
+    outs = zip(inside(0, given), found, strict=True)
+    return [_joined(o, mesh, s) if isinstance(o, Tensor) else o for o, s in outs]
+
+
+class _Told:
+    """What errors say of a function and its mesh."""
+
+    def __init__(self, name: str, mesh: Mesh) -> None:
+        sizes = mesh.shape if isinstance(mesh, DeviceMesh) else mesh.values()
+        names = mesh.axis_names if isinstance(mesh, DeviceMesh) else mesh
+        self.sizes: dict = dict(zip(names, sizes, strict=True))
+        self.start = f"shard_map applied to the function '{name}' was given"
+        self.mesh = (
+            f"The mesh given has shape {tuple(sizes)} with corresponding axis names "
+            f"{tuple(names)}.\n\n"
+        )
+
+    def check_argument(self, i: int, x: Any, spec: Any) -> None:
+        """Raise where an argument cannot be cut so."""
+        if not isinstance(x, Tensor):
+            return
+        shape = tuple(x.shape)
+        if len(spec or ()) > len(shape):
+            raise ShapeError(
+                f"{self.start} an in_specs entry which is too long to be compatible with the "
+                f"corresponding input value from the function:\n\nin_specs is {spec} which has "
+                f"length {len(spec)}, but the passed args[{i}] has shape {describe(x)}, which has "
+                f"rank {len(shape)} (and {len(shape)} < {len(spec)})\n\nEntries in in_specs must be "
+                "of length no greater than the number of axes in the corresponding input value."
+            )
+        for dim, names in enumerate(spec or ()):
+            count = math.prod(self.sizes[n] for n in _names(names))
+            if shape[dim] % count:
+                raise ShapeError(
+                    f"{self.start} argument arrays with axis sizes that are not evenly divisible by "
+                    f"the corresponding mesh axis sizes:\n\n{self.mesh}the passed args[{i}] of "
+                    f"shape {describe(x)} corresponds to in_specs of value {spec}, which maps array "
+                    f"axis {dim} (of size {shape[dim]}) to mesh axes {_names(names)} (of total size "
+                    f"{count}), but {count} does not evenly divide {shape[dim]}"
+                )
+
+    def check_result(self, out: Any, spec: Any) -> None:
+        """Raise where a result has fewer dimensions than its spec."""
+        ndim = len(out.shape) if isinstance(out, Tensor) else 0
+        if len(spec or ()) > ndim:
+            raise ShapeError(
+                f"{self.start} an out_specs entry which is too long to be compatible with the "
+                f"corresponding output value from the function:\n\nout_specs is {spec} which has "
+                f"length {len(spec)}, but a result has shape {describe(out)}, which has rank {ndim} "
+                f"(and {ndim} < {len(spec)})\n\nEntries in out_specs must be of length no greater "
+                "than the number of axes in the corresponding output value."
+            )
+
+    def differs(self, spec: Any, axis: Any) -> Exception:
+        """The error for a result that differs along an axis that its spec does not name."""
+        return NotReplicated(
+            f"{self.start} out_specs which require replication which can't be statically inferred "
+            f"given the mesh:\n\n{self.mesh}out_specs is {spec} which implies that the "
+            f"corresponding output value is replicated across mesh axis {axis!r}, but could not "
+            "infer replication over any axes\n\nCheck if these output values are meant to be "
+            "replicated over those mesh axes (psum, pmean, all_gather). If not, consider revising "
+            "the corresponding out_specs entries. If so, consider disabling the check."
+        )
 
 
 def axes_of(spec: Any) -> list:
@@ -142,7 +200,7 @@ def _levels(mesh: Mesh, varying: bool) -> list[Any]:
     return [Batch(size, "different", name, varying) for name, size in mesh.items()]
 
 
-def _left(level: Any, number: int, out: Any, spec: Any, check: bool) -> Any:
+def _left(told: _Told, level: Any, out: Any, spec: Any, check: bool) -> Any:
     """A result outside of one axis: its shards in front, or the one that all have."""
     if not isinstance(out, Tensor):
         return out
@@ -151,12 +209,7 @@ def _left(level: Any, number: int, out: Any, spec: Any, check: bool) -> Any:
     if not level.owns(out):
         return out
     if check and level.differs(out):
-        raise NotReplicated(
-            f"shard_map: result {number} may differ along the axis {level.axis_name!r}, which its "
-            f"spec {spec} does not name; name it, or make one for all of it: psum, pmean ...",
-            number,
-            (level.axis_name,),
-        )
+        raise told.differs(spec, level.axis_name)
     apart = out.bdim is not None and not isinstance(level, Ranks)  # type: ignore[attr-defined]
     return select(out.inner, out.bdim, 0) if apart else out.inner  # type: ignore[attr-defined]
 
@@ -167,17 +220,12 @@ def _cut(x: Any, mesh: Mesh, spec: Any) -> Any:
     mesh."""
     if isinstance(mesh, DeviceMesh):
         if not isinstance(x, DTensor):
-            x = from_local(x, mesh, [Replicate()] * mesh.ndim)
+            x = DTensor.from_local(x, mesh, [Replicate()] * mesh.ndim)
         return x.redistribute(mesh, _placements(mesh, spec)).to_local()
     dims: list[tuple[Any, int]] = []
     for dim, size in enumerate(x.shape):
         names = _names(spec[dim]) if spec and dim < len(spec) else ()
         count = math.prod(mesh[n] for n in names)
-        if size % count:
-            raise ShapeError(
-                f"shard_map: dimension {dim} of size {size} is cut by {names} into {count}; needed "
-                "is a multiple of that"
-            )
         dims += [(n, mesh[n]) for n in names] + [(None, size // count)]
     front = [i for name in mesh for i, (n, _) in enumerate(dims) if n == name]
     rest = [i for i, (n, _) in enumerate(dims) if n is None]
@@ -189,7 +237,7 @@ def _cut(x: Any, mesh: Mesh, spec: Any) -> Any:
 def _joined(x: Any, mesh: Mesh, spec: Any) -> Any:
     """The whole of this rank's shard, or of all shards."""
     if isinstance(mesh, DeviceMesh):
-        return from_local(x, mesh, _placements(mesh, spec))
+        return DTensor.from_local(x, mesh, _placements(mesh, spec))
     front = [name for name in mesh if name in axes_of(spec)]
     if not front:
         return x

@@ -1,6 +1,7 @@
 """Capture and replay: ``dt.compile(fn)``, and ``disttrain.compile.capture`` for the graph itself.
 
-The package is callable, since ``dt.compile`` is both the place of these names and the function.
+The package is callable, since ``dt.compile`` is both the place of these names and the function;
+``dt.jit`` is the function alone.
 """
 
 import sys
@@ -12,6 +13,7 @@ from .bodies import shorten
 from .capture import capture
 from .compiled import Compiled, forward_of
 from .compiled import compile as _compile
+from .compiled import compile as jit
 from .graph import Graph
 from .instruction import Instruction, Var
 from .passes import dead_code
@@ -36,5 +38,6 @@ __all__ = [
     "capture",
     "dead_code",
     "forward_of",
+    "jit",
     "set_stance",
 ]

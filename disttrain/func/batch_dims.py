@@ -12,6 +12,18 @@ from ..core.tensor import Tensor
 from ..errors import ConfigError, ShapeError
 
 
+UNSET = object()  # of an argument that was not given
+
+
+def either(which: str, dims: Any, axes: Any) -> Any:
+    """What is given under one of two names: ``in_dims`` or ``in_axes``."""
+    if axes is UNSET:
+        return dims
+    if dims is not None and dims != 0:
+        raise ConfigError(f"vmap: {which}_dims and {which}_axes are given; they mean the same")
+    return axes
+
+
 class _Misfit(Exception):
     """A tree of dimensions has not the form of what it is for."""
 

@@ -24,6 +24,7 @@ from ..ops.primitives.views import expand, permute, reshape
 from ..trace import warn
 from . import batch_dims
 from .batch_collectives import COLLECTIVES, SAME
+from .batch_dims import UNSET
 from .functions import batch_function
 from .levels import Level, check, is_written, renew, settle
 from .named import Named
@@ -276,6 +277,8 @@ def vmap(
     chunk_size: int | None = None,
     axis_name: Hashable = None,
     axis_size: int | None = None,
+    in_axes: object = UNSET,
+    out_axes: object = UNSET,
 ) -> Callable:
     """``func`` over a batch: ``in_dims`` says which dimension of each argument is the batch (None:
     none; a tree of them for nested arguments), ``out_dims`` where it goes in the results (None: the
@@ -284,7 +287,10 @@ def vmap(
     ``randomness``: 'error', 'different' (each example draws its own numbers) or 'same'.
     ``axis_name``: what collectives inside (``psum``, ``all_gather`` ...) call the batch;
     ``axis_size``: how many examples there are, for functions that no argument tells.
+    ``in_axes``, ``out_axes``: other names of ``in_dims`` and ``out_dims``.
     """
+    in_dims = batch_dims.either("in", in_dims, in_axes)
+    out_dims = batch_dims.either("out", out_dims, out_axes)
     if randomness not in ("error", "different", "same"):
         raise ConfigError(
             "vmap: Only allowed values for randomness are 'error', 'different', or 'same'. Got "

@@ -23,11 +23,11 @@ from ...context import thread
 from ...core.bodies import Body, own
 from ...core.gate import Primitive, Tracer
 from ...core.tensor import Tensor, wrap as tensor_of
+from ...distributed.spmd.arrays import over_ranks, summed
 from ...func.named import bound
 from ...func.staging import Stage, Staged, StagedTracer, stage
 from . import jaxpr, sharding, tree
 from .array import Array, kind_of, wrap
-from .tracing import added
 from .transforms import as_array, check_callable, named
 from .types import canonical, enabled_x64
 
@@ -300,7 +300,7 @@ class Captured:
         leaves, self.form = _registry.flatten(self.fun(arrays))
         outs = [as_array(x) for x in leaves]
         self.weak = [o.weak_type for o in outs]
-        return [added(o._value) for o in outs]
+        return [summed(o._value) for o in outs]
 
     def __call__(self, values: Sequence[Tensor]) -> Any:
         """The result for these values."""
@@ -347,7 +347,7 @@ class Jitted:
             return self.fun(*args, **kwargs)
         call = self.kind(args, kwargs)
         values = [as_array(v)._value for v in call.values]
-        if sharding.over_ranks(values):
+        if over_ranks(values):
             return self._captured(call, values)
         trace = self.staged(call)
         return trace(values)

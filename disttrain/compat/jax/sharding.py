@@ -16,7 +16,6 @@ from . import tree
 from .array import Array, unwrap, wrap
 
 _registry = tree.default_registry
-over_ranks = arrays.over_ranks
 NO_MESH = (
     "{} requires a non-empty mesh in context if you are passing `PartitionSpec`s to {}. You can "
     "define a context mesh via `jax.set_mesh(mesh)`. Alternatively, provide `Sharding`s to "

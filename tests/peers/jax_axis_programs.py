@@ -1,6 +1,6 @@
 """Programs over named axes, drawn by a seed: as text, that JAX and its face run alike.
 
-    python jax_axis_programs.py FIRST COUNT FILE      what the real JAX, with 8 devices, computes
+python jax_axis_programs.py FIRST COUNT FILE      what the real JAX, with 8 devices, computes
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from jax import lax
 from jax.sharding import Mesh, PartitionSpec as P
 
 def given(seed, *shape):
-    return np.random.default_rng(seed).normal(size=shape).astype("float32")
+    return np.random.default_rng(seed).normal(size=shape).astype("float32") / 4
 """
 SIZES = {"i": 4, "j": 2}
 PLAIN = ("jnp.sin({x})", "{x} * {x}", "jnp.tanh({x}) + 0.5", "{x} * w.sum()", "{x} - w[:1, :1]")
@@ -74,7 +74,8 @@ class Program:
         }.get(self.derived, "g = lambda x, w: (f(x, w),)")
         whole = self._whole(draw)
         if self.derived in ("outside", "both"):
-            sums = "sum((jnp.sin(o) * (1 + jnp.arange(o.size).reshape(o.shape) / 64)).sum() for o in h(x, w))"
+            weighed = "(jnp.sin(o) * (1 + jnp.arange(o.size).reshape(o.shape) / 64)).sum()"
+            sums = f"sum({weighed} for o in h(x, w))"
             end = f"result = jax.grad(lambda x, w: {sums}, argnums=(0, 1))(X, W)"
         else:
             end = "result = h(X, W)"

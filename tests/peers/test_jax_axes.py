@@ -1,5 +1,5 @@
-"""Programs over named axes (vmap, pmap, shard_map; gradients inside, outside, both) beside JAX, whose
-eight devices a process of its own has."""
+"""Programs over named axes (vmap, pmap, shard_map; gradients inside, outside, both) beside JAX,
+whose eight devices a process of its own has."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
 
 PROGRAMS = Path(__file__).with_name("jax_axis_programs.py")
 FIRST, COUNT = 0, 24

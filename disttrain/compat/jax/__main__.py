@@ -1,5 +1,5 @@
-"""``python -m disttrain.compat.jax [--simulate N] [-m] script args``: run a program with the stand-in,
-on N devices."""
+"""``python -m disttrain.compat.jax [--simulate N] [-m] script args``: run a program with the
+stand-in, on N devices."""
 
 import sys
 

@@ -127,8 +127,6 @@ def named_call(fun: Callable, *, name: str | None = None) -> Callable:
     return fun
 
 
-
-
 def typeof(x: Any) -> Any:
     """Shape and type of an array."""
     from_array = as_array(x)

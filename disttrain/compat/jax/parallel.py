@@ -87,7 +87,9 @@ def host_local_array_to_global_array(local_inputs: Any, global_mesh: Any, pspecs
 
 def global_array_to_host_local_array(global_inputs: Any, global_mesh: Any, pspecs: Any) -> Any:
     """What this process has of arrays over all processes."""
-    return tree.tree_map(lambda x: wrap(getattr(x._value, "to_local", lambda: x._value)()), global_inputs)
+    return tree.tree_map(
+        lambda x: wrap(getattr(x._value, "to_local", lambda: x._value)()), global_inputs
+    )
 
 
 def _of(source: Any, names: str) -> dict[str, Any]:
@@ -122,6 +124,7 @@ MODULES: dict[str, dict[str, Any]] = {
     "experimental.multihost_utils": {f.__name__: f for f in _HOSTS},
     "experimental.pjit": {"pjit": spmd.jit},
     "distributed": {
-        "initialize": initialize, **_of(dist, "is_initialized"), "shutdown": dist.destroy_process_group,
+        "initialize": initialize, "shutdown": dist.destroy_process_group,
+        **_of(dist, "is_initialized"),
     },
 }  # fmt: skip

@@ -150,8 +150,8 @@ class Shard:
     """The part of an array that a device has."""
 
     def __init__(self, block: arrays.Shard, weak: bool) -> None:
-        self.device, self.index, self.replica_id, data = block
-        self.data = None if data is None else wrap(data, weak)
+        self.device, self.index, self.replica_id = block.device, block.index, block.replica_id
+        self.data = None if block.data is None else wrap(block.data, weak)
 
     def __repr__(self) -> str:
         return (

@@ -155,7 +155,8 @@ def _placed(result: Any, out_axes: Any, devices: list) -> Any:
     leaves, form = _registry.flatten(result)
     cuts = [() if d is None else (*[None] * (d % a.ndim), *mesh.axis_names)
             for a, d in zip(leaves, axes, strict=True)]  # fmt: skip
-    found = [lies.put(a, NamedSharding(mesh, PartitionSpec(*c))) for a, c in zip(leaves, cuts, strict=True)]
+    found = [
+        lies.put(a, NamedSharding(mesh, PartitionSpec(*c)))
+        for a, c in zip(leaves, cuts, strict=True)
+    ]
     return form.build(iter(found))
-
-

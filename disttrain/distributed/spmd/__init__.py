@@ -6,8 +6,9 @@ from .arrays import assembled, lay, layout_of, shards
 from .inventory import Device, devices, local_devices, simulate
 from .layouts import Indivisible, Layout, OneDevice, OverMesh, Spec
 from .mesh import Mesh
+from .misfits import NotReplicated
 from .pmap import pmap
-from .shard_map import NotReplicated, shard_map
+from .shard_map import shard_map
 
 __all__ = [
     "Device",

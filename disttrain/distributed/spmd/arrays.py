@@ -7,7 +7,8 @@ share its memory: a tensor is whole, and knows how it would lie.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -22,7 +23,8 @@ from .mesh import MESH
 _LAYOUT = "_layout"  # of a tensor, where somebody said it
 
 
-class Shard(NamedTuple):
+@dataclass(frozen=True)
+class Shard:
     """A block of a tensor: whose it is, where it lies in the whole, and which of equal blocks."""
 
     device: Device
@@ -57,8 +59,8 @@ def layout_of(value: Tensor) -> Layout | tuple | None:
     said = value.__dict__.get(_LAYOUT)
     if said is not None or not isinstance(value, DTensor):
         return said
-    value = summed(value)
-    return value.device_mesh.memory[MESH], tuple(spec_of(value))
+    whole = summed(value)
+    return whole.device_mesh.memory[MESH], tuple(spec_of(whole))
 
 
 def is_placed(value: Tensor) -> bool:
@@ -132,4 +134,3 @@ def of_local(data: np.ndarray, layout: Any) -> Any:
         return lay(wrap(data), layout)
     native = _native(layout)
     return _said(DTensor.from_local(wrap(data), native.mesh, native.placements), layout)
-

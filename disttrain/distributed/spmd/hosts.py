@@ -32,7 +32,9 @@ def check_equal(values: list[np.ndarray], message: str = "") -> None:
 def from_one(values: list[np.ndarray], is_source: bool | None = None) -> list[np.ndarray]:
     """The values of the source (None: the first process), for all."""
     source = known.world()[0] == 0 if is_source is None else is_source
-    found: list[np.ndarray] = next(v for v in everybody(values if source else None) if v is not None)
+    found: list[np.ndarray] = next(
+        v for v in everybody(values if source else None) if v is not None
+    )
     return found
 
 

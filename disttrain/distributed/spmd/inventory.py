@@ -1,5 +1,5 @@
 """The devices that one program runs on: each rank of a job is one; a process alone has as many
-simulated ones as were asked for, by ``simulate`` or by XLA's flag for the number of host devices."""
+simulated ones as were asked for, by ``simulate`` or by XLA's flag for host devices."""
 
 from __future__ import annotations
 

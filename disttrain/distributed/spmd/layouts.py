@@ -159,10 +159,11 @@ class OverMesh(Layout):
 
     def blocks(self, shape: Sequence[int]) -> dict[Device, tuple]:
         self.check(shape)
-        found = {}
+        found: dict[Device, tuple] = {}
         for at in np.ndindex(*self.mesh.axis_sizes):
             here = dict(zip(self.mesh.axis_names, at, strict=True))
-            found[self.mesh.devices[at]] = tuple([self._slice(d, n, here) for d, n in enumerate(shape)])
+            device: Any = self.mesh.devices[at]
+            found[device] = tuple([self._slice(d, n, here) for d, n in enumerate(shape)])
         return found
 
     def _slice(self, dim: int, size: int, here: dict) -> slice:

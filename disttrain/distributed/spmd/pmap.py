@@ -64,7 +64,9 @@ def size_of(
             f"{sizes}"
         )
     if given is not None and given != sizes[0]:
-        raise ConfigError(f"Specified axis_size {given} doesn't match received axis_size {sizes[0]}.")
+        raise ConfigError(
+            f"Specified axis_size {given} doesn't match received axis_size {sizes[0]}."
+        )
     if sizes[0] > limit:
         raise ConfigError(
             f"compiling computation `{name}` that requires {sizes[0]} logical devices, but only "

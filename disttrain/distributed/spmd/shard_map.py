@@ -13,9 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ... import tree
-from ...core.gate import describe
 from ...core.tensor import Tensor
-from ...errors import ConfigError, PlacementError, ShapeError
+from ...errors import ConfigError
 from ...func import batch_dims
 from ...func.levels import settle
 from ...func.spread import Ranks
@@ -24,12 +23,9 @@ from ...ops.functions.views.shapes import permute, reshape
 from ...ops.functions.views.split import select
 from ..mesh import DeviceMesh
 from ..tensor import DTensor, NamedSharding, PartitionSpec, Replicate
+from .misfits import Told, axes_of, names_of
 
 Mesh = DeviceMesh | Mapping[str, int]  # ranks, or how many shards along each axis
-
-
-class NotReplicated(PlacementError, ValueError):
-    """A result differs along axes that its spec does not name."""
 
 
 def shard_map(
@@ -96,7 +92,7 @@ def mapped(
 ) -> list:  # fmt: skip
     """``func`` of a list of shards, which gives a list, on whole tensors; ``out_specs(results)``
     says, while it runs, how each of those lies. ``name``: of the function, in messages."""
-    told = _Told(name, mesh)
+    told = Told(name, mesh)
     pairs = list(enumerate(zip(leaves, specs, strict=True)))
     for i, (x, spec) in pairs:
         told.check_argument(i, x, spec)
@@ -124,83 +120,13 @@ def mapped(
     return [_joined(o, mesh, s) if isinstance(o, Tensor) else o for o, s in outs]
 
 
-class _Told:
-    """What errors say of a function and its mesh."""
-
-    def __init__(self, name: str, mesh: Mesh) -> None:
-        sizes = mesh.shape if isinstance(mesh, DeviceMesh) else mesh.values()
-        names = mesh.axis_names if isinstance(mesh, DeviceMesh) else mesh
-        self.sizes: dict = dict(zip(names, sizes, strict=True))
-        self.start = f"shard_map applied to the function '{name}' was given"
-        self.mesh = (
-            f"The mesh given has shape {tuple(sizes)} with corresponding axis names "
-            f"{tuple(names)}.\n\n"
-        )
-
-    def check_argument(self, i: int, x: Any, spec: Any) -> None:
-        """Raise where an argument cannot be cut so."""
-        if not isinstance(x, Tensor):
-            return
-        shape = tuple(x.shape)
-        if len(spec or ()) > len(shape):
-            raise ShapeError(
-                f"{self.start} an in_specs entry which is too long to be compatible with the "
-                f"corresponding input value from the function:\n\nin_specs is {spec} which has "
-                f"length {len(spec)}, but the passed args[{i}] has shape {describe(x)}, which has "
-                f"rank {len(shape)} (and {len(shape)} < {len(spec)})\n\nEntries in in_specs must be "
-                "of length no greater than the number of axes in the corresponding input value."
-            )
-        for dim, names in enumerate(spec or ()):
-            count = math.prod(self.sizes[n] for n in _names(names))
-            if shape[dim] % count:
-                raise ShapeError(
-                    f"{self.start} argument arrays with axis sizes that are not evenly divisible by "
-                    f"the corresponding mesh axis sizes:\n\n{self.mesh}the passed args[{i}] of "
-                    f"shape {describe(x)} corresponds to in_specs of value {spec}, which maps array "
-                    f"axis {dim} (of size {shape[dim]}) to mesh axes {_names(names)} (of total size "
-                    f"{count}), but {count} does not evenly divide {shape[dim]}"
-                )
-
-    def check_result(self, out: Any, spec: Any) -> None:
-        """Raise where a result has fewer dimensions than its spec."""
-        ndim = len(out.shape) if isinstance(out, Tensor) else 0
-        if len(spec or ()) > ndim:
-            raise ShapeError(
-                f"{self.start} an out_specs entry which is too long to be compatible with the "
-                f"corresponding output value from the function:\n\nout_specs is {spec} which has "
-                f"length {len(spec)}, but a result has shape {describe(out)}, which has rank {ndim} "
-                f"(and {ndim} < {len(spec)})\n\nEntries in out_specs must be of length no greater "
-                "than the number of axes in the corresponding output value."
-            )
-
-    def differs(self, spec: Any, axis: Any) -> Exception:
-        """The error for a result that differs along an axis that its spec does not name."""
-        return NotReplicated(
-            f"{self.start} out_specs which require replication which can't be statically inferred "
-            f"given the mesh:\n\n{self.mesh}out_specs is {spec} which implies that the "
-            f"corresponding output value is replicated across mesh axis {axis!r}, but could not "
-            "infer replication over any axes\n\nCheck if these output values are meant to be "
-            "replicated over those mesh axes (psum, pmean, all_gather). If not, consider revising "
-            "the corresponding out_specs entries. If so, consider disabling the check."
-        )
-
-
-def axes_of(spec: Any) -> list:
-    """All axes that a spec names."""
-    return [name for names in spec or () for name in _names(names)]
-
-
-def _names(names: Any) -> tuple:
-    return () if names is None else names if isinstance(names, tuple) else (names,)
-
-
 def _levels(mesh: Mesh, varying: bool) -> list[Any]:
     if isinstance(mesh, DeviceMesh):
         return [Ranks(mesh.get_group(name), name, varying) for name in mesh.axis_names]
     return [Batch(size, "different", name, varying) for name, size in mesh.items()]
 
 
-def _left(told: _Told, level: Any, out: Any, spec: Any, check: bool) -> Any:
+def _left(told: Told, level: Any, out: Any, spec: Any, check: bool) -> Any:
     """A result outside of one axis: its shards in front, or the one that all have."""
     if not isinstance(out, Tensor):
         return out
@@ -210,8 +136,9 @@ def _left(told: _Told, level: Any, out: Any, spec: Any, check: bool) -> Any:
         return out
     if check and level.differs(out):
         raise told.differs(spec, level.axis_name)
-    apart = out.bdim is not None and not isinstance(level, Ranks)  # type: ignore[attr-defined]
-    return select(out.inner, out.bdim, 0) if apart else out.inner  # type: ignore[attr-defined]
+    value: Any = out
+    apart = value.bdim is not None and not isinstance(level, Ranks)
+    return select(value.inner, value.bdim, 0) if apart else value.inner
 
 
 # --- whole tensors and shards ---------------------------------------------------------------------
@@ -224,14 +151,14 @@ def _cut(x: Any, mesh: Mesh, spec: Any) -> Any:
         return x.redistribute(mesh, _placements(mesh, spec)).to_local()
     dims: list[tuple[Any, int]] = []
     for dim, size in enumerate(x.shape):
-        names = _names(spec[dim]) if spec and dim < len(spec) else ()
+        names = names_of(spec[dim]) if spec and dim < len(spec) else ()
         count = math.prod(mesh[n] for n in names)
         dims += [(n, mesh[n]) for n in names] + [(None, size // count)]
     front = [i for name in mesh for i, (n, _) in enumerate(dims) if n == name]
     rest = [i for i, (n, _) in enumerate(dims) if n is None]
     if not front:
         return x
-    return permute(reshape(x, tuple(n for _, n in dims)), tuple([*front, *rest]))
+    return permute(reshape(x, tuple(n for _, n in dims)), (*front, *rest))
 
 
 def _joined(x: Any, mesh: Mesh, spec: Any) -> Any:
@@ -244,7 +171,7 @@ def _joined(x: Any, mesh: Mesh, spec: Any) -> Any:
     order: list[int] = []
     shape: list[int] = []
     for dim, size in enumerate(x.shape[len(front) :]):
-        names = _names(spec[dim]) if dim < len(spec) else ()
+        names = names_of(spec[dim]) if dim < len(spec) else ()
         order += [front.index(n) for n in names] + [len(front) + dim]
         shape.append(size * math.prod(mesh[n] for n in names))
     return reshape(permute(x, tuple(order)), tuple(shape))

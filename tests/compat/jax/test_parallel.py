@@ -24,7 +24,9 @@ def test_devices_of_one_process():
         assert jax.process_index() == 0 and jax.process_count() == 1
         assert [d.process_index for d in jax.local_devices()] == [0] * 4
         assert create_device_mesh((2, 2)).shape == (2, 2)
-        with pytest.raises(RuntimeError, match="Unknown backend: 'gpu' requested, but no platforms"):
+        with pytest.raises(
+            RuntimeError, match="Unknown backend: 'gpu' requested, but no platforms"
+        ):
             jax.devices("gpu")
         jax.config.update("jax_num_cpu_devices", 4)
         with pytest.raises(RuntimeError, match="after the program has used"):

@@ -1,4 +1,4 @@
-"""JAX's meshes, shardings and arrays on devices: what they say, and what is refused in its words."""
+"""JAX's meshes, shardings and arrays on devices: what they say, and what is refused."""
 
 from __future__ import annotations
 
@@ -74,13 +74,19 @@ def test_arrays_of_parts():
 def test_jit_takes_and_gives_shardings():
     mesh = grid()
     rows, cols = NamedSharding(mesh, P("x", None)), NamedSharding(mesh, P(None, "y"))
-    f = jax.jit(lambda a, b: a @ b, in_shardings=(rows, cols), out_shardings=NamedSharding(mesh, P("x", "y")))
+    f = jax.jit(
+        lambda a, b: a @ b,
+        in_shardings=(rows, cols),
+        out_shardings=NamedSharding(mesh, P("x", "y")),
+    )
     a, b = np.ones((4, 2), "f4"), np.ones((2, 8), "f4")
     for _ in range(2):
         out = f(a, b)
         assert out.sharding.spec == P("x", "y") and np.array_equal(out, a @ b)
     with mesh:
-        g = jax.jit(lambda x: sharding.with_sharding_constraint(x, P("x")) + 1, out_shardings=P("x"))
+        g = jax.jit(
+            lambda x: sharding.with_sharding_constraint(x, P("x")) + 1, out_shardings=P("x")
+        )
         assert g(jnp.ones(4)).sharding == NamedSharding(mesh, P("x"))
     with sharding.use_mesh(mesh):
         assert sharding.get_mesh() == mesh
@@ -92,7 +98,7 @@ def test_jit_takes_and_gives_shardings():
 
 def test_constraints_pass_through_transforms():
     named = NamedSharding(grid(), P("x"))
-    f = lambda x: (sharding.with_sharding_constraint(x, named) ** 2).sum()  # noqa: E731
+    f = lambda x: (sharding.with_sharding_constraint(x, named) ** 2).sum()
     assert np.array_equal(jax.grad(f)(jnp.ones(4)), [2.0] * 4)
     assert np.array_equal(jax.vmap(jax.grad(f))(jnp.ones((3, 4))), np.full((3, 4), 2.0))
     assert np.array_equal(jax.jit(jax.grad(f))(jnp.ones(4)), [2.0] * 4)

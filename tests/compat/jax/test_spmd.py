@@ -1,4 +1,4 @@
-"""pmap and shard_map: steps of training on devices as on one, and what is refused in JAX's words."""
+"""pmap and shard_map: steps of training on devices as on one, and what is refused."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import pytest
 
 import disttrain.compat.jax as jax
 from disttrain.compat.jax import lax
-from disttrain.compat.jax import numpy as jnp
 from disttrain.compat.jax.sharding import Mesh
 from disttrain.compat.jax.sharding import PartitionSpec as P
 from disttrain.compat.jax.spmd import shard_map_old
@@ -40,7 +39,9 @@ def test_gradients_of_sums_are_jaxs():
     squares = jax.grad(lambda x: lax.psum(x * x, "i").sum())
     same(jax.pmap(squares, axis_name="i")(X), 8 * X)
     same(jax.shard_map(squares, mesh=line(), in_specs=P("i"), out_specs=P("i"))(X), 2 * X)
-    unchecked = jax.shard_map(squares, mesh=line(), in_specs=P("i"), out_specs=P("i"), check_vma=False)
+    unchecked = jax.shard_map(
+        squares, mesh=line(), in_specs=P("i"), out_specs=P("i"), check_vma=False
+    )
     same(unchecked(X), 8 * X)
     of_w = jax.grad(lambda w, x: (w * x).sum())
     same(jax.shard_map(of_w, mesh=line(), in_specs=(P(), P("i")), out_specs=P())(3.0, X), 6.0)
@@ -56,7 +57,10 @@ def test_pmap_takes_trees_axes_and_statics():
     assert out.sharding.spec == P(None, "_internal_pmap_axis_name")
     same(jax.pmap(lambda x, y: x + y)(X, y=X), 2 * X)
     same(jax.pmap(lambda x: lax.psum(x, "i"), "i", out_axes=None)(X), 6.0)
-    same(jax.pmap(jax.vmap(lambda x: x / lax.psum(x, "i")), "i")(np.ones((4, 3), "f4")), np.full((4, 3), 0.25))
+    same(
+        jax.pmap(jax.vmap(lambda x: x / lax.psum(x, "i")), "i")(np.ones((4, 3), "f4")),
+        np.full((4, 3), 0.25),
+    )
     nested = jax.pmap(jax.pmap(lambda x: lax.psum(x, ("i", "j")), "j"), "i")
     same(nested(np.ones((2, 3), "f4")), np.full((2, 3), 6.0))
     count = []
@@ -80,7 +84,9 @@ def test_shard_map_multiplies_matrices():
     old = shard_map_old(lambda a: a.sum(keepdims=True), mesh, P("i", "j"), P("i", "j"))
     assert old(a).shape == (4, 2)
     with mesh:
-        part = jax.shard_map(lambda x: lax.psum(x, "j"), in_specs=P("j"), out_specs=P(), axis_names={"j"})
+        part = jax.shard_map(
+            lambda x: lax.psum(x, "j"), in_specs=P("j"), out_specs=P(), axis_names={"j"}
+        )
         same(part(X), X[:2] + X[2:])
     decorated = jax.shard_map(mesh=line(), in_specs=P("i"), out_specs=P("i"))(lambda x: x * 2)
     same(decorated(X), 2 * X)
@@ -91,7 +97,12 @@ REFUSED = {
     "uneven": (P("i"), P("i"), ValueError, "that are not evenly divisible by the corresponding"),
     "long": (P(None, "i"), P("i"), ValueError, "in_specs entry which is too long to be compatible"),
     "long result": (P("i"), P(None, "i"), ValueError, "out_specs entry which is too long"),
-    "axis": (P("k"), P("i"), ValueError, "in_specs argument must refer to an axis marked as manual"),
+    "axis": (
+        P("k"),
+        P("i"),
+        ValueError,
+        "in_specs argument must refer to an axis marked as manual",
+    ),
     "count": ((P("i"), P()), P("i"), ValueError, "different lengths of tuple at key path"),
     "no spec": ("i", P("i"), TypeError, "must be a pytree of `jax.sharding.PartitionSpec`"),
 }

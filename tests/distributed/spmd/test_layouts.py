@@ -46,7 +46,9 @@ def test_what_cannot_be():
         lay("z")
     with pytest.raises(NamedTwice, match="duplicate entries for `x`"):
         lay("x", "x")
-    with pytest.raises(Indivisible, match="axis 0 is partitioned 2 times, but the dimension size is 3"):
+    with pytest.raises(
+        Indivisible, match="axis 0 is partitioned 2 times, but the dimension size is 3"
+    ):
         lay("x").check((3,))
     with pytest.raises(ConfigError, match="rank at least 2"):
         lay("x", "y").check((4,))

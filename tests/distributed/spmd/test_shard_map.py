@@ -78,11 +78,15 @@ def _whole(t):
 
 def test_it_is_the_function_of_the_whole():
     f, ins, outs = PROGRAMS["product"]
-    np.testing.assert_allclose(shard_map(f, SIZES, ins, outs)(A, B).numpy(), (A @ B).numpy(), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(
+        shard_map(f, SIZES, ins, outs)(A, B).numpy(), (A @ B).numpy(), rtol=1e-4, atol=1e-5
+    )
     whole = F.grad(lambda b: (A @ b).sin().sum())(B).numpy()
     for name in ("gradient", "gradient of each"):
         f, ins, outs = PROGRAMS[name]
-        np.testing.assert_allclose(shard_map(f, SIZES, ins, outs)(A, B).numpy(), whole, rtol=1e-3, atol=1e-4)
+        np.testing.assert_allclose(
+            shard_map(f, SIZES, ins, outs)(A, B).numpy(), whole, rtol=1e-3, atol=1e-4
+        )
 
 
 def test_trees_of_specs():
@@ -102,7 +106,12 @@ def test_trees_of_specs():
     [
         (P("x"), P(), NotReplicated, r"across mesh axis 'x', but could not infer"),
         (P(None, "x"), P("x"), ShapeError, r"in_specs is .* length 2, .* rank 1"),
-        (P("y"), P("y"), ShapeError, r"array axis 0 \(of size 4\) to mesh axes .* 3 does not evenly"),
+        (
+            P("y"),
+            P("y"),
+            ShapeError,
+            r"array axis 0 \(of size 4\) to mesh axes .* 3 does not evenly",
+        ),
         (P("x"), P(None, "x"), ShapeError, r"out_specs is .* length 2, .* rank 1"),
         ((P("x"), P()), P("x"), ConfigError, "in_specs="),
     ],

@@ -14,11 +14,9 @@ from typing import Any
 from ..publish import MissingName, Shim, lacking, publish, refuse_real
 from . import (
     callbacks,
-    config as _config,
     custom,
     errors,
     jaxpr,
-    jit as _jit,
     key_types,
     lax,
     nn,
@@ -29,10 +27,19 @@ from . import (
     tree,
     types,
 )
+from . import (
+    config as _config,
+)
+from . import (
+    devices as _devices,
+)
+from . import (
+    jit as _jit,
+)
 from .array import Array
 from .example_libraries import optimizers, stax
-from .numpy import fft, linalg
 from .nn import initializers
+from .numpy import fft, linalg
 
 VERSION = "0.10.2"
 

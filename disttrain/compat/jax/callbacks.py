@@ -156,14 +156,14 @@ class _Format(string.Formatter):
         if unused:
             raise ValueError(
                 "Unused positional arguments to `jax.debug.print`: "
-                f"{[args[n] for n in unused]}. You may be passing an f-string (i.e, `f\"{{x}}\"`) "
+                f'{[args[n] for n in unused]}. You may be passing an f-string (i.e, `f"{{x}}"`) '
                 "into `jax.debug.print` and instead should pass in a regular string."
             )
         names = [n for n in kwargs if n not in used_args]
         if names:
             raise ValueError(
                 f"Unused keyword arguments to `jax.debug.print`: {names}. You may be passing an "
-                "f-string (i.e, `f\"{x}\"`) into `jax.debug.print` and instead should pass in a "
+                'f-string (i.e, `f"{x}"`) into `jax.debug.print` and instead should pass in a '
                 "regular string."
             )
 

@@ -9,11 +9,13 @@ from typing import Any
 
 import disttrain as dt
 
+from ... import func
 from ...core.tensor import Tensor
 from ...func.custom import Rules, apply
 from . import tree
 from .array import Array, wrap
 from .errors import UnexpectedTracerError, short
+from .jit import Jitted
 from .tracing import is_traced
 from .transforms import as_array, check_callable, is_float0, moves, no_tangent
 
@@ -140,7 +142,11 @@ class custom_vjp(_Custom):  # noqa: N801  (JAX's name)
     bwd: Callable | None = None
 
     def defvjp(
-        self, fwd: Callable, bwd: Callable, symbolic_zeros: bool = False, optimize_remat: bool = False
+        self,
+        fwd: Callable,
+        bwd: Callable,
+        symbolic_zeros: bool = False,
+        optimize_remat: bool = False,
     ) -> None:
         """``fwd(*args)`` gives (result, residuals), ``bwd(residuals, g)`` a cotangent for each
         argument; those in ``nondiff_argnums`` come first."""
@@ -276,7 +282,9 @@ class custom_jvp(_Custom):  # noqa: N801  (JAX's name)
             for rule, t in zip(jvps, tangents, strict=True):
                 if rule is not None:
                     term = rule(t, out, *primals)
-                    total = term if total is None else tree.tree_map(lambda a, b: a + b, total, term)
+                    total = (
+                        term if total is None else tree.tree_map(lambda a, b: a + b, total, term)
+                    )
             if total is None:
                 total = tree.tree_map(lambda x: wrap(dt.zeros_like(as_array(x)._value)), out)
             return out, total
@@ -357,32 +365,56 @@ def checkpoint(
         return functools.partial(
             checkpoint, prevent_cse=prevent_cse, policy=policy, static_argnums=static_argnums
         )
-    check_callable(fun)
-    of = fun
-    nums = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
+    jitted = Jitted(fun, static_argnums=static_argnums) if callable(fun) else None
 
     @functools.wraps(fun)
     def fun_remat(*args: Any, **kwargs: Any) -> Any:
-        apart = {n % len(args) for n in nums} if args else set()
-        rest = [a for i, a in enumerate(args) if i not in apart]
-        fixed = {i: args[i] for i in apart}
+        if jitted is None:
+            raise TypeError(f"Expected a callable value, got {fun!r}")
+        kind = jitted.kind(args, kwargs)
+        trace = jitted.staged(kind, "checkpoint / remat")
+        body, consts = trace.staged.body, trace.staged.consts
 
-        def whole(values: Sequence[Any]) -> list:
-            left = iter(values[0])
-            full = [fixed[i] if i in fixed else next(left) for i in range(len(args))]
-            return [full, values[1]]
+        def pull(res: Sequence, gs: Sequence, xs: Sequence) -> list:
+            return _pulled_back(body, gs, xs)
 
-        call = _Call(whole, [tuple(rest), kwargs])
-        if dt.context.thread.stack or not dt.is_grad_enabled():
-            return of(*args, **kwargs)
+        def push(xs: Sequence, ts: Sequence) -> tuple[list, list]:
+            return _pushed_along(body, xs, ts)
 
-        def run(*xs: Tensor) -> list[Tensor]:
-            full, words = call.args(xs)
-            return call.outs(of(*full, **words))
-
-        return call.result(dt.core.checkpoint(run, *call.tensors, use_reentrant=False))
+        rules = Rules(
+            "checkpoint", body, pull=pull, push=push,
+            params={"name": trace.name, "policy": None, "prevent_cse": prevent_cse},
+        )  # fmt: skip
+        values = [as_array(v)._value for v in kind.values]
+        return trace.result(apply(rules, [*consts, *values]))
 
     return fun_remat
+
+
+def _pulled_back(body: Callable, gs: Sequence, xs: Sequence) -> list:
+    """The cotangents of the arguments of ``body``, computed anew."""
+    places = [i for i, x in enumerate(xs) if x.meta()[1].kind in "fcV"]
+    found: list = [None] * len(xs)
+    outs, pull = func.vjp(lambda *v: body(*_among(xs, places, v)), *[xs[i] for i in places])
+    given = [g if o.dtype.is_floating_point or o.dtype.is_complex else dt.zeros_like(o)
+             for g, o in zip(gs, outs, strict=True)]  # fmt: skip
+    for i, g in zip(places, pull(given), strict=True):
+        found[i] = g
+    return found
+
+
+def _pushed_along(body: Callable, xs: Sequence, ts: Sequence) -> tuple[list, list]:
+    """Results and tangents of ``body``."""
+    places = [i for i, t in enumerate(ts) if t is not None]
+    primals = tuple(xs[i] for i in places)
+    return func.jvp(lambda *v: body(*_among(xs, places, v)), primals, tuple(ts[i] for i in places))
+
+
+def _among(xs: Sequence, places: Sequence[int], values: Sequence) -> list:
+    full = list(xs)
+    for i, v in zip(places, values, strict=True):
+        full[i] = v
+    return full
 
 
 class checkpoint_policies:  # noqa: N801  (JAX's name)

@@ -22,10 +22,11 @@ import disttrain as dt
 from ...context import thread
 from ...core.bodies import Body, own
 from ...core.gate import Primitive, Tracer
-from ...core.tensor import Tensor, wrap as tensor_of
+from ...core.tensor import Tensor
+from ...core.tensor import wrap as tensor_of
 from ...distributed.spmd.arrays import over_ranks, summed
 from ...func.named import bound
-from ...func.staging import Stage, Staged, StagedTracer, stage
+from ...func.staging import Stage, Staged, stage
 from . import jaxpr, sharding, tree
 from .array import Array, kind_of, wrap
 from .transforms import as_array, check_callable, named
@@ -140,7 +141,10 @@ class Trace:
     def __call__(self, values: Sequence[Tensor]) -> Any:
         """The result for these values."""
         given = [*self.staged.consts, *values]
-        outs = self._run(given)
+        return self.result(self._run(given))
+
+    def result(self, outs: Sequence[Tensor]) -> Any:
+        """The result with these values."""
         return self.form.build(iter([wrap(o, w) for o, w in zip(outs, self.weak, strict=True)]))
 
     def _run(self, given: list[Tensor]) -> Sequence[Tensor]:
@@ -370,7 +374,9 @@ class Jitted:
 
     def _aval(self, value: Any, i: int, args: tuple, kwargs: dict, form: Any) -> Aval:
         try:
-            return aval_of(value) if isinstance(value, ShapeDtypeStruct) else aval_of(as_array(value))
+            return (
+                aval_of(value) if isinstance(value, ShapeDtypeStruct) else aval_of(as_array(value))
+            )
         except TypeError:
             raise TypeError(
                 f"Error interpreting argument to {self.fun} as an abstract array. The problematic "

@@ -29,7 +29,9 @@ _registry = tree.default_registry
 _NUMBERS = (bool, int, float, complex, np.ndarray, np.generic)
 
 
-def as_array(value: Any, what: str = "Argument {value!r} of type {kind} is not a valid JAX type") -> Array:
+def as_array(
+    value: Any, what: str = "Argument {value!r} of type {kind} is not a valid JAX type"
+) -> Array:
     """A leaf as an Array."""
     if isinstance(value, Array):
         return value
@@ -593,7 +595,9 @@ def _inconsistent(
             rest = "".join(map(str, path[2:]))
             known = i is not None and i < len(bound)
             said = f"argument {bound[i]}{rest}" if known else f"args{''.join(map(str, path[1:]))}"
-            lines.append(f"  * one axis had size {a.shape[d]}: axis {d} of {said} of type {short(a)}")
+            lines.append(
+                f"  * one axis had size {a.shape[d]}: axis {d} of {said} of type {short(a)}"
+            )
     return "vmap got inconsistent sizes for array axes to be mapped:\n" + ";\n".join(lines)
 
 
@@ -656,11 +660,12 @@ def jacfwd(
             _check_forward(a, holomorphic)
 
         def push(*tangents: Array) -> Any:
-            return jvp(of, chosen, form.build(iter(tangents)), has_aux=has_aux)
+            _, moved, *aux = jvp(of, chosen, form.build(iter(tangents)), has_aux=has_aux)
+            return (moved, *aux)
 
-        out_axes = (None, -1, None) if has_aux else (None, -1)
-        value, columns, *aux = vmap(push, out_axes=out_axes)(*_basis(given))
-        for y in _registry.flatten(value)[0]:
+        columns, *aux = vmap(push, out_axes=(-1, 0) if has_aux else (-1,))(*_basis(given))
+        aux = [tree.tree_map(lambda a: wrap(as_array(a)._value[0], a.weak_type), x) for x in aux]
+        for y in _registry.flatten(columns)[0]:
             _check_forward_output(as_array(y), holomorphic)
         out, out_form = _registry.flatten(columns)
         one = form.children[0] if not isinstance(argnums, (tuple, list)) else form

@@ -9,15 +9,8 @@ import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from ...tree import (
-    Definition,
-    DictKey,
-    FlattenedIndexKey,
-    GetAttrKey,
-    Registry,
-    Rule,
-    SequenceKey,
-)
+from ... import tree as native
+from ...tree import Definition, GetAttrKey, Registry, Rule
 
 default_registry = Registry()
 KeyEntry = Any
@@ -374,14 +367,16 @@ def register_dataclass(
         _check_fields({f.name for f in known if f.init} - set(drop_fields), {*data, *meta})
     if both := set(data) & set(meta):
         raise ValueError(
-            "data_fields and meta_fields must not overlap. Overlapping fields: " f"{both}."
+            f"data_fields and meta_fields must not overlap. Overlapping fields: {both}."
         )
 
     def flatten(x: Any) -> tuple:
         return tuple(getattr(x, n) for n in data), tuple(getattr(x, n) for n in meta)
 
     def unflatten(aux: tuple, children: Sequence) -> Any:
-        return nodetype(**dict(zip(meta, aux, strict=True)), **dict(zip(data, children, strict=True)))
+        return nodetype(
+            **dict(zip(meta, aux, strict=True)), **dict(zip(data, children, strict=True))
+        )
 
     rule = Rule(flatten, unflatten, lambda x: [GetAttrKey(n) for n in data])
     default_registry.register(nodetype, rule)
@@ -414,24 +409,26 @@ default_registry.register(
     Rule(lambda p: ((p.args, p.keywords), p.func), lambda f, xs: Partial(f, *xs[0], **xs[1])),
 )
 
+_KEYS = ("DictKey", "FlattenedIndexKey", "GetAttrKey", "SequenceKey")
+_OWN = """
+KeyEntry KeyPath Partial PyTreeDef all_leaves default_registry flatten_one_level is_tree_node keystr
+register_dataclass register_pytree_node register_pytree_node_class register_pytree_with_keys
+register_pytree_with_keys_class register_static tree_all tree_broadcast tree_flatten
+tree_flatten_with_path tree_leaves tree_leaves_with_path tree_map tree_map_with_path tree_reduce
+tree_reduce_associative tree_structure tree_transpose tree_unflatten treedef_children
+treedef_is_leaf treedef_tuple
+"""
 NAMES = {  # of jax.tree_util
-    n: globals()[n] for n in (
-        "DictKey", "FlattenedIndexKey", "GetAttrKey", "KeyEntry", "KeyPath", "Partial",
-        "PyTreeDef", "SequenceKey", "all_leaves", "default_registry", "flatten_one_level",
-        "is_tree_node", "keystr", "register_dataclass", "register_pytree_node",
-        "register_pytree_node_class", "register_pytree_with_keys",
-        "register_pytree_with_keys_class", "register_static", "tree_all", "tree_broadcast",
-        "tree_flatten", "tree_flatten_with_path", "tree_leaves", "tree_leaves_with_path",
-        "tree_map", "tree_map_with_path", "tree_reduce", "tree_reduce_associative",
-        "tree_structure", "tree_transpose", "tree_unflatten", "treedef_children",
-        "treedef_is_leaf", "treedef_tuple",
-    )
-}  # fmt: skip
+    **{n: getattr(native, n) for n in _KEYS},
+    **{n: globals()[n] for n in _OWN.split()},
+}
 # Of jax.tree: the same without "tree_".
 SHORT = {n.removeprefix("tree_"): f for n, f in NAMES.items() if n.startswith("tree_")}
 
 
 def __getattr__(name: str) -> Any:
+    if name in _KEYS:
+        return NAMES[name]
     if name in SHORT:
         return SHORT[name]
     raise AttributeError(f"jax.tree has no {name!r}")

@@ -31,9 +31,6 @@ from . import (
     config as _config,
 )
 from . import (
-    devices as _devices,
-)
-from . import (
     jit as _jit,
 )
 from .array import Array
@@ -89,7 +86,8 @@ _MODULES: dict[str, Any] = {  # of names, by the module that has them under "jax
     **parallel.MODULES, "lax": {**lax.NAMES, **parallel.MODULES["lax"]}, "nn": nn.NAMES,
     "nn.initializers": _public(initializers),
     "random": _public(random),
-    "tree_util": tree.NAMES, "tree": tree.SHORT, "errors": _errors(), "debug": _debug(),
+    "tree_util": tree.NAMES, "tree": tree.SHORT, "errors": _errors(),
+    "debug": {**_debug(), **parallel.MODULES["debug"]},
     "experimental": _experimental(),
     "dtypes": {
         "float0": transforms.float0, "canonicalize_dtype": types.canonical,

@@ -24,7 +24,7 @@ from ...core.bodies import Body, own
 from ...core.gate import Primitive, Tracer
 from ...core.tensor import Tensor
 from ...core.tensor import wrap as tensor_of
-from ...distributed.spmd.arrays import over_ranks, summed
+from ...distributed.spmd.arrays import over_ranks, summed, with_layouts
 from ...func.named import bound
 from ...func.staging import Stage, Staged, stage
 from . import jaxpr, sharding, tree
@@ -151,7 +151,8 @@ class Trace:
         body = self.staged.body
         if not thread.stack and not _followed(given):
             arrays = [t.array for t in given]
-            return [tensor_of(own(r, arrays, body)) for r in body.run(_WORTH)(arrays)]
+            outs = [tensor_of(own(r, arrays, body)) for r in body.run(_WORTH)(arrays)]
+            return with_layouts(body, given, outs)
         level = _stage_of(given)
         if level is not None and not any(t.graph_node() is not None for t in given):
             return level.process(self.call, tuple(given), {})

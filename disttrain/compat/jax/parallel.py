@@ -9,6 +9,7 @@ import numpy as np
 
 from ... import distributed as dist
 from ...distributed.spmd import Device, hosts, inventory
+from ...distributed.spmd.drawing import drawn
 from ...distributed.spmd.mesh import grid_of
 from . import sharding, spmd, tree
 from .array import Array, wrap
@@ -35,6 +36,16 @@ def local_devices(process_index: int | None = None, backend: str | None = None) 
 def create_device_mesh(mesh_shape: Sequence[int], devices: Any = None, **_: Any) -> np.ndarray:
     """The devices (all of them) in a grid."""
     return grid_of(list(inventory.devices() if devices is None else devices), mesh_shape)
+
+
+def visualize_array_sharding(arr: Any, **_: Any) -> None:
+    """Print where the parts of an array lie."""
+    print(drawn(arr.shape, sharding.sharding_of(arr)))
+
+
+def visualize_sharding(shape: Sequence[int], sharding: Any, **_: Any) -> None:
+    """Print where the parts of arrays of that shape lie."""
+    print(drawn(shape, sharding))
 
 
 def initialize(
@@ -119,6 +130,7 @@ MODULES: dict[str, dict[str, Any]] = {
         **_of(sharding, "get_mesh set_mesh use_mesh"), "AbstractMesh": sharding.Mesh,
         "get_abstract_mesh": sharding.get_mesh, "reshard": sharding.with_sharding_constraint,
     },
+    "debug": {f.__name__: f for f in (visualize_array_sharding, visualize_sharding)},
     "experimental.shard_map": {"shard_map": spmd.shard_map_old},
     "experimental.mesh_utils": {"create_device_mesh": create_device_mesh},
     "experimental.multihost_utils": {f.__name__: f for f in _HOSTS},

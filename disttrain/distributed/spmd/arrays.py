@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ...core.bodies import Body
 from ...core.gate import Tracer
 from ...core.tensor import Tensor, wrap
 from ..tensor import DTensor, NamedSharding, PartitionSpec, Replicate, spec_of
@@ -19,6 +20,7 @@ from . import inventory as known
 from .inventory import Device
 from .layouts import Layout, OneDevice, OverMesh
 from .mesh import MESH
+from .propagation import constrained, propagated, says
 
 _LAYOUT = "_layout"  # of a tensor, where somebody said it
 
@@ -69,16 +71,26 @@ def is_placed(value: Tensor) -> bool:
 
 
 def lay(value: Tensor, layout: Any) -> Any:
-    """``value`` as ``layout`` says. Values inside transforms stay as they are, but over ranks."""
+    """``value`` as ``layout`` says. Of values inside transforms it is noted, for who stages them."""
     layout.check(tuple(value.shape))
-    if isinstance(value, Tracer) and not isinstance(value, DTensor):
-        return value
+    if isinstance(value, Tracer):
+        return constrained(value, layout=layout)
     if known.spread():
         return _over_ranks(value, layout)
     return value if value.requires_grad else _said(wrap(value.array), layout)
 
 
-def _said(value: Any, layout: Layout) -> Any:
+def with_layouts(body: Body, given: Sequence[Tensor], outs: Sequence[Tensor]) -> list[Any]:
+    """The results of a staged program, each of which lies as it follows from its arguments."""
+    layouts = [x.__dict__.get(_LAYOUT) for x in given]
+    if not any(isinstance(x, OverMesh) for x in layouts) and not says(body):
+        return list(outs)
+    found = propagated(body, layouts)
+    pairs = zip(outs, found, strict=True)
+    return [o if x is None or isinstance(o, Tracer) else _said(wrap(o.array), x) for o, x in pairs]
+
+
+def _said(value: Any, layout: Any) -> Any:
     value.__dict__[_LAYOUT] = layout
     return value
 

@@ -20,21 +20,16 @@ from . import (
     jaxpr,
     key_types,
     lax,
-    multihost,
     nn,
     numpy,
+    parallel,
     random,
-    sharding,
-    spmd,
     transforms,
     tree,
     types,
 )
 from . import (
     config as _config,
-)
-from . import (
-    devices as _devices,
 )
 from . import (
     jit as _jit,
@@ -47,19 +42,14 @@ from .numpy import fft, linalg
 VERSION = "0.10.2"
 
 _CORE = ("ClosedJaxpr", "Jaxpr", "Literal", "ShapedArray", "Var")
-_SHARDING = ("Mesh", "NamedSharding", "PartitionSpec", "Sharding", "SingleDeviceSharding")
-_ARRAYS = ("make_array_from_callback", "make_array_from_process_local_data",
-           "make_array_from_single_device_arrays", "make_mesh", "set_mesh")  # fmt: skip
 NAMES: dict[str, Any] = {
     **{n: getattr(transforms, n) for n in transforms.__all__},
     **{n: getattr(jacobians, n) for n in jacobians.__all__},
     **{n: getattr(_jit, n) for n in _jit.__all__},
     **{n: getattr(custom, n) for n in custom.__all__},
-    **_devices.NAMES,
     **_config.NAMES,
-    **{n: getattr(sharding, n) for n in (*_ARRAYS, "NamedSharding", "Shard")},
-    "Array": Array, "__version__": VERSION, "pmap": spmd.pmap, "shard_map": spmd.shard_map,
-    "P": sharding.PartitionSpec, "Device": _devices.Device, "remat": custom.checkpoint,
+    **parallel.MODULES["jax"],
+    "Array": Array, "__version__": VERSION, "remat": custom.checkpoint,
     "jacobian": jacobians.jacrev, "pure_callback": callbacks.pure_callback,
     "effects_barrier": callbacks.effects_barrier,
 }  # fmt: skip
@@ -95,15 +85,12 @@ def _experimental() -> dict[str, Any]:
 
 _MODULES: dict[str, Any] = {  # of names, by the module that has them under "jax"
     "numpy": numpy.NAMES, "numpy.linalg": linalg.NAMES, "numpy.fft": fft.NAMES,
-    "lax": lax.NAMES, "nn": nn.NAMES,
+    **parallel.MODULES, "lax": {**lax.NAMES, **parallel.MODULES["lax"]}, "nn": nn.NAMES,
     "nn.initializers": _public(initializers),
     "random": _public(random),
-    "tree_util": tree.NAMES, "tree": tree.SHORT, "errors": _errors(), "debug": _debug(),
-    "sharding": {n: getattr(sharding, n) for n in (*_SHARDING, "AxisType")},
+    "tree_util": tree.NAMES, "tree": tree.SHORT, "errors": _errors(),
+    "debug": {**_debug(), **parallel.MODULES["debug"]},
     "experimental": _experimental(),
-    "experimental.shard_map": {"shard_map": spmd.shard_map_old},
-    "experimental.multihost_utils": _public(multihost),
-    "distributed": {n: getattr(multihost, n) for n in ("initialize", "shutdown", "is_initialized")},
     "dtypes": {
         "float0": transforms.float0, "canonicalize_dtype": types.canonical,
         "prng_key": key_types.prng_key, "extended": key_types.extended,
@@ -115,6 +102,7 @@ _MODULES: dict[str, Any] = {  # of names, by the module that has them under "jax
     "example_libraries.stax": _public(stax),
     "typing": {"ArrayLike": Any, "DTypeLike": Any},
 }  # fmt: skip
+del _MODULES["jax"]
 
 __all__ = ["Array", "install"]
 

@@ -95,7 +95,7 @@ _PACKAGES = ("amp", "autograd", "compile", "cuda", "data", "distributed", "distr
              "futures", "keyed", "linalg", "metrics", "nn", "optim", "profiler", "quasirandom",
              "record", "sanitize", "serialize", "sparse", "special", "fft")  # fmt: skip
 _ELSEWHERE = {"autocast": ".amp", "draw": ".drawing", "launch": "disttrain_launcher",
-              "load": ".serialize", "save": ".serialize"}  # fmt: skip
+              "jit": ".compile", "load": ".serialize", "save": ".serialize"}  # fmt: skip
 _ELSEWHERE |= dict.fromkeys(LATER, ".ops.later")
 
 

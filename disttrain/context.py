@@ -220,6 +220,7 @@ class _Thread(threading.local):
         self.outer_devices: list[Any] = []  # what it was outside of the blocks that set it
         self.unrepeatable = False  # what this thread sends now need not be the same in every run
         self.stack: list[Any] = []
+        self.axes: tuple = ()  # (name, its level) of the named axes, innermost last
         self.inside: Any = None  # the innermost function that grad, vjp or jvp runs now
         self.mode = RECORD
         for setup in _at_start:

@@ -23,11 +23,13 @@
       |    |- GroupError (AssertionError)           a process group that is not there
       |    |- PaddingError (AssertionError)         a padding index outside of its table
       |    |- ModeError (NotImplementedError)       settings that do not go together
-      |    `- BackendError                          a backend that cannot be used
+      |    |- BackendError                          a backend that cannot be used
+      |    `- UnboundAxis (NameError)               a named axis that no transform around binds
       |- SerializationError (RuntimeError, ValueError) a file that is not what it should be
       |    `- WriteError (OSError)                  a file that could not be written
       |- WorkerFailed (RuntimeError)                a worker process of a DataLoader died
       |- CaptureError (RuntimeError)                a program that cannot be captured or transformed
+      |    `- EscapedValue (TypeError)              a transform's value that is used after it
       |- CommError (RuntimeError)
       |    |- CollectiveMismatch                    ranks called different collectives
       |    |    `- ValuesDiffer                     values that must be equal on all ranks are not
@@ -117,6 +119,10 @@ class AutogradError(DisttrainError, RuntimeError):
     """The autograd graph was used in a way that has no meaning."""
 
 
+class NoWayBack(AutogradError, ValueError):
+    """Gradients were asked for through a loop of which nobody knows how often it will turn."""
+
+
 class AnomalyError(AutogradError):
     """A backward rule gave nan while anomaly detection was on."""
 
@@ -163,6 +169,10 @@ class BackendError(ConfigError):
     """A backend of process groups that does not exist, or cannot be used in this process."""
 
 
+class UnboundAxis(ConfigError, NameError):
+    """A collective names an axis that no transform around it binds."""
+
+
 class MissingSetting(ConfigError, KeyError):
     """A setting that must be there and is not."""
 
@@ -183,6 +193,10 @@ class WorkerFailed(DisttrainError, RuntimeError):
 
 class CaptureError(DisttrainError, RuntimeError):
     """A program that cannot be captured, replayed or transformed."""
+
+
+class EscapedValue(CaptureError, TypeError):
+    """A value from inside a transform that is used after the transform has returned."""
 
 
 class FutureError(DisttrainError, RuntimeError):

@@ -51,6 +51,13 @@ STRICT = Setting(
     _PROGRAM,
     "1: groups compare lines and shapes of calls, where `strict=` says nothing",
 )
+XLA_FLAGS = Setting(
+    "XLA_FLAGS",
+    "",
+    _PROGRAM,
+    "--xla_force_host_platform_device_count=N: how many devices a program of JAX's has in one "
+    "process (other flags are let be)",
+)
 PRIVATE_FILES = Setting(
     "DISTTRAIN_PRIVATE_FILES", "0", _PROGRAM, "1: files that are saved are for their owner alone"
 )

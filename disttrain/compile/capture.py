@@ -55,7 +55,7 @@ _SMALL = 1 << 16  # bytes of a tensor whose numbers may be read and compared by 
 class Capture:
     """Records instructions while it is on the interpreter stack."""
 
-    dynamic = True
+    dynamic = staging = True
     level = -1
 
     def __init__(self, inputs: list[Tensor], around: Reach, strict: bool = True) -> None:

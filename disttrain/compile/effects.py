@@ -85,11 +85,11 @@ class Effects:
         return made
 
     def compute(self, prim: Primitive, args: tuple, params: dict, proceed: Callable) -> Any:
-        """Run an operation; what those on arrays that are spread over ranks do is not watched."""
+        """Run an operation; what reaches other ranks, which replays do again, is not watched."""
         recorder = self.recorder
         recorder.running = True
         try:
-            if spread_kind(args) is None:
+            if spread_kind(args) is None and not prim.outward:
                 return proceed(prim, args, params)
             with _unwatched():
                 return proceed(prim, args, params)

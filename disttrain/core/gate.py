@@ -79,6 +79,7 @@ class Primitive:
         self.differentiable: bool = False
         self.multi: bool = False
         self.jvp: Jvp | str | None = None
+        self.dual: Any = None  # (primals, tangents) -> (results, tangents), where one run gives both
         self.batch: BatchRule | None = None
         self.shape: ShapeRule | None = None
         self.expr: Rule | None = None
@@ -411,6 +412,8 @@ def _slow(prim: Primitive, args: tuple, params: dict) -> Any:
     if top is not None:
         if top.adopts:
             args = top.adopt(args)
+        if top.mixes:
+            args = top.mixed(args)
         out = top.process(prim, args, params)
         if prim.mutates:
             return out

@@ -9,7 +9,7 @@ from __future__ import annotations
 import weakref
 from typing import Any, SupportsIndex
 
-from ..errors import CaptureError
+from ..errors import CaptureError, EscapedValue
 from .tensor import Size, Tensor, context_recording
 
 
@@ -24,7 +24,7 @@ class Tracer(Tensor):
     @property
     def array(self) -> Any:
         if self.interp.over:
-            raise CaptureError(
+            raise EscapedValue(
                 f"a value from inside {self.interp} is used after the transform returned; return "
                 "it from the transformed function instead of keeping it elsewhere"
             )
@@ -49,11 +49,11 @@ class Tracer(Tensor):
 
     @property
     def device(self) -> Any:
-        return self.plain().device
+        return self.inner.device
 
     @property
     def is_meta(self) -> bool:
-        return self.plain().is_meta
+        return self.inner.is_meta
 
     @property
     def itemsize(self) -> int:

@@ -11,19 +11,32 @@ from .. import tree
 from ..core.tensor import Tensor
 from ..errors import ConfigError, ShapeError
 
+UNSET = object()  # of an argument that was not given
+
+
+def either(which: str, dims: Any, axes: Any) -> Any:
+    """What is given under one of two names: ``in_dims`` or ``in_axes``."""
+    if axes is UNSET:
+        return dims
+    if dims is not None and dims != 0:
+        raise ConfigError(f"vmap: {which}_dims and {which}_axes are given; they mean the same")
+    return axes
+
 
 class _Misfit(Exception):
     """A tree of dimensions has not the form of what it is for."""
 
 
-def spread_in(in_dims: Any, args: tuple) -> list:
+def spread_in(in_dims: Any, args: tuple, sized: bool = False) -> list:
     """One entry of ``in_dims`` per leaf of ``args``: an entry stands for everything below it."""
+    if in_dims is None and sized:
+        return [None for _ in tree.leaves(args, with_none=True)]
     if not isinstance(in_dims, (int, tuple)) or isinstance(in_dims, bool):
         raise ConfigError(
             "vmap: expected `in_dims` to be int or a (potentially nested) tuple matching the "
             f"structure of inputs, got: {type(in_dims)}"
         )
-    if not args:
+    if not args and not sized:
         raise ConfigError(
             "vmap: got no inputs. Maybe you forgot to add inputs, or you are trying to vmap over a "
             "function with no inputs"
@@ -81,9 +94,10 @@ def _checked(leaf: Any, dim: Any) -> int:
     return dim % leaf.ndim
 
 
-def size_of(leaves: list, dims: list) -> int:
-    """How many examples there are."""
+def size_of(leaves: list, dims: list, given: int | None = None) -> int:
+    """How many examples there are: as the leaves say, or ``given``."""
     sizes = [leaf.shape[d] for leaf, d in zip(leaves, dims, strict=True) if d is not None]
+    sizes += [] if given is None else [given]
     if not sizes:
         raise ConfigError(
             "vmap: at least one Tensor must be mapped over; every entry of in_dims is None, or "

@@ -1,10 +1,15 @@
-"""Control flow as functions: ``cond``, ``while_loop``, ``scan``, ``associative_scan``, ``map``.
+"""Control flow as functions: ``cond``, ``switch``, ``while_loop``, ``fori_loop``, ``scan``,
+``associative_scan``, ``map``.
 
-They run Python's own statements, so gradients are those of the operations that ran; a captured
-function takes them as its paths. Where the examples of a ``vmap`` decide each for itself, both
-branches run, and a loop runs while any example wants to; each example has what it chose.
+A loop's function is staged: it runs once, without numbers, and becomes the body of one instruction
+(``loops``), in a captured function as well, where a branch is one, too. What cannot be staged (it
+reads numbers, draws, writes, carries Python's numbers) runs by Python's own statements, which a
+captured function takes as its paths; so does a branch elsewhere. Where the examples of a ``vmap``
+decide each for itself, both branches run, and a loop runs while any example wants to; each example
+has what it chose.
 
-(The names and meanings are PyTorch's: ``torch.cond`` and ``torch._higher_order_ops``.)
+(The names and meanings are PyTorch's: ``torch.cond`` and ``torch._higher_order_ops``; ``switch``
+and ``fori_loop`` are JAX's.)
 """
 
 from __future__ import annotations
@@ -16,11 +21,23 @@ from .. import tree
 from ..context import thread
 from ..core.gate import Tracer
 from ..core.tensor import Tensor
-from ..errors import ConfigError, DimError, ShapeError
+from ..errors import CaptureError, ConfigError, DeviceError, DimError, ShapeError
+from ..ops.functions.creation.create import arange
+from ..ops.functions.creation.data import tensor
 from ..ops.functions.elementwise import where
 from ..ops.functions.views.join import cat, stack
 from ..ops.functions.views.shapes import flip, movedim
+from .instructions import (
+    is_followed,
+    is_staging,
+    run_scan,
+    run_switch,
+    run_while,
+    staged,
+)
 from .vmap import BatchTracer
+
+_UNSTAGED = (CaptureError, DeviceError)  # what says that a function cannot be staged
 
 
 def cond(
@@ -34,6 +51,11 @@ def cond(
     if isinstance(pred, (bool, int, float)):
         return (true_fn if pred else false_fn)(*operands)
     _check_cond(pred, true_fn, false_fn, operands)
+    if is_staging():
+        index = pred.reshape(()).logical_not().long()
+        found = _branches("cond: true_fn and false_fn", index, (true_fn, false_fn), operands)
+        if found is not None:
+            return found[0]
     watched = _Unwritten("cond", operands)
     plain = _same_for_all(pred)
     if plain is not None:
@@ -44,6 +66,37 @@ def cond(
         out = _chosen(pred.reshape(()), *found)
     watched.check()
     return out
+
+
+def _branches(what: str, index: Tensor, branches: Sequence, operands: Any) -> tuple | None:
+    """(What the branch of a number gives,) as an instruction; None where that cannot be."""
+    given, rebuild = tree.flatten(operands)
+    try:
+        found = [staged(lambda *v, f=f: f(*rebuild(list(v))), given) for f in branches]
+    except _UNSTAGED:
+        return None
+    for other in found[1:]:
+        _check_alike(what, found[0].form, other.form)
+    return (found[0].rebuild(run_switch(index, found, given)),)
+
+
+def switch(index: int | Tensor, branches: Sequence[Callable], *operands: Any) -> Any:
+    """``branches[index](*operands)``; an index beyond the ends stands for the branch there."""
+    last = len(branches) - 1
+    if isinstance(index, int):
+        return branches[min(max(index, 0), last)](*operands)
+    index = index.reshape(()).clamp(0, last)
+    found = _branches("switch: branches", index, branches, operands) if is_staging() else None
+    if found is not None:
+        return found[0]
+    for i in range(last):
+        if i == last - 1:
+            return cond(index == i, branches[i], branches[last], operands)
+        rest = branches[i + 1 :]
+        return cond(
+            index == i, branches[i], lambda *v, r=rest, i=i: switch(index - i - 1, r, *v), operands
+        )
+    return branches[0](*operands)
 
 
 def _check_cond(pred: object, true_fn: object, false_fn: object, operands: object) -> None:
@@ -80,6 +133,9 @@ def while_loop(cond_fn: Callable, body_fn: Callable, carried_inputs: Sequence) -
             "while_loop: Expect carried_inputs to be a tuple of possibly nested dict/list/tuple "
             f"that only consists of tensor or int leaves, but got {carried_inputs!r}."
         )
+    found = _while_staged(cond_fn, body_fn, carried_inputs, inside)
+    if found is not None:
+        return found[0]
     carried = result = tuple(tree.map(_copy, tuple(carried_inputs)))
     _, rebuild = tree.flatten(carried)
     while True:
@@ -94,6 +150,43 @@ def while_loop(cond_fn: Callable, body_fn: Callable, carried_inputs: Sequence) -
         _check_alike("while_loop: carried_inputs and what body_fn returns", before, found)
         found = found if going is not None else _chosen(pred, found, before)
         carried, result = rebuild(found), whole(found)
+
+
+def _while_staged(cond_fn: Any, body_fn: Any, carried: Any, given: list) -> tuple | None:
+    """(What is carried at the end,) by an instruction. None where that cannot be, or where a tape
+    may want to go back, which it does through what has run."""
+    if not all(isinstance(t, Tensor) for t in given):
+        return None
+    _, rebuild = tree.flatten(tuple(carried))
+    try:
+        cond = staged(lambda *v: _checked(cond_fn(*rebuild(list(v)))), given)
+        body = staged(lambda *v: body_fn(*rebuild(list(v))), given)
+    except _UNSTAGED:
+        return None
+    if thread.grad_enabled and any(is_followed(t) for t in (*cond.consts, *body.consts, *given)):
+        return None
+    what = "while_loop: carried_inputs and what body_fn returns"
+    _check_alike(what, given, tree.leaves(body.form))
+    return (body.rebuild(run_while(cond, body, given)),)
+
+
+def fori_loop(lower: int | Tensor, upper: int | Tensor, body_fn: Callable, init: Any) -> Any:
+    """``value = body_fn(i, value)`` for i from ``lower`` to ``upper - 1``, from ``init`` on.
+    ``i`` is a tensor. Bounds that are numbers make it a ``scan``, which has a way back."""
+    start = lower if isinstance(lower, Tensor) else tensor(lower)
+    if isinstance(lower, int) and isinstance(upper, int):
+        count = max(upper - lower, 0)
+        if not count:
+            return init
+
+        def turn(carry: tuple, i: Tensor) -> tuple:
+            return body_fn(i, carry), i
+
+        return scan(turn, init, arange(lower, upper))[0]
+    end = upper if isinstance(upper, Tensor) else tensor(upper)
+    return while_loop(
+        lambda i, _: i < end, lambda i, value: (i + 1, body_fn(i, value)), (start, init)
+    )[1]
 
 
 def _checked(pred: Any) -> Any:
@@ -129,6 +222,9 @@ def scan(
         )
     dim %= parts[0].ndim
     count = _length("scan: All xs leaves", parts, dim)
+    found = _scan_staged(combine_fn, init, [movedim(t, dim, 0) for t in parts], rebuild, reverse)
+    if found is not None:
+        return found[0], tree.map(lambda y: _laid(y, dim, False), found[1])
     carry, outs = init, []
     for i in reversed(range(count)) if reverse else range(count):
         x = rebuild([t.select(dim, i) for t in parts])
@@ -141,6 +237,30 @@ def scan(
         carry = found[0]
         outs.append(found[1])
     return carry, tree.map(lambda y: _laid(y, dim, reverse), _stacked(outs))
+
+
+def _scan_staged(
+    combine_fn: Callable, init: Any, parts: list, rebuild: Callable, reverse: bool
+) -> tuple | None:
+    """The result of ``scan`` over the first dimension, by an instruction; None where that cannot
+    be."""
+    begin, carried = tree.flatten(init)
+    n = len(begin)
+
+    def turn(*values: Tensor) -> tuple:
+        carry = carried(list(values[:n]))
+        found = combine_fn(carry, rebuild(list(values[n:])))
+        if not isinstance(found, (tuple, list)) or len(found) != 2:
+            raise ConfigError("scan: combine_fn must return (next carry, output)")
+        _check_alike("scan: init and the next carry", carry, found[0])
+        return tuple(found)
+
+    try:
+        body = staged(turn, [*begin, *[t[0] for t in parts]])
+    except _UNSTAGED:
+        return None
+    last, ys = run_scan(body, begin, parts, parts[0].shape[0], reverse)
+    return tuple(body.rebuild([*last, *ys]))
 
 
 def _check_scan(combine_fn: object, init: object, parts: list) -> None:
@@ -225,6 +345,12 @@ def map(f: Callable, xs: Any, *args: Any) -> Any:  # noqa: A001  (the field's na
     if not parts or not all(isinstance(t, Tensor) for t in parts):
         raise ConfigError(f"map: Mapped xs can only consist of tensors. Got xs {parts!r}.")
     count = _length("map: Leading dimensions of mapped xs", parts, 0)
+    try:
+        body = staged(lambda *v: f(rebuild(list(v)), *args), [t[0] for t in parts])
+    except _UNSTAGED:
+        pass
+    else:
+        return body.rebuild(run_scan(body, [], parts, count)[1])
     return _stacked([f(rebuild([t.select(0, i) for t in parts]), *args) for i in range(count)])
 
 

@@ -4,6 +4,7 @@ function and its backward over the batch."""
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from .. import tree
@@ -28,7 +29,7 @@ class VmapInfo(NamedTuple):
 def push_function(level: Any, cls: Any, args: tuple, kwargs: dict) -> Any:
     """``cls`` on dual values: its forward on the primals, its ``jvp`` on the tangents."""
     if thread.grad_enabled and _is_recorded(level, args):
-        return run(_Recorded, FunctionCtx(), (push_function, level, cls, kwargs, *args), {})
+        return run(Recorded, FunctionCtx(), (push_function, level, cls, kwargs, *args), {})
     primals = tuple([a.inner if level.owns(a) else a for a in args])
     if level.deferred:
         return _push_later(level, cls, args, primals, kwargs)
@@ -163,7 +164,7 @@ def batch_function(level: Any, cls: Any, args: tuple, kwargs: dict) -> Any:
             "of the two"
         )
     if _is_recorded(level, args):
-        return run(_Recorded, FunctionCtx(), (batch_function, level, cls, kwargs, *args), {})
+        return run(Recorded, FunctionCtx(), (batch_function, level, cls, kwargs, *args), {})
     if own:
         return _by_own_rule(level, cls, args)
     inners = tuple([a.inner if level.owns(a) else a for a in args])
@@ -171,7 +172,7 @@ def batch_function(level: Any, cls: Any, args: tuple, kwargs: dict) -> Any:
     if not cls.generate_vmap_rule:
         return cls.vmap(None, dims, *args)
     batched = _Batched if cls.setup_context is Function.setup_context else _BatchedInParts
-    batch = _Batch(type(level), cls, level.size, level.randomness, dims, kwargs)
+    batch = _Batch(level.again, cls, dims, kwargs)
     with level.below():
         out = batched.apply(batch, *inners)
     return tree.map(lambda o: _wrapped(level, o, 0), out)
@@ -205,10 +206,8 @@ def _wrapped(level: Any, out: object, dim: int | None) -> Any:
 
 
 class _Batch(NamedTuple):
-    level: Any
+    level: Callable[[], Any]
     cls: Any
-    size: int
-    randomness: str
     dims: tuple
     kwargs: dict
 
@@ -221,7 +220,7 @@ class _Batched(Function):
 
     @staticmethod
     def forward(ctx: Any, batch: _Batch, *inners: Any) -> Any:
-        level = batch.level(batch.size, batch.randomness)
+        level = batch.level()
         inner = FunctionCtx()
         inner.needs_input_grad = ctx.needs_input_grad[1:]
         with level.running():
@@ -235,7 +234,7 @@ class _Batched(Function):
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
         batch = ctx.batch
-        level = batch.level(batch.size, batch.randomness)
+        level = batch.level()
         inner = copy.copy(ctx.inner)
         with level.running():
             inner._to_save = tuple(
@@ -257,7 +256,7 @@ class _BatchedInParts(_Batched):
 
     @staticmethod
     def forward(batch: _Batch, *inners: Any) -> Any:  # type: ignore[override]
-        level = batch.level(batch.size, batch.randomness)
+        level = batch.level()
         with level.running():
             given = [batch.lift(level, x, d) for x, d in zip(inners, batch.dims, strict=True)]
             result = batch.cls.forward(*given)
@@ -268,7 +267,7 @@ class _BatchedInParts(_Batched):
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple, output: Any) -> None:
         batch, *inners = inputs
-        level = batch.level(batch.size, batch.randomness)
+        level = batch.level()
         inner = FunctionCtx()
         inner.needs_input_grad = ctx.needs_input_grad[1:]
         left = output if isinstance(output, tuple) else (output,)
@@ -282,7 +281,7 @@ class _BatchedInParts(_Batched):
     @staticmethod
     def jvp(ctx: Any, _: None, *tangents: Any) -> Any:
         batch = ctx.batch
-        level = batch.level(batch.size, batch.randomness)
+        level = batch.level()
         inner = copy.copy(ctx.inner)
         with level.running():
             inner._for_forward = tuple(
@@ -329,7 +328,7 @@ def _keep(
     ctx.kept_dims, ctx.forward_dims = [d for _, d in kept], [d for _, d in forward]
 
 
-class _Recorded(Function):
+class Recorded(Function):
     """Another Function on values of a level that the tape follows there: its node is recorded
     there, and on the way its forward is recorded below. ``how``: the level's way to apply it."""
 
@@ -377,4 +376,4 @@ def _gradient(level: Any, r: object, dim: int | None) -> Any:
     """The gradient of an input: where that is one for the whole batch, the sum over the batch."""
     if r is None:
         return None
-    return level.leave(r, 0).sum(0) if dim is None else level.leave(r, dim)
+    return level.summed(r) if dim is None else level.leave(r, dim)

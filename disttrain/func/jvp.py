@@ -24,6 +24,7 @@ from ..ops.primitives.elementwise import conj
 from ..ops.primitives.views import expand, reshape
 from .functions import push_function
 from .levels import Level, check, followed, is_written, leave_private, renew, settle
+from .numbers import as_tensor, as_tensors
 from .reverse import output_leaves, split_aux
 
 _new = object.__new__
@@ -65,6 +66,8 @@ class Forward(Level):
         check(self, prim)
         primals = tuple(a.inner if self.owns(a) else a for a in args)
         tangents = tuple(a.tangent if self.owns(a) else None for a in args)
+        if prim.dual is not None and not self.deferred and any(t is not None for t in tangents):
+            return self._wrapped(*prim.dual(primals, tangents))
         out = prim(*primals, **params)
         if all(t is None for t in tangents) or not prim.differentiable:
             return self._wrapped(out, None)
@@ -273,7 +276,8 @@ def _given(primals: Any, tangents: Any) -> tuple[list, Callable, list]:
             f"{tree.structure(tangents)}"
         )
     leaves, rebuild = tree.flatten(primals)
-    given = tree.leaves(tangents)
+    leaves = as_tensors(leaves)
+    given = [as_tensor(t, p) for t, p in zip(tree.leaves(tangents), leaves, strict=True)]
     if not leaves:
         raise AutogradError(f"{_JVP}: Expected at least one Tensor among the primals")
     for i, (p, t) in enumerate(zip(leaves, given, strict=True)):

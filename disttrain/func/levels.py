@@ -8,15 +8,16 @@ among its arguments. Knows no transform.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Hashable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from .. import context, tree
 from ..core.gate import Primitive, Tracer
 from ..core.node import AccumulateGrad, Output
 from ..core.tensor import Tensor
-from ..errors import AutogradError, CaptureError
+from ..errors import AutogradError, CaptureError, EscapedValue
+from .named import mixed
 
 _new = object.__new__
 
@@ -29,6 +30,10 @@ class Level:
     draws = False  # whether it wants to see random numbers drawn from no argument
     joins = False  # whether what its function makes may become a value of it by a write
     over = False
+    mixes = False  # whether arguments of one operation are made to vary along the same axes
+    mixed = staticmethod(mixed)
+    axis_name: Hashable = None  # by which collectives inside name it
+    varying = False  # whether its values know along it whether they vary
     name = "transform"
 
     def __init__(self) -> None:
@@ -80,15 +85,34 @@ class Level:
     def running(self) -> Iterator[None]:
         """The level is on the stack; its values are dead after that."""
         self.level = len(context.thread.stack)
-        with context.interpreter(self):
+        with context.interpreter(self), self._named():
             try:
                 yield
             finally:
                 self.over = True
 
-    def below(self) -> AbstractContextManager[None]:
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        """Its name is bound to it."""
+        before = context.thread.axes
+        if self.axis_name is not None:
+            context.thread.axes = (*before, (self.axis_name, self))
+        self.mixes = any(level.varying for _, level in context.thread.axes)
+        try:
+            yield
+        finally:
+            context.thread.axes = before
+
+    @contextmanager
+    def below(self) -> Iterator[None]:
         """As if the block ran outside of this level (draws from no argument belong to no value)."""
-        return context.outside_of(self)
+        before = context.thread.axes
+        context.thread.axes = tuple([a for a in before if a[1].level < self.level])
+        try:
+            with context.outside_of(self):
+                yield
+        finally:
+            context.thread.axes = before
 
 
 def settle(result: object) -> Any:
@@ -125,7 +149,7 @@ def innermost() -> Level | None:
 def check(level: Level, prim: Primitive) -> None:
     """Refuse what a level cannot do: write to the world outside, or outlive its function."""
     if level.over:
-        raise CaptureError(
+        raise EscapedValue(
             f"{prim.name}: a value from inside {level} is used after the transform returned; "
             "return it from the transformed function instead of keeping it elsewhere"
         )

@@ -13,10 +13,12 @@ from typing import Any
 from .. import tree
 from ..core.gate import Primitive
 from ..core.tensor import Tensor
+from ..core.types.dtypes import of
 from ..core.writes import Inside
 from ..errors import AutogradError
 from .jvp import DualTracer, Forward, left, push, write_back
 from .levels import settle
+from .numbers import as_tensor, as_tensors
 from .reverse import output_leaves
 
 _LINEARIZE = "linearize(f, *primals)"
@@ -71,6 +73,7 @@ def linearize(func: Callable, *primals: Any) -> tuple[Any, Callable]:
     ``func`` runs once. What its derivative needs is kept as long as that function is.
     """
     leaves, rebuild = tree.flatten(primals)
+    leaves = as_tensors(leaves)
     for leaf in leaves:
         if not isinstance(leaf, Tensor):
             raise AttributeError(
@@ -105,7 +108,10 @@ def _checked(tangents: tuple, known: list, form: str) -> list:
             "linearize: Expected the tangents to have the same argspec as the primals: "
             f"{tree.structure(tangents)} given for {form}"
         )
-    given = tree.leaves(tangents)
+    given = [
+        as_tensor(t).to(of(kind)) if isinstance(t, (int, float)) else t
+        for t, (_, kind) in zip(tree.leaves(tangents), known, strict=True)
+    ]
     for i, (t, meta) in enumerate(zip(given, known, strict=True)):
         if t.meta() != meta:
             shape, kind = meta

@@ -21,6 +21,7 @@ from ..errors import AutogradError, ConfigError
 from ..ops.functions.creation import create
 from ..ops.primitives.views import reshape
 from .levels import followed, innermost, leave_private
+from .numbers import as_tensor, as_tensors
 
 _VJP, _GRAD = "vjp(f, *primals)", "grad_and_value(f)(*args)"
 
@@ -111,7 +112,7 @@ def chosen(
             full[n] = value
         return func(*full, **kwargs)
 
-    return tuple(args[n] for n in numbers), of
+    return tuple(tree.map(as_tensor, args[n]) for n in numbers), of
 
 
 def _unfollowed(value: Any) -> Any:
@@ -129,6 +130,7 @@ def vjp(func: Callable, *primals: object, has_aux: bool = False) -> tuple:
 def pulled(func: Callable, primals: tuple, has_aux: bool, own: Sequence = ()) -> tuple:
     """``vjp`` of a function that may also write to the tensors ``own``."""
     leaves, rebuild = tree.flatten(primals)
+    leaves = as_tensors(leaves)
     recording = thread.grad_enabled
     with enable_grad():  # (what is pulled back later may be recorded, when this is not)
         inputs = [_alias(x) for x in leaves]
@@ -151,7 +153,7 @@ def pulled(func: Callable, primals: tuple, has_aux: bool, own: Sequence = ()) ->
                 f"of outputs to the function. cotangents: {tree.structure(whole)}, primal output: "
                 f"{form}"
             )
-        given = tree.leaves(whole)
+        given = [as_tensor(g, o) for g, o in zip(tree.leaves(whole), outs, strict=True)]
         create = thread.grad_enabled and (outside or followed(given, ()))
         pairs = [(o, g) for o, g in zip(outs, given, strict=True) if o.requires_grad]
         return rebuild(_pull(pairs, inputs, create))
@@ -184,7 +186,7 @@ def grad_and_value(
     def wrapped(*args: Tensor | dict, **kwargs: object) -> Any:
         picked, of = chosen("grad", func, argnums, args, kwargs)
         leaves, rebuild = tree.flatten(picked)
-        inputs = [_alias(x) for x in leaves]
+        inputs = [_alias(x) for x in as_tensors(leaves)]
         recording = thread.grad_enabled
         inside = Inside("grad", (*inputs, *tree.leaves((args, kwargs))))
         with enable_grad(), inside.running():

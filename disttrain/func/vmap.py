@@ -7,7 +7,7 @@ without one runs per example, which a warning says.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any
 
 from .. import tree
@@ -17,13 +17,17 @@ from ..core.random import States
 from ..core.tensor import Tensor
 from ..errors import CaptureError, ConfigError, DimError
 from ..ops.functions import inplace
+from ..ops.functions.creation import create
 from ..ops.functions.views import join, split
 from ..ops.primitives.batching import front, fronted
 from ..ops.primitives.views import expand, permute, reshape
 from ..trace import warn
 from . import batch_dims
+from .batch_collectives import COLLECTIVES, SAME
+from .batch_dims import UNSET
 from .functions import batch_function
 from .levels import Level, check, is_written, renew, settle
+from .named import Named
 
 _new = object.__new__
 FALLBACK_WARNINGS = "func.vmap.fallback_warnings"  # the rank's slot: whether they are given
@@ -33,6 +37,7 @@ class BatchTracer(Tracer):
     """A value with a batch dimension at ``bdim`` of ``inner``, which the function does not see."""
 
     bdim: int | None
+    differs = False  # along a varying axis: whether it stands for one value for each example
 
     def meta(self) -> tuple:
         shape, kind = self.inner.meta()
@@ -57,9 +62,26 @@ class Batch(Level):
     draws = True
     name = "vmap"
 
-    def __init__(self, size: int, randomness: str) -> None:
+    collectives = COLLECTIVES
+
+    def __init__(
+        self, size: int, randomness: str, axis_name: Hashable = None, varying: bool = False
+    ) -> None:
         super().__init__()
         self.size, self.randomness = size, randomness
+        self.axis_name, self.varying = axis_name, varying
+
+    def again(self) -> Batch:
+        """Another level over as many examples, under the same name."""
+        return Batch(self.size, self.randomness, self.axis_name, self.varying)
+
+    def index(self) -> BatchTracer:
+        """The number of each example."""
+        return self.wrap(create.arange(self.size), 0)
+
+    def differs(self, tracer: Any) -> bool:
+        """Whether the value may differ between the examples."""
+        return tracer.bdim is not None or tracer.differs
 
     def wrap(self, inner: Tensor, bdim: int | None) -> BatchTracer:
         out = _new(BatchTracer)
@@ -74,7 +96,9 @@ class Batch(Level):
 
     def detached(self, tracer: Tracer) -> BatchTracer:
         assert isinstance(tracer, BatchTracer)
-        return self.wrap(tracer.inner.detach(), tracer.bdim)
+        out = self.wrap(tracer.inner.detach(), tracer.bdim)
+        out.differs = tracer.differs
+        return out
 
     def aligned(self, old: Any, new: Any) -> tuple[Tensor, BatchTracer]:
         if old.bdim == new.bdim:
@@ -84,6 +108,13 @@ class Batch(Level):
 
     def process(self, prim: Primitive, args: tuple, params: dict) -> Any:
         check(self, prim)
+        if prim.__class__ is Named and params["axis"] is self:
+            return self._collective(prim, args[0], params)
+        if self.varying:
+            return self._marked(self._run(prim, args, params), args)
+        return self._run(prim, args, params)
+
+    def _run(self, prim: Primitive, args: tuple, params: dict) -> Any:
         inners = tuple(a.inner if self.owns(a) else a for a in args)
         dims = tuple(a.bdim if self.owns(a) else None for a in args)
         if prim.random:
@@ -93,6 +124,23 @@ class Batch(Level):
             return self._wrapped(out, (None,) * len(out) if prim.multi else None)
         out, out_dims = batch_rule(prim)(inners, dims, params, self.size)
         return self._wrapped(out, out_dims)
+
+    def _collective(self, prim: Primitive, x: Any, params: dict) -> Any:
+        inner, dim = self.collectives[prim.name](x.inner, x.bdim, self.size, params)
+        out = self.wrap(inner, dim)
+        out.differs = self.varying and prim.name not in SAME
+        return out
+
+    def _marked(self, out: Any, args: tuple) -> Any:
+        """``out``, which differs between the examples if one of ``args`` does."""
+        if any(self.owns(a) and self.differs(a) for a in args):
+            for o in out if isinstance(out, tuple) else (out,):
+                o.differs = True
+        return out
+
+    def summed(self, r: Any) -> Any:
+        """``r`` outside, all examples added."""
+        return _leave(self, r, 0).sum(0)
 
     def apply_function(self, cls: type, args: tuple, kwargs: dict) -> Any:
         return batch_function(self, cls, args, kwargs)
@@ -227,13 +275,22 @@ def vmap(
     randomness: str = "error",
     *,
     chunk_size: int | None = None,
+    axis_name: Hashable = None,
+    axis_size: int | None = None,
+    in_axes: object = UNSET,
+    out_axes: object = UNSET,
 ) -> Callable:
     """``func`` over a batch: ``in_dims`` says which dimension of each argument is the batch (None:
     none; a tree of them for nested arguments), ``out_dims`` where it goes in the results (None: the
     result is one for all examples, and need not be a tensor).
 
     ``randomness``: 'error', 'different' (each example draws its own numbers) or 'same'.
+    ``axis_name``: what collectives inside (``psum``, ``all_gather`` ...) call the batch;
+    ``axis_size``: how many examples there are, for functions that no argument tells.
+    ``in_axes``, ``out_axes``: other names of ``in_dims`` and ``out_dims``.
     """
+    in_dims = batch_dims.either("in", in_dims, in_axes)
+    out_dims = batch_dims.either("out", out_dims, out_axes)
     if randomness not in ("error", "different", "same"):
         raise ConfigError(
             "vmap: Only allowed values for randomness are 'error', 'different', or 'same'. Got "
@@ -241,16 +298,21 @@ def vmap(
         )
     if chunk_size is not None and chunk_size <= 0:
         raise ConfigError(f"vmap: chunk_size should be None or greater than 0. (got {chunk_size})")
+    if chunk_size is not None and axis_name is not None:
+        raise ConfigError(
+            "vmap: chunk_size and axis_name are given; collectives need all examples at once"
+        )
 
     @functools.wraps(func)
     def batched(*args: Tensor | dict, **kwargs: object) -> Any:
-        entries = batch_dims.spread_in(in_dims, args)
+        entries = batch_dims.spread_in(in_dims, args, axis_size is not None)
         batch_dims.check_out_dims(out_dims)
         leaves, rebuild = tree.flatten(args, with_none=True)
         dims = batch_dims.checked(leaves, entries)
-        size = batch_dims.size_of(leaves, dims)
+        size = batch_dims.size_of(leaves, dims, axis_size)
         if chunk_size is None or chunk_size >= size:
-            return _run(func, leaves, rebuild, dims, size, out_dims, randomness, kwargs)
+            level = Batch(size, randomness, axis_name)
+            return run_batch(level, func, leaves, rebuild, dims, out_dims, kwargs)
         return _in_chunks(
             func, leaves, rebuild, dims, size, out_dims, randomness, kwargs, chunk_size
         )
@@ -258,11 +320,11 @@ def vmap(
     return batched
 
 
-def _run(
-    func: Callable, leaves: list, rebuild: Callable, dims: list, size: int, out_dims: object,
-    randomness: str, kwargs: dict,
+def run_batch(
+    level: Batch, func: Callable, leaves: list, rebuild: Callable, dims: list, out_dims: object,
+    kwargs: dict,
 ) -> Any:  # fmt: skip
-    level = Batch(size, randomness)
+    """``func`` on its arguments, those with a dimension in ``dims`` as values of ``level``."""
     with level.running():
         inputs = [x if d is None else level.wrap(x, d) for x, d in zip(leaves, dims, strict=True)]
         result = settle(func(*rebuild(inputs), **kwargs))
@@ -332,7 +394,8 @@ def _in_chunks(
             x if d is None else split.narrow(x, d, start, n)
             for x, d in zip(leaves, dims, strict=True)
         ]
-        parts.append(_run(func, piece, rebuild, dims, n, out_dims, randomness, kwargs))
+        level = Batch(n, randomness)
+        parts.append(run_batch(level, func, piece, rebuild, dims, out_dims, kwargs))
     columns = [tree.leaves(p, with_none=True) for p in parts]
     unflatten = tree.flatten(parts[0], with_none=True)[1]
     places = batch_dims.spread_out(out_dims, parts[0])

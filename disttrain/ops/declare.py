@@ -246,11 +246,11 @@ def _getter(name: str, args: tuple[str, ...]) -> Rule:
 
 def declare_apart(
     name: str, forward: Rule, args: str, vjp: dict[str, Rule] | Rule,
-    node_class: type | None = None,
-) -> Primitive:  # fmt: skip
+    node_class: type | None = None, kind: type[Primitive] = Primitive,
+) -> Any:  # fmt: skip
     """Declare a primitive that is no part of the vocabulary: its forward takes arrays of all kinds
-    as they are, and its rules know which."""
-    prim = Primitive(name, forward, tuple(args.split()))
+    as they are, and its rules know which. ``kind``: a class of its own."""
+    prim = kind(name, forward, tuple(args.split()))
     prim.kinds, prim.node_class, prim.jvp = True, node_class, "linear"
     _set_vjp(prim, vjp, None)
     return prim

@@ -42,7 +42,7 @@ def run(options: Options) -> int:
     with reserve_port("" if several else "127.0.0.1") as holder:
         free = holder.getsockname()[1]
         port = free if several else options.master_port or free
-        face = preloads.TORCH if options.as_torch else ""
+        face = options.face and preloads.FACES + options.face
         names = preloads.of(options.max_restarts, _text(options))
         observers = preloads.observers(options.record, options.sanitize)
         plan = make_plan(options, port, face, names, observers)
@@ -166,7 +166,7 @@ def _cannot_start(plan: Plan) -> str:
         try:
             importlib.import_module(plan.face)  # once, for all ranks
         except ImportError as error:
-            return f"--as-torch: {plan.face} cannot be imported: {error}; is disttrain complete?"
+            return f"{plan.as_face[0]}: {plan.face} cannot be imported: {error}; is disttrain complete?"
     if plan.module or plan.no_python:
         return ""
     if not os.path.exists(name):

@@ -13,7 +13,7 @@ import re
 import sys
 
 DISTRIBUTED = "disttrain.distributed"
-TORCH = "disttrain.compat.torch"  # the face of ``--as-torch``
+FACES = "disttrain.compat."  # the face of ``--as-torch`` is ``disttrain.compat.torch`` ...
 RECORD = "disttrain.record.recording"  # what ``--record`` asks for
 SANITIZE = "disttrain.sanitize.sanitizing"  # what ``--sanitize`` asks for
 ALWAYS = ("disttrain.comm.transports.shm.engine", DISTRIBUTED, "numpy.random")
@@ -37,7 +37,7 @@ AGAIN = (
 )
 _IMPORT = re.compile(r"^[ \t]*(?:from[ \t]+([.\w]+)|import[ \t]+([\w., \t]+))", re.MULTILINE)
 _LOADERS = {"importlib", "imp", "runpy"}  # may load whatever they are told
-_KNOWN = (sys.stdlib_module_names - _LOADERS) | {"disttrain", "numpy", "torch", "tqdm"}
+_KNOWN = (sys.stdlib_module_names - _LOADERS) | {"disttrain", "numpy", "torch", "jax", "tensorflow", "tqdm"}
 
 
 def of(max_restarts: int, text: str | None = None) -> tuple[str, ...]:

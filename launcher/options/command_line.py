@@ -20,6 +20,7 @@ from .rendezvous import LOOPBACK, ONE_NODE, Rendezvous
 from .simulation import Flags, add_flags, flags_of
 
 ALONE = clusters.Place()
+FACES = ("torch", "jax", "tensorflow")  # whose names a script may use: ``--as-torch`` ...
 ALIASES = {"shutdown_timeout": "TORCH_ELASTIC_SHUTDOWN_TIMEOUT"}  # other variables of torchrun's
 
 
@@ -64,7 +65,7 @@ class Options(Settings):
 
     nproc_per_node: int = 1
     _: KW_ONLY
-    as_torch: bool = False
+    face: str = ""  # the library that `import` means disttrain by
     start_method: str = "fork"
     local_ranks_filter: tuple[int, ...] | None = None
     signals: tuple[int, ...] = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
@@ -93,7 +94,10 @@ def parser() -> argparse.ArgumentParser:
     add("--no-python", action="store_true", help="the program is an executable, not Python")
     add("--run-path", action="store_true", help="the program is a Python script, as it always is "
         "without -m and --no-python, which this overrules")  # fmt: skip
-    add("--as-torch", action="store_true", help="let `import torch` in the script mean disttrain")
+    faces = p.add_mutually_exclusive_group()
+    for name in FACES:
+        faces.add_argument(f"--as-{name}", action="store_const", dest="face", const=name, default="",
+            help=f"let `import {name}` in the script mean disttrain")  # fmt: skip
     add("--backend", default="", metavar="NAME", help="mpi: make the ranks an MPI job, by mpiexec")
     add("--hostfile", default=None, metavar="F", help="with --backend mpi: hosts, with slots=N")
     add("--start-method", default="fork", choices=("fork", "forkserver", "spawn"),
@@ -151,7 +155,7 @@ def parse(argv: Sequence[str], env: Mapping[str, str] | None = None) -> Options:
         module=given.module,
         run_path=given.run_path,
         no_python=given.no_python,
-        as_torch=given.as_torch,
+        face=given.face,
         start_method="spawn" if given.no_python else given.start_method,
         **elastic.options_of(p, given),
         **logs.options_of(p, given),

@@ -25,6 +25,7 @@ examples:
   dtrun --nproc-per-node 2 --max-restarts 3 --log-dir logs --tee 3 train.py
                                                  start again after failures, keep outputs
   dtrun --nproc-per-node 4 --as-torch train.py   a script that says `import torch`
+  dtrun --nproc-per-node 4 --as-jax train.py     one that says `import jax`: a device per rank
   dtrun --simulate 64 train.py                   64 ranks in one process
   dtrun --dry-run --nproc-per-node 4 train.py    what would be started
   eval "$(dtrun --print-completion bash)"        completion of options (or zsh)

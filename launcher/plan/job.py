@@ -47,6 +47,11 @@ class Plan(Settings):
             return True
         return any(streams_of(text, rank) for text in texts for rank in range(self.num_ranks))
 
+    @property
+    def as_face(self) -> list[str]:
+        """The flag that asks for its ``face``."""
+        return [f"--as-{self.face.rpartition('.')[2]}"] if self.face else []
+
     def alone(self) -> Generation:
         """The first generation of a job on this machine alone."""
         return Generation(

@@ -93,7 +93,7 @@ def _tell(plan: Plan, flags: Flags, trial: Trial, verdict: Verdict) -> int:
 def replay(plan: Plan, flags: Flags, trial: Trial) -> str:
     """The command line that runs ``trial`` again."""
     words = ["dtrun", "--simulate", str(trial.num_ranks)]
-    words += ["--as-torch"] if plan.face else []
+    words += plan.as_face
     words += words_of(_flags_of(flags, trial))
     words += ["-m"] if plan.module else []
     return shlex.join([*words, *plan.program])

@@ -144,7 +144,7 @@ def replay(plan: Plan, flags: Flags) -> int:
 
 def replay_words(plan: Plan, flags: Flags, schedule: Schedule) -> str:
     """The command line that runs ``schedule`` again."""
-    words = ["dtrun", "--simulate", str(plan.num_ranks), *(["--as-torch"] if plan.face else [])]
+    words = ["dtrun", "--simulate", str(plan.num_ranks), *plan.as_face]
     words += words_of(dataclasses.replace(flags, replay=str(schedule)))
     words += ["-m"] if plan.module else []
     return shlex.join([*words, *plan.program])

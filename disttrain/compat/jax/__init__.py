@@ -9,12 +9,120 @@ all faces stand on.
 
 from __future__ import annotations
 
-from ..publish import Shim, publish, refuse_real
+from typing import Any
+
+from ..publish import MissingName, Shim, lacking, publish, refuse_real
+from . import (
+    callbacks,
+    custom,
+    errors,
+    jacobians,
+    jaxpr,
+    key_types,
+    lax,
+    multihost,
+    nn,
+    numpy,
+    random,
+    sharding,
+    spmd,
+    transforms,
+    tree,
+    types,
+)
+from . import (
+    config as _config,
+)
+from . import (
+    devices as _devices,
+)
+from . import (
+    jit as _jit,
+)
 from .array import Array
+from .example_libraries import optimizers, stax
+from .nn import initializers
+from .numpy import fft, linalg
 
 VERSION = "0.10.2"
 
+_CORE = ("ClosedJaxpr", "Jaxpr", "Literal", "ShapedArray", "Var")
+_SHARDING = ("Mesh", "NamedSharding", "PartitionSpec", "Sharding", "SingleDeviceSharding")
+_ARRAYS = ("make_array_from_callback", "make_array_from_process_local_data",
+           "make_array_from_single_device_arrays", "make_mesh", "set_mesh")  # fmt: skip
+NAMES: dict[str, Any] = {
+    **{n: getattr(transforms, n) for n in transforms.__all__},
+    **{n: getattr(jacobians, n) for n in jacobians.__all__},
+    **{n: getattr(_jit, n) for n in _jit.__all__},
+    **{n: getattr(custom, n) for n in custom.__all__},
+    **_devices.NAMES,
+    **_config.NAMES,
+    **{n: getattr(sharding, n) for n in (*_ARRAYS, "NamedSharding", "Shard")},
+    "Array": Array, "__version__": VERSION, "pmap": spmd.pmap, "shard_map": spmd.shard_map,
+    "P": sharding.PartitionSpec, "Device": _devices.Device, "remat": custom.checkpoint,
+    "jacobian": jacobians.jacrev, "pure_callback": callbacks.pure_callback,
+    "effects_barrier": callbacks.effects_barrier,
+}  # fmt: skip
+
+
+def _public(module: Any) -> dict[str, Any]:
+    """What a module of the face offers: its table, or its own functions and classes."""
+    own = getattr(module, "NAMES", None) or vars(module)
+    return {
+        n: v
+        for n, v in own.items()
+        if not n.startswith("_") and (own is not vars(module) or _ours(v))
+    }
+
+
+def _ours(value: Any) -> bool:
+    return callable(value) and str(getattr(value, "__module__", "")).startswith(__name__)
+
+
+def _debug() -> dict[str, Any]:
+    return {"print": callbacks.debug_print, "callback": callbacks.debug_callback}
+
+
+def _errors() -> dict[str, Any]:
+    return {
+        n: e for n, e in vars(errors).items() if isinstance(e, type) and issubclass(e, Exception)
+    }
+
+
+def _experimental() -> dict[str, Any]:
+    return {"io_callback": callbacks.io_callback}
+
+
+_MODULES: dict[str, Any] = {  # of names, by the module that has them under "jax"
+    "numpy": numpy.NAMES, "numpy.linalg": linalg.NAMES, "numpy.fft": fft.NAMES,
+    "lax": lax.NAMES, "nn": nn.NAMES,
+    "nn.initializers": _public(initializers),
+    "random": _public(random),
+    "tree_util": tree.NAMES, "tree": tree.SHORT, "errors": _errors(), "debug": _debug(),
+    "sharding": {n: getattr(sharding, n) for n in (*_SHARDING, "AxisType")},
+    "experimental": _experimental(),
+    "experimental.shard_map": {"shard_map": spmd.shard_map_old},
+    "experimental.multihost_utils": _public(multihost),
+    "distributed": {n: getattr(multihost, n) for n in ("initialize", "shutdown", "is_initialized")},
+    "dtypes": {
+        "float0": transforms.float0, "canonicalize_dtype": types.canonical,
+        "prng_key": key_types.prng_key, "extended": key_types.extended,
+        "bfloat16": numpy.NAMES["bfloat16"], "issubdtype": types.issubdtype,
+    },
+    "core": {n: getattr(jaxpr, n) for n in _CORE},
+    "example_libraries": {},
+    "example_libraries.optimizers": _public(optimizers),
+    "example_libraries.stax": _public(stax),
+    "typing": {"ArrayLike": Any, "DTypeLike": Any},
+}  # fmt: skip
+
 __all__ = ["Array", "install"]
+
+
+def __getattr__(name: str) -> Any:
+    if name.startswith("__"):
+        raise AttributeError(name)
+    raise MissingName(lacking(f"jax.{name}", _built()["jax"]))
 
 
 def install() -> None:
@@ -25,4 +133,22 @@ def install() -> None:
 
 def build() -> dict[str, Shim]:
     """All modules of the stand-in, parents before children."""
-    return {"jax": Shim("jax").give(Array=Array, __version__=VERSION)}
+    modules = {"jax": Shim("jax").give(**NAMES)}
+    for name, names in _MODULES.items():
+        given = {n: v for n, v in names.items() if not n.startswith("__")}
+        modules[f"jax.{name}"] = Shim(f"jax.{name}").give(**given)
+    return modules
+
+
+def _built() -> dict[str, Shim]:
+    modules = build()
+    for name, module in list(modules.items())[1:]:
+        parent, _, child = name.rpartition(".")
+        setattr(modules[parent], child, module)
+    return modules
+
+
+_here = _built()
+globals().update(NAMES)
+for _name in ("debug", "dtypes", "experimental", "distributed", "core", "typing", "tree_util"):
+    globals()[_name] = _here[f"jax.{_name}"]

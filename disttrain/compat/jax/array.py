@@ -18,7 +18,9 @@ import disttrain as dt
 from ... import tree
 from ...core.tensor import Tensor
 from ...core.types import dtypes
+from .errors import TracerArrayConversionError
 from .key_types import shown
+from .tracing import concrete, tracer_text
 from .types import Kind, canonical, of_number, result_kind
 
 _new = object.__new__
@@ -51,11 +53,21 @@ class Array:
         return len(self._value.meta()[0])
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        found = self._value.numpy()
+        found = concrete(self, TracerArrayConversionError).numpy()
         return found if dtype is None else found.astype(dtype)
 
     def __repr__(self) -> str:
-        return f"Array({np.array2string(np.asarray(self), separator=', ')}, dtype={self.dtype})"
+        text = tracer_text(self, wrap)
+        if text is not None:
+            return text
+        width = np.get_printoptions()["linewidth"]
+        body = np.array2string(
+            np.asarray(self), prefix="Array(", suffix=",", separator=", ", max_line_width=width
+        )
+        end = f"dtype={self.dtype}{', weak_type=True' if self.weak_type else ''})"
+        last = len(body) - body.rfind("\n") - 1
+        between = " " if last + len(end) + 2 <= width else f"\n{' ' * 6}"
+        return f"Array({body},{between}{end}"
 
 
 def wrap(value: Tensor, weak: bool = False, trace: Any = None) -> Array:

@@ -22,7 +22,7 @@ import numpy as np
 
 from ...comm.calls.reduce_ops import ReduceOp
 from ...core.gate import Primitive
-from ...core.tensor import Tensor, note_read
+from ...core.tensor import Tensor
 from ...core.tracer import Tracer
 from ...errors import DeviceError, ShapeError
 from ..declare import declare_apart
@@ -155,6 +155,10 @@ def _recv(group: Any, how: How, after: np.ndarray) -> np.ndarray:
     return out
 
 
+def _own_row(group: Any, how: How, x: np.ndarray) -> np.ndarray:
+    return _copied(group, x[group.rank : group.rank + 1])
+
+
 def _times(shape: tuple, n: int) -> tuple:
     return (n, *shape[1:]) if not shape else (shape[0] * n, *shape[1:])
 
@@ -185,20 +189,18 @@ class _Verb:
 
 
 def _note(name: str, x: Tensor | np.ndarray) -> None:
-    while isinstance(x, Tracer):
-        x = x.inner
-    if isinstance(x, Tensor):
-        if x.is_meta:
-            raise DeviceError(f"{name}: a tensor on the meta device has no data to communicate")
-        note_read(x)
+    if isinstance(x, Tensor) and x.is_meta:
+        raise DeviceError(f"{name}: a tensor on the meta device has no data to communicate")
 
 
 def _declare(
-    name: str, move: Callable, adjoint: Callable, batch: Callable, several: bool = False
-) -> _Verb:
+    name: str, move: Callable, adjoint: Callable, batch: Callable, several: bool = False,
+    shape: Callable | None = None,
+) -> _Verb:  # fmt: skip
     """The collective that does ``move(group, how, *arrays)``. ``adjoint(group, how, *cotangents)``
     gives the cotangents of the inputs, through collectives of this file; ``batch`` is its rule
-    for a batch (see ``ops.primitives.batching``); ``several`` results come as a tuple."""
+    for a batch (see ``ops.primitives.batching``); ``several`` results come as a tuple;
+    ``shape(group, how, shape)``: of the result of one input."""
 
     def forward(*xs: np.ndarray, group: Any, how: How) -> Any:
         return move(group, how, *xs)
@@ -221,6 +223,9 @@ def _declare(
 
     prim = declare_apart(name, forward, "", rule)
     prim.jvp, prim.batch, prim.multi, prim.kinds = jvp, batched, several, False
+    prim.outward = True
+    if shape is not None:
+        prim.shape = lambda x, group, how: (tuple(shape(group, how, x.shape)), x.dtype)
     return _Verb(prim)
 
 
@@ -243,6 +248,14 @@ def _along_rows(prim: Primitive, rows: list, group: object, how: How, size: int)
     return prim(x, group=group, how=how._replace(shapes=shapes)), 1
 
 
+def _same(group: object, how: How, shape: tuple) -> tuple:
+    return shape
+
+
+def _gathered(group: Any, how: How, shape: tuple) -> tuple:
+    return _times(shape, group.size)
+
+
 def _weighed(group: Any, op: ReduceOp, g: Tensor | np.ndarray) -> Any:
     """``g`` times what a linear reduction multiplies each rank's values by."""
     if op.factor is not None:
@@ -251,8 +264,9 @@ def _weighed(group: Any, op: ReduceOp, g: Tensor | np.ndarray) -> Any:
 
 
 AllReduce: _Verb = _declare(
-    "all_reduce", _all_reduce, lambda group, how, g: AllReduce.on(group, how, g), _alike
-)
+    "all_reduce", _all_reduce, lambda group, how, g: AllReduce.on(group, how, g), _alike,
+    shape=_same,
+)  # fmt: skip
 Reduce: _Verb = _declare(
     "reduce_to",
     _reduce,
@@ -283,6 +297,7 @@ AllGatherSingle: _Verb = _declare(
     _all_gather_single,
     lambda group, how, g: ReduceScatterSingle.on(group, how, g),
     _along_rows,
+    shape=_gathered,
 )
 ReduceScatterSingle: _Verb = _declare(
     "reduce_scatter_single",
@@ -291,6 +306,7 @@ ReduceScatterSingle: _Verb = _declare(
         group, how._replace(op=SUM), _weighed(group, how.op, g)
     ),
     _along_rows,
+    shape=lambda group, how, shape: _part(shape, group.size),
 )
 AllToAll: _Verb = _declare(
     "all_to_all",
@@ -304,6 +320,7 @@ AllToAllSingle: _Verb = _declare(
     _all_to_all_single,
     lambda group, how, g: AllToAllSingle.on(group, _turned(how, 1), g),
     _along_rows,
+    shape=lambda group, how, shape: how.shapes[0],
 )
 Gather: _Verb = _declare(
     "gather_to",
@@ -315,6 +332,23 @@ Gather: _Verb = _declare(
 Scatter: _Verb = _declare(
     "scatter_from", _scatter, lambda group, how, g: Gather.on(group, how, g), _alike
 )
+# Between values that each rank has its own of, and values that are one for all (whose gradients,
+# too, are one for all): what makes one for all of many, and its adjoint back.
+Total: _Verb = _declare(
+    "total", _all_reduce, lambda group, how, g: Lent.on(group, how, g), _alike, shape=_same
+)
+Lent: _Verb = _declare(
+    "lent", lambda group, how, x: _copied(group, x), lambda group, how, g: Total.on(group, how, g),
+    _alike, shape=_same,
+)  # fmt: skip
+Joined: _Verb = _declare(
+    "joined", _all_gather_single, lambda group, how, g: OwnRow.on(group, how, g), _along_rows,
+    shape=_gathered,
+)  # fmt: skip
+OwnRow: _Verb = _declare(
+    "own_row", _own_row, lambda group, how, g: Joined.on(group, how, g), _along_rows,
+    shape=lambda group, how, shape: (1, *shape[1:]),
+)  # fmt: skip
 Send: _Verb = _declare("send", _send, lambda group, how, g: Recv.on(group, how, g), _alike)
 Recv: _Verb = _declare("recv", _recv, lambda group, how, g: Send.on(group, how, g), _alike)
 

@@ -193,3 +193,9 @@ def test_an_executable_is_started_anew_for_each_rank():
 def test_a_cluster_that_there_is_not(capsys):
     told = refused(capsys, "--cluster", "slrum", "t.py")
     assert all(name in told for name in clusters.NAMES) and "ray://HOST:PORT" in told
+
+
+def test_one_face_at_most(capsys):
+    assert parse(["t.py"], {}).face == ""
+    assert parse(["--as-torch", "t.py"], {}).face == "torch"
+    assert "not allowed with argument --as-jax" in refused(capsys, "--as-jax", "--as-torch", "t.py")

@@ -1,0 +1,155 @@
+"""Functions of single elements, as tables: a name in JAX, what computes it, the type it is in."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ....arrays import bits, elements
+from ....ops import api as ops
+from ....ops import later
+from .. import types
+from ..array import Array
+from .lifting import binary, given_back, named, one, operands, to_tensor, unary, weak_of
+
+# In the type of the operand, if that is floating or complex; in float32 else.
+_INEXACT = """
+acos acosh asin asinh atan atanh cos cosh exp exp2 expm1 log log10 log1p log2 sin sinh sqrt tan tanh
+reciprocal sinc i0
+arccos=acos arccosh=acosh arcsin=asin arcsinh=asinh arctan=atan arctanh=atanh
+cbrt=elements.cbrt spacing=elements.spacing
+"""
+_FLOATING = """
+deg2rad=elements.deg2rad rad2deg=elements.rad2deg degrees=elements.rad2deg
+radians=elements.deg2rad fabs=abs
+"""
+_TWO_INEXACT = """
+true_divide=div divide=div arctan2=atan2 atan2 logaddexp logaddexp2=elements.logaddexp2
+hypot float_power=pow copysign nextafter heaviside=elements.heaviside
+"""
+_SAME = """
+negative=neg positive=elements.same sign=elements.sign floor=elements.floor ceil=elements.ceil
+trunc=elements.trunc real imag=elements.imag conj conjugate=conj
+abs=elements.abs absolute=elements.abs bitwise_not bitwise_invert=bitwise_not invert=bitwise_not
+"""
+_TWO = """
+add=elements.add subtract=sub multiply=elements.mul maximum=elements.maximum
+minimum=elements.minimum bitwise_and bitwise_or bitwise_xor
+fmax fmin gcd lcm
+"""
+_TWO_NUMERIC = """
+left_shift=elements.left_shift bitwise_left_shift=elements.left_shift
+right_shift=elements.right_shift bitwise_right_shift=elements.right_shift
+remainder=elements.remainder mod=elements.remainder fmod=elements.fmod
+floor_divide=elements.floor_divide
+"""
+_FLAG = (
+    "isnan isinf isfinite isposinf isneginf signbit logical_not iscomplex=elements.iscomplex isreal"
+)
+_FLAGS = """
+equal=eq not_equal=ne less=elements.lt less_equal=elements.le greater=elements.gt
+greater_equal=elements.ge logical_and logical_or logical_xor
+"""
+
+
+def _rows(text: str) -> list[tuple[str, Any]]:
+    pairs = [row.partition("=")[::2] for row in text.split()]
+    return [(name, _found(source or name)) for name, source in pairs]
+
+
+def _found(source: str) -> Any:
+    module, _, name = source.rpartition(".")
+    return getattr(elements if module else ops, name)
+
+
+_TABLES = (
+    (_INEXACT, unary, types.inexact), (_FLOATING, unary, types.inexact), (_SAME, unary, None),
+    (_FLAG, unary, None), (_TWO_INEXACT, binary, types.inexact), (_TWO, binary, None),
+    (_TWO_NUMERIC, binary, types.numeric), (_FLAGS, binary, None),
+)  # fmt: skip
+_STRONG = set(
+    "log10 log2 spacing logaddexp2 hypot heaviside gcd lcm signbit isposinf isneginf isinf".split()
+)  # results that are never weak
+NAMES: dict[str, Any] = {
+    name: make(name, fn, to, name in _STRONG)
+    for text, make, to in _TABLES
+    for name, fn in _rows(text)
+}
+NAMES["square"] = unary("square", ops.square, types.numeric)
+NAMES["bitwise_count"] = unary("bitwise_count", bits.bitwise_count, types.numeric, True)
+
+
+def power(x: Any, y: Any, /) -> Array:
+    """``x`` to the power of ``y``; integers keep their type."""
+    whole = y if y.__class__ is int else None
+    if whole is None:
+        tensors, weak = operands("power", (x, y), types.numeric)
+        return given_back(elements.power(*tensors), weak, x, y)
+    (value,), weak = operands("power", (x,), types.numeric)
+    if whole < 0 and value.meta()[1].kind in "iu":
+        raise TypeError(f"Integers cannot be raised to negative powers, got integer_pow({whole})")
+    return given_back(elements.power(value, to_tensor(y, value.meta()[1]), whole), weak, x)
+
+
+def divmod(x: Any, y: Any, /) -> tuple[Array, Array]:
+    """Floored quotient and remainder."""
+    return NAMES["floor_divide"](x, y), NAMES["remainder"](x, y)
+
+
+def modf(x: Any, /, out: Any = None) -> tuple[Array, Array]:
+    """The fractional and the integral parts."""
+    value = one("modf", x, types.inexact)
+    whole = ops.trunc(value)
+    return given_back((value - whole, whole), weak_of(x), x)
+
+
+def frexp(x: Any, /) -> tuple[Array, Array]:
+    """Mantissas in [0.5, 1) and exponents (int32)."""
+    return given_back(tuple(later.frexp(one("frexp", x, types.inexact))), False, x)
+
+
+def ldexp(x: Any, n: Any, /) -> Array:
+    """``x * 2**n``."""
+    value, exponent = one("ldexp", x, types.inexact), one("ldexp", n)
+    return given_back(ops.ldexp(value, exponent).to(value.dtype), False, x, n)
+
+
+def rint(x: Any, /) -> Array:
+    """The nearest whole number, halves to even ones."""
+    return given_back(elements.round(one("rint", x, types.inexact), 0), weak_of(x), x)
+
+
+def round(a: Any, decimals: int = 0, out: Any = None) -> Array:  # noqa: A001
+    """``a`` to so many decimals, halves to even ones."""
+    (value,), weak = operands("round", (a,), types.numeric)
+    return given_back(elements.round(value, decimals), weak, a)
+
+
+def angle(z: Any, deg: bool = False) -> Array:
+    """The argument of complex numbers."""
+    value = elements.angle(one("angle", z, types.inexact))
+    return given_back(elements.rad2deg(value) if deg else value, weak_of(z), z)
+
+
+def nan_to_num(
+    x: Any, copy: bool = True, nan: float = 0.0, posinf: Any = None, neginf: Any = None
+) -> Array:
+    """``x`` with numbers for nan and the infinities."""
+    value = elements.nan_to_num(one("nan_to_num", x), nan, posinf, neginf)
+    return given_back(value, False, x)
+
+
+def clip(arr: Any = None, /, min: Any = None, max: Any = None) -> Array:  # noqa: A002
+    """``arr`` between ``min`` and ``max``."""
+    bounds = [b for b in (min, max) if b is not None]
+    tensors, weak = operands("clip", (arr, *bounds))
+    if tensors[0].meta()[1].kind == "c":
+        raise ValueError("Clip received a complex value either through the input or the min/max")
+    low = tensors[1] if min is not None else None
+    high = tensors[-1] if max is not None else None
+    out = tensors[0] if low is None else ops.maximum(low, tensors[0])
+    return given_back(out if high is None else ops.minimum(high, out), weak, arr, *bounds)
+
+
+for _fn in (divmod, modf, frexp, ldexp, rint, round, angle, nan_to_num, clip, power):
+    NAMES[_fn.__name__] = named(_fn, _fn.__name__)
+NAMES["pow"], NAMES["around"] = NAMES["power"], NAMES["round"]

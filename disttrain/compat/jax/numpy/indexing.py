@@ -1,0 +1,200 @@
+"""``x[...]`` and ``x.at[...]``: what JAX takes as an index, its modes and its errors."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ....arrays import indexing
+from ....core.tensor import Tensor
+from ....core.tensor import wrap as tensor
+from ....ops import api as ops
+from .. import types
+from ..array import Array, trace_of, wrap
+from .lifting import cast, kind_of, one, plain, to_tensor
+
+_BASIC = (slice, type(None), type(Ellipsis))
+_MODES = {
+    None: "", "fill": "fill", "drop": "fill", "clip": "clip", "promise_in_bounds": "clip",
+    "wrap": "wrap",
+}  # fmt: skip
+
+
+def _item(item: Any) -> Any:
+    if item.__class__ is int or item is None or item is Ellipsis:
+        return item
+    if isinstance(item, slice):
+        return slice(*(_bound(b) for b in (item.start, item.stop, item.step)))
+    if isinstance(item, str):
+        raise TypeError(f"JAX does not support string indexing; got idx={item!r}")
+    if isinstance(item, (bool, np.bool_)):
+        return tensor(np.asarray(item))
+    item = plain(item)
+    if isinstance(item, np.integer):
+        return int(item)
+    if isinstance(item, (list, tuple)):
+        item = np.asarray(item) if len(item) else np.zeros(0, np.int32)
+    found = one("indexing", item)
+    if found.meta()[1].kind not in "iub":
+        raise TypeError(
+            "Indexer must have integer or boolean type, got indexer with type "
+            f"{getattr(item, 'dtype', type(item))}"
+        )
+    return found
+
+
+def _bound(value: Any) -> int | None:
+    if value is None or value.__class__ is int:
+        return value
+    try:
+        return value.__index__()
+    except (TypeError, AttributeError):
+        raise IndexError(f"Slice entries must be static integers. Got {value!r}") from None
+
+
+def items(key: Any, shape: tuple[int, ...]) -> tuple[Any, ...]:
+    """An index of JAX's as one of ``disttrain.arrays.indexing``."""
+    if isinstance(key, list):
+        raise TypeError(
+            "Using a non-tuple sequence for multidimensional indexing is not allowed; use "
+            "`arr[array(seq)]` instead of `arr[seq]`. See https://github.com/jax-ml/jax/issues/4564"
+        )
+    found = tuple(_item(i) for i in (key if isinstance(key, tuple) else (key,)))
+    d = 0
+    for k, item in enumerate(found):
+        if isinstance(item, Tensor) and item.dtype is types.dtypes.bool and item.ndim:
+            want = list(shape[d : d + item.ndim])
+            if list(item.shape) != want and Ellipsis not in found[:k]:
+                raise IndexError(
+                    f"boolean index did not match shape of indexed array in index {k}: got "
+                    f"{tuple(item.shape)}, expected {want}"
+                )
+            d += item.ndim
+        elif item is not None and item is not Ellipsis:
+            d += 1
+    return found
+
+
+def _traces(x: Array, key: Any) -> Any:
+    parts = key if isinstance(key, tuple) else (key,)
+    return trace_of(x, *parts)
+
+
+def _is_plain(key: slice) -> bool:
+    """Whether it is one of whole numbers without steps."""
+    bounds = key.start, key.stop
+    return key.step is None and all(b is None or b.__class__ is int for b in bounds)
+
+
+def getitem(self: Array, key: Any) -> Array:
+    """``self[key]``; places that are not there are brought to the nearest."""
+    if key.__class__ is int:
+        shape = self._value.meta()[0]
+        if shape and -shape[0] <= key < shape[0]:
+            return wrap(self._value[key], self.weak_type, self._trace)
+    elif key.__class__ is slice and self._value.ndim and _is_plain(key):
+        return wrap(self._value[key], self.weak_type, self._trace)
+    value = indexing.get(self._value, items(key, self.shape))
+    return wrap(value, self.weak_type, _traces(self, key))
+
+
+def _mode(mode: Any) -> str:
+    name = getattr(mode, "name", mode)
+    name = name.lower() if isinstance(name, str) else name
+    name = {"fill_or_drop": "fill"}.get(name, name)
+    if name not in _MODES:
+        raise ValueError(f"Unknown gather mode: {mode}")
+    return _MODES[name]
+
+
+class At:
+    """``x.at``, of which ``[index]`` gives the functions that update a copy."""
+
+    __slots__ = ("_array",)
+
+    def __init__(self, array: Array) -> None:
+        self._array = array
+
+    def __getitem__(self, key: Any) -> At_:
+        return At_(self._array, key)
+
+    def __repr__(self) -> str:
+        return f"_IndexUpdateHelper({self._array!r})"
+
+
+class At_:  # noqa: N801
+    """``x.at[index]``."""
+
+    __slots__ = ("_array", "_key")
+
+    def __init__(self, array: Array, key: Any) -> None:
+        self._array, self._key = array, key
+
+    def get(
+        self, *, indices_are_sorted: bool = False, unique_indices: bool = False, mode: Any = None,
+        fill_value: Any = None, out_sharding: Any = None, wrap_negative_indices: bool = True,
+    ) -> Array:  # fmt: skip
+        """``x[index]``."""
+        x, how = self._array, _mode(mode)
+        if not how and fill_value is not None:
+            how = "fill"
+        fill = indexing.missing(x._value) if fill_value is None else fill_value
+        key = items(self._key, x.shape)
+        value = indexing.get(x._value, key, how or "clip", fill, wrap_negative_indices)
+        return wrap(value, x.weak_type, _traces(x, self._key))
+
+    def _put(self, how: str, values: Any, options: dict[str, Any]) -> Array:
+        x = self._array
+        given = plain(values)
+        kind, weak = kind_of(given, "scatter")
+        meet = types.result_kind((x.dtype, x.weak_type), (kind, weak))[0]
+        if meet != x.dtype:
+            warnings.warn(
+                "scatter inputs have incompatible types: cannot safely cast value from "
+                f"dtype={kind} to dtype={x.dtype} with jax_numpy_dtype_promotion=standard. In "
+                "future JAX releases this will result in an error.",
+                FutureWarning,
+                stacklevel=3,
+            )
+        mode = "clip" if _mode(options.get("mode")) == "clip" else "drop"
+        negative = options.get("wrap_negative_indices", True)
+        found = to_tensor(given, x.dtype)
+        if how == "add" and x.dtype.kind == "b":
+            found = cast(found, x.dtype)
+        value = indexing.put(x._value, items(self._key, x.shape), found, how, mode, negative)
+        return wrap(value, x.weak_type, trace_of(x, values) or _traces(x, self._key))
+
+    def apply(self, func: Callable, **options: Any) -> Array:
+        """``func`` of what is at ``index`` in its place."""
+        return self._put("set", func(self.get()), options)
+
+    def power(self, values: Any, **options: Any) -> Array:
+        """To the power of ``values``."""
+        return self._put("set", self.get() ** values, options)
+
+    def divide(self, values: Any, **options: Any) -> Array:
+        """Over ``values``."""
+        x = self._array
+        ones = wrap(ops.ones_like(x._value), x.weak_type, x._trace)
+        return x / At_(ones, self._key)._put("multiply", values, options)
+
+    def subtract(self, values: Any, **options: Any) -> Array:
+        """Less ``values``."""
+        return self._put("add", -values, options)
+
+
+def _updates(how: str) -> Callable:
+    def update(self: At_, values: Any, **options: Any) -> Array:
+        return self._put(how, values, options)
+
+    update.__name__, update.__doc__ = how, f"A copy of x with x[index] {how} values."
+    return update
+
+
+for _how in ("set", "add", "multiply", "min", "max"):
+    setattr(At_, _how, _updates(_how))
+At_.mul = At_.multiply  # type: ignore[attr-defined]
+At_.__name__ = "At"

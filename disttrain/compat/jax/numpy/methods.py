@@ -1,0 +1,252 @@
+"""The operators and methods of JAX's arrays, attached to the class: functions of ``jax.numpy`` with
+the array in front. Python's own protocols beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from .. import errors, tracing, types
+from ..array import Array, wrap
+from . import calls, elementwise, functions, indexing, making
+from .lifting import NUMBERS
+
+_FUNCTIONS = {
+    **functions.NAMES,
+    **making.NAMES,
+    **calls.NAMES,
+    **elementwise.NAMES,
+}
+_METHODS = """
+all any argmax argmin argpartition argsort astype choose clip compress conj conjugate copy cumprod
+cumsum diagonal dot max mean min nonzero prod ptp repeat round searchsorted sort squeeze std sum
+swapaxes take trace var
+"""
+_BINARY = {
+    "add": "add", "sub": "subtract", "mul": "multiply", "truediv": "true_divide",
+    "floordiv": "floor_divide", "mod": "remainder", "pow": "power", "divmod": "divmod",
+    "matmul": "matmul", "and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor",
+    "lshift": "left_shift", "rshift": "right_shift",
+}  # fmt: skip
+_COMPARE = {"eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal", "gt": "greater",
+            "ge": "greater_equal"}  # fmt: skip
+_UNARY = {"neg": "negative", "pos": "positive", "abs": "abs", "invert": "bitwise_not"}
+_TAKEN = (Array, np.ndarray, np.generic, *NUMBERS)
+
+
+def _operator(fn: Callable, turned: bool) -> Callable:
+    def run(self: Array, other: Any, modulo: None = None) -> Any:
+        if not isinstance(other, _TAKEN) and not hasattr(other, "__jax_array__"):
+            return NotImplemented
+        return fn(other, self) if turned else fn(self, other)
+
+    return run
+
+
+def _attach(name: str, fn: Any, doc: str | None = None) -> None:
+    if callable(fn):
+        fn.__name__ = name
+        fn.__doc__ = doc or fn.__doc__
+    setattr(Array, name, fn)
+
+
+for _op, _name in _BINARY.items():
+    _attach(f"__{_op}__", _operator(_FUNCTIONS[_name], False))
+    _attach(f"__r{_op}__", _operator(_FUNCTIONS[_name], True))
+for _op, _name in _COMPARE.items():
+    _attach(f"__{_op}__", _operator(_FUNCTIONS[_name], False))
+for _op, _name in _UNARY.items():
+    _attach(f"__{_op}__", lambda self, _fn=_FUNCTIONS[_name]: _fn(self))
+
+
+def _method(name: str) -> Callable:
+    fn = _FUNCTIONS[name]
+    return lambda self, *args, **given: fn(self, *args, **given)
+
+
+for _name in _METHODS.split():
+    _attach(_name, _method(_name), f"``jax.numpy.{_name}`` of this array.")
+
+
+# --- forms --------------------------------------------------------------------------------------
+def reshape(self: Array, *args: Any, order: str = "C", **how: Any) -> Array:
+    """The same elements in another shape."""
+    shape = args[0] if len(args) == 1 and not isinstance(args[0], int) else args
+    return _FUNCTIONS["reshape"](self, shape, order)
+
+
+def transpose(self: Array, *args: Any) -> Array:
+    """The dimensions in another order."""
+    axes = args[0] if len(args) == 1 and not isinstance(args[0], int) else args or None
+    return _FUNCTIONS["transpose"](self, axes)
+
+
+def flatten(self: Array, order: str = "C", **how: Any) -> Array:
+    """All elements in one dimension."""
+    return _FUNCTIONS["ravel"](self, order)
+
+
+def view(self: Array, dtype: Any = None, type: Any = None) -> Array:  # noqa: A002
+    """The same bytes as another type."""
+    if dtype is None:
+        return self
+    kind = types.asked(dtype, "view")
+    if self.dtype.kind == "b" or kind.kind == "b":
+        return wrap(
+            self._value.to(types.dtypes.uint8).view(types.dtypes.of(kind)), False, self._trace
+        )
+    return wrap(self._value.view(types.dtypes.of(kind)), False, self._trace)
+
+
+def length(self: Array) -> int:
+    """How long the first dimension is."""
+    if not self.ndim:
+        raise TypeError("len() of unsized object")
+    return self.shape[0]
+
+
+def iterate(self: Array) -> Iterator[Array]:
+    """What lies along the first dimension."""
+    if not self.ndim:
+        raise TypeError("iteration over a 0-d array")
+    return iter([wrap(v, self.weak_type, self._trace) for v in self._value])
+
+
+def contains(self: Array, item: Any) -> bool:
+    """Whether an element is equal to ``item``."""
+    if self.ndim != 1:
+        raise ValueError(
+            f"Array.__contains__: search array must be one-dimensional, got arr.shape={self.shape}."
+        )
+    return bool(_FUNCTIONS["any"](_FUNCTIONS["equal"](self, item)))
+
+
+# --- Python's numbers ---------------------------------------------------------------------------
+def _single(self: Array) -> Any:
+    if self.ndim:
+        raise TypeError(
+            f"Only scalar arrays can be converted to Python scalars; got arr.ndim={self.ndim}"
+        )
+    return np.asarray(self)[()]
+
+
+def item(self: Array, *args: int) -> Any:
+    """The one element, or the one at a place, as a number of Python."""
+    tracing.concrete(self, tracing.method("item"))
+    found = np.asarray(self)
+    if not args and found.size != 1:
+        raise ValueError("can only convert an array of size 1 to a Python scalar")
+    return found.item(*args)
+
+
+def truth(self: Array) -> bool:
+    """Whether the one element is not 0."""
+    tracing.concrete(self, errors.TracerBoolConversionError)
+    found = np.asarray(self)
+    if found.size > 1:
+        raise ValueError(
+            "The truth value of an array with more than one element is ambiguous. Use a.any() or "
+            "a.all()"
+        )
+    if not found.size:
+        raise ValueError(
+            "The truth value of an empty array is ambiguous. Use `array.size > 0` to check that an "
+            "array is not empty."
+        )
+    return bool(found.reshape(-1)[0])
+
+
+def index(self: Array) -> int:
+    """An integer, for Python."""
+    tracing.concrete(self, errors.TracerIntegerConversionError)
+    if self.ndim or self.dtype.kind not in "iu":
+        raise TypeError("Only integer scalar arrays can be converted to a scalar index.")
+    return int(_single(self))
+
+
+def _number(kind: type) -> Callable[[Array], Any]:
+    def convert(self: Array) -> Any:
+        tracing.concrete(self, tracing.number(kind.__name__))
+        return kind(_single(self))
+
+    return convert
+
+
+def tolist(self: Array) -> Any:
+    """The elements as nested lists of Python's numbers."""
+    tracing.concrete(self, tracing.method("tolist"))
+    return np.asarray(self).tolist()
+
+
+def text(self: Array) -> str:
+    """The numbers, or what stages them."""
+    traced = tracing.tracer_text(self, wrap)
+    return str(np.asarray(self)[()]) if traced is None else traced
+
+
+def unset(self: Array, key: Any, value: Any) -> None:
+    """JAX's arrays are immutable."""
+    raise TypeError(
+        "JAX arrays are immutable and do not support in-place item assignment. Instead of x[idx] = "
+        "y, use x = x.at[idx].set(y) or another .at[] method: https://docs.jax.dev/en/latest/_autosum"
+        "mary/jax.numpy.ndarray.at.html"
+    )
+
+
+def unhashable(self: Array) -> int:
+    """Arrays have no hash."""
+    raise TypeError(f"unhashable type: '{type(self).__name__}'")
+
+
+def written(self: Array, spec: str) -> str:
+    """A number in a format."""
+    return format(np.asarray(self)[()] if not self.ndim else np.asarray(self), spec)
+
+
+def pickled(self: Array) -> tuple:
+    """What an array is made of."""
+    return _remade, (np.asarray(self), self.weak_type)
+
+
+def _remade(array: np.ndarray, weak: bool) -> Array:
+    out = making.asarray(array)
+    out.weak_type = weak
+    return out
+
+
+def dlpack(self: Array, **how: Any) -> Any:
+    """The array for other libraries."""
+    return self._value.__dlpack__(**how)
+
+
+for _name, _fn in {
+    "reshape": reshape, "transpose": transpose, "flatten": flatten, "ravel": flatten, "view": view,
+    "item": item, "__len__": length, "__iter__": iterate, "__contains__": contains,
+    "__getitem__": indexing.getitem, "__setitem__": unset, "__bool__": truth, "__index__": index,
+    "__float__": _number(float), "__int__": _number(int), "__str__": text,
+    "__complex__": _number(complex), "__hash__": unhashable, "__format__": written,
+    "__reduce__": pickled, "__dlpack__": dlpack,
+    "__dlpack_device__": lambda self: self._value.__dlpack_device__(),
+    "__copy__": lambda self: making.copy(self),
+    "__deepcopy__": lambda self, memo: making.copy(self),
+    "tolist": tolist,
+    "__round__": lambda self, ndigits=None: _FUNCTIONS["round"](self, ndigits or 0).astype(
+        self.dtype if ndigits is not None or self.dtype.kind in "iu" else int
+    ),
+}.items():  # fmt: skip
+    if _name not in vars(Array) or _name in ("__hash__", "__eq__", "__reduce__"):
+        _attach(_name, _fn)
+
+for _name, _get in {
+    "T": lambda self: _FUNCTIONS["transpose"](self),
+    "mT": lambda self: _FUNCTIONS["matrix_transpose"](self),
+    "real": lambda self: _FUNCTIONS["real"](self), "imag": lambda self: _FUNCTIONS["imag"](self),
+    "size": lambda self: calls.size(self), "at": indexing.At,
+    "itemsize": lambda self: self.dtype.itemsize,
+    "nbytes": lambda self: self.dtype.itemsize * calls.size(self),
+    "flat": lambda self: iter(flatten(self)),
+}.items():  # fmt: skip
+    if _name not in vars(Array):
+        setattr(Array, _name, property(_get))

@@ -1,0 +1,206 @@
+"""``shard_map``: a function of shards over a mesh, whose collectives name the mesh's axes.
+
+Each axis of the mesh is a named axis (``func``): over a ``DeviceMesh`` its ranks, which compute
+one shard each (``func.spread``); over a mesh of sizes alone, in one process, the examples of a
+``vmap``, all shards at once. Both mean the same.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ... import tree
+from ...core.tensor import Tensor
+from ...errors import ConfigError, PlacementError, ShapeError
+from ...func import batch_dims
+from ...func.levels import settle
+from ...func.spread import Ranks
+from ...func.vmap import Batch
+from ...ops.functions.views.shapes import permute, reshape
+from ...ops.functions.views.split import select
+from ..mesh import DeviceMesh
+from .api import DTensor, from_local
+from .placements import Replicate
+from .specs import NamedSharding, PartitionSpec
+
+Mesh = DeviceMesh | Mapping[str, int]  # ranks, or how many shards along each axis
+
+
+class NotReplicated(PlacementError):
+    """A result differs along axes that its spec does not name. ``number``: which leaf it is."""
+
+    def __init__(self, message: str, number: int, axes: tuple) -> None:
+        super().__init__(message)
+        self.number, self.axes = number, axes
+
+
+def shard_map(
+    func: Callable, mesh: Mesh, in_specs: Any, out_specs: Any, *, varying: bool = True,
+    check: bool = True,
+) -> Callable:  # fmt: skip
+    """``func`` of shards as a function of whole tensors. ``mesh``: a ``DeviceMesh``, every rank of
+    which calls this (DTensors, or plain tensors that are equal on all ranks, come in; DTensors go
+    out), or sizes by name: all shards in one process.
+
+    ``in_specs``, ``out_specs``: a ``PartitionSpec`` for each argument and result, or trees of them:
+    which axes cut which dimension. What no axis of a spec cuts is one for all along it; results
+    must be so (``check=False``: are taken to be so). ``varying``: see ``spread``.
+    """
+
+    @functools.wraps(func)
+    def run(*args: Any) -> Any:
+        leaves, rebuild = tree.flatten(args, with_none=True)
+        specs = _specs("in_specs", in_specs, args)
+        form: list = []
+
+        def flat(*values: Any) -> list:
+            outs, unflatten = tree.flatten(func(*rebuild(list(values))), with_none=True)
+            form[:] = [unflatten]
+            return outs
+
+        def named(outs: list) -> list:
+            return _specs("out_specs", out_specs, form[0](outs))
+
+        outs = mapped(flat, mesh, leaves, specs, named, varying, check)
+        return form[0](outs)
+
+    return run
+
+
+class _One:
+    """A spec as a leaf of a tree (it is a tuple itself)."""
+
+    def __init__(self, spec: PartitionSpec) -> None:
+        self.spec = spec
+
+
+def _specs(where: str, specs: Any, value: Any) -> list:
+    found = batch_dims.matched(_leaves(specs), value)
+    if found is None or not all(isinstance(one, _One) for one in found):
+        raise ConfigError(
+            f"shard_map: {where}={specs!r} is given for {tree.structure(value)}; needed is a "
+            "PartitionSpec for all, or a tree of them of the same form"
+        )
+    return [one.spec for one in found]
+
+
+def _leaves(specs: Any) -> Any:
+    if isinstance(specs, PartitionSpec):
+        return _One(specs)
+    if isinstance(specs, dict):
+        return {k: _leaves(v) for k, v in specs.items()}
+    return type(specs)(map(_leaves, specs)) if isinstance(specs, (list, tuple)) else specs
+
+
+def mapped(
+    func: Callable, mesh: Mesh, leaves: Sequence, specs: Sequence, out_specs: Callable,
+    varying: bool, check: bool,
+) -> list:  # fmt: skip
+    """``func`` of a list of shards, which gives a list, on whole tensors; ``out_specs(results)``
+    says, while it runs, how each of those lies."""
+    levels = _levels(mesh, varying)
+    given = [_cut(x, mesh, s) if isinstance(x, Tensor) else x for x, s in zip(leaves, specs, strict=True)]
+    found: list = []
+
+    def inside(i: int, values: list) -> list:
+        if i == len(levels):
+            outs = list(func(*values))
+            found[:] = out_specs(outs)
+            return outs
+        level = levels[i]
+        with level.running():
+            inner = [
+                level.wrap(v, 0) if isinstance(v, Tensor) and level.axis_name in axes_of(s) else v
+                for v, s in zip(values, specs, strict=True)
+            ]
+            outs = settle(inside(i + 1, inner))
+            return [
+                _left(level, n, o, s, check) for n, (o, s) in enumerate(zip(outs, found, strict=True))
+            ]
+
+    outs = inside(0, given)
+    return [
+        _joined(o, mesh, s) if isinstance(o, Tensor) else o for o, s in zip(outs, found, strict=True)
+    ]
+
+
+def axes_of(spec: Any) -> list:
+    """All axes that a spec names."""
+    return [name for names in spec or () for name in _names(names)]
+
+
+def _names(names: Any) -> tuple:
+    return () if names is None else names if isinstance(names, tuple) else (names,)
+
+
+def _levels(mesh: Mesh, varying: bool) -> list[Any]:
+    if isinstance(mesh, DeviceMesh):
+        return [Ranks(mesh.get_group(name), name, varying) for name in mesh.axis_names]
+    return [Batch(size, "different", name, varying) for name, size in mesh.items()]
+
+
+def _left(level: Any, number: int, out: Any, spec: Any, check: bool) -> Any:
+    """A result outside of one axis: its shards in front, or the one that all have."""
+    if not isinstance(out, Tensor):
+        return out
+    if level.axis_name in axes_of(spec):
+        return level.leave(out, 0)
+    if not level.owns(out):
+        return out
+    if check and level.differs(out):
+        raise NotReplicated(
+            f"shard_map: result {number} may differ along the axis {level.axis_name!r}, which its "
+            f"spec {spec} does not name; name it, or make one for all of it: psum, pmean ...",
+            number,
+            (level.axis_name,),
+        )
+    apart = out.bdim is not None and not isinstance(level, Ranks)  # type: ignore[attr-defined]
+    return select(out.inner, out.bdim, 0) if apart else out.inner  # type: ignore[attr-defined]
+
+
+# --- whole tensors and shards ---------------------------------------------------------------------
+def _cut(x: Any, mesh: Mesh, spec: Any) -> Any:
+    """This rank's shard; in one process all shards, along dimensions in front, in the order of the
+    mesh."""
+    if isinstance(mesh, DeviceMesh):
+        if not isinstance(x, DTensor):
+            x = from_local(x, mesh, [Replicate()] * mesh.ndim)
+        return x.redistribute(mesh, _placements(mesh, spec)).to_local()
+    dims: list[tuple[Any, int]] = []
+    for dim, size in enumerate(x.shape):
+        names = _names(spec[dim]) if spec and dim < len(spec) else ()
+        count = math.prod(mesh[n] for n in names)
+        if size % count:
+            raise ShapeError(
+                f"shard_map: dimension {dim} of size {size} is cut by {names} into {count}; needed "
+                "is a multiple of that"
+            )
+        dims += [(n, mesh[n]) for n in names] + [(None, size // count)]
+    front = [i for name in mesh for i, (n, _) in enumerate(dims) if n == name]
+    rest = [i for i, (n, _) in enumerate(dims) if n is None]
+    if not front:
+        return x
+    return permute(reshape(x, tuple(n for _, n in dims)), tuple([*front, *rest]))
+
+
+def _joined(x: Any, mesh: Mesh, spec: Any) -> Any:
+    """The whole of this rank's shard, or of all shards."""
+    if isinstance(mesh, DeviceMesh):
+        return from_local(x, mesh, _placements(mesh, spec))
+    front = [name for name in mesh if name in axes_of(spec)]
+    if not front:
+        return x
+    order: list[int] = []
+    shape: list[int] = []
+    for dim, size in enumerate(x.shape[len(front) :]):
+        names = _names(spec[dim]) if dim < len(spec) else ()
+        order += [front.index(n) for n in names] + [len(front) + dim]
+        shape.append(size * math.prod(mesh[n] for n in names))
+    return reshape(permute(x, tuple(order)), tuple(shape))
+
+
+def _placements(mesh: DeviceMesh, spec: Any) -> tuple:
+    return NamedSharding(mesh, PartitionSpec(*(spec or ()))).placements

@@ -1,0 +1,106 @@
+"""A function of core dimensions, named by a signature as NumPy's generalized ufuncs are, over all
+further dimensions: these are broadcast against each other and mapped by ``vmap``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from ..core.tensor import Tensor
+from ..ops import api as ops
+from .vmap import vmap
+
+_NAME = r"[A-Za-z_][A-Za-z_0-9]*|\d+"
+_LIST = rf"\((?:\s*(?:{_NAME})\s*(?:,\s*(?:{_NAME})\s*)*,?)?\s*\)"
+_SIGNATURE = re.compile(rf"^\s*{_LIST}(?:\s*,\s*{_LIST})*\s*->\s*{_LIST}(?:\s*,\s*{_LIST})*\s*$")
+
+Core = list[tuple[str, ...]]
+
+
+def parsed(signature: str) -> tuple[Core, Core]:
+    """The core dimensions of arguments and results: ``"(n,m),(m)->(n)"``."""
+    if not _SIGNATURE.match(signature):
+        raise ValueError(f"not a valid gufunc signature: {signature}")
+    sides = signature.split("->")
+    return tuple(  # type: ignore[return-value]
+        [tuple(re.findall(_NAME, part)) for part in re.findall(_LIST, side)] for side in sides
+    )
+
+
+def vectorized(fn: Callable, tensors: list[Tensor], signature: str | None) -> Any:
+    """``fn`` of every element (or of the core dimensions of ``signature``) of ``tensors``."""
+    cores, results = parsed(signature) if signature else ([()] * len(tensors), [])
+    if len(cores) != len(tensors):
+        raise TypeError(
+            f"wrong number of positional arguments: expected {len(cores)}, got {len(tensors)}"
+        )
+    sizes: dict[str, int] = {}
+    outer = []
+    for t, core in zip(tensors, cores):
+        shape = tuple(t.shape)
+        if len(shape) < len(core):
+            raise ValueError(
+                f"input with shape {shape} does not have enough dimensions for all core dimensions "
+                f"{core}"
+            )
+        outer.append(shape[: len(shape) - len(core)])
+        for name, n in zip(core, shape[len(shape) - len(core) :]):
+            if sizes.setdefault(name, int(name) if name.isdigit() else n) != n:
+                raise ValueError(
+                    f"inconsistent size for core dimension {name!r}: {n} vs {sizes[name]}"
+                )
+    checked = _checking(fn, results, sizes) if signature else fn
+    return _mapped(checked, tensors, outer)
+
+
+def _checking(fn: Callable, results: Core, sizes: dict[str, int]) -> Callable:
+    """``fn``, whose results are held against the signature."""
+
+    def run(*args: Tensor) -> Any:
+        out = fn(*args)
+        parts = out if isinstance(out, tuple) else (out,)
+        if len(parts) != len(results):
+            raise TypeError(f"wrong number of outputs: expected {len(results)}, got {len(parts)}")
+        for part, core in zip(parts, results):
+            want = [sizes.setdefault(n, s) for n, s in zip(core, part.shape)]
+            if len(core) != part.ndim or want != list(part.shape):
+                raise ValueError(
+                    f"output shape {tuple(part.shape)} does not match core dimensions {core}"
+                )
+        return out
+
+    return run
+
+
+def _mapped(fn: Callable, tensors: list[Tensor], outer: list[tuple[int, ...]]) -> Any:
+    common = tuple(ops.broadcast_shapes(*outer)) if outer else ()
+    mapped, given = fn, list(tensors)
+    plan = []
+    for d in range(len(common)):
+        dims = []
+        for shape in outer:
+            at = d - (len(common) - len(shape))
+            dims.append(None if at < 0 or (shape[at] == 1 and common[d] != 1) else 0)
+        plan.append(tuple(dims))
+    for k, shape in enumerate(outer):  # sizes of 1 that others stretch are no dimension
+        kept = [n for at, n in enumerate(shape) if plan[at + len(common) - len(shape)][k] == 0]
+        given[k] = given[k].reshape([*kept, *given[k].shape[len(shape) :]])
+    for dims in reversed(plan):
+        if all(d is None for d in dims):
+            mapped = _alone(mapped)
+        else:
+            mapped = vmap(mapped, in_dims=dims, out_dims=0, randomness="different")
+    return mapped(*given)
+
+
+def _alone(fn: Callable) -> Callable:
+    """A dimension of size 1 that no argument has."""
+
+    def run(*args: Tensor) -> Any:
+        out = fn(*args)
+        if isinstance(out, tuple):
+            return tuple(ops.unsqueeze(o, 0) for o in out)
+        return ops.unsqueeze(out, 0)
+
+    return run

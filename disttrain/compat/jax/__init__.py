@@ -24,6 +24,7 @@ from . import (
     numpy,
     parallel,
     random,
+    small_modules,
     transforms,
     tree,
     types,
@@ -38,6 +39,8 @@ from .array import Array
 from .example_libraries import optimizers, stax
 from .nn import initializers
 from .numpy import fft, linalg
+from .scipy import linalg as scipy_linalg
+from .scipy import signal, special, stats
 
 VERSION = "0.10.2"
 
@@ -91,18 +94,17 @@ _MODULES: dict[str, Any] = {  # of names, by the module that has them under "jax
     "tree_util": tree.NAMES, "tree": tree.SHORT, "errors": _errors(),
     "debug": {**_debug(), **parallel.MODULES["debug"]},
     "experimental": _experimental(),
-    "dtypes": {
-        "float0": transforms.float0, "canonicalize_dtype": types.canonical,
-        "prng_key": key_types.prng_key, "extended": key_types.extended,
-        "bfloat16": numpy.NAMES["bfloat16"], "issubdtype": types.issubdtype,
-    },
     "core": {n: getattr(jaxpr, n) for n in _CORE},
     "example_libraries": {},
-    "example_libraries.optimizers": _public(optimizers),
-    "example_libraries.stax": _public(stax),
-    "typing": {"ArrayLike": Any, "DTypeLike": Any},
+    "example_libraries.optimizers": optimizers.NAMES,
+    "example_libraries.stax": stax.NAMES,
+    "scipy": {}, "scipy.special": special.NAMES, "scipy.linalg": scipy_linalg.NAMES,
+    "scipy.signal": signal.NAMES, "scipy.stats": stats.NAMES,
+    **{f"scipy.stats.{n}": vars(d) for n, d in stats.NAMES.items() if hasattr(d, "__dict__")},
 }  # fmt: skip
 del _MODULES["jax"]
+for _name, _names in small_modules.NAMES.items():
+    _MODULES[_name] = {**_MODULES.get(_name, {}), **_names}
 
 __all__ = ["Array", "install"]
 

@@ -32,7 +32,6 @@ from .array import wrap
 from .avals import Aval, ShapeDtypeStruct, aval_of
 from .flat import as_array, check_callable, named
 from .statics import Statics
-from .tracing import added
 from .types import enabled_x64
 
 _registry = tree.default_registry

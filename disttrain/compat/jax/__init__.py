@@ -20,6 +20,7 @@ from . import (
     jaxpr,
     key_types,
     lax,
+    linear,
     nn,
     numpy,
     parallel,
@@ -51,6 +52,7 @@ NAMES: dict[str, Any] = {
     **{n: getattr(_jit, n) for n in _jit.__all__},
     **{n: getattr(custom, n) for n in custom.__all__},
     **_config.NAMES,
+    **linear.NAMES,
     **parallel.MODULES["jax"],
     "Array": Array, "__version__": VERSION, "remat": custom.checkpoint,
     "jacobian": jacobians.jacrev, "pure_callback": callbacks.pure_callback,
@@ -95,6 +97,14 @@ _MODULES: dict[str, Any] = {  # of names, by the module that has them under "jax
     "debug": {**_debug(), **parallel.MODULES["debug"]},
     "experimental": _experimental(),
     "core": {n: getattr(jaxpr, n) for n in _CORE},
+    "custom_derivatives": {
+        n: NAMES[n] for n in ("closure_convert", "custom_gradient", "custom_jvp", "custom_vjp")
+    },
+    "ad_checkpoint": {
+        "checkpoint": custom.checkpoint, "checkpoint_name": linear.checkpoint_name,
+        "checkpoint_policies": custom.checkpoint_policies,
+    },
+    "stages": {"Traced": _jit.Traced, "Lowered": _jit.Lowered, "Compiled": _jit.Executable},
     "example_libraries": {},
     "example_libraries.optimizers": optimizers.NAMES,
     "example_libraries.stax": stax.NAMES,
@@ -140,5 +150,8 @@ def _built() -> dict[str, Shim]:
 
 _here = _built()
 globals().update(NAMES)
-for _name in ("debug", "dtypes", "experimental", "distributed", "core", "typing", "tree_util"):
+for _name in (
+    "ad_checkpoint", "core", "custom_derivatives", "debug", "distributed", "dtypes", "experimental",
+    "stages", "tree_util", "typing",
+):  # fmt: skip
     globals()[_name] = _here[f"jax.{_name}"]

@@ -9,6 +9,7 @@ from typing import Any
 
 from ..core.tensor import Tensor
 from ..core.types import dtypes
+from ..errors import DTypeError
 from ..ops import api as ops
 
 
@@ -69,6 +70,8 @@ def mul(a: Tensor, b: Any) -> Tensor:
 def sign(x: Tensor) -> Tensor:
     """-1, 0, 1 or nan; of complex numbers x / |x|."""
     kind = _kind(x)
+    if kind == "b":
+        raise DTypeError("sign: bools have none")
     if kind == "c":
         return ops.sgn(x)
     out = ops.sign(x)

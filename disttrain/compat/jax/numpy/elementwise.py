@@ -9,6 +9,7 @@ from ....ops import api as ops
 from ....ops import later
 from .. import types
 from ..array import Array
+from ..tracing import is_traced
 from .lifting import binary, given_back, named, one, operands, to_tensor, unary, weak_of
 
 # In the type of the operand, if that is floating or complex; in float32 else.
@@ -78,9 +79,17 @@ NAMES["square"] = unary("square", ops.square, types.numeric)
 NAMES["bitwise_count"] = unary("bitwise_count", bits.bitwise_count, types.numeric, True)
 
 
+def _whole(y: Any) -> int | None:
+    """An exponent that is one whole number, known now."""
+    if y.__class__ is int:
+        return y
+    one = y.__class__ is Array and not y.ndim and y.dtype.kind in "iu"
+    return int(y) if one and not is_traced(y._value) else None
+
+
 def power(x: Any, y: Any, /) -> Array:
     """``x`` to the power of ``y``; integers keep their type."""
-    whole = y if y.__class__ is int else None
+    whole = _whole(y)
     if whole is None:
         tensors, weak = operands("power", (x, y), types.numeric)
         return given_back(elements.power(tensors[0], tensors[1]), weak)

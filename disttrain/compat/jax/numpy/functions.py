@@ -88,8 +88,8 @@ interp x xp fp | left:inexact | right:inexact -> inexact; unwrap p -> inexact
 convolve=convolved a v -> inexact; correlate=correlated a v -> inexact
 polyfit x y | w:inexact -> inexact; roots p -> inexact; polyint p k -> inexact
 """
-_SOURCES = (reductions, shapes, order, selection, indexing, sets, counts, elements, products, series,
-            filters, bits, ops)  # fmt: skip
+_SOURCES = (reductions, shapes, order, selection, indexing, sets, counts, elements, products,
+            series, filters, bits, ops)  # fmt: skip
 NAMES = {
     name: run
     for text in (_ELEMENTS, _REDUCTIONS, _SHAPES, _ORDER, _PRODUCTS, _SERIES)

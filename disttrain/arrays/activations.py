@@ -176,8 +176,8 @@ def attention(
     if query.ndim == 3:
         given = [ops.unsqueeze(x, 0) for x in (query, key, value)]
         more: Any = (bias, mask, scale, is_causal, query_seq_lengths, key_value_seq_lengths)
-        whole = attention(*given, *more, local_window_size=local_window_size)  # type: ignore[misc]
-        return whole[0]
+        many: Any = (*given, *more, local_window_size)
+        return attention(*many)[0]
     n, m = query.shape[1], key.shape[1]
     groups = query.shape[2] // key.shape[2]
     if groups > 1:

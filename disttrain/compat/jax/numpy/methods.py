@@ -222,15 +222,10 @@ for _name, _fn in {
     "__reduce__": pickled, "__dlpack__": dlpack,
     "__dlpack_device__": lambda self: self._value.__dlpack_device__(),
     "__copy__": lambda self: making.copy(self), "__deepcopy__": lambda self, memo: making.copy(self),
-<<<<<<< HEAD
     "tolist": tolist,
-    "__round__": lambda self, ndigits=0: _FUNCTIONS["round"](self, ndigits or 0),
-=======
-    "tolist": lambda self: np.asarray(self).tolist(),
     "__round__": lambda self, ndigits=None: _FUNCTIONS["round"](self, ndigits or 0).astype(
         self.dtype if ndigits is not None or self.dtype.kind in "iu" else int
     ),
->>>>>>> jnumpy
 }.items():  # fmt: skip
     if _name not in vars(Array) or _name in ("__hash__", "__eq__", "__reduce__"):
         _attach(_name, _fn)

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..core.tensor import Tensor
-from ..core.tensor import wrap as tensor
-from ..ops import api as ops
-from ..ops.primitives.views import embed
+from ...core.tensor import Tensor
+from ...core.tensor import wrap as tensor
+from ...ops import api as ops
+from ...ops.primitives.views import embed
 
 Margins = Sequence[tuple[int, int, int]]  # per dimension: before, after, between
 

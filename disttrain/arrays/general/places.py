@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..core.tensor import Tensor
-from ..ops import api as ops
+from ...core.tensor import Tensor
+from ...ops import api as ops
 
 
 class Numbers(NamedTuple):

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from ..core.algebra import Algebra
-from ..core.tensor import Tensor
-from ..ops import api as ops
-from ..ops.declare import declare_apart
-from ..ops.primitives.batching import fronted
+from ...core.algebra import Algebra
+from ...core.tensor import Tensor
+from ...ops import api as ops
+from ...ops.declare import declare_apart
+from ...ops.primitives.batching import fronted
 
 
 def dynamic_slice(x: Tensor, start: Tensor, sizes: Sequence[int]) -> Tensor:

@@ -16,7 +16,7 @@ from .. import tree
 from ..backends.null import NullArray
 from ..context import thread
 from ..core.backward.function import Function, FunctionCtx, run
-from ..core.bodies import Body, Ref, Step
+from ..core.bodies import Body, Ref, Step, held
 from ..core.gate import Primitive, Tracer
 from ..core.tensor import Tensor, wrap
 from ..core.types.device import CPU
@@ -25,11 +25,6 @@ from .functions import Recorded
 from .levels import Level, check, settle
 
 _new = object.__new__
-
-# A value that no derivative goes through.
-held = Primitive("held", lambda a: a, ("a",))
-held.shape, held.elementwise = (lambda a: (a.shape, a.dtype)), True
-
 
 class StagedTracer(Tracer):
     """A value of a body: ``inner`` is a tensor without data, ``number`` its name."""

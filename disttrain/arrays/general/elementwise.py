@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from ... import special
+from ...core.bodies import held
 from ...core.tensor import Tensor
 from ...core.types import dtypes
 from ...errors import OperandError, ShapeError
-from ...func.staging import held
 from ...ops import api as ops
 from .. import elements
 from . import words

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from ....arrays import general
 from ....core.tensor import Tensor
 from ....func.structured import ControlFlow
 from ....func.structured_bodies import Border
+from ...publish import MissingName, lacking
 from .. import tree
 from ..array import wrap
 from ..transforms import as_array
@@ -44,3 +46,7 @@ NAMES: dict[str, Any] = {
     "PrecisionLike": Any,
 }
 globals().update(NAMES)
+
+
+def __getattr__(name: str) -> Any:
+    raise MissingName(lacking(f"jax.lax.{name}", sys.modules[__name__]))

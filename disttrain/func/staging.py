@@ -26,6 +26,7 @@ from .levels import Level, check, settle
 
 _new = object.__new__
 
+
 class StagedTracer(Tracer):
     """A value of a body: ``inner`` is a tensor without data, ``number`` its name."""
 
@@ -217,7 +218,9 @@ def _stage_function(level: Any, cls: Any, args: tuple, kwargs: dict) -> Any:
     def forward(*values: Tensor) -> Any:
         given = iter(values)
         full = [next(given) if a is None else a[0] for a in whole]
-        return cls.forward(*full, **kwargs) if apart else cls.forward(FunctionCtx(), *full, **kwargs)
+        return (
+            cls.forward(*full, **kwargs) if apart else cls.forward(FunctionCtx(), *full, **kwargs)
+        )
 
     staged = stage(forward, [t.meta() for t in tensors], level.device)
     several = isinstance(staged.form, tuple)

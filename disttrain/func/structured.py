@@ -1,6 +1,6 @@
-"""Control flow of functions of trees: ``scan``, ``while_loop``, ``fori_loop``, ``cond``, ``switch``,
-``map``, ``associative_scan``, always as one instruction each. What stands for tensors in the trees
-is a ``Border``'s affair.
+"""Control flow of functions of trees: ``scan``, ``while_loop``, ``fori_loop``, ``cond``,
+``switch``, ``map``, ``associative_scan``, always as one instruction each. What stands for tensors in
+the trees is a ``Border``'s affair.
 
 (The names, meanings and words are those of XLA's users; PyTorch's are in ``control_flow``.)
 """
@@ -17,7 +17,7 @@ from ..core.types import dtypes
 from ..errors import CaptureError, OperandError, ShapeError
 from ..ops.functions.views.join import cat
 from . import control_flow
-from .instructions import run_scan, run_switch, run_while
+from .instructions import run_scan, run_switch, run_while, staged
 from .structured_bodies import (
     Aval,
     Border,
@@ -86,7 +86,9 @@ class ControlFlow:
     def while_loop(self, cond_fun: Callable, body_fun: Callable, init_val: Any) -> Any:
         """``val = body_fun(val)`` while ``cond_fun(val)``."""
         _callable(
-            "lax.while_loop: body_fun and cond_fun arguments should be callable.", cond_fun, body_fun
+            "lax.while_loop: body_fun and cond_fun arguments should be callable.",
+            cond_fun,
+            body_fun,
         )
         carry = leaves_of(self.border, init_val)
         cond, body = self._while_parts(cond_fun, body_fun, carry)
@@ -119,8 +121,8 @@ class ControlFlow:
         self, lower: Any, upper: Any, body_fun: Callable, init_val: Any, *,
         unroll: int | bool | None = None,
     ) -> Any:  # fmt: skip
-        """``val = body_fun(i, val)`` for i from ``lower`` to ``upper - 1``. Bounds whose numbers are
-        there make it a ``scan``, which has a way back."""
+        """``val = body_fun(i, val)`` for i from ``lower`` to ``upper - 1``. Bounds whose numbers
+        are there make it a ``scan``, which has a way back."""
         _callable("lax.fori_loop: body_fun argument should be callable.", body_fun)
         give, bounds = self.border.give, [self.border.take(b) for b in (lower, upper)]
         kind = _common_kind(*bounds)
@@ -234,10 +236,8 @@ class ControlFlow:
         parts: list = []
         if at:
             rows = [t[:at].reshape(-1, batch_size, *t.shape[1:]) for t in given.tensors]
-            give = lambda _, x: ((), [self.border.give(t, False) for t in many(*taken(x))])
-            taken = lambda x: [self.border.take(leaf)[0] for leaf in x]
-            found = self.scan(give, (), [self.border.give(t, False) for t in rows])[1]
-            parts.append([t.flatten(0, 1) for t in taken(found)])
+            found = run_scan(staged(many, [r[0] for r in rows]), [], rows, len(rows[0]))[1]
+            parts.append([t.flatten(0, 1) for t in found])
         if at < count or not at:
             parts.append(many(*[t[at:] for t in given.tensors]))
         whole = [p[0] if len(p) == 1 else cat(list(p)) for p in zip(*parts, strict=True)]

@@ -44,11 +44,6 @@ class Aval(NamedTuple):
         return self[:2] == other[:2]
 
 
-def aval(x: Array) -> Aval:
-    """That of an array."""
-    return Aval(x.shape, x.dtype, x.weak_type)
-
-
 class Leaves(NamedTuple):
     """Tensors in the form of a tree."""
 
@@ -94,7 +89,9 @@ class Function:
         return built(self.border, self.form, tensors, self.avals)
 
 
-def built(border: Border, form: Definition, tensors: Sequence[Tensor], avals: Sequence[Aval]) -> Any:
+def built(
+    border: Border, form: Definition, tensors: Sequence[Tensor], avals: Sequence[Aval]
+) -> Any:
     """A tree over ``tensors``."""
     pairs = zip(tensors, avals, strict=True)
     return form.build(iter([border.give(t, a.weak) for t, a in pairs]))
@@ -120,7 +117,9 @@ def _parts(form: Definition) -> Any:
     return form.build(iter([_Leaf()] * form.num_leaves))
 
 
-def differences(border: Border, one: Any, two: Any, path: tuple = ()) -> Iterator[tuple[str, str, str, str]]:
+def differences(
+    border: Border, one: Any, two: Any, path: tuple = ()
+) -> Iterator[tuple[str, str, str, str]]:
     """(path, what is there, what is there in the other, why not) for two trees."""
     a, b = border.registry.apart(one), border.registry.apart(two)
     where = "".join(map(str, path))
@@ -174,7 +173,12 @@ def _mismatch(a: Aval, b: Aval) -> str:
 
 
 def check_carry(
-    border: Border, name: str, body: Callable, given: Leaves, form: Definition, found: Sequence[Aval]
+    border: Border,
+    name: str,
+    body: Callable,
+    given: Leaves,
+    form: Definition,
+    found: Sequence[Aval],
 ) -> None:
     """Raise ``TypeError`` unless a body gives on what it was given."""
     try:
@@ -184,7 +188,9 @@ def check_carry(
 
     def component(path: str) -> str:
         if carry:
-            return f"the input carry component {carry}{path}" if path else f"the input carry {carry}"
+            return (
+                f"the input carry component {carry}{path}" if path else f"the input carry {carry}"
+            )
         return f"the input carry at path {path}" if path else "the input carry"
 
     head = f"{name} function carry input and carry output must have "
@@ -214,7 +220,12 @@ def check_carry(
 
 
 def check_branches(
-    border: Border, api: str, names: tuple[str, str], funs: tuple[Any, Any], one: Function, two: Function
+    border: Border,
+    api: str,
+    names: tuple[str, str],
+    funs: tuple[Any, Any],
+    one: Function,
+    two: Function,
 ) -> None:
     """Raise ``TypeError`` unless two branches give values of the same types in the same form."""
     first, second = names

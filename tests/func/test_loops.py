@@ -54,11 +54,11 @@ TRANSFORMS = {
     "reverse twice": lambda f: func.jacrev(func.jacrev(f, argnums=1), argnums=2),
     "forward twice": lambda f: func.jacfwd(func.jacfwd(f, argnums=1), argnums=1),
     "batch": lambda f: lambda w, h, x: func.vmap(f, (None, 0, None))(w, dt.stack([h, 2 * h]), x),
-    "batch of slices": lambda f: lambda w, h, x: func.vmap(f, (0, None, 1))(
-        dt.stack([w, -w]), h, dt.stack([x, x + 1], 1)
+    "batch of slices": lambda f: (
+        lambda w, h, x: func.vmap(f, (0, None, 1))(dt.stack([w, -w]), h, dt.stack([x, x + 1], 1))
     ),
-    "batch of gradients": lambda f: lambda w, h, x: func.vmap(func.grad(f), (None, 0, None))(
-        w, dt.stack([h, 2 * h]), x
+    "batch of gradients": lambda f: (
+        lambda w, h, x: func.vmap(func.grad(f), (None, 0, None))(w, dt.stack([h, 2 * h]), x)
     ),
 }
 

@@ -1,5 +1,6 @@
 """Operations as XLA's vocabulary has them, on Tensors: elements of one type, dimensions by numbers
-(products, convolutions, gathering, scattering), windows, margins of any sign, orders by several keys.
+(products, convolutions, gathering, scattering), windows, margins of any sign, orders by several
+keys.
 
 What is asked of operands is checked, and said in that vocabulary's words (``OperandError``)."""
 

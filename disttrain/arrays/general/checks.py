@@ -15,7 +15,13 @@ from ...errors import OperandError, ShapeError
 from ...ops import api as ops
 
 Index: TypeAlias = Tensor  # an operand that does not decide about the type
-_CLASSES = {"f": "floating", "c": "complexfloating", "i": "integer", "s": "signedinteger", "b": "bool"}
+_CLASSES = {
+    "f": "floating",
+    "c": "complexfloating",
+    "i": "integer",
+    "s": "signedinteger",
+    "b": "bool",
+}
 _LETTERS = {"f": "fV", "c": "c", "i": "iu", "s": "i", "b": "b"}
 _TIPS = {
     "sub": "subtract", "mul": "multiply", "div": "divide", "eq": "equal", "ne": "not_equal",
@@ -65,7 +71,8 @@ def accepts(name: str, kind: np.dtype, takes: str, place: int | None = None) -> 
     at = "" if place is None else f" at position {place}"
     known = ", ".join(_CLASSES[t] for t in dict.fromkeys(takes))
     raise OperandError(
-        f"{name} does not accept dtype {kind.name}{at}. Accepted dtypes{at} are subtypes of {known}."
+        f"{name} does not accept dtype {kind.name}{at}. Accepted dtypes{at} are subtypes of "
+        f"{known}."
     )
 
 
@@ -87,7 +94,9 @@ def common_shape(name: str, arrays: Sequence[Tensor]) -> tuple[int, ...]:
     shapes = [tuple(a.shape) for a in arrays if a.ndim]
     if len({len(s) for s in shapes}) > 1:
         ranks = ", ".join(map(str, sorted({len(s) for s in shapes})))
-        raise OperandError(f"{name}: arrays must have the same number of dimensions, got {{{ranks}}}")
+        raise OperandError(
+            f"{name}: arrays must have the same number of dimensions, got {{{ranks}}}"
+        )
     out = tuple(next((n for n in sizes if n != 1), 1) for sizes in zip(*shapes, strict=True))
     if any(n not in (1, m) for s in shapes for n, m in zip(s, out, strict=True)):
         text = ", ".join(map(str, shapes))

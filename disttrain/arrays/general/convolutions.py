@@ -112,9 +112,7 @@ def conv_general_dilated(
     spec = conv_dimension_numbers(tuple(a.shape), tuple(b.shape), dimension_numbers)
     space = a.ndim - 2
     strides = tuple(window_strides)
-    gaps, holes = (
-        (1,) * space if d is None else tuple(d) for d in (lhs_dilation, rhs_dilation)
-    )
+    gaps, holes = ((1,) * space if d is None else tuple(d) for d in (lhs_dilation, rhs_dilation))
     sizes = [tuple(b.shape)[d] for d in spec.rhs_spec]
     if isinstance(padding, str):
         if any(g != 1 for g in gaps):
@@ -123,7 +121,9 @@ def conv_general_dilated(
                 "Please either exactly specify the required padding or use conv_transpose."
             )
         window = [_dilated(k, h) for k, h in zip(sizes[2:], holes, strict=True)]
-        padding = padtype_to_pads([tuple(a.shape)[d] for d in spec.lhs_spec[2:]], window, strides, padding)
+        padding = padtype_to_pads(
+            [tuple(a.shape)[d] for d in spec.lhs_spec[2:]], window, strides, padding
+        )
     try:
         pads = [(int(lo), int(hi)) for lo, hi in padding]
     except (ValueError, TypeError):
@@ -200,7 +200,8 @@ def conv(
 
 
 def conv_with_general_padding(
-    lhs: Tensor, rhs: Tensor, window_strides: Any, padding: Any, lhs_dilation: Any, rhs_dilation: Any,
+    lhs: Tensor, rhs: Tensor, window_strides: Any, padding: Any, lhs_dilation: Any,
+    rhs_dilation: Any,
     precision: Any = None, preferred_element_type: Any = None,
 ) -> Tensor:  # fmt: skip
     """``conv`` with margins and gaps."""
@@ -238,10 +239,14 @@ def conv_transpose(
         raise ShapeError("No 4+ dimensional dimension_number defaults.")
     if dimension_numbers is None and a.ndim not in _LAYOUTS:
         raise ShapeError("No 4+ dimensional dimension_number defaults.")
-    spec = conv_dimension_numbers(tuple(a.shape), tuple(b.shape), dimension_numbers or _LAYOUTS[a.ndim])
+    spec = conv_dimension_numbers(
+        tuple(a.shape), tuple(b.shape), dimension_numbers or _LAYOUTS[a.ndim]
+    )
     holes = (1,) * (b.ndim - 2) if rhs_dilation is None else tuple(rhs_dilation)
     if use_consistent_padding or padding in ("SAME", "VALID"):
-        window = [_dilated(tuple(b.shape)[d], h) for d, h in zip(spec.rhs_spec[2:], holes, strict=True)]
+        window = [
+            _dilated(tuple(b.shape)[d], h) for d, h in zip(spec.rhs_spec[2:], holes, strict=True)
+        ]
         each = [padding] * len(strides) if isinstance(padding, str) else padding
         padding = [_transposed_pads(*row) for row in zip(window, strides, each, strict=True)]
     kernel = b

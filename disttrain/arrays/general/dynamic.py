@@ -99,8 +99,8 @@ def _from_zero(start: Tensor) -> Tensor:
 
 
 def places(shape: tuple, sizes: Sequence[int], start: Tensor) -> Tensor:
-    """The numbers, in the flat order of ``shape``, of what lies in slices from each row of ``start``
-    on: [rows, *sizes]."""
+    """The numbers, in the flat order of ``shape``, of what lies in slices from each row of
+    ``start`` on: [rows, *sizes]."""
     rows, n = start.shape[0], len(shape)
     total = ops.zeros(rows, *[1] * n, dtype=ops.zeros(0).long().dtype)
     step = 1

@@ -4,7 +4,7 @@ dimensions of 1 and scalars are broadcast."""
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -60,14 +60,16 @@ def _remainder(a: Tensor, b: Tensor) -> Tensor:
 _OWN: dict[str, Callable] = {
     "logistic": ops.sigmoid, "div": _whole_div, "shift_right_logical": _shift_right_logical,
     "clz": words.clz, "population_count": words.population_count,
-    "shift_right_arithmetic": words.shift_right, "rem": _remainder, "max": words.maximum, "min": words.minimum,
+    "shift_right_arithmetic": words.shift_right, "rem": _remainder,
+    "max": words.maximum, "min": words.minimum,
 }  # fmt: skip
 # name[=source] takes
 _UNARY = """
 neg ifc sign=elements.sign ifc floor f ceil f exp fc exp2 fc log fc expm1 fc log1p fc tanh fc
 logistic=own fc sin fc cos fc tan fc asin fc acos fc atan fc sinh fc cosh fc asinh fc acosh fc
-atanh fc abs sfc sqrt fc rsqrt fc cbrt=elements.cbrt f bitwise_not bi population_count=own i clz=own i
-lgamma f digamma f erf f erfc f erf_inv=erfinv f bessel_i0e=special.i0e f bessel_i1e=special.i1e f
+atanh fc abs sfc sqrt fc rsqrt fc cbrt=elements.cbrt f bitwise_not bi population_count=own i
+clz=own i lgamma f digamma f erf f erfc f erf_inv=erfinv f
+bessel_i0e=special.i0e f bessel_i1e=special.i1e f
 square ifc reciprocal fc
 """
 _BINARY = """
@@ -149,7 +151,9 @@ def conj(x: Tensor) -> Tensor:
     """Conjugates; complex, of real numbers too."""
     a = x
     accepts("conj", kind_of(a), "fc")
-    wide = np.dtype("complex128" if kind_of(a).itemsize == 8 and kind_of(a).kind == "f" else "complex64")
+    wide = np.dtype(
+        "complex128" if kind_of(a).itemsize == 8 and kind_of(a).kind == "f" else "complex64"
+    )
     value = a if kind_of(a).kind == "c" else a.to(dtypes.of(wide))
     return ops.conj(value)
 
@@ -163,7 +167,9 @@ def complex(x: Tensor, y: Tensor) -> Tensor:  # noqa: A001
     return ops.complex(u, v)
 
 
-def round(x: Tensor, rounding_method: RoundingMethod = RoundingMethod.AWAY_FROM_ZERO) -> Tensor:  # noqa: A001
+def round(  # noqa: A001
+    x: Tensor, rounding_method: RoundingMethod = RoundingMethod.AWAY_FROM_ZERO
+) -> Tensor:
     """The nearest whole numbers."""
     a = x
     accepts("round", kind_of(a), "f")
@@ -191,7 +197,9 @@ def integer_pow(x: Tensor, y: int) -> Tensor:
     a = x
     accepts("integer_pow", kind_of(a), "ifc")
     if y < 0 and kind_of(a).kind in "iu":
-        raise OperandError(f"Integers cannot be raised to negative powers, got integer_pow({x}, {y})")
+        raise OperandError(
+            f"Integers cannot be raised to negative powers, got integer_pow({x}, {y})"
+        )
     return a**y
 
 
@@ -229,13 +237,18 @@ def select_n(which: Index, *cases: Tensor) -> Tensor:
     place = which
     arrays = [c for i, c in enumerate(cases)]
     if kind_of(place).kind not in "bi":
-        raise OperandError(f"select `which` must be boolean or integer type, got {kind_of(place).name}.")
+        raise OperandError(
+            f"select `which` must be boolean or integer type, got {kind_of(place).name}."
+        )
     if kind_of(place).kind == "b" and len(cases) > 2:
         raise OperandError(
             f"select with boolean `which` cannot have > 2 cases, got {len(cases)} cases."
         )
     if any(tuple(a.shape) != tuple(arrays[0].shape) for a in arrays):
-        raise OperandError(f"select cases must have the same shapes, got [{', '.join(str(tuple(a.shape)) for a in arrays)}].")
+        raise OperandError(
+            "select cases must have the same shapes, got "
+            f"[{', '.join(str(tuple(a.shape)) for a in arrays)}]."
+        )
     if tuple(place.shape) and tuple(place.shape) != tuple(arrays[0].shape):
         raise OperandError(
             "select `which` must be scalar or have the same shape as cases, got `which` shape "
@@ -262,8 +275,8 @@ def bitcast_convert_type(operand: Tensor, new_dtype: Any) -> Tensor:
     if new > own and (not tuple(a.shape) or tuple(a.shape)[-1] * own != new):
         raise ShapeError(
             f"Attempting to convert array of shape {tuple(a.shape)} from {kind_of(a).name} of size "
-            f"{8 * own} bits to {kind.name} of size {8 * new}, bits but {tuple(a.shape)[-1] if tuple(a.shape) else 1}"
-            f" * {8 * own} != {8 * new}"
+            f"{8 * own} bits to {kind.name} of size {8 * new}, bits but "
+            f"{a.shape[-1] if a.ndim else 1} * {8 * own} != {8 * new}"
         )
     return words.bitcast(a, kind)
 

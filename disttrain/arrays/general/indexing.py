@@ -56,19 +56,25 @@ class GatherScatterMode(enum.Enum):
 
 
 def gather(
-    operand: Tensor, start_indices: Index, dimension_numbers: GatherDimensionNumbers, slice_sizes: Any,
-    *, unique_indices: bool = False, indices_are_sorted: bool = False, mode: Any = None,
-    fill_value: Any = None,
+    operand: Tensor, start_indices: Index, dimension_numbers: GatherDimensionNumbers,
+    slice_sizes: Any, *, unique_indices: bool = False, indices_are_sorted: bool = False,
+    mode: Any = None, fill_value: Any = None,
 ) -> Tensor:  # fmt: skip
     """The slices of ``operand`` that the rows of ``start_indices`` name."""
     a, at = operand, start_indices
     numbers, sizes = places.Numbers(*map(tuple, dimension_numbers)), shape_of(slice_sizes)
     if kind_of(at).kind not in "iu":
         raise ShapeError("indices must have an integer type")
-    if len(sizes) != a.ndim or any(k > n or k < 0 for k, n in zip(sizes, tuple(a.shape), strict=True)):
-        raise OperandError(f"Gather op has invalid slice_sizes {sizes} for operand shape {tuple(a.shape)}")
+    if len(sizes) != a.ndim or any(
+        k > n or k < 0 for k, n in zip(sizes, tuple(a.shape), strict=True)
+    ):
+        raise OperandError(
+            f"Gather op has invalid slice_sizes {sizes} for operand shape {tuple(a.shape)}"
+        )
     if len(numbers.offset) != a.ndim - len(numbers.collapsed) - len(numbers.batch):
-        raise OperandError("Gather op must have as many offset_dims as dimensions of the operand are left")
+        raise OperandError(
+            "Gather op must have as many offset_dims as dimensions of the operand are left"
+        )
     fill = mode is not None and GatherScatterMode.from_any(mode) is GatherScatterMode.FILL_OR_DROP
     if fill_value is None:
         fill_value = float("nan") if kind_of(a).kind in "fcV" else _out_of_bounds(kind_of(a))
@@ -110,14 +116,21 @@ scatter_max, scatter_min = _scatterer("scatter_max", "amax"), _scatterer("scatte
 
 
 def scatter_apply(
-    operand: Tensor, scatter_indices: Index, func: Callable, dimension_numbers: ScatterDimensionNumbers,
-    *, update_shape: Any = (), indices_are_sorted: bool = False, unique_indices: bool = False,
+    operand: Tensor, scatter_indices: Index, func: Callable,
+    dimension_numbers: ScatterDimensionNumbers, *, update_shape: Any = (),
+    indices_are_sorted: bool = False, unique_indices: bool = False,
     mode: Any = None,
 ) -> Tensor:  # fmt: skip
     """``operand`` with ``func`` of what is there at these places."""
     a = operand
     ones = full(update_shape, ops.ones(()), np.int32)
-    count = scatter_add(full(tuple(a.shape), ops.zeros(()), np.int32), scatter_indices, ones, dimension_numbers, mode=mode)
+    count = scatter_add(
+        full(tuple(a.shape), ops.zeros(()), np.int32),
+        scatter_indices,
+        ones,
+        dimension_numbers,
+        mode=mode,
+    )
     found = func(a)
     return ops.where(count > 0, found, a)
 

@@ -35,6 +35,7 @@ def pad(x: Tensor, value: Tensor, margins: Margins) -> Tensor:
         x = ops.where(tensor(there), embed(x, index=where, shape=shape), value)
     if any(lo < 0 or hi < 0 for lo, hi, _ in margins):
         x = x[tuple(
-            slice(max(-lo, 0), n - max(-hi, 0)) for n, (lo, hi, _) in zip(shape, margins, strict=True)
+            slice(max(-lo, 0), n - max(-hi, 0))
+            for n, (lo, hi, _) in zip(shape, margins, strict=True)
         )]  # fmt: skip
     return x

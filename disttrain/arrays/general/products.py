@@ -11,7 +11,6 @@ from ...core.tensor import Tensor
 from ...core.types import dtypes
 from ...errors import OperandError, ShapeError
 from ...ops import api as ops
-from .checks import kind_of
 from .margins import pad
 
 Pairs = Sequence[tuple[int, int]]
@@ -81,8 +80,8 @@ def _spatial(
     planes = []
     for i in range(count):
         parts = [
-            _spatial(x[:, :, i * step + k * gap], kernel[:, :, k], strides[1:], dilation[1:], groups,
-                     space - 1) for k in range(size)
+            _spatial(x[:, :, i * step + k * gap], kernel[:, :, k], strides[1:], dilation[1:],
+                     groups, space - 1) for k in range(size)
         ]  # fmt: skip
         planes.append(sum(parts[1:], parts[0]))
     return ops.stack(planes, 2)
@@ -157,7 +156,7 @@ def dot(
     """The product of vectors and matrices."""
     a, b = lhs, rhs
     if dimension_numbers is None:
-        if not (1 <= a.ndim <= 2 and 1 <= b.ndim <= 2 and tuple(a.shape)[-1] == tuple(b.shape)[0]):
+        if not (1 <= a.ndim <= 2 and 1 <= b.ndim <= 2 and a.shape[-1] == b.shape[0]):
             raise ShapeError(
                 "dot: dimension_numbers must be specified when not performing simple "
                 "un-batched matrix-matrix, matrix-vector, or vector-vector products; got "

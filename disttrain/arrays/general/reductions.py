@@ -16,7 +16,15 @@ from .checks import accepts, cast, kind_of
 from .convolutions import padtype_to_pads
 
 Tensors = Sequence[Tensor]
-_TAKES = {"sum": "ifc", "prod": "ifc", "max": "bifc", "min": "bifc", "and": "bi", "or": "bi", "xor": "bi"}
+_TAKES = {
+    "sum": "ifc",
+    "prod": "ifc",
+    "max": "bifc",
+    "min": "bifc",
+    "and": "bi",
+    "or": "bi",
+    "xor": "bi",
+}
 
 
 def _extreme(kind: np.dtype, least: bool) -> Any:
@@ -56,7 +64,9 @@ def _axes(name: str, axes: Sequence[int], a: Tensor) -> tuple[int, ...]:
     if len(set(dims)) != len(dims):
         raise ShapeError(f"duplicate value in 'axes' of reduction: {dims}")
     if not all(0 <= d < a.ndim for d in dims):
-        raise ShapeError(f"reduction axes {dims} contains out-of-bounds indices for {tuple(a.shape)}.")
+        raise ShapeError(
+            f"reduction axes {dims} contains out-of-bounds indices for {tuple(a.shape)}."
+        )
     return dims
 
 
@@ -73,7 +83,9 @@ def _reducer(name: str) -> Callable:
         elif short in ("max", "min") and kind_of(a).kind != "c" and dims and value.numel():
             out = (ops.amax if short == "max" else ops.amin)(value, dims)
         else:
-            out = windows.reduce(value, _start(short, kind_of(a)), _combined(short, kind_of(a)), dims)
+            out = windows.reduce(
+                value, _start(short, kind_of(a)), _combined(short, kind_of(a)), dims
+            )
         return out
 
     run.__name__ = run.__qualname__ = name
@@ -162,7 +174,9 @@ def _running(name: str, fn: Callable, takes: str = "iufcVb") -> Callable:
     return run
 
 
-def sort(operand: Tensor | Tensors, dimension: int = -1, is_stable: bool = True, num_keys: int = 1) -> Any:
+def sort(
+    operand: Tensor | Tensors, dimension: int = -1, is_stable: bool = True, num_keys: int = 1
+) -> Any:
     """The elements along ``dimension`` in order; several operands go by the first ``num_keys``."""
     many = isinstance(operand, (list, tuple))
     arrays = list(operand) if many else [operand]
@@ -172,7 +186,8 @@ def sort(operand: Tensor | Tensors, dimension: int = -1, is_stable: bool = True,
         raise ShapeError(f"{num_keys=} must be between 1 and len(operand)={len(arrays)}")
     if any(tuple(a.shape) != tuple(arrays[0].shape) for a in arrays):
         raise OperandError(
-            f"Arguments to sort must have equal shapes, got: {' '.join(str(tuple(a.shape)) for a in arrays)}"
+            "Arguments to sort must have equal shapes, got: "
+            f"{' '.join(str(tuple(a.shape)) for a in arrays)}"
         )
     if not -arrays[0].ndim <= dimension < arrays[0].ndim:
         raise ShapeError(

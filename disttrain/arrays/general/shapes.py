@@ -34,7 +34,8 @@ def full(shape: Any, fill_value: Tensor, dtype: Any = None, *, sharding: Any = N
     value = fill_value
     if tuple(value.shape):
         raise OperandError(
-            f"lax.full must be called with scalar fill_value; got fill_value.shape {tuple(value.shape)}."
+            "lax.full must be called with scalar fill_value; got fill_value.shape "
+            f"{tuple(value.shape)}."
         )
     kind = kind_of(value) if dtype is None else np.dtype(dtype)
     filled = cast(value, kind).expand(shape_of(shape))
@@ -67,7 +68,7 @@ def reshape(operand: Tensor, new_sizes: Any, dimensions: Any = None, *, out_shar
     if int(np.prod(sizes)) != int(np.prod(tuple(a.shape))):
         raise OperandError(
             f"reshape total size must be unchanged, got new_sizes {sizes} (total size "
-            f"{int(np.prod(sizes))}) for shape {tuple(a.shape)} (total size {int(np.prod(tuple(a.shape)))})"
+            f"{int(np.prod(sizes))}) for shape {tuple(a.shape)} (total size {a.numel()})"
         )
     value = a if dimensions is None else a.permute(*dimensions)
     return value.reshape(sizes)
@@ -110,7 +111,9 @@ def broadcast_in_dim(
 
 def broadcast_to_rank(x: Tensor, rank: int) -> Tensor:
     """``x`` with dimensions of 1 in front."""
-    return _given("broadcast_to_rank", x, lambda t: t.reshape((1,) * (rank - t.ndim) + tuple(t.shape)))
+    return _given(
+        "broadcast_to_rank", x, lambda t: t.reshape((1,) * (rank - t.ndim) + tuple(t.shape))
+    )
 
 
 def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
@@ -222,12 +225,14 @@ def split(operand: Tensor, sizes: Sequence[int], axis: int = 0) -> list[Tensor]:
     if sum(sizes) != tuple(a.shape)[axis]:
         raise ShapeError(
             f"Sum of sizes {sum(sizes)} must be equal to dimension {axis} of the operand shape "
-            f"{list(tuple(a.shape))}."
+            f"{list(a.shape)}."
         )
     return list(ops.split(a, list(sizes), axis))
 
 
-def pad(operand: Tensor, padding_value: Tensor, padding_config: Sequence[tuple[int, int, int]]) -> Tensor:
+def pad(
+    operand: Tensor, padding_value: Tensor, padding_config: Sequence[tuple[int, int, int]]
+) -> Tensor:
     """``operand`` with margins (negative too) and gaps: (low, high, interior) per dimension."""
     a, value = operand, padding_value
     config = [tuple(operator.index(n) for n in row) for row in padding_config]
@@ -240,8 +245,13 @@ def pad(operand: Tensor, padding_value: Tensor, padding_config: Sequence[tuple[i
             f"{config} for operand shape {tuple(a.shape)}"
         )
     if any(gap < 0 for _, _, gap in config):
-        raise ShapeError(f"interior padding in padding_config must be nonnegative, got padding_config {config}")
+        raise ShapeError(
+            f"interior padding in padding_config must be nonnegative, got padding_config {config}"
+        )
     shape = margins.padded_shape(tuple(a.shape), config)
     if any(n < 0 for n in shape):
-        raise ShapeError(f"Dimension size after padding is not at least 0, got result shape {shape}, for padding_config {config} and operand shape {tuple(a.shape)}")
+        raise ShapeError(
+            f"Dimension size after padding is not at least 0, got result shape {shape}, for "
+            f"padding_config {config} and operand shape {tuple(a.shape)}"
+        )
     return margins.pad(a, value, config)

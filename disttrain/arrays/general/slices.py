@@ -48,7 +48,11 @@ def slice(  # noqa: A001
 
 
 def slice_in_dim(
-    operand: Tensor, start_index: int | None, limit_index: int | None, stride: int = 1, axis: int = 0
+    operand: Tensor,
+    start_index: int | None,
+    limit_index: int | None,
+    stride: int = 1,
+    axis: int = 0,
 ) -> Tensor:
     """A part along one dimension."""
     a = operand
@@ -99,7 +103,9 @@ def dynamic_slice(
 ) -> Tensor:
     """A part of fixed sizes from where arrays say; it is moved inside."""
     a, sizes = operand, shape_of(slice_sizes)
-    if len(sizes) != a.ndim or any(k > n or k < 0 for k, n in zip(sizes, tuple(a.shape), strict=True)):
+    if len(sizes) != a.ndim or any(
+        k > n or k < 0 for k, n in zip(sizes, tuple(a.shape), strict=True)
+    ):
         raise OperandError(
             f"slice slice_sizes must be less than or equal to operand shape, got slice_sizes "
             f"{sizes} for operand shape {tuple(a.shape)}."
@@ -149,7 +155,12 @@ def dynamic_index_in_dim(
 
 
 def dynamic_update_slice_in_dim(
-    operand: Tensor, update: Tensor, start_index: Any, axis: int, *, allow_negative_indices: bool = True
+    operand: Tensor,
+    update: Tensor,
+    start_index: Any,
+    axis: int,
+    *,
+    allow_negative_indices: bool = True,
 ) -> Tensor:
     """``dynamic_update_slice`` along one dimension."""
     a = operand

@@ -12,7 +12,7 @@ from disttrain.errors import OperandError, ShapeError
 
 R = np.random.default_rng(0)
 X = R.normal(size=(4, 5)).astype(np.float32)
-I = R.integers(-9, 9, (4, 5)).astype(np.int32)  # noqa: E741
+I = R.integers(-9, 9, (4, 5)).astype(np.int32)
 
 
 def of(name):
@@ -41,7 +41,10 @@ def test_slices_that_begin_where_tensors_say(start):
     first = [min(max(s + n if s < 0 else s, 0), n - k)
              for s, n, k in zip(start, X.shape, (2, 3), strict=True)]  # fmt: skip
     a, b = first
-    assert of("dynamic_slice")(t(X), start, (2, 3)).numpy().tolist() == X[a : a + 2, b : b + 3].tolist()
+    assert (
+        of("dynamic_slice")(t(X), start, (2, 3)).numpy().tolist()
+        == X[a : a + 2, b : b + 3].tolist()
+    )
     want = X.copy()
     want[a : a + 2, b : b + 3] = 7
     update = dt.full((2, 3), 7.0)
@@ -71,7 +74,8 @@ def test_margins_of_any_sign():
 def test_products_by_dimension_numbers():
     a, b = R.normal(size=(2, 4, 6)), R.normal(size=(2, 6, 3))
     for numbers, words in (
-        ((((2,), (1,)), ((0,), (0,))), "bij,bjk->bik"), ((((0, 2), (0, 1)), ((), ())), "bij,bjk->ik"),
+        ((((2,), (1,)), ((0,), (0,))), "bij,bjk->bik"),
+        ((((0, 2), (0, 1)), ((), ())), "bij,bjk->ik"),
         ((((), ()), ((0,), (0,))), "bij,bkl->bijkl"),
     ):  # fmt: skip
         got = of("dot_general")(t(a), t(b), numbers).numpy()

@@ -1,8 +1,8 @@
 """Functions of Tensors as ``lax`` has them: of arrays, with weak types, over trees.
 
 A native function says by its annotations what its arguments are: ``Tensor`` and ``Tensors`` decide
-about the result's weakness, ``Index`` does not. An argument called ``...dtype`` or ``..._type`` is an
-element type.
+about the result's weakness, ``Index`` does not. An argument called ``...dtype`` or ``..._type`` is
+an element type.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def of_leaves(name: str, fn: Callable) -> Callable:
 
 
 def over_trees(name: str, fn: Callable) -> Callable:
-    """``fn(operands, init_values, computation, ...)`` of lists of tensors, as a function of trees."""
+    """``fn(operands, init_values, computation, ...)`` of lists of tensors, as one of trees."""
 
     def run(operands: Any, init_values: Any, computation: Callable, *args: Any, **kw: Any) -> Any:
         (leaves, form), (starts, other) = map(tree.tree_flatten, (operands, init_values))

@@ -88,7 +88,7 @@ class Stage(Level):
         metas = _results(prim, [NullArray(*a.meta()) if isinstance(a, Tensor) else a for a in own],
                          params)  # fmt: skip
         outs = tuple([self.new(meta) for meta in metas])
-        refs = tuple([Ref(a.number) if isinstance(a, Tensor) else a for a in own])
+        refs = tuple([Ref(a.number) if isinstance(a, StagedTracer) else a for a in own])
         self.steps.append(Step(prim, refs, params, [o.number for o in outs]))
         return outs if prim.multi else outs[0]
 
@@ -123,7 +123,7 @@ def _results(prim: Primitive, given: list, params: dict) -> list[tuple]:
         out = prim.forward(*ones, **params)
         found = [(o.shape, o.dtype) for o in (out if prim.multi else (out,))]
         return found
-    return list(found) if prim.multi else [found]
+    return list(found) if prim.multi else [tuple(found)]
 
 
 class Staged:

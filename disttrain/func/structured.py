@@ -1,6 +1,6 @@
 """Control flow of functions of trees: ``scan``, ``while_loop``, ``fori_loop``, ``cond``,
-``switch``, ``map``, ``associative_scan``, always as one instruction each. What stands for tensors in
-the trees is a ``Border``'s affair.
+``switch``, ``map``, ``associative_scan``, always as one instruction each. What stands for tensors
+in the trees is a ``Border``'s affair.
 
 (The names, meanings and words are those of XLA's users; PyTorch's are in ``control_flow``.)
 """

@@ -117,9 +117,7 @@ def _parts(form: Definition) -> Any:
     return form.build(iter([_Leaf()] * form.num_leaves))
 
 
-def differences(
-    border: Border, one: Any, two: Any, path: tuple = ()
-) -> Iterator[tuple[str, str, str, str]]:
+def differences(border: Border, one: Any, two: Any, path: tuple = ()) -> Iterator[tuple[str, ...]]:
     """(path, what is there, what is there in the other, why not) for two trees."""
     a, b = border.registry.apart(one), border.registry.apart(two)
     where = "".join(map(str, path))

@@ -43,13 +43,12 @@ def _leaves(x: Any) -> list:
     return [x]
 
 
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize("seed", range(8))
 def test_generated_programs(seed: int) -> None:
     rng = np.random.default_rng(seed)
-    run, begin = program(rng), state(rng)
+    run, begin = program(rng, 1 + seed % 2), state(rng)
     ours, theirs = _transforms(face, run), _transforms(real, run)
-    names = ["values", *rng.choice(list(ours)[1:], 2, replace=False)]
-    for name in names:
+    for name in ("values", rng.choice(list(ours)[1:])):
         found, want = _leaves(ours[name](begin)), _leaves(theirs[name](begin))
         for a, b in zip(found, want, strict=True):
             a, b = np.asarray(a), np.asarray(b)

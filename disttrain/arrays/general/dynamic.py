@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...core.algebra import Algebra
+from ...core.gate import Primitive
 from ...core.tensor import Tensor
 from ...ops import api as ops
 from ...ops.declare import declare_apart
@@ -50,11 +51,11 @@ def _zeros(like: Any, shape: tuple) -> Any:
     return Algebra.zeros(shape, like.meta()[1])
 
 
-_slice = declare_apart(
+_slice: Primitive = declare_apart(
     "dynamic_slice", _cut, "x start",
     {"x": lambda g, start, x_shape: _update(_zeros(g, x_shape), g, start)},
 )  # fmt: skip
-_update = declare_apart(
+_update: Primitive = declare_apart(
     "dynamic_update_slice", _put, "x update start",
     {
         "x": lambda g, start, update: _update(g, _zeros(g, tuple(update.shape)), start),

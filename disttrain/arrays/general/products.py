@@ -105,7 +105,7 @@ def dot_general(
     preferred_element_type: Any = None, *, out_sharding: Any = None,
 ) -> Tensor:  # fmt: skip
     """Products of ``lhs`` and ``rhs`` over the contracting dimensions, along the batch ones."""
-    contracting, batch = (tuple(map(tuple, pair)) for pair in dimension_numbers)
+    contracting, batch = ((tuple(a), tuple(b)) for a, b in dimension_numbers)
     _check_dot(tuple(lhs.shape), tuple(rhs.shape), contracting, batch)
     out = _dot(*operands(lhs, rhs, preferred_element_type), contracting, batch)
     return in_kind(out, preferred_element_type)

@@ -179,7 +179,7 @@ def sort(
 ) -> Any:
     """The elements along ``dimension`` in order; several operands go by the first ``num_keys``."""
     many = isinstance(operand, (list, tuple))
-    arrays = list(operand) if many else [operand]
+    arrays: list[Any] = list(operand) if many else [operand]
     if many and not arrays:
         raise OperandError("Sort requires at least one operand")
     if not 1 <= num_keys <= len(arrays):

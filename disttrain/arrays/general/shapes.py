@@ -235,7 +235,9 @@ def pad(
 ) -> Tensor:
     """``operand`` with margins (negative too) and gaps: (low, high, interior) per dimension."""
     a, value = operand, padding_value
-    config = [tuple(operator.index(n) for n in row) for row in padding_config]
+    config = [
+        (operator.index(a), operator.index(b), operator.index(c)) for a, b, c in padding_config
+    ]
     same_types("pad", (a, value))
     if tuple(value.shape):
         raise OperandError(f"padding_value must be a scalar; got shape {tuple(value.shape)}")

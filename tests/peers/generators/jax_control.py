@@ -1,7 +1,7 @@
 """Generated programs of nested loops and branches over trees, for JAX and for its face alike.
 
-A program is a function ``f(lax, state)`` from a tree of arrays to one of the same form, drawn from a
-seed; it is written by names that both have.
+A program is a function ``f(lax, state)`` from a tree of arrays to one of the same form, drawn from
+a seed; it is written by names that both have.
 """
 
 from __future__ import annotations

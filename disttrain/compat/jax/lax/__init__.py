@@ -7,6 +7,7 @@ from typing import Any
 
 from ....arrays import general
 from ....core.tensor import Tensor
+from ....func.implicit import Implicit
 from ....func.structured import ControlFlow
 from ....func.structured_bodies import Border
 from ...publish import MissingName, lacking
@@ -34,8 +35,10 @@ def _face(name: str, value: Any) -> Any:
     return _TREES.get(name, lifted)(name, value)
 
 
+BORDER = Border(tree.default_registry, _taken, wrap, lambda *kinds: result_kind(*kinds)[0])
+IMPLICIT = Implicit(BORDER)
 FLOW = ControlFlow(
-    Border(tree.default_registry, _taken, wrap, lambda *kinds: result_kind(*kinds)[0]),
+    BORDER,
     "Reverse-mode differentiation does not work for lax.while_loop or lax.fori_loop with dynamic "
     "start/stop values. Try using lax.scan, or using fori_loop with static start/stop.",
 )
@@ -43,6 +46,8 @@ NAMES: dict[str, Any] = {
     **{name: _face(name, value) for name, value in general.NAMES.items()},
     **collectives.NAMES,
     **{name: getattr(FLOW, name) for name in _FLOW.split()},
+    "custom_root": IMPLICIT.custom_root,
+    "custom_linear_solve": IMPLICIT.custom_linear_solve,
     "PrecisionLike": Any,
 }
 globals().update(NAMES)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from ..core.tensor import Tensor
 from ..core.types import dtypes
 from ..ops import api as ops
 from .axes import axis_of
-from ..core.tensor import Tensor
 
 
 def bitwise_count(x: Tensor) -> Tensor:

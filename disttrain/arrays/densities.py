@@ -6,9 +6,13 @@ one, its distribution function; ``located`` moves and stretches it.
 
 from __future__ import annotations
 
+import functools
+import inspect
 import math
 from collections.abc import Callable
+from typing import Any
 
+from .. import linalg
 from .. import special as sp
 from ..core.tensor import Tensor
 from ..ops import api as ops
@@ -21,7 +25,7 @@ def _xlogy(x: Tensor, y: Tensor) -> Tensor:
     return ops.xlogy(x, y)
 
 
-# --- standard densities: (y, *shapes) -> log density -------------------------------------------------
+# --- standard densities: (y, *shapes) -> log density -----------------------------------------
 def norm(y: Tensor) -> Tensor:
     """The normal distribution."""
     return -0.5 * (y * y + _LOG_2PI)
@@ -113,7 +117,7 @@ def truncnorm(y: Tensor, a: Tensor, b: Tensor) -> Tensor:
     return ops.where((y < a) | (y > b), -float("inf"), inside)
 
 
-# --- numbers: (k, *shapes) -> log probability --------------------------------------------------------
+# --- numbers: (k, *shapes) -> log probability -------------------------------------------------
 def poisson(k: Tensor, mu: Tensor) -> Tensor:
     """Poisson's distribution."""
     return _xlogy(k, mu) - ops.lgamma(k + 1) - mu
@@ -149,12 +153,14 @@ def betabinom(k: Tensor, n: Tensor, a: Tensor, b: Tensor) -> Tensor:
     return ops.where(k > n, -float("inf"), value)
 
 
-# --- distribution functions ---------------------------------------------------------------------------
+# --- distribution functions --------------------------------------------------------------------
 CDF: dict[str, Callable] = {
     "norm": lambda y: sp.ndtr(y),
     "expon": lambda y: -ops.expm1(-y),
     "uniform": lambda y: y,
-    "laplace": lambda y: ops.where(y < 0, 0.5 * ops.exp(-ops.abs(y)), 1 - 0.5 * ops.exp(-ops.abs(y))),
+    "laplace": lambda y: ops.where(
+        y < 0, 0.5 * ops.exp(-ops.abs(y)), 1 - 0.5 * ops.exp(-ops.abs(y))
+    ),
     "logistic": lambda y: ops.sigmoid(y),
     "cauchy": lambda y: ops.atan(y) / math.pi + 0.5,
     "gumbel_r": lambda y: ops.exp(-ops.exp(-y)),
@@ -213,6 +219,90 @@ def cumulative(name: str, y: Tensor, *shapes: Tensor) -> Tensor:
     return CDF[name](y, *shapes)
 
 
+# --- methods ---------------------------------------------------------------------------------------
+def _standard(x: Any, loc: Any, scale: Any) -> Any:
+    return (x - loc) / scale
+
+
+def _log_density(name: str, x: Tensor, parts: list, loc: Any, scale: Any) -> Tensor:
+    value = log_density(name, _standard(x, loc, scale), *parts)
+    return value - ops.log(scale) if isinstance(scale, Tensor) else value
+
+
+def _cumulative(name: str, x: Tensor, parts: list, loc: Any, scale: Any) -> Tensor:
+    return cumulative(name, _standard(x, loc, scale), *parts)
+
+
+def _log_cumulative(name: str, x: Tensor, parts: list, loc: Any, scale: Any) -> Tensor:
+    if name == "norm":
+        return sp.log_ndtr(_standard(x, loc, scale))
+    return ops.log(_cumulative(name, x, parts, loc, scale))
+
+
+def _survival(name: str, x: Tensor, parts: list, loc: Any, scale: Any) -> Tensor:
+    if name in ("norm", "logistic", "cauchy"):
+        return cumulative(name, -_standard(x, loc, scale), *parts)
+    return 1 - _cumulative(name, x, parts, loc, scale)
+
+
+def _log_survival(name: str, x: Tensor, parts: list, loc: Any, scale: Any) -> Tensor:
+    if name == "norm":
+        return sp.log_ndtr(-_standard(x, loc, scale))
+    return ops.log(_survival(name, x, parts, loc, scale))
+
+
+def _quantile(name: str, q: Tensor, parts: list, loc: Any, scale: Any) -> Tensor:
+    return PPF[name](q, *parts) * scale + loc
+
+
+def _upper_quantile(name: str, q: Tensor, parts: list, loc: Any, scale: Any) -> Tensor:
+    return _quantile(name, 1 - q, parts, loc, scale)
+
+
+def exponential(fn: Callable) -> Callable:
+    """e to the power of what ``fn`` gives, under its signature."""
+
+    @functools.wraps(fn)
+    def run(*args: Any, **given: Any) -> Tensor:
+        return ops.exp(fn(*args, **given))
+
+    return run
+
+
+UNSCALED = ("gennorm", "vonmises")  # whose methods take neither ``loc`` nor ``scale``
+
+
+def methods(name: str) -> dict[str, Callable]:
+    """SciPy's methods of a distribution: functions of x, its shapes, ``loc`` and ``scale``."""
+    kind = "pmf" if name in DISCRETE else "pdf"
+    found = {f"log{kind}": _log_density, kind: exponential(_log_density)}
+    if name in CDF:
+        found |= {"cdf": _cumulative, "logcdf": _log_cumulative}
+        found |= {"sf": _survival, "logsf": _log_survival}
+    if name in PPF:
+        found |= {"ppf": _quantile, "isf": _upper_quantile}
+    return {method: _method(name, method, fn) for method, fn in found.items()}
+
+
+def _method(name: str, method: str, compute: Callable) -> Callable:
+    shapes = list(inspect.signature(globals()[name]).parameters)[1:]
+    more = [] if name in UNSCALED else ["loc"] if name in DISCRETE else ["loc", "scale"]
+    named = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    plain = [inspect.Parameter(n, named) for n in ("x", *shapes)]
+    moved = [inspect.Parameter(n, named, default=int(n == "scale")) for n in more]
+    signature = inspect.Signature([*plain, *moved])
+
+    def run(*args: Any, **given: Any) -> Tensor:
+        bound = signature.bind(*args, **given)
+        bound.apply_defaults()
+        found = bound.arguments
+        parts = [found[n] for n in shapes]
+        return compute(name, found["x"], parts, found.get("loc", 0), found.get("scale", 1))
+
+    run.__name__, run.__signature__ = method, signature  # type: ignore[attr-defined]
+    return run
+
+
 def dirichlet(x: Tensor, alpha: Tensor) -> Tensor:
     """The logarithm of Dirichlet's density; the last place of ``x`` may be left out."""
     if x.shape[0] + 1 == alpha.shape[0]:
@@ -224,8 +314,10 @@ def dirichlet(x: Tensor, alpha: Tensor) -> Tensor:
     return ops.where(inside, value, -float("inf"))
 
 
-def multivariate_normal(x: Tensor, mean: Tensor, cov: Tensor) -> Tensor:
+def multivariate_normal(x: Tensor, mean: Any = None, cov: Any = None) -> Tensor:
     """The logarithm of the normal density of vectors."""
+    mean = x.new_zeros(()) if mean is None else mean
+    cov = x.new_ones(()) if cov is None else cov
     n = mean.shape[-1] if mean.ndim else 1
     if not mean.ndim or not cov.ndim:
         beside = x - mean
@@ -233,8 +325,8 @@ def multivariate_normal(x: Tensor, mean: Tensor, cov: Tensor) -> Tensor:
         square = beside * beside / cov
         square = ops.sum(square, -1) if x.ndim else square
         return -0.5 * (square + size * (_LOG_2PI + ops.log(cov)))
-    factor = ops.cholesky(cov)
-    beside = ops.linalg_solve_triangular(factor, ops.unsqueeze(x - mean, -1))
+    factor = linalg.cholesky(cov)
+    beside = linalg.solve_triangular(factor, ops.unsqueeze(x - mean, -1), upper=False)
     half = ops.sum(ops.log(ops.diagonal(factor, 0, -2, -1)), -1)
     return -0.5 * ops.sum(beside[..., 0] ** 2, -1) - 0.5 * n * _LOG_2PI - half
 
@@ -243,5 +335,3 @@ def multinomial(x: Tensor, n: Tensor, p: Tensor) -> Tensor:
     """The logarithm of the probability of counts."""
     value = ops.lgamma(n + 1) + ops.sum(_xlogy(x, p) - ops.lgamma(x + 1), -1)
     return ops.where(ops.sum(x, -1) == n, value, -float("inf"))
-
-

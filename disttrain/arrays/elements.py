@@ -1,5 +1,5 @@
-"""Elementwise functions with NumPy's and XLA's meaning at the edges: bools that are added, shifts by
-more than there are bits, integers divided by 0, complex numbers in an order."""
+"""Elementwise functions with NumPy's and XLA's meaning at the edges: bools that are added, shifts
+by more than there are bits, integers over 0, complex numbers in an order."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from ..core.tensor import Tensor
 from ..core.types import dtypes
 from ..ops import api as ops
-from ..core.tensor import Tensor
 
 
 def _kind(x: Tensor) -> str:
@@ -132,7 +132,7 @@ def floor_divide(a: Tensor, b: Any) -> Tensor:
     out = ops.where(zero, ops.bitwise_not(ops.zeros_like(a)), out)
     if _kind(a) == "u":
         return out
-    rest = fmod(a, b)
+    rest = ops.where(zero, a, fmod(a, b))
     lower = (ops.sign(a) != ops.sign(b)) & (rest != 0)
     return ops.where(lower, out - 1, out)
 
@@ -221,7 +221,8 @@ def nan_to_num(x: Tensor, nan: Any, posinf: Any, neginf: Any) -> Tensor:
 
 
 __all__ = [
-    "abs", "add", "angle", "cbrt", "ceil", "deg2rad", "floor", "floor_divide", "fmod", "ge", "gt", "heaviside", "imag", "iscomplex", "le",
-    "left_shift", "logaddexp2", "lt", "maximum", "minimum", "mul", "nan_to_num", "power", "rad2deg", "remainder", "right_shift", "round", "same", "sign",
-    "spacing", "trunc", "unless_bool",
+    "abs", "add", "angle", "cbrt", "ceil", "deg2rad", "floor", "floor_divide", "fmod", "ge", "gt",
+    "heaviside", "imag", "iscomplex", "le", "left_shift", "logaddexp2", "lt", "maximum",
+    "minimum", "mul", "nan_to_num", "power", "rad2deg", "remainder", "right_shift", "round",
+    "same", "sign", "spacing", "trunc", "unless_bool",
 ]  # fmt: skip

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections.abc import Callable
+from typing import Any
 
+from ..core.tensor import Tensor
 from ..ops import api as ops
 from .axes import axis_of
-from ..core.tensor import Tensor
 
 
 def convolve(x: Tensor, kernel: Tensor, mode: str = "full") -> Tensor:
@@ -23,7 +26,7 @@ def correlate(x: Tensor, kernel: Tensor, mode: str = "full") -> Tensor:
         pads += ends[mode]
     windows = ops.pad(x, pads) if any(pads) else x
     for d, n in enumerate(sizes):
-        windows = ops.unfold(windows, d, n, 1)
+        windows = windows.unfold(d, n, 1)
     d = kernel.ndim
     return ops.tensordot(windows, kernel, (tuple(range(d, 2 * d)), tuple(range(d))))
 
@@ -42,13 +45,41 @@ def correlated(a: Tensor, v: Tensor, mode: str = "valid") -> Tensor:
     return ops.flip(correlate(ops.conj(v), a, mode), (0,))
 
 
+def _filter(fn: Callable, conjugate: bool, ndim: int | None) -> Callable:
+    """SciPy's arguments for a sliding product of arrays."""
+
+    def run(in1: Tensor, in2: Tensor, mode: str = "full") -> Tensor:
+        if mode not in ("full", "same", "valid"):
+            raise ValueError("mode must be one of ['full', 'same', 'valid']")
+        if in1.ndim != in2.ndim or (ndim is not None and in1.ndim != ndim):
+            raise ValueError(f"inputs must have the same number of dimensions ({ndim or 'any'})")
+        in2 = ops.conj(in2) if conjugate else in2
+        if mode != "valid" or all(n >= m for n, m in zip(in1.shape, in2.shape)):
+            return fn(in1, in2, mode)
+        if any(n > m for n, m in zip(in1.shape, in2.shape)):
+            raise ValueError("mode 'valid' needs one input that is smaller in every dimension")
+        out = fn(in2, in1, mode)
+        return ops.flip(out, tuple(range(out.ndim))) if conjugate else out
+
+    return run
+
+
+SIGNAL = {  # SciPy's names
+    "convolve": _filter(convolve, False, None), "fftconvolve": _filter(convolve, False, None),
+    "convolve2d": _filter(convolve, False, 2), "correlate": _filter(correlate, True, None),
+    "correlate2d": _filter(correlate, True, 2),
+}  # fmt: skip
+
+
 def _lines(name: str, a: Tensor, v: Tensor, mode: str) -> None:
     if mode not in ("full", "same", "valid"):
         raise ValueError(f"mode must be one of ['full', 'same', 'valid'], got {mode!r}")
     if a.ndim != 1 or v.ndim != 1:
         raise ValueError(f"{name}() only support 1-dimensional inputs.")
     if not a.shape[0] or not v.shape[0]:
-        raise ValueError(f"{name}: inputs cannot be empty, got shapes {tuple(a.shape)} and {tuple(v.shape)}.")
+        raise ValueError(
+            f"{name}: inputs cannot be empty, got shapes {tuple(a.shape)} and {tuple(v.shape)}."
+        )
 
 
 def interp(
@@ -101,12 +132,16 @@ def unwrap(
     return ops.cat([first, rest], dim)
 
 
-def detrend(x: Tensor, dim: int, kind: str, breaks: tuple[int, ...]) -> Tensor:
-    """``x`` less its mean ("constant") or its line of least squares ("linear") between breaks."""
+def detrend(data: Tensor, axis: int = -1, type: str = "linear", bp: Any = 0) -> Tensor:  # noqa: A002
+    """``data`` less its mean ("constant") or its lines of least squares between breaks ("linear")."""
+    if type not in ("constant", "linear"):
+        raise ValueError("Trend type must be 'linear' or 'constant'.")
+    dim, x, kind = axis_of(axis, data.ndim), data, type
+    breaks = (bp,) if isinstance(bp, int) else tuple(int(p) for p in bp)
     if kind == "constant":
         return x - ops.mean(x, dim, keepdim=True)
     parts, ends = [], sorted({0, *breaks, x.shape[dim]})
-    for start, end in zip(ends, ends[1:]):
+    for start, end in itertools.pairwise(ends):
         part = ops.narrow(x, dim, start, end - start)
         n = end - start
         line = [1] * x.ndim

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -59,9 +58,11 @@ def polyder(p: Tensor, m: int = 1) -> Tensor:
     return p
 
 
-def polyint(p: Tensor, constants: Sequence[Tensor]) -> Tensor:
-    """The antiderivative, once for each of ``constants``."""
-    for constant in constants:
+def polyint(p: Tensor, m: int = 1, k: Tensor | None = None) -> Tensor:
+    """The m-th antiderivative, whose constants are ``k``: one, or one for each."""
+    constants = p.new_zeros(1) if k is None else k.reshape(-1)
+    for i in range(m):
+        constant = constants[i if constants.shape[0] > 1 else 0]
         powers = ops.arange(p.shape[0], 0, -1).to(p.dtype)
         p = ops.cat([p / powers, ops.reshape(constant, (1,))])
     return p
@@ -89,7 +90,13 @@ def polysub(a1: Tensor, a2: Tensor) -> Tensor:
 
 
 def polyfit(
-    x: Tensor, y: Tensor, deg: int, rcond: float | None, w: Tensor | None, full: bool, cov: Any
+    x: Tensor,
+    y: Tensor,
+    deg: int,
+    rcond: float | None = None,
+    full: bool = False,
+    w: Tensor | None = None,
+    cov: Any = False,
 ) -> Any:
     """The polynomial of least squares through points ``(x, y)``, of which ``y`` may have columns.
 
@@ -112,7 +119,13 @@ def polyfit(
     out = c.reshape((deg + 1, *y.shape[1:]))
     if full:
         rest = right - ops.matmul(powers, c)
-        return out, ops.sum(rest * rest, 0), ops.sum(keep.to(dtypes.int64)), s, s.new_full((), rcond)
+        return (
+            out,
+            ops.sum(rest * rest, 0),
+            ops.sum(keep.to(dtypes.int64)),
+            s,
+            s.new_full((), rcond),
+        )
     if not cov:
         return out
     base = linalg.inv(ops.matmul((powers / scale).mH, powers / scale))
@@ -122,15 +135,15 @@ def polyfit(
     return out, base * factor if y.ndim == 1 else base[..., None] * factor
 
 
-def roots(p: Tensor, strip: bool = True) -> Tensor:
+def roots(p: Tensor, strip_zeros: bool = True) -> Tensor:
     """The roots of ``p``, complex: the eigenvalues of its companion, and 0 for zeros at its end.
 
-    ``strip``: leave out zeros at the front, which asks for the values.
+    ``strip_zeros``: leave out zeros at the front, which asks for the values.
     """
     if p.ndim != 1:
         raise ValueError("p must be a one-dimensional array")
     ends = 0
-    if strip:
+    if strip_zeros:
         there = [int(k) for k in ops.nonzero(p)[:, 0]]
         if not there:
             return p[:0].to(_complex(p))
@@ -146,4 +159,16 @@ def _complex(x: Tensor) -> Any:
     return x.dtype.to_complex() if x.dtype.is_floating_point else x.dtype
 
 
-__all__ = ["companion", "poly", "polyadd", "polyder", "polydiv", "polyfit", "polyint", "polymul", "polysub", "polyval", "roots"]
+__all__ = [
+    "companion",
+    "poly",
+    "polyadd",
+    "polyder",
+    "polydiv",
+    "polyfit",
+    "polyint",
+    "polymul",
+    "polysub",
+    "polyval",
+    "roots",
+]

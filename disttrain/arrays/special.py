@@ -83,7 +83,7 @@ def _boxcox(log: Tensor, lmbda: Tensor) -> Tensor:
 
 
 def betainc(a: Tensor, b: Tensor, x: Tensor) -> Tensor:
-    """The regularized incomplete beta function, by Lentz's continued fraction (Press et al., 6.4)."""
+    """The regularized incomplete beta function, by Lentz's fraction (Press et al., 6.4)."""
     turned = x > (a + 1) / (a + b + 2)
     one, two = ops.where(turned, b, a), ops.where(turned, a, b)
     y = ops.where(turned, 1 - x, x)
@@ -138,7 +138,10 @@ def expi(x: Tensor) -> Tensor:
     """The principal value of the integral of exp(t) / t up to x: a series up to 40, the asymptotic
     one beyond (Abramowitz and Stegun, 5.1.10 and 5.1.51)."""
     small = x <= 40
-    near, far = ops.where(small & (x > 0), x, ops.ones_like(x)), ops.where(small, ops.full_like(x, 41), x)
+    near, far = (
+        ops.where(small & (x > 0), x, ops.ones_like(x)),
+        ops.where(small, ops.full_like(x, 41), x),
+    )
     total, term = ops.zeros_like(x), ops.ones_like(x)
     for k in range(1, 110):
         term = term * near / k
@@ -180,4 +183,3 @@ def expn(n: Tensor, x: Tensor) -> Tensor:
     for k in range(STEPS, 0, -1):
         out = (n + (k - 1)) / (1 + k / (x + out))
     return ops.exp(-x) / (x + out)
-

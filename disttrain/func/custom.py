@@ -1,7 +1,7 @@
 """Functions with derivative rules of their own, inside every transform.
 
-``apply(rules, xs)`` gives what ``rules.run`` gives, and leaves its derivatives to the rules: level by
-level, from the innermost. At a tape, what was computed without it goes through ``Pulled``, an
+``apply(rules, xs)`` gives what ``rules.run`` gives, and leaves its derivatives to the rules: level
+by level, from the innermost. At a tape, what was computed without it goes through ``Pulled``, an
 identity that knows how gradients come to ``xs``; tangents are pushed by the rule; over a batch the
 rules themselves are mapped; a function that is being staged has an instruction, which applies the
 rules anew.
@@ -9,7 +9,8 @@ rules anew.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,7 @@ from .staging import Stage
 from .vmap import Batch, vmap
 
 Tensors = list[Any]
+_TRANSPOSING = "func.custom.transposing"  # the rank's slot: linear functions run for their tape
 
 
 class Rules:
@@ -71,7 +73,9 @@ class Rules:
 
         zeros = [create.zeros(*xs[i].shape, dtype=xs[i].dtype) for i in moving]
         found: Tensors = [None] * len(xs)
-        for i, g in zip(moving, vjp(along, *zeros)[1](list(gs)), strict=True):
+        with _transposing():
+            pull = vjp(along, *zeros)[1]
+        for i, g in zip(moving, pull(list(gs)), strict=True):
             found[i] = g
         return found
 
@@ -81,7 +85,9 @@ class Rules:
         dims = tuple(0 if f else None for f in flags)
 
         def over(fn: Callable, in_dims: tuple, out_dims: Any = 0) -> Callable:
-            return vmap(fn, in_dims, out_dims, "different", axis_size=size, axis_name=level.axis_name)
+            return vmap(
+                fn, in_dims, out_dims, "different", axis_size=size, axis_name=level.axis_name
+            )
 
         def run(*xs: Any) -> Tensors:
             return over(lambda *v: self.run(*v), dims)(*xs)
@@ -116,6 +122,17 @@ class Rules:
             self.name, run, forward=None if self.forward is None else forward, pull=pull,
             push=None if self.push is None else push, no_push=self.no_push, params=self.params,
         )  # fmt: skip
+
+
+@contextmanager
+def _transposing() -> Iterator[None]:
+    slots = thread.rank.slots
+    before = slots.get(_TRANSPOSING, False)
+    slots[_TRANSPOSING] = True
+    try:
+        yield
+    finally:
+        slots[_TRANSPOSING] = before
 
 
 def _of(flags: Sequence[bool], there: Sequence[bool]) -> list[bool]:
@@ -165,7 +182,7 @@ def apply(rules: Rules, xs: Sequence[Any]) -> Tensors:
             return rules.run(*xs)
     if isinstance(top, Stage):
         return _staged(rules, xs, top)
-    if not any(is_followed(x) or is_moved(x) or _is_staged(x) for x in tracers):
+    if not any(is_followed(x) or is_moved(x) or _is_staged(x) for x in tensors):
         return rules.run(*xs)
     if isinstance(top, Forward):
         return _pushed(rules, xs, top)
@@ -203,19 +220,52 @@ def _pushed(rules: Rules, xs: Sequence[Any], level: Any) -> Tensors:
     tangents = [x.tangent if level.owns(x) else None for x in xs]
     if all(t is None for t in tangents):
         return [level.wrap(o, None) for o in apply(rules, inner)]
-    if rules.push is None:
-        raise rules.no_push or AutogradError(f"{rules.name}: has no rule for forward mode")
+    if rules.push is None and not level.deferred:
+        return _linear(rules, inner, tangents, level)
     if not level.deferred:
+        assert rules.push is not None
         outs, moved = rules.push(inner, tangents)
         return [level.wrap(o, t) for o, t in zip(outs, moved, strict=True)]
     outs, push = apply(rules, inner), rules.push
     there = [t is not None for t in tangents]
 
     def rule(given: tuple) -> tuple:
+        if push is None:  # (it is said where a tangent is needed)
+            raise _refused(rules, inner, given)
         return tuple(push(inner, [t if f else None for t, f in zip(given, there, strict=True)])[1])
 
     parts = level.later(rule, tuple(tangents), tuple(outs))
     return [level.wrap(o, p) for o, p in zip(outs, parts, strict=True)]
+
+
+def _refused(rules: Rules, xs: Sequence[Any], ts: Sequence[Any]) -> Exception:
+    """The error where tangents are needed of a function that has no rule for them."""
+    if any(map(is_followed, (*xs, *ts))):
+        return NotImplementedError("Differentiation rule for 'custom_lin' not implemented")
+    return rules.no_push or AutogradError(f"{rules.name}: has no rule for forward mode")
+
+
+def _linear(rules: Rules, xs: Sequence[Any], ts: Sequence[Any], level: Any) -> Tensors:
+    """Values whose tangents can be transposed, and not be computed."""
+    outs, res = rules.began(xs)
+    places = [i for i, t in enumerate(ts) if t is not None]
+    assert rules.pull is not None
+    pull = rules.pull
+
+    def of_tangents(res: Sequence, gs: Sequence, _: Sequence) -> Tensors:
+        found = pull(res, gs, xs)
+        return [found[i] for i in places]
+
+    moved = [ts[i] for i in places]
+    own = Rules("custom_lin", rules.run, pull=of_tangents, no_push=_refused(rules, xs, ts))
+    staged_ = any(isinstance(i, Stage) for i in thread.stack)
+    if not thread.rank.slots.get(_TRANSPOSING) and (
+        not staged_ or any(map(is_followed, (*xs, *ts)))
+    ):
+        raise own.no_push  # type: ignore[misc]
+    lin = Linear(own, len(outs), len(res), moved, list(range(len(moved))))
+    tangents = lin(*outs, *res, *moved)
+    return [level.wrap(o, t if _moves(o) else None) for o, t in zip(outs, tangents, strict=True)]
 
 
 def _batched(rules: Rules, xs: Sequence[Any], level: Any) -> Tensors:
@@ -293,11 +343,9 @@ class Pulled(Primitive):
     """The first ``count`` arguments as they are; gradients go to the last ones, by the rules.
     Between them is what the rules need."""
 
-    def __init__(
-        self, rules: Rules, count: int, kept: int, xs: Tensors, places: list[int]
-    ) -> None:
+    def __init__(self, rules: Rules, count: int, kept: int, xs: Tensors, places: list[int]) -> None:
         super().__init__(rules.name, self._forward, ())
-        self.custom, self.count, self.kept, self.places = rules, count, kept, places
+        self.custom, self.count, self.besides, self.places = rules, count, kept, places
         self.static = [None if isinstance(x, Tensor) else x for x in xs]
         every = count + kept + len(places)
         self.args = tuple(f"x{i}" for i in range(every))
@@ -322,7 +370,7 @@ class Pulled(Primitive):
     def _pull(self, g: tuple, out: Any, values: Any, node: Any, needs: tuple) -> tuple:
         tensors = any(isinstance(v, Tensor) for v in (*values, *g))
         values = [v if isinstance(v, Tensor) or v is None else wrap(np.asarray(v)) for v in values]
-        a, b = self.count, self.count + self.kept
+        a, b = self.count, self.count + self.besides
         gs = [
             _zeros(o) if x is None else x if isinstance(x, Tensor) else wrap(np.asarray(x))
             for x, o in zip(g, values[:a], strict=True)
@@ -336,6 +384,28 @@ class Pulled(Primitive):
         rows = [found[i] if need else None for i, need in zip(self.places, needs[b:], strict=True)]
         ends = [None] * b + rows
         return tuple(ends if tensors else [None if r is None else r.array for r in ends])
+
+
+class Linear(Pulled):
+    """The tangents of a function that says how to pull back alone: to be transposed
+    (``Rules.back``), and an error where they are computed."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.name, self.checks = "custom_lin", False
+        self.dual = None
+        self.jvp = self.batch = self._refuse
+
+    def _refuse(self, *_: Any) -> Any:
+        raise self.custom.no_push or AutogradError("custom_lin")
+
+    def _forward(self, *arrays: Any) -> tuple:
+        return self.compute(arrays, {})
+
+    def compute(self, arrays: list | tuple, params: dict) -> Any:
+        if not thread.rank.slots.get(_TRANSPOSING):
+            self._refuse()
+        return tuple(np.zeros(a.shape, a.dtype) for a in arrays[: self.count])
 
 
 __all__ = ["CustomCall", "Rules", "apply", "is_followed", "is_moved"]

@@ -86,7 +86,6 @@ def split_aux(where: str, result: Any) -> tuple:
 def output_leaves(where: str, result: Any) -> tuple[list, Callable]:
     """The leaves of what a function returned, which must be tensors; how they are put together."""
     outs, unflatten = tree.flatten(result)
-    outs = as_tensors(outs)
     if not outs:
         raise AutogradError(
             f"{where}: Expected f to be a function that has non-empty output (got output = "
@@ -196,7 +195,6 @@ def grad_and_value(
         aux = None
         if has_aux:
             value, aux = split_aux(_GRAD, value)
-        value = as_tensor(value)
         _check_scalar(value)
         keep = recording and followed([value], inputs)
         rows = _scalar_rows(value, inputs, keep)

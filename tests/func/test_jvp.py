@@ -67,7 +67,7 @@ def test_results_must_be_tensors(wrong):
         (X, (V,), "be a tuple"),
         ((X,), [V], "same python structure"),
         ((X, X), (V,), "same python structure"),
-        ((1.0,), (V,), "only contain Tensors"),
+        (("one",), (V,), "only contain Tensors"),
         ((), (), "at least one Tensor"),
     ],
 )

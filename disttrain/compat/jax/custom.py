@@ -9,13 +9,15 @@ from typing import Any
 
 import disttrain as dt
 
+from ... import func
 from ...core.tensor import Tensor
 from ...func.custom import Rules, apply
 from . import tree
 from .array import Array, wrap
 from .errors import UnexpectedTracerError, short
+from .flat import as_array, check_callable, is_float0, moves, no_tangent
+from .jit import Jitted
 from .tracing import is_traced
-from .transforms import as_array, check_callable, is_float0, moves, no_tangent
 
 _registry = tree.default_registry
 
@@ -30,7 +32,7 @@ class _Custom:
         nondiff_argnames: Sequence[str] | str = (),
     ) -> None:  # fmt: skip
         check_callable(fun)
-        functools.update_wrapper(self, fun, updated=())
+        functools.update_wrapper(self, fun, updated=())  # type: ignore[arg-type]
         self.fun = fun
         nums = (nondiff_argnums,) if isinstance(nondiff_argnums, int) else tuple(nondiff_argnums)
         names = (
@@ -40,6 +42,9 @@ class _Custom:
             places = list(inspect.signature(fun).parameters)
             nums = tuple(sorted({*nums, *(places.index(n) for n in names)}))
         self.nondiff_argnums = nums
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise NotImplementedError
 
     @property
     def name(self) -> str:
@@ -140,7 +145,11 @@ class custom_vjp(_Custom):  # noqa: N801  (JAX's name)
     bwd: Callable | None = None
 
     def defvjp(
-        self, fwd: Callable, bwd: Callable, symbolic_zeros: bool = False, optimize_remat: bool = False
+        self,
+        fwd: Callable,
+        bwd: Callable,
+        symbolic_zeros: bool = False,
+        optimize_remat: bool = False,
     ) -> None:
         """``fwd(*args)`` gives (result, residuals), ``bwd(residuals, g)`` a cotangent for each
         argument; those in ``nondiff_argnums`` come first."""
@@ -164,7 +173,8 @@ class custom_vjp(_Custom):  # noqa: N801  (JAX's name)
             if not isinstance(pair, (tuple, list)) or len(pair) != 2:
                 name = getattr(fwd, "__name__", str(fwd))
                 raise TypeError(
-                    f"Custom VJP fwd rule {name} for function {self.name} must produce a pair (list "
+                    f"Custom VJP fwd rule {name} for function {self.name} must produce a "
+                    f"pair (list "
                     "or tuple of length two) where the first element represents the primal output "
                     f"(equal to those of the custom_vjp-decorated function {self.name}) and the "
                     "second element represents residuals (i.e. values stored from the forward pass "
@@ -228,7 +238,7 @@ def _checked(call: _Call, found: Any) -> list:
     except ValueError:
         raise TypeError(_odd_structure(found, form)) from None
     leaves = [x for part in parts for x in part]
-    values = []
+    values: list[Any] = []
     for i, (g, like) in enumerate(zip(leaves, call.given, strict=True)):
         if g is None or is_float0(g) or not moves(like):
             values.append(None)
@@ -236,7 +246,8 @@ def _checked(call: _Call, found: Any) -> list:
         array = as_array(g)
         if array.shape != like.shape:
             raise ValueError(
-                "Custom VJP bwd rule must produce an output with the same type as the args tuple of "
+                "Custom VJP bwd rule must produce an output with the same type as the "
+                "args tuple of "
                 f"the primal function, but at output[{i}] the bwd rule produced an output of type "
                 f"{short(array)} corresponding to an input of type {short(like)}, so the shapes do "
                 "not match"
@@ -276,7 +287,9 @@ class custom_jvp(_Custom):  # noqa: N801  (JAX's name)
             for rule, t in zip(jvps, tangents, strict=True):
                 if rule is not None:
                     term = rule(t, out, *primals)
-                    total = term if total is None else tree.tree_map(lambda a, b: a + b, total, term)
+                    total = (
+                        term if total is None else tree.tree_map(lambda a, b: a + b, total, term)
+                    )
             if total is None:
                 total = tree.tree_map(lambda x: wrap(dt.zeros_like(as_array(x)._value)), out)
             return out, total
@@ -311,7 +324,8 @@ class custom_jvp(_Custom):  # noqa: N801  (JAX's name)
         name = getattr(self.jvp, "__name__", str(self.jvp))
         if not isinstance(pair, (tuple, list)) or len(pair) != 2:
             raise TypeError(
-                f"Custom JVP rule {name} for function {self.name} must produce a pair (list or tuple "
+                f"Custom JVP rule {name} for function {self.name} must produce a pair "
+                f"(list or tuple "
                 f"of length two) representing primal and tangent outputs, but got {pair}."
             )
         outs, moved = pair
@@ -323,7 +337,7 @@ class custom_jvp(_Custom):  # noqa: N801  (JAX's name)
                 f"outputs with equal container (pytree) structures, but got "
                 f"{tree.PyTreeDef(call.out)} and {tree.PyTreeDef(form)} respectively."
             )
-        found = []
+        found: list[Any] = []
         for out, w, leaf in zip(values, call.weak, leaves, strict=True):
             like = wrap(out, w)
             if not moves(like):
@@ -333,7 +347,8 @@ class custom_jvp(_Custom):  # noqa: N801  (JAX's name)
             if t.shape != like.shape or t.dtype != like.dtype:
                 raise TypeError(
                     "Custom JVP rule must produce primal and tangent outputs with corresponding "
-                    f"shapes and dtypes. Expected {short(like)} (tangent type of {short(like)}) but "
+                    f"shapes and dtypes. Expected {short(like)} (tangent type of "
+                    f"{short(like)}) but "
                     f"got {short(t)}."
                 )
             found.append(t._value)
@@ -351,38 +366,62 @@ def checkpoint(
     fun: Callable | None = None, *, prevent_cse: bool = True, policy: Callable | None = None,
     static_argnums: int | Sequence[int] = (), concrete: bool = False,
 ) -> Any:  # fmt: skip
-    """``fun``, of which backward keeps the arguments alone, and computes it once more. (Policies are
+    """``fun``, of which backward keeps the arguments, and computes it once more. (Policies are
     taken, and all is computed once more: what is saved are results' bits, not memory.)"""
     if fun is None:
         return functools.partial(
             checkpoint, prevent_cse=prevent_cse, policy=policy, static_argnums=static_argnums
         )
-    check_callable(fun)
-    of = fun
-    nums = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
+    jitted = Jitted(fun, static_argnums=static_argnums) if callable(fun) else None
 
     @functools.wraps(fun)
     def fun_remat(*args: Any, **kwargs: Any) -> Any:
-        apart = {n % len(args) for n in nums} if args else set()
-        rest = [a for i, a in enumerate(args) if i not in apart]
-        fixed = {i: args[i] for i in apart}
+        if jitted is None:
+            raise TypeError(f"Expected a callable value, got {fun!r}")
+        kind = jitted.kind(args, kwargs)
+        trace = jitted.staged(kind, "checkpoint / remat")
+        body, consts = trace.staged.body, trace.staged.consts
 
-        def whole(values: Sequence[Any]) -> list:
-            left = iter(values[0])
-            full = [fixed[i] if i in fixed else next(left) for i in range(len(args))]
-            return [full, values[1]]
+        def pull(res: Sequence, gs: Sequence, xs: Sequence) -> list:
+            return _pulled_back(body, gs, xs)
 
-        call = _Call(whole, [tuple(rest), kwargs])
-        if dt.context.thread.stack or not dt.is_grad_enabled():
-            return of(*args, **kwargs)
+        def push(xs: Sequence, ts: Sequence) -> tuple[list, list]:
+            return _pushed_along(body, xs, ts)
 
-        def run(*xs: Tensor) -> list[Tensor]:
-            full, words = call.args(xs)
-            return call.outs(of(*full, **words))
-
-        return call.result(dt.core.checkpoint(run, *call.tensors, use_reentrant=False))
+        rules = Rules(
+            "checkpoint", body, pull=pull, push=push,
+            params={"name": trace.name, "policy": None, "prevent_cse": prevent_cse},
+        )  # fmt: skip
+        values = [as_array(v)._value for v in kind.values]
+        return trace.result(apply(rules, [*consts, *values]))
 
     return fun_remat
+
+
+def _pulled_back(body: Callable, gs: Sequence, xs: Sequence) -> list:
+    """The cotangents of the arguments of ``body``, computed anew."""
+    places = [i for i, x in enumerate(xs) if x.meta()[1].kind in "fcV"]
+    found: list = [None] * len(xs)
+    outs, pull = func.vjp(lambda *v: body(*_among(xs, places, v)), *[xs[i] for i in places])
+    given = [g if o.dtype.is_floating_point or o.dtype.is_complex else dt.zeros_like(o)
+             for g, o in zip(gs, outs, strict=True)]  # fmt: skip
+    for i, g in zip(places, pull(given), strict=True):
+        found[i] = g
+    return found
+
+
+def _pushed_along(body: Callable, xs: Sequence, ts: Sequence) -> tuple[list, list]:
+    """Results and tangents of ``body``."""
+    places = [i for i, t in enumerate(ts) if t is not None]
+    primals = tuple(xs[i] for i in places)
+    return func.jvp(lambda *v: body(*_among(xs, places, v)), primals, tuple(ts[i] for i in places))
+
+
+def _among(xs: Sequence, places: Sequence[int], values: Sequence) -> list:
+    full = list(xs)
+    for i, v in zip(places, values, strict=True):
+        full[i] = v
+    return full
 
 
 class checkpoint_policies:  # noqa: N801  (JAX's name)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...errors import EscapedValue as UnexpectedTracerError
+from ...errors import EscapedValue
+
+UnexpectedTracerError = EscapedValue  # a value that has outlived its function
 
 _SEE = "See https://docs.jax.dev/en/latest/errors.html#jax.errors."
 
@@ -92,6 +94,7 @@ def _origin(tracer: Any) -> str:
     about = getattr(level, "about", None)
     if about is None:
         return ""
+    assert level is not None
     names = [n for i, n in enumerate(about.names()) if i in level.inputs_of(tracer._value)]
     several = "s" if len(names) > 1 else ""
     why = f"depends on the value{several} of the argument{several} {' and '.join(names)}"

@@ -9,15 +9,8 @@ import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from ...tree import (
-    Definition,
-    DictKey,
-    FlattenedIndexKey,
-    GetAttrKey,
-    Registry,
-    Rule,
-    SequenceKey,
-)
+from ... import tree as native
+from ...tree import Definition, GetAttrKey, Registry, Rule
 
 default_registry = Registry()
 KeyEntry = Any
@@ -352,7 +345,7 @@ def register_dataclass(
     nodetype: Any, data_fields: Sequence[str] | None = None,
     meta_fields: Sequence[str] | None = None, drop_fields: Sequence[str] = (),
 ) -> Any:  # fmt: skip
-    """Make a dataclass a node: its ``data_fields`` are children, ``meta_fields`` part of its form."""
+    """Make a dataclass a node: ``data_fields`` are its children, ``meta_fields`` of its form."""
     if nodetype is None or not isinstance(nodetype, type):
         return functools.partial(register_dataclass, data_fields=data_fields)
     if (data_fields is None) != (meta_fields is None):
@@ -374,14 +367,16 @@ def register_dataclass(
         _check_fields({f.name for f in known if f.init} - set(drop_fields), {*data, *meta})
     if both := set(data) & set(meta):
         raise ValueError(
-            "data_fields and meta_fields must not overlap. Overlapping fields: " f"{both}."
+            f"data_fields and meta_fields must not overlap. Overlapping fields: {both}."
         )
 
     def flatten(x: Any) -> tuple:
         return tuple(getattr(x, n) for n in data), tuple(getattr(x, n) for n in meta)
 
     def unflatten(aux: tuple, children: Sequence) -> Any:
-        return nodetype(**dict(zip(meta, aux, strict=True)), **dict(zip(data, children, strict=True)))
+        return nodetype(
+            **dict(zip(meta, aux, strict=True)), **dict(zip(data, children, strict=True))
+        )
 
     rule = Rule(flatten, unflatten, lambda x: [GetAttrKey(n) for n in data])
     default_registry.register(nodetype, rule)
@@ -391,7 +386,10 @@ def register_dataclass(
 def _check_fields(needed: set, given: set) -> None:
     if given == needed:
         return
-    said = "data_fields and meta_fields must include all dataclass fields with ``init=True`` and only them."
+    said = (
+        "data_fields and meta_fields must include all dataclass fields with ``init=True`` and only "
+        "them."
+    )
     if missing := needed - given:
         said += f" Missing fields: {missing}. Add them to drop_fields to suppress this error."
     if unexpected := given - needed:
@@ -414,24 +412,37 @@ default_registry.register(
     Rule(lambda p: ((p.args, p.keywords), p.func), lambda f, xs: Partial(f, *xs[0], **xs[1])),
 )
 
+_KEYS = ("DictKey", "FlattenedIndexKey", "GetAttrKey", "SequenceKey")
+_OWN = """
+KeyEntry KeyPath Partial PyTreeDef all_leaves default_registry flatten_one_level
+flatten_one_level_with_keys is_tree_node keystr
+register_dataclass register_pytree_node register_pytree_node_class register_pytree_with_keys
+register_pytree_with_keys_class register_static tree_all tree_broadcast tree_flatten
+tree_flatten_with_path tree_leaves tree_leaves_with_path tree_map tree_map_with_path tree_reduce
+tree_reduce_associative tree_structure tree_transpose tree_unflatten treedef_children
+treedef_is_leaf treedef_tuple
+"""
+
+
+def flatten_one_level_with_keys(tree: Any) -> tuple:
+    """([(key, child)], aux data)."""
+    children, data = flatten_one_level(tree)
+    rule = default_registry.rule(tree)
+    assert rule is not None
+    return list(zip(default_registry.keys(tree, rule, len(children)), children, strict=True)), data
+
+
 NAMES = {  # of jax.tree_util
-    n: globals()[n] for n in (
-        "DictKey", "FlattenedIndexKey", "GetAttrKey", "KeyEntry", "KeyPath", "Partial",
-        "PyTreeDef", "SequenceKey", "all_leaves", "default_registry", "flatten_one_level",
-        "is_tree_node", "keystr", "register_dataclass", "register_pytree_node",
-        "register_pytree_node_class", "register_pytree_with_keys",
-        "register_pytree_with_keys_class", "register_static", "tree_all", "tree_broadcast",
-        "tree_flatten", "tree_flatten_with_path", "tree_leaves", "tree_leaves_with_path",
-        "tree_map", "tree_map_with_path", "tree_reduce", "tree_reduce_associative",
-        "tree_structure", "tree_transpose", "tree_unflatten", "treedef_children",
-        "treedef_is_leaf", "treedef_tuple",
-    )
-}  # fmt: skip
+    **{n: getattr(native, n) for n in _KEYS},
+    **{n: globals()[n] for n in _OWN.split()},
+}
 # Of jax.tree: the same without "tree_".
 SHORT = {n.removeprefix("tree_"): f for n, f in NAMES.items() if n.startswith("tree_")}
 
 
 def __getattr__(name: str) -> Any:
+    if name in _KEYS:
+        return NAMES[name]
     if name in SHORT:
         return SHORT[name]
     raise AttributeError(f"jax.tree has no {name!r}")

@@ -23,8 +23,8 @@ deg2rad=elements.deg2rad rad2deg=elements.rad2deg degrees=elements.rad2deg
 radians=elements.deg2rad fabs=abs
 """
 _TWO_INEXACT = """
-true_divide=div divide=div arctan2=atan2 atan2 logaddexp logaddexp2=elements.logaddexp2 hypot float_power=pow copysign
-nextafter heaviside=elements.heaviside
+true_divide=div divide=div arctan2=atan2 atan2 logaddexp logaddexp2=elements.logaddexp2
+hypot float_power=pow copysign nextafter heaviside=elements.heaviside
 """
 _SAME = """
 negative=neg positive=elements.same sign=elements.sign floor=elements.floor ceil=elements.ceil
@@ -32,8 +32,8 @@ trunc=elements.trunc real imag=elements.imag conj conjugate=conj
 abs=elements.abs absolute=elements.abs bitwise_not bitwise_invert=bitwise_not invert=bitwise_not
 """
 _TWO = """
-add=elements.add subtract=sub multiply=elements.mul maximum=elements.maximum minimum=elements.minimum
-bitwise_and bitwise_or bitwise_xor
+add=elements.add subtract=sub multiply=elements.mul maximum=elements.maximum
+minimum=elements.minimum bitwise_and bitwise_or bitwise_xor
 fmax fmin gcd lcm
 """
 _TWO_NUMERIC = """
@@ -42,7 +42,9 @@ right_shift=elements.right_shift bitwise_right_shift=elements.right_shift
 remainder=elements.remainder mod=elements.remainder fmod=elements.fmod
 floor_divide=elements.floor_divide
 """
-_FLAG = "isnan isinf isfinite isposinf isneginf signbit logical_not iscomplex=elements.iscomplex isreal"
+_FLAG = (
+    "isnan isinf isfinite isposinf isneginf signbit logical_not iscomplex=elements.iscomplex isreal"
+)
 _FLAGS = """
 equal=eq not_equal=ne less=elements.lt less_equal=elements.le greater=elements.gt
 greater_equal=elements.ge logical_and logical_or logical_xor

@@ -110,12 +110,16 @@ def refused(where: str, x: Tensor) -> Exception:
     return error(f"{where} does not accept dtype {x.meta()[1].name}.")
 
 
+_WITH_NUMBERS = set(  # whose functions take numbers beside tensors
+    "add subtract multiply true_divide divide equal not_equal less less_equal greater greater_equal "
+    "remainder mod".split()
+)
 _VALUES = {"gcd", "lcm", "hypot", "spacing", "i0", "signbit", "isposinf", "isneginf"}
 
 
 def binary(where: str, fn: Callable, to: To | None = None, strong: bool = False) -> Callable:
     """A function of two operands of one type; ``strong``: its result is never weak."""
-    direct = _DIRECT if not where.startswith("logical") else set()
+    direct = _DIRECT if where in _WITH_NUMBERS else set()
 
     def run(x: Any, y: Any, /) -> Array:
         if to is None and x.__class__ is Array:
@@ -200,5 +204,3 @@ def shape_of(shape: Any, where: str = "shape") -> tuple[int, ...]:
         raise TypeError(
             f"Shapes must be 1D sequences of concrete values of integer type, got {shape}."
         ) from None
-
-

@@ -13,7 +13,7 @@ MAKERS = {
     "sgd": (0.1,), "momentum": (0.05, 0.9), "nesterov": (0.05, 0.9), "adagrad": (0.5,),
     "rmsprop": (0.1,), "rmsprop_momentum": (0.02,), "adam": (0.1,), "adamax": (0.1,), "sm3": (0.5,),
 }  # fmt: skip
-ADAM = [0.7999999523162842, -0.7999998927116394]  # jax 0.10.2: two steps from (1, -1), rate 0.1
+ADAM = [0.8004138469696045, -0.8004138469696045]  # jax 0.10.2: two steps from (1, -1), rate 0.1
 
 
 def params():
@@ -57,7 +57,7 @@ def test_numbers():
     state = init(jnp.asarray([1.0, -1.0]))
     for i in range(2):
         state = update(i, get(state), state)
-    np.testing.assert_allclose(np.asarray(get(state)), ADAM, atol=2e-3)
+    np.testing.assert_allclose(np.asarray(get(state)), ADAM, rtol=1e-6)
 
 
 def test_schedules_and_clipping():

@@ -20,22 +20,18 @@ from . import (
     jaxpr,
     key_types,
     lax,
-    multihost,
+    linear,
     nn,
     numpy,
+    parallel,
     random,
-    sharding,
     small_modules,
-    spmd,
     transforms,
     tree,
     types,
 )
 from . import (
     config as _config,
-)
-from . import (
-    devices as _devices,
 )
 from . import (
     jit as _jit,
@@ -50,19 +46,15 @@ from .scipy import signal, special, stats
 VERSION = "0.10.2"
 
 _CORE = ("ClosedJaxpr", "Jaxpr", "Literal", "ShapedArray", "Var")
-_SHARDING = ("Mesh", "NamedSharding", "PartitionSpec", "Sharding", "SingleDeviceSharding")
-_ARRAYS = ("make_array_from_callback", "make_array_from_process_local_data",
-           "make_array_from_single_device_arrays", "make_mesh", "set_mesh")  # fmt: skip
 NAMES: dict[str, Any] = {
     **{n: getattr(transforms, n) for n in transforms.__all__},
     **{n: getattr(jacobians, n) for n in jacobians.__all__},
     **{n: getattr(_jit, n) for n in _jit.__all__},
     **{n: getattr(custom, n) for n in custom.__all__},
-    **_devices.NAMES,
     **_config.NAMES,
-    **{n: getattr(sharding, n) for n in (*_ARRAYS, "NamedSharding", "Shard")},
-    "Array": Array, "__version__": VERSION, "pmap": spmd.pmap, "shard_map": spmd.shard_map,
-    "P": sharding.PartitionSpec, "Device": _devices.Device, "remat": custom.checkpoint,
+    **linear.NAMES,
+    **parallel.MODULES["jax"],
+    "Array": Array, "__version__": VERSION, "remat": custom.checkpoint,
     "jacobian": jacobians.jacrev, "pure_callback": callbacks.pure_callback,
     "effects_barrier": callbacks.effects_barrier,
 }  # fmt: skip
@@ -98,16 +90,21 @@ def _experimental() -> dict[str, Any]:
 
 _MODULES: dict[str, Any] = {  # of names, by the module that has them under "jax"
     "numpy": numpy.NAMES, "numpy.linalg": linalg.NAMES, "numpy.fft": fft.NAMES,
-    "lax": lax.NAMES, "nn": nn.NAMES,
+    **parallel.MODULES, "lax": {**lax.NAMES, **parallel.MODULES["lax"]}, "nn": nn.NAMES,
     "nn.initializers": _public(initializers),
     "random": _public(random),
-    "tree_util": tree.NAMES, "tree": tree.SHORT, "errors": _errors(), "debug": _debug(),
-    "sharding": {n: getattr(sharding, n) for n in (*_SHARDING, "AxisType")},
+    "tree_util": tree.NAMES, "tree": tree.SHORT, "errors": _errors(),
+    "debug": {**_debug(), **parallel.MODULES["debug"]},
     "experimental": _experimental(),
-    "experimental.shard_map": {"shard_map": spmd.shard_map_old},
-    "experimental.multihost_utils": _public(multihost),
-    "distributed": {n: getattr(multihost, n) for n in ("initialize", "shutdown", "is_initialized")},
     "core": {n: getattr(jaxpr, n) for n in _CORE},
+    "custom_derivatives": {
+        n: NAMES[n] for n in ("closure_convert", "custom_gradient", "custom_jvp", "custom_vjp")
+    },
+    "ad_checkpoint": {
+        "checkpoint": custom.checkpoint, "checkpoint_name": linear.checkpoint_name,
+        "checkpoint_policies": custom.checkpoint_policies,
+    },
+    "stages": {"Traced": _jit.Traced, "Lowered": _jit.Lowered, "Compiled": _jit.Executable},
     "example_libraries": {},
     "example_libraries.optimizers": optimizers.NAMES,
     "example_libraries.stax": stax.NAMES,
@@ -115,6 +112,7 @@ _MODULES: dict[str, Any] = {  # of names, by the module that has them under "jax
     "scipy.signal": signal.NAMES, "scipy.stats": stats.NAMES,
     **{f"scipy.stats.{n}": vars(d) for n, d in stats.NAMES.items() if hasattr(d, "__dict__")},
 }  # fmt: skip
+del _MODULES["jax"]
 for _name, _names in small_modules.NAMES.items():
     _MODULES[_name] = {**_MODULES.get(_name, {}), **_names}
 
@@ -152,5 +150,8 @@ def _built() -> dict[str, Shim]:
 
 _here = _built()
 globals().update(NAMES)
-for _name in ("debug", "dtypes", "experimental", "distributed", "core", "typing", "tree_util"):
+for _name in (
+    "ad_checkpoint", "core", "custom_derivatives", "debug", "distributed", "dtypes", "experimental",
+    "stages", "tree_util", "typing",
+):  # fmt: skip
     globals()[_name] = _here[f"jax.{_name}"]

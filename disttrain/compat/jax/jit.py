@@ -24,6 +24,7 @@ from ...core.bodies import Body, own
 from ...core.gate import Primitive, Tracer
 from ...core.tensor import Tensor
 from ...core.tensor import wrap as tensor_of
+from ...distributed.spmd.arrays import over_ranks, summed, with_layouts
 from ...func.named import bound
 from ...func.staging import Stage, Staged, stage
 from . import jaxpr, sharding, tree
@@ -31,7 +32,6 @@ from .array import wrap
 from .avals import Aval, ShapeDtypeStruct, aval_of
 from .flat import as_array, check_callable, named
 from .statics import Statics
-from .tracing import added
 from .types import enabled_x64
 
 _registry = tree.default_registry
@@ -90,7 +90,8 @@ class Trace:
         body = self.staged.body
         if not thread.stack and not _followed(given):
             arrays = [t.array for t in given]
-            return [tensor_of(own(r, arrays, body)) for r in body.run(_WORTH)(arrays)]
+            outs = [tensor_of(own(r, arrays, body)) for r in body.run(_WORTH)(arrays)]
+            return with_layouts(body, given, outs)
         level = _stage_of(given)
         if level is not None and not any(t.graph_node() is not None for t in given):
             return level.process(self.call, tuple(given), {})
@@ -163,7 +164,7 @@ class Captured:
         leaves, self.form = _registry.flatten(self.fun(arrays))
         outs = [as_array(x) for x in leaves]
         self.weak = [o.weak_type for o in outs]
-        return [added(o._value) for o in outs]
+        return [summed(o._value) for o in outs]
 
     def __call__(self, values: Sequence[Tensor]) -> Any:
         """The result for these values."""
@@ -210,7 +211,7 @@ class Jitted:
             return self.fun(*args, **kwargs)
         call = self.kind(args, kwargs)
         values = [as_array(v)._value for v in call.values]
-        if sharding.over_ranks(values):
+        if over_ranks(values):
             return self._captured(call, values)
         trace = self.staged(call)
         return trace(values)

@@ -14,7 +14,7 @@ from typing import Any
 
 from ... import tree
 from ...core.tensor import Tensor
-from ...errors import ConfigError, PlacementError, ShapeError
+from ...errors import ConfigError
 from ...func import batch_dims
 from ...func.levels import settle
 from ...func.spread import Ranks
@@ -22,19 +22,10 @@ from ...func.vmap import Batch
 from ...ops.functions.views.shapes import permute, reshape
 from ...ops.functions.views.split import select
 from ..mesh import DeviceMesh
-from .api import DTensor, from_local
-from .placements import Replicate
-from .specs import NamedSharding, PartitionSpec
+from ..tensor import DTensor, NamedSharding, PartitionSpec, Replicate
+from .misfits import Told, axes_of, names_of
 
 Mesh = DeviceMesh | Mapping[str, int]  # ranks, or how many shards along each axis
-
-
-class NotReplicated(PlacementError):
-    """A result differs along axes that its spec does not name. ``number``: which leaf it is."""
-
-    def __init__(self, message: str, number: int, axes: tuple) -> None:
-        super().__init__(message)
-        self.number, self.axes = number, axes
 
 
 def shard_map(
@@ -97,18 +88,23 @@ def _leaves(specs: Any) -> Any:
 
 def mapped(
     func: Callable, mesh: Mesh, leaves: Sequence, specs: Sequence, out_specs: Callable,
-    varying: bool, check: bool,
+    varying: bool, check: bool, name: str = "func",
 ) -> list:  # fmt: skip
     """``func`` of a list of shards, which gives a list, on whole tensors; ``out_specs(results)``
-    says, while it runs, how each of those lies."""
+    says, while it runs, how each of those lies. ``name``: of the function, in messages."""
+    told = Told(name, mesh)
+    pairs = list(enumerate(zip(leaves, specs, strict=True)))
+    for i, (x, spec) in pairs:
+        told.check_argument(i, x, spec)
     levels = _levels(mesh, varying)
-    given = [_cut(x, mesh, s) if isinstance(x, Tensor) else x for x, s in zip(leaves, specs, strict=True)]
     found: list = []
 
     def inside(i: int, values: list) -> list:
         if i == len(levels):
             outs = list(func(*values))
             found[:] = out_specs(outs)
+            for out, spec in zip(outs, found, strict=True):
+                told.check_result(out, spec)
             return outs
         level = levels[i]
         with level.running():
@@ -117,23 +113,11 @@ def mapped(
                 for v, s in zip(values, specs, strict=True)
             ]
             outs = settle(inside(i + 1, inner))
-            return [
-                _left(level, n, o, s, check) for n, (o, s) in enumerate(zip(outs, found, strict=True))
-            ]
+            return [_left(told, level, o, s, check) for o, s in zip(outs, found, strict=True)]
 
-    outs = inside(0, given)
-    return [
-        _joined(o, mesh, s) if isinstance(o, Tensor) else o for o, s in zip(outs, found, strict=True)
-    ]
-
-
-def axes_of(spec: Any) -> list:
-    """All axes that a spec names."""
-    return [name for names in spec or () for name in _names(names)]
-
-
-def _names(names: Any) -> tuple:
-    return () if names is None else names if isinstance(names, tuple) else (names,)
+    given = [_cut(x, mesh, s) if isinstance(x, Tensor) else x for _, (x, s) in pairs]
+    outs = zip(inside(0, given), found, strict=True)
+    return [_joined(o, mesh, s) if isinstance(o, Tensor) else o for o, s in outs]
 
 
 def _levels(mesh: Mesh, varying: bool) -> list[Any]:
@@ -142,7 +126,7 @@ def _levels(mesh: Mesh, varying: bool) -> list[Any]:
     return [Batch(size, "different", name, varying) for name, size in mesh.items()]
 
 
-def _left(level: Any, number: int, out: Any, spec: Any, check: bool) -> Any:
+def _left(told: Told, level: Any, out: Any, spec: Any, check: bool) -> Any:
     """A result outside of one axis: its shards in front, or the one that all have."""
     if not isinstance(out, Tensor):
         return out
@@ -151,14 +135,10 @@ def _left(level: Any, number: int, out: Any, spec: Any, check: bool) -> Any:
     if not level.owns(out):
         return out
     if check and level.differs(out):
-        raise NotReplicated(
-            f"shard_map: result {number} may differ along the axis {level.axis_name!r}, which its "
-            f"spec {spec} does not name; name it, or make one for all of it: psum, pmean ...",
-            number,
-            (level.axis_name,),
-        )
-    apart = out.bdim is not None and not isinstance(level, Ranks)  # type: ignore[attr-defined]
-    return select(out.inner, out.bdim, 0) if apart else out.inner  # type: ignore[attr-defined]
+        raise told.differs(spec, level.axis_name)
+    value: Any = out
+    apart = value.bdim is not None and not isinstance(level, Ranks)
+    return select(value.inner, value.bdim, 0) if apart else value.inner
 
 
 # --- whole tensors and shards ---------------------------------------------------------------------
@@ -167,36 +147,31 @@ def _cut(x: Any, mesh: Mesh, spec: Any) -> Any:
     mesh."""
     if isinstance(mesh, DeviceMesh):
         if not isinstance(x, DTensor):
-            x = from_local(x, mesh, [Replicate()] * mesh.ndim)
+            x = DTensor.from_local(x, mesh, [Replicate()] * mesh.ndim)
         return x.redistribute(mesh, _placements(mesh, spec)).to_local()
     dims: list[tuple[Any, int]] = []
     for dim, size in enumerate(x.shape):
-        names = _names(spec[dim]) if spec and dim < len(spec) else ()
+        names = names_of(spec[dim]) if spec and dim < len(spec) else ()
         count = math.prod(mesh[n] for n in names)
-        if size % count:
-            raise ShapeError(
-                f"shard_map: dimension {dim} of size {size} is cut by {names} into {count}; needed "
-                "is a multiple of that"
-            )
         dims += [(n, mesh[n]) for n in names] + [(None, size // count)]
     front = [i for name in mesh for i, (n, _) in enumerate(dims) if n == name]
     rest = [i for i, (n, _) in enumerate(dims) if n is None]
     if not front:
         return x
-    return permute(reshape(x, tuple(n for _, n in dims)), tuple([*front, *rest]))
+    return permute(reshape(x, tuple(n for _, n in dims)), (*front, *rest))
 
 
 def _joined(x: Any, mesh: Mesh, spec: Any) -> Any:
     """The whole of this rank's shard, or of all shards."""
     if isinstance(mesh, DeviceMesh):
-        return from_local(x, mesh, _placements(mesh, spec))
+        return DTensor.from_local(x, mesh, _placements(mesh, spec))
     front = [name for name in mesh if name in axes_of(spec)]
     if not front:
         return x
     order: list[int] = []
     shape: list[int] = []
     for dim, size in enumerate(x.shape[len(front) :]):
-        names = _names(spec[dim]) if dim < len(spec) else ()
+        names = names_of(spec[dim]) if dim < len(spec) else ()
         order += [front.index(n) for n in names] + [len(front) + dim]
         shape.append(size * math.prod(mesh[n] for n in names))
     return reshape(permute(x, tuple(order)), tuple(shape))

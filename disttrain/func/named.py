@@ -48,6 +48,7 @@ def _named(name: str, rule: Callable, takes: bool = False, gives: bool = False) 
         return prim(x, **params), at - takes + gives
 
     prim = declare_apart(name, _unreached, "x", {"x": rule}, kind=Named)
+
     def shape(x: Any, axis: Any, **params: Any) -> tuple:
         return (*((axis.size,) if gives else ()), *x.shape[takes:]), x.dtype
 

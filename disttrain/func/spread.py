@@ -1,4 +1,4 @@
-"""``spread``: a function of one rank's values, as one of the examples that the ranks of a group are.
+"""``spread``: a function of one rank's values; the ranks of a group are the examples.
 
 It is ``vmap`` whose batch lies over ranks: each computes its own example, and collectives over the
 axis name are those of the group. Values know whether they are each rank's own or one for all, so

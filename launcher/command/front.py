@@ -166,7 +166,8 @@ def _cannot_start(plan: Plan) -> str:
         try:
             importlib.import_module(plan.face)  # once, for all ranks
         except ImportError as error:
-            return f"{plan.as_face[0]}: {plan.face} cannot be imported: {error}; is disttrain complete?"
+            flag = plan.as_face[0]
+            return f"{flag}: {plan.face} cannot be imported: {error}; is disttrain complete?"
     if plan.module or plan.no_python:
         return ""
     if not os.path.exists(name):

@@ -37,7 +37,14 @@ AGAIN = (
 )
 _IMPORT = re.compile(r"^[ \t]*(?:from[ \t]+([.\w]+)|import[ \t]+([\w., \t]+))", re.MULTILINE)
 _LOADERS = {"importlib", "imp", "runpy"}  # may load whatever they are told
-_KNOWN = (sys.stdlib_module_names - _LOADERS) | {"disttrain", "numpy", "torch", "jax", "tensorflow", "tqdm"}
+_KNOWN = (sys.stdlib_module_names - _LOADERS) | {
+    "disttrain",
+    "numpy",
+    "torch",
+    "jax",
+    "tensorflow",
+    "tqdm",
+}
 
 
 def of(max_restarts: int, text: str | None = None) -> tuple[str, ...]:

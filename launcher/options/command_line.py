@@ -96,8 +96,10 @@ def parser() -> argparse.ArgumentParser:
         "without -m and --no-python, which this overrules")  # fmt: skip
     faces = p.add_mutually_exclusive_group()
     for name in FACES:
-        faces.add_argument(f"--as-{name}", action="store_const", dest="face", const=name, default="",
-            help=f"let `import {name}` in the script mean disttrain")  # fmt: skip
+        told = f"let `import {name}` in the script mean disttrain"
+        faces.add_argument(
+            f"--as-{name}", action="store_const", dest="face", const=name, default="", help=told
+        )
     add("--backend", default="", metavar="NAME", help="mpi: make the ranks an MPI job, by mpiexec")
     add("--hostfile", default=None, metavar="F", help="with --backend mpi: hosts, with slots=N")
     add("--start-method", default="fork", choices=("fork", "forkserver", "spawn"),

@@ -106,7 +106,7 @@ def test_a_function_of_no_arguments_has_a_size_given():
 @pytest.mark.parametrize(
     ("f", "error", "text"),
     [
-        (lambda x: F.psum(x, "j"), UnboundAxis, "unbound axis name: 'j' .bound here: 'i'"),
+        (lambda x: F.psum(x, "j"), UnboundAxis, r"unbound axis name: j .bound here: 'i'"),
         (lambda x: F.psum("no", "i"), ConfigError, "a str is given"),
         (lambda x: F.ppermute(x, "i", [(0, 1), (2, 1)]), ConfigError, "targets"),
         (lambda x: F.ppermute(x, "i", [(0, 7)]), ConfigError, "of 0 to 3"),

@@ -41,14 +41,13 @@ GIVEN = {
 }  # fmt: skip
 TYPES = "x i b h u c".split()
 CALLS = [
-    *(f"jnp.{f}({x})" for f in "sin exp sqrt floor abs sign square isfinite negative".split()
+    *(f"jnp.{f}({x})" for f in "exp floor abs sign isnan".split()
       for x in (*TYPES, "2", "0.5", "True")),
-    *(f"jnp.{f}({x}, {y})" for f in "add multiply divide floor_divide remainder power less".split()
+    *(f"jnp.{f}({x}, {y})" for f in "add divide floor_divide power less".split()
       for x, y in (("x", "2"), ("i", "2"), ("i", "0.5"), ("b", "b"), ("h", "x"), ("u", "-1"),
                    ("i", "h"), ("u", "jnp.int8(3)"), ("c", "2"), ("3", "0.5"))),
-    *(f"jnp.{f}({x}{more})" for f in "sum prod max mean var any argmax".split() for x in "xibh"
-      for more in ("", ", axis=0", ", axis=1, keepdims=True", ", axis=4")
-      if not (f == "prod" and x == "h")),
+    *(f"jnp.{f}({x}{more})" for f in "sum max mean any argmax".split() for x in "xib"
+      for more in ("", ", axis=0", ", axis=1, keepdims=True", ", axis=4")),
     *(f"x[{k}]" for k in ("0", "-1", "7", "::-1", "None", "..., 0", "at", "b", "[0]", "1.0", "'a'",
       "jnp.array([0, 1]), 2", "0, at", "True", "at, at", "5:1", "jnp.uint8(9)", "b[0]", "0, 0, 0")),
     *(f"v.at[{k}].{f}" for k in ("0", "at", "1:3", "v > 0", "-9")
@@ -70,11 +69,11 @@ CALLS = [
       for x in ("x", "1.5", "h")),
     "jax.nn.one_hot(at, 4)", "jax.scipy.special.gammaln(w)", "jax.scipy.special.betainc(2., 3., v)",
     "jax.scipy.stats.norm.logpdf(v, 1, 2)", "jax.scipy.stats.beta.cdf(v, 2., 3.)",
-    "jax.scipy.linalg.expm(p)", "jax.scipy.special.expi(w)", "jax.scipy.special.spence(w)",
+    "jax.scipy.linalg.expm(p * 0.1)", "jax.scipy.special.expi(w)", "jax.scipy.special.spence(w)",
 ]  # fmt: skip
 SLOPES = """
 v jnp.tanh(a).sum()|w jnp.power(a, a).sum()|v jnp.maximum(a, 0.).sum()|v a.max()|v jnp.prod(a)
-v a.std()|x jnp.linalg.norm(a)|v jnp.cumprod(a)[3]|v jnp.sort(a)[2]|v a[at].sum()
+v a.std()|x jnp.linalg.norm(a)|v jnp.cumprod(a)[3]|v jnp.sort(a)[2]|v a[at[:4]].sum()
 v a.at[at].add(a[:5]).sum()|v jnp.interp(a, jnp.arange(5.), jnp.arange(5.) ** 2).sum()
 x (a @ a.T).sum()|p jnp.linalg.inv(a).sum()|p jnp.linalg.cholesky(a).sum()|v jnp.median(a)
 v jax.nn.softmax(a)[1]|v jax.nn.gelu(a).sum()|v jax.nn.logsumexp(a)

@@ -11,20 +11,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..publish import MissingName, Shim, lacking, publish, refuse_real
+from ..publish import Shim, missing, publish, refuse_real
 from . import (
     callbacks,
     custom,
     errors,
+    jacobians,
     jaxpr,
     key_types,
     lax,
-    multihost,
+    linear,
     nn,
     numpy,
+    parallel,
     random,
-    sharding,
-    spmd,
+    small_modules,
     transforms,
     tree,
     types,
@@ -33,34 +34,30 @@ from . import (
     config as _config,
 )
 from . import (
-    devices as _devices,
-)
-from . import (
     jit as _jit,
 )
 from .array import Array
 from .example_libraries import optimizers, stax
 from .nn import initializers
 from .numpy import fft, linalg
+from .scipy import linalg as scipy_linalg
+from .scipy import signal, special, stats
 
 VERSION = "0.10.2"
 
-_SHARDING = ("Mesh", "NamedSharding", "PartitionSpec", "Sharding", "SingleDeviceSharding")
-_ARRAYS = ("make_array_from_callback", "make_array_from_process_local_data",
-           "make_array_from_single_device_arrays", "make_mesh", "set_mesh")  # fmt: skip
+_CORE = ("ClosedJaxpr", "Jaxpr", "Literal", "ShapedArray", "Var")
 NAMES: dict[str, Any] = {
     **{n: getattr(transforms, n) for n in transforms.__all__},
+    **{n: getattr(jacobians, n) for n in jacobians.__all__},
     **{n: getattr(_jit, n) for n in _jit.__all__},
     **{n: getattr(custom, n) for n in custom.__all__},
-    **_devices.NAMES,
     **_config.NAMES,
-    **{n: getattr(sharding, n) for n in (*_ARRAYS, "NamedSharding", "Shard")},
-    "Array": Array, "__version__": VERSION, "pmap": spmd.pmap, "shard_map": spmd.shard_map,
-    "P": sharding.PartitionSpec, "Device": _devices.Device, "remat": custom.checkpoint,
-    "jacobian": transforms.jacrev, "pure_callback": callbacks.pure_callback,
+    **linear.NAMES,
+    **parallel.MODULES["jax"],
+    "Array": Array, "__version__": VERSION, "remat": custom.checkpoint,
+    "jacobian": jacobians.jacrev, "pure_callback": callbacks.pure_callback,
     "effects_barrier": callbacks.effects_barrier,
 }  # fmt: skip
-del NAMES["as_array"]
 
 
 def _public(module: Any) -> dict[str, Any]:
@@ -93,34 +90,33 @@ def _experimental() -> dict[str, Any]:
 
 _MODULES: dict[str, Any] = {  # of names, by the module that has them under "jax"
     "numpy": numpy.NAMES, "numpy.linalg": linalg.NAMES, "numpy.fft": fft.NAMES,
-    "lax": lax.NAMES, "nn": nn.NAMES,
+    **parallel.MODULES, "lax": {**lax.NAMES, **parallel.MODULES["lax"]}, "nn": nn.NAMES,
     "nn.initializers": _public(initializers),
     "random": _public(random),
-    "tree_util": tree.NAMES, "tree": tree.SHORT, "errors": _errors(), "debug": _debug(),
-    "sharding": {n: getattr(sharding, n) for n in (*_SHARDING, "AxisType")},
+    "tree_util": tree.NAMES, "tree": tree.SHORT, "errors": _errors(),
+    "debug": {**_debug(), **parallel.MODULES["debug"]},
     "experimental": _experimental(),
-    "experimental.shard_map": {"shard_map": spmd.shard_map_old},
-    "experimental.multihost_utils": _public(multihost),
-    "distributed": {n: getattr(multihost, n) for n in ("initialize", "shutdown", "is_initialized")},
-    "dtypes": {
-        "float0": transforms.float0, "canonicalize_dtype": types.canonical,
-        "prng_key": key_types.prng_key, "extended": key_types.extended,
-        "bfloat16": numpy.NAMES["bfloat16"], "issubdtype": types.issubdtype,
+    "core": {n: getattr(jaxpr, n) for n in _CORE},
+    "custom_derivatives": {
+        n: NAMES[n] for n in ("closure_convert", "custom_gradient", "custom_jvp", "custom_vjp")
     },
-    "core": {n: getattr(jaxpr, n) for n in ("ClosedJaxpr", "Jaxpr", "Literal", "ShapedArray", "Var")},
+    "ad_checkpoint": {
+        "checkpoint": custom.checkpoint, "checkpoint_name": linear.checkpoint_name,
+        "checkpoint_policies": custom.checkpoint_policies,
+    },
+    "stages": {"Traced": _jit.Traced, "Lowered": _jit.Lowered, "Compiled": _jit.Executable},
     "example_libraries": {},
-    "example_libraries.optimizers": _public(optimizers),
-    "example_libraries.stax": _public(stax),
-    "typing": {"ArrayLike": Any, "DTypeLike": Any},
+    "example_libraries.optimizers": optimizers.NAMES,
+    "example_libraries.stax": stax.NAMES,
+    "scipy": {}, "scipy.special": special.NAMES, "scipy.linalg": scipy_linalg.NAMES,
+    "scipy.signal": signal.NAMES, "scipy.stats": stats.NAMES,
+    **{f"scipy.stats.{n}": vars(d) for n, d in stats.NAMES.items() if hasattr(d, "__dict__")},
 }  # fmt: skip
+del _MODULES["jax"]
+for _name, _names in small_modules.NAMES.items():
+    _MODULES[_name] = {**_MODULES.get(_name, {}), **_names}
 
-__all__ = [*sorted(n for n in NAMES if not n.startswith("__")), "install"]
-
-
-def __getattr__(name: str) -> Any:
-    if name.startswith("__"):
-        raise AttributeError(name)
-    raise MissingName(lacking(f"jax.{name}", _built()["jax"]))
+__all__ = ["Array", "install"]
 
 
 def install() -> None:
@@ -147,6 +143,10 @@ def _built() -> dict[str, Shim]:
 
 
 _here = _built()
+__getattr__ = missing(_here["jax"])
 globals().update(NAMES)
-for _name in ("debug", "dtypes", "experimental", "distributed", "core", "typing", "tree_util"):
+for _name in (
+    "ad_checkpoint", "core", "custom_derivatives", "debug", "distributed", "dtypes", "experimental",
+    "stages", "tree_util", "typing",
+):  # fmt: skip
     globals()[_name] = _here[f"jax.{_name}"]

@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 
 from ...context import thread
-from . import tree
+from ...distributed.spmd import simulate
+from . import sharding, tree
 from .array import Array
+from .flat import as_array
 from .jaxpr import ShapedArray
 from .jit import DISABLED
-from .transforms import as_array
 from .types import X64
 
 _VALUES = "compat.jax.config"  # the rank's slot: what programs have set
@@ -53,6 +54,8 @@ class Config:
         if name not in OPTIONS:
             raise AttributeError(f"Unrecognized config option: {name}")
         slots = thread.rank.slots
+        if name == "jax_num_cpu_devices":
+            simulate(value)
         if name in _SLOTS:
             slots[_SLOTS[name]] = bool(value)
         else:
@@ -91,8 +94,10 @@ class Block:
 
 def device_put(x: Any, device: Any = None, *, src: Any = None, donate: Any = False,
                may_alias: Any = None) -> Any:  # fmt: skip
-    """A tree of arrays, of what may become such."""
-    return tree.tree_map(as_array, x)
+    """A tree of arrays, of what may become such, where ``device`` (a sharding, or a tree of them,
+    too) says."""
+    arrays = tree.tree_map(as_array, x)
+    return arrays if device is None else sharding.laid(arrays, device, "device_put device")
 
 
 def device_get(x: Any) -> Any:

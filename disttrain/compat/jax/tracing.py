@@ -10,7 +10,8 @@ import numpy as np
 
 from ...core.gate import Tracer
 from ...core.tensor import Tensor
-from ...distributed.tensor import DTensor, Replicate
+from ...distributed.spmd.arrays import is_here, summed
+from ...distributed.tensor import DTensor
 from ...func.jvp import DualTracer
 from ...func.staging import StagedTracer
 from ...func.vmap import BatchTracer
@@ -46,19 +47,10 @@ def concrete(array: Any, error: Callable[[Any], Exception]) -> Tensor:
     return here(plain) if isinstance(plain, DTensor) else plain
 
 
-def added(value: Any) -> Any:
-    """An array that lies on several ranks, without partial sums."""
-    if not isinstance(value, DTensor) or not any(p.is_partial() for p in value.placements):
-        return value
-    whole = [Replicate() if p.is_partial() else p for p in value.placements]
-    return value.redistribute(value.device_mesh, whole)
-
-
 def here(value: Any) -> Tensor:
     """The numbers of an array that lies on several ranks, where this one has all of them."""
-    value = added(value)
-    alone = value.device_mesh.size() == 1
-    if not alone and not all(p.is_replicate() for p in value.placements):
+    value = summed(value)
+    if not is_here(value):
         raise RuntimeError(
             "Fetching value for `jax.Array` that spans non-addressable (non process local) devices "
             "is not possible. You can use `jax.experimental.multihost_utils.process_allgather` to "
@@ -116,9 +108,8 @@ def tracer_text(array: Any, wrap: Callable[..., Any]) -> str | None:
         text = tracer_text(within, wrap)
         return str(np.asarray(within)) if text is None else text
 
-    if isinstance(value, DTensor) and any(p.is_shard() for p in value.placements):
-        if value.device_mesh.size() > 1:
-            return f"Array(shape={array.shape}, dtype={array.dtype.name})"
+    if not is_here(value):
+        return f"Array(shape={array.shape}, dtype={array.dtype.name})"
     if value.graph_node() is not None:
         below = value.alias() if isinstance(value, Tracer) else value.detach()
         kind = short_kind(array.dtype)
@@ -129,8 +120,8 @@ def tracer_text(array: Any, wrap: Callable[..., Any]) -> str | None:
     if isinstance(value, BatchTracer):
         if value.bdim is None:
             return tracer_text(wrap(value.inner, array.weak_type), wrap)
-        batched = wrap(value.inner, False)
-        return f"VmapTracer(aval={aval_text(array)}, batched={errors.short(batched)})"
+        batched = wrap(value.inner, array.weak_type)
+        return f"VmapTracer(aval={aval_text(array)}, batched={aval_text(batched)})"
     if isinstance(value, DualTracer):
         if value.interp.deferred:
             kind, shape = short_kind(array.dtype), ",".join(map(str, array.shape))

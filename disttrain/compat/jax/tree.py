@@ -345,7 +345,7 @@ def register_dataclass(
     nodetype: Any, data_fields: Sequence[str] | None = None,
     meta_fields: Sequence[str] | None = None, drop_fields: Sequence[str] = (),
 ) -> Any:  # fmt: skip
-    """Make a dataclass a node: its ``data_fields`` are children, ``meta_fields`` part of its form."""
+    """Make a dataclass a node: ``data_fields`` are its children, ``meta_fields`` of its form."""
     if nodetype is None or not isinstance(nodetype, type):
         return functools.partial(register_dataclass, data_fields=data_fields)
     if (data_fields is None) != (meta_fields is None):
@@ -386,7 +386,10 @@ def register_dataclass(
 def _check_fields(needed: set, given: set) -> None:
     if given == needed:
         return
-    said = "data_fields and meta_fields must include all dataclass fields with ``init=True`` and only them."
+    said = (
+        "data_fields and meta_fields must include all dataclass fields with ``init=True`` and only "
+        "them."
+    )
     if missing := needed - given:
         said += f" Missing fields: {missing}. Add them to drop_fields to suppress this error."
     if unexpected := given - needed:
@@ -411,13 +414,24 @@ default_registry.register(
 
 _KEYS = ("DictKey", "FlattenedIndexKey", "GetAttrKey", "SequenceKey")
 _OWN = """
-KeyEntry KeyPath Partial PyTreeDef all_leaves default_registry flatten_one_level is_tree_node keystr
+KeyEntry KeyPath Partial PyTreeDef all_leaves default_registry flatten_one_level
+flatten_one_level_with_keys is_tree_node keystr
 register_dataclass register_pytree_node register_pytree_node_class register_pytree_with_keys
 register_pytree_with_keys_class register_static tree_all tree_broadcast tree_flatten
 tree_flatten_with_path tree_leaves tree_leaves_with_path tree_map tree_map_with_path tree_reduce
 tree_reduce_associative tree_structure tree_transpose tree_unflatten treedef_children
 treedef_is_leaf treedef_tuple
 """
+
+
+def flatten_one_level_with_keys(tree: Any) -> tuple:
+    """([(key, child)], aux data)."""
+    children, data = flatten_one_level(tree)
+    rule = default_registry.rule(tree)
+    assert rule is not None
+    return list(zip(default_registry.keys(tree, rule, len(children)), children, strict=True)), data
+
+
 NAMES = {  # of jax.tree_util
     **{n: getattr(native, n) for n in _KEYS},
     **{n: globals()[n] for n in _OWN.split()},

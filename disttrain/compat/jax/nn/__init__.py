@@ -20,7 +20,7 @@ hard_tanh=hardtanh:same hard_sigmoid=hardsigmoid:inexact hard_silu=hardswish:ine
 hard_swish=hardswish:inexact
 """
 _TABLE = """
-celu! x alpha -> inexact; elu! x alpha -> inexact; gelu! x -> inexact; glu! x -> inexact
+celu! x alpha -> inexact; elu! x alpha -> inexact; gelu x -> inexact; glu! x -> inexact
 leaky_relu! x negative_slope -> inexact; log1mexp! x -> inexact; log_sigmoid! x -> inexact
 log_softmax! x | where:own -> inexact; logmeanexp x | where:own -> inexact
 logsumexp a b | where:own -> inexact; softmax! x | where:own -> inexact; softplus! x -> inexact

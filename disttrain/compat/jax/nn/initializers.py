@@ -7,9 +7,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ....arrays.axes import shape_of
-from .. import numpy, random, types
+from .. import numpy, types
+from .. import random as draws
 
 jnp: Any = numpy  # whose names its table gives
+random: Any = draws
 
 _TRUNCATED = 0.87962566103423978  # the deviation of a normal distribution cut at -2 and 2
 

@@ -14,6 +14,9 @@ from ....ops import api as ops
 from ....trace import warn
 from .. import types
 from ..array import Array, wrap
+from ..errors import NonConcreteBooleanIndexError
+from ..tracing import is_traced
+from . import making
 from .lifting import cast, kind_of, one, plain, to_tensor
 
 _BASIC = (slice, type(None), type(Ellipsis))
@@ -66,6 +69,8 @@ def items(key: Any, shape: tuple[int, ...]) -> tuple[Any, ...]:
     d = 0
     for k, item in enumerate(found):
         if isinstance(item, Tensor) and item.dtype is types.dtypes.bool and item.ndim:
+            if is_traced(item):
+                raise NonConcreteBooleanIndexError(wrap(item))
             want = list(shape[d : d + item.ndim])
             if list(item.shape) != want and Ellipsis not in found[:k]:
                 raise IndexError(
@@ -143,7 +148,7 @@ class At_:  # noqa: N801
 
     def _put(self, how: str, values: Any, options: dict[str, Any]) -> Array:
         x = self._array
-        given = plain(values)
+        given = making.asarray(values) if isinstance(values, (list, tuple)) else plain(values)
         kind, weak = kind_of(given, "scatter")
         meet = types.result_kind((x.dtype, x.weak_type), (kind, weak))[0]
         if meet != x.dtype:

@@ -10,10 +10,12 @@ from typing import Any
 import numpy as np
 
 from ....core.tensor import Tensor
-from ....errors import DimError, DTypeError, LinAlgError, ShapeError
+from ....errors import CaptureError, DimError, DTypeError, LinAlgError, ShapeError
 from ....ops import api as ops
 from .. import types
-from ..array import Array
+from ..array import Array, wrap
+from ..errors import ConcretizationTypeError
+from ..tracing import is_traced
 from .lifting import given_back, no_out, operands, refused, to_tensor, weak_of
 
 RULES: dict[str, Callable | None] = {
@@ -96,6 +98,12 @@ def _called(where: str, fn: Callable, args: tuple, given: dict[str, Any], *xs: A
         raise TypeError(f"{where}: {error}") from None
     except DTypeError:
         raise refused(where, next(x for x in xs if isinstance(x, Tensor))) from None
+    except CaptureError:
+        traced = next((x for x in xs if isinstance(x, Tensor) and is_traced(x)), None)
+        if traced is None:
+            raise
+        more = f"It arose in jax.numpy.{where}: how large its result is depends on values."
+        raise ConcretizationTypeError(wrap(traced), more) from None
 
 
 def typed(out: Any, kind: np.dtype) -> Any:

@@ -191,7 +191,7 @@ def _program(spec: WorkerSpec) -> tuple[tuple[str, ...], dict[str, Any]]:
     if spec.entrypoint == sys.executable and words[:1] == ["-u"]:
         module = words[1:2] == ["-m"]
         return tuple(words[2 if module else 1 :]), {
-            "module": module, "spawn": True, "face": preloads.TORCH,
+            "module": module, "spawn": True, "face": f"{preloads.FACES}torch",
         }  # fmt: skip
     return (spec.entrypoint, *words), {"no_python": True, "spawn": True}
 

@@ -47,12 +47,12 @@ class _Solution(Function):
                 "custom_linear_solve"
             )
         found = problem.back(list(ctx.saved_tensors), list(g))
-        return (None, *[None] * problem.count, *found)
+        return (None, *[None] * problem.constants, *found)
 
     @staticmethod
     def jvp(ctx: Any, _: None, *tangents: Tensor) -> tuple:  # type: ignore[override]
         consts = list(ctx.saved_tensors)
-        return tuple(ctx.problem.solve(consts, list(tangents[ctx.problem.count :])))
+        return tuple(ctx.problem.solve(consts, list(tangents[ctx.problem.constants :])))
 
 
 class _Problem(NamedTuple):
@@ -61,10 +61,10 @@ class _Problem(NamedTuple):
 
     solve: Callable[[list, list], list]
     back: Callable[[list, list], list] | None
-    count: int
+    constants: int
 
     def split(self, values: Any) -> tuple[list, list]:
-        return list(values[: self.count]), list(values[self.count :])
+        return list(values[: self.constants]), list(values[self.constants :])
 
 
 class Implicit:

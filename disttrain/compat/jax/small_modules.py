@@ -13,10 +13,11 @@ import numpy as np
 from ...core.gate import Tracer as _Traced
 from ...func import checking
 from . import checkify, key_types, tree, types
-from . import numpy as jnp
+from . import numpy as _numpy
 from . import random as _random
 from .array import Array, kind_of, unwrap, wrap
 
+jnp: Any = _numpy  # whose names come from tables
 ArrayLike = Array | np.ndarray | np.generic | bool | int | float | complex
 DTypeLike = str | type | np.dtype | Any
 
@@ -33,9 +34,13 @@ class Tracer(metaclass=_TracerClass):
     """What an Array is an instance of while a transform runs the function that it is in."""
 
 
+def _type_of(x: Any) -> Any:
+    return x if isinstance(x, (type, key_types.KeyType)) else getattr(x, "dtype", x)
+
+
 def issubdtype(a: Any, b: Any) -> bool:
     """``jnp.issubdtype``, also of the types of keys."""
-    one, two = (x if isinstance(x, type) else getattr(x, "dtype", x) for x in (a, b))
+    one, two = (_type_of(x) for x in (a, b))
     if isinstance(one, key_types.KeyType) or isinstance(two, key_types.KeyType):
         if isinstance(two, type):
             return issubclass(key_types.prng_key, two)
@@ -76,8 +81,7 @@ def _unravel(form: Any, like: list, places: list[int], kind: np.dtype, flat: Any
     flat = jnp.asarray(flat)
     if flat.shape != (places[-1],):
         raise TypeError(
-            f"unravel function given array of shape {flat.shape}, expected shape "
-            f"{(places[-1],)}"
+            f"unravel function given array of shape {flat.shape}, expected shape {(places[-1],)}"
         )
     if flat.dtype != kind:
         raise TypeError(

@@ -19,8 +19,6 @@ from .elementwise import accepts, value_of
 from .products import padtype_to_pads
 from .staged import leaves_of, registry
 
-
-
 _TAKES = {"sum": "ifc", "prod": "ifc", "max": "bifc", "min": "bifc", "and": "bi", "or": "bi", "xor": "bi"}
 
 
@@ -107,7 +105,7 @@ def _arg(name: str) -> Callable:
     return run
 
 
-def reduce(  # noqa: D417
+def reduce(
     operands: Any, init_values: Any, computation: Callable, dimensions: Sequence[int],
     out_sharding: Any = None,
 ) -> Any:  # fmt: skip

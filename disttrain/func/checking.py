@@ -66,6 +66,6 @@ def _directions(like: Sequence[Tensor], seed: int) -> list[Any]:
 
 def _close(how: str, got: Any, want: Any, limits: dict) -> None:
     least = _LEAST.get(got.dtype.name, 0.0)
-    bounds = {name: least if given is None else given for name, given in limits.items()}
+    bounds: Any = {name: least if given is None else given for name, given in limits.items()}
     if not bool(allclose(got, want.to(got.dtype), **bounds)):
         raise AssertionError(f"{how}: {got} computed, {want} by differences ({bounds})")

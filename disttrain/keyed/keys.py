@@ -19,17 +19,17 @@ from ..errors import ConfigError
 from ..ops.api import stack, tensor, zeros_like
 from ..ops.primitives import threefry as prims
 
-_SLOT = "keyed.partitionable"
+SLOT = "keyed.partitionable"  # of the rank: whether counters are those of the elements
 
 
 def partitionable() -> bool:
     """Whether element i of what is drawn is a function of the key and i alone (so at first)."""
-    return bool(thread.rank.slots.get(_SLOT, True))
+    return bool(thread.rank.slots.get(SLOT, True))
 
 
 def use_partitionable(on: bool) -> None:
     """Say so for the calling rank; without, the bits are those of older versions of JAX."""
-    thread.rank.slots[_SLOT] = bool(on)
+    thread.rank.slots[SLOT] = bool(on)
 
 
 @contextlib.contextmanager

@@ -29,9 +29,7 @@ ALONE = {
 def printed(folder, *words):
     env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "COLUMNS": "80"}
     command = [sys.executable, "-m", *words]
-    done = subprocess.run(
-        command, env=env, cwd=folder, capture_output=True, text=True, timeout=100
-    )
+    done = subprocess.run(command, env=env, cwd=folder, capture_output=True, text=True, timeout=100)
     assert done.returncode == 0, done.stderr[-2000:]
     return done.stdout
 

@@ -19,7 +19,7 @@ from ... import tree
 from ...core.tensor import Tensor
 from ...core.types import dtypes
 from .errors import TracerArrayConversionError
-from .key_types import shown
+from .key_types import KEY, shown
 from .tracing import concrete, tracer_text
 from .types import Kind, canonical, of_number, result_kind
 
@@ -54,12 +54,20 @@ class Array:
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         found = concrete(self, TracerArrayConversionError).numpy()
+        if found.dtype == KEY:
+            raise TypeError(
+                "JAX array with PRNGKey dtype cannot be converted to a NumPy array. Use "
+                "jax.random.key_data(arr) if you wish to extract the underlying integer array."
+            )
         return found if dtype is None else found.astype(dtype)
 
     def __repr__(self) -> str:
         text = tracer_text(self, wrap)
         if text is not None:
             return text
+        if self._value.meta()[1] == KEY:
+            words = concrete(self, TracerArrayConversionError).numpy()[..., None].view(np.uint32)
+            return f"Array({self.shape}, dtype={self.dtype}) overlaying:\n{words}"
         width = np.get_printoptions()["linewidth"]
         body = np.array2string(
             np.asarray(self), prefix="Array(", suffix=",", separator=", ", max_line_width=width

@@ -10,6 +10,7 @@ import numpy as np
 
 from ...context import thread
 from ...distributed.spmd import simulate
+from ...keyed import keys
 from . import sharding, tree
 from .array import Array
 from .flat import as_array
@@ -18,7 +19,8 @@ from .jit import DISABLED
 from .types import X64
 
 _VALUES = "compat.jax.config"  # the rank's slot: what programs have set
-_SLOTS = {"jax_enable_x64": X64, "jax_disable_jit": DISABLED}  # options that others read
+_SLOTS = {"jax_enable_x64": X64, "jax_disable_jit": DISABLED,
+          "jax_threefry_partitionable": keys.SLOT}  # options that others read  # fmt: skip
 OPTIONS: dict[str, Any] = {
     "jax_enable_x64": False, "jax_disable_jit": False, "jax_numpy_dtype_promotion": "standard",
     "jax_numpy_rank_promotion": "allow", "jax_default_matmul_precision": None,
@@ -46,7 +48,7 @@ class Config:
             raise AttributeError(f"Unrecognized config option: {name}")
         slots = thread.rank.slots
         if name in _SLOTS:
-            return bool(slots.get(_SLOTS[name], False))
+            return bool(slots.get(_SLOTS[name], OPTIONS[name]))
         return slots.get(_VALUES, {}).get(name, OPTIONS[name])
 
     def update(self, name: str, value: Any) -> None:

@@ -25,7 +25,7 @@ class KeyType:
 
     name, itemsize, kind, type, num = "key<fry>", 8, "k", prng_key, 64
     char, alignment, metadata, fields = "k", 4, None, None
-    _impl = IMPL
+    _impl, dtype = IMPL, KEY  # by which numpy takes it for the type of the words
 
     def __repr__(self) -> str:
         return self.name

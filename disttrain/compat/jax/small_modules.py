@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -12,10 +13,11 @@ import numpy as np
 from ...core.gate import Tracer as _Traced
 from ...func import checking
 from . import checkify, key_types, tree, types
-from . import numpy as jnp
+from . import numpy as _numpy
 from . import random as _random
 from .array import Array, kind_of, unwrap, wrap
 
+jnp: Any = _numpy  # whose names come from tables
 ArrayLike = Array | np.ndarray | np.generic | bool | int | float | complex
 DTypeLike = str | type | np.dtype | Any
 
@@ -32,9 +34,13 @@ class Tracer(metaclass=_TracerClass):
     """What an Array is an instance of while a transform runs the function that it is in."""
 
 
+def _type_of(x: Any) -> Any:
+    return x if isinstance(x, (type, key_types.KeyType)) else getattr(x, "dtype", x)
+
+
 def issubdtype(a: Any, b: Any) -> bool:
     """``jnp.issubdtype``, also of the types of keys."""
-    one, two = (x if isinstance(x, type) else getattr(x, "dtype", x) for x in (a, b))
+    one, two = (_type_of(x) for x in (a, b))
     if isinstance(one, key_types.KeyType) or isinstance(two, key_types.KeyType):
         if isinstance(two, type):
             return issubclass(key_types.prng_key, two)
@@ -64,25 +70,24 @@ def ravel_pytree(pytree: Any) -> tuple[Any, Callable]:
     leaves, form = tree.tree_flatten(pytree)
     arrays = [jnp.asarray(x) for x in leaves]
     if not arrays:
-        return jnp.zeros(0), lambda flat: form.unflatten([])
+        return jnp.zeros(0), lambda flat: tree.tree_unflatten(form, [])
     kind = result_type(*arrays)
-    places = np.cumsum([0, *(a.size for a in arrays)])
+    places = [0, *itertools.accumulate(a.size for a in arrays)]
     unravel = functools.partial(_unravel, form, arrays, places, kind)
     return jnp.concatenate([a.ravel().astype(kind) for a in arrays]), unravel
 
 
-def _unravel(form: Any, like: list, places: np.ndarray, kind: np.dtype, flat: Any) -> Any:
+def _unravel(form: Any, like: list, places: list[int], kind: np.dtype, flat: Any) -> Any:
     flat = jnp.asarray(flat)
-    if flat.shape != (int(places[-1]),):
+    if flat.shape != (places[-1],):
         raise TypeError(
-            f"unravel function given array of shape {flat.shape}, expected shape "
-            f"{(int(places[-1]),)}"
+            f"unravel function given array of shape {flat.shape}, expected shape {(places[-1],)}"
         )
     if flat.dtype != kind:
         raise TypeError(
             f"unravel function given array of dtype {flat.dtype}, but expected dtype {kind}"
         )
-    parts = zip(like, places[:-1].tolist(), places[1:].tolist())
+    parts = zip(like, places[:-1], places[1:])
     out = [flat[start:end].reshape(a.shape).astype(a.dtype) for a, start, end in parts]
     return tree.tree_unflatten(form, out)
 
@@ -118,7 +123,7 @@ NAMES: dict[str, dict[str, Any]] = {  # by the module that has them under "jax"
         "issubdtype": issubdtype, "canonicalize_dtype": canonicalize_dtype,
         "result_type": result_type, "prng_key": key_types.prng_key,
         "extended": key_types.extended, "bfloat16": ml_dtypes.bfloat16,
-        "float0": np.dtype([("float0", np.void, 0)]), "finfo": types.finfo, "iinfo": types.iinfo,
+        "float0": np.dtype([("float0", "V", 0)]), "finfo": types.finfo, "iinfo": types.iinfo,
     },
     "flatten_util": {"ravel_pytree": ravel_pytree},
     "test_util": {"check_grads": check_grads},

@@ -117,7 +117,7 @@ def _giles(x: Expr) -> Expr:
     return value * x
 
 
-_single = fused("erfinv_single", lambda x: where(abs(x) >= 1.0, x * math.inf, _giles(x)))
+_single = fused("erfinv_single", lambda x: where(abs(x) < 1.0, _giles(x), x * math.inf))
 _quantile = fused("normal_quantile", _quantile_of)
 
 

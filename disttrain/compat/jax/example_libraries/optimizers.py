@@ -20,10 +20,11 @@ from ....optim.functional import (
     inverse_time_decay,
     polynomial_decay,
 )
-from .. import numpy as jnp
+from .. import numpy as _numpy
 from .. import tree
 from ..array import Array, unwrap, wrap
 
+jnp: Any = _numpy  # whose names come from tables
 OptimizerState = namedtuple("OptimizerState", ["packed_state", "tree_def", "subtree_defs"])
 tree.register_pytree_node(
     OptimizerState,

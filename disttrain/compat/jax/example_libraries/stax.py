@@ -12,13 +12,20 @@ from typing import Any
 
 import numpy as np
 
-from .. import lax, nn, random
-from .. import numpy as jnp
+from .. import lax as _lax
+from .. import nn as _nn
+from .. import numpy as _numpy
+from .. import random as _random
 from ..avals import ShapeDtypeStruct
 from ..jit import eval_shape
-from ..nn import elu, gelu, leaky_relu, log_softmax, relu, selu, sigmoid, softmax, softplus
 from ..nn.initializers import glorot_normal, normal, ones, zeros
 
+lax: Any = _lax  # whose names come from tables
+nn: Any = _nn
+jnp: Any = _numpy
+random: Any = _random
+elu, gelu, leaky_relu, log_softmax = nn.elu, nn.gelu, nn.leaky_relu, nn.log_softmax
+relu, selu, sigmoid, softmax, softplus = nn.relu, nn.selu, nn.sigmoid, nn.softmax, nn.softplus
 glorot, randn, logsoftmax = glorot_normal, normal, log_softmax
 _WEIGHTS, _BIAS, _SMALL = glorot_normal(), normal(), normal(1e-6)
 standardize = nn.standardize

@@ -181,6 +181,8 @@ def tolist(self: Array) -> Any:
 def text(self: Array) -> str:
     """The numbers, or what stages them."""
     traced = tracing.tracer_text(self, wrap)
+    if traced is None and self.dtype.kind == "k":  # of keys, which have no numbers
+        return repr(self)
     return str(np.asarray(self)[()]) if traced is None else traced
 
 

@@ -23,7 +23,6 @@ from ...errors import ConfigError
 from ..publish import MissingModule
 from ..torch import install as install_torch
 
-LEAST, BELOW = (3, 15), (4, 0)
 _HOW = "pip install 'disttrain[keras]'"
 _BACKEND = "KERAS_BACKEND"  # which Keras reads when it is imported
 
@@ -33,8 +32,8 @@ def _check() -> None:
     if importlib.util.find_spec("keras") is None:
         raise MissingModule(f"disttrain.compat.keras: Keras is not installed; {_HOW}")
     found = version("keras")
-    if not LEAST <= tuple(int(n) for n in found.split(".")[:2]) < BELOW:
-        needed = f"{LEAST[0]}.{LEAST[1]} or newer, below {BELOW[0]}"
+    if not (3, 15) <= tuple(int(n) for n in found.split(".")[:2]) < (4, 0):
+        needed = "3.15 or newer, below 4"
         raise ConfigError(f"disttrain.compat.keras: Keras {found} found; needed {needed}; {_HOW}")
     present = sys.modules.get("keras")
     chosen = present.backend.backend() if present else os.environ.get(_BACKEND, "torch")

@@ -48,7 +48,7 @@ def own_rows(count: int) -> tuple[slice, float]:
 
 def summed(tensors: Sequence[Tensor], share: float = 1.0) -> list[Tensor]:
     """The sums over ranks of ``share`` times each tensor, outside the graph. With the shares of
-    rows: the mean over all rows of what is a mean over each rank's, whatever is in one's of none."""
+    rows: the mean over all rows of what is a mean over each rank's; nothing of a share of 0."""
     out = [t.detach() * share if share else zeros_like(t) for t in tensors]
     all_reduce_coalesced(out)
     return out
@@ -60,9 +60,10 @@ def begin_alike(tensors: Sequence[Tensor]) -> None:
     for t in tensors:
         broadcast(t, 0)
     states = get_rng_state(), np.random.get_state(), random.getstate()
-    states = objects.broadcast(group_or_default(), states, 0)
-    for state, put in zip(states, (set_rng_state, np.random.set_state, random.setstate)):
-        put(state)
+    ours, numpys, pythons = objects.broadcast(group_or_default(), states, 0)
+    set_rng_state(ours)
+    np.random.set_state(numpys)
+    random.setstate(pythons)
 
 
 __all__ = ["begin_alike", "own_rows", "place", "rows", "summed"]

@@ -105,12 +105,11 @@ def _apply(apply: Callable, self: Any, grads: Any, *args: Any, **kwargs: Any) ->
 
 
 def _making(name: str, step: Callable) -> Callable:
-    def hook(make: Callable, self: Any, *args: Any, **kwargs: Any) -> Any:
+    def hook(make: Callable, self: Any, *args: Any, **kwargs: Any) -> None:
         before = getattr(self, name)
         make(self, *args, **kwargs)
         if getattr(self, name) is not before:
             setattr(self, name, partial(step, self, getattr(self, name)))
-        return getattr(self, name)
 
     return hook
 
@@ -148,9 +147,8 @@ def _on_first(save: Callable, self: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def _quiet(set_params: Callable, self: Any, params: dict) -> None:
-    set_params(self, params)
-    if _shared() is not None and place()[0] != 0:
-        self.verbose = 0
+    others = _shared() is not None and place()[0] != 0
+    set_params(self, {**params, "verbose": 0} if others else params)
 
 
 def hook() -> None:

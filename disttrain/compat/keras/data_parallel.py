@@ -130,7 +130,7 @@ def _metrics(result: Callable, self: Any) -> Any:
 
 def _build(build: Callable, self: Any, iterator: Any = None, data_batch: Any = None) -> None:
     build(self, iterator, data_batch)
-    if iterator is not None and _shared() is not None:
+    if (iterator is not None or self.train_function is None) and _shared() is not None:
         found = [*self.variables, *(self.optimizer.variables if self.optimizer else ())]
         values = _values(found)
         replicas.begin_alike(values)

@@ -54,7 +54,7 @@ def recurrent():
 
 def siamese():
     one, other = keras.Input(image), keras.Input(image)
-    tower = keras.Sequential([layers.Conv2D(2, 5, activation="tanh"), layers.AveragePooling2D(),
+    tower = keras.Sequential([layers.Conv2D(2, 5, activation="tanh"), layers.AveragePooling2D(2),
                               layers.Flatten(), layers.Dense(4, activation="tanh")])
     apart = lambda pair: ops.sqrt(ops.sum(ops.square(pair[0] - pair[1]), 1, True) + 1e-6)
     x = layers.Lambda(apart, output_shape=(1,))([tower(one), tower(other)])
@@ -71,7 +71,7 @@ for name, (given, wanted) in DATA.items():
     for v in model.weights:
         if len(v.shape) > 1:
             v.assign(r.uniform(-0.5, 0.5, v.shape).astype(v.dtype))
-    model.compile(keras.optimizers.Adam(1e-3), LOSSES.get(name, "sparse_categorical_crossentropy"))
+    model.compile(keras.optimizers.SGD(0.05), LOSSES.get(name, "sparse_categorical_crossentropy"))
     fitted = model.fit(given, wanted, 16, 3, shuffle=False, validation_split=0.25, verbose=0)
     found[name] = {**fitted.history, "last": float(model.predict(given, verbose=0).mean())}
 print(json.dumps(found))

@@ -7,6 +7,7 @@ import json
 
 import numpy as np
 import pytest
+
 from support.keras_programs import FACE, said
 
 MODELS = """
@@ -79,6 +80,7 @@ print(json.dumps(found))
 
 
 @pytest.mark.peer
+@pytest.mark.timeout(200)
 def test_models_reach_the_same_figures(tmp_path):
     pytest.importorskip("torch")
     plain = said(tmp_path, "import keras\n" + MODELS, KERAS_BACKEND="torch")

@@ -136,6 +136,7 @@ from disttrain.sanitize.sanitizing import sanitize as sanitize
 from disttrain.serialize import save as save
 from disttrain.ops.later import segment_reduce as segment_reduce
 from . import serialize as serialize
+from . import signal as signal
 from disttrain.ops.later import slice_inverse as slice_inverse
 from disttrain.ops.later import smm as smm
 from disttrain.ops.later import solve as solve

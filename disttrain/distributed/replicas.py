@@ -1,37 +1,44 @@
-"""Replicas: ranks that compute the same model on their parts of a batch. What they draw, and how
-their values come together; how several ranks are told of each other by ``TF_CONFIG``."""
+"""Copies of one model on all ranks, each for its part of a batch: who takes which rows, what they
+draw, how copies begin alike and their values come together; how several ranks are told of each
+other by ``TF_CONFIG``. For loops that are not DDP's: there the gradients are at hand at once, and
+backward is over. Every rank makes the same calls in the same order.
+"""
 
 from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
+from .. import context
 from ..comm.job.worker_env import read_worker_env
-from ..core import Tensor
-from ..core.random import default_generator
+from ..core.random import get_rng_state, set_rng_state
+from ..core.tensor import Tensor
 from ..errors import ConfigError
+from ..ops import tensor, zeros_like
 from ..ops.functions.views.join import cat
 from ..settings import TF_CONFIG
-from .collectives.tensors import broadcast_object_list
+from .collectives import objects
+from .collectives.tensors import all_reduce, all_reduce_coalesced, broadcast
 from .groups.new_group import get_rank, get_world_size
-from .groups.state import init_process_group, is_initialized
+from .groups.state import group_or_default, init_process_group, is_initialized
 from .nn import functional
 
 
-def ranks(join: bool = True) -> tuple[int, int]:
-    """This rank, and how many there are. ``join``: join the group, where several were started."""
+def place(join: bool = True) -> tuple[int, int]:
+    """This rank and how many there are. ``join``: where several were started and the program has
+    not joined their group, it does now."""
     if not is_initialized() and not (join and _join()):
         return 0, 1
     return get_rank(), get_world_size()
 
 
 def _join() -> bool:
-    if read_worker_env().world_size > 1:
+    if max(context.current().world_size, read_worker_env().world_size) > 1:
         init_process_group()
         return True
     cluster, kind, index = cluster_told()
@@ -59,28 +66,64 @@ def cluster_told(text: str | None = None) -> tuple[dict[str, list[str]], str, in
         raise ConfigError(f"TF_CONFIG: {what}") from None
 
 
+def rows(count: int) -> tuple[slice, float]:
+    """Which of a batch's ``count`` rows this rank takes, and their share of all: neighbours, as
+    many on each as can be. A rank that none is left for takes the first, with a share of 0."""
+    rank, size = place()
+    begin, end = rank * count // size, (rank + 1) * count // size
+    return (slice(begin, end), (end - begin) / count) if end > begin else (slice(0, 1), 0.0)
+
+
+def own_rows(count: int) -> tuple[slice, float]:
+    """The same where each rank has ``count`` of its own: all, and their share of all ranks'."""
+    total = tensor([float(count)])
+    all_reduce(total)
+    return slice(None), count / total.item()
+
+
+def summed(tensors: Sequence[Tensor], share: float = 1.0) -> list[Tensor]:
+    """The sums over ranks of ``share`` times each tensor, outside the graph. With the shares of
+    rows: the mean over all rows of what is a mean over each rank's; nothing of a share of 0."""
+    out = [t.detach() * share if share else zeros_like(t) for t in tensors]
+    all_reduce_coalesced(out)
+    return out
+
+
+def begin_alike(tensors: Sequence[Tensor]) -> None:
+    """Rank 0's values in place of all others', and its generators of random numbers (ours, numpy's,
+    Python's): what is drawn next is the same everywhere."""
+    for t in tensors:
+        broadcast(t, 0)
+    _set(objects.broadcast(group_or_default(), _states(), 0))
+
+
 @contextmanager
 def same_draws(
     more: Callable[[], Any] = lambda: None, put: Callable[[Any], None] = lambda state: None
 ) -> Iterator[None]:
     """All ranks draw what rank 0 draws, from this library's, numpy's and Python's streams; after
     the block each goes on with its own numbers. ``more``, ``put``: the state of another stream."""
-    mine = (default_generator.get_state(), np.random.get_state(), random.getstate(), more())
-    states = [mine]
-    broadcast_object_list(states, 0)
-    _set(states[0], put)
+    mine = (*_states(), more())
+    states = objects.broadcast(group_or_default(), mine, 0)
+    _set(states[:3])
+    put(states[3])
     try:
         yield
     finally:
         if get_rank():
-            _set(mine, put)
+            _set(mine[:3])
+            put(mine[3])
 
 
-def _set(states: tuple, put: Callable[[Any], None]) -> None:
-    default_generator.set_state(states[0])
-    np.random.set_state(states[1])
-    random.setstate(states[2])
-    put(states[3])
+def _states() -> tuple:
+    return get_rng_state(), np.random.get_state(), random.getstate()
+
+
+def _set(states: tuple) -> None:
+    ours, numpys, pythons = states
+    set_rng_state(ours)
+    np.random.set_state(numpys)
+    random.setstate(pythons)
 
 
 def together(x: Tensor, mean: bool = False) -> Tensor:

@@ -1,6 +1,5 @@
-"""``dt.signal.windows``: windows of ``M`` points as filters need them, symmetric by default, under
-the names of ``torch.signal.windows``. ``sym=False``: periodic, one of M + 1 points without its
-last.
+"""``dt.signal.windows``: windows of ``M`` points as filters need them, under the names of
+``torch.signal.windows``. ``sym=False``: a periodic one, that of M + 1 points without its last.
 
 Sums of cosines: Harris, "On the use of windows for harmonic analysis with the discrete Fourier
 transform", 1978; Nuttall, "Some windows with very good sidelobe behavior", 1981.

@@ -1,4 +1,4 @@
-"""Replicas: what they draw, sums, and clusters of ``TF_CONFIG``."""
+"""Copies of a model on ranks: their rows, sums, draws, beginning; clusters of ``TF_CONFIG``."""
 
 from __future__ import annotations
 
@@ -12,6 +12,57 @@ from disttrain.distributed import replicas
 from disttrain.errors import ConfigError
 from support.ranks import free_port, run_ranks
 from support.simulated import on_ranks
+
+
+@pytest.mark.parametrize(("ranks", "count"), [(1, 3), (2, 5), (3, 7), (4, 2)])
+def test_rows_are_taken_once(ranks, count):
+    def rank_program():
+        return replicas.rows(count)
+
+    taken = on_ranks(rank_program, ranks)
+    rows = [r for kept, share in taken if share for r in range(count)[kept]]
+    assert rows == list(range(count))
+    assert sum(share for _, share in taken) == pytest.approx(1)
+    assert all(len(range(count)[kept]) >= 1 for kept, _ in taken)
+
+
+def test_sums_by_shares_are_the_mean_over_all_rows():
+    def rank_program():
+        rank, _ = replicas.place()
+        kept, share = replicas.own_rows(rank + 1)
+        x = dt.full((2,), float(rank), requires_grad=True)
+        broken = x.detach() / 0 if rank == 1 else x.detach()
+        found = replicas.summed([x, x.detach().double()], share)
+        return (
+            kept,
+            share,
+            found[0].tolist(),
+            found[1].dtype,
+            found[0].requires_grad,
+            (replicas.summed([broken], 0.0 if rank == 1 else 1.0)[0].tolist()),
+        )
+
+    for rank, told in enumerate(on_ranks(rank_program, 2)):
+        assert told[:2] == (slice(None), pytest.approx((rank + 1) / 3))
+        assert told[2] == pytest.approx([2 / 3] * 2) and told[3] == dt.float64
+        assert told[4] is False and told[5] == [0, 0]
+
+
+def test_ranks_begin_alike():
+    def rank_program():
+        rank, _ = replicas.place()
+        dt.manual_seed(rank)
+        values = [dt.full((2,), float(rank)), dt.tensor(rank)]
+        replicas.begin_alike(values)
+        return values[0].tolist(), values[1].item(), dt.rand(2).tolist()
+
+    first, other = on_ranks(rank_program, 2)
+    assert first == other and first[:2] == ([0, 0], 0)
+
+
+def test_a_process_alone_has_no_group():
+    assert replicas.place() == (0, 1) and replicas.rows(4) == (slice(0, 4), 1.0)
+    assert not dt.distributed.is_initialized()
 
 
 def test_all_draw_alike_inside_and_go_on_alone():
@@ -41,7 +92,7 @@ def test_values_together():
         total.sum().backward()
         mean = replicas.together(dt.tensor([rank]), mean=True)
         joined = replicas.after_another(dt.full((1, 2), rank), 1)
-        return total.tolist(), x.grad.tolist(), mean.dtype, joined.tolist(), replicas.ranks()
+        return total.tolist(), x.grad.tolist(), mean.dtype, joined.tolist(), replicas.place()
 
     found = on_ranks(body, 2)
     assert [f[0] for f in found] == [[2.0, 1.0]] * 2
@@ -52,7 +103,7 @@ def test_values_together():
 
 def test_one_process_joins_nothing(monkeypatch):
     monkeypatch.delenv("TF_CONFIG", raising=False)
-    assert replicas.ranks() == (0, 1) == replicas.ranks(join=False)
+    assert replicas.place() == (0, 1) == replicas.place(join=False)
 
 
 def test_workers_that_tf_config_tells_of_meet():
@@ -65,7 +116,7 @@ def test_workers_that_tf_config_tells_of_meet():
             for name in ("RANK", "WORLD_SIZE"):
                 env.delenv(name, raising=False)
             env.setenv("TF_CONFIG", json.dumps({"cluster": cluster, "task": task}))
-            return replicas.ranks()
+            return replicas.place()
 
     assert run_ranks(2, body) == [(0, 2), (1, 2)]
 

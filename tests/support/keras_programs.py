@@ -22,7 +22,7 @@ def run(folder: Path, program: str, *before: str, **env: str) -> subprocess.Comp
     own = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "KERAS_HOME": str(folder), **env}
     command = [sys.executable, *before, str(path)]
     return subprocess.run(
-        command, env=inherited | own, capture_output=True, text=True, timeout=55, cwd=folder
+        command, env=inherited | own, capture_output=True, text=True, timeout=110, cwd=folder
     )
 
 

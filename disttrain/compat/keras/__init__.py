@@ -5,12 +5,12 @@
 
 Keras' torch backend computes with the stand-in for torch: importing this module publishes it, has
 Keras take that backend, imports Keras, and gives ``keras.distribution`` the ranks that a launcher
-has started (``devices``, ``data_parallel``). Names of this module are Keras' own; a program may as
-well say ``import keras`` after it.
+has started. Names of this module are Keras' own; programs may say ``import keras`` after it.
 """
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import os
 import sys
@@ -23,7 +23,6 @@ from ...errors import ConfigError
 from ..publish import MissingModule
 from ..torch import install as install_torch
 
-LEAST, BELOW = (3, 15), (4, 0)
 _HOW = "pip install 'disttrain[keras]'"
 _BACKEND = "KERAS_BACKEND"  # which Keras reads when it is imported
 
@@ -33,9 +32,9 @@ def _check() -> None:
     if importlib.util.find_spec("keras") is None:
         raise MissingModule(f"disttrain.compat.keras: Keras is not installed; {_HOW}")
     found = version("keras")
-    if not LEAST <= tuple(int(n) for n in found.split(".")[:2]) < BELOW:
-        needed = f"{LEAST[0]}.{LEAST[1]} or newer, below {BELOW[0]}"
-        raise ConfigError(f"disttrain.compat.keras: Keras {found} found; needed {needed}; {_HOW}")
+    if not (3, 15) <= tuple(int(n) for n in found.split(".")[:2]) < (4, 0):
+        said = f"Keras {found} found; needed 3.15 or newer, below 4"
+        raise ConfigError(f"disttrain.compat.keras: {said}; {_HOW}")
     present = sys.modules.get("keras")
     chosen = present.backend.backend() if present else os.environ.get(_BACKEND, "torch")
     if chosen != "torch":
@@ -70,11 +69,4 @@ def install() -> Any:
 
 
 _keras = install()
-
-
-def __getattr__(name: str) -> Any:
-    return getattr(_keras, name)
-
-
-def __dir__() -> list[str]:
-    return sorted({*dir(_keras), "install"})
+__getattr__, __dir__ = functools.partial(getattr, _keras), functools.partial(dir, _keras)

@@ -1,5 +1,5 @@
 """``keras.distribution.DataParallel`` over ranks: each takes its rows of every batch, gradients are
-averaged over all rows as DDP does, metrics' variables are reduced as they say (``aggregation``).
+averaged over all rows as DDP does, variables of metrics summed that say so (``aggregation``).
 Hooks around Keras' own methods, which do nothing without several ranks.
 
 Ranks begin with rank 0's variables, and draw the order of rows that it draws. With
@@ -10,7 +10,6 @@ rows on every rank. Rank 0 alone shows the progress bar and saves checkpoints.
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -18,7 +17,6 @@ from functools import partial, wraps
 from typing import Any
 
 import keras
-import numpy as np
 from keras.src.backend.torch.trainer import TorchTrainer
 from keras.src.callbacks import ModelCheckpoint, ProgbarLogger
 from keras.src.distribution import distribution_lib
@@ -26,10 +24,10 @@ from keras.src.optimizers.base_optimizer import BaseOptimizer
 from keras.src.optimizers.loss_scale_optimizer import LossScaleOptimizer
 from keras.src.optimizers.multi_optimizer import MultiOptimizer
 
-import disttrain as dt
-
+from ...distributed import replicas
+from ...distributed.replicas import place
 from ...errors import ConfigError
-from .devices import library, world
+from .devices import ALONE, library
 
 # In a step: this rank's share of all rows, and what metrics held before it on a rank that has none
 # (and computes another one's row for company).
@@ -39,21 +37,12 @@ _STEP: ContextVar[tuple[float, list | None] | None] = ContextVar("step", default
 def _shared() -> Any:
     """The distribution that is in force, where it has several ranks; else None."""
     found = keras.distribution.distribution()
-    if found is None or world()[1] == 1:
+    if found is None or place()[1] == 1:
         return None
     if not isinstance(found, keras.distribution.DataParallel):
-        raise ConfigError(
-            f"keras.distribution: {type(found).__name__} given; over disttrain's ranks there is "
-            "DataParallel alone"
-        )
+        given = type(found).__name__
+        raise ConfigError(f"keras.distribution: {given} given; over ranks there is {ALONE}")
     return found
-
-
-def _reduced(tensors: list[Any], scale: float = 1.0) -> list[Any]:
-    """The sums over ranks of ``scale`` times each tensor."""
-    out = [t.detach() * scale if scale else dt.zeros_like(t) for t in tensors]
-    dt.distributed.all_reduce_coalesced(out)
-    return out
 
 
 def _values(variables: Iterable[Any]) -> list[Any]:
@@ -66,42 +55,17 @@ def _assign(variables: Iterable[Any], values: Iterable[Any]) -> None:
 
 
 def _of_metrics(model: Any) -> list[Any]:
-    found = [v for metric in model.metrics for v in metric.variables]
-    return list({id(v): v for v in found if v.aggregation in ("sum", "mean")}.values())
-
-
-def _from_first(model: Any) -> None:
-    """Rank 0's variables, and its generators of random numbers."""
-    optimizer = getattr(model, "optimizer", None)
-    for variable in [*model.variables, *(optimizer.variables if optimizer is not None else ())]:
-        value = variable.value.detach().clone()
-        dt.distributed.broadcast(value, 0)
-        variable.assign(value)
-    states: list = [dt.get_rng_state(), np.random.get_state(), random.getstate()]
-    dt.distributed.broadcast_object_list(states, 0)
-    for state, put in zip(states, (dt.set_rng_state, np.random.set_state, random.setstate)):
-        put(state)
-
-
-def _shard(data: Any, cuts: bool) -> tuple[Any, float]:
-    """This rank's rows of a batch, at least one, and their share of all."""
-    rows = next(len(leaf) for leaf in keras.tree.flatten(data) if leaf is not None)
-    if not cuts:
-        total = dt.tensor([float(rows)])
-        dt.distributed.all_reduce(total)
-        return data, rows / total.item()
-    rank, size = world()
-    begin, end = rank * rows // size, (rank + 1) * rows // size
-    kept = slice(begin, end) if end > begin else slice(0, 1)
-    cut = lambda leaf: None if leaf is None else leaf[kept]  # noqa: E731
-    return keras.tree.map_structure(cut, data), (end - begin) / rows
+    found = {id(v): v for metric in model.metrics for v in metric.variables}
+    return [v for v in found.values() if v.aggregation == "sum"]
 
 
 def _step(model: Any, run: Callable[[Any], Any], data: Any) -> Any:
     shared = _shared()
     if shared is None:
         return run(data)
-    mine, share = _shard(data, shared.auto_shard_dataset)
+    count = next(len(leaf) for leaf in keras.tree.flatten(data) if leaf is not None)
+    kept, share = (replicas.rows if shared.auto_shard_dataset else replicas.own_rows)(count)
+    mine = keras.tree.map_structure(lambda leaf: None if leaf is None else leaf[kept], data)
     before = None if share else _values(_of_metrics(model))
     token = _STEP.set((share, before))
     try:
@@ -117,7 +81,7 @@ def _train_step(model: Any, run: Callable[[Any], Any], data: Any) -> Any:
     logs = _step(model, run, data)
     kept = [v for v in model.non_trainable_variables if "float" in v.dtype]
     if kept and _shared() is not None:
-        _assign(kept, _reduced(_values(kept), 1.0 / world()[1]))
+        _assign(kept, replicas.summed(_values(kept), 1.0 / place()[1]))
     return logs
 
 
@@ -132,9 +96,8 @@ def _apply(apply: Callable, self: Any, grads: Any, *args: Any, **kwargs: Any) ->
     if step is None:
         return apply(self, grads, *args, **kwargs)
     grads = list(grads)
-    there = [i for i, g in enumerate(grads) if g is not None]
-    for i, g in zip(there, _reduced([grads[i] for i in there], step[0]), strict=True):
-        grads[i] = g
+    summed = iter(replicas.summed([g for g in grads if g is not None], step[0]))
+    grads = [None if g is None else next(summed) for g in grads]
     token = _STEP.set(None)  # an optimizer inside this one is given what is reduced
     try:
         return apply(self, grads, *args, **kwargs)
@@ -153,12 +116,11 @@ def summed() -> Iterator[None]:
 
 
 def _making(name: str, step: Callable) -> Callable:
-    def hook(make: Callable, self: Any, *args: Any, **kwargs: Any) -> Any:
+    def hook(make: Callable, self: Any, *args: Any, **kwargs: Any) -> None:
         before = getattr(self, name)
         make(self, *args, **kwargs)
         if getattr(self, name) is not before:
             setattr(self, name, partial(step, self, getattr(self, name)))
-        return getattr(self, name)
 
     return hook
 
@@ -170,8 +132,7 @@ def _metrics(result: Callable, self: Any) -> Any:
     if step is not None and step[1] is not None:
         _assign(variables, step[1])
     own = _values(variables)
-    scales = [1 if v.aggregation == "sum" else world()[1] for v in variables]
-    _assign(variables, [s if n == 1 else s / n for s, n in zip(_reduced(own), scales, strict=True)])
+    _assign(variables, replicas.summed(own))
     try:
         return result(self)
     finally:
@@ -180,8 +141,11 @@ def _metrics(result: Callable, self: Any) -> Any:
 
 def _build(build: Callable, self: Any, iterator: Any = None, data_batch: Any = None) -> None:
     build(self, iterator, data_batch)
-    if iterator is not None and _shared() is not None:
-        _from_first(self)
+    if (iterator is not None or self.train_function is None) and _shared() is not None:
+        found = [*self.variables, *(self.optimizer.variables if self.optimizer else ())]
+        values = _values(found)
+        replicas.begin_alike(values)
+        _assign(found, values)
 
 
 def _distribution(init: Callable, self: Any, *args: Any, **kwargs: Any) -> None:
@@ -190,13 +154,12 @@ def _distribution(init: Callable, self: Any, *args: Any, **kwargs: Any) -> None:
 
 
 def _on_first(save: Callable, self: Any, *args: Any, **kwargs: Any) -> Any:
-    return save(self, *args, **kwargs) if _shared() is None or world()[0] == 0 else None
+    return save(self, *args, **kwargs) if _shared() is None or place()[0] == 0 else None
 
 
 def _quiet(set_params: Callable, self: Any, params: dict) -> None:
-    set_params(self, params)
-    if _shared() is not None and world()[0] != 0:
-        self.verbose = 0
+    others = _shared() is not None and place()[0] != 0
+    set_params(self, {**params, "verbose": 0} if others else params)
 
 
 def hook() -> None:

@@ -8,19 +8,10 @@ from typing import Any
 
 import disttrain as dt
 
-from ...comm.job.worker_env import read_worker_env
+from ...distributed.replicas import place
 from ...errors import ConfigError
 
-
-def world() -> tuple[int, int]:
-    """This rank and how many there are. Where a launcher has started several and the program has
-    not joined their group, it does now."""
-    group = dt.distributed
-    if not group.is_initialized():
-        if read_worker_env().world_size == 1:
-            return 0, 1
-        group.init_process_group()
-    return group.get_rank(), group.get_world_size()
+ALONE = "DataParallel alone, whose variables are whole everywhere"
 
 
 def initialize(addresses: str | None, num_processes: int | None, process_id: int | None) -> None:
@@ -33,23 +24,20 @@ def initialize(addresses: str | None, num_processes: int | None, process_id: int
             )
         meeting = f"tcp://{addresses.split(',')[0]}"
         dt.distributed.init_process_group(None, meeting, None, num_processes, process_id)
-    world()
+    place()
 
 
 def list_devices(device_type: str | None = None) -> list[str]:
     """The devices of all ranks, as "cpu:0"."""
     kind = "gpu" if dt.cuda.is_available() else "cpu"
     asked = {None: kind, "cuda": "gpu"}.get(device_type, device_type)
-    return [f"{kind}:{rank}" for rank in range(world()[1])] if asked == kind else []
+    return [f"{kind}:{rank}" for rank in range(place()[1])] if asked == kind else []
 
 
 def _whole(value: Any, layout: Any) -> Any:
     cut = [axis for axis in getattr(layout, "axes", ()) if axis is not None]
     if cut:
-        raise ConfigError(
-            f"keras.distribution: a layout that cuts over {cut} given; over disttrain's ranks there "
-            "is DataParallel alone, whose variables are whole everywhere"
-        )
+        raise ConfigError(f"keras.distribution: {cut} cut a layout; over ranks there is {ALONE}")
     return value
 
 
@@ -58,6 +46,7 @@ def library() -> types.SimpleNamespace:
     return types.SimpleNamespace(
         list_devices=list_devices, initialize=initialize, distribute_tensor=_whole,
         get_device_count=lambda device_type=None: len(list_devices(device_type)),
-        num_processes=lambda: world()[1], process_id=lambda: world()[0],
-        distribute_variable=_whole, _to_backend_mesh=lambda mesh: mesh, _to_backend_layout=lambda layout: layout,
+        num_processes=lambda: place()[1], process_id=lambda: place()[0],
+        distribute_variable=_whole, _to_backend_mesh=lambda mesh: mesh,
+        _to_backend_layout=lambda layout: layout,
     )  # fmt: skip

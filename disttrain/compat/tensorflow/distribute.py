@@ -23,7 +23,7 @@ import numpy as np
 
 from ...data.pipeline import Pipeline
 from ...data.pipeline.elements import flatten, map_leaves
-from ...distributed.replicas import after_another, cluster_told, ranks, same_draws, together
+from ...distributed.replicas import after_another, cluster_told, place, same_draws, together
 from ...errors import CommError
 from . import random as streams
 from .data import AutoShardPolicy, DatasetV2, invalid
@@ -120,7 +120,7 @@ def _collective(kind: str, fn: Callable[[Any], Any], value: Any) -> Any:
             raise invalid(str(error), "UnavailableError") from error
 
     t = convert(value)
-    return t if ranks()[1] == 1 else execute(kind, call, [t])
+    return t if place()[1] == 1 else execute(kind, call, [t])
 
 
 def in_cross_replica_context() -> bool:
@@ -176,7 +176,7 @@ class Strategy:
     _several = True
 
     def __init__(self, devices: Any = None, cross_device_ops: Any = None, **options: Any) -> None:
-        self.rank, self.num_replicas_in_sync = ranks() if self._several else (0, 1)
+        self.rank, self.num_replicas_in_sync = place() if self._several else (0, 1)
         self.extended = self
 
     @contextlib.contextmanager

@@ -20,7 +20,7 @@ import disttrain as dt
 
 from ...data import examples
 from ...data.pipeline.elements import as_leaf
-from ...distributed.replicas import ranks
+from ...distributed.replicas import place
 from ...errors import DisttrainError
 from ...serialize.series import Series, list_anew, listed, members
 from .data import OwnedIterator, invalid
@@ -145,7 +145,7 @@ class Checkpoint:
     def write(self, file_prefix: Any, options: Any = None) -> str:
         """Save under this name."""
         path, (variables, iterators) = os.fspath(file_prefix), self._found()
-        rank, size = ranks(join=False)
+        rank, size = place(join=False)
         mine = (path, {k: v.state_dict() for k, v in iterators.items()})
         told: list[Any] = [mine] * size
         if size > 1:
@@ -163,7 +163,7 @@ class Checkpoint:
         """Save as ``file_prefix-N``, counting; the folder's last one is it then."""
         self._counter().assign_add(1)
         path = self.write(f"{os.fspath(file_prefix)}-{int(self.save_counter.numpy())}")
-        if ranks(join=False)[0] == 0:
+        if place(join=False)[0] == 0:
             list_anew(os.path.dirname(path), [path])
         return path
 
@@ -198,7 +198,7 @@ class Checkpoint:
 
 
 def _set_position(name: str, iterator: OwnedIterator, states: list) -> None:
-    rank, size = ranks(join=False)
+    rank, size = place(join=False)
     if len(states) != size:
         raise invalid(
             f"{name}: the positions of the iterators of {len(states)} workers were saved; there "
@@ -274,7 +274,7 @@ class CheckpointManager:
         self.checkpoint._counter().assign_add(1)
         number = self.checkpoint.save_counter if checkpoint_number is None else checkpoint_number
         path = self.checkpoint.write(f"{self._prefix}-{int(number)}")
-        self._series.add(path, ranks(join=False)[0] == 0)
+        self._series.add(path, place(join=False)[0] == 0)
         return path
 
     def restore_or_initialize(self) -> str | None:

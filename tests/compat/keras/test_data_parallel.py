@@ -7,6 +7,8 @@ import pytest
 
 from support.keras_programs import FACE, run, said
 
+pytestmark = pytest.mark.timeout(200)  # (programs of which each loads Keras)
+
 FIT = """
 import os
 import sys
@@ -52,6 +54,20 @@ def test_fit_over_ranks_equals_one_process(tmp_path):
         for mine, all_rows in zip(_numbers(tmp_path, f"True{rank}"), whole, strict=True):
             np.testing.assert_allclose(mine, all_rows, rtol=2e-5, atol=2e-6)
     assert (tmp_path / "best.keras").exists()
+
+
+ONE_BATCH = """
+keras.distribution.set_distribution(keras.distribution.DataParallel())
+model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
+model.compile("sgd", "mse")
+print("told", model.train_on_batch(keras.ops.ones((4, 3)), keras.ops.ones((4, 1))))
+"""
+
+
+def test_so_they_do_where_batches_are_given_one_by_one(tmp_path):
+    lines = said(tmp_path, FACE + ONE_BATCH, *_ranks(2))
+    told = {line.partition("told")[2] for line in lines if "told" in line}
+    assert len(told) == 1 and sum("told" in line for line in lines) == 2
 
 
 def test_ranks_begin_alike_whatever_they_drew(tmp_path):

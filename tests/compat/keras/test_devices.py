@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from support.keras_programs import FACE, said
+
+pytestmark = pytest.mark.timeout(200)  # (programs of which each loads Keras)
 
 ALONE = """
 import numpy as np

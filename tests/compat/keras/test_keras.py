@@ -6,6 +6,8 @@ import pytest
 
 from support.keras_programs import FACE, run, said
 
+pytestmark = pytest.mark.timeout(200)  # (programs of which each loads Keras)
+
 MODELS = """
 import sys
 import numpy as np

@@ -153,10 +153,13 @@ class Rule(NamedTuple):
 
 
 class Definition:
-    """The form of a tree: its kind, what the node says besides (``data``), and its children's. Equal
+    """The form of a tree: its kind, what the node says besides (``data``), its children's. Equal
     where the forms are, and fit as a key. A leaf has no rule; None is a node without children."""
 
     __slots__ = ("children", "data", "kind", "num_leaves", "num_nodes", "rule")
+
+    num_leaves: int
+    num_nodes: int
 
     def __init__(
         self, kind: type | None, data: Any, children: tuple[Definition, ...], rule: Rule | None

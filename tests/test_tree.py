@@ -51,3 +51,49 @@ def test_structures_are_equal_where_forms_are():
     assert tree.structure((1, [2], {"a": Pair(3, None)})) == "(*, [*], {'a': Pair(*, None)})"
     assert tree.structure((1,)) == tree.structure((2,)) != tree.structure([1])
     assert tree.structure({"a": 1, "b": 2}) != tree.structure({"b": 1, "a": 2})
+
+
+# --- registries -----------------------------------------------------------------------------------
+class Point:
+    def __init__(self, x, y):
+        self.x, self.y = x, y
+
+
+def registry():
+    made = tree.Registry()
+    made.register(
+        Point,
+        tree.Rule(
+            lambda p: ((p.x, p.y), "aux"),
+            lambda _, xs: Point(*xs),
+            lambda p: [tree.GetAttrKey("x"), tree.GetAttrKey("y")],
+        ),
+    )
+    return made
+
+
+def test_a_registry_takes_trees_apart_and_puts_them_together():
+    nested = {"b": (1, None), "a": [Point(2, 3)]}
+    leaves, form = registry().flatten(nested)
+    assert leaves == [2, 3, 1]  # dicts go by their keys
+    assert str(form) == "{'a': [CustomNode(Point[aux], [*, *])], 'b': (*, None)}"
+    again = form.unflatten([x * 10 for x in leaves])
+    assert (again["a"][0].y, again["b"]) == (30, (10, None))
+    assert form == registry().flatten(again)[1] and form.num_nodes == 8
+    assert hash(form) == hash(registry().flatten(again)[1])
+    with pytest.raises(ValueError, match="Too few leaves"):
+        form.unflatten([1])
+
+
+def test_paths_lead_to_leaves():
+    paths = [("".join(map(str, p)), x) for p, x in registry().paths({"a": [1, Point(2, 3)]})]
+    assert paths == [("['a'][0]", 1), ("['a'][1].x", 2), ("['a'][1].y", 3)]
+    stopped = list(registry().paths([1, (2, 3)], lambda x: isinstance(x, tuple)))
+    assert stopped[1] == ((tree.SequenceKey(1),), (2, 3))
+
+
+def test_keys_that_have_no_order_are_refused():
+    with pytest.raises(ValueError, match="sorting"):
+        registry().flatten({1: 1, "a": 2})
+    with pytest.raises(ValueError, match="Duplicate"):
+        registry().register(tuple, tree.Rule(list, tuple))

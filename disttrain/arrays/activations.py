@@ -80,7 +80,7 @@ def gelu(x: Tensor, approximate: bool = True) -> Tensor:
 
 
 def logsumexp(
-    a: Tensor, b: Tensor | None = None, axis: Axis = None, keepdims: bool = False,
+    a: Tensor, axis: Axis = None, b: Tensor | None = None, keepdims: bool = False,
     return_sign: bool = False, where: Tensor | None = None,
 ) -> Any:  # fmt: skip
     """log(sum(b exp(a))), and (``return_sign``) the sign of the sum."""
@@ -93,7 +93,9 @@ def logsumexp(
     parts = ops.exp(a - peaks)
     parts = parts if b is None else parts * b
     total = reductions.sum(parts, axes, keepdims=keepdims, where=where)
-    peaks = peaks if keepdims else peaks.reshape([n for d, n in enumerate(a.shape) if d not in axes])
+    peaks = (
+        peaks if keepdims else peaks.reshape([n for d, n in enumerate(a.shape) if d not in axes])
+    )
     if not return_sign:
         if b is not None and not a.is_complex():
             total = ops.where(total < 0, float("nan"), total)
@@ -107,7 +109,7 @@ def logmeanexp(
 ) -> Tensor:
     """log(mean(exp(x)))."""
     n = reductions.count(x, axis, where)
-    out = logsumexp(x, None, axis, keepdims, where=where)
+    out = logsumexp(x, axis, None, keepdims, where=where)
     return out - (ops.log(n.reshape(out.shape)) if isinstance(n, Tensor) else math.log(n))
 
 
@@ -129,12 +131,12 @@ def log_softmax(x: Tensor, axis: Axis = -1, where: Tensor | None = None) -> Tens
     axes = axes_of(axis, x.ndim) if x.ndim else ()
     if where is None and len(axes) == 1:
         return ops.log_softmax(x, axes[0])
-    out = x - logsumexp(x, None, axes, True, where=where)
+    out = x - logsumexp(x, axes, None, True, where=where)
     return out if where is None else ops.where(where, out, ops.full_like(out, -float("inf")))
 
 
 def standardize(
-    x: Tensor, mean: Tensor | None = None, variance: Tensor | None = None, axis: Axis = -1,
+    x: Tensor, axis: Axis = -1, mean: Tensor | None = None, variance: Tensor | None = None,
     epsilon: float = 1e-5, where: Tensor | None = None, algorithm: str = "fast",
 ) -> Tensor:  # fmt: skip
     """x less its mean, over its deviation."""
@@ -157,12 +159,24 @@ def one_hot(x: Tensor, num_classes: int, axis: int = -1) -> Tensor:
 
 
 def attention(
-    query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, mask: Tensor | None,
-    scale: float | None, is_causal: bool, query_seq_lengths: Tensor | None,
-    key_value_seq_lengths: Tensor | None, local_window_size: Any,
+    query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None = None,
+    mask: Tensor | None = None, scale: float | None = None, is_causal: bool = False,
+    query_seq_lengths: Tensor | None = None, key_value_seq_lengths: Tensor | None = None,
+    local_window_size: Any = None,
 ) -> Tensor:  # fmt: skip
-    """Attention of shapes (batch, places, heads, features), whose keys and values may have fewer
-    heads; weights are made in float32."""
+    """Attention of shapes (batch, places, heads, features), or without the batch; keys and values
+    may have fewer heads; weights are made in float32."""
+    ranks = {x.ndim for x in (query, key, value)}
+    if len(ranks) > 1 or not ranks <= {3, 4}:
+        raise ValueError(f"query, key and value must have 3 or 4 dimensions, got {ranks}")
+    whole = key.shape == value.shape and query.shape[-1] == key.shape[-1]
+    if not whole or query.shape[-2] % key.shape[-2]:
+        shapes = [tuple(x.shape) for x in (query, key, value)]
+        raise ValueError(f"query, key and value of shapes {shapes} do not fit")
+    if query.ndim == 3:
+        given = [ops.unsqueeze(x, 0) for x in (query, key, value)]
+        more = bias, mask, scale, is_causal, query_seq_lengths, key_value_seq_lengths
+        return attention(*given, *more, local_window_size)[0]
     n, m = query.shape[1], key.shape[1]
     groups = query.shape[2] // key.shape[2]
     if groups > 1:

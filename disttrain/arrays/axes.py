@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
+from numpy.exceptions import AxisError
+
 Axis: TypeAlias = "int | Sequence[int] | None"
 
 
@@ -14,7 +16,7 @@ def axis_of(axis: Any, ndim: int) -> int:
     if not isinstance(number, int):
         raise TypeError(f"'{type(axis).__name__}' object cannot be interpreted as an integer")
     if not -ndim <= number < ndim:
-        raise ValueError(f"axis {number} is out of bounds for array of dimension {ndim}")
+        raise AxisError(number, ndim)
     return number % ndim
 
 

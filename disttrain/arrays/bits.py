@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from ..core.tensor import Tensor
 from ..core.types import dtypes
 from ..ops import api as ops
-from ..core.tensor import Tensor
+from .axes import axis_of
 
 
 def bitwise_count(x: Tensor) -> Tensor:
@@ -17,9 +18,11 @@ def bitwise_count(x: Tensor) -> Tensor:
     return total.to(dtypes.uint8)
 
 
-def packbits(x: Tensor, dim: int, little: bool = False) -> Tensor:
-    """Eight elements along ``dim``, as flags, in each byte: the first the highest bit, or the
-    lowest (``little``)."""
+def packbits(a: Tensor, axis: int | None = None, bitorder: str = "big") -> Tensor:
+    """Eight elements along ``axis``, as flags, in each byte: the first the highest bit, or the
+    lowest (``"little"``)."""
+    little, x = _little(bitorder), a.reshape(-1) if axis is None else a
+    dim = axis_of(-1 if axis is None else axis, x.ndim)
     flags = ops.movedim(x != 0, dim, -1).to(dtypes.uint8)
     short = -flags.shape[-1] % 8
     flags = ops.pad(flags, (0, short)) if short else flags
@@ -28,8 +31,14 @@ def packbits(x: Tensor, dim: int, little: bool = False) -> Tensor:
     return ops.movedim(packed, -1, dim)
 
 
-def unpackbits(x: Tensor, dim: int, count: int | None = None, little: bool = False) -> Tensor:
-    """The bits of bytes along ``dim``: the first ``count`` of them, with zeros where they end."""
+def unpackbits(
+    a: Tensor, axis: int | None = None, count: int | None = None, bitorder: str = "big"
+) -> Tensor:
+    """The bits of bytes along ``axis``: the first ``count`` of them, with zeros where they end."""
+    if a.dtype is not dtypes.uint8:
+        raise TypeError("Expected an input array of unsigned byte data type")
+    little, x = _little(bitorder), a.reshape(-1) if axis is None else a
+    dim = axis_of(-1 if axis is None else axis, x.ndim)
     bits = (ops.unsqueeze(ops.movedim(x, dim, -1), -1) >> _places(little)) & 1
     bits = ops.reshape(bits, (*bits.shape[:-2], bits.shape[-2] * 8))
     if count is not None:
@@ -37,6 +46,12 @@ def unpackbits(x: Tensor, dim: int, count: int | None = None, little: bool = Fal
         keep = count if count >= 0 else n + count
         bits = ops.pad(bits, (0, keep - n)) if keep > n else bits[..., :keep]
     return ops.movedim(bits, -1, dim)
+
+
+def _little(bitorder: str) -> bool:
+    if bitorder not in ("little", "big"):
+        raise ValueError("'order' must be either 'little' or 'big'")
+    return bitorder == "little"
 
 
 def _places(little: bool) -> Tensor:

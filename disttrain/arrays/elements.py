@@ -1,14 +1,15 @@
-"""Elementwise functions with NumPy's and XLA's meaning at the edges: bools that are added, shifts by
-more than there are bits, integers divided by 0, complex numbers in an order."""
+"""Elementwise functions with NumPy's and XLA's meaning at the edges: bools that are added, shifts
+by more than there are bits, integers over 0, complex numbers in an order."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
+from ..core.tensor import Tensor
 from ..core.types import dtypes
 from ..ops import api as ops
-from ..core.tensor import Tensor
 
 
 def _kind(x: Tensor) -> str:
@@ -17,6 +18,37 @@ def _kind(x: Tensor) -> str:
 
 def _is_int(x: Any) -> bool:
     return _kind(x) in "iu"
+
+
+def unless_bool(fn: Callable) -> Callable:
+    """``fn``, which leaves bools as they are."""
+    return lambda x: x if _kind(x) == "b" else fn(x)
+
+
+floor, ceil, trunc, abs = map(unless_bool, (ops.floor, ops.ceil, ops.trunc, ops.abs))  # noqa: A001
+
+
+def imag(x: Tensor) -> Tensor:
+    """The imaginary part; of real numbers 0."""
+    return ops.imag(x) if _kind(x) == "c" else ops.zeros_like(x)
+
+
+def deg2rad(x: Tensor) -> Tensor:
+    """Degrees as radians."""
+    return x * (math.pi / 180)
+
+
+def rad2deg(x: Tensor) -> Tensor:
+    """Radians as degrees."""
+    return x * (180 / math.pi)
+
+
+def angle(x: Tensor) -> Tensor:
+    """The argument of complex numbers; of real ones 0 or pi, in float32 at least."""
+    if _kind(x) == "c":
+        return ops.angle(x)
+    out = ops.where(x < 0, math.pi, 0.0)
+    return out.to(dtypes.float64 if x.dtype is dtypes.float64 else dtypes.float32)
 
 
 def same(x: Tensor) -> Tensor:
@@ -56,7 +88,7 @@ def cbrt(x: Tensor) -> Tensor:
 def spacing(x: Tensor) -> Tensor:
     """How far the next number is, away from 0."""
     up = ops.nextafter(x, ops.copysign(ops.full_like(x, float("inf")), x))
-    return up - x
+    return ops.abs(up - x)
 
 
 def _bits(x: Tensor) -> int:
@@ -78,15 +110,14 @@ def right_shift(a: Tensor, b: Tensor) -> Tensor:
 
 
 def fmod(a: Tensor, b: Any) -> Tensor:
-    """The remainder with the sign of ``a``; of integers by 0, ``a``."""
+    """The remainder with the sign of ``a``; of integers by 0, 0."""
     if not _is_int(a):
         return ops.fmod(a, b)
-    zero = b == 0
-    return ops.where(zero, a, ops.fmod(a, ops.where(zero, ops.ones_like(b), b)))
+    return ops.fmod(a, ops.where(b == 0, ops.ones_like(b), b))
 
 
 def remainder(a: Tensor, b: Any) -> Tensor:
-    """The remainder with the sign of ``b``; of integers by 0, ``a``."""
+    """The remainder with the sign of ``b``; of integers by 0, 0."""
     rest = fmod(a, b)
     other = (rest != 0) & ((rest < 0) != (b < 0)) if _kind(a) != "u" else None
     return rest if other is None else ops.where(other, rest + b, rest)
@@ -95,26 +126,15 @@ def remainder(a: Tensor, b: Any) -> Tensor:
 def floor_divide(a: Tensor, b: Any) -> Tensor:
     """The quotient, floored; of integers by 0, all bits."""
     if not _is_int(a):
-        return ops.floor_divide(a, b) if _kind(a) != "c" else _complex_floor(a, b)
+        return ops.floor_divide(a, b)
     zero = b == 0
     out = ops.div(a, ops.where(zero, ops.ones_like(b), b), rounding_mode="trunc")
     out = ops.where(zero, ops.bitwise_not(ops.zeros_like(a)), out)
     if _kind(a) == "u":
         return out
-    rest = fmod(a, b)
+    rest = ops.where(zero, a, fmod(a, b))
     lower = (ops.sign(a) != ops.sign(b)) & (rest != 0)
     return ops.where(lower, out - 1, out)
-
-
-def _complex_floor(a: Tensor, b: Tensor) -> Tensor:
-    br, bi = ops.real(b), ops.imag(b)
-    first = ops.abs(br) >= ops.abs(bi)
-    share = ops.where(first, bi / br, br / bi)
-    ar, ai = ops.real(a), ops.imag(a)
-    one = ops.floor((ar + ai * share) / (br + bi * share))
-    two = ops.floor((ar * share + ai) / (br * share + bi))
-    part = ops.where(first, one, two)
-    return ops.complex(part, ops.zeros_like(part))
 
 
 def _ordered(fn: Callable) -> Callable:
@@ -129,7 +149,28 @@ def _ordered(fn: Callable) -> Callable:
     return run
 
 
+def _extreme(fn: Callable, first: Callable) -> Callable:
+    """The greater or the lesser of two; of complex numbers by real parts first."""
+
+    def run(a: Tensor, b: Any) -> Tensor:
+        if _kind(a) != "c":
+            return fn(a, b)
+        return ops.where(ops.isnan(a) | (first(a, b) & ~ops.isnan(b)), a, b)
+
+    return run
+
+
 lt, le, gt, ge = map(_ordered, (ops.lt, ops.le, ops.gt, ops.ge))
+maximum, minimum = _extreme(ops.maximum, gt), _extreme(ops.minimum, lt)
+
+
+def _two_exponents(a: Tensor, b: Tensor) -> Tensor:
+    if _kind(a) != "c":
+        return ops.logaddexp2(a, b)
+    return ops.logaddexp(a * math.log(2), b * math.log(2)) / math.log(2)
+
+
+logaddexp2 = _two_exponents
 
 
 def heaviside(x: Tensor, half: Tensor) -> Tensor:
@@ -146,7 +187,7 @@ def iscomplex(x: Tensor) -> Tensor:
 
 
 def power(a: Tensor, b: Tensor, whole: int | None = None) -> Tensor:
-    """``a ** b``; integers by repeated squares, whose negative powers are what XLA makes of them.
+    """``a ** b``; integers by repeated squares, of which the last 6 bits of the exponent count.
     ``whole``: the exponent where it is a number of the program."""
     if not _is_int(a):
         return ops.pow(a, float(whole) if whole is not None and _kind(a) != "c" else b)
@@ -154,7 +195,7 @@ def power(a: Tensor, b: Tensor, whole: int | None = None) -> Tensor:
     for _ in range(6 if whole is None else max(whole.bit_length(), 1)):
         out = ops.where((rest & 1) == 1, out * square, out)
         square, rest = square * square, rest >> 1
-    return ops.where(b < 0, ops.zeros_like(out), out) if _kind(b) == "i" else out
+    return out
 
 
 def round(x: Tensor, decimals: int) -> Tensor:  # noqa: A001
@@ -180,7 +221,8 @@ def nan_to_num(x: Tensor, nan: Any, posinf: Any, neginf: Any) -> Tensor:
 
 
 __all__ = [
-    "add", "cbrt", "floor_divide", "fmod", "ge", "gt", "heaviside", "iscomplex", "le", "left_shift",
-    "lt", "mul", "nan_to_num", "power", "remainder", "right_shift", "round", "same", "sign",
-    "spacing",
+    "abs", "add", "angle", "cbrt", "ceil", "deg2rad", "floor", "floor_divide", "fmod", "ge", "gt",
+    "heaviside", "imag", "iscomplex", "le", "left_shift", "logaddexp2", "lt", "maximum",
+    "minimum", "mul", "nan_to_num", "power", "rad2deg", "remainder", "right_shift", "round",
+    "same", "sign", "spacing", "trunc", "unless_bool",
 ]  # fmt: skip

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections.abc import Callable
+from typing import Any
 
-from ..ops import api as ops
 from ..core.tensor import Tensor
+from ..ops import api as ops
+from .axes import axis_of
 
 
 def convolve(x: Tensor, kernel: Tensor, mode: str = "full") -> Tensor:
@@ -16,19 +20,66 @@ def convolve(x: Tensor, kernel: Tensor, mode: str = "full") -> Tensor:
 
 def correlate(x: Tensor, kernel: Tensor, mode: str = "full") -> Tensor:
     """The sliding product of ``x`` with ``kernel`` (not conjugated) over all dimensions."""
-    sizes = tuple(kernel.shape)
-    pads = []
+    sizes, pads = tuple(kernel.shape), []
     for n in reversed(sizes):
-        left = {"full": n - 1, "same": n // 2 if n % 2 else n // 2 - 1 + n % 2, "valid": 0}[mode]
-        right = {"full": n - 1, "same": n - 1 - left, "valid": 0}[mode]
-        if mode == "same":
-            left, right = n - 1 - (n - 1) // 2, (n - 1) // 2
-        pads += [left, right]
+        ends = {"full": (n - 1, n - 1), "same": (n // 2, (n - 1) // 2), "valid": (0, 0)}
+        pads += ends[mode]
     windows = ops.pad(x, pads) if any(pads) else x
     for d, n in enumerate(sizes):
-        windows = ops.unfold(windows, d, n, 1)
+        windows = windows.unfold(d, n, 1)
     d = kernel.ndim
     return ops.tensordot(windows, kernel, (tuple(range(d, 2 * d)), tuple(range(d))))
+
+
+def convolved(a: Tensor, v: Tensor, mode: str = "full") -> Tensor:
+    """``convolve`` of two lines, the longer by the shorter."""
+    _lines("convolve", a, v, mode)
+    return convolve(a, v, mode) if a.shape[0] >= v.shape[0] else convolve(v, a, mode)
+
+
+def correlated(a: Tensor, v: Tensor, mode: str = "valid") -> Tensor:
+    """``correlate`` of a line with another one, conjugated, of any length."""
+    _lines("correlate", a, v, mode)
+    if a.shape[0] >= v.shape[0]:
+        return correlate(a, ops.conj(v), mode)
+    return ops.flip(correlate(ops.conj(v), a, mode), (0,))
+
+
+def _filter(fn: Callable, conjugate: bool, ndim: int | None) -> Callable:
+    """SciPy's arguments for a sliding product of arrays."""
+
+    def run(in1: Tensor, in2: Tensor, mode: str = "full") -> Tensor:
+        if mode not in ("full", "same", "valid"):
+            raise ValueError("mode must be one of ['full', 'same', 'valid']")
+        if in1.ndim != in2.ndim or (ndim is not None and in1.ndim != ndim):
+            raise ValueError(f"inputs must have the same number of dimensions ({ndim or 'any'})")
+        in2 = ops.conj(in2) if conjugate else in2
+        if mode != "valid" or all(n >= m for n, m in zip(in1.shape, in2.shape)):
+            return fn(in1, in2, mode)
+        if any(n > m for n, m in zip(in1.shape, in2.shape)):
+            raise ValueError("mode 'valid' needs one input that is smaller in every dimension")
+        out = fn(in2, in1, mode)
+        return ops.flip(out, tuple(range(out.ndim))) if conjugate else out
+
+    return run
+
+
+SIGNAL = {  # SciPy's names
+    "convolve": _filter(convolve, False, None), "fftconvolve": _filter(convolve, False, None),
+    "convolve2d": _filter(convolve, False, 2), "correlate": _filter(correlate, True, None),
+    "correlate2d": _filter(correlate, True, 2),
+}  # fmt: skip
+
+
+def _lines(name: str, a: Tensor, v: Tensor, mode: str) -> None:
+    if mode not in ("full", "same", "valid"):
+        raise ValueError(f"mode must be one of ['full', 'same', 'valid'], got {mode!r}")
+    if a.ndim != 1 or v.ndim != 1:
+        raise ValueError(f"{name}() only support 1-dimensional inputs.")
+    if not a.shape[0] or not v.shape[0]:
+        raise ValueError(
+            f"{name}: inputs cannot be empty, got shapes {tuple(a.shape)} and {tuple(v.shape)}."
+        )
 
 
 def interp(
@@ -62,8 +113,11 @@ def _at(values: Tensor, places: Tensor) -> Tensor:
     return values[places]
 
 
-def unwrap(p: Tensor, discont: float | None, dim: int, period: float) -> Tensor:
+def unwrap(
+    p: Tensor, discont: float | None = None, axis: int = -1, period: float = 2 * math.pi
+) -> Tensor:
     """``p`` with multiples of ``period`` added where it jumps by more than ``discont``."""
+    dim = axis_of(axis, p.ndim)
     if not p.shape[dim]:
         return p
     half = period / 2 if p.is_floating_point() else period // 2
@@ -78,12 +132,16 @@ def unwrap(p: Tensor, discont: float | None, dim: int, period: float) -> Tensor:
     return ops.cat([first, rest], dim)
 
 
-def detrend(x: Tensor, dim: int, kind: str, breaks: tuple[int, ...]) -> Tensor:
-    """``x`` less its mean ("constant") or its line of least squares ("linear") between breaks."""
+def detrend(data: Tensor, axis: int = -1, type: str = "linear", bp: Any = 0) -> Tensor:  # noqa: A002
+    """``data`` less its mean ("constant") or its lines of least squares between breaks ("linear")."""
+    if type not in ("constant", "linear"):
+        raise ValueError("Trend type must be 'linear' or 'constant'.")
+    dim, x, kind = axis_of(axis, data.ndim), data, type
+    breaks = (bp,) if isinstance(bp, int) else tuple(int(p) for p in bp)
     if kind == "constant":
         return x - ops.mean(x, dim, keepdim=True)
     parts, ends = [], sorted({0, *breaks, x.shape[dim]})
-    for start, end in zip(ends, ends[1:]):
+    for start, end in itertools.pairwise(ends):
         part = ops.narrow(x, dim, start, end - start)
         n = end - start
         line = [1] * x.ndim
@@ -95,4 +153,4 @@ def detrend(x: Tensor, dim: int, kind: str, breaks: tuple[int, ...]) -> Tensor:
     return ops.cat(parts, dim)
 
 
-__all__ = ["convolve", "correlate", "detrend", "interp", "unwrap"]
+__all__ = ["convolve", "convolved", "correlate", "correlated", "detrend", "interp", "unwrap"]

@@ -15,6 +15,7 @@ import numpy as np
 from ..core.tensor import Tensor, wrap
 from ..core.types import dtypes
 from ..ops import api as ops
+from .axes import axis_of
 
 Items = tuple[Any, ...]
 
@@ -29,9 +30,7 @@ def expanded(key: Items, ndim: int) -> list[Any]:
             out.append(item)
     used = sum(i is not None and i is not Ellipsis and not _flag(i) for i in out)
     if used > ndim:
-        raise IndexError(
-            f"Too many indices: array is {ndim}-dimensional, but {used} were indexed"
-        )
+        raise IndexError(f"Too many indices: array is {ndim}-dimensional, but {used} were indexed")
     if sum(i is Ellipsis for i in out) > 1:
         raise IndexError("an index can only have a single ellipsis ('...')")
     if not any(i is Ellipsis for i in out):
@@ -100,12 +99,17 @@ def _bounded(item: Any, n: int, mode: str, negative: bool) -> Any:
     return at if 0 <= at < n else n
 
 
+def _line(item: Any) -> Any:
+    if item.__class__ is int:
+        return wrap(np.full((1,), item))
+    return item.reshape(1) if isinstance(item, Tensor) and not item.ndim else item
+
+
 def _joined(x: Tensor, items: list[Any]) -> Tensor:
     """``x`` at bounded ``items``: numbers beside tensors are tensors, too, as in NumPy."""
     many = [i for i in items if isinstance(i, Tensor) and i.ndim]
     if many:
-        items = [wrap(np.full((1,), i)) if i.__class__ is int else
-                 i.reshape(1) if isinstance(i, Tensor) and not i.ndim else i for i in items]  # fmt: skip
+        items = [_line(i) for i in items]
         shapes = [tuple(i.shape) for i in items if isinstance(i, Tensor)]
         try:
             np.broadcast_shapes(*shapes)
@@ -138,7 +142,11 @@ def _checked(x: Tensor, items: list[Any], mode: str, negative: bool) -> list[Any
         if item is None or isinstance(item, slice):
             out.append(item)
         else:
-            if mode == "clip" and not x.shape[d] and not (isinstance(item, Tensor) and not item.numel()):
+            if (
+                mode == "clip"
+                and not x.shape[d]
+                and not (isinstance(item, Tensor) and not item.numel())
+            ):
                 raise IndexError(f"index is out of bounds for axis {d} with size 0")
             out.append(_bounded(item, x.shape[d], mode, negative))
         d += item is not None
@@ -196,4 +204,82 @@ def put(
     return out[: flat.shape[0]].reshape(shape)
 
 
-__all__ = ["expanded", "get", "put"]
+# --- functions -------------------------------------------------------------------------------------
+def missing(x: Tensor) -> Any:
+    """What is read where nothing is: nan, or the least (unsigned: the largest) integer."""
+    kind = x.meta()[1]
+    if kind.kind == "b":
+        return True
+    if kind.kind in "iu":
+        return int(np.iinfo(kind).min if kind.kind == "i" else np.iinfo(kind).max)
+    return float("nan")
+
+
+def take(
+    a: Tensor, indices: Tensor, axis: int | None = None, mode: str | None = None,
+    fill_value: Any = None,
+) -> Tensor:  # fmt: skip
+    """The slices of ``a`` along ``axis``; those that are not there are ``fill_value`` (None: nan),
+    the nearest (``mode="clip"``), or counted around ("wrap")."""
+    if indices.meta()[1].kind not in "iu":
+        raise TypeError(f"take requires integer indices, got {indices.meta()[1].name}")
+    a = a.reshape(-1) if axis is None else a
+    d = axis_of(0 if axis is None else axis, a.ndim)
+    n = a.shape[d]
+    if not n and indices.numel():
+        raise IndexError("cannot do a non-empty take() from an empty axis.")
+    if mode == "wrap":
+        indices, mode = ops.remainder(indices, n), "clip"
+    fill = missing(a) if fill_value is None else fill_value
+    mode = "fill" if mode is None else mode
+    return get(a, (slice(None),) * d + (indices,), mode, fill, negative=mode == "fill")
+
+
+def _copied(name: str, inplace: bool) -> None:
+    if inplace:
+        raise ValueError(
+            f"{name} cannot modify arrays in-place, because they are immutable. Pass inplace=False "
+            "to instead return an updated array."
+        )
+
+
+def put_flat(
+    a: Tensor, ind: Tensor, v: Tensor, mode: str | None = None, inplace: bool = True
+) -> Tensor:
+    """A copy of ``a`` with ``v``, again and again, at places of the flattened array."""
+    _copied("put", inplace)
+    places, values = ind.reshape(-1), v.to(a.dtype).reshape(-1)
+    if not places.numel() or not values.numel():
+        return a
+    values = ops.tile(values, (-(-places.numel() // values.numel()),))[: places.numel()]
+    if mode == "wrap":
+        places = ops.remainder(places, a.numel())
+    how = "drop" if mode == "drop" else "clip"
+    return put(a.reshape(-1), (places,), values, mode=how).reshape(a.shape)
+
+
+def put_along_axis(
+    arr: Tensor, indices: Tensor, values: Tensor, axis: int | None, inplace: bool = True,
+    mode: str | None = None,
+) -> Tensor:  # fmt: skip
+    """A copy of ``arr`` with ``values`` where ``indices`` says along ``axis``."""
+    _copied("put_along_axis", inplace)
+    flat = arr.reshape(-1) if axis is None else arr
+    d = 0 if axis is None else axis_of(axis, arr.ndim)
+    key = [
+        ops.arange(n).reshape([-1 if k == j else 1 for k in range(flat.ndim)])
+        for j, n in enumerate(flat.shape)
+    ]
+    key[d] = indices
+    return put(flat, tuple(key), values.to(arr.dtype)).reshape(arr.shape)
+
+
+def place(arr: Tensor, mask: Tensor, vals: Tensor, inplace: bool = True) -> Tensor:
+    """A copy of ``arr`` with ``vals``, again and again, where ``mask`` holds."""
+    _copied("place", inplace)
+    flags, values = mask != 0, vals.to(arr.dtype).reshape(-1)
+    if not values.numel():
+        raise ValueError("Cannot place from an empty array.")
+    rank = ops.cumsum(flags.reshape(-1).to(dtypes.int64), 0) - 1
+    chosen = values[ops.remainder(rank, values.shape[0])].reshape(arr.shape)
+    return ops.where(flags, chosen, arr)

@@ -34,7 +34,7 @@ def linspace(
 
 
 def logspace(
-    start: Tensor, stop: Tensor, base: Tensor | None = None, num: int = 50, endpoint: bool = True,
+    start: Tensor, stop: Tensor, num: int = 50, endpoint: bool = True, base: Tensor | None = None,
     axis: int = 0,
 ) -> Any:  # fmt: skip
     """Powers of ``base`` (10) with even exponents."""
@@ -48,7 +48,7 @@ def geomspace(
     """Even factors between two ends."""
     negative = (start < 0) & (stop < 0) if not start.is_complex() else start != start
     sign = ops.where(negative, -1.0, 1.0).to(start.dtype)
-    out = logspace(ops.log10(start * sign), ops.log10(stop * sign), None, num, endpoint) * sign
+    out = logspace(ops.log10(start * sign), ops.log10(stop * sign), num, endpoint) * sign
     if num:
         out = ops.cat([ops.unsqueeze(start, 0), out[1:]], 0)
     if num > 1 and endpoint:
@@ -56,16 +56,30 @@ def geomspace(
     return ops.movedim(out, 0, axis_of(axis, out.ndim))
 
 
-def eye(n: int, m: int | None = None, k: int = 0) -> Tensor:
+def _steps(N: int, M: int | None, k: int) -> Tensor:  # noqa: N803
+    """How far each element of a matrix is below diagonal ``k``."""
+    rows, columns = ops.arange(int(N)), ops.arange(int(N if M is None else M))
+    return rows.reshape(-1, 1) + int(k) - columns.reshape(1, -1)
+
+
+def eye(N: int, M: int | None = None, k: int = 0) -> Tensor:  # noqa: N803
     """Which elements of a matrix are on diagonal ``k``."""
-    rows, columns = ops.arange(n).reshape(-1, 1), ops.arange(n if m is None else m).reshape(1, -1)
-    return rows + k == columns
+    return _steps(N, M, k) == 0
 
 
-def tri(n: int, m: int | None = None, k: int = 0) -> Tensor:
+def identity(n: int) -> Tensor:
+    """Which elements of a square matrix are on its diagonal."""
+    return eye(n)
+
+
+def tri(N: int, M: int | None = None, k: int = 0) -> Tensor:  # noqa: N803
     """Which elements of a matrix are on or below diagonal ``k``."""
-    rows, columns = ops.arange(n).reshape(-1, 1), ops.arange(n if m is None else m).reshape(1, -1)
-    return rows + k >= columns
+    return _steps(N, M, k) >= 0
+
+
+def diag_indices(n: int, ndim: int = 2) -> tuple[Tensor, ...]:
+    """Where the diagonal of an array is."""
+    return (ops.arange(n),) * ndim
 
 
 def tril(m: Tensor, k: int = 0) -> Tensor:
@@ -122,7 +136,7 @@ def meshgrid(xi: Sequence[Tensor], sparse: bool = False, indexing: str = "xy") -
     shape = [0] * n
     for d, x in enumerate(xi):
         shape[places[d]] = math.prod(x.shape)
-    return [ops.expand_copy(line, shape) if n else line for line in lines]
+    return [ops.broadcast_to(line, shape) if n else line for line in lines]
 
 
 def _cosines(n: int, *parts: float) -> Tensor:
@@ -161,3 +175,13 @@ def kaiser(M: int, beta: float) -> Tensor:  # noqa: N803
     side = 2 * t / max(M - 1, 1) - 1
     out = ops.i0(beta * ops.sqrt(1 - side * side)) / ops.i0(t.new_full((), beta))
     return out if M != 1 else t + 1
+
+
+def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Tensor, ...]:
+    """Where the lower triangle of a matrix is."""
+    return tuple(ops.tril_indices(n, n if m is None else m, k))
+
+
+def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Tensor, ...]:
+    """Where the upper triangle of a matrix is."""
+    return tuple(ops.triu_indices(n, n if m is None else m, k))

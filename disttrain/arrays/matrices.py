@@ -27,10 +27,10 @@ def slogdet(a: Tensor, method: str | None = None) -> tuple[Tensor, Tensor]:
 
 
 def inv(a: Tensor) -> Tensor:
-    """Inverses; inf and nan where there is none."""
+    """Inverses; nan where there is none."""
     _square(a, "inv")
     found, info = linalg.inv_ex(a)
-    return ops.where((info != 0).reshape((*info.shape, 1, 1)), float("inf"), found)
+    return ops.where((info != 0).reshape((*info.shape, 1, 1)), float("nan"), found)
 
 
 def svdvals(x: Tensor) -> Tensor:
@@ -51,7 +51,9 @@ def tensorinv(a: Tensor, ind: int = 2) -> Tensor:
 
 def _square(a: Tensor, name: str) -> None:
     if a.ndim < 2 or a.shape[-1] != a.shape[-2]:
-        raise ValueError(f"Argument to {name} must have shape [..., n, n], got shape {tuple(a.shape)}")
+        raise ValueError(
+            f"Argument to {name} must have shape [..., n, n], got shape {tuple(a.shape)}"
+        )
 
 
 def _even(a: Tensor) -> Tensor:
@@ -69,7 +71,9 @@ def cholesky(a: Tensor, upper: bool = False, symmetrize_input: bool = True) -> T
 
 
 def eigh(
-    a: Tensor, UPLO: str | None = None, symmetrize_input: bool = True  # noqa: N803
+    a: Tensor,
+    UPLO: str | None = None,
+    symmetrize_input: bool = True,  # noqa: N803
 ) -> tuple[Tensor, Tensor]:
     """Eigenvalues and -vectors of a symmetric matrix, of which one triangle is read."""
     _square(a, "eigh")
@@ -152,8 +156,7 @@ def lstsq(a: Tensor, b: Tensor, rcond: float | None = None) -> Any:
     inverse = ops.where(keep, 1 / s, ops.zeros_like(s))
     x = ops.matmul(vh.mH, inverse.reshape(-1, 1).to(a.dtype) * ops.matmul(u.mH, right))
     rest = ops.abs(right - ops.matmul(a, x)) ** 2
-    sums = ops.sum(rest, 0) if m > n else s.new_zeros(0)
-    return x.reshape((n, *b.shape[1:])), sums, ops.sum(keep), s
+    return x.reshape((n, *b.shape[1:])), ops.sum(rest, 0), ops.sum(keep), s
 
 
 def tensorsolve(a: Tensor, b: Tensor, axes: Sequence[int] | None = None) -> Tensor:
@@ -168,7 +171,10 @@ def norm(x: Tensor, ord: Any = None, axis: Any = None, keepdims: bool = False) -
         return out.reshape((1,) * x.ndim) if keepdims else out
     axes = axes_of(axis, x.ndim)
     if len(axes) > 2:
-        raise ValueError(f"Improper number of axes for norm: axis={axes}. Pass one axis to compute a vector-norm, or two axes to compute a matrix-norm.")  # noqa: E501
+        raise ValueError(
+            f"Improper number of axes for norm: axis={axes}. Pass one axis to compute a "
+            "vector-norm, or two axes to compute a matrix-norm."
+        )
     if len(axes) == 1:
         if isinstance(ord, str):
             raise ValueError(f"Invalid order '{ord}' for vector norm.")
@@ -194,7 +200,9 @@ def matrix_norm(x: Tensor, keepdims: bool = False, ord: Any = "fro") -> Tensor: 
 def cond(x: Tensor, p: Any = None) -> Tensor:
     """The condition number of matrices."""
     if x.ndim < 2:
-        raise ValueError(f"jnp.linalg.cond: input array must be at least 2D; got shape {tuple(x.shape)}")
+        raise ValueError(
+            f"jnp.linalg.cond: input array must be at least 2D; got shape {tuple(x.shape)}"
+        )
     return linalg.cond(x, p)
 
 
@@ -208,10 +216,32 @@ def diagonal(x: Tensor, offset: int = 0) -> Tensor:
     return ops.diagonal(x, offset, -2, -1)
 
 
-# --- SciPy's ---------------------------------------------------------------------------------------
-def cho_factor(a: Tensor, lower: bool = False) -> Tensor:
-    """The triangular factor."""
-    return cholesky(a, upper=not lower, symmetrize_input=False)
+# --- SciPy's ----------------------------------------------------------------------------------
+def factor(a: Tensor, lower: bool = False) -> Tensor:
+    """SciPy's ``cholesky``: the upper factor, or the lower one."""
+    return cholesky(a, upper=not lower)
+
+
+def cho_factor(a: Tensor, lower: bool = False) -> tuple[Tensor, bool]:
+    """The triangular factor, and which triangle it is."""
+    return factor(a, lower), lower
+
+
+def scipy_svd(a: Tensor, full_matrices: bool = True, compute_uv: bool = True) -> Any:
+    """``svd`` with SciPy's arguments."""
+    return svd(a, full_matrices, compute_uv)
+
+
+def scipy_qr(a: Tensor, mode: str = "full") -> Any:
+    """``qr`` with SciPy's modes: full, economic, r."""
+    out = qr(a, {"full": "complete", "economic": "reduced", "r": "r"}[mode])
+    return (out,) if mode == "r" else out
+
+
+def scipy_eigh(a: Tensor, lower: bool = True, eigvals_only: bool = False) -> Any:
+    """``eigh`` with SciPy's arguments."""
+    out = eigh(a, "L" if lower else "U")
+    return out[0] if eigvals_only else out
 
 
 def cho_solve(c: Tensor, b: Tensor, lower: bool = False) -> Tensor:
@@ -239,7 +269,7 @@ def solve_triangular(
 def scipy_solve(a: Tensor, b: Tensor, lower: bool = False, assume_a: str = "gen") -> Tensor:
     """``solve`` of any matrix, or (``assume_a="pos"``) of a positive one."""
     if assume_a in ("pos", "sym", "her") and assume_a == "pos":
-        return cho_solve(cho_factor(a, lower), b, lower)
+        return cho_solve(factor(a, lower), b, lower)
     return solve(a, b)
 
 
@@ -273,7 +303,9 @@ def hankel(c: Tensor, r: Tensor | None = None) -> Tensor:
     """Constant along each diagonal from below: first column ``c``, last row ``r``."""
     r = ops.zeros_like(c) if r is None else r
     values = ops.cat([c, r[..., 1:]], -1)
-    return values[..., ops.arange(c.shape[-1]).reshape(-1, 1) + ops.arange(r.shape[-1]).reshape(1, -1)]
+    return values[
+        ..., ops.arange(c.shape[-1]).reshape(-1, 1) + ops.arange(r.shape[-1]).reshape(1, -1)
+    ]
 
 
 def hilbert(n: int) -> Tensor:
@@ -298,12 +330,9 @@ def lu_solve(factors: Tensor, b: Tensor, pivots: Tensor, trans: int = 0) -> Tens
     """The x of a x = b by ``lu_factor`` of a (``trans``: of its transpose)."""
     column = b.ndim == 1
     right = ops.unsqueeze(b, -1) if column else b
-    if trans:
-        p, lower, upper = ops.lu_unpack(factors, pivots + 1)
-        whole = ops.matmul(ops.matmul(p, lower), upper)
-        out = linalg.solve(whole.mT if trans == 1 else whole.mH, right)
-    else:
-        out = linalg.lu_solve(factors, pivots + 1, right)
+    right = ops.conj(right) if trans == 1 else right
+    out = linalg.lu_solve(factors, pivots + 1, right, adjoint=bool(trans))
+    out = ops.conj(out) if trans == 1 else out
     return out[..., 0] if column else out
 
 
@@ -314,4 +343,3 @@ def polar(a: Tensor, side: str = "right") -> tuple[Tensor, Tensor]:
     if side == "right":
         return unitary, ops.matmul(vh.mH * s.to(a.dtype), vh)
     return unitary, ops.matmul(u * s.to(a.dtype), u.mH)
-

@@ -29,7 +29,12 @@ class Numbers(NamedTuple):
 
 
 def gather(
-    x: Tensor, starts: Tensor, numbers: Numbers, sizes: Sequence[int], mode: str, fill: object = None
+    x: Tensor,
+    starts: Tensor,
+    numbers: Numbers,
+    sizes: Sequence[int],
+    mode: str,
+    fill: object = None,
 ) -> Tensor:
     """The slices of these ``sizes``. ``mode``: what is beyond the ends is moved inside ("clip"), or
     gives ``fill`` ("fill")."""

@@ -1,8 +1,7 @@
-"""Products of arrays with NumPy's and XLA's rules for dimensions, and comparisons of whole arrays."""
+"""Products of arrays with NumPy's and XLA's rules for dimensions; comparisons of whole arrays."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -136,6 +135,18 @@ def einsum(operands: Sequence[Tensor], subscripts: str) -> Tensor:
     return ops.einsum(subscripts, *operands)
 
 
+def subscripts(given: Sequence[Any]) -> tuple[str, list[Any]]:
+    """Arrays and lists of dimensions by turns, as the text of ``einsum`` and the arrays."""
+
+    def text(places: Any) -> str:
+        return "".join("..." if p is Ellipsis else chr(97 + p) for p in places)
+
+    joined = ",".join(map(text, given[1::2]))
+    return joined + ("->" + text(given[-1]) if len(given) % 2 else ""), list(
+        given[: len(given) // 2 * 2 : 2]
+    )
+
+
 def isclose(
     a: Tensor, b: Tensor, rtol: Tensor | float = 1e-5, atol: Tensor | float = 1e-8,
     equal_nan: bool = False,
@@ -148,9 +159,11 @@ def isclose(
     return close | (ops.isnan(a) & ops.isnan(b)) if equal_nan else close
 
 
-def allclose(a: Tensor, b: Tensor, *args: Any, **more: Any) -> Tensor:
+def allclose(
+    a: Tensor, b: Tensor, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
+) -> Tensor:
     """Whether ``isclose`` holds everywhere."""
-    return ops.all(isclose(a, b, *args, **more))
+    return ops.all(isclose(a, b, rtol, atol, equal_nan))
 
 
 def array_equal(a1: Tensor, a2: Tensor, equal_nan: bool = False) -> Tensor:
@@ -218,7 +231,9 @@ def corrcoef(x: Tensor, y: Tensor | None = None, rowvar: bool = True) -> Tensor:
     return out if out.is_complex() else ops.clamp(out, -1, 1)
 
 
-def trapezoid(y: Tensor, x: Tensor | None = None, dx: Tensor | float = 1.0, axis: int = -1) -> Tensor:
+def trapezoid(
+    y: Tensor, x: Tensor | None = None, dx: Tensor | float = 1.0, axis: int = -1
+) -> Tensor:
     """The area under lines between points."""
     d = axis_of(axis, y.ndim)
     y = ops.movedim(y, d, -1)
@@ -228,8 +243,8 @@ def trapezoid(y: Tensor, x: Tensor | None = None, dx: Tensor | float = 1.0, axis
 
 
 def diff(
-    a: Tensor, prepend: Tensor | None = None, append: Tensor | None = None, n: int = 1,
-    axis: int = -1,
+    a: Tensor, n: int = 1, axis: int = -1, prepend: Tensor | None = None,
+    append: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
     """The n-th differences of neighbours."""
     if not a.ndim:
@@ -244,7 +259,10 @@ def diff(
     a = ops.cat([p for p in (ends[0], a, ends[1]) if p is not None], d)
     for _ in range(n):
         m = a.shape[d]
-        after, before = ops.narrow(a, d, min(1, m), max(m - 1, 0)), ops.narrow(a, d, 0, max(m - 1, 0))
+        after, before = (
+            ops.narrow(a, d, min(1, m), max(m - 1, 0)),
+            ops.narrow(a, d, 0, max(m - 1, 0)),
+        )
         a = after != before if a.dtype is dtypes.bool else after - before
     return a
 
@@ -280,5 +298,3 @@ def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
     for _ in range(n - 1):
         powers.append(powers[-1] * x)
     return ops.stack(powers if increasing else powers[::-1], 1)
-
-

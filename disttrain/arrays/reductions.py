@@ -5,6 +5,7 @@ Element types are the caller's: a sum is in the type of what is summed.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -14,7 +15,9 @@ from ..core.tensor import Tensor
 from ..core.types import dtypes
 from ..errors import ShapeError
 from ..ops import api as ops
+from . import elements
 from .axes import Axis, axes_of, axis_of
+
 
 def _cast(x: Tensor, kind: Any) -> Tensor:
     return x if kind is None or x.dtype is kind else x.to(kind)
@@ -36,6 +39,20 @@ def _most(x: Tensor) -> Any:
 
 def _chosen(x: Tensor, where: Tensor | None, neutral: Any) -> Tensor:
     return x if where is None else ops.where(where, x, ops.full_like(x, neutral))
+
+
+def _of_complex(fn: Callable, sign: float) -> Callable:
+    """An extreme; of complex numbers by real parts first."""
+
+    def run(x: Tensor, axes: tuple[int, ...], keepdims: bool) -> Tensor:
+        if not x.is_complex():
+            return fn(x, axes, keepdims)
+        best = fn(ops.real(x), axes, True)
+        rest = ops.where(ops.real(x) == best, ops.imag(x), sign * float("inf"))
+        out = ops.complex(best, fn(rest, axes, True))
+        return out if keepdims else out.reshape([n for d, n in enumerate(x.shape) if d not in axes])
+
+    return run
 
 
 def _reduced(fn: Callable, x: Tensor, axis: Axis, keepdims: bool) -> Tensor:
@@ -72,8 +89,8 @@ def _extreme(name: str, fn: Callable, pair: Callable, neutral: Callable) -> Call
 
 
 any_ = any
-max = _extreme("max", ops.amax, ops.maximum, _least)  # noqa: A001
-min = _extreme("min", ops.amin, ops.minimum, _most)  # noqa: A001
+max = _extreme("max", _of_complex(ops.amax, -1.0), elements.maximum, _least)  # noqa: A001
+min = _extreme("min", _of_complex(ops.amin, 1.0), elements.minimum, _most)  # noqa: A001
 
 
 def sum(  # noqa: A001
@@ -167,6 +184,11 @@ def var(
 def std(a: Tensor, axis: Axis = None, dtype: Any = None, **more: Any) -> Tensor:
     """The root of the variance."""
     return ops.sqrt(var(a, axis, dtype, **more))
+
+
+def sem(a: Tensor, axis: Axis = 0, ddof: int = 1, keepdims: bool = False) -> Tensor:
+    """The standard error of the mean."""
+    return std(a, axis, ddof=ddof, keepdims=keepdims) / count(a, axis, None) ** 0.5
 
 
 def _arg(fn: Callable, name: str) -> Callable:
@@ -269,25 +291,24 @@ def nanstd(a: Tensor, axis: Axis = None, dtype: Any = None, **more: Any) -> Tens
 METHODS = ("linear", "lower", "higher", "midpoint", "nearest")
 
 
-def _quantiles(
-    fn: Callable, a: Tensor, q: Tensor, axis: Axis, keepdims: bool, method: str
-) -> Tensor:
+def _quantiles(fn: Callable, a: Tensor, q: Any, axis: Axis, keepdims: bool, method: str) -> Tensor:
     if method not in METHODS:
-        raise ValueError(
-            "method can only be 'linear', 'lower', 'higher', 'midpoint', or 'nearest'"
-        )
-    if q.ndim > 1:
-        raise ValueError(f"q must be have rank <= 1, got shape {tuple(q.shape)}")
+        raise ValueError("method can only be 'linear', 'lower', 'higher', 'midpoint', or 'nearest'")
+    several = tuple(q.shape) if isinstance(q, Tensor) else ()
+    if len(several) > 1:
+        raise ValueError(f"q must be have rank <= 1, got shape {several}")
     axes = axes_of(axis, a.ndim)
     rest = [d for d in range(a.ndim) if d not in axes]
-    flat = ops.permute(a, (*rest, *axes)).reshape((*[a.shape[d] for d in rest], -1))
+    flat = ops.permute(a, (*rest, *axes)).reshape(
+        (*[a.shape[d] for d in rest], math.prod(a.shape[d] for d in axes))
+    )
     wide = _wide(flat)
     if not wide.shape[-1]:
         raise ShapeError("quantile: of no elements")
-    out = fn(wide, _cast(q, wide.dtype), -1, interpolation=method)
+    out = fn(wide, _cast(q, wide.dtype) if isinstance(q, Tensor) else q, -1, interpolation=method)
     if keepdims:
         kept = [1 if d in axes else n for d, n in enumerate(a.shape)]
-        out = out.reshape((*q.shape, *kept))
+        out = out.reshape((*several, *kept))
     return _cast(out, a.dtype)
 
 
@@ -307,34 +328,38 @@ def nanquantile(
     return _quantiles(ops.nanquantile, a, q, axis, keepdims, method)
 
 
-def percentile(a: Tensor, q: Tensor, *args: Any, **more: Any) -> Tensor:
+def percentile(
+    a: Tensor, q: Tensor, axis: Axis = None, overwrite_input: bool = False, method: str = "linear",
+    keepdims: bool = False,
+) -> Tensor:  # fmt: skip
     """``quantile``, in hundredths."""
-    return quantile(a, q / 100, *args, **more)
+    return _quantiles(ops.quantile, a, q / 100, axis, keepdims, method)
 
 
-def nanpercentile(a: Tensor, q: Tensor, *args: Any, **more: Any) -> Tensor:
+def nanpercentile(
+    a: Tensor, q: Tensor, axis: Axis = None, overwrite_input: bool = False, method: str = "linear",
+    keepdims: bool = False,
+) -> Tensor:  # fmt: skip
     """``nanquantile``, in hundredths."""
-    return nanquantile(a, q / 100, *args, **more)
+    return _quantiles(ops.nanquantile, a, q / 100, axis, keepdims, method)
 
 
 def median(
     a: Tensor, axis: Axis = None, overwrite_input: bool = False, keepdims: bool = False
 ) -> Tensor:
     """The middle element, or the mean of the two."""
-    half = a.new_full((), 0.5)
-    return quantile(a, half, axis, keepdims=keepdims, method="midpoint")
+    return _quantiles(ops.quantile, a, 0.5, axis, keepdims, "midpoint")
 
 
 def nanmedian(
     a: Tensor, axis: Axis = None, overwrite_input: bool = False, keepdims: bool = False
 ) -> Tensor:
     """The median of what is a number."""
-    half = a.new_full((), 0.5)
-    return nanquantile(a, half, axis, keepdims=keepdims, method="midpoint")
+    return _quantiles(ops.nanquantile, a, 0.5, axis, keepdims, "midpoint")
 
 
 def average(
-    a: Tensor, weights: Tensor | None = None, axis: Axis = None, returned: bool = False,
+    a: Tensor, axis: Axis = None, weights: Tensor | None = None, returned: bool = False,
     keepdims: bool = False,
 ) -> Any:  # fmt: skip
     """The mean with weights, and (``returned``) their sum."""
@@ -387,16 +412,14 @@ def nancumprod(a: Tensor, axis: int | None = None, dtype: Any = None) -> Tensor:
     return cumprod(_without(a, 1), axis, dtype)
 
 
-def trace(
-    a: Tensor, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None
-) -> Tensor:
+def trace(a: Tensor, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None) -> Tensor:
     """The sum along a diagonal."""
     return sum(ops.diagonal(a, offset, axis1, axis2), -1, dtype)
 
 
 __all__ = [
-    "all", "any", "argmax", "argmin", "average", "count_nonzero", "cumprod", "cumsum", "max", "mean",
-    "median", "min", "nanargmax", "nanargmin", "nancumprod", "nancumsum", "nanmax", "nanmean",
-    "nanmedian", "nanmin", "nanpercentile", "nanprod", "nanquantile", "nanstd", "nansum", "nanvar",
-    "percentile", "prod", "ptp", "quantile", "std", "sum", "trace", "var",
+    "all", "any", "argmax", "argmin", "average", "count_nonzero", "cumprod", "cumsum", "max",
+    "mean", "median", "min", "nanargmax", "nanargmin", "nancumprod", "nancumsum", "nanmax",
+    "nanmean", "nanmedian", "nanmin", "nanpercentile", "nanprod", "nanquantile", "nanstd",
+    "nansum", "nanvar", "percentile", "prod", "ptp", "quantile", "std", "sum", "trace", "var",
 ]  # fmt: skip

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -22,19 +21,19 @@ def polyval(p: Tensor, x: Tensor) -> Tensor:
     return total
 
 
-def polyadd(a: Tensor, b: Tensor) -> Tensor:
+def polyadd(a1: Tensor, a2: Tensor) -> Tensor:
     """The sum of two polynomials."""
-    n = max(a.shape[0], b.shape[0])
-    return _longer(a, n) + _longer(b, n)
+    n = max(a1.shape[0], a2.shape[0])
+    return _longer(a1, n) + _longer(a2, n)
 
 
 def _longer(p: Tensor, n: int) -> Tensor:
     return ops.cat([p.new_zeros(n - p.shape[0]), p]) if p.shape[0] < n else p
 
 
-def polymul(a: Tensor, b: Tensor) -> Tensor:
+def polymul(a1: Tensor, a2: Tensor) -> Tensor:
     """The product of two polynomials."""
-    return convolve(a, b, "full")
+    return convolve(a1, a2, "full")
 
 
 def polydiv(u: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
@@ -51,26 +50,27 @@ def polydiv(u: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
     return ops.stack(quotient), u
 
 
-def polyder(p: Tensor, order: int = 1) -> Tensor:
+def polyder(p: Tensor, m: int = 1) -> Tensor:
     """The derivative of that order."""
-    for _ in range(order):
+    for _ in range(m):
         n = p.shape[0]
         p = p[: n - 1] * ops.arange(n - 1, 0, -1).to(p.dtype) if n > 1 else p[:0]
     return p
 
 
-def polyint(p: Tensor, constants: Sequence[Tensor]) -> Tensor:
-    """The antiderivative, once for each of ``constants``."""
-    for constant in constants:
+def polyint(p: Tensor, m: int = 1, k: Tensor | None = None) -> Tensor:
+    """The m-th antiderivative, whose constants are ``k``: one, or one for each."""
+    constants = p.new_zeros(1) if k is None else k.reshape(-1)
+    for i in range(m):
+        constant = constants[i if constants.shape[0] > 1 else 0]
         powers = ops.arange(p.shape[0], 0, -1).to(p.dtype)
         p = ops.cat([p / powers, ops.reshape(constant, (1,))])
     return p
 
 
-def poly(roots: Tensor) -> Tensor:
-    """The monic polynomial that has the ``roots``; of a square matrix its characteristic one."""
-    if roots.ndim == 2:
-        roots = linalg.eigvals(roots)
+def poly(seq_of_zeros: Tensor) -> Tensor:
+    """The monic polynomial that has these roots; of a square matrix its characteristic one."""
+    roots = linalg.eigvals(seq_of_zeros) if seq_of_zeros.ndim == 2 else seq_of_zeros
     p = ops.ones_like(roots[:1]) if roots.shape[0] else roots.new_ones(1)
     for k in range(roots.shape[0]):
         p = convolve(p, ops.stack([ops.ones_like(roots[k]), -roots[k]]), "full")
@@ -84,13 +84,19 @@ def companion(p: Tensor) -> Tensor:
     return ops.cat([first, ops.eye(n - 1, n).to(p.dtype)])
 
 
-def polysub(a: Tensor, b: Tensor) -> Tensor:
+def polysub(a1: Tensor, a2: Tensor) -> Tensor:
     """The difference of two polynomials."""
-    return polyadd(a, -b)
+    return polyadd(a1, -a2)
 
 
 def polyfit(
-    x: Tensor, y: Tensor, deg: int, rcond: float | None, w: Tensor | None, full: bool, cov: Any
+    x: Tensor,
+    y: Tensor,
+    deg: int,
+    rcond: float | None = None,
+    full: bool = False,
+    w: Tensor | None = None,
+    cov: Any = False,
 ) -> Any:
     """The polynomial of least squares through points ``(x, y)``, of which ``y`` may have columns.
 
@@ -113,7 +119,13 @@ def polyfit(
     out = c.reshape((deg + 1, *y.shape[1:]))
     if full:
         rest = right - ops.matmul(powers, c)
-        return out, ops.sum(rest * rest, 0), ops.sum(keep.to(dtypes.int64)), s, rcond
+        return (
+            out,
+            ops.sum(rest * rest, 0),
+            ops.sum(keep.to(dtypes.int64)),
+            s,
+            s.new_full((), rcond),
+        )
     if not cov:
         return out
     base = linalg.inv(ops.matmul((powers / scale).mH, powers / scale))
@@ -123,15 +135,15 @@ def polyfit(
     return out, base * factor if y.ndim == 1 else base[..., None] * factor
 
 
-def roots(p: Tensor, strip: bool = True) -> Tensor:
+def roots(p: Tensor, strip_zeros: bool = True) -> Tensor:
     """The roots of ``p``, complex: the eigenvalues of its companion, and 0 for zeros at its end.
 
-    ``strip``: leave out zeros at the front, which asks for the values.
+    ``strip_zeros``: leave out zeros at the front, which asks for the values.
     """
     if p.ndim != 1:
         raise ValueError("p must be a one-dimensional array")
     ends = 0
-    if strip:
+    if strip_zeros:
         there = [int(k) for k in ops.nonzero(p)[:, 0]]
         if not there:
             return p[:0].to(_complex(p))
@@ -147,4 +159,16 @@ def _complex(x: Tensor) -> Any:
     return x.dtype.to_complex() if x.dtype.is_floating_point else x.dtype
 
 
-__all__ = ["companion", "poly", "polyadd", "polyder", "polydiv", "polyfit", "polyint", "polymul", "polysub", "polyval", "roots"]
+__all__ = [
+    "companion",
+    "poly",
+    "polyadd",
+    "polyder",
+    "polydiv",
+    "polyfit",
+    "polyint",
+    "polymul",
+    "polysub",
+    "polyval",
+    "roots",
+]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -45,14 +46,18 @@ def transpose(a: Tensor, axes: Sequence[int] | None = None) -> Tensor:
     """The dimensions in another order; reversed without ``axes``."""
     order = tuple(range(a.ndim))[::-1] if axes is None else tuple(axis_of(d, a.ndim) for d in axes)
     if sorted(order) != list(range(a.ndim)):
-        raise ValueError(f"axes don't match array: {axes} given for {a.ndim} dimensions")
+        raise TypeError(
+            f"transpose permutation isn't a permutation of operand dimensions: {axes}, {a.ndim}"
+        )
     return ops.permute(a, order) if a.ndim > 1 else a
 
 
 def matrix_transpose(x: Tensor) -> Tensor:
     """The last two dimensions swapped."""
     if x.ndim < 2:
-        raise ValueError(f"x must be at least two-dimensional for matrix_transpose; got ndim={x.ndim}")
+        raise ValueError(
+            f"x must be at least two-dimensional for matrix_transpose; ndim is {x.ndim}"
+        )
     return ops.transpose(x, -1, -2)
 
 
@@ -106,9 +111,9 @@ def broadcast_to(array: Tensor, shape: Any) -> Tensor:
         n not in (1, m) for n, m in zip(array.shape[::-1], sizes[::-1])
     ):
         raise ValueError(
-            f"Incompatible shapes for broadcasting: {tuple(array.shape)} and requested shape {sizes}"
+            f"Incompatible shapes for broadcasting: {tuple(array.shape)}, requested: {sizes}"
         )
-    return ops.expand_copy(array, sizes) if array.ndim else ops.broadcast_to(array, sizes)
+    return ops.broadcast_to(array, sizes) if array.ndim else ops.broadcast_to(array, sizes)
 
 
 def _few(tensors: Sequence[Tensor], verb: str) -> None:
@@ -155,7 +160,7 @@ def atleast_1d(a: Tensor) -> Tensor:
 
 def atleast_2d(a: Tensor) -> Tensor:
     """At least two dimensions, new ones in front."""
-    return a if a.ndim > 1 else a.reshape(1, -1) if a.shape != (0,) else a.reshape(1, 0)
+    return a if a.ndim > 1 else a.reshape(1, math.prod(a.shape))
 
 
 def atleast_3d(a: Tensor) -> Tensor:
@@ -200,15 +205,17 @@ def array_split(ary: Tensor, indices_or_sections: Any, axis: int = 0) -> list[Te
     else:
         ends = [0, *(int(i) for i in indices_or_sections), n]
     ends = [max(e + n, 0) if e < 0 else min(e, n) for e in ends]
-    return [ops.narrow(ary, d, a, max(b - a, 0)) for a, b in zip(ends, ends[1:])]
+    return [ops.narrow(ary, d, a, max(b - a, 0)) for a, b in itertools.pairwise(ends)]
 
 
 def split(ary: Tensor, indices_or_sections: Any, axis: int = 0) -> list[Tensor]:
     """``array_split`` in parts that are equal."""
     n = ary.shape[axis_of(axis, ary.ndim)]
-    if hasattr(indices_or_sections, "__index__") and not getattr(indices_or_sections, "shape", ()):
-        if n % indices_or_sections:
-            raise ValueError("array split does not result in an equal division")
+    many = hasattr(indices_or_sections, "__index__") and not getattr(
+        indices_or_sections, "shape", ()
+    )
+    if many and n % indices_or_sections:
+        raise ValueError("array split does not result in an equal division")
     return array_split(ary, indices_or_sections, axis)
 
 
@@ -230,7 +237,9 @@ def dsplit(ary: Tensor, indices_or_sections: Any) -> list[Tensor]:
 def unstack(x: Tensor, axis: int = 0) -> tuple[Tensor, ...]:
     """What lies along ``axis``."""
     if not x.ndim:
-        raise ValueError("Unstack requires arrays with rank > 0, however a scalar array was passed.")
+        raise ValueError(
+            "Unstack requires arrays with rank > 0, however a scalar array was passed."
+        )
     return tuple(ops.unbind(x, axis_of(axis, x.ndim)))
 
 
@@ -249,7 +258,8 @@ def repeat(
     if isinstance(repeats, Tensor) and repeats.ndim and repeats.shape[0] == 1:
         repeats = repeats[0]
     if total_repeat_length is None:
-        many = repeats if isinstance(repeats, Tensor) and repeats.ndim else int(repeats)
+        many = ops.as_tensor(repeats)
+        many = many if many.ndim else int(many)
         return ops.repeat_interleave(a, many, d)
     counts = ops.broadcast_to(ops.as_tensor(repeats), (a.shape[d],))
     ends = ops.cumsum(counts, 0)
@@ -275,7 +285,9 @@ def fliplr(m: Tensor) -> Tensor:
 def rot90(m: Tensor, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Tensor:
     """Turned by quarters."""
     if m.ndim < 2:
-        raise ValueError(f"rot90 requires its first argument to have ndim at least two, but got {m}")
+        raise ValueError(
+            f"rot90 requires its first argument to have ndim at least two, but got {m}"
+        )
     return ops.rot90(m, k, tuple(axis_of(d, m.ndim) for d in axes))
 
 
@@ -331,7 +343,7 @@ def _pairs(given: Any, ndim: int) -> list[tuple[int, int]]:
         spread = np.broadcast_to(np.asarray(given), (ndim, 2))
     except ValueError:
         raise ValueError(
-            f"jnp.pad: {given} given with ndim={ndim}; valid shapes are a number, a pair, or a pair "
+            f"jnp.pad: {given} given with ndim={ndim}; valid are a number, a pair, or a pair "
             "for each dimension"
         ) from None
     return [(int(a), int(b)) for a, b in spread]
@@ -390,7 +402,9 @@ def _statistic(
     sides = [_rounded(fn, part, d, x) for part in (first, last)]
     sizes = [list(x.shape), list(x.shape)]
     sizes[0][d], sizes[1][d] = before, after
-    return ops.cat([ops.broadcast_to(sides[0], sizes[0]), x, ops.broadcast_to(sides[1], sizes[1])], d)
+    return ops.cat(
+        [ops.broadcast_to(sides[0], sizes[0]), x, ops.broadcast_to(sides[1], sizes[1])], d
+    )
 
 
 def _rounded(fn: Any, part: Tensor, d: int, x: Tensor) -> Tensor:
@@ -412,10 +426,18 @@ def _by_places(
         return x
     n = x.shape[d]
     if not n:
-        raise ValueError(f"can't extend empty axis {d} using modes other than 'constant' or 'empty'")
+        raise ValueError(
+            f"can't extend empty axis {d} using modes other than 'constant' or 'empty'"
+        )
+    odd = how.get("reflect_type", "even") == "odd" and mode in ("reflect", "symmetric")
+    most = n - (mode == "reflect")
+    if odd and most and max(before, after) > most:  # of what is reflected already, once more
+        first = min(before, most), min(after, most)
+        x = _by_places(x, d, *first, mode, ends, how)
+        return _by_places(x, d, before - first[0], after - first[1], mode, ends, how)
     places = np.pad(np.arange(n), (before, after), mode=mode)
     out = ops.index_select(x, d, ops.as_tensor(places))
-    if how.get("reflect_type", "even") == "odd" and mode in ("reflect", "symmetric"):
+    if odd:
         return _odd(x, out, d, before, after)
     return out
 

@@ -17,7 +17,9 @@ def reduce_window(
     padding: Sequence[tuple[int, int]], base_dilation: Sequence[int], dilation: Sequence[int],
 ) -> Tensor:  # fmt: skip
     """``combine`` of ``init`` and of all elements of each window."""
-    out = pad(x, init, [(lo, hi, b - 1) for (lo, hi), b in zip(padding, base_dilation, strict=True)])
+    out = pad(
+        x, init, [(lo, hi, b - 1) for (lo, hi), b in zip(padding, base_dilation, strict=True)]
+    )
     for d, (size, stride, gap) in enumerate(zip(sizes, strides, dilation, strict=True)):
         if size > 1 or stride > 1:
             out = _along(out, combine, d, size, stride, gap)
@@ -29,7 +31,9 @@ def _along(x: Tensor, combine: Combine, d: int, size: int, stride: int, gap: int
     lead = (slice(None),) * d
 
     def part(k: int) -> Tensor:
-        return x[(*lead, slice(k * gap, k * gap + max(count - 1, 0) * stride + (count > 0), stride))]
+        return x[
+            (*lead, slice(k * gap, k * gap + max(count - 1, 0) * stride + (count > 0), stride))
+        ]
 
     parts = [part(k) for k in range(size)]
     while len(parts) > 1:  # in pairs: as many digits are lost as there are halvings

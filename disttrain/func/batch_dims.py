@@ -11,7 +11,6 @@ from .. import tree
 from ..core.tensor import Tensor
 from ..errors import ConfigError, ShapeError
 
-
 UNSET = object()  # of an argument that was not given
 
 

@@ -1,7 +1,7 @@
 """Functions with derivative rules of their own, inside every transform.
 
-``apply(rules, xs)`` gives what ``rules.run`` gives, and leaves its derivatives to the rules: level by
-level, from the innermost. At a tape, what was computed without it goes through ``Pulled``, an
+``apply(rules, xs)`` gives what ``rules.run`` gives, and leaves its derivatives to the rules: level
+by level, from the innermost. At a tape, what was computed without it goes through ``Pulled``, an
 identity that knows how gradients come to ``xs``; tangents are pushed by the rule; over a batch the
 rules themselves are mapped; a function that is being staged has an instruction, which applies the
 rules anew.
@@ -387,8 +387,8 @@ class Pulled(Primitive):
 
 
 class Linear(Pulled):
-    """The tangents of a function that says how to pull back alone: to be transposed (``Rules.back``),
-    and an error where they are computed."""
+    """The tangents of a function that says how to pull back alone: to be transposed
+    (``Rules.back``), and an error where they are computed."""
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)

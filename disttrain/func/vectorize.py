@@ -28,13 +28,13 @@ def parsed(signature: str) -> tuple[Core, Core]:
     )
 
 
-def vectorized(
-    fn: Callable, tensors: list[Tensor], signature: str | None
-) -> Any:
+def vectorized(fn: Callable, tensors: list[Tensor], signature: str | None) -> Any:
     """``fn`` of every element (or of the core dimensions of ``signature``) of ``tensors``."""
     cores, results = parsed(signature) if signature else ([()] * len(tensors), [])
     if len(cores) != len(tensors):
-        raise TypeError(f"wrong number of positional arguments: expected {len(cores)}, got {len(tensors)}")
+        raise TypeError(
+            f"wrong number of positional arguments: expected {len(cores)}, got {len(tensors)}"
+        )
     sizes: dict[str, int] = {}
     outer = []
     for t, core in zip(tensors, cores):
@@ -47,7 +47,9 @@ def vectorized(
         outer.append(shape[: len(shape) - len(core)])
         for name, n in zip(core, shape[len(shape) - len(core) :]):
             if sizes.setdefault(name, int(name) if name.isdigit() else n) != n:
-                raise ValueError(f"inconsistent size for core dimension {name!r}: {n} vs {sizes[name]}")
+                raise ValueError(
+                    f"inconsistent size for core dimension {name!r}: {n} vs {sizes[name]}"
+                )
     checked = _checking(fn, results, sizes) if signature else fn
     return _mapped(checked, tensors, outer)
 
@@ -63,7 +65,9 @@ def _checking(fn: Callable, results: Core, sizes: dict[str, int]) -> Callable:
         for part, core in zip(parts, results):
             want = [sizes.setdefault(n, s) for n, s in zip(core, part.shape)]
             if len(core) != part.ndim or want != list(part.shape):
-                raise ValueError(f"output shape {tuple(part.shape)} does not match core dimensions {core}")
+                raise ValueError(
+                    f"output shape {tuple(part.shape)} does not match core dimensions {core}"
+                )
         return out
 
     return run
@@ -75,7 +79,7 @@ def _mapped(fn: Callable, tensors: list[Tensor], outer: list[tuple[int, ...]]) -
     plan = []
     for d in range(len(common)):
         dims = []
-        for k, shape in enumerate(outer):
+        for shape in outer:
             at = d - (len(common) - len(shape))
             dims.append(None if at < 0 or (shape[at] == 1 and common[d] != 1) else 0)
         plan.append(tuple(dims))

@@ -1,7 +1,7 @@
 """Drawn compositions of JAX's transforms, as source text that both JAX and its face run.
 
-Each is a function ``f(p, x)`` of a tree and a vector, made of a small expression by wrapping it some
-times: each wrapper takes such a function and gives one.
+Each is a function ``f(p, x)`` of a tree and a vector, made of a small expression by wrapping it
+some times: each wrapper takes such a function and gives one.
 """
 
 from __future__ import annotations
@@ -28,10 +28,11 @@ def _(primals, tangents):
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
 def scaled(k, x):
     return x * k
-scaled.defvjp(lambda k, x: (x * k, {"x": x}), lambda k, res, g: (g * k + res["x"] * 0.1,))
+scaled.defvjp(lambda k, x: (scaled(k, x), {"x": x}), lambda k, res, g: (g * k + res["x"] * 0.1,))
 
 def total(t):
-    return sum(jnp.sum(l) for l in jax.tree.leaves(t) if getattr(l, "dtype", None) != jax.dtypes.float0)
+    leaves = [l for l in jax.tree.leaves(t) if getattr(l, "dtype", None) != jax.dtypes.float0]
+    return sum(jnp.sum(l) for l in leaves)
 """
 
 LEAVES = (
@@ -84,7 +85,7 @@ def own_vjp(f):
     def g(p, x):
         return f(p, x)
     g.defvjp(
-        lambda p, x: (f(p, x), (p, x)),
+        lambda p, x: (g(p, x), (p, x)),
         lambda res, c: jax.tree.map(lambda v: v * 0.5, jax.vjp(f, *res)[1](c)),
     )
     return g

@@ -16,6 +16,7 @@ from . import (
     callbacks,
     custom,
     errors,
+    jacobians,
     jaxpr,
     key_types,
     lax,
@@ -40,17 +41,18 @@ from .numpy import fft, linalg
 
 VERSION = "0.10.2"
 
+_CORE = ("ClosedJaxpr", "Jaxpr", "Literal", "ShapedArray", "Var")
 NAMES: dict[str, Any] = {
     **{n: getattr(transforms, n) for n in transforms.__all__},
+    **{n: getattr(jacobians, n) for n in jacobians.__all__},
     **{n: getattr(_jit, n) for n in _jit.__all__},
     **{n: getattr(custom, n) for n in custom.__all__},
     **_config.NAMES,
     **parallel.MODULES["jax"],
     "Array": Array, "__version__": VERSION, "remat": custom.checkpoint,
-    "jacobian": transforms.jacrev, "pure_callback": callbacks.pure_callback,
+    "jacobian": jacobians.jacrev, "pure_callback": callbacks.pure_callback,
     "effects_barrier": callbacks.effects_barrier,
 }  # fmt: skip
-del NAMES["as_array"]
 
 
 def _public(module: Any) -> dict[str, Any]:
@@ -94,7 +96,7 @@ _MODULES: dict[str, Any] = {  # of names, by the module that has them under "jax
         "prng_key": key_types.prng_key, "extended": key_types.extended,
         "bfloat16": numpy.NAMES["bfloat16"], "issubdtype": types.issubdtype,
     },
-    "core": {n: getattr(jaxpr, n) for n in ("ClosedJaxpr", "Jaxpr", "Literal", "ShapedArray", "Var")},
+    "core": {n: getattr(jaxpr, n) for n in _CORE},
     "example_libraries": {},
     "example_libraries.optimizers": _public(optimizers),
     "example_libraries.stax": _public(stax),
@@ -102,7 +104,7 @@ _MODULES: dict[str, Any] = {  # of names, by the module that has them under "jax
 }  # fmt: skip
 del _MODULES["jax"]
 
-__all__ = [*sorted(n for n in NAMES if not n.startswith("__")), "install"]
+__all__ = ["Array", "install"]
 
 
 def __getattr__(name: str) -> Any:

@@ -14,9 +14,9 @@ from ...core.tensor import wrap as tensor_of
 from ...func.callbacks import METHODS, Callback
 from . import tree
 from .array import Array, wrap
+from .avals import aval_of
 from .errors import JaxRuntimeError
-from .jit import aval_of
-from .transforms import as_array, check_callable
+from .flat import as_array, check_callable
 
 _registry = tree.default_registry
 
@@ -91,7 +91,7 @@ def pure_callback(
     callback: Callable, result_shape_dtypes: Any, *args: Any, sharding: Any = None,
     vmap_method: str | None = None, **kwargs: Any,
 ) -> Any:  # fmt: skip
-    """What ``callback`` gives for arrays; it may be called more often or less often than it seems."""
+    """What ``callback`` gives for arrays; it may be called more often, or less, than it seems."""
     if vmap_method is not None and vmap_method not in METHODS:
         raise ValueError(
             f"vmap_method must be on of the allowed methods {list(METHODS)}, but got: {vmap_method}"

@@ -12,9 +12,9 @@ from ...context import thread
 from ...distributed.spmd import simulate
 from . import sharding, tree
 from .array import Array
+from .flat import as_array
 from .jaxpr import ShapedArray
 from .jit import DISABLED
-from .transforms import as_array
 from .types import X64
 
 _VALUES = "compat.jax.config"  # the rank's slot: what programs have set

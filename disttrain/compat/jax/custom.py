@@ -15,9 +15,9 @@ from ...func.custom import Rules, apply
 from . import tree
 from .array import Array, wrap
 from .errors import UnexpectedTracerError, short
+from .flat import as_array, check_callable, is_float0, moves, no_tangent
 from .jit import Jitted
 from .tracing import is_traced
-from .transforms import as_array, check_callable, is_float0, moves, no_tangent
 
 _registry = tree.default_registry
 
@@ -32,7 +32,7 @@ class _Custom:
         nondiff_argnames: Sequence[str] | str = (),
     ) -> None:  # fmt: skip
         check_callable(fun)
-        functools.update_wrapper(self, fun, updated=())
+        functools.update_wrapper(self, fun, updated=())  # type: ignore[arg-type]
         self.fun = fun
         nums = (nondiff_argnums,) if isinstance(nondiff_argnums, int) else tuple(nondiff_argnums)
         names = (
@@ -42,6 +42,9 @@ class _Custom:
             places = list(inspect.signature(fun).parameters)
             nums = tuple(sorted({*nums, *(places.index(n) for n in names)}))
         self.nondiff_argnums = nums
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise NotImplementedError
 
     @property
     def name(self) -> str:
@@ -170,7 +173,8 @@ class custom_vjp(_Custom):  # noqa: N801  (JAX's name)
             if not isinstance(pair, (tuple, list)) or len(pair) != 2:
                 name = getattr(fwd, "__name__", str(fwd))
                 raise TypeError(
-                    f"Custom VJP fwd rule {name} for function {self.name} must produce a pair (list "
+                    f"Custom VJP fwd rule {name} for function {self.name} must produce a "
+                    f"pair (list "
                     "or tuple of length two) where the first element represents the primal output "
                     f"(equal to those of the custom_vjp-decorated function {self.name}) and the "
                     "second element represents residuals (i.e. values stored from the forward pass "
@@ -234,7 +238,7 @@ def _checked(call: _Call, found: Any) -> list:
     except ValueError:
         raise TypeError(_odd_structure(found, form)) from None
     leaves = [x for part in parts for x in part]
-    values = []
+    values: list[Any] = []
     for i, (g, like) in enumerate(zip(leaves, call.given, strict=True)):
         if g is None or is_float0(g) or not moves(like):
             values.append(None)
@@ -242,7 +246,8 @@ def _checked(call: _Call, found: Any) -> list:
         array = as_array(g)
         if array.shape != like.shape:
             raise ValueError(
-                "Custom VJP bwd rule must produce an output with the same type as the args tuple of "
+                "Custom VJP bwd rule must produce an output with the same type as the "
+                "args tuple of "
                 f"the primal function, but at output[{i}] the bwd rule produced an output of type "
                 f"{short(array)} corresponding to an input of type {short(like)}, so the shapes do "
                 "not match"
@@ -319,7 +324,8 @@ class custom_jvp(_Custom):  # noqa: N801  (JAX's name)
         name = getattr(self.jvp, "__name__", str(self.jvp))
         if not isinstance(pair, (tuple, list)) or len(pair) != 2:
             raise TypeError(
-                f"Custom JVP rule {name} for function {self.name} must produce a pair (list or tuple "
+                f"Custom JVP rule {name} for function {self.name} must produce a pair "
+                f"(list or tuple "
                 f"of length two) representing primal and tangent outputs, but got {pair}."
             )
         outs, moved = pair
@@ -331,7 +337,7 @@ class custom_jvp(_Custom):  # noqa: N801  (JAX's name)
                 f"outputs with equal container (pytree) structures, but got "
                 f"{tree.PyTreeDef(call.out)} and {tree.PyTreeDef(form)} respectively."
             )
-        found = []
+        found: list[Any] = []
         for out, w, leaf in zip(values, call.weak, leaves, strict=True):
             like = wrap(out, w)
             if not moves(like):
@@ -341,7 +347,8 @@ class custom_jvp(_Custom):  # noqa: N801  (JAX's name)
             if t.shape != like.shape or t.dtype != like.dtype:
                 raise TypeError(
                     "Custom JVP rule must produce primal and tangent outputs with corresponding "
-                    f"shapes and dtypes. Expected {short(like)} (tangent type of {short(like)}) but "
+                    f"shapes and dtypes. Expected {short(like)} (tangent type of "
+                    f"{short(like)}) but "
                     f"got {short(t)}."
                 )
             found.append(t._value)
@@ -359,7 +366,7 @@ def checkpoint(
     fun: Callable | None = None, *, prevent_cse: bool = True, policy: Callable | None = None,
     static_argnums: int | Sequence[int] = (), concrete: bool = False,
 ) -> Any:  # fmt: skip
-    """``fun``, of which backward keeps the arguments alone, and computes it once more. (Policies are
+    """``fun``, of which backward keeps the arguments, and computes it once more. (Policies are
     taken, and all is computed once more: what is saved are results' bits, not memory.)"""
     if fun is None:
         return functools.partial(

@@ -166,18 +166,26 @@ def _equation(step: Step, values: list[Any]) -> Equation:
     given = [a for a in args if isinstance(a, (Var, Literal))]
     like = next((a.aval.dtype for a in given if a.aval.dtype.kind != "b"), np.dtype("float32"))
     invars = [
-        a if isinstance(a, (Var, Literal)) else Literal(like.type(a), ShapedArray((), like))
+        a if isinstance(a, (Var, Literal)) else _number(a, like)
         for a in args
         if a is not None and (isinstance(a, (Var, Literal, bool, int, float, complex)))
     ]
-    if step.prim.name == "jit":
-        inner = _inlined(step.prim.body, invars, outs)
+    prim: Any = step.prim
+    if prim.name == "jit":
+        inner = _inlined(prim.body, invars, outs)
         invars = [v for v in invars if isinstance(v, Var)]
-        return Equation(Named("jit"), invars, outs, {"name": step.prim.title, "jaxpr": inner})
+        return Equation(Named("jit"), invars, outs, {"name": prim.title, "jaxpr": inner})
     name, params = _translated(step, invars, outs)
     if name == "select_n" and len(invars) == 3:  # (lax has the case of False first)
         invars = [invars[0], invars[2], invars[1]]
     return Equation(Named(name), invars, outs, params)
+
+
+def _number(value: complex, like: np.dtype) -> Literal:
+    """A number beside values of the type ``like``."""
+    kind = np.result_type(like, np.min_scalar_type(value)) if like.kind in "biu" else like
+    kind = np.dtype("complex64") if isinstance(value, complex) else kind
+    return Literal(np.asarray(value).astype(kind)[()], ShapedArray((), kind))
 
 
 # --- names --------------------------------------------------------------------------------------

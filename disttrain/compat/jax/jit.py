@@ -28,77 +28,16 @@ from ...distributed.spmd.arrays import over_ranks, summed, with_layouts
 from ...func.named import bound
 from ...func.staging import Stage, Staged, stage
 from . import jaxpr, sharding, tree
-from .array import Array, kind_of, wrap
-from .transforms import as_array, check_callable, named
-from .types import canonical, enabled_x64
+from .array import wrap
+from .avals import Aval, ShapeDtypeStruct, aval_of
+from .flat import as_array, check_callable, named
+from .statics import Statics
+from .types import enabled_x64
 
 _registry = tree.default_registry
 _WORTH = 32  # turns that a call counts for: the second is shortened by the compiler
 DISABLED = "compat.jax.disable_jit"  # the rank's slot: whether jit runs functions as they are
 _TRACES = "compat.jax.traces"  # the rank's slot: what was staged, by function
-
-
-class ShapeDtypeStruct:
-    """A shape and a type: what ``eval_shape`` gives, and takes."""
-
-    __slots__ = ("dtype", "shape", "sharding", "weak_type")
-
-    def __init__(
-        self, shape: Any, dtype: Any, *, sharding: Any = None, weak_type: bool = False, **_: Any
-    ) -> None:
-        if dtype is None:
-            raise ValueError("ShapeDtypeStruct: dtype must be specified.")
-        self.shape = tuple(shape)
-        self.dtype, self.weak_type, self.sharding = np.dtype(dtype), weak_type, sharding
-
-    ndim = property(lambda self: len(self.shape))
-    size = property(lambda self: int(np.prod(self.shape)))
-
-    def __len__(self) -> int:
-        if not self.shape:
-            raise TypeError("len() of unsized object")
-        return self.shape[0]
-
-    def _key(self) -> tuple:
-        return self.shape, self.dtype, self.weak_type, self.sharding
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, ShapeDtypeStruct) and self._key() == other._key()
-
-    def __hash__(self) -> int:
-        return hash(self._key())
-
-    def update(self, **changed: Any) -> ShapeDtypeStruct:
-        """The same with other parts."""
-        parts = {n: getattr(self, n) for n in self.__slots__} | changed
-        return ShapeDtypeStruct(parts.pop("shape"), parts.pop("dtype"), **parts)
-
-    def __repr__(self) -> str:
-        weak = ", weak_type=True" if self.weak_type else ""
-        where = f", sharding={self.sharding}" if self.sharding is not None else ""
-        return f"ShapeDtypeStruct(shape={self.shape}, dtype={self.dtype.name}{where}{weak})"
-
-
-class Aval(NamedTuple):
-    """A shape, a type, and whether that is weak."""
-
-    shape: tuple[int, ...]
-    dtype: np.dtype
-    weak: bool
-
-    def struct(self) -> ShapeDtypeStruct:
-        """As ``eval_shape`` gives it."""
-        return ShapeDtypeStruct(self.shape, self.dtype, weak_type=self.weak)
-
-
-def aval_of(value: Any) -> Aval:
-    """That of an array, a number or a ``ShapeDtypeStruct``."""
-    if isinstance(value, ShapeDtypeStruct):
-        return Aval(value.shape, canonical(value.dtype), value.weak_type)
-    if not isinstance(value, Array) and hasattr(value, "shape") and hasattr(value, "dtype"):
-        return Aval(tuple(value.shape), canonical(value.dtype), False)
-    kind, weak = kind_of(value)
-    return Aval(tuple(np.shape(value)) if not isinstance(value, Array) else value.shape, kind, weak)
 
 
 class About(NamedTuple):
@@ -202,86 +141,6 @@ class JitCall(Primitive):
 
 
 # --- calls ----------------------------------------------------------------------------------------
-class Statics:
-    """Which arguments of a function are static: by place and by name."""
-
-    def __init__(self, fun: Callable, argnums: Any, argnames: Any) -> None:
-        self.fun = fun
-        try:
-            self.signature: inspect.Signature | None = inspect.signature(fun)
-        except (TypeError, ValueError):
-            self.signature = None
-        self.argnums, self.argnames = self._inferred(_ints(argnums), _strings(argnames))
-        self._check()
-
-    def _inferred(self, nums: tuple | None, names: tuple | None) -> tuple[tuple, tuple]:
-        """Names for places and places for names, where one of the two is given."""
-        if self.signature is None or (nums is None) == (names is None):
-            return nums or (), names or ()
-        params = list(self.signature.parameters.values())
-        kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-        places = [p.name for p in params if p.kind in kinds]
-        if names is None:
-            count = len(places)
-            chosen = [places[n] for n in nums or () if -count <= n < count]
-            keyed = [n for n in chosen if self.signature.parameters[n].kind is not kinds[0]]
-            return nums or (), tuple(keyed)
-        return tuple(i for i, p in enumerate(places) if p in names), names
-
-    def _check(self) -> None:
-        if self.signature is None:
-            return
-        params = self.signature.parameters.values()
-        kinds = {p.kind for p in params}
-        P = inspect.Parameter
-        count = sum(p.kind in (P.POSITIONAL_ONLY, P.POSITIONAL_OR_KEYWORD) for p in params)
-        odd = [n for n in self.argnums if not -count <= n < count]
-        if odd and P.VAR_POSITIONAL not in kinds:
-            raise ValueError(
-                f"Jitted function has static_argnums={self.argnums}, but only accepts {count} "
-                "positional arguments."
-            )
-        unknown = set(self.argnames) - {p.name for p in params}
-        if unknown and P.VAR_KEYWORD not in kinds:
-            raise ValueError(
-                f"Jitted function has invalid argnames {unknown} in static_argnames. Function does "
-                "not take these args."
-            )
-
-    def split(self, args: tuple, kwargs: dict) -> tuple[tuple, dict, tuple]:
-        """Arguments that are not static (None in the place of those that are), and a key of those
-        that are."""
-        if not self.argnums and not self.argnames:
-            return args, kwargs, ()
-        n = len(args)
-        places = {i % n for i in self.argnums if -n <= i < n}
-        fixed = [(i, args[i]) for i in sorted(places)]
-        fixed += [(name, kwargs[name]) for name in sorted(kwargs) if name in self.argnames]
-        for _, value in fixed:
-            _check_hash(value)
-        dynamic = tuple(None if i in places else a for i, a in enumerate(args))
-        others = {k: v for k, v in kwargs.items() if k not in self.argnames}
-        return dynamic, others, tuple((k, type(v), v) for k, v in fixed)
-
-
-def _check_hash(value: Any) -> None:
-    try:
-        hash(value)
-    except TypeError as error:
-        raise ValueError(
-            "Non-hashable static arguments are not supported. An error occurred while trying to "
-            f"hash an object of type {type(value)}, {value}. The error was:\nTypeError: {error}"
-        ) from None
-
-
-def _ints(value: Any) -> tuple | None:
-    return None if value is None else (value,) if isinstance(value, int) else tuple(value)
-
-
-def _strings(value: Any) -> tuple | None:
-    return None if value is None else (value,) if isinstance(value, str) else tuple(value)
-
-
 class Kind(NamedTuple):
     """A call: its values, and what tells it from calls of other kinds."""
 
@@ -382,7 +241,8 @@ class Jitted:
             raise TypeError(
                 f"Error interpreting argument to {self.fun} as an abstract array. The problematic "
                 f"value is of type {type(value)} and was passed to the function at path "
-                f"{_argument(self.statics.signature, form, i, args, kwargs)}.\nThis typically means "
+                f"{_argument(self.statics.signature, form, i, args, kwargs)}.\nThis "
+                f"typically means "
                 "that a jit-wrapped function was called with a non-array argument, and this "
                 "argument was not marked as static using the static_argnums or static_argnames "
                 "parameters of jax.jit."
@@ -533,10 +393,11 @@ class Executable:
         pairs = list(zip(traced._call.avals, arrays, strict=True))
         odd = [i for i, (a, v) in enumerate(pairs) if (a.shape, a.dtype) != (v.shape, v.dtype)]
         if odd:
+            whole_args = tuple(whole)
             lines = [
-                f"Argument '{_argument(statics.signature, form, i, tuple(whole), kwargs)}' compiled "
-                f"with {_short(pairs[i][0])} and called with {_short(aval_of(arrays[i]))}"
-                for i in odd
+                f"Argument '{_argument(statics.signature, form, n, whole_args, kwargs)}' compiled "
+                f"with {_short(pairs[n][0])} and called with {_short(aval_of(arrays[n]))}"
+                for n in odd
             ]
             raise TypeError(
                 "Argument types differ from the types for which this computation was compiled. "

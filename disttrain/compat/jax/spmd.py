@@ -15,7 +15,7 @@ from . import tree
 from .array import wrap
 from .jit import jit
 from .sharding import Mesh, NamedSharding, PartitionSpec
-from .transforms import Flat, check_callable, named
+from .flat import Flat, check_callable, named
 
 _registry = tree.default_registry
 Infer = object()  # specs that are those of the arguments

@@ -120,8 +120,8 @@ def tracer_text(array: Any, wrap: Callable[..., Any]) -> str | None:
     if isinstance(value, BatchTracer):
         if value.bdim is None:
             return tracer_text(wrap(value.inner, array.weak_type), wrap)
-        batched = wrap(value.inner, False)
-        return f"VmapTracer(aval={aval_text(array)}, batched={errors.short(batched)})"
+        batched = wrap(value.inner, array.weak_type)
+        return f"VmapTracer(aval={aval_text(array)}, batched={aval_text(batched)})"
     if isinstance(value, DualTracer):
         if value.interp.deferred:
             kind, shape = short_kind(array.dtype), ",".join(map(str, array.shape))

@@ -345,7 +345,7 @@ def register_dataclass(
     nodetype: Any, data_fields: Sequence[str] | None = None,
     meta_fields: Sequence[str] | None = None, drop_fields: Sequence[str] = (),
 ) -> Any:  # fmt: skip
-    """Make a dataclass a node: its ``data_fields`` are children, ``meta_fields`` part of its form."""
+    """Make a dataclass a node: ``data_fields`` are its children, ``meta_fields`` of its form."""
     if nodetype is None or not isinstance(nodetype, type):
         return functools.partial(register_dataclass, data_fields=data_fields)
     if (data_fields is None) != (meta_fields is None):
@@ -386,7 +386,10 @@ def register_dataclass(
 def _check_fields(needed: set, given: set) -> None:
     if given == needed:
         return
-    said = "data_fields and meta_fields must include all dataclass fields with ``init=True`` and only them."
+    said = (
+        "data_fields and meta_fields must include all dataclass fields with ``init=True`` and only "
+        "them."
+    )
     if missing := needed - given:
         said += f" Missing fields: {missing}. Add them to drop_fields to suppress this error."
     if unexpected := given - needed:

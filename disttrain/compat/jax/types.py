@@ -63,7 +63,7 @@ def enabled_x64() -> bool:
 
 def known(kind: Any) -> np.dtype:
     """The one object for a type that JAX's arrays may have. Raises TypeError for others."""
-    given = np.dtype(getattr(kind, "dtype", kind))
+    given = np.dtype(_own(kind))
     found = dtypes.BY_NUMPY.get(given) or dtypes.BY_NUMPY.get(given.newbyteorder("="))
     if found is None:
         raise TypeError(
@@ -71,6 +71,12 @@ def known(kind: Any) -> np.dtype:
             "supported by JAX."
         )
     return found.np
+
+
+def _own(kind: Any) -> Any:
+    """The type of what has one (an array, ``jnp.float32``), or ``kind``."""
+    found = getattr(kind, "dtype", None)
+    return found if isinstance(found, np.dtype) else kind
 
 
 def canonical(kind: Any) -> np.dtype:
@@ -206,7 +212,7 @@ def isdtype(dtype: Any, kind: Any) -> bool:
 
 def issubdtype(a: Any, b: Any) -> bool:
     """numpy's, in which the half and quarter types of ml_dtypes are floating, too."""
-    one, two = (getattr(x, "dtype", x) for x in (a, b))
+    one, two = map(_own, (a, b))
     abstract = isinstance(one, type) and issubclass(one, np.generic) and one.__module__ == "numpy"
     if not abstract and np.dtype(one).name in (*_SMALL, "bfloat16"):
         if isinstance(two, type) and issubclass(two, np.generic):
@@ -217,12 +223,12 @@ def issubdtype(a: Any, b: Any) -> bool:
 
 def finfo(dtype: Any) -> Any:
     """What numbers a floating type has."""
-    return ml_dtypes.finfo(getattr(dtype, "dtype", dtype))
+    return ml_dtypes.finfo(_own(dtype))
 
 
 def iinfo(dtype: Any) -> Any:
     """What numbers an integer type has."""
-    return ml_dtypes.iinfo(getattr(dtype, "dtype", dtype))
+    return ml_dtypes.iinfo(_own(dtype))
 
 
 class _Scalar(type):

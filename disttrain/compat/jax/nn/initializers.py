@@ -58,8 +58,9 @@ def truncated_normal(
 ) -> Callable:
     """Normal around 0, cut at ``lower`` and ``upper`` deviations."""
     return _initializer(
-        lambda key, shape, kind: random.truncated_normal(key, lower, upper, shape, kind)
-        * jnp.array(stddev, kind),
+        lambda key, shape, kind: (
+            random.truncated_normal(key, lower, upper, shape, kind) * jnp.array(stddev, kind)
+        ),
         dtype,
     )
 
@@ -68,7 +69,9 @@ def _product(shape: Sequence[int], axes: Any) -> int:
     return math.prod(shape[d] for d in ((axes,) if isinstance(axes, int) else axes))
 
 
-def _fans(shape: Sequence[int], in_axis: Any, out_axis: Any, batch_axis: Any) -> tuple[float, float]:
+def _fans(
+    shape: Sequence[int], in_axis: Any, out_axis: Any, batch_axis: Any
+) -> tuple[float, float]:
     """How many inputs each output has, and how many outputs each input."""
     if len(shape) <= 1 and in_axis == -2:
         raise ValueError(
@@ -135,7 +138,9 @@ def orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: Any = None) -> Ca
         columns = shape[column_axis]
         matrix = random.orthogonal(key, math.prod(shape) // columns, (), kind, columns)
         rest = [n for d, n in enumerate(shape) if d != column_axis % len(shape)]
-        return jnp.array(scale, kind) * jnp.moveaxis(matrix.reshape(*rest, columns), -1, column_axis)
+        return jnp.array(scale, kind) * jnp.moveaxis(
+            matrix.reshape(*rest, columns), -1, column_axis
+        )
 
     return _initializer(draw, dtype)
 
@@ -153,5 +158,3 @@ def delta_orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: Any = None)
         return jnp.zeros(shape, kind).at[middle].set(matrix)
 
     return _initializer(draw, dtype)
-
-

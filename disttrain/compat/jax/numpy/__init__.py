@@ -8,7 +8,7 @@ import numpy as np
 
 from .. import types
 from ..array import Array
-from . import calls, elementwise, functions, indexing, making, methods
+from . import calls, elementwise, functions, making, methods
 
 _TYPES = """
 bool_=bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 bfloat16 float32 float64
@@ -18,7 +18,7 @@ uint=uint64 float_=float64 complex_=complex128
 """
 _ABSTRACT = "generic number integer signedinteger unsignedinteger inexact floating complexfloating"
 NAMES = {
-    **functions.NAMES, **making.NAMES, **calls.NAMES, **elementwise.NAMES, **indexing.NAMES,
+    **functions.NAMES, **making.NAMES, **calls.NAMES, **elementwise.NAMES,
     **{name: getattr(np, name) for name in _ABSTRACT.split()},
     **{name: getattr(types, name) for name in ("finfo", "iinfo", "isdtype", "issubdtype")},
     "ndarray": Array, "dtype": np.dtype, "newaxis": None, "pi": math.pi, "e": math.e,
@@ -32,4 +32,4 @@ for _row in _TYPES.split():
     NAMES[_name] = types.scalar_type(_kind or _name, making.asarray)
 NAMES["bool"] = NAMES["bool_"]
 globals().update(NAMES)
-__all__ = sorted(NAMES)
+__all__ = list(NAMES)

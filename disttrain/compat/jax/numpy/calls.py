@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import collections
 import functools
 import math
 from collections.abc import Callable, Sequence
@@ -11,20 +10,16 @@ from typing import Any
 import numpy as np
 
 from .... import func
-from ....func.vectorize import vectorized
-from ....arrays import filters, order, products, series
+from ....arrays import products, selection, shapes
 from ....core.tensor import Tensor
+from ....func.vectorize import vectorized
 from ....ops import api as ops
 from .. import types
 from ..array import Array, wrap
 from . import functions
 from .lifting import cast, given_back, kind_of, one, operands, plain
 from .making import asarray
-from .rows import function, given_out, table
-
-NAMES: dict[str, Any] = table(
-    functions._SERIES, (filters, series, products)
-)
+from .rows import function, given_out
 
 
 def where(
@@ -36,7 +31,7 @@ def where(
         return functions.NAMES["nonzero"](condition, size=size, fill_value=fill_value)
     if x is None or y is None:
         raise ValueError(
-            "Either both or neither of the x and y arguments should be provided to jax.numpy.where, "
+            "Either both or neither of the x and y arguments should be provided to where, "
             f"got {x} and {y}."
         )
     flags = one("where", condition)
@@ -49,54 +44,21 @@ def where(
         raise ValueError(f"Incompatible shapes for broadcasting: shapes={shapes}") from None
 
 
-def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0) -> Array:
-    """The first of ``choicelist`` whose condition holds."""
-    if len(condlist) != len(choicelist) or not len(condlist):
-        raise ValueError(
-            f"condlist must have length equal to choicelist ({len(condlist)} vs {len(choicelist)})"
-        )
-    flags = [one("select", c) for c in condlist]
-    values, _ = operands("select", (*choicelist, default))
-    out = order.select([f != 0 if f.meta()[1].kind != "b" else f for f in flags], values[:-1], values[-1])
-    return given_back(out, False, *condlist, *choicelist, default)
-
-
 def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: Any) -> Array:
     """Of functions, or numbers, the one whose condition holds; the last, one more, elsewhere."""
     n = len(condlist)
     if n != len(funclist) and n + 1 != len(funclist):
-        raise ValueError(f"with {n} condition(s), either {n} or {n + 1} functions are expected; got {len(funclist)}")  # noqa: E501
+        raise ValueError(
+            f"with {n} condition(s), either {n} or {n + 1} functions are expected; "
+            f"got {len(funclist)}"
+        )
     kind = asarray(x).dtype
     values = [asarray(f(x, *args, **kw) if callable(f) else f) for f in funclist]
     last = values[n] if len(values) > n else asarray(0)
     tensors = [cast(v._value, kind) for v in (*values[:n], last)]
     flags = [one("piecewise", c) != 0 for c in condlist]
-    out = order.select(flags, tensors[:-1], tensors[-1])
+    out = selection.select(flags, tensors[:-1], tensors[-1])
     return given_back(out, False, x, *values, *condlist)
-
-
-def unique(
-    ar: Any, return_index: bool = False, return_inverse: bool = False, return_counts: bool = False,
-    axis: int | None = None, *, equal_nan: bool = True, size: int | None = None,
-    fill_value: Any = None, sorted: bool = True,  # noqa: A002
-) -> Any:  # fmt: skip
-    """The distinct elements, or slices along ``axis``, in order; ``size`` of them if it is given."""
-    value = one("unique", ar)
-    fill = None if fill_value is None else cast(one("unique", fill_value), value.meta()[1])
-    out = order.unique(value, return_index, return_inverse, return_counts, axis, equal_nan, size, fill)
-    return given_out(out, False, [ar])
-
-
-def _standard(name: str, *parts: str) -> Callable:
-    """A function of the array standard on distinct elements, whose nan differ from each other."""
-    made = collections.namedtuple(name, parts) if len(parts) > 1 else None
-
-    def run(x: Any, /, *, size: int | None = None, fill_value: Any = None) -> Any:
-        want = ("indices" in parts, "inverse_indices" in parts, "counts" in parts)
-        out = unique(x, *want, size=size, fill_value=fill_value, equal_nan=False)
-        return out if made is None else made(*out)
-
-    return run
 
 
 def einsum(subscripts: Any, /, *operands_: Any, out: Any = None, **how: Any) -> Array:
@@ -104,76 +66,21 @@ def einsum(subscripts: Any, /, *operands_: Any, out: Any = None, **how: Any) -> 
     if isinstance(subscripts, str):
         text, given = subscripts, list(operands_)
     else:
-        text, given = _interleaved([subscripts, *operands_])
+        text, given = products.subscripts([subscripts, *operands_])
     tensors, weak = operands("einsum", given)
     try:
         value = products.einsum(tensors, text.replace(" ", ""))
     except (ValueError, IndexError, RuntimeError) as error:
         raise ValueError(f"einsum: {error}") from None
     kind = how.get("preferred_element_type")
-    return given_back(value if kind is None else cast(value, types.asked(kind, "einsum")), weak, *given)
-
-
-def _interleaved(given: list[Any]) -> tuple[str, list[Any]]:
-    def text(places: Any) -> str:
-        return "".join("..." if p is Ellipsis else chr(97 + p) for p in places)
-
-    arrays, marks = given[: len(given) // 2 * 2 : 2], given[1::2]
-    joined = ",".join(map(text, marks))
-    return joined + ("->" + text(given[-1]) if len(given) % 2 else ""), arrays
+    return given_back(
+        value if kind is None else cast(value, types.asked(kind, "einsum")), weak, *given
+    )
 
 
 def einsum_path(subscripts: Any, /, *given: Any, optimize: Any = "auto") -> Any:
     """The order in which a sum of products is best computed."""
     return np.einsum_path(subscripts, *(np.empty(np.shape(x)) for x in given), optimize=True)
-
-
-def polyfit(
-    x: Any, y: Any, deg: int, rcond: float | None = None, full: bool = False, w: Any = None,
-    cov: bool = False,
-) -> Any:  # fmt: skip
-    """The polynomial of least squares through points."""
-    (a, b), _ = operands("polyfit", (x, y), types.inexact)
-    weights = None if w is None else cast(one("polyfit", w), a.meta()[1])
-    out = series.polyfit(a, b, deg, rcond, weights, full, cov)
-    return given_out(out, False, [x, y, w])
-
-
-def roots(p: Any, *, strip_zeros: bool = True) -> Array:
-    """The roots of a polynomial, as complex numbers."""
-    value = one("roots", p, types.inexact)
-    return given_back(series.roots(value, strip_zeros), False, p)
-
-
-def polyint(p: Any, m: int = 1, k: Any = None) -> Array:
-    """The antiderivative."""
-    (value, constants), _ = operands("polyint", (p, 0 if k is None else k), types.inexact)
-    constants = constants.reshape(-1)
-    each = [constants[i if constants.shape[0] > 1 else 0] for i in range(m)]
-    return given_back(series.polyint(value, each), False, p, k)
-
-
-def _histogram(name: str, first: int) -> Callable:
-    """Arguments in NumPy's order: weights after the range."""
-
-    def run(*args: Any, **given: Any) -> Any:
-        rest = dict(zip(("bins", "range", "weights", "density"), args[first:]))
-        rest.update(given)
-        xs, weights = list(args[:first]), rest.get("weights")
-        tensors, _ = operands(name, [*xs, *([] if weights is None else [weights])], types.inexact)
-        if weights is not None:
-            rest["weights"] = tensors.pop()
-        bins, kind = rest.get("bins", 10), tensors[0].meta()[1]
-        rest["bins"] = [_edges(b, kind) for b in bins] if isinstance(bins, (list, tuple)) and first - 1 \
-            or name == "histogramdd" and isinstance(bins, (list, tuple)) else _edges(bins, kind)
-        return given_out(getattr(order, name)(*tensors, **rest), False, xs)
-
-    run.__name__ = name
-    return run
-
-
-def _edges(bins: Any, kind: np.dtype) -> Any:
-    return bins if isinstance(bins, (int, str)) else one("histogram", asarray(bins), lambda _: kind)
 
 
 def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int | None = None) -> Any:
@@ -246,14 +153,15 @@ def vectorize(
 
 def ix_(*args: Any) -> tuple[Array, ...]:
     """An open grid from places along each dimension."""
-    n, out = len(args), []
-    for d, arg in enumerate(args):
-        x = asarray(arg)
-        x = functions.NAMES["nonzero"](x)[0] if x.dtype == bool else x
-        if x.ndim != 1:
-            raise ValueError(f"Arguments to jax.numpy.ix_ must be 1-dimensional, got shape {x.shape}")
-        out.append(functions.NAMES["reshape"](x, tuple(-1 if k == d else 1 for k in range(n))))
-    return tuple(out)
+    return given_out(selection.open_grid([asarray(x)._value for x in args]), False, list(args))
+
+
+def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> Array:
+    """Margins on all sides."""
+    given = {k: v._value if isinstance(v, Array) else v for k, v in kwargs.items()}
+    (value,), weak = operands("pad", (array,))
+    width = pad_width if isinstance(pad_width, dict) else np.asarray(pad_width).tolist()
+    return given_back(shapes.pad(value, width, mode, **given), weak, array, *kwargs.values())
 
 
 def mask_indices(n: int, mask_func: Callable, k: int = 0, *, size: int | None = None) -> Any:
@@ -331,17 +239,11 @@ def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
         raise ValueError(f"Incompatible shapes for broadcasting: shapes={list(shapes)}") from None
 
 
-for _fn in (where, select, piecewise, unique, einsum, einsum_path, polyfit, roots, polyint, gradient,
-            apply_along_axis, apply_over_axes, vectorize, ix_, mask_indices, shape, ndim, size,
-            result_type, promote_types, iscomplexobj, isrealobj, isscalar, broadcast_shapes):  # fmt: skip
-    NAMES[_fn.__name__] = _fn
-NAMES["unique_values"] = _standard("unique_values", "values")
-NAMES["unique_counts"] = _standard("unique_counts", "values", "counts")
-NAMES["unique_inverse"] = _standard("unique_inverse", "values", "inverse_indices")
-NAMES["unique_all"] = _standard(
-    "unique_all", "values", "indices", "inverse_indices", "counts"
-)
-for _name, _first in (("histogram", 1), ("histogram2d", 2), ("histogramdd", 1)):
-    NAMES[_name] = _histogram(_name, _first)
+NAMES: dict[str, Any] = {
+    fn.__name__: fn
+    for fn in (where, piecewise, einsum, einsum_path, gradient, apply_along_axis, apply_over_axes,
+               pad, vectorize, ix_, mask_indices, shape, ndim, size, result_type, promote_types,
+               iscomplexobj, isrealobj, isscalar, broadcast_shapes)
+}  # fmt: skip
 for _name in ("atleast_1d", "atleast_2d", "atleast_3d"):
     NAMES[_name] = atleast(_name)

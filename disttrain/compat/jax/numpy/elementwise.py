@@ -6,9 +6,10 @@ from typing import Any
 
 from ....arrays import bits, elements
 from ....ops import api as ops
+from ....ops import later
 from .. import types
 from ..array import Array
-from .lifting import binary, given_back, named, one, operands, unary
+from .lifting import binary, given_back, named, one, operands, to_tensor, unary, weak_of
 
 # In the type of the operand, if that is floating or complex; in float32 else.
 _INEXACT = """
@@ -17,17 +18,22 @@ reciprocal sinc i0
 arccos=acos arccosh=acosh arcsin=asin arcsinh=asinh arctan=atan arctanh=atanh
 cbrt=elements.cbrt spacing=elements.spacing
 """
-_FLOATING = "deg2rad=deg2rad rad2deg=rad2deg degrees=rad2deg radians=deg2rad fabs=abs"
+_FLOATING = """
+deg2rad=elements.deg2rad rad2deg=elements.rad2deg degrees=elements.rad2deg
+radians=elements.deg2rad fabs=abs
+"""
 _TWO_INEXACT = """
-true_divide=div divide=div arctan2=atan2 atan2 logaddexp logaddexp2 hypot float_power=pow copysign
-nextafter heaviside=elements.heaviside
+true_divide=div divide=div arctan2=atan2 atan2 logaddexp logaddexp2=elements.logaddexp2
+hypot float_power=pow copysign nextafter heaviside=elements.heaviside
 """
 _SAME = """
-negative=neg positive=elements.same sign=elements.sign floor ceil trunc real imag conj conjugate=conj
-abs absolute=abs bitwise_not bitwise_invert=bitwise_not invert=bitwise_not
+negative=neg positive=elements.same sign=elements.sign floor=elements.floor ceil=elements.ceil
+trunc=elements.trunc real imag=elements.imag conj conjugate=conj
+abs=elements.abs absolute=elements.abs bitwise_not bitwise_invert=bitwise_not invert=bitwise_not
 """
 _TWO = """
-add=elements.add subtract=sub multiply=elements.mul maximum minimum bitwise_and bitwise_or bitwise_xor
+add=elements.add subtract=sub multiply=elements.mul maximum=elements.maximum
+minimum=elements.minimum bitwise_and bitwise_or bitwise_xor
 fmax fmin gcd lcm
 """
 _TWO_NUMERIC = """
@@ -36,7 +42,9 @@ right_shift=elements.right_shift bitwise_right_shift=elements.right_shift
 remainder=elements.remainder mod=elements.remainder fmod=elements.fmod
 floor_divide=elements.floor_divide
 """
-_FLAG = "isnan isinf isfinite isposinf isneginf signbit logical_not iscomplex=elements.iscomplex isreal"
+_FLAG = (
+    "isnan isinf isfinite isposinf isneginf signbit logical_not iscomplex=elements.iscomplex isreal"
+)
 _FLAGS = """
 equal=eq not_equal=ne less=elements.lt less_equal=elements.le greater=elements.gt
 greater_equal=elements.ge logical_and logical_or logical_xor
@@ -54,24 +62,32 @@ def _found(source: str) -> Any:
 
 
 _TABLES = (
-    (_INEXACT, unary, types.inexact, False), (_FLOATING, unary, types.inexact, False),
-    (_SAME, unary, None, False), (_FLAG, unary, None, True),
-    (_TWO_INEXACT, binary, types.inexact, False), (_TWO, binary, None, False),
-    (_TWO_NUMERIC, binary, types.numeric, False), (_FLAGS, binary, None, True),
+    (_INEXACT, unary, types.inexact), (_FLOATING, unary, types.inexact), (_SAME, unary, None),
+    (_FLAG, unary, None), (_TWO_INEXACT, binary, types.inexact), (_TWO, binary, None),
+    (_TWO_NUMERIC, binary, types.numeric), (_FLAGS, binary, None),
 )  # fmt: skip
+_STRONG = set(
+    "log10 log2 spacing logaddexp2 hypot heaviside gcd lcm signbit isposinf isneginf isinf".split()
+)  # results that are never weak
 NAMES: dict[str, Any] = {
-    name: make(name, fn, to, flags)
-    for text, make, to, flags in _TABLES
+    name: make(name, fn, to, name in _STRONG)
+    for text, make, to in _TABLES
     for name, fn in _rows(text)
 }
 NAMES["square"] = unary("square", ops.square, types.numeric)
-NAMES["bitwise_count"] = unary("bitwise_count", bits.bitwise_count, types.numeric)
+NAMES["bitwise_count"] = unary("bitwise_count", bits.bitwise_count, types.numeric, True)
 
 
 def power(x: Any, y: Any, /) -> Array:
     """``x`` to the power of ``y``; integers keep their type."""
-    tensors, weak = operands("power", (x, y), types.numeric)
-    return given_back(elements.power(*tensors, y if y.__class__ is int else None), weak, x, y)
+    whole = y if y.__class__ is int else None
+    if whole is None:
+        tensors, weak = operands("power", (x, y), types.numeric)
+        return given_back(elements.power(*tensors), weak, x, y)
+    (value,), weak = operands("power", (x,), types.numeric)
+    if whole < 0 and value.meta()[1].kind in "iu":
+        raise TypeError(f"Integers cannot be raised to negative powers, got integer_pow({whole})")
+    return given_back(elements.power(value, to_tensor(y, value.meta()[1]), whole), weak, x)
 
 
 def divmod(x: Any, y: Any, /) -> tuple[Array, Array]:
@@ -83,12 +99,12 @@ def modf(x: Any, /, out: Any = None) -> tuple[Array, Array]:
     """The fractional and the integral parts."""
     value = one("modf", x, types.inexact)
     whole = ops.trunc(value)
-    return given_back((value - whole, whole), False, x)
+    return given_back((value - whole, whole), weak_of(x), x)
 
 
 def frexp(x: Any, /) -> tuple[Array, Array]:
     """Mantissas in [0.5, 1) and exponents (int32)."""
-    return given_back(tuple(ops.frexp(one("frexp", x, types.inexact))), False, x)
+    return given_back(tuple(later.frexp(one("frexp", x, types.inexact))), False, x)
 
 
 def ldexp(x: Any, n: Any, /) -> Array:
@@ -99,7 +115,7 @@ def ldexp(x: Any, n: Any, /) -> Array:
 
 def rint(x: Any, /) -> Array:
     """The nearest whole number, halves to even ones."""
-    return given_back(elements.round(one("rint", x, types.inexact), 0), False, x)
+    return given_back(elements.round(one("rint", x, types.inexact), 0), weak_of(x), x)
 
 
 def round(a: Any, decimals: int = 0, out: Any = None) -> Array:  # noqa: A001
@@ -110,16 +126,16 @@ def round(a: Any, decimals: int = 0, out: Any = None) -> Array:  # noqa: A001
 
 def angle(z: Any, deg: bool = False) -> Array:
     """The argument of complex numbers."""
-    value = ops.angle(one("angle", z, types.inexact))
-    return given_back(ops.rad2deg(value) if deg else value, False, z)
+    value = elements.angle(one("angle", z, types.inexact))
+    return given_back(elements.rad2deg(value) if deg else value, weak_of(z), z)
 
 
 def nan_to_num(
     x: Any, copy: bool = True, nan: float = 0.0, posinf: Any = None, neginf: Any = None
 ) -> Array:
     """``x`` with numbers for nan and the infinities."""
-    (value,), weak = operands("nan_to_num", (x,))
-    return given_back(elements.nan_to_num(value, nan, posinf, neginf), weak, x)
+    value = elements.nan_to_num(one("nan_to_num", x), nan, posinf, neginf)
+    return given_back(value, False, x)
 
 
 def clip(arr: Any = None, /, min: Any = None, max: Any = None) -> Array:  # noqa: A002

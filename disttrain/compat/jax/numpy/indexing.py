@@ -8,14 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from ....arrays import indexing, order
+from ....arrays import indexing
 from ....core.tensor import Tensor
 from ....core.tensor import wrap as tensor
 from ....ops import api as ops
 from .. import types
 from ..array import Array, trace_of, wrap
 from .lifting import cast, kind_of, one, plain, to_tensor
-from .lifting import given_back as back
 
 _BASIC = (slice, type(None), type(Ellipsis))
 _MODES = {
@@ -53,9 +52,7 @@ def _bound(value: Any) -> int | None:
     try:
         return value.__index__()
     except (TypeError, AttributeError):
-        raise IndexError(
-            f"Slice entries must be static integers. Got {value!r}"
-        ) from None
+        raise IndexError(f"Slice entries must be static integers. Got {value!r}") from None
 
 
 def items(key: Any, shape: tuple[int, ...]) -> tuple[Any, ...]:
@@ -86,12 +83,20 @@ def _traces(x: Array, key: Any) -> Any:
     return trace_of(x, *parts)
 
 
+def _is_plain(key: slice) -> bool:
+    """Whether it is one of whole numbers without steps."""
+    bounds = key.start, key.stop
+    return key.step is None and all(b is None or b.__class__ is int for b in bounds)
+
+
 def getitem(self: Array, key: Any) -> Array:
     """``self[key]``; places that are not there are brought to the nearest."""
     if key.__class__ is int:
         shape = self._value.meta()[0]
         if shape and -shape[0] <= key < shape[0]:
             return wrap(self._value[key], self.weak_type, self._trace)
+    elif key.__class__ is slice and self._value.ndim and _is_plain(key):
+        return wrap(self._value[key], self.weak_type, self._trace)
     value = indexing.get(self._value, items(key, self.shape))
     return wrap(value, self.weak_type, _traces(self, key))
 
@@ -103,15 +108,6 @@ def _mode(mode: Any) -> str:
     if name not in _MODES:
         raise ValueError(f"Unknown gather mode: {mode}")
     return _MODES[name]
-
-
-def missing(kind: np.dtype) -> Any:
-    """What JAX reads where nothing is: nan, or the least (unsigned: the largest) integer."""
-    if kind.kind == "b":
-        return True
-    if kind.kind in "iu":
-        return int(np.iinfo(kind).min if kind.kind == "i" else np.iinfo(kind).max)
-    return float("nan")
 
 
 class At:
@@ -145,7 +141,7 @@ class At_:  # noqa: N801
         x, how = self._array, _mode(mode)
         if not how and fill_value is not None:
             how = "fill"
-        fill = missing(x.dtype) if fill_value is None else fill_value
+        fill = indexing.missing(x._value) if fill_value is None else fill_value
         key = items(self._key, x.shape)
         value = indexing.get(x._value, key, how or "clip", fill, wrap_negative_indices)
         return wrap(value, x.weak_type, _traces(x, self._key))
@@ -158,8 +154,8 @@ class At_:  # noqa: N801
         if meet != x.dtype:
             warnings.warn(
                 "scatter inputs have incompatible types: cannot safely cast value from "
-                f"dtype={kind} to dtype={x.dtype} with jax_numpy_dtype_promotion=standard. In future "
-                "JAX releases this will result in an error.",
+                f"dtype={kind} to dtype={x.dtype} with jax_numpy_dtype_promotion=standard. In "
+                "future JAX releases this will result in an error.",
                 FutureWarning,
                 stacklevel=3,
             )
@@ -202,110 +198,3 @@ for _how in ("set", "add", "multiply", "min", "max"):
     setattr(At_, _how, _updates(_how))
 At_.mul = At_.multiply  # type: ignore[attr-defined]
 At_.__name__ = "At"
-
-
-# --- functions -----------------------------------------------------------------------------------
-def take(
-    a: Any, indices: Any, axis: int | None = None, out: None = None, mode: Any = None,
-    unique_indices: bool = False, indices_are_sorted: bool = False, fill_value: Any = None,
-) -> Array:  # fmt: skip
-    """The slices of ``a`` along ``axis`` that ``indices`` names; nan where there are none."""
-    value, places = one("take", a), one("take", indices)
-    if axis is None:
-        value, axis = value.reshape(-1), 0
-    d = types_axis(axis, value.ndim)
-    n = value.shape[d]
-    how = _mode(mode) or "fill"
-    if how == "wrap":
-        places = ops.remainder(places, n)
-    fill = missing(value.meta()[1]) if fill_value is None else fill_value
-    key = (slice(None),) * d + (places,)
-    if not n and places.numel():
-        raise IndexError("cannot do a non-empty jnp.take() from an empty axis.")
-    found = indexing.get(value, key, how if how != "wrap" else "clip", fill, negative=how == "fill")
-    return back(found, False, a, indices)
-
-
-def types_axis(axis: int, ndim: int) -> int:
-    """An axis as a number from 0 on."""
-    if not -ndim <= axis < ndim:
-        raise ValueError(f"axis {axis} is out of bounds for array of dimension {ndim}")
-    return axis % ndim
-
-
-def _copies(name: str, inplace: bool) -> None:
-    if inplace:
-        raise ValueError(
-            f"jax.numpy.{name} cannot modify arrays in-place, because JAX arrays are immutable. Pass "
-            "inplace=False to instead return an updated array."
-        )
-
-
-def put(a: Any, ind: Any, v: Any, mode: Any = None, *, inplace: bool = True) -> Array:
-    """A copy of ``a`` with ``v`` at places of the flattened array."""
-    _copies("put", inplace)
-    value, places = one("put", a), one("put", ind).reshape(-1)
-    values = cast(one("put", v), value.meta()[1]).reshape(-1)
-    if not places.numel() or not values.numel():
-        return back(value, False, a)
-    values = ops.tile(values, (-(-places.numel() // values.numel()),))[: places.numel()]
-    if mode == "wrap":
-        places = ops.remainder(places, value.numel())
-    how = "clip" if mode == "clip" else "drop"
-    out = indexing.put(value.reshape(-1), (places,), values, mode=how)
-    return back(out.reshape(value.shape), False, a, ind, v)
-
-
-def put_along_axis(
-    arr: Any, indices: Any, values: Any, axis: int | None, inplace: bool = True, *, mode: Any = None
-) -> Array:
-    """A copy of ``arr`` with ``values`` where ``indices`` says along ``axis``."""
-    _copies("put_along_axis", inplace)
-    value, places = one("put_along_axis", arr), one("put_along_axis", indices)
-    flat = value.reshape(-1) if axis is None else value
-    d = 0 if axis is None else types_axis(axis, value.ndim)
-    key = [ops.arange(n).reshape([-1 if k == j else 1 for k in range(flat.ndim)])
-           for j, n in enumerate(flat.shape)]  # fmt: skip
-    key[d] = places
-    spread = cast(one("put_along_axis", values), value.meta()[1])
-    out = indexing.put(flat, tuple(key), spread)
-    return back(out.reshape(value.shape), False, arr, indices, values)
-
-
-def place(arr: Any, mask: Any, vals: Any, *, inplace: bool = True) -> Array:
-    """A copy of ``arr`` with ``vals``, again and again, where ``mask`` holds."""
-    _copies("place", inplace)
-    value, flags = one("place", arr), one("place", mask) != 0
-    values = cast(one("place", vals), value.meta()[1]).reshape(-1)
-    if not values.numel():
-        raise ValueError("Cannot place from an empty array.")
-    rank = ops.cumsum(flags.reshape(-1).to(types.dtypes.int64), 0) - 1
-    chosen = values[ops.remainder(rank, values.shape[0])].reshape(value.shape)
-    return back(ops.where(flags, chosen, value), False, arr, mask, vals)
-
-
-def delete(arr: Any, obj: Any, axis: int | None = None, **how: Any) -> Array:
-    """``arr`` without the slices that ``obj`` (a number, a slice, an array) names."""
-    value = one("delete", arr)
-    n = value.numel() if axis is None else value.shape[types_axis(axis, value.ndim)]
-    return back(order.delete(value, _numbers(obj, n), axis), False, arr)
-
-
-def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Array:
-    """``arr`` with ``values`` before the slices that ``obj`` names."""
-    value = one("insert", arr)
-    n = value.numel() if axis is None else value.shape[types_axis(axis, value.ndim)]
-    where = obj.__index__() if hasattr(obj, "__index__") and not np.ndim(obj) else _numbers(obj, n)
-    return back(order.insert(value, where, one("insert", values), axis), False, arr, values)
-
-
-def _numbers(obj: Any, n: int) -> list[int]:
-    if isinstance(obj, slice):
-        return list(range(*obj.indices(n)))
-    found = np.asarray(obj)
-    if found.dtype == bool:
-        return [int(i) for i in np.flatnonzero(found)]
-    return [int(i) for i in np.atleast_1d(found)]
-
-
-NAMES = {fn.__name__: fn for fn in (take, put, put_along_axis, place, delete, insert)}

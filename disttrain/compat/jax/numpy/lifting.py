@@ -75,7 +75,7 @@ def operands(where: str, xs: Iterable[Any], to: To | None = None) -> tuple[list[
     kind, weak = types.result_kind(*kinds) if len(kinds) > 1 else kinds[0]
     if to is not None:
         kind = to(kind)
-    return [to_tensor(x, kind) for x in given], weak and kind is not types.BOOL
+    return [to_tensor(x, kind) for x in given], weak
 
 
 def one(where: str, x: Any, to: To | None = None) -> Tensor:
@@ -104,13 +104,22 @@ def misfit(where: str, tensors: Iterable[Any]) -> TypeError:
     return TypeError(f"{where} got incompatible shapes for broadcasting: {shapes}.")
 
 
-def refused(where: str, x: Tensor) -> TypeError:
+def refused(where: str, x: Tensor) -> Exception:
     """What is told of an element type that a function does not take."""
-    return TypeError(f"{where} does not accept dtype {x.meta()[1].name}.")
+    error = ValueError if where in _VALUES else TypeError
+    return error(f"{where} does not accept dtype {x.meta()[1].name}.")
 
 
-def binary(where: str, fn: Callable, to: To | None = None, flags: bool = False) -> Callable:
-    """A function of two operands of one type; ``flags``: its result is bool."""
+_WITH_NUMBERS = set(  # whose functions take numbers beside tensors
+    "add subtract multiply true_divide divide equal not_equal less less_equal greater greater_equal "
+    "remainder mod".split()
+)
+_VALUES = {"gcd", "lcm", "hypot", "spacing", "i0", "signbit", "isposinf", "isneginf"}
+
+
+def binary(where: str, fn: Callable, to: To | None = None, strong: bool = False) -> Callable:
+    """A function of two operands of one type; ``strong``: its result is never weak."""
+    direct = _DIRECT if where in _WITH_NUMBERS else set()
 
     def run(x: Any, y: Any, /) -> Array:
         if to is None and x.__class__ is Array:
@@ -119,14 +128,14 @@ def binary(where: str, fn: Callable, to: To | None = None, flags: bool = False) 
                 b = y._value
                 if b.meta()[1] is kind:
                     return done((a, b), x.weak_type and y.weak_type, x, y)
-            elif (kind, y.__class__) in _DIRECT:
+            elif (kind, y.__class__) in direct:
                 return done((a, y), x.weak_type, x)
         tensors, weak = operands(where, (x, y), to)
         return done(tensors, weak, x, y)
 
     def done(tensors: Any, weak: bool, *xs: Any) -> Array:
         try:
-            return wrap(fn(*tensors), weak and not flags, trace_of(*xs))
+            return wrap(fn(*tensors), weak and not strong, trace_of(*xs))
         except ShapeError:
             raise misfit(where, tensors) from None
         except DTypeError:
@@ -135,13 +144,13 @@ def binary(where: str, fn: Callable, to: To | None = None, flags: bool = False) 
     return named(run, where)
 
 
-def unary(where: str, fn: Callable, to: To | None = None, flags: bool = False) -> Callable:
-    """A function of one operand; ``flags``: its result is bool."""
+def unary(where: str, fn: Callable, to: To | None = None, strong: bool = False) -> Callable:
+    """A function of one operand; ``strong``: its result is never weak."""
 
     def run(x: Any, /) -> Array:
         (value,), weak = operands(where, (x,), to)
         try:
-            return wrap(fn(value), weak and not flags, trace_of(x))
+            return wrap(fn(value), weak and not strong, trace_of(x))
         except DTypeError:
             raise refused(where, value) from None
 
@@ -195,5 +204,3 @@ def shape_of(shape: Any, where: str = "shape") -> tuple[int, ...]:
         raise TypeError(
             f"Shapes must be 1D sequences of concrete values of integer type, got {shape}."
         ) from None
-
-

@@ -10,29 +10,12 @@ from . import rows
 from .functions import NAMES as FUNCTIONS
 
 _TABLE = """
-cholesky a -> inexact
-cond x -> inexact
-det a -> inexact
-eig a -> inexact
-eigh a -> inexact
-eigvals a -> inexact
-eigvalsh a -> inexact
-inv a -> inexact
-lstsq a b -> inexact
-matrix_norm x -> inexact
-matrix_power a -> inexact
-matrix_rank M -> inexact
-multi_dot arrays* -> same
-norm x -> inexact
-pinv a -> inexact
-qr a -> inexact
-slogdet a -> inexact
-solve a b -> inexact
-svd a -> inexact
-svdvals x -> inexact
-tensorinv a -> inexact
-tensorsolve a b -> inexact
-vector_norm x -> inexact
+cholesky a -> inexact; cond x -> inexact; det a -> inexact; eig a -> inexact; eigh a -> inexact
+eigvals a -> inexact; eigvalsh a -> inexact; inv a -> inexact; lstsq a b -> inexact
+matrix_norm x -> inexact; matrix_power a -> inexact; matrix_rank M -> inexact
+multi_dot arrays* -> same; norm x -> inexact; pinv a -> inexact; qr a -> inexact
+slogdet a -> inexact; solve a b -> inexact; svd a -> inexact; svdvals x -> inexact
+tensorinv a -> inexact; tensorsolve a b -> inexact; vector_norm x -> inexact
 """
 NAMES: dict[str, Any] = rows.table(_TABLE, (matrices, products, reductions, shapes))
 for _name in ("cross", "matmul", "matrix_transpose", "outer", "tensordot", "vecdot"):
@@ -62,4 +45,4 @@ def _told(fn: Any, kind: Any) -> Any:
 for _name, (_title, _fields) in _RESULTS.items():
     NAMES[_name] = _told(NAMES[_name], collections.namedtuple(_title, _fields))
 globals().update(NAMES)
-__all__ = sorted(NAMES)
+__all__ = list(NAMES)

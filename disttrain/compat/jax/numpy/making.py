@@ -15,9 +15,8 @@ from ....core.tensor import wrap as tensor
 from ....ops import api as ops
 from .. import types
 from ..array import Array, trace_of, wrap
-from .lifting import NUMBERS, cast, given_back, kind_of, one, plain, to_tensor, weak_of
+from .lifting import NUMBERS, cast, given_back, kind_of, named, one, plain, to_tensor, weak_of
 from .rows import given_out, table
-
 
 
 def array(
@@ -67,7 +66,9 @@ def _nested(x: Any, kind: np.dtype | None) -> Tensor:
         kind = types.result_kind(*kinds)[0] if kinds else types.canonical("float64")
     if all(not isinstance(leaf, (Array, Tensor)) for leaf in leaves):
         return tensor(np.array(x, dtype=kind))
-    return ops.stack([_nested(p, kind) if isinstance(p, (list, tuple)) else one_of(p, kind) for p in x])
+    return ops.stack(
+        [_nested(p, kind) if isinstance(p, (list, tuple)) else one_of(p, kind) for p in x]
+    )
 
 
 def one_of(x: Any, kind: np.dtype) -> Tensor:
@@ -84,8 +85,8 @@ def _leaves(x: Any) -> list[Any]:
 def _known(leaf: Any) -> bool:
     if isinstance(leaf, str):
         raise TypeError(
-            f"Value {leaf!r} with dtype <U{len(leaf)} is not a valid JAX array type. Only arrays of "
-            "numeric types are supported by JAX."
+            f"Value {leaf!r} with dtype <U{len(leaf)} is not a valid JAX array type. Only arrays "
+            "of numeric types are supported by JAX."
         )
     return True
 
@@ -95,7 +96,11 @@ def asarray(
     device: Any = None, out_sharding: Any = None,
 ) -> Array:  # fmt: skip
     """``array``, that keeps an array which is of that type already."""
-    if a.__class__ is Array and not copy and (dtype is None or a.dtype == dtype and not a.weak_type):
+    if (
+        a.__class__ is Array
+        and not copy
+        and (dtype is None or (a.dtype == dtype and not a.weak_type))
+    ):
         return a
     return array(a, dtype, bool(copy))
 
@@ -104,39 +109,29 @@ def _kind(dtype: Any, where: str, default: str = "float64") -> np.dtype:
     return types.canonical(default) if dtype is None else types.asked(dtype, where)
 
 
-def zeros(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> Array:
-    """Zeros."""
-    return full(shape, 0, _kind(dtype, "zeros"))
+def _filled(name: str, value: int) -> Callable:
+    def run(shape: Any, dtype: Any = None, **where: Any) -> Array:
+        return full(shape, value, _kind(dtype, name))
+
+    return named(run, name)
 
 
-def ones(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> Array:
-    """Ones."""
-    return full(shape, 1, _kind(dtype, "ones"))
+zeros, ones, empty = _filled("zeros", 0), _filled("ones", 1), _filled("empty", 0)
 
 
-def empty(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> Array:
-    """Zeros, as in JAX."""
-    return full(shape, 0, _kind(dtype, "empty"))
-
-
-def full(
-    shape: Any, fill_value: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None
-) -> Array:
+def full(shape: Any, fill_value: Any, dtype: Any = None, **where: Any) -> Array:
     """One value everywhere."""
     kind = kind_of(plain(fill_value), "full")[0] if dtype is None else types.asked(dtype, "full")
     sizes, weak = shape_of(shape), weak_of(fill_value) and dtype is None
     if any(n < 0 for n in sizes):
-        raise ValueError(f"Only non-negative sizes are allowed, got shape {sizes}.")
+        raise TypeError(f"Only non-negative sizes are allowed, got shape {sizes}.")
     if isinstance(fill_value, NUMBERS):
         return wrap(ops.full(sizes, fill_value, dtype=types.dtypes.of(kind)), weak)
     value = cast(one("full", fill_value), kind)
-    return given_back(ops.expand_copy(value, sizes), weak, fill_value)
+    return given_back(ops.broadcast_to(value, sizes), weak, fill_value)
 
 
-def full_like(
-    a: Any, fill_value: Any, dtype: Any = None, shape: Any = None, *, device: Any = None,
-    out_sharding: Any = None,
-) -> Array:  # fmt: skip
+def full_like(a: Any, fill_value: Any, dtype: Any = None, shape: Any = None, **where: Any) -> Array:
     """``full`` in the shape and type of ``a``."""
     shaped = hasattr(a, "shape") and hasattr(a, "dtype")
     kind = (a.dtype if shaped else kind_of(plain(a), "full_like")[0]) if dtype is None else dtype
@@ -148,13 +143,7 @@ def full_like(
 
 
 def _like(name: str, value: int) -> Callable:
-    def run(
-        a: Any, dtype: Any = None, shape: Any = None, *, device: Any = None, out_sharding: Any = None
-    ) -> Array:
-        return full_like(a, value, dtype, shape)
-
-    run.__name__, run.__doc__ = name, f"``full_like`` with {value}."
-    return run
+    return named(lambda a, dtype=None, shape=None, **where: full_like(a, value, dtype, shape), name)
 
 
 zeros_like, ones_like, empty_like = (
@@ -163,9 +152,8 @@ zeros_like, ones_like, empty_like = (
 
 
 def arange(
-    start: Any, stop: Any = None, step: Any = None, dtype: Any = None, *, device: Any = None,
-    out_sharding: Any = None,
-) -> Array:  # fmt: skip
+    start: Any, stop: Any = None, step: Any = None, dtype: Any = None, **where: Any
+) -> Array:
     """Numbers from ``start`` to before ``stop``."""
     given = [x.item() if hasattr(x, "item") else x for x in (start, stop, step)]
     ends = [x for x in (start, stop, step) if x is not None]
@@ -178,52 +166,35 @@ def arange(
 
 
 _TABLE = """
-linspace start stop -> inexact
-logspace start stop base -> inexact
-geomspace start stop -> inexact
-tril! m -> same
-triu! m -> same
-diag! v -> same
+linspace start stop -> inexact; logspace start stop base -> inexact
+geomspace start stop -> inexact; tril! m -> same; triu! m -> same; diag! v -> same
 diagflat! v -> same
 """
 NAMES: dict[str, Any] = table(_TABLE, (making,))
 
 
-def _typed(name: str, make: Callable, default: str | None = "float64") -> Callable:
+def typed_maker(name: str, make: Callable, default: str = "float64") -> Callable:
     """A maker of tensors that has a ``dtype`` of its own in JAX."""
 
     def run(*args: Any, dtype: Any = None, **more: Any) -> Any:
         more.pop("device", None), more.pop("copy", None), more.pop("out_sharding", None)
-        kind = _kind(dtype, name, default or "float64") if dtype is not None or default else None
+        kind = _kind(dtype, name, default)
         out = make(*args, **more)
-        parts = out if isinstance(out, (tuple, list)) else [out]
-        if kind is not None:
-            parts = [cast(p, kind) for p in parts]
-        return given_out(type(out)(parts) if parts is not out and isinstance(out, (tuple, list))
-                         else parts if isinstance(out, (tuple, list)) else parts[0], False, [])  # fmt: skip
+        many = isinstance(out, tuple)
+        return given_out(tuple(cast(p, kind) for p in out) if many else cast(out, kind), False, [])
 
-    run.__name__, run.__doc__ = name, make.__doc__
-    return run
+    return named(run, name)
 
 
-def _eye(N: Any, M: Any = None, k: int = 0) -> Tensor:  # noqa: N803
-    return making.eye(int(N), None if M is None else int(M), int(k))
+for _name in "hanning hamming blackman bartlett kaiser eye identity tri".split():
+    NAMES[_name] = typed_maker(_name, getattr(making, _name))
+for _name in "indices tril_indices triu_indices diag_indices".split():
+    NAMES[_name] = typed_maker(_name, getattr(making, _name), "int64")
 
 
-for _name, _make, _default in (
-    ("eye", _eye, "float64"), ("identity", lambda n: making.eye(n), "float64"),
-    ("tri", lambda N, M=None, k=0: making.tri(N, M, k), "float64"),
-    ("indices", making.indices, "int64"), ("hanning", making.hanning, "float64"),
-    ("hamming", making.hamming, "float64"), ("blackman", making.blackman, "float64"),
-    ("bartlett", making.bartlett, "float64"), ("kaiser", making.kaiser, "float64"),
-    ("tril_indices", lambda n, k=0, m=None: tuple(ops.tril_indices(n, n if m is None else m, k)), "int64"),
-    ("triu_indices", lambda n, k=0, m=None: tuple(ops.triu_indices(n, n if m is None else m, k)), "int64"),
-    ("diag_indices", lambda n, ndim=2: (ops.arange(n),) * ndim, "int64"),
-):  # fmt: skip
-    NAMES[_name] = _typed(_name, _make, _default)
-
-
-def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> list[Array]:
+def meshgrid(
+    *xi: Any, copy: bool = True, sparse: bool = False, indexing: str = "xy"
+) -> list[Array]:
     """Coordinates of a grid from those of its axes."""
     tensors = [one("meshgrid", x) for x in xi]
     tensors = [t if t.ndim else t.reshape(1) for t in tensors]
@@ -239,11 +210,6 @@ def fromfunction(function: Callable, shape: Any, *, dtype: Any = float, **kwargs
 def frombuffer(buffer: Any, dtype: Any = float, count: int = -1, offset: int = 0) -> Array:
     """The numbers that lie in a buffer."""
     return asarray(np.frombuffer(buffer, types.asked(dtype, "frombuffer"), count, offset))
-
-
-def fromiter(iter: Any, dtype: Any, count: int = -1) -> Array:  # noqa: A002
-    """The numbers of an iterator."""
-    return asarray(np.fromiter(iter, types.asked(dtype, "fromiter"), count))
 
 
 def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Array:
@@ -274,24 +240,9 @@ def broadcast_arrays(*args: Any) -> list[Array]:
 
 
 for _fn in (array, asarray, zeros, ones, empty, full, full_like, zeros_like, ones_like, empty_like,
-            arange, meshgrid, fromfunction, frombuffer, fromiter, from_dlpack, copy, astype,
+            arange, meshgrid, fromfunction, frombuffer, from_dlpack, copy, astype,
             broadcast_arrays):  # fmt: skip
     NAMES[_fn.__name__] = _fn
-
-
-def _of_shape(name: str) -> Callable:
-    """A function of the shape of its array alone."""
-    whole = NAMES[name.removesuffix("_from")]
-
-    def run(arr: Any, k: int = 0) -> Any:
-        n, m = arr.shape
-        return whole(n, k, m)
-
-    run.__name__ = name
-    return run
-
-
-NAMES["tril_indices_from"], NAMES["triu_indices_from"] = map(
-    _of_shape, ("tril_indices_from", "triu_indices_from")
-)
+NAMES["tril_indices_from"] = lambda arr, k=0: NAMES["tril_indices"](arr.shape[0], k, arr.shape[1])
+NAMES["triu_indices_from"] = lambda arr, k=0: NAMES["triu_indices"](arr.shape[0], k, arr.shape[1])
 NAMES["diag_indices_from"] = lambda arr: NAMES["diag_indices"](arr.shape[0], arr.ndim)

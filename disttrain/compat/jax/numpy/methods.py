@@ -13,7 +13,12 @@ from ..array import Array, wrap
 from . import calls, elementwise, functions, indexing, making
 from .lifting import NUMBERS
 
-_FUNCTIONS = {**functions.NAMES, **making.NAMES, **calls.NAMES, **elementwise.NAMES, **indexing.NAMES}
+_FUNCTIONS = {
+    **functions.NAMES,
+    **making.NAMES,
+    **calls.NAMES,
+    **elementwise.NAMES,
+}
 _METHODS = """
 all any argmax argmin argpartition argsort astype choose clip compress conj conjugate copy cumprod
 cumsum diagonal dot max mean min nonzero prod ptp repeat round searchsorted sort squeeze std sum
@@ -65,7 +70,7 @@ for _name in _METHODS.split():
     _attach(_name, _method(_name), f"``jax.numpy.{_name}`` of this array.")
 
 
-# --- forms -----------------------------------------------------------------------------------------
+# --- forms --------------------------------------------------------------------------------------
 def reshape(self: Array, *args: Any, order: str = "C", **how: Any) -> Array:
     """The same elements in another shape."""
     shape = args[0] if len(args) == 1 and not isinstance(args[0], int) else args
@@ -89,7 +94,9 @@ def view(self: Array, dtype: Any = None, type: Any = None) -> Array:  # noqa: A0
         return self
     kind = types.asked(dtype, "view")
     if self.dtype.kind == "b" or kind.kind == "b":
-        return wrap(self._value.to(types.dtypes.uint8).view(types.dtypes.of(kind)), False, self._trace)
+        return wrap(
+            self._value.to(types.dtypes.uint8).view(types.dtypes.of(kind)), False, self._trace
+        )
     return wrap(self._value.view(types.dtypes.of(kind)), False, self._trace)
 
 
@@ -109,13 +116,19 @@ def iterate(self: Array) -> Iterator[Array]:
 
 def contains(self: Array, item: Any) -> bool:
     """Whether an element is equal to ``item``."""
+    if self.ndim != 1:
+        raise ValueError(
+            f"Array.__contains__: search array must be one-dimensional, got arr.shape={self.shape}."
+        )
     return bool(_FUNCTIONS["any"](_FUNCTIONS["equal"](self, item)))
 
 
-# --- Python's numbers ------------------------------------------------------------------------------
+# --- Python's numbers ---------------------------------------------------------------------------
 def _single(self: Array) -> Any:
     if self.ndim:
-        raise TypeError(f"Only scalar arrays can be converted to Python scalars; got arr.ndim={self.ndim}")
+        raise TypeError(
+            f"Only scalar arrays can be converted to Python scalars; got arr.ndim={self.ndim}"
+        )
     return np.asarray(self)[()]
 
 
@@ -216,9 +229,12 @@ for _name, _fn in {
     "__complex__": _number(complex), "__hash__": unhashable, "__format__": written,
     "__reduce__": pickled, "__dlpack__": dlpack,
     "__dlpack_device__": lambda self: self._value.__dlpack_device__(),
-    "__copy__": lambda self: making.copy(self), "__deepcopy__": lambda self, memo: making.copy(self),
+    "__copy__": lambda self: making.copy(self),
+    "__deepcopy__": lambda self, memo: making.copy(self),
     "tolist": tolist,
-    "__round__": lambda self, ndigits=0: _FUNCTIONS["round"](self, ndigits or 0),
+    "__round__": lambda self, ndigits=None: _FUNCTIONS["round"](self, ndigits or 0).astype(
+        self.dtype if ndigits is not None or self.dtype.kind in "iu" else int
+    ),
 }.items():  # fmt: skip
     if _name not in vars(Array) or _name in ("__hash__", "__eq__", "__reduce__"):
         _attach(_name, _fn)

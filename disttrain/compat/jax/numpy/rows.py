@@ -11,6 +11,7 @@ import numpy as np
 
 from ....core.tensor import Tensor
 from ....errors import DimError, DTypeError, LinAlgError, ShapeError
+from ....ops import api as ops
 from .. import types
 from ..array import Array, trace_of
 from .lifting import given_back, no_out, operands, refused, to_tensor, weak_of
@@ -20,7 +21,12 @@ RULES: dict[str, Callable | None] = {
     "numeric": types.numeric, "complex": types.complexed, "summed": types.summed,
 }  # fmt: skip
 _IGNORED = ("precision", "preferred_element_type", "out_sharding", "device", "kind", "method",
-            "unique_indices", "indices_are_sorted", "inplace", "unroll", "optimize")  # fmt: skip
+            "unique_indices", "indices_are_sorted", "nan_policy", "copy",
+            "overwrite_a", "overwrite_b", "check_finite", "lapack_driver", "overwrite_data", "inplace", "unroll", "optimize")  # fmt: skip
+_PLAIN = (list, tuple, slice, str)
+_CAST = set(  # functions whose results go into a ``dtype``
+    "concatenate stack vstack hstack cross cov corrcoef linspace logspace geomspace argsort".split()
+)
 
 
 def function(where: str, fn: Callable, arrays: str, rule: str, weak: bool = False) -> Callable:
@@ -30,45 +36,72 @@ def function(where: str, fn: Callable, arrays: str, rule: str, weak: bool = Fals
     groups = [[_named(p) for p in group.split()] for group in arrays.split("|")]
     parameters = inspect.signature(fn).parameters
     order = [p for p, v in parameters.items() if v.kind is not v.VAR_KEYWORD]
-    spread = next((p for p, v in parameters.items() if v.kind is v.VAR_POSITIONAL), None)
+    names = {name for group in groups for name, _, _ in group}
+    special = names | {"out", "dtype"} | (set(_IGNORED) - set(order))
+    first, many, own = groups[0][0]
+    alone = first == order[0] and not many and len(groups[0]) == 1
+    free = next((k for k, p in enumerate(order) if k and p in special), len(order))
+    to = RULES[own or rule]
 
     def run(*args: Any, **given: Any) -> Any:
-        bound = dict(zip(order, args)) if spread is None else _spread(order, spread, args)
-        if spread is None and len(args) > len(order):
-            raise TypeError(
-                f"{where}() takes {len(order)} positional arguments but {len(args)} were given"
-            )
-        for name, value in given.items():
-            if name in bound:
-                raise TypeError(f"{where}() got multiple values for argument '{name}'")
-            bound[name] = value
+        if alone and 0 < len(args) <= free and special.isdisjoint(given):
+            (value,), is_weak = operands(where, args[:1], to)
+            out = _called(where, fn, (value, *args[1:]), given, value)
+            return given_out(out, weak and is_weak, args[:1])
+        bound = _bound(where, order, args, given)
         if "out" in bound:
             no_out(where, bound.pop("out"))
         for name in _IGNORED:
             if name in bound and name not in parameters:
                 del bound[name]
-        found, is_weak = [], False
-        for k, group in enumerate(groups):
-            is_weak = _fill(where, bound, group, rule, found) and not k or (is_weak and k > 0)
+        found: list[Any] = []
+        is_weak, *_ = (_fill(where, bound, group, rule, found) for group in groups)
+        kind = bound.pop("dtype", None) if where in _CAST else None
         if bound.get("dtype") is not None:
             bound["dtype"] = types.dtypes.of(types.asked(bound["dtype"], where))
             is_weak = False
-        rest = bound.pop(spread, ()) if spread else ()
-        try:
-            out = fn(*[bound.pop(p) for p in order[: order.index(spread)]], *rest, **bound) if rest \
-                else fn(**bound)
-        except (DimError, LinAlgError) as error:
-            raise ValueError(f"{where}: {error}") from None
-        except ShapeError as error:
-            raise TypeError(f"{where}: {error}") from None
-        except DTypeError:
-            raise refused(where, next(x for x in found if isinstance(x, Tensor))) from None
-        return given_out(out, weak and is_weak, found)
+        out = _called(where, fn, (), bound, *bound.values())
+        if kind is not None:
+            out = typed(out, types.asked(kind, where))
+        return given_out(out, weak and is_weak and kind is None, found)
 
     run.__name__ = run.__qualname__ = where
     run.__module__, run.__doc__ = "jax.numpy", fn.__doc__
     run.__signature__ = _signature(parameters)  # type: ignore[attr-defined]
     return run
+
+
+def _bound(where: str, order: list[str], args: tuple, given: dict[str, Any]) -> dict[str, Any]:
+    if len(args) > len(order):
+        raise TypeError(
+            f"{where}() takes {len(order)} positional arguments but {len(args)} were given"
+        )
+    bound = dict(zip(order, args))
+    for name, value in given.items():
+        if name in bound:
+            raise TypeError(f"{where}() got multiple values for argument '{name}'")
+        bound[name] = value
+    return bound
+
+
+def _called(where: str, fn: Callable, args: tuple, given: dict[str, Any], *xs: Any) -> Any:
+    """The result of ``fn``, or its error as JAX's class for it."""
+    try:
+        return fn(*args, **given)
+    except (DimError, LinAlgError) as error:
+        raise ValueError(f"{where}: {error}") from None
+    except ShapeError as error:
+        raise TypeError(f"{where}: {error}") from None
+    except DTypeError:
+        raise refused(where, next(x for x in xs if isinstance(x, Tensor))) from None
+
+
+def typed(out: Any, kind: np.dtype) -> Any:
+    """A result, or the first of several, in another type; whole numbers are floored."""
+    if isinstance(out, (tuple, list)):
+        return type(out)([typed(out[0], kind), *out[1:]])
+    floored = kind.kind in "iu" and out.is_floating_point()
+    return to_tensor(ops.floor(out) if floored else out, kind)
 
 
 def _signature(parameters: Any) -> inspect.Signature:
@@ -81,18 +114,14 @@ def _named(text: str) -> tuple[str, bool, str]:
     return name.rstrip("*"), name.endswith("*"), rule
 
 
-def _spread(order: list[str], spread: str, args: tuple) -> dict[str, Any]:
-    before = order.index(spread)
-    return {**dict(zip(order[:before], args)), spread: args[before:]}
-
-
-def _fill(
-    where: str, bound: dict[str, Any], group: list, rule: str, found: list[Any]
-) -> bool:
+def _fill(where: str, bound: dict[str, Any], group: list, rule: str, found: list[Any]) -> bool:
     """Put tensors in the places of arrays; whether their type is weak."""
     xs: list[Any] = []
     for name, many, _ in group:
         value = bound.get(name)
+        if not many and isinstance(value, _PLAIN) and _own(group):
+            bound[name] = _unwrapped(value)
+            continue
         if value is None:
             continue
         if many:
@@ -114,9 +143,21 @@ def _fill(
     found += xs
     queue = iter(tensors)
     for name, many, _ in group:
-        if bound.get(name) is not None:
+        if bound.get(name) is not None and (many or not isinstance(bound[name], _PLAIN)):
             bound[name] = _filled(bound[name], queue) if many else next(queue)
     return weak
+
+
+def _unwrapped(value: Any) -> Any:
+    """A plain sequence, in which tensors stand for arrays."""
+    if isinstance(value, (list, tuple)):
+        return type(value)(map(_unwrapped, value))
+    return value._value if value.__class__ is Array else value
+
+
+def _own(group: list) -> bool:
+    """Whether a parameter may be a sequence of plain numbers."""
+    return any(r == "own" for _, _, r in group)
 
 
 def _leaves(value: Any) -> list[Any]:
@@ -143,9 +184,10 @@ def given_out(out: Any, weak: bool, found: list[Any]) -> Any:
 
 
 def table(text: str, sources: Iterable[Any]) -> dict[str, Callable]:
-    """Functions by rows ``name[=function][!] parameters -> rule``; ``!`` keeps weak types."""
+    """Functions by rows ``name[=function][!] parameters -> rule``, between semicolons; ``!`` keeps
+    weak types."""
     places, out = list(sources), {}
-    for line in text.strip().splitlines():
+    for line in text.strip().replace("\n", "; ").split("; "):
         left, _, rule = line.rpartition("->")
         name, _, arrays = left.strip().partition(" ")
         keeps, (name, _, source) = name.endswith("!"), name.rstrip("!").partition("=")

@@ -1,0 +1,42 @@
+"""``jax.scipy.linalg``: a table over ``disttrain.arrays.matrices``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ....arrays import matrices
+from .. import types
+from ..numpy.lifting import given_back, one, operands
+from ..numpy.rows import table
+
+_TABLE = """
+solve_triangular a b -> inexact; solve=scipy_solve a b -> inexact; expm A -> inexact
+toeplitz c r -> same; hankel c r -> same; circulant c -> same; lu_factor a -> inexact
+lu a -> inexact; polar a -> inexact; det a -> inexact; inv a -> inexact; svd=scipy_svd a -> inexact
+qr=scipy_qr a -> inexact; eigh=scipy_eigh a -> inexact; cholesky=factor a -> inexact
+cho_factor a -> inexact
+"""
+NAMES: dict[str, Any] = table(_TABLE, (matrices,))
+
+
+def cho_solve(c_and_lower: Any, b: Any, **options: Any) -> Any:
+    """The x of a x = b by ``cho_factor`` of a."""
+    (c, right), _ = operands("cho_solve", (c_and_lower[0], b), types.inexact)
+    return given_back(matrices.cho_solve(c, right, c_and_lower[1]), False, c_and_lower[0], b)
+
+
+def lu_solve(lu_and_piv: Any, b: Any, trans: int = 0, **options: Any) -> Any:
+    """The x of a x = b by ``lu_factor`` of a."""
+    (factors, right), _ = operands("lu_solve", (lu_and_piv[0], b), types.inexact)
+    pivots = one("lu_solve", lu_and_piv[1])
+    return given_back(matrices.lu_solve(factors, right, pivots, trans), False, *lu_and_piv, b)
+
+
+def block_diag(*arrs: Any) -> Any:
+    """Matrices on the diagonal of a larger one."""
+    return given_back(matrices.block_diag(operands("block_diag", arrs)[0]), False, *arrs)
+
+
+NAMES.update(cho_solve=cho_solve, lu_solve=lu_solve, block_diag=block_diag)
+globals().update(NAMES)
+__all__ = list(NAMES)

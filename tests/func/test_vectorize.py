@@ -1,0 +1,37 @@
+"""Functions of core dimensions over batches that are broadcast."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import disttrain as dt
+from disttrain.func.vectorize import parsed, vectorized
+
+A, B = dt.arange(24.0).reshape(2, 3, 4), dt.arange(12.0).reshape(3, 4)
+
+
+def test_elements_are_broadcast():
+    got = vectorized(lambda a, b: a * b, [A[:, :1], B], None)
+    np.testing.assert_array_equal(got.numpy(), (A[:, :1] * B).numpy())
+
+
+def test_core_dimensions():
+    got = vectorized(lambda a, b: a @ b, [A, B], "(n),(n)->()")
+    np.testing.assert_array_equal(got.numpy(), (A * B).sum(-1).numpy())
+    one, two = vectorized(lambda a: (a.sum(), a * 2), [A], "(n)->(),(n)")
+    assert one.shape == (2, 3) and two.shape == (2, 3, 4)
+
+
+def test_misfits_are_told():
+    assert parsed("(n, m),(m)->(n)") == ([("n", "m"), ("m",)], [("n",)])
+    with pytest.raises(ValueError, match="not a valid gufunc signature"):
+        parsed("n->m")
+    with pytest.raises(ValueError, match="inconsistent size"):
+        vectorized(lambda a, b: a, [A, B[:, :2]], "(n),(n)->()")
+    with pytest.raises(ValueError, match="not have enough dimensions"):
+        vectorized(lambda a: a, [dt.tensor(1.0)], "(n)->()")
+    with pytest.raises(ValueError, match="does not match core dimensions"):
+        vectorized(lambda a: a, [A], "(n)->()")
+    with pytest.raises(TypeError, match="wrong number of positional"):
+        vectorized(lambda a: a, [A], "(n),(n)->()")

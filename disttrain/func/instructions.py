@@ -10,7 +10,9 @@ from ..core.gate import Tracer
 from ..core.tensor import Tensor
 from ..core.types.device import CPU
 from ..ops.functions.creation import create
+from .live_bodies import chosen, turned, turned_while
 from .loops import NO_WAY_BACK, Scan, Switch, While
+from .named import tracked, uses_axes
 from .staging import Staged, stage
 
 
@@ -24,6 +26,8 @@ def run_scan(
 ) -> tuple[list[Tensor], list[Tensor]]:
     """What ``body(*carry, *x) -> (*carry, *y)`` carries at the end, and all y, stacked."""
     n = len(init)
+    if tracked() or uses_axes(body.body.steps):
+        return turned(body, init, xs, range(length)[:: -1 if reverse else 1])
     keep = thread.grad_enabled and any(map(is_followed, (*body.consts, *init, *xs)))
     scan = Scan(body.body, len(body.consts), n, length, reverse, keep)
     if not scan.count:
@@ -38,6 +42,8 @@ def run_while(
 ) -> list[Tensor]:
     """What ``body(*carry) -> carry`` carries when ``cond(*carry)`` does not hold any more. There is
     no way back through it, which a backward is told in these words."""
+    if uses_axes((*cond.body.steps, *body.body.steps)):
+        return turned_while(cond, body, init)
     loop = While(cond.body, body.body, len(cond.consts), len(body.consts), no_way_back)
     return list(loop(*cond.consts, *body.consts, *init))
 
@@ -46,6 +52,8 @@ def run_switch(
     index: Tensor, branches: Sequence[Staged], operands: Sequence[Tensor]
 ) -> list[Tensor]:
     """What the branch of this number gives (the first or the last, where it is out of range)."""
+    if tracked() or any(uses_axes(b.body.steps) for b in branches):
+        return chosen(index, branches, operands)
     consts = {id(c): c for b in branches for c in b.consts}
     places = {key: i for i, key in enumerate(consts)}
     count = len(consts)

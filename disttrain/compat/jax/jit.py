@@ -25,7 +25,7 @@ from ...core.gate import Primitive, Tracer
 from ...core.tensor import Tensor
 from ...core.tensor import wrap as tensor_of
 from ...distributed.spmd.arrays import over_ranks, summed, with_layouts
-from ...func.named import bound
+from ...func.named import bound, tracked
 from ...func.staging import Stage, Staged, stage
 from . import jaxpr, sharding, tree
 from .array import wrap
@@ -207,7 +207,7 @@ class Jitted:
         return self._called(args, kwargs)
 
     def _called(self, args: tuple, kwargs: dict) -> Any:
-        if thread.rank.slots.get(DISABLED):
+        if thread.rank.slots.get(DISABLED) or tracked():
             return self.fun(*args, **kwargs)
         call = self.kind(args, kwargs)
         values = [as_array(v)._value for v in call.values]

@@ -43,7 +43,12 @@ def _reduced(name: str, fn: Callable) -> Callable:
     return _named(name, run)
 
 
-psum, pmean = _reduced("psum", func.psum), _reduced("pmean", func.pmean)
+def _counted(fn: Callable) -> Callable:
+    """``fn`` of how many hold, for flags."""
+    return lambda t, *args: fn(t.to(dt.int32) if t.dtype == dt.bool else t, *args)
+
+
+psum, pmean = (_reduced(n, _counted(getattr(func, n))) for n in ("psum", "pmean"))
 pmax, pmin = _reduced("pmax", func.pmax), _reduced("pmin", func.pmin)
 
 

@@ -71,7 +71,7 @@ def is_placed(value: Tensor) -> bool:
 
 
 def lay(value: Tensor, layout: Any) -> Any:
-    """``value`` as ``layout`` says. Of values inside transforms it is noted, for who stages them."""
+    """``value`` as ``layout`` says; of values inside transforms it is noted."""
     layout.check(tuple(value.shape))
     if isinstance(value, Tracer):
         return constrained(value, layout=layout)

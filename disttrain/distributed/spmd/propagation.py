@@ -71,7 +71,10 @@ class _Propagation:
     def _step(self, step: Step) -> None:
         if step.prim is constrained:
             (i,) = step.made
-            self.have[i], self.fixed[i] = self._placements(step.params["layout"]), step.params["layout"]
+            self.have[i], self.fixed[i] = (
+                self._placements(step.params["layout"]),
+                step.params["layout"],
+            )
             return
         inner = getattr(step.prim, "body", None)
         if isinstance(inner, Body):
@@ -113,5 +116,8 @@ class _Propagation:
         if placements == self.whole:
             return self.mesh, ()
         names = self.mesh.axis_names
-        cuts = [[n for n, p in zip(names, placements, strict=True) if p == Shard(d)] for d in range(ndim)]
+        cuts = [
+            [n for n, p in zip(names, placements, strict=True) if p == Shard(d)]
+            for d in range(ndim)
+        ]
         return self.mesh, tuple([(c[0] if len(c) == 1 else tuple(c)) if c else None for c in cuts])

@@ -156,7 +156,7 @@ class Definition:
     """The form of a tree: its kind, what the node says besides (``data``), its children's. Equal
     where the forms are, and fit as a key. A leaf has no rule; None is a node without children."""
 
-    __slots__ = ("children", "data", "kind", "num_leaves", "num_nodes", "rule")
+    __slots__ = ("_hash", "children", "data", "kind", "num_leaves", "num_nodes", "rule")
 
     num_leaves: int
     num_nodes: int
@@ -165,8 +165,12 @@ class Definition:
         self, kind: type | None, data: Any, children: tuple[Definition, ...], rule: Rule | None
     ) -> None:
         self.kind, self.data, self.children, self.rule = kind, data, children, rule
-        self.num_leaves = 1 if rule is None else sum(c.num_leaves for c in children)
-        self.num_nodes = 1 + sum(c.num_nodes for c in children)
+        self._hash: int | None = None
+        leaves, nodes = int(rule is None), 1
+        for c in children:
+            leaves += c.num_leaves
+            nodes += c.num_nodes
+        self.num_leaves, self.num_nodes = leaves, nodes
 
     @property
     def is_leaf(self) -> bool:
@@ -209,8 +213,10 @@ class Definition:
         )
 
     def __hash__(self) -> int:
-        data = tuple(self.data) if isinstance(self.data, list) else self.data
-        return hash((self.kind, data, self.children))
+        if self._hash is None:
+            data = tuple(self.data) if isinstance(self.data, list) else self.data
+            self._hash = hash((self.kind, data, self.children))
+        return self._hash
 
     def __str__(self) -> str:
         inside = [str(c) for c in self.children]
@@ -243,6 +249,8 @@ def _sorted_keys(d: dict) -> list:
 
 
 def _sorted_items(d: dict) -> tuple[list, list]:
+    if not d:
+        return [], []
     keys = _sorted_keys(d)
     return [d[k] for k in keys], keys
 
@@ -324,13 +332,13 @@ class Registry:
         return leaves, self._walk(tree, leaves, is_leaf)
 
     def _walk(self, tree: Any, leaves: list, is_leaf: Callable[[Any], bool] | None) -> Definition:
-        found = None
-        if is_leaf is None or not is_leaf(tree):
-            found = self.apart(tree)
-        if found is None:
+        rule = self.rules.get(type(tree))
+        if rule is None and isinstance(tree, tuple):
+            rule = self.rule(tree)
+        if rule is None or (is_leaf is not None and is_leaf(tree)):
             leaves.append(tree)
             return LEAF
-        children, data, rule = found
+        children, data = rule.flatten(tree)
         inside = tuple([self._walk(c, leaves, is_leaf) for c in children])
         return Definition(type(tree), data, inside, rule)
 

@@ -11,8 +11,15 @@ from ..core.tensor import Tensor
 from ..core.types import dtypes
 from ..ops import api as ops
 from . import elements
+from .bits import bitwise_count
 
 _WORD = {1: "uint8", 2: "uint16", 4: "uint32", 8: "uint64"}
+
+
+def population_count(x: Tensor) -> Tensor:
+    """How many bits of an integer are set."""
+    word = bitcast(x, np.dtype(_WORD[x.meta()[1].itemsize]))
+    return bitwise_count(word).to(x.dtype)
 
 
 def clz(x: Tensor) -> Tensor:
@@ -84,3 +91,20 @@ def polygamma(order: Tensor, x: Tensor) -> Tensor:
     sign = ops.where(order % 2 == 0, -ops.ones_like(order), ops.ones_like(order))
     higher = sign * ops.exp(ops.lgamma(order + 1)) * special.zeta(order + 1, x)
     return ops.where(order == 0, ops.digamma(x), higher)
+
+
+def shift_right(x: Tensor, by: Tensor) -> Tensor:
+    """``x`` shifted to the right, its highest bit repeated, of unsigned numbers too."""
+    kind = x.meta()[1]
+    word = np.dtype(kind.name.removeprefix("u"))
+    return bitcast(elements.right_shift(bitcast(x, word), bitcast(by, word)), kind)
+
+
+def maximum(a: Tensor, b: Tensor) -> Tensor:
+    """The larger ones; of complex numbers by real parts, then by imaginary ones."""
+    return ops.where(elements.gt(a, b), a, b) if a.meta()[1].kind == "c" else ops.maximum(a, b)
+
+
+def minimum(a: Tensor, b: Tensor) -> Tensor:
+    """The smaller ones."""
+    return ops.where(elements.lt(a, b), a, b) if a.meta()[1].kind == "c" else ops.minimum(a, b)

@@ -449,23 +449,33 @@ class Switch(Instructive):
 
     def _batched(self, args: tuple, dims: tuple, params: dict, size: int) -> tuple:
         flags = [d is not None for d in dims[1:]]
-        all_of = [True] * len(self.results)
+        apart = dims[0] is not None
         index, *given = [
             a if d is None else fronted(a, d, size) for a, d in zip(args, dims, strict=True)
         ]
-        key = ("batched", size, *flags)
+        key = ("batched", size, apart, *flags)
         if key not in self.made:
-            found = [derived.batched(b, flags, size, all_of, "different") for b in self.branches]
-            self.made[key] = Switch([body for body, _ in found])
-        whole = self.made[key]
-        if dims[0] is None:
-            return whole(index, *given), (0,) * len(self.results)
+            self.made[key] = self._made_batched(flags, size, apart)
+        whole, there = self.made[key]
+        if not apart:
+            return whole(index, *given), tuple([0 if has else None for has in there])
         outs = whole.branches[-1](*given)
         for i in reversed(range(len(self.branches) - 1)):
             here = index <= i
             found = whole.branches[i](*given)
             outs = [where(_beside(here, a), a, b) for a, b in zip(found, outs, strict=True)]
         return tuple(outs), (0,) * len(self.results)
+
+    def _made_batched(self, flags: list[bool], size: int, apart: bool) -> tuple:
+        """The branches over a batch; and what they give for each example: all, where examples
+        choose ``apart``."""
+
+        def over(force: list[bool]) -> list:
+            return [derived.batched(b, flags, size, force, "different") for b in self.branches]
+
+        found = over([apart] * len(self.results))
+        there = [any(has) for has in zip(*(f.moves for f in found), strict=True)]
+        return Switch([f.body for f in over(there)]), there
 
     def _pushed(self, primals: tuple, tangents: tuple) -> tuple:
         flags = tuple(t is not None for t in tangents[1:])

@@ -9,6 +9,7 @@ are. What is drawn with one is the same on every machine and in every order of c
 ``vmap`` each example draws with its own. The bits are JAX's.
 """
 
+from .choices import categorical, choice, order, permutation
 from .continuous import (
     ball,
     beta,
@@ -22,6 +23,7 @@ from .continuous import (
     generalized_normal,
     gumbel,
     laplace,
+    log_gamma,
     logistic,
     lognormal,
     maxwell,
@@ -51,14 +53,9 @@ from .whole import (
     bernoulli,
     binomial,
     bits,
-    categorical,
     geometric,
     integers,
-    largest,
     multinomial,
-    order,
-    permutation,
     poisson,
     rademacher,
-    weighted,
 )

@@ -9,6 +9,7 @@ those of the formula, and of gamma numbers implicit ones.
 from __future__ import annotations
 
 import math
+from operator import index
 from typing import Any
 
 import ml_dtypes
@@ -16,6 +17,7 @@ import numpy as np
 
 from .. import linalg
 from ..core.tensor import Tensor
+from ..errors import ConfigError
 from ..ops import api as t
 from ..ops.primitives.rejection import threefry_gamma
 from ..ops.primitives.threefry import erfinv_single, fma
@@ -71,10 +73,10 @@ def exponential(key: Tensor, shape: Shape, dtype: np.dtype) -> Any:
     return -t.log1p(-uniform(key, shape, dtype))
 
 
-def gumbel(key: Tensor, shape: Shape, dtype: np.dtype, fine: bool = False) -> Any:
-    """Gumbel's; ``fine``: with twice as many bits, so that the tail is longer."""
+def gumbel(key: Tensor, shape: Shape, dtype: np.dtype, mode: str | None = None) -> Any:
+    """Gumbel's; ``mode="high"``: with twice as many bits, so that the tail is longer."""
     info = ml_dtypes.finfo(dtype)
-    if not fine:
+    if not k.is_high(mode):
         return -t.log(-t.log(uniform(key, shape, dtype, float(info.tiny), 1.0)))
     both = uniform(key, (2, *shape), dtype)
     lead = both.ndim - len(shape) - 1
@@ -153,8 +155,10 @@ def maxwell(key: Tensor, shape: Shape, dtype: np.dtype) -> Any:
 def double_sided_maxwell(
     key: Tensor, loc: Tensor, scale: Tensor, shape: Shape, dtype: np.dtype
 ) -> Any:
-    """Maxwell's with both signs."""
-    one, two = _pair(key)
+    """Maxwell's with both signs: ``shape`` (that of the parameters, where it is ()), and that of
+    the parameters after it."""
+    own = np.broadcast_shapes(tuple(loc.shape), tuple(scale.shape))
+    shape, (one, two) = (shape or own) + own, _pair(key)
     sign = rademacher(two, shape, dtype)
     return sign * maxwell(one, shape, dtype) * scale + loc
 
@@ -166,6 +170,11 @@ def gamma(key: Tensor, a: Tensor, shape: Shape, dtype: np.dtype, log_space: bool
     a = number(a, t.zeros(0, dtype=t.tensor(np.zeros((), dtype)).dtype))
     a = t.broadcast_to(a, (*lead, *shape))
     return threefry_gamma(key, a, log_space=log_space, partitionable=k.partitionable())
+
+
+def log_gamma(key: Tensor, a: Tensor, shape: Shape, dtype: np.dtype) -> Any:
+    """The logarithms of gamma numbers."""
+    return gamma(key, a, shape, dtype, True)
 
 
 def beta(key: Tensor, a: Tensor, b: Tensor, shape: Shape, dtype: np.dtype) -> Any:
@@ -219,8 +228,9 @@ def ball(key: Tensor, d: int, p: float | Tensor, shape: Shape, dtype: np.dtype) 
     return g / t.pow(t.pow(t.abs(g), p).sum(-1) + e, 1 / p)[..., None]
 
 
-def orthogonal(key: Tensor, n: int, m: int, shape: Shape, dtype: np.dtype) -> Any:
+def orthogonal(key: Tensor, n: int, shape: Shape, dtype: np.dtype, m: int | None = None) -> Any:
     """Orthogonal matrices [*shape, n, m], evenly (Haar); rows or columns of one where n != m."""
+    n, m = index(n), index(n if m is None else m)
     z = normal(key, (*shape, max(n, m), min(n, m)), dtype)
     q, r = linalg.qr(z)
     x = q * t.sgn(linalg.diagonal(r))[..., None, :]
@@ -236,6 +246,14 @@ def multivariate_normal(
 ) -> Any:  # fmt: skip
     """Normal vectors [*shape, n] of means [..., n] and covariances [..., n, n], of which ``method``
     takes a factor."""
+    if method not in FACTORS:
+        raise ConfigError("method must be one of {'svd', 'eigh', 'cholesky'}")
+    n = mean.shape[-1]
+    if tuple(cov.shape[-2:]) != (n, n):
+        raise ConfigError(
+            f"multivariate_normal requires cov.shape == (..., n, n) for n={n}, but got cov.shape "
+            f"== {tuple(cov.shape)}."
+        )
     if method == "cholesky":
         factor = linalg.cholesky(cov)
     elif method == "eigh":

@@ -99,3 +99,10 @@ def _keys(where: str, key: Tensor) -> Tensor:
         given = key.dtype if isinstance(key, Tensor) else type(key).__name__
         raise ConfigError(f"{where}: keys are needed (dt.keyed.seed(0)), {given} given")
     return key
+
+
+def is_high(mode: str | None) -> bool:
+    """Whether a mode asks for twice as many bits as the type has digits."""
+    if mode not in (None, "low", "high"):
+        raise ConfigError(f"mode {mode!r} given; expected 'high' or 'low'")
+    return mode == "high"

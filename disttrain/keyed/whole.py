@@ -1,4 +1,4 @@
-"""Whole numbers, choices and orders, drawn with a key. Shapes and parameters are as in
+"""Whole numbers, drawn with a key. Shapes and parameters are as in
 ``continuous``."""
 
 from __future__ import annotations
@@ -31,10 +31,12 @@ def integers(key: Tensor, shape: Shape, low: Tensor, high: Tensor, dtype: np.dty
     return out if wide == dtype else out.to(_of(dtype))
 
 
-def bernoulli(key: Tensor, p: Tensor, shape: Shape, fine: bool = False) -> Any:
-    """True with probability ``p``; ``fine``: with twice as many bits, for tiny ones."""
+def bernoulli(
+    key: Tensor, p: Tensor, shape: Shape, dtype: np.dtype | None = None, mode: str | None = None
+) -> Any:
+    """True with probability ``p``; ``mode="high"``: with twice as many bits, for tiny ones."""
     kind = p.meta()[1]
-    if not fine:
+    if not k.is_high(mode):
         return k.draw(key, shape, "unit", kind) < p
     both = k.draw(key, (2, *shape), "unit", kind)
     lead = both.ndim - len(shape) - 1
@@ -63,53 +65,24 @@ def poisson(key: Tensor, rate: Tensor, shape: Shape, dtype: np.dtype) -> Any:
     )
 
 
-def binomial(key: Tensor, n: Tensor, p: Tensor, shape: Shape) -> Any:
-    """How many of ``n`` trials of chance ``p`` succeed, as numbers of the type of ``p``."""
+def binomial(key: Tensor, n: Tensor, p: Tensor, shape: Shape, dtype: np.dtype) -> Any:
+    """How many of ``n`` trials of chance ``p`` succeed."""
     n, p = (t.broadcast_to(x, (*key.shape, *shape)) for x in (n.to(p.dtype), p))
-    return threefry_binomial(key, n.detach(), p.detach(), partitionable=k.partitionable())
+    out = threefry_binomial(key, n.detach(), p.detach(), partitionable=k.partitionable())
+    return out.to(_of(dtype))
 
 
-def multinomial(key: Tensor, n: Tensor, p: Tensor) -> Any:
+def multinomial(key: Tensor, n: Tensor, p: Tensor, shape: Shape, dtype: np.dtype) -> Any:
     """Of ``n`` [...] trials, how many had each result of the chances ``p`` [..., results]."""
+    p, kind = t.broadcast_to(p, shape), p.meta()[1]
+    n = t.broadcast_to(n.to(p.dtype), shape[:-1])
     left = t.flip(t.cumsum(t.flip(p, (-1,)), -1), (-1,))
     ratios = (p / t.where(left == 0, t.ones_like(left), left)).clamp(0, 1)
-    new, counts = k.split(key, p.shape[-1]), []
-    for i in range(p.shape[-1]):
-        counts.append(binomial(new[..., i], n, ratios[..., i], tuple(p.shape[:-1])))
+    new, counts = k.split(key, shape[-1]), []
+    for i in range(shape[-1]):
+        counts.append(binomial(new[..., i], n, ratios[..., i], shape[:-1], kind))
         n = n - counts[-1]
-    return t.stack(counts, -1)
-
-
-# --- orders and choices ---------------------------------------------------------------------------
-def order(key: Tensor, shape: Shape, dim: int = 0) -> Any:
-    """Indices along ``dim`` (int64) that shuffle each line of it for itself."""
-    return prims.threefry_order(key, shape=tuple(shape), dim=dim, partitionable=k.partitionable())
-
-
-def permutation(key: Tensor, x: Tensor, dim: int = 0, independent: bool = False) -> Any:
-    """``x`` shuffled along ``dim``, all lines alike unless ``independent``."""
-    if independent or x.ndim == 1:
-        return t.take_along_dim(x, order(key, tuple(x.shape), dim), dim)
-    return t.index_select(x, dim, order(key, (x.shape[dim],)))
-
-
-def categorical(logits: Tensor, noise: Tensor, dim: int) -> Any:
-    """The places along ``dim`` that Gumbel's ``noise`` makes the largest: samples of
-    softmax(logits)."""
-    return t.argmax(noise + logits, dim)
-
-
-def largest(logits: Tensor, noise: Tensor, num: int) -> Any:
-    """The first ``num`` samples without replacement along the last dimension (W. Kool, H. van Hoof
-    and M. Welling, Stochastic beams and where to find them, 2019)."""
-    return t.topk(noise + logits, num, -1)[1]
-
-
-def weighted(key: Tensor, p: Tensor, shape: Shape) -> Any:
-    """Places (int64) of the chances ``p`` [n], with replacement."""
-    total = t.cumsum(p, 0)
-    u = k.draw(key, shape, "unit", p.meta()[1])
-    return t.searchsorted(total, total[-1] * (1 - u))
+    return t.stack(counts, -1).to(_of(dtype))
 
 
 def _of(kind: Any) -> Any:

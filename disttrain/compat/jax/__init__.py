@@ -20,10 +20,12 @@ from . import (
     jaxpr,
     key_types,
     lax,
+    linear,
     nn,
     numpy,
     parallel,
     random,
+    small_modules,
     transforms,
     tree,
     types,
@@ -38,6 +40,8 @@ from .array import Array
 from .example_libraries import optimizers, stax
 from .nn import initializers
 from .numpy import fft, linalg
+from .scipy import linalg as scipy_linalg
+from .scipy import signal, special, stats
 
 VERSION = "0.10.2"
 
@@ -48,6 +52,7 @@ NAMES: dict[str, Any] = {
     **{n: getattr(_jit, n) for n in _jit.__all__},
     **{n: getattr(custom, n) for n in custom.__all__},
     **_config.NAMES,
+    **linear.NAMES,
     **parallel.MODULES["jax"],
     "Array": Array, "__version__": VERSION, "remat": custom.checkpoint,
     "jacobian": jacobians.jacrev, "pure_callback": callbacks.pure_callback,
@@ -91,18 +96,25 @@ _MODULES: dict[str, Any] = {  # of names, by the module that has them under "jax
     "tree_util": tree.NAMES, "tree": tree.SHORT, "errors": _errors(),
     "debug": {**_debug(), **parallel.MODULES["debug"]},
     "experimental": _experimental(),
-    "dtypes": {
-        "float0": transforms.float0, "canonicalize_dtype": types.canonical,
-        "prng_key": key_types.prng_key, "extended": key_types.extended,
-        "bfloat16": numpy.NAMES["bfloat16"], "issubdtype": types.issubdtype,
-    },
     "core": {n: getattr(jaxpr, n) for n in _CORE},
+    "custom_derivatives": {
+        n: NAMES[n] for n in ("closure_convert", "custom_gradient", "custom_jvp", "custom_vjp")
+    },
+    "ad_checkpoint": {
+        "checkpoint": custom.checkpoint, "checkpoint_name": linear.checkpoint_name,
+        "checkpoint_policies": custom.checkpoint_policies,
+    },
+    "stages": {"Traced": _jit.Traced, "Lowered": _jit.Lowered, "Compiled": _jit.Executable},
     "example_libraries": {},
-    "example_libraries.optimizers": _public(optimizers),
-    "example_libraries.stax": _public(stax),
-    "typing": {"ArrayLike": Any, "DTypeLike": Any},
+    "example_libraries.optimizers": optimizers.NAMES,
+    "example_libraries.stax": stax.NAMES,
+    "scipy": {}, "scipy.special": special.NAMES, "scipy.linalg": scipy_linalg.NAMES,
+    "scipy.signal": signal.NAMES, "scipy.stats": stats.NAMES,
+    **{f"scipy.stats.{n}": vars(d) for n, d in stats.NAMES.items() if hasattr(d, "__dict__")},
 }  # fmt: skip
 del _MODULES["jax"]
+for _name, _names in small_modules.NAMES.items():
+    _MODULES[_name] = {**_MODULES.get(_name, {}), **_names}
 
 __all__ = ["Array", "install"]
 
@@ -138,5 +150,8 @@ def _built() -> dict[str, Shim]:
 
 _here = _built()
 globals().update(NAMES)
-for _name in ("debug", "dtypes", "experimental", "distributed", "core", "typing", "tree_util"):
+for _name in (
+    "ad_checkpoint", "core", "custom_derivatives", "debug", "distributed", "dtypes", "experimental",
+    "stages", "tree_util", "typing",
+):  # fmt: skip
     globals()[_name] = _here[f"jax.{_name}"]

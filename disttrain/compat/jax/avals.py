@@ -65,6 +65,9 @@ class Aval(NamedTuple):
 
 def aval_of(value: Any) -> Aval:
     """That of an array, a number or a ``ShapeDtypeStruct``."""
+    if value.__class__ is Array:
+        shape, kind = value._value.meta()
+        return Aval(tuple(shape), kind, value.weak_type)
     if isinstance(value, ShapeDtypeStruct):
         return Aval(value.shape, canonical(value.dtype), value.weak_type)
     if not isinstance(value, Array) and hasattr(value, "shape") and hasattr(value, "dtype"):

@@ -200,6 +200,11 @@ _NAMES = {
 }  # fmt: skip
 
 
+def lax_name(name: str) -> str:
+    """What lax calls the primitive ``name``."""
+    return _NAMES.get(name, name)
+
+
 def _axes(p: dict) -> dict:
     return {"axes": tuple(p.get("dims") or ())}
 

@@ -10,10 +10,11 @@ import ml_dtypes
 import numpy as np
 
 from ...core.gate import Tracer as _Traced
-from . import checkify, key_types, test_util, tree, types
+from ...func import checking
+from . import checkify, key_types, tree, types
 from . import numpy as jnp
 from . import random as _random
-from .array import Array, kind_of
+from .array import Array, kind_of, unwrap, wrap
 
 ArrayLike = Array | np.ndarray | np.generic | bool | int | float | complex
 DTypeLike = str | type | np.dtype | Any
@@ -86,6 +87,21 @@ def _unravel(form: Any, like: list, places: np.ndarray, kind: np.dtype, flat: An
     return tree.tree_unflatten(form, out)
 
 
+def check_grads(
+    f: Callable, args: Any, order: int, modes: Any = ("fwd", "rev"), atol: float | None = None,
+    rtol: float | None = None, eps: float | None = None,
+) -> None:  # fmt: skip
+    """Raise ``AssertionError`` where derivatives of ``f`` are not what small steps change."""
+    leaves, form = tree.tree_flatten(tuple(args))
+
+    def flat(*tensors: Any) -> list:
+        out = f(*tree.tree_unflatten(form, [wrap(x) for x in tensors]))
+        return [unwrap(x) for x in tree.tree_leaves(out)]
+
+    tensors = [unwrap(x) for x in leaves]
+    checking.check_grads(flat, tensors, order, modes, atol, rtol, eps or 1e-3)
+
+
 def _own(module: Any) -> dict[str, Any]:
     """The public names that a module defines."""
     return {
@@ -105,7 +121,7 @@ NAMES: dict[str, dict[str, Any]] = {  # by the module that has them under "jax"
         "float0": np.dtype([("float0", np.void, 0)]), "finfo": types.finfo, "iinfo": types.iinfo,
     },
     "flatten_util": {"ravel_pytree": ravel_pytree},
-    "test_util": _own(test_util),
+    "test_util": {"check_grads": check_grads},
     "experimental.checkify": _own(checkify),
     "extend": {},
     "extend.core": {"Tracer": Tracer},

@@ -414,13 +414,24 @@ default_registry.register(
 
 _KEYS = ("DictKey", "FlattenedIndexKey", "GetAttrKey", "SequenceKey")
 _OWN = """
-KeyEntry KeyPath Partial PyTreeDef all_leaves default_registry flatten_one_level is_tree_node keystr
+KeyEntry KeyPath Partial PyTreeDef all_leaves default_registry flatten_one_level
+flatten_one_level_with_keys is_tree_node keystr
 register_dataclass register_pytree_node register_pytree_node_class register_pytree_with_keys
 register_pytree_with_keys_class register_static tree_all tree_broadcast tree_flatten
 tree_flatten_with_path tree_leaves tree_leaves_with_path tree_map tree_map_with_path tree_reduce
 tree_reduce_associative tree_structure tree_transpose tree_unflatten treedef_children
 treedef_is_leaf treedef_tuple
 """
+
+
+def flatten_one_level_with_keys(tree: Any) -> tuple:
+    """([(key, child)], aux data)."""
+    children, data = flatten_one_level(tree)
+    rule = default_registry.rule(tree)
+    assert rule is not None
+    return list(zip(default_registry.keys(tree, rule, len(children)), children, strict=True)), data
+
+
 NAMES = {  # of jax.tree_util
     **{n: getattr(native, n) for n in _KEYS},
     **{n: globals()[n] for n in _OWN.split()},

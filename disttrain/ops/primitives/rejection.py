@@ -126,6 +126,13 @@ def _knuth(keys: np.ndarray, rate: np.ndarray, most: int, partitionable: bool) -
     return k - 1
 
 
+def _settled(accepted: np.ndarray, k: np.ndarray, out: np.ndarray, done: np.ndarray) -> tuple:
+    """``out`` and ``done`` after a try: a number may be drawn again until all of its key have been
+    (as JAX's are), and not after that, however long other keys' take."""
+    accepted = accepted & ~done.all(axis=1, keepdims=True)
+    return np.where(accepted, k, out), done | accepted
+
+
 def _ptrs(keys: np.ndarray, rate: np.ndarray, most: int, partitionable: bool) -> np.ndarray:
     one, n = rate.dtype.type, rate.shape[1]
     b = one(0.931) + one(2.53) * np.sqrt(rate)
@@ -145,7 +152,7 @@ def _ptrs(keys: np.ndarray, rate: np.ndarray, most: int, partitionable: bool) ->
         quick = (far >= one(0.07)) & (v <= v_r)
         never = (k < 0) | ((far < one(0.013)) & (v > far))
         accepted = quick | (~never & (s <= t))
-        out, done = np.where(accepted, k, out), done | accepted
+        out, done = _settled(accepted, k, out, done)
     return out
 
 
@@ -221,7 +228,7 @@ def _btrs(keys: np.ndarray, count: np.ndarray, q: np.ndarray, partitionable: boo
         never = (k < 0) | (k > count)
         fits = np.log(v * alpha / (a / (us * us) + b)) <= bound
         accepted = quick | (~never & fits)
-        out, done = np.where(accepted, k, out), done | accepted
+        out, done = _settled(accepted, k, out, done)
     return out
 
 

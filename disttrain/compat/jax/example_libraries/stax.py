@@ -259,3 +259,11 @@ def shape_dependent(make_layer: Callable) -> tuple:
         lambda rng, input_shape: make_layer(input_shape)[0](rng, input_shape),
         lambda params, inputs, **kwargs: make_layer(inputs.shape)[1](params, inputs, **kwargs),
     )
+
+
+NAMES = {  # the layers, what makes them, and the functions that they take
+    name: value
+    for name, value in globals().items()
+    if not name.startswith("_") and name not in ("annotations", "functools", "math", "Any", "lax",
+                                                 "nn", "random", "jnp", "Callable")
+}  # fmt: skip

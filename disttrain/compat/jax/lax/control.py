@@ -59,17 +59,13 @@ def scan(
             out_form, out_avals = body.form.children[0], body.avals
     check_carry("scan body", f, carry, out_form, out_avals[: out_form.num_leaves])
     last, ys = run_scan(body.staged, carry.tensors, rows.tensors, count, bool(reverse))
-    stacked = [Aval(a.shape, a.dtype, False) for a in out_avals[n:]]
-    return body.result(last + ys) if not ys else (
-        built(out_form, last, out_avals[:n]), built(body.form.children[1], ys, stacked)
-    )  # fmt: skip
+    return body.result([*last, *ys])
 
 
 def _scan_body(f: Callable, carry: Leaves, rows: Leaves, slices: list[Aval]) -> Function:
     body = Function(f, [carry.form, rows.form], [*carry.avals, *slices])
-    if body.form.num_nodes == 1 or len(body.form.children) != 2:
-        example = body.result([x for x in body.staged.body.results])
-        raise TypeError(f"scan body output must be a pair, got {example}.")
+    if len(body.form.children) != 2:
+        raise TypeError(f"scan body output must be a pair, got {body.form.build(iter(body.avals))}.")
     return body
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from .... import special
-from ....arrays import bits, elements, words
+from ....arrays import elements, words
 from ....core.tensor import Tensor
 from ....core.types import dtypes
 from ....func.staging import held
@@ -19,7 +19,7 @@ from .. import tree
 from ..array import Array, wrap
 from ..numpy.lifting import cast
 from ..transforms import as_array
-from ..types import canonical
+from ..types import asked as canonical
 
 _CLASSES = {"f": "floating", "c": "complexfloating", "i": "integer", "s": "signedinteger", "b": "bool"}
 _LETTERS = {"f": "fV", "c": "c", "i": "iu", "s": "i", "b": "b"}
@@ -60,7 +60,8 @@ def _shift_right_logical(a: Tensor, b: Tensor) -> Tensor:
 
 _OWN: dict[str, Callable] = {
     "logistic": _logistic, "div": _whole_div, "shift_right_logical": _shift_right_logical,
-    "clz": words.clz, "population_count": bits.bitwise_count,
+    "clz": words.clz, "population_count": words.population_count,
+    "shift_right_arithmetic": words.shift_right, "max": words.maximum, "min": words.minimum,
 }  # fmt: skip
 # name[=source] takes
 _UNARY = """
@@ -71,12 +72,12 @@ lgamma f digamma f erf f erfc f erf_inv=erfinv f bessel_i0e=special.i0e f bessel
 square ifc reciprocal fc
 """
 _BINARY = """
-nextafter ff atan2 fc bitwise_and bi bitwise_or bi bitwise_xor bi add=elements.add bifc sub ifc
-mul=elements.mul bifc div=own ifc rem=elements.fmod if max=maximum bifc min=minimum bifc
-shift_left=elements.left_shift i shift_right_arithmetic=elements.right_shift i
+nextafter f atan2 f bitwise_and bi bitwise_or bi bitwise_xor bi add ifc sub ifc
+mul ifc div=own ifc rem=elements.fmod if max=own bifc min=own bifc
+shift_left=elements.left_shift i shift_right_arithmetic=own i
 shift_right_logical=own i igamma f igammac f zeta=special.zeta f
 """
-_COMPARISONS = "eq bifc ne bifc lt=elements.lt bifc le=elements.le bifc gt=elements.gt bifc ge=elements.ge bifc"
+_COMPARISONS = "eq bifc ne bifc lt bif le bif gt bif ge bif"
 _TIPS = {
     "sub": "subtract", "mul": "multiply", "div": "divide", "eq": "equal", "ne": "not_equal",
     "ge": "greater_equal", "gt": "greater", "le": "less_equal", "lt": "less", "rem": "remainder",
@@ -99,7 +100,8 @@ def value_of(name: str, x: Any, place: int = 0) -> Array:
         ) from None
 
 
-def _accepts(name: str, kind: np.dtype, takes: str, place: int | None = None) -> None:
+def accepts(name: str, kind: np.dtype, takes: str, place: int | None = None) -> None:
+    """Raise ``TypeError`` unless the type is of one of the classes that ``takes`` names."""
     if any(kind.kind in _LETTERS[t] for t in takes):
         return
     at = "" if place is None else f" at position {place}"
@@ -138,20 +140,20 @@ def common_shape(name: str, arrays: Sequence[Array]) -> tuple[int, ...]:
 def _unary(name: str, fn: Callable, takes: str) -> Callable:
     def run(x: Any, accuracy: Any = None) -> Array:
         a = value_of(name, x)
-        _accepts(name, a.dtype, takes)
+        accepts(name, a.dtype, takes)
         return wrap(fn(a._value), a.weak_type)
 
     return _named(run, name)
 
 
-def _binary(name: str, fn: Callable, takes: str, weak: bool = True) -> Callable:
+def _binary(name: str, fn: Callable, takes: str) -> Callable:
     def run(x: Any, y: Any) -> Array:
         a, b = value_of(name, x), value_of(name, y, 1)
         for i, v in enumerate((a, b)):
-            _accepts(name, v.dtype, takes, i)
+            accepts(name, v.dtype, takes, i)
         check_same_types(name, (a, b))
         common_shape(name, (a, b))
-        return wrap(fn(a._value, b._value), weak and a.weak_type and b.weak_type)
+        return wrap(fn(a._value, b._value), a.weak_type and b.weak_type)
 
     return _named(run, name)
 
@@ -176,14 +178,14 @@ def _rows(text: str) -> list[tuple[str, Callable, str]]:
 
 NAMES |= {name: _unary(name, fn, takes) for name, fn, takes in _rows(_UNARY)}
 NAMES |= {name: _binary(name, fn, takes) for name, fn, takes in _rows(_BINARY)}
-NAMES |= {name: _binary(name, fn, takes, weak=False) for name, fn, takes in _rows(_COMPARISONS)}
+NAMES |= {name: _binary(name, fn, takes) for name, fn, takes in _rows(_COMPARISONS)}
 
 
 def is_finite(x: Any) -> Array:
     """Whether elements are finite."""
     a = value_of("is_finite", x)
-    _accepts("is_finite", a.dtype, "f")
-    return wrap(ops.isfinite(a._value))
+    accepts("is_finite", a.dtype, "f")
+    return wrap(ops.isfinite(a._value), a.weak_type)
 
 
 def real(x: Any) -> Array:
@@ -198,14 +200,14 @@ def imag(x: Any) -> Array:
 
 def _complex_of(name: str, x: Any) -> Array:
     a = value_of(name, x)
-    _accepts(name, a.dtype, "c")
+    accepts(name, a.dtype, "c")
     return a
 
 
 def conj(x: Any) -> Array:
     """Conjugates; complex, of real numbers too."""
     a = value_of("conj", x)
-    _accepts("conj", a.dtype, "fc")
+    accepts("conj", a.dtype, "fc")
     wide = np.dtype("complex128" if a.dtype.itemsize == 8 and a.dtype.kind == "f" else "complex64")
     value = a._value if a.dtype.kind == "c" else a._value.to(dtypes.of(wide))
     return wrap(ops.conj(value), a.weak_type)
@@ -215,14 +217,15 @@ def complex(x: Any, y: Any) -> Array:  # noqa: A001
     """``x + iy``."""
     a, b = value_of("complex", x), value_of("complex", y, 1)
     check_same_types("complex", (a, b))
+    common_shape("complex", (a, b))
     u, v = ops.broadcast_tensors(a._value, b._value)
-    return wrap(ops.complex(u, v))
+    return wrap(ops.complex(u, v), a.weak_type and b.weak_type)
 
 
 def round(x: Any, rounding_method: RoundingMethod = RoundingMethod.AWAY_FROM_ZERO) -> Array:  # noqa: A001
     """The nearest whole numbers."""
     a = value_of("round", x)
-    _accepts("round", a.dtype, "f")
+    accepts("round", a.dtype, "f")
     even = RoundingMethod(rounding_method) is RoundingMethod.TO_NEAREST_EVEN
     return wrap(ops.round(a._value) if even else words.round_away(a._value), a.weak_type)
 
@@ -230,18 +233,14 @@ def round(x: Any, rounding_method: RoundingMethod = RoundingMethod.AWAY_FROM_ZER
 def pow(x: Any, y: Any) -> Array:  # noqa: A001
     """``x ** y``; ``y`` may be an integer for any ``x``."""
     a, b = value_of("pow", x), value_of("pow", y, 1)
-    _accepts("pow", a.dtype, "ifc", 0)
-    _accepts("pow", b.dtype, "ifc", 1)
-    if a.dtype.kind in "iu" and b.dtype.kind not in "iu":
-        raise TypeError("x must be floating or complex when y is: "
-                        f"got {a.dtype.name} and {b.dtype.name}")  # fmt: skip
+    accepts("pow", a.dtype, "fc", 0)
+    accepts("pow", b.dtype, "ifc", 1)
     common_shape("pow", (a, b))
     if b.dtype.kind in "iu":
         whole = y if isinstance(y, int) else None
         if whole is not None:
             return integer_pow(a, whole)
-        exponent = b._value if a.dtype.kind in "iu" else b._value.to(a._value.dtype)
-        return wrap(elements.power(a._value, exponent), a.weak_type)
+        return wrap(elements.power(a._value, b._value.to(a._value.dtype)), a.weak_type)
     check_same_types("pow", (a, b))
     return wrap(elements.power(a._value, b._value), a.weak_type and b.weak_type)
 
@@ -249,7 +248,7 @@ def pow(x: Any, y: Any) -> Array:  # noqa: A001
 def integer_pow(x: Any, y: int) -> Array:
     """``x`` to a whole power."""
     a = value_of("integer_pow", x)
-    _accepts("integer_pow", a.dtype, "ifc")
+    accepts("integer_pow", a.dtype, "ifc")
     if y < 0 and a.dtype.kind in "iu":
         raise TypeError(f"Integers cannot be raised to negative powers, got integer_pow({x}, {y})")
     return wrap(a._value**y, a.weak_type)
@@ -331,7 +330,7 @@ def bitcast_convert_type(operand: Any, new_dtype: Any) -> Array:
 def reduce_precision(operand: Any, exponent_bits: int, mantissa_bits: int) -> Array:
     """``operand`` with so many bits."""
     a = value_of("reduce_precision", operand)
-    _accepts("reduce_precision", a.dtype, "f")
+    accepts("reduce_precision", a.dtype, "f")
     return wrap(words.reduce_precision(a._value, exponent_bits, mantissa_bits), a.weak_type)
 
 

@@ -11,7 +11,8 @@ from ....arrays import dimension_numbers as numbered
 from ....core.types import dtypes
 from ....ops import api as ops
 from ..array import Array, wrap
-from ..types import canonical, result_kind
+from ..types import asked as canonical
+from ..types import result_kind
 from .elementwise import check_same_types, value_of
 
 DotDimensionNumbers = tuple
@@ -98,9 +99,11 @@ def dot(
     a, b = value_of("dot", lhs), value_of("dot", rhs, 1)
     if dimension_numbers is None:
         if not (1 <= a.ndim <= 2 and 1 <= b.ndim <= 2 and a.shape[-1] == b.shape[0]):
-            raise TypeError(
-                f"Incompatible shapes for dot: got {a.shape} and {b.shape}."
-            )  # fmt: skip
+            raise ValueError(
+                "jax.lax.dot: dimension_numbers must be specified when not performing simple "
+                "un-batched matrix-matrix, matrix-vector, or vector-vector products; got "
+                f"lhs_shape={a.shape} rhs_shape={b.shape}"
+            )
         dimension_numbers = (((a.ndim - 1,), (0,)), ((), ()))
     return dot_general(a, b, dimension_numbers, precision, preferred_element_type)
 

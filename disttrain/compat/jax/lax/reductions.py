@@ -14,11 +14,14 @@ from ....ops import api as ops
 from ..array import Array, wrap
 from ..numpy.lifting import cast
 from ..transforms import as_array
-from ..types import canonical
-from .elementwise import value_of
+from ..types import asked as canonical
+from .elementwise import accepts, value_of
 from .products import padtype_to_pads
 from .staged import leaves_of, registry
 
+
+
+_TAKES = {"sum": "ifc", "prod": "ifc", "max": "bifc", "min": "bifc", "and": "bi", "or": "bi", "xor": "bi"}
 
 
 def _extreme(kind: np.dtype, least: bool) -> Any:
@@ -67,6 +70,7 @@ def _reducer(name: str) -> Callable:
 
     def run(operand: Any, axes: Sequence[int], *, out_sharding: Any = None) -> Array:
         a = value_of(name, operand)
+        accepts(name, a.dtype, _TAKES[short])
         dims = _axes(name, axes, a)
         value = a._value
         if short == "sum":
@@ -213,8 +217,6 @@ def top_k(operand: Any, k: int, *, axis: int = -1) -> tuple[Array, Array]:
     a = value_of("top_k", operand)
     if k < 0:
         raise ValueError(f"k argument to top_k must be nonnegative, got {k}")
-    if not a.ndim:
-        raise TypeError("top_k operand must have >= 1 dimension, got ()")
     if not -a.ndim <= axis < a.ndim:
         raise ValueError(f"axis {axis} is out of bounds for array of dimension {a.ndim}")
     if k > a.shape[axis]:

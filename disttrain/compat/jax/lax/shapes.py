@@ -16,7 +16,7 @@ from ....ops import api as ops
 from ..array import Array, wrap
 from ..numpy.lifting import cast
 from ..transforms import as_array
-from ..types import canonical
+from ..types import asked as canonical
 from .elementwise import check_same_types, value_of
 
 
@@ -123,15 +123,12 @@ def broadcast_in_dim(
             f"corresponding dimensions in the target broadcast shape; got operand of shape "
             f"{a.shape}, target broadcast shape {sizes}, broadcast_dimensions {tuple(dims)} "
         )
-    if any(x >= y for x, y in zip(dims, dims[1:], strict=False)):
-        raise TypeError(
-            "broadcast_in_dim broadcast_dimensions must be strictly increasing; got "
-            f"broadcast_dimensions {tuple(dims)}"
-        )
+    order = sorted(range(a.ndim), key=dims.__getitem__)
     laid = [1] * len(sizes)
     for n, d in zip(a.shape, dims, strict=True):
         laid[d] = n
-    return wrap(a._value.reshape(laid).expand(sizes), a.weak_type)
+    value = a._value.permute(*order) if order else a._value
+    return wrap(value.reshape(laid).expand(sizes), a.weak_type)
 
 
 def broadcast_to_rank(x: Any, rank: int) -> Array:
@@ -481,12 +478,12 @@ def gather(
     a, at = value_of("gather", operand), value_of("gather", start_indices, 1)
     numbers, sizes = places.Numbers(*map(tuple, dimension_numbers)), _shape(slice_sizes)
     if at.dtype.kind not in "iu":
-        raise TypeError("start_indices must have an integer type")
+        raise ValueError("indices must have an integer type")
     if len(sizes) != a.ndim or any(k > n or k < 0 for k, n in zip(sizes, a.shape, strict=True)):
         raise TypeError(f"Gather op has invalid slice_sizes {sizes} for operand shape {a.shape}")
     if len(numbers.offset) != a.ndim - len(numbers.collapsed) - len(numbers.batch):
         raise TypeError("Gather op must have as many offset_dims as dimensions of the operand are left")
-    fill = GatherScatterMode.from_any(mode) is GatherScatterMode.FILL_OR_DROP
+    fill = mode is not None and GatherScatterMode.from_any(mode) is GatherScatterMode.FILL_OR_DROP
     if fill_value is None:
         fill_value = float("nan") if a.dtype.kind in "fcV" else _out_of_bounds(a.dtype)
     out = places.gather(a._value, at._value, numbers, sizes, "fill" if fill else "clip", fill_value)

@@ -30,6 +30,9 @@ class Aval(NamedTuple):
     def __str__(self) -> str:
         return f"{self.dtype.name}[{','.join(map(str, self.shape))}]"
 
+    def __repr__(self) -> str:
+        return f"{'~' * self.weak}{self}"
+
     def matches(self, other: Aval) -> bool:
         """Whether they are one but for weakness."""
         return self[:2] == other[:2]

@@ -14,6 +14,8 @@ from ....core.tensor import wrap as tensor
 from ....ops import api as ops
 from .. import types
 from ..array import Array, trace_of, wrap
+from ..errors import NonConcreteBooleanIndexError
+from ..tracing import is_traced
 from .lifting import cast, kind_of, one, plain, to_tensor
 
 _BASIC = (slice, type(None), type(Ellipsis))
@@ -97,7 +99,12 @@ def getitem(self: Array, key: Any) -> Array:
             return wrap(self._value[key], self.weak_type, self._trace)
     elif key.__class__ is slice and self._value.ndim and _is_plain(key):
         return wrap(self._value[key], self.weak_type, self._trace)
-    value = indexing.get(self._value, items(key, self.shape))
+    found = items(key, self.shape)
+    for item in found:
+        mask = isinstance(item, Tensor) and item.dtype is types.dtypes.bool and item.ndim
+        if mask and is_traced(item):
+            raise NonConcreteBooleanIndexError(wrap(item))
+    value = indexing.get(self._value, found)
     return wrap(value, self.weak_type, _traces(self, key))
 
 

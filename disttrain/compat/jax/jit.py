@@ -202,7 +202,8 @@ class Jitted:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self.placed:
-            args = sharding.entered(self.settings["in_shardings"], args)
+            fixed = {n % len(args) for n in self.statics.argnums if args}
+            args = sharding.entered(self.settings["in_shardings"], args, kwargs, fixed)
             return sharding.left(self.settings["out_shardings"], self._called(args, kwargs))
         return self._called(args, kwargs)
 

@@ -16,7 +16,7 @@ import pytest
 pytestmark = pytest.mark.peer
 
 PROGRAMS = Path(__file__).with_name("jax_axis_programs.py")
-FIRST, COUNT = 0, 10
+FIRST, COUNT = 0, 6
 
 
 def computed(tmp_path, *words):

@@ -10,8 +10,9 @@ from ..core.gate import Tracer
 from ..core.tensor import Tensor
 from ..core.types.device import CPU
 from ..ops.functions.creation import create
+from .branches import Switch
 from .live_bodies import chosen, turned, turned_while
-from .loops import NO_WAY_BACK, Scan, Switch, While
+from .loops import NO_WAY_BACK, Scan, While
 from .named import tracked, uses_axes
 from .staging import Staged, stage
 

@@ -9,7 +9,7 @@ import disttrain as dt
 from disttrain import func
 from disttrain.arrays import bits, counts, order, selection, sets
 
-I = np.array([3, 1, 1, 0, 7, 3])  # noqa: E741
+I = np.array([3, 1, 1, 0, 7, 3])
 J = np.array([1, 7, 9])
 F = np.random.default_rng(0).normal(size=(3, 4))
 

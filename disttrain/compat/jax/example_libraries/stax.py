@@ -10,8 +10,12 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from .. import lax, nn, random
 from .. import numpy as jnp
+from ..avals import ShapeDtypeStruct
+from ..jit import eval_shape
 from ..nn import elu, gelu, leaky_relu, log_softmax, relu, selu, sigmoid, softmax, softplus
 from ..nn.initializers import glorot_normal, normal, ones, zeros
 
@@ -55,56 +59,43 @@ def Dense(  # noqa: N802
     return init, lambda params, inputs, **kwargs: jnp.dot(inputs, params[0]) + params[1]
 
 
-def _convolution(
-    shape_of: Callable, apply: Callable, dimension_numbers: tuple, out_chan: int,
-    filter_shape: tuple, W_init: Callable | None, b_init: Callable,  # noqa: N803
-) -> tuple:  # fmt: skip
-    """A layer of a kernel and a bias: ``shape_of(input shape, kernel shape)``, ``apply(x, W)``."""
-    lhs, rhs, out = dimension_numbers
-    make = W_init or glorot_normal(rhs.index("I"), rhs.index("O"))
-
-    def init(rng: Any, input_shape: tuple) -> tuple:
-        sizes = {"O": out_chan, "I": input_shape[lhs.index("C")]}
-        places = iter(filter_shape)
-        kernel = [sizes[c] if c in sizes else next(places) for c in rhs]
-        k1, k2 = random.split(rng)
-        bias = b_init(k2, [out_chan if c == "C" else 1 for c in out])
-        return shape_of(input_shape, kernel), (make(k1, kernel), bias)
-
-    return init, lambda params, inputs, **kwargs: apply(inputs, params[0]) + params[1]
+def _sized(apply: Callable, params: Any, shape: tuple) -> tuple:
+    """The shape of what ``apply`` gives for inputs of ``shape``; -1 stays where it is."""
+    like = ShapeDtypeStruct(tuple(max(n, 1) for n in shape), np.dtype(np.float32))
+    out = eval_shape(lambda x: apply(params, x), like).shape
+    return tuple(-1 if shape[i] < 0 else n for i, n in enumerate(out))
 
 
-def GeneralConv(  # noqa: N802
-    dimension_numbers: tuple, out_chan: int, filter_shape: tuple, strides: tuple | None = None,
-    padding: Any = "VALID", W_init: Callable | None = None, b_init: Callable = _SMALL,  # noqa: N803
-) -> tuple:  # fmt: skip
-    """A convolution."""
-    one = (1,) * len(filter_shape)
-    strides = strides or one
-    return _convolution(
-        lambda x, w: lax.conv_general_shape_tuple(x, w, strides, padding, dimension_numbers),
-        lambda x, w: lax.conv_general_dilated(
-            x, w, strides, padding, one, one, dimension_numbers=dimension_numbers
-        ),
-        dimension_numbers, out_chan, filter_shape, W_init, b_init,
-    )  # fmt: skip
+def _general(convolve: Callable, text: str) -> Callable:
+    def layer(
+        dimension_numbers: tuple, out_chan: int, filter_shape: tuple,
+        strides: tuple | None = None, padding: Any = "VALID", W_init: Callable | None = None,  # noqa: N803
+        b_init: Callable = _SMALL,
+    ) -> tuple:  # fmt: skip
+        lhs, rhs, out = dimension_numbers
+        steps = strides or (1,) * len(filter_shape)
+        make = W_init or glorot_normal(rhs.index("I"), rhs.index("O"))
+
+        def init(rng: Any, input_shape: tuple) -> tuple:
+            sizes = {"O": out_chan, "I": input_shape[lhs.index("C")]}
+            places = iter(filter_shape)
+            k1, k2 = random.split(rng)
+            weight = make(k1, [sizes[c] if c in sizes else next(places) for c in rhs])
+            params = weight, b_init(k2, [out_chan if c == "C" else 1 for c in out])
+            return _sized(apply, params, input_shape), params
+
+        def apply(params: tuple, inputs: Any, **kwargs: Any) -> Any:
+            out = convolve(inputs, params[0], steps, padding, dimension_numbers=dimension_numbers)
+            return out + params[1]
+
+        return init, apply
+
+    layer.__doc__ = text
+    return layer
 
 
-def GeneralConvTranspose(  # noqa: N802
-    dimension_numbers: tuple, out_chan: int, filter_shape: tuple, strides: tuple | None = None,
-    padding: Any = "VALID", W_init: Callable | None = None, b_init: Callable = _SMALL,  # noqa: N803
-) -> tuple:  # fmt: skip
-    """A transposed convolution."""
-    strides = strides or (1,) * len(filter_shape)
-    return _convolution(
-        lambda x, w: lax.conv_transpose_shape_tuple(x, w, strides, padding, dimension_numbers),
-        lambda x, w: lax.conv_transpose(
-            x, w, strides, padding, dimension_numbers=dimension_numbers
-        ),
-        dimension_numbers, out_chan, filter_shape, W_init, b_init,
-    )  # fmt: skip
-
-
+GeneralConv = _general(lax.conv_general_dilated, "A convolution.")
+GeneralConvTranspose = _general(lax.conv_transpose, "A transposed convolution.")
 Conv = functools.partial(GeneralConv, ("NHWC", "HWIO", "NHWC"))
 Conv1DTranspose = functools.partial(GeneralConvTranspose, ("NHC", "HIO", "NHC"))
 ConvTranspose = functools.partial(GeneralConvTranspose, ("NHWC", "HWIO", "NHWC"))
@@ -146,12 +137,6 @@ def _pooling(reducer: Callable, start: float, mean: bool = False) -> Callable:
             steps.insert(i, 1)
         window, steps = tuple(window), tuple(steps)
 
-        def init(rng: Any, input_shape: tuple) -> tuple:
-            pads = lax.padtype_to_pads(input_shape, window, steps, padding)
-            one = (1,) * len(window)
-            out = lax.reduce_window_shape_tuple(input_shape, window, steps, pads, one, one)
-            return out, ()
-
         def apply(params: tuple, inputs: Any, **kwargs: Any) -> Any:
             out = lax.reduce_window(inputs, start, reducer, window, steps, padding)
             if not mean:
@@ -160,7 +145,7 @@ def _pooling(reducer: Callable, start: float, mean: bool = False) -> Callable:
             full = jnp.ones(one, dtype=inputs.dtype)
             return out / lax.reduce_window(full, 0.0, lax.add, window, steps, padding)
 
-        return init, apply
+        return (lambda rng, input_shape: (_sized(apply, (), input_shape), ())), apply
 
     return layer
 
@@ -261,9 +246,9 @@ def shape_dependent(make_layer: Callable) -> tuple:
     )
 
 
-NAMES = {  # the layers, what makes them, and the functions that they take
-    name: value
-    for name, value in globals().items()
-    if not name.startswith("_") and name not in ("annotations", "functools", "math", "Any", "lax",
-                                                 "nn", "random", "jnp", "Callable")
-}  # fmt: skip
+_FUNCTIONS = """elu gelu leaky_relu log_softmax relu selu sigmoid softmax softplus standardize
+glorot glorot_normal logsoftmax normal ones randn zeros elementwise parallel serial
+shape_dependent"""
+NAMES = {n: v for n, v in globals().items() if n in _FUNCTIONS.split() or n[:1].isupper()}
+for _name in ("Any", "Callable", "ShapeDtypeStruct"):
+    NAMES.pop(_name)

@@ -15,12 +15,13 @@ from typing import Any
 
 from .. import tree
 from ..core.tensor import Tensor
+from ..core.types.dtypes import int64
 from ..errors import ConfigError, DimError, ShapeError
 from ..ops.functions.reduce import amax, amin
 from ..ops.functions.views.shapes import movedim
 from ..ops.primitives.batching import merge, split
 from . import named
-from .named import axis_of, varies
+from .named import axis_of, is_staged, varies
 
 Name = Hashable  # or a tuple of names: all of them, the first outermost
 
@@ -70,13 +71,16 @@ def pvary(x: Any, axis_name: Any) -> Any:
 
 def _varied(x: Any, axis: Any) -> Any:
     """``x`` as an argument of what the examples send each other."""
-    return named.Vary(x, axis=axis) if axis.varying and not varies(x, axis) else x
+    same = axis.varying and not is_staged(x, axis) and not varies(x, axis)
+    return named.Vary(x, axis=axis) if same else x
 
 
 def psum(x: Any, axis_name: Any) -> Any:
     """The sum over all examples. A Python number is one of each."""
 
     def do(value: Tensor, axes: list) -> Any:
+        if value.meta()[1].kind == "b":  # how many hold
+            value = value.to(int64)
         for axis in axes:
             value = named.Sum(_varied(value, axis), axis=axis)
         return value

@@ -10,10 +10,10 @@ from ..core.gate import Tracer
 from ..core.tensor import Tensor
 from ..core.types.device import CPU
 from ..ops.functions.creation import create
-from ..ops.functions.views.join import stack
 from .branches import Switch
+from .live_bodies import chosen, turned, turned_while
 from .loops import NO_WAY_BACK, Scan, While
-from .named import Named
+from .named import tracked, uses_axes
 from .staging import Staged, stage
 
 
@@ -27,8 +27,8 @@ def run_scan(
 ) -> tuple[list[Tensor], list[Tensor]]:
     """What ``body(*carry, *x) -> (*carry, *y)`` carries at the end, and all y, stacked."""
     n = len(init)
-    if _is_named(body):
-        return _turn_by_turn(body, list(init), xs, length, reverse)
+    if tracked() or uses_axes(body.body.steps):
+        return turned(body, init, xs, range(length)[:: -1 if reverse else 1])
     keep = thread.grad_enabled and any(map(is_followed, (*body.consts, *init, *xs)))
     scan = Scan(body.body, len(body.consts), n, length, reverse, keep)
     if not scan.count:
@@ -43,11 +43,8 @@ def run_while(
 ) -> list[Tensor]:
     """What ``body(*carry) -> carry`` carries when ``cond(*carry)`` does not hold any more. There is
     no way back through it, which a backward is told in these words."""
-    if _is_named(cond) or _is_named(body):
-        carry = list(init)
-        while bool(cond.body(*cond.consts, *carry)[0]):
-            carry = body.body(*body.consts, *carry)
-        return carry
+    if uses_axes((*cond.body.steps, *body.body.steps)):
+        return turned_while(cond, body, init)
     loop = While(cond.body, body.body, len(cond.consts), len(body.consts), no_way_back)
     return list(loop(*cond.consts, *body.consts, *init))
 
@@ -56,9 +53,8 @@ def run_switch(
     index: Tensor, branches: Sequence[Staged], operands: Sequence[Tensor]
 ) -> list[Tensor]:
     """What the branch of this number gives (the first or the last, where it is out of range)."""
-    if any(map(_is_named, branches)):
-        chosen = branches[min(max(int(index), 0), len(branches) - 1)]
-        return chosen.body(*chosen.consts, *operands)
+    if tracked() or any(uses_axes(b.body.steps) for b in branches):
+        return chosen(index, branches, operands)
     consts = {id(c): c for b in branches for c in b.consts}
     places = {key: i for i, key in enumerate(consts)}
     count = len(consts)
@@ -74,22 +70,6 @@ def run_switch(
     metas = [t.meta() for t in (*consts.values(), *operands)]
     bodies = [stage(of(branch), metas, closed=True).body for branch in branches]
     return list(Switch(bodies)(index, *consts.values(), *operands))
-
-
-def _is_named(of: Staged) -> bool:
-    """Whether it has collectives over named axes. Those belong to the level of their axis, which is
-    to see them one by one: such a body is run by Python's statements."""
-    return any(isinstance(step.prim, Named) for step in of.body.steps)
-
-
-def _turn_by_turn(
-    of: Staged, carry: list[Tensor], xs: Sequence[Tensor], length: int, reverse: bool
-) -> tuple[list[Tensor], list[Tensor]]:
-    rows: list = [None] * length
-    for t in reversed(range(length)) if reverse else range(length):
-        found = of.body(*of.consts, *carry, *[x[t] for x in xs])
-        carry, rows[t] = found[: len(carry)], found[len(carry) :]
-    return carry, [stack(list(row)) for row in zip(*rows, strict=True)]
 
 
 def is_followed(value: Any) -> bool:

@@ -35,6 +35,8 @@ class Named(Primitive):
             params = {**params, "axis": axis}
         if not isinstance(x, Tracer) or x.interp.level < axis.level:
             x = axis.lift(x)
+        if self is Vary and varies(x, axis):
+            return x
         return gate(self, (x,), params)
 
 
@@ -104,6 +106,27 @@ def varies(value: Any, axis: Any) -> bool:
             return axis.differs(value)
         value = value.inner
     return False
+
+
+def is_staged(value: Any, axis: Any) -> bool:
+    """Whether ``value`` is one of a function that is staged inside of the axis: it varies as what
+    that function will be given."""
+    while isinstance(value, Tracer) and value.interp.level > axis.level:
+        if getattr(value.interp, "staging", False):
+            return True
+        value = value.inner
+    return False
+
+
+def tracked() -> bool:
+    """Whether values here know along which axes they vary: what is staged would not."""
+    return any(axis.varying for _, axis in thread.axes)
+
+
+def uses_axes(steps: Any) -> bool:
+    """Whether any of the steps of a staged function is a collective over a named axis."""
+    inner = [getattr(getattr(step.prim, "body", None), "steps", ()) for step in steps]
+    return any(isinstance(step.prim, Named) for step in steps) or any(map(uses_axes, inner))
 
 
 def mixed(args: tuple) -> tuple:

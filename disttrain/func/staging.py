@@ -130,8 +130,11 @@ class Staged:
     """A function that was staged: its ``body``, whose first arguments are ``consts``, and how what
     it returned is put together (``rebuild``) of its results."""
 
-    def __init__(self, body: Body, consts: list[Tensor], rebuild: Callable, result: Any) -> None:
+    def __init__(
+        self, body: Body, consts: list[Tensor], rebuild: Callable, result: Any, fn: Callable
+    ) -> None:
         self.body, self.consts, self.rebuild, self.form = body, consts, rebuild, result
+        self.fn = fn  # the function itself
 
     @property
     def results(self) -> list[tuple]:
@@ -163,7 +166,7 @@ def stage(
     held = [value for value, _ in consts] if closed else []
     assert not any(isinstance(t, Tracer) for t in held), "it uses values of other transforms"
     body = _reordered(level, len(metas), numbers, ends, held)
-    return Staged(body, [] if closed else [value for value, _ in consts], rebuild, result)
+    return Staged(body, [] if closed else [value for value, _ in consts], rebuild, result, fn)
 
 
 def _reordered(

@@ -38,6 +38,20 @@ PROGRAMS = {
         (F.psum(w, "i") * x.sum()).sum() + F.psum_scatter(F.all_gather(w * w, "i"), "i").sum()
     ),
     "index": lambda w, x: (x * (F.axis_index("i") + 1)).sum() * w.sum() + F.psum(w.sum(), "i"),
+    "scan": lambda w, x: (
+        F.scan(
+            lambda c, r: (c + F.psum(r.sin() @ w, "i").sum(), F.ppermute(r, "i", [(0, 1), (1, 0)])),
+            w.sum(),
+            x,
+        )[0].sin()
+        * x.sum()
+    ),
+    "cond": lambda w, x: F.cond(
+        w.sum() > 0,
+        lambda w, x: F.psum(x, "i").sum() * w.sum(),
+        lambda w, x: F.psum(x * x, "i").sum() * w[0].sum() * x.sum(),
+        (w, x),
+    ),
     "apart": lambda w, x: w.sum() * 1.0,
 }
 

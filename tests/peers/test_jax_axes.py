@@ -7,13 +7,16 @@ import os
 import pickle
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+pytestmark = pytest.mark.peer
+
 PROGRAMS = Path(__file__).with_name("jax_axis_programs.py")
-FIRST, COUNT = 0, 24
+FIRST, COUNT = 0, 6
 
 
 def computed(tmp_path, *words):
@@ -25,7 +28,8 @@ def computed(tmp_path, *words):
 
 
 def test_they_give_the_same(tmp_path):
-    pytest.importorskip("jax")
+    if find_spec("jax") is None:
+        pytest.skip("JAX is not installed")
     real = computed(tmp_path)
     ours = computed(tmp_path, "-m", "disttrain.compat.jax")
     assert len(real) == len(ours) == COUNT

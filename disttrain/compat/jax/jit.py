@@ -25,7 +25,7 @@ from ...core.gate import Primitive, Tracer
 from ...core.tensor import Tensor
 from ...core.tensor import wrap as tensor_of
 from ...distributed.spmd.arrays import over_ranks, summed, with_layouts
-from ...func.named import bound
+from ...func.named import bound, tracked
 from ...func.staging import Stage, Staged, stage
 from . import jaxpr, sharding, tree
 from .array import wrap
@@ -202,12 +202,13 @@ class Jitted:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self.placed:
-            args = sharding.entered(self.settings["in_shardings"], args)
+            fixed = {n % len(args) for n in self.statics.argnums if args}
+            args = sharding.entered(self.settings["in_shardings"], args, kwargs, fixed)
             return sharding.left(self.settings["out_shardings"], self._called(args, kwargs))
         return self._called(args, kwargs)
 
     def _called(self, args: tuple, kwargs: dict) -> Any:
-        if thread.rank.slots.get(DISABLED):
+        if thread.rank.slots.get(DISABLED) or tracked():
             return self.fun(*args, **kwargs)
         call = self.kind(args, kwargs)
         values = [as_array(v)._value for v in call.values]

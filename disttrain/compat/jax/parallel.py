@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 
 from ... import distributed as dist
+from ... import func
 from ...distributed.spmd import Device, hosts, inventory
 from ...distributed.spmd.drawing import drawn
 from ...distributed.spmd.mesh import grid_of
 from . import sharding, spmd, tree
-from .array import Array, wrap
+from .array import Array, unwrap, wrap
 
 _leaves = tree.default_registry.flatten
 
@@ -46,6 +47,13 @@ def visualize_array_sharding(arr: Any, **_: Any) -> None:
 def visualize_sharding(shape: Sequence[int], sharding: Any, **_: Any) -> None:
     """Print where the parts of arrays of that shape lie."""
     print(drawn(shape, sharding))
+
+
+def pcast(x: Any, axis_name: Any, *, to: str) -> Any:
+    """``x`` as a value of its own on each device along the axis."""
+    if to != "varying":
+        raise ValueError(f"pcast: to='varying' is there, and to={to!r} is given")
+    return tree.tree_map(lambda a: wrap(func.pvary(unwrap(a), axis_name)), x)
 
 
 def initialize(
@@ -124,7 +132,7 @@ MODULES: dict[str, dict[str, Any]] = {
         "process_count": lambda backend=None: inventory.world()[1],
         "process_indices": lambda backend=None: list(range(inventory.world()[1])),
     },
-    "lax": _of(sharding, "with_sharding_constraint"),
+    "lax": {**_of(sharding, "with_sharding_constraint"), "pcast": pcast},
     "sharding": {
         **_of(sharding, "AxisType Mesh NamedSharding PartitionSpec Sharding SingleDeviceSharding"),
         **_of(sharding, "get_mesh set_mesh use_mesh"), "AbstractMesh": sharding.Mesh,

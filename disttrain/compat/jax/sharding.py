@@ -239,9 +239,12 @@ def with_sharding_constraint(x: Any, shardings: Any) -> Any:
     return laid(x, shardings, "with_sharding_constraint shardings")
 
 
-def entered(shardings: Any, args: tuple) -> tuple:
-    """The arguments of a function under ``jit(in_shardings=)``."""
+def entered(shardings: Any, whole: tuple, kwargs: dict, fixed: Any = ()) -> tuple:
+    """The arguments of a function under ``jit(in_shardings=)``; ``fixed``: which are static."""
     given = tuple(shardings) if isinstance(shardings, list) else shardings
+    args = tuple([a for i, a in enumerate(whole) if i not in fixed])
+    if given is not None and kwargs:
+        raise ValueError("pjit does not support kwargs when in_shardings is specified.")
     if isinstance(given, tuple) and len(given) != len(args):
         raise ValueError(
             "pjit in_shardings specification must be a tree prefix of the positional arguments "
@@ -250,7 +253,8 @@ def entered(shardings: Any, args: tuple) -> tuple:
             f"in_shardings is the wrong length: got a tuple or list of length {len(given)} for an "
             f"args tuple of length {len(args)}."
         )
-    return laid(args, given, "jit in_shardings")
+    found = iter(laid(args, given, "jit in_shardings"))
+    return tuple([a if i in fixed else next(found) for i, a in enumerate(whole)])
 
 
 def left(shardings: Any, result: Any) -> Any:

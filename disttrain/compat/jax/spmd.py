@@ -13,9 +13,9 @@ from ...distributed.spmd.shard_map import mapped
 from . import sharding as lies
 from . import tree
 from .array import wrap
+from .flat import Flat, check_callable, named
 from .jit import jit
 from .sharding import Mesh, NamedSharding, PartitionSpec
-from .transforms import Flat, check_callable, named
 
 _registry = tree.default_registry
 Infer = object()  # specs that are those of the arguments

@@ -71,7 +71,7 @@ def is_placed(value: Tensor) -> bool:
 
 
 def lay(value: Tensor, layout: Any) -> Any:
-    """``value`` as ``layout`` says. Of values inside transforms it is noted, for who stages them."""
+    """``value`` as ``layout`` says; of values inside transforms it is noted."""
     layout.check(tuple(value.shape))
     if isinstance(value, Tracer):
         return constrained(value, layout=layout)
@@ -87,6 +87,8 @@ def with_layouts(body: Body, given: Sequence[Tensor], outs: Sequence[Tensor]) ->
         return list(outs)
     found = propagated(body, layouts)
     pairs = zip(outs, found, strict=True)
+    if known.spread():  # what was said inside
+        return [o if not isinstance(x, OverMesh) else lay(o, x) for o, x in pairs]
     return [o if x is None or isinstance(o, Tracer) else _said(wrap(o.array), x) for o, x in pairs]
 
 

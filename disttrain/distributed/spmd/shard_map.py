@@ -13,16 +13,20 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ... import tree
+from ...core.gate import Tracer
 from ...core.tensor import Tensor
 from ...errors import ConfigError
 from ...func import batch_dims
 from ...func.levels import settle
 from ...func.spread import Ranks
 from ...func.vmap import Batch
-from ...ops.functions.views.shapes import permute, reshape
+from ...ops.functions import collectives as verbs
+from ...ops.functions.collectives import How
+from ...ops.functions.views.shapes import movedim, permute, reshape, unsqueeze
 from ...ops.functions.views.split import select
+from ...ops.primitives.batching import merge, split
 from ..mesh import DeviceMesh
-from ..tensor import DTensor, NamedSharding, PartitionSpec, Replicate
+from ..tensor import DTensor, NamedSharding, PartitionSpec
 from .misfits import Told, axes_of, names_of
 
 Mesh = DeviceMesh | Mapping[str, int]  # ranks, or how many shards along each axis
@@ -146,9 +150,9 @@ def _cut(x: Any, mesh: Mesh, spec: Any) -> Any:
     """This rank's shard; in one process all shards, along dimensions in front, in the order of the
     mesh."""
     if isinstance(mesh, DeviceMesh):
-        if not isinstance(x, DTensor):
-            x = DTensor.from_local(x, mesh, [Replicate()] * mesh.ndim)
-        return x.redistribute(mesh, _placements(mesh, spec)).to_local()
+        if isinstance(x, DTensor):
+            return x.redistribute(mesh, _placements(mesh, spec)).to_local()
+        return _own_shard(x, mesh, spec)
     dims: list[tuple[Any, int]] = []
     for dim, size in enumerate(x.shape):
         names = names_of(spec[dim]) if spec and dim < len(spec) else ()
@@ -161,8 +165,28 @@ def _cut(x: Any, mesh: Mesh, spec: Any) -> Any:
     return permute(reshape(x, tuple(n for _, n in dims)), (*front, *rest))
 
 
+def _own_shard(x: Any, mesh: DeviceMesh, spec: Any) -> Any:
+    """This rank's shard of what all ranks have the whole of."""
+    for dim, names in enumerate(spec or ()):
+        for name in names_of(names):
+            parts = movedim(split(x, mesh.size(mesh.axis(name)), dim), dim, 0)
+            x = verbs.OwnRow.on(mesh.get_group(name), How(), parts)[0]
+    return x
+
+
+def _whole(x: Any, mesh: DeviceMesh, spec: Any) -> Any:
+    """The whole, on every rank, of what each has a shard of."""
+    for dim, names in enumerate(spec or ()):
+        for name in reversed(names_of(names)):
+            rows = verbs.Joined.on(mesh.get_group(name), How(), unsqueeze(x, 0))
+            x = merge(movedim(rows, 0, dim), dim)
+    return x
+
+
 def _joined(x: Any, mesh: Mesh, spec: Any) -> Any:
-    """The whole of this rank's shard, or of all shards."""
+    """The whole of this rank's shard (a DTensor, but inside of transforms), or of all shards."""
+    if isinstance(mesh, DeviceMesh) and isinstance(x, Tracer):
+        return _whole(x, mesh, spec)
     if isinstance(mesh, DeviceMesh):
         return DTensor.from_local(x, mesh, _placements(mesh, spec))
     front = [name for name in mesh if name in axes_of(spec)]

@@ -88,6 +88,10 @@ def test_jit_takes_and_gives_shardings():
             lambda x: sharding.with_sharding_constraint(x, P("x")) + 1, out_shardings=P("x")
         )
         assert g(jnp.ones(4)).sharding == NamedSharding(mesh, P("x"))
+    h = jax.jit(lambda x, n: x * n, static_argnums=1, in_shardings=NamedSharding(mesh, P("x")))
+    assert np.array_equal(h(jnp.ones(4), 2), [2.0] * 4)
+    with pytest.raises(ValueError, match="does not support kwargs when in_shardings"):
+        h(jnp.ones(4), n=2)
     with sharding.use_mesh(mesh):
         assert sharding.get_mesh() == mesh
     assert sharding.get_mesh().empty

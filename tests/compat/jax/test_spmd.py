@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -214,6 +215,23 @@ def test_a_step_on_all_devices_is_that_of_one(way, tmp_path):
     )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     assert (done.stdout + done.stderr).count("done") == count
+
+
+def test_ranks_and_simulated_devices_agree():
+    """On programs of all kinds; comparing with JAX's own devices: tests/peers/test_jax_axes.py."""
+    script = str(Path(__file__).with_name("programs") / "sharded.py")
+    env = {k: v for k, v in os.environ.items() if k != "XLA_FLAGS"}
+    found = []
+    for way in ("eight simulated", "four ranks"):
+        words, _ = WAYS[way]
+        done = subprocess.run(
+            [sys.executable, *words, script], capture_output=True, text=True, timeout=120, env=env
+        )
+        assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+        found.append([line.removeprefix("[rank 0] ") for line in done.stdout.splitlines()])
+    one, ranks = found
+    assert len(one) == 26 and one == ranks
+    assert "gradient of one for all: 28.0" in one  # of all shards, as in JAX
 
 
 def test_a_rank_that_dies_is_told_to_the_others(tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import disttrain as dt
@@ -11,8 +12,16 @@ from .. import tree
 from ..array import Array, wrap
 from .lifting import of_leaves
 
+
+def _counted(fn: Callable) -> Callable:
+    """``fn`` of how many hold, for flags."""
+    return lambda t, *args, **more: fn(t.to(dt.int32) if t.dtype == dt.bool else t, *args, **more)
+
+
 _NAMES = "psum pmean pmax pmin all_gather psum_scatter all_to_all ppermute pvary"
 NAMES: dict[str, Any] = {name: of_leaves(name, getattr(func, name)) for name in _NAMES.split()}
+for _name in ("psum", "pmean"):
+    NAMES[_name] = of_leaves(_name, _counted(getattr(func, _name)))
 
 
 def pshuffle(x: Any, axis_name: Any, perm: Any) -> Any:

@@ -19,6 +19,8 @@ from .elementwise import accepts, value_of
 from .products import padtype_to_pads
 from .staged import leaves_of, registry
 
+
+
 _TAKES = {"sum": "ifc", "prod": "ifc", "max": "bifc", "min": "bifc", "and": "bi", "or": "bi", "xor": "bi"}
 
 
@@ -105,7 +107,7 @@ def _arg(name: str) -> Callable:
     return run
 
 
-def reduce(
+def reduce(  # noqa: D417
     operands: Any, init_values: Any, computation: Callable, dimensions: Sequence[int],
     out_sharding: Any = None,
 ) -> Any:  # fmt: skip

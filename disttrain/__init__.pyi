@@ -102,6 +102,7 @@ from disttrain.ops.later import hamming_window as hamming_window
 from disttrain.ops.later import hann_window as hann_window
 from disttrain.ops.later import hspmm as hspmm
 from disttrain.ops.later import istft as istft
+from disttrain.compile import jit as jit
 from disttrain.ops.later import kaiser_window as kaiser_window
 from . import keyed as keyed
 from disttrain_launcher import launch as launch

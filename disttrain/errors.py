@@ -79,6 +79,10 @@ class DimKindError(DimError, TypeError):
     """What is given as a dimension number is no number."""
 
 
+class OperandError(ShapeError, TypeError):
+    """Operands that do not go together, or that an operation does not take."""
+
+
 class DTypeError(DisttrainError, NotImplementedError, TypeError):
     """Element types that do not fit, or that an operation is not defined for."""
 

@@ -115,7 +115,7 @@ def logmeanexp(
 
 def softmax(x: Tensor, axis: Axis = -1, where: Tensor | None = None) -> Tensor:
     """exp(x) over its sum along ``axis``; 0 where ``where`` does not hold."""
-    axes = axes_of(axis, x.ndim) if x.ndim else ()
+    axes = axes_of(axis, x.ndim)
     if where is None and len(axes) == 1:
         return ops.softmax(x, axes[0])
     peaks = reductions.max(x, axes, True, initial=x.new_full((), -float("inf")), where=where)
@@ -128,7 +128,7 @@ def softmax(x: Tensor, axis: Axis = -1, where: Tensor | None = None) -> Tensor:
 
 def log_softmax(x: Tensor, axis: Axis = -1, where: Tensor | None = None) -> Tensor:
     """The logarithm of ``softmax``; -inf where ``where`` does not hold."""
-    axes = axes_of(axis, x.ndim) if x.ndim else ()
+    axes = axes_of(axis, x.ndim)
     if where is None and len(axes) == 1:
         return ops.log_softmax(x, axes[0])
     out = x - logsumexp(x, axes, None, True, where=where)
@@ -175,8 +175,9 @@ def attention(
         raise ValueError(f"query, key and value of shapes {shapes} do not fit")
     if query.ndim == 3:
         given = [ops.unsqueeze(x, 0) for x in (query, key, value)]
-        more = bias, mask, scale, is_causal, query_seq_lengths, key_value_seq_lengths
-        return attention(*given, *more, local_window_size)[0]
+        more: Any = (bias, mask, scale, is_causal, query_seq_lengths, key_value_seq_lengths)
+        many: Any = (*given, *more, local_window_size)
+        return attention(*many)[0]
     n, m = query.shape[1], key.shape[1]
     groups = query.shape[2] // key.shape[2]
     if groups > 1:

@@ -153,7 +153,7 @@ def betabinom(k: Tensor, n: Tensor, a: Tensor, b: Tensor) -> Tensor:
     return ops.where(k > n, -float("inf"), value)
 
 
-# --- distribution functions --------------------------------------------------------------------
+# --- distribution functions ---------------------------------------------------------------------
 CDF: dict[str, Callable] = {
     "norm": lambda y: sp.ndtr(y),
     "expon": lambda y: -ops.expm1(-y),
@@ -219,7 +219,7 @@ def cumulative(name: str, y: Tensor, *shapes: Tensor) -> Tensor:
     return CDF[name](y, *shapes)
 
 
-# --- methods ---------------------------------------------------------------------------------------
+# --- methods ------------------------------------------------------------------------------------
 def _standard(x: Any, loc: Any, scale: Any) -> Any:
     return (x - loc) / scale
 
@@ -275,7 +275,7 @@ UNSCALED = ("gennorm", "vonmises")  # whose methods take neither ``loc`` nor ``s
 def methods(name: str) -> dict[str, Callable]:
     """SciPy's methods of a distribution: functions of x, its shapes, ``loc`` and ``scale``."""
     kind = "pmf" if name in DISCRETE else "pdf"
-    found = {f"log{kind}": _log_density, kind: exponential(_log_density)}
+    found: dict[str, Callable] = {f"log{kind}": _log_density, kind: exponential(_log_density)}
     if name in CDF:
         found |= {"cdf": _cumulative, "logcdf": _log_cumulative}
         found |= {"sf": _survival, "logsf": _log_survival}

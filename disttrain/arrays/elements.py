@@ -9,7 +9,9 @@ from typing import Any
 
 from ..core.tensor import Tensor
 from ..core.types import dtypes
+from ..errors import DTypeError
 from ..ops import api as ops
+from ..ops import later
 
 
 def _kind(x: Tensor) -> str:
@@ -43,12 +45,43 @@ def rad2deg(x: Tensor) -> Tensor:
     return x * (180 / math.pi)
 
 
-def angle(x: Tensor) -> Tensor:
-    """The argument of complex numbers; of real ones 0 or pi, in float32 at least."""
-    if _kind(x) == "c":
-        return ops.angle(x)
-    out = ops.where(x < 0, math.pi, 0.0)
-    return out.to(dtypes.float64 if x.dtype is dtypes.float64 else dtypes.float32)
+def angle(z: Tensor, deg: bool = False) -> Tensor:
+    """The argument of complex numbers; of real ones 0 or pi."""
+    if _kind(z) == "c":
+        out = ops.angle(z)
+    else:
+        out = ops.where(z < 0, math.pi, 0.0).to(z.dtype)
+    return rad2deg(out) if deg else out
+
+
+def modf(x: Tensor) -> tuple[Tensor, Tensor]:
+    """The fractional and the integral parts."""
+    whole = ops.trunc(x)
+    return x - whole, whole
+
+
+def frexp(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Mantissas in [0.5, 1) and exponents."""
+    mantissa, exponent = later.frexp(x)
+    return mantissa, exponent
+
+
+def ldexp(x1: Tensor, x2: Tensor) -> Tensor:
+    """``x1 * 2**x2``."""
+    return ops.ldexp(x1, x2).to(x1.dtype)
+
+
+def rint(x: Tensor) -> Tensor:
+    """The nearest whole number, halves to even ones."""
+    return round(x, 0)
+
+
+def clip(arr: Tensor, min: Tensor | None = None, max: Tensor | None = None) -> Tensor:  # noqa: A002
+    """``arr`` between ``min`` and ``max``."""
+    if _kind(arr) == "c":
+        raise ValueError("clip of complex numbers, which have no order")
+    out = arr if min is None else ops.maximum(min, arr)
+    return out if max is None else ops.minimum(max, out)
 
 
 def same(x: Tensor) -> Tensor:
@@ -69,6 +102,8 @@ def mul(a: Tensor, b: Any) -> Tensor:
 def sign(x: Tensor) -> Tensor:
     """-1, 0, 1 or nan; of complex numbers x / |x|."""
     kind = _kind(x)
+    if kind == "b":
+        raise DTypeError("sign: bools have none")
     if kind == "c":
         return ops.sgn(x)
     out = ops.sign(x)
@@ -198,31 +233,34 @@ def power(a: Tensor, b: Tensor, whole: int | None = None) -> Tensor:
     return out
 
 
-def round(x: Tensor, decimals: int) -> Tensor:  # noqa: A001
-    """``x`` to so many decimals, halves to even ones; ``decimals`` below 0 round whole numbers."""
-    if _is_int(x):
+def round(a: Tensor, decimals: int = 0) -> Tensor:  # noqa: A001
+    """``a`` to so many decimals, halves to even ones; ``decimals`` below 0 round whole numbers."""
+    if _is_int(a):
         if decimals >= 0:
-            return x
-        return ops.round(x.to(dtypes.float64) / 10.0**-decimals).to(x.dtype) * 10**-decimals
-    if _kind(x) == "c":
-        return ops.complex(round(ops.real(x), decimals), round(ops.imag(x), decimals))
+            return a
+        return ops.round(a.to(dtypes.float64) / 10.0**-decimals).to(a.dtype) * 10**-decimals
+    if _kind(a) == "c":
+        return ops.complex(round(ops.real(a), decimals), round(ops.imag(a), decimals))
     if not decimals:
-        return ops.round(x)
-    scaled = ops.round(x * 10.0**decimals) / 10.0**decimals
-    return ops.where(ops.isfinite(scaled), scaled, x)
+        return ops.round(a)
+    scaled = ops.round(a * 10.0**decimals) / 10.0**decimals
+    return ops.where(ops.isfinite(scaled), scaled, a)
 
 
-def nan_to_num(x: Tensor, nan: Any, posinf: Any, neginf: Any) -> Tensor:
+def nan_to_num(
+    x: Tensor, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None
+) -> Tensor:
     """``x`` with numbers for nan and the infinities (None: the largest and the least there are)."""
     if _kind(x) == "c":
         parts = ops.real(x), ops.imag(x)
-        return ops.complex(*(nan_to_num(p, nan, posinf, neginf) for p in parts))
+        return ops.complex(*(nan_to_num(p, copy, nan, posinf, neginf) for p in parts))
     return x if _kind(x) in "biu" else ops.nan_to_num(x, nan, posinf, neginf)
 
 
 __all__ = [
-    "abs", "add", "angle", "cbrt", "ceil", "deg2rad", "floor", "floor_divide", "fmod", "ge", "gt",
-    "heaviside", "imag", "iscomplex", "le", "left_shift", "logaddexp2", "lt", "maximum",
-    "minimum", "mul", "nan_to_num", "power", "rad2deg", "remainder", "right_shift", "round",
-    "same", "sign", "spacing", "trunc", "unless_bool",
+    "abs", "add", "angle", "cbrt", "ceil", "clip", "deg2rad", "floor", "floor_divide", "fmod",
+    "frexp", "ge", "gt", "heaviside", "imag", "iscomplex", "ldexp", "le", "left_shift",
+    "logaddexp2", "lt", "maximum", "minimum", "modf", "mul", "nan_to_num", "power", "rad2deg",
+    "remainder", "right_shift", "rint", "round", "same", "sign", "spacing", "trunc",
+    "unless_bool",
 ]  # fmt: skip

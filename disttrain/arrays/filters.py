@@ -20,7 +20,8 @@ def convolve(x: Tensor, kernel: Tensor, mode: str = "full") -> Tensor:
 
 def correlate(x: Tensor, kernel: Tensor, mode: str = "full") -> Tensor:
     """The sliding product of ``x`` with ``kernel`` (not conjugated) over all dimensions."""
-    sizes, pads = tuple(kernel.shape), []
+    sizes = tuple(kernel.shape)
+    pads: list[int] = []
     for n in reversed(sizes):
         ends = {"full": (n - 1, n - 1), "same": (n // 2, (n - 1) // 2), "valid": (0, 0)}
         pads += ends[mode]
@@ -133,7 +134,7 @@ def unwrap(
 
 
 def detrend(data: Tensor, axis: int = -1, type: str = "linear", bp: Any = 0) -> Tensor:  # noqa: A002
-    """``data`` less its mean ("constant") or its lines of least squares between breaks ("linear")."""
+    """``data`` less its mean ("constant") or lines of least squares between breaks ("linear")."""
     if type not in ("constant", "linear"):
         raise ValueError("Trend type must be 'linear' or 'constant'.")
     dim, x, kind = axis_of(axis, data.ndim), data, type

@@ -59,7 +59,8 @@ def _with_flags(x: Tensor, items: list[Any]) -> tuple[Tensor, list[Any]]:
 
 def _sliced(x: Tensor, items: list[Any]) -> tuple[Tensor, list[Any]]:
     """Slices taken, of any step, and whole ones left in their places."""
-    d, out = 0, []
+    d = 0
+    out: list[Any] = []
     basic: list[Any] = []
     turned = []
     for item in items:
@@ -204,7 +205,7 @@ def put(
     return out[: flat.shape[0]].reshape(shape)
 
 
-# --- functions -------------------------------------------------------------------------------------
+# --- functions ----------------------------------------------------------------------------------
 def missing(x: Tensor) -> Any:
     """What is read where nothing is: nan, or the least (unsigned: the largest) integer."""
     kind = x.meta()[1]

@@ -23,7 +23,8 @@ def det(a: Tensor) -> Tensor:
 def slogdet(a: Tensor, method: str | None = None) -> tuple[Tensor, Tensor]:
     """Signs and logarithms of determinants."""
     _square(a, "slogdet")
-    return tuple(linalg.slogdet(a))
+    sign, size = linalg.slogdet(a)
+    return sign, size
 
 
 def inv(a: Tensor) -> Tensor:
@@ -77,7 +78,8 @@ def eigh(
 ) -> tuple[Tensor, Tensor]:
     """Eigenvalues and -vectors of a symmetric matrix, of which one triangle is read."""
     _square(a, "eigh")
-    return tuple(linalg.eigh(_even(a) if symmetrize_input else a, UPLO or "L"))
+    values, vectors = linalg.eigh(_even(a) if symmetrize_input else a, UPLO or "L")
+    return values, vectors
 
 
 def eigvalsh(a: Tensor, UPLO: str | None = "L", *, symmetrize_input: bool = True) -> Tensor:  # noqa: N803
@@ -88,7 +90,8 @@ def eigvalsh(a: Tensor, UPLO: str | None = "L", *, symmetrize_input: bool = True
 def eig(a: Tensor) -> tuple[Tensor, Tensor]:
     """Eigenvalues and -vectors."""
     _square(a, "eig")
-    return tuple(linalg.eig(a))
+    values, vectors = linalg.eig(a)
+    return values, vectors
 
 
 def matrix_power(a: Tensor, n: int) -> Tensor:

@@ -194,10 +194,10 @@ def cov(
     weights = None if fweights is None else fweights.to(ops.real(x).dtype)
     if aweights is not None:
         weights = aweights.to(ops.real(x).dtype) * (1 if weights is None else weights)
+    over: Any
     less = (0 if bias else 1) if ddof is None else ddof
     if weights is None:
-        mean, total = ops.mean(x, 1, keepdim=True), n
-        over: Any = n - less
+        mean, over = ops.mean(x, 1, keepdim=True), n - less
     else:
         total = ops.sum(weights)
         mean = ops.sum(x * weights, 1, keepdim=True) / total

@@ -84,7 +84,7 @@ def rollaxis(a: Tensor, axis: int, start: int = 0) -> Tensor:
 
 def expand_dims(a: Tensor, axis: Axis) -> Tensor:
     """New dimensions of size 1."""
-    axes = (axis,) if hasattr(axis, "__index__") else tuple(axis)  # type: ignore[arg-type]
+    axes: Any = (axis,) if hasattr(axis, "__index__") else tuple(axis)  # type: ignore[arg-type]
     for d in sorted(axes_of(axes, a.ndim + len(axes))):
         a = ops.unsqueeze(a, d)
     return a
@@ -113,7 +113,7 @@ def broadcast_to(array: Tensor, shape: Any) -> Tensor:
         raise ValueError(
             f"Incompatible shapes for broadcasting: {tuple(array.shape)}, requested: {sizes}"
         )
-    return ops.broadcast_to(array, sizes) if array.ndim else ops.broadcast_to(array, sizes)
+    return ops.broadcast_to(array, sizes)
 
 
 def _few(tensors: Sequence[Tensor], verb: str) -> None:
@@ -258,7 +258,7 @@ def repeat(
     if isinstance(repeats, Tensor) and repeats.ndim and repeats.shape[0] == 1:
         repeats = repeats[0]
     if total_repeat_length is None:
-        many = ops.as_tensor(repeats)
+        many: Any = ops.as_tensor(repeats)
         many = many if many.ndim else int(many)
         return ops.repeat_interleave(a, many, d)
     counts = ops.broadcast_to(ops.as_tensor(repeats), (a.shape[d],))
@@ -435,7 +435,8 @@ def _by_places(
         first = min(before, most), min(after, most)
         x = _by_places(x, d, *first, mode, ends, how)
         return _by_places(x, d, before - first[0], after - first[1], mode, ends, how)
-    places = np.pad(np.arange(n), (before, after), mode=mode)
+    kind: Any = mode
+    places = np.pad(np.arange(n), (before, after), mode=kind)
     out = ops.index_select(x, d, ops.as_tensor(places))
     if odd:
         return _odd(x, out, d, before, after)

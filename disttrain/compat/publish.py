@@ -114,6 +114,17 @@ def lacking(full: str, parent: object) -> str:
     return f"{lacks} ({there}). {advice}"
 
 
+def missing(module: Shim) -> Callable[[str], Any]:
+    """The ``__getattr__`` of a package that offers what ``module`` has: it says what is lacking."""
+
+    def __getattr__(name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise MissingName(lacking(f"{module.__name__}.{name}", module))
+
+    return __getattr__
+
+
 class Told(Distribution):
     """The distribution that the stand-in is taken for: a name and a version, and no files."""
 

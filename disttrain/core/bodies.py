@@ -19,6 +19,11 @@ ndarray = np.ndarray
 _OFTEN = 64  # turns
 
 
+# A value that no derivative goes through.
+held = Primitive("held", lambda a: a, ("a",))
+held.shape, held.elementwise = (lambda a: (a.shape, a.dtype)), True
+
+
 class Ref:
     """A value of a body, by its number."""
 

@@ -79,7 +79,7 @@ class Primitive:
         self.differentiable: bool = False
         self.multi: bool = False
         self.jvp: Jvp | str | None = None
-        self.dual: Any = None  # (primals, tangents) -> (results, tangents), where one run gives both
+        self.dual: Any = None  # (primals, tangents) -> (results, tangents), by one run
         self.batch: BatchRule | None = None
         self.shape: ShapeRule | None = None
         self.expr: Rule | None = None

@@ -53,9 +53,9 @@ def cond(
     _check_cond(pred, true_fn, false_fn, operands)
     if is_staging():
         index = pred.reshape(()).logical_not().long()
-        found = _branches("cond: true_fn and false_fn", index, (true_fn, false_fn), operands)
-        if found is not None:
-            return found[0]
+        both = _branches("cond: true_fn and false_fn", index, (true_fn, false_fn), operands)
+        if both is not None:
+            return both[0]
     watched = _Unwritten("cond", operands)
     plain = _same_for_all(pred)
     if plain is not None:
@@ -133,9 +133,9 @@ def while_loop(cond_fn: Callable, body_fn: Callable, carried_inputs: Sequence) -
             "while_loop: Expect carried_inputs to be a tuple of possibly nested dict/list/tuple "
             f"that only consists of tensor or int leaves, but got {carried_inputs!r}."
         )
-    found = _while_staged(cond_fn, body_fn, carried_inputs, inside)
-    if found is not None:
-        return found[0]
+    at_once = _while_staged(cond_fn, body_fn, carried_inputs, inside)
+    if at_once is not None:
+        return at_once[0]
     carried = result = tuple(tree.map(_copy, tuple(carried_inputs)))
     _, rebuild = tree.flatten(carried)
     while True:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import compress
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ..core.algebra import Algebra
 from ..core.bodies import Body

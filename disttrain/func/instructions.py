@@ -11,8 +11,9 @@ from ..core.tensor import Tensor
 from ..core.types.device import CPU
 from ..ops.functions.creation import create
 from ..ops.functions.views.join import stack
+from .branches import Switch
+from .loops import NO_WAY_BACK, Scan, While
 from .named import Named
-from .loops import NO_WAY_BACK, Scan, Switch, While
 from .staging import Staged, stage
 
 

@@ -127,12 +127,12 @@ class Scan(Instructive):
         back, wanted = self._back(tuple(needs), bare)
         ends = self.results[: len(self.results) - n] if bare else self.results
         given = [
-            _zeros(meta, values) if c is None else c
+            zeros_of(meta, values) if c is None else c
             for c, meta in zip(g, ends, strict=False) if is_moving(meta)
         ]  # fmt: skip
         carried = sum(map(is_moving, self.results[:n]))
         consts, _, xs = self.split(values)
-        sums = [_zeros(self.body.given[i], values) for i in range(self.consts) if wanted[i]]
+        sums = [zeros_of(self.body.given[i], values) for i in range(self.consts) if wanted[i]]
         outs = list(back(*consts, *sums, *given[:carried], *begins, *xs, *given[carried:]))
         found = [outs.pop(0) if want else None for want in wanted]
         return tuple(r if need else None for r, need in zip(found, needs, strict=True))
@@ -237,7 +237,7 @@ class Scan(Instructive):
         scan = self._like(key, whole, self.consts + sum(consts), n + sum(carry))
         own, moved = self.split(primals), self.split(tangents)
         carried = [
-            _zeros(self.body.given[self.consts + i], primals) if t is None and has else t
+            zeros_of(self.body.given[self.consts + i], primals) if t is None and has else t
             for i, (t, has) in enumerate(zip(moved[1], carry, strict=True))
         ]
         rest = [compress(moved[0], consts), compress(carried, carry), compress(moved[2], xs)]
@@ -291,7 +291,7 @@ def _second(a: Tensor, d: int) -> Any:
     return a if order == list(range(n)) else permute(a, dims=tuple(order))
 
 
-def _zeros(meta: tuple, beside: Sequence) -> Any:
+def zeros_of(meta: tuple, beside: Sequence) -> Any:
     """Zeros of a shape and type, of the kind of values that go along."""
     if any(isinstance(v, Tensor) for v in beside):
         return Algebra.zeros(*meta)
@@ -344,7 +344,9 @@ class While(Instructive):
         given = [a if d is None else fronted(a, d, size) for a, d in (*first, *consts)]
         if not alone:
             given = [*given[: len(first)], *given]
-        given += [fronted(a, d, size) if has else a for (a, d), has in zip(begin, carry, strict=True)]
+        given += [
+            fronted(a, d, size) if has else a for (a, d), has in zip(begin, carry, strict=True)
+        ]
         return loop(*given), tuple(0 if has else None for has in carry)
 
     def _made_batched(self, flags: list[bool], size: int) -> tuple:
@@ -371,7 +373,7 @@ class While(Instructive):
             going = cond(*values[: len(first)], *given[len(consts) :])[0]
             found = body(*given)
             return [
-                where(_beside(going, new), new, old)
+                where(beside(going, new), new, old)
                 for new, old in zip(found, given[len(consts) :], strict=True)
             ]
 
@@ -389,7 +391,7 @@ class While(Instructive):
         first, consts, begin = self.split(primals)
         _, moved_consts, moved = self.split(tangents)
         moved = [
-            _zeros(meta, primals) if t is None else t
+            zeros_of(meta, primals) if t is None else t
             for t, has, meta in zip(moved, carry, self.results, strict=True) if has
         ]  # fmt: skip
         outs = loop(*first, *consts, *[t for t in moved_consts if t is not None], *begin, *moved)
@@ -398,7 +400,7 @@ class While(Instructive):
         return tuple(outs[:n]), tuple(next(rest) if has else None for has in carry)
 
     def _made_pushed(self, flags: list[bool]) -> tuple:
-        first, consts, carry = self.split(flags)
+        _, consts, carry = self.split(flags)
         while True:
             body, there = derived.pushed(self.body, [*consts, *carry], carry)
             if there == carry:
@@ -419,88 +421,16 @@ class While(Instructive):
         return While(cond, whole, self.of_cond, k + extra, self.no_way_back), carry
 
 
-class Switch(Instructive):
-    """Arguments: the number of a branch, and what all branches take."""
-
-    def __init__(self, branches: Sequence[Body]) -> None:
-        self.branches = list(branches)
-        self.made: dict[Any, Any] = {}
-        first = self.branches[0]
-        super().__init__("cond", 1 + first.count, first.results, self.branches)
-
-    def _forward(self, index: Any, *arrays: Any) -> list:
-        body = self.branches[min(max(int(_number(index)), 0), len(self.branches) - 1)]
-        return [bodies.own(r, arrays, body) for r in body.run()(list(arrays))]
-
-    def _pull(self, g: tuple, out: Any, values: Any, node: Any, needs: tuple) -> tuple:
-        index, *given = values
-        flags = tuple(
-            need and is_moving(meta)
-            for need, meta in zip(needs[1:], self.branches[0].given, strict=True)
-        )
-        if flags not in self.made:
-            self.made[flags] = Switch([derived.pulled_back(b, flags) for b in self.branches])
-        ends = [
-            _zeros(meta, values) if c is None else c
-            for c, meta in zip(g, self.results, strict=True) if is_moving(meta)
-        ]  # fmt: skip
-        found = iter(self.made[flags](index, *given, *ends))
-        return (None, *[next(found) if flag else None for flag in flags])
-
-    def _batched(self, args: tuple, dims: tuple, params: dict, size: int) -> tuple:
-        flags = [d is not None for d in dims[1:]]
-        apart = dims[0] is not None
-        index, *given = [
-            a if d is None else fronted(a, d, size) for a, d in zip(args, dims, strict=True)
-        ]
-        key = ("batched", size, apart, *flags)
-        if key not in self.made:
-            self.made[key] = self._made_batched(flags, size, apart)
-        whole, there = self.made[key]
-        if not apart:
-            return whole(index, *given), tuple([0 if has else None for has in there])
-        outs = whole.branches[-1](*given)
-        for i in reversed(range(len(self.branches) - 1)):
-            here = index <= i
-            found = whole.branches[i](*given)
-            outs = [where(_beside(here, a), a, b) for a, b in zip(found, outs, strict=True)]
-        return tuple(outs), (0,) * len(self.results)
-
-    def _made_batched(self, flags: list[bool], size: int, apart: bool) -> tuple:
-        """The branches over a batch; and what they give for each example: all, where examples
-        choose ``apart``."""
-
-        def over(force: list[bool]) -> list:
-            return [derived.batched(b, flags, size, force, "different") for b in self.branches]
-
-        found = over([apart] * len(self.results))
-        there = [any(has) for has in zip(*(f.moves for f in found), strict=True)]
-        return Switch([f.body for f in over(there)]), there
-
-    def _pushed(self, primals: tuple, tangents: tuple) -> tuple:
-        flags = tuple(t is not None for t in tangents[1:])
-        key = ("pushed", *flags)
-        if key not in self.made:
-            found = [derived.pushed(b, flags, [False] * len(self.results)) for b in self.branches]
-            there = [any(has) for has in zip(*(f.moves for f in found), strict=True)]
-            found = [derived.pushed(b, flags, there) for b in self.branches]
-            self.made[key] = Switch([f.body for f in found]), there
-        whole, there = self.made[key]
-        outs = whole(*primals, *[t for t in tangents[1:] if t is not None])
-        n = len(self.results)
-        rest = iter(outs[n:])
-        return tuple(outs[:n]), tuple(next(rest) if has else None for has in there)
-
-
-def _number(a: Any) -> Any:
+def number_of(a: Any) -> Any:
+    """The number of an array of one element."""
     return a.item() if hasattr(a, "item") else a.to_host().item()
 
 
 def _truth(a: Any) -> bool:
-    return bool(a) if a.__class__ is ndarray else bool(_number(a))
+    return bool(a) if a.__class__ is ndarray else bool(number_of(a))
 
 
-def _beside(flags: Any, like: Any) -> Any:
+def beside(flags: Any, like: Any) -> Any:
     """One flag for each example, in as many dimensions as ``like``."""
     shape = (flags.shape[0], *(1,) * (len(like.shape) - 1))
     return reshape(flags, shape=shape)

@@ -16,7 +16,7 @@ from .. import tree
 from ..backends.null import NullArray
 from ..context import thread
 from ..core.backward.function import Function, FunctionCtx, run
-from ..core.bodies import Body, Ref, Step
+from ..core.bodies import Body, Ref, Step, held
 from ..core.gate import Primitive, Tracer
 from ..core.tensor import Tensor, wrap
 from ..core.types.device import CPU
@@ -25,10 +25,6 @@ from .functions import Recorded
 from .levels import Level, check, settle
 
 _new = object.__new__
-
-# A value that no derivative goes through.
-held = Primitive("held", lambda a: a, ("a",))
-held.shape, held.elementwise = (lambda a: (a.shape, a.dtype)), True
 
 
 class StagedTracer(Tracer):
@@ -92,7 +88,7 @@ class Stage(Level):
         metas = _results(prim, [NullArray(*a.meta()) if isinstance(a, Tensor) else a for a in own],
                          params)  # fmt: skip
         outs = tuple([self.new(meta) for meta in metas])
-        refs = tuple([Ref(a.number) if isinstance(a, Tensor) else a for a in own])
+        refs = tuple([Ref(a.number) if isinstance(a, StagedTracer) else a for a in own])
         self.steps.append(Step(prim, refs, params, [o.number for o in outs]))
         return outs if prim.multi else outs[0]
 
@@ -127,7 +123,7 @@ def _results(prim: Primitive, given: list, params: dict) -> list[tuple]:
         out = prim.forward(*ones, **params)
         found = [(o.shape, o.dtype) for o in (out if prim.multi else (out,))]
         return found
-    return list(found) if prim.multi else [found]
+    return list(found) if prim.multi else [tuple(found)]
 
 
 class Staged:
@@ -222,7 +218,9 @@ def _stage_function(level: Any, cls: Any, args: tuple, kwargs: dict) -> Any:
     def forward(*values: Tensor) -> Any:
         given = iter(values)
         full = [next(given) if a is None else a[0] for a in whole]
-        return cls.forward(*full, **kwargs) if apart else cls.forward(FunctionCtx(), *full, **kwargs)
+        return (
+            cls.forward(*full, **kwargs) if apart else cls.forward(FunctionCtx(), *full, **kwargs)
+        )
 
     staged = stage(forward, [t.meta() for t in tensors], level.device)
     several = isinstance(staged.form, tuple)

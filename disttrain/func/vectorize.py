@@ -76,13 +76,13 @@ def _checking(fn: Callable, results: Core, sizes: dict[str, int]) -> Callable:
 def _mapped(fn: Callable, tensors: list[Tensor], outer: list[tuple[int, ...]]) -> Any:
     common = tuple(ops.broadcast_shapes(*outer)) if outer else ()
     mapped, given = fn, list(tensors)
-    plan = []
+    plan: list[tuple[int | None, ...]] = []
     for d in range(len(common)):
-        dims = []
+        places: list[int | None] = []
         for shape in outer:
             at = d - (len(common) - len(shape))
-            dims.append(None if at < 0 or (shape[at] == 1 and common[d] != 1) else 0)
-        plan.append(tuple(dims))
+            places.append(None if at < 0 or (shape[at] == 1 and common[d] != 1) else 0)
+        plan.append(tuple(places))
     for k, shape in enumerate(outer):  # sizes of 1 that others stretch are no dimension
         kept = [n for at, n in enumerate(shape) if plan[at + len(common) - len(shape)][k] == 0]
         given[k] = given[k].reshape([*kept, *given[k].shape[len(shape) :]])

@@ -66,7 +66,9 @@ def test_running_and_average():
     np.testing.assert_allclose(reductions.cumprod(x, 1).numpy(), np.cumprod(X, 1))
     got = reductions.cumsum(x, 0, include_initial=True).numpy()
     np.testing.assert_allclose(got, np.cumulative_sum(X, axis=0, include_initial=True))
-    np.testing.assert_allclose(reductions.nancumsum(dt.tensor(NAN), 2).numpy(), np.nancumsum(NAN, 2))
+    np.testing.assert_allclose(
+        reductions.nancumsum(dt.tensor(NAN), 2).numpy(), np.nancumsum(NAN, 2)
+    )
     weights = np.arange(1.0, 4)
     got = reductions.average(x, 1, dt.tensor(weights))
     np.testing.assert_allclose(got.numpy(), np.average(X, 1, weights))

@@ -77,7 +77,9 @@ def test_numbers():
     got = making.geomspace(a + 1, b + 1, 3).numpy()
     np.testing.assert_allclose(got, np.geomspace(1, 4, 3))
     for name in ("hanning", "hamming", "blackman", "bartlett"):
-        np.testing.assert_allclose(getattr(making, name)(6).numpy(), getattr(np, name)(6), atol=1e-12)
+        np.testing.assert_allclose(
+            getattr(making, name)(6).numpy(), getattr(np, name)(6), atol=1e-12
+        )
     np.testing.assert_allclose(making.kaiser(6, 2.0).numpy(), np.kaiser(6, 2.0), rtol=1e-6)
     np.testing.assert_array_equal(making.tri(3, 4, 1).numpy(), np.tri(3, 4, 1, dtype=bool))
     np.testing.assert_array_equal(making.indices((2, 3)).numpy(), np.indices((2, 3)))

@@ -118,13 +118,50 @@ def test_derivatives_go_through():
     assert func.hessian(lambda v: chosen(v).sum())(X).tolist() == (dt.eye(3) * 2).tolist()
 
 
-def test_captures_take_them_as_paths():
+def test_captures_take_them_as_one_instruction():
     for fn in (chosen, doubled):
         run = dt.compile(fn)
         for v in (0.25, 3.0, 0.25, 1.0, 3.0):
             x = dt.full((2,), v)
             assert run(x).tolist() == fn(x).tolist()
-        assert "0 eager" in run.explain() and len(run.graphs) > 1
+        assert "0 eager" in run.explain() and len(run.graphs) == 1
+
+
+def test_captures_take_as_paths_what_cannot_be_staged():
+    def read(v):
+        return func.cond(v.sum() > 1.5, lambda a: a * a.sum().item(), lambda a: -a, (v,))
+
+    run = dt.compile(read)
+    for v in (0.25, 3.0, 0.25, 1.0):
+        x = dt.full((2,), v)
+        assert run(x).tolist() == read(x).tolist()
+    assert "0 eager" in run.explain() and len(run.graphs) > 1
+
+
+def test_a_loop_with_numbers_as_bounds_has_a_way_back():
+    def f(v):
+        return func.fori_loop(1, 4, lambda i, c: dt.sin(c) * i, v)
+
+    v = dt.tensor(0.3)
+    want = v.clone().requires_grad_()
+    out = dt.sin(dt.sin(dt.sin(want) * 1) * 2) * 3
+    out.backward()
+    assert f(v).item() == pytest.approx(out.item())
+    assert func.grad(f)(v).item() == pytest.approx(want.grad.item())
+    assert func.fori_loop(3, 3, lambda i, c: c + 1, v) is v
+    to = dt.compile(lambda n, v: func.fori_loop(0, n, lambda i, c: c + i, v))
+    assert [to(dt.tensor(n), dt.tensor(1)).item() for n in (0, 3, 5)] == [1, 4, 11]
+
+
+def test_switch_takes_the_branch_of_a_number():
+    branches = (lambda a: a + 1, lambda a: a * 2, lambda a: -a)
+    for i in (-3, 0, 1, 2, 9):
+        want = branches[min(max(i, 0), 2)](X).tolist()
+        assert func.switch(i, branches, X).tolist() == want
+        assert func.switch(dt.tensor(i), branches, X).tolist() == want
+    run = dt.compile(lambda i: func.switch(i, branches, X))
+    assert [run(dt.tensor(i)).tolist() for i in (0, 2)] == [[2, 3, 4], [-1, -2, -3]]
+    assert len(run.graphs) == 1
 
 
 def test_what_does_not_fit_is_refused():

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import disttrain as dt
+from disttrain import func
 from disttrain.func.vectorize import parsed, vectorized
 
 A, B = dt.arange(24.0).reshape(2, 3, 4), dt.arange(12.0).reshape(3, 4)
@@ -35,3 +36,14 @@ def test_misfits_are_told():
         vectorized(lambda a: a, [A], "(n)->()")
     with pytest.raises(TypeError, match="wrong number of positional"):
         vectorized(lambda a: a, [A], "(n),(n)->()")
+
+
+def test_searches_are_batched():
+    """By one rule, whatever of sequences and values is of the batch (a warning is an error)."""
+    edges, values = dt.tensor([[1.0, 2, 3], [2, 3, 9]]), dt.tensor([[0.0, 2.5], [4, 8]])
+    for dims in ((0, 0), (None, 0), (0, None)):
+        args = edges if dims[0] == 0 else edges[0], values if dims[1] == 0 else values[0]
+        got = func.vmap(dt.searchsorted, dims)(*args)
+        for k in range(2):
+            one = [a if d is None else a[k] for a, d in zip(args, dims, strict=True)]
+            assert got[k].tolist() == dt.searchsorted(*one).tolist()

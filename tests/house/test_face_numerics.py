@@ -17,10 +17,10 @@ FACES = [face for face in SIZES if (COMPAT / face).is_dir()]
 TYPES = """
 bool_ bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64
 complex128 str_ bytes_ object_ intp dtype generic number integer signedinteger unsignedinteger
-inexact floating complexfloating issubdtype can_cast result_type promote_types finfo iinfo
+inexact floating complexfloating void issubdtype can_cast result_type promote_types finfo iinfo
 typing dtypes character flexible
 """
-SHAPES = "ndim shape size broadcast_shapes ndarray isscalar iterable newaxis s_ index_exp"
+SHAPES = "prod ndim shape size broadcast_shapes ndarray isscalar iterable newaxis s_ index_exp"
 CONVERSION = """
 asarray array ascontiguousarray empty zeros frombuffer fromfile fromiter from_dlpack array2string
 array_repr array_str set_printoptions get_printoptions printoptions save savez savez_compressed load

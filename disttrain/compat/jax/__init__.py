@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..publish import MissingName, Shim, lacking, publish, refuse_real
+from ..publish import Shim, missing, publish, refuse_real
 from . import (
     callbacks,
     custom,
@@ -119,12 +119,6 @@ for _name, _names in small_modules.NAMES.items():
 __all__ = ["Array", "install"]
 
 
-def __getattr__(name: str) -> Any:
-    if name.startswith("__"):
-        raise AttributeError(name)
-    raise MissingName(lacking(f"jax.{name}", _built()["jax"]))
-
-
 def install() -> None:
     """Publish the stand-in under JAX's names. Calling it again changes nothing."""
     if not refuse_real("jax", "compat.jax"):
@@ -149,6 +143,7 @@ def _built() -> dict[str, Shim]:
 
 
 _here = _built()
+__getattr__ = missing(_here["jax"])
 globals().update(NAMES)
 for _name in (
     "ad_checkpoint", "core", "custom_derivatives", "debug", "distributed", "dtypes", "experimental",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,7 +25,7 @@ class ShapeDtypeStruct:
         self.dtype, self.weak_type, self.sharding = np.dtype(dtype), weak_type, sharding
 
     ndim = property(lambda self: len(self.shape))
-    size = property(lambda self: int(np.prod(self.shape)))
+    size = property(lambda self: math.prod(self.shape))
 
     def __len__(self) -> int:
         if not self.shape:

@@ -13,7 +13,7 @@ from ...core.tensor import Tensor
 from . import tree
 from .array import Array, kind_of, unwrap, wrap
 
-float0 = np.dtype([("float0", np.void, 0)])
+float0 = np.dtype([("float0", "V")])
 _registry = tree.default_registry
 _NUMBERS = (bool, int, float, complex, np.ndarray, np.generic)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 import disttrain as dt
 
 from . import tree
-from .array import Array, unwrap, wrap
+from .array import Array, wrap
 from .batches import vmap
 from .flat import Flat, as_array, check_callable, float0, is_float0, moves, named
 from .transforms import Reverse, check_input, check_output, jvp, picked
@@ -20,12 +21,11 @@ _registry = tree.default_registry
 
 def _basis(leaves: Sequence[Array]) -> list[Array]:
     """All unit vectors of the leaves together: per leaf [count, *shape]."""
-    sizes = [int(np.prod(a.shape)) for a in leaves]
+    sizes = [math.prod(a.shape) for a in leaves]
     total, at, found = sum(sizes), 0, []
     for a, n in zip(leaves, sizes, strict=True):
-        eye = np.zeros((total, n), a.dtype)
-        eye[at : at + n] = np.eye(n)
-        found.append(wrap(unwrap(eye.reshape(total, *a.shape), a.dtype), a.weak_type))
+        rows = dt.eye(total, dtype=a._value.dtype)[:, at : at + n]
+        found.append(wrap(rows.reshape((total, *a.shape)), a.weak_type))
         at += n
     return found
 
@@ -34,7 +34,7 @@ def _parts(rows: Array, leaves: Sequence[Array], axis_last: bool) -> list[Array]
     """[total, *shape] cut to one array per leaf: [*shape, *leaf] or [*leaf, *shape]."""
     found, at = [], 0
     for a in leaves:
-        n = int(np.prod(a.shape))
+        n = math.prod(a.shape)
         piece = rows._value[at : at + n]
         if axis_last:
             piece = dt.movedim(piece, 0, -1).reshape((*rows.shape[1:], *a.shape))

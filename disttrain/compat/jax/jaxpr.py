@@ -183,7 +183,9 @@ def _equation(step: Step, values: list[Any]) -> Equation:
 
 def _number(value: complex, like: np.dtype) -> Literal:
     """A number beside values of the type ``like``."""
-    kind = np.result_type(like, np.min_scalar_type(value)) if like.kind in "biu" else like
+    kind = like
+    if like.kind in "biu":
+        kind = np.result_type(like, type(value)) if isinstance(value, float) else like
     kind = np.dtype("complex64") if isinstance(value, complex) else kind
     return Literal(np.asarray(value).astype(kind)[()], ShapedArray((), kind))
 

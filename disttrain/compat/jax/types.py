@@ -8,7 +8,6 @@ they give way to every type of their category or a higher one. Knows no array.
 from __future__ import annotations
 
 import functools
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +16,7 @@ import numpy as np
 
 from ...context import thread
 from ...core.types import dtypes
+from ...trace import warn
 
 X64 = "compat.jax.enable_x64"  # the rank's slots: whether types of 64 bits are kept,
 PROMOTION = "compat.jax.numpy_dtype_promotion"  # and how types meet: "standard" or "strict"
@@ -98,11 +98,10 @@ def asked(kind: Any, where: str = "") -> np.dtype:
         ) from None
     out = canonical(found)
     if out is not found:
-        warnings.warn(
+        warn(
             f"Explicitly requested dtype {found.name} requested in {where} is not available, and "
             f"will be truncated to dtype {out.name}. To enable more dtypes, set the jax_enable_x64 "
-            "configuration option or the JAX_ENABLE_X64 shell environment variable.",
-            stacklevel=4,
+            "configuration option or the JAX_ENABLE_X64 shell environment variable."
         )
     return out
 

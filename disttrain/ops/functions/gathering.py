@@ -23,7 +23,7 @@ from ...symbolic import made
 from ..primitives import elementwise as el
 from ..primitives import gathering as prim
 from ..primitives import views
-from ..primitives.batching import made_beside
+from ..primitives.batching import by_rows, made_beside
 from ..primitives.reduce import cumsum
 from ..promotion import factor, refuse, same_type
 from .args import broadcast, kinds, one_dim
@@ -381,6 +381,7 @@ def _places(edges: Any, values: Any, sorter: Any, side: Side, kind: np.dtype) ->
 
 
 _search = Primitive("searchsorted", _places, ("edges", "values", "sorter"))
+_search.batch = by_rows(lambda: _search)
 _search.shape = lambda edges, values, sorter, side, kind: (values.shape, kind)
 
 

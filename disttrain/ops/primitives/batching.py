@@ -7,6 +7,7 @@ of the inner level, ``batch_dims`` says per argument where its batch dimension i
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -46,6 +47,25 @@ def leading(prim_of: Callable[[], Any]) -> Callable:
 
     def rule(args: tuple, dims: tuple, params: dict, size: int) -> tuple:
         return prim_of()(front(args[0], dims[0]), *args[1:], **params), 0
+
+    return rule
+
+
+def by_rows(prim_of: Callable[[], Any]) -> Callable:
+    """The batch rule of a search: one sequence takes the values of all examples; where each example
+    has its own, these are rows."""
+
+    def rule(args: tuple, dims: tuple, params: dict, size: int) -> tuple:
+        (edges, values, sorter), (by, of, ordered), search = args, dims, prim_of()
+        values = fronted(values, of, size)
+        if by is None and ordered is None and len(edges.meta()[0]) == 1:
+            return search(edges, values, sorter, **params), 0
+        edges = fronted(edges, by, size)
+        sorter = None if sorter is None else fronted(sorter, ordered, size)
+        shape = tuple(values.meta()[0])
+        if len(edges.meta()[0]) == 2:  # the values of an example are a line
+            values = reshape(values, shape=(size, math.prod(shape[1:])))
+        return reshape(search(edges, values, sorter, **params), shape=shape), 0
 
     return rule
 

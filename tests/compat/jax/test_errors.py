@@ -23,3 +23,8 @@ def test_they_name_the_function_and_the_arguments():
     text = str(found.value)
     assert "tracing the function f at" in text and "for jit" in text
     assert "the values of the arguments first and third" in text
+
+
+def test_masks_that_are_traced_are_no_indices():
+    with pytest.raises(errors.NonConcreteBooleanIndexError):
+        jax.jit(lambda x: x[x > 1])(jax.numpy.arange(3.0))

@@ -20,7 +20,7 @@ hard_tanh=hardtanh:same hard_sigmoid=hardsigmoid:inexact hard_silu=hardswish:ine
 hard_swish=hardswish:inexact
 """
 _TABLE = """
-celu! x alpha -> inexact; elu! x alpha -> inexact; gelu! x -> inexact; glu! x -> inexact
+celu! x alpha -> inexact; elu! x alpha -> inexact; gelu x -> inexact; glu! x -> inexact
 leaky_relu! x negative_slope -> inexact; log1mexp! x -> inexact; log_sigmoid! x -> inexact
 log_softmax! x | where:own -> inexact; logmeanexp x | where:own -> inexact
 logsumexp a b | where:own -> inexact; softmax! x | where:own -> inexact; softplus! x -> inexact
@@ -45,7 +45,7 @@ def one_hot(x: Any, num_classes: int, *, dtype: Any = None, axis: int = -1) -> A
     """Which class each element is, along a new axis."""
     kind = types.canonical("float64") if dtype is None else types.asked(dtype, "one_hot")
     out = activations.one_hot(one("one_hot", asarray(x)), int(num_classes), axis)
-    return given_back(cast(out, kind), False, x)
+    return given_back(cast(out, kind))
 
 
 NAMES.update(identity=identity, one_hot=one_hot)

@@ -7,24 +7,17 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ....arrays.axes import shape_of
-from .. import numpy as jnp
-from .. import random, types
+from .. import numpy, types
+from .. import random as draws
+
+jnp: Any = numpy  # whose names its table gives
+random: Any = draws
 
 _TRUNCATED = 0.87962566103423978  # the deviation of a normal distribution cut at -2 and 2
 
 
 def _kind(dtype: Any) -> Any:
     return types.canonical("float64") if dtype is None else types.asked(dtype, "initializer")
-
-
-def zeros(key: Any, shape: Any, dtype: Any = None, out_sharding: Any = None) -> Any:
-    """Zeros."""
-    return jnp.zeros(shape, _kind(dtype))
-
-
-def ones(key: Any, shape: Any, dtype: Any = None, out_sharding: Any = None) -> Any:
-    """Ones."""
-    return jnp.ones(shape, _kind(dtype))
 
 
 def _initializer(draw: Callable, dtype: Any) -> Callable:
@@ -39,30 +32,27 @@ def constant(value: Any, dtype: Any = None) -> Callable:
     return _initializer(lambda key, shape, kind: jnp.full(shape, value, kind), dtype)
 
 
-def uniform(scale: Any = 1e-2, dtype: Any = None) -> Callable:
-    """Between 0 and ``scale``."""
-    return _initializer(
-        lambda key, shape, kind: random.uniform(key, shape, kind) * jnp.array(scale, kind), dtype
-    )
+zeros, ones = constant(0), constant(1)
 
 
-def normal(stddev: Any = 1e-2, dtype: Any = None) -> Callable:
-    """Normal around 0."""
-    return _initializer(
-        lambda key, shape, kind: random.normal(key, shape, kind) * jnp.array(stddev, kind), dtype
-    )
+def _scaled_draw(name: str) -> Callable:
+    """Numbers of a distribution, times a scale."""
+
+    def make(scale: Any = 1e-2, dtype: Any = None, *bounds: Any, **named: Any) -> Callable:
+        scale = named.pop("stddev", scale)
+        ends = {"lower": -2.0, "upper": 2.0, **dict(zip(("lower", "upper"), bounds)), **named}
+        ends = ends if name == "truncated_normal" else {}
+        return _initializer(
+            lambda key, shape, kind: (
+                getattr(random, name)(key, shape=shape, dtype=kind, **ends) * jnp.array(scale, kind)
+            ),
+            dtype,
+        )
+
+    return make
 
 
-def truncated_normal(
-    stddev: Any = 1e-2, dtype: Any = None, lower: Any = -2.0, upper: Any = 2.0
-) -> Callable:
-    """Normal around 0, cut at ``lower`` and ``upper`` deviations."""
-    return _initializer(
-        lambda key, shape, kind: (
-            random.truncated_normal(key, lower, upper, shape, kind) * jnp.array(stddev, kind)
-        ),
-        dtype,
-    )
+uniform, normal, truncated_normal = map(_scaled_draw, ("uniform", "normal", "truncated_normal"))
 
 
 def _product(shape: Sequence[int], axes: Any) -> int:

@@ -19,7 +19,7 @@ from ..array import Array, wrap
 from . import functions
 from .lifting import cast, given_back, kind_of, one, operands, plain
 from .making import asarray
-from .rows import function, given_out
+from .rows import function
 
 
 def where(
@@ -38,7 +38,7 @@ def where(
     flags = flags if flags.meta()[1].kind == "b" else flags != 0
     tensors, weak = operands("where", (x, y))
     try:
-        return given_back(ops.where(flags, *tensors), weak, condition, x, y)
+        return given_back(ops.where(flags, *tensors), weak)
     except ValueError:
         shapes = [tuple(t.shape) for t in (flags, *tensors)]
         raise ValueError(f"Incompatible shapes for broadcasting: shapes={shapes}") from None
@@ -58,7 +58,7 @@ def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: 
     tensors = [cast(v._value, kind) for v in (*values[:n], last)]
     flags = [one("piecewise", c) != 0 for c in condlist]
     out = selection.select(flags, tensors[:-1], tensors[-1])
-    return given_back(out, False, x, *values, *condlist)
+    return given_back(out)
 
 
 def einsum(subscripts: Any, /, *operands_: Any, out: Any = None, **how: Any) -> Array:
@@ -73,9 +73,7 @@ def einsum(subscripts: Any, /, *operands_: Any, out: Any = None, **how: Any) -> 
     except (ValueError, IndexError, RuntimeError) as error:
         raise ValueError(f"einsum: {error}") from None
     kind = how.get("preferred_element_type")
-    return given_back(
-        value if kind is None else cast(value, types.asked(kind, "einsum")), weak, *given
-    )
+    return given_back(value if kind is None else cast(value, types.asked(kind, "einsum")), weak)
 
 
 def einsum_path(subscripts: Any, /, *given: Any, optimize: Any = "auto") -> Any:
@@ -89,7 +87,7 @@ def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int | None = N
         raise NotImplementedError("The 'edge_order' argument to jnp.gradient is not supported.")
     value = one("gradient", f, types.inexact)
     gaps = [one("gradient", v, types.inexact) if np.ndim(v) else v for v in varargs]
-    return given_out(products.gradient(value, *gaps, axis=axis), False, [f])
+    return given_back(products.gradient(value, *gaps, axis=axis))
 
 
 def apply_along_axis(func1d: Callable, axis: int, arr: Any, *args: Any, **kwargs: Any) -> Any:
@@ -104,7 +102,7 @@ def apply_along_axis(func1d: Callable, axis: int, arr: Any, *args: Any, **kwargs
     if out.ndim >= x.ndim:
         more = out.ndim - (x.ndim - 1)
         out = ops.movedim(out, tuple(range(-more, 0)), tuple(range(d, d + more)))
-    return given_back(out, False, arr)
+    return given_back(out)
 
 
 def _on_tensors(fn: Callable, *tensors: Tensor) -> Any:
@@ -146,14 +144,14 @@ def vectorize(
         xs = [*free, *(given[k] for k in named)]
         tensors = [asarray(x)._value for x in xs]
         out = vectorized(functools.partial(_on_tensors, call), tensors, signature)
-        return given_out(out, False, xs)
+        return given_back(out)
 
     return run
 
 
 def ix_(*args: Any) -> tuple[Array, ...]:
     """An open grid from places along each dimension."""
-    return given_out(selection.open_grid([asarray(x)._value for x in args]), False, list(args))
+    return given_back(selection.open_grid([asarray(x)._value for x in args]))
 
 
 def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> Array:
@@ -161,7 +159,7 @@ def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> Ar
     given = {k: v._value if isinstance(v, Array) else v for k, v in kwargs.items()}
     (value,), weak = operands("pad", (array,))
     width = pad_width if isinstance(pad_width, dict) else np.asarray(pad_width).tolist()
-    return given_back(shapes.pad(value, width, mode, **given), weak, array, *kwargs.values())
+    return given_back(shapes.pad(value, width, mode, **given), weak)
 
 
 def mask_indices(n: int, mask_func: Callable, k: int = 0, *, size: int | None = None) -> Any:

@@ -6,10 +6,10 @@ from typing import Any
 
 from ....arrays import bits, elements
 from ....ops import api as ops
-from ....ops import later
 from .. import types
 from ..array import Array
-from .lifting import binary, given_back, named, one, operands, to_tensor, unary, weak_of
+from ..tracing import is_traced
+from .lifting import binary, given_back, named, operands, to_tensor, unary
 
 # In the type of the operand, if that is floating or complex; in float32 else.
 _INEXACT = """
@@ -78,16 +78,24 @@ NAMES["square"] = unary("square", ops.square, types.numeric)
 NAMES["bitwise_count"] = unary("bitwise_count", bits.bitwise_count, types.numeric, True)
 
 
+def _whole(y: Any) -> int | None:
+    """An exponent that is one whole number, known now."""
+    if y.__class__ is int:
+        return y
+    one = y.__class__ is Array and not y.ndim and y.dtype.kind in "iu"
+    return int(y) if one and not is_traced(y._value) else None
+
+
 def power(x: Any, y: Any, /) -> Array:
     """``x`` to the power of ``y``; integers keep their type."""
-    whole = y if y.__class__ is int else None
+    whole = _whole(y)
     if whole is None:
         tensors, weak = operands("power", (x, y), types.numeric)
-        return given_back(elements.power(*tensors), weak, x, y)
+        return given_back(elements.power(tensors[0], tensors[1]), weak)
     (value,), weak = operands("power", (x,), types.numeric)
     if whole < 0 and value.meta()[1].kind in "iu":
         raise TypeError(f"Integers cannot be raised to negative powers, got integer_pow({whole})")
-    return given_back(elements.power(value, to_tensor(y, value.meta()[1]), whole), weak, x)
+    return given_back(elements.power(value, to_tensor(y, value.meta()[1]), whole), weak)
 
 
 def divmod(x: Any, y: Any, /) -> tuple[Array, Array]:
@@ -95,61 +103,4 @@ def divmod(x: Any, y: Any, /) -> tuple[Array, Array]:
     return NAMES["floor_divide"](x, y), NAMES["remainder"](x, y)
 
 
-def modf(x: Any, /, out: Any = None) -> tuple[Array, Array]:
-    """The fractional and the integral parts."""
-    value = one("modf", x, types.inexact)
-    whole = ops.trunc(value)
-    return given_back((value - whole, whole), weak_of(x), x)
-
-
-def frexp(x: Any, /) -> tuple[Array, Array]:
-    """Mantissas in [0.5, 1) and exponents (int32)."""
-    return given_back(tuple(later.frexp(one("frexp", x, types.inexact))), False, x)
-
-
-def ldexp(x: Any, n: Any, /) -> Array:
-    """``x * 2**n``."""
-    value, exponent = one("ldexp", x, types.inexact), one("ldexp", n)
-    return given_back(ops.ldexp(value, exponent).to(value.dtype), False, x, n)
-
-
-def rint(x: Any, /) -> Array:
-    """The nearest whole number, halves to even ones."""
-    return given_back(elements.round(one("rint", x, types.inexact), 0), weak_of(x), x)
-
-
-def round(a: Any, decimals: int = 0, out: Any = None) -> Array:  # noqa: A001
-    """``a`` to so many decimals, halves to even ones."""
-    (value,), weak = operands("round", (a,), types.numeric)
-    return given_back(elements.round(value, decimals), weak, a)
-
-
-def angle(z: Any, deg: bool = False) -> Array:
-    """The argument of complex numbers."""
-    value = elements.angle(one("angle", z, types.inexact))
-    return given_back(elements.rad2deg(value) if deg else value, weak_of(z), z)
-
-
-def nan_to_num(
-    x: Any, copy: bool = True, nan: float = 0.0, posinf: Any = None, neginf: Any = None
-) -> Array:
-    """``x`` with numbers for nan and the infinities."""
-    value = elements.nan_to_num(one("nan_to_num", x), nan, posinf, neginf)
-    return given_back(value, False, x)
-
-
-def clip(arr: Any = None, /, min: Any = None, max: Any = None) -> Array:  # noqa: A002
-    """``arr`` between ``min`` and ``max``."""
-    bounds = [b for b in (min, max) if b is not None]
-    tensors, weak = operands("clip", (arr, *bounds))
-    if tensors[0].meta()[1].kind == "c":
-        raise ValueError("Clip received a complex value either through the input or the min/max")
-    low = tensors[1] if min is not None else None
-    high = tensors[-1] if max is not None else None
-    out = tensors[0] if low is None else ops.maximum(low, tensors[0])
-    return given_back(out if high is None else ops.minimum(high, out), weak, arr, *bounds)
-
-
-for _fn in (divmod, modf, frexp, ldexp, rint, round, angle, nan_to_num, clip, power):
-    NAMES[_fn.__name__] = named(_fn, _fn.__name__)
-NAMES["pow"], NAMES["around"] = NAMES["power"], NAMES["round"]
+NAMES |= {"power": named(power, "power"), "divmod": named(divmod, "divmod"), "pow": power}

@@ -6,6 +6,7 @@ from __future__ import annotations
 from ....arrays import (
     bits,
     counts,
+    elements,
     filters,
     indexing,
     order,
@@ -67,6 +68,11 @@ take a | indices:own -> same; put=put_flat a | ind:own | v:own -> same
 put_along_axis arr | indices:own | values:own -> same; place arr | mask:own | vals:own -> same
 delete arr | obj:own -> same; insert arr | obj:own | values:own -> same
 """
+_ELEMENTS = """
+modf! x -> inexact; frexp x -> inexact; ldexp x1 | x2:own -> inexact; rint! x -> inexact
+round! a -> numeric; around=round! a -> numeric; angle! z -> inexact; nan_to_num x -> same
+clip! arr min max -> same
+"""
 _PRODUCTS = """
 matmul! a b -> same; dot! a b -> same; vdot! a b -> same; inner! a b -> same; outer! a b -> same
 tensordot! a b -> same; vecdot! x1 x2 -> same; matvec! x1 x2 -> same; vecmat! x1 x2 -> same
@@ -82,22 +88,10 @@ interp x xp fp | left:inexact | right:inexact -> inexact; unwrap p -> inexact
 convolve=convolved a v -> inexact; correlate=correlated a v -> inexact
 polyfit x y | w:inexact -> inexact; roots p -> inexact; polyint p k -> inexact
 """
-_SOURCES = (
-    reductions,
-    shapes,
-    order,
-    selection,
-    indexing,
-    sets,
-    counts,
-    products,
-    series,
-    filters,
-    bits,
-    ops,
-)
+_SOURCES = (reductions, shapes, order, selection, indexing, sets, counts, elements, products,
+            series, filters, bits, ops)  # fmt: skip
 NAMES = {
     name: run
-    for text in (_REDUCTIONS, _SHAPES, _ORDER, _PRODUCTS, _SERIES)
+    for text in (_ELEMENTS, _REDUCTIONS, _SHAPES, _ORDER, _PRODUCTS, _SERIES)
     for name, run in table(text, _SOURCES).items()
 }

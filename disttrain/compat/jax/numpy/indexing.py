@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -12,8 +11,12 @@ from ....arrays import indexing
 from ....core.tensor import Tensor
 from ....core.tensor import wrap as tensor
 from ....ops import api as ops
+from ....trace import warn
 from .. import types
-from ..array import Array, trace_of, wrap
+from ..array import Array, wrap
+from ..errors import NonConcreteBooleanIndexError
+from ..tracing import is_traced
+from . import making
 from .lifting import cast, kind_of, one, plain, to_tensor
 
 _BASIC = (slice, type(None), type(Ellipsis))
@@ -66,6 +69,8 @@ def items(key: Any, shape: tuple[int, ...]) -> tuple[Any, ...]:
     d = 0
     for k, item in enumerate(found):
         if isinstance(item, Tensor) and item.dtype is types.dtypes.bool and item.ndim:
+            if is_traced(item):
+                raise NonConcreteBooleanIndexError(wrap(item))
             want = list(shape[d : d + item.ndim])
             if list(item.shape) != want and Ellipsis not in found[:k]:
                 raise IndexError(
@@ -76,11 +81,6 @@ def items(key: Any, shape: tuple[int, ...]) -> tuple[Any, ...]:
         elif item is not None and item is not Ellipsis:
             d += 1
     return found
-
-
-def _traces(x: Array, key: Any) -> Any:
-    parts = key if isinstance(key, tuple) else (key,)
-    return trace_of(x, *parts)
 
 
 def _is_plain(key: slice) -> bool:
@@ -94,11 +94,11 @@ def getitem(self: Array, key: Any) -> Array:
     if key.__class__ is int:
         shape = self._value.meta()[0]
         if shape and -shape[0] <= key < shape[0]:
-            return wrap(self._value[key], self.weak_type, self._trace)
+            return wrap(self._value[key], self.weak_type)
     elif key.__class__ is slice and self._value.ndim and _is_plain(key):
-        return wrap(self._value[key], self.weak_type, self._trace)
+        return wrap(self._value[key], self.weak_type)
     value = indexing.get(self._value, items(key, self.shape))
-    return wrap(value, self.weak_type, _traces(self, key))
+    return wrap(value, self.weak_type)
 
 
 def _mode(mode: Any) -> str:
@@ -144,20 +144,19 @@ class At_:  # noqa: N801
         fill = indexing.missing(x._value) if fill_value is None else fill_value
         key = items(self._key, x.shape)
         value = indexing.get(x._value, key, how or "clip", fill, wrap_negative_indices)
-        return wrap(value, x.weak_type, _traces(x, self._key))
+        return wrap(value, x.weak_type)
 
     def _put(self, how: str, values: Any, options: dict[str, Any]) -> Array:
         x = self._array
-        given = plain(values)
+        given = making.asarray(values) if isinstance(values, (list, tuple)) else plain(values)
         kind, weak = kind_of(given, "scatter")
         meet = types.result_kind((x.dtype, x.weak_type), (kind, weak))[0]
         if meet != x.dtype:
-            warnings.warn(
+            warn(
                 "scatter inputs have incompatible types: cannot safely cast value from "
                 f"dtype={kind} to dtype={x.dtype} with jax_numpy_dtype_promotion=standard. In "
                 "future JAX releases this will result in an error.",
                 FutureWarning,
-                stacklevel=3,
             )
         mode = "clip" if _mode(options.get("mode")) == "clip" else "drop"
         negative = options.get("wrap_negative_indices", True)
@@ -165,7 +164,7 @@ class At_:  # noqa: N801
         if how == "add" and x.dtype.kind == "b":
             found = cast(found, x.dtype)
         value = indexing.put(x._value, items(self._key, x.shape), found, how, mode, negative)
-        return wrap(value, x.weak_type, trace_of(x, values) or _traces(x, self._key))
+        return wrap(value, x.weak_type)
 
     def apply(self, func: Callable, **options: Any) -> Array:
         """``func`` of what is at ``index`` in its place."""
@@ -178,8 +177,9 @@ class At_:  # noqa: N801
     def divide(self, values: Any, **options: Any) -> Array:
         """Over ``values``."""
         x = self._array
-        ones = wrap(ops.ones_like(x._value), x.weak_type, x._trace)
-        return x / At_(ones, self._key)._put("multiply", values, options)
+        ones = wrap(ops.ones_like(x._value), x.weak_type)
+        changed: Any = x
+        return changed / At_(ones, self._key)._put("multiply", values, options)
 
     def subtract(self, values: Any, **options: Any) -> Array:
         """Less ``values``."""

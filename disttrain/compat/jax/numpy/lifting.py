@@ -13,12 +13,12 @@ from ....core.tensor import wrap as tensor
 from ....errors import DTypeError, ShapeError
 from ....ops import api as ops
 from .. import types
-from ..array import Array, trace_of, wrap
+from ..array import Array, wrap
 
 NUMBERS = (bool, int, float, complex)
 _PLAIN = {bool, int, float, complex}
 _DIRECT = {("float32", float), ("float32", int), ("float64", float), ("float64", int)}
-_DIRECT = {(types.named(n), k) for n, k in _DIRECT}  # a number needs no tensor of its own
+_NUMBERED: Any = {(types.named(n), k) for n, k in _DIRECT}  # a number needs no tensor
 To = Callable[[np.dtype], np.dtype]
 
 
@@ -91,11 +91,15 @@ def weak_of(x: Any) -> bool:
 
 
 # --- out -----------------------------------------------------------------------------------------
-def given_back(value: Any, weak: bool, *xs: Any) -> Any:
-    """A result, or a tuple of them, of the operands ``xs``."""
-    if isinstance(value, tuple):
-        return tuple(given_back(v, weak, *xs) for v in value)
-    return wrap(value, weak, trace_of(*xs))
+def given_back(value: Any, weak: bool = False) -> Any:
+    """A result, or several, as arrays, with integers of 32 bits where those of 64 are off."""
+    if isinstance(value, (tuple, list)):
+        parts = [given_back(v, weak) for v in value]
+        return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
+    if not isinstance(value, Tensor):
+        return value
+    kind = value.meta()[1]
+    return wrap(value if kind.itemsize < 8 else cast(value, types.canonical(kind)), weak)
 
 
 def misfit(where: str, tensors: Iterable[Any]) -> TypeError:
@@ -111,15 +115,15 @@ def refused(where: str, x: Tensor) -> Exception:
 
 
 _WITH_NUMBERS = set(  # whose functions take numbers beside tensors
-    "add subtract multiply true_divide divide equal not_equal less less_equal greater greater_equal "
-    "remainder mod".split()
+    "add subtract multiply true_divide divide equal not_equal less less_equal greater remainder "
+    "greater_equal mod".split()
 )
 _VALUES = {"gcd", "lcm", "hypot", "spacing", "i0", "signbit", "isposinf", "isneginf"}
 
 
 def binary(where: str, fn: Callable, to: To | None = None, strong: bool = False) -> Callable:
     """A function of two operands of one type; ``strong``: its result is never weak."""
-    direct = _DIRECT if where in _WITH_NUMBERS else set()
+    direct = _NUMBERED if where in _WITH_NUMBERS else set()
 
     def run(x: Any, y: Any, /) -> Array:
         if to is None and x.__class__ is Array:
@@ -127,15 +131,15 @@ def binary(where: str, fn: Callable, to: To | None = None, strong: bool = False)
             if y.__class__ is Array:
                 b = y._value
                 if b.meta()[1] is kind:
-                    return done((a, b), x.weak_type and y.weak_type, x, y)
+                    return done((a, b), x.weak_type and y.weak_type)
             elif (kind, y.__class__) in direct:
-                return done((a, y), x.weak_type, x)
+                return done((a, y), x.weak_type)
         tensors, weak = operands(where, (x, y), to)
-        return done(tensors, weak, x, y)
+        return done(tensors, weak)
 
-    def done(tensors: Any, weak: bool, *xs: Any) -> Array:
+    def done(tensors: Any, weak: bool) -> Array:
         try:
-            return wrap(fn(*tensors), weak and not strong, trace_of(*xs))
+            return wrap(fn(*tensors), weak and not strong)
         except ShapeError:
             raise misfit(where, tensors) from None
         except DTypeError:
@@ -150,7 +154,7 @@ def unary(where: str, fn: Callable, to: To | None = None, strong: bool = False) 
     def run(x: Any, /) -> Array:
         (value,), weak = operands(where, (x,), to)
         try:
-            return wrap(fn(value), weak and not strong, trace_of(x))
+            return wrap(fn(value), weak and not strong)
         except DTypeError:
             raise refused(where, value) from None
 

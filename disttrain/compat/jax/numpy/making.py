@@ -7,16 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from .... import tree
 from ....arrays import making
 from ....arrays.axes import shape_of
 from ....core.tensor import Tensor
 from ....core.tensor import wrap as tensor
 from ....ops import api as ops
 from .. import types
-from ..array import Array, trace_of, wrap
+from ..array import Array, wrap
 from .lifting import NUMBERS, cast, given_back, kind_of, named, one, plain, to_tensor, weak_of
-from .rows import given_out, table
+from .rows import table
 
 
 def array(
@@ -32,12 +31,7 @@ def array(
         value = value.clone()
     if value.ndim < ndmin:
         value = value.reshape((1,) * (ndmin - value.ndim) + tuple(value.shape))
-    return wrap(value, weak, trace_of(*tree.leaves(object)) if trace_in(object) else None)
-
-
-def trace_in(object: Any) -> bool:  # noqa: A002
-    """Whether arrays may stand in ``object``."""
-    return isinstance(object, (Array, list, tuple))
+    return wrap(value, weak)
 
 
 def _value(x: Any, kind: np.dtype | None) -> tuple[Tensor, bool]:
@@ -67,13 +61,8 @@ def _nested(x: Any, kind: np.dtype | None) -> Tensor:
     if all(not isinstance(leaf, (Array, Tensor)) for leaf in leaves):
         return tensor(np.array(x, dtype=kind))
     return ops.stack(
-        [_nested(p, kind) if isinstance(p, (list, tuple)) else one_of(p, kind) for p in x]
+        [_nested(p, kind) if isinstance(p, (list, tuple)) else to_tensor(plain(p), kind) for p in x]
     )
-
-
-def one_of(x: Any, kind: np.dtype) -> Tensor:
-    """An element of a sequence as a tensor."""
-    return to_tensor(plain(x), kind)
 
 
 def _leaves(x: Any) -> list[Any]:
@@ -96,13 +85,8 @@ def asarray(
     device: Any = None, out_sharding: Any = None,
 ) -> Array:  # fmt: skip
     """``array``, that keeps an array which is of that type already."""
-    if (
-        a.__class__ is Array
-        and not copy
-        and (dtype is None or (a.dtype == dtype and not a.weak_type))
-    ):
-        return a
-    return array(a, dtype, bool(copy))
+    same = dtype is None or (a.__class__ is Array and a.dtype == dtype and not a.weak_type)
+    return a if same and a.__class__ is Array and not copy else array(a, dtype, bool(copy))
 
 
 def _kind(dtype: Any, where: str, default: str = "float64") -> np.dtype:
@@ -128,7 +112,7 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, **where: Any) -> Array:
     if isinstance(fill_value, NUMBERS):
         return wrap(ops.full(sizes, fill_value, dtype=types.dtypes.of(kind)), weak)
     value = cast(one("full", fill_value), kind)
-    return given_back(ops.broadcast_to(value, sizes), weak, fill_value)
+    return given_back(ops.broadcast_to(value, sizes), weak)
 
 
 def full_like(a: Any, fill_value: Any, dtype: Any = None, shape: Any = None, **where: Any) -> Array:
@@ -181,7 +165,7 @@ def typed_maker(name: str, make: Callable, default: str = "float64") -> Callable
         kind = _kind(dtype, name, default)
         out = make(*args, **more)
         many = isinstance(out, tuple)
-        return given_out(tuple(cast(p, kind) for p in out) if many else cast(out, kind), False, [])
+        return given_back(tuple(cast(p, kind) for p in out) if many else cast(out, kind))
 
     return named(run, name)
 
@@ -198,7 +182,7 @@ def meshgrid(
     """Coordinates of a grid from those of its axes."""
     tensors = [one("meshgrid", x) for x in xi]
     tensors = [t if t.ndim else t.reshape(1) for t in tensors]
-    return given_out(making.meshgrid(tensors, sparse, indexing), False, list(xi))
+    return given_back(making.meshgrid(tensors, sparse, indexing))
 
 
 def fromfunction(function: Callable, shape: Any, *, dtype: Any = float, **kwargs: Any) -> Any:
@@ -226,7 +210,7 @@ def astype(x: Any, dtype: Any, /, *, copy: bool = False, device: Any = None) -> 
     """``x`` in another type."""
     kind = _kind(dtype, "astype")
     value = one("astype", x)
-    return given_back(cast(value, kind), False, x)
+    return given_back(cast(value, kind))
 
 
 def broadcast_arrays(*args: Any) -> list[Array]:
@@ -236,7 +220,7 @@ def broadcast_arrays(*args: Any) -> list[Array]:
         out = ops.broadcast_tensors(*tensors) if tensors else []
     except ValueError as error:
         raise ValueError(f"Incompatible shapes for broadcasting: {error}") from None
-    return [given_back(t, weak_of(x), *args) for t, x in zip(out, args)]
+    return [given_back(t, weak_of(x)) for t, x in zip(out, args)]
 
 
 for _fn in (array, asarray, zeros, ones, empty, full, full_like, zeros_like, ones_like, empty_like,

@@ -94,10 +94,8 @@ def view(self: Array, dtype: Any = None, type: Any = None) -> Array:  # noqa: A0
         return self
     kind = types.asked(dtype, "view")
     if self.dtype.kind == "b" or kind.kind == "b":
-        return wrap(
-            self._value.to(types.dtypes.uint8).view(types.dtypes.of(kind)), False, self._trace
-        )
-    return wrap(self._value.view(types.dtypes.of(kind)), False, self._trace)
+        return wrap(self._value.to(types.dtypes.uint8).view(types.dtypes.of(kind)), False)
+    return wrap(self._value.view(types.dtypes.of(kind)), False)
 
 
 def length(self: Array) -> int:
@@ -111,7 +109,7 @@ def iterate(self: Array) -> Iterator[Array]:
     """What lies along the first dimension."""
     if not self.ndim:
         raise TypeError("iteration over a 0-d array")
-    return iter([wrap(v, self.weak_type, self._trace) for v in self._value])
+    return iter([wrap(v, self.weak_type) for v in self._value])
 
 
 def contains(self: Array, item: Any) -> bool:
@@ -248,7 +246,7 @@ for _name, _get in {
     "size": lambda self: calls.size(self), "at": indexing.At,
     "itemsize": lambda self: self.dtype.itemsize,
     "nbytes": lambda self: self.dtype.itemsize * calls.size(self),
-    "flat": lambda self: iter(flatten(self)),
+    "flat": lambda self: iterate(flatten(self)),
 }.items():  # fmt: skip
     if _name not in vars(Array):
         setattr(Array, _name, property(_get))

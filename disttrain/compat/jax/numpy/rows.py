@@ -10,19 +10,23 @@ from typing import Any
 import numpy as np
 
 from ....core.tensor import Tensor
-from ....errors import DimError, DTypeError, LinAlgError, ShapeError
+from ....errors import CaptureError, DimError, DTypeError, LinAlgError, ShapeError
 from ....ops import api as ops
 from .. import types
-from ..array import Array, trace_of
+from ..array import Array, wrap
+from ..errors import ConcretizationTypeError
+from ..tracing import is_traced
 from .lifting import given_back, no_out, operands, refused, to_tensor, weak_of
 
 RULES: dict[str, Callable | None] = {
     "same": None, "own": None, "inexact": types.inexact, "floating": types.floating,
     "numeric": types.numeric, "complex": types.complexed, "summed": types.summed,
 }  # fmt: skip
-_IGNORED = ("precision", "preferred_element_type", "out_sharding", "device", "kind", "method",
-            "unique_indices", "indices_are_sorted", "nan_policy", "copy",
-            "overwrite_a", "overwrite_b", "check_finite", "lapack_driver", "overwrite_data", "inplace", "unroll", "optimize")  # fmt: skip
+_IGNORED = set(  # options that mean nothing here
+    "precision preferred_element_type out_sharding device kind method unique_indices copy inplace "
+    "indices_are_sorted nan_policy overwrite_a overwrite_b check_finite lapack_driver unroll "
+    "overwrite_data optimize".split()
+)
 _PLAIN = (list, tuple, slice, str)
 _CAST = set(  # functions whose results go into a ``dtype``
     "concatenate stack vstack hstack cross cov corrcoef linspace logspace geomspace argsort".split()
@@ -37,7 +41,7 @@ def function(where: str, fn: Callable, arrays: str, rule: str, weak: bool = Fals
     parameters = inspect.signature(fn).parameters
     order = [p for p, v in parameters.items() if v.kind is not v.VAR_KEYWORD]
     names = {name for group in groups for name, _, _ in group}
-    special = names | {"out", "dtype"} | (set(_IGNORED) - set(order))
+    special = names | {"out", "dtype"} | (_IGNORED - set(order))
     first, many, own = groups[0][0]
     alone = first == order[0] and not many and len(groups[0]) == 1
     free = next((k for k, p in enumerate(order) if k and p in special), len(order))
@@ -47,7 +51,7 @@ def function(where: str, fn: Callable, arrays: str, rule: str, weak: bool = Fals
         if alone and 0 < len(args) <= free and special.isdisjoint(given):
             (value,), is_weak = operands(where, args[:1], to)
             out = _called(where, fn, (value, *args[1:]), given, value)
-            return given_out(out, weak and is_weak, args[:1])
+            return given_back(out, weak and is_weak)
         bound = _bound(where, order, args, given)
         if "out" in bound:
             no_out(where, bound.pop("out"))
@@ -63,7 +67,7 @@ def function(where: str, fn: Callable, arrays: str, rule: str, weak: bool = Fals
         out = _called(where, fn, (), bound, *bound.values())
         if kind is not None:
             out = typed(out, types.asked(kind, where))
-        return given_out(out, weak and is_weak and kind is None, found)
+        return given_back(out, weak and is_weak and kind is None)
 
     run.__name__ = run.__qualname__ = where
     run.__module__, run.__doc__ = "jax.numpy", fn.__doc__
@@ -94,6 +98,12 @@ def _called(where: str, fn: Callable, args: tuple, given: dict[str, Any], *xs: A
         raise TypeError(f"{where}: {error}") from None
     except DTypeError:
         raise refused(where, next(x for x in xs if isinstance(x, Tensor))) from None
+    except CaptureError:
+        traced = next((x for x in xs if isinstance(x, Tensor) and is_traced(x)), None)
+        if traced is None:
+            raise
+        more = f"It arose in jax.numpy.{where}: how large its result is depends on values."
+        raise ConcretizationTypeError(wrap(traced), more) from None
 
 
 def typed(out: Any, kind: np.dtype) -> Any:
@@ -126,7 +136,8 @@ def _fill(where: str, bound: dict[str, Any], group: list, rule: str, found: list
             continue
         if many:
             if isinstance(value, (Array, np.ndarray)):
-                value = bound[name] = list(value) if value.ndim else [value]
+                given: Any = value
+                value = bound[name] = list(given) if value.ndim else [value]
             if not isinstance(value, (list, tuple)):
                 raise TypeError(f"{where} requires a sequence of arrays, got {type(value)}.")
             xs += _leaves(value)
@@ -172,17 +183,6 @@ def _filled(value: Any, queue: Any) -> Any:
     return next(queue)
 
 
-def given_out(out: Any, weak: bool, found: list[Any]) -> Any:
-    """Results as arrays, with their integers of 32 bits where those of 64 are off."""
-    if isinstance(out, (tuple, list)):
-        parts = [given_out(o, weak, found) for o in out]
-        return type(out)(*parts) if hasattr(out, "_fields") else type(out)(parts)
-    if not isinstance(out, Tensor):
-        return out
-    kind = types.canonical(out.meta()[1])
-    return given_back(to_tensor(out, kind), weak, *found)
-
-
 def table(text: str, sources: Iterable[Any]) -> dict[str, Callable]:
     """Functions by rows ``name[=function][!] parameters -> rule``, between semicolons; ``!`` keeps
     weak types."""
@@ -194,6 +194,3 @@ def table(text: str, sources: Iterable[Any]) -> dict[str, Callable]:
         home = next(p for p in places if hasattr(p, source or name))
         out[name] = function(name, getattr(home, source or name), arrays, rule.strip(), keeps)
     return out
-
-
-__all__ = ["RULES", "function", "given_out", "table", "trace_of"]

@@ -1,4 +1,4 @@
-"""``jax.scipy.signal``: convolutions of arrays, and trends removed, by ``disttrain.arrays.filters``."""
+"""``jax.scipy.signal``: convolutions and trends removed, by ``disttrain.arrays.filters``."""
 
 from __future__ import annotations
 

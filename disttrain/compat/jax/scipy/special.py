@@ -34,24 +34,24 @@ for _name in _TWO.split():
 def betainc(a: Any, b: Any, x: Any) -> Array:
     """The regularized incomplete beta function."""
     tensors, weak = operands("betainc", (a, b, x), types.inexact)
-    return given_back(special.betainc(*tensors), weak, a, b, x)
+    return given_back(special.betainc(*tensors), weak)
 
 
 def comb(N: Any, k: Any, exact: bool = False, repetition: bool = False) -> Array:  # noqa: N803
     """How many subsets of k of N elements there are."""
     (n, m), weak = operands("comb", (N, k), types.inexact)
-    return given_back(special.binomial(n + m - 1 if repetition else n, m), weak, N, k)
+    return given_back(special.binomial(n + m - 1 if repetition else n, m), weak)
 
 
 def multigammaln(a: Any, d: int) -> Array:
     """The logarithm of the gamma function of matrices of size d."""
-    return given_back(native.multigammaln(one("multigammaln", a, types.inexact), d), False, a)
+    return given_back(native.multigammaln(one("multigammaln", a, types.inexact), d))
 
 
 def polygamma(n: Any, x: Any) -> Array:
     """The n-th derivative of digamma."""
     value = one("polygamma", x, types.inexact)
-    return given_back(native.polygamma(int(n), value), False, x)
+    return given_back(native.polygamma(int(n), value))
 
 
 NAMES.update(

@@ -13,10 +13,11 @@ from ..numpy.rows import function
 
 def _lifted(name: str, methods: dict[str, Callable]) -> SimpleNamespace:
     """Methods of tensors as methods of arrays, all of whose parameters meet in one type."""
-    return SimpleNamespace(**{
-        method: function(f"{name}.{method}", fn, " ".join(inspect.signature(fn).parameters), "inexact")
-        for method, fn in methods.items()
-    })  # fmt: skip
+    found = {}
+    for method, fn in methods.items():
+        parameters = " ".join(inspect.signature(fn).parameters)
+        found[method] = function(f"{name}.{method}", fn, parameters, "inexact")
+    return SimpleNamespace(**found)
 
 
 NAMES: dict[str, Any] = {

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ..core.tensor import Tensor
-from ..ops import api as ops
+from ...core.tensor import Tensor
+from ...ops import api as ops
 from .margins import pad
 
 Combine = Callable[[Tensor, Tensor], Tensor]

@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from ..core.algebra import Algebra
-from ..core.tensor import Tensor
-from ..ops import api as ops
-from ..ops.declare import declare_apart
-from ..ops.primitives.batching import fronted
+from ...core.algebra import Algebra
+from ...core.gate import Primitive
+from ...core.tensor import Tensor
+from ...ops import api as ops
+from ...ops.declare import declare_apart
+from ...ops.primitives.batching import fronted
 
 
 def dynamic_slice(x: Tensor, start: Tensor, sizes: Sequence[int]) -> Tensor:
@@ -50,11 +51,11 @@ def _zeros(like: Any, shape: tuple) -> Any:
     return Algebra.zeros(shape, like.meta()[1])
 
 
-_slice = declare_apart(
+_slice: Primitive = declare_apart(
     "dynamic_slice", _cut, "x start",
     {"x": lambda g, start, x_shape: _update(_zeros(g, x_shape), g, start)},
 )  # fmt: skip
-_update = declare_apart(
+_update: Primitive = declare_apart(
     "dynamic_update_slice", _put, "x update start",
     {
         "x": lambda g, start, update: _update(g, _zeros(g, tuple(update.shape)), start),
@@ -99,8 +100,8 @@ def _from_zero(start: Tensor) -> Tensor:
 
 
 def places(shape: tuple, sizes: Sequence[int], start: Tensor) -> Tensor:
-    """The numbers, in the flat order of ``shape``, of what lies in slices from each row of ``start``
-    on: [rows, *sizes]."""
+    """The numbers, in the flat order of ``shape``, of what lies in slices from each row of
+    ``start`` on: [rows, *sizes]."""
     rows, n = start.shape[0], len(shape)
     total = ops.zeros(rows, *[1] * n, dtype=ops.zeros(0).long().dtype)
     step = 1

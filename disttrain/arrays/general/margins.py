@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..core.tensor import Tensor
-from ..core.tensor import wrap as tensor
-from ..ops import api as ops
-from ..ops.primitives.views import embed
+from ...core.tensor import Tensor
+from ...core.tensor import wrap as tensor
+from ...ops import api as ops
+from ...ops.primitives.views import embed
 
 Margins = Sequence[tuple[int, int, int]]  # per dimension: before, after, between
 
@@ -35,6 +35,7 @@ def pad(x: Tensor, value: Tensor, margins: Margins) -> Tensor:
         x = ops.where(tensor(there), embed(x, index=where, shape=shape), value)
     if any(lo < 0 or hi < 0 for lo, hi, _ in margins):
         x = x[tuple(
-            slice(max(-lo, 0), n - max(-hi, 0)) for n, (lo, hi, _) in zip(shape, margins, strict=True)
+            slice(max(-lo, 0), n - max(-hi, 0))
+            for n, (lo, hi, _) in zip(shape, margins, strict=True)
         )]  # fmt: skip
     return x

@@ -10,12 +10,12 @@ that operand and table have in common.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..core.tensor import Tensor
-from ..ops import api as ops
+from ...core.tensor import Tensor
+from ...ops import api as ops
 
 
 class Numbers(NamedTuple):
@@ -34,7 +34,7 @@ def gather(
     numbers: Numbers,
     sizes: Sequence[int],
     mode: str,
-    fill: object = None,
+    fill: Any = None,
 ) -> Tensor:
     """The slices of these ``sizes``. ``mode``: what is beyond the ends is moved inside ("clip"), or
     gives ``fill`` ("fill")."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ..core.tensor import Tensor
-from ..ops import api as ops
+from ...core.tensor import Tensor
+from ...ops import api as ops
 
 Several = list[Tensor]
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from .. import special
-from ..core.tensor import Tensor
-from ..core.types import dtypes
-from ..ops import api as ops
-from . import elements
-from .bits import bitwise_count
+from ... import special
+from ...core.tensor import Tensor
+from ...core.types import dtypes
+from ...ops import api as ops
+from .. import elements
+from ..bits import bitwise_count
 
 _WORD = {1: "uint8", 2: "uint16", 4: "uint32", 8: "uint64"}
 

@@ -1,5 +1,5 @@
-"""Functions of pytrees of Arrays as bodies of loops and branches, and what JAX says where two of
-them do not fit together."""
+"""Functions of trees as bodies of loops and branches, and what is said where two of them do not fit
+together. Leaves of the trees are what a ``Border`` makes of tensors."""
 
 from __future__ import annotations
 
@@ -9,15 +9,21 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ....core.types import dtypes
-from ....func.instructions import Staged, stage
-from ....tree import Definition
-from .. import tree
-from ..array import Array, wrap
-from ..transforms import as_array
-from ..types import result_kind
+from ..core.tensor import Tensor
+from ..core.types import dtypes
+from ..tree import Definition, Registry
+from .staging import Staged, stage
 
-registry = tree.default_registry
+
+class Border(NamedTuple):
+    """What stands for tensors in a program's trees: ``take(leaf)`` gives (its tensor, whether its
+    type is weak, that is, gives way to others), ``give`` makes one of these; ``meet`` is the type
+    that two (type, weak) meet in."""
+
+    registry: Registry
+    take: Callable[[Any], tuple[Tensor, bool]]
+    give: Callable[[Tensor, bool], Any]
+    meet: Callable[..., Any]
 
 
 class Aval(NamedTuple):
@@ -38,70 +44,68 @@ class Aval(NamedTuple):
         return self[:2] == other[:2]
 
 
-def aval(x: Array) -> Aval:
-    """That of an array."""
-    return Aval(x.shape, x.dtype, x.weak_type)
-
-
 class Leaves(NamedTuple):
-    """Arrays in the form of a tree."""
+    """Tensors in the form of a tree."""
 
-    arrays: list[Array]
+    tensors: list[Tensor]
+    avals: list[Aval]
     form: Definition
 
-    @property
-    def avals(self) -> list[Aval]:
-        return [aval(a) for a in self.arrays]
 
-    @property
-    def tensors(self) -> list[Any]:
-        return [a._value for a in self.arrays]
+def leaves_of(border: Border, value: Any) -> Leaves:
+    """The leaves of a tree as tensors."""
+    found, form = border.registry.flatten(value)
+    pairs = [border.take(x) for x in found]
+    return Leaves([t for t, _ in pairs], [aval(t, weak) for t, weak in pairs], form)
 
 
-def leaves_of(value: Any) -> Leaves:
-    """The leaves of a tree as Arrays."""
-    found, form = registry.flatten(value)
-    return Leaves([as_array(x) for x in found], form)
+def aval(t: Tensor, weak: bool = False) -> Aval:
+    """That of a tensor."""
+    shape, kind = t.meta()
+    return Aval(tuple(shape), kind, weak)
 
 
 class Function:
     """``fun`` of arguments with these forms and avals, staged: its body, and the form and the
     avals of its result."""
 
-    def __init__(self, fun: Callable, forms: Sequence[Definition], avals: Sequence[Aval]) -> None:
+    def __init__(
+        self, border: Border, fun: Callable, forms: Sequence[Definition], avals: Sequence[Aval]
+    ) -> None:
+        self.border = border
         self.form: Any = None
         self.avals: list[Aval] = []
 
-        def of(*tensors: Any) -> list:
-            arrays = [wrap(t, a.weak) for t, a in zip(tensors, avals, strict=True)]
-            given = iter(arrays)
-            result = leaves_of(fun(*[form.build(given) for form in forms]))
+        def of(*tensors: Tensor) -> list:
+            given = iter([border.give(t, a.weak) for t, a in zip(tensors, avals, strict=True)])
+            result = leaves_of(border, fun(*[form.build(given) for form in forms]))
             self.form, self.avals = result.form, result.avals
             return result.tensors
 
         self.staged: Staged = stage(of, [(a.shape, a.dtype) for a in avals])
 
-    def result(self, tensors: Sequence[Any]) -> Any:
+    def result(self, tensors: Sequence[Tensor]) -> Any:
         """The result of these tensors."""
-        return built(self.form, tensors, self.avals)
+        return built(self.border, self.form, tensors, self.avals)
 
 
-def built(form: Definition, tensors: Sequence[Any], avals: Sequence[Aval]) -> Any:
-    """A tree of arrays over ``tensors``."""
+def built(
+    border: Border, form: Definition, tensors: Sequence[Tensor], avals: Sequence[Aval]
+) -> Any:
+    """A tree over ``tensors``."""
     pairs = zip(tensors, avals, strict=True)
-    return form.build(iter([wrap(t, a.weak) for t, a in pairs]))
+    return form.build(iter([border.give(t, a.weak) for t, a in pairs]))
 
 
-def strengthened(given: Leaves, found: Sequence[Aval]) -> Leaves | None:
+def strengthened(border: Border, given: Leaves, found: Sequence[Aval]) -> Leaves | None:
     """What is carried with weak types in the types that a body gives for it; None: unchanged."""
-    changed, out = False, []
-    for x, result in zip(given.arrays, found, strict=True):
-        own = aval(x)
+    tensors, avals = list(given.tensors), list(given.avals)
+    for i, (own, result) in enumerate(zip(given.avals, found, strict=True)):
         if own.weak and not own.matches(result):
-            kind = result_kind((own.dtype, True), (result.dtype, result.weak))[0]
-            x, changed = wrap(x._value.to(dtypes.of(kind))), True
-        out.append(x)
-    return Leaves(out, given.form) if changed else None
+            kind = border.meet((own.dtype, True), (result.dtype, result.weak))
+            tensors[i] = tensors[i].to(dtypes.of(kind))
+            avals[i] = aval(tensors[i])
+    return None if avals == given.avals else Leaves(tensors, avals, given.form)
 
 
 # --- what does not fit ---------------------------------------------------------------------------
@@ -113,9 +117,9 @@ def _parts(form: Definition) -> Any:
     return form.build(iter([_Leaf()] * form.num_leaves))
 
 
-def differences(one: Any, two: Any, path: tuple = ()) -> Iterator[tuple[str, str, str, str]]:
+def differences(border: Border, one: Any, two: Any, path: tuple = ()) -> Iterator[tuple[str, ...]]:
     """(path, what is there, what is there in the other, why not) for two trees."""
-    a, b = registry.apart(one), registry.apart(two)
+    a, b = border.registry.apart(one), border.registry.apart(two)
     where = "".join(map(str, path))
     if a is None and b is None:
         return
@@ -129,7 +133,7 @@ def differences(one: Any, two: Any, path: tuple = ()) -> Iterator[tuple[str, str
             sizes = [f"{name} of length {len(x[0])}" for x in (a, b)]
             yield where, *sizes, "the lengths do not match"
             return
-        keys = [{repr(getattr(k, "key", k)) for k in registry.keys(t, x[2], len(x[0]))}
+        keys = [{repr(getattr(k, "key", k)) for k in border.registry.keys(t, x[2], len(x[0]))}
                 for t, x in ((one, a), (two, b))]  # fmt: skip
         diff = " ".join(sorted(keys[0] ^ keys[1]))
         said = [
@@ -144,9 +148,9 @@ def differences(one: Any, two: Any, path: tuple = ()) -> Iterator[tuple[str, str
         said = [f"{type(one)} with pytree metadata {x[1]}" for x in (a, b)]
         yield where, *said, "the pytree node metadata does not match"
         return
-    keys_of = registry.keys(one, a[2], len(a[0]))
+    keys_of = border.registry.keys(one, a[2], len(a[0]))
     for key, x, y in zip(keys_of, a[0], b[0], strict=True):
-        yield from differences(x, y, (*path, key))
+        yield from differences(border, x, y, (*path, key))
 
 
 def _kind(x: Any) -> str:
@@ -167,7 +171,12 @@ def _mismatch(a: Aval, b: Aval) -> str:
 
 
 def check_carry(
-    name: str, body: Callable, given: Leaves, form: Definition, found: Sequence[Aval]
+    border: Border,
+    name: str,
+    body: Callable,
+    given: Leaves,
+    form: Definition,
+    found: Sequence[Aval],
 ) -> None:
     """Raise ``TypeError`` unless a body gives on what it was given."""
     try:
@@ -177,7 +186,9 @@ def check_carry(
 
     def component(path: str) -> str:
         if carry:
-            return f"the input carry component {carry}{path}" if path else f"the input carry {carry}"
+            return (
+                f"the input carry component {carry}{path}" if path else f"the input carry {carry}"
+            )
         return f"the input carry at path {path}" if path else "the input carry"
 
     head = f"{name} function carry input and carry output must have "
@@ -185,7 +196,7 @@ def check_carry(
         lines = [
             f"{component(where)} is a {a} but the corresponding component of the carry output is "
             f"a {b}, so {why}"
-            for where, a, b, why in differences(_parts(given.form), _parts(form))
+            for where, a, b, why in differences(border, _parts(given.form), _parts(form))
         ]
         if lines:
             raise TypeError(
@@ -193,7 +204,7 @@ def check_carry(
                 "the function so that the carry output has the same pytree structure as the carry "
                 "input."
             )
-    paths = ["".join(map(str, p)) for p, _ in registry.paths(_parts(given.form))]
+    paths = ["".join(map(str, p)) for p, _ in border.registry.paths(_parts(given.form))]
     lines = [
         f"{component(path)} has type {a} but the corresponding output carry component has type "
         f"{b}{_mismatch(a, b)}"
@@ -207,14 +218,19 @@ def check_carry(
 
 
 def check_branches(
-    api: str, names: tuple[str, str], funs: tuple[Any, Any], one: Function, two: Function
+    border: Border,
+    api: str,
+    names: tuple[str, str],
+    funs: tuple[Any, Any],
+    one: Function,
+    two: Function,
 ) -> None:
     """Raise ``TypeError`` unless two branches give values of the same types in the same form."""
     first, second = names
     about = "".join(f"{n} is {_source(f)}\n" for n, f in zip(names, funs, strict=True))
     if one.form != two.form:
         lines = []
-        for where, a, b, why in differences(_parts(one.form), _parts(two.form)):
+        for where, a, b, why in differences(border, _parts(one.form), _parts(two.form)):
             at = f" at path {where}" if where else ""
             lines.append(f"{first} output{at} is a {a} but {second} output{at} is a {b}, so {why}")
         if lines:
@@ -223,7 +239,7 @@ def check_branches(
                 f"{about}\n{_listed(lines)}\nRevise {first} and/or {second} so that they have the "
                 "same pytree structure."
             )
-    paths = ["".join(map(str, p)) for p, _ in registry.paths(_parts(one.form))]
+    paths = ["".join(map(str, p)) for p, _ in border.registry.paths(_parts(one.form))]
     lines = [
         f"the output of {first}{f' at path {p}' if p else ''} has type {a} but the corresponding "
         f"output of {second} has type {b}{_mismatch(a, b)}"

@@ -6,6 +6,7 @@ from __future__ import annotations
 import itertools
 import string
 from collections.abc import Callable, Iterator, Sequence
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,12 +29,22 @@ class Named(NamedTuple):
         return self.name
 
 
+_NOWHERE = SimpleNamespace(
+    mesh=SimpleNamespace(empty=True, are_all_axes_explicit=False, axis_names=()), spec=()
+)
+
+
 class ShapedArray(NamedTuple):
     """A shape and a type."""
 
     shape: tuple[int, ...]
     dtype: np.dtype
     weak_type: bool = False
+
+    @property
+    def sharding(self) -> Any:
+        """That of an empty mesh: types say nothing of layouts here."""
+        return _NOWHERE
 
     def __repr__(self) -> str:
         weak = ", weak_type=True" if self.weak_type else ""

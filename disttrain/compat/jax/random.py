@@ -74,7 +74,8 @@ def _sampler(line: str) -> Callable[..., Array]:
         bound = signature.bind(*args, **kwargs)
         bound.apply_defaults()
         given, named = bound.arguments, {}
-        if given.pop("out_sharding") is not None:
+        sharding = given.pop("out_sharding")
+        if sharding is not None and not getattr(sharding.mesh, "empty", False):
             raise NotImplementedError(f"jax.random.{name}: out_sharding is not supported")
         key = _key(name, given["key"])[0]
         kind = _kind(name, rule, given, typed)

@@ -240,8 +240,11 @@ def all_leaves(iterable: Iterable, is_leaf: Callable | None = None) -> bool:
     )
 
 
-def tree_transpose(outer: PyTreeDef, inner: PyTreeDef | None, tree: Any) -> Any:
+def tree_transpose(
+    outer_treedef: PyTreeDef, inner_treedef: PyTreeDef | None, pytree_to_transpose: Any
+) -> Any:
     """A tree of ``outer``'s form of trees of ``inner``'s, the other way round."""
+    outer, inner, tree = outer_treedef, inner_treedef, pytree_to_transpose
     parts = outer.flatten_up_to(tree)
     if inner is None:
         inner = tree_structure(parts[0])

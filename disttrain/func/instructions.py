@@ -10,18 +10,10 @@ from ..core.gate import Tracer
 from ..core.tensor import Tensor
 from ..core.types.device import CPU
 from ..ops.functions.creation import create
-<<<<<<< HEAD
-=======
-from ..ops.functions.views.join import stack
->>>>>>> jrandom
 from .branches import Switch
 from .live_bodies import chosen, turned, turned_while
 from .loops import NO_WAY_BACK, Scan, While
-<<<<<<< HEAD
 from .named import tracked, uses_axes
-=======
-from .named import Named
->>>>>>> jrandom
 from .staging import Staged, stage
 
 

@@ -21,8 +21,9 @@ from typing import Any
 
 import numpy as np
 
+from ... import tree
 from ...data.pipeline import Pipeline
-from ...data.pipeline.elements import flatten, map_leaves
+from ...data.pipeline.elements import flatten
 from ...distributed.replicas import after_another, cluster_told, place, same_draws, together
 from ...errors import CommError
 from . import random as streams
@@ -88,11 +89,11 @@ class ReplicaContext:
 
     def all_reduce(self, reduce_op: Any, value: Any, options: Any = None) -> Any:
         """The sum, or the mean, of the replicas' values; gradients go through it."""
-        return map_leaves(lambda v: _reduced(_op(reduce_op), v), value)
+        return tree.map(lambda v: _reduced(_op(reduce_op), v), value)
 
     def all_gather(self, value: Any, axis: int, options: Any = None) -> Any:
         """The replicas' values, one after the other."""
-        return map_leaves(lambda v: _gathered(v, axis), value)
+        return tree.map(lambda v: _gathered(v, axis), value)
 
     def merge_call(self, merge_fn: Callable, args: tuple = (), kwargs: dict | None = None) -> Any:
         """``merge_fn(strategy, *args)`` in cross-replica context."""
@@ -235,11 +236,11 @@ class Strategy:
             count = _reduced(ReduceOp.SUM, np.int64(convert(v).shape[axis])).numpy()
             return execute("RealDiv", lambda x: x / int(count), [total])
 
-        return map_leaves(one, value)
+        return tree.map(one, value)
 
     def gather(self, value: Any, axis: int) -> Any:
         """The replicas' values, one after the other."""
-        return map_leaves(lambda v: _gathered(v, axis), value)
+        return tree.map(lambda v: _gathered(v, axis), value)
 
     def experimental_local_results(self, value: Any) -> tuple:
         """The values of this process's replicas: one."""

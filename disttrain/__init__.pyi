@@ -75,9 +75,9 @@ from .ops.functions.random import dropout as dropout
 from .ops.methods import LATER as LATER
 from .ops.printing import set_printoptions as set_printoptions
 __version__: str
+from disttrain.autograd import GradientTape as GradientTape
 from . import amp as amp
 from disttrain.amp import autocast as autocast
-from disttrain.autograd import GradientTape as GradientTape
 from . import autograd as autograd
 from disttrain.ops.later import bartlett_window as bartlett_window
 from disttrain.ops.later import blackman_window as blackman_window

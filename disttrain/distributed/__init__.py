@@ -4,8 +4,10 @@ What belongs to one way of training is a package of its own, loaded when it is f
 
 From above; packages on one row do not know each other:
 
-_composable | algorithms | checkpoint | planning  needs a strategy: hooks, state dicts, plans
+_composable | algorithms | checkpoint |
+    planning | replicas                           needs a strategy: hooks, state dicts, plans
 ddp | fsdp | nn | optim | pipelining              the strategies; none knows another
+spmd                                              one function over the blocks of all devices
 equality                                          values that must be equal on all ranks
 elastic                                           replicas in memory that outlive ranks
 tensor | invariant | join                         DTensor; the same bits anywhere; uneven inputs

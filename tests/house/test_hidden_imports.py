@@ -83,10 +83,11 @@ def breaks(contract: dict, pair: tuple[str, str]) -> bool:
         return False
     if contract["type"] == "layers":
         order = layers_of(contract)
+        free = [n for n, row in enumerate(contract["layers"]) if ":" in row]  # may know their row
         for container in contract["containers"]:
             a, b = children(container, pair) or ("", "")
             if a in order and b in order and order[a] >= order[b]:
-                return True
+                return order[a] != order[b] or order[a] not in free
     if contract["type"] == "forbidden":
         packages = contract.get("as_packages", True)
         return all(

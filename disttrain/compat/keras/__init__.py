@@ -33,8 +33,7 @@ def _check() -> None:
         raise MissingModule(f"disttrain.compat.keras: Keras is not installed; {_HOW}")
     found = version("keras")
     if not (3, 15) <= tuple(int(n) for n in found.split(".")[:2]) < (4, 0):
-        said = f"Keras {found} found; needed 3.15 or newer, below 4"
-        raise ConfigError(f"disttrain.compat.keras: {said}; {_HOW}")
+        raise ConfigError(f"disttrain.compat.keras: Keras {found}; needed 3.15 to below 4; {_HOW}")
     present = sys.modules.get("keras")
     chosen = present.backend.backend() if present else os.environ.get(_BACKEND, "torch")
     if chosen != "torch":
@@ -45,8 +44,7 @@ def _check() -> None:
 
 
 def _recognise() -> None:
-    """Have Keras know tensors, datasets and loaders, which it tells by the names of their modules,
-    by their classes."""
+    """Have Keras know tensors, datasets and loaders by their classes, not by modules' names."""
     for module, name, kind in (
         ("trainers.data_adapters", "is_torch_dataloader", dt.data.DataLoader),
         ("trainers.data_adapters.data_adapter_utils", "is_torch_tensor", dt.Tensor),
@@ -57,8 +55,7 @@ def _recognise() -> None:
 
 
 def install() -> Any:
-    """Have ``import keras`` mean Keras on disttrain, and give it. Calling it again changes
-    nothing."""
+    """Have ``import keras`` mean Keras on disttrain, and give it; a second call changes nothing."""
     _check()
     install_torch()
     os.environ[_BACKEND] = "torch"

@@ -29,8 +29,7 @@ from ...distributed.replicas import place
 from ...errors import ConfigError
 from .devices import ALONE, library
 
-# In a step: this rank's share of all rows, and what metrics held before it on a rank that has none
-# (and computes another one's row for company).
+# In a step: this rank's share of all rows; what metrics held before it, where that is none.
 _STEP: ContextVar[tuple[float, list | None] | None] = ContextVar("step", default=None)
 
 
@@ -39,10 +38,9 @@ def _shared() -> Any:
     found = keras.distribution.distribution()
     if found is None or place()[1] == 1:
         return None
-    if not isinstance(found, keras.distribution.DataParallel):
-        given = type(found).__name__
-        raise ConfigError(f"keras.distribution: {given} given; over ranks there is {ALONE}")
-    return found
+    if isinstance(found, keras.distribution.DataParallel):
+        return found
+    raise ConfigError(f"keras.distribution: {type(found).__name__} given; over ranks: {ALONE}")
 
 
 def _values(variables: Iterable[Any]) -> list[Any]:
@@ -59,6 +57,16 @@ def _of_metrics(model: Any) -> list[Any]:
     return [v for v in found.values() if v.aggregation == "sum"]
 
 
+@contextmanager
+def stepping(share: float | None = 1.0, before: Any = None) -> Iterator[None]:
+    """Inside, gradients that are applied are summed over ranks, each with its share (None: not)."""
+    token = _STEP.set(None if share is None else (share, before))
+    try:
+        yield
+    finally:
+        _STEP.reset(token)
+
+
 def _step(model: Any, run: Callable[[Any], Any], data: Any) -> Any:
     shared = _shared()
     if shared is None:
@@ -67,13 +75,9 @@ def _step(model: Any, run: Callable[[Any], Any], data: Any) -> Any:
     kept, share = (replicas.rows if shared.auto_shard_dataset else replicas.own_rows)(count)
     mine = keras.tree.map_structure(lambda leaf: None if leaf is None else leaf[kept], data)
     before = None if share else _values(_of_metrics(model))
-    token = _STEP.set((share, before))
-    try:
+    with stepping(share, before):
         logs = run(mine)
-    finally:
-        _STEP.reset(token)
-    if before is not None:
-        _assign(_of_metrics(model), before)
+    _assign(_of_metrics(model) if before is not None else (), before or ())
     return logs
 
 
@@ -98,21 +102,8 @@ def _apply(apply: Callable, self: Any, grads: Any, *args: Any, **kwargs: Any) ->
     grads = list(grads)
     summed = iter(replicas.summed([g for g in grads if g is not None], step[0]))
     grads = [None if g is None else next(summed) for g in grads]
-    token = _STEP.set(None)  # an optimizer inside this one is given what is reduced
-    try:
+    with stepping(None):  # an optimizer inside this one is given what is reduced
         return apply(self, grads, *args, **kwargs)
-    finally:
-        _STEP.reset(token)
-
-
-@contextmanager
-def summed() -> Iterator[None]:
-    """Gradients that an optimizer applies inside are summed over the ranks before."""
-    token = _STEP.set((1.0, None))
-    try:
-        yield
-    finally:
-        _STEP.reset(token)
 
 
 def _making(name: str, step: Callable) -> Callable:
@@ -170,8 +161,8 @@ def hook() -> None:
     _around(distribution_lib.Distribution, "__init__", _distribution)
     for optimizer in (LossScaleOptimizer, MultiOptimizer, BaseOptimizer):
         _around(optimizer, "apply", _apply)
-    _around(TorchTrainer, "make_train_function", _making("train_function", _train_step))
-    _around(TorchTrainer, "make_test_function", _making("test_function", _step))
+    for kind, step in {"train": _train_step, "test": _step}.items():
+        _around(TorchTrainer, f"make_{kind}_function", _making(f"{kind}_function", step))
     _around(TorchTrainer, "get_metrics_result", _metrics)
     _around(TorchTrainer, "_symbolic_build", _build)
     _around(ModelCheckpoint, "_save_model", _on_first)

@@ -289,7 +289,7 @@ def _set_seeds(state: tuple) -> None:
 def _summed(size: int) -> Any:
     """Gradients that an optimizer of Keras applies are summed over the ranks."""
     module: Any = sys.modules.get(f"{_KERAS}.data_parallel") if size > 1 else None
-    return contextlib.nullcontext() if module is None else module.summed()
+    return contextlib.nullcontext() if module is None else module.stepping()
 
 
 def _sum_later(operations: list, size: int) -> None:

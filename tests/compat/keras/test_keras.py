@@ -127,7 +127,7 @@ def test_a_program_that_names_keras_alone(tmp_path):
         ("", {"KERAS_BACKEND": "jax"}, "backend is 'jax'"),
         ("import sys; sys.modules['keras'] = None\n", {}, "Keras is not installed; pip install"),
         ("import importlib.metadata as m; m.version = lambda name: '2.15.0'\n", {},
-         "Keras 2.15.0 found; needed 3.15 or newer"),
+         "Keras 2.15.0; needed 3.15 to below 4"),
     ],
 )  # fmt: skip
 def test_what_is_missing_is_said(tmp_path, before, env, told):

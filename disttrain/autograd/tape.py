@@ -38,6 +38,7 @@ class GradientTape:
         self.persistent, self.automatic = persistent, watch_accessed_variables
         self._begin()
         self._recording = False
+        self._among: list[Any] = []  # the tapes that record on the thread where it was entered
 
     def _begin(self) -> None:
         self._spans: list[list[float]] = []  # of node numbers, in which it recorded
@@ -63,19 +64,20 @@ class GradientTape:
         self._recording = True
         for t in self._asked:
             t.requires_grad_()
-        thread.tapes.append(self)
-        if len(thread.tapes) > 1:
-            for tape in thread.tapes:
+        self._among = thread.tapes
+        self._among.append(self)
+        if len(self._among) > 1:
+            for tape in self._among:
                 tape._shared = True
         self._spans.append([next_seq(), math.inf])
 
     def _stop(self) -> None:
         self._recording = False
         self._spans[-1][1] = next_seq()
-        if self in thread.tapes:
-            thread.tapes.remove(self)
+        if self in self._among:
+            self._among.remove(self)
         for t in self._asked:
-            heir = next((tape for tape in thread.tapes if id(t) in tape._watched), None)
+            heir = next((tape for tape in self._among if id(t) in tape._watched), None)
             if heir is None:
                 t.requires_grad_(False)
             elif not any(x is t for x in heir._asked):
@@ -156,7 +158,7 @@ class GradientTape:
             (o, create.ones_like(o).detach() if w is None else w)
             for o, w in zip(outs, weights, strict=True)
         ]
-        found = self._pull(pairs, given, bool(thread.tapes))
+        found = self._pull(pairs, given, _recorded_on())
         return rebuild([_or_zeros(g, t, zero) for g, t in zip(found, given, strict=True)])
 
     def jacobian(
@@ -265,7 +267,7 @@ class GradientTape:
 
     def _rows(self, target: Tensor, seeds: Tensor, given: list, together: bool) -> list:
         """For each of ``given`` the gradients for every one of ``seeds``, stacked."""
-        again = bool(thread.tapes)
+        again = _recorded_on()
         before, self._shared = self._shared, True  # the graph is walked more than once
         missing: list[int] = []
 
@@ -280,6 +282,11 @@ class GradientTape:
             self._shared = before
         rows = iter(stacked)
         return [None if i in missing else next(rows) for i in range(len(given))]
+
+
+def _recorded_on() -> bool:
+    """Whether gradients are to be differentiated: by a tape that records, or by a transform."""
+    return bool(thread.tapes) or thread.inside is not None
 
 
 def _one_by_one(one: Callable[[Tensor], tuple], seeds: Tensor) -> list:

@@ -17,9 +17,10 @@ import numpy as np
 from .. import context
 from ..comm.job.worker_env import read_worker_env
 from ..core.random import get_rng_state, set_rng_state
-from ..core.tensor import Tensor
-from ..errors import ConfigError
+from ..core.tensor import Tensor, wrap
+from ..errors import ConfigError, ShapeError
 from ..ops import tensor, zeros_like
+from ..ops.functions.creation import create
 from ..ops.functions.views.join import cat
 from ..settings import TF_CONFIG
 from .collectives import objects
@@ -42,15 +43,28 @@ def _join() -> bool:
         init_process_group()
         return True
     cluster, kind, index = cluster_told()
-    places = [(k, i) for k in ("chief", "worker") for i in range(len(cluster.get(k, [])))]
+    places = [(k, i) for k in ("chief", "worker") for i in range(len(_addresses(cluster, k)))]
+    alone = len(places) < 2 and kind not in ("chief", "worker")  # an evaluator, a server
+    if places and (kind, index) not in places and not alone:
+        raise ConfigError(f"TF_CONFIG: the task {kind} {index} is not in the cluster {cluster}")
     if len(places) < 2:
         return False
-    if (kind, index) not in places:
-        raise ConfigError(f"TF_CONFIG: the task {kind} {index} is not in the cluster {cluster}")
     first = cluster[places[0][0]][0]
     rank = places.index((kind, index))
     init_process_group(init_method=f"tcp://{first}", rank=rank, world_size=len(places))
     return True
+
+
+def _addresses(cluster: dict, kind: str) -> list[str]:
+    """Where the tasks of a kind are: host:port each."""
+    found = cluster.get(kind, [])
+    for address in found if isinstance(found, list) else [found]:
+        host, _, port = str(address).rpartition(":")
+        fits = host and port.isdecimal() and 0 < int(port) < 65536
+        if not (isinstance(found, list) and fits):
+            raise ConfigError(f"TF_CONFIG: {address!r} given for {kind}; a list of addresses, each "
+                              "host:port, is needed")  # fmt: skip
+    return found
 
 
 def cluster_told(text: str | None = None) -> tuple[dict[str, list[str]], str, int]:
@@ -133,5 +147,16 @@ def together(x: Tensor, mean: bool = False) -> Tensor:
 
 
 def after_another(x: Tensor, dim: int) -> Tensor:
-    """The ranks' ``x``, one after the other along ``dim``."""
-    return cat(list(functional.all_gather(x)), dim)
+    """The ranks' ``x``, one after the other along ``dim``, where their sizes may differ."""
+    at = dim % max(x.ndim, 1)
+    told = functional.all_gather(wrap(np.array(tuple(x.shape), np.int64)))
+    shapes = [[int(n) for n in t.tolist()] for t in told]
+    if any(s[:at] + s[at + 1 :] != shapes[0][:at] + shapes[0][at + 1 :] for s in shapes):
+        raise ShapeError(f"the ranks' values to be gathered along {dim} have the shapes {shapes}; "
+                         "their other sizes have to be alike")  # fmt: skip
+    if all(s == shapes[0] for s in shapes):
+        return cat(list(functional.all_gather(x)), dim)
+    longest = max(s[at] for s in shapes)
+    fill = create.zeros(*x.shape[:at], longest - x.shape[at], *x.shape[at + 1 :], dtype=x.dtype)
+    rows = functional.all_gather(cat([x, fill], at))
+    return cat([t.narrow(at, 0, s[at]) for t, s in zip(rows, shapes, strict=True)], at)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
 import disttrain as dt
+from disttrain.context import thread
 
 
 def test_what_is_watched_is_differentiated_and_stays_as_it_was():
@@ -126,3 +129,45 @@ def test_weights_of_outputs():
         y, z = x * 2, x * 3
     found = tape.gradient((y, z), x, output_gradients=(dt.tensor([1.0, 0.0]), None))
     assert found.tolist() == [5.0, 3.0]
+
+
+@pytest.mark.parametrize("watched", [False, True])
+def test_gradients_of_tapes_inside_of_transforms(watched):
+    x = dt.arange(6.0).reshape(3, 2)
+
+    def slope(v):
+        v = v if watched else v * 1.0
+        with dt.GradientTape() as tape:
+            tape.watch(v)
+            y = (v**3).sum()
+        return tape.gradient(y, v)
+
+    def total(v):
+        return slope(v).sum()
+
+    assert dt.func.grad(total)(x).tolist() == (6 * x).tolist()
+    assert dt.func.jacrev(total)(x).tolist() == (6 * x).tolist()
+    assert dt.func.vmap(dt.func.grad(total))(x).tolist() == (6 * x).tolist()
+    twice = dt.func.grad(lambda v: dt.func.grad(total)(v).sum())
+    assert twice(x).tolist() == [[6.0, 6.0]] * 3
+    assert dt.func.vjp(slope, x)[1](dt.ones(3, 2))[0].tolist() == (6 * x).tolist()
+
+    def rows(v):
+        with dt.GradientTape() as tape:
+            tape.watch(v)
+            y = v**3
+        return dt.diagonal(tape.jacobian(y, v)).sum()
+
+    assert dt.func.grad(rows)(x[0]).tolist() == (6 * x[0]).tolist()
+
+
+def test_a_tape_that_another_thread_closes():
+    p = dt.ones(2, requires_grad=True)
+    tape = dt.GradientTape()
+    tape.__enter__()
+    y = p * 2
+    other = threading.Thread(target=tape.__exit__, args=(None, None, None))
+    other.start()
+    other.join()
+    assert not thread.tapes
+    assert tape.gradient(y, p).tolist() == [2.0, 2.0]

@@ -9,7 +9,7 @@ import pytest
 
 import disttrain as dt
 from disttrain.distributed import replicas
-from disttrain.errors import ConfigError
+from disttrain.errors import ConfigError, ShapeError
 from support.ranks import free_port, run_ranks
 from support.simulated import on_ranks
 
@@ -101,6 +101,23 @@ def test_values_together():
     assert [f[4] for f in found] == [(0, 2), (1, 2)]
 
 
+def test_values_of_several_sizes_one_after_the_other():
+    def body():
+        rank = dt.distributed.get_rank()
+        x = dt.full((rank + 1, 2), float(rank), requires_grad=True)
+        joined = replicas.after_another(x, 0)
+        (joined * dt.arange(6.0)[:, None]).sum().backward()
+        scalar = replicas.after_another(dt.full((3 - rank,), rank), -1).tolist()
+        with pytest.raises(ShapeError, match="have to be alike"):
+            replicas.after_another(x, 1)
+        return joined.shape[0], x.grad[:, 0].tolist(), scalar
+
+    found = on_ranks(body, 3)
+    assert [f[0] for f in found] == [6] * 3
+    assert [f[1] for f in found] == [[0.0], [3.0, 6.0], [9.0, 12.0, 15.0]]
+    assert [f[2] for f in found] == [[0, 0, 0, 1, 1, 2]] * 3
+
+
 def test_one_process_joins_nothing(monkeypatch):
     monkeypatch.delenv("TF_CONFIG", raising=False)
     assert replicas.place() == (0, 1) == replicas.place(join=False)
@@ -125,3 +142,19 @@ def test_workers_that_tf_config_tells_of_meet():
 def test_what_is_no_cluster(text):
     with pytest.raises(ConfigError, match="TF_CONFIG"):
         replicas.cluster_told(text)
+
+
+@pytest.mark.parametrize(
+    ("workers", "task"),
+    [
+        ("localhost:1", 0), (["localhost:1"], 5), (["localhost:1", "localhost:2"], -1),
+        (["localhost", "localhost:1"], 0), (["localhost:1", "localhost:99999"], 0), ([1, 2], 0),
+    ],
+)  # fmt: skip
+def test_what_is_no_place_in_a_cluster(workers, task, monkeypatch):
+    for name in ("RANK", "WORLD_SIZE"):
+        monkeypatch.delenv(name, raising=False)
+    told = {"cluster": {"worker": workers}, "task": {"type": "worker", "index": task}}
+    monkeypatch.setenv("TF_CONFIG", json.dumps(told))
+    with pytest.raises(ConfigError, match="TF_CONFIG"):
+        replicas.ranks()

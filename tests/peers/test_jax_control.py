@@ -10,6 +10,7 @@ from peers.generators.jax_control import program, state
 
 real = pytest.importorskip("jax")
 face = pytest.importorskip("disttrain.compat.jax")
+pytestmark = pytest.mark.peer
 
 
 def _loss(library: Any, run: Any) -> Any:

@@ -3,15 +3,13 @@ errors, and gradients."""
 
 from __future__ import annotations
 
-import importlib.util
 import warnings
 
 import numpy as np
 import pytest
 
 pytestmark = pytest.mark.peer
-if importlib.util.find_spec("jax") is None:
-    pytest.skip("needs jax", allow_module_level=True)
+pytest.importorskip("jax")
 
 import jax as theirs  # noqa: E402
 import jax.scipy.linalg  # noqa: E402

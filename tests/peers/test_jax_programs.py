@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from jax_programs import program
+from peers.jax_programs import program
 
 import disttrain.compat.jax as face
 
 jax = pytest.importorskip("jax")
+pytestmark = pytest.mark.peer
 
 # What has no derivative in forward mode is said in two ways, by how far it was staged.
 _ALIKE = {"TypeError", "NotImplementedError"}

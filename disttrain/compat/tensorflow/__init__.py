@@ -38,6 +38,7 @@ from . import (
     types,
     variable,
 )
+from .tensor_array import TensorArray
 
 VERSION = "2.21.0"
 ROOT = "tensorflow"
@@ -134,7 +135,7 @@ def _top() -> Shim:
     return (
         Shim(ROOT)
         .give(**{n: math.NAMES[n] for n in math.TOP}, **math.EXTRA, **arrays.NAMES, **nn.TOP)
-        .give(**control.NAMES, **toplevel.NAMES, **types.DTYPES)
+        .give(TensorArray=TensorArray, **control.NAMES, **toplevel.NAMES, **types.DTYPES)
         .give(
             __version__=VERSION, Variable=variable.Variable, GradientTape=tape.GradientTape,
             IndexedSlices=variable.IndexedSlices, function=function.function,

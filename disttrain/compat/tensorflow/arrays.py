@@ -313,6 +313,8 @@ def where(condition, x=None, y=None):
 def gather(params, indices, validate_indices=None, axis=None, batch_dims=0):
     dim = batch_dims if axis is None else axis % params.ndim
     within(indices, params.shape[dim])
+    if isinstance(params, np.ndarray):  # texts
+        return params[(np.s_[:],) * dim + (indices.numpy(),)]
     return slots.take_rows(params, indices, dim, batch_dims)
 
 

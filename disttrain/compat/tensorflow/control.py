@@ -182,15 +182,8 @@ def staged_for(
     graph = GRAPH.get()
     start = [graph.inside(convert(v)) for v in leaves]
     within = is_tensor(over)
-    if within:
-        over = graph.inside(convert(over))
-        first = tree.map(lambda v: v, graph.record("StridedSlice", _first, [over]))
-    else:
-        token = GRAPH.set(None)
-        try:
-            first = next(iter(over))
-        finally:
-            GRAPH.reset(token)
+    over = graph.inside(convert(over)) if within else over
+    first = first_of(over)
     parts, whole = tree.flatten(first)
     parts = [convert(p) for p in parts]
     steps, _ = traced("for_body", lambda *v: body(whole(list(v[: len(parts)])),
@@ -212,6 +205,18 @@ def staged_for(
         return tuple(now)
 
     return _loop("While", call, [over, *start] if within else start, steps.outputs, held, rebuild)
+
+
+def first_of(over: Any) -> Any:
+    """An element of what a staged loop goes over."""
+    if is_tensor(over):
+        graph = GRAPH.get()
+        return graph.record("StridedSlice", _first, [graph.inside(convert(over))])
+    token = GRAPH.set(None)
+    try:
+        return next(iter(over))
+    finally:
+        GRAPH.reset(token)
 
 
 def _first(value: Any) -> Any:

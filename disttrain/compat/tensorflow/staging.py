@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+import disttrain as dt
+
 from ... import tree
 from ...compile.autograph import Border, Statements
 from . import arrays, control, math
@@ -48,6 +50,13 @@ class _Tensors(Border):
 
     def cond(self, test: Any, yes: Callable, no: Callable) -> Any:
         return control.cond(convert(test), yes, no)
+
+    def blank(self, value: Any) -> Any:
+        return convert(dt.zeros(value.shape.as_list(), dtype=value.dtype.inner)) if isinstance(
+            value, SymbolicTensor) else convert(value)  # fmt: skip
+
+    def element(self, over: Any) -> Any:
+        return control.first_of(over)
 
     def while_loop(self, test: Callable, body: Callable, values: list, names: list) -> list:
         return control.staged_while(lambda *v: self.value(test(*v)), body, values, names=names)

@@ -118,7 +118,8 @@ class GradientTape:
     ) -> Any:  # fmt: skip
         """The gradients of the sum of ``target``, in the structure of ``sources``."""
         _check_target(target)
-        outs = [convert(t) for t in tree.leaves(target)]
+        targets = tree.leaves(target)
+        outs = [convert(t) for t in targets]
         seeds = (
             tree.leaves(output_gradients, with_none=True) if output_gradients is not None else []
         )
@@ -134,7 +135,8 @@ class GradientTape:
             weights = [None if g is None else next(tail) for g in kept] or None
             rest = iter(values[count + len(given) :])
             known = [next(rest) if isinstance(s, Tensor) else s for s in found]
-            return _pulled(tape, list(values[:count]), known, weights, zero)
+            found_now = _pulled(tape, list(values[:count]), known, weights, False)
+            return _own(targets, values, known, weights, found_now, zero)
 
         return rebuild(self._asked([*outs, *given, *tensors], compute, found))
 
@@ -226,6 +228,21 @@ def _in_words(compute: Any) -> Any:
         raise RuntimeError(str(error)) from error
     except ShapeError as error:
         raise ValueError(str(error)) from error
+
+
+def _own(targets: list, outs: Any, sources: list, weights: Any, found: tuple, zero: bool) -> tuple:
+    """``found``, where targets that are sources themselves count, too."""
+    rows = list(found)
+    for i, target in enumerate(targets):
+        for j, source in enumerate(sources):
+            same = isinstance(target, Variable) and isinstance(source, Variable)
+            if same and target.__dict__ is source.__dict__ and not outs[i].requires_grad:
+                weight = weights and weights[i]
+                more = dt.ones_like(outs[i]) if weight is None else weight
+                rows[j] = more if rows[j] is None else rows[j] + more
+    return tuple(
+        _joined(s, None, [], zero) if g is None else g for s, g in zip(sources, rows, strict=True)
+    )
 
 
 def _pulled(tape: Any, outs: list, sources: list, weights: Any, zero: bool) -> tuple:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import inspect
 import logging
 import sys
 import time
@@ -15,6 +16,7 @@ import numpy as np
 import disttrain as dt
 
 from ... import tree
+from ...context import thread
 from ...core.tensor import Tensor as Inner
 from . import arrays, math
 from .debugging import DEBUGGING, Assert, effect
@@ -24,7 +26,7 @@ from .function import functions_run_eagerly, run_functions_eagerly
 from .graph import Operation
 from .tensor import GRAPH, EagerTensor, SymbolicTensor, Tensor, convert, is_tensor, wrap
 from .types import TensorShape, TensorSpec, as_dtype
-from .variable import Variable
+from .variable import Variable, notes_of
 
 
 # --- gradients of a program's own -------------------------------------------------------------
@@ -39,26 +41,65 @@ def custom_gradient(f: Callable | None = None) -> Any:
     def function(*args: Any, **kwargs: Any) -> Any:
         given = [convert(a) for a in args]
         form: list[Any] = []
+        failed: list[Exception] = []
 
-        class Custom(dt.autograd.Function):  # type: ignore[misc]
-            @staticmethod
-            def forward(ctx: Any, *values: Any) -> Any:
-                with init_scope():
-                    found, ctx.grad = body(*[wrap(v) for v in values], **kwargs)
-                leaves, rebuild = tree.flatten(found)
-                form[:] = [rebuild]
-                return tuple(convert(v)._value for v in leaves)
+        def call(*values: Any) -> Any:
+            failed.clear()
+            try:
+                with init_scope():  # recorded: the function of gradients may be differentiated
+                    found, grad, variables, reads = _watching(body, values, kwargs)
+            except Exception as error:
+                failed.append(error)  # the program's own
+                raise
+            leaves, rebuild = tree.flatten(found)
+            form[:] = [rebuild]
 
-            @staticmethod
-            def backward(ctx: Any, *gs: Any) -> Any:
-                found = ctx.grad(*[wrap(g) for g in gs])
-                rows = found if isinstance(found, (list, tuple)) else [found]
-                return tuple(None if g is None else convert(g)._value for g in rows)
+            class Custom(dt.autograd.Function):  # type: ignore[misc]
+                @staticmethod
+                def forward(ctx: Any, *_: Any) -> Any:
+                    return tuple(convert(v)._value.detach() for v in leaves)
 
-        outs = execute(body.__name__, lambda *v: Custom.apply(*v), given)
+                @staticmethod
+                def backward(ctx: Any, *gs: Any) -> Any:
+                    rows = _gradients(grad, [wrap(g) for g in gs], len(values), variables)
+                    return tuple(None if g is None else convert(g)._value for g in rows)
+
+            return Custom.apply(*values, *reads)
+
+        try:
+            outs = execute(body.__name__, call, given)
+        except Exception as error:
+            raise (failed[0] if failed else error) from None
         return form[0](list(outs) if isinstance(outs, tuple) else [outs])
 
     return function
+
+
+def _watching(body: Any, values: tuple, kwargs: dict) -> tuple:
+    """What ``body`` gives, the variables that it reads under tapes, and their leaves."""
+    if not thread.tapes:
+        return *body(*[wrap(v) for v in values], **kwargs), [], []
+    tape: Any = dt.GradientTape()
+    with tape:
+        found, grad = body(*[wrap(v) for v in values], **kwargs)
+    seen = list(notes_of(tape).seen.values())
+    if seen and "variables" not in inspect.getfullargspec(grad).args + (
+        inspect.getfullargspec(grad).kwonlyargs
+    ) and inspect.getfullargspec(grad).varkw is None:  # fmt: skip
+        raise TypeError("If using @custom_gradient with a function that uses variables, then "
+                        "grad_fn must accept a 'variables' keyword argument.")  # fmt: skip
+    return found, grad, [row[0] for row in seen], [row[1][-1] for row in seen]
+
+
+def _gradients(grad: Any, gs: list, count: int, variables: list) -> list:
+    """A row for each argument, and for each variable."""
+    found = grad(*gs, variables=variables) if variables else grad(*gs)
+    found, more = found if variables else (found, [])
+    rows = list(found) if isinstance(found, (list, tuple)) else [found]
+    if len(rows) != count:
+        raise ValueError(f"custom_gradient function expected to return {count} gradients, but "
+                         f"returned {len(rows)} instead.")  # fmt: skip
+    return [*rows, *more]
 
 
 def recompute_grad(f: Callable) -> Callable:

@@ -31,8 +31,8 @@ def converted(fn: Any, statements: Any) -> Any:
         return fn if inner is fn.__func__ else types.MethodType(inner, fn.__self__)
     if not isinstance(fn, types.FunctionType) or getattr(fn, "ag_do_not_convert", False):
         return fn
-    if fn.__code__.co_filename.startswith(_NOT_OURS):
-        return fn
+    if fn.__code__.co_filename.startswith(_NOT_OURS) or NAME in fn.__code__.co_freevars:
+        return fn  # not the program's, or a part of what is converted already
     code = _code(fn.__code__)
     if code is None:
         return fn
@@ -113,9 +113,47 @@ def _walk(nodes: list, into_loops: bool = True) -> Any:
 
 
 def _stored(nodes: list) -> list[str]:
-    names = {n.id for n in _walk(nodes) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-    names |= {n.name for n in _walk(nodes) if isinstance(n, ast.FunctionDef)}
+    names: set[str] = set()
+    for n in _walk(nodes):
+        if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load):
+            names.add(n.id)
+        elif isinstance(n, (ast.FunctionDef, ast.ClassDef)):
+            names.add(n.name)
+        elif isinstance(n, ast.alias):
+            names.add((n.asname or n.name).partition(".")[0])
+        elif isinstance(n, (ast.MatchAs, ast.MatchStar)) and n.name:
+            names.add(n.name)
     return sorted(n for n in names if not n.startswith("ag__f"))
+
+
+def _places(nodes: list) -> list[str]:
+    """The attributes and items (``o.a``, ``d["k"]``) that are set there, of objects from before."""
+    own = set(_stored(nodes))
+    found = {
+        ast.unparse(n) for n in _walk(nodes)
+        if isinstance(n, (ast.Attribute, ast.Subscript)) and isinstance(n.ctx, ast.Store)
+        and _owner(n) not in {None, *own}
+    }  # fmt: skip
+    return sorted(found)
+
+
+def _owner(node: ast.AST) -> str | None:
+    """The name at the root of ``o.a[0]``; None where an index is computed."""
+    while isinstance(node, (ast.Attribute, ast.Subscript)):
+        if isinstance(node, ast.Subscript) and not isinstance(node.slice, ast.Constant):
+            return None
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else None
+
+
+def _parsed(text: str) -> Any:
+    """A statement, with the location of what it is put into."""
+    made = ast.parse(text).body[0]
+    for node in ast.walk(made):
+        for word in ("lineno", "col_offset", "end_lineno", "end_col_offset"):
+            if hasattr(node, word):
+                delattr(node, word)
+    return made
 
 
 def _has(nodes: list, kinds: Any, into_loops: bool = True) -> bool:
@@ -131,6 +169,8 @@ class _Converter(ast.NodeTransformer):
 
     def __init__(self, fn: ast.FunctionDef) -> None:
         self.fn, self.count = fn, 0
+        self.loads = [n for n in ast.walk(fn) if isinstance(n, ast.Name)
+                      and isinstance(n.ctx, ast.Load)]  # fmt: skip
         self.globals = _declared(fn, ast.Global)
         self.outside = self.globals | _declared(fn, ast.Nonlocal)
         self.state: set[str] = set()
@@ -147,13 +187,14 @@ class _Converter(ast.NodeTransformer):
         fn.args.kw_defaults = [d and nothing for d in fn.args.kw_defaults]
         fn.body = self._block(_with_returns(fn.body))
         known = {a.arg for a in every} | self.outside
+        fn.body = [_Reads(self.state - known).visit(n) for n in fn.body]
         first = [self._line(f"{n} = {NAME}.Undefined({n!r})") for n in sorted(self.state - known)]
         skip = isinstance(fn.body[0], ast.Expr) and isinstance(fn.body[0].value, ast.Constant)
         fn.body[skip:skip] = first
         return fn
 
     def _line(self, text: str) -> Any:
-        return ast.parse(text).body[0]
+        return _parsed(text)
 
     def _block(self, body: list) -> list:
         out: list[ast.stmt] = []
@@ -174,18 +215,23 @@ class _Converter(ast.NodeTransformer):
         outer.body = [*first, *([ast.Nonlocal(others)] if others else []), *body]
         return outer
 
-    def _accessors(self, names: list[str]) -> tuple[list, str, str]:
+    def _accessors(self, names: list[str], places: list[str]) -> tuple[list, str, str, str]:
         own = [n for n in names if n not in self.outside]
         self.state |= set(own)
         get, put = self._unique("get"), self._unique("set")
-        reads = self._line(f"def {get}(): return ({''.join(n + ', ' for n in own)})")
-        writes = self._line(f"({''.join(n + ', ' for n in own)}) = ag__f_new" if own else "pass")
-        return [reads, self._def(put, [writes], own, "ag__f_new")], get, put
+        there = "".join(f"{NAME}.place(lambda: {p}, {p!r}), " for p in places)
+        reads = self._line(f"def {get}(): return ({''.join(n + ', ' for n in own)}{there})")
+        writes = [self._line(f"{n} = ag__f_new[{i}]") for i, n in enumerate(own)]
+        for i, p in enumerate(places, len(own)):
+            writes.append(self._line(f"if not isinstance(ag__f_new[{i}], {NAME}.Undefined): "
+                                     f"{p} = ag__f_new[{i}]"))  # fmt: skip
+        told = repr([*own, *places])
+        return [reads, self._def(put, writes or [ast.Pass()], own, "ag__f_new")], get, put, told
 
     def visit_If(self, node: ast.If) -> Any:
         if _has([*node.body, *node.orelse], (ast.Break, ast.Continue), into_loops=False):
             return self.generic_visit(node)
-        names = _stored([*node.body, *node.orelse])
+        names, places = _stored([*node.body, *node.orelse]), _places([*node.body, *node.orelse])
         test = self.visit(node.test)
         returns = _has([*node.body, *node.orelse], ast.Return)
         if returns and not (_ends(node.body) and _ends(node.orelse)):
@@ -193,63 +239,73 @@ class _Converter(ast.NodeTransformer):
             node.orelse = self._block(node.orelse) if node.orelse else []
             return node  # inside of a loop that stays Python's
         yes, no = self._unique("then"), self._unique("else")
-        made, get, put = self._accessors(names)
+        made, get, put, told = self._accessors(names, places)
         made += [self._def(yes, self._block(node.body), names),
                  self._def(no, self._block(node.orelse or [ast.Pass()]), names)]  # fmt: skip
         word = "return " if returns else ""
         kind = "if_return" if returns else "if_stmt"
-        call = self._line(f"{word}{NAME}.{kind}(0, {yes}, {no}, {get}, {put}, "
-                          f"{[n for n in names if n not in self.outside]!r})")  # fmt: skip
+        call = self._line(f"{word}{NAME}.{kind}(0, {yes}, {no}, {get}, {put}, {told})")
         call.value.args[0] = test
         return [ast.copy_location(m, node) for m in (*made, call)]
 
     def visit_While(self, node: ast.While) -> Any:
-        if node.orelse or _has(node.body, (ast.Return, ast.Try)):
+        body, flag = self._flags(node)
+        if body is None:
             return self.generic_visit(node)
-        body, flag = self._flags(node.body)
+        later = self._later(node)
         test = self.visit(node.test)
         if flag:
             both = self._line(f"{NAME}.and_(lambda: {NAME}.not_({flag}), lambda: 0)").value
             both.args[1].body = test
             test = both
-        names = _stored(body)
+        names, places = _stored(body), _places(body)
         ask, step = self._unique("test"), self._unique("body")
-        made, get, put = self._accessors(names)
+        made, get, put, told = self._accessors(names, places)
         asks = self._line(f"def {ask}(): return 0")
         asks.body[0].value = test
         made += [asks, self._def(step, self._block(body), names)]
         first = [self._line(f"{flag} = False")] if flag else []
-        call = self._line(f"{NAME}.while_stmt({ask}, {step}, {get}, {put}, "
-                          f"{[n for n in names if n not in self.outside]!r})")  # fmt: skip
+        call = self._line(f"{NAME}.while_stmt({ask}, {step}, {get}, {put}, {told}, "
+                          f"{later!r})")  # fmt: skip
         return [ast.copy_location(m, node) for m in (*first, *made, call)]
 
     def visit_For(self, node: ast.For) -> Any:
-        if node.orelse or _has(node.body, (ast.Return, ast.Try)):
+        body, flag = self._flags(node)
+        if body is None:
             return self.generic_visit(node)
-        body, flag = self._flags(node.body)
+        later = self._later(node)
         over, item = self.visit(node.iter), "ag__f_item"
         take = self._line(f"x = {item}")
         take.targets = [node.target]
-        names = _stored([take, *body])
+        names, places = _stored([take, *body]), _places([take, *body])
         step = self._unique("body")
-        made, get, put = self._accessors(names)
+        made, get, put, told = self._accessors(names, places)
         made.append(self._def(step, [take, *self._block(body)], names, item))
         go_on = f"lambda: {NAME}.not_({flag})" if flag else "None"
         first = [self._line(f"{flag} = False")] if flag else []
-        call = self._line(f"{NAME}.for_stmt(0, {step}, {get}, {put}, "
-                          f"{[n for n in names if n not in self.outside]!r}, {go_on})")  # fmt: skip
+        call = self._line(f"{NAME}.for_stmt(0, {step}, {get}, {put}, {told}, "
+                          f"{later!r}, {go_on})")  # fmt: skip
         call.value.args[0] = over
         return [ast.copy_location(m, node) for m in (*first, *made, call)]
 
-    def _flags(self, body: list) -> tuple[list, str]:
-        """The body with ``break`` and ``continue`` as flags, and the flag of ``break``."""
-        if not _has(body, (ast.Break, ast.Continue), into_loops=False):
-            return body, ""
+    def _later(self, node: ast.stmt) -> list[str]:
+        """The names that are read after a loop."""
+        end = node.end_lineno or 0
+        return sorted({n.id for n in self.loads if n.lineno > end and not n.id.startswith(NAME)})
+
+    def _flags(self, node: Any) -> tuple[Any, str]:
+        """The body with ``break`` and ``continue`` as flags, and the flag of ``break``; None where
+        the loop has to stay Python's."""
+        if node.orelse or _has(node.body, ast.Return):
+            return None, ""
+        if not _has(node.body, (ast.Break, ast.Continue), into_loops=False):
+            return node.body, ""
+        if _has(node.body, ast.Match):
+            return None, ""
         self.count += 1
-        stop = f"ag__break{self.count}" if _has(body, ast.Break, into_loops=False) else ""
+        stop = f"ag__break{self.count}" if _has(node.body, ast.Break, into_loops=False) else ""
         skip = f"ag__skip{self.count}"
-        lowered = _lowered(body, stop, skip)
-        return [self._line(f"{skip} = False"), *lowered], stop
+        return [self._line(f"{skip} = False"), *_lowered(node.body, stop, skip)], stop
 
     def visit_BoolOp(self, node: ast.BoolOp) -> Any:
         found = self.visit(node.values[0])
@@ -328,6 +384,8 @@ def _ends(body: list) -> bool:
 def _with_returns(body: list) -> list:
     """The block with what follows an ``if`` that returns inside of its branches."""
     for i, node in enumerate(body):
+        if isinstance(node, (ast.With, ast.Try)) and _ends(node.body):
+            node.body = _with_returns(node.body)
         if isinstance(node, ast.If) and _has([node], ast.Return):
             if _has([*node.body, *node.orelse], (ast.For, ast.While)) and not _plain_returns(node):
                 return body
@@ -357,20 +415,55 @@ def _lowered(body: list, stop: str, skip: str) -> list:
         if isinstance(node, (ast.Break, ast.Continue)):
             flag = stop if isinstance(node, ast.Break) else skip
             lines = [f"{flag} = True"] + ([f"{skip} = True"] if flag == stop else [])
-            return [*out, *(ast.parse(text).body[0] for text in lines)]
-        if isinstance(node, ast.If) and _has([node], (ast.Break, ast.Continue), into_loops=False):
-            node.body = _lowered(node.body, stop, skip)
-            node.orelse = _lowered(node.orelse, stop, skip)
-            out.append(node)
+            return [*out, *(ast.copy_location(_parsed(text), node) for text in lines)]
+        out.append(node)
+        if isinstance(node, (ast.For, ast.While, *_SCOPES)):
+            continue
+        if _has([node], (ast.Break, ast.Continue), into_loops=False):
+            _lower_within(node, stop, skip)
             rest = _lowered(body[i + 1 :], stop, skip)
             if rest:
-                guard = ast.parse(f"if not {skip}: pass").body[0]
-                assert isinstance(guard, ast.If)
+                guard = ast.copy_location(_parsed(f"if not {skip}: pass"), rest[0])
                 guard.body = rest
                 out.append(guard)
             return out
-        out.append(node)
     return out
+
+
+def _lower_within(node: Any, stop: str, skip: str) -> None:
+    for part in ("body", "orelse", "finalbody"):
+        if getattr(node, part, None):
+            setattr(node, part, _lowered(getattr(node, part), stop, skip))
+    for handler in getattr(node, "handlers", ()):
+        handler.body = _lowered(handler.body, stop, skip)
+
+
+class _Reads(ast.NodeTransformer):
+    """Has variables that a branch or a loop may leave without a value told where they are read."""
+
+    def __init__(self, state: set[str]) -> None:
+        self.state = state
+
+    def visit_Name(self, node: ast.Name) -> Any:
+        if not isinstance(node.ctx, ast.Load) or node.id not in self.state:
+            return node
+        call = _parsed(f"{NAME}.read({node.id})").value
+        return ast.copy_location(call, node)
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> Any:
+        if "_get" in node.name and node.name.startswith("ag__f"):
+            return node
+        own = {a.arg for a in ast.walk(node.args) if isinstance(a, ast.arg)}
+        if node.name.startswith("ag__f"):
+            own = set()
+        inner = _Reads(self.state - own)
+        node.body = [inner.visit(n) for n in node.body]
+        return node
+
+    def visit_Lambda(self, node: ast.Lambda) -> Any:
+        own = {a.arg for a in ast.walk(node.args) if isinstance(a, ast.arg)}
+        node.body = _Reads(self.state - own).visit(node.body)
+        return node
 
 
 def do_not_convert(fn: Callable | None = None) -> Any:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import functools
 import inspect
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,14 +18,20 @@ from .conversion import converted
 class Undefined:
     """A variable that has no value yet."""
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    def __init__(self, name: str, where: str = "") -> None:
+        self.name, self.where = name, where  # the branch that left it so
+
+    def error(self) -> Exception:
+        """What is raised when it is read."""
+        if self.where:
+            return ValueError(f"'{self.name}' must also be initialized in the {self.where} branch")
+        return UnboundLocalError(f"local variable {self.name!r} referenced before assignment")
 
     def __getattr__(self, word: str) -> Any:
-        raise UnboundLocalError(f"local variable {self.name!r} referenced before assignment")
+        raise self.error()
 
     def __bool__(self) -> bool:
-        raise UnboundLocalError(f"local variable {self.name!r} referenced before assignment")
+        raise self.error()
 
 
 class Border:
@@ -69,6 +75,14 @@ class Border:
         """``yes()`` if ``test``, else ``no()``."""
         raise NotImplementedError
 
+    def blank(self, value: Any) -> Any:
+        """Zeros of the type and shape of ``value``."""
+        raise NotImplementedError
+
+    def element(self, over: Any) -> Any:
+        """What stands for an element of a sequence that is staged."""
+        raise NotImplementedError
+
     def while_loop(self, test: Callable, body: Callable, values: list, names: list) -> list:
         """``values = body(*values)`` while ``test(*values)``."""
         raise NotImplementedError
@@ -104,13 +118,14 @@ class Statements:
             (yes if test else no)()
             return
         before = get()
-        ends: list[tuple] = []
+        ends: list[list] = []
         programs = []
         for body in (yes, no):
             put(before)
             programs.append(self.border.begin(_ending(body, get, ends)))
         changed = [i for i in range(len(names)) if not (ends[0][i] is before[i] is ends[1][i])]
         changed = [i for i in changed if not _same(ends[0][i], ends[1][i])]
+        changed = [i for i in changed if not self._left_out(names[i], ends, i)]
         for i in changed:
             self._alike(names[i], ends[0][i], ends[1][i])
         done = [self.border.finish(p, [e[i] for i in changed])
@@ -120,10 +135,18 @@ class Statements:
         known = dict(zip(changed, found, strict=True))
         put(tuple(known.get(i, ends[0][i]) for i in range(len(names))))
 
+    def _left_out(self, name: str, ends: list[list], i: int) -> bool:
+        """Whether a branch gives no value: who reads the variable later is told."""
+        for end, where in zip(ends, ("main", "else"), strict=True):
+            if isinstance(end[i], Undefined):
+                ends[0][i] = Undefined(name, where)
+                return True
+        return False
+
     def _alike(self, name: str, a: Any, b: Any) -> None:
         """Raise unless both branches leave values of one type."""
         for value, where in ((a, "main"), (b, "else")):
-            if isinstance(value, Undefined) or value is None:
+            if value is None:
                 raise ValueError(f"'{name}' must also be initialized in the {where} branch")
         for x, y in zip(tree.leaves(a), tree.leaves(b), strict=False):
             one, other = self.border.kind(x), self.border.kind(y)
@@ -156,13 +179,32 @@ class Statements:
                 tree.leaves(v)))
         ]  # fmt: skip
 
+    def _begun(
+        self, get: Callable, put: Callable, names: list, later: Sequence, body: Callable
+    ) -> tuple:
+        """The variables before a loop. Those that only the loop sets, and that are read ``later``,
+        have zeros, of the type that one iteration leaves."""
+        before = get()
+        open_ = [i for i, v in enumerate(before) if isinstance(v, Undefined) and names[i] in later]
+        if not open_:
+            return before
+        ends: list[list] = []
+        self.border.begin(_ending(body, get, ends))
+        now = list(before)
+        for i in open_:
+            if all(map(self._is_state, tree.leaves(ends[0][i]))):
+                now[i] = tree.map(self.border.blank, ends[0][i])
+        put(tuple(now))
+        return tuple(now)
+
     def _is_state(self, value: Any) -> bool:
         numbers = (int, float, complex, np.ndarray, np.generic)
         return isinstance(value, numbers) or self.border.is_value(value)
 
     def while_stmt(
-        self, test: Callable, body: Callable, get: Callable, put: Callable, names: list
-    ) -> None:
+        self, test: Callable, body: Callable, get: Callable, put: Callable, names: list,
+        later: Sequence = (),
+    ) -> None:  # fmt: skip
         """``while test(): body()``."""
         found = test()
         if not self.border.is_staged(found):
@@ -170,7 +212,7 @@ class Statements:
                 body()
                 found = test()
             return
-        before = get()
+        before = self._begun(get, put, names, later, body)
         live = self._live(before)
         found = self.border.while_loop(
             lambda *v: _with(before, live, v, put, test),
@@ -181,7 +223,7 @@ class Statements:
 
     def for_stmt(
         self, over: Any, body: Callable, get: Callable, put: Callable, names: list,
-        go_on: Callable | None,
+        later: Sequence = (), go_on: Callable | None = None,
     ) -> None:  # fmt: skip
         """``for x in over: body(x)``, while ``go_on()``."""
         if not self.border.is_sequence(over):
@@ -190,7 +232,7 @@ class Statements:
                     break
                 body(item)
             return
-        before = get()
+        before = self._begun(get, put, names, later, lambda: body(self.border.element(over)))
         live = self._live(before)
         more = None if go_on is None else (lambda *v: _with(before, live, v, put, go_on))
         found = self.border.for_loop(
@@ -205,6 +247,20 @@ class Statements:
         _with(before, live, values, put, body)
         after = get()
         return [tree.map(self.border.value, after[i]) for i in live]
+
+    # --- variables ------------------------------------------------------------------------------
+    def read(self, value: Any) -> Any:
+        """A variable, which has to have a value."""
+        if value.__class__ is Undefined:
+            raise value.error()
+        return value
+
+    def place(self, get: Callable, name: str) -> Any:
+        """An attribute or an item, if it is there."""
+        try:
+            return get()
+        except (AttributeError, LookupError, NameError, TypeError):
+            return Undefined(name)
 
     # --- expressions ----------------------------------------------------------------------------
     def and_(self, a: Callable, b: Callable) -> Any:
@@ -245,10 +301,10 @@ class Statements:
         return fn
 
 
-def _ending(body: Callable, get: Callable, ends: list) -> Callable:
+def _ending(body: Callable, get: Callable, ends: list[list]) -> Callable:
     def branch() -> None:
         body()
-        ends.append(get())
+        ends.append(list(get()))
 
     return branch
 

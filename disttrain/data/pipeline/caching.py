@@ -175,7 +175,7 @@ class Reading(Pass):
     """The elements of a file that a cache or ``save`` has written."""
 
     def __init__(self, path: str) -> None:
-        self._path = path
+        self._path, self._size = path, os.path.getsize(path)
         self._file: IO[bytes] | None = open(path, "rb")  # noqa: SIM115  (for the whole pass)
         if self._file.read(len(_MAGIC)) != _MAGIC:
             self.close()
@@ -192,7 +192,8 @@ class Reading(Pass):
 
     def _bytes(self, size: int) -> bytes:
         assert self._file is not None
-        data = self._file.read(size)
+        whole = size <= self._size - self._file.tell()
+        data = self._file.read(size) if whole else b""
         if len(data) != size:
             raise SerializationError(f"Pipeline: {self._path} ends within an element")
         return data

@@ -217,9 +217,11 @@ class _Crew:
                 self.changed.notify_all()
 
     def wait(self, ready: Callable[[], bool]) -> None:
-        """Until ``ready()``."""
+        """Until ``ready()``; StopIteration where the pass is closed before."""
         with self.changed:
-            self.changed.wait_for(ready)
+            self.changed.wait_for(lambda: self.closed or ready())
+            if not ready():
+                raise StopIteration
 
     def close(self) -> None:
         """Let the threads end, each after the call that it makes."""

@@ -7,7 +7,7 @@ import pytest
 
 from disttrain.backends import host
 from disttrain.backends.llvm import checksum
-from disttrain.metrics.crc32c import crc32c
+from disttrain.tfrecord import crc32c
 
 SIZES = [1, 7, 8, 9, 63, 64, 255, 256, 257, 511, 512, 2047, 2048, 40_003]
 

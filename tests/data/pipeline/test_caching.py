@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import random
+
 import numpy as np
 import pytest
 
@@ -94,3 +97,20 @@ def test_windows_can_be_kept_and_other_pipelines_cannot():
     with pytest.raises(ConfigError, match="pipelines of functions"):
         it.state_dict()
     it.close()
+
+
+def test_bytes_that_were_changed_are_told(tmp_path):
+    path, draws = tmp_path / "kept", random.Random(0)
+    rows = {"a": np.arange(12.0).reshape(6, 2), "b": np.array([b"x", b"yy"] * 3, object)}
+    list(Pipeline.from_tensor_slices(rows).cache(str(path)))
+    whole = path.read_bytes()
+    head = len(b"disttrain pipeline 1\n")
+    path.write_bytes(whole[:head] + b"\xff" * 7 + b"\x7f" + whole[head + 8 :])
+    with pytest.raises(SerializationError, match="ends within"):
+        list(Pipeline.range(1).cache(str(path)))
+    for _ in range(200):
+        data = bytearray(whole)
+        data[draws.randrange(len(data))] = draws.randrange(256)
+        path.write_bytes(data[: draws.randrange(len(data))] if draws.random() < 0.3 else data)
+        with contextlib.suppress(SerializationError):
+            list(Pipeline.range(1).cache(str(path)))

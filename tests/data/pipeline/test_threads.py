@@ -171,3 +171,23 @@ def test_a_forked_process_is_told():
     os.close(read)
     os.close(write)
     assert len(list(it)) == 9
+
+
+@pytest.mark.parametrize("ahead", [0, 2])
+def test_close_ends_the_wait_of_another_thread(ahead):
+    begun, go_on, found = threading.Event(), threading.Event(), []
+
+    def fn(x):
+        begun.set()
+        go_on.wait(60)
+        return x
+
+    pipeline = Pipeline.range(9).map(fn, num_parallel_calls=3)
+    it = iter(pipeline.prefetch(ahead) if ahead else pipeline)
+    taking = threading.Thread(target=lambda: found.append(next(it, "closed")))
+    taking.start()
+    begun.wait(60)
+    it.close()
+    taking.join(60)
+    assert found == ["closed"]
+    go_on.set()

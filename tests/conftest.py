@@ -63,6 +63,8 @@ def starts_processes(item):
 
 def pytest_ignore_collect(collection_path, config):
     """Files of which no test is of that half need not be read."""
+    if collection_path.name.startswith("test_jax_") and not config.getoption("--peers"):
+        return True  # (these import JAX itself)
     if config.getoption("--part") != "processes":
         return None
     inside = collection_path.relative_to(config.rootpath / "tests").parts

@@ -39,7 +39,7 @@ def place(join: bool = True) -> tuple[int, int]:
 
 
 def _join() -> bool:
-    if max(context.current().world_size, read_worker_env().world_size) > 1:
+    if read_worker_env().world_size > 1:
         init_process_group()
         return True
     cluster, kind, index = cluster_told()
@@ -48,7 +48,9 @@ def _join() -> bool:
     if places and (kind, index) not in places and not alone:
         raise ConfigError(f"TF_CONFIG: the task {kind} {index} is not in the cluster {cluster}")
     if len(places) < 2:
-        return False
+        if simulated := context.current().world_size > 1:
+            init_process_group()
+        return simulated
     first = cluster[places[0][0]][0]
     rank = places.index((kind, index))
     init_process_group(init_method=f"tcp://{first}", rank=rank, world_size=len(places))

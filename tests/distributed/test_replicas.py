@@ -157,4 +157,4 @@ def test_what_is_no_place_in_a_cluster(workers, task, monkeypatch):
     told = {"cluster": {"worker": workers}, "task": {"type": "worker", "index": task}}
     monkeypatch.setenv("TF_CONFIG", json.dumps(told))
     with pytest.raises(ConfigError, match="TF_CONFIG"):
-        replicas.ranks()
+        replicas.place()

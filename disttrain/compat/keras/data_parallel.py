@@ -6,7 +6,7 @@ Ranks begin with rank 0's variables, and draw the order of rows that it draws. W
 ``auto_shard_dataset=False`` a rank's data are its own rows. Statistics that BatchNormalization
 keeps are averaged over rows; as in DDP, it normalises each rank's rows by their own, and a loss
 whose mean leaves out masked rows, or divides by weights, leaves out and divides by a rank's own.
-``predict`` computes all rows on every rank. Rank 0 alone shows progress and writes callbacks' files.
+``predict`` computes all rows on every rank. Rank 0 shows progress and writes callbacks' files.
 """
 
 from __future__ import annotations
@@ -152,8 +152,8 @@ def hook() -> None:
     if distribution_lib.distribution_lib is not None:
         return
     distribution_lib.distribution_lib = keras.src.backend.distribution_lib = library()
-    every = property(lambda self: False, lambda self, value: None)  # ... row is given to every rank
-    setattr(distribution_lib.Distribution, "_is_multi_process", every)
+    kept = property(lambda self: False, lambda self, value: None)  # every rank is given all rows
+    distribution_lib.Distribution._is_multi_process = kept
     for optimizer in (LossScaleOptimizer, MultiOptimizer, BaseOptimizer):
         _around(optimizer, "apply", _apply)
     _around(Loss, "__call__", _loss)

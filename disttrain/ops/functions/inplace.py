@@ -51,7 +51,7 @@ def inplace(name: str, prim: Callable, ufunc: object = None) -> Callable:
 
     def run(self: Tensor, *args: object, **params: object) -> Tensor:
         if ufunc is not None and thread.mode != SLOW and len(args) < 2:
-            alone = params.get("alpha") if len(params) == 1 else None
+            alone: Any = params.get("alpha") if len(params) == 1 else None
             if (not params or alone.__class__ is float) and _quick(self, args, ufunc, alone):
                 return self
         return overwrite(name, self, prim, *args, **params)

@@ -97,12 +97,15 @@ def own_rows(count: int) -> tuple[slice, float]:
     return slice(None), count / total.item()
 
 
-def summed(tensors: Sequence[Tensor], share: float = 1.0) -> list[Tensor]:
-    """The sums over ranks of ``share`` times each tensor, outside the graph. With the shares of
-    rows: the mean over all rows of what is a mean over each rank's; nothing of a share of 0."""
-    out = [t.detach() * share if share else zeros_like(t) for t in tensors]
+def summed(tensors: Sequence[Any], share: float = 1.0) -> list[Any]:
+    """The sums over ranks of ``share`` times each tensor, outside the graph; None stays None. With
+    the shares of rows: the mean over all rows of what is a mean over each rank's; nothing of a
+    share of 0."""
+    found = [t for t in tensors if t is not None]
+    out = [t.detach() * share if share else zeros_like(t) for t in found]
     all_reduce_coalesced(out)
-    return out
+    rest = iter(out)
+    return [None if t is None else next(rest) for t in tensors]
 
 
 def begin_alike(tensors: Sequence[Tensor]) -> None:

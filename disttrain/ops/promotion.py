@@ -229,7 +229,7 @@ def same_type_args(args: tuple) -> tuple:
     if isinstance(a, Tensor) and isinstance(b, Tensor) and a.meta()[1] == b.meta()[1]:
         return args
     args = (_scalar_or_tensor(a), _scalar_or_tensor(b))
-    return convert(args, result_type(*args))
+    return _with_a_tensor(args, result_type(*args))
 
 
 def _scalar_or_tensor(a: Tensor | float) -> Any:
@@ -248,4 +248,12 @@ def float_args(args: tuple) -> tuple:
     kind = result_type(*args)
     if not (kind.is_floating_point or kind.is_complex):
         kind = dtypes.get_default_dtype()
-    return convert(args, kind)
+    return _with_a_tensor(args, kind)
+
+
+def _with_a_tensor(args: tuple, kind: dtypes.dtype) -> tuple:
+    """``convert``; of numbers alone one becomes a tensor, for numpy would choose its own type."""
+    first, *rest = args = convert(args, kind)
+    if any(isinstance(a, Tensor) for a in args):
+        return args
+    return wrap(np.asarray(first, kind.np)), *rest

@@ -4,8 +4,9 @@ Hooks around Keras' own methods, which do nothing without several ranks.
 
 Ranks begin with rank 0's variables, and draw the order of rows that it draws. With
 ``auto_shard_dataset=False`` a rank's data are its own rows. Statistics that BatchNormalization
-keeps are averaged; as in DDP, it normalises each rank's rows by their own. ``predict`` computes all
-rows on every rank. Rank 0 alone shows the progress bar and saves checkpoints.
+keeps are averaged over rows; as in DDP, it normalises each rank's rows by their own, and a loss
+whose mean leaves out masked rows, or divides by weights, leaves out and divides by a rank's own.
+``predict`` computes all rows on every rank. Rank 0 shows progress and writes callbacks' files.
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ from typing import Any
 
 import keras
 from keras.src.backend.torch.trainer import TorchTrainer
-from keras.src.callbacks import ModelCheckpoint, ProgbarLogger
+from keras.src.callbacks import BackupAndRestore, CSVLogger, ModelCheckpoint, ProgbarLogger
 from keras.src.distribution import distribution_lib
+from keras.src.losses.loss import Loss
 from keras.src.optimizers.base_optimizer import BaseOptimizer
 from keras.src.optimizers.loss_scale_optimizer import LossScaleOptimizer
 from keras.src.optimizers.multi_optimizer import MultiOptimizer
@@ -31,6 +33,8 @@ from .devices import ALONE, library
 
 # In a step: this rank's share of all rows; what metrics held before it, where that is none.
 _STEP: ContextVar[tuple[float, list | None] | None] = ContextVar("step", default=None)
+_WRITES = {ModelCheckpoint: "_save_model", BackupAndRestore: "_save_model on_train_end",
+           CSVLogger: "on_train_begin on_epoch_end on_train_end"}  # fmt: skip
 
 
 def _shared() -> Any:
@@ -67,7 +71,7 @@ def stepping(share: float | None = 1.0, before: Any = None) -> Iterator[None]:
         _STEP.reset(token)
 
 
-def _step(model: Any, run: Callable[[Any], Any], data: Any) -> Any:
+def _step(run: Callable[[Any], Any], trains: bool, model: Any, data: Any) -> Any:
     shared = _shared()
     if shared is None:
         return run(data)
@@ -78,14 +82,9 @@ def _step(model: Any, run: Callable[[Any], Any], data: Any) -> Any:
     with stepping(share, before):
         logs = run(mine)
     _assign(_of_metrics(model) if before is not None else (), before or ())
-    return logs
-
-
-def _train_step(model: Any, run: Callable[[Any], Any], data: Any) -> Any:
-    logs = _step(model, run, data)
-    kept = [v for v in model.non_trainable_variables if "float" in v.dtype]
-    if kept and _shared() is not None:
-        _assign(kept, replicas.summed(_values(kept), 1.0 / place()[1]))
+    if trains:
+        moved = [v for v in model.non_trainable_variables if "float" in v.dtype]
+        _assign(moved, replicas.summed(_values(moved), share))
     return logs
 
 
@@ -99,19 +98,23 @@ def _apply(apply: Callable, self: Any, grads: Any, *args: Any, **kwargs: Any) ->
     step = _STEP.get()
     if step is None:
         return apply(self, grads, *args, **kwargs)
-    grads = list(grads)
-    summed = iter(replicas.summed([g for g in grads if g is not None], step[0]))
-    grads = [None if g is None else next(summed) for g in grads]
+    summed = replicas.summed(list(grads), step[0])
     with stepping(None):  # an optimizer inside this one is given what is reduced
-        return apply(self, grads, *args, **kwargs)
+        return apply(self, summed, *args, **kwargs)
 
 
-def _making(name: str, step: Callable) -> Callable:
+def _loss(call: Callable, self: Any, *args: Any, **kwargs: Any) -> Any:
+    value, step = call(self, *args, **kwargs), _STEP.get()
+    share = step[0] if step is not None and self.reduction == "sum" else 0.0
+    return value / share if share else value  # (the gradients' share is to take nothing of sums)
+
+
+def _making(name: str) -> Callable:
     def hook(make: Callable, self: Any, *args: Any, **kwargs: Any) -> None:
         before = getattr(self, name)
         make(self, *args, **kwargs)
-        if getattr(self, name) is not before:
-            setattr(self, name, partial(step, self, getattr(self, name)))
+        if (made := getattr(self, name)) is not before:
+            setattr(self, name, partial(_step, made, name == "train_function", self))
 
     return hook
 
@@ -124,8 +127,8 @@ def _metrics(result: Callable, self: Any) -> Any:
         _assign(variables, step[1])
     own = _values(variables)
     _assign(variables, replicas.summed(own))
-    try:
-        return result(self)
+    try:  # (a result may be the variable itself)
+        return keras.tree.map_structure(lambda v: keras.ops.copy(v), result(self))
     finally:
         _assign(variables, own)
 
@@ -134,18 +137,11 @@ def _build(build: Callable, self: Any, iterator: Any = None, data_batch: Any = N
     build(self, iterator, data_batch)
     if (iterator is not None or self.train_function is None) and _shared() is not None:
         found = [*self.variables, *(self.optimizer.variables if self.optimizer else ())]
-        values = _values(found)
-        replicas.begin_alike(values)
-        _assign(found, values)
+        replicas.begin_alike([v.value.detach() for v in found])
 
 
-def _distribution(init: Callable, self: Any, *args: Any, **kwargs: Any) -> None:
-    init(self, *args, **kwargs)
-    self._is_multi_process = False  # every rank is given all rows, and takes its own
-
-
-def _on_first(save: Callable, self: Any, *args: Any, **kwargs: Any) -> Any:
-    return save(self, *args, **kwargs) if _shared() is None or place()[0] == 0 else None
+def _on_first(write: Callable, self: Any, *args: Any, **kwargs: Any) -> Any:
+    return write(self, *args, **kwargs) if _shared() is None or place()[0] == 0 else None
 
 
 def _quiet(set_params: Callable, self: Any, params: dict) -> None:
@@ -158,12 +154,16 @@ def hook() -> None:
     if distribution_lib.distribution_lib is not None:
         return
     distribution_lib.distribution_lib = keras.src.backend.distribution_lib = library()
-    _around(distribution_lib.Distribution, "__init__", _distribution)
+    kept = property(lambda self: False, lambda self, value: None)  # every rank is given all rows
+    distribution_lib.Distribution._is_multi_process = kept
     for optimizer in (LossScaleOptimizer, MultiOptimizer, BaseOptimizer):
         _around(optimizer, "apply", _apply)
-    for kind, step in {"train": _train_step, "test": _step}.items():
-        _around(TorchTrainer, f"make_{kind}_function", _making(f"{kind}_function", step))
+    _around(Loss, "__call__", _loss)
+    for name in ("train_function", "test_function"):
+        _around(TorchTrainer, f"make_{name}", _making(name))
     _around(TorchTrainer, "get_metrics_result", _metrics)
     _around(TorchTrainer, "_symbolic_build", _build)
-    _around(ModelCheckpoint, "_save_model", _on_first)
+    for owner, writes in _WRITES.items():
+        for name in writes.split():
+            _around(owner, name, _on_first)
     _around(ProgbarLogger, "set_params", _quiet)

@@ -180,7 +180,7 @@ def register_dataclass(
 
 def _get_node_type(tree: Any) -> Any:
     kind = type(tree)
-    if kind not in SUPPORTED_NODES and is_namedtuple_class(kind):
+    if kind not in SUPPORTED_NODES and issubclass(kind, tuple) and is_namedtuple_class(kind):
         return NamedTuple
     return kind
 

@@ -50,9 +50,10 @@ def inplace(name: str, prim: Callable, ufunc: object = None) -> Callable:
     """The in-place form of an operation: ``f(self, *args, **params)`` returns ``self``."""
 
     def run(self: Tensor, *args: object, **params: object) -> Tensor:
-        quick = ufunc is not None and thread.mode != SLOW and not params and len(args) < 2
-        if quick and _quick(self, args, ufunc):
-            return self
+        if ufunc is not None and thread.mode != SLOW and len(args) < 2:
+            alone: Any = params.get("alpha") if len(params) == 1 else None
+            if (not params or alone.__class__ is float) and _quick(self, args, ufunc, alone):
+                return self
         return overwrite(name, self, prim, *args, **params)
 
     run.__name__ = run.__qualname__ = name
@@ -97,11 +98,17 @@ def begin(name: str, self: Tensor) -> None:
     check_inplace(self, name)
 
 
-def _quick(self: Tensor, args: tuple, ufunc: Any) -> bool:
-    """Do it by numpy's ``out=`` when nothing is recorded and one element type is involved."""
+def _quick(self: Tensor, args: tuple, ufunc: Any, alpha: float | None = None) -> bool:
+    """Do it by numpy's ``out=`` when nothing is recorded and one element type is involved, with
+    ``alpha`` times a tensor where it is given."""
     x = self.array
     if x.__class__ is not ndarray or x.dtype.kind != "f":
-        return x.__class__ is DeviceArray and _quick_there(self, args, ufunc)
+        return alpha is None and x.__class__ is DeviceArray and _quick_there(self, args, ufunc)
+    if alpha is not None and not (
+        ufunc in _SCALING and x.dtype.itemsize > 2 and -1e38 < alpha < 1e38 and args
+        and isinstance(args[0], Tensor)
+    ):  # fmt: skip
+        return False
     y: Any = None
     if args:
         y = args[0]
@@ -113,6 +120,8 @@ def _quick(self: Tensor, args: tuple, ufunc: Any) -> bool:
             y = y.array
             if y.__class__ is not ndarray or y.ndim > x.ndim:
                 return False
+            if alpha is not None:
+                y = y * alpha
         elif (y.__class__ is not float and y.__class__ is not int) or x.dtype.itemsize == 2:
             return False
     if not thread.mode and (self.graph_node() is not None or hides_graph(self)):
@@ -130,6 +139,7 @@ def _quick(self: Tensor, args: tuple, ufunc: Any) -> bool:
     return True
 
 
+_SCALING = (np.add, np.subtract)  # which take ``alpha``
 # Exact ones: the array module's give the digits of our own kernels.
 _EXACT = (np.add, np.subtract, np.multiply, np.true_divide, np.negative)
 

@@ -63,8 +63,8 @@ def check(fn: Any, args: tuple, params: dict) -> None:
         raise TypeError(f"{fn.name}() takes {len(fn.args)} arguments, {len(args)} were given")
     free: list = []
     sure = False  # one must be a tensor, and is
+    called = getattr(fn, "__name__", None) or getattr(fn, "name", "")
     for i, name, kind, value in _given(fn, args, params):
-        called = getattr(fn, "__name__", None) or fn.name
         where = f"{called}(): argument '{name}' (position {i + 1})"
         if kind == _ONE and not isinstance(value, Tensor):
             raise TypeError(f"{where} must be Tensor, not {type(value).__name__}; {_HELP}")
@@ -76,7 +76,7 @@ def check(fn: Any, args: tuple, params: dict) -> None:
             free.append((where, value))
         sure = sure or kind == _ONE
     if free and not sure and not any(isinstance(value, Tensor) for _, value in free):
-        if getattr(fn, "__name__", None) in _OF_NUMBERS:
+        if called in _OF_NUMBERS:
             return
         where, value = free[0]
         raise TypeError(f"{where} must be Tensor, not {type(value).__name__}; {_HELP}")

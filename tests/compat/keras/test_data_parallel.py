@@ -24,12 +24,32 @@ if several:
     print("devices", keras.distribution.list_devices())
 r = np.random.RandomState(0)
 x, y = r.rand(41, 6).astype("float32"), r.randint(0, 3, 41)
+
+
+class Seen(keras.metrics.Metric):
+    # Told by the memory of the variable itself, as TruePositives tells its count.
+
+    def __init__(self):
+        super().__init__()
+        self.rows = self.add_weight(initializer="zeros")
+
+    def update_state(self, true, predicted, sample_weight=None):
+        self.rows.assign_add(len(true))
+
+    def result(self):
+        return keras.ops.convert_to_tensor(self.rows)
+
+
 model = keras.Sequential([keras.Input((6,)), layers.Dense(8, "relu"), layers.Dense(3, "softmax")])
-model.compile("adam", "sparse_categorical_crossentropy", metrics=["accuracy"])
-saves = keras.callbacks.ModelCheckpoint("best.keras", save_best_only=True)
-fitted = model.fit(x, y, 8, 2, validation_data=(x[:9], y[:9]), callbacks=[saves], verbose=2)
-figures = [fitted.history[name] for name in sorted(fitted.history)]
+model.compile("adam", "sparse_categorical_crossentropy", metrics=["accuracy", Seen()])
+writers = [keras.callbacks.ModelCheckpoint("best.keras", save_best_only=True),
+           keras.callbacks.CSVLogger(f"{several}.csv"), keras.callbacks.BackupAndRestore("kept")]
+fitted = model.fit(x, y, 8, 2, validation_data=(x[:9], y[:9]), callbacks=writers, verbose=2)
+assert not several or fitted.history.pop("seen") == [41, 41]
+figures = [fitted.history[name] for name in sorted(fitted.history) if name != "seen"]
 figures.append(model.train_on_batch(x, y))
+model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(reduction="sum"))
+figures[-1].extend(np.ravel(model.train_on_batch(x, y)))
 np.savez(f"{several}{rank}.npz", np.ravel(figures[:-1]), figures[-1], *model.get_weights(),
          model.evaluate(x, y, verbose=0), model.predict(x, verbose=0))
 """
@@ -53,7 +73,9 @@ def test_fit_over_ranks_equals_one_process(tmp_path):
     for rank in (0, 1):
         for mine, all_rows in zip(_numbers(tmp_path, f"True{rank}"), whole, strict=True):
             np.testing.assert_allclose(mine, all_rows, rtol=2e-5, atol=2e-6)
-    assert (tmp_path / "best.keras").exists()
+    assert (tmp_path / "best.keras").exists() and not (tmp_path / "kept").exists()
+    logged = [(tmp_path / f"{several}.csv").read_text() for several in (True, False)]
+    assert [text.count("\n") for text in logged] == [3, 3]
 
 
 ONE_BATCH = """

@@ -389,3 +389,24 @@ def test_indices_and_sources_lie_apart_from_what_they_write_to():
         with pytest.raises(RuntimeError, match="unsupported operation"):
             write()
     assert i.tolist() == [2, 1, 0]
+
+
+@pytest.mark.parametrize("kind", [dt.float32, dt.float64, dt.float16, dt.int32])
+@pytest.mark.parametrize("shapes", [((3, 4), (3, 4)), ((3, 4), (4,)), ((3, 4), ()), ((), ())])
+@pytest.mark.parametrize("alpha", [0.1, -2.0, 3, 1e39, True])
+@pytest.mark.parametrize("name", ["add", "sub"])
+def test_a_multiple_is_added_in_place_with_the_bits_of_the_sum(name, alpha, shapes, kind):
+    a, b = (dt.full(shape, 1.7).to(kind) for shape in shapes)
+    try:
+        want = getattr(dt, name)(a, b, alpha=alpha)
+    except (TypeError, RuntimeError) as error:
+        with pytest.raises(type(error)):
+            getattr(a, f"{name}_")(b, alpha=alpha)
+    else:
+        assert dt.equal(getattr(a, f"{name}_")(b, alpha=alpha), want) and a.dtype is kind
+
+
+def test_only_sums_take_multiples():
+    for call in (lambda a: a.mul_(a + 1, alpha=2.0), lambda a: a.abs_(alpha=2.0)):
+        with pytest.raises(TypeError):
+            call(dt.ones(3))

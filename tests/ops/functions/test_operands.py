@@ -78,10 +78,12 @@ def test_products_that_are_added_take_their_older_order():
         dt.baddbmm(2, b, c)
 
 
-@pytest.mark.parametrize("name", ["add", "sub", "subtract", "mul", "div", "true_divide", "divide"])
+@pytest.mark.parametrize("name", "add sub subtract mul div divide true_divide".split())
 def test_arithmetic_takes_two_numbers(name):
     wanted = {"a": 5, "s": 1, "m": 6, "d": 1.5, "t": 1.5}[name[0]]
     assert isinstance(getattr(dt, name)(3, 2), dt.Tensor) and getattr(dt, name)(3, 2) == wanted
+    assert getattr(dt, name)(3, 2).dtype is (dt.float32 if name[0] in "dt" else dt.int64)
+    assert getattr(dt, name)(3, 2.0).dtype is dt.float32
 
 
 X = dt.tensor([[1.0, 4.0, 2.0]])

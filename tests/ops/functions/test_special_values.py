@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 
 import disttrain as dt
@@ -132,6 +133,9 @@ def test_turns_and_diagonals():
     m = dt.arange(4.0).reshape(2, 2)
     assert m.rot90().tolist() == [[1, 3], [0, 2]] and m.rot90(-1).tolist() == [[2, 0], [3, 1]]
     assert m.rot90(2).tolist() == [[3, 2], [1, 0]]
+    turns = np.array(5)
+    assert m.rot90(turns).tolist() == m.rot90(1).tolist() and turns == 5
+    assert m.roll(np.int8(1), 0).tolist() == m.roll(dt.tensor(1), 0).tolist() == [[2, 3], [0, 1]]
     assert dt.diag_embed(dt.tensor([1.0, 2.0]), 1)[:2].tolist() == [[0, 1, 0], [0, 0, 2]]
     assert dt.diagflat(dt.tensor([[1.0], [2.0]])).tolist() == [[1, 0], [0, 2]]
     assert dt.ones(2, 3).sum_to_size(1, 3).tolist() == [[2, 2, 2]]

@@ -326,7 +326,7 @@ def rot90(input: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
     a, b = (one_dim(d, input.ndim, "rot90") for d in dims)
     if a == b:
         raise DimError(f"rot90: dims={list(dims)} names a dimension twice")
-    k %= 4
+    k = k % 4  # (``k`` may be an array, which is not to change)
     if k == 0:
         return el.copy(input)
     if k == 2:

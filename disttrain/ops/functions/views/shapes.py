@@ -366,6 +366,8 @@ def flipud(input: Tensor) -> Tensor:
 
 def roll(input: Tensor, shifts: Dims, dims: Dims | None = None) -> Tensor:
     """Shift around the end; the flattened tensor when ``dims`` is None."""
+    if not isinstance(shifts, int) and getattr(shifts, "ndim", 1) == 0:  # numpy's numbers, tensors
+        shifts = int(cast("int", shifts))
     shifts = (shifts,) if isinstance(shifts, int) else tuple(shifts)
     if dims is None:
         if len(shifts) != 1:

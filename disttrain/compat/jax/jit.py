@@ -258,7 +258,7 @@ class Jitted:
             found = Trace(self.about(call, transform), self._of(call), call.avals)
             if found.keeps:
                 while len(traces) >= _MOST:
-                    traces.pop(next(iter(traces), None), None)
+                    traces.pop(next(iter(traces)), None)
                 traces[call.key] = found
         return found
 

@@ -24,7 +24,7 @@ from ..ops.primitives.elementwise import conj
 from ..ops.primitives.views import expand, reshape
 from .functions import push_function
 from .levels import Level, check, followed, is_written, leave_private, renew, settle
-from .numbers import as_tensor, as_tensors
+from .numbers import as_tensor
 from .reverse import output_leaves, split_aux
 
 _new = object.__new__
@@ -276,8 +276,9 @@ def _given(primals: Any, tangents: Any) -> tuple[list, Callable, list]:
             f"{tree.structure(tangents)}"
         )
     leaves, rebuild = tree.flatten(primals)
-    leaves = as_tensors(leaves)
-    given = [as_tensor(t, p) for t, p in zip(tree.leaves(tangents), leaves, strict=True)]
+    given = tree.leaves(tangents)  # (a number goes along with what has no dimensions)
+    leaves = [p if _has_dims(t) else as_tensor(p) for p, t in zip(leaves, given, strict=True)]
+    given = [t if _has_dims(p) else as_tensor(t, p) for t, p in zip(given, leaves, strict=True)]
     if not leaves:
         raise AutogradError(f"{_JVP}: Expected at least one Tensor among the primals")
     for i, (p, t) in enumerate(zip(leaves, given, strict=True)):
@@ -291,6 +292,10 @@ def _given(primals: Any, tangents: Any) -> tuple[list, Callable, list]:
                 f"{_JVP}: tangent {i} has shape {list(t.shape)}, its primal {list(p.shape)}"
             )
     return leaves, rebuild, given
+
+
+def _has_dims(x: Any) -> bool:
+    return isinstance(x, Tensor) and x.ndim > 0
 
 
 def _check_dependent(level: Forward, outs: list) -> None:

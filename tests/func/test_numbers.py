@@ -6,6 +6,7 @@ import pytest
 
 import disttrain as dt
 from disttrain import func
+from disttrain.errors import AutogradError
 
 
 def test_numbers_are_leaves():
@@ -34,3 +35,10 @@ def test_jit_is_compile_for_functions():
         return x + 1
 
     assert f(dt.ones(2)).tolist() == [2.0, 2.0] and dt.jit is dt.compile.jit
+
+
+@pytest.mark.parametrize("pair", [(1.0, dt.ones(2)), (dt.ones(2), 1.0)], ids=["primal", "tangent"])
+def test_a_number_is_no_partner_of_a_row(pair):
+    primal, tangent = pair
+    with pytest.raises(AutogradError, match="only contain Tensors"):
+        func.jvp(dt.sin, (primal,), (tangent,))

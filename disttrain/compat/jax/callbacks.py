@@ -26,15 +26,21 @@ class _Arguments:
 
     def __init__(self, args: tuple, kwargs: dict, static: bool = False) -> None:
         leaves, self.form = _registry.flatten((args, kwargs))
-        self.leaves = [x if static and not _is_array(x) else as_array(x) for x in leaves]
-        self.tensors = [x._value for x in self.leaves if isinstance(x, Array)]
+        found = [x if static and not _is_array(x) else as_array(x) for x in leaves]
+        self.tensors = [x._value for x in found if isinstance(x, Array)]
+        self.leaves = [Array if isinstance(x, Array) else x for x in found]
+
+    def taken(self) -> list:
+        """The arrays' values, which are not kept: a program outlives what it was staged with."""
+        found, self.tensors = self.tensors, []
+        return found
 
     def now(self, arrays: tuple, plain: bool = False) -> tuple[tuple, dict]:
         """(args, kwargs) with these arrays. ``plain``: as numpy's."""
         left = iter(arrays)
         made = [
             (np.asarray(next(left))[()] if plain else wrap(tensor_of(np.asarray(next(left)))))
-            if isinstance(x, Array)
+            if x is Array
             else x
             for x in self.leaves
         ]
@@ -66,7 +72,7 @@ def _called(
 
     metas = [(a.shape, a.dtype) for a in avals]
     prim = Callback(name, fn, metas, **settings)
-    outs = prim(*given.tensors)
+    outs = prim(*given.taken())
     return form.build(iter([wrap(_tensor(o)) for o in outs]))
 
 
@@ -145,7 +151,7 @@ def debug_callback(
 
 def _run_debug(name: str, fn: Callable, given: _Arguments) -> None:
     prim = Callback(name, fn, [], method="sequential", effect=True)
-    prim(*given.tensors)
+    prim(*given.taken())
 
 
 class _Format(string.Formatter):

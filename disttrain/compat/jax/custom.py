@@ -379,6 +379,7 @@ def checkpoint(
         if jitted is None:
             raise TypeError(f"Expected a callable value, got {fun!r}")
         kind = jitted.kind(args, kwargs)
+        kind = kind._replace(key=("checkpoint", kind.key))
         trace = jitted.staged(kind, "checkpoint / remat")
         body, consts = trace.staged.body, trace.staged.consts
 

@@ -26,7 +26,7 @@ from ...core.tensor import Tensor
 from ...core.tensor import wrap as tensor_of
 from ...distributed.spmd.arrays import over_ranks, summed, with_layouts
 from ...func.named import bound, tracked
-from ...func.staging import Stage, Staged, stage
+from ...func.staging import Stage, stage
 from . import jaxpr, sharding, tree
 from .array import wrap
 from .avals import Aval, ShapeDtypeStruct, aval_of
@@ -35,6 +35,7 @@ from .statics import Statics
 from .types import enabled_x64
 
 _registry = tree.default_registry
+_MOST = 4096  # programs of one function that are kept, as in JAX
 _WORTH = 32  # turns that a call counts for: the second is shortened by the compiler
 DISABLED = "compat.jax.disable_jit"  # the rank's slot: whether jit runs functions as they are
 _TRACES = "compat.jax.traces"  # the rank's slot: what was staged, by function
@@ -66,7 +67,7 @@ class Trace:
             self.weak = [o.weak_type for o in outs]
             return [o._value for o in outs]
 
-        self.staged: Staged = stage(of, [(a.shape, a.dtype) for a in avals], about=about)
+        self.staged = stage(of, [(a.shape, a.dtype) for a in avals], about=about).program
         consts = self.staged.consts
         self.keeps = not any(isinstance(t, Tracer) or t.requires_grad for t in consts)
         self.call = JitCall(self.name, self.staged.body)
@@ -256,6 +257,8 @@ class Jitted:
         if found is None:
             found = Trace(self.about(call, transform), self._of(call), call.avals)
             if found.keeps:
+                while len(traces) >= _MOST:
+                    traces.pop(next(iter(traces)), None)
                 traces[call.key] = found
         return found
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
+import sys
 import threading
+import weakref
 from functools import partial
 
 import numpy as np
@@ -116,3 +119,53 @@ def test_threads_have_their_own_levels():
 def test_disable_jit_runs_python():
     with jax.disable_jit():
         assert float(jax.jit(lambda x: x if x > 0 else -x)(-1.0)) == 1.0
+
+
+class _Scale:
+    by = 2.0
+
+    def host(self, x):
+        return np.asarray(x * self.by, np.float32)
+
+
+_PROGRAMS = {
+    "jit": lambda m: jax.jit(lambda x: x * m.by),
+    "jit of jit": lambda m: jax.jit(jax.jit(lambda x: x * m.by)),
+    "grad of jit": lambda m: jax.grad(jax.jit(lambda x: (x * m.by).sum())),
+    "checkpoint": lambda m: jax.grad(jax.checkpoint(lambda x: (x * m.by).sum())),
+    "scan": lambda m: jax.jit(lambda x: jax.lax.scan(lambda c, y: (c * m.by, y), 1.0, x)),
+    "make_jaxpr": lambda m: jax.make_jaxpr(lambda x: x * m.by),
+    "eval_shape": lambda m: lambda x: jax.eval_shape(lambda x: x * m.by, x),
+    "callback": lambda m: jax.jit(
+        lambda x: jax.pure_callback(m.host, jax.ShapeDtypeStruct(x.shape, x.dtype), x)
+    ),
+}
+
+
+@pytest.mark.parametrize("program", _PROGRAMS.values(), ids=_PROGRAMS)
+def test_programs_go_with_their_functions(program):
+    m = _Scale()
+    program(m)(jnp.ones(3))
+    gone = weakref.ref(m)
+    del m
+    gc.collect()
+    assert gone() is None
+
+
+def test_so_many_programs_of_a_function_are_kept(monkeypatch):
+    monkeypatch.setattr(sys.modules["disttrain.compat.jax.jit"], "_MOST", 4)
+    f = jax.jit(lambda x: x * 2)
+    for n in range(1, 8):
+        assert f(jnp.ones(n)).shape == (n,)
+    assert f._cache_size() == 4
+
+
+def test_checkpoints_are_staged_apart():
+    seen = []
+
+    def f(x):
+        seen.append(x)
+        return x * x
+
+    assert float(jax.jit(f)(3.0)) == float(jax.checkpoint(f)(3.0)) == 9.0
+    assert len(seen) == 2

@@ -202,6 +202,8 @@ def unhashable(self: Array) -> int:
 
 def written(self: Array, spec: str) -> str:
     """A number in a format."""
+    if tracing.is_traced(self._value):
+        return object.__format__(self, spec)
     return format(np.asarray(self)[()] if not self.ndim else np.asarray(self), spec)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ....core.tensor import Tensor
-from ....errors import CaptureError, DimError, DTypeError, LinAlgError, ShapeError
+from ....errors import CaptureError, DimError, DTypeError, EscapedValue, LinAlgError, ShapeError
 from ....ops import api as ops
 from .. import types
 from ..array import Array, wrap
@@ -98,9 +98,9 @@ def _called(where: str, fn: Callable, args: tuple, given: dict[str, Any], *xs: A
         raise TypeError(f"{where}: {error}") from None
     except DTypeError:
         raise refused(where, next(x for x in xs if isinstance(x, Tensor))) from None
-    except CaptureError:
+    except CaptureError as error:
         traced = next((x for x in xs if isinstance(x, Tensor) and is_traced(x)), None)
-        if traced is None:
+        if traced is None or isinstance(error, EscapedValue):
             raise
         more = f"It arose in jax.numpy.{where}: how large its result is depends on values."
         raise ConcretizationTypeError(wrap(traced), more) from None

@@ -234,6 +234,32 @@ def test_ranks_and_simulated_devices_agree():
     assert "gradient of one for all: 28.0" in one  # of all shards, as in JAX
 
 
+ALONE = """
+import jax, jax.numpy as jnp, numpy as np
+from jax import lax
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+rows = NamedSharding(Mesh(np.array(jax.devices()), ("x",)), P("x"))
+x = jax.device_put(np.arange(16.0, dtype="f4").reshape(-1, 4), rows)
+mean, gradient = jnp.mean(x), jax.grad(lambda w: jnp.mean((x @ w) ** 2))(jnp.ones(4))
+if jax.process_index() == 0:
+    assert float(mean) == 7.5 and gradient.tolist() == [520, 580, 640, 700], gradient
+inner = jax.pmap(jax.pmap(lambda x: lax.psum(x, "j"), "j"), "i")  # the ranks are those of "i"
+assert inner(np.ones((1, 1, 3), "f4")).tolist() == [[[1, 1, 1]]]
+assert (x.sum(1) * 2).shape == (4,)
+print("done")
+"""
+
+
+def test_one_rank_reads_sums_alone(tmp_path):
+    script = tmp_path / "alone.py"
+    script.write_text(ALONE)
+    words, _ = WAYS["two ranks"]
+    done = subprocess.run(
+        [sys.executable, *words, str(script)], capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+
+
 def test_a_rank_that_dies_is_told_to_the_others(tmp_path):
     script = tmp_path / "dies.py"
     script.write_text(

@@ -70,6 +70,20 @@ def test_pmap_takes_trees_axes_and_statics():
     assert len(count) == 1
 
 
+def test_groups_of_an_axis_are_summed_apart():
+    groups = [[0, 2], [3, 1]]
+    for op, wanted in {
+        lax.psum: [2, 4, 2, 4], lax.pmean: [1, 2, 1, 2], lax.pmax: [2, 3, 2, 3],
+        lax.pmin: [0, 1, 0, 1], lax.all_gather: [[0, 2], [3, 1], [0, 2], [3, 1]],
+    }.items():  # fmt: skip
+        f = lambda x, op=op: op(x, "i", axis_index_groups=groups)
+        same(jax.pmap(f, "i")(X), wanted)
+    of_sums = jax.grad(lambda x: (lax.psum(x, "i", axis_index_groups=groups) ** 2).sum())
+    same(jax.pmap(of_sums, "i")(X), [8, 16, 8, 16])
+    with pytest.raises(ValueError, match="4 places once"):
+        jax.pmap(lambda x: lax.psum(x, "i", axis_index_groups=[[0, 1]]), "i")(X)
+
+
 def test_shard_map_multiplies_matrices():
     mesh = Mesh(np.array(jax.devices()).reshape(4, 2), ("i", "j"))
     a = np.random.default_rng(0).normal(size=(8, 16)).astype("f4")

@@ -99,13 +99,15 @@ def of_leaves(name: str, fn: Callable) -> Callable:
 
     def run(x: Any, *args: Any, **kwargs: Any) -> Any:
         groups = kwargs.pop("axis_index_groups", None)
+        if groups is not None and "axis_name" in kwargs:
+            args = (kwargs.pop("axis_name"),)
         if groups is not None and (kwargs or name not in _OF_GROUPS):
             raise NotImplementedError(f"axis_index_groups of {name}")
 
         def one(leaf: Any) -> Array:
             a = as_array(leaf)
             if groups is not None:
-                return wrap(_OF_GROUPS[name](in_groups(a._value, *args, groups)), a.weak_type)
+                return wrap(_OF_GROUPS[name](in_groups(a._value, args[0], groups)), a.weak_type)
             return wrap(fn(a._value, *args, **kwargs), a.weak_type)
 
         return tree.tree_map(one, x)

@@ -17,6 +17,8 @@ from .. import tree
 from ..core.tensor import Tensor
 from ..core.types.dtypes import int64
 from ..errors import ConfigError, DimError, ShapeError
+from ..ops.functions.creation.data import as_tensor
+from ..ops.functions.gathering import index_select
 from ..ops.functions.reduce import amax, amin
 from ..ops.functions.views.shapes import movedim
 from ..ops.primitives.batching import merge, split
@@ -129,6 +131,20 @@ def all_gather(x: Any, axis_name: Any, *, axis: int = 0, tiled: bool = False) ->
         return _joined(out, _dim("all_gather", axis, value.ndim + (not tiled)), tiled)
 
     return _each("all_gather", axis_name, x, do)
+
+
+def in_groups(x: Any, axis_name: Any, groups: Sequence[Sequence[int]]) -> Any:
+    """The ``x`` of all that are in one of ``groups`` (of places along the axis) with oneself, in
+    its order, as a new dimension in front."""
+    size = axis_size(axis_name)
+    if sorted(i for g in groups for i in g) != list(range(size)) or len(set(map(len, groups))) > 1:
+        raise ConfigError(
+            f"axis_index_groups={groups}: needed are groups of one size that have each of "
+            f"{size} places once"
+        )
+    table = as_tensor([list(next(g for g in groups if i in g)) for i in range(size)])
+    mine = index_select(table, 0, as_tensor(axis_index(axis_name)).reshape(1))[0]
+    return index_select(all_gather(x, axis_name), 0, mine)
 
 
 def psum_scatter(x: Any, axis_name: Any, *, scatter_dimension: int = 0, tiled: bool = False) -> Any:

@@ -16,6 +16,7 @@ from . import (
     callbacks,
     custom,
     errors,
+    extending,
     jacobians,
     jaxpr,
     key_types,
@@ -54,7 +55,9 @@ NAMES: dict[str, Any] = {
     **_config.NAMES,
     **linear.NAMES,
     **parallel.MODULES["jax"],
-    "Array": Array, "__version__": VERSION, "remat": custom.checkpoint,
+    "Array": Array, "__version__": VERSION,
+    "__version_info__": extending.VERSION_INFO, "Ref": extending.Ref,
+    "new_ref": extending.Ref, "remat": custom.checkpoint,
     "jacobian": jacobians.jacrev, "pure_callback": callbacks.pure_callback,
     "effects_barrier": callbacks.effects_barrier,
 }  # fmt: skip
@@ -91,7 +94,7 @@ def _experimental() -> dict[str, Any]:
 _MODULES: dict[str, Any] = {  # of names, by the module that has them under "jax"
     "numpy": numpy.NAMES, "numpy.linalg": linalg.NAMES, "numpy.fft": fft.NAMES,
     **parallel.MODULES, "lax": {**lax.NAMES, **parallel.MODULES["lax"]}, "nn": nn.NAMES,
-    "nn.initializers": _public(initializers),
+    "nn.initializers": {**_public(initializers), "Initializer": Any},
     "random": _public(random),
     "tree_util": tree.NAMES, "tree": tree.SHORT, "errors": _errors(),
     "debug": {**_debug(), **parallel.MODULES["debug"]},
@@ -113,7 +116,7 @@ _MODULES: dict[str, Any] = {  # of names, by the module that has them under "jax
     **{f"scipy.stats.{n}": vars(d) for n, d in stats.NAMES.items() if hasattr(d, "__dict__")},
 }  # fmt: skip
 del _MODULES["jax"]
-for _name, _names in small_modules.NAMES.items():
+for _name, _names in (*small_modules.NAMES.items(), *extending.NAMES.items()):
     _MODULES[_name] = {**_MODULES.get(_name, {}), **_names}
 
 __all__ = ["Array", "install"]
@@ -129,7 +132,7 @@ def build() -> dict[str, Shim]:
     """All modules of the stand-in, parents before children."""
     modules = {"jax": Shim("jax").give(**NAMES)}
     for name, names in _MODULES.items():
-        given = {n: v for n, v in names.items() if not n.startswith("__")}
+        given = {n: v for n, v in names.items() if n[:2] != "__" or n == "__version_info__"}
         modules[f"jax.{name}"] = Shim(f"jax.{name}").give(**given)
     return modules
 

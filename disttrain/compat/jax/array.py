@@ -18,6 +18,8 @@ import disttrain as dt
 from ... import tree
 from ...core.tensor import Tensor
 from ...core.types import dtypes
+from ...distributed.spmd.arrays import summed
+from ...distributed.tensor import DTensor
 from .errors import TracerArrayConversionError
 from .key_types import KEY, shown
 from .tracing import concrete, tracer_text
@@ -79,7 +81,9 @@ class Array:
 
 
 def wrap(value: Tensor, weak: bool = False, trace: Any = None) -> Array:
-    """The Array over ``value``."""
+    """The Array over ``value``. Sums over ranks are made at once: JAX's are read by one alone."""
+    if value.__class__ is DTensor:
+        value = summed(value)
     out = _new(Array)
     out._value, out.weak_type, out._trace = value, weak, trace
     return out

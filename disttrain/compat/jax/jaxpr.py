@@ -40,11 +40,7 @@ class ShapedArray(NamedTuple):
     shape: tuple[int, ...]
     dtype: np.dtype
     weak_type: bool = False
-
-    @property
-    def sharding(self) -> Any:
-        """That of an empty mesh: types say nothing of layouts here."""
-        return _NOWHERE
+    sharding: Any = _NOWHERE  # that of an empty mesh: types say nothing of layouts here
 
     def __repr__(self) -> str:
         weak = ", weak_type=True" if self.weak_type else ""

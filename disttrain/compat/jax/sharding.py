@@ -276,4 +276,5 @@ for _name, _read in {
 }.items():  # fmt: skip
     setattr(Array, _name, property(_read))  # type: ignore[arg-type]
 Array.devices = lambda self: sharding_of(self).device_set  # type: ignore[attr-defined]
+Array.to_device = lambda self, device, *, stream=None: put(self, device)  # type: ignore[attr-defined]
 Array.addressable_data = lambda self, i: _shards(self)[i].data  # type: ignore[attr-defined]

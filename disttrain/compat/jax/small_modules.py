@@ -34,22 +34,6 @@ class Tracer(metaclass=_TracerClass):
     """What an Array is an instance of while a transform runs the function that it is in."""
 
 
-def _type_of(x: Any) -> Any:
-    return x if isinstance(x, (type, key_types.KeyType)) else getattr(x, "dtype", x)
-
-
-def issubdtype(a: Any, b: Any) -> bool:
-    """``jnp.issubdtype``, also of the types of keys."""
-    one, two = (_type_of(x) for x in (a, b))
-    if isinstance(one, key_types.KeyType) or isinstance(two, key_types.KeyType):
-        if isinstance(two, type):
-            return issubclass(key_types.prng_key, two)
-        return one == two
-    if isinstance(two, type) and issubclass(two, key_types.extended):
-        return isinstance(one, type) and issubclass(one, two)
-    return types.issubdtype(a, b)
-
-
 def canonicalize_dtype(dtype: Any, allow_extended_dtype: bool = False) -> Any:
     """The type that is used for ``dtype``."""
     return dtype if isinstance(dtype, key_types.KeyType) else types.canonical(dtype)
@@ -120,7 +104,7 @@ NAMES: dict[str, dict[str, Any]] = {  # by the module that has them under "jax"
     "core": {"Tracer": Tracer},
     "typing": {"ArrayLike": ArrayLike, "DTypeLike": DTypeLike},
     "dtypes": {
-        "issubdtype": issubdtype, "canonicalize_dtype": canonicalize_dtype,
+        "issubdtype": types.issubdtype, "canonicalize_dtype": canonicalize_dtype,
         "result_type": result_type, "prng_key": key_types.prng_key,
         "extended": key_types.extended, "bfloat16": ml_dtypes.bfloat16,
         "float0": np.dtype([("float0", "V", 0)]), "finfo": types.finfo, "iinfo": types.iinfo,

@@ -17,6 +17,7 @@ import numpy as np
 from ...context import thread
 from ...core.types import dtypes
 from ...trace import warn
+from . import key_types
 
 X64 = "compat.jax.enable_x64"  # the rank's slots: whether types of 64 bits are kept,
 PROMOTION = "compat.jax.numpy_dtype_promotion"  # and how types meet: "standard" or "strict"
@@ -209,7 +210,7 @@ def isdtype(dtype: Any, kind: Any) -> bool:
     return False
 
 
-def issubdtype(a: Any, b: Any) -> bool:
+def _issubdtype(a: Any, b: Any) -> bool:
     """numpy's, in which the half and quarter types of ml_dtypes are floating, too."""
     one, two = map(_own, (a, b))
     abstract = isinstance(one, type) and issubclass(one, np.generic) and one.__module__ == "numpy"
@@ -218,6 +219,22 @@ def issubdtype(a: Any, b: Any) -> bool:
             return two in (np.floating, np.inexact, np.number, np.generic, np.dtype(one).type)
         return np.dtype(two) == np.dtype(one)
     return bool(np.issubdtype(one, two))
+
+
+def _type_of(x: Any) -> Any:
+    return x if isinstance(x, (type, key_types.KeyType)) else getattr(x, "dtype", x)
+
+
+def issubdtype(a: Any, b: Any) -> bool:
+    """``jnp.issubdtype``, also of the types of keys."""
+    one, two = (_type_of(x) for x in (a, b))
+    if isinstance(one, key_types.KeyType) or isinstance(two, key_types.KeyType):
+        if isinstance(two, type):
+            return issubclass(key_types.prng_key, two)
+        return one == two
+    if isinstance(two, type) and issubclass(two, key_types.extended):
+        return isinstance(one, type) and issubclass(one, two)
+    return _issubdtype(a, b)
 
 
 def finfo(dtype: Any) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
+from ...context import thread
 from ...core.tensor import Tensor
 from ...errors import ConfigError, ShapeError
 from ...func.levels import settle
@@ -22,7 +23,8 @@ def pmap(
     (None: all get the same); ``out_axes(results)`` says it of the results."""
 
     def run(*tensors: Tensor) -> list[Tensor]:
-        ranks = known.spread()
+        inside = any(isinstance(each, Ranks) for each in thread.stack)  # ranks are taken, then
+        ranks = known.spread() and not inside
         level: Any = (
             Ranks(state.group_or_default(), axis_name)
             if ranks

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 import disttrain as dt
+import disttrain.compat.jax as jax
+import disttrain.compat.jax.numpy as jnp
 from disttrain.compat.jax.array import lift, unwrap, wrap
 
 pytestmark = pytest.mark.simulated
@@ -23,3 +25,11 @@ def test_operands_meet_in_one_type():
 def test_sequences_of_arrays_are_arrays():
     made = unwrap([wrap(dt.ones(2)), [2, 3.5]])
     assert made.tolist() == [[1, 1], [2, 3.5]]
+
+
+def test_arrays_are_ready():
+    x = jnp.arange(3.0)
+    assert x.block_until_ready() is x and x.is_ready() and not x.is_deleted()
+    assert x.copy_to_host_async() is None and x.tobytes() == np.arange(3.0, dtype="f4").tobytes()
+    assert x.aval == jax.typeof(x)._replace(sharding=None)
+    assert x.to_device(jax.devices()[0]).device == jax.devices()[0]

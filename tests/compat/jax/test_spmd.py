@@ -70,6 +70,20 @@ def test_pmap_takes_trees_axes_and_statics():
     assert len(count) == 1
 
 
+def test_groups_of_an_axis_are_summed_apart():
+    groups = [[0, 2], [3, 1]]
+    for op, wanted in {
+        lax.psum: [2, 4, 2, 4], lax.pmean: [1, 2, 1, 2], lax.pmax: [2, 3, 2, 3],
+        lax.pmin: [0, 1, 0, 1], lax.all_gather: [[0, 2], [3, 1], [0, 2], [3, 1]],
+    }.items():  # fmt: skip
+        f = lambda x, op=op: op(x, "i", axis_index_groups=groups)
+        same(jax.pmap(f, "i")(X), wanted)
+    of_sums = jax.grad(lambda x: (lax.psum(x, "i", axis_index_groups=groups) ** 2).sum())
+    same(jax.pmap(of_sums, "i")(X), [8, 16, 8, 16])
+    with pytest.raises(ValueError, match="4 places once"):
+        jax.pmap(lambda x: lax.psum(x, "i", axis_index_groups=[[0, 1]]), "i")(X)
+
+
 def test_shard_map_multiplies_matrices():
     mesh = Mesh(np.array(jax.devices()).reshape(4, 2), ("i", "j"))
     a = np.random.default_rng(0).normal(size=(8, 16)).astype("f4")
@@ -232,6 +246,32 @@ def test_ranks_and_simulated_devices_agree():
     one, ranks = found
     assert len(one) == 26 and one == ranks
     assert "gradient of one for all: 28.0" in one  # of all shards, as in JAX
+
+
+ALONE = """
+import jax, jax.numpy as jnp, numpy as np
+from jax import lax
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+rows = NamedSharding(Mesh(np.array(jax.devices()), ("x",)), P("x"))
+x = jax.device_put(np.arange(16.0, dtype="f4").reshape(-1, 4), rows)
+mean, gradient = jnp.mean(x), jax.grad(lambda w: jnp.mean((x @ w) ** 2))(jnp.ones(4))
+if jax.process_index() == 0:
+    assert float(mean) == 7.5 and gradient.tolist() == [520, 580, 640, 700], gradient
+inner = jax.pmap(jax.pmap(lambda x: lax.psum(x, "j"), "j"), "i")  # the ranks are those of "i"
+assert inner(np.ones((1, 1, 3), "f4")).tolist() == [[[1, 1, 1]]]
+assert (x.sum(1) * 2).shape == (4,)
+print("done")
+"""
+
+
+def test_one_rank_reads_sums_alone(tmp_path):
+    script = tmp_path / "alone.py"
+    script.write_text(ALONE)
+    words, _ = WAYS["two ranks"]
+    done = subprocess.run(
+        [sys.executable, *words, str(script)], capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
 
 
 def test_a_rank_that_dies_is_told_to_the_others(tmp_path):

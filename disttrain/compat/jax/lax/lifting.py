@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ....core.tensor import Tensor
+from ....func.axes import in_groups
 from .. import tree
 from ..array import Array, wrap
 from ..transforms import as_array
@@ -86,16 +87,27 @@ def _left(out: Any, given: list[Array], strong: bool) -> Any:
     return out
 
 
+_OF_GROUPS: dict[str, Callable] = {
+    "psum": lambda rows: rows.sum(0, dtype=rows.dtype), "pmean": lambda rows: rows.mean(0),
+    "pmax": lambda rows: rows.amax(0), "pmin": lambda rows: rows.amin(0),
+    "all_gather": lambda rows: rows,
+}  # fmt: skip
+
+
 def of_leaves(name: str, fn: Callable) -> Callable:
     """``fn`` of one tensor, and of what else there is, as a function of each leaf of a tree."""
 
     def run(x: Any, *args: Any, **kwargs: Any) -> Any:
         groups = kwargs.pop("axis_index_groups", None)
-        if groups is not None:
+        if groups is not None and "axis_name" in kwargs:
+            args = (kwargs.pop("axis_name"),)
+        if groups is not None and (kwargs or name not in _OF_GROUPS):
             raise NotImplementedError(f"axis_index_groups of {name}")
 
         def one(leaf: Any) -> Array:
             a = as_array(leaf)
+            if groups is not None:
+                return wrap(_OF_GROUPS[name](in_groups(a._value, args[0], groups)), a.weak_type)
             return wrap(fn(a._value, *args, **kwargs), a.weak_type)
 
         return tree.tree_map(one, x)

@@ -36,7 +36,7 @@ def kind_of(x: Any, where: str, place: int = 0) -> types.Kind:
     if x.__class__ is Array:
         return x._value.meta()[1], x.weak_type
     if isinstance(x, (np.ndarray, np.generic, Tensor)):
-        return types.canonical(x.dtype), False
+        return types.canonical(x.meta()[1] if isinstance(x, Tensor) else x.dtype), False
     if isinstance(x, NUMBERS):
         return types.of_number(x)
     raise TypeError(

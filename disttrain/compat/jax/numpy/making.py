@@ -27,7 +27,7 @@ def array(
         raise ValueError("None is not a valid value for jnp.array")
     kind = None if dtype is None else types.asked(dtype, "array")
     value, weak = _value(plain(object), kind)
-    if copy and object.__class__ is Array:
+    if copy and isinstance(object, (Array, Tensor)):
         value = value.clone()
     if value.ndim < ndmin:
         value = value.reshape((1,) * (ndmin - value.ndim) + tuple(value.shape))

@@ -10,6 +10,7 @@ import numpy as np
 
 from .. import errors, tracing, types
 from ..array import Array, wrap
+from ..jaxpr import ShapedArray
 from . import calls, elementwise, functions, indexing, making
 from .lifting import NUMBERS
 
@@ -204,6 +205,8 @@ def written(self: Array, spec: str) -> str:
     """A number in a format."""
     if tracing.is_traced(self._value):
         return object.__format__(self, spec)
+    if not spec and self.dtype.kind == "k":
+        return repr(self)
     return format(np.asarray(self)[()] if not self.ndim else np.asarray(self), spec)
 
 
@@ -233,7 +236,9 @@ for _name, _fn in {
     "__dlpack_device__": lambda self: self._value.__dlpack_device__(),
     "__copy__": lambda self: making.copy(self),
     "__deepcopy__": lambda self, memo: making.copy(self),
-    "tolist": tolist,
+    "tolist": tolist, "tobytes": lambda self, order="C": np.asarray(self).tobytes(order),
+    "block_until_ready": lambda self: self, "copy_to_host_async": lambda self: None,
+    "delete": lambda self: None, "is_deleted": lambda self: False, "is_ready": lambda self: True,
     "__round__": lambda self, ndigits=None: _FUNCTIONS["round"](self, ndigits or 0).astype(
         self.dtype if ndigits is not None or self.dtype.kind in "iu" else int
     ),
@@ -246,6 +251,7 @@ for _name, _get in {
     "mT": lambda self: _FUNCTIONS["matrix_transpose"](self),
     "real": lambda self: _FUNCTIONS["real"](self), "imag": lambda self: _FUNCTIONS["imag"](self),
     "size": lambda self: calls.size(self), "at": indexing.At,
+    "aval": lambda self: ShapedArray(self.shape, self.dtype, self.weak_type, None),
     "itemsize": lambda self: self.dtype.itemsize,
     "nbytes": lambda self: self.dtype.itemsize * calls.size(self),
     "flat": lambda self: iterate(flatten(self)),

@@ -77,7 +77,7 @@ def _sampler(line: str) -> Callable[..., Array]:
         sharding = given.pop("out_sharding")
         if sharding is not None and not getattr(sharding.mesh, "empty", False):
             raise NotImplementedError(f"jax.random.{name}: out_sharding is not supported")
-        key = _key(name, given["key"])[0]
+        key = key_of(name, given["key"])[0]
         kind = _kind(name, rule, given, typed)
         for own_name, p, mark, _ in params:
             value = given[p]
@@ -180,11 +180,13 @@ def _sizes(shape: Any) -> tuple[int, ...]:
         ) from None
 
 
-globals().update({line.partition("(")[0]: _sampler(line) for line in _TABLE.strip().split("\n")})
+NAMES: dict[str, Any] = {
+    line.partition("(")[0]: _sampler(line) for line in _TABLE.strip().split("\n")
+}
 
 
 # --- keys -----------------------------------------------------------------------------------------
-def _key(where: str, key: Any, batched: bool = False) -> tuple[Any, bool]:
+def key_of(where: str, key: Any, batched: bool = False) -> tuple[Any, bool]:
     """The Tensor of typed keys, and whether they came as words."""
     raw = not is_key(key)
     if raw and not isinstance(key, (Array, np.ndarray, np.generic, int, float)):
@@ -256,7 +258,7 @@ def wrap_key_data(key_bits_array: Any, *, impl: Any = None, dtype: Any = None) -
 
 def key_data(keys: Any) -> Array:
     """The words of keys, uint32 [..., 2]."""
-    return wrap(keyed.data(_key("key_data", keys, True)[0]))
+    return wrap(keyed.data(key_of("key_data", keys, True)[0]))
 
 
 def key_dtype(impl: Any = None) -> KeyType:
@@ -266,7 +268,7 @@ def key_dtype(impl: Any = None) -> KeyType:
 
 def key_impl(keys: Any) -> str:
     """How numbers are made of these keys."""
-    return IMPL if _key("key_impl", keys, True) else ""
+    return IMPL if key_of("key_impl", keys, True) else ""
 
 
 def clone(key: Any) -> Any:
@@ -276,14 +278,14 @@ def clone(key: Any) -> Any:
 
 def split(key: Any, num: int | tuple[int, ...] = 2) -> Any:
     """New keys."""
-    found, raw = _key("split", key)
+    found, raw = key_of("split", key)
     new = keyed.split(found, _sizes(num))
     return wrap(keyed.data(new) if raw else new)
 
 
 def fold_in(key: Any, data: Any) -> Array:
     """The key of a key and a number."""
-    found, raw = _key("fold_in", key)
+    found, raw = key_of("fold_in", key)
     if np.ndim(data):
         raise TypeError(
             f"fold_in accepts a scalar, but was given an array ofshape {np.shape(data)} != (). Use "
@@ -313,7 +315,7 @@ def permutation(
     key: Any, x: Any, axis: int = 0, independent: bool = False, *, out_sharding: Any = None
 ) -> Array:
     """A range, or an array along ``axis``, shuffled."""
-    found, items = _key("permutation", key)[0], _items(x)
+    found, items = key_of("permutation", key)[0], _items(x)
     return _whole(keyed.permutation(found, items, axis, independent), items)
 
 
@@ -324,7 +326,13 @@ def choice(
     """A sample of an array along ``axis``, or of a range."""
     if not isinstance(shape, (tuple, list)):
         raise TypeError(f"shape argument of jax.random.choice must be a sequence, got {shape}")
-    found, items = _key("choice", key)[0], _items(a)
+    found, items = key_of("choice", key)[0], _items(a)
     chances = None if p is None else unwrap(p, _own(p, "choice"))
     out = keyed.choice(found, items, _sizes(shape), replace, chances, axis, mode)
     return _whole(out, items)
+
+
+for _fn in (key, PRNGKey, wrap_key_data, key_data, key_dtype, key_impl, clone, split, fold_in,
+            permutation, choice):  # fmt: skip
+    NAMES[_fn.__name__] = _fn
+globals().update(NAMES)

@@ -130,7 +130,7 @@ NAMES: dict[str, dict[str, Any]] = {  # by the module that has them under "jax"
     "experimental.checkify": _own(checkify),
     "extend": {},
     "extend.core": {"Tracer": Tracer},
-    "extend.random": _own(_random),
+    "extend.random": _random.NAMES,
     "interpreters": {},
     "_src": {},
     "_src.compiler": {},

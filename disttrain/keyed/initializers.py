@@ -77,7 +77,12 @@ def truncated_normal(
     stddev: Any = 1e-2, dtype: Any = None, lower: Any = -2.0, upper: Any = 2.0
 ) -> Init:
     """Normal between ``lower`` and ``upper`` deviations."""
-    return _init(lambda *given: _truncated(*given, lower, upper) * _number(stddev, given[2]), dtype)
+    return _init(
+        lambda key, shape, kind: (
+            _truncated(key, shape, kind, lower, upper) * _number(stddev, kind)
+        ),
+        dtype,
+    )
 
 
 def _truncated(key: Any, shape: tuple, kind: np.dtype, low: Any = -2, high: Any = 2) -> Tensor:

@@ -120,10 +120,10 @@ NAMES: dict[str, dict[str, Any]] = {  # by the module that has them under "jax"
     "core": {"Tracer": Tracer},
     "typing": {"ArrayLike": ArrayLike, "DTypeLike": DTypeLike},
     "dtypes": {
-        "issubdtype": issubdtype, "canonicalize_dtype": canonicalize_dtype,
+        "canonicalize_dtype": canonicalize_dtype,
         "result_type": result_type, "prng_key": key_types.prng_key,
         "extended": key_types.extended, "bfloat16": ml_dtypes.bfloat16,
-        "float0": np.dtype([("float0", "V", 0)]), "finfo": types.finfo, "iinfo": types.iinfo,
+        "float0": np.dtype([("float0", "V", 0)]), **types.NAMES, "issubdtype": issubdtype,
     },
     "flatten_util": {"ravel_pytree": ravel_pytree},
     "test_util": {"check_grads": check_grads},

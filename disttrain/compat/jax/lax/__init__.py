@@ -6,36 +6,30 @@ import sys
 from typing import Any
 
 from ....arrays import general
-from ....core.tensor import Tensor
 from ....func.implicit import Implicit
 from ....func.structured import ControlFlow
-from ....func.structured_bodies import Border
 from ...publish import MissingName, lacking
-from .. import tree
-from ..array import wrap
-from ..transforms import as_array
-from ..types import result_kind
 from . import collectives
-from .lifting import lifted, of_leaves, over_trees
+from .lifting import BORDER, LIFTING, of_leaves, reducing
 
-_TREES = {"reduce": over_trees, "reduce_window": over_trees, "stop_gradient": of_leaves,
+_TREES = {"reduce": reducing, "reduce_window": reducing, "stop_gradient": of_leaves,
           "optimization_barrier": of_leaves}  # fmt: skip
 _PLAIN = frozenset("broadcast_shapes conv_dimension_numbers padtype_to_pads".split())
+_STRONG = frozenset(
+    "argmax argmin top_k convert_element_type bitcast_convert_type real imag iota "
+    "broadcasted_iota approx_max_k approx_min_k empty".split()
+)
 _FLOW = "associative_scan cond fori_loop map scan switch while_loop"
-
-
-def _taken(leaf: Any) -> tuple[Tensor, bool]:
-    array = as_array(leaf)
-    return array._value, array.weak_type
 
 
 def _face(name: str, value: Any) -> Any:
     if isinstance(value, type) or name in _PLAIN or not callable(value):
         return value
-    return _TREES.get(name, lifted)(name, value)
+    if name in _TREES:
+        return _TREES[name](name, value)
+    return LIFTING.annotated(name, value, name in _STRONG)
 
 
-BORDER = Border(tree.default_registry, _taken, wrap, lambda *kinds: result_kind(*kinds)[0])
 IMPLICIT = Implicit(BORDER)
 FLOW = ControlFlow(
     BORDER,

@@ -9,8 +9,7 @@ from ....nn import functional
 from ....ops import api as ops
 from .. import types
 from ..array import Array
-from ..numpy import rows
-from ..numpy.lifting import cast, given_back, one, operands, unary
+from ..numpy.lifting import RULES, cast, given_back, one, table, unary
 from ..numpy.making import asarray
 
 _ELEMENTS = """
@@ -29,11 +28,11 @@ standardize! x mean variance | where:own -> inexact
 dot_product_attention=attention query key value | bias:own | mask:own | query_seq_lengths:own | \
 key_value_seq_lengths:own -> same
 """
-NAMES: dict[str, Any] = rows.table(_TABLE, (activations,))
+NAMES: dict[str, Any] = table(_TABLE, (activations,))
 for _row in _ELEMENTS.split():
     _name, _source, _rule = _row.replace("=", ":").split(":")
     _fn = getattr(functional, _source, None) or getattr(ops, _source)
-    NAMES[_name] = unary(_name, _fn, rows.RULES[_rule])
+    NAMES[_name] = unary(_name, _fn, RULES[_rule])
 
 
 def identity(x: Any) -> Array:

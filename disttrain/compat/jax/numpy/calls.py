@@ -17,9 +17,8 @@ from ....ops import api as ops
 from .. import types
 from ..array import Array, wrap
 from . import functions
-from .lifting import cast, given_back, kind_of, one, operands, plain
+from .lifting import cast, function, given_back, kind_of, one, operands, plain
 from .making import asarray
-from .rows import function
 
 
 def where(

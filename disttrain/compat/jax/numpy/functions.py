@@ -1,5 +1,5 @@
 """The table of ``jax.numpy``: a line says which parameters are arrays and in what type they meet
-(see ``rows``). What computes stands in ``disttrain.arrays``."""
+(see ``arrays.lifting``). What computes stands in ``disttrain.arrays``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ....arrays import (
     shapes,
 )
 from ....ops import api as ops
-from .rows import table
+from .lifting import table
 
 _REDUCTIONS = """
 sum a | initial:own | where:own -> summed; prod a | initial:own | where:own -> summed

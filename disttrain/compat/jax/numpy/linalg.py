@@ -6,7 +6,7 @@ import collections
 from typing import Any
 
 from ....arrays import matrices, products, reductions, shapes
-from . import rows
+from . import lifting
 from .functions import NAMES as FUNCTIONS
 
 _TABLE = """
@@ -17,11 +17,11 @@ multi_dot arrays* -> same; norm x -> inexact; pinv a -> inexact; qr a -> inexact
 slogdet a -> inexact; solve a b -> inexact; svd a -> inexact; svdvals x -> inexact
 tensorinv a -> inexact; tensorsolve a b -> inexact; vector_norm x -> inexact
 """
-NAMES: dict[str, Any] = rows.table(_TABLE, (matrices, products, reductions, shapes))
+NAMES: dict[str, Any] = lifting.table(_TABLE, (matrices, products, reductions, shapes))
 for _name in ("cross", "matmul", "matrix_transpose", "outer", "tensordot", "vecdot"):
     NAMES[_name] = FUNCTIONS[_name]
 for _name in ("trace", "diagonal"):
-    NAMES[_name] = rows.function(_name, getattr(matrices, _name), "x", "same", True)
+    NAMES[_name] = lifting.function(_name, getattr(matrices, _name), "x", "same", True)
 _RESULTS = {
     "eigh": ("EighResult", "eigenvalues eigenvectors"),
     "eig": ("EigResult", "eigenvalues eigenvectors"),

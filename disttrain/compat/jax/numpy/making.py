@@ -14,8 +14,7 @@ from ....core.tensor import wrap as tensor
 from ....ops import api as ops
 from .. import types
 from ..array import Array, wrap
-from .lifting import NUMBERS, cast, given_back, kind_of, named, one, plain, to_tensor, weak_of
-from .rows import table
+from .lifting import NUMBERS, cast, given_back, kind_of, named, one, plain, to_tensor, table, weak_of
 
 
 def array(

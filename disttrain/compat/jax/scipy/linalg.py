@@ -6,8 +6,7 @@ from typing import Any
 
 from ....arrays import matrices
 from .. import types
-from ..numpy.lifting import given_back, one, operands
-from ..numpy.rows import table
+from ..numpy.lifting import given_back, one, operands, table
 
 _TABLE = """
 solve_triangular a b -> inexact; solve=scipy_solve a b -> inexact; expm A -> inexact

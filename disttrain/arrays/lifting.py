@@ -5,8 +5,8 @@ parameters are arrays, in what type these meet, and whether a weak type stays we
     names = lifting.table("clip! arr min max -> same; mean a | where:own -> inexact", (elements, ...))
 
 A row is ``name[=function][!] parameters -> rule``. Parameters between bars meet in a type of their
-own, a star says that one is a sequence of arrays, a mark after a colon is a rule of its own
-(``weights:inexact``); ``!`` keeps weak types. Rules: "same" (as operands meet), "own" (each as it
+own, a star says that one is a sequence of arrays (two stars: that all arguments by place are), a
+mark after a colon is a rule of its own (``weights:inexact``); ``!`` keeps weak types. Rules: "same" (as operands meet), "own" (each as it
 is, or a plain sequence), and functions of the type ("inexact", "numeric" ...).
 """
 
@@ -245,10 +245,12 @@ class Lifting:
         first, many, own = groups[0][0]
         alone = first == order[0] and not many and len(groups[0]) == 1
         free = next((k for k, p in enumerate(order) if k and p in special), len(order))
-        to = self.rules[own or rule]
+        to, gathered = self.rules[own or rule], "**" in arrays
         dropped = [name for name in self.ignored if name not in parameters]
 
         def run(*args: Any, **given: Any) -> Any:
+            if gathered:
+                args = (list(args),)
             if alone and 0 < len(args) <= free and special.isdisjoint(given):
                 (value,), is_weak = self.operands(where, args[:1], to)
                 out = self._called(where, fn, (value, *args[1:]), given, (value,))
@@ -350,6 +352,30 @@ class Lifting:
             return self._left(fn(*bound.args, **bound.kwargs), deciding, fixed)
 
         return self.named(run, name, fn)  # type: ignore[no-any-return]
+
+    def made(self, x: Any, kind: np.dtype | None, where: str = "array") -> tuple[Tensor, bool]:
+        """The tensor of a number, an array, nested sequences of these or whatever NumPy takes, in
+        the type ``kind`` (None: their own), and whether that is weak."""
+        if isinstance(x, (list, tuple)):
+            return self._nested(x, kind, where), False
+        if not isinstance(x, (self.own, Tensor, np.ndarray, np.generic, *NUMBERS)):
+            x = np.asarray(x)
+        own, weak = self.kind_of(x, where)
+        to = own if kind is None else kind
+        if isinstance(x, int) and to.kind in "iu" and not isinstance(x, np.generic):
+            return tensor(np.array(x, to)), weak and kind is None  # OverflowError if it is too large
+        return self.to_tensor(x, to), weak and kind is None
+
+    def _nested(self, x: Any, kind: np.dtype | None, where: str) -> Tensor:
+        flat = [self.plain(leaf) for leaf in leaves(x)]
+        if kind is None:
+            kinds = [self.kind_of(leaf, where) for leaf in flat]
+            kind = self.meet(kinds)[0] if kinds else self.of_number(0.0)[0]
+        if not any(isinstance(leaf, (self.own, Tensor)) for leaf in flat):
+            return tensor(np.array(x, dtype=kind))
+        parts = [self._nested(p, kind, where) if isinstance(p, (list, tuple))
+                 else self.to_tensor(self.plain(p), kind) for p in x]  # fmt: skip
+        return ops.stack(parts)
 
     def value(self, where: str, x: Any, place: int) -> tuple[Tensor, bool]:
         """An operand as a tensor in its own type, and whether that is weak."""

@@ -48,6 +48,14 @@ class JaxLifting(Lifting):
         give = getattr(x, "__jax_array__", None)
         return x if give is None else give()
 
+    def unfit(self, where: str, x: Any, place: int) -> Exception:
+        if where == "array" and isinstance(x, str):
+            return TypeError(
+                f"Value {x!r} with dtype <U{len(x)} is not a valid JAX array type. Only arrays of "
+                "numeric types are supported by JAX."
+            )
+        return super().unfit(where, x, place)
+
     def take(self, x: Any) -> tuple[Tensor, bool]:
         return x._value, x.weak_type
 

@@ -2,9 +2,9 @@
 parameters are arrays, in what type these meet, and whether a weak type stays weak.
 
     lifting = Lifting()
-    names = lifting.table("clip! arr min max -> same; mean a | where:own -> inexact", (elements, ...))
+    names = lifting.table("arr min max -> same: clip!; a -> inexact: mean median", (elements, ...))
 
-A row is ``name[=function][!] parameters -> rule``. Parameters between bars meet in a type of their
+A row is ``parameters -> rule: name[=function][!] ...``, "." the first one. Parameters between bars meet in a type of their
 own, a star says that one is a sequence of arrays (two stars: that all arguments by place are), a
 mark after a colon is a rule of its own (``weights:inexact``); ``!`` keeps weak types. Rules: "same" (as operands meet), "own" (each as it
 is, or a plain sequence), and functions of the type ("inexact", "numeric" ...).
@@ -237,9 +237,9 @@ class Lifting:
         self, where: str, fn: Callable, arrays: str, rule: str, weak: bool = False
     ) -> Callable:
         """``fn`` by what a row says of it."""
-        groups = [[_named(p) for p in group.split()] for group in arrays.split("|")]
         parameters = inspect.signature(fn).parameters
         order = [p for p, v in parameters.items() if v.kind is not v.VAR_KEYWORD]
+        groups = [[_named(p, order[0]) for p in group.split()] for group in arrays.split("|")]
         names = {name for group in groups for name, _, _ in group}
         special = names | {"out", "dtype"} | (self.ignored - set(order))
         first, many, own = groups[0][0]
@@ -313,15 +313,15 @@ class Lifting:
         return value
 
     def table(self, text: str, sources: Iterable[Any]) -> dict[str, Callable]:
-        """Functions by rows, between semicolons or at ends of lines."""
+        """Functions by rows, between semicolons."""
         places, out = list(sources), {}
-        for line in text.strip().replace("\n", "; ").split("; "):
-            left, _, rule = line.rpartition("->")
-            name, _, arrays = left.strip().partition(" ")
-            keeps, (name, _, source) = name.endswith("!"), name.rstrip("!").partition("=")
-            home = next(p for p in places if hasattr(p, source or name))
-            fn = getattr(home, source or name)
-            out[name] = self.function(name, fn, arrays, rule.strip(), keeps)
+        for row in text.split(";"):
+            head, _, names = " ".join(row.split()).partition(": ")
+            arrays, _, rule = head.partition(" -> ")
+            for word in names.split():
+                name, _, source = word.rstrip("!").partition("=")
+                fn = next(getattr(p, source or name) for p in places if hasattr(p, source or name))
+                out[name] = self.function(name, fn, arrays, rule, word.endswith("!"))
         return out
 
     # --- functions that say themselves what their arguments are ------------------------------------
@@ -406,6 +406,6 @@ def _bound(where: str, order: list[str], args: tuple, given: dict[str, Any]) -> 
     return bound
 
 
-def _named(text: str) -> tuple[str, bool, str]:
+def _named(text: str, first: str) -> tuple[str, bool, str]:
     name, _, rule = text.partition(":")
-    return name.rstrip("*"), name.endswith("*"), rule
+    return name.rstrip("*").replace(".", first), name.endswith("*"), rule

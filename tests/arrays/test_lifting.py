@@ -14,8 +14,8 @@ from disttrain.errors import ShapeError
 LIFT = Lifting()
 NAMES = LIFT.table(
     """
-clip! arr min max -> same; mean a | where:own -> inexact; concatenate arrays* -> same
-sum a | initial:own | where:own -> summed; searchsorted a v | sorter:own -> same
+. min max -> same: clip!; . | where:own -> inexact: mean; arrays* -> same: concatenate; . |
+initial:own | where:own -> summed: sum; . v | sorter:own -> same: searchsorted
 """,
     (elements, reductions, shapes, order),
 )

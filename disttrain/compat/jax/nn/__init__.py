@@ -19,14 +19,12 @@ hard_tanh=hardtanh:same hard_sigmoid=hardsigmoid:inexact hard_silu=hardswish:ine
 hard_swish=hardswish:inexact
 """
 _TABLE = """
-celu! x alpha -> inexact; elu! x alpha -> inexact; gelu x -> inexact; glu! x -> inexact
-leaky_relu! x negative_slope -> inexact; log1mexp! x -> inexact; log_sigmoid! x -> inexact
-log_softmax! x | where:own -> inexact; logmeanexp x | where:own -> inexact
-logsumexp a b | where:own -> inexact; softmax! x | where:own -> inexact; softplus! x -> inexact
-sparse_plus! x -> inexact; sparse_sigmoid! x -> inexact; squareplus! x b -> inexact
-standardize! x mean variance | where:own -> inexact
-dot_product_attention=attention query key value | bias:own | mask:own | query_seq_lengths:own | \
-key_value_seq_lengths:own -> same
+. -> inexact: glu! log1mexp! log_sigmoid! softplus! sparse_plus! sparse_sigmoid!; . alpha ->
+inexact: celu! elu!; x -> inexact: gelu; . negative_slope -> inexact: leaky_relu!; x | where:own ->
+inexact: log_softmax! softmax!; . | where:own -> inexact: logmeanexp; a b | where:own -> inexact:
+logsumexp; . b -> inexact: squareplus!; . mean variance | where:own -> inexact: standardize!; . key
+value | bias:own | mask:own | query_seq_lengths:own | key_value_seq_lengths:own -> same:
+dot_product_attention=attention
 """
 NAMES: dict[str, Any] = table(_TABLE, (activations,))
 for _row in _ELEMENTS.split():

@@ -10,12 +10,9 @@ from . import lifting
 from .functions import NAMES as FUNCTIONS
 
 _TABLE = """
-cholesky a -> inexact; cond x -> inexact; det a -> inexact; eig a -> inexact; eigh a -> inexact
-eigvals a -> inexact; eigvalsh a -> inexact; inv a -> inexact; lstsq a b -> inexact
-matrix_norm x -> inexact; matrix_power a -> inexact; matrix_rank M -> inexact
-multi_dot arrays* -> same; norm x -> inexact; pinv a -> inexact; qr a -> inexact
-slogdet a -> inexact; solve a b -> inexact; svd a -> inexact; svdvals x -> inexact
-tensorinv a -> inexact; tensorsolve a b -> inexact; vector_norm x -> inexact
+. -> inexact: cholesky cond eig eigh eigvals eigvalsh inv matrix_norm matrix_rank pinv qr svd
+svdvals tensorinv vector_norm; a -> inexact: det matrix_power slogdet; . b -> inexact: lstsq solve
+tensorsolve; arrays* -> same: multi_dot; x -> inexact: norm
 """
 NAMES: dict[str, Any] = lifting.table(_TABLE, (matrices, products, reductions, shapes))
 for _name in ("cross", "matmul", "matrix_transpose", "outer", "tensordot", "vecdot"):

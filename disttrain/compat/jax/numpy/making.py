@@ -92,9 +92,8 @@ def arange(
 
 
 _TABLE = """
-linspace start stop -> inexact; logspace start stop base -> inexact
-geomspace start stop -> inexact; tril! m -> same; triu! m -> same; diag! v -> same
-diagflat! v -> same; meshgrid xi** -> own
+. stop -> inexact: linspace geomspace; . stop base -> inexact: logspace; m -> same: tril! triu!; v
+-> same: diag! diagflat!; xi** -> own: meshgrid
 """
 NAMES: dict[str, Any] = table(_TABLE, (making,))
 for _name, _value in (("zeros", 0), ("ones", 1), ("empty", 0)):

@@ -75,3 +75,10 @@ def test_annotations():
     fn = OwnLifting().annotated("filled", _filled)
     assert fn(Own(dt.zeros(2), True)).weak
     assert not fn(Own(dt.zeros(2), True), dtype="float32").weak
+
+
+def test_arrays_of_sequences():
+    assert LIFT.made([[1, 2], [3, dt.tensor(4.5)]], None)[0].tolist() == [[1, 2], [3, 4.5]]
+    assert LIFT.made([], None)[0].dtype is dt.float64 and LIFT.made(3, None)[1]
+    with pytest.raises(OverflowError):
+        LIFT.made(300, np.dtype("uint8"))

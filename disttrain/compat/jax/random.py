@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ... import keyed
+from ...arrays.axes import shape_of
 from ...core.types import dtypes
 from .array import Array, kind_of, unwrap, wrap
 from .key_types import IMPL, KeyType, is_key, key_type
@@ -87,7 +88,8 @@ def _sampler(line: str) -> Callable[..., Array]:
             named[own_name] = value
         if rule != "c":
             shapes = [(np.shape(given[p]), last) for p, last in shaped]
-            named |= {"shape": _shape(name, given["shape"], shapes), "dtype": kind}
+            asked = None if given["shape"] is None else shape_of(given["shape"])
+            named |= {"shape": keyed.common_shape(name, asked, shapes), "dtype": kind}
         return wrap(draw(key, **named))
 
     sampler.__name__ = sampler.__qualname__ = name
@@ -147,37 +149,6 @@ def _kind(name: str, rule: str, given: dict, params: list[str]) -> np.dtype:
                 f"{kind_of(given[p])[0]} to {kind}"
             )
     return kind
-
-
-def _shape(name: str, shape: Any, shapes: list) -> tuple[int, ...]:
-    """That of the result: the parameters' in common, unless it is given."""
-    fronts = []
-    for s, n in shapes:
-        if len(s) < n:
-            raise ValueError(f"{name} requires parameters of ndim >= {n}, got ndim == {len(s)}")
-        fronts.append(tuple(s[: len(s) - n]))
-    if shape is not None:
-        fronts.insert(0, _sizes(shape))
-    try:
-        both = np.broadcast_shapes(*fronts)
-    except ValueError:
-        raise ValueError(f"Incompatible shapes for broadcasting: shapes={fronts}") from None
-    if shape is not None and both != fronts[0]:
-        raise ValueError(
-            f"{name} parameter shapes must be broadcast-compatible with shape argument, and the "
-            "result of broadcasting the shapes must equal the shape argument, but got result "
-            f"{both} for shape argument {fronts[0]}."
-        )
-    return both
-
-
-def _sizes(shape: Any) -> tuple[int, ...]:
-    try:
-        return (index(shape),) if np.ndim(shape) == 0 else tuple(index(n) for n in shape)
-    except TypeError:
-        raise TypeError(
-            f"Shapes must be 1D sequences of concrete values of integer type, got {shape!r}."
-        ) from None
 
 
 NAMES: dict[str, Any] = {
@@ -279,7 +250,7 @@ def clone(key: Any) -> Any:
 def split(key: Any, num: int | tuple[int, ...] = 2) -> Any:
     """New keys."""
     found, raw = key_of("split", key)
-    new = keyed.split(found, _sizes(num))
+    new = keyed.split(found, shape_of(num))
     return wrap(keyed.data(new) if raw else new)
 
 
@@ -328,7 +299,7 @@ def choice(
         raise TypeError(f"shape argument of jax.random.choice must be a sequence, got {shape}")
     found, items = key_of("choice", key)[0], _items(a)
     chances = None if p is None else unwrap(p, _own(p, "choice"))
-    out = keyed.choice(found, items, _sizes(shape), replace, chances, axis, mode)
+    out = keyed.choice(found, items, shape_of(shape), replace, chances, axis, mode)
     return _whole(out, items)
 
 

@@ -108,9 +108,9 @@ class Lifting:
         """The type that another library's has here."""
         return dtypes.as_dtype(kind).np
 
-    def of_number(self, x: Any) -> Kind:
+    def of_number(self, value: Any) -> Kind:
         """The kind of a number."""
-        return lattice.of_number(x, True)
+        return lattice.of_number(value, True)
 
     def asked(self, kind: Any, where: str) -> np.dtype:
         """The type that a ``dtype=`` means."""
@@ -307,7 +307,7 @@ class Lifting:
     def _sequence(self, where: str, value: Any) -> Any:
         if isinstance(value, (self.own, np.ndarray)):
             given: Any = value
-            return list(given) if value.ndim else [value]
+            return list(given) if given.ndim else [given]
         if not isinstance(value, (list, tuple)):
             raise TypeError(f"{where} requires a sequence of arrays, got {type(value)}.")
         return value
@@ -340,7 +340,9 @@ class Lifting:
             for place, (key, x) in enumerate(bound.arguments.items()):
                 if kinds[key] in _TENSORS:
                     many = isinstance(x, (list, tuple)) or signature.parameters[key].kind == 2
-                    pairs = [self.value(name, v, place + i) for i, v in enumerate(x if many else [x])]
+                    pairs = [
+                        self.value(name, v, place + i) for i, v in enumerate(x if many else [x])
+                    ]
                     deciding += [weak for _, weak in pairs] if kinds[key] != "Index" else []
                     bound.arguments[key] = tuple(t for t, _ in pairs) if many else pairs[0][0]
                 elif key.endswith(("dtype", "_type")) and x is not None:
@@ -363,7 +365,9 @@ class Lifting:
         own, weak = self.kind_of(x, where)
         to = own if kind is None else kind
         if isinstance(x, int) and to.kind in "iu" and not isinstance(x, np.generic):
-            return tensor(np.array(x, to)), weak and kind is None  # OverflowError if it is too large
+            return tensor(
+                np.array(x, to)
+            ), weak and kind is None  # OverflowError if it is too large
         return self.to_tensor(x, to), weak and kind is None
 
     def _nested(self, x: Any, kind: np.dtype | None, where: str) -> Tensor:

@@ -78,9 +78,7 @@ def truncated_normal(
 ) -> Init:
     """Normal between ``lower`` and ``upper`` deviations."""
     return _init(
-        lambda key, shape, kind: (
-            _truncated(key, shape, kind, lower, upper) * _number(stddev, kind)
-        ),
+        lambda key, shape, kind: _truncated(key, shape, kind, lower, upper) * _number(stddev, kind),
         dtype,
     )
 

@@ -6,7 +6,6 @@ the transforms and the compiler know nothing of it. ``wrap`` and ``unwrap`` are 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np

@@ -9,7 +9,6 @@ import numpy as np
 
 from ....arrays import making
 from ....arrays.axes import shape_of
-from ....core.tensor import Tensor
 from ....core.tensor import wrap as tensor
 from ....ops import api as ops
 from .. import types

@@ -182,13 +182,21 @@ def _joined(x: Tensor, items: list[Any]) -> Tensor:
 def get(
     x: Tensor, key: Items, mode: str = "clip", fill: Any = None, negative: bool = True
 ) -> Tensor:
-    """``x[key]``; places that are not there are brought to the nearest, or read as ``fill``."""
+    """``x[key]``; places that are not there are brought to the nearest, or read as ``fill``.
+    ``mode="inside"``: brought to the nearest, with no gradient where a number is not there."""
     x, items = _with_flags(x, expanded(key, x.ndim))
     if mode == "fill" and any(not isinstance(i, (slice, type(None))) for i in items):
         flat = ops.cat([x.reshape(-1), x.new_full((1,), fill)])
         return flat[_places(tuple(x.shape), items, negative)]
     x, items = _sliced(x, items)
-    return _joined(x, _checked(x, items, "clip", negative))
+    out = _joined(x, _checked(x, items, "clip", negative))
+    return out.detach() if mode == "inside" and _is_outside(tuple(x.shape), items) else out
+
+
+def _is_outside(shape: tuple[int, ...], items: list[Any]) -> bool:
+    sizes = iter(shape)
+    pairs = [(i, next(sizes)) for i in items if i is not None]
+    return any(i.__class__ is int and not -n <= i < n for i, n in pairs)
 
 
 def _checked(x: Tensor, items: list[Any], mode: str, negative: bool) -> list[Any]:

@@ -4,10 +4,11 @@ parameters are arrays, in what type these meet, and whether a weak type stays we
     lifting = Lifting()
     names = lifting.table("arr min max -> same: clip!; a -> inexact: mean median", (elements, ...))
 
-A row is ``parameters -> rule: name[=function][!] ...``, "." the first one. Parameters between bars meet in a type of their
-own, a star says that one is a sequence of arrays (two stars: that all arguments by place are), a
-mark after a colon is a rule of its own (``weights:inexact``); ``!`` keeps weak types. Rules: "same" (as operands meet), "own" (each as it
-is, or a plain sequence), and functions of the type ("inexact", "numeric" ...).
+A row is ``parameters -> rule: name[=function][!] ...``; "." is the first parameter. Those between
+bars meet in a type of their own, a star says that one is a sequence of arrays (two stars: that all
+arguments by place are), a mark after a colon is a rule of its own (``weights:inexact``); ``!``
+keeps weak types. Rules: "same" (as operands meet), "own" (each as it is, or a plain sequence), and
+functions of the type ("inexact", "numeric" ...).
 """
 
 from __future__ import annotations
@@ -324,7 +325,7 @@ class Lifting:
                 out[name] = self.function(name, fn, arrays, rule, word.endswith("!"))
         return out
 
-    # --- functions that say themselves what their arguments are ------------------------------------
+    # --- functions that say themselves what their arguments are ----------------------------------
     def annotated(self, name: str, fn: Callable, strong: bool = False) -> Callable:
         """``fn`` by its annotations: ``Tensor`` and ``Tensors`` decide about the result's weakness,
         ``Index`` does not; an argument called ``...dtype`` or ``..._type`` is an element type."""

@@ -1,4 +1,4 @@
-"""Functions of tensors as functions of trees, whose leaves are what a ``Border`` makes of tensors."""
+"""Functions of tensors as functions of trees of what a ``Border`` makes of tensors."""
 
 from __future__ import annotations
 

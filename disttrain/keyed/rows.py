@@ -135,7 +135,9 @@ class Samplers:
         """The type of the result."""
         dtype, default = given.get("dtype"), self.lifting.of_number(0.0)
         if rule == "of" and dtype is None:
-            dtype = self.lifting.meet([*(self._kind_of(name, given[p]) for p in params), default])[0]
+            dtype = self.lifting.meet([*(self._kind_of(name, given[p]) for p in params), default])[
+                0
+            ]
         kind = default[0] if dtype is None else self.lifting.known(dtype)
         kinds = "".join(_KINDS.get(c, "") for c in rule) if rule not in ("p", "c") else "fV"
         if kind.kind not in kinds:
@@ -147,7 +149,8 @@ class Samplers:
             own = self._kind_of(name, given[p])
             if self.lifting.meet([own, (kind, False)])[0] != kind:
                 raise TypeError(
-                    f"In arguments to {name}, cannot safely cast argument of type {own[0]} to {kind}"
+                    f"In arguments to {name}, cannot safely cast argument of type {own[0]} to "
+                    f"{kind}"
                 )
         return kind
 

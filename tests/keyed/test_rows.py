@@ -16,9 +16,12 @@ NAMES = Samplers(Lifting(), lambda name, key: key).table()
 def test_shapes_and_types_of_parameters():
     drawn = NAMES["beta"](KEY, 2.0, np.float32([1, 2, 3]), dtype=np.float32)
     assert tuple(drawn.shape) == (3,) and drawn.meta()[1] == np.float32
-    assert drawn.tolist() == keyed.beta(
-        KEY, drawn.new_full((), 2.0), drawn.new_tensor([1, 2, 3]), (3,), np.dtype(np.float32)
-    ).tolist()
+    assert (
+        drawn.tolist()
+        == keyed.beta(
+            KEY, drawn.new_full((), 2.0), drawn.new_tensor([1, 2, 3]), (3,), np.dtype(np.float32)
+        ).tolist()
+    )
     assert NAMES["normal"](KEY, (2,)).meta()[1] == np.float64
     assert NAMES["randint"](KEY, (4,), 0, 9, "int32").meta()[1] == np.int32
     assert tuple(NAMES["dirichlet"](KEY, [1.0, 2.0]).shape) == (2,)

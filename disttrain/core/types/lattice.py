@@ -140,7 +140,7 @@ def is_of_kind(dtype: np.dtype, kind: Any) -> bool:
 
 
 def is_subtype(one: Any, two: Any) -> bool:
-    """NumPy's ``issubdtype``, in which the half and quarter types of ml_dtypes are floating, too."""
+    """NumPy's ``issubdtype``, in which half and quarter types of ml_dtypes are floating, too."""
     abstract = isinstance(one, type) and issubclass(one, np.generic) and one.__module__ == "numpy"
     if not abstract and np.dtype(one).name in (*SMALL, "bfloat16"):
         if isinstance(two, type) and issubclass(two, np.generic):

@@ -159,8 +159,11 @@ def _kind(x: Any) -> types.Kind:
 def atleast(name: str) -> Callable:
     """``atleast_1d`` and its kin: one array, or several."""
     single = function(name, getattr(functions.shapes, name), "a", "same", True)
-    many = lambda *arys: single(arys[0]) if len(arys) == 1 else [single(a) for a in arys]
-    return LIFTING.named(many, name)  # type: ignore[no-any-return]
+
+    def run(*arys: Any) -> Any:
+        return single(arys[0]) if len(arys) == 1 else [single(a) for a in arys]
+
+    return LIFTING.named(run, name)  # type: ignore[no-any-return]
 
 
 def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:

@@ -49,10 +49,11 @@ def items(key: Any, shape: tuple[int, ...]) -> tuple[Any, ...]:
 
 
 def getitem(self: Array, key: Any) -> Array:
-    """``self[key]``; places that are not there are brought to the nearest."""
+    """``self[key]``; places that are not there are brought to the nearest, without gradients."""
     if indexing.is_inside(key, self._value.meta()[0]):
         return wrap(self._value[key], self.weak_type)
-    return wrap(indexing.get(self._value, items(key, self.shape)), self.weak_type)
+    value = indexing.get(self._value, items(key, self.shape), "inside")
+    return wrap(value, self.weak_type)
 
 
 def _mode(mode: Any) -> str:

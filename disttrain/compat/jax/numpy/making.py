@@ -72,7 +72,9 @@ def full_like(a: Any, fill_value: Any, dtype: Any = None, shape: Any = None, **w
 
 
 def _like(name: str, value: int) -> Callable:
-    run = lambda a, dtype=None, shape=None, **where: full_like(a, value, dtype, shape)
+    def run(a: Any, dtype: Any = None, shape: Any = None, **where: Any) -> Array:
+        return full_like(a, value, dtype, shape)
+
     return named(run, name)  # type: ignore[no-any-return]
 
 

@@ -325,6 +325,24 @@ class Lifting:
                 out[name] = self.function(name, fn, arrays, rule, word.endswith("!"))
         return out
 
+    def elementwise(
+        self,
+        text: str,
+        make: Callable,
+        sources: Sequence[Any],
+        strong: frozenset[str] = frozenset(),
+    ) -> dict[str, Callable]:
+        """Functions by rows ``rule: name[=function] ...``, between semicolons; ``make``: ``unary`` or
+        ``binary``."""
+        out = {}
+        for row in text.split(";"):
+            rule, _, names = " ".join(row.split()).partition(": ")
+            for word in names.split():
+                name, _, source = word.partition("=")
+                fn = next(getattr(p, source or name) for p in sources if hasattr(p, source or name))
+                out[name] = make(name, fn, self.rules[rule], name in strong)
+        return out
+
     # --- functions that say themselves what their arguments are ----------------------------------
     def annotated(self, name: str, fn: Callable, strong: bool = False) -> Callable:
         """``fn`` by its annotations: ``Tensor`` and ``Tensors`` decide about the result's weakness,

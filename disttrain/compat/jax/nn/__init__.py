@@ -8,15 +8,13 @@ from ....arrays import activations
 from ....nn import functional
 from ....ops import api as ops
 from .. import types
-from ..array import Array
-from ..numpy.lifting import RULES, cast, given_back, one, table, unary
+from ..array import Array, wrap
+from ..numpy.lifting import LIFTING, cast, one, table
 from ..numpy.making import asarray
 
 _ELEMENTS = """
-relu=relu:same relu6=relu6:same sigmoid=sigmoid:inexact silu=silu:inexact swish=silu:inexact
-tanh=tanh:inexact soft_sign=softsign:inexact selu=selu:inexact mish=mish:inexact
-hard_tanh=hardtanh:same hard_sigmoid=hardsigmoid:inexact hard_silu=hardswish:inexact
-hard_swish=hardswish:inexact
+same: relu relu6 hard_tanh=hardtanh; inexact: sigmoid silu swish=silu tanh soft_sign=softsign selu
+mish hard_sigmoid=hardsigmoid hard_silu=hardswish hard_swish=hardswish
 """
 _TABLE = """
 . -> inexact: glu! log1mexp! log_sigmoid! softplus! sparse_plus! sparse_sigmoid!; . alpha ->
@@ -27,10 +25,7 @@ value | bias:own | mask:own | query_seq_lengths:own | key_value_seq_lengths:own 
 dot_product_attention=attention
 """
 NAMES: dict[str, Any] = table(_TABLE, (activations,))
-for _row in _ELEMENTS.split():
-    _name, _source, _rule = _row.replace("=", ":").split(":")
-    _fn = getattr(functional, _source, None) or getattr(ops, _source)
-    NAMES[_name] = unary(_name, _fn, RULES[_rule])
+NAMES |= LIFTING.elementwise(_ELEMENTS, LIFTING.unary, (functional, ops))
 
 
 def identity(x: Any) -> Array:
@@ -40,9 +35,8 @@ def identity(x: Any) -> Array:
 
 def one_hot(x: Any, num_classes: int, *, dtype: Any = None, axis: int = -1) -> Array:
     """Which class each element is, along a new axis."""
-    kind = types.canonical("float64") if dtype is None else types.asked(dtype, "one_hot")
     out = activations.one_hot(one("one_hot", asarray(x)), int(num_classes), axis)
-    return given_back(cast(out, kind))
+    return wrap(cast(out, types.asked(dtype, "one_hot", float)))
 
 
 NAMES.update(identity=identity, one_hot=one_hot)

@@ -10,7 +10,7 @@ from ....ops import api as ops
 from .. import types
 from ..array import Array
 from ..tracing import is_traced
-from .lifting import RULES, binary, given_back, named, operands, to_tensor, unary
+from .lifting import LIFTING, binary, given_back, named, operands, to_tensor, unary
 
 _UNARY = """
 inexact: acos acosh asin asinh atan atanh cos cosh exp exp2 expm1 log log10 log1p log2 sin sinh sqrt
@@ -28,19 +28,15 @@ lcm equal=eq not_equal=ne less=lt less_equal=le greater=gt greater_equal=ge logi
 logical_xor; numeric: left_shift bitwise_left_shift=left_shift right_shift
 bitwise_right_shift=right_shift remainder mod=remainder fmod floor_divide
 """
-_STRONG = set(  # whose results are never weak
+_STRONG = frozenset(  # whose results are never weak
     "log10 log2 spacing logaddexp2 hypot heaviside gcd lcm signbit isposinf isneginf isinf "
     "bitwise_count".split()
 )
-NAMES: dict[str, Any] = {}
-for _make, _text in ((unary, _UNARY), (binary, _BINARY)):
-    for _row in _text.split(";"):
-        _rule, _, _words = _row.strip().partition(": ")
-        for _word in _words.split():
-            _name, _, _source = _word.partition("=")
-            _fn = next(getattr(m, _source or _name) for m in (elements, bits, ops)
-                       if hasattr(m, _source or _name))  # fmt: skip
-            NAMES[_name] = _make(_name, _fn, RULES[_rule], _name in _STRONG)
+_SOURCES = (elements, bits, ops)
+NAMES: dict[str, Any] = {
+    **LIFTING.elementwise(_UNARY, unary, _SOURCES, _STRONG),
+    **LIFTING.elementwise(_BINARY, binary, _SOURCES, _STRONG),
+}
 
 
 def _whole(y: Any) -> int | None:

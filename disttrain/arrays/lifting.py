@@ -330,10 +330,10 @@ class Lifting:
         text: str,
         make: Callable,
         sources: Sequence[Any],
-        strong: frozenset[str] = frozenset(),
+        strong: Iterable[str] = (),
     ) -> dict[str, Callable]:
-        """Functions by rows ``rule: name[=function] ...``, between semicolons; ``make``: ``unary`` or
-        ``binary``."""
+        """Functions by rows ``rule: name[=function] ...``, between semicolons; ``make``: ``unary``
+        or ``binary``; ``strong``: those whose results are never weak."""
         out = {}
         for row in text.split(";"):
             rule, _, names = " ".join(row.split()).partition(": ")

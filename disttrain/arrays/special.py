@@ -54,7 +54,7 @@ def binomial(n: Tensor, k: Tensor) -> Tensor:
 
 
 def comb(N: Tensor, k: Tensor, exact: bool = False, repetition: bool = False) -> Tensor:  # noqa: N803
-    """How many subsets of k of N elements there are (``repetition``: of elements again and again)."""
+    """How many subsets of k of N elements there are (``repetition``: with elements repeated)."""
     return binomial(N + k - 1 if repetition else N, k)
 
 

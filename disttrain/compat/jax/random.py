@@ -14,6 +14,7 @@ from ...keyed.rows import Samplers
 from .array import Array, kind_of, unwrap, wrap
 from .key_types import IMPL, KeyType, is_key, key_type
 from .numpy.lifting import LIFTING
+from .numpy.making import asarray
 from .types import canonical, inexact
 
 
@@ -159,7 +160,7 @@ def choice(
     if not isinstance(shape, (tuple, list)):
         raise TypeError(f"shape argument of jax.random.choice must be a sequence, got {shape}")
     found, items = key_of("choice", key)[0], _items(a)
-    chances = None if p is None else LIFTING.one("choice", p, inexact)
+    chances = None if p is None else LIFTING.one("choice", asarray(p), inexact)
     out = keyed.choice(found, items, shape_of(shape), replace, chances, axis, mode)
     return _whole(out, items)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 from collections.abc import Callable
 from typing import Any
@@ -35,7 +34,9 @@ def _maker(name: str) -> Callable:
 
         return init
 
-    return functools.wraps(make)(maker) if hasattr(make, "__name__") else maker
+    maker.__name__ = maker.__qualname__ = name
+    maker.__signature__, maker.__doc__ = signature, make.__doc__  # type: ignore[attr-defined]
+    return maker
 
 
 NAMES: dict[str, Any] = {name: _maker(name) for name in _NAMES.split()}

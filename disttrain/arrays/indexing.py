@@ -8,6 +8,7 @@ An index is a tuple of numbers, slices (with any step), None, Ellipsis, and tens
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,59 @@ from ..ops import api as ops
 from .axes import axis_of
 
 Items = tuple[Any, ...]
+
+
+def items(key: Any, shape: tuple[int, ...], read: Callable[[Any], Any]) -> Items:
+    """An index as a program has it, of which ``read`` makes tensors (or numbers) of what is neither
+    a number of Python's, None, Ellipsis nor a slice."""
+    found = tuple(_item(i, read) for i in (key if isinstance(key, tuple) else (key,)))
+    d = 0
+    for k, item in enumerate(found):
+        if isinstance(item, Tensor) and item.dtype is dtypes.bool and item.ndim:
+            want = list(shape[d : d + item.ndim])
+            if list(item.shape) != want and Ellipsis not in found[:k]:
+                raise IndexError(
+                    f"boolean index did not match shape of indexed array in index {k}: got "
+                    f"{tuple(item.shape)}, expected {want}"
+                )
+            d += item.ndim
+        elif item is not None and item is not Ellipsis:
+            d += 1
+    return found
+
+
+def _item(item: Any, read: Callable[[Any], Any]) -> Any:
+    if item.__class__ is int or item is None or item is Ellipsis:
+        return item
+    if isinstance(item, slice):
+        return slice(*(_end(b) for b in (item.start, item.stop, item.step)))
+    if isinstance(item, (bool, np.bool_)):
+        return wrap(np.asarray(item))
+    found = read(item)
+    if isinstance(found, Tensor) and found.meta()[1].kind not in "iub":
+        raise TypeError(
+            "Indexer must have integer or boolean type, got indexer with type "
+            f"{getattr(item, 'dtype', type(item))}"
+        )
+    return found
+
+
+def _end(value: Any) -> int | None:
+    if value is None or value.__class__ is int:
+        return value  # type: ignore[no-any-return]
+    try:
+        return value.__index__()  # type: ignore[no-any-return]
+    except (TypeError, AttributeError):
+        raise IndexError(f"Slice entries must be static integers. Got {value!r}") from None
+
+
+def is_inside(key: Any, shape: tuple[int, ...]) -> bool:
+    """Whether ``key`` is a number that is there, or a slice of whole numbers without steps."""
+    if key.__class__ is int:
+        return bool(shape) and -shape[0] <= key < shape[0]
+    if key.__class__ is not slice or not shape or key.step is not None:
+        return False
+    return all(b is None or b.__class__ is int for b in (key.start, key.stop))
 
 
 def expanded(key: Items, ndim: int) -> list[Any]:
@@ -128,13 +182,21 @@ def _joined(x: Tensor, items: list[Any]) -> Tensor:
 def get(
     x: Tensor, key: Items, mode: str = "clip", fill: Any = None, negative: bool = True
 ) -> Tensor:
-    """``x[key]``; places that are not there are brought to the nearest, or read as ``fill``."""
+    """``x[key]``; places that are not there are brought to the nearest, or read as ``fill``.
+    ``mode="inside"``: brought to the nearest, with no gradient where a number is not there."""
     x, items = _with_flags(x, expanded(key, x.ndim))
     if mode == "fill" and any(not isinstance(i, (slice, type(None))) for i in items):
         flat = ops.cat([x.reshape(-1), x.new_full((1,), fill)])
         return flat[_places(tuple(x.shape), items, negative)]
     x, items = _sliced(x, items)
-    return _joined(x, _checked(x, items, "clip", negative))
+    out = _joined(x, _checked(x, items, "clip", negative))
+    return out.detach() if mode == "inside" and _is_outside(tuple(x.shape), items) else out
+
+
+def _is_outside(shape: tuple[int, ...], items: list[Any]) -> bool:
+    sizes = iter(shape)
+    pairs = [(i, next(sizes)) for i in items if i is not None]
+    return any(i.__class__ is int and not -n <= i < n for i, n in pairs)
 
 
 def _checked(x: Tensor, items: list[Any], mode: str, negative: bool) -> list[Any]:

@@ -127,7 +127,8 @@ def meshgrid(xi: Sequence[Tensor], sparse: bool = False, indexing: str = "xy") -
     if indexing not in ("xy", "ij"):
         raise ValueError(f"Valid values for indexing are 'xy' and 'ij', got {indexing}")
     if any(x.ndim > 1 for x in xi):
-        raise ValueError("Arguments to jax.numpy.meshgrid must be 1D")
+        raise ValueError("Arguments to meshgrid must be 1D")
+    xi = [x if x.ndim else x.reshape(1) for x in xi]
     n = len(xi)
     places = [1, 0, *range(2, n)] if indexing == "xy" and n > 1 else list(range(n))
     lines = [x.reshape([-1 if k == places[d] else 1 for k in range(n)]) for d, x in enumerate(xi)]

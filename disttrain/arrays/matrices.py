@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import namedtuple
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,6 +13,12 @@ from .. import linalg
 from ..core.tensor import Tensor
 from ..ops import api as ops
 from .axes import axes_of
+
+SlogdetResult = namedtuple("SlogdetResult", ["sign", "logabsdet"])
+EighResult = namedtuple("EighResult", ["eigenvalues", "eigenvectors"])
+EigResult = namedtuple("EigResult", ["eigenvalues", "eigenvectors"])
+QRResult = namedtuple("QRResult", ["Q", "R"])
+SVDResult = namedtuple("SVDResult", ["U", "S", "Vh"])
 
 
 def det(a: Tensor) -> Tensor:
@@ -23,8 +30,7 @@ def det(a: Tensor) -> Tensor:
 def slogdet(a: Tensor, method: str | None = None) -> tuple[Tensor, Tensor]:
     """Signs and logarithms of determinants."""
     _square(a, "slogdet")
-    sign, size = linalg.slogdet(a)
-    return sign, size
+    return SlogdetResult(*linalg.slogdet(a))
 
 
 def inv(a: Tensor) -> Tensor:
@@ -78,8 +84,7 @@ def eigh(
 ) -> tuple[Tensor, Tensor]:
     """Eigenvalues and -vectors of a symmetric matrix, of which one triangle is read."""
     _square(a, "eigh")
-    values, vectors = linalg.eigh(_even(a) if symmetrize_input else a, UPLO or "L")
-    return values, vectors
+    return EighResult(*linalg.eigh(_even(a) if symmetrize_input else a, UPLO or "L"))
 
 
 def eigvalsh(a: Tensor, UPLO: str | None = "L", *, symmetrize_input: bool = True) -> Tensor:  # noqa: N803
@@ -90,8 +95,7 @@ def eigvalsh(a: Tensor, UPLO: str | None = "L", *, symmetrize_input: bool = True
 def eig(a: Tensor) -> tuple[Tensor, Tensor]:
     """Eigenvalues and -vectors."""
     _square(a, "eig")
-    values, vectors = linalg.eig(a)
-    return values, vectors
+    return EigResult(*linalg.eig(a))
 
 
 def matrix_power(a: Tensor, n: int) -> Tensor:
@@ -118,7 +122,7 @@ def multi_dot(arrays: Sequence[Tensor]) -> Tensor:
 def qr(a: Tensor, mode: str = "reduced") -> Any:
     """An orthogonal and a triangular factor, or (``mode="r"``) the latter."""
     out = linalg.qr(a, "reduced" if mode == "r" else mode)
-    return out[1] if mode == "r" else tuple(out)
+    return out[1] if mode == "r" else QRResult(*out)
 
 
 def solve(a: Tensor, b: Tensor) -> Tensor:
@@ -136,7 +140,7 @@ def svd(
     """The singular values, between two orthogonal factors."""
     if not compute_uv:
         return linalg.svdvals(a)
-    return tuple(linalg.svd(a, full_matrices=full_matrices))
+    return SVDResult(*linalg.svd(a, full_matrices=full_matrices))
 
 
 def pinv(a: Tensor, rtol: Any = None, hermitian: bool = False, *, rcond: Any = None) -> Tensor:
@@ -232,19 +236,20 @@ def cho_factor(a: Tensor, lower: bool = False) -> tuple[Tensor, bool]:
 
 def scipy_svd(a: Tensor, full_matrices: bool = True, compute_uv: bool = True) -> Any:
     """``svd`` with SciPy's arguments."""
-    return svd(a, full_matrices, compute_uv)
+    out = svd(a, full_matrices, compute_uv)
+    return tuple(out) if compute_uv else out
 
 
 def scipy_qr(a: Tensor, mode: str = "full") -> Any:
     """``qr`` with SciPy's modes: full, economic, r."""
     out = qr(a, {"full": "complete", "economic": "reduced", "r": "r"}[mode])
-    return (out,) if mode == "r" else out
+    return (out,) if mode == "r" else tuple(out)
 
 
 def scipy_eigh(a: Tensor, lower: bool = True, eigvals_only: bool = False) -> Any:
     """``eigh`` with SciPy's arguments."""
     out = eigh(a, "L" if lower else "U")
-    return out[0] if eigvals_only else out
+    return out[0] if eigvals_only else tuple(out)
 
 
 def cho_solve(c: Tensor, b: Tensor, lower: bool = False) -> Tensor:

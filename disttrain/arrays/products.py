@@ -267,8 +267,10 @@ def diff(
     return a
 
 
-def gradient(f: Tensor, *varargs: Any, axis: Any = None) -> Any:
+def gradient(f: Tensor, *varargs: Any, axis: Any = None, edge_order: int | None = None) -> Any:
     """Slopes by central differences inside and plain ones at the ends, along each of ``axis``."""
+    if edge_order is not None:
+        raise NotImplementedError("The 'edge_order' argument to gradient is not supported.")
     axes = axes_of(axis, f.ndim)
     gaps = list(varargs) * len(axes) if len(varargs) == 1 else list(varargs) or [1.0] * len(axes)
     if len(gaps) != len(axes):

@@ -84,6 +84,11 @@ def extract(condition: Tensor, arr: Tensor, size: int | None = None, fill_value:
 
 
 # --- choosing ------------------------------------------------------------------------------
+def where(condition: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    """``x`` where the condition is not 0, ``y`` elsewhere."""
+    return ops.where(condition if condition.dtype is dtypes.bool else condition != 0, x, y)
+
+
 def select(condlist: Sequence[Tensor], choicelist: Sequence[Tensor], default: Tensor) -> Tensor:
     """The first of ``choicelist`` whose condition holds."""
     if len(condlist) != len(choicelist) or not condlist:

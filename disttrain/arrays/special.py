@@ -53,6 +53,11 @@ def binomial(n: Tensor, k: Tensor) -> Tensor:
     return ops.where((k < 0) | (k > n), ops.zeros_like(out), out)
 
 
+def comb(N: Tensor, k: Tensor, exact: bool = False, repetition: bool = False) -> Tensor:  # noqa: N803
+    """How many subsets of k of N elements there are (``repetition``: with elements repeated)."""
+    return binomial(N + k - 1 if repetition else N, k)
+
+
 def kl_div(p: Tensor, q: Tensor) -> Tensor:
     """p log(p / q) - p + q, for what is not below 0."""
     return rel_entr(p, q) - p + q

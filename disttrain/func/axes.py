@@ -196,6 +196,24 @@ def ppermute(x: Any, axis_name: Any, perm: Sequence[tuple[int, int]]) -> Any:
     return _each("ppermute", axis_name, x, do)
 
 
+def pshuffle(x: Any, axis_name: Any, perm: Sequence[int]) -> Any:
+    """``ppermute`` by the sources of all targets."""
+    size = axis_size(axis_name)
+    if sorted(perm) != list(range(size)):
+        raise ConfigError(f"`perm` does not represent a permutation: {perm}")
+    return ppermute(x, axis_name, list(zip(perm, range(size), strict=True)))
+
+
+def pswapaxes(x: Any, axis_name: Any, axis: int) -> Any:
+    """The named axis and a dimension exchanged."""
+    return all_to_all(x, axis_name, axis, axis)
+
+
+def pbroadcast(x: Any, axis_name: Any, source: int) -> Any:
+    """The value of one example for all."""
+    return tree.map(lambda found: found[source], all_gather(x, axis_name))
+
+
 def _check_pairs(pairs: tuple, size: int) -> None:
     for what, numbers in (("sources", [a for a, _ in pairs]), ("targets", [b for _, b in pairs])):
         if len(set(numbers)) < len(numbers) or not all(0 <= n < size for n in numbers):

@@ -54,6 +54,41 @@ def vectorized(fn: Callable, tensors: list[Tensor], signature: str | None) -> An
     return _mapped(checked, tensors, outer)
 
 
+def per_element(fn: Callable, excluded: Any, tensors: Callable, signature: str | None) -> Callable:
+    """``fn(*args, **named)`` of single elements for whole arrays, but for arguments in ``excluded``
+    (by place or name). ``tensors``: makes ``fn`` of arrays a function of tensors, and arrays
+    tensors: ``tensors(fn) -> fn``, ``tensors(array) -> tensor``."""
+
+    def run(*args: Any, **given: Any) -> Any:
+        fixed = {k: a for k, a in enumerate(args) if k in excluded}
+        free = [a for k, a in enumerate(args) if k not in excluded]
+        kept = {k: v for k, v in given.items() if k in excluded}
+        named = [k for k in given if k not in excluded]
+
+        def call(*xs: Any) -> Any:
+            queue = iter(xs[: len(free)])
+            full = [fixed[k] if k in fixed else next(queue) for k in range(len(args))]
+            return fn(*full, **dict(zip(named, xs[len(free) :])), **kept)
+
+        given_now = [tensors(x) for x in (*free, *(given[k] for k in named))]
+        return vectorized(tensors(call), given_now, signature)
+
+    return run
+
+
+def along_axis(fn: Callable, axis: int, x: Tensor) -> Any:
+    """``fn`` of every line of ``x`` along ``axis``; its dimensions stand in that one's place."""
+    d = axis + x.ndim if axis < 0 else axis
+    mapped = fn
+    for _ in range(x.ndim - 1):
+        mapped = vmap(mapped, in_dims=0, out_dims=0)
+    out = mapped(ops.movedim(x, d, -1))
+    if out.ndim >= x.ndim:
+        more = out.ndim - (x.ndim - 1)
+        out = ops.movedim(out, tuple(range(-more, 0)), tuple(range(d, d + more)))
+    return out
+
+
 def _checking(fn: Callable, results: Core, sizes: dict[str, int]) -> Callable:
     """``fn``, whose results are held against the signature."""
 

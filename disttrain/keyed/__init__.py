@@ -41,6 +41,7 @@ from .continuous import (
 )
 from .keys import (
     as_partitionable,
+    common_shape,
     data,
     fold_in,
     of_data,

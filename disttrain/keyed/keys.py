@@ -7,7 +7,7 @@ keys are made of it by ``split`` and ``fold_in`` (threefry, see ``backends/llvm/
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -92,6 +92,31 @@ def draw(key: Tensor, shape: tuple[int, ...], what: str, dtype: np.dtype) -> Any
         _keys(what, key), shape=tuple(shape), what=what, dtype=np.dtype(dtype),
         partitionable=partitionable(),
     )  # fmt: skip
+
+
+def common_shape(
+    name: str, shape: tuple[int, ...] | None, parameters: Sequence[tuple[tuple[int, ...], int]]
+) -> tuple[int, ...]:
+    """The shape of what ``name`` draws: that of its parameters (their shapes, and how many of the
+    last dimensions are no part of it) broadcast, which is to be ``shape`` where that is given."""
+    fronts = [] if shape is None else [tuple(shape)]
+    for own, last in parameters:
+        if len(own) < last:
+            raise ConfigError(
+                f"{name} requires parameters of ndim >= {last}, got ndim == {len(own)}"
+            )
+        fronts.append(tuple(own[: len(own) - last]))
+    try:
+        both = np.broadcast_shapes(*fronts)
+    except ValueError:
+        raise ConfigError(f"Incompatible shapes for broadcasting: shapes={fronts}") from None
+    if shape is not None and both != fronts[0]:
+        raise ConfigError(
+            f"{name} parameter shapes must be broadcast-compatible with shape argument, and the "
+            "result of broadcasting the shapes must equal the shape argument, but got result "
+            f"{both} for shape argument {fronts[0]}."
+        )
+    return both
 
 
 def _keys(where: str, key: Tensor) -> Tensor:

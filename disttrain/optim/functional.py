@@ -14,6 +14,8 @@ from collections.abc import Callable
 from functools import reduce
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from ..core.tensor import Tensor
 from ..errors import ConfigError
 from ..ops import api as t
@@ -135,6 +137,24 @@ Schedule = Callable[[Any], Any]
 def constant(step_size: Any) -> Schedule:
     """Always the same."""
     return lambda i: step_size
+
+
+def schedule(rate: Any) -> Schedule:
+    """A schedule of what is one, or of a number."""
+    if callable(rate):
+        return rate  # type: ignore[no-any-return]
+    if np.ndim(rate):
+        raise TypeError(type(rate))
+    return constant(rate)
+
+
+def piecewise_constant(boundaries: Any, values: Any) -> Schedule:
+    """``values`` between ``boundaries``, both of one dimension."""
+    if not boundaries.ndim == values.ndim == 1:
+        raise ValueError("boundaries and values must be sequences")
+    if boundaries.shape[0] != values.shape[0] - 1:
+        raise ValueError("boundaries length must be one shorter than values length")
+    return lambda i: values[(i > boundaries).sum()]
 
 
 def exponential_decay(step_size: Any, decay_steps: Any, decay_rate: Any) -> Schedule:

@@ -7,6 +7,7 @@ import pytest
 
 import disttrain as dt
 from disttrain import func
+from disttrain.arrays import indexing
 from disttrain.arrays.indexing import get, put
 
 X = np.arange(24.0).reshape(2, 3, 4)
@@ -58,3 +59,17 @@ def test_batches_and_gradients():
     assert func.vmap(lambda x, i: get(x, (i,)))(x, at).tolist() == [[0, 2], [5, 4]]
     grads = func.grad(lambda x: put(x, (at[1],), x[0, 0] * 2, "set").sum())(x)
     assert grads.shape == x.shape
+
+
+def test_indices_of_programs():
+    read = lambda i: dt.tensor(i)
+    found = indexing.items((1, slice(0, 2), True, [0, 1]), (3, 3, 3), read)
+    assert found[:2] == (1, slice(0, 2)) and found[2].dtype is dt.bool
+    assert found[3].tolist() == [0, 1]
+    for key, error in (
+        (slice(0.5), IndexError), ([0.5], TypeError), ([True, False], IndexError),
+    ):  # fmt: skip
+        with pytest.raises(error):
+            indexing.items(key, (3,), read)
+    inside = [indexing.is_inside(k, (3,)) for k in (2, -3, slice(0, 9), 3, slice(0, 2, 2), None)]
+    assert inside == [True, True, True, False, False, False]

@@ -8,6 +8,7 @@ import pytest
 import disttrain as dt
 from disttrain import func as F
 from disttrain.errors import CaptureError, ConfigError, DimError, ShapeError, UnboundAxis
+from disttrain.func import axes
 
 X = dt.arange(4.0)
 M = dt.arange(32.0).reshape(4, 4, 2)
@@ -32,6 +33,9 @@ def same(got, wanted):
         (lambda x: F.axis_index("i") * x, [0.0, 1.0, 4.0, 9.0]),
         (lambda x: F.axis_size("i") * x, [0.0, 4.0, 8.0, 12.0]),
         (lambda x: F.ppermute(x, "i", [(0, 1), (1, 2)]), [0.0, 0.0, 1.0, 0.0]),
+        (lambda x: axes.pshuffle(x, "i", [3, 0, 1, 2]), [3.0, 0.0, 1.0, 2.0]),
+        (lambda x: axes.pbroadcast(x, "i", 2), [2.0] * 4),
+        (lambda x: axes.pswapaxes(x + X, "i", 0), X[:, None] + X),
         (lambda x: F.all_gather(x, "i"), [X.numpy()] * 4),
         (lambda x: F.psum({"a": x, "b": [x]}, "i")["b"][0], [6.0] * 4),
         (lambda x: F.pvary(x, "i"), X.numpy()),

@@ -7,7 +7,7 @@ import pytest
 
 import disttrain as dt
 from disttrain import func
-from disttrain.func.vectorize import parsed, vectorized
+from disttrain.func.vectorize import along_axis, parsed, per_element, vectorized
 
 A, B = dt.arange(24.0).reshape(2, 3, 4), dt.arange(12.0).reshape(3, 4)
 
@@ -47,3 +47,14 @@ def test_searches_are_batched():
         for k in range(2):
             one = [a if d is None else a[k] for a, d in zip(args, dims, strict=True)]
             assert got[k].tolist() == dt.searchsorted(*one).tolist()
+
+
+def test_lines():
+    x = dt.arange(6.0).reshape(2, 3)
+    assert along_axis(lambda v: v.sum(), 0, x).tolist() == [3, 5, 7]
+    assert along_axis(lambda v: v * 2, -1, x).tolist() == (x * 2).tolist()
+
+
+def test_excluded_arguments():
+    run = per_element(lambda a, n, scale: a * n * scale, {1}, lambda t: t, None)
+    assert run(dt.ones(3), 2, scale=dt.tensor([1.0, 2.0, 3.0])).tolist() == [2, 4, 6]

@@ -83,11 +83,13 @@ def breaks(contract: dict, pair: tuple[str, str]) -> bool:
         return False
     if contract["type"] == "layers":
         order = layers_of(contract)
-        free = [n for n, row in enumerate(contract["layers"]) if ":" in row]  # may know their row
+        free = {number for number, row in enumerate(contract["layers"]) if ":" in row}
         for container in contract["containers"]:
             a, b = children(container, pair) or ("", "")
-            if a in order and b in order and order[a] >= order[b]:
-                return order[a] != order[b] or order[a] not in free
+            if a not in order or b not in order:
+                continue
+            if order[a] > order[b] or (order[a] == order[b] and order[a] not in free):
+                return True
     if contract["type"] == "forbidden":
         packages = contract.get("as_packages", True)
         return all(

@@ -82,3 +82,11 @@ def test_threads_draw_the_same():
 def test_errors(wrong):
     with pytest.raises(ConfigError):
         wrong()
+
+
+def test_shapes_of_parameters():
+    assert keyed.common_shape("beta", None, [((3, 1), 0), ((4,), 0)]) == (3, 4)
+    assert keyed.common_shape("dirichlet", (2,), [((2, 5), 1)]) == (2,)
+    for shape, parameters in (((2,), [((3,), 0)]), (None, [((), 1)]), ((1,), [((2,), 0)])):
+        with pytest.raises(ConfigError):
+            keyed.common_shape("beta", shape, parameters)

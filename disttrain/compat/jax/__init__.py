@@ -94,8 +94,8 @@ def _experimental() -> dict[str, Any]:
 _MODULES: dict[str, Any] = {  # of names, by the module that has them under "jax"
     "numpy": numpy.NAMES, "numpy.linalg": linalg.NAMES, "numpy.fft": fft.NAMES,
     **parallel.MODULES, "lax": {**lax.NAMES, **parallel.MODULES["lax"]}, "nn": nn.NAMES,
-    "nn.initializers": {**_public(initializers), "Initializer": Any},
-    "random": _public(random),
+    "nn.initializers": {**initializers.NAMES, "Initializer": Any},
+    "random": random.NAMES,
     "tree_util": tree.NAMES, "tree": tree.SHORT, "errors": _errors(),
     "debug": {**_debug(), **parallel.MODULES["debug"]},
     "experimental": _experimental(),

@@ -1,190 +1,25 @@
-"""``jax.random``: a table of names over ``dt.keyed``."""
+"""``jax.random``: ``dt.keyed`` with JAX's keys, its rows read for JAX's arrays."""
 
 from __future__ import annotations
 
-import ast
-import inspect
-from collections.abc import Callable
 from operator import index
 from typing import Any
 
 import numpy as np
 
 from ... import keyed
+from ...arrays.axes import shape_of
 from ...core.types import dtypes
+from ...keyed.rows import Samplers
 from .array import Array, kind_of, unwrap, wrap
 from .key_types import IMPL, KeyType, is_key, key_type
-from .types import canonical, result_kind
-
-# Name (arguments after the key): parameters, kinds of the result's type, native function. A mark
-# after a parameter: "/k": its last k dimensions are no part of the shape; "-": all are none; "~":
-# in its own type; "!": as it is; "?": a number stays one. Before it and "=": its native name.
-_TABLE = """
-bits(shape=(), dtype='uint64'):                                 u   bits
-uniform(shape=(), dtype=None, minval=0.0, maxval=1.0):          f   uniform             low=minval? high=maxval?
-normal(shape=(), dtype=None):                                   fc  normal
-cauchy(shape=(), dtype=None):                                   f   cauchy
-exponential(shape=(), dtype=None):                              f   exponential
-gumbel(shape=(), dtype=None, mode=None):                        f   gumbel              mode!
-laplace(shape=(), dtype=None):                                  f   laplace
-logistic(shape=(), dtype=None):                                 f   logistic
-maxwell(shape=(), dtype=None):                                  f   maxwell
-randint(shape, minval, maxval, dtype='int64'):                  ti  integers            low=minval~ high=maxval~
-bernoulli(p=0.5, shape=None, mode='low'):                       p   bernoulli           p~ mode!
-rademacher(shape=(), dtype='int64'):                            a   rademacher
-beta(a, b, shape=None, dtype=None):                             sf  beta                a b
-gamma(a, shape=None, dtype=None):                               f   gamma               a
-loggamma(a, shape=None, dtype=None):                            f   log_gamma           a
-pareto(b, shape=None, dtype=None):                              sf  pareto              b
-t(df, shape=None, dtype=None):                                  sf  student             df
-chisquare(df, shape=None, dtype=None):                          sf  chisquare           df
-f(dfnum, dfden, shape=None, dtype=None):                        sf  fisher              above=dfnum below=dfden
-rayleigh(scale, shape=None, dtype=None):                        sf  rayleigh            scale
-wald(mean, shape=None, dtype=None):                             sf  wald                mean
-triangular(left, mode, right, shape=None, dtype=None):          sf  triangular          left mode right
-lognormal(sigma=1.0, shape=None, dtype=None):                   sf  lognormal           sigma
-truncated_normal(lower, upper, shape=None, dtype=None):         f   truncated_normal    low=lower high=upper
-double_sided_maxwell(loc, scale, shape=(), dtype=None):         f   double_sided_maxwell loc- scale-
-weibull_min(scale, concentration, shape=(), dtype=None):        f   weibull             scale- concentration-
-generalized_normal(p, shape=(), dtype=None):                    f   generalized_normal  p-
-ball(d, p=2, shape=(), dtype=None):                             f   ball                p- d!
-orthogonal(n, shape=(), dtype=None, m=None):                    f   orthogonal          n! m!
-dirichlet(alpha, shape=None, dtype=None):                       f   dirichlet           alpha/1
-multivariate_normal(mean, cov, shape=None, dtype=None, method='cholesky'): of multivariate_normal mean/1 cov/2 method!
-poisson(lam, shape=None, dtype='int64'):                        a   poisson             rate=lam~
-binomial(n, p, shape=None, dtype=None):                         f   binomial            n~ p~
-multinomial(n, p, shape=None, dtype=None, unroll=1):            f   multinomial         n- p~
-geometric(p, shape=None, dtype='int64'):                        i   geometric           p~
-categorical(logits, axis=-1, shape=None, replace=True, mode=None): c categorical        logits- axis! shape! replace! mode!
-"""  # noqa: E501
-_WORDS = {"f": "a float", "fc": "a float or complex", "u": "an unsigned int", "i": "an int"}
-_KINDS = {"f": "fV", "c": "c", "u": "u", "i": "iu", "a": "biufV"}
-
-
-def _sampler(line: str) -> Callable[..., Array]:
-    name, _, rest = line.partition("(")
-    arguments, _, rest = rest.partition("):")
-    rule, native, *marked = rest.split()
-    draw, params = getattr(keyed, native), [_marked(m) for m in marked]
-    signature = inspect.Signature([*_parameters(f"key, {arguments}"), _SHARDING])
-    shaped = [(p, last) for _, p, mark, last in params if mark in ("", "~") and rule != "c"]
-    typed = [p for _, p, mark, _ in params if mark != "!"]
-
-    def sampler(*args: Any, **kwargs: Any) -> Array:
-        bound = signature.bind(*args, **kwargs)
-        bound.apply_defaults()
-        given, named = bound.arguments, {}
-        sharding = given.pop("out_sharding")
-        if sharding is not None and not getattr(sharding.mesh, "empty", False):
-            raise NotImplementedError(f"jax.random.{name}: out_sharding is not supported")
-        key = _key(name, given["key"])[0]
-        kind = _kind(name, rule, given, typed)
-        for own_name, p, mark, _ in params:
-            value = given[p]
-            if mark != "!" and not (mark == "?" and isinstance(value, (int, float))):
-                own = mark == "~" or rule == "c"
-                value = unwrap(value, _own(value, name) if own else kind)
-            named[own_name] = value
-        if rule != "c":
-            shapes = [(np.shape(given[p]), last) for p, last in shaped]
-            named |= {"shape": _shape(name, given["shape"], shapes), "dtype": kind}
-        return wrap(draw(key, **named))
-
-    sampler.__name__ = sampler.__qualname__ = name
-    sampler.__doc__ = f"``dt.keyed.{native}`` with JAX's arguments."
-    sampler.__signature__ = signature  # type: ignore[attr-defined]
-    return sampler
-
-
-def _marked(text: str) -> tuple[str, str, str, int]:
-    """The native name of a parameter, JAX's, its mark, and how many dimensions stay."""
-    mark = text[-1] if text[-1] in "!-?~" else ""
-    own, _, name = text.rstrip("!-?~").rpartition("=")
-    name, _, last = name.partition("/")
-    return own or name, name, mark, int(last or 0)
-
-
-_SHARDING = inspect.Parameter("out_sharding", inspect.Parameter.KEYWORD_ONLY, default=None)
-
-
-def _parameters(text: str) -> list[inspect.Parameter]:
-    made = []
-    for word in text.replace("()", "[]").split(", "):
-        name, _, default = word.partition("=")
-        value = ast.literal_eval(default) if default else inspect.Parameter.empty
-        how = inspect.Parameter.POSITIONAL_OR_KEYWORD
-        made.append(inspect.Parameter(name, how, default=() if value == [] else value))
-    return made
-
-
-def _own(value: Any, name: str) -> np.dtype:
-    """The type of a parameter itself: inexact, but for integers' ends."""
-    kind = kind_of(value)[0]
-    if name == "bernoulli" and kind.kind not in "fV":
-        raise TypeError(f"bernoulli probability `p` must have a floating dtype, got {kind}.")
-    if name == "randint":
-        return kind if kind.kind in "iu" else canonical(int)
-    return result_kind((kind, kind_of(value)[1]), (canonical(float), True))[0]
-
-
-def _kind(name: str, rule: str, given: dict, params: list[str]) -> np.dtype:
-    """The type of the result."""
-    dtype = given.get("dtype")
-    if rule == "of":
-        own = result_kind(*(kind_of(given[p]) for p in params), (canonical(float), True))[0]
-        dtype = own if dtype is None else dtype
-    kind = canonical(float if dtype is None else dtype)
-    kinds = "".join(_KINDS.get(c, "") for c in rule) if rule not in ("p", "c") else "fV"
-    if kind.kind not in kinds:
-        if rule == "ti":
-            raise TypeError(f"randint only accepts integer dtypes, got {kind}")
-        words = _WORDS.get(rule, "a float")
-        raise ValueError(f"dtype argument to `{name}` must be {words} dtype, got {kind}")
-    for p in params if rule == "sf" else ():
-        if result_kind(kind_of(given[p]), (kind, False))[0] != kind:
-            raise TypeError(
-                f"In arguments to {name}, cannot safely cast argument of type "
-                f"{kind_of(given[p])[0]} to {kind}"
-            )
-    return kind
-
-
-def _shape(name: str, shape: Any, shapes: list) -> tuple[int, ...]:
-    """That of the result: the parameters' in common, unless it is given."""
-    fronts = []
-    for s, n in shapes:
-        if len(s) < n:
-            raise ValueError(f"{name} requires parameters of ndim >= {n}, got ndim == {len(s)}")
-        fronts.append(tuple(s[: len(s) - n]))
-    if shape is not None:
-        fronts.insert(0, _sizes(shape))
-    try:
-        both = np.broadcast_shapes(*fronts)
-    except ValueError:
-        raise ValueError(f"Incompatible shapes for broadcasting: shapes={fronts}") from None
-    if shape is not None and both != fronts[0]:
-        raise ValueError(
-            f"{name} parameter shapes must be broadcast-compatible with shape argument, and the "
-            "result of broadcasting the shapes must equal the shape argument, but got result "
-            f"{both} for shape argument {fronts[0]}."
-        )
-    return both
-
-
-def _sizes(shape: Any) -> tuple[int, ...]:
-    try:
-        return (index(shape),) if np.ndim(shape) == 0 else tuple(index(n) for n in shape)
-    except TypeError:
-        raise TypeError(
-            f"Shapes must be 1D sequences of concrete values of integer type, got {shape!r}."
-        ) from None
-
-
-globals().update({line.partition("(")[0]: _sampler(line) for line in _TABLE.strip().split("\n")})
+from .numpy.lifting import LIFTING
+from .numpy.making import asarray
+from .types import canonical, inexact
 
 
 # --- keys -----------------------------------------------------------------------------------------
-def _key(where: str, key: Any, batched: bool = False) -> tuple[Any, bool]:
+def key_of(where: str, key: Any, batched: bool = False) -> tuple[Any, bool]:
     """The Tensor of typed keys, and whether they came as words."""
     raw = not is_key(key)
     if raw and not isinstance(key, (Array, np.ndarray, np.generic, int, float)):
@@ -256,7 +91,7 @@ def wrap_key_data(key_bits_array: Any, *, impl: Any = None, dtype: Any = None) -
 
 def key_data(keys: Any) -> Array:
     """The words of keys, uint32 [..., 2]."""
-    return wrap(keyed.data(_key("key_data", keys, True)[0]))
+    return wrap(keyed.data(key_of("key_data", keys, True)[0]))
 
 
 def key_dtype(impl: Any = None) -> KeyType:
@@ -266,7 +101,7 @@ def key_dtype(impl: Any = None) -> KeyType:
 
 def key_impl(keys: Any) -> str:
     """How numbers are made of these keys."""
-    return IMPL if _key("key_impl", keys, True) else ""
+    return IMPL if key_of("key_impl", keys, True) else ""
 
 
 def clone(key: Any) -> Any:
@@ -276,14 +111,14 @@ def clone(key: Any) -> Any:
 
 def split(key: Any, num: int | tuple[int, ...] = 2) -> Any:
     """New keys."""
-    found, raw = _key("split", key)
-    new = keyed.split(found, _sizes(num))
+    found, raw = key_of("split", key)
+    new = keyed.split(found, shape_of(num))
     return wrap(keyed.data(new) if raw else new)
 
 
 def fold_in(key: Any, data: Any) -> Array:
     """The key of a key and a number."""
-    found, raw = _key("fold_in", key)
+    found, raw = key_of("fold_in", key)
     if np.ndim(data):
         raise TypeError(
             f"fold_in accepts a scalar, but was given an array ofshape {np.shape(data)} != (). Use "
@@ -313,7 +148,7 @@ def permutation(
     key: Any, x: Any, axis: int = 0, independent: bool = False, *, out_sharding: Any = None
 ) -> Array:
     """A range, or an array along ``axis``, shuffled."""
-    found, items = _key("permutation", key)[0], _items(x)
+    found, items = key_of("permutation", key)[0], _items(x)
     return _whole(keyed.permutation(found, items, axis, independent), items)
 
 
@@ -324,7 +159,20 @@ def choice(
     """A sample of an array along ``axis``, or of a range."""
     if not isinstance(shape, (tuple, list)):
         raise TypeError(f"shape argument of jax.random.choice must be a sequence, got {shape}")
-    found, items = _key("choice", key)[0], _items(a)
-    chances = None if p is None else unwrap(p, _own(p, "choice"))
-    out = keyed.choice(found, items, _sizes(shape), replace, chances, axis, mode)
+    found, items = key_of("choice", key)[0], _items(a)
+    chances = None if p is None else LIFTING.one("choice", asarray(p), inexact)
+    out = keyed.choice(found, items, shape_of(shape), replace, chances, axis, mode)
     return _whole(out, items)
+
+
+def _options(name: str, given: dict) -> None:
+    sharding = given.pop("out_sharding", None)
+    if sharding is not None and not getattr(sharding.mesh, "empty", False):
+        raise NotImplementedError(f"jax.random.{name}: out_sharding is not supported")
+
+
+NAMES: dict[str, Any] = Samplers(LIFTING, lambda *of: key_of(*of)[0], _options).table()
+for _fn in (key, PRNGKey, wrap_key_data, key_data, key_dtype, key_impl, clone, split, fold_in,
+            permutation, choice):  # fmt: skip
+    NAMES[_fn.__name__] = _fn
+globals().update(NAMES)

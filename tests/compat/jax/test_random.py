@@ -129,3 +129,7 @@ def test_errors(case):
     kind, said, call = WRONG[case]
     with pytest.raises(kind, match=said):
         call()
+
+
+def test_choices_by_a_list_of_chances():
+    assert int(r.choice(r.key(0), 3, p=[0.0, 1.0, 0.0])) == 1

@@ -7,10 +7,13 @@ from typing import Any
 
 import disttrain as dt
 
-from .... import func
-from .. import tree
+from ....func import axes
 from ..array import Array, wrap
 from .lifting import of_leaves
+
+_NAMES = """
+psum pmean pmax pmin all_gather psum_scatter all_to_all ppermute pvary pshuffle pswapaxes pbroadcast
+"""
 
 
 def _counted(fn: Callable) -> Callable:
@@ -18,33 +21,9 @@ def _counted(fn: Callable) -> Callable:
     return lambda t, *args, **more: fn(t.to(dt.int32) if t.dtype == dt.bool else t, *args, **more)
 
 
-_NAMES = "psum pmean pmax pmin all_gather psum_scatter all_to_all ppermute pvary"
-NAMES: dict[str, Any] = {name: of_leaves(name, getattr(func, name)) for name in _NAMES.split()}
-for _name in ("psum", "pmean"):
-    NAMES[_name] = of_leaves(_name, _counted(getattr(func, _name)))
-
-
-def pshuffle(x: Any, axis_name: Any, perm: Any) -> Any:
-    """``ppermute`` by the sources of all targets."""
-    size = func.axis_size(axis_name)
-    if sorted(perm) != list(range(size)):
-        raise ValueError(f"`perm` does not represent a permutation: {perm}")
-    return NAMES["ppermute"](x, axis_name, list(zip(perm, range(size), strict=True)))
-
-
-def pswapaxes(x: Any, axis_name: Any, axis: int, *, axis_index_groups: Any = None) -> Any:
-    """The named axis and a dimension exchanged."""
-    return NAMES["all_to_all"](x, axis_name, axis, axis, axis_index_groups=axis_index_groups)
-
-
 def axis_index(axis_name: Any) -> Array:
     """The place of each along the axis."""
-    return wrap(dt.as_tensor(func.axis_index(axis_name)).to(dt.int32))
-
-
-def axis_size(axis_name: Any) -> int:
-    """How many there are."""
-    return func.axis_size(axis_name)
+    return wrap(dt.as_tensor(axes.axis_index(axis_name)).to(dt.int32))
 
 
 def pcast(x: Any, axis_name: Any = None, *, to: str) -> Any:
@@ -54,10 +33,8 @@ def pcast(x: Any, axis_name: Any = None, *, to: str) -> Any:
     return NAMES["pvary"](x, axis_name)
 
 
-def pbroadcast(x: Any, axis_name: Any, source: int) -> Any:
-    """The value of one."""
-    return tree.tree_map(lambda a: wrap(NAMES["all_gather"](a, axis_name)._value[source]), x)
-
-
-for _fn in (pshuffle, pswapaxes, axis_index, axis_size, pcast, pbroadcast):
-    NAMES[_fn.__name__] = _fn
+NAMES: dict[str, Any] = {
+    **{name: of_leaves(name, getattr(axes, name)) for name in _NAMES.split()},
+    **{name: of_leaves(name, _counted(getattr(axes, name))) for name in ("psum", "pmean")},
+    "axis_index": axis_index, "axis_size": axes.axis_size, "pcast": pcast,
+}  # fmt: skip

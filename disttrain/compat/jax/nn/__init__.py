@@ -8,32 +8,24 @@ from ....arrays import activations
 from ....nn import functional
 from ....ops import api as ops
 from .. import types
-from ..array import Array
-from ..numpy import rows
-from ..numpy.lifting import cast, given_back, one, operands, unary
+from ..array import Array, wrap
+from ..numpy.lifting import LIFTING, cast, one, table
 from ..numpy.making import asarray
 
 _ELEMENTS = """
-relu=relu:same relu6=relu6:same sigmoid=sigmoid:inexact silu=silu:inexact swish=silu:inexact
-tanh=tanh:inexact soft_sign=softsign:inexact selu=selu:inexact mish=mish:inexact
-hard_tanh=hardtanh:same hard_sigmoid=hardsigmoid:inexact hard_silu=hardswish:inexact
-hard_swish=hardswish:inexact
+same: relu relu6 hard_tanh=hardtanh; inexact: sigmoid silu swish=silu tanh soft_sign=softsign selu
+mish hard_sigmoid=hardsigmoid hard_silu=hardswish hard_swish=hardswish
 """
 _TABLE = """
-celu! x alpha -> inexact; elu! x alpha -> inexact; gelu x -> inexact; glu! x -> inexact
-leaky_relu! x negative_slope -> inexact; log1mexp! x -> inexact; log_sigmoid! x -> inexact
-log_softmax! x | where:own -> inexact; logmeanexp x | where:own -> inexact
-logsumexp a b | where:own -> inexact; softmax! x | where:own -> inexact; softplus! x -> inexact
-sparse_plus! x -> inexact; sparse_sigmoid! x -> inexact; squareplus! x b -> inexact
-standardize! x mean variance | where:own -> inexact
-dot_product_attention=attention query key value | bias:own | mask:own | query_seq_lengths:own | \
-key_value_seq_lengths:own -> same
+. -> inexact: glu! log1mexp! log_sigmoid! softplus! sparse_plus! sparse_sigmoid!; . alpha ->
+inexact: celu! elu!; x -> inexact: gelu; . negative_slope -> inexact: leaky_relu!; x | where:own ->
+inexact: log_softmax! softmax!; . | where:own -> inexact: logmeanexp; a b | where:own -> inexact:
+logsumexp; . b -> inexact: squareplus!; . mean variance | where:own -> inexact: standardize!; . key
+value | bias:own | mask:own | query_seq_lengths:own | key_value_seq_lengths:own -> same:
+dot_product_attention=attention
 """
-NAMES: dict[str, Any] = rows.table(_TABLE, (activations,))
-for _row in _ELEMENTS.split():
-    _name, _source, _rule = _row.replace("=", ":").split(":")
-    _fn = getattr(functional, _source, None) or getattr(ops, _source)
-    NAMES[_name] = unary(_name, _fn, rows.RULES[_rule])
+NAMES: dict[str, Any] = table(_TABLE, (activations,))
+NAMES |= LIFTING.elementwise(_ELEMENTS, LIFTING.unary, (functional, ops))
 
 
 def identity(x: Any) -> Array:
@@ -43,9 +35,8 @@ def identity(x: Any) -> Array:
 
 def one_hot(x: Any, num_classes: int, *, dtype: Any = None, axis: int = -1) -> Array:
     """Which class each element is, along a new axis."""
-    kind = types.canonical("float64") if dtype is None else types.asked(dtype, "one_hot")
     out = activations.one_hot(one("one_hot", asarray(x)), int(num_classes), axis)
-    return given_back(cast(out, kind))
+    return wrap(cast(out, types.asked(dtype, "one_hot", float)))
 
 
 NAMES.update(identity=identity, one_hot=one_hot)

@@ -20,7 +20,7 @@ _ABSTRACT = "generic number integer signedinteger unsignedinteger inexact floati
 NAMES = {
     **functions.NAMES, **making.NAMES, **calls.NAMES, **elementwise.NAMES,
     **{name: getattr(np, name) for name in _ABSTRACT.split()},
-    **{name: getattr(types, name) for name in ("finfo", "iinfo", "isdtype", "issubdtype")},
+    **types.NAMES,
     "ndarray": Array, "dtype": np.dtype, "newaxis": None, "pi": math.pi, "e": math.e,
     "inf": math.inf, "nan": math.nan, "euler_gamma": np.euler_gamma, "s_": np.s_,
     "index_exp": np.index_exp, "set_printoptions": np.set_printoptions,

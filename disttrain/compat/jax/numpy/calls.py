@@ -9,17 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from .... import func
 from ....arrays import products, selection, shapes
 from ....core.tensor import Tensor
-from ....func.vectorize import vectorized
+from ....func.vectorize import along_axis, per_element
 from ....ops import api as ops
 from .. import types
 from ..array import Array, wrap
 from . import functions
-from .lifting import cast, given_back, kind_of, one, operands, plain
+from .lifting import LIFTING, cast, function, given_back, kind_of, one, operands, plain
 from .making import asarray
-from .rows import function
 
 
 def where(
@@ -29,19 +27,17 @@ def where(
     """``x`` where the condition holds, ``y`` elsewhere; alone, the places where it holds."""
     if x is None and y is None:
         return functions.NAMES["nonzero"](condition, size=size, fill_value=fill_value)
-    if x is None or y is None:
-        raise ValueError(
-            "Either both or neither of the x and y arguments should be provided to where, "
-            f"got {x} and {y}."
-        )
-    flags = one("where", condition)
-    flags = flags if flags.meta()[1].kind == "b" else flags != 0
-    tensors, weak = operands("where", (x, y))
+    for place, given in enumerate((x, y), 1):
+        if given is None:
+            raise LIFTING.unfit("where", None, place)
+    if size is not None or fill_value is not None:
+        raise ValueError("size and fill_value arguments cannot be used in three-term where.")
+    flags, (tensors, weak) = one("where", condition), operands("where", (x, y))
     try:
-        return given_back(ops.where(flags, *tensors), weak)
+        return given_back(selection.where(flags, *tensors), weak)
     except ValueError:
-        shapes = [tuple(t.shape) for t in (flags, *tensors)]
-        raise ValueError(f"Incompatible shapes for broadcasting: shapes={shapes}") from None
+        given_shapes = [tuple(t.shape) for t in (flags, *tensors)]
+        raise ValueError(f"Incompatible shapes for broadcasting: shapes={given_shapes}") from None
 
 
 def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: Any) -> Array:
@@ -52,13 +48,10 @@ def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: 
             f"with {n} condition(s), either {n} or {n + 1} functions are expected; "
             f"got {len(funclist)}"
         )
-    kind = asarray(x).dtype
-    values = [asarray(f(x, *args, **kw) if callable(f) else f) for f in funclist]
-    last = values[n] if len(values) > n else asarray(0)
-    tensors = [cast(v._value, kind) for v in (*values[:n], last)]
+    values = [asarray(f(x, *args, **kw) if callable(f) else f) for f in (*funclist, 0)]
+    tensors = [cast(v._value, asarray(x).dtype) for v in values]
     flags = [one("piecewise", c) != 0 for c in condlist]
-    out = selection.select(flags, tensors[:-1], tensors[-1])
-    return given_back(out)
+    return wrap(selection.select(flags, tensors[:n], tensors[n]))
 
 
 def einsum(subscripts: Any, /, *operands_: Any, out: Any = None, **how: Any) -> Array:
@@ -76,40 +69,30 @@ def einsum(subscripts: Any, /, *operands_: Any, out: Any = None, **how: Any) -> 
     return given_back(value if kind is None else cast(value, types.asked(kind, "einsum")), weak)
 
 
-def einsum_path(subscripts: Any, /, *given: Any, optimize: Any = "auto") -> Any:
-    """The order in which a sum of products is best computed."""
-    return np.einsum_path(subscripts, *(np.empty(np.shape(x)) for x in given), optimize=True)
-
-
 def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int | None = None) -> Any:
     """Slopes by central differences."""
-    if edge_order is not None:
-        raise NotImplementedError("The 'edge_order' argument to jnp.gradient is not supported.")
     value = one("gradient", f, types.inexact)
     gaps = [one("gradient", v, types.inexact) if np.ndim(v) else v for v in varargs]
-    return given_back(products.gradient(value, *gaps, axis=axis))
+    return given_back(products.gradient(value, *gaps, axis=axis, edge_order=edge_order))
+
+
+def _tensors(x: Any) -> Any:
+    """A function of arrays as one of tensors; an array as a tensor."""
+    if not callable(x):
+        return asarray(x)._value
+
+    def run(*given: Tensor) -> Any:
+        out = x(*map(wrap, given))
+        many = isinstance(out, (tuple, list))
+        return tuple(asarray(o)._value for o in out) if many else asarray(out)._value
+
+    return run
 
 
 def apply_along_axis(func1d: Callable, axis: int, arr: Any, *args: Any, **kwargs: Any) -> Any:
     """``func1d`` of every line along ``axis``."""
-    x = asarray(arr)
-    d = axis + x.ndim if axis < 0 else axis
-    run = functools.partial(_on_tensors, lambda a: func1d(a, *args, **kwargs))
-    mapped: Any = run
-    for _ in range(x.ndim - 1):
-        mapped = func.vmap(mapped, in_dims=0, out_dims=0)
-    out = mapped(ops.movedim(x._value, d, -1))
-    if out.ndim >= x.ndim:
-        more = out.ndim - (x.ndim - 1)
-        out = ops.movedim(out, tuple(range(-more, 0)), tuple(range(d, d + more)))
-    return given_back(out)
-
-
-def _on_tensors(fn: Callable, *tensors: Tensor) -> Any:
-    out = fn(*(wrap(t) for t in tensors))
-    if isinstance(out, (tuple, list)):
-        return tuple(asarray(o)._value for o in out)
-    return asarray(out)._value
+    run = _tensors(lambda a: func1d(a, *args, **kwargs))
+    return given_back(along_axis(run, axis, _tensors(arr)))
 
 
 def apply_over_axes(func: Callable, a: Any, axes: Any) -> Any:
@@ -128,54 +111,29 @@ def vectorize(
     if any(not isinstance(e, (str, int)) for e in excluded):
         raise TypeError("jax.numpy.vectorize can only exclude integer or string arguments, "
                         f"but excluded={set(excluded)!r}")  # fmt: skip
-
-    @functools.wraps(pyfunc)
-    def run(*args: Any, **given: Any) -> Any:
-        fixed = {k: a for k, a in enumerate(args) if k in excluded}
-        free = [a for k, a in enumerate(args) if k not in excluded]
-        kept = {k: v for k, v in given.items() if k in excluded}
-        named = [k for k in given if k not in excluded]
-
-        def call(*xs: Array) -> Any:
-            queue = iter(xs[: len(free)])
-            full = [fixed[k] if k in fixed else next(queue) for k in range(len(args))]
-            return pyfunc(*full, **dict(zip(named, xs[len(free) :])), **kept)
-
-        xs = [*free, *(given[k] for k in named)]
-        tensors = [asarray(x)._value for x in xs]
-        out = vectorized(functools.partial(_on_tensors, call), tensors, signature)
-        return given_back(out)
-
-    return run
-
-
-def ix_(*args: Any) -> tuple[Array, ...]:
-    """An open grid from places along each dimension."""
-    return given_back(selection.open_grid([asarray(x)._value for x in args]))
+    run = per_element(pyfunc, excluded, _tensors, signature)
+    return functools.wraps(pyfunc)(lambda *args, **given: given_back(run(*args, **given)))
 
 
 def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> Array:
     """Margins on all sides."""
-    given = {k: v._value if isinstance(v, Array) else v for k, v in kwargs.items()}
     (value,), weak = operands("pad", (array,))
     width = pad_width if isinstance(pad_width, dict) else np.asarray(pad_width).tolist()
-    return given_back(shapes.pad(value, width, mode, **given), weak)
+    return given_back(shapes.pad(value, width, mode, **_bare(kwargs)), weak)
+
+
+def _bare(given: dict) -> dict:
+    return {k: LIFTING.bare(v) for k, v in given.items()}
 
 
 def mask_indices(n: int, mask_func: Callable, k: int = 0, *, size: int | None = None) -> Any:
     """Where a function of a matrix of ones is not 0."""
-    ones = wrap(ops.ones((n, n)))
-    return functions.NAMES["nonzero"](mask_func(ones, k), size=size)
+    return functions.NAMES["nonzero"](mask_func(wrap(ops.ones((n, n))), k), size=size)
 
 
 def shape(a: Any) -> tuple[int, ...]:
     """The shape."""
     return a.shape if isinstance(a, Array) else np.shape(a)
-
-
-def ndim(a: Any) -> int:
-    """How many dimensions there are."""
-    return len(shape(a))
 
 
 def size(a: Any, axis: Any = None) -> int:
@@ -189,33 +147,13 @@ def result_type(*args: Any) -> np.dtype:
     """The type that arrays, numbers and types meet in."""
     if not args:
         raise ValueError("at least one array or dtype is required")
-    return types.result_kind(*(_kind(a) for a in args))[0]
+    return types.result_kind(*map(_kind, args))[0]
 
 
 def _kind(x: Any) -> types.Kind:
     if isinstance(x, (str, np.dtype, type)):
         return types.asked(x, "result_type"), x in (int, float, complex)
     return kind_of(plain(x), "result_type")
-
-
-def promote_types(a: Any, b: Any) -> np.dtype:
-    """The type that two types meet in."""
-    return types.result_kind(*(_kind(x) for x in (a, b)))[0]
-
-
-def iscomplexobj(x: Any) -> bool:
-    """Whether the type is complex."""
-    return asarray(x).dtype.kind == "c"
-
-
-def isrealobj(x: Any) -> bool:
-    """Whether the type is not complex."""
-    return not iscomplexobj(x)
-
-
-def isscalar(element: Any) -> bool:
-    """Whether it is a number, or an array of no dimensions."""
-    return np.isscalar(element) or (hasattr(element, "dtype") and not np.ndim(element))
 
 
 def atleast(name: str) -> Callable:
@@ -225,8 +163,7 @@ def atleast(name: str) -> Callable:
     def run(*arys: Any) -> Any:
         return single(arys[0]) if len(arys) == 1 else [single(a) for a in arys]
 
-    run.__name__ = name
-    return run
+    return LIFTING.named(run, name)  # type: ignore[no-any-return]
 
 
 def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
@@ -239,9 +176,17 @@ def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
 
 NAMES: dict[str, Any] = {
     fn.__name__: fn
-    for fn in (where, piecewise, einsum, einsum_path, gradient, apply_along_axis, apply_over_axes,
-               pad, vectorize, ix_, mask_indices, shape, ndim, size, result_type, promote_types,
-               iscomplexobj, isrealobj, isscalar, broadcast_shapes)
+    for fn in (where, piecewise, einsum, gradient, apply_along_axis, apply_over_axes, pad,
+               vectorize, mask_indices, shape, size, result_type, broadcast_shapes)
 }  # fmt: skip
-for _name in ("atleast_1d", "atleast_2d", "atleast_3d"):
-    NAMES[_name] = atleast(_name)
+NAMES |= {name: atleast(name) for name in ("atleast_1d", "atleast_2d", "atleast_3d")}
+NAMES |= {
+    "ndim": lambda a: len(shape(a)), "promote_types": lambda a, b: result_type(a, b),
+    "iscomplexobj": lambda x: asarray(x).dtype.kind == "c",
+    "isrealobj": lambda x: asarray(x).dtype.kind != "c",
+    "isscalar": lambda x: np.isscalar(x) or (hasattr(x, "dtype") and not np.ndim(x)),
+    "ix_": function("ix_", selection.open_grid, "lines**", "own"),
+    "einsum_path": lambda text, /, *xs, optimize="auto": np.einsum_path(
+        text, *(np.empty(np.shape(x)) for x in xs), optimize=True
+    ),
+}  # fmt: skip

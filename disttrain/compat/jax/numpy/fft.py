@@ -6,8 +6,8 @@ from typing import Any
 
 from .... import fft as native
 from ....arrays import spectra
+from .lifting import function
 from .making import typed_maker
-from .rows import function
 
 NAMES: dict[str, Any] = {
     name: function(name, fn, "a", "inexact") for name, fn in spectra.FUNCTIONS.items()

@@ -8,8 +8,6 @@ from typing import Any
 import numpy as np
 
 from ....arrays import indexing
-from ....core.tensor import Tensor
-from ....core.tensor import wrap as tensor
 from ....ops import api as ops
 from ....trace import warn
 from .. import types
@@ -19,43 +17,25 @@ from ..tracing import is_traced
 from . import making
 from .lifting import cast, kind_of, one, plain, to_tensor
 
-_BASIC = (slice, type(None), type(Ellipsis))
 _MODES = {
     None: "", "fill": "fill", "drop": "fill", "clip": "clip", "promise_in_bounds": "clip",
-    "wrap": "wrap",
+    "wrap": "wrap", "fill_or_drop": "fill",
 }  # fmt: skip
 
 
-def _item(item: Any) -> Any:
-    if item.__class__ is int or item is None or item is Ellipsis:
-        return item
-    if isinstance(item, slice):
-        return slice(*(_bound(b) for b in (item.start, item.stop, item.step)))
+def _read(item: Any) -> Any:
+    """An index that is neither a number of Python's nor a slice, as a tensor (or a number)."""
     if isinstance(item, str):
         raise TypeError(f"JAX does not support string indexing; got idx={item!r}")
-    if isinstance(item, (bool, np.bool_)):
-        return tensor(np.asarray(item))
     item = plain(item)
     if isinstance(item, np.integer):
         return int(item)
     if isinstance(item, (list, tuple)):
         item = np.asarray(item) if len(item) else np.zeros(0, np.int32)
     found = one("indexing", item)
-    if found.meta()[1].kind not in "iub":
-        raise TypeError(
-            "Indexer must have integer or boolean type, got indexer with type "
-            f"{getattr(item, 'dtype', type(item))}"
-        )
+    if found.meta()[1].kind == "b" and found.ndim and is_traced(found):
+        raise NonConcreteBooleanIndexError(wrap(found))
     return found
-
-
-def _bound(value: Any) -> int | None:
-    if value is None or value.__class__ is int:
-        return value
-    try:
-        return value.__index__()
-    except (TypeError, AttributeError):
-        raise IndexError(f"Slice entries must be static integers. Got {value!r}") from None
 
 
 def items(key: Any, shape: tuple[int, ...]) -> tuple[Any, ...]:
@@ -65,46 +45,20 @@ def items(key: Any, shape: tuple[int, ...]) -> tuple[Any, ...]:
             "Using a non-tuple sequence for multidimensional indexing is not allowed; use "
             "`arr[array(seq)]` instead of `arr[seq]`. See https://github.com/jax-ml/jax/issues/4564"
         )
-    found = tuple(_item(i) for i in (key if isinstance(key, tuple) else (key,)))
-    d = 0
-    for k, item in enumerate(found):
-        if isinstance(item, Tensor) and item.dtype is types.dtypes.bool and item.ndim:
-            if is_traced(item):
-                raise NonConcreteBooleanIndexError(wrap(item))
-            want = list(shape[d : d + item.ndim])
-            if list(item.shape) != want and Ellipsis not in found[:k]:
-                raise IndexError(
-                    f"boolean index did not match shape of indexed array in index {k}: got "
-                    f"{tuple(item.shape)}, expected {want}"
-                )
-            d += item.ndim
-        elif item is not None and item is not Ellipsis:
-            d += 1
-    return found
-
-
-def _is_plain(key: slice) -> bool:
-    """Whether it is one of whole numbers without steps."""
-    bounds = key.start, key.stop
-    return key.step is None and all(b is None or b.__class__ is int for b in bounds)
+    return indexing.items(key, shape, _read)
 
 
 def getitem(self: Array, key: Any) -> Array:
-    """``self[key]``; places that are not there are brought to the nearest."""
-    if key.__class__ is int:
-        shape = self._value.meta()[0]
-        if shape and -shape[0] <= key < shape[0]:
-            return wrap(self._value[key], self.weak_type)
-    elif key.__class__ is slice and self._value.ndim and _is_plain(key):
+    """``self[key]``; places that are not there are brought to the nearest, without gradients."""
+    if indexing.is_inside(key, self._value.meta()[0]):
         return wrap(self._value[key], self.weak_type)
-    value = indexing.get(self._value, items(key, self.shape))
+    value = indexing.get(self._value, items(key, self.shape), "inside")
     return wrap(value, self.weak_type)
 
 
 def _mode(mode: Any) -> str:
     name = getattr(mode, "name", mode)
     name = name.lower() if isinstance(name, str) else name
-    name = {"fill_or_drop": "fill"}.get(name, name)
     if name not in _MODES:
         raise ValueError(f"Unknown gather mode: {mode}")
     return _MODES[name]
@@ -176,9 +130,8 @@ class At_:  # noqa: N801
 
     def divide(self, values: Any, **options: Any) -> Array:
         """Over ``values``."""
-        x = self._array
-        ones = wrap(ops.ones_like(x._value), x.weak_type)
-        changed: Any = x
+        changed: Any = self._array
+        ones = wrap(ops.ones_like(changed._value), changed.weak_type)
         return changed / At_(ones, self._key)._put("multiply", values, options)
 
     def subtract(self, values: Any, **options: Any) -> Array:

@@ -14,8 +14,7 @@ from ....core.tensor import wrap as tensor
 from ....ops import api as ops
 from .. import types
 from ..array import Array, wrap
-from .lifting import NUMBERS, cast, given_back, kind_of, named, one, plain, to_tensor, weak_of
-from .rows import table
+from .lifting import LIFTING, NUMBERS, cast, given_back, kind_of, named, one, plain, table, weak_of
 
 
 def array(
@@ -26,58 +25,12 @@ def array(
     if object is None:
         raise ValueError("None is not a valid value for jnp.array")
     kind = None if dtype is None else types.asked(dtype, "array")
-    value, weak = _value(plain(object), kind)
+    value, weak = LIFTING.made(plain(object), kind)
     if copy and isinstance(object, (Array, Tensor)):
         value = value.clone()
     if value.ndim < ndmin:
         value = value.reshape((1,) * (ndmin - value.ndim) + tuple(value.shape))
     return wrap(value, weak)
-
-
-def _value(x: Any, kind: np.dtype | None) -> tuple[Tensor, bool]:
-    if isinstance(x, (list, tuple)):
-        return _nested(x, kind), False
-    if isinstance(x, NUMBERS) and not isinstance(x, np.generic):
-        own, weak = types.of_number(x)
-        return _number(x, own if kind is None else kind), weak and kind is None
-    if isinstance(x, (Array, Tensor, np.ndarray, np.generic)):
-        own, weak = kind_of(x, "array")
-        return to_tensor(x, own if kind is None else kind), weak and kind is None
-    found = np.asarray(x)
-    return to_tensor(found, types.canonical(found.dtype) if kind is None else kind), False
-
-
-def _number(x: Any, kind: np.dtype) -> Tensor:
-    if isinstance(x, int) and kind.kind in "iu":
-        return tensor(np.array(x, kind))  # raises OverflowError as JAX does
-    return to_tensor(x, kind)
-
-
-def _nested(x: Any, kind: np.dtype | None) -> Tensor:
-    leaves = _leaves(x)
-    if kind is None:
-        kinds = [kind_of(leaf, "array") for leaf in leaves if _known(leaf)]
-        kind = types.result_kind(*kinds)[0] if kinds else types.canonical("float64")
-    if all(not isinstance(leaf, (Array, Tensor)) for leaf in leaves):
-        return tensor(np.array(x, dtype=kind))
-    return ops.stack(
-        [_nested(p, kind) if isinstance(p, (list, tuple)) else to_tensor(plain(p), kind) for p in x]
-    )
-
-
-def _leaves(x: Any) -> list[Any]:
-    if isinstance(x, (list, tuple)):
-        return [leaf for part in x for leaf in _leaves(part)]
-    return [plain(x)]
-
-
-def _known(leaf: Any) -> bool:
-    if isinstance(leaf, str):
-        raise TypeError(
-            f"Value {leaf!r} with dtype <U{len(leaf)} is not a valid JAX array type. Only arrays "
-            "of numeric types are supported by JAX."
-        )
-    return True
 
 
 def asarray(
@@ -89,18 +42,11 @@ def asarray(
     return a if same and a.__class__ is Array and not copy else array(a, dtype, bool(copy))
 
 
-def _kind(dtype: Any, where: str, default: str = "float64") -> np.dtype:
-    return types.canonical(default) if dtype is None else types.asked(dtype, where)
-
-
 def _filled(name: str, value: int) -> Callable:
     def run(shape: Any, dtype: Any = None, **where: Any) -> Array:
-        return full(shape, value, _kind(dtype, name))
+        return full(shape, value, types.asked(dtype, name, float))
 
-    return named(run, name)
-
-
-zeros, ones, empty = _filled("zeros", 0), _filled("ones", 1), _filled("empty", 0)
+    return named(run, name)  # type: ignore[no-any-return]
 
 
 def full(shape: Any, fill_value: Any, dtype: Any = None, **where: Any) -> Array:
@@ -127,12 +73,10 @@ def full_like(a: Any, fill_value: Any, dtype: Any = None, shape: Any = None, **w
 
 
 def _like(name: str, value: int) -> Callable:
-    return named(lambda a, dtype=None, shape=None, **where: full_like(a, value, dtype, shape), name)
+    def run(a: Any, dtype: Any = None, shape: Any = None, **where: Any) -> Array:
+        return full_like(a, value, dtype, shape)
 
-
-zeros_like, ones_like, empty_like = (
-    _like(n, v) for n, v in (("zeros_like", 0), ("ones_like", 1), ("empty_like", 0))
-)
+    return named(run, name)  # type: ignore[no-any-return]
 
 
 def arange(
@@ -150,19 +94,21 @@ def arange(
 
 
 _TABLE = """
-linspace start stop -> inexact; logspace start stop base -> inexact
-geomspace start stop -> inexact; tril! m -> same; triu! m -> same; diag! v -> same
-diagflat! v -> same
+. stop -> inexact: linspace geomspace; . stop base -> inexact: logspace; m -> same: tril! triu!; v
+-> same: diag! diagflat!; xi** -> own: meshgrid
 """
 NAMES: dict[str, Any] = table(_TABLE, (making,))
+for _name, _value in (("zeros", 0), ("ones", 1), ("empty", 0)):
+    NAMES[_name] = _filled(_name, _value)
+    NAMES[f"{_name}_like"] = _like(f"{_name}_like", _value)
 
 
-def typed_maker(name: str, make: Callable, default: str = "float64") -> Callable:
+def typed_maker(name: str, make: Callable, default: Any = float) -> Callable:
     """A maker of tensors that has a ``dtype`` of its own in JAX."""
 
     def run(*args: Any, dtype: Any = None, **more: Any) -> Any:
-        more.pop("device", None), more.pop("copy", None), more.pop("out_sharding", None)
-        kind = _kind(dtype, name, default)
+        more = {k: v for k, v in more.items() if k not in LIFTING.ignored}
+        kind = types.asked(dtype, name, default)
         out = make(*args, **more)
         many = isinstance(out, tuple)
         return given_back(tuple(cast(p, kind) for p in out) if many else cast(out, kind))
@@ -173,16 +119,7 @@ def typed_maker(name: str, make: Callable, default: str = "float64") -> Callable
 for _name in "hanning hamming blackman bartlett kaiser eye identity tri".split():
     NAMES[_name] = typed_maker(_name, getattr(making, _name))
 for _name in "indices tril_indices triu_indices diag_indices".split():
-    NAMES[_name] = typed_maker(_name, getattr(making, _name), "int64")
-
-
-def meshgrid(
-    *xi: Any, copy: bool = True, sparse: bool = False, indexing: str = "xy"
-) -> list[Array]:
-    """Coordinates of a grid from those of its axes."""
-    tensors = [one("meshgrid", x) for x in xi]
-    tensors = [t if t.ndim else t.reshape(1) for t in tensors]
-    return given_back(making.meshgrid(tensors, sparse, indexing))
+    NAMES[_name] = typed_maker(_name, getattr(making, _name), int)
 
 
 def fromfunction(function: Callable, shape: Any, *, dtype: Any = float, **kwargs: Any) -> Any:
@@ -208,24 +145,20 @@ def copy(a: Any, order: str | None = None) -> Array:
 
 def astype(x: Any, dtype: Any, /, *, copy: bool = False, device: Any = None) -> Array:
     """``x`` in another type."""
-    kind = _kind(dtype, "astype")
-    value = one("astype", x)
-    return given_back(cast(value, kind))
+    return wrap(cast(one("astype", x), types.asked(dtype, "astype", float)))
 
 
 def broadcast_arrays(*args: Any) -> list[Array]:
     """Arrays repeated to one shape."""
-    tensors = [one("broadcast_arrays", x) for x in args]
     try:
-        out = ops.broadcast_tensors(*tensors) if tensors else []
+        out = ops.broadcast_tensors(*(one("broadcast_arrays", x) for x in args)) if args else []
     except ValueError as error:
         raise ValueError(f"Incompatible shapes for broadcasting: {error}") from None
-    return [given_back(t, weak_of(x)) for t, x in zip(out, args)]
+    return [wrap(t, weak_of(x)) for t, x in zip(out, args)]
 
 
-for _fn in (array, asarray, zeros, ones, empty, full, full_like, zeros_like, ones_like, empty_like,
-            arange, meshgrid, fromfunction, frombuffer, from_dlpack, copy, astype,
-            broadcast_arrays):  # fmt: skip
+for _fn in (array, asarray, full, full_like, arange, fromfunction, frombuffer, from_dlpack, copy,
+            astype, broadcast_arrays):  # fmt: skip
     NAMES[_fn.__name__] = _fn
 NAMES["tril_indices_from"] = lambda arr, k=0: NAMES["tril_indices"](arr.shape[0], k, arr.shape[1])
 NAMES["triu_indices_from"] = lambda arr, k=0: NAMES["triu_indices"](arr.shape[0], k, arr.shape[1])

@@ -14,26 +14,20 @@ from ..jaxpr import ShapedArray
 from . import calls, elementwise, functions, indexing, making
 from .lifting import NUMBERS
 
-_FUNCTIONS = {
-    **functions.NAMES,
-    **making.NAMES,
-    **calls.NAMES,
-    **elementwise.NAMES,
-}
+_FUNCTIONS = {**functions.NAMES, **making.NAMES, **calls.NAMES, **elementwise.NAMES}
 _METHODS = """
 all any argmax argmin argpartition argsort astype choose clip compress conj conjugate copy cumprod
 cumsum diagonal dot max mean min nonzero prod ptp repeat round searchsorted sort squeeze std sum
 swapaxes take trace var
 """
-_BINARY = {
-    "add": "add", "sub": "subtract", "mul": "multiply", "truediv": "true_divide",
-    "floordiv": "floor_divide", "mod": "remainder", "pow": "power", "divmod": "divmod",
-    "matmul": "matmul", "and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor",
-    "lshift": "left_shift", "rshift": "right_shift",
-}  # fmt: skip
-_COMPARE = {"eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal", "gt": "greater",
-            "ge": "greater_equal"}  # fmt: skip
-_UNARY = {"neg": "negative", "pos": "positive", "abs": "abs", "invert": "bitwise_not"}
+_BINARY = """
+add=add sub=subtract mul=multiply truediv=true_divide floordiv=floor_divide mod=remainder pow=power
+divmod=divmod matmul=matmul and=bitwise_and or=bitwise_or xor=bitwise_xor lshift=left_shift
+rshift=right_shift
+"""
+_COMPARE = "eq=equal ne=not_equal lt=less le=less_equal gt=greater ge=greater_equal"
+_UNARY = "neg=negative pos=positive abs=abs invert=bitwise_not"
+_PROPERTIES = "T=transpose mT=matrix_transpose real=real imag=imag size=size"
 _TAKEN = (Array, np.ndarray, np.generic, *NUMBERS)
 
 
@@ -46,29 +40,23 @@ def _operator(fn: Callable, turned: bool) -> Callable:
     return run
 
 
-def _attach(name: str, fn: Any, doc: str | None = None) -> None:
-    if callable(fn):
-        fn.__name__ = name
-        fn.__doc__ = doc or fn.__doc__
-    setattr(Array, name, fn)
-
-
-for _op, _name in _BINARY.items():
-    _attach(f"__{_op}__", _operator(_FUNCTIONS[_name], False))
-    _attach(f"__r{_op}__", _operator(_FUNCTIONS[_name], True))
-for _op, _name in _COMPARE.items():
-    _attach(f"__{_op}__", _operator(_FUNCTIONS[_name], False))
-for _op, _name in _UNARY.items():
-    _attach(f"__{_op}__", lambda self, _fn=_FUNCTIONS[_name]: _fn(self))
-
-
 def _method(name: str) -> Callable:
     fn = _FUNCTIONS[name]
     return lambda self, *args, **given: fn(self, *args, **given)
 
 
-for _name in _METHODS.split():
-    _attach(_name, _method(_name), f"``jax.numpy.{_name}`` of this array.")
+def _rows(text: str) -> list[tuple[str, str]]:
+    return [row.partition("=")[::2] for row in text.split()]
+
+
+_FOUND: dict[str, Any] = {name: _method(name) for name in _METHODS.split()}
+for _op, _name in _rows(_BINARY):
+    _FOUND[f"__{_op}__"] = _operator(_FUNCTIONS[_name], False)
+    _FOUND[f"__r{_op}__"] = _operator(_FUNCTIONS[_name], True)
+_FOUND |= {f"__{op}__": _operator(_FUNCTIONS[name], False) for op, name in _rows(_COMPARE)}
+_FOUND |= {f"__{op}__": _method(name) for op, name in _rows(_UNARY)}
+for _name, _fn in _FOUND.items():
+    _fn.__name__, _fn.__doc__ = _name, f"``jax.numpy.{_name}`` of this array."
 
 
 # --- forms --------------------------------------------------------------------------------------
@@ -187,6 +175,15 @@ def text(self: Array) -> str:
     return str(np.asarray(self)[()]) if traced is None else traced
 
 
+def written(self: Array, spec: str) -> str:
+    """A number in a format."""
+    if tracing.is_traced(self._value):
+        return object.__format__(self, spec)
+    if not spec and self.dtype.kind == "k":
+        return repr(self)
+    return format(np.asarray(self)[()], spec)
+
+
 def unset(self: Array, key: Any, value: Any) -> None:
     """JAX's arrays are immutable."""
     raise TypeError(
@@ -201,60 +198,37 @@ def unhashable(self: Array) -> int:
     raise TypeError(f"unhashable type: '{type(self).__name__}'")
 
 
-def written(self: Array, spec: str) -> str:
-    """A number in a format."""
-    if tracing.is_traced(self._value):
-        return object.__format__(self, spec)
-    if not spec and self.dtype.kind == "k":
-        return repr(self)
-    return format(np.asarray(self)[()] if not self.ndim else np.asarray(self), spec)
-
-
-def pickled(self: Array) -> tuple:
-    """What an array is made of."""
-    return _remade, (np.asarray(self), self.weak_type)
-
-
 def _remade(array: np.ndarray, weak: bool) -> Array:
     out = making.asarray(array)
     out.weak_type = weak
     return out
 
 
-def dlpack(self: Array, **how: Any) -> Any:
-    """The array for other libraries."""
-    return self._value.__dlpack__(**how)
+def rounded(self: Array, ndigits: int | None = None) -> Array:
+    """To so many decimals; to an integer with none given."""
+    kind = self.dtype if ndigits is not None or self.dtype.kind in "iu" else int
+    found: Array = _FUNCTIONS["astype"](_FUNCTIONS["round"](self, ndigits or 0), kind)
+    return found
 
 
-for _name, _fn in {
+_FOUND |= {
     "reshape": reshape, "transpose": transpose, "flatten": flatten, "ravel": flatten, "view": view,
-    "item": item, "__len__": length, "__iter__": iterate, "__contains__": contains,
-    "__getitem__": indexing.getitem, "__setitem__": unset, "__bool__": truth, "__index__": index,
-    "__float__": _number(float), "__int__": _number(int), "__str__": text,
-    "__complex__": _number(complex), "__hash__": unhashable, "__format__": written,
-    "__reduce__": pickled, "__dlpack__": dlpack,
-    "__dlpack_device__": lambda self: self._value.__dlpack_device__(),
-    "__copy__": lambda self: making.copy(self),
-    "__deepcopy__": lambda self, memo: making.copy(self),
-    "tolist": tolist, "tobytes": lambda self, order="C": np.asarray(self).tobytes(order),
+    "item": item, "tolist": tolist, "__len__": length, "__iter__": iterate, "__str__": text,
+    "__contains__": contains, "__getitem__": indexing.getitem, "__setitem__": unset,
+    "__bool__": truth, "__index__": index, "__hash__": unhashable, "__round__": rounded,
+    **{f"__{kind.__name__}__": _number(kind) for kind in (int, float, complex)},
+    "__format__": written, "tobytes": lambda self, order="C": np.asarray(self).tobytes(order),
     "block_until_ready": lambda self: self, "copy_to_host_async": lambda self: None,
     "delete": lambda self: None, "is_deleted": lambda self: False, "is_ready": lambda self: True,
-    "__round__": lambda self, ndigits=None: _FUNCTIONS["round"](self, ndigits or 0).astype(
-        self.dtype if ndigits is not None or self.dtype.kind in "iu" else int
-    ),
-}.items():  # fmt: skip
-    if _name not in vars(Array) or _name in ("__hash__", "__eq__", "__reduce__"):
-        _attach(_name, _fn)
-
-for _name, _get in {
-    "T": lambda self: _FUNCTIONS["transpose"](self),
-    "mT": lambda self: _FUNCTIONS["matrix_transpose"](self),
-    "real": lambda self: _FUNCTIONS["real"](self), "imag": lambda self: _FUNCTIONS["imag"](self),
-    "size": lambda self: calls.size(self), "at": indexing.At,
-    "aval": lambda self: ShapedArray(self.shape, self.dtype, self.weak_type, None),
-    "itemsize": lambda self: self.dtype.itemsize,
-    "nbytes": lambda self: self.dtype.itemsize * calls.size(self),
-    "flat": lambda self: iterate(flatten(self)),
-}.items():  # fmt: skip
-    if _name not in vars(Array):
-        setattr(Array, _name, property(_get))
+    "aval": property(lambda self: ShapedArray(self.shape, self.dtype, self.weak_type, None)),
+    "__reduce__": lambda self: (_remade, (np.asarray(self), self.weak_type)),
+    "__dlpack__": lambda self, **how: self._value.__dlpack__(**how),
+    "__dlpack_device__": lambda self: self._value.__dlpack_device__(),
+    "__copy__": making.copy, "__deepcopy__": lambda self, memo: making.copy(self),
+    **{name: property(_FUNCTIONS[fn]) for name, fn in _rows(_PROPERTIES)},
+    "at": property(indexing.At), "flat": property(lambda self: iterate(flatten(self))),
+    "itemsize": property(lambda self: self.dtype.itemsize),
+    "nbytes": property(lambda self: self.dtype.itemsize * calls.size(self)),
+}  # fmt: skip
+for _name, _fn in _FOUND.items():
+    setattr(Array, _name, _fn)

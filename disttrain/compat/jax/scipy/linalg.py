@@ -6,15 +6,12 @@ from typing import Any
 
 from ....arrays import matrices
 from .. import types
-from ..numpy.lifting import given_back, one, operands
-from ..numpy.rows import table
+from ..numpy.lifting import given_back, one, operands, table
 
 _TABLE = """
-solve_triangular a b -> inexact; solve=scipy_solve a b -> inexact; expm A -> inexact
-toeplitz c r -> same; hankel c r -> same; circulant c -> same; lu_factor a -> inexact
-lu a -> inexact; polar a -> inexact; det a -> inexact; inv a -> inexact; svd=scipy_svd a -> inexact
-qr=scipy_qr a -> inexact; eigh=scipy_eigh a -> inexact; cholesky=factor a -> inexact
-cho_factor a -> inexact
+. -> inexact: expm lu_factor lu inv svd=scipy_svd qr=scipy_qr eigh=scipy_eigh cholesky=factor
+cho_factor; . -> same: circulant; . b -> inexact: solve_triangular solve=scipy_solve; . r -> same:
+toeplitz hankel; a -> inexact: polar det
 """
 NAMES: dict[str, Any] = table(_TABLE, (matrices,))
 

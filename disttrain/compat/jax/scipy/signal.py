@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ....arrays import filters
-from ..numpy.rows import function
+from ..numpy.lifting import function
 
 NAMES = {name: function(name, fn, "in1 in2", "inexact") for name, fn in filters.SIGNAL.items()}
 NAMES["detrend"] = function("detrend", filters.detrend, "data", "inexact")

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from ....arrays import densities, reductions
-from ..numpy.rows import function
+from ..numpy.lifting import function
 
 
 def _lifted(name: str, methods: dict[str, Callable]) -> SimpleNamespace:

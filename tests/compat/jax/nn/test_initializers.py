@@ -48,3 +48,8 @@ def test_weights_have_their_deviations():
         initializers.he_normal()(key, (3,))
     with pytest.raises(ValueError, match="invalid mode"):
         initializers.variance_scaling(1.0, "odd", "normal")(key, shape)
+
+
+def test_makers_have_their_names():
+    assert initializers.he_normal.__name__ == "he_normal"
+    assert initializers.normal(1.0, jnp.float16)(random.key(0), (2,)).dtype == jnp.float16

@@ -10,6 +10,7 @@ import threading
 import numpy as np
 import pytest
 
+import disttrain.compat.jax as jax
 import disttrain.compat.jax.numpy as jnp
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
@@ -100,3 +101,15 @@ def test_arrays_are_shared_by_threads():
     threads = [threading.Thread(target=work) for _ in range(4)]
     [t.start() for t in threads], [t.join() for t in threads]
     assert set(found) == {57.0}
+
+
+def test_places_that_are_not_there_have_no_gradient():
+    x = jnp.arange(3.0)
+    assert float(x[7]) == 2 and jax.grad(lambda v: v[7])(x).tolist() == [0, 0, 0]
+    assert jax.grad(lambda v: v[-1])(x).tolist() == [0, 0, 1]
+    assert jax.jit(jax.grad(lambda v: v[9] + v[1]))(x).tolist() == [0, 1, 0]
+
+
+def test_where_takes_two_values_or_none():
+    with pytest.raises(TypeError, match="position 2"):
+        jnp.where(jnp.ones(2) > 0, jnp.ones(2))

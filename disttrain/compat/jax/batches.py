@@ -40,7 +40,7 @@ def vmap(
                 f" len(args)={len(args)}"
             )
         flat = Flat(fun, args, kwargs)
-        dims = _prefix("in_axes", in_axes, args) + [0] * flat.of.children[1].num_leaves
+        dims = _prefix("in_axes", in_axes, args) + [0] * flat.of.parts[1].num_leaves
         size = _size(fun, flat, args, kwargs, dims, axis_size)
         where = [None if d is None else d % a.ndim for d, a in zip(dims, flat.given, strict=True)]
         places: list = []
@@ -61,7 +61,7 @@ def vmap(
 
 def _prefix(what: str, axes: Any, value: Any, transform: str = "vmap") -> list:
     try:
-        return tree.prefix_leaves(axes, value, f"{transform} {what}")
+        return tree.default_registry.prefix(axes, value, f"{transform} {what}")
     except ValueError as error:
         raise ValueError(
             f"{transform} {what} specification must be a tree prefix of the corresponding value; "

@@ -77,9 +77,7 @@ def _tensor(out: Any) -> Any:
 def _checked(found: Any, form: Any, metas: list) -> list:
     leaves, given = _registry.flatten(found)
     if given != form:
-        raise RuntimeError(
-            f"The callback returned {tree.PyTreeDef(given)}; {tree.PyTreeDef(form)} is expected"
-        )
+        raise RuntimeError(f"The callback returned {given}; {form} is expected")
     arrays = [np.asarray(x) for x in leaves]
     for x, (shape, _) in zip(arrays, metas, strict=True):
         if x.shape != tuple(shape):

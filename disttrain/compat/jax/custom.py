@@ -229,12 +229,12 @@ class _Residuals:
 def _checked(call: _Call, found: Any) -> list:
     """The values of what ``bwd`` gave, a cotangent for each leaf."""
     form = call.form
-    ok = isinstance(found, (tuple, list)) and len(found) == len(form.children)
+    ok = isinstance(found, (tuple, list)) and len(found) == len(form.parts)
     if not ok:
         raise TypeError(_odd_structure(found, form))
     try:
-        parts = [tree.flat_up_to(f, x) if x is not None else [None] * f.num_leaves
-                 for f, x in zip(form.children, found, strict=True)]  # fmt: skip
+        parts = [_registry.up_to(f, x) if x is not None else [None] * f.num_leaves
+                 for f, x in zip(form.parts, found, strict=True)]  # fmt: skip
     except ValueError:
         raise TypeError(_odd_structure(found, form)) from None
     leaves = [x for part in parts for x in part]
@@ -263,7 +263,7 @@ def _odd_structure(found: Any, form: Any) -> str:
         "Custom VJP bwd rule must produce an output with the same container (pytree) structure as "
         "the args tuple of the primal function, and in particular must produce a tuple of length "
         "equal to the number of arguments to the primal function, but got bwd output structure "
-        f"{given} for primal input structure {tree.PyTreeDef(form)}."
+        f"{given} for primal input structure {form}."
     )
 
 
@@ -335,7 +335,7 @@ class custom_jvp(_Custom):  # noqa: N801  (JAX's name)
             raise TypeError(
                 f"Custom JVP rule {name} for function {self.name} must produce primal and tangent "
                 f"outputs with equal container (pytree) structures, but got "
-                f"{tree.PyTreeDef(call.out)} and {tree.PyTreeDef(form)} respectively."
+                f"{call.out} and {form} respectively."
             )
         found: list[Any] = []
         for out, w, leaf in zip(values, call.weak, leaves, strict=True):

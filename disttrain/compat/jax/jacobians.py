@@ -68,7 +68,7 @@ def jacfwd(
         for y in _registry.flatten(columns)[0]:
             _check_forward_output(as_array(y), holomorphic)
         out, out_form = _registry.flatten(columns)
-        one = form.children[0] if not isinstance(argnums, (tuple, list)) else form
+        one = form.parts[0] if not isinstance(argnums, (tuple, list)) else form
 
         def cut(column: Array) -> Any:
             moved = wrap(dt.movedim(column._value, -1, 0), column.weak_type)
@@ -130,8 +130,8 @@ def jacrev(
             else [np.zeros((*o.shape, *a.shape), float0) for o in outs]
             for a in flat.given
         ]
-        form = flat.of.children[0]
-        one = form.children[0] if not isinstance(argnums, (tuple, list)) else form
+        form = flat.of.parts[0]
+        one = form.parts[0] if not isinstance(argnums, (tuple, list)) else form
         answers = [one.build(iter([c[i] for c in columns])) for i in range(len(outs))]
         answer = flat.form.build(iter(answers))
         return (answer, reverse.aux) if has_aux else answer

@@ -27,6 +27,7 @@ from ...core.tensor import wrap as tensor_of
 from ...distributed.spmd.arrays import over_ranks, summed, with_layouts
 from ...func.named import bound, tracked
 from ...func.staging import Stage, Staged, stage
+from ...func.trees.listing import listed
 from . import jaxpr, sharding, tree
 from .array import wrap
 from .avals import Aval, ShapeDtypeStruct, aval_of
@@ -388,7 +389,7 @@ class Executable:
         if form != traced._call.form:
             raise TypeError(
                 "Function compiled with input pytree does not match the input pytree it was called "
-                f"with: {tree.PyTreeDef(form)} given, {tree.PyTreeDef(traced._call.form)} needed"
+                f"with: {form} given, {traced._call.form} needed"
             )
         arrays = [as_array(v) for v in values]
         pairs = list(zip(traced._call.avals, arrays, strict=True))
@@ -462,7 +463,8 @@ def closed_jaxpr(trace: Trace) -> jaxpr.ClosedJaxpr:
     """The program in JAX's form."""
     staged = trace.staged
     weak = [a.weak for a in trace.avals]
-    return jaxpr.closed(staged.body, staged.consts, weak, trace.weak, wrap)
+    told, consts = listed(jaxpr.STYLE, staged.body, staged.consts, weak, trace.weak)
+    return jaxpr.ClosedJaxpr(told, [wrap(c) for c in consts])
 
 
 __all__ = [

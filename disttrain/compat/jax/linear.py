@@ -18,7 +18,7 @@ from .avals import aval_of
 from .custom import custom_vjp
 from .errors import short
 from .flat import as_array, check_callable, named
-from .jaxpr import lax_name
+from .jaxpr import STYLE
 from .jit import Jitted
 from .transforms import vjp
 
@@ -84,7 +84,7 @@ def _check_linear(body: Body, consts: int) -> None:
         )  # fmt: skip
         if not fits:
             raise NotImplementedError(
-                f"Transpose rule (for reverse-mode differentiation) for '{lax_name(name)}' not "
+                f"Transpose rule (for reverse-mode differentiation) for '{STYLE.name(name)}' not "
                 "implemented"
             )
 

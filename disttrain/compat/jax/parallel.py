@@ -98,7 +98,7 @@ def process_allgather(in_tree: Any, tiled: bool = False) -> Any:
 def host_local_array_to_global_array(local_inputs: Any, global_mesh: Any, pspecs: Any) -> Any:
     """Arrays over all processes of what each has of them."""
     leaves, form = _leaves(local_inputs)
-    specs = tree.prefix_leaves(pspecs, local_inputs, "pspecs")
+    specs = tree.default_registry.prefix(pspecs, local_inputs, "pspecs")
     put = sharding.make_array_from_process_local_data
     pairs = zip(leaves, specs, strict=True)
     return form.build(iter([put(sharding.NamedSharding(global_mesh, s), x) for x, s in pairs]))

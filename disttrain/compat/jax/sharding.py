@@ -221,7 +221,7 @@ def _numpy(value: Any, kind: Any = None) -> np.ndarray:
 def laid(x: Any, shardings: Any, where: str) -> Any:
     """The leaves of ``x``, each put where its entry of ``shardings`` says (None: where it is)."""
     leaves, form = _registry.flatten(x)
-    entries = tree.prefix_leaves(shardings, x, where)
+    entries = tree.default_registry.prefix(shardings, x, where)
     pairs = zip(leaves, entries, strict=True)
     return form.build(iter([a if s is None else put(a, _named(s, where)) for a, s in pairs]))
 

@@ -93,7 +93,7 @@ def _checked(manual: set, where: str, specs: Any, value: Any) -> list:
                 f"({frozenset(manual)}), but:\n\n  {where} refers to '{name}'\n\nCheck the {where} "
                 "values passed to shard_map."
             )
-    found = tree.prefix_leaves(specs, value, f"shard_map {where}")
+    found = tree.default_registry.prefix(specs, value, f"shard_map {where}")
     return [PartitionSpec() if s is None else s for s in found]
 
 
@@ -114,7 +114,7 @@ def pmap(
         if isinstance(axes, tuple) and fixed and len(axes) == len(args):
             axes = tuple(None if i in fixed else a for i, a in enumerate(axes))
         rest = tuple(None if i in fixed else a for i, a in enumerate(args))
-        found = tree.prefix_leaves(axes, rest, "pmap in_axes[0]")
+        found = tree.default_registry.prefix(axes, rest, "pmap in_axes[0]")
         return found + [0] * len(_registry.flatten(kwargs)[0])
 
     def on_all(*args: Any, **kwargs: Any) -> Any:
@@ -128,7 +128,7 @@ def pmap(
 
         def ends(outs: list) -> list:
             result = flat.form.build(iter(range(len(outs))))
-            return tree.prefix_leaves(out_axes, result, "pmap out_axes")
+            return tree.default_registry.prefix(out_axes, result, "pmap out_axes")
 
         size = next(a.shape[d] for a, d in zip(flat.given, axes, strict=True) if d is not None)
         return flat.tree(over_devices(flat, name, axes, ends, size)(*flat.tensors))
@@ -151,7 +151,7 @@ def pmap(
 def _placed(result: Any, out_axes: Any, devices: list) -> Any:
     """The result, which lies on these devices along the mapped axes."""
     mesh = Mesh(devices, "_internal_pmap_axis_name")
-    axes = tree.prefix_leaves(out_axes, result, "pmap out_axes")
+    axes = tree.default_registry.prefix(out_axes, result, "pmap out_axes")
     leaves, form = _registry.flatten(result)
     cuts = [() if d is None else (*[None] * (d % a.ndim), *mesh.axis_names)
             for a, d in zip(leaves, axes, strict=True)]  # fmt: skip

@@ -14,12 +14,9 @@ from ...distributed.spmd.arrays import is_here, summed
 from ...distributed.tensor import DTensor
 from ...func.jvp import DualTracer
 from ...func.staging import StagedTracer
+from ...func.trees.listing import short_kind
 from ...func.vmap import BatchTracer
 from . import errors
-
-SHORT = {
-    "float": "f", "bfloat": "bf", "int": "i", "uint": "u", "complex": "c",
-}  # fmt: skip
 
 
 def is_traced(value: Tensor) -> bool:
@@ -84,13 +81,6 @@ def method(name: str) -> Callable[[Any], Exception]:
     return lambda array: errors.ConcretizationTypeError(
         array, f"This occurred in the {name}() method of jax.Array"
     )
-
-
-def short_kind(kind: np.dtype) -> str:
-    """A type in JAX's short form: f32."""
-    name = kind.name
-    stem = name.rstrip("0123456789")
-    return f"{SHORT[stem]}{name[len(stem) :]}" if stem in SHORT else name
 
 
 def aval_text(array: Any, short: bool = False) -> str:

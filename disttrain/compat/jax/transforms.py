@@ -109,7 +109,7 @@ def vjp(fun: Callable, *primals: Any, has_aux: bool = False, reduce_axes: Sequen
     check_callable(fun)
     flat = Flat(fun, primals, has_aux=has_aux)
     reverse = Reverse(flat)
-    form = flat.of.children[0]
+    form = flat.of.parts[0]
 
     def vjp_fun(*cotangents: Any) -> tuple:
         if len(cotangents) != 1:
@@ -133,8 +133,8 @@ def _checked_cotangents(fun: Callable, flat: Flat, outs: list, given: Any) -> li
             "unexpected tree structure.\n\nThe argument to a VJP function returned by `jax.vjp` "
             f"must match the pytree structure of the differentiated function "
             f"{name_of(fun)}.\n\nBut "
-            f"the tree structures differ: {tree.PyTreeDef(form)} given, "
-            f"{tree.PyTreeDef(flat.form)} needed"
+            f"the tree structures differ: {form} given, "
+            f"{flat.form} needed"
         )
     found: list = []
     for out, weak, leaf in zip(outs, flat.weak, leaves, strict=True):
@@ -239,7 +239,7 @@ def value_and_grad(
         reverse = Reverse(flat)
         out = _scalar(_where, reverse.result, holomorphic)
         found = reverse([dt.ones((), dtype=out._value.dtype)])
-        grads = flat.of.children[0].build(iter(found))
+        grads = flat.of.parts[0].build(iter(found))
         grads = grads[0] if not isinstance(argnums, (tuple, list)) else grads
         return ((out, reverse.aux) if has_aux else out), grads
 
@@ -286,8 +286,8 @@ def jvp(fun: Callable, primals: Any, tangents: Any, has_aux: bool = False) -> tu
     if form != of:
         raise TypeError(
             "primal and tangent arguments to jax.jvp must have the same tree structure; primals "
-            f"have tree structure {tree.PyTreeDef(of)} whereas tangents have tree structure "
-            f"{tree.PyTreeDef(form)}."
+            f"have tree structure {of} whereas tangents have tree structure "
+            f"{form}."
         )
     flat = Flat(fun, tuple(primals), has_aux=has_aux)
     given = [_tangent(p, t) for p, t in zip(flat.given, leaves, strict=True)]
@@ -371,12 +371,12 @@ def linearize(fun: Callable, *primals: Any, has_aux: bool = False) -> tuple:
     else:
         both = of()
     outs, extra = both[: count[0]], both[count[0] :]
-    form = flat.of.children[0]
+    form = flat.of.parts[0]
 
     def lin(*tangents: Any) -> Any:
         leaves, given = _registry.flatten(tangents)
         if given != form:
-            raise TypeError(f"expected {tree.PyTreeDef(form)}, got {tree.PyTreeDef(given)}")
+            raise TypeError(f"expected {form}, got {given}")
         pairs = zip(flat.given, leaves, strict=True)
         checked = [_linear_tangent(p, t) for p, t in pairs]
         moved = push(*[checked[i] for i in places])[: count[0]] if places else map(_zeros, outs)

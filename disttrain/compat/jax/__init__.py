@@ -16,7 +16,6 @@ from . import (
     callbacks,
     custom,
     errors,
-    jacobians,
     jaxpr,
     key_types,
     lax,
@@ -47,15 +46,14 @@ VERSION = "0.10.2"
 
 _CORE = ("ClosedJaxpr", "Jaxpr", "Literal", "ShapedArray", "Var")
 NAMES: dict[str, Any] = {
-    **{n: getattr(transforms, n) for n in transforms.__all__},
-    **{n: getattr(jacobians, n) for n in jacobians.__all__},
+    **transforms.NAMES,
     **{n: getattr(_jit, n) for n in _jit.__all__},
     **{n: getattr(custom, n) for n in custom.__all__},
     **_config.NAMES,
     **linear.NAMES,
     **parallel.MODULES["jax"],
     "Array": Array, "__version__": VERSION, "remat": custom.checkpoint,
-    "jacobian": jacobians.jacrev, "pure_callback": callbacks.pure_callback,
+    "pure_callback": callbacks.pure_callback,
     "effects_barrier": callbacks.effects_barrier,
 }  # fmt: skip
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
+from ...func.structured_bodies import Aval
 from .array import Array, kind_of
 from .types import canonical
 
@@ -52,16 +53,9 @@ class ShapeDtypeStruct:
         return f"ShapeDtypeStruct(shape={self.shape}, dtype={self.dtype.name}{where}{weak})"
 
 
-class Aval(NamedTuple):
-    """A shape, a type, and whether that is weak."""
-
-    shape: tuple[int, ...]
-    dtype: np.dtype
-    weak: bool
-
-    def struct(self) -> ShapeDtypeStruct:
-        """As ``eval_shape`` gives it."""
-        return ShapeDtypeStruct(self.shape, self.dtype, weak_type=self.weak)
+def struct(aval: Aval) -> ShapeDtypeStruct:
+    """A type as ``eval_shape`` gives it."""
+    return ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=aval.weak)
 
 
 def aval_of(value: Any) -> Aval:

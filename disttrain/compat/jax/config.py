@@ -10,12 +10,12 @@ import numpy as np
 
 from ...context import thread
 from ...distributed.spmd import simulate
+from ...func.trees.programs import DISABLED
 from ...keyed import keys
 from . import sharding, tree
 from .array import Array
 from .flat import as_array
 from .jaxpr import ShapedArray
-from .jit import DISABLED
 from .types import X64
 
 _VALUES = "compat.jax.config"  # the rank's slot: what programs have set

@@ -10,10 +10,11 @@ from ...distributed.spmd import inventory
 from ...distributed.spmd import pmap as over_devices
 from ...distributed.spmd.pmap import size_of
 from ...distributed.spmd.shard_map import mapped
+from ...func.trees.flat import Flat, check_callable, named
 from . import sharding as lies
 from . import tree
 from .array import wrap
-from .flat import Flat, check_callable, named
+from .flat import BORDER
 from .jit import jit
 from .sharding import Mesh, NamedSharding, PartitionSpec
 
@@ -36,8 +37,8 @@ def shard_map(
     given_specs = tuple(in_specs) if isinstance(in_specs, list) else in_specs
 
     def wrapped(*args: Any) -> Any:
-        over, flat = _mesh(mesh), Flat(f, args)
-        infer = [getattr(lies.sharding_of(a), "spec", PartitionSpec()) for a in flat.given]
+        over, flat = _mesh(mesh), Flat(BORDER, f, args)
+        infer = [getattr(lies.sharding_of(wrap(t)), "spec", PartitionSpec()) for t in flat.tensors]
         checked = functools.partial(_checked, axes or set(over.axis_names))
         specs = infer if in_specs is Infer else checked("in_specs", given_specs, args)
         ends: list = []
@@ -123,14 +124,14 @@ def pmap(
         def of(*given: Any, **more: Any) -> Any:
             return fun(*[args[i] if i in fixed else a for i, a in enumerate(given)], **more)
 
-        flat = Flat(of, dynamic, kwargs)
+        flat = Flat(BORDER, of, dynamic, kwargs)
         axes = axes_of(args, kwargs)
 
         def ends(outs: list) -> list:
             result = flat.form.build(iter(range(len(outs))))
             return tree.default_registry.prefix(out_axes, result, "pmap out_axes")
 
-        size = next(a.shape[d] for a, d in zip(flat.given, axes, strict=True) if d is not None)
+        size = next(a.shape[d] for a, d in zip(flat.avals, axes, strict=True) if d is not None)
         return flat.tree(over_devices(flat, name, axes, ends, size)(*flat.tensors))
 
     staged = jit(named(on_all, fun), static_argnums=tuple(fixed) or None)

@@ -14,20 +14,10 @@ from ...distributed.spmd.arrays import is_here, summed
 from ...distributed.tensor import DTensor
 from ...func.jvp import DualTracer
 from ...func.staging import StagedTracer
+from ...func.trees.flat import is_traced
 from ...func.trees.listing import short_kind
 from ...func.vmap import BatchTracer
 from . import errors
-
-
-def is_traced(value: Tensor) -> bool:
-    """Whether it has no numbers that Python may read."""
-    while isinstance(value, Tracer):
-        if isinstance(value, StagedTracer):
-            return True
-        if isinstance(value, BatchTracer) and value.bdim is not None:
-            return True
-        value = value.inner
-    return False
 
 
 def concrete(array: Any, error: Callable[[Any], Exception]) -> Tensor:

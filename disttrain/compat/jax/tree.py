@@ -49,7 +49,8 @@ _FUNCTIONS = {  # by the names of jax.tree_util
 NAMES: dict[str, Any] = {  # of jax.tree_util
     **_FUNCTIONS,
     "DictKey": native.DictKey, "FlattenedIndexKey": native.FlattenedIndexKey,
-    "GetAttrKey": native.GetAttrKey, "SequenceKey": native.SequenceKey, "KeyEntry": Any, "KeyPath": tuple, "Partial": Partial, "PyTreeDef": PyTreeDef,
+    "GetAttrKey": native.GetAttrKey, "SequenceKey": native.SequenceKey, "KeyEntry": Any,
+    "KeyPath": tuple, "Partial": Partial, "PyTreeDef": PyTreeDef,
     "default_registry": default_registry, "keystr": keystr,
 }  # fmt: skip
 # Of jax.tree: the same without "tree_".

@@ -32,6 +32,11 @@ class Border(NamedTuple):
     api: str = "func"
 
 
+def kind_name(kind: np.dtype) -> str:
+    """What a type is called: that of random keys by its algorithm (threefry), too."""
+    return "key<fry>" if kind == dtypes.key.np else kind.name
+
+
 class Aval(NamedTuple):
     """Shape and type of a value, and whether that is weak."""
 
@@ -40,7 +45,7 @@ class Aval(NamedTuple):
     weak: bool
 
     def __str__(self) -> str:
-        return f"{self.dtype.name}[{','.join(map(str, self.shape))}]"
+        return f"{kind_name(self.dtype)}[{','.join(map(str, self.shape))}]"
 
     def __repr__(self) -> str:
         return f"{'~' * self.weak}{self}"

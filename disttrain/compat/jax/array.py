@@ -1,14 +1,11 @@
 """JAX's arrays: immutable views of Tensors, with JAX's types and their weakness.
 
 An Array is a thin cover: its value is a Tensor, plain or of a transform's level, so that the gate,
-the transforms and the compiler know nothing of it. ``wrap`` and ``unwrap`` are the border; ``lift``
-makes a function of arrays from one of tensors.
+the transforms and the compiler know nothing of it. ``wrap`` and ``unwrap`` are the border.
 """
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -29,15 +26,14 @@ _new = object.__new__
 class Array:
     """An immutable array; ``weak_type``: whether its type gives way to others'.
 
-    ``_value`` is the Tensor; ``_trace`` what stages it (None: its numbers are there to be read).
+    ``_value`` is the Tensor.
     """
 
-    __slots__ = ("_trace", "_value", "weak_type")
+    __slots__ = ("_value", "weak_type")
 
     __array_priority__ = 100
 
     _value: Tensor
-    _trace: Any
     weak_type: bool
 
     @property
@@ -78,10 +74,10 @@ class Array:
         return f"Array({body},{between}{end}"
 
 
-def wrap(value: Tensor, weak: bool = False, trace: Any = None) -> Array:
+def wrap(value: Tensor, weak: bool = False) -> Array:
     """The Array over ``value``."""
     out = _new(Array)
-    out._value, out.weak_type, out._trace = value, weak, trace
+    out._value, out.weak_type = value, weak
     return out
 
 
@@ -112,28 +108,3 @@ def unwrap(value: Any, kind: np.dtype | None = None) -> Tensor:
 
 def _common(values: Any) -> np.dtype:
     return result_kind(*(kind_of(v) for v in tree.leaves(values)))[0]
-
-
-def promoted(*values: Any) -> tuple[list[Tensor], bool]:
-    """The Tensors of ``values`` in the one type that they meet in, and whether that is weak."""
-    kind, weak = result_kind(*(kind_of(v) for v in values))
-    return [unwrap(v, kind) for v in values], weak
-
-
-def trace_of(*values: Any) -> Any:
-    """What stages one of ``values``, if anything does."""
-    for value in values:
-        if isinstance(value, Array) and value._trace is not None:
-            return value._trace
-    return None
-
-
-def lift(fn: Callable) -> Callable:
-    """A function of arrays, which meet in one type, from ``fn`` of tensors."""
-
-    @functools.wraps(fn)
-    def lifted(*values: Any, **params: Any) -> Array:
-        tensors, weak = promoted(*values)
-        return wrap(fn(*tensors, **params), weak, trace_of(*values))
-
-    return lifted

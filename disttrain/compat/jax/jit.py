@@ -37,8 +37,8 @@ class Jitted(PlacedPrograms):
         if entering is None and leaving is None:
             return super().__call__(*args, **kwargs)
         fixed = {n % len(args) for n in self.statics.argnums if args}
-        args = sharding.entered(entering, args, kwargs, fixed)
-        return sharding.left(leaving, super().__call__(*args, **kwargs))
+        args = sharding.PLACEMENT.entered(entering, args, kwargs, fixed)
+        return sharding.PLACEMENT.left(leaving, super().__call__(*args, **kwargs))
 
     def aval(self, value: Any) -> Aval:
         """Shape and type of an argument, which may be told alone."""

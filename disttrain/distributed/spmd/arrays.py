@@ -50,6 +50,14 @@ def is_here(value: Any) -> bool:
     return not any(p.is_shard() for p in value.placements)
 
 
+def local(value: Any, otherwise: str) -> Any:
+    """The whole of ``value`` as a tensor of this process; ``RuntimeError`` where it has a part."""
+    value = summed(value)
+    if not is_here(value):
+        raise RuntimeError(otherwise)
+    return value.to_local() if isinstance(value, DTensor) else value
+
+
 def over_ranks(values: Sequence[Any]) -> bool:
     """Whether any of these lies on several ranks."""
     return any(isinstance(v, DTensor) for v in values)

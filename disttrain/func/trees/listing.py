@@ -16,6 +16,7 @@ from ...core.bodies import Body, Ref, Step
 from ...core.gate import Primitive
 from ...core.tensor import Tensor
 from ..custom import CustomCall
+from ..structured_bodies import kind_name
 
 _WIDTH = 80
 _SHORT = {"float": "f", "bfloat": "bf", "int": "i", "uint": "u", "complex": "c"}
@@ -24,8 +25,9 @@ _EFFECTS = ("debug_print", "debug_callback", "io_callback")
 
 def short_kind(kind: np.dtype) -> str:
     """A type in short: f32."""
-    stem = kind.name.rstrip("0123456789")
-    return f"{_SHORT[stem]}{kind.name[len(stem) :]}" if stem in _SHORT else kind.name
+    name = kind_name(kind)
+    stem = name.rstrip("0123456789")
+    return f"{_SHORT[stem]}{name[len(stem) :]}" if stem in _SHORT else name
 
 
 class ArrayType(NamedTuple):

@@ -38,6 +38,16 @@ class About(NamedTuple):
     transform: str
     names: Callable[[], list[str]]
 
+    def origin(self, level: Any, value: Any) -> str:
+        """What is said where numbers of ``value`` are asked for."""
+        names = [n for i, n in enumerate(self.names()) if i in level.inputs_of(value)]
+        several = "s" if len(names) > 1 else ""
+        why = f"depends on the value{several} of the argument{several} {' and '.join(names)}"
+        return (
+            f"The error occurred while tracing the function {self.fun} for {self.transform}. This "
+            f"concrete value was not available in Python because it {why}."
+        )
+
 
 class Program:
     """A function staged for one kind of call, and the form of its result."""

@@ -33,7 +33,7 @@ def test_types_of_keys():
 
 def test_ravel_pytree():
     tree = {"a": jnp.arange(3.0), "b": [jnp.ones((2, 2)), jnp.asarray(7)]}
-    flat, unravel = small.ravel_pytree(tree)
+    flat, unravel = small.NAMES["flatten_util"]["ravel_pytree"](tree)
     assert flat.shape == (8,)
     back = unravel(flat * 2)
     assert back["b"][1].dtype == np.int32 and int(back["b"][1]) == 14

@@ -27,7 +27,8 @@ class PyTreeDef(Definition):
         """The form with this root."""
         if node_data is None:
             return PyTreeDef(None, None, (), None)
-        return PyTreeDef(*node_data, tuple(children), registry.rules[node_data[0]])
+        kind, data = node_data
+        return PyTreeDef(kind, data, tuple(children), registry.rules[kind])
 
 
 default_registry = Forest(PyTreeDef)

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...compile.compiled import compile
+from ...context import package
 from ...core.tensor import Tensor
 from ...func.trees.programs import Call, Programs
 from .arrays import over_ranks, summed, with_layouts
@@ -18,7 +18,7 @@ class Captured:
     def __init__(self, programs: Programs, call: Call) -> None:
         self.border, self.fun, self.avals = programs.border, programs.of(call), call.avals
         self.weak: list[bool] = []
-        self.run = compile(self._of)
+        self.run = package("compile").jit(self._of)
 
     def _of(self, *tensors: Tensor) -> list[Tensor]:
         border = self.border

@@ -227,8 +227,8 @@ class _Telling:
                     "num_carry": prim.carries, "num_consts": prim.consts, "reverse": prim.reverse,
                     "unroll": 1}  # fmt: skip
         if hasattr(prim, "cond"):
-            inner = {f"{n}_{word}": self.program(getattr(prim, n))[0] for n in ("body", "cond")}
-            return {**inner, "body_nconsts": prim.of_body, "cond_nconsts": prim.of_cond}
+            both = {f"{n}_{word}": self.program(getattr(prim, n))[0] for n in ("body", "cond")}
+            return {**both, "body_nconsts": prim.of_body, "cond_nconsts": prim.of_cond}
         if hasattr(prim, "branches"):
             return {"branches": [self.program(b)[0] for b in prim.branches]}
         return {}

@@ -72,28 +72,16 @@ def _ours(value: Any) -> bool:
     return callable(value) and str(getattr(value, "__module__", "")).startswith(__name__)
 
 
-def _debug() -> dict[str, Any]:
-    return {"print": callbacks.debug_print, "callback": callbacks.debug_callback}
-
-
-def _errors() -> dict[str, Any]:
-    return {
-        n: e for n, e in vars(errors).items() if isinstance(e, type) and issubclass(e, Exception)
-    }
-
-
-def _experimental() -> dict[str, Any]:
-    return {"io_callback": callbacks.io_callback}
-
-
 _MODULES: dict[str, Any] = {  # of names, by the module that has them under "jax"
     "numpy": numpy.NAMES, "numpy.linalg": linalg.NAMES, "numpy.fft": fft.NAMES,
     **parallel.MODULES, "lax": {**lax.NAMES, **parallel.MODULES["lax"]}, "nn": nn.NAMES,
     "nn.initializers": _public(initializers),
     "random": _public(random),
-    "tree_util": tree.NAMES, "tree": tree.SHORT, "errors": _errors(),
-    "debug": {**_debug(), **parallel.MODULES["debug"]},
-    "experimental": _experimental(),
+    "tree_util": tree.NAMES, "tree": tree.SHORT,
+    "errors": {n: e for n, e in vars(errors).items() if n.endswith("Error")},
+    "debug": {"print": callbacks.debug_print, "callback": callbacks.debug_callback,
+              **parallel.MODULES["debug"]},
+    "experimental": {"io_callback": callbacks.io_callback},
     "core": {n: getattr(jaxpr, n) for n in _CORE},
     "custom_derivatives": {
         n: NAMES[n] for n in ("closure_convert", "custom_gradient", "custom_jvp", "custom_vjp")

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import enum
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
-
-import numpy as np
 
 from ...distributed import spmd
 from ...distributed.spmd import Device, arrays, layouts
+from ...distributed.spmd import mesh as meshes
+from ...distributed.spmd.arrays import Shard
 from ...distributed.spmd.placement import Kinds, Placement
 from .array import Array, wrap
 from .flat import BORDER
@@ -70,25 +70,12 @@ def make_mesh(
     return Mesh.of(axis_shapes, axis_names, devices, axis_types)
 
 
-class set_mesh:  # noqa: N801  (JAX's name)
-    """Let specs without a mesh mean ``mesh``, from now on; as a block, to its end."""
-
-    def __init__(self, mesh: Mesh) -> None:
-        self.mesh = mesh
-        mesh.begin()
-
-    def __enter__(self) -> Mesh:
-        return self.mesh
-
-    def __exit__(self, *error: object) -> None:
-        self.mesh.__exit__(*error)
+set_mesh = meshes.set_mesh
 
 
-@contextmanager
-def use_mesh(mesh: Mesh) -> Iterator[Mesh]:
-    """In the block specs without a mesh mean ``mesh``."""
-    with mesh:
-        yield mesh
+def use_mesh(mesh: Mesh) -> Mesh:
+    """A block in which specs without a mesh mean ``mesh``."""
+    return mesh
 
 
 class Sharding(layouts.Layout):
@@ -133,21 +120,6 @@ class NamedSharding(layouts.OverMesh, Sharding):
         return f"NamedSharding(mesh={self.mesh}, spec={self.spec}, memory_kind=device)"
 
 
-# --- arrays ---------------------------------------------------------------------------------------
-class Shard:
-    """The part of an array that a device has."""
-
-    def __init__(self, block: arrays.Shard, weak: bool) -> None:
-        self.device, self.index, self.replica_id = block.device, block.index, block.replica_id
-        self.data = None if block.data is None else wrap(block.data, weak)
-
-    def __repr__(self) -> str:
-        return (
-            f"Shard(device={self.device!r}, index={self.index}, replica_id={self.replica_id}, "
-            f"data={np.asarray(self.data)})"
-        )
-
-
 PLACEMENT = Placement(
     BORDER, Kinds(Mesh, PartitionSpec, SingleDeviceSharding, NamedSharding, Sharding)
 )
@@ -162,7 +134,8 @@ def sharding_of(array: Array) -> Any:
 
 def _shards(array: Array, everywhere: bool = False) -> list[Shard]:
     found = arrays.shards(array._value, sharding_of(array), everywhere)
-    return [Shard(block, array.weak_type) for block in found]
+    own = [None if b.data is None else wrap(b.data, array.weak_type) for b in found]
+    return [dataclasses.replace(b, data=data) for b, data in zip(found, own, strict=True)]
 
 
 def _device(array: Array) -> Any:

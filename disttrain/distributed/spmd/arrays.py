@@ -32,7 +32,13 @@ class Shard:
     device: Device
     index: tuple
     replica_id: int
-    data: Tensor | None  # None where another process has it
+    data: Any  # None where another process has it
+
+    def __repr__(self) -> str:
+        return (
+            f"Shard(device={self.device!r}, index={self.index}, replica_id={self.replica_id}, "
+            f"data={np.asarray(self.data)})"
+        )
 
 
 def summed(value: Tensor) -> Any:

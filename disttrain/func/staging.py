@@ -8,7 +8,7 @@ once; numbers cannot be read, nothing can be written to, no random numbers be dr
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -126,6 +126,17 @@ def _results(prim: Primitive, given: list, params: dict) -> list[tuple]:
     return list(found) if prim.multi else [tuple(found)]
 
 
+class Program(NamedTuple):
+    """What was staged, without the function that it was and the values of its results."""
+
+    body: Body
+    consts: list[Tensor]
+
+    @property
+    def results(self) -> list[tuple]:
+        return self.body.results
+
+
 class Staged:
     """A function that was staged: its ``body``, whose first arguments are ``consts``, and how what
     it returned is put together (``rebuild``) of its results."""
@@ -135,6 +146,11 @@ class Staged:
     ) -> None:
         self.body, self.consts, self.rebuild, self.form = body, consts, rebuild, result
         self.fn = fn  # the function itself
+
+    @property
+    def program(self) -> Program:
+        """To be kept for longer than the function lives."""
+        return Program(self.body, self.consts)
 
     @property
     def results(self) -> list[tuple]:

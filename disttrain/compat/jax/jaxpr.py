@@ -5,7 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from ...func.trees.listing import ArrayType, Equation, Listing, Style, Variable
 from ...func.trees.listing import Literal as _Literal
@@ -16,10 +18,17 @@ _NOWHERE = SimpleNamespace(
 )
 
 
-class ShapedArray(ArrayType):
-    """A shape and a type. They say nothing of layouts here: ``sharding`` is that of no mesh."""
+class ShapedArray(NamedTuple):
+    """A shape and a type."""
 
-    sharding = _NOWHERE
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    weak_type: bool = False
+    sharding: Any = _NOWHERE  # that of an empty mesh: types say nothing of layouts here
+
+    def str_short(self) -> str:
+        """f32[2,3]"""
+        return ArrayType(*self[:3]).str_short()
 
     def __repr__(self) -> str:
         weak = ", weak_type=True" if self.weak_type else ""

@@ -9,7 +9,7 @@ import numpy as np
 
 from ... import distributed as dist
 from ... import func
-from ...distributed.spmd import Device, inventory
+from ...distributed.spmd import Device, hosts, inventory
 from ...distributed.spmd.drawing import drawn
 from ...distributed.spmd.mesh import grid_of
 from . import sharding, tree
@@ -61,15 +61,7 @@ def initialize(
     process_id: int | None = None, **_: Any,
 ) -> None:  # fmt: skip
     """Let the processes meet: as the launcher says, or at ``coordinator_address``."""
-    if dist.is_initialized():
-        raise RuntimeError("distributed.initialize should only be called once.")
-    if coordinator_address is None:
-        inventory.world()
-    elif num_processes is None or process_id is None:
-        raise ValueError("Number of processes, and the process id, must be defined.")
-    else:
-        where = f"tcp://{coordinator_address}"
-        dist.init_process_group(init_method=where, world_size=num_processes, rank=process_id)
+    hosts.meet(coordinator_address, num_processes, process_id)
 
 
 def shard_map_old(

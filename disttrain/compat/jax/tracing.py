@@ -11,7 +11,6 @@ import numpy as np
 from ...core.tensor import Tensor
 from ...distributed.spmd.arrays import is_here, local
 from ...func.trees.flat import is_traced as is_traced
-from ...func.trees.listing import short_kind
 from ...func.trees.printing import Names, numbers_of, text_of
 from . import errors
 
@@ -57,12 +56,6 @@ def method(name: str) -> Callable[[Any], Exception]:
     return lambda array: errors.ConcretizationTypeError(
         array, f"This occurred in the {name}() method of jax.Array"
     )
-
-
-def aval_text(array: Any, short: bool = False) -> str:
-    """Type and shape, with a tilde where the type is weak: ~float32[2,3]."""
-    name = short_kind(array.dtype) if short else array.dtype.name
-    return f"{'~' if array.weak_type else ''}{name}[{','.join(map(str, array.shape))}]"
 
 
 def tracer_text(array: Any, wrap: Callable[..., Any]) -> str | None:

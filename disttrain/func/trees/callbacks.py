@@ -23,10 +23,16 @@ class _Arguments:
     def __init__(self, border: Border, args: tuple, kwargs: dict, static: bool = False) -> None:
         self.border = border
         leaves, self.form = border.registry.flatten((args, kwargs))
-        self.leaves = [self._taken(x, static) for x in leaves]
-        self.tensors = [x for x in self.leaves if isinstance(x, Tensor)]
+        found = [self._value(x, static) for x in leaves]
+        self.tensors = [x for x in found if isinstance(x, Tensor)]
+        self.leaves = [Tensor if isinstance(x, Tensor) else x for x in found]
 
-    def _taken(self, x: Any, static: bool) -> Any:
+    def taken(self) -> list[Tensor]:
+        """The values, which are not kept: a program outlives what it was staged with."""
+        found, self.tensors = self.tensors, []
+        return found
+
+    def _value(self, x: Any, static: bool) -> Any:
         try:
             return self.border.take(x)[0]
         except TypeError:
@@ -38,7 +44,7 @@ class _Arguments:
         """(args, kwargs) with these arrays. ``plain``: as numpy's."""
         left = iter([np.asarray(a) for a in arrays])
         give = (lambda a: a[()]) if plain else lambda a: self.border.give(tensor_of(a), False)
-        made = [give(next(left)) if isinstance(x, Tensor) else x for x in self.leaves]
+        made = [give(next(left)) if x is Tensor else x for x in self.leaves]
         found: tuple[tuple, dict] = self.form.build(iter(made))
         return found
 
@@ -100,7 +106,7 @@ class Callbacks:
             callback(*now, **words)
             return []
 
-        Callback("debug_callback", fn, [], method="sequential", effect=True)(*given.tensors)
+        Callback("debug_callback", fn, [], method="sequential", effect=True)(*given.taken())
 
     def debug_print(
         self, fmt: str, *args: Any, ordered: bool = False, partitioned: bool = False,
@@ -117,7 +123,7 @@ class Callbacks:
             print(fmt.format(*now, **words))
             return []
 
-        Callback("debug_print", fn, [], method="sequential", effect=True)(*given.tensors)
+        Callback("debug_print", fn, [], method="sequential", effect=True)(*given.taken())
 
     def _no_derivative(self, kind: str) -> Exception:
         return ValueError(
@@ -143,7 +149,7 @@ class Callbacks:
                 ) from error
 
         metas = [self.aval(s)[:2] for s in structs]
-        outs = Callback(name, fn, metas, **settings)(*given.tensors)
+        outs = Callback(name, fn, metas, **settings)(*given.taken())
         made = [self.border.give(o if isinstance(o, Tensor) else tensor_of(o), False) for o in outs]
         return form.build(iter(made))
 

@@ -353,6 +353,7 @@ def recomputed(programs: Programs, prevent_cse: bool = True) -> Callable:
     @functools.wraps(programs.fun)
     def fun_remat(*args: Any, **kwargs: Any) -> Any:
         call = programs.kind(args, kwargs)
+        call = call._replace(key=("checkpoint", call.key))
         program = programs.staged(call, "checkpoint / remat")
         body, consts = program.staged.body, program.staged.consts
         rules = Rules(

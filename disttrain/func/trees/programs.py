@@ -20,11 +20,12 @@ from ...core.gate import Primitive, Tracer
 from ...core.tensor import Tensor
 from ...core.tensor import wrap as tensor_of
 from ..named import bound, tracked
-from ..staging import Stage, Staged, stage
+from ..staging import Stage, stage
 from ..structured_bodies import Aval, Border, aval
 from .listing import Listing, Style, listed
 from .statics import Statics
 
+_MOST = 4096  # programs of one function that are kept
 _WORTH = 32  # turns that a call counts for: the second is shortened by the compiler
 DISABLED = "func.trees.disabled"  # the rank's slot: whether programs run as the functions they are
 _PROGRAMS = "func.trees.programs"  # the rank's slot: what was staged, by function
@@ -67,7 +68,7 @@ class Program:
             self.weak = [weak for _, weak in outs]
             return [t for t, _ in outs]
 
-        self.staged: Staged = stage(flat, [(a.shape, a.dtype) for a in avals], about=about)
+        self.staged = stage(flat, [(a.shape, a.dtype) for a in avals], about=about).program
         consts = self.staged.consts
         self.keeps = not any(isinstance(t, Tracer) or t.requires_grad for t in consts)
         self.call = ProgramCall(self.name, self.staged.body)
@@ -249,6 +250,8 @@ class Programs:
         if found is None:
             found = Program(self, self.about(call, transform), self.of(call), call.avals)
             if found.keeps:
+                while len(programs) >= _MOST:
+                    programs.pop(next(iter(programs)), None)
                 programs[call.key] = found
         return found
 

@@ -56,19 +56,19 @@ class ControlFlow:
         slices = [Aval(a.shape[1:], a.dtype, a.weak) for a in rows.avals]
         body = self._scan_body(f, carry, rows, slices)
         n = len(carry.tensors)
-        if body.form.children[0].num_leaves == n:
+        if body.form.parts[0].num_leaves == n:
             stronger = strengthened(self.border, carry, body.avals[:n])
             if stronger is not None:
                 carry = stronger
                 body = self._scan_body(f, carry, rows, slices)
-        form = body.form.children[0]
+        form = body.form.parts[0]
         check_carry(self.border, "scan body", f, carry, form, body.avals[: form.num_leaves])
         last, ys = run_scan(body.staged, carry.tensors, rows.tensors, count, bool(reverse))
         return body.result([*last, *ys])
 
     def _scan_body(self, f: Callable, carry: Leaves, rows: Leaves, slices: list) -> Function:
         body = Function(self.border, f, [carry.form, rows.form], [*carry.avals, *slices])
-        if len(body.form.children) != 2:
+        if len(body.form.parts) != 2:
             found = body.form.build(iter(body.avals))
             raise OperandError(f"scan body output must be a pair, got {found!r}.")
         return body
@@ -106,7 +106,7 @@ class ControlFlow:
         )
         if not cond.form.is_leaf:
             raise OperandError(
-                f"cond_fun must return a boolean scalar, but got pytree PyTreeDef({cond.form})."
+                f"cond_fun must return a boolean scalar, but got pytree {cond.form!r}."
             )
         (pred,) = cond.avals
         if pred.shape or pred.dtype.kind != "b":
@@ -177,7 +177,7 @@ class ControlFlow:
         if kind.kind not in "biuf":
             raise OperandError(f"Pred type must be either boolean or number, got {kind.name}.")
         given = leaves_of(self.border, operands)
-        forms = list(given.form.children)
+        forms = list(given.form.parts)
         yes, no = (Function(self.border, f, forms, given.avals) for f in (true_fun, false_fun))
         names, both = ("true_fun", "false_fun"), (true_fun, false_fun)
         check_branches(self.border, "cond", names, both, yes, no)
@@ -202,7 +202,7 @@ class ControlFlow:
         if len(branches) == 1:
             return branches[0](*operands)
         given = leaves_of(self.border, operands)
-        forms = list(given.form.children)
+        forms = list(given.form.parts)
         found = [Function(self.border, f, forms, given.avals) for f in branches]
         for i, other in enumerate(found[1:], 1):
             names, both = ("branch 0", f"branch{i}"), (branches[0], branches[i])

@@ -17,13 +17,24 @@ from .staging import Staged, stage
 
 class Border(NamedTuple):
     """What stands for tensors in a program's trees: ``take(leaf)`` gives (its tensor, whether its
-    type is weak, that is, gives way to others), ``give`` makes one of these; ``meet`` is the type
-    that two (type, weak) meet in."""
+    type is weak, that is, gives way to others), ``give`` makes one of these, which are of the class
+    ``kind``; ``meet`` is the type that two (type, weak) meet in. ``nothing(shape)`` stands for the
+    tangent of an integer, which ``is_nothing`` tells; ``api`` is what the functions are of, in
+    messages."""
 
     registry: Registry
-    take: Callable[[Any], tuple[Tensor, bool]]
+    take: Callable[..., tuple[Tensor, bool]]
     give: Callable[[Tensor, bool], Any]
     meet: Callable[..., Any]
+    kind: type = Tensor
+    nothing: Callable[[tuple], Any] = lambda shape: None
+    is_nothing: Callable[[Any], bool] = lambda value: value is None
+    api: str = "func"
+
+
+def kind_name(kind: np.dtype) -> str:
+    """What a type is called: that of random keys by its algorithm (threefry), too."""
+    return "key<fry>" if kind == dtypes.key.np else kind.name
 
 
 class Aval(NamedTuple):
@@ -34,7 +45,7 @@ class Aval(NamedTuple):
     weak: bool
 
     def __str__(self) -> str:
-        return f"{self.dtype.name}[{','.join(map(str, self.shape))}]"
+        return f"{kind_name(self.dtype)}[{','.join(map(str, self.shape))}]"
 
     def __repr__(self) -> str:
         return f"{'~' * self.weak}{self}"

@@ -17,7 +17,6 @@ from . import (
     custom,
     errors,
     extending,
-    jacobians,
     jaxpr,
     key_types,
     lax,
@@ -48,17 +47,15 @@ VERSION = "0.10.2"
 
 _CORE = ("ClosedJaxpr", "Jaxpr", "Literal", "ShapedArray", "Var")
 NAMES: dict[str, Any] = {
-    **{n: getattr(transforms, n) for n in transforms.__all__},
-    **{n: getattr(jacobians, n) for n in jacobians.__all__},
+    **transforms.NAMES,
     **{n: getattr(_jit, n) for n in _jit.__all__},
     **{n: getattr(custom, n) for n in custom.__all__},
     **_config.NAMES,
     **linear.NAMES,
     **parallel.MODULES["jax"],
-    "Array": Array, "__version__": VERSION,
-    "__version_info__": extending.VERSION_INFO, "Ref": extending.Ref,
-    "new_ref": extending.Ref, "remat": custom.checkpoint,
-    "jacobian": jacobians.jacrev, "pure_callback": callbacks.pure_callback,
+    "Array": Array, "__version__": VERSION, "__version_info__": extending.VERSION_INFO,
+    "Ref": extending.Ref, "new_ref": extending.Ref, "remat": custom.checkpoint,
+    "pure_callback": callbacks.pure_callback,
     "effects_barrier": callbacks.effects_barrier,
 }  # fmt: skip
 
@@ -77,28 +74,16 @@ def _ours(value: Any) -> bool:
     return callable(value) and str(getattr(value, "__module__", "")).startswith(__name__)
 
 
-def _debug() -> dict[str, Any]:
-    return {"print": callbacks.debug_print, "callback": callbacks.debug_callback}
-
-
-def _errors() -> dict[str, Any]:
-    return {
-        n: e for n, e in vars(errors).items() if isinstance(e, type) and issubclass(e, Exception)
-    }
-
-
-def _experimental() -> dict[str, Any]:
-    return {"io_callback": callbacks.io_callback}
-
-
 _MODULES: dict[str, Any] = {  # of names, by the module that has them under "jax"
     "numpy": numpy.NAMES, "numpy.linalg": linalg.NAMES, "numpy.fft": fft.NAMES,
     **parallel.MODULES, "lax": {**lax.NAMES, **parallel.MODULES["lax"]}, "nn": nn.NAMES,
     "nn.initializers": {**initializers.NAMES, "Initializer": Any},
     "random": random.NAMES,
-    "tree_util": tree.NAMES, "tree": tree.SHORT, "errors": _errors(),
-    "debug": {**_debug(), **parallel.MODULES["debug"]},
-    "experimental": _experimental(),
+    "tree_util": tree.NAMES, "tree": tree.SHORT,
+    "errors": {n: e for n, e in vars(errors).items() if n.endswith("Error")},
+    "debug": {"print": callbacks.debug_print, "callback": callbacks.debug_callback,
+              **parallel.MODULES["debug"]},
+    "experimental": {"io_callback": callbacks.io_callback},
     "core": {n: getattr(jaxpr, n) for n in _CORE},
     "custom_derivatives": {
         n: NAMES[n] for n in ("closure_convert", "custom_gradient", "custom_jvp", "custom_vjp")

@@ -2,49 +2,43 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
+from ...func.structured_bodies import Aval
 from .array import Array, kind_of
 from .types import canonical
 
 
+@dataclasses.dataclass(frozen=True, init=False, repr=False)
 class ShapeDtypeStruct:
     """A shape and a type: what ``eval_shape`` gives, and takes."""
 
-    __slots__ = ("dtype", "shape", "sharding", "weak_type")
+    shape: tuple
+    dtype: np.dtype
+    sharding: Any
+    weak_type: bool
 
     def __init__(
         self, shape: Any, dtype: Any, *, sharding: Any = None, weak_type: bool = False, **_: Any
     ) -> None:
         if dtype is None:
             raise ValueError("ShapeDtypeStruct: dtype must be specified.")
-        self.shape = tuple(shape)
-        self.dtype, self.weak_type, self.sharding = np.dtype(dtype), weak_type, sharding
+        self.__dict__.update(
+            shape=tuple(shape), dtype=np.dtype(dtype), sharding=sharding, weak_type=weak_type
+        )
 
     ndim = property(lambda self: len(self.shape))
     size = property(lambda self: math.prod(self.shape))
+    update = dataclasses.replace
 
     def __len__(self) -> int:
         if not self.shape:
             raise TypeError("len() of unsized object")
-        return self.shape[0]
-
-    def _key(self) -> tuple:
-        return self.shape, self.dtype, self.weak_type, self.sharding
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, ShapeDtypeStruct) and self._key() == other._key()
-
-    def __hash__(self) -> int:
-        return hash(self._key())
-
-    def update(self, **changed: Any) -> ShapeDtypeStruct:
-        """The same with other parts."""
-        parts = {n: getattr(self, n) for n in self.__slots__} | changed
-        return ShapeDtypeStruct(parts.pop("shape"), parts.pop("dtype"), **parts)
+        return int(self.shape[0])
 
     def __repr__(self) -> str:
         weak = ", weak_type=True" if self.weak_type else ""
@@ -52,16 +46,9 @@ class ShapeDtypeStruct:
         return f"ShapeDtypeStruct(shape={self.shape}, dtype={self.dtype.name}{where}{weak})"
 
 
-class Aval(NamedTuple):
-    """A shape, a type, and whether that is weak."""
-
-    shape: tuple[int, ...]
-    dtype: np.dtype
-    weak: bool
-
-    def struct(self) -> ShapeDtypeStruct:
-        """As ``eval_shape`` gives it."""
-        return ShapeDtypeStruct(self.shape, self.dtype, weak_type=self.weak)
+def struct(aval: Aval) -> ShapeDtypeStruct:
+    """A type as ``eval_shape`` gives it."""
+    return ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=aval.weak)
 
 
 def aval_of(value: Any) -> Aval:

@@ -8,19 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from ...context import thread
 from ...distributed.spmd import simulate
+from ...func.trees.options import Block, Options
+from ...func.trees.programs import DISABLED
 from ...keyed import keys
 from . import sharding, tree
 from .array import Array
 from .flat import as_array
 from .jaxpr import ShapedArray
-from .jit import DISABLED
 from .types import X64
 
-_VALUES = "compat.jax.config"  # the rank's slot: what programs have set
-_SLOTS = {"jax_enable_x64": X64, "jax_disable_jit": DISABLED,
-          "jax_threefry_partitionable": keys.SLOT}  # options that others read  # fmt: skip
 OPTIONS: dict[str, Any] = {
     "jax_enable_x64": False, "jax_disable_jit": False, "jax_numpy_dtype_promotion": "standard",
     "jax_numpy_rank_promotion": "allow", "jax_default_matmul_precision": None,
@@ -34,64 +31,11 @@ OPTIONS: dict[str, Any] = {
 }  # fmt: skip
 
 
-class Config:
-    """``jax.config``: options by name, as attributes, and ``update``."""
-
-    @property
-    def values(self) -> dict[str, Any]:
-        """All options as they are."""
-        return {name: self.read(name) for name in OPTIONS}
-
-    def read(self, name: str) -> Any:
-        """An option as it is."""
-        if name not in OPTIONS:
-            raise AttributeError(f"Unrecognized config option: {name}")
-        slots = thread.rank.slots
-        if name in _SLOTS:
-            return bool(slots.get(_SLOTS[name], OPTIONS[name]))
-        return slots.get(_VALUES, {}).get(name, OPTIONS[name])
-
-    def update(self, name: str, value: Any) -> None:
-        """Set an option."""
-        if name not in OPTIONS:
-            raise AttributeError(f"Unrecognized config option: {name}")
-        slots = thread.rank.slots
-        if name == "jax_num_cpu_devices":
-            simulate(value)
-        if name in _SLOTS:
-            slots[_SLOTS[name]] = bool(value)
-        else:
-            slots.setdefault(_VALUES, {})[name] = value
-
-    def __getattr__(self, name: str) -> Any:
-        return self.read(name)
-
-    def parse_flags_with_absl(self) -> None:
-        """Flags of the command line are the launcher's."""
-
-
-config = Config()
-
-
-class Block:
-    """``with jax.NAME(value):`` an option as it is to be inside."""
-
-    def __init__(self, name: str, default: Any = None) -> None:
-        self.name, self.default = name, default
-
-    @property
-    def value(self) -> Any:
-        """The option as it is."""
-        return config.read(self.name)
-
-    @contextmanager
-    def __call__(self, value: Any = None) -> Iterator[None]:
-        before = config.read(self.name)
-        config.update(self.name, self.default if value is None else value)
-        try:
-            yield
-        finally:
-            config.update(self.name, before)
+config = Options(
+    "compat.jax.config", OPTIONS,
+    {"jax_enable_x64": X64, "jax_disable_jit": DISABLED, "jax_threefry_partitionable": keys.SLOT},
+    {"jax_num_cpu_devices": simulate},
+)  # fmt: skip
 
 
 def device_put(x: Any, device: Any = None, *, src: Any = None, donate: Any = False,
@@ -135,16 +79,16 @@ def typeof(x: Any) -> Any:
     return ShapedArray(from_array.shape, from_array.dtype, from_array.weak_type)
 
 
-_BLOCKS = {
-    "enable_x64": True, "disable_jit": True, "numpy_dtype_promotion": None, "debug_nans": True,
-    "numpy_rank_promotion": None, "default_matmul_precision": None, "debug_infs": True,
-    "log_compiles": True, "default_device": None, "transfer_guard": None,
-    "default_prng_impl": None, "threefry_partitionable": True, "enable_custom_prng": True,
-    "legacy_prng_key": None, "debug_key_reuse": True, "enable_checks": True,
-    "explain_cache_misses": True, "softmax_custom_jvp": True, "no_tracing": True,
-}  # fmt: skip
-NAMES: dict[str, Any] = {name: Block(f"jax_{name}", default) for name, default in _BLOCKS.items()}
-NAMES["check_tracer_leaks"] = Block("jax_check_tracer_leaks", True)
+_BLOCKS = """
+enable_x64 disable_jit numpy_dtype_promotion debug_nans numpy_rank_promotion debug_infs log_compiles
+default_matmul_precision default_device transfer_guard default_prng_impl threefry_partitionable
+enable_custom_prng legacy_prng_key debug_key_reuse enable_checks explain_cache_misses no_tracing
+softmax_custom_jvp check_tracer_leaks
+"""
+NAMES: dict[str, Any] = {  # flags are set by blocks without a value
+    name: Block(config, f"jax_{name}", isinstance(OPTIONS[f"jax_{name}"], bool) or None)
+    for name in _BLOCKS.split()
+}
 NAMES["checking_leaks"] = NAMES["check_tracer_leaks"]
 NAMES |= {
     f.__name__: f

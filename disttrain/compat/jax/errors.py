@@ -19,55 +19,49 @@ class JAXIndexError(IndexError):
     """An index that does not serve."""
 
 
-class ConcretizationTypeError(JAXTypeError):
-    """A value that is traced was needed as a number."""
+class _OfTracer(Exception):
+    """An error about a value that is traced: ``text`` of it, and of the function it is of."""
+
+    text = "{context}{origin}"
 
     def __init__(self, tracer: Any, context: str = "") -> None:
-        super().__init__(
-            "Abstract tracer value encountered where concrete value is expected: "
-            f"{described(tracer)}\n{context}{_origin(tracer)}\n{_SEE}ConcretizationTypeError"
+        said = self.text.format(
+            of=described(tracer), tracer=tracer, context=context, origin=_origin(tracer)
         )
+        super().__init__(f"{said}\n{_SEE}{type(self).__name__}")
+
+
+class ConcretizationTypeError(_OfTracer, JAXTypeError):
+    """A value that is traced was needed as a number."""
+
+    text = (
+        "Abstract tracer value encountered where concrete value is expected: {of}\n"
+        "{context}{origin}"
+    )
 
 
 class TracerBoolConversionError(ConcretizationTypeError):
     """``if`` or ``while`` on a traced value."""
 
-    def __init__(self, tracer: Any) -> None:
-        JAXTypeError.__init__(
-            self,
-            f"Attempted boolean conversion of {described(tracer)}.{_origin(tracer)}\n"
-            f"{_SEE}TracerBoolConversionError",
-        )
+    text = "Attempted boolean conversion of {of}.{origin}"
 
 
-class TracerArrayConversionError(JAXTypeError):
+class TracerArrayConversionError(_OfTracer, JAXTypeError):
     """A traced value was given to numpy."""
 
-    def __init__(self, tracer: Any) -> None:
-        super().__init__(
-            f"The numpy.ndarray conversion method __array__() was called on {described(tracer)}"
-            f"{_origin(tracer)}\n{_SEE}TracerArrayConversionError"
-        )
+    text = "The numpy.ndarray conversion method __array__() was called on {of}{origin}"
 
 
-class TracerIntegerConversionError(JAXTypeError):
+class TracerIntegerConversionError(_OfTracer, JAXTypeError):
     """A traced value was used as an index of Python's."""
 
-    def __init__(self, tracer: Any) -> None:
-        super().__init__(
-            f"The __index__() method was called on {described(tracer)}{_origin(tracer)}\n"
-            f"{_SEE}TracerIntegerConversionError"
-        )
+    text = "The __index__() method was called on {of}{origin}"
 
 
-class NonConcreteBooleanIndexError(JAXIndexError):
+class NonConcreteBooleanIndexError(_OfTracer, JAXIndexError):
     """A mask that is traced was used as an index."""
 
-    def __init__(self, tracer: Any) -> None:
-        super().__init__(
-            f"Array boolean indices must be concrete; got {tracer!r}\n\n"
-            f"{_SEE}NonConcreteBooleanIndexError"
-        )
+    text = "Array boolean indices must be concrete; got {tracer!r}\n"
 
 
 class KeyReuseError(RuntimeError):
@@ -92,13 +86,4 @@ def _origin(tracer: Any) -> str:
     """The function that is staged, and the arguments that ``tracer`` depends on."""
     level = getattr(tracer._value, "interp", None)
     about = getattr(level, "about", None)
-    if about is None:
-        return ""
-    assert level is not None
-    names = [n for i, n in enumerate(about.names()) if i in level.inputs_of(tracer._value)]
-    several = "s" if len(names) > 1 else ""
-    why = f"depends on the value{several} of the argument{several} {' and '.join(names)}"
-    return (
-        f"\nThe error occurred while tracing the function {about.fun} for {about.transform}. This "
-        f"concrete value was not available in Python because it {why}."
-    )
+    return "" if about is None else f"\n{about.origin(level, tracer._value)}"

@@ -15,10 +15,11 @@ from ...core.bodies import Body
 from ...core.bodies import Ref as Value
 from ...core.tensor import wrap as tensor_of
 from ...func.staging import stage
+from ...func.trees.listing import Named
 from . import callbacks, config, jaxpr, lax, small_modules, tree
 from .array import wrap
 from .flat import as_array
-from .jaxpr import Named, ShapedArray
+from .jaxpr import ShapedArray
 
 VERSION_INFO = (0, 10, 2)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,10 +12,10 @@ from ... import func
 from ...distributed.spmd import Device, hosts, inventory
 from ...distributed.spmd.drawing import drawn
 from ...distributed.spmd.mesh import grid_of
-from . import sharding, spmd, tree
-from .array import Array, unwrap, wrap
-
-_leaves = tree.default_registry.flatten
+from . import sharding, tree
+from .array import unwrap, wrap
+from .jit import jit
+from .sharding import PLACEMENT
 
 
 def devices(backend: str | None = None) -> list[Device]:
@@ -61,70 +61,37 @@ def initialize(
     process_id: int | None = None, **_: Any,
 ) -> None:  # fmt: skip
     """Let the processes meet: as the launcher says, or at ``coordinator_address``."""
-    if dist.is_initialized():
-        raise RuntimeError("distributed.initialize should only be called once.")
-    if coordinator_address is None:
-        inventory.world()
-    elif num_processes is None or process_id is None:
-        raise ValueError("Number of processes, and the process id, must be defined.")
-    else:
-        where = f"tcp://{coordinator_address}"
-        dist.init_process_group(init_method=where, world_size=num_processes, rank=process_id)
+    hosts.meet(coordinator_address, num_processes, process_id)
 
 
-def assert_equal(in_tree: Any, fail_message: str = "") -> None:
-    """Raise where a process brings other values than the first."""
-    hosts.check_equal([np.asarray(x) for x in _leaves(in_tree)[0]], fail_message)
-
-
-def sync_global_devices(name: str) -> None:
-    """Wait until all processes are here, at the same ``name``."""
-    assert_equal(name, f"sync_global_devices name mismatch ('{name}')")
-
-
-def broadcast_one_to_all(in_tree: Any, is_source: bool | None = None) -> Any:
-    """The values of the source (the first process), for all."""
-    leaves, form = _leaves(in_tree)
-    return form.build(iter(hosts.from_one([np.asarray(x) for x in leaves], is_source)))
-
-
-def process_allgather(in_tree: Any, tiled: bool = False) -> Any:
-    """The values of all processes, or the whole of what lies on devices of several."""
-    return tree.tree_map(
-        lambda x: hosts.gathered(x._value if isinstance(x, Array) else x, tiled), in_tree
+def shard_map_old(
+    f: Callable, mesh: Any, in_specs: Any, out_specs: Any, check_rep: bool = True,
+    auto: Any = frozenset(), check_vma: bool | None = None,
+) -> Any:  # fmt: skip
+    """``jax.experimental.shard_map.shard_map``."""
+    names = frozenset(mesh.axis_names) - frozenset(auto) if auto else frozenset()
+    check = check_rep if check_vma is None else check_vma
+    return PLACEMENT.shard_map(
+        f, mesh=mesh, in_specs=in_specs, out_specs=out_specs, axis_names=names, check_vma=check
     )
 
 
-def host_local_array_to_global_array(local_inputs: Any, global_mesh: Any, pspecs: Any) -> Any:
-    """Arrays over all processes of what each has of them."""
-    leaves, form = _leaves(local_inputs)
-    specs = tree.prefix_leaves(pspecs, local_inputs, "pspecs")
-    put = sharding.make_array_from_process_local_data
-    pairs = zip(leaves, specs, strict=True)
-    return form.build(iter([put(sharding.NamedSharding(global_mesh, s), x) for x, s in pairs]))
-
-
-def global_array_to_host_local_array(global_inputs: Any, global_mesh: Any, pspecs: Any) -> Any:
-    """What this process has of arrays over all processes."""
-    return tree.tree_map(
-        lambda x: wrap(getattr(x._value, "to_local", lambda: x._value)()), global_inputs
-    )
+PLACEMENT.jit = jit
 
 
 def _of(source: Any, names: str) -> dict[str, Any]:
     return {n: getattr(source, n) for n in names.split()}
 
 
-_HOSTS = (
-    assert_equal, broadcast_one_to_all, global_array_to_host_local_array,
-    host_local_array_to_global_array, process_allgather, sync_global_devices,
-)  # fmt: skip
+_HOSTS = """assert_equal broadcast_one_to_all global_array_to_host_local_array
+host_local_array_to_global_array process_allgather sync_global_devices"""
+_MAKING = """make_array_from_callback make_array_from_process_local_data
+make_array_from_single_device_arrays pmap shard_map"""
 MODULES: dict[str, dict[str, Any]] = {
     "jax": {
-        **_of(sharding, "make_array_from_callback make_array_from_process_local_data make_mesh"),
-        **_of(sharding, "make_array_from_single_device_arrays set_mesh NamedSharding Shard"),
-        **_of(spmd, "pmap shard_map"), "P": sharding.PartitionSpec, "Device": Device,
-        "reshard": sharding.with_sharding_constraint, "devices": devices,
+        **_of(PLACEMENT, _MAKING), **_of(sharding, "make_mesh set_mesh NamedSharding Shard"),
+        "P": sharding.PartitionSpec, "Device": Device,
+        "reshard": PLACEMENT.with_sharding_constraint, "devices": devices,
         "local_devices": local_devices, "default_backend": lambda: "cpu",
         "device_count": lambda backend=None: len(devices(backend)),
         "local_device_count": lambda backend=None: len(local_devices(backend=backend)),
@@ -132,17 +99,17 @@ MODULES: dict[str, dict[str, Any]] = {
         "process_count": lambda backend=None: inventory.world()[1],
         "process_indices": lambda backend=None: list(range(inventory.world()[1])),
     },
-    "lax": {**_of(sharding, "with_sharding_constraint"), "pcast": pcast},
+    "lax": {**_of(PLACEMENT, "with_sharding_constraint"), "pcast": pcast},
     "sharding": {
         **_of(sharding, "AxisType Mesh NamedSharding PartitionSpec Sharding SingleDeviceSharding"),
         **_of(sharding, "get_mesh set_mesh use_mesh"), "AbstractMesh": sharding.Mesh,
-        "get_abstract_mesh": sharding.get_mesh, "reshard": sharding.with_sharding_constraint,
+        "get_abstract_mesh": sharding.get_mesh, "reshard": PLACEMENT.with_sharding_constraint,
     },
     "debug": {f.__name__: f for f in (visualize_array_sharding, visualize_sharding)},
-    "experimental.shard_map": {"shard_map": spmd.shard_map_old},
+    "experimental.shard_map": {"shard_map": shard_map_old},
     "experimental.mesh_utils": {"create_device_mesh": create_device_mesh},
-    "experimental.multihost_utils": {f.__name__: f for f in _HOSTS},
-    "experimental.pjit": {"pjit": spmd.jit},
+    "experimental.multihost_utils": _of(PLACEMENT, _HOSTS),
+    "experimental.pjit": {"pjit": jit},
     "distributed": {
         "initialize": initialize, "shutdown": dist.destroy_process_group,
         **_of(dist, "is_initialized"),

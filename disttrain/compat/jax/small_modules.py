@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -12,12 +11,13 @@ import numpy as np
 
 from ...core.gate import Tracer as _Traced
 from ...func import checking
-from . import checkify, key_types, tree, types
-from . import numpy as _numpy
+from ...func.trees.flat import Flat
+from ...func.trees.vectors import raveled
+from . import checkify, key_types, types
 from . import random as _random
-from .array import Array, kind_of, unwrap, wrap
+from .array import Array, kind_of
+from .flat import BORDER
 
-jnp: Any = _numpy  # whose names come from tables
 ArrayLike = Array | np.ndarray | np.generic | bool | int | float | complex
 DTypeLike = str | type | np.dtype | Any
 
@@ -49,46 +49,13 @@ def result_type(*values: Any, return_weak_type_flag: bool = False) -> Any:
     return (found, weak) if return_weak_type_flag else found
 
 
-def ravel_pytree(pytree: Any) -> tuple[Any, Callable]:
-    """All leaves as one vector, and how such a vector becomes a tree again."""
-    leaves, form = tree.tree_flatten(pytree)
-    arrays = [jnp.asarray(x) for x in leaves]
-    if not arrays:
-        return jnp.zeros(0), lambda flat: tree.tree_unflatten(form, [])
-    kind = result_type(*arrays)
-    places = [0, *itertools.accumulate(a.size for a in arrays)]
-    unravel = functools.partial(_unravel, form, arrays, places, kind)
-    return jnp.concatenate([a.ravel().astype(kind) for a in arrays]), unravel
-
-
-def _unravel(form: Any, like: list, places: list[int], kind: np.dtype, flat: Any) -> Any:
-    flat = jnp.asarray(flat)
-    if flat.shape != (places[-1],):
-        raise TypeError(
-            f"unravel function given array of shape {flat.shape}, expected shape {(places[-1],)}"
-        )
-    if flat.dtype != kind:
-        raise TypeError(
-            f"unravel function given array of dtype {flat.dtype}, but expected dtype {kind}"
-        )
-    parts = zip(like, places[:-1], places[1:])
-    out = [flat[start:end].reshape(a.shape).astype(a.dtype) for a, start, end in parts]
-    return tree.tree_unflatten(form, out)
-
-
 def check_grads(
     f: Callable, args: Any, order: int, modes: Any = ("fwd", "rev"), atol: float | None = None,
     rtol: float | None = None, eps: float | None = None,
 ) -> None:  # fmt: skip
     """Raise ``AssertionError`` where derivatives of ``f`` are not what small steps change."""
-    leaves, form = tree.tree_flatten(tuple(args))
-
-    def flat(*tensors: Any) -> list:
-        out = f(*tree.tree_unflatten(form, [wrap(x) for x in tensors]))
-        return [unwrap(x) for x in tree.tree_leaves(out)]
-
-    tensors = [unwrap(x) for x in leaves]
-    checking.check_grads(flat, tensors, order, modes, atol, rtol, eps or 1e-3)
+    flat = Flat(BORDER, f, tuple(args))
+    checking.check_grads(flat, flat.tensors, order, modes, atol, rtol, eps or 1e-3)
 
 
 def _own(module: Any) -> dict[str, Any]:
@@ -109,9 +76,9 @@ NAMES: dict[str, dict[str, Any]] = {  # by the module that has them under "jax"
         "extended": key_types.extended, "bfloat16": ml_dtypes.bfloat16,
         "float0": np.dtype([("float0", "V", 0)]), **types.NAMES,
     },
-    "flatten_util": {"ravel_pytree": ravel_pytree},
+    "flatten_util": {"ravel_pytree": functools.partial(raveled, BORDER)},
     "test_util": {"check_grads": check_grads},
-    "experimental.checkify": _own(checkify),
+    "experimental.checkify": checkify.NAMES,
     "extend": {},
     "extend.core": {"Tracer": Tracer},
     "extend.random": _random.NAMES,

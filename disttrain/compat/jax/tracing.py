@@ -8,57 +8,29 @@ from typing import Any
 
 import numpy as np
 
-from ...core.gate import Tracer
 from ...core.tensor import Tensor
-from ...distributed.spmd.arrays import is_here, summed
-from ...distributed.tensor import DTensor
-from ...func.jvp import DualTracer
-from ...func.staging import StagedTracer
-from ...func.vmap import BatchTracer
+from ...distributed.spmd.arrays import is_here, local
+from ...func.trees.flat import is_traced as is_traced
+from ...func.trees.printing import Names, numbers_of, text_of
 from . import errors
 
-SHORT = {
-    "float": "f", "bfloat": "bf", "int": "i", "uint": "u", "complex": "c",
-}  # fmt: skip
+_NAMES = Names("GradTracer", "JitTracer", "VmapTracer", "JVPTracer")
 
 
-def is_traced(value: Tensor) -> bool:
-    """Whether it has no numbers that Python may read."""
-    while isinstance(value, Tracer):
-        if isinstance(value, StagedTracer):
-            return True
-        if isinstance(value, BatchTracer) and value.bdim is not None:
-            return True
-        value = value.inner
-    return False
+_FAR = (
+    "Fetching value for `jax.Array` that spans non-addressable (non process local) devices is not "
+    "possible. You can use `jax.experimental.multihost_utils.process_allgather` to print the "
+    "global array or use `.addressable_shards` method of jax.Array to inspect the addressable "
+    "(process local) shards."
+)
 
 
 def concrete(array: Any, error: Callable[[Any], Exception]) -> Tensor:
     """The plain Tensor that has the numbers of ``array``; ``error(array)`` is raised where it is
     traced."""
-    value = array._value
-    if is_traced(value):
-        top = value
-        if isinstance(top, Tracer) and top.interp.over:
-            raise leaked(array)
-        raise error(array)
-    plain = value.plain() if isinstance(value, Tracer) else value
-    plain = plain.detach() if plain.requires_grad else plain
-    return here(plain) if isinstance(plain, DTensor) else plain
-
-
-def here(value: Any) -> Tensor:
-    """The numbers of an array that lies on several ranks, where this one has all of them."""
-    value = summed(value)
-    if not is_here(value):
-        raise RuntimeError(
-            "Fetching value for `jax.Array` that spans non-addressable (non process local) devices "
-            "is not possible. You can use `jax.experimental.multihost_utils.process_allgather` to "
-            "print the global array or use `.addressable_shards` method of jax.Array to inspect "
-            "the addressable (process local) shards."
-        )
-    local: Tensor = value.to_local()
-    return local
+    found = numbers_of(array._value, lambda: error(array), lambda: leaked(array))
+    whole: Tensor = found if found.__class__ is Tensor else local(found, _FAR)
+    return whole
 
 
 def leaked(array: Any) -> Exception:
@@ -86,47 +58,10 @@ def method(name: str) -> Callable[[Any], Exception]:
     )
 
 
-def short_kind(kind: np.dtype) -> str:
-    """A type in JAX's short form: f32."""
-    name = kind.name
-    stem = name.rstrip("0123456789")
-    return f"{SHORT[stem]}{name[len(stem) :]}" if stem in SHORT else name
-
-
-def aval_text(array: Any, short: bool = False) -> str:
-    """Type and shape, with a tilde where the type is weak: ~float32[2,3]."""
-    name = short_kind(array.dtype) if short else array.dtype.name
-    return f"{'~' if array.weak_type else ''}{name}[{','.join(map(str, array.shape))}]"
-
-
 def tracer_text(array: Any, wrap: Callable[..., Any]) -> str | None:
     """How a value of a transform prints; None for one that is of none."""
-    value = array._value
-
-    def inner(x: Tensor) -> str:
-        within = wrap(x, array.weak_type)
-        text = tracer_text(within, wrap)
-        return str(np.asarray(within)) if text is None else text
-
-    if not is_here(value):
+    if not is_here(array._value):
         return f"Array(shape={array.shape}, dtype={array.dtype.name})"
-    if value.graph_node() is not None:
-        below = value.alias() if isinstance(value, Tracer) else value.detach()
-        kind = short_kind(array.dtype)
-        shape = ",".join(map(str, array.shape))
-        return f"GradTracer(primal={inner(below)}, typeof(tangent)={kind}[{shape}])"
-    if isinstance(value, StagedTracer):
-        return f"JitTracer({aval_text(array)})"
-    if isinstance(value, BatchTracer):
-        if value.bdim is None:
-            return tracer_text(wrap(value.inner, array.weak_type), wrap)
-        batched = wrap(value.inner, array.weak_type)
-        return f"VmapTracer(aval={aval_text(array)}, batched={aval_text(batched)})"
-    if isinstance(value, DualTracer):
-        if value.interp.deferred:
-            kind, shape = short_kind(array.dtype), ",".join(map(str, array.shape))
-            return f"GradTracer(primal={inner(value.inner)}, typeof(tangent)={kind}[{shape}])"
-        if value.tangent is None:
-            return tracer_text(wrap(value.inner, array.weak_type), wrap)
-        return f"JVPTracer(primal={inner(value.inner)}, tangent={inner(value.tangent)})"
-    return None
+    return text_of(
+        array._value, array.weak_type, _NAMES, lambda x: str(np.asarray(wrap(x, array.weak_type)))
+    )

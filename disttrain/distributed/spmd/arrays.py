@@ -32,7 +32,13 @@ class Shard:
     device: Device
     index: tuple
     replica_id: int
-    data: Tensor | None  # None where another process has it
+    data: Any  # None where another process has it
+
+    def __repr__(self) -> str:
+        return (
+            f"Shard(device={self.device!r}, index={self.index}, replica_id={self.replica_id}, "
+            f"data={np.asarray(self.data)})"
+        )
 
 
 def summed(value: Tensor) -> Any:
@@ -48,6 +54,14 @@ def is_here(value: Any) -> bool:
     if not isinstance(value, DTensor) or value.device_mesh.size() == 1:
         return True
     return not any(p.is_shard() for p in value.placements)
+
+
+def local(value: Any, otherwise: str) -> Any:
+    """The whole of ``value`` as a tensor of this process; ``RuntimeError`` where it has a part."""
+    value = summed(value)
+    if not is_here(value):
+        raise RuntimeError(otherwise)
+    return value.to_local() if isinstance(value, DTensor) else value
 
 
 def over_ranks(values: Sequence[Any]) -> bool:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..collectives.tensors import all_gather_object
+from ..groups import state
 from ..tensor import DTensor
 from . import inventory as known
 
@@ -46,3 +47,15 @@ def gathered(value: Any, tiled: bool = False) -> np.ndarray:
         return whole
     parts = everybody(np.asarray(value))
     return np.concatenate(parts) if tiled and parts[0].ndim else np.stack(parts)
+
+
+def meet(address: str | None, count: int | None, number: int | None) -> None:
+    """Let the processes meet: as the launcher says, or at ``address``, each by its number."""
+    if state.is_initialized():
+        raise RuntimeError("distributed.initialize should only be called once.")
+    if address is None:
+        known.world()
+    elif count is None or number is None:
+        raise ValueError("Number of processes, and the process id, must be defined.")
+    else:
+        state.init_process_group(init_method=f"tcp://{address}", world_size=count, rank=number)

@@ -115,6 +115,20 @@ class Mesh:
         return {n: size for n, size in self.shape.items() if not axes or n in axes}
 
 
+class set_mesh:  # noqa: N801  (as a function is called)
+    """Let specs without a mesh mean ``mesh``, from now on; as a block, to its end."""
+
+    def __init__(self, mesh: Mesh) -> None:
+        self.mesh = mesh
+        mesh.begin()
+
+    def __enter__(self) -> Mesh:
+        return self.mesh
+
+    def __exit__(self, *error: object) -> None:
+        self.mesh.__exit__(*error)
+
+
 def grid_of(devices: Sequence[Device], shape: Sequence[int]) -> np.ndarray:
     """Devices as an array."""
     grid = np.empty(len(devices), object)

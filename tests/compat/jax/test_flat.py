@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 import disttrain as dt
-from disttrain.compat.jax.flat import Flat, as_array, check_callable
+from disttrain.compat.jax.flat import BORDER, as_array
+from disttrain.func.trees.flat import Flat, check_callable
 
 
 def test_weak_types_go_through():
-    flat = Flat(lambda d: (d["a"] * 2, d["b"]), ({"a": 1.0, "b": np.ones(2, np.float32)},))
+    flat = Flat(BORDER, lambda d: (d["a"] * 2, d["b"]), ({"a": 1.0, "b": np.ones(2, np.float32)},))
     outs = flat(*flat.tensors)
     result = flat.tree(outs)
     assert flat.weak == [True, False] and float(result[0]) == 2.0

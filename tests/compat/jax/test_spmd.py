@@ -12,9 +12,9 @@ import pytest
 
 import disttrain.compat.jax as jax
 from disttrain.compat.jax import lax
+from disttrain.compat.jax.parallel import shard_map_old
 from disttrain.compat.jax.sharding import Mesh
 from disttrain.compat.jax.sharding import PartitionSpec as P
-from disttrain.compat.jax.spmd import shard_map_old
 from disttrain.context import Rank, attach
 from disttrain.distributed.spmd import simulate
 

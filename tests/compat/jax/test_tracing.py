@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import disttrain.compat.jax as jax
-from disttrain.compat.jax.tracing import aval_text, is_traced
+from disttrain.compat.jax.tracing import is_traced
 
 jnp = jax.numpy
 
@@ -15,7 +15,7 @@ def test_traced_values():
     seen = []
 
     def look(x):
-        seen.append((is_traced(x._value), repr(x), aval_text(x, short=True)))
+        seen.append((is_traced(x._value), repr(x), "~" * x.weak_type + jax.typeof(x).str_short()))
         return x
 
     jax.jit(look)(np.ones((2, 3), np.int8))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from disttrain.compat.jax.statics import Statics
+from disttrain.func.trees.statics import Statics
 
 
 def test_places_and_names_follow_from_each_other():

@@ -1,0 +1,95 @@
+"""Nested containers as trees: flatten, unflatten, map. Leaves are whatever is no container.
+
+Containers are tuple (and namedtuple), list, dict (and subclasses, in insertion order), None as an
+empty tree, and dataclass instances registered by ``register``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+# kind -> what takes one apart: its children, and what rebuilds it from as many.
+_registered: dict[type, Callable[[Any], tuple[list, Callable[[list], Any]]]] = {}
+
+
+def register(kind: type, flatten: Callable[[Any], list], unflatten: Callable[[list], Any]) -> None:
+    """Make ``kind`` a container: ``flatten(obj)`` gives its children, ``unflatten`` rebuilds it."""
+    register_parts(kind, lambda obj: (flatten(obj), unflatten))
+
+
+def register_parts(kind: type, parts: Callable[[Any], tuple[list, Callable[[list], Any]]]) -> None:
+    """Make ``kind`` a container: ``parts(obj)`` gives its children and what rebuilds it."""
+    _registered[kind] = parts
+
+
+def children(tree: Any) -> tuple[list, Callable[[list], Any] | None]:
+    """The children of ``tree`` and what rebuilds it from as many; None for that of a leaf."""
+    kind = type(tree)
+    if kind in _registered:
+        return _registered[kind](tree)
+    if isinstance(tree, dict):
+        keys = list(tree)
+        make = kind if kind.__name__ in ("dict", "OrderedDict") else dict
+        return list(tree.values()), lambda values: make(zip(keys, values, strict=True))
+    if isinstance(tree, (list, tuple)) and kind.__name__ != "Size":
+        if hasattr(tree, "_fields"):
+            return list(tree), lambda values: kind(*values)
+        return list(tree), kind
+    return [], None
+
+
+def flatten(tree: object, *, with_none: bool = False) -> tuple[list, Callable[[list], Any]]:
+    """The leaves of ``tree`` in order, and a function that rebuilds it from as many leaves.
+    ``with_none``: None is a leaf, not an empty tree."""
+    leaves: list[Any] = []
+    build = _walk(tree, leaves, with_none)
+    count = len(leaves)  # (who keeps the function keeps no leaf)
+
+    def unflatten(values: list) -> Any:
+        if len(values) != count:
+            raise ValueError(f"unflatten: {len(values)} leaves given, {count} needed")
+        return build(iter(values))
+
+    return leaves, unflatten
+
+
+def _walk(tree: Any, leaves: list, with_none: bool = False) -> Callable[[Any], Any]:
+    if tree is None and not with_none:
+        return lambda it: None
+    parts, rebuild = children(tree)
+    if rebuild is None:
+        leaves.append(tree)
+        return next
+    builders = [_walk(child, leaves, with_none) for child in parts]
+    return lambda it: rebuild([b(it) for b in builders])
+
+
+def leaves(tree: object, *, with_none: bool = False) -> list:
+    """The leaves of ``tree`` in order."""
+    return flatten(tree, with_none=with_none)[0]
+
+
+def structure(tree: Any) -> str:
+    """The form of ``tree`` as a text, with * for each leaf: equal for trees of equal form."""
+    if tree is None:
+        return "None"
+    parts, rebuild = children(tree)
+    if rebuild is None:
+        return "*"
+    kind, inside = type(tree), [structure(child) for child in parts]
+    if isinstance(tree, dict):
+        inside = [f"{key!r}: {form}" for key, form in zip(tree, inside, strict=True)]
+    text = ", ".join(inside)
+    if kind is tuple:
+        return f"({text},)" if len(inside) == 1 else f"({text})"
+    if kind is list or kind is dict:
+        return f"[{text}]" if kind is list else f"{{{text}}}"
+    return f"{kind.__name__}({text})"
+
+
+def map(fn: Callable, tree: object, *rest: object) -> Any:  # noqa: A001  (the field's name for it)
+    """Apply ``fn`` to the leaves of ``tree`` (and, in step, of trees of the same structure)."""
+    values, unflatten = flatten(tree)
+    others = [leaves(r) for r in rest]
+    return unflatten([fn(*row) for row in zip(values, *others, strict=True)])

@@ -60,20 +60,6 @@ NAMES: dict[str, Any] = {
 }  # fmt: skip
 
 
-def _public(module: Any) -> dict[str, Any]:
-    """What a module of the face offers: its table, or its own functions and classes."""
-    own = getattr(module, "NAMES", None) or vars(module)
-    return {
-        n: v
-        for n, v in own.items()
-        if not n.startswith("_") and (own is not vars(module) or _ours(v))
-    }
-
-
-def _ours(value: Any) -> bool:
-    return callable(value) and str(getattr(value, "__module__", "")).startswith(__name__)
-
-
 _MODULES: dict[str, Any] = {  # of names, by the module that has them under "jax"
     "numpy": numpy.NAMES, "numpy.linalg": linalg.NAMES, "numpy.fft": fft.NAMES,
     **parallel.MODULES, "lax": {**lax.NAMES, **parallel.MODULES["lax"]}, "nn": nn.NAMES,

@@ -26,7 +26,6 @@ from . import (
     math,
     nn,
     random,
-    staging,
     tape,
     tensor,
     toplevel,
@@ -158,7 +157,7 @@ def _optimizer() -> dict[str, Any]:
 
 
 def _no_code(*args: Any, **kwargs: Any) -> str:
-    raise MissingName(lacking("tensorflow.autograph.to_code", staging))
+    raise MissingName(lacking("tensorflow.autograph.to_code", control))
 
 
 _MODULES = _built()

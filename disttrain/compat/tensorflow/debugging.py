@@ -13,7 +13,6 @@ import numpy as np
 import disttrain as dt
 
 from ... import tree
-from . import staging
 from .dispatch import execute
 from .errors import InvalidArgumentError
 from .tensor import GRAPH, convert, is_tensor, wrap
@@ -75,9 +74,6 @@ def Assert(condition: Any, data: Any, summarize: Any = None, name: Any = None) -
                                        f" to be true. Summarized data: {shown}")  # fmt: skip
 
     effect("Assert", call, [convert(condition), *given])
-
-
-staging.FROM_DEBUGGING["Assert"] = Assert
 
 
 def assert_shapes(shapes: Any, data: Any = None, summarize: Any = None, message: str | None = None,

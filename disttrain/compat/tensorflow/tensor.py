@@ -13,7 +13,6 @@ value is an example of it, by which shapes and types are known, and which no pro
 
 from __future__ import annotations
 
-import contextvars
 from collections.abc import Iterator
 from typing import Any
 
@@ -23,10 +22,11 @@ import disttrain as dt
 
 from ... import tree
 from ...core.types import dtypes
+from ...graphs import CURRENT, Symbol
 from .errors import InaccessibleTensorError, OperatorNotAllowedInGraphError, failed
 from .types import DType, TensorShape, as_dtype
 
-GRAPH: contextvars.ContextVar[Any] = contextvars.ContextVar("graph", default=None)
+GRAPH = CURRENT  # the graph that is being traced
 
 
 class Reference:
@@ -48,7 +48,7 @@ class Reference:
 class Tensor:
     """What both kinds have; operators are attached by ``operators``."""
 
-    __slots__ = ("__weakref__", "_value")
+    __slots__ = ()
     __array_priority__ = 2000  # above that of disttrain's tensors, and numpy's
 
     _value: Any
@@ -87,7 +87,7 @@ class Tensor:
 class EagerTensor(Tensor):
     """A tensor with numbers."""
 
-    __slots__ = ()
+    __slots__ = ("__weakref__", "_value")
 
     @property
     def device(self) -> str:
@@ -157,28 +157,14 @@ def told(t: EagerTensor) -> str:
     return repr(found.item() if isinstance(found, np.generic) else found)
 
 
-class SymbolicTensor(Tensor):
-    """A value of the function that ``graph`` is traced from. ``_twin``: an example for other sizes,
-    where some are unknown."""
+class SymbolicTensor(Tensor, Symbol):
+    """A value of the function that ``graph`` is traced from."""
 
-    __slots__ = ("_twin", "graph", "name", "op")
-
-    _twin: Any
-    graph: Any
-    name: str
-    op: Any
+    __slots__ = ()
 
     @property
     def shape(self) -> TensorShape:
-        sizes, other = tuple(self._value.shape), self._twin
-        if other is self._value:
-            return TensorShape(sizes)
-        if other is None:
-            return TensorShape([None] * len(sizes))
-        others = tuple(other.shape)
-        if len(others) != len(sizes):
-            return TensorShape(None)
-        return TensorShape([a if a == b else None for a, b in zip(sizes, others, strict=True)])
+        return TensorShape(self.sizes())
 
     def set_shape(self, shape: Any) -> None:
         """Say what is known of the shape, which the program knows better."""

@@ -119,8 +119,7 @@ class Variable:
         graph = GRAPH.get()
         if graph is None:
             return wrap(self._read())
-        if not any(v is self for v in graph.variables):
-            graph.variables.append(self)
+        graph.uses(self)
         return graph.record("ReadVariableOp", self._read, [])
 
     def _read(self) -> Any:
@@ -169,8 +168,7 @@ class Variable:
         if graph is None:
             call(*[t._value for t in inputs])
         else:
-            if not any(v is self for v in graph.variables):
-                graph.variables.append(self)
+            graph.uses(self)
             graph.record(kind, call, inputs, examples=())
 
     def assign_add(self, delta: Any, use_locking: bool = False, name: str | None = None,
@@ -381,8 +379,8 @@ def gather_rows(params: Any, indices: Any, *args: Any, **kwargs: Any) -> Any:
         return rows.reshape(*places.shape, *rows.shape[1:])
 
     graph = GRAPH.get()
-    if graph is not None and not any(v is params for v in graph.variables):
-        graph.variables.append(params)
+    if graph is not None:
+        graph.uses(params)
     return execute("ResourceGather", call, [at], kwargs.get("name"))
 
 

@@ -74,9 +74,7 @@ def _built() -> dict[str, Shim]:
     top = _top()
     found = {
         ROOT: top,
-        **_module("math", math.NAMES, l2_normalize=nn.NAMES["l2_normalize"],
-            softmax=nn.NAMES["softmax"],
-                  log_softmax=nn.NAMES["log_softmax"], zero_fraction=nn.NAMES["zero_fraction"]),
+        **_module("math", math.NAMES),
         **_module("nn", nn.NAMES), **_module("linalg", linalg.LINALG, global_norm=nn.global_norm),
         **_module("linalg.experimental", {}),
         **_module("signal", linalg.SIGNAL), **_module("image", linalg.IMAGE),

@@ -9,6 +9,7 @@ import numpy as np
 
 import disttrain as dt
 
+from ...arrays import pieces
 from . import math
 from .dispatch import execute
 from .tensor import GRAPH, SymbolicTensor, Tensor, convert, is_tensor, matched
@@ -131,33 +132,10 @@ def _read(value: Any, plan: list, at: tuple) -> Any:
     def known(k: Any) -> Any:
         return int(at[k].item()) if isinstance(k, _At) else k
 
-    keys = [slice(*(known(b) for b in (k.start, k.stop, k.step))) if isinstance(k, slice)
-            else known(k) for k in plan]  # fmt: skip
-    count = sum(k is not None and k is not Ellipsis for k in keys)
-    if count > len(value.shape):
-        raise ValueError(f"Index out of range using input dim {len(value.shape)}; input has only "
-                         f"{len(value.shape)} dims")  # fmt: skip
-    if Ellipsis in [k for k in keys if not isinstance(k, slice)]:
-        place = next(i for i, k in enumerate(keys) if k is Ellipsis)
-        keys[place : place + 1] = [slice(None)] * (len(value.shape) - count)
-    if value.__class__ is np.ndarray:
-        return np.asarray(value[tuple(keys)], object)
-    dim = 0
-    found: list[Any] = []
-    for k in keys:
-        if k is None:
-            found.append(k)
-            continue
-        size = value.shape[dim]
-        if isinstance(k, slice) and k.step is not None and k.step < 0:
-            first, last, step = k.indices(size)
-            places = dt.arange(first, last, step)
-            value, k = value.index_select(dim, places), slice(None)
-        elif not isinstance(k, slice) and not -size <= k < size:
-            raise ValueError(f"slice index {k} of dimension {dim} out of bounds.")
-        found.append(k)
-        dim += 1
-    return value[tuple(found)].clone() if value.ndim else value.clone()
+    return pieces.read(value, [
+        slice(*(known(b) for b in (k.start, k.stop, k.step))) if isinstance(k, slice) else known(k)
+        for k in plan
+    ])  # fmt: skip
 
 
 def attach(kind: Any) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 
 import disttrain as dt
 
-from ...arrays import slots
+from ...arrays import pieces, slots
 from ...context import thread
 from . import arrays
 from .dispatch import execute
@@ -45,7 +45,7 @@ class IndexedSlices:
                 "is not known"
             )
         sizes = self.dense_shape
-        return arrays.scatter_nd(arrays.expand_dims(self.indices, -1), self.values, sizes)
+        return arrays.NAMES["scatter_nd"](arrays.NAMES["expand_dims"](self.indices, -1), self.values, sizes)
 
     def __neg__(self) -> IndexedSlices:
         return IndexedSlices(-self.values, self.indices, self.dense_shape)
@@ -190,7 +190,7 @@ class Variable:
         return _Unread(self)
 
     def _rows(self, how: str, slices: Any) -> Any:
-        indices = arrays.expand_dims(convert(slices.indices), -1)
+        indices = arrays.NAMES["expand_dims"](convert(slices.indices), -1)
         return self._scatter(how, indices, slices.values)
 
     def _scatter(self, how: str, indices: Any, updates: Any) -> Any:
@@ -371,7 +371,7 @@ def gather_rows(params: Any, indices: Any, *args: Any, **kwargs: Any) -> Any:
 
     def call(places: Any) -> Any:
         wanted = [tape for tape in thread.tapes if notes_of(tape).wants(params)]
-        arrays.within(places, params._tensor.shape[0])
+        pieces.within(places, params._tensor.shape[0])
         rows = params._tensor.detach().index_select(0, places.reshape(-1).long())
         rows = rows.requires_grad_() if wanted else rows
         for tape in wanted:

@@ -6,6 +6,8 @@ import struct
 
 import pytest
 
+from disttrain import protobuf
+from disttrain.errors import SerializationError
 from disttrain.protobuf import double, doubles, integer, nested, single, string
 
 
@@ -31,3 +33,18 @@ def test_floats():
     assert single(1, 0.5) == b"\x0d" + struct.pack("<f", 0.5)
     assert single(1, 1e300) == b"\x0d" + struct.pack("<f", float("inf"))
     assert doubles(1, [1.0, 2.0]) == b"\x0a\x10" + struct.pack("<2d", 1.0, 2.0)
+
+
+def test_fields_are_read_as_they_were_written():
+    packed = protobuf.integers(5, [1, -1, 1 << 40])
+    data = protobuf.integer(1, -3) + protobuf.string(2, "ab") + protobuf.double(3, 1.0) + packed
+    found = list(protobuf.fields(data))
+    assert [number for number, _ in found] == [1, 2, 3, 5]
+    assert protobuf.signed(found[0][1]) == -3 and found[1][1] == b"ab"
+    assert protobuf.unpacked(found[3][1]) == [1, -1, 1 << 40]
+
+
+@pytest.mark.parametrize("data", [b"\x0a\x05a", b"\x0b", b"\x08" + b"\xff" * 11, b"\x80"])
+def test_what_is_no_message_is_refused(data):
+    with pytest.raises(SerializationError, match="protobuf"):
+        list(protobuf.fields(data))

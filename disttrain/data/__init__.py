@@ -1,4 +1,4 @@
-"""Datasets, samplers and the DataLoader."""
+"""Datasets, samplers and the DataLoader; pipelines, which are chains of stages over a stream."""
 
 from .collate import default_collate, default_convert
 from .dataset import (
@@ -13,6 +13,7 @@ from .dataset import (
 )
 from .info import WorkerInfo, get_worker_info
 from .loader import DataLoader
+from .pipeline import Pipeline
 from .sampler import (
     BatchSampler,
     DistributedSampler,
@@ -33,6 +34,7 @@ __all__ = [
     "Dataset",
     "DistributedSampler",
     "IterableDataset",
+    "Pipeline",
     "RandomSampler",
     "Sampler",
     "SequentialSampler",

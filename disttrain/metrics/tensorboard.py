@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import socket
-import struct
 import time
 from pathlib import Path
 from typing import Any
@@ -17,8 +16,8 @@ from typing import Any
 from ..errors import ConfigError
 from ..outputs import write_all
 from ..protobuf import double, integer, nested
+from ..tfrecord import record
 from . import summaries
-from .crc32c import masked_crc32c
 
 _SESSION_START = 1
 
@@ -76,7 +75,7 @@ class EventWriter:
         self.close()
 
     def _write(self, data: bytes) -> None:
-        write_all(self._fd, _record(data), str(self.path))
+        write_all(self._fd, record(data), str(self.path))
 
 
 class RecordWriter:
@@ -87,7 +86,7 @@ class RecordWriter:
 
     def write(self, data: bytes) -> None:
         """Write ``data`` as a record."""
-        self._writer.write(_record(data))
+        self._writer.write(record(data))
 
     def flush(self) -> None:
         """Flush the file."""
@@ -168,12 +167,6 @@ def _bytes_of(message: Any) -> bytes:
         )
     out: bytes = message.SerializeToString()
     return out
-
-
-def _record(data: bytes) -> bytes:
-    length = struct.pack("<Q", len(data))
-    head = length + struct.pack("<I", masked_crc32c(length))
-    return head + data + struct.pack("<I", masked_crc32c(data))
 
 
 def _create(folder: Path, suffix: str) -> tuple[Path, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 import shutil
@@ -44,6 +45,11 @@ def reader(folder: Path) -> Path:
     return folder
 
 
+def there(needs: str) -> bool:
+    """Is a program, or a package, installed?"""
+    return bool(shutil.which(needs, path=PATH)) or importlib.util.find_spec(needs) is not None
+
+
 def program(parts: list[Block]) -> str:
     """Blocks as one file whose lines have the numbers that they have on the page, so that a
     traceback names them."""
@@ -69,7 +75,7 @@ def test_code_runs(page, tmp_path):
     whole: list[Block] = []
     for block in blocks(page):
         needs = block.said.get("needs")
-        if "not run" in block.said or (needs and not shutil.which(needs, path=PATH)):
+        if "not run" in block.said or (needs and not there(needs)):
             continue
         if block.file is not None:
             (folder / block.file).write_text(block.text)

@@ -9,7 +9,7 @@ import pytest
 
 from disttrain.errors import ConfigError
 from disttrain.metrics import EventWriter, FileWriter, RecordWriter, summaries
-from disttrain.metrics.crc32c import crc32c, masked_crc32c
+from disttrain.tfrecord import crc32c, masked_crc32c
 from disttrain.protobuf import double, integer, nested
 
 

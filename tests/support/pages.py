@@ -6,7 +6,7 @@ A comment of its own lines stands before a block and says what a reader need not
     <!-- ranks: N -->           a program of its own, on N ranks (1: as ``python FILE``)
     <!-- also: WORDS -->        words behind every command of the block
     <!-- status: N WORDS -->    the command that begins with these words ends with N
-    <!-- needs: PROGRAM -->     left out where that program is not installed
+    <!-- needs: NAME -->        left out where no program or package of that name is installed
     <!-- before: ... -->        lines of Python that go before the block
     <!-- run: ... -->           lines of bash, run at that point
 

@@ -11,7 +11,8 @@ rows on every rank. Rank 0 alone shows the progress bar and saves checkpoints.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial, wraps
 from typing import Any
@@ -137,6 +138,16 @@ def _apply(apply: Callable, self: Any, grads: Any, *args: Any, **kwargs: Any) ->
     token = _STEP.set(None)  # an optimizer inside this one is given what is reduced
     try:
         return apply(self, grads, *args, **kwargs)
+    finally:
+        _STEP.reset(token)
+
+
+@contextmanager
+def summed() -> Iterator[None]:
+    """Gradients that an optimizer applies inside are summed over the ranks before."""
+    token = _STEP.set((1.0, None))
+    try:
+        yield
     finally:
         _STEP.reset(token)
 

@@ -382,6 +382,8 @@ def _array(value: Any) -> np.ndarray:
         raise ValueError("Can't convert non-rectangular Python sequence to Tensor.") from None
     if array.dtype.kind == "U" and isinstance(value, (list, tuple)) and _is_mixed(value):
         raise ValueError("Can't convert Python sequence with mixed types to Tensor.")
+    if array.dtype.kind in "SU":  # (whose numpy arrays lose zeros at the end)
+        array = np.asarray(value, object)
     if array.dtype.kind == "O" and not all(isinstance(x, (str, bytes)) for x in array.flat):
         raise ValueError(
             f"Attempt to convert a value ({value!r}) with an unsupported type ({type(value)}) to a "

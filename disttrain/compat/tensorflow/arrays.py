@@ -107,7 +107,7 @@ def _down(direction: str) -> bool:
     return direction.upper() == "DESCENDING"
 
 
-_SCATTERS = {"update": "update", "add": "add", "sub": "sub", "min": "amin", "max": "amax"}
+SCATTERS = {"update": "update", "add": "add", "sub": "sub", "min": "amin", "max": "amax"}
 _ROWS: dict[str, tuple] = {
     "eye": ("Eye", pieces.eyes,
             "num_rows num_columns=None batch_shape=None dtype@='float32'"),
@@ -145,7 +145,7 @@ _ROWS: dict[str, tuple] = {
         "indices! updates! shape"),
     **{f"tensor_scatter_nd_{w}": (f"TensorScatter{w.title()}", lambda x, at, rows, how=how:
                                   slots.put_nd(x, at, rows, how), "tensor~ indices! updates~")
-       for w, how in _SCATTERS.items()},
+       for w, how in SCATTERS.items()},
     "boolean_mask": ("BooleanMask", pieces.boolean_mask, "tensor! mask! axis=None"),
     "unique": ("UniqueV2", _unique, "x! out_idx@='int32'", None, lambda found: Unique(*found)),
     "sort": ("Sort", lambda x, axis, way: dt.sort(x, dim=axis, descending=_down(way)).values,

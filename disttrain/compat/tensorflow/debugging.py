@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import operator
 import tempfile
 import unittest
 from collections.abc import Callable
@@ -13,6 +14,7 @@ import numpy as np
 import disttrain as dt
 
 from ... import tree
+from ...arrays import texts
 from .dispatch import execute
 from .errors import InvalidArgumentError
 from .tensor import GRAPH, convert, is_tensor, wrap
@@ -22,35 +24,23 @@ _COMPARE = {"equal": "==", "less": "<", "less_equal": "<=", "greater": ">", "gre
 
 
 def _asserted(word: str, sign: str) -> Callable:
+    holds = getattr(operator, {"equal": "eq", "less": "lt", "less_equal": "le", "greater": "gt",
+                               "greater_equal": "ge"}[word])  # fmt: skip
+
     def function(x: Any, y: Any, message: str | None = None, summarize: Any = None,
                  name: str | None = None) -> Any:  # fmt: skip
-        first, second = convert(x), convert(y, hint=convert(x).dtype)
+        first = convert(x)
 
         def call(a: Any, b: Any) -> None:
-            if GRAPH.get() is not None:
-                return
-            good = {"==": a == b, "<": a < b, "<=": a <= b, ">": a > b, ">=": a >= b}[sign]
-            if not bool(good.all()):
-                raise InvalidArgumentError(None, None, _different(message, sign, good, a, b))
+            good = holds(a, b)
+            if GRAPH.get() is None and not bool(good.all()):
+                head = f"{message}\n" if message else ""
+                raise InvalidArgumentError(None, None, head + texts.differences(sign, good, a, b))
 
-        effect("Assert", call, [first, second])
+        effect("Assert", call, [first, convert(y, hint=first.dtype)])
 
     function.__name__ = f"assert_{word}"
     return function
-
-
-def _different(message: str | None, sign: str, good: Any, a: Any, b: Any) -> str:
-    a, b = (v.expand(good.shape) for v in (a, b))
-    at = dt.argwhere(~good)
-    n, head = len(at), f"{message}\n" if message else ""
-    bad = ~good
-    return (f"{head}Condition x {sign} y did not hold.\nIndices of first {min(n, 3)} different "
-            "values:"
-            f"\n{at[:3].numpy()}\nCorresponding x values:\n{a[bad][:3].detach().numpy()}\n"
-            f"Corresponding y values:\n{b[bad][:3].detach().numpy()}\nFirst {min(3, a.numel())} "
-            f"elements of x:\n{a.reshape(-1)[:3].detach().numpy()}\nFirst {min(3, b.numel())} "
-            "elements"
-            f" of y:\n{b.reshape(-1)[:3].detach().numpy()}")  # fmt: skip
 
 
 def effect(kind: str, call: Callable, inputs: list) -> None:

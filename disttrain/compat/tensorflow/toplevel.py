@@ -7,7 +7,7 @@ import functools
 import logging
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -15,50 +15,47 @@ import numpy as np
 import disttrain as dt
 
 from ... import tree
-from ...core.tensor import Tensor as Inner
+from ...arrays import texts
+from ...autograd.pulled import pulled
 from . import arrays, math
 from .debugging import DEBUGGING, Assert, effect
 from .dispatch import IN_KERAS, TEXT, execute, op
-from .errors import InvalidArgumentError
 from .function import functions_run_eagerly, run_functions_eagerly
 from .graph import Operation
-from .tensor import GRAPH, EagerTensor, SymbolicTensor, Tensor, convert, is_tensor, wrap
-from .types import TensorShape, TensorSpec, as_dtype
+from .tensor import GRAPH, SymbolicTensor, Tensor, convert, is_tensor, wrap
+from .types import TensorShape, TensorSpec
 from .variable import Variable
 
 
 # --- gradients of a program's own -------------------------------------------------------------
-def custom_gradient(f: Callable | None = None) -> Any:
+def custom_gradient(f: Any = None) -> Any:
     """``f(*args)`` gives (its result, the function of its gradients)."""
-    if f is None:
-        return custom_gradient
-
-    body: Any = f
 
     @functools.wraps(f)
     def function(*args: Any, **kwargs: Any) -> Any:
-        given = [convert(a) for a in args]
         form: list[Any] = []
 
-        class Custom(dt.autograd.Function):  # type: ignore[misc]
-            @staticmethod
-            def forward(ctx: Any, *values: Any) -> Any:
-                with init_scope():
-                    found, ctx.grad = body(*[wrap(v) for v in values], **kwargs)
-                leaves, rebuild = tree.flatten(found)
-                form[:] = [rebuild]
-                return tuple(convert(v)._value for v in leaves)
+        def call(*values: Any) -> Any:
+            with init_scope():
+                found, grad = f(*[wrap(v) for v in values], **kwargs)
+            outs, form[:] = _taken_apart(found)
 
-            @staticmethod
-            def backward(ctx: Any, *gs: Any) -> Any:
-                found = ctx.grad(*[wrap(g) for g in gs])
-                rows = found if isinstance(found, (list, tuple)) else [found]
-                return tuple(None if g is None else convert(g)._value for g in rows)
+            def pull(*gs: Any) -> list:
+                rows = grad(*[wrap(g) for g in gs])
+                rows = rows if isinstance(rows, (list, tuple)) else [rows]
+                return [None if g is None else convert(g)._value for g in rows]
 
-        outs = execute(body.__name__, lambda *v: Custom.apply(*v), given)
+            return outs, pull
+
+        outs = execute(f.__name__, lambda *v: pulled(call, *v), [convert(a) for a in args])
         return form[0](list(outs) if isinstance(outs, tuple) else [outs])
 
-    return function
+    return custom_gradient if f is None else function
+
+
+def _taken_apart(found: Any) -> tuple[tuple, list]:
+    leaves, rebuild = tree.flatten(found)
+    return tuple(convert(v)._value for v in leaves), [rebuild]
 
 
 def recompute_grad(f: Callable) -> Callable:
@@ -71,15 +68,13 @@ def recompute_grad(f: Callable) -> Callable:
         def call(*values: Any) -> Any:
             token = IN_KERAS.set(True)  # what runs again is recorded, without a tape
             try:
-                leaves, rebuild = tree.flatten(f(*[wrap(v) for v in values], **kwargs))
+                outs, form[:] = _taken_apart(f(*[wrap(v) for v in values], **kwargs))
             finally:
                 IN_KERAS.reset(token)
-            form[:] = [rebuild]
-            return tuple(convert(v)._value for v in leaves)
+            return outs
 
-        given = [convert(a) for a in args]
-        outs = execute(f.__name__, lambda *v: dt.autograd.checkpoint(
-            call, *v, use_reentrant=False), given)  # fmt: skip
+        again = functools.partial(dt.autograd.checkpoint, call, use_reentrant=False)
+        outs = execute(f.__name__, again, [convert(a) for a in args])
         return form[0](list(outs))
 
     return function
@@ -98,39 +93,20 @@ def print_(*inputs: Any, output_stream: Any = None, summarize: int = 3, sep: str
     def call(*values: Any) -> None:
         now = list(leaves)
         for i, v in zip(at, values, strict=True):
-            now[i] = _Shown(wrap(v).numpy(), summarize)
-        text = sep.join(str(v) for v in rebuild(now)) + end
-        stream = output_stream if output_stream not in (None, "stderr") else sys.stderr
-        stream = sys.stdout if stream == "stdout" else stream
-        stream.write(text)
+            now[i] = _Shown(texts.brief(wrap(v).numpy(), summarize))
+        streams = {"stdout": sys.stdout, "stderr": sys.stderr, None: sys.stderr}
+        named = output_stream is None or isinstance(output_stream, str)
+        stream = streams[output_stream] if named else output_stream
+        stream.write(sep.join(str(v) for v in rebuild(now)) + end)
         stream.flush()
 
     effect("PrintV2", call, [convert(leaves[i]) for i in at])
 
 
-class _Shown:
-    """A tensor as ``tf.print`` shows it: the first and last few of each dimension."""
+class _Shown(str):
+    """A text that stands in nested structures as it is."""
 
-    def __init__(self, array: Any, edge: int) -> None:
-        self.array, self.edge = np.asarray(array), edge
-
-    def __repr__(self) -> str:
-        return _brief(
-            self.array, len(self.array) if self.edge == -1 and self.array.ndim else self.edge
-        )
-
-
-def _brief(array: Any, edge: int) -> str:
-    if not array.ndim:
-        value = array.item()
-        text = value.decode() if isinstance(value, bytes) else str(int(value)) if isinstance(
-            value, bool) else f"{value:.8g}" if isinstance(value,
-                float) else str(value)  # fmt: skip
-        return text
-    parts = [_brief(a, edge) for a in array]
-    if len(parts) > 2 * edge:
-        parts = [*parts[:edge], "...", *parts[-edge:]]
-    return "[" + (" " if array.ndim == 1 else "\n ").join(parts) + "]"
+    __repr__ = str.__str__
 
 
 def py_function(func: Callable, inp: Iterable, Tout: Any = None, name: Any = None) -> Any:  # noqa: N803
@@ -277,31 +253,7 @@ class Module:
         return method
 
     def _found(self, wanted: Callable[[Any], bool]) -> tuple:
-        found: list[Any] = []
-        seen: set[int] = set()
-
-        def look(value: Any) -> None:
-            if id(value) in seen:
-                return
-            seen.add(id(value))
-            if wanted(value):
-                found.append(value)
-            if isinstance(value, Module):
-                for name in sorted(vars(value)):
-                    look(vars(value)[name])
-            elif isinstance(value, dict):
-                for key in sorted(value, key=str):
-                    look(value[key])
-            elif isinstance(value, (list, tuple)):
-                for item in value:
-                    look(item)
-            elif type(value).__module__.startswith("keras.") and hasattr(value, "variables"):
-                for item in value.variables:
-                    look(item)
-
-        for name in sorted(vars(self)):
-            look(vars(self)[name])
-        return tuple(found)
+        return tuple({id(v): v for v in _below(self, {id(self)}) if wanted(v)}.values())
 
     @property
     def variables(self) -> tuple:
@@ -320,6 +272,22 @@ class Module:
         return self._found(lambda v: isinstance(v, Module))
 
 
+def _below(value: Any, seen: set[int]) -> Iterator[Any]:
+    """All that is among the attributes, elements or variables of ``value``, each once."""
+    if isinstance(value, (Module, dict)):
+        known = vars(value) if isinstance(value, Module) else value
+        parts = [known[k] for k in sorted(known, key=str)]
+    else:
+        keras = type(value).__module__.startswith("keras.")
+        parts = getattr(value, "variables", ()) if keras else (
+            value if isinstance(value, (list, tuple)) else ())  # fmt: skip
+    for part in parts:
+        if id(part) not in seen:
+            seen.add(id(part))
+            yield part
+            yield from _below(part, seen)
+
+
 def _is_variable(value: Any) -> bool:
     return isinstance(value, Variable) or (
         type(value).__module__.startswith("keras.") and type(value).__name__ == "Variable"
@@ -327,57 +295,31 @@ def _is_variable(value: Any) -> bool:
 
 
 # --- strings and files ------------------------------------------------------------------------
-def _each(fn: Callable, dtype: Any = None) -> Callable:
+def _each(fn: Callable, kind: Any = None) -> Callable:
     def function(input: Any, *args: Any, name: Any = None, **kwargs: Any) -> Any:  # noqa: A002
-        array = convert(input)._value
-        made = [fn(x, *args, **kwargs) for x in array.reshape(-1)]
-        if dtype is not None:
-            return wrap(dt.tensor(made, dtype=as_dtype(dtype).inner).reshape(array.shape))
-        out = np.empty(len(made), object)
-        out[:] = made
-        return wrap(out.reshape(array.shape))
+        def call(array: Any) -> Any:
+            return texts.each(fn, array, *args, *kwargs.values(), kind=kind)
+
+        return execute("Strings", call, [convert(input)], name)
 
     return function
 
 
 def _joined(inputs: Any, separator: str = "", name: Any = None) -> Any:
-    first, *others = [convert(i)._value for i in inputs]
-    between = separator.encode()
-    for other in others:
-        first = first + between + other if between else first + other
-    return wrap(np.asarray(first, object))
+    parts = [convert(i) for i in inputs]
+    return execute("StringJoin", lambda *v: texts.joined(v, separator.encode()), parts, name)
 
 
-def _to_number(x: bytes) -> float:
-    try:
-        return float(x)
-    except ValueError:
-        raise InvalidArgumentError(None, None,
-            f"StringToNumberOp could not correctly convert string: "
-                                   f"{x.decode()}") from None  # fmt: skip
-
-
-def as_string(input: Any, precision: int = -1, name: Any = None, **kwargs: Any) -> Any:  # noqa: A002
-    """The text of each number."""
-    t = convert(input)
-    word = "%d" if t.dtype.is_integer else "%f" if precision < 0 else f"%.{precision}f"
-    texts = [("true" if x else "false") if t.dtype.is_bool else word % x
-             for x in np.asarray(t.numpy()).reshape(-1)]  # fmt: skip
-    return convert(np.array([x.encode() for x in texts], object).reshape(tuple(t.shape)))
-
-
-def _compared(a: Any, b: Any) -> Any:
-    return dt.tensor(np.asarray(a == b, bool))
-
-
+as_string = op("as_string", "AsString", texts.of_numbers, "input! precision=-1 _scientific=False "
+               "_shortest=False _width=-1 _fill=''")  # fmt: skip
 TEXT["AddV2"] = lambda a, b: np.asarray(a + b, object)
-TEXT |= {"Equal": _compared, "NotEqual": lambda a, b: ~_compared(a, b)}
+TEXT |= {"Equal": texts.equal, "NotEqual": lambda a, b: ~texts.equal(a, b)}
 STRINGS: dict[str, Any] = {
     "lower": _each(bytes.lower), "upper": _each(bytes.upper), "strip": _each(bytes.strip),
-    "length": _each(len, "int32"), "join": _joined, "as_string": as_string,
+    "length": _each(len, dt.int32), "join": _joined, "as_string": as_string,
     "substr": _each(lambda x, pos, len: x[pos : pos + len]),
     "to_number": lambda input, out_type="float32", name=None: math.cast(  # noqa: A006
-        _each(_to_number, "float64")(input), out_type),
+        _each(texts.number, dt.float64)(input), out_type),
 }  # fmt: skip
 
 
@@ -402,8 +344,7 @@ def ensure_shape(x: Any, shape: Any, name: Any = None) -> Any:
     def call(v: Any) -> Any:
         if not wanted.is_compatible_with(tuple(v.shape)):
             raise ValueError(f"Shape of tensor {TensorShape(tuple(v.shape))} is not compatible "
-                             "with "
-                             f"expected shape {wanted}.")  # fmt: skip
+                             f"with expected shape {wanted}.")  # fmt: skip
         return v
 
     return execute("EnsureShape", call, [convert(x)])
@@ -434,8 +375,5 @@ NAMES: dict[str, Any] = {
         arrays.identity(x) for x in xs], "grad_pass_through": grad_pass_through,
     "timestamp": lambda name=None: convert(time.time(), "float64"),
     "get_logger": lambda: logging.getLogger("tensorflow"),
-    "newaxis": None, "Tensor": Tensor, "EagerTensor": EagerTensor, "DTensor": None,
-    "inside_function": lambda: GRAPH.get() is not None, "Inner": Inner,
+    "newaxis": None, "Tensor": Tensor, "inside_function": lambda: GRAPH.get() is not None,
 }  # fmt: skip
-for _word in ("DTensor", "Inner", "EagerTensor"):
-    del NAMES[_word]

@@ -40,25 +40,11 @@ class DType:
     is_bool = property(lambda self: self.name == "bool")
     is_quantized = property(lambda self: False)
     is_numpy_compatible = property(lambda self: True)
-    size = property(
-        lambda self: 1 if self.inner is None else np.dtype(self.as_numpy_dtype).itemsize
-    )
-
-    @property
-    def real_dtype(self) -> DType:
-        return _named({"complex64": "float32", "complex128": "float64"}.get(self.name, self.name))
-
-    @property
-    def max(self) -> Any:
-        return self._limit("max")
-
-    @property
-    def min(self) -> Any:
-        return self._limit("min")
-
-    @property
-    def limits(self) -> tuple:
-        return (0, self.max) if self.is_unsigned else (self.min, self.max)
+    size = property(lambda self: 1 if self.inner is None else self.inner.itemsize)
+    real_dtype = property(lambda self: DTYPES[_REAL.get(self.name, self.name)])
+    max = property(lambda self: self._limit("max"))
+    min = property(lambda self: self._limit("min"))
+    limits = property(lambda self: (0 if self.is_unsigned else self.min, self.max))
 
     def _limit(self, which: str) -> Any:
         if self.is_bool:
@@ -78,10 +64,8 @@ class DType:
         return f"<dtype: {self.name!r}>"
 
     def __eq__(self, other: object) -> bool:
-        if other is None:
-            return False
         try:
-            return self is as_dtype(other)
+            return other is not None and self is as_dtype(other)
         except TypeError:
             return False
 
@@ -89,18 +73,15 @@ class DType:
         return self.as_datatype_enum
 
     def __reduce__(self) -> tuple:
-        return _named, (self.name,)
+        return as_dtype, (self.name,)
 
 
+_REAL = {"complex64": "float32", "complex128": "float64"}
 DTYPES = {name: DType(name, *about) for name, about in _TABLE.items()}
 _ALIASES = {"half": "float16", "float": "float32", "double": "float64", "str": "string",
             "object": "string", "bytes": "string"}  # fmt: skip
 _PYTHON = {float: "float32", int: "int64", bool: "bool", complex: "complex128", str: "string",
            bytes: "string", object: "string"}  # fmt: skip
-
-
-def _named(name: str) -> DType:
-    return DTYPES[name]
 
 
 def as_dtype(value: Any) -> DType:

@@ -192,7 +192,10 @@ BREAKPOINT = Setting(
     "what `breakpoint()` calls (0: nothing); unset: pdb, in ranks too",
 )
 TF_CONFIG = Setting(
-    "TF_CONFIG", "", "you or a cluster", "the workers and this task, as TensorFlow's programs know it"
+    "TF_CONFIG",
+    "",
+    "you or a cluster",
+    "the workers and this task, as TensorFlow's programs know it",
 )
 RUNTIME = Setting("XDG_RUNTIME_DIR", "", _SYSTEM, "where running jobs are announced")
 LIBRARIES = Setting("LD_LIBRARY_PATH", "", _SYSTEM, "`dttrain doctor` names CUDA's that come first")

@@ -11,7 +11,9 @@ from ..ops import api as ops
 from ..ops.functions.spectral.windows import hann_window
 
 
-def frame(signal: Tensor, length: int, step: int, pad_end: bool = False, value: float = 0) -> Tensor:
+def frame(
+    signal: Tensor, length: int, step: int, pad_end: bool = False, value: float = 0
+) -> Tensor:
     """Frames of ``length`` every ``step``; ``pad_end``: the last ones filled up with ``value``."""
     if pad_end:
         n = signal.shape[-1]

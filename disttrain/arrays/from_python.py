@@ -13,7 +13,9 @@ def array_of(value: Any) -> tuple[np.ndarray, bool]:
     array, natural = _array(value), not _typed(value)
     if array.dtype.kind in "SUO":
         out = np.empty(array.size, object)
-        out[:] = [x.encode() if isinstance(x, str) else bytes(x) for x in array.reshape(-1).tolist()]
+        out[:] = [
+            x.encode() if isinstance(x, str) else bytes(x) for x in array.reshape(-1).tolist()
+        ]
         return out.reshape(array.shape), natural
     if not natural and isinstance(value, (list, tuple)) and isinstance(value[0], np.generic):
         array = array.astype(value[0].dtype)

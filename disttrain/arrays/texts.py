@@ -75,7 +75,8 @@ def differences(sign: str, good: Tensor, a: Tensor, b: Tensor) -> str:
     at = ops.argwhere(bad)
     shown = {"x": (a[bad], a.reshape(-1)), "y": (b[bad], b.reshape(-1))}
     lines = [f"Condition x {sign} y did not hold.",
-             f"Indices of first {min(len(at), 3)} different values:", str(at[:3].numpy())]  # fmt: skip
+             f"Indices of first {min(len(at), 3)} different values:",
+             str(at[:3].numpy())]  # fmt: skip
     lines += [f"Corresponding {w} values:\n{v[:3].detach().numpy()}" for w, (v, _) in shown.items()]
     lines += [f"First {min(3, v.numel())} elements of {w}:\n{v[:3].detach().numpy()}"
               for w, (_, v) in shown.items()]  # fmt: skip

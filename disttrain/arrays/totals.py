@@ -115,7 +115,9 @@ cumulative_logsumexp = running(ops.logcumsumexp, -math.inf)
 
 def place_of(fn: Callable) -> Callable[[Tensor, Any, Any], Tensor]:
     """``argmax`` and its kin as functions ``(x, axis, kind)``, of flags, too."""
-    return lambda x, axis, kind: fn(x.byte() if x.dtype is dtypes.bool else x, dim=axis or 0).to(kind)
+    return lambda x, axis, kind: fn(x.byte() if x.dtype is dtypes.bool else x, dim=axis or 0).to(
+        kind
+    )
 
 
 argmax = place_of(ops.argmax)
@@ -124,8 +126,8 @@ argmin = place_of(ops.argmin)
 
 def counts(x: Tensor, weights: Tensor | None = None, least: int | None = None,
            most: int | None = None, kind: Any = None, flags: bool = False) -> Tensor:  # fmt: skip
-    """How often each number from 0 on is in ``x`` (with ``weights``, their sums); at least ``least``
-    of them, at most ``most``; ``flags``: 1 for what is there."""
+    """How often each number from 0 on is in ``x`` (with ``weights``, their sums); ``least`` of them
+    at least, ``most`` at most; ``flags``: 1 for what is there."""
     whole = None if weights is None else weights.flatten()
     found = ops.bincount(x.flatten().long(), whole, least or 0)
     found = found if most is None else found[:most]

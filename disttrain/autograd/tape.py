@@ -192,10 +192,12 @@ class GradientTape:
         whole = [(r, s.value if isinstance(s, Cell) else s)
                  for r, s in zip(rows, given, strict=True)]  # fmt: skip
         empty = [create.zeros(*shape, *t.shape, dtype=t.dtype) if zero else None for _, t in whole]
-        return rebuild([
-            e if r is None else reshape(r, shape=(*shape, *t.shape))
-            for (r, t), e in zip(whole, empty, strict=True)
-        ])
+        return rebuild(
+            [
+                e if r is None else reshape(r, shape=(*shape, *t.shape))
+                for (r, t), e in zip(whole, empty, strict=True)
+            ]
+        )
 
     def batch_jacobian(
         self,

@@ -14,7 +14,7 @@ from .graph import CURRENT, Graph, Symbol
 
 
 def traced(name: str, fn: Callable, given: Sequence[Any]) -> tuple[Graph, Callable]:
-    """The graph of ``fn`` of what has the shapes of ``given``, and how what it returns is rebuilt."""
+    """The graph of ``fn`` of what has the shapes of ``given``, and how its results are rebuilt."""
     outer = CURRENT.get()
     graph = type(outer)(name, outer)
     with graph:
@@ -52,8 +52,9 @@ def branch(
     kind: str, index: Any, branches: Sequence[Graph], rebuild: Callable, flag: bool = False,
     words: str = "branches",
 ) -> Any:  # fmt: skip
-    """An operation that runs one of ``branches``: that of the number ``index``, the last for numbers
-    that none has; or where ``index`` is a ``flag``, the first if it holds, else the second."""
+    """An operation that runs one of ``branches``: that of the number ``index``, the last for
+    numbers that none has; or where ``index`` is a ``flag``, the first if it holds, else the
+    second."""
     first, *others = outs = [g.outputs for g in branches]
     for other in others:
         if len(other) != len(first):

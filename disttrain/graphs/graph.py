@@ -24,8 +24,8 @@ CURRENT: contextvars.ContextVar[Any] = contextvars.ContextVar("graph", default=N
 
 
 class Symbol:
-    """A value of the function that ``graph`` is traced from. ``_value`` is an example of it, by which
-    its type and shape are known; ``_twin`` one for other sizes, where some are unknown."""
+    """A value of the function that ``graph`` is traced from. ``_value`` is an example of it, by
+    which its type and shape are known; ``_twin`` one for other sizes, where some are unknown."""
 
     __slots__ = ("__weakref__", "_twin", "_value", "graph", "name", "op")
 

@@ -60,7 +60,7 @@ class Own(control.Staging):
 
 
 def test_statements_are_operations():
-    less = lambda x, n: do("Less", lambda v: v < n, x)  # noqa: E731
+    less = lambda x, n: do("Less", lambda v: v < n, x)
 
     def fn(x, rows):
         if less(x, 0):

@@ -25,8 +25,7 @@ def test_seeds_follow_from_one():
 
 def test_an_operation_goes_on_where_it_ended():
     seeds = streams.Seeds(1)
-    ask = lambda trial: seeds.drawn(  # noqa: E731
-        philox.uniform, (1, 2), "op", [2], np.float32, trial).tolist()
+    ask = lambda trial: seeds.drawn(philox.uniform, (1, 2), "op", [2], np.float32, trial).tolist()
     first = ask(True)
     assert ask(False) == first
     assert ask(False) != first

@@ -9,8 +9,8 @@ import pytest
 
 from disttrain.errors import ConfigError
 from disttrain.metrics import EventWriter, FileWriter, RecordWriter, summaries
-from disttrain.tfrecord import crc32c, masked_crc32c
 from disttrain.protobuf import double, integer, nested
+from disttrain.tfrecord import crc32c, masked_crc32c
 
 
 # RFC 3720, appendix B.4, and the check value of the CRC catalogue.

@@ -13,7 +13,7 @@ import disttrain as dt
 from ...arrays import pieces, slots
 from .dispatch import execute, op, plain, table
 from .math import cast
-from .tensor import GRAPH, STACK, convert, inner_type, is_tensor, wrap
+from .tensor import GRAPH, STACK, convert, is_tensor, wrap
 from .types import DType, TensorShape, as_dtype
 
 

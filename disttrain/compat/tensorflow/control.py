@@ -144,7 +144,9 @@ def foldr(fn: Callable, elems: Any, initializer: Any = None, **options: Any) -> 
     return foldl(fn, tree.map(_reversed, elems), initializer)
 
 
-def vectorized_map(fn: Callable, elems: Any, fallback_to_while_loop: bool = True, warn: bool = True):
+def vectorized_map(
+    fn: Callable, elems: Any, fallback_to_while_loop: bool = True, warn: bool = True
+):
     """``fn`` of all elements along the first dimension at once (``dt.func.vmap``)."""
     if GRAPH.get() is not None:
         return map_fn(fn, elems)

@@ -30,7 +30,8 @@ def _found(texts: dict, special: dict, make: Callable, **how: Any) -> dict[str, 
             head, _, native = part.partition("=")
             word, _, kind = head.partition(":")
             fn: Any = special.get(word) or next(
-                getattr(p, native or word) for p in _PLACES if hasattr(p, native or word))
+                getattr(p, native or word) for p in _PLACES if hasattr(p, native or word)
+            )
             kind = kind or "".join(w[0].upper() + w[1:] for w in word.split("_"))
             out[word] = make(word, kind, fn, types, **how)
     return out
@@ -70,8 +71,8 @@ _SPECIAL = {
     "xdivy": lambda x, y: dt.where(x == 0, dt.zeros_like(x), x / y),
 }  # fmt: skip
 _BINARY = {
-    **_found({NUMBERS: "multiply:Mul subtract:Sub add:AddV2", REAL: "floordiv:FloorDiv=floor_divide"},
-             {}, binary, first=True),
+    **_found({NUMBERS: "multiply:Mul subtract:Sub add:AddV2",
+              REAL: "floordiv:FloorDiv=floor_divide"}, {}, binary, first=True),
     **_found({
         REAL: """floormod:FloorMod=remainder truncatediv:TruncateDiv truncatemod:TruncateMod maximum
             minimum less less_equal greater greater_equal""",

@@ -255,7 +255,8 @@ NAMES: dict[str, Any] = {
     **{w: globals()[w] for w in """set_seed uniform normal truncated_normal gamma poisson
     stateless_uniform stateless_normal stateless_truncated_normal Generator
     get_global_generator""".split()},
-    "set_global_generator": lambda generator: _GLOBAL.set(generator) and None, "split": stateless_split, "fold_in": stateless_fold_in,
+    "set_global_generator": lambda generator: _GLOBAL.set(generator) and None,
+    "split": stateless_split, "fold_in": stateless_fold_in,
     "shuffle": op("shuffle", "RandomShuffle", lambda v: v.index_select(0, dt.randperm(len(v))),
                   "value! _seed=None"),
     "categorical": op(

@@ -1,5 +1,5 @@
-"""``tf.GradientTape`` over the native one, which knows of the cells of variables; and tapes inside of
-traced functions."""
+"""``tf.GradientTape`` over the native one, which knows of the cells of variables; and tapes inside
+of traced functions."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """TensorFlow's tensors: immutable covers of disttrain's, with TensorFlow's conventions.
 
-The value of a tensor is a disttrain Tensor (of strings: a numpy array of bytes). It is a cover and
-no subclass, as the tensors of Keras' layers on disttrain are plain Tensors with PyTorch's conventions
-(``.shape``, ``.dtype``, ``.view``), which the code of Keras relies on: a program may give either to
-every function here, and what functions return is a cover. ``keras`` has the border on Keras' side.
+The value of a tensor is a disttrain Tensor (of strings: a numpy array of bytes). It is a cover
+and no subclass, as the tensors of Keras' layers on disttrain are plain Tensors with PyTorch's
+conventions (``.shape``, ``.dtype``, ``.view``), which the code of Keras relies on: a program may
+give either to every function here, and what functions return is a cover. ``keras`` has the border on Keras' side.
 The gradient's engine, the compiler and the transforms see plain Tensors.
 
 An ``EagerTensor`` has numbers. A ``SymbolicTensor`` stands for a value of a traced function: its
@@ -12,7 +12,6 @@ value is an example of it, by which shapes and types are known, and which no pro
 
 from __future__ import annotations
 
-import builtins
 from collections.abc import Iterator
 from typing import Any
 
@@ -132,9 +131,8 @@ class EagerTensor(Tensor):
         return wrap(dt.tensor(self.numpy()) if self.dtype.inner else self._value.copy())
 
 
-for _name in ("bool", "int", "float", "complex"):
-    setattr(EagerTensor, f"__{_name}__", lambda self, kind=getattr(builtins, _name): kind(
-        self.numpy()))  # fmt: skip
+for _kind in (bool, int, float, complex):
+    setattr(EagerTensor, f"__{_kind.__name__}__", lambda self, kind=_kind: kind(self.numpy()))
 
 
 def _printed(t: EagerTensor) -> str:

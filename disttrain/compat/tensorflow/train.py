@@ -82,8 +82,9 @@ def latest_checkpoint(checkpoint_dir: Any, latest_filename: str | None = None) -
 def get_checkpoint_state(checkpoint_dir: Any, latest_filename: str | None = None) -> Any:
     """What the folder's file says; None: it is not there."""
     paths = listed(checkpoint_dir, latest_filename or "checkpoint")
-    return SimpleNamespace(
-        all_model_checkpoint_paths=paths, model_checkpoint_path=paths[-1]) if paths else None  # fmt: skip
+    last = paths[-1] if paths else None
+    found = SimpleNamespace(all_model_checkpoint_paths=paths, model_checkpoint_path=last)
+    return found if paths else None
 
 
 def _values(path: Any) -> dict[str, Any]:

@@ -205,9 +205,9 @@ def one_hot(
     at = indices.ndim if axis is None or axis == -1 else axis
     line = ops.arange(depth, dtype=indices.dtype)
     line = line.reshape([depth if d == at else 1 for d in range(indices.ndim + 1)])
-    values = [ops.full((), 1 if on is None else on, dtype=kind),
-              ops.full((), 0 if off is None else off, dtype=kind)]  # fmt: skip
-    return ops.where(indices.unsqueeze(at) == line, *values)
+    there = ops.full((), 1 if on is None else on, dtype=kind)
+    elsewhere = ops.full((), 0 if off is None else off, dtype=kind)
+    return ops.where(indices.unsqueeze(at) == line, there, elsewhere)
 
 
 def sequence_mask(lengths: Tensor, most: int | None = None, kind: Any = None) -> Tensor:

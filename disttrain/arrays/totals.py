@@ -22,6 +22,8 @@ def dims_of(x: Tensor, axis: Any) -> tuple[int, ...]:
     rank = x.ndim
     if axis is None:
         return tuple(range(rank))
+    if axis.__class__ is int and -rank <= axis < rank:
+        return (axis % rank,)
     given = axis if isinstance(axis, (list, tuple)) else [axis]
     for a in given:
         if not -rank <= a < rank:

@@ -40,10 +40,20 @@ class Parameters:
             ))  # fmt: skip
         self.signature = inspect.Signature(parts)
         self.names = list(self.marks)
+        self._least = len(self.names) - len(self.defaults)
+        self._ends = [self.defaults.get(name) for name in self.names]
 
     def marked(self, mark: str) -> list[str]:
         """The parameters that have the mark."""
         return [name for name, m in self.marks.items() if m == mark]
+
+    def values(self, args: tuple, kwargs: dict[str, Any]) -> list[Any]:
+        """The arguments of a call in the order of the parameters, with the defaults."""
+        count = len(args)
+        if not kwargs and self._least <= count <= len(self.names):
+            return [*args, *self._ends[count:]]
+        found = self.bound(args, kwargs)
+        return [found[name] for name in self.names]
 
     def bound(self, args: tuple, kwargs: dict[str, Any]) -> dict[str, Any]:
         """The arguments of a call by name, with the defaults."""

@@ -19,6 +19,8 @@ def test_a_text_says_the_parameters():
 def test_arguments_by_name():
     found = ROW.bound((1,), {"parts": 2, "axis": 3})
     assert found == {"value": 1, "parts": 2, "axis": 3, "num": None, "mode": "x"}
+    assert ROW.values((1, 2), {}) == [1, 2, 0, None, "x"]
+    assert ROW.values((1,), {"mode": "y", "parts": 2}) == [1, 2, 0, None, "y"]
 
 
 @pytest.mark.parametrize(("args", "kwargs", "message"), [
@@ -29,4 +31,4 @@ def test_arguments_by_name():
 ])  # fmt: skip
 def test_what_does_not_go_with_them(args, kwargs, message):
     with pytest.raises(TypeError, match=message):
-        ROW.bound(args, kwargs)
+        ROW.values(args, kwargs)

@@ -118,6 +118,9 @@ def named(function: Callable, word: str) -> Callable:
     return function
 
 
+_NUMBERS = {int, float, bool, str, type(None)}
+
+
 def op(
     word: str, kind: str, fn: Callable, text: str, types: frozenset | None = None,
     out: Callable | None = None,
@@ -132,9 +135,21 @@ def op(
     row = Parameters(word, text, *(() if "_name=" in text else ("_name=None",)))
     tensors = [n for n, m in row.marks.items() if m in ("!", "*")]
     alike, kinds, passed = row.marked("~"), row.marked("@"), row.passed
+    others, at_name = [row.names.index(n) for n in passed[1:]], row.names.index("name")
+    single = passed[:1] == row.marked("!") == tensors and not alike + kinds
+    alone = row.names.index(passed[0]) if single else None
 
     def function(*args: Any, **kwargs: Any) -> Any:
-        words = row.bound(args, kwargs)
+        values = row.values(args, kwargs)
+        if alone is not None:  # one tensor, and often numbers beside it
+            rest = [values[i] for i in others]
+            if all([v.__class__ in _NUMBERS for v in rest]):
+                t = convert(values[alone])
+                if types is not None:
+                    allow(kind, t, types)
+                found = execute(kind, lambda v: fn(v, *rest), [t], values[at_name])
+                return found if out is None else out(found)
+        words = dict(zip(row.names, values, strict=True))
         parts = _parts(kind, words, tensors, alike, row.marks)
         if types is not None:
             allow(kind, tree.leaves(parts)[0], types)

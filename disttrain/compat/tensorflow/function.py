@@ -155,7 +155,7 @@ class Function(graphs.Function):
 
     def pretty_printed_concrete_signatures(self, verbose: bool = True) -> str:
         """What its traces take and give, as text."""
-        return "\n\n".join(t.pretty_printed_signature() for t in self.traces)
+        return "\n\n".join(str(t).partition(" ")[2] for t in self.traces)
 
     def __repr__(self) -> str:
         return f"<tensorflow.python.eager.polymorphic_function.Function object at {id(self):#x}>"

@@ -279,8 +279,8 @@ def _below(value: Any, seen: set[int]) -> Iterator[Any]:
         parts = [known[k] for k in sorted(known, key=str)]
     else:
         keras = type(value).__module__.startswith("keras.")
-        parts = getattr(value, "variables", ()) if keras else (
-            value if isinstance(value, (list, tuple)) else ())  # fmt: skip
+        row = getattr(value, "variables", ()) if keras else value
+        parts = list(row) if isinstance(row, (list, tuple)) else []
     for part in parts:
         if id(part) not in seen:
             seen.add(id(part))

@@ -76,8 +76,8 @@ class DType:
         return as_dtype, (self.name,)
 
 
-_REAL = {"complex64": "float32", "complex128": "float64"}
-DTYPES = {name: DType(name, *about) for name, about in _TABLE.items()}
+_REAL: dict[str, str] = {"complex64": "float32", "complex128": "float64"}
+DTYPES: dict[str, DType] = {name: DType(name, *about) for name, about in _TABLE.items()}
 _ALIASES = {"half": "float16", "float": "float32", "double": "float64", "str": "string",
             "object": "string", "bytes": "string"}  # fmt: skip
 _PYTHON = {float: "float32", int: "int64", bool: "bool", complex: "complex128", str: "string",

@@ -8,7 +8,7 @@ import logging
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from .debugging import DEBUGGING, Assert, effect
 from .dispatch import IN_KERAS, TEXT, execute, op
 from .function import functions_run_eagerly, run_functions_eagerly
 from .graph import Operation
-from .tensor import GRAPH, SymbolicTensor, Tensor, convert, is_tensor, wrap
+from .tensor import GRAPH, SymbolicTensor, Tensor, _of_keras, convert, is_tensor, wrap
 from .types import TensorShape, TensorSpec
 from .variable import Variable
 
@@ -117,14 +117,13 @@ def py_function(func: Callable, inp: Iterable, Tout: Any = None, name: Any = Non
 
     def call(*values: Any) -> Any:
         if GRAPH.get() is not None:
-            found = tuple(dt.zeros([n or 1 for n in s.shape], dtype=s.dtype.inner) for s in specs)
+            found = [dt.zeros([n or 1 for n in s.shape], dtype=s.dtype.inner) for s in specs]
         else:
             out = func(*[wrap(v) for v in values])
             rows = out if isinstance(out, (list, tuple)) else [out]
-            found = tuple(
-                convert(r, hint=s.dtype)._value for r, s in zip(rows, specs, strict=False)
-            )
-        return found[0] if not isinstance(Tout, (list, tuple)) else list(found)
+            pairs = zip(rows, specs, strict=False)
+            found = [convert(r, hint=s.dtype)._value for r, s in pairs]
+        return found if isinstance(Tout, (list, tuple)) else found[0]
 
     return execute("EagerPyFunc", call, given)
 
@@ -159,8 +158,10 @@ def _sorted(structure: Any) -> Any:
     """Dicts in the order of their keys, as TensorFlow flattens them."""
     if isinstance(structure, dict):
         return {k: _sorted(structure[k]) for k in sorted(structure)}
-    if isinstance(structure, list):
-        return [_sorted(s) for s in structure]
+    if isinstance(structure, (list, tuple)):
+        parts = [_sorted(s) for s in structure]
+        named = hasattr(structure, "_fields")
+        return type(structure)(*parts) if named else type(structure)(parts)
     return structure
 
 
@@ -180,17 +181,12 @@ NEST = {"map_structure": map_structure, "flatten": flatten, "pack_sequence_as": 
 
 
 # --- contexts and settings --------------------------------------------------------------------
-class _Named(contextlib.ContextDecorator):
+class _Named(contextlib.ContextDecorator, contextlib.nullcontext):
     """``tf.name_scope``, ``tf.device`` and the like: accepted; there is one device here."""
 
     def __init__(self, name: Any = None, *args: Any, **kwargs: Any) -> None:
+        super().__init__(name)
         self.name = name
-
-    def __enter__(self) -> Any:
-        return self.name
-
-    def __exit__(self, *exc: object) -> None:
-        """Nothing to undo."""
 
 
 @contextlib.contextmanager
@@ -203,28 +199,16 @@ def init_scope() -> Any:
         GRAPH.reset(token)
 
 
-class PhysicalDevice:
+class PhysicalDevice(NamedTuple):
     """A device of this machine."""
 
-    def __init__(self, name: str, device_type: str) -> None:
-        self.name, self.device_type = name, device_type
-
-    def __repr__(self) -> str:
-        return f"PhysicalDevice(name={self.name!r}, device_type={self.device_type!r})"
-
-    def __eq__(self, other: object) -> bool:
-        return repr(self) == repr(other)
-
-    def __hash__(self) -> int:
-        return hash(repr(self))
+    name: str
+    device_type: str
 
 
 def _devices(prefix: str) -> Callable:
-    def devices(device_type: str | None = None) -> list[PhysicalDevice]:
-        found = [PhysicalDevice(f"{prefix}CPU:0", "CPU")]
-        return [d for d in found if device_type in (None, d.device_type)]
-
-    return devices
+    found = PhysicalDevice(f"{prefix}CPU:0", "CPU")
+    return lambda device_type=None: [found] if device_type in (None, "CPU") else []
 
 
 CONFIG: dict[str, Any] = {
@@ -255,21 +239,12 @@ class Module:
     def _found(self, wanted: Callable[[Any], bool]) -> tuple:
         return tuple({id(v): v for v in _below(self, {id(self)}) if wanted(v)}.values())
 
-    @property
-    def variables(self) -> tuple:
-        return self._found(_is_variable)
-
-    @property
-    def trainable_variables(self) -> tuple:
-        return tuple(v for v in self.variables if v.trainable)
-
-    @property
-    def non_trainable_variables(self) -> tuple:
-        return tuple(v for v in self.variables if not v.trainable)
-
-    @property
-    def submodules(self) -> tuple:
-        return self._found(lambda v: isinstance(v, Module))
+    variables = property(lambda self: self._found(_is_variable))
+    trainable_variables = property(lambda self: tuple(v for v in self.variables if v.trainable))
+    non_trainable_variables = property(
+        lambda self: tuple(v for v in self.variables if not v.trainable)
+    )
+    submodules = property(lambda self: self._found(lambda v: isinstance(v, Module)))
 
 
 def _below(value: Any, seen: set[int]) -> Iterator[Any]:
@@ -289,9 +264,7 @@ def _below(value: Any, seen: set[int]) -> Iterator[Any]:
 
 
 def _is_variable(value: Any) -> bool:
-    return isinstance(value, Variable) or (
-        type(value).__module__.startswith("keras.") and type(value).__name__ == "Variable"
-    )
+    return isinstance(value, Variable) or _of_keras(value)
 
 
 # --- strings and files ------------------------------------------------------------------------

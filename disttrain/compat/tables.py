@@ -58,7 +58,7 @@ class Parameters:
     def bound(self, args: tuple, kwargs: dict[str, Any]) -> dict[str, Any]:
         """The arguments of a call by name, with the defaults."""
         found = self.defaults | dict(zip(self.names, args, strict=False)) | kwargs
-        wrong = len(args) > len(self.names) or len(found) != len(self.names)
+        wrong = len(args) > len(self.names) or found.keys() != self.marks.keys()
         if wrong or kwargs.keys() & set(self.names[: len(args)]):
             self.signature.bind(*args, **kwargs)  # which raises
         return found

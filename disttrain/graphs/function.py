@@ -177,9 +177,10 @@ class Function:
         out = dict(values)
         for (name, value), spec in zip(values.items(), self.input_signature or (), strict=False):
             specs, rebuild = tree.flatten(spec)
-            parts = [value] if isinstance(spec, Spec) else tree.leaves(value)
-            if len(specs) == 1 and isinstance(value, list):
-                parts = [value]
+            parts = _beside(spec, value)
+            if len(parts) != len(specs):
+                why = f"{value!r} has not the structure of {spec!r}"
+                raise TypeError(self.misfit(why, args, kwargs))
             found = [v if isinstance(v, Spec) else self.tensor(v, s)
                      for v, s in zip(parts, specs, strict=True)]  # fmt: skip
             for t, s in zip(found, specs, strict=True):
@@ -311,6 +312,17 @@ class Function:
     def traces(self) -> list[Trace]:
         """All traces."""
         return list(self._traces.values())
+
+
+def _beside(spec: Any, value: Any) -> list:
+    """The parts of ``value`` that stand where ``spec`` has its leaves; others where it is not
+    built like it."""
+    if isinstance(spec, dict) and isinstance(value, dict) and spec.keys() == value.keys():
+        return [p for k, s in spec.items() for p in _beside(s, value[k])]
+    row = (list, tuple)
+    if isinstance(spec, row) and isinstance(value, row) and len(spec) == len(value):
+        return [p for s, v in zip(spec, value, strict=True) for p in _beside(s, v)]
+    return [] if isinstance(spec, (dict, list, tuple)) else [value]
 
 
 def _key(specs: dict) -> Any:

@@ -26,6 +26,7 @@ def test_arguments_by_name():
 @pytest.mark.parametrize(("args", "kwargs", "message"), [
     ((1,), {}, "missing a required argument: 'parts'"),
     ((1, 2), {"other": 1}, "unexpected keyword argument 'other'"),
+    ((1,), {"other": 1}, "missing a required argument: 'parts'"),
     ((1, 2), {"value": 1}, "multiple values for argument 'value'"),
     ((1, 2, 3, 4, 5, 6), {}, "too many positional arguments"),
 ])  # fmt: skip

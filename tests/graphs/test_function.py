@@ -48,6 +48,15 @@ def test_signatures():
     assert traced.trace_of().graph.inputs[0].sizes() == [None, 2]
 
 
+def test_signatures_of_nested_arguments():
+    signature = [[Spec([None], dt.float32), Spec([], dt.int64)], {"q": Spec([2], dt.float32)}]
+    traced = Function(lambda pair, d: (add(pair[0], pair[1]), d["q"]), signature=signature)
+    out, q = traced([[1.0, 2.0, 3.0], 3], {"q": [1.0, 1.0]})
+    assert (out.tolist(), q.tolist()) == ([4.0, 5.0, 6.0], [1.0, 1.0])
+    with pytest.raises(TypeError, match="structure"):
+        traced([[1.0]], {"q": [1.0, 1.0]})
+
+
 def test_methods_and_functions_in_functions():
     class Adder:
         def __init__(self, n):

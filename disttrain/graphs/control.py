@@ -10,7 +10,7 @@ from .. import tree
 from ..compile.autograph import Border
 from ..core.tensor import Tensor
 from ..ops import api as ops
-from .graph import CURRENT, Graph, Symbol
+from .graph import CURRENT, Graph, Symbol, outside
 
 
 def traced(name: str, fn: Callable, given: Sequence[Any]) -> tuple[Graph, Callable]:
@@ -157,11 +157,8 @@ def _first(value: Any) -> Any:
 
 
 def _first_of(over: Any) -> Any:
-    token = CURRENT.set(None)
-    try:
+    with outside():
         return next(iter(over))
-    finally:
-        CURRENT.reset(token)
 
 
 def _loop(call: Any, inputs: list, outs: list, held: list, rebuild: Callable) -> Any:

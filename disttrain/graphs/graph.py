@@ -7,8 +7,9 @@ values of a call, so a tape around it records, as does a transform or the compil
 
 from __future__ import annotations
 
+import contextlib
 import contextvars
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
 
 import numpy as np
@@ -21,6 +22,16 @@ from ..partial_shape import PartialShape
 
 # The graph that is being traced.
 CURRENT: contextvars.ContextVar[Any] = contextvars.ContextVar("graph", default=None)
+
+
+@contextlib.contextmanager
+def outside() -> Iterator[None]:
+    """Run as if no function were being traced."""
+    token = CURRENT.set(None)
+    try:
+        yield
+    finally:
+        CURRENT.reset(token)
 
 
 class Symbol:

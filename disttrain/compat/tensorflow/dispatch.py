@@ -3,8 +3,9 @@ graph that is traced, and failures in TensorFlow's words."""
 
 from __future__ import annotations
 
+import contextlib
 import contextvars
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from ... import tree
@@ -16,6 +17,16 @@ from .tensor import GRAPH, SymbolicTensor, convert, inner_type, matched, out_of_
 
 # Whether code of Keras runs: gradients may be wanted without a tape then.
 IN_KERAS: contextvars.ContextVar[bool] = contextvars.ContextVar("in_keras", default=False)
+
+@contextlib.contextmanager
+def in_keras() -> Iterator[None]:
+    """Let what runs be recorded without a tape."""
+    token = IN_KERAS.set(True)
+    try:
+        yield
+    finally:
+        IN_KERAS.reset(token)
+
 
 FLOATS = frozenset("bfloat16 float16 float32 float64".split())
 COMPLEX = FLOATS | {"complex64", "complex128"}

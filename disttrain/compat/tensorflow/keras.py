@@ -20,8 +20,9 @@ from typing import Any
 from ... import tree
 from ...context import thread
 from ...core.tensor import Tensor as Inner
+from ...graphs import outside
 from ..publish import Shim
-from .dispatch import IN_KERAS
+from .dispatch import IN_KERAS, in_keras
 from .tensor import GRAPH, SymbolicTensor, Tensor, convert, wrap
 from .variable import IndexedSlices, Variable
 
@@ -78,12 +79,8 @@ def _leave(value: Any, outside: bool) -> Any:
 
 @contextlib.contextmanager
 def _inside() -> Any:
-    token, graph = IN_KERAS.set(True), GRAPH.set(None)
-    try:
+    with in_keras(), outside():
         yield
-    finally:
-        GRAPH.reset(graph)
-        IN_KERAS.reset(token)
 
 
 def _entry(fn: Callable, kind: str, effect: bool = False) -> Callable:
@@ -94,11 +91,8 @@ def _entry(fn: Callable, kind: str, effect: bool = False) -> Callable:
         outside = not _by_keras(1)
         if GRAPH.get() is not None and outside:
             return _recorded(fn, kind, args, kwargs, effect)
-        token = IN_KERAS.set(True)
-        try:
+        with in_keras():
             found = fn(*args, **kwargs)
-        finally:
-            IN_KERAS.reset(token)
         return _leave(found, outside)
 
     return entry

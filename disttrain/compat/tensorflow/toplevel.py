@@ -17,9 +17,10 @@ import disttrain as dt
 from ... import tree
 from ...arrays import texts
 from ...autograd.pulled import pulled
+from ...graphs import outside
 from . import arrays, math
 from .debugging import DEBUGGING, Assert, effect
-from .dispatch import IN_KERAS, TEXT, execute, op
+from .dispatch import TEXT, execute, in_keras, op
 from .function import functions_run_eagerly, run_functions_eagerly
 from .graph import Operation
 from .tensor import GRAPH, SymbolicTensor, Tensor, _of_keras, convert, is_tensor, wrap
@@ -36,7 +37,7 @@ def custom_gradient(f: Any = None) -> Any:
         form: list[Any] = []
 
         def call(*values: Any) -> Any:
-            with init_scope():
+            with outside():
                 found, grad = f(*[wrap(v) for v in values], **kwargs)
             outs, form[:] = _taken_apart(found)
 
@@ -66,11 +67,8 @@ def recompute_grad(f: Callable) -> Callable:
         form: list[Any] = []
 
         def call(*values: Any) -> Any:
-            token = IN_KERAS.set(True)  # what runs again is recorded, without a tape
-            try:
+            with in_keras():  # what runs again is recorded, without a tape
                 outs, form[:] = _taken_apart(f(*[wrap(v) for v in values], **kwargs))
-            finally:
-                IN_KERAS.reset(token)
             return outs
 
         again = functools.partial(dt.autograd.checkpoint, call, use_reentrant=False)
@@ -187,16 +185,6 @@ class _Named(contextlib.ContextDecorator, contextlib.nullcontext):
     def __init__(self, name: Any = None, *args: Any, **kwargs: Any) -> None:
         super().__init__(name)
         self.name = name
-
-
-@contextlib.contextmanager
-def init_scope() -> Any:
-    """Run eagerly inside of a function that is being traced."""
-    token = GRAPH.set(None)
-    try:
-        yield
-    finally:
-        GRAPH.reset(token)
 
 
 class PhysicalDevice(NamedTuple):
@@ -337,7 +325,7 @@ def gradients_of_graphs(*args: Any, **kwargs: Any) -> Any:
 NAMES: dict[str, Any] = {
     "custom_gradient": custom_gradient, "recompute_grad": recompute_grad, "print": print_,
     "py_function": py_function, "numpy_function": numpy_function, "name_scope": _Named,
-    "device": _Named, "control_dependencies": _Named, "init_scope": init_scope, "Module": Module,
+    "device": _Named, "control_dependencies": _Named, "init_scope": outside, "Module": Module,
     "ensure_shape": ensure_shape, "executing_eagerly": executing_eagerly,
     "gradients": gradients_of_graphs, "assert_equal": DEBUGGING["assert_equal"],
         "Operation": Operation,

@@ -12,6 +12,7 @@ import disttrain as dt
 
 from ...arrays import pieces, slots
 from ...autograd.cells import Cell
+from ...graphs import outside
 from . import arrays
 from .dispatch import execute
 from .operators import attach
@@ -65,8 +66,7 @@ class Variable:
         shape: Any = None, experimental_enable_variable_lifting: bool = True,
     ) -> None:  # fmt: skip
         graph = GRAPH.get()
-        token = GRAPH.set(None)
-        try:
+        with outside():
             start = initial_value() if callable(initial_value) else initial_value
             if start is None:
                 raise ValueError(
@@ -74,8 +74,6 @@ class Variable:
                     "are not providing a `variable_def`. You provided neither."
                 )
             t = convert(wrap(start._value) if isinstance(start, SymbolicTensor) else start, dtype)
-        finally:
-            GRAPH.reset(token)
         self._cell = _Held(_own(t._value), trainable is None or bool(trainable))
         self._cell.owner = self
         self._shape = TensorShape(t.shape if shape is None else shape)

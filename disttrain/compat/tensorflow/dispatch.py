@@ -18,6 +18,7 @@ from .tensor import GRAPH, SymbolicTensor, convert, inner_type, matched, out_of_
 # Whether code of Keras runs: gradients may be wanted without a tape then.
 IN_KERAS: contextvars.ContextVar[bool] = contextvars.ContextVar("in_keras", default=False)
 
+
 @contextlib.contextmanager
 def in_keras() -> Iterator[None]:
     """Let what runs be recorded without a tape."""
@@ -154,7 +155,7 @@ def op(
         values = row.values(args, kwargs)
         if alone is not None:  # one tensor, and often numbers beside it
             rest = [values[i] for i in others]
-            if all([v.__class__ in _NUMBERS for v in rest]):
+            if _NUMBERS.issuperset([v.__class__ for v in rest]):
                 t = convert(values[alone])
                 if types is not None:
                     allow(kind, t, types)

@@ -1,10 +1,10 @@
 """TensorFlow's tensors: immutable covers of disttrain's, with TensorFlow's conventions.
 
-The value of a tensor is a disttrain Tensor (of strings: a numpy array of bytes). It is a cover
-and no subclass, as the tensors of Keras' layers on disttrain are plain Tensors with PyTorch's
+The value of a tensor is a disttrain Tensor (of strings: a numpy array of bytes). It is a cover and
+no subclass, as the tensors of Keras' layers on disttrain are plain Tensors with PyTorch's
 conventions (``.shape``, ``.dtype``, ``.view``), which the code of Keras relies on: a program may
-give either to every function here, and what functions return is a cover. ``keras`` has the border on Keras' side.
-The gradient's engine, the compiler and the transforms see plain Tensors.
+give either to every function here, and what functions return is a cover. ``keras`` has the border
+on Keras' side. The gradient's engine, the compiler and the transforms see plain Tensors.
 
 An ``EagerTensor`` has numbers. A ``SymbolicTensor`` stands for a value of a traced function: its
 value is an example of it, by which shapes and types are known, and which no program can read.

@@ -53,6 +53,7 @@ def test_modules_find_their_variables():
 
 def test_nests_are_flattened_by_keys():
     assert tf.nest.flatten({"b": 1, "a": [2, (3,)]}) == [2, 3, 1]
+    assert tf.nest.flatten(({"b": 1, "a": 2}, 3)) == [2, 1, 3]
     with pytest.raises(ValueError, match="same nested structure"):
         tf.nest.map_structure(lambda a, b: a, [1, 2], [1])
 
@@ -160,6 +161,19 @@ class TestCases(tf.test.TestCase):
         self.assertAllEqual({"a": 1}["a"], tf.constant(1))
         with self.assertRaises(AssertionError):
             self.assertAllClose([1.0], [1.1])
+
+
+def test_devices_and_scopes():
+    (device,) = tf.config.list_physical_devices()
+    assert repr(device) == "PhysicalDevice(name='/physical_device:CPU:0', device_type='CPU')"
+    assert tf.config.list_physical_devices("GPU") == []
+
+    @tf.name_scope("whole")
+    def fn():
+        with tf.name_scope("inner") as name:
+            return name
+
+    assert fn() == "inner"
 
 
 def test_strings_and_files(tmp_path):

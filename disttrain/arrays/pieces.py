@@ -181,7 +181,7 @@ def take(x: Any, indices: Tensor, axis: int | None = None, batch_dims: int = 0) 
     dim = batch_dims if axis is None else axis % x.ndim
     within(indices, x.shape[dim])
     if isinstance(x, np.ndarray):
-        return x[(np.s_[:],) * dim + (indices.numpy(),)]
+        return np.asarray(x[(np.s_[:],) * dim + (indices.numpy(),)], object)
     return slots.take_rows(x, indices, dim, batch_dims)
 
 

@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from .. import tree
 from ..compile.autograph import Border
 from ..core.tensor import Tensor
@@ -235,7 +237,10 @@ class Staging(Border):
         value = self.value(value)
         if not isinstance(value, Symbol):
             return value
-        return self.value(ops.zeros_like(value._value.detach()))
+        example = value._value
+        if isinstance(example, np.ndarray):  # of texts
+            return self.value(np.full(example.shape, b"", object))
+        return self.value(ops.zeros_like(example.detach()))
 
     def element(self, over: Any) -> Any:
         return first_of(self._sequence(over))

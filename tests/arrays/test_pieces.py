@@ -7,6 +7,7 @@ import pytest
 
 import disttrain as dt
 from disttrain.arrays import pieces
+from disttrain.errors import DimError
 
 X = dt.arange(6).reshape(2, 3)
 
@@ -48,6 +49,15 @@ def test_parts():
     assert pieces.take(X, dt.tensor([2, 0]), 1).tolist() == [[2, 0], [5, 3]]
     assert pieces.boolean_mask(X, dt.tensor([True, False, True]), 1).tolist() == [[0, 2], [3, 5]]
     assert len(pieces.unstack(X, 1)) == 3
+
+
+def test_texts_are_taken():
+    texts = np.array([[b"a", b"b"], [b"c", b"d"]], object)
+    assert pieces.take(texts, dt.tensor([1, 0]), 1).tolist() == [[b"b", b"a"], [b"d", b"c"]]
+    assert pieces.take(texts, dt.tensor([1])).tolist() == [[b"c", b"d"]]
+    assert pieces.take(texts[0], dt.tensor(1)).shape == ()
+    with pytest.raises(DimError, match=r"indices\[0\] = 2 is not in \[0, 2\)"):
+        pieces.take(texts, dt.tensor([2]))
 
 
 def test_making():

@@ -56,3 +56,14 @@ def test_jacobians_and_second_derivatives():
             cubes = (cell.read() ** 3).sum()
         first = inner.gradient(cubes, cell)
     assert outer.gradient(first, cell).tolist() == [6.0, 12.0]
+
+
+def test_cells_are_targets():
+    cell, other = Cell(X), Cell(X)
+    with dt.GradientTape(persistent=True) as tape:
+        out = cell.read() * 3.0
+        row = cell.rows(dt.tensor([0]))
+    assert tape.gradient([cell, out], cell).tolist() == [4.0, 4.0]
+    assert tape.gradient([cell, out], cell, [X, None]).tolist() == [4.0, 5.0]
+    assert tape.gradient([cell, row], cell).tolist() == [2.0, 1.0]
+    assert tape.gradient(cell, [other, cell])[0] is None

@@ -77,3 +77,17 @@ def test_statements_are_operations():
     assert int(traced(dt.tensor(-1), dt.tensor([1, 2, 7, 1]))) == 16
     assert int(traced(dt.tensor(20), dt.tensor([9, 1, 1, 1]))) == 20
     assert traced.count == 1
+
+
+def test_variables_that_a_statement_alone_sets():
+    def fn(flag, rows, read):
+        if flag:
+            made = do("Neg", dt.neg, rows)
+        for row in rows:
+            last = do("Twice", lambda v: v * 2, row)
+        return (last, made) if read else last
+
+    traced = Function(fn, statements=Statements(Own()))
+    assert int(traced(dt.tensor(True), dt.tensor([1, 4]), False)) == 8
+    with pytest.raises(ValueError, match="'made' must also be initialized in the else branch"):
+        traced(dt.tensor(True), dt.tensor([1, 4]), True)

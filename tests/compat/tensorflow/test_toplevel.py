@@ -180,3 +180,19 @@ def test_strings_and_files(tmp_path):
     assert tf.strings.join(["a", tf.constant("b")], "/").numpy() == b"a/b"
     tf.io.write_file(str(tmp_path / "f"), b"bytes")
     assert tf.io.read_file(str(tmp_path / "f")).numpy() == b"bytes"
+
+
+def test_specifications_are_of_one_kind():
+    assert isinstance(tf.TensorSpec([2]), tf.TypeSpec)
+    assert not isinstance(tf.constant(1), tf.TypeSpec)
+
+
+def test_texts_are_gathered_and_set_in_loops():
+    @tf.function
+    def last(words):
+        for i in tf.range(tf.size(words)):
+            word = tf.gather(words, i)
+        return word
+
+    assert last(tf.constant(["a", "b"])).numpy() == b"b"
+    assert tf.gather(["x", "y"], 1).numpy() == b"y"

@@ -25,6 +25,7 @@ from ..ops.functions.creation import create
 from ..ops.functions.views.join import stack
 from ..ops.primitives.views import reshape
 from ..trace import warn
+from .cells import Cell, Notes, Rows, joined, total
 
 
 class GradientTape:
@@ -45,6 +46,7 @@ class GradientTape:
         self._watched: dict[int, tuple[Tensor, Any]] = {}  # by id: a tensor, and its node
         self._asked: list[Tensor] = []  # those that require grad for this tape's sake
         self._used = self._shared = False
+        self.notes = Notes(self.automatic)  # of cells
 
     # --- recording ------------------------------------------------------------------------------
     def __enter__(self) -> Self:
@@ -85,8 +87,11 @@ class GradientTape:
 
     def watch(self, tensor: Any) -> None:
         """Record what is done with ``tensor`` (or the tensors of a nested structure) from here on.
-        It requires grad until the tape stops."""
+        It requires grad until the tape stops. Of a ``Cell``, what it holds whenever it is read."""
         for t in tree.leaves(tensor):
+            if isinstance(t, Cell):
+                self.notes.chosen.append(t)
+                continue
             if not isinstance(t, Tensor):
                 raise TypeError(f"GradientTape.watch: {type(t).__name__} given; it takes tensors")
             if not (t.dtype.is_floating_point or t.dtype.is_complex):
@@ -130,7 +135,7 @@ class GradientTape:
 
     def watched_variables(self) -> tuple:
         """What was watched, in order."""
-        return tuple(t for t, _ in self._watched.values())
+        return (*self.notes.cells(), *(t for t, _ in self._watched.values()))
 
     # --- gradients ------------------------------------------------------------------------------
     def gradient(
@@ -140,7 +145,8 @@ class GradientTape:
         output_gradients: Any = None,
         unconnected_gradients: str = "none",
     ) -> Any:
-        """The gradients of the sum of ``target`` with respect to ``sources``, in their structure.
+        """The gradients of the sum of ``target`` with respect to ``sources`` (tensors, cells), in
+        their structure; of a cell of which rows were read alone, ``Rows``.
 
         ``output_gradients``: weights in place of ones, in the structure of ``target``. Where there
         is no connection: None, or zeros (``unconnected_gradients="zero"``).
@@ -154,12 +160,22 @@ class GradientTape:
             raise AutogradError(
                 f"GradientTape.gradient: {len(weights)} output_gradients for {len(outs)} targets"
             )
+        values = [o.value if isinstance(o, Cell) else o for o in outs]
         pairs = [
             (o, create.ones_like(o).detach() if w is None else w)
-            for o, w in zip(outs, weights, strict=True)
+            for o, w in zip(values, weights, strict=True)
         ]
-        found = self._pull(pairs, given, _recorded_on())
-        return rebuild([_or_zeros(g, t, zero) for g, t in zip(found, given, strict=True)])
+        parts = [self.notes.of(s) for s in given]
+        flat = [t for leaves, rows in parts for t in (*leaves, *(r for _, r in rows))]
+        found = iter(self._pull(pairs, flat, _recorded_on()))
+        grads = [
+            joined(s, total([next(found) for _ in leaves]), [(at, next(found)) for at, _ in rows])
+            for s, (leaves, rows) in zip(given, parts, strict=True)
+        ]
+        for o, (_, weight) in zip(outs, pairs, strict=True):
+            grads = [_more(g, weight) if isinstance(o, Cell) and o is s else g
+                     for g, s in zip(grads, given, strict=True)]  # fmt: skip
+        return rebuild([_or_zeros(g, t, zero) for g, t in zip(grads, given, strict=True)])
 
     def jacobian(
         self,
@@ -178,17 +194,16 @@ class GradientTape:
         given, rebuild = tree.flatten(sources)
         count, shape = target.numel(), tuple(target.shape)
         seeds = reshape(create.eye(count, dtype=target.dtype), shape=(count, *shape))
-        rows = self._rows(target, seeds, given, experimental_use_pfor)
-        blocks = [
-            None if r is None else reshape(r, shape=(*shape, *t.shape))
-            for r, t in zip(rows, given, strict=True)
-        ]
-        if zero:
-            blocks = [
-                create.zeros(*shape, *t.shape, dtype=t.dtype) if b is None else b
-                for b, t in zip(blocks, given, strict=True)
+        rows = self._blocks(target, seeds, given, experimental_use_pfor)
+        whole = [(r, s.value if isinstance(s, Cell) else s)
+                 for r, s in zip(rows, given, strict=True)]  # fmt: skip
+        empty = [create.zeros(*shape, *t.shape, dtype=t.dtype) if zero else None for _, t in whole]
+        return rebuild(
+            [
+                e if r is None else reshape(r, shape=(*shape, *t.shape))
+                for (r, t), e in zip(whole, empty, strict=True)
             ]
-        return rebuild(blocks)
+        )
 
     def batch_jacobian(
         self,
@@ -202,6 +217,7 @@ class GradientTape:
         ``source[i]`` alone, and both are [batch, ...]."""
         zero = _zero(unconnected_gradients)
         self._use("gradients (or jacobians)")
+        asked, source = source, source.value if isinstance(source, Cell) else source
         for t in (target, source):
             if t.ndim < 2:
                 raise ShapeError(f"Shape {_told(t)} must have rank at least 2")
@@ -214,7 +230,7 @@ class GradientTape:
         count = math.prod(shape)
         eye = reshape(create.eye(count, dtype=target.dtype), shape=(count, 1, *shape))
         seeds = eye.expand(count, batch, *shape)
-        (rows,) = self._rows(target, seeds, [source], experimental_use_pfor)
+        (rows,) = self._blocks(target, seeds, [asked], experimental_use_pfor)
         if rows is None:
             inner = source.shape[1:]
             return create.zeros(batch, *shape, *inner, dtype=source.dtype) if zero else None
@@ -244,7 +260,7 @@ class GradientTape:
         if node is None:
             return None
         if node.__class__ is AccumulateGrad:
-            return node if self.automatic else None
+            return node if self.automatic or self.notes.holds(t) else None
         made = node.node if node.__class__ is Output else node
         return node if self._recorded(made) else None
 
@@ -265,6 +281,12 @@ class GradientTape:
         rows = iter(found)
         return [None if p is None else next(rows) for p in places]
 
+    def _blocks(self, target: Tensor, seeds: Tensor, given: list, together: bool) -> list:
+        """The same of cells, too."""
+        parts = [self.notes.of(s)[0] for s in given]
+        found = iter(self._rows(target, seeds, [t for p in parts for t in p], together))
+        return [total([next(found) for _ in part]) for part in parts]
+
     def _rows(self, target: Tensor, seeds: Tensor, given: list, together: bool) -> list:
         """For each of ``given`` the gradients for every one of ``seeds``, stacked."""
         again = _recorded_on()
@@ -282,6 +304,12 @@ class GradientTape:
             self._shared = before
         rows = iter(stacked)
         return [None if i in missing else next(rows) for i in range(len(given))]
+
+
+def _more(found: Any, weight: Tensor) -> Tensor:
+    """The gradient of a cell that is a target, too, with this weight."""
+    dense = found.dense() if isinstance(found, Rows) else found
+    return weight if dense is None else dense + weight
 
 
 def _recorded_on() -> bool:
@@ -304,8 +332,10 @@ def _like(g: Tensor, out: Tensor) -> Tensor:
     return g if g.dtype == out.dtype else g.to(out.dtype)
 
 
-def _or_zeros(g: Tensor | None, t: Tensor, zero: bool) -> Tensor | None:
-    return create.zeros_like(t).detach() if g is None and zero else g
+def _or_zeros(g: Any, t: Any, zero: bool) -> Any:
+    if g is not None or not zero:
+        return g
+    return create.zeros_like(t.value if isinstance(t, Cell) else t).detach()
 
 
 def _zero(unconnected: Any) -> bool:

@@ -29,10 +29,8 @@ from . import (
     nn,
     random,
     records,
-    staging,
     summary,
     tape,
-    tensor,
     toplevel,
     train,
     types,
@@ -54,7 +52,7 @@ class _Later(Shim):
     """A part that this version lacks: it says which."""
 
     def __init__(self, name: str, what: str) -> None:
-        super().__init__(name)
+        super().__init__(f"{ROOT}.{name}")
         self.__dict__["_what"] = what
 
     def __getattr__(self, name: str) -> Any:
@@ -77,78 +75,6 @@ def build() -> dict[str, Shim]:
     return _MODULES
 
 
-def _built() -> dict[str, Shim]:
-    top = _top()
-    found = {
-        ROOT: top,
-        **_module("math", math.NAMES, l2_normalize=nn.NAMES["l2_normalize"],
-            softmax=nn.NAMES["softmax"],
-                  log_softmax=nn.NAMES["log_softmax"], zero_fraction=nn.NAMES["zero_fraction"]),
-        **_module("nn", nn.NAMES, **distribute.NN),
-        **_module("linalg", linalg.LINALG, global_norm=nn.global_norm),
-        **_module("linalg.experimental", {}),
-        **_module("signal", linalg.SIGNAL), **_module("image", linalg.IMAGE),
-        **_module("random", random.NAMES),
-        **_module("random.experimental", {n: random.NAMES[n] for n in (
-            "Generator", "get_global_generator", "set_global_generator")},
-            stateless_split=random.NAMES["split"], stateless_fold_in=random.NAMES["fold_in"]),
-        **_module("bitwise", math.BITS), **_module("errors", errors.NAMES),
-        **_module("debugging", debugging.DEBUGGING), **_module("nest", toplevel.NEST),
-        **_module("strings", toplevel.STRINGS), **_module("config", toplevel.CONFIG),
-        **_module("config.experimental", {n: toplevel.CONFIG[n] for n in (
-            "list_physical_devices", "list_logical_devices")},
-            set_memory_growth=lambda device, enable: None,
-            enable_op_determinism=lambda: None),
-        **_module("config.threading", _threads()), **_module("config.optimizer", _optimizer()),
-        **_module("io", records.IO, read_file=toplevel.read_file, write_file=toplevel.write_file),
-        **_module("data", data.NAMED), **_module("data.experimental", data.EXPERIMENTAL),
-        **_module("train", train.NAMED), **_module("distribute", distribute.NAMED),
-        **_module("distribute.experimental", distribute.EXPERIMENTAL),
-        **_module("distribute.cluster_resolver", distribute.RESOLVERS),
-        **_module("summary", summary.NAMED),
-        **_module("summary.experimental", summary.EXPERIMENTAL),
-        **_module("dtypes", types.DTYPES, DType=types.DType, as_dtype=types.as_dtype,
-            cast=math.cast),
-        **_module("autograph", {"to_code": _no_code, "set_verbosity": lambda *a, **k: None}),
-        **_module("autograph.experimental", {"do_not_convert": do_not_convert,
-                                             "set_loop_options": lambda **k: None}),
-        **_module("test", {"TestCase": debugging.TestCase, "main": unittest.main,
-                           "is_gpu_available": lambda *a, **k: False,
-                           "is_built_with_cuda": lambda: False}),
-        **_module("version", {"VERSION": VERSION, "GIT_VERSION": "disttrain"}),
-        **{f"{ROOT}.{n}": _Later(f"{ROOT}.{n}", _RAGGED) for n in ("ragged", "sparse")},
-        f"{ROOT}.saved_model": _Later(f"{ROOT}.saved_model", _SAVED),
-        **keras.modules(),
-    }  # fmt: skip
-    for name, module in found.items():  # (published or not, a module has its parts)
-        parent, _, child = name.rpartition(".")
-        if parent:
-            vars(found[parent]).setdefault(child, module)
-    return found
-
-
-def _module(name: str, names: dict, **more: Any) -> dict[str, Shim]:
-    return {f"{ROOT}.{name}": Shim(f"{ROOT}.{name}").give(**names, **more)}
-
-
-def _top() -> Shim:
-    return (
-        Shim(ROOT)
-        .give(**{n: math.NAMES[n] for n in math.TOP}, **math.EXTRA, **arrays.NAMES, **nn.TOP)
-        .give(TensorArray=TensorArray, **control.NAMES, **toplevel.NAMES, **types.DTYPES)
-        .give(
-            __version__=VERSION, Variable=variable.Variable, GradientTape=tape.GradientTape,
-            IndexedSlices=variable.IndexedSlices, function=function.function,
-            TensorShape=types.TensorShape, TensorSpec=types.TensorSpec, DType=types.DType,
-            as_dtype=types.as_dtype, as_string=toplevel.as_string, norm=linalg.LINALG["norm"],
-            UnconnectedGradients=tape.UnconnectedGradients, half=types.DTYPES["float16"],
-            double=types.DTYPES["float64"], matmul=math.matmul,
-            RaggedTensor=_Absent, SparseTensor=_Absent,
-            **{n: math.NAMES[n] for n in ("reduce_any", "reduce_all")},
-        )
-    )  # fmt: skip
-
-
 class _Absent:
     """Ragged and sparse tensors: no value is one, and none can be made."""
 
@@ -159,24 +85,69 @@ class _Absent:
         return cls
 
 
-def _threads() -> dict[str, Any]:
-    return {f"{verb}_{kind}_op_parallelism_threads": (lambda *a: 0) for verb in ("get", "set")
-            for kind in ("inter", "intra")}  # fmt: skip
-
-
-def _optimizer() -> dict[str, Any]:
-    return {"set_jit": lambda enabled: None, "get_jit": lambda: "",
-            "set_experimental_options": lambda options: None,
-                "get_experimental_options": dict}  # fmt: skip
+def _nothing(*args: Any, **kwargs: Any) -> None:
+    """What is accepted, and has no effect here."""
 
 
 def _no_code(*args: Any, **kwargs: Any) -> str:
-    raise MissingName(lacking("tensorflow.autograph.to_code", staging))
+    raise MissingName(lacking("tensorflow.autograph.to_code", control))
 
 
-_MODULES = _built()
+def _some(names: dict[str, Any], words: str) -> dict[str, Any]:
+    return {word: names[word] for word in words.split()}
 
 
+_TOP: dict[str, Any] = {
+    **_some(math.NAMES, " ".join(math.TOP)), **math.EXTRA, **arrays.NAMES, **nn.TOP,
+    **control.NAMES, **toplevel.NAMES, **types.DTYPES, "__version__": VERSION,
+    "Variable": variable.Variable, "GradientTape": tape.GradientTape,
+    "IndexedSlices": variable.IndexedSlices, "function": function.function,
+    "TensorShape": types.TensorShape, "TensorSpec": types.TensorSpec, "TypeSpec": types.TypeSpec,
+    "TensorArray": TensorArray, "DType": types.DType,
+    "as_dtype": types.as_dtype, "as_string": toplevel.as_string, "norm": linalg.LINALG["norm"],
+    "UnconnectedGradients": tape.UnconnectedGradients, "half": types.DTYPES["float16"],
+    "double": types.DTYPES["float64"], "RaggedTensor": _Absent, "SparseTensor": _Absent,
+}  # fmt: skip
+_NAMES: dict[str, dict[str, Any]] = {
+    "math": math.NAMES, "nn": nn.NAMES | distribute.NN,
+    "linalg": {**linalg.LINALG, "global_norm": nn.global_norm}, "linalg.experimental": {},
+    "signal": linalg.SIGNAL, "image": linalg.IMAGE, "random": random.NAMES,
+    "random.experimental": {
+        **_some(random.NAMES, "Generator get_global_generator set_global_generator"),
+        "stateless_split": random.NAMES["split"], "stateless_fold_in": random.NAMES["fold_in"]},
+    "bitwise": math.BITS, "errors": errors.NAMES, "debugging": debugging.DEBUGGING,
+    "nest": toplevel.NEST, "strings": toplevel.STRINGS, "config": toplevel.CONFIG,
+    "config.experimental": {
+        **_some(toplevel.CONFIG, "list_physical_devices list_logical_devices"),
+        "set_memory_growth": _nothing, "enable_op_determinism": _nothing},
+    "config.threading": {f"{verb}_{kind}_op_parallelism_threads": lambda *a: 0
+                         for verb in ("get", "set") for kind in ("inter", "intra")},
+    "config.optimizer": {"set_jit": _nothing, "get_jit": lambda: "",
+                         "set_experimental_options": _nothing, "get_experimental_options": dict},
+    "io": {**records.IO, "read_file": toplevel.read_file, "write_file": toplevel.write_file},
+    "data": data.NAMED, "data.experimental": data.EXPERIMENTAL, "train": train.NAMED,
+    "distribute": distribute.NAMED, "distribute.experimental": distribute.EXPERIMENTAL,
+    "distribute.cluster_resolver": distribute.RESOLVERS, "summary": summary.NAMED,
+    "summary.experimental": summary.EXPERIMENTAL,
+    "dtypes": {**types.DTYPES, "DType": types.DType, "as_dtype": types.as_dtype,
+               "cast": math.cast},
+    "autograph": {"to_code": _no_code, "set_verbosity": _nothing},
+    "autograph.experimental": {"do_not_convert": do_not_convert, "set_loop_options": _nothing},
+    "test": {"TestCase": debugging.TestCase, "main": unittest.main,
+             "is_gpu_available": lambda *a, **k: False, "is_built_with_cuda": lambda: False},
+    "version": {"VERSION": VERSION, "GIT_VERSION": "disttrain"},
+}  # fmt: skip
+_MODULES: dict[str, Shim] = {
+    ROOT: Shim(ROOT).give(**_TOP),
+    **{f"{ROOT}.{n}": Shim(f"{ROOT}.{n}").give(**names) for n, names in _NAMES.items()},
+    **{f"{ROOT}.{n}": _Later(n, what) for n, what in (
+        ("ragged", _RAGGED), ("sparse", _RAGGED), ("saved_model", _SAVED))},
+    **keras.modules(),
+}  # fmt: skip
+for _name, _module in _MODULES.items():  # (published or not, a module has its parts)
+    _parent, _, _child = _name.rpartition(".")
+    if _parent:
+        vars(_MODULES[_parent]).setdefault(_child, _module)
 # TensorFlow's names in place of this package's own modules, some of which are called alike.
 globals().update({n: v for n, v in vars(_MODULES[ROOT]).items() if not n.startswith("_")})
 globals().update({n.partition(".")[2]: m for n, m in _MODULES.items() if n.count(".") == 1})

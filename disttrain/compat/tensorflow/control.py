@@ -1,82 +1,24 @@
 """``tf.cond``, ``tf.while_loop``, ``tf.map_fn`` and the like: Python's control flow eagerly; in a
-traced function an operation whose branches and bodies are graphs of their own."""
+traced function operations whose bodies are graphs (``disttrain.graphs.control``). And AutoGraph's
+border: which values are TensorFlow's."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 import disttrain as dt
 
 from ... import tree
+from ...compile.autograph import Statements
+from ...graphs import control
+from . import arrays, math
 from .arrays import stack, unstack
-from .graph import FuncGraph
+from .debugging import Assert
 from .tensor import GRAPH, SymbolicTensor, convert, is_tensor
-from .types import TensorSpec
 
-
-def traced(name: str, fn: Callable, given: list, names: Any = None) -> tuple[FuncGraph, Any]:
-    """The graph of ``fn`` of ``given`` (tensors, for their shapes), and the structure of what it
-    returns."""
-    outer = GRAPH.get()
-    graph = FuncGraph(name, outer)
-    with graph:
-        inputs = []
-        for i, t in enumerate(given):
-            twin = t._twin if isinstance(t, SymbolicTensor) else t._value
-            spec = TensorSpec(t.shape, t.dtype)
-            inputs.append(graph.placeholder(spec, t._value, twin, f"args_{i}"))
-        leaves, rebuild = tree.flatten(fn(*inputs))
-        graph.finish([convert(v) for v in leaves])
-    return graph, rebuild
-
-
-def _captures(graphs: list[FuncGraph]) -> tuple[list, list[list[int]]]:
-    """What graphs use of outside, once each, and where each finds its own among it."""
-    found: list[Any] = []
-    places = []
-    for graph in graphs:
-        mine = []
-        for t, _ in graph.captured:
-            at = next((i for i, f in enumerate(found) if f is t), None)
-            if at is None:
-                at = len(found)
-                found.append(t)
-            mine.append(at)
-        places.append(mine)
-    return found, places
-
-
-def branch(kind: str, index: Any, branches: list[FuncGraph], rebuild: Any) -> Any:
-    """An operation that runs one of ``branches``: the one that ``index`` says."""
-    outs = [g.outputs for g in branches]
-    first = outs[0]
-    for other in outs[1:]:
-        if len(other) != len(first):
-            raise TypeError(
-                "true_fn and false_fn arguments to tf.cond must have the same number, type, and "
-                f"overall structure of return values; {len(first)} and {len(other)} given"
-            )
-        for a, b in zip(first, other, strict=True):
-            if a.dtype is not b.dtype:
-                raise TypeError(f"true_fn and false_fn must return the same types: {a.dtype.name} "
-                                f"and {b.dtype.name} given")  # fmt: skip
-    held, places = _captures(branches)
-
-    def call(at: Any, *values: Any, run: Any) -> tuple:
-        n = int(at)
-        n = n if 0 <= n < len(branches) else len(branches) - 1
-        return tuple(branches[n].run([values[i] for i in places[n]], run))
-
-    examples = tuple(t._value for t in first)
-    alike = [all(o[i].shape == t.shape for o in outs) for i, t in enumerate(first)]
-    twins = [t._twin if same else None for t, same in zip(first, alike, strict=True)]
-    found = GRAPH.get().record(
-        kind, call, [index, *held], "cond", examples=examples, controlled=True, twins=twins
-    )
-    return rebuild(list(found))
+_COND = "StatelessIf"
+_WORDS = "true_fn and false_fn arguments to tf.cond"
 
 
 def cond(pred: Any, true_fn: Any = None, false_fn: Any = None, name: str | None = None) -> Any:
@@ -86,13 +28,7 @@ def cond(pred: Any, true_fn: Any = None, false_fn: Any = None, name: str | None 
         raise TypeError(f"'{which}' must be callable.")
     if GRAPH.get() is None or not is_tensor(pred):
         return true_fn() if bool(pred) else false_fn()
-    yes, rebuild = traced("cond_true", true_fn, [])
-    no, _ = traced("cond_false", false_fn, [])
-    return branch("StatelessIf", flipped(convert(pred)), [yes, no], rebuild)
-
-
-def flipped(pred: Any) -> Any:
-    return GRAPH.get().record("Cast", lambda p: 1 - p.int(), [pred])
+    return control.cond(_COND, convert(pred), true_fn, false_fn, _WORDS)
 
 
 def switch_case(branch_index: Any, branch_fns: Any, default: Any = None, name: str = "switch_case"):
@@ -105,8 +41,8 @@ def switch_case(branch_index: Any, branch_fns: Any, default: Any = None, name: s
     if GRAPH.get() is None:
         n = int(branch_index)
         return fns[n if 0 <= n < len(fns) else -1]()
-    graphs = [traced(f"branch_{i}", fn, []) for i, fn in enumerate(fns)]
-    return branch("Case", convert(branch_index), [g for g, _ in graphs], graphs[0][1])
+    graphs = [control.traced(f"branch_{i}", fn, []) for i, fn in enumerate(fns)]
+    return control.branch("Case", convert(branch_index), [g for g, _ in graphs], graphs[0][1])
 
 
 def case(
@@ -127,140 +63,36 @@ def while_loop(
     maximum_iterations: Any = None, name: str | None = None,
 ) -> Any:  # fmt: skip
     """``loop_vars = body(*loop_vars)`` while ``cond(*loop_vars)``."""
-    if not callable(cond) or not callable(body):
-        raise TypeError("'cond' must be callable." if not callable(cond) else
-                        "'body' must be callable.")  # fmt: skip
+    for word, fn in (("cond", cond), ("body", body)):
+        if not callable(fn):
+            raise TypeError(f"'{word}' must be callable.")
     limit = None if maximum_iterations is None else int(maximum_iterations)
+    count, values = 0, loop_vars
     if GRAPH.get() is None:
-        count, values = 0, loop_vars
         while cond(*values) and (limit is None or count < limit):
-            found = body(*values)
-            values = found if isinstance(found, (list, tuple)) else [found]
-            count += 1
-        return tree.map(
-            convert, type(loop_vars)(values) if isinstance(loop_vars, tuple) else values
-        )
-    found = staged_while(cond, lambda *v: _as_list(body(*v)), list(loop_vars), limit)
-    return tuple(found) if isinstance(loop_vars, tuple) else found
+            values, count = _as_list(body(*values)), count + 1
+        values = tree.map(convert, list(values))
+    else:
+        step = lambda *v: _as_list(body(*v))  # noqa: E731
+        values = control.while_loop(cond, step, list(loop_vars), limit)
+    return tuple(values) if isinstance(loop_vars, tuple) else values
 
 
 def _as_list(found: Any) -> list:
     return list(found) if isinstance(found, (list, tuple)) else [found]
 
 
-def staged_while(
-    test: Callable, body: Callable, values: list, limit: int | None = None,
-    names: Any = None,
-) -> Any:  # fmt: skip
-    """A loop as one operation: ``test`` and ``body`` take and give the nested ``values``."""
-    leaves, rebuild = tree.flatten(values)
-    start = [GRAPH.get().inside(convert(v)) for v in leaves]
-    tests, _ = traced("while_cond", lambda *v: test(*rebuild(list(v))), start)
-    steps, _ = traced("while_body", lambda *v: body(*rebuild(list(v))), start)
-    _check_loop(start, steps.outputs, names)
-    held, (for_test, for_step) = _captures([tests, steps])
-    count = len(start)
-
-    def call(*given: Any, run: Any) -> tuple:
-        now, around = list(given[:count]), given[count:]
-        extra, more = [around[i] for i in for_test], [around[i] for i in for_step]
-        done = 0
-        while bool(tests.run([*now, *extra], run)[0]) and (limit is None or done < limit):
-            now = steps.run([*now, *more], run)
-            done += 1
-        return tuple(now)
-
-    return _loop("While", call, start, steps.outputs, held, rebuild)
-
-
-def staged_for(
-    over: Any, body: Callable, values: list, names: Any = None, go_on: Any = None
-) -> Any:
-    """A loop over the first dimension of a tensor, or the elements of a data set, as one operation.
-    ``body(element, *values)`` gives the next values; ``go_on(*values)`` whether it goes on."""
-    leaves, rebuild = tree.flatten(values)
-    graph = GRAPH.get()
-    start = [graph.inside(convert(v)) for v in leaves]
-    within = is_tensor(over)
-    over = graph.inside(convert(over)) if within else over
-    first = first_of(over)
-    parts, whole = tree.flatten(first)
-    parts = [convert(p) for p in parts]
-    steps, _ = traced("for_body", lambda *v: body(whole(list(v[: len(parts)])),
-                      *rebuild(list(v[len(parts) :]))), [*parts, *start])  # fmt: skip
-    tests = traced("for_cond", lambda *v: go_on(*rebuild(list(v))), start)[0] if go_on else None
-    _check_loop(start, steps.outputs, names)
-    held, (for_step, for_test) = _captures([steps, tests or FuncGraph("none")])
-    count = len(start)
-
-    def call(*given: Any, run: Any) -> tuple:
-        rows = given[0].unbind(0) if within else over
-        given = given[1:] if within else given
-        now, around = list(given[:count]), given[count:]
-        for row in rows:
-            if tests and not bool(tests.run([*now, *[around[i] for i in for_test]], run)[0]):
-                break
-            element = [row] if within else [convert(v)._value for v in tree.leaves(row)]
-            now = steps.run([*element, *now, *[around[i] for i in for_step]], run)
-        return tuple(now)
-
-    return _loop("While", call, [over, *start] if within else start, steps.outputs, held, rebuild)
-
-
-def first_of(over: Any) -> Any:
-    """An element of what a staged loop goes over."""
-    if is_tensor(over):
-        graph = GRAPH.get()
-        return graph.record("StridedSlice", _first, [graph.inside(convert(over))])
-    token = GRAPH.set(None)
-    try:
-        return next(iter(over))
-    finally:
-        GRAPH.reset(token)
-
-
-def _first(value: Any) -> Any:
-    shape = tuple(value.shape[1:])
-    return value[0] if len(value) else dt.zeros(shape, dtype=value.dtype)
-
-
-def _loop(kind: str, call: Any, inputs: list, outs: list, held: list, rebuild: Any) -> Any:
-    start = inputs[len(inputs) - len(outs) :]
-    same = [s.shape == o.shape for s, o in zip(start, outs, strict=True)]
-    twins = [o._twin if alike else None for o, alike in zip(outs, same, strict=True)]
-    examples = tuple(o._value for o in outs)
-    found = GRAPH.get().record(
-        kind, call, [*inputs, *held], "while", examples=examples, controlled=True, twins=twins
-    )
-    return rebuild(list(found))
-
-
-def _check_loop(start: list, outs: list, names: Any) -> None:
-    if len(start) != len(outs):
-        raise ValueError(f"The two structures don't have the same nested structure: {len(start)} "
-                         f"loop variables, and {len(outs)} after one iteration")  # fmt: skip
-    for i, (a, b) in enumerate(zip(start, outs, strict=True)):
-        if a.dtype is not b.dtype:
-            word = names[i] if names and i < len(names) else f"loop_vars[{i}]"
-            raise TypeError(f"'{word}' has dtype {a.dtype.name} before the loop, but dtype "
-                            f"{b.dtype.name} after one iteration")  # fmt: skip
-
-
 # --- over elements ----------------------------------------------------------------------------
-def _count_of(elems: Any) -> Any:
-    return convert(tree.leaves(elems)[0]).shape[0]
-
-
 def _over(elems: Any, step: Callable, values: list) -> Any:
     """``values = step(element, *values)`` for each element along the first dimension."""
     leaves, rebuild = tree.flatten(elems)
     tensors = [convert(t) for t in leaves]
     count = tensors[0].shape[0]
     if count is None:
-        raise NotImplementedError("tf.map_fn, tf.scan and tf.foldl in a traced function need to "
-                                  "know "
-                                  "how many elements there are: give the first dimension in the "
-                                  "input signature, or use `for x in tensor`")  # fmt: skip
+        raise NotImplementedError(
+            "tf.map_fn, tf.scan and tf.foldl in a traced function need to know how many elements "
+            "there are: give the first dimension in the input signature, or use `for x in tensor`"
+        )
     columns = [unstack(t) for t in tensors]
     for i in range(count):
         values = step(rebuild([c[i] for c in columns]), *values)
@@ -272,12 +104,7 @@ def map_fn(fn: Callable, elems: Any, dtype: Any = None, parallel_iterations: Any
            name: str | None = None, fn_output_signature: Any = None) -> Any:  # fmt: skip
     """``fn`` of each element along the first dimension, stacked."""
     found: list[Any] = []
-
-    def step(x: Any) -> list:
-        found.append(fn(x))
-        return []
-
-    _over(elems, step, [])
+    _over(elems, lambda x: found.append(fn(x)) or [], [])  # type: ignore[func-returns-value]
     return _stacked(found)
 
 
@@ -294,17 +121,16 @@ def scan(fn: Callable, elems: Any, initializer: Any = None, parallel_iterations:
     states: list[Any] = []
 
     def step(x: Any, *state: Any) -> list:
-        now = x if not state else fn(state[0], x)
-        states.append(tree.map(convert, now))
+        states.append(tree.map(convert, fn(state[0], x) if state else x))
         return [states[-1]]
 
-    given = tree.map(lambda t: _reversed(convert(t)), elems) if reverse else elems
-    _over(given, step, [] if initializer is None else [tree.map(convert, initializer)])
+    start = [] if initializer is None else [tree.map(convert, initializer)]
+    _over(tree.map(_reversed, elems) if reverse else elems, step, start)
     return _stacked(states[::-1] if reverse else states)
 
 
 def _reversed(t: Any) -> Any:
-    return stack(unstack(t)[::-1])
+    return stack(unstack(convert(t))[::-1])
 
 
 def foldl(fn: Callable, elems: Any, initializer: Any = None, **options: Any) -> Any:
@@ -315,35 +141,64 @@ def foldl(fn: Callable, elems: Any, initializer: Any = None, **options: Any) -> 
 
 def foldr(fn: Callable, elems: Any, initializer: Any = None, **options: Any) -> Any:
     """As ``foldl``, from the last element on."""
-    return foldl(fn, tree.map(lambda t: _reversed(convert(t)), elems), initializer)
+    return foldl(fn, tree.map(_reversed, elems), initializer)
 
 
 def vectorized_map(
     fn: Callable, elems: Any, fallback_to_while_loop: bool = True, warn: bool = True
 ):
     """``fn`` of all elements along the first dimension at once (``dt.func.vmap``)."""
-    leaves, rebuild = tree.flatten(elems)
-    tensors = [convert(t) for t in leaves]
     if GRAPH.get() is not None:
         return map_fn(fn, elems)
+    leaves, rebuild = tree.flatten(elems)
     out: list[Any] = []
 
     def one(*values: Any) -> tuple:
-        found = fn(rebuild([_wrapped(v) for v in values]))
-        rows, back = tree.flatten(tree.map(convert, found))
+        rows, back = tree.flatten(tree.map(convert, fn(rebuild([convert(v) for v in values]))))
         out[:] = [back]
         return tuple(r._value for r in rows)
 
-    results = dt.func.vmap(one)(*[t._value for t in tensors])
-    return out[0]([_wrapped(r) for r in results])
+    results = dt.func.vmap(one)(*[convert(t)._value for t in leaves])
+    return out[0]([convert(r) for r in results])
 
 
-def _wrapped(value: Any) -> Any:
-    return convert(value) if not isinstance(value, np.ndarray) else value
+# --- AutoGraph --------------------------------------------------------------------------------
+class _Tensors(control.Staging):
+    kind_of_branch = _COND
+
+    def is_value(self, value: Any) -> bool:
+        return is_tensor(value)
+
+    def value(self, value: Any) -> Any:
+        return value if is_tensor(value) else convert(value)
+
+    def kind(self, value: Any) -> str:
+        return self.value(value).dtype.name
+
+    def logical(self, word: str, *values: Any) -> Any:
+        return math.NAMES[f"logical_{word}"](*values)
+
+    def check(self, test: Any, message: Any) -> None:
+        Assert(test, [message])
 
 
-NAMES = {
-    n: globals()[n]
-    for n in """cond switch_case case while_loop map_fn scan foldl foldr
-vectorized_map""".split()
-}
+def _len(value: Any) -> Any:
+    if not isinstance(value, SymbolicTensor):
+        return len(value)
+    known = value.shape[0] if value.shape.rank else None
+    return arrays.NAMES["shape"](value)[0] if known is None else known
+
+
+def _number(kind: type, name: str) -> Callable:
+    return lambda *a: math.cast(a[0], name) if a and isinstance(a[0], SymbolicTensor) else kind(*a)
+
+
+_Tensors.builtins = {
+    range: lambda *a: arrays.NAMES["range"](*a) if any(map(is_tensor, a)) else range(*a),
+    enumerate: lambda values, start=0: enumerate(
+        unstack(values) if isinstance(values, SymbolicTensor) else values, start),
+    len: _len, int: _number(int, "int32"), float: _number(float, "float32"),
+}  # fmt: skip
+STATEMENTS = Statements(_Tensors())
+NAMES = {f.__name__: f for f in (cond, switch_case, case, while_loop, map_fn, scan, foldl, foldr,
+                                 vectorized_map)}  # fmt: skip

@@ -21,6 +21,7 @@ from ...data.pipeline import AUTOTUNE, Pipeline, PipelineSpec
 from ...data.pipeline import TensorSpec as PlainSpec
 from ...data.pipeline.elements import flatten, lift, map_leaves
 from ...errors import DisttrainError, SerializationError
+from ...graphs import outside
 from ..publish import MissingName, lacking
 from . import random as streams
 from .errors import NAMES
@@ -59,11 +60,8 @@ def _taken(leaf: Any) -> Any:
 
 def _called(fn: Callable[..., Any]) -> Callable[..., Any]:
     def call(*args: Any) -> Any:
-        token = GRAPH.set(None)  # elements are made as they come, in a traced loop, too
-        try:
+        with outside():  # elements are made as they come, in a traced loop, too
             return given(fn(*[shown(a) for a in args]))
-        finally:
-            GRAPH.reset(token)
 
     return call
 

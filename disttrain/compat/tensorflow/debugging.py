@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import tempfile
-import unittest
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -12,8 +10,8 @@ import numpy as np
 
 import disttrain as dt
 
-from ... import tree
-from . import staging
+from ...arrays import texts
+from ...testing.cases import TensorCase
 from .dispatch import execute
 from .errors import InvalidArgumentError
 from .tensor import GRAPH, convert, is_tensor, wrap
@@ -23,35 +21,23 @@ _COMPARE = {"equal": "==", "less": "<", "less_equal": "<=", "greater": ">", "gre
 
 
 def _asserted(word: str, sign: str) -> Callable:
+    holds = getattr(operator, {"equal": "eq", "less": "lt", "less_equal": "le", "greater": "gt",
+                               "greater_equal": "ge"}[word])  # fmt: skip
+
     def function(x: Any, y: Any, message: str | None = None, summarize: Any = None,
                  name: str | None = None) -> Any:  # fmt: skip
-        first, second = convert(x), convert(y, hint=convert(x).dtype)
+        first = convert(x)
 
         def call(a: Any, b: Any) -> None:
-            if GRAPH.get() is not None:
-                return
-            good = {"==": a == b, "<": a < b, "<=": a <= b, ">": a > b, ">=": a >= b}[sign]
-            if not bool(good.all()):
-                raise InvalidArgumentError(None, None, _different(message, sign, good, a, b))
+            good = holds(a, b)
+            if GRAPH.get() is None and not bool(good.all()):
+                head = f"{message}\n" if message else ""
+                raise InvalidArgumentError(None, None, head + texts.differences(sign, good, a, b))
 
-        effect("Assert", call, [first, second])
+        effect("Assert", call, [first, convert(y, hint=first.dtype)])
 
     function.__name__ = f"assert_{word}"
     return function
-
-
-def _different(message: str | None, sign: str, good: Any, a: Any, b: Any) -> str:
-    a, b = (v.expand(good.shape) for v in (a, b))
-    at = dt.argwhere(~good)
-    n, head = len(at), f"{message}\n" if message else ""
-    bad = ~good
-    return (f"{head}Condition x {sign} y did not hold.\nIndices of first {min(n, 3)} different "
-            "values:"
-            f"\n{at[:3].numpy()}\nCorresponding x values:\n{a[bad][:3].detach().numpy()}\n"
-            f"Corresponding y values:\n{b[bad][:3].detach().numpy()}\nFirst {min(3, a.numel())} "
-            f"elements of x:\n{a.reshape(-1)[:3].detach().numpy()}\nFirst {min(3, b.numel())} "
-            "elements"
-            f" of y:\n{b.reshape(-1)[:3].detach().numpy()}")  # fmt: skip
 
 
 def effect(kind: str, call: Callable, inputs: list) -> None:
@@ -65,19 +51,16 @@ def effect(kind: str, call: Callable, inputs: list) -> None:
 
 def Assert(condition: Any, data: Any, summarize: Any = None, name: Any = None) -> None:  # noqa: N802
     """Raise with ``data`` unless ``condition`` holds."""
-    given = [convert(d) for d in data]
 
     def call(ok: Any, *values: Any) -> None:
         if not bool(ok.all()):
             shown = "\n".join(str(wrap(v).numpy()) for v in values)
-            raise InvalidArgumentError(None, None,
-                f"Expected 'tf.Tensor(False, shape=(), dtype=bool)'"
-                                       f" to be true. Summarized data: {shown}")  # fmt: skip
+            raise InvalidArgumentError(
+                None, None, "Expected 'tf.Tensor(False, shape=(), dtype=bool)' to be true. "
+                f"Summarized data: {shown}",
+            )  # fmt: skip
 
-    effect("Assert", call, [convert(condition), *given])
-
-
-staging.FROM_DEBUGGING["Assert"] = Assert
+    effect("Assert", call, [convert(condition), *map(convert, data)])
 
 
 def assert_shapes(shapes: Any, data: Any = None, summarize: Any = None, message: str | None = None,
@@ -136,52 +119,11 @@ DEBUGGING: dict[str, Any] = {
 }  # fmt: skip
 
 
-class TestCase(unittest.TestCase):
+class TestCase(TensorCase):
     """A test with assertions on tensors."""
 
-    def evaluate(self, tensors: Any) -> Any:
-        return tree.map(lambda t: convert(t).numpy(), tensors)
-
-    def get_temp_dir(self) -> str:
-        found = self.__dict__.setdefault("_folder", tempfile.mkdtemp())
-        return found
-
-    def _arrays(self, *values: Any) -> list:
-        return [np.asarray(convert(v).numpy() if is_tensor(v) else v) for v in values]
-
-    def assertAllEqual(self, a: Any, b: Any, msg: Any = None) -> None:  # noqa: N802
-        first, second = self._arrays(a, b)
-        self.assertEqual(first.shape, second.shape, msg)
-        self.assertTrue(np.array_equal(first, second), msg or f"{first} != {second}")
-
-    def assertAllClose(self, a: Any, b: Any, rtol: float = 1e-6, atol: float = 1e-6,  # noqa: N802
-                       msg: Any = None) -> None:  # fmt: skip
-        if isinstance(a, dict):
-            for k in a:
-                self.assertAllClose(a[k], b[k], rtol, atol, msg)
-            return
-        first, second = self._arrays(a, b)
-        self.assertEqual(first.shape, second.shape, msg)
-        close = bool(
-            dt.isclose(dt.tensor(first).double(), dt.tensor(second).double(), rtol, atol).all()
-        )
-        self.assertTrue(close, msg or f"{first} is not close to {second}")
-
-    def assertAllInRange(self, target: Any, low: Any, high: Any) -> None:  # noqa: N802
-        (found,) = self._arrays(target)
-        self.assertTrue(bool(((found >= low) & (found <= high)).all()))
-
-    def assertNear(self, f1: float, f2: float, err: float, msg: Any = None) -> None:  # noqa: N802
-        self.assertLessEqual(abs(float(f1) - float(f2)), err, msg)
-
-    def assertShapeEqual(self, input_a: Any, input_b: Any, msg: Any = None) -> None:  # noqa: N802
-        self.assertEqual(tuple(input_a.shape), tuple(input_b.shape), msg)
+    def array(self, value: Any) -> Any:
+        return np.asarray(convert(value).numpy() if is_tensor(value) else value)
 
     def assertDTypeEqual(self, target: Any, expected: Any) -> None:  # noqa: N802
         self.assertEqual(as_dtype(target.dtype), as_dtype(expected))
-
-    @contextlib.contextmanager
-    def session(self, *args: Any, **kwargs: Any) -> Any:
-        yield self
-
-    cached_session = session

@@ -3,20 +3,31 @@ graph that is traced, and failures in TensorFlow's words."""
 
 from __future__ import annotations
 
+import contextlib
 import contextvars
-import functools
-import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from ... import tree
 from ...context import thread
 from ...core.tensor import Tensor as Inner
+from ..tables import Parameters
 from .errors import FAILURES, OpError, failed
-from .tensor import GRAPH, SymbolicTensor, convert, matched, out_of_scope, wrap
+from .tensor import GRAPH, SymbolicTensor, convert, inner_type, matched, out_of_scope, wrap
 
 # Whether code of Keras runs: gradients may be wanted without a tape then.
 IN_KERAS: contextvars.ContextVar[bool] = contextvars.ContextVar("in_keras", default=False)
+
+
+@contextlib.contextmanager
+def in_keras() -> Iterator[None]:
+    """Let what runs be recorded without a tape."""
+    token = IN_KERAS.set(True)
+    try:
+        yield
+    finally:
+        IN_KERAS.reset(token)
+
 
 FLOATS = frozenset("bfloat16 float16 float32 float64".split())
 COMPLEX = FLOATS | {"complex64", "complex128"}
@@ -119,66 +130,78 @@ def named(function: Callable, word: str) -> Callable:
     return function
 
 
+_NUMBERS = {int, float, bool, str, type(None)}
+
+
 def op(
-    kind: str, tensors: str = "", *, same: str = "", types: frozenset | None = None,
+    word: str, kind: str, fn: Callable, text: str, types: frozenset | None = None,
     out: Callable | None = None,
 ) -> Callable:  # fmt: skip
-    """Make ``tf.f`` of a function of disttrain's tensors with the same parameters.
+    """``tf.word`` of a function of disttrain's tensors, to which arguments go by position.
 
-    ``tensors``: the parameters that are tensors (a star: lists of them, of one type); ``same``:
-    those
-    that must agree in type; ``types``: what the first may be of. The others are as they come, but
-    tensors among them become Python's numbers where they have them. ``out``: of what it gives.
+    ``text``: TensorFlow's parameters, with marks: ``x!`` a tensor, ``x*`` a list of tensors of one
+    type, ``x~`` those that agree in type, ``x@`` a type. The others are as they come, but tensors
+    among them become Python's numbers where they have them. ``types``: what the first tensor may
+    be of. ``out``: of what it gives.
     """
+    row = Parameters(word, text, *(() if "_name=" in text else ("_name=None",)))
+    tensors = [n for n, m in row.marks.items() if m in ("!", "*")]
+    alike, kinds, passed = row.marked("~"), row.marked("@"), row.passed
+    others, at_name = [row.names.index(n) for n in passed[1:]], row.names.index("name")
+    single = passed[:1] == row.marked("!") == tensors and not alike + kinds
+    alone = row.names.index(passed[0]) if single else None
 
-    def make(fn: Callable) -> Callable:
-        sig = inspect.signature(fn)
-        if "name" not in sig.parameters:
-            extra = inspect.Parameter("name", inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None)
-            sig = sig.replace(parameters=[*sig.parameters.values(), extra])
-        wanted, alike = tensors.split(), same.split()
+    def function(*args: Any, **kwargs: Any) -> Any:
+        values = row.values(args, kwargs)
+        if alone is not None:  # one tensor, and often numbers beside it
+            rest = [values[i] for i in others]
+            if _NUMBERS.issuperset([v.__class__ for v in rest]):
+                t = convert(values[alone])
+                if types is not None:
+                    allow(kind, t, types)
+                found = execute(kind, lambda v: fn(v, *rest), [t], values[at_name])
+                return found if out is None else out(found)
+        words = dict(zip(row.names, values, strict=True))
+        parts = _parts(kind, words, tensors, alike, row.marks)
+        if types is not None:
+            allow(kind, tree.leaves(parts)[0], types)
+        for n in kinds:
+            words[n] = None if words[n] is None else inner_type(words[n])
+        static = {n: plain(words[n]) for n in passed if n not in parts}
+        late = {k: tree.map(convert, v) for k, v in static.items() if _has_symbol(v)}
+        held, rebuild = tree.flatten({**parts, **late})
 
-        @functools.wraps(fn)
-        def function(*args: Any, **kwargs: Any) -> Any:
-            given = sig.bind(*args, **kwargs)
-            given.apply_defaults()
-            words = dict(given.arguments)
-            name = words.pop("name")
-            parts = _parts(kind, words, wanted, alike)
-            if types is not None:
-                allow(kind, tree.leaves(parts)[0], types)
-            static = {k: plain(v) for k, v in words.items() if k not in parts}
-            late = {k: tree.map(convert, v) for k, v in static.items() if _has_symbol(v)}
-            held, rebuild = tree.flatten({**parts, **late})
-            fixed = {k: v for k, v in static.items() if k not in late}
+        def call(*values: Any) -> Any:
+            found = rebuild(list(values))
+            known = {**static, **found, **{k: _numbers(found[k]) for k in late}}
+            return fn(*[known[n] for n in passed])
 
-            def call(*values: Any) -> Any:
-                found = rebuild(list(values))
-                known = {k: _numbers(found.pop(k)) for k in late}
-                return fn(**found, **known, **fixed)
+        result = execute(kind, call, held, words["name"])
+        return result if out is None else out(result)
 
-            result = execute(kind, call, held, name)
-            return result if out is None else out(result)
-
-        function.__signature__ = sig  # type: ignore[attr-defined]
-        return function
-
-    return make
+    function.__signature__ = row.signature  # type: ignore[attr-defined]
+    function.__doc__ = fn.__doc__
+    return named(function, word)
 
 
-def _parts(kind: str, words: dict, wanted: list, alike: list) -> dict:
+def table(rows: dict[str, tuple]) -> dict[str, Callable]:
+    """Names with the functions of their rows: (kind, function, parameters, what ``op`` takes)."""
+    return {word: op(word, *row) for word, row in rows.items()}
+
+
+def _parts(kind: str, words: dict, tensors: list, alike: list, marks: dict) -> dict:
     parts: dict[str, Any] = {}
     if alike:
         present = [w for w in alike if words[w] is not None]
         found = matched(kind, [words[w] for w in present]) if present else []
         parts |= dict(zip(present, found, strict=True))
-    for word in wanted:
-        if word.endswith("*"):
-            values = words[word[:-1]]
-            values = list(values) if isinstance(values, (list, tuple)) else [convert(values)]
-            parts[word[:-1]] = matched(kind, values) if values else []
-        elif words[word] is not None and word not in parts:
-            parts[word] = convert(words[word])
+    for word in tensors:
+        value = words[word]
+        if marks[word] == "*":
+            values = list(value) if isinstance(value, (list, tuple)) else [convert(value)]
+            parts[word] = matched(kind, values) if values else []
+        elif value is not None:
+            parts[word] = convert(value)
     return parts
 
 
@@ -207,4 +230,5 @@ def _numbers(value: Any) -> Any:
     return value.detach().tolist() if isinstance(value, Inner) else value
 
 
-__all__ = ["COMPLEX", "FLOATS", "IN_KERAS", "allow", "binary", "execute", "op", "plain", "unary"]
+__all__ = ["COMPLEX", "FLOATS", "IN_KERAS", "allow", "binary", "execute", "op", "plain",
+           "table", "unary"]  # fmt: skip

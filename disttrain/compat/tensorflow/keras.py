@@ -20,12 +20,14 @@ from typing import Any
 from ... import tree
 from ...context import thread
 from ...core.tensor import Tensor as Inner
+from ...graphs import outside
 from ..publish import Shim
-from .dispatch import IN_KERAS
+from .dispatch import IN_KERAS, in_keras
 from .tensor import GRAPH, SymbolicTensor, Tensor, convert, wrap
 from .variable import IndexedSlices, Variable
 
 _HOOKED = "compat.tensorflow.keras"
+_ADDED = "compat.tensorflow.added"  # of a layer: the losses that its call has added while traced
 MODULES = """activations applications backend callbacks constraints datasets distribution
     dtype_policies
 export initializers layers legacy losses metrics mixed_precision models ops optimizers preprocessing
@@ -77,12 +79,8 @@ def _leave(value: Any, outside: bool) -> Any:
 
 @contextlib.contextmanager
 def _inside() -> Any:
-    token, graph = IN_KERAS.set(True), GRAPH.set(None)
-    try:
+    with in_keras(), outside():
         yield
-    finally:
-        GRAPH.reset(graph)
-        IN_KERAS.reset(token)
 
 
 def _entry(fn: Callable, kind: str, effect: bool = False) -> Callable:
@@ -93,11 +91,8 @@ def _entry(fn: Callable, kind: str, effect: bool = False) -> Callable:
         outside = not _by_keras(1)
         if GRAPH.get() is not None and outside:
             return _recorded(fn, kind, args, kwargs, effect)
-        token = IN_KERAS.set(True)
-        try:
+        with in_keras():
             found = fn(*args, **kwargs)
-        finally:
-            IN_KERAS.reset(token)
         return _leave(found, outside)
 
     return entry
@@ -109,7 +104,7 @@ def _recorded(fn: Callable, kind: str, args: tuple, kwargs: dict, effect: bool) 
     leaves, rebuild = tree.flatten((args, kwargs), with_none=True)
     at = [i for i, v in enumerate(leaves) if isinstance(v, (Tensor, IndexedSlices))]
     held = [graph.inside(convert(leaves[i])) for i in at]
-    keras = sys.modules["keras"]
+    keras, owner = sys.modules["keras"], args[0] if args else fn
 
     def call(*values: Any) -> Any:
         tracing = GRAPH.get() is not None
@@ -117,14 +112,27 @@ def _recorded(fn: Callable, kind: str, args: tuple, kwargs: dict, effect: bool) 
         for i, v in zip(at, values, strict=True):
             now[i] = v
         given, words = rebuild(now)
-        scope = keras.StatelessScope() if tracing else contextlib.nullcontext()
-        with _inside(), scope:
-            return tree.map(uncovered, fn(*given, **words))
+        if not tracing:
+            with _inside():
+                return tree.map(uncovered, fn(*given, **words))
+        with _inside(), keras.StatelessScope(collect_losses=True) as scope:
+            found = tree.map(uncovered, fn(*given, **words))
+        owner.__dict__[_ADDED] = [uncovered(v) for v in scope.losses or []]
+        return found
 
-    owner = args[0] if args else None
     if not effect and not getattr(owner, "built", True):
         call(*[t._value for t in held])  # which makes its variables
     return graph.record(kind, call, held, examples=() if effect else None)
+
+
+def _uncovering(fn: Callable) -> Callable:
+    """``fn`` of Keras', which looks itself whether what it is given is a plain Tensor."""
+
+    @functools.wraps(fn)
+    def entry(self: Any, *args: Any) -> Any:
+        return fn(self, *tree.map(uncovered, args))
+
+    return entry
 
 
 def _metric_call(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -195,8 +203,13 @@ def _losses(fget: Callable) -> property:
             return _leave(fget(self), not _by_keras(1))
 
         def call() -> list:
+            tracing = GRAPH.get() is not None
             with _inside():
-                return [uncovered(v) for v in fget(self)]
+                found = [uncovered(v) for v in fget(self)]
+            if not tracing:
+                return found
+            before = sum(len(layer._losses) for layer in self._flatten_layers())
+            return [*self.__dict__.get(_ADDED, ()), *found[before:]]
 
         return graph.record("Losses", call, [])
 
@@ -230,6 +243,7 @@ def _hook(keras: Any) -> None:
     operation.__call__ = plain
     for kind in (keras.Layer, keras.losses.Loss):
         kind.__call__ = _entry(kind.__call__, kind.__name__)
+    keras.Layer.add_loss = _uncovering(keras.Layer.add_loss)
     keras.Layer.losses = _losses(keras.Layer.losses.fget)
     keras.Metric.__call__ = _entry(_metric_call, "Metric")
     for kind in _subclasses(keras.Metric):

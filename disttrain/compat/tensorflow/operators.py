@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import operator
 from typing import Any
 
 import numpy as np
 
 import disttrain as dt
 
+from ...arrays import pieces
 from . import math
 from .dispatch import execute
-from .tensor import GRAPH, SymbolicTensor, Tensor, convert, is_tensor, matched
-from .types import TensorShape
+from .tensor import GRAPH, Tensor, convert, is_tensor, matched
 
 _names = math.NAMES
 
@@ -46,24 +45,16 @@ _BINARY = {
     "truediv": (math.divide, "truediv"), "floordiv": (_names["floordiv"], "floordiv"),
     "mod": (_names["floormod"], "FloorMod"), "pow": (_names["pow"], "pow"),
     "matmul": (math.matmul, "matmul"),
+    **{word: (_logic(f"logical_{word}", f"bitwise_{word}"), None) for word in (
+        "and", "or", "xor")},
 }  # fmt: skip
 _COMPARE = {"lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal"}
 
 
-def _forward(fn: Any, name: str | None) -> Any:
-    def method(self: Any, other: Any) -> Any:
-        if isinstance(other, (dict, set)) or other is None or _odd(self, other):
-            return NotImplemented
-        other = _beside(self, other, name)
-        if name is None:
-            return fn(self, other)
-        return fn(self, other, name=name if GRAPH.get() is not None else None)
-
-    return method
-
-
 def _odd(self: Any, other: Any) -> bool:
-    """Whether only one of two operands is text."""
+    """Whether ``other`` can be no operand beside ``self``: text beside numbers, too."""
+    if other is None or isinstance(other, (dict, set)):
+        return True
     return isinstance(other, (str, bytes)) and convert(self).dtype.name != "string"
 
 
@@ -75,12 +66,17 @@ def _beside(one: Any, other: Any, name: str | None = None) -> Any:
     return convert(other, hint=kind) if name in ("add", "matmul") else convert(other, kind)
 
 
-def _backward(fn: Any, name: str | None) -> Any:
+def _method(fn: Any, name: str | None, back: bool = False) -> Any:
+    """The operator, or (``back``) that of the right operand; ``name``: that of its operation."""
+
     def method(self: Any, other: Any) -> Any:
-        if isinstance(other, (dict, set)) or other is None or _odd(self, other):
+        if _odd(self, other):
             return NotImplemented
-        other = _beside(self, other)
-        return fn(other, self) if name is None else fn(other, self, name=name)
+        other = _beside(self, other, None if back else name)
+        pair = (other, self) if back else (self, other)
+        if name is None:
+            return fn(*pair)
+        return fn(*pair, name=name if back or GRAPH.get() is not None else None)
 
     return method
 
@@ -131,59 +127,30 @@ def _read(value: Any, plan: list, at: tuple) -> Any:
     def known(k: Any) -> Any:
         return int(at[k].item()) if isinstance(k, _At) else k
 
-    keys = [slice(*(known(b) for b in (k.start, k.stop, k.step))) if isinstance(k, slice)
-            else known(k) for k in plan]  # fmt: skip
-    count = sum(k is not None and k is not Ellipsis for k in keys)
-    if count > len(value.shape):
-        raise ValueError(f"Index out of range using input dim {len(value.shape)}; input has only "
-                         f"{len(value.shape)} dims")  # fmt: skip
-    if Ellipsis in [k for k in keys if not isinstance(k, slice)]:
-        place = next(i for i, k in enumerate(keys) if k is Ellipsis)
-        keys[place : place + 1] = [slice(None)] * (len(value.shape) - count)
-    if value.__class__ is np.ndarray:
-        return np.asarray(value[tuple(keys)], object)
-    dim = 0
-    found: list[Any] = []
-    for k in keys:
-        if k is None:
-            found.append(k)
-            continue
-        size = value.shape[dim]
-        if isinstance(k, slice) and k.step is not None and k.step < 0:
-            first, last, step = k.indices(size)
-            places = dt.arange(first, last, step)
-            value, k = value.index_select(dim, places), slice(None)
-        elif not isinstance(k, slice) and not -size <= k < size:
-            raise ValueError(f"slice index {k} of dimension {dim} out of bounds.")
-        found.append(k)
-        dim += 1
-    return value[tuple(found)].clone() if value.ndim else value.clone()
+    return pieces.read(value, [
+        slice(*(known(b) for b in (k.start, k.stop, k.step))) if isinstance(k, slice) else known(k)
+        for k in plan
+    ])  # fmt: skip
 
 
 def attach(kind: Any) -> None:
     """Give ``kind`` the operators."""
     for word, (fn, name) in _BINARY.items():
-        setattr(kind, f"__{word}__", _forward(fn, name))
-        setattr(kind, f"__r{word}__", _backward(fn, name))
+        setattr(kind, f"__{word}__", _method(fn, name))
+        setattr(kind, f"__r{word}__", _method(fn, name, True))
     for word, name in _COMPARE.items():
-        setattr(kind, f"__{word}__", _forward(_names[name], None))
-    for word, logic in (("and", "logical_and"), ("or", "logical_or"), ("xor", "logical_xor")):
-        fn = _logic(logic, f"bitwise_{word}")
-        setattr(kind, f"__{word}__", _forward(fn, None))
-        setattr(kind, f"__r{word}__", _backward(fn, None))
-    for word in ("equal", "not_equal"):
-        setattr(kind, {"equal": "__eq__", "not_equal": "__ne__"}[word], _equal(word))
+        setattr(kind, f"__{word}__", _method(_names[name], None))
+    kind.__eq__, kind.__ne__ = _equal("equal"), _equal("not_equal")
     kind.__neg__ = lambda self: _names["negative"](self)
     kind.__abs__ = lambda self: _names["abs"](self)
-    kind.__invert__ = _invert
-    kind.__getitem__ = getitem
+    kind.__invert__, kind.__getitem__ = _invert, getitem
 
 
 def _invert(self: Any) -> Any:
     return (_names["logical_not"] if self.dtype.is_bool else math.BITS["invert"])(self)
 
 
+_kept = Tensor.__hash__
 attach(Tensor)
-_hash = Tensor.__hash__
-
-__all__ = ["SymbolicTensor", "TensorShape", "attach", "getitem", "operator"]
+_CLASS: Any = Tensor
+_CLASS.__hash__ = _kept

@@ -1,11 +1,10 @@
 """TensorFlow's tensors: immutable covers of disttrain's, with TensorFlow's conventions.
 
-The value of a tensor is a disttrain Tensor (of strings: a numpy array of bytes). It is a cover
-and no
-subclass, as the tensors of Keras' layers on disttrain are plain Tensors with PyTorch's conventions
-(``.shape``, ``.dtype``, ``.view``), which the code of Keras relies on: a program may give either to
-every function here, and what functions return is a cover. ``keras`` has the border on Keras' side.
-The gradient's engine, the compiler and the transforms see plain Tensors.
+The value of a tensor is a disttrain Tensor (of strings: a numpy array of bytes). It is a cover and
+no subclass, as the tensors of Keras' layers on disttrain are plain Tensors with PyTorch's
+conventions (``.shape``, ``.dtype``, ``.view``), which the code of Keras relies on: a program may
+give either to every function here, and what functions return is a cover. ``keras`` has the border
+on Keras' side. The gradient's engine, the compiler and the transforms see plain Tensors.
 
 An ``EagerTensor`` has numbers. A ``SymbolicTensor`` stands for a value of a traced function: its
 value is an example of it, by which shapes and types are known, and which no program can read.
@@ -13,7 +12,6 @@ value is an example of it, by which shapes and types are known, and which no pro
 
 from __future__ import annotations
 
-import contextvars
 from collections.abc import Iterator
 from typing import Any
 
@@ -22,11 +20,13 @@ import numpy as np
 import disttrain as dt
 
 from ... import tree
+from ...arrays.from_python import array_of, fits_32
 from ...core.types import dtypes
+from ...graphs import CURRENT, Symbol
 from .errors import InaccessibleTensorError, OperatorNotAllowedInGraphError, failed
 from .types import DType, TensorShape, as_dtype
 
-GRAPH: contextvars.ContextVar[Any] = contextvars.ContextVar("graph", default=None)
+GRAPH = CURRENT  # the graph that is being traced
 
 
 class Reference:
@@ -48,7 +48,7 @@ class Reference:
 class Tensor:
     """What both kinds have; operators are attached by ``operators``."""
 
-    __slots__ = ("__weakref__", "_value")
+    __slots__ = ()
     __array_priority__ = 2000  # above that of disttrain's tensors, and numpy's
 
     _value: Any
@@ -81,13 +81,13 @@ class Tensor:
         raise TypeError("Tensor is unhashable. Instead, use tensor.ref() as the key.")
 
     def __reduce__(self) -> tuple:
-        return _unpickled, (self.numpy(),)  # type: ignore[attr-defined]
+        return convert, (self.numpy(),)  # type: ignore[attr-defined]
 
 
 class EagerTensor(Tensor):
     """A tensor with numbers."""
 
-    __slots__ = ()
+    __slots__ = ("__weakref__", "_value")
 
     @property
     def device(self) -> str:
@@ -112,18 +112,6 @@ class EagerTensor(Tensor):
             raise TypeError("Cannot iterate over a scalar tensor.")
         return (self[i] for i in range(len(self)))  # type: ignore[index]
 
-    def __bool__(self) -> bool:
-        return bool(self.numpy())
-
-    def __int__(self) -> int:
-        return int(self.numpy())
-
-    def __float__(self) -> float:
-        return float(self.numpy())
-
-    def __complex__(self) -> complex:
-        return complex(self.numpy())
-
     def __index__(self) -> int:
         return self.numpy().__index__()
 
@@ -143,8 +131,16 @@ class EagerTensor(Tensor):
         return wrap(dt.tensor(self.numpy()) if self.dtype.inner else self._value.copy())
 
 
+for _kind in (bool, int, float, complex):
+    setattr(EagerTensor, f"__{_kind.__name__}__", lambda self, kind=_kind: kind(self.numpy()))
+
+
 def _printed(t: EagerTensor) -> str:
-    text = str(t.numpy())
+    return _apart(str(t.numpy()))
+
+
+def _apart(text: str) -> str:
+    """A text of several lines on lines of its own."""
     return "\n" + text if "\n" in text else text
 
 
@@ -152,33 +148,18 @@ def told(t: EagerTensor) -> str:
     """The numbers as ``repr`` shows them."""
     found = t.numpy()
     if isinstance(found, np.ndarray):
-        text = repr(found)
-        return "\n" + text if "\n" in text else text
+        return _apart(repr(found))
     return repr(found.item() if isinstance(found, np.generic) else found)
 
 
-class SymbolicTensor(Tensor):
-    """A value of the function that ``graph`` is traced from. ``_twin``: an example for other sizes,
-    where some are unknown."""
+class SymbolicTensor(Tensor, Symbol):
+    """A value of the function that ``graph`` is traced from."""
 
-    __slots__ = ("_twin", "graph", "name", "op")
-
-    _twin: Any
-    graph: Any
-    name: str
-    op: Any
+    __slots__ = ()
 
     @property
     def shape(self) -> TensorShape:
-        sizes, other = tuple(self._value.shape), self._twin
-        if other is self._value:
-            return TensorShape(sizes)
-        if other is None:
-            return TensorShape([None] * len(sizes))
-        others = tuple(other.shape)
-        if len(others) != len(sizes):
-            return TensorShape(None)
-        return TensorShape([a if a == b else None for a, b in zip(sizes, others, strict=True)])
+        return TensorShape(self.sizes())
 
     def set_shape(self, shape: Any) -> None:
         """Say what is known of the shape, which the program knows better."""
@@ -268,10 +249,6 @@ def _plain(value: Any) -> Any:
     return convert(value)._value if known else value
 
 
-def _unpickled(array: Any) -> EagerTensor:
-    return convert(array)
-
-
 # --- conversion ----------------------------------------------------------------------------------
 def is_tensor(value: Any) -> bool:
     """Whether ``value`` is a tensor or a variable, of TensorFlow's, disttrain's or Keras' kind."""
@@ -335,22 +312,14 @@ _NATURAL = {"int64": "int32", "float64": "float32"}  # of Python's numbers, wher
 
 
 def _made(value: Any, kind: DType | None, strict: bool) -> Any:
-    array = _array(value)
-    natural = not _typed(value)
-    if not natural and isinstance(value, (list, tuple)) and isinstance(value[0], np.generic):
-        array = array.astype(value[0].dtype)
-    if array.dtype.kind in "SUO":
+    array, natural = array_of(value)
+    if array.dtype.kind == "O":
         if kind is not None and kind.name != "string":
             raise TypeError(f"Cannot convert {value!r} to EagerTensor of dtype {kind.word}")
-        out = np.empty(array.size, object)
-        out[:] = [_bytes(x) for x in array.reshape(-1).tolist()]
-        return out.reshape(array.shape)
+        return array
     own = as_dtype(array.dtype)
-    if natural:
-        narrow = as_dtype(_NATURAL.get(own.name, own.name))
-        fits = own.name != "int64" or not array.size or _in_range(array)
-        own = narrow if fits else own
-        own = as_dtype("float32") if not array.size and own.is_floating else own
+    if natural and (own.name != "int64" or fits_32(array)):
+        own = as_dtype(_NATURAL.get(own.name, own.name))
     if kind is not None and kind is not own:
         if not natural or not array.size or _goes(own, kind):
             own = kind
@@ -368,48 +337,6 @@ def _goes(own: DType, kind: DType) -> bool:
     if own.is_floating:
         return kind.is_floating or kind.is_complex
     return own.is_complex and kind.is_complex
-
-
-def _in_range(array: np.ndarray) -> bool:
-    return -(2**31) <= array.min() and array.max() < 2**31
-
-
-def _typed(value: Any) -> bool:
-    while isinstance(value, (list, tuple)) and len(value):
-        value = value[0]
-    return hasattr(value, "dtype") and not isinstance(value, (list, tuple))
-
-
-def _bytes(x: Any) -> bytes:
-    return x.encode() if isinstance(x, str) else bytes(x)
-
-
-def _array(value: Any) -> np.ndarray:
-    if value is None:
-        raise ValueError(
-            "Attempt to convert a value (None) with an unsupported type (<class 'NoneType'>) to a "
-            "Tensor."
-        )
-    try:
-        array = np.asarray(value)
-    except ValueError:
-        raise ValueError("Can't convert non-rectangular Python sequence to Tensor.") from None
-    if array.dtype.kind == "U" and isinstance(value, (list, tuple)) and _is_mixed(value):
-        raise ValueError("Can't convert Python sequence with mixed types to Tensor.")
-    if array.dtype.kind in "SU":  # (whose numpy arrays lose zeros at the end)
-        array = np.asarray(value, object)
-    if array.dtype.kind == "O" and not all(isinstance(x, (str, bytes)) for x in array.flat):
-        raise ValueError(
-            f"Attempt to convert a value ({value!r}) with an unsupported type ({type(value)}) to a "
-            "Tensor."
-        )
-    return array
-
-
-def _is_mixed(value: Any) -> bool:
-    if isinstance(value, (list, tuple)):
-        return any(map(_is_mixed, value))
-    return not isinstance(value, (str, bytes, np.ndarray))
 
 
 def matched(op: str, values: list, first: bool = False) -> list:

@@ -8,66 +8,57 @@ import inspect
 import logging
 import sys
 import time
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 
 import disttrain as dt
 
 from ... import tree
+from ...arrays import texts
+from ...autograd.pulled import pulled
 from ...context import thread
-from ...core.tensor import Tensor as Inner
+from ...graphs import outside
 from . import arrays, math
 from .debugging import DEBUGGING, Assert, effect
-from .dispatch import IN_KERAS, TEXT, execute, op
-from .errors import InvalidArgumentError
+from .dispatch import TEXT, execute, in_keras, op
 from .function import functions_run_eagerly, run_functions_eagerly
 from .graph import Operation
-from .tensor import GRAPH, EagerTensor, SymbolicTensor, Tensor, convert, is_tensor, wrap
-from .types import TensorShape, TensorSpec, as_dtype
-from .variable import Variable, notes_of
+from .tensor import GRAPH, SymbolicTensor, Tensor, _of_keras, convert, is_tensor, wrap
+from .types import TensorShape, TensorSpec
+from .variable import Variable
 
 
 # --- gradients of a program's own -------------------------------------------------------------
-def custom_gradient(f: Callable | None = None) -> Any:
+def custom_gradient(f: Any = None) -> Any:
     """``f(*args)`` gives (its result, the function of its gradients)."""
     if f is None:
         return custom_gradient
 
-    body: Any = f
-
     @functools.wraps(f)
     def function(*args: Any, **kwargs: Any) -> Any:
-        given = [convert(a) for a in args]
         form: list[Any] = []
         failed: list[Exception] = []
 
         def call(*values: Any) -> Any:
             failed.clear()
             try:
-                with init_scope():  # recorded: the function of gradients may be differentiated
-                    found, grad, variables, reads = _watching(body, values, kwargs)
+                with outside():  # recorded: the function of gradients may be differentiated
+                    found, grad, variables, reads = _watching(f, values, kwargs)
             except Exception as error:
                 failed.append(error)  # the program's own
                 raise
-            leaves, rebuild = tree.flatten(found)
-            form[:] = [rebuild]
+            outs, form[:] = _taken_apart(found)
 
-            class Custom(dt.autograd.Function):  # type: ignore[misc]
-                @staticmethod
-                def forward(ctx: Any, *_: Any) -> Any:
-                    return tuple(convert(v)._value.detach() for v in leaves)
+            def pull(*gs: Any) -> list:
+                rows = _gradients(grad, [wrap(g) for g in gs], len(values), variables)
+                return [None if g is None else convert(g)._value for g in rows]
 
-                @staticmethod
-                def backward(ctx: Any, *gs: Any) -> Any:
-                    rows = _gradients(grad, [wrap(g) for g in gs], len(values), variables)
-                    return tuple(None if g is None else convert(g)._value for g in rows)
-
-            return Custom.apply(*values, *reads)
+            return pulled(lambda *_: (tuple(o.detach() for o in outs), pull), *values, *reads)
 
         try:
-            outs = execute(body.__name__, call, given)
+            outs = execute(f.__name__, call, [convert(a) for a in args])
         except Exception as error:
             raise (failed[0] if failed else error) from None
         return form[0](list(outs) if isinstance(outs, tuple) else [outs])
@@ -82,13 +73,14 @@ def _watching(body: Any, values: tuple, kwargs: dict) -> tuple:
     tape: Any = dt.GradientTape()
     with tape:
         found, grad = body(*[wrap(v) for v in values], **kwargs)
-    seen = list(notes_of(tape).seen.values())
-    if seen and "variables" not in inspect.getfullargspec(grad).args + (
-        inspect.getfullargspec(grad).kwonlyargs
-    ) and inspect.getfullargspec(grad).varkw is None:  # fmt: skip
+    cells = tape.notes.cells()
+    told = inspect.getfullargspec(grad)
+    if cells and "variables" not in told.args + told.kwonlyargs and told.varkw is None:
         raise TypeError("If using @custom_gradient with a function that uses variables, then "
                         "grad_fn must accept a 'variables' keyword argument.")  # fmt: skip
-    return found, grad, [row[0] for row in seen], [row[1][-1] for row in seen]
+    leaves = [tape.notes.of(cell)[0] for cell in cells]
+    reads = [own[-1] if own else cell.read() for own, cell in zip(leaves, cells, strict=True)]
+    return found, grad, [cell.owner for cell in cells], reads
 
 
 def _gradients(grad: Any, gs: list, count: int, variables: list) -> list:
@@ -102,6 +94,11 @@ def _gradients(grad: Any, gs: list, count: int, variables: list) -> list:
     return [*rows, *more]
 
 
+def _taken_apart(found: Any) -> tuple[tuple, list]:
+    leaves, rebuild = tree.flatten(found)
+    return tuple(convert(v)._value for v in leaves), [rebuild]
+
+
 def recompute_grad(f: Callable) -> Callable:
     """``f`` whose intermediate values are computed again for gradients."""
 
@@ -110,25 +107,18 @@ def recompute_grad(f: Callable) -> Callable:
         form: list[Any] = []
 
         def call(*values: Any) -> Any:
-            token = IN_KERAS.set(True)  # what runs again is recorded, without a tape
-            try:
-                leaves, rebuild = tree.flatten(f(*[wrap(v) for v in values], **kwargs))
-            finally:
-                IN_KERAS.reset(token)
-            form[:] = [rebuild]
-            return tuple(convert(v)._value for v in leaves)
+            with in_keras():  # what runs again is recorded, without a tape
+                outs, form[:] = _taken_apart(f(*[wrap(v) for v in values], **kwargs))
+            return outs
 
-        given = [convert(a) for a in args]
-        outs = execute(f.__name__, lambda *v: dt.autograd.checkpoint(
-            call, *v, use_reentrant=False), given)  # fmt: skip
+        again = functools.partial(dt.autograd.checkpoint, call, use_reentrant=False)
+        outs = execute(f.__name__, again, [convert(a) for a in args])
         return form[0](list(outs))
 
     return function
 
 
-@op("PreventGradient", "input")
-def grad_pass_through(input):  # noqa: A002
-    return input
+grad_pass_through = op("grad_pass_through", "PreventGradient", lambda x: x, "input!")
 
 
 # --- printing and Python ----------------------------------------------------------------------
@@ -141,39 +131,20 @@ def print_(*inputs: Any, output_stream: Any = None, summarize: int = 3, sep: str
     def call(*values: Any) -> None:
         now = list(leaves)
         for i, v in zip(at, values, strict=True):
-            now[i] = _Shown(wrap(v).numpy(), summarize)
-        text = sep.join(str(v) for v in rebuild(now)) + end
-        stream = output_stream if output_stream not in (None, "stderr") else sys.stderr
-        stream = sys.stdout if stream == "stdout" else stream
-        stream.write(text)
+            now[i] = _Shown(texts.brief(wrap(v).numpy(), summarize))
+        streams = {"stdout": sys.stdout, "stderr": sys.stderr, None: sys.stderr}
+        named = output_stream is None or isinstance(output_stream, str)
+        stream = streams[output_stream] if named else output_stream
+        stream.write(sep.join(str(v) for v in rebuild(now)) + end)
         stream.flush()
 
     effect("PrintV2", call, [convert(leaves[i]) for i in at])
 
 
-class _Shown:
-    """A tensor as ``tf.print`` shows it: the first and last few of each dimension."""
+class _Shown(str):
+    """A text that stands in nested structures as it is."""
 
-    def __init__(self, array: Any, edge: int) -> None:
-        self.array, self.edge = np.asarray(array), edge
-
-    def __repr__(self) -> str:
-        return _brief(
-            self.array, len(self.array) if self.edge == -1 and self.array.ndim else self.edge
-        )
-
-
-def _brief(array: Any, edge: int) -> str:
-    if not array.ndim:
-        value = array.item()
-        text = value.decode() if isinstance(value, bytes) else str(int(value)) if isinstance(
-            value, bool) else f"{value:.8g}" if isinstance(value,
-                float) else str(value)  # fmt: skip
-        return text
-    parts = [_brief(a, edge) for a in array]
-    if len(parts) > 2 * edge:
-        parts = [*parts[:edge], "...", *parts[-edge:]]
-    return "[" + (" " if array.ndim == 1 else "\n ").join(parts) + "]"
+    __repr__ = str.__str__
 
 
 def py_function(func: Callable, inp: Iterable, Tout: Any = None, name: Any = None) -> Any:  # noqa: N803
@@ -184,14 +155,13 @@ def py_function(func: Callable, inp: Iterable, Tout: Any = None, name: Any = Non
 
     def call(*values: Any) -> Any:
         if GRAPH.get() is not None:
-            found = tuple(dt.zeros([n or 1 for n in s.shape], dtype=s.dtype.inner) for s in specs)
+            found = [dt.zeros([n or 1 for n in s.shape], dtype=s.dtype.inner) for s in specs]
         else:
             out = func(*[wrap(v) for v in values])
             rows = out if isinstance(out, (list, tuple)) else [out]
-            found = tuple(
-                convert(r, hint=s.dtype)._value for r, s in zip(rows, specs, strict=False)
-            )
-        return found[0] if not isinstance(Tout, (list, tuple)) else list(found)
+            pairs = zip(rows, specs, strict=False)
+            found = [convert(r, hint=s.dtype)._value for r, s in pairs]
+        return found if isinstance(Tout, (list, tuple)) else found[0]
 
     return execute("EagerPyFunc", call, given)
 
@@ -226,8 +196,10 @@ def _sorted(structure: Any) -> Any:
     """Dicts in the order of their keys, as TensorFlow flattens them."""
     if isinstance(structure, dict):
         return {k: _sorted(structure[k]) for k in sorted(structure)}
-    if isinstance(structure, list):
-        return [_sorted(s) for s in structure]
+    if isinstance(structure, (list, tuple)):
+        parts = [_sorted(s) for s in structure]
+        named = hasattr(structure, "_fields")
+        return type(structure)(*parts) if named else type(structure)(parts)
     return structure
 
 
@@ -247,51 +219,24 @@ NEST = {"map_structure": map_structure, "flatten": flatten, "pack_sequence_as": 
 
 
 # --- contexts and settings --------------------------------------------------------------------
-class _Named(contextlib.ContextDecorator):
+class _Named(contextlib.ContextDecorator, contextlib.nullcontext):
     """``tf.name_scope``, ``tf.device`` and the like: accepted; there is one device here."""
 
     def __init__(self, name: Any = None, *args: Any, **kwargs: Any) -> None:
+        super().__init__(name)
         self.name = name
 
-    def __enter__(self) -> Any:
-        return self.name
 
-    def __exit__(self, *exc: object) -> None:
-        """Nothing to undo."""
-
-
-@contextlib.contextmanager
-def init_scope() -> Any:
-    """Run eagerly inside of a function that is being traced."""
-    token = GRAPH.set(None)
-    try:
-        yield
-    finally:
-        GRAPH.reset(token)
-
-
-class PhysicalDevice:
+class PhysicalDevice(NamedTuple):
     """A device of this machine."""
 
-    def __init__(self, name: str, device_type: str) -> None:
-        self.name, self.device_type = name, device_type
-
-    def __repr__(self) -> str:
-        return f"PhysicalDevice(name={self.name!r}, device_type={self.device_type!r})"
-
-    def __eq__(self, other: object) -> bool:
-        return repr(self) == repr(other)
-
-    def __hash__(self) -> int:
-        return hash(repr(self))
+    name: str
+    device_type: str
 
 
 def _devices(prefix: str) -> Callable:
-    def devices(device_type: str | None = None) -> list[PhysicalDevice]:
-        found = [PhysicalDevice(f"{prefix}CPU:0", "CPU")]
-        return [d for d in found if device_type in (None, d.device_type)]
-
-    return devices
+    found = PhysicalDevice(f"{prefix}CPU:0", "CPU")
+    return lambda device_type=None: [found] if device_type in (None, "CPU") else []
 
 
 CONFIG: dict[str, Any] = {
@@ -320,107 +265,62 @@ class Module:
         return method
 
     def _found(self, wanted: Callable[[Any], bool]) -> tuple:
-        found: list[Any] = []
-        seen: set[int] = set()
+        return tuple({id(v): v for v in _below(self, {id(self)}) if wanted(v)}.values())
 
-        def look(value: Any) -> None:
-            if id(value) in seen:
-                return
-            seen.add(id(value))
-            if wanted(value):
-                found.append(value)
-            if isinstance(value, Module):
-                for name in sorted(vars(value)):
-                    look(vars(value)[name])
-            elif isinstance(value, dict):
-                for key in sorted(value, key=str):
-                    look(value[key])
-            elif isinstance(value, (list, tuple)):
-                for item in value:
-                    look(item)
-            elif type(value).__module__.startswith("keras.") and hasattr(value, "variables"):
-                for item in value.variables:
-                    look(item)
+    variables = property(lambda self: self._found(_is_variable))
+    trainable_variables = property(lambda self: tuple(v for v in self.variables if v.trainable))
+    non_trainable_variables = property(
+        lambda self: tuple(v for v in self.variables if not v.trainable)
+    )
+    submodules = property(lambda self: self._found(lambda v: isinstance(v, Module)))
 
-        for name in sorted(vars(self)):
-            look(vars(self)[name])
-        return tuple(found)
 
-    @property
-    def variables(self) -> tuple:
-        return self._found(_is_variable)
-
-    @property
-    def trainable_variables(self) -> tuple:
-        return tuple(v for v in self.variables if v.trainable)
-
-    @property
-    def non_trainable_variables(self) -> tuple:
-        return tuple(v for v in self.variables if not v.trainable)
-
-    @property
-    def submodules(self) -> tuple:
-        return self._found(lambda v: isinstance(v, Module))
+def _below(value: Any, seen: set[int]) -> Iterator[Any]:
+    """All that is among the attributes, elements or variables of ``value``, each once."""
+    if isinstance(value, (Module, dict)):
+        known = vars(value) if isinstance(value, Module) else value
+        parts = [known[k] for k in sorted(known, key=str)]
+    else:
+        keras = type(value).__module__.startswith("keras.")
+        row = getattr(value, "variables", ()) if keras else value
+        parts = list(row) if isinstance(row, (list, tuple)) else []
+    for part in parts:
+        if id(part) not in seen:
+            seen.add(id(part))
+            yield part
+            yield from _below(part, seen)
 
 
 def _is_variable(value: Any) -> bool:
-    return isinstance(value, Variable) or (
-        type(value).__module__.startswith("keras.") and type(value).__name__ == "Variable"
-    )
+    return isinstance(value, Variable) or _of_keras(value)
 
 
 # --- strings and files ------------------------------------------------------------------------
-def _each(fn: Callable, dtype: Any = None) -> Callable:
+def _each(fn: Callable, kind: Any = None) -> Callable:
     def function(input: Any, *args: Any, name: Any = None, **kwargs: Any) -> Any:  # noqa: A002
-        array = convert(input)._value
-        made = [fn(x, *args, **kwargs) for x in array.reshape(-1)]
-        if dtype is not None:
-            return wrap(dt.tensor(made, dtype=as_dtype(dtype).inner).reshape(array.shape))
-        out = np.empty(len(made), object)
-        out[:] = made
-        return wrap(out.reshape(array.shape))
+        def call(array: Any) -> Any:
+            return texts.each(fn, array, *args, *kwargs.values(), kind=kind)
+
+        return execute("Strings", call, [convert(input)], name)
 
     return function
 
 
 def _joined(inputs: Any, separator: str = "", name: Any = None) -> Any:
-    first, *others = [convert(i)._value for i in inputs]
-    between = separator.encode()
-    for other in others:
-        first = first + between + other if between else first + other
-    return wrap(np.asarray(first, object))
+    parts = [convert(i) for i in inputs]
+    return execute("StringJoin", lambda *v: texts.joined(v, separator.encode()), parts, name)
 
 
-def _to_number(x: bytes) -> float:
-    try:
-        return float(x)
-    except ValueError:
-        raise InvalidArgumentError(None, None,
-            f"StringToNumberOp could not correctly convert string: "
-                                   f"{x.decode()}") from None  # fmt: skip
-
-
-def as_string(input: Any, precision: int = -1, name: Any = None, **kwargs: Any) -> Any:  # noqa: A002
-    """The text of each number."""
-    t = convert(input)
-    word = "%d" if t.dtype.is_integer else "%f" if precision < 0 else f"%.{precision}f"
-    texts = [("true" if x else "false") if t.dtype.is_bool else word % x
-             for x in np.asarray(t.numpy()).reshape(-1)]  # fmt: skip
-    return convert(np.array([x.encode() for x in texts], object).reshape(tuple(t.shape)))
-
-
-def _compared(a: Any, b: Any) -> Any:
-    return dt.tensor(np.asarray(a == b, bool))
-
-
+as_string = op("as_string", "AsString", texts.of_numbers, "input! precision=-1 _scientific=False "
+               "_shortest=False _width=-1 _fill=''")  # fmt: skip
 TEXT["AddV2"] = lambda a, b: np.asarray(a + b, object)
-TEXT |= {"Equal": _compared, "NotEqual": lambda a, b: ~_compared(a, b)}
+TEXT |= {"Equal": texts.equal, "NotEqual": lambda a, b: ~texts.equal(a, b)}
 STRINGS: dict[str, Any] = {
     "lower": _each(bytes.lower), "upper": _each(bytes.upper), "strip": _each(bytes.strip),
-    "length": _each(len, "int32"), "join": _joined, "as_string": as_string,
+    "length": _each(len, dt.int32), "join": _joined, "as_string": as_string,
     "substr": _each(lambda x, pos, len: x[pos : pos + len]),
     "to_number": lambda input, out_type="float32", name=None: math.cast(  # noqa: A006
-        _each(_to_number, "float64")(input), out_type),
+        _each(texts.number, dt.float64)(input), out_type),
 }  # fmt: skip
 
 
@@ -445,8 +345,7 @@ def ensure_shape(x: Any, shape: Any, name: Any = None) -> Any:
     def call(v: Any) -> Any:
         if not wanted.is_compatible_with(tuple(v.shape)):
             raise ValueError(f"Shape of tensor {TensorShape(tuple(v.shape))} is not compatible "
-                             "with "
-                             f"expected shape {wanted}.")  # fmt: skip
+                             f"with expected shape {wanted}.")  # fmt: skip
         return v
 
     return execute("EnsureShape", call, [convert(x)])
@@ -466,7 +365,7 @@ def gradients_of_graphs(*args: Any, **kwargs: Any) -> Any:
 NAMES: dict[str, Any] = {
     "custom_gradient": custom_gradient, "recompute_grad": recompute_grad, "print": print_,
     "py_function": py_function, "numpy_function": numpy_function, "name_scope": _Named,
-    "device": _Named, "control_dependencies": _Named, "init_scope": init_scope, "Module": Module,
+    "device": _Named, "control_dependencies": _Named, "init_scope": outside, "Module": Module,
     "ensure_shape": ensure_shape, "executing_eagerly": executing_eagerly,
     "gradients": gradients_of_graphs, "assert_equal": DEBUGGING["assert_equal"],
         "Operation": Operation,
@@ -477,8 +376,5 @@ NAMES: dict[str, Any] = {
         arrays.identity(x) for x in xs], "grad_pass_through": grad_pass_through,
     "timestamp": lambda name=None: convert(time.time(), "float64"),
     "get_logger": lambda: logging.getLogger("tensorflow"),
-    "newaxis": None, "Tensor": Tensor, "EagerTensor": EagerTensor, "DTensor": None,
-    "inside_function": lambda: GRAPH.get() is not None, "Inner": Inner,
+    "newaxis": None, "Tensor": Tensor, "inside_function": lambda: GRAPH.get() is not None,
 }  # fmt: skip
-for _word in ("DTensor", "Inner", "EagerTensor"):
-    del NAMES[_word]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
+from ... import graphs
 from ...core.types import dtypes
+from ...partial_shape import PartialShape
 
 # name -> (TensorFlow's number of it, what messages of operations call it)
 _TABLE = {
@@ -39,25 +40,11 @@ class DType:
     is_bool = property(lambda self: self.name == "bool")
     is_quantized = property(lambda self: False)
     is_numpy_compatible = property(lambda self: True)
-    size = property(
-        lambda self: 1 if self.inner is None else np.dtype(self.as_numpy_dtype).itemsize
-    )
-
-    @property
-    def real_dtype(self) -> DType:
-        return _named({"complex64": "float32", "complex128": "float64"}.get(self.name, self.name))
-
-    @property
-    def max(self) -> Any:
-        return self._limit("max")
-
-    @property
-    def min(self) -> Any:
-        return self._limit("min")
-
-    @property
-    def limits(self) -> tuple:
-        return (0, self.max) if self.is_unsigned else (self.min, self.max)
+    size = property(lambda self: 1 if self.inner is None else self.inner.itemsize)
+    real_dtype = property(lambda self: DTYPES[_REAL.get(self.name, self.name)])
+    max = property(lambda self: self._limit("max"))
+    min = property(lambda self: self._limit("min"))
+    limits = property(lambda self: (0 if self.is_unsigned else self.min, self.max))
 
     def _limit(self, which: str) -> Any:
         if self.is_bool:
@@ -77,10 +64,8 @@ class DType:
         return f"<dtype: {self.name!r}>"
 
     def __eq__(self, other: object) -> bool:
-        if other is None:
-            return False
         try:
-            return self is as_dtype(other)
+            return other is not None and self is as_dtype(other)
         except TypeError:
             return False
 
@@ -88,18 +73,15 @@ class DType:
         return self.as_datatype_enum
 
     def __reduce__(self) -> tuple:
-        return _named, (self.name,)
+        return as_dtype, (self.name,)
 
 
-DTYPES = {name: DType(name, *about) for name, about in _TABLE.items()}
+_REAL: dict[str, str] = {"complex64": "float32", "complex128": "float64"}
+DTYPES: dict[str, DType] = {name: DType(name, *about) for name, about in _TABLE.items()}
 _ALIASES = {"half": "float16", "float": "float32", "double": "float64", "str": "string",
             "object": "string", "bytes": "string"}  # fmt: skip
 _PYTHON = {float: "float32", int: "int64", bool: "bool", complex: "complex128", str: "string",
            bytes: "string", object: "string"}  # fmt: skip
-
-
-def _named(name: str) -> DType:
-    return DTYPES[name]
 
 
 def as_dtype(value: Any) -> DType:
@@ -127,125 +109,25 @@ def _found(value: Any) -> DType:
     return DTYPES["string" if kind.kind in "SUO" else kind.name]
 
 
-class TensorShape:
+class TensorShape(PartialShape):
     """A shape whose sizes (None), or whose rank, may be unknown."""
 
-    __slots__ = ("_dims",)
+    __slots__ = ()
 
-    def __init__(self, dims: Any) -> None:
-        if isinstance(dims, TensorShape):
-            dims = dims._dims
-        if isinstance(dims, (int, np.integer)):
-            dims = (dims,)
-        if dims is not None:
-            dims = tuple(None if d is None else int(d) for d in dims)
-            bad = [d for d in dims if d is not None and d < 0]
-            if bad:
-                raise ValueError(f"Dimension {bad[0]} must be >= 0")
-        self._dims: tuple | None = dims
-
-    rank = property(lambda self: None if self._dims is None else len(self._dims))
-    ndims = rank
+    ndims = PartialShape.rank
     dims = property(lambda self: None if self._dims is None else list(self._dims))
 
-    def as_list(self) -> list:
-        if self._dims is None:
-            raise ValueError("as_list() is not defined on an unknown TensorShape.")
-        return list(self._dims)
 
-    def is_fully_defined(self) -> bool:
-        return self._dims is not None and None not in self._dims
-
-    def num_elements(self) -> int | None:
-        return int(np.prod(self._dims or (), dtype=int)) if self.is_fully_defined() else None
-
-    def is_compatible_with(self, other: Any) -> bool:
-        other = TensorShape(other)
-        if self._dims is None or other._dims is None:
-            return True
-        same = len(self._dims) == len(other._dims)
-        pairs = zip(self._dims, other._dims, strict=False)
-        return same and all(a is None or b is None or a == b for a, b in pairs)
-
-    def assert_is_compatible_with(self, other: Any) -> None:
-        if not self.is_compatible_with(other):
-            raise ValueError(f"Shapes {self} and {TensorShape(other)} are incompatible")
-
-    def merge_with(self, other: Any) -> TensorShape:
-        self.assert_is_compatible_with(other)
-        other = TensorShape(other)
-        if self._dims is None or other._dims is None:
-            return other if self._dims is None else self
-        pairs = zip(self._dims, other._dims, strict=True)
-        return TensorShape([b if a is None else a for a, b in pairs])
-
-    def concatenate(self, other: Any) -> TensorShape:
-        other = TensorShape(other)
-        if self._dims is None or other._dims is None:
-            return TensorShape(None)
-        return TensorShape(self._dims + other._dims)
-
-    def with_rank(self, rank: int) -> TensorShape:
-        self.assert_has_rank(rank)
-        return TensorShape([None] * rank) if self._dims is None else self
-
-    def assert_has_rank(self, rank: int) -> None:
-        if self.rank not in (None, rank):
-            raise ValueError(f"Shape {self} must have rank {rank}")
-
-    def assert_is_fully_defined(self) -> None:
-        if not self.is_fully_defined():
-            raise ValueError(f"Shape {self} is not fully defined")
-
-    def _known(self) -> tuple:
-        if self._dims is None:
-            raise ValueError("Cannot take the length of shape with unknown rank.")
-        return self._dims
-
-    def __len__(self) -> int:
-        return len(self._known())
-
-    def __iter__(self) -> Iterator:
-        return iter(self._known())
-
-    def __bool__(self) -> bool:
-        return self._dims is not None
-
-    def __getitem__(self, key: Any) -> Any:
-        if self._dims is None:
-            return TensorShape(None) if isinstance(key, slice) else None
-        return TensorShape(self._dims[key]) if isinstance(key, slice) else self._dims[key]
-
-    def __add__(self, other: Any) -> TensorShape:
-        return self.concatenate(other)
-
-    def __radd__(self, other: Any) -> TensorShape:
-        return TensorShape(other).concatenate(self)
-
-    def __eq__(self, other: object) -> bool:
-        try:
-            return self._dims == TensorShape(other)._dims
-        except (TypeError, ValueError):
-            return NotImplemented
-
-    def __hash__(self) -> int:
-        return hash(self._dims)
-
-    def __repr__(self) -> str:
-        return f"TensorShape({None if self._dims is None else list(self._dims)})"
-
-    def __str__(self) -> str:
-        return "<unknown>" if self._dims is None else str(self._dims)
-
-    def __reduce__(self) -> tuple:
-        return TensorShape, (self._dims,)
+class TypeSpec:
+    """What a value is to be: the kind that all specifications are of."""
 
 
-class TensorSpec:
+class TensorSpec(graphs.Spec, TypeSpec):
     """What a tensor is to be: its shape, its type and a name."""
 
     def __init__(self, shape: Any, dtype: Any = "float32", name: str | None = None) -> None:
-        self.shape, self.dtype, self.name = TensorShape(shape), as_dtype(dtype), name
+        super().__init__(shape, as_dtype(dtype), name)
+        self.shape: TensorShape = TensorShape(shape)
 
     @classmethod
     def from_tensor(cls, tensor: Any, name: str | None = None) -> TensorSpec:
@@ -253,20 +135,13 @@ class TensorSpec:
 
     from_spec = from_tensor
 
-    def is_compatible_with(self, other: Any) -> bool:
-        return self.dtype is as_dtype(other.dtype) and self.shape.is_compatible_with(other.shape)
-
-    def __eq__(self, other: object) -> bool:
-        mine = (type(self), self.shape, self.dtype, self.name)
-        return isinstance(other, TensorSpec) and mine == (
-            type(other), other.shape, other.dtype, other.name
-        )  # fmt: skip
-
-    def __hash__(self) -> int:
-        return hash((self.shape, self.dtype))
+    def example(self, size: int) -> Any:
+        if self.dtype.inner is None:
+            return np.full([size if d is None else d for d in self.shape or ()], b"", object)
+        return graphs.Spec(self.shape, self.dtype.inner).example(size)
 
     def __repr__(self) -> str:
         return f"TensorSpec(shape={self.shape}, dtype={self.dtype!r}, name={self.name!r})"
 
 
-__all__ = ["DTYPES", "DType", "TensorShape", "TensorSpec", "as_dtype"]
+__all__ = ["DTYPES", "DType", "TensorShape", "TensorSpec", "TypeSpec", "as_dtype"]

@@ -105,6 +105,27 @@ def test_metrics_in_traced_functions(keras):
     assert [float(update(tf.constant(n))) for n in (1.0, 3.0, 5.0)] == [1.0, 2.0, 3.0]
 
 
+def test_losses_of_layers(keras):
+    class Penalized(keras.layers.Layer):
+        def build(self, shape):
+            self.w = self.add_weight(shape=(shape[-1], 2), initializer="ones")
+
+        def call(self, x):
+            self.add_loss(tf.reduce_sum(self.w * 3.0))
+            return tf.matmul(x, self.w)
+
+    layer = Penalized()
+
+    @tf.function
+    def gradient(x):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(layer(x)) + sum(layer.losses)
+        return tape.gradient(loss, layer.trainable_variables)
+
+    (found,) = gradient(tf.ones([1, 3]))
+    assert found.numpy().tolist() == [[4.0, 4.0]] * 3
+
+
 for name, test in list(globals().items()):
     if name.startswith("test_"):
         test(tf.keras)

@@ -53,6 +53,7 @@ def test_modules_find_their_variables():
 
 def test_nests_are_flattened_by_keys():
     assert tf.nest.flatten({"b": 1, "a": [2, (3,)]}) == [2, 3, 1]
+    assert tf.nest.flatten(({"b": 1, "a": 2}, 3)) == [2, 1, 3]
     with pytest.raises(ValueError, match="same nested structure"):
         tf.nest.map_structure(lambda a, b: a, [1, 2], [1])
 
@@ -162,7 +163,36 @@ class TestCases(tf.test.TestCase):
             self.assertAllClose([1.0], [1.1])
 
 
+def test_devices_and_scopes():
+    (device,) = tf.config.list_physical_devices()
+    assert repr(device) == "PhysicalDevice(name='/physical_device:CPU:0', device_type='CPU')"
+    assert tf.config.list_physical_devices("GPU") == []
+
+    @tf.name_scope("whole")
+    def fn():
+        with tf.name_scope("inner") as name:
+            return name
+
+    assert fn() == "inner"
+
+
 def test_strings_and_files(tmp_path):
     assert tf.strings.join(["a", tf.constant("b")], "/").numpy() == b"a/b"
     tf.io.write_file(str(tmp_path / "f"), b"bytes")
     assert tf.io.read_file(str(tmp_path / "f")).numpy() == b"bytes"
+
+
+def test_specifications_are_of_one_kind():
+    assert isinstance(tf.TensorSpec([2]), tf.TypeSpec)
+    assert not isinstance(tf.constant(1), tf.TypeSpec)
+
+
+def test_texts_are_gathered_and_set_in_loops():
+    @tf.function
+    def last(words):
+        for i in tf.range(tf.size(words)):
+            word = tf.gather(words, i)
+        return word
+
+    assert last(tf.constant(["a", "b"])).numpy() == b"b"
+    assert tf.gather(["x", "y"], 1).numpy() == b"y"

@@ -1,0 +1,57 @@
+"""Arrays of what a program writes: numbers, texts, nested sequences of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+
+def array_of(value: Any) -> tuple[np.ndarray, bool]:
+    """The array of ``value`` (texts as bytes), and whether its type is that of Python's numbers,
+    and no array's own."""
+    array, natural = _array(value), not _typed(value)
+    if array.dtype.kind in "SUO":
+        out = np.empty(array.size, object)
+        out[:] = [
+            x.encode() if isinstance(x, str) else bytes(x) for x in array.reshape(-1).tolist()
+        ]
+        return out.reshape(array.shape), natural
+    if not natural and isinstance(value, (list, tuple)) and isinstance(value[0], np.generic):
+        array = array.astype(value[0].dtype)
+    return array, natural
+
+
+def fits_32(array: np.ndarray) -> bool:
+    """Whether all integers have at most 32 bits."""
+    return not array.size or bool(-(2**31) <= array.min() and array.max() < 2**31)
+
+
+def _typed(value: Any) -> bool:
+    while isinstance(value, (list, tuple)) and len(value):
+        value = value[0]
+    return hasattr(value, "dtype") and not isinstance(value, (list, tuple))
+
+
+def _array(value: Any) -> np.ndarray:
+    said = "(None)" if value is None else f"({value!r})"
+    if value is not None:
+        try:
+            array = np.asarray(value)
+        except ValueError:
+            raise ValueError("Can't convert non-rectangular Python sequence to Tensor.") from None
+        if array.dtype.kind == "U" and isinstance(value, (list, tuple)) and _is_mixed(value):
+            raise ValueError("Can't convert Python sequence with mixed types to Tensor.")
+        if array.dtype.kind in "SU":  # (whose numpy arrays lose zeros at the end)
+            array = np.asarray(value, object)
+        if array.dtype.kind != "O" or all(isinstance(x, (str, bytes)) for x in array.flat):
+            return array
+    raise ValueError(
+        f"Attempt to convert a value {said} with an unsupported type ({type(value)}) to a Tensor."
+    )
+
+
+def _is_mixed(value: Any) -> bool:
+    if isinstance(value, (list, tuple)):
+        return any(map(_is_mixed, value))
+    return not isinstance(value, (str, bytes, np.ndarray))

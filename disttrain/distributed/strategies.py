@@ -1,0 +1,138 @@
+"""Strategies: which replicas compute together, in force for a block of a program; whether one is in
+a replica's own step; each replica's part of the input."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from ..core.tensor import Tensor
+from ..data.pipeline import Pipeline
+from ..data.pipeline.elements import flatten
+from ..ops import api as ops
+from .replicas import after_another, cluster_told, place, same_draws, together
+
+CURRENT: ContextVar[Any] = ContextVar("strategy", default=None)
+REPLICA: ContextVar[bool] = ContextVar("replica", default=False)
+
+
+@dataclass(frozen=True)
+class InputContext:
+    """Which input of how many a function makes."""
+
+    title: ClassVar[str] = "InputContext"
+    num_input_pipelines: int = 1
+    input_pipeline_id: int = 0
+    num_replicas_in_sync: int = 1
+
+    def get_per_replica_batch_size(self, global_batch_size: int) -> int:
+        """The rows of one replica."""
+        if global_batch_size % self.num_replicas_in_sync:
+            raise ValueError(
+                f"The `global_batch_size` {global_batch_size} is not divisible by "
+                f"`num_replicas_in_sync` {self.num_replicas_in_sync}."
+            )
+        return global_batch_size // self.num_replicas_in_sync
+
+    def __str__(self) -> str:
+        return (f"{self.title}(input pipeline id {self.input_pipeline_id}, total: "
+                f"{self.num_input_pipelines})")  # fmt: skip
+
+
+@contextlib.contextmanager
+def in_force(strategy: Any, replica: bool) -> Iterator[None]:
+    """Let ``strategy`` be the one in force; ``replica``: in a replica's own step."""
+    token, before = CURRENT.set(strategy), REPLICA.set(replica)
+    try:
+        yield
+    finally:
+        CURRENT.reset(token)
+        REPLICA.reset(before)
+
+
+class Strategy:
+    """One replica for each rank. ``several``: all ranks; else this one alone."""
+
+    several: ClassVar[bool] = True
+    context: ClassVar[type[InputContext]] = InputContext
+
+    def __init__(self) -> None:
+        self.rank, self.num_replicas_in_sync = place() if self.several else (0, 1)
+
+    def streams(self) -> tuple[Callable[[], Any], Callable[[Any], None]]:
+        """The state of one more stream of random numbers, and how it is put."""
+        return (lambda: None), (lambda state: None)
+
+    @contextlib.contextmanager
+    def scope(self) -> Iterator[Any]:
+        """In the block all ranks draw what rank 0 draws; then each goes on with its own numbers."""
+        alone = self.num_replicas_in_sync == 1
+        with in_force(self, False), contextlib.nullcontext() if alone else same_draws(
+            *self.streams()):  # fmt: skip
+            yield self
+
+    def step(self, fn: Callable[..., Any], args: Any = (), kwargs: dict | None = None) -> Any:
+        """``fn`` on this rank's values; what it returns is the value of this replica."""
+        with in_force(self, True):
+            return fn(*args, **(kwargs or {}))
+
+    def input_context(self) -> InputContext:
+        """What a function that makes an input is told."""
+        return self.context(self.num_replicas_in_sync, self.rank, self.num_replicas_in_sync)
+
+    def part(self, pipeline: Pipeline, whole: bool = True) -> Pipeline:
+        """This rank's part of each batch; not ``whole``: all of them, in batches of its size."""
+        size = self.num_replicas_in_sync
+        if whole or size == 1:
+            return pipeline.distribute(size, self.rank)
+        sizes = {s.shape[0] if s.shape else None for s in flatten(pipeline.element_spec)[0]}
+        first = next(iter(pipeline), None) if None in sizes else None
+        rows = len(flatten(first)[0][0]) if first is not None else next(iter(sizes)) or size
+        return pipeline.rebatch([max(rows // size, 1)])
+
+
+def reduced(x: Tensor, mean: bool = False, axis: int | None = None) -> Tensor:
+    """The sum (or the mean) of the replicas' ``x``; with ``axis``, of its rows, too."""
+    join = place(join=False)[1] > 1
+    if axis is None:
+        return together(x, mean) if join else x
+    total = together(x.sum(axis)) if join else x.sum(axis)
+    if not mean:
+        return total
+    count = ops.tensor(x.shape[axis])
+    return total / int(together(count) if join else count)
+
+
+def gathered(x: Tensor, axis: int) -> Tensor:
+    """The replicas' ``x``, one after the other."""
+    return after_another(x, axis) if place(join=False)[1] > 1 else x
+
+
+class ClusterSpec(dict):
+    """Addresses by kind of task."""
+
+    as_dict = dict.copy
+    jobs = property(sorted)
+
+    def num_tasks(self, job_name: str) -> int:
+        """How many tasks of a kind there are."""
+        return len(self[job_name])
+
+    def __repr__(self) -> str:
+        return f"ClusterSpec({super().__repr__()})"
+
+
+class Resolver:
+    """The cluster that ``TF_CONFIG`` tells of."""
+
+    def __init__(self, task_type: str | None = None, task_id: int | None = None, **_: Any) -> None:
+        self._cluster, kind, index = cluster_told()
+        self.task_type = task_type or (kind if self._cluster else "")
+        self.task_id = index if task_id is None else task_id
+
+    def cluster_spec(self) -> ClusterSpec:
+        """The cluster."""
+        return ClusterSpec(self._cluster)

@@ -1,0 +1,12 @@
+"""Graphs: functions traced once for each kind of arguments into lists of operations, which run
+again on the values of a call; control flow of values without numbers as operations of its own.
+
+Tracing sees examples, so what computes needs no rules of shapes. Running calls the same functions,
+so tapes, transforms and the compiler around a call see what they would see without a graph.
+"""
+
+from .function import Function, Spec, Trace
+from .graph import CURRENT, Graph, Operation, Run, Symbol, outside
+
+__all__ = ["CURRENT", "Function", "Graph", "Operation", "Run", "Spec", "Symbol", "Trace",
+           "outside"]  # fmt: skip

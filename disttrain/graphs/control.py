@@ -1,0 +1,260 @@
+"""Control flow inside of graphs: branches and loops as operations, whose bodies are graphs of their
+own. What these use of outside becomes inputs of the operation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from .. import tree
+from ..compile.autograph import Border
+from ..core.tensor import Tensor
+from ..ops import api as ops
+from .graph import CURRENT, Graph, Symbol, outside
+
+
+def traced(name: str, fn: Callable, given: Sequence[Any]) -> tuple[Graph, Callable]:
+    """The graph of ``fn`` of what has the shapes of ``given``, and how its results are rebuilt."""
+    outer = CURRENT.get()
+    graph = type(outer)(name, outer)
+    with graph:
+        inputs = []
+        for i, t in enumerate(given):
+            staged = isinstance(t, Symbol)
+            one = t._value if staged else graph.value_of(t)
+            inputs.append(graph.placeholder(one, t._twin if staged else one, f"args_{i}"))
+        leaves, rebuild = tree.flatten(fn(*inputs))
+        graph.finish(leaves)
+    return graph, rebuild
+
+
+def _captures(graphs: Sequence[Graph]) -> tuple[list, list[list[int]]]:
+    """What graphs use of outside, once each, and where each finds its own among it."""
+    found: list[Any] = []
+    places = []
+    for graph in graphs:
+        mine = []
+        for t, _ in graph.captured:
+            at = next((i for i, f in enumerate(found) if f is t), None)
+            if at is None:
+                at = len(found)
+                found.append(t)
+            mine.append(at)
+        places.append(mine)
+    return found, places
+
+
+def _kind(t: Symbol) -> str:
+    return str(t._value.dtype).rpartition(".")[2]
+
+
+def branch(
+    kind: str, index: Any, branches: Sequence[Graph], rebuild: Callable, flag: bool = False,
+    words: str = "branches",
+) -> Any:  # fmt: skip
+    """An operation that runs one of ``branches``: that of the number ``index``, the last for
+    numbers that none has; or where ``index`` is a ``flag``, the first if it holds, else the
+    second."""
+    first, *others = outs = [g.outputs for g in branches]
+    for other in others:
+        if len(other) != len(first):
+            raise TypeError(f"{words} must have the same number, type, and overall structure of "
+                            f"return values; {len(first)} and {len(other)} given")  # fmt: skip
+        for a, b in zip(first, other, strict=True):
+            if a._value.dtype != b._value.dtype:
+                raise TypeError(f"{words} must return the same types: {_kind(a)} and {_kind(b)} "
+                                "given")  # fmt: skip
+    held, places = _captures(branches)
+
+    def call(at: Any, *values: Any, run: Any) -> tuple:
+        n = int(not at) if flag else int(at)
+        n = n if 0 <= n < len(branches) else len(branches) - 1
+        return tuple(branches[n].run([values[i] for i in places[n]], run))
+
+    examples = tuple(t._value for t in first)
+    alike = [all(o[i].sizes() == t.sizes() for o in outs) for i, t in enumerate(first)]
+    twins = [t._twin if same else None for t, same in zip(first, alike, strict=True)]
+    found = CURRENT.get().record(
+        kind, call, [index, *held], "cond", examples=examples, controlled=True, twins=twins
+    )
+    return rebuild(list(found))
+
+
+def cond(kind: str, test: Any, yes: Callable, no: Callable, words: str = "branches") -> Any:
+    """``yes()`` where ``test`` holds, ``no()`` elsewhere."""
+    one, rebuild = traced("cond_true", yes, [])
+    other, _ = traced("cond_false", no, [])
+    return branch(kind, test, [one, other], rebuild, True, words)
+
+
+def while_loop(
+    test: Callable, body: Callable, values: list, limit: int | None = None, names: Any = None
+) -> Any:
+    """A loop as one operation: ``test`` and ``body`` take and give the nested ``values``."""
+    graph = CURRENT.get()
+    leaves, rebuild = tree.flatten(values)
+    start = [graph.inside(v) for v in leaves]
+    tests, _ = traced("while_cond", lambda *v: test(*rebuild(list(v))), start)
+    steps, _ = traced("while_body", lambda *v: body(*rebuild(list(v))), start)
+    _check_loop(start, steps.outputs, names)
+    held, (for_test, for_step) = _captures([tests, steps])
+    count = len(start)
+
+    def call(*given: Any, run: Any) -> tuple:
+        now, around = list(given[:count]), given[count:]
+        extra, more = [around[i] for i in for_test], [around[i] for i in for_step]
+        done = 0
+        while bool(tests.run([*now, *extra], run)[0]) and (limit is None or done < limit):
+            now = steps.run([*now, *more], run)
+            done += 1
+        return tuple(now)
+
+    return _loop(call, start, steps.outputs, held, rebuild)
+
+
+def for_loop(
+    over: Any, body: Callable, values: list, names: Any = None, go_on: Callable | None = None
+) -> Any:
+    """A loop over the first dimension of a symbol, or over the elements that an iterable gives at
+    each run, as one operation. ``body(element, *values)`` gives the next values; ``go_on(*values)``
+    whether it goes on."""
+    graph = CURRENT.get()
+    leaves, rebuild = tree.flatten(values)
+    start = [graph.inside(v) for v in leaves]
+    rows = isinstance(over, Symbol)
+    first = first_of(over)
+    parts, whole = tree.flatten(first)
+    here = len(parts)
+    steps, _ = traced(
+        "for_body", lambda *v: body(whole(list(v[:here])), *rebuild(list(v[here:]))),
+        [*parts, *start],
+    )  # fmt: skip
+    graphs = [steps]
+    if go_on is not None:
+        graphs.append(traced("for_cond", lambda *v: go_on(*rebuild(list(v))), start)[0])
+    _check_loop(start, steps.outputs, names)
+    held, (for_step, *for_test) = _captures(graphs)
+    count = len(start)
+
+    def call(*given: Any, run: Any) -> tuple:
+        lines = given[0].unbind(0) if rows else over
+        given = given[1:] if rows else given
+        now, around = list(given[:count]), given[count:]
+        for line in lines:
+            more = [around[i] for places in for_test for i in places]
+            if for_test and not bool(graphs[1].run([*now, *more], run)[0]):
+                break
+            element = [line] if rows else [graph.value_of(v) for v in tree.leaves(line)]
+            now = steps.run([*element, *now, *[around[i] for i in for_step]], run)
+        return tuple(now)
+
+    return _loop(call, [over, *start] if rows else start, steps.outputs, held, rebuild)
+
+
+def _first(value: Any) -> Any:
+    shape = tuple(value.shape[1:])
+    return value[0] if len(value) else ops.zeros(shape, dtype=value.dtype)
+
+
+def first_of(over: Any) -> Any:
+    """An element of what a loop goes over."""
+    if isinstance(over, Symbol):
+        return CURRENT.get().record("StridedSlice", _first, [over])
+    with outside():
+        return next(iter(over))
+
+
+def _loop(call: Any, inputs: list, outs: list, held: list, rebuild: Callable) -> Any:
+    start = inputs[len(inputs) - len(outs) :]
+    same = [s.sizes() == o.sizes() for s, o in zip(start, outs, strict=True)]
+    twins = [o._twin if alike else None for o, alike in zip(outs, same, strict=True)]
+    found = CURRENT.get().record(
+        "While", call, [*inputs, *held], "while", examples=tuple(o._value for o in outs),
+        controlled=True, twins=twins,
+    )  # fmt: skip
+    return rebuild(list(found))
+
+
+def _check_loop(start: list, outs: list, names: Any) -> None:
+    if len(start) != len(outs):
+        raise ValueError(f"The two structures don't have the same nested structure: {len(start)} "
+                         f"loop variables, and {len(outs)} after one iteration")  # fmt: skip
+    for i, (a, b) in enumerate(zip(start, outs, strict=True)):
+        if a._value.dtype != b._value.dtype:
+            word = names[i] if names and i < len(names) else f"loop_vars[{i}]"
+            raise TypeError(f"'{word}' has dtype {_kind(a)} before the loop, but dtype {_kind(b)} "
+                            "after one iteration")  # fmt: skip
+
+
+# --- AutoGraph ----------------------------------------------------------------------------------
+class Staging(Border):
+    """Python's statements over symbols, as operations of the graph that is being traced.
+
+    A subclass says which other values there are (``is_value``, ``value``), and has the operations
+    of logic."""
+
+    kind_of_branch = "If"
+
+    def is_staged(self, value: Any) -> bool:
+        if isinstance(value, Symbol):
+            return True
+        return CURRENT.get() is not None and self.is_value(value)
+
+    def is_value(self, value: Any) -> bool:
+        return isinstance(value, (Symbol, Tensor))
+
+    def value(self, value: Any) -> Any:
+        return value if self.is_value(value) else ops.as_tensor(value)
+
+    def kind(self, value: Any) -> str:
+        return str(self.value(value).dtype)
+
+    def is_sequence(self, value: Any) -> bool:
+        within = CURRENT.get() is not None and hasattr(value, "element_spec")
+        return within or self.is_staged(value)
+
+    def begin(self, body: Callable) -> Any:
+        outer = CURRENT.get()
+        graph = type(outer)("branch", outer)
+        with graph:
+            body()
+        return graph
+
+    def finish(self, program: Any, values: list) -> Any:
+        with program:
+            program.finish(tree.leaves(values))
+        return program
+
+    def choose(self, test: Any, programs: list, rebuild: Callable) -> Any:
+        return branch(self.kind_of_branch, self.value(test), programs, rebuild, True)
+
+    def cond(self, test: Any, yes: Callable, no: Callable) -> Any:
+        return cond(self.kind_of_branch, self.value(test), yes, no)
+
+    def blank(self, value: Any) -> Any:
+        value = self.value(value)
+        if not isinstance(value, Symbol):
+            return value
+        example = value._value
+        if isinstance(example, np.ndarray):  # of texts
+            return self.value(np.full(example.shape, b"", object))
+        return self.value(ops.zeros_like(example.detach()))
+
+    def element(self, over: Any) -> Any:
+        return first_of(self._sequence(over))
+
+    def while_loop(self, test: Callable, body: Callable, values: list, names: list) -> list:
+        found: list = while_loop(lambda *v: self.value(test(*v)), body, values, names=names)
+        return found
+
+    def for_loop(
+        self, over: Any, body: Callable, values: list, names: list, go_on: Callable | None
+    ) -> list:
+        more = None if go_on is None else (lambda *v: self.value(go_on(*v)))
+        found: list = for_loop(self._sequence(over), body, values, names, more)
+        return found
+
+    def _sequence(self, over: Any) -> Any:
+        return CURRENT.get().inside(self.value(over)) if self.is_value(over) else over

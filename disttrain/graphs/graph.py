@@ -1,0 +1,293 @@
+"""What a traced function is: a list of operations, recorded as they are asked for and run again.
+
+Tracing runs every operation once on examples of its inputs, for shapes and types (and once more on
+others, where sizes are unknown: what differs is ``None``). Running calls the same functions on the
+values of a call, so a tape around it records, as does a transform or the compiler.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar
+
+import numpy as np
+
+from .. import tree
+from ..core.tensor import Tensor
+from ..errors import DisttrainError
+from ..ops import api as ops
+from ..partial_shape import PartialShape
+
+# The graph that is being traced.
+CURRENT: contextvars.ContextVar[Any] = contextvars.ContextVar("graph", default=None)
+
+
+@contextlib.contextmanager
+def outside() -> Iterator[None]:
+    """Run as if no function were being traced."""
+    token = CURRENT.set(None)
+    try:
+        yield
+    finally:
+        CURRENT.reset(token)
+
+
+class Symbol:
+    """A value of the function that ``graph`` is traced from. ``_value`` is an example of it, by
+    which its type and shape are known; ``_twin`` one for other sizes, where some are unknown."""
+
+    __slots__ = ("__weakref__", "_twin", "_value", "graph", "name", "op")
+
+    _twin: Any
+    _value: Any
+    graph: Any
+    name: str
+    op: Any
+
+    @property
+    def dtype(self) -> Any:
+        """Its type."""
+        return self._value.dtype
+
+    @property
+    def shape(self) -> Any:
+        """What is known of the shape."""
+        return self.sizes()
+
+    def sizes(self) -> PartialShape:
+        """What is known of the shape."""
+        one, other = self._value, self._twin
+        if other is one:
+            return PartialShape(tuple(one.shape))
+        if other is None:
+            return PartialShape([None] * len(one.shape))
+        if len(other.shape) != len(one.shape):
+            return PartialShape(None)
+        pairs = zip(one.shape, other.shape, strict=True)
+        return PartialShape([a if a == b else None for a, b in pairs])
+
+
+class Operation:
+    """One line of a graph."""
+
+    def __init__(self, name: str, kind: str, call: Any, inputs: list, graph: Any) -> None:
+        self.name, self.type, self.call, self.inputs, self.graph = name, kind, call, inputs, graph
+        self.outputs: list[Any] = []
+        self.places: list[int] = []  # of its inputs among the values of a run
+        self.results: list[int] = []
+        self.rebuild: Callable[[list], Any] | None = None
+        self.controlled = False  # whether ``call`` is given the run, too
+
+
+class Run:
+    """One run of a graph: its values, and the tapes that are open in it."""
+
+    def __init__(self, tapes: dict | None = None) -> None:
+        self.tapes: dict[int, Any] = {} if tapes is None else tapes
+
+
+class Graph:
+    """The operations of a function, in order; ``outer``: the graph that it was traced inside.
+
+    A subclass says what its values are (``symbol``, ``value_of``) and how errors are told.
+    """
+
+    symbol: ClassVar[type[Symbol]] = Symbol
+    operation: ClassVar[type[Operation]] = Operation
+    # What is raised by what computes, and stands for wrong arguments.
+    failures: ClassVar[tuple] = (DisttrainError, ValueError, TypeError, IndexError, RuntimeError,
+                                 ZeroDivisionError)  # fmt: skip
+
+    def __init__(self, name: str, outer: Graph | None = None) -> None:
+        self.name, self.outer_graph = name, outer
+        self.operations: list[Any] = []
+        self.inputs: list[Any] = []
+        self.outputs: list[Any] = []
+        self.captured: list[tuple[Any, Any]] = []
+        self.variables: list[Any] = []
+        self.created: list[Any] = []
+        self.building = True
+        self.children: list[Graph] = []
+        if outer is not None:
+            outer.children.append(self)
+        self._names: dict[str, int] = {}
+        self._slots: dict[int, int] = {}
+
+    # --- what a subclass may say otherwise ------------------------------------------------------
+    def value_of(self, value: Any) -> Any:
+        """The Tensor that a program's ``value`` stands for."""
+        return value if isinstance(value, (Tensor, np.ndarray)) else ops.as_tensor(value)
+
+    def failed(self, op: Operation, error: BaseException) -> BaseException:
+        """What is raised where ``op`` has raised ``error``."""
+        return type(error)(f"{error} (at {op.name} of {self.name})")
+
+    def out_of_scope(self, symbol: Symbol) -> BaseException:
+        """What is raised where a value of another graph is used."""
+        return RuntimeError(f"{symbol.name}: a value of {symbol.graph.name}, used outside of it")
+
+    # --- tracing --------------------------------------------------------------------------------
+    def __enter__(self) -> Graph:
+        self._token = CURRENT.set(self)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        CURRENT.reset(self._token)
+
+    def unique(self, name: str) -> str:
+        """``name``, with a number where there is one of it."""
+        count = self._names.get(name.lower(), -1) + 1
+        self._names[name.lower()] = count
+        return f"{name}_{count}" if count else name
+
+    def placeholder(self, example: Any, twin: Any, name: str) -> Any:
+        """A new input."""
+        op = self._operation(name or "args_0", "Placeholder", None, [])
+        out = self._output(op, example, twin)
+        self.inputs.append(out)
+        return out
+
+    def uses(self, variable: Any) -> None:
+        """Note that a variable is read or written."""
+        if not any(v is variable for v in self.variables):
+            self.variables.append(variable)
+
+    def record(
+        self, kind: str, call: Callable, inputs: list, name: str | None = None,
+        examples: Any = None, controlled: bool = False, arguments: tuple = (), twins: Any = None,
+    ) -> Any:  # fmt: skip
+        """Write down ``call`` of ``inputs``; what stands for its results.
+
+        ``examples``: the structure of its results, where it must not run now. ``arguments``: what
+        the inputs are called, for those that become constants. ``controlled``: ``call`` takes the
+        ``run``, too.
+        """
+        title = self.unique(name or kind)
+        words = [*arguments, *("input",) * (len(inputs) - len(arguments))]
+        held = [self.inside(t, f"{title}/{w}") for t, w in zip(inputs, words, strict=True)]
+        op = self._operation(title, kind, call, held, named=True)
+        op.controlled = controlled
+        values = [t._value for t in held]
+        found = call(*values) if examples is None else examples
+        if twins is None:
+            twins = self._twins(call, held, found) if examples is None else found
+        leaves, op.rebuild = tree.flatten(found)
+        others = leaves if twins is found else twins
+        outs = [self._output(op, v, o) for v, o in zip(leaves, others, strict=True)]
+        return op.rebuild(outs)
+
+    def _twins(self, call: Callable, held: list, found: Any) -> Any:
+        if all(t._twin is t._value for t in held):
+            return found
+        count = len(tree.leaves(found))
+        if any(t._twin is None for t in held):
+            return [None] * count
+        try:
+            return tree.leaves(call(*[t._twin for t in held]))
+        except self.failures:
+            return [None] * count
+
+    def inside(self, t: Any, name: str = "Const") -> Any:
+        """What stands for ``t`` in this graph: itself, a constant, or what is captured."""
+        if not isinstance(t, Symbol):
+            value = self.value_of(t)
+            op = self._operation(self.unique(name), "Const", lambda: value, [], named=True)
+            op.rebuild = lambda values: values[0]
+            return self._output(op, value, value)
+        if t.graph is self:
+            return t
+        self._check_outer(t)
+        found = next((inner for outer, inner in self.captured if outer is t), None)
+        if found is None:
+            op = self._operation(f"captured_{len(self.captured)}", "Placeholder", None, [])
+            found = self._output(op, t._value, t._twin)
+            self.captured.append((t, found))
+        return found
+
+    def _check_outer(self, t: Symbol) -> None:
+        graph = self.outer_graph
+        while graph is not None and graph is not t.graph:
+            graph = graph.outer_graph
+        if graph is None:
+            raise self.out_of_scope(t)
+
+    def _operation(
+        self, name: str, kind: str, call: Any, inputs: list, named: bool = False
+    ) -> Operation:
+        op = self.operation(name if named else self.unique(name), kind, call, inputs, self)
+        op.places = [self._slots[id(t)] for t in inputs]
+        self.operations.append(op)
+        return op
+
+    def _output(self, op: Operation, value: Any, twin: Any) -> Any:
+        t = self.symbol()
+        t._value, t._twin, t.graph, t.op = value, twin, self, op
+        t.name = f"{op.name}:{len(op.outputs)}"
+        op.outputs.append(t)
+        self._slots[id(t)] = len(self._slots)
+        op.results.append(self._slots[id(t)])
+        return t
+
+    def forget(self) -> None:
+        """Let go of the examples, but for their shapes and types."""
+        for graph in (self, *self.children):
+            for op in graph.operations:
+                for t in op.outputs:
+                    known = t._twin is t._value
+                    t._value = _outline(t._value)
+                    t._twin = t._value if known else None if t._twin is None else _outline(t._twin)
+        for graph in self.children:
+            graph.forget()
+        self.children = []
+
+    def is_open(self) -> bool:
+        """Whether the shape of an output is not known whole."""
+        return not all(t.sizes().is_fully_defined() for t in self.outputs)
+
+    # --- running --------------------------------------------------------------------------------
+    def finish(self, outputs: list) -> None:
+        """The function has returned ``outputs``."""
+        self.outputs = [self.inside(t) for t in outputs]
+        self.building = False
+        kept = {self._slots[id(t)] for t in self.outputs}
+        last = {place: op for op in self.operations for place in (*op.results, *op.places)}
+        self._ends: dict[int, list[int]] = {}
+        for place, op in last.items():
+            if place not in kept:
+                self._ends.setdefault(id(op), []).append(place)
+
+    def run(self, values: list, run: Run | None = None) -> list:
+        """The outputs for ``values`` of the inputs and of what is captured."""
+        run = Run() if run is None else run
+        env: list[Any] = [None] * len(self._slots)
+        given = [*self.inputs, *(inner for _, inner in self.captured)]
+        for t, value in zip(given, values, strict=True):
+            env[self._slots[id(t)]] = value
+        for op in self.operations:
+            if op.call is not None:
+                args = [env[i] for i in op.places]
+                try:
+                    found = op.call(*args, run=run) if op.controlled else op.call(*args)
+                except self.failures as error:
+                    told = self.failed(op, error)
+                    raise told from (None if told is error else error)
+                for i, value in zip(op.results, tree.leaves(found), strict=False):
+                    env[i] = value
+            for i in self._ends.get(id(op), ()):
+                env[i] = None
+        return [env[self._slots[id(t)]] for t in self.outputs]
+
+
+def _outline(value: Any) -> Any:
+    """What has the shape and the type of ``value``, and no numbers."""
+    if isinstance(value, np.ndarray):
+        return value
+    return ops.empty(value.shape, dtype=value.dtype, device="meta")
+
+
+def blank(t: Symbol) -> Any:
+    """An example for a value of a graph that has let go of its own."""
+    value = t._value
+    return value if isinstance(value, np.ndarray) else ops.zeros(value.shape, dtype=value.dtype)

@@ -1,0 +1,31 @@
+"""Arrays of what a program writes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from disttrain.arrays.from_python import array_of, fits_32
+
+
+def test_whose_type_it_is():
+    assert array_of([1, 2])[1]
+    assert not array_of([np.float16(1), 2])[1]
+    assert array_of([np.float16(1), 2])[0].dtype == np.float16
+    assert not array_of(np.ones(2))[1]
+    assert fits_32(np.array([1, -(2**31)]))
+    assert not fits_32(np.array([2**31]))
+
+
+def test_texts():
+    assert array_of(["a", b"b\0"])[0].tolist() == [b"a", b"b\0"]
+    assert array_of("é")[0].item() == "é".encode()
+
+
+@pytest.mark.parametrize(("value", "message"), [
+    ([[1], [1, 2]], "non-rectangular"), ([1, "a"], "mixed types"),
+    (None, r"a value \(None\) with an unsupported type"), (object(), "unsupported type"),
+])  # fmt: skip
+def test_what_is_no_array(value, message):
+    with pytest.raises(ValueError, match=message):
+        array_of(value)

@@ -1,0 +1,66 @@
+"""Objects with names, saved and restored together."""
+
+from __future__ import annotations
+
+import pytest
+
+import disttrain as dt
+from disttrain.distributed.objects import CheckpointManager, ObjectCheckpoint, latest
+
+
+class Count:
+    """An iterator with a position."""
+
+    def __init__(self):
+        self.at = 0
+
+    def __next__(self):
+        self.at += 1
+        return self.at
+
+    def state_dict(self):
+        return {"at": self.at}
+
+    def load_state_dict(self, state):
+        self.at = state["at"]
+
+
+def made():
+    return ObjectCheckpoint(model=dt.nn.Linear(2, 1), parts={"t": [dt.zeros(2)]}, it=Count())
+
+
+def test_all_is_restored(tmp_path):
+    first = made()
+    next(first.it)
+    first.parts["t"][0].fill_(3.0)
+    path = first.save(tmp_path / "all")
+    assert latest(tmp_path) == path == str(tmp_path / "all-1")
+    other = made()
+    other.restore(path).assert_consumed()
+    assert other.parts["t"][0].tolist() == [3.0, 3.0]
+    assert other.it.at == other.save_counter == 1
+    assert other.model.weight.tolist() == first.model.weight.tolist()
+
+
+def test_matches_and_failures(tmp_path):
+    path = made().write(tmp_path / "c")
+    part = ObjectCheckpoint(it=Count())
+    with pytest.raises(AssertionError, match="Unresolved object"):
+        part.read(path).assert_consumed()
+    with pytest.raises(AssertionError, match="1 Python objects"):
+        ObjectCheckpoint(q=dt.ones(1)).read(path).assert_existing_objects_matched()
+    with pytest.raises(ValueError, match="trackable"):
+        ObjectCheckpoint(x=5)
+    with pytest.raises(FileNotFoundError, match="Failed to find"):
+        part.restore(str(tmp_path / "none"))
+    assert part.restore(None).assert_consumed()
+
+
+def test_a_manager_keeps_the_last(tmp_path):
+    manager = CheckpointManager(made(), tmp_path, 2)
+    assert manager.restore_or_initialize() is None
+    for _ in range(3):
+        manager.save()
+    kept = sorted(p.name for p in tmp_path.iterdir())
+    assert kept == ["checkpoint", "ckpt-2.objects", "ckpt-3.objects"]
+    assert CheckpointManager(made(), tmp_path, 2).restore_or_initialize().endswith("ckpt-3")

@@ -1,0 +1,43 @@
+"""Strategies: one replica for each rank, in force for a block."""
+
+from __future__ import annotations
+
+import pytest
+
+import disttrain as dt
+from disttrain.data.pipeline import Pipeline
+from disttrain.distributed import strategies
+
+
+def test_what_is_in_force():
+    alone = strategies.Strategy()
+    assert alone.num_replicas_in_sync == 1
+    with alone.scope() as found:
+        assert found is alone is strategies.CURRENT.get()
+        assert not strategies.REPLICA.get()
+        assert alone.step(lambda x: (x, strategies.REPLICA.get()), (3,)) == (3, True)
+    assert strategies.CURRENT.get() is None
+
+
+def test_inputs():
+    context = strategies.InputContext(2, 1, 2)
+    assert context.get_per_replica_batch_size(8) == 4
+    with pytest.raises(ValueError, match="not divisible"):
+        context.get_per_replica_batch_size(3)
+    part = strategies.Strategy().part(Pipeline.range(4).batch(2))
+    assert len(list(part)) == 2
+
+
+def test_values_of_one_replica():
+    x = dt.tensor([[1.0, 2.0], [3.0, 6.0]])
+    assert strategies.reduced(x).tolist() == x.tolist()
+    assert strategies.reduced(x, True, 0).tolist() == [2.0, 4.0]
+    assert strategies.gathered(x, 0).tolist() == x.tolist()
+
+
+def test_clusters(monkeypatch):
+    told = '{"cluster": {"worker": ["a:1", "b:2"]}, "task": {"type": "worker", "index": 1}}'
+    monkeypatch.setenv("TF_CONFIG", told)
+    found = strategies.Resolver()
+    assert (found.task_type, found.task_id) == ("worker", 1)
+    assert found.cluster_spec().num_tasks("worker") == 2

@@ -1,0 +1,78 @@
+"""Functions traced once for each kind of arguments."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import disttrain as dt
+from disttrain.graphs import CURRENT, Function, Spec
+
+
+def add(x, y):
+    return CURRENT.get().record("Add", dt.add, [x, y])
+
+
+def test_it_is_traced_for_each_kind_of_arguments():
+    runs = []
+
+    def fn(x, more):
+        runs.append(1)
+        return {"out": add(x, x), "more": more}
+
+    traced = Function(fn)
+    assert traced(dt.ones(2), 1)["out"].tolist() == [2.0, 2.0]
+    assert traced(np.float32([1, 2]), 1)["out"].tolist() == [2.0, 4.0]
+    assert len(runs) == traced.count == 1
+    assert traced(dt.ones(3), 1)["out"].tolist() == [2.0] * 3
+    assert traced(dt.ones(2), 2)["more"] == 2
+    assert traced.count == 3
+
+
+def test_sizes_that_change_become_unknown():
+    traced = Function(lambda x: add(x, x), relaxed=True)
+    for n in range(1, 6):
+        assert len(traced(dt.ones(n))) == n
+    assert traced.count == 2
+
+
+def test_signatures():
+    traced = Function(lambda x: add(x, x), signature=[Spec([None, 2], dt.float32)])
+    assert traced(dt.ones(3, 2)).shape == (3, 2)
+    assert traced(dt.ones(1, 2)).shape == (1, 2)
+    assert traced.count == 1
+    with pytest.raises(TypeError, match="Can not cast"):
+        traced(dt.ones(3, 3))
+    with pytest.raises(TypeError, match="missing a required argument"):
+        traced()
+    assert traced.trace_of().graph.inputs[0].sizes() == [None, 2]
+
+
+def test_signatures_of_nested_arguments():
+    signature = [[Spec([None], dt.float32), Spec([], dt.int64)], {"q": Spec([2], dt.float32)}]
+    traced = Function(lambda pair, d: (add(pair[0], pair[1]), d["q"]), signature=signature)
+    out, q = traced([[1.0, 2.0, 3.0], 3], {"q": [1.0, 1.0]})
+    assert (out.tolist(), q.tolist()) == ([4.0, 5.0, 6.0], [1.0, 1.0])
+    with pytest.raises(TypeError, match="structure"):
+        traced([[1.0]], {"q": [1.0, 1.0]})
+
+
+def test_methods_and_functions_in_functions():
+    class Adder:
+        def __init__(self, n):
+            self.n = dt.tensor(n)
+
+        @Function
+        def call(self, x):
+            return add(x, self.n)
+
+    one, two = Adder(1.0), Adder(2.0)
+    outer = Function(lambda x: add(one.call(x), two.call(x)))
+    assert float(outer(dt.tensor(1.0))) == 5.0
+    assert one.call is one.call
+
+
+def test_gradients_go_through():
+    x = dt.tensor([1.0, 2.0], requires_grad=True)
+    Function(lambda v: CURRENT.get().record("Mul", dt.mul, [v, v]))(x).sum().backward()
+    assert x.grad.tolist() == [2.0, 4.0]

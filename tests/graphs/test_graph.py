@@ -1,0 +1,69 @@
+"""Lists of operations: recorded on examples, run on other values."""
+
+from __future__ import annotations
+
+import pytest
+
+import disttrain as dt
+from disttrain.graphs import Graph
+
+
+def line(graph, example, twin=None):
+    return graph.placeholder(example, example if twin is None else twin, "x")
+
+
+def test_a_graph_is_run_on_other_values():
+    graph = Graph("twice")
+    with graph:
+        x = line(graph, dt.ones(2))
+        doubled = graph.record("Mul", dt.mul, [x, dt.tensor([2.0, 3.0])], arguments=("x", "y"))
+        graph.finish([graph.record("Add", dt.add, [doubled, x])])
+    assert [op.name for op in graph.operations] == ["x", "Mul/y", "Mul", "Add"]
+    (found,) = graph.run([dt.tensor([1.0, 5.0])])
+    assert found.tolist() == [3.0, 20.0]
+
+
+def test_sizes_that_differ_are_unknown():
+    graph = Graph("open")
+    with graph:
+        x = line(graph, dt.ones(2, 3), dt.ones(3, 3))
+        total = graph.record("Sum", lambda v: v.sum(1), [x])
+        whole = graph.record("Sum", lambda v: v.sum(), [x])
+    assert total.sizes() == [None]
+    assert whole.sizes() == []
+    assert total.name == "Sum:0"
+    assert whole.name == "Sum_1:0"
+
+
+def test_what_is_used_of_outside_is_captured():
+    outer = Graph("outer")
+    with outer:
+        x = line(outer, dt.ones(1))
+        inner = Graph("inner", outer)
+        with inner:
+            inner.finish([inner.record("Neg", dt.neg, [x])])
+        assert [t for t, _ in inner.captured] == [x]
+    assert inner.run([dt.tensor([4.0])])[0].tolist() == [-4.0]
+    with pytest.raises(RuntimeError, match="used outside"):
+        Graph("other").inside(x)
+
+
+def test_errors_tell_the_operation():
+    graph = Graph("g")
+    with graph:
+        x = line(graph, dt.ones(2))
+        graph.finish([graph.record("Add", dt.add, [x, dt.ones(2)])])
+    with pytest.raises(Exception, match="at Add of g"):
+        graph.run([dt.ones(3)])
+
+
+def test_examples_are_let_go():
+    graph = Graph("g")
+    with graph:
+        x = line(graph, dt.ones(2))
+        y = graph.record("Neg", dt.neg, [x])
+        graph.finish([y])
+    graph.forget()
+    assert y._value.device.type == "meta"
+    assert y.sizes() == [2]
+    assert graph.run([dt.ones(2)])[0].tolist() == [-1.0, -1.0]

@@ -1,0 +1,37 @@
+"""Streams of numbers: states that go on, seeds that follow from one seed."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from disttrain.keyed import philox, streams
+
+
+def test_a_state_goes_on():
+    state, key, counter = streams.advanced([-1, 0, 7], 2)
+    assert (key, counter) == (7, (1 << 64) - 1)
+    assert state == [511, 1, 7]
+    assert streams.signed((1 << 64) - 1) == -1
+
+
+def test_seeds_follow_from_one():
+    one, other = streams.Seeds(3), streams.Seeds(3)
+    pairs = [one.pair(None), one.pair(5), one.pair(None)]
+    assert pairs == [other.pair(None), other.pair(5), other.pair(None)]
+    assert pairs[1] == (3, 5)
+    assert streams.Seeds(None).pair(5) == (87654321, 5)
+    assert streams.Seeds(0).pair(0) == (0, 2**31 - 1)
+
+
+def test_an_operation_goes_on_where_it_ended():
+    seeds = streams.Seeds(1)
+    ask = lambda trial: seeds.drawn(philox.uniform, (1, 2), "op", [2], np.float32, trial).tolist()
+    first = ask(True)
+    assert ask(False) == first
+    assert ask(False) != first
+
+
+def test_numbers_of_two_seeds():
+    one = streams.drawn_of(philox.uniform, [1, 2], [2, 3], np.float64)
+    assert one.shape == (2, 3)
+    assert one.tolist() == streams.drawn_of(philox.uniform, [1, 2], [2, 3], np.float64).tolist()

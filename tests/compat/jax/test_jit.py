@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import sys
 import threading
 import weakref
 from functools import partial
@@ -12,6 +11,7 @@ import numpy as np
 import pytest
 
 import disttrain.compat.jax as jax
+from disttrain.func.trees import programs
 
 jnp = jax.numpy
 
@@ -153,7 +153,7 @@ def test_programs_go_with_their_functions(program):
 
 
 def test_so_many_programs_of_a_function_are_kept(monkeypatch):
-    monkeypatch.setattr(sys.modules["disttrain.compat.jax.jit"], "_MOST", 4)
+    monkeypatch.setattr(programs, "_MOST", 4)
     f = jax.jit(lambda x: x * 2)
     for n in range(1, 8):
         assert f(jnp.ones(n)).shape == (n,)

@@ -15,6 +15,7 @@ import numpy as np
 import disttrain.compile
 import disttrain.distributed
 import disttrain.fft
+import disttrain.keyed
 import disttrain.linalg
 import disttrain.nn
 import disttrain.optim  # noqa: F401  (these declare primitives of their own)
@@ -22,6 +23,8 @@ from disttrain.core import Tensor, wrap
 from disttrain.core.gate import Primitive
 from disttrain.ops.declare import REGISTRY
 
+# Functions of keys, which are no numbers that could be a little different.
+KEYED = {n for n, p in REGISTRY.items() if p.args[:1] == ("keys",)} | {"key_of"}
 EXEMPT = (
     {
         name: "writes to its arguments; tested in tests/optim and tests/core"
@@ -39,6 +42,8 @@ EXEMPT = (
         if not prim.args and not prim.samples and not prim.random and not prim.mutates
     }
     | {"eig": "has complex vectors of free phases; tested in tests/ops/primitives/factors"}
+    | {"erfinv_single": "float32's polynomial in all types; see tests/ops/primitives/threefry"}
+    | dict.fromkeys(KEYED, "a function of keys; tested in tests/ops/primitives/threefry, rejection")
     | {"window": "sees bytes of captured programs' memory; tested in tests/compile"}
 )
 
@@ -112,8 +117,7 @@ CONSTANT = {
     "zeta": {0},
     "standard_gamma_grad": {0},
     "dirichlet_grad": {0, 1, 2},
-    "threefry_gamma": {1},
-}  # fmt: skip  (implicit: not the change of what a key gives)
+}  # fmt: skip
 
 
 def settle(name: str, args: tuple, params: dict) -> tuple:

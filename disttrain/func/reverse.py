@@ -129,6 +129,8 @@ def vjp(func: Callable, *primals: object, has_aux: bool = False) -> tuple:
 
 def pulled(func: Callable, primals: tuple, has_aux: bool, own: Sequence = ()) -> tuple:
     """``vjp`` of a function that may also write to the tensors ``own``."""
+    if not callable(func):
+        raise ConfigError(f"vjp: Thing passed to transform API must be callable, got {func!r}")
     leaves, rebuild = tree.flatten(primals)
     leaves = as_tensors(leaves)
     recording = thread.grad_enabled

@@ -110,6 +110,28 @@ class Body:
         return self._run
 
 
+class BodyCall(Primitive):
+    """A body as one instruction. What it is on Tensors, who derives from it says (``__call__``)."""
+
+    def __init__(self, name: str, body: Body) -> None:
+        super().__init__(name, self._forward, ())
+        self.body = body
+        self.multi = self.kinds = True
+        self.shape = lambda *given, **params: body.results
+        self.checks = any(step.prim.checks for step in body.steps)
+        self.outward = any(step.prim.outward for step in body.steps)
+
+    def _forward(self, *arrays: Any) -> list:
+        return self.body.run()(list(arrays))
+
+    def compute(self, arrays: list | tuple, params: dict) -> Any:
+        if any(getattr(a, "has_data", True) is False for a in arrays):
+            return next(a for a in arrays if not getattr(a, "has_data", True)).run(
+                self, arrays, params
+            )
+        return self.body.run()(list(arrays))
+
+
 def needed(steps: list[Step], ends: list[int]) -> list[Step]:
     """The steps that results depend on, and those with effects."""
     wanted, keep = set(ends), []

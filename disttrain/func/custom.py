@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from ..context import thread
-from ..core.bodies import Body
+from ..core.bodies import Body, BodyCall
 from ..core.gate import Primitive, Tracer
 from ..core.grad_mode import no_grad
 from ..core.tensor import Tensor, wrap
@@ -300,30 +300,16 @@ def _placed(xs: Sequence[Any], places: Sequence[int], values: Sequence[Any]) -> 
     return full
 
 
-class CustomCall(Primitive):
+class CustomCall(BodyCall):
     """A function with rules as one instruction of a program. Arguments: the constants of its body,
     and what it is a function of."""
 
     def __init__(
         self, rules: Rules, xs: Tensors, places: list[int], body: Body, consts: int
     ) -> None:
-        super().__init__(rules.name, self._forward, ())
-        self.custom, self.body, self.consts, self.places = rules, body, consts, places
+        super().__init__(rules.name, body)
+        self.custom, self.consts, self.places = rules, consts, places
         self.static = [None if isinstance(x, Tensor) else x for x in xs]
-        self.multi = self.kinds = True
-        self.shape = lambda *given, **params: body.results
-        self.checks = any(step.prim.checks for step in body.steps)
-        self.outward = any(step.prim.outward for step in body.steps)
-
-    def _forward(self, *arrays: Any) -> list:
-        return self.body.run()(list(arrays))
-
-    def compute(self, arrays: list | tuple, params: dict) -> Any:
-        if any(getattr(a, "has_data", True) is False for a in arrays):
-            return next(a for a in arrays if not getattr(a, "has_data", True)).run(
-                self, arrays, params
-            )
-        return self.body.run()(list(arrays))
 
     def __call__(self, *args: Any, **params: Any) -> Any:
         if not any(isinstance(a, Tensor) for a in args):

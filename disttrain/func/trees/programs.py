@@ -15,8 +15,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from ...context import thread
-from ...core.bodies import Body, own
-from ...core.gate import Primitive, Tracer
+from ...core.bodies import Body, BodyCall, own
+from ...core.gate import Tracer
 from ...core.tensor import Tensor
 from ...core.tensor import wrap as tensor_of
 from ..named import bound, tracked
@@ -122,26 +122,12 @@ def _stage_of(values: Sequence[Tensor]) -> Any:
     return top if isinstance(top, Stage) and not top.over else None
 
 
-class ProgramCall(Primitive):
+class ProgramCall(BodyCall):
     """A staged function as one instruction; on Tensors what it does is done anew."""
 
     def __init__(self, name: str, body: Body) -> None:
-        super().__init__("jit", self._forward, ())
-        self.title, self.body = name, body
-        self.multi = self.kinds = True
-        self.shape = lambda *given, **params: body.results
-        self.checks = any(step.prim.checks for step in body.steps)
-        self.outward = any(step.prim.outward for step in body.steps)
-
-    def _forward(self, *arrays: Any) -> list:
-        return self.body.run()(list(arrays))
-
-    def compute(self, arrays: list | tuple, params: dict) -> Any:
-        if any(getattr(a, "has_data", True) is False for a in arrays):
-            return next(a for a in arrays if not getattr(a, "has_data", True)).run(
-                self, arrays, params
-            )
-        return self.body.run()(list(arrays))
+        super().__init__("jit", body)
+        self.title = name
 
     def __call__(self, *args: Any, **params: Any) -> Any:
         if any(isinstance(a, Tensor) for a in args):

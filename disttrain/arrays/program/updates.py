@@ -127,15 +127,21 @@ class Parts:
         value, weak = self.lifting.take(array)
         return value, weak, self.items(key, tuple(value.meta()[0]))
 
-    def get(self, array: Any, key: Any) -> Any:
-        """``array[key]``; places that are not there are brought to the nearest, without
-        gradients."""
-        value, weak = self.lifting.take(array)
-        shape = value.meta()[0]
-        if indexing.is_inside(key, shape):
-            return self.lifting.give(value[key], weak)
-        items = self.items(key, tuple(shape))
-        return self.lifting.give(indexing.get(value, items, "inside"), weak)
+    def reader(self) -> Callable[[Any, Any], Any]:
+        """``array[key]`` as a function; places that are not there are brought to the nearest,
+        without gradients."""
+        take, give, items, is_inside = (
+            self.lifting.take, self.lifting.give, self.items, indexing.is_inside
+        )  # fmt: skip
+
+        def read(array: Any, key: Any) -> Any:
+            value, weak = take(array)
+            shape = value.meta()[0]
+            if is_inside(key, shape):
+                return give(value[key], weak)
+            return give(indexing.get(value, items(key, tuple(shape)), "inside"), weak)
+
+        return read
 
     def put(self, array: Any, key: Any, how: str, values: Any, options: dict[str, Any]) -> Any:
         """A copy with ``values`` set, added ... at ``key``."""
@@ -152,3 +158,23 @@ class Parts:
             found = cast(found, own)
         items = self.items(key, tuple(value.meta()[0]))
         return lift.give(indexing.put(value, items, found, how, mode, negative), weak)
+
+
+class Box:
+    """An array in a box: what is in it can be replaced, in parts, too. ``made``: an array of what
+    is put into one."""
+
+    made: Callable[[Any], Any]
+
+    def __init__(self, value: Any) -> None:
+        self._inside: Any = self.made(value)
+
+    shape = property(lambda self: self._inside.shape)
+    dtype = property(lambda self: self._inside.dtype)
+    ndim = property(lambda self: self._inside.ndim)
+
+    def __getitem__(self, at: Any) -> Any:
+        return self._inside[at]
+
+    def __setitem__(self, at: Any, value: Any) -> None:
+        self._inside = self._inside.at[at].set(value)

@@ -8,7 +8,7 @@ import disttrain as dt
 from disttrain.arrays import indexing
 from disttrain.arrays.lifting import Lifting
 from disttrain.arrays.program.making import Making
-from disttrain.arrays.program.updates import Parts
+from disttrain.arrays.program.updates import Box, Parts
 
 PARTS = Parts(
     Making(Lifting()), lambda key, shape: indexing.items(key, shape, dt.as_tensor), "{kind}, {own}"
@@ -16,8 +16,8 @@ PARTS = Parts(
 
 
 def test_reads():
-    x = dt.tensor([0.0, 1.0, 2.0])
-    assert PARTS.get(x, 1).item() == 1.0 and PARTS.get(x, 9).item() == 2.0
+    x, read = dt.tensor([0.0, 1.0, 2.0]), PARTS.reader()
+    assert read(x, 1).item() == 1.0 and read(x, 9).item() == 2.0
     at = PARTS.at(x)[9]
     assert at.get().item() == 2.0 and at.get(fill_value=5).item() == 5.0
     assert at.get(mode="fill").isnan().item()
@@ -43,3 +43,29 @@ def test_values_of_other_types_are_warned_of():
     with pytest.warns(FutureWarning, match="float32, int32"):
         out = PARTS.at(dt.tensor([1, 2], dtype=dt.int32))[0].set(dt.tensor(1.5))
     assert out.tolist() == [1, 2]
+
+
+class Held:
+    """An array that is replaced, not changed."""
+
+    shape, dtype, ndim = (2,), "numbers", 1
+
+    def __init__(self, value):
+        self.value = dt.as_tensor(value)
+
+    def __getitem__(self, key):
+        return PARTS.reader()(self.value, key)
+
+    @property
+    def at(self):
+        return PARTS.at(self.value)
+
+
+def test_boxes_hold_the_last_array():
+    class Own(Box):
+        made = Held
+
+    box = Own([1.0, 2.0])
+    assert box[1].item() == 2.0 and (box.shape, box.dtype, box.ndim) == ((2,), "numbers", 1)
+    box[1] = 5.0
+    assert box[...].tolist() == [1.0, 5.0]

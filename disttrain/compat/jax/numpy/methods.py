@@ -168,7 +168,7 @@ _FOUND |= {
     "item": _of_numbers(protocols.item, tracing.method("item")),
     "tolist": _of_numbers(np.ndarray.tolist, tracing.method("tolist")),
     "__len__": lambda self: protocols.length(self.shape), "__iter__": iterate, "__str__": text,
-    "__contains__": contains, "__getitem__": lambda self, key: indexing.PARTS.get(self, key),
+    "__contains__": contains, "__getitem__": indexing.PARTS.reader(),
     "__setitem__": unset,
     "__bool__": _of_numbers(protocols.truth, errors.TracerBoolConversionError),
     "__index__": _of_numbers(protocols.index, errors.TracerIntegerConversionError),

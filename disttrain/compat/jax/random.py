@@ -18,7 +18,12 @@ def _options(name: str, given: dict) -> None:
         raise NotImplementedError(f"jax.random.{name}: out_sharding is not supported")
 
 
-KEYS = Keys(LIFTING, "jax.random", "JAX", key_type)
+class _Keys(Keys):
+    def __reduce__(self) -> str:  # its functions are pickled by name
+        return "KEYS"
+
+
+KEYS = _Keys(LIFTING, "jax.random", "JAX", key_type)
 key_of = KEYS.key_of
 
 

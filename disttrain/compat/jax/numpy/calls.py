@@ -4,5 +4,11 @@ from ....arrays.program.calls import Calls
 from . import functions
 from .making import MAKING
 
-CALLS = Calls(MAKING, functions.NAMES)
+
+class _Calls(Calls):
+    def __reduce__(self) -> str:  # its functions are pickled by name
+        return "CALLS"
+
+
+CALLS = _Calls(MAKING, functions.NAMES)
 NAMES, size = CALLS.names(), CALLS.size

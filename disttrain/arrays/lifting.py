@@ -113,9 +113,9 @@ class Lifting:
         """The kind of a number."""
         return lattice.of_number(value, True)
 
-    def asked(self, kind: Any, where: str) -> np.dtype:
-        """The type that a ``dtype=`` means."""
-        return dtypes.as_dtype(kind).np
+    def asked(self, kind: Any, where: str, default: Any = None) -> np.dtype:
+        """The type that a ``dtype=`` means (None: ``default``)."""
+        return dtypes.as_dtype(default if kind is None else kind).np
 
     def failed(self, where: str, error: Exception, xs: Sequence[Any]) -> Exception:
         """What is raised where ``where`` fails for ``xs``."""

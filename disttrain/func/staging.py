@@ -185,6 +185,25 @@ def stage(
     return Staged(body, [] if closed else [value for value, _ in consts], rebuild, result, fn)
 
 
+def known_results(
+    fn: Callable[..., Any], metas: Sequence[tuple]
+) -> list[tuple[tuple, Tensor | None]]:
+    """Of ``fn`` of tensors that are not known: shape and type of each of its results, and the value
+    of one that depends on none of them."""
+    staged = stage(fn, metas)
+    body, count = staged.body, len(staged.consts)
+    open_ones = set(range(count, count + len(metas)))
+    for step in body.steps:
+        if any(a.__class__ is Ref and a.number in open_ones for a in step.args):
+            open_ones.update(step.made)
+    values: list[Any] = [None] * len(body.ends)
+    if any(end not in open_ones for end in body.ends):
+        zeros = [wrap(np.zeros(shape, kind)) for shape, kind in metas]
+        found = body(*staged.consts, *zeros)
+        values = [None if e in open_ones else v for e, v in zip(body.ends, found, strict=True)]
+    return list(zip(body.results, values, strict=True))
+
+
 def _reordered(
     level: Stage, count: int, consts: list[int], ends: list[int], held: list[Tensor]
 ) -> Body:

@@ -7,7 +7,7 @@ import pytest
 import disttrain as dt
 from disttrain import func
 from disttrain.errors import CaptureError
-from disttrain.func.staging import stage
+from disttrain.func.staging import known_results, stage
 
 F = ((2, 3), dt.ones(1).meta()[1])
 
@@ -91,3 +91,12 @@ def test_a_value_does_not_outlive_its_body():
     stage(lambda a: kept.append(a) or a, [F])
     with pytest.raises(CaptureError, match="after the transform returned"):
         kept[0] + 1
+
+
+def test_results_that_depend_on_no_argument_have_values():
+    fixed = dt.tensor([1.0, 2.0])
+    found = known_results(lambda a: (a.sum(), fixed + 1, a), [F])
+    assert [tuple(meta[0]) for meta, _ in found] == [(), (2,), (2, 3)]
+    assert found[0][1] is None and found[2][1] is None
+    assert found[1][1].tolist() == [2.0, 3.0]
+    assert known_results(lambda a: a * 2, [F])[0][1] is None

@@ -10,11 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from ...arrays.program.updates import Box
 from ...context import thread
-from ...core.bodies import Body
-from ...core.bodies import Ref as Value
-from ...core.tensor import wrap as tensor_of
-from ...func.staging import stage
+from ...func.staging import known_results
 from ...func.trees.listing import Named
 from . import callbacks, config, jaxpr, lax, small_modules, tree
 from .array import wrap
@@ -64,21 +62,10 @@ class Primitive(Name):
         return impl
 
 
-class Ref:
-    """An array in a box: what is in it can be replaced, in parts, too."""
+class Ref(Box):
+    """An array in a box."""
 
-    def __init__(self, value: Any) -> None:
-        self._inside: Any = as_array(value)
-
-    shape = property(lambda self: self._inside.shape)
-    dtype = property(lambda self: self._inside.dtype)
-    ndim = property(lambda self: self._inside.ndim)
-
-    def __getitem__(self, at: Any) -> Any:
-        return self._inside[at]
-
-    def __setitem__(self, at: Any, value: Any) -> None:
-        self._inside = self._inside.at[at].set(value)
+    made = staticmethod(as_array)
 
 
 class WrappedFun:
@@ -126,26 +113,12 @@ def trace_to_jaxpr_nounits(fun: WrappedFun, given: Sequence[PartialVal], **_: An
         weak[:] = [o.weak_type for o in outs]
         return [o._value for o in outs]
 
-    staged = stage(of, [(a.shape, np.dtype(a.dtype)) for a, _ in given])
-    body, count = staged.body, len(staged.consts)
-    open_ones = _dependent(body, range(count, count + len(given)))
-    zeros = [tensor_of(np.zeros(a.shape, a.dtype)) for a, _ in given]
-    known = body(*staged.consts, *zeros) if len(open_ones) < len(body.metas) else body.ends
+    found = known_results(of, [(a.shape, np.dtype(a.dtype)) for a, _ in given])
     outs = [
-        (ShapedArray(body.metas[i][0], body.metas[i][1], w), None)
-        if i in open_ones
-        else (None, wrap(v, w))
-        for i, v, w in zip(body.ends, known, weak, strict=True)
+        (ShapedArray(meta[0], meta[1], w), None) if value is None else (None, wrap(value, w))
+        for (meta, value), w in zip(found, weak, strict=True)
     ]
     return None, outs, None
-
-
-def _dependent(body: Body, numbers: Any) -> set[int]:
-    found = set(numbers)
-    for step in body.steps:
-        if any(a.__class__ is Value and a.number in found for a in step.args):
-            found.update(step.made)
-    return found
 
 
 def get_opaque_trace_state(convention: str = "") -> tuple:

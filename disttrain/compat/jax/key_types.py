@@ -43,10 +43,3 @@ key_type = KeyType()
 def shown(kind: np.dtype) -> Any:
     """A numpy type as JAX's users see it."""
     return key_type if kind == KEY else kind
-
-
-def is_key(value: Any) -> bool:
-    """Whether ``value`` is an array of typed keys."""
-    return isinstance(getattr(value, "dtype", None), KeyType) or (
-        getattr(value, "dtype", None) == KEY
-    )

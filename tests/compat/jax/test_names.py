@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import pytest
 
 import disttrain.compat.jax as jax
@@ -19,3 +21,9 @@ def test_modules_stand_under_their_parents():
 def test_what_is_lacking_is_said():
     with pytest.raises(MissingName, match=r"jax\.gradd is not part of .*near it: grad"):
         jax.gradd
+
+
+@pytest.mark.parametrize("name", ["where", "einsum", "array", "full"])
+def test_functions_are_pickled_by_name(name):
+    assert pickle.loads(pickle.dumps(getattr(jax.numpy, name))) == getattr(jax.numpy, name)
+    assert pickle.loads(pickle.dumps(jax.random.split)) == jax.random.split

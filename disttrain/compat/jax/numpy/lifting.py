@@ -49,6 +49,8 @@ class JaxLifting(Lifting):
         return x if give is None else give()
 
     def unfit(self, where: str, x: Any, place: int) -> Exception:
+        if where == "array" and x is None:
+            return ValueError("None is not a valid value for jnp.array")
         if where == "array" and isinstance(x, str):
             return TypeError(
                 f"Value {x!r} with dtype <U{len(x)} is not a valid JAX array type. Only arrays of "

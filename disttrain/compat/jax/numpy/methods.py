@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ....arrays.program import protocols
 from .. import errors, tracing, types
 from ..array import Array, wrap
 from ..jaxpr import ShapedArray
@@ -87,13 +88,6 @@ def view(self: Array, dtype: Any = None, type: Any = None) -> Array:  # noqa: A0
     return wrap(self._value.view(types.dtypes.of(kind)), False)
 
 
-def length(self: Array) -> int:
-    """How long the first dimension is."""
-    if not self.ndim:
-        raise TypeError("len() of unsized object")
-    return self.shape[0]
-
-
 def iterate(self: Array) -> Iterator[Array]:
     """What lies along the first dimension."""
     if not self.ndim:
@@ -111,60 +105,18 @@ def contains(self: Array, item: Any) -> bool:
 
 
 # --- Python's numbers ---------------------------------------------------------------------------
-def _single(self: Array) -> Any:
-    if self.ndim:
-        raise TypeError(
-            f"Only scalar arrays can be converted to Python scalars; got arr.ndim={self.ndim}"
-        )
-    return np.asarray(self)[()]
+def _of_numbers(ask: Callable, error: Callable[[Any], Exception]) -> Callable:
+    """A question to the numbers of an array; ``error`` of one that is traced."""
 
+    def run(self: Array, *args: Any) -> Any:
+        tracing.concrete(self, error)
+        return ask(np.asarray(self), *args)
 
-def item(self: Array, *args: int) -> Any:
-    """The one element, or the one at a place, as a number of Python."""
-    tracing.concrete(self, tracing.method("item"))
-    found = np.asarray(self)
-    if not args and found.size != 1:
-        raise ValueError("can only convert an array of size 1 to a Python scalar")
-    return found.item(*args)
-
-
-def truth(self: Array) -> bool:
-    """Whether the one element is not 0."""
-    tracing.concrete(self, errors.TracerBoolConversionError)
-    found = np.asarray(self)
-    if found.size > 1:
-        raise ValueError(
-            "The truth value of an array with more than one element is ambiguous. Use a.any() or "
-            "a.all()"
-        )
-    if not found.size:
-        raise ValueError(
-            "The truth value of an empty array is ambiguous. Use `array.size > 0` to check that an "
-            "array is not empty."
-        )
-    return bool(found.reshape(-1)[0])
-
-
-def index(self: Array) -> int:
-    """An integer, for Python."""
-    tracing.concrete(self, errors.TracerIntegerConversionError)
-    if self.ndim or self.dtype.kind not in "iu":
-        raise TypeError("Only integer scalar arrays can be converted to a scalar index.")
-    return int(_single(self))
+    return run
 
 
 def _number(kind: type) -> Callable[[Array], Any]:
-    def convert(self: Array) -> Any:
-        tracing.concrete(self, tracing.number(kind.__name__))
-        return kind(_single(self))
-
-    return convert
-
-
-def tolist(self: Array) -> Any:
-    """The elements as nested lists of Python's numbers."""
-    tracing.concrete(self, tracing.method("tolist"))
-    return np.asarray(self).tolist()
+    return _of_numbers(lambda x: kind(protocols.single(x)), tracing.number(kind.__name__))
 
 
 def text(self: Array) -> str:
@@ -213,9 +165,14 @@ def rounded(self: Array, ndigits: int | None = None) -> Array:
 
 _FOUND |= {
     "reshape": reshape, "transpose": transpose, "flatten": flatten, "ravel": flatten, "view": view,
-    "item": item, "tolist": tolist, "__len__": length, "__iter__": iterate, "__str__": text,
-    "__contains__": contains, "__getitem__": indexing.getitem, "__setitem__": unset,
-    "__bool__": truth, "__index__": index, "__hash__": unhashable, "__round__": rounded,
+    "item": _of_numbers(protocols.item, tracing.method("item")),
+    "tolist": _of_numbers(np.ndarray.tolist, tracing.method("tolist")),
+    "__len__": lambda self: protocols.length(self.shape), "__iter__": iterate, "__str__": text,
+    "__contains__": contains, "__getitem__": indexing.PARTS.reader(),
+    "__setitem__": unset,
+    "__bool__": _of_numbers(protocols.truth, errors.TracerBoolConversionError),
+    "__index__": _of_numbers(protocols.index, errors.TracerIntegerConversionError),
+    "__hash__": unhashable, "__round__": rounded,
     **{f"__{kind.__name__}__": _number(kind) for kind in (int, float, complex)},
     "__format__": written, "tobytes": lambda self, order="C": np.asarray(self).tobytes(order),
     "block_until_ready": lambda self: self, "copy_to_host_async": lambda self: None,
@@ -226,7 +183,7 @@ _FOUND |= {
     "__dlpack_device__": lambda self: self._value.__dlpack_device__(),
     "__copy__": making.copy, "__deepcopy__": lambda self, memo: making.copy(self),
     **{name: property(_FUNCTIONS[fn]) for name, fn in _rows(_PROPERTIES)},
-    "at": property(indexing.At), "flat": property(lambda self: iterate(flatten(self))),
+    "at": property(indexing.PARTS.at), "flat": property(lambda self: iterate(flatten(self))),
     "itemsize": property(lambda self: self.dtype.itemsize),
     "nbytes": property(lambda self: self.dtype.itemsize * calls.size(self)),
 }  # fmt: skip

@@ -43,6 +43,11 @@ def advanced(state: Sequence[int], count: int) -> tuple[list[int], int, int]:
     return [signed(after), signed(after >> 64), signed(key)], key, counter
 
 
+def by_chance() -> list[int]:
+    """A state that nobody can tell before."""
+    return [random.SystemRandom().getrandbits(62) for _ in range(3)]
+
+
 class Seeds:
     """A seed (None: by chance), and the seeds of operations that follow from it."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import inspect
 import logging
 import sys
 import time
@@ -17,8 +16,7 @@ import disttrain as dt
 
 from ... import tree
 from ...arrays import texts
-from ...autograd.pulled import pulled
-from ...context import thread
+from ...autograd.pulled import explained
 from ...graphs import outside
 from . import arrays, math
 from .debugging import DEBUGGING, Assert, effect
@@ -31,10 +29,9 @@ from .variable import Variable
 
 
 # --- gradients of a program's own -------------------------------------------------------------
-def custom_gradient(f: Any = None) -> Any:
-    """``f(*args)`` gives (its result, the function of its gradients)."""
-    if f is None:
-        return custom_gradient
+def _operation(f: Callable, run: Callable[..., tuple]) -> Callable:
+    """``f`` as one operation: ``run(of_tensors, *values)`` gives its results, and how they are put
+    together."""
 
     @functools.wraps(f)
     def function(*args: Any, **kwargs: Any) -> Any:
@@ -44,18 +41,11 @@ def custom_gradient(f: Any = None) -> Any:
         def call(*values: Any) -> Any:
             failed.clear()
             try:
-                with outside():  # recorded: the function of gradients may be differentiated
-                    found, grad, variables, reads = _watching(f, values, kwargs)
+                outs, form[:] = run(lambda *ts: f(*ts, **kwargs), *values)
             except Exception as error:
                 failed.append(error)  # the program's own
                 raise
-            outs, form[:] = _taken_apart(found)
-
-            def pull(*gs: Any) -> list:
-                rows = _gradients(grad, [wrap(g) for g in gs], len(values), variables)
-                return [None if g is None else convert(g)._value for g in rows]
-
-            return pulled(lambda *_: (tuple(o.detach() for o in outs), pull), *values, *reads)
+            return outs
 
         try:
             outs = execute(f.__name__, call, [convert(a) for a in args])
@@ -66,56 +56,36 @@ def custom_gradient(f: Any = None) -> Any:
     return function
 
 
-def _watching(body: Any, values: tuple, kwargs: dict) -> tuple:
-    """What ``body`` gives, the variables that it reads under tapes, and their leaves."""
-    if not thread.tapes:
-        return *body(*[wrap(v) for v in values], **kwargs), [], []
-    tape: Any = dt.GradientTape()
-    with tape:
-        found, grad = body(*[wrap(v) for v in values], **kwargs)
-    cells = tape.notes.cells()
-    told = inspect.getfullargspec(grad)
-    if cells and "variables" not in told.args + told.kwonlyargs and told.varkw is None:
-        raise TypeError("If using @custom_gradient with a function that uses variables, then "
-                        "grad_fn must accept a 'variables' keyword argument.")  # fmt: skip
-    leaves = [tape.notes.of(cell)[0] for cell in cells]
-    reads = [own[-1] if own else cell.read() for own, cell in zip(leaves, cells, strict=True)]
-    return found, grad, [cell.owner for cell in cells], reads
+def _inner(value: Any) -> Any:
+    return convert(value)._value
 
 
-def _gradients(grad: Any, gs: list, count: int, variables: list) -> list:
-    """A row for each argument, and for each variable."""
-    found = grad(*gs, variables=variables) if variables else grad(*gs)
-    found, more = found if variables else (found, [])
-    rows = list(found) if isinstance(found, (list, tuple)) else [found]
-    if len(rows) != count:
-        raise ValueError(f"custom_gradient function expected to return {count} gradients, but "
-                         f"returned {len(rows)} instead.")  # fmt: skip
-    return [*rows, *more]
+def custom_gradient(f: Any = None) -> Any:
+    """``f(*args)`` gives (its result, the function of its gradients)."""
 
+    def run(fn: Callable, *values: Any) -> tuple:
+        with outside():  # recorded: the function of gradients may be differentiated
+            outs, rebuild = explained(fn, values, wrap, _inner)
+        return tuple(outs), [rebuild]
 
-def _taken_apart(found: Any) -> tuple[tuple, list]:
-    leaves, rebuild = tree.flatten(found)
-    return tuple(convert(v)._value for v in leaves), [rebuild]
+    return custom_gradient if f is None else _operation(f, run)
 
 
 def recompute_grad(f: Callable) -> Callable:
     """``f`` whose intermediate values are computed again for gradients."""
 
-    @functools.wraps(f)
-    def function(*args: Any, **kwargs: Any) -> Any:
+    def run(fn: Callable, *values: Any) -> tuple:
         form: list[Any] = []
 
-        def call(*values: Any) -> Any:
+        def call(*given: Any) -> tuple:
             with in_keras():  # what runs again is recorded, without a tape
-                outs, form[:] = _taken_apart(f(*[wrap(v) for v in values], **kwargs))
-            return outs
+                leaves, rebuild = tree.flatten(fn(*map(wrap, given)))
+            form[:] = [rebuild]
+            return tuple(map(_inner, leaves))
 
-        again = functools.partial(dt.autograd.checkpoint, call, use_reentrant=False)
-        outs = execute(f.__name__, again, [convert(a) for a in args])
-        return form[0](list(outs))
+        return dt.autograd.checkpoint(call, *values, use_reentrant=False), form
 
-    return function
+    return _operation(f, run)
 
 
 grad_pass_through = op("grad_pass_through", "PreventGradient", lambda x: x, "input!")

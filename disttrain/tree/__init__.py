@@ -5,6 +5,7 @@ is one with the functions of trees.
 """
 
 from .containers import (  # noqa: A004
+    by_key,
     children,
     flatten,
     leaves,
@@ -34,6 +35,7 @@ __all__ = [
     "Registry",
     "Rule",
     "SequenceKey",
+    "by_key",
     "children",
     "flatten",
     "leaves",

@@ -70,6 +70,16 @@ def leaves(tree: object, *, with_none: bool = False) -> list:
     return flatten(tree, with_none=with_none)[0]
 
 
+def by_key(tree: Any) -> Any:
+    """The tree with all dicts in the order of their keys."""
+    if isinstance(tree, dict):
+        tree = {k: tree[k] for k in sorted(tree)}
+    elif not isinstance(tree, (list, tuple)):
+        return tree
+    parts, rebuild = children(tree)
+    return tree if rebuild is None else rebuild([by_key(part) for part in parts])
+
+
 def structure(tree: Any) -> str:
     """The form of ``tree`` as a text, with * for each leaf: equal for trees of equal form."""
     if tree is None:
@@ -88,8 +98,10 @@ def structure(tree: Any) -> str:
     return f"{kind.__name__}({text})"
 
 
-def map(fn: Callable, tree: object, *rest: object) -> Any:  # noqa: A001  (the field's name for it)
+def map(  # noqa: A001  (the field's name for it)
+    fn: Callable, tree: object, *rest: object, with_none: bool = False
+) -> Any:
     """Apply ``fn`` to the leaves of ``tree`` (and, in step, of trees of the same structure)."""
-    values, unflatten = flatten(tree)
-    others = [leaves(r) for r in rest]
+    values, unflatten = flatten(tree, with_none=with_none)
+    others = [leaves(r, with_none=with_none) for r in rest]
     return unflatten([fn(*row) for row in zip(values, *others, strict=True)])

@@ -145,11 +145,9 @@ def numpy_function(func: Callable | None = None, inp: Any = None, Tout: Any = No
 # --- nests ------------------------------------------------------------------------------------
 def map_structure(func: Callable, *structure: Any, **kwargs: Any) -> Any:
     """``func`` of the leaves of nested structures, in their structure."""
-    flat = [tree.leaves(s, with_none=True) for s in structure]
-    rebuild = tree.flatten(structure[0], with_none=True)[1]
     for other in structure[1:]:
         assert_same_structure(structure[0], other)
-    return rebuild([func(*row) for row in zip(*flat, strict=True)])
+    return tree.map(func, *structure, with_none=True)
 
 
 def assert_same_structure(nest1: Any, nest2: Any, check_types: bool = True, **kwargs: Any) -> None:
@@ -162,30 +160,14 @@ def assert_same_structure(nest1: Any, nest2: Any, check_types: bool = True, **kw
         )
 
 
-def _sorted(structure: Any) -> Any:
-    """Dicts in the order of their keys, as TensorFlow flattens them."""
-    if isinstance(structure, dict):
-        return {k: _sorted(structure[k]) for k in sorted(structure)}
-    if isinstance(structure, (list, tuple)):
-        parts = [_sorted(s) for s in structure]
-        named = hasattr(structure, "_fields")
-        return type(structure)(*parts) if named else type(structure)(parts)
-    return structure
-
-
-def flatten(structure: Any, expand_composites: bool = False) -> list:
-    """The leaves of a nested structure."""
-    return tree.leaves(_sorted(structure), with_none=True)
-
-
-def pack_sequence_as(structure: Any, flat_sequence: Any, expand_composites: bool = False) -> Any:
-    """The structure with other leaves."""
-    return tree.flatten(_sorted(structure), with_none=True)[1](list(flat_sequence))
-
-
-NEST = {"map_structure": map_structure, "flatten": flatten, "pack_sequence_as": pack_sequence_as,
-        "assert_same_structure": assert_same_structure,
-        "is_nested": lambda s: isinstance(s, (list, tuple, dict))}  # fmt: skip
+NEST: dict[str, Any] = {
+    "map_structure": map_structure, "assert_same_structure": assert_same_structure,
+    "is_nested": lambda s: isinstance(s, (list, tuple, dict)),
+    "flatten": lambda structure, expand_composites=False: tree.leaves(
+        tree.by_key(structure), with_none=True),
+    "pack_sequence_as": lambda structure, flat_sequence, expand_composites=False: tree.flatten(
+        tree.by_key(structure), with_none=True)[1](list(flat_sequence)),
+}  # fmt: skip
 
 
 # --- contexts and settings --------------------------------------------------------------------

@@ -55,6 +55,15 @@ class Seeds:
         self.seed, self.stream = seed, random.Random(seed)
         self.used: dict[Any, int] = {}  # by operation: where its numbers go on
 
+    def state(self) -> tuple:
+        """Where it is."""
+        return self.seed, self.stream.getstate()
+
+    def put(self, state: tuple) -> None:
+        """Go on from there."""
+        self.seed = state[0]
+        self.stream.setstate(state[1])
+
     def pair(self, own: int | None) -> tuple[int, int]:
         """The two seeds of an operation, of which ``own`` may be given."""
         if self.seed is not None:

@@ -5,6 +5,7 @@ is one with the functions of trees.
 """
 
 from .containers import (  # noqa: A004
+    below,
     by_key,
     children,
     flatten,
@@ -35,6 +36,7 @@ __all__ = [
     "Registry",
     "Rule",
     "SequenceKey",
+    "below",
     "by_key",
     "children",
     "flatten",

@@ -6,7 +6,7 @@ empty tree, and dataclass instances registered by ``register``.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 # kind -> what takes one apart: its children, and what rebuilds it from as many.
@@ -68,6 +68,20 @@ def _walk(tree: Any, leaves: list, with_none: bool = False) -> Callable[[Any], A
 def leaves(tree: object, *, with_none: bool = False) -> list:
     """The leaves of ``tree`` in order."""
     return flatten(tree, with_none=with_none)[0]
+
+
+def below(value: Any, parts: Callable[[Any], Iterable]) -> Iterator[Any]:
+    """What ``parts`` gives of a value, and of each of these, depth first and each once."""
+    seen = {id(value)}
+
+    def walk(whole: Any) -> Iterator[Any]:
+        for part in parts(whole):
+            if id(part) not in seen:
+                seen.add(id(part))
+                yield part
+                yield from walk(part)
+
+    return walk(value)
 
 
 def by_key(tree: Any) -> Any:

@@ -19,6 +19,10 @@ def test_a_graph_is_run_on_other_values():
         doubled = graph.record("Mul", dt.mul, [x, dt.tensor([2.0, 3.0])], arguments=("x", "y"))
         graph.finish([graph.record("Add", dt.add, [doubled, x])])
     assert [op.name for op in graph.operations] == ["x", "Mul/y", "Mul", "Add"]
+    assert graph.symbol_named("Mul:0") is doubled and doubled.value_index == 0
+    assert doubled.consumers() == [graph.operation_named("Add")]
+    with pytest.raises(KeyError, match="'Div' refers to an Operation not in the graph"):
+        graph.operation_named("Div")
     (found,) = graph.run([dt.tensor([1.0, 5.0])])
     assert found.tolist() == [3.0, 20.0]
 

@@ -104,3 +104,11 @@ def test_dicts_by_key_and_none_as_a_leaf():
     assert list(found) == ["a", "b"] and list(found["b"][1]) == ["c", "d"]
     assert tree.map(lambda a, b: (a, b), [None, 1], [2, None], with_none=True) == [
         (None, 2), (1, None)]  # fmt: skip
+
+
+def test_what_lies_below():
+    inner = ["x"]
+    parts = lambda v: v if isinstance(v, list) else []
+    whole = [inner, "y", inner, ["z"]]
+    inner.append(whole)
+    assert [v for v in tree.below(whole, parts) if isinstance(v, str)] == ["x", "y", "z"]

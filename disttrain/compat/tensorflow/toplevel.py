@@ -7,7 +7,7 @@ import functools
 import logging
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -217,7 +217,7 @@ class Module:
         return method
 
     def _found(self, wanted: Callable[[Any], bool]) -> tuple:
-        return tuple({id(v): v for v in _below(self, {id(self)}) if wanted(v)}.values())
+        return tuple(v for v in tree.below(self, _parts) if wanted(v))
 
     variables = property(lambda self: self._found(_is_variable))
     trainable_variables = property(lambda self: tuple(v for v in self.variables if v.trainable))
@@ -227,20 +227,14 @@ class Module:
     submodules = property(lambda self: self._found(lambda v: isinstance(v, Module)))
 
 
-def _below(value: Any, seen: set[int]) -> Iterator[Any]:
-    """All that is among the attributes, elements or variables of ``value``, each once."""
+def _parts(value: Any) -> list:
+    """What is among the attributes, elements or variables of ``value``."""
     if isinstance(value, (Module, dict)):
         known = vars(value) if isinstance(value, Module) else value
-        parts = [known[k] for k in sorted(known, key=str)]
-    else:
-        keras = type(value).__module__.startswith("keras.")
-        row = getattr(value, "variables", ()) if keras else value
-        parts = list(row) if isinstance(row, (list, tuple)) else []
-    for part in parts:
-        if id(part) not in seen:
-            seen.add(id(part))
-            yield part
-            yield from _below(part, seen)
+        return [known[k] for k in sorted(known, key=str)]
+    keras = type(value).__module__.startswith("keras.")
+    row = getattr(value, "variables", ()) if keras else value
+    return list(row) if isinstance(row, (list, tuple)) else []
 
 
 def _is_variable(value: Any) -> bool:

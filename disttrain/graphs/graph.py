@@ -312,3 +312,13 @@ def blank(t: Symbol) -> Any:
     """An example for a value of a graph that has let go of its own."""
     value = t._value
     return value if isinstance(value, np.ndarray) else ops.zeros(value.shape, dtype=value.dtype)
+
+
+def effect(kind: str, call: Callable[..., Any], inputs: list) -> None:
+    """Do something with the values of ``inputs``: now, or at every run of the function that is
+    being traced."""
+    graph = CURRENT.get()
+    if graph is None:
+        call(*[t if isinstance(t, Tensor) else t._value for t in inputs])
+    else:
+        graph.record(kind, call, inputs, examples=())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import disttrain as dt
-from disttrain.graphs import Graph
+from disttrain.graphs import Function, Graph, effect
 
 
 def line(graph, example, twin=None):
@@ -71,3 +71,17 @@ def test_examples_are_let_go():
     assert y._value.device.type == "meta"
     assert y.sizes() == [2]
     assert graph.run([dt.ones(2)])[0].tolist() == [-1.0, -1.0]
+
+
+def test_effects_happen_at_every_run():
+    seen = []
+
+    def fn(x):
+        effect("Note", lambda v: seen.append(float(v)), [x])
+        return x
+
+    fn(dt.tensor(1.0))
+    traced = Function(fn)
+    for n in (2.0, 3.0):
+        traced(dt.tensor(n))
+    assert seen == [1.0, 2.0, 3.0]

@@ -11,6 +11,7 @@ import numpy as np
 import disttrain as dt
 
 from ...arrays import texts
+from ...graphs import effect
 from ...partial_shape import fits
 from ...testing.cases import TensorCase
 from .dispatch import execute
@@ -39,15 +40,6 @@ def _asserted(word: str, sign: str) -> Callable:
 
     function.__name__ = f"assert_{word}"
     return function
-
-
-def effect(kind: str, call: Callable, inputs: list) -> None:
-    """Do something now, or at every run of the function being traced."""
-    graph = GRAPH.get()
-    if graph is None:
-        call(*[t._value for t in inputs])
-    else:
-        graph.record(kind, call, inputs, examples=())
 
 
 def Assert(condition: Any, data: Any, summarize: Any = None, name: Any = None) -> None:  # noqa: N802

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...graphs import Graph, Run
+from ...graphs import Graph
 from ...graphs import Operation as Line
 from .errors import FAILURES, InvalidArgumentError, OpError
 from .tensor import SymbolicTensor, convert, out_of_scope
@@ -72,6 +72,3 @@ class GraphDef:
 class _Node:
     def __init__(self, op: Operation) -> None:
         self.name, self.op, self.op_def, self.input = op.name, op.type, op.node_def, op.input
-
-
-__all__ = ["FuncGraph", "Operation", "Run"]

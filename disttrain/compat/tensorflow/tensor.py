@@ -337,9 +337,3 @@ def inner_type(kind: Any) -> Any:
     """disttrain's type for TensorFlow's."""
     found = as_dtype(kind).inner
     return dtypes.float32 if found is None else found
-
-
-__all__ = [
-    "GRAPH", "EagerTensor", "SymbolicTensor", "Tensor", "convert", "inner_type", "is_tensor",
-    "matched", "out_of_scope", "told", "wrap",
-]  # fmt: skip

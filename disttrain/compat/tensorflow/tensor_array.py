@@ -82,5 +82,3 @@ def _parts(array: TensorArray) -> tuple[list, Any]:
 
 
 tree.register_parts(TensorArray, _parts)
-
-__all__ = ["TensorArray"]

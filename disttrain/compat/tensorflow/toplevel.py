@@ -17,9 +17,9 @@ import disttrain as dt
 from ... import tree
 from ...arrays import texts
 from ...autograd.pulled import explained
-from ...graphs import outside
+from ...graphs import effect, outside
 from . import arrays, math
-from .debugging import DEBUGGING, Assert, effect
+from .debugging import DEBUGGING, Assert
 from .dispatch import TEXT, execute, in_keras, op
 from .function import functions_run_eagerly, run_functions_eagerly
 from .graph import Operation

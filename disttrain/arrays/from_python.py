@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,11 @@ _NARROW = {"int64": "int32", "float64": "float32"}  # of Python's numbers, where
 _REAL = ("float16", "float32", "float64")
 
 
+@functools.cache
+def _name(kind: np.dtype) -> str:
+    return kind.name  # (which numpy makes anew each time)
+
+
 def goes(own: str, kind: str) -> bool:
     """Whether Python's numbers of the type ``own`` may be taken for ones of ``kind``."""
     if own == "bool":
@@ -43,7 +49,7 @@ def goes(own: str, kind: str) -> bool:
 def type_for(array: np.ndarray, natural: bool, kind: str | None, strict: bool) -> str | None:
     """The type for numbers of ``array_of``: ``kind``, where they go there, else their own, or of
     Python's numbers the one of 32 bits that holds them. None: ``strict``, and they do not go."""
-    own = array.dtype.name
+    own = _name(array.dtype)
     if natural and (own != "int64" or fits_32(array)):
         own = _NARROW.get(own, own)
     if kind is None or kind == own:

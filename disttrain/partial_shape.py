@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 
@@ -139,3 +139,12 @@ class PartialShape:
 
     def __reduce__(self) -> tuple:
         return type(self), (self._dims,)
+
+
+def fits(sizes: Sequence[int | None], wanted: Sequence[Any], known: dict[Any, int]) -> bool:
+    """Whether ``sizes`` are those wanted: numbers, None for any, or letters of which each stands
+    for one number, which ``known`` keeps."""
+    return len(sizes) == len(wanted) and all(
+        n is None or s is None or (n == s if isinstance(s, int) else known.setdefault(s, n) == n)
+        for n, s in zip(sizes, wanted, strict=True)
+    )

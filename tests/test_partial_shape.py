@@ -6,7 +6,7 @@ import pickle
 
 import pytest
 
-from disttrain.partial_shape import PartialShape
+from disttrain.partial_shape import PartialShape, fits
 
 
 def test_what_is_known():
@@ -44,3 +44,10 @@ def test_an_unknown_rank():
         len(shape)
     with pytest.raises(ValueError, match=">= 0"):
         PartialShape([-1])
+
+
+def test_letters_stand_for_sizes():
+    known = {}
+    assert fits((2, 3), ("n", 3), known) and fits((3, 2, 7), (None, "n", 7), known)
+    assert not fits((3,), ("n",), known) and not fits((2, 3), ("n",), known)
+    assert fits((None, 4), ("n", "m"), known) and known == {"n": 2, "m": 4}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,37 @@ def array_of(value: Any) -> tuple[np.ndarray, bool]:
 def fits_32(array: np.ndarray) -> bool:
     """Whether all integers have at most 32 bits."""
     return not array.size or bool(-(2**31) <= array.min() and array.max() < 2**31)
+
+
+_NARROW = {"int64": "int32", "float64": "float32"}  # of Python's numbers, where they fit
+_REAL = ("float16", "float32", "float64")
+
+
+@functools.cache
+def _name(kind: np.dtype) -> str:
+    return kind.name  # (which numpy makes anew each time)
+
+
+def goes(own: str, kind: str) -> bool:
+    """Whether Python's numbers of the type ``own`` may be taken for ones of ``kind``."""
+    if own == "bool":
+        return kind in (*_REAL, "int32", "int64")
+    if "int" in own:
+        return kind != "bool"
+    return "complex" in kind or ("float" in own and "float" in kind)
+
+
+def type_for(array: np.ndarray, natural: bool, kind: str | None, strict: bool) -> str | None:
+    """The type for numbers of ``array_of``: ``kind``, where they go there, else their own, or of
+    Python's numbers the one of 32 bits that holds them. None: ``strict``, and they do not go."""
+    own = _name(array.dtype)
+    if natural and (own != "int64" or fits_32(array)):
+        own = _NARROW.get(own, own)
+    if kind is None or kind == own:
+        return own
+    if not natural or not array.size or goes(own, kind):
+        return kind
+    return None if strict else own
 
 
 def _typed(value: Any) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -243,3 +243,31 @@ def read(x: Any, keys: Sequence[Any]) -> Any:
             dim += 1
         found.append(k)
     return x[tuple(found)].clone() if x.ndim else x.clone()
+
+
+class At(int):
+    """The place of a tensor that holds a subscript."""
+
+
+def planned(keys: Sequence[Any], tensor: Callable[[Any], Any]) -> tuple[list, list]:
+    """Subscripts for ``read_at``, and the tensors among their numbers: what ``tensor(number)``
+    gives for those that are none of Python's, or raises."""
+    held: list[Any] = []
+
+    def known(k: Any) -> Any:
+        if k is None or (isinstance(k, (int, np.integer)) and not isinstance(k, bool)):
+            return k if k is None else int(k)
+        held.append(tensor(k))
+        return At(len(held) - 1)
+
+    return [_each(k, known) if k is not Ellipsis else k for k in keys], held
+
+
+def _each(k: Any, known: Callable[[Any], Any]) -> Any:
+    return slice(*map(known, (k.start, k.stop, k.step))) if isinstance(k, slice) else known(k)
+
+
+def read_at(x: Any, plan: Sequence[Any], at: Sequence[Tensor]) -> Any:
+    """``read`` by a plan of subscripts, with the tensors that hold some of them."""
+    known = lambda k: int(at[k].item()) if isinstance(k, At) else k  # noqa: E731
+    return read(x, [_each(k, known) for k in plan])

@@ -92,3 +92,31 @@ def confusion_matrix(labels: Tensor, predictions: Tensor, weights: Tensor, class
     places = labels.long() * classes + predictions.long()
     zeros = ops.zeros(classes * classes, dtype=weights.dtype)
     return zeros.index_add(0, places, weights).reshape(classes, classes)
+
+
+# --- arrays that are written one element after the other: [size, *element] ------------------------
+def _within(place: Any, count: int) -> int:
+    if not 0 <= int(place) < count:
+        raise DimError(f"Tried to access index {int(place)} of an array of size {count}")
+    return int(place)
+
+
+def item(array: Tensor, place: Any) -> Tensor:
+    """The element at ``place``."""
+    return array[_within(place, len(array))]
+
+
+def put_item(array: Tensor, place: Any, value: Tensor, grows: bool = False) -> Tensor:
+    """``array`` with ``value`` at ``place``; if it ``grows``, with zeros up to there. The sizes of
+    elements are those of the first that is written to an array of shape [size, 0]."""
+    count = max(len(array), int(place) + 1) if grows else len(array)
+    at = _within(place, count)
+    if array.shape[1:] != value.shape:
+        if tuple(array.shape[1:]) != (0,):
+            raise DimError(f"Shape {list(value.shape)} of an element of an array that holds "
+                           f"{list(array.shape[1:])}")  # fmt: skip
+        array = ops.zeros(len(array), *value.shape, dtype=value.dtype)
+    if len(array) < count:
+        more = ops.zeros(count - len(array), *value.shape, dtype=value.dtype)
+        array = ops.cat([array, more])
+    return ops.cat([array[:at], value[None], array[at + 1 :]])

@@ -12,6 +12,7 @@ from __future__ import annotations
 import ast
 import inspect
 import re
+from collections.abc import Callable
 from typing import Any
 
 _WORD = re.compile(r"(_?)(\w+?)([!~*@]?)(?:=(.*))?$")
@@ -62,3 +63,18 @@ class Parameters:
         if wrong or kwargs.keys() & set(self.names[: len(args)]):
             self.signature.bind(*args, **kwargs)  # which raises
         return found
+
+
+def passing(word: str, text: str, fn: Callable[..., Any]) -> Callable[..., Any]:
+    """``fn`` under the name ``word``, with the parameters of ``text``."""
+    row = Parameters(word, text)
+    order = [row.names.index(n) for n in row.passed]
+
+    def function(*args: Any, **kwargs: Any) -> Any:
+        values = row.values(args, kwargs)
+        return fn(*[values[i] for i in order])
+
+    function.__signature__ = row.signature  # type: ignore[attr-defined]
+    function.__name__ = function.__qualname__ = word
+    function.__doc__ = fn.__doc__
+    return function

@@ -56,6 +56,15 @@ class Symbol:
         """What is known of the shape."""
         return self.sizes()
 
+    @property
+    def value_index(self) -> int:
+        """Which result of its operation it is."""
+        return int(self.name.rpartition(":")[2])
+
+    def consumers(self) -> list[Operation]:
+        """The operations that it goes into."""
+        return [op for op in self.graph.operations if any(i is self for i in op.inputs)]
+
     def sizes(self) -> PartialShape:
         """What is known of the shape."""
         one, other = self._value, self._twin
@@ -114,6 +123,18 @@ class Graph:
             outer.children.append(self)
         self._names: dict[str, int] = {}
         self._slots: dict[int, int] = {}
+
+    def operation_named(self, name: str) -> Any:
+        """The operation of that name."""
+        found = next((op for op in self.operations if op.name == name), None)
+        if found is None:
+            raise KeyError(f"The name {name!r} refers to an Operation not in the graph.")
+        return found
+
+    def symbol_named(self, name: str) -> Any:
+        """The result of that name: the operation's, and which of its results."""
+        title, _, place = name.partition(":")
+        return self.operation_named(title).outputs[int(place or 0)]
 
     # --- what a subclass may say otherwise ------------------------------------------------------
     def value_of(self, value: Any) -> Any:
@@ -291,3 +312,13 @@ def blank(t: Symbol) -> Any:
     """An example for a value of a graph that has let go of its own."""
     value = t._value
     return value if isinstance(value, np.ndarray) else ops.zeros(value.shape, dtype=value.dtype)
+
+
+def effect(kind: str, call: Callable[..., Any], inputs: list) -> None:
+    """Do something with the values of ``inputs``: now, or at every run of the function that is
+    being traced."""
+    graph = CURRENT.get()
+    if graph is None:
+        call(*[t if isinstance(t, Tensor) else t._value for t in inputs])
+    else:
+        graph.record(kind, call, inputs, examples=())

@@ -43,12 +43,26 @@ def advanced(state: Sequence[int], count: int) -> tuple[list[int], int, int]:
     return [signed(after), signed(after >> 64), signed(key)], key, counter
 
 
+def by_chance() -> list[int]:
+    """A state that nobody can tell before."""
+    return [random.SystemRandom().getrandbits(62) for _ in range(3)]
+
+
 class Seeds:
     """A seed (None: by chance), and the seeds of operations that follow from it."""
 
     def __init__(self, seed: int | None) -> None:
         self.seed, self.stream = seed, random.Random(seed)
         self.used: dict[Any, int] = {}  # by operation: where its numbers go on
+
+    def state(self) -> tuple:
+        """Where it is."""
+        return self.seed, self.stream.getstate()
+
+    def put(self, state: tuple) -> None:
+        """Go on from there."""
+        self.seed = state[0]
+        self.stream.setstate(state[1])
 
     def pair(self, own: int | None) -> tuple[int, int]:
         """The two seeds of an operation, of which ``own`` may be given."""

@@ -5,6 +5,8 @@ is one with the functions of trees.
 """
 
 from .containers import (  # noqa: A004
+    below,
+    by_key,
     children,
     flatten,
     leaves,
@@ -34,6 +36,8 @@ __all__ = [
     "Registry",
     "Rule",
     "SequenceKey",
+    "below",
+    "by_key",
     "children",
     "flatten",
     "leaves",

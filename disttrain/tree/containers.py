@@ -6,7 +6,7 @@ empty tree, and dataclass instances registered by ``register``.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 # kind -> what takes one apart: its children, and what rebuilds it from as many.
@@ -70,6 +70,30 @@ def leaves(tree: object, *, with_none: bool = False) -> list:
     return flatten(tree, with_none=with_none)[0]
 
 
+def below(value: Any, parts: Callable[[Any], Iterable]) -> Iterator[Any]:
+    """What ``parts`` gives of a value, and of each of these, depth first and each once."""
+    seen = {id(value)}
+
+    def walk(whole: Any) -> Iterator[Any]:
+        for part in parts(whole):
+            if id(part) not in seen:
+                seen.add(id(part))
+                yield part
+                yield from walk(part)
+
+    return walk(value)
+
+
+def by_key(tree: Any) -> Any:
+    """The tree with all dicts in the order of their keys."""
+    if isinstance(tree, dict):
+        tree = {k: tree[k] for k in sorted(tree)}
+    elif not isinstance(tree, (list, tuple)):
+        return tree
+    parts, rebuild = children(tree)
+    return tree if rebuild is None else rebuild([by_key(part) for part in parts])
+
+
 def structure(tree: Any) -> str:
     """The form of ``tree`` as a text, with * for each leaf: equal for trees of equal form."""
     if tree is None:
@@ -88,8 +112,10 @@ def structure(tree: Any) -> str:
     return f"{kind.__name__}({text})"
 
 
-def map(fn: Callable, tree: object, *rest: object) -> Any:  # noqa: A001  (the field's name for it)
+def map(  # noqa: A001  (the field's name for it)
+    fn: Callable, tree: object, *rest: object, with_none: bool = False
+) -> Any:
     """Apply ``fn`` to the leaves of ``tree`` (and, in step, of trees of the same structure)."""
-    values, unflatten = flatten(tree)
-    others = [leaves(r) for r in rest]
+    values, unflatten = flatten(tree, with_none=with_none)
+    others = [leaves(r, with_none=with_none) for r in rest]
     return unflatten([fn(*row) for row in zip(values, *others, strict=True)])

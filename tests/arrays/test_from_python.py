@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from disttrain.arrays.from_python import array_of, fits_32
+from disttrain.arrays.from_python import array_of, fits_32, type_for
 
 
 def test_whose_type_it_is():
@@ -29,3 +29,17 @@ def test_texts():
 def test_what_is_no_array(value, message):
     with pytest.raises(ValueError, match=message):
         array_of(value)
+
+
+@pytest.mark.parametrize(("value", "kind", "wanted"), [
+    (1, None, "int32"), (2**40, None, "int64"), (1.5, None, "float32"), (True, None, "bool"),
+    (1j, None, "complex128"), (1, "bfloat16", "bfloat16"), (1, "bool", None), (True, "int32",
+    "int32"), (True, "uint8", None), (1.5, "int32", None), (1.5, "complex64", "complex64"),
+    (1j, "float32", None), ([], "int32", "int32"), (np.float64(1.5), None, "float64"),
+    (np.float64(1.5), "int8", "int8"), (1, "string", "string"), (1.5, "string", None),
+])  # fmt: skip
+def test_types_for_numbers(value, kind, wanted):
+    array, natural = array_of(value)
+    assert type_for(array, natural, kind, True) == wanted
+    if wanted is None:
+        assert type_for(array, natural, kind, False) == type_for(array, natural, None, True)

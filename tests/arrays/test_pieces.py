@@ -71,3 +71,18 @@ def test_making():
     assert pieces.pad(X, [[1, 0], [0, 1]], "CONSTANT", 9).tolist()[0] == [9, 9, 9, 9]
     assert pieces.pad(X, [[0, 0], [1, 1]], "REFLECT").tolist()[0] == [1, 0, 1, 2, 1]
     assert pieces.repeat(dt.tensor([1, 2]), [2, 1]).tolist() == [1, 1, 2]
+
+
+def test_subscripts_that_tensors_hold():
+    one, last = dt.tensor(1), dt.tensor(-1)
+    for keys in ((one,), (..., one), (slice(None, None, last), None, one), (0, slice(one, None))):
+        plan, held = pieces.planned(keys, lambda t: t)
+        plain = tuple(
+            slice(*(b and int(b) for b in (k.start, k.stop, k.step))) if isinstance(k, slice)
+            else int(k) if isinstance(k, dt.Tensor) else k for k in keys
+        )  # fmt: skip
+        assert pieces.read_at(X, plan, held).tolist() == X.numpy()[plain].tolist()
+        assert len(held) == sum(isinstance(k, (dt.Tensor, slice)) for k in keys)
+    for odd in (True, "a", 1.5):
+        with pytest.raises(ZeroDivisionError):
+            pieces.planned((odd,), lambda t: 1 / 0)

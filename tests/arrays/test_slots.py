@@ -55,3 +55,18 @@ def test_different_numbers_in_order():
 def test_pairs_are_counted():
     found = slots.confusion_matrix(dt.tensor([0, 1, 1]), dt.tensor([0, 0, 1]), dt.ones(3), 2)
     assert found.tolist() == [[1.0, 0.0], [1.0, 1.0]]
+
+
+def test_arrays_that_are_written_one_by_one():
+    empty = dt.zeros(2, 0)
+    one = slots.put_item(empty, 1, dt.tensor([1.0, 2.0]))
+    assert one.tolist() == [[0.0, 0.0], [1.0, 2.0]]
+    assert slots.item(one, dt.tensor(1)).tolist() == [1.0, 2.0]
+    more = slots.put_item(one, 3, dt.tensor([5.0, 6.0]), grows=True)
+    assert more.tolist() == [[0.0, 0.0], [1.0, 2.0], [0.0, 0.0], [5.0, 6.0]]
+    with pytest.raises(dt.errors.DimError, match="index 2 of an array of size 2"):
+        slots.put_item(one, 2, dt.tensor([1.0, 2.0]))
+    with pytest.raises(dt.errors.DimError, match="index -1 of an array of size 2"):
+        slots.item(one, -1)
+    with pytest.raises(dt.errors.DimError, match=r"Shape \[3\] of an element"):
+        slots.put_item(one, 0, dt.ones(3))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from disttrain.compat.tables import Parameters
+from disttrain.compat.tables import Parameters, passing
 
 ROW = Parameters("split", "value! parts axis=0 _num=None mode='x'")
 
@@ -33,3 +33,11 @@ def test_arguments_by_name():
 def test_what_does_not_go_with_them(args, kwargs, message):
     with pytest.raises(TypeError, match=message):
         ROW.values(args, kwargs)
+
+
+def test_functions_under_other_parameters():
+    fn = passing("add", "x _name=None y=2", lambda x, y: (x, y))
+    assert fn(1) == (1, 2) and fn(1, "sum", 3) == (1, 3) and fn(y=4, x=5) == (5, 4)
+    assert fn.__name__ == "add" and list(fn.__signature__.parameters) == ["x", "name", "y"]
+    with pytest.raises(TypeError, match="'z'"):
+        fn(1, z=2)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import disttrain as dt
-from disttrain.graphs import Graph
+from disttrain.graphs import Function, Graph, effect
 
 
 def line(graph, example, twin=None):
@@ -19,6 +19,10 @@ def test_a_graph_is_run_on_other_values():
         doubled = graph.record("Mul", dt.mul, [x, dt.tensor([2.0, 3.0])], arguments=("x", "y"))
         graph.finish([graph.record("Add", dt.add, [doubled, x])])
     assert [op.name for op in graph.operations] == ["x", "Mul/y", "Mul", "Add"]
+    assert graph.symbol_named("Mul:0") is doubled and doubled.value_index == 0
+    assert doubled.consumers() == [graph.operation_named("Add")]
+    with pytest.raises(KeyError, match="'Div' refers to an Operation not in the graph"):
+        graph.operation_named("Div")
     (found,) = graph.run([dt.tensor([1.0, 5.0])])
     assert found.tolist() == [3.0, 20.0]
 
@@ -67,3 +71,17 @@ def test_examples_are_let_go():
     assert y._value.device.type == "meta"
     assert y.sizes() == [2]
     assert graph.run([dt.ones(2)])[0].tolist() == [-1.0, -1.0]
+
+
+def test_effects_happen_at_every_run():
+    seen = []
+
+    def fn(x):
+        effect("Note", lambda v: seen.append(float(v)), [x])
+        return x
+
+    fn(dt.tensor(1.0))
+    traced = Function(fn)
+    for n in (2.0, 3.0):
+        traced(dt.tensor(n))
+    assert seen == [1.0, 2.0, 3.0]

@@ -35,3 +35,11 @@ def test_numbers_of_two_seeds():
     one = streams.drawn_of(philox.uniform, [1, 2], [2, 3], np.float64)
     assert one.shape == (2, 3)
     assert one.tolist() == streams.drawn_of(philox.uniform, [1, 2], [2, 3], np.float64).tolist()
+
+
+def test_seeds_go_on_from_a_state():
+    one, other = streams.Seeds(3), streams.Seeds(4)
+    one.pair(None)
+    other.put(one.state())
+    assert one.pair(None) == other.pair(None)
+    assert len({*streams.by_chance(), *streams.by_chance()}) == 6

@@ -97,3 +97,18 @@ def test_keys_that_have_no_order_are_refused():
         registry().flatten({1: 1, "a": 2})
     with pytest.raises(ValueError, match="Duplicate"):
         registry().register(tuple, tree.Rule(list, tuple))
+
+
+def test_dicts_by_key_and_none_as_a_leaf():
+    found = tree.by_key({"b": [1, {"d": 2, "c": 3}], "a": (None,)})
+    assert list(found) == ["a", "b"] and list(found["b"][1]) == ["c", "d"]
+    assert tree.map(lambda a, b: (a, b), [None, 1], [2, None], with_none=True) == [
+        (None, 2), (1, None)]  # fmt: skip
+
+
+def test_what_lies_below():
+    inner = ["x"]
+    parts = lambda v: v if isinstance(v, list) else []
+    whole = [inner, "y", inner, ["z"]]
+    inner.append(whole)
+    assert [v for v in tree.below(whole, parts) if isinstance(v, str)] == ["x", "y", "z"]

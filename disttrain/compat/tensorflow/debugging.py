@@ -11,6 +11,8 @@ import numpy as np
 import disttrain as dt
 
 from ...arrays import texts
+from ...graphs import effect
+from ...partial_shape import fits
 from ...testing.cases import TensorCase
 from .dispatch import execute
 from .errors import InvalidArgumentError
@@ -40,15 +42,6 @@ def _asserted(word: str, sign: str) -> Callable:
     return function
 
 
-def effect(kind: str, call: Callable, inputs: list) -> None:
-    """Do something now, or at every run of the function being traced."""
-    graph = GRAPH.get()
-    if graph is None:
-        call(*[t._value for t in inputs])
-    else:
-        graph.record(kind, call, inputs, examples=())
-
-
 def Assert(condition: Any, data: Any, summarize: Any = None, name: Any = None) -> None:  # noqa: N802
     """Raise with ``data`` unless ``condition`` holds."""
 
@@ -69,13 +62,7 @@ def assert_shapes(shapes: Any, data: Any = None, summarize: Any = None, message:
     known: dict[Any, int] = {}
     for t, wanted in shapes.items() if isinstance(shapes, dict) else shapes:
         sizes, symbols = tuple(convert(t).shape), tuple(wanted)
-        good = len(sizes) == len(symbols) and all(
-            n is None
-            or s is None
-            or (n == s if isinstance(s, int) else known.setdefault(s, n) == n)
-            for n, s in zip(sizes, symbols, strict=True)
-        )
-        if not good:
+        if not fits(sizes, symbols, known):
             raise ValueError(f"{message or ''} Tensor has shape {sizes}, which must be {symbols}")
 
 

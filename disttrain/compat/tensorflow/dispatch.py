@@ -228,7 +228,3 @@ def _numbers(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [_numbers(v) for v in value]
     return value.detach().tolist() if isinstance(value, Inner) else value
-
-
-__all__ = ["COMPLEX", "FLOATS", "IN_KERAS", "allow", "binary", "execute", "op", "plain",
-           "table", "unary"]  # fmt: skip

@@ -135,7 +135,7 @@ class Strategy(strategies.Strategy):
         self.extended = self
 
     def streams(self) -> tuple:
-        return _seeds, _set_seeds
+        return lambda: streams._current().state(), lambda state: streams._current().put(state)
 
     @contextlib.contextmanager
     def scope(self) -> Iterator[Strategy]:
@@ -196,18 +196,6 @@ def _tell_keras(several: bool) -> None:
     keras: Any = sys.modules.get("keras")
     if several and f"{_KERAS}.data_parallel" in sys.modules:
         keras.distribution.set_distribution(keras.distribution.DataParallel())
-
-
-def _seeds() -> tuple:
-    """The state of TensorFlow's stream of seeds."""
-    seeds = streams._current()
-    return seeds.seed, seeds.stream.getstate()
-
-
-def _set_seeds(state: tuple) -> None:
-    seeds = streams._current()
-    seeds.seed = state[0]
-    seeds.stream.setstate(state[1])
 
 
 def _summed(size: int) -> Any:

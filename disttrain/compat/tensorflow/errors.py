@@ -54,5 +54,3 @@ def failed(op: str, message: str) -> OpError:
 
 # What is raised by what computes, and stands for wrong arguments.
 FAILURES = (DisttrainError, ValueError, TypeError, IndexError, RuntimeError, ZeroDivisionError)
-
-__all__ = ["FAILURES", "NAMES", "InvalidArgumentError", "OpError", "failed"]

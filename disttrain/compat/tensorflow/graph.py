@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...graphs import Graph, Run
+from ...graphs import Graph
 from ...graphs import Operation as Line
 from .errors import FAILURES, InvalidArgumentError, OpError
 from .tensor import SymbolicTensor, convert, out_of_scope
@@ -48,18 +48,8 @@ class FuncGraph(Graph):
             f"{error}\n\t [[{{{{node {op.name}}}}}]] [Op:__inference_{self.name}]",
         )  # fmt: skip
 
-    def get_operations(self) -> list[Operation]:
-        return list(self.operations)
-
-    def get_operation_by_name(self, name: str) -> Operation:
-        found = next((op for op in self.operations if op.name == name), None)
-        if found is None:
-            raise KeyError(f"The name {name!r} refers to an Operation not in the graph.")
-        return found
-
-    def get_tensor_by_name(self, name: str) -> SymbolicTensor:
-        title, _, place = name.partition(":")
-        return self.get_operation_by_name(title).outputs[int(place or 0)]
+    get_operation_by_name, get_tensor_by_name = Graph.operation_named, Graph.symbol_named
+    get_operations = lambda self: list(self.operations)  # noqa: E731
 
     def as_graph_def(self, add_shapes: bool = False) -> GraphDef:
         """The operations as text in TensorFlow's form, with names, kinds and inputs."""
@@ -82,6 +72,3 @@ class GraphDef:
 class _Node:
     def __init__(self, op: Operation) -> None:
         self.name, self.op, self.op_def, self.input = op.name, op.type, op.node_def, op.input
-
-
-__all__ = ["FuncGraph", "Operation", "Run"]

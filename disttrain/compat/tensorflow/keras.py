@@ -20,7 +20,7 @@ from typing import Any
 from ... import tree
 from ...context import thread
 from ...core.tensor import Tensor as Inner
-from ...graphs import outside
+from ...graphs import effect, outside
 from ..publish import Shim
 from .dispatch import IN_KERAS, in_keras
 from .tensor import GRAPH, SymbolicTensor, Tensor, convert, wrap
@@ -155,11 +155,9 @@ def _apply(fn: Callable) -> Callable:
         gradients = [g for g, _ in given] if paired else given
         pairs = [(g, v) for g, v in zip(gradients, variables, strict=True) if g is not None]
         stand_ins = [_stand_in(v) for _, v in pairs]
-        graph = GRAPH.get()
-        if graph is not None:
+        if GRAPH.get() is not None and not self.built:
             with _inside():
-                if not self.built:
-                    self.build(stand_ins)
+                self.build(stand_ins)
         held = [convert(g) for g, _ in pairs]
 
         def call(*values: Any) -> None:
@@ -173,10 +171,7 @@ def _apply(fn: Callable) -> Callable:
                     if s is not v:
                         v._tensor = s.value.detach().clone()
 
-        if graph is None:
-            call(*[t._value for t in held])
-        else:
-            graph.record("ApplyGradients", call, held, examples=())
+        effect("ApplyGradients", call, held)
         return self.iterations
 
     return entry
@@ -247,9 +242,9 @@ def _hook(keras: Any) -> None:
     keras.Layer.losses = _losses(keras.Layer.losses.fget)
     keras.Metric.__call__ = _entry(_metric_call, "Metric")
     for kind in _subclasses(keras.Metric):
-        for word, effect in (("update_state", True), ("result", False), ("reset_state", True)):
+        for word, alone in (("update_state", True), ("result", False), ("reset_state", True)):
             if word in vars(kind):
-                setattr(kind, word, _entry(vars(kind)[word], kind.__name__, effect))
+                setattr(kind, word, _entry(vars(kind)[word], kind.__name__, alone))
     for word in ("apply_gradients", "apply"):
         setattr(keras.optimizers.Optimizer, word, _apply(getattr(keras.optimizers.Optimizer, word)))
 

@@ -89,48 +89,19 @@ def getitem(self: Any, key: Any) -> Any:
         return execute("BooleanMask", lambda v, m: v[m], [t, convert(keys[0])])
     if isinstance(key, (list, np.ndarray)):
         keys = tuple(key)
-    held: list[Any] = [t]
-    plan = [_part(k, held) for k in keys]
-    return execute("StridedSlice", lambda v, *at: _read(v, plan, at), held, "strided_slice")
+    plan, held = pieces.planned(keys, _index)
+    read = lambda v, *at: pieces.read_at(v, plan, at)  # noqa: E731
+    return execute("StridedSlice", read, [t, *held], "strided_slice")
 
 
-def _part(k: Any, held: list) -> Any:
-    """One subscript, with the number of the input where it is a tensor."""
-    if isinstance(k, slice):
-        return slice(*(_bound(b, held) for b in (k.start, k.stop, k.step)))
-    if k is None or k is Ellipsis:
-        return k
-    return _bound(k, held)
-
-
-class _At(int):
-    """The number of an input that has the subscript."""
-
-
-def _bound(k: Any, held: list) -> Any:
-    if k is None:
-        return None
-    if isinstance(k, (int, np.integer)) and not isinstance(k, bool):
-        return int(k)
-    if is_tensor(k):
-        t = convert(k)
-        if not t.ndim and t.dtype.is_integer:
-            held.append(t)
-            return _At(len(held) - 2)
+def _index(k: Any) -> Any:
+    t = convert(k) if is_tensor(k) else None
+    if t is not None and not t.ndim and t.dtype.is_integer:
+        return t
     raise TypeError(
         "Only integers, slices (`:`), ellipsis (`...`), tf.newaxis (`None`) and scalar "
         f"tf.int32/tf.int64 tensors are valid indices, got {k!r}"
     )
-
-
-def _read(value: Any, plan: list, at: tuple) -> Any:
-    def known(k: Any) -> Any:
-        return int(at[k].item()) if isinstance(k, _At) else k
-
-    return pieces.read(value, [
-        slice(*(known(b) for b in (k.start, k.stop, k.step))) if isinstance(k, slice) else known(k)
-        for k in plan
-    ])  # fmt: skip
 
 
 def attach(kind: Any) -> None:

@@ -9,7 +9,8 @@ Normal numbers agree to the last digits (sine and logarithm are this machine's).
 from __future__ import annotations
 
 import contextvars
-import random as python_random
+import functools
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +18,7 @@ import disttrain as dt
 
 from ...arrays.pieces import sizes_of
 from ...keyed import philox, streams
+from ..tables import passing
 from .arrays import stack
 from .dispatch import execute, op, plain
 from .tensor import GRAPH, convert, matched, wrap
@@ -89,45 +91,13 @@ def _uniform(source: Callable, who: Any, word: str, shape: Any, low: Any, high: 
     return source(shape, dtype, philox.uniform, word, who) * (high - low) + low
 
 
-def _normal(source: Callable, who: Any, word: str, draw: Any, shape: Any, mean: Any, spread: Any,
+def _normal(draw: Any, source: Callable, who: Any, word: str, shape: Any, mean: Any, spread: Any,
             kind: Any) -> Any:  # fmt: skip
     dtype = as_dtype(kind)
     found = source(shape, dtype, draw, word, who)
     return found * convert(spread, hint=dtype) + convert(mean, hint=dtype)
 
 
-def uniform(shape: Any, minval: Any = 0, maxval: Any = None, dtype: Any = "float32",
-            seed: Any = None, name: str | None = None) -> Any:  # fmt: skip
-    """Numbers in [minval, maxval)."""
-    return _uniform(_by_seeds, seed, "RandomUniform", shape, minval, maxval, dtype)
-
-
-def stateless_uniform(shape: Any, seed: Any, minval: Any = 0, maxval: Any = None,
-                      dtype: Any = "float32", name: str | None = None,
-                      alg: str = "auto_select") -> Any:  # fmt: skip
-    """Numbers in [minval, maxval): a function of ``seed`` (two integers)."""
-    word = "StatelessRandomUniformV2"
-    return _uniform(_by_seed, seed, word, shape, minval, maxval, dtype)
-
-
-def _normals(draw: Any, word: str, stateless: str) -> tuple[Callable, Callable]:
-    def normal(shape: Any, mean: Any = 0.0, stddev: Any = 1.0, dtype: Any = "float32",
-               seed: Any = None, name: str | None = None) -> Any:  # fmt: skip
-        return _normal(_by_seeds, seed, word, draw, shape, mean, stddev, dtype)
-
-    def of_seed(shape: Any, seed: Any, mean: Any = 0.0, stddev: Any = 1.0, dtype: Any = "float32",
-                name: str | None = None, alg: str = "auto_select") -> Any:  # fmt: skip
-        return _normal(_by_seed, seed, stateless, draw, shape, mean, stddev, dtype)
-
-    return normal, of_seed
-
-
-normal, stateless_normal = _normals(
-    philox.normal, "RandomStandardNormal", "StatelessRandomNormalV2"
-)
-truncated_normal, stateless_truncated_normal = _normals(
-    philox.truncated_normal, "TruncatedNormal", "StatelessTruncatedNormalV2"
-)
 _FULL = "StatelessRandomUniformFullIntV2"
 
 
@@ -167,21 +137,13 @@ class Generator:
         start = copy_from.state.numpy() if copy_from is not None else plain(state)
         self._state = Variable(convert(start, "int64"), trainable=False, name="StateVar")
 
-    @classmethod
-    def from_seed(cls, seed: int, alg: Any = None) -> Generator:
-        return cls(state=[int(seed), 0, 0])
-
-    @classmethod
-    def from_state(cls, state: Any, alg: Any = None) -> Generator:
-        return cls(state=convert(state).numpy().tolist())
-
-    @classmethod
-    def from_non_deterministic_state(cls, alg: Any = None) -> Generator:
-        return cls(state=[python_random.SystemRandom().getrandbits(62) for _ in range(3)])
-
-    @classmethod
-    def from_key_counter(cls, key: Any, counter: Any, alg: Any = None) -> Generator:
-        return cls(state=[*convert(counter).numpy().tolist(), int(plain(key))])
+    from_seed = classmethod(lambda cls, seed, alg=None: cls(state=[int(seed), 0, 0]))
+    from_state = classmethod(
+        lambda cls, state, alg=None: cls(state=convert(state).numpy().tolist())
+    )
+    from_non_deterministic_state = classmethod(lambda cls, alg=None: cls(state=streams.by_chance()))
+    from_key_counter = classmethod(lambda cls, key, counter, alg=None: cls(
+        state=[*convert(counter).numpy().tolist(), int(plain(key))]))  # fmt: skip
 
     state = property(lambda self: self._state)
     key = property(lambda self: wrap(self._state._tensor[2]))
@@ -199,30 +161,10 @@ class Generator:
         return wrap(before)
 
     def _advance(self, sizes: list[int]) -> tuple[int, int]:
-        count = 1
-        for n in sizes:
-            count *= n
-        state, key, counter = streams.advanced(self._state._tensor.tolist(), count)
+        now = self._state._tensor.tolist()
+        state, key, counter = streams.advanced(now, math.prod(sizes))
         self._state._tensor = dt.tensor(state, dtype=dt.int64)
         return key, counter
-
-    def uniform(self, shape: Any, minval: Any = 0, maxval: Any = None, dtype: Any = "float32",
-                name: str | None = None) -> Any:  # fmt: skip
-        """Numbers in [minval, maxval)."""
-        word = "StatelessRandomUniformV2"
-        return _uniform(_by_state, self, word, shape, minval, maxval, dtype)
-
-    def normal(self, shape: Any, mean: Any = 0.0, stddev: Any = 1.0, dtype: Any = "float32",
-               name: str | None = None) -> Any:  # fmt: skip
-        """Numbers of a normal distribution."""
-        word = "StatelessRandomNormalV2"
-        return _normal(_by_state, self, word, philox.normal, shape, mean, stddev, dtype)
-
-    def truncated_normal(self, shape: Any, mean: Any = 0.0, stddev: Any = 1.0,
-                         dtype: Any = "float32", name: str | None = None) -> Any:  # fmt: skip
-        """Numbers of a normal distribution within two standard deviations."""
-        draw, word = philox.truncated_normal, "StatelessTruncatedNormalV2"
-        return _normal(_by_state, self, word, draw, shape, mean, stddev, dtype)
 
     def uniform_full_int(self, shape: Any, dtype: Any = "uint64", name: str | None = None) -> Any:
         """Integers of all bits."""
@@ -239,6 +181,30 @@ class Generator:
         return [Generator(state=[0, 0, key]) for key in keys]
 
 
+# --- functions that are alike: of the stream of seeds, of two seeds, of a generator --------------
+_ROWS: dict[str, Any] = {}
+_LIMITS = "minval=0 maxval=None dtype='float32'"
+_MOMENTS = "mean=0.0 stddev=1.0 dtype='float32'"
+for _word, _kinds, _text, _draw in (
+    ("uniform", ("RandomUniform", "StatelessRandomUniformV2"), _LIMITS, _uniform),
+    ("normal", ("RandomStandardNormal", "StatelessRandomNormalV2"), _MOMENTS,
+     functools.partial(_normal, philox.normal)),
+    ("truncated_normal", ("TruncatedNormal", "StatelessTruncatedNormalV2"), _MOMENTS,
+     functools.partial(_normal, philox.truncated_normal)),
+):  # fmt: skip
+    _ROWS[_word] = passing(
+        _word, f"shape {_text} seed=None _name=None",
+        lambda shape, low, high, kind, seed, draw=_draw, word=_kinds[0]: draw(
+            _by_seeds, seed, word, shape, low, high, kind))  # fmt: skip
+    _ROWS[f"stateless_{_word}"] = passing(
+        f"stateless_{_word}", f"shape seed {_text} _name=None _alg='auto_select'",
+        lambda shape, seed, *how, draw=_draw, word=_kinds[1]: draw(
+            _by_seed, seed, word, shape, *how))  # fmt: skip
+    setattr(Generator, _word, passing(
+        _word, f"self shape {_text} _name=None",
+        lambda self, *how, draw=_draw, word=_kinds[1]: draw(_by_state, self, word, *how)
+    ))  # fmt: skip
+
 _GLOBAL: contextvars.ContextVar[Any] = contextvars.ContextVar("global generator", default=None)
 
 
@@ -252,9 +218,7 @@ def get_global_generator() -> Generator:
 
 
 NAMES: dict[str, Any] = {
-    **{w: globals()[w] for w in """set_seed uniform normal truncated_normal gamma poisson
-    stateless_uniform stateless_normal stateless_truncated_normal Generator
-    get_global_generator""".split()},
+    **_ROWS, **{f.__name__: f for f in (set_seed, gamma, poisson, Generator, get_global_generator)},
     "set_global_generator": lambda generator: _GLOBAL.set(generator) and None,
     "split": stateless_split, "fold_in": stateless_fold_in,
     "shuffle": op("shuffle", "RandomShuffle", lambda v: v.index_select(0, dt.randperm(len(v))),

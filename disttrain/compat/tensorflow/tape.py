@@ -7,18 +7,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import disttrain as dt
-
 from ... import tree
 from ...autograd.cells import Rows
 from ...context import thread
 from ...core.tensor import Tensor as Inner
 from ...errors import AutogradError, ShapeError
+from ...graphs.tapes import StagedTape
 from . import arrays
 from .tensor import GRAPH, Tensor, _of_keras, convert, is_tensor, wrap
 from .variable import IndexedSlices, Variable
 
-_NATIVE: Any = dt.GradientTape
 _ODD = "Passed in object {!r} of type {!r}, not tf.Tensor or tf.Variable or ExtensionType."
 
 
@@ -36,23 +34,9 @@ class GradientTape:
     """
 
     def __init__(self, persistent: bool = False, watch_accessed_variables: bool = True) -> None:
-        self._how = persistent, watch_accessed_variables
-        self._tape = _NATIVE(*self._how)
-        self._variables: dict[int, Any] = {}  # by their cells
-
-    def _do(self, kind: str, action: Any, inputs: tuple = ()) -> None:
-        """Do something with the tape: now, and at every run of the function being traced."""
-        action(self._tape, *[t._value for t in inputs])
-        graph = GRAPH.get()
-        if graph is not None:
-            graph.record(kind, lambda *values, run: action(self._in(run), *values), list(inputs),
-                         examples=(), controlled=True)  # fmt: skip
-
-    def _in(self, run: Any) -> Any:
-        """The tape of a run."""
-        if id(self) not in run.tapes:
-            run.tapes[id(self)] = _NATIVE(*self._how)
-        return run.tapes[id(self)]
+        self._staged = StagedTape(persistent, watch_accessed_variables)
+        self._tape: Any = self._staged.tape
+        self._do = self._staged.do
 
     def __enter__(self) -> GradientTape:
         try:
@@ -76,24 +60,15 @@ class GradientTape:
             else:
                 graph = GRAPH.get()
                 held = convert(t) if graph is None else graph.inside(t)
-                self._do("TapeWatch", lambda tape, value: tape.watch(value), (held,))
+                self._do("TapeWatch", lambda tape, value: tape.watch(value), held)
 
     @contextmanager
     def stop_recording(self) -> Iterator[None]:
         """Leave out what runs in the block."""
         if not self._tape._recording:
             raise RuntimeError("Trying to stop recording a tape which is not recording.")
-        managers: dict[int, Any] = {}
-
-        def stop(tape: Any) -> None:
-            managers[id(tape)] = tape.stop_recording()
-            managers[id(tape)].__enter__()
-
-        self._do("TapeStop", stop)
-        try:
+        with self._staged.stop_recording():
             yield
-        finally:
-            self._do("TapeResume", lambda tape: managers.pop(id(tape)).__exit__(None, None, None))
 
     def reset(self) -> None:
         """Forget all that was recorded and watched."""
@@ -150,32 +125,13 @@ class GradientTape:
         """Run ``compute`` on the tape, sources and values: now, or at every run of the traced
         function."""
         leaves, rebuild = tree.flatten(sources)
-        found = [_source(s) for s in leaves]
-        places = [i for i, s in enumerate(found) if isinstance(s, Tensor)]
-        graph, count = GRAPH.get(), len(inputs)
-        inputs = [*inputs, *(found[i] for i in places)]
-
-        def run(tape: Any, *values: Any) -> list:
-            known = list(found)
-            for i, v in zip(places, values[count:], strict=True):
-                known[i] = v
-            return _in_words(lambda: compute(tape, known, *values[:count]))
-
-        if graph is None:
-            return rebuild([_cover(g) for g in run(self._tape, *[t._value for t in inputs])])
-        held = [graph.inside(t) for t in inputs]
-        example = run(self._tape, *[t._value for t in held])
-
-        def call(*values: Any, run_: Any = run, run: Any) -> tuple:
-            pairs = zip(run_(self._in(run), *values), example, strict=True)
-            return tuple(_carried(g, e) for g, e in pairs if e is not None)
-
-        flat = tuple(_carried(e, e) for e in example if e is not None)
-        outs = iter(graph.record("Gradients", call, held, examples=flat, controlled=True))
-        return rebuild([
-            None if e is None else IndexedSlices(*next(outs)) if isinstance(e, Rows)
-            else next(outs) for e in example
-        ])  # fmt: skip
+        try:
+            found = self._staged.ask(inputs, compute, [_source(s) for s in leaves])
+        except AutogradError as error:
+            raise RuntimeError(str(error)) from error
+        except ShapeError as error:
+            raise ValueError(str(error)) from error
+        return rebuild([_cover(g) for g in found])
 
 
 def _head(tape: Any, target: Any, value: Any) -> Any:
@@ -194,25 +150,11 @@ def _source(s: Any) -> Any:
     raise ValueError(_ODD.format(s, type(s).__name__))
 
 
-def _in_words(compute: Any) -> Any:
-    """``compute()``, with what it raises of the program's making as TensorFlow raises it."""
-    try:
-        return compute()
-    except AutogradError as error:
-        raise RuntimeError(str(error)) from error
-    except ShapeError as error:
-        raise ValueError(str(error)) from error
-
-
 def _cover(g: Any) -> Any:
+    if g is None or isinstance(g, Tensor):
+        return g
     if isinstance(g, Rows):
-        sizes = arrays.constant(list(g.shape))
-        return IndexedSlices(_cover(g.values), wrap(g.indices), sizes)
-    return None if g is None else wrap(g if thread.tapes else g.detach())
-
-
-def _carried(g: Any, example: Any) -> Any:
-    """A gradient as what a graph carries: its tensor, or the tensors of its slices."""
-    if isinstance(example, Rows):
-        return g.values, g.indices, dt.tensor(list(g.shape))
-    return g
+        traced = isinstance(g.values, Tensor)
+        sizes = g.shape if traced else arrays.constant(list(g.shape))
+        return IndexedSlices(_cover(g.values), g.indices if traced else wrap(g.indices), sizes)
+    return wrap(g if thread.tapes else g.detach())

@@ -20,7 +20,7 @@ import numpy as np
 import disttrain as dt
 
 from ... import tree
-from ...arrays.from_python import array_of, fits_32
+from ...arrays.from_python import array_of, type_for
 from ...core.types import dtypes
 from ...graphs import CURRENT, Symbol
 from .errors import InaccessibleTensorError, OperatorNotAllowedInGraphError, failed
@@ -171,13 +171,6 @@ class SymbolicTensor(Tensor, Symbol):
     def device(self) -> str:
         return ""
 
-    @property
-    def value_index(self) -> int:
-        return int(self.name.rpartition(":")[2])
-
-    def consumers(self) -> list:
-        return [op for op in self.graph.get_operations() if any(i is self for i in op.inputs)]
-
     def __repr__(self) -> str:
         return f"<tf.Tensor {self.name!r} shape={self.shape} dtype={self.dtype.name}>"
 
@@ -308,35 +301,16 @@ def _stacked(values: Any) -> Any:
     return STACK[0]([convert(v, hint=kind) for v in values])
 
 
-_NATURAL = {"int64": "int32", "float64": "float32"}  # of Python's numbers, where they fit
-
-
 def _made(value: Any, kind: DType | None, strict: bool) -> Any:
     array, natural = array_of(value)
     if array.dtype.kind == "O":
         if kind is not None and kind.name != "string":
             raise TypeError(f"Cannot convert {value!r} to EagerTensor of dtype {kind.word}")
         return array
-    own = as_dtype(array.dtype)
-    if natural and (own.name != "int64" or fits_32(array)):
-        own = as_dtype(_NATURAL.get(own.name, own.name))
-    if kind is not None and kind is not own:
-        if not natural or not array.size or _goes(own, kind):
-            own = kind
-        elif strict:
-            raise TypeError(f"Cannot convert {value!r} to EagerTensor of dtype {kind.word}")
-    return dt.tensor(array.astype(own.as_numpy_dtype))
-
-
-def _goes(own: DType, kind: DType) -> bool:
-    """Whether Python's numbers of type ``own`` may be taken for ones of ``kind``."""
-    if own.is_bool:
-        return kind.name in ("float16", "float32", "float64", "int32", "int64")
-    if own.is_integer:
-        return not kind.is_bool
-    if own.is_floating:
-        return kind.is_floating or kind.is_complex
-    return own.is_complex and kind.is_complex
+    name = type_for(array, natural, None if kind is None else kind.name, strict)
+    if name is None:
+        raise TypeError(f"Cannot convert {value!r} to EagerTensor of dtype {kind and kind.word}")
+    return dt.tensor(array.astype(as_dtype(name).as_numpy_dtype))
 
 
 def matched(op: str, values: list, first: bool = False) -> list:
@@ -363,9 +337,3 @@ def inner_type(kind: Any) -> Any:
     """disttrain's type for TensorFlow's."""
     found = as_dtype(kind).inner
     return dtypes.float32 if found is None else found
-
-
-__all__ = [
-    "GRAPH", "EagerTensor", "SymbolicTensor", "Tensor", "convert", "inner_type", "is_tensor",
-    "matched", "out_of_scope", "told", "wrap",
-]  # fmt: skip

@@ -10,6 +10,7 @@ from typing import Any
 import disttrain as dt
 
 from ... import tree
+from ...arrays import slots
 from .dispatch import execute
 from .tensor import GRAPH, convert
 from .types import as_dtype
@@ -45,11 +46,13 @@ class TensorArray:
         """``value`` at ``index``."""
         grows = self.dynamic_size
         given = [self.flow, convert(index), convert(value, self.dtype)]
-        return self._next(execute("TensorListSetItem", lambda a, i, v: _put(a, i, v, grows), given))
+        return self._next(
+            execute("TensorListSetItem", lambda a, i, v: slots.put_item(a, i, v, grows), given)
+        )
 
     def read(self, index: Any, name: str | None = None) -> Any:
         """The element at ``index``."""
-        return execute("TensorListGetItem", _take, [self.flow, convert(index)])
+        return execute("TensorListGetItem", slots.item, [self.flow, convert(index)])
 
     def stack(self, name: str | None = None) -> Any:
         """All elements as one tensor."""
@@ -74,34 +77,8 @@ class TensorArray:
         return execute("TensorListLength", lambda a: dt.tensor(len(a), dtype=dt.int32), [self.flow])
 
 
-def _place(i: Any, count: int) -> int:
-    if not 0 <= int(i) < count:
-        raise ValueError(f"Tried to access index {int(i)} of a TensorArray of size {count}")
-    return int(i)
-
-
-def _take(held: Any, i: Any) -> Any:
-    return held[_place(i, len(held))]
-
-
-def _put(held: Any, i: Any, value: Any, grows: bool) -> Any:
-    count = max(len(held), int(i) + 1) if grows else len(held)
-    at = _place(i, count)
-    if held.shape[1:] != value.shape:
-        if tuple(held.shape[1:]) != (0,):
-            raise ValueError(f"Shape {list(value.shape)} of an element of a TensorArray that holds "
-                             f"{list(held.shape[1:])}")  # fmt: skip
-        held = dt.zeros(len(held), *value.shape, dtype=value.dtype)
-    if len(held) < count:
-        more = dt.zeros(count - len(held), *value.shape, dtype=value.dtype)
-        held = dt.cat([held, more])
-    return dt.cat([held[:at], value[None], held[at + 1 :]])
-
-
 def _parts(array: TensorArray) -> tuple[list, Any]:
     return [array.flow], lambda found: array.copied(found[0])
 
 
 tree.register_parts(TensorArray, _parts)
-
-__all__ = ["TensorArray"]

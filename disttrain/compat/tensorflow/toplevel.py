@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import inspect
 import logging
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,11 +16,10 @@ import disttrain as dt
 
 from ... import tree
 from ...arrays import texts
-from ...autograd.pulled import pulled
-from ...context import thread
-from ...graphs import outside
+from ...autograd.pulled import explained
+from ...graphs import effect, outside
 from . import arrays, math
-from .debugging import DEBUGGING, Assert, effect
+from .debugging import DEBUGGING, Assert
 from .dispatch import TEXT, execute, in_keras, op
 from .function import functions_run_eagerly, run_functions_eagerly
 from .graph import Operation
@@ -31,10 +29,9 @@ from .variable import Variable
 
 
 # --- gradients of a program's own -------------------------------------------------------------
-def custom_gradient(f: Any = None) -> Any:
-    """``f(*args)`` gives (its result, the function of its gradients)."""
-    if f is None:
-        return custom_gradient
+def _operation(f: Callable, run: Callable[..., tuple]) -> Callable:
+    """``f`` as one operation: ``run(of_tensors, *values)`` gives its results, and how they are put
+    together."""
 
     @functools.wraps(f)
     def function(*args: Any, **kwargs: Any) -> Any:
@@ -44,18 +41,11 @@ def custom_gradient(f: Any = None) -> Any:
         def call(*values: Any) -> Any:
             failed.clear()
             try:
-                with outside():  # recorded: the function of gradients may be differentiated
-                    found, grad, variables, reads = _watching(f, values, kwargs)
+                outs, form[:] = run(lambda *ts: f(*ts, **kwargs), *values)
             except Exception as error:
                 failed.append(error)  # the program's own
                 raise
-            outs, form[:] = _taken_apart(found)
-
-            def pull(*gs: Any) -> list:
-                rows = _gradients(grad, [wrap(g) for g in gs], len(values), variables)
-                return [None if g is None else convert(g)._value for g in rows]
-
-            return pulled(lambda *_: (tuple(o.detach() for o in outs), pull), *values, *reads)
+            return outs
 
         try:
             outs = execute(f.__name__, call, [convert(a) for a in args])
@@ -66,56 +56,36 @@ def custom_gradient(f: Any = None) -> Any:
     return function
 
 
-def _watching(body: Any, values: tuple, kwargs: dict) -> tuple:
-    """What ``body`` gives, the variables that it reads under tapes, and their leaves."""
-    if not thread.tapes:
-        return *body(*[wrap(v) for v in values], **kwargs), [], []
-    tape: Any = dt.GradientTape()
-    with tape:
-        found, grad = body(*[wrap(v) for v in values], **kwargs)
-    cells = tape.notes.cells()
-    told = inspect.getfullargspec(grad)
-    if cells and "variables" not in told.args + told.kwonlyargs and told.varkw is None:
-        raise TypeError("If using @custom_gradient with a function that uses variables, then "
-                        "grad_fn must accept a 'variables' keyword argument.")  # fmt: skip
-    leaves = [tape.notes.of(cell)[0] for cell in cells]
-    reads = [own[-1] if own else cell.read() for own, cell in zip(leaves, cells, strict=True)]
-    return found, grad, [cell.owner for cell in cells], reads
+def _inner(value: Any) -> Any:
+    return convert(value)._value
 
 
-def _gradients(grad: Any, gs: list, count: int, variables: list) -> list:
-    """A row for each argument, and for each variable."""
-    found = grad(*gs, variables=variables) if variables else grad(*gs)
-    found, more = found if variables else (found, [])
-    rows = list(found) if isinstance(found, (list, tuple)) else [found]
-    if len(rows) != count:
-        raise ValueError(f"custom_gradient function expected to return {count} gradients, but "
-                         f"returned {len(rows)} instead.")  # fmt: skip
-    return [*rows, *more]
+def custom_gradient(f: Any = None) -> Any:
+    """``f(*args)`` gives (its result, the function of its gradients)."""
 
+    def run(fn: Callable, *values: Any) -> tuple:
+        with outside():  # recorded: the function of gradients may be differentiated
+            outs, rebuild = explained(fn, values, wrap, _inner)
+        return tuple(outs), [rebuild]
 
-def _taken_apart(found: Any) -> tuple[tuple, list]:
-    leaves, rebuild = tree.flatten(found)
-    return tuple(convert(v)._value for v in leaves), [rebuild]
+    return custom_gradient if f is None else _operation(f, run)
 
 
 def recompute_grad(f: Callable) -> Callable:
     """``f`` whose intermediate values are computed again for gradients."""
 
-    @functools.wraps(f)
-    def function(*args: Any, **kwargs: Any) -> Any:
+    def run(fn: Callable, *values: Any) -> tuple:
         form: list[Any] = []
 
-        def call(*values: Any) -> Any:
+        def call(*given: Any) -> tuple:
             with in_keras():  # what runs again is recorded, without a tape
-                outs, form[:] = _taken_apart(f(*[wrap(v) for v in values], **kwargs))
-            return outs
+                leaves, rebuild = tree.flatten(fn(*map(wrap, given)))
+            form[:] = [rebuild]
+            return tuple(map(_inner, leaves))
 
-        again = functools.partial(dt.autograd.checkpoint, call, use_reentrant=False)
-        outs = execute(f.__name__, again, [convert(a) for a in args])
-        return form[0](list(outs))
+        return dt.autograd.checkpoint(call, *values, use_reentrant=False), form
 
-    return function
+    return _operation(f, run)
 
 
 grad_pass_through = op("grad_pass_through", "PreventGradient", lambda x: x, "input!")
@@ -175,11 +145,9 @@ def numpy_function(func: Callable | None = None, inp: Any = None, Tout: Any = No
 # --- nests ------------------------------------------------------------------------------------
 def map_structure(func: Callable, *structure: Any, **kwargs: Any) -> Any:
     """``func`` of the leaves of nested structures, in their structure."""
-    flat = [tree.leaves(s, with_none=True) for s in structure]
-    rebuild = tree.flatten(structure[0], with_none=True)[1]
     for other in structure[1:]:
         assert_same_structure(structure[0], other)
-    return rebuild([func(*row) for row in zip(*flat, strict=True)])
+    return tree.map(func, *structure, with_none=True)
 
 
 def assert_same_structure(nest1: Any, nest2: Any, check_types: bool = True, **kwargs: Any) -> None:
@@ -192,30 +160,14 @@ def assert_same_structure(nest1: Any, nest2: Any, check_types: bool = True, **kw
         )
 
 
-def _sorted(structure: Any) -> Any:
-    """Dicts in the order of their keys, as TensorFlow flattens them."""
-    if isinstance(structure, dict):
-        return {k: _sorted(structure[k]) for k in sorted(structure)}
-    if isinstance(structure, (list, tuple)):
-        parts = [_sorted(s) for s in structure]
-        named = hasattr(structure, "_fields")
-        return type(structure)(*parts) if named else type(structure)(parts)
-    return structure
-
-
-def flatten(structure: Any, expand_composites: bool = False) -> list:
-    """The leaves of a nested structure."""
-    return tree.leaves(_sorted(structure), with_none=True)
-
-
-def pack_sequence_as(structure: Any, flat_sequence: Any, expand_composites: bool = False) -> Any:
-    """The structure with other leaves."""
-    return tree.flatten(_sorted(structure), with_none=True)[1](list(flat_sequence))
-
-
-NEST = {"map_structure": map_structure, "flatten": flatten, "pack_sequence_as": pack_sequence_as,
-        "assert_same_structure": assert_same_structure,
-        "is_nested": lambda s: isinstance(s, (list, tuple, dict))}  # fmt: skip
+NEST: dict[str, Any] = {
+    "map_structure": map_structure, "assert_same_structure": assert_same_structure,
+    "is_nested": lambda s: isinstance(s, (list, tuple, dict)),
+    "flatten": lambda structure, expand_composites=False: tree.leaves(
+        tree.by_key(structure), with_none=True),
+    "pack_sequence_as": lambda structure, flat_sequence, expand_composites=False: tree.flatten(
+        tree.by_key(structure), with_none=True)[1](list(flat_sequence)),
+}  # fmt: skip
 
 
 # --- contexts and settings --------------------------------------------------------------------
@@ -265,7 +217,7 @@ class Module:
         return method
 
     def _found(self, wanted: Callable[[Any], bool]) -> tuple:
-        return tuple({id(v): v for v in _below(self, {id(self)}) if wanted(v)}.values())
+        return tuple(v for v in tree.below(self, _parts) if wanted(v))
 
     variables = property(lambda self: self._found(_is_variable))
     trainable_variables = property(lambda self: tuple(v for v in self.variables if v.trainable))
@@ -275,20 +227,14 @@ class Module:
     submodules = property(lambda self: self._found(lambda v: isinstance(v, Module)))
 
 
-def _below(value: Any, seen: set[int]) -> Iterator[Any]:
-    """All that is among the attributes, elements or variables of ``value``, each once."""
+def _parts(value: Any) -> list:
+    """What is among the attributes, elements or variables of ``value``."""
     if isinstance(value, (Module, dict)):
         known = vars(value) if isinstance(value, Module) else value
-        parts = [known[k] for k in sorted(known, key=str)]
-    else:
-        keras = type(value).__module__.startswith("keras.")
-        row = getattr(value, "variables", ()) if keras else value
-        parts = list(row) if isinstance(row, (list, tuple)) else []
-    for part in parts:
-        if id(part) not in seen:
-            seen.add(id(part))
-            yield part
-            yield from _below(part, seen)
+        return [known[k] for k in sorted(known, key=str)]
+    keras = type(value).__module__.startswith("keras.")
+    row = getattr(value, "variables", ()) if keras else value
+    return list(row) if isinstance(row, (list, tuple)) else []
 
 
 def _is_variable(value: Any) -> bool:

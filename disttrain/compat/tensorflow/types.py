@@ -142,6 +142,3 @@ class TensorSpec(graphs.Spec, TypeSpec):
 
     def __repr__(self) -> str:
         return f"TensorSpec(shape={self.shape}, dtype={self.dtype!r}, name={self.name!r})"
-
-
-__all__ = ["DTYPES", "DType", "TensorShape", "TensorSpec", "TypeSpec", "as_dtype"]

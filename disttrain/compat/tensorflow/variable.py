@@ -12,7 +12,7 @@ import disttrain as dt
 
 from ...arrays import pieces, slots
 from ...autograd.cells import Cell
-from ...graphs import outside
+from ...graphs import effect, outside
 from . import arrays
 from .dispatch import execute
 from .operators import attach
@@ -147,12 +147,9 @@ class Variable:
         def call(*values: Any) -> None:
             self._tensor = _own(new(*values))
 
-        graph = GRAPH.get()
-        if graph is None:
-            call(*[t._value for t in inputs])
-        else:
-            graph.uses(self)
-            graph.record(kind, call, inputs, examples=())
+        if GRAPH.get() is not None:
+            GRAPH.get().uses(self)
+        effect(kind, call, inputs)
         return _Unread(self)
 
     def assign_add(self, delta: Any, use_locking: bool = False, name: str | None = None,
@@ -294,5 +291,3 @@ def gather_rows(params: Any, indices: Any, *args: Any, **kwargs: Any) -> Any:
 
 _gather = arrays.gather
 arrays.NAMES["gather"] = gather_rows
-
-__all__ = ["IndexedSlices", "Variable"]

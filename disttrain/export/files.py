@@ -1,6 +1,6 @@
-"""Files of programs: one safetensors file with the graph in its header (``m.dtp``), or a folder of
-``graph.json`` and ``model.safetensors``. Tensors are mapped, so that processes share their pages."""
-
+"""Files of programs: one safetensors file with the graph in its header (``m.dtp``), or a folder with
+a graph and a safetensors file. Tensors are mapped, so that processes share their pages.
+"""
 from __future__ import annotations
 
 import json

@@ -1,6 +1,7 @@
-"""Files of programs: one safetensors file with the graph in its header (``m.dtp``), or a folder with
+"""Files of programs: a safetensors file with the graph in its header (``m.dtp``), or a folder of
 a graph and a safetensors file. Tensors are mapped, so that processes share their pages.
 """
+
 from __future__ import annotations
 
 import json

@@ -79,6 +79,27 @@ def primitive_of(
                 params["reverse"])  # fmt: skip
 
 
+def misfit(op: str, count: int, params: Mapping[str, Any]) -> str | None:
+    """Why graphs do not fit the node that they are in, which has ``count`` arguments; None where
+    they do."""
+    if op == "cond":
+        given = {len(g.inputs) for g in params["branches"]}
+        gives = {len(g.outputs) for g in params["branches"]}
+        return None if given == {count - 1} and len(gives) == 1 else "its branches do not fit it"
+    body = params["body"]
+    counts = [params[k] for k in ("consts", "carries", "of_cond", "of_body") if k in params]
+    if not all(type(n) is int and n >= 0 for n in counts):
+        return "its numbers of arguments are no numbers"
+    if op == "while":
+        cond, carried = params["cond"], len(body.outputs)
+        fits = len(cond.inputs) == params["of_cond"] + carried and len(cond.outputs) == 1
+        fits = fits and len(body.inputs) == params["of_body"] + carried
+        fits = fits and count == params["of_cond"] + len(body.inputs)
+        return None if fits else "its condition and body do not fit it"
+    fits = count == len(body.inputs) >= params["consts"] + params["carries"]
+    return None if fits and len(body.outputs) >= params["carries"] else "its body does not fit it"
+
+
 def _body_of(graph: Graph, find: Callable, constants: Mapping[str, Tensor]) -> Body:
     inside = {o for node in graph.nodes for o in node.outputs} | set(graph.inputs)
     used = [a for node in graph.nodes for a in node.inputs] + list(graph.outputs)
@@ -98,4 +119,4 @@ def _body_of(graph: Graph, find: Callable, constants: Mapping[str, Tensor]) -> B
     return Body(len(graph.inputs), steps, metas, ends, [constants[n] for n in held])
 
 
-__all__ = ["NAMES", "is_body_call", "params_of", "primitive_of"]
+__all__ = ["NAMES", "is_body_call", "misfit", "params_of", "primitive_of"]

@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import os
 import zlib
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from ..backends.llvm.checksum import crc32c_blocks
 from ..core.tensor import Tensor, wrap
 from ..errors import ConfigError, SerializationError
 from ..nn import Parameter
-from ..serialize.files import Mapped, total, write_file
+from ..serialize.files import Mapped, Stream, total, write_file, write_stream
 from ..serialize.layout import CODES, NAMES, Entry, Header, build, header_length, load_json, parse
 from . import program as programs
 from . import ranges, trees
@@ -34,12 +35,13 @@ _INLINE = 12 << 20  # of a graph's text in a header
 # --- writing --------------------------------------------------------------------------------------
 def save(program: Program, path: Any) -> None:
     """Write ``program`` to ``path`` (see ``Program.save``)."""
-    if not isinstance(path, (str, os.PathLike)):
-        raise ConfigError(f"save: {type(path).__name__} given; a path is needed")
-    path = os.fsdecode(path)
+    stream = hasattr(path, "write")
+    if not isinstance(path, (str, os.PathLike)) and not stream:
+        raise ConfigError(f"save: {type(path).__name__} given; a path or a file is needed")
+    path = path if stream else os.fsdecode(path)
     text = json.dumps(program_json(program), separators=(",", ":"), allow_nan=False)
     arrays = {name: _host(name, t) for name, t in program.tensors()}
-    if os.path.splitext(path)[1]:
+    if stream or os.path.splitext(path)[1]:
         if len(text) > _INLINE:
             raise SerializationError(f"save: the graph of {path} takes {len(text)} bytes; give a "
                                      "path without a suffix, for a folder")  # fmt: skip
@@ -60,7 +62,7 @@ def _host(name: str, t: Tensor) -> np.ndarray:
     return array
 
 
-def write(path: str, arrays: dict[str, np.ndarray], metadata: dict[str, str]) -> None:
+def write(path: Any, arrays: dict[str, np.ndarray], metadata: dict[str, str]) -> None:
     """A safetensors file."""
     entries, data, at = [], [], 0
     for name in sorted(arrays, key=lambda n: -min(arrays[n].itemsize, 8)):
@@ -75,7 +77,10 @@ def write(path: str, arrays: dict[str, np.ndarray], metadata: dict[str, str]) ->
         at += raw.size
     header = build(entries, metadata, [int(s) for raw in data for s in crc32c_blocks(raw)])
     parts = [header, *data]
-    write_file(path, parts, total(parts))
+    if hasattr(path, "write"):
+        write_stream(path, parts)
+    else:
+        write_file(path, parts, total(parts))
 
 
 def program_json(program: Program) -> dict[str, Any]:
@@ -126,11 +131,12 @@ def load_program(path: Any, *, verify: bool = True) -> Program:
     Nothing in the file is run, imported or unpickled. Raises ``SerializationError`` where it is
     damaged, hostile, or of a newer version.
     """
-    if not isinstance(path, (str, os.PathLike)):
-        raise ConfigError(f"load_program: {type(path).__name__} given; a path is needed")
-    path = os.fsdecode(path)
-    where = f"load_program: {path}"
-    if os.path.isdir(path):
+    stream = hasattr(path, "read")
+    if not isinstance(path, (str, os.PathLike)) and not stream:
+        raise ConfigError(f"load_program: {type(path).__name__} given; a path or a file is needed")
+    path = path if stream else os.fsdecode(path)
+    where = f"load_program: {getattr(path, 'name', type(path).__name__) if stream else path}"
+    if not stream and os.path.isdir(path):
         graph, tensors = os.path.join(path, _GRAPH), os.path.join(path, _TENSORS)
         text = _folder_text(graph, where)
         header, arrays = _tensors(tensors, where, verify)
@@ -158,17 +164,25 @@ def _folder_text(path: str, where: str) -> Any:
     return found["program"]
 
 
-def _tensors(path: str, where: str, verify: bool) -> tuple[Header, dict[str, np.ndarray]]:
-    """The raw bytes of all tensors of a file."""
+def _tensors(path: Any, where: str, verify: bool) -> tuple[Header, dict[str, np.ndarray]]:
+    """The header of a file, and its tensors."""
+    if hasattr(path, "read"):
+        raw = Stream(path, where).whole(b"")
+        return _taken(lambda begin, count: raw[begin : begin + count], raw.size, where, verify)
     with open(path, "rb", buffering=0) as f:
         size = os.fstat(f.fileno()).st_size
-        source = Mapped(f.fileno(), size)
-    first = bytes(source.piece(0, min(16, size)))
+        return _taken(Mapped(f.fileno(), size).piece, size, where, verify)
+
+
+def _taken(
+    piece: Callable[[int, int], np.ndarray], size: int, where: str, verify: bool
+) -> tuple[Header, dict[str, np.ndarray]]:
+    first = bytes(piece(0, min(16, size)))
     length = header_length(first, size, where)
-    header = parse(bytes(source.piece(0, 8 + length)), size - 8 - length, where)
+    header = parse(bytes(piece(0, 8 + length)), size - 8 - length, where)
     arrays = {}
     for entry in header.entries.values():
-        raw = source.piece(header.start + entry.begin, entry.end - entry.begin)
+        raw = piece(header.start + entry.begin, entry.end - entry.begin)
         known = header.blocks.get(entry.name)
         if verify and known is not None and crc32c_blocks(raw).tolist() != known:
             raise SerializationError(f"{where}: tensor {entry.name!r}: its bytes do not fit their "
@@ -310,6 +324,7 @@ class _Reader:
             relations=relations, writes=writes,
             metadata={d.text(k, "metadata"): d.text(v, "metadata", 1 << 20)
                       for k, v in metadata.items()},
+            doubted=True,
         )  # fmt: skip
 
     def _spec(self, x: Any) -> dict:

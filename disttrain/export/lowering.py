@@ -18,7 +18,7 @@ from ..core.tensor import Tensor
 from ..errors import CaptureError
 from ..ops.primitives.elementwise import cast
 from ..ops.primitives.views import expand
-from ..ops.primitives.write import assign
+from ..ops.primitives.write import assign, view_write
 from . import vocabulary
 from .bodies import is_body_call, params_of
 from .recording import Recorded, Site
@@ -106,6 +106,9 @@ class Lowering:
             name, params = params_of(prim, self._named, self.plain, self._held)
         else:
             name, params = self._named(prim), self.plain(ins.params)
+            if prim is view_write:
+                chain = [(self._named(p), how) for p, how in params["chain"]]
+                params = {"chain": tuple(chain)}
         names = self._emit(name, args, params, [self._meta(o) for o in ins.outputs])
         for i, (o, found) in enumerate(zip(ins.outputs, names, strict=True)):
             if prim.view and self._shares(o, ins.args[0]):

@@ -13,6 +13,7 @@ from ..core.tensor import Tensor, wrap
 from ..errors import ConfigError, DTypeError, ShapeError
 from . import trees
 from .dims import Dim
+from .ranges import disagreement
 from .running import Runner
 from .sizes import Size
 from .values import Graph, Node, Value
@@ -56,8 +57,11 @@ class Program:
     writes: tuple[tuple[str, str], ...] = ()
     metadata: dict[str, str] = field(default_factory=dict)
 
+    doubted: bool = False  # it comes from a file: shapes are checked for every new set of sizes
+
     def __post_init__(self) -> None:
         self._runner = Runner(self)
+        self._checked: set[tuple[int, ...]] = set()
 
     # --- reading ------------------------------------------------------------------------------
     @property
@@ -122,8 +126,8 @@ class Program:
         return made
 
     def save(self, path: Any) -> None:
-        """Write it to ``path``: one file (``m.dtp``), or, where ``path`` has no suffix, a folder
-        with ``graph.json`` and ``model.safetensors``."""
+        """Write it to ``path``: one file (``m.dtp``, also an open one), or, where ``path`` has no
+        suffix, a folder with ``graph.json`` and ``model.safetensors``."""
         _SAVERS[-1](self, path)
 
     # --- checks -------------------------------------------------------------------------------
@@ -154,7 +158,20 @@ class Program:
             if not relation.evaluate(found):
                 told = ", ".join(f"{n}={found[n]}" for n in sorted(relation.names))
                 raise ShapeError(f"program: {relation} is needed at {line}; {told} given")
+        if self.doubted:
+            self._check(found)
         return found
+
+    def _check(self, sizes: dict[str, int]) -> None:
+        """That shapes are what the rules of primitives say of these sizes."""
+        key = tuple(sizes.get(name, 0) for name in self.dims)
+        if key not in self._checked:
+            why = disagreement(self, sizes)
+            if why is not None:
+                raise ShapeError(f"program: {why}, for {sizes}")
+            if len(self._checked) >= _CHECKED:
+                self._checked.clear()
+            self._checked.add(key)
 
     def _take_size(self, name: str, n: int, at: str, found: dict, where: dict) -> None:
         dim = self.dims[name]
@@ -207,6 +224,7 @@ def _shown(value: Value) -> str:
     return f"[{', '.join(map(str, value.shape))}]"
 
 
+_CHECKED = 4096  # sets of sizes that are known to be right
 _SAVERS: list[Callable[[Program, Any], None]] = []
 
 

@@ -11,10 +11,14 @@ import numpy as np
 
 from ..backends.null import NullArray
 from ..compile.sizes.shapes import Found
+from ..core.gate import Primitive
 from ..core.tensor import Tensor
 from ..errors import CaptureError, DisttrainError
+from ..ops.primitives.aliases import as_strided, unstride
+from ..ops.primitives.write import view_write
 from .dims import Dim, Place
 from .running import Step
+from .schema import reaches_beyond
 from .sizes import COMPARISONS, Size, SizeError, renamed
 from .values import Graph, Name, Value
 
@@ -160,8 +164,11 @@ def disagreement(program: Checked, sizes: Mapping[str, int]) -> str | None:
             if prim.shape is None:
                 continue
             given = [_null(values[a], sizes) if a.__class__ is Name else a for a in args]
+            beyond = _beyond(prim, given, params)
+            if beyond is not None:
+                return f"{node.primitive} at {node.line}: {beyond}"
             said = prim.shape(*given, **params)
-        except (DisttrainError, ValueError, IndexError) as error:
+        except (DisttrainError, ValueError, IndexError, KeyError, ArithmeticError) as error:
             return f"{node.primitive} at {node.line}: {error}"
         except (AttributeError, TypeError):  # (rules of a few are written for arrays with data)
             continue
@@ -171,6 +178,24 @@ def disagreement(program: Checked, sizes: Mapping[str, int]) -> str | None:
             if tuple(shape) != want:
                 return f"{node.primitive} at {node.line} gives {list(shape)}, not {list(want)}"
     return None
+
+
+def _beyond(prim: Primitive, given: Sequence[Any], params: Mapping[str, Any]) -> str | None:
+    """Whether a node would reach memory that is not its arguments'."""
+    if prim in (as_strided, unstride):
+        size = params["shape"] if prim is unstride else given[0].shape
+        return reaches_beyond(params, size)
+    if prim is not view_write:
+        return None
+    now = given[0]
+    for link, how in params["chain"]:
+        if link is as_strided and (why := reaches_beyond(how, now.shape)) is not None:
+            return why
+        now = NullArray(*link.shape(now, **how))
+    value = given[1]
+    shape = value.shape if hasattr(value, "shape") else ()
+    fits = np.broadcast_shapes(tuple(shape), now.shape) == tuple(now.shape)
+    return None if fits else f"{list(shape)} is written to {list(now.shape)}"
 
 
 def _null(value: Value, sizes: Mapping[str, int]) -> Any:

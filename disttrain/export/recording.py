@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from types import FrameType
 from typing import Any, NamedTuple
 
@@ -15,6 +16,7 @@ from .. import context, tree
 from ..compile.capture import Capture
 from ..compile.graph import Graph
 from ..compile.guards.reach import Reach
+from ..compile.memory import is_whole
 from ..compile.sized import Unlike
 from ..compile.sizes.shapes import Found, generalize
 from ..core.gate import Primitive
@@ -23,7 +25,6 @@ from ..core.observers import watched
 from ..core.random import fork_rng
 from ..core.tensor import Tensor, wrap
 from ..errors import CaptureError
-from ..trace import call_site
 
 _HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
@@ -61,6 +62,7 @@ def _site(paths: Mapping[int, str]) -> Site:
     return Site(module or "", line or "")
 
 
+@lru_cache(512)
 def _shown(path: str) -> str:
     """A file's name as it is told: below the folder of work, or alone."""
     relative = os.path.relpath(path) if os.path.isabs(path) else path
@@ -81,6 +83,10 @@ class Recording(Capture):
             if isinstance(array, np.ndarray):
                 self.before.append((array, array.copy()))
         return super().process(prim, args, params, proceed)
+
+    def _check_layout(self, t: Tensor, prim: Primitive) -> None:
+        if not is_whole(t.__dict__.get("array")):
+            super()._check_layout(t, prim)
 
     def pull(self, node: Any, g: object, wanted: tuple | None) -> tuple:
         """Derivatives are computed by operations of their own."""
@@ -163,4 +169,4 @@ def _generalized(
         raise CaptureError(f"export: its sizes cannot change: {why}") from None
 
 
-__all__ = ["Recorded", "Recording", "Site", "call_site", "record"]
+__all__ = ["Recorded", "Recording", "Site", "record"]

@@ -11,7 +11,7 @@ from ..context import thread
 from ..core.gate import Primitive, finish
 from ..core.random import default_generator
 from ..core.tensor import Tensor, wrap
-from ..errors import SerializationError
+from ..errors import DisttrainError, SerializationError, ShapeError, cause
 from . import bodies, vocabulary
 from .sizes import evaluated, sizes_in
 from .values import Graph, Name, Node, Value
@@ -65,8 +65,7 @@ def primitive(
     if found is None:
         raise SerializationError(f"program: no primitive is called {node.primitive!r:.60}")
     if node.primitive == "view_write":
-        chain = tuple((vocabulary.find(name), how) for name, how in params["chain"])
-        params = {**params, "chain": chain}
+        params = {"chain": tuple((vocabulary.find(name), how) for name, how in params["chain"])}
     return found, params
 
 
@@ -96,18 +95,22 @@ def _open(params: Any) -> bool:
     )  # fmt: skip
 
 
-class Generator:
-    """In parameters: the generator of the process that runs the program."""
-
-    def __repr__(self) -> str:
-        return "default_generator"
-
-
-GENERATOR = Generator()
-
-
 def _live(param: Any) -> Any:
-    return default_generator if param is GENERATOR else param
+    return default_generator if param is vocabulary.GENERATOR else param
+
+
+# What forward functions raise for arguments that they were not made for.
+_FAILURES = (
+    ArithmeticError, AttributeError, IndexError, KeyError, MemoryError, TypeError, ValueError,
+)  # fmt: skip
+
+
+def failed(node: Node, error: BaseException) -> Exception:
+    """The error of a node, with its place in the program it was made of."""
+    where = " ".join(x for x in (node.module, node.line) if x)
+    kind = type(error) if isinstance(error, DisttrainError) else ShapeError
+    text = f"program: {node.outputs[0]} = {node.primitive}(...){f' ({where})' if where else ''}: "
+    return kind(f"{text}{type(error).__name__ if kind is ShapeError else ''}: {error}")
 
 
 class Runner:
@@ -139,7 +142,10 @@ class Runner:
             prim, args, params = step.made(sizes)
             if params.get("keep") is False and thread.grad_enabled:  # for the way back
                 params = {**params, "keep": True}
-            out = prim(*[env[a] if a.__class__ is Name else a for a in args], **params)
+            try:
+                out = prim(*[env[a] if a.__class__ is Name else a for a in args], **params)
+            except _FAILURES as error:
+                raise failed(step.node, error) from cause(error)
             outs = out if prim.multi else (out,)
             for name, o in zip(step.node.outputs, outs, strict=True):
                 env[name] = o if isinstance(o, Tensor) else wrap(finish(o))
@@ -158,7 +164,10 @@ class Runner:
         env.update(zip(self.names, given, strict=True))
         for step in self.steps:
             prim, args, params = step.made(sizes)
-            out = prim.compute([env[a] if a.__class__ is Name else a for a in args], params)
+            try:
+                out = prim.compute([env[a] if a.__class__ is Name else a for a in args], params)
+            except _FAILURES as error:
+                raise failed(step.node, error) from cause(error)
             outs = out if prim.multi else (out,)
             for name, o in zip(step.node.outputs, outs, strict=True):
                 env[name] = finish(o)
@@ -177,4 +186,4 @@ def _own(array: Any, others: Sequence[Any]) -> np.ndarray:
     return np.asarray(array)
 
 
-__all__ = ["GENERATOR", "Generator", "Runner", "Step", "primitive"]
+__all__ = ["Runner", "Step", "primitive"]

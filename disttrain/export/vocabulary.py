@@ -31,7 +31,17 @@ APART: dict[str, tuple[str, str]] = {
     "searchsorted": ("disttrain.ops.functions.gathering", "_search"),
 }
 # Never in a program: they write to what they are given, or are of no use in one.
-_NEVER = frozenset({"constant", "boundary", "total_norm"})
+_NEVER = frozenset({"constant", "window", "total_norm"})
+
+
+class Generator:
+    """In parameters: the generator of the process that runs the program."""
+
+    def __repr__(self) -> str:
+        return "default_generator"
+
+
+GENERATOR = Generator()
 
 
 # --- makers ---------------------------------------------------------------------------------------
@@ -136,4 +146,4 @@ def find(name: str) -> Primitive | None:
     return found
 
 
-__all__ = ["APART", "HOMES", "MAKERS", "find", "name_of", "recipe"]
+__all__ = ["APART", "GENERATOR", "HOMES", "Generator", "MAKERS", "find", "name_of", "recipe"]

@@ -23,6 +23,13 @@ def is_body_call(prim: Primitive) -> bool:
     return isinstance(prim, (Switch, While, Scan))
 
 
+def bodies_of(prim: Any) -> list[Body]:
+    """The bodies of such an instruction."""
+    if isinstance(prim, Switch):
+        return list(prim.branches)
+    return [prim.cond, prim.body] if isinstance(prim, While) else [prim.body]
+
+
 def params_of(prim: Any, named: Callable[[Any], str], plain: Callable[[Any], Any],
               hold: Callable[[Tensor], str]) -> tuple[str, dict]:  # fmt: skip
     """The name of such an instruction, and its parameters with graphs for bodies. ``named``: names
@@ -119,4 +126,4 @@ def _body_of(graph: Graph, find: Callable, constants: Mapping[str, Tensor]) -> B
     return Body(len(graph.inputs), steps, metas, ends, [constants[n] for n in held])
 
 
-__all__ = ["NAMES", "is_body_call", "misfit", "params_of", "primitive_of"]
+__all__ = ["NAMES", "bodies_of", "is_body_call", "misfit", "params_of", "primitive_of"]

@@ -19,6 +19,7 @@ from ..errors import CaptureError
 from ..ops.primitives.elementwise import cast
 from ..ops.primitives.views import expand
 from ..ops.primitives.write import assign, view_write
+from ..symbolic import Symbolic
 from . import vocabulary
 from .bodies import is_body_call, params_of
 from .recording import Recorded, Site
@@ -61,9 +62,8 @@ class Lowering:
 
     def plain(self, x: Any) -> Any:
         """``x`` with sizes as a program has them."""
-        if type(x) in SIZED:
-            text = renamed(x.text, self.symbols)
-            return Size(text)
+        if type(x) in SIZED or type(x) is Symbolic:
+            return Size(renamed(x.text, self.symbols))
         if isinstance(x, (tuple, list)):
             parts = [self.plain(y) for y in x]
             return type(x)(*parts) if hasattr(x, "_fields") else tuple(parts)
@@ -146,6 +146,7 @@ class Lowering:
     def _make(self, ins: Instruction) -> None:
         make, given = ins.params["make"], self.plain(ins.params["given"])
         found = vocabulary.recipe(make, given)
+        found = None if found is None else (found[0], self.plain(found[1]))
         if found is None:
             shown = getattr(make, "__qualname__", repr(make))
             self._refuse(f"a tensor is made of sizes by {shown}, which no file can name")

@@ -77,6 +77,8 @@ class Symbols:
         """Whether a relation holds for all sizes, or was put into the range of a dimension."""
         names = sorted(relation.names)
         sign = relation.tree[0]
+        if sign in ("==", "<=", ">=") and relation.tree[2] == relation.tree[3]:
+            return True
         if len(names) == 2 and sign == "==" and all(p[0] == "name" for p in relation.tree[2:]):
             raise CaptureError(
                 f"export: {names[0]!r} and {names[1]!r} must be equal at {line}; give both "

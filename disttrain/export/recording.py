@@ -25,6 +25,7 @@ from ..core.observers import watched
 from ..core.random import fork_rng
 from ..core.tensor import Tensor, wrap
 from ..errors import CaptureError
+from .following import Following
 
 _HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
@@ -164,7 +165,7 @@ def _generalized(
     sizes: Sequence[tuple[int, int]], around: Reach,
 ) -> Found:  # fmt: skip
     try:
-        return generalize(recorder, fn, args, kwargs, outs, None, sizes, around.holders)
+        return generalize(recorder, fn, args, kwargs, outs, None, sizes, around.holders, Following)
     except Unlike as why:
         raise CaptureError(f"export: its sizes cannot change: {why}") from None
 

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from ..context import thread
-from ..core.gate import Primitive, finish
+from ..core.gate import Primitive, finish, gate
 from ..core.random import default_generator
 from ..core.tensor import Tensor, wrap
 from ..errors import DisttrainError, SerializationError, ShapeError, cause
@@ -120,7 +120,7 @@ class Runner:
         self.program, graph = program, program.graph
         self.names = [v.name for v in program.inputs]
         kept = {*graph.outputs, *(new for _, new in program.writes)}
-        kept |= {*program.state, *program.constants}
+        kept |= {*program.state, *program.constants, *(old for old, _ in program.writes)}
         last: dict[str, int] = {}
         for i, node in enumerate(graph.nodes):
             last.update(dict.fromkeys((*node.inputs, *node.outputs), i))
@@ -143,7 +143,8 @@ class Runner:
             if params.get("keep") is False and thread.grad_enabled:  # for the way back
                 params = {**params, "keep": True}
             try:
-                out = prim(*[env[a] if a.__class__ is Name else a for a in args], **params)
+                given = tuple([env[a] if a.__class__ is Name else a for a in args])
+                out = gate(prim, given, params) if prim.random else prim(*given, **params)
             except _FAILURES as error:
                 raise failed(step.node, error) from cause(error)
             outs = out if prim.multi else (out,)

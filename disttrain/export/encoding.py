@@ -13,7 +13,6 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from ..core.random import default_generator
 from ..core.types import dtypes
 from ..core.types.device import device
 from ..errors import CaptureError, SerializationError
@@ -65,7 +64,7 @@ def _odd(x: Any, where: str) -> Any:
         return {"ellipsis": True}
     if isinstance(x, complex):
         return {"complex": [repr(x.real), repr(x.imag)]}
-    if x is default_generator or x is GENERATOR:
+    if x is GENERATOR:
         return {"generator": "default"}
     if isinstance(x, device):
         return {"device": str(x)}

@@ -14,6 +14,7 @@ from ..compile.memory import window
 from ..compile.questions import lies
 from ..compile.sized import SIZED
 from ..core.gate import Primitive
+from ..core.random import default_generator
 from ..core.tensor import Tensor
 from ..errors import CaptureError
 from ..ops.primitives.elementwise import cast
@@ -71,6 +72,8 @@ class Lowering:
             return {k: self.plain(v) for k, v in x.items()}
         if isinstance(x, slice):
             return slice(*map(self.plain, (x.start, x.stop, x.step)))
+        if x is default_generator:
+            return vocabulary.GENERATOR
         return x.item() if isinstance(x, (np.bool_, np.number)) else x
 
     # --- instructions -----------------------------------------------------------------------

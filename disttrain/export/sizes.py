@@ -91,6 +91,9 @@ class Size:
     def __repr__(self) -> str:
         return self.text
 
+    def __reduce__(self) -> tuple:
+        return Size, (self.text,)
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Size) and self.text == other.text
 

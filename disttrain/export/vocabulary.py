@@ -42,6 +42,9 @@ class Generator:
     def __repr__(self) -> str:
         return "default_generator"
 
+    def __reduce__(self) -> str:
+        return "GENERATOR"
+
 
 GENERATOR = Generator()
 

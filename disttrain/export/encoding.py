@@ -23,7 +23,7 @@ from .values import Graph, Name, Node, Value
 from .vocabulary import GENERATOR
 
 DEEPEST = 32  # of parameters, and of graphs in graphs
-LONGEST = 1 << 40  # elements of a value
+LONGEST = 1 << 34  # elements of a value
 _DTYPES = {
     str(np.dtype(d.np)): np.dtype(d.np)
     for d in vars(dtypes).values()

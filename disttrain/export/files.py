@@ -23,6 +23,7 @@ from . import ranges, trees
 from .dims import Dim
 from .encoding import Decoder, encoded, graph_json
 from .program import Program, Signature
+from .sizes import SizeError
 from .values import Graph, Value
 
 FORMAT = "disttrain.program"
@@ -146,7 +147,10 @@ def load_program(path: Any, *, verify: bool = True) -> Program:
             raise SerializationError(f"{where}: this is a safetensors file without a program; "
                                      "dt.load reads its tensors")  # fmt: skip
         text = load_json(header.metadata[FORMAT].encode(), f"{where}: graph")
-    return _Reader(where, arrays).program(text)
+    try:
+        return _Reader(where, arrays).program(text)
+    except SizeError as error:
+        raise SerializationError(f"{where}: {error}. The file is damaged") from None
 
 
 def _folder_text(path: str, where: str) -> Any:

@@ -20,7 +20,7 @@ from .dims import Dim, Place
 from .running import Step
 from .schema import reaches_beyond
 from .sizes import COMPARISONS, Size, SizeError, renamed
-from .values import Graph, Name, Value
+from .values import Graph, Name, Node, Value
 
 _PIN = re.compile(r"(s\d+) == (\d+)\Z")
 _TURNED = {"==": "==", "!=": "!=", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
@@ -158,28 +158,63 @@ def check_least(program: Checked) -> None:
 def disagreement(program: Checked, sizes: Mapping[str, int]) -> str | None:
     """Where the shapes of a program are not what the rules of its primitives say for these
     sizes."""
-    values = program.graph.values
-    constants = {**program.state, **program.constants}
-    for node in program.graph.nodes:
+    return _Shapes(program, sizes).of(program.graph)
+
+
+class _Shapes:
+    """Shapes of a program for given sizes."""
+
+    def __init__(self, program: Checked, sizes: Mapping[str, int]) -> None:
+        self.sizes, self.values = sizes, program.graph.values
+        self.constants = {**program.state, **program.constants}
+
+    def of(self, graph: Graph) -> str | None:
+        """What is wrong in a graph."""
+        for node in graph.nodes:
+            try:
+                why = self._fault(node, graph.values)
+            except _NO_SHAPE as error:
+                why = f"{type(error).__name__}: {error}"
+            if why is not None:
+                return f"{node.primitive} at {node.line or 'an unknown line'}: {why}"
+            for inner in Graph((), (node,), ()).graphs():
+                why = self.of(inner)
+                if why is not None:
+                    return why
+        return None
+
+    def _fault(self, node: Node, values: Mapping[str, Value]) -> str | None:
+        prim, args, params = Step(node, self.constants, []).made(self.sizes)
+        if prim.shape is None:
+            return None
+
+        def given(a: Any) -> Any:
+            value = values.get(a) or self.values[a] if a.__class__ is Name else None
+            return a if value is None else NullArray(value.sized(self.sizes), value.dtype)
+
+        arrays = [given(a) for a in args]
+        beyond = _beyond(prim, arrays, params)
+        if beyond is not None:
+            return beyond
         try:
-            prim, args, params = Step(node, constants, []).made(sizes)
-            if prim.shape is None:
-                continue
-            given = [_null(values[a], sizes) if a.__class__ is Name else a for a in args]
-            beyond = _beyond(prim, given, params)
-            if beyond is not None:
-                return f"{node.primitive} at {node.line}: {beyond}"
-            said = prim.shape(*given, **params)
-        except (DisttrainError, ValueError, IndexError, KeyError, ArithmeticError) as error:
-            return f"{node.primitive} at {node.line}: {error}"
+            said = prim.shape(*arrays, **params)
         except (AttributeError, TypeError):  # (rules of a few are written for arrays with data)
-            continue
-        said = list(said) if prim.multi else [said]
-        for name, (shape, _) in zip(node.outputs, said, strict=True):
-            want = values[name].sized(sizes)
-            if tuple(shape) != want:
-                return f"{node.primitive} at {node.line} gives {list(shape)}, not {list(want)}"
-    return None
+            return None
+        found = list(said) if prim.multi else [said]
+        if len(found) != len(node.outputs):
+            return f"it has {len(found)} results, not {len(node.outputs)}"
+        for name, (shape, kind) in zip(node.outputs, found, strict=True):
+            want = values[name].sized(self.sizes), np.dtype(values[name].dtype)
+            if (tuple(shape), np.dtype(kind)) != want:
+                return f"it gives {kind}{list(shape)}, not {want[1]}{list(want[0])}"
+        return None
+
+
+# What rules of shapes raise for what does not fit.
+_NO_SHAPE = (
+    DisttrainError, ArithmeticError, AssertionError, LookupError, RecursionError, StopIteration,
+    ValueError, TypeError, AttributeError,
+)  # fmt: skip
 
 
 def _beyond(prim: Primitive, given: Sequence[Any], params: Mapping[str, Any]) -> str | None:
@@ -198,10 +233,6 @@ def _beyond(prim: Primitive, given: Sequence[Any], params: Mapping[str, Any]) ->
     shape = value.shape if hasattr(value, "shape") else ()
     fits = np.broadcast_shapes(tuple(shape), now.shape) == tuple(now.shape)
     return None if fits else f"{list(shape)} is written to {list(now.shape)}"
-
-
-def _null(value: Value, sizes: Mapping[str, int]) -> Any:
-    return NullArray(value.sized(sizes), np.dtype(value.dtype))
 
 
 __all__ = ["Symbols", "check_least", "disagreement", "fixed"]

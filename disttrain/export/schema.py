@@ -141,6 +141,8 @@ def fault(prim: Primitive, args: Sequence[Any], params: Mapping[str, Any]) -> st
     for a in args:
         if not (isinstance(a, Name) or a is None or _is_number(a)):
             return f"the argument {a!r:.60} is neither a value nor a number"
+    if prim.args and not any(isinstance(a, Name) for a in args):
+        return "none of its arguments is a value"
     if not prim.args and any(not isinstance(a, Name) for a in args):
         return "its arguments must be values"
     taken = _taken(prim.forward, len(prim.args))

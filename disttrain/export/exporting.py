@@ -190,6 +190,7 @@ class _Assembly:
             parameters=tuple(params),
             buffers=tuple(n for n in tensors if n not in params),
             relations=self.order.relations,
+            examples=self.order.examples,
             writes=tuple((new.get(a, a), new.get(str(b), str(b))) for a, b in lowered.writes),
         )  # fmt: skip
         ranges.check_least(program)

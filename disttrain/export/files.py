@@ -90,7 +90,8 @@ def program_json(program: Program) -> dict[str, Any]:
     return {
         "format": FORMAT,
         "version": VERSION,
-        "dims": [[d.name, d.min, d.max] for d in program.dims.values()],
+        "dims": [[d.name, d.min, d.max, program.examples.get(d.name, d.min)]
+                 for d in program.dims.values()],
         "arguments": [[k, _spec_json(v)] for k, v in program.signature.arguments.items()],
         "positional": program.signature.positional,
         "result": _spec_json(program.signature.result),
@@ -205,6 +206,7 @@ class _Reader:
     def __init__(self, where: str, arrays: dict[str, np.ndarray]) -> None:
         self.where, self.arrays = where, arrays
         self.decoder = Decoder(where)
+        self.examples: dict[str, int] = {}
 
     def program(self, x: Any) -> Program:
         d = self.decoder
@@ -238,13 +240,14 @@ class _Reader:
     def _dims(self, x: Any) -> dict[str, Dim]:
         d, out = self.decoder, {}
         for entry in d.items(x, "dims"):
-            if type(entry) is not list or len(entry) != 3:
+            if type(entry) is not list or len(entry) != 4:
                 d.refuse(f"a dimension is {entry!r:.60}")
             name, low = d.text(entry[0], "a dimension", 200), d.number(entry[1], "its least")
             high = None if entry[2] is None else d.number(entry[2], "its largest size")
             if not name.isidentifier() or name in out or (high is not None and high < low):
                 d.refuse(f"a dimension is {entry!r:.60}")
             out[name] = Dim(name, min=low, max=high)
+            self.examples[name] = d.number(entry[3], "its size in the example")
         return out
 
     def _pairs(self, x: Any, what: str) -> dict[str, str]:
@@ -325,7 +328,7 @@ class _Reader:
             signature=Signature(arguments, result, d.number(x["positional"], "positional")),
             parameters=tuple(n for n in kinds if kinds[n] == "parameter"),
             buffers=tuple(n for n in kinds if kinds[n] == "buffer"),
-            relations=relations, writes=writes,
+            relations=relations, writes=writes, examples=self.examples,
             metadata={d.text(k, "metadata"): d.text(v, "metadata", 1 << 20)
                       for k, v in metadata.items()},
             doubted=True,
@@ -345,9 +348,7 @@ class _Reader:
 
     def _check(self, made: Program) -> None:
         """That shapes are what the rules of primitives say."""
-        sizes = {n: max(2, dim.min) if dim.max is None else min(max(2, dim.min), dim.max)
-                 for n, dim in made.dims.items()}  # fmt: skip
-        why = ranges.disagreement(made, sizes)
+        why = ranges.disagreement(made, made.examples)
         if why is not None:
             self.decoder.refuse(why)
 

@@ -38,7 +38,8 @@ class Program:
     and buffers by qualified name; ``constants``: other tensors; ``nodes``: the operations in
     order; ``values``: every value by its name; ``relations``: what must hold of dimensions besides
     their ranges, with the lines that need it; ``writes``: what a call changes, as pairs of the
-    state's (or input's) name and the name of the new value.
+    state's (or input's) name and the name of the new value; ``examples``: the sizes of ``dims`` that
+    it was made with.
 
     Called with the arguments of the original it gives its result, with gradients where they are
     recorded; ``run`` takes and gives arrays by name.
@@ -55,6 +56,7 @@ class Program:
     buffers: tuple[str, ...] = ()
     relations: tuple[tuple[Size, str], ...] = ()
     writes: tuple[tuple[str, str], ...] = ()
+    examples: dict[str, int] = field(default_factory=dict)
     metadata: dict[str, str] = field(default_factory=dict)
 
     doubted: bool = False  # it comes from a file: shapes are checked for every new set of sizes

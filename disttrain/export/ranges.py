@@ -4,7 +4,7 @@ allows, and relations between them."""
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -23,6 +23,7 @@ from .sizes import COMPARISONS, Size, SizeError, renamed
 from .values import Graph, Name, Node, Value
 
 _PIN = re.compile(r"(s\d+) == (\d+)\Z")
+_EQUAL = re.compile(r"(s\d+) == (s\d+)\Z")
 _TURNED = {"==": "==", "!=": "!=", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
 
 
@@ -59,13 +60,17 @@ class Symbols:
         self.names: dict[str, str] = {}
         self.dims: dict[str, Dim] = {}
         self.relations: tuple[tuple[Size, str], ...] = ()
+        self.examples: dict[str, int] = {}  # the sizes of the capture
         if found is None:
             return
-        where = {(p.leaf, p.dim): p.of for p in places}
-        for symbol, at in zip(found.scope.names, found.sizes, strict=True):
-            dim = where[at]
+        where = {(p.leaf, p.dim): p for p in places}
+        order = {symbol: where[at] for symbol, at in zip(found.scope.names, found.sizes, strict=True)}
+        same = _united(order, found.scope.relations)
+        for symbol, value in zip(found.scope.names, found.scope.values, strict=True):
+            dim = order[same.get(symbol, symbol)].of
             self.names[symbol] = dim.name
             self.dims.setdefault(dim.name, _copy(dim))
+            self.examples[dim.name] = int(value)
         kept = []
         for text, line in found.scope.relations.items():
             relation = Size(renamed(text, self.names))
@@ -116,6 +121,29 @@ class Symbols:
         return True
 
 
+def _united(order: Mapping[str, Place], relations: Iterable[str]) -> dict[str, str]:
+    """Symbols that must be equal to others, where nobody asked for both of them by name: what they
+    are equal to."""
+    same: dict[str, str] = {}
+
+    def root(symbol: str) -> str:
+        while symbol in same:
+            symbol = same[symbol]
+        return symbol
+
+    for text in relations:
+        match = _EQUAL.match(text)
+        if match is None:
+            continue
+        a, b = root(match[1]), root(match[2])
+        if a == b or (order[a].asked and order[b].asked):
+            continue
+        if order[b].asked:
+            a, b = b, a
+        same[b] = a
+    return {symbol: root(symbol) for symbol in same}
+
+
 def _copy(dim: Dim) -> Dim:
     out = Dim(dim.name, min=dim.min, max=dim.max)
     out.given = dim.given
@@ -136,6 +164,8 @@ class Checked(Protocol):
     graph: Graph
     inputs: tuple[Value, ...]
     dims: dict[str, Dim]
+    examples: dict[str, int]
+    relations: tuple[tuple[Size, str], ...]
     state: dict[str, Tensor]
     constants: dict[str, Tensor]
 
@@ -146,8 +176,11 @@ def check_least(program: Checked) -> None:
     for."""
     for dim in program.dims.values():
         while dim.min < 2:
-            values = {n: max(2, d.min) for n, d in program.dims.items()} | {dim.name: dim.min}
-            why = disagreement(program, values)
+            values = {**program.examples, dim.name: dim.min}
+            odd = next((r for r, _ in program.relations if not _holds(r, values)), None)
+            if odd is not None and len(odd.names) > 1:
+                break  # (it is checked by each call)
+            why = disagreement(program, values) if odd is None else f"{odd} is needed"
             if why is None:
                 break
             if dim.given[0]:

@@ -20,7 +20,7 @@ from . import ranges, trees, vocabulary
 from .dims import Leaf, Place, places
 from .lowering import Lowered, Lowering, named, needed
 from .program import Program, Signature
-from .recording import Recorded, record
+from .recording import Fixed, Recorded, record
 from .values import Graph, Name, Node, Value
 
 
@@ -108,7 +108,13 @@ class Export:
         while True:
             chosen = [(p.leaf, p.dim) for p in self.places if (p.leaf, p.dim) not in fixed]
             args, kwargs = given
-            recorded = record(self.fn, args, kwargs, chosen, paths, tensors_of)
+            try:
+                recorded = record(self.fn, args, kwargs, chosen, paths)
+            except Fixed:
+                if any(p.asked for p in self.places):
+                    raise
+                fixed.update((p.leaf, p.dim) for p in self.places)
+                continue
             if not chosen:
                 return recorded, fixed
             assert recorded.found is not None
@@ -118,20 +124,15 @@ class Export:
             fixed |= more
 
 
-def tensors_of(result: Any) -> list:
-    """The tensors of a result, in order."""
-    return [t for t in tree.leaves(result) if isinstance(t, Tensor)]
-
-
 class _Assembly:
     """The program of one capture."""
 
     def __init__(self, of: Export, recorded: Recorded, state: dict, fixed: set) -> None:
         self.of, self.recorded, self.state_names = of, recorded, state
         self.places: list[Place] = [p for p in of.places if (p.leaf, p.dim) not in fixed]
-        self.result = trees.spec_of(recorded.result, "its result", trees.is_tensor)
         self.order = ranges.Symbols(recorded.found, self.places)
         self.taken = set(of.names)
+        self.result: dict[str, Any] = trees.TENSOR
 
     def program(self) -> Program:
         graph = self.recorded.graph
@@ -145,7 +146,9 @@ class _Assembly:
         given.update(constants)
         lowering = Lowering(self.recorded, given, self.order.names)
         lowered = lowering.run()
-        results = [lowering.value(o) if isinstance(o, Var) else o for o in graph.outputs]
+        results = [lowering.value(o) for o in graph.outputs if isinstance(o, Var)]
+        result = tree.map(lowering.plain, self.recorded.result)
+        self.result = trees.spec_of(result, "its result", trees.is_tensor)
         return self._assembled(lowered, results, state, constants)
 
     def _outside(self, t: Tensor, told: str) -> str | None:

@@ -315,7 +315,7 @@ class _Reader:
         relations = tuple(
             (d.size(text, "a relation"), d.text(line, "a line")) for text, line in x["relations"]
         )
-        writes = self._writes(x["writes"], graph, state)
+        writes = self._writes(x["writes"], graph, {**state, **constants})
         metadata = x["metadata"]
         if type(metadata) is not dict:
             d.refuse("metadata is no dict")
@@ -335,7 +335,7 @@ class _Reader:
         )  # fmt: skip
 
     def _spec(self, x: Any) -> dict:
-        return trees.checked(x, self.where)
+        return trees.checked(x, self.where, self.decoder.size)
 
     def _writes(self, x: Any, graph: Graph, state: dict) -> tuple[tuple[str, str], ...]:
         d, out = self.decoder, []

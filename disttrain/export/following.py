@@ -38,6 +38,13 @@ class Following(SymbolicRun):
         self.instructions.append(Instruction(prim, noted.args, noted.params, noted.outputs))
         return outs
 
+    def pull(self, node: Any, g: object, wanted: tuple | None) -> tuple:
+        """Derivatives are computed by operations of their own, as in the capture."""
+        if node.seq <= self.start:
+            raise Unlike("it runs backward through a graph that was made outside")
+        found: tuple = node.run(g, True, wanted)
+        return found
+
 
 def alike(a: Primitive, b: Primitive) -> bool:
     """Whether two instructions with bodies do the same but for sizes."""

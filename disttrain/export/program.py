@@ -112,7 +112,7 @@ class Program:
         found, writes = self._runner.tensors(given, sizes)
         for target, new in writes:
             target.copy_(new)
-        return trees.put_together(self.signature.result, iter(found))
+        return trees.put_together(self.signature.result, iter(found), sizes)
 
     def run(self, inputs: Mapping[str, Any]) -> dict[str, np.ndarray]:
         """Arrays by the names of ``outputs``, for arrays by those of ``inputs``. Nothing is

@@ -30,6 +30,10 @@ from .following import Following
 _HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 
+class Fixed(CaptureError):
+    """A program whose sizes cannot change."""
+
+
 class Site(NamedTuple):
     """Where an operation was done."""
 
@@ -117,10 +121,10 @@ class Recorded(NamedTuple):
 
 def record(
     fn: Callable, args: tuple, kwargs: dict, sizes: Sequence[tuple[int, int]],
-    paths: Mapping[int, str], leaves: Callable[[Any], list],
+    paths: Mapping[int, str],
 ) -> Recorded:  # fmt: skip
     """Run ``fn`` once; ``sizes``: the dimensions (tensor, dimension) that are symbols; ``paths``:
-    of modules, by their ids; ``leaves``: the tensors, in order, of a result."""
+    of modules, by their ids."""
     args, kwargs = tree.map(_copied, (args, kwargs))
     inputs = [x for x in tree.leaves((args, kwargs)) if isinstance(x, Tensor)]
     around = Reach((fn, args, kwargs))
@@ -133,7 +137,7 @@ def record(
             finally:
                 recorder.undo()
             _check(recorder)
-            outs: list[Any] = leaves(result)
+            outs, rebuild = tree.flatten(result)
             arrays = dict(recorder.vars.values())
             found = None
             if sizes:
@@ -141,7 +145,7 @@ def record(
             graph = recorder.graph(outs)
         arrays = {recorder.names.get(v, v): a for v, a in arrays.items()}
         sites = list(recorder.sited.sites)
-        return Recorded(graph, sites, arrays, list(graph.captured), result, found)
+        return Recorded(graph, sites, arrays, list(graph.captured), rebuild(outs), found)
     finally:
         recorder.close()
 
@@ -167,7 +171,7 @@ def _generalized(
     try:
         return generalize(recorder, fn, args, kwargs, outs, None, sizes, around.holders, Following)
     except Unlike as why:
-        raise CaptureError(f"export: its sizes cannot change: {why}") from None
+        raise Fixed(f"export: its sizes cannot change: {why}") from None
 
 
-__all__ = ["Recorded", "Recording", "Site", "record"]
+__all__ = ["Fixed", "Recorded", "Recording", "Site", "record"]

@@ -175,7 +175,7 @@ class Runner:
             for name in step.last:
                 env.pop(name, None)
         for target, new in program.writes:
-            if target in program.state:
+            if target not in self.names:
                 np.copyto(env[target], env[new])
         return [_own(env[name], (*held, *given)) for name in program.graph.outputs]
 

@@ -69,7 +69,7 @@ def _graph_of(body: Body, named: Callable, plain: Callable, hold: Callable) -> G
 
 
 def primitive_of(
-    name: str, params: Mapping[str, Any], find: Callable[[Node], Primitive],
+    name: str, params: Mapping[str, Any], find: Callable[[Node], tuple[Primitive, dict]],
     constants: Mapping[str, Tensor],
 ) -> Primitive:  # fmt: skip
     """The instruction of a node with bodies (of numbers: sizes are known)."""
@@ -117,11 +117,11 @@ def _body_of(graph: Graph, find: Callable, constants: Mapping[str, Tensor]) -> B
         constants[n].meta() if n in held else (graph.values[n].shape, graph.values[n].dtype)
         for n in order
     ]
-    steps = [
-        Step(find(node), tuple(Ref(number[a]) if isinstance(a, Name) else a for a in node.args),
-             dict(node.params), [number[o] for o in node.outputs])
-        for node in graph.nodes
-    ]  # fmt: skip
+    steps = []
+    for node in graph.nodes:
+        prim, params = find(node)
+        args = tuple(Ref(number[a]) if isinstance(a, Name) else a for a in node.args)
+        steps.append(Step(prim, args, params, [number[o] for o in node.outputs]))
     ends = [number[o] for o in graph.outputs]
     return Body(len(graph.inputs), steps, metas, ends, [constants[n] for n in held])
 

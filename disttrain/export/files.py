@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import zlib
 from collections.abc import Callable
 from typing import Any
@@ -86,10 +87,11 @@ def write(path: Any, arrays: dict[str, np.ndarray], metadata: dict[str, str]) ->
 
 def program_json(program: Program) -> dict[str, Any]:
     """A program without its tensors."""
-    kinds = [[n, "parameter" if n in program.parameters else "buffer"] for n in program.state]
+    kinds = [[n, _kind(program, n, t)] for n, t in program.state.items()]
     return {
         "format": FORMAT,
         "version": VERSION,
+        "producer": f"disttrain {sys.modules['disttrain'].__version__}",
         "dims": [[d.name, d.min, d.max, program.examples.get(d.name, d.min)]
                  for d in program.dims.values()],
         "arguments": [[k, _spec_json(v)] for k, v in program.signature.arguments.items()],
@@ -104,6 +106,12 @@ def program_json(program: Program) -> dict[str, Any]:
         "metadata": dict(program.metadata),
         "graph": graph_json(program.graph, ""),
     }
+
+
+def _kind(program: Program, name: str, t: Tensor) -> str:
+    if name not in program.parameters:
+        return "buffer"
+    return "parameter" if t.requires_grad else "frozen"
 
 
 def _spec_json(spec: dict) -> dict:
@@ -216,7 +224,7 @@ class _Reader:
                 f"{VERSION}. Load it with a newer version of disttrain"
             )
         x = d.fields(x, "a program", (
-            "format", "version", "dims", "arguments", "positional", "result", "outputs", "state",
+            "format", "version", "producer", "dims", "arguments", "positional", "result", "outputs", "state",
             "orders", "constants", "relations", "writes", "metadata", "graph"))  # fmt: skip
         dims = self._dims(x["dims"])
         self.decoder = d = Decoder(self.where, tuple(dims))
@@ -304,11 +312,11 @@ class _Reader:
         values = graph.values
         known = {**values}
         for n, kind in kinds.items():
-            if kind not in ("parameter", "buffer"):
+            if kind not in ("parameter", "frozen", "buffer"):
                 d.refuse(f"{n!r:.60} is a {kind!r:.40}")
-        for n in kinds:
-            if kinds[n] == "parameter" and values[n].dtype.kind in "fcV":
-                state[n] = Parameter(state[n])
+            if kind != "buffer":
+                floating = values[n].dtype.kind in "fcV"
+                state[n] = Parameter(state[n], requires_grad=floating and kind == "parameter")
         for pair in d.items(x["relations"], "relations"):
             if type(pair) is not list or len(pair) != 2:
                 d.refuse(f"a relation is {pair!r:.60}")
@@ -316,8 +324,8 @@ class _Reader:
             (d.size(text, "a relation"), d.text(line, "a line")) for text, line in x["relations"]
         )
         writes = self._writes(x["writes"], graph, {**state, **constants})
-        metadata = x["metadata"]
-        if type(metadata) is not dict:
+        about = x["metadata"]
+        if type(about) is not dict:
             d.refuse("metadata is no dict")
         return Program(
             graph=graph,
@@ -326,11 +334,11 @@ class _Reader:
                           for n, o in zip(graph.outputs, names, strict=True)),
             dims=dims, state=state, constants=constants,
             signature=Signature(arguments, result, d.number(x["positional"], "positional")),
-            parameters=tuple(n for n in kinds if kinds[n] == "parameter"),
+            parameters=tuple(n for n in kinds if kinds[n] != "buffer"),
             buffers=tuple(n for n in kinds if kinds[n] == "buffer"),
             relations=relations, writes=writes, examples=self.examples,
             metadata={d.text(k, "metadata"): d.text(v, "metadata", 1 << 20)
-                      for k, v in metadata.items()},
+                      for k, v in about.items()},
             doubted=True,
         )  # fmt: skip
 

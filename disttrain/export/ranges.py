@@ -138,7 +138,7 @@ def _united(order: Mapping[str, Place], relations: Iterable[str]) -> dict[str, s
         a, b = root(match[1]), root(match[2])
         if a == b or (order[a].asked and order[b].asked):
             continue
-        if order[b].asked:
+        if order[b].asked or (not order[a].asked and int(b[1:]) < int(a[1:])):
             a, b = b, a
         same[b] = a
     return {symbol: root(symbol) for symbol in same}

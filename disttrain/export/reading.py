@@ -10,7 +10,7 @@ from typing import Any
 from . import bodies, vocabulary
 from .modules import ProgramModule
 from .program import Program
-from .values import Name, Node, Value
+from .values import Graph, Name, Node, Value
 
 
 class FxNode:
@@ -217,6 +217,8 @@ def _shown(x: Any) -> str:
         return x.name
     if isinstance(x, tuple):
         return f"({', '.join(map(_shown, x))}{',' if len(x) == 1 else ''})"
+    if isinstance(x, Graph):
+        return f"<graph of {len(x.nodes)} nodes>"
     if isinstance(x, dict):
         return f"{{{', '.join(f'{k!r}: {_shown(v)}' for k, v in x.items())}}}"
     return repr(x)

@@ -57,8 +57,8 @@ def primitive(
     if node.primitive in bodies.NAMES:
         plain = {k: at_sizes(v, sizes) for k, v in params.items()}
 
-        def find(inner: Node) -> Primitive:
-            return primitive(inner, dict(inner.params), sizes, constants)[0]
+        def find(inner: Node) -> tuple[Primitive, dict]:
+            return primitive(inner, dict(inner.params), sizes, constants)
 
         return bodies.primitive_of(node.primitive, plain, find, constants), {}
     found = vocabulary.find(node.primitive)

@@ -63,7 +63,7 @@ class GraphSignature:
     def input_specs(self) -> list[InputSpec]:
         """All inputs, in order."""
         program = self.program
-        kinds = {n: InputKind.PARAMETER for n in program.parameters}
+        kinds = dict.fromkeys(program.parameters, InputKind.PARAMETER)
         kinds |= dict.fromkeys(program.buffers, InputKind.BUFFER)
         specs = [
             InputSpec(kinds.get(n, InputKind.CONSTANT_TENSOR), lifted_name(program, n), n)
@@ -210,15 +210,15 @@ def export(
     """``mod``, in the mode that it is in, as an ``ExportedProgram``. ``dynamic_shapes``: by
     argument, ``{dimension: Dim(...)}``, one entry for each dimension, or None."""
     if not isinstance(mod, Module):
-        raise ValueError(
-            f"Expected `mod` to be an instance of `torch.nn.Module`, got {type(mod)}."
-        )
+        raise ValueError(f"Expected `mod` to be an instance of `torch.nn.Module`, got {type(mod)}.")
     if not isinstance(args, tuple):
         raise ConfigError(f"export: args={type(args).__name__} given; a tuple of arguments is "
                           "needed")  # fmt: skip
-    dynamic_shapes = getattr(dynamic_shapes, "dynamic_shapes", lambda *a: dynamic_shapes)(
-        mod, args, kwargs
-    ) if hasattr(dynamic_shapes, "dynamic_shapes") else dynamic_shapes
+    dynamic_shapes = (
+        getattr(dynamic_shapes, "dynamic_shapes", lambda *a: dynamic_shapes)(mod, args, kwargs)
+        if hasattr(dynamic_shapes, "dynamic_shapes")
+        else dynamic_shapes
+    )
     program = export_program(mod, args, kwargs, dynamic=dynamic_shapes, train=None)
     return ExportedProgram(program, (args, dict(kwargs or {})))
 

@@ -92,8 +92,10 @@ def program_json(program: Program) -> dict[str, Any]:
         "format": FORMAT,
         "version": VERSION,
         "producer": f"disttrain {sys.modules['disttrain'].__version__}",
-        "dims": [[d.name, d.min, d.max, program.examples.get(d.name, d.min)]
-                 for d in program.dims.values()],
+        "dims": [
+            [d.name, d.min, d.max, program.examples.get(d.name, d.min)]
+            for d in program.dims.values()
+        ],
         "arguments": [[k, _spec_json(v)] for k, v in program.signature.arguments.items()],
         "positional": program.signature.positional,
         "result": _spec_json(program.signature.result),
@@ -224,8 +226,8 @@ class _Reader:
                 f"{VERSION}. Load it with a newer version of disttrain"
             )
         x = d.fields(x, "a program", (
-            "format", "version", "producer", "dims", "arguments", "positional", "result", "outputs", "state",
-            "orders", "constants", "relations", "writes", "metadata", "graph"))  # fmt: skip
+            "format", "version", "producer", "dims", "arguments", "positional", "result",
+            "outputs", "state", "orders", "constants", "relations", "writes", "metadata", "graph"))  # fmt: skip
         dims = self._dims(x["dims"])
         self.decoder = d = Decoder(self.where, tuple(dims))
         state = self._pairs(x["state"], "state")

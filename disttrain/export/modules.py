@@ -1,4 +1,4 @@
-"""A program as a module: its parameters and buffers under their names, and a forward that runs it."""
+"""A program as a module: parameters and buffers under their names, a forward that runs it."""
 
 from __future__ import annotations
 

@@ -38,8 +38,8 @@ class Program:
     and buffers by qualified name; ``constants``: other tensors; ``nodes``: the operations in
     order; ``values``: every value by its name; ``relations``: what must hold of dimensions besides
     their ranges, with the lines that need it; ``writes``: what a call changes, as pairs of the
-    state's (or input's) name and the name of the new value; ``examples``: the sizes of ``dims`` that
-    it was made with.
+    state's (or input's) name and the name of the new value; ``examples``: the sizes of ``dims``
+    that it was made with.
 
     Called with the arguments of the original it gives its result, with gradients where they are
     recorded; ``run`` takes and gives arrays by name.

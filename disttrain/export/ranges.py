@@ -64,7 +64,8 @@ class Symbols:
         if found is None:
             return
         where = {(p.leaf, p.dim): p for p in places}
-        order = {symbol: where[at] for symbol, at in zip(found.scope.names, found.sizes, strict=True)}
+        symbols = zip(found.scope.names, found.sizes, strict=True)
+        order = {symbol: where[at] for symbol, at in symbols}
         same = _united(order, found.scope.relations)
         for symbol, value in zip(found.scope.names, found.scope.values, strict=True):
             dim = order[same.get(symbol, symbol)].of

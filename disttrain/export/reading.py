@@ -1,5 +1,5 @@
-"""Programs for those who read ``torch.fx``: a graph of nodes that name what they call and with what,
-in the words of that package. It is read, not written to."""
+"""Programs for those who read ``torch.fx``: a graph of nodes that name what they call and what
+with, in the words of that package. It is read, not written to."""
 
 from __future__ import annotations
 

@@ -19,7 +19,8 @@ B = Dim("b", min=2, max=8)
 
 @pytest.mark.parametrize("dynamic", [
     {"x": {0: "b"}, "y": {0: "t"}}, {"x": ("b", None), "y": ["t"]}, ({0: "b"}, {0: "t"}),
-    [{-2: "b"}, {-1: "t"}], {0: {0: "b"}, 1: {0: "t"}}, {"x": {0: Dim("b"), 1: 3}, "y": (Dim("t"),)},
+    [{-2: "b"}, {-1: "t"}], {0: {0: "b"}, 1: {0: "t"}},
+    {"x": {0: Dim("b"), 1: 3}, "y": (Dim("t"),)},
 ])  # fmt: skip
 def test_spellings(dynamic):
     program = dt.export(f, A, dynamic=dynamic)

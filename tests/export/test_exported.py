@@ -29,7 +29,7 @@ def test_a_module():
     ep = te.export(net, (dt.ones(2, 3),), dynamic_shapes={"x": {0: batch}})
     assert same(ep.module()(dt.ones(5, 3)), net(dt.ones(5, 3)))
     sign = ep.graph_signature
-    assert sign.user_inputs == ("x",) and sign.user_outputs == ("add_2",) or sign.user_outputs
+    assert (sign.user_inputs == ("x",) and sign.user_outputs == ("add_2",)) or sign.user_outputs
     assert set(sign.parameters) == {n for n, _ in net.named_parameters()}
     assert set(sign.buffers) == {"k", "norm.running_mean", "norm.running_var"}
     assert sign.inputs_to_parameters["p_fc_weight"] == "fc.weight"

@@ -124,7 +124,8 @@ def test_arguments():
     def fn(x, /, y=None, *rest, k=2, d=None):
         return x * k + (y if y is not None else 0) + sum(rest) + (d["a"].u if d else 0)
 
-    one = dt.export(fn, (dt.ones(2), dt.ones(2), dt.ones(2)), {"k": 3, "d": {"a": Pair(dt.ones(2), 1)}})
+    named = {"k": 3, "d": {"a": Pair(dt.ones(2), 1)}}
+    one = dt.export(fn, (dt.ones(2), dt.ones(2), dt.ones(2)), named)
     assert [v.name for v in one.inputs] == ["x", "y", "rest_0", "d_a_u"]
     given = dt.ones(2), dt.ones(2), dt.ones(2)
     assert one(*given, k=3, d={"a": Pair(dt.ones(2), 1)}).tolist() == [6, 6]

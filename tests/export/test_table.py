@@ -1,4 +1,4 @@
-"""Every declared primitive in a program: exported, saved, loaded and run, it gives the same bits."""
+"""Every declared primitive in a program: exported, saved, loaded, run, it gives the same bits."""
 
 from __future__ import annotations
 

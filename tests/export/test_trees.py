@@ -47,8 +47,10 @@ def test_what_no_file_holds():
 
 @pytest.mark.parametrize("spec", [
     None, {}, {"kind": "list"}, {"kind": "odd", "parts": []}, {"kind": "list", "parts": [3]},
-    {"kind": "dict", "keys": [1], "parts": []}, {"kind": "dict", "keys": [[1]], "parts": [trees.TENSOR]},
-    {"kind": "plain", "value": [1]}, {"kind": "tensor", "x": 1}, {"kind": "dict", "keys": 3, "parts": []},
+    {"kind": "dict", "keys": [1], "parts": []},
+    {"kind": "dict", "keys": [[1]], "parts": [trees.TENSOR]},
+    {"kind": "plain", "value": [1]}, {"kind": "tensor", "x": 1},
+    {"kind": "dict", "keys": 3, "parts": []},
     {"kind": "named", "name": "a b", "keys": [], "parts": []},
     {"kind": "named", "name": "A", "keys": ["_x"], "parts": [trees.TENSOR]},
 ])  # fmt: skip

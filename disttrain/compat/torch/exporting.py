@@ -1,5 +1,5 @@
-"""``torch.export`` and ``torch.fx``: names over ``disttrain.export``, which is loaded when the first
-of them is asked for."""
+"""``torch.export`` and ``torch.fx``: names over ``disttrain.export``, which is loaded when one of
+them is asked for."""
 
 from __future__ import annotations
 

@@ -84,9 +84,10 @@ class _Made:
     def program(self) -> Any:
         """The program, in the mode that modules are in now."""
         if self.examples is None:
+            why = self.refused or "the shapes and types of its arguments are not known"
             raise CaptureError(
-                f"{self.name}: {self.refused or 'the shapes and types of its arguments are not known'}; "
-                "call it once, or use torch.jit.trace, or script(..., example_inputs=[(x,)])"
+                f"{self.name}: {why}; call it once, or use torch.jit.trace, or "
+                "script(..., example_inputs=[(x,)])"
             )
         args, kwargs = self.examples.made()
         export = importlib.import_module("disttrain.export.exporting")
@@ -197,7 +198,7 @@ _NEVER = {
 
 
 def _check_code(fn: Any, name: str) -> None:
-    """Raise ``CaptureError`` for a function that no program can be made of, whatever it is given."""
+    """Raise ``CaptureError`` for a function that is no program, whatever it is given."""
     code = getattr(getattr(fn, "__func__", fn), "__code__", None)
     if code is None:
         return
@@ -254,8 +255,7 @@ def trace(
         found = _scripted(func)
         made = type(found)._made
     elif callable(func) and not isinstance(func, type):
-        found = ScriptFunction(getattr(func, "_made", None).of if isinstance(
-            func, ScriptFunction) else func)  # fmt: skip
+        found = ScriptFunction(func._made.of if isinstance(func, ScriptFunction) else func)
         made = found._made
     else:
         return func

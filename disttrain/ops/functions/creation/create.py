@@ -21,7 +21,7 @@ from ....core.types import dtypes
 from ....core.types.device import CPU, META, located, usable
 from ....core.types.memory_format import contiguous_format, inverse, order_of
 from ....errors import ConfigError, DTypeError, LayoutError, ShapeError
-from ....symbolic import Symbolic, as_int, is_finite, is_symbolic, made
+from ....symbolic import as_int, is_finite, is_symbolic, made
 from ...primitives import views
 from ...primitives.aliases import view_as_complex
 from ...promotion import fitted, refuse
@@ -164,7 +164,7 @@ def full(
     kind = _number_type(fill_value) if dtype is None else dtypes.as_dtype(dtype)
     shape = as_size((size,), "full")
     varies = is_symbolic(fill_value) and usable(device) is CPU
-    if varies and (is_size(fill_value, kind) or (type(fill_value), kind.np.kind) == (Symbolic, "f")):
+    if varies and (is_size(fill_value, kind) or kind.np.kind == "f"):
         array = made(np.full, shape, fill_value, kind.np, shape=shape)
         return wrap(array).requires_grad_(requires_grad)
     value = fitted("full", fill_value, kind)

@@ -31,6 +31,10 @@ FORMAT = "disttrain.program"
 VERSION = 1
 SUFFIX = ".dtp"
 _GRAPH, _TENSORS = "graph.json", "model.safetensors"
+_FIELDS = (
+    "format", "version", "producer", "dims", "arguments", "positional", "result", "outputs",
+    "state", "orders", "constants", "relations", "writes", "metadata", "graph",
+)  # fmt: skip
 _INLINE = 12 << 20  # of a graph's text in a header
 
 
@@ -225,9 +229,7 @@ class _Reader:
                 f"{self.where}: version {x.get('version')!r:.20} of the format; this program reads "
                 f"{VERSION}. Load it with a newer version of disttrain"
             )
-        x = d.fields(x, "a program", (
-            "format", "version", "producer", "dims", "arguments", "positional", "result",
-            "outputs", "state", "orders", "constants", "relations", "writes", "metadata", "graph"))  # fmt: skip
+        x = d.fields(x, "a program", _FIELDS)
         dims = self._dims(x["dims"])
         self.decoder = d = Decoder(self.where, tuple(dims))
         state = self._pairs(x["state"], "state")

@@ -98,7 +98,7 @@ def generalize(
     kind: type[SymbolicRun] = SymbolicRun,
 ) -> Found:
     """Let a capture, of ``fn(*args, **kwargs)`` with these results, hold expressions of ``sizes``.
-        Raises ``Unlike`` where it cannot; then the capture is as it was. ``holders``: what the program
+    Raises ``Unlike`` where it cannot; then the capture is as it was. ``holders``: what the program
     may write to; ``kind``: of the run."""
     _fits(recorder)
     fixed: list[tuple[Sizes, str]] = []

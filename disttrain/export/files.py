@@ -15,6 +15,7 @@ import numpy as np
 
 from ..backends.llvm.checksum import crc32c_blocks
 from ..core.tensor import Tensor, wrap
+from ..core.types.device import CPU, usable
 from ..errors import ConfigError, SerializationError
 from ..nn import Parameter
 from ..serialize.files import Mapped, Stream, total, write_file, write_stream
@@ -139,10 +140,10 @@ def _order(t: Tensor) -> list[int] | None:
 
 
 # --- reading --------------------------------------------------------------------------------------
-def load_program(path: Any, *, verify: bool = True) -> Program:
+def load_program(path: Any, *, device: Any = "cpu", verify: bool = True) -> Program:
     """The program in ``path``, as ``Program.save`` wrote it. Its tensors are mapped: processes that
-    load one file share its pages; what is written to them stays in this process. ``verify``:
-    compare checksums of tensors.
+    load one file share its pages; what is written to them stays in this process. ``device``:
+    where it is to run; ``verify``: compare checksums of tensors.
 
     Nothing in the file is run, imported or unpickled. Raises ``SerializationError`` where it is
     damaged, hostile, or of a newer version.
@@ -163,9 +164,10 @@ def load_program(path: Any, *, verify: bool = True) -> Program:
                                      "dt.load reads its tensors")  # fmt: skip
         text = load_json(header.metadata[FORMAT].encode(), f"{where}: graph")
     try:
-        return _Reader(where, arrays).program(text)
+        program = _Reader(where, arrays).program(text)
     except SizeError as error:
         raise SerializationError(f"{where}: {error}. The file is damaged") from None
+    return program if usable(device) is CPU else program.to(device)
 
 
 def _folder_text(path: str, where: str) -> Any:

@@ -37,6 +37,9 @@ class ProgramModule(Module):
     def _take_state(self) -> None:
         """Let the program use the tensors that the module has now (``to``, ``load_state_dict``)."""
         state = self.program.state
+        places = {t.device for t in (*self.parameters(), *self.buffers())}
+        if len(places) == 1 and places != {self.program.device}:
+            self.program.to(places.pop())
         for name in state:
             owner: Any = self
             *path, last = name.split(".")

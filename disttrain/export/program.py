@@ -9,8 +9,11 @@ from typing import Any
 import numpy as np
 
 from ..compile.compiled import compile as compiled
+from ..core.grad_mode import no_grad
 from ..core.tensor import Tensor, wrap
+from ..core.types.device import CPU, usable
 from ..errors import ConfigError, DTypeError, ShapeError
+from ..nn import Parameter
 from . import trees
 from .dims import Dim
 from .ranges import disagreement
@@ -59,6 +62,7 @@ class Program:
     examples: dict[str, int] = field(default_factory=dict)
     metadata: dict[str, str] = field(default_factory=dict)
 
+    device: Any = CPU
     doubted: bool = False  # it comes from a file: shapes are checked for every new set of sizes
 
     def __post_init__(self) -> None:
@@ -126,8 +130,29 @@ class Program:
             )
         arrays = [self._array(v, inputs[v.name]) for v in self.inputs]
         sizes = self.sizes({v.name: a.shape for v, a in zip(self.inputs, arrays, strict=True)})
-        found = self._runner.arrays(arrays, sizes)
+        if self.device.type == "cpu":
+            found = self._runner.arrays(arrays, sizes)
+        else:
+            with no_grad():
+                given = [wrap(a).to(self.device) for a in arrays]
+                outs, writes = self._runner.tensors(given, sizes)
+                for target, new in writes:
+                    target.copy_(new)
+                found = [t.cpu().array for t in outs]
         return {v.name: a for v, a in zip(self.outputs, found, strict=True)}
+
+    def to(self, device: Any) -> Program:
+        """Itself, with its tensors on ``device``, where inputs are to be from now on (``run`` takes
+        and gives arrays of the host all the same)."""
+        self.device = usable(device)
+        for held in (self.state, self.constants):
+            for name, t in held.items():
+                moved = t.detach().to(self.device)
+                if isinstance(t, Parameter):
+                    moved = Parameter(moved, requires_grad=t.requires_grad)
+                held[name] = moved
+        self._runner = Runner(self)
+        return self
 
     def compile(self, **options: Any) -> Callable[..., Any]:
         """The same, through the compiler; ``options`` are ``dt.compile``'s."""

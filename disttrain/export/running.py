@@ -25,6 +25,7 @@ class Runnable(Protocol):
     state: dict[str, Tensor]
     constants: dict[str, Tensor]
     writes: tuple[tuple[str, str], ...]
+    device: Any
 
 
 class Step:
@@ -149,7 +150,7 @@ class Runner:
                 raise failed(step.node, error) from cause(error)
             outs = out if prim.multi else (out,)
             for name, o in zip(step.node.outputs, outs, strict=True):
-                env[name] = o if isinstance(o, Tensor) else wrap(finish(o))
+                env[name] = o if isinstance(o, Tensor) else wrap(finish(o)).to(program.device)
             for name in step.last:
                 env.pop(name, None)
         writes = [(env[target], env[new]) for target, new in program.writes]

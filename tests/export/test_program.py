@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import disttrain as dt
+from disttrain import nn
 from disttrain.errors import ConfigError, DTypeError, ShapeError
 from support.cases.exported import CASES, drawn, made, reread, same
 
@@ -102,3 +103,31 @@ def test_steps_are_told_where_they_fail():
         program(drawn(0, 3, 2), dt.tensor([0, 3]))
     with pytest.raises(IndexError, match=r"program: .*test_program.py"):
         program.run({"x": drawn(0, 3, 2).array, "i": np.array([0, 3])})
+
+
+class Placed(nn.Module):
+    """Adds numbers that are made of sizes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc, self.norm = nn.Linear(3, 4), nn.LayerNorm(4)
+
+    def forward(self, x):
+        places = dt.arange(x.shape[0], device=x.device)[:, None]
+        return self.norm(self.fc(x).relu()) + places
+
+
+def test_on_a_device(double, tmp_path):
+    """On the device double: the host's numbers, also of what is made of sizes on the way."""
+    program = dt.export(Placed(), (drawn(0, 2, 3),), dynamic=[{0: "b"}])
+    program.save(tmp_path / "m.dtp")
+    there = dt.load_program(tmp_path / "m.dtp", device="cuda")
+    assert there.device.type == "cuda" and all(p.requires_grad for p in there.state.values())
+    for b in (1, 3):
+        x = drawn(1, b, 3)
+        want = program.run({"x": x.array})["output"]
+        found = there(x.to("cuda"))
+        assert found.device.type == "cuda"
+        np.testing.assert_allclose(found.detach().cpu().array, want, atol=1e-6)
+        np.testing.assert_allclose(there.run({"x": x.array})["output"], want, atol=1e-6)
+    assert there.to("cpu").run({"x": x.array})["output"].tobytes() == want.tobytes()

@@ -24,7 +24,6 @@ from . import (
     errors,
     function,
     keras,
-    linalg,
     math,
     nn,
     random,
@@ -98,20 +97,20 @@ def _some(names: dict[str, Any], words: str) -> dict[str, Any]:
 
 
 _TOP: dict[str, Any] = {
-    **_some(math.NAMES, " ".join(math.TOP)), **math.EXTRA, **arrays.NAMES, **nn.TOP,
+    **_some(math.NAMES, math.TOP), **math.EXTRA, **arrays.NAMES, **nn.TOP,
     **control.NAMES, **toplevel.NAMES, **types.DTYPES, "__version__": VERSION,
     "Variable": variable.Variable, "GradientTape": tape.GradientTape,
     "IndexedSlices": variable.IndexedSlices, "function": function.function,
     "TensorShape": types.TensorShape, "TensorSpec": types.TensorSpec, "TypeSpec": types.TypeSpec,
     "TensorArray": TensorArray, "DType": types.DType,
-    "as_dtype": types.as_dtype, "as_string": toplevel.as_string, "norm": linalg.LINALG["norm"],
+    "as_dtype": types.as_dtype, "as_string": toplevel.as_string, "norm": math.LINALG["norm"],
     "UnconnectedGradients": tape.UnconnectedGradients, "half": types.DTYPES["float16"],
     "double": types.DTYPES["float64"], "RaggedTensor": _Absent, "SparseTensor": _Absent,
 }  # fmt: skip
 _NAMES: dict[str, dict[str, Any]] = {
     "math": math.NAMES, "nn": nn.NAMES | distribute.NN,
-    "linalg": {**linalg.LINALG, "global_norm": nn.global_norm}, "linalg.experimental": {},
-    "signal": linalg.SIGNAL, "image": linalg.IMAGE, "random": random.NAMES,
+    "linalg": {**math.LINALG, "global_norm": nn.global_norm}, "linalg.experimental": {},
+    "signal": nn.SIGNAL, "image": nn.IMAGE, "random": random.NAMES,
     "random.experimental": {
         **_some(random.NAMES, "Generator get_global_generator set_global_generator"),
         "stateless_split": random.NAMES["split"], "stateless_fold_in": random.NAMES["fold_in"]},

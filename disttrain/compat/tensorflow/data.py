@@ -22,8 +22,8 @@ from ...data.pipeline import TensorSpec as PlainSpec
 from ...data.pipeline.elements import flatten, lift, map_leaves
 from ...errors import DisttrainError, SerializationError
 from ...graphs import outside
+from ...keyed import streams
 from ..publish import MissingName, lacking
-from . import random as streams
 from .errors import NAMES
 from .tensor import GRAPH, convert, wrap
 from .types import TensorShape, TensorSpec, as_dtype
@@ -395,7 +395,7 @@ def _same(word: str, kind: str, name: str = "", **others: str) -> Callable[..., 
         values = {back.get(k, k): _parameter(k, v) for k, v in bound.items()
                   if k in names and (v is not None or k in needed)}  # fmt: skip
         if "seed" in names:
-            values["seed"] = streams._current().pair(values.get("seed"))
+            values["seed"] = streams.seeds().pair(values.get("seed"))
         with told(FileNotFoundError):
             return DatasetV2(fn(**values), kind, options)
 

@@ -24,7 +24,7 @@ from ...distributed import strategies
 from ...distributed.replicas import place
 from ...distributed.strategies import CURRENT, REPLICA, Resolver
 from ...errors import CommError
-from . import random as streams
+from ...keyed import streams
 from .data import AutoShardPolicy, DatasetV2, invalid
 from .dispatch import execute
 from .tensor import GRAPH, convert
@@ -135,7 +135,7 @@ class Strategy(strategies.Strategy):
         self.extended = self
 
     def streams(self) -> tuple:
-        return lambda: streams._current().state(), lambda state: streams._current().put(state)
+        return lambda: streams.seeds().state(), lambda state: streams.seeds().put(state)
 
     @contextlib.contextmanager
     def scope(self) -> Iterator[Strategy]:

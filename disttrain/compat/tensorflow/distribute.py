@@ -25,8 +25,9 @@ from ...distributed.replicas import place
 from ...distributed.strategies import CURRENT, REPLICA, Resolver
 from ...errors import CommError
 from ...keyed import streams
-from .data import AutoShardPolicy, DatasetV2, invalid
+from .data import AutoShardPolicy, DatasetV2
 from .dispatch import execute
+from .errors import invalid
 from .tensor import GRAPH, convert
 
 _KERAS = "disttrain.compat.keras"

@@ -47,6 +47,12 @@ NAMES |= {
 }
 
 
+def invalid(message: str, name: str = "InvalidArgumentError") -> Exception:
+    """An error of ``tf.errors``."""
+    found: Exception = NAMES[name](None, None, message)
+    return found
+
+
 def failed(op: str, message: str) -> OpError:
     """What an operation raises for arguments that it cannot take."""
     return InvalidArgumentError(None, None, f"{message} [Op:{op}]")

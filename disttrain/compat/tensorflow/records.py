@@ -12,9 +12,11 @@ import numpy as np
 from ...data import examples
 from ...metrics import RecordWriter
 from ...tfrecord import opened
-from .data import given, shown, told
+from .data import DatasetV2
 from .tensor import convert
 from .types import as_dtype
+
+given, shown, told = DatasetV2.given, DatasetV2.shown, DatasetV2.told
 
 
 @dataclass(frozen=True)

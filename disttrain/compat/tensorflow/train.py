@@ -16,12 +16,12 @@ from ...data import examples
 from ...data.pipeline.elements import as_leaf
 from ...distributed.objects import CheckpointManager, ObjectCheckpoint, latest
 from ...serialize.series import listed
-from .data import OwnedIterator, invalid
+from .data import DatasetV2, OwnedIterator
+from .errors import invalid
 from .tensor import convert
 from .variable import Variable
 
 _VALUE = "/.ATTRIBUTES/VARIABLE_VALUE"
-_ERRORS = {"missing": "NotFoundError", "damaged": "DataLossError", "ranks": "InvalidArgumentError"}
 
 
 class Checkpoint(ObjectCheckpoint):
@@ -60,9 +60,7 @@ class Checkpoint(ObjectCheckpoint):
         self.save_counter.assign_add(int(more))
         return int(self.save_counter.numpy())
 
-    @classmethod
-    def failed(cls, kind: str, message: str) -> Exception:
-        return invalid(message, _ERRORS[kind])
+    failed = DatasetV2.failed
 
     def prepare(self) -> None:
         """Optimizers of Keras get their variables, which the checkpoint may have."""

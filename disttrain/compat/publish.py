@@ -8,6 +8,7 @@ import os
 import sys
 import types
 from collections.abc import Callable, Iterable
+from functools import partial
 from importlib.abc import Loader
 from importlib.machinery import ModuleSpec
 from importlib.metadata import Distribution, DistributionFinder
@@ -112,6 +113,34 @@ def lacking(full: str, parent: object) -> str:
     lacks = f"{full} is not part of disttrain's stand-in for {root} in this version"
     advice = f"Use another function, or run the program with the real {root}"
     return f"{lacks} ({there}). {advice}"
+
+
+def mirror(
+    root: str, words: Iterable[str], load: Callable[[], Any],
+    shown: Callable[[str, str, Any], Any] = lambda word, name, value: value,
+) -> dict[str, Shim]:  # fmt: skip
+    """Modules under the name ``root`` with what a package has, which ``load()`` gives, and its
+    parts ``words``: filled when the first name of them is asked for. ``shown(word, name, value)``:
+    what stands there for a value."""
+
+    def fill(shim: Shim, word: str) -> None:
+        real = load()
+        for part in filter(None, word.split(".")):
+            real = getattr(real, part)
+        for name in dir(real):
+            if not name.startswith("__") and not isinstance(vars(shim).get(name), Shim):
+                shim.give(**{name: shown(word, name, getattr(real, name, None))})
+
+    found = {word: Shim(f"{root}.{word}" if word else root) for word in ("", *words)}
+    return {m.__name__: m.later(partial(fill, word=word)) for word, m in found.items()}
+
+
+def replace(package: str, old: object, new: object) -> None:
+    """Put ``new`` in the place of ``old`` wherever a loaded module of ``package`` names it."""
+    for name, module in list(sys.modules.items()):
+        if module is not None and name.startswith(f"{package}."):
+            for word in [w for w, value in vars(module).items() if value is old]:
+                setattr(module, word, new)
 
 
 def missing(module: Shim) -> Callable[[str], Any]:

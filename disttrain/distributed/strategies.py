@@ -7,8 +7,12 @@ import contextlib
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
+import numpy as np
+
+from .. import tree
 from ..core.tensor import Tensor
 from ..data.pipeline import Pipeline
 from ..data.pipeline.elements import flatten
@@ -53,14 +57,79 @@ def in_force(strategy: Any, replica: bool) -> Iterator[None]:
         REPLICA.reset(before)
 
 
+def in_cross_replica_context() -> bool:
+    """In the block of a strategy, and not in a replica's own step?"""
+    return CURRENT.get() is not None and not REPLICA.get()
+
+
+def has_strategy() -> bool:
+    """Is a strategy in force?"""
+    return CURRENT.get() is not None
+
+
+class ReplicaContext:
+    """What a replica's own step may ask."""
+
+    def __init__(self, strategy: Strategy) -> None:
+        self.strategy = strategy
+
+    num_replicas_in_sync = property(lambda self: self.strategy.num_replicas_in_sync)
+    replica_id_in_sync_group = property(
+        lambda self: self.strategy.value(np.int32(self.strategy.rank))
+    )
+
+    def all_reduce(self, reduce_op: Any, value: Any, options: Any = None) -> Any:
+        """The "sum", or the "mean", of the replicas' values; gradients go through it."""
+        return self.strategy.reduce(reduce_op, value, None)
+
+    def all_gather(self, value: Any, axis: int, options: Any = None) -> Any:
+        """The replicas' values, one after the other."""
+        return self.strategy.gather(value, axis)
+
+    def merge_call(self, merge_fn: Callable, args: tuple = (), kwargs: dict | None = None) -> Any:
+        """``merge_fn(strategy, *args)`` outside of the replica's own step."""
+        with in_force(CURRENT.get(), False):
+            return merge_fn(self.strategy, *args, **(kwargs or {}))
+
+
 class Strategy:
-    """One replica for each rank. ``several``: all ranks; else this one alone."""
+    """One replica for each rank. ``several``: all ranks; else this one alone. A subclass may have
+    values of another kind (``apply``, ``value``)."""
 
     several: ClassVar[bool] = True
     context: ClassVar[type[InputContext]] = InputContext
 
     def __init__(self) -> None:
         self.rank, self.num_replicas_in_sync = place() if self.several else (0, 1)
+
+    def value(self, given: Any) -> Any:
+        """What a program gives, as a value."""
+        return given
+
+    def apply(self, kind: str, fn: Callable[[Tensor], Tensor], value: Any) -> Any:
+        """``fn`` of the tensor of a value; ``kind``: what the operation is called."""
+        return fn(value)
+
+    def _each(self, kind: str, fn: Callable[[Tensor], Tensor], values: Any, alone: bool) -> Any:
+        needed = alone or place()[1] > 1
+        one = lambda v: self.apply(kind, fn, v) if needed else self.value(v)  # noqa: E731
+        return tree.map(one, values)
+
+    def reduce(self, reduce_op: Any, value: Any, axis: int | None = None) -> Any:
+        """The "sum" or the "mean" of the replicas' values; with ``axis``, of their rows, too."""
+        word = str(getattr(reduce_op, "name", reduce_op)).upper()
+        if word not in ("SUM", "MEAN"):
+            raise ValueError(f"{word!r} is not a valid ReduceOp: SUM and MEAN are")
+        join = partial(reduced, mean=word == "MEAN", axis=axis)
+        return self._each("CollectiveReduceV2", join, value, axis is not None)
+
+    def gather(self, value: Any, axis: int) -> Any:
+        """The replicas' values, one after the other."""
+        return self._each("CollectiveGatherV2", partial(gathered, axis=axis), value, False)
+
+    def local_results(self, value: Any) -> tuple:
+        """The values of this process's replicas: one."""
+        return (value,)
 
     def streams(self) -> tuple[Callable[[], Any], Callable[[Any], None]]:
         """The state of one more stream of random numbers, and how it is put."""
@@ -104,6 +173,22 @@ def reduced(x: Tensor, mean: bool = False, axis: int | None = None) -> Tensor:
         return total
     count = ops.tensor(x.shape[axis])
     return total / int(together(count) if join else count)
+
+
+def average_loss(losses: Tensor, weights: Tensor | None = None, rows: Any = None) -> Tensor:
+    """The sum of (weighted) losses over the rows of all replicas together: ``rows`` (None: so many
+    as here on each of the strategy in force)."""
+    losses = losses if weights is None else losses * weights
+    return losses.sum() / (losses.shape[0] * _replicas() if rows is None else rows)
+
+
+def scaled_penalty(penalty: Tensor) -> Tensor:
+    """The share of one replica in what all have together once."""
+    return penalty / _replicas()
+
+
+def _replicas() -> int:
+    return 1 if CURRENT.get() is None else int(CURRENT.get().num_replicas_in_sync)
 
 
 def gathered(x: Tensor, axis: int) -> Tensor:

@@ -10,7 +10,6 @@ is here, and why, stands in ``tensor``.
 
 from __future__ import annotations
 
-import unittest
 from typing import Any
 
 from ...compile.autograph import do_not_convert
@@ -22,16 +21,14 @@ from . import (
     debugging,
     distribute,
     errors,
+    files,
     function,
     keras,
     math,
     nn,
     random,
-    records,
-    summary,
     tape,
     toplevel,
-    train,
     types,
     variable,
 )
@@ -123,17 +120,16 @@ _NAMES: dict[str, dict[str, Any]] = {
                          for verb in ("get", "set") for kind in ("inter", "intra")},
     "config.optimizer": {"set_jit": _nothing, "get_jit": lambda: "",
                          "set_experimental_options": _nothing, "get_experimental_options": dict},
-    "io": {**records.IO, "read_file": toplevel.read_file, "write_file": toplevel.write_file},
-    "data": data.NAMED, "data.experimental": data.EXPERIMENTAL, "train": train.NAMED,
+    "io": {**files.IO, "read_file": toplevel.read_file, "write_file": toplevel.write_file},
+    "data": data.NAMED, "data.experimental": data.EXPERIMENTAL, "train": files.TRAIN,
     "distribute": distribute.NAMED, "distribute.experimental": distribute.EXPERIMENTAL,
-    "distribute.cluster_resolver": distribute.RESOLVERS, "summary": summary.NAMED,
-    "summary.experimental": summary.EXPERIMENTAL,
+    "distribute.cluster_resolver": distribute.RESOLVERS, "summary": files.SUMMARY,
+    "summary.experimental": files.SUMMARY_EXPERIMENTAL,
     "dtypes": {**types.DTYPES, "DType": types.DType, "as_dtype": types.as_dtype,
                "cast": math.cast},
     "autograph": {"to_code": _no_code, "set_verbosity": _nothing},
     "autograph.experimental": {"do_not_convert": do_not_convert, "set_loop_options": _nothing},
-    "test": {"TestCase": debugging.TestCase, "main": unittest.main,
-             "is_gpu_available": lambda *a, **k: False, "is_built_with_cuda": lambda: False},
+    "test": debugging.TEST,
     "version": {"VERSION": VERSION, "GIT_VERSION": "disttrain"},
 }  # fmt: skip
 _MODULES: dict[str, Shim] = {

@@ -80,6 +80,31 @@ class Shim(types.ModuleType):
         return self
 
 
+class Absent(Shim):
+    """A module whose names this version lacks: it says why."""
+
+    def __init__(self, name: str, why: str) -> None:
+        super().__init__(name)
+        self.__dict__["_why"] = why
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise MissingName(f"{self.__name__}.{name}: {self.__dict__['_why']}")
+
+
+def assembled(root: str, tables: dict[str, dict[str, Any]], *more: Shim) -> dict[str, Shim]:
+    """The modules of a library, parents before children, each with what it has by ``tables`` ("":
+    the library itself), and with its own parts, where it has no other name like theirs."""
+    made = [Shim(f"{root}.{word}" if word else root).give(**t) for word, t in tables.items()]
+    modules = {m.__name__: m for m in (*made, *more)}
+    for name, module in modules.items():
+        parent, _, child = name.rpartition(".")
+        if parent:
+            vars(modules[parent]).setdefault(child, module)
+    return modules
+
+
 def public(source: object, late: bool = False) -> list[str]:
     """What a module offers: its ``__all__``, or else all that is ours and no module. ``late``: also
     what it loads when it is first asked for, and errors, so far as no other module has them."""

@@ -139,3 +139,13 @@ def test_a_value_is_replaced_wherever_it_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "elsewhere.second", second)
     publish.replace("replaced", old, 5)
     assert (first.a, first.b, second.a) == (5, 5, old)
+
+
+def test_modules_of_tables_have_their_parts():
+    made = publish.assembled(
+        "mine", {"": {"a": 1}, "b": {"two": 2}, "b.c": {}}, publish.Absent("mine.d", "not yet")
+    )
+    assert list(made) == ["mine", "mine.b", "mine.b.c", "mine.d"]
+    assert made["mine"].a == 1 and made["mine"].b.c is made["mine.b.c"] and made["mine"].b.two == 2
+    with pytest.raises(MissingName, match=r"mine\.d\.word: not yet"):
+        _ = made["mine"].d.word

@@ -41,7 +41,8 @@ class DType:
     is_quantized = property(lambda self: False)
     is_numpy_compatible = property(lambda self: True)
     size = property(lambda self: 1 if self.inner is None else self.inner.itemsize)
-    real_dtype = property(lambda self: DTYPES[_REAL.get(self.name, self.name)])
+    real_dtype = property(lambda self: DTYPES[
+        {"complex64": "float32", "complex128": "float64"}.get(self.name, self.name)])  # fmt: skip
     max = property(lambda self: self._limit("max"))
     min = property(lambda self: self._limit("min"))
     limits = property(lambda self: (0 if self.is_unsigned else self.min, self.max))
@@ -76,12 +77,7 @@ class DType:
         return as_dtype, (self.name,)
 
 
-_REAL: dict[str, str] = {"complex64": "float32", "complex128": "float64"}
 DTYPES: dict[str, DType] = {name: DType(name, *about) for name, about in _TABLE.items()}
-_ALIASES = {"half": "float16", "float": "float32", "double": "float64", "str": "string",
-            "object": "string", "bytes": "string"}  # fmt: skip
-_PYTHON = {float: "float32", int: "int64", bool: "bool", complex: "complex128", str: "string",
-           bytes: "string", object: "string"}  # fmt: skip
 
 
 def as_dtype(value: Any) -> DType:
@@ -98,13 +94,12 @@ def as_dtype(value: Any) -> DType:
 
 @functools.cache
 def _found(value: Any) -> DType:
-    if isinstance(value, type) and value in _PYTHON:
-        return DTYPES[_PYTHON[value]]
-    if isinstance(value, str):
-        name = _ALIASES.get(value, value)
-        return DTYPES[name if name in DTYPES else np.dtype(name).name]
+    if value is float or (isinstance(value, str) and value == "float"):
+        return DTYPES["float32"]
+    if isinstance(value, str) and value in DTYPES:
+        return DTYPES[value]
     if isinstance(value, int):
-        return next(d for d in DTYPES.values() if d.as_datatype_enum == value)
+        return {d.as_datatype_enum: d for d in DTYPES.values()}[value]
     kind = np.dtype(value.numpy_dtype if hasattr(value, "numpy_dtype") else value)
     return DTYPES["string" if kind.kind in "SUO" else kind.name]
 
@@ -114,9 +109,6 @@ class TensorShape(PartialShape):
 
     __slots__ = ()
 
-    ndims = PartialShape.rank
-    dims = property(lambda self: None if self._dims is None else list(self._dims))
-
 
 class TypeSpec:
     """What a value is to be: the kind that all specifications are of."""
@@ -125,20 +117,18 @@ class TypeSpec:
 class TensorSpec(graphs.Spec, TypeSpec):
     """What a tensor is to be: its shape, its type and a name."""
 
+    shapes = TensorShape
+
     def __init__(self, shape: Any, dtype: Any = "float32", name: str | None = None) -> None:
         super().__init__(shape, as_dtype(dtype), name)
-        self.shape: TensorShape = TensorShape(shape)
-
-    @classmethod
-    def from_tensor(cls, tensor: Any, name: str | None = None) -> TensorSpec:
-        return cls(tensor.shape, tensor.dtype, name)
-
-    from_spec = from_tensor
 
     def example(self, size: int) -> Any:
         if self.dtype.inner is None:
             return np.full([size if d is None else d for d in self.shape or ()], b"", object)
         return graphs.Spec(self.shape, self.dtype.inner).example(size)
 
-    def __repr__(self) -> str:
-        return f"TensorSpec(shape={self.shape}, dtype={self.dtype!r}, name={self.name!r})"
+
+NAMES: dict[str, Any] = {
+    "DType": DType, "TensorShape": TensorShape, "TensorSpec": TensorSpec, "TypeSpec": TypeSpec,
+    "as_dtype": as_dtype, "half": DTYPES["float16"], "double": DTYPES["float64"],
+}  # fmt: skip

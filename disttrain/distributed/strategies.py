@@ -7,8 +7,8 @@ import contextlib
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, ClassVar
+from functools import cache, partial
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from .. import tree
 from ..core.tensor import Tensor
 from ..data.pipeline import Pipeline
 from ..data.pipeline.elements import flatten
+from ..graphs import within
 from ..ops import api as ops
 from .replicas import after_another, cluster_told, place, same_draws, together
 
@@ -44,6 +45,13 @@ class InputContext:
     def __str__(self) -> str:
         return (f"{self.title}(input pipeline id {self.input_pipeline_id}, total: "
                 f"{self.num_input_pipelines})")  # fmt: skip
+
+
+class ValueContext(NamedTuple):
+    """Which replica of how many a value is for."""
+
+    replica_id_in_sync_group: int = 0
+    num_replicas_in_sync: int = 1
 
 
 @contextlib.contextmanager
@@ -99,8 +107,19 @@ class Strategy:
     several: ClassVar[bool] = True
     context: ClassVar[type[InputContext]] = InputContext
 
-    def __init__(self) -> None:
+    def __init__(self, cluster_resolver: Any = None, **options: Any) -> None:
         self.rank, self.num_replicas_in_sync = place() if self.several else (0, 1)
+        self.cluster_resolver, self.extended = cluster_resolver, self
+
+    @classmethod
+    def current(cls) -> Any:
+        """The strategy in force; else one of this kind (of this rank alone: always the same)."""
+        return CURRENT.get() or (cls() if cls.several else _alone(cls))
+
+    @classmethod
+    def replica(cls) -> ReplicaContext | None:
+        """What a replica's own step may ask; None in the block of a strategy."""
+        return None if in_cross_replica_context() else ReplicaContext(cls.current())
 
     def value(self, given: Any) -> Any:
         """What a program gives, as a value."""
@@ -131,6 +150,10 @@ class Strategy:
         """The values of this process's replicas: one."""
         return (value,)
 
+    def values_from_function(self, fn: Callable[[ValueContext], Any]) -> Any:
+        """What ``fn(context)`` gives for this replica."""
+        return fn(ValueContext(self.rank, self.num_replicas_in_sync))
+
     def streams(self) -> tuple[Callable[[], Any], Callable[[Any], None]]:
         """The state of one more stream of random numbers, and how it is put."""
         return (lambda: None), (lambda state: None)
@@ -139,13 +162,23 @@ class Strategy:
     def scope(self) -> Iterator[Any]:
         """In the block all ranks draw what rank 0 draws; then each goes on with its own numbers."""
         alone = self.num_replicas_in_sync == 1
+        self.entered()
         with in_force(self, False), contextlib.nullcontext() if alone else same_draws(
             *self.streams()):  # fmt: skip
             yield self
+        self.entered()  # (what it looks for may have come inside)
 
-    def step(self, fn: Callable[..., Any], args: Any = (), kwargs: dict | None = None) -> Any:
+    def entered(self) -> None:
+        """Done where its block begins and ends."""
+
+    def stepping(self) -> Any:
+        """What is open in each replica's own step, and at every run of what is traced there."""
+        return contextlib.nullcontext()
+
+    def run(self, fn: Callable, args: Any = (), kwargs: Any = None, options: Any = None) -> Any:
         """``fn`` on this rank's values; what it returns is the value of this replica."""
-        with in_force(self, True):
+        alone = self.num_replicas_in_sync == 1
+        with contextlib.nullcontext() if alone else within(self.stepping), in_force(self, True):
             return fn(*args, **(kwargs or {}))
 
     def input_context(self) -> InputContext:
@@ -161,6 +194,11 @@ class Strategy:
         first = next(iter(pipeline), None) if None in sizes else None
         rows = len(flatten(first)[0][0]) if first is not None else next(iter(sizes)) or size
         return pipeline.rebatch([max(rows // size, 1)])
+
+
+@cache
+def _alone(kind: type[Strategy]) -> Strategy:
+    return kind()
 
 
 def reduced(x: Tensor, mean: bool = False, axis: int | None = None) -> Tensor:

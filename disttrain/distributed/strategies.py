@@ -114,7 +114,7 @@ class Strategy:
     @classmethod
     def current(cls) -> Any:
         """The strategy in force; else one of this kind (of this rank alone: always the same)."""
-        return CURRENT.get() or (cls() if cls.several else _alone(cls))
+        return CURRENT.get() or (cls() if cls.several else _alone(cls))  # type: ignore[arg-type]
 
     @classmethod
     def replica(cls) -> ReplicaContext | None:
@@ -197,7 +197,7 @@ class Strategy:
 
 
 @cache
-def _alone(kind: type[Strategy]) -> Strategy:
+def _alone(kind: Any) -> Any:
     return kind()
 
 

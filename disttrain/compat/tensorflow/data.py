@@ -17,13 +17,13 @@ import numpy as np
 
 from ...data.pipeline import AUTOTUNE, Pipeline, PipelineSpec
 from ...data.pipeline import TensorSpec as PlainSpec
-from ...data.pipeline.elements import lift, map_leaves
-from ...data.pipeline.views import ArrayIterator, View, ViewIterator, offer, offered
+from ...data.pipeline.elements import lift, map_leaves, paired
+from ...data.pipeline.views import ArrayIterator, Settings, View, ViewIterator, offer, offered
 from ...errors import ShapeError
 from ...keyed import streams
 from ..publish import MissingName, lacking
 from .errors import invalid
-from .tensor import convert, is_tensor, wrap
+from .tensor import convert, wrap
 from .types import TensorShape, TensorSpec, as_dtype
 
 CONSTANTS = {"AUTOTUNE": AUTOTUNE, "INFINITE_CARDINALITY": -1, "UNKNOWN_CARDINALITY": -2}
@@ -60,7 +60,7 @@ AutoShardPolicy: Any = enum.IntEnum(
 )
 
 
-class Options(SimpleNamespace):
+class Options(Settings):
     """What may be chosen of a dataset. What concerns speed alone has no effect."""
 
     def __init__(self) -> None:
@@ -69,13 +69,6 @@ class Options(SimpleNamespace):
             "experimental_optimization", "threading", "autotune")}  # fmt: skip
         super().__init__(experimental_distribute=spread, deterministic=None,
                          experimental_deterministic=None, **parts)  # fmt: skip
-
-    def merge(self, options: Options) -> Options:
-        """``options`` over these."""
-        out = Options()
-        for mine in (self, options):
-            vars(out).update({k: v for k, v in vars(mine).items() if v is not None})
-        return out
 
 
 class OwnedIterator(ViewIterator):
@@ -167,32 +160,11 @@ class DatasetV2(View):
                 raise TypeError("To specify the output signature you need to provide either the "
                                 "`output_signature` argument or the `output_types` argument."
                                 )  # fmt: skip
-            output_signature = _signature(output_types, output_shapes)
-        held = [convert(a).numpy() for a in args or ()]
-        taken = lambda v: convert(v)._value if is_tensor(v) else v  # noqa: E731
-        rows = lambda: (map_leaves(taken, row) for row in generator(*held))  # noqa: E731
-        made = Pipeline.from_generator(rows, map_leaves(_spec_given, output_signature))
-        return DatasetV2(made, "FlatMap")
-
-    @staticmethod
-    def range(*args: Any, output_type: Any = "int64", name: str | None = None) -> DatasetV2:
-        """Whole numbers."""
-        kind = as_dtype(output_type).as_numpy_dtype
-        return DatasetV2(Pipeline.range(*map(_plain, args), dtype=kind), "Range")
-
-    @staticmethod
-    def zip(*args: Any, datasets: Any = None, name: str | None = None) -> DatasetV2:
-        """An element of each."""
-        tree = datasets if datasets is not None else args[0] if len(args) == 1 else args
-        return DatasetV2(Pipeline.zip(DatasetV2.given(tree)), "Zip")
-
-
-def _signature(types: Any, shapes: Any) -> Any:
-    if isinstance(types, tuple):
-        return tuple(_signature(t, shapes and shapes[i]) for i, t in enumerate(types))
-    if isinstance(types, dict):
-        return {k: _signature(t, shapes and shapes[k]) for k, t in types.items()}
-    return TensorSpec(shapes, types)
+            spec = lambda kind, shape: TensorSpec(shape, kind)  # noqa: E731
+            output_signature = paired(spec, output_types, output_shapes)
+        signature, held = map_leaves(_spec_given, output_signature), map(convert, args or ())
+        rows = Pipeline.from_generator(generator, signature, [t.numpy() for t in held])
+        return DatasetV2(rows, "FlatMap")
 
 
 offer(DatasetV2, {
@@ -207,8 +179,11 @@ offer(DatasetV2, {
     "bucket_by_sequence_length": "GroupByWindow", "rejection_resample": "RejectionResample",
     "concatenate": "Concatenate", "repeat": "Repeat", "shuffle": "Shuffle", "prefetch": "Prefetch",
 })  # fmt: skip
-setattr(DatasetV2, "from_tensor_slices", staticmethod(  # noqa: B010
-    offered(DatasetV2, "from_tensor_slices", "TensorSlice", same=ShapeError)))  # fmt: skip
+for _word, _title, _how in (
+    ("from_tensor_slices", "TensorSlice", {"same": ShapeError}),
+    ("range", "Range", {"dtype": "output_type"}), ("zip", "Zip", {"structure": "datasets"}),
+):  # fmt: skip
+    setattr(DatasetV2, _word, staticmethod(offered(DatasetV2, _word, _title, **_how)))
 # By its module other libraries know a dataset of TensorFlow.
 DatasetV2.__module__ = "tensorflow.python.data.ops.dataset_ops"
 

@@ -27,9 +27,9 @@ from .math import made
 from .tensor import convert
 
 # How replicas' values are joined; what gives a replica its input.
-ReduceOp: Any = enum.Enum("ReduceOp", {w: w for w in ("SUM", "MEAN")})
-InputReplicationMode: Any = enum.Enum(
-    "InputReplicationMode", {w: w for w in ("PER_WORKER", "PER_REPLICA")}
+ReduceOp = enum.Enum("ReduceOp", {"SUM": "SUM", "MEAN": "MEAN"})
+InputReplicationMode = enum.Enum(
+    "InputReplicationMode", {"PER_WORKER": "PER_WORKER", "PER_REPLICA": "PER_REPLICA"}
 )
 _IN_KERAS = "disttrain.compat.keras.data_parallel"
 

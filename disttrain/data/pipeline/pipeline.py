@@ -53,12 +53,14 @@ class Pipeline(Chain):
 
     @classmethod
     def from_generator(
-        cls: type[Self], generator: Callable[[], Iterable], output_signature: Any = None
-    ) -> Self:
-        """What ``generator()`` gives, called anew for each pass; ``output_signature``: a structure
-        of ``TensorSpec``, to which elements are converted and by which they are checked. A position
-        is reached by passing over what came before it."""
-        return cls(sources.Generated(generator, output_signature))
+        cls: type[Self], generator: Callable[..., Iterable], output_signature: Any = None,
+        args: Sequence = (),
+    ) -> Self:  # fmt: skip
+        """What ``generator(*args)`` gives, called anew for each pass; ``output_signature``: a
+        structure of ``TensorSpec``, to which elements are converted and by which they are checked.
+        A position is reached by passing over what came before it."""
+        make = functools.partial(generator, *args) if args else generator
+        return cls(sources.Generated(make, output_signature))
 
     @classmethod
     def range(cls: type[Self], *args: Any, dtype: Any = np.int64) -> Self:
@@ -132,9 +134,9 @@ class Pipeline(Chain):
         return cls(caching.Stored(os.path.join(path, "elements")))
 
     @classmethod
-    def zip(cls: type[Self], *pipelines: Any) -> Self:
+    def zip(cls: type[Self], *pipelines: Any, structure: Any = None) -> Self:
         """Tuples (or the structure given) of one element of each; ends with the shortest."""
-        tree = pipelines[0] if len(pipelines) == 1 else pipelines
+        tree = pipelines[0] if len(pipelines) == 1 else pipelines or structure
         for p in flatten(tree)[0]:
             if not isinstance(p, Pipeline):
                 raise TypeError(

@@ -17,6 +17,7 @@ import contextlib
 import inspect
 import os
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any, ClassVar, TypeVar
 
 from ...errors import DisttrainError, SerializationError
@@ -82,6 +83,17 @@ class ArrayIterator(ViewIterator):
         return map_leaves(lambda x: kind(x) if isinstance(x, Pipeline) else x, element)
 
 
+class Settings(SimpleNamespace):
+    """What goes along with a view; None: nothing is said."""
+
+    def merge(self, others: Any) -> Any:
+        """``others`` over these."""
+        out = type(self)()
+        for mine in (self, others):
+            vars(out).update({k: v for k, v in vars(mine).items() if v is not None})
+        return out
+
+
 class View:
     """A pipeline. ``title``: what the last stage is called; ``options``: whatever goes along from
     stage to stage."""
@@ -90,7 +102,8 @@ class View:
     iterator: ClassVar[type[ViewIterator]] = ViewIterator
     arrays: ClassVar[type[ViewIterator]] = ArrayIterator
     unused: ClassVar[tuple[str, ...]] = ()  # parameters that methods take beside their own
-    elements: ClassVar[frozenset] = frozenset({"tensors", "initial_state"})  # and that are elements
+    elements: ClassVar[frozenset] = frozenset({  # parameters that are elements, or like them
+        "tensors", "initial_state", "pipelines", "structure"})  # fmt: skip
 
     def __init__(self, pipeline: Pipeline, title: str = "", options: Any = None) -> None:
         self.pipeline, self.title, self._options = pipeline, title, options
@@ -240,11 +253,11 @@ def _given(view: type[View], name: str, value: Any) -> Any:
     """An argument for the pipeline's method."""
     if name.endswith(("_func", "predicate")):
         return view.called(value)
-    if isinstance(value, View):
-        return value.pipeline
+    if name in view.elements or isinstance(value, View):
+        return view.given(value)
     if isinstance(value, (list, tuple)) and value and isinstance(value[0], View):
         return [v.pipeline for v in value]
-    return view.given(value) if name in view.elements else view.parameter(name, value)
+    return view.parameter(name, value)
 
 
 def offered(
@@ -257,20 +270,22 @@ def offered(
     mine = list(inspect.signature(native).parameters.values())
     mine = [p.replace(name=others.get(p.name, p.name)) for p in mine if p.name != "self"]
     names = {p.name for p in mine}
-    more = [inspect.Parameter(n, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None)
-            for n in view.unused if n not in names]  # fmt: skip
+    star = next((p.name for p in mine if p.kind is p.VAR_POSITIONAL), "")
+    kind = inspect.Parameter.KEYWORD_ONLY if star else inspect.Parameter.POSITIONAL_OR_KEYWORD
+    more = [inspect.Parameter(n, kind, default=None) for n in view.unused if n not in names]
     signature = inspect.Signature([*mine, *more])
     needed = {p.name for p in mine if p.default is p.empty}
     back = {theirs: ours for ours, theirs in others.items()}
 
     def make(fn: Any, options: Any, args: tuple, kwargs: dict) -> View:
         bound = signature.bind(*args, **kwargs).arguments
-        values = {back.get(k, k): _given(view, k, v) for k, v in bound.items()
+        values = {back.get(k, k): _given(view, back.get(k, k), v) for k, v in bound.items()
                   if k in names and (v is not None or k in needed)}  # fmt: skip
+        several = values.pop(star, ())
         if "seed" in names:
             values["seed"] = view.seed(values.get("seed"))
         with view.told(same):
-            return view(fn(**values), title, options)
+            return view(fn(*several, **values), title, options)
 
     def method(self: View, *args: Any, **kwargs: Any) -> View:
         return make(getattr(self.pipeline, word), self._options, args, kwargs)

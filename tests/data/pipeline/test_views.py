@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import disttrain as dt
-from disttrain.data.pipeline.views import View, offer, offered
+from disttrain.data.pipeline.views import Settings, View, offer, offered
 from disttrain.graphs import Graph
 
 
@@ -99,11 +99,17 @@ def test_positions_and_files(tmp_path):
 
 
 def test_options_go_along():
-    class Merged(dict):
-        merge = dict.__or__
+    made = ROWS.with_options(Settings(a=1, c=3)).with_options(Settings(b=2, c=None)).batch(2)
+    assert made.options() == Settings(a=1, b=2, c=3) and ROWS.options() is None
 
-    made = ROWS.with_options(Merged(a=1)).with_options(Merged(b=2)).batch(2)
-    assert made.options() == {"a": 1, "b": 2} and ROWS.options() is None
+
+def test_methods_of_any_number_of_arguments():
+    zipped = offered(Lists, "zip", "Zip", structure="streams")
+    for made in (zipped(ROWS, ROWS), zipped((ROWS, ROWS)), zipped(streams=(ROWS, ROWS), name="z")):
+        assert list(made) == [(1, 1), (2, 2), (3, 3)]
+    with pytest.raises(TypeError, match="pipelines are needed"):
+        zipped(ROWS, 3)
+    assert list(offered(Lists, "range", "Range", dtype="kind")(1, 4, kind="int32")) == [1, 2, 3]
 
 
 def test_a_traced_function_takes_no_elements():

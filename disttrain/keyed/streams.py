@@ -8,7 +8,7 @@ import random
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from . import philox
 
 Draw = Callable[[int, int, int, Any], Any]  # of a key, a counter, how many, numpy's type
 _WORD = (1 << 64) - 1
+Self = TypeVar("Self", bound="Stream")
 _MAX, _DEFAULT = 2**31 - 1, 87654321
 
 
@@ -57,10 +58,47 @@ def by_chance() -> list[int]:
 
 class Stream:
     """Numbers of a key and a counter that goes on: ``state`` is the counter's lower and upper half,
-    and the key. A subclass may keep the state elsewhere (``get``, ``put``)."""
+    and the key. A subclass may keep the state elsewhere (``get``, ``put``), and be given numbers
+    of another kind (``numbers``)."""
 
-    def __init__(self, state: Sequence[int]) -> None:
-        self.put(list(state))
+    algorithm = 1  # Philox
+    numbers: Callable[[Any], Any] = staticmethod(lambda value: value)
+
+    def __init__(self, copy_from: Any = None, state: Any = None, alg: Any = None) -> None:
+        self.reset(copy_from.get() if copy_from is not None else state)
+
+    @classmethod
+    def from_state(cls: type[Self], state: Any, alg: Any = None) -> Self:
+        """The stream that goes on from there."""
+        return cls(state=state)
+
+    @classmethod
+    def from_seed(cls: type[Self], seed: int, alg: Any = None) -> Self:
+        """The stream of a seed."""
+        return cls(state=[int(seed), 0, 0])
+
+    @classmethod
+    def from_non_deterministic_state(cls: type[Self], alg: Any = None) -> Self:
+        """A stream that nobody can tell before."""
+        return cls(state=by_chance())
+
+    @classmethod
+    def from_key_counter(cls: type[Self], key: Any, counter: Any, alg: Any = None) -> Self:
+        """The stream of a key, from a counter (its two halves) on."""
+        return cls(state=[*cls.numbers(counter), int(cls.numbers(key))])
+
+    @classmethod
+    def default(cls: type[Self]) -> Self:
+        """The stream of programs that have none of their own."""
+        found = _DEFAULTS.get().get(cls)
+        if found is None:
+            found = cls.from_non_deterministic_state()
+            found.as_default()
+        return found
+
+    def as_default(self) -> None:
+        """Be the one that ``default`` gives."""
+        _DEFAULTS.set({**_DEFAULTS.get(), type(self): self})
 
     def get(self) -> list[int]:
         """The state."""
@@ -69,6 +107,14 @@ class Stream:
     def put(self, state: list[int]) -> None:
         """Go on from another state."""
         self._kept = state
+
+    def reset(self, state: Any) -> None:
+        """Go on from a state that a program gives."""
+        self.put([int(n) for n in self.numbers(state)])
+
+    def reset_from_seed(self, seed: int) -> None:
+        """Go on as the stream of a seed."""
+        self.reset([int(seed), 0, 0])
 
     def taken(self, count: int) -> tuple[int, int]:
         """Go on as if ``count`` numbers had been drawn; the key and the counter of these."""
@@ -81,10 +127,13 @@ class Stream:
         key, counter = (0, 0) if trial else self.taken(math.prod(sizes))
         return drawn(draw, key, counter, sizes, kind)
 
-    def split(self, count: int) -> list[list[int]]:
-        """States of ``count`` streams of their own."""
+    def split(self, count: int = 1) -> list[Any]:
+        """Streams of their own."""
         keys = self.drawn(philox.full, [count], np.int64).tolist()
-        return [[0, 0, key] for key in keys]
+        return [type(self)(state=[0, 0, key]) for key in keys]
+
+
+_DEFAULTS: ContextVar[dict[type, Any]] = ContextVar("streams", default={})  # noqa: B039  (never changed)
 
 
 class Seeds:

@@ -46,14 +46,26 @@ def test_seeds_go_on_from_a_state():
 
 
 def test_a_stream_keeps_its_state():
-    one, other = streams.Stream([0, 0, 3]), streams.Stream([0, 0, 3])
+    one, other = streams.Stream(state=[0, 0, 3]), streams.Stream(state=[0, 0, 3])
     draw = lambda stream, **how: stream.drawn(philox.uniform, [2], np.float32, **how).tolist()
     draw(one, trial=True)
     first = draw(one)
     assert first == draw(other) != draw(one)
     assert other.taken(2) == (3, 512)
     assert one.get() == other.get() == [1024, 0, 3]
-    assert len({tuple(state) for state in one.split(3)}) == 3 and one.get() != other.get()
+    assert len({tuple(s.get()) for s in one.split(3)}) == 3 and one.get() != other.get()
+
+
+def test_where_streams_begin():
+    make = streams.Stream
+    assert make.from_seed(7).get() == make.from_key_counter(0, [7, 0]).get() == [7, 0, 0]
+    one = make.from_state((1, 2, 3))
+    assert make(one).get() == [1, 2, 3]
+    one.reset_from_seed(4)
+    assert one.get() == [4, 0, 0]
+    assert make.default() is make.default()
+    one.as_default()
+    assert make.default() is one
 
 
 def test_seeds_in_force():

@@ -8,10 +8,11 @@ Normal numbers agree to the last digits (sine and logarithm are this machine's).
 
 from __future__ import annotations
 
-import contextvars
 import functools
 from collections.abc import Callable
 from typing import Any
+
+import numpy as np
 
 import disttrain as dt
 
@@ -101,18 +102,8 @@ def stateless_fold_in(seed: Any, data: Any, alg: str = "auto_select") -> Any:
 class Generator(streams.Stream):
     """Random numbers with a state of their own: a counter and a key (Philox)."""
 
-    algorithm = 1
-
-    def __init__(self, copy_from: Any = None, state: Any = None, alg: Any = None) -> None:
-        start = copy_from.state.numpy() if copy_from is not None else plain(state)
-        self._state = Variable(convert(start, "int64"), trainable=False, name="StateVar")
-
-    from_seed = classmethod(lambda cls, seed, alg=None: cls(state=[int(seed), 0, 0]))
-    from_state = classmethod(lambda cls, state, alg=None: cls(state=convert(state).numpy()))
-    from_non_deterministic_state = classmethod(lambda cls, alg=None: cls(state=streams.by_chance()))
-    from_key_counter = classmethod(lambda cls, key, counter, alg=None: cls(
-        state=[*convert(counter).numpy().tolist(), int(plain(key))]))  # fmt: skip
-
+    _state: Any
+    numbers = staticmethod(plain)
     state = property(lambda self: self._state)
     key = property(lambda self: wrap(self._state._tensor[2]))
 
@@ -121,13 +112,11 @@ class Generator(streams.Stream):
         return found
 
     def put(self, state: list[int]) -> None:
-        self._state._tensor = dt.tensor(state, dtype=dt.int64)
-
-    def reset_from_seed(self, seed: int) -> None:
-        self.reset([int(seed), 0, 0])
-
-    def reset(self, state: Any) -> None:
-        self._state.assign(convert(plain(state), "int64"))
+        t = convert(np.array(state, np.int64))
+        if "_state" in vars(self):
+            self._state.assign(t)
+        else:
+            self._state = Variable(t, trainable=False, name="StateVar")
 
     def skip(self, delta: Any) -> Any:
         """Go on as if ``delta`` numbers had been drawn."""
@@ -143,9 +132,6 @@ class Generator(streams.Stream):
         """``count`` seeds for stateless functions, [2, count]."""
         keys = self.uniform_full_int([count], "int64")
         return stack([keys, keys * 0])
-
-    def split(self, count: int = 1) -> list[Any]:
-        return [Generator(state=state) for state in super().split(count)]
 
 
 # --- functions that are alike: of the stream of seeds, of two seeds, of a generator ---------------
@@ -172,20 +158,10 @@ for _word, _kinds, _text, _draw in (
         _word, f"self shape {_text} _name=None",
         functools.partial(_of, _by_state)))  # fmt: skip
 
-_GLOBAL: contextvars.ContextVar[Any] = contextvars.ContextVar("global generator", default=None)
-
-
-def get_global_generator() -> Generator:
-    """The generator of programs that have none of their own."""
-    if _GLOBAL.get() is None:
-        _GLOBAL.set(Generator.from_non_deterministic_state())
-    found: Generator = _GLOBAL.get()
-    return found
-
 
 NAMES: dict[str, Any] = {
-    **_ROWS, **{f.__name__: f for f in (set_seed, Generator, get_global_generator)},
-    "set_global_generator": lambda generator: _GLOBAL.set(generator) and None,
+    **_ROWS, "set_seed": set_seed, "Generator": Generator,
+    "get_global_generator": Generator.default, "set_global_generator": Generator.as_default,
     "split": stateless_split, "fold_in": stateless_fold_in, **made("""
     - shuffle:RandomShuffle | value! _seed=None;
     - categorical:Multinomial | logits! num_samples dtype@=None _seed=None;

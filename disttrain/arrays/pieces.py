@@ -187,6 +187,16 @@ def linspace(start: Tensor, stop: Tensor, count: int, axis: int = 0) -> Tensor:
     return found.movedim(0, axis)
 
 
+def filled_up(x: Any, shape: Sequence[int]) -> Tensor:
+    """``x`` in a shape of as many elements, or its one number everywhere."""
+    count, wanted = math.prod(x.shape), math.prod(shape)
+    if count != wanted and len(x.shape):
+        raise TypeError(f"unsupported shape. Tensor has {count} elements, but got `shape` "
+                        f"{tuple(shape)} with {wanted} elements")  # fmt: skip
+    found: Tensor = x.reshape(shape) if count == wanted else x.expand(shape).clone()
+    return found
+
+
 def filled(shape: Any, value: Tensor) -> Tensor:
     """The one number everywhere."""
     if value.ndim:

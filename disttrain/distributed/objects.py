@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from ..core.grad_mode import no_grad
 from ..core.tensor import Tensor
@@ -21,6 +21,19 @@ from ..serialize.api import load, save
 from ..serialize.series import Series, list_anew, listed, members
 from .collectives.tensors import all_gather_object, barrier
 from .replicas import place
+
+
+class Listing(NamedTuple):
+    """The checkpoints that the file of a folder lists, and the last of them."""
+
+    all_model_checkpoint_paths: list[str]
+    model_checkpoint_path: str
+
+
+def listing(folder: Any, name: str | None = None) -> Listing | None:
+    """What the file ``name`` of the folder says; None: it is not there."""
+    paths = listed(folder, name or "checkpoint")
+    return Listing(paths, paths[-1]) if paths else None
 
 
 class Status:
@@ -208,6 +221,19 @@ class ObjectCheckpoint:
     def values(cls, path: Any) -> dict[str, Any]:
         """The values in a checkpoint, or in the last one of a folder, by path."""
         found: dict[str, Any] = cls.contents(cls.latest(path) or os.fspath(path))["values"]
+        return found
+
+    @classmethod
+    def shapes(cls, path: Any) -> list[tuple[str, list[int]]]:
+        """The names of the values, in order, and their shapes."""
+        return sorted((n, list(getattr(v, "shape", ()))) for n, v in cls.values(path).items())
+
+    @classmethod
+    def value(cls, path: Any, name: str) -> Any:
+        """The value of one name."""
+        found = cls.values(path).get(name)
+        if found is None:
+            raise cls.failed("missing", f"Key {name} not found in checkpoint")
         return found
 
     def read(self, save_path: Any, options: Any = None) -> Status:

@@ -95,6 +95,10 @@ def test_sizes_and_copies():
     assert pieces.reverse(X, 1).tolist() == [[2, 1, 0], [5, 4, 3]]
     assert dt.equal(pieces.reverse(pieces.reverse(X, [0, 1]), [0, 1]), X)
     assert pieces.broadcast_to(X, [2, 2, 3]).shape == (2, 2, 3)
+    assert pieces.filled_up(X, (3, 2)).shape == (3, 2)
+    assert pieces.filled_up(dt.tensor(2), (2, 2)).tolist() == [[2, 2]] * 2
+    with pytest.raises(TypeError, match=r"6 elements, but got `shape` \(2,\) with 2"):
+        pieces.filled_up(X, (2,))
     assert pieces.alike(X, 1, dt.float32).tolist() == [[1.0] * 3] * 2
     assert pieces.where(X == 4).tolist() == [[1, 1]]
     assert pieces.where(X > 1, X, -X).tolist() == [[0, -1, 2], [3, 4, 5]]

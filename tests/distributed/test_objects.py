@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import disttrain as dt
-from disttrain.distributed.objects import CheckpointManager, ObjectCheckpoint, latest
+from disttrain.distributed.objects import CheckpointManager, ObjectCheckpoint, latest, listing
 
 
 class Count:
@@ -35,7 +35,11 @@ def test_all_is_restored(tmp_path):
     first.parts["t"][0].fill_(3.0)
     path = first.save(tmp_path / "all")
     assert latest(tmp_path) == path == str(tmp_path / "all-1") == ObjectCheckpoint.latest(tmp_path)
-    assert ObjectCheckpoint.values(tmp_path)["parts/t/0"].tolist() == [3.0, 3.0]
+    assert ObjectCheckpoint.value(tmp_path, "parts/t/0").tolist() == [3.0, 3.0]
+    assert ("parts/t/0", [2]) in ObjectCheckpoint.shapes(path)
+    assert listing(tmp_path).model_checkpoint_path == path and listing(tmp_path, "other") is None
+    with pytest.raises(FileNotFoundError, match="Key z not found"):
+        ObjectCheckpoint.value(path, "z")
     other = made()
     other.restore(path).assert_consumed()
     assert other.parts["t"][0].tolist() == [3.0, 3.0]

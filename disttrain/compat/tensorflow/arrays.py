@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math as numbers
 from collections import namedtuple
 from typing import Any
 
@@ -20,23 +19,10 @@ from .types import DType, TensorShape, as_dtype
 
 def constant(value: Any, dtype: Any = None, shape: Any = None, name: str | None = "Const") -> Any:
     """A tensor of ``value``, filled up to ``shape`` where it is one number."""
-    t = convert(value, dtype)
+    t, graph = convert(value, dtype), GRAPH.get()
     if shape is not None:
-        t = _shaped(t, tuple(TensorShape(shape)))
-    graph = GRAPH.get()
+        t = wrap(pieces.filled_up(t._value, tuple(TensorShape(shape))))
     return t if graph is None else graph.inside(t, name or "Const")
-
-
-def _shaped(t: Any, sizes: tuple) -> Any:
-    count, wanted = numbers.prod(t.shape), numbers.prod(sizes)
-    if count == wanted:
-        return wrap(t._value.reshape(sizes))
-    if t.ndim == 0:
-        return wrap(t._value.expand(sizes).clone())
-    raise TypeError(
-        f"Eager execution of tf.constant with unsupported shape. Tensor {t!r} (converted from "
-        f"{t.numpy()!r}) has {count} elements, but got `shape` {sizes} with {wanted} elements)."
-    )
 
 
 def convert_to_tensor(
@@ -69,12 +55,6 @@ def range(start: Any, limit: Any = None, delta: Any = 1, dtype: Any = None, name
     return execute("Range", pieces.arange, [cast(p, wide) for p in parts], name)
 
 
-def identity(input: Any, name: str | None = None) -> Any:  # noqa: A002
-    """Another tensor of the same numbers."""
-    t = convert(input)
-    return execute("Identity", lambda v: v.clone() if t.dtype.inner else v, [t], name)
-
-
 def meshgrid(*args: Any, indexing: str = "xy", name: str | None = None) -> list:
     """Coordinates of a grid."""
     grid = functools.partial(pieces.meshgrid, indexing=indexing)
@@ -95,7 +75,7 @@ NAMES: dict[str, Any] = {
     - pad:PadV2 | tensor! paddings mode='CONSTANT' constant_values=0;
     - reverse:ReverseV2 | tensor! axis; - roll | input! shift axis;
     - broadcast_to | input! shape; - slice=slice_at | input_! begin size;
-    - shape size | input! out_type@='int32'; - rank stop_gradient | input!;
+    - shape size | input! out_type@='int32'; - rank stop_gradient identity | input!;
     - where:SelectV2 | condition! x~=None y~=None;
     - gather:GatherV2=take | params! indices! _validate_indices=None axis=None batch_dims=0;
     - gather_nd | params! indices! batch_dims=0; - scatter_nd | indices! updates! shape;
@@ -111,13 +91,14 @@ NAMES: dict[str, Any] = {
     (pieces, slots, ranks, dt), outs={
         "unstack": list, "split": list, "unique": lambda found: Unique(*found)},
     unique=slots.unique_in_order, stop_gradient=lambda v: v.detach(),
+    identity=lambda v: v.clone() if hasattr(v, "clone") else v,
     rank=lambda v: dt.tensor(v.ndim, dtype=dt.int32),
     **{f"{w}_like": lambda x, kind, n=n: pieces.alike(x, n, kind)
        for n, w in enumerate(("zeros", "ones"))},
     **{f"tensor_scatter_nd_{w}": functools.partial(slots.put_nd, how=how)
        for w, how in SCATTERS.items()}),
     "eye": LINALG["eye"], "zeros": _filled("zeros", 0), "ones": _filled("ones", 1),
-    **{f.__name__: f for f in (constant, convert_to_tensor, range, identity, meshgrid, is_tensor)},
+    **{f.__name__: f for f in (constant, convert_to_tensor, range, meshgrid, is_tensor)},
 }  # fmt: skip
-stack, unstack, gather = (NAMES[word] for word in ("stack", "unstack", "gather"))
+stack, unstack, gather, identity = (NAMES[w] for w in ("stack", "unstack", "gather", "identity"))
 STACK.append(stack)

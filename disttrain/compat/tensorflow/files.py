@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -19,13 +18,11 @@ import disttrain as dt
 
 from ...data import examples
 from ...data.pipeline.elements import as_leaf
-from ...distributed.objects import CheckpointManager, ObjectCheckpoint
+from ...distributed.objects import CheckpointManager, ObjectCheckpoint, listing
 from ...metrics import RecordWriter, current
-from ...serialize.series import listed
 from ...tfrecord import opened
 from ..tables import passing
 from .data import DatasetV2, OwnedIterator
-from .errors import invalid
 from .tensor import convert
 from .types import as_dtype
 from .variable import Variable
@@ -73,36 +70,23 @@ class Checkpoint(ObjectCheckpoint):
                 part.build(models[0].trainable_variables)
 
 
-def get_checkpoint_state(checkpoint_dir: Any, latest_filename: str | None = None) -> Any:
-    """What the folder's file says; None: it is not there."""
-    paths = listed(checkpoint_dir, latest_filename or "checkpoint")
-    last = paths[-1] if paths else None
-    found = SimpleNamespace(all_model_checkpoint_paths=paths, model_checkpoint_path=last)
-    return found if paths else None
-
-
 def list_variables(ckpt_dir_or_file: Any) -> list[tuple[str, list[int]]]:
     """Names and shapes of what is in a checkpoint."""
-    values = Checkpoint.values(ckpt_dir_or_file).items()
-    return sorted((f"{name}{_VALUE}", list(getattr(v, "shape", ()))) for name, v in values)
+    return [(f"{name}{_VALUE}", shape) for name, shape in Checkpoint.shapes(ckpt_dir_or_file)]
 
 
 def load_variable(ckpt_dir_or_file: Any, name: str) -> Any:
     """The value of one variable, as numpy's."""
-    found = Checkpoint.values(ckpt_dir_or_file).get(name.removesuffix(_VALUE))
-    if found is None:
-        raise invalid(f"Key {name} not found in checkpoint", "NotFoundError")
-    return found.numpy()[()]
+    return Checkpoint.value(ckpt_dir_or_file, name.removesuffix(_VALUE)).numpy()[()]
 
 
 TRAIN: dict[str, Any] = {
     **{word: getattr(examples, word) for word in (
         "BytesList", "Example", "Feature", "FeatureList", "FeatureLists", "Features", "FloatList",
         "Int64List", "SequenceExample")},
-    "latest_checkpoint": passing(
-        "latest_checkpoint", "checkpoint_dir latest_filename=None", Checkpoint.latest),
-    **{f.__name__: f for f in (Checkpoint, CheckpointManager, get_checkpoint_state, list_variables,
-                               load_variable)},
+    **{word: passing(word, "checkpoint_dir latest_filename=None", fn) for word, fn in (
+        ("latest_checkpoint", Checkpoint.latest), ("get_checkpoint_state", listing))},
+    **{f.__name__: f for f in (Checkpoint, CheckpointManager, list_variables, load_variable)},
 }  # fmt: skip
 
 
@@ -126,14 +110,12 @@ class TFRecordWriter(RecordWriter):
         super().write(convert(record).numpy())
 
 
-class VarLenFeature:
+def VarLenFeature(dtype: Any) -> Any:  # noqa: N802  (a class there)
     """Refused: it would be a sparse tensor."""
-
-    def __init__(self, dtype: Any) -> None:
-        raise NotImplementedError(
-            "tf.io.VarLenFeature gives sparse tensors, which are not there; use "
-            "tf.io.FixedLenSequenceFeature([], dtype, allow_missing=True), which gives dense ones"
-        )
+    raise NotImplementedError(
+        "tf.io.VarLenFeature gives sparse tensors, which are not there; use "
+        "tf.io.FixedLenSequenceFeature([], dtype, allow_missing=True), which gives dense ones"
+    )
 
 
 def _parsed(word: str, parse: Any) -> Any:

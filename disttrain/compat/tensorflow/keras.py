@@ -81,42 +81,30 @@ def load() -> Any:
     return keras
 
 
-def _metric_call(self: Any, *args: Any, **kwargs: Any) -> Any:
-    self.update_state(*args, **kwargs)
-    return self.result()
-
-
-def _apply(fn: Callable) -> Callable:
-    """``apply_gradients`` and ``apply``: of covered gradients, and of ``tf.Variable``s."""
+def _apply(fn: Callable, apply_gradients: Callable) -> Callable:
+    """``fn`` of an optimizer: of covered gradients, and of ``tf.Variable``s."""
 
     @functools.wraps(fn)
     def entry(self: Any, grads: Any, *args: Any, **kwargs: Any) -> Any:
         if _KERAS.calls():
             return fn(self, grads, *args, **kwargs)
         given = list(grads)
-        paired = bool(given) and isinstance(given[0], tuple)
-        if not paired:
-            variables = args[0] if args else (
-                kwargs.get("trainable_variables") or self._trainable_variables)  # fmt: skip
-            given = list(zip(given, variables, strict=True))
+        if given and not isinstance(given[0], tuple):
+            known = args[0] if args else kwargs.get("trainable_variables")
+            given = list(zip(given, known or self._trainable_variables, strict=True))
         pairs = [(g, _stand_in(v), v) for g, v in given if g is not None]
-        own = [s for _, s, _ in pairs]
+        own, held = [s for _, s, _ in pairs], [(s, v) for _, s, v in pairs if s is not v]
         if GRAPH.get() is not None and not self.built:
             with _KERAS.apart():
                 self.build(own)
 
         def call(*values: Any) -> None:
             with _KERAS.apart():
-                for _, s, v in pairs:
-                    if s is not v:
-                        s.assign(v._tensor)
-                fn(
-                    self,
-                    *([list(zip(values, own, strict=True))] if paired else [list(values), own]),
-                )
-                for _, s, v in pairs:
-                    if s is not v:
-                        v._tensor = s.value.detach().clone()
+                for s, v in held:
+                    s.assign(v._tensor)
+                apply_gradients(self, list(zip(values, own, strict=True)))
+                for s, v in held:
+                    v._tensor = s.value.detach().clone()
 
         effect("ApplyGradients", call, [convert(g) for g, _, _ in pairs])
         return self.iterations
@@ -126,33 +114,29 @@ def _apply(fn: Callable) -> Callable:
 
 def _stand_in(variable: Any) -> Any:
     """What an optimizer of Keras' takes for a ``tf.Variable``: a variable of Keras' own."""
-    if not isinstance(variable, Variable):
-        return variable
-    known = variable.__dict__
-    if "_in_keras" not in known:
+    known = vars(variable)
+    if isinstance(variable, Variable) and "_in_keras" not in known:
         known["_in_keras"] = sys.modules["keras"].Variable(
             variable._tensor, trainable=True, name=variable._name)  # fmt: skip
-    return known["_in_keras"]
+    return known.get("_in_keras", variable)
 
 
 def _losses(fget: Callable) -> property:
     """``layer.losses``, computed at every run of a traced function."""
 
     def losses(self: Any) -> Any:
-        graph, out = GRAPH.get(), not _KERAS.calls()
-        if graph is None or not out:
+        out = not _KERAS.calls()
+        if GRAPH.get() is None or not out:
             return _KERAS.change(fget(self), out)
 
         def call() -> list:
             tracing = GRAPH.get() is not None
             with _KERAS.apart():
                 found = [_KERAS.inward(v) for v in fget(self)]
-            if not tracing:
-                return found
-            before = sum(len(layer._losses) for layer in self._flatten_layers())
-            return [*self.__dict__.get(_ADDED, ()), *found[before:]]
+            added = sum(len(layer._losses) for layer in self._flatten_layers()) if tracing else 0
+            return [*self.__dict__.get(_ADDED, ()), *found[added:]] if tracing else found
 
-        return graph.record("Losses", call, [])
+        return GRAPH.get().record("Losses", call, [])
 
     return property(losses)
 
@@ -176,14 +160,16 @@ def _hook(keras: Any) -> None:
         kind.__call__ = _KERAS.entry(kind.__call__, kind.__name__)
     keras.Layer.add_loss = _KERAS.taking(keras.Layer.add_loss)
     keras.Layer.losses = _losses(keras.Layer.losses.fget)
-    keras.Metric.__call__ = _KERAS.entry(_metric_call, "Metric")
+    keras.Metric.__call__ = _KERAS.entry(
+        lambda self, *a, **k: (self.update_state(*a, **k), self.result())[1], "Metric")  # fmt: skip
     for kind in (keras.Metric, *tree.below(keras.Metric, type.__subclasses__)):
         for word, alone in (("update_state", True), ("result", False), ("reset_state", True)):
             if word in vars(kind):
                 setattr(kind, word, _KERAS.entry(vars(kind)[word], kind.__name__, alone))
     optimizer = keras.optimizers.Optimizer
-    optimizer.apply_gradients = _apply(optimizer.apply_gradients)
-    optimizer.apply = _apply(optimizer.apply)
+    steps = optimizer.apply_gradients
+    for word in ("apply_gradients", "apply"):
+        setattr(optimizer, word, _apply(getattr(optimizer, word), steps))
 
 
 def _shown(word: str, name: str, value: Any) -> Any:

@@ -15,7 +15,7 @@ from ...arrays import normalizing, pieces, ranks, ratios, slots, systems, totals
 from ...arrays.general import words
 from ..tables import rows
 from .dispatch import COMPLEX, FLOATS, allow, binary, execute, op, unary
-from .errors import NAMES as ERRORS
+from .errors import invalid
 from .tensor import convert, matched
 from .types import as_dtype
 
@@ -63,15 +63,11 @@ BITS = {**made("""I bitwise_and bitwise_or bitwise_xor left_shift=bitwise_left_s
 def divide(x: Any, y: Any, name: str | None = None) -> Any:
     """``x / y``; of integers in floating point (float32 for those of up to 16 bits)."""
     first = convert(x)
-    second = convert(y, hint=first.dtype)
-    if first.dtype is not second.dtype or first.dtype.is_bool:
-        raise TypeError(
-            f"`x` and `y` must have the same dtype, got {first.dtype!r} != {second.dtype!r}."
-        )
-    pair = [first, second]
-    if first.dtype.is_integer:
-        wide = "float32" if first.dtype.size <= 2 else "float64"
-        pair = [cast(t, wide) for t in pair]
+    kind, pair = first.dtype, [first, convert(y, hint=first.dtype)]
+    if pair[1].dtype is not kind or kind.is_bool:
+        raise TypeError(f"`x` and `y` must have the same dtype, got {kind!r} != {pair[1].dtype!r}.")
+    if kind.is_integer:
+        pair = [cast(t, "float32" if kind.size <= 2 else "float64") for t in pair]
     return execute("RealDiv", dt.div, pair, name, ("x", "y"))
 
 
@@ -80,12 +76,10 @@ def cast(x: Any, dtype: Any, name: str | None = None) -> Any:
     t, kind = convert(x), as_dtype(dtype)
     if t.dtype is kind:
         return t
-    wide = kind.inner
-    if wide is None or t.dtype.inner is None:
-        raise ERRORS["UnimplementedError"](
-            None, None, f"Cast {t.dtype.word} to {kind.word} is not supported [Op:Cast]"
-        )
-    return execute("Cast", lambda v: ratios.converted(v, wide), [t], name)
+    if kind.inner is None or t.dtype.inner is None:
+        told = f"Cast {t.dtype.word} to {kind.word} is not supported [Op:Cast]"
+        raise invalid(told, "UnimplementedError")
+    return execute("Cast", lambda v: ratios.converted(v, kind.inner), [t], name)
 
 
 def divide_no_nan(x: Any, y: Any, name: str | None = None) -> Any:

@@ -135,28 +135,33 @@ class Generator(streams.Stream):
 
 
 # --- functions that are alike: of the stream of seeds, of two seeds, of a generator ---------------
+def _row(draw: Any, kind: str, word: str, text: str, source: Any, at: int) -> Any:
+    """The function ``word``, whose argument at ``at`` says where its numbers come from."""
+
+    def function(*given: Any) -> Any:
+        values = list(given)
+        return draw(functools.partial(source, values.pop(at)), kind, *values)
+
+    return passing(word, text, function)
+
+
 _ROWS: dict[str, Any] = {}
 _MOMENTS = "mean=0.0 stddev=1.0 dtype='float32'"
-for _word, _kinds, _text, _draw in (
-    ("uniform", ("RandomUniform", "StatelessRandomUniformV2"),
-     "minval=0 maxval=None dtype='float32'", _uniform),
-    ("normal", ("RandomStandardNormal", "StatelessRandomNormalV2"), _MOMENTS,
+for _word, _kind, _other, _text, _draw in (
+    ("uniform", "RandomUniform", "RandomUniform", "minval=0 maxval=None dtype='float32'", _uniform),
+    ("normal", "RandomStandardNormal", "RandomNormal", _MOMENTS,
      functools.partial(_normal, philox.normal)),
-    ("truncated_normal", ("TruncatedNormal", "StatelessTruncatedNormalV2"), _MOMENTS,
+    ("truncated_normal", "TruncatedNormal", "TruncatedNormal", _MOMENTS,
      functools.partial(_normal, philox.truncated_normal)),
 ):  # fmt: skip
-
-    def _of(source: Any, who: Any, *how: Any, draw: Any = _draw, words: Any = _kinds) -> Any:
-        return draw(functools.partial(source, who), words[source is not _by_seeds], *how)
-
-    _ROWS[_word] = passing(_word, f"shape {_text} seed=None _name=None", lambda *a, of=_of: of(
-        _by_seeds, a[-1], *a[:-1]))  # fmt: skip
-    _ROWS[f"stateless_{_word}"] = passing(
-        f"stateless_{_word}", f"shape seed {_text} _name=None _alg='auto_select'",
-        lambda shape, seed, *how, of=_of: of(_by_seed, seed, shape, *how))  # fmt: skip
-    setattr(Generator, _word, passing(
-        _word, f"self shape {_text} _name=None",
-        functools.partial(_of, _by_state)))  # fmt: skip
+    _other, _long = f"Stateless{_other}V2", f"stateless_{_word}"
+    _ROWS |= {
+        _word: _row(_draw, _kind, _word, f"shape {_text} seed=None _name=None", _by_seeds, -1),
+        _long: _row(_draw, _other, _long, f"shape seed {_text} _name=None _alg='auto_select'",
+                    _by_seed, 1),
+    }  # fmt: skip
+    setattr(Generator, _word,
+            _row(_draw, _other, _word, f"self shape {_text} _name=None", _by_state, 0))  # fmt: skip
 
 
 NAMES: dict[str, Any] = {

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import functools
-from typing import Any
+from typing import Any, ClassVar
 
-import ml_dtypes
 import numpy as np
 
 from ... import graphs
-from ...core.types import dtypes
+from ...core.types.named import NamedType
 from ...partial_shape import PartialShape
 
 # name -> (TensorFlow's number of it, what messages of operations call it)
@@ -22,41 +20,12 @@ _TABLE = {
 }  # fmt: skip
 
 
-class DType:
+class DType(NamedType):
     """An element type: one object each (``tf.float32``), equal to its name and to numpy's."""
 
-    def __init__(self, name: str, number: int, word: str) -> None:
-        self.name, self.as_datatype_enum, self.word = name, number, word
-        text = name == "string"
-        kind = object if text else np.dtype(getattr(ml_dtypes, name, name)).type
-        self.as_numpy_dtype: Any = kind
-        self.inner = None if text else dtypes.of(np.dtype(kind))  # disttrain's type
-
-    base_dtype = property(lambda self: self)
-    is_floating = property(lambda self: "float" in self.name)
-    is_complex = property(lambda self: "complex" in self.name)
-    is_integer = property(lambda self: "int" in self.name)
-    is_unsigned = property(lambda self: self.name.startswith("uint"))
-    is_bool = property(lambda self: self.name == "bool")
-    is_quantized = property(lambda self: False)
-    is_numpy_compatible = property(lambda self: True)
-    size = property(lambda self: 1 if self.inner is None else self.inner.itemsize)
-    real_dtype = property(lambda self: DTYPES[
-        {"complex64": "float32", "complex128": "float64"}.get(self.name, self.name)])  # fmt: skip
-    max = property(lambda self: self._limit("max"))
-    min = property(lambda self: self._limit("min"))
-    limits = property(lambda self: (0 if self.is_unsigned else self.min, self.max))
-
-    def _limit(self, which: str) -> Any:
-        if self.is_bool:
-            return which == "max"
-        if not (self.is_floating or self.is_integer):
-            raise TypeError(f"Cannot find {which}imum value of {self}.")
-        about = ml_dtypes.finfo if self.is_floating else np.iinfo
-        return getattr(about(self.as_numpy_dtype), which)
-
-    def is_compatible_with(self, other: Any) -> bool:
-        return self is as_dtype(other)
+    refusal = "Cannot convert the argument `type_value`: {!r} to a TensorFlow DType."
+    alias: ClassVar = {float: "float32", "float": "float32"}
+    is_quantized, is_numpy_compatible = False, True
 
     def __repr__(self) -> str:
         return f"tf.{self.name}"
@@ -64,44 +33,9 @@ class DType:
     def __str__(self) -> str:
         return f"<dtype: {self.name!r}>"
 
-    def __eq__(self, other: object) -> bool:
-        try:
-            return other is not None and self is as_dtype(other)
-        except TypeError:
-            return False
 
-    def __hash__(self) -> int:
-        return self.as_datatype_enum
-
-    def __reduce__(self) -> tuple:
-        return as_dtype, (self.name,)
-
-
-DTYPES: dict[str, DType] = {name: DType(name, *about) for name, about in _TABLE.items()}
-
-
-def as_dtype(value: Any) -> DType:
-    """The type that ``value`` means: a DType, a name, numpy's, Python's or disttrain's."""
-    if isinstance(value, DType):
-        return value
-    try:
-        return _found(value)
-    except (TypeError, KeyError):
-        raise TypeError(
-            f"Cannot convert the argument `type_value`: {value!r} to a TensorFlow DType."
-        ) from None
-
-
-@functools.cache
-def _found(value: Any) -> DType:
-    if value is float or (isinstance(value, str) and value == "float"):
-        return DTYPES["float32"]
-    if isinstance(value, str) and value in DTYPES:
-        return DTYPES[value]
-    if isinstance(value, int):
-        return {d.as_datatype_enum: d for d in DTYPES.values()}[value]
-    kind = np.dtype(value.numpy_dtype if hasattr(value, "numpy_dtype") else value)
-    return DTYPES["string" if kind.kind in "SUO" else kind.name]
+DTYPES: dict[str, DType] = DType.declare(_TABLE)
+as_dtype = DType.of
 
 
 class TensorShape(PartialShape):

@@ -5,6 +5,8 @@ A text has one word for each parameter: its name, with marks after it, and ``=``
 ``_name`` is taken and not passed on. What the marks mean, the face says that has the table::
 
     Parameters("split", "value! parts axis=0 _num=None")
+
+A table is a text, too (``rows``).
 """
 
 from __future__ import annotations
@@ -12,8 +14,8 @@ from __future__ import annotations
 import ast
 import inspect
 import re
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 _WORD = re.compile(r"(_?)(\w+?)([!~*@]?)(?:=(.*))?$")
 
@@ -78,3 +80,32 @@ def passing(word: str, text: str, fn: Callable[..., Any]) -> Callable[..., Any]:
     function.__name__ = function.__qualname__ = word
     function.__doc__ = fn.__doc__
     return function
+
+
+class Row(NamedTuple):
+    """A function of a table: its name, its kind, what computes it, a mark and its parameters."""
+
+    word: str
+    kind: str
+    fn: Any
+    mark: str
+    text: str
+
+
+def rows(text: str, places: Sequence[Any], special: Mapping[str, Any] | None = None
+         ) -> Iterator[Row]:  # fmt: skip
+    """The rows of a table: ``mark name ... | parameters;``, each of functions that have the same
+    parameters. A name is ``word[:Kind][=native]``: the kind is the words of ``word`` in capitals
+    unless it is said; what computes is what ``special`` has for ``word``, or else what the first of
+    ``places`` that has it calls ``native``."""
+    for entry in filter(str.strip, text.split(";")):
+        heads, _, parameters = entry.partition("|")
+        mark, *names = heads.split()
+        for name in names:
+            head, _, native = name.partition("=")
+            word, _, kind = head.partition(":")
+            kind = kind or "".join(w[:1].upper() + w[1:] for w in word.split("_"))
+            fn = (special or {}).get(word)
+            if fn is None:
+                fn = getattr(next(p for p in places if hasattr(p, native or word)), native or word)
+            yield Row(word, kind, fn, mark, " ".join(parameters.split()))

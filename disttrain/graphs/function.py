@@ -24,10 +24,23 @@ from .graph import CURRENT, Graph, Run, Symbol, blank
 
 
 class Spec:
-    """What a tensor is to be: its shape, its type and a name."""
+    """What a tensor is to be: its shape (one of ``shapes``), its type and a name."""
+
+    shapes: ClassVar[type[PartialShape]] = PartialShape
 
     def __init__(self, shape: Any, dtype: Any, name: str | None = None) -> None:
-        self.shape, self.dtype, self.name = PartialShape(shape), dtype, name
+        self.shape, self.dtype, self.name = self.shapes(shape), dtype, name
+
+    @classmethod
+    def from_tensor(cls, tensor: Any, name: str | None = None) -> Any:
+        """What ``tensor`` (or another specification) is."""
+        return cls(tensor.shape, tensor.dtype, name)
+
+    from_spec = from_tensor
+
+    def __repr__(self) -> str:
+        kind = type(self).__name__
+        return f"{kind}(shape={self.shape}, dtype={self.dtype!r}, name={self.name!r})"
 
     def is_compatible_with(self, other: Any) -> bool:
         """Whether a tensor fits."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import contextvars
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -312,6 +313,26 @@ def blank(t: Symbol) -> Any:
     """An example for a value of a graph that has let go of its own."""
     value = t._value
     return value if isinstance(value, np.ndarray) else ops.zeros(value.shape, dtype=value.dtype)
+
+
+@contextlib.contextmanager
+def within(make: Callable[[], Any]) -> Iterator[None]:
+    """What runs in the block, runs inside of what ``make()`` opens: now, and at every run of what
+    is recorded there."""
+    graph = CURRENT.get()
+    before = 0 if graph is None else len(graph.operations)
+    try:
+        with make():
+            yield
+    finally:
+        for op in () if graph is None else graph.operations[before:]:
+            if op.call is not None:
+                op.call = partial(_within, make, op.call)
+
+
+def _within(make: Callable[[], Any], call: Callable, *args: Any, **kwargs: Any) -> Any:
+    with make():
+        return call(*args, **kwargs)
 
 
 def effect(kind: str, call: Callable[..., Any], inputs: list) -> None:

@@ -64,7 +64,7 @@ def _text(writer: Any, tag: str, found: Any, at: int, **_: Any) -> None:
     writer.add_text(tag, "\n\n".join(words), at)
 
 
-def _audio(writer: Any, tag: str, clips: Any, at: int, rate: Any, most: int = 3, **_: Any) -> None:
+def _audio(writer: Any, tag: str, clips: Any, at: int, rate: Any, most: int = 3) -> None:
     for i, one in enumerate(clips[:most]):
         writer.add_audio(f"{tag}/{i}" if i else tag, one[:, 0], at, int(rate))
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
+import operator
+
 import pytest
 
-from disttrain.compat.tables import Parameters, passing
+from disttrain.compat.tables import Parameters, passing, rows
 
 ROW = Parameters("split", "value! parts axis=0 _num=None mode='x'")
 
@@ -41,3 +44,16 @@ def test_functions_under_other_parameters():
     assert fn.__name__ == "add" and list(fn.__signature__.parameters) == ["x", "name", "y"]
     with pytest.raises(TypeError, match="'z'"):
         fn(1, z=2)
+
+
+def test_a_text_says_a_table():
+    text = """F cos two_names:Other=pow | x;
+        - add=add my_own | x
+        y=1;
+    """
+    mine = object()
+    found = list(rows(text, (operator, math), {"my_own": mine}))
+    assert [r.word for r in found] == ["cos", "two_names", "add", "my_own"]
+    assert [r.kind for r in found] == ["Cos", "Other", "Add", "MyOwn"]
+    assert [r.fn for r in found] == [math.cos, operator.pow, operator.add, mine]
+    assert [(r.mark, r.text) for r in found[1:3]] == [("F", "x"), ("-", "x y=1")]

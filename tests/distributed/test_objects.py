@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import disttrain as dt
-from disttrain.distributed.objects import CheckpointManager, ObjectCheckpoint, latest
+from disttrain.distributed.objects import CheckpointManager, ObjectCheckpoint, latest, listing
 
 
 class Count:
@@ -34,7 +34,12 @@ def test_all_is_restored(tmp_path):
     next(first.it)
     first.parts["t"][0].fill_(3.0)
     path = first.save(tmp_path / "all")
-    assert latest(tmp_path) == path == str(tmp_path / "all-1")
+    assert latest(tmp_path) == path == str(tmp_path / "all-1") == ObjectCheckpoint.latest(tmp_path)
+    assert ObjectCheckpoint.value(tmp_path, "parts/t/0").tolist() == [3.0, 3.0]
+    assert ("parts/t/0", [2]) in ObjectCheckpoint.shapes(path)
+    assert listing(tmp_path).model_checkpoint_path == path and listing(tmp_path, "other") is None
+    with pytest.raises(FileNotFoundError, match="Key z not found"):
+        ObjectCheckpoint.value(path, "z")
     other = made()
     other.restore(path).assert_consumed()
     assert other.parts["t"][0].tolist() == [3.0, 3.0]
@@ -49,6 +54,9 @@ def test_matches_and_failures(tmp_path):
         part.read(path).assert_consumed()
     with pytest.raises(AssertionError, match="1 Python objects"):
         ObjectCheckpoint(q=dt.ones(1)).read(path).assert_existing_objects_matched()
+    path = ObjectCheckpoint(t=dt.ones(2)).write(tmp_path / "t")
+    with pytest.raises(ValueError, match=r"incompatible tensor with shape \(2,\)"):
+        ObjectCheckpoint(t=dt.ones(3)).read(path)
     with pytest.raises(ValueError, match="trackable"):
         ObjectCheckpoint(x=5)
     with pytest.raises(FileNotFoundError, match="Failed to find"):
@@ -64,3 +72,12 @@ def test_a_manager_keeps_the_last(tmp_path):
     kept = sorted(p.name for p in tmp_path.iterdir())
     assert kept == ["checkpoint", "ckpt-2.objects", "ckpt-3.objects"]
     assert CheckpointManager(made(), tmp_path, 2).restore_or_initialize().endswith("ckpt-3")
+
+
+def test_objects_may_have_the_names_of_methods(tmp_path):
+    names = ("state", "held", "count", "children", "values", "put", "failed")
+    first = ObjectCheckpoint(**{n: dt.full((2,), float(i)) for i, n in enumerate(names)})
+    path = first.save(tmp_path / "c")
+    other = ObjectCheckpoint(**{n: dt.zeros(2) for n in names})
+    other.restore(path).assert_consumed()
+    assert [int(vars(other)[n][0]) for n in names] == list(range(len(names)))

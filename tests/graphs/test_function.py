@@ -76,3 +76,10 @@ def test_gradients_go_through():
     x = dt.tensor([1.0, 2.0], requires_grad=True)
     Function(lambda v: CURRENT.get().record("Mul", dt.mul, [v, v]))(x).sum().backward()
     assert x.grad.tolist() == [2.0, 4.0]
+
+
+def test_a_specification_of_a_tensor():
+    found = Spec.from_tensor(dt.ones(2, 3), "x")
+    assert found == Spec([2, 3], dt.float32, "x")
+    assert Spec.from_spec(found).shape.ndims == 2 and found.shape.dims == [2, 3]
+    assert repr(found) == "Spec(shape=(2, 3), dtype=disttrain.float32, name='x')"

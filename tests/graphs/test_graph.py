@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 
 import disttrain as dt
-from disttrain.graphs import Function, Graph, effect
+from disttrain.graphs import Function, Graph, effect, within
 
 
 def line(graph, example, twin=None):
@@ -85,3 +87,27 @@ def test_effects_happen_at_every_run():
     for n in (2.0, 3.0):
         traced(dt.tensor(n))
     assert seen == [1.0, 2.0, 3.0]
+
+
+def test_what_is_recorded_runs_inside_of_a_context():
+    opened = []
+
+    @contextlib.contextmanager
+    def make():
+        opened.append(1)
+        yield
+        opened.append(-1)
+
+    def call(x):
+        assert sum(opened) == 1
+        return x + 1
+
+    one = dt.ones(1)
+    with Graph("g") as graph:
+        x = graph.placeholder(one, one, "x")
+        with within(make):
+            y = graph.record("Add", call, [x])
+        graph.finish([y])
+    assert opened == [1, -1] and graph.run([one])[0].item() == 2.0 and opened == [1, -1] * 2
+    with within(make):
+        assert sum(opened) == 1

@@ -9,7 +9,7 @@ import pytest
 from disttrain.compat.tensorflow import operators as _operators  # (tensors' arithmetic)
 from disttrain.compat.tensorflow.data import DatasetV2
 from disttrain.compat.tensorflow.errors import NAMES
-from disttrain.compat.tensorflow.train import NAMED
+from disttrain.compat.tensorflow.files import TRAIN as NAMED
 from disttrain.compat.tensorflow.variable import Variable
 
 train = SimpleNamespace(**NAMED)

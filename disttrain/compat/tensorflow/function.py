@@ -14,7 +14,7 @@ from ... import graphs, tree
 from ...context import thread
 from ...trace import warn
 from .control import STATEMENTS
-from .dispatch import IN_KERAS, _settled
+from .dispatch import IN_KERAS, settled
 from .graph import FuncGraph
 from .tensor import SymbolicTensor, convert, is_tensor, wrap
 from .types import TensorSpec
@@ -60,7 +60,7 @@ class ConcreteFunction(graphs.Trace):
         return bool(thread.tapes) or self.taped or IN_KERAS.get()
 
     def result(self, value: Any) -> Any:
-        return wrap(_settled(value))
+        return wrap(settled(value))
 
     @property
     def structured_input_signature(self) -> tuple:

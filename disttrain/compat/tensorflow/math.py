@@ -12,9 +12,9 @@ import disttrain as dt
 from ...arrays import normalizing, slots, systems, totals
 from ...arrays.general.words import polygamma
 from ...nn import logits
-from .dispatch import COMPLEX, FLOATS, allow, binary, execute, op, table, unary
+from .dispatch import COMPLEX, FLOATS, allow, binary, execute, matched, op, table, unary
 from .errors import NAMES as ERRORS
-from .tensor import convert, matched
+from .tensor import convert
 from .types import as_dtype
 
 INTS = frozenset("int8 int16 int32 int64 uint8 uint16 uint32 uint64".split())

@@ -10,8 +10,8 @@ import disttrain as dt
 
 from ...arrays import pieces
 from . import math
-from .dispatch import execute
-from .tensor import GRAPH, Tensor, convert, is_tensor, matched
+from .dispatch import execute, matched
+from .tensor import GRAPH, Tensor, convert, is_tensor
 
 _names = math.NAMES
 

@@ -20,8 +20,8 @@ from ...arrays.pieces import sizes_of
 from ...keyed import philox, streams
 from ..tables import passing
 from .arrays import stack
-from .dispatch import execute, op, plain
-from .tensor import GRAPH, convert, matched, wrap
+from .dispatch import execute, matched, op, plain
+from .tensor import GRAPH, convert, wrap
 from .types import as_dtype
 from .variable import Variable
 

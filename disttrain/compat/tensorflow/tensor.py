@@ -21,9 +21,8 @@ import disttrain as dt
 
 from ... import tree
 from ...arrays.from_python import array_of, type_for
-from ...core.types import dtypes
 from ...graphs import CURRENT, Symbol
-from .errors import InaccessibleTensorError, OperatorNotAllowedInGraphError, failed
+from .errors import InaccessibleTensorError, OperatorNotAllowedInGraphError
 from .types import DType, TensorShape, as_dtype
 
 GRAPH = CURRENT  # the graph that is being traced
@@ -311,29 +310,3 @@ def _made(value: Any, kind: DType | None, strict: bool) -> Any:
     if name is None:
         raise TypeError(f"Cannot convert {value!r} to EagerTensor of dtype {kind and kind.word}")
     return dt.tensor(array.astype(as_dtype(name).as_numpy_dtype))
-
-
-def matched(op: str, values: list, first: bool = False) -> list:
-    """``values`` as tensors of one type: that of the first tensor among them (or, with ``first``,
-    of the first value); numbers take it, where they can."""
-    known = None if first else next((v for v in values if is_tensor(v)), None)
-    kind = convert(values[0] if known is None else known).dtype
-    found = []
-    for i, value in enumerate(values):
-        t = convert(value, hint=kind)
-        if t.dtype is not kind:
-            if GRAPH.get() is not None:
-                raise TypeError(f"Input 'y' of {op!r} Op has type {t.dtype.name} that does not "
-                                f"match type {kind.name} of argument 'x'.")  # fmt: skip
-            raise failed(
-                op, f"cannot compute {op} as input #{i}(zero-based) was expected to be a "
-                f"{kind.word} tensor but is a {t.dtype.word} tensor"
-            )  # fmt: skip
-        found.append(t)
-    return found
-
-
-def inner_type(kind: Any) -> Any:
-    """disttrain's type for TensorFlow's."""
-    found = as_dtype(kind).inner
-    return dtypes.float32 if found is None else found

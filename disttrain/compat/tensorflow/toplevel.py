@@ -259,8 +259,9 @@ def _joined(inputs: Any, separator: str = "", name: Any = None) -> Any:
 
 as_string = op("as_string", "AsString", texts.of_numbers, "input! precision=-1 _scientific=False "
                "_shortest=False _width=-1 _fill=''")  # fmt: skip
-TEXT["AddV2"] = lambda a, b: np.asarray(a + b, object)
-TEXT |= {"Equal": texts.equal, "NotEqual": lambda a, b: ~texts.equal(a, b)}
+TEXT |= {kind: {"string": fn} for kind, fn in (
+    ("AddV2", lambda a, b: np.asarray(a + b, object)), ("Equal", texts.equal),
+    ("NotEqual", lambda a, b: ~texts.equal(a, b)))}  # fmt: skip
 STRINGS: dict[str, Any] = {
     "lower": _each(bytes.lower), "upper": _each(bytes.upper), "strip": _each(bytes.strip),
     "length": _each(len, dt.int32), "join": _joined, "as_string": as_string,

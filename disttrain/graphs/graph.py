@@ -61,6 +61,10 @@ class Symbol:
         """Which result of its operation it is."""
         return int(self.name.rpartition(":")[2])
 
+    def refused(self, question: str) -> BaseException:
+        """What is raised where Python asks for numbers: "bool", "len", "iter", "array" ..."""
+        return TypeError(f"{question} of {self.name}: a value of a traced function has no numbers")
+
     def consumers(self) -> list[Operation]:
         """The operations that it goes into."""
         return [op for op in self.graph.operations if any(i is self for i in op.inputs)]
@@ -76,6 +80,17 @@ class Symbol:
             return PartialShape(None)
         pairs = zip(one.shape, other.shape, strict=True)
         return PartialShape([a if a == b else None for a, b in pairs])
+
+
+def _refusing(question: str) -> Callable:
+    def ask(self: Symbol, *args: Any, **kwargs: Any) -> Any:
+        raise self.refused(question)
+
+    return ask
+
+
+for _question in ("bool", "int", "float", "complex", "index", "len", "iter", "array"):
+    setattr(Symbol, f"__{_question}__", _refusing(_question))
 
 
 class Operation:

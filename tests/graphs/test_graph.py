@@ -85,3 +85,13 @@ def test_effects_happen_at_every_run():
     for n in (2.0, 3.0):
         traced(dt.tensor(n))
     assert seen == [1.0, 2.0, 3.0]
+
+
+def test_values_have_no_numbers():
+    graph = Graph("g")
+    with graph:
+        x = line(graph, dt.ones(2))
+    for question in (bool, int, float, complex, len, iter, list, lambda v: [0][v]):
+        with pytest.raises(TypeError, match="x:0: a value of a traced function has no numbers"):
+            question(x)
+    assert x in [x] and x == x

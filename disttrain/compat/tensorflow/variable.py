@@ -11,12 +11,13 @@ import numpy as np
 import disttrain as dt
 
 from ...arrays import pieces, slots
+from ...arrays.covers import Reference, told
 from ...autograd.cells import Cell
 from ...graphs import effect, outside
 from . import arrays
 from .dispatch import execute
 from .operators import attach
-from .tensor import GRAPH, EagerTensor, Reference, SymbolicTensor, convert, meaning_of, told, wrap
+from .tensor import GRAPH, EagerTensor, SymbolicTensor, Tensor, convert, wrap
 from .types import TensorShape
 
 _count = itertools.count()
@@ -180,22 +181,15 @@ class Variable:
         return self._update(f"ResourceScatterNd{how.title()}", new, [at, rows])
 
     # --- looking at it --------------------------------------------------------------------------
-    def get_shape(self) -> TensorShape:
-        return self._shape
-
-    @classmethod
-    def __torch_function__(cls, func: Any, types: Any, args: tuple, kwargs: Any = None) -> Any:
-        """What plain Tensors do with variables."""
-        return meaning_of(func, args, kwargs)
-
-    def ref(self) -> Reference:
-        return Reference(self)
+    ref = lambda self: Reference(self)  # noqa: E731, PLW0108
+    get_shape = lambda self: self._shape  # noqa: E731
+    __torch_function__ = Tensor.__torch_function__
 
     def __format__(self, spec: str) -> str:
         return format(self.numpy(), spec) if spec else str(self)
 
     def __repr__(self) -> str:
-        shown = "" if GRAPH.get() is not None else f", numpy={told(wrap(self._tensor))}"
+        shown = "" if GRAPH.get() is not None else f", numpy={told(wrap(self._tensor).numpy())}"
         return f"<tf.Variable {self.name!r} shape={self._shape} dtype={self.dtype.name}{shown}>"
 
     def __deepcopy__(self, memo: dict) -> Variable:

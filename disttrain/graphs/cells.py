@@ -1,0 +1,87 @@
+"""Cells that traced functions know of: where one is traced, reads and assignments are operations of
+its graph, which has the cell among its variables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from ..arrays import pieces, slots
+from ..autograd.cells import Cell
+from ..core.tensor import Tensor
+from ..ops import api as ops
+from ..partial_shape import PartialShape
+from .graph import CURRENT, effect
+
+
+def owned(value: Any) -> Any:
+    """A copy that records nothing, of a Tensor or of an array of texts."""
+    return value.detach().clone() if isinstance(value, Tensor) else value.copy()
+
+
+class GraphCell(Cell):
+    """A cell that keeps copies of what it is given. ``shape``: which it may have (None: that of
+    ``value``); ``owner``: what stands for it in a program."""
+
+    kinds: ClassVar[dict[str, str]] = {
+        "read": "Read", "assign": "Assign", "add": "AssignAdd", "sub": "AssignSub",
+        "scatter": "Scatter",
+    }  # fmt: skip
+
+    def __init__(
+        self, value: Any, trainable: bool = True, shape: Any = None, owner: Any = None
+    ) -> None:
+        super().__init__(owned(value), trainable)
+        self.shape = PartialShape(tuple(value.shape) if shape is None else shape)
+        self.owner = self if owner is None else owner
+
+    def _noted(self) -> Any:
+        graph = CURRENT.get()
+        if graph is not None:
+            graph.uses(self.owner)
+        return graph
+
+    def now(self) -> Any:
+        """The value, or what stands for it."""
+        graph = self._noted()
+        return self.read() if graph is None else graph.record(self.kinds["read"], self.read, [])
+
+    def picked(self, indices: Tensor) -> Tensor:
+        """``value[indices]``, whose gradient is that of rows: what an operation may call."""
+        self._noted()
+        pieces.within(indices, self.value.shape[0])
+        return self.rows(indices)
+
+    def update(self, kind: str, new: Callable[..., Any], *inputs: Any) -> None:
+        """Put ``new(*values of inputs)`` in its place."""
+
+        def call(*values: Any) -> None:
+            self.value = owned(new(*values))
+
+        self._noted()
+        effect(self.kinds.get(kind, kind), call, list(inputs))
+
+    def assign(self, value: Any) -> None:
+        """Put ``value`` in its place."""
+        self.update("assign", lambda v: v, value)
+
+    def move(self, way: str, delta: Any) -> None:
+        """Add ``delta`` (``way`` "add"), or subtract it ("sub")."""
+        fn = ops.add if way == "add" else ops.sub
+        self.update(way, lambda d: fn(self.value, d), delta)
+
+    def scatter(self, how: str, indices: Any, updates: Any) -> None:
+        """Put ``updates`` at rows of indices, or join them to what is there (``slots.put_nd``)."""
+
+        def new(at: Tensor, rows: Tensor) -> Tensor:
+            now = self.value
+            whole = rows.expand(*at.shape[:-1], *now.shape[at.shape[-1] :])
+            return slots.put_nd(now, at, whole, how)
+
+        self.update(self.kinds["scatter"] + how.title(), new, indices, updates)
+
+    def put_item(self, key: Any, value: Any) -> None:
+        """Put ``value`` at a subscript."""
+        whole = self.value.clone()
+        whole[key] = value
+        self.value = whole

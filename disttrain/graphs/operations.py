@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from .. import tree
+from ..core.grad_mode import enable_grad
 from ..core.tensor import Tensor
 from ..ops import api as ops
 from ..signatures import Parameters
@@ -60,9 +61,21 @@ class Operations:
             raise t.graph.out_of_scope(t)
         return t
 
+    def inner(self, value: Any, hint: Any = None) -> Any:
+        """The Tensor of what a program gives."""
+        return self.plain(self.tensor(value, hint=hint))
+
+    def cover(self, value: Any) -> Any:
+        """A Tensor as the program sees it."""
+        return value
+
     def shown(self, value: Any) -> Any:
         """A result as the program sees it."""
-        return value
+        return self.cover(value)
+
+    def recording(self) -> Any:
+        """A context in which what is computed is recorded for gradients."""
+        return enable_grad()
 
     def type_name(self, t: Any) -> str:
         """What the type of a tensor is called."""

@@ -46,8 +46,10 @@ class _Operations(Operations):
             raise out_of_scope(t)
         return t._value
 
+    cover = staticmethod(wrap)
+    recording = staticmethod(in_keras)
+
     def shown(self, value: Any) -> Any:
-        """A result: outside of tapes nothing is recorded."""
         return wrap(settled(value))
 
     def type_name(self, t: Any) -> str:
@@ -94,7 +96,7 @@ def settled(value: Any) -> Any:
     return value
 
 
-_OPS = _Operations()
-TEXT = _OPS.apart  # what computes with arrays of bytes
-execute, op, table, unary, binary = _OPS.execute, _OPS.op, _OPS.table, _OPS.unary, _OPS.binary
-allow, matched, plain = _OPS.allow, _OPS.alike, _OPS.numbers
+OPS = _Operations()
+TEXT = OPS.apart  # what computes with arrays of bytes
+execute, op, table, unary, binary = OPS.execute, OPS.op, OPS.table, OPS.unary, OPS.binary
+allow, matched, plain = OPS.allow, OPS.alike, OPS.numbers

@@ -43,6 +43,9 @@ class Spec:
     def __hash__(self) -> int:
         return hash((self.shape, self.dtype))
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.shape}, {self.dtype!r}, {self.name!r})"
+
     def example(self, size: int) -> Any:
         """A tensor that fits, with ``size`` where a size is not known."""
         sizes = [size if d is None else d for d in (self.shape if self.shape else ())]
@@ -54,18 +57,38 @@ class Trace:
     """One trace: a graph, and the structures of what it takes (``bound``) and gives."""
 
     kind: ClassVar[str] = "Call"
+    spec: ClassVar[type[Spec]] = Spec
 
     def __init__(self, name: str, graph: Graph, bound: dict, outputs: Any) -> None:
         self.name, self.graph, self.bound, self.structured_outputs = name, graph, bound, outputs
+        self.title = name
         self.taped = any(op.type == "TapeEnter" for op in graph.operations)
 
+    # --- what a subclass may say otherwise ------------------------------------------------------
     def records(self) -> bool:
         """Whether gradients may be asked for."""
         return bool(thread.tapes) or self.taped or thread.grad_enabled
 
+    def tensor(self, value: Any, wanted: Symbol) -> Any:
+        """What is given for an input."""
+        return value if isinstance(value, (Tensor, Symbol)) else ops.as_tensor(value)
+
     def result(self, value: Any) -> Any:
         """A result as the program sees it."""
         return value
+
+    # --- running --------------------------------------------------------------------------------
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """The results for what stands in the place of the specifications; other arguments are as
+        they were when it was traced."""
+        given = dict(zip(self.bound, args, strict=False)) | kwargs
+        wanted = [n for n, v in self.bound.items() if any(map(_is_input, tree.leaves(v)))]
+        missing = [n for n in wanted if n not in given]
+        if missing:
+            raise TypeError(f"{self.title}() missing required arguments: {missing}")
+        values = [t for n in wanted for t in tree.leaves(given[n])]
+        pairs = zip(values, self.graph.inputs, strict=True)
+        return self.run([self.tensor(v, t) for v, t in pairs])
 
     def run(self, tensors: list) -> Any:
         """The results for the tensors of a call."""
@@ -86,6 +109,41 @@ class Trace:
         leaves, rebuild = tree.flatten(self.structured_outputs, with_none=True)
         rows = iter(found)
         return rebuild([next(rows) if isinstance(t, Symbol) else t for t in leaves])
+
+    # --- looking at it --------------------------------------------------------------------------
+    def told(self, value: Any) -> str:
+        """What nested arguments or results are: specifications and values."""
+        if _is_input(value):
+            return repr(self.spec(value.shape, value.dtype))
+        if isinstance(value, (list, tuple)):
+            word = "List" if isinstance(value, list) else "Tuple"
+            return f"{word}[{', '.join(map(self.told, value))}]"
+        if isinstance(value, dict):
+            parts = ", ".join(f"[{k!r}, {self.told(v)}]" for k, v in value.items())
+            return f"Dict[[{parts}]]"
+        return f"Literal[{value!r}]"
+
+    def described(self, held: str = "a variable") -> str:
+        """Its parameters, its results and the variables (``held``: what they are) as text."""
+        lines = ["Input Parameters:"]
+        lines += [f"  {n} (POSITIONAL_OR_KEYWORD): {self.told(v)}" for n, v in self.bound.items()]
+        lines += ["Output Type:", f"  {self.told(self.structured_outputs)}", "Captures:"]
+        uses = [f"  {id(v)}: {held}" for v in self.graph.variables]
+        return "\n".join([*lines, *(uses or ["  None"])])
+
+
+def _is_input(value: Any) -> bool:
+    return isinstance(value, (Spec, Symbol))
+
+
+def run_eagerly(eagerly: bool) -> None:
+    """Let functions run as Python on this rank, without graphs."""
+    thread.rank.slots["graphs.run_eagerly"] = bool(eagerly)
+
+
+def runs_eagerly() -> bool:
+    """Whether they do."""
+    return bool(thread.rank.slots.get("graphs.run_eagerly"))
 
 
 class Function:
@@ -160,6 +218,8 @@ class Function:
         return known
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if runs_eagerly():
+            return self.python_function(*args, **kwargs)
         bound = self._bound(args, kwargs)
         trace = self._trace_for(bound)
         return trace.run([self.tensor(v) for v in tree.leaves(bound) if self.is_tensor(v)])

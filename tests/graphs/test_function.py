@@ -7,6 +7,7 @@ import pytest
 
 import disttrain as dt
 from disttrain.graphs import CURRENT, Function, Spec
+from disttrain.graphs.function import run_eagerly
 
 
 def add(x, y):
@@ -76,3 +77,30 @@ def test_gradients_go_through():
     x = dt.tensor([1.0, 2.0], requires_grad=True)
     Function(lambda v: CURRENT.get().record("Mul", dt.mul, [v, v]))(x).sum().backward()
     assert x.grad.tolist() == [2.0, 4.0]
+
+
+def test_a_trace_is_called_and_described():
+    traced = Function(lambda x, n: {"out": [add(x, x)], "n": n})
+    trace = traced.trace_of(dt.ones(2), 3)
+    assert trace(dt.tensor([1.0, 2.0]))["out"][0].tolist() == [2.0, 4.0]
+    assert trace(x=np.float32([3.0, 4.0]))["n"] == 3
+    with pytest.raises(TypeError, match=r"_1\(\) missing required arguments: \[.x"):
+        trace()
+    assert trace.described().splitlines() == [
+        "Input Parameters:", "  x (POSITIONAL_OR_KEYWORD): Spec((2,), disttrain.float32, None)",
+        "  n (POSITIONAL_OR_KEYWORD): Literal[3]", "Output Type:",
+        "  Dict[[['out', List[Spec((2,), disttrain.float32, None)]], ['n', Literal[3]]]]",
+        "Captures:", "  None",
+    ]  # fmt: skip
+
+
+def test_functions_may_run_eagerly():
+    runs = []
+    traced = Function(lambda x: runs.append(1) or x)
+    run_eagerly(True)
+    try:
+        traced(1)
+        traced(1)
+    finally:
+        run_eagerly(False)
+    assert len(runs) == 2 and traced.count == 0

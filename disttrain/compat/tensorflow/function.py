@@ -19,7 +19,6 @@ from .graph import FuncGraph
 from .tensor import SymbolicTensor, convert, is_tensor, wrap
 from .types import TensorSpec
 
-_RUN_EAGERLY = "compat.tensorflow.run_functions_eagerly"
 _RETRACED = (
     "{0} out of the last {0} calls to {1!r} triggered tf.function retracing. Tracing is expensive "
     "and the excessive number of tracings could be due to (1) creating @tf.function repeatedly in "
@@ -31,20 +30,10 @@ _RETRACED = (
 )
 
 
-def run_functions_eagerly(run_eagerly: bool) -> None:
-    """Let functions run as Python, without graphs."""
-    thread.rank.slots[_RUN_EAGERLY] = bool(run_eagerly)
-
-
-def functions_run_eagerly() -> bool:
-    """Whether they do."""
-    return bool(thread.rank.slots.get(_RUN_EAGERLY))
-
-
 class ConcreteFunction(graphs.Trace):
     """One trace: a graph, and the structures of what it takes and gives."""
 
-    kind = "StatefulPartitionedCall"
+    kind, spec = "StatefulPartitionedCall", TensorSpec
 
     def __init__(self, name: str, *parts: Any) -> None:
         super().__init__(f"__inference_{name}", *parts)
@@ -59,55 +48,31 @@ class ConcreteFunction(graphs.Trace):
     def records(self) -> bool:
         return bool(thread.tapes) or self.taped or IN_KERAS.get()
 
+    def tensor(self, value: Any, wanted: Any) -> Any:
+        return convert(value, wanted.dtype)
+
     def result(self, value: Any) -> Any:
         return wrap(settled(value))
 
     @property
     def structured_input_signature(self) -> tuple:
         return tuple(
-            tree.map(lambda v, n=n: TensorSpec(v.shape, v.dtype, n) if _holds(v) else v, value)
+            tree.map(lambda v, n=n: v if not isinstance(v, (TensorSpec, SymbolicTensor))
+                     else TensorSpec(v.shape, v.dtype, n), value)
             for n, value in self.bound.items()
-        ), {}
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        given = dict(zip(self.bound, args, strict=False)) | kwargs
-        wanted = [n for n, v in self.bound.items() if any(map(_holds, tree.leaves(v)))]
-        missing = [n for n in wanted if n not in given]
-        if missing:
-            raise TypeError(f"{self.name.decode()}() missing required arguments: {missing}")
-        values = [t for n in wanted for t in tree.leaves(given[n])]
-        pairs = zip(values, self.graph.inputs, strict=True)
-        return self.run([convert(v, t.dtype) for v, t in pairs])
+        ), {}  # fmt: skip
 
     def pretty_printed_signature(self, verbose: bool = True) -> str:
         """Its parameters and results, as text."""
-        lines = ["Input Parameters:"]
-        lines += [f"  {n} (POSITIONAL_OR_KEYWORD): {_kind(v)}" for n, v in self.bound.items()]
-        lines += ["Output Type:", f"  {_kind(self.structured_outputs)}", "Captures:"]
-        held = "TensorSpec(shape=(), dtype=tf.resource, name=None)"
-        return "\n".join([*lines, *([f"  {id(v)}: {held}" for v in self.variables] or ["  None"])])
+        return self.described("TensorSpec(shape=(), dtype=tf.resource, name=None)")
 
     def __str__(self) -> str:
         return f"ConcreteFunction {self.pretty_printed_signature()}"
 
     def __repr__(self) -> str:
-        takes = ", ".join(f"{n}: {_kind(v)}" for n, v in self.bound.items())
-        return f"<ConcreteFunction ({takes}) -> {_kind(self.structured_outputs)} at {id(self):#X}>"
-
-
-def _holds(value: Any) -> bool:
-    return isinstance(value, (TensorSpec, SymbolicTensor))
-
-
-def _kind(value: Any) -> str:
-    if _holds(value):
-        return repr(TensorSpec(value.shape, value.dtype))
-    if isinstance(value, (list, tuple)):
-        word = "List" if isinstance(value, list) else "Tuple"
-        return f"{word}[{', '.join(map(_kind, value))}]"
-    if isinstance(value, dict):
-        return "Dict[[" + ", ".join(f"[{k!r}, {_kind(v)}]" for k, v in value.items()) + "]]"
-    return f"Literal[{value!r}]"
+        takes = ", ".join(f"{n}: {self.told(v)}" for n, v in self.bound.items())
+        gives = self.told(self.structured_outputs)
+        return f"<ConcreteFunction ({takes}) -> {gives} at {id(self):#X}>"
 
 
 class Function(graphs.Function):
@@ -119,11 +84,6 @@ class Function(graphs.Function):
         "tf.Variable is only created once or created outside tf.function. See "
         "https://www.tensorflow.org/guide/function#creating_tfvariables for more information."
     )
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if functions_run_eagerly():
-            return self.python_function(*args, **kwargs)
-        return super().__call__(*args, **kwargs)
 
     def is_tensor(self, value: Any) -> bool:
         return is_tensor(value) and hasattr(value, "_value") and not hasattr(value, "assign")

@@ -15,11 +15,11 @@ import disttrain as dt
 from ... import tree
 from ...arrays import pieces, texts
 from ...graphs import outside, programs
+from ...graphs.function import run_eagerly, runs_eagerly
 from ..tables import passing
 from . import arrays
 from .debugging import DEBUGGING, Assert
 from .dispatch import OPS, TEXT, execute, op, table
-from .function import functions_run_eagerly, run_functions_eagerly
 from .graph import Operation
 from .tensor import GRAPH, SymbolicTensor, Tensor, _of_keras, convert
 from .types import TensorSpec
@@ -95,8 +95,8 @@ def _devices(prefix: str) -> Callable:
 
 CONFIG: dict[str, Any] = {
     "list_physical_devices": _devices("/physical_device:"),
-    "list_logical_devices": _devices("/device:"), "run_functions_eagerly": run_functions_eagerly,
-    "functions_run_eagerly": functions_run_eagerly,
+    "list_logical_devices": _devices("/device:"), "run_functions_eagerly": run_eagerly,
+    "functions_run_eagerly": runs_eagerly,
     "get_visible_devices": _devices("/physical_device:"),
     "set_visible_devices": lambda devices, device_type=None: None,
     "set_soft_device_placement": lambda enabled: None,

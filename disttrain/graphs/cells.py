@@ -1,11 +1,12 @@
 """Cells that traced functions know of: where one is traced, reads and assignments are operations of
-its graph, which has the cell among its variables."""
+its graph, which has the cell among its variables; and containers of cells."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, ClassVar
 
+from .. import tree
 from ..arrays import pieces, slots
 from ..autograd.cells import Cell
 from ..core.tensor import Tensor
@@ -17,6 +18,9 @@ from .graph import CURRENT, effect
 def owned(value: Any) -> Any:
     """A copy that records nothing, of a Tensor or of an array of texts."""
     return value.detach().clone() if isinstance(value, Tensor) else value.copy()
+
+
+_WAYS: dict[str, Callable] = {"assign": lambda old, new: new, "add": ops.add, "sub": ops.sub}
 
 
 class GraphCell(Cell):
@@ -61,14 +65,10 @@ class GraphCell(Cell):
         self._noted()
         effect(self.kinds.get(kind, kind), call, list(inputs))
 
-    def assign(self, value: Any) -> None:
-        """Put ``value`` in its place."""
-        self.update("assign", lambda v: v, value)
-
-    def move(self, way: str, delta: Any) -> None:
-        """Add ``delta`` (``way`` "add"), or subtract it ("sub")."""
-        fn = ops.add if way == "add" else ops.sub
-        self.update(way, lambda d: fn(self.value, d), delta)
+    def move(self, way: str, value: Any) -> None:
+        """Put ``value`` in its place ("assign"), "add" it, or subtract it ("sub")."""
+        fn = _WAYS[way]
+        self.update(way, lambda v: fn(self.value, v), value)
 
     def scatter(self, how: str, indices: Any, updates: Any) -> None:
         """Put ``updates`` at rows of indices, or join them to what is there (``slots.put_nd``)."""
@@ -85,3 +85,42 @@ class GraphCell(Cell):
         whole = self.value.clone()
         whole[key] = value
         self.value = whole
+
+
+class Container:
+    """What finds the cells and the containers that are among its attributes, in lists and dicts,
+    too. A subclass says what else is a variable, and what else has parts."""
+
+    def _is_variable(self, value: Any) -> bool:
+        """Whether a part is one."""
+        return isinstance(value, Cell)
+
+    def _parts_of(self, value: Any) -> list:
+        """What is among the attributes or elements of ``value``."""
+        if isinstance(value, (Container, dict)):
+            known = vars(value) if isinstance(value, Container) else value
+            return [known[k] for k in sorted(known, key=str)]
+        return list(value) if isinstance(value, (list, tuple)) else []
+
+    def _found(self, wanted: Callable[[Any], bool]) -> tuple:
+        return tuple(filter(wanted, tree.below(self, self._parts_of)))
+
+    @property
+    def variables(self) -> tuple:
+        """All variables."""
+        return self._found(self._is_variable)
+
+    @property
+    def trainable_variables(self) -> tuple:
+        """Those that tapes watch."""
+        return tuple(v for v in self.variables if v.trainable)
+
+    @property
+    def non_trainable_variables(self) -> tuple:
+        """The others."""
+        return tuple(v for v in self.variables if not v.trainable)
+
+    @property
+    def submodules(self) -> tuple:
+        """All containers below it."""
+        return self._found(lambda v: isinstance(v, Container))

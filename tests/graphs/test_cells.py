@@ -7,7 +7,7 @@ import pytest
 import disttrain as dt
 from disttrain.errors import DisttrainError
 from disttrain.graphs import CURRENT, Function
-from disttrain.graphs.cells import GraphCell
+from disttrain.graphs.cells import Container, GraphCell
 
 
 def add(a, b):
@@ -22,7 +22,7 @@ def test_reads_and_assignments_are_operations():
         cell.move("add", x)
         out = add(cell.now(), x)
         cell.move("sub", x)
-        cell.assign(add(cell.now(), cell.now()))
+        cell.move("assign", add(cell.now(), cell.now()))
         return out
 
     traced = Function(step)
@@ -67,3 +67,14 @@ def test_gradients_of_rows():
     assert traced.traces[0].graph.variables == [cell]
     with pytest.raises(DisttrainError):
         cell.picked(dt.tensor([2]))
+
+
+def test_containers_find_cells():
+    net = Container()
+    net.b, net.a = GraphCell(dt.ones(1)), [{"w": GraphCell(dt.ones(2), trainable=False)}]
+    net.inner = Container()
+    net.inner.c = net.b
+    assert net.variables == (net.a[0]["w"], net.b)
+    assert net.trainable_variables == (net.b,) == net.inner.variables
+    assert net.non_trainable_variables == (net.a[0]["w"],)
+    assert net.submodules == (net.inner,)

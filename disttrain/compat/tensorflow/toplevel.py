@@ -15,6 +15,7 @@ import disttrain as dt
 from ... import tree
 from ...arrays import pieces, texts
 from ...graphs import outside, programs
+from ...graphs.cells import Container
 from ...graphs.function import run_eagerly, runs_eagerly
 from ..tables import passing
 from . import arrays
@@ -104,7 +105,7 @@ CONFIG: dict[str, Any] = {
 
 
 # --- modules ----------------------------------------------------------------------------------
-class Module:
+class Module(Container):
     """A named container of variables and other modules, found among its attributes."""
 
     def __init__(self, name: str | None = None) -> None:
@@ -114,27 +115,13 @@ class Module:
     name = property(lambda self: self.__dict__.get("_name") or type(self).__name__.lower())
     name_scope = property(lambda self: _Named(self.name))
     with_name_scope = classmethod(lambda cls, method: method)
-    submodules = property(lambda self: _below(self, lambda v: isinstance(v, Module)))
-    variables = property(lambda self: _below(
-        self, lambda v: isinstance(v, Variable) or _of_keras(v)))  # fmt: skip
-    trainable_variables = property(lambda self: tuple(v for v in self.variables if v.trainable))
-    non_trainable_variables = property(
-        lambda self: tuple(v for v in self.variables if not v.trainable)
-    )
 
+    def _is_variable(self, value: Any) -> bool:
+        return isinstance(value, Variable) or _of_keras(value)
 
-def _below(module: Module, wanted: Callable[[Any], bool]) -> tuple:
-    return tuple(filter(wanted, tree.below(module, _parts)))
-
-
-def _parts(value: Any) -> list:
-    """What is among the attributes, elements or variables of ``value``."""
-    if isinstance(value, (Module, dict)):
-        known = vars(value) if isinstance(value, Module) else value
-        return [known[k] for k in sorted(known, key=str)]
-    keras = type(value).__module__.startswith("keras.")
-    row = getattr(value, "variables", ()) if keras else value
-    return list(row) if isinstance(row, (list, tuple)) else []
+    def _parts_of(self, value: Any) -> list:
+        keras = type(value).__module__.startswith("keras.")
+        return super()._parts_of(getattr(value, "variables", ()) if keras else value)
 
 
 # --- strings and files ------------------------------------------------------------------------

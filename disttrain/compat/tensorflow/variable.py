@@ -56,6 +56,14 @@ class _Held(GraphCell):
              "sub": "AssignSubVariableOp", "scatter": "ResourceScatterNd"}  # fmt: skip
 
 
+_MISFIT = {
+    "assign": "Cannot assign value to variable ' {0.name}': Shape mismatch.The variable shape "
+    "{0.shape}, and the assigned value shape {1} are incompatible.",
+    "": "Cannot update variable with shape {0.shape} using a Tensor with shape {1}, shapes must be "
+    "equal.",
+}
+
+
 class Variable:
     """A tensor that can be assigned to; tapes watch it, where it is ``trainable``."""
 
@@ -123,31 +131,18 @@ class Variable:
     def _fits(self, t: Any) -> bool:
         return self._cell.shape.is_compatible_with(t.shape)
 
-    def assign(self, value: Any, use_locking: bool = False, name: str | None = None,
-               read_value: bool = True) -> Any:  # fmt: skip
-        """Put ``value`` in its place."""
-        t = convert(value, self.dtype)
-        if not self._fits(t):
-            raise ValueError(
-                f"Cannot assign value to variable ' {self.name}': Shape mismatch.The variable "
-                f"shape {self.shape}, and the assigned value shape {t.shape} are incompatible."
-            )
-        self._cell.assign(t)
-        return _Unread(self) if read_value else None
-
-    def _moving(way: str) -> Any:  # type: ignore[misc]  # noqa: N805
-        def assign(self: Variable, delta: Any, use_locking: bool = False, name: str | None = None,
+    def _assigning(way: str) -> Any:  # type: ignore[misc]  # noqa: N805
+        def assign(self: Variable, value: Any, use_locking: bool = False, name: str | None = None,
                    read_value: bool = True) -> Any:  # fmt: skip
-            t = convert(delta, self.dtype)
+            t = convert(value, self.dtype)
             if not self._fits(t):
-                raise ValueError(f"Cannot update variable with shape {self.shape} using a Tensor "
-                                 f"with shape {t.shape}, shapes must be equal.")  # fmt: skip
+                raise ValueError(_MISFIT.get(way, _MISFIT[""]).format(self, t.shape))
             self._cell.move(way, t)
-            return _Unread(self)
+            return _Unread(self) if read_value else None
 
         return assign
 
-    assign_add, assign_sub = _moving("add"), _moving("sub")
+    assign, assign_add, assign_sub = map(_assigning, ("assign", "add", "sub"))
 
     def _scattered(self, how: str, indices: Any, updates: Any) -> Any:
         self._cell.scatter(how, convert(indices), convert(updates, self.dtype))
@@ -169,9 +164,6 @@ class Variable:
         traced = GRAPH.get() is not None
         shown = "" if traced else f", numpy={told(wrap(self._tensor).numpy())}"
         return f"<tf.Variable {self.name!r} shape={self.shape} dtype={self.dtype.name}{shown}>"
-
-    def __deepcopy__(self, memo: dict) -> Variable:
-        return Variable(self.numpy(), self.trainable, name=self._name)
 
     def __reduce__(self) -> tuple:
         return Variable, (self.numpy(), self.trainable, True, None, self._name)
@@ -204,9 +196,8 @@ class _Sliced(EagerTensor):
 
 def _complete(kind: Any) -> None:
     """Give variables the operators, Python's questions of tensors, and scatters."""
-    kept = kind.__hash__
     attach(kind)
-    read, kind.__hash__ = kind.__getitem__, kept
+    read = kind.__getitem__
 
     def getitem(self: Any, key: Any) -> Any:
         found = read(self, key)

@@ -10,9 +10,9 @@ import numpy as np
 
 from .. import tree
 from ..compile.autograph import Border
-from ..core.tensor import Tensor
 from ..ops import api as ops
 from .graph import CURRENT, Graph, Symbol, outside
+from .operations import Operations
 
 
 def traced(name: str, fn: Callable, given: Sequence[Any]) -> tuple[Graph, Callable]:
@@ -192,10 +192,12 @@ def _check_loop(start: list, outs: list, names: Any) -> None:
 class Staging(Border):
     """Python's statements over symbols, as operations of the graph that is being traced.
 
-    A subclass says which other values there are (``is_value``, ``value``), and has the operations
-    of logic."""
+    ``made`` says which other values there are; a subclass has the operations of logic."""
 
     kind_of_branch = "If"
+
+    def __init__(self, made: Operations | None = None) -> None:
+        self.made = Operations() if made is None else made
 
     def is_staged(self, value: Any) -> bool:
         if isinstance(value, Symbol):
@@ -203,13 +205,13 @@ class Staging(Border):
         return CURRENT.get() is not None and self.is_value(value)
 
     def is_value(self, value: Any) -> bool:
-        return isinstance(value, (Symbol, Tensor))
+        return self.made.is_tensor(value)
 
     def value(self, value: Any) -> Any:
-        return value if self.is_value(value) else ops.as_tensor(value)
+        return value if self.is_value(value) else self.made.tensor(value)
 
     def kind(self, value: Any) -> str:
-        return str(self.value(value).dtype)
+        return self.made.type_name(self.value(value))
 
     def is_sequence(self, value: Any) -> bool:
         within = CURRENT.get() is not None and hasattr(value, "element_spec")

@@ -64,6 +64,39 @@ class Trace:
         self.title = name
         self.taped = any(op.type == "TapeEnter" for op in graph.operations)
 
+    @property
+    def inputs(self) -> list:
+        """What stands for its arguments."""
+        return list(self.graph.inputs)
+
+    @property
+    def outputs(self) -> list:
+        """What stands for its results."""
+        return list(self.graph.outputs)
+
+    @property
+    def captured_inputs(self) -> list:
+        """What it uses of the function around it."""
+        return [t for t, _ in self.graph.captured]
+
+    @property
+    def variables(self) -> tuple:
+        """The variables that it reads or writes."""
+        return tuple(self.graph.variables)
+
+    @property
+    def trainable_variables(self) -> tuple:
+        """Those that tapes watch."""
+        return tuple(v for v in self.variables if v.trainable)
+
+    @property
+    def structured_input_signature(self) -> tuple:
+        """Its arguments: specifications under the names of the parameters, and values."""
+        return tuple(
+            tree.map(lambda v, n=n: self.spec(v.shape, v.dtype, n) if _is_input(v) else v, value)
+            for n, value in self.bound.items()
+        ), {}
+
     # --- what a subclass may say otherwise ------------------------------------------------------
     def records(self) -> bool:
         """Whether gradients may be asked for."""
@@ -184,7 +217,8 @@ class Function:
 
     def given(self, value: Any) -> Any:
         """An argument as it is taken: arrays as tensors."""
-        return self.tensor(value) if isinstance(value, (np.ndarray, np.generic)) else value
+        arrays = (np.ndarray, np.generic, Tensor)
+        return self.tensor(value) if isinstance(value, arrays) else value
 
     def is_result(self, value: Any) -> bool:
         """Whether a result is a tensor, and no Python object that is given as it is."""

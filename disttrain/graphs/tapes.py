@@ -3,6 +3,7 @@ run of the function with a tape of that run."""
 
 from __future__ import annotations
 
+import contextvars
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Self
@@ -10,10 +11,36 @@ from typing import Any, Self
 from .. import tree
 from ..autograd.cells import Cell, Rows
 from ..autograd.tape import GradientTape
+from ..context import thread
 from ..core.tensor import Tensor
 from ..errors import AutogradError, DisttrainError, ShapeError
 from ..ops import api as ops
 from .graph import CURRENT, Run
+
+# Whether what runs is recorded without a tape, too.
+RECORDED: contextvars.ContextVar[bool] = contextvars.ContextVar("recorded", default=False)
+
+
+@contextmanager
+def recorded() -> Iterator[None]:
+    """Let what runs be recorded without a tape."""
+    token = RECORDED.set(True)
+    try:
+        yield
+    finally:
+        RECORDED.reset(token)
+
+
+def records() -> bool:
+    """Whether gradients may be asked for, where tapes alone ask for them."""
+    return bool(thread.tapes) or RECORDED.get()
+
+
+def settled(value: Any) -> Any:
+    """A result, where tapes alone ask for gradients: outside of them nothing is recorded."""
+    if isinstance(value, Tensor) and not thread.tapes and value.requires_grad:
+        return value if RECORDED.get() else value.detach()
+    return value
 
 
 def _value(t: Any) -> Any:

@@ -8,7 +8,7 @@ import disttrain as dt
 from disttrain.autograd.cells import Cell, Rows
 from disttrain.errors import AutogradError
 from disttrain.graphs import CURRENT, Function
-from disttrain.graphs.tapes import StagedTape
+from disttrain.graphs.tapes import StagedTape, recorded, records, settled
 
 
 def do(call, *inputs):
@@ -96,3 +96,13 @@ def test_cells_are_targets():
     assert tape.gradient(cell, cell).tolist() == [1.0]
     tape.reset()
     assert tape.watched_variables() == ()
+
+
+def test_results_outside_of_tapes_are_not_recorded():
+    x = dt.ones(1, requires_grad=True) * 2
+    assert not settled(x).requires_grad and not records()
+    with recorded():
+        assert settled(x) is x and records()
+    with StagedTape():
+        assert settled(x) is x and records()
+    assert settled("text") == "text"

@@ -3,32 +3,17 @@ words."""
 
 from __future__ import annotations
 
-import contextlib
-import contextvars
-from collections.abc import Iterator
 from typing import Any
 
-from ...context import thread
-from ...core.tensor import Tensor as Inner
 from ...core.types import dtypes
 from ...graphs.operations import Operations
+from ...graphs.operators import Operators
+from ...graphs.tapes import RECORDED as IN_KERAS  # whether code of Keras runs
+from ...graphs.tapes import recorded as in_keras
+from ...graphs.tapes import settled
 from .errors import FAILURES, OpError, failed
 from .tensor import GRAPH, SymbolicTensor, convert, is_tensor, out_of_scope, wrap
 from .types import as_dtype
-
-# Whether code of Keras runs: gradients may be wanted without a tape then.
-IN_KERAS: contextvars.ContextVar[bool] = contextvars.ContextVar("in_keras", default=False)
-
-
-@contextlib.contextmanager
-def in_keras() -> Iterator[None]:
-    """Let what runs be recorded without a tape."""
-    token = IN_KERAS.set(True)
-    try:
-        yield
-    finally:
-        IN_KERAS.reset(token)
-
 
 FLOATS = frozenset("bfloat16 float16 float32 float64".split())
 COMPLEX = FLOATS | {"complex64", "complex128"}
@@ -89,14 +74,26 @@ class _Operations(Operations):
                       f"values: {words}")  # fmt: skip
 
 
-def settled(value: Any) -> Any:
-    """A result: outside of tapes nothing is recorded."""
-    if isinstance(value, Inner) and not thread.tapes and value.requires_grad:
-        return value if IN_KERAS.get() else value.detach()
-    return value
+class _Operators(Operators):
+    def is_odd(self, one: Any, other: Any) -> bool:
+        text = isinstance(other, (str, bytes)) and convert(one).dtype.name != "string"
+        return text or super().is_odd(one, other)  # (text beside numbers)
+
+    def beside(self, one: Any, other: Any, word: str = "") -> Any:
+        if is_tensor(other):
+            return other
+        kind = convert(one).dtype
+        return convert(other, hint=kind) if word in ("add", "matmul") else convert(other, kind)
+
+    def no_subscript(self, k: Any) -> str:
+        return ("Only integers, slices (`:`), ellipsis (`...`), tf.newaxis (`None`) and scalar "
+                f"tf.int32/tf.int64 tensors are valid indices, got {k!r}")  # fmt: skip
 
 
 OPS = _Operations()
+OPERATORS = _Operators(OPS)
 TEXT = OPS.apart  # what computes with arrays of bytes
 execute, op, table, unary, binary = OPS.execute, OPS.op, OPS.table, OPS.unary, OPS.binary
 allow, matched, plain = OPS.allow, OPS.alike, OPS.numbers
+
+__all__ = ["IN_KERAS", "OPERATORS", "OPS", "in_keras"]

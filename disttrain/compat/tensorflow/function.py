@@ -8,15 +8,12 @@ from typing import Any
 
 import numpy as np
 
-import disttrain as dt
-
-from ... import graphs, tree
-from ...context import thread
+from ... import graphs
+from ...graphs.tapes import records, settled
 from ...trace import warn
 from .control import STATEMENTS
-from .dispatch import IN_KERAS, settled
 from .graph import FuncGraph
-from .tensor import SymbolicTensor, convert, is_tensor, wrap
+from .tensor import convert, is_tensor, wrap
 from .types import TensorSpec
 
 _RETRACED = (
@@ -39,28 +36,14 @@ class ConcreteFunction(graphs.Trace):
         super().__init__(f"__inference_{name}", *parts)
         self.name: Any = self.name.encode()
 
-    inputs = property(lambda self: list(self.graph.inputs))
-    outputs = property(lambda self: list(self.graph.outputs))
-    variables = property(lambda self: tuple(self.graph.variables))
-    trainable_variables = property(lambda self: tuple(v for v in self.variables if v.trainable))
-    captured_inputs = property(lambda self: [t for t, _ in self.graph.captured])
-
     def records(self) -> bool:
-        return bool(thread.tapes) or self.taped or IN_KERAS.get()
+        return self.taped or records()
 
     def tensor(self, value: Any, wanted: Any) -> Any:
         return convert(value, wanted.dtype)
 
     def result(self, value: Any) -> Any:
         return wrap(settled(value))
-
-    @property
-    def structured_input_signature(self) -> tuple:
-        return tuple(
-            tree.map(lambda v, n=n: v if not isinstance(v, (TensorSpec, SymbolicTensor))
-                     else TensorSpec(v.shape, v.dtype, n), value)
-            for n, value in self.bound.items()
-        ), {}  # fmt: skip
 
     def pretty_printed_signature(self, verbose: bool = True) -> str:
         """Its parameters and results, as text."""
@@ -90,9 +73,6 @@ class Function(graphs.Function):
 
     def tensor(self, value: Any, spec: Any = None) -> Any:
         return convert(value, hint=None if spec is None else spec.dtype)
-
-    def given(self, value: Any) -> Any:
-        return convert(value) if isinstance(value, (np.ndarray, np.generic, dt.Tensor)) else value
 
     def is_result(self, value: Any) -> bool:
         plain = (int, float, complex, str, bytes, np.ndarray, np.generic)

@@ -16,11 +16,10 @@ from .debugging import Assert
 from .dispatch import OPS
 from .tensor import SymbolicTensor, is_tensor
 
-_COND = "StatelessIf"
-
 
 class _Flow(Structured):
-    kinds, names = (_COND, "Case", "Pack", "Unpack"), "true_fn and false_fn arguments to tf.cond"
+    kinds = ("StatelessIf", "Case", "Pack", "Unpack")
+    names = "true_fn and false_fn arguments to tf.cond"
     called = {"yes": "true_fn", "no": "false_fn", "test": "cond"}
     unknown = (
         "tf.map_fn, tf.scan and tf.foldl in a traced function need to know how many elements "
@@ -48,7 +47,7 @@ NAMES: dict[str, Any] = {word: passing(word, text, fn) for word, text, fn in (
 
 # --- AutoGraph --------------------------------------------------------------------------------
 class _Tensors(control.Staging):
-    kind_of_branch = _COND
+    kind_of_branch = "StatelessIf"
 
     def logical(self, word: str, *values: Any) -> Any:
         return math.NAMES[f"logical_{word}"](*values)

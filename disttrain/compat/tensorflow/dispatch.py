@@ -8,13 +8,12 @@ from typing import Any
 from ...core.types import dtypes
 from ...graphs.operations import Operations
 from ...graphs.operators import Operators
-from ...graphs.tapes import RECORDED as IN_KERAS  # whether code of Keras runs
-from ...graphs.tapes import recorded as in_keras
-from ...graphs.tapes import settled
+from ...graphs.tapes import RECORDED, recorded, settled
 from .errors import FAILURES, OpError, failed
 from .tensor import GRAPH, SymbolicTensor, convert, is_tensor, out_of_scope, wrap
 from .types import as_dtype
 
+IN_KERAS, in_keras = RECORDED, recorded  # whether code of Keras runs
 FLOATS = frozenset("bfloat16 float16 float32 float64".split())
 COMPLEX = FLOATS | {"complex64", "complex128"}
 _ORDER = {"bfloat16": "bfloat16", "float16": "half", "float32": "float", "float64": "double",
@@ -95,5 +94,3 @@ OPERATORS = _Operators(OPS)
 TEXT = OPS.apart  # what computes with arrays of bytes
 execute, op, table, unary, binary = OPS.execute, OPS.op, OPS.table, OPS.unary, OPS.binary
 allow, matched, plain = OPS.allow, OPS.alike, OPS.numbers
-
-__all__ = ["IN_KERAS", "OPERATORS", "OPS", "in_keras"]

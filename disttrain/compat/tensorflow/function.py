@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ import numpy as np
 from ... import graphs
 from ...graphs.tapes import records, settled
 from ...trace import warn
+from ..tables import passing
 from .control import STATEMENTS
 from .graph import FuncGraph
 from .tensor import convert, is_tensor, wrap
@@ -36,14 +36,9 @@ class ConcreteFunction(graphs.Trace):
         super().__init__(f"__inference_{name}", *parts)
         self.name: Any = self.name.encode()
 
-    def records(self) -> bool:
-        return self.taped or records()
-
-    def tensor(self, value: Any, wanted: Any) -> Any:
-        return convert(value, wanted.dtype)
-
-    def result(self, value: Any) -> Any:
-        return wrap(settled(value))
+    records = lambda self: self.taped or records()  # noqa: E731
+    tensor = lambda self, value, wanted: convert(value, wanted.dtype)  # noqa: E731
+    result = lambda self, value: wrap(settled(value))  # noqa: E731
 
     def pretty_printed_signature(self, verbose: bool = True) -> str:
         """Its parameters and results, as text."""
@@ -88,30 +83,22 @@ class Function(graphs.Function):
         warn(_RETRACED.format(count, self))
 
     get_concrete_function: Any = graphs.Function.trace_of
-
-    def experimental_get_tracing_count(self) -> int:
-        """How often it was traced."""
-        return self.count
-
-    def pretty_printed_concrete_signatures(self, verbose: bool = True) -> str:
-        """What its traces take and give, as text."""
-        return "\n\n".join(str(t).partition(" ")[2] for t in self.traces)
+    experimental_get_tracing_count = lambda self: self.count  # noqa: E731
+    pretty_printed_concrete_signatures = lambda self, verbose=True: "\n\n".join(  # noqa: E731
+        t.pretty_printed_signature() for t in self.traces)  # fmt: skip
 
     def __repr__(self) -> str:
         return f"<tensorflow.python.eager.polymorphic_function.Function object at {id(self):#x}>"
 
 
-def function(
-    func: Callable | None = None, input_signature: Any = None, autograph: bool = True,
-    jit_compile: Any = None, reduce_retracing: bool = False, experimental_implements: Any = None,
-    experimental_autograph_options: Any = None, experimental_attributes: Any = None,
-    experimental_relax_shapes: Any = None, experimental_compile: Any = None,
-    experimental_follow_type_hints: Any = None,
-) -> Any:  # fmt: skip
-    """Trace ``func`` into a graph at its first call, and for each new kind of arguments."""
-    relaxed = reduce_retracing or bool(experimental_relax_shapes)
+def _made(fn: Any, signature: Any, autograph: bool, relaxed: bool, relax: Any) -> Any:
+    """Trace a function into a graph at its first call, and for each new kind of arguments."""
+    how = signature, relaxed or bool(relax), STATEMENTS if autograph else None
+    return (lambda f: Function(f, None, *how)) if fn is None else Function(fn, None, *how)
 
-    def made(fn: Callable) -> Function:
-        return Function(fn, None, input_signature, relaxed, STATEMENTS if autograph else None)
 
-    return made if func is None else made(func)
+function = passing("function", "func=None input_signature=None autograph=True _jit_compile=None "
+                   "reduce_retracing=False _experimental_implements=None "
+                   "_experimental_autograph_options=None _experimental_attributes=None "
+                   "experimental_relax_shapes=None _experimental_compile=None "
+                   "_experimental_follow_type_hints=None", _made)  # fmt: skip

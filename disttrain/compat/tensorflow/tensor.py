@@ -163,7 +163,12 @@ def convert(value: Any, dtype: Any = None, hint: DType | None = None) -> Any:
     wanted = None if dtype is None else as_dtype(dtype)
     found = _tensor_of(value)
     if found is None:
-        return wrap(_made(value, wanted or hint, strict=wanted is not None))
+        kind: Any = wanted or hint
+        inner = made(value, kind and kind.name, wanted is not None)
+        if inner is None:
+            word = kind and kind.word
+            raise TypeError(f"Cannot convert {value!r} to EagerTensor of dtype {word}")
+        return wrap(inner)
     if wanted is not None and found.dtype is not wanted:
         raise ValueError(
             f"Tensor conversion requested dtype {wanted.name} for Tensor with dtype "
@@ -184,7 +189,7 @@ def _tensor_of(value: Any) -> Any:
     if isinstance(value, (list, tuple)) and any(map(_holds_tensor, value)):
         return _stacked(value)
     if isinstance(value, TensorShape):
-        return wrap(_made(value.as_list(), as_dtype("int32"), True))
+        return convert(value.as_list(), "int32")
     return None
 
 
@@ -201,10 +206,3 @@ def _stacked(values: Any) -> Any:
     first = next(v for v in values if _holds_tensor(v))
     kind = convert(first).dtype
     return STACK[0]([convert(v, hint=kind) for v in values])
-
-
-def _made(value: Any, kind: DType | None, strict: bool) -> Any:
-    found = made(value, None if kind is None else kind.name, strict)
-    if found is None:
-        raise TypeError(f"Cannot convert {value!r} to EagerTensor of dtype {kind and kind.word}")
-    return found

@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
+from collections import namedtuple
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -82,11 +84,7 @@ class _Named(contextlib.ContextDecorator, contextlib.nullcontext):
         self.name = name
 
 
-class PhysicalDevice(NamedTuple):
-    """A device of this machine."""
-
-    name: str
-    device_type: str
+PhysicalDevice = namedtuple("PhysicalDevice", ["name", "device_type"])
 
 
 def _devices(prefix: str) -> Callable:
@@ -148,21 +146,19 @@ STRINGS: dict[str, Any] = table({
 as_string = STRINGS["as_string"]
 
 
-def _path(name: Any) -> str:
-    found: str = name if isinstance(name, str) else convert(name).numpy().decode()
-    return found
+def _path(name: Any) -> Path:
+    return Path(name if isinstance(name, (str, Path)) else convert(name).numpy().decode())
 
 
 def read_file(filename: Any, name: Any = None) -> Any:
     """The bytes of a file."""
-    with open(_path(filename), "rb") as file:
-        return convert(file.read())
+    return convert(_path(filename).read_bytes())
 
 
 def write_file(filename: Any, contents: Any, name: Any = None) -> None:
     """Write bytes to a file."""
-    with open(_path(filename), "wb") as file:
-        file.write(contents if isinstance(contents, bytes) else convert(contents).numpy())
+    text = contents if isinstance(contents, bytes) else convert(contents).numpy()
+    _path(filename).write_bytes(text)
 
 
 def gradients_of_graphs(*args: Any, **kwargs: Any) -> Any:

@@ -3,12 +3,9 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
-import numpy as np
-
-from ...arrays.covers import Reference, told
+from ...arrays.covers import Cover, Reference, told
 from ...graphs import outside
 from ...graphs.cells import GraphCell
 from . import arrays
@@ -17,7 +14,6 @@ from .operators import attach
 from .tensor import GRAPH, EagerTensor, SymbolicTensor, Tensor, convert, wrap
 from .types import TensorShape
 
-_count = itertools.count()
 _expand, _scatter = arrays.NAMES["expand_dims"], arrays.NAMES["scatter_nd"]
 
 
@@ -40,8 +36,7 @@ class IndexedSlices:
                              "`dense_shape`: it is not known")  # fmt: skip
         return _scatter(_expand(self.indices, -1), self.values, self.dense_shape)
 
-    def __neg__(self) -> IndexedSlices:
-        return self * -1
+    __neg__ = lambda self: self * -1  # noqa: E731
 
     def __mul__(self, other: Any) -> IndexedSlices:
         return IndexedSlices(self.values * other, self.indices, self.dense_shape)
@@ -93,7 +88,7 @@ class Variable:
             )
         self.dtype, self.constraint = t.dtype, constraint
         self.synchronization, self.aggregation = synchronization, aggregation
-        self._name, self._number = name or "Variable", next(_count)
+        self._name = name or "Variable"
         if graph is not None:
             graph.created.append(self)
 
@@ -115,17 +110,10 @@ class Variable:
 
     read_value = _as_tensor = value
 
-    def sparse_read(self, indices: Any, name: str | None = None) -> Any:
-        """Its rows at ``indices``."""
-        return gather_rows(self, indices)
-
     def numpy(self) -> Any:
         if GRAPH.get() is not None:
             raise NotImplementedError("numpy() is only available when eager execution is enabled.")
         return wrap(self._tensor).numpy()
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        return np.asarray(self.numpy(), dtype)
 
     # --- assigning ------------------------------------------------------------------------------
     def _fits(self, t: Any) -> bool:
@@ -149,16 +137,15 @@ class Variable:
         return _Unread(self)
 
     # --- looking at it --------------------------------------------------------------------------
+    sparse_read = lambda self, indices, name=None: gather_rows(self, indices)  # noqa: E731
     ref = lambda self: Reference(self)  # noqa: E731, PLW0108
     get_shape = lambda self: self.shape  # noqa: E731
     __torch_function__ = Tensor.__torch_function__
+    __array__, __format__ = Cover.__array__, Cover.__format__  # type: ignore[assignment]
 
     def __hash__(self) -> int:
         raise TypeError("Variable is unhashable. Instead, use variable.ref() as the key. "
                         f"(Variable: {self!r})")  # fmt: skip
-
-    def __format__(self, spec: str) -> str:
-        return format(self.numpy(), spec) if spec else str(self)
 
     def __repr__(self) -> str:
         traced = GRAPH.get() is not None

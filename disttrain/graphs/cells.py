@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from .. import tree
 from ..arrays import pieces, slots
-from ..autograd.cells import Cell
+from ..autograd.cells import Cell, arrived, awaiting
 from ..core.tensor import Tensor
 from ..ops import api as ops
 from ..partial_shape import PartialShape
@@ -38,11 +38,21 @@ class GraphCell(Cell):
         super().__init__(owned(value), trainable)
         self.shape = PartialShape(tuple(value.shape) if shape is None else shape)
         self.owner = self if owner is None else owner
+        self._new = bool(awaiting())
+
+    def held(self) -> Any:
+        """The value as it is, after those have had their chance who wait for new cells."""
+        if self._new:
+            self._new = False
+            arrived()
+        return self.value
 
     def _noted(self) -> Any:
         graph = CURRENT.get()
         if graph is not None:
             graph.uses(self.owner)
+        if self._new:
+            self.held()
         return graph
 
     def now(self) -> Any:
@@ -90,6 +100,11 @@ class GraphCell(Cell):
 class Container:
     """What finds the cells and the containers that are among its attributes, in lists and dicts,
     too. A subclass says what else is a variable, and what else has parts."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        if awaiting():
+            arrived()
 
     def _is_variable(self, value: Any) -> bool:
         """Whether a part is one."""

@@ -18,7 +18,9 @@ from collections.abc import Callable
 from typing import Any
 
 from ... import tree
+from ...autograd.cells import arrived, awaiting
 from ...context import thread
+from ...core.random import fork_rng
 from ...core.tensor import Tensor as Inner
 from ...graphs import effect, outside
 from ..publish import Shim
@@ -91,6 +93,10 @@ def _entry(fn: Callable, kind: str, effect: bool = False) -> Callable:
         outside = not _by_keras(1)
         if GRAPH.get() is not None and outside:
             return _recorded(fn, kind, args, kwargs, effect)
+        if outside and awaiting() and not getattr(args[0] if args else fn, "built", True):
+            with in_keras(), fork_rng():
+                fn(*args, **kwargs)  # which makes its variables
+            arrived()
         with in_keras():
             found = fn(*args, **kwargs)
         return _leave(found, outside)
@@ -122,6 +128,7 @@ def _recorded(fn: Callable, kind: str, args: tuple, kwargs: dict, effect: bool) 
 
     if not effect and not getattr(owner, "built", True):
         call(*[t._value for t in held])  # which makes its variables
+        arrived()
     return graph.record(kind, call, held, examples=() if effect else None)
 
 
@@ -228,6 +235,8 @@ def _hook(keras: Any) -> None:
             for word, value in list(vars(module).items()):
                 if value is original:
                     setattr(module, word, convert_to_tensor)
+    build = keras.Model._symbolic_build
+    keras.Model._symbolic_build = lambda *args, **kwargs: (build(*args, **kwargs), arrived())[0]
     operation = importlib.import_module("keras.src.ops.operation").Operation
     inner = operation.__call__
 

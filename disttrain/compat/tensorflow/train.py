@@ -14,7 +14,7 @@ import disttrain as dt
 
 from ...data import examples
 from ...data.pipeline.elements import as_leaf
-from ...distributed.objects import CheckpointManager, ObjectCheckpoint, latest
+from ...distributed.objects import LATE, CheckpointManager, ObjectCheckpoint, latest
 from ...serialize.series import listed
 from .data import OwnedIterator, invalid
 from .tensor import convert
@@ -36,8 +36,11 @@ class Checkpoint(ObjectCheckpoint):
         return self.is_iterator(value) or (hasattr(value, "assign") and hasattr(value, "shape"))
 
     def children(self, value: Any) -> Any:
-        keras = hasattr(value, "get_config")
-        return enumerate(value.variables) if keras else super().children(value)
+        if not hasattr(value, "get_config"):
+            return super().children(value)
+        return (
+            () if LATE.get() and not getattr(value, "built", True) else enumerate(value.variables)
+        )
 
     def state(self, value: Any) -> Any:
         array = as_leaf(value.numpy())

@@ -99,7 +99,7 @@ class Variable:
     handle = property(lambda self: self)
     ndim = property(lambda self: len(self._tensor.shape))
     initialized_value = initial_value = property(lambda self: self.read_value())
-    _tensor = property(lambda self: self._cell.value,
+    _tensor = property(lambda self: self._cell.held(),
                        lambda self, value: setattr(self._cell, "value", value))  # fmt: skip
 
     # --- reading --------------------------------------------------------------------------------

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
+import textwrap
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -104,6 +106,27 @@ class Operation:
         self.rebuild: Callable[[list], Any] | None = None
         self.controlled = False  # whether ``call`` is given the run, too
 
+    @property
+    def input_names(self) -> list[str]:
+        """The operations whose results go in; with a number, where it is not the first result."""
+        return [t.name.removesuffix(":0") for t in self.inputs]
+
+    def described(self) -> str:
+        """Its name, its kind and its inputs, as text."""
+        lines = [f'name: "{self.name}"', f'op: "{self.type}"']
+        return "".join(f"{n}\n" for n in [*lines, *(f'input: "{i}"' for i in self.input_names)])
+
+
+class Listing:
+    """Operations as rows (``node``) with ``name``, ``op``, ``input`` and ``op_def``; as text."""
+
+    def __init__(self, operations: list[Operation]) -> None:
+        self.node = [SimpleNamespace(name=op.name, op=op.type, input=op.input_names,
+                                     op_def=op.described()) for op in operations]  # fmt: skip
+
+    def __repr__(self) -> str:
+        return "".join(f"node {{\n{textwrap.indent(n.op_def, '  ')}}}\n" for n in self.node)
+
 
 class Run:
     """One run of a graph: its values, and the tapes that are open in it."""
@@ -138,6 +161,10 @@ class Graph:
             outer.children.append(self)
         self._names: dict[str, int] = {}
         self._slots: dict[int, int] = {}
+
+    def listing(self) -> Listing:
+        """Its operations as text."""
+        return Listing(self.operations)
 
     def operation_named(self, name: str) -> Any:
         """The operation of that name."""

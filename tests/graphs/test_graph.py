@@ -23,6 +23,10 @@ def test_a_graph_is_run_on_other_values():
     assert doubled.consumers() == [graph.operation_named("Add")]
     with pytest.raises(KeyError, match="'Div' refers to an Operation not in the graph"):
         graph.operation_named("Div")
+    assert graph.listing().node[2].input == ["x", "Mul/y"]
+    assert str(graph.listing()).endswith(
+        'node {\n  name: "Add"\n  op: "Add"\n  input: "Mul"\n  input: "x"\n}\n'
+    )
     (found,) = graph.run([dt.tensor([1.0, 5.0])])
     assert found.tolist() == [3.0, 20.0]
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
-from types import SimpleNamespace
 from typing import Any
 
 from ...graphs import Graph
@@ -15,23 +13,10 @@ from .tensor import SymbolicTensor, convert, out_of_scope
 class Operation(Line):
     """One line of a graph."""
 
-    input = property(lambda self: [t.name.removesuffix(":0") for t in self.inputs])
-    node_def = property(lambda self: f'name: "{self.name}"\nop: "{self.type}"\n' + "".join(
-        f'input: "{name}"\n' for name in self.input))  # fmt: skip
+    input, node_def = Line.input_names, property(Line.described)
 
     def __repr__(self) -> str:
         return f"<tf.Operation {self.name!r} type={self.type}>"
-
-
-class GraphDef:
-    """The list of nodes of a graph, as text in TensorFlow's form, with names, kinds and inputs."""
-
-    def __init__(self, operations: list[Operation]) -> None:
-        self.node = [SimpleNamespace(name=op.name, op=op.type, op_def=op.node_def, input=op.input)
-                     for op in operations]  # fmt: skip
-
-    def __repr__(self) -> str:
-        return "".join(f"node {{\n{textwrap.indent(n.op_def, '  ')}}}\n" for n in self.node)
 
 
 class FuncGraph(Graph):
@@ -41,7 +26,7 @@ class FuncGraph(Graph):
     out_of_scope = staticmethod(out_of_scope)  # type: ignore[assignment]
     get_operation_by_name, get_tensor_by_name = Graph.operation_named, Graph.symbol_named
     get_operations = lambda self: list(self.operations)  # noqa: E731
-    as_graph_def = lambda self, add_shapes=False: GraphDef(self.operations)  # noqa: E731
+    as_graph_def = lambda self, add_shapes=False: self.listing()  # noqa: E731
     as_default = lambda self: self  # noqa: E731
 
     def value_of(self, value: Any) -> Any:

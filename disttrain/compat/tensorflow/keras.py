@@ -132,6 +132,18 @@ def _recorded(fn: Callable, kind: str, args: tuple, kwargs: dict, effect: bool) 
     return graph.record(kind, call, held, examples=() if effect else None)
 
 
+def _then_arrived(fn: Callable) -> Callable:
+    """``fn``, which makes variables, for which checkpoints may wait."""
+
+    @functools.wraps(fn)
+    def entry(*args: Any, **kwargs: Any) -> Any:
+        found = fn(*args, **kwargs)
+        arrived()
+        return found
+
+    return entry
+
+
 def _uncovering(fn: Callable) -> Callable:
     """``fn`` of Keras', which looks itself whether what it is given is a plain Tensor."""
 
@@ -235,8 +247,7 @@ def _hook(keras: Any) -> None:
             for word, value in list(vars(module).items()):
                 if value is original:
                     setattr(module, word, convert_to_tensor)
-    build = keras.Model._symbolic_build
-    keras.Model._symbolic_build = lambda *args, **kwargs: (build(*args, **kwargs), arrived())[0]
+    keras.Model._symbolic_build = _then_arrived(keras.Model._symbolic_build)
     operation = importlib.import_module("keras.src.ops.operation").Operation
     inner = operation.__call__
 

@@ -7,7 +7,7 @@ import contextlib
 import functools
 import inspect
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -21,6 +21,7 @@ from ..core.tensor import Tensor
 from ..ops import api as ops
 from ..partial_shape import PartialShape
 from .graph import CURRENT, Graph, Run, Symbol, blank
+from .streams import Stream, paired
 
 
 class Spec:
@@ -62,6 +63,7 @@ class Trace:
     def __init__(self, name: str, graph: Graph, bound: dict, outputs: Any) -> None:
         self.name, self.graph, self.bound, self.structured_outputs = name, graph, bound, outputs
         self.title = name
+        self.streams = any(isinstance(v, Stream) for v in tree.leaves(bound))
         self.taped = any(op.type == "TapeEnter" for op in graph.operations)
 
     @property
@@ -123,19 +125,25 @@ class Trace:
         pairs = zip(values, self.graph.inputs, strict=True)
         return self.run([self.tensor(v, t) for v, t in pairs])
 
-    def run(self, tensors: list) -> Any:
-        """The results for the tensors of a call."""
+    def run(self, tensors: list, streams: Sequence[tuple[Stream, Any]] = ()) -> Any:
+        """The results for the tensors, and the iterators, of a call."""
         outer, graph = CURRENT.get(), self.graph
         given = [*tensors, *(t for t, _ in graph.captured)]
+
+        def call(*values: Any, run: Run) -> tuple:
+            for stream, value in streams:
+                stream.is_now(value)
+            return tuple(graph.run(list(values), Run(run.tapes)))
+
         if outer is not None:
             found = outer.record(
-                self.kind, lambda *v, run: tuple(graph.run(list(v), Run(run.tapes))), given,
+                self.kind, call, given,
                 examples=tuple(blank(t) for t in graph.outputs), controlled=True,
                 twins=[None] * len(graph.outputs) if graph.is_open() else None,
             )  # fmt: skip
             return self._rebuilt(list(found))
         with contextlib.nullcontext() if self.records() else no_grad():
-            found = graph.run([graph.value_of(t) for t in given])
+            found = call(*[graph.value_of(t) for t in given], run=Run())
         return self._rebuilt([self.result(v) for v in found])
 
     def _rebuilt(self, found: list) -> Any:
@@ -256,7 +264,8 @@ class Function:
             return self.python_function(*args, **kwargs)
         bound = self._bound(args, kwargs)
         trace = self._trace_for(bound)
-        return trace.run([self.tensor(v) for v in tree.leaves(bound) if self.is_tensor(v)])
+        tensors = [self.tensor(v) for v in tree.leaves(bound) if self.is_tensor(v)]
+        return trace.run(tensors, paired(trace.bound, bound) if trace.streams else ())
 
     def _bound(self, args: tuple, kwargs: dict) -> dict:
         try:
@@ -287,7 +296,9 @@ class Function:
     def _spec_of(self, value: Any) -> Any:
         if isinstance(value, Spec):
             return self.spec(value.shape, value.dtype, value.name)
-        return self.spec(value.shape, value.dtype) if self.is_tensor(value) else value
+        if self.is_tensor(value):
+            return self.spec(value.shape, value.dtype)
+        return Stream.of(value) or value
 
     def _trace_for(self, bound: dict) -> Trace:
         specs = {k: tree.map(self._spec_of, v) for k, v in bound.items()}

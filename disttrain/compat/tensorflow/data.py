@@ -22,6 +22,7 @@ from ...data.pipeline import TensorSpec as PlainSpec
 from ...data.pipeline.elements import flatten, lift, map_leaves
 from ...errors import DisttrainError, SerializationError
 from ...graphs import outside
+from ...graphs.streams import drawn
 from ..publish import MissingName, lacking
 from . import random as streams
 from .errors import NAMES
@@ -171,11 +172,7 @@ class OwnedIterator:
 
     def __next__(self) -> Any:
         if GRAPH.get() is not None:
-            raise NotImplementedError(
-                "iterating over a dataset inside of a tf.function: its elements would become "
-                "constants of the graph. Put the step alone into a tf.function, and call it for "
-                "each element"
-            )
+            return drawn(self.get_next, self.element_spec)
         with told():
             return shown(next(self._iterator))
 

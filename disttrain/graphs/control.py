@@ -13,6 +13,7 @@ from ..compile.autograph import Border
 from ..ops import api as ops
 from .graph import CURRENT, Graph, Symbol, outside
 from .operations import Operations
+from .streams import stand_ins
 
 
 def traced(name: str, fn: Callable, given: Sequence[Any]) -> tuple[Graph, Callable]:
@@ -158,10 +159,12 @@ def _first(value: Any) -> Any:
     return value[0] if len(value) else ops.zeros(shape, dtype=value.dtype)
 
 
-def first_of(over: Any) -> Any:
-    """An element of what a loop goes over."""
+def first_of(over: Any, graph: Any = None) -> Any:
+    """An element of what a loop goes over; of an iterator, what stands for one in ``graph``."""
     if isinstance(over, Symbol):
         return CURRENT.get().record("StridedSlice", _first, [over])
+    if hasattr(over, "element_spec") and hasattr(over, "__next__"):  # which must not be drawn now
+        return stand_ins(over.element_spec, graph or type(CURRENT.get())("element"))
     with outside():
         return next(iter(over))
 
@@ -245,7 +248,7 @@ class Staging(Border):
         return self.value(ops.zeros_like(example.detach()))
 
     def element(self, over: Any) -> Any:
-        return first_of(self._sequence(over))
+        return first_of(self._sequence(over), CURRENT.get())
 
     def while_loop(self, test: Callable, body: Callable, values: list, names: list) -> list:
         found: list = while_loop(lambda *v: self.value(test(*v)), body, values, names=names)

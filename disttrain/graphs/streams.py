@@ -25,6 +25,16 @@ def drawn(step: Callable[[], Any], spec: Any, kind: str = "IteratorGetNext") -> 
     return rebuild(list(graph.record(kind, call, [], examples=examples, twins=twins)))
 
 
+def stand_ins(spec: Any, graph: Any) -> Any:
+    """What stands for an element in ``graph``, without an iterator."""
+
+    def one(s: Any) -> Any:
+        example = s.example(2)
+        return graph.placeholder(example, _other(s, example), "element")
+
+    return tree.map(one, spec)
+
+
 def _other(spec: Any, one: Any) -> Any:
     """An example of other sizes, where ``spec`` leaves some open."""
     if spec.shape.is_fully_defined():
@@ -56,9 +66,11 @@ class Stream:
     def __next__(self) -> Any:
         if CURRENT.get() is not None:
             return drawn(self._step, self.element_spec)
-        return self._step()
+        return next(self._now.get())
 
-    get_next = __next__
+    def get_next(self) -> Any:
+        """The next element; at the end the error that the iterator has for it."""
+        return drawn(self._step, self.element_spec) if CURRENT.get() is not None else self._step()
 
     def _step(self) -> Any:
         now = self._now.get()

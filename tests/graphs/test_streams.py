@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import disttrain as dt
-from disttrain.graphs import CURRENT, Function, Spec
+from disttrain.graphs import CURRENT, Function, Spec, control
 from disttrain.graphs.streams import drawn
 
 
@@ -48,3 +48,13 @@ def test_iterators_go_through_functions_in_functions():
     for start in (1, 7):
         assert [v.tolist() for v in outer(Numbers(start, start + 1))] == [2 * start, 2 * start + 2]
     assert outer.count == inner.count == 1
+
+
+def test_loops_over_iterators():
+    def total(it):
+        add = lambda x, s: [CURRENT.get().record("Add", lambda s, v: s + v, [s, x[1]])]
+        return control.for_loop(it, add, [dt.tensor(0)])[0]
+
+    traced = Function(total)
+    assert [traced(Numbers(*v)).tolist() for v in ((1, 2, 3), (4, 5))] == [6, 9]
+    assert traced.count == 1

@@ -58,7 +58,11 @@ class GraphCell(Cell):
     def now(self) -> Any:
         """The value, or what stands for it."""
         graph = self._noted()
-        return self.read() if graph is None else graph.record(self.kinds["read"], self.read, [])
+        return (
+            self.read()
+            if graph is None
+            else graph.record(self.kinds["read"], self.read, [], role="read")
+        )
 
     def picked(self, indices: Tensor) -> Tensor:
         """``value[indices]``, whose gradient is that of rows: what an operation may call."""

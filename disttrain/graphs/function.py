@@ -20,6 +20,7 @@ from ..core.random import fork_rng
 from ..core.tensor import Tensor
 from ..ops import api as ops
 from ..partial_shape import PartialShape
+from .compiled import Compiled
 from .graph import CURRENT, Graph, Run, Symbol, blank
 from .streams import Stream, paired
 
@@ -62,7 +63,7 @@ class Trace:
 
     def __init__(self, name: str, graph: Graph, bound: dict, outputs: Any) -> None:
         self.name, self.graph, self.bound, self.structured_outputs = name, graph, bound, outputs
-        self.title = name
+        self.title, self.compiled = name, Compiled(graph)
         self.streams = any(isinstance(v, Stream) for v in tree.leaves(bound))
         self.taped = any(op.type == "TapeEnter" for op in graph.operations)
 
@@ -142,8 +143,12 @@ class Trace:
                 twins=[None] * len(graph.outputs) if graph.is_open() else None,
             )  # fmt: skip
             return self._rebuilt(list(found))
-        with contextlib.nullcontext() if self.records() else no_grad():
-            found = call(*[graph.value_of(t) for t in given], run=Run())
+        values = [graph.value_of(t) for t in given]
+        records = self.records()
+        found = None if records else self.compiled.run(values)
+        if found is None:
+            with contextlib.nullcontext() if records else no_grad():
+                found = call(*values, run=Run())
         return self._rebuilt([self.result(v) for v in found])
 
     def _rebuilt(self, found: list) -> Any:
@@ -355,7 +360,7 @@ class Function:
             given = {k: self._placeholders(graph, k, v, bound.get(k)) for k, v in specs.items()}
             args, kwargs = self._split(given)
             leaves, rebuild = tree.flatten(body(*args, **kwargs), with_none=True)
-            outs = [graph.record("Identity", lambda v: v, [graph.inside(v)])
+            outs = [graph.record("Identity", lambda v: v, [graph.inside(v)], role="pure")
                     if v is not None and self.is_result(v) else v for v in leaves]  # fmt: skip
         graph.finish([v for v in outs if isinstance(v, Symbol)])
         graph.forget()

@@ -105,6 +105,8 @@ class Operation:
         self.results: list[int] = []
         self.rebuild: Callable[[list], Any] | None = None
         self.controlled = False  # whether ``call`` is given the run, too
+        # "pure": of its inputs alone; "read": of a cell, before anything else; "": what it likes
+        self.role = ""
 
     @property
     def input_names(self) -> list[str]:
@@ -220,6 +222,7 @@ class Graph:
     def record(
         self, kind: str, call: Callable, inputs: list, name: str | None = None,
         examples: Any = None, controlled: bool = False, arguments: tuple = (), twins: Any = None,
+        role: str = "",
     ) -> Any:  # fmt: skip
         """Write down ``call`` of ``inputs``; what stands for its results.
 
@@ -231,7 +234,7 @@ class Graph:
         words = [*arguments, *("input",) * (len(inputs) - len(arguments))]
         held = [self.inside(t, f"{title}/{w}") for t, w in zip(inputs, words, strict=True)]
         op = self._operation(title, kind, call, held, named=True)
-        op.controlled = controlled
+        op.controlled, op.role = controlled, role
         values = [t._value for t in held]
         found = call(*values) if examples is None else examples
         if twins is None:
@@ -257,7 +260,7 @@ class Graph:
         if not isinstance(t, Symbol):
             value = self.value_of(t)
             op = self._operation(self.unique(name), "Const", lambda: value, [], named=True)
-            op.rebuild = lambda values: values[0]
+            op.rebuild, op.role = lambda values: values[0], "pure"
             return self._output(op, value, value)
         if t.graph is self:
             return t

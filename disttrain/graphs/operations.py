@@ -41,6 +41,8 @@ class Operations:
 
     def __init__(self) -> None:
         self.pairs: set[str] = set()  # kinds of operations of two operands
+        # Kinds whose result depends on the operands alone: those of tables, and what is added.
+        self.pure: set[str] = set()
         # kind -> name of a type -> what computes it for that type
         self.apart: dict[str, dict[str, Callable]] = {}
 
@@ -107,7 +109,8 @@ class Operations:
         values = [*map(self.plain, inputs)] if graph is None else inputs
         try:
             if graph is not None:
-                return graph.record(kind, call, inputs, name, arguments=arguments)
+                role = "pure" if kind in self.pure else ""
+                return graph.record(kind, call, inputs, name, arguments=arguments, role=role)
             found = call(*values)
         except self.failures as error:
             told = self.failed(kind, inputs, error)
@@ -134,6 +137,7 @@ class Operations:
     # --- making ---------------------------------------------------------------------------------
     def unary(self, word: str, kind: str, fn: Callable, types: frozenset | None = None) -> Callable:
         """``word(x, name=None)`` of one tensor."""
+        self.pure.add(kind)
         tensor, allow, execute = self.tensor, self.allow, self.execute
 
         def function(x: Any, name: str | None = None) -> Any:
@@ -149,6 +153,7 @@ class Operations:
     ) -> Callable:  # fmt: skip
         """``word(x, y, name=None)`` of two tensors of one type."""
         self.pairs.add(kind)
+        self.pure.add(kind)
         apart, execute, alike = self.apart, self.execute, self.alike
 
         def function(x: Any, y: Any, name: str | None = None) -> Any:
@@ -174,6 +179,7 @@ class Operations:
     ) -> Callable:  # fmt: skip
         """``word`` of a function of Tensors, to which arguments go by position. ``types``: what the
         first tensor may be of. ``out``: of what it gives."""
+        self.pure.add(kind)
         row = Parameters(word, text, *(() if "_name=" in text else ("_name=None",)))
         tensors = [n for n, m in row.marks.items() if m in ("!", "*")]
         alike, kinds, passed = row.marked("~"), row.marked("@"), row.passed

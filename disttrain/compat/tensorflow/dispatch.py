@@ -90,6 +90,7 @@ class _Operators(Operators):
 
 
 OPS = _Operations()
+OPS.pure |= set("Cast RealDiv DivNoNan Einsum Range Meshgrid StridedSlice AddN".split())
 OPERATORS = _Operators(OPS)
 TEXT = OPS.apart  # what computes with arrays of bytes
 execute, op, table, unary, binary = OPS.execute, OPS.op, OPS.table, OPS.unary, OPS.binary

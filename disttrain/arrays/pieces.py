@@ -11,6 +11,7 @@ import numpy as np
 from ..core.tensor import Tensor
 from ..errors import DimError, ShapeError
 from ..ops import api as ops
+from ..partial_shape import PartialShape
 from . import slots
 from .shapes import pad as padded
 
@@ -33,6 +34,14 @@ def reshape(x: Tensor, shape: Any) -> Tensor:
         raise ShapeError(f"Input to reshape is a tensor with {x.numel()} values, but the requested "
                          f"shape {word} {count}")  # fmt: skip
     return x.reshape(sizes)
+
+
+def ensured(x: Any, shape: Any) -> Any:
+    """``x``, which must have the shape; None: any size, or (for all of it) any shape."""
+    wanted, own = PartialShape(shape), PartialShape(tuple(x.shape))
+    if not wanted.is_compatible_with(own):
+        raise ShapeError(f"Shape of tensor {own} is not compatible with expected shape {wanted}.")
+    return x
 
 
 def transpose(x: Tensor, order: Sequence[int] | None = None, conjugate: bool = False) -> Tensor:

@@ -8,19 +8,27 @@ them (``serialize.series``).
 
 from __future__ import annotations
 
+import contextvars
 import os
+import weakref
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
+from ..autograd.cells import awaiting
 from ..core.grad_mode import no_grad
 from ..core.tensor import Tensor
 from ..errors import DisttrainError, SerializationError
+from ..graphs import outside
 from ..serialize.api import load, save
 from ..serialize.series import Series, list_anew, listed, members
 from .collectives.tensors import all_gather_object, barrier
 from .replicas import place
+
+_PENDING = "objects"  # what keys begin with, of those who wait for cells
+# Whether parts that came later are being restored: what is half made has none yet.
+LATE: contextvars.ContextVar[bool] = contextvars.ContextVar("late", default=False)
 
 
 class Listing(NamedTuple):
@@ -37,10 +45,16 @@ def listing(folder: Any, name: str | None = None) -> Listing | None:
 
 
 class Status:
-    """What a restore has found: names of the program that have no match, and of the file."""
+    """What a restore has found: names of the program that have no match, and (``waiting``: as of
+    now) of the file."""
 
-    def __init__(self, missing: list[str], unused: list[str]) -> None:
-        self.missing, self.unused = missing, unused
+    def __init__(self, missing: list[str], waiting: Callable[[], list[str]] = list) -> None:
+        self.missing, self._waiting = missing, waiting
+
+    @property
+    def unused(self) -> list[str]:
+        """Names of the file whose objects are not there, or not yet."""
+        return sorted(self._waiting())
 
     def assert_consumed(self) -> Status:
         """All of the checkpoint, and of the program, had its match."""
@@ -64,6 +78,14 @@ class Status:
     def expect_partial(self) -> Status:
         """Not all needs a match."""
         return self
+
+
+def _weakly(value: Any) -> Callable[[], Any] | None:
+    """A reference that does not keep the object; None: there is none of its kind."""
+    try:
+        return weakref.ref(value)
+    except TypeError:
+        return None
 
 
 class ObjectCheckpoint:
@@ -237,20 +259,53 @@ class ObjectCheckpoint:
         return found
 
     def read(self, save_path: Any, options: Any = None) -> Status:
-        """Restore what ``write`` has saved."""
+        """Restore what ``write`` has saved. What is made later is restored when it is there."""
         read = self.contents(os.fspath(save_path))
-        type(self).prepare(self)
-        leaves, iterators = self._found()
         kept, positions = read["values"], read["positions"]
+        waiting: dict[str, Any] = dict.fromkeys(positions) | kept
+        leaves, iterators = self._settle(waiting)
         if "save_counter" not in leaves:
-            self.save_counter = kept.get("save_counter", self.save_counter)
-        for name in leaves.keys() & kept.keys():
-            type(self).put(self, leaves[name], kept[name], name)
+            self.save_counter = waiting.pop("save_counter", self.save_counter)
         for name in iterators.keys() & positions.keys():
             self._go_to(name, iterators[name], positions[name])
-        there = {*leaves, *iterators, "save_counter"}
-        missing = sorted(there - {*kept, *positions, "save_counter"})
-        return Status(missing, sorted({*kept, *positions} - there))
+            del waiting[name]
+        missing = sorted({*leaves, *iterators} - {*kept, *positions, "save_counter"})
+        late = {name: waiting[name] for name in waiting.keys() & kept.keys()}
+        self._await(late)
+        return Status(missing, lambda: [*late, *(n for n in waiting if n not in kept)])
+
+    def _settle(self, waiting: dict[str, Any]) -> tuple[dict, dict]:
+        """Put what waits into the objects that are there."""
+        with outside():
+            type(self).prepare(self)
+            leaves, iterators = self._found()
+            for name in leaves:
+                if name in waiting:  # (what is put may call for others)
+                    type(self).put(self, leaves[name], waiting.pop(name), name)
+        return leaves, iterators
+
+    def _await(self, waiting: dict[str, Any]) -> None:
+        """Let what waits be put in place when cells come, for as long as the objects are there."""
+        parts = {k: _weakly(v) for k, v in vars(self).items()}
+        key = _PENDING, *(id(v) for k, v in vars(self).items() if k != "save_counter")
+        kind = type(self)
+
+        def settle() -> bool:
+            there = {k: ref() for k, ref in parts.items() if ref is not None}
+            if not waiting or all(v is None for k, v in there.items() if k != "save_counter"):
+                return True
+            other = object.__new__(kind)
+            vars(other).update({"save_counter": None} | there)
+            token = LATE.set(True)
+            try:
+                other._settle(waiting)
+            finally:
+                LATE.reset(token)
+            return not waiting
+
+        awaiting().pop(key, None)
+        if not settle():
+            awaiting()[key] = settle
 
     def _go_to(self, name: str, iterator: Any, states: list) -> None:
         rank, size = place(join=False)
@@ -264,7 +319,7 @@ class ObjectCheckpoint:
     def restore(self, save_path: Any, options: Any = None) -> Status:
         """Restore; None: nothing is there yet."""
         if save_path is None:
-            return Status([], [])
+            return Status([])
         type(self).count(self, False)
         return self.read(save_path)
 

@@ -10,9 +10,10 @@ import numpy as np
 
 from .. import tree
 from ..compile.autograph import Border
-from ..core.tensor import Tensor
 from ..ops import api as ops
 from .graph import CURRENT, Graph, Symbol, outside
+from .operations import Operations
+from .streams import stand_ins
 
 
 def traced(name: str, fn: Callable, given: Sequence[Any]) -> tuple[Graph, Callable]:
@@ -158,10 +159,12 @@ def _first(value: Any) -> Any:
     return value[0] if len(value) else ops.zeros(shape, dtype=value.dtype)
 
 
-def first_of(over: Any) -> Any:
-    """An element of what a loop goes over."""
+def first_of(over: Any, graph: Any = None) -> Any:
+    """An element of what a loop goes over; of an iterator, what stands for one in ``graph``."""
     if isinstance(over, Symbol):
         return CURRENT.get().record("StridedSlice", _first, [over])
+    if hasattr(over, "element_spec") and hasattr(over, "__next__"):  # which must not be drawn now
+        return stand_ins(over.element_spec, graph or type(CURRENT.get())("element"))
     with outside():
         return next(iter(over))
 
@@ -192,10 +195,12 @@ def _check_loop(start: list, outs: list, names: Any) -> None:
 class Staging(Border):
     """Python's statements over symbols, as operations of the graph that is being traced.
 
-    A subclass says which other values there are (``is_value``, ``value``), and has the operations
-    of logic."""
+    ``made`` says which other values there are; a subclass has the operations of logic."""
 
     kind_of_branch = "If"
+
+    def __init__(self, made: Operations | None = None) -> None:
+        self.made = Operations() if made is None else made
 
     def is_staged(self, value: Any) -> bool:
         if isinstance(value, Symbol):
@@ -203,13 +208,13 @@ class Staging(Border):
         return CURRENT.get() is not None and self.is_value(value)
 
     def is_value(self, value: Any) -> bool:
-        return isinstance(value, (Symbol, Tensor))
+        return self.made.is_tensor(value)
 
     def value(self, value: Any) -> Any:
-        return value if self.is_value(value) else ops.as_tensor(value)
+        return value if self.is_value(value) else self.made.tensor(value)
 
     def kind(self, value: Any) -> str:
-        return str(self.value(value).dtype)
+        return self.made.type_name(self.value(value))
 
     def is_sequence(self, value: Any) -> bool:
         within = CURRENT.get() is not None and hasattr(value, "element_spec")
@@ -243,7 +248,7 @@ class Staging(Border):
         return self.value(ops.zeros_like(example.detach()))
 
     def element(self, over: Any) -> Any:
-        return first_of(self._sequence(over))
+        return first_of(self._sequence(over), CURRENT.get())
 
     def while_loop(self, test: Callable, body: Callable, values: list, names: list) -> list:
         found: list = while_loop(lambda *v: self.value(test(*v)), body, values, names=names)

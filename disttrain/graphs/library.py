@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
 
 from .. import tree
+from ..autograd.cells import arrived, awaiting
+from ..core.random import fork_rng
 from .graph import CURRENT, outside
 
 
@@ -73,6 +75,10 @@ class Library:
             out = not self.calls()
             if CURRENT.get() is not None and out:
                 return self.record(fn, kind, args, kwargs, effect)
+            if out and awaiting() and not self.ready(args[0] if args else fn):
+                with self.running(), fork_rng():
+                    fn(*args, **kwargs)  # which makes its state
+                arrived()
             with self.running():
                 found = fn(*args, **kwargs)
             return self.change(found, out)
@@ -107,4 +113,5 @@ class Library:
 
         if not effect and not self.ready(owner):
             call(*[t._value for t in held])  # which makes its state
+            arrived()
         return graph.record(kind, call, held, examples=() if effect else None)

@@ -15,6 +15,7 @@ X = dt.arange(6).reshape(2, 3)
 @pytest.mark.parametrize(("call", "message"), [
     (lambda: pieces.reshape(X, [4]), "6 values, but the requested shape has 4"),
     (lambda: pieces.reshape(X, [-1, 4]), "requires a multiple of 4"),
+    (lambda: pieces.ensured(X, [None, 2]), r"\(2, 3\) is not compatible .* \(None, 2\)"),
     (lambda: pieces.transpose(X, [0]), "vector of size 2"),
     (lambda: pieces.expand_dims(X, 4), "expand dim index 4"),
     (lambda: pieces.squeeze(X, 0), "expected a dimension of 1, got 2"),

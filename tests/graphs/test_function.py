@@ -7,6 +7,7 @@ import pytest
 
 import disttrain as dt
 from disttrain.graphs import CURRENT, Function, Spec
+from disttrain.graphs.function import run_eagerly
 
 
 def add(x, y):
@@ -83,3 +84,31 @@ def test_a_specification_of_a_tensor():
     assert found == Spec([2, 3], dt.float32, "x")
     assert Spec.from_spec(found).shape.ndims == 2 and found.shape.dims == [2, 3]
     assert repr(found) == "Spec(shape=(2, 3), dtype=disttrain.float32, name='x')"
+
+
+def test_a_trace_is_called_and_described():
+    traced = Function(lambda x, n: {"out": [add(x, x)], "n": n})
+    trace = traced.trace_of(dt.ones(2), 3)
+    assert trace(dt.tensor([1.0, 2.0]))["out"][0].tolist() == [2.0, 4.0]
+    assert trace(x=np.float32([3.0, 4.0]))["n"] == 3
+    with pytest.raises(TypeError, match=r"_1\(\) missing required arguments: \[.x"):
+        trace()
+    spec = "Spec(shape=(2,), dtype=disttrain.float32, name=None)"
+    assert trace.described().splitlines() == [
+        "Input Parameters:", f"  x (POSITIONAL_OR_KEYWORD): {spec}",
+        "  n (POSITIONAL_OR_KEYWORD): Literal[3]", "Output Type:",
+        f"  Dict[[['out', List[{spec}]], ['n', Literal[3]]]]",
+        "Captures:", "  None",
+    ]  # fmt: skip
+
+
+def test_functions_may_run_eagerly():
+    runs = []
+    traced = Function(lambda x: runs.append(1) or x)
+    run_eagerly(True)
+    try:
+        traced(1)
+        traced(1)
+    finally:
+        run_eagerly(False)
+    assert len(runs) == 2 and traced.count == 0

@@ -20,10 +20,11 @@ from ...data.pipeline import TensorSpec as PlainSpec
 from ...data.pipeline.elements import lift, map_leaves, paired
 from ...data.pipeline.views import ArrayIterator, Settings, View, ViewIterator, offer, offered
 from ...errors import ShapeError
+from ...graphs.streams import drawn
 from ...keyed import streams
 from ..publish import MissingName, lacking
 from .errors import invalid
-from .tensor import convert, wrap
+from .tensor import GRAPH, convert, wrap
 from .types import TensorShape, TensorSpec, as_dtype
 
 CONSTANTS = {"AUTOTUNE": AUTOTUNE, "INFINITE_CARDINALITY": -1, "UNKNOWN_CARDINALITY": -2}
@@ -74,7 +75,12 @@ class Options(Settings):
 class OwnedIterator(ViewIterator):
     """One pass through a dataset; a ``tf.train.Checkpoint`` keeps its position."""
 
-    next = ViewIterator.__next__
+    def __next__(self) -> Any:
+        if GRAPH.get() is not None:
+            return drawn(self.get_next, self.element_spec)
+        return super().__next__()
+
+    next = __next__
 
     def get_next(self, name: str | None = None) -> Any:
         """The next element; ``OutOfRangeError`` at the end."""

@@ -18,7 +18,7 @@ import disttrain as dt
 
 from ...data import examples
 from ...data.pipeline.elements import as_leaf
-from ...distributed.objects import CheckpointManager, ObjectCheckpoint, listing
+from ...distributed.objects import LATE, CheckpointManager, ObjectCheckpoint, listing
 from ...metrics import RecordWriter, current
 from ...tfrecord import opened
 from ..tables import passing
@@ -45,8 +45,10 @@ class Checkpoint(ObjectCheckpoint):
         return self.is_iterator(value) or (hasattr(value, "assign") and hasattr(value, "shape"))
 
     def children(self, value: Any) -> Any:
-        keras = hasattr(value, "get_config")
-        return enumerate(value.variables) if keras else super().children(value)
+        if not hasattr(value, "get_config"):
+            return super().children(value)
+        half_made = LATE.get() and not getattr(value, "built", True)
+        return () if half_made else enumerate(value.variables)
 
     def held(self, value: Any) -> Any:
         array = as_leaf(value.numpy())

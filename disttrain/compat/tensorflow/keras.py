@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from ... import tree
+from ...autograd.cells import arrived
 from ...context import thread
 from ...core.tensor import Tensor as Inner
 from ...graphs import effect
@@ -79,6 +80,18 @@ def load() -> Any:
         setattr(keras, _HOOKED, True)
         _hook(keras)
     return keras
+
+
+def _then_arrived(fn: Callable) -> Callable:
+    """``fn``, which makes variables, for which checkpoints may wait."""
+
+    @functools.wraps(fn)
+    def entry(*args: Any, **kwargs: Any) -> Any:
+        found = fn(*args, **kwargs)
+        arrived()
+        return found
+
+    return entry
 
 
 def _apply(fn: Callable, apply_gradients: Callable) -> Callable:
@@ -151,6 +164,7 @@ def _hook(keras: Any) -> None:
         return original(_KERAS.change(x, False) if given else x, *args, **kwargs)
 
     replace("keras", original, convert_to_tensor)
+    keras.Model._symbolic_build = _then_arrived(keras.Model._symbolic_build)
     operation = importlib.import_module("keras.src.ops.operation").Operation
     inner = operation.__call__
     operation.__call__ = functools.wraps(inner)(

@@ -14,9 +14,9 @@ import disttrain as dt
 from ...arrays import normalizing, pieces, ranks, ratios, slots, systems, totals
 from ...arrays.general import words
 from ..tables import rows
-from .dispatch import COMPLEX, FLOATS, allow, binary, execute, op, unary
+from .dispatch import COMPLEX, FLOATS, allow, binary, execute, matched, op, unary
 from .errors import invalid
-from .tensor import convert, matched
+from .tensor import convert
 from .types import as_dtype
 
 INTS = frozenset("int8 int16 int32 int64 uint8 uint16 uint32 uint64".split())

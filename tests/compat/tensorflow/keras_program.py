@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tempfile
+
 import numpy as np
 import tensorflow as tf
 
@@ -124,6 +126,22 @@ def test_losses_of_layers(keras):
 
     (found,) = gradient(tf.ones([1, 3]))
     assert found.numpy().tolist() == [[4.0, 4.0]] * 3
+
+
+def test_models_that_are_built_after_restoring(keras):
+    (x, y), first = data(), model_of(keras)
+    wanted = first(x).numpy()
+    with tempfile.TemporaryDirectory() as folder:
+        path = tf.train.Checkpoint(model=first).save(f"{folder}/c")
+        for call in (lambda model: model(x), lambda model: tf.function(lambda v: model(v))(x),
+                     lambda model: (model.fit(x, y, verbose=0), model(x))[1]):  # fmt: skip
+            keras.utils.set_random_seed(2)
+            late = keras.Sequential([keras.layers.Dense(8, activation="relu"),
+                                     keras.layers.Dense(1)])  # fmt: skip
+            late.compile(keras.optimizers.SGD(0.0), "mse")
+            status = tf.train.Checkpoint(model=late).restore(path)
+            assert np.array_equal(call(late).numpy(), wanted)
+            status.assert_consumed()
 
 
 for name, test in list(globals().items()):

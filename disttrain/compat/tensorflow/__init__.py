@@ -13,7 +13,17 @@ from __future__ import annotations
 from typing import Any
 
 from ...compile.autograph import do_not_convert
-from ..publish import Absent, MissingName, Shim, assembled, lacking, missing, publish, refuse_real
+from ..publish import (
+    Absent,
+    MissingName,
+    Shim,
+    absent,
+    assembled,
+    lacking,
+    missing,
+    publish,
+    refuse_real,
+)
 from . import (
     arrays,
     control,
@@ -56,16 +66,6 @@ def build() -> dict[str, Shim]:
     return _MODULES
 
 
-class _Absent:
-    """Ragged and sparse tensors: no value is one, and none can be made."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        raise MissingName(_RAGGED)
-
-    def __class_getitem__(cls, item: Any) -> Any:
-        return cls
-
-
 def _nothing(*args: Any, **kwargs: Any) -> None:
     """What is accepted, and has no effect here."""
 
@@ -84,8 +84,9 @@ _NAMES: dict[str, dict[str, Any]] = {
         **toplevel.NAMES, **types.DTYPES, **types.NAMES, "__version__": VERSION,
         "Variable": variable.Variable, "IndexedSlices": variable.IndexedSlices,
         "GradientTape": tape.GradientTape, "UnconnectedGradients": tape.UnconnectedGradients,
-        "function": function.function, "TensorArray": TensorArray, "RaggedTensor": _Absent,
-        "SparseTensor": _Absent, "as_string": toplevel.as_string, "norm": math.LINALG["norm"]},
+        "function": function.function, "TensorArray": TensorArray, "norm": math.LINALG["norm"],
+        "RaggedTensor": absent(_RAGGED), "SparseTensor": absent(_RAGGED),
+        "as_string": toplevel.as_string},
     "math": math.NAMES, "nn": nn.NAMES | distribute.NN,
     "linalg": {**math.LINALG, "global_norm": nn.global_norm}, "linalg.experimental": {},
     "signal": nn.SIGNAL, "image": nn.IMAGE, "random": random.NAMES,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -139,3 +139,44 @@ class Draws:
         """``count`` pairs of seeds of a stream, [2, count]."""
         keys = self.full(partial(self.of_stream, stream), [count], "int64")
         return self.stack([keys, keys * 0])
+
+
+class DrawnStream(streams.Stream):
+    """A stream whose numbers are drawn by operations of ``draws``."""
+
+    draws: ClassVar[Draws] = Draws()
+
+    def _of(self, draw: Callable[..., Any], *what: Any) -> Any:
+        return draw(partial(self.draws.of_stream, self), *what)
+
+    def uniform(
+        self, shape: Any, minval: Any = 0, maxval: Any = None, dtype: Any = "float32",
+        name: str | None = None,
+    ) -> Any:  # fmt: skip
+        """From ``minval`` to before ``maxval`` (1)."""
+        word = "StatelessRandomUniformV2"
+        return self._of(self.draws.uniform, word, shape, minval, maxval, dtype)
+
+    def normal(
+        self, shape: Any, mean: Any = 0.0, stddev: Any = 1.0, dtype: Any = "float32",
+        name: str | None = None,
+    ) -> Any:  # fmt: skip
+        """Normal numbers."""
+        word = "StatelessRandomNormalV2"
+        return self._of(self.draws.normal, word, shape, mean, stddev, dtype)
+
+    def truncated_normal(
+        self, shape: Any, mean: Any = 0.0, stddev: Any = 1.0, dtype: Any = "float32",
+        name: str | None = None,
+    ) -> Any:  # fmt: skip
+        """Of these, those within two deviations."""
+        word = "StatelessTruncatedNormalV2"
+        return self._of(self.draws.truncated_normal, word, shape, mean, stddev, dtype)
+
+    def uniform_full_int(self, shape: Any, dtype: Any = "uint64", name: str | None = None) -> Any:
+        """Integers of all bits."""
+        return self._of(self.draws.full, shape, dtype)
+
+    def make_seeds(self, count: int = 1) -> Any:
+        """``count`` pairs of seeds, [2, count]."""
+        return self.draws.seeds_of(self, count)

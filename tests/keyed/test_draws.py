@@ -9,7 +9,7 @@ import pytest
 import disttrain as dt
 from disttrain.graphs import Function
 from disttrain.keyed import streams
-from disttrain.keyed.draws import Draws
+from disttrain.keyed.draws import DrawnStream, Draws
 
 DRAWS = Draws()
 
@@ -60,3 +60,14 @@ def test_numbers_of_a_traced_function_go_on():
     sized = Function(lambda n: DRAWS.uniform(
         partial(DRAWS.of_seed, [1, 2]), "Uniform", n, 0.0, 1.0, dt.float32))  # fmt: skip
     assert [tuple(sized(dt.tensor(s)).shape) for s in ([2], [5])] == [(2,), (5,)]
+
+
+def test_a_stream_draws_by_operations():
+    one, other = DrawnStream.from_seed(4), DrawnStream.from_seed(4)
+    assert one.uniform([2], 1, 3, "int32").dtype is dt.int32
+    other.taken(2)
+    assert one.normal([2], 1.0).tolist() == other.normal([2], 1.0).tolist()
+    assert one.truncated_normal([2]).shape == (2,) and one.uniform_full_int([2]).dtype is dt.uint64
+    assert one.make_seeds(3).shape == (2, 3)
+    traced = Function(lambda: one.uniform([2]))
+    assert traced().tolist() != traced().tolist()

@@ -36,6 +36,8 @@ def _plain(value: Any) -> Any:
 class DatasetSpec(PipelineSpec):
     """What a dataset in an element is made of."""
 
+    dataset_shape: Any
+
     def __init__(self, element_spec: Any, dataset_shape: Any = ()) -> None:
         vars(self).update(element_spec=element_spec, dataset_shape=TensorShape(dataset_shape))
 

@@ -17,7 +17,7 @@ import disttrain as dt
 
 from ...distributions import samples
 from ...keyed import streams
-from ...keyed.draws import Draws
+from ...keyed.draws import DrawnStream, Draws
 from ..tables import passing
 from .arrays import stack
 from .dispatch import execute, plain
@@ -52,10 +52,11 @@ class _Draws(Draws):
 _DRAWS = _Draws()
 
 
-class Generator(streams.Stream):
+class Generator(DrawnStream):
     """Random numbers with a state of their own: a counter and a key (Philox)."""
 
     _state: Any
+    draws = _DRAWS
     numbers = staticmethod(plain)
     state = property(lambda self: self._state)
     key = property(lambda self: wrap(self._state._tensor[2]))
@@ -77,17 +78,10 @@ class Generator(streams.Stream):
         self.taken(int(plain(delta)))
         return before
 
-    def uniform_full_int(self, shape: Any, dtype: Any = "uint64", name: str | None = None) -> Any:
-        """Integers of all bits."""
-        return _DRAWS.full(functools.partial(_DRAWS.of_stream, self), shape, dtype)
 
-    def make_seeds(self, count: int = 1) -> Any:
-        """``count`` seeds for stateless functions, [2, count]."""
-        return _DRAWS.seeds_of(self, count)
-
-
-def _row(draw: Any, kind: str, word: str, text: str, source: Any, at: int) -> Any:
+def _row(word: str, kind: str, text: str, source: Any, at: int) -> Any:
     """The function ``word``, whose argument at ``at`` says where its numbers come from."""
+    draw = getattr(_DRAWS, word.removeprefix("stateless_"))
 
     def function(*given: Any) -> Any:
         values = list(given)
@@ -103,15 +97,11 @@ for _word, _kind, _other, _text in (
     ("normal", "RandomStandardNormal", "RandomNormal", _MOMENTS),
     ("truncated_normal", "TruncatedNormal", "TruncatedNormal", _MOMENTS),
 ):
-    _draw, _other, _long = getattr(_DRAWS, _word), f"Stateless{_other}V2", f"stateless_{_word}"
-    _ROWS |= {
-        _word: _row(_draw, _kind, _word, f"shape {_text} seed=None _name=None",
-                    _DRAWS.of_seeds, -1),
-        _long: _row(_draw, _other, _long, f"shape seed {_text} _name=None _alg='auto_select'",
-                    _DRAWS.of_seed, 1),
-    }  # fmt: skip
-    setattr(Generator, _word, _row(
-        _draw, _other, _word, f"self shape {_text} _name=None", _DRAWS.of_stream, 0))  # fmt: skip
+    _ROWS[_word] = _row(
+        _word, _kind, f"shape {_text} seed=None _name=None", _DRAWS.of_seeds, -1)  # fmt: skip
+    _ROWS[f"stateless_{_word}"] = _row(
+        f"stateless_{_word}", f"Stateless{_other}V2",
+        f"shape seed {_text} _name=None _alg='auto_select'", _DRAWS.of_seed, 1)  # fmt: skip
 
 
 NAMES: dict[str, Any] = {

@@ -93,6 +93,19 @@ class Absent(Shim):
         raise MissingName(f"{self.__name__}.{name}: {self.__dict__['_why']}")
 
 
+def absent(why: str) -> type:
+    """A class of which no value is one, and none can be made."""
+
+    class Lacking:
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            raise MissingName(why)
+
+        def __class_getitem__(cls, item: Any) -> Any:
+            return cls
+
+    return Lacking
+
+
 def assembled(root: str, tables: dict[str, dict[str, Any]], *more: Shim) -> dict[str, Shim]:
     """The modules of a library, parents before children, each with what it has by ``tables`` ("":
     the library itself), and with its own parts, where it has no other name like theirs."""

@@ -16,6 +16,7 @@ from .. import tree
 from ..core.tensor import Tensor
 from ..data.pipeline import Pipeline
 from ..data.pipeline.elements import flatten
+from ..data.pipeline.views import View
 from ..graphs import within
 from ..ops import api as ops
 from .replicas import after_another, cluster_told, place, same_draws, together
@@ -106,6 +107,7 @@ class Strategy:
 
     several: ClassVar[bool] = True
     context: ClassVar[type[InputContext]] = InputContext
+    dataset: ClassVar[type[View]] = View  # what views of a replica's input are
 
     def __init__(self, cluster_resolver: Any = None, **options: Any) -> None:
         self.rank, self.num_replicas_in_sync = place() if self.several else (0, 1)
@@ -184,6 +186,15 @@ class Strategy:
     def input_context(self) -> InputContext:
         """What a function that makes an input is told."""
         return self.context(self.num_replicas_in_sync, self.rank, self.num_replicas_in_sync)
+
+    def spread(self, view: View, whole: bool = True) -> View:
+        """``part`` of a view."""
+        return self.dataset(self.part(view.pipeline, whole), "Distributed", view.options())
+
+    def made_by(self, fn: Callable[[InputContext], View], options: Any = None) -> View:
+        """The view that ``fn(input_context)`` makes for this replica."""
+        made = fn(self.input_context())
+        return self.dataset(made.pipeline, "Distributed", made.options())
 
     def part(self, pipeline: Pipeline, whole: bool = True) -> Pipeline:
         """This rank's part of each batch; not ``whole``: all of them, in batches of its size."""

@@ -53,3 +53,9 @@ def rank(t: Any, wanted: int, message: str | None = None) -> None:
     if t.ndim != wanted:
         raise ValueError(f"{message or ''}Tensor must have rank {wanted}.  Received rank {t.ndim}, "
                          f"shape {t.shape}")  # fmt: skip
+
+
+def kind(t: Any, wanted: Any, message: str | None = None) -> None:
+    """Raise unless ``t`` is of the type."""
+    if t.dtype is not wanted:
+        raise TypeError(f"{message or ''}tensor must be of type {wanted!r}; got {t.dtype!r}")

@@ -4,6 +4,7 @@ without being given them."""
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from typing import Any
@@ -52,6 +53,13 @@ class Writer:
         if self.inner is not None:
             self.inner.close()
             self.inner = None
+
+
+def writer_of(folder: Any, suffix: str | None = None) -> Writer:
+    """A writer into a folder, which must be said."""
+    if folder is None:
+        raise ValueError("Argument `logdir` cannot be None")
+    return Writer(os.fspath(folder), suffix or "")
 
 
 def _images(writer: Any, tag: str, found: Any, at: int, most: int = 3, **_: Any) -> None:

@@ -149,3 +149,10 @@ def test_modules_of_tables_have_their_parts():
     assert made["mine"].a == 1 and made["mine"].b.c is made["mine.b.c"] and made["mine"].b.two == 2
     with pytest.raises(MissingName, match=r"mine\.d\.word: not yet"):
         _ = made["mine"].d.word
+
+
+def test_a_class_that_is_lacking():
+    kind = publish.absent("no ragged tensors")
+    assert not isinstance(3, kind) and kind[int] is kind
+    with pytest.raises(MissingName, match="no ragged"):
+        kind(3)

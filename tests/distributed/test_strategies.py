@@ -6,6 +6,7 @@ import pytest
 
 import disttrain as dt
 from disttrain.data.pipeline import Pipeline
+from disttrain.data.pipeline.views import View
 from disttrain.distributed import strategies
 
 
@@ -26,6 +27,9 @@ def test_inputs():
         context.get_per_replica_batch_size(3)
     part = strategies.Strategy().part(Pipeline.range(4).batch(2))
     assert len(list(part)) == 2
+    view = View(Pipeline.range(4).batch(2), "Batch", {"a": 1})
+    for made in (strategies.Strategy().spread(view), strategies.Strategy().made_by(lambda c: view)):
+        assert len(list(made)) == 2 and made.title == "Distributed" and made.options() == {"a": 1}
 
 
 def test_values_of_one_replica():

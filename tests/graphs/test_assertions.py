@@ -29,6 +29,9 @@ def test_what_holds():
     assertions.true(X > 0)
     assertions.shapes([(dt.ones(2, 2), ("n", "n"))])
     assertions.rank(X, 1)
+    assertions.kind(X, dt.float32)
+    with pytest.raises(TypeError, match=r"type disttrain\.int32; got disttrain\.float32"):
+        assertions.kind(X, dt.int32)
     assert assertions.finite(X).tolist() == X.tolist()
     with Graph("g"):
         assert not dt.isfinite(assertions.finite(dt.tensor([float("nan")]))).all()

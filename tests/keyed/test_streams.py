@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from disttrain.keyed import philox, streams
+
+
+@pytest.fixture(autouse=True)
+def seeds():
+    yield
+    streams.begin(None)
 
 
 def test_a_state_goes_on():

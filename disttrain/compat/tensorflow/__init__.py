@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...compile.autograph import do_not_convert
-from ..publish import Absent, MissingName, Shim, assembled, lacking, missing, publish, refuse_real
+from .. import publish as _publish
 from . import (
     arrays,
     control,
@@ -25,7 +25,6 @@ from . import (
     function,
     keras,
     math,
-    nn,
     random,
     tape,
     toplevel,
@@ -47,31 +46,17 @@ _SAVED = (
 
 def install() -> None:
     """Publish the stand-in under TensorFlow's name. Calling it again changes nothing."""
-    if not refuse_real(ROOT, "compat.tensorflow"):
-        publish(build(), {}, VERSION)
+    if not _publish.refuse_real(ROOT, "compat.tensorflow"):
+        _publish.publish(build(), {}, VERSION)
 
 
-def build() -> dict[str, Shim]:
+def build() -> dict[str, _publish.Shim]:
     """All modules of the stand-in, parents before children."""
     return _MODULES
 
 
-class _Absent:
-    """Ragged and sparse tensors: no value is one, and none can be made."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        raise MissingName(_RAGGED)
-
-    def __class_getitem__(cls, item: Any) -> Any:
-        return cls
-
-
 def _nothing(*args: Any, **kwargs: Any) -> None:
     """What is accepted, and has no effect here."""
-
-
-def _no_code(*args: Any, **kwargs: Any) -> str:
-    raise MissingName(lacking("tensorflow.autograph.to_code", control))
 
 
 def _some(names: dict[str, Any], words: str) -> dict[str, Any]:
@@ -80,15 +65,17 @@ def _some(names: dict[str, Any], words: str) -> dict[str, Any]:
 
 _NAMES: dict[str, dict[str, Any]] = {
     "": {
-        **_some(math.NAMES, math.TOP), **math.EXTRA, **arrays.NAMES, **nn.TOP, **control.NAMES,
+        **_some(math.NAMES, math.TOP), **math.EXTRA, **arrays.NAMES, **math.CLIPS, **control.NAMES,
         **toplevel.NAMES, **types.DTYPES, **types.NAMES, "__version__": VERSION,
         "Variable": variable.Variable, "IndexedSlices": variable.IndexedSlices,
         "GradientTape": tape.GradientTape, "UnconnectedGradients": tape.UnconnectedGradients,
-        "function": function.function, "TensorArray": TensorArray, "RaggedTensor": _Absent,
-        "SparseTensor": _Absent, "as_string": toplevel.as_string, "norm": math.LINALG["norm"]},
-    "math": math.NAMES, "nn": nn.NAMES | distribute.NN,
-    "linalg": {**math.LINALG, "global_norm": nn.global_norm}, "linalg.experimental": {},
-    "signal": nn.SIGNAL, "image": nn.IMAGE, "random": random.NAMES,
+        "function": function.function, "TensorArray": TensorArray, "norm": math.LINALG["norm"],
+        "RaggedTensor": _publish.absent(_RAGGED), "SparseTensor": _publish.absent(_RAGGED),
+        "as_string": toplevel.as_string},
+    "math": math.NAMES,
+    "nn": {**math.NN, **distribute.NN, "embedding_lookup": arrays.embedding_lookup},
+    "linalg": {**math.LINALG, "global_norm": math.global_norm}, "linalg.experimental": {},
+    "signal": math.SIGNAL, "image": math.IMAGE, "random": random.NAMES,
     "random.experimental": {
         **_some(random.NAMES, "Generator get_global_generator set_global_generator"),
         "stateless_split": random.NAMES["split"], "stateless_fold_in": random.NAMES["fold_in"]},
@@ -108,16 +95,16 @@ _NAMES: dict[str, dict[str, Any]] = {
     "summary.experimental": files.SUMMARY_EXPERIMENTAL,
     "dtypes": {**types.DTYPES, **_some(types.NAMES, "DType as_dtype half double"),
                "cast": math.cast},
-    "autograph": {"to_code": _no_code, "set_verbosity": _nothing},
+    "autograph": {"set_verbosity": _nothing},
     "autograph.experimental": {"do_not_convert": do_not_convert, "set_loop_options": _nothing},
     "test": debugging.TEST,
     "version": {"VERSION": VERSION, "GIT_VERSION": "disttrain"},
 }  # fmt: skip
-_MODULES = assembled(
-    ROOT, _NAMES, Absent(f"{ROOT}.ragged", _RAGGED), Absent(f"{ROOT}.sparse", _RAGGED),
-    Absent(f"{ROOT}.saved_model", _SAVED), *keras.modules().values())  # fmt: skip
+_MODULES = _publish.assembled(
+    ROOT, _NAMES, *keras.modules().values(), *(_publish.Absent(f"{ROOT}.{n}", why) for n, why in (
+        ("ragged", _RAGGED), ("sparse", _RAGGED), ("saved_model", _SAVED))))  # fmt: skip
 # TensorFlow's names in place of this package's own modules, some of which are called alike.
 globals().update({n: v for n, v in vars(_MODULES[ROOT]).items() if not n.startswith("_")})
 __version__ = VERSION
-__getattr__ = missing(_MODULES[ROOT])
+__getattr__ = _publish.missing(_MODULES[ROOT])
 __all__ = ["build", "install"]

@@ -12,7 +12,7 @@ import disttrain as dt
 
 from ...arrays import pieces, ranks, slots
 from .dispatch import execute, plain
-from .math import LINALG, cast, made
+from .math import CLIPS, LINALG, cast, made
 from .tensor import GRAPH, STACK, convert, is_tensor, wrap
 from .types import DType, TensorShape, as_dtype
 
@@ -59,6 +59,12 @@ def meshgrid(*args: Any, indexing: str = "xy", name: str | None = None) -> list:
     """Coordinates of a grid."""
     grid = functools.partial(pieces.meshgrid, indexing=indexing)
     return list(execute("Meshgrid", grid, [convert(a) for a in args], name))
+
+
+def embedding_lookup(params: Any, ids: Any, max_norm: Any = None, name: str | None = None) -> Any:
+    """The rows of ``params`` at ``ids``."""
+    found = NAMES["gather"](params, ids, name=name)
+    return found if max_norm is None else CLIPS["clip_by_norm"](found, max_norm, -1)
 
 
 Unique = namedtuple("Unique", ["y", "idx"])

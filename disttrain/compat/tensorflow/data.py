@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable
-from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
@@ -35,15 +34,13 @@ def _plain(value: Any) -> Any:
     return value.numpy().tolist() if hasattr(value, "numpy") else value
 
 
-@dataclass(frozen=True, repr=False)
-class DatasetSpec:
+class DatasetSpec(PipelineSpec):
     """What a dataset in an element is made of."""
 
-    element_spec: Any
-    dataset_shape: Any = TensorShape(())  # noqa: RUF009
+    dataset_shape: Any
 
-    def __hash__(self) -> int:
-        return hash(repr(self))
+    def __init__(self, element_spec: Any, dataset_shape: Any = ()) -> None:
+        vars(self).update(element_spec=element_spec, dataset_shape=TensorShape(dataset_shape))
 
     def __repr__(self) -> str:
         return f"DatasetSpec({self.element_spec!r}, {self.dataset_shape!r})"
@@ -173,18 +170,12 @@ class DatasetV2(View):
         return DatasetV2(rows, "FlatMap")
 
 
-offer(DatasetV2, {
-    "from_tensors": "Tensor", "counter": "Counter", "list_files": "Shuffle",
-    "random": "Random", "load": "Load",
-    "choose_from_datasets": "DirectedInterleave", "sample_from_datasets": "DirectedInterleave",
-    "map": "Map", "filter": "Filter", "interleave": "Interleave", "flat_map": "FlatMap",
-    "scan": "Scan", "take_while": "TakeWhile", "take": "Take", "skip": "Skip", "shard": "Shard",
-    "enumerate": "Zip", "unbatch": "Unbatch", "unique": "Unique", "ignore_errors": "IgnoreErrors",
-    "batch": "Batch", "padded_batch": "PaddedBatch", "ragged_batch": "Batch", "window": "Window",
-    "rebatch": "Rebatch", "group_by_window": "GroupByWindow", "cache": "Cache",
-    "bucket_by_sequence_length": "GroupByWindow", "rejection_resample": "RejectionResample",
-    "concatenate": "Concatenate", "repeat": "Repeat", "shuffle": "Shuffle", "prefetch": "Prefetch",
-})  # fmt: skip
+offer(DatasetV2, """counter random load map filter interleave flat_map scan take_while take skip
+    shard unbatch unique ignore_errors batch padded_batch window rebatch group_by_window cache
+    rejection_resample concatenate repeat shuffle prefetch""", from_tensors="Tensor",
+    list_files="Shuffle", choose_from_datasets="DirectedInterleave", enumerate="Zip",
+    sample_from_datasets="DirectedInterleave", ragged_batch="Batch",
+    bucket_by_sequence_length="GroupByWindow")  # fmt: skip
 for _word, _title, _how in (
     ("from_tensor_slices", "TensorSlice", {"same": ShapeError}),
     ("range", "Range", {"dtype": "output_type"}), ("zip", "Zip", {"structure": "datasets"}),

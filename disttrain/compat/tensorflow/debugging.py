@@ -53,18 +53,13 @@ def assert_shapes(shapes: Any, data: Any = None, summarize: Any = None, message:
     assertions.shapes([(convert(t), wanted) for t, wanted in pairs], message)
 
 
-def assert_type(tensor: Any, tf_type: Any, message: str | None = None, name: Any = None) -> None:
-    """Raise unless ``tensor`` is of the type."""
-    t, kind = convert(tensor), as_dtype(tf_type)
-    if t.dtype is not kind:
-        raise TypeError(f"{message or ''}tensor must be of type {kind!r}; got {t.dtype!r}")
-
-
 _NUMERICS = made("- check_numerics=finite assert_all_finite:CheckNumerics=finite | tensor! message",
                  (assertions,))  # fmt: skip
 DEBUGGING: dict[str, Any] = {
     **{f"assert_{w}": _asserted(w) for w in _COMPARE}, **_NUMERICS, "Assert": Assert,
-    "assert_shapes": assert_shapes, "assert_type": assert_type,
+    "assert_shapes": assert_shapes,
+    "assert_type": lambda tensor, tf_type, message=None, name=None: assertions.kind(
+        convert(tensor), as_dtype(tf_type), message),
     "assert_rank": lambda x, rank, message=None, name=None: assertions.rank(
         convert(x), rank, message),
     "assert_scalar": lambda t, message=None, name=None: assertions.rank(convert(t), 0, message),

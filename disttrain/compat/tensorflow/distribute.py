@@ -57,7 +57,7 @@ DistributedDataset.__module__ = "tensorflow.python.distribute.input_lib"
 class Strategy(strategies.Strategy):
     """One replica for each rank."""
 
-    context = InputContext
+    context, dataset = InputContext, DistributedDataset
 
     def __init__(self, devices: Any = None, cross_device_ops: Any = None, **options: Any) -> None:
         super().__init__(**options)
@@ -91,15 +91,10 @@ class Strategy(strategies.Strategy):
     def experimental_distribute_dataset(self, dataset: Any, options: Any = None) -> Any:
         """This rank's part of each batch, which is that of all replicas together."""
         policy = dataset.options().experimental_distribute.auto_shard_policy
-        part = self.part(dataset.pipeline, policy is not AutoShardPolicy.OFF)
-        return DistributedDataset(part, "Distributed", dataset.options())
+        return self.spread(dataset, policy is not AutoShardPolicy.OFF)
 
-    def distribute_datasets_from_function(self, dataset_fn: Callable, options: Any = None) -> Any:
-        """What ``dataset_fn(input_context)`` makes: batches of one replica."""
-        found = dataset_fn(self.input_context())
-        return DistributedDataset(found.pipeline, "Distributed", found.options())
-
-    experimental_distribute_datasets_from_function = distribute_datasets_from_function
+    distribute_datasets_from_function = strategies.Strategy.made_by
+    experimental_distribute_datasets_from_function = strategies.Strategy.made_by
     experimental_distribute_values_from_function = strategies.Strategy.values_from_function
     experimental_local_results = strategies.Strategy.local_results
 

@@ -153,15 +153,6 @@ IO: dict[str, Any] = {
 
 
 # --- tf.summary -----------------------------------------------------------------------------------
-def create_file_writer(
-    logdir: Any, *args: Any, filename_suffix: Any = None, **_: Any
-) -> current.Writer:
-    """Write events into the folder ``logdir``."""
-    if logdir is None:
-        raise ValueError("Argument `logdir` cannot be None")
-    return current.Writer(os.fspath(logdir), filename_suffix or "")
-
-
 def _written(word: str, text: str) -> Any:
     def function(name: str, data: Any, step: Any = None, *how: Any) -> bool:
         rate, step, how = ((step,), how[0], how[1:]) if word == "audio" else ((), step, how)
@@ -178,7 +169,9 @@ SUMMARY: dict[str, Any] = {
         "image": "name data step=None max_outputs=3 _description=None",
         "audio": "name data sample_rate step=None max_outputs=3 _encoding=None _description=None",
         "write": "tag tensor step=None _metadata=None _name=None"}.items()},
-    "SummaryWriter": current.Writer, "create_file_writer": create_file_writer,
+    "SummaryWriter": current.Writer, "create_file_writer": passing(
+        "create_file_writer", "logdir _max_queue=None _flush_millis=None filename_suffix=None "
+        "_name=None _experimental_trackable=False", current.writer_of),
     "create_noop_writer": current.Writer, "flush": lambda writer=None, name=None: None,
     "record_if": lambda x: current.held(current.RECORD, x),
     "should_record_summaries": current.recording,

@@ -24,7 +24,7 @@ from ...graphs import effect
 from ...graphs.library import Library
 from ..publish import Shim, mirror, replace
 from .dispatch import IN_KERAS, in_keras
-from .tensor import GRAPH, SymbolicTensor, Tensor, convert, wrap
+from .tensor import GRAPH, SymbolicTensor, Tensor, convert, out_of_scope, wrap
 from .variable import IndexedSlices, Variable
 
 _HOOKED = "compat.tensorflow.keras"
@@ -43,11 +43,9 @@ class _Keras(Library):
 
     def inward(self, value: Any) -> Any:
         if isinstance(value, SymbolicTensor):
-            raise TypeError(
+            raise out_of_scope(value) if GRAPH.get() is None else TypeError(
                 f"{value!r} of a traced function was given to a part of Keras that is no layer, "
-                "loss, metric or function of tf.keras" if GRAPH.get() is not None
-                else f"{value!r} is out of scope"
-            )  # fmt: skip
+                "loss, metric or function of tf.keras")  # fmt: skip
         return convert(value)._value if isinstance(value, _COVERS) else value
 
     def outward(self, value: Any) -> Any:

@@ -10,14 +10,11 @@ from ... import graphs
 from ...core.types.named import NamedType
 from ...partial_shape import PartialShape
 
-# name -> (TensorFlow's number of it, what messages of operations call it)
-_TABLE = {
-    "float32": (1, "float"), "float64": (2, "double"), "int32": (3, "int32"),
-    "uint8": (4, "uint8"), "int16": (5, "int16"), "int8": (6, "int8"), "string": (7, "string"),
-    "complex64": (8, "complex64"), "int64": (9, "int64"), "bool": (10, "bool"),
-    "bfloat16": (14, "bfloat16"), "uint16": (17, "uint16"), "complex128": (18, "complex128"),
-    "float16": (19, "half"), "uint32": (22, "uint32"), "uint64": (23, "uint64"),
-}  # fmt: skip
+# TensorFlow's numbers of types; what messages of operations call them otherwise.
+_NUMBERS = {"float32": 1, "float64": 2, "int32": 3, "uint8": 4, "int16": 5, "int8": 6, "string": 7,
+            "complex64": 8, "int64": 9, "bool": 10, "bfloat16": 14, "uint16": 17, "complex128": 18,
+            "float16": 19, "uint32": 22, "uint64": 23}  # fmt: skip
+_WORDS = {"float32": "float", "float64": "double", "float16": "half"}
 
 
 class DType(NamedType):
@@ -34,7 +31,7 @@ class DType(NamedType):
         return f"<dtype: {self.name!r}>"
 
 
-DTYPES: dict[str, DType] = DType.declare(_TABLE)
+DTYPES: dict[str, DType] = DType.declare({n: (i, _WORDS.get(n, n)) for n, i in _NUMBERS.items()})
 as_dtype = DType.of
 
 

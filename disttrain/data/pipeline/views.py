@@ -5,7 +5,7 @@ A subclass of ``View`` says what a leaf is on either side, and offers the method
     class Lists(View):
         show_leaf = staticmethod(lambda leaf: leaf.tolist())
 
-    offer(Lists, {"map": "Mapped", "batch": "Batched"})
+    offer(Lists, "map batch", shuffle="Mixed")
 
 Functions that a program gives are called with elements of its kind, outside of a function that is
 being traced: as they come, with their side effects.
@@ -299,9 +299,11 @@ def offered(
     return found
 
 
-def offer(view: type[View], titles: dict[str, str]) -> None:
-    """Give ``view`` the methods of pipelines, each with what its stage is called."""
-    for word, title in titles.items():
+def offer(view: type[View], words: str, **titles: str) -> None:
+    """Give ``view`` methods of pipelines; a stage is called as its word, in capitals, or by
+    ``titles``."""
+    for word in [*words.split(), *titles]:
+        title = titles.get(word) or word.title().replace("_", "")
         made = offered(view, word, title)
         alone = inspect.ismethod(getattr(Pipeline, word))
         setattr(view, word, staticmethod(made) if alone else made)

@@ -40,10 +40,8 @@ class Lists(View):
         return Broken(f"{kind}: {message}")
 
 
-offer(Lists, {"from_tensors": "One", "from_tensor_slices": "Rows", "map": "Mapped",
-              "batch": "Batched", "shuffle": "Shuffled", "window": "Windows",
-              "concatenate": "Joined", "choose_from_datasets": "Chosen",
-              "load": "Stored"})  # fmt: skip
+offer(Lists, "from_tensors from_tensor_slices batch shuffle window concatenate load",
+      map="Mapped", choose_from_datasets="Chosen")  # fmt: skip
 ROWS = Lists.from_tensor_slices([1, 2, 3])
 
 
@@ -51,7 +49,11 @@ def test_functions_and_elements():
     seen = []
     made = ROWS.map(lambda x: seen.append(x) or [x, -x], name="pairs")
     assert list(made) == [[1, -1], [2, -2], [3, -3]] and seen[-3:] == [1, 2, 3]
-    assert made.title == "Mapped" and ROWS.map.__doc__ == dt.data.Pipeline.map.__doc__
+    assert (
+        made.title == "Mapped"
+        and ROWS.title == "FromTensorSlices"
+        and ROWS.map.__doc__ == dt.data.Pipeline.map.__doc__
+    )
     assert ROWS.reduce(0, lambda s, x: s + x) == 6
     assert ROWS.batch("2").as_numpy_iterator().__next__().tolist() == [1, 2]
     assert list(ROWS.concatenate(Lists.from_tensors(7))) == [1, 2, 3, 7]

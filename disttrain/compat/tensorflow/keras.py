@@ -18,11 +18,14 @@ from collections.abc import Callable
 from typing import Any
 
 from ... import tree
-from ...autograd.cells import arrived, awaiting
+from ...autograd.cells import announced, arrived, awaiting
 from ...context import thread
 from ...core.random import fork_rng
 from ...core.tensor import Tensor as Inner
+from ...errors import CaptureError
 from ...graphs import effect, outside
+from ...graphs.compiled import STAGING, Once
+from ...nn import Parameter
 from ..publish import Shim
 from .dispatch import IN_KERAS, in_keras
 from .tensor import GRAPH, SymbolicTensor, Tensor, convert, wrap
@@ -112,17 +115,26 @@ def _recorded(fn: Callable, kind: str, args: tuple, kwargs: dict, effect: bool) 
     held = [graph.inside(convert(leaves[i])) for i in at]
     keras, owner = sys.modules["keras"], args[0] if args else fn
 
-    def call(*values: Any) -> Any:
-        tracing = GRAPH.get() is not None
+    def plainly(*values: Any) -> Any:
         now = list(leaves)
         for i, v in zip(at, values, strict=True):
             now[i] = v
         given, words = rebuild(now)
-        if not tracing:
-            with _inside():
-                return tree.map(uncovered, fn(*given, **words))
-        with _inside(), keras.StatelessScope(collect_losses=True) as scope:
+        with _inside():
             found = tree.map(uncovered, fn(*given, **words))
+        if STAGING.get() and (owner.__dict__.get(_ADDED) or any(map(_masked, tree.leaves(found)))):
+            raise CaptureError("losses and masks are Python's")
+        return found
+
+    is_state = lambda t: isinstance(t, Parameter) or any(  # noqa: E731
+        v.value.data_ptr() == t.data_ptr() for v in getattr(owner, "variables", ()))  # fmt: skip
+    once = plainly if effect else Once(plainly, is_state)
+
+    def call(*values: Any) -> Any:
+        if GRAPH.get() is None:
+            return (plainly if any(map(_masked, values)) else once)(*values)
+        with keras.StatelessScope(collect_losses=True) as scope:
+            found = plainly(*values)
         owner.__dict__[_ADDED] = [uncovered(v) for v in scope.losses or []]
         return found
 
@@ -132,16 +144,8 @@ def _recorded(fn: Callable, kind: str, args: tuple, kwargs: dict, effect: bool) 
     return graph.record(kind, call, held, examples=() if effect else None)
 
 
-def _then_arrived(fn: Callable) -> Callable:
-    """``fn``, which makes variables, for which checkpoints may wait."""
-
-    @functools.wraps(fn)
-    def entry(*args: Any, **kwargs: Any) -> Any:
-        found = fn(*args, **kwargs)
-        arrived()
-        return found
-
-    return entry
+def _masked(value: Any) -> bool:
+    return getattr(value, "_keras_mask", None) is not None
 
 
 def _uncovering(fn: Callable) -> Callable:
@@ -242,12 +246,20 @@ def _hook(keras: Any) -> None:
             x = tree.map(uncovered, x)
         return original(x, *args, **kwargs)
 
+    spec_of = core.compute_output_spec
+
+    @functools.wraps(spec_of)
+    def compute_output_spec(fn: Callable, *args: Any, **kwargs: Any) -> Any:
+        plain = functools.wraps(fn)(lambda *a, **k: tree.map(uncovered, fn(*a, **k)))
+        return spec_of(plain, *args, **kwargs)
+
+    ours = {id(original): convert_to_tensor, id(spec_of): compute_output_spec}
     for name, module in list(sys.modules.items()):
         if name.startswith("keras.") and module is not None:
             for word, value in list(vars(module).items()):
-                if value is original:
-                    setattr(module, word, convert_to_tensor)
-    keras.Model._symbolic_build = _then_arrived(keras.Model._symbolic_build)
+                if id(value) in ours:
+                    setattr(module, word, ours[id(value)])
+    keras.Model._symbolic_build = announced(keras.Model._symbolic_build)
     operation = importlib.import_module("keras.src.ops.operation").Operation
     inner = operation.__call__
 

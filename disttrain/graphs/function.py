@@ -279,9 +279,9 @@ class Function:
         bound = self._bound(args, kwargs)
         trace = self._trace_for(bound)
         tensors = [self.tensor(v) for v in tree.leaves(bound) if self.is_tensor(v)]
-        if key and None not in key and len(bound) == len(key) == len(tensors):
-            if not trace.graph.captured:
-                self._quick[key] = trace
+        alone = key and None not in key and len(bound) == len(key) == len(tensors)
+        if alone and not trace.graph.captured:
+            self._quick[key] = trace
         return trace.run(tensors, paired(trace.bound, bound) if trace.streams else ())
 
     def _bound(self, args: tuple, kwargs: dict) -> dict:

@@ -8,6 +8,7 @@ picked from it (``Rows``).
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -80,6 +81,18 @@ def arrived() -> None:
     for key, settle in list(waiting.items()):
         if settle():
             waiting.pop(key, None)
+
+
+def announced(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """``fn``, which makes cells or what is like them."""
+
+    @functools.wraps(fn)
+    def making(*args: Any, **kwargs: Any) -> Any:
+        found = fn(*args, **kwargs)
+        arrived()
+        return found
+
+    return making
 
 
 class Notes:

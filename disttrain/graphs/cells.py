@@ -10,8 +10,10 @@ from .. import tree
 from ..arrays import pieces, slots
 from ..autograd.cells import Cell, arrived, awaiting
 from ..core.tensor import Tensor
+from ..errors import CaptureError
 from ..ops import api as ops
 from ..partial_shape import PartialShape
+from .compiled import STAGING
 from .graph import CURRENT, effect
 
 
@@ -48,6 +50,8 @@ class GraphCell(Cell):
         return self.value
 
     def _noted(self) -> Any:
+        if STAGING.get():
+            raise CaptureError("a cell is read, which may be another tensor at the next call")
         graph = CURRENT.get()
         if graph is not None:
             graph.uses(self.owner)

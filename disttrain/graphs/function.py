@@ -224,6 +224,7 @@ class Function:
         self.input_signature = None if signature is None else tuple(signature)
         self._relaxing = relaxed
         self._traces: dict[Any, Trace] = {}
+        self._quick: dict[Any, Trace] = {}  # of calls with tensors alone, by place: by their meta
         self._count, self._recent = 0, [False] * 5
         self._methods: Any = weakref.WeakKeyDictionary()
         self._signature = inspect.signature(fn)
@@ -237,6 +238,10 @@ class Function:
     def tensor(self, value: Any, spec: Any = None) -> Any:
         """An argument (which ``spec`` is said of) as a tensor."""
         return value if isinstance(value, (Tensor, Symbol)) else ops.as_tensor(value)
+
+    def meta(self, value: Any) -> Any:
+        """Shape and type of a tensor that is taken as it is, fast; None: ask further."""
+        return value.meta()[:2] if value.__class__ is Tensor else None
 
     def given(self, value: Any) -> Any:
         """An argument as it is taken: arrays as tensors."""
@@ -277,9 +282,16 @@ class Function:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if runs_eagerly():
             return self.python_function(*args, **kwargs)
+        key = None if kwargs or CURRENT.get() is not None else tuple(map(self.meta, args))
+        if key in self._quick:
+            self._recent = [*self._recent[1:], False]
+            return self._quick[key].run(list(args))
         bound = self._bound(args, kwargs)
         trace = self._trace_for(bound)
         tensors = [self.tensor(v) for v in tree.leaves(bound) if self.is_tensor(v)]
+        alone = key and None not in key and len(bound) == len(key) == len(tensors)
+        if alone and not trace.graph.captured:
+            self._quick[key] = trace
         return trace.run(tensors, paired(trace.bound, bound) if trace.streams else ())
 
     def _bound(self, args: tuple, kwargs: dict) -> dict:

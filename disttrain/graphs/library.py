@@ -12,6 +12,9 @@ from typing import Any, ClassVar
 from .. import tree
 from ..autograd.cells import arrived, awaiting
 from ..core.random import fork_rng
+from ..core.tensor import Tensor
+from ..errors import CaptureError
+from .compiled import STAGING, Once
 from .graph import CURRENT, outside
 
 
@@ -49,6 +52,15 @@ class Library:
 
     def ready(self, owner: Any) -> bool:
         """Whether ``owner`` has its state already; else a first call makes it."""
+        return True
+
+    def repeats(self, owner: Any, value: Any) -> bool:
+        """Whether a call with such arguments, or such results, is all that it computes, so that it
+        may be repeated without its Python."""
+        return True
+
+    def is_state(self, owner: Any, tensor: Tensor) -> bool:
+        """Whether a tensor from outside may have other numbers at another call."""
         return True
 
     # --- both sides -------------------------------------------------------------------------------
@@ -102,14 +114,24 @@ class Library:
         held = [graph.inside(self.tensor(leaves[i])) for i in at]
         owner = args[0] if args else fn
 
-        def call(*values: Any) -> Any:
-            trial = CURRENT.get() is not None
+        def plainly(*values: Any) -> Any:
             now = list(leaves)
             for i, v in zip(at, values, strict=True):
                 now[i] = v
             given, words = rebuild(now)
-            with self.apart(), self.trial(owner) if trial else contextlib.nullcontext():
-                return self.change(fn(*given, **words), False)
+            with self.apart():
+                found = self.change(fn(*given, **words), False)
+            if STAGING.get() and not self.repeats(owner, found):
+                raise CaptureError(f"{kind}: its Python does more than compute")
+            return found
+
+        once = plainly if effect else Once(plainly, functools.partial(self.is_state, owner))
+
+        def call(*values: Any) -> Any:
+            if CURRENT.get() is None:
+                return (once if self.repeats(owner, values) else plainly)(*values)
+            with self.trial(owner):
+                return plainly(*values)
 
         if not effect and not self.ready(owner):
             call(*[t._value for t in held])  # which makes its state

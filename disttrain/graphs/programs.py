@@ -39,7 +39,7 @@ def _whole(made: Operations, f: Callable, run: Callable[..., tuple[Any, Callable
             return outs
 
         try:
-            outs = made.execute(f.__name__, call, [made.tensor(a) for a in args])
+            outs = made.execute("IdentityN", call, [made.tensor(a) for a in args], f.__name__)
         except Exception as error:
             raise (failed[0] if failed else error) from None
         return rebuild[0](list(outs) if isinstance(outs, tuple) else [outs])

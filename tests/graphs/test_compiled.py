@@ -7,6 +7,7 @@ import pytest
 import disttrain as dt
 from disttrain.graphs import CURRENT, Function
 from disttrain.graphs.cells import GraphCell
+from disttrain.graphs.compiled import Once
 from disttrain.graphs.operations import Operations
 
 made = Operations()
@@ -96,3 +97,52 @@ def test_gradients_are_as_without():
     assert x.grad.tolist() == other.grad.tolist()
     staged, found = runs(wave, x, X)
     assert staged and not found["sum"].requires_grad
+
+
+def counted(fn):
+    """``fn``, once for each kind of values, and how often its Python has run."""
+    calls = []
+    return Once(lambda *v: calls.append(1) or fn(*v)), calls
+
+
+def test_python_runs_once():
+    w = dt.tensor([1.0, 2.0], requires_grad=True)
+    once, calls = counted(lambda x: {"out": [dt.tanh(x * w)]})
+    for factor in (1.0, 2.0, 3.0):
+        with dt.no_grad():
+            w.copy_(dt.tensor([factor, factor]))
+        assert once(dt.ones(2))["out"][0].tolist() == dt.tanh(dt.ones(2) * w).tolist()
+    assert len(calls) == 1
+    x = dt.ones(2, requires_grad=True)
+    once(x)["out"][0].sum().backward()
+    found, w.grad = w.grad, None
+    dt.tanh(x * w).sum().backward()
+    assert found.tolist() == w.grad.tolist()
+    once(dt.ones(1, 2))
+    assert len(calls) == 2
+
+
+CELL = GraphCell(dt.tensor(1.0))
+OUTSIDE = dt.ones(2)
+
+
+@pytest.mark.parametrize("fn", [
+    lambda x: dt.nn.functional.dropout(x), lambda x: x * float(x.sum()), lambda x: x * CELL.now(),
+    lambda x: x + OUTSIDE * 2, lambda x: x + OUTSIDE.add_(1), lambda x: x * float(OUTSIDE.sum()),
+    lambda x: x + float(OUTSIDE[0]), lambda x: OUTSIDE.copy_(x) + 1,
+])  # fmt: skip
+def test_what_would_be_frozen_runs_every_time(fn):
+    once, calls = counted(fn)
+    for _ in range(3):
+        once(dt.ones(2))
+    assert len(calls) == 4  # (the first of which was given up)
+    with pytest.raises(ZeroDivisionError):
+        Once(lambda x: 1 / 0)(OUTSIDE)
+
+
+def test_constants_from_outside():
+    calls = []
+    once = Once(lambda x: calls.append(1) or x + dt.ones(2) * 2 + float(OUTSIDE.numel()),
+                lambda t: t is OUTSIDE)  # fmt: skip
+    assert [once(dt.ones(2)).tolist() for _ in range(3)] == [[5.0, 5.0]] * 3
+    assert len(calls) == 1

@@ -112,3 +112,18 @@ def test_functions_may_run_eagerly():
     finally:
         run_eagerly(False)
     assert len(runs) == 2 and traced.count == 0
+
+
+def test_calls_with_tensors_alone_find_their_trace_at_once():
+    traced = Function(lambda x, y=None: add(x, x if y is None else y))
+    for _ in range(3):
+        assert traced(dt.ones(2)).tolist() == [2.0, 2.0]
+        assert traced(dt.ones(2), dt.zeros(2)).tolist() == [1.0, 1.0]
+        assert traced(dt.ones(2, dtype=dt.float64)).dtype is dt.float64
+        assert traced(y=dt.zeros(1), x=dt.ones(1)).tolist() == [1.0]
+    assert traced.count == 4
+    relaxed = Function(lambda x: add(x, x), relaxed=True)
+    for n in (1, 2, 3, 2, 3):
+        assert len(relaxed(dt.ones(n))) == n
+    rows = Function(lambda *xs: add(xs[0], xs[-1]))
+    assert [rows(*[dt.ones(1)] * n).tolist() for n in (1, 2, 1, 2)] == [[2.0]] * 4

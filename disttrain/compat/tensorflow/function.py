@@ -13,7 +13,7 @@ from ...trace import warn
 from ..tables import passing
 from .control import STATEMENTS
 from .graph import FuncGraph
-from .tensor import convert, is_tensor, wrap
+from .tensor import EagerTensor, convert, is_tensor, wrap
 from .types import TensorSpec
 
 _RETRACED = (
@@ -68,6 +68,9 @@ class Function(graphs.Function):
 
     def tensor(self, value: Any, spec: Any = None) -> Any:
         return convert(value, hint=None if spec is None else spec.dtype)
+
+    def meta(self, value: Any) -> Any:
+        return super().meta(value._value) if value.__class__ is EagerTensor else None
 
     def is_result(self, value: Any) -> bool:
         plain = (int, float, complex, str, bytes, np.ndarray, np.generic)

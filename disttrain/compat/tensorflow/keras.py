@@ -17,11 +17,12 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from ... import tree
-from ...autograd.cells import arrived
+from ...autograd.cells import announced
 from ...context import thread
 from ...core.tensor import Tensor as Inner
 from ...graphs import effect
 from ...graphs.library import Library
+from ...nn import Parameter
 from ..publish import Shim, mirror, replace
 from .dispatch import IN_KERAS, in_keras
 from .tensor import GRAPH, SymbolicTensor, Tensor, convert, out_of_scope, wrap
@@ -65,6 +66,15 @@ class _Keras(Library):
             yield
         owner.__dict__[_ADDED] = [self.inward(v) for v in scope.losses or []]
 
+    def repeats(self, owner: Any, value: Any) -> bool:
+        masked = any(getattr(v, "_keras_mask", None) is not None for v in tree.leaves(value))
+        return not masked and not owner.__dict__.get(_ADDED)  # (losses and masks are Python's)
+
+    def is_state(self, owner: Any, tensor: Inner) -> bool:
+        held = getattr(owner, "variables", ())
+        return isinstance(tensor, Parameter) or any(
+            v.value.data_ptr() == tensor.data_ptr() for v in held)  # fmt: skip
+
     tensor, running = staticmethod(convert), staticmethod(in_keras)
 
 
@@ -80,14 +90,13 @@ def load() -> Any:
     return keras
 
 
-def _then_arrived(fn: Callable) -> Callable:
-    """``fn``, which makes variables, for which checkpoints may wait."""
+def _plainly(spec_of: Callable) -> Callable:
+    """``compute_output_spec``, of functions that may give covered tensors."""
 
-    @functools.wraps(fn)
-    def entry(*args: Any, **kwargs: Any) -> Any:
-        found = fn(*args, **kwargs)
-        arrived()
-        return found
+    @functools.wraps(spec_of)
+    def entry(fn: Callable, *args: Any, **kwargs: Any) -> Any:
+        plain = functools.wraps(fn)(lambda *a, **k: _KERAS.change(fn(*a, **k), False))
+        return spec_of(plain, *args, **kwargs)
 
     return entry
 
@@ -162,7 +171,8 @@ def _hook(keras: Any) -> None:
         return original(_KERAS.change(x, False) if given else x, *args, **kwargs)
 
     replace("keras", original, convert_to_tensor)
-    keras.Model._symbolic_build = _then_arrived(keras.Model._symbolic_build)
+    replace("keras", core.compute_output_spec, _plainly(core.compute_output_spec))
+    keras.Model._symbolic_build = announced(keras.Model._symbolic_build)
     operation = importlib.import_module("keras.src.ops.operation").Operation
     inner = operation.__call__
     operation.__call__ = functools.wraps(inner)(

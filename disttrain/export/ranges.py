@@ -4,7 +4,7 @@ allows, and relations between them."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -16,6 +16,7 @@ from ..core.tensor import Tensor
 from ..errors import CaptureError, DisttrainError
 from ..ops.primitives.aliases import as_strided, unstride
 from ..ops.primitives.write import view_write
+from ..polynomials import LEAST
 from .dims import Dim, Place
 from .running import Step
 from .schema import reaches_beyond
@@ -171,22 +172,29 @@ class Checked(Protocol):
     constants: dict[str, Tensor]
 
 
-def check_least(program: Checked) -> None:
-    """See that the program's shapes are right for the least sizes of its dimensions, too: symbols
-    were sizes of 2 and more. Where they are not, the least is 2; an error where another was asked
-    for."""
+def check_least(program: Checked, differs: Callable[[str, int], str | None]) -> None:
+    """See that the program is right for the least sizes of its dimensions, too: symbols were sizes
+    of 2 and more. ``differs(name, size)``: why it is not what the function gives there. Where it is
+    not, the least is 2; an error where another was asked for."""
     for dim in program.dims.values():
-        while dim.min < 2:
-            values = {**program.examples, dim.name: dim.min}
-            odd = next((r for r, _ in program.relations if not _holds(r, values)), None)
-            if odd is not None and len(odd.names) > 1:
-                break  # (it is checked by each call)
-            why = disagreement(program, values) if odd is None else f"{odd} is needed"
+        while dim.min < LEAST:
+            why = _at_least(program, dim, differs)
             if why is None:
                 break
             if dim.given[0]:
                 raise CaptureError(f"export: {dim.name!r} cannot be {dim.min}: {why}")
             dim.min += 1
+
+
+def _at_least(program: Checked, dim: Dim, differs: Callable) -> str | None:
+    values = {**program.examples, dim.name: dim.min}
+    for relation, line in program.relations:
+        if not _holds(relation, values):
+            if len(relation.names) > 1:
+                return None  # (each call sees to it)
+            return f"{relation} is needed at {line}"
+    found: str | None = disagreement(program, values) or differs(dim.name, dim.min)
+    return found
 
 
 def disagreement(program: Checked, sizes: Mapping[str, int]) -> str | None:

@@ -57,3 +57,27 @@ def test_the_least_size_is_one_for_which_shapes_are_right():
     with pytest.raises(CaptureError, match=r"'n' cannot be 1: 2\*\(n // 2\) == n is needed"):
         dt.export(lambda x: x.reshape(-1, 2), (drawn(0, 6),),
                   dynamic={"x": {0: dt.Dim("n", min=1)}})  # fmt: skip
+
+
+def test_what_a_program_does_at_one_is_tried():
+    """Symbols are sizes of 2 and more, so what Python decides by 1 is seen by a run with it."""
+
+    def fn(x):
+        return x * 2 if x.shape[0] == 1 else x + 1
+
+    program = dt.export(fn, (drawn(0, 3, 2),), dynamic={"x": {0: "n"}})
+    assert program.dims["n"].min == 2
+    with pytest.raises(CaptureError, match="'n' cannot be 1: another result is computed there"):
+        dt.export(fn, (drawn(0, 3, 2),), dynamic={"x": {0: dt.Dim("n", min=1)}})
+    shaped = dt.export(lambda x: x.squeeze(), (drawn(0, 3, 2),), dynamic={"x": {0: "n"}})
+    assert shaped.dims["n"].min == 2
+
+
+def test_numbers_of_places_allow_one():
+    def rope(x):
+        angles = dt.arange(x.shape[1], dtype=dt.float32)[:, None] * dt.ones(4)
+        return x * angles.cos()
+
+    program = dt.export(rope, (drawn(0, 2, 3, 4),), dynamic={"x": {0: "b", 1: "t"}})
+    assert [d.min for d in program.dims.values()] == [1, 1] and not program.relations
+    assert dt.equal(program(drawn(1, 1, 1, 4)), rope(drawn(1, 1, 1, 4)))

@@ -81,11 +81,23 @@ class Export:
         """The program."""
         with _modes(self.fn, self.train):
             paths, state = _modules(self.fn)
-            enlarged = self._enlarged()
-            recorded, fixed = self._record(paths, enlarged)
+            recorded, fixed = self._recorded(paths)
             program = _Assembly(self, recorded, state, fixed).program()
             ranges.check_least(program, lambda name, n: self._differs(program, name, n, paths))
         return program
+
+    def _recorded(self, paths: dict) -> tuple[Recorded, set]:
+        """The capture. Of sizes of 1 that nobody has named only batches are tried as others."""
+        small = [p for p in self.places if self.leaves[p.leaf].shape[p.dim] < LEAST and not p.asked]
+        tried = [p for p in small if p.dim == 0 and self.leaves[p.leaf].shape[0] == 1]
+        self.places = [p for p in self.places if p not in small or p in tried]
+        try:
+            return self._record(paths, self._enlarged())
+        except Exception:
+            if not tried:
+                raise
+        self.places = [p for p in self.places if p not in tried]
+        return self._record(paths, self._enlarged())
 
     def _differs(self, program: Program, name: str, size: int, paths: dict) -> str | None:
         """Why the program is not what the function gives where one dimension has this size."""

@@ -81,3 +81,12 @@ def test_numbers_of_places_allow_one():
     program = dt.export(rope, (drawn(0, 2, 3, 4),), dynamic={"x": {0: "b", 1: "t"}})
     assert [d.min for d in program.dims.values()] == [1, 1] and not program.relations
     assert dt.equal(program(drawn(1, 1, 1, 4)), rope(drawn(1, 1, 1, 4)))
+
+
+def test_sizes_of_one_that_nobody_named():
+    conv = dt.nn.Conv2d(1, 2, 3)
+    program = dt.export(conv, (drawn(0, 1, 1, 5, 5),), dynamic=True)
+    assert str(program.inputs[0]).startswith("input: float32[input_0, 1, input_2, input_3]")
+    assert program(drawn(0, 4, 1, 7, 6)).shape == (4, 2, 5, 4)
+    alone = dt.export(lambda x: x.reshape(1, 3) + 1, (drawn(0, 1, 3),), dynamic=True)
+    assert alone.inputs[0].shape[0] == 1

@@ -36,12 +36,28 @@ def fixed(found: Found, places: Sequence[Place], names: Sequence[str]) -> set[tu
         for at in sizes:
             out.add(_refused(asked[at], names, f"a number of it is needed: {why}"))
     order = dict(zip(found.scope.names, found.sizes, strict=True))
+    values = dict(zip(found.scope.names, found.scope.values, strict=True))
     for text, line in found.scope.relations.items():
-        match = _PIN.match(text)
-        if match is not None:
-            place = asked[order[match[1]]]
-            out.add(_refused(place, names, f"it must be {match[2]} at {line}"))
+        symbol = _pinned(text, values)
+        if symbol is not None:
+            why = f"it must be {int(values[symbol])} at {line}"
+            out.add(_refused(asked[order[symbol]], names, why))
     return out
+
+
+def _pinned(text: str, values: Mapping[str, float]) -> str | None:
+    """The symbol that a relation leaves no other size."""
+    match = _PIN.match(text)
+    if match is not None:
+        return match[1]
+    relation = Size(text)
+    if relation.tree[0] != "==" or len(relation.names) != 1:
+        return None
+    (symbol,) = relation.names
+    if "number" not in (relation.tree[2][0], relation.tree[3][0]):
+        return None
+    near = (values[symbol] + step for step in (-1, 1))
+    return None if any(_holds(relation, {symbol: int(n)}) for n in near) else symbol
 
 
 def _refused(place: Place, names: Sequence[str], why: str) -> tuple[int, int]:
@@ -96,6 +112,12 @@ class Symbols:
         dim = self.dims[names[0]]
         if sign in COMPARISONS and self._bound(relation, dim, line):
             return True
+        while dim.min < self.examples[dim.name] and not _holds(relation, {dim.name: dim.min}):
+            if dim.given[0]:
+                raise CaptureError(
+                    f"export: {dim.name!r} cannot be {dim.min}: {relation} is needed at {line}"
+                )
+            dim.min += 1
         tried = range(dim.min, min(dim.max if dim.max is not None else dim.min + 64, dim.min + 64))
         values = {*tried, *((dim.max,) if dim.max is not None else ())}
         whole = dim.max is not None and dim.max - dim.min < 64

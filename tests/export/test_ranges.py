@@ -90,3 +90,21 @@ def test_sizes_of_one_that_nobody_named():
     assert program(drawn(0, 4, 1, 7, 6)).shape == (4, 2, 5, 4)
     alone = dt.export(lambda x: x.reshape(1, 3) + 1, (drawn(0, 1, 3),), dynamic=True)
     assert alone.inputs[0].shape[0] == 1
+
+
+def test_images_of_any_size():
+    """Windows leave ranges, and nothing between the dimensions."""
+    net = dt.nn.Sequential(dt.nn.Conv2d(1, 2, 3, padding=1, stride=2), dt.nn.MaxPool2d(2))
+    program = dt.export(net, (drawn(0, 2, 1, 8, 8),), dynamic=[{0: "b", 2: "h", 3: "w"}])
+    assert {n: d.min for n, d in program.dims.items()} == {"b": 1, "h": 3, "w": 3}
+    assert all(len(r.names) == 1 for r, _ in program.relations)
+    net.eval()
+    for h, w in ((3, 9), (11, 4)):
+        assert dt.equal(program(drawn(1, 1, 1, h, w)), net(drawn(1, 1, 1, h, w)))
+
+
+def test_sizes_that_only_an_odd_relation_fixes():
+    pad = dt.nn.ReflectionPad1d(1)
+    assert dt.export(pad, (drawn(0, 1, 1, 5),), dynamic=True).inputs[0].shape[2] == 5
+    with pytest.raises(CaptureError, match=r"dimension 2 of input \('n'\) cannot change"):
+        dt.export(pad, (drawn(0, 2, 1, 5),), dynamic=[{2: "n"}])

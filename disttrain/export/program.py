@@ -108,15 +108,23 @@ class Program:
     # --- calls --------------------------------------------------------------------------------
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The result, as the original gives it, for such arguments as it was made with."""
+        result, writes = self._called(args, kwargs)
+        for target, new in writes:
+            target.copy_(new)
+        return result
+
+    def trial(self, *args: Any, **kwargs: Any) -> Any:
+        """The result of a call that writes to nothing."""
+        return self._called(args, kwargs)[0]
+
+    def _called(self, args: tuple, kwargs: dict) -> tuple[Any, list[tuple[Tensor, Tensor]]]:
         given = [self._tensor(v, where, t) for v, (where, t) in
                  zip(self.inputs, self._leaves(args, kwargs), strict=True)]  # fmt: skip
         sizes = self.sizes(
             {v.name: tuple(t.shape) for v, t in zip(self.inputs, given, strict=True)}
         )
         found, writes = self._runner.tensors(given, sizes)
-        for target, new in writes:
-            target.copy_(new)
-        return trees.put_together(self.signature.result, iter(found), sizes)
+        return trees.put_together(self.signature.result, iter(found), sizes), writes
 
     def run(self, inputs: Mapping[str, Any]) -> dict[str, np.ndarray]:
         """Arrays by the names of ``outputs``, for arrays by those of ``inputs``. Nothing is

@@ -4,7 +4,7 @@ allows, and relations between them."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -16,6 +16,7 @@ from ..core.tensor import Tensor
 from ..errors import CaptureError, DisttrainError
 from ..ops.primitives.aliases import as_strided, unstride
 from ..ops.primitives.write import view_write
+from ..polynomials import LEAST
 from .dims import Dim, Place
 from .running import Step
 from .schema import reaches_beyond
@@ -35,12 +36,28 @@ def fixed(found: Found, places: Sequence[Place], names: Sequence[str]) -> set[tu
         for at in sizes:
             out.add(_refused(asked[at], names, f"a number of it is needed: {why}"))
     order = dict(zip(found.scope.names, found.sizes, strict=True))
+    values = dict(zip(found.scope.names, found.scope.values, strict=True))
     for text, line in found.scope.relations.items():
-        match = _PIN.match(text)
-        if match is not None:
-            place = asked[order[match[1]]]
-            out.add(_refused(place, names, f"it must be {match[2]} at {line}"))
+        symbol = _pinned(text, values)
+        if symbol is not None:
+            why = f"it must be {int(values[symbol])} at {line}"
+            out.add(_refused(asked[order[symbol]], names, why))
     return out
+
+
+def _pinned(text: str, values: Mapping[str, float]) -> str | None:
+    """The symbol that a relation leaves no other size."""
+    match = _PIN.match(text)
+    if match is not None:
+        return match[1]
+    relation = Size(text)
+    if relation.tree[0] != "==" or len(relation.names) != 1:
+        return None
+    (symbol,) = relation.names
+    if "number" not in (relation.tree[2][0], relation.tree[3][0]):
+        return None
+    near = (values[symbol] + step for step in (-1, 1))
+    return None if any(_holds(relation, {symbol: int(n)}) for n in near) else symbol
 
 
 def _refused(place: Place, names: Sequence[str], why: str) -> tuple[int, int]:
@@ -95,6 +112,12 @@ class Symbols:
         dim = self.dims[names[0]]
         if sign in COMPARISONS and self._bound(relation, dim, line):
             return True
+        while dim.min < self.examples[dim.name] and not _holds(relation, {dim.name: dim.min}):
+            if dim.given[0]:
+                raise CaptureError(
+                    f"export: {dim.name!r} cannot be {dim.min}: {relation} is needed at {line}"
+                )
+            dim.min += 1
         tried = range(dim.min, min(dim.max if dim.max is not None else dim.min + 64, dim.min + 64))
         values = {*tried, *((dim.max,) if dim.max is not None else ())}
         whole = dim.max is not None and dim.max - dim.min < 64
@@ -171,22 +194,29 @@ class Checked(Protocol):
     constants: dict[str, Tensor]
 
 
-def check_least(program: Checked) -> None:
-    """See that the program's shapes are right for the least sizes of its dimensions, too: symbols
-    were sizes of 2 and more. Where they are not, the least is 2; an error where another was asked
-    for."""
+def check_least(program: Checked, differs: Callable[[str, int], str | None]) -> None:
+    """See that the program is right for the least sizes of its dimensions, too: symbols were sizes
+    of 2 and more. ``differs(name, size)``: why it is not what the function gives there. Where it is
+    not, the least is 2; an error where another was asked for."""
     for dim in program.dims.values():
-        while dim.min < 2:
-            values = {**program.examples, dim.name: dim.min}
-            odd = next((r for r, _ in program.relations if not _holds(r, values)), None)
-            if odd is not None and len(odd.names) > 1:
-                break  # (it is checked by each call)
-            why = disagreement(program, values) if odd is None else f"{odd} is needed"
+        while dim.min < LEAST:
+            why = _at_least(program, dim, differs)
             if why is None:
                 break
             if dim.given[0]:
                 raise CaptureError(f"export: {dim.name!r} cannot be {dim.min}: {why}")
             dim.min += 1
+
+
+def _at_least(program: Checked, dim: Dim, differs: Callable) -> str | None:
+    values = {**program.examples, dim.name: dim.min}
+    for relation, line in program.relations:
+        if not _holds(relation, values):
+            if len(relation.names) > 1:
+                return None  # (each call sees to it)
+            return f"{relation} is needed at {line}"
+    found: str | None = disagreement(program, values) or differs(dim.name, dim.min)
+    return found
 
 
 def disagreement(program: Checked, sizes: Mapping[str, int]) -> str | None:

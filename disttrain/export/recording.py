@@ -101,9 +101,12 @@ class Recording(Capture):
         return found
 
     def undo(self) -> None:
-        """Put back what was written to."""
+        """Put back what was written to of what was there before (results stay)."""
+        given = {*map(id, self.given)}
+        outside = [array for t, array, _, _ in self.old.values() if id(t) not in given]
+        outside += [t.array for i, t in enumerate(self.captured) if i not in self.copies]
         for array, was in reversed(self.before):
-            if array.flags.writeable:
+            if any(isinstance(o, np.ndarray) and np.may_share_memory(array, o) for o in outside):
                 np.copyto(array, was)
         self.before.clear()
 

@@ -159,6 +159,12 @@ def name_of(prim: Primitive) -> str | None:
     return name if find(name) is prim else None
 
 
+def is_random(name: str) -> bool:
+    """Whether the primitive of a name draws random numbers."""
+    found = find(name)
+    return found is not None and found.random
+
+
 def find(name: str) -> Primitive | None:
     """The primitive of a name."""
     if name in _NEVER:
@@ -176,4 +182,14 @@ def find(name: str) -> Primitive | None:
     return found
 
 
-__all__ = ["APART", "GENERATOR", "HOMES", "Generator", "MAKERS", "find", "name_of", "recipe"]
+__all__ = [
+    "APART",
+    "GENERATOR",
+    "HOMES",
+    "Generator",
+    "MAKERS",
+    "find",
+    "is_random",
+    "name_of",
+    "recipe",
+]

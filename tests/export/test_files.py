@@ -129,7 +129,7 @@ def test_damaged_folders(tmp_path, program):
     for name in ("graph.json", "model.safetensors"):
         path = tmp_path / "m" / name
         good = path.read_bytes()
-        for _ in range(100):
+        for _ in range(40):
             data = bytearray(good)
             data[draw.randrange(len(data))] ^= 1 << draw.randrange(8)
             path.write_bytes(data)
@@ -168,14 +168,14 @@ def test_graphs_whose_checksums_are_right(program):
     draw = random.Random(2)
     known = list(places(json.loads(json.dumps(files.program_json(program)))))
     refused = 0
-    for _ in range(400):
+    for _ in range(300):
         path, value = draw.choice(known), draw.choice(ODD)
         file = rewritten(program, lambda g, p=path, v=value: put(g, p, copy.deepcopy(v)))
         try:
             dt.load_program(file)(*ARGS)
         except DisttrainError:
             refused += 1
-    assert refused > 350
+    assert refused > 250
 
 
 HOSTILE = {

@@ -12,6 +12,7 @@ import builtins
 import functools
 import importlib
 import inspect
+import sys
 import types
 from collections.abc import Callable
 from typing import Any, Final
@@ -138,8 +139,13 @@ class ScriptFunction:
             raise AttributeError(name)
         return getattr(made.of, name)
 
-    def __reduce__(self) -> tuple:
-        return script, (self._made.of,)
+    def __reduce__(self) -> Any:
+        """By its name, as a function; where that leads to the function under it, by that one's."""
+        path = getattr(self._made.of, "__qualname__", "")
+        found: Any = sys.modules.get(self.__module__)
+        for part in path.split("."):
+            found = getattr(found, part, None)
+        return path if found is self else (script, (self._made.of,))
 
     @property
     def name(self) -> str:

@@ -35,6 +35,11 @@ def branched(x):
     return x if x.sum() > 0 else -x
 
 
+@jit.script
+def doubled(x):
+    return x * 2
+
+
 def file_of(script):
     file = io.BytesIO()
     jit.save(script, file)
@@ -83,6 +88,12 @@ def test_a_module_keeps_its_attributes():
     assert isinstance(twin, jit.ScriptModule) and twin.fc is not net.fc
     assert same(twin(dt.ones(2, 3)), net(dt.ones(2, 3)))
     assert isinstance(pickle.loads(pickle.dumps(script)), Net)
+
+
+def test_functions_are_pickled_by_their_names():
+    assert pickle.loads(pickle.dumps(doubled)) is doubled and copy.deepcopy(doubled) is doubled
+    apart = pickle.loads(pickle.dumps(jit.script(branched)))
+    assert isinstance(apart, jit.ScriptFunction) and apart(dt.ones(2)).tolist() == [1, 1]
 
 
 def test_methods_and_static_ones():

@@ -310,7 +310,8 @@ def arange(
         low, high, by = map(as_int, numbers)
         if not by:
             raise ConfigError(f"arange: a step below 1 given for {kind!r}; it must not be zero")
-    n = -(-(high - low) // by) if kind.np.kind in "iu" else math.ceil((high - low) / by)
+    exact = whole or kind.np.kind in "iu"
+    n = -(-(high - low) // by) if exact else math.ceil((high - low) / by)
     where, n = usable(device), as_int(n)
     there = located(where)
     if there is None:

@@ -1,0 +1,24 @@
+"""What a server tells of itself: a line of JSON for each event, at standard error."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from typing import Any
+
+from .. import outputs
+
+
+def tell(event: str, level: str = "info", **more: Any) -> None:
+    """Write one line; nobody has to read it. Control characters stand in it escaped."""
+    stamp = time.time()
+    whole = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(stamp))
+    line = {
+        "time": f"{whole}.{int(stamp % 1 * 1000):03}Z",
+        "level": level,
+        "event": event,
+        "pid": os.getpid(),
+        **more,
+    }
+    outputs.put(json.dumps(line, separators=(",", ":"), default=str) + "\n")

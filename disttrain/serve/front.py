@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import functools
 import hmac
+import importlib
 import math
 import re
 import signal
@@ -248,5 +249,14 @@ def main(options: Options, supervisor: Channel, listener: socket.socket, version
     async def run() -> None:
         await Front(options, supervisor, version).run(listener)
 
-    asyncio.run(run())
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        runner.run(run())
     return 0
+
+
+def _loop_factory() -> Any:
+    """uvloop's where it is installed: half the time for a message."""
+    try:
+        return importlib.import_module("uvloop").new_event_loop
+    except ImportError:
+        return None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import functools
 import importlib
 import os
 from pathlib import Path
@@ -43,7 +42,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--certificate", default="", metavar="FILE", help="serve HTTPS, with --key")
     parser.add_argument("--key", default="", metavar="FILE")
     parser.add_argument("--no-watch", action="store_true", help="a replaced file is not loaded")
-    parser.add_argument("--no-compile", action="store_true", help="run programs as they stand")
     parser.add_argument("--log-requests", action="store_true", help="a line for each inference")
 
 
@@ -57,13 +55,10 @@ def run(options: argparse.Namespace) -> int:
         workers=settings.cores() if options.workers is None else options.workers,
         delay=options.max_delay_ms / 1000, token=_token(options.token_file),
         certificate=options.certificate, key=options.key, watch=not options.no_watch,
-        compiled=not options.no_compile, log_requests=options.log_requests,
+        log_requests=options.log_requests,
     )  # fmt: skip
     supervisor = importlib.import_module("disttrain.serve.supervisor")
-    opener = models.open_onnx
-    if not options.onnx:
-        importlib.import_module("disttrain.export")  # so that the workers share it
-        opener = functools.partial(models.open_program, compiled=not options.no_compile)
+    opener = models.open_onnx if options.onnx else models.open_program
 
     def ready(address: str) -> None:
         print(f"disttrain serve: {', '.join(made.models)} at {address}", flush=True)

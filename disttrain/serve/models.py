@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import ConfigError, SerializationError
+from ..export import load_program
 from .coding import dtype_of
 from .signature import Signature, Spec, check_servable, joined_along
 
@@ -32,17 +33,20 @@ class Model:
 Opener = Callable[[str, str], Model]  # a name and a path
 
 
-def open_program(name: str, path: str, compiled: bool = True) -> Model:
+def open_program(name: str, path: str) -> Model:
     """A program that ``dt.export`` has saved."""
-    loading = importlib.import_module("disttrain.export")
-    program = loading.load_program(path)
-    dims = {key: (int(dim.min or 0), dim.max) for key, dim in program.dims.items()}
+    program = load_program(path)
+    if program.writes:
+        raise ConfigError(
+            f"serve: {name}: a call changes {program.writes[0][0]}, and what one request gets may "
+            "not depend on others; export it with train=False"
+        )
+    dims = {key: (dim.min, dim.max) for key, dim in program.dims.items()}
     inputs, outputs = (
-        tuple(Spec(value.name, _type_name(value.dtype), _sizes(value.shape)) for value in values)
+        tuple(Spec(value.name, value.dtype.name, _sizes(value.shape)) for value in values)
         for values in (program.inputs, program.outputs)
     )
-    runner = program.compile() if compiled else program
-    return tried(name, Model(Signature(inputs, outputs, dims), runner.run))
+    return tried(name, Model(Signature(inputs, outputs, dims), program.run))
 
 
 def open_onnx(name: str, path: str) -> Model:
@@ -138,10 +142,6 @@ def fingerprint(path: str) -> list[list[int]]:
         ]
     except OSError:
         return []
-
-
-def _type_name(dtype: Any) -> str:
-    return getattr(dtype, "name", None) or str(dtype).rpartition(".")[2]
 
 
 def _sizes(shape: Any) -> tuple[int | str, ...]:

@@ -37,7 +37,6 @@ class Options:
     certificate: str = ""
     key: str = ""
     watch: bool = True
-    compiled: bool = True
     log_requests: bool = False
 
     def __post_init__(self) -> None:

@@ -57,7 +57,7 @@ class Signature:
         for size, wanted in zip(shape, spec.shape):
             if isinstance(wanted, int):
                 if size != wanted:
-                    raise ShapeError(_unlike(spec, shape, f"{list(spec.shape)} is needed"))
+                    raise ShapeError(_unlike(spec, shape, f"[{', '.join(map(str, spec.shape))}] is needed"))
             elif wanted in self.dims and sizes.setdefault(wanted, size) != size:
                 raise ShapeError(_unlike(spec, shape, f"{wanted} is {sizes[wanted]} elsewhere"))
 

@@ -91,6 +91,7 @@ class Supervisor:
         self.again = self.stopping = self.ended = False
         self.code = 0
         self.failure = ""
+        self.files: dict[int, dict[str, int]] = {}  # of a generation: what its models' names mean
         self.seen: dict[str, list] = {}
         self.doubted: dict[str, list] = {}
         self.watched = self.looked = 0.0
@@ -196,9 +197,26 @@ class Supervisor:
             return
         self.seen = {name: fingerprint(path) for name, path in self.options.models.items()}
         self.latest = self.loading = self.latest + 1
+        self.files[self.latest] = self._opened()
         self.channel.send({"generation": self.latest, "covers": self.asked})
         for k in range(self.options.workers):
             self._start_worker(k, self.latest)
+
+    def _opened(self) -> dict[str, int]:
+        """Descriptors of the files: a worker that comes later in place of a dead one reads what the
+        others have read, though other files may have their names by then. What a model in ONNX
+        refers to is found by its own name alone."""
+        found: dict[str, int] = {}
+        for name, path in self.options.models.items():
+            with contextlib.suppress(OSError):  # a worker says what is wrong with it
+                if not self.options.onnx:
+                    found[name] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        return found
+
+    def _close_files(self) -> None:
+        for generation in [g for g in self.files if g not in (self.current, self.loading)]:
+            for fd in self.files.pop(generation).values():
+                os.close(fd)
 
     def _hear(self) -> None:
         assert self.channel is not None
@@ -223,6 +241,7 @@ class Supervisor:
 
     def _loaded(self) -> None:
         self.loading = 0
+        self._close_files()
         if self.again:
             self.again = False
             self._begin()
@@ -248,12 +267,14 @@ class Supervisor:
         slabs = [(Slab(), Slab()) for _ in range(worker.SLOTS)]
         fds = [(inlet.fd, outlet.fd) for inlet, outlet in slabs]
         channel, share = self.channel, max(1, cores() // self.options.workers)
+        places = dict(self.options.models)
+        places.update({n: f"/proc/self/fd/{fd}" for n, fd in self.files[generation].items()})
 
         def body() -> int:
             for other in (ours, channel):
                 other.close()
             self.listener.close()
-            return worker.main(theirs, fds, self.options.models, self.opener, share)
+            return worker.main(theirs, fds, self.options.models, places, self.opener, share)
 
         child = self._fork(body)
         child.generation, child.id = generation, number
@@ -315,6 +336,7 @@ class Supervisor:
         if self.quick["front"] >= _FRONTS:
             self.failure, self.ended = f"its front ends again and again ({how})", True
         self.current = self.loading = 0  # its workers end, too
+        self._close_files()
         self.due.append((time.monotonic() + delay, self._start_over))
 
     def _start_over(self) -> None:
@@ -342,6 +364,8 @@ class Supervisor:
             os.waitpid(child.pid, 0)
             os.close(child.pidfd)
         self.workers.clear()
+        self.current = self.loading = 0
+        self._close_files()
         self.listener.close()
 
 

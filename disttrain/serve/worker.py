@@ -31,18 +31,19 @@ class Worker:
         self.channel, self.slabs = channel, slabs
         self.models: dict[str, Model] = {}
 
-    def load(self, models: dict[str, str], opener: Opener) -> bool:
-        """Load all, and say to the front what came of it."""
+    def load(self, models: dict[str, str], places: dict[str, str], opener: Opener) -> bool:
+        """Load all, and say to the front what came of it. ``places``: paths that mean the files now
+        and later; ``models``: those that people know."""
         told = {}
-        for name, path in models.items():
+        for name, path in places.items():
             seen = fingerprint(path)
             try:
                 model = opener(name, path)
             except Exception as error:
-                self.channel.send({"failed": _said(error), "model": name})
+                self.channel.send({"failed": _said(error).replace(path, models[name])})
                 return False
             if fingerprint(path) != seen:
-                self.channel.send({"failed": f"{path}: it changed while it was read"})
+                self.channel.send({"failed": f"{models[name]}: it changed while it was read"})
                 return False
             self.models[name] = model
             told[name] = {"signature": model.signature.told(), "fingerprint": seen}
@@ -94,6 +95,7 @@ def main(
     channel: Channel,
     fds: Sequence[tuple[int, int]],
     models: dict[str, str],
+    places: dict[str, str],
     opener: Opener,
     num_threads: int,
 ) -> int:
@@ -103,7 +105,7 @@ def main(
     lifetime.rename("dt-serve-worker")
     threads.set_count(num_threads)
     worker = Worker(channel, [(Slab(i), Slab(o)) for i, o in fds])
-    if not worker.load(models, opener):
+    if not worker.load(models, places, opener):
         return 1
     worker.run()
     return 0

@@ -12,6 +12,7 @@ from .refusal import Refused
 
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*"?', re.DOTALL)
 _OPEN, _CLOSE = b"[{", b"]}"
+_WRITER = json.JSONEncoder(separators=(",", ":"))
 
 
 def read(text: bytes, longest: int, deepest: int) -> dict[str, Any]:
@@ -46,4 +47,4 @@ def depth_bound(text: bytes) -> int:
 def write(value: object) -> bytes:
     """``value`` as JSON, in ASCII. Numbers that are none are NaN and Infinity, as Python and
     JavaScript spell them, and as they are read."""
-    return json.dumps(value, separators=(",", ":")).encode("ascii")
+    return _WRITER.encode(value).encode("ascii")

@@ -115,8 +115,11 @@ class Connection(asyncio.Protocol):
     def eof_received(self) -> bool:
         """A client may close its side and wait for answers."""
         self.ending = True
-        if self.reading is not None or self.lingers:
+        if self.lingers:
             return False
+        if self.reading is not None and not self.broken:
+            self._break(Refused(400, "the request ends before its end"))
+            self._next()
         return self.current is not None or bool(self.pending)
 
     def pause_writing(self) -> None:
@@ -180,6 +183,8 @@ class Connection(asyncio.Protocol):
         request, parser = self.reading, self.parser
         assert request is not None
         request.method, request.version = parser.get_method(), parser.get_http_version()
+        if request.version not in ("1.0", "1.1"):
+            raise Refused(400, "this server speaks HTTP/1.1 and HTTP/1.0")
         request.keep_alive = parser.should_keep_alive()
         size = sum(len(k) + len(v) for k, v in request.headers.items()) + len(request.target)
         if size > _MOST_HEAD:

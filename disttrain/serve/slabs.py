@@ -12,7 +12,7 @@ import numpy as np
 
 from ..backends.memory import Memory, make_memory
 
-_LEAST = 1 << 16
+_LEAST, _MOST = 1 << 16, 1 << 33
 _ALIGN = 64
 
 
@@ -32,6 +32,8 @@ class Slab:
         """See that ``size`` bytes fit (writer). Raises ``MemoryError``."""
         if size <= os.fstat(self.fd).st_size:
             return
+        if size > _MOST:
+            raise MemoryError(f"a batch of {size} bytes; at most {_MOST} are shared")
         try:
             os.posix_fallocate(self.fd, 0, max(_LEAST, 1 << (size - 1).bit_length()))
         except OSError as error:

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .. import context, lifetime
+from ..backends import threads
 from ..errors import ConfigError, LaunchError
 from ..liveness import LOOK_EVERY, Stillness, sample
 from . import front, journal, worker
@@ -266,7 +267,8 @@ class Supervisor:
         ours, theirs = pair()
         slabs = [(Slab(), Slab()) for _ in range(worker.SLOTS)]
         fds = [(inlet.fd, outlet.fd) for inlet, outlet in slabs]
-        channel, share = self.channel, max(1, cores() // self.options.workers)
+        channel = self.channel
+        share = max(1, min(threads.count(), cores() // self.options.workers))
         places = dict(self.options.models)
         places.update({n: f"/proc/self/fd/{fd}" for n, fd in self.files[generation].items()})
 

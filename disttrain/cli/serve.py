@@ -32,7 +32,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--host", default="127.0.0.1", help="elsewhere than here it needs a token")
     parser.add_argument("--port", type=int, default=8000, help="default 8000; 0: any free one")
     parser.add_argument("--workers", type=int, help="processes that compute; default: the cores")
-    parser.add_argument("--onnx", action="store_true", help="the files are ONNX: run by onnxruntime")
+    parser.add_argument(
+        "--onnx", action="store_true", help="the files are ONNX: run by onnxruntime"
+    )
     parser.add_argument(
         "--max-delay-ms", type=float, default=2.0, help="how long a request waits for others"
     )

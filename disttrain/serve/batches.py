@@ -79,15 +79,12 @@ class Queue:
 
     def _is_ready(self, group: Hashable, now: float) -> bool:
         head = self._groups[group][0]
-        return (
-            not head.limit
-            or self._rows[group] >= head.limit
-            or now >= head.arrived + self.delay
-        )
+        return not head.limit or self._rows[group] >= head.limit or now >= head.arrived + self.delay
 
     def _take(self, group: Hashable) -> list:
         waiting = self._groups[group]
-        batch, rows, size = [], 0, 0
+        batch: list = []
+        rows = size = 0
         while waiting and (not batch or self._fits(waiting[0], rows, size)):
             request = waiting.popleft()
             batch.append(request)

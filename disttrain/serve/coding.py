@@ -7,7 +7,7 @@ Pure: bytes in, arrays out, and the other way round.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,7 +57,8 @@ def read(signature: Signature, body: bytes, head: str | None, limits: Limits) ->
     text, tail = _parts(body, head)
     asked = documents.read(text, limits.json, limits.depth)
     given = _by_name(_list(asked, "inputs", needed=True), "inputs")
-    arrays, sizes = [], {}
+    arrays: list[np.ndarray] = []
+    sizes: dict[str, int] = {}
     binary = _Binary(tail)
     placed = {name: _array(signature, name, entry, binary) for name, entry in given.items()}
     binary.end()
@@ -193,9 +194,7 @@ def _converted(found: np.ndarray, data: list, spec: Spec, where: str) -> np.ndar
     return result
 
 
-def _integers(
-    found: np.ndarray, data: list, dtype: np.dtype, spec: Spec, where: str
-) -> np.ndarray:
+def _integers(found: np.ndarray, data: list, dtype: np.dtype, spec: Spec, where: str) -> np.ndarray:
     if found.dtype.kind == "f":  # of numbers beyond int64 numpy makes floats
         flat = list(_flat(data))
         if not all(type(value) is int for value in flat):
@@ -311,7 +310,7 @@ def answer(
     version: str,
     signature: Signature,
     inference: Inference,
-    results: Mapping[int, np.ndarray] | Sequence[np.ndarray],
+    results: Sequence[np.ndarray],
 ) -> tuple[list[bytes], int]:
     """The parts of the body, and how long its JSON is where tensors follow it (else 0).
     ``results``: by place in the signature."""
@@ -321,7 +320,11 @@ def answer(
     outputs, tails = [], []
     for place, binary in inference.outputs:
         spec, array = signature.outputs[place], results[place]
-        entry = {"name": spec.name, "datatype": spec.datatype, "shape": list(array.shape)}
+        entry: dict[str, Any] = {
+            "name": spec.name,
+            "datatype": spec.datatype,
+            "shape": list(array.shape),
+        }
         if binary:
             tails.append(array.tobytes())
             entry["parameters"] = {"binary_data_size": len(tails[-1])}

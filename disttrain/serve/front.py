@@ -1,4 +1,4 @@
-"""The front: one process that speaks HTTP with clients, forms batches, and gives them to workers."""
+"""The front: one process that speaks HTTP, forms batches, and gives them to workers."""
 
 from __future__ import annotations
 
@@ -156,7 +156,10 @@ class Front:
         try:
             head = request.headers.get(_HEAD)
             inference = coding.read(
-                served.signature, request.body, head and head.decode("latin-1"), self.limits
+                served.signature,
+                request.body,
+                None if head is None else head.decode("latin-1"),
+                self.limits,
             )
             timeout = self._timeout(request, inference)
             done = functools.partial(self._done, connection, start)
@@ -177,7 +180,9 @@ class Front:
         except ValueError:
             seconds = math.nan
         if not 0 < seconds < math.inf:
-            raise Refused(400, f"X-Request-Timeout: {shown(text.decode('latin-1'))}; seconds are needed")
+            raise Refused(
+                400, f"X-Request-Timeout: {shown(text.decode('latin-1'))}; seconds are needed"
+            )
         return min(seconds, self.options.timeout)
 
     def _done(self, connection: Connection, start: float, request: Request, outcome: Any) -> None:
@@ -223,9 +228,8 @@ class Front:
         if self.options.log_requests:
             peer = connection.transport.get_extra_info("peername") or ("",)
             more = {"error": text} if text else {}
-            journal.tell(
-                "request", model=name, status=status, ms=round(seconds * 1e3, 3), peer=peer[0], **more
-            )  # fmt: skip
+            ms = round(seconds * 1e3, 3)
+            journal.tell("request", model=name, status=status, ms=ms, peer=peer[0], **more)
 
 
 def _check_local(request: HTTPRequest) -> None:

@@ -94,7 +94,9 @@ def independent(model: Model, batch: str) -> bool:
     if least > 1 or (most is not None and most < 2):
         return False
     rng = np.random.default_rng(0)
-    inputs = {spec.name: _drawn(rng, spec, model.signature, batch) for spec in model.signature.inputs}
+    inputs = {
+        spec.name: _drawn(rng, spec, model.signature, batch) for spec in model.signature.inputs
+    }
     try:
         whole = model.run(inputs)
         parts = [model.run({k: v[i : i + 1] for k, v in inputs.items()}) for i in range(2)]
@@ -118,7 +120,9 @@ def _alike(a: Any, b: Any) -> bool:
 
 
 def _drawn(rng: np.random.Generator, spec: Spec, signature: Signature, batch: str) -> np.ndarray:
-    sizes = [2 if s == batch else _free(signature, s) if isinstance(s, str) else s for s in spec.shape]
+    sizes = [
+        2 if s == batch else _free(signature, s) if isinstance(s, str) else s for s in spec.shape
+    ]
     dtype = dtype_of(spec.dtype)
     if dtype.kind in "iub":
         return rng.integers(0, 2, sizes).astype(dtype)

@@ -50,11 +50,8 @@ class Request:
     size: int
     group: Hashable
     limit: int
+    rows: int
     cancelled: bool = False  # nobody waits for it: it was answered, or its client has gone
-
-    @property
-    def rows(self) -> int:
-        return self.inference.rows
 
     def finish(self, outcome: list[np.ndarray] | Refused) -> None:
         """Answer it, once."""
@@ -143,7 +140,9 @@ class Pool:
         """Seconds after which what waits now is done."""
         return max(_RETRY, min(60, round(self.waiting / max(self._rate, 1.0))))
 
-    def submit(self, name: str, served: Served, inference: Inference, done: Done, timeout: float) -> Request:
+    def submit(
+        self, name: str, served: Served, inference: Inference, done: Done, timeout: float
+    ) -> Request:
         """Have it run. Raises ``Refused`` where too many wait."""
         queue = served.generation.queue
         if queue.length >= self.options.queue:
@@ -154,7 +153,7 @@ class Pool:
             name, served, inference, done, now, now + timeout,
             sum(array.nbytes for array in inference.arrays),
             (name, inference.key) if joined else object(),
-            served.limit if joined else 0,
+            served.limit if joined else 0, inference.rows,
         )  # fmt: skip
         queue.add(request)
         if not self._pumping:
@@ -284,7 +283,9 @@ class Pool:
     def _ready(self, worker: Handle, told: dict[str, Any]) -> None:
         generation = worker.generation
         if generation is self.current:
-            if any(told[name]["fingerprint"] != s.fingerprint for name, s in generation.models.items()):
+            if any(
+                told[name]["fingerprint"] != s.fingerprint for name, s in generation.models.items()
+            ):
                 self._remove(worker)  # the files are others now
                 self.ask_to_load()
                 return
@@ -406,7 +407,8 @@ def _lay(batch: list[Request], slab: Slab) -> list[list[Any]]:
     """Join the inputs of a batch in the slab; where they lie."""
     signature = batch[0].served.signature
     rows = sum(request.rows for request in batch)
-    places, end = [], 0
+    places: list[list[Any]] = []
+    end = 0
     for k, spec in enumerate(signature.inputs):
         shape = batch[0].inference.arrays[k].shape
         whole = (rows, *shape[1:]) if len(batch) > 1 else shape

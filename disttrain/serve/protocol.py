@@ -195,9 +195,9 @@ class Connection(asyncio.Protocol):
             raise Refused(400, "content-length: a number is needed")
         self._see_length(int(length))
         self.front.room(int(length))
-        if request.headers.get(b"expect", b"").lower() == b"100-continue" and not self.pending:
-            if self.current is None:
-                self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        asks = request.headers.get(b"expect", b"").lower() == b"100-continue"
+        if asks and not self.pending and self.current is None:
+            self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def on_body(self, part: bytes) -> None:
         request = self.reading

@@ -57,7 +57,9 @@ class Signature:
         for size, wanted in zip(shape, spec.shape):
             if isinstance(wanted, int):
                 if size != wanted:
-                    raise ShapeError(_unlike(spec, shape, f"[{', '.join(map(str, spec.shape))}] is needed"))
+                    raise ShapeError(
+                        _unlike(spec, shape, f"[{', '.join(map(str, spec.shape))}] is needed")
+                    )
             elif wanted in self.dims and sizes.setdefault(wanted, size) != size:
                 raise ShapeError(_unlike(spec, shape, f"{wanted} is {sizes[wanted]} elsewhere"))
 
@@ -81,11 +83,13 @@ class Signature:
     @staticmethod
     def read(told: Mapping[str, Any]) -> Signature:
         """What ``told`` has said."""
+        inputs, outputs = (
+            tuple(Spec(s["name"], s["dtype"], tuple(s["shape"])) for s in told[key])
+            for key in ("inputs", "outputs")
+        )
         return Signature(
-            *(
-                tuple(Spec(s["name"], s["dtype"], tuple(s["shape"])) for s in told[key])
-                for key in ("inputs", "outputs")
-            ),
+            inputs,
+            outputs,
             {name: (least, most) for name, (least, most) in told["dims"].items()},
             told["batch"],
         )

@@ -33,7 +33,7 @@ from .slabs import Slab
 
 _WATCH_EVERY = 0.5
 _QUICK = 5.0  # a process that lives no longer is started again later and later
-_LONGEST = 10.0
+_LONGEST = 2.0
 _FRONTS = 5  # quick deaths of the front, after which it is given up
 _LAST = 3.0  # seconds in which all end once they have been asked to
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -47,11 +47,12 @@ class Child:
     pidfd: int
     started: float
     generation: int = 0
-    id: int = 0
+    id: int = -1  # of the front
 
 
 def listen(host: str, port: int) -> socket.socket:
     """The socket that clients connect to. Raises ``ConfigError``."""
+    listener = None
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         listener = socket.socket(family, socket.SOCK_STREAM)
@@ -59,6 +60,8 @@ def listen(host: str, port: int) -> socket.socket:
         listener.bind(address)
         listener.listen(2048)
     except OSError as error:
+        if listener is not None:
+            listener.close()
         raise ConfigError(f"serve: {host}:{port} cannot be had: {error.strerror}") from None
     return listener
 
@@ -87,7 +90,7 @@ class Supervisor:
         self.channel: Channel | None = None
         self.workers: dict[int, Child] = {}  # by pid
         self.due: list[tuple[float, Callable[[], None]]] = []  # what is to be done later
-        self.quick = {"front": 0, "worker": 0}
+        self.quick: dict[int, int] = {}  # quick deaths in a row, by the number of the process
         self.current = self.loading = self.latest = self.asked = 0
         self.again = self.stopping = self.ended = False
         self.code = 0
@@ -181,10 +184,10 @@ class Supervisor:
 
     def _look_at_files(self) -> None:
         found = {name: fingerprint(path) for name, path in self.options.models.items()}
-        if found != self.seen and found == self.doubted and all(found.values()):
-            if not self.loading:
-                journal.tell("reload", why="a file was replaced")
-                self._begin()
+        settled = found == self.doubted and all(found.values()) and not self.loading
+        if settled and found != self.seen:
+            journal.tell("reload", why="a file was replaced")
+            self._begin()
         self.doubted = found  # what is still being written looks different the next time
 
     # -- generations -------------------------------------------------------------------------------
@@ -316,7 +319,7 @@ class Supervisor:
             return
         if child.generation == self.loading != self.current:
             return  # the front hears of it, and gives the generation up
-        delay = self._delay("worker", child)
+        delay = self._delay(child)
         journal.tell("worker_ended", "error", process=child.pid, how=how, again_in=delay)
 
         def again() -> None:
@@ -333,9 +336,9 @@ class Supervisor:
         if self.stopping:
             self.ended, self.code = True, int(how != "exit code 0")
             return
-        delay = self._delay("front", child)
+        delay = self._delay(child)
         journal.tell("front_ended", "error", process=child.pid, how=how, again_in=delay)
-        if self.quick["front"] >= _FRONTS:
+        if self.quick[child.id] >= _FRONTS:
             self.failure, self.ended = f"its front ends again and again ({how})", True
         self.current = self.loading = 0  # its workers end, too
         self._close_files()
@@ -345,11 +348,11 @@ class Supervisor:
         self._start_front()
         self._begin()
 
-    def _delay(self, kind: str, child: Child) -> float:
+    def _delay(self, child: Child) -> float:
         """Seconds to wait before one is started in its place."""
         quick = time.monotonic() - child.started < _QUICK
-        self.quick[kind] = self.quick[kind] + 1 if quick else 0
-        return min(_LONGEST, 0.05 * 2 ** self.quick[kind]) if quick else 0.0
+        number = self.quick[child.id] = self.quick.get(child.id, 0) + 1 if quick else 0
+        return min(_LONGEST, 0.025 * 2.0**number) if quick else 0.0
 
     def _end_all(self) -> None:
         """Nothing of ours is left behind."""

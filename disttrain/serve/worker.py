@@ -73,7 +73,9 @@ class Worker:
 
 def _put(model: Model, results: Any, slab: Slab) -> list[list[Any]]:
     """Where the outputs lie in the slab."""
-    arrays, places, end = [], [], 0
+    arrays: list[np.ndarray] = []
+    places: list[list[Any]] = []
+    end = 0
     for spec in model.signature.outputs:
         array = np.asarray(results[spec.name])
         assert array.dtype == dtype_of(spec.dtype)

@@ -21,7 +21,13 @@ def one(dtype="float32", shape=("b", 3)):
 
 def asked(signature, entry=None, head=None, tail=b"", **more):
     spec = signature.inputs[0]
-    whole = {"name": "x", "datatype": spec.datatype, "shape": [2, 3], "data": [1, 2, 3, 4, 5, 6], **(entry or {})}
+    whole = {
+        "name": "x",
+        "datatype": spec.datatype,
+        "shape": [2, 3],
+        "data": [1, 2, 3, 4, 5, 6],
+        **(entry or {}),
+    }
     whole = {k: v for k, v in whole.items() if v is not ...}
     text = json.dumps({"inputs": [whole], **more}).encode()
     return read(signature, text + tail, str(len(text)) if tail and head is None else head, LIMITS)
@@ -40,10 +46,17 @@ def test_a_request_in_json() -> None:
 def test_every_type_goes_there_and_back(dtype) -> None:
     signature, kind = one(dtype), dtype_of(dtype)
     values = np.array([[0, 1, 0], [1, 1, 0]]).astype(kind)
-    data = [v.item() for v in np.array([[0, 1, 0], [1, 1, 0]]).astype(bool if dtype == "bool" else int).ravel()]
+    data = [
+        v.item()
+        for v in np.array([[0, 1, 0], [1, 1, 0]]).astype(bool if dtype == "bool" else int).ravel()
+    ]
     for found in (
         asked(signature, {"data": data}),
-        asked(signature, {"data": ..., "parameters": {"binary_data_size": values.nbytes}}, tail=values.tobytes()),
+        asked(
+            signature,
+            {"data": ..., "parameters": {"binary_data_size": values.nbytes}},
+            tail=values.tobytes(),
+        ),
     ):
         assert found.arrays[0].dtype == kind
         assert found.arrays[0].tobytes() == values.tobytes()

@@ -10,7 +10,17 @@ from disttrain.serve.refusal import Refused, shown
 
 @pytest.mark.parametrize(
     "text",
-    [b"", b"[]", b"3", b"null", b"{", b'{"a": }', b"\xff", b'{"a": 1} x', b'{"a": ' + b"9" * 5000 + b"}"],
+    [
+        b"",
+        b"[]",
+        b"3",
+        b"null",
+        b"{",
+        b'{"a": }',
+        b"\xff",
+        b'{"a": 1} x',
+        b'{"a": ' + b"9" * 5000 + b"}",
+    ],
 )
 def test_what_is_no_object_is_refused(text) -> None:
     with pytest.raises(Refused) as caught:

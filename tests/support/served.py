@@ -1,10 +1,11 @@
 """A server of small models for tests, as a process: ``python -m support.served FILE {options}``.
 
-A model's file is JSON that says what it computes: ``y = scale * x`` for rows of three numbers, after
-``sleep`` seconds; ``kind`` says what else is to happen.
+A model's file is JSON that says what it computes: ``y = scale * x`` for rows of three numbers,
+after ``sleep`` seconds; ``kind`` says what else is to happen.
 """
 
 import contextlib
+import functools
 import json
 import os
 import signal
@@ -31,7 +32,9 @@ def opened(name: str, path: str) -> Model:
     if said.get("kind") == "dies":
         os.kill(os.getpid(), signal.SIGKILL)
     row = (("batch", 3),)
-    signature = Signature((Spec("x", "float32", *row),), (Spec("y", "float32", *row),), {"batch": (1, None)})
+    signature = Signature(
+        (Spec("x", "float32", *row),), (Spec("y", "float32", *row),), {"batch": (1, None)}
+    )
 
     def run(arrays):
         x = arrays["x"]
@@ -66,7 +69,9 @@ class Server:
                 stdout=subprocess.PIPE, stderr=log, text=True, env=env, cwd=ROOT,
             )  # fmt: skip
         self.port = int(self.process.stdout.readline().rpartition(":")[2] or 0)
-        assert self.port, self.log.read_text()
+        if not self.port:
+            self.kill()
+            raise AssertionError(self.log.read_text())
 
     def write(self, model: dict) -> None:
         new = self.file.with_suffix(".new")
@@ -82,8 +87,12 @@ class Server:
         try:
             self.process.wait(30)
         finally:
-            self.process.kill()
-            self.process.stdout.close()
+            self.kill()
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait(30)
+        self.process.stdout.close()
 
     def connect(self, timeout: float = 30.0) -> HTTPConnection:
         return HTTPConnection("127.0.0.1", self.port, timeout=timeout)
@@ -95,7 +104,9 @@ class Server:
                 connection = self.connect()
                 stack.callback(connection.close)
             data = json.dumps(body) if isinstance(body, (dict, list)) else body
-            connection.request(method or ("POST" if body is not None else "GET"), path, data, headers or {})
+            connection.request(
+                method or ("POST" if body is not None else "GET"), path, data, headers or {}
+            )
             answer = connection.getresponse()
             text = answer.read()
             if answer.getheader("content-type") == "application/json":
@@ -105,8 +116,18 @@ class Server:
     def infer(self, rows, headers=None, connection=None, **more):
         """(status, answer) for rows of three numbers."""
         rows = np.asarray(rows, float)
-        entry = {"name": "x", "datatype": "FP32", "shape": list(rows.shape), "data": rows.ravel().tolist()}
-        return self.ask("/v2/models/m/infer", {"inputs": [entry], **more}, headers=headers, connection=connection)
+        entry = {
+            "name": "x",
+            "datatype": "FP32",
+            "shape": list(rows.shape),
+            "data": rows.ravel().tolist(),
+        }
+        return self.ask(
+            "/v2/models/m/infer",
+            {"inputs": [entry], **more},
+            headers=headers,
+            connection=connection,
+        )
 
     def events(self, name: str) -> list[dict]:
         found = [json.loads(line) for line in self.log.read_text().splitlines() if line[:1] == "{"]
@@ -130,7 +151,7 @@ def waits_for(ready, seconds: float = 30.0) -> None:
 def main() -> int:
     said = json.loads(sys.argv[1])
     said["token"] = said.get("token", "").encode()
-    ready = lambda address: print(address, flush=True)  # noqa: E731
+    ready = functools.partial(print, flush=True)
     return Supervisor(Options(**said), opened, "0", ready).run()
 
 

@@ -60,7 +60,10 @@ def run(options: argparse.Namespace) -> int:
         log_requests=options.log_requests,
     )  # fmt: skip
     supervisor = importlib.import_module("disttrain.serve.supervisor")
-    opener = models.open_onnx if options.onnx else models.open_program
+    opener = models.open_onnx
+    if not options.onnx:
+        opener = models.open_program
+        importlib.import_module("disttrain.export")  # so that the workers share it
 
     def ready(address: str) -> None:
         print(f"disttrain serve: {', '.join(made.models)} at {address}", flush=True)

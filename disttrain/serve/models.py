@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from ..errors import ConfigError, SerializationError
-from ..export import load_program
 from .coding import dtype_of
 from .signature import Signature, Spec, check_servable, joined_along
 
@@ -35,7 +34,7 @@ Opener = Callable[[str, str], Model]  # a name and a path
 
 def open_program(name: str, path: str) -> Model:
     """A program that ``dt.export`` has saved."""
-    program = load_program(path)
+    program = importlib.import_module("disttrain.export").load_program(path)
     if program.writes:
         raise ConfigError(
             f"serve: {name}: a call changes {program.writes[0][0]}, and what one request gets may "

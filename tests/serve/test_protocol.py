@@ -10,7 +10,7 @@ import pytest
 from support.malformed import GOOD, post, requests
 from support.served import Server, waits_for
 
-COUNT = int(os.environ.get("MALFORMED", "1500"))
+COUNT = int(os.environ.get("MALFORMED", "1000"))
 
 
 @pytest.fixture(scope="module")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import os
+import sys
 from pathlib import Path
 
 from ..errors import ConfigError
@@ -68,7 +69,7 @@ def run(options: argparse.Namespace) -> int:
     def ready(address: str) -> None:
         print(f"disttrain serve: {', '.join(made.models)} at {address}", flush=True)
 
-    version = importlib.import_module("disttrain").__version__
+    version = sys.modules["disttrain"].__version__
     return supervisor.Supervisor(made, opener, version, ready).run()
 
 

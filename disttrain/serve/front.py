@@ -81,6 +81,7 @@ class Front:
     async def run(self, listener: socket.socket) -> None:
         """Until the supervisor says that it is the end."""
         self.channel.sock.setblocking(False)
+        self._loop.set_exception_handler(_bug)
         self._loop.add_reader(self.channel.sock, self._hear)
         self._look()
         await self.server.serve(sockets=[listener])
@@ -93,6 +94,7 @@ class Front:
         if message is None or "stop" in message:
             self._loop.remove_reader(self.channel.sock)
             self.draining = self.server.should_exit = True
+            self.pool.stop()
         elif "generation" in message and "worker" not in message:
             self.pool.begin(message["generation"], message["covers"])
         else:
@@ -110,7 +112,9 @@ class Front:
         if connections > self.options.connections:
             raise Refused(503, "too many connections", 1)
         if self.options.local and not self.options.token:
-            _check_local(request)
+            refused = _elsewhere(request.headers.get(b"host"), request.headers.get(b"origin"))
+            if refused:
+                raise Refused(403, refused)
         path = request.target.partition(b"?")[0]
         if self.options.token and path not in _OPEN:
             given = request.headers.get(b"authorization", b"")
@@ -232,16 +236,21 @@ class Front:
             journal.tell("request", model=name, status=status, ms=ms, peer=peer[0], **more)
 
 
-def _check_local(request: HTTPRequest) -> None:
-    """No page of another site, in a browser of this machine, may ask: neither through a name that
-    it lets mean this machine, nor directly."""
-    host = request.headers.get(b"host", b"localhost").decode("latin-1")
-    name = re.sub(r":\d*$", "", host).strip("[]").lower()
-    if name not in LOOPBACK:
-        raise Refused(403, f"Host: {shown(host)}; this server is for this machine alone")
-    origin = request.headers.get(b"origin")
+@functools.lru_cache(64)
+def _elsewhere(given: bytes | None, origin: bytes | None) -> str:
+    """Why a request is not for this machine, or "". No page of another site, in a browser of this
+    machine, may ask: neither through a name that it lets mean this machine, nor directly."""
+    host = (b"localhost" if given is None else given).decode("latin-1")
+    if re.sub(r":\d*$", "", host).strip("[]").lower() not in LOOPBACK:
+        return f"Host: {shown(host)}; this server is for this machine alone"
     if origin is not None and origin.partition(b"//")[2].decode("latin-1") != host:
-        raise Refused(403, "Origin: pages of other sites may not ask this server")
+        return "Origin: pages of other sites may not ask this server"
+    return ""
+
+
+def _bug(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    error = context.get("exception")
+    journal.fail(error if isinstance(error, BaseException) else RuntimeError(context["message"]))
 
 
 def main(options: Options, supervisor: Channel, listener: socket.socket, version: str) -> int:

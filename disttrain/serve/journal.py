@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
+import traceback
 from typing import Any
 
 from .. import outputs
@@ -22,3 +23,9 @@ def tell(event: str, level: str = "info", **more: Any) -> None:
         **more,
     }
     outputs.put(json.dumps(line, separators=(",", ":"), default=str) + "\n")
+
+
+def fail(error: BaseException) -> None:
+    """Tell of an error that is a bug of ours."""
+    text = "".join(traceback.format_exception(error))
+    tell("internal_error", "error", error=f"{type(error).__name__}: {error}", traceback=text)

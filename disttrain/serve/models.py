@@ -18,7 +18,9 @@ from .signature import Signature, Spec, check_servable, joined_along
 
 Run = Callable[[Mapping[str, np.ndarray]], Mapping[str, Any]]
 _FREE = 3  # what named sizes are in a trial, where they may be that
-_ALIKE = 1e-2  # of the largest value; rows that see each other differ by more
+# Of the largest value: what rounding explains. Rows that see each other differ by more.
+_ALIKE = {"float16": 2e-2, "bfloat16": 1e-1}
+_ALIKE_ELSE = 1e-4
 
 
 @dataclass
@@ -111,11 +113,12 @@ def independent(model: Model, batch: str) -> bool:
 def _alike(a: Any, b: Any) -> bool:
     if a.dtype.kind in "iub":
         return a.shape == b.shape and bool((a == b).all())
+    least = _ALIKE.get(a.dtype.name, _ALIKE_ELSE)
     a, b = np.asarray(a, np.float64), np.asarray(b, np.float64)
     if a.shape != b.shape:
         return False
     span = max(float(np.nanmax(np.abs(b), initial=0.0)), 1e-30)
-    return bool(np.allclose(a, b, rtol=0.0, atol=_ALIKE * span, equal_nan=True))
+    return bool(np.allclose(a, b, rtol=0.0, atol=least * span, equal_nan=True))
 
 
 def _drawn(rng: np.random.Generator, spec: Spec, signature: Signature, batch: str) -> np.ndarray:

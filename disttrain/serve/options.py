@@ -29,7 +29,7 @@ class Options:
     patience: float = 30.0
     idle: float = 75.0
     body: int = 64 * _MIB
-    json: int = 16 * _MIB
+    json: int = 4 * _MIB
     held: int = 512 * _MIB
     depth: int = 32
     connections: int = 1024

@@ -374,6 +374,13 @@ class Pool:
                 future.set_result(outcome)
         self._loads = left
 
+    def stop(self) -> None:
+        """No file is loaded any more."""
+        for _, future in self._loads:
+            if not future.done():
+                future.set_result("the server ends")
+        self._loads = []
+
     # -- deadlines ---------------------------------------------------------------------------------
 
     def _tick(self) -> None:

@@ -18,6 +18,7 @@ from urllib import parse
 
 import httptools
 
+from . import journal
 from .refusal import Refused, shown
 
 _MOST_HEAD = 32 << 10  # bytes of a request's first line and headers
@@ -340,9 +341,10 @@ class Connection(asyncio.Protocol):
         answer = _Answer(request.body)
         try:
             await self.config.loaded_app(scope, answer.receive, answer.send)
-        except Exception as error:  # ours: it is told to the log, not to the client
+        except Exception as error:  # ours: the log has all of it
+            journal.fail(error)
             self.front.refuse(self, Refused(500, f"{type(error).__name__} in the server"))
-            raise
+            return
         kinds = [v for k, v in answer.headers if k == b"content-type"]
         headers = [h for h in answer.headers if h[0] not in (b"content-type", b"content-length")]
         self.respond(answer.status, answer.parts, kinds[0] if kinds else b"text/plain", headers)

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..backends.memory import Memory, make_memory
 
-_LEAST, _MOST = 1 << 16, 1 << 33
+_LEAST, _LARGE, _MOST = 1 << 16, 1 << 22, 1 << 33
 _ALIGN = 64
 
 
@@ -29,8 +29,14 @@ class Slab:
         self._bytes: np.ndarray = np.empty(0, np.uint8)
 
     def grow(self, size: int) -> None:
-        """See that ``size`` bytes fit (writer). Raises ``MemoryError``."""
-        if size <= os.fstat(self.fd).st_size:
+        """See that ``size`` bytes fit (writer). What lies there may be lost: memory of a batch that
+        was much larger is given back. Raises ``MemoryError``."""
+        whole = os.fstat(self.fd).st_size
+        if size <= whole:
+            if whole > _LARGE and size < whole // 4:
+                os.ftruncate(self.fd, _LARGE)
+                if size > _LARGE:
+                    self.grow(size)
             return
         if size > _MOST:
             raise MemoryError(f"a batch of {size} bytes; at most {_MOST} are shared")

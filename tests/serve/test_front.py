@@ -4,7 +4,6 @@ import base64
 import contextlib
 import json
 import threading
-import time
 
 import numpy as np
 import pytest

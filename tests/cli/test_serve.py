@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import urllib.request
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,6 +15,14 @@ import disttrain as dt
 from disttrain.cli import main
 
 pytest.importorskip("starlette", reason="the board's packages are missing: disttrain[board]")
+
+
+def client():
+    """The function of ``docs/serving.md``."""
+    text = (Path(__file__).parents[2] / "docs/serving.md").read_text()
+    names: dict = {}
+    exec(text.partition("```python\n")[2].partition("\nprint(")[0], names)
+    return names["infer"]
 
 
 def test_a_saved_program_is_served(tmp_path) -> None:
@@ -44,6 +53,8 @@ def test_a_saved_program_is_served(tmp_path) -> None:
             (output,) = json.loads(answer.read())["outputs"]
         with dt.no_grad():
             want = net(dt.tensor(x)).numpy()
+        found = client()(line.split()[-1], "net", input=x)["output"]
+        np.testing.assert_array_equal(found, want)
         np.testing.assert_array_equal(np.float32(output["data"]).reshape(output["shape"]), want)
         job.send_signal(signal.SIGTERM)
         assert job.wait(30) == 0

@@ -7,6 +7,7 @@ import contextlib
 import functools
 import hmac
 import importlib
+import logging
 import math
 import re
 import signal
@@ -258,6 +259,7 @@ def main(options: Options, supervisor: Channel, listener: socket.socket, version
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     lifetime.rename("dt-serve-front")
+    logging.basicConfig(handlers=[journal.Handler()], level=logging.WARNING, force=True)
 
     async def run() -> None:
         await Front(options, supervisor, version).run(listener)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import time
 import traceback
@@ -29,3 +30,13 @@ def fail(error: BaseException) -> None:
     """Tell of an error that is a bug of ours."""
     text = "".join(traceback.format_exception(error))
     tell("internal_error", "error", error=f"{type(error).__name__}: {error}", traceback=text)
+
+
+class Handler(logging.Handler):
+    """What libraries log, as events of their own."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Tell of one record."""
+        error = record.exc_info[1] if record.exc_info else None
+        more = {} if error is None else {"error": f"{type(error).__name__}: {error}"}
+        tell(record.name, record.levelname.lower(), text=record.getMessage(), **more)

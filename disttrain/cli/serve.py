@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from ..errors import ConfigError
+from ..serve.options import Options, cores
 
 _OPTIONS = (  # name, field, type, help
     ("--max-batch", "max_batch", int, "rows of a batch, at most"),
@@ -30,17 +31,27 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "models", nargs="+", metavar="[NAME=]FILE",
         help="saved programs (dt.export); a model's name is its file's, where none is given",
     )  # fmt: skip
-    parser.add_argument("--host", default="127.0.0.1", help="elsewhere than here it needs a token")
+    parser.add_argument(
+        "--host", default="127.0.0.1", help="default 127.0.0.1; another one needs --token-file"
+    )
     parser.add_argument("--port", type=int, default=8000, help="default 8000; 0: any free one")
-    parser.add_argument("--workers", type=int, help="processes that compute; default: the cores")
+    parser.add_argument(
+        "--workers", type=int, metavar="N", default=cores(),
+        help=f"processes that compute (default: one for each core, {cores()})",
+    )  # fmt: skip
     parser.add_argument(
         "--onnx", action="store_true", help="the files are ONNX: run by onnxruntime"
     )
     parser.add_argument(
-        "--max-delay-ms", type=float, default=2.0, help="how long a request waits for others"
-    )
+        "--max-delay-ms", type=float, default=1000 * Options.delay, metavar="N",
+        help=f"how long a request waits for others (default {1000 * Options.delay:g})",
+    )  # fmt: skip
     for name, dest, kind, text in _OPTIONS:
-        parser.add_argument(name, dest=dest, type=kind, help=text)
+        default = getattr(Options, dest)
+        parser.add_argument(
+            name, dest=dest, type=kind, default=default, metavar="N",
+            help=f"{text} (default {default})",
+        )  # fmt: skip
     parser.add_argument("--token-file", metavar="FILE", help="clients must know what it holds")
     parser.add_argument("--certificate", default="", metavar="FILE", help="serve HTTPS, with --key")
     parser.add_argument("--key", default="", metavar="FILE")
@@ -49,16 +60,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    settings = importlib.import_module("disttrain.serve.options")
     models = importlib.import_module("disttrain.serve.models")
-    made = settings.Options(
+    made = Options(
         models=_models(options.models),
-        **{d: getattr(options, d) for _, d, _, _ in _OPTIONS if getattr(options, d) is not None},
+        **{dest: getattr(options, dest) for _, dest, _, _ in _OPTIONS},
         host=options.host, port=options.port, onnx=options.onnx,
-        workers=settings.cores() if options.workers is None else options.workers,
-        delay=options.max_delay_ms / 1000, token=_token(options.token_file),
-        certificate=options.certificate, key=options.key, watch=not options.no_watch,
-        log_requests=options.log_requests,
+        workers=options.workers, delay=options.max_delay_ms / 1000,
+        token=_token(options.token_file), certificate=options.certificate,
+        key=options.key, watch=not options.no_watch, log_requests=options.log_requests,
     )  # fmt: skip
     supervisor = importlib.import_module("disttrain.serve.supervisor")
     opener = models.open_onnx

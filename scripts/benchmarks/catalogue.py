@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks import calls, cases, compiled, kernels, restarts, stores, strategies
+from benchmarks import calls, cases, compiled, kernels, restarts, serving, stores, strategies
 
 CASES = {
     f.__name__: f
@@ -22,7 +22,7 @@ CASES = {
         *(cases.all_reduce_4, cases.all_reduce_8, cases.all_reduce_16, cases.scatter_gather),
         *(cases.all_reduce, cases.memory, cases.launch, restarts.restart),
         *(calls.rpc_call, calls.rpc_tensor, calls.rpc_echo, calls.rpc_flight),
-        *(calls.rpc_autograd, calls.rpc_memory),
+        *(calls.rpc_autograd, calls.rpc_memory, serving.serving),
     )
 }
 TWO = (
@@ -109,6 +109,10 @@ BARS = {
     "rpc: echo of 16 MB": (1.5, 3.0),
     "rpc: 100 calls in flight": (2.0, 5.0),
     "rpc: autograd step, 64-64-64-10, batch 16": (1.5, 4.0),
+    "serving: digits' CNN, 64 clients, a request": (1.3, 2.0),
+    "serving: digits' CNN, 64 clients, median": (1.3, 2.0),
+    "serving: digits' CNN, 64 clients, 99 of 100": (1.3, 2.0),
+    "memory of a serving worker (MB)": (5.0, 6.0),
 }
 
 # What must not be more than so much for us alone, and should not.

@@ -48,7 +48,7 @@ class FakeQuantizeBase(Module):
     def disable_observer(self) -> None:
         self.enable_observer(False)
 
-    def calculate_qparams(self, **kwargs: Any) -> Any:
+    def calculate_qparams(self) -> Any:
         """(scales, zero points)."""
         raise NotImplementedError
 
@@ -100,7 +100,7 @@ class FakeQuantize(FakeQuantizeBase):
     def _take(self, scale: Tensor, zero: Tensor) -> None:
         self.scale, self.zero_point = scale, zero.to(self.zero_point.dtype)
 
-    def calculate_qparams(self, **kwargs: Any) -> Any:
+    def calculate_qparams(self) -> Any:
         return self.activation_post_process.calculate_qparams()
 
     def extra_repr(self) -> str:

@@ -25,7 +25,9 @@ def merged(old: Histogram | None, values: np.ndarray, bins: int) -> Histogram:
     new = np.histogram(values, bins, _range(low, high))[0].astype(np.float64)
     if (low, high) == (least, most):
         return counts + new, low, high
-    before, after = (np.linspace(*ends, bins + 1) for ends in (_range(least, most), _range(low, high)))
+    before, after = (
+        np.linspace(*ends, bins + 1) for ends in (_range(least, most), _range(low, high))
+    )
     total = np.concatenate(([0.0], np.cumsum(counts, dtype=np.float64)))
     return new + np.diff(np.interp(after, before, total)), low, high
 

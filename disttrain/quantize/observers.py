@@ -14,6 +14,7 @@ from ..core import Tensor, no_grad, wrap
 from ..core.types.dtypes import finfo, float32
 from ..errors import ConfigError
 from ..nn import Module
+from ..trace import warn
 from . import types
 from .histogram import best_limits, merged
 from .types import limits, per_tensor_affine, qscheme, qtype
@@ -23,7 +24,8 @@ class _Partial:
     """A class with some arguments given; calling it makes one. ``with_args`` gives more."""
 
     def __init__(self, made: Callable) -> None:
-        self.made, self.given_later = made, {}
+        self.made = made
+        self.given_later: dict[str, Callable] = {}
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         later = {k: f() for k, f in self.given_later.items() if k not in kwargs}
@@ -55,7 +57,7 @@ class ObserverBase(Module):
         super().__init__()
         self.dtype, self.is_dynamic = dtype, is_dynamic
 
-    def calculate_qparams(self, **kwargs: Any) -> Any:
+    def calculate_qparams(self) -> Any:
         """(scales, zero points), as tensors."""
         raise NotImplementedError
 
@@ -128,13 +130,15 @@ class UniformObserver(ObserverBase):
 
     def calculate_qparams(self) -> tuple[Tensor, Tensor]:
         if not self.has_seen:
-            raise ConfigError(
-                f"{type(self).__name__}: nothing was observed; run the prepared model on some data "
-                "before convert()"
+            warn(
+                f"{type(self).__name__}: must run observer before calling calculate_qparams; "
+                "Returning default values (scale 1, zero point 0), as for a model whose state will "
+                "be loaded"
             )
+            return ops.ones(1), ops.zeros(1).long()
         return self._grid(self.min_val.numpy(), self.max_val.numpy())
 
-    def _grid(self, least: np.ndarray, most: np.ndarray) -> tuple[Tensor, Tensor]:
+    def _grid(self, least: Any, most: Any) -> tuple[Tensor, Tensor]:
         """The grid for numbers from ``least`` to ``most``, and 0."""
         low, high, eps = self.quant_min, self.quant_max, self.eps.numpy()
         below, above = np.minimum(least, np.float32(0)), np.maximum(most, np.float32(0))
@@ -252,7 +256,7 @@ class HistogramObserver(UniformObserver):
         values = values[np.isfinite(values)]
         if not values.size:
             return
-        old = (self.histogram.numpy(), *map(float, (self.min_val, self.max_val)))
+        old = self.histogram.numpy(), float(self.min_val), float(self.max_val)
         counts, low, high = merged(old if self.has_seen else None, values, self.bins)
         self.histogram = wrap(counts.astype(np.float32))
         self._take(wrap(np.array(low, np.float32)), wrap(np.array(high, np.float32)))

@@ -32,15 +32,12 @@ class QConfig(namedtuple("QConfig", ["activation", "weight"])):
         return super().__new__(cls, activation, weight)
 
 
-
 _ROWS = observers.default_per_channel_weight_observer
 _FAKE_ROWS = fake.default_per_channel_weight_fake_quant
 _DYNAMIC = observers.default_dynamic_quant_observer
 
 default_qconfig = QConfig(observers.default_observer, observers.default_weight_observer)
-default_debug_qconfig = QConfig(
-    observers.default_debug_observer, observers.default_weight_observer
-)
+default_debug_qconfig = QConfig(observers.default_debug_observer, observers.default_weight_observer)
 default_per_channel_qconfig = QConfig(observers.default_observer, _ROWS)
 default_dynamic_qconfig = QConfig(_DYNAMIC, observers.default_weight_observer)
 per_channel_dynamic_qconfig = QConfig(_DYNAMIC, _ROWS)

@@ -183,7 +183,7 @@ class QuantizedTensor(Tensor):
     def contiguous(self, memory_format: Any = None) -> Self:
         return self.with_levels(self.levels.contiguous())
 
-    def cpu(self) -> Self:
+    def cpu(self, memory_format: Any = None) -> Self:
         return self.with_levels(self.levels.cpu())
 
     def __copy__(self) -> Self:

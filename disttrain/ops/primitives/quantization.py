@@ -96,8 +96,7 @@ dequantize: Primitive = primitive(
     "dequantize", _dequantize, "q scale zero",
     shape=lambda q, scale, zero: (broadcast(q, scale, zero), scale.dtype),
     samples=lambda rng: [
-        ((_quantize(*args, **params, dtype=INT8), *args[1:]), {})
-        for args, params in _grid_samples(rng)
+        ((_quantize(*args, -8, 7, INT8), *args[1:]), {}) for args, _ in _grid_samples(rng)
     ],
 )  # fmt: skip
 dequantize.elementwise = True
@@ -169,9 +168,7 @@ def _each(prim: Any, args: tuple, dims: tuple, params: dict, size: int) -> Any:
     args = tuple(a if d is None else front(a, d) for a, d in zip(args, dims, strict=True))
     outs = []
     for k in range(size):
-        one = [
-            a if d is None else getitem(a, index=(k,)) for a, d in zip(args, dims, strict=True)
-        ]
+        one = [a if d is None else getitem(a, index=(k,)) for a, d in zip(args, dims, strict=True)]
         out = prim(*one, **params)
         outs.append(reshape(out, shape=(1, *out.shape)))
     return cat(*outs, dim=0, sizes=(1,) * size)
@@ -339,7 +336,7 @@ def _integer_conv(
 
 
 def _one_channel(
-    x: np.ndarray, w: np.ndarray, scales: np.ndarray, x_scale: float, x_zero: int, stride: tuple,
+    x: np.ndarray, w: Any, scales: np.ndarray, x_scale: float, x_zero: int, stride: tuple,
     dilation: tuple, out: tuple,
 ) -> Any:  # fmt: skip
     """One input channel per group: a sum of shifted planes."""
@@ -348,8 +345,9 @@ def _one_channel(
     shifted = (x.astype(np.int32) - x_zero)[:, :, None]
     total = np.zeros((n, c, each, *out), np.int32)
     for tap, where in win.taps(w.shape[2:], out, stride, dilation):
-        factor = w[(slice(None), 0, *tap)].astype(np.int32).reshape(c, each, *(1,) * len(out))
-        total += shifted[(slice(None), slice(None), slice(None), *where)] * factor
+        weight: Any = w[(slice(None), 0, *tap)]
+        weight = weight.astype(np.int32).reshape(c, each, *(1,) * len(out))
+        total += shifted[(slice(None), slice(None), slice(None), *where)] * weight
     factor = (F32.type(x_scale) * scales).reshape(-1, *(1,) * len(out))
     return total.reshape(n, len(w), *out).astype(F32) * factor
 

@@ -186,9 +186,7 @@ class _Product:
 def spread(text: Text, number: str, one: str, kind: str, count: int) -> str:
     """A register of one number."""
     first = text.let(f"insertelement {kind} poison, {one} {number}, i32 0")
-    return text.let(
-        f"shufflevector {kind} {first}, {kind} poison, <{count} x i32> zeroinitializer"
-    )
+    return text.let(f"shufflevector {kind} {first}, {kind} poison, <{count} x i32> zeroinitializer")
 
 
 def added_up(text: Text, sums: list[str], lanes: int, one: str, add: str) -> str:
@@ -237,7 +235,8 @@ def _widened(lanes: int, rows: int) -> str:
     params = ["ptr %y", "ptr %x", "ptr %w", "ptr %sw", "i64 %n", "i64 %k", "i64 %ys", "i64 %xs"]
 
     def terms(at: str, there: str, xs: list[str], ws: list[str], sums: list[str]) -> list[str]:
-        made, left = [], []
+        made: list[str] = []
+        left: list[str] = []
         for x in xs:
             left.append(text.let(f"load {kind}, ptr {text.at(x, (at, '4'))}, align 4"))
         for w in ws:

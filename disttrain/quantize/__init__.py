@@ -5,8 +5,8 @@
     prepare(model); convert(model)                  by calibration; prepare_qat: by training
 
 ``types``, ``grids``, ``tensor`` and ``functions`` are quantized tensors; ``observers`` (with
-``histogram``), ``fake`` and ``qconfig`` find their grids; ``layers`` compute with them; ``mappings``,
-``fusing``, ``workflow`` and ``configs`` change models. The primitives are those of
+``histogram``), ``fake`` and ``qconfig`` find their grids; ``layers`` compute with them;
+``mappings``, ``fusing``, ``workflow`` and ``configs`` change models. The primitives are those of
 ``ops/primitives/quantization.py``, so that quantized models are compiled and exported as others.
 """
 

@@ -44,13 +44,11 @@ class Int8DynamicActivationInt8WeightConfig:
 
     def apply(self, linear: Any) -> None:
         """Change a Linear."""
-        if (
-            str(getattr(self.act_mapping_type, "name", self.act_mapping_type)).lower()
-            != "symmetric"
-        ):
+        kind = str(getattr(self.act_mapping_type, "name", self.act_mapping_type)).lower()
+        if kind != "symmetric":
             raise ConfigError(
-                f"Int8DynamicActivationInt8WeightConfig: act_mapping_type={self.act_mapping_type!r} "
-                "given; 'symmetric' is known"
+                "Int8DynamicActivationInt8WeightConfig: act_mapping_type="
+                f"{self.act_mapping_type!r} given; 'symmetric' is known"
             )
         (WeightOnlyLinear if self.weight_only_decode else DynamicRowsLinear).take_over(linear)
 

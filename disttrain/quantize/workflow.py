@@ -207,8 +207,8 @@ def _spec(given: Any, kind: Any) -> dict:
             k: float_qparams_weight_only_qconfig if k in mappings.TABLES else qconfig for k in given
         }
     raise ConfigError(
-        f"quantize_dynamic: qconfig_spec={given!r} given; needed a set of kinds or names of layers, "
-        "or a dict with a QConfig for each"
+        f"quantize_dynamic: qconfig_spec={given!r} given; needed a set of kinds or names of "
+        "layers, or a dict with a QConfig for each"
     )
 
 

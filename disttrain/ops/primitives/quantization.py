@@ -298,7 +298,7 @@ dynamic_linear: Primitive = primitive(
 )  # fmt: skip
 
 
-# --- convolution -----------------------------------------------------------------------------------
+# --- convolution ---------------------------------------------------------------------------------
 def _columns(x: np.ndarray, kernel: tuple, out: tuple, stride: tuple, dilation: tuple) -> Any:
     """The windows of a padded x (N, C, *size), as rows (N places, *kernel, C) of a matrix."""
     d = len(kernel)

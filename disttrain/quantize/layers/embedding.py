@@ -11,6 +11,7 @@ from ...core import Tensor, wrap
 from ...errors import ConfigError
 from ...nn import functional as F
 from ...ops.primitives import quantization as prim
+from ...ops.primitives.gathering import take
 from .. import types
 from ..grids import Grid
 from ..observers import default_float_qparams_observer
@@ -51,9 +52,8 @@ class _Table(nn.Module):
     def _rows(self, index: Tensor) -> Tensor:
         """The rows of these numbers, in float32."""
         rows = F.embedding(index, self.uint8_weight)
-        beside = ops.stack([self.weight_scale, self.weight_zero_point], 1)
-        grid = F.embedding(index, beside)
-        out: Tensor = prim.dequantize(rows, grid[..., :1], grid[..., 1:])
+        scale, zero = (take(t, index, dim=0) for t in (self.weight_scale, self.weight_zero_point))
+        out: Tensor = prim.dequantize(rows, scale.unsqueeze(-1), zero.unsqueeze(-1))
         return out
 
     @classmethod

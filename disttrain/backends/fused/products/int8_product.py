@@ -56,8 +56,8 @@ def scaled(
     x: ndarray, zero: ndarray, scale: ndarray, w: ndarray, scales: ndarray, sums: ndarray,
     b: ndarray | None,
 ) -> ndarray:  # fmt: skip
-    """``(x - zero) @ w.T * (scale scales) + b`` in float32. ``zero`` (int32) and ``scale``: a number
-    a row; ``scales``, ``b``: a number a column; ``sums``: ``row_sums(w)``."""
+    """``(x - zero) @ w.T * (scale scales) + b`` in float32. ``zero`` (int32), ``scale``: a number a
+    row; ``scales``, ``b``: a number a column; ``sums``: ``row_sums(w)``."""
     way = _way(True)
     (m, k), n = x.shape, len(w)
     if b is None:

@@ -11,6 +11,7 @@ from .. import ops
 from ..core import Tensor, no_grad, wrap
 from ..errors import ConfigError
 from ..nn import Module
+from ..ops.primitives.quantization import affine
 from . import observers as obs
 from . import types
 from .functions import fake_quantize_per_channel_affine, fake_quantize_per_tensor_affine
@@ -87,7 +88,7 @@ class FakeQuantize(FakeQuantizeBase):
         if self.observes:
             with no_grad():
                 self.activation_post_process(X.detach())
-                self._take(*self.calculate_qparams())
+                self._take(*self.training_grid())
         if not self.rounds:
             return X
         limits = self.quant_min, self.quant_max
@@ -96,6 +97,11 @@ class FakeQuantize(FakeQuantizeBase):
                 X, self.scale, self.zero_point, self.ch_axis, *limits
             )
         return fake_quantize_per_tensor_affine(X, self.scale, self.zero_point, *limits)
+
+    def training_grid(self) -> tuple[Tensor, Tensor]:
+        """What to round to, after what was just observed."""
+        found: tuple[Tensor, Tensor] = self.calculate_qparams()
+        return found
 
     def _take(self, scale: Tensor, zero: Tensor) -> None:
         self.scale, self.zero_point = scale, zero.to(self.zero_point.dtype)
@@ -119,7 +125,20 @@ class FakeQuantize(FakeQuantizeBase):
 
 
 class FusedMovingAvgObsFakeQuantize(FakeQuantize):
-    """FakeQuantize; in PyTorch one operation with its observer."""
+    """FakeQuantize whose grids, in training, are those of PyTorch's operation of this name: around
+    0, the least number of the grid is as far as it is from 0 (-128 for -1, say)."""
+
+    def training_grid(self) -> tuple[Tensor, Tensor]:
+        seen, low, high = self.activation_post_process, self.quant_min, self.quant_max
+        least, most = seen.min_val.numpy(), seen.max_val.numpy()
+        if self.qscheme not in types.SYMMETRIC:
+            scale, zero = affine(least, most, low, high)
+            return wrap(np.atleast_1d(scale)), wrap(np.atleast_1d(zero))
+        if low >= 0:
+            return super().training_grid()
+        scale = np.maximum(np.maximum(-least / -low, most / high), seen.eps.numpy())
+        scale = np.atleast_1d(scale.astype(np.float32))
+        return wrap(scale), wrap(np.zeros(scale.shape, np.int32))
 
 
 class FixedQParamsFakeQuantize(FakeQuantize):

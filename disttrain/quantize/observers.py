@@ -82,6 +82,10 @@ class UniformObserver(ObserverBase):
     ) -> None:
         super().__init__(dtype, is_dynamic)
         self.qscheme, self.reduce_range = qscheme, reduce_range
+        if reduce_range and qscheme in types.SYMMETRIC and self._unsigned():
+            raise NotImplementedError(
+                "Cannot reduce range for symmetric quantization for quint8; use qint8"
+            )
         self.has_customized_qrange = quant_min is not None and quant_max is not None
         self.quant_min, self.quant_max = self._limits(quant_min, quant_max)
         self.register_buffer("eps", wrap(np.array([eps], np.float32)))

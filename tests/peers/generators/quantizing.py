@@ -293,7 +293,9 @@ def tables(dt: Any, torch: Any, draw: random.Random) -> list[str]:
     rows, width = draw.randint(1, 30), 4 * draw.randint(1, 5)
     index = np.array([[draw.randrange(rows) for _ in range(4)] for _ in range(3)])
     bags = draw.random() < 0.5
-    peer = torch.nn.EmbeddingBag(rows, width, mode="sum") if bags else torch.nn.Embedding(rows, width)
+    peer = (
+        torch.nn.EmbeddingBag(rows, width, mode="sum") if bags else torch.nn.Embedding(rows, width)
+    )
     mine = dt.nn.EmbeddingBag(rows, width, mode="sum") if bags else dt.nn.Embedding(rows, width)
     _copied(dt, peer, mine)
     name = "EmbeddingBag" if bags else "Embedding"

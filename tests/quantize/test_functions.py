@@ -10,6 +10,8 @@ from disttrain import quantize
 from disttrain.errors import ConfigError, DTypeError
 from disttrain.quantize import qint8, qint32, quint8
 
+WHOLE = dt.ones(2).int()
+
 
 def test_a_grid_for_all_and_for_each_of_several_tensors():
     x = dt.tensor([-1.0, 0.0, 0.26])
@@ -66,13 +68,13 @@ def test_as_if():
     [
         (lambda: quantize.quantize_per_tensor([1.0], 0.1, 0, quint8), TypeError, "iterable|zip"),
         (lambda: quantize.quantize_per_tensor(1.0, 0.1, 0, quint8), TypeError, "float given"),
-        (lambda: quantize.quantize_per_tensor(dt.ones(2).int(), 0.1, 0, quint8), DTypeError, "int32"),
+        (lambda: quantize.quantize_per_tensor(WHOLE, 0.1, 0, quint8), DTypeError, "int32"),
         (lambda: quantize.quantize_per_tensor(dt.ones(2), 0.1, 0, dt.float32), DTypeError, "qint8"),
         (lambda: quantize.quantize_per_tensor(dt.ones(2), -1, 0, quint8), ConfigError, "scale"),
         (lambda: quantize.int_repr(dt.ones(2)), TypeError, "needed a quantized tensor"),
         (lambda: quantize.fake_quantize_per_tensor_affine(dt.ones(2), 1.0, 0, 5, 1), ConfigError,
          "quant_min=5 is greater"),
-        (lambda: quantize.fake_quantize_per_tensor_affine(dt.ones(2).int(), 1.0, 0, 0, 1), DTypeError,
+        (lambda: quantize.fake_quantize_per_tensor_affine(WHOLE, 1.0, 0, 0, 1), DTypeError,
          "int32 given"),
         (lambda: quantize.fake_quantize_per_channel_affine(
             dt.ones(2, 3), dt.ones(2), dt.ones(2), 1, 0, 1), ConfigError, "not consistent"),

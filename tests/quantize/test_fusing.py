@@ -53,7 +53,7 @@ def test_linear_and_normalisation():
 
 def test_what_is_wrong_is_told():
     net = made([nn.Conv2d(2, 3, 2), nn.BatchNorm2d(3), nn.Tanh()])
-    with pytest.raises(NotImplementedError, match="Cannot fuse modules: .*Tanh"):
+    with pytest.raises(NotImplementedError, match=r"Cannot fuse modules: .*Tanh"):
         quantize.fuse_modules(net.eval(), ["0", "2"])
     with pytest.raises(AssertionError, match="eval"):
         quantize.fuse_modules(net.train(), ["0", "1"])

@@ -115,7 +115,8 @@ def test_others():
     [
         (lambda: quantize.MinMaxObserver(quant_min=3, quant_max=1), ConfigError, "must be less"),
         (lambda: quantize.MinMaxObserver(quant_min=3, quant_max=9), ConfigError, "must include 0"),
-        (lambda: quantize.HistogramObserver(qscheme=types.per_channel_affine), ConfigError, "per_tensor"),
+        (lambda: quantize.HistogramObserver(qscheme=types.per_channel_affine), ConfigError,
+         "per_tensor"),
         (lambda: quantize.MinMaxObserver(qscheme=types.per_tensor_symmetric, reduce_range=True),
          NotImplementedError, "Cannot reduce range"),
         (lambda: quantize.MinMaxObserver(dtype=dt.float32), TypeError, "qint8"),

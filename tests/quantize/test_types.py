@@ -17,7 +17,7 @@ def test_types_are_found_by_their_integers_too():
         found = getattr(types, kind)
         assert types.quantized(other, "x") is found is types.quantized(found, "x")
         assert found.np == other.np and repr(found) == f"disttrain.{kind}"
-    with pytest.raises(DTypeError, match="quantize_per_tensor: .*float32 given; needed one of"):
+    with pytest.raises(DTypeError, match=r"quantize_per_tensor: .*float32 given; needed one of"):
         types.quantized(dt.float32, "quantize_per_tensor")
 
 

@@ -8,12 +8,12 @@ import io
 import threading
 
 import pytest
-from support import digits
 
 import disttrain as dt
 from disttrain import nn, quantize
 from disttrain.errors import ConfigError, DTypeError
 from disttrain.quantize import workflow
+from support import digits
 
 
 def size(model):

@@ -1,5 +1,5 @@
-"""``torch.ao.quantization`` and the modules beside it, and names of quantized tensors at torch's top
-level: ``disttrain.quantize``, loaded when a program first asks for one of them."""
+"""``torch.ao.quantization`` and the modules beside it, and names of quantized tensors at the top of
+torch: ``disttrain.quantize``, loaded when a program first asks for one of them."""
 
 from __future__ import annotations
 

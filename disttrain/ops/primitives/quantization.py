@@ -96,7 +96,8 @@ dequantize: Primitive = primitive(
     "dequantize", _dequantize, "q scale zero",
     shape=lambda q, scale, zero: (broadcast(q, scale, zero), scale.dtype),
     samples=lambda rng: [
-        ((_quantize(*args, -8, 7, INT8), *args[1:]), {}) for args, _ in _grid_samples(rng)
+        ((_quantize(x, scale, zero, -8, 7, INT8), scale, zero), {})
+        for (x, scale, zero), _ in _grid_samples(rng)
     ],
 )  # fmt: skip
 dequantize.elementwise = True

@@ -1,4 +1,4 @@
-"""Primitives of quantization by numbers written out; ``tests/ops/test_table.py`` holds their rules."""
+"""Primitives of quantization by numbers; ``tests/ops/test_table.py`` holds their rules."""
 
 from __future__ import annotations
 

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from .. import ops
+from ..backends.fused.products.int8_product import affine
 from ..core import Tensor, no_grad, wrap
 from ..errors import ConfigError
 from ..nn import Module
-from ..ops.primitives.quantization import affine
 from . import observers as obs
 from . import types
 from .functions import fake_quantize_per_channel_affine, fake_quantize_per_tensor_affine

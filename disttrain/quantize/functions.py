@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..backends.fused.products.int8_product import affine
 from ..core import Tensor, wrap
 from ..errors import ConfigError, DTypeError
 from ..ops.primitives import quantization as prim
@@ -70,7 +71,7 @@ def dynamic_grid(x: Tensor, low: int, high: int) -> tuple[float, int]:
     ``x``."""
     if not x.numel():
         raise ConfigError("quantize_per_tensor_dynamic: an empty tensor has no range")
-    scale, zero = prim.affine(x.min().item(), x.max().item(), low, high)
+    scale, zero = affine(x.min().item(), x.max().item(), low, high)
     return float(scale), int(zero)
 
 

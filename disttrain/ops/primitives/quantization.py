@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 
 from ...backends.fused.products import int8_product
+from ...backends.fused.products.int8_product import levels
 from ...core.annotations import Shaped, Value
 from ...core.gate import Primitive
 from ..declare import broadcast, primitive
@@ -46,25 +47,12 @@ def _computed(x: np.ndarray) -> np.ndarray:
 
 
 # --- elements on a grid --------------------------------------------------------------------------
-def _levels(x: np.ndarray, scale: np.ndarray, zero: np.ndarray, low: int, high: int) -> Any:
-    """The numbers of the grid that are nearest, as floating-point numbers."""
-    x = _computed(x)
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        out = x * (np.float32(1.0) / scale)
-        if zero.dtype.kind == "f":
-            out = np.rint(out + zero)
-        else:
-            out = np.rint(out, out=out if isinstance(out, np.ndarray) else None)
-            out = out + zero.astype(out.dtype)
-    return np.fmin(np.fmax(out, low), high)  # not clip: nan becomes a number of the grid, too
-
-
 def _quantize(
     x: np.ndarray, scale: np.ndarray, zero: np.ndarray, low: int, high: int, dtype: np.dtype
 ) -> Any:
     if dtype.itemsize > 2:  # such levels are no numbers of float32
         x, scale = x.astype(np.float64), scale.astype(np.float64)
-    return _levels(x, scale, zero, low, high).astype(dtype)
+    return levels(_computed(x), scale, zero, low, high).astype(dtype)
 
 
 def _grid_samples(rng: np.random.Generator) -> list:
@@ -105,8 +93,8 @@ dequantize.elementwise = True
 
 def _fake(x: np.ndarray, scale: np.ndarray, zero: np.ndarray, low: int, high: int) -> Any:
     kind, scale = x.dtype, scale.astype(_computed(x).dtype)
-    levels = _levels(x, scale, zero, low, high)
-    return ((levels - zero.astype(levels.dtype)) * scale).astype(kind, copy=False)
+    found = levels(_computed(x), scale, zero, low, high)
+    return ((found - zero.astype(found.dtype)) * scale).astype(kind, copy=False)
 
 
 def _inside(g: Value, x: Any, scale: Any, zero: Any, low: int, high: int) -> Any:
@@ -234,49 +222,16 @@ integer_linear: Primitive = primitive(
 )  # fmt: skip
 
 
-# --- a grid from the range of what is there -------------------------------------------------------
-def affine(least: Any, most: Any, low: int, high: int) -> tuple[np.ndarray, np.ndarray]:
-    """(scale, zero) of the grid that has the numbers from ``least`` to ``most`` and 0, as its
-    integers ``low`` to ``high``: float32 and int32. 0 is a number of the grid."""
-    least, most = np.minimum(least, 0).astype(np.float64), np.maximum(most, 0).astype(np.float64)
-    scale = np.asarray((most - least) / (high - low)).astype(F32)
-    scale = np.where(scale < _LEAST_SCALE, F32.type(0.1), scale)
-    steps_below, steps_above = -least / scale, most / scale
-    from_below = abs(low) + steps_below < abs(high) + steps_above  # which of the two loses less
-    zero = np.where(from_below, low + steps_below, high - steps_above)
-    return scale, np.clip(np.rint(zero), low, high).astype(np.int32)
-
-
-_LEAST_SCALE = F32.type(2.0**-127)  # of which the inverse is finite
-
-
-def _around_zero(most: np.ndarray, high: int) -> tuple[np.ndarray, np.ndarray]:
-    scale = np.maximum((most / high).astype(F32), F32.type(1e-5))
-    return scale, np.zeros(scale.shape, np.int32)
-
-
 def _dynamic_linear(
     x: np.ndarray, w: np.ndarray, scale: np.ndarray, sums: np.ndarray | None = None,
     b: np.ndarray | None = None, *, own: int, symmetric: bool, low: int, high: int,
 ) -> Any:  # fmt: skip
     rows = _rows(x).astype(F32, copy=False)
-    groups = math.prod(x.shape[:own])
-    each = len(rows) // max(groups, 1)
-    lots = rows.reshape(groups, each * rows.shape[1])
-    if not rows.size:
-        grid = np.ones(groups, F32), np.zeros(groups, np.int32)
-    elif symmetric:
-        grid = _around_zero(np.maximum(lots.max(1), -lots.min(1)), high)
-    else:
-        grid = affine(lots.min(1), lots.max(1), low, high)
-    kind = INT8 if low < 0 else UINT8
-    levels = _levels(lots, grid[0][:, None], grid[1][:, None], low, high).astype(kind)
+    n, groups = len(w), math.prod(x.shape[:own])
     sums = int8_product.row_sums(w) if sums is None else sums
-    x_scale, zero = (np.repeat(a, each) for a in grid)
-    n = len(w)
-    y = int8_product.scaled(
-        levels.reshape(rows.shape), zero, x_scale, w, _per_row(scale, n), sums, b
-    )
+    scales = np.ascontiguousarray(_per_row(scale, n))
+    grid = int8_product.Grid(low, high, symmetric)
+    y = int8_product.dynamic(rows, groups, grid, w, scales, sums, b)
     return y.reshape(*x.shape[:-1], n).astype(x.dtype, copy=False)
 
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 from typing import Any
 
 from ... import nn, ops
+from ...backends.fused.products.int8_product import affine
 from ...core import Tensor
-from ...ops.primitives import quantization as prim
 from .. import types
 from ..grids import Grid
 from ..tensor import QuantizedTensor, floats, made
@@ -181,7 +181,7 @@ def _affine(x: QuantizedTensor, factor: float, shift: float) -> QuantizedTensor:
     low, high = types.limits(x.kind)
     scale, zero = float(x.grid.scale), int(x.grid.zero)
     ends = [(end - zero) * scale * factor + shift for end in (low, high)]
-    scale, zero = (n.item() for n in prim.affine(min(ends), max(ends), low, high))
+    scale, zero = (n.item() for n in affine(min(ends), max(ends), low, high))
     grid = Grid(scale, zero)
     return made(grid.levels(x.dequantize() * factor + shift, x.kind), grid, x.kind)
 

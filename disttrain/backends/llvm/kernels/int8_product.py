@@ -23,6 +23,9 @@ import numpy as np
 
 from ... import host
 from ..loops import Text, functions
+from .levels import PARAMS as _LEVELS
+from .levels import head as levels_head
+from .levels import levels
 
 _POINTER, _NUMBER = ctypes.c_void_p, ctypes.c_int64
 _CHUNK = 64  # rows of x that meet a row of w while that is near
@@ -85,6 +88,9 @@ class _Product:
                 end = text.let(f"add i64 {begin}, {_CHUNK}")
                 end = text.let(f"call i64 @llvm.smin.i64(i64 {end}, i64 %m)")
                 self.columns(begin, end)
+        if self.scaled:
+            levels(text, way)
+            _both(text)
         return self.head() + str(text)
 
     def head(self) -> str:
@@ -93,7 +99,7 @@ class _Product:
         return (
             f"declare {self.sums} @{self.way.intrinsic}({taken})\n"
             "declare i64 @llvm.smin.i64(i64, i64)\n"
-        )
+        ) + (levels_head(self.way) if self.scaled else "")
 
     def columns(self, begin: str, end: str) -> None:
         """All results of some rows."""
@@ -215,6 +221,18 @@ def added_up(text: Text, sums: list[str], lanes: int, one: str, add: str) -> str
     return sums[0]
 
 
+def _both(text: Text) -> None:
+    """``dynamic``: levels, and their products."""
+    own = _LEVELS.replace("%out", "%l")
+    rest = "ptr %y, ptr %w, i64 %m, i64 %n, i64 %kw, i64 %ys, i64 %ws, ptr %sw, ptr %total, ptr %b"
+    with text.function("dynamic", own, rest):
+        text.add(f"call void @levels({own})")
+        text.add(
+            "call void @product(ptr %y, ptr %l, ptr %w, i64 %m, i64 %n, i64 %kw, i64 %ys, "
+            "i64 %width, i64 %ws, ptr %sx, ptr %zx, ptr %sw, ptr %total, ptr %b)"
+        )
+
+
 def _text(way: str, scaled: bool) -> str:
     return _Product(WAYS[way], scaled).write()
 
@@ -226,6 +244,20 @@ def product(way: str, scaled: bool) -> Callable | None:
     and b. None where code cannot be made."""
     kinds = [_POINTER] * 3 + [_NUMBER] * 6 + [_POINTER] * (5 if scaled else 0)
     return functions(_text, way, scaled)("product", kinds)
+
+
+@cache
+def dynamic(way: str) -> tuple[Callable, Callable] | None:
+    """``levels(out, x, sx, zx, groups, rows of each, k, bytes of a row of out, low, high, whether
+    around 0)``: x (rows, k) of float32, rounded to the grid of its group, whose scale and zero
+    point become those of each of its rows. Levels have no sign: where ``low`` is negative, 128 is
+    added to them and to zero points. ``dynamic``: with y, w, m, n, numbers of a row of w, bytes
+    between rows of both, sw, sums and b, the products, too. None where code cannot be made."""
+    find = functions(_text, way, True)
+    kinds = [_POINTER] * 4 + [_NUMBER] * 7
+    first = find("levels", kinds)
+    both = find("dynamic", kinds + [_POINTER] * 2 + [_NUMBER] * 5 + [_POINTER] * 3)
+    return None if first is None or both is None else (first, both)
 
 
 # --- float32 with integers -----------------------------------------------------------------------
@@ -306,4 +338,7 @@ def blocks(x: np.ndarray, width: int, block: int) -> np.ndarray:
     return out
 
 
-__all__ = ["FEW", "ROWS", "WAYS", "Way", "blocks", "lanes", "padded", "product", "way", "widened"]
+__all__ = [
+    "FEW", "ROWS", "WAYS", "Way", "blocks", "dynamic", "lanes", "padded", "product", "way",
+    "widened",
+]  # fmt: skip

@@ -80,3 +80,27 @@ def test_rows_do_not_depend_on_others():
     if code.widened(code.lanes(), 1) is not None:
         for k in (0, 7, 15):
             assert np.array_equal(products.widened(x[k : k + 1], w, scales)[0], whole[k])
+
+
+def test_grids_have_zero_and_both_ends():
+    scale, zero = products.affine(np.array([-1.0, 0.5, 0.0]), np.array([3.0, 2.0, 0.0]), 0, 255)
+    np.testing.assert_allclose(scale, [4 / 255, 2 / 255, 0.1], 1e-6)
+    assert zero.tolist() == [64, 0, 0] and zero.dtype == np.int32
+
+
+@pytest.mark.parametrize("grid", [(0, 255, False), (0, 127, False), (-127, 127, True)])
+def test_rounding_as_it_comes_has_the_same_bits_in_every_way(grid, monkeypatch):
+    rng = np.random.default_rng(5)
+    for number, (m, n, k) in enumerate(SIZES):
+        x = (rng.normal(rng.normal(), 1, (m, k)) * 10 ** rng.uniform(-4, 4)).astype("f4")
+        if number % 9 < 3:
+            x[number % m, number % k] = (0, np.nan, np.inf)[number % 9]
+        _, w, _ = drawn(m, n, k, np.uint8)
+        scales, b = rng.uniform(0.1, 1, n).astype("f4"), rng.normal(size=n).astype("f4")
+        for groups in {1, m}:
+            found = []
+            for way in (*WAYS, None):
+                monkeypatch.setattr(products, "_way", lambda scaled, way=way: way)
+                given = x, groups, products.Grid(*grid), w, scales, products.row_sums(w), b
+                found.append(products.dynamic(*given))
+            assert all(np.array_equal(y, found[0], equal_nan=True) for y in found[1:])

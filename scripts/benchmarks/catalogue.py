@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from benchmarks import calls, cases, compiled, kernels, restarts, serving, stores, strategies
+from benchmarks import (
+    calls,
+    cases,
+    compiled,
+    kernels,
+    quantized,
+    restarts,
+    serving,
+    stores,
+    strategies,
+)
 
 CASES = {
     f.__name__: f
@@ -15,7 +25,7 @@ CASES = {
         *(kernels.copies, kernels.orders, kernels.embedding_backward),
         *(kernels.convolutions, kernels.recurrent, kernels.save),
         *(kernels.recurrent_forward, kernels.pools, kernels.norms, kernels.attention),
-        *(kernels.interpolation, kernels.products),
+        *(kernels.interpolation, kernels.products, quantized.quantized),
         *(strategies.ddp_mlp, strategies.ddp_100mb, strategies.ddp_gpt, strategies.compiled_ddp),
         *(strategies.fsdp_mlp, strategies.fsdp_gpt, strategies.compiled_fsdp),
         *(stores.fsdp_memory, stores.checkpoint),
@@ -131,4 +141,8 @@ LIMITS = {
     "ratio: compiled GPT under fully_shard to eager": (1.1, 1.0),
     "ratio: peak under fully_shard to plan": (1.1, 1.02),
     "memory: grown over 10,000 calls": (2.0, 0.5),
+    **{
+        f"ratio: {how} Linear 1024x1024, 1 row, to float32": (0.67, 0.5)
+        for how in ("dynamic int8", "int8 weights")
+    },
 }

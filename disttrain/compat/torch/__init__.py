@@ -52,6 +52,7 @@ from . import (
     inner,
     library,
     pytree,
+    quantization,
     remote,
     saving,
     scripted,
@@ -112,7 +113,7 @@ def _module(name: str, source: object, *names: str) -> dict[str, Shim]:
 def _top() -> Shim:
     return (
         Shim(ROOT)
-        .later(lambda shim: Shim.take(shim, dt, LATER))
+        .later(_later)
         .take(dt)
         .give(**legacy.classes())
         .give(**facade.settings())
@@ -132,6 +133,12 @@ def _top() -> Shim:
             ScriptModule=scripted.ScriptModule, ScriptFunction=scripted.ScriptFunction,
         )
     )  # fmt: skip
+
+
+def _later(shim: Shim) -> None:
+    """What is loaded when the top level is first asked for a name that it has not."""
+    Shim.take(shim, dt, LATER)
+    quantization.top(shim)
 
 
 def _typename(obj: object) -> str:
@@ -236,6 +243,7 @@ def _others() -> dict[str, Shim]:
         **distributions.modules(),
         **hub.modules(),
         **inner.modules(),
+        **quantization.modules(),
         "torch.library": library.module(),
         "torch.nn.attention.flex_attention": flexible.module(),
         "torch.jit": scripted.jit(),

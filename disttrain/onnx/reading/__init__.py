@@ -1,8 +1,11 @@
-"""Models in ONNX's format as Modules."""
+"""Models in ONNX's format as Modules.
 
-from typing import Any
+``files`` decodes and doubts a file, ``building`` makes a ``graph`` of the message by the ``table`` of
+``operators``, ``running`` runs it with values; ``numbers`` computes on sizes. ``module`` is what a
+program gets.
+"""
 
+from .loading import load
+from .module import OnnxModule
 
-def load(source: Any) -> Any:
-    """The model of ``source``."""
-    raise NotImplementedError
+__all__ = ["OnnxModule", "load"]

@@ -1,0 +1,27 @@
+"""Every operator that models may have, a folder of tables by subject: importing it fills the table."""
+
+from . import (
+    attention,
+    classic,
+    control,
+    convolution,
+    detection,
+    elementwise,
+    gathering,
+    losses,
+    normalization,
+    pooling,
+    products,
+    quantized,
+    random,
+    recurrent,
+    reductions,
+    sampling,
+    sequences,
+    shapes,
+    signal,
+    strings,
+)
+from .shapes import literal
+
+__all__ = ["literal"]

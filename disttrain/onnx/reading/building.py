@@ -11,7 +11,7 @@ from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProt
 
 from ...errors import OperatorError, SerializationError
 from . import operators as _rows  # fills the table
-from .elements import array_of
+from .elements import NARROW, array_of
 from .graph import Graph, Limits, Port, Step, finish
 from .table import ML, PREVIEW, TRAINING, Call, Operator, find
 
@@ -51,6 +51,7 @@ class Builder:
     def __init__(self, model: ModelProto, limits: Limits, source: str) -> None:
         self.limits, self.source, self.count = limits, source, 0
         self.taken: set[str] = set()
+        self.narrow: dict[str, int] = {}  # types of fewer than 8 bits, by values
         self.versions = _versions(model.opset_import, source)
         self.functions: dict[tuple[str, str, str], FunctionProto] = {}
         for f in model.functions:
@@ -69,10 +70,13 @@ class Builder:
         for tensor in g.initializer:
             name = self.define(scope, tensor.name, "initializer")
             out.constants[name] = self._array(tensor, f"initializer {tensor.name!r}")
+            self._note(name, tensor.data_type)
         for value in g.input:
             if value.name not in scope.names:
                 self.define(scope, value.name, "input")
-            out.inputs.append(_port(value, scope.names[value.name]))
+            port = _port(value, scope.names[value.name])
+            out.inputs.append(port)
+            self._note(port.name, port.kind or 0)
         for node in g.node:
             self.node(node, scope, versions, out, depth)
         for value in g.output:
@@ -96,6 +100,10 @@ class Builder:
         self.taken.add(own)
         scope.names[name] = own
         return own
+
+    def _note(self, name: str, kind: int) -> None:
+        if kind in NARROW:
+            self.narrow[name] = kind
 
     def _array(self, tensor: onnx.TensorProto, what: str) -> Any:
         return array_of(tensor, self.limits.bytes, f"{self.source}: {what}")
@@ -160,7 +168,11 @@ class Builder:
         if node.op_type == "Constant" and not node.domain:
             self._literal(out, outputs, attributes, where)
             return
-        call = Call(len(outputs), tuple(bool(n) for n in outputs), version, self.limits)
+        narrow = tuple(self.narrow.get(n, 0) for n in inputs)
+        call = Call(len(outputs), version, self.limits, narrow)
+        if node.op_type in ("Cast", "QuantizeLinear"):
+            given = attributes.get("to") or attributes.get("output_dtype")
+            self._note(outputs[0], given or call.narrow_type(2))
         kind = node.op_type if not _domain(node.domain) else f"{node.domain}.{node.op_type}"
         out.steps.append(Step(where, kind, row, attributes, graphs, inputs, outputs, call))
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ...core.types.dtypes import dtype, float32, int64
+from ...core.types.dtypes import dtype, float32, int64, of
 from ...core.types.dtypes import bool as bool_type
 from ...errors import ShapeError
 from .elements import held_in
@@ -262,7 +262,7 @@ def _constant_of_shape(shape: Numbers, *, value: Any = None) -> Numbers:
 
 def held_in_array(array: np.ndarray) -> dtype:
     """Our type of an array's elements."""
-    return dtype(array.dtype)
+    return of(array.dtype)
 
 
 @_rule("Expand")

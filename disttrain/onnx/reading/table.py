@@ -20,13 +20,17 @@ NEWEST = 10**6
 
 @dataclass(frozen=True)
 class Call:
-    """What a function may ask of its node: how many results are wanted, the versions of the
-    model's domains, the limits of the model; ``run`` calls a graph that is an attribute."""
+    """What a function may ask of its node: how many results are wanted, the version of its domain,
+    the limits of the model, and for each input ONNX's type where it has fewer than 8 bits, else 0."""
 
     num_outputs: int
-    wanted: tuple[bool, ...]
     version: int
-    limits: Any = None
+    limits: Any
+    narrow: tuple[int, ...]
+
+    def narrow_type(self, place: int) -> int:
+        """ONNX's type of fewer than 8 bits that an input has, or 0."""
+        return self.narrow[place] if place < len(self.narrow) else 0
 
 
 @dataclass(frozen=True)
@@ -81,7 +85,8 @@ def simple(domain: str = "", **functions: Callable[..., Any]) -> None:
 def find(domain: str, name: str, version: int) -> Operator | None:
     """The row for an operator of a model that imports ``version`` of ``domain``."""
     rows = _TABLE.get((domain, name), ())
-    return next((r for r in rows if r.since <= version <= r.until), None)
+    fits = [r for r in rows if r.since <= version <= r.until]
+    return min(fits, key=lambda r: r.until - r.since, default=None)
 
 
 def names(domain: str = "") -> list[str]:

@@ -21,6 +21,7 @@ from . import (
     shapes,
     signal,
     strings,
+    trees,
 )
 from .shapes import literal
 

@@ -11,7 +11,7 @@ from ....errors import ShapeError
 from ....nn import functional as F
 from ....ops import api
 from ..elements import held_in
-from ..table import operator
+from ..table import PREVIEW, operator
 
 
 def _heads(x: Tensor, count: Any) -> Tensor:
@@ -125,6 +125,25 @@ def _weighted(
         shares = api.where(closed, api.zeros_like(shares), shares)
     shares = shares.to(q.dtype)
     return api.matmul(shares, v), shares if mode == 3 else stage
+
+
+@operator("FlexAttention", domain=PREVIEW)
+def _flex_attention(
+    q: Tensor, k: Tensor, v: Tensor, *, scale: float | None = None,
+    softmax_precision: int | None = None, score_mod: Any = None, prob_mod: Any = None,
+) -> Tensor:  # fmt: skip
+    """Attention whose scores and shares go through graphs of the model."""
+    groups = q.shape[1] // k.shape[1]
+    if groups > 1:
+        k, v = (api.repeat_interleave(t, groups, 1) for t in (k, v))
+    usual = q.dtype if q.dtype == dtypes.float64 else dtypes.float32
+    wide = usual if softmax_precision is None else held_in(softmax_precision)
+    factor = 1 / math.sqrt(q.shape[3]) if scale is None else scale
+    scores = api.matmul(q.to(wide), k.to(wide).transpose(-1, -2)) * factor
+    scores = scores if score_mod is None else score_mod(scores)[0]
+    shares = F.softmax(scores, -1)
+    shares = shares if prob_mod is None else prob_mod(shares)[0]
+    return api.matmul(shares, v.to(wide)).to(q.dtype)
 
 
 @operator("RotaryEmbedding")

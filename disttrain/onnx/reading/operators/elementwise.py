@@ -72,6 +72,27 @@ def _pow(a: Tensor, b: Tensor) -> Tensor:
     return (a.to(kind) ** b.to(kind)).to(a.dtype)
 
 
+def _at_axis(how: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., Tensor]:
+    """Before version 7: the second one lies at an axis of the first."""
+
+    def run(a: Tensor, b: Tensor, *, axis: int | None = None, broadcast: int = 0) -> Tensor:
+        if broadcast and axis is not None:
+            after = a.ndim - (axis % a.ndim) - b.ndim
+            b = b.reshape(*b.shape, *[1] * after)
+        return how(a, b)
+
+    return run
+
+
+for _name, _how in (
+    ("Add", lambda a, b: a + b), ("Sub", lambda a, b: a - b), ("Mul", lambda a, b: a * b),
+    ("Div", _div), ("Pow", _pow), ("Equal", equal), ("Less", lambda a, b: a < b),
+    ("Greater", lambda a, b: a > b), ("And", lambda a, b: api.logical_and(a, b)),
+    ("Or", lambda a, b: api.logical_or(a, b)), ("Xor", lambda a, b: api.logical_xor(a, b)),
+):  # fmt: skip
+    operator(_name, until=6)(_at_axis(_how))
+
+
 @operator("BitShift")
 def _bit_shift(a: Tensor, b: Tensor, *, direction: str) -> Tensor:
     return a << b if direction == "LEFT" else a >> b
@@ -141,6 +162,11 @@ def _prelu(x: Tensor, slope: Tensor) -> Tensor:
     return api.where(x < 0, x * slope, x)
 
 
+@operator("PRelu", until=6)
+def _prelu_by_channel(x: Tensor, slope: Tensor) -> Tensor:
+    return _prelu(x, slope.reshape(-1, *[1] * (x.ndim - 2)) if slope.ndim == 1 else slope)
+
+
 @operator("ThresholdedRelu")
 def _thresholded_relu(x: Tensor, *, alpha: float = 1.0) -> Tensor:
     return api.where(x > alpha, x, api.zeros_like(x))
@@ -192,8 +218,8 @@ def cast(x: Any, *, to: int, saturate: int = 1, round_mode: str = "up") -> Any:
 def _to_float8(x: Tensor, kind: dtypes.dtype, saturate: int) -> Tensor:
     most = _SATURATING[kind]
     wide = x.to(dtypes.float32)
-    if not saturate:
-        return wide.to(kind)
+    if not saturate:  # what is too large is no number
+        return api.tensor(wide.detach().cpu().numpy().astype(kind.np), device=x.device)
     inside = api.clamp(wide, -most, most)
     return api.where(api.isnan(wide), wide, inside).to(kind)
 
@@ -247,8 +273,11 @@ def _from_texts(x: np.ndarray, to: int) -> Any:
 
 
 @operator("CastLike")
-def _cast_like(x: Any, like: Any, **how: Any) -> Any:
-    return cast(x, to=8 if isinstance(like, np.ndarray) else NUMBERS[like.dtype], **how)
+def _cast_like(
+    x: Any, like: Any, *, saturate: int = 1, round_mode: str = "up", node: Any
+) -> Any:
+    to = 8 if isinstance(like, np.ndarray) else node.narrow_type(1) or NUMBERS[like.dtype]
+    return cast(x, to=to, saturate=saturate, round_mode=round_mode)
 
 
 @operator("BitCast")

@@ -19,8 +19,11 @@ def _by_channel(v: Tensor, ndim: int) -> Tensor:
 @operator("BatchNormalization", buffers=(3, 4))
 def _batch_normalization(
     x: Tensor, scale: Tensor, bias: Tensor, mean: Tensor, var: Tensor, *, epsilon: float = 1e-5,
-    momentum: float = 0.9, training_mode: int = 0, spatial: int = 1, node: Any,
+    momentum: float = 0.9, training_mode: int = 0, spatial: int = 1, is_test: int = 1,
+    node: Any,
 ) -> Any:  # fmt: skip
+    if node.version < 7 and not is_test:
+        training_mode = 1
     if not training_mode:
         if x.dtype == mean.dtype:
             out = F.batch_norm(x, mean, var, scale, bias, False, 0.0, epsilon)

@@ -16,7 +16,7 @@ simple(Einsum=lambda *given, equation: api.einsum(equation.replace(" ", ""), *gi
 @operator("Gemm")
 def _gemm(
     a: Tensor, b: Tensor, c: Tensor | None = None, *, alpha: float = 1.0, beta: float = 1.0,
-    transA: int = 0, transB: int = 0,
+    transA: int = 0, transB: int = 0, broadcast: int = 1,
 ) -> Tensor:  # fmt: skip
     a, b = a.t() if transA else a, b.t() if transB else b
     plain = a.dtype.is_floating_point

@@ -50,9 +50,10 @@ def quantize(x: Tensor, scale: Tensor, zero: Tensor | None, kind: int, saturate:
 @operator("QuantizeLinear", buffers=(1, 2))
 def _quantize_linear(
     x: Tensor, scale: Tensor, zero: Tensor | None = None, *, axis: int = 1, block_size: int = 0,
-    output_dtype: int = 0, precision: int = 0, saturate: int = 1, node: Any = None,
+    output_dtype: int = 0, precision: int = 0, saturate: int = 1, node: Any,
 ) -> Tensor:  # fmt: skip
-    kind = output_dtype or (2 if zero is None else NUMBERS[zero.dtype])
+    kind = output_dtype or node.narrow_type(2)
+    kind = kind or (2 if zero is None else NUMBERS[zero.dtype])
     wide = dtypes.float32 if x.dtype != dtypes.float64 else x.dtype
     if precision:
         wide = held_in(precision)

@@ -57,6 +57,8 @@ def _extreme(
     x: Tensor, axes: list[int], keep: bool, how: Callable[..., Tensor], empty: float
 ) -> Tensor:
     """Of nothing: what is smaller (larger) than all."""
+    if x.dtype == dtypes.bool:
+        return _extreme(x.to(dtypes.uint8), axes, keep, how, empty).to(dtypes.bool)
     if any(x.shape[a] == 0 for a in axes):
         shape = [(1 if keep else None) if i in {a % x.ndim for a in axes} else n
                  for i, n in enumerate(x.shape)]  # fmt: skip
@@ -64,8 +66,6 @@ def _extreme(
             info = dtypes.iinfo(x.dtype)
             empty = info.min if empty < 0 else info.max
         return api.full([n for n in shape if n is not None], empty, dtype=x.dtype)
-    if x.dtype == dtypes.bool:
-        return how(x.to(dtypes.uint8), axes, keep).to(dtypes.bool)
     return how(x, axes, keep)
 
 

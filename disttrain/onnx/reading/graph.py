@@ -61,7 +61,7 @@ class Step:
     @property
     def has_rule(self) -> bool:
         """Whether numbers of the host go through it as such."""
-        return self.kind in RULES or self.kind in ("Shape", "Size")
+        return self.kind in RULES or self.kind in _SIZES
 
 
 @dataclass
@@ -100,7 +100,8 @@ class Graph:
 def finish(graph: Graph) -> None:
     """Say which steps compute on numbers of the host, and when values are no longer needed."""
     sized: set[str] = set()
-    _find_sized(graph, sized)
+    derived: set[str] = set()
+    _find_sized(graph, sized, derived)
     needed: set[str] = set()
     while True:
         before = len(needed)
@@ -109,7 +110,8 @@ def finish(graph: Graph) -> None:
             break
     for inner in graph.walk():
         for step in inner.steps:
-            step.on_numbers = _computes(step, sized) and not needed.isdisjoint(step.outputs)
+            wanted = not needed.isdisjoint(step.outputs)
+            step.on_numbers = _computes(step, sized) and (wanted or step.outputs[0] in derived)
         _free(inner)
 
 
@@ -135,23 +137,31 @@ def buffers_of(graph: Graph) -> set[str]:
     return yes - no
 
 
+_SIZES = ("Shape", "Size")
+_MAKERS = ("ConstantOfShape", "Expand", "Range", "Tile")  # of more numbers than they are given
 _MOST = 256  # elements of a constant that may take part in arithmetic on sizes
 
 
-def _find_sized(graph: Graph, sized: set[str]) -> None:
-    """Names of values that can be numbers of the host."""
-    sized |= {n for n, a in graph.constants.items() if a.size <= _MOST and a.dtype.kind in "iufb"}
+def _find_sized(graph: Graph, sized: set[str], derived: set[str]) -> None:
+    """Names of values that can be numbers of the host; and those that come from sizes, and are as
+    few, so that nothing is gained by making tensors of them."""
+    for name, array in graph.constants.items():
+        if array.size <= _MOST and array.dtype.kind in ("iufb" if name in graph.literals else "iub"):
+            sized.add(name)
     for step in graph.steps:
         for inner in step.graphs.values():
-            _find_sized(inner, sized)
+            _find_sized(inner, sized, derived)
         if _computes(step, sized):
             sized.update(step.outputs)
+            from_sizes = step.kind in _SIZES or not derived.isdisjoint(step.inputs)
+            if from_sizes and step.kind not in _MAKERS:
+                derived.update(step.outputs)
 
 
 def _computes(step: Step, sized: set[str]) -> bool:
     if not step.has_rule or len(step.outputs) != 1:
         return False
-    return step.kind in ("Shape", "Size") or all(n in sized for n in step.inputs if n)
+    return step.kind in _SIZES or all(n in sized for n in step.inputs if n)
 
 
 def _find_needed(graph: Graph, sized: set[str], needed: set[str]) -> None:
@@ -160,7 +170,7 @@ def _find_needed(graph: Graph, sized: set[str], needed: set[str]) -> None:
         for inner in step.graphs.values():
             _find_needed(inner, sized, needed)
         needed |= {n for i, n in enumerate(step.inputs) if n and i in step.row.numbers}
-        if step.kind not in ("Shape", "Size") and _computes(step, sized):
+        if step.kind not in _SIZES and _computes(step, sized):
             if not needed.isdisjoint(step.outputs):
                 needed |= {n for n in step.inputs if n}
 

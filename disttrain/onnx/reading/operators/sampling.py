@@ -129,9 +129,9 @@ def _resize(
     for i, axis in enumerate(along):
         n, m, f = given[i], new[i], factors[i]
         box = (corners[i], corners[len(along) + i])
-        points = _points(coordinate_transformation_mode, n, m, f, n * f, box)
-        if n == m and np.array_equal(points, np.arange(m)):
+        if type(f) is float and f == 1.0 and (m is n or m == n) and box == (0.0, 1.0):
             continue
+        points = _points(coordinate_transformation_mode, n, m, f, n * f, box)
         wide = _along(wide, axis, *_taps(
             points, n, f, mode, nearest_mode, cubic_coeff_a, exclude_outside, antialias))  # fmt: skip
         if coordinate_transformation_mode == "tf_crop_and_resize":
@@ -147,7 +147,7 @@ def _resize(
 
 
 def _factors(given: list, sizes: list, policy: str) -> tuple[list, list]:
-    each = [m / n for n, m in zip(given, sizes)]
+    each = [1.0 if m is n or m == n else m / n for n, m in zip(given, sizes)]
     if policy == "stretch":
         return each, list(sizes)
     one = min(each) if policy == "not_larger" else max(each)

@@ -7,7 +7,15 @@ from collections.abc import Iterable
 from typing import Any
 
 import onnx
-from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, TypeProto, ValueInfoProto
+from onnx import (
+    AttributeProto,
+    FunctionProto,
+    GraphProto,
+    ModelProto,
+    NodeProto,
+    TypeProto,
+    ValueInfoProto,
+)
 
 from ...errors import OperatorError, SerializationError
 from . import operators as _rows  # fills the table
@@ -147,7 +155,8 @@ class Builder:
 
     def _where(self, node: NodeProto, domain: str, version: int | None) -> str:
         name = node.name or (node.output[0] if node.output else "")
-        return f"{self.source}: node {name!r} ({domain or 'ai.onnx'}.{node.op_type}, version {version})"
+        operator = f"{domain or 'ai.onnx'}.{node.op_type}"
+        return f"{self.source}: node {name!r} ({operator}, version {version})"
 
     def step(
         self, node: NodeProto, row: Operator, scope: Scope, out: Graph, where: str, version: int,
@@ -213,7 +222,9 @@ class Builder:
             if name:
                 found = inner.find(function.output[i])
                 if not found:
-                    raise SerializationError(f"{where}: its function makes no {function.output[i]!r}")
+                    raise SerializationError(
+                        f"{where}: its function makes no {function.output[i]!r}"
+                    )
                 if name in scope.names:
                     raise SerializationError(f"{where}: value {name!r} is there twice")
                 scope.names[name] = found
@@ -235,6 +246,8 @@ class Builder:
             return value.decode("utf-8", "replace")
         if isinstance(value, (int, float)):
             return value
+        if value is None:
+            raise SerializationError(f"{what} has no value")
         return tuple(v.decode("utf-8", "replace") if isinstance(v, bytes) else v for v in value)
 
 
@@ -264,7 +277,7 @@ def _schema(domain: str, node: NodeProto, version: int) -> Any:
 
 def _near(schema: Any, domain: str) -> str:
     if schema is not None:
-        return "ONNX has it, and this package has no function for it (the table lies in onnx/reading/operators)"
+        return "ONNX has it, and the table in disttrain/onnx/reading/operators has no function"
     if domain in _STANDARD:
         return "ONNX has none of that name in that version"
     return f"operators of domain {domain!r} are no part of ONNX"
@@ -291,6 +304,10 @@ def _check_node(node: NodeProto, schema: Any, where: str) -> None:
     unknown = sorted(given - set(schema.attributes))
     if unknown:
         raise OperatorError(f"{where}: attribute {unknown[0]!r} is none of this operator's")
+    for a in node.attribute:
+        needed = str(schema.attributes[a.name].type).rpartition(".")[2]
+        if AttributeProto.AttributeType.Name(a.type) != needed:
+            raise SerializationError(f"{where}: attribute {a.name!r} is not of type {needed}")
     missing = [n for n, a in schema.attributes.items() if a.required and n not in given]
     if missing:
         raise SerializationError(f"{where}: attribute {missing[0]!r} is missing")

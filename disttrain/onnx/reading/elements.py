@@ -29,9 +29,7 @@ def _number(name: str) -> int | None:
 
 
 OURS: dict[int, dtype] = {
-    number: getattr(dtypes, name)
-    for name in _SAME.split()
-    if (number := _number(name)) is not None
+    number: getattr(dtypes, name) for name in _SAME.split() if (number := _number(name)) is not None
 }
 NUMBERS = {kind: number for number, kind in OURS.items()}
 # Types of fewer than 8 bits: what holds them, and what has exactly their values.

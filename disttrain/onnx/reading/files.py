@@ -20,7 +20,7 @@ _FILE_BYTES = 1 << 31  # what the format's decoder takes
 
 
 def decoded(source: Any, limits: Limits) -> tuple[ModelProto, str]:
-    """The message of a path, of bytes, of a file that is open or of a message; and what to call it."""
+    """The message of a path, of bytes, of an open file or of a message; and what to call it."""
     if isinstance(source, ModelProto):
         model, name, folder = source, "model", None
     elif isinstance(source, (bytes, bytearray, memoryview)):
@@ -137,7 +137,9 @@ def _count(entries: dict[str, str], key: str, where: str) -> int | None:
     if text is None or text == "":
         return None
     if not (text.isascii() and text.isdigit() and len(text) < 19):
-        raise SerializationError(f"{where}: {key} {text!r} of its numbers; needed is a count of bytes")
+        raise SerializationError(
+            f"{where}: {key} {text!r} of its numbers; needed is a count of bytes"
+        )
     return int(text)
 
 

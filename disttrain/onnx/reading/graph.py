@@ -19,8 +19,8 @@ from .table import Call, Operator
 @dataclass(frozen=True)
 class Limits:
     """What a model may ask for. ``bytes`` of one tensor of the file; ``elements`` of a tensor that
-    an operation makes of sizes alone; ``nodes``, functions opened; ``depth`` of graphs and functions
-    within each other; ``iterations`` of one loop."""
+    an operation makes of sizes alone; ``nodes``, functions opened; ``depth`` of graphs and
+    functions within each other; ``iterations`` of one loop."""
 
     bytes: int = 1 << 36
     elements: int = 1 << 31
@@ -39,7 +39,11 @@ class Port:
     shape: tuple[int | str | None, ...] | None = None
 
     def __str__(self) -> str:
-        sizes = "?" if self.shape is None else ", ".join("?" if n is None else str(n) for n in self.shape)
+        sizes = (
+            "?"
+            if self.shape is None
+            else ", ".join("?" if n is None else str(n) for n in self.shape)
+        )
         return f"{self.name}[{sizes}]"
 
 
@@ -117,7 +121,8 @@ def finish(graph: Graph) -> None:
 
 def numbers_of(graph: Graph) -> tuple[set[str], set[str]]:
     """Of the constants: those that are used as numbers of the host, and those used as tensors."""
-    as_numbers, as_tensors = set(), set()
+    as_numbers: set[str] = set()
+    as_tensors: set[str] = set()
     for inner in graph.walk():
         as_tensors |= {p.name for p in inner.outputs}
         for step in inner.steps:
@@ -129,7 +134,8 @@ def numbers_of(graph: Graph) -> tuple[set[str], set[str]]:
 
 def buffers_of(graph: Graph) -> set[str]:
     """Constants that training leaves alone, as all that use them say."""
-    yes, no = set(), set()
+    yes: set[str] = set()
+    no: set[str] = set()
     for inner in graph.walk():
         for step in inner.steps:
             for place, name in enumerate(step.inputs):
@@ -146,7 +152,9 @@ def _find_sized(graph: Graph, sized: set[str], derived: set[str]) -> None:
     """Names of values that can be numbers of the host; and those that come from sizes, and are as
     few, so that nothing is gained by making tensors of them."""
     for name, array in graph.constants.items():
-        if array.size <= _MOST and array.dtype.kind in ("iufb" if name in graph.literals else "iub"):
+        if array.size <= _MOST and array.dtype.kind in (
+            "iufb" if name in graph.literals else "iub"
+        ):
             sized.add(name)
     for step in graph.steps:
         for inner in step.graphs.values():
@@ -170,9 +178,9 @@ def _find_needed(graph: Graph, sized: set[str], needed: set[str]) -> None:
         for inner in step.graphs.values():
             _find_needed(inner, sized, needed)
         needed |= {n for i, n in enumerate(step.inputs) if n and i in step.row.numbers}
-        if step.kind not in _SIZES and _computes(step, sized):
-            if not needed.isdisjoint(step.outputs):
-                needed |= {n for n in step.inputs if n}
+        passes = step.kind not in _SIZES and _computes(step, sized)
+        if passes and not needed.isdisjoint(step.outputs):
+            needed |= {n for n in step.inputs if n}
 
 
 def _free(graph: Graph) -> None:

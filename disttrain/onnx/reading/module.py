@@ -1,4 +1,4 @@
-"""A model as a Module: its initializers are parameters and buffers by name, its call runs the graph."""
+"""A model as a Module: initializers are parameters and buffers by name, a call runs the graph."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from .running import Frame, constant, run
 class OnnxModule(Module):
     """A model that was read. Call it with tensors in the order of ``inputs``, or by their names.
 
-    ``inputs``, ``outputs``: what the model says of them. ``qualified_names``: for each initializer the name
-    that ``state_dict`` has it under, which is its own, except where that is no name of a module's.
+    ``inputs``, ``outputs``: what the model says of them. ``qualified_names``: for each initializer
+    the name that ``state_dict`` has it under, which is its own, except where no module can have it.
     """
 
     def __init__(self, graph: Graph, source: str = "model") -> None:
@@ -67,7 +67,7 @@ class OnnxModule(Module):
         """The module within this one, and the name in it, for an initializer."""
         home: Module = self
         *path, own = name.split(".")
-        walked = []
+        walked: list[str] = []
         for part in path:
             inner = home._modules.get(part)
             if inner is None:

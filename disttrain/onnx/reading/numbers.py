@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from ...core.types.dtypes import dtype, float32, int64, of
 from ...core.types.dtypes import bool as bool_type
+from ...core.types.dtypes import dtype, float32, int64, of
 from ...errors import ShapeError
 from .elements import held_in
 
@@ -103,7 +103,7 @@ _TESTS = {
     "And": lambda a, b: bool(a) and bool(b), "Or": lambda a, b: bool(a) or bool(b),
     "Xor": lambda a, b: bool(a) != bool(b),
 }  # fmt: skip
-_SINGLE = {
+_SINGLE: dict[str, Callable[[Any], Any]] = {
     "Neg": operator.neg, "Abs": abs, "Floor": math.floor, "Ceil": math.ceil, "Round": round,
     "Sqrt": lambda a: a**0.5,
 }  # fmt: skip
@@ -111,6 +111,10 @@ _SINGLE = {
 
 def _arithmetic(how: Callable) -> Rule:
     return lambda a, b: _broadcast(how, a.kind, a, b)
+
+
+def _test(how: Callable) -> Rule:
+    return lambda a, b: _broadcast(how, bool_type, a, b)
 
 
 def _single(how: Callable) -> Rule:
@@ -130,10 +134,7 @@ def _many(how: Callable) -> Rule:
 RULES |= {name: _arithmetic(how) for name, how in _ARITHMETIC.items()}
 RULES |= {name: _single(how) for name, how in _SINGLE.items()}
 RULES |= {name: _many(how) for name, how in _MANY.items()}
-RULES |= {
-    name: (lambda how: lambda a, b: _broadcast(how, bool_type, a, b))(how)
-    for name, how in _TESTS.items()
-}
+RULES |= {name: _test(how) for name, how in _TESTS.items()}
 RULES["Not"] = lambda a: _broadcast(lambda x: not x, bool_type, a)
 RULES["Identity"] = lambda a: a
 RULES["Where"] = lambda c, a, b: _broadcast(lambda t, x, y: x if t else y, a.kind, c, a, b)

@@ -12,15 +12,15 @@ import numpy as np
 
 from ...core.tensor import Tensor
 from ...core.types import dtypes
-from ...errors import DeviceError, DTypeError, NodeError, NumberError, ShapeError
+from ...errors import DeviceError, DTypeError, LinAlgError, NodeError, NumberError, ShapeError
 from ...ops import api
 from .elements import held
 from .graph import Graph, Step
 from .numbers import RULES, Numbers, of_array, of_sizes
 
 # What is told with the node that it happened in; all else goes through, as it steers transforms.
-_FAULTS = (ShapeError, DTypeError, NumberError, DeviceError, TypeError, IndexError, KeyError,
-           ZeroDivisionError, OverflowError, MemoryError)  # fmt: skip
+_FAULTS = (ShapeError, DTypeError, NumberError, DeviceError, LinAlgError, TypeError, LookupError,
+           AttributeError, ArithmeticError, MemoryError, AssertionError)  # fmt: skip
 
 
 class Frame:
@@ -28,7 +28,9 @@ class Frame:
 
     __slots__ = ("device", "numbers", "outer", "values")
 
-    def __init__(self, values: dict, numbers: dict, device: Any, outer: Frame | None = None) -> None:
+    def __init__(
+        self, values: dict, numbers: dict, device: Any, outer: Frame | None = None
+    ) -> None:
         self.values, self.numbers, self.device, self.outer = values, numbers, device, outer
 
     def value(self, name: str) -> Any:
@@ -80,8 +82,10 @@ def run(graph: Graph, frame: Frame) -> list[Any]:
     for step in graph.steps:
         try:
             _run(step, frame)
-        except _FAULTS as error:
-            raise NodeError(f"{step.where}: {error or type(error).__name__}") from error
+        except Exception as error:
+            if type(error) is ValueError or isinstance(error, _FAULTS):
+                raise NodeError(f"{step.where}: {error or type(error).__name__}") from error
+            raise
         for name in step.frees:
             frame.values.pop(name, None)
             frame.numbers.pop(name, None)

@@ -21,7 +21,7 @@ NEWEST = 10**6
 @dataclass(frozen=True)
 class Call:
     """What a function may ask of its node: how many results are wanted, the version of its domain,
-    the limits of the model, and for each input ONNX's type where it has fewer than 8 bits, else 0."""
+    the limits of the model, and for each input ONNX's type if it has fewer than 8 bits, else 0."""
 
     num_outputs: int
     version: int
@@ -35,15 +35,14 @@ class Call:
 
 @dataclass(frozen=True)
 class Operator:
-    """One row: a function for versions ``since`` to ``until``. ``numbers``: inputs that are given as
-    numbers of the host (sizes, axes, counts); ``buffers``: inputs that training leaves alone."""
+    """One row: a function for versions ``since`` to ``until``. ``numbers``: inputs that are given
+    as numbers of the host (sizes, axes, counts); ``buffers``: those that training leaves alone."""
 
     function: Callable[..., Any]
     since: int = 1
     until: int = NEWEST
     numbers: frozenset[int] = frozenset()
     buffers: frozenset[int] = frozenset()
-    raw: bool = False  # takes values as they are: sequences, optional ones, texts
     takes_node: bool = False
     parameters: frozenset[str] = field(default=frozenset(), repr=False)
     takes_all: bool = False  # attributes by any name
@@ -58,14 +57,14 @@ _TABLE: dict[tuple[str, str], list[Operator]] = defaultdict(list)
 
 def operator(
     *names: str, since: int = 1, until: int = NEWEST, domain: str = "",
-    numbers: tuple[int, ...] = (), buffers: tuple[int, ...] = (), raw: bool = False,
+    numbers: tuple[int, ...] = (), buffers: tuple[int, ...] = (),
 ) -> Callable[[Callable], Callable]:  # fmt: skip
     """A decorator: the function computes the operators ``names``."""
 
     def add(function: Callable) -> Callable:
         kinds = inspect.signature(function).parameters
         row = Operator(
-            function, since, until, frozenset(numbers), frozenset(buffers), raw,
+            function, since, until, frozenset(numbers), frozenset(buffers),
             "node" in kinds, frozenset(kinds) - {"node"},
             any(p.kind is p.VAR_KEYWORD for p in kinds.values()),
         )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Every operator that models may have, a folder of tables by subject: importing it fills the table."""
+"""Every operator that models may have, by subject: importing it fills the table."""
 
 from . import (
     attention,

@@ -48,9 +48,7 @@ def _attention(
     if usual and plain and (not is_causal or q.shape[2] == k.shape[2]):
         out = F.scaled_dot_product_attention(q, k, v, is_causal=bool(is_causal), scale=scale)
         return (_joined(out, three), *present, None)
-    bias = _bias(
-        q, k, mask, past, lengths, is_causal, left_window_size, right_window_size
-    )
+    bias = _bias(q, k, mask, past, lengths, is_causal, left_window_size, right_window_size)
     out, scores = _weighted(q, k, v, bias, scale, softcap, softmax_precision, qk_matmul_output_mode)
     return (_joined(out, three), *present, scores)
 

@@ -48,7 +48,11 @@ def _impute(
     replaced_value_float: float = 0.0, replaced_value_int64: int = 0,
 ) -> Tensor:  # fmt: skip
     if x.dtype.is_floating_point:
-        gone = api.isnan(x) if replaced_value_float != replaced_value_float else x == replaced_value_float
+        gone = (
+            api.isnan(x)
+            if replaced_value_float != replaced_value_float
+            else x == replaced_value_float
+        )
         return api.where(gone, _row(imputed_value_floats).to(x.dtype), x)
     filled = api.tensor(np.array(imputed_value_int64s, np.int64)).to(x.dtype)
     return api.where(x == replaced_value_int64, filled, x)
@@ -69,7 +73,9 @@ def _encode_labels(x: Any, **words: Any) -> Any:
     keys, values = np.asarray(keys), np.asarray(values)
     array = x if isinstance(x, np.ndarray) else x.numpy()
     table = {_key(k): v for k, v in zip(keys.tolist(), values.tolist())}
-    kind = "string" if values.dtype.kind in "UO" else "int64" if values.dtype.kind == "i" else "float"
+    kind = (
+        "string" if values.dtype.kind in "UO" else "int64" if values.dtype.kind == "i" else "float"
+    )
     usual = words.get(f"default_{kind}", {"string": "_Unused", "int64": -1, "float": -0.0}[kind])
     if words.get("default_tensor") is not None:
         usual = words["default_tensor"].ravel()[0]

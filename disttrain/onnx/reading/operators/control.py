@@ -29,7 +29,8 @@ def _if(condition: Tensor, *, then_branch: Body, else_branch: Body) -> tuple:
 def _loop(trips: Any, condition: Any, *carried: Any, body: Body, node: Any) -> tuple:
     """Values go round; what else a round gives is stacked."""
     most = None if trips is None else int(trips.one())
-    states, rows = list(carried), [[] for _ in range(node.num_outputs - len(carried))]
+    states = list(carried)
+    rows: list[list[Any]] = [[] for _ in range(node.num_outputs - len(carried))]
     going, i = condition is None or _truth(condition), 0
     while going and (most is None or i < most):
         if i >= node.limits.iterations:

@@ -130,7 +130,9 @@ def _deform_conv(
     top, left = (pads or (0, 0, 0, 0))[:2]
     shift = offset.reshape(n, offset_group, kh * kw, 2, oh, ow)
     rows = np.arange(kh).repeat(kw)[:, None, None] * dh + np.arange(oh)[None, :, None] * sh - top
-    columns = np.tile(np.arange(kw), kh)[:, None, None] * dw + np.arange(ow)[None, None, :] * sw - left
+    columns = (
+        np.tile(np.arange(kw), kh)[:, None, None] * dw + np.arange(ow)[None, None, :] * sw - left
+    )
     y = shift[:, :, :, 0] + api.tensor(rows.astype(np.float32))
     z = shift[:, :, :, 1] + api.tensor(columns.astype(np.float32))
     grid = api.stack([(2 * z + 1) / width - 1, (2 * y + 1) / height - 1], -1)
@@ -157,11 +159,19 @@ def _col2im(
     pads = list(pads or [0] * (2 * n))
     count = int(np.prod(block))
     channels = x.shape[1] // count
-    one_hot = api.eye(count, dtype=x.dtype).reshape(count, 1, *block).repeat(channels, *[1] * (n + 1))
+    one_hot = (
+        api.eye(count, dtype=x.dtype).reshape(count, 1, *block).repeat(channels, *[1] * (n + 1))
+    )
     full = [s + pads[i] + pads[n + i] for i, s in enumerate(sizes)]
-    steps = [(f - (d * (k - 1) + 1)) // s + 1 for f, k, d, s in zip(full, block, dilations, strides)]
+    steps = [
+        (f - (d * (k - 1) + 1)) // s + 1 for f, k, d, s in zip(full, block, dilations, strides)
+    ]
     x = x.reshape(x.shape[0], x.shape[1], *steps)
-    out = _TRANSPOSED[n](x, one_hot, None, strides, 0, 0, channels, dilations) if n in _TRANSPOSED else None
+    out = (
+        _TRANSPOSED[n](x, one_hot, None, strides, 0, 0, channels, dilations)
+        if n in _TRANSPOSED
+        else None
+    )
     if out is None:
         raise ShapeError(f"columns of {n} axes; there are those of 1 to 3")
     for i in range(n):

@@ -17,7 +17,6 @@ from ....ops import api
 from ..elements import NARROW, NUMBERS, held_in
 from ..table import operator, simple
 
-
 simple(
     Abs=lambda x: abs(x), Neg=lambda x: -x, Exp=lambda x: api.exp(x), Log=lambda x: api.log(x),
     Sqrt=lambda x: api.sqrt(x), Reciprocal=lambda x: 1.0 / x, Floor=lambda x: api.floor(x),
@@ -124,7 +123,9 @@ def _clip(x: Tensor, min: Any = None, max: Any = None) -> Tensor:
 
 
 def _alike(bound: Any, x: Tensor) -> Tensor:
-    return bound if isinstance(bound, Tensor) else api.full((), bound, dtype=x.dtype, device=x.device)
+    return (
+        bound if isinstance(bound, Tensor) else api.full((), bound, dtype=x.dtype, device=x.device)
+    )
 
 
 @operator("IsInf")
@@ -273,9 +274,7 @@ def _from_texts(x: np.ndarray, to: int) -> Any:
 
 
 @operator("CastLike")
-def _cast_like(
-    x: Any, like: Any, *, saturate: int = 1, round_mode: str = "up", node: Any
-) -> Any:
+def _cast_like(x: Any, like: Any, *, saturate: int = 1, round_mode: str = "up", node: Any) -> Any:
     to = 8 if isinstance(like, np.ndarray) else node.narrow_type(1) or NUMBERS[like.dtype]
     return cast(x, to=to, saturate=saturate, round_mode=round_mode)
 

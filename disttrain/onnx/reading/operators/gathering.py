@@ -40,9 +40,7 @@ def _gather_elements(x: Tensor, places: Tensor, *, axis: int = 0) -> Tensor:
 
 def _coordinates(x: Tensor, places: Tensor, first: int = 0) -> tuple[Tensor, ...]:
     """Tensors of places along the axes from ``first`` on, of rows of coordinates."""
-    return tuple(
-        _wrapped(places[..., i], x.shape[first + i]) for i in range(places.shape[-1])
-    )
+    return tuple(_wrapped(places[..., i], x.shape[first + i]) for i in range(places.shape[-1]))
 
 
 @operator("GatherND")
@@ -71,9 +69,7 @@ def _scatter_elements(
 
 
 @operator("ScatterND")
-def _scatter_nd(
-    x: Tensor, places: Tensor, updates: Tensor, *, reduction: str = "none"
-) -> Tensor:
+def _scatter_nd(x: Tensor, places: Tensor, updates: Tensor, *, reduction: str = "none") -> Tensor:
     deep = places.shape[-1]
     coordinates = _coordinates(x, places)
     if reduction in ("none", "add"):
@@ -150,7 +146,12 @@ def _reverse_sequence(
 
 @operator("TensorScatter")
 def _tensor_scatter(
-    past: Tensor, update: Tensor, starts: Tensor | None = None, *, axis: int = -2, mode: str = "linear"
+    past: Tensor,
+    update: Tensor,
+    starts: Tensor | None = None,
+    *,
+    axis: int = -2,
+    mode: str = "linear",
 ) -> Tensor:
     along = axis + past.ndim if axis < 0 else axis
     count, most = update.shape[along], past.shape[along]

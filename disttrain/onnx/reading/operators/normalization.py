@@ -29,7 +29,9 @@ def _batch_normalization(
             out = F.batch_norm(x, mean, var, scale, bias, False, 0.0, epsilon)
         else:
             wide = x.to(mean.dtype)
-            out = F.batch_norm(wide, mean, var, scale.to(mean.dtype), bias.to(mean.dtype), False, 0.0, epsilon)
+            out = F.batch_norm(
+                wide, mean, var, scale.to(mean.dtype), bias.to(mean.dtype), False, 0.0, epsilon
+            )
             out = out.to(x.dtype)
         return (out, *[None] * (node.num_outputs - 1)) if node.num_outputs > 1 else out
     over = [i for i in range(x.ndim) if i != 1]

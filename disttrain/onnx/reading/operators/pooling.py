@@ -133,7 +133,7 @@ def _average_pool(
         half = w.pads[: len(w.kernel)]
         function = spatial("pooling", _AVERAGE, x)
         return function(x, w.kernel, w.strides, half, False, bool(count_include_pad))
-    total = sum(w.pieces(w.around(x, 0.0)))
+    total: Any = sum(w.pieces(w.around(x, 0.0)))
     ones = api.ones((1, 1, *x.shape[2:]), dtype=x.dtype)
     counted = padded(ones, w.pads, 1.0 if count_include_pad else 0.0)
     counted = padded(counted, [0] * len(w.over) + w.over, 0.0)
@@ -146,7 +146,8 @@ def _lp_pool(
     dilations: Any = None, p: int = 2, pads: Any = None, strides: Any = None,
 ) -> Tensor:  # fmt: skip
     w = Windows(x, kernel_shape, strides, dilations, pads, auto_pad, ceil_mode)
-    return sum(w.pieces(w.around(abs(x) ** p, 0.0))) ** (1.0 / p)
+    total: Any = sum(w.pieces(w.around(abs(x) ** p, 0.0)))
+    return total ** (1.0 / p)
 
 
 def _over(x: Tensor) -> list[int]:

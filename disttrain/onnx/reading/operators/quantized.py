@@ -8,7 +8,7 @@ from typing import Any
 from ....core.tensor import Tensor
 from ....core.types import dtypes
 from ....ops import api
-from ..elements import NARROW, NUMBERS, held_in
+from ..elements import NUMBERS, held_in
 from ..table import MICROSOFT, operator
 from .convolution import conv
 from .elementwise import cast
@@ -17,8 +17,8 @@ _LIMITS = {21: (0, 15), 22: (-8, 7), 25: (0, 3), 26: (-2, 1)}  # of the types of
 
 
 def _along(t: Tensor, x: Tensor, axis: int, block_size: int) -> Tensor:
-    """A scale or a zero point in the dimensions of ``x``: one number, one for each place of an axis,
-    or one for each block of places."""
+    """A scale or a zero point in the dimensions of ``x``: one number, one for each place of an
+    axis, or one for each block of places."""
     if t.ndim == 0 or (t.ndim == 1 and t.shape[0] == 1):
         return t.reshape(())
     axis = axis + x.ndim if axis < 0 else axis
@@ -110,7 +110,10 @@ def _matmul_integer(
     a: Tensor, b: Tensor, a_zero: Tensor | None = None, b_zero: Tensor | None = None
 ) -> Tensor:
     left = _integers(a, _per_row(a_zero, a))
-    right = _integers(b, b_zero if b_zero is None or b_zero.ndim != 1 or b_zero.shape[0] > 1 else b_zero.reshape(()))
+    right = _integers(
+        b,
+        b_zero if b_zero is None or b_zero.ndim != 1 or b_zero.shape[0] > 1 else b_zero.reshape(()),
+    )
     return _exact(api.matmul, left, right).to(dtypes.int32)
 
 
@@ -134,9 +137,11 @@ def _qlinear_matmul(
     y_scale: Tensor, y_zero: Tensor,
 ) -> Tensor:  # fmt: skip
     left = _integers(a, _per_row(a_zero, a))
-    right = _integers(b, b_zero.reshape(()) if b_zero.ndim == 1 and b_zero.shape[0] == 1 else b_zero)
+    right = _integers(
+        b, b_zero.reshape(()) if b_zero.ndim == 1 and b_zero.shape[0] == 1 else b_zero
+    )
     total = _exact(api.matmul, left, right)
-    s = [_per_row(a_scale, a), b_scale, _per_row(y_scale, a)]
+    s: list[Any] = [_per_row(a_scale, a), b_scale, _per_row(y_scale, a)]
     scaled = total * s[0].to(dtypes.float64) * s[1].to(dtypes.float64) / s[2].to(dtypes.float64)
     zero = _per_row(y_zero, a)
     one = api.ones((), dtype=dtypes.float64)

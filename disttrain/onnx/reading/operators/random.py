@@ -64,9 +64,7 @@ def _bernoulli(x: Tensor, *, dtype: Any = None, seed: Any = None) -> Tensor:
 
 
 @operator("Multinomial")
-def _multinomial(
-    x: Tensor, *, dtype: int = 6, sample_size: int = 1, seed: Any = None
-) -> Tensor:
+def _multinomial(x: Tensor, *, dtype: int = 6, sample_size: int = 1, seed: Any = None) -> Tensor:
     chances = api.softmax(x.to(dtypes.float32), -1)
     drawn = api.multinomial(chances, sample_size, True, generator=_generator(seed))
     return drawn.to(held_in(dtype))

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ....core.tensor import Tensor
-from ....errors import OperatorError
+from ....errors import OperatorError, ShapeError
 from ....nn import functional as F
 from ....nn.recurrence import Step, along
 from ....ops import api
@@ -149,10 +149,9 @@ def _run(
         h, c = (None if s is None else s.transpose(0, 1) for s in (h, c))
     directions = w.shape[0]
     hidden, batch = r.shape[2], x.shape[1]
+    _check(x, w, r, b, h, gates)
     names = words.get("activations") or usual * directions
-    functions = _activations(
-        names, words.get("activation_alpha"), words.get("activation_beta")
-    )
+    functions = _activations(names, words.get("activation_alpha"), words.get("activation_beta"))
     per = len(usual)
     if len(functions) != per * directions:
         raise OperatorError(f"{len(functions)} activations; needed are {per * directions}")
@@ -178,17 +177,35 @@ def _run(
     return y, y_h, y_c
 
 
+def _check(x: Tensor, w: Tensor, r: Tensor, b: Any, h: Any, gates: int) -> None:
+    """Whether input, weights, bias and state belong together."""
+    n, rows, hidden = w.shape[0], w.shape[1], r.shape[-1]
+    fits = x.ndim == 3 and w.ndim == 3 and r.ndim == 3 and n in (1, 2)
+    fits = fits and rows == gates * hidden and tuple(r.shape) == (n, rows, hidden)
+    fits = fits and x.shape[2] == w.shape[2] and x.dtype == w.dtype == r.dtype
+    if b is not None:
+        fits = fits and tuple(b.shape) == (n, 2 * rows)
+    if h is not None:
+        fits = fits and h.ndim == 3 and h.shape[0] == n and h.shape[2] == hidden
+    if not fits:
+        raise ShapeError(
+            f"input {tuple(x.shape)}, weights {tuple(w.shape)} and {tuple(r.shape)}; needed are "
+            "(time, batch, features), (directions, gates, features), (directions, gates, hidden)"
+        )
+
+
 @operator("RNN")
 def _rnn(
     x: Tensor, w: Tensor, r: Tensor, b: Any = None, lengths: Any = None, h: Any = None, *,
     activations: Any = None, activation_alpha: Any = None, activation_beta: Any = None,
     clip: Any = None, direction: str = "forward", hidden_size: int = 0, layout: int = 0, node: Any,
 ) -> tuple:  # fmt: skip
-    words = {"activations": activations, "activation_alpha": activation_alpha, "clip": clip,
-             "activation_beta": activation_beta, "direction": direction, "layout": layout}  # fmt: skip
+    words = {
+        "activations": activations, "activation_alpha": activation_alpha, "clip": clip,
+        "activation_beta": activation_beta, "direction": direction, "layout": layout,
+    }  # fmt: skip
     usual = ("Tanh",)
-    fused = _fused("RNN", words, usual, x, lengths, None)
-    if fused:
+    if _fused(words, usual, lengths, None):
         return _layer("RNN", x, w, r, b, h, None, words)
     return _run("RNN", x, w, r, b, lengths, h, None, None, words, _rnn_step, 1, usual, node)
 
@@ -200,10 +217,12 @@ def _gru(
     clip: Any = None, direction: str = "forward", hidden_size: int = 0, layout: int = 0,
     linear_before_reset: int = 0, node: Any,
 ) -> tuple:  # fmt: skip
-    words = {"activations": activations, "activation_alpha": activation_alpha, "clip": clip,
-             "activation_beta": activation_beta, "direction": direction, "layout": layout}  # fmt: skip
+    words = {
+        "activations": activations, "activation_alpha": activation_alpha, "clip": clip,
+        "activation_beta": activation_beta, "direction": direction, "layout": layout,
+    }  # fmt: skip
     usual = ("Sigmoid", "Tanh")
-    if linear_before_reset and _fused("GRU", words, usual, x, lengths, None):
+    if linear_before_reset and _fused(words, usual, lengths, None):
         return _layer("GRU", x, w, r, b, h, None, words)
     step = _gru_step(linear_before_reset)
     return _run("GRU", x, w, r, b, lengths, h, None, None, words, step, 3, usual, node)
@@ -217,24 +236,22 @@ def _lstm(
     clip: Any = None, direction: str = "forward", hidden_size: int = 0, input_forget: int = 0,
     layout: int = 0, node: Any,
 ) -> tuple:  # fmt: skip
-    words = {"activations": activations, "activation_alpha": activation_alpha, "clip": clip,
-             "activation_beta": activation_beta, "direction": direction, "layout": layout}  # fmt: skip
+    words = {
+        "activations": activations, "activation_alpha": activation_alpha, "clip": clip,
+        "activation_beta": activation_beta, "direction": direction, "layout": layout,
+    }  # fmt: skip
     usual = ("Sigmoid", "Tanh", "Tanh")
-    if not input_forget and _fused("LSTM", words, usual, x, lengths, p):
+    if not input_forget and _fused(words, usual, lengths, p):
         return _layer("LSTM", x, w, r, b, h, c, words)
     step = _lstm_step(input_forget)
     return _run("LSTM", x, w, r, b, lengths, h, c, p, words, step, 4, usual, node)
 
 
-def _fused(
-    kind: str, words: dict[str, Any], usual: tuple[str, ...], x: Tensor, lengths: Any, p: Any
-) -> bool:
+def _fused(words: dict[str, Any], usual: tuple[str, ...], lengths: Any, p: Any) -> bool:
     """Whether a network is one of those that ``nn``'s layers have."""
     names = words["activations"]
     per = len(usual)
-    asked = names is None or all(
-        n.lower() == usual[i % per].lower() for i, n in enumerate(names)
-    )
+    asked = names is None or all(n.lower() == usual[i % per].lower() for i, n in enumerate(names))
     return asked and lengths is None and p is None and words["clip"] is None
 
 
@@ -258,12 +275,13 @@ def _layer(
         x = x.transpose(0, 1)
         h, c = (None if s is None else s.transpose(0, 1) for s in (h, c))
     hidden, batch = r.shape[2], x.shape[1]
+    _check(x, w, r, b, h, len(_ORDER[kind]))
     zeros = api.zeros((batch, hidden), dtype=x.dtype, device=x.device)
     outs, lasts = [], []
     for i in range(w.shape[0]):
         bias = [None, None] if b is None else [_reordered(t, kind) for t in api.chunk(b[i], 2, 0)]
         step = Step("RNN_TANH" if kind == "RNN" else kind, _reordered(r[i], kind), bias[1])
-        start = (zeros if h is None else h[i],)
+        start: tuple[Tensor, ...] = (zeros if h is None else h[i],)
         if kind == "LSTM":
             start += (zeros if c is None else c[i],)
         gates = F.linear(x, _reordered(w[i], kind), bias[0])

@@ -156,12 +156,13 @@ def _hardmax(x: Tensor, axis: int) -> Tensor:
     return api.zeros_like(x).scatter(axis, first, api.ones_like(x))
 
 
-for _name, _how in (
+_BY_AXIS: tuple[tuple[str, Callable[[Tensor, int], Tensor]], ...] = (
     ("Softmax", lambda x, axis: F.softmax(x, axis)),
     ("LogSoftmax", lambda x, axis: F.log_softmax(x, axis)),
     ("Hardmax", _hardmax),
-):
-    operator(_name, until=12)(_flat(_how))
+)
+for _name, _by_axis in _BY_AXIS:
+    operator(_name, until=12)(_flat(_by_axis))
 
 
 @operator("Softmax", since=13)

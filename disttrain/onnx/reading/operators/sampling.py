@@ -132,8 +132,8 @@ def _resize(
         if type(f) is float and f == 1.0 and (m is n or m == n) and box == (0.0, 1.0):
             continue
         points = _points(coordinate_transformation_mode, n, m, f, n * f, box)
-        wide = _along(wide, axis, *_taps(
-            points, n, f, mode, nearest_mode, cubic_coeff_a, exclude_outside, antialias))  # fmt: skip
+        taps = _taps(points, n, f, mode, nearest_mode, cubic_coeff_a, exclude_outside, antialias)
+        wide = _along(wide, axis, *taps)
         if coordinate_transformation_mode == "tf_crop_and_resize":
             out = api.tensor((points < 0) | (points > n - 1))
             out = out.reshape([-1 if j == axis else 1 for j in range(x.ndim)])
@@ -168,9 +168,12 @@ def _interpolated(
     if any(m == 1 or n * f != m for n, m, f in inner):
         return None
     sizes = [m for _, m, _ in inner]
-    if mode == "nearest" and how == "asymmetric" and nearest == "floor":
-        if all(m % n == 0 for n, m, _ in inner):
-            return F.interpolate(x, sizes, mode="nearest")
+    if (mode, how, nearest) == ("nearest", "asymmetric", "floor"):
+        return (
+            F.interpolate(x, sizes, mode="nearest")
+            if all(m % n == 0 for n, m, _ in inner)
+            else None
+        )
     if mode == "linear" and how in ("half_pixel", "pytorch_half_pixel", "align_corners"):
         if how == "half_pixel" and any(m < n for n, m, _ in inner):
             return None

@@ -68,7 +68,7 @@ def _split(x: Tensor, split: Any = None, *, axis: int = 0, keepdims: int = 1) ->
         return parts if keepdims else [api.squeeze(p, axis) for p in parts]
     if isinstance(split, Numbers) and split.shape == ():
         return list(api.split(x, split.one(), axis))
-    return list(api.split(x, plain(split), axis))
+    return list(api.split(x, plain(split) or [], axis))
 
 
 @operator("SequenceMap")

@@ -9,7 +9,6 @@ import numpy as np
 
 from .... import fft
 from ....core.tensor import Tensor
-
 from ....ops import api
 from ..elements import held_in
 from ..numbers import Numbers
@@ -105,5 +104,3 @@ def _mel_weights(
         for i in range(centre, high):
             out[i, j] = (high - i) / (high - centre)
     return api.tensor(out.astype(np.float32)).to(held_in(output_datatype))
-
-

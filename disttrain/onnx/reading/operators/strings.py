@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections import Counter
 from typing import Any
@@ -75,7 +76,7 @@ def _tf_idf(
     grams: dict[tuple, int] = {}
     starts = [*ngram_counts, len(pool)]
     number = 0
-    for n, (first, last) in enumerate(zip(starts, starts[1:]), 1):
+    for n, (first, last) in enumerate(itertools.pairwise(starts), 1):
         for at in range(first, last, n):
             grams[tuple(pool[at : at + n])] = number
             number += 1

@@ -54,7 +54,12 @@ def _leaf_of(x: Any, start: tuple[bool, int], branches: Any) -> int:
     return at[1]
 
 
-_JOINS = {"SUM": np.sum, "AVERAGE": np.sum, "MIN": np.min, "MAX": np.max}
+_JOINS: dict[str, Callable[..., Any]] = {
+    "SUM": np.sum,
+    "AVERAGE": np.sum,
+    "MIN": np.min,
+    "MAX": np.max,
+}
 
 
 def _totals(
@@ -72,7 +77,7 @@ def _totals(
     return out / len(roots) if join == "AVERAGE" else out
 
 
-_POST = {
+_POST: dict[str, Callable[[Tensor], Tensor]] = {
     "NONE": lambda x: x,
     "SOFTMAX": lambda x: F.softmax(x, -1),
     "LOGISTIC": api.sigmoid,
@@ -128,17 +133,18 @@ def _parts(words: dict[str, Any], prefix: str) -> tuple[list, dict, dict]:
     missing = words.get("nodes_missing_value_tracks_true") or [0] * len(keys)
     splits = words.get("nodes_values")
     splits = splits if splits is not None else words["nodes_values_as_tensor"].tolist()
-    branches, roots = {}, {}
+    branches: dict[int, Branch] = {}
+    roots: dict[Any, tuple[bool, int]] = {}
     for i, (tree, _) in enumerate(keys):
         leaf = modes[i] == "LEAF"
         roots.setdefault(tree, (leaf, i))
         if not leaf:
-            ends = []
+            ends: list[tuple[bool, int]] = []
             for name in ("nodes_truenodeids", "nodes_falsenodeids"):
                 at = number[tree, words[name][i]]
                 ends.append((modes[at] == "LEAF", at))
             feature = words["nodes_featureids"][i]
-            branches[i] = Branch(modes[i], feature, splits[i], *ends, bool(missing[i]))
+            branches[i] = Branch(modes[i], feature, splits[i], ends[0], ends[1], bool(missing[i]))
     leaves: dict[int, list] = {}
     weights = words.get(f"{prefix}_weights")
     weights = weights if weights is not None else words[f"{prefix}_weights_as_tensor"].tolist()
@@ -165,12 +171,12 @@ def _tree_regressor(
 
 @operator("TreeEnsembleClassifier", domain=ML)
 def _tree_classifier(x: Tensor, *, post_transform: str = "NONE", **words: Any) -> Any:
-    labels = words.get("classlabels_int64s") or words.get("classlabels_strings")
+    labels: Any = words.get("classlabels_int64s") or words.get("classlabels_strings")
     roots, branches, leaves = _parts(words, "class")
     total = _totals(x.numpy(), roots, branches, leaves, len(labels), "SUM")
     scores = api.tensor(total).to(dtypes.float32) + _base(words)
     if len(labels) == 2 and len({t for rows in leaves.values() for t, _ in rows}) == 1:
-        only = scores.amax(-1, True) if not post_transform == "LOGISTIC" else scores[:, :1]
+        only = scores.amax(-1, True) if post_transform != "LOGISTIC" else scores[:, :1]
         scores = api.cat([1 - only if post_transform == "NONE" else -only, only], -1)
     chosen = np.argmax(scores.numpy(), -1)
     table = np.array(labels, object if isinstance(labels[0], str) else np.int64)[chosen]

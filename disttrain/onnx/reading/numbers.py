@@ -247,7 +247,7 @@ RULES |= {
 
 
 @_rule("Range")
-def _range(start: Numbers, limit: Numbers, delta: Numbers) -> Numbers:
+def _range(start: Numbers, limit: Numbers, delta: Numbers, **_: Any) -> Numbers:
     first, step = start.one(), delta.one()
     count = max(0, math.ceil((limit.one() - first) / step))
     return Numbers([first + i * step for i in range(count)], (count,), start.kind)

@@ -47,6 +47,8 @@ def _batch_normalization(
 def _instance_normalization(
     x: Tensor, scale: Tensor, bias: Tensor, *, epsilon: float = 1e-5
 ) -> Tensor:
+    if math.prod(x.shape[2:]) == 1:  # what is alone is its own mean
+        return (x - x) * _by_channel(scale, x.ndim) + _by_channel(bias, x.ndim)
     return F.instance_norm(x, None, None, scale, bias, True, 0.0, epsilon)
 
 

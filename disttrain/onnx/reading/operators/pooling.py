@@ -41,6 +41,8 @@ class Windows:
             count = (-(-(full - r) // s) if ceil_mode else (full - r) // s) + 1
             if ceil_mode and (count - 1) * s >= have + self.pads[i]:
                 count = count - 1
+            if count < 1:
+                raise ShapeError(f"windows of {kernel} do not fit in {tuple(x.shape)} with padding")
             self.sizes.append(count)
             self.over.append(max(0, (count - 1) * s + r - full) if ceil_mode else 0)
 

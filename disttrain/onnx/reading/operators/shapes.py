@@ -157,7 +157,9 @@ def _constant_of_shape(shape: Any, *, value: Any = None, node: Any) -> Tensor:
 
 
 @operator("Range", numbers=(0, 1, 2))
-def _range(start: Numbers, limit: Numbers, delta: Numbers, *, node: Any) -> Tensor:
+def _range(
+    start: Numbers, limit: Numbers, delta: Numbers, *, stash_type: int = 1, node: Any
+) -> Tensor:
     first, last, step = start.one(), limit.one(), delta.one()
     if step == 0:
         raise ShapeError("a range with steps of 0")

@@ -22,9 +22,14 @@ def array(name: str, values: Any, kind: Any = np.float32) -> onnx.TensorProto:
 
 
 def model(
-    nodes: list, inputs: list, outputs: list, initializers: tuple = (), version: int = 17,
-    functions: tuple = (), domains: tuple = (),
-) -> onnx.ModelProto:  # fmt: skip
+    nodes: list,
+    inputs: list,
+    outputs: list,
+    initializers: tuple = (),
+    version: int = 17,
+    functions: tuple = (),
+    domains: tuple = (),
+) -> onnx.ModelProto:
     """A model; inputs and outputs are names (of floats of any shape) or ports."""
 
     def ports(given: list) -> list:
@@ -44,8 +49,9 @@ def node(kind: str, inputs: str, outputs: str, **words: Any) -> onnx.NodeProto:
         return ["" if n == "_" else n for n in text.split()]
 
     domain = words.pop("domain", "")
-    return helper.make_node(kind, names(inputs), names(outputs), outputs.split()[0] + "_node",
-                            domain=domain, **words)  # fmt: skip
+    return helper.make_node(
+        kind, names(inputs), names(outputs), outputs.split()[0] + "_node", domain=domain, **words
+    )
 
 
 def subgraph(nodes: list, inputs: list, outputs: list, initializers: tuple = ()) -> Any:
@@ -57,10 +63,15 @@ def classifier() -> onnx.ModelProto:
     """A convolution, a normalization and a linear layer, with a batch of any size."""
     rng = np.random.default_rng(0)
     weights = {
-        "conv.weight": rng.standard_normal((4, 1, 3, 3)) * 0.5, "conv.bias": np.zeros(4),
-        "norm.weight": np.ones(4), "norm.bias": np.zeros(4), "norm.mean": np.zeros(4),
-        "norm.var": np.ones(4), "fc.weight": rng.standard_normal((3, 4)) * 0.5, "fc.bias": np.zeros(3),
-    }  # fmt: skip
+        "conv.weight": rng.standard_normal((4, 1, 3, 3)) * 0.5,
+        "conv.bias": np.zeros(4),
+        "norm.weight": np.ones(4),
+        "norm.bias": np.zeros(4),
+        "norm.mean": np.zeros(4),
+        "norm.var": np.ones(4),
+        "fc.weight": rng.standard_normal((3, 4)) * 0.5,
+        "fc.bias": np.zeros(3),
+    }
     nodes = [
         node("Conv", "x conv.weight conv.bias", "a", pads=[1, 1, 1, 1]),
         node("BatchNormalization", "a norm.weight norm.bias norm.mean norm.var", "b"),

@@ -25,15 +25,26 @@ HUGE = (-1, 0, 1, 2**31, 2**40, 2**62, -(2**63))
 def sequence() -> onnx.ModelProto:
     """A recurrent network, a loop and a branch."""
     rng = np.random.default_rng(0)
-    body = subgraph([node("Add", "v one", "w"), node("Identity", "c", "go")],
-                    [port("i", INT64, []), port("c", 9, []), "v"], [port("go", 9, []), "w"])  # fmt: skip
+    body = subgraph(
+        [node("Add", "v one", "w"), node("Identity", "c", "go")],
+        [port("i", INT64, []), port("c", 9, []), "v"],
+        [port("go", 9, []), "w"],
+    )
     inner = subgraph([node("Neg", "b", "n")], [], ["n"])
-    arrays = (array("w0", rng.standard_normal((1, 8, 3))), array("r0", rng.standard_normal((1, 8, 2))),
-              array("one", 1.0), array("three", 3, np.int64), array("on", True, np.bool_),
-              array("shape", [0, -1], np.int64))  # fmt: skip
-    nodes = [node("LSTM", "x w0 r0", "a", hidden_size=2), node("Reshape", "a shape", "a2"),
-             node("Loop", "three on a2", "b", body=body),
-             node("If", "on", "y", then_branch=inner, else_branch=inner)]  # fmt: skip
+    arrays = (
+        array("w0", rng.standard_normal((1, 8, 3))),
+        array("r0", rng.standard_normal((1, 8, 2))),
+        array("one", 1.0),
+        array("three", 3, np.int64),
+        array("on", True, np.bool_),
+        array("shape", [0, -1], np.int64),
+    )
+    nodes = [
+        node("LSTM", "x w0 r0", "a", hidden_size=2),
+        node("Reshape", "a shape", "a2"),
+        node("Loop", "three on a2", "b", body=body),
+        node("If", "on", "y", then_branch=inner, else_branch=inner),
+    ]
     return model(nodes, [port("x", 1, ["time", "batch", 3])], ["y"], arrays)
 
 
@@ -81,7 +92,9 @@ def _rewritten(rng: random.Random, data: bytes) -> bytes:
         tensor.raw_data = rng.randbytes(len(tensor.raw_data))
 
     changes: list[Callable[[], Any]] = [
-        attribute, sizes, numbers,
+        attribute,
+        sizes,
+        numbers,
         lambda: victim.input.__setitem__(0, other.output[0]),
         lambda: victim.output.__setitem__(0, other.output[0]),
         lambda: setattr(victim, "op_type", other.op_type),
@@ -92,7 +105,7 @@ def _rewritten(rng: random.Random, data: bytes) -> bytes:
         lambda: victim.input.append(other.output[0]),
         lambda: graph.node.reverse(),
         lambda: graph.output.extend(graph.input),
-    ]  # fmt: skip
+    ]
     rng.choice(changes)()
     return made.SerializeToString()
 

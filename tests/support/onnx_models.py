@@ -12,14 +12,26 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
-KINDS = {np.dtype(k): v for k, v in (
-    (np.float32, TensorProto.FLOAT), (np.int64, TensorProto.INT64), (np.int32, TensorProto.INT32),
-    (np.bool_, TensorProto.BOOL), (np.uint8, TensorProto.UINT8), (np.int8, TensorProto.INT8),
-)}  # fmt: skip
+import disttrain as dt
+from disttrain.errors import DisttrainError
+
+KINDS = {
+    np.dtype(k): v
+    for k, v in (
+        (np.float32, TensorProto.FLOAT),
+        (np.int64, TensorProto.INT64),
+        (np.int32, TensorProto.INT32),
+        (np.bool_, TensorProto.BOOL),
+        (np.uint8, TensorProto.UINT8),
+        (np.int8, TensorProto.INT8),
+    )
+}
 UNARY = """Abs Neg Exp Sqrt Floor Ceil Sin Cos Tanh Erf Sign Round Sigmoid Relu Softplus Softsign
-HardSwish Identity LeakyRelu Elu Selu HardSigmoid ThresholdedRelu Mish Celu Atan Sinh Gelu""".split()
+HardSwish Identity LeakyRelu Elu Selu HardSigmoid ThresholdedRelu Mish Celu Atan Sinh
+Gelu""".split()
 BINARY = "Add Sub Mul Max Min Sum Mean".split()
 REDUCED = "ReduceSum ReduceMean ReduceMax ReduceMin ReduceL1 ReduceL2 ReduceSumSquare".split()
 
@@ -60,8 +72,12 @@ class Model:
         """A model of ``nodes`` with these results."""
 
         def ports(arrays: dict) -> list:
-            return [helper.make_tensor_value_info(n, KINDS[a.dtype], a.shape if n in self.feeds else None)
-                    for n, a in arrays.items()]  # fmt: skip
+            return [
+                helper.make_tensor_value_info(
+                    n, KINDS[a.dtype], a.shape if n in self.feeds else None
+                )
+                for n, a in arrays.items()
+            ]
 
         graph = helper.make_graph(
             nodes, "drawn", ports(self.feeds), ports(outputs), self.initializers
@@ -73,8 +89,11 @@ class Model:
 
 def _unary(m: Model) -> tuple:
     kind = m.rng.choice(UNARY)
-    words = {"alpha": m.rng.choice((0.1, 0.5, 1.0, 2.0))} if kind in (
-        "LeakyRelu", "Elu", "ThresholdedRelu", "Celu") else {}  # fmt: skip
+    words = (
+        {"alpha": m.rng.choice((0.1, 0.5, 1.0, 2.0))}
+        if kind in ("LeakyRelu", "Elu", "ThresholdedRelu", "Celu")
+        else {}
+    )
     return kind, [m.floats()], words
 
 
@@ -212,8 +231,11 @@ def _conv_transpose(m: Model) -> tuple:
     a = m.floats(lambda v: v.ndim in (3, 4))
     c, n = m.values[a].shape[1], m.values[a].ndim - 2
     kernel = [m.rng.randint(2, 3) for _ in range(n)]
-    words = {"kernel_shape": kernel, "strides": [m.rng.randint(1, 2) for _ in range(n)],
-             "pads": [m.rng.randint(0, 1) for _ in range(2 * n)]}  # fmt: skip
+    words = {
+        "kernel_shape": kernel,
+        "strides": [m.rng.randint(1, 2) for _ in range(n)],
+        "pads": [m.rng.randint(0, 1) for _ in range(2 * n)],
+    }
     return "ConvTranspose", [a, m.weights(c, m.rng.randint(1, 3), *kernel)], words
 
 
@@ -330,10 +352,32 @@ def _quantized(m: Model) -> tuple:
 
 
 MAKERS: tuple[Callable[[Model], tuple], ...] = (
-    _unary, _binary, _compared, _reduced, _softmax, _transpose, _reshape, _unsqueeze, _slice, _gather,
-    _pad, _matmul, _gemm, _conv, _conv_transpose, _pool, _normalized, _resize, _concat, _where,
-    _expand, _arg, _cumulative, _recurrent, _quantized,
-)  # fmt: skip
+    _unary,
+    _binary,
+    _compared,
+    _reduced,
+    _softmax,
+    _transpose,
+    _reshape,
+    _unsqueeze,
+    _slice,
+    _gather,
+    _pad,
+    _matmul,
+    _gemm,
+    _conv,
+    _conv_transpose,
+    _pool,
+    _normalized,
+    _resize,
+    _concat,
+    _where,
+    _expand,
+    _arg,
+    _cumulative,
+    _recurrent,
+    _quantized,
+)
 
 
 def drawn(
@@ -394,3 +438,25 @@ def close(a: np.ndarray, b: np.ndarray) -> bool:
             equal_nan=True,
         )
     )
+
+
+def ours(made: onnx.ModelProto, feeds: dict) -> np.ndarray | None:
+    """By this package; None for what it refuses."""
+    try:
+        return next(iter(dt.onnx.load(made).run(feeds).values()))
+    except DisttrainError:
+        return None
+
+
+def theirs(made: onnx.ModelProto, feeds: dict) -> np.ndarray | None:
+    """By onnxruntime, on one thread, silently."""
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    options.log_severity_level = 4
+    try:
+        session = onnxruntime.InferenceSession(
+            made.SerializeToString(), options, providers=["CPUExecutionProvider"]
+        )
+        return session.run(None, feeds)[0]
+    except Exception:
+        return None

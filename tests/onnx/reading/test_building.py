@@ -19,21 +19,76 @@ def run(made, **feeds):
     return next(iter(dt.onnx.load(made).run(feeds or {"x": ONE}).values()))
 
 
-@pytest.mark.parametrize(("made", "error", "text"), [
-    (model([node("Relu", "z", "y")], ["x"], ["y"]), SerializationError, "'y_node'.*input 'z' is made by nothing"),
-    (model([node("Add", "x z", "y"), node("Relu", "y", "z")], ["x"], ["y"]), SerializationError, "cycle"),
-    (model([node("Relu", "x", "y"), node("Relu", "x", "y")], ["x"], ["y"]), SerializationError, "'y' is there twice"),
-    (model([node("Relu", "x", "y")], ["x"], ["z"]), SerializationError, "result 'z'.*made by no node"),
-    (model([node("Nothing", "x", "y")], ["x"], ["y"]), OperatorError, r"'y_node' \(ai.onnx.Nothing, version 17\)"),
-    (model([node("Foo", "x", "y", domain="mine")], ["x"], ["y"]), SerializationError, "no version of domain 'mine'"),
-    (model([node("Foo", "x", "y", domain="mine")], ["x"], ["y"], domains=("mine",)), OperatorError, r"mine.Foo, version 1"),
-    (model([node("Relu", "x", "y", alpha=1.0)], ["x"], ["y"]), OperatorError, "attribute 'alpha'"),
-    (model([node("Conv", "x", "y")], ["x"], ["y"]), SerializationError, "1 inputs; needed are 2 to 3"),
-    (model([node("Cast", "x", "y")], ["x"], ["y"]), SerializationError, "attribute 'to' is missing"),
-    (model([node("Cast", "x", "y", to=1.5)], ["x"], ["y"]), SerializationError, "attribute 'to' is not of type INT"),
-    (model([node("Relu", "x", "y")], ["x"], ["y"], version=1000), OperatorError, "version 1000 of ai.onnx"),
-    (model([node("ImageDecoder", "x", "y")], ["x"], ["y"], version=20), OperatorError, "ai.onnx.ImageDecoder"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("made", "error", "text"),
+    [
+        (
+            model([node("Relu", "z", "y")], ["x"], ["y"]),
+            SerializationError,
+            "'y_node'.*input 'z' is made by nothing",
+        ),
+        (
+            model([node("Add", "x z", "y"), node("Relu", "y", "z")], ["x"], ["y"]),
+            SerializationError,
+            "cycle",
+        ),
+        (
+            model([node("Relu", "x", "y"), node("Relu", "x", "y")], ["x"], ["y"]),
+            SerializationError,
+            "'y' is there twice",
+        ),
+        (
+            model([node("Relu", "x", "y")], ["x"], ["z"]),
+            SerializationError,
+            "result 'z'.*made by no node",
+        ),
+        (
+            model([node("Nothing", "x", "y")], ["x"], ["y"]),
+            OperatorError,
+            r"'y_node' \(ai.onnx.Nothing, version 17\)",
+        ),
+        (
+            model([node("Foo", "x", "y", domain="mine")], ["x"], ["y"]),
+            SerializationError,
+            "no version of domain 'mine'",
+        ),
+        (
+            model([node("Foo", "x", "y", domain="mine")], ["x"], ["y"], domains=("mine",)),
+            OperatorError,
+            r"mine.Foo, version 1",
+        ),
+        (
+            model([node("Relu", "x", "y", alpha=1.0)], ["x"], ["y"]),
+            OperatorError,
+            "attribute 'alpha'",
+        ),
+        (
+            model([node("Conv", "x", "y")], ["x"], ["y"]),
+            SerializationError,
+            "1 inputs; needed are 2 to 3",
+        ),
+        (
+            model([node("Cast", "x", "y")], ["x"], ["y"]),
+            SerializationError,
+            "attribute 'to' is missing",
+        ),
+        (
+            model([node("Cast", "x", "y", to=1.5)], ["x"], ["y"]),
+            SerializationError,
+            "attribute 'to' is not of type INT",
+        ),
+        (
+            model([node("Relu", "x", "y")], ["x"], ["y"], version=1000),
+            OperatorError,
+            "version 1000 of ai.onnx",
+        ),
+        (
+            model([node("ImageDecoder", "x", "y")], ["x"], ["y"], version=20),
+            OperatorError,
+            "ai.onnx.ImageDecoder",
+        ),
+    ],
+)
 def test_what_cannot_be_built_is_refused_by_name(made, error, text):
     with pytest.raises(error, match=text):
         dt.onnx.load(made)
@@ -54,8 +109,15 @@ def refers(kind, inputs, outputs, **references):
 
 def test_functions_stand_in_place_of_their_nodes():
     slope = function("Slope", ["a"], ["b"], [refers("LeakyRelu", "a", "b", alpha="by")], ["by"])
-    twice = function("Twice", ["a"], ["c"], [node("Slope", "a", "b", domain="mine", by=0.5),
-                                             node("Slope", "b", "c", domain="mine", by=0.25)])  # fmt: skip
+    twice = function(
+        "Twice",
+        ["a"],
+        ["c"],
+        [
+            node("Slope", "a", "b", domain="mine", by=0.5),
+            node("Slope", "b", "c", domain="mine", by=0.25),
+        ],
+    )
     nodes = [node("Twice", "x", "b", domain="mine"), node("Twice", "b", "y", domain="mine")]
     made = model(nodes, ["x"], ["y"], functions=(slope, twice), domains=("mine",))
     assert run(made).tolist() == [1.0, -2.0 / 64]
@@ -81,9 +143,18 @@ def test_functions_that_call_themselves_are_refused():
 
 def test_functions_that_open_into_too_many_nodes_are_refused():
     """Each calls the next one ten times: ten to the power of their number."""
-    chain = [function(f"F{i}", ["a"], ["z"], [
-        *[node(f"F{i + 1}", "a", f"v{j}", domain="mine") for j in range(10)], node("Relu", "a", "z")])
-        for i in range(8)]  # fmt: skip
+    chain = [
+        function(
+            f"F{i}",
+            ["a"],
+            ["z"],
+            [
+                *[node(f"F{i + 1}", "a", f"v{j}", domain="mine") for j in range(10)],
+                node("Relu", "a", "z"),
+            ],
+        )
+        for i in range(8)
+    ]
     chain.append(function("F8", ["a"], ["z"], [node("Relu", "a", "z")]))
     made = model(
         [node("F0", "x", "y", domain="mine")],
@@ -104,8 +175,11 @@ def test_graphs_within_graphs_have_a_limit():
         )
         if i == 5:
             break
-    made = model([node("If", "on", "y", then_branch=inner, else_branch=inner)],
-                 ["x", port("on", onnx.TensorProto.BOOL, [])], ["y"])  # fmt: skip
+    made = model(
+        [node("If", "on", "y", then_branch=inner, else_branch=inner)],
+        ["x", port("on", onnx.TensorProto.BOOL, [])],
+        ["y"],
+    )
     with pytest.raises(SerializationError, match="more than 3 graphs"):
         dt.onnx.load(made, limits=Limits(depth=3))
 

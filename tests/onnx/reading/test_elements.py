@@ -48,7 +48,7 @@ def test_texts_are_objects():
 ])  # fmt: skip
 def test_sizes_that_do_not_fit_their_bytes_are_refused(dims, kind, raw):
     tensor = TensorProto(dims=dims, data_type=kind, raw_data=raw)
-    with pytest.raises(SerializationError, match="^here: "):
+    with pytest.raises(SerializationError, match=r"^here: "):
         elements.array_of(tensor, MOST, "here")
 
 

@@ -34,7 +34,7 @@ def test_a_path_bytes_an_open_file_and_a_message_are_the_same_model(tmp_path):
 def test_what_is_no_model_is_refused(data, tmp_path):
     (tmp_path / "m.onnx").write_bytes(data)
     for source in (data, tmp_path / "m.onnx"):
-        with pytest.raises(SerializationError, match="no model in ONNX's format|decod|graph"):
+        with pytest.raises(SerializationError, match=r"no model in ONNX's format|decod|graph"):
             dt.onnx.load(source)
 
 
@@ -75,22 +75,39 @@ def test_what_the_package_saves_in_two_files_is_read(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "location", ["../secret.bin", "/etc/hostname", "", "link.bin", "up/../../secret.bin", "none.bin", "a\0b", "."]
-)  # fmt: skip
+    "location",
+    [
+        "../secret.bin",
+        "/etc/hostname",
+        "",
+        "link.bin",
+        "up/../../secret.bin",
+        "none.bin",
+        "a\0b",
+        ".",
+    ],
+)
 def test_numbers_are_never_taken_from_outside_of_the_folder(location, tmp_path):
     folder = tmp_path / "model"
     folder.mkdir()
     (tmp_path / "secret.bin").write_bytes(b"\0" * 8)
     os.symlink(tmp_path / "secret.bin", folder / "link.bin")
     onnx.save(outside(location), folder / "m.onnx")
-    with pytest.raises(SerializationError, match="'w'.*needed is a file in the model's folder"):
+    with pytest.raises(SerializationError, match=r"'w'.*needed is a file in the model's folder"):
         dt.onnx.load(folder / "m.onnx")
 
 
-@pytest.mark.parametrize("more", [
-    {"offset": "4"}, {"offset": "-1"}, {"offset": "9" * 30}, {"length": "16"}, {"length": "x"},
-    {"offset": "100"},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"offset": "4"},
+        {"offset": "-1"},
+        {"offset": "9" * 30},
+        {"length": "16"},
+        {"length": "x"},
+        {"offset": "100"},
+    ],
+)
 def test_places_in_a_file_are_checked(more, tmp_path):
     (tmp_path / "w.bin").write_bytes(b"\0" * 8)
     onnx.save(outside("w.bin", **more), tmp_path / "m.onnx")

@@ -19,8 +19,17 @@ def on_numbers(made):
 
 def test_arithmetic_on_sizes_is_that_of_the_host():
     found = on_numbers(classifier())
-    assert found == {"a": False, "b": False, "c": False, "d": False, "e": True, "f": True, "g": True,
-                     "h": False, "y": False}  # fmt: skip
+    assert found == {
+        "a": False,
+        "b": False,
+        "c": False,
+        "d": False,
+        "e": True,
+        "f": True,
+        "g": True,
+        "h": False,
+        "y": False,
+    }
     as_numbers, as_tensors = numbers_of(graph(classifier()))
     assert {"zero", "rest"} <= as_numbers
     assert not {"zero", "rest"} & as_tensors

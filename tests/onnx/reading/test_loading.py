@@ -1,4 +1,4 @@
-"""Hostile models: flipped, cut and rewritten ones are refused by name, in bounded time and memory."""
+"""Hostile models: flipped, cut and rewritten ones are refused by name, in bounded time."""
 
 from __future__ import annotations
 

@@ -18,7 +18,13 @@ X = np.random.default_rng(0).standard_normal((2, 1, 6, 6)).astype(np.float32)
 def test_initializers_are_parameters_and_buffers_by_name():
     loaded = dt.onnx.load(classifier())
     assert {n for n, _ in loaded.named_parameters()} == {
-        "conv.weight", "conv.bias", "norm.weight", "norm.bias", "fc.weight", "fc.bias"}  # fmt: skip
+        "conv.weight",
+        "conv.bias",
+        "norm.weight",
+        "norm.bias",
+        "fc.weight",
+        "fc.bias",
+    }
     assert {n for n, _ in loaded.named_buffers()} == {"norm.mean", "norm.var"}
     assert all(p.requires_grad for p in loaded.parameters())
 
@@ -54,15 +60,23 @@ def test_inputs_by_place_and_by_name():
     assert "x[batch, 1, 6, 6] -> y[batch, 3]" in repr(loaded)
 
 
-@pytest.mark.parametrize(("args", "words", "error", "text"), [
-    ((), {}, ConfigError, "input 'x' was not given; it takes x"),
-    ((X, X), {}, ConfigError, "2 values were given"),
-    ((X,), {"x": X}, ConfigError, "given twice"),
-    ((), {"z": X}, ConfigError, "no input 'z'"),
-    ((X.astype(np.float64),), {}, DTypeError, "'x' is disttrain.float64; needed is FLOAT"),
-    ((X[:, :, :5],), {}, ShapeError, r"shape \(2, 1, 5, 6\); needed is x\[batch, 1, 6, 6\], batch=2"),
-    ((X[0],), {}, ShapeError, r"shape \(1, 6, 6\)"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("args", "words", "error", "text"),
+    [
+        ((), {}, ConfigError, "input 'x' was not given; it takes x"),
+        ((X, X), {}, ConfigError, "2 values were given"),
+        ((X,), {"x": X}, ConfigError, "given twice"),
+        ((), {"z": X}, ConfigError, "no input 'z'"),
+        ((X.astype(np.float64),), {}, DTypeError, "'x' is disttrain.float64; needed is FLOAT"),
+        (
+            (X[:, :, :5],),
+            {},
+            ShapeError,
+            r"shape \(2, 1, 5, 6\); needed is x\[batch, 1, 6, 6\], batch=2",
+        ),
+        ((X[0],), {}, ShapeError, r"shape \(1, 6, 6\)"),
+    ],
+)
 def test_wrong_inputs_are_told_by_name(args, words, error, text):
     loaded = dt.onnx.load(classifier())
     with pytest.raises(error, match=text):
@@ -70,8 +84,11 @@ def test_wrong_inputs_are_told_by_name(args, words, error, text):
 
 
 def test_sizes_of_one_name_must_be_equal():
-    made = model([node("Concat", "a b", "y", axis=1)],
-                 [port("a", FLOAT, ["n", 2]), port("b", FLOAT, ["n", 3])], ["y"])  # fmt: skip
+    made = model(
+        [node("Concat", "a b", "y", axis=1)],
+        [port("a", FLOAT, ["n", 2]), port("b", FLOAT, ["n", 3])],
+        ["y"],
+    )
     loaded = dt.onnx.load(made)
     assert loaded(dt.ones(4, 2), dt.ones(4, 3)).shape == (4, 5)
     with pytest.raises(ShapeError, match=r"'b' has shape \(5, 3\); needed is b\[n, 3\], n=4"):
@@ -148,8 +165,9 @@ def test_threads_call_it_at_once():
 
 
 def test_texts_go_in_and_out():
-    made = model([node("StringConcat", "a b", "y")],
-                 [port("a", 8, [2])], [port("y", 8, None)], version=20)  # fmt: skip
+    made = model(
+        [node("StringConcat", "a b", "y")], [port("a", 8, [2])], [port("y", 8, None)], version=20
+    )
     made.graph.initializer.add().CopyFrom(
         array("b", 0).__class__(name="b", dims=[1], data_type=8, string_data=[b"!"])
     )

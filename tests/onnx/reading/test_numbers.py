@@ -24,11 +24,23 @@ def check(found, want):
     assert found.items == want.ravel().tolist()
 
 
-@pytest.mark.parametrize(("kind", "how"), [
-    ("Add", np.add), ("Sub", np.subtract), ("Mul", np.multiply), ("Mod", np.mod), ("Max", np.maximum),
-    ("Min", np.minimum), ("Sum", np.add), ("Equal", np.equal), ("Less", np.less),
-    ("Greater", np.greater), ("LessOrEqual", np.less_equal), ("GreaterOrEqual", np.greater_equal),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("kind", "how"),
+    [
+        ("Add", np.add),
+        ("Sub", np.subtract),
+        ("Mul", np.multiply),
+        ("Mod", np.mod),
+        ("Max", np.maximum),
+        ("Min", np.minimum),
+        ("Sum", np.add),
+        ("Equal", np.equal),
+        ("Less", np.less),
+        ("Greater", np.greater),
+        ("LessOrEqual", np.less_equal),
+        ("GreaterOrEqual", np.greater_equal),
+    ],
+)
 def test_two_broadcast(kind, how):
     check(RULES[kind](numbers(GRID), numbers([1, 2, 3])), how(GRID, [1, 2, 3]))
     check(RULES[kind](numbers(7), numbers(GRID + 1)), how(7, GRID + 1))

@@ -20,8 +20,11 @@ ONE = np.array([1.0, -2.0], np.float32)
 def branched():
     then = subgraph([node("Mul", "x w", "v")], [], ["v"], (array("w", [2.0]),))
     other = subgraph([node("Neg", "x", "v")], [], ["v"])
-    nodes = [node("ReduceSum", "x", "s", keepdims=0), node("Greater", "s zero", "on"),
-             node("If", "on", "y", then_branch=then, else_branch=other)]  # fmt: skip
+    nodes = [
+        node("ReduceSum", "x", "s", keepdims=0),
+        node("Greater", "s zero", "on"),
+        node("If", "on", "y", then_branch=then, else_branch=other),
+    ]
     return model(nodes, ["x"], ["y"], (array("zero", 0.0),))
 
 
@@ -35,13 +38,21 @@ def test_branches_see_values_around_them_and_their_weights_are_state():
 
 def looped(most=5):
     body = subgraph(
-        [node("Add", "v x", "next"), node("ReduceSum", "next", "total", keepdims=0),
-         node("Less", "total limit", "going"), node("Identity", "total", "row")],
+        [
+            node("Add", "v x", "next"),
+            node("ReduceSum", "next", "total", keepdims=0),
+            node("Less", "total limit", "going"),
+            node("Identity", "total", "row"),
+        ],
         [port("i", INT64, []), port("c", BOOL, []), "v"],
         [port("going", BOOL, []), "next", "row"],
-    )  # fmt: skip
-    made = model([node("Loop", "count on x", "y rows", body=body)], ["x"], ["y", "rows"],
-                 (array("count", most, np.int64), array("on", True, np.bool_), array("limit", 10.0)))  # fmt: skip
+    )
+    made = model(
+        [node("Loop", "count on x", "y rows", body=body)],
+        ["x"],
+        ["y", "rows"],
+        (array("count", most, np.int64), array("on", True, np.bool_), array("limit", 10.0)),
+    )
     return made
 
 
@@ -61,8 +72,11 @@ def test_gradients_go_through_branches_and_loops():
 
 
 def test_a_loop_without_an_end_is_ended_by_its_limit():
-    body = subgraph([node("Identity", "c", "go"), node("Identity", "v", "w")],
-                    [port("i", INT64, []), port("c", BOOL, []), "v"], [port("go", BOOL, []), "w"])  # fmt: skip
+    body = subgraph(
+        [node("Identity", "c", "go"), node("Identity", "v", "w")],
+        [port("i", INT64, []), port("c", BOOL, []), "v"],
+        [port("go", BOOL, []), "w"],
+    )
     made = model(
         [node("Loop", "_ on x", "y", body=body)], ["x"], ["y"], (array("on", True, np.bool_),)
     )
@@ -72,8 +86,18 @@ def test_a_loop_without_an_end_is_ended_by_its_limit():
 
 def test_a_scan_backwards_and_along_another_axis():
     body = subgraph([node("Add", "s e", "t"), node("Identity", "t", "o")], ["s", "e"], ["t", "o"])
-    nodes = [node("Scan", "start x", "last y", body=body, num_scan_inputs=1, scan_input_axes=[1],
-                  scan_input_directions=[1], scan_output_axes=[1])]  # fmt: skip
+    nodes = [
+        node(
+            "Scan",
+            "start x",
+            "last y",
+            body=body,
+            num_scan_inputs=1,
+            scan_input_axes=[1],
+            scan_input_directions=[1],
+            scan_output_axes=[1],
+        )
+    ]
     made = model(nodes, ["start", "x"], ["last", "y"])
     x = np.arange(6, dtype=np.float32).reshape(2, 3)
     out = dt.onnx.load(made).run({"start": np.zeros(2, np.float32), "x": x})
@@ -81,20 +105,30 @@ def test_a_scan_backwards_and_along_another_axis():
     assert np.array_equal(out["last"], x.sum(1))
 
 
-@pytest.mark.parametrize(("nodes", "text"), [
-    ([node("MatMul", "x w", "y")], r"'y_node' \(ai.onnx.MatMul, version 17\)"),
-    ([node("Reshape", "x bad", "y")], r"ai.onnx.Reshape.*7"),
-    ([node("Concat", "x x", "y", axis=9)], "ai.onnx.Concat"),
-    ([node("Squeeze", "x zero", "y")], "axis 0"),
-    ([node("ConstantOfShape", "huge", "y")], "elements would be made"),
-    ([node("Expand", "w huge", "y")], "elements would be made"),
-    ([node("Tile", "x huge1", "y")], "elements would be made"),
-    ([node("Range", "zero0 big one", "y")], "elements would be made"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("nodes", "text"),
+    [
+        ([node("MatMul", "x w", "y")], r"'y_node' \(ai.onnx.MatMul, version 17\)"),
+        ([node("Reshape", "x bad", "y")], r"ai.onnx.Reshape.*7"),
+        ([node("Concat", "x x", "y", axis=9)], "ai.onnx.Concat"),
+        ([node("Squeeze", "x zero", "y")], "axis 0"),
+        ([node("ConstantOfShape", "huge", "y")], "elements would be made"),
+        ([node("Expand", "w huge", "y")], "elements would be made"),
+        ([node("Tile", "x huge1", "y")], "elements would be made"),
+        ([node("Range", "zero0 big one", "y")], "elements would be made"),
+    ],
+)
 def test_what_fails_is_told_with_its_node(nodes, text):
-    arrays = (array("w", np.ones((3, 3))), array("bad", [7, 7], np.int64), array("zero", [0], np.int64),
-              array("huge", [2**40, 3, 3], np.int64), array("huge1", [2**40], np.int64),
-              array("zero0", 0, np.int64), array("big", 2**60, np.int64), array("one", 1, np.int64))  # fmt: skip
+    arrays = (
+        array("w", np.ones((3, 3))),
+        array("bad", [7, 7], np.int64),
+        array("zero", [0], np.int64),
+        array("huge", [2**40, 3, 3], np.int64),
+        array("huge1", [2**40], np.int64),
+        array("zero0", 0, np.int64),
+        array("big", 2**60, np.int64),
+        array("one", 1, np.int64),
+    )
     with pytest.raises(NodeError, match=text):
         dt.onnx.load(model(nodes, ["x"], ["y"], arrays)).run({"x": ONE})
 
@@ -108,8 +142,12 @@ def test_sizes_read_as_tensors_and_back():
 
 
 def test_sequences_and_optional_values():
-    nodes = [node("SplitToSequence", "x", "s", axis=0), node("SequenceLength", "s", "n"),
-             node("ConcatFromSequence", "s", "y", axis=0), node("OptionalHasElement", "s", "has")]  # fmt: skip
+    nodes = [
+        node("SplitToSequence", "x", "s", axis=0),
+        node("SequenceLength", "s", "n"),
+        node("ConcatFromSequence", "s", "y", axis=0),
+        node("OptionalHasElement", "s", "has"),
+    ]
     made = model(
         nodes,
         ["x"],

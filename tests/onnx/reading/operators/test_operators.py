@@ -1,43 +1,21 @@
-"""Operators: two of ONNX's own cases for each (all are run by ``tests/peers/onnx``), models drawn by
+"""Operators: two of ONNX's own cases for each (tests/peers/onnx runs all), models drawn by
 a seed beside onnxruntime, and what the cases leave open."""
 
 from __future__ import annotations
 
 import numpy as np
-import onnxruntime
 import pytest
 
 import disttrain as dt
-from disttrain.errors import DisttrainError, NodeError
+from disttrain.errors import NodeError
 from support.onnx_backend import check, one_of_each_operator
 from support.onnx_graphs import INT64, array, model, node, port
-from support.onnx_models import drawn
+from support.onnx_models import drawn, ours, theirs
 
 
 @pytest.mark.parametrize("name", one_of_each_operator())
 def test_a_case_of_onnx(name):
     check(name)
-
-
-def ours(made, feeds):
-    try:
-        return next(iter(dt.onnx.load(made).run(feeds).values()))
-    except DisttrainError:
-        return None
-
-
-def theirs(made, feeds):
-    """By onnxruntime, on one thread, silently."""
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1
-    options.log_severity_level = 4
-    try:
-        session = onnxruntime.InferenceSession(
-            made.SerializeToString(), options, providers=["CPUExecutionProvider"]
-        )
-        return session.run(None, feeds)[0]
-    except Exception:
-        return None
 
 
 @pytest.mark.parametrize("first", range(0, 100, 10))
@@ -57,8 +35,12 @@ def run(made, **feeds):
 def test_recurrent_networks_with_lengths_are_those_without_on_full_rows(kind, hidden):
     rng = np.random.default_rng(0)
     gates = {"LSTM": 4, "GRU": 3, "RNN": 1}[kind]
-    arrays = (array("w", rng.standard_normal((2, gates * hidden, 5))), array("r", rng.standard_normal((2, gates * hidden, hidden))),
-              array("b", rng.standard_normal((2, 2 * gates * hidden))), array("n", [4, 4], np.int32))  # fmt: skip
+    arrays = (
+        array("w", rng.standard_normal((2, gates * hidden, 5))),
+        array("r", rng.standard_normal((2, gates * hidden, hidden))),
+        array("b", rng.standard_normal((2, 2 * gates * hidden))),
+        array("n", [4, 4], np.int32),
+    )
     x = rng.standard_normal((4, 2, 5)).astype(np.float32)
     words = {"hidden_size": hidden, "direction": "bidirectional"} | (
         {"linear_before_reset": 1} if kind == "GRU" else {}
@@ -132,7 +114,7 @@ def test_dropout_of_a_model_in_training():
 
 def test_places_out_of_range_are_told():
     made = model([node("Gather", "x at", "y")], ["x", port("at", INT64, None)], ["y"])
-    with pytest.raises(NodeError, match="ai.onnx.Gather"):
+    with pytest.raises(NodeError, match=r"ai\.onnx\.Gather"):
         run(made, x=np.ones(3, np.float32), at=np.array([3]))
 
 
@@ -142,7 +124,10 @@ def test_integers_are_multiplied_exactly():
         rng.integers(0, 256, (3, 4000)).astype(np.uint8),
         rng.integers(-128, 128, (4000, 2)).astype(np.int8),
     )
-    made = model([node("MatMulInteger", "a b za zb", "y")],
-                 [port("a", 2, None), port("b", 3, None)], [port("y", 6, None)],
-                 (array("za", 255, np.uint8), array("zb", -128, np.int8)))  # fmt: skip
+    made = model(
+        [node("MatMulInteger", "a b za zb", "y")],
+        [port("a", 2, None), port("b", 3, None)],
+        [port("y", 6, None)],
+        (array("za", 255, np.uint8), array("zb", -128, np.int8)),
+    )
     assert np.array_equal(run(made, a=a, b=b), (a.astype(int) - 255) @ (b.astype(int) + 128))

@@ -1,4 +1,4 @@
-"""Models that PyTorch exports are read back, and compute what they do there, in other sizes, too."""
+"""Models that PyTorch exports are read back and compute what they do there, in other sizes, too."""
 
 from __future__ import annotations
 

@@ -369,5 +369,6 @@ def _port(value: ValueInfoProto, name: str) -> Port:
         return Port(name, tensor.elem_type or None)
     sizes: list[int | str | None] = []
     for d in tensor.shape.dim:
-        sizes.append(d.dim_value if d.HasField("dim_value") else d.dim_param or None)
+        known = d.HasField("dim_value") and d.dim_value >= 0  # some write -1 for what changes, or ?
+        sizes.append(d.dim_value if known else d.dim_param.strip("?") or None)
     return Port(name, tensor.elem_type or None, tuple(sizes))

@@ -3,6 +3,7 @@
 from . import (
     attention,
     classic,
+    contributed,
     control,
     convolution,
     detection,

@@ -126,10 +126,11 @@ def _numbered(x: Tensor, places: Tensor, storage_order: int) -> Tensor:
 
 
 @operator("AveragePool")
-def _average_pool(
+def average_pool(
     x: Tensor, *, kernel_shape: Any, auto_pad: str = "NOTSET", ceil_mode: int = 0,
     count_include_pad: int = 0, dilations: Any = None, pads: Any = None, strides: Any = None,
 ) -> Tensor:  # fmt: skip
+    """Means of windows."""
     w = Windows(x, kernel_shape, strides, dilations, pads, auto_pad, ceil_mode)
     if w.even and all(d == 1 for d in w.dilations):
         half = w.pads[: len(w.kernel)]
@@ -157,7 +158,8 @@ def _over(x: Tensor) -> list[int]:
 
 
 @operator("GlobalAveragePool")
-def _global_average_pool(x: Tensor) -> Tensor:
+def global_average_pool(x: Tensor) -> Tensor:
+    """Means of channels."""
     return api.mean(x, _over(x), True)
 
 

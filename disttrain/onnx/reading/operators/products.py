@@ -14,10 +14,11 @@ simple(Einsum=lambda *given, equation: api.einsum(equation.replace(" ", ""), *gi
 
 
 @operator("Gemm")
-def _gemm(
+def gemm(
     a: Tensor, b: Tensor, c: Tensor | None = None, *, alpha: float = 1.0, beta: float = 1.0,
     transA: int = 0, transB: int = 0, broadcast: int = 1,
 ) -> Tensor:  # fmt: skip
+    """``alpha A B + beta C``."""
     a, b = a.t() if transA else a, b.t() if transB else b
     plain = a.dtype.is_floating_point
     out = api.matmul(a, b)

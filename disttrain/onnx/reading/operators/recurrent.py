@@ -229,13 +229,14 @@ def _gru(
 
 
 @operator("LSTM")
-def _lstm(
+def lstm(
     x: Tensor, w: Tensor, r: Tensor, b: Any = None, lengths: Any = None, h: Any = None,
     c: Any = None, p: Any = None, *,
     activations: Any = None, activation_alpha: Any = None, activation_beta: Any = None,
     clip: Any = None, direction: str = "forward", hidden_size: int = 0, input_forget: int = 0,
     layout: int = 0, node: Any,
 ) -> tuple:  # fmt: skip
+    """A network of LSTM cells."""
     words = {
         "activations": activations, "activation_alpha": activation_alpha, "clip": clip,
         "activation_beta": activation_beta, "direction": direction, "layout": layout,

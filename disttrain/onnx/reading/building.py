@@ -369,6 +369,7 @@ def _port(value: ValueInfoProto, name: str) -> Port:
         return Port(name, tensor.elem_type or None)
     sizes: list[int | str | None] = []
     for d in tensor.shape.dim:
-        known = d.HasField("dim_value") and d.dim_value >= 0  # some write -1 for what changes, or ?
-        sizes.append(d.dim_value if known else d.dim_param.strip("?") or None)
+        known = d.HasField("dim_value") and d.dim_value >= 0
+        named = d.dim_param not in ("", "?")  # some write ? for what changes, or -1
+        sizes.append(d.dim_value if known else str(d.dim_param) if named else None)
     return Port(name, tensor.elem_type or None, tuple(sizes))

@@ -97,7 +97,13 @@ class OnnxModule(Module):
                 if isinstance(value, Tensor):
                     device = value.device if device is None else device
         numbers = {n: v for n, v in self._numbers.items() if n not in given}
-        out = run(self._graph, Frame(values, numbers, device))
+        if device is None:
+            device = next((v.device for v in values.values() if isinstance(v, Tensor)), None)
+        if device is None:
+            out = run(self._graph, Frame(values, numbers, device))
+        else:
+            with device:  # where what operators make of sizes alone has to be
+                out = run(self._graph, Frame(values, numbers, device))
         return out[0] if len(out) == 1 else tuple(out)
 
     def _bound(self, args: tuple, kwargs: dict[str, Any]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import pytest
 import disttrain as dt
 from disttrain.errors import ConfigError, DTypeError, ShapeError
 from support.onnx_graphs import FLOAT, INT64, array, classifier, model, node, port
+from support.onnx_models import close, drawn, ours
 
 X = np.random.default_rng(0).standard_normal((2, 1, 6, 6)).astype(np.float32)
 
@@ -185,3 +186,18 @@ def test_an_embedding_of_integers():
     loaded = dt.onnx.load(made)
     loaded(dt.tensor([0, -1])).sum().backward()
     assert loaded.get_parameter("table").grad.sum(1).tolist() == [3.0, 0.0, 3.0]
+
+
+@pytest.mark.parametrize("first", range(0, 40, 10))
+def test_drawn_models_on_a_device_are_those_of_the_host(first, double):
+    for seed in range(first, first + 10):
+        found, _ = drawn(seed, ours, ours)
+        name = f"y{max((int(n.name[1:]) for n in found.nodes), default=-1)}"
+        if name == "y-1":
+            continue
+        made = found.proto(found.nodes, {name: found.values[name]})
+        loaded = dt.onnx.load(made).cuda()
+        feeds = {n: dt.tensor(a, device="cuda") for n, a in found.feeds.items()}
+        out = loaded(**feeds)
+        assert out.device.type == "cuda"
+        assert close(out.detach().cpu().numpy(), found.values[name]), found.nodes

@@ -3,8 +3,14 @@
 
 from __future__ import annotations
 
-import pytest
+from pathlib import Path
 
+import numpy as np
+import onnx
+import pytest
+from onnx import numpy_helper
+
+import disttrain as dt
 from support.onnx_backend import cases, check, is_left_out
 from support.onnx_hostile import KINDS, attack
 from support.onnx_models import drawn, ours, theirs
@@ -31,6 +37,23 @@ def test_drawn_models_are_those_of_onnxruntime(first):
         found, differences = drawn(seed, ours, theirs, version=20 if seed % 3 else 13)
         assert not differences, [d[:4] for d in differences]
         assert found.nodes
+
+
+LIGHT = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
+
+
+@pytest.mark.parametrize("path", sorted(LIGHT.glob("*.onnx")), ids=lambda p: p.stem)
+def test_public_models_compute_what_comes_with_them(path):
+    """AlexNet, DenseNet, Inception, ResNet, ShuffleNet, SqueezeNet, VGG, ZFNet."""
+    loaded = dt.onnx.load(path)
+    feeds = {}
+    for p in loaded.inputs:
+        count = int(np.prod(p.shape))
+        feeds[p.name] = (np.arange(count).reshape(p.shape) / count).astype(np.float32)
+    (found,) = loaded.run(feeds).values()
+    saved = path.with_name(f"{path.stem}_output_0.pb").read_bytes()
+    want = numpy_helper.to_array(onnx.TensorProto.FromString(saved))
+    assert np.allclose(found, want, rtol=1e-3, atol=1e-5)
 
 
 @pytest.mark.timeout(300)

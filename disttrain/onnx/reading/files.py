@@ -34,9 +34,9 @@ def decoded(source: Any, limits: Limits) -> tuple[ModelProto, str]:
     if not model.HasField("graph"):
         raise SerializationError(f"{name}: no model in ONNX's format: it has no graph")
     if any(_is_outside(t) for t in _tensors(model)):
-        copied = ModelProto()
-        copied.CopyFrom(model)
-        model = copied
+        if model is source:  # the caller's stays as it is
+            model = ModelProto()
+            model.CopyFrom(source)
         for tensor in _tensors(model):
             if _is_outside(tensor):
                 _fetch(tensor, folder, limits, name)

@@ -154,6 +154,8 @@ _GONE = np.empty(0)
 def _array(value: Any) -> Any:
     if isinstance(value, list):
         return [_array(v) for v in value]
+    if isinstance(value, np.ndarray | dict):
+        return value
     return value.detach().cpu().numpy() if isinstance(value, Tensor) else value
 
 

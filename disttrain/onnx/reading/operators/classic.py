@@ -93,6 +93,26 @@ def _key(value: Any) -> Any:
     return "nan" if isinstance(value, float) and value != value else value
 
 
+@operator("CategoryMapper", domain=ML)
+def _map_categories(
+    x: Any, *, cats_int64s: Any, cats_strings: Any, default_int64: int = -1,
+    default_string: str = "_Unused",
+) -> Any:  # fmt: skip
+    words = {"default_int64": default_int64, "default_string": default_string}
+    if isinstance(x, np.ndarray):
+        return _encode_labels(x, keys_strings=cats_strings, values_int64s=cats_int64s, **words)
+    return _encode_labels(x, keys_int64s=cats_int64s, values_strings=cats_strings, **words)
+
+
+@operator("ZipMap", domain=ML)
+def _zip_map(
+    x: Tensor, *, classlabels_int64s: Any = None, classlabels_strings: Any = None
+) -> list[dict]:
+    """For each row a dictionary from labels to scores."""
+    labels = classlabels_int64s if classlabels_int64s is not None else classlabels_strings
+    return [dict(zip(labels, row)) for row in x.tolist()]
+
+
 _POST = {
     "NONE": lambda x: x,
     "SOFTMAX": lambda x: F.softmax(x, -1),

@@ -63,18 +63,24 @@ _JOINS: dict[str, Callable[..., Any]] = {
 
 
 def _totals(
-    x: np.ndarray, roots: list, branches: Any, leaves: dict[int, list], count: int, join: str
-) -> np.ndarray:
-    """For each row and target what the leaves of all trees say together."""
-    out = np.zeros((len(x), count), np.float64)
-    for row, total in zip(x.tolist(), out):
+    x: np.ndarray, roots: list, branches: Any, leaves: dict[int, list], count: int, join: str,
+    base: Any = None,
+) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
+    """For each row and target what the leaves of all trees say together, and whether any says
+    something: without that it is 0."""
+    out, voted = np.zeros((len(x), count), np.float64), np.zeros((len(x), count), bool)
+    start = np.zeros(count) if base is None else np.broadcast_to(np.array(base, np.float64), count)
+    for row, total, any_ in zip(x.tolist(), out, voted):
         found: list[list[float]] = [[] for _ in range(count)]
         for root in roots:
             for target, weight in leaves.get(_leaf_of(row, root, branches), ()):
                 found[target].append(weight)
         for i, values in enumerate(found):
-            total[i] = _JOINS[join](values) if values else 0.0
-    return out / len(roots) if join == "AVERAGE" else out
+            any_[i] = bool(values)
+            if values:
+                joined = _JOINS[join](values)
+                total[i] = (joined / len(roots) if join == "AVERAGE" else joined) + start[i]
+    return out, voted
 
 
 _POST: dict[str, Callable[[Tensor], Tensor]] = {
@@ -109,7 +115,8 @@ def _tree_ensemble(
     leaves = {i: [(t, float(w))] for i, (t, w) in enumerate(zip(leaf_targetids, leaf_weights))}
     join = ("AVERAGE", "SUM", "MIN", "MAX")[aggregate_function]
     roots = [(False, r) for r in tree_roots]
-    out = api.tensor(_totals(x.numpy(), roots, branches, leaves, n_targets, join)).to(x.dtype)
+    total, _ = _totals(x.numpy(), roots, branches, leaves, n_targets, join)
+    out = api.tensor(total).to(x.dtype)
     return _after(out, ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")[post_transform])
 
 
@@ -154,30 +161,46 @@ def _parts(words: dict[str, Any], prefix: str) -> tuple[list, dict, dict]:
     return list(roots.values()), branches, leaves
 
 
-def _base(words: dict[str, Any]) -> Any:
-    found = words.get("base_values")
-    return 0.0 if found is None else api.tensor(np.array(found, np.float32))
-
-
 @operator("TreeEnsembleRegressor", domain=ML)
 def _tree_regressor(
     x: Tensor, *, aggregate_function: str = "SUM", n_targets: int = 1,
     post_transform: str = "NONE", **words: Any,
 ) -> Tensor:  # fmt: skip
     roots, branches, leaves = _parts(words, "target")
-    total = _totals(x.numpy(), roots, branches, leaves, n_targets, aggregate_function)
-    return _after(api.tensor(total).to(dtypes.float32) + _base(words), post_transform)
+    base = words.get("base_values")
+    total, _ = _totals(x.numpy(), roots, branches, leaves, n_targets, aggregate_function, base)
+    return _after(api.tensor(total).to(dtypes.float32), post_transform)
 
 
 @operator("TreeEnsembleClassifier", domain=ML)
 def _tree_classifier(x: Tensor, *, post_transform: str = "NONE", **words: Any) -> Any:
     labels: Any = words.get("classlabels_int64s") or words.get("classlabels_strings")
     roots, branches, leaves = _parts(words, "class")
-    total = _totals(x.numpy(), roots, branches, leaves, len(labels), "SUM")
-    scores = api.tensor(total).to(dtypes.float32) + _base(words)
-    if len(labels) == 2 and len({t for rows in leaves.values() for t, _ in rows}) == 1:
-        only = scores.amax(-1, True) if post_transform != "LOGISTIC" else scores[:, :1]
-        scores = api.cat([1 - only if post_transform == "NONE" else -only, only], -1)
-    chosen = np.argmax(scores.numpy(), -1)
-    table = np.array(labels, object if isinstance(labels[0], str) else np.int64)[chosen]
-    return table if table.dtype == object else api.tensor(table), _after(scores, post_transform)
+    base = words.get("base_values")
+    total, voted = _totals(x.numpy(), roots, branches, leaves, len(labels), "SUM", base)
+    table = np.array(labels, object if isinstance(labels[0], str) else np.int64)
+    if len(labels) == 2:
+        weights = [w for rows in leaves.values() for _, w in rows]
+        only = len({t for rows in leaves.values() for t, _ in rows}) == 1
+        chosen, scores = _of_two(total, voted, only, min(weights) >= 0, post_transform)
+    else:
+        chosen = np.argmax(np.where(voted, total, -np.inf), -1)
+        scores = _after(api.tensor(total).to(dtypes.float32), post_transform)
+    found = table[chosen]
+    return found if found.dtype == object else api.tensor(found), scores
+
+
+def _of_two(
+    total: np.ndarray, voted: np.ndarray, only: bool, positive: bool, post_transform: str
+) -> tuple[np.ndarray, Tensor]:
+    """Of two classes, as onnxruntime chooses: by the second one's score, or the only one's; the
+    score of a class that no tree names is made of the other's."""
+    score = np.where(voted[:, 1], total[:, 1], np.where(voted[:, 0], total[:, 0], 0.0))
+    chosen = (score > (0.5 if only and positive else 0.0)).astype(np.int64)
+    both = api.tensor(total).to(dtypes.float32)
+    first = both[:, :1]
+    if post_transform == "LOGISTIC":
+        made = api.sigmoid(api.cat([-first, first], -1))
+    else:
+        made = api.cat([1 - first if only and positive else -first, first], -1)
+    return chosen, api.where(api.tensor(voted[:, 1:]), _after(both, post_transform), made)

@@ -3,6 +3,8 @@ a seed beside onnxruntime, and what the cases leave open."""
 
 from __future__ import annotations
 
+import random
+
 import numpy as np
 import pytest
 
@@ -131,3 +133,69 @@ def test_integers_are_multiplied_exactly():
         (array("za", 255, np.uint8), array("zb", -128, np.int8)),
     )
     assert np.array_equal(run(made, a=a, b=b), (a.astype(int) - 255) @ (b.astype(int) + 128))
+
+
+def ensemble(rng, kind):
+    """A random ensemble of trees, in the older form: classes, or one or two targets."""
+    words = {}
+    count = rng.choice((1, 2)) if kind == "Regressor" else rng.choice((2, 3))
+    prefix = "target" if kind == "Regressor" else "class"
+    rows, leaves = [], []
+
+    def grow(tree, depth):
+        number = sum(r[0] == tree for r in rows)
+        at = len(rows)
+        rows.append([tree, number, rng.randrange(3), rng.uniform(-1, 1), "LEAF", 0, 0])
+        if depth and (number == 0 or rng.random() < 0.8):
+            mode = rng.choice(("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT"))
+            rows[at][4:] = [mode, grow(tree, depth - 1), grow(tree, depth - 1)]
+        else:
+            leaves.extend(
+                (tree, number, t, rng.uniform(-1, 1)) for t in rng.sample(range(count), 1)
+            )
+        return number
+
+    for tree in range(rng.randint(1, 4)):
+        grow(tree, 3)
+    names = "treeids nodeids featureids values modes truenodeids falsenodeids".split()
+    words |= {f"nodes_{n}": list(c) for n, c in zip(names, zip(*rows))}
+    names = "treeids nodeids ids weights".split()
+    words |= {f"{prefix}_{n}": list(c) for n, c in zip(names, zip(*leaves))}
+    if kind == "Regressor":
+        return words | {"n_targets": count, "aggregate_function": rng.choice(("SUM", "MAX"))}
+    post = rng.choice(("NONE", "LOGISTIC", "SOFTMAX"))
+    return words | {"classlabels_int64s": list(range(count)), "post_transform": post}
+
+
+@pytest.mark.parametrize("kind", ["Regressor", "Classifier"])
+def test_ensembles_of_trees_are_those_of_onnxruntime(kind):
+    for seed in range(20):
+        words = ensemble(random.Random(seed), kind)
+        outputs = "y" if kind == "Regressor" else "label y"
+        step = node(f"TreeEnsemble{kind}", "x", outputs, domain="ai.onnx.ml", **words)
+        made = model([step], ["x"], ["y"], domains=("ai.onnx.ml",))
+        made.opset_import[1].version = 3
+        x = np.random.default_rng(seed).uniform(-1, 1, (6, 3)).astype(np.float32)
+        found = dt.onnx.load(made).run({"x": x})["y"]
+        assert np.allclose(found, theirs(made, {"x": x}), atol=1e-5), (seed, words)
+
+
+def test_labels_and_scores_of_classifiers():
+    nodes = [
+        node(
+            "CategoryMapper",
+            "t",
+            "n",
+            domain="ai.onnx.ml",
+            cats_int64s=[3, 4],
+            cats_strings=["a", "b"],
+        ),
+        node("ZipMap", "x", "z", domain="ai.onnx.ml", classlabels_strings=["no", "yes"]),
+    ]
+    made = model(
+        nodes, [port("t", 8, None), "x"], [port("n", INT64, None), "z"], domains=("ai.onnx.ml",)
+    )
+    x = np.array([[0.25, 0.75]], np.float32)
+    out = dt.onnx.load(made).run({"t": np.array(["b", "c"], object), "x": x})
+    assert out["n"].tolist() == [4, -1]
+    assert out["z"] == [{"no": 0.25, "yes": 0.75}]

@@ -26,7 +26,9 @@
       |    |- BackendError                          a backend that cannot be used
       |    `- UnboundAxis (NameError)               a named axis that no transform around binds
       |- SerializationError (RuntimeError, ValueError) a file that is not what it should be
-      |    `- WriteError (OSError)                  a file that could not be written
+      |    |- WriteError (OSError)                  a file that could not be written
+      |    `- OperatorError (NotImplementedError)   an operator of a model that nothing here computes
+      |- NodeError (RuntimeError, ValueError)       an operation of a model that could not be run
       |- WorkerFailed (RuntimeError)                a worker process of a DataLoader died
       |- CaptureError (RuntimeError)                a program that cannot be captured or transformed
       |    `- EscapedValue (TypeError)              a transform's value that is used after it
@@ -189,6 +191,14 @@ class SerializationError(DisttrainError, RuntimeError, ValueError):
 
 class WriteError(OSError, SerializationError):
     """A file could not be written: ``errno`` says why, as for any ``OSError``."""
+
+
+class OperatorError(SerializationError, NotImplementedError):
+    """An operator of a model, or one of its attributes, that nothing here computes."""
+
+
+class NodeError(DisttrainError, RuntimeError, ValueError):
+    """An operation of a model that could not be run with what it was given."""
 
 
 class WorkerFailed(DisttrainError, RuntimeError):

@@ -1,0 +1,21 @@
+"""ONNX: models of other programs as modules, and ours as theirs.
+
+    model = dt.onnx.load("model.onnx")
+
+``reading`` makes a Module of a model: a table says for each operator, by domain and version, which
+of our functions it is. ``writing`` makes a model of an exported program. Neither knows the other.
+Files are decoded and checked by the package ``onnx``, which the extra of that name brings.
+"""
+
+from ..errors import ConfigError
+
+try:
+    import onnx as _onnx
+except ImportError as error:
+    raise ConfigError(
+        f"onnx: {error.name} is missing, which decodes models: pip install 'disttrain[onnx]'"
+    ) from None
+
+from .reading import load
+
+__all__ = ["load"]

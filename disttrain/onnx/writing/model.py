@@ -1,0 +1,176 @@
+"""The model itself: nodes that results need, constants and parameters by name, shapes with the names
+of dimensions, and the file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import helper
+
+from .types import Ref, element_type, is_number, tensor
+from .writer import Op
+
+PRODUCER = "disttrain"
+LIMIT = (1 << 31) - (1 << 20)  # bytes of a file of one message
+_SMALL = 1024  # bytes up to which a tensor stays in the model
+_PAGE = 4096  # where large tensors begin, so that they can be mapped into memory
+_IR = 10  # which version of the format the operator sets up to 22 need at most
+
+
+def pruned(ops: Sequence[Op], wanted: Sequence[str]) -> list[Op]:
+    """The nodes that something needs, without results that nothing uses."""
+    used, kept = set(wanted), []
+    for op in reversed(ops):
+        if used.isdisjoint(op.outputs):
+            continue
+        used.update(op.inputs)
+        for body in op.attributes.values():
+            if isinstance(body, Body):
+                used.update(body.free)
+        while op.outputs and op.outputs[-1] not in used:
+            op.outputs.pop()
+        op.outputs = [o if o in used else "" for o in op.outputs]
+        kept.append(op)
+    return kept[::-1]
+
+
+class Body:
+    """A graph inside of a node. ``free``: the names that it takes from around it."""
+
+    def __init__(self, graph: Any, free: set[str]) -> None:
+        self.graph, self.free = graph, free
+
+
+def renamed(ops: Sequence[Op], names: Mapping[str, str]) -> None:
+    """Other names for some values."""
+    for op in ops:
+        op.inputs = [names.get(n, n) for n in op.inputs]
+        op.outputs = [names.get(n, n) for n in op.outputs]
+
+
+def nodes_of(ops: Sequence[Op]) -> list[Any]:
+    """As ONNX has them, each with a name that tells of its module."""
+    taken: dict[str, int] = {}
+    out = []
+    for op in ops:
+        base = "/".join(["", *filter(None, op.module.split(".")), op.kind])
+        n = taken[base] = taken.get(base, -1) + 1
+        given = {k: v.graph if isinstance(v, Body) else v for k, v in op.attributes.items()}
+        while op.inputs and not op.inputs[-1]:
+            op.inputs.pop()
+        out.append(
+            helper.make_node(
+                op.kind, op.inputs, op.outputs, name=f"{base}_{n}" if n else base, **given
+            )
+        )
+    return out
+
+
+def info(ref: Ref) -> Any:
+    """A value's type and shape; sizes that may change by their names."""
+    shape = None
+    if ref.shape is not None:
+        shape = [int(n) if is_number(n) else str(n) for n in ref.shape]
+    return helper.make_tensor_value_info(ref.name, element_type(ref.dtype), shape)
+
+
+def ir_version(opset: int) -> int:
+    """The oldest version of the format that an operator set goes with."""
+    made: int = helper.find_min_ir_version_for([helper.make_opsetid("", opset)], True)
+    return max(8, min(made, onnx.IR_VERSION))
+
+
+def assembled(
+    ops: Sequence[Op], inputs: Sequence[Ref], outputs: Sequence[Ref], known: Sequence[Ref],
+    opset: int, name: str, texts: Mapping[str, str],
+) -> Any:  # fmt: skip
+    """The model without its constants. ``known``: values inside whose shapes are told."""
+    made = {n for op in ops for n in op.outputs}
+    ends = {r.name for r in outputs}
+    told = [info(r) for r in known if r.name in made and r.name not in ends]
+    graph = helper.make_graph(
+        nodes_of(ops), name, [info(r) for r in inputs], [info(r) for r in outputs], value_info=told
+    )
+    model = helper.make_model(
+        graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=ir_version(opset),
+        producer_name=PRODUCER, producer_version=texts.get("version", ""),
+    )  # fmt: skip
+    return model
+
+
+def used_names(ops: Sequence[Op]) -> set[str]:
+    """All values that nodes, and the graphs in them, take."""
+    found = {n for op in ops for n in op.inputs}
+    for op in ops:
+        for body in op.attributes.values():
+            if isinstance(body, Body):
+                found |= body.free
+    return found
+
+
+def with_tensors(model: Any, arrays: Mapping[str, np.ndarray]) -> Any:
+    """A copy of the model that has its tensors."""
+    full = type(model)()
+    full.CopyFrom(model)
+    full.graph.initializer.extend(tensor(a, n) for n, a in arrays.items())
+    return full
+
+
+def size_of(arrays: Mapping[str, np.ndarray]) -> int:
+    """Bytes of all tensors."""
+    return sum(a.nbytes for a in arrays.values())
+
+
+def write(model: Any, arrays: Mapping[str, np.ndarray], path: str, external: bool | None) -> None:
+    """The model as a file; ``external``: large tensors in a file of their own beside it, ``.data``
+    (None: where one file has no room for them)."""
+    if external is None:
+        external = size_of(arrays) >= LIMIT
+    if not external:
+        _replace(path, with_tensors(model, arrays).SerializeToString())
+        return
+    full = type(model)()
+    full.CopyFrom(model)
+    place = os.path.basename(path) + ".data"
+    temporary = f"{path}.data.part"
+    at = 0
+    with open(temporary, "wb") as file:
+        for name, array in arrays.items():
+            if array.nbytes <= _SMALL:
+                full.graph.initializer.append(tensor(array, name))
+                continue
+            at = -(-at // _PAGE) * _PAGE
+            file.seek(at)
+            file.write(_bytes(array))
+            full.graph.initializer.append(_elsewhere(array, name, place, at))
+            at += array.nbytes
+        file.truncate(at)
+    os.replace(temporary, f"{path}.data")
+    _replace(path, full.SerializeToString())
+
+
+def _bytes(array: np.ndarray) -> memoryview:
+    whole = np.ascontiguousarray(array)
+    return memoryview(whole.reshape(-1).view(np.uint8))
+
+
+def _elsewhere(array: np.ndarray, name: str, place: str, at: int) -> Any:
+    """A tensor whose numbers lie in another file."""
+    made = onnx.TensorProto(
+        name=name, data_type=element_type(array.dtype), dims=array.shape,
+        data_location=onnx.TensorProto.EXTERNAL,
+    )  # fmt: skip
+    for key, value in (("location", place), ("offset", at), ("length", array.nbytes)):
+        made.external_data.add(key=key, value=str(value))
+    return made
+
+
+def _replace(path: str, data: bytes) -> None:
+    """A whole file, or the one of before."""
+    with open(f"{path}.part", "wb") as file:
+        file.write(data)
+    os.replace(f"{path}.part", path)

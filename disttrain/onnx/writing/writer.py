@@ -1,0 +1,260 @@
+"""What rules write with: nodes, constants, and sizes as values.
+
+A rule is called as ``rule(w, *args, **params)``: ``args`` are ``Ref``s, numbers or None, ``w.outs``
+says which shapes and types the results have, and it gives a ``Ref`` (of several results a tuple;
+what is costly or has no counterpart may be a function that is called where the result is used).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from .sizes import Arithmetic, node_of
+from .types import BOOL, INT64, Ref, Unmapped, element_type, is_number, same_size, static
+
+
+@dataclass
+class Op:
+    """A node of the model; ``module`` is the path of the module that asked for it."""
+
+    kind: str
+    inputs: list[str]
+    outputs: list[str]
+    attributes: dict[str, Any]
+    module: str = ""
+    line: str = ""
+
+
+@dataclass
+class Writer:
+    """A graph of a model on its way. ``opset``: the version of the operator set; ``sources``: what
+    sizes are read from, by their texts (a value, a dimension); ``values``: numbers of constants and
+    parameters, by name."""
+
+    opset: int
+    sources: dict[str, tuple[Ref, int]] = field(default_factory=dict)
+    values: dict[str, np.ndarray] = field(default_factory=dict)
+    constants: dict[str, np.ndarray] = field(default_factory=dict)  # made by rules: their numbers
+    ops: list[Op] = field(default_factory=list)
+    outs: Sequence[Any] = ()  # the results that a rule is asked for: values with shape and dtype
+    alone: bool = True  # whether nothing uses any result but the first
+    products: dict[str, tuple] = field(default_factory=dict)  # by name: (x, weight, bias)
+    module: str = ""
+    line: str = ""
+    scope: str = ""  # in front of the names that rules make
+    hint: dict[str, int] = field(default_factory=dict)  # a size for each symbol
+    taken: set[str] = field(default_factory=set)
+    _numbers: dict[tuple, Ref] = field(default_factory=dict)
+    _sizes: dict[str, Ref] = field(default_factory=dict)
+
+    # --- names ------------------------------------------------------------------------------
+    def fresh(self, base: str) -> str:
+        """A name that nothing has."""
+        name, n = base, 1
+        while name in self.taken:
+            name, n = f"{base}_{n}", n + 1
+        self.taken.add(name)
+        return name
+
+    # --- nodes ------------------------------------------------------------------------------
+    def node(
+        self, kind: str, *inputs: Any, outputs: int = 1, dtype: Any = None, shape: Any = None,
+        **attributes: Any,
+    ) -> Any:  # fmt: skip
+        """A node of operator ``kind``: its result, or several. ``dtype``: of the results, where it
+        is not that of the first input. Inputs may be None."""
+        given = list(inputs)
+        while given and given[-1] is None:
+            given.pop()
+        kinds = [dtype] if dtype is not None else [a.dtype for a in given if isinstance(a, Ref)]
+        made = [
+            Ref(self.fresh(f"{self.scope}{kind.lower()}"), np.dtype(kinds[0]), shape)
+            for _ in range(outputs)
+        ]
+        names = [a.name if isinstance(a, Ref) else "" for a in given]
+        kept = {k: v for k, v in attributes.items() if v is not None}
+        self.ops.append(Op(kind, names, [r.name for r in made], kept, self.module, self.line))
+        return made[0] if outputs == 1 else tuple(made)
+
+    def needs(self, opset: int, what: str) -> None:
+        """Refuse where the operator set is older."""
+        if self.opset < opset:
+            raise Unmapped(f"{what} needs opset_version={opset} or newer")
+
+    # --- constants --------------------------------------------------------------------------
+    def constant(self, value: Any, dtype: Any = None) -> Ref:
+        """A constant; equal ones are one."""
+        array = np.asarray(value, dtype)
+        element_type(array.dtype)
+        key = array.dtype.str, array.dtype.name, array.shape, array.tobytes()
+        if key not in self._numbers:
+            name = self.fresh("const")
+            self.constants[name] = self.values[name] = array
+            self._numbers[key] = Ref(name, array.dtype, array.shape)
+        return self._numbers[key]
+
+    def named(self, base: str, array: np.ndarray) -> Ref:
+        """A constant with a name of its own: what is made of a parameter."""
+        name = self.fresh(base)
+        self.constants[name] = self.values[name] = array
+        return Ref(name, array.dtype, array.shape)
+
+    def known(self, a: Any) -> np.ndarray | None:
+        """The numbers of a constant or a parameter, else None."""
+        return self.values.get(a.name) if isinstance(a, Ref) else None
+
+    def operand(self, x: Any, dtype: Any) -> Ref:
+        """A tensor, or a number as a constant of this type."""
+        if isinstance(x, Ref):
+            return x
+        if isinstance(x, (bool, int, float, np.generic)) and not hasattr(x, "evaluate"):
+            return self.constant(np.asarray(x).astype(dtype))
+        if isinstance(x, complex):
+            raise Unmapped("complex numbers, which operators of ONNX do not take")
+        return self.cast(self.size(x), dtype)
+
+    def cast(self, a: Ref, dtype: Any) -> Ref:
+        """``a`` in another element type."""
+        dtype = np.dtype(dtype)
+        if a.dtype == dtype:
+            return a
+        return self.node("Cast", a, dtype=dtype, shape=a.shape, to=element_type(dtype))
+
+    # --- sizes ------------------------------------------------------------------------------
+    def size(self, n: Any) -> Ref:
+        """A size as a value: an int64 of no dimension."""
+        if is_number(n):
+            return self.constant(int(n), INT64)
+        text = str(n)
+        if text not in self._sizes:
+            self._sizes[text] = Arithmetic(self, self.sources).of(node_of(text))
+        return self._sizes[text]
+
+    def ints(self, sizes: Sequence[Any]) -> Ref:
+        """Sizes as one value: int64 numbers in a row."""
+        if static(sizes):
+            return self.constant([int(n) for n in sizes], INT64)
+        parts: list[Ref] = []
+        for run, plain in _runs(sizes):
+            if plain:
+                parts.append(self.constant([int(n) for n in run], INT64))
+            else:
+                parts += [self.unsqueeze(self.size(n), (0,)) for n in run]
+        return parts[0] if len(parts) == 1 else self.node("Concat", *parts, axis=0)
+
+    def hinted(self, n: Any) -> int:
+        """What a size is for some input."""
+        return int(n) if is_number(n) else int(n.evaluate(self.hint))
+
+    # --- what many rules need ---------------------------------------------------------------
+    def reshape(self, a: Ref, shape: Sequence[Any]) -> Ref:
+        """``a`` in another shape, read from ``a`` itself where that does."""
+        shape = tuple(shape)
+        if a.shape is not None and len(a.shape) == len(shape) and all(
+            map(same_size, a.shape, shape)
+        ):
+            return a
+        wanted, free, left = list(shape), 0 not in shape, 0
+        if free and a.shape is not None:
+            kept = [
+                i for i, n in enumerate(shape)
+                if not is_number(n) and i < len(a.shape) and same_size(n, a.shape[i])
+            ]  # fmt: skip
+            for i in kept:
+                wanted[i] = 0
+        for i, n in enumerate(wanted):
+            if not is_number(n) and free and not left:
+                wanted[i], left = -1, 1
+        allow = None if free or not static(wanted) else 1
+        return self.node("Reshape", a, self.ints(wanted), shape=shape, allowzero=allow)
+
+    def unsqueeze(self, a: Ref, axes: Sequence[int]) -> Ref:
+        """New dimensions of size 1."""
+        return self.node("Unsqueeze", a, self.constant(list(axes), INT64))
+
+    def squeeze(self, a: Ref, axes: Sequence[int]) -> Ref:
+        """Without dimensions of size 1."""
+        return self.node("Squeeze", a, self.constant(list(axes), INT64))
+
+    def transpose(self, a: Ref, dims: Sequence[int]) -> Ref:
+        """Its dimensions in another order."""
+        dims = list(dims)
+        if dims == list(range(len(dims))):
+            return a
+        shape = None if a.shape is None else tuple(a.shape[d] for d in dims)
+        return self.node("Transpose", a, perm=dims, shape=shape)
+
+    def expand(self, a: Ref, shape: Sequence[Any]) -> Ref:
+        """``a`` repeated to ``shape``."""
+        shape = tuple(shape)
+        if a.shape is not None and len(a.shape) == len(shape) and all(
+            map(same_size, a.shape, shape)
+        ):
+            return a
+        return self.node("Expand", a, self.ints(shape), shape=shape)
+
+    def full(self, shape: Sequence[Any], value: Any, dtype: Any) -> Ref:
+        """A tensor of one number."""
+        if static(shape):
+            return self.constant(np.full(tuple(map(int, shape)), value, dtype))
+        return self.expand(self.constant(value, dtype), shape)
+
+    def slice(self, a: Ref, dim: int, start: Any, stop: Any, step: int = 1) -> Ref:
+        """A part of one dimension."""
+        given = [self.ints([n]) for n in (start, stop, dim, step)]
+        return self.node("Slice", a, *(given if step != 1 else given[:3]))
+
+    def reduce(self, kind: str, a: Ref, dims: Sequence[int], keepdim: Any, dtype: Any = None) -> Ref:
+        """A reduction; since when each takes its axes as a value differs."""
+        since = 13 if kind == "ReduceSum" else 18
+        how = {"keepdims": int(bool(keepdim))}
+        if not dims:  # of no dimension: of all, in ONNX's words
+            return a
+        if self.opset >= since:
+            return self.node(kind, a, self.constant(list(dims), INT64), dtype=dtype, **how)
+        return self.node(kind, a, dtype=dtype, axes=list(dims), **how)
+
+    def bool_of(self, a: Ref) -> Ref:
+        """Whether elements are not zero."""
+        return self.cast(a, BOOL)
+
+    def where(self, condition: Ref, a: Any, b: Any, dtype: Any) -> Ref:
+        """Elements of ``a`` or ``b``."""
+        return self.node(
+            "Where", condition, self.operand(a, dtype), self.operand(b, dtype), dtype=dtype
+        )
+
+    def one(self, name: str, *args: Any, **params: Any) -> Any:
+        """What another primitive's rule gives."""
+        return RULES[name](self, *args, **params)
+
+
+def _runs(sizes: Sequence[Any]) -> list[tuple[list, bool]]:
+    """Neighbours that are all plain numbers, or all not."""
+    out: list[tuple[list, bool]] = []
+    for n in sizes:
+        plain = is_number(n)
+        if not out or out[-1][1] is not plain:
+            out.append(([], plain))
+        out[-1][0].append(n)
+    return out
+
+
+Rule = Callable[..., Any]
+RULES: dict[str, Rule] = {}  # by the names of primitives
+
+
+def rule(*names: str) -> Callable[[Rule], Rule]:
+    """Have a function be the rule of these primitives."""
+
+    def register(fn: Rule) -> Rule:
+        for name in names:
+            assert name not in RULES, name
+            RULES[name] = fn
+        return fn
+
+    return register

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-from ...core.tensor import Tensor
+from ...core.tensor import Tensor, wrap
 from ...errors import ConfigError
 from ...export import Program
 from ...export.exporting import export as to_program
@@ -89,7 +89,7 @@ class ONNXProgram:
         leaves = self.exported_program._leaves(args, kwargs)
         arrays = [np.asarray(t.detach().array if isinstance(t, Tensor) else t) for _, t in leaves]
         found = self.session.run(None, dict(zip(self.input_names, arrays, strict=True)))
-        return tuple(Tensor(np.asarray(a)) for a in found)
+        return tuple(wrap(np.asarray(a)) for a in found)
 
     def __repr__(self) -> str:
         return str(onnx.printer.to_text(self._model))

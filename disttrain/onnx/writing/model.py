@@ -33,7 +33,6 @@ def pruned(ops: Sequence[Op], wanted: Sequence[str]) -> list[Op]:
                 used.update(body.free)
         while op.outputs and op.outputs[-1] not in used:
             op.outputs.pop()
-        op.outputs = [o if o in used else "" for o in op.outputs]
         kept.append(op)
     return kept[::-1]
 

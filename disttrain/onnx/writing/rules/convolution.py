@@ -37,7 +37,7 @@ def _transposed(
     for n, want, k, s, p, d in steps:
         given = (w.hinted(n) - 1) * s - 2 * p + d * (k - 1) + 1
         more.append(w.hinted(want) - given)
-    if min(more) < 0 or any(m >= max(s, d) for m, s, d in zip(more, stride, dilation, strict=True)):
+    if min(more) < 0 or any(m >= s for m, s in zip(more, stride, strict=True)):
         return _wider(w, g, weight, more, stride, padding, dilation, groups)
     how = _steps(stride, dilation, padding)
     padded = more if any(more) else None

@@ -2,9 +2,9 @@
 
     dt.onnx.export(model, (x,), "model.onnx", dynamic={"x": {0: "batch"}})
 
-``writing`` makes a model of an exported program: a table says for each primitive, by the version of
-the operator set, which nodes it is. Files are decoded and checked by the package ``onnx``, which the
-extra of that name brings.
+``writing`` makes a model of an exported program: a table says for each primitive, by the version
+of the operator set, which nodes it is. Files are decoded and checked by the package ``onnx``,
+which the extra of that name brings.
 """
 
 from ..errors import ConfigError

@@ -5,20 +5,24 @@ What has no counterpart is collected, and told together at the end.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import functools
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from ...errors import ExportError
-from ...export import Graph, Name, Program
+from ...export import Graph, Name, Program, vocabulary
+from ...export.sizes import sizes_in
 from . import rules
 from .functions import Functions
+from .model import renamed
 from .types import Ref, Unmapped, element_type, is_number
 from .writer import Op, Writer
 
 TABLE = rules.RULES
+_MOST = 1 << 20  # bytes of constants that are computed here
 
 
 @dataclass(frozen=True)
@@ -37,19 +41,24 @@ class Problem:
 
 
 class Conversion:
-    """Goes over a graph of a program. ``names``: what its values are called in the model, where that
-    is not what the program calls them."""
+    """Goes over a graph of a program, and writes it by ``w``. ``env``: what is known under the
+    program's names. ``fold``: whether what is made of constants alone becomes a constant."""
 
-    def __init__(self, graph: Graph, w: Writer, env: Mapping[str, Ref]) -> None:
-        self.graph, self.w, self.env = graph, w, dict(env)
-        self.problems: list[Problem] = []
+    def __init__(
+        self, graph: Graph, w: Writer, env: Mapping[str, Ref], fold: bool = True,
+        problems: list[Problem] | None = None,
+    ) -> None:  # fmt: skip
+        self.graph, self.w, self.env, self.fold = graph, w, dict(env), fold
+        self.problems: list[Problem] = [] if problems is None else problems
         self.renamed: dict[str, str] = {}
+        self.lates: dict[str, Callable[[], Any]] = {}
         self.used = needed(graph)
         self.functions = Functions(graph, self.w, self.value)
 
     def run(self) -> None:
         """Write all nodes that results need."""
         for node in self.graph.nodes:
+            self.lates = {}
             if not self.used.isdisjoint(node.outputs):
                 self._node(node)
 
@@ -58,9 +67,12 @@ class Conversion:
         w.module, w.line = node.module, node.line
         values = [self.graph.values[o] for o in node.outputs]
         w.outs = [v if i == 0 or v.name in self.used else None for i, v in enumerate(values)]
+        w.convert = self._inner
         w.alone = len(node.outputs) == 1 or self.used.isdisjoint(node.outputs[1:])
         try:
-            found = self.functions.find(node)
+            found = self._folded(node)
+            if found is None:
+                found = self.functions.find(node)
             if found is None:
                 found = self._by_rule(node)
             self._bind(node, found, before)
@@ -79,6 +91,56 @@ class Conversion:
             raise Unmapped("it has no counterpart in ONNX")
         return TABLE[node.primitive](self.w, *map(self.value, node.args), **node.params)
 
+    def _inner(self, graph: Graph, w: Writer, refs: Sequence[Ref], names: Sequence[str]) -> list:
+        """A graph inside of a node, with ``refs`` for its inputs: its results."""
+        env = {**self.env, **dict(zip(graph.inputs, refs, strict=True))}
+        inner = Conversion(graph, w, env, self.fold, self.problems)
+        inner.run()
+        if names:
+            found = inner.results(graph.outputs, names)
+        else:
+            found = [inner.value(o) for o in graph.outputs]
+        renamed(w.ops, inner.renamed)
+        return [replace(r, name=inner.renamed.get(r.name, r.name)) for r in found]
+
+    # --- what is known beforehand ---------------------------------------------------------------
+    def _folded(self, node: Any) -> Any:
+        """The results of what is made of constants alone, as constants."""
+        names = [self.env[a].name for a in node.inputs]
+        w = self.w
+        if not names or not all(n in w.values or n in w.later for n in names):
+            return None
+        prim = vocabulary.find(node.primitive)
+        if prim is None or prim.random or sizes_in((node.args, dict(node.params))):
+            return None
+        if node.primitive in ("cond", "while", "scan", "view_write"):
+            return None
+
+        def compute() -> tuple:
+            args = [w.known(self.value(a)) if isinstance(a, Name) else a for a in node.args]
+            found = prim.compute(args, dict(node.params))
+            return tuple(map(np.asarray, found if prim.multi else (found,)))
+
+        if self.fold and all(n in w.fixed for n in names):
+            made = compute()
+            if sum(a.nbytes for a in made) <= _MOST:
+                pairs = zip(node.outputs, made, strict=True)
+                return tuple(w.named(w.scope + o, a) if o in self.used else None for o, a in pairs)
+        self._late(node, compute)
+        return None
+
+    def _late(self, node: Any, compute: Callable[[], tuple]) -> None:
+        """Note how the results of a node may be computed, should a rule want their numbers."""
+        done: list[tuple] = []
+
+        def part(i: int) -> np.ndarray:
+            if not done:
+                done.append(compute())
+            found: np.ndarray = done[0][i]
+            return found
+
+        self.lates = {o: functools.partial(part, i) for i, o in enumerate(node.outputs)}
+
     def value(self, a: Any) -> Any:
         """An argument of a node: a Ref, or what is no tensor."""
         return self.env[a] if isinstance(a, Name) else a
@@ -96,6 +158,8 @@ class Conversion:
             element_type(value.dtype)
             result = self.w.cast(result, value.dtype)
             self.env[o] = Ref(result.name, result.dtype, tuple(value.shape))
+            if o in self.lates:
+                self.w.later.setdefault(result.name, self.lates[o])
             self._rename(result.name, o, self.w.ops[before:])
 
     def _rename(self, made: str, wanted: str, ops: Iterable[Op]) -> None:
@@ -139,7 +203,9 @@ def free(graph: Graph) -> set[str]:
     return used - inside
 
 
-def whole(program: Program, opset: int, names: Mapping[str, str]) -> tuple[Conversion, list, list]:
+def whole(
+    program: Program, opset: int, names: Mapping[str, str], fold: bool = True
+) -> tuple[Conversion, list, list]:
     """A conversion of ``program``: (it, the inputs, the results). ``names``: what inputs and
     results are called in the model."""
     w = Writer(opset, hint=hints(program))
@@ -161,7 +227,8 @@ def whole(program: Program, opset: int, names: Mapping[str, str]) -> tuple[Conve
             element_type(ref.dtype)
         except Unmapped as why:
             odd.append(Problem(f"the tensor {name}", "", "", str(why)))
-    made = Conversion(program.graph, w, env)
+    w.fixed |= set(program.constants)
+    made = Conversion(program.graph, w, env, fold)
     made.problems += odd
     made.run()
     if made.problems:

@@ -12,9 +12,10 @@ import onnx
 from ...core.tensor import Tensor, wrap
 from ...errors import ConfigError
 from ...export import Program
+from ...export.exporting import Export
 from ...export.exporting import export as to_program
 from . import model as models
-from .conversion import Conversion, whole
+from .conversion import whole
 from .types import Ref, check_opset
 
 LEAST, NEWEST = 17, min(27, onnx.defs.onnx_opset_version())  # what onnxruntime takes
@@ -26,7 +27,7 @@ class ONNXProgram:
     (of the package ``onnx``); ``save`` writes it; a call runs it by onnxruntime."""
 
     def __init__(
-        self, program: Program, model: Any, arrays: dict[str, np.ndarray], order: Sequence[str] = ()
+        self, program: Program, model: Any, arrays: dict[str, np.ndarray]
     ) -> None:
         self.exported_program, self._model, self._arrays = program, model, arrays
         self.session: Any = None
@@ -119,15 +120,17 @@ def export(
     dynamic: Any = None, input_names: Sequence[str] | None = None,
     output_names: Sequence[str] | None = None, opset_version: int | None = None,
     export_params: bool = True, keep_initializers_as_inputs: bool = False,
-    external_data: bool | None = None, train: bool | None = False, check: bool = True,
+    do_constant_folding: bool = True, external_data: bool | None = None,
+    train: bool | None = False, check: bool = True,
 ) -> ONNXProgram:  # fmt: skip
-    """``model`` (a module, a function, or a program of ``dt.export``) as a model of ONNX, written to
-    ``f`` (a path or an open file) where that is given.
+    """``model`` (a module, a function, or a program of ``dt.export``) as a model of ONNX, written
+    to ``f`` (a path or an open file) where that is given.
 
     ``args``, ``kwargs``: examples of its arguments. ``dynamic``: dimensions whose sizes may change,
     as of ``dt.export``. ``input_names``, ``output_names``: what inputs and results are called.
     ``opset_version``: of the operator set, 17 to 27 (23, where nothing is said). ``export_params``:
-    whether parameters are part of the file, or inputs. ``external_data``: parameters in a file of
+    whether parameters are part of the file, or inputs. ``do_constant_folding``: whether what is
+    made of constants is one. ``external_data``: parameters in a file of
     their own (None: where they are over 2 GB). ``train``: the mode in which modules run. ``check``:
     have ``onnx.checker`` see it.
 
@@ -135,9 +138,9 @@ def export(
     counterpart, with the modules and lines that they are in.
     """
     opset = check_opset(DEFAULT if opset_version is None else opset_version, LEAST, NEWEST)
-    program = _program(model, args, kwargs, dynamic, train)
+    program = _program(model, args, kwargs, dynamic, train, input_names or ())
     names = _names(program, input_names, output_names)
-    made = _assembled(program, opset, names)
+    made = _assembled(program, opset, names, do_constant_folding)
     if check:
         _check(made)
     if f is not None:
@@ -146,15 +149,21 @@ def export(
     return made
 
 
-def _program(model: Any, args: Any, kwargs: Any, dynamic: Any, train: bool | None) -> Program:
-    if not isinstance(model, Program):
-        return to_program(model, args, kwargs, dynamic=dynamic, train=train)
-    if dynamic is not None:
-        raise ConfigError(
-            "onnx.export: dynamic given with a program, whose dimensions are what they are; give it "
-            "to dt.export"
-        )
-    return model
+def _program(
+    model: Any, args: Any, kwargs: Any, dynamic: Any, train: bool | None, names: Sequence[str]
+) -> Program:
+    """The program to write. ``dynamic`` may name inputs by the model's ``names``, too."""
+    if isinstance(model, Program):
+        if dynamic is not None:
+            raise ConfigError(
+                "onnx.export: dynamic given with a program, whose dimensions are what they are; "
+                "give it to dt.export"
+            )
+        return model
+    if isinstance(dynamic, Mapping) and names:
+        own = dict(zip(names, Export(model, args, kwargs, None, train).names, strict=False))
+        dynamic = {own.get(k, k) if isinstance(k, str) else k: v for k, v in dynamic.items()}
+    return to_program(model, args, kwargs, dynamic=dynamic, train=train)
 
 
 def _names(
@@ -189,16 +198,16 @@ def _apart(program: Program, found: dict[str, str]) -> dict[str, str]:
     return found
 
 
-def _assembled(program: Program, opset: int, names: dict[str, str]) -> ONNXProgram:
-    made, inputs, outputs = whole(program, opset, names)
+def _assembled(program: Program, opset: int, names: dict[str, str], fold: bool) -> ONNXProgram:
+    made, inputs, outputs = whole(program, opset, names, fold)
     w = made.w
     models.renamed(w.ops, made.renamed)
     ops = models.pruned(w.ops, [r.name for r in outputs])
-    used = models.used_names(ops)
+    used = {n for op in ops for n in models.taken(op)}
     arrays = {n: t for n, t in w.values.items() if n in used and n not in {r.name for r in inputs}}
     known = [Ref(made.renamed.get(r.name, r.name), r.dtype, r.shape) for r in made.env.values()]
     name = str(program.metadata.get("name", "")) or "main_graph"
-    proto = models.assembled(ops, inputs, outputs, _once(known), opset, name, {})
+    proto = models.assembled(ops, inputs, outputs, _once(known), opset, name)
     return ONNXProgram(program, proto, arrays)
 
 
@@ -211,4 +220,4 @@ def _check(made: ONNXProgram) -> None:
         onnx.checker.check_model(made.model_proto, full_check=True)
 
 
-__all__ = ["Conversion", "ONNXProgram", "export"]
+__all__ = ["DEFAULT", "LEAST", "NEWEST", "ONNXProgram", "export"]

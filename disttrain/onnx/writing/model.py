@@ -1,5 +1,5 @@
-"""The model itself: nodes that results need, constants and parameters by name, shapes with the names
-of dimensions, and the file."""
+"""The model itself: nodes that results need, constants and parameters by name, shapes with the
+names of dimensions, and the file."""
 
 from __future__ import annotations
 
@@ -12,61 +12,75 @@ import onnx
 from onnx import helper
 
 from .types import Ref, element_type, is_number, tensor
-from .writer import Op
+from .writer import Body, Op
 
 PRODUCER = "disttrain"
 LIMIT = (1 << 31) - (1 << 20)  # bytes of a file of one message
 _SMALL = 1024  # bytes up to which a tensor stays in the model
 _PAGE = 4096  # where large tensors begin, so that they can be mapped into memory
-_IR = 10  # which version of the format the operator sets up to 22 need at most
+
+# Whose last results may be left out.
+_OPTIONAL = frozenset("LayerNormalization MaxPool Dropout LSTM GRU RNN".split())
 
 
 def pruned(ops: Sequence[Op], wanted: Sequence[str]) -> list[Op]:
-    """The nodes that something needs, without results that nothing uses."""
+    """The nodes that something needs, without last results that nothing uses."""
     used, kept = set(wanted), []
     for op in reversed(ops):
         if used.isdisjoint(op.outputs):
             continue
-        used.update(op.inputs)
-        for body in op.attributes.values():
-            if isinstance(body, Body):
-                used.update(body.free)
-        while op.outputs and op.outputs[-1] not in used:
+        for body in bodies(op):
+            body.ops = pruned(body.ops, [r.name for r in body.outputs])
+        used |= taken(op)
+        while op.kind in _OPTIONAL and op.outputs[-1] not in used:
             op.outputs.pop()
         kept.append(op)
     return kept[::-1]
 
 
-class Body:
-    """A graph inside of a node. ``free``: the names that it takes from around it."""
+def bodies(op: Op) -> list[Body]:
+    """The graphs in a node."""
+    return [v for v in op.attributes.values() if isinstance(v, Body)]
 
-    def __init__(self, graph: Any, free: set[str]) -> None:
-        self.graph, self.free = graph, free
+
+def taken(op: Op) -> set[str]:
+    """The values that a node takes, and the graphs in it from around them."""
+    found = set(op.inputs)
+    for body in bodies(op):
+        inside = {r.name for r in body.inputs} | {o for inner in body.ops for o in inner.outputs}
+        used = {n for inner in body.ops for n in taken(inner)}
+        found |= (used | {r.name for r in body.outputs}) - inside
+    return found
 
 
 def renamed(ops: Sequence[Op], names: Mapping[str, str]) -> None:
-    """Other names for some values."""
+    """Other names for some values, inside of bodies as well."""
     for op in ops:
         op.inputs = [names.get(n, n) for n in op.inputs]
         op.outputs = [names.get(n, n) for n in op.outputs]
+        for body in bodies(op):
+            renamed(body.ops, names)
 
 
 def nodes_of(ops: Sequence[Op]) -> list[Any]:
     """As ONNX has them, each with a name that tells of its module."""
-    taken: dict[str, int] = {}
+    counts: dict[str, int] = {}
     out = []
     for op in ops:
         base = "/".join(["", *filter(None, op.module.split(".")), op.kind])
-        n = taken[base] = taken.get(base, -1) + 1
-        given = {k: v.graph if isinstance(v, Body) else v for k, v in op.attributes.items()}
-        while op.inputs and not op.inputs[-1]:
-            op.inputs.pop()
-        out.append(
-            helper.make_node(
-                op.kind, op.inputs, op.outputs, name=f"{base}_{n}" if n else base, **given
-            )
-        )
+        n = counts[base] = counts.get(base, -1) + 1
+        given = {k: _graph(v) if isinstance(v, Body) else v for k, v in op.attributes.items()}
+        inputs = list(op.inputs)
+        while inputs and not inputs[-1]:
+            inputs.pop()
+        name = f"{base}_{n}" if n else base
+        out.append(helper.make_node(op.kind, inputs, op.outputs, name=name, **given))
     return out
+
+
+def _graph(body: Body) -> Any:
+    ends = [[info(r) for r in refs] for refs in (body.inputs, body.outputs)]
+    return helper.make_graph(nodes_of(body.ops), "body", *ends)
 
 
 def info(ref: Ref) -> Any:
@@ -85,7 +99,7 @@ def ir_version(opset: int) -> int:
 
 def assembled(
     ops: Sequence[Op], inputs: Sequence[Ref], outputs: Sequence[Ref], known: Sequence[Ref],
-    opset: int, name: str, texts: Mapping[str, str],
+    opset: int, name: str,
 ) -> Any:  # fmt: skip
     """The model without its constants. ``known``: values inside whose shapes are told."""
     made = {n for op in ops for n in op.outputs}
@@ -94,21 +108,10 @@ def assembled(
     graph = helper.make_graph(
         nodes_of(ops), name, [info(r) for r in inputs], [info(r) for r in outputs], value_info=told
     )
-    model = helper.make_model(
+    return helper.make_model(
         graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=ir_version(opset),
-        producer_name=PRODUCER, producer_version=texts.get("version", ""),
+        producer_name=PRODUCER,
     )  # fmt: skip
-    return model
-
-
-def used_names(ops: Sequence[Op]) -> set[str]:
-    """All values that nodes, and the graphs in them, take."""
-    found = {n for op in ops for n in op.inputs}
-    for op in ops:
-        for body in op.attributes.values():
-            if isinstance(body, Body):
-                found |= body.free
-    return found
 
 
 def with_tensors(model: Any, arrays: Mapping[str, np.ndarray]) -> Any:
@@ -154,7 +157,7 @@ def write(model: Any, arrays: Mapping[str, np.ndarray], path: str, external: boo
 
 def _bytes(array: np.ndarray) -> memoryview:
     whole = np.ascontiguousarray(array)
-    return memoryview(whole.reshape(-1).view(np.uint8))
+    return memoryview(whole.reshape(-1).view(np.uint8).data)
 
 
 def _elsewhere(array: np.ndarray, name: str, place: str, at: int) -> Any:

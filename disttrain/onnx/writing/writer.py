@@ -8,13 +8,13 @@ what is costly or has no counterpart may be a function that is called where the 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from .sizes import Arithmetic, node_of
-from .types import BOOL, INT64, Ref, Unmapped, element_type, is_number, same_size, static
+from .types import BOOL, INT64, Ref, Unmapped, element_type, is_number, same_shape, same_size, static
 
 
 @dataclass
@@ -30,6 +30,15 @@ class Op:
 
 
 @dataclass
+class Body:
+    """A graph inside of a node: a branch, or a turn of a loop."""
+
+    ops: list[Op]
+    inputs: list[Ref]
+    outputs: list[Ref]
+
+
+@dataclass
 class Writer:
     """A graph of a model on its way. ``opset``: the version of the operator set; ``sources``: what
     sizes are read from, by their texts (a value, a dimension); ``values``: numbers of constants and
@@ -38,7 +47,6 @@ class Writer:
     opset: int
     sources: dict[str, tuple[Ref, int]] = field(default_factory=dict)
     values: dict[str, np.ndarray] = field(default_factory=dict)
-    constants: dict[str, np.ndarray] = field(default_factory=dict)  # made by rules: their numbers
     ops: list[Op] = field(default_factory=list)
     outs: Sequence[Any] = ()  # the results that a rule is asked for: values with shape and dtype
     alone: bool = True  # whether nothing uses any result but the first
@@ -48,6 +56,9 @@ class Writer:
     scope: str = ""  # in front of the names that rules make
     hint: dict[str, int] = field(default_factory=dict)  # a size for each symbol
     taken: set[str] = field(default_factory=set)
+    fixed: set[str] = field(default_factory=set)  # constants that are no parameters, by name
+    later: dict[str, Callable[[], Any]] = field(default_factory=dict)  # what is made of known values
+    convert: Any = None  # writes a graph of the program: (graph, w, refs) -> its results
     _numbers: dict[tuple, Ref] = field(default_factory=dict)
     _sizes: dict[str, Ref] = field(default_factory=dict)
 
@@ -93,19 +104,32 @@ class Writer:
         key = array.dtype.str, array.dtype.name, array.shape, array.tobytes()
         if key not in self._numbers:
             name = self.fresh("const")
-            self.constants[name] = self.values[name] = array
+            self.values[name] = array
+            self.fixed.add(name)
             self._numbers[key] = Ref(name, array.dtype, array.shape)
         return self._numbers[key]
 
     def named(self, base: str, array: np.ndarray) -> Ref:
         """A constant with a name of its own: what is made of a parameter."""
         name = self.fresh(base)
-        self.constants[name] = self.values[name] = array
+        self.values[name] = array
+        self.fixed.add(name)
         return Ref(name, array.dtype, array.shape)
 
     def known(self, a: Any) -> np.ndarray | None:
-        """The numbers of a constant or a parameter, else None."""
-        return self.values.get(a.name) if isinstance(a, Ref) else None
+        """The numbers of a constant or a parameter, or of what is made of these; else None."""
+        if not isinstance(a, Ref):
+            return None
+        if a.name in self.later:
+            made = self.later[a.name]()
+            self.later[a.name] = lambda: made
+            return made
+        return self.values.get(a.name)
+
+    def inside(self) -> Writer:
+        """For a graph inside of a node: it sees what is written so far."""
+        scope = self.fresh(f"{self.scope}body") + "."
+        return replace(self, ops=[], scope=scope, _sizes=dict(self._sizes))
 
     def operand(self, x: Any, dtype: Any) -> Ref:
         """A tensor, or a number as a constant of this type."""
@@ -134,6 +158,17 @@ class Writer:
             self._sizes[text] = Arithmetic(self, self.sources).of(node_of(text))
         return self._sizes[text]
 
+    def _in_a_row(self, n: Any) -> Ref:
+        """A size as a value of one dimension."""
+        text = str(n)
+        if text not in self.sources:
+            return self.unsqueeze(self.size(n), (0,))
+        key = f"[{text}]"
+        if key not in self._sizes:
+            source, dim = self.sources[text]
+            self._sizes[key] = self.node("Shape", source, dtype=INT64, start=dim, end=dim + 1)
+        return self._sizes[key]
+
     def ints(self, sizes: Sequence[Any]) -> Ref:
         """Sizes as one value: int64 numbers in a row."""
         if static(sizes):
@@ -143,7 +178,7 @@ class Writer:
             if plain:
                 parts.append(self.constant([int(n) for n in run], INT64))
             else:
-                parts += [self.unsqueeze(self.size(n), (0,)) for n in run]
+                parts += [self._in_a_row(n) for n in run]
         return parts[0] if len(parts) == 1 else self.node("Concat", *parts, axis=0)
 
     def hinted(self, n: Any) -> int:
@@ -154,9 +189,7 @@ class Writer:
     def reshape(self, a: Ref, shape: Sequence[Any]) -> Ref:
         """``a`` in another shape, read from ``a`` itself where that does."""
         shape = tuple(shape)
-        if a.shape is not None and len(a.shape) == len(shape) and all(
-            map(same_size, a.shape, shape)
-        ):
+        if a.shape is not None and same_shape(a.shape, shape):
             return a
         wanted, free, left = list(shape), 0 not in shape, 0
         if free and a.shape is not None:
@@ -174,6 +207,8 @@ class Writer:
 
     def unsqueeze(self, a: Ref, axes: Sequence[int]) -> Ref:
         """New dimensions of size 1."""
+        if a.name in self.fixed:
+            return self.constant(np.expand_dims(self.values[a.name], tuple(axes)))
         return self.node("Unsqueeze", a, self.constant(list(axes), INT64))
 
     def squeeze(self, a: Ref, axes: Sequence[int]) -> Ref:
@@ -191,9 +226,7 @@ class Writer:
     def expand(self, a: Ref, shape: Sequence[Any]) -> Ref:
         """``a`` repeated to ``shape``."""
         shape = tuple(shape)
-        if a.shape is not None and len(a.shape) == len(shape) and all(
-            map(same_size, a.shape, shape)
-        ):
+        if a.shape is not None and same_shape(a.shape, shape):
             return a
         return self.node("Expand", a, self.ints(shape), shape=shape)
 
@@ -208,15 +241,15 @@ class Writer:
         given = [self.ints([n]) for n in (start, stop, dim, step)]
         return self.node("Slice", a, *(given if step != 1 else given[:3]))
 
-    def reduce(self, kind: str, a: Ref, dims: Sequence[int], keepdim: Any, dtype: Any = None) -> Ref:
+    def reduce(self, kind: str, a: Ref, dims: Sequence[int], keepdim: Any) -> Ref:
         """A reduction; since when each takes its axes as a value differs."""
         since = 13 if kind == "ReduceSum" else 18
-        how = {"keepdims": int(bool(keepdim))}
+        how: dict[str, Any] = {"keepdims": int(bool(keepdim))}
         if not dims:  # of no dimension: of all, in ONNX's words
             return a
         if self.opset >= since:
-            return self.node(kind, a, self.constant(list(dims), INT64), dtype=dtype, **how)
-        return self.node(kind, a, dtype=dtype, axes=list(dims), **how)
+            return self.node(kind, a, self.constant(list(dims), INT64), **how)
+        return self.node(kind, a, axes=list(dims), **how)
 
     def bool_of(self, a: Ref) -> Ref:
         """Whether elements are not zero."""

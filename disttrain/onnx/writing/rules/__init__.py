@@ -1,12 +1,14 @@
-"""A rule for each primitive that ONNX can say, by the primitives' subjects. Importing them fills the
-table."""
+"""A rule for each primitive that ONNX can say, by the primitives' subjects. Importing them fills
+the table."""
 
+from ..writer import RULES
 from . import (
     attention,
     convolution,
     draws,
     elementwise,
     gathering,
+    loops,
     losses,
     made,
     normalization,
@@ -18,6 +20,5 @@ from . import (
     smooth,
     writes,
 )
-from ..writer import RULES
 
 __all__ = ["RULES"]

@@ -25,9 +25,9 @@ def _conv(
 
 
 @rule("conv_input_grad")
-def _transposed(
-    w: Writer, g: Ref, weight: Ref, *, stride: tuple, padding: tuple, dilation: tuple, groups: int,
-    size: tuple,
+def transposed(
+    w: Writer, g: Ref, weight: Ref, b: Ref | None = None, *, stride: tuple, padding: tuple,
+    dilation: tuple, groups: int, size: tuple,
 ) -> Ref:  # fmt: skip
     """``ConvTranspose``; what ``size`` has more than that gives is its ``output_padding``."""
     assert g.shape is not None and weight.shape is not None
@@ -38,15 +38,15 @@ def _transposed(
         given = (w.hinted(n) - 1) * s - 2 * p + d * (k - 1) + 1
         more.append(w.hinted(want) - given)
     if min(more) < 0 or any(m >= s for m, s in zip(more, stride, strict=True)):
-        return _wider(w, g, weight, more, stride, padding, dilation, groups)
+        return _wider(w, g, weight, b, more, stride, padding, dilation, groups)
     how = _steps(stride, dilation, padding)
     padded = more if any(more) else None
-    return w.node("ConvTranspose", g, weight, group=groups, kernel_shape=kernel,
+    return w.node("ConvTranspose", g, weight, b, group=groups, kernel_shape=kernel,
                   output_padding=padded, **how)  # fmt: skip
 
 
 def _wider(
-    w: Writer, g: Ref, weight: Ref, more: list[int], stride: tuple, padding: tuple,
+    w: Writer, g: Ref, weight: Ref, b: Ref | None, more: list[int], stride: tuple, padding: tuple,
     dilation: tuple, groups: int,
 ) -> Ref:  # fmt: skip
     """Where it does not: the pads behind are so much smaller, or zeros are put behind."""
@@ -55,7 +55,10 @@ def _wider(
                   strides=list(stride), dilations=list(dilation))  # fmt: skip
     ends = [m - p for m, p in zip(more, padding, strict=True)]
     pads = [0, 0, *(-p for p in padding), 0, 0, *ends]
-    return w.node("Pad", full, w.constant(pads, INT64))
+    out = w.node("Pad", full, w.constant(pads, INT64))
+    if b is None:
+        return out
+    return w.node("Add", out, w.reshape(b, (-1, *(1,) * len(kernel))))
 
 
 @rule("conv_weight_grad")

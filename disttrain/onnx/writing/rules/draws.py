@@ -1,5 +1,5 @@
-"""Primitives that draw random numbers, and dropout. A runtime draws other numbers than we do, of the
-same distributions."""
+"""Primitives that draw random numbers, and dropout. A runtime draws other numbers than we do, of
+the same distributions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def _uniform(w: Writer, shape: tuple, low: float = 0.0, high: float = 1.0) -> Re
     return _draw(w, "RandomUniform", shape, low=low, high=high)
 
 
-def _draw(w: Writer, kind: str, shape: tuple, **how: float) -> Ref:
+def _draw(w: Writer, kind: str, shape: tuple, **how: Any) -> Ref:
     """float32 numbers of a distribution."""
     like = w.full(shape, 0, FLOAT)
     return w.node(f"{kind}Like", like, dtype=FLOAT, shape=tuple(shape), **how)

@@ -35,8 +35,10 @@ for _name, _kind in _ROUNDED.items():
     rule(_name)(_rounded(_kind))
 
 
-@rule("clone", "conj", "real", "to_copy", "held", "check_index", "check_classes", "check_labels",
-      "check_probabilities")
+_CHECKS = ("check_index", "check_classes", "check_labels", "check_probabilities")
+
+
+@rule("clone", "conj", "real", "to_copy", "held", *_CHECKS)
 def identity(w: Writer, a: Ref, **how: Any) -> Ref:
     """The same values. (What is checked of an index here, a runtime checks itself.)"""
     return a
@@ -192,7 +194,7 @@ def _pow(w: Writer, a: Any, b: Any) -> Ref:
             return a
         if b == -1 and a.dtype.kind == "f":
             return w.node("Reciprocal", a)
-    x, y, kind = pair(w, a, b)
+    x, y, _ = pair(w, a, b)
     return w.node("Pow", x, y)
 
 
@@ -387,7 +389,7 @@ def _entr(w: Writer, a: Ref) -> Ref:
     return w.where(w.node("Less", a, zero, dtype=BOOL), -math.inf, inside, a.dtype)
 
 
-# --- from scalar expressions -----------------------------------------------------------------------
+# --- from scalar expressions -------------------------------------------------------------------
 _EXPRESSIONS = {
     "neg": "Neg", "abs": "Abs", "exp": "Exp", "log": "Log", "tanh": "Tanh", "erf": "Erf",
     "sqrt": "Sqrt", "sigmoid": "Sigmoid", "sin": "Sin", "cos": "Cos", "floor": "Floor",

@@ -43,7 +43,8 @@ def _recurrence(
         how["linear_before_reset"] = 1
     if mode == "RNN_RELU":
         how["activations"] = ["Relu"]
-    found = w.node(_KINDS[mode], x, *matrices, biases, None, *states, outputs=1 + len(states), **how)
+    given = (x, *matrices, biases, None, *states)
+    found = w.node(_KINDS[mode], *given, outputs=1 + len(states), **how)
     rest = [None] * (len(w.outs) - 1 - len(states))
     return w.squeeze(found[0], (1,)), *found[1:], *rest
 

@@ -99,7 +99,7 @@ def _cumprod(w: Writer, a: Ref, dim: int) -> Ref:
     )
 
 
-# --- places by order --------------------------------------------------------------------------------
+# --- places by order ------------------------------------------------------------------------------
 def _top(w: Writer, a: Ref, k: Any, dim: int, largest: bool) -> Ref:
     given = w.cast(a, _INT32) if a.dtype.itemsize < 4 and a.dtype.kind in "iub" else a
     _, places = w.node("TopK", given, w.ints([k]), outputs=2, axis=dim, largest=int(largest))

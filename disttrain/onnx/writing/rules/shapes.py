@@ -125,8 +125,7 @@ def pad(w: Writer, a: Ref, widths: tuple, value: Any = 0.0) -> Ref:
     pads = [lo for lo, _ in widths] + [hi for _, hi in widths]
     if all(is_number(p) and int(p) == 0 for p in pads):
         return a
-    fill = None if is_number(value) and value == 0 else w.operand(value, a.dtype)
-    fill = None if value == 0.0 else fill
+    fill = None if value == 0.0 else w.operand(value, a.dtype)
     return w.node("Pad", a, w.ints(pads), fill)
 
 
@@ -152,10 +151,10 @@ def _unbind(w: Writer, a: Ref, dim: int) -> tuple:
     return tuple(w.squeeze(p, (dim,)) for p in parts)
 
 
-# --- by places that are known ------------------------------------------------------------------------
+# --- by places that are known -----------------------------------------------------------------------
 def placed(w: Writer, a: Ref, index: np.ndarray, hole: int | None = None) -> Ref:
-    """Elements of ``a``, whose shape is known, at places of its row; ``hole``: the place that stands
-    for zero."""
+    """Elements of ``a``, whose shape is known, at places of its row; ``hole``: the place that
+    stands for zero."""
     row = w.reshape(a, (int(np.prod(a.shape or (1,), dtype=int)),))
     if hole is not None:
         row = w.node("Pad", row, w.constant([0, 1], INT64))

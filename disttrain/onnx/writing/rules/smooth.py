@@ -68,6 +68,7 @@ def _expressed(name: str) -> Any:
     def run(w: Writer, *args: Any) -> Ref:
         kind = w.outs[0].dtype
         given = {n: w.operand(a, kind) for n, a in zip(prim.args, args, strict=True)}
+        assert prim.expr is not None
         return of_expression(w, prim.expr(*map(expr.var, prim.args)), given, kind)
 
     return run

@@ -21,7 +21,7 @@ def _view_write(w: Writer, base: Ref, value: Any, chain: tuple) -> Ref:
 
 
 def replaced(w: Writer, base: Ref, value: Ref, chain: tuple) -> Ref:
-    """``base`` with ``value`` at the part that ``chain``, (primitive, parameters) each, leads to."""
+    """``base`` with ``value`` at the part that ``chain``, of (primitive, parameters), leads to."""
     if not chain:
         return w.expand(w.cast(value, base.dtype), base.shape or ())
     (name, params), rest = chain[0], chain[1:]
@@ -51,10 +51,11 @@ def _by_places(w: Writer, base: Ref, value: Ref, name: str, params: dict) -> Ref
 
 
 def _part_shape(name: str, params: dict, base: Ref) -> tuple:
-    if static(base.shape) and name in REGISTRY:
-        found: tuple = REGISTRY[name].shape(NullArray(base.shape, base.dtype), **params)[0]
-        return found
     shape = base.shape or ()
+    shape_of = REGISTRY[name].shape if name in REGISTRY else None
+    if static(shape) and shape_of is not None:
+        found: tuple = shape_of(NullArray(shape, base.dtype), **params)[0]
+        return found
     if name == "permute":
         return tuple(shape[d] for d in params["dims"])
     if name == "getitem":

@@ -227,6 +227,7 @@ def whole(
             element_type(ref.dtype)
         except Unmapped as why:
             odd.append(Problem(f"the tensor {name}", "", "", str(why)))
+    odd += [Problem("sizes", "", line, pinned(r)) for r, line in program.relations if is_equal(r)]
     w.fixed |= set(program.constants)
     made = Conversion(program.graph, w, env, fold)
     made.problems += odd
@@ -235,6 +236,19 @@ def whole(
         raise ExportError(told(made.problems))
     outs = made.results(program.results, [names.get(v.name, v.name) for v in program.outputs])
     return made, [env[v.name] for v in program.inputs], outs
+
+
+def is_equal(relation: Any) -> bool:
+    """Whether a relation of dimensions is that two sizes are equal: no model can say that."""
+    return relation.tree[0] == "=="
+
+
+def pinned(relation: Any) -> str:
+    """Why it cannot be written."""
+    return (
+        f"{relation} is needed, so that dimensions cannot change as they are named; leave out of "
+        "dynamic what is fixed, and give what is equal one name"
+    )
 
 
 def numbers(tensor: Any) -> np.ndarray:

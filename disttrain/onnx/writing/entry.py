@@ -26,9 +26,7 @@ class ONNXProgram:
     """A model of ONNX, with the program that it was made of. ``model_proto`` is the model itself
     (of the package ``onnx``); ``save`` writes it; a call runs it by onnxruntime."""
 
-    def __init__(
-        self, program: Program, model: Any, arrays: dict[str, np.ndarray]
-    ) -> None:
+    def __init__(self, program: Program, model: Any, arrays: dict[str, np.ndarray]) -> None:
         self.exported_program, self._model, self._arrays = program, model, arrays
         self.session: Any = None
 
@@ -89,6 +87,8 @@ class ONNXProgram:
             self.initialize_inference_session()
         leaves = self.exported_program._leaves(args, kwargs)
         arrays = [np.asarray(t.detach().array if isinstance(t, Tensor) else t) for _, t in leaves]
+        names = [v.name for v in self.exported_program.inputs]
+        self.exported_program.sizes({n: a.shape for n, a in zip(names, arrays, strict=True)})
         found = self.session.run(None, dict(zip(self.input_names, arrays, strict=True)))
         return tuple(wrap(np.asarray(a)) for a in found)
 

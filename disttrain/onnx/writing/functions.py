@@ -23,7 +23,7 @@ Found = dict[str, Any]
 Pattern = tuple
 
 
-# --- patterns ---------------------------------------------------------------------------------
+# --- patterns ----------------------------------------------------------------------------------
 # The negative side of elu, which has no number to overflow.
 _BELOW: Pattern = ("expm1", ("where", ("le", "x", 0.0), "x", 0.0))
 _ELU: Pattern = ("where", ("le", "x", 0.0), ("mul", _BELOW, "alpha"), "x")
@@ -139,16 +139,16 @@ def _equal(a: Any, b: Any) -> bool:
     return is_plain(a) and is_plain(b) and float(a) == float(b)
 
 
-# --- what patterns are written as -------------------------------------------------------------------
-def _op(kind: str, *named: str, **fixed: float) -> Callable[[Writer, Found], Any]:
+# --- what patterns are written as --------------------------------------------------------------
+def _op(kind: str, *named: str, **fixed: Any) -> Callable[[Writer, Found], Any]:
     """An operator of ``x`` whose attributes are numbers that were found, or ``fixed``."""
 
     def write(w: Writer, found: Found) -> Any:
         given: dict[str, Any] = {k: found[k] for k in named}
         if not all(map(is_plain, given.values())) or not isinstance(found["x"], Ref):
             return None
-        given = {k: float(v) for k, v in given.items()}
-        return w.node(kind, found["x"], **given, **{k: v for k, v in fixed.items()})
+        given = {k: float(v) for k, v in given.items()} | fixed
+        return w.node(kind, found["x"], **given)
 
     return write
 
@@ -204,7 +204,7 @@ WHOLE: dict[str, tuple] = {  # by the primitive that ends them: (pattern, since 
 }  # fmt: skip
 
 
-# --- functions with parameters that are no numbers -----------------------------------------------------
+# --- functions with parameters that are no numbers ---------------------------------------------
 def _with_bias(of: Functions, node: Node) -> Any:
     """A transposed convolution and its bias."""
     made, column = (of.maker(a) for a in node.args)
@@ -229,7 +229,7 @@ def _over_several(of: Functions, node: Node) -> Any:
     parts = [rows, *(m for m, a in zip(affine, made.args[1:], strict=True) if a is not None)]
     if any(m is None or m.primitive != "reshape" for m in parts):
         return None
-    x, weight, *bias = (of.value(m.args[0]) for m in parts if m is not None)
+    x, weight, *bias = [of.value(m.args[0]) for m in parts if m is not None]
     shape = of.w.outs[0].shape
     if not same_shape(x.shape, shape) or not same_shape(weight.shape, shape[-weight.rank :]):
         return None

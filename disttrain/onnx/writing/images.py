@@ -73,8 +73,8 @@ def _written(w: Writer, x: Ref, steps: list, found: Any, mode: str, corners: boo
                   coordinate_transformation_mode=how, **more)  # fmt: skip
 
 
-# --- padding ------------------------------------------------------------------------------------
-_WAYS = ("reflect", "edge", "wrap")  # of ``Pad``, which are NumPy's words
+# --- padding -----------------------------------------------------------------------------------
+_WAYS: tuple[Any, ...] = ("reflect", "edge", "wrap")  # of ``Pad``, which are NumPy's words
 
 
 def padded(found: Any, node: Any) -> Any:
@@ -98,7 +98,7 @@ def padded(found: Any, node: Any) -> Any:
     return w.node("Pad", x, w.ints(flat), mode=way)
 
 
-def _way(found: Any, source: Any, index: Any, dim: int, wanted: str | None) -> Any:
+def _way(found: Any, source: Any, index: Any, dim: int, wanted: Any) -> Any:
     """(how, (elements before, behind)) where an index is that of padding."""
     at = found.w.known(found.value(_checked(found, index)))
     n = found.graph.values[source].shape[dim]

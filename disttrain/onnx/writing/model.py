@@ -79,8 +79,8 @@ def nodes_of(ops: Sequence[Op]) -> list[Any]:
 
 
 def _graph(body: Body) -> Any:
-    ends = [[info(r) for r in refs] for refs in (body.inputs, body.outputs)]
-    return helper.make_graph(nodes_of(body.ops), "body", *ends)
+    given, ends = ([info(r) for r in refs] for refs in (body.inputs, body.outputs))
+    return helper.make_graph(nodes_of(body.ops), "body", given, ends)
 
 
 def info(ref: Ref) -> Any:
@@ -138,8 +138,7 @@ def write(model: Any, arrays: Mapping[str, np.ndarray], path: str, external: boo
     full = type(model)()
     full.CopyFrom(model)
     place = os.path.basename(path) + ".data"
-    temporary = f"{path}.data.part"
-    at = 0
+    temporary, at = f"{path}.data.part", 0
     with open(temporary, "wb") as file:
         for name, array in arrays.items():
             if array.nbytes <= _SMALL:
@@ -151,7 +150,10 @@ def write(model: Any, arrays: Mapping[str, np.ndarray], path: str, external: boo
             full.graph.initializer.append(_elsewhere(array, name, place, at))
             at += array.nbytes
         file.truncate(at)
-    os.replace(temporary, f"{path}.data")
+    if at:
+        os.replace(temporary, f"{path}.data")
+    else:
+        os.remove(temporary)
     _replace(path, full.SerializeToString())
 
 

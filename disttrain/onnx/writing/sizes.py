@@ -90,6 +90,3 @@ class Arithmetic:
         if name in _WHOLE:
             a = self.w.node(_WHOLE[name], a)
         return self.w.node("Cast", a, dtype=INT64, to=element_type(INT64))
-
-
-

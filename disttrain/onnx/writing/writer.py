@@ -14,7 +14,17 @@ from typing import Any
 import numpy as np
 
 from .sizes import Arithmetic, node_of
-from .types import BOOL, INT64, Ref, Unmapped, element_type, is_number, same_shape, same_size, static
+from .types import (
+    BOOL,
+    INT64,
+    Ref,
+    Unmapped,
+    element_type,
+    is_number,
+    same_shape,
+    same_size,
+    static,
+)
 
 
 @dataclass
@@ -57,7 +67,9 @@ class Writer:
     hint: dict[str, int] = field(default_factory=dict)  # a size for each symbol
     taken: set[str] = field(default_factory=set)
     fixed: set[str] = field(default_factory=set)  # constants that are no parameters, by name
-    later: dict[str, Callable[[], Any]] = field(default_factory=dict)  # what is made of known values
+    later: dict[str, Callable[[], Any]] = field(
+        default_factory=dict
+    )  # what is made of known values
     convert: Any = None  # writes a graph of the program: (graph, w, refs) -> its results
     _numbers: dict[tuple, Ref] = field(default_factory=dict)
     _sizes: dict[str, Ref] = field(default_factory=dict)

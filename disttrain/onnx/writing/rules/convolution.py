@@ -122,5 +122,3 @@ def _fold(
     w.needs(18, "fold")
     return w.node("Col2Im", columns, w.ints(size), w.constant(list(kernel), INT64),
                   **_steps(stride, dilation, padding))  # fmt: skip
-
-

@@ -346,7 +346,7 @@ def _relu_backward(w: Writer, a: Ref, b: Ref) -> Ref:
     return w.where(none, 0, a, a.dtype)
 
 
-# --- three, and types ----------------------------------------------------------------------------
+# --- three, and types --------------------------------------------------------------------------
 @rule("where")
 def _where(w: Writer, condition: Ref, a: Any, b: Any) -> Ref:
     return w.where(w.bool_of(condition), *pair_of(w, a, b), w.outs[0].dtype)
@@ -376,7 +376,7 @@ def _masked_scale(w: Writer, a: Ref, mask: Ref, scale: float) -> Ref:
     return w.where(w.bool_of(mask), kept, 0, a.dtype)
 
 
-# --- special functions ---------------------------------------------------------------------------
+# --- special functions -------------------------------------------------------------------------
 @rule("erfc")
 def _erfc(w: Writer, a: Ref) -> Ref:
     return w.node("Sub", w.constant(1, a.dtype), w.node("Erf", a))

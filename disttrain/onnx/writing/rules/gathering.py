@@ -81,5 +81,3 @@ def _put(w: Writer, a: Ref, index: Ref, values: Any, accumulate: bool) -> Ref:
     how = "add" if accumulate else "none"
     out = w.node("ScatterElements", row, at, given, axis=0, reduction=how)
     return w.reshape(Ref(out.name, out.dtype), w.outs[0].shape)
-
-

@@ -23,9 +23,7 @@ def _given(graph: Graph, w: Writer) -> list[Ref]:
     return [Ref(w.fresh(w.scope + v.name), np.dtype(v.dtype), tuple(v.shape)) for v in values]
 
 
-
-
-# --- branches -----------------------------------------------------------------------------------------
+# --- branches ----------------------------------------------------------------------------------
 @rule("cond")
 def _cond(w: Writer, index: Ref, *operands: Ref, branches: tuple) -> tuple:
     found = _chosen(w, index, operands, branches, 0)
@@ -58,19 +56,18 @@ def _chosen(
     return [replace(r, dtype=k) for r, k in zip(refs, kinds, strict=True)]
 
 
-# --- loops --------------------------------------------------------------------------------------------
+# --- loops -------------------------------------------------------------------------------------
 @rule("while")
-def _while(
-    w: Writer, *args: Ref, cond: Graph, body: Graph, of_cond: int, of_body: int
-) -> tuple:
+def _while(w: Writer, *args: Ref, cond: Graph, body: Graph, of_cond: int, of_body: int) -> tuple:
     """Arguments: what the condition takes, what the body takes, what is carried."""
     fixed, constants = args[:of_cond], args[of_cond : of_cond + of_body]
     carry = args[of_cond + of_body :]
     convert = w.convert
     (going,) = convert(cond, w, [*fixed, *carry], [])
     inner = w.inside()
-    turn, before = Ref(inner.fresh(f"{inner.scope}turn"), INT64, ()), inner.fresh(
-        f"{inner.scope}going"
+    turn, before = (
+        Ref(inner.fresh(f"{inner.scope}turn"), INT64, ()),
+        inner.fresh(f"{inner.scope}going"),
     )
     begins = _given(body, inner)[of_body:]
     ends = convert(body, inner, [*constants, *begins], _results(body, inner))

@@ -101,9 +101,7 @@ def _group_norm(
     if not is_number(channels):
         raise Unmapped("group_norm of channels that depend on the input")
     if w.opset >= 21 and not same_size(groups, channels):
-        scale, shift = (
-            _each(w, a, channels, v, x.dtype) for a, v in ((weight, 1), (bias, 0))
-        )
+        scale, shift = (_each(w, a, channels, v, x.dtype) for a, v in ((weight, 1), (bias, 0)))
         out = w.node("GroupNormalization", x, scale, shift, num_groups=groups, epsilon=float(eps))
     else:
         out = _by_instances(w, x, weight, bias, groups, eps)

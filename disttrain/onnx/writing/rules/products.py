@@ -32,5 +32,3 @@ def _det(w: Writer, a: Ref) -> Ref:
 def _slogdet(w: Writer, a: Ref) -> tuple:
     found = w.node("Det", a)
     return w.node("Sign", found), lambda: w.node("Log", w.node("Abs", found))
-
-

@@ -94,12 +94,10 @@ def _cumprod(w: Writer, a: Ref, dim: int) -> Ref:
     behind = (1,) * (len(a.shape) - dim - 1)
     seen = np.tri(int(n), dtype=bool).reshape(int(n), int(n), *behind)
     rows = w.unsqueeze(a, (dim,))
-    return w.reduce(
-        "ReduceProd", w.where(w.constant(seen), rows, 1, a.dtype), (dim + 1,), False
-    )
+    return w.reduce("ReduceProd", w.where(w.constant(seen), rows, 1, a.dtype), (dim + 1,), False)
 
 
-# --- places by order ------------------------------------------------------------------------------
+# --- places by order ---------------------------------------------------------------------------
 def _top(w: Writer, a: Ref, k: Any, dim: int, largest: bool) -> Ref:
     given = w.cast(a, _INT32) if a.dtype.itemsize < 4 and a.dtype.kind in "iub" else a
     _, places = w.node("TopK", given, w.ints([k]), outputs=2, axis=dim, largest=int(largest))

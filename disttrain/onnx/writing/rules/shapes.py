@@ -28,7 +28,7 @@ def _expand(w: Writer, a: Ref, shape: tuple) -> Ref:
     return w.expand(a, w.outs[0].shape)
 
 
-# --- indices ------------------------------------------------------------------------------------
+# --- indices -----------------------------------------------------------------------------------
 def steps_of(index: tuple, rank: int) -> list[Any]:
     """A basic index with a slice, a number or None (a new dimension) for each dimension."""
     used = sum(i is not None and i is not Ellipsis for i in index)
@@ -118,7 +118,7 @@ def _tri(w: Writer, a: Ref, k: Any, upper: bool) -> Ref:
     return w.node("Trilu", a, diagonal, upper=int(upper))
 
 
-# --- padding, joining, cutting --------------------------------------------------------------------
+# --- padding, joining, cutting -----------------------------------------------------------------
 @rule("pad_constant")
 def pad(w: Writer, a: Ref, widths: tuple, value: Any = 0.0) -> Ref:
     """``Pad`` with a constant."""
@@ -151,7 +151,7 @@ def _unbind(w: Writer, a: Ref, dim: int) -> tuple:
     return tuple(w.squeeze(p, (dim,)) for p in parts)
 
 
-# --- by places that are known -----------------------------------------------------------------------
+# --- by places that are known ------------------------------------------------------------------
 def placed(w: Writer, a: Ref, index: np.ndarray, hole: int | None = None) -> Ref:
     """Elements of ``a``, whose shape is known, at places of its row; ``hole``: the place that
     stands for zero."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ....ops.declare import REGISTRY
 from ....backends.lang import expr
+from ....ops.declare import REGISTRY
 from ..types import Ref
 from ..writer import Writer, rule
 from .elementwise import of_expression

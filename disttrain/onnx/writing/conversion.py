@@ -22,6 +22,7 @@ from .types import Ref, Unmapped, element_type, is_number
 from .writer import Op, Writer
 
 TABLE = rules.RULES
+_TRIED = 200  # sizes up to which it is tried how many fit
 _MOST = 1 << 20  # bytes of constants that are computed here
 
 
@@ -165,7 +166,8 @@ class Conversion:
     def _rename(self, made: str, wanted: str, ops: Iterable[Op]) -> None:
         """Have a result that this node's operators made bear the program's name."""
         if made not in self.renamed and any(made in op.outputs for op in ops):
-            self.renamed[made] = self.w.scope + wanted
+            scope = self.w.scope
+            self.renamed[made] = self.w.fresh(scope + wanted) if scope else wanted
 
     def results(self, outputs: Sequence[Any], names: Sequence[str]) -> list[Ref]:
         """The values of ``outputs`` under ``names``, each as what an operator of its own gives."""
@@ -227,7 +229,7 @@ def whole(
             element_type(ref.dtype)
         except Unmapped as why:
             odd.append(Problem(f"the tensor {name}", "", "", str(why)))
-    odd += [Problem("sizes", "", line, pinned(r)) for r, line in program.relations if is_equal(r)]
+    odd += pinned(program)
     w.fixed |= set(program.constants)
     made = Conversion(program.graph, w, env, fold)
     made.problems += odd
@@ -238,17 +240,19 @@ def whole(
     return made, [env[v.name] for v in program.inputs], outs
 
 
-def is_equal(relation: Any) -> bool:
-    """Whether a relation of dimensions is that two sizes are equal: no model can say that."""
-    return relation.tree[0] == "=="
-
-
-def pinned(relation: Any) -> str:
-    """Why it cannot be written."""
-    return (
-        f"{relation} is needed, so that dimensions cannot change as they are named; leave out of "
-        "dynamic what is fixed, and give what is equal one name"
-    )
+def pinned(program: Program) -> list[Problem]:
+    """Dimensions that can have one size only, whatever their names say: no model can tell that."""
+    found = []
+    for relation, line in program.relations:
+        if relation.tree[0] == "==" and len(relation.names) == 1:
+            (name,) = relation.names
+            dim = program.dims[name]
+            tried = range(max(dim.min, 2), min(dim.max or _TRIED, _TRIED) + 1)
+            fits = [n for n in tried if relation.evaluate({name: n})]
+            if len(fits) <= 1 < len(tried):
+                why = f"{relation} is needed, so that {name!r} cannot change: leave it out of dynamic"
+                found.append(Problem("a size", "", line, why))
+    return found
 
 
 def numbers(tensor: Any) -> np.ndarray:

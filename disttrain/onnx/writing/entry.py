@@ -11,7 +11,7 @@ import onnx
 
 from ...core.tensor import Tensor, wrap
 from ...errors import ConfigError
-from ...export import Program
+from ...export import Program, vocabulary
 from ...export.exporting import Export
 from ...export.exporting import export as to_program
 from . import model as models
@@ -20,6 +20,7 @@ from .types import Ref, check_opset
 
 LEAST, NEWEST = 17, min(27, onnx.defs.onnx_opset_version())  # what onnxruntime takes
 DEFAULT = min(23, NEWEST)  # the first that has attention as one operator
+DRAWING = 21  # the last whose operators that draw numbers onnxruntime has
 
 
 class ONNXProgram:
@@ -128,7 +129,8 @@ def export(
 
     ``args``, ``kwargs``: examples of its arguments. ``dynamic``: dimensions whose sizes may change,
     as of ``dt.export``. ``input_names``, ``output_names``: what inputs and results are called.
-    ``opset_version``: of the operator set, 17 to 27 (23, where nothing is said). ``export_params``:
+    ``opset_version``: of the operator set, 17 to 27 (where nothing is said 23,
+    or 21 where numbers are drawn). ``export_params``:
     whether parameters are part of the file, or inputs. ``do_constant_folding``: whether what is
     made of constants is one. ``external_data``: parameters in a file of
     their own (None: where they are over 2 GB). ``train``: the mode in which modules run. ``check``:
@@ -139,6 +141,8 @@ def export(
     """
     opset = check_opset(DEFAULT if opset_version is None else opset_version, LEAST, NEWEST)
     program = _program(model, args, kwargs, dynamic, train, input_names or ())
+    if opset_version is None and any(_draws(node) for node in program.nodes):
+        opset = DRAWING
     names = _names(program, input_names, output_names)
     made = _assembled(program, opset, names, do_constant_folding)
     if check:
@@ -147,6 +151,11 @@ def export(
         made.save(f, include_initializers=export_params, external_data=external_data,
                   keep_initializers_as_inputs=keep_initializers_as_inputs)  # fmt: skip
     return made
+
+
+def _draws(node: Any) -> bool:
+    prim = vocabulary.find(node.primitive)
+    return prim is not None and prim.random
 
 
 def _program(

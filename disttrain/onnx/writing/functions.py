@@ -8,6 +8,7 @@ well; those that nothing else uses are taken out of the model in the end.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -71,6 +72,8 @@ class Functions:
     def __init__(self, graph: Graph, w: Writer, value: Callable[[Any], Any]) -> None:
         self.graph, self.w, self.value = graph, w, value
         self.makers = {node.outputs[0]: node for node in graph.nodes if node.outputs}
+        self.uses = Counter([a for node in graph.nodes for a in node.inputs])
+        self.uses.update(o for o in graph.outputs if isinstance(o, Name))
 
     def find(self, node: Node) -> Any:
         """What a node gives as (part of) a whole function; None where it is none."""
@@ -239,6 +242,19 @@ def _over_several(of: Functions, node: Node) -> Any:
                      epsilon=float(made.params["eps"]))  # fmt: skip
 
 
+def _dropout(of: Functions, node: Node) -> Any:
+    """What a mask that is drawn for it leaves."""
+    made = of.maker(node.args[1])
+    if made is None or made.primitive != "dropout_mask" or of.uses[made.outputs[0]] != 1:
+        return None
+    p = float(made.params["p"])
+    x, w = of.value(node.args[0]), of.w
+    if p >= 1 or not np.isclose(node.params["scale"], 1 / (1 - p)):
+        return None
+    return w.node("Dropout", x, w.constant(p, np.float32), w.constant(True))
+
+
 COMPOSED: dict[str, Callable[[Functions, Node], Any]] = {
     "add": _with_bias, "reshape": _over_several, "local_product": resized, "take": padded,
+    "masked_scale": _dropout,
 }  # fmt: skip

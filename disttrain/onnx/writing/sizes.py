@@ -24,14 +24,22 @@ def node_of(text: str) -> ast.expr:
 
 
 class Arithmetic:
-    """Writes expressions by ``w``; ``sources`` says where symbols are read."""
+    """Writes expressions by ``w``; ``sources`` says where symbols are read; ``known``: what is
+    written already, by texts."""
 
-    def __init__(self, w: Any, sources: dict[str, tuple[Ref, int]]) -> None:
-        self.w, self.sources = w, sources
+    def __init__(
+        self, w: Any, sources: dict[str, tuple[Ref, int]], known: dict[str, Ref]
+    ) -> None:
+        self.w, self.sources, self.known = w, sources, known
 
     def of(self, e: ast.expr) -> Ref:
         """The value of an expression: an int64 (or a float32) of no dimension."""
         text = ast.unparse(e)
+        if text not in self.known:
+            self.known[text] = self._made(e, text)
+        return self.known[text]
+
+    def _made(self, e: ast.expr, text: str) -> Ref:
         if text in self.sources:
             return self._read(*self.sources[text])
         if isinstance(e, ast.Constant) and type(e.value) in (int, float):

@@ -165,10 +165,7 @@ class Writer:
         """A size as a value: an int64 of no dimension."""
         if is_number(n):
             return self.constant(int(n), INT64)
-        text = str(n)
-        if text not in self._sizes:
-            self._sizes[text] = Arithmetic(self, self.sources).of(node_of(text))
-        return self._sizes[text]
+        return Arithmetic(self, self.sources, self._sizes).of(node_of(str(n)))
 
     def _in_a_row(self, n: Any) -> Ref:
         """A size as a value of one dimension."""
@@ -203,17 +200,14 @@ class Writer:
         shape = tuple(shape)
         if a.shape is not None and same_shape(a.shape, shape):
             return a
-        wanted, free, left = list(shape), 0 not in shape, 0
+        wanted, free = list(shape), 0 not in shape
         if free and a.shape is not None:
-            kept = [
-                i for i, n in enumerate(shape)
-                if not is_number(n) and i < len(a.shape) and same_size(n, a.shape[i])
-            ]  # fmt: skip
-            for i in kept:
-                wanted[i] = 0
-        for i, n in enumerate(wanted):
-            if not is_number(n) and free and not left:
-                wanted[i], left = -1, 1
+            for i, n in enumerate(shape[: len(a.shape)]):
+                if not is_number(n) and same_size(n, a.shape[i]):
+                    wanted[i] = 0
+        open_ones = [i for i, n in enumerate(wanted) if not is_number(n)]
+        if free and open_ones and -1 not in shape:
+            wanted[max(open_ones, key=lambda i: len(str(wanted[i])))] = -1
         allow = None if free or not static(wanted) else 1
         return self.node("Reshape", a, self.ints(wanted), shape=shape, allowzero=allow)
 

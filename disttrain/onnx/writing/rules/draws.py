@@ -54,7 +54,9 @@ def _randperm(w: Writer, shape: tuple, dtype: Any, generator: Any = None) -> Ref
 
 @rule("bernoulli")
 def _bernoulli(w: Writer, a: Ref, generator: Any = None) -> Ref:
-    return w.node("Bernoulli", a)
+    """(``Bernoulli`` of runtimes has been seen to give ones with probability 1 - p.)"""
+    drawn = w.node("RandomUniformLike", w.cast(a, FLOAT), dtype=FLOAT)
+    return w.cast(w.node("Less", drawn, w.cast(a, FLOAT), dtype=BOOL), a.dtype)
 
 
 @rule("dropout_mask")

@@ -73,15 +73,20 @@ def _taken(steps: list, shape: tuple) -> tuple:
             out.append(1)
             continue
         if isinstance(item, slice):
-            start, stop, step = item.start or 0, item.stop, item.step or 1
-            if stop is None or not is_number(stop):
-                stop = shape[dim] if stop is None else stop
-            if step != 1 or any(is_number(n) and int(n) < 0 for n in (start, stop)):
-                raise Unmapped("a write to a part whose size depends on the input")
-            whole = is_number(start) and int(start) == 0
-            out.append(stop if whole else computed("-", stop, start))
+            out.append(_length(item, shape[dim]))
         dim += 1
     return tuple(out)
+
+
+def _length(s: slice, n: Any) -> Any:
+    """How many places a slice of a dimension has."""
+    ends = [x for x in (s.start, s.stop, s.step) if x is not None]
+    if all(map(is_number, (n, *ends))):
+        return len(range(*s.indices(int(n))))
+    start, stop = s.start or 0, n if s.stop is None else s.stop
+    if s.step not in (None, 1) or any(is_number(x) and int(x) < 0 for x in (start, stop)):
+        raise Unmapped("a write to a part whose size depends on the input")
+    return stop if is_number(start) and int(start) == 0 else computed("-", stop, start)
 
 
 def _behind(w: Writer, base: Ref, value: Ref, steps: list) -> Ref:

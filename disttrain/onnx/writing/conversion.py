@@ -250,7 +250,9 @@ def pinned(program: Program) -> list[Problem]:
             tried = range(max(dim.min, 2), min(dim.max or _TRIED, _TRIED) + 1)
             fits = [n for n in tried if relation.evaluate({name: n})]
             if len(fits) <= 1 < len(tried):
-                why = f"{relation} is needed, so that {name!r} cannot change: leave it out of dynamic"
+                why = (
+                    f"{relation} is needed, so that {name!r} cannot change: leave it out of dynamic"
+                )
                 found.append(Problem("a size", "", line, why))
     return found
 

@@ -27,9 +27,7 @@ class Arithmetic:
     """Writes expressions by ``w``; ``sources`` says where symbols are read; ``known``: what is
     written already, by texts."""
 
-    def __init__(
-        self, w: Any, sources: dict[str, tuple[Ref, int]], known: dict[str, Ref]
-    ) -> None:
+    def __init__(self, w: Any, sources: dict[str, tuple[Ref, int]], known: dict[str, Ref]) -> None:
         self.w, self.sources, self.known = w, sources, known
 
     def of(self, e: ast.expr) -> Ref:

@@ -85,7 +85,9 @@ def test_what_is_newer_than_the_operator_set_is_told():
 
 def test_numbers_of_other_types():
     x = dt.arange(12).reshape(3, 4)
-    written(lambda x: (x // 5, x % 3, x * 2 - 1, x.sum(0), x > 3, x.float().mean(), x.amax(1)), (x,))
+    written(
+        lambda x: (x // 5, x % 3, x * 2 - 1, x.sum(0), x > 3, x.float().mean(), x.amax(1)), (x,)
+    )
     flags = x % 2 == 0
     written(lambda a: (a & (a ^ True), a | ~a, a.any(1), a.all(), a.sum(0), a.float()), (flags,))
     written(lambda a: a * 2 + 1, (dt.randn(3).half(),))
@@ -137,7 +139,13 @@ def test_writes_where_sizes_may_change():
 def test_tensors_made_of_sizes():
     def fn(x):
         n, k = x.shape
-        return dt.ones(n, 2) * k, dt.arange(n), dt.arange(1, 2 * k, 2), dt.zeros(k) + n, x.new_full((k,), n)
+        return (
+            dt.ones(n, 2) * k,
+            dt.arange(n),
+            dt.arange(1, 2 * k, 2),
+            dt.zeros(k) + n,
+            x.new_full((k,), n),
+        )
 
     written(fn, (dt.randn(4, 5),), (dt.randn(3, 7),), dynamic=({0: "n", 1: "k"},))
 
@@ -181,7 +189,13 @@ def test_loops_in_branches_of_loops():
 def test_draws_have_their_distributions():
     def fn(x):
         kept = F.dropout(x, 0.25, training=True)
-        return dt.rand_like(x), dt.randn_like(x), kept, dt.bernoulli(x * 0 + 0.3), dt.randint(2, 5, (4000,))
+        return (
+            dt.rand_like(x),
+            dt.randn_like(x),
+            kept,
+            dt.bernoulli(x * 0 + 0.3),
+            dt.randint(2, 5, (4000,)),
+        )
 
     x = dt.ones(4000)
     uniform, normal, kept, flags, whole = tensors(export(fn, (x,))(x))

@@ -72,7 +72,7 @@ class Functions:
     def __init__(self, graph: Graph, w: Writer, value: Callable[[Any], Any]) -> None:
         self.graph, self.w, self.value = graph, w, value
         self.makers = {node.outputs[0]: node for node in graph.nodes if node.outputs}
-        self.uses = Counter([a for node in graph.nodes for a in node.inputs])
+        self.uses: Counter[str] = Counter([a for node in graph.nodes for a in node.inputs])
         self.uses.update(o for o in graph.outputs if isinstance(o, Name))
 
     def find(self, node: Node) -> Any:
@@ -232,7 +232,8 @@ def _over_several(of: Functions, node: Node) -> Any:
     parts = [rows, *(m for m, a in zip(affine, made.args[1:], strict=True) if a is not None)]
     if any(m is None or m.primitive != "reshape" for m in parts):
         return None
-    x, weight, *bias = [of.value(m.args[0]) for m in parts if m is not None]
+    sources: list[Ref] = [of.value(m.args[0]) for m in parts if m is not None]
+    x, weight, bias = sources[0], sources[1], sources[2:]
     shape = of.w.outs[0].shape
     if not same_shape(x.shape, shape) or not same_shape(weight.shape, shape[-weight.rank :]):
         return None

@@ -59,8 +59,10 @@ def test_the_newer_spelling(tmp_path):
 
 def test_axes_without_names_and_arguments_in_a_last_dict():
     file = io.BytesIO()
-    face.export(lambda x, y: x * y, (dt.randn(2, 4), {"y": dt.randn(2, 4)}), file, dynamo=False,
-                input_names=["a", "b"], dynamic_axes={"a": [0], "b": {0: "a_dynamic_axes_1"}})  # fmt: skip
+    axes = {"a": [0], "b": {0: "a_dynamic_axes_1"}}
+    given = (dt.randn(2, 4), {"y": dt.randn(2, 4)})
+    names = ["a", "b"]
+    face.export(lambda x, y: x * y, given, file, dynamo=False, input_names=names, dynamic_axes=axes)
     graph = onnx.load_from_string(file.getvalue()).graph
     assert shapes(graph.input) == [["a_dynamic_axes_1", 4]] * 2
 

@@ -71,7 +71,7 @@ def net() -> nn.Module:
     return nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 3)).eval()
 
 
-# --- models ----------------------------------------------------------------------------------------
+# --- models ------------------------------------------------------------------------------------
 @pytest.mark.parametrize("opset", [None, 18])
 def test_a_gpt_of_any_batch_and_length(opset):
     words = [(dt.randint(0, 50, s),) for s in ((2, 8), (3, 5), (1, 32))]
@@ -108,7 +108,7 @@ def test_an_lstm_over_words():
     written(Words(), *words, dynamic=({0: "n", 1: "length"},))
 
 
-# --- names ----------------------------------------------------------------------------------------
+# --- names -------------------------------------------------------------------------------------
 def test_names_of_inputs_results_and_parameters():
     made = dt.onnx.export(net(), (dt.randn(2, 4),), input_names=["in"], output_names=["logits"],
                           dynamic={"in": {0: "batch"}})  # fmt: skip
@@ -152,7 +152,7 @@ def test_what_is_made_of_constants_is_one():
     assert operators(made) == ["Exp", "Add"]
 
 
-# --- files ------------------------------------------------------------------------------------------
+# --- files -------------------------------------------------------------------------------------
 def outputs(path, x):
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
     return session.run(None, {session.get_inputs()[0].name: x.numpy()})[0]
@@ -228,7 +228,7 @@ def test_a_session_is_kept_and_let_go():
     assert made.session is None and "Gemm" in repr(made)
 
 
-# --- what is refused -------------------------------------------------------------------------------
+# --- what is refused ---------------------------------------------------------------------------
 @pytest.mark.parametrize(
     ("how", "message"),
     [

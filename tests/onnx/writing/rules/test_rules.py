@@ -106,7 +106,7 @@ def test_complex_numbers_are_told():
         export(lambda x: dt.fft.fft(x).abs(), (dt.randn(4),))
 
 
-# --- writes ---------------------------------------------------------------------------------------
+# --- writes ------------------------------------------------------------------------------------
 def writes(x: dt.Tensor) -> dt.Tensor:
     y = x.clone()
     y[:, 1:3] = 2.0
@@ -135,7 +135,7 @@ def test_writes_where_sizes_may_change():
     written(fn, (dt.randn(4, 5),), (dt.randn(7, 5),), dynamic=({0: "n"},))
 
 
-# --- what is made of sizes --------------------------------------------------------------------------
+# --- what is made of sizes ---------------------------------------------------------------------
 def test_tensors_made_of_sizes():
     def fn(x):
         n, k = x.shape
@@ -150,7 +150,7 @@ def test_tensors_made_of_sizes():
     written(fn, (dt.randn(4, 5),), (dt.randn(3, 7),), dynamic=({0: "n", 1: "k"},))
 
 
-# --- loops ------------------------------------------------------------------------------------------
+# --- loops -------------------------------------------------------------------------------------
 class Turns(nn.Module):
     """A recurrence with a layer in its body."""
 
@@ -185,7 +185,7 @@ def test_loops_in_branches_of_loops():
     written(lambda x: func.scan(turn, x[0], x), (dt.rand(5, 3),), (dt.rand(5, 3),))
 
 
-# --- chances ---------------------------------------------------------------------------------------
+# --- chances -----------------------------------------------------------------------------------
 def test_draws_have_their_distributions():
     def fn(x):
         kept = F.dropout(x, 0.25, training=True)
@@ -213,7 +213,7 @@ def test_a_module_in_training_has_its_dropout():
     assert net.training
 
 
-# --- recurrent layers --------------------------------------------------------------------------------
+# --- recurrent layers --------------------------------------------------------------------------
 @pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
 def test_a_recurrent_layer_is_one_operator(kind):
     net = getattr(nn, kind)(3, 4, batch_first=True)

@@ -218,7 +218,10 @@ def _with_bias(of: Functions, node: Node) -> Any:
         return None
     g, weight = map(of.value, made.args)
     rank = len(of.w.outs[0].shape)
-    if column.params["shape"] not in ((-1, *(1,) * (rank - 2)), (*bias.shape, *(1,) * (rank - 2))):
+    if column.params["shape"] not in (
+        (-1, *(1,) * (rank - 2)),
+        (*(bias.shape or ()), *(1,) * (rank - 2)),
+    ):
         return None
     return convolution.transposed(of.w, g, weight, bias, **made.params)
 

@@ -14,6 +14,7 @@ from . import (
     normalization,
     pooling,
     products,
+    quantization,
     recurrence,
     reductions,
     shapes,

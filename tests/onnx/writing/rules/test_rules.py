@@ -42,7 +42,9 @@ def given(name: str, args: tuple) -> list:
 
 def held(params: dict) -> dict:
     """Parameters without float64."""
-    return {k: np.dtype(np.int32) if k == "dtype" else v for k, v in params.items()}
+    return {
+        k: np.dtype(np.int32) if k == "dtype" and v == np.float64 else v for k, v in params.items()
+    }
 
 
 def program(name: str, args: list, params: dict) -> tuple:

@@ -166,8 +166,9 @@ class Conversion:
     def _rename(self, made: str, wanted: str, ops: Iterable[Op]) -> None:
         """Have a result that this node's operators made bear the program's name."""
         if made not in self.renamed and any(made in op.outputs for op in ops):
-            scope = self.w.scope
-            self.renamed[made] = self.w.fresh(scope + wanted) if scope else wanted
+            w = self.w
+            apart = bool(w.scope) or wanted in w.ends
+            self.renamed[made] = w.fresh(w.scope + wanted) if apart else wanted
 
     def results(self, outputs: Sequence[Any], names: Sequence[str]) -> list[Ref]:
         """The values of ``outputs`` under ``names``, each as what an operator of its own gives."""
@@ -212,7 +213,9 @@ def whole(
     results are called in the model."""
     w = Writer(opset, hint=hints(program))
     w.taken |= {*program.values, *names.values(), *program.state}
-    w.taken |= {v.name for v in program.outputs}
+    ends = [names.get(v.name, v.name) for v in program.outputs]
+    w.ends = {*ends, *(names.get(v.name, v.name) for v in program.inputs)}
+    w.taken |= w.ends
     env: dict[str, Ref] = {}
     odd: list[Problem] = []
     for value in program.inputs:
@@ -236,7 +239,7 @@ def whole(
     made.run()
     if made.problems:
         raise ExportError(told(made.problems))
-    outs = made.results(program.results, [names.get(v.name, v.name) for v in program.outputs])
+    outs = made.results(program.results, ends)
     return made, [env[v.name] for v in program.inputs], outs
 
 

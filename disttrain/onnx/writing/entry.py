@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import onnx
 
-from ...core.tensor import Tensor, wrap
+from ...core.tensor import wrap
 from ...errors import ConfigError
 from ...export import Program, vocabulary
 from ...export.exporting import Export
@@ -76,7 +77,13 @@ class ONNXProgram:
     def initialize_inference_session(self, initializer: Callable | None = None) -> None:
         """Make the session that calls run in."""
         make = _session if initializer is None else initializer
-        self.session = make(self.model_proto.SerializeToString())
+        if models.size_of(self._arrays) < models.LIMIT:
+            self.session = make(self.model_proto.SerializeToString())
+            return
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "model.onnx")
+            self.save(path)
+            self.session = make(path)
 
     def release(self) -> None:
         """Let go of the session."""
@@ -86,10 +93,10 @@ class ONNXProgram:
         """The results, as Tensors, by onnxruntime."""
         if self.session is None:
             self.initialize_inference_session()
-        leaves = self.exported_program._leaves(args, kwargs)
-        arrays = [np.asarray(t.detach().array if isinstance(t, Tensor) else t) for _, t in leaves]
-        names = [v.name for v in self.exported_program.inputs]
-        self.exported_program.sizes({n: a.shape for n, a in zip(names, arrays, strict=True)})
+        program = self.exported_program
+        pairs = zip(program.inputs, program._leaves(args, kwargs), strict=True)
+        arrays = [program._tensor(v, where, t).detach().array for v, (where, t) in pairs]
+        program.sizes({v.name: a.shape for v, a in zip(program.inputs, arrays, strict=True)})
         found = self.session.run(None, dict(zip(self.input_names, arrays, strict=True)))
         return tuple(wrap(np.asarray(a)) for a in found)
 
@@ -97,7 +104,7 @@ class ONNXProgram:
         return str(onnx.printer.to_text(self._model))
 
 
-def _session(model: bytes) -> Any:
+def _session(model: bytes | str) -> Any:
     try:
         import onnxruntime
     except ImportError:
@@ -145,11 +152,14 @@ def export(
         opset = DRAWING
     names = _names(program, input_names, output_names)
     made = _assembled(program, opset, names, do_constant_folding)
-    if check:
-        _check(made)
+    small = models.size_of(made._arrays) < models.LIMIT
+    if check and small:
+        onnx.checker.check_model(made.model_proto, full_check=True)
     if f is not None:
         made.save(f, include_initializers=export_params, external_data=external_data,
                   keep_initializers_as_inputs=keep_initializers_as_inputs)  # fmt: skip
+        if check and not small:
+            onnx.checker.check_model(os.fspath(f))
     return made
 
 
@@ -162,6 +172,7 @@ def _program(
     model: Any, args: Any, kwargs: Any, dynamic: Any, train: bool | None, names: Sequence[str]
 ) -> Program:
     """The program to write. ``dynamic`` may name inputs by the model's ``names``, too."""
+    model = model.program if isinstance(getattr(model, "program", None), Program) else model
     if isinstance(model, Program):
         if dynamic is not None:
             raise ConfigError(
@@ -196,14 +207,18 @@ def _names(
 
 
 def _apart(program: Program, found: dict[str, str]) -> dict[str, str]:
-    """The same, also where a result has an input's name."""
+    """The same, also where a result would have the name of an input or a parameter."""
     ins = {found.get(v.name, v.name) for v in program.inputs}
-    outs = [found.get(v.name, v.name) for v in program.outputs]
-    clash = sorted(ins.intersection(outs))
-    if clash and any(n in found.values() for n in clash):
-        raise ConfigError(f"onnx.export: the name {clash[0]!r} given to an input and to a result")
-    for name in clash:
-        found[name] = f"{name}_out"
+    kept = {*program.state, *program.constants}
+    given = set(found.values())
+    for name in sorted(given & kept):
+        raise ConfigError(f"onnx.export: the name {name!r} given, which a parameter has")
+    for v in program.outputs:
+        name = found.get(v.name, v.name)
+        if name in ins and name in given:
+            raise ConfigError(f"onnx.export: the name {name!r} given to an input and to a result")
+        while name in ins | kept:
+            name = found[v.name] = f"{name}_out"
     return found
 
 
@@ -211,7 +226,8 @@ def _assembled(program: Program, opset: int, names: dict[str, str], fold: bool) 
     made, inputs, outputs = whole(program, opset, names, fold)
     w = made.w
     models.renamed(w.ops, made.renamed)
-    ops = models.pruned(w.ops, [r.name for r in outputs])
+    ends = [r.name for r in outputs]
+    ops = models.pruned(models.merged(models.pruned(w.ops, ends), ends), ends)
     used = {n for op in ops for n in models.taken(op)}
     arrays = {n: t for n, t in w.values.items() if n in used and n not in {r.name for r in inputs}}
     known = [Ref(made.renamed.get(r.name, r.name), r.dtype, r.shape) for r in made.env.values()]
@@ -222,11 +238,6 @@ def _assembled(program: Program, opset: int, names: dict[str, str], fold: bool) 
 
 def _once(refs: Sequence[Ref]) -> list[Ref]:
     return list({r.name: r for r in refs}.values())
-
-
-def _check(made: ONNXProgram) -> None:
-    if models.size_of(made._arrays) < models.LIMIT:
-        onnx.checker.check_model(made.model_proto, full_check=True)
 
 
 __all__ = ["DEFAULT", "LEAST", "NEWEST", "ONNXProgram", "export"]

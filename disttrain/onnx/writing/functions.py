@@ -16,7 +16,7 @@ import numpy as np
 
 from ...export import Graph, Name, Node
 from .images import padded, resized
-from .rules import convolution, normalization
+from .rules import convolution, normalization, recurrence
 from .types import Ref, is_number, same_shape, same_size
 from .writer import Writer
 
@@ -72,6 +72,8 @@ class Functions:
     def __init__(self, graph: Graph, w: Writer, value: Callable[[Any], Any]) -> None:
         self.graph, self.w, self.value = graph, w, value
         self.makers = {node.outputs[0]: node for node in graph.nodes if node.outputs}
+        self.results = {o: (n, i) for n in graph.nodes for i, o in enumerate(n.outputs)}
+        self.pairs: dict[tuple, Any] = {}  # recurrent layers of both directions
         self.uses: Counter[str] = Counter([a for node in graph.nodes for a in node.inputs])
         self.uses.update(o for o in graph.outputs if isinstance(o, Name))
 
@@ -246,6 +248,43 @@ def _over_several(of: Functions, node: Node) -> Any:
                      epsilon=float(made.params["eps"]))  # fmt: skip
 
 
+def _both_directions(of: Functions, node: Node) -> Any:
+    """What a recurrent layer gives of both directions, as one operator."""
+    dim, parts = node.params["dim"], [of.results.get(of.plain(a)) for a in node.args]
+    place = parts[0][1] if parts and parts[0] is not None else -1
+    fits = (place == 0 and dim == 2 and len(parts) == 2) or (place > 0 and dim == 0)
+    if not fits or len(parts) % 2 or not all(p is not None and p[1] == place for p in parts):
+        return None
+    nodes = [p[0] for p in parts if p is not None]
+    found = [_pair(of, a, b) for a, b in zip(nodes[::2], nodes[1::2], strict=True)]
+    if any(f is None or place >= len(f) for f in found):
+        return None
+    w, outs = of.w, [f[place] for f in found if f is not None]
+    if place == 0:
+        time, rows, _ = w.outs[0].shape
+        width = int(of.graph.values[node.args[0]].shape[2])
+        turned = Ref(w.transpose(outs[0], (0, 2, 1, 3)).name, outs[0].dtype,
+                     (time, rows, 2, width))  # fmt: skip
+        return w.reshape(turned, w.outs[0].shape)
+    return outs[0] if len(outs) == 1 else w.node("Concat", *outs, axis=0)
+
+
+def _pair(of: Functions, a: Node, b: Node) -> Any:
+    """The operator of two passes over one sequence, one of which goes backwards."""
+    if a.primitive != "recurrence" or b.primitive != "recurrence":
+        return None
+    modes = [(n.params["mode"], n.params["backwards"]) for n in (a, b)]
+    if modes != [(modes[0][0], False), (modes[0][0], True)]:
+        return None
+    key = a.outputs[0], b.outputs[0]
+    if key not in of.pairs:
+        mode = modes[0][0]
+        given = [[of.value(x) for x in n.args] for n in (a, b)]
+        both = [recurrence.Pass(of.w, args, mode) for args in given]
+        of.pairs[key] = recurrence.passes(of.w, mode, both, False)
+    return of.pairs[key]
+
+
 def _dropout(of: Functions, node: Node) -> Any:
     """What a mask that is drawn for it leaves."""
     made = of.maker(node.args[1])
@@ -260,5 +299,5 @@ def _dropout(of: Functions, node: Node) -> Any:
 
 COMPOSED: dict[str, Callable[[Functions, Node], Any]] = {
     "add": _with_bias, "reshape": _over_several, "local_product": resized, "take": padded,
-    "masked_scale": _dropout,
+    "masked_scale": _dropout, "cat": _both_directions,
 }  # fmt: skip

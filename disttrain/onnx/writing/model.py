@@ -62,6 +62,28 @@ def renamed(ops: Sequence[Op], names: Mapping[str, str]) -> None:
             renamed(body.ops, names)
 
 
+# Nodes that are not the same, whatever they are given.
+_DRAWING = frozenset("RandomUniformLike RandomNormalLike Bernoulli Multinomial Dropout".split())
+
+
+def merged(ops: Sequence[Op], ends: Sequence[str]) -> list[Op]:
+    """Equal nodes as one. ``ends``: names that stay."""
+    names: dict[str, str] = {}
+    seen: dict[tuple, Op] = {}
+    kept = []
+    for op in ops:
+        renamed([op], names)
+        key = op.kind, tuple(op.inputs), repr(sorted(op.attributes.items())), len(op.outputs)
+        plain = not bodies(op) and op.kind not in _DRAWING
+        if plain and key in seen and not set(op.outputs) & set(ends):
+            names.update(zip(op.outputs, seen[key].outputs, strict=True))
+            continue
+        if plain:
+            seen.setdefault(key, op)
+        kept.append(op)
+    return kept
+
+
 def nodes_of(ops: Sequence[Op]) -> list[Any]:
     """As ONNX has them, each with a name that tells of its module."""
     counts: dict[str, int] = {}

@@ -66,6 +66,7 @@ class Writer:
     scope: str = ""  # in front of the names that rules make
     hint: dict[str, int] = field(default_factory=dict)  # a size for each symbol
     taken: set[str] = field(default_factory=set)
+    ends: set[str] = field(default_factory=set)  # what the model's inputs and results are called
     fixed: set[str] = field(default_factory=set)  # constants that are no parameters, by name
     later: dict[str, Callable[[], Any]] = field(
         default_factory=dict
@@ -123,6 +124,9 @@ class Writer:
 
     def named(self, base: str, array: np.ndarray) -> Ref:
         """A constant with a name of its own: what is made of a parameter."""
+        same = self.values.get(base) if base in self.fixed else None
+        if same is not None and same.dtype == array.dtype and np.array_equal(same, array):
+            return Ref(base, array.dtype, array.shape)
         name = self.fresh(base)
         self.values[name] = array
         self.fixed.add(name)

@@ -16,6 +16,18 @@ def test_nodes_that_nothing_uses_are_taken_out():
     assert [op.kind for op in models.pruned(ops, ["c"])] == ["A", "C"]
 
 
+def test_equal_nodes_are_one():
+    ops = [
+        Op("A", ["x"], ["a"], {"k": 1}), Op("A", ["x"], ["b"], {"k": 1}),
+        Op("A", ["x"], ["c"], {"k": 2}), Op("B", ["b", "c"], ["d"], {}),
+        Op("B", ["a", "c"], ["e"], {}), Op("RandomNormalLike", ["x"], ["r"], {}),
+        Op("RandomNormalLike", ["x"], ["s"], {}), Op("A", ["x"], ["end"], {"k": 1}),
+    ]  # fmt: skip
+    kept = models.merged(ops, ["end"])
+    assert [op.outputs[0] for op in kept] == ["a", "c", "d", "r", "s", "end"]
+    assert kept[2].inputs == ["a", "c"]
+
+
 def test_last_results_are_left_out_where_an_operator_allows_it():
     ops = [
         Op("LayerNormalization", ["x"], ["y", "mean", "rstd"], {}),

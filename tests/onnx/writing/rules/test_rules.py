@@ -224,6 +224,13 @@ def test_a_recurrent_layer_is_one_operator(kind):
     assert not {"Sigmoid", "Tanh", "Split", "MatMul", "Gemm"} & set(operators(made))
 
 
+@pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
+def test_both_directions_are_one_operator(kind):
+    net = getattr(nn, kind)(3, 4, 2, batch_first=True, bidirectional=True)
+    made = written(net, (dt.randn(2, 5, 3),), (dt.randn(3, 2, 3),), dynamic=({0: "n", 1: "t"},))
+    assert operators(made).count(kind) == 2
+
+
 def test_a_recurrent_layer_with_a_state():
     net = nn.LSTM(3, 4, 2, bidirectional=True)
     state = (dt.randn(4, 2, 4), dt.randn(4, 2, 4))

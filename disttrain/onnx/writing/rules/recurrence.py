@@ -39,7 +39,7 @@ class Pass:
         x, weight, b, h, c, p, v = args
         if p is not None:
             raise Unmapped("an LSTM with proj_size")
-        width = (h.shape or ())[-1]
+        width = h.shape[-1]
         if not is_number(width):
             raise Unmapped("a recurrent layer whose width depends on the input")
         self.width, order, bias = int(width), _ORDERS[mode], None

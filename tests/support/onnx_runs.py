@@ -37,12 +37,20 @@ def differ(got: list, want: list, tol: float = 1e-5) -> str | None:
     return None
 
 
+def session(model: bytes) -> Any:
+    """A session of one thread."""
+    how = onnxruntime.SessionOptions()
+    how.intra_op_num_threads = how.inter_op_num_threads = 1
+    return onnxruntime.InferenceSession(model, how, providers=["CPUExecutionProvider"])
+
+
 def written(model: Any, *given: tuple, **how: Any) -> ONNXProgram:
     """``model`` as it is written for the first arguments ``given``; run for all of them, it gives
     what ``model`` does."""
     if isinstance(model, nn.Module):
         model.eval()
     made = export(model, given[0], **how)
+    made.initialize_inference_session(session)
     for args in given:
         with dt.no_grad():
             want = tensors(model(*args, **(how.get("kwargs") or {})))

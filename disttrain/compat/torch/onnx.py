@@ -63,12 +63,15 @@ def export(
     """
     asked = {
         "custom_translation_table": custom_translation_table, "custom_opsets": custom_opsets,
-        "export_modules_as_functions": export_modules_as_functions,
+        "export_modules_as_functions": export_modules_as_functions, "report": report,
+        "profile": profile, "dump_exported_program": dump_exported_program,
     }  # fmt: skip
     for name, value in asked.items():
         if value:
-            raise ConfigError(f"torch.onnx.export: {name} given; only ONNX's own operators are "
-                              "written")  # fmt: skip
+            raise ConfigError(
+                f"torch.onnx.export: {name}={value!r} given, which is not to be had here; leave it "
+                "out (the result's exported_program and print() show what was written)"
+            )
     if operator_export_type is not OperatorExportTypes.ONNX:
         raise ConfigError(f"torch.onnx.export: operator_export_type={operator_export_type} given; "
                           "needed is OperatorExportTypes.ONNX")  # fmt: skip

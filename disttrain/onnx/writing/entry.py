@@ -74,6 +74,22 @@ class ONNXProgram:
             return
         models.write(model, arrays, os.fspath(destination), external_data)
 
+    def optimize(self) -> None:
+        """Nothing: constants are folded, and what nothing uses is out, when it is made."""
+
+    def apply_weights(self, state_dict: Mapping[str, Any]) -> None:
+        """Other numbers for parameters, by name."""
+        for name, value in state_dict.items():
+            array, old = np.asarray(getattr(value, "array", value)), self._arrays.get(name)
+            if old is None or (array.shape, array.dtype) != (old.shape, old.dtype):
+                needed = "no such one" if old is None else f"{old.dtype}{list(old.shape)}"
+                raise ConfigError(
+                    f"apply_weights: {name} of {array.dtype}{list(array.shape)} given; the model "
+                    f"has {needed}"
+                )
+        self._arrays |= {n: np.asarray(getattr(v, "array", v)) for n, v in state_dict.items()}
+        self.session = None
+
     def initialize_inference_session(self, initializer: Callable | None = None) -> None:
         """Make the session that calls run in."""
         make = _session if initializer is None else initializer
@@ -143,7 +159,8 @@ def export(
     their own (None: where they are over 2 GB). ``train``: the mode in which modules run. ``check``:
     have ``onnx.checker`` see it.
 
-    Parameters keep their names. Raises ``ExportError``, which tells all operations that have no
+    Parameters keep their names. What a call would change (statistics in training) is no part of
+    the model. Raises ``ExportError``, which tells all operations that have no
     counterpart, with the modules and lines that they are in.
     """
     opset = check_opset(DEFAULT if opset_version is None else opset_version, LEAST, NEWEST)

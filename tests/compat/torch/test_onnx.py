@@ -86,7 +86,7 @@ def test_what_is_not_there_is_told():
     with pytest.raises(names.OnnxExporterError, match="lgamma"):
         face.export(dt.lgamma, x)
     assert face.modules()["torch.onnx.errors"].UnsupportedOperatorError is ExportError
-    for how in ({"custom_opsets": {"a": 1}}, {"custom_translation_table": {1: 2}},
+    for how in ({"custom_opsets": {"a": 1}}, {"report": True}, {"custom_translation_table": {1: 2}},
                 {"operator_export_type": face.OperatorExportTypes.ONNX_ATEN}):  # fmt: skip
         with pytest.raises(ConfigError, match=next(iter(how))):
             face.export(net(), x, **how)

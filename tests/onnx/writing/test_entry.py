@@ -228,6 +228,18 @@ def test_a_session_is_kept_and_let_go():
     assert made.session is None and "Gemm" in repr(made)
 
 
+def test_other_weights():
+    made, x = dt.onnx.export(nn.Linear(4, 3), (dt.randn(2, 4),)), dt.randn(2, 4)
+    other = nn.Linear(4, 3)
+    made(x)
+    made.apply_weights(other.state_dict())
+    np.testing.assert_allclose(tensors(made(x))[0], other(x).detach(), atol=1e-6)
+    with pytest.raises(ConfigError, match=r"the model has float32\[3\]"):
+        made.apply_weights({"bias": dt.randn(4)})
+    with pytest.raises(ConfigError, match="no such one"):
+        made.apply_weights({"scale": dt.randn(4)})
+
+
 # --- what is refused ---------------------------------------------------------------------------
 @pytest.mark.parametrize(
     ("how", "message"),

@@ -112,7 +112,6 @@ class ONNXProgram:
         program = self.exported_program
         pairs = zip(program.inputs, program._leaves(args, kwargs), strict=True)
         arrays = [program._tensor(v, where, t).detach().array for v, (where, t) in pairs]
-        program.sizes({v.name: a.shape for v, a in zip(program.inputs, arrays, strict=True)})
         found = self.session.run(None, dict(zip(self.input_names, arrays, strict=True)))
         return tuple(wrap(np.asarray(a)) for a in found)
 
@@ -250,7 +249,16 @@ def _assembled(program: Program, opset: int, names: dict[str, str], fold: bool) 
     known = [Ref(made.renamed.get(r.name, r.name), r.dtype, r.shape) for r in made.env.values()]
     name = str(program.metadata.get("name", "")) or "main_graph"
     proto = models.assembled(ops, inputs, outputs, _once(known), opset, name)
+    told = _told_sizes(program)
+    if told:
+        onnx.helper.set_model_props(proto, {"disttrain.sizes": "\n".join(told)})
     return ONNXProgram(program, proto, arrays)
+
+
+def _told_sizes(program: Program) -> list[str]:
+    """What must hold of sizes, which a model cannot check."""
+    ranges = [f"{d.name}: {d.range()}" for d in program.dims.values() if d.min > 1 or d.max]
+    return [*ranges, *(f"{relation} at {line}" for relation, line in program.relations)]
 
 
 def _once(refs: Sequence[Ref]) -> list[Ref]:

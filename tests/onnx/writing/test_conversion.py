@@ -62,3 +62,14 @@ def test_a_dimension_with_one_size_is_pinned():
     program = dt.export(lambda x: x.view(-1, 2).sum(1), (dt.randn(4),), dynamic=({0: "n"},))
     assert conversion.pinned(program) == []
     assert conversion.hints(program) == {"n": 7}
+
+
+def test_what_must_hold_of_sizes_is_told_in_the_model():
+    def fn(x):
+        return x * 2 if x.shape[0] > 3 else x
+
+    made = export(fn, (dt.randn(4),), dynamic=({0: "n"},))
+    (prop,) = made.model_proto.metadata_props
+    assert prop.key == "disttrain.sizes" and prop.value == "n: at least 4"
+    made = export(lambda x: x.view(-1, 2), (dt.randn(4),), dynamic=({0: "n"},))
+    assert "% 2" in made.model_proto.metadata_props[0].value

@@ -70,6 +70,11 @@ def test_attention_is_one_operator():
     mask = dt.rand(5, 5) > 0.3
     mask[:, 0] = True
     written(lambda q, m: F.scaled_dot_product_attention(q, q, q, attn_mask=m), (q, mask))
+    written(lambda q, m: F.scaled_dot_product_attention(q, q, q, attn_mask=m[:, None, None, :]),
+            (q, dt.rand(2, 5) > 0.3), (dt.randn(3, 3, 7, 4), dt.rand(3, 7) > 0.3),
+            dynamic=({0: "n", 2: "length"}, {0: "n", 1: "length"}))  # fmt: skip
+    mask[1] = False  # a query that sees nothing
+    written(lambda q, m: F.scaled_dot_product_attention(q, q, q, attn_mask=m), (q, mask))
     old = export(lambda q: F.scaled_dot_product_attention(q, q, q), (q,), opset_version=22)
     assert operators(old) == ["Mul", "Transpose", "MatMul", "Softmax", "MatMul"]
 

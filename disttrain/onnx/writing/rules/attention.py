@@ -32,14 +32,13 @@ def _is_one(q: Ref, k: Ref, v: Ref, mask: Ref | None) -> bool:
 
 def _whole(w: Writer, q: Ref, k: Ref, v: Ref, mask: Any, causal: bool, scale: Any) -> Ref:
     missing = list(range(4 - q.rank))
+    if mask is not None:
+        mask = mask if mask.dtype == BOOL else w.cast(mask, q.dtype)
+        ends = (q.shape or ())[-2], (k.shape or ())[-2]  # runtimes want these as they are
+        mask = w.expand(mask, (*(mask.shape or ())[:-2], *ends))
+        mask = w.unsqueeze(mask, missing) if missing and mask.rank > 2 else mask
     if missing:
         q, k, v = (w.unsqueeze(a, missing) for a in (q, k, v))
-        if mask is not None and mask.rank > 2:
-            mask = w.unsqueeze(mask, missing)
-    if mask is not None and mask.dtype != BOOL and mask.dtype != q.dtype:
-        mask = w.cast(mask, q.dtype)
-    if mask is not None and (mask.shape or ()) and mask.rank < 2:
-        mask = w.unsqueeze(mask, (0,))
     out = w.node("Attention", q, k, v, mask, is_causal=int(causal) or None, scale=float(scale))
     return w.squeeze(out, missing) if missing else out
 

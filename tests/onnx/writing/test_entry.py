@@ -119,6 +119,26 @@ def test_names_of_inputs_results_and_parameters():
     assert graph.input[0].type.tensor_type.shape.dim[0].dim_param == "batch"
 
 
+class Names(nn.Module):
+    """Parameters that are called as values of programs are."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        for name in ("input", "output", "add", "mul_1", "const", "c0", "c1", "held_0"):
+            self.register_parameter(name, nn.Parameter(dt.randn(4)))
+        self.scale = dt.tensor([1.0, 2.0, 3.0, 4.0])
+
+    def forward(self, input: dt.Tensor) -> dt.Tensor:
+        for t in (self.output, self.add, self.const, self.c0, self.c1, self.held_0, self.mul_1):
+            input = input * t + dt.arange(4) * self.input
+        return input + self.scale * dt.tensor([3.0, 1.0, 2.0, 1.0])
+
+
+def test_parameters_with_the_names_of_values():
+    made = written(Names(), (dt.randn(2, 4),))
+    assert made.input_names == ["input"] and made.output_names == ["output_out"]
+
+
 def test_results_that_are_inputs_constants_or_twice_the_same():
     c = dt.ones(2)
     made = written(lambda x: {"a": x, "b": c, "c": x * 2, "d": c, "e": x}, (dt.randn(2),))

@@ -44,7 +44,7 @@ def session(model: bytes) -> Any:
     return onnxruntime.InferenceSession(model, how, providers=["CPUExecutionProvider"])
 
 
-def written(model: Any, *given: tuple, **how: Any) -> ONNXProgram:
+def written(model: Any, *given: tuple, tol: float = 1e-5, **how: Any) -> ONNXProgram:
     """``model`` as it is written for the first arguments ``given``; run for all of them, it gives
     what ``model`` does."""
     if isinstance(model, nn.Module):
@@ -55,6 +55,6 @@ def written(model: Any, *given: tuple, **how: Any) -> ONNXProgram:
         with dt.no_grad():
             want = tensors(model(*args, **(how.get("kwargs") or {})))
         got = tensors(made(*args, **(how.get("kwargs") or {})))
-        wrong = differ(got, want)
+        wrong = differ(got, want, tol)
         assert wrong is None, f"{wrong}\n{made}"
     return made

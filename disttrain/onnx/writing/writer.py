@@ -26,6 +26,17 @@ from .types import (
     static,
 )
 
+# Operators that ONNX or runtimes have for no integers of fewer than 32 bits, or of 16 bits.
+_OF_32_BITS = frozenset("MatMul Pow Trilu Neg".split())
+_NOT_OF_16 = frozenset("Max Min Where Clip Pad ReduceMax ReduceMin".split())
+
+
+def _is_narrow(kind: str, a: Ref) -> bool:
+    """Whether an operator needs an operand as numbers of 32 bits."""
+    if a.dtype.kind not in "iu" or a.dtype.itemsize > 2 or (kind == "Neg" and a.dtype.kind == "i"):
+        return False
+    return kind in _OF_32_BITS or (kind in _NOT_OF_16 and a.dtype.itemsize == 2)
+
 
 @dataclass
 class Op:
@@ -94,6 +105,14 @@ class Writer:
         given = list(inputs)
         while given and given[-1] is None:
             given.pop()
+        narrow = next((a.dtype for a in given if isinstance(a, Ref) and _is_narrow(kind, a)), None)
+        if narrow is not None:
+            given = [
+                self.cast(a, np.int32) if isinstance(a, Ref) and a.dtype == narrow else a
+                for a in given
+            ]
+            made = self.node(kind, *given, dtype=np.int32, shape=shape, **attributes)
+            return self.cast(made, narrow)
         kinds = [dtype] if dtype is not None else [a.dtype for a in given if isinstance(a, Ref)]
         made = [
             Ref(self.fresh(f"{self.scope}{kind.lower()}"), np.dtype(kinds[0]), shape)

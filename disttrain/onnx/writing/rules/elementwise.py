@@ -15,7 +15,7 @@ _SAME = {
     "abs": "Abs", "neg": "Neg", "exp": "Exp", "log": "Log", "sqrt": "Sqrt", "sin": "Sin",
     "reciprocal": "Reciprocal", "cos": "Cos", "tan": "Tan", "asin": "Asin", "acos": "Acos",
     "atan": "Atan", "sinh": "Sinh", "cosh": "Cosh", "asinh": "Asinh", "acosh": "Acosh",
-    "atanh": "Atanh", "tanh": "Tanh", "sigmoid": "Sigmoid", "relu": "Relu", "erf": "Erf",
+    "atanh": "Atanh", "tanh": "Tanh", "sigmoid": "Sigmoid", "erf": "Erf",
     "softplus": "Softplus",
 }  # fmt: skip
 _ROUNDED = {"floor": "Floor", "ceil": "Ceil", "round": "Round"}  # nothing to do for integers
@@ -42,6 +42,13 @@ _CHECKS = ("check_index", "check_classes", "check_labels", "check_probabilities"
 def identity(w: Writer, a: Ref, **how: Any) -> Ref:
     """The same values. (What is checked of an index here, a runtime checks itself.)"""
     return a
+
+
+@rule("relu")
+def _relu(w: Writer, a: Ref) -> Ref:
+    if a.dtype.kind in "iu":
+        return w.node("Max", a, w.constant(0, a.dtype))
+    return w.node("Relu", a)
 
 
 @rule("sign", "sgn")

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..types import BOOL, INT64, Ref
+from ..types import BOOL, FLOAT, INT64, Ref
 from ..writer import Writer, rule
 
 _REDUCED = {"amax": "max", "amin": "min", "prod": "mul"}
@@ -22,8 +22,15 @@ def _gather(w: Writer, a: Ref, index: Ref, dim: int) -> Ref:
     return w.node("GatherElements", a, index, axis=dim)
 
 
+def _combined(w: Writer, kind: str, base: Ref, index: Ref, g: Ref, **how: Any) -> Ref:
+    """What falls on one place taken together; of half types in float32."""
+    wide = FLOAT if base.dtype.itemsize == 2 and base.dtype.kind in "fV" else base.dtype
+    found = w.node(kind, w.cast(base, wide), index, w.cast(g, wide), **how)
+    return w.cast(found, base.dtype)
+
+
 def _added(w: Writer, zeros: Ref, index: Ref, g: Ref, dim: int, reduction: str = "add") -> Ref:
-    return w.node("ScatterElements", zeros, index, g, axis=dim, reduction=reduction)
+    return _combined(w, "ScatterElements", zeros, index, g, axis=dim, reduction=reduction)
 
 
 @rule("put_along")
@@ -66,7 +73,7 @@ def _spread(w: Writer, g: Ref, index: Ref, dim: int, shape: tuple, skip: Any = N
         rows = w.where(kept, 0, rows, g.dtype)
     front = (shape[dim], *shape[:dim], *shape[dim + 1 :])
     at = w.unsqueeze(w.cast(index, INT64), (k,))
-    found = w.node("ScatterND", w.full(front, 0, g.dtype), at, rows, reduction="add")
+    found = _combined(w, "ScatterND", w.full(front, 0, g.dtype), at, rows, reduction="add")
     back = [*range(1, dim + 1), 0, *range(dim + 1, len(shape))]
     return w.transpose(found, back)
 
@@ -78,6 +85,8 @@ def _put(w: Writer, a: Ref, index: Ref, values: Any, accumulate: bool) -> Ref:
     given = w.operand(values, a.dtype)
     assert index.shape is not None
     given = w.reshape(w.expand(given, index.shape), (-1,))
-    how = "add" if accumulate else "none"
-    out = w.node("ScatterElements", row, at, given, axis=0, reduction=how)
+    if accumulate:
+        out = _added(w, row, at, given, 0)
+    else:
+        out = w.node("ScatterElements", row, at, given, axis=0)
     return w.reshape(Ref(out.name, out.dtype), w.outs[0].shape)

@@ -63,7 +63,7 @@ rule("all")(_flags("ReduceMin"))
 
 def _place(kind: str) -> Any:
     def run(w: Writer, a: Ref, dim: int, keepdim: bool) -> Ref:
-        given = w.cast(a, _INT32) if a.dtype.kind in "bu" or a.dtype.itemsize == 1 else a
+        given = w.cast(a, _INT32) if a.dtype.kind in "biu" and a.dtype.itemsize <= 2 else a
         return w.node(kind, given, dtype=INT64, axis=dim, keepdims=int(keepdim))
 
     return run
@@ -100,6 +100,7 @@ def _cumprod(w: Writer, a: Ref, dim: int) -> Ref:
 # --- places by order ---------------------------------------------------------------------------
 def _top(w: Writer, a: Ref, k: Any, dim: int, largest: bool) -> Ref:
     given = w.cast(a, _INT32) if a.dtype.itemsize < 4 and a.dtype.kind in "iub" else a
+    given = w.cast(given, np.float32) if given.dtype.kind == "V" else given
     _, places = w.node("TopK", given, w.ints([k]), outputs=2, axis=dim, largest=int(largest))
     return Ref(places.name, INT64)
 

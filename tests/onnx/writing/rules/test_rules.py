@@ -97,6 +97,21 @@ def test_numbers_of_other_types():
     written(lambda a: (a + 1).to(dt.float32), (dt.arange(4).to(dt.int32),))
 
 
+@pytest.mark.parametrize("kind", ["uint8", "int8", "int16", "int32", "float16"])
+def test_operators_that_runtimes_have_for_other_types(kind):
+    x = (dt.arange(12).reshape(3, 4) % 5).to(getattr(dt, kind))
+    at = dt.tensor([0, 1])
+
+    def fn(x):
+        y = dt.maximum(x, x.flip(0)), dt.where(x > 1, x, x * 0), x.clamp(1, 2), x.argmax(1)
+        return *y, dt.relu(x), x**3, dt.tril(x), F.pad(x, (1, 1)), x.sort(1)[0], x.amax(0), x.sum()
+
+    written(fn, (x,), tol=1e-2 if kind == "float16" else 1e-5)
+    written(lambda x: x.index_add(0, at, x[:2]), (x,))
+    if kind != "float16":
+        written(lambda x: (x @ x.t(), x << 1, x & 3, x // 2), (x,))
+
+
 def test_numbers_of_no_dimension_and_empty_ones():
     written(lambda a: (a * 2, a.sum(), a.reshape(1)), (dt.tensor(1.5),))
     written(lambda a: (a.sum(0), a * 2), (dt.zeros(0, 3),))

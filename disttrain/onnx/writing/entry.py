@@ -74,6 +74,14 @@ class ONNXProgram:
             return
         models.write(model, arrays, os.fspath(destination), external_data)
 
+    def check(self) -> None:
+        """Have ``onnx.checker`` see it: operators, types and shapes. Large parameters stand as
+        inputs there, so that none is copied."""
+        large = {n: a for n, a in self._arrays.items() if a.nbytes > models.SMALL}
+        rest = {n: a for n, a in self._arrays.items() if n not in large}
+        bare = models.with_tensors(_taking(self._model, large), rest)
+        onnx.checker.check_model(bare, full_check=True)
+
     def optimize(self) -> None:
         """Nothing: constants are folded, and what nothing uses is out, when it is made."""
 
@@ -168,14 +176,11 @@ def export(
         opset = DRAWING
     names = _names(program, input_names, output_names)
     made = _assembled(program, opset, names, do_constant_folding)
-    small = models.size_of(made._arrays) < models.LIMIT
-    if check and small:
-        onnx.checker.check_model(made.model_proto, full_check=True)
+    if check:
+        made.check()
     if f is not None:
         made.save(f, include_initializers=export_params, external_data=external_data,
                   keep_initializers_as_inputs=keep_initializers_as_inputs)  # fmt: skip
-        if check and not small:
-            onnx.checker.check_model(os.fspath(f))
     return made
 
 

@@ -16,7 +16,7 @@ from .writer import Body, Op
 
 PRODUCER = "disttrain"
 LIMIT = (1 << 31) - (1 << 20)  # bytes of a file of one message
-_SMALL = 1024  # bytes up to which a tensor stays in the model
+SMALL = 1024  # bytes up to which a tensor stays in the model
 _PAGE = 4096  # where large tensors begin, so that they can be mapped into memory
 
 # Whose last results may be left out.
@@ -163,7 +163,7 @@ def write(model: Any, arrays: Mapping[str, np.ndarray], path: str, external: boo
     temporary, at = f"{path}.data.part", 0
     with open(temporary, "wb") as file:
         for name, array in arrays.items():
-            if array.nbytes <= _SMALL:
+            if array.nbytes <= SMALL:
                 full.graph.initializer.append(tensor(array, name))
                 continue
             at = -(-at // _PAGE) * _PAGE

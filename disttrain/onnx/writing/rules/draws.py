@@ -83,6 +83,8 @@ def _multinomial(
     if not replacement and num_samples != 1:
         raise Unmapped("multinomial without replacement")
     rows = a if a.rank == 2 else w.unsqueeze(a, (0,))
-    out = w.node("Multinomial", w.node("Log", w.cast(rows, FLOAT)), dtype=INT64,
-                 sample_size=num_samples)  # fmt: skip
+    out = w.node(
+        "Multinomial", w.node("Log", w.cast(rows, FLOAT)), dtype=np.int32, sample_size=num_samples
+    )
+    out = w.cast(out, INT64)
     return out if a.rank == 2 else w.squeeze(out, (0,))

@@ -90,3 +90,19 @@ def _put(w: Writer, a: Ref, index: Ref, values: Any, accumulate: bool) -> Ref:
     else:
         out = w.node("ScatterElements", row, at, given, axis=0)
     return w.reshape(Ref(out.name, out.dtype), w.outs[0].shape)
+
+
+@rule("searchsorted")
+def _searchsorted(
+    w: Writer, edges: Ref, values: Ref, sorter: Ref | None = None, *, side: str, kind: Any
+) -> Ref:
+    """How many edges come before each value."""
+    if sorter is not None:
+        edges = w.node("GatherElements", edges, sorter, axis=-1)
+    if edges.rank > 1:
+        edges = w.unsqueeze(edges, (edges.rank - 1,))
+    common = np.result_type(edges.dtype, values.dtype)
+    column = w.unsqueeze(w.cast(values, common), (values.rank,))
+    test = "Less" if side == "left" else "LessOrEqual"
+    before = w.node(test, w.cast(edges, common), column, dtype=BOOL)
+    return w.cast(w.reduce("ReduceSum", w.cast(before, INT64), (values.rank,), False), kind)

@@ -123,6 +123,13 @@ def test_complex_numbers_are_told():
         export(lambda x: dt.fft.fft(x).abs(), (dt.randn(4),))
 
 
+def test_places_in_order():
+    edges, rows = dt.tensor([-1.0, 0.0, 1.0]), dt.randn(2, 4).sort(1)[0]
+    written(lambda e, v: (dt.searchsorted(e, v), dt.searchsorted(e, v, right=True)),
+            (edges, dt.randn(2, 5)))  # fmt: skip
+    written(lambda e, v: (dt.searchsorted(e, v), dt.bucketize(v, edges)), (rows, dt.randn(2, 5)))
+
+
 # --- writes ------------------------------------------------------------------------------------
 def writes(x: dt.Tensor) -> dt.Tensor:
     y = x.clone()
@@ -221,6 +228,15 @@ def test_draws_have_their_distributions():
     assert abs((kept == 0).mean() - 0.25) < 0.05 and np.allclose(kept[kept != 0], 4 / 3)
     assert abs(flags.mean() - 0.3) < 0.05
     assert set(whole.tolist()) == {2, 3, 4} and whole.dtype == np.int64
+
+
+def test_draws_of_classes():
+    weights = dt.tensor([[0.0, 1.0, 3.0]]).expand(2, 3)
+    (found,) = tensors(
+        export(lambda x: dt.multinomial(x, 500, replacement=True), (weights,))(weights)
+    )
+    assert found.shape == (2, 500) and found.dtype == np.int64
+    assert set(found.reshape(-1).tolist()) == {1, 2} and abs((found == 2).mean() - 0.75) < 0.1
 
 
 def test_a_module_in_training_has_its_dropout():

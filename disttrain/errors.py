@@ -31,7 +31,8 @@
       |- NodeError (RuntimeError, ValueError)       an operation of a model that could not be run
       |- WorkerFailed (RuntimeError)                a worker process of a DataLoader died
       |- CaptureError (RuntimeError)                a program that cannot be captured or transformed
-      |    `- EscapedValue (TypeError)              a transform's value that is used after it
+      |    |- EscapedValue (TypeError)              a transform's value that is used after it
+      |    `- ExportError                           operations that a format of models cannot say
       |- CommError (RuntimeError)
       |    |- CollectiveMismatch                    ranks called different collectives
       |    |    `- ValuesDiffer                     values that must be equal on all ranks are not
@@ -211,6 +212,10 @@ class CaptureError(DisttrainError, RuntimeError):
 
 class EscapedValue(CaptureError, TypeError):
     """A value from inside a transform that is used after the transform has returned."""
+
+
+class ExportError(CaptureError):
+    """A program has operations that a format of models cannot say."""
 
 
 class FutureError(DisttrainError, RuntimeError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -202,7 +203,7 @@ class _Assembly:
         constants: dict[Var, str] = {}
         for var, t, told in zip(graph.outside(), graph.captured, graph.names, strict=True):
             name = self._outside(t, told)
-            (constants if name is None else state)[var] = name or f"held_{var.number}"
+            (constants if name is None else state)[var] = name or f"%held_{var.number}"
         given.update(state)
         given.update(constants)
         lowering = Lowering(self.recorded, given, self.order.names)
@@ -231,7 +232,8 @@ class _Assembly:
         held = {name: captured[var] for var, name in constants.items()}
         held.update({name: wrap(array) for name, array in lowered.constants.items()})
         used = {a for n in nodes for a in inner_names(n)} | ends
-        renamed = {old: f"c{i}" for i, old in enumerate(n for n in held if n in used)}
+        free = (n for n in (f"c{i}" for i in itertools.count()) if n not in self.taken)
+        renamed = {old: next(free) for old in held if old in used}
         nodes = [renamed_node(n, renamed) for n in nodes]
         new = {**new, **renamed}
         names = [new.get(str(r), str(r)) for r in results]

@@ -141,7 +141,7 @@ class Lowering:
         return self._constant(t.array)
 
     def _constant(self, array: np.ndarray) -> str:
-        name = f"c{len(self.out.constants)}"
+        name = f"%c{len(self.out.constants)}"
         self.out.constants[name] = array
         self.out.values[name] = Value(name, array.shape, array.dtype)
         return name

@@ -1,6 +1,7 @@
 """Files with tensors: ``save``, ``load`` and ``inspect``, in the safetensors format; which classes
 a file may name; folders of models in Hugging Face's layout; ``gguf``, the files of llama.cpp."""
 
+from . import gguf
 from .api import get_unsafe_globals_in_checkpoint, inspect, load, save
 from .layout import Entry, Header
 from .objects import add_safe_globals, clear_safe_globals, get_safe_globals, safe_globals
@@ -24,6 +25,7 @@ __all__ = [
     "get_default_mmap_options",
     "get_safe_globals",
     "get_unsafe_globals_in_checkpoint",
+    "gguf",
     "inspect",
     "load",
     "read_config",

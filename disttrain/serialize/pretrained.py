@@ -342,5 +342,3 @@ def _shared(own: Mapping[str, Any], missing: list[str], state: Mapping[str, Any]
 
 def _place(tensor: Any) -> Any:
     return (tensor.data_ptr(), tuple(tensor.shape)) if tensor.numel() else id(tensor)
-
-

@@ -90,7 +90,11 @@ def test_groups_keep_the_order_and_the_limit():
 
 @pytest.mark.parametrize("kind", [dt.float16, dt.bfloat16, dt.float64, dt.int8, dt.bool])
 def test_types_are_kept(tmp_path, kind):
-    state = {"w": dt.ones(3, 2).to(kind), "empty": dt.zeros(0, 4).to(kind), "s": dt.ones(()).to(kind)}
+    state = {
+        "w": dt.ones(3, 2).to(kind),
+        "empty": dt.zeros(0, 4).to(kind),
+        "s": dt.ones(()).to(kind),
+    }
     save_pretrained(state, tmp_path)
     equal(read_pretrained(tmp_path), state)
 

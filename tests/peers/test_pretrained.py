@@ -57,10 +57,10 @@ def apart(dt, a, b):
 def test_transformers_reads_the_example_and_the_example_reads_it(tmp_path):
     import torch
     import transformers
-    from training import gpt2
 
     import disttrain as dt
     from disttrain.serialize import read_config, read_pretrained, save_pretrained
+    from training import gpt2
 
     model, settings = of_example(dt)
     state, config = gpt2.to_pretrained(model, settings)
@@ -80,10 +80,9 @@ def test_transformers_reads_the_example_and_the_example_reads_it(tmp_path):
 @pytest.mark.peer
 @pytest.mark.filterwarnings("ignore")
 def test_llama_cpp_runs_the_example(tmp_path):
-    from training import gpt2
-
     import disttrain as dt
     from disttrain.serialize import gguf
+    from training import gpt2
 
     model, settings = of_example(dt)
     whole = gguf.from_pretrained(*gpt2.to_pretrained(model, settings), vocabulary=LETTERS)

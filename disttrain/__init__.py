@@ -91,12 +91,12 @@ from .ops.printing import set_printoptions
 
 __version__ = "0.1.0"
 
-_PACKAGES = ("amp", "autograd", "compile", "cuda", "data", "distributed", "distributions", "func",
+_PACKAGES = ("amp", "autograd", "compile", "cuda", "data", "distributed", "distributions", "export", "func",
              "futures", "keyed", "linalg", "metrics", "nn", "optim", "profiler", "quasirandom",
              "record", "sanitize", "serialize", "signal", "sparse", "special", "fft")  # fmt: skip
 _ELSEWHERE = {"GradientTape": ".autograd", "autocast": ".amp", "draw": ".drawing",
-              "jit": ".compile", "launch": "disttrain_launcher", "load": ".serialize",
-              "save": ".serialize"}  # fmt: skip
+              "Dim": ".export", "jit": ".compile", "launch": "disttrain_launcher",
+              "load": ".serialize", "load_program": ".export", "save": ".serialize"}  # fmt: skip
 _ELSEWHERE |= dict.fromkeys(LATER, ".ops.later")
 
 

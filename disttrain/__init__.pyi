@@ -75,6 +75,7 @@ from .ops.functions.random import dropout as dropout
 from .ops.methods import LATER as LATER
 from .ops.printing import set_printoptions as set_printoptions
 __version__: str
+from disttrain.export import Dim as Dim
 from disttrain.autograd import GradientTape as GradientTape
 from . import amp as amp
 from disttrain.amp import autocast as autocast
@@ -93,6 +94,7 @@ from . import distributions as distributions
 from disttrain.drawing import draw as draw
 from disttrain.ops.later import dsmm as dsmm
 from disttrain.ops.later import eig as eig
+from disttrain.export.exporting import export as export
 from . import fft as fft
 from disttrain.ops.later import frexp as frexp
 from disttrain.ops.later import frobenius_norm as frobenius_norm
@@ -109,6 +111,7 @@ from . import keyed as keyed
 from disttrain_launcher import launch as launch
 from . import linalg as linalg
 from disttrain.serialize import load as load
+from disttrain.export import load_program as load_program
 from disttrain.ops.later import lobpcg as lobpcg
 from disttrain.ops.later import lstsq as lstsq
 from disttrain.ops.later import lu as lu

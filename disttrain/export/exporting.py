@@ -1,0 +1,307 @@
+"""``export``: a function or a module as a ``Program``."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from .. import tree
+from ..compile.guards.kinds import is_module
+from ..compile.instruction import Var
+from ..core.tensor import Tensor, wrap
+from ..errors import ConfigError
+from ..nn import Module, Parameter
+from ..polynomials import LEAST
+from . import ranges, trees, vocabulary
+from .dims import Leaf, Place, places
+from .lowering import Lowered, Lowering, named, needed
+from .program import Program, Signature
+from .recording import Recorded, record
+from .values import Graph, Name, Node, Value
+
+
+def export(
+    fn: Callable, args: Any = (), kwargs: Mapping[str, Any] | None = None, *, dynamic: Any = None,
+    train: bool | None = False,
+) -> Program:  # fmt: skip
+    """``fn`` (a function, a method or a module) as a program that needs no Python.
+
+    ``args``, ``kwargs``: examples of its arguments (a tensor alone is the only one); tensors among
+    them are the program's inputs, other values are part of it. ``dynamic``: dimensions whose size
+    may change: ``{"x": {0: "batch"}}``, ``{"x": {0: Dim("batch", max=64)}}``, the same by positions
+    (``({0: "batch"}, None)``), or True for all that the program allows. One name is one size.
+    ``train``: the mode in which modules run (None: as they are).
+
+    ``fn`` runs once, on copies; nothing that it does to its state stays. Raises ``CaptureError``
+    with the line where it does what a program cannot: reads numbers of tensors, or fixes a size
+    that is to change.
+    """
+    return Export(fn, args, kwargs, dynamic, train).made()
+
+
+class Export:
+    """One export."""
+
+    def __init__(
+        self, fn: Callable, args: Any, kwargs: Mapping[str, Any] | None, dynamic: Any,
+        train: bool | None,
+    ) -> None:  # fmt: skip
+        args = (args,) if isinstance(args, Tensor) else args
+        if not callable(fn):
+            raise ConfigError(
+                f"export: {type(fn).__name__} given; a function or a module is needed"
+            )
+        if not isinstance(args, (tuple, list)) or not isinstance(kwargs or {}, Mapping):
+            raise ConfigError(f"export: args={type(args).__name__}, kwargs={type(kwargs).__name__} "
+                              "given; a tuple of arguments and a dict are needed")  # fmt: skip
+        self.fn, self.args, self.kwargs = fn, tuple(args), dict(kwargs or {})
+        self.train = train
+        self.arguments, self.positional = _bound(fn, self.args, self.kwargs)
+        self.specs = {
+            name: trees.spec_of(value, f"the argument {name!r}", trees.is_tensor)
+            for name, value in self.arguments.items()
+        }
+        self.names = _unique([n for k, s in self.specs.items() for n in trees.names(s, k)])
+        self.leaves = [t for t in tree.leaves(list(self.arguments.values()))
+                       if isinstance(t, Tensor)]  # fmt: skip
+        numbers = iter(range(len(self.leaves)))
+        shown = tree.map(
+            lambda x: Leaf(next(numbers)) if isinstance(x, Tensor) else x, self.arguments
+        )
+        self.places = places(dynamic, shown, self.names, self.leaves)
+
+    def made(self) -> Program:
+        """The program."""
+        with _modes(self.fn, self.train):
+            paths, state = _modules(self.fn)
+            enlarged = self._enlarged()
+            recorded, fixed = self._record(paths, enlarged)
+        return _Assembly(self, recorded, state, fixed).program()
+
+    def _enlarged(self) -> tuple[tuple, dict]:
+        """The arguments, with examples of two where a dimension that may change has less: sizes of
+        0 and 1 decide on broadcasting."""
+        leaves = list(self.leaves)
+        for place in self.places:
+            t = leaves[place.leaf]
+            n = t.shape[place.dim]
+            if n < LEAST:
+                shape = [*t.shape]
+                shape[place.dim] = LEAST
+                array = t.detach().array
+                array = np.zeros(shape, array.dtype) if n == 0 else np.repeat(
+                    array, LEAST, place.dim)  # fmt: skip
+                leaves[place.leaf] = wrap(array).requires_grad_(t.requires_grad)
+        new = {id(old): t for old, t in zip(self.leaves, leaves, strict=True)}
+        done: tuple[tuple, dict] = tree.map(
+            lambda x: new.get(id(x), x) if isinstance(x, Tensor) else x, (self.args, self.kwargs)
+        )
+        return done
+
+    def _record(self, paths: dict, given: tuple) -> tuple[Recorded, set]:
+        """The capture; again without dimensions that the program fixes and nobody has named."""
+        fixed: set[tuple[int, int]] = set()
+        while True:
+            chosen = [(p.leaf, p.dim) for p in self.places if (p.leaf, p.dim) not in fixed]
+            args, kwargs = given
+            recorded = record(self.fn, args, kwargs, chosen, paths, tensors_of)
+            if not chosen:
+                return recorded, fixed
+            assert recorded.found is not None
+            more = ranges.fixed(recorded.found, self.places, self.names)
+            if not more:
+                return recorded, fixed
+            fixed |= more
+
+
+def tensors_of(result: Any) -> list:
+    """The tensors of a result, in order."""
+    return [t for t in tree.leaves(result) if isinstance(t, Tensor)]
+
+
+class _Assembly:
+    """The program of one capture."""
+
+    def __init__(self, of: Export, recorded: Recorded, state: dict, fixed: set) -> None:
+        self.of, self.recorded, self.state_names = of, recorded, state
+        self.places: list[Place] = [p for p in of.places if (p.leaf, p.dim) not in fixed]
+        self.result = trees.spec_of(recorded.result, "its result", trees.is_tensor)
+        self.order = ranges.Symbols(recorded.found, self.places)
+        self.taken = set(of.names)
+
+    def program(self) -> Program:
+        graph = self.recorded.graph
+        given = dict(zip(graph.inputs, self.of.names, strict=True))
+        state: dict[Var, str] = {}
+        constants: dict[Var, str] = {}
+        for var, t, told in zip(graph.outside(), graph.captured, graph.names, strict=True):
+            name = self._outside(t, told)
+            (constants if name is None else state)[var] = name or f"held_{var.number}"
+        given.update(state)
+        given.update(constants)
+        lowering = Lowering(self.recorded, given, self.order.names)
+        lowered = lowering.run()
+        results = [lowering.value(o) if isinstance(o, Var) else o for o in graph.outputs]
+        return self._assembled(lowered, results, state, constants)
+
+    def _outside(self, t: Tensor, told: str) -> str | None:
+        """The name of a tensor of the state; None for a constant."""
+        known = self.state_names.get(id(t))
+        if known is None and isinstance(t, Parameter) and told != "from outside":
+            known = told
+        if known is None or known in self.taken:
+            return None
+        self.taken.add(known)
+        return known
+
+    def _assembled(self, lowered: Lowered, results: list, state: dict, constants: dict) -> Program:
+        """Names, dims and checks."""
+        ends = {*map(str, results), *(str(new) for _, new in lowered.writes)}
+        nodes = needed(lowered.nodes, ends, has_effect)
+        nodes, new = named(nodes, lowered.values, self.taken)
+        captured = dict(zip(self.recorded.graph.outside(), self.recorded.tensors, strict=True))
+        held = {name: captured[var] for var, name in constants.items()}
+        held.update({name: wrap(array) for name, array in lowered.constants.items()})
+        used = {a for n in nodes for a in inner_names(n)} | ends
+        renamed = {old: f"c{i}" for i, old in enumerate(n for n in held if n in used)}
+        nodes = [renamed_node(n, renamed) for n in nodes]
+        new = {**new, **renamed}
+        names = [new.get(str(r), str(r)) for r in results]
+        tensors = {n: captured[v] for v, n in state.items() if n in used}
+        params = [n for n, t in tensors.items() if isinstance(t, Parameter)]
+        values = _values(lowered, nodes, new, [*self.of.names, *tensors, *renamed.values()])
+        graph = Graph(tuple(self.of.names), tuple(nodes), tuple(map(Name, names)), values)
+        shown = trees.names(self.result, "")
+        outputs = ["output"] if shown == [""] else [
+            f"output_{n}" if n[:1].isdigit() else n for n in shown]  # fmt: skip
+        program = Program(
+            graph=graph,
+            inputs=tuple(values[n] for n in self.of.names),
+            outputs=tuple(values[n]._replace(name=o)
+                          for n, o in zip(names, _unique(outputs), strict=True)),
+            dims=self.order.dims,
+            state=tensors,
+            constants={short: held[old] for old, short in renamed.items()},
+            signature=Signature(self.of.specs, self.result, self.of.positional),
+            parameters=tuple(params),
+            buffers=tuple(n for n in tensors if n not in params),
+            relations=self.order.relations,
+            writes=tuple((new.get(a, a), new.get(str(b), str(b))) for a, b in lowered.writes),
+        )  # fmt: skip
+        ranges.check_least(program)
+        return program
+
+
+def has_effect(node: Node) -> bool:
+    """Whether a node runs even where nobody uses its results."""
+    prim = vocabulary.find(node.primitive)
+    return prim is not None and prim.checks
+
+
+def inner_names(node: Node) -> Iterator[str]:
+    """The names that a node, and the graphs in it, take from around them."""
+    yield from node.inputs
+    for graph in Graph((), (node,), ()).graphs():
+        for inner in graph.nodes:
+            yield from inner_names(inner)
+        yield from map(str, graph.outputs)
+
+
+def renamed_node(node: Node, names: Mapping[str, str]) -> Node:
+    """A node with other names for some constants."""
+
+    def name(a: Any) -> Any:
+        return Name(names.get(a, a)) if isinstance(a, Name) else a
+
+    def inside(x: Any) -> Any:
+        if isinstance(x, Graph):
+            nodes = tuple(renamed_node(n, names) for n in x.nodes)
+            return Graph(x.inputs, nodes, tuple(map(name, x.outputs)), x.values)
+        return tuple(map(inside, x)) if isinstance(x, tuple) and x and isinstance(
+            x[0], Graph) else x  # fmt: skip
+
+    return Node(node.primitive, tuple(map(name, node.args)),
+                {k: inside(v) for k, v in node.params.items()}, node.outputs, node.module,
+                node.line)  # fmt: skip
+
+
+def _values(lowered: Lowered, nodes: list[Node], new: dict, first: Sequence[str]) -> dict:
+    back = {short: old for old, short in new.items()}
+    names = [*first, *(o for n in nodes for o in n.outputs)]
+    return {n: Value(n, *lowered.values[back.get(n, n)][1:]) for n in names}
+
+
+# --- arguments ------------------------------------------------------------------------------------
+def _bound(fn: Any, args: tuple, kwargs: dict) -> tuple[dict[str, Any], int]:
+    """The arguments by name, in order, and how many may be given by position."""
+    target = fn.forward if is_module(fn) else fn
+    try:
+        parameters = list(inspect.signature(target).parameters.values())
+    except (TypeError, ValueError):
+        parameters = []
+    plain = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    names = [p.name for p in parameters if p.kind in plain]
+    rest = next((p.name for p in parameters if p.kind == p.VAR_POSITIONAL), None)
+    known = {p.name for p in parameters}
+    if len(args) > len(names):
+        base = rest or "args"
+        names += [f"{base}_{i}" for i in range(len(args) - len(names))]
+    order = names[: len(args)]
+    found = dict(zip(order, args, strict=True))
+    for key in [*(n for n in [*names, *known] if n in kwargs), *kwargs]:
+        if key in found and key in order:
+            raise ConfigError(f"export: argument {key!r} is given by position and by name")
+        found[key] = kwargs[key]
+    positional = len(order)
+    for name in names[len(order) :]:
+        if name not in found or list(found).index(name) != positional:
+            break
+        positional += 1
+    return found, positional
+
+
+def _unique(names: Sequence[str]) -> list[str]:
+    out: list[str] = []
+    for name in names:
+        base = "".join(c if c.isalnum() or c == "_" else "_" for c in name) or "value"
+        made, n = base, 0
+        while made in out:
+            n += 1
+            made = f"{base}_{n}"
+        out.append(made)
+    return out
+
+
+# --- modules --------------------------------------------------------------------------------------
+def _modules(fn: Any) -> tuple[dict[int, str], dict[int, str]]:
+    """The paths of modules, and the names of parameters and buffers, by id."""
+    root = fn if is_module(fn) else getattr(fn, "__self__", None)
+    if not isinstance(root, Module):
+        return {}, {}
+    paths = {id(m): name for name, m in root.named_modules()}
+    state: dict[int, str] = {}
+    for name, t in (*root.named_parameters(), *root.named_buffers()):
+        state.setdefault(id(t), name)
+    return paths, state
+
+
+@contextmanager
+def _modes(fn: Any, train: bool | None) -> Iterator[None]:
+    """Modules in the mode ``train`` for the block."""
+    root = fn if is_module(fn) else getattr(fn, "__self__", None)
+    modules = list(root.modules()) if isinstance(root, Module) and train is not None else []
+    before = [m.training for m in modules]
+    try:
+        if modules and isinstance(root, Module):
+            root.train(bool(train))
+        yield
+    finally:
+        for m, mode in zip(modules, before, strict=True):
+            m.training = mode
+
+
+__all__ = ["Export", "export"]

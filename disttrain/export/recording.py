@@ -1,0 +1,166 @@
+"""The capture of a program that is to be saved: what it does, in which module and line, and for
+which sizes. It changes nothing: inputs are copies, and what is written to is put back."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from types import FrameType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .. import context, tree
+from ..compile.capture import Capture
+from ..compile.graph import Graph
+from ..compile.guards.reach import Reach
+from ..compile.sized import Unlike
+from ..compile.sizes.shapes import Found, generalize
+from ..core.gate import Primitive
+from ..core.grad_mode import no_grad
+from ..core.observers import watched
+from ..core.random import fork_rng
+from ..core.tensor import Tensor, wrap
+from ..errors import CaptureError
+from ..trace import call_site
+
+_HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+
+
+class Site(NamedTuple):
+    """Where an operation was done."""
+
+    module: str
+    line: str
+
+
+class _Sited(list):
+    """Instructions, with their sites."""
+
+    def __init__(self, paths: Mapping[int, str]) -> None:
+        super().__init__()
+        self.paths, self.sites = paths, list[Site]()
+
+    def append(self, instruction: Any) -> None:
+        super().append(instruction)
+        self.sites.append(_site(self.paths))
+
+
+def _site(paths: Mapping[int, str]) -> Site:
+    """The module that is running, by its path, and the line of the program."""
+    frame: FrameType | None = sys._getframe(2)
+    module, line = None, None
+    while frame is not None and (module is None or line is None):
+        code = frame.f_code
+        if line is None and not code.co_filename.startswith(_HERE):
+            line = f"{_shown(code.co_filename)}:{frame.f_lineno}"
+        if module is None and code.co_varnames[:1] == ("self",) and code.co_argcount:
+            module = paths.get(id(frame.f_locals.get("self")))
+        frame = frame.f_back
+    return Site(module or "", line or "")
+
+
+def _shown(path: str) -> str:
+    """A file's name as it is told: below the folder of work, or alone."""
+    relative = os.path.relpath(path) if os.path.isabs(path) else path
+    return os.path.basename(path) if relative.startswith("..") else relative
+
+
+class Recording(Capture):
+    """A capture that keeps sites, and can undo writes."""
+
+    def __init__(self, inputs: list[Tensor], around: Reach, paths: Mapping[int, str]) -> None:
+        super().__init__(inputs, around)
+        self.instructions = self.sited = _Sited(paths)
+        self.before: list[tuple[Any, Any]] = []
+
+    def process(self, prim: Primitive, args: tuple, params: dict, proceed: Callable) -> Any:
+        for i in prim.mutates:
+            array = args[i].__dict__.get("array")
+            if isinstance(array, np.ndarray):
+                self.before.append((array, array.copy()))
+        return super().process(prim, args, params, proceed)
+
+    def pull(self, node: Any, g: object, wanted: tuple | None) -> tuple:
+        """Derivatives are computed by operations of their own."""
+        if node.seq <= self.start:
+            self._refuse("it runs backward through a graph that was made outside")
+        found: tuple = node.run(g, True, wanted)
+        return found
+
+    def undo(self) -> None:
+        """Put back what was written to."""
+        for array, was in reversed(self.before):
+            if array.flags.writeable:
+                np.copyto(array, was)
+        self.before.clear()
+
+
+class Recorded(NamedTuple):
+    """One captured run. ``arrays``: the memory of its values; ``found``: the symbols."""
+
+    graph: Graph
+    sites: list[Site]
+    arrays: dict
+    tensors: list[Tensor]
+    result: Any
+    found: Found | None
+
+
+def record(
+    fn: Callable, args: tuple, kwargs: dict, sizes: Sequence[tuple[int, int]],
+    paths: Mapping[int, str], leaves: Callable[[Any], list],
+) -> Recorded:  # fmt: skip
+    """Run ``fn`` once; ``sizes``: the dimensions (tensor, dimension) that are symbols; ``paths``:
+    of modules, by their ids; ``leaves``: the tensors, in order, of a result."""
+    args, kwargs = tree.map(_copied, (args, kwargs))
+    inputs = [x for x in tree.leaves((args, kwargs)) if isinstance(x, Tensor)]
+    around = Reach((fn, args, kwargs))
+    recorder = Recording(inputs, around, paths)
+    try:
+        with fork_rng(), no_grad():
+            try:
+                with watched(), context.interpreter(recorder):
+                    result = fn(*args, **kwargs)
+            finally:
+                recorder.undo()
+            _check(recorder)
+            outs: list[Any] = leaves(result)
+            arrays = dict(recorder.vars.values())
+            found = None
+            if sizes:
+                found = _generalized(recorder, fn, args, kwargs, outs, sizes, around)
+            graph = recorder.graph(outs)
+        arrays = {recorder.names.get(v, v): a for v, a in arrays.items()}
+        sites = list(recorder.sited.sites)
+        return Recorded(graph, sites, arrays, list(graph.captured), result, found)
+    finally:
+        recorder.close()
+
+
+def _copied(x: Any) -> Any:
+    if not isinstance(x, Tensor):
+        return x
+    if not isinstance(x.array, np.ndarray):
+        raise CaptureError(f"export: a tensor on {x.device} is given; examples on the host are "
+                           "needed (.cpu())")  # fmt: skip
+    return wrap(x.array.copy("K")).requires_grad_(x.requires_grad)
+
+
+def _check(recorder: Recording) -> None:
+    if recorder.refused is not None:
+        raise CaptureError(f"export: {recorder.refused}")
+
+
+def _generalized(
+    recorder: Recording, fn: Callable, args: tuple, kwargs: dict, outs: list,
+    sizes: Sequence[tuple[int, int]], around: Reach,
+) -> Found:  # fmt: skip
+    try:
+        return generalize(recorder, fn, args, kwargs, outs, None, sizes, around.holders)
+    except Unlike as why:
+        raise CaptureError(f"export: its sizes cannot change: {why}") from None
+
+
+__all__ = ["Recorded", "Recording", "Site", "call_site", "record"]

@@ -1,0 +1,139 @@
+"""What nodes of a program may be: the primitives that a file can name, each once and by its name.
+
+Of these are the declared ones (``ops.declare.REGISTRY``), some that are declared apart from them,
+and *makers*, which stand for what a program makes of sizes (``zeros``, ``arange``). A package that
+declares more primitives adds its module to ``HOMES``.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..core.gate import Primitive
+from ..ops.declare import REGISTRY
+from ..ops.functions.creation import create
+
+# Modules that declare primitives when they are loaded, besides those of ``ops``.
+HOMES: list[str] = ["disttrain.nn.hooks", "disttrain.nn.utils.clip"]
+# Primitives outside of the registry, and where they are.
+APART: dict[str, tuple[str, str]] = {
+    "batch_norm_known": ("disttrain.ops.primitives.norm", "batch_norm_known"),
+    "check_classes": ("disttrain.ops.functions.nn.loss", "_check_classes"),
+    "check_index": ("disttrain.ops.functions.index_arrays", "_check_index"),
+    "check_labels": ("disttrain.nn.functional.margins", "_check_labels"),
+    "check_probabilities": ("disttrain.nn.functional.loss", "_check_probabilities"),
+    "held": ("disttrain.core.bodies", "held"),
+    "recurrence": ("disttrain.nn.recurrence", "_recurrence"),
+    "searchsorted": ("disttrain.ops.functions.gathering", "_search"),
+}
+# Never in a program: they write to what they are given, or are of no use in one.
+_NEVER = frozenset({"constant", "boundary", "total_norm"})
+
+
+# --- makers ---------------------------------------------------------------------------------------
+def _maker(name: str, make: Callable[..., Any], shape: Callable[..., tuple]) -> Primitive:
+    prim = Primitive(name, make, ())
+    prim.shape = lambda **params: (tuple(shape(**params)), np.dtype(params["dtype"]))
+    return prim
+
+
+def _arange(*, start: Any, count: int, step: Any, dtype: Any) -> np.ndarray:
+    return create._steps(start, count, step, dtype)
+
+
+def _even_numbers(*, start: Any, end: Any, count: int, dtype: Any, base: Any) -> np.ndarray:
+    return create._even_numbers(np, start, end, count, dtype, base)
+
+
+def _full(*, shape: tuple, value: Any, dtype: Any, order: Any) -> np.ndarray:
+    if order is None:
+        return np.full(shape, value, dtype)
+    back = [order.index(d) for d in range(len(order))]
+    return np.full([shape[d] for d in order], value, dtype).transpose(back)
+
+
+MAKERS: dict[str, Primitive] = {
+    "arange": _maker("arange", _arange, lambda count, **_: (count,)),
+    "even_numbers": _maker("even_numbers", _even_numbers, lambda count, **_: (count,)),
+    "full": _maker("full", _full, lambda shape, **_: shape),
+}
+
+
+def _of_shape(value: Any) -> Callable[..., tuple[str, dict]]:
+    return lambda shape, kind: _full_of(shape, value, kind)
+
+
+def _full_of(shape: Any, value: Any, kind: Any, order: Any = None) -> tuple[str, dict]:
+    value = value.item() if isinstance(value, np.generic) else value
+    return "full", {"shape": tuple(shape), "value": value, "dtype": np.dtype(kind), "order": order}
+
+
+def _in_order(make: Any, shape: Any, kind: Any, order: Any) -> tuple[str, dict] | None:
+    found = recipe(make, (shape, kind))
+    if found is None or found[0] != "full":
+        return None
+    return "full", {**found[1], "order": tuple(order)}
+
+
+_RECIPES: dict[Any, Callable[..., Any]] = {
+    np.zeros: _of_shape(0),
+    np.empty: _of_shape(0),
+    np.ones: _of_shape(1),
+    np.full: _full_of,
+    np.asarray: lambda value, kind: _full_of((), value, kind),
+    np.arange: lambda count: (
+        "arange", {"start": 0, "count": count, "step": 1, "dtype": np.dtype(np.int64)}
+    ),
+    create._steps: lambda low, n, by, kind: (
+        "arange", {"start": low, "count": n, "step": by, "dtype": np.dtype(kind)}
+    ),
+    create._even_numbers: lambda xp, start, end, steps, kind, base: (
+        "even_numbers",
+        {"start": start, "end": end, "count": steps, "dtype": np.dtype(kind), "base": base},
+    ),
+    create._made_in_order: _in_order,
+}  # fmt: skip
+
+
+def recipe(make: Any, given: tuple) -> tuple[str, dict] | None:
+    """The maker, and its parameters, of what ``make(*given)`` gives; None where there is none."""
+    if isinstance(make, create._Full):
+        return _full_of(given[0], make.value, given[1])
+    try:
+        known = _RECIPES.get(make)
+    except TypeError:
+        known = None
+    return None if known is None else known(*given)
+
+
+# --- names ----------------------------------------------------------------------------------------
+def name_of(prim: Primitive) -> str | None:
+    """The name by which files call a primitive; None for one that none can name."""
+    name = prim.name
+    if name in _NEVER or prim.mutates or prim.outward:
+        return None
+    return name if find(name) is prim else None
+
+
+def find(name: str) -> Primitive | None:
+    """The primitive of a name."""
+    if name in _NEVER:
+        return None
+    found = MAKERS.get(name) or REGISTRY.get(name)
+    if found is None and name in APART:
+        home, attribute = APART[name]
+        found = getattr(importlib.import_module(home), attribute)
+    if found is None:
+        for home in HOMES:
+            importlib.import_module(home)
+        found = REGISTRY.get(name)
+    if found is not None and (found.mutates or found.outward):
+        return None
+    return found
+
+
+__all__ = ["APART", "HOMES", "MAKERS", "find", "name_of", "recipe"]

@@ -11,7 +11,13 @@ from .options import (
     set_crc32_options,
     set_default_mmap_options,
 )
-from .pretrained import from_pretrained, read_config, read_pretrained, save_pretrained
+from .pretrained import (
+    from_pretrained,
+    read_config,
+    read_pretrained,
+    save_characters,
+    save_pretrained,
+)
 
 __outward__ = ("disttrain.serialize", "")
 
@@ -32,6 +38,7 @@ __all__ = [
     "read_pretrained",
     "safe_globals",
     "save",
+    "save_characters",
     "save_pretrained",
     "set_crc32_options",
     "set_default_mmap_options",

@@ -16,7 +16,7 @@ import dataclasses
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -80,6 +80,23 @@ def save_pretrained(
     if about is not None:
         _write_json(where, CONFIG, about)
     _unlink(where, [n for n in os.listdir(where) if _SHARD.match(n) and n not in names])
+
+
+def save_characters(characters: Sequence[str], folder: str | os.PathLike) -> None:
+    """Write the tokenizer of a model of characters into ``folder``: a code for each, its place. The
+    file is one of Hugging Face's ``tokenizers`` (words that are single characters)."""
+    where = os.fspath(folder)
+    every = {"type": "Split", "pattern": {"Regex": r"[\s\S]"}, "behavior": "Isolated"}
+    words = {c: code for code, c in enumerate(characters)}
+    told = {
+        "version": "1.0", "truncation": None, "padding": None, "added_tokens": [],
+        "normalizer": None, "pre_tokenizer": {**every, "invert": False}, "post_processor": None,
+        "decoder": {"type": "Fuse"},
+        "model": {"type": "WordLevel", "vocab": words, "unk_token": "<unknown>"},
+    }  # fmt: skip
+    _write_json(where, "tokenizer.json", told)
+    about = {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False}
+    _write_json(where, "tokenizer_config.json", about)
 
 
 def split(arrays: Mapping[str, np.ndarray], limit: int) -> list[dict[str, np.ndarray]]:

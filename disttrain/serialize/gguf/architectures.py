@@ -187,7 +187,7 @@ def from_pretrained(
     if extra:
         raise ConfigError(f"gguf: {row.name} has no place for {', '.join(extra[:8]):.300}")
     if vocabulary is not None:
-        out.metadata |= _words(vocabulary).metadata(len(state[row.embedding]))
+        out.metadata |= Vocabulary.of(vocabulary).metadata(len(state[row.embedding]))
     return out
 
 
@@ -275,7 +275,3 @@ def _complete(row: Architecture, config: Config) -> None:
         config["num_key_value_heads"] = config.get("num_key_value_heads") or heads
         if config.get("hidden_size"):
             config["head_dim"] = config.get("head_dim") or config["hidden_size"] // heads
-
-
-def _words(given: Vocabulary | Sequence[str]) -> Vocabulary:
-    return given if isinstance(given, Vocabulary) else Vocabulary.of_characters(given)

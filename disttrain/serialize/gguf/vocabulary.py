@@ -41,6 +41,11 @@ class Vocabulary:
     special: dict[str, int] = field(default_factory=dict)
 
     @classmethod
+    def of(cls, given: Vocabulary | Sequence[str]) -> Vocabulary:
+        """``given``, or that of a model of characters."""
+        return given if isinstance(given, Vocabulary) else cls.of_characters(given)
+
+    @classmethod
     def of_characters(cls, characters: Sequence[str]) -> Vocabulary:
         """One token for each character, by its place; those of several bytes are merged of them."""
         wrong = [c for c in characters if not isinstance(c, str) or len(c) != 1]

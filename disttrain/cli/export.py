@@ -120,9 +120,9 @@ def _dtp(model: Any, told: Trained, path: Path, options: argparse.Namespace) -> 
 
 
 def _onnx(model: Any, told: Trained, path: Path, options: argparse.Namespace) -> None:
-    given = {} if options.opset is None else {"opset_version": options.opset}
     program = export(model, told.args, told.kwargs, dynamic=told.dynamic)
-    importlib.import_module("..onnx", __package__).export(program, path, **given)
+    onnx = importlib.import_module("..onnx", __package__)
+    onnx.export(program, f=path, opset_version=options.opset)
 
 
 def _pretrained(model: Any, told: Trained) -> tuple[Any, Any]:

@@ -88,7 +88,7 @@ def save_characters(characters: Sequence[str], folder: str | os.PathLike) -> Non
     where = os.fspath(folder)
     every = {"type": "Split", "pattern": {"Regex": r"[\s\S]"}, "behavior": "Isolated"}
     words = {c: code for code, c in enumerate(characters)}
-    told = {
+    told: dict[str, Any] = {
         "version": "1.0", "truncation": None, "padding": None, "added_tokens": [],
         "normalizer": None, "pre_tokenizer": {**every, "invert": False}, "post_processor": None,
         "decoder": {"type": "Fuse"},

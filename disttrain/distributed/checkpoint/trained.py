@@ -63,7 +63,9 @@ def _order(path: str) -> list[Any]:
     return [(int(part), "") if part.isdigit() else (-1, part) for part in _DIGITS.split(path)]
 
 
-def load_model(build: Callable[[], Module], checkpoint: str | os.PathLike, key: str = "model") -> Any:
+def load_model(
+    build: Callable[[], Module], checkpoint: str | os.PathLike, key: str = "model"
+) -> Any:
     """The module that ``build()`` makes, with the weights that ``checkpoint`` has under ``key``, in
     eval mode. One process, whatever has written it; ``StateDictError`` lists what does not fit."""
     where = os.fspath(checkpoint)
@@ -99,19 +101,24 @@ def _flat(values: Mapping[str, Any], front: str = "") -> dict[str, Any]:
     """Names joined by dots, also of state dicts in state dicts."""
     out: dict[str, Any] = {}
     for name, value in values.items():
-        inner = _flat(value, f"{front}{name}.") if isinstance(value, Mapping) else {front + name: value}
+        inner = (
+            _flat(value, f"{front}{name}.") if isinstance(value, Mapping) else {front + name: value}
+        )
         out |= inner
     return out
 
 
 def _unwrapped(found: Mapping[str, Any], own: Mapping[str, Any], where: str) -> dict[str, Any]:
     """The state under the model's own names."""
+    plain = {_plain(name): name for name in own}
     state: dict[str, Any] = {}
     for name, value in found.items():
-        plain = name if name in own else ".".join(
-            part for part in name.split(".") if part not in WRAPPERS
-        )  # fmt: skip
-        if plain in state:
-            raise SerializationError(f"{where}: {plain!r} stands there under two names")
-        state[plain] = value
+        known = name if name in own else plain.get(_plain(name), name)
+        if known in state:
+            raise SerializationError(f"{where}: {known!r} stands there under two names")
+        state[known] = value
     return state
+
+
+def _plain(name: str) -> str:
+    return ".".join(part for part in name.split(".") if part not in WRAPPERS)

@@ -43,8 +43,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add("--hf", action="store_true", help="write the folder NAME-hf in Hugging Face's layout, too")
     add("--type", default="F16", metavar="TYPE", help="of weights in GGUF: F32, F16, BF16, Q8_0")
     add("--opset", type=int, metavar="N", help="of ONNX (default: the newest that is known)")
-    add("--program", type=Path, metavar="FILE",
-        help=f"the training program (default: {programs.NAMES} in a folder above RUN or this one)")  # fmt: skip
+    add("--program", type=Path, metavar="FILE", help=f"the training program (default: "
+        f"{programs.NAMES} in a folder above RUN or this one)")  # fmt: skip
     parser.epilog = "Other arguments are the program's own: --data.dir elsewhere"
 
 
@@ -140,8 +140,8 @@ def _gguf(model: Any, told: Trained, path: Path, options: argparse.Namespace) ->
     state, config = _pretrained(model, told)
     if config is None:
         raise ConfigError(
-            f"{path}: GGUF files hold models of known architectures; Trained(pretrained=...) of the "
-            "program must give state and config in Hugging Face's names"
+            f"{path}: GGUF files hold models of known architectures; Trained(pretrained=...) of "
+            "the program must give state and config in Hugging Face's names"
         )
     whole = gguf.from_pretrained(state, config, vocabulary=told.vocabulary, name=path.stem)
     gguf.save(whole, path, type=options.type)

@@ -51,7 +51,7 @@ def test_a_function_gets_its_arguments_and_its_errors_name_the_line(tmp_path):
     program.write_text("def trained(run, words):\n    return [run, *words] if words else 1 / 0\n")
     given = (program, "trained")
     assert programs.call(*given, ("r", ["a"]), "export", "") == ["r", "a"]
-    with pytest.raises(ConfigError, match="line 2 raised ZeroDivisionError.* To export, the prog"):
+    with pytest.raises(ConfigError, match=r"line 2 raised ZeroDivisionError.* To export, the prog"):
         programs.call(*given, ("r", []), "export", "")
     with pytest.raises(ConfigError, match=r"has no function other\(run, words\)\. Needed"):
         programs.call(program, "other", ("r", []), "export", "Needed")

@@ -101,10 +101,8 @@ def _flat(values: Mapping[str, Any], front: str = "") -> dict[str, Any]:
     """Names joined by dots, also of state dicts in state dicts."""
     out: dict[str, Any] = {}
     for name, value in values.items():
-        inner = (
-            _flat(value, f"{front}{name}.") if isinstance(value, Mapping) else {front + name: value}
-        )
-        out |= inner
+        name = front + name
+        out |= _flat(value, name + ".") if isinstance(value, Mapping) else {name: value}
     return out
 
 

@@ -170,7 +170,7 @@ def test_the_newest_checkpoint_of_runs(tmp_path):
         dcp.save({"n": 1}, checkpoint_id=tmp_path / name)
         return tmp_path / name
 
-    with pytest.raises(ConfigError, match="holds no checkpoint. Name"):
+    with pytest.raises(ConfigError, match=r"holds no checkpoint\. Name"):
         newest_checkpoint(tmp_path)
     save("0002/step_9")
     last = save("0002/step_10")

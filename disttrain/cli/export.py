@@ -79,8 +79,9 @@ def find_program(run: Path) -> Path:
     that the run names, else the nearest."""
     there = [*programs.above(run / "_"), *programs.above(Path.cwd() / "_")]
     named = _named(run)
-    if named in there:
-        return named
+    for program in there:
+        if named is not None and program.resolve() == named.resolve():
+            return program
     if there:
         return there[0]
     who = f"; it names {named}" if named is not None else ""

@@ -41,7 +41,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add("--onnx", action="store_true", help="write NAME.onnx, too")
     add("--gguf", action="store_true", help="write NAME.gguf, too (models of texts)")
     add("--hf", action="store_true", help="write the folder NAME-hf in Hugging Face's layout, too")
-    add("--type", default="F16", metavar="TYPE", help="of weights in GGUF: F32, F16, BF16, Q8_0")
+    add("--type", default="F16", choices=("F32", "F16", "BF16", "Q8_0"), help="of GGUF's weights")
     add("--opset", type=int, metavar="N", help="of ONNX (default: the newest that is known)")
     add("--program", type=Path, metavar="FILE", help=f"the training program (default: "
         f"{programs.NAMES} in a folder above RUN or this one)")  # fmt: skip

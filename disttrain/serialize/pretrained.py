@@ -181,7 +181,7 @@ def _reserved(name: str) -> bool:
 
 def _config(model: Any, given: Any, tensors: dict[str, np.ndarray]) -> dict[str, Any] | None:
     found = getattr(model, "config", None) if given is None else given
-    if found is None:
+    if found is None or (given is None and not _says(found)):
         return None
     if hasattr(found, "to_dict"):
         found = found.to_dict()
@@ -199,6 +199,12 @@ def _config(model: Any, given: Any, tensors: dict[str, np.ndarray]) -> dict[str,
     if kinds and "torch_dtype" not in about:
         about.setdefault("dtype", max(set(kinds), key=kinds.count))
     return about
+
+
+def _says(found: Any) -> bool:
+    """Whether what a module calls its config can be one."""
+    told = isinstance(found, Mapping) or hasattr(found, "to_dict")
+    return (told or dataclasses.is_dataclass(found)) and not isinstance(found, type)
 
 
 def _write_json(folder: str, name: str, value: Any) -> None:

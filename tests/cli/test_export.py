@@ -108,6 +108,20 @@ def test_the_data_are_not_needed(gpt, monkeypatch):
     assert model_of(gpt).tokens.weight.shape[1] == 32
 
 
+def test_runs_without_a_note_and_with_a_damaged_one(tmp_path, capsys):
+    run = trained(tmp_path / "runs", *MLP)
+    (run / "model.json").write_text("{}")
+    words = ["export", str(run), "-o", str(tmp_path / "m.dtp"), "--program", TRAIN]
+    assert main(words) == 2
+    assert "model.json: KeyError" in capsys.readouterr().err
+    (run / "model.json").unlink()  # of an earlier version
+    assert main(words) == 0
+    x = dt.ones(3, 1, 8, 8)
+    assert dt.load_program(tmp_path / "m.dtp")(x).tolist() == model_of(run)(x).tolist()
+    assert main(["export", str(run), "-o", str(tmp_path / "none" / "m.dtp")]) == 2
+    assert "the folder" in capsys.readouterr().err
+
+
 def own_program(folder, text):
     """A program of somebody else, and a run of it."""
     (folder / "runs").mkdir()

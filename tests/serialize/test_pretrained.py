@@ -18,6 +18,7 @@ from disttrain.serialize import (
     read_config,
     read_pretrained,
     save,
+    save_characters,
     save_pretrained,
 )
 from disttrain.serialize.pretrained import split
@@ -230,3 +231,27 @@ def test_threads_write_folders_of_their_own(tmp_path):
         t.join()
     for k in range(6):
         equal(read_pretrained(tmp_path / str(k)), model.state_dict())
+
+
+def test_a_folder_is_written_again_while_its_tensors_are_in_use(tmp_path):
+    model = nn.Sequential(*[nn.Linear(16, 16) for _ in range(3)])
+    save_pretrained(model, tmp_path)
+    state = read_pretrained(tmp_path)
+    for size in ("2KB", "5GB"):
+        save_pretrained(state, tmp_path, max_shard_size=size)
+        equal(read_pretrained(tmp_path), model.state_dict())
+        equal(state, model.state_dict())
+
+
+def test_a_config_of_another_kind_is_left_alone(tmp_path):
+    model = nn.Linear(2, 2)
+    model.config = "a text"
+    save_pretrained(model, tmp_path)
+    assert os.listdir(tmp_path) == ["model.safetensors"]
+
+
+def test_characters_have_codes(tmp_path):
+    save_characters("ab\n", tmp_path)
+    told = json.loads((tmp_path / "tokenizer.json").read_text())
+    assert told["model"]["vocab"] == {"a": 0, "b": 1, "\n": 2}
+    assert json.loads((tmp_path / "tokenizer_config.json").read_text())["tokenizer_class"]

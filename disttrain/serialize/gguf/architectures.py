@@ -175,9 +175,10 @@ def from_pretrained(
             value = told[setting]
             out.metadata[f"{row.name}.{key}"] = float(value) if key.endswith(_FLOATS) else value
     used: set[str] = set()
-    for pattern, theirs, ours in row.pairs(told[row.blocks]):
+    for pattern, theirs, ours in row.pairs(min(told[row.blocks], len(state) + 1)):
         if theirs in state:
             used.add(theirs)
+            _check_shape(row, theirs, state[theirs])
             change = row.change.get(pattern)
             tensor = state[theirs] if change is None else change[0](state[theirs], told)
             out.tensors[ours] = tensor
@@ -200,12 +201,12 @@ def to_pretrained(model: GGUF) -> tuple[dict[str, Tensor], Config]:
         found = model.metadata.get(f"{row.name}.{key}")
         if found is not None:
             config[setting] = _decimal(found)
-    blocks = config.get(row.blocks)
-    if not isinstance(blocks, int) or not 0 <= blocks <= len(model.tensors):
-        raise SerializationError(
-            f"gguf: {row.name}.block_count is {blocks!r:.40}; it counts blocks"
-        )
-    _complete(row, config)
+    try:
+        _complete(row, config)
+        _check_numbers(row, config)
+    except ConfigError as error:
+        raise SerializationError(f"{error}; the file is damaged or of another kind") from None
+    blocks = min(config[row.blocks], len(model.tensors) + 1)  # that many are never there
     state: dict[str, Tensor] = {}
     used: set[str] = set()
     for pattern, theirs, ours in row.pairs(blocks):
@@ -213,6 +214,7 @@ def to_pretrained(model: GGUF) -> tuple[dict[str, Tensor], Config]:
             used.add(ours)
             change = row.change.get(pattern)
             tensor = model.tensors[ours]
+            _check_shape(row, theirs, tensor)
             state[theirs] = tensor if change is None else change[1](tensor, config)
         elif theirs != row.head:
             raise SerializationError(f"gguf: there is no tensor {ours!r}, which {row.name} needs")
@@ -235,6 +237,14 @@ def _row(name: object, where: str) -> Architecture:
             f"gguf: {where} is {name!r:.80}; known architectures are {', '.join(ARCHITECTURES)}"
         )
     return ARCHITECTURES[name]
+
+
+def _check_shape(row: Architecture, name: str, tensor: Any) -> None:
+    """Vectors are vectors, and matrices matrices."""
+    flat = name.endswith(".bias") or "norm" in name or ".ln_" in name
+    if getattr(tensor, "ndim", None) != (1 if flat else 2):
+        shape = list(getattr(tensor, "shape", ()))
+        raise ConfigError(f"gguf: {name!r} has the shape {shape}, which {row.name} has not")
 
 
 def _under(row: Architecture, state: Mapping[str, Any]) -> dict[str, Any]:
@@ -260,18 +270,29 @@ def _settings(row: Architecture, config: Mapping[str, Any], state: Mapping[str, 
     told = {**row.defaults, **given}
     told.setdefault("n_positions", given.get("n_ctx"))
     _complete(row, told)
-    lost = [s for s in row.settings.values() if told.get(s) is None and s != "vocab_size"]
-    if lost:
-        raise ConfigError(f"gguf: config.json has no {', '.join(lost)}, which {row.name} needs")
+    _check_numbers(row, told)
     return told
+
+
+def _check_numbers(row: Architecture, config: Config) -> None:
+    """Counts and factors are such."""
+    for key, setting in row.settings.items():
+        kinds = (int, float) if key.endswith(_FLOATS) else int
+        value = config.get(setting)
+        fine = isinstance(value, kinds) and not isinstance(value, bool) and value > 0
+        if not fine and setting != "vocab_size":
+            raise ConfigError(
+                f"gguf: {setting} ({row.name}.{key}) is {value!r:.40}; {row.name} needs a number "
+                "above 0"
+            )
 
 
 def _complete(row: Architecture, config: Config) -> None:
     """Settings that follow from others."""
-    if row is _GPT2 and config.get("n_embd"):
+    if row is _GPT2 and isinstance(config.get("n_embd"), int):
         config["n_inner"] = config.get("n_inner") or 4 * config["n_embd"]
-    if row is _LLAMA and config.get("num_attention_heads"):
-        heads = config["num_attention_heads"]
+    heads = config.get("num_attention_heads")
+    if row is _LLAMA and isinstance(heads, int) and heads > 0:
         config["num_key_value_heads"] = config.get("num_key_value_heads") or heads
-        if config.get("hidden_size"):
+        if isinstance(config.get("hidden_size"), int):
             config["head_dim"] = config.get("head_dim") or config["hidden_size"] // heads

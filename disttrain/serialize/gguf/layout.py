@@ -37,6 +37,7 @@ _NUMBERS = {
 }  # fmt: skip
 _CODES: dict[Any, int] = {np.dtype(kind): code for code, (_, kind) in _NUMBERS.items()}
 _BOOL, _TEXT, _LIST = 7, 8, 9
+_FLOAT32 = float(np.finfo(np.float32).max)
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,10 @@ def _check_name(name: str, shape: tuple[int, ...]) -> None:
 
 
 def _text(text: str) -> bytes:
-    raw = text.encode()
+    try:
+        raw = text.encode()
+    except (UnicodeEncodeError, AttributeError):
+        raise ConfigError(f"gguf: {text!r:.80} is no text that UTF-8 can have") from None
     return struct.pack("<Q", len(raw)) + raw
 
 
@@ -104,7 +108,7 @@ def _number(key: str, value: Any) -> tuple[int, Any]:
     if isinstance(value, bool):
         return _BOOL, value
     if isinstance(value, float):
-        return 6, value
+        return 6 if not abs(value) > _FLOAT32 or math.isinf(value) else 12, value
     if isinstance(value, int):
         for code, low, high in ((4, 0, 1 << 32), (5, -(1 << 31), 0), (10, 0, 1 << 64),
                                 (11, -(1 << 63), 0)):  # fmt: skip
@@ -130,6 +134,7 @@ def _list(key: str, values: Any) -> bytes:
     kinds = {"f" if c in (6, 12) else "b" if c == _BOOL else "i" for c in codes}
     if len(kinds) > 1:
         raise ConfigError(f"gguf: {key!r}: a list of one type of values is needed")
+    codes = [max(codes)] if kinds == {"f"} else codes
     if kinds == {"i"} and values:  # as llama.cpp has them, where they fit
         codes = [5 if all(-(1 << 31) <= v < 1 << 31 for v in values) else 11]
     form = _NUMBERS[codes[0]][0]

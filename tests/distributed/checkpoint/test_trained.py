@@ -22,6 +22,7 @@ from disttrain.distributed.tensor.parallel import (
     parallelize_module,
 )
 from disttrain.errors import ConfigError, SerializationError, StateDictError
+from disttrain.serialize import from_pretrained, save_pretrained
 
 pytestmark = pytest.mark.simulated
 CODES = [[1, 4, 2], [0, 5, 5]]
@@ -184,3 +185,16 @@ def test_the_newest_checkpoint_of_runs(tmp_path):
     assert newest_checkpoint(tmp_path / "0002") == str(tmp_path / "0002" / "step_9")
     with pytest.raises(ConfigError, match="is no folder"):
         newest_checkpoint(tmp_path / "none")
+
+
+@pytest.mark.parametrize(("strategy", "ranks"), [(fsdp, 3), (tensor, 2)])
+def test_a_model_on_ranks_leaves_as_a_folder(tmp_path, strategy, ranks):
+    def save() -> None:
+        dist.init_process_group()
+        first = dist.get_rank() == 0
+        save_pretrained(strategy(net()), tmp_path, max_shard_size=400, is_main_process=first)
+        dist.destroy_process_group()
+
+    simulate(save, ranks)
+    model = from_pretrained(Net(), tmp_path).eval()
+    assert model(dt.tensor(CODES)).tolist() == net().eval()(dt.tensor(CODES)).tolist()

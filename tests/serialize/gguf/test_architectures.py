@@ -100,7 +100,11 @@ def test_a_trunk_without_its_prefix_and_buffers_without_weights():
         ({"model_type": "bert"}, "known architectures are gpt2, llama"),
         ({"model_type": None}, "model_type is None"),
         ({"n_layer": 3}, r"no 'transformer\.h\.2\.ln_1\.weight'"),
-        ({"n_positions": None}, "no n_positions"),
+        ({"n_positions": None}, "n_positions .gpt2.context_length. is None"),
+        ({"n_head": 0}, "n_head .* is 0; gpt2 needs a number above 0"),
+        ({"n_layer": "2"}, "n_layer .* is '2'"),
+        ({"n_embd": True}, "n_embd .* is True"),
+        ({"layer_norm_epsilon": "x"}, "layer_norm_epsilon .* is 'x'"),
         ({"rope_scaling": {"rope_type": "yarn"}}, "rope_scaling is 'yarn'"),
         ({"attention_bias": True}, "attention_bias is set"),
     ],
@@ -114,7 +118,9 @@ def test_files_that_are_of_no_architecture():
     made = gguf.from_pretrained(state_of(GPT2), GPT2)
     for change, said in (
         ({"general.architecture": "mamba"}, "general.architecture is 'mamba'"),
-        ({"gpt2.block_count": 1 << 40}, "block_count"),
+        ({"gpt2.block_count": 1 << 40}, "no tensor 'blk.2"),
+        ({"gpt2.block_count": -1}, "block_count"),
+        ({"gpt2.attention.head_count": 0}, "head_count.* damaged"),
         ({"gpt2.block_count": "2"}, "block_count"),
         ({"gpt2.block_count": 3}, "no tensor 'blk.2"),
         ({"gpt2.block_count": 1}, "has no tensor blk.1"),
@@ -122,3 +128,16 @@ def test_files_that_are_of_no_architecture():
         bad = gguf.GGUF(made.tensors, {**made.metadata, **change})
         with pytest.raises((ConfigError, SerializationError), match=said):
             gguf.to_pretrained(bad)
+
+
+@pytest.mark.parametrize("name", ["token_embd.weight", "blk.0.attn_q.weight"])
+def test_shapes_that_no_such_model_has(name):
+    made = gguf.from_pretrained(state_of(LLAMA), LLAMA)
+    for shape in ((), (3,), (2, 2, 2), (7, 16)):
+        bad = gguf.GGUF({**made.tensors, name: dt.ones(shape)}, made.metadata)
+        if len(shape) == 2 and name == "token_embd.weight":
+            continue  # fewer tokens
+        with pytest.raises(ConfigError, match="has the shape|7 rows for 4 heads"):
+            gguf.to_pretrained(bad)
+    with pytest.raises(ConfigError, match="has the shape"):
+        gguf.from_pretrained({**state_of(LLAMA), "model.norm.weight": dt.ones(2, 2)}, LLAMA)

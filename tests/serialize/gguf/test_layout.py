@@ -19,6 +19,7 @@ VALUES = {
     "a.least": -(1 << 63), "a.factor": 0.5, "a.yes": True, "a.no": False,
     "a.byte": np.uint8(3), "a.short": np.int16(-3), "a.double": np.float64(0.1),
     "a.texts": ["x", "", "é"], "a.counts": [1, 2, -3], "a.longs": [1 << 40, 1],
+    "a.huge": 1e300, "a.infinite": float("inf"), "a.mixed": [0.5, 1e300],
     "a.factors": [0.5, 0.25], "a.flags": [True, False], "a.nothing": [],
     "a.array": np.arange(5, dtype=np.uint16), "a.lists": [[1, 2], [3]],
 }  # fmt: skip
@@ -70,6 +71,8 @@ def test_alignment_is_followed():
         ({"a": object()}, {}, "'a' is object"),
         ({"a": 1 << 64}, {}, "at most 64 bits"),
         ({"a": None}, {}, "NoneType"),
+        ({3: 1}, {}, "3 is no text"),
+        ({"a": "\udcff"}, {}, "is no text"),
         ({"a": [1, "x"]}, {}, "'a' is str|one type"),
         ({"a": [1, 0.5]}, {}, "list of one type"),
         ({"general.alignment": 3}, {}, "power of two"),

@@ -137,7 +137,7 @@ def test_shapes_that_no_such_model_has(name):
         bad = gguf.GGUF({**made.tensors, name: dt.ones(shape)}, made.metadata)
         if len(shape) == 2 and name == "token_embd.weight":
             continue  # fewer tokens
-        with pytest.raises(ConfigError, match="has the shape|7 rows for 4 heads"):
+        with pytest.raises(ConfigError, match=r"has the shape|7 rows for 4 heads"):
             gguf.to_pretrained(bad)
     with pytest.raises(ConfigError, match="has the shape"):
         gguf.from_pretrained({**state_of(LLAMA), "model.norm.weight": dt.ones(2, 2)}, LLAMA)

@@ -64,10 +64,6 @@ class _Later(Shim):
 _RAGGED = (
     "ragged and sparse tensors are not part of this stand-in; pad (tf.keras.utils.pad_sequences)"
 )
-_SAVED = (
-    "saved models are not written yet; save weights by tf.train.Checkpoint, or a Keras model by "
-    "model.save"
-)
 
 
 def build() -> dict[str, Shim]:
@@ -135,13 +131,13 @@ _NAMES: dict[str, dict[str, Any]] = {
     "autograph.experimental": {"do_not_convert": do_not_convert, "set_loop_options": _nothing},
     "test": {"TestCase": debugging.TestCase, "main": unittest.main,
              "is_gpu_available": lambda *a, **k: False, "is_built_with_cuda": lambda: False},
-    "version": {"VERSION": VERSION, "GIT_VERSION": "disttrain"},
+    "saved_model": toplevel.SAVED.names(), "version": {"VERSION": VERSION, "GIT_VERSION": "disttrain"},
 }  # fmt: skip
 _MODULES: dict[str, Shim] = {
     ROOT: Shim(ROOT).give(**_TOP),
     **{f"{ROOT}.{n}": Shim(f"{ROOT}.{n}").give(**names) for n, names in _NAMES.items()},
     **{f"{ROOT}.{n}": _Later(n, what) for n, what in (
-        ("ragged", _RAGGED), ("sparse", _RAGGED), ("saved_model", _SAVED))},
+        ("ragged", _RAGGED), ("sparse", _RAGGED))},
     **keras.modules(),
 }  # fmt: skip
 for _name, _module in _MODULES.items():  # (published or not, a module has its parts)

@@ -17,6 +17,7 @@ import disttrain as dt
 from ... import tree
 from ...arrays import texts
 from ...autograd.pulled import explained
+from ...export.saved_objects import SavedObjects
 from ...graphs import effect, outside
 from . import arrays, math
 from .debugging import DEBUGGING, Assert
@@ -24,7 +25,7 @@ from .dispatch import TEXT, execute, in_keras, op
 from .function import functions_run_eagerly, run_functions_eagerly
 from .graph import Operation
 from .tensor import GRAPH, SymbolicTensor, Tensor, _of_keras, convert, is_tensor, wrap
-from .types import TensorShape, TensorSpec
+from .types import TensorShape, TensorSpec, as_dtype
 from .variable import Variable
 
 
@@ -239,6 +240,11 @@ def _parts(value: Any) -> list:
 
 def _is_variable(value: Any) -> bool:
     return isinstance(value, Variable) or _of_keras(value)
+
+
+SAVED = SavedObjects(Module, lambda v: getattr(v, "_cell", None),
+                     lambda t, train, name: Variable(wrap(t), train, name=name), wrap,
+                     lambda v, kind: convert(v, as_dtype(kind))._value)  # fmt: skip
 
 
 # --- strings and files ------------------------------------------------------------------------

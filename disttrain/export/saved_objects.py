@@ -107,8 +107,8 @@ class _Writer:
         cell = self.kind.cell(value)
         if cell is not None:
             self.cell(cell, value)
-        elif isinstance(value, Function):
-            for variable in (v for t in _traces(value) for v in t.graph.variables):
+        elif isinstance(value, (Function, Restored)):
+            for variable in _variables(value):
                 self.find(variable, seen)
         else:
             row = value if isinstance(value, (list, tuple)) else [v for _, v in _parts(value)]
@@ -131,6 +131,8 @@ class _Writer:
             return {"kind": "cell", "cell": self.cell(cell, value)}
         if isinstance(value, Function):
             return {"kind": "function", "traces": [self.trace(t) for t in _traces(value)]}
+        if isinstance(value, Restored):
+            return {"kind": "function", "traces": [self.again(*pair) for pair in value.programs]}
         if isinstance(value, (list, tuple)):
             return {"kind": "list", "parts": [self.object(v) for v in value if self.is_part(v)]}
         parts = {name: self.object(v) for name, v in _parts(value) if self.is_part(v)}
@@ -139,7 +141,8 @@ class _Writer:
     def is_part(self, value: Any) -> bool:
         row = isinstance(value, (list, tuple, dict))
         inside = value.values() if isinstance(value, dict) else value if row else ()
-        known = isinstance(value, (self.kind.holder, Function)) or self.kind.cell(value) is not None
+        kinds = (self.kind.holder, Function, Restored)
+        known = isinstance(value, kinds) or self.kind.cell(value) is not None
         return known or any(self.is_part(v) for v in inside)
 
     def cell(self, cell: Cell, variable: Any) -> int:
@@ -151,8 +154,18 @@ class _Writer:
             self.about.append({"trainable": bool(cell.trainable), "name": name})
         return self.cells[id(cell)][0]
 
+    def again(self, program: Program, variables: list) -> dict[str, Any]:
+        """A program that was loaded."""
+        number = self.places.setdefault(id(program), len(self.programs))
+        if number == len(self.programs):
+            self.programs.append(program)
+        cells = [self.cell(self.kind.cell(v), v) for v in variables]
+        return {"file": f"{number}.dtp", "cells": cells}
+
     def trace(self, trace: Any) -> dict[str, Any]:
         """The program of a trace: made once."""
+        if isinstance(trace, Restored) and len(trace.programs) == 1:
+            return self.again(*trace.programs[0])
         trace = trace.trace_of() if isinstance(trace, Function) else trace
         if not isinstance(trace, Trace):
             raise ConfigError(f"saved objects: {trace!r:.80} is no traced function")
@@ -174,10 +187,10 @@ def program_of(trace: Trace, cells: list[Cell]) -> Program:
     names = iter(range(len(specs) * 16))
     dynamic = tree.map(lambda s: _dims(s, names) if _is_spec(s) else None, trace.bound)
 
-    def pure(arguments: Mapping[str, Any], held: list[Tensor]) -> tuple[Any, list[Tensor]]:
+    def pure(arguments: Mapping[str, Any], state: list[Tensor]) -> tuple[Any, list[Tensor]]:
         before = [cell.value for cell in cells]
         try:
-            for cell, tensor in zip(cells, held, strict=True):
+            for cell, tensor in zip(cells, state, strict=True):
                 cell.value = tensor
             found = graph.run([t for t in tree.leaves(arguments) if isinstance(t, Tensor)])
             return trace._rebuilt(list(found)), [cell.value for cell in cells]
@@ -185,8 +198,7 @@ def program_of(trace: Trace, cells: list[Cell]) -> Program:
             for cell, tensor in zip(cells, before, strict=True):
                 cell.value = tensor
 
-    held = [cell.value.detach() for cell in cells]
-    return export(pure, (given, held), dynamic=(dynamic, None))
+    return export(pure, (given, [cell.value.detach() for cell in cells]), dynamic=(dynamic, None))
 
 
 def _is_spec(value: Any) -> bool:
@@ -204,6 +216,13 @@ def _traces(function: Function) -> list[Trace]:
     if not function.traces and function.input_signature is not None:
         return [function.trace_of()]
     return [t for t in function.traces if not t.graph.captured]
+
+
+def _variables(function: Function | Restored) -> list[Any]:
+    """The variables that a function uses."""
+    if isinstance(function, Restored):
+        return [v for _, variables in function.programs for v in variables]
+    return [v for t in _traces(function) for v in t.graph.variables]
 
 
 def _parts(value: Any) -> Iterator[tuple[str, Any]]:
@@ -227,13 +246,14 @@ def _signatures(given: Any) -> dict[str, Any]:
 class Restored:
     """A function that was loaded: a program for each kind of arguments that it was traced with."""
 
-    def __init__(self, kind: SavedObjects, programs: list[tuple[Program, list[Cell]]]) -> None:
-        self.kind, self.programs = kind, programs
+    def __init__(self, kind: SavedObjects, programs: list[tuple[Program, list]]) -> None:
+        self.kind, self.programs = kind, programs  # with the variables that each takes
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The result of the first program that takes such arguments."""
         refused = []
-        for program, cells in self.programs:
+        for program, variables in self.programs:
+            cells = [self.kind.cell(v) for v in variables]
             try:
                 arguments = self._arguments(program, args, kwargs)
                 found, after = program(arguments, [cell.read() for cell in cells])
@@ -357,8 +377,7 @@ class _Reader:
                 raise ValueError(f"the file {file!r:.40}")
             if file not in self.programs:
                 self.programs[file] = load_program(os.path.join(self.folder, file))
-            cells = [self.kind.cell(self.variables[n]) for n in trace["cells"]]
-            pairs.append((self.programs[file], cells))
+            pairs.append((self.programs[file], [self.variables[n] for n in trace["cells"]]))
         return Restored(self.kind, pairs)
 
 

@@ -131,7 +131,8 @@ _NAMES: dict[str, dict[str, Any]] = {
     "autograph.experimental": {"do_not_convert": do_not_convert, "set_loop_options": _nothing},
     "test": {"TestCase": debugging.TestCase, "main": unittest.main,
              "is_gpu_available": lambda *a, **k: False, "is_built_with_cuda": lambda: False},
-    "saved_model": toplevel.SAVED.names(), "version": {"VERSION": VERSION, "GIT_VERSION": "disttrain"},
+    "saved_model": toplevel.SAVED.names(),
+    "version": {"VERSION": VERSION, "GIT_VERSION": "disttrain"},
 }  # fmt: skip
 _MODULES: dict[str, Shim] = {
     ROOT: Shim(ROOT).give(**_TOP),

@@ -242,11 +242,6 @@ def _is_variable(value: Any) -> bool:
     return isinstance(value, Variable) or _of_keras(value)
 
 
-SAVED = SavedObjects(Module, lambda v: getattr(v, "_cell", None),
-                     lambda t, train, name: Variable(wrap(t), train, name=name), wrap,
-                     lambda v, kind: convert(v, as_dtype(kind))._value)  # fmt: skip
-
-
 # --- strings and files ------------------------------------------------------------------------
 def _each(fn: Callable, kind: Any = None) -> Callable:
     def function(input: Any, *args: Any, name: Any = None, **kwargs: Any) -> Any:  # noqa: A002
@@ -330,3 +325,5 @@ NAMES: dict[str, Any] = {
     "get_logger": lambda: logging.getLogger("tensorflow"),
     "newaxis": None, "Tensor": Tensor, "inside_function": lambda: GRAPH.get() is not None,
 }  # fmt: skip
+SAVED = SavedObjects(Module, lambda v: getattr(v, "_cell", None), lambda t, on, name: Variable(
+    wrap(t), on, name=name), wrap, lambda v, of: convert(v, as_dtype(of))._value)  # fmt: skip

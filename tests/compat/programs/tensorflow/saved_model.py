@@ -37,6 +37,22 @@ class Network(tf.Module):
     def scores(self, images):
         return {"scores": tf.nn.softmax(self(images)), "best": tf.argmax(self(images), axis=-1)}
 
+    @tf.function(input_signature=[tf.TensorSpec([3], tf.float32)])
+    def gate(self, x):
+        if tf.reduce_sum(x) > 0:
+            y = x * self.layers[0].w[0, 1]
+        else:
+            y = -x
+        return y
+
+    @tf.function(input_signature=[tf.TensorSpec([], tf.float32)])
+    def halvings(self, x):
+        count = 0
+        while x > 1.0:
+            x = x / 2.0
+            count += 1
+        return count, x
+
 
 net = Network()
 x = tf.constant([[1.0, 2.0, 3.0], [0.0, 1.0, 0.0]])
@@ -57,6 +73,9 @@ try:
     loaded.power(tf.constant([1.0, 2.0, 3.0]))
 except ValueError as error:
     print("refused", str(error).splitlines()[0].split(".")[0])
+
+print("gate", loaded.gate(tf.constant([1.0, 2.0, 3.0])).numpy(), loaded.gate(tf.constant([-1.0, -2.0, 0.0])).numpy())
+print("halvings", [part.numpy() for part in loaded.halvings(tf.constant(100.0))])
 
 infer = loaded.signatures["serving_default"]
 found = infer(images=x)

@@ -95,11 +95,6 @@ _PACKAGES = ("amp", "autograd", "compile", "cuda", "data", "distributed", "distr
              "export", "fft", "func", "futures", "keyed", "linalg", "metrics", "nn", "onnx",
              "optim", "profiler", "quantize", "quasirandom", "record", "sanitize", "serialize",
              "signal", "sparse", "special")  # fmt: skip
-=======
-             "export", "func", "futures", "keyed", "linalg", "metrics", "nn", "onnx", "optim",
-             "profiler", "quasirandom", "record", "sanitize", "serialize", "signal", "sparse",
-             "special", "fft")  # fmt: skip
->>>>>>> onnxout
 _ELSEWHERE = {"GradientTape": ".autograd", "autocast": ".amp", "draw": ".drawing",
               "Dim": ".export", "jit": ".compile", "launch": "disttrain_launcher",
               "load": ".serialize", "load_program": ".export", "save": ".serialize"}  # fmt: skip

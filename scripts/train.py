@@ -20,9 +20,10 @@ from pathlib import Path
 import disttrain as dt
 from disttrain import config, outputs
 from disttrain.distributed import elastic
+from disttrain.distributed.checkpoint import Trained
 from disttrain.distributed.planning import Subject
 from disttrain.errors import ConfigError, DeviceError, SerializationError
-from training import checkpoint, enduring
+from training import checkpoint, enduring, exporting
 from training.loop import Result, Trainer
 from training.planning import make_subject
 from training.settings import Settings
@@ -105,6 +106,12 @@ def _as_rank_0_says(path: Path | None) -> Path | None:
 def subject(words: list[str]) -> Subject:
     """For ``disttrain plan``: what these words would train."""
     return make_subject(read_command_line(words)[0])
+
+
+def trained(run: str, words: list[str]) -> Trained:
+    """For ``disttrain export``: the model of the folder ``run``."""
+    settings, _ = read_command_line(["--config", str(Path(run) / "config.toml"), *words])
+    return exporting.make_trained(Path(run), settings)
 
 
 def main(words: list[str] | None = None) -> int:

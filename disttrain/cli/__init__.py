@@ -23,6 +23,7 @@ COMMANDS = {
     "ckpt": "list, show, verify, compare, reshard, consolidate and collect checkpoints",
     "diff": "say which operation of two recorded runs, or ranks, differs first",
     "doctor": "say what this machine has, and what each missing thing would enable",
+    "export": "write the model of a run as a saved program, ONNX, GGUF or a folder for others",
     "jobs": "list the jobs of this user that run on this machine",
     "pdb": "stop a rank of a running job in the debugger, at its next line of Python",
     "pipeline": "prove that a pipeline schedule ends, with which memory, or show why not",

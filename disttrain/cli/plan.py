@@ -8,21 +8,15 @@ command line and returns a ``distributed.planning.Subject``.
 from __future__ import annotations
 
 import argparse
-import ast
-import runpy
-import sys
-import traceback
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from ..distributed import planning
-from ..errors import ConfigError, DisttrainError
+from ..errors import ConfigError
 from ..sizes import parse_size
+from . import programs
 
 TAKES_SETTINGS = True
-NAMES = ("train.py", "scripts/train.py")
-_NAME = "subject"
 _NEEDED = (
     "A plan needs one that returns a disttrain.distributed.planning.Subject: how the model is "
     "built, its loss on a batch, the size of that, and the optimizer. For example\n"
@@ -44,7 +38,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--program",
         type=Path,
         metavar="FILE",
-        help=f"the program (default: {' or '.join(NAMES)} in a folder above CONFIG)",
+        help=f"the program (default: {programs.NAMES} in a folder above CONFIG)",
     )
     _configure_cluster(parser)
     parser.epilog = "Other arguments are the program's own: --model.width 256"
@@ -70,7 +64,7 @@ def run(options: argparse.Namespace) -> int:
     if options.world is None:
         raise ConfigError("--world N (memory of N ranks) or --cluster FILE (step times) is needed")
     memory = None if options.memory is None else parse_size(options.memory)
-    program = options.program or find_program(options.config)
+    program = options.program or programs.find_program(options.config)
     subject = load_subject(program, ["--config", str(options.config), *options.settings])
     needs = planning.needs_of(subject, options.world, options.hosts, options.tensor)
     print(planning.as_json(needs, memory) if options.json else planning.table(needs, memory))
@@ -80,7 +74,7 @@ def run(options: argparse.Namespace) -> int:
 def _run_cluster(options: argparse.Namespace) -> int:
     model, training = planning.read_model(options.config)
     if model is None or options.program is not None:
-        program = options.program or find_program(options.config)
+        program = options.program or programs.find_program(options.config)
         subject = load_subject(program, ["--config", str(options.config), *options.settings])
         model, seq = planning.transformer_of_program(subject)
         training = {"batch": subject.batch_size, "seq": seq}
@@ -103,76 +97,12 @@ def _run_cluster(options: argparse.Namespace) -> int:
     return 0 if found.fits else 1
 
 
-def find_program(config: Path) -> Path:
-    """The program that ``config`` belongs to: the nearest one in the folders above it."""
-    if not config.is_file():
-        raise ConfigError(f"{config}: there is no such file; a TOML file is needed")
-    for folder in config.resolve().parents:
-        for name in NAMES:
-            if (folder / name).is_file():
-                return folder / name
-    raise ConfigError(
-        f"there is no {' or '.join(NAMES)} in the folders above {config}; name the program "
-        "with --program"
-    )
-
-
 def load_subject(program: Path, words: list[str]) -> Any:
     """What ``subject(words)`` of the program returns. A program without one is not run: it would
     train."""
-    if not binds_subject(program):
-        raise ConfigError(f"{program} has no function subject(words). {_NEEDED}")
-    sys.path.insert(0, str(program.resolve().parent))
-    try:
-        found = runpy.run_path(str(program), run_name="disttrain_planned")["subject"](words)
-    except DisttrainError:
-        raise
-    except (Exception, SystemExit) as error:
-        raise ConfigError(
-            f"{program}: {_last_line(error, program)} raised {type(error).__name__}: {error}. To "
-            'plan, the program is loaded under another name than "__main__", and its '
-            "subject(words) is called, in one process without a group"
-        ) from error
-    finally:
-        sys.path.pop(0)
+    found = programs.call(program, "subject", (words,), "plan", _NEEDED)
     if not isinstance(found, planning.Subject):
         raise ConfigError(
             f"{program}: subject(words) returned {type(found).__name__}, not a Subject. {_NEEDED}"
         )
     return found
-
-
-def binds_subject(program: Path) -> bool:
-    """Whether the top level of a Python file defines, imports or assigns ``subject``."""
-    if not program.is_file():
-        raise ConfigError(f"--program {program}: there is no such file")
-    try:
-        tree = ast.parse(program.read_bytes(), str(program))
-    except OSError as error:
-        raise ConfigError(f"{program} cannot be read: {error.strerror}") from error
-    except (SyntaxError, ValueError) as error:
-        raise ConfigError(f"{program} is no Python program: {error}. {_NEEDED}") from error
-    return any(_NAME in _bound(node) for top in tree.body for node in _reached(top))
-
-
-def _reached(top: ast.stmt) -> Iterator[ast.AST]:
-    """A statement, and what stands in it outside functions and classes."""
-    yield top
-    if not isinstance(top, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-        for child in ast.iter_child_nodes(top):
-            yield from _reached(child)  # type: ignore[arg-type]
-
-
-def _bound(node: ast.AST) -> list[str]:
-    if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
-        return [node.name]
-    if isinstance(node, (ast.Import, ast.ImportFrom)):
-        return [_NAME if a.name == "*" else a.asname or a.name for a in node.names]
-    return [node.id] if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) else []
-
-
-def _last_line(error: BaseException, program: Path) -> str:
-    """The line of the program, or of what it calls, that raised."""
-    frames = traceback.extract_tb(error.__traceback__)
-    own = [f for f in frames if f.filename == str(program)] or frames
-    return f"line {own[-1].lineno}"

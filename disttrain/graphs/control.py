@@ -10,6 +10,9 @@ import numpy as np
 
 from .. import tree
 from ..compile.autograph import Border
+from ..core.tensor import Tensor
+from ..func import control_flow
+from ..func.instructions import is_staging
 from ..ops import api as ops
 from .graph import CURRENT, Graph, Symbol, outside
 from .operations import Operations
@@ -47,6 +50,11 @@ def _captures(graphs: Sequence[Graph]) -> tuple[list, list[list[int]]]:
     return found, places
 
 
+def _is_staged(*values: Any) -> bool:
+    """Whether a capture takes branches and loops over tensors as instructions."""
+    return is_staging() and all(isinstance(t, Tensor) for t in tree.leaves(values))
+
+
 def _kind(t: Symbol) -> str:
     return str(t._value.dtype).rpartition(".")[2]
 
@@ -70,6 +78,12 @@ def branch(
     held, places = _captures(branches)
 
     def call(at: Any, *values: Any, run: Any) -> tuple:
+        if flag and _is_staged(at, values):
+            ways = [
+                lambda *v, g=g, p=p: tuple(g.run([v[i] for i in p], run))
+                for g, p in zip(branches, places, strict=True)
+            ]
+            return tuple(control_flow.cond(at, *ways, values))
         n = int(not at) if flag else int(at)
         n = n if 0 <= n < len(branches) else len(branches) - 1
         return tuple(branches[n].run([values[i] for i in places[n]], run))
@@ -106,6 +120,13 @@ def while_loop(
     def call(*given: Any, run: Any) -> tuple:
         now, around = list(given[:count]), given[count:]
         extra, more = [around[i] for i in for_test], [around[i] for i in for_step]
+        if limit is None and _is_staged(*given):
+            found = control_flow.while_loop(
+                lambda *v: tests.run([*v, *extra], run)[0],
+                lambda *v: tuple(steps.run([*v, *more], run)),
+                tuple(now),
+            )
+            return tuple(found)
         done = 0
         while bool(tests.run([*now, *extra], run)[0]) and (limit is None or done < limit):
             now = steps.run([*now, *more], run)

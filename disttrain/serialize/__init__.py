@@ -1,6 +1,7 @@
-"""Files with tensors: ``save``, ``load`` and ``inspect``, in the safetensors format; and which
-classes a file may name."""
+"""Files with tensors: ``save``, ``load`` and ``inspect``, in the safetensors format; which classes
+a file may name; folders of models in Hugging Face's layout; ``gguf``, the files of llama.cpp."""
 
+from . import gguf
 from .api import get_unsafe_globals_in_checkpoint, inspect, load, save
 from .layout import Entry, Header
 from .objects import add_safe_globals, clear_safe_globals, get_safe_globals, safe_globals
@@ -10,6 +11,13 @@ from .options import (
     set_crc32_options,
     set_default_mmap_options,
 )
+from .pretrained import (
+    from_pretrained,
+    read_config,
+    read_pretrained,
+    save_characters,
+    save_pretrained,
+)
 
 __outward__ = ("disttrain.serialize", "")
 
@@ -18,14 +26,20 @@ __all__ = [
     "Header",
     "add_safe_globals",
     "clear_safe_globals",
+    "from_pretrained",
     "get_crc32_options",
     "get_default_mmap_options",
     "get_safe_globals",
     "get_unsafe_globals_in_checkpoint",
+    "gguf",
     "inspect",
     "load",
+    "read_config",
+    "read_pretrained",
     "safe_globals",
     "save",
+    "save_characters",
+    "save_pretrained",
     "set_crc32_options",
     "set_default_mmap_options",
 ]

@@ -94,6 +94,11 @@ def _parts(obj: object) -> list[Any]:
         name = unique("~structure", encoded.arrays)
         stored = {**stored, name: np.frombuffer(text.encode(), np.uint8)}
         text = json.dumps({"version": _VERSION, "in": name})
+    return file_of(stored, {_STRUCTURE: text})
+
+
+def file_of(stored: dict[str, np.ndarray], metadata: dict[str, str]) -> list[Any]:
+    """The parts of a file of these arrays under these names."""
     order = sorted(stored, key=lambda n: -min(stored[n].itemsize, 8))  # keeps all aligned
     entries, data, at = [], [], 0
     for name in order:
@@ -102,7 +107,7 @@ def _parts(obj: object) -> list[Any]:
         entries.append(entry)
         data.append(raw)
     sums = [int(s) for raw in data for s in crc32c_blocks(raw)] if get_crc32_options() else None
-    header = build(entries, {_STRUCTURE: text}, sums)
+    header = build(entries, metadata, sums)
     if len(header) - 8 > HEADER_CAP:
         raise SerializationError(
             f"save: {len(entries)} tensors with long names need a header of {len(header)} bytes; "

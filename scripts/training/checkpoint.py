@@ -3,6 +3,7 @@
     <log.dir>/0001/config.toml  metrics.jsonl  events.out.tfevents...  epoch_0020/
                    epoch_0020_step_00000450/  in the middle of the next epoch
                    job                        which job went on with it last
+                   model.json                 what the model was made for, for ``disttrain export``
 
 A checkpoint is a folder that all ranks write, each what it holds (``docs/checkpoints.md``). It
 counts once it is committed: whatever happens, the newest ``epoch_*`` that ``find`` gives is whole,

@@ -23,7 +23,7 @@ from disttrain.distributed.checkpoint import tools
 from disttrain.distributed.elastic import termination_requested
 from disttrain.errors import ConfigError
 
-from . import checkpoint
+from . import checkpoint, exporting
 from .datasets import make_task
 from .devices import own_device, rng_state, set_rng_state
 from .feeding import Feed
@@ -123,6 +123,7 @@ class Trainer:
         run = checkpoint.open_run(self.settings.log.dir, job, self.resumed)
         if not (run / "config.toml").exists():
             config.dump(self.settings, run / "config.toml")
+        exporting.note(run, self.task)
         return run
 
     @property

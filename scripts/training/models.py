@@ -53,9 +53,9 @@ def _head(model: Model, num_inputs: int, num_classes: int) -> list[nn.Module]:
 class Block(nn.Module):
     """Attention to what came before, then a perceptron, each added to the stream."""
 
-    def __init__(self, width: int, num_heads: int, dropout: float) -> None:
+    def __init__(self, width: int, num_heads: int, dropout: float, form: str = "none") -> None:
         super().__init__()
-        self.num_heads = num_heads
+        self.num_heads, self.form = num_heads, form  # of gelu
         self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
         self.qkv = nn.Linear(width, 3 * width)
         self.out = nn.Linear(width, width)
@@ -70,7 +70,7 @@ class Block(nn.Module):
         q, k, v = (part.transpose(1, 2) for part in heads.chunk(3, -1))
         seen = F.scaled_dot_product_attention(q, k, v, is_causal=True)
         x = x + self.dropout(self.out(seen.transpose(1, 2).reshape(batch, length, -1)))
-        return x + self.dropout(self.down(F.gelu(self.up(self.norm2(x)))))
+        return x + self.dropout(self.down(F.gelu(self.up(self.norm2(x)), self.form)))
 
 
 class GPT(nn.Module):
@@ -85,9 +85,9 @@ class GPT(nn.Module):
         self.block_size = block_size
         self.tokens = nn.Embedding(vocabulary, model.width)
         self.positions = nn.Embedding(block_size, model.width)
-        self.blocks = nn.ModuleList(
-            [Block(model.width, model.num_heads, model.dropout) for _ in range(model.num_layers)]
-        )
+        form = "tanh" if model.activation == "gelu_tanh" else "none"
+        sizes = (model.width, model.num_heads, model.dropout, form)
+        self.blocks = nn.ModuleList([Block(*sizes) for _ in range(model.num_layers)])
         self.norm = nn.LayerNorm(model.width)
         self.scores = nn.Linear(model.width, vocabulary, bias=False)
         for name, parameter in self.named_parameters():

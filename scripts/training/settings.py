@@ -41,6 +41,7 @@ class Model:
     num_layers: int = 2  # the rest: gpt
     num_heads: int = 4
     width: int = 96
+    activation: Literal["gelu", "gelu_tanh"] = "gelu"  # gelu_tanh: as GPT-2 and llama.cpp have it
 
     def __post_init__(self) -> None:
         require(0 <= self.dropout < 1, "dropout", self.dropout, "a part from 0 to below 1")

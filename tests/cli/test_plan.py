@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from disttrain.cli import main
-from disttrain.cli.plan import binds_subject, find_program, load_subject
+from disttrain.cli.plan import load_subject
+from disttrain.cli.programs import find_program
 
 ROOT = Path(__file__).parents[2]
 
@@ -67,44 +68,6 @@ def test_what_a_program_must_have_to_be_planned(tmp_path, capsys, text, message)
 
 def test_the_program_of_a_config_lies_above_it():
     assert find_program(ROOT / "configs" / "gpt_char.toml") == ROOT / "scripts" / "train.py"
-
-
-@pytest.mark.parametrize(
-    ("text", "binds"),
-    [
-        ("def subject(words): ...", True),
-        ("class subject: ...", True),
-        ("from other import make as subject", True),
-        ("from other import *", True),
-        ("import subject", True),
-        ("subject = other = None", True),
-        ("with open('x') as subject: ...", True),
-        ("try:\n    from a import b\nexcept ImportError:\n    subject = None", True),
-        ("from other import subject as make", False),
-        ("def f():\n    def subject(words): ...", False),
-        ("print(subject)", False),
-        ("x.subject = 1", False),
-        ("", False),
-    ],
-)
-def test_what_the_top_level_binds(tmp_path, text, binds):
-    path = tmp_path / "p.py"
-    path.write_text(text)
-    assert binds_subject(path) is binds
-
-
-def test_the_nearest_program_above_a_config(tmp_path):
-    deep = tmp_path / "a" / "configs"
-    deep.mkdir(parents=True)
-    config = deep / "c.toml"
-    config.write_text("")
-    (tmp_path / "train.py").write_text("")
-    assert find_program(config) == tmp_path / "train.py"
-    (tmp_path / "a" / "scripts").mkdir()
-    (tmp_path / "a" / "scripts" / "train.py").write_text("")
-    assert find_program(config) == tmp_path / "a" / "scripts" / "train.py"
-    (tmp_path / "a" / "train.py").write_text("")
-    assert find_program(config) == tmp_path / "a" / "train.py"
 
 
 def test_a_program_finds_what_lies_beside_it_and_gets_its_words(tmp_path):

@@ -22,6 +22,7 @@ ALONE = {
     "tensorflow/function": [TENSORFLOW],
     "tensorflow/data": [TENSORFLOW],
     "tensorflow/mirrored": [TENSORFLOW],
+    "tensorflow/saved_model": [TENSORFLOW],
     "tensorflow/keras_fit": [TENSORFLOW],
 }
 

@@ -22,7 +22,7 @@ LINTER = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlin
 # Modules that load what they are told by others, not by a string of their own.
 TOLD = {
     "disttrain.backends.cuda.platform": "CuPy, by the name in its table",
-    "disttrain.cli.plan": "the user's program",
+    "disttrain.cli.programs": "the user's program",
     "disttrain.compat.running": "the user's program",
     "disttrain.compat.torch.elastic.running": "the user's program",
     "disttrain.compat.torch.distributed.sharding": "the import hook's table, each name a constant",

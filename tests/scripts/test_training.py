@@ -102,7 +102,7 @@ def test_run_leaves_everything_behind(tmp_path):
     assert result.test_accuracy > 0.8 and result.world_size == 1
     assert result.run == tmp_path / "0001"
     names = {p.name.split(".")[0] for p in result.run.iterdir()}
-    assert names == {"config", "metrics", "events", "epoch_0002", "epoch_0003"}
+    assert names == {"config", "metrics", "events", "model", "epoch_0002", "epoch_0003"}
     records = read_jsonl(result.run / "metrics.jsonl")
     tests = [r for r in records if r["kind"] == "test"]
     assert [r["epoch"] for r in tests] == [1, 2, 3] and tests[-1]["step"] == 3 * (1437 // 64)

@@ -38,10 +38,6 @@ ROOT = "tensorflow"
 _RAGGED = (
     "ragged and sparse tensors are not part of this stand-in; pad (tf.keras.utils.pad_sequences)"
 )
-_SAVED = (
-    "saved models are not written yet; save weights by tf.train.Checkpoint, or a Keras model by "
-    "model.save"
-)
 
 
 def install() -> None:
@@ -97,12 +93,12 @@ _NAMES: dict[str, dict[str, Any]] = {
                "cast": math.cast},
     "autograph": {"set_verbosity": _nothing},
     "autograph.experimental": {"do_not_convert": do_not_convert, "set_loop_options": _nothing},
-    "test": debugging.TEST,
+    "test": debugging.TEST, "saved_model": toplevel.SAVED.names(),
     "version": {"VERSION": VERSION, "GIT_VERSION": "disttrain"},
 }  # fmt: skip
 _MODULES = _publish.assembled(
-    ROOT, _NAMES, *keras.modules().values(), *(_publish.Absent(f"{ROOT}.{n}", why) for n, why in (
-        ("ragged", _RAGGED), ("sparse", _RAGGED), ("saved_model", _SAVED))))  # fmt: skip
+    ROOT, _NAMES, *keras.modules().values(), *(
+        _publish.Absent(f"{ROOT}.{n}", _RAGGED) for n in ("ragged", "sparse")))  # fmt: skip
 # TensorFlow's names in place of this package's own modules, some of which are called alike.
 globals().update({n: v for n, v in vars(_MODULES[ROOT]).items() if not n.startswith("_")})
 __version__ = VERSION

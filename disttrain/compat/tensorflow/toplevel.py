@@ -16,6 +16,7 @@ import disttrain as dt
 
 from ... import tree
 from ...arrays import pieces, texts
+from ...export.saved_objects import SavedObjects
 from ...graphs import outside, programs
 from ...graphs.cells import Container
 from ...graphs.function import run_eagerly, runs_eagerly
@@ -24,8 +25,8 @@ from . import arrays
 from .debugging import DEBUGGING, Assert
 from .dispatch import OPS, TEXT, execute, op, table
 from .graph import Operation
-from .tensor import GRAPH, SymbolicTensor, Tensor, _of_keras, convert
-from .types import TensorSpec
+from .tensor import GRAPH, SymbolicTensor, Tensor, _of_keras, convert, wrap
+from .types import TensorSpec, as_dtype
 from .variable import Variable
 
 
@@ -185,3 +186,5 @@ NAMES: dict[str, Any] = {
     "timestamp": lambda name=None: convert(time.time(), "float64"),
     "get_logger": lambda: logging.getLogger("tensorflow"),
 }  # fmt: skip
+SAVED = SavedObjects(Module, lambda v: getattr(v, "_cell", None), lambda t, on, name: Variable(
+    wrap(t), on, name=name), wrap, lambda v, of: convert(v, as_dtype(of))._value)  # fmt: skip

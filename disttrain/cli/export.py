@@ -1,0 +1,156 @@
+"""``disttrain export RUN -o digits.dtp``: the model of a run, as a file that other programs run.
+
+RUN is the folder of a run, of runs, or of a checkpoint; however many ranks have written that, this
+is one process. What the model is, its training program says: a Python file with a function
+``trained(run, words)``, which gets that folder and the words of the command line that it does not
+know, and returns a ``distributed.checkpoint.Trained``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from .. import sizes
+from ..distributed.checkpoint.trained import Trained, load_model, newest_checkpoint
+from ..errors import ConfigError
+from ..export.exporting import export
+from ..serialize import gguf, save_characters, save_pretrained
+from . import programs
+
+TAKES_SETTINGS = True
+NOTE = "model.json"  # the file of a run that may say which program it is of
+_NEEDED = (
+    "An export needs one that returns a disttrain.distributed.checkpoint.Trained: how the model is "
+    "built, and an example of its inputs. For example\n"
+    "    def trained(run, words):\n"
+    "        return Trained(build=make_model, args=(dt.zeros(1, 8),), dynamic={0: {0: 'batch'}})\n"
+    "(docs/deployment.md; scripts/train.py has one)"
+)
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("run", type=Path, metavar="RUN", help="the folder of a run, of runs, or of a checkpoint")
+    add("-o", "--output", type=Path, required=True, metavar="FILE",
+        help="NAME.dtp or a folder NAME: a saved program; NAME.onnx; NAME.gguf")  # fmt: skip
+    add("--onnx", action="store_true", help="write NAME.onnx, too")
+    add("--gguf", action="store_true", help="write NAME.gguf, too (models of texts)")
+    add("--hf", action="store_true", help="write the folder NAME-hf in Hugging Face's layout, too")
+    add("--type", default="F16", choices=("F32", "F16", "BF16", "Q8_0"), help="of GGUF's weights")
+    add("--opset", type=int, metavar="N", help="of ONNX (default: the newest that is known)")
+    add("--program", type=Path, metavar="FILE", help=f"the training program (default: "
+        f"{programs.NAMES} in a folder above RUN or this one)")  # fmt: skip
+    parser.epilog = "Other arguments are the program's own: --data.dir elsewhere"
+
+
+def run(options: argparse.Namespace) -> int:
+    checkpoint = Path(newest_checkpoint(options.run))
+    folder = checkpoint.parent
+    program = options.program or find_program(folder)
+    told = load_trained(program, folder, options.settings)
+    model = load_model(told.build, checkpoint, told.key)
+    print(f"model: {checkpoint}, as {program} builds it")
+    for way, path in outputs(options):
+        _WAYS[way](model, told, path, options)
+        print(f"{path}: {sizes.size(_bytes(path))}")
+    return 0
+
+
+def outputs(options: argparse.Namespace) -> list[tuple[str, Path]]:
+    """What is to be written, and where."""
+    path: Path = options.output
+    first = path.suffix[1:] if path.suffix in (".onnx", ".gguf") else "dtp"
+    found = {first: path}
+    for way in ("onnx", "gguf"):
+        if getattr(options, way):
+            found.setdefault(way, path.with_suffix("." + way))
+    if options.hf:
+        found["hf"] = path.with_name(path.stem + "-hf")
+    return list(found.items())
+
+
+def find_program(run: Path) -> Path:
+    """The training program of the run: of those in the folders above it and above this one the one
+    that the run names, else the nearest."""
+    there = [*programs.above(run / "_"), *programs.above(Path.cwd() / "_")]
+    named = _named(run)
+    for program in there:
+        if named is not None and program.resolve() == named.resolve():
+            return program
+    if there:
+        return there[0]
+    who = f"; it names {named}" if named is not None else ""
+    raise ConfigError(
+        f"there is no {programs.NAMES} in the folders above {run} or this one{who}; name the "
+        "program with --program"
+    )
+
+
+def _named(run: Path) -> Path | None:
+    """The program that a run says it is of. It is not run for that alone."""
+    try:
+        told = json.loads((run / NOTE).read_text())
+        return Path(told["program"])
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return None
+
+
+def load_trained(program: Path, run: Path, words: list[str]) -> Trained:
+    """What ``trained(run, words)`` of the program returns."""
+    found = programs.call(program, "trained", (str(run), words), "export", _NEEDED)
+    if not isinstance(found, Trained):
+        raise ConfigError(
+            f"{program}: trained(run, words) returned {type(found).__name__}, not a Trained. "
+            f"{_NEEDED}"
+        )
+    return found
+
+
+def _bytes(path: Path) -> int:
+    files = [p for p in path.rglob("*") if p.is_file()] if path.is_dir() else [path]
+    return sum(p.stat().st_size for p in files)
+
+
+def _dtp(model: Any, told: Trained, path: Path, options: argparse.Namespace) -> None:
+    export(model, told.args, told.kwargs, dynamic=told.dynamic).save(path)
+
+
+def _onnx(model: Any, told: Trained, path: Path, options: argparse.Namespace) -> None:
+    program = export(model, told.args, told.kwargs, dynamic=told.dynamic)
+    onnx = importlib.import_module("..onnx", __package__)
+    onnx.export(program, f=path, opset_version=options.opset)
+
+
+def _pretrained(model: Any, told: Trained) -> tuple[Any, Any]:
+    return (model, None) if told.pretrained is None else told.pretrained(model)
+
+
+def _hf(model: Any, told: Trained, path: Path, options: argparse.Namespace) -> None:
+    state, config = _pretrained(model, told)
+    save_pretrained(state, path, config)
+    if told.vocabulary is not None and not isinstance(told.vocabulary, gguf.Vocabulary):
+        save_characters(told.vocabulary, path)
+
+
+def _gguf(model: Any, told: Trained, path: Path, options: argparse.Namespace) -> None:
+    state, config = _pretrained(model, told)
+    if config is None:
+        raise ConfigError(
+            f"{path}: GGUF files hold models of known architectures; Trained(pretrained=...) of "
+            "the program must give state and config in Hugging Face's names"
+        )
+    whole = gguf.from_pretrained(state, config, vocabulary=told.vocabulary, name=path.stem)
+    gguf.save(whole, path, type=options.type)
+
+
+_WAYS: dict[str, Callable[[Any, Trained, Path, argparse.Namespace], None]] = {
+    "dtp": _dtp,
+    "onnx": _onnx,
+    "gguf": _gguf,
+    "hf": _hf,
+}

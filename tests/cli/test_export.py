@@ -1,0 +1,193 @@
+"""``disttrain export``: from the folder of a run to files that run without its Python."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import train as program
+
+import disttrain as dt
+from disttrain import config
+from disttrain.cli import main
+from disttrain.cli.export import find_program
+from disttrain.distributed import checkpoint as dcp
+from disttrain.distributed.checkpoint import load_model, newest_checkpoint
+from disttrain.errors import ConfigError
+from disttrain.serialize import gguf, read_config, read_pretrained
+from training import gpt2
+from training.settings import Settings
+
+ROOT = Path(__file__).parents[2]
+TRAIN = str(ROOT / "scripts" / "train.py")
+MLP = ["--model.name=mlp", "--model.hidden=16", "--train.epochs=1", "--train.steps_per_epoch=3",
+       "--log.tensorboard=false"]  # fmt: skip
+GPT = [
+    "--data.name=text", "--data.block_size=8", "--data.batch_size=8", "--model.name=gpt",
+    "--model.width=32", "--model.num_heads=2", "--model.num_layers=1", "--train.epochs=1",
+    "--train.steps_per_epoch=2", "--log.tensorboard=false", "--model.activation=gelu_tanh",
+]  # fmt: skip
+
+
+def trained(folder, *words):
+    """A run of one process; its folder."""
+    settings = config.load(
+        Settings, None, [*words, f"--log.dir={folder}", "--parallel.strategy=none"]
+    )
+    return program.train(settings).run
+
+
+@pytest.fixture(scope="module")
+def gpt(tmp_path_factory):
+    return trained(tmp_path_factory.mktemp("runs"), *GPT)
+
+
+def model_of(run):
+    told = program.trained(str(run), [])
+    return load_model(told.build, newest_checkpoint(run))
+
+
+def test_two_commands_on_real_ranks(tmp_path):
+    """dtrun trains, one process exports, and a fresh one runs the file."""
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    runs, file = tmp_path / "runs", tmp_path / "digits.dtp"
+    train = [sys.executable, "-m", "disttrain_launcher", "--nproc-per-node", "2", TRAIN, *MLP,
+             "--parallel.strategy=fsdp", f"--log.dir={runs}"]  # fmt: skip
+    subprocess.run(train, env=env, check=True, timeout=50, capture_output=True)
+    code = "import sys\nfrom disttrain.cli import command\nsys.exit(command())"
+    words = ["export", str(runs / "0001"), "-o", str(file), "--program", TRAIN]
+    done = subprocess.run([sys.executable, "-c", code, *words], env=env, timeout=50, text=True,
+                          check=True, capture_output=True)  # fmt: skip
+    assert done.stdout.splitlines()[-1].startswith(f"{file}: ")
+    x = dt.randn(5, 1, 8, 8)
+    assert dt.load_program(file)(x).tolist() == model_of(runs / "0001")(x).tolist()
+
+
+def test_a_model_of_texts_leaves_in_every_way(gpt, tmp_path, capsys):
+    out = tmp_path / "m.dtp"
+    words = ["-o", str(out), "--gguf", "--hf", "--type", "F32", "--program", TRAIN]
+    assert main(["export", str(gpt.parent), *words]) == 0
+    shown = capsys.readouterr().out.splitlines()
+    assert [line.split(": ")[0] for line in shown[1:]] == [
+        str(out), str(tmp_path / "m.gguf"), str(tmp_path / "m-hf")
+    ]  # fmt: skip
+    model, codes = model_of(gpt), dt.tensor([[3, 1, 4], [1, 5, 9]])
+    expected = model(codes).tolist()
+    saved = dt.load_program(out)
+    assert saved(codes).tolist() == expected
+    assert [str(n) for n in saved.inputs[0].shape] == ["batch", "length"]
+    again = gpt2.from_pretrained(*gguf.to_pretrained(gguf.load(tmp_path / "m.gguf")))
+    assert again.eval()(codes).tolist() == expected
+    folder = tmp_path / "m-hf"
+    again = gpt2.from_pretrained(read_pretrained(folder), read_config(folder))
+    assert again.eval()(codes).tolist() == expected
+    alphabet = json.loads((gpt / "model.json").read_text())["alphabet"]
+    told = json.loads((folder / "tokenizer.json").read_text())
+    assert list(told["model"]["vocab"]) == list(alphabet)
+
+
+def test_the_suffix_says_what_is_written(gpt, tmp_path):
+    words = ["--program", TRAIN]
+    assert main(["export", str(gpt), "-o", str(tmp_path / "m.gguf"), *words]) == 0
+    assert main(["export", str(gpt), "-o", str(tmp_path / "folder"), *words]) == 0
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["folder", "m.gguf"]
+    assert gguf.load(tmp_path / "m.gguf").types["token_embd.weight"] == "F16"
+    codes = dt.tensor([[3, 1, 4]])
+    found = dt.load_program(tmp_path / "folder")(codes)
+    assert found.tolist() == model_of(gpt)(codes).tolist()
+
+
+def test_the_data_are_not_needed(gpt, monkeypatch):
+    from training import exporting
+
+    monkeypatch.delattr(exporting, "make_task")
+    assert model_of(gpt).tokens.weight.shape[1] == 32
+
+
+def test_runs_without_a_note_and_with_a_damaged_one(tmp_path, capsys):
+    run = trained(tmp_path / "runs", *MLP)
+    (run / "model.json").write_text("{}")
+    words = ["export", str(run), "-o", str(tmp_path / "m.dtp"), "--program", TRAIN]
+    assert main(words) == 2
+    assert "model.json: KeyError" in capsys.readouterr().err
+    (run / "model.json").unlink()  # of an earlier version
+    assert main(words) == 0
+    x = dt.ones(3, 1, 8, 8)
+    assert dt.load_program(tmp_path / "m.dtp")(x).tolist() == model_of(run)(x).tolist()
+    assert main(["export", str(run), "-o", str(tmp_path / "none" / "m.dtp")]) == 2
+    assert "the folder" in capsys.readouterr().err
+
+
+def own_program(folder, text):
+    """A program of somebody else, and a run of it."""
+    (folder / "runs").mkdir()
+    (folder / "train.py").write_text("import disttrain as dt\n" + text)
+    state = dt.nn.Linear(2, 3).state_dict()
+    dcp.save({"net": state}, checkpoint_id=folder / "runs" / "step_1")
+    return folder / "runs"
+
+
+OWN = """from disttrain.distributed.checkpoint import Trained
+def trained(run, words):
+    return Trained(lambda: dt.nn.Linear(2, 3), (dt.zeros(1, 2),), dynamic={0: {0: "n"}}, key="net")
+"""
+
+
+def test_programs_of_others(tmp_path, capsys, monkeypatch):
+    runs = own_program(tmp_path, OWN)
+    out = ["-o", str(tmp_path / "m.dtp")]
+    assert main(["export", str(runs), *out, "--hf"]) == 0
+    state = read_pretrained(tmp_path / "m-hf")
+    x = dt.randn(4, 2)
+    found = dt.load_program(tmp_path / "m.dtp")(x)
+    assert found.tolist() == dt.nn.functional.linear(x, state["weight"], state["bias"]).tolist()
+    assert main(["export", str(runs), "-o", str(tmp_path / "m.gguf")]) == 2
+    assert "models of known architectures" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", r"has no function trained(run, words). An export needs one"),
+        ("trained = lambda run, words: 3", "returned int, not a Trained"),
+        ("def trained(run, words):\n    return dt.nothing", "line 3 raised AttributeError"),
+        (OWN.replace('"net"', '"model"'), "has nothing under 'model'; on top it has net"),
+        (OWN.replace("Linear(2, 3)", "Linear(2, 4)"), "size mismatch for weight"),
+        (OWN.replace("dt.zeros(1, 2)", "dt.zeros(1, 5)"), "disttrain export:"),
+    ],
+)
+def test_what_a_program_must_say(tmp_path, capsys, text, said):
+    runs = own_program(tmp_path, text)
+    assert main(["export", str(runs), "-o", str(tmp_path / "m.dtp")]) == 2
+    assert said in capsys.readouterr().err
+    assert not (tmp_path / "m.dtp").exists()
+
+
+def test_which_program_is_asked(tmp_path, monkeypatch):
+    run = tmp_path / "runs" / "0001"
+    run.mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    (run / "model.json").write_text(json.dumps({"program": "/nowhere/train.py"}))
+    with pytest.raises(ConfigError, match=r"it names /nowhere/train\.py; name the program with"):
+        find_program(run)
+    here = tmp_path / "here"
+    (here / "scripts").mkdir(parents=True)
+    for path in (here / "scripts" / "train.py", here / "train.py"):
+        path.write_text("")
+    monkeypatch.chdir(here)
+    assert find_program(run) == here / "train.py"
+    (run / "model.json").write_text(json.dumps({"program": str(here / "scripts" / "train.py")}))
+    assert find_program(run) == here / "scripts" / "train.py"
+    (run / "model.json").write_text("[" * 10_000)  # damaged
+    (tmp_path / "train.py").write_text("")
+    assert find_program(run) == tmp_path / "train.py"
+
+
+def test_runs_that_are_not_there(tmp_path, capsys):
+    for where, said in ((tmp_path / "none", "is no folder"), (tmp_path, "holds no checkpoint")):
+        assert main(["export", str(where), "-o", str(tmp_path / "m.dtp")]) == 2
+        assert said in capsys.readouterr().err

@@ -79,11 +79,11 @@ def branch(
 
     def call(at: Any, *values: Any, run: Any) -> tuple:
         if flag and _is_staged(at, values):
-            ways = [
+            yes, no = [
                 lambda *v, g=g, p=p: tuple(g.run([v[i] for i in p], run))
                 for g, p in zip(branches, places, strict=True)
             ]
-            return tuple(control_flow.cond(at, *ways, values))
+            return tuple(control_flow.cond(at, yes, no, values))
         n = int(not at) if flag else int(at)
         n = n if 0 <= n < len(branches) else len(branches) - 1
         return tuple(branches[n].run([values[i] for i in places[n]], run))

@@ -23,7 +23,6 @@ from ... import threads
 from ...addresses import address
 
 
-
 class Grid(NamedTuple):
     """The integers ``low`` to ``high``, around 0 (``symmetric``) or from the least to the greatest
     number of what is rounded."""

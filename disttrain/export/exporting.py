@@ -16,10 +16,10 @@ from ..compile.instruction import Var
 from ..core.grad_mode import no_grad
 from ..core.random import fork_rng
 from ..core.tensor import Tensor, wrap
-from ..errors import ConfigError
+from ..errors import CaptureError, ConfigError
 from ..nn import Module, Parameter
 from ..polynomials import LEAST
-from . import ranges, trees, vocabulary
+from . import ranges, statements, trees, vocabulary
 from .dims import Leaf, Place, places
 from .lowering import Lowered, Lowering, named, needed
 from .program import Program, Signature
@@ -82,10 +82,27 @@ class Export:
         """The program."""
         with _modes(self.fn, self.train):
             paths, state = _modules(self.fn)
-            recorded, fixed = self._recorded(paths)
+            recorded, fixed = self._staged(paths)
             program = _Assembly(self, recorded, state, fixed).program()
             ranges.check_least(program, lambda name, n: self._differs(program, name, n, paths))
         return program
+
+    def _staged(self, paths: dict) -> tuple[Recorded, set]:
+        """The capture; where the function reads numbers, with its statements over tensors as
+        branches and loops."""
+        places = self.places
+        try:
+            return self._recorded(paths)
+        except CaptureError as refused:
+            other = statements.staged(self.fn)
+            if isinstance(refused, Fixed) or other is None:
+                raise
+            before, self.fn, self.places = self.fn, other, places
+            try:
+                return self._recorded(paths)
+            except Exception:
+                self.fn = before
+                raise refused from None
 
     def _recorded(self, paths: dict) -> tuple[Recorded, set]:
         """The capture. Of sizes of 1 that nobody has named only batches are tried as others."""

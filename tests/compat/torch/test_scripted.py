@@ -32,7 +32,7 @@ class Net(nn.Module):
 
 
 def branched(x):
-    return x if x.sum() > 0 else -x
+    return x if x.sum().item() > 0 else -x
 
 
 @jit.script

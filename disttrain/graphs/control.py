@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 
 from .. import tree
+from ..arrays import pieces
 from ..compile.autograph import Border
 from ..core.tensor import Tensor
+from ..core.types import dtypes
 from ..func import control_flow
 from ..func.instructions import is_staging
 from ..ops import api as ops
@@ -222,6 +224,44 @@ class Staging(Border):
 
     def __init__(self, made: Operations | None = None) -> None:
         self.made = Operations() if made is None else made
+        staged: dict[Any, Callable] = {
+            len: self.length, enumerate: self.enumerate, range: self.arange,
+            int: lambda value: self.cast(value, "int32"),
+            float: lambda value: self.cast(value, "float32"),
+        }  # fmt: skip
+        self.builtins = {fn: self._either(fn, other) for fn, other in staged.items()}
+
+    def _either(self, fn: Callable, staged: Callable) -> Callable:
+        """Python's ``fn``, or of staged values what is in its place."""
+
+        def called(*args: Any) -> Any:
+            return (staged if any(map(self.is_staged, args)) else fn)(*args)
+
+        return called
+
+    def length(self, value: Any) -> Any:
+        """The first size."""
+        t = self.made.tensor(value)
+        known = t.sizes()[0] if isinstance(t, Symbol) and t.sizes().rank else len(t)
+        if known is not None:
+            return known
+        return self.made.execute("Length", lambda v: ops.tensor(len(v), dtype=dtypes.int32), [t])
+
+    def enumerate(self, value: Any, start: int = 0) -> Any:
+        """The rows with their numbers."""
+        rows = self.made.execute("Unpack", pieces.unstack, [self.made.tensor(value)])
+        return enumerate(rows, start)
+
+    def arange(self, *ends: Any) -> Any:
+        """Numbers up to, or between, values."""
+        given = ends if len(ends) > 1 else (0, *ends)
+        parts = self.made.alike("Range", [*given, 1][:3])
+        return self.made.execute("Range", pieces.arange, parts)
+
+    def cast(self, value: Any, kind: str) -> Any:
+        """Numbers of another type."""
+        call = lambda v: v.to(getattr(dtypes, kind))  # noqa: E731
+        return self.made.execute("Cast", call, [self.made.tensor(value)])
 
     def is_staged(self, value: Any) -> bool:
         if isinstance(value, Symbol):

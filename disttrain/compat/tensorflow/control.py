@@ -4,17 +4,15 @@ border: which values are TensorFlow's."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from ...compile.autograph import Statements
 from ...graphs import control
 from ...graphs.structured import Structured
 from ..tables import passing
-from . import arrays, math
+from . import math
 from .debugging import Assert
 from .dispatch import OPS
-from .tensor import SymbolicTensor, is_tensor
 
 
 class _Flow(Structured):
@@ -56,21 +54,4 @@ class _Tensors(control.Staging):
         Assert(test, [message])
 
 
-def _len(value: Any) -> Any:
-    if not isinstance(value, SymbolicTensor):
-        return len(value)
-    known = value.shape[0] if value.shape.rank else None
-    return arrays.NAMES["shape"](value)[0] if known is None else known
-
-
-def _number(kind: type, name: str) -> Callable:
-    return lambda *a: math.cast(a[0], name) if a and isinstance(a[0], SymbolicTensor) else kind(*a)
-
-
-_Tensors.builtins = {
-    range: lambda *a: arrays.NAMES["range"](*a) if any(map(is_tensor, a)) else range(*a),
-    enumerate: lambda values, start=0: enumerate(
-        _FLOW.unstack(values) if isinstance(values, SymbolicTensor) else values, start),
-    len: _len, int: _number(int, "int32"), float: _number(float, "float32"),
-}  # fmt: skip
 STATEMENTS = Statements(_Tensors(OPS))

@@ -53,21 +53,14 @@ def print_(*inputs: Any, output_stream: Any = None, summarize: int = 3, sep: str
 # --- nests ------------------------------------------------------------------------------------
 def map_structure(func: Callable, *structure: Any, **kwargs: Any) -> Any:
     """``func`` of the leaves of nested structures, in their structure."""
-    for other in structure[1:]:
-        assert_same_structure(structure[0], other)
+    tree.assert_alike(*structure)
     return tree.map(func, *structure, with_none=True)
 
 
-def assert_same_structure(nest1: Any, nest2: Any, check_types: bool = True, **kwargs: Any) -> None:
-    """Raise unless two nested structures are alike."""
-    if len(tree.leaves(nest1, with_none=True)) != len(tree.leaves(nest2, with_none=True)):
-        first, second = (f"structure: type={type(n).__name__} str={n}" for n in (nest1, nest2))
-        raise ValueError("The two structures don't have the same nested structure.\n\n"
-                         f"First {first}\n\nSecond {second}")  # fmt: skip
-
-
 NEST: dict[str, Any] = {
-    "map_structure": map_structure, "assert_same_structure": assert_same_structure,
+    "map_structure": map_structure, "assert_same_structure": passing(
+        "assert_same_structure", "nest1 nest2 _check_types=True _expand_composites=False",
+        tree.assert_alike),
     "is_nested": lambda s: isinstance(s, (list, tuple, dict)),
     "flatten": lambda structure, expand_composites=False: tree.leaves(
         tree.by_key(structure), with_none=True),

@@ -46,9 +46,9 @@ class DatasetSpec(PipelineSpec):
 
 
 def _spec_given(spec: Any) -> PlainSpec:
-    kind, shape = spec.dtype, TensorShape(spec.shape)
-    sizes = None if shape.rank is None else tuple(shape.as_list())
-    return PlainSpec(sizes, kind.name if kind.inner is None else np.dtype(kind.as_numpy_dtype))
+    kind, sizes = spec.dtype, TensorShape(spec.shape).dims
+    text, sizes = kind.inner is None, None if sizes is None else tuple(sizes)
+    return PlainSpec(sizes, kind.name if text else np.dtype(kind.as_numpy_dtype))
 
 
 # How a dataset is spread over workers.

@@ -26,14 +26,12 @@ from .dispatch import IN_KERAS, in_keras
 from .tensor import GRAPH, SymbolicTensor, Tensor, convert, out_of_scope, wrap
 from .variable import IndexedSlices, Variable
 
-_HOOKED = "compat.tensorflow.keras"
 _ADDED = "compat.tensorflow.added"  # of a layer: the losses that its call has added while traced
 MODULES = """activations applications backend callbacks constraints datasets distribution
-    dtype_policies
-export initializers layers legacy losses metrics mixed_precision models ops optimizers preprocessing
-quantizers random regularizers saving tree utils visualization wrappers datasets.mnist
-datasets.cifar10 datasets.cifar100 datasets.fashion_mnist datasets.imdb optimizers.schedules
-preprocessing.image preprocessing.sequence""".split()
+    dtype_policies export initializers layers legacy losses metrics mixed_precision models ops
+    optimizers preprocessing quantizers random regularizers saving tree utils visualization wrappers
+    datasets.mnist datasets.cifar10 datasets.cifar100 datasets.fashion_mnist datasets.imdb
+    optimizers.schedules preprocessing.image preprocessing.sequence""".split()
 _COVERS = (Tensor, IndexedSlices, Variable)
 
 
@@ -70,12 +68,11 @@ class _Keras(Library):
 _KERAS = _Keras()
 
 
+@functools.cache
 def load() -> Any:
     """Keras, with this border."""
     keras = importlib.import_module("disttrain.compat.keras").install()
-    if not getattr(keras, _HOOKED, False):
-        setattr(keras, _HOOKED, True)
-        _hook(keras)
+    _hook(keras)
     return keras
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..core.tensor import Tensor
+from ..core.types import dtypes
 from ..errors import DimError, ShapeError
 from ..ops import api as ops
 from . import slots
@@ -176,6 +177,22 @@ def arange(first: Tensor, last: Tensor, step: Tensor) -> Tensor:
         less, word = ("<", ">") if by > 0 else (">", "<")
         raise ValueError(f"Requires start {less}= limit when delta {word} 0: {start}/{stop}")
     return ops.arange(start, stop, by, dtype=first.dtype)
+
+
+_NARROW = (dtypes.int32, dtypes.int64, dtypes.bfloat16, dtypes.float16, dtypes.float32,
+           dtypes.float64)  # fmt: skip
+
+
+def range_of(
+    start: Tensor, stop: Tensor | None = None, step: Tensor | None = None, kind: Any = None
+) -> Tensor:
+    """Numbers from ``start`` to before ``stop`` (None: from 0 to before ``start``), in the type
+    ``kind``, or else the widest of those that are given."""
+    first, last = (start, stop) if stop is not None else (start.new_zeros(()), start)
+    parts = [first, last, ops.ones((), dtype=dtypes.int32) if step is None else step]
+    order = lambda t: _NARROW.index(t.dtype) if t.dtype in _NARROW else 0  # noqa: E731
+    kind = kind or max(parts, key=order).dtype
+    return arange(*[p.to(kind) for p in parts])
 
 
 def linspace(start: Tensor, stop: Tensor, count: int, axis: int = 0) -> Tensor:

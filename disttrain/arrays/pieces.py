@@ -214,10 +214,12 @@ def filled_up(x: Any, shape: Sequence[int]) -> Tensor:
     return found
 
 
-def filled(shape: Any, value: Tensor) -> Tensor:
-    """The one number everywhere."""
+def filled(shape: Any, value: Any) -> Any:
+    """The one number, or the one text, everywhere."""
     if value.ndim:
         raise ShapeError(f"value must be a scalar, received value with shape {list(value.shape)}")
+    if isinstance(value, np.ndarray):
+        return np.full(sizes_of(shape), value.item(), object)
     return value.expand(sizes_of(shape)).clone()
 
 

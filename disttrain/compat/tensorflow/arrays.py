@@ -11,7 +11,8 @@ import numpy as np
 import disttrain as dt
 
 from ...arrays import pieces, ranks, slots
-from .dispatch import execute, plain
+from ..tables import passing
+from .dispatch import execute
 from .math import CLIPS, LINALG, made
 from .tensor import GRAPH, STACK, convert, is_tensor, wrap
 from .types import DType, TensorShape, as_dtype
@@ -33,16 +34,12 @@ def convert_to_tensor(
 
 
 def _filled(word: str, value: int) -> Any:
-    def function(shape: Any, dtype: Any = "float32", name: str | None = None, layout: Any = None):
+    def function(shape: Any, dtype: Any, name: str | None) -> Any:
         kind = as_dtype(dtype)
-        if kind.inner is None:
-            return convert(np.full(pieces.sizes_of(plain(shape)), b"", object))
-        return NAMES["fill"](
-            shape, bool(value) if kind.is_bool else convert(value, kind), name=name
-        )
+        one = b"" if kind.inner is None else np.array(value, kind.as_numpy_dtype)
+        return NAMES["fill"](shape, convert(one), name=name)
 
-    function.__name__ = word
-    return function
+    return passing(word, "shape dtype='float32' name=None _layout=None", function)
 
 
 def meshgrid(*args: Any, indexing: str = "xy", name: str | None = None) -> list:

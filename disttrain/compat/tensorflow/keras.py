@@ -147,10 +147,7 @@ def _hook(keras: Any) -> None:
 
     replace("keras", original, convert_to_tensor)
     operation = importlib.import_module("keras.src.ops.operation").Operation
-    inner = operation.__call__
-    operation.__call__ = functools.wraps(inner)(
-        lambda self, *args, **kwargs: _KERAS.change(inner(self, *args, **kwargs), False)
-    )
+    operation.__call__ = _KERAS.keeping(operation.__call__)
     for kind in (keras.Layer, keras.losses.Loss):
         kind.__call__ = _KERAS.entry(kind.__call__, kind.__name__)
     keras.Layer.add_loss = _KERAS.taking(keras.Layer.add_loss)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..core.tensor import Tensor
+from ..core.types import dtypes
 from ..errors import DimError, ShapeError
 from ..ops import api as ops
 from ..partial_shape import PartialShape
@@ -187,6 +188,22 @@ def arange(first: Tensor, last: Tensor, step: Tensor) -> Tensor:
     return ops.arange(start, stop, by, dtype=first.dtype)
 
 
+_NARROW = (dtypes.int32, dtypes.int64, dtypes.bfloat16, dtypes.float16, dtypes.float32,
+           dtypes.float64)  # fmt: skip
+
+
+def range_of(
+    start: Tensor, stop: Tensor | None = None, step: Tensor | None = None, kind: Any = None
+) -> Tensor:
+    """Numbers from ``start`` to before ``stop`` (None: from 0 to before ``start``), in the type
+    ``kind``, or else the widest of those that are given."""
+    first, last = (start, stop) if stop is not None else (start.new_zeros(()), start)
+    parts = [first, last, ops.ones((), dtype=dtypes.int32) if step is None else step]
+    order = lambda t: _NARROW.index(t.dtype) if t.dtype in _NARROW else 0  # noqa: E731
+    kind = kind or max(parts, key=order).dtype
+    return arange(*[p.to(kind) for p in parts])
+
+
 def linspace(start: Tensor, stop: Tensor, count: int, axis: int = 0) -> Tensor:
     """``count`` numbers from ``start`` to ``stop``, both among them, along a new dimension."""
     steps = ops.arange(count, dtype=start.dtype).reshape(-1, *[1] * start.ndim)
@@ -206,10 +223,12 @@ def filled_up(x: Any, shape: Sequence[int]) -> Tensor:
     return found
 
 
-def filled(shape: Any, value: Tensor) -> Tensor:
-    """The one number everywhere."""
+def filled(shape: Any, value: Any) -> Any:
+    """The one number, or the one text, everywhere."""
     if value.ndim:
         raise ShapeError(f"value must be a scalar, received value with shape {list(value.shape)}")
+    if isinstance(value, np.ndarray):
+        return np.full(sizes_of(shape), value.item(), object)
     return value.expand(sizes_of(shape)).clone()
 
 

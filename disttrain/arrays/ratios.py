@@ -16,7 +16,9 @@ def power(x: Tensor, y: Tensor) -> Tensor:
 
 
 def divide_no_nan(x: Tensor, y: Tensor) -> Tensor:
-    """``x / y``, and 0 where ``y`` is 0."""
+    """``x / y``, and 0 where ``y`` is 0; of integers in float64."""
+    if not x.dtype.is_floating_point and not x.dtype.is_complex:
+        x, y = x.double(), y.double()
     rest = ops.where(y == 0, ops.ones_like(y), y)
     return ops.where(y == 0, ops.zeros_like(y), x / rest)
 

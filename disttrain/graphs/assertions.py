@@ -6,6 +6,8 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from ..arrays import texts
 from ..core.tensor import Tensor
 from ..ops import api as ops
@@ -43,16 +45,17 @@ def shapes(pairs: Sequence[tuple] | Mapping[Any, Any], message: str | None = Non
     """Raise unless tensors have the shapes that go with them, in which equal letters are equal."""
     known: dict[Any, int] = {}
     for t, wanted in pairs.items() if isinstance(pairs, Mapping) else pairs:
-        sizes, symbols = tuple(t.shape), tuple(wanted)
+        sizes, symbols = tuple(getattr(t, "shape", None) or np.shape(t)), tuple(wanted)
         if not fits(sizes, symbols, known):
             raise ValueError(f"{message or ''} Tensor has shape {sizes}, which must be {symbols}")
 
 
 def rank(t: Any, wanted: int, message: str | None = None) -> None:
     """Raise unless ``t`` has so many dimensions."""
-    if t.ndim != wanted:
-        raise ValueError(f"{message or ''}Tensor must have rank {wanted}.  Received rank {t.ndim}, "
-                         f"shape {t.shape}")  # fmt: skip
+    sizes = getattr(t, "shape", None) or np.shape(t)
+    if len(sizes) != wanted:
+        raise ValueError(f"{message or ''}Tensor must have rank {wanted}.  Received rank "
+                         f"{len(sizes)}, shape {tuple(sizes)}")  # fmt: skip
 
 
 def kind(t: Any, wanted: Any, message: str | None = None) -> None:

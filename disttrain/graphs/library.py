@@ -106,6 +106,10 @@ class Library:
 
         return entry
 
+    def keeping(self, fn: Callable) -> Callable:
+        """``fn`` of the library, whose results are for the library, whoever calls."""
+        return functools.wraps(fn)(lambda *args, **kwargs: self.change(fn(*args, **kwargs), False))
+
     def record(self, fn: Callable, kind: str, args: tuple, kwargs: dict, effect: bool) -> Any:
         """Write a call down as one operation, whose inputs are the values among its arguments."""
         graph = CURRENT.get()

@@ -140,6 +140,56 @@ class Draws:
         keys = self.full(partial(self.of_stream, stream), [count], "int64")
         return self.stack([keys, keys * 0])
 
+    # --- functions --------------------------------------------------------------------------------
+    def uniform_of_seeds(
+        self, shape: Any, minval: Any = 0, maxval: Any = None, dtype: Any = "float32",
+        seed: Any = None, name: str | None = None,
+    ) -> Any:  # fmt: skip
+        """From ``minval`` to before ``maxval`` (1), by the seeds in force."""
+        source = partial(self.of_seeds, seed)
+        return self.uniform(source, "RandomUniform", shape, minval, maxval, dtype)
+
+    def uniform_of_seed(
+        self, shape: Any, seed: Any, minval: Any = 0, maxval: Any = None, dtype: Any = "float32",
+        name: str | None = None, alg: str = "auto_select",
+    ) -> Any:  # fmt: skip
+        """From ``minval`` to before ``maxval`` (1), by two seeds."""
+        source = partial(self.of_seed, seed)
+        return self.uniform(source, "StatelessRandomUniformV2", shape, minval, maxval, dtype)
+
+    def normal_of_seeds(
+        self, shape: Any, mean: Any = 0.0, stddev: Any = 1.0, dtype: Any = "float32",
+        seed: Any = None, name: str | None = None,
+    ) -> Any:  # fmt: skip
+        """Normal numbers by the seeds in force."""
+        source = partial(self.of_seeds, seed)
+        return self.normal(source, "RandomStandardNormal", shape, mean, stddev, dtype)
+
+    def normal_of_seed(
+        self, shape: Any, seed: Any, mean: Any = 0.0, stddev: Any = 1.0, dtype: Any = "float32",
+        name: str | None = None, alg: str = "auto_select",
+    ) -> Any:  # fmt: skip
+        """Normal numbers by two seeds."""
+        source = partial(self.of_seed, seed)
+        return self.normal(source, "StatelessRandomNormalV2", shape, mean, stddev, dtype)
+
+    def truncated_normal_of_seeds(
+        self, shape: Any, mean: Any = 0.0, stddev: Any = 1.0, dtype: Any = "float32",
+        seed: Any = None, name: str | None = None,
+    ) -> Any:  # fmt: skip
+        """Normal numbers within two deviations by the seeds in force."""
+        source = partial(self.of_seeds, seed)
+        return self.truncated_normal(source, "TruncatedNormal", shape, mean, stddev, dtype)
+
+    def truncated_normal_of_seed(
+        self, shape: Any, seed: Any, mean: Any = 0.0, stddev: Any = 1.0, dtype: Any = "float32",
+        name: str | None = None, alg: str = "auto_select",
+    ) -> Any:  # fmt: skip
+        """Normal numbers within two deviations by two seeds."""
+        source = partial(self.of_seed, seed)
+        word = "StatelessTruncatedNormalV2"
+        return self.truncated_normal(source, word, shape, mean, stddev, dtype)
+
 
 class DrawnStream(streams.Stream):
     """A stream whose numbers are drawn by operations of ``draws``."""

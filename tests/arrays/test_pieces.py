@@ -96,6 +96,12 @@ def test_sizes_and_copies():
     assert pieces.reverse(X, 1).tolist() == [[2, 1, 0], [5, 4, 3]]
     assert dt.equal(pieces.reverse(pieces.reverse(X, [0, 1]), [0, 1]), X)
     assert pieces.broadcast_to(X, [2, 2, 3]).shape == (2, 2, 3)
+    assert pieces.range_of(dt.tensor(3)).tolist() == [0, 1, 2]
+    wide = pieces.range_of(dt.tensor(1, dtype=dt.int32), dt.tensor(2.0), dt.tensor(0.5))
+    assert wide.tolist() == [1.0, 1.5] and wide.dtype is dt.float32
+    assert pieces.range_of(dt.tensor(2), kind=dt.float64).dtype is dt.float64
+    texts = pieces.filled([2], np.array(b"a", object))
+    assert texts.tolist() == [b"a", b"a"] and texts.dtype == object
     assert pieces.filled_up(X, (3, 2)).shape == (3, 2)
     assert pieces.filled_up(dt.tensor(2), (2, 2)).tolist() == [[2, 2]] * 2
     with pytest.raises(TypeError, match=r"6 elements, but got `shape` \(2,\) with 2"):

@@ -13,6 +13,8 @@ NAN = float("nan")
 def test_what_is_not_defined():
     x, y = dt.tensor([0.0, 2.0, NAN]), dt.tensor([0.0, 4.0, 0.0])
     assert ratios.divide_no_nan(x, y).tolist() == [0.0, 0.5, 0.0]
+    whole = ratios.divide_no_nan(dt.tensor([1, 2]), dt.tensor([2, 0]))
+    assert whole.tolist() == [0.5, 0.0] and whole.dtype is dt.float64
     assert ratios.multiply_no_nan(x, y).tolist() == [0.0, 8.0, 0.0]
     assert ratios.xdivy(x[:2], y[:2]).tolist() == [0.0, 0.5]
     with pytest.raises(ValueError, match="negative integer powers"):

@@ -29,6 +29,9 @@ def test_what_holds():
     assertions.true(X > 0)
     assertions.shapes([(dt.ones(2, 2), ("n", "n"))])
     assertions.rank(X, 1)
+    assertions.rank(5, 0)
+    assertions.rank([[1, 2]], 2)
+    assertions.shapes([([[1, 2]], (1, "n")), (dt.ones(2), ("n",))])
     assertions.kind(X, dt.float32)
     with pytest.raises(TypeError, match=r"type disttrain\.int32; got disttrain\.float32"):
         assertions.kind(X, dt.int32)

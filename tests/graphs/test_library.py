@@ -49,6 +49,7 @@ def test_each_side_gets_its_kind():
     entry = Covers().entry(scaled, "Scaled")
     assert entry(Cover(dt.ones(2)))["out"].tensor.tolist() == [2.0, 2.0]
     assert INNER.ask(entry, dt.ones(2))["out"].tolist() == [2.0, 2.0]
+    assert Covers().keeping(lambda x: [x])(Cover(dt.ones(1)))[0].tolist() == [1.0]
     given = []
     taking = Covers().taking(lambda owner, *args: given.extend(args))
     taking(None, Cover(dt.ones(1)), 3)

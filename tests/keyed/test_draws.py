@@ -71,3 +71,15 @@ def test_a_stream_draws_by_operations():
     assert one.make_seeds(3).shape == (2, 3)
     traced = Function(lambda: one.uniform([2]))
     assert traced().tolist() != traced().tolist()
+
+
+def test_functions_of_seeds():
+    for word in ("uniform", "normal", "truncated_normal"):
+        of_seed = getattr(DRAWS, f"{word}_of_seed")
+        assert of_seed([2], [1, 2]).tolist() == of_seed([2], seed=[1, 2]).tolist()
+        streams.begin(2)
+        first = getattr(DRAWS, f"{word}_of_seeds")([3], dtype="float64")
+        streams.begin(2)
+        again = getattr(DRAWS, f"{word}_of_seeds")([3], dtype="float64")
+        assert first.dtype is dt.float64 and dt.equal(first, again)
+    assert DRAWS.uniform_of_seeds([50], 1, 3, "int32", 7).unique().tolist() == [1, 2]

@@ -11,8 +11,9 @@ import numpy as np
 import disttrain as dt
 
 from ...arrays import pieces, ranks, slots
-from .dispatch import execute, plain
-from .math import CLIPS, LINALG, cast, made
+from ..tables import passing
+from .dispatch import execute
+from .math import CLIPS, LINALG, made
 from .tensor import GRAPH, STACK, convert, is_tensor, wrap
 from .types import DType, TensorShape, as_dtype
 
@@ -33,26 +34,12 @@ def convert_to_tensor(
 
 
 def _filled(word: str, value: int) -> Any:
-    def function(shape: Any, dtype: Any = "float32", name: str | None = None, layout: Any = None):
+    def function(shape: Any, dtype: Any, name: str | None) -> Any:
         kind = as_dtype(dtype)
-        if kind.inner is None:
-            return convert(np.full(pieces.sizes_of(plain(shape)), b"", object))
-        return NAMES["fill"](
-            shape, bool(value) if kind.is_bool else convert(value, kind), name=name
-        )
+        one = b"" if kind.inner is None else np.array(value, kind.as_numpy_dtype)
+        return NAMES["fill"](shape, convert(one), name=name)
 
-    function.__name__ = word
-    return function
-
-
-def range(start: Any, limit: Any = None, delta: Any = 1, dtype: Any = None, name: str = "range"):  # noqa: A001
-    """Numbers from ``start`` (0) to before ``limit`` in steps of ``delta``."""
-    if limit is None:
-        start, limit = 0, start
-    parts = [convert(x) if dtype is None else cast(x, dtype) for x in (start, limit, delta)]
-    order = ("int32", "int64", "bfloat16", "float16", "float32", "float64")
-    wide = max((p.dtype.name for p in parts), key=lambda n: order.index(n) if n in order else 0)
-    return execute("Range", pieces.arange, [cast(p, wide) for p in parts], name)
+    return passing(word, "shape dtype='float32' name=None _layout=None", function)
 
 
 def meshgrid(*args: Any, indexing: str = "xy", name: str | None = None) -> list:
@@ -71,6 +58,7 @@ Unique = namedtuple("Unique", ["y", "idx"])
 SCATTERS = {"update": "update", "add": "add", "sub": "sub", "min": "amin", "max": "amax"}
 NAMES: dict[str, Any] = {
     **made(f"""
+    - range=range_of | start! limit!=None delta!=None dtype@=None;
     - fill=filled | dims value! _layout=None; - linspace:LinSpace | start~ stop~ num axis=0;
     - reshape | tensor! shape; - transpose | a! perm=None conjugate=False;
     - expand_dims | input! axis; - squeeze | input! axis=None;
@@ -104,7 +92,7 @@ NAMES: dict[str, Any] = {
     **{f"tensor_scatter_nd_{w}": functools.partial(slots.put_nd, how=how)
        for w, how in SCATTERS.items()}),
     "eye": LINALG["eye"], "zeros": _filled("zeros", 0), "ones": _filled("ones", 1),
-    **{f.__name__: f for f in (constant, convert_to_tensor, range, meshgrid, is_tensor)},
+    **{f.__name__: f for f in (constant, convert_to_tensor, meshgrid, is_tensor)},
 }  # fmt: skip
 stack, unstack, gather, identity = (NAMES[w] for w in ("stack", "unstack", "gather", "identity"))
 STACK.append(stack)

@@ -27,7 +27,7 @@ from .tensor import GRAPH, convert, wrap
 from .types import TensorShape, TensorSpec, as_dtype
 
 CONSTANTS = {"AUTOTUNE": AUTOTUNE, "INFINITE_CARDINALITY": -1, "UNKNOWN_CARDINALITY": -2}
-_ERRORS = {"missing": "NotFoundError", "damaged": "DataLossError", "ranks": "InvalidArgumentError"}
+_ERRORS = {"missing": "NotFoundError", "damaged": "DataLossError"}
 
 
 def _plain(value: Any) -> Any:
@@ -47,9 +47,9 @@ class DatasetSpec(PipelineSpec):
 
 
 def _spec_given(spec: Any) -> PlainSpec:
-    kind, shape = spec.dtype, TensorShape(spec.shape)
-    sizes = None if shape.rank is None else tuple(shape.as_list())
-    return PlainSpec(sizes, kind.name if kind.inner is None else np.dtype(kind.as_numpy_dtype))
+    kind, sizes = spec.dtype, TensorShape(spec.shape).dims
+    text, sizes = kind.inner is None, None if sizes is None else tuple(sizes)
+    return PlainSpec(sizes, kind.name if text else np.dtype(kind.as_numpy_dtype))
 
 
 # How a dataset is spread over workers.
@@ -99,6 +99,10 @@ class DatasetV2(View):
               "buffer_size", "name")  # fmt: skip
     elements = View.elements | {"padding_values", "target_dist", "initial_dist", "file_pattern",
                                 "filenames"}  # fmt: skip
+    give_leaf: Any = staticmethod(lambda leaf: convert(leaf)._value)
+    seed: Any = staticmethod(lambda own: streams.seeds().pair(own))
+    failed: Any = staticmethod(lambda kind, message: invalid(
+        message, _ERRORS.get(kind, "InvalidArgumentError")))  # fmt: skip
 
     def __init__(self, pipeline: Pipeline, title: str = "", options: Any = None) -> None:
         super().__init__(pipeline, title, options or Options())
@@ -108,10 +112,6 @@ class DatasetV2(View):
         if isinstance(leaf, bytes):
             return wrap(np.array(leaf, object))
         return wrap(lift(leaf) if isinstance(leaf, np.ndarray) and leaf.dtype != object else leaf)
-
-    @staticmethod
-    def give_leaf(leaf: Any) -> Any:
-        return convert(leaf)._value
 
     @staticmethod
     def show_spec(spec: Any) -> Any:
@@ -129,14 +129,6 @@ class DatasetV2(View):
         if isinstance(found, str) and name in ("batch_size", "count", "size", "buffer_size"):
             raise TypeError(f"Cannot convert {found!r} to EagerTensor of dtype int64")
         return found.decode() if isinstance(found, bytes) else found
-
-    @staticmethod
-    def seed(own: Any) -> Any:
-        return streams.seeds().pair(own)
-
-    @staticmethod
-    def failed(kind: str, message: str) -> Exception:
-        return invalid(message, _ERRORS.get(kind, "InvalidArgumentError"))
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_") or name == "pipeline":
@@ -160,9 +152,10 @@ class DatasetV2(View):
             raise TypeError("`generator` must be a Python callable.")
         if output_signature is None:
             if output_types is None:
-                raise TypeError("To specify the output signature you need to provide either the "
-                                "`output_signature` argument or the `output_types` argument."
-                                )  # fmt: skip
+                raise TypeError(
+                    "To specify the output signature you need to provide either the "
+                    "`output_signature` argument or the `output_types` argument."
+                )
             spec = lambda kind, shape: TensorSpec(shape, kind)  # noqa: E731
             output_signature = paired(spec, output_types, output_shapes)
         signature, held = map_leaves(_spec_given, output_signature), map(convert, args or ())

@@ -11,6 +11,7 @@ import numpy as np
 
 from ...graphs import assertions, effect
 from ...testing.cases import TensorCase
+from ..tables import passing
 from .errors import invalid
 from .math import made
 from .tensor import convert, is_tensor, wrap
@@ -46,23 +47,16 @@ def Assert(condition: Any, data: Any, summarize: Any = None, name: Any = None) -
     _effect(call, [convert(condition), *map(convert, data)])
 
 
-def assert_shapes(shapes: Any, data: Any = None, summarize: Any = None, message: str | None = None,
-                  name: Any = None) -> None:  # fmt: skip
-    """Raise unless tensors have the shapes that go with them, in which equal letters are equal."""
-    pairs = shapes.items() if isinstance(shapes, dict) else shapes
-    assertions.shapes([(convert(t), wanted) for t, wanted in pairs], message)
-
-
 _NUMERICS = made("- check_numerics=finite assert_all_finite:CheckNumerics=finite | tensor! message",
                  (assertions,))  # fmt: skip
 DEBUGGING: dict[str, Any] = {
     **{f"assert_{w}": _asserted(w) for w in _COMPARE}, **_NUMERICS, "Assert": Assert,
-    "assert_shapes": assert_shapes,
-    "assert_type": lambda tensor, tf_type, message=None, name=None: assertions.kind(
-        convert(tensor), as_dtype(tf_type), message),
-    "assert_rank": lambda x, rank, message=None, name=None: assertions.rank(
-        convert(x), rank, message),
-    "assert_scalar": lambda t, message=None, name=None: assertions.rank(convert(t), 0, message),
+    **{word: passing(word, f"{text} message=None _name=None", fn) for word, text, fn in (
+        ("assert_shapes", "shapes _data=None _summarize=None", assertions.shapes),
+        ("assert_type", "tensor tf_type", lambda t, kind, message: assertions.kind(
+            convert(t), as_dtype(kind), message)),
+        ("assert_rank", "x rank", assertions.rank),
+        ("assert_scalar", "tensor", lambda t, message: assertions.rank(t, 0, message)))},
     "assert_positive": lambda x, **k: _asserted("greater")(x, 0, **k),
     "assert_non_negative": lambda x, **k: _asserted("greater_equal")(x, 0, **k),
     "is_numeric_tensor": lambda t: is_tensor(t) and not convert(t).dtype.is_bool,

@@ -58,12 +58,10 @@ class Strategy(strategies.Strategy):
     """One replica for each rank."""
 
     context, dataset = InputContext, DistributedDataset
+    value: Any = staticmethod(convert)
 
     def __init__(self, devices: Any = None, cross_device_ops: Any = None, **options: Any) -> None:
         super().__init__(**options)
-
-    def value(self, given: Any) -> Any:
-        return convert(given)
 
     def apply(self, kind: str, fn: Callable[[Any], Any], value: Any) -> Any:
         def call(x: Any) -> Any:
@@ -124,11 +122,8 @@ NAMED: dict[str, Any] = {
         strategies.in_cross_replica_context)},
     "get_strategy": OneDeviceStrategy.current, "get_replica_context": OneDeviceStrategy.replica,
 }  # fmt: skip
-NN: dict[str, Any] = made(
-    """
+NN: dict[str, Any] = made("""
+    - scale_regularization_loss=scaled_penalty | regularization_loss!;
     - compute_average_loss=average_loss | per_example_loss~ sample_weight~=None
-      global_batch_size=None;
-    - scale_regularization_loss=scaled_penalty | regularization_loss!""",
-    (strategies,),
-)
+      global_batch_size=None""", (strategies,))  # fmt: skip
 RESOLVERS: dict[str, Any] = {"TFConfigClusterResolver": Resolver}

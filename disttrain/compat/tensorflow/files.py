@@ -9,7 +9,7 @@ once, so there is nothing to flush.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from collections import namedtuple
 from typing import Any
 
 import numpy as np
@@ -93,11 +93,7 @@ TRAIN: dict[str, Any] = {
 
 
 # --- tf.io ----------------------------------------------------------------------------------------
-@dataclass(frozen=True)
-class TFRecordOptions:
-    """How records are compressed."""
-
-    compression_type: str | None = None
+TFRecordOptions = namedtuple("TFRecordOptions", ["compression_type"], defaults=[None])
 
 
 class TFRecordWriter(RecordWriter):

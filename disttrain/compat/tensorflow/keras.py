@@ -28,14 +28,12 @@ from .dispatch import IN_KERAS, in_keras
 from .tensor import GRAPH, SymbolicTensor, Tensor, convert, out_of_scope, wrap
 from .variable import IndexedSlices, Variable
 
-_HOOKED = "compat.tensorflow.keras"
 _ADDED = "compat.tensorflow.added"  # of a layer: the losses that its call has added while traced
 MODULES = """activations applications backend callbacks constraints datasets distribution
-    dtype_policies
-export initializers layers legacy losses metrics mixed_precision models ops optimizers preprocessing
-quantizers random regularizers saving tree utils visualization wrappers datasets.mnist
-datasets.cifar10 datasets.cifar100 datasets.fashion_mnist datasets.imdb optimizers.schedules
-preprocessing.image preprocessing.sequence""".split()
+    dtype_policies export initializers layers legacy losses metrics mixed_precision models ops
+    optimizers preprocessing quantizers random regularizers saving tree utils visualization wrappers
+    datasets.mnist datasets.cifar10 datasets.cifar100 datasets.fashion_mnist datasets.imdb
+    optimizers.schedules preprocessing.image preprocessing.sequence""".split()
 _COVERS = (Tensor, IndexedSlices, Variable)
 
 
@@ -81,12 +79,11 @@ class _Keras(Library):
 _KERAS = _Keras()
 
 
+@functools.cache
 def load() -> Any:
     """Keras, with this border."""
     keras = importlib.import_module("disttrain.compat.keras").install()
-    if not getattr(keras, _HOOKED, False):
-        setattr(keras, _HOOKED, True)
-        _hook(keras)
+    _hook(keras)
     return keras
 
 
@@ -174,10 +171,7 @@ def _hook(keras: Any) -> None:
     replace("keras", core.compute_output_spec, _plainly(core.compute_output_spec))
     keras.Model._symbolic_build = announced(keras.Model._symbolic_build)
     operation = importlib.import_module("keras.src.ops.operation").Operation
-    inner = operation.__call__
-    operation.__call__ = functools.wraps(inner)(
-        lambda self, *args, **kwargs: _KERAS.change(inner(self, *args, **kwargs), False)
-    )
+    operation.__call__ = _KERAS.keeping(operation.__call__)
     for kind in (keras.Layer, keras.losses.Loss):
         kind.__call__ = _KERAS.entry(kind.__call__, kind.__name__)
     keras.Layer.add_loss = _KERAS.taking(keras.Layer.add_loss)

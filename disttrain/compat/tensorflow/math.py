@@ -15,7 +15,7 @@ from ...arrays import frames, normalizing, pieces, ranks, ratios, slots, systems
 from ...arrays.general import words
 from ...nn import activations, channels_last, images, logits
 from ..tables import rows
-from .dispatch import COMPLEX, FLOATS, allow, binary, execute, matched, op, unary
+from .dispatch import COMPLEX, FLOATS, binary, execute, matched, op, unary
 from .errors import invalid
 from .tensor import convert
 from .types import as_dtype
@@ -47,8 +47,8 @@ _UNARY = made("""
     N abs square negative:Neg=neg sign=sgn conj round; B logical_not; I invert_permutation;
     - real imag angle""", _PLACES, rint=dt.round)  # fmt: skip
 _BINARY = {
-    **made("N multiply:Mul subtract:Sub add:AddV2; R floordiv:FloorDiv=floor_divide", (dt,),
-           functools.partial(binary, first=True)),
+    **made("""N multiply:Mul subtract:Sub add:AddV2 divide_no_nan:DivNoNan;
+        R floordiv:FloorDiv=floor_divide""", _PLACES, functools.partial(binary, first=True)),
     **made("""
     R floormod:FloorMod=remainder truncatediv:TruncateDiv truncatemod:TruncateMod=fmod maximum
       minimum less less_equal greater greater_equal;
@@ -81,14 +81,6 @@ def cast(x: Any, dtype: Any, name: str | None = None) -> Any:
         told = f"Cast {t.dtype.word} to {kind.word} is not supported [Op:Cast]"
         raise invalid(told, "UnimplementedError")
     return execute("Cast", lambda v: ratios.converted(v, kind.inner), [t], name)
-
-
-def divide_no_nan(x: Any, y: Any, name: str | None = None) -> Any:
-    """``x / y``, and 0 where ``y`` is 0."""
-    pair = matched("DivNoNan", [x, y], True)
-    pair = [cast(t, "float64") for t in pair] if pair[0].dtype.is_integer else pair
-    allow("DivNoNan", pair[0], COMPLEX)
-    return execute("DivNoNan", ratios.divide_no_nan, pair, name)
 
 
 def einsum(equation: str, *inputs: Any, **kwargs: Any) -> Any:
@@ -126,8 +118,8 @@ _ROWS = made(f"""
     **{f"{few}segment_{w}": functools.partial(slots.segment_reduce, how=how)
        for w, how in _SEGMENTS.items() for few in ("", "unsorted_")})  # fmt: skip
 NAMES: dict[str, Any] = {
-    **_UNARY, **_BINARY, **_ROWS, "divide_no_nan": divide_no_nan, "divide": divide,
-    "truediv": divide, "mod": _BINARY["floormod"], "accumulate_n": _ROWS["add_n"],
+    **_UNARY, **_BINARY, **_ROWS, "divide": divide, "truediv": divide,
+    "mod": _BINARY["floormod"], "accumulate_n": _ROWS["add_n"],
 }  # fmt: skip
 # What of it stands at the top, too.
 TOP = """abs add acos acosh argmax argmin asin asinh atan atan2 atanh cos cosh cumsum divide equal

@@ -8,7 +8,6 @@ Normal numbers agree to the last digits (sine and logarithm are this machine's).
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,6 @@ import disttrain as dt
 from ...distributions import samples
 from ...keyed import streams
 from ...keyed.draws import DrawnStream, Draws
-from ..tables import passing
 from .arrays import stack
 from .dispatch import execute, plain
 from .math import made
@@ -79,34 +77,12 @@ class Generator(DrawnStream):
         return before
 
 
-def _row(word: str, kind: str, text: str, source: Any, at: int) -> Any:
-    """The function ``word``, whose argument at ``at`` says where its numbers come from."""
-    draw = getattr(_DRAWS, word.removeprefix("stateless_"))
-
-    def function(*given: Any) -> Any:
-        values = list(given)
-        return draw(functools.partial(source, values.pop(at)), kind, *values)
-
-    return passing(word, text, function)
-
-
-_ROWS: dict[str, Any] = {}
-_MOMENTS = "mean=0.0 stddev=1.0 dtype='float32'"
-for _word, _kind, _other, _text in (
-    ("uniform", "RandomUniform", "RandomUniform", "minval=0 maxval=None dtype='float32'"),
-    ("normal", "RandomStandardNormal", "RandomNormal", _MOMENTS),
-    ("truncated_normal", "TruncatedNormal", "TruncatedNormal", _MOMENTS),
-):
-    _ROWS[_word] = _row(
-        _word, _kind, f"shape {_text} seed=None _name=None", _DRAWS.of_seeds, -1)  # fmt: skip
-    _ROWS[f"stateless_{_word}"] = _row(
-        f"stateless_{_word}", f"Stateless{_other}V2",
-        f"shape seed {_text} _name=None _alg='auto_select'", _DRAWS.of_seed, 1)  # fmt: skip
-
-
 NAMES: dict[str, Any] = {
-    **_ROWS, "set_seed": set_seed, "Generator": Generator,
-    "get_global_generator": Generator.default, "set_global_generator": Generator.as_default,
+    **{w: getattr(_DRAWS, f"{w}_of_seeds") for w in ("uniform", "normal", "truncated_normal")},
+    **{f"stateless_{w}": getattr(_DRAWS, f"{w}_of_seed") for w in (
+        "uniform", "normal", "truncated_normal")}, "set_seed": set_seed, "Generator": Generator,
+    "get_global_generator": Generator.default,
+    "set_global_generator": lambda generator: generator.as_default(),
     "split": _DRAWS.split, "fold_in": _DRAWS.fold_in, **made("""
     - shuffle:RandomShuffle | value! _seed=None;
     - categorical:Multinomial | logits! num_samples dtype@=None _seed=None;

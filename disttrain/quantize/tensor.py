@@ -8,6 +8,7 @@ same grid, or are rounded to it, go through floating point. Everything else says
 
 from __future__ import annotations
 
+import copyreg
 import math
 from collections.abc import Callable
 from typing import Any, NoReturn, Self
@@ -192,6 +193,10 @@ class QuantizedTensor(Tensor):
     def __deepcopy__(self, memo: dict) -> Self:
         out = memo[id(self)] = self.clone()
         return out
+
+    def __reduce_ex__(self, protocol: object) -> Any:
+        state = {"levels": self.levels, "grid": self.grid, "kind": self.kind}
+        return copyreg.__newobj__, (QuantizedTensor,), state  # type: ignore[attr-defined]
 
     def copy_(self, other: Tensor, non_blocking: bool = False) -> Self:
         """Take the numbers of ``other``, rounded to this grid; of a quantized tensor its integers

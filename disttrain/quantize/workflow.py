@@ -115,7 +115,7 @@ def swap_module(
     use_precomputed_fake_quant: bool = False,
 ) -> Any:  # fmt: skip
     """What ``mapping`` makes of a module that has a qconfig; itself where that is nothing."""
-    if getattr(mod, "qconfig", None) is None or type(mod) not in mapping:
+    if not _changes(mod, mapping):
         return mod
     new = mapping[type(mod)].from_float(mod)
     for name in ("_forward_pre_hooks", "_forward_hooks"):
@@ -127,8 +127,7 @@ def swap_module(
 
 
 def _convert(module: Any, mapping: dict) -> Any:
-    whole = type(module) in mapping and getattr(module, "qconfig", None) is not None
-    if not whole:
+    if not _changes(module, mapping):
         for name, child in list(module.named_children()):
             module._modules[name] = _convert(child, mapping)
     return swap_module(module, mapping)
@@ -184,7 +183,13 @@ def quantize_dynamic(
         model = copy.deepcopy(model)
     model.eval()
     propagate_qconfig_(model, given)
+    if not any(_changes(m, mapping) for m in model.modules()):
+        warn(f"quantize_dynamic: the model has no layer of {list(given)}; nothing is changed")
     return convert(model, mapping, inplace=True)
+
+
+def _changes(module: Any, mapping: dict) -> bool:
+    return type(module) in mapping and getattr(module, "qconfig", None) is not None
 
 
 def _kind(kind: Any) -> Any:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import io
+import pickle
 
 import pytest
 
@@ -86,6 +88,15 @@ def test_copies(q):
         assert one.equal(q) and type(one) is type(q)
     assert not q.equal(q.dequantize()) and not q.equal(rows())
     assert q.int_repr().data_ptr() != q.levels.data_ptr()
+
+
+def test_files():
+    for one in (rows(), quantize.quantize_per_tensor(dt.ones(2), 0.1, 3, quint8)):
+        assert pickle.loads(pickle.dumps(one)).equal(one)
+        file = io.BytesIO()
+        dt.save({"one": one}, file)
+        file.seek(0)
+        assert dt.load(file, weights_only=False)["one"].equal(one)
 
 
 def test_what_it_has_not(q):

@@ -153,6 +153,8 @@ def test_what_is_wrong_is_told():
         quantize.prepare_qat(net.eval())
     with pytest.raises(ConfigError, match="needed a set of kinds or names"):
         quantize.quantize_dynamic(net, 3)
+    with pytest.warns(UserWarning, match="the model has no layer of"):
+        quantize.quantize_dynamic(net, {"nothing"})
     with pytest.raises(DTypeError, match="int64"):
         quantize.quantize_dynamic(net, dtype=dt.int64)
     with pytest.raises(ConfigError, match="is_reference"):

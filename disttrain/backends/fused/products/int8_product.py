@@ -191,7 +191,8 @@ def levels(x: ndarray, scale: Any, zero: Any, low: int, high: int) -> Any:
 
 
 def rounded(x: ndarray, groups: int, grid: Grid) -> tuple[ndarray, ndarray, ndarray]:
-    """Integers for x (m, k), and the scale and the zero point of each row."""
+    """Integers for x (m, k), and the scale and the zero point of each row. What is not finite makes
+    a scale of nan, and so all results of its group."""
     m, (low, high, symmetric) = len(x), grid
     lots = x.reshape(groups, x.size // max(groups, 1))
     least = np.fmin.reduce(lots, 1, initial=np.float32(0))
@@ -200,7 +201,9 @@ def rounded(x: ndarray, groups: int, grid: Grid) -> tuple[ndarray, ndarray, ndar
         reach = np.fmax(-least, most)
         scale, zero = np.fmax(reach / np.float32(high), _FINEST), np.zeros(groups, np.int32)
     else:
-        scale, zero = affine(least, most, low, high)
+        with np.errstate(invalid="ignore", over="ignore"):
+            scale, zero = affine(least, most, low, high)
+    scale = np.where(np.isfinite(lots).all(1), scale, np.float32(np.nan))
     kind = np.int8 if low < 0 else np.uint8
     found = levels(lots, scale[:, None], zero[:, None], low, high).astype(kind)
     each = m // max(groups, 1)

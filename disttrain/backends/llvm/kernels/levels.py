@@ -13,6 +13,7 @@ PARAMS = (
     "i64 %high, i64 %symmetric"
 )
 _LEAST = constant(2.0**-127, "float32")  # of which the inverse is finite
+_NOTHING = constant(0.0, "float32")
 _TENTH, _FINE = constant(0.1, "float32"), constant(1e-5, "float32")
 
 
@@ -25,6 +26,8 @@ def head(way: Any) -> str:
             lines.append(f"declare {kind} @llvm.{both}.{name}({kind}, {kind})")
     for both in ("fmin", "fmax"):
         lines.append(f"declare float @llvm.vector.reduce.{both}.v{lanes}f32(<{lanes} x float>)")
+    kind = f"float, <{lanes} x float>"
+    lines.append(f"declare float @llvm.vector.reduce.fadd.v{lanes}f32({kind})")
     return "\n".join(lines) + "\n"
 
 
@@ -54,8 +57,7 @@ def levels(text: Text, way: Any) -> None:
         count = text.let("mul i64 %each, %k")
         with text.loop("0", "%groups", 1) as group:
             start = text.at("%x", (text.let(f"mul i64 {group}, {count}"), "4"))
-            least, most = _range(text, way.lanes, start, count)
-            grid = _Grid(text, least, most)
+            grid = _Grid(text, *_range(text, way.lanes, start, count))
             first = text.let(f"mul i64 {group}, %each")
             with text.loop("0", "%each", 1) as number:
                 row = text.let(f"add i64 {first}, {number}")
@@ -64,36 +66,43 @@ def levels(text: Text, way: Any) -> None:
                 grid.row(way, row)
 
 
-def _range(text: Text, lanes: int, start: str, count: str) -> tuple[str, str]:
-    """The least and the greatest of so many numbers and 0."""
+def _range(text: Text, lanes: int, start: str, count: str) -> list[str]:
+    """The least and the greatest of so many numbers and 0; and 0, or nan where one is not finite."""
     kind = f"<{lanes} x float>"
     many, one = _Values(text, kind, f"v{lanes}f32"), _Values(text, "float", "f32")
     rest = text.let(f"srem i64 {count}, {lanes}")
     whole = text.let(f"sub i64 {count}, {rest}")
-    with text.loop("0", whole, lanes, [(kind, "zeroinitializer")] * 2) as turn:
+
+    def more(values: _Values, old: list[str], found: str, zero: str) -> list[str]:
+        ends = [values.call(n, v, found) for n, v in zip(("minnum", "maxnum"), old)]
+        return [*ends, values.op("fadd", old[2], values.op("fmul", found, zero))]
+
+    with text.loop("0", whole, lanes, [(kind, "zeroinitializer")] * 3) as turn:
         found = text.let(f"load {kind}, ptr {text.at(start, (turn.at, '4'))}, align 4")
-        turn.new = [many.call(n, v, found) for n, v in zip(("minnum", "maxnum"), turn.values)]
+        turn.new = more(many, turn.values, found, "zeroinitializer")
     ends = [
-        text.let(f"call float @llvm.vector.reduce.{n}.v{lanes}f32({kind} {v})")
-        for n, v in zip(("fmin", "fmax"), turn.values)
+        text.let(f"call float @llvm.vector.reduce.{n}.v{lanes}f32({given}{kind} {v})")
+        for n, given, v in zip(
+            ("fmin", "fmax", "fadd"), ("", "", f"float {_NOTHING}, "), turn.values
+        )
     ]
     with text.loop(whole, count, 1, [("float", end) for end in ends]) as turn:
         found = text.let(f"load float, ptr {text.at(start, (turn.at, '4'))}")
-        turn.new = [one.call(n, v, found) for n, v in zip(("minnum", "maxnum"), turn.values)]
-    return turn.values[0], turn.values[1]
+        turn.new = more(one, turn.values, found, _NOTHING)
+    return turn.values
 
 
 class _Grid:
-    """The grid for numbers from ``least`` to ``most``."""
+    """The grid for numbers from ``least`` to ``most``. ``odd``: 0, or nan for a scale of nan."""
 
-    def __init__(self, text: Text, least: str, most: str) -> None:
+    def __init__(self, text: Text, least: str, most: str, odd: str) -> None:
         self.text = text
         self.around = text.let("icmp ne i64 %symmetric, 0")
         self.one = _Values(text, "float", "f32")
         self.wide = _Values(text, "double", "f64")
         self.ends = [text.let(f"sitofp i64 {e} to double") for e in ("%low", "%high")]
         self.low, self.high = (text.let(f"fptrunc double {e} to float") for e in self.ends)
-        self.scale = self._scale(least, most)
+        self.scale = self.one.op("fadd", self._scale(least, most), odd)
         zero = self._zero(least, most)
         self.inverse = self.one.op("fdiv", constant(1.0, "float32"), self.scale)
         self.zero = text.let(f"fptrunc double {zero} to float")

@@ -104,3 +104,4 @@ def test_rounding_as_it_comes_has_the_same_bits_in_every_way(grid, monkeypatch):
                 given = x, groups, products.Grid(*grid), w, scales, products.row_sums(w), b
                 found.append(products.dynamic(*given))
             assert all(np.array_equal(y, found[0], equal_nan=True) for y in found[1:])
+            assert np.isfinite(found[0]).all() == np.isfinite(x).all()

@@ -37,6 +37,7 @@ except ImportError as error:
 _INFER = re.compile(rb"/v2/models/([\w.\-]+)(?:/versions/([\w.\-]+))?/infer")
 _OPEN = (b"/v2/health/live", b"/v2/health/ready")  # for probes, which have no token
 _LOOK = 0.5
+_LET_IN = 0.1
 _HEAD = b"inference-header-content-length"
 
 
@@ -94,8 +95,10 @@ class Front:
             return
         if message is None or "stop" in message:
             self._loop.remove_reader(self.channel.sock)
-            self.draining = self.server.should_exit = True
+            self.draining = True
             self.pool.stop()
+            # Who has been let in by the kernel is answered, too.
+            self._loop.call_later(_LET_IN, setattr, self.server, "should_exit", True)
         elif "generation" in message and "worker" not in message:
             self.pool.begin(message["generation"], message["covers"])
         else:

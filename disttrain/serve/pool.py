@@ -156,29 +156,33 @@ class Pool:
             served.limit if joined else 0, inference.rows,
         )  # fmt: skip
         queue.add(request)
+        self._pump_soon()
+        return request
+
+    def _pump_soon(self) -> None:
+        """Once all that has come by now is known."""
         if not self._pumping:
             self._pumping = True
             self._loop.call_soon(self._pump)
-        return request
 
     def _pump(self) -> None:
         """Give idle workers what is to run now."""
         self._pumping = False
         for generation in list(self.generations.values()):
-            self._feed(generation)
+            self._feed(generation, self.hurry())
 
-    def _feed(self, generation: Generation) -> None:
+    def _feed(self, generation: Generation, hurry: bool) -> None:
         queue, now = generation.queue, time.monotonic()
         for worker in generation.workers:
             if not queue.length:
                 return
-            while worker.state is READY and (batch := queue.take(now, self.hurry())):
+            while worker.state is READY and (batch := queue.take(now, hurry)):
                 self._start(worker, batch, now)
         if any(worker.state is READY for worker in generation.workers) and queue.length:
             if generation.timer is not None:
                 generation.timer.cancel()
             delay = max(0.0, queue.due() - now)
-            generation.timer = self._loop.call_later(delay, self._feed, generation)
+            generation.timer = self._loop.call_later(delay, self._feed, generation, hurry)
 
     def _start(self, worker: Handle, batch: list[Request], now: float) -> None:
         live = []
@@ -241,12 +245,14 @@ class Pool:
     def _ran(self, worker: Handle, message: dict[str, Any]) -> None:
         batch, slot = worker.batch, worker.slot
         worker.state, worker.batch, worker.slot = READY, [], (slot + 1) % SLOTS
-        self._feed(worker.generation)  # what it runs next has the other slot
+        # What it runs next has the other slot. Those who are answered now may ask again.
+        self._feed(worker.generation, False)
         if "error" in message:
             self._blame(batch, message)
         else:
             self.measures.computing.add(message["s"], (batch[0].model,))
             _share(batch, message["outputs"], worker.slabs[slot][1])
+        self._pump_soon()
         self._answered += len(batch)
         self._retire()
 
@@ -258,7 +264,6 @@ class Pool:
         for request in batch:
             request.group, request.limit = object(), 0
             request.served.generation.queue.add(request)
-        self._feed(batch[0].served.generation)
 
     def _lost(self, worker: Handle) -> None:
         generation = worker.generation
@@ -290,7 +295,7 @@ class Pool:
                 self.ask_to_load()
                 return
             worker.state = READY
-            self._feed(generation)
+            self._pump_soon()
             return
         worker.told, worker.state = told, READY
         ready = [w for w in generation.workers if w.state is READY]

@@ -162,6 +162,7 @@ class Supervisor:
         self.stopping = True
         if self.channel is None or not self.channel.send({"stop": True}):
             self.ended = True
+        self.listener.close()  # the front has it still; then nobody is let in any more
         self.due.append((time.monotonic() + self.options.grace + _LAST, self._give_up))
 
     def _give_up(self) -> None:

@@ -120,6 +120,7 @@ BARS = {
     "rpc: 100 calls in flight": (2.0, 5.0),
     "rpc: autograd step, 64-64-64-10, batch 16": (1.5, 4.0),
     "serving: digits' CNN, 64 clients, a request": (1.3, 2.0),
+    "serving: digits' CNN, 64 clients, processor time": (1.3, 1.6),
     "serving: digits' CNN, 64 clients, median": (1.3, 2.0),
     "serving: digits' CNN, 64 clients, 99 of 100": (1.3, 2.0),
     "memory of a serving worker (MB)": (5.0, 6.0),

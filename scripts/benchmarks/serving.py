@@ -62,12 +62,15 @@ def _measured(port: int, process: int, ours: bool) -> dict[str, float]:
     ) + body
     _wait(port, request)
     load(port, request, CLIENTS, 1.0)
-    times = load(port, request, CLIENTS, SECONDS)
     children = _children(process)  # the peer computes in the process that was started
+    before = sum(map(_processor, [process, *children]))
+    times = load(port, request, CLIENTS, SECONDS)
+    busy = sum(map(_processor, [process, *children])) - before
     memory = max(_memory(p) for p in (children[1:] if ours else [process]))
     what = f"serving: digits' CNN, {CLIENTS} clients"
     return {
         f"{what}, a request": SECONDS / len(times),
+        f"{what}, processor time": busy / len(times),
         f"{what}, median": times[len(times) // 2],
         f"{what}, 99 of 100": times[len(times) * 99 // 100],
         "memory of a serving worker (MB)": memory / 1e6,
@@ -123,6 +126,12 @@ def _wait(port: int, request: bytes) -> None:
 
 def _children(process: int) -> list[int]:
     return [int(p) for p in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
+
+
+def _processor(process: int) -> float:
+    """Seconds that a process has computed for."""
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _memory(process: int) -> int:

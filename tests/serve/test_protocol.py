@@ -16,7 +16,7 @@ COUNT = int(os.environ.get("MALFORMED", "1000"))
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
     folder = tmp_path_factory.mktemp("served")
-    with Server(folder, body=1 << 20, patience=1.0, idle=1.0, connections=40) as served:
+    with Server(folder, body=1 << 20, patience=4.0, idle=4.0, connections=40) as served:
         yield served
 
 
@@ -115,7 +115,7 @@ def test_a_client_that_does_not_go_on_is_sent_away(server) -> None:
         assert idle.recv(65536).startswith(b"HTTP/1.1 200")
         assert rest(half).startswith(b"HTTP/1.1 408")
         assert rest(idle) == rest(silent) == b""
-    assert time.monotonic() - start > 0.9
+    assert time.monotonic() - start > 3.9
 
 
 def test_connections_over_the_limit_are_refused(server) -> None:

@@ -36,12 +36,14 @@ class Call:
 @dataclass(frozen=True)
 class Operator:
     """One row: a function for versions ``since`` to ``until``. ``numbers``: inputs that are given
-    as numbers of the host (sizes, axes, counts); ``buffers``: those that training leaves alone."""
+    as numbers of the host (sizes, axes, counts); ``soft``: the same, if they are numbers;
+    ``buffers``: those that training leaves alone."""
 
     function: Callable[..., Any]
     since: int = 1
     until: int = NEWEST
     numbers: frozenset[int] = frozenset()
+    soft: frozenset[int] = frozenset()
     buffers: frozenset[int] = frozenset()
     takes_node: bool = False
     parameters: frozenset[str] = field(default=frozenset(), repr=False)
@@ -57,14 +59,14 @@ _TABLE: dict[tuple[str, str], list[Operator]] = defaultdict(list)
 
 def operator(
     *names: str, since: int = 1, until: int = NEWEST, domain: str = "",
-    numbers: tuple[int, ...] = (), buffers: tuple[int, ...] = (),
+    numbers: tuple[int, ...] = (), soft: tuple[int, ...] = (), buffers: tuple[int, ...] = (),
 ) -> Callable[[Callable], Callable]:  # fmt: skip
     """A decorator: the function computes the operators ``names``."""
 
     def add(function: Callable) -> Callable:
         kinds = inspect.signature(function).parameters
         row = Operator(
-            function, since, until, frozenset(numbers), frozenset(buffers),
+            function, since, until, frozenset(numbers), frozenset(soft), frozenset(buffers),
             "node" in kinds, frozenset(kinds) - {"node"},
             any(p.kind is p.VAR_KEYWORD for p in kinds.values()),
         )  # fmt: skip

@@ -48,6 +48,10 @@ class Operator:
     takes_node: bool = False
     parameters: frozenset[str] = field(default=frozenset(), repr=False)
     takes_all: bool = False  # attributes by any name
+    place: tuple[str, str, int] = ("", "", 0)  # in the table
+
+    def __reduce__(self) -> tuple:
+        return row_at, self.place
 
     def accepts(self, attribute: str) -> bool:
         """Whether the function knows this attribute."""
@@ -69,6 +73,7 @@ def operator(
             function, since, until, frozenset(numbers), frozenset(soft), frozenset(buffers),
             "node" in kinds, frozenset(kinds) - {"node"},
             any(p.kind is p.VAR_KEYWORD for p in kinds.values()),
+            (domain, names[0], len(_TABLE[domain, names[0]])),
         )  # fmt: skip
         for name in names:
             _TABLE[domain, name].append(row)
@@ -88,6 +93,11 @@ def find(domain: str, name: str, version: int) -> Operator | None:
     rows = _TABLE.get((domain, name), ())
     fits = [r for r in rows if r.since <= version <= r.until]
     return min(fits, key=lambda r: r.until - r.since, default=None)
+
+
+def row_at(domain: str, name: str, place: int) -> Operator:
+    """A row by its place: how it travels to other processes."""
+    return _TABLE[domain, name][place]
 
 
 def names(domain: str = "") -> list[str]:

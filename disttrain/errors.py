@@ -27,7 +27,7 @@
       |    `- UnboundAxis (NameError)               a named axis that no transform around binds
       |- SerializationError (RuntimeError, ValueError) a file that is not what it should be
       |    |- WriteError (OSError)                  a file that could not be written
-      |    `- OperatorError (NotImplementedError)   an operator that nothing here computes
+      |    `- OperatorError (NotImplementedError)   an operator of a model that is not computed here
       |- NodeError (RuntimeError, ValueError)       an operation of a model that could not be run
       |- WorkerFailed (RuntimeError)                a worker process of a DataLoader died
       |- CaptureError (RuntimeError)                a program that cannot be captured or transformed

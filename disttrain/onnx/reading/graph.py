@@ -127,8 +127,9 @@ def numbers_of(graph: Graph) -> tuple[set[str], set[str]]:
         as_tensors |= {p.name for p in inner.outputs}
         for step in inner.steps:
             for place, name in enumerate(step.inputs):
-                wanted = step.on_numbers or place in step.row.numbers
+                wanted = step.on_numbers or place in step.row.numbers or place in step.row.soft
                 (as_numbers if wanted else as_tensors).add(name)
+            as_numbers |= {p.name for p in _asked(step)}
     return as_numbers, as_tensors
 
 
@@ -157,6 +158,7 @@ def _find_sized(graph: Graph, sized: set[str], derived: set[str]) -> None:
         ):
             sized.add(name)
     for step in graph.steps:
+        sized |= {p.name for p in _counted(step)}
         for inner in step.graphs.values():
             _find_sized(inner, sized, derived)
         if _computes(step, sized):
@@ -164,6 +166,16 @@ def _find_sized(graph: Graph, sized: set[str], derived: set[str]) -> None:
             from_sizes = step.kind in _SIZES or not derived.isdisjoint(step.inputs)
             if from_sizes and step.kind not in _MAKERS:
                 derived.update(step.outputs)
+
+
+def _counted(step: Step) -> list[Port]:
+    """Of the body of a loop: the number of the round, and whether it goes on, which are numbers."""
+    return step.graphs["body"].inputs[:2] if step.kind == "Loop" else []
+
+
+def _asked(step: Step) -> list[Port]:
+    """Of the body of a loop: the result that says whether it goes on."""
+    return step.graphs["body"].outputs[:1] if step.kind == "Loop" else []
 
 
 def _computes(step: Step, sized: set[str]) -> bool:
@@ -175,9 +187,11 @@ def _computes(step: Step, sized: set[str]) -> bool:
 def _find_needed(graph: Graph, sized: set[str], needed: set[str]) -> None:
     """Names of values that something uses as numbers of the host."""
     for step in reversed(graph.steps):
+        needed |= {p.name for p in _asked(step)}
         for inner in step.graphs.values():
             _find_needed(inner, sized, needed)
-        needed |= {n for i, n in enumerate(step.inputs) if n and i in step.row.numbers}
+        asked = step.row.numbers | step.row.soft
+        needed |= {n for i, n in enumerate(step.inputs) if n and i in asked}
         passes = step.kind not in _SIZES and _computes(step, sized)
         if passes and not needed.isdisjoint(step.outputs):
             needed |= {n for n in step.inputs if n}

@@ -17,6 +17,7 @@ from ...ops import api
 from .elements import held
 from .graph import Graph, Step
 from .numbers import RULES, Numbers, of_array, of_sizes
+from .table import Operator
 
 # What is told with the node that it happened in; all else goes through, as it steers transforms.
 _FAULTS = (ShapeError, DTypeError, NumberError, DeviceError, LinAlgError, TypeError, LookupError,
@@ -43,6 +44,15 @@ class Frame:
                 return to_tensor(frame.numbers[name], self.device)
             frame = frame.outer
         raise AssertionError(name)
+
+    def either(self, name: str) -> Any:
+        """A value as numbers of the host where it is known as such, else as a tensor."""
+        frame: Frame | None = self
+        while frame is not None:
+            if name in frame.numbers:
+                return frame.numbers[name]
+            frame = frame.outer
+        return self.value(name)
 
     def as_numbers(self, name: str) -> Numbers:
         """A value as numbers of the host; a tensor is read."""
@@ -77,8 +87,8 @@ def read(value: Any) -> Numbers:
     return of_array(value.detach().cpu().numpy(), value.dtype)
 
 
-def run(graph: Graph, frame: Frame) -> list[Any]:
-    """The results of ``graph``, whose inputs ``frame`` has."""
+def run(graph: Graph, frame: Frame, numbered: int = 0) -> list[Any]:
+    """The results of ``graph``, whose inputs ``frame`` has, after the first ``numbered``."""
     for step in graph.steps:
         try:
             _run(step, frame)
@@ -89,19 +99,24 @@ def run(graph: Graph, frame: Frame) -> list[Any]:
         for name in step.frees:
             frame.values.pop(name, None)
             frame.numbers.pop(name, None)
-    return [frame.value(port.name) for port in graph.outputs]
+    return [frame.value(port.name) for port in graph.outputs[numbered:]]
 
 
-def inner(graph: Graph, frame: Frame) -> Any:
-    """A function of values that runs a graph within ``frame``."""
+def inner(graph: Graph, frame: Frame, numbered: int = 0) -> Any:
+    """A function of values that runs a graph within ``frame``. Its first ``numbered`` results are
+    numbers of the host, if they are known as such."""
 
     def call(*given: Any) -> list[Any]:
         if len(given) != len(graph.inputs):
             raise ShapeError(
                 f"graph {graph.name!r} takes {len(graph.inputs)} values; given are {len(given)}"
             )
-        values = {port.name: value for port, value in zip(graph.inputs, given)}
-        return run(graph, Frame(values, {}, frame.device, frame))
+        values, numbers = dict[str, Any](), dict[str, Numbers]()
+        for port, value in zip(graph.inputs, given):
+            (numbers if isinstance(value, Numbers) else values)[port.name] = value
+        own = Frame(values, numbers, frame.device, frame)
+        rest = run(graph, own, numbered)
+        return [own.either(port.name) for port in graph.outputs[:numbered]] + rest
 
     return call
 
@@ -112,12 +127,11 @@ def _run(step: Step, frame: Frame) -> None:
         return
     row = step.row
     given = [
-        None if not name else frame.as_numbers(name) if i in row.numbers else frame.value(name)
-        for i, name in enumerate(step.inputs)
+        None if not name else _given(frame, name, i, row) for i, name in enumerate(step.inputs)
     ]
     words = dict(step.attributes)
     for name, graph in step.graphs.items():
-        words[name] = inner(graph, frame)
+        words[name] = inner(graph, frame, step.kind == "Loop")
     if row.takes_node:
         words["node"] = step.call
     out = row.function(*given, **words)
@@ -128,6 +142,12 @@ def _run(step: Step, frame: Frame) -> None:
     for name, value in zip(step.outputs, out):
         if name:
             frame.values[name] = value
+
+
+def _given(frame: Frame, name: str, place: int, row: Operator) -> Any:
+    if place in row.numbers:
+        return frame.as_numbers(name)
+    return frame.either(name) if place in row.soft else frame.value(name)
 
 
 def _on_numbers(step: Step, frame: Frame) -> Numbers:

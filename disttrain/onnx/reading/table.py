@@ -36,16 +36,22 @@ class Call:
 @dataclass(frozen=True)
 class Operator:
     """One row: a function for versions ``since`` to ``until``. ``numbers``: inputs that are given
-    as numbers of the host (sizes, axes, counts); ``buffers``: those that training leaves alone."""
+    as numbers of the host (sizes, axes, counts); ``soft``: the same, if they are numbers;
+    ``buffers``: those that training leaves alone."""
 
     function: Callable[..., Any]
     since: int = 1
     until: int = NEWEST
     numbers: frozenset[int] = frozenset()
+    soft: frozenset[int] = frozenset()
     buffers: frozenset[int] = frozenset()
     takes_node: bool = False
     parameters: frozenset[str] = field(default=frozenset(), repr=False)
     takes_all: bool = False  # attributes by any name
+    place: tuple[str, str, int] = ("", "", 0)  # in the table
+
+    def __reduce__(self) -> tuple:
+        return row_at, self.place
 
     def accepts(self, attribute: str) -> bool:
         """Whether the function knows this attribute."""
@@ -57,16 +63,17 @@ _TABLE: dict[tuple[str, str], list[Operator]] = defaultdict(list)
 
 def operator(
     *names: str, since: int = 1, until: int = NEWEST, domain: str = "",
-    numbers: tuple[int, ...] = (), buffers: tuple[int, ...] = (),
+    numbers: tuple[int, ...] = (), soft: tuple[int, ...] = (), buffers: tuple[int, ...] = (),
 ) -> Callable[[Callable], Callable]:  # fmt: skip
     """A decorator: the function computes the operators ``names``."""
 
     def add(function: Callable) -> Callable:
         kinds = inspect.signature(function).parameters
         row = Operator(
-            function, since, until, frozenset(numbers), frozenset(buffers),
+            function, since, until, frozenset(numbers), frozenset(soft), frozenset(buffers),
             "node" in kinds, frozenset(kinds) - {"node"},
             any(p.kind is p.VAR_KEYWORD for p in kinds.values()),
+            (domain, names[0], len(_TABLE[domain, names[0]])),
         )  # fmt: skip
         for name in names:
             _TABLE[domain, name].append(row)
@@ -86,6 +93,11 @@ def find(domain: str, name: str, version: int) -> Operator | None:
     rows = _TABLE.get((domain, name), ())
     fits = [r for r in rows if r.since <= version <= r.until]
     return min(fits, key=lambda r: r.until - r.since, default=None)
+
+
+def row_at(domain: str, name: str, place: int) -> Operator:
+    """A row by its place: how it travels to other processes."""
+    return _TABLE[domain, name][place]
 
 
 def names(domain: str = "") -> list[str]:

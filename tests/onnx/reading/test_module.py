@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import pickle
 import threading
 
 import numpy as np
@@ -201,3 +202,20 @@ def test_drawn_models_on_a_device_are_those_of_the_host(first, double):
         out = loaded(**feeds)
         assert out.device.type == "cuda"
         assert close(out.detach().cpu().numpy(), found.values[name]), found.nodes
+
+
+def test_it_travels_to_other_processes_and_works_in_transforms():
+    loaded = dt.onnx.load(classifier())
+    other = pickle.loads(pickle.dumps(loaded))
+    assert np.array_equal(other.run({"x": X})["y"], loaded.run({"x": X})["y"])
+    state = {n: p.detach() for n, p in loaded.named_parameters()}
+
+    def loss(parameters, x):
+        return (dt.func.functional_call(loaded, parameters, (x,)) ** 2).sum()
+
+    grads = dt.func.grad(loss)(state, dt.tensor(X))
+    loss(dict(loaded.named_parameters()), dt.tensor(X)).backward()
+    for name, p in loaded.named_parameters():
+        assert np.allclose(grads[name].numpy(), p.grad.numpy(), atol=1e-5), name
+    each = dt.func.vmap(lambda x: loaded(x.unsqueeze(0)).squeeze(0))(dt.tensor(X))
+    assert np.allclose(each.detach().numpy(), loaded.run({"x": X})["y"], atol=1e-5)

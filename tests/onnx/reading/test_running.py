@@ -156,3 +156,39 @@ def test_sequences_and_optional_values():
     )
     out = dt.onnx.load(made).run({"x": ONE})
     assert out["n"] == 2 and out["y"].tolist() == ONE.tolist() and out["has"]
+
+
+def test_branches_by_sizes_and_loops_of_a_known_length_are_captured():
+    then = subgraph([node("Neg", "x", "v")], [], ["v"])
+    other = subgraph([node("Identity", "x", "v")], [], ["v"])
+    body = subgraph(
+        [node("Identity", "c", "go"), node("Add", "v v", "w"), node("Cast", "i", "f", to=1)],
+        [port("i", INT64, []), port("c", BOOL, []), "v"],
+        [port("go", BOOL, []), "w", "f"],
+    )
+    nodes = [
+        node("Shape", "x", "n"),
+        node("Gather", "n one", "k", axis=0),
+        node("Equal", "k two", "on"),
+        node("If", "on", "a", then_branch=then, else_branch=other),
+        node("Loop", "three _ a", "y rows", body=body),
+    ]
+    arrays = [array(n, v, np.int64) for n, v in (("one", 1), ("two", 2), ("three", 3))]
+    loaded = dt.onnx.load(model(nodes, ["x"], ["y", "rows"], tuple(arrays)))
+    x = dt.ones(4, 2)
+    program = dt.export(loaded, (), {"x": x}, dynamic={"x": {0: "batch"}})
+    for given in (x, dt.ones(3, 2)):
+        y, rows = program(x=given)
+        assert y.tolist() == [[-8.0, -8.0]] * given.shape[0]
+        assert rows.tolist() == [0.0, 1.0, 2.0]
+    assert loaded.run({"x": np.ones((1, 3), np.float32)})["y"].tolist() == [[8.0] * 3]
+
+
+def test_results_that_are_inputs_initializers_or_sizes():
+    nodes = [node("Shape", "x", "n")]
+    ports = ["x", port("w", INT64, None), port("n", INT64, None)]
+    made = model(nodes, ["x"], ports, (array("w", [3], np.int64),))
+    out = dt.onnx.load(made).run({"x": ONE})
+    assert (
+        out["x"].tolist() == ONE.tolist() and out["w"].tolist() == [3] and out["n"].tolist() == [2]
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import pickle
 
 import onnx
 import pytest
@@ -52,3 +53,10 @@ def test_a_call_tells_types_of_few_bits():
     call = table.Call(1, 17, None, (0, 22))
     assert call.narrow_type(1) == 22
     assert call.narrow_type(0) == call.narrow_type(5) == 0
+
+
+def test_rows_travel_by_their_places():
+    for name in table.names():
+        for version in (6, 12, 20):
+            row = table.find("", name, version)
+            assert row is None or pickle.loads(pickle.dumps(row)) is row

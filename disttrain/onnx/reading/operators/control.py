@@ -11,21 +11,24 @@ from ....core.tensor import Tensor
 from ....core.types import dtypes
 from ....errors import ShapeError
 from ....ops import api
+from ..numbers import Numbers
 from ..table import operator
 
 Body = Callable[..., list[Any]]
 
 
 def _truth(value: Any) -> bool:
+    if isinstance(value, Numbers):
+        return bool(value.one())
     return bool(value.reshape(())) if isinstance(value, Tensor) else bool(value)
 
 
-@operator("If")
+@operator("If", soft=(0,))
 def _if(condition: Tensor, *, then_branch: Body, else_branch: Body) -> tuple:
     return tuple(then_branch() if _truth(condition) else else_branch())
 
 
-@operator("Loop", numbers=(0,))
+@operator("Loop", numbers=(0,), soft=(1,))
 def _loop(trips: Any, condition: Any, *carried: Any, body: Body, node: Any) -> tuple:
     """Values go round; what else a round gives is stacked."""
     most = None if trips is None else int(trips.one())
@@ -37,9 +40,7 @@ def _loop(trips: Any, condition: Any, *carried: Any, body: Body, node: Any) -> t
             raise ShapeError(
                 f"a loop of more than {i} rounds (load(..., limits=Limits(iterations=...)))"
             )
-        number = api.full((), i, dtype=dtypes.int64)
-        truth = api.full((), True, dtype=dtypes.bool)
-        out = body(number, truth, *states)
+        out = body(Numbers([i], (), dtypes.int64), Numbers([True], (), dtypes.bool), *states)
         going = _truth(out[0])
         states = out[1 : 1 + len(states)]
         for row, value in zip(rows, out[1 + len(states) :]):

@@ -17,7 +17,7 @@ from ...export import Graph, Name, Program, vocabulary
 from ...export.sizes import sizes_in
 from . import rules
 from .functions import Functions
-from .model import renamed
+from .model import pruned, renamed
 from .rules import pairs
 from .types import Ref, Unmapped, element_type, is_number
 from .writer import Op, Writer
@@ -247,10 +247,22 @@ def whole(
     made = Conversion(program.graph, w, env, fold)
     made.problems += odd
     made.run()
+    outs = [] if made.problems else made.results(program.results, ends)
+    if not made.problems and w.unmade:
+        made.problems += unmade(w, outs, made.renamed)
     if made.problems:
         raise ExportError(told(made.problems))
-    outs = made.results(program.results, ends)
     return made, [env[v.name] for v in program.inputs], outs
+
+
+def unmade(w: Writer, outs: Sequence[Ref], names: Mapping[str, str]) -> list[Problem]:
+    """Operators that results need, and that take what is not made."""
+    back = {new: old for old, new in names.items()}
+    ops = pruned([replace(op) for op in w.ops], [back.get(r.name, r.name) for r in outs])
+    return [
+        Problem(op.kind, op.module, op.line, w.unmade[n])
+        for op in ops for n in op.inputs if n in w.unmade
+    ]  # fmt: skip
 
 
 def pinned(program: Program) -> list[Problem]:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-pytest.importorskip("onnxruntime")
-
 from support.cases.drawn_models import drawn
 from support.onnx_runs import written
 

@@ -17,7 +17,8 @@ from ...export import Graph, Name, Program, vocabulary
 from ...export.sizes import sizes_in
 from . import rules
 from .functions import Functions
-from .model import renamed
+from .model import pruned, renamed
+from .rules import pairs
 from .types import Ref, Unmapped, element_type, is_number
 from .writer import Op, Writer
 
@@ -88,9 +89,13 @@ class Conversion:
             self.env[o] = Ref(o, np.dtype(value.dtype), tuple(value.shape))
 
     def _by_rule(self, node: Any) -> Any:
-        if node.primitive not in TABLE:
-            raise Unmapped("it has no counterpart in ONNX")
-        return TABLE[node.primitive](self.w, *map(self.value, node.args), **node.params)
+        args = [self.value(a) for a in node.args]
+        ends = any(np.dtype(self.graph.values[o].dtype).kind == "c" for o in node.outputs)
+        table = pairs.PAIRS if ends or any(map(pairs.is_complex, args)) else TABLE
+        if node.primitive not in table:
+            kind = " for complex numbers" if table is not TABLE else ""
+            raise Unmapped(f"it has no counterpart in ONNX{kind}")
+        return table[node.primitive](self.w, *args, **node.params)
 
     def _inner(self, graph: Graph, w: Writer, refs: Sequence[Ref], names: Sequence[str]) -> list:
         """A graph inside of a node, with ``refs`` for its inputs: its results."""
@@ -111,6 +116,8 @@ class Conversion:
         w = self.w
         if not names or not all(n in w.values or n in w.later for n in names):
             return None
+        if any(pairs.is_complex(self.env[a]) for a in node.inputs):
+            return None
         prim = vocabulary.find(node.primitive)
         if prim is None or prim.random or sizes_in((node.args, dict(node.params))):
             return None
@@ -125,8 +132,8 @@ class Conversion:
         if self.fold and all(n in w.fixed for n in names):
             made = compute()
             if sum(a.nbytes for a in made) <= _MOST:
-                pairs = zip(node.outputs, made, strict=True)
-                return tuple(w.named(w.scope + o, a) if o in self.used else None for o, a in pairs)
+                named = zip(node.outputs, made, strict=True)
+                return tuple(w.named(w.scope + o, a) if o in self.used else None for o, a in named)
         self._late(node, compute)
         return None
 
@@ -156,9 +163,9 @@ class Conversion:
             if result is None:
                 raise Unmapped(f"the operator does not give its result {o}")
             value = self.graph.values[o]
-            element_type(value.dtype)
-            result = self.w.cast(result, value.dtype)
-            self.env[o] = Ref(result.name, result.dtype, tuple(value.shape))
+            if np.dtype(value.dtype).kind != "c":
+                result = self.w.cast(result, value.dtype)
+            self.env[o] = Ref(result.name, np.dtype(value.dtype), tuple(value.shape))
             if o in self.lates:
                 self.w.later.setdefault(result.name, self.lates[o])
             self._rename(result.name, o, self.w.ops[before:])
@@ -226,21 +233,36 @@ def whole(
                 w.sources.setdefault(str(n), (ref, dim))
     for name, t in program.tensors():
         array = numbers(t)
-        w.values[name], env[name] = array, Ref(name, array.dtype, array.shape)
-    for name, ref in env.items():
+        env[name] = Ref(name, array.dtype, array.shape)
+        if array.dtype.kind == "c":
+            array = np.stack([array.real, array.imag], -1)
+        w.values[name] = array
+    for value in (*program.inputs, *program.outputs):
         try:
-            element_type(ref.dtype)
+            element_type(value.dtype)
         except Unmapped as why:
-            odd.append(Problem(f"the tensor {name}", "", "", str(why)))
+            odd.append(Problem(f"the tensor {value.name}", "", "", str(why)))
     odd += pinned(program)
     w.fixed |= set(program.constants)
     made = Conversion(program.graph, w, env, fold)
     made.problems += odd
     made.run()
+    outs = [] if made.problems else made.results(program.results, ends)
+    if not made.problems and w.unmade:
+        made.problems += unmade(w, outs, made.renamed)
     if made.problems:
         raise ExportError(told(made.problems))
-    outs = made.results(program.results, ends)
     return made, [env[v.name] for v in program.inputs], outs
+
+
+def unmade(w: Writer, outs: Sequence[Ref], names: Mapping[str, str]) -> list[Problem]:
+    """Operators that results need, and that take what is not made."""
+    back = {new: old for old, new in names.items()}
+    ops = pruned([replace(op) for op in w.ops], [back.get(r.name, r.name) for r in outs])
+    return [
+        Problem(op.kind, op.module, op.line, w.unmade[n])
+        for op in ops for n in op.inputs if n in w.unmade
+    ]  # fmt: skip
 
 
 def pinned(program: Program) -> list[Problem]:

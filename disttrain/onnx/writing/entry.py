@@ -17,6 +17,7 @@ from ...export.exporting import Export
 from ...export.exporting import export as to_program
 from . import model as models
 from .conversion import whole
+from .rules import pairs
 from .types import Ref, check_opset
 
 LEAST, NEWEST = 17, min(27, onnx.defs.onnx_opset_version())  # what onnxruntime takes
@@ -118,8 +119,8 @@ class ONNXProgram:
         if self.session is None:
             self.initialize_inference_session()
         program = self.exported_program
-        pairs = zip(program.inputs, program._leaves(args, kwargs), strict=True)
-        arrays = [program._tensor(v, where, t).detach().array for v, (where, t) in pairs]
+        given = zip(program.inputs, program._leaves(args, kwargs), strict=True)
+        arrays = [program._tensor(v, where, t).detach().array for v, (where, t) in given]
         found = self.session.run(None, dict(zip(self.input_names, arrays, strict=True)))
         return tuple(wrap(np.asarray(a)) for a in found)
 
@@ -251,7 +252,8 @@ def _assembled(program: Program, opset: int, names: dict[str, str], fold: bool) 
     ops = models.pruned(models.merged(models.pruned(w.ops, ends), ends), ends)
     used = {n for op in ops for n in models.taken(op)}
     arrays = {n: t for n, t in w.values.items() if n in used and n not in {r.name for r in inputs}}
-    known = [Ref(made.renamed.get(r.name, r.name), r.dtype, r.shape) for r in made.env.values()]
+    refs = [pairs.opened(r) if pairs.is_complex(r) else r for r in made.env.values()]
+    known = [Ref(made.renamed.get(r.name, r.name), r.dtype, r.shape) for r in refs]
     name = str(program.metadata.get("name", "")) or "main_graph"
     proto = models.assembled(ops, inputs, outputs, _once(known), opset, name)
     told = _told_sizes(program)

@@ -20,6 +20,9 @@ def resized(found: Any, node: Any) -> Any:
     """``Resize`` of what resizes each spatial dimension by a matrix; None for other products."""
     steps, a = _steps(found, node)
     w, x = found.w, found.value(a)
+    told = [_told(found.maker(m)) for _, m in steps]
+    if steps and all(t is not None for t in told):
+        return _by_words(w, x, [d for d, _ in steps], told)
     if not steps or not static(x.shape):
         return None
     for mode in ("linear", "cubic"):
@@ -52,6 +55,36 @@ def _steps(found: Any, node: Any) -> tuple[list[tuple[int, Any]], Any]:
     return steps, a
 
 
+def _told(node: Any) -> tuple | None:
+    """(mode, size, new size, scale or None, whether corners are aligned) of what makes the matrix
+    of an interpolation of sizes that may change."""
+    if node is None or node.primitive != "weights":
+        return None
+    given = node.params["given"]
+    if node.params["of"] == "resizing":
+        given = given[1:]
+    else:
+        given = (node.params["of"], *given)
+    return given[1:] if given[0] == "sampled" and len(given) == 6 else None
+
+
+def _by_words(w: Writer, x: Ref, dims: list[int], told: list) -> Any:
+    """The same of sizes that may change, where all dimensions are resized in one way."""
+    if len({(mode, f is None, corners) for mode, _, _, f, corners in told}) > 1:
+        return None
+    mode, corners, scaled = told[0][0], bool(told[0][4]), told[0][3] is not None
+    mode = "cubic" if mode == "bicubic" else "linear"
+    if scaled:
+        scales = np.ones(x.rank, np.float32)
+        for dim, (_, _, _, f, _) in zip(dims, told, strict=True):
+            scales[dim] = f
+        return _resize(w, x, (w.constant(scales), None), mode, corners)
+    sizes = list(x.shape or ())
+    for dim, (_, _, out, _, _) in zip(dims, told, strict=True):
+        sizes[dim] = out
+    return _resize(w, x, (None, w.ints(sizes)), mode, corners)
+
+
 def _is(matrix: Any, mode: str, corners: bool) -> bool:
     """Whether it is the matrix of this interpolation, of a size and no other scale."""
     if matrix is None or matrix.ndim != 2:
@@ -67,10 +100,15 @@ def _written(w: Writer, x: Ref, steps: list, found: Any, mode: str, corners: boo
     sizes = [int(n) for n in x.shape or ()]
     for dim, matrix in steps:
         sizes[dim] = int(w.known(found.value(matrix)).shape[1])  # type: ignore[union-attr]
+    return _resize(w, x, (None, w.ints(sizes)), mode, corners)
+
+
+def _resize(w: Writer, x: Ref, goal: tuple, mode: str, corners: bool) -> Ref:
     how = "align_corners" if corners else "half_pixel"
     more: dict[str, Any] = {} if mode == "linear" else {"cubic_coeff_a": -0.75}
-    return w.node("Resize", x, None, None, w.ints(sizes), mode=mode,
-                  coordinate_transformation_mode=how, **more)  # fmt: skip
+    made: Ref = w.node("Resize", x, None, *goal, mode=mode, coordinate_transformation_mode=how,
+                       **more)  # fmt: skip
+    return made
 
 
 # --- padding -----------------------------------------------------------------------------------

@@ -77,6 +77,7 @@ class Writer:
     scope: str = ""  # in front of the names that rules make
     hint: dict[str, int] = field(default_factory=dict)  # a size for each symbol
     taken: set[str] = field(default_factory=set)
+    unmade: dict[str, str] = field(default_factory=dict)  # values that nobody may use, and why
     ends: set[str] = field(default_factory=set)  # what the model's inputs and results are called
     fixed: set[str] = field(default_factory=set)  # constants that are no parameters, by name
     later: dict[str, Callable[[], Any]] = field(

@@ -12,6 +12,7 @@ from . import (
     losses,
     made,
     normalization,
+    pairs,
     pooling,
     products,
     quantization,

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ....export import vocabulary
+from ....export.sizes import sizes_in
 from ..types import INT64, Ref, Unmapped, is_number, static
 from ..writer import Writer, rule
 
@@ -48,3 +49,15 @@ def _even_numbers(w: Writer, start: Any, end: Any, count: Any, dtype: Any, base:
         start=start, end=end, count=int(count), dtype=dtype, base=base
     )
     return w.constant(array)
+
+
+@rule("weights")
+def _weights(w: Writer, of: str, given: tuple, dtype: Any) -> Ref:
+    """The matrix that resizes a dimension. Of sizes that may change it is never made: what uses it
+    is a ``Resize``, or is told."""
+    if not sizes_in(given):
+        make = vocabulary.MAKERS["weights"].forward
+        return w.constant(make(of=of, given=given, dtype=dtype))
+    made = Ref(w.fresh("weights"), np.dtype(dtype))
+    w.unmade[made.name] = "resizing in this way, of sizes that depend on the input"
+    return made

@@ -118,9 +118,65 @@ def test_numbers_of_no_dimension_and_empty_ones():
     written(lambda a: a + dt.tensor([1.0, 2.0]), (dt.randn(2),))
 
 
-def test_complex_numbers_are_told():
-    with pytest.raises(ExportError, match="complex64, which operators of ONNX do not take"):
-        export(lambda x: dt.fft.fft(x).abs(), (dt.randn(4),))
+# --- complex numbers ----------------------------------------------------------------------------
+def test_complex_numbers_at_the_ends_of_a_model_are_told():
+    x = dt.randn(4)
+    for fn, given in ((dt.fft.fft, x), (dt.abs, dt.fft.fft(x))):
+        with pytest.raises(ExportError, match="complex64, which operators of ONNX do not take"):
+            export(fn, (given,))
+    with pytest.raises(ExportError, match=r"sin .*no counterpart in ONNX for complex numbers"):
+        export(lambda x: dt.sin(dt.fft.fft(x)).abs(), (x,))
+
+
+@pytest.mark.parametrize("opset", [17, 20, 23])
+def test_fourier_transforms(opset):
+    fft = dt.fft
+
+    def fn(x):
+        half = fft.rfft(x)
+        return (
+            half.abs(), fft.fft2(x).real, fft.ifft(x, norm="ortho").imag,
+            fft.fft(x, norm="forward").abs(), fft.rfft2(x, norm="ortho").abs(),
+            fft.irfft(half * fft.rfft(x + 1)), fft.irfft(half, 7), fft.irfft(half, 12),
+            fft.irfft2(fft.rfft2(x)),
+        )  # fmt: skip
+
+    written(fn, (dt.randn(2, 8),), opset_version=opset)
+    window = dt.hann_window(8)
+    written(lambda x: dt.stft(x, 8, 4, window=window, return_complex=True).abs(),
+            (dt.randn(2, 64),), opset_version=opset)  # fmt: skip
+
+
+def test_arithmetic_of_complex_numbers():
+    c, r = dt.view_as_complex, dt.view_as_real
+
+    def fn(p):
+        z = c(p)
+        return (
+            r(z * z + z / c(p + 3) - 2 * z + (1 + 2j) * z + 1j), r(z.conj() * z), z.abs(),
+            dt.angle(z), r(z.exp()), r(-z / 2), r(z * p[..., 0]),
+        )  # fmt: skip
+
+    written(fn, (dt.randn(3, 4, 2),))
+
+    def moved(p):
+        z = c(p)
+        both = dt.cat([z.t()[1:].flip(0), z.reshape(4, 3)], 0)
+        return r(both[:, None].expand(-1, 2, -1).sum(1)), r(F.pad(z, (1, 0)))
+
+    written(moved, (dt.randn(3, 4, 2),))
+
+
+def test_complex_parameters():
+    class Filter(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.w = nn.Parameter(dt.randn(5, dtype=dt.complex64))
+
+        def forward(self, x):
+            return dt.fft.irfft(dt.fft.rfft(x) * self.w)
+
+    written(Filter(), (dt.randn(2, 8),), (dt.randn(5, 8),), dynamic=({0: "n"},))
 
 
 def test_places_in_order():

@@ -81,7 +81,7 @@ def branch(
                 lambda *v, g=g, p=p: tuple(g.run([v[i] for i in p], run))
                 for g, p in zip(branches, places, strict=True)
             ]
-            return tuple(control_flow.cond(at, *ways, values))
+            return tuple(control_flow.cond(at, ways[0], ways[1], values))
         n = int(not at) if flag else int(at)
         n = n if 0 <= n < len(branches) else len(branches) - 1
         return tuple(branches[n].run([values[i] for i in places[n]], run))

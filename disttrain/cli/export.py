@@ -41,7 +41,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add("--onnx", action="store_true", help="write NAME.onnx, too")
     add("--gguf", action="store_true", help="write NAME.gguf, too (models of texts)")
     add("--hf", action="store_true", help="write the folder NAME-hf in Hugging Face's layout, too")
-    add("--type", default="F16", choices=("F32", "F16", "BF16", "Q8_0"), help="of GGUF's weights")
+    add("--type", default="F16", type=str.upper, choices=("F32", "F16", "BF16", "Q8_0"),
+        help="of GGUF's weights")  # fmt: skip
     add("--opset", type=int, metavar="N", help="of ONNX (default: the newest that is known)")
     add("--program", type=Path, metavar="FILE", help=f"the training program (default: "
         f"{programs.NAMES} in a folder above RUN or this one)")  # fmt: skip
@@ -144,6 +145,8 @@ def _gguf(model: Any, told: Trained, path: Path, options: argparse.Namespace) ->
             f"{path}: GGUF files hold models of known architectures; Trained(pretrained=...) of "
             "the program must give state and config in Hugging Face's names"
         )
+    if config.get("activation_function", "gelu_new") != "gelu_new":
+        print("note: llama.cpp computes gelu by tanh, which this model was not trained with")
     whole = gguf.from_pretrained(state, config, vocabulary=told.vocabulary, name=path.stem)
     gguf.save(whole, path, type=options.type)
 

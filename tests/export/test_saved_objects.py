@@ -14,6 +14,7 @@ from disttrain import graphs
 from disttrain.autograd.cells import Cell
 from disttrain.errors import ConfigError, DisttrainError, SerializationError
 from disttrain.export.saved_objects import SavedObjects
+from disttrain.graphs import control
 
 
 class Box:
@@ -212,3 +213,27 @@ def test_threads_load_and_run(tmp_path):
     for t in threads:
         t.join()
     assert found == [expected(net, x).tolist()] * 4
+
+
+def test_branches_and_loops_are_part_of_programs(tmp_path):
+    def gate(x):
+        positive = op("Greater", lambda v: v.sum() > 0, x)
+        return control.cond("If", positive, lambda: op("Mul", lambda v: v * 2, x),
+                            lambda: op("Neg", lambda v: -v, x))  # fmt: skip
+
+    def halved(x):
+        return control.while_loop(
+            lambda v: op("Greater", lambda t: (t > 1).reshape(()), v),
+            lambda v: [op("Half", lambda t: t / 2, v)],
+            [x],
+        )[0]
+
+    box = Box()
+    box.gate = Function(gate, signature=[spec(3)])
+    box.halved = Function(halved, signature=[spec()])
+    KIND.save(box, tmp_path)
+    loaded = KIND.load(tmp_path)
+    assert loaded.gate(dt.tensor([1.0, 2.0, 3.0])).tolist() == [2.0, 4.0, 6.0]
+    assert loaded.gate(dt.tensor([-1.0, -2.0, 0.0])).tolist() == [1.0, 2.0, 0.0]
+    assert loaded.halved(dt.tensor(100.0)).item() == 0.78125
+    assert loaded.halved(dt.tensor(0.5)).item() == 0.5

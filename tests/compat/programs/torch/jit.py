@@ -47,9 +47,9 @@ def scale(a, b: float):
 
 print(scale(torch.ones(2), 2.0).tolist())
 
-model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(144, 2))
+model = nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(144, 2))
 model.eval()
-image = torch.rand(2, 3, 8, 8)
+image = torch.rand(2, 1, 8, 8)
 frozen = torch.jit.trace(model, image)
 frozen.save(path)
 back = torch.jit.load(path, map_location="cpu")

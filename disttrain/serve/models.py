@@ -55,9 +55,7 @@ def open_onnx(name: str, path: str) -> Model:
     try:
         runtime = importlib.import_module("onnxruntime")
     except ImportError:
-        raise ConfigError(
-            "--onnx: onnxruntime is missing: pip install 'disttrain[onnx]'"
-        ) from None
+        raise ConfigError("--onnx: onnxruntime is missing: pip install 'disttrain[onnx]'") from None
     settings = runtime.SessionOptions()
     settings.log_severity_level = 3
     settings.intra_op_num_threads = settings.inter_op_num_threads = 1

@@ -307,3 +307,8 @@ def offer(view: type[View], words: str, **titles: str) -> None:
         made = offered(view, word, title)
         alone = inspect.ismethod(getattr(Pipeline, word))
         setattr(view, word, staticmethod(made) if alone else made)
+
+
+def applied(word: str) -> Callable[..., Any]:
+    """The method ``word`` as a function that gives what ``apply`` takes."""
+    return lambda *args, **kwargs: lambda view: getattr(view, word)(*args, **kwargs)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import disttrain as dt
-from disttrain.data.pipeline.views import Settings, View, offer, offered
+from disttrain.data.pipeline.views import Settings, View, applied, offer, offered
 from disttrain.graphs import Graph
 
 
@@ -62,6 +62,7 @@ def test_functions_and_elements():
     assert list(Lists.choose_from_datasets([ROWS], one.map(dt.tensor))) == [1, 2]
     with pytest.raises(ValueError, match="must be a callable"):
         ROWS.map(5)
+    assert list(ROWS.apply(applied("batch")(2))) == [[1, 2], [3]]
     assert ROWS.apply(len) == 3 and bool(ROWS) and Lists.from_tensors(2).get_single_element() == 2
 
 

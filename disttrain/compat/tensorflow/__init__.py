@@ -35,13 +35,10 @@ from .tensor_array import TensorArray
 
 VERSION = "2.21.0"
 ROOT = "tensorflow"
-_RAGGED = (
-    "ragged and sparse tensors are not part of this stand-in; pad (tf.keras.utils.pad_sequences)"
-)
-_SAVED = (
-    "saved models are not written yet; save weights by tf.train.Checkpoint, or a Keras model by "
-    "model.save"
-)
+_RAGGED = ("ragged and sparse tensors are not part of this stand-in; pad "
+           "(tf.keras.utils.pad_sequences)")  # fmt: skip
+_SAVED = ("saved models are not written yet; save weights by tf.train.Checkpoint, or a Keras model "
+          "by model.save")  # fmt: skip
 
 
 def install() -> None:

@@ -31,7 +31,6 @@ _VALUE = "/.ATTRIBUTES/VARIABLE_VALUE"
 _given, _shown, _told = DatasetV2.given, DatasetV2.shown, DatasetV2.told
 
 
-# --- tf.train -------------------------------------------------------------------------------------
 class Checkpoint(ObjectCheckpoint):
     """Objects with names, to be saved and restored together."""
 
@@ -88,9 +87,6 @@ TRAIN: dict[str, Any] = {
         ("latest_checkpoint", Checkpoint.latest), ("get_checkpoint_state", listing))},
     **{f.__name__: f for f in (Checkpoint, CheckpointManager, list_variables, load_variable)},
 }  # fmt: skip
-
-
-# --- tf.io ----------------------------------------------------------------------------------------
 TFRecordOptions = namedtuple("TFRecordOptions", ["compression_type"], defaults=[None])
 
 
@@ -146,7 +142,6 @@ IO: dict[str, Any] = {
 }  # fmt: skip
 
 
-# --- tf.summary -----------------------------------------------------------------------------------
 def _written(word: str, text: str) -> Any:
     def function(name: str, data: Any, step: Any = None, *how: Any) -> bool:
         rate, step, how = ((step,), how[0], how[1:]) if word == "audio" else ((), step, how)

@@ -37,6 +37,9 @@ _COVERS = (Tensor, IndexedSlices, Variable)
 
 class _Keras(Library):
     packages = ("keras.", "disttrain.")
+    tensor, running = staticmethod(convert), staticmethod(in_keras)
+    is_value: Any = staticmethod(lambda value: isinstance(value, _COVERS[:2]))
+    ready: Any = staticmethod(lambda owner: getattr(owner, "built", True))
 
     def inward(self, value: Any) -> Any:
         if isinstance(value, SymbolicTensor):
@@ -50,19 +53,11 @@ class _Keras(Library):
             return value
         return wrap(value if thread.tapes or IN_KERAS.get() else value.detach())
 
-    def is_value(self, value: Any) -> bool:
-        return isinstance(value, _COVERS[:2])
-
-    def ready(self, owner: Any) -> bool:
-        return getattr(owner, "built", True)
-
     @contextlib.contextmanager
     def trial(self, owner: Any) -> Iterator[None]:
         with sys.modules["keras"].StatelessScope(collect_losses=True) as scope:
             yield
         owner.__dict__[_ADDED] = [self.inward(v) for v in scope.losses or []]
-
-    tensor, running = staticmethod(convert), staticmethod(in_keras)
 
 
 _KERAS = _Keras()

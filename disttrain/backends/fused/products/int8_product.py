@@ -23,7 +23,6 @@ from ... import threads
 from ...addresses import address
 
 
-
 class Grid(NamedTuple):
     """The integers ``low`` to ``high``, around 0 (``symmetric``) or from the least to the greatest
     number of what is rounded."""
@@ -113,9 +112,9 @@ def dynamic(
         b = np.zeros(n, np.float32)
     elif b.dtype != np.float32 or not b.flags.c_contiguous:
         b = np.ascontiguousarray(b, np.float32)
-    scale = address(own)
+    place = address(own)
     given = (
-        address(laid), address(x), scale, scale + 4 * m, groups, m // groups, k, width, grid.low,
+        address(laid), address(x), place, place + 4 * m, groups, m // groups, k, width, grid.low,
         grid.high, grid.symmetric,
     )  # fmt: skip
     if m * n * k < _SPREAD or threads.count() == 1:

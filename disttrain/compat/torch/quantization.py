@@ -1,5 +1,5 @@
-"""``torch.ao.quantization`` and the modules beside it, ``torchao.quantization``, and names at the top
-of torch: ``disttrain.quantize``, loaded when one of them is first asked for."""
+"""``torch.ao.quantization`` and the modules beside it, ``torchao.quantization``, and names at
+torch's top level: ``disttrain.quantize``, loaded when one of them is first asked for."""
 
 from __future__ import annotations
 

@@ -91,9 +91,10 @@ from .ops.printing import set_printoptions
 
 __version__ = "0.1.0"
 
-_PACKAGES = ("amp", "autograd", "compile", "cuda", "data", "distributed", "distributions", "export", "func",
-             "futures", "keyed", "linalg", "metrics", "nn", "optim", "profiler", "quasirandom",
-             "record", "sanitize", "serialize", "signal", "sparse", "special", "fft")  # fmt: skip
+_PACKAGES = ("amp", "autograd", "compile", "cuda", "data", "distributed", "distributions",
+             "export", "fft", "func", "futures", "keyed", "linalg", "metrics", "nn", "onnx",
+             "optim", "profiler", "quantize", "quasirandom", "record", "sanitize", "serialize",
+             "signal", "sparse", "special")  # fmt: skip
 _ELSEWHERE = {"GradientTape": ".autograd", "autocast": ".amp", "draw": ".drawing",
               "Dim": ".export", "jit": ".compile", "launch": "disttrain_launcher",
               "load": ".serialize", "load_program": ".export", "save": ".serialize"}  # fmt: skip

@@ -124,6 +124,7 @@ from . import nn as nn
 from disttrain.ops.later import nonzero_static as nonzero_static
 from disttrain.ops.later import norm_except_dim as norm_except_dim
 from disttrain.ops.later import nuclear_norm as nuclear_norm
+from . import onnx as onnx
 from . import optim as optim
 from disttrain.ops.later import orgqr as orgqr
 from disttrain.ops.later import ormqr as ormqr

@@ -26,10 +26,13 @@
       |    |- BackendError                          a backend that cannot be used
       |    `- UnboundAxis (NameError)               a named axis that no transform around binds
       |- SerializationError (RuntimeError, ValueError) a file that is not what it should be
-      |    `- WriteError (OSError)                  a file that could not be written
+      |    |- WriteError (OSError)                  a file that could not be written
+      |    `- OperatorError (NotImplementedError)   an operator of a model that is not computed here
+      |- NodeError (RuntimeError, ValueError)       an operation of a model that could not be run
       |- WorkerFailed (RuntimeError)                a worker process of a DataLoader died
       |- CaptureError (RuntimeError)                a program that cannot be captured or transformed
-      |    `- EscapedValue (TypeError)              a transform's value that is used after it
+      |    |- EscapedValue (TypeError)              a transform's value that is used after it
+      |    `- ExportError                           operations that a format of models cannot say
       |- CommError (RuntimeError)
       |    |- CollectiveMismatch                    ranks called different collectives
       |    |    `- ValuesDiffer                     values that must be equal on all ranks are not
@@ -191,6 +194,14 @@ class WriteError(OSError, SerializationError):
     """A file could not be written: ``errno`` says why, as for any ``OSError``."""
 
 
+class OperatorError(SerializationError, NotImplementedError):
+    """An operator of a model, or one of its attributes, that nothing here computes."""
+
+
+class NodeError(DisttrainError, RuntimeError, ValueError):
+    """An operation of a model that could not be run with what it was given."""
+
+
 class WorkerFailed(DisttrainError, RuntimeError):
     """A worker process of a ``DataLoader`` died, or could not say what went wrong in it."""
 
@@ -201,6 +212,10 @@ class CaptureError(DisttrainError, RuntimeError):
 
 class EscapedValue(CaptureError, TypeError):
     """A value from inside a transform that is used after the transform has returned."""
+
+
+class ExportError(CaptureError):
+    """A program has operations that a format of models cannot say."""
 
 
 class FutureError(DisttrainError, RuntimeError):

@@ -29,6 +29,9 @@ class PartialShape:
         """The number of dimensions, where it is known."""
         return None if self._dims is None else len(self._dims)
 
+    ndims = rank
+    dims = property(lambda self: None if self._dims is None else list(self._dims))
+
     def as_list(self) -> list:
         """The sizes."""
         if self._dims is None:

@@ -30,6 +30,8 @@ CAUGHT_AS = {
     "GroupError": (ValueError, AssertionError),
     "MissingSetting": (ValueError, KeyError),
     "WriteError": (OSError, ValueError),
+    "OperatorError": (NotImplementedError, ValueError),
+    "NodeError": (RuntimeError, ValueError),
     "MessageTooLarge": (ValueError,),
     "WaitTimeout": (TimeoutError, RuntimeError),
     "WorkerError": (ValueError,),

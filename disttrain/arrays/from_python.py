@@ -1,4 +1,4 @@
-"""Arrays of what a program writes: numbers, texts, nested sequences of them."""
+"""Arrays and tensors of what a program writes: numbers, texts, nested sequences of them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import functools
 from typing import Any
 
 import numpy as np
+
+from ..ops.api import tensor
 
 
 def array_of(value: Any) -> tuple[np.ndarray, bool]:
@@ -57,6 +59,16 @@ def type_for(array: np.ndarray, natural: bool, kind: str | None, strict: bool) -
     if not natural or not array.size or goes(own, kind):
         return kind
     return None if strict else own
+
+
+def made(value: Any, kind: str | None = None, strict: bool = False) -> Any:
+    """The tensor of ``value``, or the array of its texts; None where it does not go into the type
+    ``kind`` ("string": texts)."""
+    array, natural = array_of(value)
+    if array.dtype.kind == "O":
+        return array if kind in (None, "string") else None
+    name = type_for(array, natural, kind, strict)
+    return None if name is None or name == "string" else tensor(array.astype(name))
 
 
 def _typed(value: Any) -> bool:

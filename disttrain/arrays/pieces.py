@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 
 from ..core.tensor import Tensor
+from ..core.types import dtypes
 from ..errors import DimError, ShapeError
 from ..ops import api as ops
+from ..partial_shape import PartialShape
 from . import slots
 from .shapes import pad as padded
 
@@ -33,6 +35,14 @@ def reshape(x: Tensor, shape: Any) -> Tensor:
         raise ShapeError(f"Input to reshape is a tensor with {x.numel()} values, but the requested "
                          f"shape {word} {count}")  # fmt: skip
     return x.reshape(sizes)
+
+
+def ensured(x: Any, shape: Any) -> Any:
+    """``x``, which must have the shape; None: any size, or (for all of it) any shape."""
+    wanted, own = PartialShape(shape), PartialShape(tuple(x.shape))
+    if not wanted.is_compatible_with(own):
+        raise ShapeError(f"Shape of tensor {own} is not compatible with expected shape {wanted}.")
+    return x
 
 
 def transpose(x: Tensor, order: Sequence[int] | None = None, conjugate: bool = False) -> Tensor:
@@ -86,6 +96,31 @@ def stack(values: Sequence[Tensor], axis: int = 0) -> Tensor:
                 f"{_said(values[0].shape)} != values[{i}].shape = {_said(t.shape)}"
             )
     return ops.stack(list(values), dim=axis)
+
+
+def reverse(x: Tensor, axis: Any) -> Tensor:
+    """The other way round along one dimension, or several."""
+    return ops.flip(x, axis if isinstance(axis, (list, tuple)) else [axis])
+
+
+def broadcast_to(x: Tensor, shape: Any) -> Tensor:
+    """``x`` repeated to ``shape``, as a copy."""
+    return x.expand(sizes_of(shape)).clone()
+
+
+def alike(x: Tensor, value: int, kind: Any = None) -> Tensor:
+    """The one number everywhere, in the shape (and, for None, of the type) of ``x``."""
+    return ops.full_like(x.detach(), value, dtype=kind)
+
+
+def shape(x: Any, kind: Any = None) -> Tensor:
+    """The sizes, as a tensor."""
+    return ops.tensor(list(x.shape), dtype=kind)
+
+
+def size(x: Any, kind: Any = None) -> Tensor:
+    """How many elements, as a tensor."""
+    return ops.tensor(math.prod(x.shape), dtype=kind)
 
 
 def unstack(x: Tensor, axis: int = 0) -> tuple[Tensor, ...]:
@@ -153,6 +188,22 @@ def arange(first: Tensor, last: Tensor, step: Tensor) -> Tensor:
     return ops.arange(start, stop, by, dtype=first.dtype)
 
 
+_NARROW = (dtypes.int32, dtypes.int64, dtypes.bfloat16, dtypes.float16, dtypes.float32,
+           dtypes.float64)  # fmt: skip
+
+
+def range_of(
+    start: Tensor, stop: Tensor | None = None, step: Tensor | None = None, kind: Any = None
+) -> Tensor:
+    """Numbers from ``start`` to before ``stop`` (None: from 0 to before ``start``), in the type
+    ``kind``, or else the widest of those that are given."""
+    first, last = (start, stop) if stop is not None else (start.new_zeros(()), start)
+    parts = [first, last, ops.ones((), dtype=dtypes.int32) if step is None else step]
+    order = lambda t: _NARROW.index(t.dtype) if t.dtype in _NARROW else 0  # noqa: E731
+    kind = kind or max(parts, key=order).dtype
+    return arange(*[p.to(kind) for p in parts])
+
+
 def linspace(start: Tensor, stop: Tensor, count: int, axis: int = 0) -> Tensor:
     """``count`` numbers from ``start`` to ``stop``, both among them, along a new dimension."""
     steps = ops.arange(count, dtype=start.dtype).reshape(-1, *[1] * start.ndim)
@@ -162,11 +213,28 @@ def linspace(start: Tensor, stop: Tensor, count: int, axis: int = 0) -> Tensor:
     return found.movedim(0, axis)
 
 
-def filled(shape: Any, value: Tensor) -> Tensor:
-    """The one number everywhere."""
+def filled_up(x: Any, shape: Sequence[int]) -> Tensor:
+    """``x`` in a shape of as many elements, or its one number everywhere."""
+    count, wanted = math.prod(x.shape), math.prod(shape)
+    if count != wanted and len(x.shape):
+        raise TypeError(f"unsupported shape. Tensor has {count} elements, but got `shape` "
+                        f"{tuple(shape)} with {wanted} elements")  # fmt: skip
+    found: Tensor = x.reshape(shape) if count == wanted else x.expand(shape).clone()
+    return found
+
+
+def filled(shape: Any, value: Any) -> Any:
+    """The one number, or the one text, everywhere."""
     if value.ndim:
         raise ShapeError(f"value must be a scalar, received value with shape {list(value.shape)}")
+    if isinstance(value, np.ndarray):
+        return np.full(sizes_of(shape), value.item(), object)
     return value.expand(sizes_of(shape)).clone()
+
+
+def meshgrid(*lines: Tensor, indexing: str = "xy") -> tuple[Tensor, ...]:
+    """Coordinates of a grid, as copies."""
+    return tuple(g.clone() for g in ops.meshgrid(*lines, indexing=indexing))
 
 
 def eyes(rows: int, columns: int | None, batch: Any, kind: Any) -> Tensor:
@@ -195,22 +263,29 @@ def within(indices: Tensor, count: int) -> None:
             raise DimError(f"{word} = {place} is not in [0, {count})")
 
 
+def where(condition: Tensor, x: Tensor | None = None, y: Tensor | None = None) -> Tensor:
+    """``x`` where the condition holds and ``y`` elsewhere; of None, the places where it holds."""
+    return ops.argwhere(condition) if x is None or y is None else ops.where(condition, x, y)
+
+
 def boolean_mask(x: Tensor, mask: Tensor, axis: int | None = None) -> Tensor:
     """The slices from ``axis`` on where ``mask`` holds."""
     return x.movedim(axis, 0)[mask].movedim(0, axis) if axis else x[mask]
 
 
 def one_hot(
-    indices: Tensor, depth: int, on: Any = None, off: Any = None, axis: int | None = None,
-    kind: Any = None,
+    indices: Tensor, depth: int, on: Tensor | None = None, off: Tensor | None = None,
+    axis: int | None = None, kind: Any = None,
 ) -> Tensor:  # fmt: skip
-    """``on`` (1) at the place of each index along a new dimension, ``off`` (0) elsewhere."""
+    """``on`` (1) at the place of each index along a new dimension, ``off`` (0) elsewhere, in the
+    type ``kind`` (None: that of ``on``)."""
     at = indices.ndim if axis is None or axis == -1 else axis
     line = ops.arange(depth, dtype=indices.dtype)
     line = line.reshape([depth if d == at else 1 for d in range(indices.ndim + 1)])
-    there = ops.full((), 1 if on is None else on, dtype=kind)
-    elsewhere = ops.full((), 0 if off is None else off, dtype=kind)
-    return ops.where(indices.unsqueeze(at) == line, there, elsewhere)
+    there = ops.ones(()) if on is None else on
+    elsewhere = ops.zeros_like(there) if off is None else off
+    kind = kind or there.dtype
+    return ops.where(indices.unsqueeze(at) == line, there.to(kind), elsewhere.to(kind))
 
 
 def sequence_mask(lengths: Tensor, most: int | None = None, kind: Any = None) -> Tensor:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..core.tensor import Tensor
+from ..core.types import dtypes
 from ..core.types.dtypes import finfo, iinfo
 from ..errors import DimError
 from ..ops import api as ops
@@ -38,6 +39,11 @@ def put_nd(x: Tensor, indices: Tensor, updates: Tensor, how: str = "update") -> 
     return flat.scatter_reduce(0, wide, updates.reshape(-1, *inner), how).reshape(x.shape)
 
 
+def scatter_nd(indices: Tensor, updates: Tensor, shape: Any) -> Tensor:
+    """Zeros in ``shape``, with ``updates`` added at ``indices``."""
+    return put_nd(ops.zeros([int(n) for n in shape], dtype=updates.dtype), indices, updates, "add")
+
+
 def take_rows(x: Tensor, indices: Tensor, dim: int = 0, batch_dims: int = 0) -> Tensor:
     """``x`` at ``indices`` along ``dim``, whose dimensions stand in its place; the first
     ``batch_dims`` of both belong together."""
@@ -48,11 +54,11 @@ def take_rows(x: Tensor, indices: Tensor, dim: int = 0, batch_dims: int = 0) -> 
     return found.reshape(*x.shape[:dim], *indices.shape, *x.shape[dim + 1 :])
 
 
-def segment_reduce(rows: Tensor, ids: Tensor, how: str, count: int | None = None) -> Tensor:
+def segment_reduce(rows: Tensor, ids: Tensor, count: int | None = None, how: str = "sum") -> Tensor:
     """One row for each number from 0 to ``count`` (None: to the largest): the "sum", "mean",
-    "prod",
-    "amax" or "amin" of the rows that have it. Numbers below 0 are left out. What has no rows is 0
-    (1 for "prod"); with a ``count``, the least or greatest number for "amax" and "amin"."""
+    "prod", "amax" or "amin" of the rows that have it. Numbers below 0 are left out. What has no
+    rows is 0 (1 for "prod"); with a ``count``, the least or greatest number for "amax" and "amin".
+    """
     at = ids.reshape(-1).long()
     rows = rows.reshape(at.shape[0], *rows.shape[ids.ndim :])
     n = count if count is not None else int(at.max()) + 1 if len(at) else 0
@@ -77,18 +83,27 @@ def _neutral(kind: Any, how: str) -> Any:
     return 1 if how == "prod" else 0
 
 
-def unique_in_order(x: Tensor) -> tuple[Tensor, Tensor]:
+def unique_in_order(x: Tensor, kind: Any = None) -> tuple[Tensor, Tensor]:
     """The different numbers of ``x`` in the order in which they come, and for each of ``x`` which
-    of them it is."""
+    of them it is, in the type ``kind``."""
     values, places = ops.unique(x, sorted=True, return_inverse=True)
     first = ops.full(values.shape, x.shape[0], dtype=places.dtype)
     first = first.scatter_reduce(0, places, ops.arange(x.shape[0]), "amin")
     order = ops.argsort(first)
-    return values[order], ops.argsort(order)[places]
+    return values[order], ops.argsort(order)[places].to(kind or dtypes.int64)
 
 
-def confusion_matrix(labels: Tensor, predictions: Tensor, weights: Tensor, classes: int) -> Tensor:
-    """[classes, classes]: the sum of ``weights`` for each pair of label and prediction."""
+def confusion_matrix(
+    labels: Tensor,
+    predictions: Tensor,
+    classes: int | None = None,
+    weights: Tensor | None = None,
+    kind: Any = None,
+) -> Tensor:
+    """[classes, classes]: how often each pair of label and prediction comes, or the sum of its
+    ``weights``, in the type ``kind``."""
+    classes = classes or int(ops.maximum(labels.max(), predictions.max())) + 1
+    weights = ops.ones(labels.shape, dtype=kind) if weights is None else weights.to(kind)
     places = labels.long() * classes + predictions.long()
     zeros = ops.zeros(classes * classes, dtype=weights.dtype)
     return zeros.index_add(0, places, weights).reshape(classes, classes)

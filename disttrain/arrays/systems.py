@@ -8,6 +8,7 @@ from .. import linalg
 from ..core.tensor import Tensor
 from ..errors import LinAlgError, ShapeError
 from ..ops import api as ops
+from ..ops import later
 
 _L: Any = linalg
 
@@ -116,3 +117,49 @@ def set_diagonal(x: Tensor, diagonal: Tensor, k: int = 0) -> Tensor:
 def transposed(x: Tensor, conjugate: bool = False) -> Tensor:
     """Matrices the other way round, as a copy."""
     return (adjoint(x) if conjugate else x.transpose(-1, -2)).clone()
+
+
+def adjoint_copy(x: Tensor) -> Tensor:
+    """The adjoint matrix, as a copy."""
+    return adjoint(x).clone()
+
+
+def cholesky_solve(factor: Tensor, rhs: Tensor) -> Tensor:
+    """``solve`` of the matrix whose lower factor is given."""
+    return later.cholesky_solve(rhs, factor)
+
+
+def qr(x: Tensor, whole: bool = False) -> tuple[Tensor, ...]:
+    """The orthogonal factor, with all its columns or those of the rank, and the upper one."""
+    return tuple(_L.qr(x, mode="complete" if whole else "reduced"))
+
+
+def eigh(x: Tensor) -> tuple[Tensor, ...]:
+    """Eigenvalues and eigenvectors of Hermitian matrices."""
+    return tuple(_L.eigh(x))
+
+
+def slogdet(x: Tensor) -> tuple[Tensor, ...]:
+    """The sign of the determinant, and the logarithm of its magnitude."""
+    return tuple(_L.slogdet(x))
+
+
+def diagonal(x: Tensor, k: int = 0) -> Tensor:
+    """The ``k``-th diagonals of matrices, as a copy."""
+    return ops.diagonal(x, k, -2, -1).clone()
+
+
+def trace(x: Tensor) -> Tensor:
+    """The sum of each matrix's diagonal."""
+    return ops.diagonal(x, 0, -2, -1).sum(-1)
+
+
+def first_diagonal(x: Tensor) -> Tensor:
+    """The diagonal of the first two dimensions, as a copy."""
+    return ops.diagonal(x).clone()
+
+
+def rank(x: Tensor) -> Tensor:
+    """The rank of each matrix (int32)."""
+    found: Tensor = _L.matrix_rank(x).int()
+    return found

@@ -8,7 +8,8 @@ picked from it (``Rows``).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..context import thread
@@ -62,6 +63,36 @@ class Cell:
         for tape in wanted:
             tape.notes.row(self)[1].append((indices, found))
         return found.reshape(*indices.shape, *found.shape[1:])
+
+
+_AWAITING = "cells.awaiting"
+
+
+def awaiting() -> dict[Any, Callable[[], bool]]:
+    """What waits on this rank for cells that are not there yet: by a key, a function that gives
+    True when it has found all. It is called whenever there may be new ones (``arrived``)."""
+    found: dict[Any, Callable[[], bool]] = thread.rank.slots.setdefault(_AWAITING, {})
+    return found
+
+
+def arrived() -> None:
+    """There may be new cells, or known ones in new places."""
+    waiting = awaiting()
+    for key, settle in list(waiting.items()):
+        if settle():
+            waiting.pop(key, None)
+
+
+def announced(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """``fn``, which makes cells or what is like them."""
+
+    @functools.wraps(fn)
+    def making(*args: Any, **kwargs: Any) -> Any:
+        found = fn(*args, **kwargs)
+        arrived()
+        return found
+
+    return making
 
 
 class Notes:

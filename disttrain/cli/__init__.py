@@ -29,6 +29,7 @@ COMMANDS = {
     "pipeline": "prove that a pipeline schedule ends, with which memory, or show why not",
     "plan": "say what each parallel strategy needs per rank, without running anything",
     "replay": "run one rank of a recorded run again, alone, under the debugger",
+    "serve": "answer requests for the results of saved programs over HTTP (KServe's protocol, V2)",
     "stacks": "print where Python stands in all ranks of a running job, without stopping them",
     "top": "show a running job live: what each rank does, and for whom it waits",
 }

@@ -8,6 +8,7 @@ import os
 import sys
 import types
 from collections.abc import Callable, Iterable
+from functools import partial
 from importlib.abc import Loader
 from importlib.machinery import ModuleSpec
 from importlib.metadata import Distribution, DistributionFinder
@@ -79,6 +80,44 @@ class Shim(types.ModuleType):
         return self
 
 
+class Absent(Shim):
+    """A module whose names this version lacks: it says why."""
+
+    def __init__(self, name: str, why: str) -> None:
+        super().__init__(name)
+        self.__dict__["_why"] = why
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise MissingName(f"{self.__name__}.{name}: {self.__dict__['_why']}")
+
+
+def absent(why: str) -> type:
+    """A class of which no value is one, and none can be made."""
+
+    class Lacking:
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            raise MissingName(why)
+
+        def __class_getitem__(cls, item: Any) -> Any:
+            return cls
+
+    return Lacking
+
+
+def assembled(root: str, tables: dict[str, dict[str, Any]], *more: Shim) -> dict[str, Shim]:
+    """The modules of a library, parents before children, each with what it has by ``tables`` ("":
+    the library itself), and with its own parts, where it has no other name like theirs."""
+    made = [Shim(f"{root}.{word}" if word else root).give(**t) for word, t in tables.items()]
+    modules = {m.__name__: m for m in (*made, *more)}
+    for name, module in modules.items():
+        parent, _, child = name.rpartition(".")
+        if parent:
+            vars(modules[parent]).setdefault(child, module)
+    return modules
+
+
 def public(source: object, late: bool = False) -> list[str]:
     """What a module offers: its ``__all__``, or else all that is ours and no module. ``late``: also
     what it loads when it is first asked for, and errors, so far as no other module has them."""
@@ -112,6 +151,34 @@ def lacking(full: str, parent: object) -> str:
     lacks = f"{full} is not part of disttrain's stand-in for {root} in this version"
     advice = f"Use another function, or run the program with the real {root}"
     return f"{lacks} ({there}). {advice}"
+
+
+def mirror(
+    root: str, words: Iterable[str], load: Callable[[], Any],
+    shown: Callable[[str, str, Any], Any] = lambda word, name, value: value,
+) -> dict[str, Shim]:  # fmt: skip
+    """Modules under the name ``root`` with what a package has, which ``load()`` gives, and its
+    parts ``words``: filled when the first name of them is asked for. ``shown(word, name, value)``:
+    what stands there for a value."""
+
+    def fill(shim: Shim, word: str) -> None:
+        real = load()
+        for part in filter(None, word.split(".")):
+            real = getattr(real, part)
+        for name in dir(real):
+            if not name.startswith("__") and not isinstance(vars(shim).get(name), Shim):
+                shim.give(**{name: shown(word, name, getattr(real, name, None))})
+
+    found = {word: Shim(f"{root}.{word}" if word else root) for word in ("", *words)}
+    return {m.__name__: m.later(partial(fill, word=word)) for word, m in found.items()}
+
+
+def replace(package: str, old: object, new: object) -> None:
+    """Put ``new`` in the place of ``old`` wherever a loaded module of ``package`` names it."""
+    for name, module in list(sys.modules.items()):
+        if module is not None and name.startswith(f"{package}."):
+            for word in [w for w, value in vars(module).items() if value is old]:
+                setattr(module, word, new)
 
 
 def missing(module: Shim) -> Callable[[str], Any]:

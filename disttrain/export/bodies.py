@@ -23,6 +23,13 @@ def is_body_call(prim: Primitive) -> bool:
     return isinstance(prim, (Switch, While, Scan))
 
 
+def bodies_of(prim: Any) -> list[Body]:
+    """The bodies of such an instruction."""
+    if isinstance(prim, Switch):
+        return list(prim.branches)
+    return [prim.cond, prim.body] if isinstance(prim, While) else [prim.body]
+
+
 def params_of(prim: Any, named: Callable[[Any], str], plain: Callable[[Any], Any],
               hold: Callable[[Tensor], str]) -> tuple[str, dict]:  # fmt: skip
     """The name of such an instruction, and its parameters with graphs for bodies. ``named``: names
@@ -62,7 +69,7 @@ def _graph_of(body: Body, named: Callable, plain: Callable, hold: Callable) -> G
 
 
 def primitive_of(
-    name: str, params: Mapping[str, Any], find: Callable[[Node], Primitive],
+    name: str, params: Mapping[str, Any], find: Callable[[Node], tuple[Primitive, dict]],
     constants: Mapping[str, Tensor],
 ) -> Primitive:  # fmt: skip
     """The instruction of a node with bodies (of numbers: sizes are known)."""
@@ -79,6 +86,27 @@ def primitive_of(
                 params["reverse"])  # fmt: skip
 
 
+def misfit(op: str, count: int, params: Mapping[str, Any]) -> str | None:
+    """Why graphs do not fit the node that they are in, which has ``count`` arguments; None where
+    they do."""
+    if op == "cond":
+        given = {len(g.inputs) for g in params["branches"]}
+        gives = {len(g.outputs) for g in params["branches"]}
+        return None if given == {count - 1} and len(gives) == 1 else "its branches do not fit it"
+    body = params["body"]
+    counts = [params[k] for k in ("consts", "carries", "of_cond", "of_body") if k in params]
+    if not all(type(n) is int and n >= 0 for n in counts):
+        return "its numbers of arguments are no numbers"
+    if op == "while":
+        cond, carried = params["cond"], len(body.outputs)
+        fits = len(cond.inputs) == params["of_cond"] + carried and len(cond.outputs) == 1
+        fits = fits and len(body.inputs) == params["of_body"] + carried
+        fits = fits and count == params["of_cond"] + len(body.inputs)
+        return None if fits else "its condition and body do not fit it"
+    fits = count == len(body.inputs) >= params["consts"] + params["carries"]
+    return None if fits and len(body.outputs) >= params["carries"] else "its body does not fit it"
+
+
 def _body_of(graph: Graph, find: Callable, constants: Mapping[str, Tensor]) -> Body:
     inside = {o for node in graph.nodes for o in node.outputs} | set(graph.inputs)
     used = [a for node in graph.nodes for a in node.inputs] + list(graph.outputs)
@@ -89,13 +117,13 @@ def _body_of(graph: Graph, find: Callable, constants: Mapping[str, Tensor]) -> B
         constants[n].meta() if n in held else (graph.values[n].shape, graph.values[n].dtype)
         for n in order
     ]
-    steps = [
-        Step(find(node), tuple(Ref(number[a]) if isinstance(a, Name) else a for a in node.args),
-             dict(node.params), [number[o] for o in node.outputs])
-        for node in graph.nodes
-    ]  # fmt: skip
+    steps = []
+    for node in graph.nodes:
+        prim, params = find(node)
+        args = tuple(Ref(number[a]) if isinstance(a, Name) else a for a in node.args)
+        steps.append(Step(prim, args, params, [number[o] for o in node.outputs]))
     ends = [number[o] for o in graph.outputs]
     return Body(len(graph.inputs), steps, metas, ends, [constants[n] for n in held])
 
 
-__all__ = ["NAMES", "is_body_call", "params_of", "primitive_of"]
+__all__ = ["NAMES", "bodies_of", "is_body_call", "misfit", "params_of", "primitive_of"]

@@ -13,16 +13,17 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from ..core.random import default_generator
 from ..core.types import dtypes
+from ..core.types.device import device
 from ..errors import CaptureError, SerializationError
-from . import bodies, vocabulary
-from .running import GENERATOR
+from ..ops.primitives.aliases import Layout
+from . import bodies, schema, vocabulary
 from .sizes import Size, SizeError
 from .values import Graph, Name, Node, Value
+from .vocabulary import GENERATOR
 
 DEEPEST = 32  # of parameters, and of graphs in graphs
-LONGEST = 1 << 62  # elements of a value
+LONGEST = 1 << 34  # elements of a value
 _DTYPES = {
     str(np.dtype(d.np)): np.dtype(d.np)
     for d in vars(dtypes).values()
@@ -41,6 +42,8 @@ def encoded(x: Any, where: str) -> Any:
         return {"value": str(x)}
     if type(x) is Size:
         return {"size": x.text}
+    if isinstance(x, Layout):
+        return {"layout": [encoded(y, where) for y in x]}
     if isinstance(x, tuple):
         if hasattr(x, "_fields"):
             raise CaptureError(f"export: {where} is a {type(x).__name__}, which no file can hold")
@@ -61,8 +64,10 @@ def _odd(x: Any, where: str) -> Any:
         return {"ellipsis": True}
     if isinstance(x, complex):
         return {"complex": [repr(x.real), repr(x.imag)]}
-    if x is default_generator or x is GENERATOR:
+    if x is GENERATOR:
         return {"generator": "default"}
+    if isinstance(x, device):
+        return {"device": str(x)}
     if isinstance(x, type) and issubclass(x, np.generic):
         return {"dtype": str(np.dtype(x))}
     raise CaptureError(f"export: {where} is {x!r:.80}, which no file can hold")
@@ -224,6 +229,19 @@ class Decoder:
         except (TypeError, ValueError):
             self.refuse(f"{what} is the number {_short(x)}")
 
+    def layout(self, x: Any, what: str, depth: int) -> Layout:
+        parts = self.plain(x, what, depth)
+        if type(parts) is not tuple or len(parts) != 3 or type(parts[1]) is not tuple:
+            self.refuse(f"{what} is the layout {_short(x)}")
+        if not all(type(n) in (int, Size) for n in (parts[0], parts[2], *parts[1])):
+            self.refuse(f"{what} is the layout {_short(x)}")
+        return Layout(*parts)
+
+    def device(self, x: Any, what: str, depth: int) -> device:
+        if x not in ("cpu", "cuda", "cuda:0"):
+            self.refuse(f"{what} is the device {_short(x)}")
+        return device(x)
+
     # --- graphs -----------------------------------------------------------------------------
     def graph(self, x: Any, known: Mapping[str, Value], depth: int = 0) -> Graph:
         """A graph; ``known``: values that it may use besides its own inputs."""
@@ -273,6 +291,10 @@ class Decoder:
         outputs = tuple(
             self.text(o, f"an output of {what}") for o in self.items(x["outputs"], what)
         )
+        why = schema.fault_of_bodies(op, args, params) if prim is None else schema.fault(
+            prim, args, params)  # fmt: skip
+        if why is not None:
+            self.refuse(f"{what}: {why}")
         if not outputs or (prim is not None and not prim.multi and len(outputs) != 1):
             self.refuse(f"{what} has {len(outputs)} outputs")
         for o in outputs:
@@ -317,6 +339,8 @@ _KINDS: dict[str, Callable[[Decoder, Any, str, int], Any]] = {
     "slice": Decoder.slice_of,
     "dtype": lambda d, x, what, depth: d.dtype(x, what),
     "ellipsis": lambda d, x, what, depth: Ellipsis,
+    "layout": Decoder.layout,
+    "device": Decoder.device,
     "generator": lambda d, x, what, depth: GENERATOR,
 }
 

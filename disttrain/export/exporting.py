@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -12,15 +13,18 @@ import numpy as np
 from .. import tree
 from ..compile.guards.kinds import is_module
 from ..compile.instruction import Var
+from ..core.grad_mode import no_grad
+from ..core.random import fork_rng
 from ..core.tensor import Tensor, wrap
-from ..errors import ConfigError
+from ..errors import CaptureError, ConfigError
 from ..nn import Module, Parameter
 from ..polynomials import LEAST
-from . import ranges, trees, vocabulary
+from . import ranges, statements, trees, vocabulary
 from .dims import Leaf, Place, places
 from .lowering import Lowered, Lowering, named, needed
 from .program import Program, Signature
-from .recording import Recorded, record
+from .recording import Fixed, Recorded, record
+from .sizes import Size
 from .values import Graph, Name, Node, Value
 
 
@@ -78,9 +82,62 @@ class Export:
         """The program."""
         with _modes(self.fn, self.train):
             paths, state = _modules(self.fn)
-            enlarged = self._enlarged()
-            recorded, fixed = self._record(paths, enlarged)
-        return _Assembly(self, recorded, state, fixed).program()
+            recorded, fixed = self._staged(paths)
+            program = _Assembly(self, recorded, state, fixed).program()
+            ranges.check_least(program, lambda name, n: self._differs(program, name, n, paths))
+        return program
+
+    def _staged(self, paths: dict) -> tuple[Recorded, set]:
+        """The capture; where the function reads numbers, with its statements over tensors as
+        branches and loops."""
+        places = self.places
+        try:
+            return self._recorded(paths)
+        except CaptureError as refused:
+            other = statements.staged(self.fn)
+            if isinstance(refused, Fixed) or other is None:
+                raise
+            before, self.fn, self.places = self.fn, other, places
+            try:
+                return self._recorded(paths)
+            except Exception:
+                self.fn = before
+                raise refused from None
+
+    def _recorded(self, paths: dict) -> tuple[Recorded, set]:
+        """The capture. Of sizes of 1 that nobody has named only batches are tried as others."""
+        small = [p for p in self.places if self.leaves[p.leaf].shape[p.dim] < LEAST and not p.asked]
+        tried = [p for p in small if p.dim == 0 and self.leaves[p.leaf].shape[0] == 1]
+        self.places = [p for p in self.places if p not in small or p in tried]
+        try:
+            return self._record(paths, self._enlarged())
+        except Exception:
+            if not tried:
+                raise
+        self.places = [p for p in self.places if p not in tried]
+        return self._record(paths, self._enlarged())
+
+    def _differs(self, program: Program, name: str, size: int, paths: dict) -> str | None:
+        """Why the program is not what the function gives where one dimension has this size."""
+        cut = {id(t): t for t in self.leaves}
+        for place in self.places:
+            if program.inputs[place.leaf].shape[place.dim] == Size(name):
+                t = self.leaves[place.leaf]
+                array = cut[id(t)].detach().array
+                part = (slice(None),) * place.dim + (slice(0, size),)
+                cut[id(t)] = wrap(array[part].copy()).requires_grad_(t.requires_grad)
+        args, kwargs = tree.map(
+            lambda x: cut.get(id(x), x) if isinstance(x, Tensor) else x, (self.args, self.kwargs)
+        )
+        try:
+            want = record(self.fn, args, kwargs, (), paths).result
+            with no_grad(), fork_rng():
+                found = program.trial(*args, **kwargs)
+        except Exception as error:  # (of the program's own code, too)
+            return f"{type(error).__name__}: {error}"
+        if any(vocabulary.is_random(n.primitive) for n in program.nodes):
+            return None
+        return None if _close(want, found) else "another result is computed there"
 
     def _enlarged(self) -> tuple[tuple, dict]:
         """The arguments, with examples of two where a dimension that may change has less: sizes of
@@ -108,7 +165,13 @@ class Export:
         while True:
             chosen = [(p.leaf, p.dim) for p in self.places if (p.leaf, p.dim) not in fixed]
             args, kwargs = given
-            recorded = record(self.fn, args, kwargs, chosen, paths, tensors_of)
+            try:
+                recorded = record(self.fn, args, kwargs, chosen, paths)
+            except Fixed:
+                if any(p.asked for p in self.places):
+                    raise
+                fixed.update((p.leaf, p.dim) for p in self.places)
+                continue
             if not chosen:
                 return recorded, fixed
             assert recorded.found is not None
@@ -118,9 +181,26 @@ class Export:
             fixed |= more
 
 
-def tensors_of(result: Any) -> list:
-    """The tensors of a result, in order."""
-    return [t for t in tree.leaves(result) if isinstance(t, Tensor)]
+def _close(want: Any, found: Any) -> bool:
+    """Whether two results are the same but for rounding."""
+    one, other = tree.leaves(want), tree.leaves(found)
+    if len(one) != len(other):
+        return False
+    for a, b in zip(one, other, strict=True):
+        if not isinstance(a, Tensor):
+            if a != b:
+                return False
+            continue
+        x, y = a.detach().array, b.detach().array
+        if x.shape != y.shape or x.dtype != y.dtype:
+            return False
+        if x.dtype.kind in "fcV":
+            x, y = (z.astype(np.complex128) for z in (x, y))
+            if not np.allclose(x, y, rtol=1e-3, atol=1e-3, equal_nan=True):
+                return False
+        elif not np.array_equal(x, y):
+            return False
+    return True
 
 
 class _Assembly:
@@ -129,9 +209,9 @@ class _Assembly:
     def __init__(self, of: Export, recorded: Recorded, state: dict, fixed: set) -> None:
         self.of, self.recorded, self.state_names = of, recorded, state
         self.places: list[Place] = [p for p in of.places if (p.leaf, p.dim) not in fixed]
-        self.result = trees.spec_of(recorded.result, "its result", trees.is_tensor)
         self.order = ranges.Symbols(recorded.found, self.places)
         self.taken = set(of.names)
+        self.result: dict[str, Any] = trees.TENSOR
 
     def program(self) -> Program:
         graph = self.recorded.graph
@@ -140,12 +220,14 @@ class _Assembly:
         constants: dict[Var, str] = {}
         for var, t, told in zip(graph.outside(), graph.captured, graph.names, strict=True):
             name = self._outside(t, told)
-            (constants if name is None else state)[var] = name or f"held_{var.number}"
+            (constants if name is None else state)[var] = name or f"%held_{var.number}"
         given.update(state)
         given.update(constants)
         lowering = Lowering(self.recorded, given, self.order.names)
         lowered = lowering.run()
-        results = [lowering.value(o) if isinstance(o, Var) else o for o in graph.outputs]
+        results = [lowering.value(o) for o in graph.outputs if isinstance(o, Var)]
+        result = tree.map(lowering.plain, self.recorded.result)
+        self.result = trees.spec_of(result, "its result", trees.is_tensor)
         return self._assembled(lowered, results, state, constants)
 
     def _outside(self, t: Tensor, told: str) -> str | None:
@@ -167,7 +249,8 @@ class _Assembly:
         held = {name: captured[var] for var, name in constants.items()}
         held.update({name: wrap(array) for name, array in lowered.constants.items()})
         used = {a for n in nodes for a in inner_names(n)} | ends
-        renamed = {old: f"c{i}" for i, old in enumerate(n for n in held if n in used)}
+        free = (n for n in (f"c{i}" for i in itertools.count()) if n not in self.taken)
+        renamed = {old: next(free) for old in held if old in used}
         nodes = [renamed_node(n, renamed) for n in nodes]
         new = {**new, **renamed}
         names = [new.get(str(r), str(r)) for r in results]
@@ -190,9 +273,9 @@ class _Assembly:
             parameters=tuple(params),
             buffers=tuple(n for n in tensors if n not in params),
             relations=self.order.relations,
+            examples=self.order.examples,
             writes=tuple((new.get(a, a), new.get(str(b), str(b))) for a, b in lowered.writes),
         )  # fmt: skip
-        ranges.check_least(program)
         return program
 
 

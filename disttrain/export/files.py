@@ -6,40 +6,49 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import zlib
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from ..backends.llvm.checksum import crc32c_blocks
 from ..core.tensor import Tensor, wrap
+from ..core.types.device import CPU, usable
 from ..errors import ConfigError, SerializationError
 from ..nn import Parameter
-from ..serialize.files import Mapped, total, write_file
+from ..serialize.files import Mapped, Stream, total, write_file, write_stream
 from ..serialize.layout import CODES, NAMES, Entry, Header, build, header_length, load_json, parse
 from . import program as programs
 from . import ranges, trees
 from .dims import Dim
 from .encoding import Decoder, encoded, graph_json
 from .program import Program, Signature
+from .sizes import SizeError
 from .values import Graph, Value
 
 FORMAT = "disttrain.program"
 VERSION = 1
 SUFFIX = ".dtp"
 _GRAPH, _TENSORS = "graph.json", "model.safetensors"
+_FIELDS = (
+    "format", "version", "producer", "dims", "arguments", "positional", "result", "outputs",
+    "state", "orders", "constants", "relations", "writes", "metadata", "graph",
+)  # fmt: skip
 _INLINE = 12 << 20  # of a graph's text in a header
 
 
 # --- writing --------------------------------------------------------------------------------------
 def save(program: Program, path: Any) -> None:
     """Write ``program`` to ``path`` (see ``Program.save``)."""
-    if not isinstance(path, (str, os.PathLike)):
-        raise ConfigError(f"save: {type(path).__name__} given; a path is needed")
-    path = os.fsdecode(path)
+    stream = hasattr(path, "write")
+    if not isinstance(path, (str, os.PathLike)) and not stream:
+        raise ConfigError(f"save: {type(path).__name__} given; a path or a file is needed")
+    path = path if stream else os.fsdecode(path)
     text = json.dumps(program_json(program), separators=(",", ":"), allow_nan=False)
     arrays = {name: _host(name, t) for name, t in program.tensors()}
-    if os.path.splitext(path)[1]:
+    if stream or os.path.splitext(path)[1]:
         if len(text) > _INLINE:
             raise SerializationError(f"save: the graph of {path} takes {len(text)} bytes; give a "
                                      "path without a suffix, for a folder")  # fmt: skip
@@ -60,7 +69,7 @@ def _host(name: str, t: Tensor) -> np.ndarray:
     return array
 
 
-def write(path: str, arrays: dict[str, np.ndarray], metadata: dict[str, str]) -> None:
+def write(path: Any, arrays: dict[str, np.ndarray], metadata: dict[str, str]) -> None:
     """A safetensors file."""
     entries, data, at = [], [], 0
     for name in sorted(arrays, key=lambda n: -min(arrays[n].itemsize, 8)):
@@ -75,16 +84,23 @@ def write(path: str, arrays: dict[str, np.ndarray], metadata: dict[str, str]) ->
         at += raw.size
     header = build(entries, metadata, [int(s) for raw in data for s in crc32c_blocks(raw)])
     parts = [header, *data]
-    write_file(path, parts, total(parts))
+    if hasattr(path, "write"):
+        write_stream(path, parts)
+    else:
+        write_file(path, parts, total(parts))
 
 
 def program_json(program: Program) -> dict[str, Any]:
     """A program without its tensors."""
-    kinds = [[n, "parameter" if n in program.parameters else "buffer"] for n in program.state]
+    kinds = [[n, _kind(program, n, t)] for n, t in program.state.items()]
     return {
         "format": FORMAT,
         "version": VERSION,
-        "dims": [[d.name, d.min, d.max] for d in program.dims.values()],
+        "producer": f"disttrain {sys.modules['disttrain'].__version__}",
+        "dims": [
+            [d.name, d.min, d.max, program.examples.get(d.name, d.min)]
+            for d in program.dims.values()
+        ],
         "arguments": [[k, _spec_json(v)] for k, v in program.signature.arguments.items()],
         "positional": program.signature.positional,
         "result": _spec_json(program.signature.result),
@@ -97,6 +113,12 @@ def program_json(program: Program) -> dict[str, Any]:
         "metadata": dict(program.metadata),
         "graph": graph_json(program.graph, ""),
     }
+
+
+def _kind(program: Program, name: str, t: Tensor) -> str:
+    if name not in program.parameters:
+        return "buffer"
+    return "parameter" if t.requires_grad else "frozen"
 
 
 def _spec_json(spec: dict) -> dict:
@@ -118,19 +140,20 @@ def _order(t: Tensor) -> list[int] | None:
 
 
 # --- reading --------------------------------------------------------------------------------------
-def load_program(path: Any, *, verify: bool = True) -> Program:
+def load_program(path: Any, *, device: Any = "cpu", verify: bool = True) -> Program:
     """The program in ``path``, as ``Program.save`` wrote it. Its tensors are mapped: processes that
-    load one file share its pages; what is written to them stays in this process. ``verify``:
-    compare checksums of tensors.
+    load one file share its pages; what is written to them stays in this process. ``device``:
+    where it is to run; ``verify``: compare checksums of tensors.
 
     Nothing in the file is run, imported or unpickled. Raises ``SerializationError`` where it is
     damaged, hostile, or of a newer version.
     """
-    if not isinstance(path, (str, os.PathLike)):
-        raise ConfigError(f"load_program: {type(path).__name__} given; a path is needed")
-    path = os.fsdecode(path)
-    where = f"load_program: {path}"
-    if os.path.isdir(path):
+    stream = hasattr(path, "read")
+    if not isinstance(path, (str, os.PathLike)) and not stream:
+        raise ConfigError(f"load_program: {type(path).__name__} given; a path or a file is needed")
+    path = path if stream else os.fsdecode(path)
+    where = f"load_program: {getattr(path, 'name', type(path).__name__) if stream else path}"
+    if not stream and os.path.isdir(path):
         graph, tensors = os.path.join(path, _GRAPH), os.path.join(path, _TENSORS)
         text = _folder_text(graph, where)
         header, arrays = _tensors(tensors, where, verify)
@@ -140,7 +163,11 @@ def load_program(path: Any, *, verify: bool = True) -> Program:
             raise SerializationError(f"{where}: this is a safetensors file without a program; "
                                      "dt.load reads its tensors")  # fmt: skip
         text = load_json(header.metadata[FORMAT].encode(), f"{where}: graph")
-    return _Reader(where, arrays).program(text)
+    try:
+        program = _Reader(where, arrays).program(text)
+    except SizeError as error:
+        raise SerializationError(f"{where}: {error}. The file is damaged") from None
+    return program if usable(device) is CPU else program.to(device)
 
 
 def _folder_text(path: str, where: str) -> Any:
@@ -158,17 +185,25 @@ def _folder_text(path: str, where: str) -> Any:
     return found["program"]
 
 
-def _tensors(path: str, where: str, verify: bool) -> tuple[Header, dict[str, np.ndarray]]:
-    """The raw bytes of all tensors of a file."""
+def _tensors(path: Any, where: str, verify: bool) -> tuple[Header, dict[str, np.ndarray]]:
+    """The header of a file, and its tensors."""
+    if hasattr(path, "read"):
+        raw = Stream(path, where).whole(b"")
+        return _taken(lambda begin, count: raw[begin : begin + count], raw.size, where, verify)
     with open(path, "rb", buffering=0) as f:
         size = os.fstat(f.fileno()).st_size
-        source = Mapped(f.fileno(), size)
-    first = bytes(source.piece(0, min(16, size)))
+        return _taken(Mapped(f.fileno(), size).piece, size, where, verify)
+
+
+def _taken(
+    piece: Callable[[int, int], np.ndarray], size: int, where: str, verify: bool
+) -> tuple[Header, dict[str, np.ndarray]]:
+    first = bytes(piece(0, min(16, size)))
     length = header_length(first, size, where)
-    header = parse(bytes(source.piece(0, 8 + length)), size - 8 - length, where)
+    header = parse(bytes(piece(0, 8 + length)), size - 8 - length, where)
     arrays = {}
     for entry in header.entries.values():
-        raw = source.piece(header.start + entry.begin, entry.end - entry.begin)
+        raw = piece(header.start + entry.begin, entry.end - entry.begin)
         known = header.blocks.get(entry.name)
         if verify and known is not None and crc32c_blocks(raw).tolist() != known:
             raise SerializationError(f"{where}: tensor {entry.name!r}: its bytes do not fit their "
@@ -187,6 +222,7 @@ class _Reader:
     def __init__(self, where: str, arrays: dict[str, np.ndarray]) -> None:
         self.where, self.arrays = where, arrays
         self.decoder = Decoder(where)
+        self.examples: dict[str, int] = {}
 
     def program(self, x: Any) -> Program:
         d = self.decoder
@@ -195,9 +231,7 @@ class _Reader:
                 f"{self.where}: version {x.get('version')!r:.20} of the format; this program reads "
                 f"{VERSION}. Load it with a newer version of disttrain"
             )
-        x = d.fields(x, "a program", (
-            "format", "version", "dims", "arguments", "positional", "result", "outputs", "state",
-            "orders", "constants", "relations", "writes", "metadata", "graph"))  # fmt: skip
+        x = d.fields(x, "a program", _FIELDS)
         dims = self._dims(x["dims"])
         self.decoder = d = Decoder(self.where, tuple(dims))
         state = self._pairs(x["state"], "state")
@@ -220,13 +254,14 @@ class _Reader:
     def _dims(self, x: Any) -> dict[str, Dim]:
         d, out = self.decoder, {}
         for entry in d.items(x, "dims"):
-            if type(entry) is not list or len(entry) != 3:
+            if type(entry) is not list or len(entry) != 4:
                 d.refuse(f"a dimension is {entry!r:.60}")
             name, low = d.text(entry[0], "a dimension", 200), d.number(entry[1], "its least")
             high = None if entry[2] is None else d.number(entry[2], "its largest size")
             if not name.isidentifier() or name in out or (high is not None and high < low):
                 d.refuse(f"a dimension is {entry!r:.60}")
             out[name] = Dim(name, min=low, max=high)
+            self.examples[name] = d.number(entry[3], "its size in the example")
         return out
 
     def _pairs(self, x: Any, what: str) -> dict[str, str]:
@@ -283,20 +318,20 @@ class _Reader:
         values = graph.values
         known = {**values}
         for n, kind in kinds.items():
-            if kind not in ("parameter", "buffer"):
+            if kind not in ("parameter", "frozen", "buffer"):
                 d.refuse(f"{n!r:.60} is a {kind!r:.40}")
-        for n in kinds:
-            if kinds[n] == "parameter" and values[n].dtype.kind in "fcV":
-                state[n] = Parameter(state[n])
+            if kind != "buffer":
+                floating = values[n].dtype.kind in "fcV"
+                state[n] = Parameter(state[n], requires_grad=floating and kind == "parameter")
         for pair in d.items(x["relations"], "relations"):
             if type(pair) is not list or len(pair) != 2:
                 d.refuse(f"a relation is {pair!r:.60}")
         relations = tuple(
             (d.size(text, "a relation"), d.text(line, "a line")) for text, line in x["relations"]
         )
-        writes = self._writes(x["writes"], graph, state)
-        metadata = x["metadata"]
-        if type(metadata) is not dict:
+        writes = self._writes(x["writes"], graph, {**state, **constants})
+        about = x["metadata"]
+        if type(about) is not dict:
             d.refuse("metadata is no dict")
         return Program(
             graph=graph,
@@ -305,15 +340,16 @@ class _Reader:
                           for n, o in zip(graph.outputs, names, strict=True)),
             dims=dims, state=state, constants=constants,
             signature=Signature(arguments, result, d.number(x["positional"], "positional")),
-            parameters=tuple(n for n in kinds if kinds[n] == "parameter"),
+            parameters=tuple(n for n in kinds if kinds[n] != "buffer"),
             buffers=tuple(n for n in kinds if kinds[n] == "buffer"),
-            relations=relations, writes=writes,
+            relations=relations, writes=writes, examples=self.examples,
             metadata={d.text(k, "metadata"): d.text(v, "metadata", 1 << 20)
-                      for k, v in metadata.items()},
+                      for k, v in about.items()},
+            doubted=True,
         )  # fmt: skip
 
     def _spec(self, x: Any) -> dict:
-        return trees.checked(x, self.where)
+        return trees.checked(x, self.where, self.decoder.size)
 
     def _writes(self, x: Any, graph: Graph, state: dict) -> tuple[tuple[str, str], ...]:
         d, out = self.decoder, []
@@ -326,9 +362,7 @@ class _Reader:
 
     def _check(self, made: Program) -> None:
         """That shapes are what the rules of primitives say."""
-        sizes = {n: max(2, dim.min) if dim.max is None else min(max(2, dim.min), dim.max)
-                 for n, dim in made.dims.items()}  # fmt: skip
-        why = ranges.disagreement(made, sizes)
+        why = ranges.disagreement(made, made.examples)
         if why is not None:
             self.decoder.refuse(why)
 

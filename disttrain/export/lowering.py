@@ -14,11 +14,13 @@ from ..compile.memory import window
 from ..compile.questions import lies
 from ..compile.sized import SIZED
 from ..core.gate import Primitive
+from ..core.random import default_generator
 from ..core.tensor import Tensor
 from ..errors import CaptureError
 from ..ops.primitives.elementwise import cast
 from ..ops.primitives.views import expand
-from ..ops.primitives.write import assign
+from ..ops.primitives.write import assign, view_write
+from ..symbolic import Symbolic
 from . import vocabulary
 from .bodies import is_body_call, params_of
 from .recording import Recorded, Site
@@ -61,9 +63,8 @@ class Lowering:
 
     def plain(self, x: Any) -> Any:
         """``x`` with sizes as a program has them."""
-        if type(x) in SIZED:
-            text = renamed(x.text, self.symbols)
-            return Size(text)
+        if type(x) in SIZED or type(x) is Symbolic:
+            return Size(renamed(x.text, self.symbols))
         if isinstance(x, (tuple, list)):
             parts = [self.plain(y) for y in x]
             return type(x)(*parts) if hasattr(x, "_fields") else tuple(parts)
@@ -71,6 +72,8 @@ class Lowering:
             return {k: self.plain(v) for k, v in x.items()}
         if isinstance(x, slice):
             return slice(*map(self.plain, (x.start, x.stop, x.step)))
+        if x is default_generator:
+            return vocabulary.GENERATOR
         return x.item() if isinstance(x, (np.bool_, np.number)) else x
 
     # --- instructions -----------------------------------------------------------------------
@@ -106,6 +109,9 @@ class Lowering:
             name, params = params_of(prim, self._named, self.plain, self._held)
         else:
             name, params = self._named(prim), self.plain(ins.params)
+            if prim is view_write:
+                chain = [(self._named(p), how) for p, how in params["chain"]]
+                params = {"chain": tuple(chain)}
         names = self._emit(name, args, params, [self._meta(o) for o in ins.outputs])
         for i, (o, found) in enumerate(zip(ins.outputs, names, strict=True)):
             if prim.view and self._shares(o, ins.args[0]):
@@ -135,7 +141,7 @@ class Lowering:
         return self._constant(t.array)
 
     def _constant(self, array: np.ndarray) -> str:
-        name = f"c{len(self.out.constants)}"
+        name = f"%c{len(self.out.constants)}"
         self.out.constants[name] = array
         self.out.values[name] = Value(name, array.shape, array.dtype)
         return name
@@ -143,6 +149,7 @@ class Lowering:
     def _make(self, ins: Instruction) -> None:
         make, given = ins.params["make"], self.plain(ins.params["given"])
         found = vocabulary.recipe(make, given)
+        found = None if found is None else (found[0], self.plain(found[1]))
         if found is None:
             shown = getattr(make, "__qualname__", repr(make))
             self._refuse(f"a tensor is made of sizes by {shown}, which no file can name")

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
 
 from ..compile.compiled import compile as compiled
+from ..core.grad_mode import no_grad
 from ..core.tensor import Tensor, wrap
+from ..core.types.device import CPU, usable
 from ..errors import ConfigError, DTypeError, ShapeError
+from ..nn import Parameter
 from . import trees
 from .dims import Dim
+from .ranges import disagreement
 from .running import Runner
 from .sizes import Size
 from .values import Graph, Node, Value
@@ -37,7 +41,8 @@ class Program:
     and buffers by qualified name; ``constants``: other tensors; ``nodes``: the operations in
     order; ``values``: every value by its name; ``relations``: what must hold of dimensions besides
     their ranges, with the lines that need it; ``writes``: what a call changes, as pairs of the
-    state's (or input's) name and the name of the new value.
+    state's (or input's) name and the name of the new value; ``examples``: the sizes of ``dims``
+    that it was made with.
 
     Called with the arguments of the original it gives its result, with gradients where they are
     recorded; ``run`` takes and gives arrays by name.
@@ -54,10 +59,22 @@ class Program:
     buffers: tuple[str, ...] = ()
     relations: tuple[tuple[Size, str], ...] = ()
     writes: tuple[tuple[str, str], ...] = ()
+    examples: dict[str, int] = field(default_factory=dict)
     metadata: dict[str, str] = field(default_factory=dict)
+
+    device: Any = CPU
+    doubted: bool = False  # it comes from a file: shapes are checked for every new set of sizes
 
     def __post_init__(self) -> None:
         self._runner = Runner(self)
+        self._checked: set[tuple[int, ...]] = set()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {f.name: getattr(self, f.name) for f in fields(self)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self.__post_init__()
 
     # --- reading ------------------------------------------------------------------------------
     @property
@@ -91,15 +108,23 @@ class Program:
     # --- calls --------------------------------------------------------------------------------
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The result, as the original gives it, for such arguments as it was made with."""
+        result, writes = self._called(args, kwargs)
+        for target, new in writes:
+            target.copy_(new)
+        return result
+
+    def trial(self, *args: Any, **kwargs: Any) -> Any:
+        """The result of a call that writes to nothing."""
+        return self._called(args, kwargs)[0]
+
+    def _called(self, args: tuple, kwargs: dict) -> tuple[Any, list[tuple[Tensor, Tensor]]]:
         given = [self._tensor(v, where, t) for v, (where, t) in
                  zip(self.inputs, self._leaves(args, kwargs), strict=True)]  # fmt: skip
         sizes = self.sizes(
             {v.name: tuple(t.shape) for v, t in zip(self.inputs, given, strict=True)}
         )
         found, writes = self._runner.tensors(given, sizes)
-        for target, new in writes:
-            target.copy_(new)
-        return trees.put_together(self.signature.result, iter(found))
+        return trees.put_together(self.signature.result, iter(found), sizes), writes
 
     def run(self, inputs: Mapping[str, Any]) -> dict[str, np.ndarray]:
         """Arrays by the names of ``outputs``, for arrays by those of ``inputs``. Nothing is
@@ -113,8 +138,29 @@ class Program:
             )
         arrays = [self._array(v, inputs[v.name]) for v in self.inputs]
         sizes = self.sizes({v.name: a.shape for v, a in zip(self.inputs, arrays, strict=True)})
-        found = self._runner.arrays(arrays, sizes)
+        if self.device.type == "cpu":
+            found = self._runner.arrays(arrays, sizes)
+        else:
+            with no_grad():
+                given = [wrap(a).to(self.device) for a in arrays]
+                outs, writes = self._runner.tensors(given, sizes)
+                for target, new in writes:
+                    target.copy_(new)
+                found = [t.cpu().array for t in outs]
         return {v.name: a for v, a in zip(self.outputs, found, strict=True)}
+
+    def to(self, device: Any) -> Program:
+        """Itself, with its tensors on ``device``, where inputs are to be from now on (``run`` takes
+        and gives arrays of the host all the same)."""
+        self.device = usable(device)
+        for held in (self.state, self.constants):
+            for name, t in held.items():
+                moved = t.detach().to(self.device)
+                if isinstance(t, Parameter):
+                    moved = Parameter(moved, requires_grad=t.requires_grad)
+                held[name] = moved
+        self._runner = Runner(self)
+        return self
 
     def compile(self, **options: Any) -> Callable[..., Any]:
         """The same, through the compiler; ``options`` are ``dt.compile``'s."""
@@ -122,8 +168,8 @@ class Program:
         return made
 
     def save(self, path: Any) -> None:
-        """Write it to ``path``: one file (``m.dtp``), or, where ``path`` has no suffix, a folder
-        with ``graph.json`` and ``model.safetensors``."""
+        """Write it to ``path``: one file (``m.dtp``, also an open one), or, where ``path`` has no
+        suffix, a folder with ``graph.json`` and ``model.safetensors``."""
         _SAVERS[-1](self, path)
 
     # --- checks -------------------------------------------------------------------------------
@@ -154,7 +200,20 @@ class Program:
             if not relation.evaluate(found):
                 told = ", ".join(f"{n}={found[n]}" for n in sorted(relation.names))
                 raise ShapeError(f"program: {relation} is needed at {line}; {told} given")
+        if self.doubted:
+            self._check(found)
         return found
+
+    def _check(self, sizes: dict[str, int]) -> None:
+        """That shapes are what the rules of primitives say of these sizes."""
+        key = tuple(sizes.get(name, 0) for name in self.dims)
+        if key not in self._checked:
+            why = disagreement(self, sizes)
+            if why is not None:
+                raise ShapeError(f"program: {why}, for {sizes}")
+            if len(self._checked) >= _CHECKED:
+                self._checked.clear()
+            self._checked.add(key)
 
     def _take_size(self, name: str, n: int, at: str, found: dict, where: dict) -> None:
         dim = self.dims[name]
@@ -207,6 +266,7 @@ def _shown(value: Value) -> str:
     return f"[{', '.join(map(str, value.shape))}]"
 
 
+_CHECKED = 4096  # sets of sizes that are known to be right
 _SAVERS: list[Callable[[Program, Any], None]] = []
 
 

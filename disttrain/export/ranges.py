@@ -4,21 +4,27 @@ allows, and relations between them."""
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
 
 from ..backends.null import NullArray
 from ..compile.sizes.shapes import Found
+from ..core.gate import Primitive
 from ..core.tensor import Tensor
 from ..errors import CaptureError, DisttrainError
+from ..ops.primitives.aliases import as_strided, unstride
+from ..ops.primitives.write import view_write
+from ..polynomials import LEAST
 from .dims import Dim, Place
 from .running import Step
+from .schema import reaches_beyond
 from .sizes import COMPARISONS, Size, SizeError, renamed
-from .values import Graph, Name, Value
+from .values import Graph, Name, Node, Value
 
 _PIN = re.compile(r"(s\d+) == (\d+)\Z")
+_EQUAL = re.compile(r"(s\d+) == (s\d+)\Z")
 _TURNED = {"==": "==", "!=": "!=", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
 
 
@@ -30,12 +36,28 @@ def fixed(found: Found, places: Sequence[Place], names: Sequence[str]) -> set[tu
         for at in sizes:
             out.add(_refused(asked[at], names, f"a number of it is needed: {why}"))
     order = dict(zip(found.scope.names, found.sizes, strict=True))
+    values = dict(zip(found.scope.names, found.scope.values, strict=True))
     for text, line in found.scope.relations.items():
-        match = _PIN.match(text)
-        if match is not None:
-            place = asked[order[match[1]]]
-            out.add(_refused(place, names, f"it must be {match[2]} at {line}"))
+        symbol = _pinned(text, values)
+        if symbol is not None:
+            why = f"it must be {int(values[symbol])} at {line}"
+            out.add(_refused(asked[order[symbol]], names, why))
     return out
+
+
+def _pinned(text: str, values: Mapping[str, float]) -> str | None:
+    """The symbol that a relation leaves no other size."""
+    match = _PIN.match(text)
+    if match is not None:
+        return match[1]
+    relation = Size(text)
+    if relation.tree[0] != "==" or len(relation.names) != 1:
+        return None
+    (symbol,) = relation.names
+    if "number" not in (relation.tree[2][0], relation.tree[3][0]):
+        return None
+    near = (values[symbol] + step for step in (-1, 1))
+    return None if any(_holds(relation, {symbol: int(n)}) for n in near) else symbol
 
 
 def _refused(place: Place, names: Sequence[str], why: str) -> tuple[int, int]:
@@ -55,13 +77,18 @@ class Symbols:
         self.names: dict[str, str] = {}
         self.dims: dict[str, Dim] = {}
         self.relations: tuple[tuple[Size, str], ...] = ()
+        self.examples: dict[str, int] = {}  # the sizes of the capture
         if found is None:
             return
-        where = {(p.leaf, p.dim): p.of for p in places}
-        for symbol, at in zip(found.scope.names, found.sizes, strict=True):
-            dim = where[at]
+        where = {(p.leaf, p.dim): p for p in places}
+        symbols = zip(found.scope.names, found.sizes, strict=True)
+        order = {symbol: where[at] for symbol, at in symbols}
+        same = _united(order, found.scope.relations)
+        for symbol, value in zip(found.scope.names, found.scope.values, strict=True):
+            dim = order[same.get(symbol, symbol)].of
             self.names[symbol] = dim.name
             self.dims.setdefault(dim.name, _copy(dim))
+            self.examples[dim.name] = int(value)
         kept = []
         for text, line in found.scope.relations.items():
             relation = Size(renamed(text, self.names))
@@ -73,6 +100,8 @@ class Symbols:
         """Whether a relation holds for all sizes, or was put into the range of a dimension."""
         names = sorted(relation.names)
         sign = relation.tree[0]
+        if sign in ("==", "<=", ">=") and relation.tree[2] == relation.tree[3]:
+            return True
         if len(names) == 2 and sign == "==" and all(p[0] == "name" for p in relation.tree[2:]):
             raise CaptureError(
                 f"export: {names[0]!r} and {names[1]!r} must be equal at {line}; give both "
@@ -83,6 +112,12 @@ class Symbols:
         dim = self.dims[names[0]]
         if sign in COMPARISONS and self._bound(relation, dim, line):
             return True
+        while dim.min < self.examples[dim.name] and not _holds(relation, {dim.name: dim.min}):
+            if dim.given[0]:
+                raise CaptureError(
+                    f"export: {dim.name!r} cannot be {dim.min}: {relation} is needed at {line}"
+                )
+            dim.min += 1
         tried = range(dim.min, min(dim.max if dim.max is not None else dim.min + 64, dim.min + 64))
         values = {*tried, *((dim.max,) if dim.max is not None else ())}
         whole = dim.max is not None and dim.max - dim.min < 64
@@ -110,6 +145,29 @@ class Symbols:
         return True
 
 
+def _united(order: Mapping[str, Place], relations: Iterable[str]) -> dict[str, str]:
+    """Symbols that must be equal to others, where nobody asked for both of them by name: what they
+    are equal to."""
+    same: dict[str, str] = {}
+
+    def root(symbol: str) -> str:
+        while symbol in same:
+            symbol = same[symbol]
+        return symbol
+
+    for text in relations:
+        match = _EQUAL.match(text)
+        if match is None:
+            continue
+        a, b = root(match[1]), root(match[2])
+        if a == b or (order[a].asked and order[b].asked):
+            continue
+        if order[b].asked or (not order[a].asked and int(b[1:]) < int(a[1:])):
+            a, b = b, a
+        same[b] = a
+    return {symbol: root(symbol) for symbol in same}
+
+
 def _copy(dim: Dim) -> Dim:
     out = Dim(dim.name, min=dim.min, max=dim.max)
     out.given = dim.given
@@ -130,18 +188,19 @@ class Checked(Protocol):
     graph: Graph
     inputs: tuple[Value, ...]
     dims: dict[str, Dim]
+    examples: dict[str, int]
+    relations: tuple[tuple[Size, str], ...]
     state: dict[str, Tensor]
     constants: dict[str, Tensor]
 
 
-def check_least(program: Checked) -> None:
-    """See that the program's shapes are right for the least sizes of its dimensions, too: symbols
-    were sizes of 2 and more. Where they are not, the least is 2; an error where another was asked
-    for."""
+def check_least(program: Checked, differs: Callable[[str, int], str | None]) -> None:
+    """See that the program is right for the least sizes of its dimensions, too: symbols were sizes
+    of 2 and more. ``differs(name, size)``: why it is not what the function gives there. Where it is
+    not, the least is 2; an error where another was asked for."""
     for dim in program.dims.values():
-        while dim.min < 2:
-            values = {n: max(2, d.min) for n, d in program.dims.items()} | {dim.name: dim.min}
-            why = disagreement(program, values)
+        while dim.min < LEAST:
+            why = _at_least(program, dim, differs)
             if why is None:
                 break
             if dim.given[0]:
@@ -149,32 +208,95 @@ def check_least(program: Checked) -> None:
             dim.min += 1
 
 
+def _at_least(program: Checked, dim: Dim, differs: Callable) -> str | None:
+    values = {**program.examples, dim.name: dim.min}
+    for relation, line in program.relations:
+        if not _holds(relation, values):
+            if len(relation.names) > 1:
+                return None  # (each call sees to it)
+            return f"{relation} is needed at {line}"
+    found: str | None = disagreement(program, values) or differs(dim.name, dim.min)
+    return found
+
+
 def disagreement(program: Checked, sizes: Mapping[str, int]) -> str | None:
     """Where the shapes of a program are not what the rules of its primitives say for these
     sizes."""
-    values = program.graph.values
-    constants = {**program.state, **program.constants}
-    for node in program.graph.nodes:
+    return _Shapes(program, sizes).of(program.graph)
+
+
+class _Shapes:
+    """Shapes of a program for given sizes."""
+
+    def __init__(self, program: Checked, sizes: Mapping[str, int]) -> None:
+        self.sizes, self.values = sizes, program.graph.values
+        self.constants = {**program.state, **program.constants}
+
+    def of(self, graph: Graph) -> str | None:
+        """What is wrong in a graph."""
+        for node in graph.nodes:
+            try:
+                why = self._fault(node, graph.values)
+            except _NO_SHAPE as error:
+                why = f"{type(error).__name__}: {error}"
+            if why is not None:
+                return f"{node.primitive} at {node.line or 'an unknown line'}: {why}"
+            for inner in Graph((), (node,), ()).graphs():
+                why = self.of(inner)
+                if why is not None:
+                    return why
+        return None
+
+    def _fault(self, node: Node, values: Mapping[str, Value]) -> str | None:
+        prim, args, params = Step(node, self.constants, []).made(self.sizes)
+        if prim.shape is None:
+            return None
+
+        def given(a: Any) -> Any:
+            value = values.get(a) or self.values[a] if a.__class__ is Name else None
+            return a if value is None else NullArray(value.sized(self.sizes), value.dtype)
+
+        arrays = [given(a) for a in args]
+        beyond = _beyond(prim, arrays, params)
+        if beyond is not None:
+            return beyond
         try:
-            prim, args, params = Step(node, constants, []).made(sizes)
-            if prim.shape is None:
-                continue
-            given = [_null(values[a], sizes) if a.__class__ is Name else a for a in args]
-            said = prim.shape(*given, **params)
-        except (DisttrainError, ValueError, IndexError) as error:
-            return f"{node.primitive} at {node.line}: {error}"
+            said = prim.shape(*arrays, **params)
         except (AttributeError, TypeError):  # (rules of a few are written for arrays with data)
-            continue
-        said = list(said) if prim.multi else [said]
-        for name, (shape, _) in zip(node.outputs, said, strict=True):
-            want = values[name].sized(sizes)
-            if tuple(shape) != want:
-                return f"{node.primitive} at {node.line} gives {list(shape)}, not {list(want)}"
-    return None
+            return None
+        found = list(said) if prim.multi else [said]
+        if len(found) != len(node.outputs):
+            return f"it has {len(found)} results, not {len(node.outputs)}"
+        for name, (shape, kind) in zip(node.outputs, found, strict=True):
+            want = values[name].sized(self.sizes), np.dtype(values[name].dtype)
+            if (tuple(shape), np.dtype(kind)) != want:
+                return f"it gives {kind}{list(shape)}, not {want[1]}{list(want[0])}"
+        return None
 
 
-def _null(value: Value, sizes: Mapping[str, int]) -> Any:
-    return NullArray(value.sized(sizes), np.dtype(value.dtype))
+# What rules of shapes raise for what does not fit.
+_NO_SHAPE = (
+    DisttrainError, ArithmeticError, AssertionError, LookupError, RecursionError, StopIteration,
+    ValueError, TypeError, AttributeError,
+)  # fmt: skip
+
+
+def _beyond(prim: Primitive, given: Sequence[Any], params: Mapping[str, Any]) -> str | None:
+    """Whether a node would reach memory that is not its arguments'."""
+    if prim in (as_strided, unstride):
+        size = params["shape"] if prim is unstride else given[0].shape
+        return reaches_beyond(params, size)
+    if prim is not view_write:
+        return None
+    now = given[0]
+    for link, how in params["chain"]:
+        if link is as_strided and (why := reaches_beyond(how, now.shape)) is not None:
+            return why
+        now = NullArray(*link.shape(now, **how))
+    value = given[1]
+    shape = value.shape if hasattr(value, "shape") else ()
+    fits = np.broadcast_shapes(tuple(shape), now.shape) == tuple(now.shape)
+    return None if fits else f"{list(shape)} is written to {list(now.shape)}"
 
 
 __all__ = ["Symbols", "check_least", "disagreement", "fixed"]

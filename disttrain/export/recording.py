@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from types import FrameType
 from typing import Any, NamedTuple
 
@@ -15,6 +16,7 @@ from .. import context, tree
 from ..compile.capture import Capture
 from ..compile.graph import Graph
 from ..compile.guards.reach import Reach
+from ..compile.memory import is_whole
 from ..compile.sized import Unlike
 from ..compile.sizes.shapes import Found, generalize
 from ..core.gate import Primitive
@@ -23,9 +25,13 @@ from ..core.observers import watched
 from ..core.random import fork_rng
 from ..core.tensor import Tensor, wrap
 from ..errors import CaptureError
-from ..trace import call_site
+from .following import Following
 
 _HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+
+
+class Fixed(CaptureError):
+    """A program whose sizes cannot change."""
 
 
 class Site(NamedTuple):
@@ -61,6 +67,7 @@ def _site(paths: Mapping[int, str]) -> Site:
     return Site(module or "", line or "")
 
 
+@lru_cache(512)
 def _shown(path: str) -> str:
     """A file's name as it is told: below the folder of work, or alone."""
     relative = os.path.relpath(path) if os.path.isabs(path) else path
@@ -82,6 +89,10 @@ class Recording(Capture):
                 self.before.append((array, array.copy()))
         return super().process(prim, args, params, proceed)
 
+    def _check_layout(self, t: Tensor, prim: Primitive) -> None:
+        if not is_whole(t.__dict__.get("array")):
+            super()._check_layout(t, prim)
+
     def pull(self, node: Any, g: object, wanted: tuple | None) -> tuple:
         """Derivatives are computed by operations of their own."""
         if node.seq <= self.start:
@@ -90,9 +101,12 @@ class Recording(Capture):
         return found
 
     def undo(self) -> None:
-        """Put back what was written to."""
+        """Put back what was written to of what was there before (results stay)."""
+        given = {*map(id, self.given)}
+        outside = [array for t, array, _, _ in self.old.values() if id(t) not in given]
+        outside += [t.array for i, t in enumerate(self.captured) if i not in self.copies]
         for array, was in reversed(self.before):
-            if array.flags.writeable:
+            if any(isinstance(o, np.ndarray) and np.may_share_memory(array, o) for o in outside):
                 np.copyto(array, was)
         self.before.clear()
 
@@ -110,10 +124,10 @@ class Recorded(NamedTuple):
 
 def record(
     fn: Callable, args: tuple, kwargs: dict, sizes: Sequence[tuple[int, int]],
-    paths: Mapping[int, str], leaves: Callable[[Any], list],
+    paths: Mapping[int, str],
 ) -> Recorded:  # fmt: skip
     """Run ``fn`` once; ``sizes``: the dimensions (tensor, dimension) that are symbols; ``paths``:
-    of modules, by their ids; ``leaves``: the tensors, in order, of a result."""
+    of modules, by their ids."""
     args, kwargs = tree.map(_copied, (args, kwargs))
     inputs = [x for x in tree.leaves((args, kwargs)) if isinstance(x, Tensor)]
     around = Reach((fn, args, kwargs))
@@ -126,7 +140,7 @@ def record(
             finally:
                 recorder.undo()
             _check(recorder)
-            outs: list[Any] = leaves(result)
+            outs, rebuild = tree.flatten(result)
             arrays = dict(recorder.vars.values())
             found = None
             if sizes:
@@ -134,7 +148,7 @@ def record(
             graph = recorder.graph(outs)
         arrays = {recorder.names.get(v, v): a for v, a in arrays.items()}
         sites = list(recorder.sited.sites)
-        return Recorded(graph, sites, arrays, list(graph.captured), result, found)
+        return Recorded(graph, sites, arrays, list(graph.captured), rebuild(outs), found)
     finally:
         recorder.close()
 
@@ -158,9 +172,9 @@ def _generalized(
     sizes: Sequence[tuple[int, int]], around: Reach,
 ) -> Found:  # fmt: skip
     try:
-        return generalize(recorder, fn, args, kwargs, outs, None, sizes, around.holders)
+        return generalize(recorder, fn, args, kwargs, outs, None, sizes, around.holders, Following)
     except Unlike as why:
-        raise CaptureError(f"export: its sizes cannot change: {why}") from None
+        raise Fixed(f"export: its sizes cannot change: {why}") from None
 
 
-__all__ = ["Recorded", "Recording", "Site", "call_site", "record"]
+__all__ = ["Fixed", "Recorded", "Recording", "Site", "record"]

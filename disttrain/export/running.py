@@ -8,10 +8,10 @@ from typing import Any, Protocol
 import numpy as np
 
 from ..context import thread
-from ..core.gate import Primitive, finish
+from ..core.gate import Primitive, finish, gate
 from ..core.random import default_generator
 from ..core.tensor import Tensor, wrap
-from ..errors import SerializationError
+from ..errors import DisttrainError, SerializationError, ShapeError, cause
 from . import bodies, vocabulary
 from .sizes import evaluated, sizes_in
 from .values import Graph, Name, Node, Value
@@ -25,6 +25,7 @@ class Runnable(Protocol):
     state: dict[str, Tensor]
     constants: dict[str, Tensor]
     writes: tuple[tuple[str, str], ...]
+    device: Any
 
 
 class Step:
@@ -57,16 +58,15 @@ def primitive(
     if node.primitive in bodies.NAMES:
         plain = {k: at_sizes(v, sizes) for k, v in params.items()}
 
-        def find(inner: Node) -> Primitive:
-            return primitive(inner, dict(inner.params), sizes, constants)[0]
+        def find(inner: Node) -> tuple[Primitive, dict]:
+            return primitive(inner, dict(inner.params), sizes, constants)
 
         return bodies.primitive_of(node.primitive, plain, find, constants), {}
     found = vocabulary.find(node.primitive)
     if found is None:
         raise SerializationError(f"program: no primitive is called {node.primitive!r:.60}")
     if node.primitive == "view_write":
-        chain = tuple((vocabulary.find(name), how) for name, how in params["chain"])
-        params = {**params, "chain": chain}
+        params = {"chain": tuple((vocabulary.find(name), how) for name, how in params["chain"])}
     return found, params
 
 
@@ -96,18 +96,22 @@ def _open(params: Any) -> bool:
     )  # fmt: skip
 
 
-class Generator:
-    """In parameters: the generator of the process that runs the program."""
-
-    def __repr__(self) -> str:
-        return "default_generator"
-
-
-GENERATOR = Generator()
-
-
 def _live(param: Any) -> Any:
-    return default_generator if param is GENERATOR else param
+    return default_generator if param is vocabulary.GENERATOR else param
+
+
+# What forward functions raise for arguments that they were not made for.
+_FAILURES = (
+    ArithmeticError, AttributeError, IndexError, KeyError, MemoryError, TypeError, ValueError,
+)  # fmt: skip
+
+
+def failed(node: Node, error: BaseException) -> Exception:
+    """The error of a node, with its place in the program it was made of."""
+    where = " ".join(x for x in (node.module, node.line) if x)
+    kind = type(error) if isinstance(error, DisttrainError) else ShapeError
+    text = f"program: {node.outputs[0]} = {node.primitive}(...){f' ({where})' if where else ''}: "
+    return kind(f"{text}{type(error).__name__ if kind is ShapeError else ''}: {error}")
 
 
 class Runner:
@@ -117,7 +121,7 @@ class Runner:
         self.program, graph = program, program.graph
         self.names = [v.name for v in program.inputs]
         kept = {*graph.outputs, *(new for _, new in program.writes)}
-        kept |= {*program.state, *program.constants}
+        kept |= {*program.state, *program.constants, *(old for old, _ in program.writes)}
         last: dict[str, int] = {}
         for i, node in enumerate(graph.nodes):
             last.update(dict.fromkeys((*node.inputs, *node.outputs), i))
@@ -139,10 +143,14 @@ class Runner:
             prim, args, params = step.made(sizes)
             if params.get("keep") is False and thread.grad_enabled:  # for the way back
                 params = {**params, "keep": True}
-            out = prim(*[env[a] if a.__class__ is Name else a for a in args], **params)
+            try:
+                given = tuple([env[a] if a.__class__ is Name else a for a in args])
+                out = gate(prim, given, params) if prim.random else prim(*given, **params)
+            except _FAILURES as error:
+                raise failed(step.node, error) from cause(error)
             outs = out if prim.multi else (out,)
             for name, o in zip(step.node.outputs, outs, strict=True):
-                env[name] = o if isinstance(o, Tensor) else wrap(finish(o))
+                env[name] = o if isinstance(o, Tensor) else wrap(finish(o)).to(program.device)
             for name in step.last:
                 env.pop(name, None)
         writes = [(env[target], env[new]) for target, new in program.writes]
@@ -158,14 +166,17 @@ class Runner:
         env.update(zip(self.names, given, strict=True))
         for step in self.steps:
             prim, args, params = step.made(sizes)
-            out = prim.compute([env[a] if a.__class__ is Name else a for a in args], params)
+            try:
+                out = prim.compute([env[a] if a.__class__ is Name else a for a in args], params)
+            except _FAILURES as error:
+                raise failed(step.node, error) from cause(error)
             outs = out if prim.multi else (out,)
             for name, o in zip(step.node.outputs, outs, strict=True):
                 env[name] = finish(o)
             for name in step.last:
                 env.pop(name, None)
         for target, new in program.writes:
-            if target in program.state:
+            if target not in self.names:
                 np.copyto(env[target], env[new])
         return [_own(env[name], (*held, *given)) for name in program.graph.outputs]
 
@@ -177,4 +188,4 @@ def _own(array: Any, others: Sequence[Any]) -> np.ndarray:
     return np.asarray(array)
 
 
-__all__ = ["GENERATOR", "Generator", "Runner", "Step", "primitive"]
+__all__ = ["Runner", "Step", "primitive"]

@@ -91,11 +91,26 @@ class Size:
     def __repr__(self) -> str:
         return self.text
 
+    def __add__(self, other: Any) -> Any:
+        if other.__class__ not in (Size, int):
+            return NotImplemented
+        return self if other == 0 else Size(f"{self.text} + {_grouped(other)}")
+
+    __radd__ = __add__
+
+    def __reduce__(self) -> tuple:
+        return Size, (self.text,)
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Size) and self.text == other.text
 
     def __hash__(self) -> int:
         return hash(self.text)
+
+
+def _grouped(x: Any) -> str:
+    text = str(x)
+    return text if text.isidentifier() or text.isdigit() else f"({text})"
 
 
 def renamed(text: str, names: Mapping[str, str]) -> str:

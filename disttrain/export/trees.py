@@ -4,11 +4,12 @@ values, and places of tensors."""
 from __future__ import annotations
 
 import collections
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from ..core.tensor import Tensor
 from ..errors import CaptureError, SerializationError, ShapeError
+from .sizes import Size
 
 _PLAIN = (bool, int, float, str, type(None))
 _DEEPEST = 64
@@ -19,6 +20,8 @@ def spec_of(value: Any, where: str, is_tensor: Callable[[Any], bool]) -> dict[st
     """The structure of ``value``, with leaves for what ``is_tensor`` says."""
     if is_tensor(value):
         return TENSOR
+    if isinstance(value, Size):
+        return {"kind": "size", "text": value.text}
     if type(value) in _PLAIN:
         return {"kind": "plain", "value": value}
     if isinstance(value, dict):
@@ -72,14 +75,16 @@ def _form(value: Any) -> str:
     return f"a {type(value).__name__}"
 
 
-def put_together(spec: dict, tensors: Iterator[Any]) -> Any:
-    """What has the structure ``spec``, of these tensors."""
+def put_together(spec: dict, tensors: Iterator[Any], sizes: Mapping[str, int]) -> Any:
+    """What has the structure ``spec``, of these tensors, and sizes of dimensions."""
     kind = spec["kind"]
     if kind == "tensor":
         return next(tensors)
     if kind == "plain":
         return spec["value"]
-    parts = [put_together(part, tensors) for part in spec["parts"]]
+    if kind == "size":
+        return Size(spec["text"]).evaluate(sizes)
+    parts = [put_together(part, tensors, sizes) for part in spec["parts"]]
     if kind in ("dict", "odict"):
         pairs = zip(spec["keys"], parts, strict=True)
         return dict(pairs) if kind == "dict" else collections.OrderedDict(pairs)
@@ -105,8 +110,10 @@ def names(spec: dict, base: str) -> list[str]:
     ]
 
 
-def checked(spec: Any, where: str, depth: int = 0) -> dict[str, Any]:
-    """A structure that was read from a file, if it is one."""
+def checked(
+    spec: Any, where: str, read_size: Callable[[Any, str], Any], depth: int = 0
+) -> dict[str, Any]:
+    """A structure that was read from a file, if it is one. ``read_size``: checks an expression."""
     if type(spec) is not dict or depth > _DEEPEST:
         raise SerializationError(f"{where}: a structure of values is needed, {spec!r:.60} found")
     kind, parts, keys = spec.get("kind"), spec.get("parts"), spec.get("keys")
@@ -114,12 +121,15 @@ def checked(spec: Any, where: str, depth: int = 0) -> dict[str, Any]:
         return TENSOR
     if kind == "plain" and set(spec) == {"kind", "value"} and type(spec["value"]) in _PLAIN:
         return spec
+    if kind == "size" and set(spec) == {"kind", "text"}:
+        read_size(spec["text"], where)
+        return spec
     wanted = {"list": 2, "tuple": 2, "dict": 3, "odict": 3, "named": 4}.get(str(kind))
     if wanted != len(spec) or type(parts) is not list:
         raise SerializationError(f"{where}: a structure of kind {kind!r:.60} is not known")
     if wanted > 2:
         _check_keys(keys, len(parts), spec, where)
-    return {**spec, "parts": [checked(part, where, depth + 1) for part in parts]}
+    return {**spec, "parts": [checked(part, where, read_size, depth + 1) for part in parts]}
 
 
 def _check_keys(keys: Any, number: int, spec: dict, where: str) -> None:

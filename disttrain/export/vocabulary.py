@@ -8,12 +8,14 @@ declares more primitives adds its module to ``HOMES``.
 from __future__ import annotations
 
 import importlib
+import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from ..core.gate import Primitive
+from ..nn.functional import filters, pooling, vision
 from ..ops.declare import REGISTRY
 from ..ops.functions.creation import create
 
@@ -31,7 +33,20 @@ APART: dict[str, tuple[str, str]] = {
     "searchsorted": ("disttrain.ops.functions.gathering", "_search"),
 }
 # Never in a program: they write to what they are given, or are of no use in one.
-_NEVER = frozenset({"constant", "boundary", "total_norm"})
+_NEVER = frozenset({"constant", "window", "total_norm"})
+
+
+class Generator:
+    """In parameters: the generator of the process that runs the program."""
+
+    def __repr__(self) -> str:
+        return "default_generator"
+
+    def __reduce__(self) -> str:
+        return "GENERATOR"
+
+
+GENERATOR = Generator()
 
 
 # --- makers ---------------------------------------------------------------------------------------
@@ -56,7 +71,31 @@ def _full(*, shape: tuple, value: Any, dtype: Any, order: Any) -> np.ndarray:
     return np.full([shape[d] for d in order], value, dtype).transpose(back)
 
 
+# Functions that make the matrices of what resizes a dimension.
+_WEIGHTS: dict[str, Callable[..., Any]] = {
+    "area": filters.area, "resizing": vision._resizing, "sampled": filters.sampled,
+    "smooth": filters.smooth,
+}  # fmt: skip
+_WEIGHT_NAMES = {make: name for name, make in _WEIGHTS.items()}
+_MOST = 1 << 28  # elements of such a matrix
+
+
+def _weights(*, of: str, given: tuple, dtype: Any) -> np.ndarray:
+    if math.prod(n for n in given if type(n) is int and n > 1) > _MOST:
+        raise ValueError(f"weights of {given} are too large")
+    numbers = [_WEIGHTS[n] if type(n) is str and n in _WEIGHTS else n for n in given]
+    return pooling._kept_weights.__wrapped__(_WEIGHTS[of], tuple(numbers), dtype)
+
+
+def _weights_of(make: Any, given: tuple, kind: Any) -> tuple[str, dict] | None:
+    if make not in _WEIGHT_NAMES:
+        return None
+    numbers = tuple(_WEIGHT_NAMES.get(n, n) if callable(n) else n for n in given)
+    return "weights", {"of": _WEIGHT_NAMES[make], "given": numbers, "dtype": np.dtype(kind)}
+
+
 MAKERS: dict[str, Primitive] = {
+    "weights": _maker("weights", _weights, lambda **how: _weights(**how).shape),
     "arange": _maker("arange", _arange, lambda count, **_: (count,)),
     "even_numbers": _maker("even_numbers", _even_numbers, lambda count, **_: (count,)),
     "full": _maker("full", _full, lambda shape, **_: shape),
@@ -96,6 +135,7 @@ _RECIPES: dict[Any, Callable[..., Any]] = {
         {"start": start, "end": end, "count": steps, "dtype": np.dtype(kind), "base": base},
     ),
     create._made_in_order: _in_order,
+    pooling._weights: _weights_of,
 }  # fmt: skip
 
 
@@ -119,6 +159,12 @@ def name_of(prim: Primitive) -> str | None:
     return name if find(name) is prim else None
 
 
+def is_random(name: str) -> bool:
+    """Whether the primitive of a name draws random numbers."""
+    found = find(name)
+    return found is not None and found.random
+
+
 def find(name: str) -> Primitive | None:
     """The primitive of a name."""
     if name in _NEVER:
@@ -136,4 +182,14 @@ def find(name: str) -> Primitive | None:
     return found
 
 
-__all__ = ["APART", "HOMES", "MAKERS", "find", "name_of", "recipe"]
+__all__ = [
+    "APART",
+    "GENERATOR",
+    "HOMES",
+    "Generator",
+    "MAKERS",
+    "find",
+    "is_random",
+    "name_of",
+    "recipe",
+]

@@ -103,7 +103,7 @@ def size_of(leaves: list, dims: list, given: int | None = None) -> int:
             "vmap: at least one Tensor must be mapped over; every entry of in_dims is None, or "
             "there is no tensor among the inputs"
         )
-    if len(set(sizes)) > 1:
+    if any(size != sizes[0] for size in sizes):
         raise ShapeError(
             "vmap: Expected all tensors to have the same size in the mapped dimension, got sizes "
             f"{sizes} for the mapped dimension"

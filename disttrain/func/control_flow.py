@@ -359,7 +359,7 @@ def _length(what: str, parts: list, dim: int) -> int:
     shapes = [list(t.shape) for t in parts]
     if any(len(s) <= dim or not s[dim] for s in shapes):
         raise ShapeError(f"{what} must have dimension {dim}, and it cannot be 0. Got {shapes}.")
-    if len({s[dim] for s in shapes}) > 1:
+    if any(s[dim] != shapes[0][dim] for s in shapes):
         raise ShapeError(f"{what} must be consistent. Got shapes {shapes}.")
     return shapes[0][dim]
 
@@ -407,11 +407,17 @@ def _copy(t: Any) -> Any:
 
 def _check_alike(what: str, one: Any, other: Any) -> None:
     """Raise unless two structures have tensors of the same shapes and types at the same places."""
-    first, second = (tree.map(_kind, x) for x in (one, other))
-    if tree.leaves(first) != tree.leaves(second) or _shape(one) != _shape(other):
+    pairs = zip(tree.leaves(one), tree.leaves(other), strict=False)
+    if _shape(one) != _shape(other) or not all(_meta(a) == _meta(b) for a, b in pairs):
+        first, second = (tree.map(_kind, x) for x in (one, other))
         raise ShapeError(
             f"{what} must have the same structure, shapes and types; given {first!r} and {second!r}"
         )
+
+
+def _meta(t: Any) -> Any:
+    """What is compared of a leaf (sizes may be symbols, which no text shows)."""
+    return t.meta() if isinstance(t, Tensor) else type(t).__name__
 
 
 def _kind(t: Any) -> str:

@@ -56,6 +56,7 @@ class Stage(Level):
         self.steps: list[Step] = []
         self.metas: list[tuple] = []
         self.consts: dict[int, tuple[Tensor, StagedTracer]] = {}  # by id
+        self.keeps_mode = False  # whether what is computed in a ``no_grad`` is constant
 
     def new(self, meta: tuple) -> StagedTracer:
         """A value of this shape and type."""
@@ -90,6 +91,8 @@ class Stage(Level):
         outs = tuple([self.new(meta) for meta in metas])
         refs = tuple([Ref(a.number) if isinstance(a, StagedTracer) else a for a in own])
         self.steps.append(Step(prim, refs, params, [o.number for o in outs]))
+        if self.keeps_mode and not thread.grad_enabled and prim is not held:
+            outs = tuple([self.detached(o) for o in outs])
         return outs if prim.multi else outs[0]
 
     def apply_function(self, cls: type, args: tuple, kwargs: dict) -> Any:
@@ -159,12 +162,13 @@ class Staged:
 
 def stage(
     fn: Callable[..., Any], metas: Sequence[tuple], device: Any = CPU, closed: bool = False,
-    about: Any = None,
+    about: Any = None, keeps_mode: bool = False,
 ) -> Staged:  # fmt: skip
     """``fn`` of as many tensors of these shapes and types; it returns a structure of tensors.
     ``closed``: what it uses besides are constants, which the body keeps. ``about``: the function,
-    for messages."""
+    for messages. ``keeps_mode``: what it computes in a ``no_grad`` of its own is constant."""
     level = Stage(device, about)
+    level.keeps_mode = keeps_mode and thread.grad_enabled
     with level.running():
         given = [level.new(meta) for meta in metas]
         inputs = [level.lift_like(g) for g in given]

@@ -6,7 +6,7 @@ so tapes, transforms and the compiler around a call see what they would see with
 """
 
 from .function import Function, Spec, Trace
-from .graph import CURRENT, Graph, Operation, Run, Symbol, effect, outside
+from .graph import CURRENT, Graph, Operation, Run, Symbol, effect, outside, within
 
 __all__ = ["CURRENT", "Function", "Graph", "Operation", "Run", "Spec", "Symbol", "Trace",
-           "effect", "outside"]  # fmt: skip
+           "effect", "outside", "within"]  # fmt: skip

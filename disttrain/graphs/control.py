@@ -9,12 +9,16 @@ from typing import Any
 import numpy as np
 
 from .. import tree
+from ..arrays import pieces
 from ..compile.autograph import Border
 from ..core.tensor import Tensor
+from ..core.types import dtypes
 from ..func import control_flow
 from ..func.instructions import is_staging
 from ..ops import api as ops
 from .graph import CURRENT, Graph, Symbol, outside
+from .operations import Operations
+from .streams import stand_ins
 
 
 def traced(name: str, fn: Callable, given: Sequence[Any]) -> tuple[Graph, Callable]:
@@ -77,11 +81,11 @@ def branch(
 
     def call(at: Any, *values: Any, run: Any) -> tuple:
         if flag and _is_staged(at, values):
-            ways = [
+            yes, no = [
                 lambda *v, g=g, p=p: tuple(g.run([v[i] for i in p], run))
                 for g, p in zip(branches, places, strict=True)
             ]
-            return tuple(control_flow.cond(at, ways[0], ways[1], values))
+            return tuple(control_flow.cond(at, yes, no, values))
         n = int(not at) if flag else int(at)
         n = n if 0 <= n < len(branches) else len(branches) - 1
         return tuple(branches[n].run([values[i] for i in places[n]], run))
@@ -178,10 +182,12 @@ def _first(value: Any) -> Any:
     return value[0] if len(value) else ops.zeros(shape, dtype=value.dtype)
 
 
-def first_of(over: Any) -> Any:
-    """An element of what a loop goes over."""
+def first_of(over: Any, graph: Any = None) -> Any:
+    """An element of what a loop goes over; of an iterator, what stands for one in ``graph``."""
     if isinstance(over, Symbol):
         return CURRENT.get().record("StridedSlice", _first, [over])
+    if hasattr(over, "element_spec") and hasattr(over, "__next__"):  # which must not be drawn now
+        return stand_ins(over.element_spec, graph or type(CURRENT.get())("element"))
     with outside():
         return next(iter(over))
 
@@ -212,10 +218,50 @@ def _check_loop(start: list, outs: list, names: Any) -> None:
 class Staging(Border):
     """Python's statements over symbols, as operations of the graph that is being traced.
 
-    A subclass says which other values there are (``is_value``, ``value``), and has the operations
-    of logic."""
+    ``made`` says which other values there are; a subclass has the operations of logic."""
 
     kind_of_branch = "If"
+
+    def __init__(self, made: Operations | None = None) -> None:
+        self.made = Operations() if made is None else made
+        staged: dict[Any, Callable] = {
+            len: self.length, enumerate: self.enumerate, range: self.arange,
+            int: lambda value: self.cast(value, "int32"),
+            float: lambda value: self.cast(value, "float32"),
+        }  # fmt: skip
+        self.builtins = {fn: self._either(fn, other) for fn, other in staged.items()}
+
+    def _either(self, fn: Callable, staged: Callable) -> Callable:
+        """Python's ``fn``, or of staged values what is in its place."""
+
+        def called(*args: Any) -> Any:
+            return (staged if any(map(self.is_staged, args)) else fn)(*args)
+
+        return called
+
+    def length(self, value: Any) -> Any:
+        """The first size."""
+        t = self.made.tensor(value)
+        known = t.sizes()[0] if isinstance(t, Symbol) and t.sizes().rank else len(t)
+        if known is not None:
+            return known
+        return self.made.execute("Length", lambda v: ops.tensor(len(v), dtype=dtypes.int32), [t])
+
+    def enumerate(self, value: Any, start: int = 0) -> Any:
+        """The rows with their numbers."""
+        rows = self.made.execute("Unpack", pieces.unstack, [self.made.tensor(value)])
+        return enumerate(rows, start)
+
+    def arange(self, *ends: Any) -> Any:
+        """Numbers up to, or between, values."""
+        given = ends if len(ends) > 1 else (0, *ends)
+        parts = self.made.alike("Range", [*given, 1][:3])
+        return self.made.execute("Range", pieces.arange, parts)
+
+    def cast(self, value: Any, kind: str) -> Any:
+        """Numbers of another type."""
+        call = lambda v: v.to(getattr(dtypes, kind))  # noqa: E731
+        return self.made.execute("Cast", call, [self.made.tensor(value)])
 
     def is_staged(self, value: Any) -> bool:
         if isinstance(value, Symbol):
@@ -223,13 +269,13 @@ class Staging(Border):
         return CURRENT.get() is not None and self.is_value(value)
 
     def is_value(self, value: Any) -> bool:
-        return isinstance(value, (Symbol, Tensor))
+        return self.made.is_tensor(value)
 
     def value(self, value: Any) -> Any:
-        return value if self.is_value(value) else ops.as_tensor(value)
+        return value if self.is_value(value) else self.made.tensor(value)
 
     def kind(self, value: Any) -> str:
-        return str(self.value(value).dtype)
+        return self.made.type_name(self.value(value))
 
     def is_sequence(self, value: Any) -> bool:
         within = CURRENT.get() is not None and hasattr(value, "element_spec")
@@ -263,7 +309,7 @@ class Staging(Border):
         return self.value(ops.zeros_like(example.detach()))
 
     def element(self, over: Any) -> Any:
-        return first_of(self._sequence(over))
+        return first_of(self._sequence(over), CURRENT.get())
 
     def while_loop(self, test: Callable, body: Callable, values: list, names: list) -> list:
         found: list = while_loop(lambda *v: self.value(test(*v)), body, values, names=names)

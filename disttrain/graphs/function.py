@@ -7,7 +7,7 @@ import contextlib
 import functools
 import inspect
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -20,14 +20,29 @@ from ..core.random import fork_rng
 from ..core.tensor import Tensor
 from ..ops import api as ops
 from ..partial_shape import PartialShape
+from .compiled import Compiled
 from .graph import CURRENT, Graph, Run, Symbol, blank
+from .streams import Stream, paired
 
 
 class Spec:
-    """What a tensor is to be: its shape, its type and a name."""
+    """What a tensor is to be: its shape (one of ``shapes``), its type and a name."""
+
+    shapes: ClassVar[type[PartialShape]] = PartialShape
 
     def __init__(self, shape: Any, dtype: Any, name: str | None = None) -> None:
-        self.shape, self.dtype, self.name = PartialShape(shape), dtype, name
+        self.shape, self.dtype, self.name = self.shapes(shape), dtype, name
+
+    @classmethod
+    def from_tensor(cls, tensor: Any, name: str | None = None) -> Any:
+        """What ``tensor`` (or another specification) is."""
+        return cls(tensor.shape, tensor.dtype, name)
+
+    from_spec = from_tensor
+
+    def __repr__(self) -> str:
+        kind = type(self).__name__
+        return f"{kind}(shape={self.shape}, dtype={self.dtype!r}, name={self.name!r})"
 
     def is_compatible_with(self, other: Any) -> bool:
         """Whether a tensor fits."""
@@ -54,38 +69,137 @@ class Trace:
     """One trace: a graph, and the structures of what it takes (``bound``) and gives."""
 
     kind: ClassVar[str] = "Call"
+    spec: ClassVar[type[Spec]] = Spec
 
     def __init__(self, name: str, graph: Graph, bound: dict, outputs: Any) -> None:
         self.name, self.graph, self.bound, self.structured_outputs = name, graph, bound, outputs
+        self.title, self.compiled = name, Compiled(graph)
+        self.streams = any(isinstance(v, Stream) for v in tree.leaves(bound))
         self.taped = any(op.type == "TapeEnter" for op in graph.operations)
 
+    @property
+    def inputs(self) -> list:
+        """What stands for its arguments."""
+        return list(self.graph.inputs)
+
+    @property
+    def outputs(self) -> list:
+        """What stands for its results."""
+        return list(self.graph.outputs)
+
+    @property
+    def captured_inputs(self) -> list:
+        """What it uses of the function around it."""
+        return [t for t, _ in self.graph.captured]
+
+    @property
+    def variables(self) -> tuple:
+        """The variables that it reads or writes."""
+        return tuple(self.graph.variables)
+
+    @property
+    def trainable_variables(self) -> tuple:
+        """Those that tapes watch."""
+        return tuple(v for v in self.variables if v.trainable)
+
+    @property
+    def structured_input_signature(self) -> tuple:
+        """Its arguments: specifications under the names of the parameters, and values."""
+        return tuple(
+            tree.map(lambda v, n=n: self.spec(v.shape, v.dtype, n) if _is_input(v) else v, value)
+            for n, value in self.bound.items()
+        ), {}
+
+    # --- what a subclass may say otherwise ------------------------------------------------------
     def records(self) -> bool:
         """Whether gradients may be asked for."""
         return bool(thread.tapes) or self.taped or thread.grad_enabled
+
+    def tensor(self, value: Any, wanted: Symbol) -> Any:
+        """What is given for an input."""
+        return value if isinstance(value, (Tensor, Symbol)) else ops.as_tensor(value)
 
     def result(self, value: Any) -> Any:
         """A result as the program sees it."""
         return value
 
-    def run(self, tensors: list) -> Any:
-        """The results for the tensors of a call."""
+    # --- running --------------------------------------------------------------------------------
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """The results for what stands in the place of the specifications; other arguments are as
+        they were when it was traced."""
+        given = dict(zip(self.bound, args, strict=False)) | kwargs
+        wanted = [n for n, v in self.bound.items() if any(map(_is_input, tree.leaves(v)))]
+        missing = [n for n in wanted if n not in given]
+        if missing:
+            raise TypeError(f"{self.title}() missing required arguments: {missing}")
+        values = [t for n in wanted for t in tree.leaves(given[n])]
+        pairs = zip(values, self.graph.inputs, strict=True)
+        return self.run([self.tensor(v, t) for v, t in pairs])
+
+    def run(self, tensors: list, streams: Sequence[tuple[Stream, Any]] = ()) -> Any:
+        """The results for the tensors, and the iterators, of a call."""
         outer, graph = CURRENT.get(), self.graph
         given = [*tensors, *(t for t, _ in graph.captured)]
+
+        def call(*values: Any, run: Run) -> tuple:
+            for stream, value in streams:
+                stream.is_now(value)
+            return tuple(graph.run(list(values), Run(run.tapes)))
+
         if outer is not None:
             found = outer.record(
-                self.kind, lambda *v, run: tuple(graph.run(list(v), Run(run.tapes))), given,
+                self.kind, call, given,
                 examples=tuple(blank(t) for t in graph.outputs), controlled=True,
                 twins=[None] * len(graph.outputs) if graph.is_open() else None,
             )  # fmt: skip
             return self._rebuilt(list(found))
-        with contextlib.nullcontext() if self.records() else no_grad():
-            found = graph.run([graph.value_of(t) for t in given])
+        values = [graph.value_of(t) for t in given]
+        records = self.records()
+        found = None if records else self.compiled.run(values)
+        if found is None:
+            with contextlib.nullcontext() if records else no_grad():
+                found = call(*values, run=Run())
         return self._rebuilt([self.result(v) for v in found])
 
     def _rebuilt(self, found: list) -> Any:
         leaves, rebuild = tree.flatten(self.structured_outputs, with_none=True)
         rows = iter(found)
         return rebuild([next(rows) if isinstance(t, Symbol) else t for t in leaves])
+
+    # --- looking at it --------------------------------------------------------------------------
+    def told(self, value: Any) -> str:
+        """What nested arguments or results are: specifications and values."""
+        if _is_input(value):
+            return repr(self.spec(value.shape, value.dtype))
+        if isinstance(value, (list, tuple)):
+            word = "List" if isinstance(value, list) else "Tuple"
+            return f"{word}[{', '.join(map(self.told, value))}]"
+        if isinstance(value, dict):
+            parts = ", ".join(f"[{k!r}, {self.told(v)}]" for k, v in value.items())
+            return f"Dict[[{parts}]]"
+        return f"Literal[{value!r}]"
+
+    def described(self, held: str = "a variable") -> str:
+        """Its parameters, its results and the variables (``held``: what they are) as text."""
+        lines = ["Input Parameters:"]
+        lines += [f"  {n} (POSITIONAL_OR_KEYWORD): {self.told(v)}" for n, v in self.bound.items()]
+        lines += ["Output Type:", f"  {self.told(self.structured_outputs)}", "Captures:"]
+        uses = [f"  {id(v)}: {held}" for v in self.graph.variables]
+        return "\n".join([*lines, *(uses or ["  None"])])
+
+
+def _is_input(value: Any) -> bool:
+    return isinstance(value, (Spec, Symbol))
+
+
+def run_eagerly(eagerly: bool) -> None:
+    """Let functions run as Python on this rank, without graphs."""
+    thread.rank.slots["graphs.run_eagerly"] = bool(eagerly)
+
+
+def runs_eagerly() -> bool:
+    """Whether they do."""
+    return bool(thread.rank.slots.get("graphs.run_eagerly"))
 
 
 class Function:
@@ -110,6 +224,7 @@ class Function:
         self.input_signature = None if signature is None else tuple(signature)
         self._relaxing = relaxed
         self._traces: dict[Any, Trace] = {}
+        self._quick: dict[Any, Trace] = {}  # of calls with tensors alone, by place: by their meta
         self._count, self._recent = 0, [False] * 5
         self._methods: Any = weakref.WeakKeyDictionary()
         self._signature = inspect.signature(fn)
@@ -124,9 +239,14 @@ class Function:
         """An argument (which ``spec`` is said of) as a tensor."""
         return value if isinstance(value, (Tensor, Symbol)) else ops.as_tensor(value)
 
+    def meta(self, value: Any) -> Any:
+        """Shape and type of a tensor that is taken as it is, fast; None: ask further."""
+        return value.meta()[:2] if value.__class__ is Tensor else None
+
     def given(self, value: Any) -> Any:
         """An argument as it is taken: arrays as tensors."""
-        return self.tensor(value) if isinstance(value, (np.ndarray, np.generic)) else value
+        arrays = (np.ndarray, np.generic, Tensor)
+        return self.tensor(value) if isinstance(value, arrays) else value
 
     def is_result(self, value: Any) -> bool:
         """Whether a result is a tensor, and no Python object that is given as it is."""
@@ -160,9 +280,19 @@ class Function:
         return known
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if runs_eagerly():
+            return self.python_function(*args, **kwargs)
+        key = None if kwargs or CURRENT.get() is not None else tuple(map(self.meta, args))
+        if key in self._quick:
+            self._recent = [*self._recent[1:], False]
+            return self._quick[key].run(list(args))
         bound = self._bound(args, kwargs)
         trace = self._trace_for(bound)
-        return trace.run([self.tensor(v) for v in tree.leaves(bound) if self.is_tensor(v)])
+        tensors = [self.tensor(v) for v in tree.leaves(bound) if self.is_tensor(v)]
+        alone = key and None not in key and len(bound) == len(key) == len(tensors)
+        if alone and not trace.graph.captured:
+            self._quick[key] = trace
+        return trace.run(tensors, paired(trace.bound, bound) if trace.streams else ())
 
     def _bound(self, args: tuple, kwargs: dict) -> dict:
         try:
@@ -193,7 +323,9 @@ class Function:
     def _spec_of(self, value: Any) -> Any:
         if isinstance(value, Spec):
             return self.spec(value.shape, value.dtype, value.name)
-        return self.spec(value.shape, value.dtype) if self.is_tensor(value) else value
+        if self.is_tensor(value):
+            return self.spec(value.shape, value.dtype)
+        return Stream.of(value) or value
 
     def _trace_for(self, bound: dict) -> Trace:
         specs = {k: tree.map(self._spec_of, v) for k, v in bound.items()}
@@ -250,7 +382,7 @@ class Function:
             given = {k: self._placeholders(graph, k, v, bound.get(k)) for k, v in specs.items()}
             args, kwargs = self._split(given)
             leaves, rebuild = tree.flatten(body(*args, **kwargs), with_none=True)
-            outs = [graph.record("Identity", lambda v: v, [graph.inside(v)])
+            outs = [graph.record("Identity", lambda v: v, [graph.inside(v)], role="pure")
                     if v is not None and self.is_result(v) else v for v in leaves]  # fmt: skip
         graph.finish([v for v in outs if isinstance(v, Symbol)])
         graph.forget()

@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
+import textwrap
 from collections.abc import Callable, Iterator
+from functools import partial
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -61,6 +64,10 @@ class Symbol:
         """Which result of its operation it is."""
         return int(self.name.rpartition(":")[2])
 
+    def refused(self, question: str) -> BaseException:
+        """What is raised where Python asks for numbers: "bool", "len", "iter", "array" ..."""
+        return TypeError(f"{question} of {self.name}: a value of a traced function has no numbers")
+
     def consumers(self) -> list[Operation]:
         """The operations that it goes into."""
         return [op for op in self.graph.operations if any(i is self for i in op.inputs)]
@@ -78,6 +85,17 @@ class Symbol:
         return PartialShape([a if a == b else None for a, b in pairs])
 
 
+def _refusing(question: str) -> Callable:
+    def ask(self: Symbol, *args: Any, **kwargs: Any) -> Any:
+        raise self.refused(question)
+
+    return ask
+
+
+for _question in ("bool", "int", "float", "complex", "index", "len", "iter", "array"):
+    setattr(Symbol, f"__{_question}__", _refusing(_question))
+
+
 class Operation:
     """One line of a graph."""
 
@@ -88,6 +106,29 @@ class Operation:
         self.results: list[int] = []
         self.rebuild: Callable[[list], Any] | None = None
         self.controlled = False  # whether ``call`` is given the run, too
+        # "pure": of its inputs alone; "read": of a cell, before anything else; "": what it likes
+        self.role = ""
+
+    @property
+    def input_names(self) -> list[str]:
+        """The operations whose results go in; with a number, where it is not the first result."""
+        return [t.name.removesuffix(":0") for t in self.inputs]
+
+    def described(self) -> str:
+        """Its name, its kind and its inputs, as text."""
+        lines = [f'name: "{self.name}"', f'op: "{self.type}"']
+        return "".join(f"{n}\n" for n in [*lines, *(f'input: "{i}"' for i in self.input_names)])
+
+
+class Listing:
+    """Operations as rows (``node``) with ``name``, ``op``, ``input`` and ``op_def``; as text."""
+
+    def __init__(self, operations: list[Operation]) -> None:
+        self.node = [SimpleNamespace(name=op.name, op=op.type, input=op.input_names,
+                                     op_def=op.described()) for op in operations]  # fmt: skip
+
+    def __repr__(self) -> str:
+        return "".join(f"node {{\n{textwrap.indent(n.op_def, '  ')}}}\n" for n in self.node)
 
 
 class Run:
@@ -123,6 +164,10 @@ class Graph:
             outer.children.append(self)
         self._names: dict[str, int] = {}
         self._slots: dict[int, int] = {}
+
+    def listing(self) -> Listing:
+        """Its operations as text."""
+        return Listing(self.operations)
 
     def operation_named(self, name: str) -> Any:
         """The operation of that name."""
@@ -178,6 +223,7 @@ class Graph:
     def record(
         self, kind: str, call: Callable, inputs: list, name: str | None = None,
         examples: Any = None, controlled: bool = False, arguments: tuple = (), twins: Any = None,
+        role: str = "",
     ) -> Any:  # fmt: skip
         """Write down ``call`` of ``inputs``; what stands for its results.
 
@@ -189,7 +235,7 @@ class Graph:
         words = [*arguments, *("input",) * (len(inputs) - len(arguments))]
         held = [self.inside(t, f"{title}/{w}") for t, w in zip(inputs, words, strict=True)]
         op = self._operation(title, kind, call, held, named=True)
-        op.controlled = controlled
+        op.controlled, op.role = controlled, role
         values = [t._value for t in held]
         found = call(*values) if examples is None else examples
         if twins is None:
@@ -215,7 +261,7 @@ class Graph:
         if not isinstance(t, Symbol):
             value = self.value_of(t)
             op = self._operation(self.unique(name), "Const", lambda: value, [], named=True)
-            op.rebuild = lambda values: values[0]
+            op.rebuild, op.role = lambda values: values[0], "pure"
             return self._output(op, value, value)
         if t.graph is self:
             return t
@@ -312,6 +358,26 @@ def blank(t: Symbol) -> Any:
     """An example for a value of a graph that has let go of its own."""
     value = t._value
     return value if isinstance(value, np.ndarray) else ops.zeros(value.shape, dtype=value.dtype)
+
+
+@contextlib.contextmanager
+def within(make: Callable[[], Any]) -> Iterator[None]:
+    """What runs in the block, runs inside of what ``make()`` opens: now, and at every run of what
+    is recorded there."""
+    graph = CURRENT.get()
+    before = 0 if graph is None else len(graph.operations)
+    try:
+        with make():
+            yield
+    finally:
+        for op in () if graph is None else graph.operations[before:]:
+            if op.call is not None:
+                op.call = partial(_within, make, op.call)
+
+
+def _within(make: Callable[[], Any], call: Callable, *args: Any, **kwargs: Any) -> Any:
+    with make():
+        return call(*args, **kwargs)
 
 
 def effect(kind: str, call: Callable[..., Any], inputs: list) -> None:

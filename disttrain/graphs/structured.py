@@ -4,19 +4,14 @@ function is traced; in one, operations (``control``), and elements that are told
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 from .. import tree
-from ..core.tensor import Tensor
+from ..arrays import pieces
 from ..func.vmap import vmap
-from ..ops import api as ops
 from . import control
-from .graph import CURRENT, Symbol
-
-
-def _done(kind: str, call: Callable, values: list) -> Any:
-    graph = CURRENT.get()
-    return call(*values) if graph is None else graph.record(kind, call, values)
+from .graph import CURRENT
+from .operations import Operations
 
 
 def as_list(found: Any) -> list:
@@ -25,32 +20,35 @@ def as_list(found: Any) -> list:
 
 
 class Structured:
-    """Control flow of one kind of values, which a subclass may say: what they are, and how they are
-    put together and taken apart."""
+    """Control flow of what ``made`` says are tensors. A subclass says in which words."""
 
-    kinds, names = ("If", "Case"), "branches"
+    # of operations: branches by a flag and by a number; putting together, taking apart
+    kinds: ClassVar[tuple[str, str, str, str]] = ("If", "Case", "Stack", "Unbind")
+    names = "branches"
+    called: ClassVar[dict[str, str]] = {}  # what parameters that are functions are called
     unknown = "the number of elements along the first dimension is not known"
 
-    def is_value(self, value: Any) -> bool:
-        return isinstance(value, (Symbol, Tensor))
-
-    def value(self, value: Any) -> Any:
-        return value if self.is_value(value) else ops.as_tensor(value)
-
-    def plain(self, value: Any) -> Tensor:
-        """The Tensor of a value."""
-        found: Tensor = self.value(value)
-        return found
+    def __init__(self, made: Operations | None = None) -> None:
+        self.made = Operations() if made is None else made
+        self.is_value, self.value, self.plain = (
+            self.made.is_tensor, self.made.tensor, self.made.inner)  # fmt: skip
 
     def stack(self, values: list) -> Any:
-        return _done("Stack", lambda *v: ops.stack(list(v)), values)
+        kind = self.kinds[2]
+        return self.made.execute(kind, lambda *v: pieces.stack(v), self.made.alike(kind, values))
 
     def unstack(self, value: Any) -> list:
-        return list(_done("Unbind", lambda v: tuple(r.clone() for r in v.unbind(0)), [value]))
+        return list(self.made.execute(self.kinds[3], pieces.unstack, [self.value(value)]))
+
+    def _check(self, **functions: Any) -> None:
+        for word, fn in functions.items():
+            if not callable(fn):
+                raise TypeError(f"'{self.called.get(word, word)}' must be callable.")
 
     # --- branches -------------------------------------------------------------------------------
     def cond(self, test: Any, yes: Any = None, no: Any = None) -> Any:
         """``yes()`` if ``test``, else ``no()``."""
+        self._check(yes=yes, no=no)
         if CURRENT.get() is None or not self.is_value(test):
             return yes() if bool(test) else no()
         return control.cond(self.kinds[0], self.value(test), yes, no, self.names)
@@ -83,6 +81,7 @@ class Structured:
     def while_loop(self, test: Callable, body: Callable, start: Any, limit: Any = None) -> Any:
         """``values = body(*values)`` while ``test(*values)``, from ``start``, ``limit`` times at
         most."""
+        self._check(test=test, body=body)
         most, count, values = None if limit is None else int(limit), 0, start
         if CURRENT.get() is None:
             while test(*values) and (most is None or count < most):

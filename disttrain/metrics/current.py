@@ -4,6 +4,7 @@ without being given them."""
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from typing import Any
@@ -54,6 +55,13 @@ class Writer:
             self.inner = None
 
 
+def writer_of(folder: Any, suffix: str | None = None) -> Writer:
+    """A writer into a folder, which must be said."""
+    if folder is None:
+        raise ValueError("Argument `logdir` cannot be None")
+    return Writer(os.fspath(folder), suffix or "")
+
+
 def _images(writer: Any, tag: str, found: Any, at: int, most: int = 3, **_: Any) -> None:
     for i, one in enumerate(found[:most]):
         writer.add_image(f"{tag}/{i}" if i else tag, one, at, dataformats="HWC")
@@ -64,7 +72,7 @@ def _text(writer: Any, tag: str, found: Any, at: int, **_: Any) -> None:
     writer.add_text(tag, "\n\n".join(words), at)
 
 
-def _audio(writer: Any, tag: str, clips: Any, at: int, rate: Any, most: int = 3, **_: Any) -> None:
+def _audio(writer: Any, tag: str, clips: Any, at: int, rate: Any, most: int = 3) -> None:
     for i, one in enumerate(clips[:most]):
         writer.add_audio(f"{tag}/{i}" if i else tag, one[:, 0], at, int(rate))
 

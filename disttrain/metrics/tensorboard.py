@@ -11,7 +11,7 @@ import os
 import socket
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from ..errors import ConfigError
 from ..outputs import write_all
@@ -87,6 +87,12 @@ class RecordWriter:
     def write(self, data: bytes) -> None:
         """Write ``data`` as a record."""
         self._writer.write(record(data))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
 
     def flush(self) -> None:
         """Flush the file."""

@@ -2,8 +2,10 @@
 channels].
 
 Filters are [*window, channels, filters]. ``padding``: "SAME" (as many windows as there are strides,
-the odd row of padding after), "VALID" (none), or pairs for every dimension. ``first``: channels are
-the dimension after the batch instead. TensorFlow and Keras have these conventions.
+the odd row of padding after), "VALID" (none), or pairs for every dimension. ``layout``: channels
+are the dimension after the batch instead, where it begins with NC. Strides, windows and the like
+are one number, one for each dimension of space, or one for each of all. TensorFlow and Keras have
+these conventions.
 """
 
 from __future__ import annotations
@@ -33,11 +35,11 @@ _AVG: dict[int, Any] = {
 
 
 def conv(
-    x: Tensor, filters: Tensor, strides: Sizes = 1, padding: Any = "VALID", dilations: Sizes = 1,
-    groups: int | None = None, first: bool = False,
+    x: Tensor, filters: Tensor, strides: Sizes | None = 1, padding: Any = "VALID",
+    layout: str | None = None, dilations: Sizes | None = 1, groups: int | None = None,
 ) -> Tensor:  # fmt: skip
     """The convolution over one to three dimensions; ``groups`` follows from the channels."""
-    n = x.ndim - 2
+    n, first = x.ndim - 2, _first(layout)
     moved = x if first else x.movedim(-1, 1)
     depth, inside = moved.shape[1], filters.shape[n]
     if groups is None:
@@ -46,7 +48,8 @@ def conv(
                 f"input depth must be evenly divisible by filter depth: {depth} vs {inside}"
             )
         groups = depth // inside
-    steps, spread, window = _each(strides, n), _each(dilations, n), list(filters.shape[:n])
+    steps, spread = _each(strides, n, first), _each(dilations, n, first)
+    window = list(filters.shape[:n])
     moved = _padded(moved, edges(moved.shape[2:], window, steps, spread, padding))
     kernel = ops.permute(filters, [n + 1, n, *(d for d, _ in enumerate(window))])
     found = _CONV[n](moved, kernel, None, tuple(steps), 0, tuple(spread), groups)
@@ -54,22 +57,33 @@ def conv(
 
 
 def depthwise_conv(
-    x: Tensor, filters: Tensor, strides: Sizes = 1, padding: Any = "VALID", dilations: Sizes = 1,
-    first: bool = False,
+    x: Tensor, filters: Tensor, strides: Sizes = 1, padding: Any = "VALID",
+    layout: str | None = None, dilations: Sizes | None = 1,
 ) -> Tensor:  # fmt: skip
     """Each channel by filters of its own: ``filters`` is [rows, columns, channels, several]."""
     rows, columns, depth, several = filters.shape
     kernel = filters.reshape(rows, columns, 1, depth * several)
-    return conv(x, kernel, strides, padding, dilations, depth, first)
+    return conv(x, kernel, strides, padding, layout, dilations, depth)
+
+
+def separable_conv(
+    x: Tensor, depthwise: Tensor, pointwise: Tensor, strides: Sizes = 1, padding: Any = "VALID",
+    layout: str | None = None, dilations: Sizes | None = 1,
+) -> Tensor:  # fmt: skip
+    """``depthwise_conv``, and then a convolution of single points."""
+    found = depthwise_conv(x, depthwise, strides, padding, layout, dilations)
+    return conv(found, pointwise, layout=layout)
 
 
 def conv_transpose(
     x: Tensor, filters: Tensor, sizes: Sequence[int], strides: Sizes = 1, padding: Any = "SAME",
-    dilations: Sizes = 1, first: bool = False,
+    layout: str | None = None, dilations: Sizes | None = 1,
 ) -> Tensor:  # fmt: skip
     """The gradient of a convolution over two dimensions that makes ``x`` of what is [*sizes]."""
-    moved = x if first else x.movedim(-1, 1)
-    steps, spread, window = _each(strides, 2), _each(dilations, 2), list(filters.shape[:2])
+    first = _first(layout)
+    moved, sizes = x if first else x.movedim(-1, 1), _each(sizes, 2, first)
+    steps, spread = _each(strides, 2, first), _each(dilations, 2, first)
+    window = list(filters.shape[:2])
     around = edges(sizes, window, steps, spread, padding)
     kernel = ops.permute(filters, [3, 2, 0, 1])
     found = functional.conv_transpose2d(moved, kernel, None, tuple(steps), 0, 0, 1, tuple(spread))
@@ -82,17 +96,17 @@ def conv_transpose(
 
 
 def max_pool(
-    x: Tensor, window: Sizes, strides: Sizes, padding: Any = "VALID", first: bool = False
+    x: Tensor, window: Sizes, strides: Sizes, padding: Any = "VALID", layout: str | None = None
 ) -> Tensor:
     """The largest number of each window."""
-    return _pooled(x, window, strides, padding, first, True)
+    return _pooled(x, window, strides, padding, _first(layout), True)
 
 
 def avg_pool(
-    x: Tensor, window: Sizes, strides: Sizes, padding: Any = "VALID", first: bool = False
+    x: Tensor, window: Sizes, strides: Sizes, padding: Any = "VALID", layout: str | None = None
 ) -> Tensor:
     """The mean of each window, of what is not padding."""
-    return _pooled(x, window, strides, padding, first, False)
+    return _pooled(x, window, strides, padding, _first(layout), False)
 
 
 def _pooled(
@@ -100,7 +114,7 @@ def _pooled(
 ) -> Tensor:
     n = x.ndim - 2
     moved = x if first else x.movedim(-1, 1)
-    sizes, steps = tuple(_each(window, n)), tuple(_each(strides, n))
+    sizes, steps = tuple(_each(window, n, first)), tuple(_each(strides, n, first))
     around = edges(moved.shape[2:], list(sizes), list(steps), [1] * n, padding)
     if largest:
         found = _MAX[n](_padded(moved, around, float("-inf")), sizes, steps)
@@ -132,8 +146,15 @@ def edges(
     return out
 
 
-def _each(value: Sizes, n: int) -> list[int]:
-    found = [value] if isinstance(value, int) else list(value)
+def _first(layout: str | None) -> bool:
+    return bool(layout) and layout.startswith("NC")  # type: ignore[union-attr]
+
+
+def _each(value: Sizes | None, n: int, first: bool) -> list[int]:
+    """One for each of ``n`` dimensions of space."""
+    found = [value] if isinstance(value, int) else list(value or [1])
+    if len(found) == n + 2:
+        return found[2:] if first else found[1:-1]
     return found * n if len(found) == 1 else found
 
 

@@ -31,7 +31,7 @@ def adjust_contrast(images: Tensor, factor: float) -> Tensor:
     return (images - mean) * factor + mean
 
 
-def converted(image: Tensor, kind: Any, saturate: bool = False) -> Tensor:
+def convert_dtype(image: Tensor, kind: Any, saturate: bool = False) -> Tensor:
     """In another type, in which floating point numbers go to 1 and integers to their greatest."""
     if image.dtype.is_floating_point == kind.is_floating_point:
         return image.to(kind)
@@ -47,12 +47,37 @@ def central_crop(image: Tensor, share: float) -> Tensor:
     return image[..., y : rows - y, x : columns - x, :]
 
 
-def crop(image: Tensor, top: int, left: int, rows: int, columns: int) -> Tensor:
+def crop_to_bounding_box(image: Tensor, top: int, left: int, rows: int, columns: int) -> Tensor:
     """``rows`` and ``columns`` from a corner on."""
     return image[..., top : top + rows, left : left + columns, :]
 
 
-def gray(images: Tensor) -> Tensor:
+def rgb_to_grayscale(images: Tensor) -> Tensor:
     """The brightness of red, green and blue as the one channel."""
     weights = ops.tensor([0.2989, 0.5870, 0.1140], dtype=images.dtype)
     return (images * weights).sum(-1, keepdim=True)
+
+
+def flip_left_right(images: Tensor) -> Tensor:
+    """Columns the other way round."""
+    return ops.flip(images, [-2])
+
+
+def flip_up_down(images: Tensor) -> Tensor:
+    """Rows the other way round."""
+    return ops.flip(images, [-3])
+
+
+def rot90(images: Tensor) -> Tensor:
+    """A quarter of a turn, against the clock."""
+    return ops.rot90(images, 1, [-3, -2])
+
+
+def transpose(images: Tensor) -> Tensor:
+    """Rows as columns."""
+    return images.transpose(-3, -2).clone()
+
+
+def grayscale_to_rgb(images: Tensor) -> Tensor:
+    """One channel three times."""
+    return images.repeat(*[1] * (images.ndim - 1), 3)

@@ -43,9 +43,3 @@ def weighted_cross_entropy(labels: Tensor, logits: Tensor, weight: float) -> Ten
 def log_poisson(targets: Tensor, log_rates: Tensor) -> Tensor:
     """The negative logarithm of Poisson's distribution, but for what depends on targets alone."""
     return ops.exp(log_rates) - log_rates * targets
-
-
-def in_top(targets: Tensor, predictions: Tensor, k: int) -> Tensor:
-    """Whether the target is among the ``k`` greatest of its row."""
-    own = predictions.gather(1, targets.long().unsqueeze(1))
-    return (predictions > own).sum(1) < k

@@ -20,26 +20,32 @@ from ..ops.declare import declare_apart
 from ..ops.functions.index_arrays import visible
 
 
+def product(x: Tensor, w: Any, b: Tensor | None) -> Tensor:
+    """x wᵀ + b. ``w``: a weight, or a function of x and b (of a weight that was rounded, say)."""
+    found: Tensor = ops.linear(x, w, b) if isinstance(w, Tensor) else w(x, b)
+    return found
+
+
 # --- one step: (input part, state, weight_hh, bias_hh) -> new state ----------------------------
-def _tanh_step(x: Tensor, state: tuple, w: Tensor, b: Tensor | None) -> tuple:
-    return (ops.tanh(x + ops.linear(state[0], w, b)),)
+def _tanh_step(x: Tensor, state: tuple, w: Any, b: Tensor | None) -> tuple:
+    return (ops.tanh(x + product(state[0], w, b)),)
 
 
-def _relu_step(x: Tensor, state: tuple, w: Tensor, b: Tensor | None) -> tuple:
-    return (ops.relu(x + ops.linear(state[0], w, b)),)
+def _relu_step(x: Tensor, state: tuple, w: Any, b: Tensor | None) -> tuple:
+    return (ops.relu(x + product(state[0], w, b)),)
 
 
-def _lstm_step(x: Tensor, state: tuple, w: Tensor, b: Tensor | None) -> tuple:
+def _lstm_step(x: Tensor, state: tuple, w: Any, b: Tensor | None) -> tuple:
     h, c = state
-    i, f, g, o = ops.chunk(x + ops.linear(h, w, b), 4, -1)
+    i, f, g, o = ops.chunk(x + product(h, w, b), 4, -1)
     c = ops.sigmoid(f) * c + ops.sigmoid(i) * ops.tanh(g)
     return ops.sigmoid(o) * ops.tanh(c), c
 
 
-def _gru_step(x: Tensor, state: tuple, w: Tensor, b: Tensor | None) -> tuple:
+def _gru_step(x: Tensor, state: tuple, w: Any, b: Tensor | None) -> tuple:
     (h,) = state
     x_r, x_z, x_n = ops.chunk(x, 3, -1)
-    h_r, h_z, h_n = ops.chunk(ops.linear(h, w, b), 3, -1)
+    h_r, h_z, h_n = ops.chunk(product(h, w, b), 3, -1)
     z = ops.sigmoid(x_z + h_z)
     n = ops.tanh(x_n + ops.sigmoid(x_r + h_r) * h_n)
     return (n + z * (h - n),)
@@ -61,15 +67,15 @@ class Step:
     ``input``: the weight and the bias that make the input's part, where that is not known yet."""
 
     def __init__(
-        self, mode: str, w: Tensor, b: Tensor | None, projection: Tensor | None = None,
-        input: tuple[Tensor, Tensor | None] | None = None,
+        self, mode: str, w: Any, b: Tensor | None, projection: Tensor | None = None,
+        input: tuple[Any, Tensor | None] | None = None,
     ) -> None:  # fmt: skip
         self.mode, self.w, self.b, self.projection = mode, w, b, projection
         self.input = input
 
     def of_input(self, x: Tensor) -> Tensor:
         """The input's part of the gates."""
-        return x if self.input is None else ops.linear(x, *self.input)
+        return x if self.input is None else product(x, *self.input)
 
     def __call__(self, x: Tensor, state: tuple) -> tuple:
         new = STEPS[self.mode][0](x, state, self.w, self.b)
@@ -83,7 +89,7 @@ class Step:
         given = [t for t in given if t is not None]
         if thread.autocast is not None or (self.projection is not None and self.mode != "LSTM"):
             return False
-        if not all(map(visible, given)):
+        if not all(isinstance(t, Tensor) and visible(t) for t in given):
             return False
         return {t.array.dtype.char for t in given} in ({"f"}, {"d"}) and x.array.size > 0
 

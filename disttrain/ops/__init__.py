@@ -11,7 +11,7 @@ from .declare import REGISTRY, primitive
 from .functions import inplace, outs
 from .functions.creation import create
 from .functions.random import dropout
-from .primitives import elementwise, linalg, reduce, views
+from .primitives import elementwise, linalg, quantization, reduce, views
 from .primitives.moving import moved
 
 

@@ -37,6 +37,8 @@ def result_type(*args: Any) -> dtypes.dtype:
     for a in args:
         if isinstance(a, Tensor):
             level, kind = (0 if a.ndim else 1), a.dtype
+            if a._composes is not None:  # of its numbers, where they are kept as others
+                kind = dtypes.of(a.meta()[1])
         elif isinstance(a, dtypes.dtype):
             level, kind = 0, a
         else:

@@ -136,7 +136,7 @@ class _Encoder:
         if isinstance(obj, (type, types.FunctionType, types.BuiltinFunctionType)):
             return self.named(obj)
         kept = isinstance(obj, (Structured, SparseGradient))
-        if isinstance(obj, Tensor) and not kept and not _is_placed(obj):
+        if isinstance(obj, Tensor) and not (kept or obj.is_quantized or _is_placed(obj)):
             return self.tensor(obj, path, depth)
         if id(obj) in self.numbers:
             return ["ref", self.numbers[id(obj)]]

@@ -5,6 +5,7 @@ is one with the functions of trees.
 """
 
 from .containers import (  # noqa: A004
+    assert_alike,
     below,
     by_key,
     children,
@@ -36,6 +37,7 @@ __all__ = [
     "Registry",
     "Rule",
     "SequenceKey",
+    "assert_alike",
     "below",
     "by_key",
     "children",

@@ -84,6 +84,16 @@ def below(value: Any, parts: Callable[[Any], Iterable]) -> Iterator[Any]:
     return walk(value)
 
 
+def assert_alike(one: Any, *others: Any) -> None:
+    """Raise unless trees have as many leaves (with None) as ``one``."""
+    count = len(leaves(one, with_none=True))
+    for other in others:
+        if len(leaves(other, with_none=True)) != count:
+            first, second = (f"structure: type={type(t).__name__} str={t}" for t in (one, other))
+            raise ValueError("The two structures don't have the same nested structure.\n\n"
+                             f"First {first}\n\nSecond {second}")  # fmt: skip
+
+
 def by_key(tree: Any) -> Any:
     """The tree with all dicts in the order of their keys."""
     if isinstance(tree, dict):

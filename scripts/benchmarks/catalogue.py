@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from benchmarks import calls, cases, compiled, kernels, restarts, stores, strategies
+from benchmarks import (
+    calls,
+    cases,
+    compiled,
+    kernels,
+    quantized,
+    restarts,
+    serving,
+    stores,
+    strategies,
+)
 
 CASES = {
     f.__name__: f
@@ -15,14 +25,14 @@ CASES = {
         *(kernels.copies, kernels.orders, kernels.embedding_backward),
         *(kernels.convolutions, kernels.recurrent, kernels.save),
         *(kernels.recurrent_forward, kernels.pools, kernels.norms, kernels.attention),
-        *(kernels.interpolation, kernels.products),
+        *(kernels.interpolation, kernels.products, quantized.quantized),
         *(strategies.ddp_mlp, strategies.ddp_100mb, strategies.ddp_gpt, strategies.compiled_ddp),
         *(strategies.fsdp_mlp, strategies.fsdp_gpt, strategies.compiled_fsdp),
         *(stores.fsdp_memory, stores.checkpoint),
         *(cases.all_reduce_4, cases.all_reduce_8, cases.all_reduce_16, cases.scatter_gather),
         *(cases.all_reduce, cases.memory, cases.launch, restarts.restart),
         *(calls.rpc_call, calls.rpc_tensor, calls.rpc_echo, calls.rpc_flight),
-        *(calls.rpc_autograd, calls.rpc_memory),
+        *(calls.rpc_autograd, calls.rpc_memory, serving.serving),
     )
 }
 TWO = (
@@ -109,6 +119,11 @@ BARS = {
     "rpc: echo of 16 MB": (1.5, 3.0),
     "rpc: 100 calls in flight": (2.0, 5.0),
     "rpc: autograd step, 64-64-64-10, batch 16": (1.5, 4.0),
+    "serving: digits' CNN, 64 clients, a request": (1.3, 2.0),
+    "serving: digits' CNN, 64 clients, processor time": (1.3, 1.6),
+    "serving: digits' CNN, 64 clients, median": (1.3, 2.0),
+    "serving: digits' CNN, 64 clients, 99 of 100": (1.3, 2.0),
+    "memory of a serving worker (MB)": (5.0, 6.0),
 }
 
 # What must not be more than so much for us alone, and should not.
@@ -127,4 +142,8 @@ LIMITS = {
     "ratio: compiled GPT under fully_shard to eager": (1.1, 1.0),
     "ratio: peak under fully_shard to plan": (1.1, 1.02),
     "memory: grown over 10,000 calls": (2.0, 0.5),
+    **{
+        f"ratio: {how} Linear 1024x1024, 1 row, to float32": (0.67, 0.5)
+        for how in ("dynamic int8", "int8 weights")
+    },
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from disttrain.arrays.from_python import array_of, fits_32, type_for
+from disttrain.arrays.from_python import array_of, fits_32, made, type_for
 
 
 def test_whose_type_it_is():
@@ -43,3 +43,9 @@ def test_types_for_numbers(value, kind, wanted):
     assert type_for(array, natural, kind, True) == wanted
     if wanted is None:
         assert type_for(array, natural, kind, False) == type_for(array, natural, None, True)
+
+
+def test_tensors():
+    assert str(made([1, 2], "bfloat16").dtype) == "disttrain.bfloat16"
+    assert made([1.5]).tolist() == [1.5] and made("a").item() == b"a"
+    assert made(1.5, "int32", True) is made("a", "int32") is made(1, "string") is None

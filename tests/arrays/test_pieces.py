@@ -15,6 +15,7 @@ X = dt.arange(6).reshape(2, 3)
 @pytest.mark.parametrize(("call", "message"), [
     (lambda: pieces.reshape(X, [4]), "6 values, but the requested shape has 4"),
     (lambda: pieces.reshape(X, [-1, 4]), "requires a multiple of 4"),
+    (lambda: pieces.ensured(X, [None, 2]), r"\(2, 3\) is not compatible .* \(None, 2\)"),
     (lambda: pieces.transpose(X, [0]), "vector of size 2"),
     (lambda: pieces.expand_dims(X, 4), "expand dim index 4"),
     (lambda: pieces.squeeze(X, 0), "expected a dimension of 1, got 2"),
@@ -65,7 +66,9 @@ def test_making():
     assert pieces.arange(dt.tensor(5), dt.tensor(1), dt.tensor(-2)).tolist() == [5, 3]
     assert pieces.eyes(1, 2, [2], dt.float32).tolist() == [[[1.0, 0.0]]] * 2
     assert pieces.one_hot(dt.tensor([1, -1]), 2, kind=dt.int32).tolist() == [[0, 1], [0, 0]]
-    assert pieces.one_hot(dt.tensor([1]), 2, 5, 4, 0, dt.float32).tolist() == [[4.0], [5.0]]
+    assert pieces.one_hot(
+        dt.tensor([1]), 2, dt.tensor(5), dt.tensor(4), 0, dt.float32
+    ).tolist() == [[4.0], [5.0]]
     mask = pieces.sequence_mask(dt.tensor([1, 3]), None, dt.bool)
     assert mask.tolist() == [[True, False, False], [True] * 3]
     assert pieces.pad(X, [[1, 0], [0, 1]], "CONSTANT", 9).tolist()[0] == [9, 9, 9, 9]
@@ -86,3 +89,24 @@ def test_subscripts_that_tensors_hold():
     for odd in (True, "a", 1.5):
         with pytest.raises(ZeroDivisionError):
             pieces.planned((odd,), lambda t: 1 / 0)
+
+
+def test_sizes_and_copies():
+    assert pieces.shape(X, dt.int32).tolist() == [2, 3] and pieces.size(X, dt.int32).item() == 6
+    assert pieces.reverse(X, 1).tolist() == [[2, 1, 0], [5, 4, 3]]
+    assert dt.equal(pieces.reverse(pieces.reverse(X, [0, 1]), [0, 1]), X)
+    assert pieces.broadcast_to(X, [2, 2, 3]).shape == (2, 2, 3)
+    assert pieces.range_of(dt.tensor(3)).tolist() == [0, 1, 2]
+    wide = pieces.range_of(dt.tensor(1, dtype=dt.int32), dt.tensor(2.0), dt.tensor(0.5))
+    assert wide.tolist() == [1.0, 1.5] and wide.dtype is dt.float32
+    assert pieces.range_of(dt.tensor(2), kind=dt.float64).dtype is dt.float64
+    texts = pieces.filled([2], np.array(b"a", object))
+    assert texts.tolist() == [b"a", b"a"] and texts.dtype == object
+    assert pieces.filled_up(X, (3, 2)).shape == (3, 2)
+    assert pieces.filled_up(dt.tensor(2), (2, 2)).tolist() == [[2, 2]] * 2
+    with pytest.raises(TypeError, match=r"6 elements, but got `shape` \(2,\) with 2"):
+        pieces.filled_up(X, (2,))
+    assert pieces.alike(X, 1, dt.float32).tolist() == [[1.0] * 3] * 2
+    assert pieces.where(X == 4).tolist() == [[1, 1]]
+    assert pieces.where(X > 1, X, -X).tolist() == [[0, -1, 2], [3, 4, 5]]
+    assert [g.shape for g in pieces.meshgrid(X[0], X[:, 0])] == [(2, 3)] * 2

@@ -17,6 +17,7 @@ def test_places_are_read_and_written():
     rows = dt.tensor([[0], [0]])
     assert slots.put_nd(x, rows, dt.ones(2, 3), "sub").tolist()[0] == [-2.0, -1.0, 0.0]
     assert slots.put_nd(x, rows, dt.ones(2, 3), "amax").tolist()[0] == [1.0, 1.0, 2.0]
+    assert slots.scatter_nd(rows, dt.ones(2, 3), [2, 3]).tolist() == [[2.0] * 3, [0.0] * 3]
     with pytest.raises(dt.errors.DimError, match="do not index"):
         slots.put_nd(x, dt.tensor([[2]]), dt.ones(1, 3))
 
@@ -35,13 +36,13 @@ def test_rows_are_taken_along_any_dimension():
      ("amax", [2.0, 0.0, 3.0]), ("amin", [1.0, 0.0, 3.0])],
 )  # fmt: skip
 def test_segments(how, wanted):
-    found = slots.segment_reduce(dt.tensor([1.0, 2.0, 3.0]), dt.tensor([0, 0, 2]), how)
+    found = slots.segment_reduce(dt.tensor([1.0, 2.0, 3.0]), dt.tensor([0, 0, 2]), how=how)
     assert found.tolist() == wanted
 
 
 def test_segments_of_a_count_and_their_gradient():
     rows = dt.tensor([1.0, 2.0, 3.0], requires_grad=True)
-    found = slots.segment_reduce(rows, dt.tensor([1, -1, 1]), "sum", 3)
+    found = slots.segment_reduce(rows, dt.tensor([1, -1, 1]), 3)
     assert found.tolist() == [0.0, 4.0, 0.0]
     assert dt.autograd.grad(found.sum(), rows)[0].tolist() == [1.0, 0.0, 1.0]
 
@@ -53,8 +54,10 @@ def test_different_numbers_in_order():
 
 
 def test_pairs_are_counted():
-    found = slots.confusion_matrix(dt.tensor([0, 1, 1]), dt.tensor([0, 0, 1]), dt.ones(3), 2)
+    found = slots.confusion_matrix(dt.tensor([0, 1, 1]), dt.tensor([0, 0, 1]), None, dt.ones(3))
     assert found.tolist() == [[1.0, 0.0], [1.0, 1.0]]
+    found = slots.confusion_matrix(dt.tensor([1]), dt.tensor([0]), 3, kind=dt.int32)
+    assert found.dtype is dt.int32 and found.sum().item() == found[1, 0].item() == 1
 
 
 def test_arrays_that_are_written_one_by_one():

@@ -41,3 +41,17 @@ def test_products_norms_and_bands():
     assert systems.band(dt.ones(3, 3), 0, 1).sum().item() == 5.0
     assert systems.set_diagonal(M, B[:, 0]).tolist() == [[1.0, 1.0], [0.0, 2.0]]
     assert systems.transposed(c, True)[0, 0].item() == 1.0 - 2.0j
+
+
+def test_factors_and_diagonals():
+    spd = M @ M.T
+    lower = systems.cholesky(spd)
+    assert dt.allclose(spd @ systems.cholesky_solve(lower, B), B, atol=1e-4)
+    assert systems.qr(dt.ones(3, 2), True)[0].shape == (3, 3)
+    assert systems.qr(dt.ones(3, 2))[0].shape == (3, 2)
+    assert systems.eigh(spd)[0].shape == (2,)
+    sign, size = systems.slogdet(M)
+    assert sign.item() == 1.0 and abs(size.exp().item() - 12.0) < 1e-4
+    assert systems.diagonal(M, 1).tolist() == [1.0] and systems.trace(M).item() == 7.0
+    assert systems.first_diagonal(M).tolist() == [4.0, 3.0] and systems.rank(M).item() == 2
+    assert dt.equal(systems.adjoint_copy(M), M.T)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import disttrain as dt
-from disttrain.autograd.cells import Cell, Rows
+from disttrain.autograd.cells import Cell, Rows, announced, arrived, awaiting
 
 X = dt.tensor([1.0, 2.0])
 
@@ -67,3 +67,14 @@ def test_cells_are_targets():
     assert tape.gradient([cell, out], cell, [X, None]).tolist() == [4.0, 5.0]
     assert tape.gradient([cell, row], cell).tolist() == [2.0, 1.0]
     assert tape.gradient(cell, [other, cell])[0] is None
+
+
+def test_who_waits_for_cells_is_told_until_it_has_all():
+    cells, seen = [], []
+    awaiting().clear()
+    awaiting()["mine"] = lambda: seen.append(len(cells)) or len(cells) == 2
+    make = announced(lambda: cells.append(Cell(X)) or cells[-1])
+    assert make() is cells[0] and "mine" in awaiting()
+    make()
+    arrived()
+    assert seen == [1, 2] and not awaiting()

@@ -119,3 +119,40 @@ def test_the_import_system_is_told_a_version(monkeypatch):
     monkeypatch.setattr(sys, "meta_path", [Finder("torch", {})])
     with pytest.raises(importlib.metadata.PackageNotFoundError):
         importlib.metadata.version("torch")
+
+
+def test_a_package_is_mirrored_when_it_is_asked_for(monkeypatch):
+    asked = []
+    real = source(one=1, part=source(two=2), other=3)
+    load = lambda: asked.append(1) or real
+    made = publish.mirror("mine", ["part"], load, lambda word, name, value: (word, name, value))
+    assert list(made) == ["mine", "mine.part"] and not asked
+    made["mine"].give(part=made["mine.part"])
+    assert made["mine.part"].two == ("part", "two", 2)
+    assert made["mine"].one == ("", "one", 1) and made["mine"].part is made["mine.part"]
+
+
+def test_a_value_is_replaced_wherever_it_is_named(monkeypatch):
+    old, first, second = object(), source(), source()
+    first.a = first.b = second.a = old
+    monkeypatch.setitem(sys.modules, "replaced.first", first)
+    monkeypatch.setitem(sys.modules, "elsewhere.second", second)
+    publish.replace("replaced", old, 5)
+    assert (first.a, first.b, second.a) == (5, 5, old)
+
+
+def test_modules_of_tables_have_their_parts():
+    made = publish.assembled(
+        "mine", {"": {"a": 1}, "b": {"two": 2}, "b.c": {}}, publish.Absent("mine.d", "not yet")
+    )
+    assert list(made) == ["mine", "mine.b", "mine.b.c", "mine.d"]
+    assert made["mine"].a == 1 and made["mine"].b.c is made["mine.b.c"] and made["mine"].b.two == 2
+    with pytest.raises(MissingName, match=r"mine\.d\.word: not yet"):
+        _ = made["mine"].d.word
+
+
+def test_a_class_that_is_lacking():
+    kind = publish.absent("no ragged tensors")
+    assert not isinstance(3, kind) and kind[int] is kind
+    with pytest.raises(MissingName, match="no ragged"):
+        kind(3)

@@ -1,38 +1,13 @@
-"""Texts as parameters of functions."""
+"""Functions under a face's parameters."""
 
 from __future__ import annotations
 
+import math
+import operator
+
 import pytest
 
-from disttrain.compat.tables import Parameters, passing
-
-ROW = Parameters("split", "value! parts axis=0 _num=None mode='x'")
-
-
-def test_a_text_says_the_parameters():
-    assert ROW.names == ["value", "parts", "axis", "num", "mode"]
-    assert ROW.passed == ["value", "parts", "axis", "mode"]
-    assert ROW.marked("!") == ["value"]
-    assert str(ROW.signature) == "(value, parts, axis=0, num=None, mode='x')"
-
-
-def test_arguments_by_name():
-    found = ROW.bound((1,), {"parts": 2, "axis": 3})
-    assert found == {"value": 1, "parts": 2, "axis": 3, "num": None, "mode": "x"}
-    assert ROW.values((1, 2), {}) == [1, 2, 0, None, "x"]
-    assert ROW.values((1,), {"mode": "y", "parts": 2}) == [1, 2, 0, None, "y"]
-
-
-@pytest.mark.parametrize(("args", "kwargs", "message"), [
-    ((1,), {}, "missing a required argument: 'parts'"),
-    ((1, 2), {"other": 1}, "unexpected keyword argument 'other'"),
-    ((1,), {"other": 1}, "missing a required argument: 'parts'"),
-    ((1, 2), {"value": 1}, "multiple values for argument 'value'"),
-    ((1, 2, 3, 4, 5, 6), {}, "too many positional arguments"),
-])  # fmt: skip
-def test_what_does_not_go_with_them(args, kwargs, message):
-    with pytest.raises(TypeError, match=message):
-        ROW.values(args, kwargs)
+from disttrain.compat.tables import passing, rows
 
 
 def test_functions_under_other_parameters():
@@ -41,3 +16,16 @@ def test_functions_under_other_parameters():
     assert fn.__name__ == "add" and list(fn.__signature__.parameters) == ["x", "name", "y"]
     with pytest.raises(TypeError, match="'z'"):
         fn(1, z=2)
+
+
+def test_a_text_says_a_table():
+    text = """F cos two_names:Other=pow | x;
+        - add=add my_own | x
+        y=1;
+    """
+    mine = object()
+    found = list(rows(text, (operator, math), {"my_own": mine}))
+    assert [r.word for r in found] == ["cos", "two_names", "add", "my_own"]
+    assert [r.kind for r in found] == ["Cos", "Other", "Add", "MyOwn"]
+    assert [r.fn for r in found] == [math.cos, operator.pow, operator.add, mine]
+    assert [(r.mark, r.text) for r in found[1:3]] == [("F", "x"), ("-", "x y=1")]

@@ -100,3 +100,16 @@ def test_results_that_depend_on_no_argument_have_values():
     assert found[0][1] is None and found[2][1] is None
     assert found[1][1].tolist() == [2.0, 3.0]
     assert known_results(lambda a: a * 2, [F])[0][1] is None
+
+
+def test_what_is_computed_without_grad_is_constant():
+    def step(x):
+        with dt.no_grad():
+            y = x * 2
+        return [x * y]
+
+    x = dt.tensor(3.0, requires_grad=True)
+    for keeps, slope in ((True, 6.0), (False, 12.0)):
+        x.grad = None
+        stage(step, [x.meta()[:2]], keeps_mode=keeps).body(x)[0].backward()
+        assert x.grad.tolist() == slope

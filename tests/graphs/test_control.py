@@ -6,7 +6,7 @@ import pytest
 
 import disttrain as dt
 from disttrain.compile.autograph import Statements
-from disttrain.graphs import CURRENT, Function, control
+from disttrain.graphs import CURRENT, Function, Spec, control
 
 
 def do(kind, call, *inputs):
@@ -91,3 +91,20 @@ def test_variables_that_a_statement_alone_sets():
     assert int(traced(dt.tensor(True), dt.tensor([1, 4]), False)) == 8
     with pytest.raises(ValueError, match="'made' must also be initialized in the else branch"):
         traced(dt.tensor(True), dt.tensor([1, 4]), True)
+
+
+def test_pythons_functions_of_values():
+    def fn(x, n):
+        total = dt.tensor(0)
+        for i in range(n):
+            total = do("Add", dt.add, total, i)
+        rows = [do("Mul", dt.mul, row, dt.tensor(i)) for i, row in enumerate(x)]
+        return total, rows[1], int(rows[0]), float(n), len(x), len([1, 2])
+
+    traced = Function(fn, statements=Statements(Own()))
+    total, row, whole, real, size, two = traced(dt.tensor([1.5, 2.5]), dt.tensor(4))
+    assert (total.tolist(), row.tolist(), whole.tolist(), real.tolist()) == (6, 2.5, 0, 4.0)
+    assert (whole.dtype, real.dtype, size, two) == (dt.int32, dt.float32, 2, 2)
+    open_ = Function(lambda x: len(x), signature=[Spec([None], dt.float32)],
+                     statements=Statements(Own()))  # fmt: skip
+    assert open_(dt.ones(3)).tolist() == 3

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 
 import disttrain as dt
-from disttrain.graphs import Function, Graph, effect
+from disttrain.graphs import Function, Graph, effect, within
 
 
 def line(graph, example, twin=None):
@@ -23,6 +25,10 @@ def test_a_graph_is_run_on_other_values():
     assert doubled.consumers() == [graph.operation_named("Add")]
     with pytest.raises(KeyError, match="'Div' refers to an Operation not in the graph"):
         graph.operation_named("Div")
+    assert graph.listing().node[2].input == ["x", "Mul/y"]
+    assert str(graph.listing()).endswith(
+        'node {\n  name: "Add"\n  op: "Add"\n  input: "Mul"\n  input: "x"\n}\n'
+    )
     (found,) = graph.run([dt.tensor([1.0, 5.0])])
     assert found.tolist() == [3.0, 20.0]
 
@@ -85,3 +91,37 @@ def test_effects_happen_at_every_run():
     for n in (2.0, 3.0):
         traced(dt.tensor(n))
     assert seen == [1.0, 2.0, 3.0]
+
+
+def test_what_is_recorded_runs_inside_of_a_context():
+    opened = []
+
+    @contextlib.contextmanager
+    def make():
+        opened.append(1)
+        yield
+        opened.append(-1)
+
+    def call(x):
+        assert sum(opened) == 1
+        return x + 1
+
+    one = dt.ones(1)
+    with Graph("g") as graph:
+        x = graph.placeholder(one, one, "x")
+        with within(make):
+            y = graph.record("Add", call, [x])
+        graph.finish([y])
+    assert opened == [1, -1] and graph.run([one])[0].item() == 2.0 and opened == [1, -1] * 2
+    with within(make):
+        assert sum(opened) == 1
+
+
+def test_values_have_no_numbers():
+    graph = Graph("g")
+    with graph:
+        x = line(graph, dt.ones(2))
+    for question in (bool, int, float, complex, len, iter, list, lambda v: [0][v]):
+        with pytest.raises(TypeError, match="x:0: a value of a traced function has no numbers"):
+            question(x)
+    assert x in [x] and x == x

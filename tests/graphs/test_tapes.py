@@ -8,7 +8,7 @@ import disttrain as dt
 from disttrain.autograd.cells import Cell, Rows
 from disttrain.errors import AutogradError
 from disttrain.graphs import CURRENT, Function
-from disttrain.graphs.tapes import StagedTape
+from disttrain.graphs.tapes import StagedTape, recorded, records, settled
 
 
 def do(call, *inputs):
@@ -60,3 +60,49 @@ def test_rows_of_cells():
 def test_a_tape_that_does_not_record():
     with pytest.raises(AutogradError, match="not recording"), StagedTape().stop_recording():
         pass
+
+
+def test_it_is_a_tape_by_itself():
+    cell = Cell(dt.tensor([1.0, 2.0]))
+
+    def step(x):
+        with StagedTape(persistent=True) as tape:
+            tape.watch([x])
+            y = do(lambda v: v * v * cell.read(), x)
+        assert tape.watched_variables() == (cell,)
+        grads = tape.gradient(y, {"x": x, "w": cell}, output_gradients=do(dt.ones_like, x))
+        return grads["x"], grads["w"], tape.jacobian(y, x)
+
+    for fn in (step, Function(step)):
+        for n in (1.0, 3.0):
+            by_x, by_cell, matrix = fn(dt.tensor([n, 1.0]))
+            assert by_x.tolist() == [2 * n, 4.0]
+            assert by_cell.tolist() == [n * n, 1.0]
+            assert matrix.tolist() == [[2 * n, 0.0], [0.0, 4.0]]
+
+
+def test_jacobians_of_examples():
+    x = dt.tensor([[1.0, 2.0], [3.0, 4.0]])
+    with StagedTape() as tape:
+        tape.watch(x)
+        y = x * x
+    assert tape.batch_jacobian(y, x)[1].tolist() == [[6.0, 0.0], [0.0, 8.0]]
+
+
+def test_cells_are_targets():
+    cell = Cell(dt.tensor([1.0]))
+    with StagedTape() as tape:
+        cell.read()
+    assert tape.gradient(cell, cell).tolist() == [1.0]
+    tape.reset()
+    assert tape.watched_variables() == ()
+
+
+def test_results_outside_of_tapes_are_not_recorded():
+    x = dt.ones(1, requires_grad=True) * 2
+    assert not settled(x).requires_grad and not records()
+    with recorded():
+        assert settled(x) is x and records()
+    with StagedTape():
+        assert settled(x) is x and records()
+    assert settled("text") == "text"

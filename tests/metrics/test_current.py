@@ -31,5 +31,9 @@ def test_a_step_is_needed(tmp_path):
     with writer.as_default(), pytest.raises(ValueError, match="No step set"):
         current.write("scalar", "loss", 1)
     writer.close()
+    with pytest.raises(ValueError, match="cannot be None"):
+        current.writer_of(None)
+    current.writer_of(tmp_path / "more", ".x").close()
+    assert [f.suffix for f in (tmp_path / "more").iterdir()] == [".x"]
     with current.Writer().as_default(1):
         assert not current.write("scalar", "loss", 1)

@@ -158,11 +158,10 @@ def test_messages_of_tensorboard_are_written(tmp_path):
 
 def test_records_go_to_any_file(tmp_path):
     path = tmp_path / "r"
-    writer = RecordWriter(path.open("wb"))
-    writer.write(b"one")
-    writer.write(b"")
-    writer.flush()
-    assert not writer.closed
-    writer.close()
+    with RecordWriter(path.open("wb")) as writer:
+        writer.write(b"one")
+        writer.write(b"")
+        writer.flush()
+        assert not writer.closed
     assert writer.closed
     assert records(path) == [b"one", b""]

@@ -24,7 +24,7 @@ def test_a_convolution_is_that_of_channels_first(n):
     kernel = w.permute(n + 1, n, *range(n))
     wanted = getattr(F, f"conv{n}d")(x.movedim(-1, 1), kernel, stride=2, groups=2).movedim(1, -1)
     assert dt.equal(found, wanted)
-    first = channels_last.conv(x.movedim(-1, 1), w, 2, first=True)
+    first = channels_last.conv(x.movedim(-1, 1), w, 2, layout="NCHW")
     assert dt.equal(first.movedim(1, -1), found)
     with pytest.raises(dt.errors.ShapeError, match="depth"):
         channels_last.conv(x[..., :3], w)
@@ -42,6 +42,9 @@ def test_pools_count_what_is_there():
     x = dt.arange(25.0).reshape(1, 5, 5, 1)
     mean = channels_last.avg_pool(x, 3, 2, "SAME")
     assert mean[0, :, :, 0].tolist()[0] == [3.0, 4.5, 6.0]
+    assert dt.equal(channels_last.avg_pool(x, [1, 3, 3, 1], [1, 2, 2, 1], "SAME"), mean)
+    first = channels_last.avg_pool(x.movedim(-1, 1), [1, 1, 3, 3], [1, 1, 2, 2], "SAME", "NCHW")
+    assert dt.equal(first.movedim(1, -1), mean)
     assert channels_last.max_pool(x, 2, 2, "SAME")[0, :, :, 0].tolist()[2] == [21.0, 23.0, 24.0]
 
 
@@ -49,6 +52,7 @@ def test_channels_and_squares():
     x = dt.arange(32.0).reshape(1, 4, 4, 2)
     assert dt.equal(channels_last.depth_to_space(channels_last.space_to_depth(x, 2), 2), x)
     assert channels_last.depthwise_conv(x, dt.ones(2, 2, 2, 3)).shape == (1, 3, 3, 6)
+    assert channels_last.separable_conv(x, dt.ones(2, 2, 2, 3), dt.ones(1, 1, 6, 5)).shape[3] == 5
     assert channels_last.resize(x, (2, 8)).shape == (1, 2, 8, 2)
     assert channels_last.local_response_norm(x, 1).shape == x.shape
     with pytest.raises(ValueError, match="not implemented"):

@@ -112,3 +112,9 @@ def test_what_lies_below():
     whole = [inner, "y", inner, ["z"]]
     inner.append(whole)
     assert [v for v in tree.below(whole, parts) if isinstance(v, str)] == ["x", "y", "z"]
+
+
+def test_trees_that_are_not_alike_are_told():
+    tree.assert_alike([1, {"a": None}], (2, [3]))
+    with pytest.raises(ValueError, match="same nested structure"):
+        tree.assert_alike([1, 2], [1, 2], [1])

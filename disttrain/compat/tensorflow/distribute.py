@@ -11,97 +11,27 @@ from __future__ import annotations
 
 import contextlib
 import enum
-import functools
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
-
-from ... import tree
 from ...distributed import strategies
-from ...distributed.replicas import place
-from ...distributed.strategies import CURRENT, REPLICA, Resolver
+from ...distributed.strategies import ReplicaContext, Resolver
 from ...errors import CommError
-from . import random as streams
-from .data import AutoShardPolicy, DatasetV2, invalid
+from ...keyed import streams
+from .data import AutoShardPolicy, DatasetV2
 from .dispatch import execute
-from .tensor import GRAPH, convert
+from .errors import invalid
+from .math import made
+from .tensor import convert
 
-_KERAS = "disttrain.compat.keras"
-ReduceOp = enum.Enum("ReduceOp", {"SUM": "SUM", "MEAN": "MEAN"})  # how replicas' values are joined
+# How replicas' values are joined; what gives a replica its input.
+ReduceOp = enum.Enum("ReduceOp", {"SUM": "SUM", "MEAN": "MEAN"})
 InputReplicationMode = enum.Enum(
     "InputReplicationMode", {"PER_WORKER": "PER_WORKER", "PER_REPLICA": "PER_REPLICA"}
 )
-
-
-def _reduced(value: Any, reduce_op: Any, axis: int | None = None) -> Any:
-    op = reduce_op if isinstance(reduce_op, ReduceOp) else ReduceOp(str(reduce_op).upper())
-    mean = op is ReduceOp.MEAN
-    return _collective("CollectiveReduceV2", lambda x: strategies.reduced(x, mean, axis), value,
-                       axis is not None)  # fmt: skip
-
-
-def _gathered(value: Any, axis: int) -> Any:
-    return _collective("CollectiveGatherV2", lambda x: strategies.gathered(x, axis), value)
-
-
-def _collective(kind: str, fn: Callable[[Any], Any], value: Any, alone: bool = False) -> Any:
-    def call(x: Any) -> Any:
-        try:
-            return fn(x)
-        except CommError as error:
-            raise invalid(str(error), "UnavailableError") from error
-
-    def one(v: Any) -> Any:
-        t = convert(v)
-        return execute(kind, call, [t]) if alone or place()[1] > 1 else t
-
-    return tree.map(one, value)
-
-
-class ReplicaContext:
-    """What a function that ``run`` calls may ask."""
-
-    def __init__(self, strategy: Strategy) -> None:
-        self.strategy = strategy
-
-    num_replicas_in_sync = property(lambda self: self.strategy.num_replicas_in_sync)
-    replica_id_in_sync_group = property(lambda self: convert(np.int32(self.strategy.rank)))
-
-    def all_reduce(self, reduce_op: Any, value: Any, options: Any = None) -> Any:
-        """The sum, or the mean, of the replicas' values; gradients go through it."""
-        return _reduced(value, reduce_op)
-
-    def all_gather(self, value: Any, axis: int, options: Any = None) -> Any:
-        """The replicas' values, one after the other."""
-        return _gathered(value, axis)
-
-    def merge_call(self, merge_fn: Callable, args: tuple = (), kwargs: dict | None = None) -> Any:
-        """``merge_fn(strategy, *args)`` in cross-replica context."""
-        with strategies.in_force(CURRENT.get(), False):
-            return merge_fn(self.strategy, *args, **(kwargs or {}))
-
-
-def in_cross_replica_context() -> bool:
-    """In a scope, and not in a function that ``run`` calls?"""
-    return CURRENT.get() is not None and not REPLICA.get()
-
-
-def get_replica_context() -> ReplicaContext | None:
-    """The context of ``run``, or the default one; None in cross-replica context."""
-    return None if in_cross_replica_context() else ReplicaContext(get_strategy())
-
-
-def has_strategy() -> bool:
-    """Is a strategy in force?"""
-    return CURRENT.get() is not None
-
-
-def get_strategy() -> Strategy:
-    """The strategy in force, or the default one of a single replica."""
-    return CURRENT.get() or _DEFAULT
+_IN_KERAS = "disttrain.compat.keras.data_parallel"
 
 
 def InputOptions(**options: Any) -> Any:  # noqa: N802  (a class there)
@@ -127,104 +57,44 @@ DistributedDataset.__module__ = "tensorflow.python.distribute.input_lib"
 class Strategy(strategies.Strategy):
     """One replica for each rank."""
 
-    cluster_resolver: Any = None
-    context = InputContext
+    context, dataset = InputContext, DistributedDataset
+    value: Any = staticmethod(convert)
 
     def __init__(self, devices: Any = None, cross_device_ops: Any = None, **options: Any) -> None:
-        super().__init__()
-        self.extended = self
+        super().__init__(**options)
+
+    def apply(self, kind: str, fn: Callable[[Any], Any], value: Any) -> Any:
+        def call(x: Any) -> Any:
+            try:
+                return fn(x)
+            except CommError as error:
+                raise invalid(str(error), "UnavailableError") from error
+
+        return execute(kind, call, [convert(value)])
 
     def streams(self) -> tuple:
-        return lambda: streams._current().state(), lambda state: streams._current().put(state)
+        return lambda: streams.seeds().state(), lambda state: streams.seeds().put(state)
 
-    @contextlib.contextmanager
-    def scope(self) -> Iterator[Strategy]:
-        """Variables that are made inside are the same on all ranks."""
-        several = self.num_replicas_in_sync > 1
-        _tell_keras(several)
-        with super().scope():
-            yield self
-        _tell_keras(several)  # (it may have been loaded inside)
+    def entered(self) -> None:
+        """Models are fitted by all ranks, where Keras is loaded."""
+        keras: Any = sys.modules.get("keras")
+        if self.num_replicas_in_sync > 1 and _IN_KERAS in sys.modules:
+            keras.distribution.set_distribution(keras.distribution.DataParallel())
 
-    def run(self, fn: Callable, args: Any = (), kwargs: Any = None, options: Any = None) -> Any:
-        """``fn`` on this rank's values; what it returns is the value of this replica."""
-        graph, size = GRAPH.get(), self.num_replicas_in_sync
-        before = 0 if graph is None else len(graph.operations)
-        try:
-            with _summed(size):
-                return self.step(fn, args, kwargs)
-        finally:
-            for op in graph.operations[before:] if graph is not None and size > 1 else ():
-                if op.call is not None:
-                    op.call = functools.partial(_called_summed, op.call, size)
-
-    def reduce(self, reduce_op: Any, value: Any, axis: int | None) -> Any:
-        """The replicas' values together; with ``axis``, their rows, too."""
-        return _reduced(value, reduce_op, axis)
-
-    def gather(self, value: Any, axis: int) -> Any:
-        """The replicas' values, one after the other."""
-        return _gathered(value, axis)
-
-    def experimental_local_results(self, value: Any) -> tuple:
-        """The values of this process's replicas: one."""
-        return (value,)
+    def stepping(self) -> Any:
+        """Gradients that an optimizer of Keras applies are summed over the ranks."""
+        module: Any = sys.modules.get(_IN_KERAS)
+        return contextlib.nullcontext() if module is None else module.stepping()
 
     def experimental_distribute_dataset(self, dataset: Any, options: Any = None) -> Any:
         """This rank's part of each batch, which is that of all replicas together."""
         policy = dataset.options().experimental_distribute.auto_shard_policy
-        part = self.part(dataset.pipeline, policy is not AutoShardPolicy.OFF)
-        return DistributedDataset(part, "Distributed", dataset.options())
+        return self.spread(dataset, policy is not AutoShardPolicy.OFF)
 
-    def distribute_datasets_from_function(self, dataset_fn: Callable, options: Any = None) -> Any:
-        """What ``dataset_fn(input_context)`` makes: batches of one replica."""
-        made = dataset_fn(self.input_context())
-        return DistributedDataset(made.pipeline, "Distributed", made.options())
-
-    experimental_distribute_datasets_from_function = distribute_datasets_from_function
-
-    def experimental_distribute_values_from_function(self, value_fn: Callable) -> Any:
-        """What ``value_fn(context)`` gives for this replica."""
-        size = self.num_replicas_in_sync
-        return value_fn(
-            SimpleNamespace(replica_id_in_sync_group=self.rank, num_replicas_in_sync=size)
-        )
-
-
-def _tell_keras(several: bool) -> None:
-    """Models are fitted by all ranks, where Keras is loaded."""
-    keras: Any = sys.modules.get("keras")
-    if several and f"{_KERAS}.data_parallel" in sys.modules:
-        keras.distribution.set_distribution(keras.distribution.DataParallel())
-
-
-def _summed(size: int) -> Any:
-    """Gradients that an optimizer of Keras applies are summed over the ranks."""
-    module: Any = sys.modules.get(f"{_KERAS}.data_parallel") if size > 1 else None
-    return contextlib.nullcontext() if module is None else module.stepping()
-
-
-def _called_summed(call: Callable[..., Any], size: int, *args: Any, **kwargs: Any) -> Any:
-    with _summed(size):
-        return call(*args, **kwargs)
-
-
-def compute_average_loss(
-    per_example_loss: Any, sample_weight: Any = None, global_batch_size: Any = None
-) -> Any:
-    """The sum of these losses over the rows of all replicas together."""
-    loss = convert(per_example_loss)
-    if sample_weight is not None:
-        loss = loss * convert(sample_weight, hint=loss.dtype)
-    rows = global_batch_size
-    if rows is None:
-        rows = loss.shape[0] * get_strategy().num_replicas_in_sync
-    return execute("Sum", lambda x: x.sum(), [loss]) / rows
-
-
-def scale_regularization_loss(regularization_loss: Any) -> Any:
-    """The loss of which all replicas together have one."""
-    return convert(regularization_loss) / get_strategy().num_replicas_in_sync
+    distribute_datasets_from_function = strategies.Strategy.made_by
+    experimental_distribute_datasets_from_function = strategies.Strategy.made_by
+    experimental_distribute_values_from_function = strategies.Strategy.values_from_function
+    experimental_local_results = strategies.Strategy.local_results
 
 
 class MirroredStrategy(Strategy):
@@ -235,8 +105,7 @@ class CollectiveAllReduceStrategy(Strategy):
     """All ranks of all hosts."""
 
     def __init__(self, cluster_resolver: Any = None, communication_options: Any = None) -> None:
-        super().__init__()
-        self.cluster_resolver = cluster_resolver or Resolver()
+        super().__init__(cluster_resolver=cluster_resolver or Resolver())
 
 
 class OneDeviceStrategy(Strategy):
@@ -245,16 +114,16 @@ class OneDeviceStrategy(Strategy):
     several = False
 
 
-_DEFAULT = OneDeviceStrategy()
-NAMED: dict[str, Any] = {
-    "MultiWorkerMirroredStrategy": CollectiveAllReduceStrategy,
-    **{x.__name__: x for x in (
-        DistributedDataset, InputContext, InputOptions, InputReplicationMode, MirroredStrategy,
-        OneDeviceStrategy, ReduceOp, ReplicaContext, Strategy, get_strategy, get_replica_context,
-        has_strategy, in_cross_replica_context)},
-}  # fmt: skip
-NN: dict[str, Any] = {
-    f.__name__: f for f in (compute_average_loss, scale_regularization_loss)
-}  # fmt: skip
-RESOLVERS: dict[str, Any] = {"TFConfigClusterResolver": Resolver}
 EXPERIMENTAL: dict[str, Any] = {"MultiWorkerMirroredStrategy": CollectiveAllReduceStrategy}
+NAMED: dict[str, Any] = {
+    **EXPERIMENTAL, **{x.__name__: x for x in (
+        DistributedDataset, InputContext, InputOptions, InputReplicationMode, MirroredStrategy,
+        OneDeviceStrategy, ReduceOp, ReplicaContext, Strategy, strategies.has_strategy,
+        strategies.in_cross_replica_context)},
+    "get_strategy": OneDeviceStrategy.current, "get_replica_context": OneDeviceStrategy.replica,
+}  # fmt: skip
+NN: dict[str, Any] = made("""
+    - scale_regularization_loss=scaled_penalty | regularization_loss!;
+    - compute_average_loss=average_loss | per_example_loss~ sample_weight~=None
+      global_batch_size=None""", (strategies,))  # fmt: skip
+RESOLVERS: dict[str, Any] = {"TFConfigClusterResolver": Resolver}

@@ -18,38 +18,35 @@ class OpError(Exception):
         self.experimental_payloads: dict = {}
 
 
-_CODES = {
-    "CancelledError": 1, "UnknownError": 2, "InvalidArgumentError": 3, "DeadlineExceededError": 4,
-    "NotFoundError": 5, "AlreadyExistsError": 6, "PermissionDeniedError": 7,
-    "ResourceExhaustedError": 8, "FailedPreconditionError": 9, "AbortedError": 10,
-    "OutOfRangeError": 11, "UnimplementedError": 12, "InternalError": 13, "UnavailableError": 14,
-    "DataLossError": 15, "UnauthenticatedError": 16,
-}  # fmt: skip
+def _kinds(base: type, *more: type, **codes: int) -> dict[str, Any]:
+    return {n: type(n, (base, *more), {"error_code": c, "__module__": "tensorflow.errors"})
+            for n, c in codes.items()}  # fmt: skip
+
+
 NAMES: dict[str, Any] = {
-    name: type(name, (OpError,), {"error_code": code, "__module__": "tensorflow.errors"})
-    for name, code in _CODES.items()
-}
+    "OpError": OpError, **_kinds(
+        OpError, CancelledError=1, UnknownError=2, InvalidArgumentError=3, DeadlineExceededError=4,
+        NotFoundError=5, AlreadyExistsError=6, PermissionDeniedError=7, ResourceExhaustedError=8,
+        FailedPreconditionError=9, AbortedError=10, OutOfRangeError=11, UnimplementedError=12,
+        InternalError=13, UnavailableError=14, DataLossError=15, UnauthenticatedError=16),
+    # Python asked a symbolic tensor for its value; one is used outside of its function.
+    **_kinds(TypeError, OperatorNotAllowedInGraphError=2),
+    **_kinds(TypeError, ValueError, InaccessibleTensorError=2),
+}  # fmt: skip
 InvalidArgumentError: Any = NAMES["InvalidArgumentError"]
-NAMES["OpError"] = OpError
+InaccessibleTensorError: Any = NAMES["InaccessibleTensorError"]
+OperatorNotAllowedInGraphError: Any = NAMES["OperatorNotAllowedInGraphError"]
 
 
-class OperatorNotAllowedInGraphError(TypeError):
-    """Python asked a symbolic tensor for its value."""
-
-
-class InaccessibleTensorError(TypeError, ValueError):
-    """A tensor of a function that has been traced is used outside of it."""
-
-
-NAMES |= {
-    "OperatorNotAllowedInGraphError": OperatorNotAllowedInGraphError,
-    "InaccessibleTensorError": InaccessibleTensorError,
-}
+def invalid(message: str, name: str = "InvalidArgumentError") -> Any:
+    """An error of ``tf.errors``."""
+    return NAMES[name](None, None, message)
 
 
 def failed(op: str, message: str) -> OpError:
     """What an operation raises for arguments that it cannot take."""
-    return InvalidArgumentError(None, None, f"{message} [Op:{op}]")
+    found: OpError = invalid(f"{message} [Op:{op}]")
+    return found
 
 
 # What is raised by what computes, and stands for wrong arguments.

@@ -3,23 +3,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-import disttrain as dt
-
-from ... import graphs, tree
-from ...context import thread
+from ... import graphs
+from ...graphs.tapes import records, settled
 from ...trace import warn
+from ..tables import passing
 from .control import STATEMENTS
-from .dispatch import IN_KERAS, _settled
 from .graph import FuncGraph
-from .tensor import SymbolicTensor, convert, is_tensor, wrap
+from .tensor import EagerTensor, convert, is_tensor, wrap
 from .types import TensorSpec
 
-_RUN_EAGERLY = "compat.tensorflow.run_functions_eagerly"
 _RETRACED = (
     "{0} out of the last {0} calls to {1!r} triggered tf.function retracing. Tracing is expensive "
     "and the excessive number of tracings could be due to (1) creating @tf.function repeatedly in "
@@ -31,83 +27,30 @@ _RETRACED = (
 )
 
 
-def run_functions_eagerly(run_eagerly: bool) -> None:
-    """Let functions run as Python, without graphs."""
-    thread.rank.slots[_RUN_EAGERLY] = bool(run_eagerly)
-
-
-def functions_run_eagerly() -> bool:
-    """Whether they do."""
-    return bool(thread.rank.slots.get(_RUN_EAGERLY))
-
-
 class ConcreteFunction(graphs.Trace):
     """One trace: a graph, and the structures of what it takes and gives."""
 
-    kind = "StatefulPartitionedCall"
+    kind, spec = "StatefulPartitionedCall", TensorSpec
 
     def __init__(self, name: str, *parts: Any) -> None:
         super().__init__(f"__inference_{name}", *parts)
         self.name: Any = self.name.encode()
 
-    inputs = property(lambda self: list(self.graph.inputs))
-    outputs = property(lambda self: list(self.graph.outputs))
-    variables = property(lambda self: tuple(self.graph.variables))
-    trainable_variables = property(lambda self: tuple(v for v in self.variables if v.trainable))
-    captured_inputs = property(lambda self: [t for t, _ in self.graph.captured])
-
-    def records(self) -> bool:
-        return bool(thread.tapes) or self.taped or IN_KERAS.get()
-
-    def result(self, value: Any) -> Any:
-        return wrap(_settled(value))
-
-    @property
-    def structured_input_signature(self) -> tuple:
-        return tuple(
-            tree.map(lambda v, n=n: TensorSpec(v.shape, v.dtype, n) if _holds(v) else v, value)
-            for n, value in self.bound.items()
-        ), {}
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        given = dict(zip(self.bound, args, strict=False)) | kwargs
-        wanted = [n for n, v in self.bound.items() if any(map(_holds, tree.leaves(v)))]
-        missing = [n for n in wanted if n not in given]
-        if missing:
-            raise TypeError(f"{self.name.decode()}() missing required arguments: {missing}")
-        values = [t for n in wanted for t in tree.leaves(given[n])]
-        pairs = zip(values, self.graph.inputs, strict=True)
-        return self.run([convert(v, t.dtype) for v, t in pairs])
+    records = lambda self: self.taped or records()  # noqa: E731
+    tensor = lambda self, value, wanted: convert(value, wanted.dtype)  # noqa: E731
+    result = lambda self, value: wrap(settled(value))  # noqa: E731
 
     def pretty_printed_signature(self, verbose: bool = True) -> str:
         """Its parameters and results, as text."""
-        lines = ["Input Parameters:"]
-        lines += [f"  {n} (POSITIONAL_OR_KEYWORD): {_kind(v)}" for n, v in self.bound.items()]
-        lines += ["Output Type:", f"  {_kind(self.structured_outputs)}", "Captures:"]
-        held = "TensorSpec(shape=(), dtype=tf.resource, name=None)"
-        return "\n".join([*lines, *([f"  {id(v)}: {held}" for v in self.variables] or ["  None"])])
+        return self.described("TensorSpec(shape=(), dtype=tf.resource, name=None)")
 
     def __str__(self) -> str:
         return f"ConcreteFunction {self.pretty_printed_signature()}"
 
     def __repr__(self) -> str:
-        takes = ", ".join(f"{n}: {_kind(v)}" for n, v in self.bound.items())
-        return f"<ConcreteFunction ({takes}) -> {_kind(self.structured_outputs)} at {id(self):#X}>"
-
-
-def _holds(value: Any) -> bool:
-    return isinstance(value, (TensorSpec, SymbolicTensor))
-
-
-def _kind(value: Any) -> str:
-    if _holds(value):
-        return repr(TensorSpec(value.shape, value.dtype))
-    if isinstance(value, (list, tuple)):
-        word = "List" if isinstance(value, list) else "Tuple"
-        return f"{word}[{', '.join(map(_kind, value))}]"
-    if isinstance(value, dict):
-        return "Dict[[" + ", ".join(f"[{k!r}, {_kind(v)}]" for k, v in value.items()) + "]]"
-    return f"Literal[{value!r}]"
+        takes = ", ".join(f"{n}: {self.told(v)}" for n, v in self.bound.items())
+        gives = self.told(self.structured_outputs)
+        return f"<ConcreteFunction ({takes}) -> {gives} at {id(self):#X}>"
 
 
 class Function(graphs.Function):
@@ -120,19 +63,14 @@ class Function(graphs.Function):
         "https://www.tensorflow.org/guide/function#creating_tfvariables for more information."
     )
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if functions_run_eagerly():
-            return self.python_function(*args, **kwargs)
-        return super().__call__(*args, **kwargs)
-
     def is_tensor(self, value: Any) -> bool:
         return is_tensor(value) and hasattr(value, "_value") and not hasattr(value, "assign")
 
     def tensor(self, value: Any, spec: Any = None) -> Any:
         return convert(value, hint=None if spec is None else spec.dtype)
 
-    def given(self, value: Any) -> Any:
-        return convert(value) if isinstance(value, (np.ndarray, np.generic, dt.Tensor)) else value
+    def meta(self, value: Any) -> Any:
+        return super().meta(value._value) if value.__class__ is EagerTensor else None
 
     def is_result(self, value: Any) -> bool:
         plain = (int, float, complex, str, bytes, np.ndarray, np.generic)
@@ -148,30 +86,22 @@ class Function(graphs.Function):
         warn(_RETRACED.format(count, self))
 
     get_concrete_function: Any = graphs.Function.trace_of
-
-    def experimental_get_tracing_count(self) -> int:
-        """How often it was traced."""
-        return self.count
-
-    def pretty_printed_concrete_signatures(self, verbose: bool = True) -> str:
-        """What its traces take and give, as text."""
-        return "\n\n".join(str(t).partition(" ")[2] for t in self.traces)
+    experimental_get_tracing_count = lambda self: self.count  # noqa: E731
+    pretty_printed_concrete_signatures = lambda self, verbose=True: "\n\n".join(  # noqa: E731
+        t.pretty_printed_signature() for t in self.traces)  # fmt: skip
 
     def __repr__(self) -> str:
         return f"<tensorflow.python.eager.polymorphic_function.Function object at {id(self):#x}>"
 
 
-def function(
-    func: Callable | None = None, input_signature: Any = None, autograph: bool = True,
-    jit_compile: Any = None, reduce_retracing: bool = False, experimental_implements: Any = None,
-    experimental_autograph_options: Any = None, experimental_attributes: Any = None,
-    experimental_relax_shapes: Any = None, experimental_compile: Any = None,
-    experimental_follow_type_hints: Any = None,
-) -> Any:  # fmt: skip
-    """Trace ``func`` into a graph at its first call, and for each new kind of arguments."""
-    relaxed = reduce_retracing or bool(experimental_relax_shapes)
+def _made(fn: Any, signature: Any, autograph: bool, relaxed: bool, relax: Any) -> Any:
+    """Trace a function into a graph at its first call, and for each new kind of arguments."""
+    how = signature, relaxed or bool(relax), STATEMENTS if autograph else None
+    return (lambda f: Function(f, None, *how)) if fn is None else Function(fn, None, *how)
 
-    def made(fn: Callable) -> Function:
-        return Function(fn, None, input_signature, relaxed, STATEMENTS if autograph else None)
 
-    return made if func is None else made(func)
+function = passing("function", "func=None input_signature=None autograph=True _jit_compile=None "
+                   "reduce_retracing=False _experimental_implements=None "
+                   "_experimental_autograph_options=None _experimental_attributes=None "
+                   "experimental_relax_shapes=None _experimental_compile=None "
+                   "_experimental_follow_type_hints=None", _made)  # fmt: skip

@@ -12,37 +12,19 @@ value is an example of it, by which shapes and types are known, and which no pro
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 import disttrain as dt
 
-from ... import tree
-from ...arrays.from_python import array_of, type_for
-from ...core.types import dtypes
+from ...arrays.covers import Cover, Reference, lined, told, uncovered
+from ...arrays.from_python import made
 from ...graphs import CURRENT, Symbol
-from .errors import InaccessibleTensorError, OperatorNotAllowedInGraphError, failed
+from .errors import InaccessibleTensorError, OperatorNotAllowedInGraphError
 from .types import DType, TensorShape, as_dtype
 
 GRAPH = CURRENT  # the graph that is being traced
-
-
-class Reference:
-    """A tensor as a key: equal to another reference of the same tensor."""
-
-    def __init__(self, held: Any) -> None:
-        self._held = held
-
-    def deref(self) -> Any:
-        return self._held
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Reference) and self._held is other._held
-
-    def __hash__(self) -> int:
-        return id(self._held)
 
 
 class Tensor:
@@ -62,20 +44,14 @@ class Tensor:
     def shape(self) -> TensorShape:
         return TensorShape(tuple(self._value.shape))
 
-    @property
-    def ndim(self) -> int:
-        return len(self._value.shape)
-
-    def get_shape(self) -> TensorShape:
-        return self.shape
-
-    def ref(self) -> Reference:
-        return Reference(self)
+    ndim = property(lambda self: len(self._value.shape))
+    ref = lambda self: Reference(self)  # noqa: E731, PLW0108
+    get_shape = lambda self: self.shape  # noqa: E731
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: tuple, kwargs: Any = None) -> Any:
         """What plain Tensors do with covers: as with what these cover."""
-        return meaning_of(func, args, kwargs)
+        return uncovered(func, args, kwargs, _plain, wrap)
 
     def __hash__(self) -> int:
         raise TypeError("Tensor is unhashable. Instead, use tensor.ref() as the key.")
@@ -84,82 +60,27 @@ class Tensor:
         return convert, (self.numpy(),)  # type: ignore[attr-defined]
 
 
-class EagerTensor(Tensor):
+class EagerTensor(Tensor, Cover):
     """A tensor with numbers."""
 
     __slots__ = ("__weakref__", "_value")
-
-    @property
-    def device(self) -> str:
-        return "/job:localhost/replica:0/task:0/device:CPU:0"
-
-    def numpy(self) -> Any:
-        value = self._value
-        array = value if value.__class__ is np.ndarray else value.detach().numpy()
-        return array[()] if not array.ndim else array.copy()
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        found = np.asarray(self.numpy())
-        return found if dtype is None else found.astype(dtype)
-
-    def __len__(self) -> int:
-        if not self.ndim:
-            raise TypeError("Scalar tensor has no `len()`")
-        return self._value.shape[0]
-
-    def __iter__(self) -> Iterator:
-        if not self.ndim:
-            raise TypeError("Cannot iterate over a scalar tensor.")
-        return (self[i] for i in range(len(self)))  # type: ignore[index]
-
-    def __index__(self) -> int:
-        return self.numpy().__index__()
-
-    def __format__(self, spec: str) -> str:
-        return format(self.numpy(), spec) if spec else str(self)
+    device = property(lambda self: "/job:localhost/replica:0/task:0/device:CPU:0")
 
     def __str__(self) -> str:
-        return f"tf.Tensor({_printed(self)}, shape={self.shape}, dtype={self.dtype.name})"
+        numbers = lined(str(self.numpy()))
+        return f"tf.Tensor({numbers}, shape={self.shape}, dtype={self.dtype.name})"
 
     def __repr__(self) -> str:
-        return f"<tf.Tensor: shape={self.shape}, dtype={self.dtype.name}, numpy={told(self)}>"
-
-    def __copy__(self) -> EagerTensor:
-        return self
-
-    def __deepcopy__(self, memo: dict) -> EagerTensor:
-        return wrap(dt.tensor(self.numpy()) if self.dtype.inner else self._value.copy())
-
-
-for _kind in (bool, int, float, complex):
-    setattr(EagerTensor, f"__{_kind.__name__}__", lambda self, kind=_kind: kind(self.numpy()))
-
-
-def _printed(t: EagerTensor) -> str:
-    return _apart(str(t.numpy()))
-
-
-def _apart(text: str) -> str:
-    """A text of several lines on lines of its own."""
-    return "\n" + text if "\n" in text else text
-
-
-def told(t: EagerTensor) -> str:
-    """The numbers as ``repr`` shows them."""
-    found = t.numpy()
-    if isinstance(found, np.ndarray):
-        return _apart(repr(found))
-    return repr(found.item() if isinstance(found, np.generic) else found)
+        numbers = told(self.numpy())
+        return f"<tf.Tensor: shape={self.shape}, dtype={self.dtype.name}, numpy={numbers}>"
 
 
 class SymbolicTensor(Tensor, Symbol):
     """A value of the function that ``graph`` is traced from."""
 
     __slots__ = ()
-
-    @property
-    def shape(self) -> TensorShape:
-        return TensorShape(self.sizes())
+    shape = property(lambda self: TensorShape(self.sizes()))  # type: ignore[assignment]
+    device = property(lambda self: "")
 
     def set_shape(self, shape: Any) -> None:
         """Say what is known of the shape, which the program knows better."""
@@ -167,42 +88,22 @@ class SymbolicTensor(Tensor, Symbol):
         if TensorShape(shape).is_fully_defined() and self._twin is not None:
             self._twin = self._value
 
-    @property
-    def device(self) -> str:
-        return ""
-
     def __repr__(self) -> str:
         return f"<tf.Tensor {self.name!r} shape={self.shape} dtype={self.dtype.name}>"
 
     def __str__(self) -> str:
         return f'Tensor("{self.name}", shape={self.shape}, dtype={self.dtype.name})'
 
-    def __bool__(self) -> bool:
-        raise OperatorNotAllowedInGraphError(_REFUSED.format("Using", "as a Python `bool` "))
-
-    def __iter__(self) -> Iterator:
-        raise OperatorNotAllowedInGraphError(_REFUSED.format("Iterating over", ""))
-
-    def __len__(self) -> int:
-        raise TypeError(f"len is not well defined for a symbolic Tensor ({self.name}). Please call "
-                        "`x.shape` rather than `len(x)` for shape information.")  # fmt: skip
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        raise NotImplementedError(
-            f"Cannot convert a symbolic tf.Tensor ({self.name}) to a numpy array. This error may "
-            "indicate that you're trying to pass a Tensor to a NumPy call, which is not supported."
-        )
-
-    def _number(self) -> Any:
-        raise TypeError(f"{self!r} is a symbolic tensor of a traced function; it has no number yet")
-
-    __int__ = __float__ = __index__ = __complex__ = _number
+    def refused(self, question: str) -> BaseException:
+        kind, text = _REFUSED.get(question, (TypeError, _NO_NUMBER))
+        return kind(text.format(self))
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(f"'SymbolicTensor' object has no attribute {name!r}")
 
 
-_REFUSED = (
+_NO_NUMBER = "{!r} is a symbolic tensor of a traced function; it has no number yet"
+_NOT_ALLOWED = (
     "{} a symbolic `tf.Tensor` {}is not allowed. You can attempt the following resolutions to the "
     "problem: If you are running in Graph mode, use Eager execution mode or decorate this function "
     "with @tf.function. If you are using AutoGraph, you can try decorating this function with "
@@ -211,6 +112,15 @@ _REFUSED = (
     "https://github.com/tensorflow/tensorflow/blob/master/tensorflow/python/autograph/g3doc/"
     "reference/limitations.md#access-to-source-code for more information."
 )
+_REFUSED: dict[str, tuple[type[Exception], str]] = {
+    "bool": (OperatorNotAllowedInGraphError, _NOT_ALLOWED.format("Using", "as a Python `bool` ")),
+    "iter": (OperatorNotAllowedInGraphError, _NOT_ALLOWED.format("Iterating over", "")),
+    "len": (TypeError, "len is not well defined for a symbolic Tensor ({0.name}). Please call "
+            "`x.shape` rather than `len(x)` for shape information."),
+    "array": (NotImplementedError, "Cannot convert a symbolic tf.Tensor ({0.name}) to a numpy "
+              "array. This error may indicate that you're trying to pass a Tensor to a NumPy call, "
+              "which is not supported."),
+}  # fmt: skip
 
 
 def out_of_scope(t: SymbolicTensor) -> InaccessibleTensorError:
@@ -227,14 +137,6 @@ def wrap(value: Any) -> EagerTensor:
     out = EagerTensor()
     out._value = value
     return out
-
-
-def meaning_of(func: Any, args: tuple, kwargs: Any) -> Any:
-    """``func`` of Tensors in place of their covers, covered."""
-    given = tree.map(_plain, (args, kwargs or {}))
-    return tree.map(
-        lambda v: wrap(v) if isinstance(v, dt.Tensor) else v, func(*given[0], **given[1])
-    )
 
 
 def _plain(value: Any) -> Any:
@@ -261,7 +163,12 @@ def convert(value: Any, dtype: Any = None, hint: DType | None = None) -> Any:
     wanted = None if dtype is None else as_dtype(dtype)
     found = _tensor_of(value)
     if found is None:
-        return wrap(_made(value, wanted or hint, strict=wanted is not None))
+        kind: Any = wanted or hint
+        inner = made(value, kind and kind.name, wanted is not None)
+        if inner is None:
+            word = kind and kind.word
+            raise TypeError(f"Cannot convert {value!r} to EagerTensor of dtype {word}")
+        return wrap(inner)
     if wanted is not None and found.dtype is not wanted:
         raise ValueError(
             f"Tensor conversion requested dtype {wanted.name} for Tensor with dtype "
@@ -282,7 +189,7 @@ def _tensor_of(value: Any) -> Any:
     if isinstance(value, (list, tuple)) and any(map(_holds_tensor, value)):
         return _stacked(value)
     if isinstance(value, TensorShape):
-        return wrap(_made(value.as_list(), as_dtype("int32"), True))
+        return convert(value.as_list(), "int32")
     return None
 
 
@@ -299,41 +206,3 @@ def _stacked(values: Any) -> Any:
     first = next(v for v in values if _holds_tensor(v))
     kind = convert(first).dtype
     return STACK[0]([convert(v, hint=kind) for v in values])
-
-
-def _made(value: Any, kind: DType | None, strict: bool) -> Any:
-    array, natural = array_of(value)
-    if array.dtype.kind == "O":
-        if kind is not None and kind.name != "string":
-            raise TypeError(f"Cannot convert {value!r} to EagerTensor of dtype {kind.word}")
-        return array
-    name = type_for(array, natural, None if kind is None else kind.name, strict)
-    if name is None:
-        raise TypeError(f"Cannot convert {value!r} to EagerTensor of dtype {kind and kind.word}")
-    return dt.tensor(array.astype(as_dtype(name).as_numpy_dtype))
-
-
-def matched(op: str, values: list, first: bool = False) -> list:
-    """``values`` as tensors of one type: that of the first tensor among them (or, with ``first``,
-    of the first value); numbers take it, where they can."""
-    known = None if first else next((v for v in values if is_tensor(v)), None)
-    kind = convert(values[0] if known is None else known).dtype
-    found = []
-    for i, value in enumerate(values):
-        t = convert(value, hint=kind)
-        if t.dtype is not kind:
-            if GRAPH.get() is not None:
-                raise TypeError(f"Input 'y' of {op!r} Op has type {t.dtype.name} that does not "
-                                f"match type {kind.name} of argument 'x'.")  # fmt: skip
-            raise failed(
-                op, f"cannot compute {op} as input #{i}(zero-based) was expected to be a "
-                f"{kind.word} tensor but is a {t.dtype.word} tensor"
-            )  # fmt: skip
-        found.append(t)
-    return found
-
-
-def inner_type(kind: Any) -> Any:
-    """disttrain's type for TensorFlow's."""
-    found = as_dtype(kind).inner
-    return dtypes.float32 if found is None else found

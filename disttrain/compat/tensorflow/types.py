@@ -2,60 +2,27 @@
 
 from __future__ import annotations
 
-import functools
-from typing import Any
+from typing import Any, ClassVar
 
-import ml_dtypes
 import numpy as np
 
 from ... import graphs
-from ...core.types import dtypes
+from ...core.types.named import NamedType
 from ...partial_shape import PartialShape
 
-# name -> (TensorFlow's number of it, what messages of operations call it)
-_TABLE = {
-    "float32": (1, "float"), "float64": (2, "double"), "int32": (3, "int32"),
-    "uint8": (4, "uint8"), "int16": (5, "int16"), "int8": (6, "int8"), "string": (7, "string"),
-    "complex64": (8, "complex64"), "int64": (9, "int64"), "bool": (10, "bool"),
-    "bfloat16": (14, "bfloat16"), "uint16": (17, "uint16"), "complex128": (18, "complex128"),
-    "float16": (19, "half"), "uint32": (22, "uint32"), "uint64": (23, "uint64"),
-}  # fmt: skip
+# TensorFlow's numbers of types; what messages of operations call them otherwise.
+_NUMBERS = {"float32": 1, "float64": 2, "int32": 3, "uint8": 4, "int16": 5, "int8": 6, "string": 7,
+            "complex64": 8, "int64": 9, "bool": 10, "bfloat16": 14, "uint16": 17, "complex128": 18,
+            "float16": 19, "uint32": 22, "uint64": 23}  # fmt: skip
+_WORDS = {"float32": "float", "float64": "double", "float16": "half"}
 
 
-class DType:
+class DType(NamedType):
     """An element type: one object each (``tf.float32``), equal to its name and to numpy's."""
 
-    def __init__(self, name: str, number: int, word: str) -> None:
-        self.name, self.as_datatype_enum, self.word = name, number, word
-        text = name == "string"
-        kind = object if text else np.dtype(getattr(ml_dtypes, name, name)).type
-        self.as_numpy_dtype: Any = kind
-        self.inner = None if text else dtypes.of(np.dtype(kind))  # disttrain's type
-
-    base_dtype = property(lambda self: self)
-    is_floating = property(lambda self: "float" in self.name)
-    is_complex = property(lambda self: "complex" in self.name)
-    is_integer = property(lambda self: "int" in self.name)
-    is_unsigned = property(lambda self: self.name.startswith("uint"))
-    is_bool = property(lambda self: self.name == "bool")
-    is_quantized = property(lambda self: False)
-    is_numpy_compatible = property(lambda self: True)
-    size = property(lambda self: 1 if self.inner is None else self.inner.itemsize)
-    real_dtype = property(lambda self: DTYPES[_REAL.get(self.name, self.name)])
-    max = property(lambda self: self._limit("max"))
-    min = property(lambda self: self._limit("min"))
-    limits = property(lambda self: (0 if self.is_unsigned else self.min, self.max))
-
-    def _limit(self, which: str) -> Any:
-        if self.is_bool:
-            return which == "max"
-        if not (self.is_floating or self.is_integer):
-            raise TypeError(f"Cannot find {which}imum value of {self}.")
-        about = ml_dtypes.finfo if self.is_floating else np.iinfo
-        return getattr(about(self.as_numpy_dtype), which)
-
-    def is_compatible_with(self, other: Any) -> bool:
-        return self is as_dtype(other)
+    refusal = "Cannot convert the argument `type_value`: {!r} to a TensorFlow DType."
+    alias: ClassVar = {float: "float32", "float": "float32"}
+    is_quantized, is_numpy_compatible = False, True
 
     def __repr__(self) -> str:
         return f"tf.{self.name}"
@@ -63,59 +30,15 @@ class DType:
     def __str__(self) -> str:
         return f"<dtype: {self.name!r}>"
 
-    def __eq__(self, other: object) -> bool:
-        try:
-            return other is not None and self is as_dtype(other)
-        except TypeError:
-            return False
 
-    def __hash__(self) -> int:
-        return self.as_datatype_enum
-
-    def __reduce__(self) -> tuple:
-        return as_dtype, (self.name,)
-
-
-_REAL: dict[str, str] = {"complex64": "float32", "complex128": "float64"}
-DTYPES: dict[str, DType] = {name: DType(name, *about) for name, about in _TABLE.items()}
-_ALIASES = {"half": "float16", "float": "float32", "double": "float64", "str": "string",
-            "object": "string", "bytes": "string"}  # fmt: skip
-_PYTHON = {float: "float32", int: "int64", bool: "bool", complex: "complex128", str: "string",
-           bytes: "string", object: "string"}  # fmt: skip
-
-
-def as_dtype(value: Any) -> DType:
-    """The type that ``value`` means: a DType, a name, numpy's, Python's or disttrain's."""
-    if isinstance(value, DType):
-        return value
-    try:
-        return _found(value)
-    except (TypeError, KeyError):
-        raise TypeError(
-            f"Cannot convert the argument `type_value`: {value!r} to a TensorFlow DType."
-        ) from None
-
-
-@functools.cache
-def _found(value: Any) -> DType:
-    if isinstance(value, type) and value in _PYTHON:
-        return DTYPES[_PYTHON[value]]
-    if isinstance(value, str):
-        name = _ALIASES.get(value, value)
-        return DTYPES[name if name in DTYPES else np.dtype(name).name]
-    if isinstance(value, int):
-        return next(d for d in DTYPES.values() if d.as_datatype_enum == value)
-    kind = np.dtype(value.numpy_dtype if hasattr(value, "numpy_dtype") else value)
-    return DTYPES["string" if kind.kind in "SUO" else kind.name]
+DTYPES: dict[str, DType] = DType.declare({n: (i, _WORDS.get(n, n)) for n, i in _NUMBERS.items()})
+as_dtype = DType.of
 
 
 class TensorShape(PartialShape):
     """A shape whose sizes (None), or whose rank, may be unknown."""
 
     __slots__ = ()
-
-    ndims = PartialShape.rank
-    dims = property(lambda self: None if self._dims is None else list(self._dims))
 
 
 class TypeSpec:
@@ -125,20 +48,18 @@ class TypeSpec:
 class TensorSpec(graphs.Spec, TypeSpec):
     """What a tensor is to be: its shape, its type and a name."""
 
+    shapes = TensorShape
+
     def __init__(self, shape: Any, dtype: Any = "float32", name: str | None = None) -> None:
         super().__init__(shape, as_dtype(dtype), name)
-        self.shape: TensorShape = TensorShape(shape)
-
-    @classmethod
-    def from_tensor(cls, tensor: Any, name: str | None = None) -> TensorSpec:
-        return cls(tensor.shape, tensor.dtype, name)
-
-    from_spec = from_tensor
 
     def example(self, size: int) -> Any:
         if self.dtype.inner is None:
             return np.full([size if d is None else d for d in self.shape or ()], b"", object)
         return graphs.Spec(self.shape, self.dtype.inner).example(size)
 
-    def __repr__(self) -> str:
-        return f"TensorSpec(shape={self.shape}, dtype={self.dtype!r}, name={self.name!r})"
+
+NAMES: dict[str, Any] = {
+    "DType": DType, "TensorShape": TensorShape, "TensorSpec": TensorSpec, "TypeSpec": TypeSpec,
+    "as_dtype": as_dtype, "half": DTYPES["float16"], "double": DTYPES["float64"],
+}  # fmt: skip

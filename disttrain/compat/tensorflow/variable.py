@@ -1,25 +1,20 @@
 """``tf.Variable``, and ``tf.IndexedSlices``: gradients of rows. What a variable holds is a cell
-(``disttrain.autograd.cells``): an assignment puts another tensor in its place."""
+(``disttrain.graphs.cells``): an assignment puts another tensor in its place."""
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
-import numpy as np
-
-import disttrain as dt
-
-from ...arrays import pieces, slots
-from ...autograd.cells import Cell
-from ...graphs import effect, outside
+from ...arrays.covers import Cover, Reference, told
+from ...graphs import outside
+from ...graphs.cells import GraphCell
 from . import arrays
 from .dispatch import execute
 from .operators import attach
-from .tensor import GRAPH, EagerTensor, Reference, SymbolicTensor, convert, meaning_of, told, wrap
+from .tensor import GRAPH, EagerTensor, SymbolicTensor, Tensor, convert, wrap
 from .types import TensorShape
 
-_count = itertools.count()
+_expand, _scatter = arrays.NAMES["expand_dims"], arrays.NAMES["scatter_nd"]
 
 
 class IndexedSlices:
@@ -39,11 +34,9 @@ class IndexedSlices:
         if self.dense_shape is None:
             raise ValueError("Tensor conversion requested for IndexedSlices for the argument "
                              "`dense_shape`: it is not known")  # fmt: skip
-        at = arrays.NAMES["expand_dims"](self.indices, -1)
-        return arrays.NAMES["scatter_nd"](at, self.values, self.dense_shape)
+        return _scatter(_expand(self.indices, -1), self.values, self.dense_shape)
 
-    def __neg__(self) -> IndexedSlices:
-        return IndexedSlices(-self.values, self.indices, self.dense_shape)
+    __neg__ = lambda self: self * -1  # noqa: E731
 
     def __mul__(self, other: Any) -> IndexedSlices:
         return IndexedSlices(self.values * other, self.indices, self.dense_shape)
@@ -51,6 +44,19 @@ class IndexedSlices:
     def __str__(self) -> str:
         return (f"IndexedSlices(indices={self.indices}, values={self.values}"
                 f", dense_shape={self.dense_shape})")  # fmt: skip
+
+
+class _Held(GraphCell):
+    kinds = {"read": "ReadVariableOp", "assign": "AssignVariableOp", "add": "AssignAddVariableOp",
+             "sub": "AssignSubVariableOp", "scatter": "ResourceScatterNd"}  # fmt: skip
+
+
+_MISFIT = {
+    "assign": "Cannot assign value to variable ' {0.name}': Shape mismatch.The variable shape "
+    "{0.shape}, and the assigned value shape {1} are incompatible.",
+    "": "Cannot update variable with shape {0.shape} using a Tensor with shape {1}, shapes must be "
+    "equal.",
+}
 
 
 class Variable:
@@ -74,143 +80,80 @@ class Variable:
                     "are not providing a `variable_def`. You provided neither."
                 )
             t = convert(wrap(start._value) if isinstance(start, SymbolicTensor) else start, dtype)
-        self._cell = _Held(_own(t._value), trainable is None or bool(trainable))
-        self._cell.owner = self
-        self._shape = TensorShape(t.shape if shape is None else shape)
-        if not self._shape.is_compatible_with(t.shape):
+        self._cell = _Held(t._value, trainable is None or bool(trainable), shape, self)
+        if not self._fits(t):
             raise ValueError(
                 f"In this `tf.Variable` creation, the initial value's shape ({t.shape}) is not "
-                f"compatible with the explicitly supplied `shape` argument ({self._shape})."
+                f"compatible with the explicitly supplied `shape` argument ({self.shape})."
             )
         self.dtype, self.constraint = t.dtype, constraint
         self.synchronization, self.aggregation = synchronization, aggregation
-        self._name, self._number = name or "Variable", next(_count)
+        self._name = name or "Variable"
         if graph is not None:
             graph.created.append(self)
 
     trainable = property(lambda self: self._cell.trainable)
     name = property(lambda self: f"{self._name}:0")
-    shape = property(lambda self: self._shape)
+    shape = property(lambda self: TensorShape(self._cell.shape))
     device = EagerTensor.device
     handle = property(lambda self: self)
     ndim = property(lambda self: len(self._tensor.shape))
     initialized_value = initial_value = property(lambda self: self.read_value())
-
-    @property
-    def _tensor(self) -> Any:
-        return self._cell.value
-
-    @_tensor.setter
-    def _tensor(self, value: Any) -> None:
-        self._cell.value = value
+    _tensor = property(lambda self: self._cell.held(),
+                       lambda self, value: setattr(self._cell, "value", value))  # fmt: skip
 
     # --- reading --------------------------------------------------------------------------------
     def value(self) -> Any:
         """What it is now."""
-        return self._as_tensor()
+        found = self._cell.now()
+        return found if found.__class__ is SymbolicTensor else wrap(found)
 
-    read_value = value
-
-    def _as_tensor(self) -> Any:
-        graph = GRAPH.get()
-        if graph is None:
-            return wrap(self._cell.read())
-        graph.uses(self)
-        return graph.record("ReadVariableOp", self._cell.read, [])
-
-    def sparse_read(self, indices: Any, name: str | None = None) -> Any:
-        """Its rows at ``indices``."""
-        return gather_rows(self, indices)
+    read_value = _as_tensor = value
 
     def numpy(self) -> Any:
         if GRAPH.get() is not None:
             raise NotImplementedError("numpy() is only available when eager execution is enabled.")
         return wrap(self._tensor).numpy()
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        return np.asarray(self.numpy(), dtype)
-
     # --- assigning ------------------------------------------------------------------------------
-    def assign(self, value: Any, use_locking: bool = False, name: str | None = None,
-               read_value: bool = True) -> Any:  # fmt: skip
-        """Put ``value`` in its place."""
-        t = convert(value, self.dtype)
-        if not self._shape.is_compatible_with(t.shape):
-            raise ValueError(
-                f"Cannot assign value to variable ' {self.name}': Shape mismatch.The variable "
-                f"shape {self._shape}, and the assigned value shape {t.shape} are incompatible."
-            )
-        found = self._update("AssignVariableOp", lambda v: v, [t])
-        return found if read_value else None
+    def _fits(self, t: Any) -> bool:
+        return self._cell.shape.is_compatible_with(t.shape)
 
-    def _update(self, kind: str, new: Any, inputs: list) -> Any:
-        def call(*values: Any) -> None:
-            self._tensor = _own(new(*values))
+    def _assigning(way: str) -> Any:  # type: ignore[misc]  # noqa: N805
+        def assign(self: Variable, value: Any, use_locking: bool = False, name: str | None = None,
+                   read_value: bool = True) -> Any:  # fmt: skip
+            t = convert(value, self.dtype)
+            if not self._fits(t):
+                raise ValueError(_MISFIT.get(way, _MISFIT[""]).format(self, t.shape))
+            self._cell.move(way, t)
+            return _Unread(self) if read_value else None
 
-        if GRAPH.get() is not None:
-            GRAPH.get().uses(self)
-        effect(kind, call, inputs)
+        return assign
+
+    assign, assign_add, assign_sub = map(_assigning, ("assign", "add", "sub"))
+
+    def _scattered(self, how: str, indices: Any, updates: Any) -> Any:
+        self._cell.scatter(how, convert(indices), convert(updates, self.dtype))
         return _Unread(self)
 
-    def assign_add(self, delta: Any, use_locking: bool = False, name: str | None = None,
-                   read_value: bool = True) -> Any:  # fmt: skip
-        """Add ``delta``."""
-        return self._moved("AssignAddVariableOp", dt.add, delta)
-
-    def assign_sub(self, delta: Any, use_locking: bool = False, name: str | None = None,
-                   read_value: bool = True) -> Any:  # fmt: skip
-        """Subtract ``delta``."""
-        return self._moved("AssignSubVariableOp", dt.sub, delta)
-
-    def _moved(self, kind: str, fn: Any, delta: Any) -> Any:
-        t = convert(delta, self.dtype)
-        if not self._shape.is_compatible_with(t.shape):
-            raise ValueError(f"Cannot update variable with shape {self._shape} using a Tensor with "
-                             f"shape {t.shape}, shapes must be equal.")  # fmt: skip
-        return self._update(kind, lambda d: fn(self._tensor, d), [t])
-
-    def _scatter(self, how: str, indices: Any, updates: Any) -> Any:
-        at, rows = convert(indices), convert(updates, self.dtype)
-
-        def new(i: Any, u: Any) -> Any:
-            now = self._tensor
-            whole = u.expand(*i.shape[:-1], *now.shape[i.shape[-1] :])
-            return slots.put_nd(now, i, whole, how)
-
-        return self._update(f"ResourceScatterNd{how.title()}", new, [at, rows])
-
     # --- looking at it --------------------------------------------------------------------------
-    def get_shape(self) -> TensorShape:
-        return self._shape
+    sparse_read = lambda self, indices, name=None: gather_rows(self, indices)  # noqa: E731
+    ref = lambda self: Reference(self)  # noqa: E731, PLW0108
+    get_shape = lambda self: self.shape  # noqa: E731
+    __torch_function__ = Tensor.__torch_function__
+    __array__, __format__ = Cover.__array__, Cover.__format__  # type: ignore[assignment]
 
-    @classmethod
-    def __torch_function__(cls, func: Any, types: Any, args: tuple, kwargs: Any = None) -> Any:
-        """What plain Tensors do with variables."""
-        return meaning_of(func, args, kwargs)
-
-    def ref(self) -> Reference:
-        return Reference(self)
-
-    def __format__(self, spec: str) -> str:
-        return format(self.numpy(), spec) if spec else str(self)
+    def __hash__(self) -> int:
+        raise TypeError("Variable is unhashable. Instead, use variable.ref() as the key. "
+                        f"(Variable: {self!r})")  # fmt: skip
 
     def __repr__(self) -> str:
-        shown = "" if GRAPH.get() is not None else f", numpy={told(wrap(self._tensor))}"
-        return f"<tf.Variable {self.name!r} shape={self._shape} dtype={self.dtype.name}{shown}>"
-
-    def __deepcopy__(self, memo: dict) -> Variable:
-        return Variable(self.numpy(), self.trainable, name=self._name)
+        traced = GRAPH.get() is not None
+        shown = "" if traced else f", numpy={told(wrap(self._tensor).numpy())}"
+        return f"<tf.Variable {self.name!r} shape={self.shape} dtype={self.dtype.name}{shown}>"
 
     def __reduce__(self) -> tuple:
         return Variable, (self.numpy(), self.trainable, True, None, self._name)
-
-
-class _Held(Cell):
-    owner: Variable
-
-
-def _own(value: Any) -> Any:
-    return value.detach().clone() if isinstance(value, dt.Tensor) else value.copy()
 
 
 class _Unread(Variable):
@@ -233,42 +176,37 @@ class _Sliced(EagerTensor):
 
     def assign(self, value: Any, name: str | None = None) -> Any:
         """Put ``value`` there."""
-        whole = self._variable._tensor.clone()
-        whole[self._key] = convert(value, self._variable.dtype)._value.detach()
-        return self._variable.assign(wrap(whole))
+        given = convert(value, self._variable.dtype)._value.detach()
+        self._variable._cell.put_item(self._key, given)
+        return _Unread(self._variable)
 
 
-def _getitem(self: Any, key: Any) -> Any:
-    found = _read_item(self, key)
-    if not isinstance(found, EagerTensor):
-        return found
-    part = _Sliced()
-    part._value, part._variable, part._key = found._value, self, key
-    return part
-
-
-def _hash(self: Variable) -> int:
-    raise TypeError("Variable is unhashable. Instead, use variable.ref() as the key. (Variable: "
-                    f"{self!r})")  # fmt: skip
-
-
-def _complete(kind: Any) -> Any:
+def _complete(kind: Any) -> None:
     """Give variables the operators, Python's questions of tensors, and scatters."""
     attach(kind)
+    read = kind.__getitem__
+
+    def getitem(self: Any, key: Any) -> Any:
+        found = read(self, key)
+        if not isinstance(found, EagerTensor):
+            return found
+        part = _Sliced.over(found._value)
+        part._variable, part._key = self, key
+        return part
+
+    kind.__getitem__ = getitem
     for word in ("len", "bool", "int", "float", "index", "iter"):
         name = f"__{word}__"
         setattr(kind, name, lambda self, name=name: getattr(self._as_tensor(), name)())
     for word, how in arrays.SCATTERS.items():
         setattr(kind, f"scatter_{word}", lambda self, sparse_delta, use_locking=False, name=None,
-                how=how: self._scatter(how, arrays.NAMES["expand_dims"](
-                    sparse_delta.indices, -1), sparse_delta.values))  # fmt: skip
+                how=how: self._scattered(how, _expand(sparse_delta.indices, -1),
+                                         sparse_delta.values))  # fmt: skip
         setattr(kind, f"scatter_nd_{word}", lambda self, indices, updates, name=None, how=how:
-                self._scatter(how, indices, updates))  # fmt: skip
-    read, kind.__getitem__, kind.__hash__ = kind.__getitem__, _getitem, _hash
-    return read
+                self._scattered(how, indices, updates))  # fmt: skip
 
 
-_read_item = _complete(Variable)
+_complete(Variable)
 
 
 def gather_rows(params: Any, indices: Any, *args: Any, **kwargs: Any) -> Any:
@@ -278,15 +216,7 @@ def gather_rows(params: Any, indices: Any, *args: Any, **kwargs: Any) -> Any:
     sparse = isinstance(params, Variable) and not args and axis in (None, 0) and not batch
     if not (sparse and params.dtype.is_floating):
         return _gather(params, indices, *args, **kwargs)
-
-    def call(places: Any) -> Any:
-        pieces.within(places, params._tensor.shape[0])
-        return params._cell.rows(places)
-
-    graph = GRAPH.get()
-    if graph is not None:
-        graph.uses(params)
-    return execute("ResourceGather", call, [convert(indices)], kwargs.get("name"))
+    return execute("ResourceGather", params._cell.picked, [convert(indices)], kwargs.get("name"))
 
 
 _gather = arrays.gather

@@ -44,13 +44,16 @@ from . import (
     compiling,
     distributions,
     elastic,
+    exporting,
     facade,
     flexible,
     gradients,
     hub,
     inner,
     library,
+    onnx,
     pytree,
+    quantization,
     remote,
     saving,
     scripted,
@@ -111,7 +114,7 @@ def _module(name: str, source: object, *names: str) -> dict[str, Shim]:
 def _top() -> Shim:
     return (
         Shim(ROOT)
-        .later(lambda shim: Shim.take(shim, dt, LATER))
+        .later(_later)
         .take(dt)
         .give(**legacy.classes())
         .give(**facade.settings())
@@ -131,6 +134,12 @@ def _top() -> Shim:
             ScriptModule=scripted.ScriptModule, ScriptFunction=scripted.ScriptFunction,
         )
     )  # fmt: skip
+
+
+def _later(shim: Shim) -> None:
+    """What is loaded when the top level is first asked for a name that it has not."""
+    Shim.take(shim, dt, LATER)
+    quantization.top(shim)
 
 
 def _typename(obj: object) -> str:
@@ -235,9 +244,12 @@ def _others() -> dict[str, Shim]:
         **distributions.modules(),
         **hub.modules(),
         **inner.modules(),
+        **quantization.modules(),
         "torch.library": library.module(),
         "torch.nn.attention.flex_attention": flexible.module(),
         "torch.jit": scripted.jit(),
+        **exporting.modules(),
+        **onnx.modules(),
         "torch.jit.annotations": Shim("torch.jit.annotations").give(List=list, Dict=dict),
         "torch.sparse": sparse.module(),
         "torch.quasirandom": Shim("torch.quasirandom").later(_quasirandom),

@@ -46,7 +46,7 @@ def _absent(full: str) -> type:
     return type(name, (), {"__init__": refuse, "__module__": full.rpartition(".")[0]})
 
 
-def _absents(module: str, names: str) -> dict[str, type]:
+def absents(module: str, names: str) -> dict[str, type]:
     return {name: _absent(f"{module}.{name}") for name in names.split()}
 
 
@@ -151,12 +151,12 @@ def _utils() -> dict[str, Shim]:
             _DecoratorContextManager=_Decorating
         ),
         "torch.utils.flop_counter": Shim("torch.utils.flop_counter").give(
-            **_absents("torch.utils.flop_counter", "FlopCounterMode")
+            **absents("torch.utils.flop_counter", "FlopCounterMode")
         ),
         dispatch: Shim(dispatch).give(
             is_traceable_wrapper_subclass=_never,
             is_traceable_wrapper_subclass_type=_never,
-            **_absents(dispatch, "TorchDispatchMode"),
+            **absents(dispatch, "TorchDispatchMode"),
         ),
     }  # fmt: skip
 
@@ -222,10 +222,10 @@ def _private() -> dict[str, Shim]:
         "torch._tensor": Shim("torch._tensor").give(Tensor=dt.Tensor),
         "torch._subclasses": Shim("torch._subclasses"),
         "torch._subclasses.fake_tensor": Shim("torch._subclasses.fake_tensor").give(
-            is_fake=_never, **_absents("torch._subclasses.fake_tensor", "FakeTensor FakeTensorMode")
+            is_fake=_never, **absents("torch._subclasses.fake_tensor", "FakeTensor FakeTensorMode")
         ),
         "torch._subclasses.functional_tensor": Shim("torch._subclasses.functional_tensor").give(
-            **_absents("torch._subclasses.functional_tensor", "FunctionalTensor")
+            **absents("torch._subclasses.functional_tensor", "FunctionalTensor")
         ),
     }  # fmt: skip
 
@@ -279,22 +279,17 @@ def _c() -> dict[str, Shim]:
 
 def _traced() -> dict[str, Shim]:
     """Graphs of PyTorch's tracers, of which there are none."""
-    classes = "Graph GraphModule Interpreter Node Proxy Tracer Transformer"
     proxies = "torch.fx.experimental.proxy_tensor"
     return {
-        "torch.fx": Shim("torch.fx").give(wrap=_same, **_absents("torch.fx", classes)),
         "torch.fx.experimental": Shim("torch.fx.experimental"),
         proxies: Shim(proxies).give(get_proxy_mode=_nothing),
         "torch.onnx": Shim("torch.onnx").give(is_in_onnx_export=_never),
-        "torch.export": Shim("torch.export").give(
-            **_absents("torch.export", "ExportedProgram")
-        ),
         "torch.overrides": Shim("torch.overrides").give(
             **{n: v for n, v in spelled.functional().items() if n.endswith("torch_function")},
             get_default_nowrap_functions=set,
             is_tensor_like=lambda value: isinstance(value, dt.Tensor)
             or hasattr(type(value), "__torch_function__"),
-            **_absents("torch.overrides", "TorchFunctionMode"),
+            **absents("torch.overrides", "TorchFunctionMode"),
         ),
     }  # fmt: skip
 

@@ -95,15 +95,16 @@ def generalize(
     joint: Joint | None,
     sizes: Sizes,
     holders: Iterable[Holder] = (),
+    kind: type[SymbolicRun] = SymbolicRun,
 ) -> Found:
     """Let a capture, of ``fn(*args, **kwargs)`` with these results, hold expressions of ``sizes``.
     Raises ``Unlike`` where it cannot; then the capture is as it was. ``holders``: what the program
-    may write to."""
+    may write to; ``kind``: of the run."""
     _fits(recorder)
     fixed: list[tuple[Sizes, str]] = []
     while True:
         try:
-            scope = _followed(recorder, fn, args, kwargs, leaves, joint, sizes, holders)
+            scope = _followed(recorder, fn, args, kwargs, leaves, joint, sizes, holders, kind)
             return Found(scope, sizes, fixed)
         except Hashed as of:
             fixed.append((of.places, of.why))
@@ -121,6 +122,7 @@ def _followed(
     joint: Joint | None,
     sizes: Sizes,
     holders: Iterable[Holder],
+    kind: type[SymbolicRun],
 ) -> Scope:
     """One symbolic run."""
     for leaf in leaves:
@@ -129,7 +131,7 @@ def _followed(
     list(recorder._grads())
     numbers: list[float] = []
     with_numbers((args, kwargs), numbers.append)
-    run = SymbolicRun(recorder, joint.sweeps if joint is not None else [], sizes, numbers)
+    run = kind(recorder, joint.sweeps if joint is not None else [], sizes, numbers)
     places = {id(t): s for t, s in zip(recorder.given, run.given, strict=True)}
     args, kwargs = tree.map(
         lambda x: places.get(id(x), x) if isinstance(x, Tensor) else x, (args, kwargs)

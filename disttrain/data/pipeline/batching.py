@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import ConfigError, ShapeError
+from ...partial_shape import PartialShape
 from .elements import arguments, flatten, form, lower, map_leaves, stack
 from .elementwise import rows
 from .specs import UNKNOWN, PipelineSpec, TensorSpec, leading
@@ -103,7 +104,11 @@ def _shapes_for(leaves: list, shapes: Any) -> list:
 
 
 def _tops(shapes: Any) -> list:
-    """The shapes of a structure: a sequence of sizes is one."""
+    """The shapes of a structure: a sequence (or a tensor) of sizes is one."""
+    if isinstance(shapes, PartialShape):
+        return [None if shapes.rank is None else tuple(shapes.as_list())]
+    if hasattr(shapes, "numpy"):
+        shapes = shapes.numpy().tolist()
     if isinstance(shapes, dict):
         return [s for part in shapes.values() for s in _tops(part)]
     if isinstance(shapes, tuple) and not all(n is None or isinstance(n, (int, np.integer))

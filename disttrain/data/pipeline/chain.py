@@ -165,8 +165,9 @@ class Chain(IterableDataset, Nested):
         padding_values: Any = None,
         drop_remainder: bool = False,
     ) -> Self:
-        """As ``batch``, of elements filled up to ``padded_shapes`` (None or -1: to the largest of
-        the batch) with ``padding_values`` (None: zeros, empty texts)."""
+        """As ``batch``, of elements filled up to ``padded_shapes`` (lists, tensors, tuples of sizes
+        or of shapes; None or -1: to the largest of the batch) with ``padding_values`` (None: zeros,
+        empty texts)."""
         size, pad = count_of(batch_size, "batch_size"), (padded_shapes, padding_values)
         return self._then(batching.Batched(self.stage, size, bool(drop_remainder), pad))
 

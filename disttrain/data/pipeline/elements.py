@@ -72,6 +72,15 @@ def map_leaves(fn: Callable[[Any], Any], tree: Any) -> Any:
     return rebuild([map_leaves(fn, part) for part in parts])
 
 
+def paired(fn: Callable[[Any, Any], Any], tree: Any, other: Any) -> Any:
+    """``tree`` with ``fn`` of each leaf and what stands at its place in ``other`` (None: None)."""
+    if isinstance(tree, dict):
+        return {k: paired(fn, v, other and other[k]) for k, v in tree.items()}
+    if isinstance(tree, tuple):
+        return tuple(paired(fn, v, other and other[i]) for i, v in enumerate(tree))
+    return fn(tree, other)
+
+
 def form(tree: Any) -> Any:
     """The structure as data: equal for elements of equal structure."""
     if tree is None:

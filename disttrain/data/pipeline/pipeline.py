@@ -46,17 +46,21 @@ class Pipeline(Chain):
 
     @classmethod
     def from_tensor_slices(cls: type[Self], tensors: Any) -> Self:
-        """The rows of arrays of the same first size."""
+        """The rows of arrays of the same first size; of a data frame."""
+        if hasattr(tensors, "columns"):
+            tensors = tensors.to_numpy()
         return cls(sources.Slices(tensors))
 
     @classmethod
     def from_generator(
-        cls: type[Self], generator: Callable[[], Iterable], output_signature: Any = None
-    ) -> Self:
-        """What ``generator()`` gives, called anew for each pass; ``output_signature``: a structure
-        of ``TensorSpec``, to which elements are converted and by which they are checked. A position
-        is reached by passing over what came before it."""
-        return cls(sources.Generated(generator, output_signature))
+        cls: type[Self], generator: Callable[..., Iterable], output_signature: Any = None,
+        args: Sequence = (),
+    ) -> Self:  # fmt: skip
+        """What ``generator(*args)`` gives, called anew for each pass; ``output_signature``: a
+        structure of ``TensorSpec``, to which elements are converted and by which they are checked.
+        A position is reached by passing over what came before it."""
+        make = functools.partial(generator, *args) if args else generator
+        return cls(sources.Generated(make, output_signature))
 
     @classmethod
     def range(cls: type[Self], *args: Any, dtype: Any = np.int64) -> Self:
@@ -130,12 +134,14 @@ class Pipeline(Chain):
         return cls(caching.Stored(os.path.join(path, "elements")))
 
     @classmethod
-    def zip(cls: type[Self], *pipelines: Any) -> Self:
+    def zip(cls: type[Self], *pipelines: Any, structure: Any = None) -> Self:
         """Tuples (or the structure given) of one element of each; ends with the shortest."""
-        tree = pipelines[0] if len(pipelines) == 1 else pipelines
+        tree = pipelines[0] if len(pipelines) == 1 else pipelines or structure
         for p in flatten(tree)[0]:
             if not isinstance(p, Pipeline):
-                raise TypeError(f"Pipeline.zip: {type(p).__name__} given; pipelines are needed")
+                raise TypeError(
+                    f"Invalid input to `zip`: {type(p).__name__} given; pipelines are needed"
+                )
         return cls(combining.Zipped(map_leaves(lambda p: p.stage, tree)))
 
     @classmethod
@@ -147,7 +153,7 @@ class Pipeline(Chain):
     ) -> Self:
         """An element of the one whose number ``choice_dataset`` gives."""
         if not datasets:
-            raise ConfigError("Pipeline.choose_from_datasets: no datasets given")
+            raise ValueError("Invalid `datasets`. `datasets` should not be empty.")
         stages = [d.stage for d in datasets]
         return cls(combining.Chosen(choice_dataset.stage, stages, stop_on_empty_dataset))
 
@@ -161,8 +167,10 @@ class Pipeline(Chain):
         rerandomize_each_iteration: bool = True,
     ) -> Self:
         """An element of one drawn with ``weights`` (None: equal ones)."""
+        if not datasets:
+            raise ValueError("Invalid `datasets`. `datasets` should not be empty.")
         given = [1.0] * len(datasets) if weights is None else np.asarray(weights, float).tolist()
-        if not datasets or len(given) != len(datasets) or min(given) < 0 or not max(given) > 0:
+        if len(given) != len(datasets) or min(given) < 0 or not max(given) > 0:
             raise ConfigError(
                 f"Pipeline.sample_from_datasets: {len(datasets)} datasets, weights {weights} "
                 "given; one weight of 0 or more for each is needed, not all 0"

@@ -44,9 +44,15 @@ class Slices(Stage):
         leaves, self._build = flatten(self.arrays)
         sizes = [tuple(x.shape)[:1] for x in leaves]
         if not sizes or () in sizes or len(set(sizes)) > 1:
+            first = [s[0] for s in sizes if s]
+            other = next((n for n in first if n != first[0]), None)
+            told = (
+                "" if other is None else f"Dimensions {first[0]} and {other} are not compatible: "
+            )
             raise ShapeError(
-                f"Pipeline.from_tensor_slices: arrays of shapes {[list(x.shape) for x in leaves]} "
-                "given; one or more with the same first size are needed"
+                f"Pipeline.from_tensor_slices: {told}arrays of shapes "
+                f"{[list(x.shape) for x in leaves]} given; one or more with the same first size "
+                "are needed, of rank >= 1"
             )
         self._leaves, self._count = leaves, int(sizes[0][0])
 

@@ -28,7 +28,7 @@ def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None =
             f"affine_grid: theta of shape {list(theta.shape)} and size={list(size)} given; needed "
             "N x 2 x 3 for 4 sizes, N x 3 x 4 for 5"
         )
-    if min(size) <= 0:
+    if any(n <= 0 for n in size):
         raise ShapeError(f"affine_grid: expected non-zero, positive output size. Got {list(size)}")
     sizes = tuple(size[2:])
     axes = [_axis(theta, k, bool(align_corners)) for k in sizes]

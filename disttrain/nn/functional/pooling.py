@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ... import ops
+from ...context import SLOW, thread
 from ...core import Tensor
 from ...core.annotations import PerDim
 from ...core.constants import constant
@@ -57,6 +58,7 @@ def along(x: Tensor, make: Callable[..., np.ndarray], *given: Any, out: int, dim
 
 def _weights(make: Callable[..., np.ndarray], given: tuple, kind: np.dtype) -> np.ndarray:
     numbers = make is not np.asarray and all(g.__class__ is not np.ndarray for g in given)
+    numbers = numbers and thread.mode != SLOW  # (a capture tells arrays by what they are)
     return (_kept_weights if numbers else _kept_weights.__wrapped__)(make, given, kind)
 
 

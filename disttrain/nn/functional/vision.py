@@ -106,7 +106,7 @@ def _output_sizes(input: Tensor, size: Any, scale: Any) -> tuple[list[int], list
         scales = list(scale) if isinstance(scale, (tuple, list)) else [float(scale)] * n
         given = zip(input.shape[2:], scales, strict=False)
         sizes = [math.floor(s * f) for s, f in given if f is not None]
-    if len(sizes) != n or min(sizes, default=1) < 1:
+    if len(sizes) != n or any(s < 1 for s in sizes):
         raise ShapeError(
             f"interpolate: size={size}, scale_factor={scale} given for an input of shape "
             f"{list(input.shape)}; needed {n} positive sizes"

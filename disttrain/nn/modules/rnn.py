@@ -22,7 +22,7 @@ from .. import init
 from ..module import Module
 from ..packed import PackedSequence
 from ..parameter import Parameter, empty
-from ..recurrence import STEPS, Step, along
+from ..recurrence import STEPS, Step, along, product
 
 
 def _nonlinear_mode(nonlinearity: str) -> str:
@@ -331,7 +331,7 @@ class RNNCellBase(Module):
                 )
         if thread.autocast is not None:
             states = thread.autocast.lower_state(tuple(states))
-        x = ops.linear(input, self.weight_ih, self.bias_ih)
+        x = product(input, self.weight_ih, self.bias_ih)
         return step(x, states, self.weight_hh, self.bias_hh)
 
     def extra_repr(self) -> str:

@@ -85,12 +85,31 @@ def _from_columns(columns: object, size: tuple, **how: object) -> Layout:
     return Layout(((0, None, None),), ((0, None, *(None,) * len(size)),), linear=together(0))
 
 
+def _of_rows(x: Shaped, *others: Any, own: int | None = None, **how: object) -> Layout:
+    """A product of integers, which is rounded: rows of x, and rows of w with what belongs to them.
+    ``own``: the leading dimensions whose parts are rounded for themselves."""
+    free = len(x.shape) - 1 if own is None else own
+    lead = tuple(d if d < free else None for d in range(len(x.shape) - 1))
+    beside = tuple(None if a is None else ("n",) * len(a.shape) for a in others[1:])
+    return Layout(((*lead, None), ("n", None), *beside), ((*lead, "n"),))
+
+
+def _integer_conv(x: Shaped, w: Any, *others: Any, groups: int, **how: object) -> Layout:
+    space, o = (None,) * (len(x.shape) - 2), None if groups > 1 else "o"
+    beside = tuple(None if a is None else (o,) * len(a.shape) for a in others)
+    return Layout((("n", None, *space), (o, None, *space), *beside), (("n", o, *space),))
+
+
 RULES = {
     "local_product": _matmul,
     "matmul": _matmul,
     "linear": _linear,
     "attention": _attention,
     "conv": _conv,
+    "weight_int8_linear": _of_rows,
+    "integer_linear": _of_rows,
+    "dynamic_linear": _of_rows,
+    "integer_conv": _integer_conv,
     "conv_input_grad": _conv_input_grad,
     "conv_weight_grad": _conv_weight_grad,
     "max_pool": _pool,

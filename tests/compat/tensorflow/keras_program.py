@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tempfile
+
 import numpy as np
 import tensorflow as tf
 
@@ -124,6 +126,70 @@ def test_losses_of_layers(keras):
 
     (found,) = gradient(tf.ones([1, 3]))
     assert found.numpy().tolist() == [[4.0, 4.0]] * 3
+
+
+def test_models_that_are_built_after_restoring(keras):
+    (x, y), first = data(), model_of(keras)
+    wanted = first(x).numpy()
+    with tempfile.TemporaryDirectory() as folder:
+        path = tf.train.Checkpoint(model=first).save(f"{folder}/c")
+        for call in (lambda model: model(x), lambda model: tf.function(lambda v: model(v))(x),
+                     lambda model: (model.fit(x, y, verbose=0), model(x))[1]):  # fmt: skip
+            keras.utils.set_random_seed(2)
+            late = keras.Sequential([keras.layers.Dense(8, activation="relu"),
+                                     keras.layers.Dense(1)])  # fmt: skip
+            late.compile(keras.optimizers.SGD(0.0), "mse")
+            status = tf.train.Checkpoint(model=late).restore(path)
+            assert np.array_equal(call(late).numpy(), wanted)
+            status.assert_consumed()
+
+
+def test_layers_of_a_programs_own(keras):
+    calls = []
+
+    class Scaled(keras.layers.Layer):
+        def build(self, shape):
+            self.w = self.add_weight(shape=(shape[-1], 2), initializer="ones")
+            self.scale = self.add_weight(shape=(), initializer="ones", trainable=False)
+
+        def call(self, x):
+            calls.append(1)
+            return tf.matmul(x, self.w) * self.scale
+
+    model = keras.Sequential([Scaled(), keras.layers.Dense(1, kernel_initializer="ones")])
+    predict = tf.function(lambda x: model(x))
+    assert predict(tf.ones([1, 3])).numpy().tolist() == [[6.0]]
+    predict(tf.ones([1, 3]))
+    count = len(calls)
+    model.layers[0].scale.assign(0.5)
+    assert predict(tf.ones([1, 3])).numpy().tolist() == [[3.0]]
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(predict(tf.ones([1, 3])))
+    assert tape.gradient(loss, model.layers[0].w).numpy().tolist() == [[0.5, 0.5]] * 3
+    assert len(calls) <= count + 1  # (once more, for what is recorded)
+
+
+def test_layers_with_state_and_chances(keras):
+    x, y = data()
+    found = []
+    for decorate in (lambda fn: fn, tf.function):
+        keras.utils.set_random_seed(3)
+        model = keras.Sequential([keras.layers.Dense(4), keras.layers.BatchNormalization(),
+                                  keras.layers.Dropout(0.5), keras.layers.Dense(1)])  # fmt: skip
+        optimizer, mean = keras.optimizers.Adam(0.05), keras.metrics.Mean()
+        model(x)
+
+        @decorate
+        def step(x, y):
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_mean((model(x, training=True) - y) ** 2)  # noqa: B023
+            weights = model.trainable_variables  # noqa: B023
+            optimizer.apply_gradients(zip(tape.gradient(loss, weights), weights))  # noqa: B023
+            mean.update_state(loss)  # noqa: B023
+            return loss, mean.result()  # noqa: B023
+
+        found.append([float(v) for _ in range(4) for v in step(x, y)])
+    assert found[0] == found[1]
 
 
 for name, test in list(globals().items()):

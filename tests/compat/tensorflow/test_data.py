@@ -12,6 +12,8 @@ from disttrain.compat.tensorflow import operators as _operators  # (tensors' ari
 from disttrain.compat.tensorflow.arrays import NAMES as arrays
 from disttrain.compat.tensorflow.data import EXPERIMENTAL, NAMED, AutoShardPolicy, DatasetV2
 from disttrain.compat.tensorflow.errors import NAMES as ERRORS
+from disttrain.compat.tensorflow.function import function
+from disttrain.compat.tensorflow.math import NAMES as MATH
 from disttrain.compat.tensorflow.random import NAMES as RANDOM
 from disttrain.compat.tensorflow.tensor import EagerTensor, convert
 from disttrain.compat.tensorflow.types import DTYPES, TensorShape, TensorSpec
@@ -149,3 +151,26 @@ def test_what_is_not_there_is_said():
     with pytest.raises(AttributeError, match="snapshot is not part"):
         _ = D.range(3).snapshot
     assert not hasattr(D.range(3), "bach") and list(D.from_tensors(None)) == [None]
+
+
+def test_iterators_in_traced_functions():
+    data = DatasetV2.range(5).batch(2)
+
+    @function
+    def two(it):
+        return next(it), it.get_next()
+
+    @function
+    def total(it):
+        found = arrays["constant"](0, "int64")
+        for x in it:
+            found += MATH["reduce_sum"](x)
+        return found
+
+    for _ in range(2):
+        it = iter(data)
+        assert [x.numpy().tolist() for x in two(it)] == [[0, 1], [2, 3]]
+        with pytest.raises(ERRORS["OutOfRangeError"]):
+            two(it)
+        assert int(total(iter(data))) == 10
+    assert two.experimental_get_tracing_count() == total.experimental_get_tracing_count() == 1

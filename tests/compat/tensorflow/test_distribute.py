@@ -88,6 +88,7 @@ def test_where_one_is():
     strategy = distribute.MirroredStrategy()
     assert strategy.num_replicas_in_sync == 1 and not distribute.has_strategy()
     assert distribute.get_replica_context() is not None
+    assert distribute.get_strategy() is distribute.get_strategy()
     with strategy.scope():
         assert distribute.in_cross_replica_context() and distribute.get_strategy() is strategy
         assert distribute.get_replica_context() is None

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from disttrain.compat.tensorflow.errors import NAMES
-from disttrain.compat.tensorflow.records import IO
+from disttrain.compat.tensorflow.files import IO
 from disttrain.compat.tensorflow.tensor import convert
 from disttrain.compat.tensorflow.types import DTYPES
 from disttrain.data.examples import Example

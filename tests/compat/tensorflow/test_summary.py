@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from disttrain import protobuf
-from disttrain.compat.tensorflow.summary import EXPERIMENTAL, NAMED
+from disttrain.compat.tensorflow.files import SUMMARY as NAMED
+from disttrain.compat.tensorflow.files import SUMMARY_EXPERIMENTAL as EXPERIMENTAL
 from disttrain.compat.tensorflow.tensor import convert
 from disttrain.tfrecord import records
 

@@ -9,7 +9,9 @@ import pytest
 from disttrain.compat.tensorflow import operators as _operators  # (tensors' arithmetic)
 from disttrain.compat.tensorflow.data import DatasetV2
 from disttrain.compat.tensorflow.errors import NAMES
-from disttrain.compat.tensorflow.train import NAMED
+from disttrain.compat.tensorflow.files import TRAIN as NAMED
+from disttrain.compat.tensorflow.function import function
+from disttrain.compat.tensorflow.toplevel import Module
 from disttrain.compat.tensorflow.variable import Variable
 
 train = SimpleNamespace(**NAMED)
@@ -89,3 +91,27 @@ def test_an_interval(tmp_path):
     assert manager.save() and manager.save() is None
     checkpoint.step.assign_add(2)
     assert manager.save()
+
+
+def test_variables_that_are_made_later_are_restored(tmp_path):
+    class Dense(Module):
+        def __init__(self):
+            super().__init__("dense")
+            self.w = None
+
+        def __call__(self, x):
+            if self.w is None:
+                self.w = Variable([0.0, 0.0])
+            return self.w * x
+
+    first = Dense()
+    first(1.0)
+    first.w.assign([1.0, 2.0])
+    path = train.Checkpoint(net=first).save(tmp_path / "c")
+    late = Dense()
+    status = train.Checkpoint(net=late).restore(path)
+    assert late(2.0).numpy().tolist() == [2.0, 4.0]
+    status.assert_consumed()
+    late = Dense()
+    train.Checkpoint(net=late).restore(path)
+    assert function(late.__call__)(3.0).numpy().tolist() == [3.0, 6.0]

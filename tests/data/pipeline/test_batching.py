@@ -11,6 +11,7 @@ import disttrain as dt
 from disttrain.data.pipeline import Pipeline
 from disttrain.data.pipeline.batching import share
 from disttrain.errors import ConfigError, ShapeError
+from disttrain.partial_shape import PartialShape
 
 
 def items(pipeline):
@@ -85,3 +86,11 @@ def test_ranks_together_have_each_batch(size):
     joined = [list(chain(*p)) for p in zip(*parts, strict=True)]
     assert joined == items(whole)
     assert [len(share(3, 2, i)) for i in range(2)] == [2, 1]
+
+
+def test_padded_shapes_may_be_partial_shapes_and_tensors():
+    rows = Pipeline.from_tensors([1, 2, 3])
+    for shape in (PartialShape([4]), dt.tensor([4]), [4], (4,)):
+        assert next(iter(rows.padded_batch(1, shape))).tolist() == [[1, 2, 3, 0]]
+    for free in (PartialShape(None), PartialShape([None]), dt.tensor([-1])):
+        assert next(iter(rows.padded_batch(1, free))).shape == (1, 3)

@@ -69,3 +69,9 @@ def test_structures_are_rebuilt():
     assert leaves == [1, [1], "x"]
     assert build(["p", "q", "r"]) == {"b": ("p", None), "a": Point("q", "r")}
     assert e.map_leaves(str, (1, (2,))) == ("1", ("2",))
+
+
+def test_leaves_beside_others():
+    found = e.paired(lambda a, b: (a, b), {"a": 1, "b": (2, 3)}, {"a": [4], "b": ([5], [])})
+    assert found == {"a": (1, [4]), "b": ((2, [5]), (3, []))}
+    assert e.paired(lambda a, b: b, (1, 2), None) == (None, None)

@@ -117,6 +117,7 @@ CONSTANT = {
     "zeta": {0},
     "standard_gamma_grad": {0},
     "dirichlet_grad": {0, 1, 2},
+    "fake_quantize": {0, 1},  # straight through the rounding, of which this is no derivative
 }  # fmt: skip
 
 

@@ -232,9 +232,12 @@ def native_norm(
     return dt.norm(input, 2 if p is None else p, dim or None, keepdim, dtype=dtype)
 
 
-def dequantize(tensor: Tensor) -> Tensor:
-    """In float32: nothing is quantized here."""
-    return tensor.to(dt.float32)
+def dequantize(tensor: Any) -> Any:
+    """The numbers in float32, of a tensor or of each of several."""
+    if isinstance(tensor, (list, tuple)):
+        return tuple(map(dequantize, tensor))
+    whole: Any = tensor
+    return whole.dequantize() if tensor.is_quantized else tensor.to(dt.float32)
 
 
 def cudnn_affine_grid_generator(theta: Tensor, N: int, C: int, H: int, W: int) -> Tensor:  # noqa: N803

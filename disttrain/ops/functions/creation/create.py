@@ -163,7 +163,8 @@ def full(
         fill_value = fill_value.item()
     kind = _number_type(fill_value) if dtype is None else dtypes.as_dtype(dtype)
     shape = as_size((size,), "full")
-    if is_symbolic(fill_value) and is_size(fill_value, kind) and usable(device) is CPU:
+    varies = is_symbolic(fill_value) and usable(device) is CPU
+    if varies and (is_size(fill_value, kind) or kind.np.kind == "f"):
         array = made(np.full, shape, fill_value, kind.np, shape=shape)
         return wrap(array).requires_grad_(requires_grad)
     value = fitted("full", fill_value, kind)
@@ -309,7 +310,8 @@ def arange(
         low, high, by = map(as_int, numbers)
         if not by:
             raise ConfigError(f"arange: a step below 1 given for {kind!r}; it must not be zero")
-    n = -(-(high - low) // by) if kind.np.kind in "iu" else math.ceil((high - low) / by)
+    exact = whole or kind.np.kind in "iu"
+    n = -(-(high - low) // by) if exact else math.ceil((high - low) / by)
     where, n = usable(device), as_int(n)
     there = located(where)
     if there is None:

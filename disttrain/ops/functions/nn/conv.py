@@ -81,7 +81,7 @@ def _windows_fit(
     channels = weight[1] * groups if len(weight) > 1 else 0
     _fits(where, input, weight, bias, channels, groups, stride=stride, padding=padding,
           dilation=dilation)  # fmt: skip
-    if min(win.out_sizes(input[2:], weight[2:], stride, padding, dilation)) < 1:
+    if any(n < 1 for n in win.out_sizes(input[2:], weight[2:], stride, padding, dilation)):
         raise ShapeError(
             f"{where}: input of shape {list(input)} with padding {padding} is smaller than "
             f"the kernel {list(weight[2:])} with dilation {dilation}; needed an input at least as "
@@ -211,7 +211,7 @@ def _transposed(
             input.shape[2:], stride, padding, dilation, weight.shape[2:], extra, strict=True
         )
     )
-    if min(size) < 1:
+    if any(n < 1 for n in size):
         raise ShapeError(
             f"{where}: input of shape {list(input.shape)} with padding {padding} leaves an output "
             f"of {list(size)}; needed at least 1 everywhere"
@@ -273,7 +273,7 @@ def unfold(
         return reshape(out, shape=tuple(out.shape)[1:])
     kinds("unfold", "bfVc", input)
     how = _window("unfold", kernel_size, dilation, padding, stride)
-    if min(win.out_sizes(tuple(input.shape[2:]), **how)) < 1:
+    if any(n < 1 for n in win.out_sizes(tuple(input.shape[2:]), **how)):
         raise ShapeError(
             f"unfold: input of shape {list(input.shape)} with padding {how['padding']} is smaller "
             f"than the kernel {how['kernel']} with dilation {how['dilation']}"

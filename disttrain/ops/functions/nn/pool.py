@@ -66,7 +66,8 @@ def _fits(
             f"{where}: padding={padding} given; it must lie between 0 and half of "
             f"kernel_size={kernel}"
         )
-    if min(pooled_sizes(input[-n:], kernel, stride, padding, dilation, ceil_mode)) < 1:
+    sizes = pooled_sizes(input[-n:], kernel, stride, padding, dilation, ceil_mode)
+    if any(size < 1 for size in sizes):
         raise ShapeError(
             f"{where}: input of shape {list(input)} with padding {padding} is smaller "
             f"than the window {kernel}; needed an input at least as large as the window"

@@ -1,0 +1,1 @@
+"""Layers whose weights are integers, and what trains them: each kind in a module."""

@@ -29,6 +29,7 @@ from . import (
     nn,
     random,
     records,
+    saved_model,
     summary,
     tape,
     toplevel,
@@ -63,10 +64,6 @@ class _Later(Shim):
 
 _RAGGED = (
     "ragged and sparse tensors are not part of this stand-in; pad (tf.keras.utils.pad_sequences)"
-)
-_SAVED = (
-    "saved models are not written yet; save weights by tf.train.Checkpoint, or a Keras model by "
-    "model.save"
 )
 
 
@@ -141,7 +138,8 @@ _MODULES: dict[str, Shim] = {
     ROOT: Shim(ROOT).give(**_TOP),
     **{f"{ROOT}.{n}": Shim(f"{ROOT}.{n}").give(**names) for n, names in _NAMES.items()},
     **{f"{ROOT}.{n}": _Later(n, what) for n, what in (
-        ("ragged", _RAGGED), ("sparse", _RAGGED), ("saved_model", _SAVED))},
+        ("ragged", _RAGGED), ("sparse", _RAGGED))},
+    f"{ROOT}.saved_model": saved_model.module(),
     **keras.modules(),
 }  # fmt: skip
 for _name, _module in _MODULES.items():  # (published or not, a module has its parts)

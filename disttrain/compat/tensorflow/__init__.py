@@ -11,6 +11,7 @@ is here, and why, stands in ``tensor``.
 from __future__ import annotations
 
 import unittest
+from importlib import import_module
 from typing import Any
 
 from ...compile.autograph import do_not_convert
@@ -29,7 +30,6 @@ from . import (
     nn,
     random,
     records,
-    saved_model,
     summary,
     tape,
     toplevel,
@@ -139,7 +139,8 @@ _MODULES: dict[str, Shim] = {
     **{f"{ROOT}.{n}": Shim(f"{ROOT}.{n}").give(**names) for n, names in _NAMES.items()},
     **{f"{ROOT}.{n}": _Later(n, what) for n, what in (
         ("ragged", _RAGGED), ("sparse", _RAGGED))},
-    f"{ROOT}.saved_model": saved_model.module(),
+    f"{ROOT}.saved_model": Shim(f"{ROOT}.saved_model").later(lambda shim, f=function:
+        shim.give(**import_module("disttrain.export.traced").names(f.wrap, f.convert))),
     **keras.modules(),
 }  # fmt: skip
 for _name, _module in _MODULES.items():  # (published or not, a module has its parts)

@@ -116,7 +116,9 @@ class Covers:
 
 def _checked(index: Any, where: str) -> tuple[dict[str, str], dict[str, str]]:
     """The parts of an index that was read from a folder."""
-    parts = [index.get(k) if type(index) is dict else None for k in ("functions", "signatures")]
+    parts: list[Any] = [
+        index.get(k) if type(index) is dict else None for k in ("functions", "signatures")
+    ]
     if any(type(part) is not dict for part in parts) or index.get("version") != _VERSION:
         raise SerializationError(f"{where}: {_INDEX} is damaged, or of a newer version")
     functions, signatures = parts

@@ -139,7 +139,7 @@ _MODULES: dict[str, Shim] = {
     **{f"{ROOT}.{n}": Shim(f"{ROOT}.{n}").give(**names) for n, names in _NAMES.items()},
     **{f"{ROOT}.{n}": _Later(n, what) for n, what in (
         ("ragged", _RAGGED), ("sparse", _RAGGED))},
-    f"{ROOT}.saved_model": Shim(f"{ROOT}.saved_model").later(lambda shim, f=function:
+    f"{ROOT}.saved_model": Shim(f"{ROOT}.saved_model").later(lambda shim, f=function:  # type: ignore[misc]
         shim.give(**import_module("disttrain.export.traced").names(f.wrap, f.convert))),
     **keras.modules(),
 }  # fmt: skip

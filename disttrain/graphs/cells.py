@@ -3,6 +3,7 @@ its graph, which has the cell among its variables; and containers of cells."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -22,6 +23,7 @@ def owned(value: Any) -> Any:
     return value.detach().clone() if isinstance(value, Tensor) else value.copy()
 
 
+_LOCKS = [threading.RLock() for _ in range(64)]  # of the cells, as their ids fall
 _WAYS: dict[str, Callable] = {"assign": lambda old, new: new, "add": ops.add, "sub": ops.sub}
 
 
@@ -78,7 +80,8 @@ class GraphCell(Cell):
         """Put ``new(*values of inputs)`` in its place."""
 
         def call(*values: Any) -> None:
-            self.value = owned(new(*values))
+            with _LOCKS[id(self) // 64 % len(_LOCKS)]:  # what is added is added to what is there
+                self.value = owned(new(*values))
 
         self._noted()
         effect(self.kinds.get(kind, kind), call, list(inputs))
@@ -100,9 +103,10 @@ class GraphCell(Cell):
 
     def put_item(self, key: Any, value: Any) -> None:
         """Put ``value`` at a subscript."""
-        whole = self.value.clone()
-        whole[key] = value
-        self.value = whole
+        with _LOCKS[id(self) // 64 % len(_LOCKS)]:
+            whole = self.value.clone()
+            whole[key] = value
+            self.value = whole
 
 
 class Container:

@@ -4,9 +4,10 @@ shapes of tensors, other Python values."""
 from __future__ import annotations
 
 import contextlib
+import copy
 import functools
 import inspect
-import weakref
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
@@ -22,6 +23,7 @@ from ..ops import api as ops
 from ..partial_shape import PartialShape
 from .compiled import Compiled
 from .graph import CURRENT, Graph, Run, Symbol, blank
+from .methods import methods_of
 from .streams import Stream, paired
 
 
@@ -75,7 +77,6 @@ class Trace:
         self.name, self.graph, self.bound, self.structured_outputs = name, graph, bound, outputs
         self.title, self.compiled = name, Compiled(graph)
         self.streams = any(isinstance(v, Stream) for v in tree.leaves(bound))
-        self.taped = any(op.type == "TapeEnter" for op in graph.operations)
 
     @property
     def inputs(self) -> list:
@@ -113,7 +114,7 @@ class Trace:
     # --- what a subclass may say otherwise ------------------------------------------------------
     def records(self) -> bool:
         """Whether gradients may be asked for."""
-        return bool(thread.tapes) or self.taped or thread.grad_enabled
+        return bool(thread.tapes) or self.graph.taped or thread.grad_enabled
 
     def tensor(self, value: Any, wanted: Symbol) -> Any:
         """What is given for an input."""
@@ -147,6 +148,8 @@ class Trace:
             return tuple(graph.run(list(values), Run(run.tapes)))
 
         if outer is not None:
+            if graph.taped:
+                outer.has_tape()
             found = outer.record(
                 self.kind, call, given,
                 examples=tuple(blank(t) for t in graph.outputs), controlled=True,
@@ -226,7 +229,7 @@ class Function:
         self._traces: dict[Any, Trace] = {}
         self._quick: dict[Any, Trace] = {}  # of calls with tensors alone, by place: by their meta
         self._count, self._recent = 0, [False] * 5
-        self._methods: Any = weakref.WeakKeyDictionary()
+        self._locks: dict[Any, Any] = {}  # by rank: one thread of a rank traces
         self._signature = inspect.signature(fn)
         functools.update_wrapper(self, fn)  # type: ignore[arg-type]
 
@@ -259,24 +262,21 @@ class Function:
     def tell(self, count: int) -> None:
         """Say that each of the last ``count`` calls was traced anew."""
 
+    def __deepcopy__(self, memo: dict) -> Any:
+        fn = copy.deepcopy(self.python_function, memo)
+        return type(self)(fn, self._name, self.input_signature, self._relaxing, self.statements)
+
     # --- calls ----------------------------------------------------------------------------------
     def __get__(self, instance: Any, owner: Any) -> Any:
         if instance is None:
             return self
-        word = f"_traced_{self._name}"
-        try:
-            known = self._methods.get(instance)
-        except TypeError:  # (no weak references, or no hash)
-            known = instance.__dict__.get(word)
+        table = methods_of(instance)
+        known = table.get(self)
         if known is None:
-            known = type(self)(
+            known = table[self] = type(self)(
                 self.python_function.__get__(instance), self._name, self.input_signature,
                 self._relaxing, self.statements,
             )  # fmt: skip
-            try:
-                self._methods[instance] = known
-            except TypeError:
-                instance.__dict__[word] = known
         return known
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -335,13 +335,19 @@ class Function:
         if found is None and self._relaxing and self.input_signature is None:
             specs = self._relaxed(specs)
             found = self._known(specs)
-        self._recent = [*self._recent[1:], found is None]
-        if found is None:
-            found = self._first(specs, bound)
-            place = id(found.graph.outer_graph) if found.graph.captured else None
-            self._traces[_key(specs), place] = found
-            if all(self._recent) and self._count > len(self._recent) - 1:
-                self.tell(len(self._recent))
+        if found is not None:
+            self._recent = [*self._recent[1:], False]
+            return found
+        with self._locks.setdefault(id(thread.rank), threading.RLock()):
+            return self._known(specs) or self._new(specs, bound)
+
+    def _new(self, specs: dict, bound: dict) -> Trace:
+        self._recent = [*self._recent[1:], True]
+        found = self._first(specs, bound)
+        place = id(found.graph.outer_graph) if found.graph.captured else None
+        self._traces[_key(specs), place] = found
+        if all(self._recent) and self._count > len(self._recent) - 1:
+            self.tell(len(self._recent))
         return found
 
     def _known(self, specs: dict) -> Trace | None:
@@ -352,7 +358,7 @@ class Function:
 
     def _relaxed(self, specs: dict) -> dict:
         """``specs`` with None for sizes that differ from those of an earlier trace."""
-        for trace in self._traces.values():
+        for trace in self.traces:
             mine, theirs = tree.leaves(specs), tree.leaves(trace.bound)
             if len(mine) == len(theirs) and all(map(_near, mine, theirs)):
                 rows = iter([self._wider(a, b) for a, b in zip(mine, theirs, strict=True)])

@@ -158,7 +158,7 @@ class Graph:
         self.captured: list[tuple[Any, Any]] = []
         self.variables: list[Any] = []
         self.created: list[Any] = []
-        self.building = True
+        self.building, self.taped = True, False
         self.children: list[Graph] = []
         if outer is not None:
             outer.children.append(self)
@@ -219,6 +219,12 @@ class Graph:
         """Note that a variable is read or written."""
         if not any(v is variable for v in self.variables):
             self.variables.append(variable)
+
+    def has_tape(self) -> None:
+        """Note that a tape runs in it, for whose sake all is recorded."""
+        graph: Graph | None = self
+        while graph is not None and not graph.taped:
+            graph.taped, graph = True, graph.outer_graph
 
     def record(
         self, kind: str, call: Callable, inputs: list, name: str | None = None,

@@ -15,7 +15,7 @@ from ..context import thread
 from ..core.tensor import Tensor
 from ..errors import AutogradError, DisttrainError, ShapeError
 from ..ops import api as ops
-from .graph import CURRENT, Run
+from .graph import CURRENT, Run, outside
 
 # Whether what runs is recorded without a tape, too.
 RECORDED: contextvars.ContextVar[bool] = contextvars.ContextVar("recorded", default=False)
@@ -55,6 +55,12 @@ class StagedTape:
     def __init__(self, persistent: bool = False, watch_accessed_variables: bool = True) -> None:
         self._how = persistent, watch_accessed_variables
         self.tape = GradientTape(*self._how)
+        graph = CURRENT.get()
+        if graph is not None:  # each turn of a loop has its own
+            graph.record("Tape", self._anew, [], examples=(), controlled=True)
+
+    def _anew(self, run: Run) -> None:
+        run.tapes[id(self)] = GradientTape(*self._how)
 
     # --- what a subclass may say otherwise ------------------------------------------------------
     def source(self, value: Any) -> Any:
@@ -87,6 +93,9 @@ class StagedTape:
 
     # --- recording ------------------------------------------------------------------------------
     def __enter__(self) -> Self:
+        graph = CURRENT.get()
+        if graph is not None:
+            graph.has_tape()
         with self._telling():
             self.do("TapeEnter", lambda tape: tape.__enter__() and None)
         return self
@@ -216,7 +225,8 @@ class StagedTape:
         if graph is None:
             return on(self.tape, *map(_value, inputs))
         held = [graph.inside(t) for t in inputs]
-        example = on(self.tape, *[t._value for t in held])
+        with outside():  # a function of gradients computes with examples, too
+            example = on(self.tape, *[t._value for t in held])
 
         def call(*values: Any, run: Any) -> tuple:
             pairs = zip(on(self.of(run), *values), example, strict=True)

@@ -36,7 +36,7 @@ class ConcreteFunction(graphs.Trace):
         super().__init__(f"__inference_{name}", *parts)
         self.name: Any = self.name.encode()
 
-    records = lambda self: self.taped or records()  # noqa: E731
+    records = lambda self: self.graph.taped or records()  # noqa: E731
     tensor = lambda self, value, wanted: convert(value, wanted.dtype)  # noqa: E731
     result = lambda self, value: wrap(settled(value))  # noqa: E731
 

@@ -11,6 +11,7 @@ made. Nothing in a folder is code.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -20,6 +21,7 @@ from typing import Any
 from .. import tree
 from ..autograd.cells import Cell
 from ..core import Tensor
+from ..core.grad_mode import enable_grad
 from ..errors import ConfigError, DisttrainError, SerializationError, ShapeError
 from ..graphs import Function, Trace
 from ..serialize import load, save
@@ -136,7 +138,7 @@ class _Writer:
         if isinstance(value, (list, tuple)):
             return {"kind": "list", "parts": [self.object(v) for v in value if self.is_part(v)]}
         parts = {name: self.object(v) for name, v in _parts(value) if self.is_part(v)}
-        return {"kind": "object", "parts": parts}
+        return {"kind": "dict" if isinstance(value, dict) else "object", "parts": parts}
 
     def is_part(self, value: Any) -> bool:
         row = isinstance(value, (list, tuple, dict))
@@ -192,7 +194,8 @@ def program_of(trace: Trace, cells: list[Cell]) -> Program:
         try:
             for cell, tensor in zip(cells, state, strict=True):
                 cell.value = tensor
-            found = graph.run([t for t in tree.leaves(arguments) if isinstance(t, Tensor)])
+            with enable_grad() if graph.taped else contextlib.nullcontext():
+                found = graph.run([t for t in tree.leaves(arguments) if isinstance(t, Tensor)])
             return trace._rebuilt(list(found)), [cell.value for cell in cells]
         finally:
             for cell, tensor in zip(cells, before, strict=True):
@@ -364,9 +367,10 @@ class _Reader:
             self.made[number] = row
             row += [self.object(part, depth + 1) for part in about["parts"]]
             return row
-        out = self.made[number] = _loaded(self.kind.holder)()
+        out = self.made[number] = {} if about["kind"] == "dict" else _loaded(self.kind.holder)()
+        known: dict[str, Any] = out if isinstance(out, dict) else vars(out)
         for name, part in about["parts"].items():
-            vars(out)[str(name)] = self.object(part, depth + 1)
+            known[str(name)] = self.object(part, depth + 1)
         return out
 
     def function(self, traces: list[dict[str, Any]]) -> Restored:

@@ -31,7 +31,7 @@ def traced(name: str, fn: Callable, given: Sequence[Any]) -> tuple[Graph, Callab
             staged = isinstance(t, Symbol)
             one = t._value if staged else graph.value_of(t)
             inputs.append(graph.placeholder(one, t._twin if staged else one, f"args_{i}"))
-        leaves, rebuild = tree.flatten(fn(*inputs))
+        leaves, rebuild = tree.flatten(tree.by_key(fn(*inputs)))
         graph.finish(leaves)
     return graph, rebuild
 
@@ -111,7 +111,7 @@ def while_loop(
 ) -> Any:
     """A loop as one operation: ``test`` and ``body`` take and give the nested ``values``."""
     graph = CURRENT.get()
-    leaves, rebuild = tree.flatten(values)
+    leaves, rebuild = tree.flatten(tree.by_key(values))
     start = [graph.inside(v) for v in leaves]
     tests, _ = traced("while_cond", lambda *v: test(*rebuild(list(v))), start)
     steps, _ = traced("while_body", lambda *v: body(*rebuild(list(v))), start)
@@ -145,7 +145,7 @@ def for_loop(
     each run, as one operation. ``body(element, *values)`` gives the next values; ``go_on(*values)``
     whether it goes on."""
     graph = CURRENT.get()
-    leaves, rebuild = tree.flatten(values)
+    leaves, rebuild = tree.flatten(tree.by_key(values))
     start = [graph.inside(v) for v in leaves]
     rows = isinstance(over, Symbol)
     first = first_of(over)
@@ -290,7 +290,7 @@ class Staging(Border):
 
     def finish(self, program: Any, values: list) -> Any:
         with program:
-            program.finish(tree.leaves(values))
+            program.finish(tree.leaves(tree.by_key(values)))
         return program
 
     def choose(self, test: Any, programs: list, rebuild: Callable) -> Any:

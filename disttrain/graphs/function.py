@@ -133,7 +133,7 @@ class Trace:
         missing = [n for n in wanted if n not in given]
         if missing:
             raise TypeError(f"{self.title}() missing required arguments: {missing}")
-        values = [t for n in wanted for t in tree.leaves(given[n])]
+        values = [t for n in wanted for v in _beside(self.bound[n], given[n]) for t in tree.leaves(v)]
         pairs = zip(values, self.graph.inputs, strict=True)
         return self.run([self.tensor(v, t) for v, t in pairs])
 

@@ -14,7 +14,7 @@ from ..autograd.cells import arrived, awaiting
 from ..core.random import fork_rng
 from ..core.tensor import Tensor
 from ..errors import CaptureError
-from .compiled import STAGING, Once
+from .compiled import STAGING, TRIAL, Once
 from .graph import CURRENT, outside
 
 
@@ -134,8 +134,12 @@ class Library:
         def call(*values: Any) -> Any:
             if CURRENT.get() is None:
                 return (once if self.repeats(owner, values) else plainly)(*values)
-            with self.trial(owner):
-                return plainly(*values)
+            token = TRIAL.set(True)
+            try:
+                with self.trial(owner):
+                    return plainly(*values)
+            finally:
+                TRIAL.reset(token)
 
         if not effect and not self.ready(owner):
             call(*[t._value for t in held])  # which makes its state

@@ -13,6 +13,7 @@ from .. import tree
 from ..arrays import texts
 from ..autograd.pulled import explained
 from ..core.backward.checkpoint import checkpoint
+from ..core.grad_mode import enable_grad
 from .function import Spec
 from .graph import CURRENT, effect, outside
 from .operations import Operations
@@ -65,7 +66,7 @@ def recomputed(made: Operations, f: Callable) -> Callable:
         form: list[Callable] = []
 
         def call(*given: Any) -> tuple:
-            with made.recording():  # what runs again is recorded, without a tape
+            with outside(), made.recording():  # what runs again is recorded, without a tape
                 leaves, form[:] = _parts(fn(*map(made.cover, given)))
             return tuple(map(made.inner, leaves))
 
@@ -90,7 +91,8 @@ def called(
         if CURRENT.get() is not None:
             found = [spec.example(1) for spec in specs]
         else:
-            out = fn(*map(made.cover, given))
+            with enable_grad():  # for its own tapes
+                out = fn(*map(made.cover, given))
             rows = out if isinstance(out, (list, tuple)) else [out]
             pairs = zip(rows, specs, strict=False)
             found = [made.inner(row, spec.dtype) for row, spec in pairs]

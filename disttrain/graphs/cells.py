@@ -14,8 +14,8 @@ from ..core.tensor import Tensor
 from ..errors import CaptureError
 from ..ops import api as ops
 from ..partial_shape import PartialShape
-from .compiled import STAGING, TRIAL
-from .graph import CURRENT, effect
+from .compiled import STAGING
+from .graph import CURRENT, TRIAL, effect
 
 
 def owned(value: Any) -> Any:

@@ -25,8 +25,6 @@ from .graph import Graph
 
 # Whether a call is staged that is to be repeated without Python: cells are not to be read then.
 STAGING: contextvars.ContextVar[bool] = contextvars.ContextVar("staging", default=False)
-# Whether a call is tried on examples: cells keep what they hold.
-TRIAL: contextvars.ContextVar[bool] = contextvars.ContextVar("trial", default=False)
 _TURNS = 32  # of the body, that a run counts for: the second one is shortened by the compiler
 _UNKNOWN: Any = object()
 _MOST = 64  # programs of one graph that are kept
@@ -135,7 +133,12 @@ class Compiled:
             if len(self._programs) >= _MOST:
                 self._programs.clear()
             program = self._programs[key] = self._staged(key)
-        return None if program is None else _on_arrays(program, given)
+        if program is None:
+            return None
+        try:
+            return _on_arrays(program, given)
+        except Exception:  # the operations tell where
+            return None
 
     def _staged(self, key: tuple) -> Program | None:
         try:

@@ -22,7 +22,7 @@ from ..core.tensor import Tensor
 from ..ops import api as ops
 from ..partial_shape import PartialShape
 from .compiled import Compiled
-from .graph import CURRENT, Graph, Run, Symbol, blank
+from .graph import CURRENT, Graph, Run, Symbol, blank, tried
 from .methods import methods_of
 from .streams import Stream, paired
 
@@ -145,14 +145,17 @@ class Trace:
         def call(*values: Any, run: Run) -> tuple:
             for stream, value in streams:
                 stream.is_now(value)
-            return tuple(graph.run(list(values), Run(run.tapes)))
+            return tuple(graph.run(list(values), Run(run.tapes, run.trial)))
 
         if outer is not None:
             if graph.taped:
                 outer.has_tape()
+            examples = tuple(blank(t) for t in graph.outputs)
+            if thread.tapes:  # of which they are to be known
+                values = [t._value if isinstance(t, Symbol) else graph.value_of(t) for t in given]
+                examples = tuple(tried(graph, values)) or examples
             found = outer.record(
-                self.kind, call, given,
-                examples=tuple(blank(t) for t in graph.outputs), controlled=True,
+                self.kind, call, given, examples=examples, controlled=True,
                 twins=[None] * len(graph.outputs) if graph.is_open() else None,
             )  # fmt: skip
             return self._rebuilt(list(found))

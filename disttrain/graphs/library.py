@@ -14,8 +14,8 @@ from ..autograd.cells import arrived, awaiting
 from ..core.random import fork_rng
 from ..core.tensor import Tensor
 from ..errors import CaptureError
-from .compiled import STAGING, TRIAL, Once
-from .graph import CURRENT, outside
+from .compiled import STAGING, Once
+from .graph import CURRENT, TRIAL, outside
 
 
 class Library:

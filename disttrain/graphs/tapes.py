@@ -229,8 +229,9 @@ class StagedTape:
             example = on(self.tape, *[t._value for t in held])
 
         def call(*values: Any, run: Any) -> tuple:
-            pairs = zip(on(self.of(run), *values), example, strict=True)
-            return tuple(_carried(g, e) for g, e in pairs if e is not None)
+            found = on(self.of(run), *values)
+            return tuple(_carried(_there(g, e), e)
+                         for g, e in zip(found, example, strict=True) if e is not None)  # fmt: skip
 
         flat = tuple(_carried(e, e) for e in example if e is not None)
         outs = iter(graph.record(kind, call, held, examples=flat, controlled=True))
@@ -238,6 +239,15 @@ class StagedTape:
             None if e is None else Rows(*next(outs)) if isinstance(e, Rows) else next(outs)
             for e in example
         ]
+
+
+def _there(g: Any, example: Any) -> Any:
+    """A gradient; zeros, where the example has one and this run has no connection."""
+    if isinstance(g, Rows) and not isinstance(example, Rows):
+        return g.dense()
+    if g is not None or isinstance(example, Rows):
+        return g
+    return ops.zeros(example.shape, dtype=example.dtype)
 
 
 def _carried(g: Any, example: Any) -> Any:

@@ -83,7 +83,7 @@ class Draws:
         def call(*values: Any) -> Any:  # (examples use nothing up)
             found = sizes if known else values[-1].tolist()
             if is_staging():
-                return _in_program(word, draw, found, kind)
+                return _in_program(word, draw, found, dtypes.as_dtype(native.name))
             numbers = source(*values[: len(held)])
             found = [found] if isinstance(found, int) else found
             return numbers(draw, found, native, CURRENT.get() is not None)

@@ -15,7 +15,7 @@ from ..errors import CaptureError
 from ..ops import api as ops
 from ..partial_shape import PartialShape
 from .compiled import STAGING
-from .graph import CURRENT, TRIAL, effect
+from .graph import CURRENT, TRIAL, Symbol, effect
 
 
 def owned(value: Any) -> Any:
@@ -105,12 +105,20 @@ class GraphCell(Cell):
 
     def put_item(self, key: Any, value: Any) -> None:
         """Put ``value`` at a subscript."""
-        if TRIAL.get():
-            return
-        with _LOCKS[id(self) // 64 % len(_LOCKS)]:
+        keys = key if isinstance(key, tuple) else (key,)
+        ends = [(k.start, k.stop, k.step) if isinstance(k, slice) else (k,) for k in keys]
+        flat = [end for row in ends for end in row]
+        at = [i for i, end in enumerate(flat) if isinstance(end, Symbol)]
+
+        def new(part: Any, *numbers: Any) -> Any:
+            known = dict(enumerate(flat)) | dict(zip(at, numbers, strict=True))
+            rows = iter(known.values())
+            found = [[next(rows) for _ in row] for row in ends]
             whole = self.value.clone()
-            whole[key] = value
-            self.value = whole
+            whole[tuple(slice(*row) if len(row) > 1 else row[0] for row in found)] = part
+            return whole
+
+        self.update("StridedSliceAssign", new, value, *[flat[i] for i in at])
 
 
 class Container:

@@ -67,6 +67,16 @@ class Spec:
         return make(sizes, dtype=self.dtype)
 
 
+class Opened:
+    """The parts of a value, which ``make`` puts together."""
+
+    def __init__(self, parts: list, make: Callable) -> None:
+        self.parts, self.make = parts, make
+
+
+tree.register_parts(Opened, lambda o: (o.parts, lambda found: o.make(*found)))
+
+
 class Trace:
     """One trace: a graph, and the structures of what it takes (``bound``) and gives."""
 
@@ -76,6 +86,7 @@ class Trace:
     def __init__(self, name: str, graph: Graph, bound: dict, outputs: Any) -> None:
         self.name, self.graph, self.bound, self.structured_outputs = name, graph, bound, outputs
         self.title, self.compiled = name, Compiled(graph)
+        self._results = tree.flatten(tree.map(self.opened, outputs), with_none=True)
         self.streams = any(isinstance(v, Stream) for v in tree.leaves(bound))
 
     @property
@@ -124,6 +135,11 @@ class Trace:
         """A result as the program sees it."""
         return value
 
+    @staticmethod
+    def opened(value: Any) -> Any:
+        """What a result consists of (``Opened``), where it is no tensor; else itself."""
+        return value
+
     # --- running --------------------------------------------------------------------------------
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The results for what stands in the place of the specifications; other arguments are as
@@ -168,7 +184,7 @@ class Trace:
         return self._rebuilt([self.result(v) for v in found])
 
     def _rebuilt(self, found: list) -> Any:
-        leaves, rebuild = tree.flatten(self.structured_outputs, with_none=True)
+        leaves, rebuild = self._results
         rows = iter(found)
         return rebuild([next(rows) if isinstance(t, Symbol) else t for t in leaves])
 
@@ -390,7 +406,8 @@ class Function:
         with fork_rng(), graph:
             given = {k: self._placeholders(graph, k, v, bound.get(k)) for k, v in specs.items()}
             args, kwargs = self._split(given)
-            leaves, rebuild = tree.flatten(body(*args, **kwargs), with_none=True)
+            found = tree.map(self.trace.opened, body(*args, **kwargs))
+            leaves, rebuild = tree.flatten(found, with_none=True)
             outs = [graph.record("Identity", lambda v: v, [graph.inside(v)], role="pure")
                     if v is not None and self.is_result(v) else v for v in leaves]  # fmt: skip
         graph.finish([v for v in outs if isinstance(v, Symbol)])

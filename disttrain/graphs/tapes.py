@@ -216,22 +216,22 @@ class StagedTape:
         graph, count = CURRENT.get(), len(inputs)
         inputs = [*inputs, *(sources[i] for i in places)]
 
-        def on(tape: Any, *values: Any) -> list:
+        def on(tape: Any, *values: Any) -> tuple[list, list]:
             known = list(sources)
             for i, v in zip(places, values[count:], strict=True):
                 known[i] = v
-            return compute(tape, known, *values[:count])
+            return known, compute(tape, known, *values[:count])
 
         if graph is None:
-            return on(self.tape, *map(_value, inputs))
+            return on(self.tape, *map(_value, inputs))[1]
         held = [graph.inside(t) for t in inputs]
         with outside():  # a function of gradients computes with examples, too
-            example = on(self.tape, *[t._value for t in held])
+            example = on(self.tape, *[t._value for t in held])[1]
 
         def call(*values: Any, run: Any) -> tuple:
-            found = on(self.of(run), *values)
-            return tuple(_carried(_there(g, e), e)
-                         for g, e in zip(found, example, strict=True) if e is not None)  # fmt: skip
+            known, found = on(self.of(run), *values)
+            return tuple(_carried(_there(g, e, s), e) for g, e, s in zip(
+                found, example, known, strict=True) if e is not None)  # fmt: skip
 
         flat = tuple(_carried(e, e) for e in example if e is not None)
         outs = iter(graph.record(kind, call, held, examples=flat, controlled=True))
@@ -241,13 +241,17 @@ class StagedTape:
         ]
 
 
-def _there(g: Any, example: Any) -> Any:
-    """A gradient; zeros, where the example has one and this run has no connection."""
-    if isinstance(g, Rows) and not isinstance(example, Rows):
-        return g.dense()
-    if g is not None or isinstance(example, Rows):
-        return g
-    return ops.zeros(example.shape, dtype=example.dtype)
+def _there(g: Any, example: Any, source: Any) -> Any:
+    """A gradient like the example; zeros, where this run has no connection to ``source``."""
+    if isinstance(example, Rows):
+        if g is None:
+            return Rows(example.values[:0].detach(), example.indices[:0], example.shape)
+        return g if isinstance(g, Rows) else Rows(g, ops.arange(len(g)), tuple(g.shape))
+    if g is None:
+        now = source.value if isinstance(source, Cell) else source
+        sizes = now.shape if now.ndim == example.ndim else example.shape
+        return ops.zeros(sizes, dtype=example.dtype)
+    return g.dense() if isinstance(g, Rows) else g
 
 
 def _carried(g: Any, example: Any) -> Any:

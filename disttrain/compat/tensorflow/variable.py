@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from ...arrays.covers import Cover, Reference, told
@@ -166,6 +167,11 @@ class _Unread(Variable):
         return super().__repr__().replace(repr(self.name), "'UnreadVariable'", 1)
 
 
+def _assign_part(variable: Any, key: Any, value: Any, name: str | None = None) -> Any:
+    variable._cell.put_item(key, convert(value, variable.dtype))
+    return _Unread(variable)
+
+
 class _Sliced(EagerTensor):
     """A part of a variable, which can be assigned."""
 
@@ -176,9 +182,7 @@ class _Sliced(EagerTensor):
 
     def assign(self, value: Any, name: str | None = None) -> Any:
         """Put ``value`` there."""
-        given = convert(value, self._variable.dtype)._value.detach()
-        self._variable._cell.put_item(self._key, given)
-        return _Unread(self._variable)
+        return _assign_part(self._variable, self._key, value)
 
 
 def _complete(kind: Any) -> None:
@@ -189,6 +193,7 @@ def _complete(kind: Any) -> None:
     def getitem(self: Any, key: Any) -> Any:
         found = read(self, key)
         if not isinstance(found, EagerTensor):
+            found.op.assign = functools.partial(_assign_part, self, key)
             return found
         part = _Sliced.over(found._value)
         part._variable, part._key = self, key

@@ -165,9 +165,6 @@ class ObjectCheckpoint:
         """What is raised of a file: "missing", "damaged", or another number of ranks ("ranks")."""
         return FileNotFoundError(message) if kind == "missing" else SerializationError(message)
 
-    def prepare(self) -> None:
-        """Make what is made late, before states are put into it."""
-
     # --- parts ----------------------------------------------------------------------------------
     def has_state(self, value: Any) -> bool:
         """Whether there is something to keep."""
@@ -282,7 +279,6 @@ class ObjectCheckpoint:
     def _settle(self, waiting: dict[str, Any]) -> tuple[dict, dict]:
         """Put what waits into the objects that are there."""
         with outside():
-            type(self).prepare(self)
             leaves, iterators = self._found()
             for name in leaves:
                 if name in waiting:  # (what is put may call for others)

@@ -9,7 +9,7 @@ import functools
 import inspect
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -67,14 +67,23 @@ class Spec:
         return make(sizes, dtype=self.dtype)
 
 
-class Opened:
-    """The parts of a value, which ``make`` puts together."""
+class Composite:
+    """A result that consists of tensors: its attributes ``fields``, of which it is made."""
 
-    def __init__(self, parts: list, make: Callable) -> None:
-        self.parts, self.make = parts, make
+    fields: ClassVar[tuple[str, ...]] = ()
 
 
-tree.register_parts(Opened, lambda o: (o.parts, lambda found: o.make(*found)))
+class _Opened(NamedTuple):
+    kind: type
+    parts: list
+
+
+tree.register_parts(_Opened, lambda o: (o.parts, lambda found: o.kind(*found)))
+
+
+def _opened(value: Any) -> Any:
+    parts = [getattr(value, f) for f in value.fields] if isinstance(value, Composite) else []
+    return _Opened(type(value), parts) if parts else value
 
 
 class Trace:
@@ -86,7 +95,7 @@ class Trace:
     def __init__(self, name: str, graph: Graph, bound: dict, outputs: Any) -> None:
         self.name, self.graph, self.bound, self.structured_outputs = name, graph, bound, outputs
         self.title, self.compiled = name, Compiled(graph)
-        self._results = tree.flatten(tree.map(self.opened, outputs), with_none=True)
+        self._results = tree.flatten(tree.map(_opened, outputs), with_none=True)
         self.streams = any(isinstance(v, Stream) for v in tree.leaves(bound))
 
     @property
@@ -135,11 +144,6 @@ class Trace:
         """A result as the program sees it."""
         return value
 
-    @staticmethod
-    def opened(value: Any) -> Any:
-        """What a result consists of (``Opened``), where it is no tensor; else itself."""
-        return value
-
     # --- running --------------------------------------------------------------------------------
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The results for what stands in the place of the specifications; other arguments are as
@@ -149,7 +153,8 @@ class Trace:
         missing = [n for n in wanted if n not in given]
         if missing:
             raise TypeError(f"{self.title}() missing required arguments: {missing}")
-        values = [t for n in wanted for v in _beside(self.bound[n], given[n]) for t in tree.leaves(v)]
+        parts = [v for n in wanted for v in _beside(self.bound[n], given[n])]
+        values = [t for v in parts for t in tree.leaves(v)]
         pairs = zip(values, self.graph.inputs, strict=True)
         return self.run([self.tensor(v, t) for v, t in pairs])
 
@@ -406,7 +411,7 @@ class Function:
         with fork_rng(), graph:
             given = {k: self._placeholders(graph, k, v, bound.get(k)) for k, v in specs.items()}
             args, kwargs = self._split(given)
-            found = tree.map(self.trace.opened, body(*args, **kwargs))
+            found = tree.map(_opened, body(*args, **kwargs))
             leaves, rebuild = tree.flatten(found, with_none=True)
             outs = [graph.record("Identity", lambda v: v, [graph.inside(v)], role="pure")
                     if v is not None and self.is_result(v) else v for v in leaves]  # fmt: skip

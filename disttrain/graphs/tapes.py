@@ -160,6 +160,11 @@ class StagedTape:
         unconnected_gradients: Any = "none",
     ) -> Any:  # fmt: skip
         """The gradients of the sum of ``target``, in the structure of ``sources``."""
+        if target is None:
+            raise TypeError(
+                "Argument `target` should be a list or nested structure of Tensors, Variables or "
+                "CompositeTensors to be differentiated, but received None."
+            )
         targets = tree.leaves(target)
         given = output_gradients is not None
         seeds = tree.leaves(output_gradients, with_none=True) if given else []

@@ -15,7 +15,7 @@ from .control import STATEMENTS
 from .graph import FuncGraph
 from .tensor import EagerTensor, convert, is_tensor, wrap
 from .types import TensorSpec
-from .variable import IndexedSlices, Variable
+from .variable import Variable
 
 _RETRACED = (
     "{0} out of the last {0} calls to {1!r} triggered tf.function retracing. Tracing is expensive "
@@ -36,12 +36,6 @@ class ConcreteFunction(graphs.Trace):
     def __init__(self, name: str, *parts: Any) -> None:
         super().__init__(f"__inference_{name}", *parts)
         self.name: Any = self.name.encode()
-
-    @staticmethod
-    def opened(value: Any) -> Any:
-        rows = isinstance(value, IndexedSlices)
-        parts = [value.values, value.indices, value.dense_shape] if rows else []
-        return graphs.Opened(parts, IndexedSlices) if rows else value
 
     records = lambda self: self.graph.taped or records()  # noqa: E731
     tensor = lambda self, value, wanted: convert(value, wanted.dtype)  # noqa: E731

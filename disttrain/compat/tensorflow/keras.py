@@ -66,7 +66,8 @@ class _Keras(Library):
 
     def repeats(self, owner: Any, value: Any) -> bool:
         masked = any(getattr(v, "_keras_mask", None) is not None for v in tree.leaves(value))
-        return not masked and not getattr(owner, "__dict__", {}).get(_ADDED)  # (losses and masks are Python's)
+        # (losses and masks are Python's)
+        return not masked and not getattr(owner, "__dict__", {}).get(_ADDED)
 
     def is_state(self, owner: Any, tensor: Inner) -> bool:
         held = getattr(owner, "variables", ())

@@ -170,7 +170,8 @@ class Export:
             except Fixed:
                 if any(p.asked for p in self.places):
                     raise
-                fixed.update((p.leaf, p.dim) for p in self.places)
+                inner = {(p.leaf, p.dim) for p in self.places if p.dim} - fixed
+                fixed |= inner or {(p.leaf, p.dim) for p in self.places}  # batches are the last
                 continue
             if not chosen:
                 return recorded, fixed

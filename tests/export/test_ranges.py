@@ -108,3 +108,11 @@ def test_sizes_that_only_an_odd_relation_fixes():
     assert dt.export(pad, (drawn(0, 1, 1, 5),), dynamic=True).inputs[0].shape[2] == 5
     with pytest.raises(CaptureError, match=r"dimension 2 of input \('n'\) cannot change"):
         dt.export(pad, (drawn(0, 2, 1, 5),), dynamic=[{2: "n"}])
+
+
+def test_batches_change_where_nothing_else_may():
+    def fn(x):
+        return x * [2.0, 3.0, 4.0][{4: 0, 5: 1}[x.shape[1]]]  # (looked up by a size)
+
+    program = dt.export(fn, (drawn(0, 3, 4),), dynamic=True)
+    assert list(program.dims) == ["x_0"] and program(drawn(0, 7, 4)).shape == (7, 4)

@@ -61,7 +61,7 @@ class _Keras(Library):
 
     def beside(self, owner: Any, values: Any) -> bool:
         masked = any(getattr(v, "_keras_mask", None) is not None for v in tree.leaves(values))
-        return masked or bool(vars(owner).get(_ADDED) if owner is not None else ())
+        return masked or bool(getattr(owner, "__dict__", {}).get(_ADDED))
 
     @contextlib.contextmanager
     def trial(self, owner: Any) -> Iterator[None]:
@@ -69,21 +69,6 @@ class _Keras(Library):
             yield
         getattr(owner, "__dict__", {})[_ADDED] = [self.inward(v) for v in scope.losses or []]
 
-<<<<<<< HEAD
-    def repeats(self, owner: Any, value: Any) -> bool:
-        masked = any(getattr(v, "_keras_mask", None) is not None for v in tree.leaves(value))
-        # (losses and masks are Python's)
-        return not masked and not getattr(owner, "__dict__", {}).get(_ADDED)
-
-    def is_state(self, owner: Any, tensor: Inner) -> bool:
-        held = getattr(owner, "variables", ())
-        return isinstance(tensor, Parameter) or any(
-            v.value.data_ptr() == tensor.data_ptr() for v in held)  # fmt: skip
-
-    tensor, running = staticmethod(convert), staticmethod(in_keras)
-
-=======
->>>>>>> main
 
 _KERAS = _Keras()
 

@@ -406,17 +406,19 @@ def linked(values: list, *rows: Any) -> list:
 
 
 def _others(values: list) -> Iterator[list]:
-    """Other examples: integers 0, integers 1, and numbers that are nowhere negative."""
+    """Other examples: integers 0, integers 1, and numbers that are nowhere negative (one, where
+    there are none)."""
     whole = [isinstance(v, Tensor) and not v.dtype.is_floating_point for v in values]
     for n in (0, 1) if any(whole) else ():
         yield [ops.full_like(v, n) if w else v for v, w in zip(values, whole, strict=True)]
     yield [_harmless(v) if isinstance(v, Tensor) else v for v in values]
+    yield [_harmless(v).mul(0) if isinstance(v, Tensor) else v for v in values]
 
 
 def _harmless(v: Tensor) -> Tensor:
-    square = _is_real(v) and v.ndim > 1 and v.shape[-1] == v.shape[-2]
+    square = _is_real(v) and v.ndim > 1 and v.shape[-1] == v.shape[-2] > 0
     one = ops.eye(v.shape[-1], dtype=v.dtype) if square else ops.ones([], dtype=v.dtype)
-    return one.expand(v.shape).clone()
+    return one.expand([*(max(n, 1) for n in v.shape[:1]), *v.shape[1:]]).clone()
 
 
 @contextlib.contextmanager

@@ -9,7 +9,7 @@ import functools
 import inspect
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from ..core.tensor import Tensor
 from ..ops import api as ops
 from ..partial_shape import PartialShape
 from .compiled import Compiled
+from .composites import opened
 from .graph import CURRENT, Graph, Run, Symbol, blank, tried
 from .methods import methods_of
 from .streams import Stream, paired
@@ -67,25 +68,6 @@ class Spec:
         return make(sizes, dtype=self.dtype)
 
 
-class Composite:
-    """A result that consists of tensors: its attributes ``fields``, of which it is made."""
-
-    fields: ClassVar[tuple[str, ...]] = ()
-
-
-class _Opened(NamedTuple):
-    kind: type
-    parts: list
-
-
-tree.register_parts(_Opened, lambda o: (o.parts, lambda found: o.kind(*found)))
-
-
-def _opened(value: Any) -> Any:
-    parts = [getattr(value, f) for f in value.fields] if isinstance(value, Composite) else []
-    return _Opened(type(value), parts) if parts else value
-
-
 class Trace:
     """One trace: a graph, and the structures of what it takes (``bound``) and gives."""
 
@@ -95,7 +77,7 @@ class Trace:
     def __init__(self, name: str, graph: Graph, bound: dict, outputs: Any) -> None:
         self.name, self.graph, self.bound, self.structured_outputs = name, graph, bound, outputs
         self.title, self.compiled = name, Compiled(graph)
-        self._results = tree.flatten(tree.map(_opened, outputs), with_none=True)
+        self._results = tree.flatten(tree.map(opened, outputs), with_none=True)
         self.streams = any(isinstance(v, Stream) for v in tree.leaves(bound))
 
     @property
@@ -411,7 +393,7 @@ class Function:
         with fork_rng(), graph:
             given = {k: self._placeholders(graph, k, v, bound.get(k)) for k, v in specs.items()}
             args, kwargs = self._split(given)
-            found = tree.map(_opened, body(*args, **kwargs))
+            found = tree.map(opened, body(*args, **kwargs))
             leaves, rebuild = tree.flatten(found, with_none=True)
             outs = [graph.record("Identity", lambda v: v, [graph.inside(v)], role="pure")
                     if v is not None and self.is_result(v) else v for v in leaves]  # fmt: skip

@@ -19,7 +19,7 @@ import numpy as np
 
 from .. import tree
 from ..core.tensor import Tensor
-from ..errors import DisttrainError
+from ..errors import CommError, DisttrainError
 from ..ops import api as ops
 from ..partial_shape import PartialShape
 
@@ -260,8 +260,9 @@ class Graph:
         for others of their shapes and types."""
         try:
             return call(*values)
-        except self.failures:
-            for others in _others(values):
+        except self.failures as error:
+            ranks = any(isinstance(e, CommError) for e in (error, error.__cause__))
+            for others in () if ranks else _others(values):
                 with contextlib.suppress(*self.failures):
                     found = call(*others)
                     return tree.map(lambda v: linked([v], values)[0], found)

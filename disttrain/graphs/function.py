@@ -167,7 +167,11 @@ class Trace:
         found = None if records else self.compiled.run(values)
         if found is None:
             with contextlib.nullcontext() if records else no_grad():
-                found = call(*values, run=Run())
+                run = Run()
+                try:
+                    found = call(*values, run=run)
+                finally:
+                    run.close()
         return self._rebuilt([self.result(v) for v in found])
 
     def _rebuilt(self, found: list) -> Any:

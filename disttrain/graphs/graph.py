@@ -142,6 +142,14 @@ class Run:
         self.tapes: dict[int, Any] = {} if tapes is None else tapes
         self.trial = trial
 
+    def close(self) -> None:
+        """Close the tapes that an error has left open."""
+        for tape in reversed(self.tapes.values()):
+            paused = getattr(tape, "paused", None)
+            if paused is not None:
+                paused.__exit__(None, None, None)
+            tape.__exit__()
+
 
 class Graph:
     """The operations of a function, in order; ``outer``: the graph that it was traced inside.
@@ -455,10 +463,11 @@ def effect(kind: str, call: Callable[..., Any], inputs: list) -> None:
 def tried(graph: Graph, values: list) -> list:
     """The outputs for examples, of which open tapes know what they depend on; an empty list, where
     examples will not do."""
-    token = TRIAL.set(True)
+    token, run = TRIAL.set(True), Run(trial=True)
     try:
-        return graph.run(values, Run(trial=True))
+        return graph.run(values, run)
     except graph.failures:
         return []
     finally:
+        run.close()
         TRIAL.reset(token)

@@ -142,17 +142,20 @@ class StagedTape:
             raise self.failed(AutogradError(
                 "GradientTape: Trying to stop recording a tape which is not recording."
             ))  # fmt: skip
-        managers: dict[int, Any] = {}
 
         def begin(tape: Any) -> None:
-            managers[id(tape)] = tape.stop_recording()
-            managers[id(tape)].__enter__()
+            tape.paused = tape.stop_recording()
+            tape.paused.__enter__()
+
+        def resume(tape: Any) -> None:
+            paused, tape.paused = tape.paused, None
+            paused.__exit__(None, None, None)
 
         self.do(stop, begin)
         try:
             yield
         finally:
-            self.do(go_on, lambda tape: managers.pop(id(tape)).__exit__(None, None, None))
+            self.do(go_on, resume)
 
     # --- gradients ------------------------------------------------------------------------------
     def gradient(

@@ -8,6 +8,7 @@ import threading
 import pytest
 
 from disttrain.compat import tensorflow as tf
+from disttrain.context import thread
 
 
 def numbers(*values):
@@ -136,10 +137,10 @@ def test_threads_share_one_first_call_and_add_whole():
             failed.append(error)
 
     threads = [threading.Thread(target=run) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
     assert not failed
     assert counter.total.numpy().tolist() == [80.0] * 100
 
@@ -169,3 +170,45 @@ def test_saved_functions_train_loop_and_draw(tmp_path):
     assert numbers(out) == pytest.approx([9, 5.76, 3.08, 2])
     assert numbers(found.loop(3.0, 4), found.loop(3.0, 2)) == [10, 12]
     assert numbers(found.draw(0.0)) != numbers(found.draw(0.0))
+
+
+def test_an_error_leaves_no_tape_open():
+    v = tf.Variable(2.0)
+
+    @tf.function
+    def traced(i):
+        with tf.GradientTape() as tape:
+            y = v * v
+            with tape.stop_recording():
+                y = y * tf.gather([1.0, 2.0], i)
+            y = y * v
+        return y, tape.gradient(y, v)
+
+    assert numbers(traced(tf.constant(1))) == [16, 8]
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        traced(tf.constant(7))
+    assert not thread.tapes
+    assert numbers(traced(tf.constant(1))) == [16, 8]
+
+
+def test_loaded_functions_in_traced_functions(tmp_path):
+    module = tf.Module()
+    module.v = tf.Variable(3.0)
+
+    @tf.function(input_signature=[tf.TensorSpec([])])
+    def square(x):
+        module.v.assign_add(1.0)
+        return x * module.v * module.v
+
+    module.f = square
+    tf.saved_model.save(module, str(tmp_path))
+    found = tf.saved_model.load(str(tmp_path))
+
+    @tf.function
+    def traced(x):
+        with tf.GradientTape() as tape:
+            y = found.f(x) * 2.0
+        return y, tape.gradient(y, found.v)
+
+    assert numbers(traced(tf.constant(1.0))) == [32, 16]
+    assert numbers(traced(tf.constant(2.0)), found.v) == [100, 40, 5]

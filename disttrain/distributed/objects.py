@@ -48,8 +48,10 @@ class Status:
     """What a restore has found: names of the program that have no match, and (``waiting``: as of
     now) of the file."""
 
-    def __init__(self, missing: list[str], waiting: Callable[[], list[str]] = list) -> None:
-        self.missing, self._waiting = missing, waiting
+    def __init__(
+        self, missing: list[str], waiting: Callable[[], list[str]] = list, matched: bool = True
+    ) -> None:
+        self.missing, self._waiting, self._matched = missing, waiting, matched
 
     @property
     def unused(self) -> list[str]:
@@ -73,7 +75,9 @@ class Status:
             )
         return self
 
-    assert_nontrivial_match = assert_existing_objects_matched
+    def assert_nontrivial_match(self) -> Status:
+        """Something of the program had its match."""
+        return self if self._matched else self.assert_existing_objects_matched()
 
     def expect_partial(self) -> Status:
         """Not all needs a match."""
@@ -160,9 +164,6 @@ class ObjectCheckpoint:
     def failed(cls, kind: str, message: str) -> Exception:
         """What is raised of a file: "missing", "damaged", or another number of ranks ("ranks")."""
         return FileNotFoundError(message) if kind == "missing" else SerializationError(message)
-
-    def prepare(self) -> None:
-        """Make what is made late, before states are put into it."""
 
     # --- parts ----------------------------------------------------------------------------------
     def has_state(self, value: Any) -> bool:
@@ -272,12 +273,12 @@ class ObjectCheckpoint:
         missing = sorted({*leaves, *iterators} - {*kept, *positions, "save_counter"})
         late = {name: waiting[name] for name in waiting.keys() & kept.keys()}
         self._await(late)
-        return Status(missing, lambda: [*late, *(n for n in waiting if n not in kept)])
+        matched = bool(({*leaves, *iterators} - {"save_counter"}).difference(missing))
+        return Status(missing, lambda: [*late, *(n for n in waiting if n not in kept)], matched)
 
     def _settle(self, waiting: dict[str, Any]) -> tuple[dict, dict]:
         """Put what waits into the objects that are there."""
         with outside():
-            type(self).prepare(self)
             leaves, iterators = self._found()
             for name in leaves:
                 if name in waiting:  # (what is put may call for others)

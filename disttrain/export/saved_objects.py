@@ -11,6 +11,7 @@ made. Nothing in a folder is code.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -20,8 +21,10 @@ from typing import Any
 from .. import tree
 from ..autograd.cells import Cell
 from ..core import Tensor
+from ..core.grad_mode import enable_grad
 from ..errors import ConfigError, DisttrainError, SerializationError, ShapeError
-from ..graphs import Function, Trace
+from ..graphs import CURRENT, Function, Symbol, Trace, outside
+from ..graphs.graph import TRIAL
 from ..serialize import load, save
 from ..serialize.files import write_file
 from ..serialize.layout import load_json
@@ -136,7 +139,7 @@ class _Writer:
         if isinstance(value, (list, tuple)):
             return {"kind": "list", "parts": [self.object(v) for v in value if self.is_part(v)]}
         parts = {name: self.object(v) for name, v in _parts(value) if self.is_part(v)}
-        return {"kind": "object", "parts": parts}
+        return {"kind": "dict" if isinstance(value, dict) else "object", "parts": parts}
 
     def is_part(self, value: Any) -> bool:
         row = isinstance(value, (list, tuple, dict))
@@ -192,7 +195,8 @@ def program_of(trace: Trace, cells: list[Cell]) -> Program:
         try:
             for cell, tensor in zip(cells, state, strict=True):
                 cell.value = tensor
-            found = graph.run([t for t in tree.leaves(arguments) if isinstance(t, Tensor)])
+            with enable_grad() if graph.taped else contextlib.nullcontext():
+                found = graph.run([t for t in tree.leaves(arguments) if isinstance(t, Tensor)])
             return trace._rebuilt(list(found)), [cell.value for cell in cells]
         finally:
             for cell, tensor in zip(cells, before, strict=True):
@@ -250,7 +254,29 @@ class Restored:
         self.kind, self.programs = kind, programs  # with the variables that each takes
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """The result of the first program that takes such arguments."""
+        """The result of the first program that takes such arguments; where a function is traced,
+        an operation of it."""
+        graph = CURRENT.get()
+        if graph is None:
+            found = self.run(args, kwargs)
+            return tree.map(lambda v: self.kind.cover(v) if isinstance(v, Tensor) else v, found)
+        for variable in _variables(self):
+            graph.uses(variable)
+        leaves, rebuild = tree.flatten((args, kwargs), with_none=True)
+        at = [i for i, v in enumerate(leaves) if isinstance(v, Symbol)]
+
+        def call(*values: Any) -> Any:
+            known = list(leaves)
+            for i, value in zip(at, values, strict=True):
+                known[i] = self.kind.cover(value)
+            trial = CURRENT.get() is not None or TRIAL.get()
+            with outside():
+                return self.run(*rebuild(known), trial=trial)
+
+        return graph.record("Call", call, [leaves[i] for i in at])
+
+    def run(self, args: tuple, kwargs: dict, trial: bool = False) -> Any:
+        """The result, of plain tensors; a ``trial`` leaves the variables as they are."""
         refused = []
         for program, variables in self.programs:
             cells = [self.kind.cell(v) for v in variables]
@@ -260,10 +286,10 @@ class Restored:
             except (ShapeError, ConfigError, TypeError) as error:
                 refused.append(str(error).splitlines()[0][:200])
                 continue
-            for cell, value in zip(cells, after, strict=True):
+            for cell, value in zip(cells, () if trial else after, strict=not trial):
                 if not _same(cell.value, value):
                     cell.value = value.detach()
-            return tree.map(lambda v: self.kind.cover(v) if isinstance(v, Tensor) else v, found)
+            return found
         said = "\n  ".join(refused)
         raise ValueError(f"Could not find matching concrete function to call loaded from the "
                          f"SavedModel. Each was refused:\n  {said}")  # fmt: skip
@@ -364,9 +390,10 @@ class _Reader:
             self.made[number] = row
             row += [self.object(part, depth + 1) for part in about["parts"]]
             return row
-        out = self.made[number] = _loaded(self.kind.holder)()
+        out = self.made[number] = {} if about["kind"] == "dict" else _loaded(self.kind.holder)()
+        known: dict[str, Any] = out if isinstance(out, dict) else vars(out)
         for name, part in about["parts"].items():
-            vars(out)[str(name)] = self.object(part, depth + 1)
+            known[str(name)] = self.object(part, depth + 1)
         return out
 
     def function(self, traces: list[dict[str, Any]]) -> Restored:

@@ -5,8 +5,9 @@ Tracing sees examples, so what computes needs no rules of shapes. Running calls 
 so tapes, transforms and the compiler around a call see what they would see without a graph.
 """
 
+from .composites import Composite
 from .function import Function, Spec, Trace
 from .graph import CURRENT, Graph, Operation, Run, Symbol, effect, outside, within
 
-__all__ = ["CURRENT", "Function", "Graph", "Operation", "Run", "Spec", "Symbol", "Trace",
-           "effect", "outside", "within"]  # fmt: skip
+__all__ = ["CURRENT", "Composite", "Function", "Graph", "Operation", "Run", "Spec", "Symbol",
+           "Trace", "effect", "outside", "within"]  # fmt: skip

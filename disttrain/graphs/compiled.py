@@ -26,6 +26,7 @@ from .graph import Graph
 # Whether a call is staged that is to be repeated without Python: cells are not to be read then.
 STAGING: contextvars.ContextVar[bool] = contextvars.ContextVar("staging", default=False)
 _TURNS = 32  # of the body, that a run counts for: the second one is shortened by the compiler
+_UNKNOWN: Any = object()
 _MOST = 64  # programs of one graph that are kept
 
 
@@ -124,17 +125,20 @@ class Compiled:
         if not all(map(_is_plain, given)):
             return None
         key = tuple([v.meta()[:2] for v in given])
-        if key not in self._programs:
+        program = self._programs.get(key, _UNKNOWN)
+        if program is _UNKNOWN:
             if key not in self._seen:  # staging is for what is called again
                 self._seen.add(key)
                 return None
             if len(self._programs) >= _MOST:
                 self._programs.clear()
-            self._programs[key] = self._staged(key)
-        program = self._programs[key]
+            program = self._programs[key] = self._staged(key)
         if program is None:
             return None
-        return _on_arrays(program, given)
+        try:
+            return _on_arrays(program, given)
+        except Exception:  # the operations tell where
+            return None
 
     def _staged(self, key: tuple) -> Program | None:
         try:

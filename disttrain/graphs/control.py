@@ -16,7 +16,7 @@ from ..core.types import dtypes
 from ..func import control_flow
 from ..func.instructions import is_staging
 from ..ops import api as ops
-from .graph import CURRENT, Graph, Symbol, outside
+from .graph import CURRENT, Graph, Symbol, linked, outside
 from .operations import Operations
 from .streams import stand_ins
 
@@ -31,7 +31,7 @@ def traced(name: str, fn: Callable, given: Sequence[Any]) -> tuple[Graph, Callab
             staged = isinstance(t, Symbol)
             one = t._value if staged else graph.value_of(t)
             inputs.append(graph.placeholder(one, t._twin if staged else one, f"args_{i}"))
-        leaves, rebuild = tree.flatten(fn(*inputs))
+        leaves, rebuild = tree.flatten(tree.by_key(fn(*inputs)))
         graph.finish(leaves)
     return graph, rebuild
 
@@ -86,11 +86,15 @@ def branch(
                 for g, p in zip(branches, places, strict=True)
             ]
             return tuple(control_flow.cond(at, yes, no, values))
+        if run.trial:
+            rows = [g.run([values[i] for i in p], run)
+                    for g, p in zip(branches, places, strict=True)]  # fmt: skip
+            return tuple(linked(rows[0], *rows[1:]))
         n = int(not at) if flag else int(at)
         n = n if 0 <= n < len(branches) else len(branches) - 1
         return tuple(branches[n].run([values[i] for i in places[n]], run))
 
-    examples = tuple(t._value for t in first)
+    examples = tuple(linked([t._value for t in first], *([t._value for t in o] for o in others)))
     alike = [all(o[i].sizes() == t.sizes() for o in outs) for i, t in enumerate(first)]
     twins = [t._twin if same else None for t, same in zip(first, alike, strict=True)]
     found = CURRENT.get().record(
@@ -111,7 +115,7 @@ def while_loop(
 ) -> Any:
     """A loop as one operation: ``test`` and ``body`` take and give the nested ``values``."""
     graph = CURRENT.get()
-    leaves, rebuild = tree.flatten(values)
+    leaves, rebuild = tree.flatten(tree.by_key(values))
     start = [graph.inside(v) for v in leaves]
     tests, _ = traced("while_cond", lambda *v: test(*rebuild(list(v))), start)
     steps, _ = traced("while_body", lambda *v: body(*rebuild(list(v))), start)
@@ -122,6 +126,9 @@ def while_loop(
     def call(*given: Any, run: Any) -> tuple:
         now, around = list(given[:count]), given[count:]
         extra, more = [around[i] for i in for_test], [around[i] for i in for_step]
+        if run.trial:
+            after = steps.run([*now, *more], run)
+            return tuple(linked(after, after, now))
         if limit is None and _is_staged(*given):
             found = control_flow.while_loop(
                 lambda *v: tests.run([*v, *extra], run)[0],
@@ -145,9 +152,11 @@ def for_loop(
     each run, as one operation. ``body(element, *values)`` gives the next values; ``go_on(*values)``
     whether it goes on."""
     graph = CURRENT.get()
-    leaves, rebuild = tree.flatten(values)
-    start = [graph.inside(v) for v in leaves]
     rows = isinstance(over, Symbol)
+    if rows and over.op.type == "Range" and over.graph is graph:
+        return counting(over, body, values, names, go_on)
+    leaves, rebuild = tree.flatten(tree.by_key(values))
+    start = [graph.inside(v) for v in leaves]
     first = first_of(over)
     parts, whole = tree.flatten(first)
     here = len(parts)
@@ -177,6 +186,37 @@ def for_loop(
     return _loop(call, [over, *start] if rows else start, steps.outputs, held, rebuild)
 
 
+def counting(
+    over: Any, body: Callable, values: list, names: Any = None, go_on: Callable | None = None
+) -> Any:
+    """A loop over the numbers of a range, which are counted."""
+    kind = over._value.dtype
+
+    def call(*ends: Any) -> tuple:
+        low, high, step = (*ends, None, None)[:3]
+        low, high = (low * 0, low) if high is None else (low, high)
+        step = ops.ones_like(low) if step is None else step
+        return tuple(t.to(kind) for t in (low, high, step))
+
+    first, last, step = CURRENT.get().record("Ends", call, over.op.inputs, role="pure")
+    below = lambda i, b, s: ((s > 0) & (i < b)) | ((s < 0) & (i > b))  # noqa: E731
+    within = lambda i: CURRENT.get().record("Less", below, [i, last, step], role="pure")  # noqa: E731
+
+    def test(i: Any, row: list) -> Any:
+        if go_on is None:
+            return within(i)
+        both = lambda a, b: a & b  # noqa: E731
+        return CURRENT.get().record("And", both, [within(i), go_on(*row)], role="pure")
+
+    def turn(i: Any, row: list) -> list:
+        found = body(i, *row)
+        after = CURRENT.get().record("Add", lambda a, b: a + b, [i, step], role="pure")
+        return [after, found]
+
+    words = ["", *names] if names else names
+    return while_loop(test, turn, [first, values], names=words)[1]
+
+
 def _first(value: Any) -> Any:
     shape = tuple(value.shape[1:])
     return value[0] if len(value) else ops.zeros(shape, dtype=value.dtype)
@@ -197,8 +237,8 @@ def _loop(call: Any, inputs: list, outs: list, held: list, rebuild: Callable) ->
     same = [s.sizes() == o.sizes() for s, o in zip(start, outs, strict=True)]
     twins = [o._twin if alike else None for o, alike in zip(outs, same, strict=True)]
     found = CURRENT.get().record(
-        "While", call, [*inputs, *held], "while", examples=tuple(o._value for o in outs),
-        controlled=True, twins=twins,
+        "While", call, [*inputs, *held], "while", controlled=True, twins=twins,
+        examples=tuple(linked(*[[t._value for t in row] for row in (outs, outs, start)])),
     )  # fmt: skip
     return rebuild(list(found))
 
@@ -290,7 +330,7 @@ class Staging(Border):
 
     def finish(self, program: Any, values: list) -> Any:
         with program:
-            program.finish(tree.leaves(values))
+            program.finish(tree.leaves(tree.by_key(values)))
         return program
 
     def choose(self, test: Any, programs: list, rebuild: Callable) -> Any:

@@ -4,9 +4,10 @@ shapes of tensors, other Python values."""
 from __future__ import annotations
 
 import contextlib
+import copy
 import functools
 import inspect
-import weakref
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
@@ -21,7 +22,9 @@ from ..core.tensor import Tensor
 from ..ops import api as ops
 from ..partial_shape import PartialShape
 from .compiled import Compiled
-from .graph import CURRENT, Graph, Run, Symbol, blank
+from .composites import opened
+from .graph import CURRENT, Graph, Run, Symbol, blank, tried
+from .methods import methods_of
 from .streams import Stream, paired
 
 
@@ -74,8 +77,8 @@ class Trace:
     def __init__(self, name: str, graph: Graph, bound: dict, outputs: Any) -> None:
         self.name, self.graph, self.bound, self.structured_outputs = name, graph, bound, outputs
         self.title, self.compiled = name, Compiled(graph)
+        self._results = tree.flatten(tree.map(opened, outputs), with_none=True)
         self.streams = any(isinstance(v, Stream) for v in tree.leaves(bound))
-        self.taped = any(op.type == "TapeEnter" for op in graph.operations)
 
     @property
     def inputs(self) -> list:
@@ -113,7 +116,7 @@ class Trace:
     # --- what a subclass may say otherwise ------------------------------------------------------
     def records(self) -> bool:
         """Whether gradients may be asked for."""
-        return bool(thread.tapes) or self.taped or thread.grad_enabled
+        return bool(thread.tapes) or self.graph.taped or thread.grad_enabled
 
     def tensor(self, value: Any, wanted: Symbol) -> Any:
         """What is given for an input."""
@@ -132,7 +135,8 @@ class Trace:
         missing = [n for n in wanted if n not in given]
         if missing:
             raise TypeError(f"{self.title}() missing required arguments: {missing}")
-        values = [t for n in wanted for t in tree.leaves(given[n])]
+        parts = [v for n in wanted for v in _beside(self.bound[n], given[n])]
+        values = [t for v in parts for t in tree.leaves(v)]
         pairs = zip(values, self.graph.inputs, strict=True)
         return self.run([self.tensor(v, t) for v, t in pairs])
 
@@ -144,12 +148,17 @@ class Trace:
         def call(*values: Any, run: Run) -> tuple:
             for stream, value in streams:
                 stream.is_now(value)
-            return tuple(graph.run(list(values), Run(run.tapes)))
+            return tuple(graph.run(list(values), Run(run.tapes, run.trial)))
 
         if outer is not None:
+            if graph.taped:
+                outer.has_tape()
+            examples = tuple(blank(t) for t in graph.outputs)
+            if thread.tapes:  # of which they are to be known
+                values = [t._value if isinstance(t, Symbol) else graph.value_of(t) for t in given]
+                examples = tuple(tried(graph, values)) or examples
             found = outer.record(
-                self.kind, call, given,
-                examples=tuple(blank(t) for t in graph.outputs), controlled=True,
+                self.kind, call, given, examples=examples, controlled=True,
                 twins=[None] * len(graph.outputs) if graph.is_open() else None,
             )  # fmt: skip
             return self._rebuilt(list(found))
@@ -158,11 +167,15 @@ class Trace:
         found = None if records else self.compiled.run(values)
         if found is None:
             with contextlib.nullcontext() if records else no_grad():
-                found = call(*values, run=Run())
+                run = Run()
+                try:
+                    found = call(*values, run=run)
+                finally:
+                    run.close()
         return self._rebuilt([self.result(v) for v in found])
 
     def _rebuilt(self, found: list) -> Any:
-        leaves, rebuild = tree.flatten(self.structured_outputs, with_none=True)
+        leaves, rebuild = self._results
         rows = iter(found)
         return rebuild([next(rows) if isinstance(t, Symbol) else t for t in leaves])
 
@@ -226,7 +239,7 @@ class Function:
         self._traces: dict[Any, Trace] = {}
         self._quick: dict[Any, Trace] = {}  # of calls with tensors alone, by place: by their meta
         self._count, self._recent = 0, [False] * 5
-        self._methods: Any = weakref.WeakKeyDictionary()
+        self._locks: dict[Any, Any] = {}  # by rank: one thread of a rank traces
         self._signature = inspect.signature(fn)
         functools.update_wrapper(self, fn)  # type: ignore[arg-type]
 
@@ -259,24 +272,21 @@ class Function:
     def tell(self, count: int) -> None:
         """Say that each of the last ``count`` calls was traced anew."""
 
+    def __deepcopy__(self, memo: dict) -> Any:
+        fn = copy.deepcopy(self.python_function, memo)
+        return type(self)(fn, self._name, self.input_signature, self._relaxing, self.statements)
+
     # --- calls ----------------------------------------------------------------------------------
     def __get__(self, instance: Any, owner: Any) -> Any:
         if instance is None:
             return self
-        word = f"_traced_{self._name}"
-        try:
-            known = self._methods.get(instance)
-        except TypeError:  # (no weak references, or no hash)
-            known = instance.__dict__.get(word)
+        table = methods_of(instance)
+        known = table.get(self)
         if known is None:
-            known = type(self)(
+            known = table[self] = type(self)(
                 self.python_function.__get__(instance), self._name, self.input_signature,
                 self._relaxing, self.statements,
             )  # fmt: skip
-            try:
-                self._methods[instance] = known
-            except TypeError:
-                instance.__dict__[word] = known
         return known
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -335,13 +345,19 @@ class Function:
         if found is None and self._relaxing and self.input_signature is None:
             specs = self._relaxed(specs)
             found = self._known(specs)
-        self._recent = [*self._recent[1:], found is None]
-        if found is None:
-            found = self._first(specs, bound)
-            place = id(found.graph.outer_graph) if found.graph.captured else None
-            self._traces[_key(specs), place] = found
-            if all(self._recent) and self._count > len(self._recent) - 1:
-                self.tell(len(self._recent))
+        if found is not None:
+            self._recent = [*self._recent[1:], False]
+            return found
+        with self._locks.setdefault(id(thread.rank), threading.RLock()):
+            return self._known(specs) or self._new(specs, bound)
+
+    def _new(self, specs: dict, bound: dict) -> Trace:
+        self._recent = [*self._recent[1:], True]
+        found = self._first(specs, bound)
+        place = id(found.graph.outer_graph) if found.graph.captured else None
+        self._traces[_key(specs), place] = found
+        if all(self._recent) and self._count > len(self._recent) - 1:
+            self.tell(len(self._recent))
         return found
 
     def _known(self, specs: dict) -> Trace | None:
@@ -352,7 +368,7 @@ class Function:
 
     def _relaxed(self, specs: dict) -> dict:
         """``specs`` with None for sizes that differ from those of an earlier trace."""
-        for trace in self._traces.values():
+        for trace in self.traces:
             mine, theirs = tree.leaves(specs), tree.leaves(trace.bound)
             if len(mine) == len(theirs) and all(map(_near, mine, theirs)):
                 rows = iter([self._wider(a, b) for a, b in zip(mine, theirs, strict=True)])
@@ -381,7 +397,8 @@ class Function:
         with fork_rng(), graph:
             given = {k: self._placeholders(graph, k, v, bound.get(k)) for k, v in specs.items()}
             args, kwargs = self._split(given)
-            leaves, rebuild = tree.flatten(body(*args, **kwargs), with_none=True)
+            found = tree.map(opened, body(*args, **kwargs))
+            leaves, rebuild = tree.flatten(found, with_none=True)
             outs = [graph.record("Identity", lambda v: v, [graph.inside(v)], role="pure")
                     if v is not None and self.is_result(v) else v for v in leaves]  # fmt: skip
         graph.finish([v for v in outs if isinstance(v, Symbol)])

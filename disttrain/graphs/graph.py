@@ -19,10 +19,12 @@ import numpy as np
 
 from .. import tree
 from ..core.tensor import Tensor
-from ..errors import DisttrainError
+from ..errors import CommError, DisttrainError
 from ..ops import api as ops
 from ..partial_shape import PartialShape
 
+# Whether a call is tried on examples: cells keep what they hold.
+TRIAL: contextvars.ContextVar[bool] = contextvars.ContextVar("trial", default=False)
 # The graph that is being traced.
 CURRENT: contextvars.ContextVar[Any] = contextvars.ContextVar("graph", default=None)
 
@@ -106,6 +108,7 @@ class Operation:
         self.results: list[int] = []
         self.rebuild: Callable[[list], Any] | None = None
         self.controlled = False  # whether ``call`` is given the run, too
+        self.shown = False  # whether examples of its results were given: a trial is not to call it
         # "pure": of its inputs alone; "read": of a cell, before anything else; "": what it likes
         self.role = ""
 
@@ -132,10 +135,20 @@ class Listing:
 
 
 class Run:
-    """One run of a graph: its values, and the tapes that are open in it."""
+    """One run of a graph: the tapes that are open in it. A ``trial`` finds out, on examples, what
+    gradients go through: nothing is changed outside, and all branches run."""
 
-    def __init__(self, tapes: dict | None = None) -> None:
+    def __init__(self, tapes: dict | None = None, trial: bool = False) -> None:
         self.tapes: dict[int, Any] = {} if tapes is None else tapes
+        self.trial = trial
+
+    def close(self) -> None:
+        """Close the tapes that an error has left open."""
+        for tape in reversed(self.tapes.values()):
+            paused = getattr(tape, "paused", None)
+            if paused is not None:
+                paused.__exit__(None, None, None)
+            tape.__exit__()
 
 
 class Graph:
@@ -158,7 +171,7 @@ class Graph:
         self.captured: list[tuple[Any, Any]] = []
         self.variables: list[Any] = []
         self.created: list[Any] = []
-        self.building = True
+        self.building, self.taped = True, False
         self.children: list[Graph] = []
         if outer is not None:
             outer.children.append(self)
@@ -220,6 +233,12 @@ class Graph:
         if not any(v is variable for v in self.variables):
             self.variables.append(variable)
 
+    def has_tape(self) -> None:
+        """Note that a tape runs in it, for whose sake all is recorded."""
+        graph: Graph | None = self
+        while graph is not None and not graph.taped:
+            graph.taped, graph = True, graph.outer_graph
+
     def record(
         self, kind: str, call: Callable, inputs: list, name: str | None = None,
         examples: Any = None, controlled: bool = False, arguments: tuple = (), twins: Any = None,
@@ -235,15 +254,27 @@ class Graph:
         words = [*arguments, *("input",) * (len(inputs) - len(arguments))]
         held = [self.inside(t, f"{title}/{w}") for t, w in zip(inputs, words, strict=True)]
         op = self._operation(title, kind, call, held, named=True)
-        op.controlled, op.role = controlled, role
-        values = [t._value for t in held]
-        found = call(*values) if examples is None else examples
+        op.controlled, op.role, op.shown = controlled, role, examples is not None
+        found = self._tried(call, [t._value for t in held]) if examples is None else examples
         if twins is None:
             twins = self._twins(call, held, found) if examples is None else found
         leaves, op.rebuild = tree.flatten(found)
         others = leaves if twins is found else twins
         outs = [self._output(op, v, o) for v, o in zip(leaves, others, strict=True)]
         return op.rebuild(outs)
+
+    def _tried(self, call: Callable, values: list) -> Any:
+        """Results for examples; where these will not do (an index of a branch that is not taken),
+        for others of their shapes and types."""
+        try:
+            return call(*values)
+        except self.failures as error:
+            ranks = any(isinstance(e, CommError) for e in (error, error.__cause__))
+            for others in () if ranks else _others(values):
+                with contextlib.suppress(*self.failures):
+                    found = call(*others)
+                    return tree.map(lambda v: linked([v], values)[0], found)
+            raise
 
     def _twins(self, call: Callable, held: list, found: Any) -> Any:
         if all(t._twin is t._value for t in held):
@@ -324,6 +355,11 @@ class Graph:
         for place, op in last.items():
             if place not in kept:
                 self._ends.setdefault(id(op), []).append(place)
+        for op in reversed(self.operations):  # what nobody needs
+            if op.role == "pure" and not kept.intersection(op.results):
+                op.call = None
+            elif op.call is not None:
+                kept.update(op.places)
 
     def run(self, values: list, run: Run | None = None) -> list:
         """The outputs for ``values`` of the inputs and of what is captured."""
@@ -333,7 +369,10 @@ class Graph:
         for t, value in zip(given, values, strict=True):
             env[self._slots[id(t)]] = value
         for op in self.operations:
-            if op.call is not None:
+            if run.trial and op.shown and not op.controlled:
+                for i, t in zip(op.results, op.outputs, strict=True):
+                    env[i] = blank(t)
+            elif op.call is not None:
                 args = [env[i] for i in op.places]
                 try:
                     found = op.call(*args, run=run) if op.controlled else op.call(*args)
@@ -358,6 +397,37 @@ def blank(t: Symbol) -> Any:
     """An example for a value of a graph that has let go of its own."""
     value = t._value
     return value if isinstance(value, np.ndarray) else ops.zeros(value.shape, dtype=value.dtype)
+
+
+def _is_real(v: Any) -> bool:
+    return isinstance(v, Tensor) and v.dtype.is_floating_point
+
+
+def linked(values: list, *rows: Any) -> list:
+    """Examples of results that may depend on any of the tensors in ``rows``."""
+    parts = [v.reshape(-1)[:0].sum() for row in rows for v in row
+             if _is_real(v) and v.requires_grad]  # fmt: skip
+    out = list(values)
+    for i, v in enumerate(out if parts else ()):
+        if _is_real(v):
+            out[i] = sum([p.to(v.dtype) for p in parts], v)
+    return out
+
+
+def _others(values: list) -> Iterator[list]:
+    """Other examples: integers 0, integers 1, and numbers that are nowhere negative (one, where
+    there are none)."""
+    whole = [isinstance(v, Tensor) and not v.dtype.is_floating_point for v in values]
+    for n in (0, 1) if any(whole) else ():
+        yield [ops.full_like(v, n) if w else v for v, w in zip(values, whole, strict=True)]
+    yield [_harmless(v) if isinstance(v, Tensor) else v for v in values]
+    yield [_harmless(v).mul(0) if isinstance(v, Tensor) else v for v in values]
+
+
+def _harmless(v: Tensor) -> Tensor:
+    square = _is_real(v) and v.ndim > 1 and v.shape[-1] == v.shape[-2] > 0
+    one = ops.eye(v.shape[-1], dtype=v.dtype) if square else ops.ones([], dtype=v.dtype)
+    return one.expand([*(max(n, 1) for n in v.shape[:1]), *v.shape[1:]]).clone()
 
 
 @contextlib.contextmanager
@@ -388,3 +458,16 @@ def effect(kind: str, call: Callable[..., Any], inputs: list) -> None:
         call(*[t if isinstance(t, Tensor) else t._value for t in inputs])
     else:
         graph.record(kind, call, inputs, examples=())
+
+
+def tried(graph: Graph, values: list) -> list:
+    """The outputs for examples, of which open tapes know what they depend on; an empty list, where
+    examples will not do."""
+    token, run = TRIAL.set(True), Run(trial=True)
+    try:
+        return graph.run(values, run)
+    except graph.failures:
+        return []
+    finally:
+        run.close()
+        TRIAL.reset(token)

@@ -14,7 +14,7 @@ from ..autograd.cells import arrived, awaiting
 from ..core.random import fork_rng
 from ..errors import CaptureError
 from .compiled import STAGING, Once
-from .graph import CURRENT, outside
+from .graph import CURRENT, TRIAL, outside
 
 
 class Library:
@@ -133,8 +133,12 @@ class Library:
         def call(*values: Any) -> Any:
             if CURRENT.get() is None:
                 return (plainly if self.beside(None, values) else once)(*values)
-            with self.trial(owner):
-                return plainly(*values)
+            token = TRIAL.set(True)
+            try:
+                with self.trial(owner):
+                    return plainly(*values)
+            finally:
+                TRIAL.reset(token)
 
         if not effect and not self.ready(owner):
             call(*[t._value for t in held])  # which makes its state

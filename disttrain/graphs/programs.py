@@ -4,15 +4,19 @@ printing."""
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from .. import tree
 from ..arrays import texts
 from ..autograd.pulled import explained
+from ..autograd.tape import GradientTape
+from ..context import thread
 from ..core.backward.checkpoint import checkpoint
+from ..core.grad_mode import enable_grad
 from .function import Spec
 from .graph import CURRENT, effect, outside
 from .operations import Operations
@@ -63,15 +67,35 @@ def recomputed(made: Operations, f: Callable) -> Callable:
 
     def run(fn: Callable, *values: Any) -> tuple:
         form: list[Callable] = []
+        tapes: list[GradientTape] = []
 
         def call(*given: Any) -> tuple:
-            with made.recording():  # what runs again is recorded, without a tape
+            # (what runs again is recorded, and reads the same leaves of cells)
+            with outside(), made.recording(), _reading(tapes):
                 leaves, form[:] = _parts(fn(*map(made.cover, given)))
             return tuple(map(made.inner, leaves))
 
         return checkpoint(call, *values, use_reentrant=False), form[0]
 
     return _whole(made, f, run)
+
+
+@contextlib.contextmanager
+def _reading(known: list[GradientTape]) -> Iterator[None]:
+    """Let a tape note what cells are read, where there are tapes; let it stand by the second time,
+    when they may be gone."""
+    if known:
+        thread.tapes.append(known[0])
+        try:
+            yield
+        finally:
+            thread.tapes.remove(known[0])
+    elif thread.tapes:
+        known.append(GradientTape())
+        with known[0]:
+            yield
+    else:
+        yield
 
 
 def _parts(value: Any) -> tuple[list, list]:
@@ -90,7 +114,8 @@ def called(
         if CURRENT.get() is not None:
             found = [spec.example(1) for spec in specs]
         else:
-            out = fn(*map(made.cover, given))
+            with enable_grad():  # for its own tapes
+                out = fn(*map(made.cover, given))
             rows = out if isinstance(out, (list, tuple)) else [out]
             pairs = zip(rows, specs, strict=False)
             found = [made.inner(row, spec.dtype) for row, spec in pairs]

@@ -105,8 +105,8 @@ class Structured:
         return values
 
     def _together(self, found: list) -> Any:
-        rows = [tree.leaves(f) for f in found]
-        rebuild = tree.flatten(found[0])[1]
+        rows = [tree.leaves(tree.by_key(f)) for f in found]
+        rebuild = tree.flatten(tree.by_key(found[0]))[1]
         return rebuild([self.stack(list(column)) for column in zip(*rows, strict=True)])
 
     def _backward(self, elements: Any) -> Any:

@@ -15,7 +15,7 @@ from ..context import thread
 from ..core.tensor import Tensor
 from ..errors import AutogradError, DisttrainError, ShapeError
 from ..ops import api as ops
-from .graph import CURRENT, Run
+from .graph import CURRENT, Run, outside
 
 # Whether what runs is recorded without a tape, too.
 RECORDED: contextvars.ContextVar[bool] = contextvars.ContextVar("recorded", default=False)
@@ -55,6 +55,12 @@ class StagedTape:
     def __init__(self, persistent: bool = False, watch_accessed_variables: bool = True) -> None:
         self._how = persistent, watch_accessed_variables
         self.tape = GradientTape(*self._how)
+        graph = CURRENT.get()
+        if graph is not None:  # each turn of a loop has its own
+            graph.record("Tape", self._anew, [], examples=(), controlled=True)
+
+    def _anew(self, run: Run) -> None:
+        run.tapes[id(self)] = GradientTape(*self._how)
 
     # --- what a subclass may say otherwise ------------------------------------------------------
     def source(self, value: Any) -> Any:
@@ -87,6 +93,9 @@ class StagedTape:
 
     # --- recording ------------------------------------------------------------------------------
     def __enter__(self) -> Self:
+        graph = CURRENT.get()
+        if graph is not None:
+            graph.has_tape()
         with self._telling():
             self.do("TapeEnter", lambda tape: tape.__enter__() and None)
         return self
@@ -133,17 +142,20 @@ class StagedTape:
             raise self.failed(AutogradError(
                 "GradientTape: Trying to stop recording a tape which is not recording."
             ))  # fmt: skip
-        managers: dict[int, Any] = {}
 
         def begin(tape: Any) -> None:
-            managers[id(tape)] = tape.stop_recording()
-            managers[id(tape)].__enter__()
+            tape.paused = tape.stop_recording()
+            tape.paused.__enter__()
+
+        def resume(tape: Any) -> None:
+            paused, tape.paused = tape.paused, None
+            paused.__exit__(None, None, None)
 
         self.do(stop, begin)
         try:
             yield
         finally:
-            self.do(go_on, lambda tape: managers.pop(id(tape)).__exit__(None, None, None))
+            self.do(go_on, resume)
 
     # --- gradients ------------------------------------------------------------------------------
     def gradient(
@@ -151,6 +163,11 @@ class StagedTape:
         unconnected_gradients: Any = "none",
     ) -> Any:  # fmt: skip
         """The gradients of the sum of ``target``, in the structure of ``sources``."""
+        if target is None:
+            raise TypeError(
+                "Argument `target` should be a list or nested structure of Tensors, Variables or "
+                "CompositeTensors to be differentiated, but received None."
+            )
         targets = tree.leaves(target)
         given = output_gradients is not None
         seeds = tree.leaves(output_gradients, with_none=True) if given else []
@@ -207,20 +224,22 @@ class StagedTape:
         graph, count = CURRENT.get(), len(inputs)
         inputs = [*inputs, *(sources[i] for i in places)]
 
-        def on(tape: Any, *values: Any) -> list:
+        def on(tape: Any, *values: Any) -> tuple[list, list]:
             known = list(sources)
             for i, v in zip(places, values[count:], strict=True):
                 known[i] = v
-            return compute(tape, known, *values[:count])
+            return known, compute(tape, known, *values[:count])
 
         if graph is None:
-            return on(self.tape, *map(_value, inputs))
+            return on(self.tape, *map(_value, inputs))[1]
         held = [graph.inside(t) for t in inputs]
-        example = on(self.tape, *[t._value for t in held])
+        with outside():  # a function of gradients computes with examples, too
+            example = on(self.tape, *[t._value for t in held])[1]
 
         def call(*values: Any, run: Any) -> tuple:
-            pairs = zip(on(self.of(run), *values), example, strict=True)
-            return tuple(_carried(g, e) for g, e in pairs if e is not None)
+            known, found = on(self.of(run), *values)
+            return tuple(_carried(_there(g, e, s), e) for g, e, s in zip(
+                found, example, known, strict=True) if e is not None)  # fmt: skip
 
         flat = tuple(_carried(e, e) for e in example if e is not None)
         outs = iter(graph.record(kind, call, held, examples=flat, controlled=True))
@@ -228,6 +247,19 @@ class StagedTape:
             None if e is None else Rows(*next(outs)) if isinstance(e, Rows) else next(outs)
             for e in example
         ]
+
+
+def _there(g: Any, example: Any, source: Any) -> Any:
+    """A gradient like the example; zeros, where this run has no connection to ``source``."""
+    if isinstance(example, Rows):
+        if g is None:
+            return Rows(example.values[:0].detach(), example.indices[:0], example.shape)
+        return g if isinstance(g, Rows) else Rows(g, ops.arange(len(g)), tuple(g.shape))
+    if g is None:
+        now = source.value if isinstance(source, Cell) else source
+        sizes = now.shape if now.ndim == example.ndim else example.shape
+        return ops.zeros(sizes, dtype=example.dtype)
+    return g.dense() if isinstance(g, Rows) else g
 
 
 def _carried(g: Any, example: Any) -> Any:

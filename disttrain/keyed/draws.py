@@ -15,11 +15,25 @@ import numpy as np
 
 from ..core.tensor import Tensor
 from ..core.types import dtypes
+from ..errors import CaptureError
+from ..func.instructions import is_staging
 from ..graphs import CURRENT, Symbol
+from ..graphs.compiled import STAGING
 from ..ops import api as ops
 from . import philox, streams
 
 Source = Callable[[str, Any, Any, streams.Draw], Any]
+
+
+_NATIVE = {philox.uniform: ops.rand, philox.normal: ops.randn}
+
+
+def _in_program(word: str, draw: Any, sizes: Any, kind: Any) -> Tensor:
+    """Numbers of a program, which draws from the generator of where it runs."""
+    if STAGING.get() or draw not in _NATIVE:
+        raise CaptureError(f"{word}: a program draws uniform and normal floats alone; draw these "
+                           "outside of it, and give them to it")  # fmt: skip
+    return _NATIVE[draw]([sizes] if isinstance(sizes, int) else sizes, dtype=kind)
 
 
 class Draws:
@@ -68,6 +82,8 @@ class Draws:
 
         def call(*values: Any) -> Any:  # (examples use nothing up)
             found = sizes if known else values[-1].tolist()
+            if is_staging():
+                return _in_program(word, draw, found, dtypes.as_dtype(native.name))
             numbers = source(*values[: len(held)])
             found = [found] if isinstance(found, int) else found
             return numbers(draw, found, native, CURRENT.get() is not None)

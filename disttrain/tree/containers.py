@@ -6,6 +6,7 @@ empty tree, and dataclass instances registered by ``register``.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -97,7 +98,10 @@ def assert_alike(one: Any, *others: Any) -> None:
 def by_key(tree: Any) -> Any:
     """The tree with all dicts in the order of their keys."""
     if isinstance(tree, dict):
-        tree = {k: tree[k] for k in sorted(tree)}
+        keys = list(tree)
+        with contextlib.suppress(TypeError):  # (of keys that have no order)
+            keys.sort()
+        tree = {k: tree[k] for k in keys}
     elif not isinstance(tree, (list, tuple)):
         return tree
     parts, rebuild = children(tree)

@@ -62,14 +62,6 @@ class Checkpoint(ObjectCheckpoint):
         self.save_counter.assign_add(int(more))
         return int(self.save_counter.numpy())
 
-    def prepare(self) -> None:
-        """Optimizers of Keras get their variables, which the checkpoint may have."""
-        parts = list(vars(self).values())
-        models = [p for p in parts if hasattr(p, "trainable_variables") and hasattr(p, "layers")]
-        for part in parts:
-            if models and hasattr(part, "apply_gradients") and not part.built:
-                part.build(models[0].trainable_variables)
-
 
 def list_variables(ckpt_dir_or_file: Any) -> list[tuple[str, list[int]]]:
     """Names and shapes of what is in a checkpoint."""

@@ -15,6 +15,7 @@ from .control import STATEMENTS
 from .graph import FuncGraph
 from .tensor import EagerTensor, convert, is_tensor, wrap
 from .types import TensorSpec
+from .variable import Variable
 
 _RETRACED = (
     "{0} out of the last {0} calls to {1!r} triggered tf.function retracing. Tracing is expensive "
@@ -36,7 +37,7 @@ class ConcreteFunction(graphs.Trace):
         super().__init__(f"__inference_{name}", *parts)
         self.name: Any = self.name.encode()
 
-    records = lambda self: self.taped or records()  # noqa: E731
+    records = lambda self: self.graph.taped or records()  # noqa: E731
     tensor = lambda self, value, wanted: convert(value, wanted.dtype)  # noqa: E731
     result = lambda self, value: wrap(settled(value))  # noqa: E731
 
@@ -64,7 +65,7 @@ class Function(graphs.Function):
     )
 
     def is_tensor(self, value: Any) -> bool:
-        return is_tensor(value) and hasattr(value, "_value") and not hasattr(value, "assign")
+        return is_tensor(value) and hasattr(value, "_value") and not isinstance(value, Variable)
 
     def tensor(self, value: Any, spec: Any = None) -> Any:
         return convert(value, hint=None if spec is None else spec.dtype)

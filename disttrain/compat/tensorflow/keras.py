@@ -61,13 +61,13 @@ class _Keras(Library):
 
     def beside(self, owner: Any, values: Any) -> bool:
         masked = any(getattr(v, "_keras_mask", None) is not None for v in tree.leaves(values))
-        return masked or bool(vars(owner).get(_ADDED) if owner is not None else ())
+        return masked or bool(getattr(owner, "__dict__", {}).get(_ADDED))
 
     @contextlib.contextmanager
     def trial(self, owner: Any) -> Iterator[None]:
         with sys.modules["keras"].StatelessScope(collect_losses=True) as scope:
             yield
-        owner.__dict__[_ADDED] = [self.inward(v) for v in scope.losses or []]
+        getattr(owner, "__dict__", {})[_ADDED] = [self.inward(v) for v in scope.losses or []]
 
 
 _KERAS = _Keras()
@@ -91,7 +91,8 @@ def _apply(fn: Callable, apply_gradients: Callable) -> Callable:
         given = list(grads)
         if given and not isinstance(given[0], tuple):
             known = args[0] if args else kwargs.get("trainable_variables")
-            given = list(zip(given, known or self._trainable_variables, strict=True))
+            known = known or [getattr(v, "stands_for", v) for v in self._trainable_variables]
+            given = list(zip(given, known, strict=True))
         pairs = [(g, _stand_in(v), v) for g, v in given if g is not None]
         own, held = [s for _, s, _ in pairs], [(s, v) for _, s, v in pairs if s is not v]
         if GRAPH.get() is not None and not self.built:
@@ -112,12 +113,18 @@ def _apply(fn: Callable, apply_gradients: Callable) -> Callable:
     return entry
 
 
+def _build(build: Callable) -> Callable:
+    """``build`` of an optimizer, for ``tf.Variable``s, too."""
+    return announced(lambda self, variables: build(self, [*map(_stand_in, variables)]))
+
+
 def _stand_in(variable: Any) -> Any:
     """What an optimizer of Keras' takes for a ``tf.Variable``: a variable of Keras' own."""
     known = vars(variable)
     if isinstance(variable, Variable) and "_in_keras" not in known:
         known["_in_keras"] = sys.modules["keras"].Variable(
             variable._tensor, trainable=True, name=variable._name)  # fmt: skip
+        known["_in_keras"].stands_for = variable
     return known.get("_in_keras", variable)
 
 
@@ -173,6 +180,9 @@ def _hook(keras: Any) -> None:
                 setattr(kind, word, _KERAS.entry(vars(kind)[word], kind.__name__, alone))
     optimizer = keras.optimizers.Optimizer
     steps = optimizer.apply_gradients
+    for kind in (optimizer, *tree.below(optimizer, type.__subclasses__)):
+        if "build" in vars(kind):
+            kind.build = _build(kind.build)
     for word in ("apply_gradients", "apply"):
         setattr(optimizer, word, _apply(getattr(optimizer, word), steps))
 

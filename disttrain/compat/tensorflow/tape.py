@@ -43,15 +43,6 @@ class GradientTape(StagedTape):
         raise ValueError(f"Passed in object {value!r} of type {type(value).__name__!r}, not "
                          "tf.Tensor or tf.Variable or ExtensionType.")  # fmt: skip
 
-    def gradient(self, target: Any, *args: Any, **kwargs: Any) -> Any:
-        """The gradients of the sum of ``target``, in the structure of the sources."""
-        if target is None:
-            raise TypeError(
-                "Argument `target` should be a list or nested structure of Tensors, Variables or "
-                "CompositeTensors to be differentiated, but received None."
-            )
-        return super().gradient(target, *args, **kwargs)
-
     def cover(self, gradient: Any) -> Any:
         if gradient is None or isinstance(gradient, Tensor):
             return gradient

@@ -99,6 +99,8 @@ class SymbolicTensor(Tensor, Symbol):
         return kind(text.format(self))
 
     def __getattr__(self, name: str) -> Any:
+        if name == "assign" and hasattr(self.op, name):  # a part of a variable
+            return self.op.assign
         raise AttributeError(f"'SymbolicTensor' object has no attribute {name!r}")
 
 

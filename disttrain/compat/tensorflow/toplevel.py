@@ -54,7 +54,7 @@ def print_(*inputs: Any, output_stream: Any = None, summarize: int = 3, sep: str
 def map_structure(func: Callable, *structure: Any, **kwargs: Any) -> Any:
     """``func`` of the leaves of nested structures, in their structure."""
     tree.assert_alike(*structure)
-    return tree.map(func, *structure, with_none=True)
+    return tree.map(func, *map(tree.by_key, structure), with_none=True)
 
 
 NEST: dict[str, Any] = {

@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from ...arrays.covers import Cover, Reference, told
-from ...graphs import outside
+from ...graphs import Composite, outside
 from ...graphs.cells import GraphCell
 from . import arrays
 from .dispatch import execute
@@ -17,8 +18,10 @@ from .types import TensorShape
 _expand, _scatter = arrays.NAMES["expand_dims"], arrays.NAMES["scatter_nd"]
 
 
-class IndexedSlices:
+class IndexedSlices(Composite):
     """Rows ``values`` at the places ``indices`` of a tensor that is zero elsewhere."""
+
+    fields = ("values", "indices", "dense_shape")
 
     def __init__(self, values: Any, indices: Any, dense_shape: Any = None) -> None:
         self.values, self.indices, self.dense_shape = values, indices, dense_shape
@@ -166,19 +169,15 @@ class _Unread(Variable):
         return super().__repr__().replace(repr(self.name), "'UnreadVariable'", 1)
 
 
+def _assign_part(variable: Any, key: Any, value: Any, name: str | None = None) -> Any:
+    variable._cell.put_item(key, convert(value, variable.dtype))
+    return _Unread(variable)
+
+
 class _Sliced(EagerTensor):
     """A part of a variable, which can be assigned."""
 
-    __slots__ = ("_key", "_variable")
-
-    _key: Any
-    _variable: Any
-
-    def assign(self, value: Any, name: str | None = None) -> Any:
-        """Put ``value`` there."""
-        given = convert(value, self._variable.dtype)._value.detach()
-        self._variable._cell.put_item(self._key, given)
-        return _Unread(self._variable)
+    __slots__ = ("assign",)
 
 
 def _complete(kind: Any) -> None:
@@ -188,10 +187,8 @@ def _complete(kind: Any) -> None:
 
     def getitem(self: Any, key: Any) -> Any:
         found = read(self, key)
-        if not isinstance(found, EagerTensor):
-            return found
-        part = _Sliced.over(found._value)
-        part._variable, part._key = self, key
+        part = _Sliced.over(found._value) if isinstance(found, EagerTensor) else found
+        (part if part is not found else found.op).assign = partial(_assign_part, self, key)
         return part
 
     kind.__getitem__ = getitem

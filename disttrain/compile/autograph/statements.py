@@ -130,7 +130,7 @@ class Statements:
             self._alike(names[i], ends[0][i], ends[1][i])
         done = [self.border.finish(p, [e[i] for i in changed])
                 for p, e in zip(programs, ends, strict=True)]  # fmt: skip
-        _, rebuild = tree.flatten([ends[0][i] for i in changed])
+        _, rebuild = tree.flatten(tree.by_key([ends[0][i] for i in changed]))
         found = self.border.choose(test, done, rebuild)
         known = dict(zip(changed, found, strict=True))
         put(tuple(known.get(i, ends[0][i]) for i in range(len(names))))
@@ -148,7 +148,7 @@ class Statements:
         for value, where in ((a, "main"), (b, "else")):
             if value is None:
                 raise ValueError(f"'{name}' must also be initialized in the {where} branch")
-        for x, y in zip(tree.leaves(a), tree.leaves(b), strict=False):
+        for x, y in zip(*(tree.leaves(tree.by_key(v)) for v in (a, b)), strict=False):
             one, other = self.border.kind(x), self.border.kind(y)
             if one != other:
                 raise TypeError(f"'{name}' has dtype {one} in the main branch, but dtype "

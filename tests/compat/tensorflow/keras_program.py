@@ -192,6 +192,51 @@ def test_layers_with_state_and_chances(keras):
     assert found[0] == found[1]
 
 
+def test_optimizers_of_variables(keras):
+    def made():
+        v, optimizer = tf.Variable(1.0), keras.optimizers.Adam(0.1)
+
+        @tf.function
+        def train(n):
+            for _ in tf.range(n):
+                with tf.GradientTape() as tape:
+                    loss = v * v * v
+                optimizer.apply_gradients([(tape.gradient(loss, v), v)])
+
+        return v, optimizer, train
+
+    (v, optimizer, train), (other, second, again) = made(), made()
+    optimizer.build([v])
+    train(tf.constant(2))
+    with tempfile.TemporaryDirectory() as folder:
+        path = tf.train.Checkpoint(v=v, optimizer=optimizer).save(f"{folder}/c")
+        train(tf.constant(2))
+        status = tf.train.Checkpoint(v=other, optimizer=second).restore(path)
+        again(tf.constant(2))  # which makes the optimizer's variables
+        status.assert_consumed()
+    assert abs(float(v) - 0.6101359) < 1e-6
+    assert float(v) == float(other)
+    second.apply([tf.constant(0.0)])
+    assert float(v) != float(other)  # (by what was before: of the variable itself)
+
+
+def test_layers_that_change_and_draw(keras):
+    class Layer(keras.layers.Layer):
+        def __init__(self):
+            super().__init__()
+            self.calls = tf.Variable(2.0)
+
+        def call(self, x):
+            self.calls.assign_add(1.0)
+            return x * self.calls + tf.random.normal([3])
+
+    layer = Layer()
+    traced = tf.function(lambda x: (layer(x), keras.random.uniform([3])))
+    found = [tf.concat(traced(tf.zeros([3])), 0).numpy().tolist() for _ in range(3)]
+    assert float(layer.calls) == 5.0
+    assert found[0] != found[1] != found[2]
+
+
 for name, test in list(globals().items()):
     if name.startswith("test_"):
         test(tf.keras)

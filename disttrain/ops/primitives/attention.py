@@ -2,7 +2,8 @@
 
 Scores of short sequences are kept for the backward pass. Those of long ones are made for some
 queries at a time, so that they stay in the cache, and made anew in the backward pass: memory then
-grows with the length, not with its square, and causal attention skips what lies ahead.
+grows with the length, not with its square, and causal attention skips what lies ahead. Where
+nothing is to be differentiated none are kept (``keep=False``): sizes are then free of that limit.
 """
 
 from __future__ import annotations
@@ -79,8 +80,9 @@ def _lead(*arrays: Any) -> tuple:
 
 
 def _attention(
-    q: np.ndarray, k: np.ndarray, v: np.ndarray, mask: np.ndarray | None, causal: bool, scale: float
-) -> tuple:
+    q: np.ndarray, k: np.ndarray, v: np.ndarray, mask: np.ndarray | None, causal: bool,
+    scale: float, keep: bool = True,
+) -> tuple:  # fmt: skip
     """(out, probabilities), the latter empty where they are not kept."""
     kind = q.dtype
     q, k, v = map(widened, (q, k, v))
@@ -95,7 +97,7 @@ def _attention(
             scores = _room_for(scores, mask, rows)
         masked.apply(scores, rows, seen)
         np.matmul(scores, v[..., seen, :], out=out[..., rows, :])
-        if not _in_blocks(q, k) and seen.stop == k.shape[-2]:
+        if keep and not _in_blocks(q, k) and seen.stop == k.shape[-2]:
             kept = scores
     return out.astype(kind, copy=False), kept
 
@@ -109,13 +111,13 @@ def _room_for(scores: np.ndarray, mask: np.ndarray, rows: slice) -> Any:
 
 
 def attention_shape(
-    q: Shaped, k: Shaped, v: Shaped, mask: object, causal: bool, scale: float
+    q: Shaped, k: Shaped, v: Shaped, mask: object, causal: bool, scale: float, keep: bool = True
 ) -> list:
     lead = _lead(q, k, v, mask)
     length, width = q.shape[-2], k.shape[-2]
     wide = np.dtype(np.float64 if q.dtype == np.float64 else np.float32)
     kept = (*lead, length, width)
-    if _in_blocks(q, k) or (causal and length < width):
+    if not keep or _in_blocks(q, k) or (causal and length < width):
         kept = (0,)
     return [((*lead, length, v.shape[-1]), q.dtype), (kept, wide)]
 
@@ -254,6 +256,7 @@ def _samples(rng: np.random.Generator) -> list:
         ((q, k, v, None), {"causal": False, "scale": 0.5}),
         ((q, k, v, mask), {"causal": False, "scale": 0.5}),
         ((q, q, k[:, :3], None), {"causal": True, "scale": 0.7}),
+        ((q, k, v, mask), {"causal": True, "scale": 0.5, "keep": False}),
     ]
 
 

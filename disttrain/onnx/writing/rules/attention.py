@@ -11,8 +11,9 @@ from ..writer import Writer, rule
 
 @rule("attention")
 def _attention(
-    w: Writer, q: Ref, k: Ref, v: Ref, mask: Ref | None, causal: bool, scale: Any
-) -> tuple:
+    w: Writer, q: Ref, k: Ref, v: Ref, mask: Ref | None, causal: bool, scale: Any,
+    keep: bool = True,
+) -> tuple:  # fmt: skip
     """(what is attended to, the probabilities)."""
     if w.opset >= 23 and w.alone and _is_one(q, k, v, mask):
         return _whole(w, q, k, v, mask, causal, scale), None

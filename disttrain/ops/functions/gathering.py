@@ -451,6 +451,8 @@ def repeat_interleave(
     n = input.shape[d]
     if output_size is not None and isinstance(repeats, Tensor) and not repeats.is_cpu:
         return prim.take(input, _repeated(repeats, n, output_size), dim=d)
+    if isinstance(repeats, int) and repeats >= 0:
+        return prim.take(input, _in_runs(input, n, repeats), dim=d)
     counts = values_of(repeats) if isinstance(repeats, Tensor) else np.asarray(repeats)
     if (counts < 0).any():
         raise ShapeError(
@@ -462,11 +464,21 @@ def repeat_interleave(
             f"1 or {n}"
         )
     if counts.size == 1:
-        times = int(counts.item())
-        places = made_beside(input, lambda xp: xp.arange(n * times) // max(times, 1))
+        return prim.take(input, _in_runs(input, n, int(counts.item())), dim=d)
     else:
         places = beside(input, np.repeat(np.arange(n), counts.reshape(-1)))
     return prim.take(input, places, dim=d)
+
+
+def repeated_places(n: int, times: int) -> np.ndarray:
+    """Each of ``n`` places ``times`` times in a row."""
+    return np.arange(n * times) // max(times, 1)
+
+
+def _in_runs(input: Tensor, n: int, times: int) -> Tensor:
+    if input.is_cpu:
+        return constant(input, made(repeated_places, n, times, shape=(n * times,)))
+    return made_beside(input, lambda xp: xp.arange(n * times) // max(times, 1))
 
 
 def _repeated(repeats: Tensor, n: int, total: int) -> Tensor:

@@ -292,5 +292,5 @@ def test_all_that_cannot_be_written_is_told_at_once():
 
 def test_a_size_that_cannot_change_is_told():
     with pytest.raises(CaptureError, match="cannot change"):
-        dt.onnx.export(lambda x: dt.repeat_interleave(x, 2, 1)[:, ::2], (dt.randn(4, 5),),
+        dt.onnx.export(lambda x: x * 2 if x.shape[1] == 5 else x, (dt.randn(4, 5),),
                        dynamic=({1: "k"},))  # fmt: skip

@@ -133,6 +133,7 @@ from disttrain.ops.later import pdist as pdist
 from disttrain.ops.later import pinverse as pinverse
 from . import profiler as profiler
 from disttrain.ops.later import qr as qr
+from . import quantize as quantize
 from . import quasirandom as quasirandom
 from disttrain.record.recording import record as record
 from disttrain.ops.later import saddmm as saddmm

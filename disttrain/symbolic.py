@@ -15,9 +15,7 @@ from __future__ import annotations
 
 import math
 import operator
-import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -400,33 +398,6 @@ for _name, _sign, _how in (
     ("and", "&", operator.and_), ("or", "|", operator.or_), ("xor", "^", operator.xor),
 ):  # fmt: skip
     _attach(_name, _sign, _how)
-
-
-# --- ways for all sizes ---------------------------------------------------------------------------
-class _Ways(threading.local):
-    any_size = False  # only such as serve sizes of all kinds
-    asked = False  # whether something would have gone another way
-
-
-_ways = _Ways()
-
-
-def for_any_size() -> bool:
-    """Whether a computation is to go the way that serves all sizes, although there is a shorter one
-    for the sizes at hand (a number that divides another)."""
-    _ways.asked = True
-    return _ways.any_size
-
-
-@contextmanager
-def ways(any_size: bool) -> Iterator[Callable[[], bool]]:
-    """Within it, which ways computations go; what it gives says whether one has asked."""
-    before = _ways.any_size, _ways.asked
-    _ways.any_size, _ways.asked = any_size, False
-    try:
-        yield lambda: _ways.asked
-    finally:
-        _ways.any_size, _ways.asked = before
 
 
 # --- for those who meet them ----------------------------------------------------------------------

@@ -1,5 +1,5 @@
-"""Rows of a face's tables as functions: a framework's parameters as a text (``signatures``), over
-what computes. A table is a text, too (``rows``)."""
+"""Rows of a face's tables as functions: its parameters as a text, over what computes; and tables
+that are texts (``rows``)."""
 
 from __future__ import annotations
 
@@ -51,3 +51,14 @@ def rows(text: str, places: Sequence[Any], special: Mapping[str, Any] | None = N
             if fn is None:
                 fn = getattr(next(p for p in places if hasattr(p, native or word)), native or word)
             yield Row(word, kind, fn, mark, " ".join(parameters.split()))
+
+
+def functions(
+    text: str, places: Sequence[Any], kinds: Mapping[str, Any], op: Callable, one: Callable,
+    outs: Mapping[str, Callable], special: Mapping[str, Any],
+) -> dict[str, Callable]:  # fmt: skip
+    """The functions of a table's rows, whose marks are types by ``kinds``: of ``op``, or, without
+    parameters of their own, of ``one``. ``outs``: what becomes of their results."""
+    return {r.word: op(r.word, r.kind, r.fn, r.text, kinds[r.mark], outs.get(r.word)) if r.text
+            else one(r.word, r.kind, r.fn, kinds[r.mark])
+            for r in rows(text, places, special)}  # fmt: skip

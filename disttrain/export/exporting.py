@@ -19,7 +19,7 @@ from ..core.tensor import Tensor, wrap
 from ..errors import CaptureError, ConfigError, DisttrainError
 from ..nn import Module, Parameter
 from ..polynomials import LEAST
-from ..symbolic import ways
+from ..shortcuts import shortcuts
 from . import ranges, statements, trees, vocabulary
 from .dims import Leaf, Place, places
 from .lowering import Lowered, Lowering, named, needed
@@ -82,7 +82,7 @@ class Export:
     def made(self) -> Program:
         """The program; where that leaves more sizes free, of computations that serve all sizes."""
         places, program, refused = self.places, None, None
-        with ways(any_size=False) as asked:
+        with shortcuts(allowed=True) as asked:
             try:
                 program = self._made()
             except CaptureError as error:
@@ -91,7 +91,7 @@ class Export:
                 return _or_raise(program, refused)
         self.places = places
         try:
-            with ways(any_size=True):
+            with shortcuts(allowed=False):
                 other = self._made()
         except DisttrainError:
             return _or_raise(program, refused)
@@ -196,7 +196,8 @@ class Export:
             except Fixed:
                 if any(p.asked for p in self.places):
                     raise
-                fixed.update((p.leaf, p.dim) for p in self.places)
+                inner = {(p.leaf, p.dim) for p in self.places if p.dim} - fixed
+                fixed |= inner or {(p.leaf, p.dim) for p in self.places}  # batches are the last
                 continue
             if not chosen:
                 return recorded, fixed

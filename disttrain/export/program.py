@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -104,6 +105,15 @@ class Program:
         return f"program ({ins}) -> ({outs}){dims}\n{self.graph}"
 
     __repr__ = __str__
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        """How it is called."""
+        spec, count = self.signature.arguments, self.signature.positional
+        kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+        return inspect.Signature(
+            [inspect.Parameter(n, kinds[i >= count]) for i, n in enumerate(spec)]
+        )
 
     # --- calls --------------------------------------------------------------------------------
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -255,6 +265,7 @@ class Program:
 
     def _array(self, value: Value, given: Any) -> np.ndarray:
         given = given.detach().array if isinstance(given, Tensor) else given
+        given = np.asarray(given) if isinstance(given, np.generic) else given
         if not isinstance(given, np.ndarray):
             raise DTypeError(f"{value.name}: {type(given).__name__} given; an array is needed")
         if given.dtype != value.dtype:

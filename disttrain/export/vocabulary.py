@@ -17,7 +17,7 @@ import numpy as np
 from ..core.gate import Primitive
 from ..nn.functional import filters, pooling, vision
 from ..ops.declare import REGISTRY
-from ..ops.functions import gathering
+from ..ops.functions import repeating
 from ..ops.functions.creation import create
 from ..ops.functions.nn import padding
 
@@ -103,7 +103,7 @@ def _weights_of(make: Any, given: tuple, kind: Any) -> tuple[str, dict] | None:
 # Functions that make the places from which a dimension is taken.
 _PLACES: dict[str, Callable[..., Any]] = {
     "nearest": vision.nearest_places, "padding": padding.sources,
-    "repeated": gathering.repeated_places,
+    "repeated": repeating.repeated_places,
 }  # fmt: skip
 
 

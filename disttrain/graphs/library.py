@@ -12,7 +12,6 @@ from typing import Any, ClassVar
 from .. import tree
 from ..autograd.cells import arrived, awaiting
 from ..core.random import fork_rng
-from ..core.tensor import Tensor
 from ..errors import CaptureError
 from .compiled import STAGING, Once
 from .graph import CURRENT, outside
@@ -54,14 +53,14 @@ class Library:
         """Whether ``owner`` has its state already; else a first call makes it."""
         return True
 
-    def repeats(self, owner: Any, value: Any) -> bool:
-        """Whether a call with such arguments, or such results, is all that it computes, so that it
-        may be repeated without its Python."""
+    def is_state(self, owner: Any, t: Any) -> bool:
+        """Whether a Tensor is state of ``owner``'s, which calls may change."""
         return True
 
-    def is_state(self, owner: Any, tensor: Tensor) -> bool:
-        """Whether a tensor from outside may have other numbers at another call."""
-        return True
+    def beside(self, owner: Any, values: Any) -> bool:
+        """Whether values hold what operations do not show, or ``owner`` does after a call: then
+        its Python runs at every call."""
+        return False
 
     # --- both sides -------------------------------------------------------------------------------
     def calls(self, depth: int = 1) -> bool:
@@ -125,15 +124,15 @@ class Library:
             given, words = rebuild(now)
             with self.apart():
                 found = self.change(fn(*given, **words), False)
-            if STAGING.get() and not self.repeats(owner, found):
-                raise CaptureError(f"{kind}: its Python does more than compute")
+            if STAGING.get() and self.beside(owner, found):
+                raise CaptureError("what is beside the results is Python's")
             return found
 
         once = plainly if effect else Once(plainly, functools.partial(self.is_state, owner))
 
         def call(*values: Any) -> Any:
             if CURRENT.get() is None:
-                return (once if self.repeats(owner, values) else plainly)(*values)
+                return (plainly if self.beside(None, values) else once)(*values)
             with self.trial(owner):
                 return plainly(*values)
 

@@ -36,7 +36,7 @@ _NO_UNNAMED = {errno.EOPNOTSUPP, errno.EISDIR, errno.ENOENT, errno.EINVAL}
 # --- writing -----------------------------------------------------------------------------------
 
 
-def write_file(path: str, parts: list[Any], num_bytes: int) -> None:
+def write_file(path: str, parts: Iterable[Any], num_bytes: int) -> None:
     """Write ``parts`` (bytes-like, ``num_bytes`` together) as the file ``path``.
 
     The mode of a new file follows the umask (``disk.file_mode``); a replaced file keeps its mode. A
@@ -56,7 +56,7 @@ def write_file(path: str, parts: list[Any], num_bytes: int) -> None:
         raise disk.write_error(error, path, num_bytes, ". Nothing was changed") from error
 
 
-def _write_whole(path: str, parts: list[Any], num_bytes: int, mode: int) -> None:
+def _write_whole(path: str, parts: Iterable[Any], num_bytes: int, mode: int) -> None:
     folder, name = os.path.split(path)
     _remove_strays(folder)
     draft = os.path.join(folder, f".{name[:200]}.{disk.host()}-{secrets.token_hex(6)}{_DRAFT}")

@@ -39,7 +39,7 @@ def open_program(name: str, path: str) -> Model:
     program = importlib.import_module("disttrain.export").load_program(path)
     if program.writes:
         raise ConfigError(
-            f"serve: {name}: a call changes {program.writes[0][0]}, and what one request gets may "
+            f"{name}: a call changes {program.writes[0][0]}, and what one request gets may "
             "not depend on others; export it with train=False"
         )
     dims = {key: (dim.min, dim.max) for key, dim in program.dims.items()}
@@ -55,9 +55,7 @@ def open_onnx(name: str, path: str) -> Model:
     try:
         runtime = importlib.import_module("onnxruntime")
     except ImportError:
-        raise ConfigError(
-            "serve: --onnx: onnxruntime is missing: pip install 'disttrain[onnx]'"
-        ) from None
+        raise ConfigError("--onnx: onnxruntime is missing: pip install 'disttrain[onnx]'") from None
     settings = runtime.SessionOptions()
     settings.log_severity_level = 3
     settings.intra_op_num_threads = settings.inter_op_num_threads = 1
@@ -161,7 +159,7 @@ def _onnx_type(name: str, value: Any) -> str:
     """``tensor(float)`` as numpy calls it."""
     inner = value.type.removeprefix("tensor(").removesuffix(")")
     if inner == value.type:
-        raise ConfigError(f"serve: {name}: {value.name} is a {value.type}; a tensor is needed")
+        raise ConfigError(f"{name}: {value.name} is a {value.type}; a tensor is needed")
     return _ONNX_TYPES.get(inner, inner)
 
 

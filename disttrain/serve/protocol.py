@@ -16,10 +16,16 @@ from http import HTTPStatus
 from typing import Any, Protocol
 from urllib import parse
 
-import httptools
-
+from ..errors import ConfigError
 from . import journal
 from .refusal import Refused, shown
+
+try:
+    import httptools
+except ImportError as error:
+    raise ConfigError(
+        f"serve: {error.name} is missing, which reads requests: pip install 'disttrain[serve]'"
+    ) from None
 
 _MOST_HEAD = 32 << 10  # bytes of a request's first line and headers
 _MOST_READ = _MOST_HEAD + (256 << 10)  # of reads that have not ended a head

@@ -112,7 +112,7 @@ def check_servable(name: str, specs: Iterable[Spec]) -> None:
     for spec in specs:
         if spec.dtype not in DATATYPES:
             raise ConfigError(
-                f"serve: {name}: {spec.name} has elements of type {spec.dtype}, which the "
+                f"{name}: {spec.name} has elements of type {spec.dtype}, which the "
                 f"protocol has not; it has {', '.join(DATATYPES)}"
             )
 

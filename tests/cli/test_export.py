@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import onnxruntime
 import pytest
 import train as program
 
@@ -99,6 +100,19 @@ def test_the_suffix_says_what_is_written(gpt, tmp_path):
     codes = dt.tensor([[3, 1, 4]])
     found = dt.load_program(tmp_path / "folder")(codes)
     assert found.tolist() == model_of(gpt)(codes).tolist()
+
+
+def test_onnx_goes_with_it(tmp_path):
+    run = trained(tmp_path / "runs", *MLP)
+    words = ["-o", str(tmp_path / "m.dtp"), "--onnx", "--opset", "17", "--program", TRAIN]
+    assert main(["export", str(run), *words]) == 0
+    session = onnxruntime.InferenceSession(tmp_path / "m.onnx", providers=["CPUExecutionProvider"])
+    x = dt.randn(5, 1, 8, 8)
+    (found,) = session.run(None, {session.get_inputs()[0].name: x.numpy()})
+    assert abs(found - model_of(run)(x).detach().numpy()).max() < 1e-5
+    one = ["-o", str(tmp_path / "one.onnx"), "--program", TRAIN]
+    assert main(["export", str(run), *one]) == 0
+    assert (tmp_path / "one.onnx").exists() and not (tmp_path / "one.dtp").exists()
 
 
 def test_the_data_are_not_needed(gpt, monkeypatch):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -23,6 +24,16 @@ def client():
     names: dict = {}
     exec(text.partition("```python\n")[2].partition("\nprint(")[0], names)
     return names["infer"]
+
+
+def dirty_kilobytes(process, path) -> list[int]:
+    """Of each mapping of a file: how much of it is the process's own."""
+    text = Path(f"/proc/{process}/smaps").read_text()
+    parts = re.split(r"^(?=[0-9a-f]+-[0-9a-f]+ )", text, flags=re.MULTILINE)
+    found = [
+        part for part in parts if part.splitlines()[:1] and part.splitlines()[0].endswith(str(path))
+    ]
+    return [int(re.search(r"Private_Dirty: +(\d+)", part)[1]) for part in found]
 
 
 def test_a_saved_program_is_served(tmp_path) -> None:
@@ -56,6 +67,9 @@ def test_a_saved_program_is_served(tmp_path) -> None:
         found = client()(line.split()[-1], "net", input=x)["output"]
         np.testing.assert_array_equal(found, want)
         np.testing.assert_array_equal(np.float32(output["data"]).reshape(output["shape"]), want)
+        with urllib.request.urlopen(f"{line.split()[-1]}/metrics", timeout=30) as answer:
+            worker = re.search(r'private_bytes\{worker="(\d+)"', answer.read().decode())[1]
+        assert dirty_kilobytes(worker, path) == [0]  # its pages are those of all workers
         job.send_signal(signal.SIGTERM)
         assert job.wait(30) == 0
     finally:

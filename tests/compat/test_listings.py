@@ -1,5 +1,6 @@
-"""Programs as people of JAX and TensorFlow write them, under those names: each prints what it
-prints under the real library (recorded beside it, with jax 0.10.2 and tensorflow 2.21.0)."""
+"""Programs as people of PyTorch, JAX and TensorFlow write them, under those names: each prints what
+it prints under the real library (recorded beside it, with torch 2.13.0, jax 0.10.2 and tensorflow
+2.21.0)."""
 
 from __future__ import annotations
 
@@ -14,10 +15,14 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PROGRAMS = Path(__file__).parent / "programs"
 JAX, TENSORFLOW = "disttrain.compat.jax", "disttrain.compat.tensorflow"
+TORCH = "disttrain.compat.torch"
 ALONE = {
     "jax/transforms": [JAX],
     "jax/pmap_step": [JAX, "--simulate", "8"],
     "jax/sharding": [JAX, "--simulate", "8"],
+    "torch/jit": [TORCH],
+    "torch/export": [TORCH],
+    "torch/onnx_export": [TORCH],
     "tensorflow/tape": [TENSORFLOW],
     "tensorflow/function": [TENSORFLOW],
     "tensorflow/data": [TENSORFLOW],

@@ -7,7 +7,7 @@ import operator
 
 import pytest
 
-from disttrain.compat.tables import passing, rows
+from disttrain.compat.tables import functions, passing, rows
 
 
 def test_functions_under_other_parameters():
@@ -29,3 +29,10 @@ def test_a_text_says_a_table():
     assert [r.kind for r in found] == ["Cos", "Other", "Add", "MyOwn"]
     assert [r.fn for r in found] == [math.cos, operator.pow, operator.add, mine]
     assert [(r.mark, r.text) for r in found[1:3]] == [("F", "x"), ("-", "x y=1")]
+
+
+def test_functions_of_a_table():
+    made = functions("F cos; - add:Sum | x y=1", (math, operator), {"F": "floats", "-": None},
+                     lambda *how: how, lambda *how: how, {"add": list}, {"cos": abs})  # fmt: skip
+    assert made == {"cos": ("cos", "Cos", abs, "floats"),
+                    "add": ("add", "Sum", operator.add, "x y=1", None, list)}  # fmt: skip

@@ -131,3 +131,13 @@ def test_on_a_device(double, tmp_path):
         np.testing.assert_allclose(found.detach().cpu().array, want, atol=1e-6)
         np.testing.assert_allclose(there.run({"x": x.array})["output"], want, atol=1e-6)
     assert there.to("cpu").run({"x": x.array})["output"].tobytes() == want.tobytes()
+
+
+def test_a_program_is_a_function():
+    """It can be exported again, and tells its arguments."""
+    again = dt.export(PROGRAM, (X, Y), dynamic={"x": {0: "n", 1: "k"}, "y": {0: "k"}})
+    assert str(again.inputs[0]) == "x: float32[n, k]" and same(again(X, Y), PROGRAM(X, Y))
+    nested = dt.export(lambda x: PROGRAM(x, Y) + 1, (X,))
+    assert same(nested(X), PROGRAM(X, Y) + 1)
+    alone = dt.export(lambda x: x + 1, (dt.tensor(1.0),))
+    assert alone.run({"x": np.float32(2)})["output"] == 3

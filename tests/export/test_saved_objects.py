@@ -90,7 +90,7 @@ class Net(Box):
     def forward(self, x):
         self.inner.count.put(lambda c: c + 1)
         y = op("MatMul", dt.matmul, x, self.w.read())
-        return {"y": op("Add", dt.add, y, self.rows[0].read())}
+        return {"y": op("Add", dt.add, y, self.rows[0].read()), "kind": "scores"}
 
     apply = Function(forward, signature=[spec(None, 3)])
 
@@ -136,7 +136,7 @@ def test_what_was_loaded_is_saved_again(tmp_path):
     again = KIND.load(tmp_path / "2")
     x = dt.randn(4, 3)
     assert again.apply(x)["y"].tolist() == loaded.apply(x)["y"].tolist()
-    assert sorted(again.signatures["serving_default"](x)) == ["y"]
+    assert sorted(again.signatures["serving_default"](x)) == ["kind", "y"]
 
 
 def test_functions_are_told_by_their_arguments(tmp_path):

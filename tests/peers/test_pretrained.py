@@ -59,7 +59,12 @@ def test_transformers_reads_the_example_and_the_example_reads_it(tmp_path):
     import transformers
 
     import disttrain as dt
-    from disttrain.serialize import read_config, read_pretrained, save_pretrained
+    from disttrain.serialize import (
+        read_config,
+        read_pretrained,
+        save_characters,
+        save_pretrained,
+    )
     from training import gpt2
 
     model, settings = of_example(dt)
@@ -71,6 +76,9 @@ def test_transformers_reads_the_example_and_the_example_reads_it(tmp_path):
         assert type(theirs).__name__ == "GPT2LMHeadModel"
         found = theirs(torch.tensor(codes)).logits.tolist()
         assert apart(dt, found, model(dt.tensor(codes)).tolist()) < 1e-5
+        save_characters(LETTERS, tmp_path / size)
+        tokens = transformers.AutoTokenizer.from_pretrained(tmp_path / size)
+        assert tokens(PROMPT)["input_ids"] == codes[0] and tokens.decode(codes[0]) == PROMPT
         theirs.save_pretrained(tmp_path / "back", max_shard_size=size)
         back = tmp_path / "back"
         again = gpt2.from_pretrained(read_pretrained(back), read_config(back)).eval()

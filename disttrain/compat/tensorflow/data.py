@@ -14,24 +14,19 @@ from typing import Any
 
 import numpy as np
 
-from ...data.pipeline import AUTOTUNE, Pipeline, PipelineSpec
+from ...data.pipeline import AUTOTUNE, Pipeline, PipelineSpec, views
 from ...data.pipeline import TensorSpec as PlainSpec
 from ...data.pipeline.elements import lift, map_leaves, paired
-from ...data.pipeline.views import ArrayIterator, Settings, View, ViewIterator, offer, offered
 from ...errors import ShapeError
-from ...graphs.streams import drawn
 from ...keyed import streams
 from ..publish import MissingName, lacking
+from .dispatch import plain
 from .errors import invalid
-from .tensor import GRAPH, convert, wrap
+from .tensor import convert, wrap
 from .types import TensorShape, TensorSpec, as_dtype
 
 CONSTANTS = {"AUTOTUNE": AUTOTUNE, "INFINITE_CARDINALITY": -1, "UNKNOWN_CARDINALITY": -2}
 _ERRORS = {"missing": "NotFoundError", "damaged": "DataLossError"}
-
-
-def _plain(value: Any) -> Any:
-    return value.numpy().tolist() if hasattr(value, "numpy") else value
 
 
 class DatasetSpec(PipelineSpec):
@@ -58,7 +53,7 @@ AutoShardPolicy: Any = enum.IntEnum(
 )
 
 
-class Options(Settings):
+class Options(views.Settings):
     """What may be chosen of a dataset. What concerns speed alone has no effect."""
 
     def __init__(self) -> None:
@@ -69,15 +64,10 @@ class Options(Settings):
                          experimental_deterministic=None, **parts)  # fmt: skip
 
 
-class OwnedIterator(ViewIterator):
+class OwnedIterator(views.ViewIterator):
     """One pass through a dataset; a ``tf.train.Checkpoint`` keeps its position."""
 
-    def __next__(self) -> Any:
-        if GRAPH.get() is not None:
-            return drawn(self.get_next, self.element_spec)
-        return super().__next__()
-
-    next = __next__
+    next = views.ViewIterator.__next__
 
     def get_next(self, name: str | None = None) -> Any:
         """The next element; ``OutOfRangeError`` at the end."""
@@ -87,18 +77,18 @@ class OwnedIterator(ViewIterator):
             raise invalid("End of sequence", "OutOfRangeError") from None
 
 
-class NumpyIterator(ArrayIterator, OwnedIterator):
+class NumpyIterator(views.ArrayIterator, OwnedIterator):
     """Elements as numpy's arrays, numbers and ``bytes``."""
 
 
-class DatasetV2(View):
+class DatasetV2(views.View):
     """A dataset: a pipeline under TensorFlow's names."""
 
     noun, iterator, arrays = "dataset", OwnedIterator, NumpyIterator
     unused = ("num_parallel_calls", "deterministic", "synchronous", "use_unbounded_threadpool",
               "buffer_size", "name")  # fmt: skip
-    elements = View.elements | {"padding_values", "target_dist", "initial_dist", "file_pattern",
-                                "filenames"}  # fmt: skip
+    elements = views.View.elements | {
+        "padding_values", "target_dist", "initial_dist", "file_pattern", "filenames"}  # fmt: skip
     give_leaf: Any = staticmethod(lambda leaf: convert(leaf)._value)
     seed: Any = staticmethod(lambda own: streams.seeds().pair(own))
     failed: Any = staticmethod(lambda kind, message: invalid(
@@ -125,7 +115,7 @@ class DatasetV2(View):
             return value
         if name == "dtype":
             return as_dtype(value).as_numpy_dtype
-        found = _plain(value)
+        found = plain(value)
         if isinstance(found, str) and name in ("batch_size", "count", "size", "buffer_size"):
             raise TypeError(f"Cannot convert {found!r} to EagerTensor of dtype int64")
         return found.decode() if isinstance(found, bytes) else found
@@ -163,8 +153,8 @@ class DatasetV2(View):
         return DatasetV2(rows, "FlatMap")
 
 
-offer(DatasetV2, """counter random load map filter interleave flat_map scan take_while take skip
-    shard unbatch unique ignore_errors batch padded_batch window rebatch group_by_window cache
+views.offer(DatasetV2, """counter random load map filter interleave flat_map scan take_while take
+    skip shard unbatch unique ignore_errors batch padded_batch window rebatch group_by_window cache
     rejection_resample concatenate repeat shuffle prefetch""", from_tensors="Tensor",
     list_files="Shuffle", choose_from_datasets="DirectedInterleave", enumerate="Zip",
     sample_from_datasets="DirectedInterleave", ragged_batch="Batch",
@@ -173,38 +163,31 @@ for _word, _title, _how in (
     ("from_tensor_slices", "TensorSlice", {"same": ShapeError}),
     ("range", "Range", {"dtype": "output_type"}), ("zip", "Zip", {"structure": "datasets"}),
 ):  # fmt: skip
-    setattr(DatasetV2, _word, staticmethod(offered(DatasetV2, _word, _title, **_how)))
+    setattr(DatasetV2, _word, staticmethod(views.offered(DatasetV2, _word, _title, **_how)))
 # By its module other libraries know a dataset of TensorFlow.
 DatasetV2.__module__ = "tensorflow.python.data.ops.dataset_ops"
-
-
-# --- tf.data.experimental -------------------------------------------------------------------------
-def _applied(word: str) -> Callable[..., Any]:
-    """A function that returns what ``Dataset.apply`` takes."""
-    return lambda *args, **kwargs: lambda dataset: getattr(dataset, word)(*args, **kwargs)
-
 
 EXPERIMENTAL: dict[str, Any] = {
     **CONSTANTS, "AutoShardPolicy": AutoShardPolicy,
     "assert_cardinality": lambda expected_cardinality: lambda d: DatasetV2(
-        d.pipeline.assert_cardinality(_plain(expected_cardinality)), "AssertCardinality"),
+        d.pipeline.assert_cardinality(plain(expected_cardinality)), "AssertCardinality"),
     "shuffle_and_repeat": lambda size, count=None, seed=None: (
         lambda d: d.shuffle(size, seed).repeat(count)),
     "map_and_batch": lambda fn, size, num_parallel_batches=None, drop_remainder=False, calls=None: (
         lambda d: d.map(fn, calls).batch(size, drop_remainder)),
     "prefetch_to_device": lambda device, buffer_size=None: lambda d: d.prefetch(buffer_size),
-    "Counter": getattr(DatasetV2, "counter"), "enumerate_dataset": _applied("enumerate"),  # noqa: B009
+    "Counter": getattr(DatasetV2, "counter"), "enumerate_dataset": views.applied("enumerate"),  # noqa: B009
     **{word: getattr(DatasetV2, word) for word in (
         "cardinality", "get_single_element", "save", "load", "sample_from_datasets",
         "choose_from_datasets")},
-    **{word: _applied(word) for word in (
+    **{word: views.applied(word) for word in (
         "bucket_by_sequence_length", "group_by_window", "ignore_errors", "rejection_resample",
         "scan", "take_while", "unbatch", "unique")},
 }  # fmt: skip
 NAMED: dict[str, Any] = {
     **CONSTANTS, "Dataset": DatasetV2, "DatasetSpec": DatasetSpec, "Iterator": OwnedIterator,
     "NumpyIterator": NumpyIterator, "Options": Options,
-    **{name: offered(DatasetV2, word, title, name, compression="compression_type")
+    **{name: views.offered(DatasetV2, word, title, name, compression="compression_type")
        for word, title, name in (("tfrecords", "TFRecord", "TFRecordDataset"),
                                  ("text_lines", "TextLine", "TextLineDataset"))},
 }  # fmt: skip

@@ -42,8 +42,6 @@ def InputOptions(**options: Any) -> Any:  # noqa: N802  (a class there)
 
 
 class InputContext(strategies.InputContext):
-    """Which input of how many a function makes."""
-
     title = "tf.distribute.InputContext"
 
 

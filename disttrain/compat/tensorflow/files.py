@@ -31,7 +31,6 @@ _VALUE = "/.ATTRIBUTES/VARIABLE_VALUE"
 _given, _shown, _told = DatasetV2.given, DatasetV2.shown, DatasetV2.told
 
 
-# --- tf.train -------------------------------------------------------------------------------------
 class Checkpoint(ObjectCheckpoint):
     """Objects with names, to be saved and restored together."""
 
@@ -47,8 +46,8 @@ class Checkpoint(ObjectCheckpoint):
     def children(self, value: Any) -> Any:
         if not hasattr(value, "get_config"):
             return super().children(value)
-        half_made = LATE.get() and not getattr(value, "built", True)
-        return () if half_made else enumerate(value.variables)
+        late = LATE.get() and not getattr(value, "built", True)
+        return () if late else enumerate(value.variables)
 
     def held(self, value: Any) -> Any:
         array = as_leaf(value.numpy())
@@ -90,9 +89,6 @@ TRAIN: dict[str, Any] = {
         ("latest_checkpoint", Checkpoint.latest), ("get_checkpoint_state", listing))},
     **{f.__name__: f for f in (Checkpoint, CheckpointManager, list_variables, load_variable)},
 }  # fmt: skip
-
-
-# --- tf.io ----------------------------------------------------------------------------------------
 TFRecordOptions = namedtuple("TFRecordOptions", ["compression_type"], defaults=[None])
 
 
@@ -148,7 +144,6 @@ IO: dict[str, Any] = {
 }  # fmt: skip
 
 
-# --- tf.summary -----------------------------------------------------------------------------------
 def _written(word: str, text: str) -> Any:
     def function(name: str, data: Any, step: Any = None, *how: Any) -> bool:
         rate, step, how = ((step,), how[0], how[1:]) if word == "audio" else ((), step, how)

@@ -39,6 +39,9 @@ _COVERS = (Tensor, IndexedSlices, Variable)
 
 class _Keras(Library):
     packages = ("keras.", "disttrain.")
+    tensor, running = staticmethod(convert), staticmethod(in_keras)
+    is_value: Any = staticmethod(lambda value: isinstance(value, _COVERS[:2]))
+    ready: Any = staticmethod(lambda owner: getattr(owner, "built", True))
 
     def inward(self, value: Any) -> Any:
         if isinstance(value, SymbolicTensor):
@@ -52,28 +55,19 @@ class _Keras(Library):
             return value
         return wrap(value if thread.tapes or IN_KERAS.get() else value.detach())
 
-    def is_value(self, value: Any) -> bool:
-        return isinstance(value, _COVERS[:2])
+    def is_state(self, owner: Any, t: Any) -> bool:
+        known = {v.value.data_ptr() for v in getattr(owner, "variables", ())}
+        return isinstance(t, Parameter) or t.data_ptr() in known
 
-    def ready(self, owner: Any) -> bool:
-        return getattr(owner, "built", True)
+    def beside(self, owner: Any, values: Any) -> bool:
+        masked = any(getattr(v, "_keras_mask", None) is not None for v in tree.leaves(values))
+        return masked or bool(vars(owner).get(_ADDED) if owner is not None else ())
 
     @contextlib.contextmanager
     def trial(self, owner: Any) -> Iterator[None]:
         with sys.modules["keras"].StatelessScope(collect_losses=True) as scope:
             yield
         owner.__dict__[_ADDED] = [self.inward(v) for v in scope.losses or []]
-
-    def repeats(self, owner: Any, value: Any) -> bool:
-        masked = any(getattr(v, "_keras_mask", None) is not None for v in tree.leaves(value))
-        return not masked and not owner.__dict__.get(_ADDED)  # (losses and masks are Python's)
-
-    def is_state(self, owner: Any, tensor: Inner) -> bool:
-        held = getattr(owner, "variables", ())
-        return isinstance(tensor, Parameter) or any(
-            v.value.data_ptr() == tensor.data_ptr() for v in held)  # fmt: skip
-
-    tensor, running = staticmethod(convert), staticmethod(in_keras)
 
 
 _KERAS = _Keras()
@@ -85,17 +79,6 @@ def load() -> Any:
     keras = importlib.import_module("disttrain.compat.keras").install()
     _hook(keras)
     return keras
-
-
-def _plainly(spec_of: Callable) -> Callable:
-    """``compute_output_spec``, of functions that may give covered tensors."""
-
-    @functools.wraps(spec_of)
-    def entry(fn: Callable, *args: Any, **kwargs: Any) -> Any:
-        plain = functools.wraps(fn)(lambda *a, **k: _KERAS.change(fn(*a, **k), False))
-        return spec_of(plain, *args, **kwargs)
-
-    return entry
 
 
 def _apply(fn: Callable, apply_gradients: Callable) -> Callable:
@@ -167,8 +150,14 @@ def _hook(keras: Any) -> None:
         given = isinstance(x, (*_COVERS, list, tuple))
         return original(_KERAS.change(x, False) if given else x, *args, **kwargs)
 
+    spec_of = core.compute_output_spec
+
+    @functools.wraps(spec_of)
+    def compute_output_spec(fn: Callable, *args: Any, **kwargs: Any) -> Any:
+        return spec_of(_KERAS.keeping(fn), *args, **kwargs)
+
     replace("keras", original, convert_to_tensor)
-    replace("keras", core.compute_output_spec, _plainly(core.compute_output_spec))
+    replace("keras", spec_of, compute_output_spec)
     keras.Model._symbolic_build = announced(keras.Model._symbolic_build)
     operation = importlib.import_module("keras.src.ops.operation").Operation
     operation.__call__ = _KERAS.keeping(operation.__call__)

@@ -14,7 +14,7 @@ import disttrain as dt
 from ...arrays import frames, normalizing, pieces, ranks, ratios, slots, systems, totals
 from ...arrays.general import words
 from ...nn import activations, channels_last, images, logits
-from ..tables import rows
+from ..tables import functions
 from .dispatch import COMPLEX, FLOATS, binary, execute, matched, op, unary
 from .errors import invalid
 from .tensor import convert
@@ -28,14 +28,8 @@ _PLACES: tuple[Any, ...] = (ratios, dt, dt.special, dt.nn.functional)
 
 
 def made(text: str, places: Any, one: Callable = unary, outs: Any = None, **special: Any) -> Any:
-    """The functions of a table (``compat.tables.rows``), whose marks are types; ``one`` makes those
-    that have no parameters of their own. ``outs``: what becomes of their results."""
-    found = {}
-    for word, kind, fn, mark, parameters in rows(text, places, special):
-        types, out = _TYPES[mark], (outs or {}).get(word)
-        found[word] = (op(word, kind, fn, parameters, types, out) if parameters
-                       else one(word, kind, fn, types))  # fmt: skip
-    return found
+    """The functions of a table, whose marks are types (``compat.tables.functions``)."""
+    return functions(text, places, _TYPES, op, one, outs or {}, special)
 
 
 _UNARY = made("""

@@ -36,15 +36,9 @@ class _Draws(Draws):
     numbers: Any = staticmethod(plain)
     kind: Any = staticmethod(as_dtype)
     stack: Any = staticmethod(stack)
-
-    def value(self, given: Any, kind: Any = None) -> Any:
-        return convert(given, hint=kind)
-
-    def numpy_type(self, kind: Any) -> Any:
-        return kind.as_numpy_dtype
-
-    def combine(self, fn: Any, *values: Any) -> Any:
-        return fn(*values)
+    value: Any = staticmethod(lambda given, kind=None: convert(given, hint=kind))
+    numpy_type: Any = staticmethod(lambda kind: kind.as_numpy_dtype)
+    combine: Any = staticmethod(lambda fn, *values: fn(*values))
 
 
 _DRAWS = _Draws()

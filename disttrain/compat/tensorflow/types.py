@@ -53,6 +53,9 @@ class TensorSpec(graphs.Spec, TypeSpec):
     def __init__(self, shape: Any, dtype: Any = "float32", name: str | None = None) -> None:
         super().__init__(shape, as_dtype(dtype), name)
 
+    def __repr__(self) -> str:
+        return f"TensorSpec(shape={self.shape}, dtype={self.dtype!r}, name={self.name!r})"
+
     def example(self, size: int) -> Any:
         if self.dtype.inner is None:
             return np.full([size if d is None else d for d in self.shape or ()], b"", object)

@@ -1,5 +1,5 @@
-"""``torch.ao.quantization`` and the modules beside it, and names of quantized tensors at the top of
-torch: ``disttrain.quantize``, loaded when a program first asks for one of them."""
+"""``torch.ao.quantization`` and the modules beside it, ``torchao.quantization``, and names at
+torch's top level: ``disttrain.quantize``, loaded when one of them is first asked for."""
 
 from __future__ import annotations
 
@@ -80,6 +80,11 @@ def modules() -> dict[str, Shim]:
         found[name] = Shim(name).later(_filled(sources, "dynamic" in name))
     for name, same in sorted(_OLDER.items()):
         found[name] = Shim(name).later(_filled(_MODULES[same], "dynamic" in name))
+    found["torchao"] = Shim("torchao")
+    for name in ("torchao.quantization", "torchao.quantization.quant_api"):
+        found[name] = Shim(name).later(
+            lambda shim: Shim.take(shim, importlib.import_module(f"{_HOME}.configs"))
+        )
     found["torch.backends.quantized"] = Shim("torch.backends.quantized").give(
         engine="x86", supported_engines=["qnnpack", "none", "onednn", "x86", "fbgemm"]
     )

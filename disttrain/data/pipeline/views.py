@@ -22,6 +22,7 @@ from typing import Any, ClassVar, TypeVar
 
 from ...errors import DisttrainError, SerializationError
 from ...graphs import CURRENT, outside
+from ...graphs.streams import drawn
 from .elements import map_leaves
 from .pipeline import Pipeline
 from .specs import INFINITE, PipelineSpec
@@ -43,11 +44,7 @@ class ViewIterator:
 
     def __next__(self) -> Any:
         if CURRENT.get() is not None:
-            raise NotImplementedError(
-                f"iterating over a {self._view.noun} inside of a traced function: its elements "
-                "would become constants of the graph. Trace the step alone, and call it for each "
-                "element"
-            )
+            return drawn(getattr(self, "get_next", self.__next__), self.element_spec)
         with self._view.told():
             return self.show(next(self._iterator))
 
@@ -307,3 +304,8 @@ def offer(view: type[View], words: str, **titles: str) -> None:
         made = offered(view, word, title)
         alone = inspect.ismethod(getattr(Pipeline, word))
         setattr(view, word, staticmethod(made) if alone else made)
+
+
+def applied(word: str) -> Callable[..., Any]:
+    """The method ``word`` as a function that gives what ``apply`` takes."""
+    return lambda *args, **kwargs: lambda view: getattr(view, word)(*args, **kwargs)

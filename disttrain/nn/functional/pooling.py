@@ -20,7 +20,8 @@ from ...errors import ShapeError
 from ...ops.functions.args import in_float32, kinds
 from ...ops.functions.views.memory_formats import following
 from ...ops.primitives.linalg import local_product
-from ...symbolic import as_int, for_any_size, made
+from ...shortcuts import barred
+from ...symbolic import as_int, made
 from .common import need_dims
 from .filters import area
 
@@ -80,7 +81,7 @@ def _along(x: Tensor, make: Callable[..., np.ndarray], given: tuple, out: int, d
 
 def _even(input: Tensor, wanted: tuple[int, ...]) -> list[int]:
     """The size of the regions where that is one and they are apart from each other, else none."""
-    if for_any_size():
+    if barred():
         return []
     sizes = tuple(input.shape)[-len(wanted) :]
     even = all(w > 0 and size and size % w == 0 for size, w in zip(sizes, wanted, strict=True))
@@ -98,7 +99,7 @@ def _adaptive_avg(where: str, n: int, input: Tensor, output_size: int | tuple) -
     x, given = input, output_size if isinstance(output_size, (tuple, list)) else (output_size,) * n
     for dim, out, asked in zip(range(-n, 0), wanted, given, strict=True):
         size = x.shape[dim]
-        if asked is not None and (for_any_size() or out != size):
+        if asked is not None and (barred() or out != size):
             x = along(x, area, size, out, out=out, dim=dim)
     return following(x.clone() if x is input else x, input)
 

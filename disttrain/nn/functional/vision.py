@@ -17,7 +17,8 @@ from ...ops.functions.args import in_float32, kinds
 from ...ops.functions.nn.padding import SOURCES, extended
 from ...ops.functions.views.memory_formats import following
 from ...ops.primitives.pool import avg_pool_spread
-from ...symbolic import as_int, for_any_size, hinted, made
+from ...shortcuts import barred
+from ...symbolic import as_int, hinted, made
 from . import filters
 from .common import need_dims
 from .pooling import MEANS, along
@@ -198,7 +199,7 @@ def _repeated(input: Tensor, times: list[int], sizes: list[int]) -> Tensor:
 
 
 def _nearest(input: Tensor, sizes: list[int], scales: list, shift: float) -> Tensor:
-    if for_any_size():
+    if barred():
         return _taken(input, sizes, scales, shift)
     times = _doubled(input, sizes, scales) if input.meta()[1].kind in "fV" else None
     if times is not None:
@@ -267,7 +268,7 @@ def _separable(
 def _mean_of(size: int, out: int, f: float | None = None, most: int | None = None) -> int:
     """Of how many neighbours, ``most`` or less, each of ``out`` elements is the mean; 0: none."""
     count = hinted(size) // max(hinted(out), 1)
-    if for_any_size() or not count or size != count * out or (most is not None and count > most):
+    if barred() or not count or size != count * out or (most is not None and count > most):
         return 0
     return count if f is None or f * count == 1 else 0
 

@@ -23,7 +23,7 @@ class Limits:
     functions within each other; ``iterations`` of one loop."""
 
     bytes: int = 1 << 36
-    elements: int = 1 << 31
+    elements: int = 1 << 28
     nodes: int = 1_000_000
     depth: int = 32
     iterations: int = 10_000_000

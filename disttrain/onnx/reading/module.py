@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
+from keyword import iskeyword
 from typing import Any
 
 import numpy as np
@@ -38,6 +40,8 @@ class OnnxModule(Module):
         self._numbers: dict[str, Numbers] = {}
         self._texts: dict[str, np.ndarray] = {}
         self._take_constants(graph)
+        if all(p.name.isidentifier() and not iskeyword(p.name) for p in self.inputs):
+            self.__dict__["forward"] = Forward(self)
 
     # --- state ------------------------------------------------------------------------------
     def _take_constants(self, graph: Graph) -> None:
@@ -146,6 +150,19 @@ class OnnxModule(Module):
     def extra_repr(self) -> str:
         """What it takes and gives."""
         return f"{self._said()} -> {', '.join(map(str, self.outputs))}"
+
+
+class Forward:
+    """The call of a model, with the names of its inputs for those who ask for a signature."""
+
+    def __init__(self, model: OnnxModule) -> None:
+        self.model = model
+        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+        parameters = [inspect.Parameter(p.name, kind) for p in model.inputs]
+        self.__signature__ = inspect.Signature(parameters)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return type(self.model).forward(self.model, *args, **kwargs)
 
 
 _GONE = np.empty(0)

@@ -57,6 +57,15 @@ def of_sizes(sizes: Sequence[Any]) -> Numbers:
     return Numbers(sizes, (len(sizes),), int64)
 
 
+_MOST = 1 << 16  # numbers that are made at once: as many as no model has sizes
+
+
+def _few(count: Any) -> Any:
+    if type(count) is int and count > _MOST:
+        raise ShapeError(f"{count} numbers of sizes would be made; at most {_MOST} are")
+    return count
+
+
 Rule = Callable[..., Any]
 RULES: dict[str, Rule] = {}
 
@@ -249,7 +258,9 @@ RULES |= {
 @_rule("Range")
 def _range(start: Numbers, limit: Numbers, delta: Numbers, **_: Any) -> Numbers:
     first, step = start.one(), delta.one()
-    count = max(0, math.ceil((limit.one() - first) / step))
+    if step == 0:
+        raise ShapeError("a range with steps of 0")
+    count = _few(max(0, math.ceil((limit.one() - first) / step)))
     return Numbers([first + i * step for i in range(count)], (count,), start.kind)
 
 
@@ -258,7 +269,7 @@ def _constant_of_shape(shape: Numbers, *, value: Any = None) -> Numbers:
     sizes = tuple(int(n) for n in shape.items)
     fill = 0.0 if value is None else value.ravel()[0].item()
     kind = float32 if value is None else held_in_array(value)
-    return Numbers([fill] * math.prod(sizes), sizes, kind)
+    return Numbers([fill] * _few(math.prod(sizes)), sizes, kind)
 
 
 def held_in_array(array: np.ndarray) -> dtype:
@@ -269,9 +280,13 @@ def held_in_array(array: np.ndarray) -> dtype:
 @_rule("Expand")
 def _expand(a: Numbers, shape: Numbers) -> Numbers:
     sizes = [int(n) for n in shape.items]
-    return a.at(np.broadcast_to(a.places(), np.broadcast_shapes(a.shape, tuple(sizes))))
+    full = np.broadcast_shapes(a.shape, tuple(sizes))
+    _few(math.prod(full))
+    return a.at(np.broadcast_to(a.places(), full))
 
 
 @_rule("Tile")
 def _tile(a: Numbers, times: Numbers) -> Numbers:
-    return a.at(np.tile(a.places(), [int(n) for n in times.items]))
+    repeats = [int(n) for n in times.items]
+    _few(math.prod(repeats) * len(a.items))
+    return a.at(np.tile(a.places(), repeats))

@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from ...backends.fused.convolutions import depthwise
 from ...backends.fused.products import int8_product
 from ...backends.fused.products.int8_product import levels
 from ...core.annotations import Shaped, Value
@@ -37,6 +38,7 @@ from .views import cat, getitem, reshape
 
 F32 = np.dtype(np.float32)
 INT8, UINT8 = np.dtype(np.int8), np.dtype(np.uint8)
+_EXACT, _LARGEST = 1 << 24, 255 * 128  # sums below are numbers of float32; the largest product
 _REAL = "fV"  # numpy's kinds, with those of ml_dtypes
 _FEW_ROWS = 16  # beyond, a product of floating-point numbers is as fast (measured)
 
@@ -297,14 +299,18 @@ def _one_channel(
 ) -> Any:  # fmt: skip
     """One input channel per group: a sum of shifted planes."""
     n, c = x.shape[:2]
-    each = len(w) // c
+    each, factor = len(w) // c, (F32.type(x_scale) * scales).reshape(-1, *(1,) * len(out))
+    if math.prod(w.shape[2:]) * _LARGEST < _EXACT:  # a kernel of float32 is exact, too
+        y, how = np.empty((n, len(w), *out), F32), {"padding": (0,) * len(out), "groups": c}
+        given = x.astype(F32) - x_zero, w.astype(F32), None, y
+        if depthwise.convolve(*given, stride=stride, dilation=dilation, **how):
+            return y * factor
     shifted = (x.astype(np.int32) - x_zero)[:, :, None]
     total = np.zeros((n, c, each, *out), np.int32)
     for tap, where in win.taps(w.shape[2:], out, stride, dilation):
         weight: Any = w[(slice(None), 0, *tap)]
         weight = weight.astype(np.int32).reshape(c, each, *(1,) * len(out))
         total += shifted[(slice(None), slice(None), slice(None), *where)] * weight
-    factor = (F32.type(x_scale) * scales).reshape(-1, *(1,) * len(out))
     return total.reshape(n, len(w), *out).astype(F32) * factor
 
 

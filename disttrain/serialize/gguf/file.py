@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 import numpy as np
 
 from ...core import Tensor, wrap
 from ...errors import ConfigError, SerializationError
-from ..files import Mapped, total, write_file
+from ..files import Mapped, write_file
 from .blocks import KINDS, Kind, kind_of
 from .layout import build, parse
 
@@ -57,10 +58,11 @@ def save(
         about.setdefault("general.quantization_version", 2)
     about = {"general.architecture": "unknown", **about}
     head, padding = build(about, {n: (kinds[n], a.shape) for n, a in arrays.items()})
-    parts: list[Any] = [head]
-    for (name, array), pad in zip(arrays.items(), padding):
-        parts += [kinds[name].bytes(array), bytes(pad)]
-    write_file(os.fspath(path), parts, total(parts))
+    size = sum(kinds[n].num_bytes(a.shape) for n, a in arrays.items())
+    rows = zip(arrays.items(), padding, strict=True)
+    stored = (part for (n, a), pad in rows for part in (kinds[n].bytes(a), bytes(pad)))
+    # One tensor at a time: those of a large model have no room beside it.
+    write_file(os.fspath(path), chain([head], stored), len(head) + size + sum(padding))
 
 
 def load(path: str | os.PathLike) -> GGUF:

@@ -44,6 +44,9 @@ one.qconfig = get_default_qat_qconfig("x86")
 trained = prepare_qat(one.train())
 trained(x).sum().backward()
 assert isinstance(trained.module[0], torch.nn.qat.Linear)
+from torchao.quantization import Int8WeightOnlyConfig, quantize_
+quantize_(model, Int8WeightOnlyConfig())
+assert type(model[0]).__name__ == "WeightOnlyLinear"
 torch.backends.quantized.engine = "qnnpack"
 assert issubclass(FakeQuantize, nn.Module) and "x86" in torch.backends.quantized.supported_engines
 """

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 import disttrain as dt
-from disttrain.data.pipeline.views import Settings, View, offer, offered
-from disttrain.graphs import Graph
+from disttrain.data.pipeline.views import Settings, View, applied, offer, offered
+from disttrain.graphs import Function, Spec
 
 
 class Broken(Exception):
@@ -62,6 +62,7 @@ def test_functions_and_elements():
     assert list(Lists.choose_from_datasets([ROWS], one.map(dt.tensor))) == [1, 2]
     with pytest.raises(ValueError, match="must be a callable"):
         ROWS.map(5)
+    assert list(ROWS.apply(applied("batch")(2))) == [[1, 2], [3]]
     assert ROWS.apply(len) == 3 and bool(ROWS) and Lists.from_tensors(2).get_single_element() == 2
 
 
@@ -114,6 +115,14 @@ def test_methods_of_any_number_of_arguments():
     assert list(offered(Lists, "range", "Range", dtype="kind")(1, 4, kind="int32")) == [1, 2, 3]
 
 
-def test_a_traced_function_takes_no_elements():
-    with Graph("g"), pytest.raises(NotImplementedError, match="over a stream inside"):
-        next(iter(ROWS))
+def test_elements_in_a_traced_function_are_drawn_at_every_run():
+    class Plain(View):
+        """Elements are Tensors."""
+
+        @staticmethod
+        def show_spec(spec):
+            return Spec(spec.shape, dt.int64)
+
+    it = iter(Plain(dt.data.Pipeline.range(3)))
+    traced = Function(lambda: next(it))
+    assert [int(traced()) for _ in range(3)] == [0, 1, 2]

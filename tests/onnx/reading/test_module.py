@@ -126,8 +126,9 @@ def test_compiled_calls_give_the_same_bits():
 
 def test_it_is_exported_with_a_batch_of_any_size():
     loaded = dt.onnx.load(classifier())
-    program = dt.export(loaded, (), {"x": dt.tensor(X)}, dynamic={"x": {0: "batch"}})
+    program = dt.export(loaded, (dt.tensor(X),), dynamic={"x": {0: "batch"}})
     assert "conv.weight" in program.state
+    assert [v.name for v in program.inputs] == ["x"]
     for n in (1, 2, 5):
         x = dt.ones(n, 1, 6, 6)
         assert np.array_equal(program(x=x).detach().numpy(), loaded(x).detach().numpy())
@@ -138,6 +139,7 @@ def test_copies_are_apart_and_state_goes_from_one_to_the_other():
     copied = copy.deepcopy(loaded)
     with dt.no_grad():
         copied.get_parameter("fc.bias").add_(1.0)
+    assert copied.forward.model is copied
     a, b = loaded.run({"x": X})["y"], copied.run({"x": X})["y"]
     assert np.allclose(b - a, 1.0)
     loaded.load_state_dict(copied.state_dict())
@@ -219,3 +221,11 @@ def test_it_travels_to_other_processes_and_works_in_transforms():
         assert np.allclose(grads[name].numpy(), p.grad.numpy(), atol=1e-5), name
     each = dt.func.vmap(lambda x: loaded(x.unsqueeze(0)).squeeze(0))(dt.tensor(X))
     assert np.allclose(each.detach().numpy(), loaded.run({"x": X})["y"], atol=1e-5)
+
+
+def test_names_of_inputs_that_are_no_names_of_python():
+    made = model([node("Relu", "x:0", "y")], ["x:0"], ["y"])
+    loaded = dt.onnx.load(made)
+    assert loaded.run({"x:0": X[0, 0]})["y"].min() == 0.0
+    program = dt.export(loaded, (dt.tensor(X),))
+    assert np.array_equal(program(dt.tensor(X)).numpy(), np.maximum(X, 0))

@@ -112,9 +112,9 @@ def dynamic(
         b = np.zeros(n, np.float32)
     elif b.dtype != np.float32 or not b.flags.c_contiguous:
         b = np.ascontiguousarray(b, np.float32)
-    scale = address(own)
+    place = address(own)
     given = (
-        address(laid), address(x), scale, scale + 4 * m, groups, m // groups, k, width, grid.low,
+        address(laid), address(x), place, place + 4 * m, groups, m // groups, k, width, grid.low,
         grid.high, grid.symmetric,
     )  # fmt: skip
     if m * n * k < _SPREAD or threads.count() == 1:

@@ -67,7 +67,7 @@ def levels(text: Text, way: Any) -> None:
 
 
 def _range(text: Text, lanes: int, start: str, count: str) -> list[str]:
-    """The least and the greatest of so many numbers and 0; and 0, or nan where one is not finite."""
+    """The least and the greatest of so many numbers and 0; and 0, or nan where one is infinite."""
     kind = f"<{lanes} x float>"
     many, one = _Values(text, kind, f"v{lanes}f32"), _Values(text, "float", "f32")
     rest = text.let(f"srem i64 {count}, {lanes}")

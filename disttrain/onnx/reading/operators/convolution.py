@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from ....errors import ShapeError
 from ....nn import functional as F
 from ....ops import api
 from ..table import operator
+from .elementwise import check_count
 from .reductions import plain
 from .shapes import pad_axis
 
@@ -102,6 +104,9 @@ def _conv_transpose(
         pads = small + large if auto_pad == "SAME_UPPER" else large + small
     elif pads is None:
         pads = [0] * (2 * n)
+    check_count(
+        x.shape[0] * w.shape[1] * group * math.prod([f + abs(m) for f, m in zip(full, more)])
+    )
     function = spatial("transposed convolutions", _TRANSPOSED, x)
     out = function(x, w, None, strides, 0, 0, group, dilations)
     for i in range(n):
@@ -112,6 +117,7 @@ def _conv_transpose(
 def _cut(x: Tensor, axis: int, start: Any, end: Any) -> Tensor:
     """Elements ``start`` to ``end``; outside of ``x`` they are 0."""
     n = x.shape[axis]
+    check_count(math.prod(x.shape[:axis]) * (end - start))
     before, after = max(0, -start), max(0, end - n)
     x = pad_axis(x, axis, before, after, "constant")
     return api.narrow(x, axis, start + before, end - start)
@@ -157,23 +163,19 @@ def _col2im(
     n = len(sizes)
     strides, dilations = list(strides or [1] * n), list(dilations or [1] * n)
     pads = list(pads or [0] * (2 * n))
-    count = int(np.prod(block))
-    channels = x.shape[1] // count
-    one_hot = (
-        api.eye(count, dtype=x.dtype).reshape(count, 1, *block).repeat(channels, *[1] * (n + 1))
-    )
-    full = [s + pads[i] + pads[n + i] for i, s in enumerate(sizes)]
-    steps = [
-        (f - (d * (k - 1) + 1)) // s + 1 for f, k, d, s in zip(full, block, dilations, strides)
-    ]
-    x = x.reshape(x.shape[0], x.shape[1], *steps)
-    out = (
-        _TRANSPOSED[n](x, one_hot, None, strides, 0, 0, channels, dilations)
-        if n in _TRANSPOSED
-        else None
-    )
-    if out is None:
+    count = math.prod(block)
+    check_count(count, 1 << 16)
+    if n not in _TRANSPOSED:
         raise ShapeError(f"columns of {n} axes; there are those of 1 to 3")
+    channels = x.shape[1] // count
+    full = [s + pads[i] + pads[n + i] for i, s in enumerate(sizes)]
+    check_count(x.shape[0] * channels * math.prod(full))
+    one_hot = api.eye(count, dtype=x.dtype).reshape(count, 1, *block)
+    one_hot = one_hot.repeat(channels, *[1] * (n + 1))
+    reach = [d * (k - 1) + 1 for d, k in zip(dilations, block)]
+    steps = [(f - r) // s + 1 for f, r, s in zip(full, reach, strides)]
+    x = x.reshape(x.shape[0], x.shape[1], *steps)
+    out = _TRANSPOSED[n](x, one_hot, None, strides, 0, 0, channels, dilations)
     for i in range(n):
         out = _cut(out, i + 2, pads[i], pads[i] + sizes[i])
     return out

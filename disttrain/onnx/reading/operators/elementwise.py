@@ -312,3 +312,12 @@ def check_sizes(count: Any, node: Any) -> None:
             f"{count} elements would be made; at most {node.limits.elements} are "
             "(load(..., limits=Limits(elements=...)))"
         )
+
+
+_MOST = 1 << 31
+
+
+def check_count(count: Any, most: int = _MOST) -> None:
+    """The same where attributes say the sizes, which are small in all that is meant well."""
+    if type(count) is int and count > most:
+        raise ShapeError(f"{count} elements would be made; at most {most} are")

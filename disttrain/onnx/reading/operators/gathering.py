@@ -12,6 +12,7 @@ from ....core.types import dtypes
 from ....errors import DimError, ShapeError
 from ....ops import api
 from ..table import operator
+from .elementwise import check_sizes
 from .reductions import whole
 
 
@@ -104,8 +105,9 @@ def _non_zero(x: Tensor) -> Tensor:
 
 
 @operator("OneHot", numbers=(1,))
-def _one_hot(places: Tensor, depth: Any, values: Tensor, *, axis: int = -1) -> Tensor:
+def _one_hot(places: Tensor, depth: Any, values: Tensor, *, axis: int = -1, node: Any) -> Tensor:
     n = int(whole(depth))
+    check_sizes(math.prod(places.shape) * n, node)
     index = places.to(dtypes.int64)
     index = api.where(index < 0, index + n, index).unsqueeze(axis)
     shape = [1] * index.ndim

@@ -15,6 +15,7 @@ from ....nn import functional as F
 from ....ops import api
 from ..table import operator
 from .convolution import padded, paddings, spatial
+from .elementwise import check_count
 
 _MAX = {1: F.max_pool1d, 2: F.max_pool2d, 3: F.max_pool3d}
 _AVERAGE = {1: F.avg_pool1d, 2: F.avg_pool2d, 3: F.avg_pool3d}
@@ -32,6 +33,7 @@ class Windows:
         if len(x.shape) != n + 2:
             raise ShapeError(f"a kernel of {n} axes for {tuple(x.shape)}")
         self.kernel = list(kernel)
+        check_count(math.prod(self.kernel), 1 << 20)
         self.strides, self.dilations = list(strides or [1] * n), list(dilations or [1] * n)
         self.pads = paddings(x, self.kernel, self.strides, self.dilations, pads, auto_pad)
         self.reach = [(k - 1) * d + 1 for k, d in zip(self.kernel, self.dilations)]
@@ -185,6 +187,8 @@ def _max_unpool(
         for i, (have, s, k) in enumerate(zip(x.shape[2:], strides, kernel_shape))
     ]
     sizes = inferred if output_shape is None else output_shape.list()
+    check_count(math.prod(inferred))
+    check_count(math.prod(sizes))
     flat = api.zeros((math.prod(inferred),), dtype=x.dtype)
     out = flat.scatter(0, places.reshape(-1), x.reshape(-1)).reshape(inferred)
     return padded(out, [0] * n + [s - i for s, i in zip(sizes[2:], inferred[2:])])
@@ -197,6 +201,8 @@ def _roi_align(
     spatial_scale: float = 1.0, node: Any,
 ) -> Tensor:  # fmt: skip
     """Samples within regions (He et al. 2017), by bilinear interpolation."""
+    check_count(math.prod(rois.shape[:1]) * x.shape[1] * output_height * output_width, 1 << 28)
+    check_count(sampling_ratio, 1 << 10)
     half = 0.5 if coordinate_transformation_mode == "half_pixel" and node.version >= 16 else 0.0
     out = []
     for box, index in zip(rois.numpy() * spatial_scale - half, batch.numpy()):
@@ -241,6 +247,7 @@ def _max_roi_pool(
     x: Tensor, rois: Tensor, *, pooled_shape: Any, spatial_scale: float = 1.0
 ) -> Tensor:
     rows, columns = pooled_shape
+    check_count(rows * columns, 1 << 20)
     out = []
     for roi in rois.numpy():
         left, top, right, bottom = (round(float(v) * spatial_scale) for v in roi[1:])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import struct
 from typing import Any
 
@@ -11,6 +12,7 @@ from ....core.types import dtypes
 from ....ops import api
 from ..elements import held_in
 from ..table import operator
+from .elementwise import check_count
 
 
 def _generator(seed: float | None) -> Generator | None:
@@ -20,11 +22,13 @@ def _generator(seed: float | None) -> Generator | None:
 
 
 def _normal(shape: Any, kind: dtypes.dtype, mean: float, scale: float, seed: Any) -> Tensor:
+    check_count(math.prod(shape), 1 << 28)
     out = api.randn(tuple(shape), generator=_generator(seed), dtype=dtypes.float32)
     return (out * scale + mean).to(kind)
 
 
 def _uniform(shape: Any, kind: dtypes.dtype, low: float, high: float, seed: Any) -> Tensor:
+    check_count(math.prod(shape), 1 << 28)
     out = api.rand(tuple(shape), generator=_generator(seed), dtype=dtypes.float32)
     return (out * (high - low) + low).to(kind)
 
@@ -65,6 +69,7 @@ def _bernoulli(x: Tensor, *, dtype: Any = None, seed: Any = None) -> Tensor:
 
 @operator("Multinomial")
 def _multinomial(x: Tensor, *, dtype: int = 6, sample_size: int = 1, seed: Any = None) -> Tensor:
+    check_count(x.shape[0] * sample_size, 1 << 28)
     chances = api.softmax(x.to(dtypes.float32), -1)
     drawn = api.multinomial(chances, sample_size, True, generator=_generator(seed))
     return drawn.to(held_in(dtype))

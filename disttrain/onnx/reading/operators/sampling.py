@@ -14,7 +14,7 @@ from ....errors import OperatorError, ShapeError
 from ....nn import functional as F
 from ....ops import api
 from ..table import operator
-from .elementwise import check_sizes
+from .elementwise import check_count, check_sizes
 from .reductions import plain
 
 Points = np.ndarray  # where the elements of a result lie, in the coordinates of what is resized
@@ -205,4 +205,6 @@ def _grid_sample(
 
 @operator("AffineGrid", numbers=(1,))
 def _affine_grid(theta: Tensor, size: Any, *, align_corners: int = 0) -> Tensor:
-    return F.affine_grid(theta, plain(size) or [], bool(align_corners))
+    sizes = plain(size) or []
+    check_count(math.prod(sizes), 1 << 28)
+    return F.affine_grid(theta, sizes, bool(align_corners))

@@ -14,7 +14,7 @@ from ....ops import api
 from ..elements import held_in
 from ..numbers import Numbers
 from ..table import operator
-from .elementwise import check_sizes
+from .elementwise import check_count, check_sizes
 from .reductions import plain, whole
 
 
@@ -203,8 +203,9 @@ def _space_to_depth(x: Tensor, *, blocksize: int, mode: str = "DCR") -> Tensor:
 
 
 @operator("CenterCropPad", numbers=(1,))
-def _center_crop_pad(x: Tensor, shape: Any, *, axes: Any = None) -> Tensor:
+def _center_crop_pad(x: Tensor, shape: Any, *, axes: Any = None, node: Any) -> Tensor:
     sizes = plain(shape) or []
+    check_sizes(math.prod([*sizes, *(x.shape if axes is not None else ())]), node)
     along = list(range(x.ndim)) if axes is None else list(axes)
     for axis, wanted in zip(along, sizes):
         have = x.shape[axis]
@@ -254,6 +255,9 @@ def pad_axis(x: Tensor, axis: int, first: Any, last: Any, mode: str, fill: Any =
     if type(first) is int and type(last) is int and first == 0 and last == 0:
         return x
     n = x.shape[axis]
+    check_count(
+        math.prod(x.shape) + math.prod([*x.shape[:axis], *x.shape[axis + 1 :], first + last])
+    )
     if mode == "constant":
         parts = [_filled(x, axis, first, fill), x, _filled(x, axis, last, fill)]
         return api.cat(parts, axis)

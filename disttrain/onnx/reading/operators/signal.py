@@ -13,6 +13,7 @@ from ....ops import api
 from ..elements import held_in
 from ..numbers import Numbers
 from ..table import operator
+from .elementwise import check_count
 from .reductions import whole
 
 
@@ -31,6 +32,7 @@ def _dft(
     along = whole(axis, 1 if node.version < 20 else -2)
     along = along + x.ndim if along < 0 else along
     n = whole(dft_length)
+    check_count(n, 1 << 28)
     given = _complex(x)
     if onesided and inverse:
         size = n if n is not None else 2 * (x.shape[along] - 1)
@@ -63,6 +65,7 @@ def _stft(
 def _window(*terms: float) -> Any:
     def run(size: Numbers, *, output_datatype: int = 1, periodic: int = 1) -> Tensor:
         n = size.one()
+        check_count(n, 1 << 28)
         over = n if periodic else n - 1
         t = np.arange(n) * (2 * math.pi / over)
         total = sum((-1) ** i * a * np.cos(i * t) for i, a in enumerate(terms))
@@ -90,6 +93,7 @@ def _mel_weights(
 ) -> Tensor:
     """Triangles on the mel scale, a column each."""
     count, n = bands.one(), length.one()
+    check_count(count * n, 1 << 24)
     step = (_mel(upper.one()) - _mel(lower.one())) / (count + 2)
     edges = _mel(lower.one()) + step * np.arange(count + 2)
     bins = np.floor((n + 1) * _hertz(edges) / rate.one()).astype(int)

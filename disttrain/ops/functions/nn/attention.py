@@ -12,8 +12,8 @@ from ....errors import ConfigError, DTypeError, ShapeError
 from ...primitives.attention import attention, probabilities
 from ...primitives.linalg import matmul
 from ..args import tensor as as_input
-from ..gathering import repeat_interleave
 from ..random import dropout
+from ..repeating import repeat_interleave
 
 
 # --- what programs call ------------------------------------------------------------------------

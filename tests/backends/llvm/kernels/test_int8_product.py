@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 
 import numpy as np
 import pytest
@@ -44,6 +45,27 @@ def test_products_are_exact(way):
         strides = y.strides[0], laid.strides[0], w.strides[0]
         run(address(y), address(laid), address(w), m, n, k, *strides)
         assert np.array_equal(y, x.astype(np.int64) @ w.T.astype(np.int64)), (m, n, k)
+
+
+@pytest.mark.parametrize(
+    ("way", "cpu", "instruction"),
+    [
+        ("pairs256", "haswell", "vpmaddwd"), ("pairs512", "skylake-avx512", "vpmaddwd"),
+        ("dot256", "alderlake", "vpdpbusd"), ("dot512", "icelake-server", "vpdpbusd"),
+    ],
+)  # fmt: skip
+def test_processors_have_the_instructions_of_their_way(way, cpu, instruction):
+    """Made for a processor that has no more than its way needs; no C function is called."""
+    llvm = pytest.importorskip("llvmlite.binding")
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    target = llvm.Target.from_triple("x86_64-unknown-linux-gnu")
+    machine = target.create_target_machine(cpu=cpu, opt=3, reloc="pic", codemodel="small")
+    module = llvm.parse_assembly(code._text(way, True))
+    module.verify()
+    text = machine.emit_assembly(module)
+    assert text.count(instruction) >= 16 and ("zmm" in text) == way.endswith("512")
+    assert set(re.findall(r"(\w+)@PLT", text)) <= {"levels", "product"}
 
 
 def test_blocks_have_what_is_left_at_their_end():

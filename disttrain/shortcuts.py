@@ -1,5 +1,5 @@
-"""Shorter ways that a computation may go for the sizes at hand: where a number divides another, say.
-A program that is to serve all sizes cannot."""
+"""Shorter ways that a computation may go for the sizes at hand, where a number divides another,
+say. A program that is to serve all sizes cannot go them."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ class Export:
                 program = self._made()
             except CaptureError as error:
                 refused = error
-            if not asked() or not places or (program and not self._is_bound(program, places)):
+            if not asked() or (program and not (places and self._is_bound(program, places))):
                 return _or_raise(program, refused)
         self.places = places
         try:

@@ -294,3 +294,33 @@ def test_a_size_that_cannot_change_is_told():
     with pytest.raises(CaptureError, match="cannot change"):
         dt.onnx.export(lambda x: x * 2 if x.shape[1] == 5 else x, (dt.randn(4, 5),),
                        dynamic=({1: "k"},))  # fmt: skip
+
+
+def test_types_that_an_older_operator_does_not_take_are_widened():
+    model = nn.Conv2d(2, 3, 3).to(dt.bfloat16)
+    x = dt.randn(1, 2, 4, 4).bfloat16()
+    made = dt.onnx.export(model, (x,), opset_version=17)  # (runtimes take no such arrays)
+    found = dt.onnx.load(made.model_proto.SerializeToString())(x)
+    assert found.dtype is dt.bfloat16 and dt.allclose(found.float(), model(x).float(), 2e-2, 2e-2)
+    assert operators(made).count("Conv") == 1 and "Cast" in operators(made)
+
+
+@pytest.mark.parametrize("mode", ["mean", "max"])
+def test_bags_that_begin_where_offsets_say(mode):
+    bag = nn.EmbeddingBag(20, 5, mode=mode, padding_idx=0)
+    x, offsets = dt.randint(0, 20, (7,)), dt.tensor([0, 2, 5])
+    more = (dt.randint(0, 3, (9,)), dt.tensor([0, 0, 4, 9]))
+    written(bag, (x, offsets), more, dynamic=({0: "n"}, {0: "bags"}), opset_version=18)
+    written(bag, (x.reshape(1, 7),), (more[0].reshape(3, 3),), dynamic=({0: "bags", 1: "n"},),
+            opset_version=18)  # fmt: skip
+
+
+def test_a_write_through_a_view_of_any_batch():
+    def fn(x):
+        y = x.clone()
+        y.view(y.shape[0], 2, -1).mul_(2)
+        y.view(-1, 2)[1:] += 1
+        return y
+
+    given = [(dt.randn(n, 4),) for n in (3, 5)]
+    written(fn, *given, dynamic=({0: "n"},))

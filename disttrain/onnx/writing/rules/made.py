@@ -104,7 +104,7 @@ def _int(w: Writer, n: int) -> Ref:
     return w.constant(n, INT64)
 
 
-# --- places ----------------------------------------------------------------------------------------
+# --- places ---------------------------------------------------------------------------------------
 @rule("places")
 def _places(w: Writer, of: str, given: tuple, dtype: Any) -> Ref:
     """The places from which a dimension is taken."""

@@ -18,7 +18,7 @@ from ..core.gate import Primitive
 from ..nn.functional import filters, pooling, vision
 from ..ops.declare import REGISTRY
 from ..ops.functions import repeating
-from ..ops.functions.creation import create
+from ..ops.functions.creation import create, data
 from ..ops.functions.nn import padding
 
 # Modules that declare primitives when they are loaded, besides those of ``ops``.
@@ -73,6 +73,14 @@ def _full(*, shape: tuple, value: Any, dtype: Any, order: Any) -> np.ndarray:
     return np.full([shape[d] for d in order], value, dtype).transpose(back)
 
 
+def _numbers(*, shape: tuple, items: tuple, dtype: Any) -> np.ndarray:
+    return data.numbers_of_sizes(dtype, shape, *items)
+
+
+def _numbers_of(kind: Any, shape: tuple, *items: Any) -> tuple[str, dict]:
+    return "numbers", {"shape": tuple(shape), "items": items, "dtype": np.dtype(kind)}
+
+
 def _eye(*, shape: tuple, dtype: Any) -> np.ndarray:
     return create._eye(shape, dtype)
 
@@ -118,6 +126,7 @@ def _places_of(of: str) -> Callable[..., tuple[str, dict]]:
 
 
 MAKERS: dict[str, Primitive] = {
+    "numbers": _maker("numbers", _numbers, lambda shape, **_: shape),
     "eye": _maker("eye", _eye, lambda shape, **_: shape),
     "places": _maker("places", _places, lambda **how: _places(**how).shape),
     "weights": _maker("weights", _weights, lambda **how: _weights(**how).shape),
@@ -160,6 +169,7 @@ _RECIPES: dict[Any, Callable[..., Any]] = {
         {"start": start, "end": end, "count": steps, "dtype": np.dtype(kind), "base": base},
     ),
     create._eye: lambda shape, kind: ("eye", {"shape": tuple(shape), "dtype": np.dtype(kind)}),
+    data.numbers_of_sizes: _numbers_of,
     create._made_in_order: _in_order,
     pooling._weights: _weights_of,
     **{make: _places_of(name) for name, make in _PLACES.items()},

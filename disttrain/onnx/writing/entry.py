@@ -11,7 +11,7 @@ import numpy as np
 import onnx
 
 from ...core.tensor import wrap
-from ...errors import ConfigError
+from ...errors import CaptureError, ConfigError
 from ...export import Program, vocabulary
 from ...export.exporting import Export
 from ...export.exporting import export as to_program
@@ -194,7 +194,11 @@ def _program(
     model: Any, args: Any, kwargs: Any, dynamic: Any, train: bool | None, names: Sequence[str]
 ) -> Program:
     """The program to write. ``dynamic`` may name inputs by the model's ``names``, too."""
-    model = model.program if isinstance(getattr(model, "program", None), Program) else model
+    try:
+        known = getattr(model, "program", None)
+    except CaptureError:  # a script that was never called: the arguments are here
+        known = None
+    model = known if isinstance(known, Program) else model
     if isinstance(model, Program):
         if dynamic is not None:
             raise ConfigError(

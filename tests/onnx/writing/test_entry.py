@@ -324,3 +324,25 @@ def test_a_write_through_a_view_of_any_batch():
 
     given = [(dt.randn(n, 4),) for n in (3, 5)]
     written(fn, *given, dynamic=({0: "n"},))
+
+
+def test_tensors_of_sizes():
+    def fn(x):
+        h, w = x.shape
+        return (
+            dt.tensor([h, 3, w]), dt.tensor([[h / 2, 1.5], [w, -2]]),
+            dt.as_tensor([w], dtype=dt.float64),
+            x.new_tensor(x.shape), x * dt.tensor((h, w), dtype=dt.int32).sum(),
+        )  # fmt: skip
+
+    given = [(dt.randn(*s),) for s in ((3, 4), (2, 7))]
+    written(fn, *given, dynamic=({0: "h", 1: "w"},))
+
+
+def test_a_script_is_written_with_the_arguments_given():
+    class Script(nn.ReLU):
+        @property
+        def program(self):
+            raise CaptureError("call it once")
+
+    assert operators(written(Script(), (dt.randn(3),))) == ["Relu"]

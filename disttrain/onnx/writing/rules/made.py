@@ -63,6 +63,15 @@ def _even(w: Writer, start: Any, end: Any, count: Any, base: Any) -> Ref:
     return found if base is None else w.node("Pow", w.operand(base, kind), found)
 
 
+@rule("numbers")
+def _numbers(w: Writer, shape: tuple, items: tuple, dtype: Any) -> Ref:
+    each = [w.constant(n) if is_number_or_flag(n) else w.size(n) for n in items]
+    kind = INT64 if all(a.dtype == INT64 for a in each) else np.dtype(np.float64)
+    row = [w.unsqueeze(w.cast(a, kind), (0,)) for a in each]
+    made = Ref(w.node("Concat", *row, axis=0).name, kind, (len(items),))
+    return w.cast(w.reshape(made, shape), dtype)
+
+
 @rule("eye")
 def _eye(w: Writer, shape: tuple, dtype: Any) -> Ref:
     if static(shape):

@@ -20,6 +20,7 @@ from ..ops.declare import REGISTRY
 from ..ops.functions import repeating
 from ..ops.functions.creation import create, data
 from ..ops.functions.nn import padding
+from ..ops.primitives import attention
 
 # Modules that declare primitives when they are loaded, besides those of ``ops``.
 HOMES: list[str] = ["disttrain.nn.hooks", "disttrain.nn.utils.clip"]
@@ -81,6 +82,10 @@ def _numbers_of(kind: Any, shape: tuple, *items: Any) -> tuple[str, dict]:
     return "numbers", {"shape": tuple(shape), "items": items, "dtype": np.dtype(kind)}
 
 
+def _seen(*, shape: tuple, dtype: Any) -> np.ndarray:
+    return attention.seen_places(*shape).astype(dtype, copy=False)
+
+
 def _eye(*, shape: tuple, dtype: Any) -> np.ndarray:
     return create._eye(shape, dtype)
 
@@ -127,6 +132,7 @@ def _places_of(of: str) -> Callable[..., tuple[str, dict]]:
 
 MAKERS: dict[str, Primitive] = {
     "numbers": _maker("numbers", _numbers, lambda shape, **_: shape),
+    "seen": _maker("seen", _seen, lambda shape, **_: shape),
     "eye": _maker("eye", _eye, lambda shape, **_: shape),
     "places": _maker("places", _places, lambda **how: _places(**how).shape),
     "weights": _maker("weights", _weights, lambda **how: _weights(**how).shape),
@@ -170,6 +176,7 @@ _RECIPES: dict[Any, Callable[..., Any]] = {
     ),
     create._eye: lambda shape, kind: ("eye", {"shape": tuple(shape), "dtype": np.dtype(kind)}),
     data.numbers_of_sizes: _numbers_of,
+    attention.seen_places: lambda *shape: ("seen", {"shape": shape, "dtype": np.dtype(bool)}),
     create._made_in_order: _in_order,
     pooling._weights: _weights_of,
     **{make: _places_of(name) for name, make in _PLACES.items()},

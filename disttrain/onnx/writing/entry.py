@@ -121,6 +121,7 @@ class ONNXProgram:
         program = self.exported_program
         given = zip(program.inputs, program._leaves(args, kwargs), strict=True)
         arrays = [program._tensor(v, where, t).detach().array for v, (where, t) in given]
+        program.sizes({v.name: a.shape for v, a in zip(program.inputs, arrays, strict=True)})
         found = self.session.run(None, dict(zip(self.input_names, arrays, strict=True)))
         return tuple(wrap(np.asarray(a)) for a in found)
 

@@ -18,8 +18,9 @@ from ...backends.device.array import DeviceArray
 from ...backends.fused import softmax as fused
 from ...core.annotations import Shaped, Value
 from ...core.gate import Primitive
+from ...core.tensor import beside
 from ...core.types.wide import widened
-from ...symbolic import common_shape
+from ...symbolic import common_shape, is_symbolic, made
 from ..declare import primitive
 from . import elementwise as el
 from .batching import at_once, by_kernel, computed, fronted, made_beside
@@ -198,15 +199,23 @@ def _last(x: Value) -> int:
     return len(x.shape) - 1
 
 
+def seen_places(length: int, width: int) -> np.ndarray:
+    """Which keys each query sees where none looks ahead."""
+    return np.arange(width) <= np.arange(length).reshape(length, 1)
+
+
+def _causal(scores: Any, length: Any, width: Any) -> Any:
+    if is_symbolic((length, width)):
+        return beside(scores, made(seen_places, length, width, shape=(length, width)))
+    return made_beside(scores, lambda xp: xp.arange(width) <= xp.arange(length).reshape(length, 1))
+
+
 def probabilities(q: Any, k: Any, mask: Any, causal: bool, scale: float) -> Any:
     """softmax(Q K^T scale + mask), composed."""
     scores = matmul(q * scale, swap(k))
     length, width = tuple(scores.shape)[-2:]
     if causal:
-        seen = made_beside(
-            scores, lambda xp: xp.arange(width) <= xp.arange(length).reshape(length, 1)
-        )
-        scores = el.where(seen, scores, -math.inf)
+        scores = el.where(_causal(scores, length, width), scores, -math.inf)
     if mask is None:
         return softmax_(scores, dim=_last(scores))
     if mask.meta()[1].kind == "b":

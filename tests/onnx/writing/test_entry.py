@@ -12,7 +12,7 @@ import pytest
 
 import disttrain as dt
 from disttrain import nn
-from disttrain.errors import CaptureError, ConfigError, ExportError
+from disttrain.errors import CaptureError, ConfigError, ExportError, ShapeError
 from disttrain.nn import functional as F
 from support.onnx_runs import operators, tensors, written
 
@@ -346,3 +346,16 @@ def test_a_script_is_written_with_the_arguments_given():
             raise CaptureError("call it once")
 
     assert operators(written(Script(), (dt.randn(3),))) == ["Relu"]
+
+
+def test_causal_attention_with_dropout_of_any_length():
+    def fn(q):
+        return F.scaled_dot_product_attention(q, q, q, is_causal=True, dropout_p=1e-9)
+
+    written(fn, (dt.randn(1, 2, 4, 8),), (dt.randn(2, 2, 7, 8),), dynamic=({0: "b", 2: "t"},))
+
+
+def test_shapes_that_do_not_fit_are_told_by_name():
+    made = dt.onnx.export(nn.Linear(3, 2), (dt.randn(2, 3),), dynamic=({0: "n"},))
+    with pytest.raises(ShapeError, match="input: dimension 1 is 4; 3 is needed"):
+        made(dt.randn(2, 4))

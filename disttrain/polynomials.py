@@ -70,6 +70,7 @@ _TURNED = {"==": "==", "!=": "!=", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
 
 def is_certain(difference: Poly, sign: str, atoms: set[str]) -> bool:
     """Whether the comparison of a difference with zero has one answer for all sizes."""
+    difference = _without_factor(difference, atoms)
     if not difference or set(difference) == {()}:
         return True
     factors = [v for k, v in difference.items() if k]
@@ -81,6 +82,20 @@ def is_certain(difference: Poly, sign: str, atoms: set[str]) -> bool:
     if all(v < 0 for v in factors):
         return nearest < 0 or (nearest == 0 and sign in (">", "<="))
     return False
+
+
+def _without_factor(poly: Poly, atoms: set[str]) -> Poly:
+    """Without the symbols that all its products have: these are greater than zero."""
+    found = poly
+    for name in next(iter(poly), ()):
+        if name not in atoms and all(name in names for names in found):
+            found = {_less(names, name): factor for names, factor in found.items()}
+    return found
+
+
+def _less(names: tuple[str, ...], name: str) -> tuple[str, ...]:
+    at = names.index(name)
+    return names[:at] + names[at + 1 :]
 
 
 def relation(difference: Poly, sign: str) -> str:

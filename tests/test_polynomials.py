@@ -41,6 +41,9 @@ def test_what_is_certain_for_sizes_of_at_least_two():
         assert not p.is_certain({("a",): 1, (): -3}, sign, set())
         assert not p.is_certain({("a",): 1, ("b",): -1}, sign, set())
         assert not p.is_certain({("x",): 1}, sign, {"x"})
+        assert p.is_certain({("a", "b"): 1, ("b",): -1}, sign, set())
+        assert not p.is_certain({("a", "b"): 1, ("b",): -2}, "!=", set())
+        assert not p.is_certain({("x", "x"): 1, ("x",): -1}, sign, {"x"})
     assert p.is_certain({("a",): 1, (): -2}, ">=", set())
     assert not p.is_certain({("a",): 1, (): -2}, ">", set())
 

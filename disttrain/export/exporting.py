@@ -16,9 +16,10 @@ from ..compile.instruction import Var
 from ..core.grad_mode import no_grad
 from ..core.random import fork_rng
 from ..core.tensor import Tensor, wrap
-from ..errors import CaptureError, ConfigError
+from ..errors import CaptureError, ConfigError, DisttrainError
 from ..nn import Module, Parameter
 from ..polynomials import LEAST
+from ..shortcuts import shortcuts
 from . import ranges, statements, trees, vocabulary
 from .dims import Leaf, Place, places
 from .lowering import Lowered, Lowering, named, needed
@@ -79,7 +80,32 @@ class Export:
         self.places = places(dynamic, shown, self.names, self.leaves)
 
     def made(self) -> Program:
-        """The program."""
+        """The program; where that leaves more sizes free, of computations that serve all sizes."""
+        places, program, refused = self.places, None, None
+        with shortcuts(allowed=True) as asked:
+            try:
+                program = self._made()
+            except CaptureError as error:
+                refused = error
+            if not asked() or (program and not (places and self._is_bound(program, places))):
+                return _or_raise(program, refused)
+        self.places = places
+        try:
+            with shortcuts(allowed=False):
+                other = self._made()
+        except DisttrainError:
+            return _or_raise(program, refused)
+        if program is None or ranges.is_freer(other, program):
+            return other
+        return program
+
+    def _is_bound(self, program: Program, places: list[Place]) -> bool:
+        """Whether some sizes that might change cannot."""
+        sizes = [n for v in program.inputs for n in v.shape]
+        free = sum(n.__class__ is Size for n in sizes)
+        return ranges.narrowness(program) > 0 or free < len(places)
+
+    def _made(self) -> Program:
         with _modes(self.fn, self.train):
             paths, state = _modules(self.fn)
             recorded, fixed = self._staged(paths)
@@ -180,6 +206,13 @@ class Export:
             if not more:
                 return recorded, fixed
             fixed |= more
+
+
+def _or_raise(program: Program | None, refused: CaptureError | None) -> Program:
+    if program is None:
+        assert refused is not None
+        raise refused
+    return program
 
 
 def _close(want: Any, found: Any) -> bool:

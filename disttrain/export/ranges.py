@@ -25,6 +25,7 @@ from .values import Graph, Name, Node, Value
 
 _PIN = re.compile(r"(s\d+) == (\d+)\Z")
 _EQUAL = re.compile(r"(s\d+) == (s\d+)\Z")
+_NEAR = 65  # a size is fixed where none nearer than this does
 _TURNED = {"==": "==", "!=": "!=", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
 
 
@@ -56,7 +57,8 @@ def _pinned(text: str, values: Mapping[str, float]) -> str | None:
     (symbol,) = relation.names
     if "number" not in (relation.tree[2][0], relation.tree[3][0]):
         return None
-    near = (values[symbol] + step for step in (-1, 1))
+    steps = (sign * n for n in range(1, _NEAR) for sign in (-1, 1))
+    near = (n for n in (int(values[symbol]) + step for step in steps) if n > 0)
     return None if any(_holds(relation, {symbol: int(n)}) for n in near) else symbol
 
 
@@ -181,6 +183,27 @@ def _holds(relation: Size, values: Mapping[str, int]) -> bool:
         return False
 
 
+# --- how free they are ----------------------------------------------------------------------------
+def narrowness(program: Checked) -> int:
+    """How many relations between sizes leave out some that are in range."""
+    return sum(_leaves_out(relation, program.dims) for relation, _ in program.relations)
+
+
+def _leaves_out(relation: Size, dims: Mapping[str, Dim]) -> bool:
+    if len(relation.names) != 1:
+        return relation.tree[0] == "=="
+    dim = dims[next(iter(relation.names))]
+    last = dim.min + _NEAR if dim.max is None else min(dim.max, dim.min + _NEAR)
+    return not all(_holds(relation, {dim.name: n}) for n in range(dim.min, last + 1))
+
+
+def is_freer(a: Checked, b: Checked) -> bool:
+    """Whether more sizes of ``a`` may change than of ``b``, or in more ways."""
+    if len(a.dims) != len(b.dims):
+        return len(a.dims) > len(b.dims)
+    return narrowness(a) < narrowness(b)
+
+
 # --- the least sizes ------------------------------------------------------------------------------
 class Checked(Protocol):
     """What is needed of a program."""
@@ -299,4 +322,4 @@ def _beyond(prim: Primitive, given: Sequence[Any], params: Mapping[str, Any]) ->
     return None if fits else f"{list(shape)} is written to {list(now.shape)}"
 
 
-__all__ = ["Symbols", "check_least", "disagreement", "fixed"]
+__all__ = ["Symbols", "check_least", "disagreement", "fixed", "is_freer", "narrowness"]

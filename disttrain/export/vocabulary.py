@@ -17,7 +17,10 @@ import numpy as np
 from ..core.gate import Primitive
 from ..nn.functional import filters, pooling, vision
 from ..ops.declare import REGISTRY
-from ..ops.functions.creation import create
+from ..ops.functions import repeating
+from ..ops.functions.creation import create, data
+from ..ops.functions.nn import padding
+from ..ops.primitives import attention
 
 # Modules that declare primitives when they are loaded, besides those of ``ops``.
 HOMES: list[str] = ["disttrain.nn.hooks", "disttrain.nn.utils.clip"]
@@ -71,6 +74,22 @@ def _full(*, shape: tuple, value: Any, dtype: Any, order: Any) -> np.ndarray:
     return np.full([shape[d] for d in order], value, dtype).transpose(back)
 
 
+def _numbers(*, shape: tuple, items: tuple, dtype: Any) -> np.ndarray:
+    return data.numbers_of_sizes(dtype, shape, *items)
+
+
+def _numbers_of(kind: Any, shape: tuple, *items: Any) -> tuple[str, dict]:
+    return "numbers", {"shape": tuple(shape), "items": items, "dtype": np.dtype(kind)}
+
+
+def _seen(*, shape: tuple, dtype: Any) -> np.ndarray:
+    return attention.seen_places(*shape).astype(dtype, copy=False)
+
+
+def _eye(*, shape: tuple, dtype: Any) -> np.ndarray:
+    return create._eye(shape, dtype)
+
+
 # Functions that make the matrices of what resizes a dimension.
 _WEIGHTS: dict[str, Callable[..., Any]] = {
     "area": filters.area, "resizing": vision._resizing, "sampled": filters.sampled,
@@ -94,7 +113,28 @@ def _weights_of(make: Any, given: tuple, kind: Any) -> tuple[str, dict] | None:
     return "weights", {"of": _WEIGHT_NAMES[make], "given": numbers, "dtype": np.dtype(kind)}
 
 
+# Functions that make the places from which a dimension is taken.
+_PLACES: dict[str, Callable[..., Any]] = {
+    "nearest": vision.nearest_places, "padding": padding.sources,
+    "repeated": repeating.repeated_places,
+}  # fmt: skip
+
+
+def _places(*, of: str, given: tuple, dtype: Any) -> np.ndarray:
+    if sum(abs(n) for n in given if type(n) is int) > _MOST:
+        raise ValueError(f"places of {given} are too many")
+    return _PLACES[of](*given).astype(dtype, copy=False)  # type: ignore[no-any-return]
+
+
+def _places_of(of: str) -> Callable[..., tuple[str, dict]]:
+    return lambda *given: ("places", {"of": of, "given": given, "dtype": np.dtype(np.int64)})
+
+
 MAKERS: dict[str, Primitive] = {
+    "numbers": _maker("numbers", _numbers, lambda shape, **_: shape),
+    "seen": _maker("seen", _seen, lambda shape, **_: shape),
+    "eye": _maker("eye", _eye, lambda shape, **_: shape),
+    "places": _maker("places", _places, lambda **how: _places(**how).shape),
     "weights": _maker("weights", _weights, lambda **how: _weights(**how).shape),
     "arange": _maker("arange", _arange, lambda count, **_: (count,)),
     "even_numbers": _maker("even_numbers", _even_numbers, lambda count, **_: (count,)),
@@ -134,8 +174,12 @@ _RECIPES: dict[Any, Callable[..., Any]] = {
         "even_numbers",
         {"start": start, "end": end, "count": steps, "dtype": np.dtype(kind), "base": base},
     ),
+    create._eye: lambda shape, kind: ("eye", {"shape": tuple(shape), "dtype": np.dtype(kind)}),
+    data.numbers_of_sizes: _numbers_of,
+    attention.seen_places: lambda *shape: ("seen", {"shape": shape, "dtype": np.dtype(bool)}),
     create._made_in_order: _in_order,
     pooling._weights: _weights_of,
+    **{make: _places_of(name) for name, make in _PLACES.items()},
 }  # fmt: skip
 
 

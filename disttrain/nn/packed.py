@@ -16,6 +16,8 @@ from ..core import Tensor, wrap
 from ..core.tensor import beside
 from ..core.types import dtypes
 from ..errors import ConfigError, ShapeError
+from ..shortcuts import barred
+from . import ragged
 
 _HOW = (
     "You can pass `enforce_sorted=False` to pack_padded_sequence and/or pack_sequence, which then "
@@ -124,6 +126,8 @@ def pack_padded_sequence(
     ``lengths``: the true lengths, falling unless ``enforce_sorted=False``. Raises ``ShapeError``
     where they do not fit the input.
     """
+    if isinstance(lengths, Tensor) and barred():  # a program that is to serve all lengths
+        return PackedSequence(*ragged.packed(input, lengths, batch_first))
     given = lengths.numpy(force=True) if isinstance(lengths, Tensor) else np.asarray(lengths)
     given = given.astype(np.int64).reshape(-1)
     x = input.transpose(0, 1) if batch_first and input.ndim > 1 else input
@@ -173,7 +177,10 @@ def pad_packed_sequence(
     total_length: int | None = None,
 ) -> tuple[Any, Any]:
     """The inverse of ``pack_padded_sequence``: the padded tensor, and the lengths (N,)."""
-    sizes = sequence.batch_sizes.numpy(force=True)
+    sizes = sequence.batch_sizes
+    if isinstance(sizes, ragged.Lengths):
+        return ragged.unpacked(sequence.data, sizes, batch_first, padding_value, total_length)
+    sizes = sizes.numpy(force=True)
     longest = sizes.size
     if total_length is not None:
         if total_length < longest:

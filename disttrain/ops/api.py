@@ -19,6 +19,7 @@ from .functions.nn.pool import *
 from .functions.nn.softmax import *
 from .functions.random import *
 from .functions.reduce import *
+from .functions.repeating import *
 from .functions.sampling import *
 from .functions.scans import *
 from .functions.sort import *

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import disttrain as dt
 from disttrain.errors import CaptureError
+from disttrain.nn import functional as F
 from support.cases.exported import drawn
 
 
@@ -104,15 +106,49 @@ def test_images_of_any_size():
 
 
 def test_sizes_that_only_an_odd_relation_fixes():
-    pad = dt.nn.ReflectionPad1d(1)
-    assert dt.export(pad, (drawn(0, 1, 1, 5),), dynamic=True).inputs[0].shape[2] == 5
-    with pytest.raises(CaptureError, match=r"dimension 2 of input \('n'\) cannot change"):
-        dt.export(pad, (drawn(0, 2, 1, 5),), dynamic=[{2: "n"}])
-
-
-def test_batches_change_where_nothing_else_may():
     def fn(x):
-        return x * [2.0, 3.0, 4.0][{4: 0, 5: 1}[x.shape[1]]]  # (looked up by a size)
+        return x + 1 if x.shape[2] ** 2 == 25 else x
 
-    program = dt.export(fn, (drawn(0, 3, 4),), dynamic=True)
-    assert list(program.dims) == ["x_0"] and program(drawn(0, 7, 4)).shape == (7, 4)
+    assert dt.export(fn, (drawn(0, 1, 1, 5),), dynamic=True).inputs[0].shape[2] == 5
+    with pytest.raises(CaptureError, match=r"dimension 2 of x \('n'\) cannot change"):
+        dt.export(fn, (drawn(0, 2, 1, 5),), dynamic=[{2: "n"}])
+
+
+RESIZED = {
+    "mean of regions": lambda x: F.adaptive_avg_pool2d(x, 3),
+    "mean of rows": lambda x: F.adaptive_avg_pool2d(x, (2, None)),
+    "nearest": lambda x: F.interpolate(x, size=(9, 9)),
+    "nearest exactly": lambda x: F.interpolate(x, size=(9, 7), mode="nearest-exact"),
+    "by a half more": lambda x: F.interpolate(x, scale_factor=1.5),
+    "half": lambda x: F.interpolate(x, scale_factor=0.5, mode="bilinear"),
+    "area": lambda x: F.interpolate(x, size=(4, 5), mode="area"),
+    "back again": lambda x: F.interpolate(F.max_pool2d(x, 2), size=x.shape[-2:]),
+    "reflect": lambda x: F.pad(x, (1, 2, 3, 1), mode="reflect"),
+    "replicate": lambda x: F.pad(x, (1, 2, 3, 1), mode="replicate"),
+    "circular": lambda x: F.pad(x, (1, 2, 3, 1), mode="circular"),
+    "attention": lambda x: F.scaled_dot_product_attention(x, x, x, is_causal=True),
+}
+
+
+@pytest.mark.parametrize("name", RESIZED)
+def test_sizes_stay_free_where_the_computation_allows_it(name, tmp_path):
+    fn, which = RESIZED[name], {"x": {0: "b", 2: "h", 3: "w"}}
+    if name == "attention":  # (its scale is a number)
+        which["x"].pop(3)
+    made = dt.export(fn, dt.ones(2, 3, 12, 14), dynamic=which)
+    made.save(tmp_path / "m.dtp")
+    program = dt.load_program(tmp_path / "m.dtp")
+    assert not program.relations or "floor" in str(program.relations) or name == "back again"
+    for b, h, w in ((1, 12, 14), (3, 11, 9), (2, 9, 9), (1, 370, 16)):
+        x = dt.randn(b, 3, h, 14 if name == "attention" else w)
+        np.testing.assert_allclose(program(x).numpy(), fn(x).numpy(), 1e-5, 1e-6)
+
+
+def test_a_size_that_must_be_a_multiple_is_not_fixed():
+    program = dt.export(
+        lambda x: F.pixel_unshuffle(x, 2), dt.ones(1, 1, 4, 6),
+        dynamic={"x": {2: "h", 3: "w"}},
+    )  # fmt: skip
+    assert program(dt.ones(1, 1, 8, 4)).shape == (1, 4, 4, 2)
+    with pytest.raises(Exception, match="h"):
+        program(dt.ones(1, 1, 7, 4))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ... import ops
+from ...context import SLOW, thread
 from ...core import Tensor, no_grad
 from ...errors import ConfigError, DimError, DTypeError, ModeError, PaddingError, ShapeError
 from ...trace import warn
@@ -45,7 +46,7 @@ def embedding_bag(
     if padding_idx is not None:
         padding_idx %= weight.shape[0]
         kept = numbers != padding_idx
-        if numbers.is_cpu:  # on a device the host would wait for how many there are
+        if numbers.is_cpu and thread.mode != SLOW:  # else the host would wait, or may not read it
             places = kept.nonzero().reshape(-1)
             numbers, bags, kept = numbers[places], bags[places], None
             factors = None if factors is None else factors[places]
@@ -158,7 +159,9 @@ def _check_offsets(offsets: Tensor | None) -> None:
         raise ShapeError(
             f"embedding_bag: offsets has to be a 1D Tensor; one of {offsets.ndim} dimensions given"
         )
-    if offsets.is_cpu and offsets.numel() and int(offsets[0]) != 0:  # a device is not waited for
+    if not offsets.is_cpu or thread.mode == SLOW:  # a device is not waited for
+        return
+    if offsets.numel() and int(offsets[0]) != 0:
         raise ConfigError(
             "embedding_bag: offsets[0] has to be 0, i.e., the first bag begins where input does; "
             f"it is {int(offsets[0])}"

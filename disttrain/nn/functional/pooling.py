@@ -20,6 +20,7 @@ from ...errors import ShapeError
 from ...ops.functions.args import in_float32, kinds
 from ...ops.functions.views.memory_formats import following
 from ...ops.primitives.linalg import local_product
+from ...shortcuts import barred
 from ...symbolic import as_int, made
 from .common import need_dims
 from .filters import area
@@ -80,6 +81,8 @@ def _along(x: Tensor, make: Callable[..., np.ndarray], given: tuple, out: int, d
 
 def _even(input: Tensor, wanted: tuple[int, ...]) -> list[int]:
     """The size of the regions where that is one and they are apart from each other, else none."""
+    if barred():
+        return []
     sizes = tuple(input.shape)[-len(wanted) :]
     even = all(w > 0 and size and size % w == 0 for size, w in zip(sizes, wanted, strict=True))
     return [size // w for size, w in zip(sizes, wanted, strict=True)] if even else []
@@ -93,10 +96,10 @@ def _adaptive_avg(where: str, n: int, input: Tensor, output_size: int | tuple) -
     even = _even(input, wanted)
     if even and input.shape[-n - 1] and input.meta()[1].kind != "c":
         return MEANS[n](input, even)
-    x = input
-    for dim, out in zip(range(-n, 0), wanted, strict=True):
+    x, given = input, output_size if isinstance(output_size, (tuple, list)) else (output_size,) * n
+    for dim, out, asked in zip(range(-n, 0), wanted, given, strict=True):
         size = x.shape[dim]
-        if out != size:
+        if asked is not None and (barred() or out != size):
             x = along(x, area, size, out, out=out, dim=dim)
     return following(x.clone() if x is input else x, input)
 

@@ -17,7 +17,8 @@ from ...ops.functions.args import in_float32, kinds
 from ...ops.functions.nn.padding import SOURCES, extended
 from ...ops.functions.views.memory_formats import following
 from ...ops.primitives.pool import avg_pool_spread
-from ...symbolic import as_int, hinted
+from ...shortcuts import barred
+from ...symbolic import as_int, hinted, made
 from . import filters
 from .common import need_dims
 from .pooling import MEANS, along
@@ -198,16 +199,16 @@ def _repeated(input: Tensor, times: list[int], sizes: list[int]) -> Tensor:
 
 
 def _nearest(input: Tensor, sizes: list[int], scales: list, shift: float) -> Tensor:
+    if barred():
+        return _taken(input, sizes, scales, shift)
     times = _doubled(input, sizes, scales) if input.meta()[1].kind in "fV" else None
     if times is not None:
         return _repeated(input, times, sizes)
-    found = []
-    for size, out, f in zip(input.shape[2:], sizes, scales, strict=True):
-        if len(sizes) == 2 and not shift and out in (size, 2 * size):
-            f = None  # a scale that changes nothing but the size's fraction, as in PyTorch
-        step = np.float32(size / out if f is None else 1.0 / f)
-        places = ((np.arange(out) + shift) * step).astype(np.float32).astype(np.int64)
-        found.append(np.minimum(places, size - 1))
+    plain = len(sizes) == 2 and not shift
+    found = [
+        nearest_places(size, out, f, shift, plain)
+        for size, out, f in zip(input.shape[2:], sizes, scales, strict=True)
+    ]
     times = [len(places) // max(size, 1) for size, places in zip(input.shape[2:], found)]
     even = all(
         k and np.array_equal(places, np.arange(size).repeat(k))
@@ -219,6 +220,25 @@ def _nearest(input: Tensor, sizes: list[int], scales: list, shift: float) -> Ten
     if input.meta()[1].kind in "fV" and all(step is not None for step in steps):
         return ops.clone(input[(slice(None), slice(None), *steps)])
     for i, places in enumerate(found):
+        input = input.index_select(2 + i, constant(input, places))
+    return input
+
+
+def nearest_places(size: int, out: int, f: float | None, shift: float, plain: bool) -> np.ndarray:
+    """The old place of each of ``out`` new ones. ``plain``: a scale that gives the size, or twice
+    the size, is that number itself, as in PyTorch."""
+    if plain and out in (size, 2 * size):
+        f = None
+    step = np.float32(size / out if f is None else 1.0 / f)
+    places = ((np.arange(out) + shift) * step).astype(np.float32).astype(np.int64)
+    return np.minimum(places, size - 1)
+
+
+def _taken(input: Tensor, sizes: list[int], scales: list, shift: float) -> Tensor:
+    """The nearest element for each new place, of sizes that may change."""
+    plain = len(sizes) == 2 and not shift
+    for i, (size, out, f) in enumerate(zip(input.shape[2:], sizes, scales, strict=True)):
+        places = made(nearest_places, size, out, f, shift, plain, shape=(out,))
         input = input.index_select(2 + i, constant(input, places))
     return input
 
@@ -248,7 +268,7 @@ def _separable(
 def _mean_of(size: int, out: int, f: float | None = None, most: int | None = None) -> int:
     """Of how many neighbours, ``most`` or less, each of ``out`` elements is the mean; 0: none."""
     count = hinted(size) // max(hinted(out), 1)
-    if not count or size != count * out or (most is not None and count > most):
+    if barred() or not count or size != count * out or (most is not None and count > most):
         return 0
     return count if f is None or f * count == 1 else 0
 

@@ -18,7 +18,7 @@ from ...core import Tensor
 from ...core.annotations import DeviceLike, DTypeLike
 from ...errors import ConfigError, ShapeError
 from .. import functional as F
-from .. import init
+from .. import init, ragged
 from ..module import Module
 from ..packed import PackedSequence
 from ..parameter import Parameter, empty
@@ -169,15 +169,21 @@ class RNNBase(Module):
 
     def _run_packed(self, input: PackedSequence, states: tuple | None) -> tuple[Any, tuple]:
         """The same for sequences of different lengths; states are in the order they came in."""
-        data, sizes = input.data, input.batch_sizes.tolist()
+        data = input.data
         if data.ndim != 2 or data.shape[-1] != self.input_size:
             raise ShapeError(
                 f"{self!r}: packed data of shape {list(data.shape)} given; needed (all steps, "
                 f"input_size={self.input_size})"
             )
         data, states = self._lowered(data, states, True)
-        start = self._start(data, sizes[0], states, True, input.sorted_indices)
-        out, final = self._layers(data, start, functools.partial(self._along_packed, sizes))
+        sizes = input.batch_sizes
+        if isinstance(sizes, ragged.Lengths):
+            rows, along = sizes.lengths.shape[0], functools.partial(ragged.passed, sizes)
+        else:
+            sizes = sizes.tolist()
+            rows, along = sizes[0], functools.partial(self._along_packed, sizes)
+        start = self._start(data, rows, states, True, input.sorted_indices)
+        out, final = self._layers(data, start, along)
         if input.unsorted_indices is not None:
             final = tuple(s.index_select(1, input.unsorted_indices) for s in final)
         return PackedSequence(out, *input[1:]), final

@@ -105,7 +105,7 @@ def finish(graph: Graph) -> None:
     """Say which steps compute on numbers of the host, and when values are no longer needed."""
     sized: set[str] = set()
     derived: set[str] = set()
-    _find_sized(graph, sized, derived)
+    _find_sized(graph, sized, derived, set())
     needed: set[str] = set()
     while True:
         before = len(needed)
@@ -149,9 +149,9 @@ _MAKERS = ("ConstantOfShape", "Expand", "Range", "Tile")  # of more numbers than
 _MOST = 256  # elements of a constant that may take part in arithmetic on sizes
 
 
-def _find_sized(graph: Graph, sized: set[str], derived: set[str]) -> None:
+def _find_sized(graph: Graph, sized: set[str], derived: set[str], many: set[str]) -> None:
     """Names of values that can be numbers of the host; and those that come from sizes, and are as
-    few, so that nothing is gained by making tensors of them."""
+    few, so that nothing is gained by making tensors of them: not ``many``, as a range's are."""
     for name, array in graph.constants.items():
         if array.size <= _MOST and array.dtype.kind in (
             "iufb" if name in graph.literals else "iub"
@@ -160,11 +160,13 @@ def _find_sized(graph: Graph, sized: set[str], derived: set[str]) -> None:
     for step in graph.steps:
         sized |= {p.name for p in _counted(step)}
         for inner in step.graphs.values():
-            _find_sized(inner, sized, derived)
+            _find_sized(inner, sized, derived, many)
         if _computes(step, sized):
             sized.update(step.outputs)
             from_sizes = step.kind in _SIZES or not derived.isdisjoint(step.inputs)
-            if from_sizes and step.kind not in _MAKERS:
+            if step.kind in _MAKERS or not many.isdisjoint(step.inputs):
+                many.update(step.outputs)
+            elif from_sizes:
                 derived.update(step.outputs)
 
 

@@ -221,8 +221,11 @@ def _squeeze(a: Numbers, axes: Any = None) -> Numbers:
 
 
 @_rule("Reshape")
-def _reshape(a: Numbers, shape: Numbers, **_: Any) -> Numbers:
-    return a.at(a.places().reshape([int(n) for n in shape.items]))
+def _reshape(a: Numbers, shape: Numbers, *, allowzero: int = 0) -> Numbers:
+    sizes = [int(n) for n in shape.items]
+    if not allowzero:
+        sizes = [a.shape[i] if n == 0 else n for i, n in enumerate(sizes)]
+    return a.at(a.places().reshape(sizes))
 
 
 @_rule("Transpose")

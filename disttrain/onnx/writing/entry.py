@@ -11,7 +11,7 @@ import numpy as np
 import onnx
 
 from ...core.tensor import wrap
-from ...errors import ConfigError
+from ...errors import CaptureError, ConfigError
 from ...export import Program, vocabulary
 from ...export.exporting import Export
 from ...export.exporting import export as to_program
@@ -121,6 +121,7 @@ class ONNXProgram:
         program = self.exported_program
         given = zip(program.inputs, program._leaves(args, kwargs), strict=True)
         arrays = [program._tensor(v, where, t).detach().array for v, (where, t) in given]
+        program.sizes({v.name: a.shape for v, a in zip(program.inputs, arrays, strict=True)})
         found = self.session.run(None, dict(zip(self.input_names, arrays, strict=True)))
         return tuple(wrap(np.asarray(a)) for a in found)
 
@@ -194,7 +195,11 @@ def _program(
     model: Any, args: Any, kwargs: Any, dynamic: Any, train: bool | None, names: Sequence[str]
 ) -> Program:
     """The program to write. ``dynamic`` may name inputs by the model's ``names``, too."""
-    model = model.program if isinstance(getattr(model, "program", None), Program) else model
+    try:
+        known = getattr(model, "program", None)
+    except CaptureError:  # a script that was never called: the arguments are here
+        known = None
+    model = known if isinstance(known, Program) else model
     if isinstance(model, Program):
         if dynamic is not None:
             raise ConfigError(

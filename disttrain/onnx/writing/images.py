@@ -112,7 +112,8 @@ def _resize(w: Writer, x: Ref, goal: tuple, mode: str, corners: bool) -> Ref:
 
 
 # --- padding -----------------------------------------------------------------------------------
-_WAYS: tuple[Any, ...] = ("reflect", "edge", "wrap")  # of ``Pad``, which are NumPy's words
+_WAY_OF = {"reflect": "reflect", "replicate": "edge", "circular": "wrap"}
+_WAYS: tuple[Any, ...] = tuple(_WAY_OF.values())  # of ``Pad``, which are NumPy's words
 
 
 def padded(found: Any, node: Any) -> Any:
@@ -138,7 +139,11 @@ def padded(found: Any, node: Any) -> Any:
 
 def _way(found: Any, source: Any, index: Any, dim: int, wanted: Any) -> Any:
     """(how, (elements before, behind)) where an index is that of padding."""
-    at = found.w.known(found.value(_checked(found, index)))
+    checked = _checked(found, index)
+    told = _told_padding(found.maker(checked))
+    if told is not None:
+        return told if wanted in (None, told[0]) else None
+    at = found.w.known(found.value(checked))
     n = found.graph.values[source].shape[dim]
     if at is None or at.ndim != 1 or not is_number(n) or not int(n) < len(at) <= _LONGEST:
         return None
@@ -149,6 +154,14 @@ def _way(found: Any, source: Any, index: Any, dim: int, wanted: Any) -> Any:
             if np.array_equal(np.pad(np.arange(int(n)), (low, more - low), way), at):
                 return way, (low, more - low)
     return None
+
+
+def _told_padding(node: Any) -> tuple | None:
+    """The same of what makes the places of padding a dimension whose size may change."""
+    if node is None or node.primitive != "places" or node.params["of"] != "padding":
+        return None
+    mode, _, low, high = node.params["given"]
+    return (_WAY_OF[mode], (low, high)) if is_number(low) and is_number(high) else None
 
 
 def _checked(found: Any, index: Any) -> Any:

@@ -7,11 +7,13 @@ what is costly or has no counterpart may be a function that is called where the 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+import onnx
 
 from .sizes import Arithmetic, node_of
 from .types import (
@@ -36,6 +38,23 @@ def _is_narrow(kind: str, a: Ref) -> bool:
     if a.dtype.kind not in "iu" or a.dtype.itemsize > 2 or (kind == "Neg" and a.dtype.kind == "i"):
         return False
     return kind in _OF_32_BITS or (kind in _NOT_OF_16 and a.dtype.itemsize == 2)
+
+
+@functools.lru_cache(4096)
+def _is_lacking(kind: str, opset: int, place: int, dtype: np.dtype) -> bool:
+    """Whether an operator of this version does not take bfloat16, or float16, at a place."""
+    if dtype.kind not in "fV" or dtype.itemsize != 2:
+        return False
+    try:
+        schema = onnx.defs.get_schema(kind, opset)
+    except onnx.defs.SchemaError:
+        return False
+    inputs = schema.inputs
+    if not inputs:
+        return False
+    one = inputs[min(place, len(inputs) - 1)]
+    word = "tensor(bfloat16)" if dtype.kind == "V" else "tensor(float16)"
+    return word not in one.types
 
 
 @dataclass
@@ -106,14 +125,22 @@ class Writer:
         given = list(inputs)
         while given and given[-1] is None:
             given.pop()
-        narrow = next((a.dtype for a in given if isinstance(a, Ref) and _is_narrow(kind, a)), None)
+        refs = [(i, a) for i, a in enumerate(given) if isinstance(a, Ref)]
+        narrow = next((a.dtype for i, a in refs if _is_narrow(kind, a)
+                       or _is_lacking(kind, self.opset, i, a.dtype)), None)  # fmt: skip
         if narrow is not None:
+            wide = np.dtype(np.int32 if narrow.kind in "iu" else np.float32)
             given = [
-                self.cast(a, np.int32) if isinstance(a, Ref) and a.dtype == narrow else a
-                for a in given
+                self.cast(a, wide) if isinstance(a, Ref) and a.dtype == narrow else a for a in given
             ]
-            made = self.node(kind, *given, dtype=np.int32, shape=shape, **attributes)
-            return self.cast(made, narrow)
+            own = dtype is None or np.dtype(dtype) == narrow
+            made = self.node(kind, *given, outputs=outputs, dtype=wide if own else dtype,
+                             shape=shape, **attributes)  # fmt: skip
+            if not own:
+                return made
+            many = made if isinstance(made, tuple) else (made,)
+            found = tuple(self.cast(r, narrow) for r in many)
+            return found[0] if outputs == 1 else found
         kinds = [dtype] if dtype is not None else [a.dtype for a in given if isinstance(a, Ref)]
         made = [
             Ref(self.fresh(f"{self.scope}{kind.lower()}"), np.dtype(kinds[0]), shape)

@@ -70,6 +70,7 @@ def _attention(
     mask: RawArray | None,
     causal: bool,
     scale: float,
+    keep: bool = True,
 ) -> tuple:
     """(out, logarithms of the sums of exp per query, which its gradient needs)."""
     lead, given = _given(platform, q, k, v, mask)

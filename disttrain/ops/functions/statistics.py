@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...context import SLOW, thread
 from ...core.annotations import Dims, DTypeLike, Scalar
 from ...core.classes import values_of
 from ...core.tensor import Tensor, beside
@@ -196,6 +197,12 @@ def isin(
     if not isinstance(near, Tensor):
         raise TypeError("isin: one of elements and test_elements must be a Tensor")
     kinds("isin", "biufV", near)
+    if thread.mode == SLOW:  # (interpreters have numbers that nobody may read)
+        among = test_elements.reshape(-1) if isinstance(test_elements, Tensor) else test_elements
+        each = elements.unsqueeze(-1) if isinstance(elements, Tensor) else elements
+        found = el.eq(each, among)
+        found = found.any(-1) if found.ndim > getattr(elements, "ndim", 0) else found
+        return ~found if invert else found
     own, others = _plain(elements), _plain(test_elements)
     return beside(near, np.isin(own, others, invert=invert))
 

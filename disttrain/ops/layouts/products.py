@@ -31,7 +31,9 @@ def _linear(x: Shaped, w: object, b: object = None) -> Layout:
     return Layout(ins, ((*lead, "n"),), "sum", linear=linear, once=frozenset([2]))
 
 
-def _attention(q: Any, k: Shaped, v: Shaped, mask: Any, causal: bool, scale: float) -> Layout:
+def _attention(
+    q: Any, k: Shaped, v: Shaped, mask: Any, causal: bool, scale: float, keep: bool = True
+) -> Layout:
     """Heads and batches are for themselves."""
     given = [q, k, v] if mask is None else [q, k, v, mask]
     n = max(len(a.shape) for a in given) - 2
@@ -39,7 +41,7 @@ def _attention(q: Any, k: Shaped, v: Shaped, mask: Any, causal: bool, scale: flo
     ins: list[tuple | None] = [(*names_, None, None) for names_ in lead]
     if mask is None:
         ins.append(None)
-    (_, (kept, _)) = attention_shape(q, k, v, mask, causal, scale)
+    (_, (kept, _)) = attention_shape(q, k, v, mask, causal, scale, keep)
     named = (*out, None, None)
     return Layout(tuple(ins), (named, named if len(kept) > 1 else (None,)))
 

@@ -44,6 +44,14 @@ def _diagonal(a: np.ndarray, offset: int, dim1: int, dim2: int) -> Any:
     return out
 
 
+def _diagonal_shape(a: Value, offset: int, dim1: int, dim2: int) -> tuple:
+    sizes, n = list(a.shape), len(a.shape)
+    rows, columns = sizes[dim1] + min(offset, 0), sizes[dim2] - max(offset, 0)
+    length = columns if columns <= rows else rows
+    lead = [size for d, size in enumerate(sizes) if d not in (dim1 % n, dim2 % n)]
+    return (*lead, 0 if length < 0 else length), a.dtype
+
+
 diagonal: Primitive = primitive(
     "diagonal", _diagonal, "a",
     vjp={
@@ -51,7 +59,7 @@ diagonal: Primitive = primitive(
             g, offset=offset, dim1=dim1, dim2=dim2, shape=a_shape
         )
     },
-    jvp="linear", shape=_shape_of(_diagonal), view=True,
+    jvp="linear", shape=_diagonal_shape, view=True,
     samples=matrix_samples(offset=1, dim1=0, dim2=1),
     batch=Batched(lambda: diagonal, up("dim1", "dim2")),
 )  # fmt: skip
@@ -91,6 +99,14 @@ def _unfold(a: np.ndarray, dim: int, size: int, step: int) -> Any:
     return np.lib.stride_tricks.as_strided(a, shape, strides, writeable=a.flags.writeable)
 
 
+def _unfold_shape(a: Value, dim: int, size: int, step: int) -> tuple:
+    if not a.shape:
+        return (min(size, 1),), a.dtype
+    sizes = [*a.shape, size]
+    sizes[dim] = (a.shape[dim] - size) // step + 1
+    return tuple(sizes), a.dtype
+
+
 def _fold_windows(g: np.ndarray, dim: int, size: int, step: int, shape: tuple) -> Any:
     """Add windows up where they came from."""
     if not shape:
@@ -110,7 +126,7 @@ unfold: Primitive = primitive(
             g, dim=dim, size=size, step=step, shape=tuple(a_shape)
         )
     },
-    jvp="linear", shape=_shape_of(_unfold), view=True,
+    jvp="linear", shape=_unfold_shape, view=True,
     samples=matrix_samples(dim=1, size=2, step=1), batch=Batched(lambda: unfold, up("dim")),
 )  # fmt: skip
 

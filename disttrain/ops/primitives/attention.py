@@ -2,7 +2,8 @@
 
 Scores of short sequences are kept for the backward pass. Those of long ones are made for some
 queries at a time, so that they stay in the cache, and made anew in the backward pass: memory then
-grows with the length, not with its square, and causal attention skips what lies ahead.
+grows with the length, not with its square, and causal attention skips what lies ahead. Where
+nothing is to be differentiated none are kept (``keep=False``): sizes are then free of that limit.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ from ...backends.device.array import DeviceArray
 from ...backends.fused import softmax as fused
 from ...core.annotations import Shaped, Value
 from ...core.gate import Primitive
+from ...core.tensor import beside
 from ...core.types.wide import widened
-from ...symbolic import common_shape
+from ...symbolic import common_shape, is_symbolic, made
 from ..declare import primitive
 from . import elementwise as el
 from .batching import at_once, by_kernel, computed, fronted, made_beside
@@ -79,8 +81,9 @@ def _lead(*arrays: Any) -> tuple:
 
 
 def _attention(
-    q: np.ndarray, k: np.ndarray, v: np.ndarray, mask: np.ndarray | None, causal: bool, scale: float
-) -> tuple:
+    q: np.ndarray, k: np.ndarray, v: np.ndarray, mask: np.ndarray | None, causal: bool,
+    scale: float, keep: bool = True,
+) -> tuple:  # fmt: skip
     """(out, probabilities), the latter empty where they are not kept."""
     kind = q.dtype
     q, k, v = map(widened, (q, k, v))
@@ -95,7 +98,7 @@ def _attention(
             scores = _room_for(scores, mask, rows)
         masked.apply(scores, rows, seen)
         np.matmul(scores, v[..., seen, :], out=out[..., rows, :])
-        if not _in_blocks(q, k) and seen.stop == k.shape[-2]:
+        if keep and not _in_blocks(q, k) and seen.stop == k.shape[-2]:
             kept = scores
     return out.astype(kind, copy=False), kept
 
@@ -109,13 +112,13 @@ def _room_for(scores: np.ndarray, mask: np.ndarray, rows: slice) -> Any:
 
 
 def attention_shape(
-    q: Shaped, k: Shaped, v: Shaped, mask: object, causal: bool, scale: float
+    q: Shaped, k: Shaped, v: Shaped, mask: object, causal: bool, scale: float, keep: bool = True
 ) -> list:
     lead = _lead(q, k, v, mask)
     length, width = q.shape[-2], k.shape[-2]
     wide = np.dtype(np.float64 if q.dtype == np.float64 else np.float32)
     kept = (*lead, length, width)
-    if _in_blocks(q, k) or (causal and length < width):
+    if not keep or _in_blocks(q, k) or (causal and length < width):
         kept = (0,)
     return [((*lead, length, v.shape[-1]), q.dtype), (kept, wide)]
 
@@ -196,15 +199,23 @@ def _last(x: Value) -> int:
     return len(x.shape) - 1
 
 
+def seen_places(length: int, width: int) -> np.ndarray:
+    """Which keys each query sees where none looks ahead."""
+    return np.arange(width) <= np.arange(length).reshape(length, 1)
+
+
+def _causal(scores: Any, length: Any, width: Any) -> Any:
+    if is_symbolic((length, width)):
+        return beside(scores, made(seen_places, length, width, shape=(length, width)))
+    return made_beside(scores, lambda xp: xp.arange(width) <= xp.arange(length).reshape(length, 1))
+
+
 def probabilities(q: Any, k: Any, mask: Any, causal: bool, scale: float) -> Any:
     """softmax(Q K^T scale + mask), composed."""
     scores = matmul(q * scale, swap(k))
     length, width = tuple(scores.shape)[-2:]
     if causal:
-        seen = made_beside(
-            scores, lambda xp: xp.arange(width) <= xp.arange(length).reshape(length, 1)
-        )
-        scores = el.where(seen, scores, -math.inf)
+        scores = el.where(_causal(scores, length, width), scores, -math.inf)
     if mask is None:
         return softmax_(scores, dim=_last(scores))
     if mask.meta()[1].kind == "b":
@@ -254,6 +265,7 @@ def _samples(rng: np.random.Generator) -> list:
         ((q, k, v, None), {"causal": False, "scale": 0.5}),
         ((q, k, v, mask), {"causal": False, "scale": 0.5}),
         ((q, q, k[:, :3], None), {"causal": True, "scale": 0.7}),
+        ((q, k, v, mask), {"causal": True, "scale": 0.5, "keep": False}),
     ]
 
 

@@ -124,3 +124,11 @@ def test_one_is_one():
     assert Numbers([3], (1,), dtypes.int64).one() == 3
     with pytest.raises(ShapeError, match="2 numbers"):
         of_sizes([1, 2]).one()
+
+
+def test_a_zero_of_a_shape_keeps_a_size():
+    a = Numbers(range(6), (2, 3), dtypes.int64)
+    assert RULES["Reshape"](a, of_sizes([0, 3])).shape == (2, 3)
+    assert RULES["Reshape"](a, of_sizes([-1, 1])).shape == (6, 1)
+    empty = Numbers([], (0, 3), dtypes.int64)
+    assert RULES["Reshape"](empty, of_sizes([3, 0]), allowzero=1).shape == (3, 0)

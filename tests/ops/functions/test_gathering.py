@@ -55,11 +55,6 @@ def test_searching_in_order(right):
     assert dt.bucketize(values, edges, right=right).tolist() == wanted
 
 
-def test_repetition():
-    assert dt.repeat_interleave(ROWS, 2).tolist() == [2, 2, 0, 0, 2, 2]
-    assert X.repeat_interleave(dt.tensor([0, 2, 1]), 0)[:, 0].tolist() == [4.0, 4.0, 8.0]
-
-
 def test_places_outside_are_refused():
     for call in (
         lambda: X.index_select(0, dt.tensor([3])),

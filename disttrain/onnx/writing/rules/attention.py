@@ -11,8 +11,9 @@ from ..writer import Writer, rule
 
 @rule("attention")
 def _attention(
-    w: Writer, q: Ref, k: Ref, v: Ref, mask: Ref | None, causal: bool, scale: Any
-) -> tuple:
+    w: Writer, q: Ref, k: Ref, v: Ref, mask: Ref | None, causal: bool, scale: Any,
+    keep: bool = True,
+) -> tuple:  # fmt: skip
     """(what is attended to, the probabilities)."""
     if w.opset >= 23 and w.alone and _is_one(q, k, v, mask):
         return _whole(w, q, k, v, mask, causal, scale), None
@@ -49,7 +50,9 @@ def _probabilities(w: Writer, q: Ref, k: Ref, mask: Any, causal: bool, scale: An
     turned = w.transpose(k, (*range(rank - 2), rank - 1, rank - 2))
     scores = w.node("MatMul", scaled, turned)
     if causal:
-        scores = w.where(_seen(w, q, k), scores, -math.inf, q.dtype)
+        scores = w.where(
+            seen(w, (q.shape or ())[-2], (k.shape or ())[-2]), scores, -math.inf, q.dtype
+        )
     if mask is not None and mask.dtype == BOOL:
         scores = w.where(mask, scores, -math.inf, q.dtype)
     elif mask is not None:
@@ -60,10 +63,14 @@ def _probabilities(w: Writer, q: Ref, k: Ref, mask: Any, causal: bool, scale: An
     return w.where(w.node("IsNaN", p, dtype=BOOL), 0, p, q.dtype)
 
 
-def _seen(w: Writer, q: Ref, k: Ref) -> Ref:
+@rule("seen")
+def _seen(w: Writer, shape: tuple, dtype: Any) -> Ref:
+    return seen(w, *shape)
+
+
+def seen(w: Writer, queries: Any, keys: Any) -> Ref:
     """Which keys each query sees."""
-    (queries, keys), zero, one = (a.shape[-2] for a in (q, k) if a.shape), 0, 1
-    start, step = w.constant(zero, INT64), w.constant(one, INT64)
+    start, step = w.constant(0, INT64), w.constant(1, INT64)
     rows = w.node("Range", start, w.size(queries), step)
     columns = w.node("Range", start, w.size(keys), step)
     return w.node("LessOrEqual", columns, w.unsqueeze(rows, (1,)), dtype=BOOL)

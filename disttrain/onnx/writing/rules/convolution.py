@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from ..types import INT64, Ref, Unmapped, static
+from ..types import INT64, Ref, computed
 from ..writer import Writer, rule
+from .shapes import windows
 
 
 def _steps(stride: tuple, dilation: tuple, padding: tuple) -> dict[str, Any]:
@@ -95,8 +96,6 @@ def _unfold(
 ) -> Ref:
     """Each dimension by the places of its windows, kernel positions then brought together."""
     assert x.shape is not None
-    if not static(x.shape[2:]):
-        raise Unmapped("unfold of sizes that depend on the input")
     n = len(kernel)
     if any(padding):
         x_pads = [0, 0, *padding, 0, 0, *padding]
@@ -106,10 +105,10 @@ def _unfold(
     for i, (size, k, s, p, d) in enumerate(
         zip(x.shape[2:], kernel, stride, padding, dilation, strict=True)
     ):
-        count = (int(size) + 2 * p - d * (k - 1) - 1) // s + 1
-        at = np.arange(k)[:, None] * d + np.arange(count) * s
-        found = w.node("Gather", found, w.constant(at, INT64), axis=2 + 2 * i)
-    dims = [0, 1, *range(2, 2 + 2 * n, 2), *range(3, 2 + 2 * n, 2)]
+        count = computed("+", computed("//", computed("+", size, 2 * p - d * (k - 1) - 1), s), 1)
+        at = windows(w, count, s, np.arange(k) * d)
+        found = w.node("Gather", found, at, axis=2 + 2 * i)
+    dims = [0, 1, *range(3, 2 + 2 * n, 2), *range(2, 2 + 2 * n, 2)]
     turned = w.transpose(Ref(found.name, found.dtype), dims)
     return w.reshape(turned, w.outs[0].shape)
 

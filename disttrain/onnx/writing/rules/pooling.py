@@ -7,19 +7,29 @@ from typing import Any
 
 import numpy as np
 
-from ..types import INT64, Ref, Unmapped, computed, static
+from ..types import INT64, Ref, Unmapped, computed, same_shape, static
 from ..writer import Writer, rule
 
 
 def _windows(kernel: tuple, stride: tuple, padding: tuple, ceil_mode: bool) -> dict[str, Any]:
+    if not static((*kernel, *stride, *padding)):
+        raise Unmapped("windows whose size depends on the input")
     return {
         "kernel_shape": list(kernel), "strides": list(stride), "pads": [*padding, *padding],
         "ceil_mode": int(ceil_mode),
     }  # fmt: skip
 
 
+def _is_whole(a: Ref, kernel: tuple, stride: tuple, padding: tuple, ceil_mode: bool) -> bool:
+    """Whether one window, of a size that may change, has all elements of a plane."""
+    whole = a.shape is not None and same_shape(kernel, a.shape[2:]) and not static(kernel)
+    return whole and not any(padding)
+
+
 @rule("max_pool")
 def _max_pool(w: Writer, a: Ref, dilation: tuple, **how: Any) -> Ref:
+    if _is_whole(a, **how):
+        return w.reduce("ReduceMax", a, range(2, a.rank), True)
     return w.node("MaxPool", a, dilations=list(dilation), **_windows(**how))
 
 
@@ -40,6 +50,8 @@ def _avg_pool(
 ) -> Ref:  # fmt: skip
     if a.dtype.kind in "iu":
         raise Unmapped("means of integers in windows")
+    if divisor is None and _is_whole(a, kernel, stride, padding, ceil_mode):
+        return w.reduce("ReduceMean", a, range(2, a.rank), True)
     how = _windows(kernel, stride, padding, ceil_mode)
     if divisor is None:
         return w.node("AveragePool", a, count_include_pad=int(include), **how)

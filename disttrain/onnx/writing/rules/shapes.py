@@ -183,8 +183,37 @@ def _moves(name: str) -> Any:
     return run
 
 
-for _name in ("embed", "diagonal", "diagonal_embed"):
+for _name in ("embed", "diagonal_embed"):
     rule(_name)(_moves(_name))
+
+
+@rule("diagonal")
+def _diagonal(w: Writer, a: Ref, offset: int, dim1: int, dim2: int) -> Ref:
+    if static(a.shape):
+        moved: Ref = _moves("diagonal")(w, a, offset=offset, dim1=dim1, dim2=dim2)
+        return moved
+    assert a.shape is not None
+    dim1, dim2 = dim1 % a.rank, dim2 % a.rank
+    lead = [d for d in range(a.rank) if d not in (dim1, dim2)]
+    columns, rows = a.shape[dim2], a.shape[dim1]
+    turned = w.transpose(a, [*lead, dim1, dim2])
+    row = w.reshape(turned, (*(a.shape[d] for d in lead), computed("*", rows, columns)))
+    first = computed("*", columns, -offset) if offset < 0 else offset
+    places = w.node(
+        "Range", w.constant(0, INT64), w.size(w.outs[0].shape[-1]), w.constant(1, INT64)
+    )
+    at = w.node("Mul", places, w.size(computed("+", columns, 1)))
+    at = w.node("Add", at, w.size(first))
+    return w.node("Gather", row, at, axis=len(lead))
+
+
+def windows(w: Writer, count: Any, step: int, inside: np.ndarray) -> Ref:
+    """The places ``inside`` of each window, which begin at 0, ``step``, ...: a matrix."""
+    if is_number(count):
+        return w.constant(np.add.outer(np.arange(int(count)) * step, inside), INT64)
+    at = w.node("Range", w.constant(0, INT64), w.size(count), w.constant(1, INT64))
+    at = w.node("Mul", at, w.constant(step, INT64)) if step != 1 else at
+    return w.node("Add", w.unsqueeze(at, (1,)), w.constant(inside, INT64))
 
 
 @rule("as_strided")
@@ -199,11 +228,8 @@ def _unfold(w: Writer, a: Ref, dim: int, size: int, step: int) -> Ref:
     rank = a.rank
     if not rank:
         return w.reshape(a, (1,))
-    count = w.outs[0].shape[dim]
-    if not is_number(count):
-        raise Unmapped("unfold of a size that depends on the input")
-    at = np.arange(int(count))[:, None] * step + np.arange(size)
-    found = w.node("Gather", a, w.constant(at, INT64), axis=dim)
+    at = windows(w, w.outs[0].shape[dim], step, np.arange(size))
+    found = w.node("Gather", a, at, axis=dim)
     dims = [*range(dim + 1), *range(dim + 2, rank + 1), dim + 1]
     return w.transpose(found, dims)
 

@@ -60,9 +60,25 @@ def _part_shape(name: str, params: dict, base: Ref) -> tuple:
         return tuple(shape[d] for d in params["dims"])
     if name == "getitem":
         return _taken(steps_of(params["index"], len(shape)), shape)
-    if name == "reshape" and -1 not in params["shape"]:
-        return tuple(params["shape"])
+    if name == "reshape":
+        return _reshaped(tuple(params["shape"]), shape)
     raise Unmapped(f"a write through {name}, of sizes that depend on the input")
+
+
+def _reshaped(wanted: tuple, shape: tuple) -> tuple:
+    """``wanted`` with the size that its -1 stands for."""
+    open_ones = [i for i, n in enumerate(wanted) if is_number(n) and int(n) == -1]
+    if not open_ones:
+        return wanted
+    sizes, kept = list(shape), []
+    for m in (n for i, n in enumerate(wanted) if i not in open_ones):
+        at = next((i for i, n in enumerate(sizes) if same_size(n, m)), None)
+        if at is None:
+            kept.append(m)
+        else:
+            del sizes[at]
+    left = computed("//", computed("*", 1, *sizes), computed("*", 1, *kept))
+    return tuple(left if i in open_ones else n for i, n in enumerate(wanted))
 
 
 def _taken(steps: list, shape: tuple) -> tuple:

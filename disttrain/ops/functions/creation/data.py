@@ -46,7 +46,31 @@ def tensor(
         if is_size(data, kind):
             array = made(np.full, (), data, kind.np, shape=())
             return place(array, device, requires_grad, pin_memory)
+    if isinstance(data, (list, tuple)) and is_symbolic(data):
+        shape, numbers = _listed(data)
+        if numbers is not None:
+            floating = any(isinstance(n, float) for n in numbers)
+            whole = dtypes.get_default_dtype() if floating else dtypes.int64
+            kind = whole if dtype is None else dtypes.as_dtype(dtype)
+            array = made(numbers_of_sizes, kind.np, shape, *numbers, shape=shape)
+            return place(array, device, requires_grad, pin_memory)
     return place(_array_of(data, dtype, copy=True), device, requires_grad, pin_memory)
+
+
+def numbers_of_sizes(kind: np.dtype, shape: tuple, *numbers: float) -> np.ndarray:
+    """Numbers, some of them sizes, in a shape."""
+    return np.array(numbers).astype(kind).reshape(shape)
+
+
+def _listed(data: Any) -> tuple[tuple, list | None]:
+    """The shape of nested sequences of integers and floats, and these in one list; None where they
+    are others, or of different lengths."""
+    if not isinstance(data, (list, tuple)):
+        return (), [data] if isinstance(data, (int, float)) else None
+    shapes, rows = zip(*map(_listed, data), strict=True) if data else ((), ())
+    if not data or len(set(shapes)) > 1 or any(row is None for row in rows):
+        return (), None
+    return (len(data), *shapes[0]), [n for row in rows for n in row]
 
 
 def _apart(data: Tensor, device: DeviceLike | None) -> bool:
@@ -202,6 +226,8 @@ def as_tensor(
         device = chosen(device)
         kind = data.dtype if dtype is None else dtypes.as_dtype(dtype)
         return data if kind is data.dtype and device is None else to(data, device, kind)
+    if is_symbolic(data):
+        return tensor(data, dtype=dtype, device=device)
     return place(_array_of(data, dtype, copy=False), device, False)
 
 

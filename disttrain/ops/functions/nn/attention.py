@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from ....context import thread
+from ....core.grad_mode import is_grad_enabled
 from ....core.tensor import Tensor
 from ....errors import ConfigError, DTypeError, ShapeError
 from ...primitives.attention import attention, probabilities
 from ...primitives.linalg import matmul
 from ..args import tensor as as_input
-from ..gathering import repeat_interleave
 from ..random import dropout
+from ..repeating import repeat_interleave
 
 
 # --- what programs call ------------------------------------------------------------------------
@@ -80,7 +82,10 @@ def scaled_dot_product_attention(
     if dropout_p > 0.0:
         p = probabilities(query, key, attn_mask, is_causal, factor)
         return matmul(dropout(p, dropout_p), value)
-    return attention(query, key, value, attn_mask, causal=bool(is_causal), scale=factor)[0]
+    how: dict[str, Any] = {"causal": bool(is_causal), "scale": factor}
+    if not is_grad_enabled():
+        how["keep"] = False
+    return attention(query, key, value, attn_mask, **how)[0]
 
 
 __all__ = ["scaled_dot_product_attention"]

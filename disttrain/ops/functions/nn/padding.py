@@ -9,7 +9,7 @@ import numpy as np
 from ....core.constants import constant
 from ....core.tensor import Tensor
 from ....errors import ShapeError
-from ....symbolic import as_int
+from ....symbolic import as_int, made
 from ...primitives import views
 from ..gathering import index_select
 
@@ -36,25 +36,25 @@ def pad(
     return views.pad_constant(input, widths=widths, value=0.0 if value is None else value)
 
 
-def _reflected(places: np.ndarray, size: int, widths: tuple) -> np.ndarray:
-    if max(widths) >= size:
+def _check_reflected(mode: str, size: int, widths: tuple) -> None:
+    if mode == "reflect" and max(widths) >= size:
         raise ShapeError(
             "pad: Padding size should be less than the corresponding input dimension, but got: "
             f"reflection by {widths} of a dimension of size {size}"
         )
-    return (size - 1) - np.abs((size - 1) - np.abs(places))
-
-
-def _wrapped(places: np.ndarray, size: int, widths: tuple) -> np.ndarray:
-    return places % size
 
 
 # The place that each place of the padded dimension is taken from.
-SOURCES: dict[str, Callable[[np.ndarray, int, tuple], np.ndarray]] = {
-    "reflect": _reflected,
-    "replicate": lambda places, size, widths: np.clip(places, 0, size - 1),
-    "circular": _wrapped,
+SOURCES: dict[str, Callable[[np.ndarray, int], np.ndarray]] = {
+    "reflect": lambda places, size: (size - 1) - np.abs((size - 1) - np.abs(places)),
+    "replicate": lambda places, size: np.clip(places, 0, size - 1),
+    "circular": lambda places, size: places % size,
 }
+
+
+def sources(mode: str, size: int, low: int, high: int) -> np.ndarray:
+    """The places that a dimension is taken from, with ``low`` before and ``high`` behind it."""
+    return SOURCES[mode](np.arange(-low, size + high), size)
 
 
 def extended(input: Tensor, widths: Sequence[int], mode: str) -> Tensor:
@@ -63,7 +63,8 @@ def extended(input: Tensor, widths: Sequence[int], mode: str) -> Tensor:
         low, high = widths[2 * i], widths[2 * i + 1]
         if low or high:
             size = input.shape[-1 - i]
-            places = SOURCES[mode](np.arange(-low, size + high), size, (low, high))
+            _check_reflected(mode, size, (low, high))
+            places = made(sources, mode, size, low, high, shape=(low + size + high,))
             input = index_select(input, input.ndim - 1 - i, constant(input, places))
     return input
 

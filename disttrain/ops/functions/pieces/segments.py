@@ -12,7 +12,8 @@ from ...primitives import elementwise as el
 from ..args import kinds
 from ..args import tensor as as_input
 from ..creation.create import arange, full
-from ..gathering import index_add, repeat_interleave
+from ..gathering import index_add
+from ..repeating import repeat_interleave
 from ..special import index_reduce
 from ..views.join import stack
 from ..views.shapes import reshape
